@@ -79,7 +79,7 @@ func (e *Engine) Preempt(ctx context.Context, req PreemptRequest, result *Result
 		}
 		kept = make([]Candidate, 0, len(trials))
 		for i := range trials {
-			c, noted := trials[i].answer()
+			c, noted := trials[i].result()
 			result.Record.Preemptions = append(result.Record.Preemptions, noted)
 			if noted.Dropped == "" {
 				kept = append(kept, c)
@@ -121,7 +121,7 @@ func (p *preemption) evaluate(ctx context.Context, candidates []Candidate) ([]tr
 	}
 	evaluated := make([]Candidate, len(trials))
 	for i := range trials {
-		evaluated[i], _ = trials[i].answer()
+		evaluated[i], _ = trials[i].result()
 	}
 	for _, i := range bestFirst(evaluated) {
 		if p.enough() {
@@ -286,8 +286,8 @@ func (t *trial) search(pods []*corev1.Pod, size int, chosen []*corev1.Pod) []*co
 	return nil
 }
 
-// answer returns the candidate with the chosen pods added to its victims, and the record of it.
-func (t *trial) answer() (Candidate, decision.Preemption) {
+// result returns the candidate with the chosen pods added to its victims, and the record of it.
+func (t *trial) result() (Candidate, decision.Preemption) {
 	c, noted := t.candidate, decision.Preemption{Node: t.candidate.Name, Given: len(t.candidate.Victims), Dropped: t.dropped}
 	if len(t.chosen) == 0 {
 		return c, noted

@@ -68,7 +68,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		return err
 	}
 	if done { // the response to an earlier call was lost
-		c.answer.Text = append(c.answer.Text, bound...)
+		c.response.Text = append(c.response.Text, bound...)
 		return nil
 	}
 	b := binder.Binder{
@@ -86,7 +86,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	if err := b.Bind(ctx, pod, target); err != nil {
 		return err
 	}
-	c.answer.Text = append(c.answer.Text, bound...)
+	c.response.Text = append(c.response.Text, bound...)
 	return nil
 }
 

@@ -238,7 +238,7 @@ func TestFilterCountsWhatPodsOnTheirWayWillClaim(t *testing.T) {
 }
 
 // While a pod is being bound to a node, however long that takes, calls about the same node get their responses.
-func TestG9FilterDoesNotWaitForBind(t *testing.T) {
+func TestFilterDoesNotWaitForBind(t *testing.T) {
 	arrived, proceed := make(chan struct{}), make(chan error)
 	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}}
 	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }

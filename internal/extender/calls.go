@@ -19,7 +19,7 @@ type call struct {
 	verb         decision.Verb
 	started      time.Time
 	body         []byte
-	answer       wire.Answer
+	response     wire.Response
 	request      wire.Request
 	nodes        []*snapshot.Node
 	rows         []int32  // of the requested nodes; -1: not in the view
@@ -77,7 +77,7 @@ func (cs *calls) put(c *call) {
 	c.nodes, c.record, c.result.Record = c.nodes[:0], nil, nil
 	c.reserved, c.podWeight, c.hypothetical = false, 0, false
 	c.filtered = engine.Request{}
-	c.answer.Reset()
+	c.response.Reset()
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cap(c.body) > maxKept {
@@ -85,8 +85,8 @@ func (cs *calls) put(c *call) {
 		c.body = nil
 	}
 	c.request.Reset()
-	if cap(c.answer.Text) > maxKept {
-		c.answer.Text = nil
+	if cap(c.response.Text) > maxKept {
+		c.response.Text = nil
 	}
 	if len(cs.free) < maxCalls && cap(c.nodes) <= maxKept/8 {
 		cs.free = append(cs.free, c)

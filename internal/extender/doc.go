@@ -1,4 +1,4 @@
-// Package extender answers kube-scheduler's calls (filter, prioritize, preempt and bind), as
+// Package extender serves kube-scheduler's calls (filter, prioritize, preempt and bind), as
 // k8s.io/kube-scheduler/extender/v1 defines them. It only translates between the wire and the
 // engine; package wire below it implements fast decoding and encoding.
 //

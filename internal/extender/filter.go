@@ -34,7 +34,7 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 			}
 		}
 	}
-	c.answer.AppendFilterResult(&c.request, c.result.Kept, c.failed, c.unresolvable)
+	c.response.AppendFilterResult(&c.request, c.result.Kept, c.failed, c.unresolvable)
 	if !c.hypothetical {
 		h.filtered(c, req)
 	}
@@ -99,7 +99,7 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 		return err
 	}
 	h.scale(&c.result)
-	c.answer.Text = wire.AppendHostPriorities(c.answer.Text, &c.request, nil, c.result.Totals)
+	c.response.Text = wire.AppendHostPriorities(c.response.Text, &c.request, nil, c.result.Totals)
 	return nil
 }
 

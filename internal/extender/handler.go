@@ -85,7 +85,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Handler answers the calls of one profile. It is safe for concurrent use.
+// Handler serves the calls of one profile. It is safe for concurrent use.
 type Handler struct {
 	Options
 	calls     calls
@@ -111,7 +111,7 @@ func New(o Options) *Handler {
 
 // Verb returns the http.Handler of one verb, for its URL.
 func (h *Handler) Verb(verb decision.Verb) http.Handler {
-	answer := map[decision.Verb]func(*Handler, context.Context, *call) error{
+	serve := map[decision.Verb]func(*Handler, context.Context, *call) error{
 		decision.Filter: (*Handler).filter, decision.Prioritize: (*Handler).prioritize,
 		decision.Preempt: (*Handler).preempt, decision.Bind: (*Handler).bind,
 	}[verb]
@@ -124,11 +124,11 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 		}
 		c := h.calls.get()
 		c.verb, c.started = verb, time.Now()
-		err := h.answer(r, c, answer)
+		err := h.serve(r, c, serve)
 		header := w.Header()
 		header["Content-Type"] = contentType
-		header.Set("Content-Length", strconv.Itoa(c.answer.Len()))
-		_, _ = c.answer.WriteTo(w) // an error means that the connection is gone
+		header.Set("Content-Length", strconv.Itoa(c.response.Len()))
+		_, _ = c.response.WriteTo(w) // an error means that the connection is gone
 		h.finish(c, metrics, err)
 		if verb == decision.Filter && err == nil {
 			_ = http.NewResponseController(w).Flush() // let kube-scheduler continue meanwhile
@@ -140,9 +140,9 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 
 var contentType = []string{"application/json"}
 
-// answer sets c.answer in all cases. A panic outside of policies is a bug of Outboard; it fails
+// serve sets c.response in all cases. A panic outside of policies is a bug of Outboard; it fails
 // only this call.
-func (h *Handler) answer(r *http.Request, c *call, verb func(*Handler, context.Context, *call) error) (err error) {
+func (h *Handler) serve(r *http.Request, c *call, verb func(*Handler, context.Context, *call) error) (err error) {
 	defer func() {
 		if c.decodesNodes {
 			c.decodesNodes = false
@@ -153,8 +153,8 @@ func (h *Handler) answer(r *http.Request, c *call, verb func(*Handler, context.C
 			h.Logger.Error("panic in a request", "verb", c.verb, "profile", h.Profile, "panic", p, "stack", string(debug.Stack()))
 		}
 		if err != nil {
-			c.answer.Reset()
-			c.answer.Text = appendError(c.answer.Text, c.verb, oneLine(err))
+			c.response.Reset()
+			c.response.Text = appendError(c.response.Text, c.verb, oneLine(err))
 		}
 	}()
 	if err := h.calls.read(c, r); err != nil {
@@ -232,31 +232,31 @@ func kindOf(err error) string {
 	return strings.Join(words, " ")
 }
 
-// WriteError answers a call of the verb with the error, in the form that kube-scheduler reads: it ignores the text of a
+// WriteError responds to a call of the verb with the error, in the form that kube-scheduler reads: it ignores the text of a
 // response whose status is not 200.
 func WriteError(w http.ResponseWriter, verb decision.Verb, err error) {
-	answer := appendError(nil, verb, oneLine(err))
+	response := appendError(nil, verb, oneLine(err))
 	header := w.Header()
 	header["Content-Type"] = contentType
-	header.Set("Content-Length", strconv.Itoa(len(answer)))
-	_, _ = w.Write(answer) // an error means that the connection is gone
+	header.Set("Content-Length", strconv.Itoa(len(response)))
+	_, _ = w.Write(response) // an error means that the connection is gone
 }
 
 // appendError appends the response of a failed call.
 func appendError(dst []byte, verb decision.Verb, text string) []byte {
-	var answer any
+	var response any
 	switch verb {
 	case decision.Bind:
-		answer = extenderv1.ExtenderBindingResult{Error: text}
+		response = extenderv1.ExtenderBindingResult{Error: text}
 	case decision.Preempt:
-		answer = struct {
+		response = struct {
 			NodeNameToMetaVictims map[string]*extenderv1.MetaVictims
 			Error                 string
 		}{map[string]*extenderv1.MetaVictims{}, text}
 	default:
 		return wire.AppendError(dst, text)
 	}
-	encoded, err := json.Marshal(answer)
+	encoded, err := json.Marshal(response)
 	if err != nil {
 		panic(err) // of strings and an empty map
 	}

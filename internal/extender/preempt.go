@@ -56,15 +56,15 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	if known := h.Cluster.PodByUID(pod.UID); known != nil && known.Spec.NodeName == "" {
 		h.Cluster.Nominate(known, chosenFrom(kept))
 	}
-	answer := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
+	response := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
 	for _, candidate := range kept {
 		victims := &extenderv1.MetaVictims{NumPDBViolations: candidate.PDBViolations}
 		for _, uid := range candidate.Victims {
 			victims.Pods = append(victims.Pods, &extenderv1.MetaPod{UID: string(uid)})
 		}
-		answer.NodeNameToMetaVictims[candidate.Name] = victims
+		response.NodeNameToMetaVictims[candidate.Name] = victims
 	}
-	c.answer.Text, err = json.Marshal(answer)
+	c.response.Text, err = json.Marshal(response)
 	return err
 }
 

@@ -42,7 +42,7 @@ type prescores struct {
 // prescore is the response to an expected prioritize call.
 type prescore struct {
 	body     []byte // of the expected call; empty: already used
-	answer   []byte
+	response []byte
 	record   *decision.Record
 	scores   *decision.Scores
 	filtered time.Time // when the filter call came
@@ -83,12 +83,12 @@ func (p *prescores) put(c *call) {
 	s := &p.latest[p.next]
 	p.next = (p.next + 1) % maxPrescores
 	s.body = c.request.AppendKept(s.body[:0], c.kept)
-	s.answer = wire.AppendHostPriorities(s.answer[:0], &c.request, c.kept, c.result.Totals)
+	s.response = wire.AppendHostPriorities(s.response[:0], &c.request, c.kept, c.result.Totals)
 	s.record, s.filtered, s.view = c.result.Record, c.started, c.filtered.View
 	s.scores, c.result.Scores = c.result.Scores, s.scores // reuse the memory of both
 }
 
-// prescored answers the prioritize call if its response is there and can be used.
+// prescored responds to the prioritize call if its response is there and can be used.
 func (h *Handler) prescored(c *call) bool {
 	view, err := h.view("")
 	if err != nil {
@@ -107,7 +107,7 @@ func (h *Handler) prescored(c *call) bool {
 	if c.started.Sub(s.filtered) > prescoreTimeout || joined(s.view, view, c.body) {
 		return false
 	}
-	c.answer.Text = append(c.answer.Text, s.answer...)
+	c.response.Text = append(c.response.Text, s.response...)
 	c.record = s.record
 	s.scores, c.result.Scores = c.result.Scores, s.scores
 	return true

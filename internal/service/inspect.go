@@ -47,11 +47,11 @@ func (s *Service) show(w http.ResponseWriter, profile *config.Profile, path stri
 		if !ok {
 			continue
 		}
-		answer, found := inspector.Inspect(s.Cluster.View(), path)
+		shown, found := inspector.Inspect(s.Cluster.View(), path)
 		if !found {
 			continue
 		}
-		encoded, err := json.Marshal(answer)
+		encoded, err := json.Marshal(shown)
 		if err != nil {
 			s.logger.Error("cannot encode what a policy shows", "policy", m.Name, "path", path, "error", err)
 			http.Error(w, "internal error", http.StatusInternalServerError)

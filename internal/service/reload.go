@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// followTimeout is how long a reload waits until the objects that the new policies read are in the cache.
-	followTimeout = 15 * time.Second
+	// readTimeout is how long a reload waits until the objects that the new policies read are in the cache.
+	readTimeout = 15 * time.Second
 	// retryReloadEvery is the time between two attempts to apply the same file.
 	retryReloadEvery = 10 * time.Second
 	// maxChanges bounds how many changed fields are logged.
@@ -147,7 +147,7 @@ func (s *Service) prepare(c *config.Config) (*Profiles, error) {
 	}
 	switch {
 	case s.Cluster != nil:
-		ctx, cancel := context.WithTimeout(context.Background(), followTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 		defer cancel()
 		if err = s.Cluster.Follow(ctx, p.requirements.ledgers, p.requirements.configMaps); err != nil {
 			err = fmt.Errorf("its policies need more of the cluster: %w", err)

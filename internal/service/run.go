@@ -17,7 +17,7 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	run(s.followSignals)
+	run(s.readSignals)
 	if s.Cluster != nil {
 		group.Go(func() error { return s.Cluster.Run(ctx) })
 		run(s.keepLedgers)
@@ -30,9 +30,9 @@ func (s *Service) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// followSignals waits for the first state of the cluster, and reads signals until ctx ends. Readings are dated with the API server's
+// readSignals waits for the first state of the cluster, and reads signals until ctx ends. Readings are dated with the API server's
 // time. It is unknown before, so a later reading could get an earlier time.
-func (s *Service) followSignals(ctx context.Context) {
+func (s *Service) readSignals(ctx context.Context) {
 	if s.Cluster != nil {
 		_ = s.Cluster.WaitForSync(ctx) // otherwise ctx has ended
 	}

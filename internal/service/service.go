@@ -183,7 +183,7 @@ func (s *Service) provision(c *config.Config) (*Profiles, error) {
 		p.Engines[c.Profiles[i].Path] = e
 	}
 	var err error
-	p.signals, err = followed(c, s.signalCluster())
+	p.signals, err = openSignals(c, s.signalCluster())
 	return p, err
 }
 

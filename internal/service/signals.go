@@ -14,11 +14,11 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// followed opens the sources of the configuration. They read nothing yet.
-func followed(c *config.Config, cluster signal.Cluster) ([]signal.Followed, error) {
+// openSignals opens the sources of the configuration. They read nothing yet.
+func openSignals(c *config.Config, cluster signal.Cluster) ([]signal.Followed, error) {
 	var all []signal.Followed
 	for _, s := range c.Signals {
-		f, err := follow(s, cluster)
+		f, err := openSignal(s, cluster)
 		if err != nil {
 			closeSources(all)
 			return nil, fmt.Errorf("signal %s: %w", s.Name, err)
@@ -28,7 +28,8 @@ func followed(c *config.Config, cluster signal.Cluster) ([]signal.Followed, erro
 	return all, nil
 }
 
-func follow(s config.Signal, cluster signal.Cluster) (signal.Followed, error) {
+// openSignal opens the source of one signal.
+func openSignal(s config.Signal, cluster signal.Cluster) (signal.Followed, error) {
 	if s.Type.NeedsCluster && cluster.Client == nil {
 		return signal.Followed{}, errors.New("it needs an API server, and the process was started with clientConnection: None: restart it")
 	}

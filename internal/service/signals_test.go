@@ -44,7 +44,7 @@ func TestSignalsAreReadWhenTheClusterHasBeenRead(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	running.Go(func() { s.followSignals(ctx) })
+	running.Go(func() { s.readSignals(ctx) })
 	time.Sleep(50 * time.Millisecond) // enough time for a reading that does not wait
 	running.Go(func() { _ = live.Run(ctx) })
 	if err := <-source.first; err != nil {

@@ -93,7 +93,7 @@ func BenchmarkAppendFilterResult(b *testing.B) {
 				if err := json.Unmarshal(body, &args); err != nil {
 					b.Fatal(err)
 				}
-				var answer wire.Answer
+				var answer wire.Response
 				answer.AppendFilterResult(&r, kept, failed, nil)
 				against(b, answer.Len(),
 					func() error {

@@ -64,7 +64,7 @@ func TestAppendFilterResult(t *testing.T) {
 // filterResult returns the answer as written.
 func filterResult(t tester, r *wire.Request, kept []int32, failed, unresolvable []wire.Failure) []byte {
 	t.Helper()
-	var a wire.Answer
+	var a wire.Response
 	a.AppendFilterResult(r, kept, failed, unresolvable)
 	var written bytes.Buffer
 	n, err := a.WriteTo(&written)
@@ -92,7 +92,7 @@ func TestFilterResultSplicesLongRuns(t *testing.T) {
 	}
 	requireFilterResult(t, r, filterResult(t, r, kept, failed, nil), kept, failed, nil)
 
-	var a wire.Answer
+	var a wire.Response
 	a.AppendFilterResult(r, kept, failed, nil)
 	if len(a.Text) > a.Len()/2 {
 		t.Errorf("the answer copies %d of %d bytes", len(a.Text), a.Len())
@@ -261,7 +261,7 @@ func TestAnswersAllocateOnce(t *testing.T) {
 				kept = append(kept, i)
 			}
 		}
-		var a wire.Answer
+		var a wire.Response
 		for answer, appendTo := range map[string]func(dst []byte) []byte{
 			"filter": func(dst []byte) []byte {
 				a.Reset()

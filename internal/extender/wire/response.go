@@ -34,9 +34,9 @@ const (
 // shorter part is faster than writing it separately.
 const minSplice = 32 << 10
 
-// An Answer is a response: text with long parts of the request's body in between, which are not
-// copied. The zero Answer is empty. An Answer is invalid after the body changes.
-type Answer struct {
+// A Response is text with long parts of the request's body in between, which are not
+// copied. The zero Response is empty. A Response is invalid after the body changes.
+type Response struct {
 	// Text is the response without the spliced parts.
 	Text    []byte
 	splices []splice
@@ -49,13 +49,13 @@ type splice struct {
 }
 
 // Reset empties the response. It keeps the memory of Text.
-func (a *Answer) Reset() {
+func (a *Response) Reset() {
 	clear(a.splices)
 	a.Text, a.splices = a.Text[:0], a.splices[:0]
 }
 
 // Len returns the length of the whole response.
-func (a *Answer) Len() int {
+func (a *Response) Len() int {
 	n := len(a.Text)
 	for _, s := range a.splices {
 		n += len(s.body)
@@ -64,7 +64,7 @@ func (a *Answer) Len() int {
 }
 
 // WriteTo writes the whole response.
-func (a *Answer) WriteTo(w io.Writer) (written int64, err error) {
+func (a *Response) WriteTo(w io.Writer) (written int64, err error) {
 	at := 0
 	write := func(part []byte) {
 		if err == nil && len(part) > 0 {
@@ -93,7 +93,7 @@ func (a *Answer) WriteTo(w io.Writer) (written int64, err error) {
 //
 // kube-scheduler assumes that preemption cannot help on a node in none of the lists. This only
 // matters if kept is empty.
-func (a *Answer) AppendFilterResult(r *Request, kept []int32, failed, unresolvable []Failure) {
+func (a *Response) AppendFilterResult(r *Request, kept []int32, failed, unresolvable []Failure) {
 	begin, end := filterNames, filterNamesEnd
 	if r.mode == Nodes {
 		begin, end = filterNodes, filterNodesEnd
