@@ -18,7 +18,7 @@ func (e *Engine) Planned(view *snapshot.View, pod *corev1.Pod, node *snapshot.No
 	if err != nil {
 		return pod, true
 	}
-	return withAnnotations(pod, r.Annotations), len(r.Held) > 0
+	return WithAnnotations(pod, r.Annotations), len(r.Held) > 0
 }
 
 // plannedOn returns the pod with the annotations for what the policies would allocate to it from the node's own ledgers. fits is
@@ -29,7 +29,7 @@ func (e *Engine) plannedOn(node *snapshot.Node, pod *corev1.Pod) (planned *corev
 	if err != nil {
 		return pod, false
 	}
-	return withAnnotations(pod, r.Annotations), !p.rejected
+	return WithAnnotations(pod, r.Annotations), !p.rejected
 }
 
 // planWith makes the claims of the pod on the node in ledgers that change nothing.
@@ -85,8 +85,8 @@ func (*plan) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) er
 // Revoke implements Ledgers.
 func (*plan) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error { return nil }
 
-// withAnnotations returns a copy of the pod with the annotations added. It does not change the pod.
-func withAnnotations(pod *corev1.Pod, annotations map[string]string) *corev1.Pod {
+// WithAnnotations returns a copy of the pod with the annotations added. It does not change the pod.
+func WithAnnotations(pod *corev1.Pod, annotations map[string]string) *corev1.Pod {
 	if len(annotations) == 0 {
 		return pod
 	}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -91,7 +92,7 @@ func newCluster(nodes []*corev1.Node, pods []*corev1.Pod, ignored []corev1.Resou
 		c.byName[object.Name] = n
 		c.builder.SetNode(object)
 	}
-	slices.SortFunc(c.nodes, func(a, b *node) int { return compareNames(a.object.Name, b.object.Name) })
+	slices.SortFunc(c.nodes, func(a, b *node) int { return cmp.Compare(a.object.Name, b.object.Name) })
 	for _, pod := range pods {
 		if n := c.byName[pod.Spec.NodeName]; n != nil {
 			c.place(pod, n, c.needs(pod), nil)
@@ -169,7 +170,6 @@ func (c *cluster) place(pod *corev1.Pod, n *node, needs []need, keys []snapshot.
 
 // bind makes the pod's claims on the node, as a bind call does, and adds the pod to the node.
 func (c *cluster) bind(ctx context.Context, e *engine.Engine, pod *corev1.Pod, n *node, needs []need) error {
-	var annotations map[string]string
 	claims := &claims{cluster: c}
 	if e != nil {
 		view := c.builder.View()
@@ -179,17 +179,10 @@ func (c *cluster) bind(ctx context.Context, e *engine.Engine, pod *corev1.Pod, n
 		if err != nil {
 			return err
 		}
-		annotations = reservation.Annotations
+		pod = engine.WithAnnotations(pod, reservation.Annotations)
 	}
 	bound := *pod // shallow: fields are replaced, not changed
 	bound.Spec.NodeName, bound.Status.Phase = n.object.Name, corev1.PodRunning
-	if len(annotations) > 0 {
-		bound.Annotations = maps.Clone(pod.Annotations)
-		if bound.Annotations == nil {
-			bound.Annotations = map[string]string{}
-		}
-		maps.Copy(bound.Annotations, annotations)
-	}
 	c.place(&bound, n, needs, claims.keys)
 	return nil
 }

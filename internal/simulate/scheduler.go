@@ -101,20 +101,7 @@ func (r *run) concerned(pod *corev1.Pod) bool {
 	if r.extender.Engine == nil || len(r.extender.Managed) == 0 {
 		return r.extender.Engine != nil
 	}
-	return r.manages(pod.Spec.Containers) || r.manages(pod.Spec.InitContainers)
-}
-
-func (r *run) manages(containers []corev1.Container) bool {
-	for i := range containers {
-		c := &containers[i].Resources
-		for _, name := range r.extender.Managed {
-			_, requested := c.Requests[name]
-			if _, limited := c.Limits[name]; requested || limited {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.extender.Managed, func(name corev1.ResourceName) bool { return snapshot.NamesResource(pod, name) })
 }
 
 // choose returns the node to which to bind the pod.
@@ -145,12 +132,10 @@ func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node,
 		}
 	}
 	if r.scheduler.FirstOfEqual {
-		return slices.MinFunc(equal, func(a, b *node) int { return compareNames(a.object.Name, b.object.Name) }), nil
+		return slices.MinFunc(equal, func(a, b *node) int { return cmp.Compare(a.object.Name, b.object.Name) }), nil
 	}
 	return equal[r.random.IntN(len(equal))], nil
 }
-
-func compareNames(a, b string) int { return cmp.Compare(a, b) }
 
 // filter sets r.found to nodes on which the pod fits, up to the number that kube-scheduler looks
 // for.
