@@ -240,8 +240,7 @@ func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float
 	capacity := w.Capacity()
 	arrived, allocated := int64(0), int64(0)
 	for _, pod := range w.Running {
-		held := snapshot.PodRequests(pod)[w.Resource]
-		allocated += amount(w.Resource, held.MilliValue(), held.Value())
+		allocated += demand(pod, w.Resource)
 	}
 	f := &Filled{Curve: []Point{{0, float64(allocated) / float64(capacity)}}, Pods: len(pods)}
 	for _, pod := range pods {

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"encoding/json"
 	"errors"
@@ -86,18 +85,8 @@ type departure struct {
 	amount int64
 }
 
-type departures []departure
-
-func (d departures) Len() int { return len(d) }
-func (d departures) Less(i, j int) bool {
-	return d[i].at < d[j].at || d[i].at == d[j].at && d[i].uid < d[j].uid
-}
-func (d departures) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
-func (d *departures) Push(x any)   { *d = append(*d, x.(departure)) }
-func (d *departures) Pop() any {
-	last := (*d)[len(*d)-1]
-	*d = (*d)[:len(*d)-1]
-	return last
+func (d departure) compare(other departure) int {
+	return cmp.Or(cmp.Compare(d.at, other.at), cmp.Compare(d.uid, other.uid))
 }
 
 // waiter is a pending pod.
@@ -134,7 +123,7 @@ type replay struct {
 	*run
 	world                     *World
 	capacity                  float64
-	ends                      departures
+	ends                      []departure // in order
 	queue                     []waiter
 	at                        time.Duration
 	allocated, requested      int64
@@ -211,7 +200,8 @@ func (r *replay) finish(until time.Duration) *Replayed {
 // advance ends pods up to the time, and retries pending ones.
 func (r *replay) advance(ctx context.Context, to time.Duration) error {
 	for len(r.ends) > 0 && r.ends[0].at <= to {
-		end := heap.Pop(&r.ends).(departure)
+		end := r.ends[0]
+		r.ends = r.ends[1:]
 		r.pass(end.at)
 		r.allocated -= end.amount
 		r.requested -= end.amount
@@ -281,7 +271,9 @@ func (r *replay) try(ctx context.Context, w waiter) (placed bool, err error) {
 	requested := demand(w.pod, r.world.Resource)
 	r.allocated += requested
 	if w.job.Lifetime > 0 {
-		heap.Push(&r.ends, departure{r.at + w.job.Lifetime, w.pod.UID, requested})
+		end := departure{r.at + w.job.Lifetime, w.pod.UID, requested}
+		i, _ := slices.BinarySearchFunc(r.ends, end, departure.compare)
+		r.ends = slices.Insert(r.ends, i, end)
 	}
 	return true, nil
 }
