@@ -17,7 +17,8 @@
 //     cannot be parsed. A file that does not exist on this machine does not count.
 //   - A file with which it starts has no error that says otherwise.
 //   - A corrected file has no more errors than before, and kube-scheduler starts with it if it started with the original. Another
-//     correction changes nothing. Comments stay, and fields without a finding keep their values.
+//     correction changes nothing. Comments stay, and fields without a finding keep their values, also in files with which
+//     kube-scheduler does not start.
 //
 // Known exceptions are in a table, with the reason. A fifth of the seeds is held out: its test prints rates only. Do not look at
 // these files while you develop.

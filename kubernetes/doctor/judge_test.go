@@ -312,6 +312,9 @@ func (j *judge) correction(f *judged) {
 		}
 	}
 	inner, _ := configurationIn(fixed)
+	for _, lost := range lostValues(f.input.Data, fixed, slices.Concat(f.findings, result.Corrected)) {
+		violate("a value that no fixable finding names is lost: "+pattern(lost), lost)
+	}
 	loaded, refusal := load(j, inner)
 	if f.loaded != nil && refusal != nil && onlyMissing(refusal, f.content) {
 		j.machine++
@@ -334,6 +337,69 @@ func (j *judge) correction(f *judged) {
 			violate("comment lost: "+f.findings[0].Code, comment)
 			break
 		}
+	}
+}
+
+// lostValues returns the values of the original, with their fields, that the corrected file has less often, although no fixable finding
+// names them. Unlike changed, it is also about files that kube-scheduler refuses. A value may move to another place, under the same name.
+func lostValues(original, corrected []byte, findings []doctor.Finding) (lost []string) {
+	if inner, above := configurationIn(original); above != 0 { // otherwise a correction may have made the value of a ConfigMap a configuration
+		original = inner
+		corrected, _ = configurationIn(corrected)
+	}
+	var before, after any
+	if yaml.Unmarshal(original, &before) != nil || yaml.Unmarshal(corrected, &after) != nil {
+		return nil // Fix had to make it readable, and fields without a finding are unknown
+	}
+	missing := map[string]int{}
+	eachValue(before, "", "", func(path, value string) {
+		if !slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Fixable && isPart(path, named(f)) }) {
+			missing[value]++
+		}
+	})
+	eachValue(after, "", "", func(_, value string) { missing[value]-- })
+	for _, value := range slices.Sorted(maps.Keys(missing)) {
+		if missing[value] > 0 {
+			lost = append(lost, value)
+		}
+	}
+	return lost
+}
+
+// named returns the field whose value a correction replaces: "" if that is the whole file.
+func named(f doctor.Finding) string {
+	if i := strings.LastIndex(f.Field, "]"); removesItem[f.Code] && i >= 0 {
+		return f.Field[:i+1]
+	}
+	if f.Code == "LegacyPolicy" {
+		return "" // a conversion, which has its own tests
+	}
+	return f.Field
+}
+
+// removesItem has the codes of findings about a field of an item that is removed as a whole.
+var removesItem = map[string]bool{"DuplicateExtender": true, "ManagedResourceTwice": true}
+
+// isPart reports whether a field is the outer one, or a part of it. "" is the whole file.
+func isPart(path, outer string) bool {
+	rest, ok := strings.CutPrefix(path, outer)
+	return ok && (outer == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// eachValue calls found for each scalar, with its path, and with its name and value as text.
+func eachValue(v any, path, name string, found func(path, value string)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			eachValue(value, strings.TrimPrefix(path+"."+key, "."), key, found)
+		}
+	case []any:
+		for i, value := range v {
+			eachValue(value, fmt.Sprintf("%s[%d]", path, i), name, found)
+		}
+	case nil:
+	default:
+		found(path, fmt.Sprintf("%s: %v", name, v))
 	}
 }
 
