@@ -21,7 +21,7 @@ const cacheDelay = 2 * time.Second
 //	readPod       ── the pod was not bound in time ────────────────────────────► touchPod
 //	touchPod      ── the pod, which no earlier Binding can bind, is not bound ─► releaseClaim
 //
-// testdata/examination.txt has a history of each.
+// testdata/examination.txtar has a history of each.
 type examination struct {
 	ledger  *snapshot.Ledger
 	claim   *snapshot.LedgerPod
