@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,15 +11,14 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
+	"golang.org/x/sync/errgroup"
 )
 
 // Checkpoint is the state of a control plane at one moment: its objects, and which processes and files
 // exist. [ControlPlane.Restore] returns to it, any number of times.
 type Checkpoint struct {
-	content   content
+	objects   map[string][]byte // what etcd stores, by key, without what kube-apiserver maintains
+	discovery []byte
 	processes []*Process
 	ports     []*port
 	files     map[string]bool // names of the entries of the work directory
@@ -37,12 +37,12 @@ func (cp *ControlPlane) Checkpoint(ctx context.Context) (*Checkpoint, error) {
 }
 
 func (cp *ControlPlane) checkpoint(ctx context.Context) (*Checkpoint, error) {
-	api, err := cp.api()
-	if err != nil {
+	c := &Checkpoint{files: map[string]bool{}}
+	var err error
+	if c.objects, err = cp.stored(ctx); err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{files: map[string]bool{}}
-	if c.content, err = api.read(ctx); err != nil {
+	if c.discovery, err = cp.discovery(ctx); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(cp.dir)
@@ -62,16 +62,16 @@ func (cp *ControlPlane) checkpoint(ctx context.Context) (*Checkpoint, error) {
 // Restore returns the control plane to the state of the checkpoint, in a fraction of the time that another
 // start takes. So tests can use one control plane one after the other.
 //
-// Restore kills the processes that were started after the checkpoint, removes the files and directories that
-// were created directly in Dir, deletes new objects of every kind, whatever their finalizers, creates deleted
-// ones, and resets changed ones, or creates them again if that is impossible. It continues etcd and
-// kube-apiserver if they are paused, and starts kube-apiserver if that has ended. It returns when the API
-// server's lists and discovery show the state of the checkpoint. It fails if etcd has ended. If ctx ends
-// before that, the error names what is still different.
+// Restore kills the processes that were started after the checkpoint, and removes the files and directories that
+// were created directly in Dir. It continues etcd and kube-apiserver if they are paused, and starts kube-apiserver
+// if that has ended. It then writes the objects of the checkpoint to etcd and deletes the others there, so neither
+// finalizers nor fields that cannot be changed stand in the way. It returns when the discovery of the API server
+// shows the kinds of the checkpoint. It fails if etcd has ended. If ctx ends before that, the error names what is
+// still different.
 //
-// It does not restore status, changed and deleted files, UIDs and resource versions, nor the objects that
-// kube-apiserver maintains itself: its own Lease, the APIServices of built-in kinds and custom resources, and
-// the IPAddresses of Services. The authorizer of kube-apiserver follows changes of RBAC objects a moment later.
+// It does not restore changed and deleted files, nor the objects that kube-apiserver maintains itself: its own
+// Lease, and the APIServices of built-in kinds and custom resources. kube-apiserver may report later, in an Event,
+// that it repairs the address of a Service. Its authorizer follows changes of RBAC objects a moment later.
 //
 // No other method may be called at the same time.
 func (cp *ControlPlane) Restore(ctx context.Context, c *Checkpoint) error {
@@ -97,12 +97,9 @@ func (cp *ControlPlane) restore(ctx context.Context, c *Checkpoint) error {
 	if err := cp.APIServer().Continue(); err != nil {
 		return err
 	}
-	api, err := cp.api()
-	if err != nil {
-		return err
-	}
-	for pause := pollInterval; ; pause = min(2*pause, time.Second) {
-		different, err := api.restore(ctx, c.content)
+	pause := pollInterval
+	for attempt := 0; ; attempt++ {
+		different, err := cp.writeBack(ctx, c, attempt < 2)
 		if err == nil && len(different) == 0 {
 			return nil
 		}
@@ -110,8 +107,43 @@ func (cp *ControlPlane) restore(ctx context.Context, c *Checkpoint) error {
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("%w: still different: %s", context.Cause(ctx), strings.Join(different, ", ")), err)
 		case <-time.After(pause):
+			pause = min(2*pause, time.Second)
 		}
 	}
+}
+
+// writeBack writes the objects of the checkpoint to etcd, deletes the others, and returns what was different before that. Requests that
+// were under way may still change objects, so another call follows until nothing is different. With reverts, it also writes objects that
+// have changed: not without end, because kube-apiserver updates the status of some of them again.
+func (cp *ControlPlane) writeBack(ctx context.Context, c *Checkpoint, reverts bool) (different []string, err error) {
+	found, err := cp.stored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(maxRequests)
+	request := func(method string, kv keyValue) {
+		different = append(different, string(kv.Key))
+		group.Go(func() error { return cp.callEtcd(groupCtx, method, kv, nil) })
+	}
+	for key, value := range c.objects {
+		if now, exists := found[key]; !exists || reverts && !bytes.Equal(now, value) {
+			request("put", keyValue{Key: []byte(key), Value: value})
+		}
+	}
+	for key := range found {
+		if _, wanted := c.objects[key]; !wanted {
+			request("deleterange", keyValue{Key: []byte(key)})
+		}
+	}
+	if err := group.Wait(); err != nil || len(different) > 0 {
+		return different, err
+	}
+	now, err := cp.discovery(ctx)
+	if err == nil && !bytes.Equal(now, c.discovery) {
+		different = []string{"the kinds that the API server serves"}
+	}
+	return different, err
 }
 
 // endSince kills the processes that were started after the checkpoint, and releases their ports.
@@ -150,19 +182,4 @@ func (cp *ControlPlane) removeFilesSince(c *Checkpoint) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// api returns the administrator's access to objects of every kind.
-func (cp *ControlPlane) api() (*api, error) {
-	config := cp.AdminConfig()
-	config.WarningHandler = rest.NoWarnings{} // of deprecated kinds
-	d, err := discovery.NewDiscoveryClientForConfigAndClient(config, cp.client)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := dynamic.NewForConfigAndClient(config, cp.client)
-	if err != nil {
-		return nil, err
-	}
-	return &api{discovery: d, objects: objects}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -55,6 +54,8 @@ type ControlPlane struct {
 	client   *http.Client // as admin, at the API server and the schedulers
 	identity *User        // of kube-scheduler
 	etcd     *Process
+	// etcdClient calls etcd, whatever the host.
+	etcdClient *http.Client
 
 	mu         sync.Mutex
 	stopped    bool
@@ -79,6 +80,7 @@ func Start(ctx context.Context, opts Options) (_ *ControlPlane, err error) {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
 	cp := &ControlPlane{binDir: binDir}
+	cp.etcdClient = &http.Client{Transport: &http.Transport{DialContext: cp.dialEtcd}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("control plane: %w", err), cp.Stop())
@@ -230,7 +232,7 @@ func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 	})
 }
 
-// errNotFound is the error of getOK for an answer with 404.
+// errNotFound is the error of a response with 404.
 var errNotFound = errors.New("404 Not Found")
 
 // getOK succeeds if GET url is answered with 200; the error has the answer.
@@ -239,19 +241,7 @@ func getOK(ctx context.Context, client *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusNotFound {
-		return fmt.Errorf("%s: %w", url, errNotFound)
-	}
-	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, 2<<10))
-		return fmt.Errorf("%s: %s: %s", url, resp.Status, body)
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
+	_, err = do(client, req)
 	return err
 }
 
@@ -336,6 +326,7 @@ func (cp *ControlPlane) stop() error {
 	for _, p := range ports {
 		p.release()
 	}
+	cp.etcdClient.CloseIdleConnections()
 	if cp.client != nil {
 		utilnet.CloseIdleConnectionsFor(cp.client.Transport)
 	}
