@@ -27,14 +27,6 @@ type Options struct {
 	// KUBEBUILDER_ASSETS, StartScheduler takes that of the checkout.
 	BinDir string
 
-	// Dir is where keys, kubeconfig files, logs and data are kept. It must be
-	// empty or not exist yet, and stays when the control plane is stopped.
-	// Default: a temporary directory, which does not.
-	Dir string
-
-	// Verbosity is the log level (-v) of kube-apiserver. Default 0.
-	Verbosity int
-
 	// APIServerArgs are further arguments of kube-apiserver, such as
 	// "--max-requests-inflight=10". A flag that takes one value overrides the
 	// one set here. File names must be absolute.
@@ -86,7 +78,8 @@ func Start(ctx context.Context, opts Options) (_ *ControlPlane, err error) {
 			err = errors.Join(fmt.Errorf("control plane: %w", err), cp.Stop())
 		}
 	}()
-	if err := cp.makeDir(opts.Dir); err != nil {
+	cp.dir = filepath.Join(os.TempDir(), "outboard-controlplane-"+rand.Text())
+	if cp.reaper, err = startReaper(cp.dir); err != nil {
 		return nil, err
 	}
 	if err := cp.prepare(opts); err != nil {
@@ -99,31 +92,6 @@ func Start(ctx context.Context, opts Options) (_ *ControlPlane, err error) {
 		return nil, err
 	}
 	return cp, nil
-}
-
-// makeDir makes the work directory and starts the reaper.
-func (cp *ControlPlane) makeDir(dir string) error {
-	var err error
-	if dir == "" {
-		cp.dir = filepath.Join(os.TempDir(), "outboard-controlplane-"+rand.Text())
-		cp.reaper, err = startReaper(cp.dir)
-		return err
-	}
-	if cp.dir, err = filepath.Abs(dir); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(cp.dir, 0o700); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(cp.dir)
-	if err != nil {
-		return err
-	}
-	if len(entries) > 0 {
-		return fmt.Errorf("%s is not empty", cp.dir)
-	}
-	cp.reaper, err = startReaper("")
-	return err
 }
 
 // prepare creates the keys, the users and the arguments of kube-apiserver.
@@ -272,7 +240,6 @@ func (cp *ControlPlane) apiServerArgs(opts Options) []string {
 		// takes the not-ready taint off a node, and nobody needs the endpoints.
 		"--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 		"--endpoint-reconciler-type=none",
-		"-v=" + strconv.Itoa(opts.Verbosity),
 	}, opts.APIServerArgs...)
 }
 

@@ -5,7 +5,7 @@
 //
 //	cp, err := controlplane.Start(ctx, controlplane.Options{})
 //	defer cp.Stop()
-//	_, err = cp.StartScheduler(ctx, controlplane.SchedulerOptions{ConfigFile: "scheduler.yaml"})
+//	_, err = cp.StartScheduler(ctx, controlplane.SchedulerOptions{})
 //	client, err := kubernetes.NewForConfig(cp.AdminConfig())
 //	err = controlplane.CreateNodes(ctx, client, controlplane.NodeSpec{Name: "node-1"}.Node())
 //
@@ -94,7 +94,5 @@
 // [ControlPlane.StartProcess] also runs your own program, such as an extender, keeps its
 // log, and ends it.
 //
-// With Options.Dir, the logs, the configuration of kube-scheduler, and kubeconfig
-// files stay in that directory. [Process] has Kill, Pause and Continue to test clients
-// during an outage.
+// [Process] has Kill, Pause and Continue to test clients during an outage.
 package controlplane

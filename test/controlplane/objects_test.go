@@ -24,7 +24,6 @@ func TestNodeIsStoredAsDescribed(t *testing.T) {
 		Annotations: map[string]string{"note": "x"},
 		Taints:      []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}},
 		Images:      map[string]int64{"example.test/big:1": 9e9, "example.test/a:1": 5},
-		NotReady:    true,
 	}
 	if err := controlplane.CreateNodes(ctx, client, spec.Node()); err != nil {
 		t.Fatal(err)
@@ -42,7 +41,7 @@ func TestNodeIsStoredAsDescribed(t *testing.T) {
 	want := corev1.NodeStatus{
 		Capacity:    list("64"),
 		Allocatable: list("63500m"),
-		Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady"}},
+		Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}},
 		Images: []corev1.ContainerImage{
 			{Names: []string{"example.test/a:1"}, SizeBytes: 5},
 			{Names: []string{"example.test/big:1"}, SizeBytes: 9e9},
@@ -103,15 +102,13 @@ func TestPodSpec(t *testing.T) {
 		{"most", controlplane.PodSpec{
 			Namespace: "team", Name: "p", CPU: "500m", Memory: "1Gi", Resources: map[string]string{"nvidia.com/gpu": "1"},
 			Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}, NodeSelector: map[string]string{"e": "f"},
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Image:       "example.test/a:1", NodeName: "n", SchedulerName: "s", PriorityClass: "high",
+			Image: "example.test/a:1", NodeName: "n", SchedulerName: "s", PriorityClass: "high",
 		}, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "team", Name: "p", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 			},
 			Spec: corev1.PodSpec{
 				NodeName: "n", SchedulerName: "s", PriorityClassName: "high", NodeSelector: map[string]string{"e": "f"},
-				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 				Containers: []corev1.Container{{
 					Name: "main", Image: "example.test/a:1",
 					Resources: corev1.ResourceRequirements{

@@ -121,8 +121,7 @@ func (p *Process) signal(s syscall.Signal) error {
 }
 
 // Log returns everything the server has logged, and what an earlier server with
-// the same log logged before it. After [ControlPlane.Stop] the log is gone,
-// unless Options.Dir was set.
+// the same log logged before it. After [ControlPlane.Stop] the log is gone.
 func (p *Process) Log() string {
 	log, err := os.ReadFile(p.logFile)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"syscall"
 )
 
-// reaperScript makes the directory $1, if that is not empty, and says "ready".
+// reaperScript makes the directory $1, and says "ready".
 // Then it reads "+ PID" and "- PID" until its standard input ends, which happens
 // when the process that holds the other end closes it or is no more, for whatever
 // reason. Then it kills the process groups that are left and removes the directory. A
 // process that is being killed may still create a file, hence the retries.
 const reaperScript = `
 trap '' HUP INT QUIT TERM PIPE
-if [ -n "$1" ]; then mkdir -m 700 "$1" 2>&1 || exit 1; fi
+mkdir -m 700 "$1" 2>&1 || exit 1
 echo ready
 exec >/dev/null
 pids=
@@ -31,7 +31,6 @@ while read -r op pid; do
 	esac
 done
 for p in $pids; do kill -s KILL -- "-$p"; done
-[ -n "$1" ] || exit 0
 tries=0
 until rm -rf "$1"; do
 	tries=$((tries+1))
@@ -52,7 +51,7 @@ type reaper struct {
 }
 
 // startReaper starts a reaper that makes the directory dir now, and removes it
-// at the end. With "" it does neither.
+// at the end.
 func startReaper(dir string) (*reaper, error) {
 	cmd := exec.Command("/bin/sh", "-c", reaperScript, "outboard-reaper", dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,12 +17,10 @@ import (
 // SchedulerOptions say how to start a kube-scheduler. The zero value is the
 // default scheduler.
 type SchedulerOptions struct {
-	// Config is a KubeSchedulerConfiguration as YAML; ConfigFile is a file that
-	// contains one. At most one may be set. clientConnection.kubeconfig and
-	// leaderElection.leaderElect (false) are filled in when they are absent.
+	// Config is a KubeSchedulerConfiguration as YAML. clientConnection.kubeconfig
+	// and leaderElection.leaderElect (false) are filled in when they are absent.
 	// Default: the default configuration of kube-scheduler.
-	Config     string
-	ConfigFile string
+	Config string
 
 	// Verbosity is the log level (-v). Default 0.
 	Verbosity int
@@ -138,20 +137,9 @@ func (s *Scheduler) Client() *http.Client { return s.client }
 // schedulerConfig returns the KubeSchedulerConfiguration of opts with the gaps
 // filled. Everything else is left to kube-scheduler to judge.
 func schedulerConfig(opts SchedulerOptions, kubeconfig string) ([]byte, error) {
-	source := []byte(opts.Config)
-	switch {
-	case opts.Config != "" && opts.ConfigFile != "":
-		return nil, errors.New("both Config and ConfigFile are set")
-	case opts.ConfigFile != "":
-		var err error
-		if source, err = os.ReadFile(opts.ConfigFile); err != nil {
-			return nil, err
-		}
-	case opts.Config == "":
-		source = []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
-	}
+	source := cmp.Or(opts.Config, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
 	var config map[string]any
-	if err := yaml.UnmarshalStrict(source, &config); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(source), &config); err != nil {
 		return nil, fmt.Errorf("scheduler configuration: %w", err)
 	}
 	if config == nil {

@@ -51,19 +51,12 @@ func schedulerSays(pod *corev1.Pod) string {
 	if pod == nil {
 		return " (not seen)"
 	}
-	if c := scheduled(pod); c != nil && c.Message != "" {
-		return fmt.Sprintf(" (%s: %s)", c.Reason, c.Message)
-	}
-	return ""
-}
-
-func scheduled(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
-			return c
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Message != "" {
+			return fmt.Sprintf(" (%s: %s)", c.Reason, c.Message)
 		}
 	}
-	return nil
+	return ""
 }
 
 // WaitForPodBound watches the pod until it is assigned to a node and returns it;
@@ -72,23 +65,6 @@ func WaitForPodBound(ctx context.Context, client kubernetes.Interface, pod *core
 	return WaitForPod(ctx, client, pod, func(p *corev1.Pod) (bool, error) {
 		return p.Spec.NodeName != "", nil
 	})
-}
-
-// WaitForPodUnschedulable watches the pod until the scheduler finds no node for
-// it and returns what it says, such as "0/3 nodes are available: …". It fails
-// when the pod is bound instead; see [WaitForPod].
-func WaitForPodUnschedulable(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (string, error) {
-	p, err := WaitForPod(ctx, client, pod, func(p *corev1.Pod) (bool, error) {
-		if p.Spec.NodeName != "" {
-			return false, fmt.Errorf("bound to %s", p.Spec.NodeName)
-		}
-		c := scheduled(p)
-		return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable, nil
-	})
-	if err != nil {
-		return "", err
-	}
-	return scheduled(p).Message, nil
 }
 
 // WaitForPodEvent watches the events about the pod until there is one with the
