@@ -42,8 +42,6 @@ type arm struct {
 	idealPlugin bool
 	// tls serves the extender over TLS, with a client certificate.
 	tls bool
-	// also makes it the other binary of Outboard.
-	also bool
 }
 
 // lowPercentage of 5,000 nodes is as few as kube-scheduler accepts: 100 nodes.
@@ -84,19 +82,6 @@ func armNamed(name string) (arm, error) {
 	return arms[i], nil
 }
 
-// withAlso returns the arms, and those of Outboard once more, with the other binary.
-func withAlso(arms []arm) []arm {
-	var all []arm
-	for _, a := range arms {
-		all = append(all, a)
-		if a.extender == outboard {
-			a.name, a.also = a.name+"-also", true
-			all = append(all, a)
-		}
-	}
-	return all
-}
-
 // describe returns the description of the arm in the table.
 func (a arm) describe() string {
 	parts := []string{map[extenderKind]string{
@@ -120,7 +105,6 @@ func (a arm) describe() string {
 		add(a.noFilter, "scoring only")
 		add(a.shortlist > 0, fmt.Sprintf("shortlist %d", a.shortlist))
 		add(a.tls, "mutual TLS")
-		add(a.also, "the other binary")
 	}
 	if a.percentage > 0 {
 		parts = append(parts, fmt.Sprintf("percentageOfNodesToScore %d", a.percentage))

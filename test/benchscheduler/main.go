@@ -42,9 +42,8 @@ type options struct {
 	// interval is the time between two readings of kube-scheduler's metrics.
 	interval time.Duration
 	// running is how many pods each node has from the beginning.
-	running int
-	// outboard is the binary; also is another one, with which Outboard's arms are measured once more, unless it is "".
-	outboard, also string
+	running  int
+	outboard string // the binary
 	// scheduler is kube-scheduler with Outboard as a plugin; idealScheduler, with a plugin that does nothing.
 	scheduler, idealScheduler string
 	profiles                  string // where profiles are written; "": nowhere
@@ -68,7 +67,6 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
 	flags.StringVar(&o.scheduler, "scheduler", filepath.Join("kubernetes", "bin", "outboard-scheduler"), "kube-scheduler with Outboard as a plugin")
 	flags.StringVar(&o.idealScheduler, "ideal-scheduler", filepath.Join("kubernetes", "bin", "ideal-scheduler"), "kube-scheduler with a plugin that does nothing")
-	flags.StringVar(&o.also, "also", "", "another outboard binary to measure, too")
 	flags.StringVar(&o.profiles, "profiles", "", "write profiles of kube-scheduler and Outboard, of processor time and memory, to this folder")
 	flags.StringVar(&o.results, "o", "", "write all figures to this file, as JSON")
 	if err := flags.Parse(args); err != nil {
@@ -86,15 +84,8 @@ func parse(args []string, usage io.Writer) (*options, error) {
 		return nil, errors.New("-rounds and -limit must be positive, -running and -pods not negative")
 	}
 	var err error
-	if o.plan, err = s.apply(plan); err != nil {
-		return nil, err
-	}
-	if o.also != "" {
-		for i := range o.plan {
-			o.plan[i].arms = withAlso(o.plan[i].arms)
-		}
-	}
-	return o, nil
+	o.plan, err = s.apply(plan)
+	return o, err
 }
 
 // run measures all settings and prints a table of each as soon as it is complete.

@@ -129,16 +129,6 @@ func TestSelectionKeepsArms(t *testing.T) {
 	}
 }
 
-func TestAlso(t *testing.T) {
-	o, err := parse([]string{"-arms", "stock,outboard-8", "-also", "/another"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a := o.plan[0].arms; len(a) != 3 || a[2].name != "outboard-8-also" || !a[2].also || a[2].shortlist != 8 || a[1].also {
-		t.Errorf("%+v is measured", a)
-	}
-}
-
 // Each arm matches its name, and its configuration of Outboard is valid.
 func TestArms(t *testing.T) {
 	o := &options{scheduler: "outboard-scheduler", idealScheduler: "ideal-scheduler"}

@@ -98,11 +98,6 @@ func (p *playing) startExtender(ctx context.Context) (url string, err error) {
 	case none:
 		return "", nil
 	case outboard:
-		binary := p.cluster.Binary()
-		if p.arm.also {
-			p.cluster.SetBinary(p.also)
-			defer p.cluster.SetBinary(binary)
-		}
 		config, err := p.arm.outboardConfig(p.profiles != "")
 		if err != nil {
 			return "", err
