@@ -13,7 +13,7 @@ import (
 type Settings struct {
 	// Name is the name that policies use: lower-case letters, digits and -, at most 63. Required,
 	// and unique.
-	Name string `json:"name"`
+	Name string `json:"name" required:"must be the name that policies use"`
 	// Interval is the time between two reads, 1s..1h. Default 30s.
 	Interval time.Duration `json:"interval"`
 	// Timeout bounds one read, 100ms..5m; some types of sources need more than others. Default 10s.
@@ -41,10 +41,7 @@ var validName = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$`)
 // MinTimeout of its source's type.
 func (s *Settings) Validate(at *field.Path, shortest time.Duration) field.ErrorList {
 	errs := fields.Check(at, s)
-	switch {
-	case s.Name == "":
-		errs = append(errs, field.Required(at.Child("name"), "must be the name that policies use"))
-	case !validName.MatchString(s.Name):
+	if s.Name != "" && !validName.MatchString(s.Name) {
 		errs = append(errs, field.Invalid(at.Child("name"), s.Name, "must be at most 63 lower-case letters, digits and -, with a letter or digit at both ends"))
 	}
 	times := fields.Between(at.Child("interval"), s.Interval, time.Second, time.Hour)
@@ -62,13 +59,13 @@ func (s *Settings) Validate(at *field.Path, shortest time.Duration) field.ErrorL
 // the state for the first number after a start, or of a new key, immediately.
 type Hysteresis struct {
 	// Above is the threshold above which the state becomes 1.
-	Above *float64 `json:"above"`
+	Above *float64 `json:"above" oneOf:"threshold"`
 	// ClearBelow is the threshold below which the state becomes 0 again, at most Above. Without
 	// it (the default), it is Above.
 	ClearBelow *float64 `json:"clearBelow"`
 	// Below and ClearAbove are the thresholds for numbers that are bad when they are low:
 	// ClearAbove is at least Below.
-	Below      *float64 `json:"below"`
+	Below      *float64 `json:"below" oneOf:"threshold"`
 	ClearAbove *float64 `json:"clearAbove"`
 	// For is how long all numbers must be beyond Above or Below, 0s..24h, by the times of the
 	// numbers. Default 0s: the first number is enough.
@@ -82,12 +79,6 @@ func (h *Hysteresis) validate(at *field.Path) field.ErrorList {
 		return nil
 	}
 	var errs field.ErrorList
-	switch {
-	case h.Above == nil && h.Below == nil:
-		errs = append(errs, field.Required(at, "must have a threshold: above or below"))
-	case h.Above != nil && h.Below != nil:
-		errs = append(errs, field.Forbidden(at.Child("below"), "cannot be set together with above: set only one of above and below"))
-	}
 	if h.ClearBelow != nil && (h.Above == nil || *h.ClearBelow > *h.Above) {
 		errs = append(errs, field.Invalid(at.Child("clearBelow"), *h.ClearBelow, "needs above, and must not be larger"))
 	}

@@ -27,7 +27,7 @@ type schema struct {
 	Properties           map[string]*schema
 	Required             []string
 	AdditionalProperties json.RawMessage
-	AnyOf, OneOf, AllOf  []*schema
+	OneOf, AllOf         []*schema
 	If, Then, Not        *schema
 }
 
@@ -152,15 +152,11 @@ func (p *configurationPage) object(path, heading string, policy bool, s *schema)
 		case rule.Not != nil:
 			p.line("At most one of `%s` may be set.\n", strings.Join(rule.Not.Required, "` and `"))
 		case rule.If == nil:
-			number, alternatives := "At least one", rule.AnyOf
-			if rule.OneOf != nil {
-				number, alternatives = "Exactly one", rule.OneOf
-			}
 			var fields []string
-			for _, alternative := range alternatives {
-				fields = append(fields, "`"+strings.Join(alternative.Required, "` with `")+"`")
+			for _, alternative := range rule.OneOf {
+				fields = append(fields, "`"+alternative.Required[0]+"`")
 			}
-			p.line("%s is required of %s.\n", number, strings.Join(fields, ", "))
+			p.line("Exactly one is required of %s.\n", strings.Join(fields, ", "))
 		}
 	}
 	for _, name := range names {

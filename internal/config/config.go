@@ -46,9 +46,9 @@ type Types struct {
 // Process is the part of a file that is read only when the process starts.
 type Process struct {
 	// APIVersion is "outboard.dev/v1alpha1". Required.
-	APIVersion string `json:"apiVersion"`
+	APIVersion string `json:"apiVersion" required:"-"`
 	// Kind is "OutboardConfiguration". Required.
-	Kind string `json:"kind"`
+	Kind string `json:"kind" required:"-"`
 	// Serving is how kube-scheduler reaches Outboard.
 	Serving Serving `json:"serving"`
 	// Admin is the address of metrics, health and explanations.
@@ -69,14 +69,14 @@ type document struct {
 	// Signals are numbers from external sources that policies read.
 	Signals []strictyaml.Value `json:"signals"`
 	// Profiles are the sets of policies, each at its own URLs. At least one.
-	Profiles []Profile `json:"profiles"`
+	Profiles []Profile `json:"profiles" required:"-"`
 }
 
 // Serving configures the listener that kube-scheduler calls.
 type Serving struct {
 	// Address is IP:port, localhost:port, or :port for all addresses of the host; port 0 takes a
 	// free one. Default "127.0.0.1:8443".
-	Address string `json:"address"`
+	Address string `json:"address" required:"-"`
 	// Insecure accepts callers without authentication on an address that other hosts can reach:
 	// plain HTTP, or TLS without clientCAFile. Every client that reaches the address can then bind
 	// pods. Default false.
@@ -104,15 +104,15 @@ const SchedulerClient = "system:kube-scheduler"
 // TLS configures TLS on the serving address. The files are PEM.
 type TLS struct {
 	// CertFile and KeyFile are the certificate with its chain, and its key. Required.
-	CertFile string `json:"certFile"`
-	KeyFile  string `json:"keyFile"`
+	CertFile string `json:"certFile" required:"TLS needs a certificate"`
+	KeyFile  string `json:"keyFile" required:"TLS needs a key"`
 	// ClientCAFile holds the CAs that sign the certificates of callers. "" (the default) requires
 	// no certificate.
 	ClientCAFile string `json:"clientCAFile"`
 	// AllowedClients are the names (common name, DNS or URI name) of allowed callers; an empty list
 	// allows every caller with a certificate. Needs clientCAFile. Default [system:kube-scheduler]
 	// with clientCAFile, otherwise none.
-	AllowedClients []string `json:"allowedClients"`
+	AllowedClients []string `json:"allowedClients" items:"must not be empty"`
 }
 
 // Admin configures the listener for metrics, health, explanations and the dashboard. It is plain
@@ -120,7 +120,7 @@ type TLS struct {
 type Admin struct {
 	// Address has the form of serving.address. It cannot be disabled: a graceful shutdown needs
 	// readiness probes. Default "127.0.0.1:8080".
-	Address string `json:"address"`
+	Address string `json:"address" required:"-"`
 	// AllowRemote permits an address that other hosts can reach, for probes and
 	// scrapers. Default false.
 	AllowRemote bool `json:"allowRemote"`
@@ -201,7 +201,7 @@ type Log struct {
 type Profile struct {
 	// Path is the path at which the profile is served, and its name in metrics and explanations. It
 	// starts with / and is unique. Default "/".
-	Path string `json:"path"`
+	Path string `json:"path" required:"-"`
 	// Verb is the only verb to serve, at the path itself. "" (the default) serves all four, at
 	// path/filter, path/prioritize, path/preempt and path/bind.
 	Verb decision.Verb `json:"verb" values:",filter,prioritize,preempt,bind"`
@@ -212,14 +212,14 @@ type Profile struct {
 	ManagedResources []ManagedResource `json:"managedResources"`
 	// SchedulerNames are the schedulers (spec.schedulerName) whose pods bind accepts.
 	// None (the default): any.
-	SchedulerNames []string `json:"schedulerNames"`
+	SchedulerNames []string `json:"schedulerNames" items:"must not be empty"`
 	// Shortlist makes filter return only this many of the nodes that fit, those with the best
 	// scores, 1..1000. 0 (the default) returns all.
 	Shortlist int `json:"shortlist" limits:"0..1000"`
 	// ScoreRange is the range in which scores are sent. Default Extender.
 	ScoreRange ScoreRange `json:"scoreRange" values:"Extender,Total"`
 	// Policies are evaluated in this order. 1..100.
-	Policies []Policy `json:"policies"`
+	Policies []Policy `json:"policies" required:"must have at least one policy"`
 }
 
 // SetDefaults fills in the defaults.
@@ -263,7 +263,7 @@ const (
 // ManagedResource is an extended resource that a profile manages.
 type ManagedResource struct {
 	// Name is a qualified extended resource name such as example.com/gpu-memory.
-	Name string `json:"name"`
+	Name string `json:"name" required:"-"`
 	// IgnoredByScheduler is true if kube-scheduler does not count the resource itself, by its
 	// configuration: then only policies do. Default false.
 	IgnoredByScheduler bool `json:"ignoredByScheduler"`
@@ -272,7 +272,7 @@ type ManagedResource struct {
 // Policy is one policy of a profile.
 type Policy struct {
 	// Type is the type of policy. Required.
-	Type string `json:"type"`
+	Type string `json:"type" required:"-"`
 	// Name is the policy's name in metrics and explanations, unique in its profile.
 	// Default: Type.
 	Name string `json:"name"`

@@ -52,7 +52,7 @@ type gpuMemory struct {
 	PerDeviceMiB int                  `json:"perDeviceMiB" limits:"1.."`
 	MultiGPU     bool                 `json:"multiGPU"`
 	Selector     metav1.LabelSelector `json:"selector"`
-	Names        []string             `json:"names"`
+	Names        []string             `json:"names" items:"must not be empty"`
 	Wait         time.Duration        `json:"wait"`
 }
 
@@ -83,7 +83,7 @@ var types = config.Types{Signals: standard.Types(), Policies: []policy.Type{
 	{Name: "ImageLocality", New: func(func(any) error) (policy.Policy, error) { return fake{}, nil }},
 	{Name: "Expression", New: func(decode func(any) error) (policy.Policy, error) {
 		var c struct {
-			Rule string `json:"rule"`
+			Rule string `json:"rule" required:"-"`
 		}
 		if err := decode(&c); err != nil {
 			return nil, fmt.Errorf("expression: %w", err)

@@ -96,8 +96,7 @@
 // # Schema
 //
 // [Schema] returns the JSON Schema of the file, for editors. It has the types and defaults of
-// the Go types, the limits and values in the tags of their fields, which package policy/fields checks, and required fields, which it
-// derives from the errors about absent ones. It omits rules that depend on other fields.
+// the Go types, the rules in the tags of their fields, which package policy/fields checks. It omits rules that depend on other fields.
 //
 // # Reloading
 //

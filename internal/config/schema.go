@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"errors"
 	"reflect"
 	"slices"
@@ -10,10 +9,8 @@ import (
 )
 
 // Schema returns the JSON Schema of configuration files with policies and signals of the given
-// types. Fields, their types and their defaults are those of the Go types, and limits and values those of their tags (see
-// package policy/fields); [Parse] determines which fields are required. A file that loads is valid by the schema,
-// unless a value is only allowed together with several others. Not every file that is valid by the
-// schema loads.
+// types. Fields, their types and their defaults are those of the Go types, and the other rules those of their tags (see
+// package policy/fields). A file that loads is valid by the schema. Not every file that is valid by the schema loads.
 //
 // describe documents the fields; nil omits descriptions.
 func Schema(types Types, describe strictyaml.Describe) *strictyaml.Schema {
@@ -21,13 +18,14 @@ func Schema(types Types, describe strictyaml.Describe) *strictyaml.Schema {
 		describe = func(reflect.Type, string) string { return "" }
 	}
 	b := schemaBuilder{types: types, describe: describe}
-	root := b.probed("", b.document, func(value any) any { return value })
+	root := b.document()
 	root.Draft = "http://json-schema.org/draft-07/schema#"
 	root.Title = Kind
 	item := policyOf(root)
-	for i, config := range b.policies() {
+	for _, t := range types.Policies {
+		config := configuration(&b, configField, t.New)
 		then := &strictyaml.Schema{Properties: map[string]*strictyaml.Schema{configField: config}}
-		lacks := func(s *strictyaml.Schema) bool { return s.AnyOf != nil || s.OneOf != nil }
+		lacks := func(s *strictyaml.Schema) bool { return s.OneOf != nil }
 		if config.Required != nil || slices.ContainsFunc(config.AllOf, lacks) {
 			then.Required = []string{configField}
 		} else {
@@ -35,7 +33,7 @@ func Schema(types Types, describe strictyaml.Describe) *strictyaml.Schema {
 		}
 		item.AllOf = append(item.AllOf, &strictyaml.Schema{
 			If: &strictyaml.Schema{
-				Properties: map[string]*strictyaml.Schema{typeField: {Const: types.Policies[i].Name}},
+				Properties: map[string]*strictyaml.Schema{typeField: {Const: t.Name}},
 				Required:   []string{typeField},
 			},
 			Then: then,
@@ -65,27 +63,7 @@ type schemaBuilder struct {
 	describe strictyaml.Describe
 }
 
-// probed returns the schema that build returns, with what a prober finds about the value at path of
-// a document.
-func (b *schemaBuilder) probed(path string, build func() *strictyaml.Schema, document around) *strictyaml.Schema {
-	p := prober{parse: b.parse, needed: map[string][]string{}}
-	p.value(build(), path, []around{document})
-	schema := build()
-	p.value(schema, path, []around{document})
-	return schema
-}
-
-// parse returns the errors of a file with the document.
-func (b *schemaBuilder) parse(document any) Errors {
-	text, err := json.Marshal(document)
-	if err != nil {
-		panic(err) // it has strings, numbers, booleans, lists and mappings
-	}
-	_, err = Parse("", text, b.types)
-	return placed(err)
-}
-
-// document returns the schema of a file, as far as Go types define it. The configurations of
+// document returns the schema of a file. The configurations of
 // policies may be anything.
 func (b *schemaBuilder) document() *strictyaml.Schema {
 	d := document{Process: &Default().Process}
@@ -100,7 +78,7 @@ func (b *schemaBuilder) document() *strictyaml.Schema {
 	return root
 }
 
-// signal returns the schema of a signal, as far as Go types define it.
+// signal returns the schema of a signal.
 func (b *schemaBuilder) signal() *strictyaml.Schema {
 	s := Signal{}
 	s.SetDefaults()
@@ -108,26 +86,15 @@ func (b *schemaBuilder) signal() *strictyaml.Schema {
 	file := reflect.New(l.signalStruct())
 	file.Elem().Field(0).Set(reflect.ValueOf(s.Settings))
 	schema := strictyaml.SchemaOf(file.Interface(), b.describe)
+	sources := map[string][]any{}
 	for _, t := range b.types.Signals {
 		source := configuration(b, t.Name, t.New)
 		source.AllowNull()
 		schema.Properties[t.Name] = source
+		sources[t.Name] = []any{nil}
 	}
+	schema.RequireOne(sources, false)
 	return schema
-}
-
-// policies returns the schemas of the configurations of the types of policies.
-func (b *schemaBuilder) policies() []*strictyaml.Schema {
-	path := profilesField + "[0]." + policiesField + "[0]." + configField
-	var configs []*strictyaml.Schema
-	for _, t := range b.types.Policies {
-		build := func() *strictyaml.Schema { return configuration(b, configField, t.New) }
-		configs = append(configs, b.probed(path, build, func(config any) any {
-			policies := []any{map[string]any{typeField: t.Name, configField: config}}
-			return map[string]any{apiVersionField: APIVersion, kindField: Kind, profilesField: []any{map[string]any{policiesField: policies}}}
-		}))
-	}
-	return configs
 }
 
 // errNotDecoded ends create after it has revealed the type of its configuration.

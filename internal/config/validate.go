@@ -82,23 +82,13 @@ func (s *Serving) validate(at *field.Path) field.ErrorList {
 }
 
 func (t *TLS) validate(at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if t.CertFile == "" {
-		errs = append(errs, field.Required(at.Child("certFile"), "TLS needs a certificate"))
-	}
-	if t.KeyFile == "" {
-		errs = append(errs, field.Required(at.Child("keyFile"), "TLS needs a key"))
-	}
+	errs := fields.Check(at, t)
 	if len(t.AllowedClients) > 0 && t.ClientCAFile == "" {
 		errs = append(errs, field.Required(at.Child("clientCAFile"), "allowedClients needs the CA of client certificates"))
 	}
 	clients := fields.Unique{}
 	for i, name := range t.AllowedClients {
-		at := at.Child("allowedClients").Index(i)
-		if name == "" {
-			errs = append(errs, field.Required(at, "must not be empty"))
-		}
-		errs = append(errs, clients.Add(at, name)...)
+		errs = append(errs, clients.Add(at.Child("allowedClients").Index(i), name)...)
 	}
 	return errs
 }
@@ -220,15 +210,11 @@ func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
 	}
 	schedulers := fields.Unique{}
 	for i, name := range p.SchedulerNames {
-		at := at.Child("schedulerNames").Index(i)
-		if name == "" {
-			errs = append(errs, field.Required(at, "must not be empty"))
-		}
-		errs = append(errs, schedulers.Add(at, name)...)
+		errs = append(errs, schedulers.Add(at.Child("schedulerNames").Index(i), name)...)
 	}
 	switch n := len(p.Policies); {
 	case n == 0:
-		return append(errs, field.Required(at.Child("policies"), "must have at least one policy"))
+		return errs
 	case n > maxPolicies:
 		return append(errs, field.TooMany(at.Child("policies"), n, maxPolicies))
 	}

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/fields"
 )
 
 // Document describes the form of a document. It is part of the configuration of a source.
@@ -29,7 +28,7 @@ type Document struct {
 	Value string `json:"value"`
 	// IgnoreHosts are patterns (*.cluster.example.com) of hosts whose seats do not count as used.
 	// For lmstat.
-	IgnoreHosts []string `json:"ignoreHosts"`
+	IgnoreHosts []string `json:"ignoreHosts" items:"must be a pattern such as *.cluster.example.com"`
 }
 
 // Defaults is the default Document.
@@ -58,7 +57,7 @@ func (c *Document) NumbersAbout() policy.SignalAbout {
 
 // Validate returns all errors, with paths relative to the document.
 func (c *Document) Validate() field.ErrorList {
-	errs := fields.Check(nil, c)
+	var errs field.ErrorList
 	if !slices.Contains([]Format{JSON, YAML, CSV, Lmstat}, c.Format) {
 		return errs
 	}
@@ -85,7 +84,7 @@ func (c *Document) Validate() field.ErrorList {
 	forbid(structured && c.Items == "" && c.Key != "", "key", "needs items")
 	forbid(structured && c.Items == "" && c.Value != "" && c.About == policy.AboutNodes, "about", "a single number is not about nodes")
 	for i, pattern := range c.IgnoreHosts {
-		if _, err := pathpkg.Match(pattern, ""); err != nil || pattern == "" {
+		if _, err := pathpkg.Match(pattern, ""); err != nil {
 			errs = append(errs, field.Invalid(field.NewPath("ignoreHosts").Index(i), pattern, "must be a pattern such as *.cluster.example.com"))
 		}
 	}

@@ -19,9 +19,9 @@ type Config struct {
 	// the address.
 	ServerName string `json:"serverName"`
 	// BearerTokenFile holds a token. It is read for each request.
-	BearerTokenFile string `json:"bearerTokenFile"`
+	BearerTokenFile string `json:"bearerTokenFile" oneOf:"credentials?"`
 	// Username, and the password in PasswordFile, are for basic authentication.
-	Username     string `json:"username"`
+	Username     string `json:"username" oneOf:"credentials?"`
 	PasswordFile string `json:"passwordFile"`
 }
 
@@ -46,9 +46,6 @@ func (c *Config) Validate(address string) field.ErrorList {
 	together("keyFile", "certFile", c.KeyFile, c.CertFile)
 	together("username", "passwordFile", c.Username, c.PasswordFile)
 	together("passwordFile", "username", c.PasswordFile, c.Username)
-	if c.BearerTokenFile != "" && c.Username != "" {
-		errs = append(errs, field.Forbidden(at.Child("username"), "cannot be set together with bearerTokenFile"))
-	}
 	if u, err := url.Parse(address); err == nil && u.Scheme == "http" {
 		for _, f := range []struct{ name, value string }{{"caFile", c.CAFile}, {"certFile", c.CertFile}, {"serverName", c.ServerName}} {
 			if f.value != "" {
@@ -59,10 +56,10 @@ func (c *Config) Validate(address string) field.ErrorList {
 	return errs
 }
 
-// ValidateURL returns the errors of the URL of a server. rule describes what the URL must be.
+// ValidateURL returns the errors of the URL of a server, none if there is none. rule describes what the URL must be.
 func ValidateURL(at *field.Path, text, rule string) field.ErrorList {
 	if text == "" {
-		return field.ErrorList{field.Required(at, "must be "+rule)}
+		return nil
 	}
 	u, err := url.Parse(text)
 	switch {

@@ -42,7 +42,7 @@ const maxPrice = 1e9
 type Config struct {
 	// Prices are the sources of node prices. The first source with a price for the node
 	// counts. At least one.
-	Prices []Source `json:"prices"`
+	Prices []Source `json:"prices" required:"says where the prices of nodes are found"`
 	// Surcharge is added to the price of every node, 0..1e9, for agents and licenses that
 	// are billed per host. Default 0.
 	Surcharge float64 `json:"surcharge" limits:"0..1e+09"`
@@ -79,23 +79,23 @@ type ScoringStrategy struct {
 type Source struct {
 	// Signal is the name of a signal with prices: about nodes, or with KeyLabels
 	// about keys.
-	Signal string `json:"signal"`
+	Signal string `json:"signal" oneOf:"source"`
 	// KeyLabels are the keys of node labels whose values, joined by /, are the key
 	// of the node's price in the signal.
-	KeyLabels []string `json:"keyLabels"`
+	KeyLabels []string `json:"keyLabels" items:"must not be empty"`
 	// Label is the key of a node label with the price.
-	Label string `json:"label"`
+	Label string `json:"label" oneOf:"source"`
 	// Annotation is the key of a node annotation with the price.
-	Annotation string `json:"annotation"`
+	Annotation string `json:"annotation" oneOf:"source"`
 	// Table is a price list. The first row that matches a node counts.
-	Table []Row `json:"table"`
+	Table []Row `json:"table" oneOf:"source"`
 }
 
 // Row is the price of nodes of one instance type, or of some of them.
 type Row struct {
 	// InstanceType is the value of the label node.kubernetes.io/instance-type.
 	// Required.
-	InstanceType string `json:"instanceType"`
+	InstanceType string `json:"instanceType" required:"says which nodes have the price"`
 	// Region is the value of topology.kubernetes.io/region; "" is any.
 	Region string `json:"region"`
 	// Zone is the value of topology.kubernetes.io/zone; "" is any.
@@ -125,7 +125,7 @@ type SpotConfig struct {
 // Label is a label with one value.
 type Label struct {
 	// Key is the key of a node label. Required.
-	Key string `json:"key"`
+	Key string `json:"key" required:"must not be empty"`
 	// Value is its value.
 	Value string `json:"value"`
 }
@@ -164,9 +164,6 @@ func New(config Config) (policy.Policy, error) {
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
 	prices := field.NewPath("prices")
-	if len(c.Prices) == 0 {
-		errs = append(errs, field.Required(prices, "says where the prices of nodes are found"))
-	}
 	for i := range c.Prices {
 		errs = append(errs, c.Prices[i].validate(prices.Index(i))...)
 	}
@@ -175,15 +172,15 @@ func (c *Config) validate() field.ErrorList {
 }
 
 func (s *Source) validate(at *field.Path) field.ErrorList {
-	errs := fields.ExactlyOne(at, map[string]bool{"signal": s.Signal != "", "label": s.Label != "", "annotation": s.Annotation != "", "table": len(s.Table) > 0})
+	var errs field.ErrorList
 	if s.Signal == "" && len(s.KeyLabels) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("keyLabels"), "needs signal"))
 	}
 	for i, key := range s.KeyLabels {
 		errs = append(errs, fields.Key(at.Child("keyLabels").Index(i), key)...)
 	}
-	errs = append(errs, fields.OptionalKey(at.Child("label"), s.Label)...)
-	errs = append(errs, fields.OptionalKey(at.Child("annotation"), s.Annotation)...)
+	errs = append(errs, fields.Key(at.Child("label"), s.Label)...)
+	errs = append(errs, fields.Key(at.Child("annotation"), s.Annotation)...)
 	return append(errs, validateTable(at.Child("table"), s.Table)...)
 }
 
@@ -192,9 +189,6 @@ func validateTable(at *field.Path, rows []Row) field.ErrorList {
 	first := map[string][]int{} // by instance type
 	for i, r := range rows {
 		row := at.Index(i)
-		if r.InstanceType == "" {
-			errs = append(errs, field.Required(row.Child("instanceType"), "says which nodes have the price"))
-		}
 		for _, j := range first[r.InstanceType] {
 			if rows[j].covers(&r) {
 				errs = append(errs, field.Forbidden(row, fmt.Sprintf("is never reached, because %s matches the same nodes: put the narrower row first", at.Index(j))))
@@ -236,7 +230,7 @@ func (s *SpotConfig) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, fields.Key(at.Child("labels").Index(i).Child("key"), l.Key)...)
 		errs = append(errs, fields.Valid(at.Child("labels").Index(i).Child("value"), l.Value, content.IsLabelValue)...)
 	}
-	errs = append(errs, fields.OptionalKey(at.Child("annotation"), s.Annotation)...)
+	errs = append(errs, fields.Key(at.Child("annotation"), s.Annotation)...)
 	if len(s.Labels) == 0 && s.RiskFactor != 1 {
 		errs = append(errs, field.Forbidden(at.Child("riskFactor"), "needs labels, or no node is known as spot"))
 	}

@@ -51,7 +51,7 @@ type ScoringStrategy struct {
 // Config is the configuration of the policy.
 type Config struct {
 	// Resource is the extended resource that pods request. Required.
-	Resource string `json:"resource"`
+	Resource string `json:"resource" required:"-"`
 	// CapacityFrom is the key of a node annotation, or else label, with how much of the
 	// resource the node has. Nodes without it, or all nodes if it is "", have what
 	// status.allocatable reports.
@@ -114,11 +114,11 @@ func (c *Config) annotation() string {
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
 	errs = append(errs, fields.ExtendedResource(field.NewPath("resource"), c.Resource)...)
-	errs = append(errs, fields.OptionalKey(field.NewPath("capacityFrom"), c.CapacityFrom)...)
-	errs = append(errs, fields.OptionalKey(field.NewPath("unitsFrom"), c.UnitsFrom)...)
-	errs = append(errs, fields.OptionalKey(field.NewPath("annotation"), c.Annotation)...)
-	errs = append(errs, fields.OptionalKey(field.NewPath("groupsFrom"), c.GroupsFrom)...)
-	if len(errs) == 0 && c.Annotation == "" && len(fields.OptionalKey(nil, c.annotation())) > 0 {
+	errs = append(errs, fields.Key(field.NewPath("capacityFrom"), c.CapacityFrom)...)
+	errs = append(errs, fields.Key(field.NewPath("unitsFrom"), c.UnitsFrom)...)
+	errs = append(errs, fields.Key(field.NewPath("annotation"), c.Annotation)...)
+	errs = append(errs, fields.Key(field.NewPath("groupsFrom"), c.GroupsFrom)...)
+	if len(errs) == 0 && c.Annotation == "" && len(fields.Key(nil, c.annotation())) > 0 {
 		errs = append(errs, field.Required(field.NewPath("annotation"), "the resource's name is too long for a default key"))
 	}
 	return append(errs, c.validateTogether()...)

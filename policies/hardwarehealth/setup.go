@@ -20,7 +20,7 @@ const maxRules = 100
 // Config is the configuration of the policy.
 type Config struct {
 	// Rules say which hardware is degraded, 1..100. All rules that match a node count.
-	Rules []Rule `json:"rules"`
+	Rules []Rule `json:"rules" required:"says what degraded hardware is"`
 	// Annotation is the key of the pod annotation with the names of the rules that the pod
 	// tolerates, separated by commas; * is all. "" means that pods tolerate none. Default
 	// outboard.dev/tolerate-degraded.
@@ -35,19 +35,19 @@ type Config struct {
 type Rule struct {
 	// Name is the name of the rule in explanations and in the pod annotation: lower-case
 	// letters, digits and -. Required, and unique.
-	Name string `json:"name"`
+	Name string `json:"name" required:"must name the rule"`
 	// Condition is a condition of the node.
-	Condition *Condition `json:"condition"`
+	Condition *Condition `json:"condition" oneOf:"sign"`
 	// Label is a label of the node.
-	Label *KeyMatch `json:"label"`
+	Label *KeyMatch `json:"label" oneOf:"sign"`
 	// Annotation is an annotation of the node.
-	Annotation *KeyMatch `json:"annotation"`
+	Annotation *KeyMatch `json:"annotation" oneOf:"sign"`
 	// Signal is a number about the node.
-	Signal *Signal `json:"signal"`
+	Signal *Signal `json:"signal" oneOf:"sign"`
 	// Reject rejects the node.
-	Reject bool `json:"reject"`
+	Reject bool `json:"reject" oneOf:"effect"`
 	// Penalty is subtracted from the score of the node, 1..100 points of 100.
-	Penalty int64 `json:"penalty" limits:"0..100"`
+	Penalty int64 `json:"penalty" limits:"0..100" oneOf:"effect"`
 	// Pods are those that the rule applies to. Default: all.
 	Pods Pods `json:"pods"`
 }
@@ -55,7 +55,7 @@ type Rule struct {
 // Condition is a condition in a node's status.
 type Condition struct {
 	// Type is the condition's type. Required.
-	Type string `json:"type"`
+	Type string `json:"type" required:"must not be empty"`
 	// Status is True, False or Unknown. "" (the default) is True.
 	Status corev1.ConditionStatus `json:"status" values:",True,False,Unknown"`
 }
@@ -63,7 +63,7 @@ type Condition struct {
 // KeyMatch is a label or an annotation.
 type KeyMatch struct {
 	// Key is the key of the label or annotation. Required.
-	Key string `json:"key"`
+	Key string `json:"key" required:"must not be empty"`
 	// Values are the values that indicate degraded hardware. None (the default): any value
 	// does.
 	Values []string `json:"values"`
@@ -73,18 +73,18 @@ type KeyMatch struct {
 // but 0 indicates degraded hardware: that is for states, as hysteresis makes them.
 type Signal struct {
 	// Name is the name of the signal. Required.
-	Name string `json:"name"`
+	Name string `json:"name" required:"must be the name of a signal"`
 	// Above indicates degraded hardware if the number is larger.
-	Above *float64 `json:"above"`
+	Above *float64 `json:"above" oneOf:"threshold?"`
 	// Below indicates degraded hardware if the number is smaller.
-	Below *float64 `json:"below"`
+	Below *float64 `json:"below" oneOf:"threshold?"`
 }
 
 // Pods are the pods that have certain labels and request certain resources.
 type Pods struct {
 	// Resources select the pods that request at least one of them. None (the default)
 	// selects all pods.
-	Resources []corev1.ResourceName `json:"resources"`
+	Resources []corev1.ResourceName `json:"resources" items:"must not be empty"`
 	// Selector selects pods by their labels; without it (the default), or with {}, all pods.
 	Selector *metav1.LabelSelector `json:"selector"`
 }
@@ -120,10 +120,7 @@ func New(config Config) (policy.Policy, error) {
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
 	at := field.NewPath("rules")
-	switch n := len(c.Rules); {
-	case n == 0:
-		errs = append(errs, field.Required(at, "says what degraded hardware is"))
-	case n > maxRules:
+	if n := len(c.Rules); n > maxRules {
 		return append(errs, field.TooMany(at, n, maxRules))
 	}
 	names := fields.Unique{}
@@ -131,47 +128,28 @@ func (c *Config) validate() field.ErrorList {
 		errs = append(errs, c.Rules[i].validate(at.Index(i))...)
 		errs = append(errs, names.Add(at.Index(i).Child("name"), c.Rules[i].Name)...)
 	}
-	return append(errs, fields.OptionalKey(field.NewPath("annotation"), c.Annotation)...)
+	return append(errs, fields.Key(field.NewPath("annotation"), c.Annotation)...)
 }
 
 func (r *Rule) validate(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if r.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), "must name the rule"))
-	} else {
+	if r.Name != "" {
 		errs = append(errs, fields.Valid(at.Child("name"), r.Name, content.IsDNS1123Label)...)
 	}
-	errs = append(errs, fields.ExactlyOne(at, map[string]bool{
-		"condition": r.Condition != nil, "label": r.Label != nil, "annotation": r.Annotation != nil, "signal": r.Signal != nil,
-	})...)
-	errs = append(errs, r.Condition.validate(at.Child("condition"))...)
-	errs = append(errs, r.Label.validate(at.Child("label"))...)
-	errs = append(errs, r.Annotation.validate(at.Child("annotation"))...)
-	errs = append(errs, r.Signal.validate(at.Child("signal"))...)
-	switch {
-	case r.Reject && r.Penalty != 0:
-		errs = append(errs, field.Forbidden(at.Child("penalty"), "a node that is rejected has no score"))
-	case !r.Reject && r.Penalty == 0:
-		errs = append(errs, field.Required(at, "must have reject: true or a penalty"))
+	if r.Condition != nil {
+		errs = append(errs, fields.Key(at.Child("condition", "type"), r.Condition.Type)...)
 	}
+	if r.Label != nil {
+		errs = append(errs, fields.Key(at.Child("label", "key"), r.Label.Key)...)
+	}
+	if r.Annotation != nil {
+		errs = append(errs, fields.Key(at.Child("annotation", "key"), r.Annotation.Key)...)
+	}
+	errs = append(errs, r.Signal.validate(at.Child("signal"))...)
 	for i, name := range r.Pods.Resources {
 		errs = append(errs, fields.Key(at.Child("pods", "resources").Index(i), string(name))...)
 	}
 	return append(errs, metavalidation.ValidateLabelSelector(r.Pods.Selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("pods", "selector"))...)
-}
-
-func (c *Condition) validate(at *field.Path) field.ErrorList {
-	if c == nil {
-		return nil
-	}
-	return fields.Key(at.Child("type"), c.Type)
-}
-
-func (m *KeyMatch) validate(at *field.Path) field.ErrorList {
-	if m == nil {
-		return nil
-	}
-	return fields.Key(at.Child("key"), m.Key)
 }
 
 func (s *Signal) validate(at *field.Path) field.ErrorList {
@@ -179,12 +157,6 @@ func (s *Signal) validate(at *field.Path) field.ErrorList {
 		return nil
 	}
 	var errs field.ErrorList
-	if s.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), "must be the name of a signal"))
-	}
-	if s.Above != nil && s.Below != nil {
-		errs = append(errs, field.Forbidden(at.Child("below"), "cannot be set together with above"))
-	}
 	for _, threshold := range []struct {
 		name  string
 		value *float64

@@ -26,13 +26,13 @@ const (
 type Config struct {
 	// Annotation is the key of the pod annotation that requests seats: "matlab=1,simulink=2".
 	// Default outboard.dev/licenses.
-	Annotation string `json:"annotation"`
+	Annotation string `json:"annotation" required:"must not be empty"`
 	// WhenStale says what happens when the numbers of a server are stale: with Neutral (the
 	// default) the last ones count, or else the seats of the feature; with Reject no pod gets a floating
 	// seat.
 	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
 	// Features are what pods can request. At least one.
-	Features []Feature `json:"features"`
+	Features []Feature `json:"features" required:"says what pods can request"`
 }
 
 // Feature is something that takes a license. It is floating if Seats or Server is
@@ -40,7 +40,7 @@ type Config struct {
 type Feature struct {
 	// Name is the name that pods use: letters, digits and _.-, at most 63. Required, and
 	// unique.
-	Name string `json:"name"`
+	Name string `json:"name" required:"is the name that pods use"`
 	// Resource is an extended resource by which pods can also request the feature.
 	Resource string `json:"resource"`
 	// Seats is the number of floating seats if the server does not report it, 0 or more.
@@ -61,7 +61,7 @@ type Feature struct {
 // Server is a signal about a feature.
 type Server struct {
 	// Signal is the name of the signal. Its keys are FEATURE/total and FEATURE/used. Required.
-	Signal string `json:"signal"`
+	Signal string `json:"signal" required:"names a signal"`
 	// Feature is the server's name of the feature; "" is the name that pods use.
 	Feature string `json:"feature"`
 	// UsedIncludesPods says that FEATURE/used includes the seats that pods have checked
@@ -98,9 +98,6 @@ func New(config Config) (policy.Policy, error) {
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
 	errs = append(errs, fields.Key(field.NewPath("annotation"), c.Annotation)...)
-	if len(c.Features) == 0 {
-		errs = append(errs, field.Required(field.NewPath("features"), "says what pods can request"))
-	}
 	names, resources := fields.Unique{}, fields.Unique{}
 	for i := range c.Features {
 		f, at := &c.Features[i], field.NewPath("features").Index(i)
@@ -117,9 +114,7 @@ func (f *Feature) floating() bool { return f.Seats != nil || f.Server != nil }
 
 func (f *Feature) validate(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if f.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), "is the name that pods use"))
-	} else if !featureName.MatchString(f.Name) {
+	if f.Name != "" && !featureName.MatchString(f.Name) {
 		errs = append(errs, field.Invalid(at.Child("name"), f.Name, "must be letters, digits, _, . and -, at most 63, and begin with a letter or digit"))
 	}
 	if f.Resource != "" {
@@ -145,11 +140,7 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 }
 
 func (s *Server) validate(at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if s.Signal == "" {
-		errs = append(errs, field.Required(at.Child("signal"), "names a signal"))
-	}
-	errs = append(errs, fields.Between(at.Child("checkoutDelay"), s.checkoutDelay(), time.Second, maxCheckoutDelay)...)
+	errs := fields.Between(at.Child("checkoutDelay"), s.checkoutDelay(), time.Second, maxCheckoutDelay)
 	if s.CheckoutDelay != nil && !s.UsedIncludesPods {
 		errs = append(errs, field.Forbidden(at.Child("checkoutDelay"), "needs usedIncludesPods: true"))
 	}
@@ -162,5 +153,5 @@ func validateLabel(at *field.Path, label string) field.ErrorList {
 		return nil
 	}
 	key, value, _ := strings.Cut(label, "=")
-	return append(fields.Key(at, key), fields.Valid(at, value, content.IsLabelValue)...)
+	return append(fields.Valid(at, key, content.IsLabelKey), fields.Valid(at, value, content.IsLabelValue)...)
 }

@@ -22,10 +22,10 @@ type Config struct {
 	MaxFromLabel string `json:"maxFromLabel"`
 	// Selector selects by labels the pods that are limited and counted. Required; {} selects
 	// every pod.
-	Selector *metav1.LabelSelector `json:"selector"`
+	Selector *metav1.LabelSelector `json:"selector" required:"says which pods are limited; {} selects every pod"`
 	// Namespaces share one limit, and pods in other namespaces are not limited; "*" alone
 	// is all namespaces. If empty, each namespace has its own limit.
-	Namespaces []string `json:"namespaces"`
+	Namespaces []string `json:"namespaces" items:"must not be empty"`
 }
 
 // Type is the policy as a configuration file knows it.
@@ -49,10 +49,7 @@ func New(config Config) (policy.Policy, error) {
 
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
-	errs = append(errs, fields.OptionalKey(field.NewPath("maxFromLabel"), c.MaxFromLabel)...)
-	if c.Selector == nil {
-		errs = append(errs, field.Required(field.NewPath("selector"), "says which pods are limited; {} selects every pod"))
-	}
+	errs = append(errs, fields.Key(field.NewPath("maxFromLabel"), c.MaxFromLabel)...)
 	errs = append(errs, metavalidation.ValidateLabelSelector(c.Selector, metavalidation.LabelSelectorValidationOptions{}, field.NewPath("selector"))...)
 	return append(errs, c.validateNamespaces(field.NewPath("namespaces"))...)
 }
@@ -63,9 +60,9 @@ func (c *Config) validateNamespaces(path *field.Path) field.ErrorList {
 	for i, name := range c.Namespaces {
 		errs = append(errs, seen.Add(path.Index(i), name)...)
 		switch {
-		case name != allNamespaces:
+		case name != allNamespaces && name != "":
 			errs = append(errs, fields.Valid(path.Index(i), name, content.IsDNS1123Label)...)
-		case len(c.Namespaces) > 1:
+		case name == allNamespaces && len(c.Namespaces) > 1:
 			errs = append(errs, field.Invalid(path.Index(i), name, "stands for all namespaces and must be alone"))
 		}
 	}

@@ -30,9 +30,9 @@ const (
 type Config struct {
 	// ClusterLabel is the key of the node label whose value is the name of the cluster that
 	// the node represents. Nodes without it are local. Required.
-	ClusterLabel string `json:"clusterLabel"`
+	ClusterLabel string `json:"clusterLabel" required:"must not be empty"`
 	// Clusters are the remote clusters, at least one.
-	Clusters []Cluster `json:"clusters"`
+	Clusters []Cluster `json:"clusters" required:"must name at least one cluster"`
 	// ScoringStrategy says which clusters are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// MetricDelay is how long it takes until the cluster that a node represents counts a
@@ -46,10 +46,10 @@ type Config struct {
 // Cluster is one that nodes stand for.
 type Cluster struct {
 	// Name is the value of the label. Required, and unique.
-	Name string `json:"name"`
+	Name string `json:"name" required:"must be the value of the label"`
 	// Signal is the name of the signal with the free resources of the cluster. Required,
 	// and unique.
-	Signal string `json:"signal"`
+	Signal string `json:"signal" required:"says what the cluster has left"`
 	// Weight is how much the cluster is preferred to others, 1..100. Default 1.
 	Weight *int32 `json:"weight" limits:"1..100"`
 }
@@ -82,22 +82,13 @@ func (c *Config) validate() field.ErrorList {
 }
 
 func (c *Config) validateClusters(at *field.Path) field.ErrorList {
-	switch n := len(c.Clusters); {
-	case n == 0:
-		return field.ErrorList{field.Required(at, "must name at least one cluster")}
-	case n > maxClusters:
+	if n := len(c.Clusters); n > maxClusters {
 		return field.ErrorList{field.TooMany(at, n, maxClusters)}
 	}
 	var errs field.ErrorList
 	names, signals := fields.Unique{}, fields.Unique{}
 	for i := range c.Clusters {
 		cluster, at := &c.Clusters[i], at.Index(i)
-		if cluster.Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), "must be the value of the label"))
-		}
-		if cluster.Signal == "" {
-			errs = append(errs, field.Required(at.Child("signal"), "says what the cluster has left"))
-		}
 		errs = append(errs, fields.Valid(at.Child("name"), cluster.Name, content.IsLabelValue)...)
 		errs = append(errs, names.Add(at.Child("name"), cluster.Name)...)
 		errs = append(errs, signals.Add(at.Child("signal"), cluster.Signal)...)

@@ -27,12 +27,12 @@ type Config struct {
 // FilterRule says whether a pod may run on a node.
 type FilterRule struct {
 	// Name is in CamelCase, and unique in the policy. It is the code of the reason.
-	Name string `json:"name"`
+	Name string `json:"name" required:"identifies the rule in reasons and explanations"`
 	// When is an expression about the pod alone. "" means that the rule applies to all
 	// pods.
 	When string `json:"when"`
 	// Expression is true for nodes on which the pod may run. Required.
-	Expression string `json:"expression"`
+	Expression string `json:"expression" required:"-"`
 	// Message is the event text for nodes on which the pod does not fit: one line without
 	// numbers. "" is "node(s) do not satisfy rule" and the name.
 	Message string `json:"message"`
@@ -49,11 +49,11 @@ type FilterRule struct {
 // ScoreRule says how good a node is.
 type ScoreRule struct {
 	// Name is like that of a filter rule.
-	Name string `json:"name"`
+	Name string `json:"name" required:"identifies the rule in reasons and explanations"`
 	// When is like that of a filter rule.
 	When string `json:"when"`
 	// Expression is a number: 0 (and less) is worst, 100 (and more) best. Required.
-	Expression string `json:"expression"`
+	Expression string `json:"expression" required:"-"`
 	// Weight is the weight of the rule among the score rules of the policy, 0..100. With 0 the
 	// rule is checked and not evaluated. Default 1.
 	Weight *int32 `json:"weight" limits:"0..100"`
@@ -206,7 +206,6 @@ func validateName(path *field.Path, names map[string]bool, name string) field.Er
 	var errs field.ErrorList
 	switch {
 	case name == "":
-		errs = append(errs, field.Required(path, "identifies the rule in reasons and explanations"))
 	case !camelCase.MatchString(name):
 		errs = append(errs, field.Invalid(path, name, "must be in CamelCase, at most 63 letters and digits"))
 	case names[name]:

@@ -3,6 +3,7 @@ package fields
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -20,7 +21,12 @@ import (
 //	Unit Unit `json:"unit" values:"GiB,MiB"`    // one of these strings
 //	Verb Verb `json:"verb" values:",Filter"`    // one of these strings, or ""
 //
-// The JSON Schema of configuration files has the same limits and values.
+//	Name string `json:"name" required:"must name the rule"`  // not empty: otherwise the error has this text
+//	Hosts []string `json:"hosts" items:"must not be empty"`  // no item is empty
+//	Label *Key `json:"label" oneOf:"source"`                 // exactly one field of the struct with this tag is set
+//	Above *float64 `json:"above" oneOf:"threshold?"`         // at most one
+//
+// With required:"-", the caller reports that the field is empty. The JSON Schema of configuration files has the same rules.
 func Check(at *field.Path, config any) field.ErrorList { return check(at, reflect.ValueOf(config)) }
 
 func check(at *field.Path, v reflect.Value) (errs field.ErrorList) {
@@ -47,11 +53,25 @@ func check(at *field.Path, v reflect.Value) (errs field.ErrorList) {
 			errs = append(errs, checkField(path, f, v.Field(i))...)
 			errs = append(errs, check(path, v.Field(i))...)
 		}
+		for _, g := range GroupsOf(v.Type()) {
+			errs = append(errs, g.check(at, v)...)
+		}
 	}
 	return errs
 }
 
-func checkField(at *field.Path, f reflect.StructField, v reflect.Value) field.ErrorList {
+func checkField(at *field.Path, f reflect.StructField, v reflect.Value) (errs field.ErrorList) {
+	if why := f.Tag.Get("required"); why != "" && why != "-" && unset(v) {
+		return field.ErrorList{field.Required(at, why)}
+	}
+	if why := f.Tag.Get("items"); why != "" {
+		for i := range v.Len() {
+			if unset(v.Index(i)) {
+				errs = append(errs, field.Required(at.Index(i), why))
+			}
+		}
+		return errs
+	}
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return nil
@@ -63,6 +83,58 @@ func checkField(at *field.Path, f reflect.StructField, v reflect.Value) field.Er
 	}
 	if values, empty := ValuesOf(f); values != nil && !slices.Contains(values, v.String()) && !(empty && v.String() == "") {
 		return field.ErrorList{field.NotSupported(at, v.String(), values)}
+	}
+	return nil
+}
+
+// unset reports whether a field with the value is the same as an absent one.
+func unset(v reflect.Value) bool {
+	return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
+}
+
+// Missing reports whether a file must set the field, because its tags do not allow the value that it has otherwise.
+func Missing(f reflect.StructField, v reflect.Value) bool {
+	_, required := f.Tag.Lookup("required")
+	return required && unset(v) || len(checkField(nil, f, v)) > 0
+}
+
+// Group is a set of fields of a struct of which only one may be set.
+type Group struct {
+	Fields   map[string]int // by name in files: the index in the struct
+	Optional bool           // none of them need be set
+}
+
+// GroupsOf returns the groups in the tags of a struct type.
+func GroupsOf(t reflect.Type) []Group {
+	groups := map[string]*Group{}
+	for i := range t.NumField() {
+		tag := t.Field(i).Tag.Get("oneOf")
+		if tag == "" {
+			continue
+		}
+		if groups[tag] == nil {
+			groups[tag] = &Group{Fields: map[string]int{}, Optional: strings.HasSuffix(tag, "?")}
+		}
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		groups[tag].Fields[name] = i
+	}
+	var sorted []Group
+	for _, tag := range slices.Sorted(maps.Keys(groups)) {
+		sorted = append(sorted, *groups[tag])
+	}
+	return sorted
+}
+
+func (g *Group) check(at *field.Path, v reflect.Value) field.ErrorList {
+	names := slices.Sorted(maps.Keys(g.Fields))
+	last := len(names) - 1
+	all := strings.Join(names[:last], ", ") + " and " + names[last]
+	given := slices.DeleteFunc(names, func(name string) bool { return unset(v.Field(g.Fields[name])) })
+	switch {
+	case len(given) > 1:
+		return field.ErrorList{field.Forbidden(at.Child(given[1]), "cannot be set together with "+given[0]+": set only one of "+all)}
+	case len(given) == 0 && !g.Optional:
+		return field.ErrorList{field.Required(at, "must set one of "+all)}
 	}
 	return nil
 }

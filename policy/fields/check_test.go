@@ -16,17 +16,25 @@ type Inner struct {
 }
 
 type outer struct {
-	Inner          // its fields are those of outer
-	Max    int32   `json:"max" limits:"1..110"`
-	Least  int64   `json:"least" limits:"2.."`
-	Rate   float64 `json:"rate" limits:">0..10"`
-	Any    *int32  `json:"any" limits:"0..5"`
-	Uint   uint8   `json:"uint" limits:"0..7"`
-	Maybe  size    `json:"maybe" values:",Small,Large"`
-	List   []Inner `json:"list"`
-	Nested *Inner  `json:"nested"`
-	Free   string  `json:"free"`
-	Hidden int     `json:"-" limits:"1..2"`
+	Inner           // its fields are those of outer
+	Max    int32    `json:"max" limits:"1..110"`
+	Least  int64    `json:"least" limits:"2.."`
+	Rate   float64  `json:"rate" limits:">0..10"`
+	Any    *int32   `json:"any" limits:"0..5"`
+	Uint   uint8    `json:"uint" limits:"0..7"`
+	Maybe  size     `json:"maybe" values:",Small,Large"`
+	List   []Inner  `json:"list"`
+	Nested *Inner   `json:"nested"`
+	Free   string   `json:"free"`
+	Name   string   `json:"name" required:"must name it"`
+	Own    string   `json:"own" required:"-"`
+	Names  []string `json:"names" required:"must name some" items:"must not be empty"`
+	A      string   `json:"a" oneOf:"letter"`
+	C      []string `json:"c" oneOf:"letter"`
+	B      *int32   `json:"b" oneOf:"letter"`
+	Up     *int32   `json:"up" oneOf:"way?"`
+	Down   bool     `json:"down" oneOf:"way?"`
+	Hidden int      `json:"-" limits:"1..2"`
 }
 
 // Check finds what the tags forbid, at any depth, and nothing else.
@@ -51,9 +59,19 @@ func TestCheck(t *testing.T) {
 		"not an optional one": {func(o *outer) { o.Maybe = "Medium" }, `x.maybe: Unsupported value: "Medium": supported values: "Small", "Large"`},
 		"in a list":           {func(o *outer) { o.List = []Inner{{"Small"}, {"S"}} }, `x.list[1].size: Unsupported value: "S": supported values: "Small", "Large"`},
 		"behind a pointer":    {func(o *outer) { o.Nested = &Inner{"L"} }, `x.nested.size: Unsupported value: "L": supported values: "Small", "Large"`},
+		"no name":             {func(o *outer) { o.Name = "" }, "x.name: Required value: must name it"},
+		"said elsewhere":      {func(o *outer) { o.Own = "" }, ""},
+		"no list":             {func(o *outer) { o.Names = nil }, "x.names: Required value: must name some"},
+		"an empty list":       {func(o *outer) { o.Names = []string{} }, "x.names: Required value: must name some"},
+		"an empty item":       {func(o *outer) { o.Names = []string{"a", ""} }, "x.names[1]: Required value: must not be empty"},
+		"none of a group":     {func(o *outer) { o.A, o.C = "", []string{} }, "x: Required value: must set one of a, b and c"},
+		"two of a group":      {func(o *outer) { o.C = []string{"c"} }, "x.c: Forbidden: cannot be set together with a: set only one of a, b and c"},
+		"another of a group":  {func(o *outer) { o.A, o.B = "", new(int32(0)) }, ""},
+		"one of the optional": {func(o *outer) { o.Up = new(int32(0)) }, ""},
+		"two of the optional": {func(o *outer) { o.Up, o.Down = new(int32(0)), true }, "x.up: Forbidden: cannot be set together with down: set only one of down and up"},
 		"not in files":        {func(o *outer) { o.Hidden = 3 }, ""},
 	} {
-		o := outer{Inner: Inner{"Small"}, Max: 5, Least: 5, Rate: 5, Maybe: "Large"}
+		o := outer{Inner: Inner{"Small"}, Max: 5, Least: 5, Rate: 5, Maybe: "Large", Name: "n", Own: "o", Names: []string{"n"}, A: "a"}
 		tt.change(&o)
 		got := ""
 		for _, err := range fields.Check(field.NewPath("x"), &o) {
@@ -63,7 +81,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
 	}
-	if errs := fields.Check(nil, outer{}); len(errs) != 4 || errs[0].Field != "size" {
+	if errs := fields.Check(nil, outer{}); len(errs) != 7 || errs[0].Field != "size" {
 		t.Errorf("without a path: %v", errs)
 	}
 }

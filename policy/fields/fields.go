@@ -4,8 +4,6 @@ package fields
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -33,21 +31,12 @@ func Valid(at *field.Path, value string, rule func(string) []string) field.Error
 	return errs
 }
 
-// Key requires a valid key of a label or annotation. Names of resources and of conditions have the
-// same form.
+// Key requires a valid key of a label or annotation, or "". Names of resources and of conditions have the same form.
 func Key(at *field.Path, key string) field.ErrorList {
-	if key == "" {
-		return field.ErrorList{field.Required(at, "must not be empty")}
-	}
-	return Valid(at, key, content.IsLabelKey)
-}
-
-// OptionalKey is Key, but allows "".
-func OptionalKey(at *field.Path, key string) field.ErrorList {
 	if key == "" {
 		return nil
 	}
-	return Key(at, key)
+	return Valid(at, key, content.IsLabelKey)
 }
 
 // ExtendedResource requires the name of an extended resource, by the rules of kube-scheduler and of
@@ -63,22 +52,6 @@ func ExtendedResource(at *field.Path, name string) field.ErrorList {
 		errs = append(errs, field.Invalid(at, name, "must be an extended resource such as example.com/gpu-memory, not one of Kubernetes' own"))
 	}
 	return errs
-}
-
-// ExactlyOne requires that exactly one of the fields below at is set. The map has at least two
-// fields, with whether each is set.
-func ExactlyOne(at *field.Path, fields map[string]bool) field.ErrorList {
-	names := slices.Sorted(maps.Keys(fields))
-	last := len(names) - 1
-	all := strings.Join(names[:last], ", ") + " and " + names[last]
-	given := slices.DeleteFunc(names, func(name string) bool { return !fields[name] })
-	switch len(given) {
-	case 0:
-		return field.ErrorList{field.Required(at, "must set one of "+all)}
-	case 1:
-		return nil
-	}
-	return field.ErrorList{field.Forbidden(at.Child(given[1]), "cannot be set together with "+given[0]+": set only one of "+all)}
 }
 
 // Unique maps the values of which none may occur twice to their paths. The zero value is not

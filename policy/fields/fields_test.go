@@ -14,9 +14,6 @@ import (
 
 func TestFields(t *testing.T) {
 	at := field.NewPath("x")
-	alternatives := func(given ...bool) field.ErrorList {
-		return fields.ExactlyOne(at, map[string]bool{"a": given[0], "b": given[1], "c": given[2]})
-	}
 	seen := fields.Unique{"red": field.NewPath("y")}
 	const extended = "must be an extended resource such as example.com/gpu-memory, not one of Kubernetes' own"
 	for name, tt := range map[string]struct {
@@ -32,10 +29,9 @@ func TestFields(t *testing.T) {
 		"valid":            {fields.Valid(at, "", content.IsLabelValue), ""},
 		"not valid":        {fields.Valid(at, "a b", content.IsLabelValue), `x: Invalid value: "a b": a valid label must be`},
 		"key":              {fields.Key(at, "example.com/a"), ""},
-		"no key":           {fields.Key(at, ""), "x: Required value: must not be empty"},
+		"no key":           {fields.Key(at, ""), ""},
 		"bad key":          {fields.Key(at, "a b"), `x: Invalid value: "a b": name part must`},
-		"optional":         {fields.OptionalKey(at, ""), ""},
-		"bad optional":     {fields.OptionalKey(at, "/a"), `x: Invalid value: "/a": prefix part must be non-empty`},
+		"no prefix":        {fields.Key(at, "/a"), `x: Invalid value: "/a": prefix part must be non-empty`},
 		"resource":         {fields.ExtendedResource(at, "example.com/gpu"), ""},
 		"no resource":      {fields.ExtendedResource(at, ""), "x: Required value: must name an extended resource"},
 		"bad resource":     {fields.ExtendedResource(at, "example.com/a b"), `x: Invalid value: "example.com/a b": name part must`},
@@ -43,9 +39,6 @@ func TestFields(t *testing.T) {
 		"Kubernetes' own":  {fields.ExtendedResource(at, "kubernetes.io/gpu"), `x: Invalid value: "kubernetes.io/gpu": ` + extended},
 		"of a quota":       {fields.ExtendedResource(at, "requests.example.com/a"), `x: Invalid value: "requests.example.com/a": ` + extended},
 		"too long a quota": {fields.ExtendedResource(at, strings.Repeat(strings.Repeat("a", 59)+".", 4)+"example/gpu"), `x: Invalid value: "aaa`},
-		"one given":        {alternatives(false, true, false), ""},
-		"none given":       {alternatives(false, false, false), "x: Required value: must set one of a, b and c"},
-		"two given":        {alternatives(true, false, true), "x.c: Forbidden: cannot be set together with a: set only one of a, b and c"},
 		"new":              {seen.Add(at, "blue"), ""},
 		"empty":            {append(seen.Add(at, ""), seen.Add(at, "")...), ""},
 		"there already":    {seen.Add(at, "red"), `x: Duplicate value: "red": also in y`},

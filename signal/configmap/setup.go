@@ -1,19 +1,19 @@
 package configmap
 
 import (
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"outboard.dev/outboard/internal/content"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
 )
 
 // Config is a document in a ConfigMap.
 type Config struct {
 	// Namespace, Name and DataKey, a key of the ConfigMap's data, identify the document. Required.
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	DataKey   string `json:"dataKey"`
+	Namespace string `json:"namespace" required:"names the ConfigMap with the document"`
+	Name      string `json:"name" required:"names the ConfigMap with the document"`
+	DataKey   string `json:"dataKey" required:"names the ConfigMap with the document"`
 	// The contents of the document.
 	content.Document
 }
@@ -29,13 +29,8 @@ func Type() signal.Type {
 func Defaults() Config { return Config{Document: content.Defaults()} }
 
 func spec(c Config) (signal.Spec, error) {
-	var errs field.ErrorList
-	for _, f := range []struct{ name, value string }{{"namespace", c.Namespace}, {"name", c.Name}, {"dataKey", c.DataKey}} {
-		if f.value == "" {
-			errs = append(errs, field.Required(field.NewPath(f.name), "names the ConfigMap with the document"))
-		}
-	}
-	return signal.Spec{About: c.NumbersAbout(), Open: c.open}, append(errs, c.Validate()...).ToAggregate()
+	errs := append(fields.Check(nil, &c), c.Validate()...)
+	return signal.Spec{About: c.NumbersAbout(), Open: c.open}, errs.ToAggregate()
 }
 
 func (c Config) open(cluster signal.Cluster) (signal.Source, error) {

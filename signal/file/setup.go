@@ -1,16 +1,15 @@
 package file
 
 import (
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"outboard.dev/outboard/internal/content"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
 )
 
 // Config is a document in a file, which is read again when it changes.
 type Config struct {
 	// Path is the file. Required.
-	Path string `json:"path"`
+	Path string `json:"path" required:"must name a file"`
 	// The contents of the document.
 	content.Document
 }
@@ -25,10 +24,7 @@ func Defaults() Config { return Config{Document: content.Defaults()} }
 func (c *Config) Files() map[string]*string { return map[string]*string{"path": &c.Path} }
 
 func spec(c Config) (signal.Spec, error) {
-	var errs field.ErrorList
-	if c.Path == "" {
-		errs = append(errs, field.Required(field.NewPath("path"), "must name a file"))
-	}
+	errs := append(fields.Check(nil, &c), c.Validate()...)
 	open := func(signal.Cluster) (signal.Source, error) { return New(c) }
-	return signal.Spec{About: c.NumbersAbout(), Open: open}, append(errs, c.Validate()...).ToAggregate()
+	return signal.Spec{About: c.NumbersAbout(), Open: open}, errs.ToAggregate()
 }

@@ -5,13 +5,14 @@ import (
 
 	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/internal/httpclient"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
 )
 
 // Config is a document at a URL.
 type Config struct {
 	// URL is http or https. Required.
-	URL string `json:"url"`
+	URL string `json:"url" required:"must be an http or https URL"`
 	// The contents of the document.
 	content.Document
 	// Client is how to reach the server.
@@ -33,7 +34,7 @@ func spec(c Config) (signal.Spec, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	errs := httpclient.ValidateURL(field.NewPath("url"), c.URL, "an http or https URL")
+	errs := append(fields.Check(nil, c), httpclient.ValidateURL(field.NewPath("url"), c.URL, "an http or https URL")...)
 	errs = append(errs, c.Client.Validate(c.URL)...)
 	return append(errs, c.Document.Validate()...)
 }

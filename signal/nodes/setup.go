@@ -11,12 +11,12 @@ import (
 // Config selects the numbers of Node objects. Exactly one field is set.
 type Config struct {
 	// Label is the key of a label with a number.
-	Label string `json:"label"`
+	Label string `json:"label" oneOf:"source"`
 	// Annotation is the key of an annotation with a number.
-	Annotation string `json:"annotation"`
+	Annotation string `json:"annotation" oneOf:"source"`
 	// Condition is the type of a condition: 1 if its status is True, 0 if it is False, and no
 	// number otherwise.
-	Condition string `json:"condition"`
+	Condition string `json:"condition" oneOf:"source"`
 }
 
 // Type is the type of source in configuration files.
@@ -30,10 +30,10 @@ func Type() signal.Type {
 func Defaults() Config { return Config{} }
 
 func spec(c Config) (signal.Spec, error) {
-	errs := fields.ExactlyOne(nil, map[string]bool{"label": c.Label != "", "annotation": c.Annotation != "", "condition": c.Condition != ""})
-	errs = append(errs, fields.OptionalKey(field.NewPath("label"), c.Label)...)
-	errs = append(errs, fields.OptionalKey(field.NewPath("annotation"), c.Annotation)...)
-	errs = append(errs, fields.OptionalKey(field.NewPath("condition"), c.Condition)...)
+	errs := fields.Check(nil, &c)
+	errs = append(errs, fields.Key(field.NewPath("label"), c.Label)...)
+	errs = append(errs, fields.Key(field.NewPath("annotation"), c.Annotation)...)
+	errs = append(errs, fields.Key(field.NewPath("condition"), c.Condition)...)
 	open := func(cluster signal.Cluster) (signal.Source, error) { return New(c, cluster.View), nil }
 	return signal.Spec{About: policy.AboutNodes, Open: open}, errs.ToAggregate()
 }

@@ -7,20 +7,21 @@ import (
 
 	"outboard.dev/outboard/internal/httpclient"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
 )
 
 // Config is an instant query.
 type Config struct {
 	// Address is the server's URL, http or https, with a path if it has one. Required.
-	Address string `json:"address"`
+	Address string `json:"address" required:"must be the server's URL, such as http://prometheus:9090"`
 	// Query is a PromQL query that returns a vector or a scalar. Required.
-	Query string `json:"query"`
+	Query string `json:"query" required:"-"`
 	// NodeLabel is the label with the name of the node. A port at the end of its value is removed.
-	NodeLabel string `json:"nodeLabel"`
+	NodeLabel string `json:"nodeLabel" oneOf:"label?"`
 	// KeyLabel is the label with the key, for numbers that are not about nodes. At most one of
 	// NodeLabel and KeyLabel may be set; without both, the query must return one number.
-	KeyLabel string `json:"keyLabel"`
+	KeyLabel string `json:"keyLabel" oneOf:"label?"`
 	// Client is how to reach the server.
 	Client httpclient.Config `json:"client"`
 }
@@ -44,12 +45,9 @@ func spec(c Config) (signal.Spec, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	errs := httpclient.ValidateURL(field.NewPath("address"), c.Address, "the server's URL, such as http://prometheus:9090")
+	errs := append(fields.Check(nil, c), httpclient.ValidateURL(field.NewPath("address"), c.Address, "the server's URL, such as http://prometheus:9090")...)
 	if strings.TrimSpace(c.Query) == "" {
 		errs = append(errs, field.Required(field.NewPath("query"), "must be a query in PromQL"))
-	}
-	if c.NodeLabel != "" && c.KeyLabel != "" {
-		errs = append(errs, field.Forbidden(field.NewPath("keyLabel"), "cannot be set together with nodeLabel"))
 	}
 	return append(errs, c.Client.Validate(c.Address)...)
 }

@@ -3,9 +3,8 @@ package remote
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
 )
 
@@ -15,7 +14,7 @@ const minTimeout = 3 * time.Second
 // Config is another cluster: the amount of each resource, and what is left of it.
 type Config struct {
 	// Kubeconfig is a file. Required.
-	Kubeconfig string `json:"kubeconfig"`
+	Kubeconfig string `json:"kubeconfig" required:"must be the kubeconfig of the other cluster"`
 	// Context is the context in the kubeconfig; "" (the default) is its current context.
 	Context string `json:"context"`
 }
@@ -34,10 +33,6 @@ func Defaults() Config { return Config{} }
 func (c *Config) Files() map[string]*string { return map[string]*string{"kubeconfig": &c.Kubeconfig} }
 
 func spec(c Config) (signal.Spec, error) {
-	var errs field.ErrorList
-	if c.Kubeconfig == "" {
-		errs = append(errs, field.Required(field.NewPath("kubeconfig"), "must be the kubeconfig of the other cluster"))
-	}
 	open := func(signal.Cluster) (signal.Source, error) { return New(c), nil }
-	return signal.Spec{About: policy.AboutKeys, Open: open}, errs.ToAggregate()
+	return signal.Spec{About: policy.AboutKeys, Open: open}, fields.Check(nil, &c).ToAggregate()
 }

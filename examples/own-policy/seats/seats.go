@@ -6,7 +6,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
@@ -17,7 +16,7 @@ import (
 type Config struct {
 	// License is the value of the label example.com/license of pods that need a seat.
 	// Required.
-	License string `json:"license"`
+	License string `json:"license" required:"must be the value of a label"`
 	// Seats is the number of seats, at least 1. Default 2.
 	Seats int64 `json:"seats" limits:"1.."`
 }
@@ -31,9 +30,6 @@ func Defaults() Config { return Config{Seats: 2} }
 // New returns the policy, or an aggregate of field.Error values.
 func New(c Config) (policy.Policy, error) {
 	errs := fields.Check(nil, c)
-	if c.License == "" {
-		errs = append(errs, field.Required(field.NewPath("license"), "must be the value of a label"))
-	}
 	return &seats{c, snapshot.LedgerKey{Resource: "seats/" + c.License}}, errs.ToAggregate()
 }
 

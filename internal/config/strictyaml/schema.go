@@ -3,6 +3,7 @@ package strictyaml
 import (
 	"encoding"
 	"encoding/json"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -31,7 +32,6 @@ type Schema struct {
 	Required         []string           `json:"required,omitempty"`
 	// AdditionalProperties is nil (any), false, or the *Schema of the values of a map.
 	AdditionalProperties any       `json:"additionalProperties,omitempty"`
-	AnyOf                []*Schema `json:"anyOf,omitempty"`
 	OneOf                []*Schema `json:"oneOf,omitempty"`
 	Not                  *Schema   `json:"not,omitempty"`
 	AllOf                []*Schema `json:"allOf,omitempty"`
@@ -64,7 +64,7 @@ type SchemaAmender interface {
 }
 
 // SchemaOf returns the schema of the documents that [Value.Decode] decodes into the value to which the pointer
-// into points. The value has the defaults. No field is required. Where a type contains itself, the schema
+// into points. The value has the defaults. The tags of fields restrict them: see [fields.Check]. Where a type contains itself, the schema
 // permits any value.
 func SchemaOf(into any, describe Describe) *Schema {
 	b := schemaBuilder{describe: describe}
@@ -82,12 +82,39 @@ func FieldName[T any](field string) string {
 	panic("type " + t.String() + " has no field " + field + " in files")
 }
 
-// Alternatives reports whether exactly one of the fields is required, or of more that include them.
-func (s *Schema) Alternatives(a, b string) bool {
-	requires := func(all []*Schema, field string) bool {
-		return slices.ContainsFunc(all, func(one *Schema) bool { return slices.Contains(one.Required, field) })
+// RequireOne requires exactly one of the fields, or permits at most one if optional. empty has, by field, the values with which it
+// counts as absent.
+func (s *Schema) RequireOne(empty map[string][]any, optional bool) {
+	all := &Schema{}
+	names := slices.Sorted(maps.Keys(empty))
+	for i, name := range names {
+		set := &Schema{Not: &Schema{Enum: empty[name]}}
+		all.OneOf = append(all.OneOf, &Schema{Required: []string{name}, Properties: map[string]*Schema{name: set}})
+		for _, other := range names[:i] {
+			if optional {
+				also := &Schema{Not: &Schema{Enum: empty[other]}}
+				s.AllOf = append(s.AllOf, &Schema{Not: &Schema{Required: []string{other, name}, Properties: map[string]*Schema{name: set, other: also}}})
+			}
+		}
 	}
-	return slices.ContainsFunc(s.AllOf, func(all *Schema) bool { return requires(all.OneOf, a) && requires(all.OneOf, b) })
+	if !optional {
+		s.AllOf = append(s.AllOf, all)
+	}
+}
+
+// emptyOf returns the values in files with which a field of the type counts as absent.
+func emptyOf(t reflect.Type) []any {
+	switch t.Kind() {
+	case reflect.String:
+		return []any{nil, ""}
+	case reflect.Slice:
+		return []any{nil, []any{}}
+	case reflect.Bool:
+		return []any{nil, false}
+	case reflect.Int64:
+		return []any{nil, 0}
+	}
+	return []any{nil}
 }
 
 // AllowNull allows null, which is the same as an absent field.
@@ -110,7 +137,7 @@ func (s *Schema) Require(field string) {
 }
 
 // restrict allows only what the tags of the field say: see [fields.Check].
-func (s *Schema) restrict(f reflect.StructField) {
+func (s *Schema) restrict(owner reflect.Type, f reflect.StructField) {
 	if limits, ok := fields.LimitsOf(f); ok {
 		if limits.Exclusive {
 			s.ExclusiveMinimum = &limits.Low
@@ -121,6 +148,17 @@ func (s *Schema) restrict(f reflect.StructField) {
 			s.Maximum = limits.High
 		}
 	}
+	if _, required := f.Tag.Lookup("required"); required || requiredByKubernetes(owner, f) {
+		switch {
+		case s.Type.Has("string"):
+			s.MinLength = 1
+		case s.Type.Has("array"):
+			s.MinItems = 1
+		}
+	}
+	if f.Tag.Get("items") != "" {
+		s.Items.MinLength = 1
+	}
 	values, empty := fields.ValuesOf(f)
 	for _, value := range values {
 		s.Enum = append(s.Enum, value)
@@ -128,6 +166,11 @@ func (s *Schema) restrict(f reflect.StructField) {
 	if empty {
 		s.Enum = append(s.Enum, "")
 	}
+}
+
+// requiredByKubernetes reports whether the type with the field is one of Kubernetes that requires the field.
+func requiredByKubernetes(owner reflect.Type, f reflect.StructField) bool {
+	return strings.HasPrefix(owner.PkgPath(), "k8s.io/") && !strings.Contains(f.Tag.Get("json"), ",omitempty")
 }
 
 // SetDescription sets the description, in which the name in files replaces that in Go with which
@@ -227,8 +270,9 @@ func (b *schemaBuilder) structure(rv reflect.Value) *Schema {
 		if !ok {
 			continue // inside an embedded type that cannot be set
 		}
+		field := t.FieldByIndex(f.index)
 		property := b.schema(value)
-		property.restrict(t.FieldByIndex(f.index))
+		property.restrict(t, field)
 		property.Default = defaultOf(value)
 		property.AllowNull()
 		if b.describe != nil {
@@ -244,6 +288,17 @@ func (b *schemaBuilder) structure(rv reflect.Value) *Schema {
 			property.Description = namesInFiles(owner, property.Description)
 		}
 		s.Properties[f.name] = property
+		if fields.Missing(field, value) || requiredByKubernetes(t, field) {
+			s.Require(f.name)
+		}
+	}
+	slices.Sort(s.Required)
+	for _, group := range fields.GroupsOf(t) {
+		empty := map[string][]any{}
+		for name, i := range group.Fields {
+			empty[name] = emptyOf(t.Field(i).Type)
+		}
+		s.RequireOne(empty, group.Optional)
 	}
 	return s
 }
