@@ -18,7 +18,7 @@ var pages = []page{
 	{"docs/reference/commands.md", commands},
 	{"docs/reference/configuration.md", configuration},
 	{"docs/reference/metrics.md", metrics},
-	{"docs/reference/reasons.md", reasons},
+	{reasonsPath, reasons},
 }
 
 func main() {

@@ -3,8 +3,11 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -29,7 +32,7 @@ func metrics(root string) (string, error) {
 	if err := register(shared, own); err != nil {
 		return "", err
 	}
-	kinds, err := metricKinds(root)
+	kinds, err := kindsInCode(root)
 	if err != nil {
 		return "", err
 	}
@@ -75,8 +78,39 @@ func register(shared, own *prometheus.Registry) error {
 
 var describedMetric = regexp.MustCompile(`^Desc\{fqName: ("outboard_[^"]+"), help: ("(?:[^"\\]|\\.)*"),.* constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
-// metricRows returns the rows of the metrics in the registry, in order of name.
+var metricInCode = regexp.MustCompile(`(?i)(counter|gauge|histogram)\w*\((?:prometheus\.\w+\{\s*Name:\s*)?"(outboard_\w+)"`)
+
+// kindsInCode returns the types of metrics by name, as far as a metric's name is the first argument or option of a function whose name
+// says the type. Prometheus says the type only of metrics that have a value.
+func kindsInCode(root string) (map[string]string, error) {
+	kinds := map[string]string{}
+	for _, folder := range []string{"app", "internal", "signal"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, m := range metricInCode.FindAllStringSubmatch(string(text), -1) {
+				kinds[m[2]] = strings.ToLower(m[1])
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return kinds, nil
+}
+
+// metricRows returns the rows of the metrics in the registry, in order of name. kinds has the types of those without a value.
 func metricRows(registry *prometheus.Registry, kinds map[string]string) ([][]string, error) {
+	families, err := registry.Gather()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range families {
+		kinds[f.GetName()] = strings.ToLower(f.GetType().String())
+	}
 	all := make(chan *prometheus.Desc)
 	go func() {
 		registry.Describe(all)

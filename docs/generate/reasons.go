@@ -2,15 +2,17 @@ package main
 
 import (
 	"fmt"
-	"go/ast"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policies/standard"
-	"outboard.dev/outboard/policy"
+)
+
+const (
+	reasonsPath = "docs/reference/reasons.md"
+	// byHand is the line of the page above what is not generated.
+	byHand = "<!-- Written by hand from here on. -->"
 )
 
 const aboutReasons = "A policy gives a reason for each node that it rejects. The text is in the pod's events, and the code in `outboard explain` and in the\n" +
@@ -20,7 +22,7 @@ const aboutReasons = "A policy gives a reason for each node that it rejects. The
 // reasonHeader is the header of the tables of reasons, here and in the READMEs of policies.
 var reasonHeader = []string{"Code", "Text", "Have / want", "Evicting pods", "What to do"}
 
-// reasons returns the page about reasons and errors.
+// reasons returns the page about reasons and errors: the reasons of policies, and what is in the file below them.
 func reasons(root string) (string, error) {
 	d := newDocument("Reasons and errors", "the reasons in the code and in the READMEs of policies")
 	d.line(aboutReasons)
@@ -38,24 +40,20 @@ func reasons(root string) (string, error) {
 		d.line("The [README of the policy](../../%s/README.md#reasons) has more about them.\n", filepath.ToSlash(folder))
 		d.table(reasonHeader, rows)
 	}
-	d.line("## Every profile\n")
-	d.table(reasonHeader, [][]string{{
-		code(engine.NodeUnknown.Code), plain(engine.NodeUnknown.Text), "", "can help",
-		"Wait: the node has just been created. If it persists, see `outboard_cluster_unreadable`.",
-	}})
-	if err := failures(d, root); err != nil {
+	page, err := os.ReadFile(filepath.Join(root, reasonsPath))
+	if err != nil {
 		return "", err
 	}
-	return strings.TrimSuffix(d.String(), "\n"), nil
+	_, rest, found := strings.Cut(string(page), byHand)
+	if !found {
+		return "", fmt.Errorf("the line %s is missing", byHand)
+	}
+	return d.String() + byHand + rest, nil
 }
 
-// policyRows returns the rows of the README in a policy's folder, with the units of the code.
+// policyRows returns the rows of the README in a policy's folder.
 func policyRows(root, folder string) ([][]string, error) {
 	readme, err := os.ReadFile(filepath.Join(root, folder, "README.md"))
-	if err != nil {
-		return nil, err
-	}
-	inCode, err := reasonsIn(filepath.Join(root, folder))
 	if err != nil {
 		return nil, err
 	}
@@ -71,16 +69,7 @@ func policyRows(root, folder string) ([][]string, error) {
 		if len(row) != len(reasonHeader) || row[3] == "" || row[4] == "" {
 			return nil, fmt.Errorf("the row of a reason must have the columns %s: %s", strings.Join(reasonHeader, ", "), line)
 		}
-		if i := slices.IndexFunc(inCode, func(r policy.Reason) bool { return code(r.Code) == row[0] }); i >= 0 {
-			if unit := inCode[i].Unit; unit != "" && !strings.Contains(row[2], unit) {
-				row[2] += " (" + unit + ")"
-			}
-			inCode = slices.Delete(inCode, i, i+1)
-		}
 		rows = append(rows, row)
-	}
-	if len(inCode) > 0 {
-		return nil, fmt.Errorf("README.md has no row for the reason %s", inCode[0].Code)
 	}
 	return rows, nil
 }
@@ -92,40 +81,4 @@ func cells(row string) []string {
 		all[i] = strings.TrimSpace(all[i])
 	}
 	return all
-}
-
-// reasonsIn returns the reasons in the code of a folder whose codes do not follow from a configuration.
-func reasonsIn(folder string) ([]policy.Reason, error) {
-	files, err := parseFolder(folder)
-	if err != nil {
-		return nil, err
-	}
-	var found []policy.Reason
-	for _, file := range files {
-		ast.Inspect(file, func(n ast.Node) bool {
-			literal, ok := n.(*ast.CompositeLit)
-			if !ok || literal.Type == nil || nameOf(literal.Type) != "Reason" {
-				return true
-			}
-			var r policy.Reason
-			for _, element := range literal.Elts {
-				if pair, ok := element.(*ast.KeyValueExpr); ok {
-					value, _ := text(pair.Value)
-					switch nameOf(pair.Key) {
-					case "Code":
-						r.Code = value
-					case "Text":
-						r.Text = value
-					case "Unit":
-						r.Unit = value
-					}
-				}
-			}
-			if r.Code != "" {
-				found = append(found, r)
-			}
-			return true
-		})
-	}
-	return found, nil
 }
