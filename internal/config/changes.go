@@ -147,20 +147,10 @@ func profileRisks(old, new *Profile) []string {
 	if !slices.Equal(old.ManagedResources, new.ManagedResources) {
 		risks = append(risks, fmt.Sprintf("profile %s: managedResources differ: kube-scheduler calls for the pods of its own list until it is restarted with the new one", new.Path))
 	}
-	if claimer := claiming(new); claimer != "" && claiming(old) == "" {
+	if claimer := new.Claimer(); claimer != "" && old.Claimer() == "" {
 		risks = append(risks, fmt.Sprintf("profile %s: %s claims resources, and no policy of the profile did so before: kube-scheduler binds pods without claims until it is restarted with a configuration that has bindVerb for this profile", new.Path, claimer))
 	}
 	return risks
-}
-
-// claiming returns the name of a policy of the profile that claims resources; "" if none does.
-func claiming(p *Profile) string {
-	for _, q := range p.Policies {
-		if _, ok := q.Policy.(policy.Reserver); ok {
-			return q.Name
-		}
-	}
-	return ""
 }
 
 // claimRisks returns the risks of claims for which no policy of the new configuration is responsible.
@@ -194,7 +184,7 @@ func claimRisks(old, new *Config, view *snapshot.View) []string {
 				risks = append(risks, fmt.Sprintf("no policy allocates %s any more: if pods hold claims of it, %s", r.Name, consequence))
 			}
 		}
-		if name := claiming(p); len(resources) == 0 && name != "" && !slices.ContainsFunc(p.Policies, func(q Policy) bool { return q.Name == name && claims[q.Type] }) {
+		if name := p.Claimer(); len(resources) == 0 && name != "" && !slices.ContainsFunc(p.Policies, func(q Policy) bool { return q.Name == name && claims[q.Type] }) {
 			risks = append(risks, fmt.Sprintf("no profile has %s any more: if pods hold claims of it, %s", name, consequence))
 		}
 	}

@@ -309,6 +309,16 @@ func (p *Profile) Manages(pod *corev1.Pod) bool {
 	})
 }
 
+// Claimer returns the name of a policy of the profile that claims resources; "" if none does.
+func (p *Profile) Claimer() string {
+	for _, q := range p.Policies {
+		if _, ok := q.Policy.(policy.Reserver); ok {
+			return q.Name
+		}
+	}
+	return ""
+}
+
 // SetDefaults fills in the defaults that do not depend on other fields.
 func (p *Policy) SetDefaults() { *p = Policy{Weight: 1, FailurePolicy: policy.Fail} }
 

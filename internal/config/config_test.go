@@ -180,41 +180,6 @@ func effective(t *testing.T, c *config.Config) string {
 	return string(text)
 }
 
-// The manual's example loads, and shows the actual defaults.
-func TestManual(t *testing.T) {
-	manual, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var example []string
-	for line := range strings.Lines(string(manual)) {
-		line, ok := strings.CutPrefix(line, "//\t")
-		if len(example) > 0 || strings.HasPrefix(line, "apiVersion:") {
-			if !ok && strings.TrimSpace(line) != "//" {
-				break
-			}
-			if !ok {
-				line = "\n"
-			}
-			example = append(example, line)
-		}
-	}
-	c, err := config.Parse("config.yaml", []byte(strings.Join(example, "")), types)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, strings.Join(example, ""))
-	}
-	without, err := config.Parse("config.yaml", []byte(`{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration,
-  serving: {tls: {certFile: tls.crt, keyFile: tls.key, clientCAFile: ca.crt}},
-  profiles: [{managedResources: [{name: example.com/gpu-memory}], schedulerNames: [gpu-scheduler], policies: [{type: GPUMemory, weight: 5, config: {multiGPU: true}}, {type: ImageLocality}]},
-    {path: /my_scheduler_extension/my_new_priorities/image_score, verb: prioritize, policies: [{type: ImageLocality}]}]}`), types)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if shown, real := effective(t, c), effective(t, without); shown != real {
-		t.Errorf("the example:\n%s\nthe defaults:\n%s", shown, real)
-	}
-}
-
 func TestPoliciesAreBuilt(t *testing.T) {
 	c, err := config.Parse("f", []byte(minimal+"    config: {perDeviceMiB: 5}\n  - type: ImageLocality\n"), types)
 	if err != nil {

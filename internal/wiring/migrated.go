@@ -38,7 +38,7 @@ func (m *migration) writeProfile(p *page) {
 	if m.policy.Priorities == nil && !configured && m.options.SchedulerName == "" {
 		return
 	}
-	p.line("profiles:\n- schedulerName: %s", quoted(cmp.Or(m.options.SchedulerName, defaultScheduler)))
+	p.line("profiles:\n- schedulerName: %s", Quoted(cmp.Or(m.options.SchedulerName, defaultScheduler)))
 	if m.policy.Priorities != nil {
 		p.comment("  ", "As in the Policy, only these plugins score nodes.")
 		p.line("  plugins:\n    score:\n      disabled:\n      - name: \"*\"")
@@ -68,7 +68,7 @@ func (m *migration) writeStrategy(p *page) {
 		p.line("        - name: cpu\n          weight: 1\n        - name: memory\n          weight: 1")
 	} else {
 		for _, r := range m.ratio.Resources {
-			p.line("        - name: %s\n          weight: %d", quoted(r.Name), max(1, r.Weight))
+			p.line("        - name: %s\n          weight: %d", Quoted(r.Name), max(1, r.Weight))
 		}
 	}
 	if m.ratio != nil {
@@ -81,12 +81,12 @@ func (m *migration) writeStrategy(p *page) {
 
 // write writes the extender without the fields that are not set.
 func (e *legacyExtender) write(p *page) {
-	p.line("- urlPrefix: %s", quoted(e.URLPrefix))
+	p.line("- urlPrefix: %s", Quoted(e.URLPrefix))
 	for _, f := range []struct{ name, value string }{
 		{"filterVerb", e.FilterVerb}, {"prioritizeVerb", e.PrioritizeVerb}, {"preemptVerb", e.PreemptVerb}, {"bindVerb", e.BindVerb},
 	} {
 		if f.value != "" {
-			p.line("  %s: %s", f.name, quoted(f.value))
+			p.line("  %s: %s", f.name, Quoted(f.value))
 		}
 	}
 	if e.Weight != 0 {
@@ -101,7 +101,7 @@ func (e *legacyExtender) write(p *page) {
 		p.line("  managedResources:")
 	}
 	for _, r := range e.ManagedResources {
-		p.line("  - name: %s\n    ignoredByScheduler: %t", quoted(r.Name), r.IgnoredByScheduler)
+		p.line("  - name: %s\n    ignoredByScheduler: %t", Quoted(r.Name), r.IgnoredByScheduler)
 	}
 	p.line("  enableHTTPS: %t", e.EnableHTTPS)
 	if t := e.TLSConfig; t != nil {
@@ -119,7 +119,7 @@ func (t *legacyTLS) write(p *page) {
 		{"caData", t.CAData}, {"certData", t.CertData}, {"keyData", t.KeyData},
 	} {
 		if f.value != "" {
-			lines = append(lines, "    "+f.name+": "+quoted(f.value))
+			lines = append(lines, "    "+f.name+": "+Quoted(f.value))
 		}
 	}
 	if len(lines) > 0 {

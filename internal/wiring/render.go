@@ -51,8 +51,8 @@ func printable(r rune) rune {
 // line writes a line, as fmt.Fprintf does.
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
-// quoted returns a string as YAML, in quotes if it needs them.
-func quoted(s string) string {
+// Quoted returns a string as YAML in one line, in quotes if it needs them.
+func Quoted(s string) string {
 	text, err := yaml.Marshal(s)
 	if err != nil || bytes.Count(text, []byte("\n")) > 1 {
 		return strconv.Quote(s)
@@ -74,7 +74,7 @@ func (w *Wiring) YAML() []byte {
 		p.comment("", "The values of spec.schedulerName of pods for this kube-scheduler. The extenders are for all of them.")
 		p.line("profiles:")
 		for _, name := range w.schedulers {
-			p.line("- schedulerName: %s", quoted(name))
+			p.line("- schedulerName: %s", Quoted(name))
 		}
 	}
 	p.line("extenders:")
@@ -104,7 +104,7 @@ func (w *Wiring) process(p *page) {
 	}
 	if kubeconfig != "" {
 		p.comment("", "kube-scheduler ignores its flag --kubeconfig when it has --config.")
-		p.line("clientConnection:\n  kubeconfig: %s", quoted(kubeconfig))
+		p.line("clientConnection:\n  kubeconfig: %s", Quoted(kubeconfig))
 	}
 	switch {
 	case w.options.For == Kubeadm:
@@ -117,18 +117,18 @@ func (w *Wiring) process(p *page) {
 // lease writes the leader election of a second scheduler.
 func (p *page) lease(namespace, name string) {
 	p.comment("", "A lease of its own: with that of the cluster's scheduler only one of the two would place pods.")
-	p.line("leaderElection:\n  leaderElect: true\n  resourceNamespace: %s\n  resourceName: %s", quoted(namespace), quoted(name))
+	p.line("leaderElection:\n  leaderElect: true\n  resourceNamespace: %s\n  resourceName: %s", Quoted(namespace), Quoted(name))
 }
 
 // write writes the extender as an item of a list.
 func (e *entry) write(p *page) {
 	p.comment("", fmt.Sprintf("Profile %s. %s", e.profile.Path, e.why))
-	p.line("- urlPrefix: %s", quoted(e.URLPrefix))
+	p.line("- urlPrefix: %s", Quoted(e.URLPrefix))
 	for _, verb := range []struct{ field, path string }{
 		{"filterVerb", e.FilterVerb}, {"prioritizeVerb", e.PrioritizeVerb}, {"preemptVerb", e.PreemptVerb}, {"bindVerb", e.BindVerb},
 	} {
 		if verb.path != "" {
-			p.line("  %s: %s", verb.field, quoted(verb.path))
+			p.line("  %s: %s", verb.field, Quoted(verb.path))
 		}
 	}
 	if e.PrioritizeVerb != "" {
@@ -166,7 +166,7 @@ func (e *entry) writeManaged(p *page) {
 	p.comment("  ", "kube-scheduler calls for pods that name one of these in a request or limit. It counts a resource itself unless ignoredByScheduler is true, and then nodes must report it. Keep this list the same as that of the profile.")
 	p.line("  managedResources:")
 	for _, r := range e.ManagedResources {
-		p.line("  - name: %s\n    ignoredByScheduler: %t", quoted(r.Name), r.IgnoredByScheduler)
+		p.line("  - name: %s\n    ignoredByScheduler: %t", Quoted(r.Name), r.IgnoredByScheduler)
 	}
 }
 
@@ -179,13 +179,13 @@ func (e *entry) writeTLS(p *page) {
 	t := e.TLSConfig
 	p.line("  enableHTTPS: true\n  tlsConfig:")
 	p.comment("    ", "Without caFile, kube-scheduler accepts any certificate. It reads the file once: restart kube-scheduler when the CA changes.")
-	p.line("    caFile: %s", quoted(t.CAFile))
+	p.line("    caFile: %s", Quoted(t.CAFile))
 	if t.ServerName != "" {
 		p.comment("    ", "The name in Outboard's certificate; it is not that of urlPrefix.")
-		p.line("    serverName: %s", quoted(t.ServerName))
+		p.line("    serverName: %s", Quoted(t.ServerName))
 	}
 	if t.CertFile != "" {
 		p.comment("    ", "The certificate must have a name that serving.tls.allowedClients lists. kube-scheduler reads these files for every connection.")
-		p.line("    certFile: %s\n    keyFile: %s", quoted(t.CertFile), quoted(t.KeyFile))
+		p.line("    certFile: %s\n    keyFile: %s", Quoted(t.CertFile), Quoted(t.KeyFile))
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/policy"
 )
 
 // Timeouts of the extenders that are written. kube-scheduler places one pod at a time and waits for
@@ -177,7 +176,7 @@ func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
 	for _, r := range p.ManagedResources {
 		e.ManagedResources = append(e.ManagedResources, schedulerv1.ExtenderManagedResource(r))
 	}
-	e.setVerbs(p, allocates(p) || w.options.Strict, c.ClientConnection.None)
+	e.setVerbs(p, p.Claimer() != "" || w.options.Strict, c.ClientConnection.None)
 	if e.PrioritizeVerb != "" {
 		e.Weight, e.weight = Weight(p)
 	}
@@ -241,7 +240,7 @@ func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
 	switch {
 	case len(p.ManagedResources) > 0:
 		return true, "Strict: pods that request a managed resource stay pending while Outboard does not respond."
-	case allocates(p):
+	case p.Claimer() != "":
 		return true, "Strict, and for every pod: a policy of this profile allocates resources, and the profile has no managedResources, so " + none + ". To place other pods without Outboard, list managedResources in the profile and put the policies for other pods in a second profile."
 	case p.Verb == decision.Bind || p.Verb == decision.Preempt:
 		return true, "Strict: a pod that another binder binds, or victims that another chooses, would be wrong."
@@ -249,14 +248,6 @@ func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
 		return true, "Strict, and for every pod: " + none + "."
 	}
 	return false, "Soft: pods are placed without Outboard while it does not respond. It sees a pod on its node when its watch of the API server shows it."
-}
-
-// allocates says whether a policy of the profile allocates resources.
-func allocates(p *config.Profile) bool {
-	return slices.ContainsFunc(p.Policies, func(q config.Policy) bool {
-		_, ok := q.Policy.(policy.Reserver)
-		return ok
-	})
 }
 
 // scoreOnly says whether no policy of the profile filters nodes.

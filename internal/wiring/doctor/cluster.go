@@ -161,7 +161,7 @@ func (c *checker) ledgers() {
 	}
 	for i := range c.Config.Profiles {
 		p := &c.Config.Profiles[i]
-		if name := allocates(p); name != "" {
+		if name := p.Claimer(); name != "" {
 			c.elsewhere(Error, "LedgersNotServed", c.ConfigFile, fmt.Sprintf("profiles[%d]", i), "the API server does not serve ledgers, in which "+name+" claims resources",
 				"Outboard binds no pod that gets resources from it", "kubectl apply -f deploy/chart/crds/ledgers.yaml")
 			return
@@ -189,10 +189,7 @@ func (c *checker) scheduler(s scheduler) {
 
 // reachable checks whether the scheduler can call the extender.
 func (e *extenderAt) reachable(s scheduler) {
-	u, err := url.Parse(e.extender.URLPrefix)
-	if err != nil {
-		return
-	}
+	u := e.url()
 	host := u.Hostname()
 	if name := strings.TrimSuffix(host, ".cluster.local"); s.pod.Spec.HostNetwork && s.pod.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet && strings.HasSuffix(name, ".svc") {
 		e.report(Error, "ClusterDNS", "urlPrefix", s.name()+" is on the network of its host, and cannot resolve "+host, "every call fails", "write the ClusterIP of the Service, with the name in tlsConfig.serverName")

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"outboard.dev/outboard/internal/wiring"
 )
 
 // edit is a change of a YAML document.
@@ -34,21 +36,12 @@ const (
 )
 
 func set(path, text string) edit    { return edit{op: setField, path: path, text: text} }
-func setText(path, s string) edit   { return set(path, quoted(s)) }
+func setText(path, s string) edit   { return set(path, wiring.Quoted(s)) }
 func remove(path string) edit       { return edit{op: removeField, path: path} }
 func hoist(path string) edit        { return edit{op: hoistField, path: path} }
 func rename(path, name string) edit { return edit{op: renameField, path: path, to: name} }
 func nest(path, name string) edit   { return edit{op: nestField, path: path, to: name} }
 func move(path, list string) edit   { return edit{op: moveToList, path: path, to: list} }
-
-// quoted returns a string as YAML.
-func quoted(s string) string {
-	text, err := yaml.Marshal(s)
-	if err != nil {
-		return strconv.Quote(s)
-	}
-	return strings.TrimSuffix(string(text), "\n")
-}
 
 // apply makes the change. It is no error if the field does not exist: an earlier edit may have removed it.
 func (e edit) apply(root *yaml.Node) error {

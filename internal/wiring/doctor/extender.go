@@ -263,7 +263,7 @@ func (c *checker) binders(all []extenderAt) {
 		}
 		binders = append(binders, e.path)
 		matches := e.matches()
-		if e.outboard && len(matches) > 0 && !slices.ContainsFunc(matches, func(m match) bool { return allocates(m.profile) != "" }) {
+		if e.outboard && len(matches) > 0 && !slices.ContainsFunc(matches, func(m match) bool { return m.profile.Claimer() != "" }) {
 			idle = append(idle, e.path)
 		}
 	}

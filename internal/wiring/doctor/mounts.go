@@ -2,11 +2,13 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // object is a key of a ConfigMap or Secret.
@@ -83,33 +85,37 @@ func keyAt(items []corev1.KeyToPath, file string) (string, bool) {
 	return file, len(items) == 0 && file != "" && !strings.Contains(file, "/")
 }
 
-// content returns the content of the object.
-func (c *Cluster) content(o object) ([]byte, error) {
-	var text []byte
-	var found bool
-	if o.kind == "secret" {
-		if c.Secret == nil {
-			return nil, fmt.Errorf("the %s is not read", o.place())
-		}
+// read returns the metadata and the data of the ConfigMap or Secret with the object.
+func (c *Cluster) read(o object) (*metav1.ObjectMeta, map[string][]byte, error) {
+	if o.kind == "secret" && c.Secret != nil {
 		s, err := c.Secret(o.namespace, o.name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		text, found = s.Data[o.key]
-	} else {
-		if c.ConfigMap == nil {
-			return nil, fmt.Errorf("the %s is not read", o.place())
-		}
-		m, err := c.ConfigMap(o.namespace, o.name)
-		if err != nil {
-			return nil, err
-		}
-		if text, found = m.BinaryData[o.key]; !found {
-			var s string
-			s, found = m.Data[o.key]
-			text = []byte(s)
-		}
+		return &s.ObjectMeta, s.Data, nil
 	}
+	if o.kind == "secret" || c.ConfigMap == nil {
+		return nil, nil, fmt.Errorf("the %s is not read", o.place())
+	}
+	m, err := c.ConfigMap(o.namespace, o.name)
+	if err != nil {
+		return nil, nil, err
+	}
+	data := map[string][]byte{}
+	for key, text := range m.Data {
+		data[key] = []byte(text)
+	}
+	maps.Copy(data, m.BinaryData)
+	return &m.ObjectMeta, data, nil
+}
+
+// content returns the content of the object.
+func (c *Cluster) content(o object) ([]byte, error) {
+	_, data, err := c.read(o)
+	if err != nil {
+		return nil, err
+	}
+	text, found := data[o.key]
 	if !found {
 		return nil, fmt.Errorf("%s %s/%s has no key %s", o.kind, o.namespace, o.name, o.key)
 	}

@@ -3,7 +3,6 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -167,11 +166,10 @@ func requiredSecrets(spec *corev1.PodSpec) []string {
 // deployedHere reports whether the host of urlPrefix is that of a Service for the Deployment from which Outboard's configuration can be
 // read. A Service that is not known belongs to it if it is in the same namespace.
 func (e *extenderAt) deployedHere() bool {
-	u, err := url.Parse(e.extender.URLPrefix)
-	if err != nil || e.outboardHere == nil {
+	u, d := e.url(), e.outboardHere
+	if d == nil {
 		return false
 	}
-	d := e.outboardHere
 	s, named := e.Cluster.serviceOf(u)
 	if s == nil {
 		return named && strings.Split(u.Hostname(), ".")[1] == d.Namespace

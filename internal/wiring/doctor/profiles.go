@@ -15,7 +15,6 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/wiring"
-	"outboard.dev/outboard/policy"
 )
 
 // match is a profile of Outboard that an extender calls.
@@ -24,22 +23,22 @@ type match struct {
 	verbs   []decision.Verb // the verbs that it calls where the profile serves them
 }
 
+// url returns urlPrefix; an empty URL if it is none, which is a finding.
+func (e *extenderAt) url() *url.URL {
+	if u, err := url.Parse(e.extender.URLPrefix); err == nil {
+		return u
+	}
+	return &url.URL{}
+}
+
 // prefix returns the host and the path of urlPrefix.
 func (e *extenderAt) prefix() (host, prefix string) {
-	u, err := url.Parse(e.extender.URLPrefix)
-	if err != nil {
-		return "", ""
-	}
-	return u.Host, strings.TrimRight(u.Path, "/")
+	return e.url().Host, strings.TrimRight(e.url().Path, "/")
 }
 
 // address returns the host and the port that the extender calls, with "loopback" for all names of this machine.
 func (e *extenderAt) address() string {
-	u, err := url.Parse(e.extender.URLPrefix)
-	if err != nil {
-		return ""
-	}
-	return net.JoinHostPort(hostOf(u.Hostname()), portOf(u))
+	return net.JoinHostPort(hostOf(e.url().Hostname()), portOf(e.url()))
 }
 
 func hostOf(name string) string {
@@ -119,25 +118,24 @@ func (c *checker) findOutboard(all []extenderAt) {
 
 // atServing reports whether the extender calls serving.address. Port 0 is any port: the system chooses one when Outboard starts.
 func (e *extenderAt) atServing() bool {
-	u, invalid := url.Parse(e.extender.URLPrefix)
 	host, port, err := net.SplitHostPort(e.Config.Serving.Address)
-	if invalid != nil || err != nil {
+	if err != nil {
 		return false
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	return hostOf(host) == hostOf(u.Hostname()) && (port == "0" || port == portOf(u))
+	return hostOf(host) == hostOf(e.url().Hostname()) && (port == "0" || port == portOf(e.url()))
 }
 
 // inCertificate reports whether the extender calls a name in Outboard's certificate.
 func (e *extenderAt) inCertificate() bool {
-	u, err := url.Parse(e.extender.URLPrefix)
-	if err != nil || e.Config.Serving.TLS == nil || hostOf(u.Hostname()) == "loopback" {
+	host := e.url().Hostname()
+	if e.Config.Serving.TLS == nil || hostOf(host) == "loopback" {
 		return false
 	}
 	chain := certificates(e.readOrOmit(e.Config.Serving.TLS.CertFile, e.ReadConfigFile))
-	return len(chain) > 0 && chain[0].VerifyHostname(u.Hostname()) == nil
+	return len(chain) > 0 && chain[0].VerifyHostname(host) == nil
 }
 
 // sameResources reports whether the extender has the managed resources of a profile.
@@ -219,8 +217,8 @@ func (c *checker) profiles(all []extenderAt) {
 
 // port checks that a call of this machine arrives at serving.address. Ports of Services on nodes arrive there, too.
 func (e *extenderAt) port() {
-	u, err := url.Parse(e.extender.URLPrefix)
-	if err != nil || hostOf(u.Hostname()) != "loopback" {
+	u := e.url()
+	if hostOf(u.Hostname()) != "loopback" {
 		return
 	}
 	_, port, err := net.SplitHostPort(e.Config.Serving.Address)
@@ -239,9 +237,9 @@ func onNodes(port int) bool { return port >= 30000 && port <= 32767 }
 // unreachable says what the extender calls if Outboard listens at a loopback address, and the call does not arrive there; "" if it does.
 // Without TLS, PlainHTTP and TLSNotServed report calls of other machines.
 func (e *extenderAt) unreachable() string {
-	u, invalid := url.Parse(e.extender.URLPrefix)
+	u := e.url()
 	host, port, err := net.SplitHostPort(e.Config.Serving.Address)
-	if invalid != nil || err != nil || hostOf(host) != "loopback" {
+	if err != nil || hostOf(host) != "loopback" {
 		return ""
 	}
 	n, _ := strconv.Atoi(portOf(u))
@@ -281,7 +279,7 @@ func (e *extenderAt) nothingServed() []match {
 		paths = append(paths, p.Path)
 	}
 	corrected, edits := "", []edit(nil)
-	if u, err := url.Parse(e.extender.URLPrefix); err == nil && len(paths) == 1 && e.Config.Profiles[0].Verb == "" {
+	if u := e.url(); len(paths) == 1 && e.Config.Profiles[0].Verb == "" {
 		u.Path = strings.TrimRight(paths[0], "/")
 		corrected = u.String()
 		edits = []edit{setText(e.field("urlPrefix"), corrected)}
@@ -342,7 +340,7 @@ func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
 
 // needed checks that kube-scheduler calls the verbs without which claims go wrong.
 func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extenderAt) {
-	allocates := allocates(p)
+	allocates := p.Claimer()
 	if allocates == "" {
 		return
 	}
@@ -355,16 +353,6 @@ func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extende
 	if called[decision.Preempt] == nil {
 		e.report(Warning, "PreemptNotCalled", "preemptVerb", "preemptVerb is not set, and "+allocates+" allocates resources", "kube-scheduler evicts pods that do not make the resource free", "set preemptVerb: preempt", e.set("preemptVerb", "preempt"))
 	}
-}
-
-// allocates returns the name of a policy of the profile that allocates resources; "" if none does.
-func allocates(p *config.Profile) (name string) {
-	for _, q := range p.Policies {
-		if _, ok := q.Policy.(policy.Reserver); ok {
-			name = q.Name
-		}
-	}
-	return name
 }
 
 // mode checks what kube-scheduler sends of nodes.
@@ -444,7 +432,7 @@ func (e *extenderAt) allocated(p *config.Profile) {
 
 // item is a managed resource as YAML.
 func item(name string, ignored bool) string {
-	return fmt.Sprintf("- name: %s\n  ignoredByScheduler: %t\n", quoted(name), ignored)
+	return fmt.Sprintf("- name: %s\n  ignoredByScheduler: %t\n", wiring.Quoted(name), ignored)
 }
 
 func (e *extenderAt) managedDiffer(p *config.Profile, differ, list []string) {

@@ -196,7 +196,7 @@ func (c *checker) changedSince(s scheduler, started time.Time) bool {
 	if !ok {
 		return false
 	}
-	meta, err := c.Cluster.meta(o)
+	meta, _, err := c.Cluster.read(o)
 	if err != nil || !changed(meta).After(started) {
 		return false
 	}
@@ -212,7 +212,7 @@ func (c *checker) authoritiesSince(s scheduler, file string, started time.Time) 
 		c.omit("whether the CA in "+file+" has changed since kube-scheduler of "+s.name()+" started", "the file is on the node")
 		return
 	}
-	meta, err := c.Cluster.meta(o)
+	meta, _, err := c.Cluster.read(o)
 	if err == nil && !changed(meta).After(started) {
 		return
 	}
@@ -247,28 +247,6 @@ func (c *checker) authoritiesSince(s scheduler, file string, started time.Time) 
 }
 
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// meta returns the metadata of a ConfigMap or a Secret.
-func (c *Cluster) meta(o object) (*metav1.ObjectMeta, error) {
-	if o.kind == "secret" {
-		if c.Secret == nil {
-			return nil, fmt.Errorf("%s is not read", o.place())
-		}
-		s, err := c.Secret(o.namespace, o.name)
-		if err != nil {
-			return nil, err
-		}
-		return &s.ObjectMeta, nil
-	}
-	if c.ConfigMap == nil {
-		return nil, fmt.Errorf("%s is not read", o.place())
-	}
-	m, err := c.ConfigMap(o.namespace, o.name)
-	if err != nil {
-		return nil, err
-	}
-	return &m.ObjectMeta, nil
-}
 
 // changed returns when the data of a ConfigMap or Secret last changed: the latest time of those who wrote data. A change of
 // labels by one of them counts, too.

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -56,11 +55,10 @@ func (c *configuration) schedulerNames() []string {
 
 // ownPods returns the pods of the Service that urlPrefix calls; none if the cluster or the Service is unknown.
 func (e *extenderAt) ownPods() (pods []*corev1.Pod) {
-	u, err := url.Parse(e.extender.URLPrefix)
-	if err != nil || e.Cluster == nil {
+	if e.Cluster == nil {
 		return nil
 	}
-	s, _ := e.Cluster.serviceOf(u)
+	s, _ := e.Cluster.serviceOf(e.url())
 	if s == nil || len(s.Spec.Selector) == 0 {
 		return nil
 	}
