@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -182,15 +181,15 @@ func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
 			wanted = []string{wiring.ServiceName(o.namespace)}
 		}
 		for _, name := range wanted {
-			if !slices.Contains(hosts(leaf), name) && leaf.VerifyHostname(name) != nil {
-				return false, fmt.Errorf("the certificate is for %s, not for %s: replace it with --renew", strings.Join(hosts(leaf), ", "), name)
+			if !slices.Contains(certs.Hosts(leaf), name) && leaf.VerifyHostname(name) != nil {
+				return false, fmt.Errorf("the certificate is for %s, not for %s: replace it with --renew", strings.Join(certs.Hosts(leaf), ", "), name)
 			}
 		}
 		return false, nil
 	}
 	names := o.names
 	if former != nil && !o.changedNames {
-		names = hosts(former)
+		names = certs.Hosts(former)
 		if i := slices.Index(names, o.moved(former)); i >= 0 {
 			names[i] = wiring.ServiceName(o.namespace)
 		}
@@ -252,24 +251,10 @@ func (o certsOptions) until(set *certs.Set) time.Time {
 
 // parsed returns the first certificate of a file, or nil.
 func parsed(file []byte) *x509.Certificate {
-	block, _ := pem.Decode(file)
-	if block == nil {
-		return nil
+	if all, _ := certs.Parse(file); len(all) > 0 {
+		return all[0]
 	}
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil
-	}
-	return cert
-}
-
-// hosts returns the DNS names and IP addresses of a certificate.
-func hosts(cert *x509.Certificate) []string {
-	names := slices.Clone(cert.DNSNames)
-	for _, ip := range cert.IPAddresses {
-		names = append(names, ip.String())
-	}
-	return names
+	return nil
 }
 
 // lost returns the names of a former certificate for which the current one is not.
@@ -293,18 +278,14 @@ func (o certsOptions) report(w io.Writer, set *certs.Set, former *x509.Certifica
 		}
 		lines = append(lines, text)
 	}
-	for rest := set.CAs; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return fmt.Errorf("%s: %w", o.file("ca.crt"), err)
-		}
-		line("ca.crt", cert, cert.Subject.CommonName)
+	cas, err := certs.Parse(set.CAs)
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.file("ca.crt"), err)
 	}
-	line("server.crt", server, strings.Join(hosts(server), ", "))
+	for _, ca := range cas {
+		line("ca.crt", ca, ca.Subject.CommonName)
+	}
+	line("server.crt", server, strings.Join(certs.Hosts(server), ", "))
 	line("client.crt", client, client.Subject.CommonName)
 	if dropped := lost(former, server); len(dropped) > 0 {
 		lines = append(lines, fmt.Sprintf("server.crt is no longer for %s: each kube-scheduler that calls Outboard by such a name refuses it. To keep them, run the command again with --server-name %s.",
@@ -314,7 +295,7 @@ func (o certsOptions) report(w io.Writer, set *certs.Set, former *x509.Certifica
 		lines = append(lines, "kube-scheduler reads ca.crt only when it starts. If you have not restarted kube-scheduler since --add-ca, restart it before "+
 			"you distribute these certificates: otherwise all calls fail as soon as the open connections end.")
 	}
-	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
+	_, err = fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
 }
 

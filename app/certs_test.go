@@ -313,14 +313,14 @@ func TestCertsOfAnotherNamespace(t *testing.T) {
 	dir := t.TempDir()
 	certsDir(t, dir)
 	files := certsDir(t, dir, "--namespace", "other", "--renew")
-	if got := hosts(leafOf(t, files["server.crt"], files["server.key"])); !slices.Equal(got, []string{"outboard.other.svc", "localhost", "127.0.0.1", "::1"}) {
+	if got := certs.Hosts(leafOf(t, files["server.crt"], files["server.key"])); !slices.Equal(got, []string{"outboard.other.svc", "localhost", "127.0.0.1", "::1"}) {
 		t.Errorf("the server has the names %v", got)
 	}
 	dir = t.TempDir()
 	certsDir(t, dir, "--server-name", "outboard.example", "--namespace", "other")
 	certsDir(t, dir, "--namespace", "other")
 	files = certsDir(t, dir, "--namespace", "other", "--renew")
-	if got := hosts(leafOf(t, files["server.crt"], files["server.key"])); !slices.Equal(got, []string{"outboard.example"}) {
+	if got := certs.Hosts(leafOf(t, files["server.crt"], files["server.key"])); !slices.Equal(got, []string{"outboard.example"}) {
 		t.Errorf("the server has the names %v", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"time"
 
 	"outboard.dev/outboard/internal/atomicfile"
@@ -190,6 +191,28 @@ func (a *Authority) template(req Request) (*x509.Certificate, error) {
 	return template, nil
 }
 
+// Parse returns the certificates in PEM data.
+func Parse(data []byte) (all []*x509.Certificate, err error) {
+	for block := range blocks(data) {
+		cert, wrong := x509.ParseCertificate(block)
+		if wrong != nil {
+			err = errors.Join(err, wrong)
+			continue
+		}
+		all = append(all, cert)
+	}
+	return all, err
+}
+
+// Hosts returns the DNS names and IP addresses of a certificate.
+func Hosts(cert *x509.Certificate) []string {
+	names := slices.Clone(cert.DNSNames)
+	for _, ip := range cert.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return names
+}
+
 func validity(notBefore, notAfter time.Time, years int) (time.Time, time.Time, error) {
 	if notBefore.IsZero() {
 		notBefore = time.Now().Add(-backdate)
@@ -230,5 +253,12 @@ func sign(template, parent *x509.Certificate, public, parentKey any) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+	return encoded(der), nil
+}
+
+const certificateBlock = "CERTIFICATE"
+
+// encoded returns a certificate as PEM.
+func encoded(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: der})
 }

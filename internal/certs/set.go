@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 
@@ -80,8 +81,8 @@ func readPair(dir, name string) (p Pair, err error) {
 // signer returns the authority of a key, whose certificate is one of several.
 func signer(ca Pair) (*Authority, error) {
 	var last error = errors.New("no certificate")
-	for cert := range blocks(ca.Cert) {
-		authority, err := LoadAuthority(Pair{Cert: cert, Key: ca.Key})
+	for der := range blocks(ca.Cert) {
+		authority, err := LoadAuthority(Pair{Cert: encoded(der), Key: ca.Key})
 		if err == nil {
 			return authority, nil
 		}
@@ -90,11 +91,11 @@ func signer(ca Pair) (*Authority, error) {
 	return nil, last
 }
 
-// blocks yields the certificates of a file, each as PEM.
-func blocks(file []byte) func(yield func([]byte) bool) {
+// blocks yields the certificates in PEM data, each as DER.
+func blocks(data []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		for block, rest := pem.Decode(file); block != nil; block, rest = pem.Decode(rest) {
-			if block.Type == "CERTIFICATE" && !yield(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})) {
+		for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
+			if block.Type == certificateBlock && !yield(block.Bytes) {
 				return
 			}
 		}
@@ -103,9 +104,9 @@ func blocks(file []byte) func(yield func([]byte) bool) {
 
 // without returns the certificates of a file except that of the authority.
 func without(file []byte, a *Authority) (others []byte) {
-	for cert := range blocks(file) {
-		if block, _ := pem.Decode(cert); !bytes.Equal(block.Bytes, a.cert.Raw) {
-			others = append(others, cert...)
+	for der := range blocks(file) {
+		if !bytes.Equal(der, a.cert.Raw) {
+			others = append(others, encoded(der)...)
 		}
 	}
 	return others

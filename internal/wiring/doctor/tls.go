@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"outboard.dev/outboard/internal/certs"
 )
 
 // How long before its expiry the certificate of a CA, or another one, is reported.
@@ -41,10 +42,7 @@ func (e *extenderAt) tls() {
 // scheme checks http:// and https://. It returns false if nothing else about TLS is worth a finding.
 func (e *extenderAt) scheme() bool {
 	x := e.extender
-	u, err := url.Parse(x.URLPrefix)
-	if err != nil {
-		return false
-	}
+	u := e.url()
 	served := e.outboard && e.Config.Serving.TLS != nil
 	corrected := "https://" + strings.TrimPrefix(x.URLPrefix, "http://")
 	switch plain := u.Scheme == "http"; {
@@ -94,11 +92,7 @@ func (e *extenderAt) verification(t *tlsConfig) {
 // inside reports whether the host of urlPrefix has a name or an address inside the cluster, for which public authorities sign no
 // certificates.
 func (e *extenderAt) inside() bool {
-	u, err := url.Parse(e.extender.URLPrefix)
-	if err != nil {
-		return false
-	}
-	host := u.Hostname()
+	host := e.url().Hostname()
 	ip := net.ParseIP(host)
 	return hostOf(host) == "loopback" || ip != nil && ip.IsPrivate() || strings.HasSuffix(host, ".svc") || strings.HasSuffix(host, ".cluster.local")
 }
@@ -196,11 +190,7 @@ func (e *extenderAt) server(t *tlsConfig) {
 	}
 	cert := chain[0]
 	if err := cert.VerifyHostname(name); err != nil {
-		names := slices.Clone(cert.DNSNames)
-		for _, ip := range cert.IPAddresses {
-			names = append(names, ip.String())
-		}
-		e.report(Error, "ServerName", "tlsConfig.serverName", fmt.Sprintf("the certificate of Outboard is for %s, and not for %s", strings.Join(names, ", "), name),
+		e.report(Error, "ServerName", "tlsConfig.serverName", fmt.Sprintf("the certificate of Outboard is for %s, and not for %s", strings.Join(certs.Hosts(cert), ", "), name),
 			"every call fails, because kube-scheduler does not accept the certificate", "set tlsConfig.serverName to a name in the certificate, or make a certificate with the name")
 	}
 	if e.unknownTo(e.certificates(t.CAFile, t.CAData), chain) {
@@ -300,14 +290,6 @@ func (e *extenderAt) certificates(file, data string) []*x509.Certificate {
 
 // certificates returns the certificates in text.
 func certificates(text []byte) []*x509.Certificate {
-	var all []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return all
-		}
-		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
-			all = append(all, cert)
-		}
-	}
+	all, _ := certs.Parse(text) // those that can be parsed
+	return all
 }
