@@ -182,37 +182,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// validate is called after withDefaults and returns all errors.
+// validate returns all errors of what the compiler does not check, except limits, of which package config checks those that users set.
 func (o Options) validate() error {
 	var errs []error
 	if o.Handler == nil {
 		errs = append(errs, errors.New("handler is required"))
-	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"read header timeout", o.ReadHeaderTimeout}, {"body timeout", o.BodyTimeout}, {"rate grace", o.RateGrace}, {"write timeout", o.WriteTimeout},
-		{"idle timeout", o.IdleTimeout}, {"busy timeout", o.BusyTimeout}, {"drain timeout", o.DrainTimeout},
-	} {
-		if d.value < 0 {
-			errs = append(errs, fmt.Errorf("%s %s must be greater than 0", d.name, d.value))
-		}
-	}
-	for _, n := range []struct {
-		name  string
-		value int64
-	}{
-		{"max header bytes", int64(o.MaxHeaderBytes)}, {"max connections", int64(o.MaxConnections)},
-		{"min rate", o.MinRate}, {"max body bytes", o.MaxBodyBytes}, {"max in-flight bytes", o.MaxInFlightBytes},
-	} {
-		if n.value < 0 {
-			errs = append(errs, fmt.Errorf("%s %d must be greater than 0", n.name, n.value))
-		}
-	}
-	if o.MaxInFlightBytes < o.MaxBodyBytes {
-		errs = append(errs, fmt.Errorf("max in-flight bytes %d must be at least max body bytes %d",
-			o.MaxInFlightBytes, o.MaxBodyBytes))
 	}
 	if t := o.TLS; t != nil {
 		if t.CertFile == "" || t.KeyFile == "" {
