@@ -82,11 +82,11 @@ type Source struct {
 	Signal string `json:"signal" oneOf:"source"`
 	// KeyLabels are the keys of node labels whose values, joined by /, are the key
 	// of the node's price in the signal.
-	KeyLabels []string `json:"keyLabels" items:"must not be empty"`
+	KeyLabels []string `json:"keyLabels" items:"must not be empty" form:"key"`
 	// Label is the key of a node label with the price.
-	Label string `json:"label" oneOf:"source"`
+	Label string `json:"label" oneOf:"source" form:"key"`
 	// Annotation is the key of a node annotation with the price.
-	Annotation string `json:"annotation" oneOf:"source"`
+	Annotation string `json:"annotation" oneOf:"source" form:"key"`
 	// Table is a price list. The first row that matches a node counts.
 	Table []Row `json:"table" oneOf:"source"`
 }
@@ -119,13 +119,13 @@ type SpotConfig struct {
 	FromPriority *int32 `json:"fromPriority"`
 	// Annotation is the key of the pod annotation that says "never" or "allowed", whatever
 	// the pod's priority. "" means that pods cannot choose. Default outboard.dev/spot.
-	Annotation string `json:"annotation"`
+	Annotation string `json:"annotation" form:"key"`
 }
 
 // Label is a label with one value.
 type Label struct {
 	// Key is the key of a node label. Required.
-	Key string `json:"key" required:"must not be empty"`
+	Key string `json:"key" required:"must not be empty" form:"key"`
 	// Value is its value.
 	Value string `json:"value"`
 }
@@ -176,11 +176,6 @@ func (s *Source) validate(at *field.Path) field.ErrorList {
 	if s.Signal == "" && len(s.KeyLabels) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("keyLabels"), "needs signal"))
 	}
-	for i, key := range s.KeyLabels {
-		errs = append(errs, fields.Key(at.Child("keyLabels").Index(i), key)...)
-	}
-	errs = append(errs, fields.Key(at.Child("label"), s.Label)...)
-	errs = append(errs, fields.Key(at.Child("annotation"), s.Annotation)...)
 	return append(errs, validateTable(at.Child("table"), s.Table)...)
 }
 
@@ -227,10 +222,8 @@ func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
 func (s *SpotConfig) validate(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, l := range s.Labels {
-		errs = append(errs, fields.Key(at.Child("labels").Index(i).Child("key"), l.Key)...)
 		errs = append(errs, fields.Valid(at.Child("labels").Index(i).Child("value"), l.Value, content.IsLabelValue)...)
 	}
-	errs = append(errs, fields.Key(at.Child("annotation"), s.Annotation)...)
 	if len(s.Labels) == 0 && s.RiskFactor != 1 {
 		errs = append(errs, field.Forbidden(at.Child("riskFactor"), "needs labels, or no node is known as spot"))
 	}

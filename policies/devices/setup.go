@@ -55,14 +55,14 @@ type Config struct {
 	// CapacityFrom is the key of a node annotation, or else label, with how much of the
 	// resource the node has. Nodes without it, or all nodes if it is "", have what
 	// status.allocatable reports.
-	CapacityFrom string `json:"capacityFrom"`
+	CapacityFrom string `json:"capacityFrom" form:"key"`
 	// Units says how the units of a node are identified: None (the default), only their
 	// number counts; Numbered, from 0; or Named, by UnitsFrom.
 	Units Units `json:"units" values:"None,Numbered,Named"`
 	// UnitsFrom is the key of a node annotation with the names of the node's units,
 	// "fpga0,fpga1", or with the names and the number of shares of each, "fpga0=4,fpga1=2";
 	// or else of a label with names only, "fpga0_fpga1". For Named units only.
-	UnitsFrom string `json:"unitsFrom"`
+	UnitsFrom string `json:"unitsFrom" form:"key"`
 	// AllocationMode says what a pod that requests n gets: n units with WholeUnits (the
 	// default), or n shares of one unit with Shares.
 	AllocationMode AllocationMode `json:"allocationMode" values:"WholeUnits,Shares"`
@@ -71,11 +71,11 @@ type Config struct {
 	SharesPerUnit int32 `json:"sharesPerUnit" limits:"1.."`
 	// Annotation is the key of the annotation with the units of a pod. "" is
 	// outboard.dev/ and the name of the resource, with a dot instead of its slash.
-	Annotation string `json:"annotation"`
+	Annotation string `json:"annotation" form:"key"`
 	// GroupsFrom is the key of a node annotation with the groups of the node's
 	// units, "fpga0,fpga1;fpga2,fpga3". A unit that is in none is a group of its
 	// own. "" means that groups do not matter. For WholeUnits only.
-	GroupsFrom string `json:"groupsFrom"`
+	GroupsFrom string `json:"groupsFrom" form:"key"`
 	// SameGroup says whether the units of one pod must be in one group: Preferred (the
 	// default) or Required.
 	SameGroup SameGroup `json:"sameGroup" values:"Required,Preferred"`
@@ -114,10 +114,6 @@ func (c *Config) annotation() string {
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
 	errs = append(errs, fields.ExtendedResource(field.NewPath("resource"), c.Resource)...)
-	errs = append(errs, fields.Key(field.NewPath("capacityFrom"), c.CapacityFrom)...)
-	errs = append(errs, fields.Key(field.NewPath("unitsFrom"), c.UnitsFrom)...)
-	errs = append(errs, fields.Key(field.NewPath("annotation"), c.Annotation)...)
-	errs = append(errs, fields.Key(field.NewPath("groupsFrom"), c.GroupsFrom)...)
 	if len(errs) == 0 && c.Annotation == "" && len(fields.Key(nil, c.annotation())) > 0 {
 		errs = append(errs, field.Required(field.NewPath("annotation"), "the resource's name is too long for a default key"))
 	}

@@ -64,12 +64,12 @@ type Config struct {
 	// SizesFrom is the key of a node annotation, or else label, with the memory of each GPU in
 	// order of index: "16,16,32", in a label "16-16-32" or "16_16_32". Nodes without it, or
 	// all nodes if it is "", have GPUs of one size.
-	SizesFrom string `json:"sizesFrom"`
+	SizesFrom string `json:"sizesFrom" form:"key"`
 	// ModelLabel is the key of the node label that names the model of its GPUs.
-	ModelLabel string `json:"modelLabel" required:"must not be empty"`
+	ModelLabel string `json:"modelLabel" required:"must not be empty" form:"key"`
 	// ModelAnnotation is the key of a pod annotation with the GPU models that the pod allows,
 	// separated by commas. Pods without it allow any.
-	ModelAnnotation string `json:"modelAnnotation" required:"must not be empty"`
+	ModelAnnotation string `json:"modelAnnotation" required:"must not be empty" form:"key"`
 	// MultiGPU says that the device plugin supports shares of several GPUs for one pod. The
 	// gpushare device plugin does not.
 	MultiGPU bool `json:"multiGPU"`
@@ -120,7 +120,5 @@ func (c *Config) validate() field.ErrorList {
 	if c.ScoringStrategy.Type == LeastWaste && c.GPUSelection == SpreadGPUs {
 		errs = append(errs, field.Invalid(field.NewPath("gpuSelection"), c.GPUSelection, fmt.Sprintf("scoringStrategy.type: %s selects the GPU as well", LeastWaste)))
 	}
-	errs = append(errs, fields.Key(field.NewPath("sizesFrom"), c.SizesFrom)...)
-	errs = append(errs, fields.Key(field.NewPath("modelLabel"), c.ModelLabel)...)
-	return append(errs, fields.Key(field.NewPath("modelAnnotation"), c.ModelAnnotation)...)
+	return errs
 }

@@ -24,7 +24,7 @@ type Config struct {
 	// Annotation is the key of the pod annotation with the names of the rules that the pod
 	// tolerates, separated by commas; * is all. "" means that pods tolerate none. Default
 	// outboard.dev/tolerate-degraded.
-	Annotation string `json:"annotation"`
+	Annotation string `json:"annotation" form:"key"`
 	// WhenStale says what happens to a node for which the signal of a rule is missing or
 	// stale: Neutral (the default) or Reject.
 	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
@@ -55,7 +55,7 @@ type Rule struct {
 // Condition is a condition in a node's status.
 type Condition struct {
 	// Type is the condition's type. Required.
-	Type string `json:"type" required:"must not be empty"`
+	Type string `json:"type" required:"must not be empty" form:"key"`
 	// Status is True, False or Unknown. "" (the default) is True.
 	Status corev1.ConditionStatus `json:"status" values:",True,False,Unknown"`
 }
@@ -63,7 +63,7 @@ type Condition struct {
 // KeyMatch is a label or an annotation.
 type KeyMatch struct {
 	// Key is the key of the label or annotation. Required.
-	Key string `json:"key" required:"must not be empty"`
+	Key string `json:"key" required:"must not be empty" form:"key"`
 	// Values are the values that indicate degraded hardware. None (the default): any value
 	// does.
 	Values []string `json:"values"`
@@ -84,7 +84,7 @@ type Signal struct {
 type Pods struct {
 	// Resources select the pods that request at least one of them. None (the default)
 	// selects all pods.
-	Resources []corev1.ResourceName `json:"resources" items:"must not be empty"`
+	Resources []corev1.ResourceName `json:"resources" items:"must not be empty" form:"key"`
 	// Selector selects pods by their labels; without it (the default), or with {}, all pods.
 	Selector *metav1.LabelSelector `json:"selector"`
 }
@@ -128,7 +128,7 @@ func (c *Config) validate() field.ErrorList {
 		errs = append(errs, c.Rules[i].validate(at.Index(i))...)
 		errs = append(errs, names.Add(at.Index(i).Child("name"), c.Rules[i].Name)...)
 	}
-	return append(errs, fields.Key(field.NewPath("annotation"), c.Annotation)...)
+	return errs
 }
 
 func (r *Rule) validate(at *field.Path) field.ErrorList {
@@ -136,19 +136,7 @@ func (r *Rule) validate(at *field.Path) field.ErrorList {
 	if r.Name != "" {
 		errs = append(errs, fields.Valid(at.Child("name"), r.Name, content.IsDNS1123Label)...)
 	}
-	if r.Condition != nil {
-		errs = append(errs, fields.Key(at.Child("condition", "type"), r.Condition.Type)...)
-	}
-	if r.Label != nil {
-		errs = append(errs, fields.Key(at.Child("label", "key"), r.Label.Key)...)
-	}
-	if r.Annotation != nil {
-		errs = append(errs, fields.Key(at.Child("annotation", "key"), r.Annotation.Key)...)
-	}
 	errs = append(errs, r.Signal.validate(at.Child("signal"))...)
-	for i, name := range r.Pods.Resources {
-		errs = append(errs, fields.Key(at.Child("pods", "resources").Index(i), string(name))...)
-	}
 	return append(errs, metavalidation.ValidateLabelSelector(r.Pods.Selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("pods", "selector"))...)
 }
 

@@ -26,7 +26,7 @@ const (
 type Config struct {
 	// Annotation is the key of the pod annotation that requests seats: "matlab=1,simulink=2".
 	// Default outboard.dev/licenses.
-	Annotation string `json:"annotation" required:"must not be empty"`
+	Annotation string `json:"annotation" required:"must not be empty" form:"key"`
 	// WhenStale says what happens when the numbers of a server are stale: with Neutral (the
 	// default) the last ones count, or else the seats of the feature; with Reject no pod gets a floating
 	// seat.
@@ -97,7 +97,6 @@ func New(config Config) (policy.Policy, error) {
 
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
-	errs = append(errs, fields.Key(field.NewPath("annotation"), c.Annotation)...)
 	names, resources := fields.Unique{}, fields.Unique{}
 	for i := range c.Features {
 		f, at := &c.Features[i], field.NewPath("features").Index(i)

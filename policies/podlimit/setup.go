@@ -19,7 +19,7 @@ type Config struct {
 	Max int32 `json:"max" limits:"1.."`
 	// MaxFromLabel is the key of a node label whose value is the Max of that node, a whole
 	// number from 0. Nodes without the label, or all nodes if it is "", have Max.
-	MaxFromLabel string `json:"maxFromLabel"`
+	MaxFromLabel string `json:"maxFromLabel" form:"key"`
 	// Selector selects by labels the pods that are limited and counted. Required; {} selects
 	// every pod.
 	Selector *metav1.LabelSelector `json:"selector" required:"says which pods are limited; {} selects every pod"`
@@ -49,7 +49,6 @@ func New(config Config) (policy.Policy, error) {
 
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
-	errs = append(errs, fields.Key(field.NewPath("maxFromLabel"), c.MaxFromLabel)...)
 	errs = append(errs, metavalidation.ValidateLabelSelector(c.Selector, metavalidation.LabelSelectorValidationOptions{}, field.NewPath("selector"))...)
 	return append(errs, c.validateNamespaces(field.NewPath("namespaces"))...)
 }

@@ -30,7 +30,7 @@ const (
 type Config struct {
 	// ClusterLabel is the key of the node label whose value is the name of the cluster that
 	// the node represents. Nodes without it are local. Required.
-	ClusterLabel string `json:"clusterLabel" required:"must not be empty"`
+	ClusterLabel string `json:"clusterLabel" required:"must not be empty" form:"key"`
 	// Clusters are the remote clusters, at least one.
 	Clusters []Cluster `json:"clusters" required:"must name at least one cluster"`
 	// ScoringStrategy says which clusters are better.
@@ -76,7 +76,6 @@ func New(config Config) (policy.Policy, error) {
 
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
-	errs = append(errs, fields.Key(field.NewPath("clusterLabel"), c.ClusterLabel)...)
 	errs = append(errs, c.validateClusters(field.NewPath("clusters"))...)
 	return append(errs, fields.Between(field.NewPath("metricDelay"), c.MetricDelay.Duration, 0, maxDelay)...)
 }

@@ -22,11 +22,13 @@ import (
 //	Verb Verb `json:"verb" values:",Filter"`    // one of these strings, or ""
 //
 //	Name string `json:"name" required:"must name the rule"`  // not empty: otherwise the error has this text
+//	Label string `json:"label" form:"key"`                   // a valid key of a label or annotation, or ""
 //	Hosts []string `json:"hosts" items:"must not be empty"`  // no item is empty
 //	Label *Key `json:"label" oneOf:"source"`                 // exactly one field of the struct with this tag is set
 //	Above *float64 `json:"above" oneOf:"threshold?"`         // at most one
 //
-// With required:"-", the caller reports that the field is empty. The JSON Schema of configuration files has the same rules.
+// The form and items of a list are those of each item. With required:"-", the caller reports that the field is empty. The JSON Schema of configuration files has
+// the same rules, except form.
 func Check(at *field.Path, config any) field.ErrorList { return check(at, reflect.ValueOf(config)) }
 
 func check(at *field.Path, v reflect.Value) (errs field.ErrorList) {
@@ -64,11 +66,12 @@ func checkField(at *field.Path, f reflect.StructField, v reflect.Value) (errs fi
 	if why := f.Tag.Get("required"); why != "" && why != "-" && unset(v) {
 		return field.ErrorList{field.Required(at, why)}
 	}
-	if why := f.Tag.Get("items"); why != "" {
+	if v.Kind() == reflect.Slice {
 		for i := range v.Len() {
-			if unset(v.Index(i)) {
+			if why := f.Tag.Get("items"); why != "" && unset(v.Index(i)) {
 				errs = append(errs, field.Required(at.Index(i), why))
 			}
+			errs = append(errs, checkForm(at.Index(i), f, v.Index(i))...)
 		}
 		return errs
 	}
@@ -84,7 +87,14 @@ func checkField(at *field.Path, f reflect.StructField, v reflect.Value) (errs fi
 	if values, empty := ValuesOf(f); values != nil && !slices.Contains(values, v.String()) && !(empty && v.String() == "") {
 		return field.ErrorList{field.NotSupported(at, v.String(), values)}
 	}
-	return nil
+	return checkForm(at, f, v)
+}
+
+func checkForm(at *field.Path, f reflect.StructField, v reflect.Value) field.ErrorList {
+	if f.Tag.Get("form") != "key" {
+		return nil
+	}
+	return Key(at, v.String())
 }
 
 // unset reports whether a field with the value is the same as an absent one.

@@ -29,6 +29,8 @@ type outer struct {
 	Name   string   `json:"name" required:"must name it"`
 	Own    string   `json:"own" required:"-"`
 	Names  []string `json:"names" required:"must name some" items:"must not be empty"`
+	Key    string   `json:"key" form:"key"`
+	Keys   []string `json:"keys" form:"key"`
 	A      string   `json:"a" oneOf:"letter"`
 	C      []string `json:"c" oneOf:"letter"`
 	B      *int32   `json:"b" oneOf:"letter"`
@@ -64,6 +66,9 @@ func TestCheck(t *testing.T) {
 		"no list":             {func(o *outer) { o.Names = nil }, "x.names: Required value: must name some"},
 		"an empty list":       {func(o *outer) { o.Names = []string{} }, "x.names: Required value: must name some"},
 		"an empty item":       {func(o *outer) { o.Names = []string{"a", ""} }, "x.names[1]: Required value: must not be empty"},
+		"a key":               {func(o *outer) { o.Key, o.Keys = "example.com/a", []string{"a"} }, ""},
+		"no key":              {func(o *outer) { o.Key = "/a" }, `x.key: Invalid value: "/a": prefix part must be non-empty`},
+		"no key in a list":    {func(o *outer) { o.Keys = []string{"a", "/a"} }, `x.keys[1]: Invalid value: "/a": prefix part must be non-empty`},
 		"none of a group":     {func(o *outer) { o.A, o.C = "", []string{} }, "x: Required value: must set one of a, b and c"},
 		"two of a group":      {func(o *outer) { o.C = []string{"c"} }, "x.c: Forbidden: cannot be set together with a: set only one of a, b and c"},
 		"another of a group":  {func(o *outer) { o.A, o.B = "", new(int32(0)) }, ""},
