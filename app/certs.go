@@ -262,8 +262,8 @@ func lost(former, current *x509.Certificate) []string {
 	if former == nil {
 		return nil
 	}
-	return slices.DeleteFunc(hosts(former), func(name string) bool {
-		return slices.Contains(hosts(current), name) || current.VerifyHostname(name) == nil
+	return slices.DeleteFunc(certs.Hosts(former), func(name string) bool {
+		return slices.Contains(certs.Hosts(current), name) || current.VerifyHostname(name) == nil
 	})
 }
 
@@ -289,7 +289,7 @@ func (o certsOptions) report(w io.Writer, set *certs.Set, former *x509.Certifica
 	line("client.crt", client, client.Subject.CommonName)
 	if dropped := lost(former, server); len(dropped) > 0 {
 		lines = append(lines, fmt.Sprintf("server.crt is no longer for %s: each kube-scheduler that calls Outboard by such a name refuses it. To keep them, run the command again with --server-name %s.",
-			strings.Join(dropped, ", "), strings.Join(append(dropped, hosts(server)...), ",")))
+			strings.Join(dropped, ", "), strings.Join(append(dropped, certs.Hosts(server)...), ",")))
 	}
 	if o.renew && set.Rotating() {
 		lines = append(lines, "kube-scheduler reads ca.crt only when it starts. If you have not restarted kube-scheduler since --add-ca, restart it before "+
