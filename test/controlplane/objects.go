@@ -36,6 +36,10 @@ type NodeSpec struct {
 
 	// Images are the names of images the node has, with their sizes in bytes.
 	Images map[string]int64
+
+	// NotReady makes the Ready condition false. The scheduler does not look at
+	// the condition but at taints, which nobody derives from it here.
+	NotReady bool
 }
 
 // Node returns the node described, with its status filled in: the API server
@@ -56,13 +60,17 @@ func (s NodeSpec) Node() *corev1.Node {
 	allocatable := capacity.DeepCopy()
 	maps.Copy(allocatable, resources(s.Allocatable))
 
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}
+	if s.NotReady {
+		ready.Status, ready.Reason = corev1.ConditionFalse, "KubeletNotReady"
+	}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: labels, Annotations: maps.Clone(s.Annotations)},
 		Spec:       corev1.NodeSpec{Taints: s.Taints},
 		Status: corev1.NodeStatus{
 			Capacity:    capacity,
 			Allocatable: allocatable,
-			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}},
+			Conditions:  []corev1.NodeCondition{ready},
 		},
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Images)) {

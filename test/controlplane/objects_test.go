@@ -24,6 +24,7 @@ func TestNodeIsStoredAsDescribed(t *testing.T) {
 		Annotations: map[string]string{"note": "x"},
 		Taints:      []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}},
 		Images:      map[string]int64{"example.test/big:1": 9e9, "example.test/a:1": 5},
+		NotReady:    true,
 	}
 	if err := controlplane.CreateNodes(ctx, client, spec.Node()); err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func TestNodeIsStoredAsDescribed(t *testing.T) {
 	want := corev1.NodeStatus{
 		Capacity:    list("64"),
 		Allocatable: list("63500m"),
-		Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}},
+		Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady"}},
 		Images: []corev1.ContainerImage{
 			{Names: []string{"example.test/a:1"}, SizeBytes: 5},
 			{Names: []string{"example.test/big:1"}, SizeBytes: 9e9},
