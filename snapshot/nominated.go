@@ -62,7 +62,7 @@ func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func(
 	if b.Pod(pod.UID) != nil || len(nodes) == 0 {
 		return func() {}
 	}
-	nodes = slices.Clone(nodes) // forget finds what this call has said by its address
+	nodes = slices.Clone(nodes)      // forget finds what this call has said by its address
 	if b.nominated[pod.UID] != nil { // it may leave another node
 		b.expect(pod, nodes, false)
 	} else {
