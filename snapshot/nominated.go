@@ -55,8 +55,8 @@ type nominee struct {
 	shown    bool // the pod is nominated to the expected node
 }
 
-// Nominate says that kube-scheduler will nominate the pod, which is on no node, and here in its latest state, to one of the nodes: it has been told which pods it can evict
-// there, and counts the pod from then on. forget takes that back, unless SetPod has shown the nomination. Nominate replaces what an earlier
+// Nominate says that kube-scheduler will nominate the pod, which is on no node, and here in its latest state, to one of the nodes: it has been
+// told which pods it can evict there, and counts the pod from then on. forget takes that back, unless SetPod has shown the nomination. Nominate replaces what an earlier
 // call has said about the pod.
 func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func()) {
 	if b.Pod(pod.UID) != nil || len(nodes) == 0 {
