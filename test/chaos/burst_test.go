@@ -98,7 +98,7 @@ func TestBurst(t *testing.T) {
 		t.Fatal(err)
 	}
 	created := time.Since(started)
-	if err := b.await(ctx, set); err != nil {
+	if err := b.await(ctx, t, set); err != nil {
 		t.Fatal(err)
 	}
 	took := time.Since(started)
@@ -132,19 +132,24 @@ func (b burst) create(ctx context.Context, set *stage.Stage) error {
 	return group.Wait()
 }
 
-// await returns when all pods are bound.
-func (b burst) await(ctx context.Context, set *stage.Stage) error {
+// await returns when all pods are bound, and logs how many are every 30 s.
+func (b burst) await(ctx context.Context, t *testing.T, set *stage.Stage) error {
+	bound, started, logged := 0, time.Now(), time.Now()
 	for {
 		list, err := set.Client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName!="})
 		if err != nil {
-			return err
+			return fmt.Errorf("%d of %d pods were bound: %w", bound, b.pods, err)
 		}
-		if len(list.Items) == b.pods {
+		if bound = len(list.Items); bound == b.pods {
 			return nil
+		}
+		if time.Since(logged) > 30*time.Second {
+			logged = time.Now()
+			t.Logf("%4.0fs  %d of %d pods are bound", time.Since(started).Seconds(), bound, b.pods)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d pods are bound: %w", len(list.Items), b.pods, context.Cause(ctx))
+			return fmt.Errorf("%d of %d pods are bound: %w", bound, b.pods, context.Cause(ctx))
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
