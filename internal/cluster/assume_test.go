@@ -228,6 +228,8 @@ func TestNominate(t *testing.T) {
 		s.publish()
 		expect("deleted", 0)
 		time.Sleep(nominationTimeout + time.Second)
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if s.expected != 0 {
 			t.Errorf("%d nominations are still expected", s.expected)
 		}
