@@ -62,12 +62,17 @@ func ServerNames(namespace string) []string {
 // Certificates are the files of certificates as kube-scheduler sees them.
 type Certificates struct{ CA, Cert, Key string }
 
+// CertificateNames returns the names of the files of certificates. mounted is true for a kube-scheduler in a pod that mounts a Secret.
+func CertificateNames(mounted bool) Certificates {
+	if mounted {
+		return Certificates{CA: "ca.crt", Cert: "tls.crt", Key: "tls.key"} // as in a Secret of type kubernetes.io/tls
+	}
+	return Certificates{CA: "ca.crt", Cert: "client.crt", Key: "client.key"} // as outboard certs writes them
+}
+
 // certificates returns the absolute paths of the certificates.
 func (o *Options) certificates() Certificates {
-	names := Certificates{CA: "ca.crt", Cert: "client.crt", Key: "client.key"} // as outboard certs writes them
-	if o.For.second() {
-		names.Cert, names.Key = "tls.crt", "tls.key" // as in a Secret of type kubernetes.io/tls
-	}
+	names := CertificateNames(o.For.second())
 	at := func(name, byDefault string) string {
 		if name = cmp.Or(name, byDefault); path.IsAbs(name) {
 			return name

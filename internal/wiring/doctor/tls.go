@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"outboard.dev/outboard/internal/certs"
+	"outboard.dev/outboard/internal/wiring"
 )
 
 // How long before its expiry the certificate of a CA, or another one, is reported.
@@ -94,7 +96,12 @@ func (e *extenderAt) verification(t *tlsConfig) {
 func (e *extenderAt) inside() bool {
 	host := e.url().Hostname()
 	ip := net.ParseIP(host)
-	return hostOf(host) == "loopback" || ip != nil && ip.IsPrivate() || strings.HasSuffix(host, ".svc") || strings.HasSuffix(host, ".cluster.local")
+	return hostOf(host) == "loopback" || ip != nil && ip.IsPrivate() || clusterName(host)
+}
+
+// clusterName reports whether only the cluster's DNS knows the host.
+func clusterName(host string) bool {
+	return strings.HasSuffix(host, ".svc") || strings.HasSuffix(host, ".cluster.local")
 }
 
 // files checks the files and the data in tlsConfig.
@@ -222,9 +229,14 @@ func (e *extenderAt) client(t *tlsConfig) {
 		return
 	}
 	if t.CertFile == "" && t.CertData == "" {
+		// A kube-scheduler that finds a Service by its name runs in a pod.
+		names, folder := wiring.CertificateNames(clusterName(e.url().Hostname())), e.CertificateDir
+		if path.IsAbs(t.CAFile) {
+			folder = path.Dir(t.CAFile)
+		}
 		e.report(Error, "NoClientCertificate", "tlsConfig", "there is no certFile or certData",
-			"Outboard refuses callers without a certificate, because its configuration has clientCAFile",
-			"set tlsConfig.certFile and keyFile", setText(e.path+".tlsConfig.certFile", e.CertificateDir+"/client.crt"), setText(e.path+".tlsConfig.keyFile", e.CertificateDir+"/client.key"))
+			"Outboard refuses callers without a certificate, because its configuration has clientCAFile", "set tlsConfig.certFile and keyFile",
+			setText(e.path+".tlsConfig.certFile", folder+"/"+names.Cert), setText(e.path+".tlsConfig.keyFile", folder+"/"+names.Key))
 		return
 	}
 	chain := e.certificates(t.CertFile, t.CertData)
