@@ -255,10 +255,12 @@ func scoreOnly(p *config.Profile) bool {
 	return !slices.ContainsFunc(p.Policies, func(q config.Policy) bool { return !q.Inputs().ScoreOnly })
 }
 
-// weights is the sum of the weights of the profile's policies.
+// weights is the sum of the weights of the profile's policies that can score.
 func weights(p *config.Profile) (sum int64) {
 	for _, q := range p.Policies {
-		sum += q.Weight
+		if !q.Inputs().FilterOnly {
+			sum += q.Weight
+		}
 	}
 	return sum
 }

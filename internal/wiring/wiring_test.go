@@ -96,7 +96,7 @@ func TestExtenders(t *testing.T) {
 			})}},
 		{"a filter and scores", "profiles:\n- policies: [{type: ImageLocality}, {type: Rules, config: {filter: [{name: None, expression: \"false\"}]}}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
-				e.URLPrefix, e.FilterVerb, e.Weight = "http://127.0.0.1:8443", "filter", 2
+				e.URLPrefix, e.FilterVerb, e.Weight = "http://127.0.0.1:8443", "filter", 1
 			})}},
 		{"rules that score", "profiles:\n- policies: [{type: Rules, config: {score: [{name: One, expression: \"1\"}]}}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix = "http://127.0.0.1:8443" })}},

@@ -75,7 +75,7 @@ func (p *rules) evaluate(kind class, vars *activation) []value {
 
 // Inputs implements policy.InputReader.
 func (p *rules) Inputs() policy.Inputs {
-	return policy.Inputs{Signals: p.reads, ScoreOnly: len(p.filters) == 0}
+	return policy.Inputs{Signals: p.reads, ScoreOnly: len(p.filters) == 0, FilterOnly: len(p.scores) == 0}
 }
 
 // Prepare implements policy.Policy.

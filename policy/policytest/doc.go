@@ -26,7 +26,7 @@
 //     that method: it would never be called otherwise.
 //   - cycle: a Cycle that is not nil implements Filter or Score, NormalizeScore
 //     only beside Score, and is not a nil pointer. It implements Filter only without
-//     Inputs.ScoreOnly.
+//     Inputs.ScoreOnly, and Score only without Inputs.FilterOnly.
 //   - verdict: only a Verdict with a Reason is Unresolvable.
 //   - reasons: a Reason has a CamelCase Code and a constant one-line Text without
 //     numbers; one Code belongs to one Reason.

@@ -138,9 +138,12 @@ func (s *suite) prepareCases() bool {
 			s.fail("cycle", c.name, "%s", invalid)
 			continue
 		}
-		if reader, ok := s.policy.(policy.InputReader); ok && reader.Inputs().ScoreOnly {
-			if _, filters := prep.cycle.(policy.Filter); filters {
+		if reader, ok := s.policy.(policy.InputReader); ok {
+			if _, filters := prep.cycle.(policy.Filter); filters && reader.Inputs().ScoreOnly {
 				s.fail("cycle", c.name, "the Cycle (%T) implements Filter, and Inputs().ScoreOnly is true: kube-scheduler does not call filter for the policy", prep.cycle)
+			}
+			if _, scores := prep.cycle.(policy.Score); scores && reader.Inputs().FilterOnly {
+				s.fail("cycle", c.name, "the Cycle (%T) implements Score, and Inputs().FilterOnly is true: the weight of the policy does not count", prep.cycle)
 			}
 		}
 		c.want = prep.evaluate(w.nodes, forward(len(w.nodes)))

@@ -229,6 +229,11 @@ type scoreOnly struct{ policy.Policy }
 
 func (scoreOnly) Inputs() policy.Inputs { return policy.Inputs{ScoreOnly: true} }
 
+// filterOnly says that a policy only filters.
+type filterOnly struct{ policy.Policy }
+
+func (filterOnly) Inputs() policy.Inputs { return policy.Inputs{FilterOnly: true} }
+
 func TestBrokenPoliciesFail(t *testing.T) {
 	var calls atomic.Int64 // for policies whose result depends on the number of calls
 	scoring := func(score func(*snapshot.Node) int64) policy.Policy { return cycleOf(scoreFunc(score)) }
@@ -284,6 +289,10 @@ func TestBrokenPoliciesFail(t *testing.T) {
 		{
 			name: "a Cycle that filters, of a policy that says that it only scores", rule: "cycle", says: "implements Filter, and Inputs().ScoreOnly is true",
 			policy: scoreOnly{cycleOf(filterFunc(atMostOne))},
+		},
+		{
+			name: "a Cycle that scores, of a policy that says that it only filters", rule: "cycle", says: "implements Score, and Inputs().FilterOnly is true",
+			policy: filterOnly{cycleOf(scoreFunc(func(*snapshot.Node) int64 { return 1 }))},
 		},
 		{name: "a Cycle that does nothing", rule: "cycle", says: "implements neither Filter nor Score", policy: cycleOf(struct{}{})},
 		{name: "a Cycle that normalizes nothing", rule: "cycle", says: "NormalizeScore without Score", policy: cycleOf(normalizeOnly{})},
