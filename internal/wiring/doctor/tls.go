@@ -223,17 +223,32 @@ func (c *checker) unknownTo(cas, chain []*x509.Certificate) bool {
 	return len(cas) > 0 && errors.As(err, &unknown)
 }
 
+// certificateNames returns the names of the certificates in the folder. If none can be read, they follow from the host: a kube-scheduler that
+// finds a Service by its name runs in a pod.
+func (e *extenderAt) certificateNames(folder string) wiring.Certificates {
+	mounted := clusterName(e.url().Hostname())
+	for _, names := range []wiring.Certificates{wiring.CertificateNames(mounted), wiring.CertificateNames(!mounted)} {
+		if e.ReadFile == nil {
+			break
+		}
+		if _, err := e.ReadFile(folder + "/" + names.Cert); err == nil {
+			return names
+		}
+	}
+	return wiring.CertificateNames(mounted)
+}
+
 // client compares the certificate of kube-scheduler with Outboard's configuration.
 func (e *extenderAt) client(t *tlsConfig) {
 	if !e.outboard || e.Config.Serving.TLS == nil || e.Config.Serving.TLS.ClientCAFile == "" {
 		return
 	}
 	if t.CertFile == "" && t.CertData == "" {
-		// A kube-scheduler that finds a Service by its name runs in a pod.
-		names, folder := wiring.CertificateNames(clusterName(e.url().Hostname())), e.CertificateDir
+		folder := e.CertificateDir
 		if path.IsAbs(t.CAFile) {
 			folder = path.Dir(t.CAFile)
 		}
+		names := e.certificateNames(folder)
 		e.report(Error, "NoClientCertificate", "tlsConfig", "there is no certFile or certData",
 			"Outboard refuses callers without a certificate, because its configuration has clientCAFile", "set tlsConfig.certFile and keyFile",
 			setText(e.path+".tlsConfig.certFile", folder+"/"+names.Cert), setText(e.path+".tlsConfig.keyFile", folder+"/"+names.Key))
