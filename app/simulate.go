@@ -124,12 +124,12 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	worlds := make([]simulate.World, len(files))
 	for i, file := range files {
 		worlds[i] = s.world
-		signals, err := o.configure(&worlds[i], file)
+		notes, err := o.configure(&worlds[i], file)
 		if err != nil {
 			return err
 		}
-		if len(signals) > 0 {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: signals are not read (%s): policies see them as stale\n", names[i], strings.Join(signals, ", "))
+		for _, note := range notes {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", names[i], note)
 		}
 	}
 	if o.more == "" {
@@ -328,9 +328,9 @@ func readFile(name string) (*simulate.File, error) {
 	return &simulate.File{Objects: *objects}, nil
 }
 
-// configure sets the extender of the world, and the policies that allocate resources, to those of the configuration. It returns the names
-// of the signals that they read.
-func (o *simulateOptions) configure(w *simulate.World, file string) (signals []string, err error) {
+// configure sets the extender of the world, and the policies that allocate resources, to those of the configuration. It returns notes about
+// what in the configuration is not simulated.
+func (o *simulateOptions) configure(w *simulate.World, file string) (notes []string, err error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -339,13 +339,21 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (signals []s
 		return nil, err
 	}
 	var found *config.Profile
+	var others []string // with their policies
 	for i := range c.Profiles {
-		if p := &c.Profiles[i]; p.Path == o.profile || o.profile == "" {
-			if found != nil {
-				return nil, fmt.Errorf("%s has several profiles: choose one with --profile", file)
+		p := &c.Profiles[i]
+		if o.profile != "" && p.Path != o.profile {
+			var policies []string
+			for _, q := range p.Policies {
+				policies = append(policies, q.Name)
 			}
-			found = p
+			others = append(others, fmt.Sprintf("%s with %s", p.Path, strings.Join(policies, ", ")))
+			continue
 		}
+		if found != nil {
+			return nil, fmt.Errorf("%s has several profiles: choose one with --profile", file)
+		}
+		found = p
 	}
 	if found == nil {
 		return nil, fmt.Errorf("%s has no profile at %q", file, o.profile)
@@ -359,11 +367,18 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (signals []s
 			w.Allocators = append(w.Allocators, allocator)
 		}
 	}
+	if len(others) > 0 {
+		notes = append(notes, fmt.Sprintf("other profiles are not simulated (%s): pods are placed as if kube-scheduler called only %s", strings.Join(others, "; "), found.Path))
+	}
+	var signals []string
 	for i := range c.Signals {
 		signals = append(signals, c.Signals[i].Name)
 	}
+	if len(signals) > 0 {
+		notes = append(notes, fmt.Sprintf("signals are not read (%s): policies see them as stale", strings.Join(signals, ", ")))
+	}
 	w.Extender.Engine, err = service.EngineOf(found, nil)
-	return signals, err
+	return notes, err
 }
 
 // play simulates one arm with all seeds.

@@ -217,6 +217,24 @@ profiles:
 	}
 }
 
+func TestSimulateNamesWhatItLeavesOut(t *testing.T) {
+	const left = "outboard: other profiles are not simulated (/images with ImageLocality, limit; /more with ImageLocality): pods are placed as if kube-scheduler called only /gpu\n"
+	several := file(t, header+`
+profiles:
+- {path: /images, policies: [{type: ImageLocality}, {type: PodLimit, name: limit, config: {max: 1, selector: {}}}]}
+- {path: /gpu, policies: [{type: GPUMemory}]}
+- {path: /more, policies: [{type: ImageLocality}]}
+`)
+	single := file(t, header+"profiles:\n- {path: /gpu, policies: [{type: GPUMemory}]}\n")
+	simulation := []string{"simulate", "--nodes", file(t, simulatedCluster), "--seeds", "1", "--profile", "/gpu", "--config"}
+	if out, err := execute(t, append(simulation, several)...); err != nil || !strings.Contains(out, left) {
+		t.Errorf("several profiles: %s (%v)\nwant %s", out, err, left)
+	}
+	if out, err := execute(t, append(simulation, single)...); err != nil || strings.Contains(out, "not simulated") {
+		t.Errorf("a single profile: %s (%v)", out, err)
+	}
+}
+
 func TestNamesOfConfigurations(t *testing.T) {
 	for _, tt := range []struct{ files, want []string }{
 		{[]string{""}, []string{"kube-scheduler alone"}},
