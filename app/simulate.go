@@ -411,7 +411,7 @@ func (o *simulateOptions) play(ctx context.Context, s *stage, name string, progr
 	return arm, nil
 }
 
-// howMany counts how many more pods fit.
+// howMany counts how many more pods fit, and says why the next one does not.
 func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) error {
 	objects, err := readFile(o.more)
 	if err != nil {
@@ -421,7 +421,7 @@ func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) err
 		return fmt.Errorf("%s has %d pods: must be 1", o.more, len(objects.Pods))
 	}
 	like := simulate.Again(objects.Pods)[0].Pod
-	count, err := s.world.HowMany(cmd.Context(), like, maxMore, o.seed)
+	count, reasons, err := s.world.HowMany(cmd.Context(), like, maxMore, o.seed)
 	if err != nil {
 		return err
 	}
@@ -433,7 +433,15 @@ func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) err
 	if count == 1 {
 		pods, fit = "pod", "fits"
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d more %s like %s/%s %s%s\n", name, count, pods, like.Namespace, like.Name, fit, beside)
+	why := ""
+	if len(reasons) > 0 {
+		texts := make([]string, len(reasons))
+		for i, reason := range reasons {
+			texts[i] = fmt.Sprintf("%d %s", reason.Nodes, reason.Text)
+		}
+		why = "  the next one fits on no node: " + strings.Join(texts, ", ") + "\n"
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d more %s like %s/%s %s%s\n%s", name, count, pods, like.Namespace, like.Name, fit, beside, why)
 	return err
 }
 

@@ -43,12 +43,12 @@ func TestSimulate(t *testing.T) {
 	if err != nil || !strings.Contains(again, "62.50±0.00") {
 		t.Errorf("with an empty cluster: %s (%v)", again, err)
 	}
-	if more, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--more", pod); err != nil || more != "outboard: 3 more pods like default/new fit\n" {
+	if more, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--more", pod); err != nil || more != "outboard: 3 more pods like default/new fit\n  the next one fits on no node: 2 Insufficient GPU Memory in one device\n" {
 		t.Errorf("how many more: %q (%v)", more, err)
 	}
 	// kube-scheduler alone compares the sum of each node: one node fits one or two more pods with
 	// 10, and another node a third one.
-	if more, err := execute(t, "simulate", "--nodes", nodes, "--more", pod); err != nil || more != "kube-scheduler alone: 5 more pods like default/new fit\n" {
+	if more, err := execute(t, "simulate", "--nodes", nodes, "--more", pod); err != nil || more != "kube-scheduler alone: 5 more pods like default/new fit\n  the next one fits on no node: 2 Insufficient aliyun.com/gpu-mem\n" {
 		t.Errorf("how many more without Outboard: %q (%v)", more, err)
 	}
 	const short = "increase --hours to 8, or reduce --max-lifetime"
@@ -214,6 +214,24 @@ profiles:
 	out, err := execute(t, "simulate", "--nodes", file(t, dumpedCluster), "--resource", "cpu", "--seeds", "1", "--config", uses)
 	if err != nil || !strings.Contains(out, "outboard: signals are not read (nodes)") {
 		t.Errorf("%s (%v)", out, err)
+	}
+}
+
+// kube-scheduler's reasons and those of policies count together, the most frequent first.
+func TestSimulateSaysWhyNoMoreFit(t *testing.T) {
+	nodes := file(t, simulatedCluster+`
+- {kind: Node, apiVersion: v1, metadata: {name: cordoned}, spec: {unschedulable: true}, status: {allocatable: {cpu: 8, memory: 16Gi, pods: 10, aliyun.com/gpu-mem: 32}}}
+- {kind: Node, apiVersion: v1, metadata: {name: without}, status: {allocatable: {cpu: 8, memory: 16Gi, pods: 10}}}
+- {kind: Node, apiVersion: v1, metadata: {name: small}, status: {allocatable: {cpu: 500m, memory: 16Gi, pods: 10, aliyun.com/gpu-mem: 32}}}
+- {kind: Node, apiVersion: v1, metadata: {name: smaller}, status: {allocatable: {cpu: 500m, memory: 16Gi, pods: 10, aliyun.com/gpu-mem: 32}}}
+- {kind: Node, apiVersion: v1, metadata: {name: smallest}, status: {allocatable: {cpu: 500m, memory: 16Gi, pods: 10, aliyun.com/gpu-mem: 32}}}
+`)
+	config := file(t, header+"profiles:\n- policies: [{type: GPUMemory}]\n")
+	big := file(t, strings.Replace(onePod, "gpu-mem: 10", "gpu-mem: 20", 1))
+	const want = "outboard: 0 more pods like default/new fit\n" +
+		"  the next one fits on no node: 3 Insufficient cpu, 2 Insufficient GPU Memory in one device: no healthy GPU has that much memory in total, 1 Insufficient aliyun.com/gpu-mem, 1 node(s) were unschedulable\n"
+	if out, err := execute(t, "simulate", "--nodes", nodes, "--config", config, "--more", big); err != nil || out != want {
+		t.Errorf("got\n%s(%v), want\n%s", out, err, want)
 	}
 }
 

@@ -293,8 +293,8 @@ func (r *run) units() []float64 {
 	return used
 }
 
-// HowMany returns how many pods like the given one fit, one after the other, up to most.
-func (w *World) HowMany(ctx context.Context, like *corev1.Pod, most int, seed uint64) (int, error) {
+// HowMany returns how many pods like the given one fit, one after the other, up to most, and why the next one does not fit.
+func (w *World) HowMany(ctx context.Context, like *corev1.Pod, most int, seed uint64) (int, []Reason, error) {
 	r := w.begin(seed)
 	for i := range most {
 		r.now = r.now.Add(time.Second)
@@ -302,12 +302,12 @@ func (w *World) HowMany(ctx context.Context, like *corev1.Pod, most int, seed ui
 		r.arrive(pod)
 		switch err := r.schedule(ctx, pod); {
 		case errors.Is(err, errNowhere):
-			return i, nil
+			return i, r.reasons(pod), nil
 		case err != nil:
-			return i, fmt.Errorf("pod %s: %w", pod.Name, err)
+			return i, nil, fmt.Errorf("pod %s: %w", pod.Name, err)
 		}
 	}
-	return most, nil
+	return most, nil, nil
 }
 
 // Next returns the pod as it would be bound if it came now, or an error if it fits on no node.

@@ -136,11 +136,11 @@ func TestRunningPodsAreThere(t *testing.T) {
 	running.Spec.NodeName, running.Status.Phase = "n00", corev1.PodRunning
 	running.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "0"}
 	w.Running = []*corev1.Pod{running}
-	if n, err := w.HowMany(t.Context(), job("new", 5, 0).Pod, 100, 1); err != nil || n != 3 {
+	if n, _, err := w.HowMany(t.Context(), job("new", 5, 0).Pod, 100, 1); err != nil || n != 3 {
 		t.Errorf("got %d more pods that fit (%v)", n, err)
 	}
-	if n, err := w.HowMany(t.Context(), job("new", 5, 0).Pod, 2, 1); err != nil || n != 2 {
-		t.Errorf("got %d of at most 2 pods that fit (%v)", n, err)
+	if n, reasons, err := w.HowMany(t.Context(), job("new", 5, 0).Pod, 2, 1); err != nil || n != 2 || reasons != nil {
+		t.Errorf("got %d of at most 2 pods that fit, and %v (%v)", n, reasons, err)
 	}
 	f, err := w.FillUp(t.Context(), []Job{job("new", 8, 0)}, 1, 1, nil)
 	if err != nil || f.Curve[0].Allocated != 0.5 || f.At(1) != 1 {

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/snapshot"
@@ -72,6 +73,8 @@ type run struct {
 	next      int // index of the node at which the next search starts
 	result    engine.Result
 	found     []*node
+	excluded  []*node              // by kube-scheduler's own filters, for the latest pod
+	rejected  []decision.Rejection // by the policies, for the latest pod
 	viewNodes []*snapshot.Node
 	scores    []int64
 }
@@ -107,6 +110,7 @@ func (r *run) concerned(pod *corev1.Pod) bool {
 // choose returns the node to which to bind the pod.
 func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node, error) {
 	r.filter(pod, needs)
+	r.rejected = nil
 	if r.concerned(pod) && len(r.found) > 0 {
 		if err := r.callFilter(ctx, pod); err != nil {
 			return nil, err
@@ -141,13 +145,15 @@ func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node,
 // for.
 func (r *run) filter(pod *corev1.Pod, needs []need) {
 	filters := kubescheduler.For(pod)
-	r.found = r.found[:0]
+	r.found, r.excluded = r.found[:0], r.excluded[:0]
 	limit := NodesToFind(len(r.nodes), r.scheduler.PercentageOfNodesToScore)
 	looked := 0
 	for ; looked < len(r.nodes) && len(r.found) < limit; looked++ {
 		n := r.nodes[(r.next+looked)%len(r.nodes)]
 		if n.fits(needs) && filters.Excludes(n.object) == "" {
 			r.found = append(r.found, n)
+		} else {
+			r.excluded = append(r.excluded, n)
 		}
 	}
 	if len(r.nodes) > 0 {
@@ -184,8 +190,32 @@ func (r *run) callFilter(ctx context.Context, pod *corev1.Pod) error {
 	for at, i := range r.result.Kept { // i ≥ at
 		r.found[at] = r.found[i]
 	}
-	r.found = r.found[:len(r.result.Kept)]
+	r.found, r.rejected = r.found[:len(r.result.Kept)], r.result.Record.Rejections
 	return nil
+}
+
+// Reason is why nodes were rejected for a pod: the text in the pod's events.
+type Reason struct {
+	Text  string
+	Nodes int
+}
+
+// reasons returns why the pod, which was the latest to be scheduled, fits on no node, most frequent first.
+func (r *run) reasons(pod *corev1.Pod) []Reason {
+	nodes := map[string]int{}
+	filters, view := kubescheduler.For(pod, r.ignored...), r.builder.View()
+	for _, n := range r.excluded {
+		nodes[cmp.Or(filters.Excludes(n.object), filters.Lacks(view.Node(n.object.Name)))]++
+	}
+	for _, rejection := range r.rejected {
+		nodes[rejection.Text] += rejection.Nodes
+	}
+	var reasons []Reason
+	for text, count := range nodes {
+		reasons = append(reasons, Reason{text, count})
+	}
+	slices.SortFunc(reasons, func(a, b Reason) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Text, b.Text)) })
+	return reasons
 }
 
 func (r *run) callPrioritize(ctx context.Context, pod *corev1.Pod) error {
