@@ -121,7 +121,7 @@ func TestReadResults(t *testing.T) {
 	}
 }
 
-// An example needs no nodes and pods. Folders in its folder are no files for signals.
+// An example needs no nodes and pods, and its nodes may be a List as kubectl prints it. Folders in its folder are no files for signals.
 func TestReadExample(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -148,7 +148,31 @@ func TestReadExample(t *testing.T) {
 		t.Errorf("the example is %+v", e)
 	}
 	write("pods.yaml", "kind: Pod\n---\nkind: Deployment\n")
-	if _, err := ReadExample(dir); err == nil || !strings.Contains(err.Error(), `pods.yaml: document 2 is a "Deployment": must be a Pod`) {
+	if _, err := ReadExample(dir); err == nil || !strings.Contains(err.Error(), `pods.yaml: document 2: the kind is "Deployment": must be Pod`) {
+		t.Errorf("the error is %v", err)
+	}
+	write("pods.yaml", "kind: Pod\n")
+	write("nodes.yaml", `apiVersion: v1
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: a, resourceVersion: "7", uid: 5f2c}, status: {allocatable: {cpu: "4"}}}
+- {apiVersion: v1, kind: Node, metadata: {name: b, resourceVersion: "8"}}
+kind: List
+metadata: {resourceVersion: ""}
+---
+{apiVersion: v1, kind: Node, metadata: {name: c}}
+`)
+	if e, err = ReadExample(dir); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, n := range e.Nodes {
+		names = append(names, n.Name+n.ResourceVersion)
+	}
+	if strings.Join(names, " ") != "a b c" || e.Nodes[0].Status.Allocatable.Cpu().Value() != 4 {
+		t.Errorf("the nodes are %v, the first is %+v", names, e.Nodes[0])
+	}
+	write("nodes.yaml", "kind: List\nitems: [{kind: Node}, {kind: Pod}]\n")
+	if _, err := ReadExample(dir); err == nil || !strings.Contains(err.Error(), `nodes.yaml: document 1: item 2: the kind is "Pod": must be Node`) {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package stage
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -87,22 +88,42 @@ func readObjects[T any](path string) ([]*T, error) {
 		return nil, err
 	}
 	var objects []*T
-	want := reflect.TypeFor[T]().Name()
 	for i, doc := range bytes.Split(data, []byte("\n---\n")) {
-		var is metav1.TypeMeta
-		if err := yaml.Unmarshal(doc, &is); err != nil {
+		if objects, err = appendObjects(objects, doc); err != nil {
 			return nil, fmt.Errorf("%s: document %d: %w", path, i+1, err)
 		}
-		if is.Kind != want {
-			return nil, fmt.Errorf("%s: document %d is a %q: must be a %s", path, i+1, is.Kind, want)
-		}
-		object := new(T)
-		if err := yaml.UnmarshalStrict(doc, object); err != nil {
-			return nil, fmt.Errorf("%s: document %d: %w", path, i+1, err)
-		}
-		objects = append(objects, object)
 	}
 	return objects, nil
+}
+
+// appendObjects appends the object of a document, or those of a List, as kubectl get prints it. The API server creates no object that has
+// a resource version, so the objects have none.
+func appendObjects[T any](objects []*T, doc []byte) ([]*T, error) {
+	var is struct {
+		Kind  string            `json:"kind"`
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := yaml.Unmarshal(doc, &is); err != nil {
+		return nil, err
+	}
+	if is.Kind == "List" {
+		for i, item := range is.Items {
+			var err error
+			if objects, err = appendObjects(objects, item); err != nil {
+				return nil, fmt.Errorf("item %d: %w", i+1, err)
+			}
+		}
+		return objects, nil
+	}
+	if want := reflect.TypeFor[T]().Name(); is.Kind != want {
+		return nil, fmt.Errorf("the kind is %q: must be %s, or a List of these", is.Kind, want)
+	}
+	object := new(T)
+	if err := yaml.UnmarshalStrict(doc, object); err != nil {
+		return nil, err
+	}
+	any(object).(metav1.Object).SetResourceVersion("")
+	return append(objects, object), nil
 }
 
 // Play is an example on a stage: its nodes, Outboard and kube-scheduler.
