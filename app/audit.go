@@ -37,6 +37,8 @@ the annotations of gpushare on bound pods. The audit changes nothing, and does n
 need a running Outboard.
 
 The exit status is 1 if there are findings other than notes.`,
+		Example: `  outboard audit
+  kubectl --namespace outboard-system exec deploy/outboard -- /outboard audit --recheck 1m`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := o.run(cmd.Context())

@@ -277,6 +277,34 @@ func TestExplainPod(t *testing.T) {
 	}
 }
 
+// The examples of commands that ask a cluster run in the image of Outboard, and have flags and arguments that exist.
+func TestExamplesInACluster(t *testing.T) {
+	for _, name := range []string{"explain", "gpus", "audit"} {
+		root := NewCommand()
+		cmd, _, err := root.Find([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inPod := 0
+		for line := range strings.Lines(cmd.Example) {
+			_, args, ok := strings.Cut(strings.TrimSpace(line), "kubectl --namespace outboard-system exec deploy/outboard -- /outboard "+name)
+			if !ok {
+				continue
+			}
+			inPod++
+			if err := cmd.ParseFlags(strings.Fields(args)); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+			if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+		if inPod == 0 {
+			t.Errorf("%s has no example that runs in a pod: %q", name, cmd.Example)
+		}
+	}
+}
+
 func TestPrintConfigPrintsWhatLoads(t *testing.T) {
 	first, err := execute(t, "serve", "--print-config", "--config", file(t, header+"profiles:\n- policies: [{type: ImageLocality}]\n"))
 	if err != nil {

@@ -24,6 +24,8 @@ pending, the result of every policy for every node now. The exit status is 1 if 
 does not know the pod: there is none, it has ended, or the service has clientConnection:
 None. Decisions about a former pod of that name are shown nevertheless. The exit status is
 also 1 if there is no node --node.`,
+		Example: `  kubectl --namespace outboard-system exec deploy/outboard -- /outboard explain default/web-1
+  kubectl --namespace outboard-system exec deploy/outboard -- /outboard explain default/web-1 --node gpu-1 --output json`,
 		Args: positional("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {

@@ -26,6 +26,8 @@ func gpusCommand() *cobra.Command {
 of that is reserved for pods whose containers have not started, and how much is free.
 Unannotated pods have a GPU, but nothing says which one, so they count on none. The
 running service answers. The exit status is 1 if there is no such node, or it shares no GPUs.`,
+		Example: `  kubectl --namespace outboard-system exec deploy/outboard -- /outboard gpus
+  kubectl --namespace outboard-system exec deploy/outboard -- /outboard gpus gpu-1`,
 		Args: positional("[NODE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := oneOf("output", output, "text", "json"); err != nil {
