@@ -297,8 +297,9 @@ func (r *runner) shell(b block) {
 		}
 		return
 	}
-	for _, link := range []string{"deploy", "examples"} {
-		if err := os.Symlink(filepath.Join(r.Root, link), filepath.Join(r.dir, link)); err != nil && !os.IsExist(err) {
+	// The directory stands both for the checkout and for the folder that contains it.
+	for link, target := range map[string]string{"deploy": "deploy", "examples": "examples", "outboard": "."} {
+		if err := os.Symlink(filepath.Join(r.Root, target), filepath.Join(r.dir, link)); err != nil && !os.IsExist(err) {
 			r.t.Fatal(err)
 		}
 	}
