@@ -180,10 +180,13 @@ func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
 		} else if o.moved(leaf) != "" {
 			wanted = []string{wiring.ServiceName(o.namespace)}
 		}
-		for _, name := range wanted {
-			if !slices.Contains(certs.Hosts(leaf), name) && leaf.VerifyHostname(name) != nil {
-				return false, fmt.Errorf("the certificate is for %s, not for %s: replace it with --renew", strings.Join(certs.Hosts(leaf), ", "), name)
+		hosts := certs.Hosts(leaf)
+		if others := namesBeyond(leaf, wanted); len(others) > 0 {
+			remedy := "replace it with --renew"
+			if o.changedNames { // which replaces all names
+				remedy = fmt.Sprintf("to add to its names, run outboard certs --dir %s --renew --server-name %s", o.dir, strings.Join(append(hosts, others...), ","))
 			}
+			return false, fmt.Errorf("the certificate is for %s, not for %s: %s", strings.Join(hosts, ", "), strings.Join(others, ", "), remedy)
 		}
 		return false, nil
 	}
@@ -257,14 +260,15 @@ func parsed(file []byte) *x509.Certificate {
 	return nil
 }
 
-// lost returns the names of a former certificate for which the current one is not.
-func lost(former, current *x509.Certificate) []string {
-	if former == nil {
-		return nil
+// namesBeyond returns those of the names for which the certificate is not.
+func namesBeyond(cert *x509.Certificate, names []string) []string {
+	var beyond []string
+	for _, name := range names {
+		if !slices.Contains(certs.Hosts(cert), name) && cert.VerifyHostname(name) != nil {
+			beyond = append(beyond, name)
+		}
 	}
-	return slices.DeleteFunc(certs.Hosts(former), func(name string) bool {
-		return slices.Contains(certs.Hosts(current), name) || current.VerifyHostname(name) == nil
-	})
+	return beyond
 }
 
 // report prints a line for each certificate, and what the new ones can break. former is the server's certificate before, or nil.
@@ -287,7 +291,11 @@ func (o certsOptions) report(w io.Writer, set *certs.Set, former *x509.Certifica
 	}
 	line("server.crt", server, strings.Join(certs.Hosts(server), ", "))
 	line("client.crt", client, client.Subject.CommonName)
-	if dropped := lost(former, server); len(dropped) > 0 {
+	var dropped []string
+	if former != nil {
+		dropped = namesBeyond(server, certs.Hosts(former))
+	}
+	if len(dropped) > 0 {
 		lines = append(lines, fmt.Sprintf("server.crt is no longer for %s: each kube-scheduler that calls Outboard by such a name refuses it. To keep them, run the command again with --server-name %s.",
 			strings.Join(dropped, ", "), strings.Join(append(dropped, certs.Hosts(server)...), ",")))
 	}

@@ -205,6 +205,30 @@ func TestCertsListsLostNames(t *testing.T) {
 	}
 }
 
+// The error for a new name has the command that adds the name and keeps the others.
+func TestCertsSaysHowToAddNames(t *testing.T) {
+	dir := t.TempDir()
+	certsDir(t, dir)
+	_, err := execute(t, "certs", "--dir", dir, "--server-name", "outboard.example,localhost,10.0.0.1")
+	if err == nil {
+		t.Fatal("a certificate without the name is kept")
+	}
+	_, command, found := strings.Cut(err.Error(), "run outboard ")
+	if !found {
+		t.Fatalf("the error has no command: %v", err)
+	}
+	out, err := execute(t, strings.Fields(command)...)
+	if err != nil || strings.Contains(out, "no longer") {
+		t.Errorf("%s: %v\n%s", command, err, out)
+	}
+	files := filesOf(t, dir)
+	leaf := leafOf(t, files["server.crt"], files["server.key"])
+	want := []string{"outboard.outboard-system.svc", "localhost", "outboard.example", "127.0.0.1", "::1", "10.0.0.1"}
+	if got := certs.Hosts(leaf); !slices.Equal(got, want) {
+		t.Errorf("after %s, the certificate is for %v, want %v", command, got, want)
+	}
+}
+
 // At each step of a rotation, both sides trust the certificate of the other, even if only one side
 // has the files of the next step.
 func TestCertsRotatesTheCA(t *testing.T) {
@@ -348,7 +372,7 @@ func TestCertsErrors(t *testing.T) {
 		{"a key of another certificate", nil, func(dir string) error {
 			return os.Rename(filepath.Join(dir, "client.key"), filepath.Join(dir, "server.key"))
 		}, "private key does not match public key: replace it with --renew"},
-		{"another server name", []string{"--server-name", "other.example"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for other.example: replace it with --renew"},
+		{"another server name", []string{"--server-name", "other.example"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for other.example: to add to its names, run outboard certs --dir "},
 		{"another namespace", []string{"--namespace", "other", "--secrets"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for outboard.other.svc: replace it with --renew"},
 		{"not a namespace", []string{"--namespace", "Not one"}, nil, `--namespace="Not one": a lowercase RFC 1123 label must`},
 		{"no certificate in the file", nil, func(dir string) error { return os.WriteFile(filepath.Join(dir, "server.crt"), []byte("other"), 0o600) },
