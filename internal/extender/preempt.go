@@ -155,6 +155,9 @@ func nominatedTo(node string, uid types.UID, view *snapshot.View) (to snapshot.N
 	return to, false
 }
 
+// maxLikeliest bounds the nodes on which a pod counts that will be nominated to one of them.
+const maxLikeliest = 16
+
 // chosenFrom returns the nodes to one of which kube-scheduler will nominate a pod that gets these candidates, with their pods to evict. It
 // keeps nothing of the request.
 func chosenFrom(kept []engine.Candidate) []snapshot.NominatedNode {

@@ -6,12 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-const (
-	// maxRejections bounds the pods that are kept.
-	maxRejections = 1024
-	// maxLikeliest bounds the nodes on which a pod counts that will be nominated to one of them.
-	maxLikeliest = 16
-)
+// maxRejections bounds the pods that are kept.
+const maxRejections = 1024
 
 // rejections holds, for each nominated pod, the node of its nomination if a filter call has rejected it since the latest preempt call.
 type rejections struct {
