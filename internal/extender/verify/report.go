@@ -179,7 +179,11 @@ func (r *Report) summary() string {
 			broken[result.Severity]++
 		}
 	}
-	text := fmt.Sprintf("%d rules passed, %d failed, %d not applicable", count[Passed], count[Failed], count[NotApplicable])
+	rules := "rules"
+	if count[Passed] == 1 {
+		rules = "rule"
+	}
+	text := fmt.Sprintf("%d %s passed, %d failed, %d not applicable", count[Passed], rules, count[Failed], count[NotApplicable])
 	if count[Failed] > 0 {
 		text += fmt.Sprintf(" (failed: %d error, %d warning, %d info)", broken[SeverityError], broken[SeverityWarning], broken[SeverityInfo])
 	}

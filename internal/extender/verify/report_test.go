@@ -95,7 +95,18 @@ func TestReportInTextAndJSON(t *testing.T) {
 	}
 }
 
-// Text from an extender must not control the terminal of the user.
+func TestReportSummary(t *testing.T) {
+	for want, results := range map[string][]verify.Result{
+		"0 rules passed, 0 failed, 0 not applicable\n": nil,
+		"1 rule passed, 0 failed, 1 not applicable\n":  {{Outcome: verify.Passed}, {Outcome: verify.NotApplicable}},
+		"2 rules passed, 0 failed, 0 not applicable\n": {{Outcome: verify.Passed}, {Outcome: verify.Passed}},
+	} {
+		if got := text(t, &verify.Report{Results: results}); !strings.HasSuffix(got, "\n"+want) {
+			t.Errorf("got:\n%s\nwant %q at the end", got, want)
+		}
+	}
+}
+
 // If nothing responds, the report is about that and nothing else.
 func TestReportWithoutResponses(t *testing.T) {
 	report, err := verify.Run(t.Context(), verify.Options{URL: "http://127.0.0.1:1"})
@@ -111,6 +122,7 @@ func TestReportWithoutResponses(t *testing.T) {
 	}
 }
 
+// Text from an extender must not control the terminal of the user.
 func TestReportIsPrintable(t *testing.T) {
 	o := quick(verify.Options{URL: serve(t, &extender{
 		filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
