@@ -166,18 +166,12 @@ func validPort(port string) bool {
 	return port == "" || err == nil && len(validation.IsValidPortNum(n)) == 0
 }
 
-// ownWeight reports whether the weight is the sum of the weights of Outboard's policies.
+// ownWeight reports whether the weight is at most the one that scheduler-config writes for a profile that the extender calls.
 func (e *extenderAt) ownWeight() bool {
-	for _, m := range e.matches() {
-		var sum int64
-		for _, p := range m.profile.Policies {
-			sum += p.Weight
-		}
-		if e.extender.Weight <= sum {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.matches(), func(m match) bool {
+		weight, _ := wiring.Weight(m.profile)
+		return e.extender.Weight <= weight
+	})
 }
 
 // rightWeight is the weight that scheduler-config writes for the only profile that the extender calls; else 1.
