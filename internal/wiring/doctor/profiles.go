@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -259,52 +260,67 @@ func (e *extenderAt) served(matches []match) {
 		if path == "" || slices.ContainsFunc(matches, func(m match) bool { return slices.Contains(m.verbs, v) }) {
 			continue
 		}
-		var near []edit
-		if slices.ContainsFunc(matches, func(m match) bool { return m.profile.Verb == "" }) {
-			near = []edit{e.set(string(v)+"Verb", string(v))}
+		field := string(v) + "Verb"
+		message, fix, edits := fmt.Sprintf("Outboard does not serve %s at %s", v, path), "", []edit(nil)
+		below, others := e.routes(v)
+		switch {
+		case len(below)+len(others) == 0:
+			message, fix, edits = fmt.Sprintf("no profile serves %s", v), "remove it", []edit{remove(e.field(field))}
+		case slices.ContainsFunc(matches, func(m match) bool { return m.profile.Verb == "" }):
+			fix, edits = "write "+field+": "+string(v), []edit{e.set(field, string(v))}
+		case len(below) > 0:
+			fix = "write " + field + ": " + strings.Join(below, " or ")
+		default:
+			fix = "remove it; an extender with another urlPrefix can call " + strings.Join(others, " or ")
 		}
-		if all := e.routes(v); len(all) == 0 {
-			e.report(Error, "VerbNotServed", string(v)+"Verb", fmt.Sprintf("no profile serves %s", v), "every such call fails with status 404", "remove it", remove(e.path+"."+string(v)+"Verb"))
-		} else {
-			e.report(Error, "VerbNotServed", string(v)+"Verb", fmt.Sprintf("Outboard does not serve %s at %s", v, path), "every such call fails with status 404", "call what a profile serves: "+strings.Join(all, ", "), near...)
-		}
+		e.report(Error, "VerbNotServed", field, message, "every such call fails with status 404", fix, edits...)
 	}
 }
 
 // nothingServed reports an extender that calls Outboard below a path without profile. If it has one right correction, the following checks
 // are about the corrected urlPrefix, and nothingServed returns the profiles that are served below that one.
 func (e *extenderAt) nothingServed() []match {
-	var paths []string
+	var prefixes []string
 	for _, p := range e.Config.Profiles {
-		paths = append(paths, p.Path)
+		u := e.url()
+		if u.Path = p.Path; p.Verb != "" {
+			u.Path = path.Dir(p.Path)
+		}
+		u.Path = strings.TrimRight(u.Path, "/")
+		if !slices.Contains(prefixes, u.String()) {
+			prefixes = append(prefixes, u.String())
+		}
 	}
-	corrected, edits := "", []edit(nil)
-	if u := e.url(); len(paths) == 1 && e.Config.Profiles[0].Verb == "" {
-		u.Path = strings.TrimRight(paths[0], "/")
-		corrected = u.String()
-		edits = []edit{setText(e.field("urlPrefix"), corrected)}
+	var edits []edit
+	corrected := len(e.Config.Profiles) == 1 && e.Config.Profiles[0].Verb == ""
+	if corrected {
+		edits = []edit{setText(e.field("urlPrefix"), prefixes[0])}
 	}
 	_, prefix := e.prefix()
 	e.report(Error, "VerbNotServed", "urlPrefix", fmt.Sprintf("Outboard has no profile with path %q", cmp.Or(prefix, "/")), "every call fails with status 404",
-		"write the path of a profile: "+strings.Join(paths, ", "), edits...)
-	if corrected == "" {
+		"write urlPrefix: "+strings.Join(prefixes, " or "), edits...)
+	if !corrected {
 		return nil
 	}
-	e.extender.URLPrefix = corrected
+	e.extender.URLPrefix = prefixes[0]
 	return e.matches()
 }
 
-// routes are the paths at which a verb is served.
-func (e *extenderAt) routes(v decision.Verb) []string {
-	var all []string
+// routes returns where a verb is served: the names for the verb's field below urlPrefix, and the paths that are not below urlPrefix.
+func (e *extenderAt) routes(v decision.Verb) (below, others []string) {
+	_, prefix := e.prefix()
 	for i := range e.Config.Profiles {
 		for _, r := range e.Config.Profiles[i].Routes() {
-			if r.Verb == v {
-				all = append(all, r.Path)
+			if name, ok := strings.CutPrefix(r.Path, prefix+"/"); r.Verb != v {
+				continue
+			} else if ok {
+				below = append(below, name)
+			} else {
+				others = append(others, r.Path)
 			}
 		}
 	}
-	return all
+	return below, others
 }
 
 // callersOf checks the extenders that call a profile: together they call all verbs that it needs, each of them once.
