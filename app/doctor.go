@@ -98,11 +98,13 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 			return in, err
 		}
 	}
+	var outboard []byte
 	if o.config != "" {
-		if in.Config, err = readConfig(o.config, types); err != nil {
+		if in.Config, outboard, err = readConfig(o.config, types); err != nil {
 			return in, err
 		}
 	}
+	in.FromManifests(outboard)
 	if o.cluster || o.namespace != "" || o.connection.Kubeconfig != "" || o.connection.Context != "" {
 		if in.Cluster, err = readForDoctor(ctx, o.connection, o.namespace); err != nil {
 			return in, err

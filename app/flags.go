@@ -53,13 +53,12 @@ func isTerminal(w io.Writer) bool {
 
 // readConfig reads a configuration of Outboard, which may be in a ConfigMap, for a command that needs it for its work. So it is no
 // finding that it is not valid.
-func readConfig(file string, types config.Types) (*config.Config, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("configuration file: %w", err)
+func readConfig(file string, types config.Types) (c *config.Config, data []byte, err error) {
+	if data, err = os.ReadFile(file); err != nil {
+		return nil, nil, fmt.Errorf("configuration file: %w", err)
 	}
-	c, err := config.ParseManifest(file, data, types)
-	return c, service.Listed(err)
+	c, err = config.ParseManifest(file, data, types)
+	return c, data, service.Listed(err)
 }
 
 // readInput reads a file, or standard input if the file is "-". name is what errors call it.

@@ -119,7 +119,7 @@ func (o *schedulerConfigOptions) print(out, notes io.Writer, types config.Types)
 	if o.For == wiring.Kubeadm && o.dir == "" && !o.legacy {
 		return errors.New("--for kubeadm writes several files: give a directory with --dir")
 	}
-	c, err := readConfig(o.config, types)
+	c, _, err := readConfig(o.config, types)
 	if err != nil {
 		return err
 	}

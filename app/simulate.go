@@ -334,7 +334,7 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (notes []str
 	if file == "" {
 		return nil, nil
 	}
-	c, err := readConfig(file, o.types)
+	c, _, err := readConfig(file, o.types)
 	if err != nil {
 		return nil, err
 	}

@@ -74,6 +74,7 @@ type Input struct {
 	deployed     bool               // the file is from the cluster: File is the place of its object
 	wired        []deployed         // the containers in the namespace with a configuration
 	outboardHere *appsv1.Deployment // the only one in the namespace that runs Outboard
+	manifests    *Cluster           // the objects of FromManifests; nil: none
 }
 
 // Check returns the findings: the most severe ones first, of these those in the file first, and those by line.

@@ -42,7 +42,7 @@ type failer interface {
 
 func parseConfig(tb failer, text []byte) *config.Config {
 	tb.Helper()
-	c, err := config.Parse("outboard.yaml", text, config.Types{Policies: standard.Types(), Signals: signals.Types()})
+	c, err := config.ParseManifest("outboard.yaml", text, config.Types{Policies: standard.Types(), Signals: signals.Types()})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -151,10 +151,11 @@ func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doc
 	in := doctor.Input{File: archive.Files[0].Name, Data: archive.Files[0].Data, Now: now}
 	in.ReadFile = func(name string) ([]byte, error) { return certificates.ReadFile(strings.TrimPrefix(name, "/tls/")) }
 	in.ReadConfigFile = in.ReadFile
+	var outboard []byte
 	for _, f := range archive.Files[1:] {
 		switch f.Name {
 		case "outboard.yaml":
-			in.Config, in.ConfigFile = parseConfig(t, f.Data), f.Name
+			in.Config, in.ConfigFile, outboard = parseConfig(t, f.Data), f.Name, f.Data
 		case "cluster.yaml":
 			in.Cluster = parseCluster(t, f.Data)
 		case "configz.json":
@@ -177,6 +178,7 @@ func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doc
 			in.Version = strings.TrimSpace(string(f.Data))
 		}
 	}
+	in.FromManifests(outboard)
 	return in
 }
 

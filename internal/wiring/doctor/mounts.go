@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -16,10 +17,38 @@ type object struct {
 	kind            string // configmap or secret
 	namespace, name string
 	key             string
+	shared          bool // other objects of the same volume may have the file instead
 }
 
 // place is the name of the object in findings.
-func (o object) place() string { return fmt.Sprintf("%s %s/%s %s", o.kind, o.namespace, o.name, o.key) }
+func (o object) place() string { return o.ref() + " " + o.key }
+
+// ref is the name of the whole object. A manifest need not have a namespace.
+func (o object) ref() string { return o.kind + " " + strings.TrimPrefix(o.namespace+"/"+o.name, "/") }
+
+// missingKey is the error of reading a key that an object does not have, so that no file of the container has its content.
+type missingKey struct {
+	object object
+	keys   []string // that the object has
+}
+
+func (m *missingKey) Error() string {
+	if len(m.keys) == 0 {
+		return fmt.Sprintf("%s has no key %s: it has no keys", m.object.ref(), m.object.key)
+	}
+	return fmt.Sprintf("%s has no key %s: it has %s", m.object.ref(), m.object.key, strings.Join(m.keys, ", "))
+}
+
+// missing returns the error of reading a file if the file is known not to exist; else nil.
+func missing(file string, read func(string) ([]byte, error)) *missingKey {
+	var m *missingKey
+	if file != "" && read != nil {
+		if _, err := read(file); errors.As(err, &m) && !m.object.shared {
+			return m
+		}
+	}
+	return nil
+}
 
 // mounted returns the object whose content a container has at the path of a file. It returns false if there is none: the file is on the
 // node, or in the image.
@@ -64,11 +93,11 @@ func inVolume(namespace string, v *corev1.Volume, file string) (object, bool) {
 		switch {
 		case p.ConfigMap != nil:
 			if key, ok := keyAt(p.ConfigMap.Items, file); ok {
-				return object{"configmap", namespace, p.ConfigMap.Name, key}, true
+				return object{"configmap", namespace, p.ConfigMap.Name, key, len(projected) > 1}, true
 			}
 		case p.Secret != nil:
 			if key, ok := keyAt(p.Secret.Items, file); ok {
-				return object{"secret", namespace, p.Secret.Name, key}, true
+				return object{"secret", namespace, p.Secret.Name, key, len(projected) > 1}, true
 			}
 		}
 	}
@@ -117,7 +146,7 @@ func (c *Cluster) content(o object) ([]byte, error) {
 	}
 	text, found := data[o.key]
 	if !found {
-		return nil, fmt.Errorf("%s %s/%s has no key %s", o.kind, o.namespace, o.name, o.key)
+		return nil, &missingKey{o, slices.Sorted(maps.Keys(data))}
 	}
 	return text, nil
 }

@@ -41,14 +41,12 @@ func (d *deployed) readFile(c *Cluster) func(string) ([]byte, error) {
 	}
 }
 
-// FromNamespace sets the file to check, and the configuration of Outboard, unless they are set: it reads them from the ConfigMaps
-// that the Deployments in the namespace mount, with the certificates that these mount. It needs a Cluster.
-func (in *Input) FromNamespace(namespace string, types config.Types) error {
-	var schedulers, outboards []deployed
-	var unread []error
-	for i := range in.Cluster.Deployments {
-		d := &in.Cluster.Deployments[i]
-		if d.Namespace != namespace {
+// configured returns the containers of the Deployments in a namespace, or in all with "", that read a configuration of kube-scheduler or of
+// Outboard from a ConfigMap, and why others could not be read.
+func (c *Cluster) configured(namespace string) (schedulers, outboards []deployed, unread []error) {
+	for i := range c.Deployments {
+		d := &c.Deployments[i]
+		if namespace != "" && d.Namespace != namespace {
 			continue
 		}
 		spec := &d.Spec.Template.Spec
@@ -60,11 +58,11 @@ func (in *Input) FromNamespace(namespace string, types config.Types) error {
 				continue
 			}
 			found.path = absolute(found.container, path)
-			if found.object, ok = mounted(namespace, spec, found.container, path); !ok {
+			if found.object, ok = mounted(d.Namespace, spec, found.container, path); !ok {
 				continue
 			}
 			var err error
-			if found.text, err = in.Cluster.content(found.object); err != nil {
+			if found.text, err = c.content(found.object); err != nil {
 				unread = append(unread, fmt.Errorf("%s: %w", found.name(), err))
 				continue
 			}
@@ -75,6 +73,13 @@ func (in *Input) FromNamespace(namespace string, types config.Types) error {
 			}
 		}
 	}
+	return schedulers, outboards, unread
+}
+
+// FromNamespace sets the file to check, and the configuration of Outboard, unless they are set: it reads them from the ConfigMaps
+// that the Deployments in the namespace mount, with the certificates that these mount. It needs a Cluster.
+func (in *Input) FromNamespace(namespace string, types config.Types) error {
+	schedulers, outboards, unread := in.Cluster.configured(namespace)
 	if in.File == "" {
 		if len(schedulers) != 1 {
 			return errors.Join(append(unread, in.noScheduler(namespace, schedulers))...)

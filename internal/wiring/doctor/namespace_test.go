@@ -171,6 +171,26 @@ func TestFromNamespace(t *testing.T) {
 	}
 }
 
+// A Secret of the cluster lacks a key that kube-scheduler's configuration names.
+func TestFromNamespaceMissingKey(t *testing.T) {
+	c := namespace(t, schedulerDeployment, outboardDeployment)
+	read := c.Secret
+	c.Secret = func(namespace, name string) (*corev1.Secret, error) {
+		s, err := read(namespace, name)
+		if name == "client" {
+			delete(s.Data, "tls.key")
+		}
+		return s, err
+	}
+	_, places, omissions := fromNamespace(t, doctor.Input{Cluster: c})
+	if want := "configmap ns/scheduler-7k8f wiring:13: [ERROR FileNotMounted] extenders[0].tlsConfig.keyFile: /etc/scheduler/tls/tls.key does not exist: secret ns/client has no key tls.key: it has ca.crt, tls.crt\n"; !strings.HasPrefix(places["FileNotMounted"], want) {
+		t.Errorf("%v does not begin with %q", places, want)
+	}
+	if strings.Contains(omissions, "tls.key") {
+		t.Error(omissions)
+	}
+}
+
 // What a flag names is not read from the cluster.
 func TestFromNamespaceBesideFiles(t *testing.T) {
 	file := strings.ReplaceAll(inNamespace, "/etc/scheduler/tls/", "/tls/")

@@ -57,6 +57,9 @@ func (c *checker) readOrOmit(name string, read func(string) ([]byte, error)) []b
 			return append([]byte{}, text...) // not nil
 		}
 	}
+	if missing(name, read) != nil {
+		return nil // FileNotMounted reports it
+	}
 	why := err.Error()
 	if errors.Is(err, fs.ErrNotExist) {
 		why = "not on this machine"

@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"errors"
 	"io/fs"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +11,11 @@ import (
 
 	"outboard.dev/outboard/internal/wiring/doctor"
 )
+
+// indented returns text as the block of a ConfigMap.
+func indented(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n"
+}
 
 func TestOmissions(t *testing.T) {
 	const (
@@ -60,10 +66,17 @@ not checked: whether an extender listens at 192.0.2.1:8443 (outboard verify call
 `},
 		{"a cluster", doctor.Input{Data: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"), Config: parseConfig(t, []byte(outboard)),
 			Cluster: &doctor.Cluster{Version: "v1.37.0", Pods: []corev1.Pod{kubeScheduler}}}, "not checked: what kube-scheduler of pod kube-system/kube-scheduler-a has loaded (it is not running)\n"},
+		{"a manifest without the Secret", doctor.Input{Version: "1.37", Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: scheduler-7k8f, namespace: ns}\ndata:\n  wiring: |\n" +
+			indented(inNamespace) + "---\napiVersion: apps/v1\nkind: Deployment" + schedulerDeployment)},
+			`not checked: /etc/scheduler/tls/ca.crt, /etc/scheduler/tls/tls.crt, /etc/scheduler/tls/tls.key (not on this machine)
+not checked: Outboard's configuration (--config names it)
+not checked: the cluster (--cluster reads it)
+`},
 		{"another document", doctor.Input{Data: []byte("kind: Pod"), Version: "1.37"}, "not checked: the fields of the file (it must be readable first)\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.in.File, tt.in.Now, tt.in.ReadConfigFile = "scheduler.yaml", now, tt.in.ReadFile
+			tt.in.FromManifests(nil)
 			all, err := doctor.Omissions(tt.in)
 			if err != nil {
 				t.Fatal(err)

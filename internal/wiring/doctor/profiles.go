@@ -207,6 +207,13 @@ func (c *checker) profiles(all []extenderAt) {
 			"only callers on the same machine or in the same pod reach a loopback address: every call fails",
 			fix+"; if the Helm chart installs the file, ignore this: the chart sets serving.address")
 	}
+	if t := c.Config.Serving.TLS; t != nil {
+		for _, file := range []struct{ field, name string }{{"certFile", t.CertFile}, {"keyFile", t.KeyFile}, {"clientCAFile", t.ClientCAFile}} {
+			if m := missing(file.name, c.ReadConfigFile); m != nil {
+				c.elsewhere(Error, "FileNotMounted", c.ConfigFile, "serving.tls."+file.field, file.name+" does not exist: "+m.Error(), "Outboard does not start", "add the key, or name a file that the container has")
+			}
+		}
+	}
 	for _, w := range c.Config.Warnings {
 		c.elsewhere(Warning, "OutboardWarning", w.File, w.Path, strings.TrimPrefix(strings.Join([]string{w.Kind, w.Value, w.Rule}, ": "), ": "), "it is valid, and probably not meant", "")
 		c.findings[len(c.findings)-1].Line = w.Line

@@ -111,6 +111,9 @@ func (e *extenderAt) files(t *tlsConfig) {
 		if part.file != "" && !filepath.IsAbs(part.file) {
 			relative = append(relative, part.file)
 		}
+		if m := missing(part.file, e.ReadFile); m != nil && part.data == "" {
+			e.refuse("FileNotMounted", e.field("tlsConfig."+part.name+"File"), part.file+" does not exist: "+m.Error(), "", "add the key, or name a file that the container has")
+		}
 		e.encoding("tlsConfig."+part.name, part.data)
 	}
 	if len(relative) > 0 {
