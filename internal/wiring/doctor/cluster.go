@@ -219,13 +219,7 @@ func (e *extenderAt) service() {
 		}
 		return
 	}
-	if port := portOf(u); !hasPort(s, port) {
-		var ports []string
-		for _, p := range s.Spec.Ports {
-			ports = append(ports, strconv.Itoa(int(p.Port)))
-		}
-		e.report(Error, "NoEndpoints", "urlPrefix", fmt.Sprintf("the Service %s/%s has no port %s: it has %s", s.Namespace, s.Name, port, strings.Join(ports, ", ")), "every call fails", "correct urlPrefix")
-	}
+	e.servicePort(s)
 	ready := 0
 	for _, slice := range e.Cluster.EndpointSlices {
 		if slice.Namespace != s.Namespace || slice.Labels[discoveryv1.LabelServiceName] != s.Name {
@@ -242,6 +236,29 @@ func (e *extenderAt) service() {
 	}
 }
 
+// manifestService checks that the Service has the port, if it is in the manifests.
+func (e *extenderAt) manifestService() {
+	if e.manifests == nil {
+		return
+	}
+	if s, _ := e.manifests.serviceOf(e.url()); s != nil {
+		e.servicePort(s)
+	}
+}
+
+// servicePort checks that the Service has the port of urlPrefix.
+func (e *extenderAt) servicePort(s *corev1.Service) {
+	port := portOf(e.url())
+	if hasPort(s, port) {
+		return
+	}
+	var ports []string
+	for _, p := range s.Spec.Ports {
+		ports = append(ports, strconv.Itoa(int(p.Port)))
+	}
+	e.report(Error, "NoEndpoints", "urlPrefix", fmt.Sprintf("the Service %s/%s has no port %s: it has %s", s.Namespace, s.Name, port, strings.Join(ports, ", ")), "every call fails", "correct urlPrefix")
+}
+
 // portOf returns the port of the URL, or that of its scheme.
 func portOf(u *url.URL) string {
 	if port := u.Port(); port != "" || u.Scheme != "https" {
@@ -250,9 +267,10 @@ func portOf(u *url.URL) string {
 	return "443"
 }
 
-// hasPort reports whether the Service has the port, itself or on nodes. A headless one has the ports of its pods.
+// hasPort reports whether the Service has the port, itself or on nodes. A headless one has the ports of its pods, and one of type ExternalName
+// those of another host.
 func hasPort(s *corev1.Service, port string) bool {
-	return s.Spec.ClusterIP == corev1.ClusterIPNone || slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
+	return s.Spec.ClusterIP == corev1.ClusterIPNone || s.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
 		return strconv.Itoa(int(p.Port)) == port || p.NodePort != 0 && strconv.Itoa(int(p.NodePort)) == port
 	})
 }

@@ -155,6 +155,9 @@ func (c *checker) checkAll() {
 		c.cluster()
 	} else {
 		c.omit("the cluster", "--cluster reads it")
+		for i := range all {
+			all[i].manifestService()
+		}
 	}
 	if c.minor == 0 {
 		c.omit("what differs between versions of kube-scheduler", "--kubernetes-version names the version")
