@@ -149,5 +149,8 @@ func (c *checker) edited(edits []edit) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if lines := inLines(text, edits, result); lines != nil {
+		result = lines
+	}
 	return replaced(&c.doc.source.Text, result)
 }
