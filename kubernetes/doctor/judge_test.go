@@ -90,7 +90,7 @@ func newJudge(tb testing.TB) *judge {
 
 // configuration returns a configuration of Outboard.
 func (j *judge) configuration(text string) *config.Config {
-	c, err := config.Parse("outboard.yaml", []byte(j.here(text)), config.Types{Policies: standard.Types(), Signals: signals.Types()})
+	c, err := config.ParseManifest("outboard.yaml", []byte(j.here(text)), config.Types{Policies: standard.Types(), Signals: signals.Types()})
 	if err != nil {
 		j.Fatal(err)
 	}
