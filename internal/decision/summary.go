@@ -75,10 +75,28 @@ func (n *ChosenNode) rank() string {
 	return strings.Join(parts, "")
 }
 
-// Why summarizes the latest decisions of a profile about the pod on its node, for its annotation [Annotation]; "" if there are none.
+// Why summarizes the latest decisions of each profile about the pod on its node, for its annotation [Annotation]; "" if there are none. If there are
+// those of several profiles, it names them, first the one that binds the pod.
 func (l *Log) Why(pod *corev1.Pod, profile, node string) string {
-	records := l.FindBound(Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Profile: profile, Node: node, Limit: 8})
-	return Summary(slices.DeleteFunc(records, func(r *Record) bool {
-		return r.Error != "" || r.Verb != Filter && r.Verb != Prioritize
-	}), node)
+	records := map[string][]*Record{}
+	profiles := []string{profile}
+	for _, r := range l.FindBound(Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: node, Limit: 32}) {
+		if r.Error == "" && (r.Verb == Filter || r.Verb == Prioritize) {
+			profiles = append(profiles, r.Profile)
+			records[r.Profile] = append(records[r.Profile], r)
+		}
+	}
+	slices.Sort(profiles[1:])
+	var decided, texts []string
+	for _, p := range profiles {
+		if text := Summary(records[p], node); text != "" && !slices.Contains(decided, p) {
+			decided, texts = append(decided, p), append(texts, text)
+		}
+	}
+	if len(decided) > 1 {
+		for i, p := range decided {
+			texts[i] = "profile " + p + ": " + texts[i]
+		}
+	}
+	return strings.Join(texts, "; ")
 }

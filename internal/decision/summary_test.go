@@ -3,6 +3,9 @@ package decision_test
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"outboard.dev/outboard/internal/decision"
 )
 
@@ -58,6 +61,38 @@ func TestSummary(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := decision.Summary(tt.records, tt.node); got != tt.want {
 				t.Errorf("summary is %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Why names the profiles if several have decided about the pod, first the one that binds it. A repeated decision counts once.
+func TestWhyOfProfiles(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
+	filtered := func(profile, uid string, fit int) *decision.Record {
+		return &decision.Record{Verb: decision.Filter, Profile: profile, Pod: decision.Pod{Namespace: "ns", Name: "p", UID: uid}, Nodes: 9, Fit: fit}
+	}
+	failed := filtered("/failed", "u", 1)
+	failed.Error = "no such pod"
+	for _, tt := range []struct {
+		name    string
+		records []*decision.Record
+		want    string
+	}{
+		{"none", nil, ""},
+		{"the binding profile", []*decision.Record{filtered("/gpu", "u", 2)}, "2 of 9 nodes fit"},
+		{"another profile", []*decision.Record{filtered("/images", "u", 3), failed}, "3 of 9 nodes fit"},
+		{"several", []*decision.Record{
+			filtered("/images", "u", 4), filtered("/a", "u", 5), filtered("/gpu", "u", 6), filtered("/old", "former", 7), filtered("/images", "u", 8),
+		}, "profile /gpu: 6 of 9 nodes fit; profile /a: 5 of 9 nodes fit; profile /images: 8 of 9 nodes fit"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			log := decision.NewLog(10)
+			for _, r := range tt.records {
+				log.Add(r, nil)
+			}
+			if got := log.Why(pod, "/gpu", "a"); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
