@@ -27,6 +27,7 @@
 //   - [Reserver]: a pod must claim units before it is bound.
 //   - [ClaimValidator], beside Reserver: units can fail, or pods must be bound in order.
 //   - [Precomputer]: the policy has expensive results that many requests share.
+//   - [Warner]: a valid configuration may be a mistake.
 //   - [Inspector]: the policy shows its state to people and tools.
 //
 // # Scores

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -193,6 +194,13 @@ type Inspector interface {
 	// which is then encoded as JSON. found is false if the path does not exist. Inspect is pure. The
 	// View has the pods that are being bound.
 	Inspect(view *snapshot.View, path string) (answer any, found bool)
+}
+
+// Warner is implemented by a Policy that can have a valid configuration that is probably a mistake.
+type Warner interface {
+	// Warnings returns what is probably a mistake. The paths begin at the configuration of the policy, as those of errors of
+	// [Type.New] do.
+	Warnings() field.ErrorList
 }
 
 // InputReader is implemented by a Policy that reads more than nodes, pods and ledgers, that must

@@ -75,7 +75,7 @@ func Parse(file string, data []byte, types Types) (*Config, error) {
 	if err := l.err(); err != nil {
 		return nil, err
 	}
-	c.Warnings = root.Place(append(c.warnUncounted(), c.warnUnused()...).ToAggregate())
+	c.Warnings = root.Place(slices.Concat(c.warnUncounted(), c.warnUnused(), c.warnPolicies()).ToAggregate())
 	return c, nil
 }
 

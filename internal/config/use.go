@@ -70,6 +70,25 @@ func (c *Config) warnUnused() field.ErrorList {
 	return warnings
 }
 
+// warnPolicies returns the warnings of the policies themselves.
+func (c *Config) warnPolicies() field.ErrorList {
+	var warnings field.ErrorList
+	for i := range c.Profiles {
+		for j, q := range c.Profiles[i].Policies {
+			warner, ok := q.Policy.(policy.Warner)
+			if !ok {
+				continue
+			}
+			at := field.NewPath("profiles").Index(i).Child("policies").Index(j).Child("config").String()
+			for _, w := range warner.Warnings() {
+				w.Field = at + "." + w.Field
+				warnings = append(warnings, w)
+			}
+		}
+	}
+	return warnings
+}
+
 // warnUncounted warns about resources that neither kube-scheduler nor a policy counts.
 func (c *Config) warnUncounted() field.ErrorList {
 	var warnings field.ErrorList

@@ -86,6 +86,7 @@ type analysis struct {
 	local    map[int64]bool // depends on a variable of a comprehension around it
 	signals  map[int64]signalUse
 	reads    []read
+	lookups  []lookup
 	problems []problem
 }
 
@@ -112,6 +113,7 @@ func (a *analysis) visit(e ast.Expr) (d deps, outermost int) {
 		cd, co := a.visit(child)
 		d, outermost = d|cd, min(outermost, co)
 	}
+	a.labelUse(e)
 	if signal, ok := a.signalUse(e); ok {
 		d = signal
 	} else {

@@ -50,6 +50,7 @@ type expression struct {
 	usualCost, possibleCost uint64
 	parts                   []*part // all, in order
 	reads                   []read
+	lookups                 []lookup
 	deps                    deps
 }
 
@@ -110,7 +111,10 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	e := &expression{reads: a.reads, deps: a.deps[root]}
+	e := &expression{reads: a.reads, lookups: a.lookups, deps: a.deps[root]}
+	for i := range e.lookups {
+		e.lookups[i].at = at(e.lookups[i].id)
+	}
 	for _, p := range c.split(checked, a, e) {
 		errs = append(errs, invalid(path, text, at(p.id), p.message))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -24,6 +25,7 @@ type rules struct {
 	filters   []*rule // first those for which preemption does not help
 	scores    []*rule
 	reads     []policy.Signal
+	warnings  field.ErrorList
 
 	schema      *schema
 	parts       []*part
@@ -77,6 +79,9 @@ func (p *rules) evaluate(kind class, vars *activation) []value {
 func (p *rules) Inputs() policy.Inputs {
 	return policy.Inputs{Signals: p.reads, ScoreOnly: len(p.filters) == 0, FilterOnly: len(p.scores) == 0}
 }
+
+// Warnings implements policy.Warner.
+func (p *rules) Warnings() field.ErrorList { return p.warnings }
 
 // Prepare implements policy.Policy.
 func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {

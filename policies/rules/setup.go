@@ -140,6 +140,7 @@ func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.Er
 		r.unresolvable = !*f.Resolvable
 	}
 	p.filters = append(p.filters, r)
+	p.warnings = append(p.warnings, r.warnLookups(path, f.When, f.Expression)...)
 	return nil
 }
 
@@ -150,6 +151,7 @@ func (p *rules) addScore(c *compiler, path *field.Path, s *ScoreRule) field.Erro
 	}
 	if r.weight = float64(s.weight()); r.weight > 0 {
 		p.scores = append(p.scores, r)
+		p.warnings = append(p.warnings, r.warnLookups(path, s.When, s.Expression)...)
 	}
 	return nil
 }
