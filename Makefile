@@ -63,7 +63,7 @@ unit: ## run the tests of make test, with a control plane that is already built
 
 scale: control-plane ## run tests of make test again with a thousand pods
 	@echo 'running tests with a thousand pods'
-	$(GO) test -vet=off -timeout 30m -run '^Test(RequeueOneOfMany|G1RetriedBindKeepsTheGPU)$$' -count 1 ./test/e2e -args -pods 1000
+	$(GO) test -vet=off -timeout 30m -run '^Test(RequeueOneOfMany|RetriedBindKeepsTheGPU)$$' -count 1 ./test/e2e -args -pods 1000
 
 figures: control-plane ## repeat the published measurements on a small scale
 	@echo 'repeating the published measurements on a small scale'

@@ -16,7 +16,7 @@ import (
 
 // kube-scheduler shows the Error of a response in the pod's events, but nothing of a 403. So the
 // response to a caller without permission is the response of its verb, with an Error.
-func TestCallersThatAreNotAllowedAreTold(t *testing.T) {
+func TestRefusedCallersGetAnError(t *testing.T) {
 	s := servingOf(t, slog.DiscardHandler)
 	for _, test := range []struct{ method, path, want string }{
 		{"POST", "/filter", `{"Nodes":null,"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":"no, \"x\""}`},

@@ -127,8 +127,8 @@ func TestReadmeHasItsSections(t *testing.T) {
 	})
 }
 
-// TestReadmeTellsEveryField finds fields by their path, as in `device.sizes[].name`.
-func TestReadmeTellsEveryField(t *testing.T) {
+// TestReadmeHasEveryField finds fields by their path, as in `device.sizes[].name`.
+func TestReadmeHasEveryField(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, folder string, kind policy.Type) {
 		text := section(readme(t, folder), "## Configuration")
 		into := configOf(t, kind)
@@ -237,7 +237,7 @@ func TestReadmeExampleIsAConfiguration(t *testing.T) {
 	})
 }
 
-func TestReadmeTellsEveryReason(t *testing.T) {
+func TestReadmeHasEveryReason(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, folder string, kind policy.Type) {
 		text := section(readme(t, folder), "## Reasons")
 		codes := map[string]bool{}

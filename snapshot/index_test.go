@@ -61,7 +61,7 @@ func TestFind(t *testing.T) {
 }
 
 // Views with the same nodes share the index of names, but each returns its own nodes.
-func TestFindAnswersFromItsOwnView(t *testing.T) {
+func TestFindUsesItsOwnView(t *testing.T) {
 	b, before := viewOf(3)
 	b.SetPod(pod("p", "node-0001"))
 	after := b.View()

@@ -306,7 +306,7 @@ func answer(code int, header ...string) func() *http.Response {
 }
 
 // Whatever happens to the response, Bind returns no wrong outcome, and sends the Binding once.
-func TestBindAnswerLost(t *testing.T) {
+func TestBindResponseLost(t *testing.T) {
 	cp, client := sharedServer(t)
 	createNodes(t, client, "lost", "1")
 	var f *faulty

@@ -155,7 +155,7 @@ func TestThrottledBindingIsResolved(t *testing.T) {
 }
 
 // After Throttle, Bind sends the Binding and reads its response, even if the caller gives up meanwhile.
-func TestThrottledBindingIsAnswered(t *testing.T) {
+func TestThrottledBindingReadsItsResponse(t *testing.T) {
 	api := newBindServer(t)
 	c := api.cluster(t, cluster.Options{})
 	ctx, cancel := context.WithCancel(t.Context())

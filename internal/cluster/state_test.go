@@ -269,13 +269,13 @@ func (w *world) settle(t *rapid.T) {
 	}
 }
 
-func TestPodsEndInTheTruth(t *testing.T) {
+func TestPodsConvergeToTheAPIServer(t *testing.T) {
 	for range 10 { // failures need several steps of a few kinds in one order
-		rapid.Check(t, checkEndInTheTruth)
+		rapid.Check(t, checkConvergence)
 	}
 }
 
-func checkEndInTheTruth(t *rapid.T) {
+func checkConvergence(t *rapid.T) {
 	w := &world{state: newState(), promised: map[types.UID]promise{}, gone: map[types.UID]bool{}, moments: []moment{{pods: map[string]*corev1.Pod{}}}}
 	for _, name := range []string{"a", "b"} {
 		w.state.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -428,7 +428,7 @@ func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
 }
 
 // The result of a lookup for an earlier Binding does not undo a later one.
-func TestLateAnswerIsIgnored(t *testing.T) {
+func TestLateResponseIsIgnored(t *testing.T) {
 	s := newState()
 	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	s.setComplete()

@@ -155,7 +155,7 @@ type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
-func TestTextTellsTheWritersError(t *testing.T) {
+func TestTextReturnsTheWritersError(t *testing.T) {
 	full := errors.New("disk full")
 	if err := new(decision.Record).Text(failingWriter{full}); !errors.Is(err, full) {
 		t.Errorf("error is %v, want %v", err, full)

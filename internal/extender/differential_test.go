@@ -212,9 +212,9 @@ func (d *differential) checkScores(t tester, args extenderv1.ExtenderArgs, got e
 	return best
 }
 
-// TestRecordedCallsAreAnsweredAsPlainEvaluationDoes repeats the calls of a real kube-scheduler, in their order, while the pods
+// TestRecordedCallsAgainstPlainEvaluation repeats the calls of a real kube-scheduler, in their order, while the pods
 // are bound.
-func TestRecordedCallsAreAnsweredAsPlainEvaluationDoes(t *testing.T) {
+func TestRecordedCallsAgainstPlainEvaluation(t *testing.T) {
 	for name, every := range map[string]int{"filter-5000-default.jsonl.gz": 1, "filter-5000-all.jsonl.gz": 4} {
 		t.Run(name, func(t *testing.T) {
 			var builder snapshot.Builder
@@ -270,8 +270,8 @@ func recorded(t *testing.T, name string) [][]byte {
 	return bytes.Split(bytes.TrimSpace(text), []byte{'\n'})
 }
 
-// TestAnyCallsAreAnsweredAsPlainEvaluationDoes makes calls about any pods and nodes while the cluster changes.
-func TestAnyCallsAreAnsweredAsPlainEvaluationDoes(t *testing.T) {
+// TestDrawnCallsAgainstPlainEvaluation makes calls about any pods and nodes while the cluster changes.
+func TestDrawnCallsAgainstPlainEvaluation(t *testing.T) {
 	image := rapid.SampledFrom([]string{"a", "b", "c"})
 	drawNode := func(t *rapid.T) *corev1.Node {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", rapid.IntRange(0, 29).Draw(t, "node"))}}

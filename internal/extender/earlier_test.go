@@ -20,7 +20,7 @@ import (
 
 // What a handler caches from one request changes no later response, for any earlier requests, valid or not, and any changes of
 // the nodes since.
-func TestEarlierRequestsChangeNoAnswer(t *testing.T) {
+func TestEarlierRequestsChangeNoResponse(t *testing.T) {
 	var names []string
 	for i := range 30 {
 		names = append(names, fmt.Sprintf("node-%d", i))

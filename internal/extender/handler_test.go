@@ -283,7 +283,7 @@ func TestPrioritizeUsesAllLevels(t *testing.T) {
 	}
 }
 
-func TestShortlistAnswersTheBestAlone(t *testing.T) {
+func TestShortlistReturnsTheBestOnly(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(e *engine.Options, _ *extender.Options) { e.Shortlist = 1 })
 	answer := s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("good", "wrong", "better", "full")}))
 	if diff := cmp.Diff(extenderv1.ExtenderFilterResult{NodeNames: names("better")}, decode[extenderv1.ExtenderFilterResult](t, answer)); diff != "" {

@@ -208,7 +208,7 @@ func TestReserve(t *testing.T) {
 }
 
 // A request beyond a limit gets an error that names the limit.
-func TestLimitsAreTold(t *testing.T) {
+func TestErrorsNameTheLimit(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)})
 	long := strings.Repeat("x", 254)
 	for _, tt := range []struct{ verb, body, want string }{

@@ -271,7 +271,7 @@ func TestPreemptedNodeIsFreeAgain(t *testing.T) {
 
 // kube-scheduler retries a nominated pod when it sees that the pods evicted for it are gone, which may be before the view shows
 // it. A preempt call evicts no pod on another node for a pod that fits on the node to which it is nominated.
-func TestNominatedPodEvictsNobodyElsewhere(t *testing.T) {
+func TestNominatedPodEvictsNoPodElsewhere(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
 	low, lowM, important := on(sharing("low", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0"), sharing("important", 1000, 16)
 	nominated := nominatedTo("n", important)

@@ -78,7 +78,7 @@ func (s *scoring) prioritize(args extenderv1.ExtenderArgs) (scores extenderv1.Ho
 }
 
 // A filter call computes the scores once, and the following prioritize call uses them, unless something has changed since.
-func TestPrioritizeIsAnsweredByTheViewOfFilter(t *testing.T) {
+func TestPrioritizeUsesTheViewOfFilter(t *testing.T) {
 	before := []*corev1.Node{labelled("a", "score", "90"), labelled("b", "score", "50"), labelled("c", "score", "10"), labelled("d", "score", "70")}
 	after := []*corev1.Node{labelled("a", "score", "10"), labelled("b", "score", "90"), labelled("c", "score", "50"), labelled("d", "score", "70")}
 	old := extenderv1.HostPriorityList{{Host: "a", Score: 8}, {Host: "b", Score: 4}} // levels 9, 5, 1
@@ -186,7 +186,7 @@ func TestRecordOfPrescoredCall(t *testing.T) {
 }
 
 // Without prioritize calls, scores are soon no longer computed; after a prioritize call they are computed again.
-func TestScoresThatNobodyAsksFor(t *testing.T) {
+func TestScoresWithoutPrioritizeCalls(t *testing.T) {
 	s := newScoring(t, []*corev1.Node{labelled("a"), labelled("b")})
 	args := extenderv1.ExtenderArgs{NodeNames: names("a", "b")}
 	filter := func(n int) (scored int) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Quantities that would take the decoder seconds or hours are rejected; names and texts that look like such quantities are not.
-func TestQuantitiesThatTakeForever(t *testing.T) {
+func TestCostlyQuantitiesAreRejected(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)})
 	for quantity, refused := range map[string]bool{
 		"1e-9999999999": true, "1.5E-123456": true, "1.e-9999999": true, "+1e-9999999": true, "-1e-9999999": true,
@@ -36,7 +36,7 @@ func TestQuantitiesThatTakeForever(t *testing.T) {
 }
 
 // Numbers as quantities, which the Kubernetes libraries accept, and many quantities that take some time each, are rejected, too.
-func TestNumbersThatTakeForever(t *testing.T) {
+func TestCostlyNumbersAreRejected(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)})
 	for limits, refused := range map[string]bool{
 		`"x":1e-9999999`: true, `"x" : 1e-9999999 `: true, `"x":1e-9999999,"y":"1"`: true,

@@ -94,7 +94,7 @@ func waitFor(t *testing.T, changes <-chan map[string][]byte, path, content strin
 	}
 }
 
-func TestChangeIsTold(t *testing.T) {
+func TestChangeIsReported(t *testing.T) {
 	const notifications, polling = time.Hour, 10 * time.Millisecond
 	tests := []struct {
 		name     string
@@ -184,7 +184,7 @@ func TestChangeIsTold(t *testing.T) {
 	}
 }
 
-func TestChangeBetweenNewAndRunIsTold(t *testing.T) {
+func TestChangeBetweenNewAndRunIsReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "old")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -268,7 +268,7 @@ func TestUnreadableFileKeepsTheFormerContents(t *testing.T) {
 	}
 }
 
-func TestErrorIsToldOncePerChange(t *testing.T) {
+func TestErrorIsReportedOncePerChange(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	write(t, path, "1")

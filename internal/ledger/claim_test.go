@@ -27,7 +27,7 @@ func (w *world) claimOf(uid types.UID) *snapshot.LedgerPod {
 
 // A write that is repeated because its response was lost finds its own claim. Only this attempt relies on the claim, so this
 // attempt can release it.
-func TestClaimWhoseAnswerWasLostIsNotShared(t *testing.T) {
+func TestClaimWithLostResponseIsNotShared(t *testing.T) {
 	w := newWorld(t, 1)
 	k := w.replicas[0].keeper
 	w.server.faults = []fault{lostAfter}

@@ -22,7 +22,7 @@ var gpuOnA = snapshot.LedgerKey{Resource: "gpu", Node: "a"}
 
 // For many pods and replicas, and one node on which some of the pods fit: as many pods get a claim as fit, whatever requests are
 // lost. With -race it also checks that no data is shared without a lock.
-func TestG7G12ManyClaimsAtOnce(t *testing.T) {
+func TestManyClaimsAtOnce(t *testing.T) {
 	w := newWorld(t, 4)
 	for i := range 40 {
 		w.server.faults = append(w.server.faults, fault(i%5))
@@ -149,7 +149,7 @@ func TestClaimErrors(t *testing.T) {
 }
 
 // Another Claim for a pod, by this or another Keeper, returns the same claim.
-func TestG1SameClaimAgain(t *testing.T) {
+func TestRepeatedClaimReturnsTheSameClaim(t *testing.T) {
 	w := newWorld(t, 2)
 	pod := w.server.addPod("p")
 	var first snapshot.LedgerPod

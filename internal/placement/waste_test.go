@@ -8,7 +8,7 @@ import (
 
 // Pods request 300 and 700: the best place for a pod with 300 is beside a 700, and not a place that
 // leaves 400.
-func TestWasteKeepsWhatCanBeSold(t *testing.T) {
+func TestWasteKeepsRoomForOtherShapes(t *testing.T) {
 	small, large := Shape{GPUs: 1, Share: 300}, Shape{GPUs: 1, Share: 700}
 	w := NewWaste(mixOf(map[Shape]float64{small: 1, large: 1}), []Kind{{"T4", 4, Whole}})
 	offers := w.Rate(node("T4", 0, 0, 0, 700, 0, 300), small)

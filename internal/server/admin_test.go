@@ -105,7 +105,7 @@ func TestAdminKeepsToLoopback(t *testing.T) {
 	}
 }
 
-func TestListenTellsWhichAddress(t *testing.T) {
+func TestListenErrorNamesTheAddress(t *testing.T) {
 	r := start(t, server.Options{Handler: echo})
 	for _, opts := range []server.Options{
 		{Handler: echo, Address: r.addr, Admin: server.AdminOptions{Address: "127.0.0.1:0"}},

@@ -93,7 +93,7 @@ func TestBodyErrorsReachTheHandler(t *testing.T) {
 }
 
 // A caller whose request is refused gets the response, even if the server read nothing of the body.
-func TestDeclaredTooLargeIsAnsweredAtOnce(t *testing.T) {
+func TestTooLargeContentLengthIsRefusedBeforeTheBody(t *testing.T) {
 	r := start(t, server.Options{MaxBodyBytes: 1000, Handler: echo})
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 1<<30)
@@ -352,7 +352,7 @@ func TestBodyMustComeAtTheMinimumRate(t *testing.T) {
 }
 
 // A client must read a response at the minimum rate, too.
-func TestAnswerMustBeTakenInAtTheMinimumRate(t *testing.T) {
+func TestResponseMustBeReadAtTheMinimumRate(t *testing.T) {
 	ended := make(chan error, 1)
 	r := start(t, server.Options{MinRate: 1 << 30, RateGrace: 100 * time.Millisecond, WriteTimeout: time.Hour,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -99,7 +99,7 @@ func TestOnlyKnownCallersHaveAnEffect(t *testing.T) {
 
 // The option Refused can respond to a caller without an allowed name and explain the reason; the handler never gets the call.
 // The server refuses other callers as before, and the log has their addresses.
-func TestRefusedCallersAreAnswered(t *testing.T) {
+func TestRefusedCallersGetAResponse(t *testing.T) {
 	p := newPKI(t)
 	opts := p.options("system:kube-scheduler")
 	opts.Refused = func(w http.ResponseWriter, r *http.Request, err error) bool {
@@ -157,7 +157,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 
 // Certificates, key and client authorities change many times under load, in the order that administrators use: they add the new
 // authority before its first use, and remove the old one after its last use.
-func TestRotationUnderLoadFailsNobody(t *testing.T) {
+func TestRotationUnderLoadFailsNoCall(t *testing.T) {
 	for name, http2 := range map[string]bool{"http1": false, "http2": true} {
 		t.Run(name, func(t *testing.T) {
 			p := newPKI(t)

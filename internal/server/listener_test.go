@@ -39,7 +39,7 @@ func accept(t *testing.T, l *listener) *conn {
 	return c.(*conn)
 }
 
-func TestFullListenerClosesWhoeverLosesLeast(t *testing.T) {
+func TestFullListenerClosesOneConnection(t *testing.T) {
 	const newConn, idle, active = http.StateNew, http.StateIdle, http.StateActive
 	for _, tc := range []struct {
 		name   string
@@ -77,7 +77,7 @@ func TestFullListenerClosesWhoeverLosesLeast(t *testing.T) {
 }
 
 // The end of the server does not reset a connection that a client has opened, even if the server has not accepted it yet.
-func TestFinishTakesInWhoIsConnected(t *testing.T) {
+func TestFinishAcceptsOpenedConnections(t *testing.T) {
 	l := listen(t, 10)
 	l.acceptGrace = 2 * time.Second
 	for range 3 {

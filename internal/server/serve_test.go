@@ -134,7 +134,7 @@ func TestBusyConnectionsAreNotEvicted(t *testing.T) {
 }
 
 // All kinds of hostile callers together; the server serves the honest caller, and its memory stays within the limit.
-func TestHostileCallersTogether(t *testing.T) {
+func TestAllHostileCallers(t *testing.T) {
 	const room = 4 << 20
 	var r *replica
 	r = start(t, server.Options{
@@ -222,7 +222,7 @@ func TestOldConnectionsAreRenewed(t *testing.T) {
 	}
 }
 
-func TestAnswersKeepTheirLength(t *testing.T) {
+func TestResponsesKeepTheirLength(t *testing.T) {
 	r := start(t, server.Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "5")
 		w.WriteHeader(http.StatusEarlyHints)

@@ -10,7 +10,7 @@ import (
 
 // Only a strategy that uses the history of pods causes the cost of keeping it, and a reload can
 // enable it at any time.
-func TestWhoNeedsHistory(t *testing.T) {
+func TestHistoryIsKeptForItsReaders(t *testing.T) {
 	requirementsWith := func(strategy string) requirements {
 		t.Helper()
 		c, err := config.Parse("outboard.yaml", []byte(`

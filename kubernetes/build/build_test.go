@@ -61,7 +61,7 @@ func TestBuild(t *testing.T) {
 	onlyFiles(t, "toy")
 }
 
-func TestBuildFailureIsLoudAndLeavesTheOldProgram(t *testing.T) {
+func TestBuildFailureIsReportedAndKeepsTheOldProgram(t *testing.T) {
 	tests := []struct {
 		name, pkg, source, want string
 	}{
@@ -86,7 +86,7 @@ func TestBuildFailureIsLoudAndLeavesTheOldProgram(t *testing.T) {
 	}
 }
 
-func TestInterruptedBuildLeavesTheOldProgram(t *testing.T) {
+func TestInterruptedBuildKeepsTheOldProgram(t *testing.T) {
 	module(t, toy)
 	oldProgram(t)
 	ctx, cancel := context.WithCancel(t.Context())

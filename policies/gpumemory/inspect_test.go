@@ -8,9 +8,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// TestG6Inspect: the response has what tools for gpushare expect, also for a node that does not
+// TestInspect: the response has what tools for gpushare expect, also for a node that does not
 // exist.
-func TestG6Inspect(t *testing.T) {
+func TestInspect(t *testing.T) {
 	var builder snapshot.Builder
 	builder.SetNode(gpuNode("n", 2, 16))
 	builder.SetNode(gpuNode("without", 0, 0))

@@ -102,7 +102,7 @@ func TestNamespacesHaveLimits(t *testing.T) {
 
 // If the used seats include those of pods, the server also counts pods that have checked out their
 // seats.
-func TestNobodyIsCountedTwice(t *testing.T) {
+func TestSeatsOfPodsAreCountedOnce(t *testing.T) {
 	const server = `{features: [{name: solver, server: {signal: flexnet, usedIncludesPods: %t}}]}`
 	for _, tc := range []struct {
 		name         string

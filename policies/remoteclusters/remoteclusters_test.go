@@ -83,9 +83,9 @@ func podOf(name, node string, milli int64, bound time.Time) *corev1.Pod {
 	return pod
 }
 
-// TestNothingIsGivenTwice: between two readings of the signal, pods are placed on two nodes that
+// TestPodsBetweenReadingsCount: between two readings of the signal, pods are placed on two nodes that
 // represent one cluster, and are deleted again. They never request more than the cluster has free.
-func TestNothingIsGivenTwice(t *testing.T) {
+func TestPodsBetweenReadingsCount(t *testing.T) {
 	p := policytest.Build(t, remoteclusters.Type(), "{clusterLabel: cluster, clusters: [{name: west, signal: west}]}")
 	rapid.Check(t, func(t *rapid.T) {
 		free := rapid.Int64Range(0, 8000).Draw(t, "free")

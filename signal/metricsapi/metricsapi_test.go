@@ -222,8 +222,8 @@ func await(t *testing.T, ctx context.Context, what string, check func() error) {
 	}
 }
 
-// TestAnswers: responses that no API server sends.
-func TestAnswers(t *testing.T) {
+// TestUnusualResponses: responses that no API server sends.
+func TestUnusualResponses(t *testing.T) {
 	item := func(n int) string { return strings.Repeat(`{"metadata":{"name":"a"},"usage":{"cpu":"1"}},`, n) }
 	for name, tc := range map[string]struct {
 		status int

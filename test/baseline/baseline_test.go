@@ -23,7 +23,7 @@ func post(handler http.HandlerFunc, path string, body []byte) *httptest.Response
 
 // The extenders compared with Outboard are comparable: each responds to a filter call with the
 // names in the order of the call.
-func TestAnswersNames(t *testing.T) {
+func TestResponsesHaveTheNames(t *testing.T) {
 	names := []string{"node-00007", "node-00001", "node-00003"}
 	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, NodeNames: &names})
 	if err != nil {
@@ -56,7 +56,7 @@ func TestAnswersNames(t *testing.T) {
 	}
 }
 
-func TestTutorialAnswersNodes(t *testing.T) {
+func TestTutorialResponseHasTheNodes(t *testing.T) {
 	nodes := &corev1.NodeList{Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}
 	body, err := json.Marshal(extenderv1.ExtenderArgs{Pod: &corev1.Pod{}, Nodes: nodes})
 	if err != nil {

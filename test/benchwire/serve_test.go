@@ -32,13 +32,13 @@ func TestPrioritizeBody(t *testing.T) {
 }
 
 // The measured arm responds to its calls with either profile, also after the cluster has changed.
-func TestOutboardArmAnswers(t *testing.T) {
+func TestOutboardArmResponds(t *testing.T) {
 	for _, profile := range []string{cheapProfile, gpuProfile} {
-		t.Run(profile, func(t *testing.T) { testAnswers(t, profile) })
+		t.Run(profile, func(t *testing.T) { testResponses(t, profile) })
 	}
 }
 
-func testAnswers(t *testing.T, profile string) {
+func testResponses(t *testing.T, profile string) {
 	calls, err := readRecording("../../internal/extender/testdata/wire/filter-5000-default.jsonl.gz", profile)
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ extenders:
 }
 
 // While it finishes, a service that was told to stop answers from what is, and not from what was.
-func TestG5StoppingServiceFollowsTheCluster(t *testing.T) {
+func TestStoppingServiceFollowsTheCluster(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 1, 16))
 	o := th.outboard(gpushare + "serving: {shutdownDelay: 2m}\n")

@@ -23,7 +23,7 @@ import (
 
 // A scheduler stops listening at some moment of a bind call for each of many pods, and retries, twice
 // more after a success: each pod is bound once, has the GPU of its claim, and keeps it.
-func TestG1RetriedBindKeepsTheGPU(t *testing.T) {
+func TestRetriedBindKeepsTheGPU(t *testing.T) {
 	th := open(t)
 	const cards, each, podsOfNode = 2, 16, 16
 	nodes := 1 + *pods/podsOfNode

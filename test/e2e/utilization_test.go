@@ -46,7 +46,7 @@ var vessels = []struct {
 // level (50 + 36.8) / 128 = 0.678. But b is also below that level: with b, of 144 cores with 44.8
 // used, the level is 0.658. If the policy does not count the pods bound since the measurement, all
 // go to the least used node.
-func TestPodsOfOneMomentDoNotHerd(t *testing.T) {
+func TestPodsBoundSinceTheMeasurementCount(t *testing.T) {
 	const pods, cores, level = 200, 0.25, 94.8 / 144
 	t.Run("counted", func(t *testing.T) {
 		got := open(t).pour(pods, 5)

@@ -9,7 +9,7 @@ import (
 )
 
 // Checking any response of an extender causes no panic, and decodes exactly what kube-scheduler decodes.
-func FuzzAnswer(f *testing.F) {
+func FuzzResponse(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `[]`, `[null]`, `{"NodeNames":["outboard-verify-node-0","x"],"FailedNodes":{"y":""}}`,
 		`{"Nodes":{"metadata":{},"items":[{"metadata":{"name":"outboard-verify-node-0"}},null]},"Error":""}`,

@@ -317,7 +317,7 @@ func TestFineScoresCanBeAllowed(t *testing.T) {
 }
 
 // The checker reads a bounded part of any response, even if it is compressed.
-func TestEndlessAnswersAreCutOff(t *testing.T) {
+func TestEndlessResponsesAreCutOff(t *testing.T) {
 	const much = 1 << 30
 	for name, write := range map[string]func(w http.ResponseWriter) int64{
 		"one string": func(w http.ResponseWriter) int64 {
@@ -400,7 +400,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestNobodyAtTheAddress(t *testing.T) {
+func TestNoServerAtTheAddress(t *testing.T) {
 	server := serve(t, &extender{})
 	report := run(t, quick(verify.Options{URL: strings.Replace(server, "127.0.0.1", "127.0.0.2", 1), FilterVerb: "filter"}))
 	if diff := cmp.Diff([]string{"answers"}, broken(report)); diff != "" || report.OK() {

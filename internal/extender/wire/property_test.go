@@ -139,7 +139,7 @@ func TestDecodeOfNearlyRightRequests(t *testing.T) {
 	})
 }
 
-func TestAnswersSayWhatWasDecided(t *testing.T) {
+func TestResponsesHaveTheDecision(t *testing.T) {
 	text := rapid.OneOf(rapid.SampledFrom([]string{"no GPU", "no license", ""}), rapid.String())
 	rapid.Check(t, func(t *rapid.T) {
 		r, _ := decodedArguments(t)

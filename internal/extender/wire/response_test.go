@@ -236,7 +236,7 @@ func TestAppendError(t *testing.T) {
 }
 
 // dst grows at most once, so that a caller's pool soon has buffers of the final size, and an answer of 58 MB is not copied.
-func TestAnswersAllocateOnce(t *testing.T) {
+func TestResponsesAllocateOnce(t *testing.T) {
 	var grown []byte
 	once := testing.AllocsPerRun(50, func() { grown = slices.Grow([]byte(nil), 1000) }) // 2 with the race detector
 	if cap(grown) < 1000 {

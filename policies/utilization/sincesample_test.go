@@ -26,10 +26,10 @@ var machines = []machine{
 	{"a", 16, 0.10}, {"b", 16, 0.50}, {"c", 32, 0.30}, {"d", 64, 0.40}, {"e", 8, 0.00}, {"f", 32, 0.90},
 }
 
-// TestNoHerd: 200 pods are bound before the next sample. They fill all nodes below one level up to
+// TestPodsBoundSinceTheSampleCount: 200 pods are bound before the next sample. They fill all nodes below one level up to
 // that level. If the policy does not count the pods bound since the sample, the node with the best
 // score at first gets all of them.
-func TestNoHerd(t *testing.T) {
+func TestPodsBoundSinceTheSampleCount(t *testing.T) {
 	const pods, cores = 200, 0.3 // each requests 200m, and is predicted to use 1.5 times that
 	counted := fill(t, `{cpu: {signal: cpu, unit: Fraction}}`, pods)
 	level := waterLevel(pods * cores)

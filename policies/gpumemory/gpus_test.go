@@ -16,11 +16,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The names of the tests in this file describe defects of the gpushare extender.
-
-// TestG2PodBeingDeletedKeepsItsMemory: a pod that is being deleted keeps its memory until it is
+// TestPodBeingDeletedKeepsItsMemory: a pod that is being deleted keeps its memory until it is
 // gone.
-func TestG2PodBeingDeletedKeepsItsMemory(t *testing.T) {
+func TestPodBeingDeletedKeepsItsMemory(t *testing.T) {
 	p := build(t, `{}`)
 	old := placed("old", 10, "0")
 	old.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
@@ -39,8 +37,8 @@ func TestG2PodBeingDeletedKeepsItsMemory(t *testing.T) {
 	expect(t, "gone", policytest.Says(filter(t, p, gpuPod("new", 10, 0), w.snapshot())), "fits")
 }
 
-// TestG3OverbookedGPUHasNothingFree, however much its pods use beyond its capacity.
-func TestG3OverbookedGPUHasNothingFree(t *testing.T) {
+// TestOverbookedGPUHasNothingFree, however much its pods use beyond its capacity.
+func TestOverbookedGPUHasNothingFree(t *testing.T) {
 	p := build(t, `{}`)
 	for name, pods := range map[string][]*corev1.Pod{
 		"a little":    {placed("a", 10, "0"), placed("b", 10, "0")},
@@ -62,9 +60,9 @@ func TestG3OverbookedGPUHasNothingFree(t *testing.T) {
 	}
 }
 
-// TestG4HardwareChanges: only the GPUs that the node reports now exist, and claims of a GPU that is
+// TestHardwareChanges: only the GPUs that the node reports now exist, and claims of a GPU that is
 // gone still count when it comes back.
-func TestG4HardwareChanges(t *testing.T) {
+func TestHardwareChanges(t *testing.T) {
 	p := build(t, `{}`)
 	for name, byLedger := range map[string]bool{"by annotations": false, "by claims": true} {
 		t.Run(name, func(t *testing.T) {
@@ -97,9 +95,9 @@ func TestG4HardwareChanges(t *testing.T) {
 	}
 }
 
-// TestG4UnreadableIndex: a pod with an unknown GPU counts against each GPU; a pod that no tool has
+// TestUnreadableIndex: a pod with an unknown GPU counts against each GPU; a pod that no tool has
 // placed uses the only GPU, or none.
-func TestG4UnreadableIndex(t *testing.T) {
+func TestUnreadableIndex(t *testing.T) {
 	unplaced := func() *corev1.Pod {
 		pod := placed("old", 6, "0")
 		pod.Annotations = nil
@@ -174,8 +172,8 @@ func TestWholeGPUsOfAnnotations(t *testing.T) {
 	expect(t, "more than it requests", usage(w.snapshot(), gpumemory.Defaults()), "0:0/24 1:24/24 ")
 }
 
-// TestG8UnhealthyGPUs: only the index of a GPU marks it as unhealthy.
-func TestG8UnhealthyGPUs(t *testing.T) {
+// TestUnhealthyGPUs: only the index of a GPU marks it as unhealthy.
+func TestUnhealthyGPUs(t *testing.T) {
 	p := build(t, `{}`)
 	for gpus, want := range map[string]string{
 		"":             "0",
@@ -208,8 +206,8 @@ func TestG8UnhealthyGPUs(t *testing.T) {
 	expect(t, "no ConfigMap", policytest.Says(filter(t, p, gpuPod("new", 4, 0), w.snapshot())), "fits")
 }
 
-// TestG10NewNodeOfOneName: a new node with the name of a former one has its own GPUs.
-func TestG10NewNodeOfOneName(t *testing.T) {
+// TestNewNodeOfOneName: a new node with the name of a former one has its own GPUs.
+func TestNewNodeOfOneName(t *testing.T) {
 	p := build(t, `{}`)
 	var b snapshot.Builder
 	b.SetNode(gpuNode("n", 2, 16))
@@ -220,8 +218,8 @@ func TestG10NewNodeOfOneName(t *testing.T) {
 	expect(t, "new", usage(b.View().Node("n"), gpumemory.Defaults()), "0:0/8 ")
 }
 
-// TestG11AnnotationsOfKnownPodsChange: the policy reads the current annotations.
-func TestG11AnnotationsOfKnownPodsChange(t *testing.T) {
+// TestAnnotationsOfKnownPodsChange: the policy reads the current annotations.
+func TestAnnotationsOfKnownPodsChange(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(gpuNode("n", 2, 16))
 	b.SetPod(placed("old", 6, "0"))
@@ -230,9 +228,9 @@ func TestG11AnnotationsOfKnownPodsChange(t *testing.T) {
 	expect(t, "after", usage(b.View().Node("n"), gpumemory.Defaults()), "0:0/16 1:6/16 ")
 }
 
-// TestG12ChoiceFollowsTheLedger: the policy chooses by the ledger at the time of the claim, not by
+// TestChoiceFollowsTheLedger: the policy chooses by the ledger at the time of the claim, not by
 // the view, which may not show another replica's latest claim.
-func TestG12ChoiceFollowsTheLedger(t *testing.T) {
+func TestChoiceFollowsTheLedger(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 2, 16)}
 	before := w.snapshot()
@@ -246,8 +244,8 @@ func TestG12ChoiceFollowsTheLedger(t *testing.T) {
 	expect(t, "full", policytest.Says(verdict), "InsufficientMemory 6/12 GiB")
 }
 
-// TestG13UnequalGPUs: each GPU has its own size.
-func TestG13UnequalGPUs(t *testing.T) {
+// TestUnequalGPUs: each GPU has its own size.
+func TestUnequalGPUs(t *testing.T) {
 	p := build(t, `{sizesFrom: example.com/sizes}`)
 	for _, key := range []string{"annotation", "label"} {
 		// The device plugin counts each GPU as large as the first one.
@@ -267,9 +265,9 @@ func TestG13UnequalGPUs(t *testing.T) {
 	}
 }
 
-// TestG13QuantityWithSuffix: 10G are ten thousand million units, which no GPU has, and the numbers
+// TestQuantityWithSuffix: 10G are ten thousand million units, which no GPU has, and the numbers
 // of the verdict show it.
-func TestG13QuantityWithSuffix(t *testing.T) {
+func TestQuantityWithSuffix(t *testing.T) {
 	pod := gpuPod("new", 0, 0)
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuMem: resource.MustParse("10G")}
 	w := &world{node: gpuNode("n", 1, 16)}
