@@ -41,7 +41,7 @@ func TestDoctor(t *testing.T) {
 	wrong := schedulerFile(t, ignorableBinder)
 	right := schedulerFile(t, strings.Replace(ignorableBinder, "ignorable: true", "ignorable: false", 1))
 	// The correction of the first extender moves the second one up.
-	moved := schedulerFile(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npercentageOfNodesToScore: 100\nextenders:\n- {urlPrefix: 'http://127.0.0.1:80', filterVerb: filter,\n   nodeCacheCapable: true, ignorable: true}\n"+
+	moved := schedulerFile(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npercentageOfNodesToScore: 100\nextenders:\n- urlPrefix: http://127.0.0.1:80\n  filterVerb: filter\n  nodeCacheCapable: true\n  ignorable: true\n"+
 		"- urlPrefix: http://10.0.0.1:80\n  filterVerb: filter\n  nodeCacheCapable: true\n  ignorable: true\n  httpTimeout: 1s\n")
 	outboard := file(t, header+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	for _, tt := range []struct {
@@ -59,8 +59,8 @@ func TestDoctor(t *testing.T) {
 		{name: "corrected", args: []string{wrong, "--fix"}, want: []string{"urlPrefix: http://127.0.0.1:8443 # Outboard\n", "  ignorable: false\n", wrong + ":8: corrected [IgnorableBinder] "}, not: "ERROR"},
 		{name: "corrected, as JSON", args: []string{wrong, "--fix", "-o", "json"}, want: []string{"\"corrected\": [\n    {\n      \"code\": \"IgnorableBinder\",\n"}, not: "lines of the corrected text"},
 		{name: "corrections", args: []string{moved, "--fix"}, want: []string{
-			"ignorable: true, httpTimeout: 1s}\n", moved + ":5: corrected [DefaultTimeout] extenders[0].httpTimeout: set httpTimeout: 1s\n",
-			"The findings below have the lines of the corrected text.\n" + moved + ":6: [WARNING PlainHTTP] extenders[1].urlPrefix: ",
+			"  ignorable: true\n  httpTimeout: 1s\n- urlPrefix", moved + ":5: corrected [DefaultTimeout] extenders[0].httpTimeout: set httpTimeout: 1s\n",
+			"The findings below have the lines of the corrected text.\n" + moved + ":10: [WARNING PlainHTTP] extenders[1].urlPrefix: ",
 		}},
 		{name: "nothing to correct", args: []string{right, "--fix", "--kubernetes-version", "1.30"}, not: "corrected"},
 		{name: "a code", args: []string{"--explain", "IgnorableBinder"}, want: []string{"IgnorableBinder\n\nIf an extender that binds is ignorable, "}, not: "SeveralBinders"},
