@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -43,8 +44,28 @@ func (s *Server) adminHandler() (http.Handler, error) {
 			http.Error(w, "other hosts may only read "+strings.Join(remotePaths, ", "), http.StatusForbidden)
 			return
 		}
-		s.protect(mux, w, r)
+		s.protect(s.oneAtATime(mux), w, r)
 	}), nil
+}
+
+// oneAtATime serves one request at a time, so that readers of metrics and explanations take little time from calls. Probes do not wait,
+// and profiles, of which some take long on purpose, are not waited for.
+func (s *Server) oneAtATime(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
+			h.ServeHTTP(w, r)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), s.opts.BusyTimeout)
+		defer cancel()
+		turn := hold{amount: 1, holder: &w.(*response).lease}
+		if !s.adminTurn.take(ctx, &turn, sessionOf(ctx).address) {
+			http.Error(w, "busy with other requests to the admin address", http.StatusServiceUnavailable)
+			return
+		}
+		defer s.adminTurn.release(&turn)
+		h.ServeHTTP(w, r)
+	})
 }
 
 // remotePaths are what other hosts may read with AllowRemoteMetrics.

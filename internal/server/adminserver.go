@@ -22,7 +22,7 @@ func ListenAdmin(opts Options) (*AdminServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s.adminListener = newListener(admin, adminConnections, s.pace, nil)
+	s.adminListener = newListener(admin, adminConnections, nil)
 	s.running.Store(true)
 	return &AdminServer{s}, nil
 }

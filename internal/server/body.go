@@ -17,7 +17,7 @@ var (
 	// ErrBodyTooLarge: the body exceeds [Options.MaxBodyBytes]. If its length was declared, nothing was read.
 	ErrBodyTooLarge = errors.New("request body too large")
 
-	// ErrBodyTimeout: the body did not arrive within [Options.BodyTimeout], or not at [Options.MinRate].
+	// ErrBodyTimeout: the body did not arrive within [Options.BodyTimeout].
 	ErrBodyTimeout = errors.New("request body not received in time")
 )
 
@@ -28,14 +28,15 @@ const readStep = 32 << 10
 type countedBody struct {
 	body     io.ReadCloser
 	ctx      context.Context
-	lease    lease
-	transfer transfer
+	lease    *lease
 	declared int64 // -1 when unknown
 	limit    int64
 	timeout  time.Duration // for the error's text
-	received prometheus.Gauge
+	received int64
+	inFlight prometheus.Gauge
 	refusals *prometheus.CounterVec
 	hangUp   func() // closes the connection after the response
+	stop     func() // makes a read that waits end
 
 	admitted bool
 	err      error // sticky
@@ -50,16 +51,20 @@ func (b *countedBody) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	b.transfer.begin()
-	n, err := b.body.Read(p[:min(len(p), readStep)])
-	b.transfer.moves(n)
-	b.lease.budget.pace(b.ctx, max(b.declared, b.transfer.moved), n)
-	b.received.Add(float64(n))
-	if b.transfer.moved > b.limit {
-		return 0, b.refuse(bodyTooLarge, fmt.Errorf("%w: more than the limit of %d bytes", ErrBodyTooLarge, b.limit))
+	if !b.lease.wait(b.stop) {
+		return 0, b.refuse(bodyBusy, b.lease.yield())
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, b.refuse(bodyTimeout, b.late())
+	n, err := b.body.Read(p[:min(len(p), readStep)])
+	_, ended := b.lease.proceed()
+	b.received += int64(n)
+	b.inFlight.Add(float64(n))
+	switch {
+	case b.received > b.limit:
+		return 0, b.refuse(bodyTooLarge, fmt.Errorf("%w: more than the limit of %d bytes", ErrBodyTooLarge, b.limit))
+	case ended:
+		return n, b.refuse(bodyBusy, b.lease.yield())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, b.refuse(bodyTimeout, fmt.Errorf("%w: %d bytes came within %s", ErrBodyTimeout, b.received, b.timeout))
 	}
 	b.err = err
 	return n, err
@@ -85,14 +90,6 @@ func (b *countedBody) admit() error {
 	return nil
 }
 
-func (b *countedBody) late() error {
-	if !time.Now().Before(b.transfer.end) {
-		return fmt.Errorf("%w: %d bytes came within %s", ErrBodyTimeout, b.transfer.moved, b.timeout)
-	}
-	return fmt.Errorf("%w: %d bytes came within %s, slower than %d bytes a second", ErrBodyTimeout,
-		b.transfer.moved, b.transfer.took.Round(time.Millisecond), b.transfer.pace.rate)
-}
-
 func (b *countedBody) refuse(reason string, err error) error {
 	b.refusals.WithLabelValues(reason).Inc()
 	b.err = err
@@ -107,34 +104,24 @@ func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBo
 
 // limitBody returns the request with its body limited, and a function that releases what the request holds. The request
 // is a copy, because the http.Server uses its own to determine what is left to read.
-func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) (limited *http.Request, release func()) {
+func (s *Server) limitBody(w http.ResponseWriter, r *http.Request, l *lease) (limited *http.Request, release func()) {
 	if !hasBody(r) {
 		return r, func() {}
 	}
+	l.budget, l.by = s.budget, callerOf(r)
 	body := &countedBody{
-		body: r.Body, ctx: r.Context(), lease: lease{budget: s.budget}, declared: r.ContentLength,
+		body: r.Body, ctx: r.Context(), lease: l, declared: r.ContentLength,
 		limit: s.opts.MaxBodyBytes, timeout: s.opts.BodyTimeout,
-		transfer: transfer{
-			pace: s.pace, end: time.Now().Add(s.opts.BodyTimeout), conn: ownConn(r),
-			setDeadline: http.NewResponseController(w).SetReadDeadline,
-		},
-		received: s.metrics.inFlightBytes, refusals: s.metrics.bodyRefusals,
+		inFlight: s.metrics.inFlightBytes, refusals: s.metrics.bodyRefusals,
 		hangUp: func() { hangUp(w, r) },
+		stop:   func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) },
 	}
-	limited = r.WithContext(context.WithValue(r.Context(), leaseKey{}, &body.lease))
+	limited = r.WithContext(context.WithValue(r.Context(), leaseKey{}, l))
 	limited.Body = body
 	return limited, func() {
-		s.metrics.inFlightBytes.Sub(float64(body.transfer.moved))
-		body.lease.release()
+		s.metrics.inFlightBytes.Sub(float64(body.received))
+		l.release()
 	}
-}
-
-// ownConn returns the connection of a request that does not share it with others.
-func ownConn(r *http.Request) *conn {
-	if r.ProtoMajor != 1 {
-		return nil
-	}
-	return sessionOf(r.Context()).conn
 }
 
 // lingerTimeout is how long the server reads the rest of a rejected body after the response.

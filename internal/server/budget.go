@@ -5,16 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/time/rate"
 )
 
-// ErrBusy means that other requests hold the memory for requests, and did not release enough in time. Reading a
-// request's body and [Reserve] return it; the returned errors add details.
+// ErrBusy means that other requests hold what a request needs, and did not release enough in time, or that this request yielded to another
+// caller. Reading a request's body and [Reserve] return it; the returned errors add details.
 var ErrBusy = errors.New("server busy")
 
 const (
@@ -28,68 +26,40 @@ const (
 	lightRoom = 64 << 20
 	heavyRoom = 64 << 20
 
-	// A transfer that is behind by more than evictBehind, a part of its grace, ends if a request waits for room.
-	evictBehind = 500 * time.Millisecond
+	lightPerProcessor = 8
 
-	// While other requests wait for it, heavyRoom stays closed for heavyRest times as long as a request has held it. So
-	// heavy requests take a tenth of a processor's time and hardly slow down other requests. A call for all nodes of a
-	// large cluster holds it for less than longWork; after a longer one it stays closed for longRest times as long.
-	// maxRest bounds both.
-	heavyRest = 9
-	longWork  = 20 * time.Millisecond
-	longRest  = 99
-	maxRest   = 10 * time.Second
-
-	// While other requests wait for room for large bodies, bodies above pacedBody arrive at pacedRate bytes a second in
-	// total, after their first pacedBody bytes: receiving them faster takes processor time from other requests.
-	pacedBody = 1 << 20
-	pacedRate = 16 << 20
-
-	// evictPause is the time between two evictions for requests that wait for room.
-	evictPause = 50 * time.Millisecond
+	// patientOwn is how long a request has waited for its client before it yields to a request of the same caller.
+	patientOwn = time.Second
 )
 
-// A budget bounds the memory of all requests together. A request acquires room for its body before it reads the first
+// A budget bounds the memory of all requests together. A request takes room for its body before it reads the first
 // byte, and room for decoding it after the last byte, always in this order: requests that wait for the second room wait
 // only for requests that wait for nothing.
 type budget struct {
 	large, ordinary, light, heavy *room
 
-	// leastHeavy is the least that a heavy request acquires. It keeps one processor free of heavy requests.
-	leastHeavy int64
-
-	pacing *rate.Limiter // of large bodies
+	// leastLight and leastHeavy are the least that a request takes for decoding. They bound how many requests are decoded and evaluated at a
+	// time: lightPerProcessor for each processor, and fewer heavy ones than there are processors.
+	leastLight, leastHeavy int64
 
 	patience time.Duration
-	evict    func()       // ends the slowest transfer; nil: transfers are not ended
-	evicted  atomic.Int64 // the time of the last call of evict, in Unix nanoseconds
 	reserved prometheus.Gauge
 }
 
-// A room is memory for one kind of use.
-type room struct {
-	use     string
-	size    int64
-	free    *semaphore.Weighted
-	waiting atomic.Int64 // requests
-}
-
-func newRoom(use string, size int64) *room {
-	return &room{use: use, size: size, free: semaphore.NewWeighted(size)}
-}
-
-func newBudget(opts Options, reserved prometheus.Gauge, evict func()) *budget {
-	return &budget{
-		large:      newRoom("large request bodies", opts.MaxInFlightBytes),
-		ordinary:   newRoom("request bodies of ordinary size", int64(opts.MaxConnections)*ordinaryBody),
-		light:      newRoom("decoding requests of ordinary size", lightRoom),
-		heavy:      newRoom("decoding large requests", heavyRoom),
-		pacing:     rate.NewLimiter(pacedRate, pacedBody),
-		leastHeavy: heavyRoom / int64(max(runtime.GOMAXPROCS(0)-1, 1)),
+func newBudget(opts Options, reserved prometheus.Gauge) *budget {
+	processors := int64(runtime.GOMAXPROCS(0))
+	b := &budget{
+		large:      newRoom("bytes for large request bodies", opts.MaxInFlightBytes),
+		ordinary:   newRoom("bytes for request bodies of ordinary size", int64(opts.MaxConnections)*ordinaryBody),
+		light:      newRoom("bytes for decoding requests of ordinary size", lightRoom),
+		heavy:      newRoom("bytes for decoding large requests", heavyRoom),
+		leastLight: min(lightWork, lightRoom/(lightPerProcessor*processors)),
+		leastHeavy: heavyRoom / max(processors-1, 1),
 		patience:   opts.BusyTimeout,
-		evict:      evict,
 		reserved:   reserved,
 	}
+	b.large.ownWait, b.ordinary.ownWait, b.light.ownWait, b.heavy.ownWait = patientOwn, patientOwn, patientOwn, patientOwn
+	return b
 }
 
 // forBody returns the room for a body of at most bytes.
@@ -100,100 +70,116 @@ func (b *budget) forBody(bytes int64) *room {
 	return b.large
 }
 
-// pace waits after n bytes of a body were read; n is at most pacedBody. body is the known length of the body so far.
-// pace returns early if ctx ends.
-func (b *budget) pace(ctx context.Context, body int64, n int) {
-	if body > pacedBody && b.large.waiting.Load() > 0 {
-		_ = b.pacing.WaitN(ctx, n) // an error means that the request has ended, and the next read returns it
+// A lease is what one request holds, and how long it has waited: for its client, to send the body and to receive the response, and for
+// rooms. One goroutine at a time calls its methods, except waits and end.
+type lease struct {
+	budget *budget
+	by     string        // the caller
+	queued time.Duration // waited for rooms so far
+
+	holds [2]hold // for the body and for decoding it
+	held  int
+
+	mu        sync.Mutex
+	waited    time.Duration // before since
+	since     time.Time     // when the current wait began; zero: it does not wait
+	interrupt func()        // ends the current wait
+	ended     bool          // end was called
+}
+
+// wait begins a wait, which interrupt ends early. It returns false if the request must end. If it returns true, call proceed afterwards.
+func (l *lease) wait(interrupt func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.since, l.interrupt = time.Now(), interrupt
+	}
+	return !l.ended
+}
+
+// proceed ends a wait, and returns how long it took, and whether the request must end.
+func (l *lease) proceed() (took time.Duration, ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	took = time.Since(l.since)
+	l.waited += took
+	l.since, l.interrupt = time.Time{}, nil
+	return took, l.ended
+}
+
+// waits makes a lease a holder. It is safe for concurrent use.
+func (l *lease) waits(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.since.IsZero() {
+		return -1
+	}
+	return l.waited + now.Sub(l.since)
+}
+
+// end makes a lease a holder. It is safe for concurrent use.
+func (l *lease) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	if l.interrupt != nil {
+		l.interrupt()
 	}
 }
 
-// A lease is the memory that one request holds. One goroutine at a time uses it.
-type lease struct {
-	budget *budget
-	waited time.Duration // so far
-	holds  []holding
-	usual  [2]holding // memory for holds: for the body and for decoding it
+var errYielded = fmt.Errorf("%w: other requests need the memory that this one held while it waited", ErrBusy)
+
+// yield releases what a request holds that must end, so that its response, which is the returned error, may take its time.
+func (l *lease) yield() error {
+	l.release()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = false
+	return errYielded
 }
 
-type holding struct {
-	room  *room
-	bytes int64
-	since time.Time
-}
-
-// take acquires n bytes of the room, or all of the room if that is less. It waits until the lease has waited for the
-// budget's patience in total, and evicts slow clients for those that wait.
+// take takes n of the room, or all of it if that is less, until the request is over. It waits until the lease has waited for the budget's
+// patience in total.
 func (l *lease) take(ctx context.Context, r *room, n int64) error {
-	n = min(n, r.size)
-	if !r.free.TryAcquire(n) {
-		if err := l.wait(ctx, r, n); err != nil {
+	h := &l.holds[l.held]
+	h.amount, h.holder = n, l
+	if !r.takeFree(h, l.by) {
+		if err := l.queue(ctx, r, h); err != nil {
 			return err
 		}
 	}
-	if l.holds == nil {
-		l.holds = l.usual[:0]
-	}
-	l.holds = append(l.holds, holding{r, n, time.Now()})
-	l.budget.reserved.Add(float64(n))
+	l.held++
+	l.budget.reserved.Add(float64(h.amount))
 	return nil
 }
 
-func (l *lease) wait(ctx context.Context, r *room, n int64) error {
-	r.waiting.Add(1)
-	defer r.waiting.Add(-1)
-	began := time.Now()
-	defer func() { l.waited += time.Since(began) }()
-	waiting, cancel := context.WithTimeout(ctx, l.budget.patience-l.waited)
+func (l *lease) queue(ctx context.Context, r *room, h *hold) error {
+	waiting, cancel := context.WithTimeout(ctx, l.budget.patience-l.queued)
 	defer cancel()
-	if l.budget.evict != nil {
-		go l.budget.evictUntil(waiting.Done())
+	if !l.wait(cancel) {
+		return l.yield()
 	}
-	if r.free.Acquire(waiting, n) == nil {
+	ok := r.take(waiting, h, l.by)
+	took, ended := l.proceed()
+	l.queued += took
+	switch {
+	case ok:
 		return nil
-	}
-	if ctx.Err() != nil {
+	case ended:
+		return l.yield()
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w: requests hold the %d bytes for %s, and %d more did not become free within %s",
-		ErrBusy, r.size, r.use, n, l.budget.patience)
-}
-
-func (b *budget) evictUntil(done <-chan struct{}) {
-	ticker := time.NewTicker(evictPause)
-	defer ticker.Stop()
-	for {
-		now, last := time.Now().UnixNano(), b.evicted.Load()
-		if now-last >= int64(evictPause) && b.evicted.CompareAndSwap(last, now) { // one goroutine for all that wait
-			b.evict()
-		}
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-		}
-	}
+	return fmt.Errorf("%w: requests hold the %d %s, and %d more did not become free within %s", ErrBusy, r.size, r.use, h.amount, l.budget.patience)
 }
 
 // release releases everything.
 func (l *lease) release() {
-	for _, h := range l.holds {
-		l.budget.reserved.Sub(float64(h.bytes))
-		if h.room == l.budget.heavy && h.room.waiting.Load() > 0 {
-			time.AfterFunc(rest(time.Since(h.since)), func() { h.room.free.Release(h.bytes) })
-			continue
-		}
-		h.room.free.Release(h.bytes)
+	for i := range l.held {
+		l.budget.reserved.Sub(float64(l.holds[i].amount))
+		l.holds[i].room.release(&l.holds[i])
 	}
-	l.holds = nil
-}
-
-// rest returns how long heavyRoom stays closed after a request has held it.
-func rest(held time.Duration) time.Duration {
-	if held > longWork {
-		return min(longRest*held, maxRest)
-	}
-	return heavyRest * held
+	l.held = 0
 }
 
 type leaseKey struct{}
@@ -202,15 +188,15 @@ type leaseKey struct{}
 // memory for decoding its body. Call it once, before allocating that memory. It waits for room as reading a body does;
 // the error wraps [ErrBusy]. A request that reserves more than there is waits until no other request holds any.
 //
-// Requests that reserve more than 4 MiB wait for each other. Fewer of them run than there are processors, and while
-// more wait there is a pause between them, in which other requests run.
+// At most eight requests for each processor hold such memory at a time. Requests that reserve more than 4 MiB wait for each other: fewer of
+// them than there are processors hold memory at a time.
 func Reserve(ctx context.Context, bytes int64) error {
 	l, _ := ctx.Value(leaseKey{}).(*lease)
 	switch {
 	case l == nil: // a request without a body
 		return nil
 	case bytes <= lightWork:
-		return l.take(ctx, l.budget.light, bytes)
+		return l.take(ctx, l.budget.light, max(bytes, l.budget.leastLight))
 	}
 	return l.take(ctx, l.budget.heavy, max(bytes, l.budget.leastHeavy))
 }

@@ -140,6 +140,7 @@ func parseAuthorities(data []byte) (*x509.CertPool, time.Time, error) {
 type verdict struct {
 	under   *credential
 	until   time.Time // when the certificate, or one in its chain, expires
+	caller  string    // a name of an allowed caller
 	refused string    // reason, as in the metric; "" if the caller is allowed
 	err     error
 }
@@ -165,7 +166,7 @@ func (c *credential) check(chain []*x509.Certificate, allowed []string) *verdict
 	}) {
 		return refuse(refusedName, fmt.Errorf("client %q is not allowed to call: add a name of its certificate to serving.tls.allowedClients", callerName(chain)))
 	}
-	v := &verdict{under: c}
+	v := &verdict{under: c, caller: callerName(chain)}
 	for _, path := range verified { // the best path determines how long the certificate is valid
 		until := path[0].NotAfter
 		for _, cert := range path[1:] {
@@ -225,6 +226,15 @@ func (id *identifier) verdictOf(ctx context.Context, state *tls.ConnectionState)
 	v := now.check(chain, id.opts.AllowedClients)
 	kept.Store(v)
 	return v
+}
+
+// callerOf returns what identifies the caller of an admitted request: a name of its certificate, and without any its address.
+func callerOf(r *http.Request) string {
+	s := sessionOf(r.Context())
+	if v := s.verdict.Load(); v != nil && v.caller != "" {
+		return v.caller
+	}
+	return s.address
 }
 
 // admit responds with 403 and returns false if the caller is not allowed.

@@ -24,6 +24,7 @@ const (
 // A session is the state of one connection across its requests.
 type session struct {
 	began   time.Time
+	address string // of the client, without the port
 	conn    *conn
 	verdict atomic.Pointer[verdict]
 }
@@ -32,7 +33,8 @@ type sessionKey struct{}
 
 // withSession is an http.Server's ConnContext.
 func withSession(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, sessionKey{}, &session{began: time.Now(), conn: rawConn(c)})
+	conn := rawConn(c)
+	return context.WithValue(ctx, sessionKey{}, &session{began: time.Now(), address: conn.address(), conn: conn})
 }
 
 func sessionOf(ctx context.Context) *session { return ctx.Value(sessionKey{}).(*session) }
@@ -40,8 +42,7 @@ func sessionOf(ctx context.Context) *session { return ctx.Value(sessionKey{}).(*
 // A listener bounds the open connections and tracks their state.
 type listener struct {
 	*net.TCPListener
-	max         int
-	pace        pace
+	room        *room // of open connections
 	acceptGrace time.Duration
 	hurryGrace  time.Duration
 	metrics     *metrics // nil: not counted
@@ -57,9 +58,8 @@ type conn struct {
 	*net.TCPConn
 	listener *listener
 
-	// Of the current body or response: its start, in Unix nanoseconds and moved forward by the time that the server
-	// took meanwhile, 0 while the server has to act; and the bytes moved before the current part.
-	owes, moved atomic.Int64
+	hold    hold                  // of the listener's room
+	request atomic.Pointer[lease] // the current request; nil: none, or the connection has several
 
 	tls   *tls.Conn // nil without TLS
 	state http.ConnState
@@ -67,14 +67,14 @@ type conn struct {
 	by    time.Time // when waiting for a request ends; zero: the http.Server decides
 }
 
-func newListener(l *net.TCPListener, maxConns int, p pace, m *metrics) *listener {
+func newListener(l *net.TCPListener, maxConns int, m *metrics) *listener {
 	return &listener{
-		TCPListener: l, max: maxConns, pace: p, acceptGrace: defaultAcceptGrace, hurryGrace: defaultHurryGrace, metrics: m,
+		TCPListener: l, room: newRoom("connections", int64(maxConns)), acceptGrace: defaultAcceptGrace, hurryGrace: defaultHurryGrace, metrics: m,
 		conns: map[*conn]struct{}{},
 	}
 }
 
-// Accept returns the next connection. At the limit, it closes a connection to make room, or the new one: see add.
+// Accept returns the next connection. If there is no room for it, it closes the connections that yield, or the new one.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.AcceptTCP()
@@ -86,55 +86,52 @@ func (l *listener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &conn{TCPConn: raw, listener: l, state: http.StateNew, since: time.Now()}
-		victim, outcome := l.add(c)
-		l.count(outcome) // before the victim's client can notice
-		if victim != nil {
-			// Not the tls.Conn, whose Close would first send an alert.
-			_ = victim.Close()
-		}
-		if victim != c {
+		if l.add(c) {
 			return c, nil
 		}
+		_ = raw.Close()
 	}
 }
 
-// add adds the connection and returns the one to close for it: none, or the one whose client is furthest behind with
-// its first request, a body or a response, or the one that has waited longest for another request, or the new one.
-func (l *listener) add(c *conn) (victim *conn, outcome string) {
+// add adds the connection, and closes those that yield to it. It returns false if there is no room.
+func (l *listener) add(c *conn) bool {
+	c.hold = hold{amount: 1, holder: c}
+	for {
+		ok, yield := l.room.takeOrYield(&c.hold, c.address())
+		if ok {
+			break
+		}
+		if len(yield) == 0 {
+			l.count(connRefused)
+			return false
+		}
+		for _, holder := range yield {
+			l.count(connEvicted) // before its client can notice
+			holder.end()
+		}
+	}
+	l.count(connAccepted)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	outcome = connAccepted
-	if len(l.conns) >= l.max {
-		if victim = l.slowest(-1, true); victim == nil {
-			victim = l.longestIdle()
-		}
-		if victim == nil {
-			return c, connRefused
-		}
-		l.drop(victim)
-		outcome = connEvicted
-	}
 	l.conns[c] = struct{}{}
 	if l.metrics != nil {
 		l.metrics.openConns.Inc()
 	}
-	return victim, outcome
+	return true
 }
 
 func (l *listener) count(outcome string) {
-	if l.metrics == nil {
-		return
-	}
-	l.metrics.connections.WithLabelValues(outcome).Inc()
-	if outcome == connEvicted {
-		l.metrics.connections.WithLabelValues(connAccepted).Inc()
+	if l.metrics != nil {
+		l.metrics.connections.WithLabelValues(outcome).Inc()
 	}
 }
 
-// drop removes a connection. l.mu must be held.
-func (l *listener) drop(c *conn) {
+// drop removes a connection. It returns false if it was removed before.
+func (l *listener) drop(c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if _, ok := l.conns[c]; !ok {
-		return
+		return false
 	}
 	delete(l.conns, c)
 	if l.metrics != nil {
@@ -143,57 +140,50 @@ func (l *listener) drop(c *conn) {
 	if l.hurried && len(l.conns) == 0 {
 		close(l.empty)
 	}
+	return true
 }
 
-// slowest returns the connection that is furthest behind, by more than least; nil if there is none. fresh is whether
-// connections without a request so far count. l.mu must be held.
-func (l *listener) slowest(least time.Duration, fresh bool) (found *conn) {
-	now := time.Now()
-	for c := range l.conns {
-		if !fresh && c.state == http.StateNew {
-			continue
-		}
-		if behind := c.behind(now, l.pace); behind > least {
-			found, least = c, behind
-		}
+// address returns that of the client, without the port.
+func (c *conn) address() string {
+	if remote, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return remote.IP.String()
 	}
-	return found
+	return ""
 }
 
-// longestIdle returns the connection that has waited longest for another request; nil if none waits. l.mu must be held.
-func (l *listener) longestIdle() (found *conn) {
-	for c := range l.conns {
-		if c.state == http.StateIdle && (found == nil || c.since.Before(found.since)) {
-			found = c
+// quiet reports whether the connection has no request. listener.mu must be held.
+func (c *conn) quiet() bool { return c.state == http.StateNew || c.state == http.StateIdle }
+
+// owing is longer than any connection waits. A connection that has served a request and waits for another yields after those whose client
+// owes the rest of a request, or does not read its response.
+const owing = 24 * time.Hour
+
+// waits makes a connection a holder.
+func (c *conn) waits(now time.Time) time.Duration {
+	c.listener.mu.Lock()
+	state, since := c.state, c.since
+	c.listener.mu.Unlock()
+	switch {
+	case state == http.StateNew:
+		return owing + now.Sub(since)
+	case state == http.StateIdle:
+		return now.Sub(since)
+	}
+	if l := c.request.Load(); l != nil {
+		if waited := l.waits(now); waited >= 0 {
+			return owing + waited
 		}
 	}
-	return found
+	return -1
 }
 
-// evictSlowest closes the connection with the slowest body or response that is behind by more than least, so that its
-// room becomes free.
-func (l *listener) evictSlowest(least time.Duration) {
-	l.mu.Lock()
-	victim := l.slowest(least, false)
-	if victim != nil {
-		l.drop(victim)
-	}
-	l.mu.Unlock()
-	if victim != nil {
-		if l.metrics != nil {
-			l.metrics.connections.WithLabelValues(connEvicted).Inc()
-		}
-		_ = victim.TCPConn.Close() // not the tls.Conn, see Accept
-	}
-}
-
-// waits reports whether the connection has no request. listener.mu must be held.
-func (c *conn) waits() bool { return c.state == http.StateNew || c.state == http.StateIdle }
+// end makes a connection a holder. It closes no tls.Conn, whose Close would first send an alert.
+func (c *conn) end() { _ = c.Close() }
 
 func (c *conn) Close() error {
-	c.listener.mu.Lock()
-	c.listener.drop(c)
-	c.listener.mu.Unlock()
+	if c.listener.drop(c) {
+		defer c.listener.room.release(&c.hold)
+	}
 	return c.TCPConn.Close()
 }
 
@@ -220,7 +210,7 @@ func (l *listener) observe(nc net.Conn, state http.ConnState) {
 	case state == http.StateActive && !c.by.IsZero():
 		c.by = time.Time{}
 		_ = c.TCPConn.SetReadDeadline(c.by)
-	case l.hurried && c.waits():
+	case l.hurried && c.quiet():
 		c.hurry()
 	}
 }
@@ -253,7 +243,7 @@ func (l *listener) hurry() (empty <-chan struct{}) {
 		close(l.empty)
 	}
 	for c := range l.conns {
-		if c.waits() {
+		if c.quiet() {
 			c.hurry()
 		}
 	}

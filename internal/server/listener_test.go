@@ -16,7 +16,7 @@ func listen(t *testing.T, maxConns int) *listener {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	return newListener(l, maxConns, pace{rate: 1 << 20, grace: time.Second}, nil)
+	return newListener(l, maxConns, nil)
 }
 
 func dialTo(t *testing.T, l *listener) net.Conn {
@@ -63,14 +63,19 @@ func TestFullListenerClosesOneConnection(t *testing.T) {
 				}
 				conns = append(conns, c)
 			}
-			late := &conn{listener: l, state: newConn, since: time.Now()}
-			victim, _ := l.add(late)
-			want := late
-			if tc.closed >= 0 {
-				want = conns[tc.closed]
+			dialTo(t, l)
+			raw, err := l.AcceptTCP()
+			if err != nil {
+				t.Fatal(err)
 			}
-			if victim != want {
-				t.Errorf("the listener closes %v, want %v", victim, want)
+			late := &conn{TCPConn: raw, listener: l, state: newConn, since: time.Now()}
+			if accepted := l.add(late); accepted != (tc.closed >= 0) {
+				t.Errorf("the new connection is accepted: %t", accepted)
+			}
+			for i, c := range conns {
+				if _, open := l.conns[c]; open != (i != tc.closed) {
+					t.Errorf("connection %d is open: %t", i, open)
+				}
 			}
 		})
 	}

@@ -65,7 +65,7 @@ func newMetrics() *metrics {
 			Help: "Expiry of the certificate in use (serving, client_ca), in Unix seconds; of several CAs, the one that expires first.",
 		}, []string{"certificate"}),
 		connections: counters("outboard_server_connections_total",
-			"Connections to the serving listener, by outcome (accepted, evicted: closed while idle to admit others, refused: too many).",
+			"Connections to the serving listener, by outcome (accepted, evicted: closed to admit another, refused: too many).",
 			"outcome", connAccepted, connEvicted, connRefused),
 		openConns: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_open_connections", Help: "Open connections to the serving listener.",

@@ -35,15 +35,6 @@ type Options struct {
 	// BodyTimeout bounds the reading of one request's body. Default: 30 s.
 	BodyTimeout time.Duration
 
-	// MinRate is how many bytes a second a client must send of a body, and receive of a response, once it is RateGrace
-	// behind. While a request waits for memory, the slowest transfer ends if it is half a second behind. Default: 1
-	// MiB.
-	MinRate int64
-
-	// RateGrace is how far behind MinRate a client may be. Use at least the time for which clients wait for a response.
-	// Default: 5 s.
-	RateGrace time.Duration
-
 	// WriteTimeout bounds one request from the end of its header to the end of its response. Default: 2 min.
 	WriteTimeout time.Duration
 
@@ -60,9 +51,9 @@ type Options struct {
 	// MaxHeaderBytes bounds one request's header. Default: 16 KiB.
 	MaxHeaderBytes int
 
-	// MaxConnections bounds the open connections. At the limit, a new connection replaces the one whose client is
-	// furthest behind with its first request, or behind MinRate with a body or a response; if there is none, the one
-	// that has waited longest for another request; if there is none either, the new one is closed. Default: 1024.
+	// MaxConnections bounds the open connections. At the limit, a new connection replaces one of the client address that has most: one whose
+	// client owes a request, the rest of a body, or the reading of a response, and else one that waits for another request. If
+	// every connection of that address is being served, the new one is closed. Default: 1024.
 	MaxConnections int
 
 	// MaxBodyBytes bounds one request's body. Default: 128 MiB.
@@ -163,8 +154,6 @@ func (o Options) withDefaults() Options {
 	o.Address = cmp.Or(o.Address, "127.0.0.1:8443")
 	o.ReadHeaderTimeout = cmp.Or(o.ReadHeaderTimeout, 5*time.Second)
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
-	o.MinRate = cmp.Or(o.MinRate, 1<<20)
-	o.RateGrace = cmp.Or(o.RateGrace, 5*time.Second)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 2*time.Minute)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 2*time.Minute)
 	o.MaxConnectionAge = cmp.Or(o.MaxConnectionAge, 5*time.Minute)

@@ -33,7 +33,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 			http.StatusUnsupportedMediaType)
 		return
 	}
-	r, release := s.limitBody(w, r)
+	r, release := s.limitBody(w, r, &w.(*response).lease)
 	defer release()
 	s.opts.Handler.ServeHTTP(w, r)
 }
@@ -41,10 +41,11 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 // protect calls the handler and recovers from its panic. The caller gets a 500, or a broken connection if the response
 // has started, so that it does not take a partial response for a complete one.
 func (s *Server) protect(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	answer := &response{ResponseWriter: w, server: s, session: sessionOf(r.Context()), transfer: transfer{
-		pace: s.pace, end: time.Now().Add(s.opts.WriteTimeout), conn: ownConn(r),
-		setDeadline: http.NewResponseController(w).SetWriteDeadline,
-	}}
+	answer := &response{ResponseWriter: w, server: s, session: sessionOf(r.Context())}
+	if r.ProtoMajor == 1 { // otherwise the connection has other requests, too
+		answer.session.conn.request.Store(&answer.lease)
+		defer answer.session.conn.request.Store(nil)
+	}
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -69,10 +70,10 @@ func (s *Server) protect(h http.Handler, w http.ResponseWriter, r *http.Request)
 // itself never uses a connection that the server has just closed.
 type response struct {
 	http.ResponseWriter
-	server   *Server
-	session  *session
-	transfer transfer
-	begun    bool
+	server  *Server
+	session *session
+	lease   lease
+	begun   bool
 }
 
 func (r *response) sayGoodbye() {
@@ -93,22 +94,19 @@ func (r *response) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// writeStep is the largest size of one write, after which the client's rate is checked.
-const writeStep = 64 << 10
-
-func (r *response) Write(p []byte) (written int, err error) {
+func (r *response) Write(p []byte) (int, error) {
 	r.sayGoodbye()
 	r.begun = true
-	for {
-		part := p[written:min(written+writeStep, len(p))]
-		r.transfer.begin()
-		n, err := r.ResponseWriter.Write(part)
-		r.transfer.moves(n)
-		written += n
-		if err != nil || written == len(p) {
-			return written, err
-		}
+	if !r.lease.wait(r.stop) {
+		return 0, errYielded
 	}
+	defer r.lease.proceed()
+	return r.ResponseWriter.Write(p)
+}
+
+// stop makes a write that waits end.
+func (r *response) stop() {
+	_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now())
 }
 
 // Unwrap is for [http.ResponseController].

@@ -15,14 +15,14 @@ import (
 
 // A Server serves one handler. Create it with New, then Run it once.
 type Server struct {
-	opts     Options
-	metrics  *metrics
-	budget   *budget
-	pace     pace
-	identity *identifier        // nil without TLS
-	watcher  *filewatch.Watcher // nil without TLS
-	serving  *http.Server
-	admin    *http.Server
+	opts      Options
+	metrics   *metrics
+	budget    *budget
+	adminTurn *room
+	identity  *identifier        // nil without TLS
+	watcher   *filewatch.Watcher // nil without TLS
+	serving   *http.Server
+	admin     *http.Server
 
 	listener      *listener // nil until Listen
 	adminListener *listener
@@ -40,8 +40,9 @@ func New(opts Options) (*Server, error) {
 	if err := opts.validate(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{opts: opts, metrics: newMetrics(), pace: pace{rate: opts.MinRate, grace: opts.RateGrace}}
-	s.budget = newBudget(opts, s.metrics.reservedBytes, func() { s.listener.evictSlowest(evictBehind) })
+	s := &Server{opts: opts, metrics: newMetrics(), adminTurn: newRoom("requests to the admin address", 1)}
+	s.adminTurn.ownWait = patientOwn
+	s.budget = newBudget(opts, s.metrics.reservedBytes)
 	adminHandler, err := s.adminHandler()
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -161,8 +162,8 @@ func (s *Server) Listen() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("server: %w", err), serving.Close())
 	}
-	s.listener = newListener(serving, s.opts.MaxConnections, s.pace, s.metrics)
-	s.adminListener = newListener(admin, adminConnections, s.pace, nil)
+	s.listener = newListener(serving, s.opts.MaxConnections, s.metrics)
+	s.adminListener = newListener(admin, adminConnections, nil)
 	return nil
 }
 

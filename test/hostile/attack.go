@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
-	"sync"
 	"time"
+
+	"outboard.dev/outboard/test/measure"
 )
 
-// honest is a filter call for a pod that Outboard has not seen in this version.
-func honest(i int) string {
+// honest is a filter call about n nodes for a pod that Outboard has not seen in this version.
+func honest(i, n int) string {
 	var env, names []string
 	for k := range 60 {
 		env = append(env, fmt.Sprintf(`{"name":"SETTING_%d","value":"a value of some length"}`, k))
 	}
-	for k := range 500 {
+	for k := range n {
 		names = append(names, `"`+nodeName(i*487+k)+`"`)
 	}
 	return fmt.Sprintf(`{"Pod":{"metadata":{"namespace":"default","name":"web","uid":"honest-%d","resourceVersion":"1","labels":{"app":"web"}},`+
@@ -88,37 +88,136 @@ var shapes = []struct {
 // attackPause is the pause of a caller between two calls, so that Outboard gets most of the machine's time.
 const attackPause = 200 * time.Millisecond
 
-// attack calls until the process ends.
-func attack(address string) {
-	var running sync.WaitGroup
-	for _, shape := range shapes {
+// An attack runs in goroutines of its own until the process ends.
+type attack struct {
+	name string
+	run  func(target) error
+}
+
+// target is what hostile callers reach.
+type target struct {
+	address, admin string
+	callers        []*caller
+}
+
+// attacks are all that hostile callers do.
+var attacks = []attack{
+	{"bodies that take much memory or time", largeBodies},
+	{"floods of small calls", floods},
+	{"bodies at the least rate", trickle},
+	{"connections that hold what they can", holdConnections},
+	{"connections that never speak", neverSpeak},
+	{"readers of metrics", readMetrics},
+}
+
+// attackWith runs the attacks whose names contain the text, until the process ends.
+func attackWith(t target, text string) error {
+	chosen, err := measure.Matching(attacks, text, func(a attack) string { return a.name })
+	if err != nil {
+		return err
+	}
+	for _, a := range chosen {
+		if err := a.run(t); err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+	}
+	select {}
+}
+
+// largeBodies calls with all shapes.
+func largeBodies(t target) error {
+	for n, shape := range shapes {
 		body := shape.body(0) // made once, as making it takes the machine's time
-		for caller := range shape.callers {
-			running.Go(func() {
-				client := &http.Client{Timeout: 30 * time.Second}
+		for k := range shape.callers {
+			client := t.callers[(n+k)%len(t.callers)].client(30 * time.Second)
+			go func() {
 				for i := 0; ; i++ {
 					// Each about a pod of its own.
-					fresh := strings.Replace(body, "hostile-0", fmt.Sprintf("hostile-%d-%d", caller, i), 1)
-					_, _ = post(client, address, shape.verb, fresh) // refused, or not
+					fresh := strings.Replace(body, "hostile-0", fmt.Sprintf("hostile-%d-%d", k, i), 1)
+					_, _ = post(client, t.address, shape.verb, fresh) // refused, or not
 					time.Sleep(attackPause)
 				}
-			})
+			}()
 		}
 	}
-	for _, connection := range slow {
-		for range 100 {
-			running.Go(func() {
+	return nil
+}
+
+// floods makes small calls, one after the other without a pause.
+func floods(t target) error {
+	for n, c := range t.callers {
+		client := c.client(30 * time.Second)
+		for k := range 32 {
+			go func() {
+				for i := 0; ; i++ {
+					_, _ = post(client, t.address, "filter", filterOf(podWith(i, fmt.Sprintf(`"x":"%d-%d"`, n, k)), `"`+nodeName(i)+`"`))
+				}
+			}()
+		}
+	}
+	return nil
+}
+
+// trickle sends the largest bodies at little more than a mebibyte a second.
+func trickle(t target) error {
+	part := []byte(strings.Repeat(" ", 110<<10))
+	for _, c := range t.callers {
+		for range 2 {
+			go c.repeat(t.address, func(conn net.Conn) {
+				fmt.Fprintf(conn, header+"Content-Length: %d\r\n\r\n", 120<<20)
 				for {
-					if c, err := net.Dial("tcp", address); err == nil {
-						connection(c)
-						c.Close()
+					if _, err := conn.Write(part); err != nil {
+						return
 					}
-					time.Sleep(attackPause)
+					time.Sleep(100 * time.Millisecond)
 				}
 			})
 		}
 	}
-	running.Wait()
+	return nil
+}
+
+// holdConnections opens connections that hold what they can as long as they can.
+func holdConnections(t target) error {
+	for n := range 100 {
+		for _, connection := range slow {
+			go t.callers[n%len(t.callers)].repeat(t.address, connection)
+		}
+	}
+	return nil
+}
+
+// neverSpeak opens more connections than there may be, without TLS.
+func neverSpeak(t target) error {
+	for n := range 1200 {
+		c := t.callers[n%len(t.callers)]
+		go func() {
+			for {
+				if conn, err := c.dialer().Dial("tcp", t.address); err == nil {
+					_, _ = io.Copy(io.Discard, conn) // until the server closes it
+					conn.Close()
+				}
+				time.Sleep(attackPause)
+			}
+		}()
+	}
+	return nil
+}
+
+// readMetrics reads the metrics, without a pause.
+func readMetrics(t target) error {
+	for n := range 64 {
+		client := t.callers[n%len(t.callers)].client(30 * time.Second)
+		go func() {
+			for {
+				if response, err := client.Get(t.admin + "/metrics"); err == nil {
+					_, _ = io.Copy(io.Discard, response.Body)
+					response.Body.Close()
+				}
+			}
+		}()
+	}
+	return nil
 }
 
 const header = "POST /filter HTTP/1.1\r\nHost: x\r\n"
@@ -133,17 +232,17 @@ func drip(c net.Conn) {
 	}
 }
 
-// slow are connections that hold their resources as long as possible.
-var slow = map[string]func(net.Conn){
-	"a large body that drips": func(c net.Conn) {
+// slow are connections that hold what they can.
+var slow = []func(net.Conn){
+	func(c net.Conn) { // a large body that drips
 		fmt.Fprintf(c, header+"Content-Length: %d\r\n\r\n{", 120<<20)
 		drip(c)
 	},
-	"an ordinary body that stops before its end": func(c net.Conn) {
+	func(c net.Conn) { // an ordinary body that stops before its end
 		fmt.Fprintf(c, header+"Content-Length: %d\r\n\r\n%s", 64<<10, strings.Repeat(" ", 64<<10-1))
 		_, _ = io.Copy(io.Discard, c)
 	},
-	"chunks without end, slowly": func(c net.Conn) {
+	func(c net.Conn) { // chunks without end, slowly
 		fmt.Fprint(c, header+"Transfer-Encoding: chunked\r\n\r\n")
 		for {
 			if _, err := fmt.Fprint(c, "1000\r\n"+strings.Repeat(" ", 0x1000)+"\r\n"); err != nil {
@@ -152,9 +251,8 @@ var slow = map[string]func(net.Conn){
 			time.Sleep(100 * time.Millisecond)
 		}
 	},
-	"answers that are not read": func(c net.Conn) {
-		_ = c.(*net.TCPConn).SetReadBuffer(4096)
-		body := honest(0)
+	func(c net.Conn) { // responses that nobody reads
+		body := honest(0, 500)
 		for range 4 {
 			if _, err := fmt.Fprintf(c, header+"Content-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 				return
@@ -162,8 +260,15 @@ var slow = map[string]func(net.Conn){
 		}
 		time.Sleep(10 * time.Second)
 	},
-	"a header that drips": func(c net.Conn) {
+	func(c net.Conn) { // a header that drips
 		fmt.Fprint(c, header+"X: ")
 		drip(c)
+	},
+	func(c net.Conn) { // headers as large as they may be, and larger
+		for n := 0; ; n += 1 << 10 {
+			if _, err := fmt.Fprint(c, header+"X: "+strings.Repeat("x", 8<<10+n)+"\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
+				return
+			}
+		}
 	},
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -29,7 +28,9 @@ type options struct {
 	phase       time.Duration
 	most        int
 	niceness    int
+	only        string
 	attack      string
+	files       string
 }
 
 func main() {
@@ -39,21 +40,38 @@ func main() {
 	flag.DurationVar(&o.phase, "for", 20*time.Second, "how long the honest caller calls without the hostile callers, and then with them, in turn")
 	flag.IntVar(&o.most, "most", 3072, "end when the process uses more MiB than this")
 	flag.IntVar(&o.niceness, "attack-niceness", 19, "niceness of the hostile callers, which would run on other machines")
-	flag.StringVar(&o.attack, "attack", "", "attack this address, and nothing else (what the command starts itself)")
+	flag.StringVar(&o.only, "only", "", "attack only in the ways whose names contain the text")
+	flag.StringVar(&o.attack, "attack", "", "attack this address and this admin address, separated by a comma, and nothing else (what the command starts itself)")
+	flag.StringVar(&o.files, "files", "", "the directory with the certificates, with -attack")
 	flag.Parse()
 	measure.Main("hostile", func(ctx context.Context) error { return run(ctx, o) })
 }
 
 func run(ctx context.Context, o options) error {
 	if o.attack != "" {
-		attack(o.attack)
-		return nil
+		t := target{}
+		t.address, t.admin, _ = strings.Cut(o.attack, ",")
+		for i, name := range hostileNames {
+			c, err := newCaller(o.files, name, fmt.Sprintf("127.0.0.%d", 2+i))
+			if err != nil {
+				return err
+			}
+			t.callers = append(t.callers, c)
+		}
+		return attackWith(t, o.only)
 	}
 	dir, err := os.MkdirTemp("", "hostile")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	if err := writeCertificates(dir); err != nil {
+		return err
+	}
+	honest, err := newCaller(dir, honestName, "127.0.0.1")
+	if err != nil {
+		return err
+	}
 	api, err := serveCluster()
 	if err != nil {
 		return err
@@ -68,36 +86,55 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	ready, ended := p.memory("VmRSS"), p.watch(o.most)
-	var alone, beside calls
+	var alone, beside [len(sizes)]calls
 	for round := range rounds { // in turn, as the machine may be busy with other things for a while
-		alone.callFor(p, o.phase/rounds)
+		callFor(p, honest, o.phase/rounds, &alone)
 		if round == 0 {
 			fmt.Printf("memory: %d MiB when ready, %d MiB at most without hostile callers\n", ready, p.memory("VmHWM"))
 		}
-		stop, err := startAttack(ctx, p.address, o.niceness)
+		stop, err := startAttack(ctx, o, p, dir)
 		if err != nil {
 			return err
 		}
 		time.Sleep(time.Second) // until they are many
-		beside.callFor(p, o.phase/rounds)
+		callFor(p, honest, o.phase/rounds, &beside)
 		stop()
 	}
 	fmt.Printf("memory: %d MiB at most with hostile callers%s\n", p.most(), ended())
-	fmt.Printf("honest caller (filter, 500 names), alone:  %s\n", &alone)
-	fmt.Printf("honest caller (filter, 500 names), with hostile callers: %s\n", &beside)
+	table := measure.NewTable(os.Stdout, "honest caller", "calls", "failed", "p50", "p99", "longest", "p99 ÷ alone")
+	failed := 0
+	for i, n := range sizes {
+		failed += beside[i].failed
+		row := func(when string, c *calls) {
+			quantile := func(q float64) time.Duration { return c.quantile(q).Round(10 * time.Microsecond) }
+			table.Row(fmt.Sprintf("filter, %d names, %s", n, when), len(c.took), c.failed, quantile(0.5), quantile(0.99), quantile(1),
+				fmt.Sprintf("%.2f", c.quantile(0.99).Seconds()/alone[i].quantile(0.99).Seconds()))
+		}
+		row("alone", &alone[i])
+		row("with hostile callers", &beside[i])
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d honest calls failed", failed)
+	}
 	return nil
 }
+
+// sizes are the numbers of nodes in honest calls.
+var sizes = [...]int{500, 5000}
 
 // rounds is how often the honest caller calls alone and then with the hostile callers.
 const rounds = 5
 
 // startAttack starts the hostile callers in their own process. stop ends them.
-func startAttack(ctx context.Context, address string, niceness int) (stop func(), err error) {
+func startAttack(ctx context.Context, o options, p *process, dir string) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	attackers := exec.CommandContext(ctx, self, "--attack", address)
+	attackers := exec.CommandContext(ctx, self, "--attack", p.address+","+p.admin, "--only", o.only, "--files", dir)
 	attackers.Stderr = os.Stderr
 	if err := attackers.Start(); err != nil {
 		return nil, err
@@ -106,7 +143,7 @@ func startAttack(ctx context.Context, address string, niceness int) (stop func()
 		_ = attackers.Process.Kill()
 		_ = attackers.Wait() // it was killed
 	}
-	if err := syscall.Setpriority(syscall.PRIO_PROCESS, attackers.Process.Pid, niceness); err != nil {
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, attackers.Process.Pid, o.niceness); err != nil {
 		stop()
 		return nil, err
 	}
@@ -143,13 +180,15 @@ current-context: c
 `, api), 0o600), os.WriteFile(config, fmt.Appendf(nil, `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
-serving: {address: %q}
-admin: {address: %q, pprof: true}
-clientConnection: {kubeconfig: %q}
+serving:
+  address: %[1]q
+  tls: {certFile: %[4]s/server.crt, keyFile: %[4]s/server.key, clientCAFile: %[4]s/ca.crt, allowedClients: [kube-scheduler, hostile-1, hostile-2]}
+admin: {address: %[2]q, pprof: true}
+clientConnection: {kubeconfig: %[3]q}
 log: {level: error}
 profiles:
 - policies: [{type: ImageLocality}, {type: PodLimit, config: {max: 100, selector: {matchLabels: {app: web}}}}]
-`, serving, admin, kubeconfig), 0o600))
+`, serving, admin, kubeconfig, dir), 0o600))
 	if err != nil {
 		return nil, err
 	}
@@ -232,38 +271,31 @@ type calls struct {
 	failed int
 }
 
-// callFor calls as kube-scheduler does, one call after the other.
-func (c *calls) callFor(p *process, d time.Duration) {
-	client := &http.Client{Timeout: 5 * time.Second}
+// callFor calls as kube-scheduler does, one call after the other, with each size in turn.
+func callFor(p *process, by *caller, d time.Duration, results *[len(sizes)]calls) {
+	client := by.client(5 * time.Second)
 	defer client.CloseIdleConnections()
-	for until := time.Now().Add(d); time.Now().Before(until) && p.alive(); time.Sleep(2 * time.Millisecond) {
-		body := honest(len(c.took))
-		began := time.Now()
-		answer, err := post(client, p.address, "filter", body)
-		c.took = append(c.took, time.Since(began))
-		if err != nil || !strings.Contains(answer, `"Error":""`) {
-			if c.failed++; c.failed == 1 {
-				fmt.Printf("the first call that failed: %v, %.300q\n", err, answer)
+	for until := time.Now().Add(d); time.Now().Before(until) && p.alive(); {
+		for i, n := range sizes {
+			c := &results[i]
+			body := honest(len(c.took), n)
+			began := time.Now()
+			answer, err := post(client, p.address, "filter", body)
+			c.took = append(c.took, time.Since(began))
+			if err != nil || !strings.Contains(answer, `"Error":""`) {
+				if c.failed++; c.failed == 1 {
+					fmt.Printf("the first call that failed: %v, %.300q\n", err, answer)
+				}
 			}
+			time.Sleep(2 * time.Millisecond)
 		}
 	}
 }
 
-func (c *calls) String() string {
+func (c *calls) quantile(q float64) time.Duration {
 	if len(c.took) == 0 {
-		return "no call"
+		return 0
 	}
 	slices.Sort(c.took)
-	quantile := func(q float64) time.Duration { return measure.Quantile(c.took, q).Round(10 * time.Microsecond) }
-	return fmt.Sprintf("%d calls, %d failed, p50 %s, p99 %s, longest %s", len(c.took), c.failed, quantile(0.5), quantile(0.99), quantile(1))
-}
-
-func post(client *http.Client, address, verb, body string) (string, error) {
-	response, err := client.Post("http://"+address+"/"+verb, "application/json", strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	return string(answer), err
+	return measure.Quantile(c.took, q)
 }
