@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/extender/verify"
+	"outboard.dev/outboard/policy/fields"
 )
 
 type verifyOptions struct {
@@ -101,7 +101,7 @@ func (o *verifyOptions) complete(ctx context.Context) error {
 		o.Mode = verify.Mode(o.mode)
 	}
 	for name, text := range o.resources {
-		quantity, err := resource.ParseQuantity(text)
+		quantity, err := fields.ParseQuantity(text)
 		if err != nil {
 			return fmt.Errorf("--resource %s=%s: %w", name, text, err)
 		}

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
@@ -336,7 +336,7 @@ func (b *Bytes) UnmarshalJSON(data []byte) error {
 			return err
 		}
 	}
-	q, err := resource.ParseQuantity(text)
+	q, err := fields.ParseQuantity(text)
 	if !bytesText.MatchString(text) || err != nil {
 		return errors.New("must be a number of bytes such as 1048576, 256Mi or 1Gi")
 	}

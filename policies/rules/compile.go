@@ -94,6 +94,12 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 	root := tree.Expr().ID()
 	a := analyze(tree)
 	var errs field.ErrorList
+	walk(tree.Expr(), func(e ast.Expr) bool {
+		if message, wrong := mustBeLiteral(e); wrong {
+			a.problem(e, message)
+		}
+		return true
+	})
 	for _, p := range a.problems {
 		errs = append(errs, invalid(path, text, at(p.id), p.message))
 	}
@@ -103,7 +109,7 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 	if a.deps[root]&^may != 0 {
 		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), "must read the pod only"))
 	}
-	if cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: computedSizes{usualSizes}}); err != nil {
+	if cost, err := c.env.EstimateCost(checked, &estimator{library.CostEstimator{SizeEstimator: computedSizes{usualSizes}}}); err != nil {
 		errs = append(errs, field.InternalError(path, err))
 	} else if cost.Max > costLimit {
 		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), tooCostly(cost.Max)))
@@ -176,7 +182,7 @@ func (c *compiler) rest(checked *cel.Ast, e *expression) (err error) {
 
 // bound returns the highest cost of an evaluation if the contents of objects have at most these sizes.
 func (c *compiler) bound(checked *cel.Ast, within sizes) uint64 {
-	cost, err := c.env.EstimateCost(checked, &library.CostEstimator{SizeEstimator: within})
+	cost, err := c.env.EstimateCost(checked, &estimator{library.CostEstimator{SizeEstimator: within}})
 	if err != nil {
 		return math.MaxUint64
 	}
@@ -255,13 +261,13 @@ func (c *compiler) optimize(by cel.ASTOptimizer, checked *cel.Ast) (*cel.Ast, er
 
 // counting compiles a program for [count].
 func (c *compiler) counting(checked *cel.Ast, l limit) (cel.Program, error) {
-	return c.env.Program(checked,
+	return c.env.Program(checked, append(c.bounded(checked, l.cost),
 		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
 		cel.CostLimit(l.cost),
 		cel.InterruptCheckFrequency(l.steps),
 		cel.CostTracking(&library.CostEstimator{}),
 		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
-	)
+	)...)
 }
 
 // invalid returns an error at a position in an expression; its value is the text from there on, or the end of the text if the error is there.

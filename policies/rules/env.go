@@ -64,6 +64,7 @@ func newEnv(s *schema) (*cel.Env, error) {
 		// here they are quantities already.
 		cel.Function("quantity", cel.Overload("quantity_to_quantity",
 			[]*cel.Type{apiservercel.QuantityType}, apiservercel.QuantityType,
-			cel.UnaryBinding(func(q ref.Val) ref.Val { return q }))),
+			cel.UnaryBinding(func(q ref.Val) ref.Val { return q })), stringToQuantity),
+		cel.Function("isQuantity", isQuantity),
 	)
 }

@@ -248,7 +248,15 @@ func (s keyedSignal) current() traits.Mapper {
 func (s keyedSignal) Iterator() traits.Iterator { return s.current().Iterator() }
 
 // Size implements traits.Sizer.
-func (s keyedSignal) Size() ref.Val { return s.current().Size() }
+func (s keyedSignal) Size() ref.Val {
+	size := types.Int(0)
+	for _, v := range s.All() {
+		if v.Current() {
+			size++
+		}
+	}
+	return size
+}
 
 // Equal implements ref.Val.
 func (s keyedSignal) Equal(other ref.Val) ref.Val { return s.current().Equal(other) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/policy/fields"
 )
 
 // Decode sets the value to which into, a non-nil pointer, points from v, and returns all errors as [Errors]. Fields with
@@ -318,20 +319,17 @@ func (d *decoder) duration(at Value, n *yaml.Node, rv reflect.Value) {
 	rv.SetInt(int64(duration))
 }
 
-// The time to parse a quantity is proportional to its exponent, not to its length: 1e-100000000 takes minutes.
-var hugeExponent = regexp.MustCompile(`[eE][+-]?0*[1-9][0-9]{2,}`)
-
 func (d *decoder) quantity(at Value, n *yaml.Node, rv reflect.Value) {
 	const rule = "a quantity such as 2, 500m or 256Mi"
 	kind := null
 	if n.Kind == yaml.ScalarNode {
 		kind = classify(n)
 	}
-	if kind != text && kind != integer && kind != number || len(n.Value) > 64 || hugeExponent.MatchString(n.Value) {
+	if kind != text && kind != integer && kind != number {
 		d.must(at, rule)
 		return
 	}
-	q, err := resource.ParseQuantity(n.Value)
+	q, err := fields.ParseQuantity(n.Value)
 	if err != nil {
 		d.must(at, rule)
 		return
