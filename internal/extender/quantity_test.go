@@ -53,3 +53,31 @@ func TestCostlyNumbersAreRejected(t *testing.T) {
 		}
 	}
 }
+
+// Quantities of very many digits are rejected; other texts of digits, and those of usual keys, are not.
+func TestQuantitiesOfManyDigits(t *testing.T) {
+	s := serve(t, &fakeCluster{view: view(threeNodes)})
+	for value, refused := range map[string]bool{
+		`"` + strings.Repeat("9", 1001) + `"`: true, `"` + strings.Repeat("9", 200_000) + `"`: true, `" -` + strings.Repeat("9", 2001) + `Gi"`: true,
+		`"1.` + strings.Repeat("3", 1000) + `"`: true, `"+.` + strings.Repeat("3", 5000) + `m"`: true,
+		"1" + strings.Repeat("0", 3000):       true,
+		`"` + strings.Repeat("9", 1000) + `"`: false, `"1"`: false,
+	} {
+		pod := `{"metadata":{"name":"p","annotations":{"modulus":"` + strings.Repeat("7", 900) + `","id":"a` + strings.Repeat("1", 4000) +
+			`"}},"spec":{"containers":[{"resources":{"limits":{"x":` + value + `}}}]}}`
+		for verb, body := range map[string]string{
+			"filter":  `{"Pod":` + pod + `,"NodeNames":["good"]}`,
+			"nodes":   `{"Pod":{"metadata":{"name":"p"}},"Nodes":{"items":[{"metadata":{"name":"new"},"status":{"capacity":{"x":` + value + `}}}]}}`,
+			"preempt": `{"Pod":{"metadata":{"name":"p"}},"NodeNameToVictims":{"good":{"Pods":[` + pod + `]}}}`,
+		} {
+			path := verb
+			if verb == "nodes" {
+				path = "filter"
+			}
+			answer := decode[struct{ Error string }](t, s.post(t, path, body))
+			if got := strings.Contains(answer.Error, "a resource quantity has more than 1000 digits"); got != refused {
+				t.Errorf("%s with a quantity of %d bytes, %.10s…: got Error %q", verb, len(value), value, answer.Error)
+			}
+		}
+	}
+}
