@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
 )
 
@@ -58,8 +59,25 @@ type nodeMetricsList struct {
 	Items []struct {
 		Metadata  struct{ Name string }
 		Timestamp time.Time
-		Usage     map[string]resource.Quantity
+		Usage     map[string]quantity
 	}
+}
+
+// quantity is a quantity whose text is bounded: whoever serves the metrics API also writes the texts.
+type quantity struct{ resource.Quantity }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (q *quantity) UnmarshalJSON(data []byte) error {
+	text := strings.TrimSpace(strings.Trim(string(data), `"`))
+	if text == "" || text == "null" {
+		return nil
+	}
+	parsed, err := fields.ParseQuantity(text)
+	if err != nil {
+		return err
+	}
+	q.Quantity = parsed
+	return nil
 }
 
 // Read implements signal.Source.
