@@ -3,6 +3,7 @@ package signal
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 )
 
@@ -28,6 +29,31 @@ type Limits struct {
 	Values int
 	// Bytes is the maximum length of a document: more is an error, [ErrTooLong].
 	Bytes int64
+}
+
+// Reader returns the document that r reads. If it has more than Bytes, Read returns [ErrTooLong] without its end.
+func (l Limits) Reader(r io.Reader) io.Reader { return &boundedReader{r, l.Bytes} }
+
+// boundedReader reads at most left bytes.
+type boundedReader struct {
+	from io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, ErrTooLong
+	}
+	// One byte more than the limit distinguishes a document of that length from a longer one.
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.from.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, ErrTooLong
+	}
+	return n, err
 }
 
 // MaxBytes is the maximum length of a document.

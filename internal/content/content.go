@@ -28,11 +28,9 @@ func New(c Document) (*Decoder, error) {
 
 // Decode decodes a whole document. Keys may occur more than once.
 func (d *Decoder) Decode(r io.Reader, limits signal.Limits) ([]signal.Sample, error) {
-	bounded := &boundedReader{from: r, left: limits.Bytes}
-	samples, err := d.decode(bounded, limits.Values)
+	samples, err := d.decode(limits.Reader(r), limits.Values)
 	switch {
-	case bounded.exceeded:
-		// Ignore the parser's error about a truncated document.
+	case errors.Is(err, signal.ErrTooLong):
 		return nil, signal.ErrTooLong
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", d.format, err)
@@ -77,27 +75,4 @@ func checkCollected(items int, c *collector) error {
 		return errors.New("none of its items has both a key and a number")
 	}
 	return nil
-}
-
-// boundedReader reads at most left bytes.
-type boundedReader struct {
-	from     io.Reader
-	left     int64
-	exceeded bool
-}
-
-func (b *boundedReader) Read(p []byte) (int, error) {
-	if b.exceeded {
-		return 0, signal.ErrTooLong
-	}
-	// One byte more than the limit distinguishes a document of that length from a longer one.
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.from.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		b.exceeded = true
-		return 0, signal.ErrTooLong
-	}
-	return n, err
 }

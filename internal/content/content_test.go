@@ -218,12 +218,15 @@ func TestLimits(t *testing.T) {
 // TestReadError: an error of the reader does not truncate the document silently.
 func TestReadError(t *testing.T) {
 	broken := errors.New("connection reset")
-	for _, c := range []content.Document{{}, withFormat(content.Document{}, content.JSON), table} {
-		d, err := content.New(c)
+	for _, c := range []struct {
+		content.Document
+		begin string
+	}{{content.Document{}, "n1: 1\n"}, {withFormat(content.Document{}, content.JSON), `{"n1": 1, `}, {table, "host,load\nn1,1\n"}} {
+		d, err := content.New(c.Document)
 		if err != nil {
 			t.Fatal(err)
 		}
-		doc := io.MultiReader(strings.NewReader("host,load\nn1,1\n"), failing{broken})
+		doc := io.MultiReader(strings.NewReader(c.begin), failing{broken})
 		if _, err := d.Decode(doc, limits); !errors.Is(err, broken) {
 			t.Errorf("%s: %v", c.Format, err)
 		}

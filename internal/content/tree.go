@@ -1,6 +1,7 @@
 package content
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -10,21 +11,15 @@ import (
 	"slices"
 
 	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/internal/jsonstream"
 )
 
-// These limits of a JSON document, besides its length, bound the memory of its values.
-const (
-	maxDepth  = 64
-	maxValues = 1_000_000
-)
+// maxValues bounds the memory of the values of a JSON document, with its length.
+const maxValues = 1_000_000
 
 // decodeTree decodes JSON and YAML.
 func (d *Decoder) decodeTree(r io.Reader, into *collector) error {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return err
-	}
-	root, err := d.parse(bytes.TrimPrefix(data, []byte("\uFEFF")))
+	root, err := d.parse(withoutMark(r))
 	if err != nil {
 		return err
 	}
@@ -37,11 +32,29 @@ func (d *Decoder) decodeTree(r io.Reader, into *collector) error {
 	return mapping(root, into)
 }
 
+// withoutMark skips a byte order mark.
+func withoutMark(r io.Reader) io.Reader {
+	b := bufio.NewReader(r)
+	if start, err := b.Peek(len(byteOrderMark)); err == nil && string(start) == byteOrderMark {
+		_, _ = b.Discard(len(byteOrderMark)) // they are in the buffer
+	}
+	return b
+}
+
+const byteOrderMark = "\uFEFF"
+
 // parse returns a tree of map[string]any, []any, float64, string, bool and nil.
-func (d *Decoder) parse(data []byte) (any, error) {
-	root, err := parseJSON(data)
-	if err == nil || d.format == JSON {
-		return root, err
+func (d *Decoder) parse(r io.Reader) (any, error) {
+	if d.format == JSON {
+		return parseJSON(r)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	root, err := parseJSON(bytes.NewReader(data))
+	if err == nil {
+		return root, nil
 	}
 	if len(data) > strictyaml.MaxBytes {
 		return nil, fmt.Errorf("longer than %d bytes, and not JSON, which may be longer: %w", strictyaml.MaxBytes, err)
@@ -53,85 +66,57 @@ func (d *Decoder) parse(data []byte) (any, error) {
 	return root, value.Decode(&root)
 }
 
-func parseJSON(data []byte) (any, error) {
-	p := jsonParser{decoder: json.NewDecoder(bytes.NewReader(data))}
-	root, err := p.value(0)
+func parseJSON(r io.Reader) (any, error) {
+	p := jsonParser{stream: jsonstream.New(r)}
+	root, err := p.value()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is data after the end")
-	}
-	return root, nil
+	return root, p.stream.End()
 }
 
 type jsonParser struct {
-	decoder *json.Decoder
-	values  int
+	stream *jsonstream.Reader
+	values int
 }
 
-func (p *jsonParser) value(depth int) (any, error) {
-	token, err := p.decoder.Token()
-	if errors.Is(err, io.EOF) {
-		return nil, io.ErrUnexpectedEOF
-	} else if err != nil {
+func (p *jsonParser) value() (any, error) {
+	token, err := p.stream.Token()
+	if err != nil {
 		return nil, err
 	}
 	if p.values++; p.values > maxValues {
 		return nil, fmt.Errorf("more than %d values", maxValues)
 	}
-	if depth > maxDepth {
-		return nil, fmt.Errorf("nested deeper than %d", maxDepth)
-	}
 	switch token {
 	case json.Delim('{'):
-		return p.object(depth)
+		return p.object()
 	case json.Delim('['):
-		return p.array(depth)
+		return p.array()
 	}
 	return token, nil
 }
 
-func (p *jsonParser) object(depth int) (any, error) {
+func (p *jsonParser) object() (any, error) {
 	object := map[string]any{}
-	for p.decoder.More() {
-		token, err := p.decoder.Token()
-		if err != nil {
-			return nil, err
-		}
-		key, ok := token.(string)
-		if !ok {
-			return nil, errors.New("a key is not a string")
-		}
+	err := p.stream.Fields(func(key string) (err error) {
 		if _, twice := object[key]; twice {
-			return nil, fmt.Errorf("duplicate key %.100q", key)
+			return fmt.Errorf("duplicate key %.100q", key)
 		}
-		if object[key], err = p.value(depth + 1); err != nil {
-			return nil, err
-		}
-	}
-	return object, p.end()
-}
-
-func (p *jsonParser) array(depth int) (any, error) {
-	list := []any{}
-	for p.decoder.More() {
-		item, err := p.value(depth + 1)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, item)
-	}
-	return list, p.end()
-}
-
-// end reads the delimiter at the end of an object or an array.
-func (p *jsonParser) end() error {
-	if _, err := p.decoder.Token(); errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	} else {
+		object[key], err = p.value()
 		return err
-	}
+	})
+	return object, err
+}
+
+func (p *jsonParser) array() (any, error) {
+	list := []any{}
+	err := p.stream.Items(func() error {
+		item, err := p.value()
+		list = append(list, item)
+		return err
+	})
+	return list, err
 }
 
 // mapping reads the whole document as a mapping of keys to numbers.

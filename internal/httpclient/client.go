@@ -24,6 +24,8 @@ const (
 	maxHeader = 256 << 10
 	// maxSecret bounds the length of a token or a password.
 	maxSecret = 64 << 10
+	// maxStart bounds the part of a response that may be quoted, in bytes: a secret in it is hidden as a whole.
+	maxStart = maxSecret
 	// maxExcerpt bounds the part of a response in an error, in bytes.
 	maxExcerpt = 200
 )
@@ -36,14 +38,16 @@ func New(c Config) *Client { return &Client{c} }
 
 // Answer is the response of a server.
 type Answer struct {
-	Response *http.Response // its Body is read, and closed
-	Content  []byte
-	secrets  []string
+	Response *http.Response
+	// Body is the decompressed content. It has at most the bytes of the limits, and ends with the context of the request.
+	Body io.Reader
+
+	start   []byte // of what was read
+	secrets []string
 }
 
-// Do sends the request and reads the response, whatever its status. The decompressed content may
-// have maxBytes; more is [signal.ErrTooLong].
-func (c *Client) Do(ctx context.Context, req *http.Request, maxBytes int64) (*Answer, error) {
+// Do sends the request. It returns the response whatever its status. The caller reads its Body, and closes it.
+func (c *Client) Do(ctx context.Context, req *http.Request, limits signal.Limits) (*Answer, error) {
 	who, err := c.credentials()
 	if err != nil {
 		return nil, err
@@ -62,15 +66,30 @@ func (c *Client) Do(ctx context.Context, req *http.Request, maxBytes int64) (*An
 	if err != nil {
 		return nil, who.clean(reason(ctx, err))
 	}
-	defer response.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxBytes+1))
-	if err != nil {
-		return nil, who.clean(reason(ctx, err))
+	a := &Answer{Response: response, secrets: who.secrets}
+	a.Body = &body{ctx, who, limits.Reader(response.Body), a}
+	return a, nil
+}
+
+// Close ends the response.
+func (a *Answer) Close() { _ = a.Response.Body.Close() } // what was read is good
+
+// body is the content of an Answer, which remembers its start.
+type body struct {
+	ctx  context.Context
+	who  credentials
+	from io.Reader
+	of   *Answer
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	b.of.start = append(b.of.start, p[:min(n, maxStart-len(b.of.start))]...)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = b.who.clean(reason(b.ctx, err))
 	}
-	if int64(len(data)) > maxBytes {
-		return nil, signal.ErrTooLong
-	}
-	return &Answer{response, data, who.secrets}, nil
+	return n, err
 }
 
 // reason returns why a request failed, without the URL that http.Client adds.
@@ -197,7 +216,10 @@ func (a *Answer) Check() error {
 }
 
 // Excerpt returns the start of the response, as one line.
-func (a *Answer) Excerpt() string { return a.Line(string(a.Content[:min(len(a.Content), maxSecret)])) }
+func (a *Answer) Excerpt() string {
+	_, _ = io.CopyN(io.Discard, a.Body, int64(maxStart-len(a.start))) // what there is of it
+	return a.Line(string(a.start))
+}
 
 // Line returns text of the server in a form for errors: short, one line, and without secrets.
 func (a *Answer) Line(text string) string {

@@ -37,14 +37,25 @@ func get(t *testing.T, c httpclient.Config, url string) string {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	must(t, err)
-	answer, err := httpclient.New(c).Do(t.Context(), request, 1000)
-	if err == nil {
-		err = answer.Check()
-	}
+	content, err := ask(t.Context(), c, request)
 	if err != nil {
 		return "error: " + err.Error()
 	}
-	return string(answer.Content)
+	return content
+}
+
+// ask sends the request, and returns the content.
+func ask(ctx context.Context, c httpclient.Config, request *http.Request) (string, error) {
+	answer, err := httpclient.New(c).Do(ctx, request, signal.Limits{Bytes: 1000})
+	if err != nil {
+		return "", err
+	}
+	defer answer.Close()
+	if err := answer.Check(); err != nil {
+		return "", err
+	}
+	content, err := io.ReadAll(answer.Body)
+	return string(content), err
 }
 
 func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
@@ -176,7 +187,7 @@ func TestLength(t *testing.T) {
 	for _, path := range []string{"/long", "/bomb"} {
 		request, err := http.NewRequest(http.MethodGet, server.URL+path, nil)
 		must(t, err)
-		if _, err := httpclient.New(httpclient.Config{}).Do(t.Context(), request, 1000); !errors.Is(err, signal.ErrTooLong) {
+		if _, err := ask(t.Context(), httpclient.Config{}, request); !errors.Is(err, signal.ErrTooLong) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -197,7 +208,7 @@ func TestHangEndsWithTheContext(t *testing.T) {
 		})
 		request, err := http.NewRequest(http.MethodGet, server.URL, nil)
 		must(t, err)
-		if _, err := httpclient.New(httpclient.Config{}).Do(ctx, request, 1000); !errors.Is(err, cause) {
+		if _, err := ask(ctx, httpclient.Config{}, request); !errors.Is(err, cause) {
 			t.Errorf("after %q: %v", head, err)
 		}
 	}

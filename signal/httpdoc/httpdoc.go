@@ -1,7 +1,6 @@
 package httpdoc
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -51,12 +50,13 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 }
 
 func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {
-	answer, err := s.client.Do(ctx, s.request, limits.Bytes)
+	answer, err := s.client.Do(ctx, s.request, limits)
 	if err != nil {
 		return nil, err
 	}
+	defer answer.Close()
 	if err := answer.Check(); err != nil {
 		return nil, err
 	}
-	return s.decoder.Decode(bytes.NewReader(answer.Content), limits)
+	return s.decoder.Decode(answer.Body, limits)
 }

@@ -12,11 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"outboard.dev/outboard/policy/fields"
+	"outboard.dev/outboard/internal/jsonstream"
 	"outboard.dev/outboard/signal"
 )
 
@@ -54,32 +53,6 @@ func New(c Config, server *rest.Config) (*Source, error) {
 	return &Source{resource: c.Resource, client: client, url: base.JoinPath(path).String()}, nil
 }
 
-// nodeMetricsList holds the needed fields of the API's NodeMetricsList.
-type nodeMetricsList struct {
-	Items []struct {
-		Metadata  struct{ Name string }
-		Timestamp time.Time
-		Usage     map[string]quantity
-	}
-}
-
-// quantity is a quantity whose text is bounded: whoever serves the metrics API also writes the texts.
-type quantity struct{ resource.Quantity }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (q *quantity) UnmarshalJSON(data []byte) error {
-	text := strings.TrimSpace(strings.Trim(string(data), `"`))
-	if text == "" || text == "null" {
-		return nil
-	}
-	parsed, err := fields.ParseQuantity(text)
-	if err != nil {
-		return err
-	}
-	q.Quantity = parsed
-	return nil
-}
-
 // Read implements signal.Source.
 func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
@@ -95,27 +68,79 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 	if resp.StatusCode != http.StatusOK {
 		return nil, problem(resp)
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limits.Bytes+1))
-	if err != nil {
+	samples, err := s.samples(jsonstream.New(limits.Reader(resp.Body)), limits.Values)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, signal.ErrTooMany), errors.Is(err, signal.ErrTooLong):
 		return nil, err
-	}
-	if int64(len(body)) > limits.Bytes {
-		return nil, signal.ErrTooLong
-	}
-	var list nodeMetricsList
-	if err := json.Unmarshal(body, &list); err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("the response of the metrics API is not a list of metrics: %w", err)
 	}
-	if len(list.Items) > limits.Values {
-		return nil, signal.ErrTooMany
-	}
-	samples := make([]signal.Sample, 0, len(list.Items))
-	for _, item := range list.Items {
-		if used, ok := item.Usage[s.resource]; ok && used.Sign() >= 0 {
-			samples = append(samples, signal.Sample{Key: item.Metadata.Name, Number: used.AsApproximateFloat64(), At: item.Timestamp})
+	return samples, nil
+}
+
+// samples reads a NodeMetricsList of the API. It stops at the first item beyond the limit.
+func (s *Source) samples(list *jsonstream.Reader, most int) ([]signal.Sample, error) {
+	var samples []signal.Sample
+	items := 0
+	_, err := list.Value(func(name string) error {
+		if name != "items" {
+			return list.Skip()
+		}
+		_, err := list.Value(nil, func() error {
+			if items++; items > most {
+				return signal.ErrTooMany
+			}
+			sample, ok, err := s.sample(list)
+			if ok {
+				samples = append(samples, sample)
+			}
+			return err
+		})
+		return err
+	}, nil)
+	return samples, err
+}
+
+// sample reads a NodeMetrics. ok is false if it has no amount of the resource.
+func (s *Source) sample(list *jsonstream.Reader) (sample signal.Sample, ok bool, err error) {
+	text := func(name string, use func(text string) error) func(string) error {
+		return func(field string) error {
+			if field != name {
+				return list.Skip()
+			}
+			value, err := list.Text()
+			if err != nil || value == "" {
+				return err
+			}
+			return use(value)
 		}
 	}
-	return samples, nil
+	_, err = list.Value(func(name string) (err error) {
+		switch name {
+		case "metadata":
+			_, err = list.Value(text("name", func(name string) error {
+				sample.Key = name
+				return nil
+			}), nil)
+		case "usage":
+			_, err = list.Value(text(s.resource, func(amount string) error {
+				used, err := signal.ParseNumber(amount)
+				sample.Number, ok = used, used >= 0
+				return err
+			}), nil)
+		case "timestamp":
+			err = text(name, func(at string) (err error) {
+				sample.At, err = time.Parse(time.RFC3339, at)
+				return err
+			})(name)
+		default:
+			err = list.Skip()
+		}
+		return err
+	}, nil)
+	return sample, ok && err == nil, err
 }
 
 // problem returns why the response has no list.

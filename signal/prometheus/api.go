@@ -1,46 +1,82 @@
 package prometheus
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
-
-	"github.com/prometheus/common/model"
+	"time"
 
 	"outboard.dev/outboard/internal/httpclient"
+	"outboard.dev/outboard/internal/jsonstream"
 	"outboard.dev/outboard/signal"
 )
 
 // This file implements a part of the HTTP API:
 // https://prometheus.io/docs/prometheus/latest/querying/api/
 
+// Types of results.
+const (
+	vector = "vector"
+	scalar = "scalar"
+)
+
 // response is the API's response to a query.
 type response struct {
-	Status    string
-	ErrorType string
-	Error     string
-	Warnings  []string
-	Data      struct {
-		ResultType string
-		Result     json.RawMessage
-	}
+	status, errorType, problem string
+	warnings                   []string
+	resultType                 string
+	hasResult                  bool
+	series                     []series // of a vector
+	pair                       pair     // of a scalar
+}
 
-	value model.Value // a model.Vector, a *model.Scalar, or nil if the result is neither
+// series is what the Source reads of a series.
+type series struct {
+	pair
+	key       string // the value of its label
+	empty     bool   // it is null
+	histogram bool
+}
+
+// pair is a time and a number, as text.
+type pair struct {
+	seconds float64
+	text    string
+	parts   int
+}
+
+func (p *pair) add(part json.Token) {
+	switch p.parts++; p.parts {
+	case 1:
+		p.seconds, _ = part.(float64)
+	case 2:
+		p.text, _ = part.(string)
+	}
+}
+
+func (p *pair) sample(key string) (signal.Sample, error) {
+	number, err := strconv.ParseFloat(p.text, 64)
+	if p.parts != 2 || err != nil {
+		return signal.Sample{}, fmt.Errorf("%.100q is not a number with its time", p.text)
+	}
+	return signal.Sample{Key: key, Number: number, At: time.UnixMilli(int64(math.Round(1000 * p.seconds)))}, nil
 }
 
 // ask posts the query, which may be long. It uses GET if a proxy permits nothing else.
-func (s *Source) ask(ctx context.Context, form url.Values, maxBytes int64) (*httpclient.Answer, error) {
+func (s *Source) ask(ctx context.Context, form url.Values, limits signal.Limits) (*httpclient.Answer, error) {
 	post, err := http.NewRequest(http.MethodPost, s.endpoint.String(), strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, err
 	}
 	post.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	post.Header["Idempotency-Key"] = nil // not sent; lets http.Client retry after a closed connection
-	answer, err := s.client.Do(ctx, post, maxBytes)
+	answer, err := s.client.Do(ctx, post, limits)
 	if err != nil {
 		return nil, err
 	}
@@ -49,50 +85,135 @@ func (s *Source) ask(ctx context.Context, form url.Values, maxBytes int64) (*htt
 		return answer, nil
 	case http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented:
 	}
+	answer.Close()
 	u := *s.endpoint
 	u.RawQuery = form.Encode()
 	get, err := http.NewRequest(http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	return s.client.Do(ctx, get, maxBytes)
+	return s.client.Do(ctx, get, limits)
 }
 
-// decode returns the result of the response if the query was evaluated.
-func decode(answer *httpclient.Answer, limits signal.Limits) (*response, error) {
-	// A decoded series takes many times its memory in the response.
-	if bytes.Count(answer.Content, []byte(`"metric":{`)) > limits.Values {
-		return nil, signal.ErrTooMany
-	}
+// decode returns the result of the response if the query was evaluated, with the value of the label of each series.
+func decode(ctx context.Context, answer *httpclient.Answer, label string, most int) (*response, error) {
 	said := new(response)
-	err := json.Unmarshal(answer.Content, said)
-	if err == nil && said.Status == "error" {
-		return nil, fmt.Errorf("%s: %s", answer.Line(said.ErrorType), answer.Line(said.Error))
-	}
-	if err := answer.Check(); err != nil {
+	err := said.read(jsonstream.New(answer.Body), label, most)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, signal.ErrTooMany), errors.Is(err, signal.ErrTooLong):
 		return nil, err
+	case err == nil && said.status == "error":
+		return nil, fmt.Errorf("%s: %s", answer.Line(said.errorType), answer.Line(said.problem))
 	}
-	said.Data.ResultType = answer.Line(said.Data.ResultType)
-	if err == nil {
-		err = said.decodeResult()
+	if wrong := answer.Check(); wrong != nil {
+		return nil, wrong
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the response is invalid: %s: %s", answer.Line(err.Error()), answer.Excerpt())
+		return nil, invalid(answer, err)
 	}
+	said.resultType = answer.Line(said.resultType)
 	return said, nil
 }
 
-func (r *response) decodeResult() error {
-	switch r.Data.ResultType {
-	case model.ValVector.String():
-		var vector model.Vector
-		err := json.Unmarshal(r.Data.Result, &vector)
-		r.value = vector
+// invalid returns the error of a response that is not one of the API.
+func invalid(answer *httpclient.Answer, err error) error {
+	return fmt.Errorf("the response is invalid: %s: %s", answer.Line(err.Error()), answer.Excerpt())
+}
+
+// read reads the response. It keeps neither series beyond the limit nor labels that nobody reads.
+func (r *response) read(s *jsonstream.Reader, label string, most int) error {
+	token, err := s.Value(func(name string) (err error) {
+		switch name {
+		case "status":
+			r.status, err = s.Text()
+		case "errorType":
+			r.errorType, err = s.Text()
+		case "error":
+			r.problem, err = s.Text()
+		case "warnings":
+			_, err = s.Value(nil, func() error { return r.readWarning(s) })
+		case "data":
+			_, err = s.Value(func(name string) error { return r.readData(name, s, label, most) }, nil)
+		default:
+			err = s.Skip()
+		}
 		return err
-	case model.ValScalar.String():
-		scalar := new(model.Scalar)
-		r.value = scalar
-		return json.Unmarshal(r.Data.Result, scalar)
+	}, nil)
+	switch {
+	case err != nil:
+		return err
+	case token != json.Delim('{'):
+		return errors.New("not an object")
+	case r.resultType == vector && (!r.hasResult || r.pair.parts > 0):
+		return errors.New("the result is not a list of series")
 	}
-	return nil
+	return s.End()
+}
+
+// maxWarnings bounds the warnings that are kept.
+const maxWarnings = 10
+
+func (r *response) readWarning(s *jsonstream.Reader) error {
+	text, err := s.Text()
+	if len(r.warnings) < maxWarnings {
+		r.warnings = append(r.warnings, text)
+	}
+	return err
+}
+
+// readData reads a field of the response's data.
+func (r *response) readData(name string, s *jsonstream.Reader, label string, most int) (err error) {
+	switch name {
+	case "resultType":
+		r.resultType, err = s.Text()
+		return err
+	case "result":
+		r.hasResult = true
+		_, err = s.Value(nil, func() error {
+			if len(r.series) >= most {
+				return signal.ErrTooMany
+			}
+			return r.readItem(s, label)
+		})
+		return err
+	}
+	return s.Skip()
+}
+
+// readItem reads an item of the result: a series, or a part of a scalar.
+func (r *response) readItem(s *jsonstream.Reader, label string) error {
+	var one series
+	token, err := s.Value(func(name string) (err error) {
+		switch name {
+		case "metric":
+			_, err = s.Value(func(name string) (err error) {
+				if name != label {
+					return s.Skip()
+				}
+				one.key, err = s.Text()
+				return err
+			}, nil)
+		case "value":
+			_, err = s.Value(nil, func() error {
+				part, err := s.Value(nil, nil)
+				one.add(part)
+				return err
+			})
+		default:
+			one.histogram = one.histogram || name == "histogram"
+			err = s.Skip()
+		}
+		return err
+	}, nil)
+	switch one.empty = token == nil; token {
+	case nil, json.Delim('{'):
+		r.series = append(r.series, one)
+	default:
+		if r.pair.add(token); r.pair.parts > 2 {
+			return errors.New("the result is not a list of series")
+		}
+	}
+	return err
 }

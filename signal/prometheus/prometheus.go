@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
-
 	"outboard.dev/outboard/internal/httpclient"
 	"outboard.dev/outboard/signal"
 )
@@ -50,16 +48,17 @@ func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 	if deadline, ok := ctx.Deadline(); ok {
 		form.Set("timeout", whole(time.Until(deadline)).String())
 	}
-	answer, err := s.ask(ctx, form, limits.Bytes)
+	answer, err := s.ask(ctx, form, limits)
 	if err != nil {
 		return nil, err
 	}
-	said, err := decode(answer, limits)
+	defer answer.Close()
+	said, err := decode(ctx, answer, s.config.NodeLabel+s.config.KeyLabel, limits.Values) // at most one of them
 	if err != nil {
 		return nil, err
 	}
-	s.warn(answer.Line(strings.Join(said.Warnings, "; ")))
-	return s.samples(said, limits)
+	s.warn(answer.Line(strings.Join(said.warnings, "; ")))
+	return s.samples(said, answer)
 }
 
 // whole rounds a duration so that Prometheus, which does not accept fractions, understands Go's
@@ -80,44 +79,48 @@ func (s *Source) warn(text string) {
 	s.warnings = text
 }
 
-func (s *Source) samples(said *response, limits signal.Limits) ([]signal.Sample, error) {
-	label := model.LabelName(s.config.NodeLabel + s.config.KeyLabel) // at most one of them
-	switch value := said.value.(type) {
-	case *model.Scalar:
+func (s *Source) samples(said *response, answer *httpclient.Answer) ([]signal.Sample, error) {
+	label := s.config.NodeLabel + s.config.KeyLabel
+	switch said.resultType {
+	case scalar:
 		if label != "" {
 			return nil, fmt.Errorf("the query returns a scalar, which has no label %q", label)
 		}
-		return []signal.Sample{{Number: float64(value.Value), At: value.Timestamp.Time()}}, nil
-	case model.Vector:
-		if len(value) > limits.Values {
-			return nil, signal.ErrTooMany
+		sample, err := said.pair.sample("")
+		if err != nil {
+			return nil, invalid(answer, err)
 		}
-		if label == "" && len(value) > 1 {
-			return nil, fmt.Errorf("the query returns %d numbers: without nodeLabel and keyLabel it must return one", len(value))
+		return []signal.Sample{sample}, nil
+	case vector:
+		if label == "" && len(said.series) > 1 {
+			return nil, fmt.Errorf("the query returns %d numbers: without nodeLabel and keyLabel it must return one", len(said.series))
 		}
-		return s.vector(value, label)
-	}
-	if said.Data.ResultType == "" {
+		return s.vector(said.series, label, answer)
+	case "":
 		return nil, errors.New("the response has no result")
 	}
-	return nil, fmt.Errorf("the query returns a %s: it must return a vector or a scalar", said.Data.ResultType)
+	return nil, fmt.Errorf("the query returns a %s: it must return a vector or a scalar", said.resultType)
 }
 
-func (s *Source) vector(vector model.Vector, label model.LabelName) ([]signal.Sample, error) {
-	samples := make([]signal.Sample, 0, len(vector))
-	for _, series := range vector {
+func (s *Source) vector(all []series, label string, answer *httpclient.Answer) ([]signal.Sample, error) {
+	samples := make([]signal.Sample, 0, len(all))
+	for _, one := range all {
 		switch {
-		case series == nil:
+		case one.empty:
 			return nil, errors.New("the response has an empty series")
-		case series.Histogram != nil:
+		case one.histogram:
 			return nil, errors.New("the query returns histograms: it must return numbers, as with histogram_quantile")
 		}
-		key := string(series.Metric[label])
+		key := one.key
 		if s.config.NodeLabel != "" {
 			key = withoutPort(key)
 		}
+		sample, err := one.sample(key)
+		if err != nil {
+			return nil, invalid(answer, err)
+		}
 		if key != "" || label == "" {
-			samples = append(samples, signal.Sample{Key: key, Number: float64(series.Value), At: series.Timestamp.Time()})
+			samples = append(samples, sample)
 		}
 	}
 	return samples, nil

@@ -167,7 +167,7 @@ func (l *limit) wrap(next http.RoundTripper) http.RoundTripper {
 func (l *limit) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := l.next.RoundTrip(req)
 	if err == nil && !req.URL.Query().Has("watch") {
-		resp.Body = &limitedBody{ReadCloser: resp.Body, left: l.bytes.Load()}
+		resp.Body = limitedBody{signal.Limits{Bytes: l.bytes.Load()}.Reader(resp.Body), resp.Body}
 	}
 	return resp, err
 }
@@ -175,15 +175,8 @@ func (l *limit) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper gives client-go access to the underlying transport.
 func (l *limit) WrappedRoundTripper() http.RoundTripper { return l.next }
 
+// limitedBody is a response up to the limit.
 type limitedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, signal.ErrTooLong
-	}
-	return n, err
+	io.Reader
+	io.Closer
 }
