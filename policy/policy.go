@@ -223,6 +223,9 @@ type Inputs struct {
 	// ConfigMaps are the families of ConfigMaps that the policy reads: see
 	// [snapshot.Node.ConfigMap].
 	ConfigMaps []snapshot.ConfigMapSource
+	// PodKeys are the labels and annotations that the policy reads of pods on nodes and of nominated pods. Of large pods, the View has no
+	// other annotations, and perhaps no other labels. The pod to place always has all of them.
+	PodKeys []string
 	// History is true if the policy learns from which pods have come and gone: see
 	// [snapshot.View.History].
 	History bool

@@ -227,7 +227,10 @@ func (c *Cluster) images(yield func(string, []string) bool) {
 func (c *Cluster) podFeed() *resourceReflector {
 	var pods templates[podKey, *corev1.Pod]
 	return newResourceReflector(c.client, c.feed("pods"), "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), store[*corev1.Pod]{
-		trim: trimPod,
+		trim: func(pod *corev1.Pod) {
+			trimPod(pod)
+			snapshot.ReducePod(pod, c.state.readsOf)
+		},
 		intern: func(pod *corev1.Pod) {
 			if like := pods.swap(podKeyOf(pod), pod); like != nil {
 				internPod(pod, like)
@@ -254,7 +257,7 @@ func (c *Cluster) podTemplates(yield func(podKey, *corev1.Pod) bool) {
 
 func (c *Cluster) budgetFeed() *resourceReflector {
 	return newResourceReflector(c.client, c.feed("poddisruptionbudgets"), "", c.client.PolicyV1().PodDisruptionBudgets(""), store[*policyv1.PodDisruptionBudget]{
-		trim:   func(budget *policyv1.PodDisruptionBudget) { budget.ManagedFields = nil },
+		trim:   trimBudget,
 		set:    c.state.setBudget,
 		remove: c.state.removeBudget,
 		known:  c.state.allBudgets,
@@ -293,6 +296,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.followMu.Unlock()
 	c.running.Go(func() { c.publish(ctx) })
 	c.running.Go(func() { c.confirm(ctx) })
+	c.running.Go(func() { c.reread(ctx) })
 	<-ctx.Done()
 	c.followMu.Lock() // start nothing more
 	defer c.followMu.Unlock()
@@ -369,9 +373,9 @@ func (c *Cluster) DeleteSignal(name string) { c.state.deleteSignal(name) }
 
 // Pod returns the trimmed pod with exactly this UID and resourceVersion, or nil. It may not find a
 // version of a bound pod that is in the View, because versions with the same relevant parts share
-// one object.
+// one object. It does not return a pod of which the cluster has only a part.
 func (c *Cluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
-	if pod := c.state.seen(uid); pod != nil && pod.ResourceVersion == resourceVersion && resourceVersion != "" {
+	if pod := c.state.seen(uid); pod != nil && pod.ResourceVersion == resourceVersion && resourceVersion != "" && !snapshot.IsReduced(pod) {
 		return pod
 	}
 	return nil

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -32,6 +33,9 @@ const (
 	memoryPods  = 30000
 	// memoryEvents is the number of changes that follow: several heartbeats of every node, and as many changes of pods.
 	memoryEvents = 60000
+	// paddedPod and paddedNode are the sizes of objects at their limits.
+	paddedPod  = 56 << 10
+	paddedNode = 16 << 10
 	// memoryPause is the time without changes after which memory counts as steady: the runtime returns unused memory in the
 	// background.
 	memoryPause = 10 * time.Second
@@ -46,11 +50,15 @@ func BenchmarkMemory(b *testing.B) {
 		b.Fatalf("%v: %s", err, out)
 	}
 	for _, arm := range []struct {
-		setting string
-		events  int
-	}{{"default", memoryEvents}, {"GOGC=100", memoryEvents}, {"no changes", 0}} {
-		b.Run(arm.setting, func(b *testing.B) {
-			server := httptest.NewServer(largeCluster{arm.events})
+		name, setting string
+		cluster       largeCluster
+	}{
+		{"default", "", largeCluster{events: memoryEvents}}, {"GOGC=100", "GOGC=100", largeCluster{events: memoryEvents}}, {"no changes", "", largeCluster{}},
+		// Every pod and every node takes as much as it may, and the limit of Go's memory is that in the container of the manifests.
+		{"limits", "GOMEMLIMIT=921MiB", largeCluster{padded: true}},
+	} {
+		b.Run(arm.name, func(b *testing.B) {
+			server := httptest.NewServer(arm.cluster)
 			defer server.Close()
 			defer server.CloseClientConnections()
 			for b.Loop() {
@@ -182,7 +190,22 @@ func resident(pid int, field string) float64 {
 }
 
 // largeCluster is an API server that streams a large cluster, and then changes to it, to every watch.
-type largeCluster struct{ events int }
+type largeCluster struct {
+	events int
+	padded bool
+}
+
+// pad adds annotations to an object of which no other has the same, so that it takes about this many bytes.
+func (c largeCluster) pad(meta *metav1.ObjectMeta, size int) {
+	if !c.padded {
+		return
+	}
+	own := maps.Clone(meta.Annotations)
+	for i := range size >> 10 {
+		own[fmt.Sprint("padding-", i)] = strings.Repeat(string(meta.UID[len(meta.UID)-12:]), 1024/12)
+	}
+	meta.Annotations = own
+}
 
 func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") == "" {
@@ -203,7 +226,9 @@ func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch kind {
 	case "nodes":
 		for i := range memoryNodes {
-			send(watch.Added, cluster.ExampleNode(i))
+			node := cluster.ExampleNode(i)
+			c.pad(&node.ObjectMeta, paddedNode)
+			send(watch.Added, node)
 		}
 		send(watch.Bookmark, &corev1.Node{ObjectMeta: end})
 		for i := range c.events / 2 {
@@ -217,7 +242,12 @@ func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		send(watch.Added, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "last", ResourceVersion: "5000000"}})
 	case "pods":
 		for i := range memoryPods {
-			send(watch.Added, podOf(i))
+			pod := podOf(i)
+			if c.padded && i%2 == 0 { // pending
+				pod.Spec.NodeName = ""
+			}
+			c.pad(&pod.ObjectMeta, paddedPod)
+			send(watch.Added, pod)
 		}
 		send(watch.Bookmark, &corev1.Pod{ObjectMeta: end})
 		for i := range c.events / 2 {

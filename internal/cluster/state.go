@@ -36,6 +36,7 @@ type state struct {
 
 	published atomic.Pointer[published]
 	changed   chan struct{} // capacity 1: there may be something to publish
+	lacking   chan struct{} // capacity 1: pods may lack what is read of them
 
 	mu       sync.Mutex
 	builder  snapshot.Builder
@@ -43,6 +44,7 @@ type state struct {
 	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
 	gone     map[types.UID]struct{} // pods that are gone and have claims
 	expected int                    // the calls of nominate in the last nominationTimeout
+	reads    reads
 }
 
 // published is the current View.
@@ -58,6 +60,7 @@ func newState() *state {
 		names:   map[types.NamespacedName]*corev1.Pod{},
 		ledgers: map[string]*ledger.Object{},
 		changed: make(chan struct{}, 1),
+		lacking: make(chan struct{}, 1),
 		assumed: map[types.UID]assumption{},
 		claims:  map[types.UID][]string{},
 		gone:    map[types.UID]struct{}{},
@@ -150,12 +153,14 @@ func (s *state) setBudget(budget *policyv1.PodDisruptionBudget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.builder.SetDisruptionBudget(budget)
+	s.selectorChanged(budget)
 	s.requestPublish()
 }
 
 func (s *state) removeBudget(budget *policyv1.PodDisruptionBudget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.reads.selectors, types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
 	s.builder.DeleteDisruptionBudget(types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
 	s.requestPublish()
 }
@@ -207,6 +212,9 @@ func (s *state) setPod(pod *corev1.Pod) {
 	next, e := s.assumed[pod.UID].watch(pod)
 	s.apply(pod.UID, next, e)
 	s.claimsEnd(pod.UID, false)
+	if snapshot.IsReduced(pod) && s.reads.of(pod.Namespace).MayLack(pod) {
+		s.requestReread()
+	}
 	s.requestPublish()
 }
 

@@ -52,7 +52,7 @@ func (a *Attempt) UseCache() { a.engine.caches.hold(a.ev) }
 func (a *Attempt) ReleaseCache() { a.engine.caches.put(a.ev) }
 
 // Filters reports whether any policy may reject nodes.
-func (a *Attempt) Filters() bool { return len(a.ev.filters) > 0 }
+func (a *Attempt) Filters() bool { return len(a.ev.filters) > 0 || !a.ev.tooLarge.Fits() }
 
 // Scores reports whether nodes can differ in their totals.
 func (a *Attempt) Scores() bool {

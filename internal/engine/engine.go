@@ -25,6 +25,9 @@ const maxPolicies = 1000
 // because they were created a moment ago. It is resolvable: the next attempt may find them.
 var NodeUnknown = &policy.Reason{Code: "NodeUnknown", Text: "node is not known to Outboard yet"}
 
+// PodTooLarge is the reason for every node if the pod, which is on no node yet, takes more than snapshot.MaxPod bytes. No policy is asked.
+var PodTooLarge = &policy.Reason{Code: "PodTooLarge", Text: "the pod takes more than 64 KiB of memory, the limit for one pod", Unit: "bytes"}
+
 // WeightedPolicy is one policy of a profile.
 type WeightedPolicy struct {
 	// Name identifies the policy in records, errors and metrics. It is unique in

@@ -47,6 +47,7 @@ type evaluation struct {
 	clock     func() time.Time            // or nil
 	claimants *snapshot.Fact[[]types.UID] // or nil
 	maxTotal  int64                       // see reachable
+	tooLarge  policy.Verdict              // about every node, if the pod exceeds the limit of its size
 	failure   error                       // of a policy that passes has called
 	again     bool                        // a member failed and is ignored: decide once more, without it
 }
@@ -113,6 +114,7 @@ func (ev *evaluation) forget() {
 	clear(ev.explainers)
 	ev.filters, ev.scorers, ev.explainers = ev.filters[:0], ev.scorers[:0], ev.explainers[:0]
 	ev.signature, ev.unsigned, ev.slots = ev.signature[:0], false, 0
+	ev.tooLarge = policy.Verdict{}
 }
 
 // run prepares the policies and calls decide. When a policy fails that can be ignored, it calls reset and does both again without it.
@@ -130,7 +132,7 @@ func (ev *evaluation) run(ctx context.Context, reset func(), decide func(*evalua
 // no policy is to blame or to ignore.
 func (ev *evaluation) once(ctx context.Context, decide func(*evaluation) error) error {
 	ev.failure = nil
-	ev.outcomes = append(ev.outcomes[:0], outcome{}, outcome{member: -1, reason: NodeUnknown})
+	ev.outcomes = append(ev.outcomes[:0], outcome{}, outcome{member: engineItself, reason: NodeUnknown})
 	err := ev.prepare(ctx)
 	if err == nil {
 		err = decide(ev)
@@ -156,6 +158,11 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if ev.prepared {
+		return nil
+	}
+	if size := snapshot.PodSize(ev.pod); size > snapshot.MaxPod && ev.pod.Spec.NodeName == "" {
+		ev.tooLarge = policy.Verdict{Reason: PodTooLarge, Unresolvable: true, Have: snapshot.MaxPod, Want: size}
+		ev.maxTotal, ev.unsigned, ev.prepared = maxTotal(ev.members), true, true
 		return nil
 	}
 	for i, m := range ev.members {
@@ -301,6 +308,12 @@ func (ev *evaluation) filterBlock(ctx context.Context, nodes []*snapshot.Node, f
 			return err
 		}
 	}
+	if v := ev.tooLarge; !v.Fits() {
+		for _, at := range left {
+			b.outcomes[at], b.numbers[at] = ev.outcome(engineItself, v.Reason, v.Unresolvable), numbers{v.Have, v.Want}
+		}
+		return nil
+	}
 	for _, at := range left {
 		b.outcomes[at] = fits
 		if c := b.cached[at]; c != nil {
@@ -348,6 +361,9 @@ func (ev *evaluation) took(member int, started time.Time) {
 // rejection calls one filter after the other until one rejects the node, and returns its verdict and member. passed says that the node
 // passes the filters with a signature. With an error, member is the one that failed.
 func (ev *evaluation) rejection(filters []filterRef, n *snapshot.Node, passed bool) (verdict policy.Verdict, member int, err error) {
+	if !ev.tooLarge.Fits() {
+		return ev.tooLarge, engineItself, nil
+	}
 	for i := range filters {
 		f := &filters[i]
 		if passed && f.signed {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -127,6 +128,11 @@ func (ev *evaluation) explain(n *snapshot.Node, total int64) (Explanation, error
 	for i, m := range ev.members {
 		x.Policies[i] = PolicyOpinion{Policy: m.Name, Weight: m.Weight}
 	}
+	if v := ev.tooLarge; !v.Fits() {
+		x.Fits = false
+		x.Policies = append(x.Policies, PolicyOpinion{Policy: "Outboard"}.with(v))
+		return x, nil
+	}
 	for i, f := range ev.filters {
 		v, _, err := ev.rejection(ev.filters[i:i+1], n, false)
 		if err != nil {
@@ -136,9 +142,7 @@ func (ev *evaluation) explain(n *snapshot.Node, total int64) (Explanation, error
 			continue
 		}
 		x.Fits = false
-		o := &x.Policies[f.member]
-		o.Code, o.Text, o.Unit = v.Reason.Code, v.Reason.Text, v.Reason.Unit
-		o.Have, o.Want, o.Unresolvable = v.Have, v.Want, v.Unresolvable
+		x.Policies[f.member] = x.Policies[f.member].with(v)
 	}
 	for _, ref := range ev.explainers {
 		notes, err := ev.explained(ref, n)
@@ -148,6 +152,13 @@ func (ev *evaluation) explain(n *snapshot.Node, total int64) (Explanation, error
 		x.Policies[ref.member].Notes = notes
 	}
 	return x, nil
+}
+
+// with returns the opinion with the verdict, which rejects the node.
+func (o PolicyOpinion) with(v policy.Verdict) PolicyOpinion {
+	o.Code, o.Text, o.Unit = v.Reason.Code, v.Reason.Text, v.Reason.Unit
+	o.Have, o.Want, o.Unresolvable = v.Have, v.Want, v.Unresolvable
+	return o
 }
 
 // explained returns the notes of a policy about the node, or about the pod as a whole if n is nil.

@@ -15,9 +15,12 @@ const (
 	unknown int32 = 1 // the node is not known
 )
 
+// engineItself is the member of verdicts that are not those of a policy.
+const engineItself = -1
+
 // outcome is one verdict, with the nodes that have it.
 type outcome struct {
-	member       int // -1: the engine's own
+	member       int // or engineItself
 	reason       *policy.Reason
 	unresolvable bool
 

@@ -12,6 +12,7 @@ import (
 	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/extender/wire"
+	"outboard.dev/outboard/snapshot"
 )
 
 // bindingArgs decodes the request, and starts its record.
@@ -58,7 +59,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		return err
 	}
 	pod := h.Cluster.PodByName(args.PodNamespace, args.PodName)
-	if pod == nil || pod.UID != args.PodUID { // the pod may be newer than what the watch has shown
+	if pod == nil || pod.UID != args.PodUID || snapshot.IsReduced(pod) && pod.Spec.NodeName == "" { // the pod may be newer than what the watch has shown
 		if pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID); err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ func (r *requestNodes) decode(name string, raw []byte, keep bool) (node *snapsho
 		return nil, 0, fmt.Errorf("decoding node %q: its metadata.name is %q", name, object.Name)
 	}
 	snapshot.TrimNode(object)
-	decoded := requestNode{node: snapshot.NewNode(object), size: sizeOf(object) + int64(len(raw))}
+	decoded := requestNode{node: snapshot.NewNode(object), size: snapshot.SizeOf(object) + int64(len(raw))}
 	if keep {
 		r.keep(name, raw, decoded)
 	}

@@ -261,6 +261,9 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 		if p.evaluated == eval {
 			continue
 		}
+		if snapshot.IsReduced(pod) { // it cannot be evaluated here: kube-scheduler has the whole pod
+			return p, 0
+		}
 		r.nodes = p.nodes.in(view, r.nodes[:0])
 		fits, err := e.FitsAny(ctx, engine.Request{Pod: pod, View: view, Nodes: r.nodes})
 		if fits {

@@ -3,6 +3,8 @@ package service
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -12,6 +14,8 @@ import (
 type requirements struct {
 	ledgers    bool
 	configMaps []snapshot.ConfigMapSource
+	podKeys    []string // labels and annotations of pods on nodes
+	resources  []corev1.ResourceName
 	history    bool // of the pods that arrived and ended; recording it can start at any time
 }
 
@@ -28,6 +32,7 @@ func requirementsOf(c *config.Config) requirements {
 			}
 			inputs := reader.Inputs()
 			r.history = r.history || inputs.History
+			r.podKeys, r.resources = append(r.podKeys, inputs.PodKeys...), append(r.resources, inputs.Resources...)
 			for _, source := range inputs.ConfigMaps {
 				if !slices.Contains(r.configMaps, source) {
 					r.configMaps = append(r.configMaps, source)

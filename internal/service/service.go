@@ -154,6 +154,7 @@ func (s *Service) enforce(p *Profiles) {
 	}
 	if s.Cluster != nil {
 		s.Cluster.KeepHistory(p.requirements.history)
+		s.Cluster.KeepOfPods(p.requirements.podKeys, p.requirements.resources)
 	}
 	if p.requirements.ledgers {
 		s.claims.Do(func() { close(s.claimed) })
@@ -239,9 +240,20 @@ func (s *Service) Source() explain.Source {
 	source.Ignored = func() []corev1.ResourceName { return s.current.Load().Config.IgnoredByScheduler() }
 	source.Signals = func() []explain.Signal { return explained(s.signals) }
 	if s.Cluster != nil {
-		source.View, source.Pod = s.Cluster.ViewFor, s.Cluster.PodByName
+		source.View, source.Pod = s.Cluster.ViewFor, s.wholePod
 	}
 	return source
+}
+
+// wholePod returns the pod in its latest known state, or nil. It reads a pending pod of which the cache has only a part.
+func (s *Service) wholePod(namespace, name string) *corev1.Pod {
+	pod := s.Cluster.PodByName(namespace, name)
+	if pod != nil && snapshot.IsReduced(pod) {
+		if live, err := s.Cluster.LivePod(context.Background(), namespace, name, pod.UID); err == nil && live != nil {
+			return live
+		}
+	}
+	return pod
 }
 
 // AdminOptions returns the options of the listener for metrics, health and explanations.

@@ -51,7 +51,7 @@ func (p *devices) Inputs() policy.Inputs { return p.config.Inputs() }
 
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
-	return policy.Inputs{Resources: []corev1.ResourceName{corev1.ResourceName(c.Resource)}}
+	return policy.Inputs{Resources: []corev1.ResourceName{corev1.ResourceName(c.Resource)}, PodKeys: []string{c.annotation()}}
 }
 
 // Prepare implements policy.Policy.

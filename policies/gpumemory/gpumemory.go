@@ -50,6 +50,7 @@ func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
 		Resources:  []corev1.ResourceName{memoryResource, countResource},
 		ConfigMaps: []snapshot.ConfigMapSource{unhealthyGPUs},
+		PodKeys:    []string{countResource, c.ModelAnnotation, indexKey, sizeKey, amountKey, assignedKey, timeKey, allocationKey},
 		History:    c.ScoringStrategy.Type == LeastWaste,
 	}
 }

@@ -81,7 +81,7 @@ func (p *licenses) Inputs() policy.Inputs { return p.inputs }
 
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
-	var inputs policy.Inputs
+	inputs := policy.Inputs{PodKeys: []string{c.Annotation}}
 	for i, f := range c.Features {
 		if f.Server != nil {
 			inputs.Signals = append(inputs.Signals, policy.Signal{

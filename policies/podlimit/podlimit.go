@@ -57,6 +57,16 @@ func newPodLimit(config Config, selector labels.Selector) *podLimit {
 	return p
 }
 
+// Inputs implements policy.InputReader.
+func (p *podLimit) Inputs() policy.Inputs {
+	var inputs policy.Inputs
+	requirements, _ := p.selector.Requirements()
+	for _, r := range requirements {
+		inputs.PodKeys = append(inputs.PodKeys, r.Key())
+	}
+	return inputs
+}
+
 // Prepare implements policy.Policy.
 func (p *podLimit) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
 	key, ok := p.countedAs(pod)

@@ -1,0 +1,162 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// The state has of a large pod only what decisions about other pods read (snapshot.ReducePod). What that is changes with the configuration
+// and with disruption budgets: then the Cluster reads again the pods that may lack something.
+
+// reads is what decisions read of other pods.
+type reads struct {
+	policies, versions uint64 // of the policies, and of the selectors
+	keys               map[string]struct{}
+	resources          map[corev1.ResourceName]struct{}
+	selectors          map[types.NamespacedName][]string // the keys in the selectors of disruption budgets
+}
+
+// of returns what is read of the pods of a namespace now.
+func (r *reads) of(namespace string) snapshot.Reads {
+	keys, resources := r.keys, r.resources // they are only replaced
+	var selected [][]string
+	for budget, keys := range r.selectors {
+		if budget.Namespace == namespace {
+			selected = append(selected, keys)
+		}
+	}
+	return snapshot.Reads{
+		Policies: r.policies, Selectors: r.versions,
+		Key: func(key string) bool {
+			_, read := keys[key]
+			return read || slices.ContainsFunc(selected, func(keys []string) bool { return slices.Contains(keys, key) })
+		},
+		Resource: func(name corev1.ResourceName) bool {
+			_, read := resources[name]
+			return read
+		},
+	}
+}
+
+// readsOf returns what is read of the pods of a namespace now.
+func (s *state) readsOf(namespace string) snapshot.Reads {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reads.of(namespace)
+}
+
+// KeepOfPods sets which labels and annotations of pods on nodes the policies read, and for which extended resources.
+func (c *Cluster) KeepOfPods(keys []string, resources []corev1.ResourceName) {
+	c.state.mu.Lock()
+	defer c.state.mu.Unlock()
+	r := &c.state.reads
+	if missing(r.keys, keys) || missing(r.resources, resources) {
+		r.policies++
+		c.state.requestReread()
+	}
+	r.keys, r.resources = setOf(keys), setOf(resources)
+}
+
+func missing[K comparable](set map[K]struct{}, keys []K) bool {
+	return slices.ContainsFunc(keys, func(key K) bool { _, has := set[key]; return !has })
+}
+
+func setOf[K comparable](keys []K) map[K]struct{} {
+	set := make(map[K]struct{}, len(keys))
+	for _, key := range keys {
+		set[key] = struct{}{}
+	}
+	return set
+}
+
+// trimBudget removes, in place, what no decision depends on.
+func trimBudget(budget *policyv1.PodDisruptionBudget) {
+	budget.ManagedFields, budget.Labels, budget.Annotations, budget.OwnerReferences, budget.Status.Conditions = nil, nil, nil, nil, nil
+}
+
+// selectorChanged records the keys in the selector of the budget. It is for callers that hold the lock.
+func (s *state) selectorChanged(budget *policyv1.PodDisruptionBudget) {
+	var keys []string
+	if selector := budget.Spec.Selector; selector != nil {
+		for key := range selector.MatchLabels {
+			keys = append(keys, key)
+		}
+		for i := range selector.MatchExpressions {
+			keys = append(keys, selector.MatchExpressions[i].Key)
+		}
+	}
+	name := types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}
+	if missing(setOf(s.reads.selectors[name]), keys) {
+		s.reads.versions++
+		s.requestReread()
+	}
+	if s.reads.selectors == nil {
+		s.reads.selectors = map[types.NamespacedName][]string{}
+	}
+	s.reads.selectors[name] = keys
+}
+
+func (s *state) requestReread() {
+	select {
+	case s.lacking <- struct{}{}:
+	default:
+	}
+}
+
+// mayLack returns the pods on nodes, or nominated to one, that may lack what is read of them now.
+func (s *state) mayLack() []*corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var pods []*corev1.Pod
+	for _, pod := range s.allPods() {
+		if snapshot.IsReduced(pod) && (pod.Spec.NodeName != "" || pod.Status.NominatedNodeName != "") && s.reads.of(pod.Namespace).MayLack(pod) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// rereadPause is the time between two attempts to read pods again.
+const rereadPause = time.Second
+
+// reread reads pods from the API server that may lack what is read of them now.
+func (c *Cluster) reread(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.state.lacking:
+		}
+		for _, known := range c.state.mayLack() {
+			pod, err := c.lookup(ctx, known.Namespace, known.Name, known.UID)
+			if err != nil {
+				c.state.requestReread()
+				break // the API server is unreachable
+			}
+			if pod != nil {
+				snapshot.ReducePod(pod, c.state.readsOf)
+				c.state.replaceVersion(pod)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(rereadPause):
+		}
+	}
+}
+
+// replaceVersion replaces the same version of the pod. If the watch has shown or will show another version, that one has all that is read.
+func (s *state) replaceVersion(pod *corev1.Pod) {
+	if known := s.seen(pod.UID); known != nil && known.ResourceVersion == pod.ResourceVersion {
+		pod.Status.NominatedNodeName = known.Status.NominatedNodeName // see trimPod
+		s.setPod(pod)
+	}
+}

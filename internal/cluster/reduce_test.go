@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// largePod has 1.2 MB of labels, which the API server accepts, and an annotation.
+func largePod(name, node string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "1",
+			Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"later": "1"},
+		},
+		Spec: corev1.PodSpec{NodeName: node},
+	}
+	for i := range 9_000 {
+		pod.Labels[fmt.Sprintf("%d-%s", i, strings.Repeat("x", 55))] = strings.Repeat("y", 63)
+	}
+	return pod
+}
+
+// watched makes the state have the pod, as the feed of pods does.
+func (c *Cluster) watched(pod *corev1.Pod) {
+	shown := pod.DeepCopy()
+	trimPod(shown)
+	snapshot.ReducePod(shown, c.state.readsOf)
+	c.state.setPod(shown)
+}
+
+// A large pod takes little memory. The Cluster does not return a pending one for evaluation, and a bound one counts.
+func TestLargePods(t *testing.T) {
+	c, _ := testCluster(t)
+	c.state.setNode(exampleNode(0))
+	node := exampleNodeName(0)
+	c.watched(largePod("bound", node))
+	c.watched(largePod("pending", ""))
+	c.state.setComplete()
+	for _, name := range []string{"bound", "pending"} {
+		pod := c.PodByUID(types.UID(name))
+		if size := snapshot.PodSize(pod); size > 8<<10 {
+			t.Errorf("%s takes %d bytes", name, size)
+		}
+		if c.Pod(pod.UID, "1") != nil {
+			t.Errorf("%s is returned for evaluation", name)
+		}
+	}
+	if n := c.View().Node(node); !n.Has("bound") {
+		t.Error("the bound pod does not count")
+	}
+}
+
+// When a policy or a budget comes that reads more of pods, the Cluster reads again the pods of which that was removed, and no others.
+func TestLargePodsAreReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := exampleNodeName(0)
+		bound, elsewhere, pending := largePod("bound", node), largePod("elsewhere", node), largePod("pending", "")
+		elsewhere.Namespace = "other"
+		c, client := testCluster(t, bound, elsewhere, pending)
+		c.KeepOfPods([]string{"app"}, nil)
+		c.state.setNode(exampleNode(0))
+		for _, pod := range []*corev1.Pod{bound, elsewhere, pending} {
+			c.watched(pod)
+		}
+		c.state.setComplete()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go c.reread(ctx)
+		expect := func(what, key string, want string) {
+			t.Helper()
+			time.Sleep(2 * rereadPause)
+			synctest.Wait()
+			pod := c.PodByUID("bound")
+			if got := pod.Labels[key] + pod.Annotations[key]; got != want {
+				t.Errorf("%s: the bound pod has %s=%q, want %q", what, key, got, want)
+			}
+		}
+		read := func() (n int) {
+			time.Sleep(2 * rereadPause)
+			synctest.Wait()
+			for _, action := range client.Actions() {
+				if action.Matches("get", "pods") {
+					n++
+				}
+			}
+			client.ClearActions()
+			return n
+		}
+		label := "7-" + strings.Repeat("x", 55)
+		expect("at first", label, "")
+		expect("at first", "app", "web")
+		if n := read(); n != 0 {
+			t.Errorf("%d pods are read although nothing has changed", n)
+		}
+		c.state.setBudget(&policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{label: strings.Repeat("y", 63)}}},
+		})
+		expect("with a budget", label, strings.Repeat("y", 63))
+		if n := read(); n < 1 || n > 2 {
+			t.Errorf("%d pods are read for the budget", n)
+		}
+		expect("before the policy", "later", "")
+		c.KeepOfPods([]string{"app", "later"}, nil)
+		expect("with a policy", "later", "1")
+		read()
+		c.KeepOfPods([]string{"app"}, nil)
+		if n := read(); n != 0 {
+			t.Errorf("%d pods are read because a policy has gone", n)
+		}
+	})
+}

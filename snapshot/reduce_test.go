@@ -1,0 +1,143 @@
+package snapshot_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// reading returns what is read of pods: labels and annotations with these keys, and one resource.
+func reading(keys ...string) func(string) snapshot.Reads {
+	return func(string) snapshot.Reads {
+		return snapshot.Reads{
+			Key:      func(key string) bool { return strings.Contains(" "+strings.Join(keys, " ")+" ", " "+key+" ") },
+			Resource: func(name corev1.ResourceName) bool { return name == "example.com/gpu" },
+		}
+	}
+}
+
+func amounts(from, to int) corev1.ResourceList {
+	list := corev1.ResourceList{"cpu": resource.MustParse("100m"), "example.com/gpu": resource.MustParse("1")}
+	for i := from; i < to; i++ {
+		list[corev1.ResourceName(fmt.Sprintf("example.com/%d", i))] = resource.MustParse("1")
+	}
+	return list
+}
+
+// Whatever a pod has, its reduced form takes no more than the limit, and has what is read.
+func TestReducedPodIsSmall(t *testing.T) {
+	const many = 2_000
+	long := strings.Repeat("x", 1<<20)
+	texts := map[string]string{"read": "1"}
+	for i := range many {
+		texts[fmt.Sprint("key-", i)] = "x"
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	for name, fill := range map[string]func(*corev1.Pod){
+		"labels":          func(p *corev1.Pod) { p.Labels = texts },
+		"annotations":     func(p *corev1.Pod) { p.Annotations = texts },
+		"long annotation": func(p *corev1.Pod) { p.Annotations["read"], p.Annotations["other"] = "1"+long, long },
+		"containers": func(p *corev1.Pod) {
+			p.Spec.Containers = make([]corev1.Container, many)
+			for i := range p.Spec.Containers {
+				p.Spec.Containers[i] = corev1.Container{Name: fmt.Sprint(i), Image: long[:100], Resources: corev1.ResourceRequirements{Requests: amounts(i, i+1), Limits: amounts(i, i+1)}}
+			}
+		},
+		"init containers": func(p *corev1.Pod) {
+			p.Spec.InitContainers = make([]corev1.Container, many)
+			for i := range p.Spec.InitContainers {
+				p.Spec.InitContainers[i].Resources.Requests = amounts(i, i+1)
+				if i%2 == 0 {
+					p.Spec.InitContainers[i].RestartPolicy = &always
+				}
+			}
+		},
+		"resources": func(p *corev1.Pod) {
+			p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amounts(0, many)}}}
+		},
+		"overhead":    func(p *corev1.Pod) { p.Spec.Overhead = amounts(0, many) },
+		"pod level":   func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts(0, many)} },
+		"owners":      func(p *corev1.Pod) { p.OwnerReferences = make([]metav1.OwnerReference, many) },
+		"finalizers":  func(p *corev1.Pod) { p.Finalizers = make([]string, many) },
+		"tolerations": func(p *corev1.Pod) { p.Spec.Tolerations = make([]corev1.Toleration, many) },
+		"gates":       func(p *corev1.Pod) { p.Spec.SchedulingGates = make([]corev1.PodSchedulingGate, many) },
+		"volumes": func(p *corev1.Pod) {
+			p.Spec.Volumes = make([]corev1.Volume, many)
+			for i := range p.Spec.Volumes {
+				p.Spec.Volumes[i].PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}
+			}
+		},
+		"everything set": func(p *corev1.Pod) { *p = *filled[corev1.Pod](); p.Annotations = map[string]string{"other": long} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u", Labels: map[string]string{"read": "1"}, Annotations: map[string]string{"read": "1"}}, Spec: corev1.PodSpec{NodeName: "n"}}
+			fill(pod)
+			snapshot.TrimPod(pod)
+			whole := pod.DeepCopy()
+			snapshot.ReducePod(pod, reading("read"))
+			if size := snapshot.PodSize(pod); size > 16<<10 || !snapshot.IsReduced(pod) {
+				t.Errorf("%d bytes of %d are left, reduced: %t", size, snapshot.PodSize(whole), snapshot.IsReduced(pod))
+			}
+			if pod.Labels["read"] != whole.Labels["read"] || !strings.HasPrefix(whole.Annotations["read"], pod.Annotations["read"]) || whole.Annotations["read"] != "" && pod.Annotations["read"] == "" {
+				t.Errorf("labels %v, annotations %d", pod.Labels, len(pod.Annotations))
+			}
+			got, want := snapshot.PodRequests(pod), snapshot.PodRequests(whole)
+			for _, name := range []corev1.ResourceName{"cpu", "memory", "example.com/gpu"} {
+				if a, b := got[name], want[name]; a.Cmp(b) != 0 {
+					t.Errorf("requests %s of %s instead of %s", a.String(), name, b.String())
+				}
+			}
+			if a, b := snapshot.ExtendedResourceRequest(pod, "example.com/gpu"), snapshot.ExtendedResourceRequest(whole, "example.com/gpu"); a != b {
+				t.Errorf("requests %d GPUs instead of %d", a, b)
+			}
+		})
+	}
+}
+
+// A pod of ordinary size stays as it is.
+func TestSmallPodIsNotReduced(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": strings.Repeat("x", 6<<10)}}}
+	whole := pod.DeepCopy()
+	snapshot.ReducePod(pod, func(string) snapshot.Reads { t.Error("asks what is read"); return snapshot.Reads{} })
+	if diff := cmp.Diff(whole, pod); diff != "" || snapshot.IsReduced(pod) {
+		t.Errorf("reduced: %s", diff)
+	}
+}
+
+// Nobody can make a pod look reduced.
+func TestForgedReduction(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "outboard.dev/reduced"}}}}
+	if snapshot.TrimPod(pod); snapshot.IsReduced(pod) {
+		t.Error("managed fields of a client say that the pod is reduced")
+	}
+}
+
+// A reduced pod may lack annotations that policies read since, and, if it has very many labels, those that selectors read since.
+func TestMayLack(t *testing.T) {
+	few := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"a": strings.Repeat("x", 10<<10)}}}
+	many := few.DeepCopy()
+	for i := range 200 {
+		many.Labels[fmt.Sprint("label-", i)] = "x"
+	}
+	for _, pod := range []*corev1.Pod{few, many} {
+		snapshot.ReducePod(pod, reading())
+	}
+	for _, tc := range []struct {
+		now       snapshot.Reads
+		few, many bool
+	}{{snapshot.Reads{}, false, false}, {snapshot.Reads{Selectors: 1}, false, true}, {snapshot.Reads{Policies: 1}, true, true}} {
+		if a, b := tc.now.MayLack(few), tc.now.MayLack(many); a != tc.few || b != tc.many {
+			t.Errorf("%+v: %t, %t", tc.now, a, b)
+		}
+	}
+	if (snapshot.Reads{Policies: 1}).MayLack(&corev1.Pod{}) {
+		t.Error("a whole pod lacks something")
+	}
+}
