@@ -155,12 +155,14 @@ func TestValuesArePublishedAndNonsenseIsDropped(t *testing.T) {
 			signal.Sample{Key: "b", Number: math.Inf(-1)},
 			signal.Sample{Key: "b", Number: 3},
 			signal.Sample{Key: "nowhere", Number: 4},
+			signal.Sample{Key: strings.Repeat("k", 1025), Number: 5},
 		)))
 		expect(t, "cpu", b.show("cpu"), "a=1 b=3")
 		err := testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP outboard_signal_dropped_values_total Values dropped from readings, by reason (not_a_number, duplicate, unknown_node).
+# HELP outboard_signal_dropped_values_total Values dropped from readings, by reason (not_a_number, duplicate, unknown_node, long_key).
 # TYPE outboard_signal_dropped_values_total counter
 outboard_signal_dropped_values_total{reason="duplicate",signal="cpu"} 1
+outboard_signal_dropped_values_total{reason="long_key",signal="cpu"} 1
 outboard_signal_dropped_values_total{reason="not_a_number",signal="cpu"} 2
 outboard_signal_dropped_values_total{reason="unknown_node",signal="cpu"} 1
 # HELP outboard_signal_values Current and stale values.

@@ -30,7 +30,7 @@ func newMetrics() *metrics {
 			Name: "outboard_signal_readings_total", Help: "Readings of signals, by outcome (success, error).",
 		}, []string{"signal", "outcome"}),
 		drops: auto.NewCounterVec(prometheus.CounterOpts{
-			Name: "outboard_signal_dropped_values_total", Help: "Values dropped from readings, by reason (not_a_number, duplicate, unknown_node).",
+			Name: "outboard_signal_dropped_values_total", Help: "Values dropped from readings, by reason (not_a_number, duplicate, unknown_node, long_key).",
 		}, []string{"signal", "reason"}),
 		duration: gauge("outboard_signal_last_reading_duration_seconds", "Duration of the last reading of the signal."),
 		values:   gauge("outboard_signal_values", "Current and stale values."),
@@ -43,7 +43,7 @@ func newMetrics() *metrics {
 func (m *metrics) begin(signal string) {
 	m.readings.WithLabelValues(signal, "success")
 	m.readings.WithLabelValues(signal, "error")
-	for _, why := range []string{notANumber, duplicate, unknownNode} {
+	for _, why := range []string{notANumber, duplicate, unknownNode, longKey} {
 		m.drops.WithLabelValues(signal, why)
 	}
 	m.values.WithLabelValues(signal)

@@ -12,7 +12,11 @@ const (
 	notANumber  = "not_a_number" // NaN or infinite
 	duplicate   = "duplicate"    // an earlier sample has the key
 	unknownNode = "unknown_node" // there is no such node
+	longKey     = "long_key"     // the key has more than maxKey bytes
 )
+
+// maxKey bounds the key of a sample, in bytes: several times the name of a node.
+const maxKey = 1 << 10
 
 // reading is the result of one successful read, by key.
 type reading map[string]snapshot.Value
@@ -25,6 +29,10 @@ func accept(samples []Sample, began, now time.Time, dropped func(why string)) re
 	for _, s := range samples {
 		if math.IsNaN(s.Number) || math.IsInf(s.Number, 0) {
 			dropped(notANumber)
+			continue
+		}
+		if len(s.Key) > maxKey {
+			dropped(longKey)
 			continue
 		}
 		if _, ok := r[s.Key]; ok {
