@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 // configMapFeed watches the families of ConfigMaps in one namespace. Of other ConfigMaps it keeps
 // nothing.
 func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSource) *resourceReflector {
-	k := &configMaps{state: c.state, sources: sources, known: map[string]*corev1.ConfigMap{}}
+	k := &configMaps{state: c.state, logger: c.options.Logger, sources: sources, known: map[string]*corev1.ConfigMap{}}
 	return newResourceReflector(c.client, c.feed("configmaps in "+namespace), "", c.client.CoreV1().ConfigMaps(namespace), store[*corev1.ConfigMap]{
 		trim:   k.trim,
 		set:    k.set,
@@ -26,6 +27,7 @@ func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSo
 // configMaps writes the data of ConfigMaps into the state. It belongs to one feed.
 type configMaps struct {
 	state   *state
+	logger  *slog.Logger
 	sources []snapshot.ConfigMapSource
 	known   map[string]*corev1.ConfigMap // those with data, by name
 }
@@ -39,7 +41,10 @@ func (k *configMaps) of(name string, yield func(source snapshot.ConfigMapSource,
 	}
 }
 
-// trim removes the contents of a ConfigMap that is in no family.
+// maxData bounds the data of one ConfigMap, in bytes. A larger one counts as one without data.
+const maxData = 16 << 10
+
+// trim removes the contents of a ConfigMap that is in no family, or is too large.
 func (k *configMaps) trim(m *corev1.ConfigMap) {
 	data := m.Data
 	*m = corev1.ConfigMap{ObjectMeta: m.ObjectMeta}
@@ -49,6 +54,10 @@ func (k *configMaps) trim(m *corev1.ConfigMap) {
 			m.Data = map[string]string{}
 		}
 	})
+	if m.Data != nil && snapshot.SizeOf(m.Data) > maxData {
+		k.logger.Warn("a ConfigMap is too large, and is ignored", "configmap", m.Namespace+"/"+m.Name, "limit", maxData)
+		m.Data = map[string]string{}
+	}
 }
 
 func (k *configMaps) set(m *corev1.ConfigMap) {
