@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"unique"
@@ -91,6 +92,32 @@ func TrimNode(node *corev1.Node) {
 	node.Status.VolumesInUse = nil
 	node.Status.VolumesAttached = nil
 	node.Status.Config = nil
+	limitNode(node)
+}
+
+// maxNode is how much memory a trimmed node takes, in bytes, by [SizeOf]: many times that of usual nodes without their images.
+const maxNode = 32 << 10
+
+// limitNode removes, in place, what a node has beyond maxNode: images, the smallest first, and then annotations and labels, the
+// longest first. The kubelet lists the largest images first.
+func limitNode(node *corev1.Node) {
+	over := SizeOf(node) - maxNode
+	for images := &node.Status.Images; over > 0 && len(*images) > 0; *images = (*images)[:len(*images)-1] {
+		over -= SizeOf((*images)[len(*images)-1])
+	}
+	for _, texts := range []*map[string]string{&node.Annotations, &node.Labels} {
+		if over <= 0 || len(*texts) == 0 {
+			continue
+		}
+		kept := maps.Clone(*texts) // others may use the node
+		length := func(key string) int { return len(key) + len(kept[key]) }
+		longest := slices.SortedFunc(maps.Keys(kept), func(a, b string) int { return cmp.Or(-cmp.Compare(length(a), length(b)), cmp.Compare(a, b)) })
+		for i := 0; over > 0 && i < len(longest); i++ {
+			over -= SizeOf(map[string]string{longest[i]: kept[longest[i]]}) - SizeOf(map[string]string(nil))
+			delete(kept, longest[i])
+		}
+		*texts = kept
+	}
 }
 
 func trimMeta(meta *metav1.ObjectMeta) {
