@@ -26,6 +26,7 @@ import (
 	restwatch "k8s.io/client-go/rest/watch"
 
 	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/snapshot"
 )
 
 const (
@@ -33,9 +34,6 @@ const (
 	memoryPods  = 30000
 	// memoryEvents is the number of changes that follow: several heartbeats of every node, and as many changes of pods.
 	memoryEvents = 60000
-	// paddedPod and paddedNode are the sizes of objects at their limits.
-	paddedPod  = 56 << 10
-	paddedNode = 16 << 10
 	// memoryPause is the time without changes after which memory counts as steady: the runtime returns unused memory in the
 	// background.
 	memoryPause = 10 * time.Second
@@ -54,8 +52,10 @@ func BenchmarkMemory(b *testing.B) {
 		cluster       largeCluster
 	}{
 		{"default", "", largeCluster{events: memoryEvents}}, {"GOGC=100", "GOGC=100", largeCluster{events: memoryEvents}}, {"no changes", "", largeCluster{}},
-		// Every pod and every node takes as much as it may, and the limit of Go's memory is that in the container of the manifests.
-		{"limits", "GOMEMLIMIT=921MiB", largeCluster{padded: true}},
+		// Every node takes as much as it may, and so does every pod in the cache, or in a call. The limit of Go's memory is that in the
+		// container of the manifests.
+		{"largest pods in the cache", "GOMEMLIMIT=921MiB", largeCluster{paddedPod: 8 << 10, paddedNode: 32 << 10}},
+		{"largest pods in calls", "GOMEMLIMIT=921MiB", largeCluster{paddedPod: snapshot.MaxPod, paddedNode: 32 << 10}},
 	} {
 		b.Run(arm.name, func(b *testing.B) {
 			server := httptest.NewServer(arm.cluster)
@@ -192,17 +192,17 @@ func resident(pid int, field string) float64 {
 // largeCluster is an API server that streams a large cluster, and then changes to it, to every watch.
 type largeCluster struct {
 	events int
-	padded bool
+	// paddedPod and paddedNode are the sizes of pods and nodes when they are trimmed; 0: as they are.
+	paddedPod, paddedNode int64
 }
 
-// pad adds annotations to an object of which no other has the same, so that it takes about this many bytes.
-func (c largeCluster) pad(meta *metav1.ObjectMeta, size int) {
-	if !c.padded {
-		return
-	}
+// pad adds annotations, which no other object has, to an object of this size.
+func pad(meta *metav1.ObjectMeta, size, padded int64) {
+	const part = 200 // bytes of one annotation
 	own := maps.Clone(meta.Annotations)
-	for i := range size >> 10 {
-		own[fmt.Sprint("padding-", i)] = strings.Repeat(string(meta.UID[len(meta.UID)-12:]), 1024/12)
+	for i := int64(0); size+(i+1)*(part+3*32) <= padded; i++ {
+		text := fmt.Sprintf("padding-%d-%s", i, meta.UID)
+		own[text] = strings.Repeat("x", part-len(text))
 	}
 	meta.Annotations = own
 }
@@ -227,7 +227,9 @@ func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "nodes":
 		for i := range memoryNodes {
 			node := cluster.ExampleNode(i)
-			c.pad(&node.ObjectMeta, paddedNode)
+			if c.paddedNode > 0 {
+				pad(&node.ObjectMeta, snapshot.SizeOf(snapshot.TrimmedNode(node)), c.paddedNode)
+			}
 			send(watch.Added, node)
 		}
 		send(watch.Bookmark, &corev1.Node{ObjectMeta: end})
@@ -243,10 +245,12 @@ func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "pods":
 		for i := range memoryPods {
 			pod := podOf(i)
-			if c.padded && i%2 == 0 { // pending
-				pod.Spec.NodeName = ""
+			if c.paddedPod > 0 {
+				if i%2 == 0 { // pending
+					pod.Spec.NodeName = ""
+				}
+				pad(&pod.ObjectMeta, snapshot.PodSize(snapshot.TrimmedPod(pod)), c.paddedPod)
 			}
-			c.pad(&pod.ObjectMeta, paddedPod)
 			send(watch.Added, pod)
 		}
 		send(watch.Bookmark, &corev1.Pod{ObjectMeta: end})
