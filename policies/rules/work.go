@@ -68,7 +68,7 @@ var works = map[string]work{
 	"indexOf": {search, 0}, "lastIndexOf": {search, 0},
 
 	// The work grows with the square of the list.
-	"distinct": {square, 0}, "sort": {square, 0}, "lists.range": {ranged, 0},
+	"distinct": {square, 0}, "sort": {square, 0},
 	"sets.contains": {product(1), 0}, "sets.intersects": {product(1), 0}, "sets.equivalent": {product(2), 0},
 
 	// The result can be much longer than the arguments.
@@ -183,12 +183,6 @@ func product(factor uint64) func([]ref.Val) uint64 {
 func long(values ...ref.Val) uint64 {
 	w := weigh(values...)
 	return w - min(w, usualList)
-}
-
-// ranged is the work of making a list of this length.
-func ranged(args []ref.Val) uint64 {
-	n, _ := args[0].(types.Int)
-	return listCost + uint64(max(0, n))
 }
 
 func replaced(args []ref.Val) uint64 {

@@ -394,7 +394,7 @@ func TestComparisonsAreCounted(t *testing.T) {
 // The cost counts what a call does with texts without allocating.
 func TestWorkOnTextsIsCounted(t *testing.T) {
 	c := newShared(t)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"x": strings.Repeat("a", 2000), "y": strings.Repeat("a", 1000) + "b"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"x": strings.Repeat("a", 2000), "y": strings.Repeat("a", 1000) + "b", "z": strings.Repeat(",", 2000)}}}
 	for text, least := range map[string]uint64{
 		`pod.metadata.annotations["x"].indexOf(pod.metadata.annotations["y"])`:       1000 * 1000 / 10,
 		`pod.metadata.annotations["x"].lastIndexOf(pod.metadata.annotations["y"])`:   1000 * 1000 / 10,
@@ -403,6 +403,7 @@ func TestWorkOnTextsIsCounted(t *testing.T) {
 		`pod.metadata.annotations["x"].findAll("a{500}b")`:                           200 * 500 / 4,
 		`timestamp("2026-01-02T03:04:05Z").getHours("Europe/Berlin")`:                2000,
 		`pod.metadata.annotations["x"].matches("(a{1000}){1}(a{1000}){1}(a{1000})")`: 200 * 3000 / 4,
+		`pod.metadata.annotations["z"].split(",").includes("q")`:                     2000,
 	} {
 		if got := evaluator(t, c, text)(pod); got.cost < least {
 			t.Errorf("%s costs %d, want at least %d", text, got.cost, least)
