@@ -109,9 +109,10 @@ bench-scheduler: kubernetes ## measure how fast kube-scheduler places pods with 
 bench-placement: ## compare GPU strategies on a published trace (docs/which-gpu-policy.md)
 	$(GO) run ./test/benchplacement --data $(OPENB) --pods $(PODS)
 
+# For example: make hostile BENCH='-only floods'. BENCH=-help lists the flags.
 hostile: ## measure memory use and latency of an honest client beside hostile ones
 	@$(OUTBOARD)
-	$(GO) run ./test/hostile --outboard bin/outboard
+	$(GO) run ./test/hostile --outboard bin/outboard $(BENCH)
 
 demo-gpu: ## place the trace with an unmodified kube-scheduler, beside the simulated prediction
 	@$(MAKE) --no-print-directory -C kubernetes demo

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/operators"
@@ -18,7 +17,6 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 	apiservercel "k8s.io/apiserver/pkg/cel"
-	"k8s.io/apiserver/pkg/cel/library"
 
 	"outboard.dev/outboard/policy/fields"
 )
@@ -475,52 +473,6 @@ func (m matchedText) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 // Eval implements interpreter.Interpretable.
 func (m matchedText) Eval(vars interpreter.Activation) ref.Val {
 	return m.Exec(interpreter.AsFrame(vars))
-}
-
-// estimator is Kubernetes' estimator with the costs of regular expressions and of the texts and lists that functions return.
-type estimator struct{ library.CostEstimator }
-
-// EstimateCallCost implements checker.CostEstimator.
-func (e *estimator) EstimateCallCost(function, overload string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
-	estimate := e.CostEstimator.EstimateCallCost(function, overload, target, args)
-	all := args
-	if target != nil {
-		all = append([]checker.AstNode{*target}, args...)
-	}
-	switch {
-	case isRegexp(function):
-		cost := checker.CallEstimate{CostEstimate: checker.CostEstimate{Max: math.MaxUint64}}
-		if estimate != nil {
-			cost.ResultSize = estimate.ResultSize
-		}
-		if literal := all[1].Expr(); literal.Kind() == ast.LiteralKind {
-			pattern, _ := literal.AsLiteral().(types.String)
-			cost.Max = matching(e.size(all[0]), instructions(string(pattern)))
-		}
-		return &cost
-	case zones(function) && len(all) > 1:
-		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 1, Max: zoneWork}}
-	case overload == "string_index_of_string" || overload == "string_index_of_string_int" || overload == "string_last_index_of_string" || overload == "string_last_index_of_string_int":
-		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 1, Max: add(1, times(e.size(all[0]), e.size(all[1])))}}
-	case function == "replace" && estimate != nil && estimate.ResultSize != nil:
-		estimate.Max = add(estimate.Max, estimate.ResultSize.Max/10+1)
-	case function == "join" && estimate != nil && estimate.ResultSize != nil:
-		estimate.Max = add(estimate.Max, add(estimate.ResultSize.Max, 2))
-	}
-	return estimate
-}
-
-// zones reports whether a function can read a time zone.
-func zones(function string) bool { return literals[function].what == "time zone" }
-
-func (e *estimator) size(node checker.AstNode) uint64 {
-	if s := node.ComputedSize(); s != nil {
-		return s.Max
-	}
-	if s := e.EstimateSize(node); s != nil {
-		return s.Max
-	}
-	return math.MaxUint64
 }
 
 // isQuantity and quantity are Kubernetes' functions for texts that the Kubernetes libraries read in a short time.

@@ -13,31 +13,38 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/snapshot"
 )
 
-// largePods have about the largest size that the API server accepts, each in a field that policies
-// read.
-func largePods() map[string]*corev1.Pod {
-	labels, models, images, resources := busyPod(2), busyPod(2), busyPod(2), busyPod(2)
-	for i := range 20_000 {
-		labels.Labels[fmt.Sprintf("label-%d", i)] = "x"
+// largePods are nearly as large as a pod to place may be, each because of a field that policies read.
+func largePods(t *testing.T) map[string]*corev1.Pod {
+	pods := map[string]*corev1.Pod{}
+	for name, extend := range map[string]func(pod *corev1.Pod, i int){
+		"labels": func(pod *corev1.Pod, i int) { pod.Labels[fmt.Sprintf("label-%d", i)] = "x" },
+		"GPU models": func(pod *corev1.Pod, i int) {
+			const key = "outboard.dev/gpu-models"
+			pod.Annotations = map[string]string{key: strings.TrimPrefix(fmt.Sprintf("%s,model%04x", pod.Annotations[key], i), ",")}
+		},
+		"images": func(pod *corev1.Pod, i int) {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i), Image: fmt.Sprintf("image-%d", i)})
+		},
+		"resources": func(pod *corev1.Pod, i int) {
+			pod.Spec.Containers[0].Resources.Requests[corev1.ResourceName(fmt.Sprintf("example.com/r%d", i))] = resource.MustParse("1")
+		},
+	} {
+		pod := busyPod(2)
+		for i := 0; snapshot.PodSize(pod) < snapshot.MaxPod-1<<10; i++ {
+			extend(pod, i)
+		}
+		if size := snapshot.PodSize(pod); size > snapshot.MaxPod {
+			t.Fatalf("the pod with many %s takes %d bytes", name, size)
+		}
+		pods[name] = pod
 	}
-	var names []string
-	for i := range 28_000 {
-		names = append(names, fmt.Sprintf("model%04x", i))
-	}
-	models.Annotations = map[string]string{"outboard.dev/gpu-models": strings.Join(names, ",")}
-	for i := range 8_000 {
-		images.Spec.Containers = append(images.Spec.Containers, corev1.Container{Name: fmt.Sprint("c", i), Image: fmt.Sprintf("image-%d", i)})
-	}
-	asked := resources.Spec.Containers[0].Resources
-	for i := range 20_000 {
-		asked.Requests[corev1.ResourceName(fmt.Sprintf("example.com/r%d", i))] = resource.MustParse("1")
-	}
-	return map[string]*corev1.Pod{"labels": labels, "GPU models": models, "images": images, "resources": resources}
+	return pods
 }
 
-// The filter and the prioritize call about the largest possible pods and all nodes of a large
+// The filter and the prioritize call about the largest pods that are placed, and all nodes of a large
 // cluster together take less processor time than kube-scheduler's timeout for one call.
 func TestLargePodsAreJudgedInTime(t *testing.T) {
 	const httpTimeout = 3 * time.Second
@@ -46,7 +53,7 @@ func TestLargePodsAreJudgedInTime(t *testing.T) {
 	for n := range view.All() {
 		n.Object.Labels["nvidia.com/gpu.product"] = "modelffff"
 	}
-	for name, pod := range largePods() {
+	for name, pod := range largePods(t) {
 		e, err := engine.New(engine.Options{Policies: members(c), Clock: time.Now})
 		if err != nil {
 			t.Fatal(err)

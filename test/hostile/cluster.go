@@ -15,26 +15,39 @@ const (
 
 func nodeName(i int) string { return fmt.Sprintf("node-%05d.eu-central-1.compute.internal", i%nodes) }
 
-// serveCluster serves the watches of Outboard for a cluster that does not change.
-func serveCluster() (net.Listener, error) {
+// The sizes up to which Outboard keeps pods and nodes as they are, less what they have in any case.
+const (
+	largePod  = 7 << 10
+	largeNode = 20 << 10
+)
+
+// serveCluster serves the watches of Outboard for a cluster that does not change. Its pods and nodes have an annotation of this many bytes.
+func serveCluster(podText, nodeText int) (net.Listener, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	go func() { _ = http.Serve(l, http.HandlerFunc(watchCluster)) }() // until the listener is closed
+	go func() {
+		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			watchCluster(w, r, podText, nodeText)
+		}))
+	}() // until the listener is closed
 	return l, nil
 }
 
 type object = map[string]any
 
-func watchCluster(w http.ResponseWriter, r *http.Request) {
+func watchCluster(w http.ResponseWriter, r *http.Request, podText, nodeText int) {
 	if r.URL.Query().Get("watch") == "" {
 		http.Error(w, "only watches", http.StatusNotImplemented)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	events := json.NewEncoder(w)
-	send := func(kind string, o object) {
+	send := func(kind string, o object, text int) {
+		if metadata, ok := o["metadata"].(object); ok && text > 0 {
+			metadata["annotations"] = object{"text": fmt.Sprint(metadata["name"], strings.Repeat("x", text))} // no two are equal
+		}
 		_ = events.Encode(object{"type": kind, "object": o}) // the watcher may be gone
 	}
 	version, kind := "v1", ""
@@ -43,19 +56,19 @@ func watchCluster(w http.ResponseWriter, r *http.Request) {
 		case "nodes":
 			kind = "Node"
 			for i := range nodes {
-				send("ADDED", node(i))
+				send("ADDED", node(i), nodeText)
 			}
 		case "pods":
 			kind = "Pod"
 			for i := range pods {
-				send("ADDED", pod(i))
+				send("ADDED", pod(i), podText)
 			}
 		case "poddisruptionbudgets":
 			version, kind = "policy/v1", "PodDisruptionBudget"
 		}
 		send("BOOKMARK", object{"apiVersion": version, "kind": kind, "metadata": object{
 			"resourceVersion": "1000000", "annotations": object{"k8s.io/initial-events-end": "true"},
-		}})
+		}}, 0)
 	}
 	w.(http.Flusher).Flush()
 	<-r.Context().Done()

@@ -28,6 +28,7 @@ type options struct {
 	phase       time.Duration
 	most        int
 	niceness    int
+	large       bool
 	only        string
 	attack      string
 	files       string
@@ -37,10 +38,11 @@ func main() {
 	var o options
 	flag.StringVar(&o.outboard, "outboard", "bin/outboard", "the binary")
 	flag.StringVar(&o.memoryLimit, "memory-limit", "921MiB", "GOMEMLIMIT of the process, as in deploy/; empty: none")
-	flag.DurationVar(&o.phase, "for", 20*time.Second, "how long the honest caller calls without the hostile callers, and then with them, in turn")
+	flag.DurationVar(&o.phase, "for", 20*time.Second, "how long the honest caller calls alone, and beside each attack")
 	flag.IntVar(&o.most, "most", 3072, "end when the process uses more MiB than this")
 	flag.IntVar(&o.niceness, "attack-niceness", 19, "niceness of the hostile callers, which would run on other machines")
-	flag.StringVar(&o.only, "only", "", "attack only in the ways whose names contain the text")
+	flag.BoolVar(&o.large, "large", false, "with pods and nodes that are as large as Outboard keeps them")
+	flag.StringVar(&o.only, "only", "", "only the attacks whose names contain the text")
 	flag.StringVar(&o.attack, "attack", "", "attack this address and this admin address, separated by a comma, and nothing else (what the command starts itself)")
 	flag.StringVar(&o.files, "files", "", "the directory with the certificates, with -attack")
 	flag.Parse()
@@ -72,7 +74,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	api, err := serveCluster()
+	podText, nodeText := 0, 0
+	if o.large {
+		podText, nodeText = largePod, largeNode
+	}
+	api, err := serveCluster(podText, nodeText)
 	if err != nil {
 		return err
 	}
@@ -85,41 +91,68 @@ func run(ctx context.Context, o options) error {
 	if err := p.ready(); err != nil {
 		return err
 	}
-	ready, ended := p.memory("VmRSS"), p.watch(o.most)
-	var alone, beside [len(sizes)]calls
-	for round := range rounds { // in turn, as the machine may be busy with other things for a while
-		callFor(p, honest, o.phase/rounds, &alone)
-		if round == 0 {
-			fmt.Printf("memory: %d MiB when ready, %d MiB at most without hostile callers\n", ready, p.memory("VmHWM"))
-		}
-		stop, err := startAttack(ctx, o, p, dir)
+	fmt.Printf("%d MiB when ready\n", p.memory("VmRSS"))
+	ended := p.watch(o.most)
+	chosen, err := measure.Matching(attacks, o.only, func(a attack) string { return a.name })
+	if err != nil {
+		return err
+	}
+	if len(chosen) > 1 {
+		chosen = append(chosen, attack{name: allTogether})
+	}
+	table := measure.NewTable(os.Stdout, "attack", "names", "calls alone", "beside it", "failed", "p50 alone", "beside it", "p99 alone", "beside it", "ratio", "most memory")
+	failed := 0
+	for _, a := range chosen {
+		fmt.Fprintln(os.Stderr, a.name)
+		r, err := o.measure(ctx, p, honest, a, dir)
 		if err != nil {
 			return err
 		}
-		time.Sleep(time.Second) // until they are many
-		callFor(p, honest, o.phase/rounds, &beside)
-		stop()
-	}
-	fmt.Printf("memory: %d MiB at most with hostile callers%s\n", p.most(), ended())
-	table := measure.NewTable(os.Stdout, "honest caller", "calls", "failed", "p50", "p99", "longest", "p99 ÷ alone")
-	failed := 0
-	for i, n := range sizes {
-		failed += beside[i].failed
-		row := func(when string, c *calls) {
-			quantile := func(q float64) time.Duration { return c.quantile(q).Round(10 * time.Microsecond) }
-			table.Row(fmt.Sprintf("filter, %d names, %s", n, when), len(c.took), c.failed, quantile(0.5), quantile(0.99), quantile(1),
-				fmt.Sprintf("%.2f", c.quantile(0.99).Seconds()/alone[i].quantile(0.99).Seconds()))
+		for i, n := range sizes {
+			alone, beside := &r.alone[i], &r.beside[i]
+			failed += alone.failed + beside.failed
+			table.Row(a.name, n, len(alone.took), len(beside.took), alone.failed+beside.failed,
+				alone.quantile(0.5), beside.quantile(0.5), alone.quantile(0.99), beside.quantile(0.99),
+				fmt.Sprintf("%.2f", beside.quantile(0.99).Seconds()/alone.quantile(0.99).Seconds()), fmt.Sprintf("%d MiB", r.memory))
 		}
-		row("alone", &alone[i])
-		row("with hostile callers", &beside[i])
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d honest calls failed", failed)
+	if failed > 0 || ended() != "" {
+		return fmt.Errorf("%d honest calls failed%s", failed, ended())
 	}
 	return nil
+}
+
+// allTogether is the name of all attacks together.
+const allTogether = "all of them"
+
+// result is what one attack did to the calls of the honest caller.
+type result struct {
+	alone, beside [len(sizes)]calls
+	memory        int // MiB at most, with the hostile callers
+}
+
+// measure has the honest caller call alone and beside the attack, in turn, as the machine may be busy with other things for a while.
+func (o *options) measure(ctx context.Context, p *process, honest *caller, a attack, dir string) (r result, err error) {
+	name := a.name
+	if name == allTogether {
+		name = o.only
+	}
+	for range rounds {
+		callFor(p, honest, o.phase/rounds, &r.alone)
+		p.forgetMost()
+		stop, err := startAttack(ctx, o, name, p, dir)
+		if err != nil {
+			return r, err
+		}
+		time.Sleep(time.Second) // until they are many
+		callFor(p, honest, o.phase/rounds, &r.beside)
+		r.memory = max(r.memory, p.memory("VmHWM"))
+		stop()
+	}
+	return r, nil
 }
 
 // sizes are the numbers of nodes in honest calls.
@@ -129,12 +162,12 @@ var sizes = [...]int{500, 5000}
 const rounds = 5
 
 // startAttack starts the hostile callers in their own process. stop ends them.
-func startAttack(ctx context.Context, o options, p *process, dir string) (stop func(), err error) {
+func startAttack(ctx context.Context, o *options, only string, p *process, dir string) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	attackers := exec.CommandContext(ctx, self, "--attack", p.address+","+p.admin, "--only", o.only, "--files", dir)
+	attackers := exec.CommandContext(ctx, self, "--attack", p.address+","+p.admin, "--only", only, "--files", dir)
 	attackers.Stderr = os.Stderr
 	if err := attackers.Start(); err != nil {
 		return nil, err
@@ -155,7 +188,6 @@ type process struct {
 	command *exec.Cmd
 	address string
 	admin   string
-	highest int
 }
 
 func freeAddress() (string, error) {
@@ -236,9 +268,9 @@ func (p *process) memory(field string) int {
 
 func (p *process) alive() bool { return p.memory("VmRSS") > 0 }
 
-func (p *process) most() int {
-	p.highest = max(p.highest, p.memory("VmHWM"))
-	return p.highest
+// forgetMost makes VmHWM begin again.
+func (p *process) forgetMost() {
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.command.Process.Pid), []byte("5"), 0) // without it, VmHWM is that of all attacks
 }
 
 // watch ends the process when it uses too much memory, so that the machine stays usable. ended reports whether it did.
@@ -246,7 +278,7 @@ func (p *process) watch(most int) (ended func() string) {
 	began, after := time.Now(), make(chan time.Duration, 1)
 	go func() {
 		for p.alive() {
-			if p.most() > most {
+			if p.memory("VmHWM") > most {
 				_ = p.command.Process.Kill()
 				_, _ = p.command.Process.Wait() // it was killed
 				after <- time.Since(began)
@@ -297,5 +329,5 @@ func (c *calls) quantile(q float64) time.Duration {
 		return 0
 	}
 	slices.Sort(c.took)
-	return measure.Quantile(c.took, q)
+	return measure.Quantile(c.took, q).Round(10 * time.Microsecond)
 }
