@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/engine"
 )
 
 // counts counts what the cases cover, so that the test detects a generator that draws no interesting cases.
@@ -23,6 +24,7 @@ type counts struct {
 	Annotated    int // with annotations of claims
 	Claims       int // in ledgers
 	NotBound     int // binding failed
+	TooLarge     int // rejected because of the size of the pod
 }
 
 func (c *counts) note(d decided, profile *config.Profile) {
@@ -33,6 +35,9 @@ func (c *counts) note(d decided, profile *config.Profile) {
 	}
 	fit := 0
 	for _, v := range d.Verdicts {
+		if v.Reason == engine.PodTooLarge.Code {
+			c.TooLarge++
+		}
 		switch {
 		case v.Unresolvable:
 			c.Unresolvable++

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -147,6 +148,9 @@ func (d draw) pod(name string) *corev1.Pod {
 	d.label(pod.Annotations, "outboard.dev/gpu-models", "", "", "A100", "A100,T4")
 	d.label(pod.Annotations, "outboard.dev/spot", "", "", "", "never", "allowed")
 	d.label(pod.Annotations, "outboard.dev/tolerate-degraded", "", "", "*", "deadlock")
+	if size := pick(d, "text", 0, 0, 0, 0, 0, 0, 0, 0, 10<<10, 70<<10); size > 0 { // reduced in the cache, or too large to be placed
+		pod.Annotations["example.com/text"] = strings.Repeat("x", size)
+	}
 	if priority := pick(d, "priority", int32(0), 10, 1000); priority > 0 {
 		pod.Spec.Priority = &priority
 	}

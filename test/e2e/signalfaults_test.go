@@ -80,7 +80,7 @@ var faults = []fault{{
 		}
 		io.WriteString(w, `{"metric":{},"value":[1,"1"]}]}}`)
 	},
-	says: "the document is too long",
+	says: "more values than maxValues allows",
 }, {
 	name:   "garbage",
 	answer: func(w http.ResponseWriter, r *http.Request) { w.Write(bytes.Repeat([]byte{0, 0xff, '{', '"'}, 1<<16)) },
