@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,7 @@ import (
 type client struct {
 	hold  hold
 	since time.Time // when it began to wait for its client; zero: it does not wait
-	ended bool
+	ended atomic.Bool
 	room  *room
 }
 
@@ -28,7 +29,7 @@ func (c *client) waits(now time.Time) time.Duration {
 }
 
 func (c *client) end() {
-	c.ended = true
+	c.ended.Store(true)
 	c.room.release(&c.hold)
 }
 
@@ -101,17 +102,21 @@ func play(t *testing.T, history []string) {
 				}
 			}()
 		case words[1] == "waits":
+			r.mu.Lock()
 			c.since = time.Now()
+			r.mu.Unlock()
 		case words[1] == "ends":
 			c.end()
 		}
 		synctest.Wait()
 		var got []string
+		r.mu.Lock()
 		for name, c := range clients {
-			if !c.ended && slices.Contains(c.hold.caller.holds, &c.hold) {
+			if !c.ended.Load() && slices.Contains(c.hold.caller.holds, &c.hold) {
 				got = append(got, name)
 			}
 		}
+		r.mu.Unlock()
 		slices.Sort(got)
 		if strings.Join(got, " ") != strings.TrimSpace(want) {
 			t.Fatalf("after %q hold: %q, want %q", step, got, strings.Fields(want))
@@ -148,7 +153,7 @@ func TestEachCallerGetsItsShare(t *testing.T) {
 		}
 		honest.end()
 		for _, c := range open {
-			if !c.ended {
+			if !c.ended.Load() {
 				c.end()
 			}
 		}

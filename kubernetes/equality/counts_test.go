@@ -35,7 +35,7 @@ func (c *counts) note(d decided, profile *config.Profile) {
 	}
 	fit := 0
 	for _, v := range d.Verdicts {
-		if v.Reason == engine.PodTooLarge.Code {
+		if v.Reason == engine.PodTooLarge.Text {
 			c.TooLarge++
 		}
 		switch {
