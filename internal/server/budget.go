@@ -188,7 +188,7 @@ type leaseKey struct{}
 // memory for decoding its body. Call it once, before allocating that memory. It waits for room as reading a body does;
 // the error wraps [ErrBusy]. A request that reserves more than there is waits until no other request holds any.
 //
-// At most eight requests for each processor hold such memory at a time. Requests that reserve more than 4 MiB wait for each other: fewer of
+// At most eight requests for each processor, or 16 if those are more, hold such memory at a time. Requests that reserve more than 4 MiB wait for each other: fewer of
 // them than there are processors hold memory at a time.
 func Reserve(ctx context.Context, bytes int64) error {
 	l, _ := ctx.Value(leaseKey{}).(*lease)
