@@ -19,7 +19,7 @@ import (
 //
 // So a caller gets its share, the size divided by the number of callers, whatever others do. It gets more if others need less.
 //
-// The zero value needs size and free, which are equal. It is safe for concurrent use.
+// Create one with newRoom. It is safe for concurrent use.
 type room struct {
 	use     string // for errors
 	size    int64
@@ -27,9 +27,9 @@ type room struct {
 
 	mu      sync.Mutex
 	free    int64
-	ending  int64 // of holds whose holders were told to end
+	ending  int64 // of holds whose holders end soon
 	callers map[string]*caller
-	served  time.Time // when serve last ran
+	served  time.Time // when serveAndUnlock last ran
 	swept   time.Time // when callers were last forgotten
 }
 

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A client holds room in a test. It ends at once when it is told to.
+// A client holds room in a test. end ends it at once.
 type client struct {
 	hold  hold
 	since time.Time // when it began to wait for its client; zero: it does not wait
