@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	// bytesPerUnit and bytesPerCall bound what one call allocates.
+	// bytesPerUnit and bytesPerCall bound what one call allocates. Package regexp keeps buffers of up to 32 KiB in pools, which a garbage
+	// collection empties: any call may be the one that allocates a buffer.
 	bytesPerUnit = 512
-	bytesPerCall = 8 << 10
+	bytesPerCall = 48 << 10
 	// leastPerByte is the least cost of a byte of text, in thousandths. Kubernetes counts 100.
 	leastPerByte = 50
 )
