@@ -59,7 +59,7 @@ func (s *serving) enforced(of *service.Service, p *service.Profiles) {
 func (s *serving) handlerOptions(of *service.Service, p *service.Profiles, profile *config.Profile) extender.Options {
 	e := p.Engines[profile.Path]
 	options := extender.Options{
-		Profile: profile.Path, Engine: e, Fine: profile.ScoreRange == config.TotalRange,
+		Profile: profile.Path, Engine: e,
 		Reserve: server.Reserve, Shared: s.shared, Log: of.Log, Metrics: s.metrics, Logger: s.options.Logger,
 		SchedulerNames: profile.SchedulerNames,
 	}
@@ -112,7 +112,6 @@ func (s *serving) serverOptions(c *config.Config) server.Options {
 	options := server.Options{
 		Address:          c.Serving.Address,
 		Handler:          s,
-		HTTP2:            c.Serving.HTTP2,
 		MaxBodyBytes:     int64(c.Serving.MaxBodyBytes),
 		MaxInFlightBytes: int64(c.Serving.MaxInFlightBytes),
 		ShutdownDelay:    c.Serving.ShutdownDelay,

@@ -358,7 +358,7 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (notes []str
 	if found == nil {
 		return nil, fmt.Errorf("%s has no profile at %q", file, o.profile)
 	}
-	w.Extender = simulate.Extender{Fine: found.ScoreRange == config.TotalRange, Ignored: c.IgnoredByScheduler()}
+	w.Extender = simulate.Extender{Ignored: c.IgnoredByScheduler()}
 	for _, r := range found.ManagedResources {
 		w.Extender.Managed = append(w.Extender.Managed, corev1.ResourceName(r.Name))
 	}

@@ -132,8 +132,8 @@ func (f *follower) read(ctx context.Context) (a answer) {
 		}
 		a.began, a.took = began, time.Since(started)
 	}()
-	samples, err := f.Source.Read(ctx, Limits{Values: f.Settings.MaxValues, Bytes: MaxBytes})
-	if err == nil && len(samples) > f.Settings.MaxValues {
+	samples, err := f.Source.Read(ctx, Limits{Values: MaxValues, Bytes: MaxBytes})
+	if err == nil && len(samples) > MaxValues {
 		err = ErrTooMany
 	}
 	return answer{samples: samples, err: err}
@@ -158,7 +158,7 @@ func (f *follower) take(a answer) time.Duration {
 	now := f.now()
 	f.reading = accept(a.samples, a.began, now, func(why string) { f.metrics.dropped(f.Settings.Name, why, 1) })
 	if h := f.Settings.Hysteresis; h != nil {
-		f.states = f.states.step(f.reading, h, f.Settings.MaxAge, f.Settings.MaxValues, now)
+		f.states = f.states.step(f.reading, h, f.Settings.MaxAge, MaxValues, now)
 		f.reading = f.states.reading()
 	}
 	f.counting = true

@@ -253,7 +253,7 @@ func TestReadingsThatFail(t *testing.T) {
 		read func(ctx context.Context) ([]signal.Sample, error)
 		want string
 	}{
-		"too many": {func(context.Context) ([]signal.Sample, error) { return many, nil }, "signal cpu: not read yet; more values than maxValues allows"},
+		"too many": {func(context.Context) ([]signal.Sample, error) { return many, nil }, "signal cpu: not read yet; more than 20000 values"},
 		"panics":   {func(context.Context) ([]signal.Sample, error) { panic("oh") }, "signal cpu: not read yet; panic: oh"},
 		"is slow": {func(ctx context.Context) ([]signal.Sample, error) {
 			<-ctx.Done()

@@ -20,16 +20,13 @@ type Settings struct {
 	Timeout time.Duration `json:"timeout"`
 	// MaxAge is the age at which a number becomes stale, interval..24h. Default 5m.
 	MaxAge time.Duration `json:"maxAge"`
-	// MaxValues is the maximum number of values of a read; a read with more fails. 1..100000.
-	// Default 20000.
-	MaxValues int `json:"maxValues" limits:"1..100000"`
 	// Hysteresis converts the numbers to states; without it (the default), the numbers stay as they are.
 	Hysteresis *Hysteresis `json:"hysteresis"`
 }
 
 // SetDefaults fills in the defaults.
 func (s *Settings) SetDefaults() {
-	*s = Settings{Interval: 30 * time.Second, Timeout: 10 * time.Second, MaxAge: 5 * time.Minute, MaxValues: 20_000}
+	*s = Settings{Interval: 30 * time.Second, Timeout: 10 * time.Second, MaxAge: 5 * time.Minute}
 }
 
 // minTimeout is the shortest timeout of a read.

@@ -3,6 +3,7 @@ package signal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 )
@@ -56,12 +57,16 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// MaxBytes is the maximum length of a document.
-const MaxBytes = 32 << 20
+const (
+	// MaxBytes is the maximum length of a document.
+	MaxBytes = 32 << 20
+	// MaxValues is the maximum number of values of a read.
+	MaxValues = 20_000
+)
 
 var (
 	// ErrTooMany means that a read has too many values.
-	ErrTooMany = errors.New("more values than maxValues allows")
+	ErrTooMany = fmt.Errorf("more than %d values", MaxValues)
 	// ErrTooLong means that a document is too long.
 	ErrTooLong = errors.New("the document is too long")
 )

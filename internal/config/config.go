@@ -83,13 +83,10 @@ type Serving struct {
 	Insecure bool `json:"insecure"`
 	// TLS enables TLS. Without it (the default), Outboard serves plain HTTP.
 	TLS *TLS `json:"tls"`
-	// HTTP2 offers HTTP/2 beside HTTP/1.1. A scheduler then uses one replica while its connection
-	// lives. Needs tls. Default false.
-	HTTP2 bool `json:"http2"`
-	// MaxBodyBytes is the maximum length of a request, 1Ki..64Gi. Default 128Mi.
+	// MaxBodyBytes is the maximum length of a request, 1Ki..1Gi. Default 128Mi.
 	MaxBodyBytes Bytes `json:"maxBodyBytes"`
 	// MaxInFlightBytes bounds the memory of the bodies of all requests longer than 96Ki together,
-	// maxBodyBytes..1Ti. Default 256Mi.
+	// maxBodyBytes..16Gi. Default 256Mi.
 	MaxInFlightBytes Bytes `json:"maxInFlightBytes"`
 	// ShutdownDelay is how long Outboard continues to serve after it is stopped, and reports that
 	// it is not ready, 0s..10m. Default 10s.
@@ -216,14 +213,12 @@ type Profile struct {
 	// Shortlist makes filter return only this many of the nodes that fit, those with the best
 	// scores, 1..1000. 0 (the default) returns all.
 	Shortlist int `json:"shortlist" limits:"0..1000"`
-	// ScoreRange is the range in which scores are sent. Default Extender.
-	ScoreRange ScoreRange `json:"scoreRange" values:"Extender,Total"`
 	// Policies are evaluated in this order. 1..100.
 	Policies []Policy `json:"policies" required:"must have at least one policy"`
 }
 
 // SetDefaults fills in the defaults.
-func (p *Profile) SetDefaults() { *p = Profile{Path: "/", ScoreRange: ExtenderRange} }
+func (p *Profile) SetDefaults() { *p = Profile{Path: "/"} }
 
 // Route is one URL of a profile.
 type Route struct {
@@ -247,18 +242,6 @@ func (p *Profile) Routes() []Route {
 	}
 	return routes
 }
-
-// ScoreRange is the range in which the scores of a profile are sent to kube-scheduler.
-type ScoreRange string
-
-// The ranges.
-const (
-	// ExtenderRange sends 0..10, as kube-scheduler expects.
-	ExtenderRange ScoreRange = "Extender"
-	// TotalRange sends a node's total, the weighted sum of the policies' scores; the extender's
-	// weight in kube-scheduler's configuration must match this range.
-	TotalRange ScoreRange = "Total"
-)
 
 // ManagedResource is an extended resource that a profile manages.
 type ManagedResource struct {

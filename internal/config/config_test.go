@@ -233,7 +233,7 @@ func TestNeedsRestart(t *testing.T) {
 	for _, tt := range []struct{ name, old, new, want string }{
 		{"nothing", "", "", ""},
 		{"a comment", "", "# hello\n", ""},
-		{"a default written out", "serving: {", "serving: {http2: false, ", ""},
+		{"a default written out", "serving: {", "serving: {insecure: false, ", ""},
 		{"a policy", "as: x", "as: x, weight: 3", ""},
 		{"a policy's configuration", "GPUMemory\n", "GPUMemory\n    config: {perDeviceMiB: 7}\n", ""},
 		{"a profile", "- policies:", "- path: /more\n  policies: [{type: ImageLocality}]\n- policies:", ""},

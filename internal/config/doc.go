@@ -16,8 +16,7 @@
 //     same resource. A profile may have several policies of the same type, with
 //     different names.
 //   - managedResources, if there are any, include what the profile's policies allocate.
-//   - With verb, path must not be /. shortlist is for filter and scoreRange: Total for
-//     prioritize; schedulerNames is for bind; shortlist and verb: prioritize need a policy with a
+//   - With verb, path must not be /. shortlist is for filter; schedulerNames is for bind; shortlist and verb: prioritize need a policy with a
 //     weight. verb: bind and policies that make claims need a cluster. A policy that makes claims
 //     cannot have failurePolicy: Ignore, except with verb: prioritize.
 //

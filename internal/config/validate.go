@@ -65,11 +65,8 @@ func (s *Serving) validate(at *field.Path) field.ErrorList {
 			errs = append(errs, field.Required(at.Child("tls"),
 				s.Address+" is not a loopback address: every client that reaches it could bind pods; serving.insecure: true accepts that"))
 		}
-		if s.HTTP2 {
-			errs = append(errs, field.Invalid(at.Child("http2"), true, "needs serving.tls: HTTP/2 requires TLS"))
-		}
 	}
-	const least, most, mostInFlight = Bytes(1 << 10), Bytes(64 << 30), Bytes(1 << 40)
+	const least, most, mostInFlight = Bytes(1 << 10), Bytes(1 << 30), Bytes(16 << 30)
 	errs = append(errs, fields.Between(at.Child("maxBodyBytes"), s.MaxBodyBytes, least, most)...)
 	if s.MaxInFlightBytes < s.MaxBodyBytes {
 		errs = append(errs, field.Invalid(at.Child("maxInFlightBytes"), s.MaxInFlightBytes,
@@ -236,9 +233,6 @@ func (p *Profile) validateVerb(at *field.Path, noCluster bool) field.ErrorList {
 	}
 	if p.Shortlist > 0 && p.Verb != decision.Filter {
 		errs = append(errs, field.Invalid(at.Child("shortlist"), p.Shortlist, "is for filter, but verb is "+string(p.Verb)))
-	}
-	if p.ScoreRange == TotalRange && p.Verb != decision.Prioritize {
-		errs = append(errs, field.Invalid(at.Child("scoreRange"), string(p.ScoreRange), "is for prioritize, but verb is "+string(p.Verb)))
 	}
 	if len(p.SchedulerNames) > 0 && p.Verb != decision.Bind {
 		errs = append(errs, field.Invalid(at.Child("schedulerNames"), p.SchedulerNames, "is for bind, but verb is "+string(p.Verb)))

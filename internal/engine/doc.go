@@ -29,8 +29,7 @@
 // rounding would cause that, the best node (and nodes with the same total) gets the next higher
 // level. This is always possible, because only a total of MaxTotal is on level 10 already. The
 // order is preserved: a better node never gets a lower level than a worse one. Differences smaller
-// than a level are lost among the nodes that are not the best. To keep them, use a shortlist, or
-// scoreRange: Total, which sends the totals themselves.
+// than a level are lost among the nodes that are not the best. To keep them, use a shortlist.
 //
 // # Shortlist
 //

@@ -98,16 +98,14 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	h.scale(&c.result)
+	scale(&c.result)
 	c.response.Text = wire.AppendHostPriorities(c.response.Text, &c.request, nil, c.result.Totals)
 	return nil
 }
 
 // scale converts totals to the scores of the response.
-func (h *Handler) scale(result *engine.Result) {
-	if !h.Fine {
-		engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
-	}
+func scale(result *engine.Result) {
+	engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
 	subtractLeast(result.Totals)
 }
 

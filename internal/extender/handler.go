@@ -52,8 +52,6 @@ type Options struct {
 	// Profile is the profile's path, for records and metrics.
 	Profile string
 	Engine  *engine.Engine
-	// Fine sends totals as they are instead of levels 0..10.
-	Fine bool
 	// Cluster is nil for a handler that uses only the request.
 	Cluster Cluster
 	// View returns a View with signals, and without nodes, if there is no Cluster. Nil: there are

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -246,21 +245,12 @@ func TestWithoutACluster(t *testing.T) {
 
 func TestPrioritize(t *testing.T) {
 	args := extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("better", "good", "full", "new")}
-	for _, tt := range []struct {
-		fine bool
-		want extenderv1.HostPriorityList
-	}{
-		// 91 and 90 would both be level 9, so the best is raised by one. The response omits the lowest, which is 0.
-		{false, extenderv1.HostPriorityList{{Host: "better", Score: 10}, {Host: "good", Score: 9}, {Host: "full", Score: 1}}},
-		{true, extenderv1.HostPriorityList{{Host: "better", Score: 91}, {Host: "good", Score: 90}, {Host: "full", Score: 10}}},
-	} {
-		t.Run(fmt.Sprintf("fine=%t", tt.fine), func(t *testing.T) {
-			s := serve(t, &fakeCluster{view: view(threeNodes)}, func(_ *engine.Options, o *extender.Options) { o.Fine = tt.fine })
-			got := decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", encode(t, args)))
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
+	// 91 and 90 would both be level 9, so the best is raised by one. The response omits the lowest, which is 0.
+	want := extenderv1.HostPriorityList{{Host: "better", Score: 10}, {Host: "good", Score: 9}, {Host: "full", Score: 1}}
+	s := serve(t, &fakeCluster{view: view(threeNodes)})
+	got := decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", encode(t, args)))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -64,7 +64,7 @@ func (h *Handler) prescore(ctx context.Context, c *call) {
 	if h.Engine.Score(ctx, req, &c.result) != nil {
 		return // the prioritize call will return the error
 	}
-	h.scale(&c.result)
+	scale(&c.result)
 	h.prescores.put(c)
 }
 

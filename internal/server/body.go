@@ -134,9 +134,6 @@ const lingerTimeout = time.Second
 // responds, to find the next request. It still reads for a while after the response: closing immediately would reset
 // the connection, and the response might be lost.
 func hangUp(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor != 1 {
-		return // other requests do not wait for this one
-	}
 	w.Header().Set("Connection", "close")
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerTimeout))
 }

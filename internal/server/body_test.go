@@ -105,7 +105,7 @@ func TestTooLargeContentLengthIsRefusedBeforeTheBody(t *testing.T) {
 
 func TestSlowBodyTimesOut(t *testing.T) {
 	p := newPKI(t)
-	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}, "http2": {TLS: p.options(), HTTP2: true}} {
+	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			opts.BodyTimeout, opts.Handler = time.Second, echo // any machine reads five bytes in this time

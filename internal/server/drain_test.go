@@ -51,7 +51,7 @@ func (s *service) set(replicas ...*replica) {
 // replaced one after the other. No call fails.
 func TestRollingUpdateFailsNoCall(t *testing.T) {
 	p := newPKI(t)
-	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}, "http2": {TLS: p.options(), HTTP2: true}} {
+	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}} {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int64
 			progress := make(chan struct{})
@@ -265,7 +265,7 @@ func TestIdleConnectionsDoNotHoldUpTheEnd(t *testing.T) {
 // The server serves a request that comes on an open connection after the server closed the listener, but before the drain ends.
 func TestLateRequestOnAnIdleConnectionIsServed(t *testing.T) {
 	p := newPKI(t)
-	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}, "http2": {TLS: p.options(), HTTP2: true}} {
+	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}} {
 		t.Run(name, func(t *testing.T) {
 			opts.DrainTimeout, opts.Handler = time.Hour, echo
 			r := start(t, opts, func(s *server.Server) { s.SetHurryGrace(time.Hour) })
@@ -288,7 +288,6 @@ func TestLateRequestOnAnIdleConnectionIsServed(t *testing.T) {
 // client returns a client that the replica trusts, and the replica's URL.
 func (p *pki) client(t *testing.T, r *replica) (*http.Client, string) {
 	client := newClient(t, p.config(p.issue(t, p.clientCA, certs.Request{CommonName: "caller", Client: true})))
-	client.Transport.(*http.Transport).ForceAttemptHTTP2 = true
 	if r.Server.ServesTLS() {
 		return client, "https://" + r.addr
 	}

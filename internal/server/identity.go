@@ -28,7 +28,6 @@ type credential struct {
 // An identifier holds the current credential and decides which callers are allowed.
 type identifier struct {
 	opts    TLSOptions
-	http2   bool
 	logger  *slog.Logger
 	metrics *metrics
 	refused throttle.Log
@@ -73,9 +72,6 @@ func (id *identifier) config(c *credential, cert tls.Certificate) *tls.Config {
 		NextProtos:   []string{"http/1.1"},
 		// A resumed session would keep the verdict of earlier CAs.
 		SessionTicketsDisabled: true,
-	}
-	if id.http2 {
-		config.NextProtos = []string{"h2", "http/1.1"}
 	}
 	if c.clients != nil {
 		// verify requires and verifies the certificate, by the rules for every request. tls.RequireAndVerifyClientCert

@@ -158,34 +158,30 @@ func TestOldTLSIsRefused(t *testing.T) {
 // Certificates, key and client authorities change many times under load, in the order that administrators use: they add the new
 // authority before its first use, and remove the old one after its last use.
 func TestRotationUnderLoadFailsNoCall(t *testing.T) {
-	for name, http2 := range map[string]bool{"http1": false, "http2": true} {
-		t.Run(name, func(t *testing.T) {
-			p := newPKI(t)
-			r := start(t, server.Options{
-				TLS: p.options("caller"), HTTP2: http2, Handler: echo, MaxConnectionAge: 20 * time.Millisecond,
-			})
-			l := newLoad(t, p, "https://"+r.addr, http2)
-			l.renew(p.issue(t, p.clientCA, certs.Request{CommonName: "caller", Client: true}))
-			l.start(t)
-			const rotations = 6
-			reloads := 0
-			reloaded := func() { reloads++; r.log.wait(t, "reloaded the TLS files", reloads) }
-			for range rotations {
-				p.writeServerPair(t)
-				reloaded()
-				next := newAuthority(t)
-				p.writeClientCA(t, p.clientCA, next)
-				reloaded()
-				l.renew(p.issue(t, next, certs.Request{CommonName: "caller", Client: true}))
-				l.waitRenewed()
-				p.clientCA = next
-				p.writeClientCA(t, next)
-				reloaded()
-			}
-			l.stop()
-			t.Logf("%d calls, %d handshakes, %d failed, %d rotations", l.calls.Load(), l.handshakes.Load(), l.failed.Load(), rotations)
-		})
+	p := newPKI(t)
+	r := start(t, server.Options{
+		TLS: p.options("caller"), Handler: echo, MaxConnectionAge: 20 * time.Millisecond,
+	})
+	l := newLoad(t, p, "https://"+r.addr)
+	l.renew(p.issue(t, p.clientCA, certs.Request{CommonName: "caller", Client: true}))
+	l.start(t)
+	const rotations = 6
+	reloads := 0
+	reloaded := func() { reloads++; r.log.wait(t, "reloaded the TLS files", reloads) }
+	for range rotations {
+		p.writeServerPair(t)
+		reloaded()
+		next := newAuthority(t)
+		p.writeClientCA(t, p.clientCA, next)
+		reloaded()
+		l.renew(p.issue(t, next, certs.Request{CommonName: "caller", Client: true}))
+		l.waitRenewed()
+		p.clientCA = next
+		p.writeClientCA(t, next)
+		reloaded()
 	}
+	l.stop()
+	t.Logf("%d calls, %d handshakes, %d failed, %d rotations", l.calls.Load(), l.handshakes.Load(), l.failed.Load(), rotations)
 }
 
 // A load is a set of clients that call continuously, some with a new connection for every call.
@@ -204,9 +200,9 @@ type worker struct {
 	presented atomic.Pointer[tls.Certificate] // in the last handshake
 }
 
-func newLoad(t *testing.T, p *pki, url string, http2 bool) *load {
+func newLoad(t *testing.T, p *pki, url string) *load {
 	l := &load{url: url, done: make(chan struct{}), progress: make(chan struct{}, 1)}
-	for i := range 4 { // the number of concurrent handshakes; with HTTP/2 a connection has two seconds to begin
+	for i := range 4 { // the number of concurrent handshakes
 		w := &worker{}
 		config := p.config(nil)
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -215,8 +211,7 @@ func newLoad(t *testing.T, p *pki, url string, http2 bool) *load {
 			return w.presented.Load(), nil
 		}
 		w.client = newClient(t, config)
-		transport := w.client.Transport.(*http.Transport)
-		transport.ForceAttemptHTTP2, transport.DisableKeepAlives = http2, i%2 == 0
+		w.client.Transport.(*http.Transport).DisableKeepAlives = i%2 == 0
 		l.workers = append(l.workers, w)
 	}
 	return l

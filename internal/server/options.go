@@ -22,13 +22,6 @@ type Options struct {
 	// TLS enables TLS. Nil: plain HTTP, and every caller is allowed.
 	TLS *TLSOptions
 
-	// HTTP2 offers HTTP/2 besides HTTP/1.1 on TLS connections. A scheduler keeps two idle HTTP/1.1 connections, so most
-	// calls start with a handshake if 16 or more run concurrently; over HTTP/2 they share a connection, and the server
-	// completes several times as many. But if the host of a replica fails, all calls on its connection time out, up to
-	// 16 one after the other or for 45 s, instead of one or two with HTTP/1.1. So use it only for a single replica
-	// behind its address. (BenchmarkConcurrentBinds, BenchmarkDeadReplica.) Default: false.
-	HTTP2 bool
-
 	// ReadHeaderTimeout bounds the TLS handshake and, separately, the reading of one request's header. Default: 5 s.
 	ReadHeaderTimeout time.Duration
 
@@ -184,9 +177,6 @@ func (o Options) validate() error {
 		if t.ClientCAFile == "" && len(t.AllowedClients) > 0 {
 			errs = append(errs, errors.New("allowed clients need a client CA file"))
 		}
-	}
-	if o.HTTP2 && o.TLS == nil {
-		errs = append(errs, errors.New("http/2 needs tls"))
 	}
 	for _, c := range o.Admin.Checks {
 		if c.Name == "" || c.Ready == nil {

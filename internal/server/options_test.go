@@ -24,9 +24,8 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		want []string
 	}{
 		{"nothing", server.Options{}, []string{"handler is required"}},
-		{"several faults are told together",
-			server.Options{HTTP2: true},
-			[]string{"handler is required", "http/2 needs tls"}},
+		{"several faults are told together", server.Options{TLS: &server.TLSOptions{}},
+			[]string{"handler is required", "certificate file and a key file"}},
 		{"no key", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: "x"}}, []string{"certificate file and a key file"}},
 		{"names without authority", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: "x", KeyFile: "y", AllowedClients: []string{"a"}}}, []string{"allowed clients need a client CA file"}},
 		{"missing file", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: p.file("missing.crt"), KeyFile: p.file("tls.key")}}, []string{"missing.crt", "no such file"}},

@@ -42,10 +42,8 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 // has started, so that it does not take a partial response for a complete one.
 func (s *Server) protect(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	answer := &response{ResponseWriter: w, server: s, session: sessionOf(r.Context())}
-	if r.ProtoMajor == 1 { // otherwise the connection has other requests, too
-		answer.session.conn.request.Store(&answer.lease)
-		defer answer.session.conn.request.Store(nil)
-	}
+	answer.session.conn.request.Store(&answer.lease)
+	defer answer.session.conn.request.Store(nil)
 	defer func() {
 		p := recover()
 		if p == nil {

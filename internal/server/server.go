@@ -55,19 +55,11 @@ func New(opts Options) (*Server, error) {
 		MaxHeaderBytes:    opts.MaxHeaderBytes,
 		ErrorLog:          newErrorLog(opts.Logger),
 		Protocols:         new(http.Protocols),
-		HTTP2: &http.HTTP2Config{
-			// When the host behind a connection fails, a Go client opens another connection after this many calls have
-			// timed out. Common values are 100 and 250. BenchmarkDeadReplica shows the effect.
-			MaxConcurrentStreams: 16,
-			// Unread bodies fill these windows, outside of the budget.
-			MaxReceiveBufferPerConnection: 256 << 10,
-			MaxReceiveBufferPerStream:     256 << 10,
-		},
-		ConnContext: withSession,
-		ConnState:   func(c net.Conn, state http.ConnState) { s.listener.observe(c, state) },
+		ConnContext:       withSession,
+		ConnState:         func(c net.Conn, state http.ConnState) { s.listener.observe(c, state) },
 	}
+	// All calls over one HTTP/2 connection would go to one replica, and fail together when its host does.
 	s.serving.Protocols.SetHTTP1(true)
-	s.serving.Protocols.SetHTTP2(opts.HTTP2)
 	s.admin = &http.Server{
 		Handler:           adminHandler,
 		ReadHeaderTimeout: opts.ReadHeaderTimeout,
@@ -94,7 +86,7 @@ func (s *Server) loadTLS() (err error) {
 	if s.opts.TLS == nil {
 		return nil
 	}
-	s.identity = &identifier{opts: *s.opts.TLS, http2: s.opts.HTTP2, logger: s.opts.Logger, metrics: s.metrics}
+	s.identity = &identifier{opts: *s.opts.TLS, logger: s.opts.Logger, metrics: s.metrics}
 	s.watcher, err = filewatch.New(filewatch.Options{
 		Paths:    s.opts.TLS.files(),
 		Interval: s.opts.TLS.ReloadInterval,

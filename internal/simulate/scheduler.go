@@ -52,7 +52,7 @@ const (
 // Extender is the extender that kube-scheduler calls.
 type Extender struct {
 	Engine *engine.Engine
-	// Fine sends scores as they are: scoreRange: Total.
+	// Fine keeps scores as they are, as the scheduler plugin does, instead of converting them to 0..10.
 	Fine bool
 	// Managed are the managedResources of the extender; none: it is called for every pod.
 	Managed []corev1.ResourceName

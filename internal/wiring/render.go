@@ -132,7 +132,7 @@ func (e *entry) write(p *page) {
 		}
 	}
 	if e.PrioritizeVerb != "" {
-		p.comment("  ", e.weight)
+		p.comment("  ", "Scores are 0..10, and kube-scheduler multiplies them by this and by 10: with the sum of the policies' weights, a policy counts like a plugin of kube-scheduler with the same weight.")
 		p.line("  weight: %d", e.Weight)
 	}
 	if e.NodeCacheCapable {

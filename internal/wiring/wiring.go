@@ -72,7 +72,6 @@ type entry struct {
 	profile *config.Profile
 	strict  bool
 	why     string // the reason why it is strict or soft
-	weight  string // the reason for its weight
 }
 
 // New decides on the extenders for the configuration.
@@ -178,7 +177,7 @@ func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
 	}
 	e.setVerbs(p, p.Claimer() != "" || w.options.Strict, c.ClientConnection.None)
 	if e.PrioritizeVerb != "" {
-		e.Weight, e.weight = Weight(p)
+		e.Weight = Weight(p)
 	}
 	prefix := p.Path
 	if p.Verb != "" {
@@ -203,10 +202,10 @@ func (e *entry) setVerbs(p *config.Profile, bind, noCluster bool) {
 		return
 	}
 	// Without filter, kube-scheduler places pods although the extender does not respond, and there is no shortlist.
-	if e.strict || p.Shortlist > 0 || weights(p) == 0 || !scoreOnly(p) {
+	if e.strict || p.Shortlist > 0 || Weight(p) == 0 || !scoreOnly(p) {
 		e.FilterVerb = string(decision.Filter)
 	}
-	if weights(p) > 0 {
+	if Weight(p) > 0 {
 		e.PrioritizeVerb = string(decision.Prioritize)
 	}
 	if e.strict && !noCluster {
@@ -255,22 +254,14 @@ func scoreOnly(p *config.Profile) bool {
 	return !slices.ContainsFunc(p.Policies, func(q config.Policy) bool { return !q.Inputs().ScoreOnly })
 }
 
-// weights is the sum of the weights of the profile's policies that can score.
-func weights(p *config.Profile) (sum int64) {
+// Weight returns the weight of the extender for a profile: the sum of the weights of the policies that can score.
+func Weight(p *config.Profile) (sum int64) {
 	for _, q := range p.Policies {
 		if !q.Inputs().FilterOnly {
 			sum += q.Weight
 		}
 	}
 	return sum
-}
-
-// Weight returns the weight of the extender for a profile, and why.
-func Weight(p *config.Profile) (int64, string) {
-	if p.ScoreRange == config.TotalRange {
-		return 1, "scoreRange is Total: kube-scheduler multiplies the weighted sum of the scores by this and by 10."
-	}
-	return weights(p), "Scores are 0..10, and kube-scheduler multiplies them by this and by 10: with the sum of the policies' weights, a policy counts like a plugin of kube-scheduler with the same weight."
 }
 
 // oneBinder returns an error if kube-scheduler would not accept the extenders.

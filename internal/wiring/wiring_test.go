@@ -106,8 +106,6 @@ func TestExtenders(t *testing.T) {
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
 				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8443", "filter", "", 0
 			})}},
-		{"totals", "profiles:\n- scoreRange: Total\n  policies: [{type: ImageLocality, weight: 20}]\n", wiring.Options{},
-			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix = "http://127.0.0.1:8443" })}},
 		{"one verb at its own path", "profiles:\n- path: /a/image_score\n  verb: prioritize\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
 				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb = "http://127.0.0.1:8443/a", "", "image_score"

@@ -19,9 +19,8 @@ type object = map[string]any
 // configuration draws a valid configuration file, as JSON, with one profile of several policies.
 func (d draw) configuration() []byte {
 	profile := object{
-		"scoreRange": pick(d, "score range", config.TotalRange, config.ExtenderRange),
-		"shortlist":  pick(d, "shortlist", 0, 0, 0, 0, 1, 3),
-		"policies":   d.policies(),
+		"shortlist": pick(d, "shortlist", 0, 0, 0, 0, 1, 3),
+		"policies":  d.policies(),
 	}
 	if d.chance(20, "managed resources") {
 		profile["managedResources"] = []object{{"name": gpuMemory}, {"name": gpuCount}, {"name": fpga}, {"name": seat}}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/engine"
 )
 
@@ -19,7 +18,6 @@ type counts struct {
 	Shortlisted  int // filter returned the best of the nodes that fit
 	Scored       int // several nodes had scores
 	Distinct     int // and they differ
-	Levels       int // and they were sent as levels
 	Bound        int
 	Annotated    int // with annotations of claims
 	Claims       int // in ledgers
@@ -27,7 +25,7 @@ type counts struct {
 	TooLarge     int // rejected because of the size of the pod
 }
 
-func (c *counts) note(d decided, profile *config.Profile) {
+func (c *counts) note(d decided) {
 	c.Cases++
 	if d.Error != "" {
 		c.Failed++
@@ -60,9 +58,6 @@ func (c *counts) note(d decided, profile *config.Profile) {
 	c.Scored++
 	if len(best(d.Scores)) < len(d.Scores) {
 		c.Distinct++
-		if profile.ScoreRange == config.ExtenderRange {
-			c.Levels++
-		}
 	}
 }
 

@@ -24,7 +24,7 @@
 // These differences are tested, and nothing else may differ:
 //
 //   - Levels: kube-scheduler takes scores of 0..10 from an extender, so nodes that differ
-//     may get the same score, unless scoreRange is Total. The best nodes stay the best.
+//     may get the same score. The best nodes stay the best.
 //   - Left-out scores: an extender subtracts the least score from all of them.
 //   - Sampling: kube-scheduler asks about some of the nodes only. A verdict does not depend
 //     on the other nodes of the question; a score may.

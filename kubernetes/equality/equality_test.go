@@ -89,7 +89,7 @@ func (s *sides) place(d draw, name string) {
 	}
 	view := s.cluster.View()
 	want := s.memory.ask(view, trimmed(pod), nodes)
-	s.counts.note(want, s.profile)
+	s.counts.note(want)
 	for _, how := range []string{"by names", "by nodes"} {
 		got := s.wire.ask(how, pod, nodes)
 		if difference := s.compare(want, got); difference != "" {
@@ -127,21 +127,8 @@ func (s *sides) compare(want, got decided) string {
 		return "whether there are scores"
 	case want.Scores == nil:
 		return ""
-	case s.profile.ScoreRange == config.TotalRange:
-		return exactScores(want.Scores, got.Scores)
 	}
 	return levels(want.Scores, got.Scores, s.memory.maxTotal)
-}
-
-// exactScores reports whether scores are totals minus the lowest total.
-func exactScores(totals, scores map[string]int64) string {
-	least := slices.Min(slices.Collect(maps.Values(totals)))
-	for name, total := range totals {
-		if scores[name] != total-least {
-			return "the score of " + name
-		}
-	}
-	return ""
 }
 
 // levels reports whether scores are totals on the levels of the wire, minus the lowest: the same order of the nodes except for

@@ -79,7 +79,7 @@ func newWire(t *testing.T) *wire {
 // serve serves a profile for the cluster from now on.
 func (w *wire) serve(profile *config.Profile, e *engine.Engine, cluster extender.Cluster, ledgers engine.Ledgers) {
 	o := extender.Options{
-		Profile: profile.Path, Engine: e, Fine: profile.ScoreRange == config.TotalRange, Cluster: cluster, Ledgers: ledgers,
+		Profile: profile.Path, Engine: e, Cluster: cluster, Ledgers: ledgers,
 		Log: decision.NewLog(16), Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	for _, r := range profile.ManagedResources {

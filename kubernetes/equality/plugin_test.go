@@ -287,7 +287,7 @@ func (s *sides) placeBeside(d draw, p *inProcess, name string) {
 	if !interested(d, s.profile, pod) {
 		want = s.nothing(nodes)
 	}
-	s.counts.note(want, s.profile)
+	s.counts.note(want)
 	p.api.setPod(pod)
 	state := framework.NewCycleState()
 	got := p.ask(state, pod, nodes)

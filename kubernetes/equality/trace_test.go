@@ -49,34 +49,38 @@ func TestTraceIsPlacedAlike(t *testing.T) {
 			w, jobs := readTrace(t)
 			text := traceConfiguration(c.strategy)
 			profile := &load(t, text).Profiles[0]
-			w.Extender = simulate.Extender{Engine: engineOf(t, profile), Fine: true}
-			want := map[types.UID]*corev1.Pod{}
-			w.Bound = func(pod *corev1.Pod) { want[pod.UID] = pod }
-			filled, err := w.FillUp(t.Context(), jobs, traceSeed, traceUntil, nil)
-			if err != nil {
-				t.Fatal(err)
+			fill := func(fine bool) map[types.UID]*corev1.Pod {
+				w.Extender = simulate.Extender{Engine: engineOf(t, profile), Fine: fine}
+				bound := map[types.UID]*corev1.Pod{}
+				w.Bound = func(pod *corev1.Pod) { bound[pod.UID] = pod }
+				filled, err := w.FillUp(t.Context(), jobs, traceSeed, traceUntil, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if filled.Rejected == 0 {
+					t.Fatal("no pod was rejected")
+				}
+				return bound
 			}
 			pods, err := w.Order(jobs, traceSeed, traceUntil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(want) != len(pods)-filled.Rejected || filled.Rejected == 0 {
-				t.Fatalf("%d of %d pods were bound, and %d rejected", len(want), len(pods), filled.Rejected)
-			}
 			schedulers := map[string]*traced{"the wire": behindWire(t, w.Nodes, text)}
+			want := map[string]map[types.UID]*corev1.Pod{"the wire": fill(false)}
 			if c.plugin {
-				schedulers["the plugin"] = withPlugin(t, w.Nodes, text)
+				schedulers["the plugin"], want["the plugin"] = withPlugin(t, w.Nodes, text), fill(true)
 			}
 			gpus := 0
 			for _, pod := range pods {
 				for name, s := range schedulers {
-					comparePlaces(t, name, pod, s.place(t, pod.DeepCopy()), want[pod.UID])
+					comparePlaces(t, name, pod, s.place(t, pod.DeepCopy()), want[name][pod.UID])
 				}
-				if bound := want[pod.UID]; bound != nil && bound.Annotations[assumeTime] != "" {
+				if bound := want["the wire"][pod.UID]; bound != nil && bound.Annotations[assumeTime] != "" {
 					gpus++
 				}
 			}
-			t.Logf("%d pods on %d nodes: %d bound, %d of them with GPUs, %d rejected", len(pods), len(w.Nodes), len(want), gpus, filled.Rejected)
+			t.Logf("%d pods on %d nodes: %d bound behind the wire, %d of them with GPUs", len(pods), len(w.Nodes), len(want["the wire"]), gpus)
 			if gpus == 0 {
 				t.Error("no pod has GPUs")
 			}
@@ -105,7 +109,7 @@ func readTrace(t *testing.T) (*simulate.World, []simulate.Job) {
 func traceConfiguration(strategy string) []byte {
 	text, err := json.Marshal(object{
 		"apiVersion": config.APIVersion, "kind": config.Kind, "admin": object{"address": "127.0.0.1:0"}, "log": object{"level": "error"},
-		"profiles": []object{{"scoreRange": config.TotalRange, "policies": []object{
+		"profiles": []object{{"policies": []object{
 			{"type": observerType, "weight": 0},
 			{"type": "GPUMemory", "weight": 1, "config": object{"multiGPU": true, "scoringStrategy": object{"type": strategy}}},
 		}}},

@@ -80,7 +80,7 @@ var faults = []fault{{
 		}
 		io.WriteString(w, `{"metric":{},"value":[1,"1"]}]}}`)
 	},
-	says: "more values than maxValues allows",
+	says: "more than 20000 values",
 }, {
 	name:   "garbage",
 	answer: func(w http.ResponseWriter, r *http.Request) { w.Write(bytes.Repeat([]byte{0, 0xff, '{', '"'}, 1<<16)) },

@@ -35,7 +35,7 @@ func anyConfig(t *rapid.T) string {
 		if rapid.Bool().Draw(t, "one verb") {
 			fmt.Fprintf(&b, "- path: /p%d/own\n  verb: %s\n", i, rapid.SampledFrom([]string{"filter", "prioritize", "preempt"}).Draw(t, "verb"))
 		} else {
-			fmt.Fprintf(&b, "- path: /p%d\n  scoreRange: %s\n", i, rapid.SampledFrom([]string{"Extender", "Total"}).Draw(t, "range"))
+			fmt.Fprintf(&b, "- path: /p%d\n", i)
 		}
 		fmt.Fprintf(&b, "  policies: [{type: ImageLocality, weight: %d}]\n", rapid.IntRange(1, 100).Draw(t, "weight"))
 	}

@@ -218,9 +218,6 @@ func (c *checker) profiles(all []extenderAt) {
 		c.elsewhere(Warning, "OutboardWarning", w.File, w.Path, strings.TrimPrefix(strings.Join([]string{w.Kind, w.Value, w.Rule}, ": "), ": "), "it is valid, and probably not meant", "")
 		c.findings[len(c.findings)-1].Line = w.Line
 	}
-	if c.Config.Serving.HTTP2 {
-		c.elsewhere(Warning, "HTTP2", c.ConfigFile, "serving.http2", "HTTP/2 is offered", "kube-scheduler then sends all calls over one connection, and so to one replica, for as long as that replica lives", "remove http2")
-	}
 }
 
 // port checks that a call of this machine arrives at serving.address. Ports of Services on nodes arrive there, too.
