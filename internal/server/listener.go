@@ -43,6 +43,8 @@ func sessionOf(ctx context.Context) *session { return ctx.Value(sessionKey{}).(*
 type listener struct {
 	*net.TCPListener
 	room        *room // of open connections
+	turns       *room // of handshakes; nil without TLS
+	turnTimeout time.Duration
 	acceptGrace time.Duration
 	hurryGrace  time.Duration
 	metrics     *metrics // nil: not counted
@@ -53,12 +55,16 @@ type listener struct {
 	empty   chan struct{} // created by hurry, closed when no connection is left
 }
 
-// A conn is one connection. listener.mu guards its fields, except the atomic ones.
+// A conn is one connection. listener.mu guards its fields, except the atomic ones and those of its turn, which the goroutine that reads uses.
 type conn struct {
 	*net.TCPConn
 	listener *listener
 
-	hold    hold                  // of the listener's room
+	hold    hold  // of the listener's room
+	turns   *room // until the first request, with TLS
+	turn    hold  // of turns
+	hasTurn bool
+
 	request atomic.Pointer[lease] // the current request; nil: none, or the connection has several
 
 	tls   *tls.Conn // nil without TLS
@@ -85,7 +91,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			}
 			return nil, err
 		}
-		c := &conn{TCPConn: raw, listener: l, state: http.StateNew, since: time.Now()}
+		c := &conn{TCPConn: raw, listener: l, turns: l.turns, state: http.StateNew, since: time.Now()}
 		if l.add(c) {
 			return c, nil
 		}
@@ -202,6 +208,7 @@ func (l *listener) observe(nc net.Conn, state http.ConnState) {
 	if c == nil {
 		return
 	}
+	c.speaks(state)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.state, c.since = state, time.Now()

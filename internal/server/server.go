@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -155,6 +156,9 @@ func (s *Server) Listen() error {
 		return errors.Join(fmt.Errorf("server: %w", err), serving.Close())
 	}
 	s.listener = newListener(serving, s.opts.MaxConnections, s.metrics)
+	if s.identity != nil {
+		s.listener.turns, s.listener.turnTimeout = newTurns(runtime.GOMAXPROCS(0)), s.opts.ReadHeaderTimeout
+	}
 	s.adminListener = newListener(admin, adminConnections, nil)
 	return nil
 }

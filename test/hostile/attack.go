@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"time"
 
@@ -104,6 +105,7 @@ type target struct {
 var attacks = []attack{
 	{"bodies that take much memory or time", largeBodies},
 	{"floods of small calls", floods},
+	{"floods of connections", connectionFloods},
 	{"bodies at the least rate", trickle},
 	{"connections that hold what they can", holdConnections},
 	{"connections that never speak", neverSpeak},
@@ -143,10 +145,16 @@ func largeBodies(t target) error {
 	return nil
 }
 
-// floods makes small calls, one after the other without a pause.
-func floods(t target) error {
+// floods makes small calls, one after the other without a pause, on connections that it keeps.
+func floods(t target) error { return flood(t, 32) }
+
+// connectionFloods is floods with a new connection, and so a handshake, for almost every call.
+func connectionFloods(t target) error { return flood(t, 1) }
+
+func flood(t target, kept int) error {
 	for n, c := range t.callers {
 		client := c.client(30 * time.Second)
+		client.Transport.(*http.Transport).MaxIdleConnsPerHost = kept
 		for k := range 32 {
 			go func() {
 				for i := 0; ; i++ {

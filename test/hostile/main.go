@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"outboard.dev/outboard/test/measure"
@@ -27,7 +26,6 @@ type options struct {
 	memoryLimit string
 	phase       time.Duration
 	most        int
-	niceness    int
 	large       bool
 	only        string
 	attack      string
@@ -40,7 +38,6 @@ func main() {
 	flag.StringVar(&o.memoryLimit, "memory-limit", "921MiB", "GOMEMLIMIT of the process, as in deploy/; empty: none")
 	flag.DurationVar(&o.phase, "for", 20*time.Second, "how long the honest caller calls alone, and beside each attack")
 	flag.IntVar(&o.most, "most", 3072, "end when the process uses more MiB than this")
-	flag.IntVar(&o.niceness, "attack-niceness", 19, "niceness of the hostile callers, which would run on other machines")
 	flag.BoolVar(&o.large, "large", false, "with pods and nodes that are as large as Outboard keeps them")
 	flag.StringVar(&o.only, "only", "", "only the attacks whose names contain the text")
 	flag.StringVar(&o.attack, "attack", "", "attack this address and this admin address, separated by a comma, and nothing else (what the command starts itself)")
@@ -100,7 +97,7 @@ func run(ctx context.Context, o options) error {
 	if len(chosen) > 1 {
 		chosen = append(chosen, attack{name: allTogether})
 	}
-	table := measure.NewTable(os.Stdout, "attack", "names", "calls alone", "beside it", "failed", "p50 alone", "beside it", "p99 alone", "beside it", "ratio", "most memory")
+	table := measure.NewTable(os.Stdout, "attack", "names", "calls alone", "beside it", "failed", "p50 alone", "beside it", "p99 alone", "beside it", "ratio", "most memory", "attackers")
 	failed := 0
 	for _, a := range chosen {
 		fmt.Fprintln(os.Stderr, a.name)
@@ -113,7 +110,8 @@ func run(ctx context.Context, o options) error {
 			failed += alone.failed + beside.failed
 			table.Row(a.name, n, len(alone.took), len(beside.took), alone.failed+beside.failed,
 				alone.quantile(0.5), beside.quantile(0.5), alone.quantile(0.99), beside.quantile(0.99),
-				fmt.Sprintf("%.2f", beside.quantile(0.99).Seconds()/alone.quantile(0.99).Seconds()), fmt.Sprintf("%d MiB", r.memory))
+				fmt.Sprintf("%.2f", beside.quantile(0.99).Seconds()/alone.quantile(0.99).Seconds()), fmt.Sprintf("%d MiB", r.memory),
+				fmt.Sprintf("%.1f s", r.attacked.Seconds()))
 		}
 	}
 	if err := table.Flush(); err != nil {
@@ -131,7 +129,8 @@ const allTogether = "all of them"
 // result is what one attack did to the calls of the honest caller.
 type result struct {
 	alone, beside [len(sizes)]calls
-	memory        int // MiB at most, with the hostile callers
+	memory        int           // MiB at most, with the hostile callers
+	attacked      time.Duration // processor time of the hostile callers
 }
 
 // measure has the honest caller call alone and beside the attack, in turn, as the machine may be busy with other things for a while.
@@ -143,14 +142,14 @@ func (o *options) measure(ctx context.Context, p *process, honest *caller, a att
 	for range rounds {
 		callFor(p, honest, o.phase/rounds, &r.alone)
 		p.forgetMost()
-		stop, err := startAttack(ctx, o, name, p, dir)
+		stop, err := startAttack(ctx, name, p, dir)
 		if err != nil {
 			return r, err
 		}
 		time.Sleep(time.Second) // until they are many
 		callFor(p, honest, o.phase/rounds, &r.beside)
 		r.memory = max(r.memory, p.memory("VmHWM"))
-		stop()
+		r.attacked += stop()
 	}
 	return r, nil
 }
@@ -161,26 +160,23 @@ var sizes = [...]int{500, 5000}
 // rounds is how often the honest caller calls alone and then with the hostile callers.
 const rounds = 5
 
-// startAttack starts the hostile callers in their own process. stop ends them.
-func startAttack(ctx context.Context, o *options, only string, p *process, dir string) (stop func(), err error) {
+// startAttack starts the hostile callers in their own process, which runs only on processors that are idle, as hostile callers would run on
+// other machines. stop ends them, and returns the processor time that they used.
+func startAttack(ctx context.Context, only string, p *process, dir string) (stop func() time.Duration, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	attackers := exec.CommandContext(ctx, self, "--attack", p.address+","+p.admin, "--only", only, "--files", dir)
+	attackers := exec.CommandContext(ctx, "chrt", "--idle", "0", self, "--attack", p.address+","+p.admin, "--only", only, "--files", dir)
 	attackers.Stderr = os.Stderr
 	if err := attackers.Start(); err != nil {
 		return nil, err
 	}
-	stop = func() {
+	return func() time.Duration {
 		_ = attackers.Process.Kill()
 		_ = attackers.Wait() // it was killed
-	}
-	if err := syscall.Setpriority(syscall.PRIO_PROCESS, attackers.Process.Pid, o.niceness); err != nil {
-		stop()
-		return nil, err
-	}
-	return stop, nil
+		return attackers.ProcessState.UserTime() + attackers.ProcessState.SystemTime()
+	}, nil
 }
 
 // A process is a running outboard serve.
