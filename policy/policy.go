@@ -92,7 +92,8 @@ func (v Verdict) Fits() bool { return v.Reason == nil }
 // Reason is a cause of rejection, identified by its Code. Reasons are package-level variables of
 // the policy, or created with it; a request never creates one.
 type Reason struct {
-	// Code names the reason in metrics, in CamelCase, unique in its policy.
+	// Code names the reason in metrics, unique in its policy. It is in CamelCase, or a name that the
+	// configuration gives, such as no-spot.
 	Code string
 	// Text is the text in the pod's events. It is constant: no names, no numbers.
 	Text string

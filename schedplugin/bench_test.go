@@ -20,8 +20,8 @@ func BenchmarkAttempt(b *testing.B) {
 	const cheap, gpus = "ImageLocality and PodLimit", "GPUMemory and Rules"
 	profiles := map[string]string{
 		cheap: `{type: PodLimit, config: {max: 20, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}`,
-		gpus: `{type: GPUMemory}, {type: Rules, config: {filter: [{name: Room, expression: 'usage.free["pods"].asInteger() > 0'}],
-			score: [{name: Free, expression: 'usage.free["pods"].asInteger()'}]}}`,
+		gpus: `{type: GPUMemory}, {type: Rules, config: {filters: [{name: room, expression: 'usage.free["pods"].asInteger() > 0'}],
+			scores: [{name: free, expression: 'usage.free["pods"].asInteger()'}]}}`,
 	}
 	crowds := map[string]*scheduler{}
 	for _, arm := range []struct {

@@ -238,7 +238,7 @@ func TestRejectedPodsAreRetried(t *testing.T) {
 // kube-scheduler asks for each pending pod whether it fits on a new node, and holds the lock of its queue meanwhile. The plugin evaluates
 // only pods for which that takes microseconds.
 func TestNewNodesForLargePods(t *testing.T) {
-	s := schedule(t, 1, `profiles: [{policies: [{type: Rules, config: {filter: [{name: Never, expression: 'pod.metadata.name == ""'}]}}]}]`)
+	s := schedule(t, 1, `profiles: [{policies: [{type: Rules, config: {filters: [{name: never, expression: 'pod.metadata.name == ""'}]}}]}]`)
 	keys := func(n int) map[string]string {
 		m := map[string]string{}
 		for i := range n {
@@ -310,7 +310,7 @@ func TestSignatures(t *testing.T) {
 	if bytes.Equal(one, sign(image("c", "app:2", web))) || bytes.Equal(one, sign(image("d", "app:1", nil))) {
 		t.Error("different pods have the same signature")
 	}
-	unsigned := schedule(t, 1, "profiles: [{policies: [{type: Rules, config: {filter: [{name: Always, expression: 'true'}]}}]}]\n")
+	unsigned := schedule(t, 1, "profiles: [{policies: [{type: Rules, config: {filters: [{name: always, expression: 'true'}]}}]}]\n")
 	if _, status := unsigned.SignPod(t.Context(), podNamed("a", nil)); status.Code() != fwk.Unschedulable {
 		t.Errorf("a policy without a signature: %v", status)
 	}

@@ -94,11 +94,11 @@ func TestExtenders(t *testing.T) {
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
 				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8443", "filter", "", 0
 			})}},
-		{"a filter and scores", "profiles:\n- policies: [{type: ImageLocality}, {type: Rules, config: {filter: [{name: None, expression: \"false\"}]}}]\n", wiring.Options{},
+		{"a filter and scores", "profiles:\n- policies: [{type: ImageLocality}, {type: Rules, config: {filters: [{name: none, expression: \"false\"}]}}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
 				e.URLPrefix, e.FilterVerb, e.Weight = "http://127.0.0.1:8443", "filter", 1
 			})}},
-		{"rules that score", "profiles:\n- policies: [{type: Rules, config: {score: [{name: One, expression: \"1\"}]}}]\n", wiring.Options{},
+		{"rules that score", "profiles:\n- policies: [{type: Rules, config: {scores: [{name: one, expression: \"1\"}]}}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix = "http://127.0.0.1:8443" })}},
 		{"a shortlist", "profiles:\n- shortlist: 3\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix, e.FilterVerb = "http://127.0.0.1:8443", "filter" })}},

@@ -139,26 +139,26 @@ func (d draw) licenses() object {
 
 func (d draw) rules() object {
 	filters := []object{
-		{"name": "Memory", "expression": `usage.free["memory"].compareTo(podRequests["memory"]) >= 0`, "message": "node(s) had too little memory free"},
-		{"name": "Pods", "expression": `usage.pods < int(node.metadata.?labels[?"example.com/max-pods"].orValue("3"))`, "failurePolicy": "Ignore"},
-		{"name": "Team", "when": `has(pod.metadata.labels) && "team" in pod.metadata.labels`, "expression": `node.metadata.labels["team"] == pod.metadata.labels["team"]`},
-		{"name": "Kubelet", "expression": `semver(node.status.nodeInfo.kubeletVersion, true).compareTo(semver("1.33.0")) >= 0`, "resolvable": true},
-		{"name": "Temperature", "expression": `signals.temperature < 85`},
-		{"name": "OfficeHours", "expression": `keyed["office-hours"][""] == 0.0`},
-		{"name": "When", "when": `pod.metadata.labels["app"] == "web"`, "expression": `node.metadata.name != "node-00"`, "failurePolicy": pick(d, "when fails", "Ignore", "Fail")},
+		{"name": "memory", "expression": `usage.free["memory"].compareTo(podRequests["memory"]) >= 0`, "message": "node(s) had too little memory free"},
+		{"name": "pods", "expression": `usage.pods < int(node.metadata.?labels[?"example.com/max-pods"].orValue("3"))`, "failurePolicy": "Ignore"},
+		{"name": "team", "matchConditions": []object{{"name": "condition", "expression": `has(pod.metadata.labels) && "team" in pod.metadata.labels`}}, "expression": `node.metadata.labels["team"] == pod.metadata.labels["team"]`},
+		{"name": "kubelet", "expression": `semver(node.status.nodeInfo.kubeletVersion, true).compareTo(semver("1.33.0")) >= 0`, "resolvable": true},
+		{"name": "temperature", "expression": `signals.temperature < 85`},
+		{"name": "office-hours", "expression": `keyed["office-hours"][""] == 0.0`},
+		{"name": "conditional", "matchConditions": []object{{"name": "condition", "expression": `pod.metadata.labels["app"] == "web"`}}, "expression": `node.metadata.name != "node-00"`, "failurePolicy": pick(d, "condition fails", "Ignore", "Fail")},
 	}
 	scores := []object{
-		{"name": "Free", "expression": `usage.free["memory"].asApproximateFloat() / 1e9`, "weight": d.between(1, 3, "weight of a rule")},
-		{"name": "Rating", "expression": `int(node.metadata.labels["rating"])`},
-		{"name": "Cool", "expression": `100.0 - signals.temperature`},
-		{"name": "Few", "expression": `100 - 20 * usage.pods`},
+		{"name": "free", "expression": `usage.free["memory"].asApproximateFloat() / 1e9`, "weight": d.between(1, 3, "weight of a rule")},
+		{"name": "rating", "expression": `int(node.metadata.labels["rating"])`},
+		{"name": "cool", "expression": `100.0 - signals.temperature`},
+		{"name": "few", "expression": `100 - 20 * usage.pods`},
 	}
 	keep := func(all []object, what string) []object {
 		return slices.DeleteFunc(all, func(object) bool { return !d.chance(40, what) })
 	}
-	c := d.whenStale(object{"filter": keep(filters, "filter"), "score": keep(scores, "score")})
-	if len(c["filter"].([]object))+len(c["score"].([]object)) == 0 {
-		c["score"] = []object{{"name": "Few", "expression": `100 - 20 * usage.pods`}}
+	c := d.whenStale(object{"filters": keep(filters, "filter"), "scores": keep(scores, "score")})
+	if len(c["filters"].([]object))+len(c["scores"].([]object)) == 0 {
+		c["scores"] = []object{{"name": "few", "expression": `100 - 20 * usage.pods`}}
 	}
 	return c
 }

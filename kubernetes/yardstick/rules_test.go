@@ -3,6 +3,7 @@ package yardstick
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,7 +58,7 @@ func TestRules(t *testing.T) {
 		t.Run(plugin, func(t *testing.T) {
 			config := rules.Defaults()
 			for i, expression := range expressions {
-				config.Filter = append(config.Filter, rules.FilterRule{Name: fmt.Sprintf("%s%d", plugin, i), Expression: expression})
+				config.Filters = append(config.Filters, rules.FilterRule{Name: fmt.Sprintf("%s-%d", strings.ToLower(plugin), i), Expression: expression})
 			}
 			p, err := rules.New(config)
 			e := engineOf(t, p, err)

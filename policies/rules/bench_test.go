@@ -47,9 +47,9 @@ var arms = []struct {
 	byHand func(p *byHand, pod *corev1.Pod, n *snapshot.Node, load *snapshot.Signal) bool
 }{
 	{"pod", `
-- {name: A, expression: 'pod.spec.containers.all(c, c.image.startsWith("registry.example.com/"))'}
-- {name: B, expression: 'pod.metadata.labels["team"] != "green"'}
-- {name: C, expression: 'pod.spec.containers.size() < 2'}
+- {name: a, expression: 'pod.spec.containers.all(c, c.image.startsWith("registry.example.com/"))'}
+- {name: b, expression: 'pod.metadata.labels["team"] != "green"'}
+- {name: c, expression: 'pod.spec.containers.size() < 2'}
 `, func(_ *byHand, pod *corev1.Pod, _ *snapshot.Node, _ *snapshot.Signal) bool {
 		for i := range pod.Spec.Containers {
 			if !strings.HasPrefix(pod.Spec.Containers[i].Image, "registry.example.com/") {
@@ -59,34 +59,34 @@ var arms = []struct {
 		return pod.Labels["team"] != "green" && len(pod.Spec.Containers) < 2
 	}},
 	{"node", `
-- {name: A, expression: 'node.metadata.labels["team"] == "red"'}
-- {name: B, expression: 'node.status.nodeInfo.kubeletVersion.startsWith("v1.36.")'}
-- {name: C, expression: 'node.status.allocatable["cpu"].compareTo(quantity("8")) >= 0'}
+- {name: a, expression: 'node.metadata.labels["team"] == "red"'}
+- {name: b, expression: 'node.status.nodeInfo.kubeletVersion.startsWith("v1.36.")'}
+- {name: c, expression: 'node.status.allocatable["cpu"].compareTo(quantity("8")) >= 0'}
 `, func(_ *byHand, _ *corev1.Pod, n *snapshot.Node, _ *snapshot.Signal) bool {
 		return n.Object.Labels["team"] == "red" && strings.HasPrefix(n.Object.Status.NodeInfo.KubeletVersion, "v1.36.") &&
 			n.Object.Status.Allocatable.Cpu().Cmp(eight) >= 0
 	}},
 	{"signal", `
-- {name: A, expression: 'signals.load < 0.9'}
-- {name: B, expression: 'signals.load >= 0'}
-- {name: C, expression: 'signals.load <= 0.5'}
+- {name: a, expression: 'signals.load < 0.9'}
+- {name: b, expression: 'signals.load >= 0'}
+- {name: c, expression: 'signals.load <= 0.5'}
 `, func(_ *byHand, _ *corev1.Pod, n *snapshot.Node, load *snapshot.Signal) bool {
 		v := load.Of(n)
 		return v.Current() && v.Number < 0.9 && v.Number >= 0 && v.Number <= 0.5
 	}},
 	{"mixed", `
-- {name: A, expression: 'node.metadata.labels["team"] == pod.metadata.labels["team"]'}
-- {name: B, expression: 'usage.free["cpu"].compareTo(podRequests["cpu"]) >= 0'}
-- {name: C, expression: 'pod.metadata.name != node.metadata.labels["zone"]'}
+- {name: a, expression: 'node.metadata.labels["team"] == pod.metadata.labels["team"]'}
+- {name: b, expression: 'usage.free["cpu"].compareTo(podRequests["cpu"]) >= 0'}
+- {name: c, expression: 'pod.metadata.name != node.metadata.labels["zone"]'}
 `, func(p *byHand, pod *corev1.Pod, n *snapshot.Node, _ *snapshot.Signal) bool {
 		free := *p.free.Of(n)
 		return n.Object.Labels["team"] == pod.Labels["team"] && free.Cmp(pod.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]) >= 0 &&
 			pod.Name != n.Object.Labels["zone"]
 	}},
 	{"loop", `
-- {name: A, expression: 'pod.spec.containers.all(c, c.image != node.metadata.name)'}
-- {name: B, expression: 'pod.spec.containers.exists(c, c.name != node.metadata.labels["zone"])'}
-- {name: C, expression: 'node.metadata.labels.exists(k, node.metadata.labels[k] == pod.metadata.labels["team"])'}
+- {name: a, expression: 'pod.spec.containers.all(c, c.image != node.metadata.name)'}
+- {name: b, expression: 'pod.spec.containers.exists(c, c.name != node.metadata.labels["zone"])'}
+- {name: c, expression: 'node.metadata.labels.exists(k, node.metadata.labels[k] == pod.metadata.labels["team"])'}
 `, func(_ *byHand, pod *corev1.Pod, n *snapshot.Node, _ *snapshot.Signal) bool {
 		other := false
 		for i := range pod.Spec.Containers {
@@ -136,7 +136,7 @@ func request(tb testing.TB, p policy.Policy, pod *corev1.Pod, view *snapshot.Vie
 func TestRulesAndGoAgree(t *testing.T) {
 	pod, view := crowd()
 	for _, arm := range arms {
-		cel, byHand := request(t, policytest.Build(t, rules.Type(), "filter:"+arm.rules), pod, view), request(t, newByHand(arm.byHand), pod, view)
+		cel, byHand := request(t, policytest.Build(t, rules.Type(), "filters:"+arm.rules), pod, view), request(t, newByHand(arm.byHand), pod, view)
 		if cel != byHand || cel == view.Len() {
 			t.Errorf("%s: on %d nodes by rules, on %d by Go", arm.name, cel, byHand)
 		}
@@ -149,7 +149,7 @@ func BenchmarkAgainstGo(b *testing.B) {
 	pod, view := crowd()
 	for _, arm := range arms {
 		b.Run(arm.name, func(b *testing.B) {
-			cel, byHand := policytest.Build(b, rules.Type(), "filter:"+arm.rules), newByHand(arm.byHand)
+			cel, byHand := policytest.Build(b, rules.Type(), "filters:"+arm.rules), newByHand(arm.byHand)
 			request(b, cel, pod, view) // fills the caches of the nodes
 			request(b, byHand, pod, view)
 			b.ReportAllocs()

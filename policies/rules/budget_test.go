@@ -44,13 +44,13 @@ func labelledNodes(nodes int) *snapshot.View {
 // the rule, and without evaluating the rule on every node.
 func TestPodThatCostsTooMuch(t *testing.T) {
 	for _, tt := range []struct{ name, rules, want string }{
-		{"pod and node", `filter: [{name: NoClash, expression: '` + noClash + `'}]`, "NoClashCostExceeded"},
-		{"pod alone", `filter: [{name: Short, expression: 'pod.metadata.annotations.all(k, k.size() < 100)'}]`, "ShortCostExceeded"},
-		{"part about the pod", `filter: [{name: Short, expression: 'pod.metadata.annotations.all(k, k.size() < 100) || node.spec.unschedulable'}]`, "ShortCostExceeded"},
-		{"when", `filter: [{name: Short, when: 'pod.metadata.annotations.all(k, k.size() < 100)', expression: 'node.spec.unschedulable'}]`, "ShortCostExceeded"},
-		{"rule that may fail", `filter: [{name: NoClash, expression: '` + noClash + `', failurePolicy: Ignore}]`, ""},
-		{"when that may fail", `filter: [{name: Short, when: 'pod.metadata.annotations.all(k, k.size() < 100)', expression: 'false && node.spec.unschedulable', failurePolicy: Ignore}]`, ""},
-		{"beside another", `filter: [{name: NoClash, expression: '` + noClash + `'}, {name: HasLabel, expression: '"label-0" in node.metadata.labels'}]`, "NoClashCostExceeded"},
+		{"pod and node", `filters: [{name: no-clash, expression: '` + noClash + `'}]`, "no-clash-cost-exceeded"},
+		{"pod alone", `filters: [{name: short, expression: 'pod.metadata.annotations.all(k, k.size() < 100)'}]`, "short-cost-exceeded"},
+		{"part about the pod", `filters: [{name: short, expression: 'pod.metadata.annotations.all(k, k.size() < 100) || node.spec.unschedulable'}]`, "short-cost-exceeded"},
+		{"match condition", `filters: [{name: short, matchConditions: [{name: short-keys, expression: 'pod.metadata.annotations.all(k, k.size() < 100)'}], expression: 'node.spec.unschedulable'}]`, "short-cost-exceeded"},
+		{"rule that may fail", `filters: [{name: no-clash, expression: '` + noClash + `', failurePolicy: Ignore}]`, ""},
+		{"match condition that may fail", `filters: [{name: short, matchConditions: [{name: short-keys, expression: 'pod.metadata.annotations.all(k, k.size() < 100)'}], expression: 'false && node.spec.unschedulable', failurePolicy: Ignore}]`, ""},
+		{"beside another", `filters: [{name: no-clash, expression: '` + noClash + `'}, {name: has-label, expression: '"label-0" in node.metadata.labels'}]`, "no-clash-cost-exceeded"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			view := labelledNodes(500)
@@ -67,7 +67,7 @@ func TestPodThatCostsTooMuch(t *testing.T) {
 			filter := cycle.(policy.Filter)
 			for n := range view.All() {
 				v := filter.Filter(n)
-				if v.Reason == nil || v.Reason.Code != tt.want || !v.Unresolvable || !strings.Contains(v.Reason.Text, "rule "+strings.TrimSuffix(tt.want, "CostExceeded")) {
+				if v.Reason == nil || v.Reason.Code != tt.want || !v.Unresolvable || !strings.Contains(v.Reason.Text, "rule "+strings.TrimSuffix(tt.want, "-cost-exceeded")) {
 					t.Fatalf("node %s: the verdict is %+v", n.Name, v)
 				}
 			}
@@ -80,9 +80,9 @@ func TestPodThatCostsTooMuch(t *testing.T) {
 
 // Without nodes in the view, the policy evaluates each node separately, within a limit.
 func TestPodThatCostsTooMuchWithoutCluster(t *testing.T) {
-	p := policytest.Build(t, Type(), `filter: [{name: NoClash, expression: '`+noClash+`'}]`)
+	p := policytest.Build(t, Type(), `filters: [{name: no-clash, expression: '`+noClash+`'}]`)
 	node := labelledNodes(1).At(0)
-	for annotations, want := range map[int]string{100: "", 50_000: "NoClashCostExceeded"} {
+	for annotations, want := range map[int]string{100: "", 50_000: "no-clash-cost-exceeded"} {
 		cycle := policytest.Prepare[policy.Filter](t, p, annotated(annotations), new(snapshot.View))
 		got := ""
 		if v := cycle.Filter(node); !v.Fits() {
@@ -97,8 +97,8 @@ func TestPodThatCostsTooMuchWithoutCluster(t *testing.T) {
 func TestScoreThatCostsTooMuch(t *testing.T) {
 	view := labelledNodes(3)
 	for _, rules := range []string{
-		`score: [{name: NoClash, expression: '` + noClash + ` ? 1 : 0'}]`,
-		`score: [{name: Short, when: 'pod.metadata.annotations.all(k, k.size() < 100)', expression: '1 + node.status.images.size()'}]`,
+		`scores: [{name: no-clash, expression: '` + noClash + ` ? 1 : 0'}]`,
+		`scores: [{name: short, matchConditions: [{name: short-keys, expression: 'pod.metadata.annotations.all(k, k.size() < 100)'}], expression: '1 + node.status.images.size()'}]`,
 	} {
 		cycle := policytest.Prepare[policy.Score](t, policytest.Build(t, Type(), rules), annotated(50_000), view)
 		if score := cycle.Score(view.At(0)); score != policy.NoOpinion {
@@ -111,7 +111,7 @@ func TestScoreThatCostsTooMuch(t *testing.T) {
 func TestRulesAboutThePodShareABudget(t *testing.T) {
 	config := Config{WhenStale: policy.Neutral}
 	for i := range maxRules {
-		config.Filter = append(config.Filter, FilterRule{Name: fmt.Sprint("R", i), Expression: fmt.Sprintf(`pod.metadata.annotations.all(k, k.size() < %d) || node.spec.unschedulable`, 100+i)})
+		config.Filters = append(config.Filters, FilterRule{Name: fmt.Sprint("r", i), Expression: fmt.Sprintf(`pod.metadata.annotations.all(k, k.size() < %d) || node.spec.unschedulable`, 100+i)})
 	}
 	built, err := New(config)
 	if err != nil {
@@ -148,7 +148,7 @@ func TestLoopsOverMapsHaveAnOrder(t *testing.T) {
 		{3, `pod.metadata.annotations.transformList(k, v, k)[0] == "a0"`},
 		{3, `podRequests.map(k, k)[0] == "cpu"`},
 	} {
-		p := policytest.Build(t, Type(), "filter: [{name: One, expression: '"+tt.text+"'}]")
+		p := policytest.Build(t, Type(), "filters: [{name: one, expression: '"+tt.text+"'}]")
 		verdicts := map[string]bool{}
 		for range 20 {
 			verdict := ""
@@ -205,7 +205,7 @@ func TestSharesAreBounded(t *testing.T) {
 				`pod.metadata.annotations.all(k, node.metadata.labels.all(l, l != k))`,
 				`node.metadata.labels.exists(k, node.metadata.labels[k] == pod.metadata.name)`,
 			}).Draw(t, "expression")
-			config.Filter = append(config.Filter, FilterRule{Name: fmt.Sprint("R", i), Expression: text})
+			config.Filters = append(config.Filters, FilterRule{Name: fmt.Sprint("r", i), Expression: text})
 		}
 		config.WhenStale = policy.Neutral
 		built, err := (&compiler{schema: shared.schema, env: shared.env}).build(config)

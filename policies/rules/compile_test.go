@@ -133,7 +133,7 @@ func newShared(t fataler) *compiler {
 
 // compileOne compiles with what another compiler has cached.
 func compileOne(t fataler, shared *compiler, text string) *rules {
-	p, err := (&compiler{schema: shared.schema, env: shared.env}).build(Config{WhenStale: policy.Neutral, Filter: []FilterRule{{Name: "One", Expression: text}}})
+	p, err := (&compiler{schema: shared.schema, env: shared.env}).build(Config{WhenStale: policy.Neutral, Filters: []FilterRule{{Name: "one", Expression: text}}})
 	if err != nil {
 		t.Fatal(text, ": ", err)
 	}
@@ -265,7 +265,7 @@ func TestCostIsBounded(t *testing.T) {
 	view := policytest.View(someNodes, nil, nil)
 	cycle := policytest.Prepare[policy.Cycle](t, p, pod, view)
 	v := cycle.(policy.Filter).Filter(view.Node("a"))
-	if v.Reason == nil || v.Reason.Code != "OneCostExceeded" || !v.Unresolvable {
+	if v.Reason == nil || v.Reason.Code != "one-cost-exceeded" || !v.Unresolvable {
 		t.Errorf("the verdict is %+v", v)
 	}
 	if told := cycle.(policy.Explainer).Explain(view.Node("a")); len(told) != 1 || !strings.Contains(told[0], "cost limit") {
@@ -314,8 +314,8 @@ func FuzzExpression(f *testing.F) {
 	shared := newShared(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, config := range []Config{
-			{WhenStale: policy.Reject, Filter: []FilterRule{{Name: "One", Expression: text}}},
-			{WhenStale: policy.Neutral, Score: []ScoreRule{{Name: "One", Expression: text, When: `has(pod.metadata.labels)`}}},
+			{WhenStale: policy.Reject, Filters: []FilterRule{{Name: "one", Expression: text}}},
+			{WhenStale: policy.Neutral, Scores: []ScoreRule{{Name: "one", Expression: text, MatchConditions: []MatchCondition{{Name: "has-labels", Expression: `has(pod.metadata.labels)`}}}}},
 		} {
 			p, err := (&compiler{schema: shared.schema, env: shared.env}).build(config)
 			if err != nil {

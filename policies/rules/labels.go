@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
@@ -62,34 +61,35 @@ func (a *analysis) isOptional(e ast.Expr) bool {
 
 // warnLookups returns a warning for each label without which an expression of the rule is an error. It returns none about a label for which the
 // rule tests, or of which failurePolicy says what happens.
-func (r *rule) warnLookups(path *field.Path, when, expression string) field.ErrorList {
-	var conditions []lookup
-	if r.when != nil {
-		conditions = r.when.lookups
-	}
+func (r *rule) warnLookups(path *field.Path, matchConditions []MatchCondition, expression string) field.ErrorList {
 	tested := map[label]bool{}
-	for _, l := range slices.Concat(conditions, r.expression.lookups) {
-		tested[l.label] = tested[l.label] || l.want != number
+	for _, e := range append(r.conditions, condition{expression: r.expression}) {
+		for _, l := range e.expression.lookups {
+			tested[l.label] = tested[l.label] || l.want != number
+		}
 	}
 	warned := map[label]bool{}
 	var warnings field.ErrorList
-	warn := func(l lookup, name, text, result string) {
+	warn := func(l lookup, at *field.Path, text, result string) {
 		if r.failurePolicy != policy.Ignore && !tested[l.label] && !warned[l.label] {
 			warned[l.label] = true
-			warnings = append(warnings, invalid(path.Child(name), text, l.at,
+			warnings = append(warnings, invalid(at, text, l.at,
 				fmt.Sprintf("a %s without %q in %s is an error, and %s: write %s.metadata.?%s[?%q].orValue(\"\")", l.object, l.key, l.field, result, l.object, l.field, l.key)))
 		}
 	}
-	for _, l := range conditions {
-		warn(l, "when", when, "the request fails")
+	for i, m := range r.conditions {
+		for _, l := range m.expression.lookups {
+			warn(l, path.Child("matchConditions").Index(i).Child("expression"), matchConditions[i].Expression, "the request fails")
+		}
 	}
+	at := path.Child("expression")
 	for _, l := range r.expression.lookups {
 		switch {
 		case r.reason == nil: // a score, for which an error is no failure
 		case l.object == podVar:
-			warn(l, "expression", expression, "the rule rejects every node")
+			warn(l, at, expression, "the rule rejects every node")
 		default:
-			warn(l, "expression", expression, "the rule rejects the node")
+			warn(l, at, expression, "the rule rejects the node")
 		}
 	}
 	return warnings

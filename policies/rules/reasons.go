@@ -15,4 +15,4 @@ var (
 
 // costExceededSuffix is appended to a filter's name in the code of the reason for nodes on which the filter costs too
 // much.
-const costExceededSuffix = "CostExceeded"
+const costExceededSuffix = "-cost-exceeded"

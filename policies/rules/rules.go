@@ -42,7 +42,7 @@ type rules struct {
 type rule struct {
 	name          string
 	expression    *expression
-	when          *expression // nil: always
+	conditions    []condition // all must be true
 	failurePolicy policy.FailurePolicy
 
 	// Of a filter.
@@ -51,6 +51,12 @@ type rule struct {
 	unresolvable bool
 
 	weight float64 // of a score
+}
+
+// condition is a match condition of a rule.
+type condition struct {
+	name       string
+	expression *expression
 }
 
 // arrange prepares the data for Prepare and for nodes, after all rules are compiled.
@@ -161,32 +167,37 @@ func (c *cycle) begin(ctx context.Context, rules []*rule, vars *activation) ([]p
 	return apply, nil
 }
 
-// applies reports whether the rule applies to the pod. If the condition costs too much, the rule applies, and exceeds
-// its limit.
+// applies reports whether the rule applies to the pod: as in Kubernetes, one condition that is false decides, whether or not
+// others fail. If a condition costs too much, the rule applies, and exceeds its limit.
 func (c *cycle) applies(ctx context.Context, r *rule, vars *activation) (applies, exceeded bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, false, err
 	}
-	if r.when == nil {
-		return true, false, nil
+	var failed error
+	name := "" // of the first condition that fails
+	for _, m := range r.conditions {
+		if err := c.compute(ctx, m.expression, vars); err != nil {
+			return false, false, err
+		}
+		v, err := c.eval(m.expression, 0, nil)
+		switch {
+		case err != nil && failed == nil:
+			failed, name = err, m.name
+		case err == nil && v != types.True:
+			c.silent = append(c.silent, fmt.Sprintf("rule %s does not apply to the pod: its match condition %s is false", r.name, m.name))
+			return false, false, nil
+		}
 	}
-	if err := c.compute(ctx, r.when, vars); err != nil {
-		return false, false, err
-	}
-	v, err := c.eval(r.when, 0, nil)
 	switch {
-	case err != nil && r.failurePolicy == policy.Ignore:
-		c.silent = append(c.silent, fmt.Sprintf("rule %s is ignored, because its when cannot be evaluated: %v", r.name, err))
+	case failed == nil:
+		return true, false, nil
+	case r.failurePolicy == policy.Ignore:
+		c.silent = append(c.silent, fmt.Sprintf("rule %s is ignored, because its match condition %s cannot be evaluated: %v", r.name, name, failed))
 		return false, false, nil
-	case exceeds(err):
+	case exceeds(failed):
 		return true, true, nil
-	case err != nil:
-		return false, false, fmt.Errorf("rule %s: its when cannot be evaluated: %w", r.name, err)
-	case v != types.True:
-		c.silent = append(c.silent, fmt.Sprintf("rule %s does not apply to the pod", r.name))
-		return false, false, nil
 	}
-	return true, false, nil
+	return false, false, fmt.Errorf("rule %s: its match condition %s cannot be evaluated: %w", r.name, name, failed)
 }
 
 // passes reports whether all nodes are known to satisfy the rule. Scores never do.

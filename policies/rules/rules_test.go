@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -23,16 +24,16 @@ func TestScenarios(t *testing.T) {
 
 // everything reads all variables, in parts that are computed at each of the possible times.
 const everything = `
-filter:
-- {name: Pod, expression: 'pod.spec.containers.size() < 3'}
-- {name: Node, expression: 'node.metadata.?labels[?"team"].orValue("") != "green"'}
-- {name: Both, expression: 'node.metadata.labels["team"] == pod.metadata.labels["team"]'}
-- {name: Usage, expression: 'usage.pods < 2 && podRequests["cpu"].compareTo(usage.free["cpu"]) <= 0'}
-- {name: Signal, expression: 'signals.load < 0.9'}
-- {name: Keyed, expression: 'keyed["seats"]["cad"] > 0.0'}
-score:
-- {name: Load, expression: '100.0 * (1.0 - signals.load)'}
-- {name: Cores, expression: 'node.status.allocatable["cpu"].asInteger()', weight: 2}
+filters:
+- {name: pod, expression: 'pod.spec.containers.size() < 3'}
+- {name: node, expression: 'node.metadata.?labels[?"team"].orValue("") != "green"'}
+- {name: both, expression: 'node.metadata.labels["team"] == pod.metadata.labels["team"]'}
+- {name: usage, expression: 'usage.pods < 2 && podRequests["cpu"].compareTo(usage.free["cpu"]) <= 0'}
+- {name: signal, expression: 'signals.load < 0.9'}
+- {name: keyed, expression: 'keyed["seats"]["cad"] > 0.0'}
+scores:
+- {name: load, expression: '100.0 * (1.0 - signals.load)'}
+- {name: cores, expression: 'node.status.allocatable["cpu"].asInteger()', weight: 2}
 `
 
 func TestConformance(t *testing.T) {
@@ -64,16 +65,16 @@ func TestExplain(t *testing.T) {
 `), nil, policytest.Signals("load: {a: 0.5}\nheat: {a: {number: 91, stale: true}}"))
 	pod := policytest.Pods("metadata: {name: p, labels: {team: blue}}")[0]
 	for expression, want := range map[string]string{
-		`signals.load < 0.4`:              "rule One is false: signals.load is 0.5",
-		`0.4 > signals["load"]`:           `rule One is false: signals["load"] is 0.5`,
-		`signals.heat < 85`:               "rule One has no current value of a signal: signals.heat is unknown (the signal has no current number for the node)",
-		`node.metadata.name == "b"`:       "rule One is false",
-		`usage.pods > 0`:                  "rule One is false",
-		`node.metadata.labels["x"] == ""`: "rule One cannot be evaluated: no such key: x",
-		`pod.metadata.labels["team"] == node.metadata.labels["team"]`: `rule One is false: pod.metadata.labels["team"] is "blue", node.metadata.labels["team"] is "red"`,
-		`podRequests["cpu"].compareTo(usage.free["cpu"]) > 0`:         `rule One is false: podRequests["cpu"] is 0, usage.free["cpu"] is 4`,
+		`signals.load < 0.4`:              "rule one is false: signals.load is 0.5",
+		`0.4 > signals["load"]`:           `rule one is false: signals["load"] is 0.5`,
+		`signals.heat < 85`:               "rule one has no current value of a signal: signals.heat is unknown (the signal has no current number for the node)",
+		`node.metadata.name == "b"`:       "rule one is false",
+		`usage.pods > 0`:                  "rule one is false",
+		`node.metadata.labels["x"] == ""`: "rule one cannot be evaluated: no such key: x",
+		`pod.metadata.labels["team"] == node.metadata.labels["team"]`: `rule one is false: pod.metadata.labels["team"] is "blue", node.metadata.labels["team"] is "red"`,
+		`podRequests["cpu"].compareTo(usage.free["cpu"]) > 0`:         `rule one is false: podRequests["cpu"] is 0, usage.free["cpu"] is 4`,
 	} {
-		p := policytest.Build(t, rules.Type(), "filter: [{name: One, expression: '"+expression+"'}]")
+		p := policytest.Build(t, rules.Type(), "filters: [{name: one, expression: '"+expression+"'}]")
 		cycle := policytest.Prepare[policy.Explainer](t, p, pod, view)
 		if told := cycle.Explain(view.Node("a")); len(told) != 1 || told[0] != want {
 			t.Errorf("the explanation of %s is\n%q, want\n%q", expression, told, want)
@@ -99,20 +100,20 @@ func TestReadmeExamplesAreScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := document.Profiles[0].Policies[0].Config
-	if len(config.Filter) == 0 || len(config.Score) == 0 {
+	if len(config.Filters) == 0 || len(config.Scores) == 0 {
 		t.Fatal("the example has no rules")
 	}
 	scenarios := readScenarios(t)
-	for _, f := range config.Filter {
+	for _, f := range config.Filters {
 		if !slices.ContainsFunc(scenarios, func(s scenario) bool {
-			return slices.ContainsFunc(s.config.Filter, func(g rules.FilterRule) bool { return f == g }) && strings.Contains(s.want, " "+f.Name)
+			return slices.ContainsFunc(s.config.Filters, func(g rules.FilterRule) bool { return reflect.DeepEqual(f, g) }) && strings.Contains(s.want, " "+f.Name)
 		}) {
 			t.Errorf("rule %s rejects no node in a scenario, as it stands in the README", f.Name)
 		}
 	}
-	for _, r := range config.Score {
+	for _, r := range config.Scores {
 		if !slices.ContainsFunc(scenarios, func(s scenario) bool {
-			return slices.Contains(s.config.Score, r) && strings.Contains(s.want, "fits")
+			return slices.ContainsFunc(s.config.Scores, func(g rules.ScoreRule) bool { return reflect.DeepEqual(r, g) }) && strings.Contains(s.want, "fits")
 		}) {
 			t.Errorf("rule %s scores in no scenario, as it stands in the README", r.Name)
 		}
@@ -151,11 +152,11 @@ func readScenarios(t *testing.T) []scenario {
 func BenchmarkRules(b *testing.B) {
 	pod, view := crowd()
 	policytest.Benchmark(b, policytest.Build(b, rules.Type(), `
-filter:
-- {name: Room, expression: 'usage.free["cpu"].isGreaterThan(podRequests["cpu"])'}
-- {name: SameTeam, expression: 'pod.metadata.labels["team"] == node.metadata.labels["team"]'}
-score:
-- {name: Cores, expression: 'node.status.allocatable["cpu"].asInteger()'}
+filters:
+- {name: room, expression: 'usage.free["cpu"].isGreaterThan(podRequests["cpu"])'}
+- {name: same-team, expression: 'pod.metadata.labels["team"] == node.metadata.labels["team"]'}
+scores:
+- {name: cores, expression: 'node.status.allocatable["cpu"].asInteger()'}
 `), pod, view)
 }
 

@@ -18,19 +18,19 @@ type Config struct {
 	// WhenStale says what happens to a node if a filter reads a signal that is missing or
 	// stale: Neutral (the default), the rule is ignored, or Reject.
 	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
-	// Filter are rules that say which nodes fit.
-	Filter []FilterRule `json:"filter"`
-	// Score are rules that say which nodes are better.
-	Score []ScoreRule `json:"score"`
+	// Filters are rules that say which nodes fit.
+	Filters []FilterRule `json:"filters"`
+	// Scores are rules that say which nodes are better.
+	Scores []ScoreRule `json:"scores"`
 }
 
 // FilterRule says whether a pod may run on a node.
 type FilterRule struct {
-	// Name is in CamelCase, and unique in the policy. It is the code of the reason.
-	Name string `json:"name" required:"identifies the rule in reasons and explanations"`
-	// When is an expression about the pod alone. "" means that the rule applies to all
-	// pods.
-	When string `json:"when"`
+	// Name is a DNS label such as no-spot, and unique in the policy. It is the code of the reason.
+	Name string `json:"name" required:"identifies the rule in reasons and explanations" form:"name"`
+	// MatchConditions say which pods the rule applies to: those for which all of them are true, at
+	// most 64. Without any, the rule applies to all pods.
+	MatchConditions []MatchCondition `json:"matchConditions"`
 	// Expression is true for nodes on which the pod may run. Required.
 	Expression string `json:"expression" required:"-"`
 	// Message is the event text for nodes on which the pod does not fit: one line without
@@ -39,27 +39,34 @@ type FilterRule struct {
 	// Resolvable says whether preemption can help: the pod may fit when other pods are
 	// gone. By default, it can if the expression reads usage.
 	Resolvable *bool `json:"resolvable"`
-	// FailurePolicy says what happens if an evaluation of Expression or When fails, because
-	// a key is missing, a text is not a version, or it exceeds its cost limit. Fail ("", the
-	// default) rejects the node if it is Expression, and fails the request if it is When.
-	// Ignore ignores the rule.
-	FailurePolicy policy.FailurePolicy `json:"failurePolicy" values:",Fail,Ignore"`
+	// FailurePolicy says what happens if an evaluation fails, because a key is missing, a text is
+	// not a version, or it exceeds its cost limit. Fail (the default) rejects the node if it is
+	// Expression, and fails the request if it is one of MatchConditions. Ignore ignores the rule.
+	FailurePolicy *policy.FailurePolicy `json:"failurePolicy" values:"Fail,Ignore"`
 }
 
 // ScoreRule says how good a node is.
 type ScoreRule struct {
 	// Name is like that of a filter rule.
-	Name string `json:"name" required:"identifies the rule in reasons and explanations"`
-	// When is like that of a filter rule.
-	When string `json:"when"`
+	Name string `json:"name" required:"identifies the rule in reasons and explanations" form:"name"`
+	// MatchConditions are like those of a filter rule.
+	MatchConditions []MatchCondition `json:"matchConditions"`
 	// Expression is a number: 0 (and less) is worst, 100 (and more) best. Required.
 	Expression string `json:"expression" required:"-"`
 	// Weight is the weight of the rule among the score rules of the policy, 0..100. With 0 the
 	// rule is checked and not evaluated. Default 1.
 	Weight *int32 `json:"weight" limits:"0..100"`
-	// FailurePolicy says what happens if an evaluation of When fails: Fail ("", the default)
-	// fails the request, and Ignore ignores the rule.
-	FailurePolicy policy.FailurePolicy `json:"failurePolicy" values:",Fail,Ignore"`
+	// FailurePolicy says what happens if an evaluation of one of MatchConditions fails: Fail (the
+	// default) fails the request, and Ignore ignores the rule.
+	FailurePolicy *policy.FailurePolicy `json:"failurePolicy" values:"Fail,Ignore"`
+}
+
+// MatchCondition is a condition on pods, as in Kubernetes' admission policies.
+type MatchCondition struct {
+	// Name is a DNS label, and unique in the rule.
+	Name string `json:"name" required:"identifies the condition in explanations" form:"name"`
+	// Expression is true for the pods to which the rule applies. It reads the pod alone. Required.
+	Expression string `json:"expression" required:"-"`
 }
 
 // weight returns the weight of the rule, with the default.
@@ -73,14 +80,13 @@ func (s *ScoreRule) weight() int32 {
 const (
 	// maxRules bounds the rules of one policy.
 	maxRules = 100
+	// maxConditions bounds the match conditions of one rule, as in Kubernetes.
+	maxConditions = 64
 	// maxMessage bounds a message, in bytes.
 	maxMessage = 200
 )
 
-var (
-	camelCase  = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}$`)
-	loneNumber = regexp.MustCompile(`(^|[^A-Za-z0-9])[0-9]`)
-)
+var loneNumber = regexp.MustCompile(`(^|[^A-Za-z0-9])[0-9]`)
 
 // Type is the policy as a configuration file knows it.
 func Type() policy.Type { return policy.TypeOf("Rules", Defaults, New) }
@@ -100,15 +106,15 @@ func New(config Config) (policy.Policy, error) {
 // build is New with a new compiler.
 func (c *compiler) build(config Config) (policy.Policy, error) {
 	errs := config.validate()
-	if len(config.Filter)+len(config.Score) > maxRules {
+	if len(config.Filters)+len(config.Scores) > maxRules {
 		return nil, errs.ToAggregate()
 	}
 	p := &rules{whenStale: config.WhenStale}
-	for i := range config.Filter {
-		errs = append(errs, p.addFilter(c, field.NewPath("filter").Index(i), &config.Filter[i])...)
+	for i := range config.Filters {
+		errs = append(errs, p.addFilter(c, field.NewPath("filters").Index(i), &config.Filters[i])...)
 	}
-	for i := range config.Score {
-		errs = append(errs, p.addScore(c, field.NewPath("score").Index(i), &config.Score[i])...)
+	for i := range config.Scores {
+		errs = append(errs, p.addScore(c, field.NewPath("scores").Index(i), &config.Scores[i])...)
 	}
 	if len(errs) > 0 {
 		return nil, errs.ToAggregate()
@@ -126,7 +132,7 @@ func (c *compiler) build(config Config) (policy.Policy, error) {
 }
 
 func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.ErrorList {
-	r, errs := p.newRule(c, path, f.Name, f.When, f.Expression, f.FailurePolicy, types.BoolType)
+	r, errs := p.newRule(c, path, f.Name, f.MatchConditions, f.Expression, f.FailurePolicy, types.BoolType)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -140,31 +146,34 @@ func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.Er
 		r.unresolvable = !*f.Resolvable
 	}
 	p.filters = append(p.filters, r)
-	p.warnings = append(p.warnings, r.warnLookups(path, f.When, f.Expression)...)
+	p.warnings = append(p.warnings, r.warnLookups(path, f.MatchConditions, f.Expression)...)
 	return nil
 }
 
 func (p *rules) addScore(c *compiler, path *field.Path, s *ScoreRule) field.ErrorList {
-	r, errs := p.newRule(c, path, s.Name, s.When, s.Expression, s.FailurePolicy, types.DoubleType, types.IntType, types.UintType)
+	r, errs := p.newRule(c, path, s.Name, s.MatchConditions, s.Expression, s.FailurePolicy, types.DoubleType, types.IntType, types.UintType)
 	if len(errs) > 0 {
 		return errs
 	}
 	if r.weight = float64(s.weight()); r.weight > 0 {
 		p.scores = append(p.scores, r)
-		p.warnings = append(p.warnings, r.warnLookups(path, s.When, s.Expression)...)
+		p.warnings = append(p.warnings, r.warnLookups(path, s.MatchConditions, s.Expression)...)
 	}
 	return nil
 }
 
-func (p *rules) newRule(c *compiler, path *field.Path, name, when, text string, failurePolicy policy.FailurePolicy, results ...*types.Type) (*rule, field.ErrorList) {
-	r := &rule{name: name, failurePolicy: failurePolicy}
-	if failurePolicy == "" {
-		r.failurePolicy = policy.Fail
+func (p *rules) newRule(c *compiler, path *field.Path, name string, conditions []MatchCondition, text string, failurePolicy *policy.FailurePolicy, results ...*types.Type) (*rule, field.ErrorList) {
+	r := &rule{name: name, failurePolicy: policy.Fail}
+	if failurePolicy != nil {
+		r.failurePolicy = *failurePolicy
 	}
-	var errs, more field.ErrorList
-	if when != "" {
-		r.when, errs = c.compile(path.Child("when"), when, onPod, types.BoolType)
+	var errs field.ErrorList
+	for i, m := range conditions[:min(len(conditions), maxConditions)] {
+		e, more := c.compile(path.Child("matchConditions").Index(i).Child("expression"), m.Expression, onPod, types.BoolType)
+		r.conditions = append(r.conditions, condition{name: m.Name, expression: e})
+		errs = append(errs, more...)
 	}
+	var more field.ErrorList
 	r.expression, more = c.compile(path.Child("expression"), text, ^deps(0), results...)
 	if errs = append(errs, more...); len(errs) > 0 {
 		return nil, errs
@@ -184,40 +193,44 @@ func (p *rules) newRule(c *compiler, path *field.Path, name, when, text string, 
 
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
-	switch n := len(c.Filter) + len(c.Score); {
+	switch n := len(c.Filters) + len(c.Scores); {
 	case n == 0:
-		errs = append(errs, field.Required(field.NewPath("filter"), "or score: at least one rule is required"))
+		errs = append(errs, field.Required(field.NewPath("filters"), "or scores: at least one rule is required"))
 	case n > maxRules:
-		errs = append(errs, field.TooMany(field.NewPath("filter"), n, maxRules))
+		errs = append(errs, field.TooMany(field.NewPath("filters"), n, maxRules))
 	}
-	names := map[string]bool{signalStale.Code: true, ruleFailed.Code: true}
-	for i := range c.Filter {
-		path := field.NewPath("filter").Index(i)
-		errs = append(errs, validateName(path.Child("name"), names, c.Filter[i].Name)...)
-		errs = append(errs, validateMessage(path.Child("message"), c.Filter[i].Message)...)
+	names := fields.Unique{}
+	for i := range c.Filters {
+		path := field.NewPath("filters").Index(i)
+		errs = append(errs, validateName(path.Child("name"), names, c.Filters[i].Name)...)
+		errs = append(errs, validateConditions(path.Child("matchConditions"), c.Filters[i].MatchConditions)...)
+		errs = append(errs, validateMessage(path.Child("message"), c.Filters[i].Message)...)
 	}
-	for i := range c.Score {
-		path := field.NewPath("score").Index(i)
-		errs = append(errs, validateName(path.Child("name"), names, c.Score[i].Name)...)
+	for i := range c.Scores {
+		path := field.NewPath("scores").Index(i)
+		errs = append(errs, validateName(path.Child("name"), names, c.Scores[i].Name)...)
+		errs = append(errs, validateConditions(path.Child("matchConditions"), c.Scores[i].MatchConditions)...)
 	}
 	return errs
 }
 
-// validateName notes the name among those that are taken.
-func validateName(path *field.Path, names map[string]bool, name string) field.ErrorList {
-	var errs field.ErrorList
-	switch {
-	case name == "":
-	case !camelCase.MatchString(name):
-		errs = append(errs, field.Invalid(path, name, "must be in CamelCase, at most 63 letters and digits"))
-	case names[name]:
-		err := field.Duplicate(path, name)
-		err.Detail = "is the name of another rule, or reserved for a reason of the policy"
-		errs = append(errs, err)
-	case strings.HasSuffix(name, costExceededSuffix):
-		errs = append(errs, field.Invalid(path, name, "must not end in "+costExceededSuffix+", which is reserved for rules that exceed their cost limit"))
+// validateName adds the name to those that are taken.
+func validateName(path *field.Path, names fields.Unique, name string) field.ErrorList {
+	if strings.HasSuffix(name, costExceededSuffix) {
+		return field.ErrorList{field.Invalid(path, name, "must not end in "+costExceededSuffix+", which is reserved for rules that exceed their cost limit")}
 	}
-	names[name] = true
+	return names.Add(path, name)
+}
+
+func validateConditions(path *field.Path, conditions []MatchCondition) field.ErrorList {
+	if n := len(conditions); n > maxConditions {
+		return field.ErrorList{field.TooMany(path, n, maxConditions)}
+	}
+	var errs field.ErrorList
+	names := fields.Unique{}
+	for i := range conditions {
+		errs = append(errs, names.Add(path.Index(i).Child("name"), conditions[i].Name)...)
+	}
 	return errs
 }
 

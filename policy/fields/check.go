@@ -23,6 +23,7 @@ import (
 //
 //	Name string `json:"name" required:"must name the rule"`  // not empty: otherwise the error has this text
 //	Label string `json:"label" form:"key"`                   // a valid key of a label or annotation, or ""
+//	Rule string `json:"rule" form:"name"`                   // a DNS label, or ""
 //	Hosts []string `json:"hosts" items:"must not be empty"`  // no item is empty
 //	Label *Key `json:"label" oneOf:"source"`                 // exactly one field of the struct with this tag is set
 //	Above *float64 `json:"above" oneOf:"threshold?"`         // at most one
@@ -91,10 +92,13 @@ func checkField(at *field.Path, f reflect.StructField, v reflect.Value) (errs fi
 }
 
 func checkForm(at *field.Path, f reflect.StructField, v reflect.Value) field.ErrorList {
-	if f.Tag.Get("form") != "key" {
-		return nil
+	switch f.Tag.Get("form") {
+	case "key":
+		return Key(at, v.String())
+	case "name":
+		return Name(at, v.String())
 	}
-	return Key(at, v.String())
+	return nil
 }
 
 // unset reports whether a field with the value is the same as an absent one.

@@ -39,6 +39,14 @@ func Key(at *field.Path, key string) field.ErrorList {
 	return Valid(at, key, content.IsLabelKey)
 }
 
+// Name requires a DNS label, as names in configurations are, or "".
+func Name(at *field.Path, name string) field.ErrorList {
+	if name == "" {
+		return nil
+	}
+	return Valid(at, name, content.IsDNS1123Label)
+}
+
 // ExtendedResource requires the name of an extended resource, by the rules of kube-scheduler and of
 // resource quotas.
 func ExtendedResource(at *field.Path, name string) field.ErrorList {

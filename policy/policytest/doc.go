@@ -28,7 +28,7 @@
 //     only beside Score, and is not a nil pointer. It implements Filter only without
 //     Inputs.ScoreOnly, and Score only without Inputs.FilterOnly.
 //   - verdict: only a Verdict with a Reason is Unresolvable.
-//   - reasons: a Reason has a CamelCase Code and a constant one-line Text without
+//   - reasons: a Reason has a Code in CamelCase, or that is a name in the configuration, and a constant one-line Text without
 //     numbers; one Code belongs to one Reason.
 //   - repeatable: the result is the same when the policy is called again, in another order, for a
 //     View built anew, and for another policy with the same configuration.

@@ -335,11 +335,11 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}(),
 		},
 		{
-			name: "a reason without a code", rule: "reasons", says: `the code "" is not in CamelCase`,
+			name: "a reason without a code", rule: "reasons", says: `the code "" is neither in CamelCase nor a name such as no-spot`,
 			policy: filterBy(rejectWith(&policy.Reason{Text: "too many pods"})),
 		},
 		{
-			name: "a code with underscores", rule: "reasons", says: `the code "too_many" is not in CamelCase`,
+			name: "a code with underscores", rule: "reasons", says: `the code "too_many" is neither in CamelCase nor a name such as no-spot`,
 			policy: filterBy(rejectWith(&policy.Reason{Code: "too_many", Text: "too many pods"})),
 		},
 		{

@@ -27,8 +27,8 @@ const goroutines = 8
 const promptly = 10 * time.Second
 
 var (
-	camelCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
-	number    = regexp.MustCompile(`(^|[^A-Za-z0-9])[0-9]+`) // "IPv6" is a word, "3 GPUs" has a number
+	reasonCode = regexp.MustCompile(`^([A-Z][A-Za-z0-9]*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`)
+	number     = regexp.MustCompile(`(^|[^A-Za-z0-9])[0-9]+`) // "IPv6" is a word, "3 GPUs" has a number
 )
 
 // fresh builds the case's cluster anew and prepares the policy for it.
@@ -85,8 +85,8 @@ func (s *suite) reason(where string, r *policy.Reason) {
 	default:
 		s.fail("reasons", where, "two different *Reason have the code %q: make it one package-level variable", r.Code)
 	}
-	if !camelCase.MatchString(r.Code) {
-		s.fail("reasons", where, "the code %q is not in CamelCase", r.Code)
+	if !reasonCode.MatchString(r.Code) {
+		s.fail("reasons", where, "the code %q is neither in CamelCase nor a name such as no-spot", r.Code)
 	}
 	if strings.TrimSpace(r.Text) == "" || strings.ContainsAny(r.Text, "\r\n") {
 		s.fail("reasons", where, "the text %q of %s must be one line, and not empty", r.Text, r.Code)

@@ -126,8 +126,8 @@ func gpuPolicies() ([]engine.WeightedPolicy, error) {
 		return nil, err
 	}
 	config := rules.Defaults()
-	config.Filter = []rules.FilterRule{{Name: "Room", Expression: `usage.free["cpu"].isGreaterThan(podRequests["cpu"])`}}
-	config.Score = []rules.ScoreRule{{Name: "Cores", Expression: `usage.free["cpu"].asInteger()`}}
+	config.Filters = []rules.FilterRule{{Name: "room", Expression: `usage.free["cpu"].isGreaterThan(podRequests["cpu"])`}}
+	config.Scores = []rules.ScoreRule{{Name: "cores", Expression: `usage.free["cpu"].asInteger()`}}
 	expressions, err := rules.New(config)
 	if err != nil {
 		return nil, err

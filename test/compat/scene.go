@@ -59,14 +59,18 @@ profiles:
   - type: Rules
     weight: 5
     config:
-      filter:
-      - name: Accepted
+      filters:
+      - name: accepted
         message: node(s) are not the one that the pod accepts
-        when: pod.metadata.?annotations[?"example.com/accepts"].hasValue()
+        matchConditions:
+        - name: accepts
+          expression: pod.metadata.?annotations[?"example.com/accepts"].hasValue()
         expression: 'pod.metadata.annotations["example.com/accepts"] == node.metadata.name'
-      score:
-      - name: Preferred
-        when: pod.metadata.?annotations[?"example.com/prefers"].hasValue()
+      scores:
+      - name: preferred
+        matchConditions:
+        - name: prefers
+          expression: pod.metadata.?annotations[?"example.com/prefers"].hasValue()
         expression: 'pod.metadata.annotations["example.com/prefers"] == node.metadata.name ? 100 : 0'
 `
 

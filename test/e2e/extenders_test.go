@@ -117,7 +117,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - policies:
-  - {type: Rules, config: {score: [{name: Busy, expression: 'node.metadata.name == "busy" ? 100 : 0'}]}}
+  - {type: Rules, config: {scores: [{name: busy, expression: 'node.metadata.name == "busy" ? 100 : 0'}]}}
 `)
 			config, err := o.SchedulerConfig(tt.config)
 			if err != nil {

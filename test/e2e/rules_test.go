@@ -45,8 +45,8 @@ profiles:
 - policies:
   - type: Rules
     config:
-      filter:
-      - name: HalfFull
+      filters:
+      - name: half-full
         message: node(s) would be more than half full
         expression: >-
           usage.requested["memory"].add(podRequests["memory"]).asApproximateFloat() <=
