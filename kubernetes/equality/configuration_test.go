@@ -178,9 +178,9 @@ func (d draw) hardwareHealth() object {
 		rule["pods"] = pick(d, "pods", object{}, object{"resources": []string{gpuMemory}}, object{"selector": object{"matchLabels": object{"app": "web"}}})
 		rules = append(rules, rule)
 	}
-	add("deadlock", "condition", object{"type": "KernelDeadlock", "status": pick(d, "status", "", "Unknown")})
-	add("fan", "annotation", object{"key": "example.com/degraded"})
-	add("spot", "label", object{"key": spotKey, "values": []string{"spot"}})
+	add("deadlock", "nodeCondition", object{"type": "KernelDeadlock", "status": pick(d, "status", "", "Unknown")})
+	add("fan", "nodeAnnotation", object{"key": "example.com/degraded"})
+	add("spot", "nodeLabel", object{"key": spotKey, "values": []string{"spot"}})
 	add("hot", "signal", pick(d, "threshold", object{"name": "temperature", "above": 80}, object{"name": "temperature", "below": 20}, object{"name": "temperature"}))
 	return d.whenStale(object{"rules": rules})
 }
@@ -207,11 +207,11 @@ func (d draw) utilization() object {
 
 func (d draw) cost() object {
 	prices := slices.DeleteFunc([]object{
-		{"signal": "price"}, {"signal": "prices", "keyLabels": []string{instanceKey, zoneKey}}, {"label": priceKey}, {"annotation": priceKey},
+		{"signal": "price"}, {"signal": "prices", "keyLabels": []string{instanceKey, zoneKey}}, {"nodeLabel": priceKey}, {"nodeAnnotation": priceKey},
 		{"table": []object{{"instanceType": "large", "capacityType": "Spot", "price": 0.5}, {"instanceType": "large", "price": 2}, {"instanceType": "small", "region": "eu", "price": 0.2}}},
 	}, func(object) bool { return !d.chance(50, "source") })
 	if len(prices) == 0 {
-		prices = []object{{"label": priceKey}}
+		prices = []object{{"nodeLabel": priceKey}}
 	}
 	strategy := pick(d, "strategy", object{"type": "PodCost"}, object{"type": "PodCost", "sunkCost": true}, object{"type": "NodeCost"},
 		object{"type": "ResourceCost", "resource": "cpu"}, object{"type": "ResourceCost", "resource": gpuMemory})

@@ -105,14 +105,14 @@ func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) 
 // refusal returns why the pod must not run on spot nodes; "" if it may.
 func (p *cost) refusal(pod *corev1.Pod) (string, error) {
 	spot := &p.config.Spot
-	if word, ok := pod.Annotations[spot.Annotation]; ok && spot.Annotation != "" {
+	if word, ok := pod.Annotations[spot.ChoiceAnnotation]; ok && spot.ChoiceAnnotation != "" {
 		switch word {
 		case never:
-			return fmt.Sprintf("its annotation %s is %q", spot.Annotation, never), nil
+			return fmt.Sprintf("its annotation %s is %q", spot.ChoiceAnnotation, never), nil
 		case allowed:
 			return "", nil
 		}
-		return "", fmt.Errorf("annotation %s: %q must be %q or %q", spot.Annotation, word, never, allowed)
+		return "", fmt.Errorf("annotation %s: %q must be %q or %q", spot.ChoiceAnnotation, word, never, allowed)
 	}
 	var priority int32
 	if pod.Spec.Priority != nil {

@@ -28,8 +28,8 @@ const everySource = `
 prices:
 - signal: prices
 - {signal: list, keyLabels: [node.kubernetes.io/instance-type]}
-- annotation: example.com/price
-- label: example.com/price
+- nodeAnnotation: example.com/price
+- nodeLabel: example.com/price
 - table: [{instanceType: m6i.large, zone: a, capacityType: Spot, price: 0.1}, {instanceType: m6i.large, price: 0.2}]
 `
 
@@ -76,7 +76,7 @@ list: {m6i.large: 0.1}
 // TestNormalizeScore: the cheapest nodes have 100, others in proportion, and a node that costs more
 // never has a higher score.
 func TestNormalizeScore(t *testing.T) {
-	cycle := policytest.Prepare[policy.NormalizeScore](t, policytest.Build(t, cost.Type(), "prices: [{label: price}]"), new(corev1.Pod), new(snapshot.View))
+	cycle := policytest.Prepare[policy.NormalizeScore](t, policytest.Build(t, cost.Type(), "prices: [{nodeLabel: price}]"), new(corev1.Pod), new(snapshot.View))
 	raw := rapid.OneOf(rapid.Int64Range(0, 5), rapid.Int64Range(0, math.MaxInt64/2))
 	rapid.Check(t, func(t *rapid.T) {
 		costs := rapid.SliceOfN(raw, 1, 20).Draw(t, "costs")
@@ -101,7 +101,7 @@ func TestNormalizeScore(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	const config = `
-prices: [{signal: prices}, {annotation: example.com/price}, {label: example.com/price}]
+prices: [{signal: prices}, {nodeAnnotation: example.com/price}, {nodeLabel: example.com/price}]
 currency: USD/h
 surcharge: 0.02
 scoringStrategy: {sunkCost: true}
@@ -150,7 +150,7 @@ status: {allocatable: {cpu: 4, memory: 8Gi}}
 		"{type: ResourceCost, resource: memory}":         "one GiB of memory costs 0.05: 0.4 (label example.com/price) / 8",
 		"{type: ResourceCost, resource: nvidia.com/gpu}": "the node has no nvidia.com/gpu, so it counts as the most expensive",
 	} {
-		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{label: example.com/price}], scoringStrategy: "+strategy+"}"), new(corev1.Pod), new(snapshot.View))
+		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{nodeLabel: example.com/price}], scoringStrategy: "+strategy+"}"), new(corev1.Pod), new(snapshot.View))
 		if got := cycle.Explain(node); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %q, want %q", strategy, got, want)
 		}
@@ -169,7 +169,7 @@ func TestSignals(t *testing.T) {
 
 func TestNumbersThatNoFileHas(t *testing.T) {
 	config := cost.Defaults()
-	config.Prices = []cost.Source{{Label: "price"}}
+	config.Prices = []cost.Source{{NodeLabel: "price"}}
 	config.MaxPrice, config.Surcharge, config.Spot.RiskFactor = math.NaN(), math.Inf(1), math.NaN()
 	_, err := cost.New(config)
 	for _, name := range []string{"maxPrice", "surcharge", "spot.riskFactor"} {

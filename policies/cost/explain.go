@@ -83,9 +83,9 @@ func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
 // explainMissing returns why source i has no price for the node, or "".
 func (c *cycle) explainMissing(i int, n *snapshot.Node, h *host) string {
 	s := &c.policy.config.Prices[i]
-	text, given := n.Object.Labels[s.Label], s.Label != ""
-	if s.Annotation != "" {
-		text, given = n.Object.Annotations[s.Annotation], true
+	text, given := n.Object.Labels[s.NodeLabel], s.NodeLabel != ""
+	if s.NodeAnnotation != "" {
+		text, given = n.Object.Annotations[s.NodeAnnotation], true
 	}
 	if given && text != "" {
 		return fmt.Sprintf("%s: %q is not a price", s.describe(), text)
@@ -105,10 +105,10 @@ func (c *cycle) explainMissing(i int, n *snapshot.Node, h *host) string {
 
 func (s *Source) describe() string {
 	switch {
-	case s.Label != "":
-		return "label " + s.Label
-	case s.Annotation != "":
-		return "annotation " + s.Annotation
+	case s.NodeLabel != "":
+		return "label " + s.NodeLabel
+	case s.NodeAnnotation != "":
+		return "annotation " + s.NodeAnnotation
 	case s.Signal != "":
 		return "signal " + s.Signal
 	}

@@ -48,10 +48,10 @@ func (p *cost) read(n *corev1.Node) host {
 
 func (s *Source) offer(n *corev1.Node, spot bool, table map[string][]Row) offer {
 	switch {
-	case s.Label != "":
-		return offer{price: parsePrice(n.Labels[s.Label])}
-	case s.Annotation != "":
-		return offer{price: parsePrice(n.Annotations[s.Annotation])}
+	case s.NodeLabel != "":
+		return offer{price: parsePrice(n.Labels[s.NodeLabel])}
+	case s.NodeAnnotation != "":
+		return offer{price: parsePrice(n.Annotations[s.NodeAnnotation])}
 	case s.Signal == "":
 		return offer{price: find(table[n.Labels[corev1.LabelInstanceTypeStable]], n, spot)}
 	}

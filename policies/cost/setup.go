@@ -75,7 +75,7 @@ type ScoringStrategy struct {
 	SunkCost bool `json:"sunkCost"`
 }
 
-// Source is one place with prices: exactly one of Signal, Label, Annotation and Table.
+// Source is one place with prices: exactly one of Signal, NodeLabel, NodeAnnotation and Table.
 type Source struct {
 	// Signal is the name of a signal with prices: about nodes, or with KeyLabels
 	// about keys.
@@ -83,10 +83,10 @@ type Source struct {
 	// KeyLabels are the keys of node labels whose values, joined by /, are the key
 	// of the node's price in the signal.
 	KeyLabels []string `json:"keyLabels" items:"must not be empty" form:"key"`
-	// Label is the key of a node label with the price.
-	Label string `json:"label" oneOf:"source" form:"key"`
-	// Annotation is the key of a node annotation with the price.
-	Annotation string `json:"annotation" oneOf:"source" form:"key"`
+	// NodeLabel is the key of a node label with the price.
+	NodeLabel string `json:"nodeLabel" oneOf:"source" form:"key"`
+	// NodeAnnotation is the key of a node annotation with the price.
+	NodeAnnotation string `json:"nodeAnnotation" oneOf:"source" form:"key"`
 	// Table is a price list. The first row that matches a node counts.
 	Table []Row `json:"table" oneOf:"source"`
 }
@@ -117,9 +117,9 @@ type SpotConfig struct {
 	// FromPriority keeps pods of this priority and higher off spot nodes; without
 	// it (the default), none.
 	FromPriority *int32 `json:"fromPriority"`
-	// Annotation is the key of the pod annotation that says "never" or "allowed", whatever
+	// ChoiceAnnotation is the key of the pod annotation that says "never" or "allowed", whatever
 	// the pod's priority. "" means that pods cannot choose. Default outboard.dev/spot.
-	Annotation string `json:"annotation" form:"key"`
+	ChoiceAnnotation string `json:"choiceAnnotation" form:"key"`
 }
 
 // Label is a label with one value.
@@ -145,8 +145,8 @@ func Defaults() Config {
 				{"cloud.google.com/gke-preemptible", "true"},
 				{"kubernetes.azure.com/scalesetpriority", "spot"},
 			},
-			RiskFactor: 1,
-			Annotation: "outboard.dev/spot",
+			RiskFactor:       1,
+			ChoiceAnnotation: "outboard.dev/spot",
 		},
 		WhenUnknown: policy.Neutral,
 		WhenStale:   policy.Neutral,

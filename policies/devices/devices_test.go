@@ -94,7 +94,7 @@ func TestClaim(t *testing.T) {
 			[]policy.Amount{{Unit: "b", Amount: 3}}, map[string]string{fpgaKey: "b"},
 		},
 		"numbered and shared": {
-			`{resource: example.com/fpga, units: Numbered, allocationMode: Shares, sharesPerUnit: 4, annotation: example.com/told}`,
+			`{resource: example.com/fpga, units: Numbered, allocationMode: Shares, sharesPerUnit: 4, resultAnnotation: example.com/told}`,
 			counting(11), 3,
 			[]policy.Capacity{{Unit: "0", Capacity: 4}, {Unit: "1", Capacity: 4}},
 			[]policy.Amount{{Unit: "0", Amount: 3}}, map[string]string{"example.com/told": "0"},

@@ -69,9 +69,9 @@ type Config struct {
 	// SharesPerUnit is how many shares a unit has if its node does not report it, at least 1.
 	// For Shares only.
 	SharesPerUnit int32 `json:"sharesPerUnit" limits:"1.."`
-	// Annotation is the key of the annotation with the units of a pod. "" is
+	// ResultAnnotation is the key of the annotation with the units of a pod. "" is
 	// outboard.dev/ and the name of the resource, with a dot instead of its slash.
-	Annotation string `json:"annotation" form:"key"`
+	ResultAnnotation string `json:"resultAnnotation" form:"key"`
 	// GroupsFrom is the key of a node annotation with the groups of the node's
 	// units, "fpga0,fpga1;fpga2,fpga3". A unit that is in none is a group of its
 	// own. "" means that groups do not matter. For WholeUnits only.
@@ -105,8 +105,8 @@ func (c *Config) annotation() string {
 	switch {
 	case c.Units == None:
 		return ""
-	case c.Annotation != "":
-		return c.Annotation
+	case c.ResultAnnotation != "":
+		return c.ResultAnnotation
 	}
 	return "outboard.dev/" + strings.ReplaceAll(c.Resource, "/", ".")
 }
@@ -114,8 +114,8 @@ func (c *Config) annotation() string {
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
 	errs = append(errs, fields.ExtendedResource(field.NewPath("resource"), c.Resource)...)
-	if len(errs) == 0 && c.Annotation == "" && len(fields.Key(nil, c.annotation())) > 0 {
-		errs = append(errs, field.Required(field.NewPath("annotation"), "the resource's name is too long for a default key"))
+	if len(errs) == 0 && c.ResultAnnotation == "" && len(fields.Key(nil, c.annotation())) > 0 {
+		errs = append(errs, field.Required(field.NewPath("resultAnnotation"), "the resource's name is too long for a default key"))
 	}
 	return append(errs, c.validateTogether()...)
 }
@@ -133,7 +133,7 @@ func (c *Config) validateTogether() field.ErrorList {
 	}
 	forbid(c.Units != Named && c.UnitsFrom != "", "unitsFrom", "needs units: Named")
 	forbid(c.Units == Named && c.CapacityFrom != "", "capacityFrom", "nodes that name their units report their number by the names")
-	forbid(c.Units == None && c.Annotation != "", "annotation", "needs units: Numbered or Named")
+	forbid(c.Units == None && c.ResultAnnotation != "", "resultAnnotation", "needs units: Numbered or Named")
 	forbid(c.Units == None && c.AllocationMode == Shares, "allocationMode", "Shares needs units: Numbered or Named")
 	forbid(c.AllocationMode != Shares && c.SharesPerUnit > 1, "sharesPerUnit", "needs allocationMode: Shares")
 	forbid(c.Units == None && c.GroupsFrom != "", "groupsFrom", "needs units: Numbered or Named")

@@ -45,12 +45,12 @@ func (r *Rule) effect() string {
 // why describes what the rule found, and since when.
 func (u *use) why(n *snapshot.Node) string {
 	switch {
-	case u.Condition != nil:
-		return describe(u.Condition.of(n.Object))
-	case u.Label != nil:
-		return fmt.Sprintf("label %s is %q", u.Label.Key, n.Object.Labels[u.Label.Key])
-	case u.Annotation != nil:
-		return fmt.Sprintf("annotation %s is %q", u.Annotation.Key, n.Object.Annotations[u.Annotation.Key])
+	case u.NodeCondition != nil:
+		return describe(u.NodeCondition.of(n.Object))
+	case u.NodeLabel != nil:
+		return fmt.Sprintf("label %s is %q", u.NodeLabel.Key, n.Object.Labels[u.NodeLabel.Key])
+	case u.NodeAnnotation != nil:
+		return fmt.Sprintf("annotation %s is %q", u.NodeAnnotation.Key, n.Object.Annotations[u.NodeAnnotation.Key])
 	}
 	v := u.signal.Of(n)
 	switch at := v.At.UTC().Format(time.RFC3339); {

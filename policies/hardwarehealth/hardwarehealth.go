@@ -42,13 +42,13 @@ func newHealth(config Config, selectors []labels.Selector) *health {
 // matches reports whether the Node object matches the rule. It never matches a rule with a signal.
 func (r *Rule) matches(n *corev1.Node) bool {
 	switch {
-	case r.Condition != nil:
-		c := r.Condition.of(n)
-		return c != nil && c.Status == cmp.Or(r.Condition.Status, corev1.ConditionTrue)
-	case r.Label != nil:
-		return r.Label.in(n.Labels)
-	case r.Annotation != nil:
-		return r.Annotation.in(n.Annotations)
+	case r.NodeCondition != nil:
+		c := r.NodeCondition.of(n)
+		return c != nil && c.Status == cmp.Or(r.NodeCondition.Status, corev1.ConditionTrue)
+	case r.NodeLabel != nil:
+		return r.NodeLabel.in(n.Labels)
+	case r.NodeAnnotation != nil:
+		return r.NodeAnnotation.in(n.Annotations)
 	}
 	return false
 }
@@ -121,8 +121,8 @@ func (p *health) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View
 
 // tolerated returns the names of the rules that the pod tolerates.
 func (p *health) tolerated(pod *corev1.Pod) []string {
-	text := pod.Annotations[p.config.Annotation]
-	if p.config.Annotation == "" || text == "" {
+	text := pod.Annotations[p.config.TolerationAnnotation]
+	if p.config.TolerationAnnotation == "" || text == "" {
 		return nil
 	}
 	names := strings.Split(text, ",")
@@ -196,7 +196,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 
 func (r *Rule) reason() *policy.Reason {
 	switch {
-	case r.Condition != nil:
+	case r.NodeCondition != nil:
 		return degradedCondition
 	case r.Signal != nil:
 		return degradedSignal

@@ -24,10 +24,10 @@ func TestScenarios(t *testing.T) {
 // everySource has a rule of each kind, some for some pods only.
 const everySource = `
 rules:
-- {name: xid, condition: {type: XidCriticalError}, reject: true, pods: {resources: [nvidia.com/gpu]}}
-- {name: kernel, condition: {type: KernelDeadlock}, penalty: 20}
-- {name: repair, label: {key: example.com/repair, values: ["yes"]}, reject: true}
-- {name: noted, annotation: {key: example.com/noise}, penalty: 30, pods: {selector: {matchLabels: {app: web}}}}
+- {name: xid, nodeCondition: {type: XidCriticalError}, reject: true, pods: {resources: [nvidia.com/gpu]}}
+- {name: kernel, nodeCondition: {type: KernelDeadlock}, penalty: 20}
+- {name: repair, nodeLabel: {key: example.com/repair, values: ["yes"]}, reject: true}
+- {name: noted, nodeAnnotation: {key: example.com/noise}, penalty: 30, pods: {selector: {matchLabels: {app: web}}}}
 - {name: hot, signal: {name: temperature, above: 85}, reject: true}
 - {name: fan, signal: {name: fan, below: 500}, penalty: 60}
 - {name: ecc, signal: {name: ecc}, penalty: 50}
@@ -218,7 +218,7 @@ func BenchmarkHardwareHealth(b *testing.B) {
 	view := builder.View()
 	pod := policytest.Pods(conformancePods)[1]
 	for name, config := range map[string]string{
-		"object":  "rules: [{name: a, condition: {type: XidCriticalError}, reject: true}, {name: b, label: {key: example.com/repair, values: [\"yes\"]}, penalty: 5}]",
+		"object":  "rules: [{name: a, nodeCondition: {type: XidCriticalError}, reject: true}, {name: b, nodeLabel: {key: example.com/repair, values: [\"yes\"]}, penalty: 5}]",
 		"signals": "rules: [{name: a, signal: {name: temperature, above: 85}, reject: true}, {name: b, signal: {name: ecc}, penalty: 5}]",
 	} {
 		b.Run(name, func(b *testing.B) {

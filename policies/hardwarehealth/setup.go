@@ -21,27 +21,27 @@ const maxRules = 100
 type Config struct {
 	// Rules say which hardware is degraded, 1..100. All rules that match a node count.
 	Rules []Rule `json:"rules" required:"says what degraded hardware is"`
-	// Annotation is the key of the pod annotation with the names of the rules that the pod
+	// TolerationAnnotation is the key of the pod annotation with the names of the rules that the pod
 	// tolerates, separated by commas; * is all. "" means that pods tolerate none. Default
 	// outboard.dev/tolerate-degraded.
-	Annotation string `json:"annotation" form:"key"`
+	TolerationAnnotation string `json:"tolerationAnnotation" form:"key"`
 	// WhenStale says what happens to a node for which the signal of a rule is missing or
 	// stale: Neutral (the default) or Reject.
 	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
 }
 
 // Rule is one sign of degraded hardware, and what follows from it. It has exactly one of
-// Condition, Label, Annotation and Signal, and exactly one of Reject and Penalty.
+// NodeCondition, NodeLabel, NodeAnnotation and Signal, and exactly one of Reject and Penalty.
 type Rule struct {
 	// Name is the name of the rule in explanations and in the pod annotation: lower-case
 	// letters, digits and -. Required, and unique.
 	Name string `json:"name" required:"must name the rule"`
-	// Condition is a condition of the node.
-	Condition *Condition `json:"condition" oneOf:"sign"`
-	// Label is a label of the node.
-	Label *KeyMatch `json:"label" oneOf:"sign"`
-	// Annotation is an annotation of the node.
-	Annotation *KeyMatch `json:"annotation" oneOf:"sign"`
+	// NodeCondition is a condition of the node.
+	NodeCondition *Condition `json:"nodeCondition" oneOf:"sign"`
+	// NodeLabel is a label of the node.
+	NodeLabel *KeyMatch `json:"nodeLabel" oneOf:"sign"`
+	// NodeAnnotation is an annotation of the node.
+	NodeAnnotation *KeyMatch `json:"nodeAnnotation" oneOf:"sign"`
 	// Signal is a number about the node.
 	Signal *Signal `json:"signal" oneOf:"sign"`
 	// Reject rejects the node.
@@ -94,7 +94,7 @@ func Type() policy.Type { return policy.TypeOf("HardwareHealth", Defaults, New) 
 
 // Defaults is the configuration of a policy of which only the rules are missing.
 func Defaults() Config {
-	return Config{Annotation: "outboard.dev/tolerate-degraded", WhenStale: policy.Neutral}
+	return Config{TolerationAnnotation: "outboard.dev/tolerate-degraded", WhenStale: policy.Neutral}
 }
 
 // New returns the policy, or an aggregate of field.Error values.

@@ -41,7 +41,7 @@ type feature struct {
 }
 
 func newLicenses(config Config) *licenses {
-	p := &licenses{annotation: config.Annotation, whenStale: config.WhenStale, inputs: config.Inputs()}
+	p := &licenses{annotation: config.RequestAnnotation, whenStale: config.WhenStale, inputs: config.Inputs()}
 	for _, c := range config.Features {
 		f := &feature{Feature: c}
 		if c.Server != nil {
@@ -81,7 +81,7 @@ func (p *licenses) Inputs() policy.Inputs { return p.inputs }
 
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
-	inputs := policy.Inputs{PodKeys: []string{c.Annotation}}
+	inputs := policy.Inputs{PodKeys: []string{c.RequestAnnotation}}
 	for i, f := range c.Features {
 		if f.Server != nil {
 			inputs.Signals = append(inputs.Signals, policy.Signal{

@@ -24,9 +24,9 @@ const (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Annotation is the key of the pod annotation that requests seats: "matlab=1,simulink=2".
+	// RequestAnnotation is the key of the pod annotation that requests seats: "matlab=1,simulink=2".
 	// Default outboard.dev/licenses.
-	Annotation string `json:"annotation" required:"must not be empty" form:"key"`
+	RequestAnnotation string `json:"requestAnnotation" required:"must not be empty" form:"key"`
 	// WhenStale says what happens when the numbers of a server are stale: with Neutral (the
 	// default) the last ones count, or else the seats of the feature; with Reject no pod gets a floating
 	// seat.
@@ -84,7 +84,7 @@ func Type() policy.Type { return policy.TypeOf("Licenses", Defaults, New) }
 
 // Defaults is the configuration of a policy of which only the features are missing.
 func Defaults() Config {
-	return Config{Annotation: "outboard.dev/licenses", WhenStale: policy.Neutral}
+	return Config{RequestAnnotation: "outboard.dev/licenses", WhenStale: policy.Neutral}
 }
 
 // New returns the policy, or an aggregate of field.Error values.
