@@ -188,19 +188,18 @@ func (d draw) hardwareHealth() object {
 func (d draw) utilization() object {
 	strategy := pick(d, "strategy", "LeastUsed", "TargetLoadPacking", "LoadVariationRisk", "RiskOfOverload")
 	use := func(name string) object {
-		u := object{"signal": name, "unit": pick(d, "unit", "Fraction", "Percent", "Absolute"), "max": pick(d, "max", 0, 90)}
+		u := object{"signal": name, "unit": pick(d, "unit", "Fraction", "Percent", "Absolute")}
+		if d.chance(50, "max") {
+			u["max"] = 90
+		}
 		if strategy == "LoadVariationRisk" || strategy == "RiskOfOverload" {
-			u["deviation"] = name + "-deviation"
+			u["deviationSignal"] = name + "-deviation"
 		}
 		return u
 	}
 	c := object{"scoringStrategy": object{"type": strategy}, "cpu": use("cpu"), "metricDelay": pick(d, "metric delay", "1m", "0s")}
 	if d.chance(50, "memory too") {
 		c["memory"] = use("memory")
-	}
-	if d.chance(30, "forecast") {
-		c["cpu"].(object)["forecast"] = "cpu-forecast"
-		c["forecastWeight"] = d.between(0, 100, "weight of forecasts")
 	}
 	return d.whenStale(c)
 }
@@ -265,7 +264,7 @@ func engineOf(t fataler, profile *config.Profile) *engine.Engine {
 
 // nodeSignals and keySignals are all signals: by node, and by other keys.
 func nodeSignals() []string {
-	return []string{"cpu", "cpu-deviation", "cpu-forecast", "memory", "memory-deviation", "temperature", "price"}
+	return []string{"cpu", "cpu-deviation", "memory", "memory-deviation", "temperature", "price"}
 }
 
 func keySignals() []string { return slices.Sorted(maps.Keys(signalKeys())) }

@@ -28,30 +28,25 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 
 func (c *cycle) explainLoad(r *reading, l load) string {
 	text := fmt.Sprintf("%s: %s used of %s at %s", r.name(), percent(l.measured), r.quantity(l.capacity), l.at.UTC().Format(time.RFC3339))
-	if r.Forecast != "" {
-		text += fmt.Sprintf(" (%d%% of that by the forecast)", c.policy.config.ForecastWeight)
-	}
 	text += fmt.Sprintf(" + %s by %s bound since %s", percent(l.unmeasuredUse), pods(l.unmeasured),
 		l.at.Add(-c.policy.config.MetricDelay.Duration).UTC().Format(time.RFC3339))
 	text += fmt.Sprintf(" + %s by this pod = %s", percent(l.pod), percent(l.total()))
-	if r.Deviation != "" {
+	if r.DeviationSignal != "" {
 		text += fmt.Sprintf(", deviating by %s", percent(l.deviation))
 	}
 	if c.policy.config.ScoringStrategy.Type == RiskOfOverload {
-		text += fmt.Sprintf("; above %d%% with a probability of %s", c.policy.config.ScoringStrategy.SafeUtilization, percent(c.policy.config.ScoringStrategy.risk(l)))
+		text += fmt.Sprintf("; above %d%% with a probability of %s", *c.policy.config.ScoringStrategy.SafeUtilization, percent(c.policy.config.ScoringStrategy.risk(l)))
 	}
 	return text + fmt.Sprintf("; scores %.0f", c.policy.config.ScoringStrategy.score(l))
 }
 
 // missing returns why load is not ok.
 func (c *cycle) missing(r *reading, n *snapshot.Node) string {
-	for _, s := range []struct {
-		name   string
-		signal *snapshot.Signal
-	}{{r.Signal, r.use}, {r.Deviation, r.deviation}, {r.Forecast, r.forecast}} {
-		if v := s.signal.Of(n); s.name != "" && !v.Current() {
-			return v.Missing(s.name)
-		}
+	if v := r.use.Of(n); !v.Current() {
+		return v.Missing(r.Signal)
+	}
+	if v := r.deviation.Of(n); r.DeviationSignal != "" && !v.Current() {
+		return v.Missing(r.DeviationSignal)
 	}
 	return "the node reports none in status.allocatable"
 }

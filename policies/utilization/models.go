@@ -15,11 +15,11 @@ func (s *ScoringStrategy) score(l load) float64 {
 	mu := min(l.total(), 1)
 	switch s.Type {
 	case TargetLoadPacking:
-		return targetLoadPacking(100*l.total(), float64(s.TargetUtilization))
+		return targetLoadPacking(100*l.total(), float64(*s.TargetUtilization))
 	case LoadVariationRisk:
-		return loadVariationRisk(mu, min(l.deviation, 1), s.Margin, s.Sensitivity)
+		return loadVariationRisk(mu, min(l.deviation, 1), *s.Margin, *s.Sensitivity)
 	case RiskOfOverload:
-		return safeOverload(s.risk(l), float64(s.MaxRisk)/100)
+		return safeOverload(s.risk(l), float64(*s.MaxRisk)/100)
 	}
 	return 100 * (1 - mu)
 }
@@ -53,7 +53,7 @@ func safeOverload(risk, tolerated float64) float64 {
 
 // risk returns the probability that more than SafeUtilization is used.
 func (s *ScoringStrategy) risk(l load) float64 {
-	return overloadRisk(min(l.total(), 1), min(l.deviation, 1), float64(s.SafeUtilization)/100)
+	return overloadRisk(min(l.total(), 1), min(l.deviation, 1), float64(*s.SafeUtilization)/100)
 }
 
 // overloadRisk returns the probability that more than safe is used, if use has the Beta

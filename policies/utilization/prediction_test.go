@@ -16,7 +16,7 @@ import (
 // TestBoundPods: the use of the latest pods is the sum of the use of each.
 func TestBoundPods(t *testing.T) {
 	config := Defaults()
-	config.CPU = Use{Signal: "cpu", Unit: Percent}
+	config.CPU = &Use{Signal: "cpu", Unit: Percent}
 	p := newUtilization(config)
 	rapid.Check(t, func(t *rapid.T) {
 		var on []*corev1.Pod

@@ -1,6 +1,7 @@
 package utilization
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -46,9 +47,11 @@ func (t ScoringStrategyType) needsDeviation() bool {
 
 // Config is the configuration of the policy. Percentages are whole numbers.
 type Config struct {
-	// CPU and Memory say how much nodes use of them. At least one has a signal.
-	CPU    Use `json:"cpu"`
-	Memory Use `json:"memory"`
+	// CPU says how much of their CPUs nodes use. Without it, the CPUs do not matter. At least one of
+	// CPU and Memory is required.
+	CPU *Use `json:"cpu"`
+	// Memory says how much of their memory nodes use. Without it, the memory does not matter.
+	Memory *Use `json:"memory"`
 	// WhenStale says what happens to a node if a signal is missing or stale: Neutral (the
 	// default) or Reject.
 	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
@@ -57,49 +60,42 @@ type Config struct {
 	MetricDelay metav1.Duration `json:"metricDelay"`
 	// Prediction says what pods are predicted to use.
 	Prediction Prediction `json:"prediction"`
-	// ForecastWeight is the weight of forecasts against measurements, 0..100 percent. Default
-	// 20.
-	ForecastWeight int64 `json:"forecastWeight" limits:"0..100"`
 	// ScoringStrategy is how utilization becomes a score.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 }
 
-// ScoringStrategy is how utilization becomes a score. RiskOfOverload filters, too.
+// ScoringStrategy is how utilization becomes a score. RiskOfOverload filters, too. Each parameter belongs to one type.
 type ScoringStrategy struct {
 	// Type is LeastUsed (the default), TargetLoadPacking, LoadVariationRisk or RiskOfOverload.
 	Type ScoringStrategyType `json:"type" values:"LeastUsed,TargetLoadPacking,LoadVariationRisk,RiskOfOverload"`
 	// TargetUtilization is the utilization up to which TargetLoadPacking fills a node, 1..99
 	// percent. Default 40.
-	TargetUtilization int64 `json:"targetUtilization" limits:"1..99"`
+	TargetUtilization *int64 `json:"targetUtilization" limits:"1..99"`
 	// Margin multiplies the deviation in LoadVariationRisk, 0..10. Default 1.
-	Margin float64 `json:"margin" limits:"0..10"`
+	Margin *float64 `json:"margin" limits:"0..10"`
 	// Sensitivity is the weight of small deviations in LoadVariationRisk, more than 0 and up
 	// to 10: a larger value increases it. Default 1.
-	Sensitivity float64 `json:"sensitivity" limits:">0..10"`
+	Sensitivity *float64 `json:"sensitivity" limits:">0..10"`
 	// SafeUtilization is the utilization above which a node is overloaded to
 	// RiskOfOverload, 1..99 percent. Default 90.
-	SafeUtilization int64 `json:"safeUtilization" limits:"1..99"`
+	SafeUtilization *int64 `json:"safeUtilization" limits:"1..99"`
 	// MaxRisk is the highest probability of overload at which a node fits with
 	// RiskOfOverload, 1..100 percent. Default 30.
-	MaxRisk int64 `json:"maxRisk" limits:"1..100"`
+	MaxRisk *int64 `json:"maxRisk" limits:"1..100"`
 }
 
 // Use says how much nodes use of a resource.
 type Use struct {
-	// Signal is the name of a signal with what each node uses. "" means that the resource
-	// does not matter, and the other fields must be empty.
-	Signal string `json:"signal"`
+	// Signal is the name of a signal with what each node uses. Required.
+	Signal string `json:"signal" required:"says what nodes use"`
 	// Unit is the unit of all signals here: Fraction or Percent of what is allocatable, or
 	// Absolute, in cores or bytes. Required.
-	Unit Unit `json:"unit" values:",Fraction,Percent,Absolute"`
-	// Deviation is the name of a signal with the standard deviation of what each node uses.
+	Unit Unit `json:"unit" required:"Fraction, Percent, or Absolute (cores or bytes)" values:"Fraction,Percent,Absolute"`
+	// DeviationSignal is the name of a signal with the standard deviation of what each node uses.
 	// Required for LoadVariationRisk and RiskOfOverload, and for these only.
-	Deviation string `json:"deviation"`
-	// Forecast is the name of a signal with what each node is predicted to use. Optional.
-	Forecast string `json:"forecast"`
-	// Max is the maximum utilization of a node, with the pod, in percent. 0 (the default) is
-	// no limit.
-	Max int64 `json:"max" limits:"0..100"`
+	DeviationSignal string `json:"deviationSignal"`
+	// Max is the maximum utilization of a node, with the pod, 1..100 percent. Default: no limit.
+	Max *int64 `json:"max" limits:"1..100"`
 }
 
 // Prediction is what a container will use: its limit, else RequestFactor times its
@@ -120,18 +116,10 @@ func Type() policy.Type { return policy.TypeOf("Utilization", Defaults, New) }
 // Defaults is the configuration of a policy of which only the signals are missing.
 func Defaults() Config {
 	return Config{
-		WhenStale:      policy.Neutral,
-		MetricDelay:    metav1.Duration{Duration: time.Minute},
-		Prediction:     Prediction{RequestFactor: 1.5, CPU: resource.NewQuantity(1, resource.DecimalSI), Memory: resource.NewQuantity(200<<20, resource.BinarySI)},
-		ForecastWeight: 20,
-		ScoringStrategy: ScoringStrategy{
-			Type:              LeastUsed,
-			TargetUtilization: 40,
-			Margin:            1,
-			Sensitivity:       1,
-			SafeUtilization:   90,
-			MaxRisk:           30,
-		},
+		WhenStale:       policy.Neutral,
+		MetricDelay:     metav1.Duration{Duration: time.Minute},
+		Prediction:      Prediction{RequestFactor: 1.5, CPU: resource.NewQuantity(1, resource.DecimalSI), Memory: resource.NewQuantity(200<<20, resource.BinarySI)},
+		ScoringStrategy: ScoringStrategy{Type: LeastUsed},
 	}
 }
 
@@ -144,19 +132,15 @@ func New(config Config) (policy.Policy, error) {
 }
 
 func (c *Config) validate() field.ErrorList {
-	strategy := field.NewPath("scoringStrategy")
 	errs := fields.Check(nil, c)
-	if c.CPU.Signal == "" && c.Memory.Signal == "" {
-		errs = append(errs, field.Required(field.NewPath("cpu", "signal"), "or memory.signal: at least one says what nodes use"))
+	if c.CPU == nil && c.Memory == nil {
+		errs = append(errs, field.Required(field.NewPath("cpu"), "or memory: at least one says what nodes use"))
 	}
 	errs = append(errs, c.CPU.validate(field.NewPath("cpu"), c.ScoringStrategy.Type)...)
 	errs = append(errs, c.Memory.validate(field.NewPath("memory"), c.ScoringStrategy.Type)...)
 	errs = append(errs, fields.Between(field.NewPath("metricDelay"), c.MetricDelay.Duration, 0, 24*time.Hour)...)
 	errs = append(errs, c.Prediction.validate(field.NewPath("prediction"))...)
-	if c.ForecastWeight != Defaults().ForecastWeight && c.CPU.Forecast == "" && c.Memory.Forecast == "" {
-		errs = append(errs, field.Forbidden(field.NewPath("forecastWeight"), "needs cpu.forecast or memory.forecast"))
-	}
-	return append(errs, c.ScoringStrategy.validate(strategy)...)
+	return append(errs, c.ScoringStrategy.validate(field.NewPath("scoringStrategy"))...)
 }
 
 // validate is about the parameters, each of which belongs to one type.
@@ -165,17 +149,16 @@ func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
 	if !slices.Contains(strategyTypes, s.Type) {
 		return errs
 	}
-	d := Defaults().ScoringStrategy
 	for _, f := range []struct {
 		name  string
 		given bool
 		needs ScoringStrategyType
 	}{
-		{"targetUtilization", s.TargetUtilization != d.TargetUtilization, TargetLoadPacking},
-		{"margin", s.Margin != d.Margin, LoadVariationRisk},
-		{"sensitivity", s.Sensitivity != d.Sensitivity, LoadVariationRisk},
-		{"safeUtilization", s.SafeUtilization != d.SafeUtilization, RiskOfOverload},
-		{"maxRisk", s.MaxRisk != d.MaxRisk, RiskOfOverload},
+		{"targetUtilization", s.TargetUtilization != nil, TargetLoadPacking},
+		{"margin", s.Margin != nil, LoadVariationRisk},
+		{"sensitivity", s.Sensitivity != nil, LoadVariationRisk},
+		{"safeUtilization", s.SafeUtilization != nil, RiskOfOverload},
+		{"maxRisk", s.MaxRisk != nil, RiskOfOverload},
 	} {
 		if f.given && s.Type != f.needs {
 			errs = append(errs, field.Forbidden(at.Child(f.name), "needs type: "+string(f.needs)))
@@ -184,24 +167,26 @@ func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
 	return errs
 }
 
+// withDefaults returns the strategy with the parameters that are not given.
+func (s ScoringStrategy) withDefaults() ScoringStrategy {
+	s.TargetUtilization = cmp.Or(s.TargetUtilization, new(int64(40)))
+	s.Margin = cmp.Or(s.Margin, new(1.0))
+	s.Sensitivity = cmp.Or(s.Sensitivity, new(1.0))
+	s.SafeUtilization = cmp.Or(s.SafeUtilization, new(int64(90)))
+	s.MaxRisk = cmp.Or(s.MaxRisk, new(int64(30)))
+	return s
+}
+
 func (u *Use) validate(path *field.Path, strategy ScoringStrategyType) field.ErrorList {
-	if u.Signal == "" {
-		if *u != (Use{}) {
-			return field.ErrorList{field.Required(path.Child("signal"), "says what nodes use")}
-		}
-		return nil
-	}
-	var errs field.ErrorList
-	if u.Unit == "" {
-		errs = append(errs, field.Required(path.Child("unit"), "Fraction, Percent, or Absolute (cores or bytes)"))
-	}
+	path = path.Child("deviationSignal")
 	switch {
-	case u.Deviation == "" && strategy.needsDeviation():
-		errs = append(errs, field.Required(path.Child("deviation"), "scoringStrategy.type: "+string(strategy)+" needs the standard deviation"))
-	case u.Deviation != "" && !strategy.needsDeviation():
-		errs = append(errs, field.Forbidden(path.Child("deviation"), "needs scoringStrategy.type: LoadVariationRisk or RiskOfOverload"))
+	case u == nil:
+	case u.DeviationSignal == "" && strategy.needsDeviation():
+		return field.ErrorList{field.Required(path, "scoringStrategy.type: "+string(strategy)+" needs the standard deviation")}
+	case u.DeviationSignal != "" && !strategy.needsDeviation():
+		return field.ErrorList{field.Forbidden(path, "needs scoringStrategy.type: LoadVariationRisk or RiskOfOverload")}
 	}
-	return errs
+	return nil
 }
 
 func (p *Prediction) validate(path *field.Path) field.ErrorList {

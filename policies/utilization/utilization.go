@@ -28,6 +28,7 @@ type utilization struct {
 }
 
 func newUtilization(config Config) *utilization {
+	config.ScoringStrategy = config.ScoringStrategy.withDefaults()
 	p := &utilization{
 		config:   config,
 		unstated: amounts{cpu: approximately(config.Prediction.CPU), memory: approximately(config.Prediction.Memory)},
@@ -46,9 +47,10 @@ func (p *utilization) Inputs() policy.Inputs { return p.config.Inputs() }
 func (c *Config) Inputs() policy.Inputs {
 	var signals []policy.Signal
 	for k, use := range c.uses() {
-		for _, s := range []policy.Signal{
-			{Field: "signal", Name: use.Signal}, {Field: "deviation", Name: use.Deviation}, {Field: "forecast", Name: use.Forecast},
-		} {
+		if use == nil {
+			continue
+		}
+		for _, s := range []policy.Signal{{Field: "signal", Name: use.Signal}, {Field: "deviationSignal", Name: use.DeviationSignal}} {
 			if s.Name != "" {
 				s.Field, s.About = string(names[k])+"."+s.Field, policy.AboutNodes
 				signals = append(signals, s)
@@ -58,19 +60,17 @@ func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{Signals: signals}
 }
 
-func (c *Config) uses() [kinds]Use {
-	return [kinds]Use{cpu: c.CPU, memory: c.Memory}
+// uses returns the Use of each kind, or nil.
+func (c *Config) uses() [kinds]*Use {
+	return [kinds]*Use{cpu: c.CPU, memory: c.Memory}
 }
 
 // Prepare implements policy.Policy.
 func (p *utilization) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p, pod: pod, needs: p.predict(pod)}
 	for k, use := range p.config.uses() {
-		if use.Signal != "" {
-			c.readings = append(c.readings, reading{
-				kind: kind(k), Use: use,
-				use: view.Signal(use.Signal), deviation: view.Signal(use.Deviation), forecast: view.Signal(use.Forecast),
-			})
+		if use != nil {
+			c.readings = append(c.readings, reading{kind: kind(k), Use: use, use: view.Signal(use.Signal), deviation: view.Signal(use.DeviationSignal)})
 		}
 	}
 	return c, nil
@@ -87,14 +87,14 @@ type cycle struct {
 // reading is how to read what nodes use of a resource.
 type reading struct {
 	kind
-	Use
-	use, deviation, forecast *snapshot.Signal
+	*Use
+	use, deviation *snapshot.Signal
 }
 
 // load is what is known about a resource of a node, in fractions of what it has.
 type load struct {
 	capacity      float64 // in cores or bytes
-	measured      float64 // together with the forecast
+	measured      float64
 	at            time.Time
 	unmeasured    int     // pods that are not in the measurement yet
 	unmeasuredUse float64 // what they will use
@@ -113,15 +113,7 @@ func (c *cycle) load(r *reading, n *snapshot.Node) (l load, ok bool) {
 		return load{}, false
 	}
 	l = load{capacity: capacity, at: use.At, measured: r.fraction(use.Number, capacity)}
-	if r.Forecast != "" {
-		forecast := r.forecast.Of(n)
-		if !forecast.Current() {
-			return load{}, false
-		}
-		weight := float64(c.policy.config.ForecastWeight) / 100
-		l.measured = (1-weight)*l.measured + weight*r.fraction(forecast.Number, capacity)
-	}
-	if r.Deviation != "" {
+	if r.DeviationSignal != "" {
 		deviation := r.deviation.Of(n)
 		if !deviation.Current() {
 			return load{}, false
@@ -183,20 +175,22 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 func (c *cycle) evaluate(r *reading, l load) policy.Verdict {
 	measured := l
 	measured.unmeasuredUse = 0
-	if limit := float64(r.Max) / 100; limit > 0 && l.total() > limit+rounding {
-		return policy.Verdict{
-			Reason: overMax[r.kind], Unresolvable: measured.total() > limit+rounding,
-			Have: int64(math.Floor(100 * (limit - l.measured - l.unmeasuredUse + rounding))), Want: int64(math.Ceil(100 * (l.pod - rounding))),
+	if r.Max != nil {
+		if limit := float64(*r.Max) / 100; l.total() > limit+rounding {
+			return policy.Verdict{
+				Reason: overMax[r.kind], Unresolvable: measured.total() > limit+rounding,
+				Have: int64(math.Floor(100 * (limit - l.measured - l.unmeasuredUse + rounding))), Want: int64(math.Ceil(100 * (l.pod - rounding))),
+			}
 		}
 	}
 	if c.policy.config.ScoringStrategy.Type != RiskOfOverload {
 		return policy.Verdict{}
 	}
-	tolerated := float64(c.policy.config.ScoringStrategy.MaxRisk) / 100
+	tolerated := float64(*c.policy.config.ScoringStrategy.MaxRisk) / 100
 	if risk := c.policy.config.ScoringStrategy.risk(l); risk > tolerated+rounding {
 		return policy.Verdict{
 			Reason: tooRisky[r.kind], Unresolvable: c.policy.config.ScoringStrategy.risk(measured) > tolerated+rounding,
-			Have: int64(math.Floor(100 * (1 - risk + rounding))), Want: 100 - c.policy.config.ScoringStrategy.MaxRisk,
+			Have: int64(math.Floor(100 * (1 - risk + rounding))), Want: 100 - *c.policy.config.ScoringStrategy.MaxRisk,
 		}
 	}
 	return policy.Verdict{}

@@ -24,10 +24,10 @@ func TestScenarios(t *testing.T) {
 
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
-		"LeastUsed": `{cpu: {signal: cpu, unit: Percent, max: 80}, memory: {signal: memory, unit: Absolute, forecast: next, max: 90}, whenStale: Reject}`,
+		"LeastUsed": `{cpu: {signal: cpu, unit: Percent, max: 80}, memory: {signal: memory, unit: Absolute, max: 90}, whenStale: Reject}`,
 		"packing":   `{cpu: {signal: cpu, unit: Percent}, scoringStrategy: {type: TargetLoadPacking}, metricDelay: 0s}`,
-		"variation": `{cpu: {signal: cpu, unit: Percent, deviation: deviation}, scoringStrategy: {type: LoadVariationRisk, sensitivity: 0.1, margin: 10}}`,
-		"risk":      `{cpu: {signal: cpu, unit: Percent, deviation: deviation}, memory: {signal: memory, unit: Absolute, deviation: memory}, scoringStrategy: {type: RiskOfOverload}}`,
+		"variation": `{cpu: {signal: cpu, unit: Percent, deviationSignal: deviation}, scoringStrategy: {type: LoadVariationRisk, sensitivity: 0.1, margin: 10}}`,
+		"risk":      `{cpu: {signal: cpu, unit: Percent, deviationSignal: deviation}, memory: {signal: memory, unit: Absolute, deviationSignal: memory}, scoringStrategy: {type: RiskOfOverload}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
@@ -56,7 +56,6 @@ func TestConformance(t *testing.T) {
 cpu: {a: 20, b: {number: 70, at: "2026-01-01T11:50:00Z"}, c: 10, d: 10}
 deviation: {a: 5, b: 30, c: 0}
 memory: {a: 12000000000, b: 5000000000, c: 1000}
-next: {a: 30000000000, b: 1000000000, c: 1000}
 `),
 			})
 		})
@@ -143,7 +142,7 @@ func TestPublishedLoadVariationRisk(t *testing.T) {
 		{"hot node", 1, 1, 0, 100, 0, 50},
 		{"average and stDev metrics", 1, 1, 20, 30, 16, 67},
 	} {
-		p := policytest.Build(t, utilization.Type(), fmt.Sprintf(`{scoringStrategy: {type: LoadVariationRisk, margin: %v, sensitivity: %v}, cpu: {signal: use, unit: Absolute, deviation: deviation}}`,
+		p := policytest.Build(t, utilization.Type(), fmt.Sprintf(`{scoringStrategy: {type: LoadVariationRisk, margin: %v, sensitivity: %v}, cpu: {signal: use, unit: Absolute, deviationSignal: deviation}}`,
 			tc.margin, tc.sensitivity))
 		pod := podOf(container(nil, amounts(fmt.Sprint(tc.request), "")))
 		if tc.request == 0 {
@@ -154,7 +153,7 @@ func TestPublishedLoadVariationRisk(t *testing.T) {
 			t.Errorf("%s: score %d, want %d", tc.what, got, tc.want)
 		}
 	}
-	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: LoadVariationRisk}, cpu: {signal: cpu, unit: Percent, deviation: cpu-std}, memory: {signal: memory, unit: Percent, deviation: memory-std}}`)
+	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: LoadVariationRisk}, cpu: {signal: cpu, unit: Percent, deviationSignal: cpu-std}, memory: {signal: memory, unit: Percent, deviationSignal: memory-std}}`)
 	pod := podOf(container(nil, amounts("100m", "512Mi")))
 	for signals, want := range map[string]int64{
 		"{cpu: {x: 40}, cpu-std: {x: 16}, memory: {x: 50}, memory-std: {x: 10}}": 45, // CPU and Memory metrics
@@ -170,7 +169,7 @@ func TestPublishedLoadVariationRisk(t *testing.T) {
 // TestSafeBalance: with margin 1 and sensitivity 2 the score is that of safe-balance in IBM/kube-safe-scheduler,
 // round(10·(1-(mu+√sigma)/2)), with ten times the levels.
 func TestSafeBalance(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: LoadVariationRisk, sensitivity: 2}, cpu: {signal: cpu, unit: Fraction, deviation: deviation}}`)
+	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: LoadVariationRisk, sensitivity: 2}, cpu: {signal: cpu, unit: Fraction, deviationSignal: deviation}}`)
 	for _, tc := range []struct {
 		mu, sigma float64
 		want      int64
@@ -189,7 +188,7 @@ func TestSafeBalance(t *testing.T) {
 // TestRiskOfOverload: distributions with a closed form, with the safe use 0.9 and the largest risk
 // 0.3.
 func TestRiskOfOverload(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: cpu, unit: Fraction, deviation: deviation}}`)
+	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: cpu, unit: Fraction, deviationSignal: deviation}}`)
 	for _, tc := range []struct {
 		what          string
 		mu, deviation float64
@@ -328,15 +327,15 @@ func bound(name string, at time.Time) *corev1.Pod {
 }
 
 func TestExplain(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: cpu, unit: Percent, deviation: std, forecast: next}, memory: {signal: memory, unit: Absolute, deviation: std}}`)
-	const signals = `{cpu: {x: 25, old: {number: 7, stale: true}}, next: {x: 50}, std: {x: 10, old: 1, bare: 1}, memory: {bare: 1}}`
+	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: cpu, unit: Percent, deviationSignal: std}, memory: {signal: memory, unit: Absolute, deviationSignal: std}}`)
+	const signals = `{cpu: {x: 30, old: {number: 7, stale: true}}, std: {x: 10, old: 1, bare: 1}, memory: {bare: 1}}`
 	pod := podOf(container(nil, amounts("500m", "1Gi")))
 	for _, tc := range []struct {
 		node *corev1.Node
 		want []string
 	}{
 		{node("x", "10", "8Gi"), []string{
-			"CPU: 30% used of 10 at 2026-01-01T12:00:00Z (20% of that by the forecast) + 20% by 2 pods bound since 2026-01-01T11:59:00Z + 5% by this pod = 55%, " +
+			"CPU: 30% used of 10 at 2026-01-01T12:00:00Z + 20% by 2 pods bound since 2026-01-01T11:59:00Z + 5% by this pod = 55%, " +
 				"deviating by 10%; above 90% with a probability of 0%; scores 100",
 			"memory: the utilization is unknown: signal memory has no value for the node",
 		}},
@@ -377,7 +376,7 @@ func BenchmarkUtilization(b *testing.B) {
 		b.Run(strategy, func(b *testing.B) {
 			config := `{cpu: {signal: use, unit: Fraction, max: 90}, memory: {signal: use, unit: Fraction}}`
 			if strategy == "RiskOfOverload" {
-				config = `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: use, unit: Fraction, deviation: deviation}, memory: {signal: use, unit: Fraction, deviation: deviation}}`
+				config = `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: use, unit: Fraction, deviationSignal: deviation}, memory: {signal: use, unit: Fraction, deviationSignal: deviation}}`
 			}
 			policytest.Benchmark(b, policytest.Build(b, utilization.Type(), config), podOf(container(amounts("1", "1Gi"), nil)), view)
 		})
