@@ -178,7 +178,7 @@ func (d draw) hardwareHealth() object {
 		rule["pods"] = pick(d, "pods", object{}, object{"resources": []string{gpuMemory}}, object{"selector": object{"matchLabels": object{"app": "web"}}})
 		rules = append(rules, rule)
 	}
-	add("deadlock", "nodeCondition", object{"type": "KernelDeadlock", "status": pick(d, "status", "", "Unknown")})
+	add("deadlock", "nodeCondition", object{"type": "KernelDeadlock", "status": pick(d, "status", "True", "Unknown")})
 	add("fan", "nodeAnnotation", object{"key": "example.com/degraded"})
 	add("spot", "nodeLabel", object{"key": spotKey, "values": []string{"spot"}})
 	add("hot", "signal", pick(d, "threshold", object{"name": "temperature", "above": 80}, object{"name": "temperature", "below": 20}, object{"name": "temperature"}))
@@ -215,8 +215,11 @@ func (d draw) cost() object {
 	strategy := pick(d, "strategy", object{"type": "PodCost"}, object{"type": "PodCost", "sunkCost": true}, object{"type": "NodeCost"},
 		object{"type": "ResourceCost", "resource": "cpu"}, object{"type": "ResourceCost", "resource": gpuMemory})
 	c := object{
-		"prices": prices, "scoringStrategy": strategy, "maxPrice": pick(d, "max price", 0, 1.5), "surcharge": pick(d, "surcharge", 0, 0.05),
+		"prices": prices, "scoringStrategy": strategy, "surcharge": pick(d, "surcharge", 0, 0.05),
 		"whenUnknown": pick(d, "when unknown", policy.Neutral, policy.Reject),
+	}
+	if d.chance(50, "max price") {
+		c["maxPrice"] = 1.5
 	}
 	if d.chance(50, "spot") {
 		c["spot"] = object{"riskFactor": 1.5, "fromPriority": 100}

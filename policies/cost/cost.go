@@ -36,14 +36,16 @@ const (
 
 // cost is the policy.
 type cost struct {
-	config Config
-	tables []map[string][]Row // by source
-	hosts  *snapshot.ObjectFact[host]
-	used   *snapshot.Fact[bool]
+	config   Config
+	sunkCost bool
+	tables   []map[string][]Row // by source
+	hosts    *snapshot.ObjectFact[host]
+	used     *snapshot.Fact[bool]
 }
 
 func newCost(config Config) *cost {
 	p := &cost{config: config, tables: make([]map[string][]Row, len(config.Prices)), used: snapshot.NewFact(isUsed)}
+	p.sunkCost = config.ScoringStrategy.SunkCost != nil && *config.ScoringStrategy.SunkCost
 	for i := range config.Prices {
 		p.tables[i] = byInstanceType(config.Prices[i].Table)
 	}
@@ -150,8 +152,8 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	p := c.price(n, h)
 	switch {
 	case p.source >= 0:
-		if costs := c.costs(h, p); config.MaxPrice > 0 && costs > config.MaxPrice {
-			return policy.Verdict{Reason: tooExpensive, Unresolvable: true, Have: count(config.MaxPrice, millionths), Want: count(costs, millionths)}
+		if costs := c.costs(h, p); config.MaxPrice != nil && costs > *config.MaxPrice {
+			return policy.Verdict{Reason: tooExpensive, Unresolvable: true, Have: count(*config.MaxPrice, millionths), Want: count(costs, millionths)}
 		}
 	case p.stale && config.WhenStale == policy.Reject:
 		return policy.Verdict{Reason: signalStale, Unresolvable: true}
@@ -230,7 +232,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	switch {
 	case p.source < 0:
 		return policy.NoOpinion
-	case c.policy.config.ScoringStrategy.SunkCost && !*c.policy.used.Of(n):
+	case c.policy.sunkCost && !*c.policy.used.Of(n):
 		return count(c.expected(h, p), billionths)
 	}
 	return count(c.costs(h, p), billionths)

@@ -170,7 +170,7 @@ func TestSignals(t *testing.T) {
 func TestNumbersThatNoFileHas(t *testing.T) {
 	config := cost.Defaults()
 	config.Prices = []cost.Source{{NodeLabel: "price"}}
-	config.MaxPrice, config.Surcharge, config.Spot.RiskFactor = math.NaN(), math.Inf(1), math.NaN()
+	config.MaxPrice, config.Surcharge, config.Spot.RiskFactor = new(math.NaN()), math.Inf(1), math.NaN()
 	_, err := cost.New(config)
 	for _, name := range []string{"maxPrice", "surcharge", "spot.riskFactor"} {
 		if err == nil || !strings.Contains(err.Error(), name) {

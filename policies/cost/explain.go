@@ -25,7 +25,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		said = append(said, "the node's price is unknown")
 	} else {
 		said = append(said, c.explainCost(n, h, p))
-		if c.policy.config.ScoringStrategy.SunkCost && !*c.policy.used.Of(n) {
+		if c.policy.sunkCost && !*c.policy.used.Of(n) {
 			said = append(said, "the node is empty, so its score follows from its whole price, "+c.money(c.expected(h, p)))
 		}
 	}

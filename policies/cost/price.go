@@ -74,10 +74,11 @@ func parsePrice(text string) float64 {
 
 // find returns the price of the first row that matches the node.
 func find(rows []Row, n *corev1.Node, spot bool) float64 {
-	node := Row{Region: n.Labels[corev1.LabelTopologyRegion], Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: OnDemand}
+	capacity := OnDemand
 	if spot {
-		node.CapacityType = Spot
+		capacity = Spot
 	}
+	node := Row{Region: n.Labels[corev1.LabelTopologyRegion], Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: &capacity}
 	for i := range rows {
 		if rows[i].covers(&node) {
 			return rows[i].Price

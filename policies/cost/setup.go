@@ -49,8 +49,8 @@ type Config struct {
 	// ScoringStrategy is the cost by which nodes are compared.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// MaxPrice is the highest cost at which a node fits, of the type that
-	// ScoringStrategy names. 0 (the default) is no limit.
-	MaxPrice float64 `json:"maxPrice" limits:"0..1e+09"`
+	// ScoringStrategy names. Default: no limit.
+	MaxPrice *float64 `json:"maxPrice" limits:"0..1e+09"`
 	// Currency is the unit of prices in explanations, such as USD/h.
 	Currency string `json:"currency"`
 	// Spot says which nodes are spot nodes, and how their cost and pods differ.
@@ -72,7 +72,7 @@ type ScoringStrategy struct {
 	Resource corev1.ResourceName `json:"resource"`
 	// SunkCost makes an empty node count with its whole price, so that nodes in use are
 	// filled first. For PodCost only. Default false.
-	SunkCost bool `json:"sunkCost"`
+	SunkCost *bool `json:"sunkCost"`
 }
 
 // Source is one place with prices: exactly one of Signal, NodeLabel, NodeAnnotation and Table.
@@ -100,8 +100,8 @@ type Row struct {
 	Region string `json:"region"`
 	// Zone is the value of topology.kubernetes.io/zone; "" is any.
 	Zone string `json:"zone"`
-	// CapacityType is Spot or OnDemand; "" is any.
-	CapacityType CapacityType `json:"capacityType" values:",Spot,OnDemand"`
+	// CapacityType is Spot or OnDemand. Default: any.
+	CapacityType *CapacityType `json:"capacityType" values:"Spot,OnDemand"`
 	// Price is 0..1e9.
 	Price float64 `json:"price" limits:"0..1e+09"`
 }
@@ -199,7 +199,7 @@ func validateTable(at *field.Path, rows []Row) field.ErrorList {
 // instance type, matches.
 func (r *Row) covers(other *Row) bool {
 	return (r.Region == "" || r.Region == other.Region) && (r.Zone == "" || r.Zone == other.Zone) &&
-		(r.CapacityType == "" || r.CapacityType == other.CapacityType)
+		(r.CapacityType == nil || other.CapacityType != nil && *r.CapacityType == *other.CapacityType)
 }
 
 func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
@@ -213,7 +213,7 @@ func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
 	case len(fields.ExtendedResource(resource, string(s.Resource))) > 0:
 		errs = append(errs, field.Invalid(resource, s.Resource, "must be cpu, memory or an extended resource such as nvidia.com/gpu"))
 	}
-	if s.SunkCost && s.Type != PodCost {
+	if s.SunkCost != nil && s.Type != PodCost {
 		errs = append(errs, field.Forbidden(at.Child("sunkCost"), "needs type: PodCost"))
 	}
 	return errs

@@ -36,10 +36,10 @@ func (r *Rule) effect() string {
 	if r.Reject {
 		return "rejects"
 	}
-	if r.Penalty == 1 {
+	if *r.Penalty == 1 {
 		return "subtracts 1 point"
 	}
-	return fmt.Sprintf("subtracts %d points", r.Penalty)
+	return fmt.Sprintf("subtracts %d points", *r.Penalty)
 }
 
 // why describes what the rule found, and since when.

@@ -44,7 +44,7 @@ func (r *Rule) matches(n *corev1.Node) bool {
 	switch {
 	case r.NodeCondition != nil:
 		c := r.NodeCondition.of(n)
-		return c != nil && c.Status == cmp.Or(r.NodeCondition.Status, corev1.ConditionTrue)
+		return c != nil && c.Status == *cmp.Or(r.NodeCondition.Status, new(corev1.ConditionTrue))
 	case r.NodeLabel != nil:
 		return r.NodeLabel.in(n.Labels)
 	case r.NodeAnnotation != nil:
@@ -213,7 +213,9 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	for i := range c.rules {
 		switch c.rules[i].evaluate(n, objects) {
 		case degraded:
-			score -= c.rules[i].Penalty
+			if penalty := c.rules[i].Penalty; penalty != nil { // without one, the rule rejects
+				score -= *penalty
+			}
 		case unknown:
 			complete = false
 		}

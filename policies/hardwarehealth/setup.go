@@ -4,7 +4,6 @@ import (
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
@@ -35,7 +34,7 @@ type Config struct {
 type Rule struct {
 	// Name is the name of the rule in explanations and in the pod annotation: lower-case
 	// letters, digits and -. Required, and unique.
-	Name string `json:"name" required:"must name the rule"`
+	Name string `json:"name" required:"must name the rule" form:"name"`
 	// NodeCondition is a condition of the node.
 	NodeCondition *Condition `json:"nodeCondition" oneOf:"sign"`
 	// NodeLabel is a label of the node.
@@ -47,7 +46,7 @@ type Rule struct {
 	// Reject rejects the node.
 	Reject bool `json:"reject" oneOf:"effect"`
 	// Penalty is subtracted from the score of the node, 1..100 points of 100.
-	Penalty int64 `json:"penalty" limits:"0..100" oneOf:"effect"`
+	Penalty *int64 `json:"penalty" limits:"1..100" oneOf:"effect"`
 	// Pods are those that the rule applies to. Default: all.
 	Pods Pods `json:"pods"`
 }
@@ -56,8 +55,8 @@ type Rule struct {
 type Condition struct {
 	// Type is the condition's type. Required.
 	Type string `json:"type" required:"must not be empty" form:"key"`
-	// Status is True, False or Unknown. "" (the default) is True.
-	Status corev1.ConditionStatus `json:"status" values:",True,False,Unknown"`
+	// Status is True (the default), False or Unknown.
+	Status *corev1.ConditionStatus `json:"status" values:"True,False,Unknown"`
 }
 
 // KeyMatch is a label or an annotation.
@@ -132,11 +131,7 @@ func (c *Config) validate() field.ErrorList {
 }
 
 func (r *Rule) validate(at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if r.Name != "" {
-		errs = append(errs, fields.Valid(at.Child("name"), r.Name, content.IsDNS1123Label)...)
-	}
-	errs = append(errs, r.Signal.validate(at.Child("signal"))...)
+	errs := r.Signal.validate(at.Child("signal"))
 	return append(errs, metavalidation.ValidateLabelSelector(r.Pods.Selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("pods", "selector"))...)
 }
 

@@ -77,8 +77,8 @@ func (f *feature) evaluate(s *floatingSeats, seats int64, namespace string) poli
 		return policy.Verdict{Reason: signalStale, Unresolvable: true}
 	case seats > most:
 		return policy.Verdict{Reason: tooFewSeats, Unresolvable: true, Have: most, Want: seats}
-	case f.MaxPerNamespace > 0 && snapshot.AddAmounts(claimedIn(s.all, namespace), seats) > f.MaxPerNamespace:
-		have := max(0, f.MaxPerNamespace-claimedIn(s.all, namespace))
+	case f.MaxPerNamespace != nil && snapshot.AddAmounts(claimedIn(s.all, namespace), seats) > *f.MaxPerNamespace:
+		have := max(0, *f.MaxPerNamespace-claimedIn(s.all, namespace))
 		return policy.Verdict{Reason: namespaceLimit, Unresolvable: true, Have: have, Want: seats}
 	case seats > s.free():
 		return policy.Verdict{Reason: noFreeSeat, Have: max(0, s.free()), Want: seats}

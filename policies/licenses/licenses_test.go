@@ -98,6 +98,8 @@ func TestNamespacesHaveLimits(t *testing.T) {
 	expect(t, "a claim past the limit", w.claim(t, p, needing("x", "second", "solver=2"), "a"), "NamespaceLimit! 1/2 seats")
 	expect(t, "up to the limit", w.claim(t, p, needing("x", "second", "solver"), "a"), "fits")
 	expect(t, "another namespace", w.claim(t, p, needing("y", "second", "solver=3"), "a"), "fits")
+	none := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 10, maxPerNamespace: 0}]}`)
+	expect(t, "a limit of 0", w.filter(t, none, needing("z", "first", "solver"), "a"), "NamespaceLimit! 0/1 seats")
 }
 
 // If the used seats include those of pods, the server also counts pods that have checked out their

@@ -50,8 +50,8 @@ type Feature struct {
 	// ReservedSeats is how many floating seats pods never get, 0 or more.
 	ReservedSeats int64 `json:"reservedSeats" limits:"0..1000000000"`
 	// MaxPerNamespace is how many floating seats the pods of one namespace may have
-	// together; 0 is no limit.
-	MaxPerNamespace int64 `json:"maxPerNamespace" limits:"0..1000000000"`
+	// together, 0 or more. Default: no limit.
+	MaxPerNamespace *int64 `json:"maxPerNamespace" limits:"0..1000000000"`
 	// NodeLabel is a label, "key" or "key=value", of the nodes that have the feature.
 	NodeLabel string `json:"nodeLabel"`
 	// SeatsPerNode is how many node-locked seats each node has, 0 or more.
@@ -129,7 +129,7 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 	if !f.floating() && f.ReservedSeats != 0 {
 		errs = append(errs, field.Forbidden(at.Child("reservedSeats"), "needs seats or server"))
 	}
-	if !f.floating() && f.MaxPerNamespace != 0 {
+	if !f.floating() && f.MaxPerNamespace != nil {
 		errs = append(errs, field.Forbidden(at.Child("maxPerNamespace"), "needs seats or server"))
 	}
 	if f.Server == nil && f.Seats != nil && f.ReservedSeats > 0 && f.ReservedSeats >= *f.Seats {

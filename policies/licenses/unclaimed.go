@@ -164,9 +164,9 @@ func (f *feature) holders(claims *snapshot.Ledger, bound []boundPod, own types.U
 		if _, ok := counted[b.uid]; ok {
 			continue
 		}
-		if f.MaxPerNamespace > 0 {
+		if f.MaxPerNamespace != nil {
 			if _, ok := left[b.namespace]; !ok {
-				left[b.namespace] = max(0, f.MaxPerNamespace-claimedIn(claims, b.namespace))
+				left[b.namespace] = max(0, *f.MaxPerNamespace-claimedIn(claims, b.namespace))
 			}
 			if b.seats = min(b.seats, left[b.namespace]); b.seats == 0 {
 				continue
