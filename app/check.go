@@ -88,11 +88,9 @@ type checked struct {
 	Errors   []place `json:"errors,omitempty"`
 	Warnings []place `json:"warnings,omitempty"`
 	// Profiles and Signals are those of a valid file.
-	Profiles []checkedProfile `json:"profiles,omitempty"`
-	Signals  []checkedSignal  `json:"signals,omitempty"`
-	// Changes and Risks are those of --against.
-	Changes []config.Change `json:"changes,omitempty"`
-	Risks   []string        `json:"risks,omitempty"`
+	Profiles          []checkedProfile `json:"profiles,omitempty"`
+	Signals           []checkedSignal  `json:"signals,omitempty"`
+	config.Comparison                  // with --against
 
 	file, against string // the names of the files; against is "" without --against
 }
@@ -135,11 +133,7 @@ func (r *checked) compare(c *config.Config, stdin io.Reader, types config.Types)
 	if err != nil {
 		return fmt.Errorf("--against %s: %w", name, service.Listed(err))
 	}
-	r.Changes = config.Changes(old, c)
-	r.Risks = config.Risks(old, c, nil)
-	for _, change := range config.NeedsRestart(old, c) {
-		r.Risks = append(r.Risks, change.String()+": "+config.RequiresRestart)
-	}
+	r.Comparison = config.Compare(old, c, config.Observed{})
 	return nil
 }
 

@@ -62,10 +62,10 @@ func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 	started := time.Now()
 	if err := p.bind(ctx, c, name); err != nil {
-		p.add(c.profile, decision.Bind, started, &decision.Record{Pod: podOf(pod), Bound: name}, err)
+		p.add(c.profile, decision.Bind, started, &decision.Record{Pod: decision.PodOf(pod), Bound: name}, err)
 		return fwk.AsStatus(err)
 	}
-	p.add(c.profile, decision.Bind, started, &decision.Record{Pod: podOf(pod), Bound: name}, nil)
+	p.add(c.profile, decision.Bind, started, &decision.Record{Pod: decision.PodOf(pod), Bound: name}, nil)
 	return nil
 }
 

@@ -75,12 +75,8 @@ func (p *plugin) recordScores(a *attempt, started time.Time, err error) {
 func (p *plugin) recordError(pod *corev1.Pod, err error) {
 	profile, _, failed := p.profile()
 	if failed == nil {
-		p.add(profile.Path, decision.Filter, time.Now(), &decision.Record{Pod: podOf(pod)}, err)
+		p.add(profile.Path, decision.Filter, time.Now(), &decision.Record{Pod: decision.PodOf(pod)}, err)
 	}
-}
-
-func podOf(pod *corev1.Pod) decision.Pod {
-	return decision.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
 }
 
 // add completes the record, keeps it, and counts it.

@@ -16,31 +16,51 @@ import (
 // Change is a field that differs between two configurations.
 type Change = strictyaml.Change
 
-// Changes returns the fields that differ between two configurations. Profiles are compared by path, and policies and signals by name;
-// those that then have no counterpart are compared in order. Indexes are those of the new configuration. Of a policy with another type
-// only the type is a change.
-func Changes(old, new *Config) []Change {
-	changes := NeedsRestart(old, new)
+// Comparison has the differences between two valid configurations.
+type Comparison struct {
+	// Changes are the fields that differ. Profiles are compared by path, and policies and signals by name; those that then have no
+	// counterpart are compared in order. Indexes are those of the new configuration. Of a policy with another type only the type is a
+	// change.
+	Changes []Change `json:"changes,omitempty"`
+	// Risks has a line for each change that makes calls fail, or lets kube-scheduler place pods without the new configuration, because
+	// kube-scheduler reads its own only when it starts; and for each change of Process, which has no effect until Outboard is restarted.
+	Risks []string `json:"risks,omitempty"`
+}
+
+// Observed is what a running process knows about its cluster and its callers. The zero value is that nothing is known.
+type Observed struct {
+	// View has the pods and their claims; nil if they are not known.
+	View *snapshot.View
+	// SchedulerNames returns the schedulers that called the profile with the path; nil if they are not known.
+	SchedulerNames func(path string) []string
+}
+
+// Compare compares the configuration in use with a new one.
+func Compare(old, new *Config, seen Observed) Comparison {
+	// (The contents of certificate files are not configuration; the server reloads them itself.)
+	restart := differ("", old.Process, new.Process)
+	c := Comparison{Changes: append(restart, listed(old, new)...), Risks: risks(old, new, seen)}
+	for _, change := range restart {
+		c.Risks = append(c.Risks, change.String()+": has no effect until Outboard is restarted")
+	}
+	return c
+}
+
+// listed returns the changes of signals and profiles.
+func listed(old, new *Config) []Change {
 	names := func(c *Config) (names []string) {
 		for _, s := range c.Signals {
 			names = append(names, s.Name)
 		}
 		return names
 	}
-	changes = append(changes, listChanges("signals", names(old), names(new), func(path string, i, j int) []Change {
+	changes := listChanges("signals", names(old), names(new), func(path string, i, j int) []Change {
 		return strictyaml.Diff(path, old.Signals[i].written, new.Signals[j].written)
-	})...)
+	})
 	return append(changes, listChanges("profiles", paths(old), paths(new), func(path string, i, j int) []Change {
 		return profileChanges(path, &old.Profiles[i], &new.Profiles[j])
 	})...)
 }
-
-// NeedsRestart returns the changes of fields that are read only when the process starts: those of Process. (The contents of certificate
-// files are not configuration; the server reloads them itself.)
-func NeedsRestart(old, new *Config) []Change { return differ("", old.Process, new.Process) }
-
-// RequiresRestart is said of a change of NeedsRestart.
-const RequiresRestart = "has no effect until Outboard is restarted"
 
 func differ(path string, old, new any) []Change {
 	encoded := func(v any) strictyaml.Value {
@@ -107,10 +127,8 @@ func paths(c *Config) (paths []string) {
 	return paths
 }
 
-// Risks returns a line for each change between two valid configurations that makes calls fail, or lets kube-scheduler place pods without
-// the new one: kube-scheduler reads its own configuration only when it starts. view has the pods and their claims; nil if they are not
-// known.
-func Risks(old, new *Config, view *snapshot.View) []string {
+// risks returns the risks of changes of profiles.
+func risks(old, new *Config, seen Observed) []string {
 	var risks []string
 	served := map[string]bool{}
 	for i := range new.Profiles {
@@ -130,19 +148,26 @@ func Risks(old, new *Config, view *snapshot.View) []string {
 			risks = append(risks, fmt.Sprintf("profile %s: nothing serves %s any more: calls of kube-scheduler fail with status 404 until it is restarted with a configuration for the new file", p.Path, strings.Join(gone, ", ")))
 		}
 		if j := slices.Index(paths(new), p.Path); j >= 0 {
-			risks = append(risks, profileRisks(p, &new.Profiles[j])...)
+			risks = append(risks, profileRisks(p, &new.Profiles[j], seen)...)
 		}
 	}
-	return append(risks, claimRisks(old, new, view)...)
+	return append(risks, claimRisks(old, new, seen.View)...)
 }
 
 // profileRisks returns the risks of a profile that both configurations serve at the same path.
-func profileRisks(old, new *Profile) []string {
+func profileRisks(old, new *Profile, seen Observed) []string {
 	var risks []string
-	if narrowed := func() bool {
-		return len(old.SchedulerNames) == 0 || slices.ContainsFunc(old.SchedulerNames, func(name string) bool { return !slices.Contains(new.SchedulerNames, name) })
-	}; len(new.SchedulerNames) > 0 && narrowed() {
-		risks = append(risks, fmt.Sprintf("profile %s: bind accepts only pods with schedulerName %s: bind calls for the pods of other schedulers fail, and these pods stay pending", new.Path, strings.Join(new.SchedulerNames, " or ")))
+	excluded := func(name string) bool {
+		return len(new.SchedulerNames) > 0 && !slices.Contains(new.SchedulerNames, name)
+	}
+	if slices.ContainsFunc(old.SchedulerNames, excluded) || len(old.SchedulerNames) == 0 && len(new.SchedulerNames) > 0 {
+		risk := fmt.Sprintf("profile %s: bind accepts only pods with schedulerName %s: bind calls for the pods of other schedulers fail, and these pods stay pending", new.Path, strings.Join(new.SchedulerNames, " or "))
+		if seen.SchedulerNames != nil {
+			if called := slices.DeleteFunc(seen.SchedulerNames(new.Path), func(name string) bool { return !excluded(name) }); len(called) > 0 {
+				risk += ". These have called: " + strings.Join(called, ", ")
+			}
+		}
+		risks = append(risks, risk)
 	}
 	if !slices.Equal(old.ManagedResources, new.ManagedResources) {
 		risks = append(risks, fmt.Sprintf("profile %s: managedResources differ: kube-scheduler calls for the pods of its own list until it is restarted with the new one", new.Path))

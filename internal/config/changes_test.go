@@ -63,7 +63,7 @@ func TestRisksCountPodsWithClaims(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var claims []string
-			for _, risk := range config.Risks(load(tt.old), load(tt.new), b.View()) {
+			for _, risk := range config.Compare(load(tt.old), load(tt.new), config.Observed{View: b.View()}).Risks {
 				if strings.Contains(risk, "there are claims") {
 					claims = append(claims, risk)
 				}

@@ -161,7 +161,7 @@ func outcome(t *testing.T, file string, data []byte) string {
 	if other := effective(t, again); text != other {
 		t.Errorf("%s: was:\n%s\nis:\n%s", file, text, other)
 	}
-	if differ := config.NeedsRestart(c, again); len(differ) > 0 {
+	if differ := config.Compare(c, again, config.Observed{}).Changes; len(differ) > 0 {
 		t.Errorf("%s: %v differ from the effective configuration", file, differ)
 	}
 	here, err := os.Getwd()
@@ -220,6 +220,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// A change requires a restart exactly if it is one of Process.
 func TestNeedsRestart(t *testing.T) {
 	base := minimal + "  - {type: ImageLocality, name: x}\nserving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\n"
 	load := func(old, new string) *config.Config {
@@ -250,8 +251,11 @@ func TestNeedsRestart(t *testing.T) {
 		{"log", "serving:", "log: {level: debug}\nserving:", "log.level"},
 	} {
 		var paths []string
-		for _, change := range config.NeedsRestart(old, load(tt.old, tt.new)) {
-			paths = append(paths, change.Path)
+		for _, risk := range config.Compare(old, load(tt.old, tt.new), config.Observed{}).Risks {
+			if change, ok := strings.CutSuffix(risk, ": has no effect until Outboard is restarted"); ok {
+				path, _, _ := strings.Cut(change, ": ")
+				paths = append(paths, path)
+			}
 		}
 		if got := strings.Join(paths, " "); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)

@@ -40,7 +40,6 @@
 // A file is decoded over the defaults and validated, and its policies are built; the result is
 // one immutable [Config]. A reload creates a new one and replaces the old one as a whole; if it
 // fails, the old one stays in use. Profiles and signals are replaced while serving. The fields
-// of [Process] are read once, and [NeedsRestart] returns those that differ; [Changes] returns all
-// changes, and [Risks] the consequences of dangerous ones. [Config.YAML]
-// returns the current configuration.
+// of [Process] are read once. [Compare] returns what changes, and the consequences of dangerous changes. [Config.YAML] returns the
+// current configuration.
 package config

@@ -2,6 +2,7 @@ package decision
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -114,6 +115,19 @@ func (q *Query) matches(r *Record) bool {
 
 // Find returns the latest records about a pod, latest first.
 func (l *Log) Find(q Query) []*Record { return l.find(q, false) }
+
+// SchedulerNames returns the schedulers that called the profile, by the pods that it manages, in alphabetical order.
+func (l *Log) SchedulerNames(profile string) []string {
+	names := map[string]bool{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.ring {
+		if r := l.ring[i].record; r != nil && r.Profile == profile && !r.Unmanaged && r.Pod.SchedulerName != "" {
+			names[r.Pod.SchedulerName] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
 
 // FindBound is Find for a pod that is being bound to the node: it stores the comparison of the node in
 // the record, and drops the scores of the other nodes.

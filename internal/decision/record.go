@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // TopNodes is how many of the best nodes a Record lists with their scores.
@@ -76,6 +78,13 @@ type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid,omitempty"`
+	// SchedulerName is that of the pod; "" if the pod is not known.
+	SchedulerName string `json:"schedulerName,omitempty"`
+}
+
+// PodOf identifies the pod.
+func PodOf(pod *corev1.Pod) Pod {
+	return Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), SchedulerName: cut(pod.Spec.SchedulerName)}
 }
 
 // Policy is the part of one policy in a decision.

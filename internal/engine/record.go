@@ -4,7 +4,7 @@ import "outboard.dev/outboard/internal/decision"
 
 func (e *Engine) newRecord(req Request, cached bool) *decision.Record {
 	return &decision.Record{
-		Pod:        decision.Pod{Namespace: req.Pod.Namespace, Name: req.Pod.Name, UID: string(req.Pod.UID)},
+		Pod:        decision.PodOf(req.Pod),
 		Generation: req.View.Generation(),
 		Cached:     cached,
 		Nodes:      len(req.Nodes),

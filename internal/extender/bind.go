@@ -68,6 +68,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	c.record.Pod = decision.PodOf(pod)
 	if done { // the response to an earlier call was lost
 		c.response.Text = append(c.response.Text, bound...)
 		return nil

@@ -25,7 +25,7 @@ func unmanaged(req engine.Request, result *engine.Result) {
 		result.Kept = append(result.Kept, int32(i))
 	}
 	result.Record = &decision.Record{
-		Pod:        decision.Pod{Namespace: req.Pod.Namespace, Name: req.Pod.Name, UID: string(req.Pod.UID)},
+		Pod:        decision.PodOf(req.Pod),
 		Generation: req.View.Generation(), Nodes: n, Fit: n, Returned: n, Unmanaged: true,
 	}
 }

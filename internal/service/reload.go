@@ -12,7 +12,6 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/filewatch"
-	"outboard.dev/outboard/snapshot"
 )
 
 const (
@@ -20,8 +19,6 @@ const (
 	readTimeout = 15 * time.Second
 	// retryReloadEvery is the time between two attempts to apply the same file.
 	retryReloadEvery = 10 * time.Second
-	// maxChanges bounds how many changed fields are logged.
-	maxChanges = 20
 )
 
 // Outcomes of a reload, as label values.
@@ -103,21 +100,28 @@ func (s *Service) reloadLocked(data []byte) {
 		s.reloadFailed(err)
 		return
 	}
-	former := s.Current().Config
-	for _, change := range config.NeedsRestart(s.options.Config, c) {
-		s.logger.Warn("a configuration change "+config.RequiresRestart, "change", change.String())
-	}
-	var view *snapshot.View
-	if s.Cluster != nil {
-		view = s.Cluster.View()
-	}
-	for _, risk := range config.Risks(former, c, view) {
+	compared := s.compare(c)
+	for _, risk := range compared.Risks {
 		s.logger.Warn("a configuration change is risky", "risk", risk)
 	}
 	s.enforce(p)
 	s.reloads.loaded()
 	s.reloads.total.WithLabelValues(reloadSuccess).Inc()
-	s.logger.Info("reloaded the configuration", "changed", changes(former, c))
+	for _, change := range compared.Changes {
+		s.logger.Info("the configuration changed", "change", change.String())
+	}
+	s.logger.Info("reloaded the configuration", "changes", len(compared.Changes))
+}
+
+// compare compares the configuration in use with c. The part that is read when the process starts is in use until it is restarted.
+func (s *Service) compare(c *config.Config) config.Comparison {
+	used := *s.Current().Config
+	used.Process = s.options.Config.Process
+	seen := config.Observed{SchedulerNames: s.Log.SchedulerNames}
+	if s.Cluster != nil {
+		seen.View = s.Cluster.View()
+	}
+	return config.Compare(&used, c, seen)
 }
 
 // retryReloads retries, until ctx ends, to apply a valid configuration that failed for a reason outside the file, such as a
@@ -160,18 +164,6 @@ func (s *Service) prepare(c *config.Config) (*Profiles, error) {
 		return nil, err
 	}
 	return p, nil
-}
-
-// changes describes the fields in which two configurations differ.
-func changes(former, c *config.Config) string {
-	var lines []string
-	for _, change := range config.Changes(former, c) {
-		lines = append(lines, change.String())
-	}
-	if more := len(lines) - maxChanges; more > 0 {
-		lines = append(lines[:maxChanges:maxChanges], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(lines, "; ")
 }
 
 // WatchFailed records that the configuration file cannot be watched or read.

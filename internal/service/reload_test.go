@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/filewatch"
 )
 
@@ -45,7 +46,7 @@ func (r *reloading) says(text, want string) {
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	const policies = "profiles:\n- policies: [{type: ImageLocality}]\n"
 	r := newReloading(t, alone+policies)
-	const warning = `msg="a configuration change has no effect until Outboard is restarted" change="log.level: info → debug"`
+	const warning = `msg="a configuration change is risky" risk="log.level: info → debug: has no effect until Outboard is restarted"`
 	r.says(alone+"log: {level: debug}\n"+policies, warning)
 	r.says(alone+"log: {level: debug}\n"+policies+"  shortlist: 5\n", warning)
 	r.says(alone+policies+"  shortlist: 5\n", "reloaded the configuration")
@@ -56,12 +57,33 @@ func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 
 func TestReloadSaysWhatChanged(t *testing.T) {
 	r := newReloading(t, alone+"profiles:\n- policies: [{type: ImageLocality}]\n")
-	r.says(alone+"profiles:\n- policies: [{type: ImageLocality, weight: 3}]\n  shortlist: 5\n", `changed="profiles[0].shortlist: 0 → 5; profiles[0].policies[0].weight: 1 → 3"`)
-	many := alone + "profiles:\n- policies:\n"
-	for range 30 {
-		many += "  - {type: ImageLocality, name: p" + strings.Repeat("x", strings.Count(many, "\n")) + "}\n"
+	changed := alone + "profiles:\n- policies: [{type: ImageLocality, weight: 3}]\n  path: /new\n"
+	r.says(changed, `msg="the configuration changed" change="profiles[0].path: / → /new"`)
+	if want := `msg="the configuration changed" change="profiles[0].policies[0].weight: 1 → 3"`; !strings.Contains(r.log.String(), want) {
+		t.Errorf("the log is\n%swant %q", r.log.String(), want)
 	}
-	r.says(many, "and 12 more")
+	r.says(changed, "changes=0")
+}
+
+// A reload names the schedulers that called a profile and that the new schedulerNames exclude, and no others.
+func TestReloadNamesExcludedSchedulers(t *testing.T) {
+	const names = alone + "profiles:\n- policies: [{type: ImageLocality}]\n  schedulerNames: "
+	r := newReloading(t, names+"[a, b, c, d]\n")
+	for _, call := range []decision.Record{
+		{Profile: "/", Pod: decision.Pod{Name: "1", SchedulerName: "b"}},
+		{Profile: "/", Pod: decision.Pod{Name: "2", SchedulerName: "a"}},
+		{Profile: "/", Pod: decision.Pod{Name: "3", SchedulerName: "b"}},
+		{Profile: "/", Pod: decision.Pod{Name: "4", SchedulerName: "c"}, Unmanaged: true},
+		{Profile: "/other", Pod: decision.Pod{Name: "5", SchedulerName: "d"}},
+	} {
+		r.Log.Add(&call, nil)
+	}
+	r.says(names+"[a]\n", `these pods stay pending. These have called: b"`)
+	r.says(names+"[a, b, c, d]\n", `changes=1`)
+	if strings.Contains(r.log.String(), "risk") {
+		t.Errorf("more schedulers: %s", r.log.String())
+	}
+	r.says(names+"[a, b]\n", `these pods stay pending"`)
 }
 
 // Explanations know which profile manages a pod, with the configuration in use.

@@ -58,7 +58,7 @@ func Encode(v any) (Value, error) {
 type Change struct {
 	// Path is that of the field in the new value, or in the old one if only that has the field.
 	Path string `json:"field"`
-	// Old and New are the two values as YAML in one line, clipped; "" if the field is absent.
+	// Old and New are the two values as YAML in one line, clipped to the first difference; "" if the field is absent.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`
 }
@@ -82,10 +82,10 @@ func diff(changes []Change, path string, a, b *yaml.Node) []Change {
 	switch {
 	case a == nil && b == nil:
 	case a == nil || b == nil || a.Kind != b.Kind:
-		changes = append(changes, Change{path, flow(a), flow(b)})
+		changes = append(changes, changed(path, a, b))
 	case a.Kind == yaml.ScalarNode:
 		if a.Value != b.Value || classify(a) != classify(b) {
-			changes = append(changes, Change{path, flow(a), flow(b)})
+			changes = append(changes, changed(path, a, b))
 		}
 	case a.Kind == yaml.SequenceNode:
 		length := max(len(a.Content), len(b.Content))
@@ -94,7 +94,7 @@ func diff(changes []Change, path string, a, b *yaml.Node) []Change {
 			items = diff(items, fmt.Sprintf("%s[%d]", path, i), at(a, i), at(b, i))
 		}
 		if len(items) > 0 && scalars(a) && scalars(b) {
-			items = []Change{{path, flow(a), flow(b)}}
+			items = []Change{changed(path, a, b)}
 		}
 		changes = append(changes, items...)
 	case a.Kind == yaml.MappingNode:
@@ -104,7 +104,7 @@ func diff(changes []Change, path string, a, b *yaml.Node) []Change {
 		}
 		for i := 0; i+1 < len(b.Content); i += 2 {
 			if key := b.Content[i].Value; get(a, key) == nil {
-				changes = append(changes, Change{joinPath(path, key), "", flow(b.Content[i+1])})
+				changes = append(changes, changed(joinPath(path, key), nil, b.Content[i+1]))
 			}
 		}
 	}
@@ -116,6 +116,24 @@ func scalars(list *yaml.Node) bool {
 	return !slices.ContainsFunc(list.Content, func(n *yaml.Node) bool { return resolve(n).Kind != yaml.ScalarNode })
 }
 
+const (
+	maxChanged = 160 // bytes of a value in a Change
+	before     = 40  // bytes before the first difference, if the beginning is clipped
+)
+
+// changed returns the change of the field at path from a to b, of which one may be nil.
+func changed(path string, a, b *yaml.Node) Change {
+	x, y := flow(a), flow(b)
+	same := 0
+	for same < min(len(x), len(y)) && x[same] == y[same] {
+		same++
+	}
+	if from := same - before; from > 0 && max(len(x), len(y)) > maxChanged {
+		x, y = "…"+strings.ToValidUTF8(x[from:], ""), "…"+strings.ToValidUTF8(y[from:], "")
+	}
+	return Change{path, clip(x, maxChanged), clip(y, maxChanged)}
+}
+
 // flow returns n as YAML in one line; "" if n is nil.
 func flow(n *yaml.Node) string {
 	if n == nil {
@@ -125,7 +143,7 @@ func flow(n *yaml.Node) string {
 	if err != nil {
 		return err.Error() // no node of a document causes this
 	}
-	return clip(oneLine(strings.TrimSpace(string(text))), 160)
+	return strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", " ")
 }
 
 // inOneLine changes the styles of n, and returns it.

@@ -103,6 +103,7 @@ func TestDiff(t *testing.T) {
 		{"{a: [x]}", "{a: []}", "a: [x] → []"},
 		{`{a: ""}`, `{a: "b\nc"}`, `a: "" → "b\nc"`},
 		{"{a: " + strings.Repeat("x", 1000) + "}", "{}", "a: " + strings.Repeat("x", 160) + "… → none"},
+		{"{a: [" + strings.Repeat("x, ", 100) + "y]}", "{a: [" + strings.Repeat("x, ", 100) + "z, z]}", "a: … " + strings.Repeat("x, ", 13) + "y] → … " + strings.Repeat("x, ", 13) + "z, z]"},
 		{"{a: &x [1], b: *x}", "{a: [1], b: [1]}", ""},
 	} {
 		var lines []string
