@@ -1,7 +1,6 @@
 package signal
 
 import (
-	"regexp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,7 +12,7 @@ import (
 type Settings struct {
 	// Name is the name that policies use: lower-case letters, digits and -, at most 63. Required,
 	// and unique.
-	Name string `json:"name" required:"must be the name that policies use"`
+	Name string `json:"name" required:"must be the name that policies use" form:"name"`
 	// Interval is the time between two reads, 1s..1h. Default 30s.
 	Interval time.Duration `json:"interval"`
 	// Timeout bounds one read, 100ms..5m; some types of sources need more than others. Default 10s.
@@ -32,15 +31,10 @@ func (s *Settings) SetDefaults() {
 // minTimeout is the shortest timeout of a read.
 const minTimeout = 100 * time.Millisecond
 
-var validName = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$`)
-
 // Validate returns the errors of the settings of the signal at the path at. shortest is the
 // MinTimeout of its source's type.
 func (s *Settings) Validate(at *field.Path, shortest time.Duration) field.ErrorList {
 	errs := fields.Check(at, s)
-	if s.Name != "" && !validName.MatchString(s.Name) {
-		errs = append(errs, field.Invalid(at.Child("name"), s.Name, "must be at most 63 lower-case letters, digits and -, with a letter or digit at both ends"))
-	}
 	times := fields.Between(at.Child("interval"), s.Interval, time.Second, time.Hour)
 	times = append(times, fields.Between(at.Child("timeout"), s.Timeout, max(minTimeout, shortest), 5*time.Minute)...)
 	if len(times) == 0 {

@@ -154,7 +154,9 @@ func (p *configurationPage) object(path, heading string, policy bool, s *schema)
 		case rule.If == nil:
 			var fields []string
 			for _, alternative := range rule.OneOf {
-				fields = append(fields, "`"+alternative.Required[0]+"`")
+				if len(alternative.Required) > 0 { // not null
+					fields = append(fields, "`"+alternative.Required[0]+"`")
+				}
 			}
 			p.line("Exactly one is required of %s.\n", strings.Join(fields, ", "))
 		}

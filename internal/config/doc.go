@@ -34,6 +34,7 @@
 //
 // [Schema] returns the JSON Schema of the file, for editors. It has the types and defaults of
 // the Go types, the rules in the tags of their fields, which package policy/fields checks. It omits rules that depend on other fields.
+// TestSchema compares it with the loader, on generated files.
 //
 // # Reloading
 //

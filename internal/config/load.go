@@ -114,6 +114,9 @@ func (l *loader) causes(cause, e *Error) bool {
 	if within(e.Path, cause.Path) {
 		return true
 	}
+	if e.Kind == "Required value" && strings.HasPrefix(e.Rule, "must set one of ") && within(cause.Path, e.Path) {
+		return true // it is set, but not decoded
+	}
 	meant := ""
 	if _, err := fmt.Sscanf(cause.Rule, "did you mean %q?", &meant); err != nil {
 		return false

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // Schema returns the JSON Schema of configuration files with policies and signals of the given
@@ -49,7 +50,11 @@ var (
 	signalsField    = strictyaml.FieldName[document]("Signals")
 	profilesField   = strictyaml.FieldName[document]("Profiles")
 	policiesField   = strictyaml.FieldName[Profile]("Policies")
+	resourcesField  = strictyaml.FieldName[Profile]("ManagedResources")
+	resourceField   = strictyaml.FieldName[ManagedResource]("Name")
+	pathField       = strictyaml.FieldName[Profile]("Path")
 	typeField       = strictyaml.FieldName[Policy]("Type")
+	nameField       = strictyaml.FieldName[Policy]("Name")
 	configField     = strictyaml.FieldName[Policy]("Config")
 )
 
@@ -70,7 +75,12 @@ func (b *schemaBuilder) document() *strictyaml.Schema {
 	root := strictyaml.SchemaOf(&d, b.describe)
 	root.Properties[apiVersionField].Enum = []any{APIVersion}
 	root.Properties[kindField].Enum = []any{Kind}
-	root.Properties[signalsField].Items = b.signal()
+	root.Properties[signalsField].Items, root.Properties[signalsField].MaxItems = b.signal(), maxSignals
+	profile := root.Properties[profilesField].Items
+	profile.Properties[policiesField].MaxItems = maxPolicies
+	profile.Properties[pathField].Pattern, profile.Properties[pathField].MaxLength = profilePath.String(), maxPath
+	profile.Properties[resourcesField].Items.Properties[resourceField].Pattern = fields.Pattern("key")
+	policyOf(root).Properties[nameField].Pattern = "^$|" + policyName.String()
 	kind := policyOf(root).Properties[typeField]
 	for _, t := range b.types.Policies {
 		kind.Enum = append(kind.Enum, t.Name)

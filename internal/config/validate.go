@@ -15,8 +15,10 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// maxPolicies bounds the policies of one profile.
-const maxPolicies = 100
+const (
+	maxPolicies = 100 // of one profile
+	maxPath     = 256 // bytes of the path of a profile
+)
 
 // validateHeader checks apiVersion and kind.
 func (c *Config) validateHeader() field.ErrorList {
@@ -176,8 +178,8 @@ func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 		switch {
 		case !profilePath.MatchString(p.Path):
 			errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must start with / and have only letters, digits and . _ ~ / -"))
-		case len(p.Path) > 256:
-			errs = append(errs, field.TooLong(at.Child("path"), p.Path, 256))
+		case len(p.Path) > maxPath:
+			errs = append(errs, field.TooLong(at.Child("path"), p.Path, maxPath))
 		case paths[p.Path] != nil:
 			errs = append(errs, paths.Add(at.Child("path"), p.Path)...)
 		default:

@@ -155,13 +155,15 @@ func TestFilterRecord(t *testing.T) {
 		engine.WeightedPolicy{Name: "Health", Policy: &fake{filter: whole}, Weight: 1},
 		engine.WeightedPolicy{Name: "Indifferent", Policy: &fake{}, Weight: 3},
 	)
-	req := asking(podOf("uid-1", "7"), view, "new", "c4", "c3", "c2", "c1", "b2", "b1", "a5", "a4", "a3", "a2", "a1", "d")
+	pod := podOf("uid-1", "7")
+	pod.Spec.SchedulerName = "second"
+	req := asking(pod, view, "new", "c4", "c3", "c2", "c1", "b2", "b1", "a5", "a4", "a3", "a2", "a1", "d")
 	var result engine.Result
 	if err := e.Filter(t.Context(), req, &result); err != nil {
 		t.Fatal(err)
 	}
 	want := &decision.Record{
-		Pod:        decision.Pod{Namespace: "default", Name: "web", UID: "uid-1"},
+		Pod:        decision.Pod{Namespace: "default", Name: "web", UID: "uid-1", SchedulerName: "second"},
 		Generation: 1,
 		Nodes:      13, Fit: 1, Returned: 1,
 		MaxTotal: 600,

@@ -21,15 +21,15 @@ import (
 //	Unit Unit `json:"unit" values:"GiB,MiB"`    // one of these strings
 //	Verb Verb `json:"verb" values:",Filter"`    // one of these strings, or ""
 //
-//	Name string `json:"name" required:"must name the rule"`  // not empty: otherwise the error has this text
+//	Name string `json:"name" required:"must name the rule"`  // not blank: otherwise the error has this text
 //	Label string `json:"label" form:"key"`                   // a valid key of a label or annotation, or ""
 //	Rule string `json:"rule" form:"name"`                   // a DNS label, or ""
-//	Hosts []string `json:"hosts" items:"must not be empty"`  // no item is empty
+//	Hosts []string `json:"hosts" items:"must not be empty"`  // no item is blank
 //	Label *Key `json:"label" oneOf:"source"`                 // exactly one field of the struct with this tag is set
 //	Above *float64 `json:"above" oneOf:"threshold?"`         // at most one
 //
 // The form and items of a list are those of each item. With required:"-", the caller reports that the field is empty. The JSON Schema of configuration files has
-// the same rules, except form.
+// the same rules, except the length of a key's prefix.
 func Check(at *field.Path, config any) field.ErrorList { return check(at, reflect.ValueOf(config)) }
 
 func check(at *field.Path, v reflect.Value) (errs field.ErrorList) {
@@ -64,12 +64,12 @@ func check(at *field.Path, v reflect.Value) (errs field.ErrorList) {
 }
 
 func checkField(at *field.Path, f reflect.StructField, v reflect.Value) (errs field.ErrorList) {
-	if why := f.Tag.Get("required"); why != "" && why != "-" && unset(v) {
+	if why := f.Tag.Get("required"); why != "" && why != "-" && blank(v) {
 		return field.ErrorList{field.Required(at, why)}
 	}
 	if v.Kind() == reflect.Slice {
 		for i := range v.Len() {
-			if why := f.Tag.Get("items"); why != "" && unset(v.Index(i)) {
+			if why := f.Tag.Get("items"); why != "" && blank(v.Index(i)) {
 				errs = append(errs, field.Required(at.Index(i), why))
 			}
 			errs = append(errs, checkForm(at.Index(i), f, v.Index(i))...)
@@ -99,6 +99,29 @@ func checkForm(at *field.Path, f reflect.StructField, v reflect.Value) field.Err
 		return Name(at, v.String())
 	}
 	return nil
+}
+
+// blank reports whether a required value is missing: a text of spaces is none.
+func blank(v reflect.Value) bool {
+	return unset(v) || v.Kind() == reflect.String && strings.TrimSpace(v.String()) == ""
+}
+
+// Pattern returns the regular expression of the texts with a form, the value of the tag; "" if there is none. It is wider than the form
+// where that limits the length of the prefix of a key.
+func Pattern(form string) string {
+	const (
+		subdomain = `[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*`
+		value     = `[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?`
+	)
+	switch form {
+	case "key":
+		return `^(?:(?:` + subdomain + `/)?` + value + `)?$`
+	case "name":
+		return `^(?:[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)?$`
+	case "value": // of a label
+		return `^(?:` + value + `)?$`
+	}
+	return ""
 }
 
 // unset reports whether a field with the value is the same as an absent one.

@@ -62,6 +62,7 @@ func TestCheck(t *testing.T) {
 		"in a list":           {func(o *outer) { o.List = []Inner{{"Small"}, {"S"}} }, `x.list[1].size: Unsupported value: "S": supported values: "Small", "Large"`},
 		"behind a pointer":    {func(o *outer) { o.Nested = &Inner{"L"} }, `x.nested.size: Unsupported value: "L": supported values: "Small", "Large"`},
 		"no name":             {func(o *outer) { o.Name = "" }, "x.name: Required value: must name it"},
+		"a blank name":        {func(o *outer) { o.Name = " " }, "x.name: Required value: must name it"},
 		"said elsewhere":      {func(o *outer) { o.Own = "" }, ""},
 		"no list":             {func(o *outer) { o.Names = nil }, "x.names: Required value: must name some"},
 		"an empty list":       {func(o *outer) { o.Names = []string{} }, "x.names: Required value: must name some"},

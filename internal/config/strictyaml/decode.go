@@ -309,6 +309,10 @@ func (d *decoder) duration(at Value, n *yaml.Node, rv reflect.Value) {
 		return
 	}
 	duration, err := time.ParseDuration(n.Value)
+	if err != nil && durationText.MatchString(n.Value) {
+		d.must(at, "at most 292 years")
+		return
+	}
 	if err != nil {
 		d.must(at, rule)
 		return

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"outboard.dev/outboard/policy/fields"
 )
 
@@ -23,13 +25,16 @@ type Schema struct {
 	Default          any                `json:"default,omitempty"`
 	Pattern          string             `json:"pattern,omitempty"`
 	MinLength        int                `json:"minLength,omitempty"`
+	MaxLength        int                `json:"maxLength,omitempty"`
 	Minimum          *float64           `json:"minimum,omitempty"`
 	ExclusiveMinimum *float64           `json:"exclusiveMinimum,omitempty"`
 	Maximum          *float64           `json:"maximum,omitempty"`
 	MinItems         int                `json:"minItems,omitempty"`
+	MaxItems         int                `json:"maxItems,omitempty"`
 	Items            *Schema            `json:"items,omitempty"`
 	Properties       map[string]*Schema `json:"properties,omitempty"`
 	Required         []string           `json:"required,omitempty"`
+	PropertyNames    *Schema            `json:"propertyNames,omitempty"`
 	// AdditionalProperties is nil (any), false, or the *Schema of the values of a map.
 	AdditionalProperties any       `json:"additionalProperties,omitempty"`
 	OneOf                []*Schema `json:"oneOf,omitempty"`
@@ -89,7 +94,7 @@ func (s *Schema) RequireOne(empty map[string][]any, optional bool) {
 	names := slices.Sorted(maps.Keys(empty))
 	for i, name := range names {
 		set := &Schema{Not: &Schema{Enum: empty[name]}}
-		all.OneOf = append(all.OneOf, &Schema{Required: []string{name}, Properties: map[string]*Schema{name: set}})
+		all.OneOf = append(all.OneOf, &Schema{Type: SchemaTypes{"object"}, Required: []string{name}, Properties: map[string]*Schema{name: set}})
 		for _, other := range names[:i] {
 			if optional {
 				also := &Schema{Not: &Schema{Enum: empty[other]}}
@@ -125,6 +130,11 @@ func (s *Schema) AllowNull() {
 	if s.Enum != nil {
 		s.Enum = append(s.Enum, nil)
 	}
+	for _, rule := range s.AllOf {
+		if rule.OneOf != nil {
+			rule.OneOf = append(rule.OneOf, &Schema{Type: SchemaTypes{"null"}})
+		}
+	}
 }
 
 // Require makes the field required, not null and without a default. The field must exist.
@@ -151,13 +161,18 @@ func (s *Schema) restrict(owner reflect.Type, f reflect.StructField) {
 	if _, required := f.Tag.Lookup("required"); required || requiredByKubernetes(owner, f) {
 		switch {
 		case s.Type.Has("string"):
-			s.MinLength = 1
+			s.requireText()
 		case s.Type.Has("array"):
 			s.MinItems = 1
 		}
 	}
 	if f.Tag.Get("items") != "" {
-		s.Items.MinLength = 1
+		s.Items.requireText()
+	}
+	if form := fields.Pattern(f.Tag.Get("form")); form != "" && s.Items != nil {
+		s.Items.Pattern = form
+	} else if form != "" {
+		s.Pattern = form
 	}
 	values, empty := fields.ValuesOf(f)
 	for _, value := range values {
@@ -165,6 +180,47 @@ func (s *Schema) restrict(owner reflect.Type, f reflect.StructField) {
 	}
 	if empty {
 		s.Enum = append(s.Enum, "")
+	}
+}
+
+// requireText requires a text that is not blank.
+func (s *Schema) requireText() {
+	s.MinLength = 1
+	if s.Pattern == "" {
+		s.Pattern = `\S`
+	}
+}
+
+// restrictSelector allows only keys and values of labels.
+func (s *Schema) restrictSelector() {
+	labels := s.Properties["matchLabels"]
+	labels.PropertyNames = &Schema{Pattern: fields.Pattern("key"), MinLength: 1}
+	labels.AdditionalProperties = labelValue()
+}
+
+func labelValue() *Schema {
+	return &Schema{Type: SchemaTypes{"string"}, Pattern: fields.Pattern("value")}
+}
+
+// restrictRequirement allows only values that go with the operator of a selector: see [metav1.LabelSelectorAsSelector].
+func (s *Schema) restrictRequirement() {
+	s.Properties["key"].Pattern = fields.Pattern("key")
+	operators := map[metav1.LabelSelectorOperator]*Schema{
+		metav1.LabelSelectorOpIn:           {Type: SchemaTypes{"array"}, MinItems: 1, Items: labelValue()},
+		metav1.LabelSelectorOpNotIn:        {Type: SchemaTypes{"array"}, MinItems: 1, Items: labelValue()},
+		metav1.LabelSelectorOpExists:       {Enum: []any{nil, []any{}}},
+		metav1.LabelSelectorOpDoesNotExist: {Enum: []any{nil, []any{}}},
+	}
+	for _, operator := range slices.Sorted(maps.Keys(operators)) {
+		s.Properties["operator"].Enum = append(s.Properties["operator"].Enum, string(operator))
+		then := &Schema{Properties: map[string]*Schema{"values": operators[operator]}}
+		if operators[operator].MinItems > 0 {
+			then.Required = []string{"values"}
+		}
+		s.AllOf = append(s.AllOf, &Schema{
+			If:   &Schema{Properties: map[string]*Schema{"operator": {Const: string(operator)}}, Required: []string{"operator"}},
+			Then: then,
+		})
 	}
 }
 
@@ -186,6 +242,8 @@ const (
 	durationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	quantityPattern = `^[+-]?[0-9]*\.?[0-9]*([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$`
 )
+
+var durationText = regexp.MustCompile(durationPattern)
 
 type schemaBuilder struct {
 	describe Describe
@@ -293,6 +351,12 @@ func (b *schemaBuilder) structure(rv reflect.Value) *Schema {
 		}
 	}
 	slices.Sort(s.Required)
+	switch t {
+	case reflect.TypeFor[metav1.LabelSelector]():
+		s.restrictSelector()
+	case reflect.TypeFor[metav1.LabelSelectorRequirement]():
+		s.restrictRequirement()
+	}
 	for _, group := range fields.GroupsOf(t) {
 		empty := map[string][]any{}
 		for name, i := range group.Fields {
