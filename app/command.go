@@ -78,7 +78,7 @@ The exit status means the same for every command:
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(serveCommand(types), checkCommand(types), schemaCommand(types), schedulerConfigCommand(types), doctorCommand(types), explainCommand(), gpusCommand(), auditCommand(), simulateCommand(types), verifyCommand(), probeCommand(), certsCommand(), versionCommand())
+	root.AddCommand(serveCommand(types), checkCommand(types), schemaCommand(types), schedulerConfigCommand(types), doctorCommand(types), explainCommand(), decisionsCommand(), gpusCommand(), auditCommand(), simulateCommand(types), verifyCommand(), probeCommand(), certsCommand(), versionCommand())
 	root.InitDefaultHelpCmd()
 	for _, help := range root.Commands() {
 		if help.Name() == "help" {

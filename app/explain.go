@@ -1,8 +1,9 @@
 package app
 
 import (
+	"context"
 	"fmt"
-	"io"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -10,49 +11,54 @@ import (
 	"github.com/spf13/cobra"
 
 	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/replicas"
 )
 
 func explainCommand() *cobra.Command {
-	var admin adminAddress
-	var namespace, profile, node, output string
+	var service serviceFlags
+	var namespaces namespaceFlags
+	var output outputFlag
+	var profile, node string
 	decisions, nodes := explain.DefaultDecisions, explain.DefaultNodes
 	cmd := &cobra.Command{
 		Use:   "explain [NAMESPACE/]POD",
 		Short: "Explain why a pod is pending, or on its node",
-		Long: `Show the latest decisions of the running service about a pod and, while the pod is
-pending, the result of every policy for every node now. The exit status is 1 if the service
-does not know the pod: there is none, it has ended, or the service has clientConnection:
-None. Decisions about a former pod of that name are shown nevertheless. The exit status is
-also 1 if there is no node --node.`,
-		Example: `  kubectl --namespace outboard-system exec deploy/outboard -- /outboard explain default/web-1
-  kubectl --namespace outboard-system exec deploy/outboard -- /outboard explain default/web-1 --node gpu-1 --output json`,
+		Long: `Show the latest decisions of all replicas about a pod and, while the pod is pending, the
+result of every policy for every node now. The command reads from all replicas through the
+API server, as kubectl port-forward does, or from one service with --admin. If a replica
+does not respond, the command says why, and shows what the others know.
+
+The exit status is 1 if no replica knows the pod: there is none, it has ended, or Outboard
+has no connection to the API server. Decisions about a former pod of that name are shown
+nevertheless. The exit status is also 1 if there is no node --node, and 2 if no replica
+responds.`,
+		Example: `  outboard explain web-1
+  outboard explain web-1 --namespace team --node gpu-1 --output json
+  outboard explain team/web-1 --admin 127.0.0.1:8080`,
 		Args: positional("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
+			if err := output.check(); err != nil {
 				return err
 			}
-			pod := args[0]
-			if before, after, ok := strings.Cut(pod, "/"); ok {
-				if cmd.Flags().Changed("namespace") && namespace != before {
-					return fmt.Errorf("--namespace=%s does not go with %s", namespace, pod)
-				}
-				namespace, pod = before, after
+			namespace, pod, err := podOf(args[0], &namespaces, &service.cluster)
+			if err != nil {
+				return err
 			}
-			if strings.Contains(pod, "/") {
-				return fmt.Errorf("%q: must be [NAMESPACE/]POD", args[0])
-			}
-			doc, err := explain.Fetch(cmd.Context(), adminClient(), admin.url(), url.Values{
+			query := url.Values{
 				"namespace": {namespace}, "pod": {pod}, "profile": {profile}, "node": {node},
 				"decisions": {strconv.Itoa(decisions)}, "nodes": {strconv.Itoa(nodes)},
+			}
+			responses, err := read(cmd, &service, func(ctx context.Context, client *http.Client, admin string) (*explain.Document, error) {
+				return explain.Fetch(ctx, client, admin, query)
 			})
 			if err != nil {
-				return admin.failure(err)
+				return err
 			}
-			write := doc.Text
-			if output == "json" {
-				write = func(w io.Writer) error { return writeJSON(w, doc) }
+			doc := responses[0].Value
+			if service.admin == "" {
+				doc = replicas.Explanation(responses, decisions)
 			}
-			if err := write(cmd.OutOrStdout()); err != nil {
+			if err := output.write(cmd.OutOrStdout(), doc, doc.Text); err != nil {
 				return err
 			}
 			if !doc.Known || doc.Error != "" {
@@ -61,13 +67,28 @@ also 1 if there is no node --node.`,
 			return nil
 		},
 	}
-	admin.flag(cmd)
+	service.register(cmd)
+	namespaces.register(cmd)
+	output.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&namespace, "namespace", "n", "default", "namespace of the pod")
 	flags.StringVar(&profile, "profile", "", "show only the profile with this path")
 	flags.StringVar(&node, "node", "", "show only this node in the current results")
 	flags.IntVar(&decisions, "decisions", decisions, "maximum number of decisions to show")
 	flags.IntVar(&nodes, "nodes", nodes, "maximum number of nodes to show")
-	flags.StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
+}
+
+// podOf returns the namespace and the name of the pod that is named as POD or NAMESPACE/POD.
+func podOf(arg string, namespaces *namespaceFlags, cluster *clusterFlags) (namespace, pod string, err error) {
+	before, after, qualified := strings.Cut(arg, "/")
+	switch {
+	case !qualified:
+		namespace, err = namespaces.in(cluster)
+		return namespace, arg, err
+	case strings.Contains(after, "/"):
+		return "", "", fmt.Errorf("%q: must be [NAMESPACE/]POD", arg)
+	case namespaces.namespace != "" && namespaces.namespace != before:
+		return "", "", fmt.Errorf("--namespace=%s does not go with %s", namespaces.namespace, arg)
+	}
+	return before, after, nil
 }

@@ -19,7 +19,13 @@ func oneOf(flag, value string, words ...string) error {
 	if slices.Contains(words, value) {
 		return nil
 	}
-	return fmt.Errorf("--%s=%q: must be %s", flag, value, strings.Join(words, " or "))
+	return fmt.Errorf("--%s=%q: must be %s", flag, value, alternatives(words))
+}
+
+// alternatives returns the words as text, of which there are at least two.
+func alternatives(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // positional requires one argument for each name: an optional one is in brackets, as in the command's Use.

@@ -7,52 +7,62 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"outboard.dev/outboard/internal/replicas"
 	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/policies/gpumemory"
 )
 
 func gpusCommand() *cobra.Command {
-	var admin adminAddress
-	var output string
+	var from serviceFlags
+	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "gpus [NODE]",
 		Short: "Show shared GPUs, and how much of them each pod uses",
 		Long: `Show the GPUs of all nodes, or of one: how much memory of each GPU pods use, how much
 of that is reserved for pods whose containers have not started, and how much is free.
-Unannotated pods have a GPU, but nothing says which one, so they count on none. The
-running service answers. The exit status is 1 if there is no such node, or it shares no GPUs.`,
-		Example: `  kubectl --namespace outboard-system exec deploy/outboard -- /outboard gpus
-  kubectl --namespace outboard-system exec deploy/outboard -- /outboard gpus gpu-1`,
+Unannotated pods have a GPU, but nothing says which one, so they count on none.
+
+The command reads from all replicas through the API server, as kubectl port-forward does, or
+from one service with --admin. All replicas read the same claims, so they differ only for a
+moment, or if one cannot read the API server: then the command shows what most of them
+respond, and names the others. The exit status is 1 if there is no such node, or it shares
+no GPUs, and 2 if no replica responds.`,
+		Example: `  outboard gpus
+  outboard gpus gpu-1 -o json`,
 		Args: positional("[NODE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
+			if err := output.check(); err != nil {
 				return err
 			}
-			report, err := fetchGPUs(cmd.Context(), adminClient(), admin.url(), args)
+			responses, err := read(cmd, &from, func(ctx context.Context, client *http.Client, admin string) (*gpumemory.Report, error) {
+				return fetchGPUs(ctx, client, admin, args)
+			})
 			if err != nil {
-				return admin.failure(err)
+				return err
 			}
-			if output == "json" {
-				err = writeJSON(cmd.OutOrStdout(), report)
-			} else {
-				err = gpuTable(cmd.OutOrStdout(), report)
+			report, differing := replicas.MostCommon(responses)
+			for _, replica := range differing {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: replica %s reports other GPUs or pods: it is binding a pod, or cannot read the API server\n", cmd.Root().Name(), replica)
 			}
+			err = output.write(cmd.OutOrStdout(), report, func(w io.Writer) error { return gpuTable(w, report) })
 			if err == nil && report.Error != "" {
 				return errFindings
 			}
 			return err
 		},
 	}
-	admin.flag(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	from.register(cmd)
+	output.register(cmd)
 	return cmd
 }
 
+// fetchGPUs reads the GPUs of the node, or of all nodes in the order of their names.
 func fetchGPUs(ctx context.Context, client *http.Client, admin string, node []string) (*gpumemory.Report, error) {
 	target, err := url.JoinPath(admin, append([]string{service.InspectPath, "gpus"}, node...)...)
 	if err != nil {
@@ -81,6 +91,7 @@ func fetchGPUs(ctx context.Context, client *http.Client, admin string, node []st
 	if err := json.Unmarshal(body, report); err != nil {
 		return nil, fmt.Errorf("reading the response of the service: %w", err)
 	}
+	slices.SortFunc(report.Nodes, func(a, b gpumemory.NodeReport) int { return strings.Compare(a.Name, b.Name) })
 	return report, nil
 }
 

@@ -51,7 +51,7 @@ func TestSchedulerConfig(t *testing.T) {
 		{"an invalid name with a Policy", []string{"--from", policy, "--scheduler-name", "GPU_scheduler"}, []string{"it is also the name of a lease"}},
 		{"a name for the cluster's own", []string{"--config", config, "--for", "kubeadm", "--url", "https://10.96.0.20", "--dir", "x", "--scheduler-name", "a"},
 			[]string{"leave out --scheduler-name, or run a second scheduler with --for service, sidecar or nodeport"}},
-		{"topology", []string{"--config", config, "--for", "kind"}, []string{`--for="kind": must be kubeadm or sidecar or service or nodeport`}},
+		{"topology", []string{"--config", config, "--for", "kind"}, []string{`--for="kind": must be kubeadm, sidecar, service or nodeport`}},
 		{"several files", []string{"--config", config, "--for", "kubeadm"}, []string{"give a directory with --dir"}},
 		{"an invalid configuration", []string{"--config", file(t, header)}, []string{"the configuration is not valid:\n", "profiles"}},
 		{"an invalid Policy", []string{"--from", file(t, "kind: Policy\nextenders: x\n")}, []string{"the Policy is not valid:\n", ":2: extenders: Invalid value"}},

@@ -132,13 +132,18 @@ func clientConfig(c config.ClientConnection) (*rest.Config, error) {
 			return nil, fmt.Errorf("cluster: %w", err)
 		}
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.Kubeconfig
-	found, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context}).ClientConfig()
+	found, err := kubeconfigOf(c).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("cluster: no API server is configured: %w", err)
 	}
 	return named(found), nil
+}
+
+// kubeconfigOf returns the kubeconfig that is set, or else that of kubectl.
+func kubeconfigOf(c config.ClientConnection) clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context})
 }
 
 func named(client *rest.Config) *rest.Config {

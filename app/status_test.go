@@ -54,6 +54,8 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 			_, _ = w.Write([]byte(`{"known": true}`))
 		case r.URL.Path == "/explain" && r.URL.Query().Get("pod") == "gone":
 			_, _ = w.Write([]byte(`{"known": false, "decisions": [{"verb": "filter"}]}`))
+		case r.URL.Path == "/decisions":
+			_, _ = w.Write([]byte(`[{"verb": "filter"}]`))
 		default:
 			_, _ = w.Write([]byte(`{}`))
 		}
@@ -90,11 +92,12 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 			good: []string{"--recheck=0 --kubeconfig " + clean}, findings: []string{"--recheck=0 --kubeconfig " + leak},
 			failed: []string{"--kubeconfig /nowhere", "--grace=-1s"},
 		},
-		"outboard certs":   {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --lifetime 200000h"}},
-		"outboard check":   {good: []string{good}, findings: []string{bad}, failed: []string{"", "/nowhere.yaml", dir, good + " -o xml"}},
-		"outboard doctor":  {good: []string{wired}, findings: []string{bad}, failed: []string{"/nowhere.yaml", wired + " --config " + bad, wired + " --kubeconfig /nowhere"}},
-		"outboard explain": {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL, "gone --admin " + admin.URL, "known --node typo --admin " + admin.URL}, failed: []string{"", "known --admin " + nowhere, "known --admin " + noPaths.URL}},
-		"outboard gpus":    {good: []string{"--admin " + admin.URL}, findings: []string{"typo --admin " + admin.URL, "typo -o json --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
+		"outboard certs":     {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --lifetime 200000h"}},
+		"outboard check":     {good: []string{good}, findings: []string{bad}, failed: []string{"", "/nowhere.yaml", dir, good + " -o xml"}},
+		"outboard doctor":    {good: []string{wired}, findings: []string{bad}, failed: []string{"/nowhere.yaml", wired + " --config " + bad, wired + " --kubeconfig /nowhere"}},
+		"outboard decisions": {good: []string{"--admin " + admin.URL, "-A -o yaml --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL, "", "--kubeconfig /nowhere", "-o xml"}},
+		"outboard explain":   {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL, "gone --admin " + admin.URL, "known --node typo --admin " + admin.URL}, failed: []string{"", "known --admin " + nowhere, "known --admin " + noPaths.URL}},
+		"outboard gpus":      {good: []string{"--admin " + admin.URL}, findings: []string{"typo --admin " + admin.URL, "typo -o json --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
 		"outboard probe": {
 			good: []string{"healthz --admin " + admin.URL}, findings: []string{"readyz --admin " + admin.URL},
 			failed: []string{"", "health", "healthz --admin " + nowhere},

@@ -18,7 +18,7 @@ const (
 )
 
 // Log keeps the latest records of all pods, and the latest [Scores] while they may be needed. It is
-// safe for concurrent use; a call holds its lock only while it finds the records of one pod.
+// safe for concurrent use; a call holds its lock only while it finds the records of one pod, or looks once at each record.
 type Log struct {
 	mu      sync.Mutex
 	ring    []entry
@@ -94,6 +94,19 @@ func (l *Log) forget(e *entry) {
 		}
 		e.scores = nil
 	}
+}
+
+// Latest returns the latest records for which the function returns true, latest first, at most limit.
+func (l *Log) Latest(limit int, selects func(*Record) bool) []*Record {
+	records := []*Record{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at := l.added - 1; at >= max(0, l.added-len(l.ring)) && len(records) < limit; at-- {
+		if r := l.ring[at%len(l.ring)].record; selects(r) {
+			records = append(records, r)
+		}
+	}
+	return records
 }
 
 // Query selects records of a pod.

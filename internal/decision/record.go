@@ -25,6 +25,8 @@ type Record struct {
 	// encoding.
 	Time     time.Time     `json:"time"`
 	Duration time.Duration `json:"durationNanoseconds"`
+	// Replica is the replica that decided; "" if it is known, because only one was asked.
+	Replica string `json:"replica,omitempty"`
 	// Verb is the verb of the call.
 	Verb Verb `json:"verb"`
 	// Profile is the path of the profile.

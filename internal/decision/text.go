@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 )
 
@@ -42,14 +43,25 @@ func (r *Record) Text(w io.Writer) error {
 }
 
 func (r *Record) headline(b *strings.Builder) {
-	fmt.Fprintf(b, "%s  %-10s", r.Time.Format("15:04:05.000"), r.Verb)
+	fmt.Fprintf(b, "%s  %-10s %s  (%s, profile %s, view %d", r.Time.Format("15:04:05.000"), r.Verb, r.outcome(), r.Duration.Round(time.Microsecond), r.Profile, r.Generation)
+	if r.Cached {
+		b.WriteString(", cached")
+	}
+	if r.Replica != "" {
+		fmt.Fprintf(b, ", replica %s", r.Replica)
+	}
+	b.WriteString(")\n")
+}
+
+// outcome returns what was decided, in a few words.
+func (r *Record) outcome() string {
 	switch failed := r.Error != ""; {
 	case r.Verb == Bind && failed:
-		fmt.Fprintf(b, " not bound to %s", Plain(r.Bound))
+		return "not bound to " + Plain(r.Bound)
 	case r.Verb == Bind:
-		fmt.Fprintf(b, " bound to %s", Plain(r.Bound))
+		return "bound to " + Plain(r.Bound)
 	case failed:
-		b.WriteString(" failed")
+		return "failed"
 	case r.Verb == Preempt:
 		kept := 0
 		for _, p := range r.Preemptions {
@@ -61,20 +73,41 @@ func (r *Record) headline(b *strings.Builder) {
 		if r.PreemptionsLeftOut > 0 {
 			listed = "listed "
 		}
-		fmt.Fprintf(b, " %d of %d %scandidate nodes kept", kept, len(r.Preemptions), listed)
+		return fmt.Sprintf("%d of %d %scandidate nodes kept", kept, len(r.Preemptions), listed)
 	case r.Verb == Prioritize:
-		fmt.Fprintf(b, " %s scored", count(r.Nodes, "node"))
-	default:
-		fmt.Fprintf(b, " %d of %s fit", r.Fit, count(r.Nodes, "node"))
-		if r.Returned < r.Fit {
-			fmt.Fprintf(b, ", the best %d returned", r.Returned)
+		return count(r.Nodes, "node") + " scored"
+	case r.Returned < r.Fit:
+		return fmt.Sprintf("%d of %s fit, the best %d returned", r.Fit, count(r.Nodes, "node"), r.Returned)
+	}
+	return fmt.Sprintf("%d of %s fit", r.Fit, count(r.Nodes, "node"))
+}
+
+// List writes the records as a table with one line for each. The last column has the error, or the reasons for which nodes were
+// rejected. The error is that of w.
+func List(w io.Writer, records []*Record) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TIME\tPOD\tVERB\tDECISION\tPROFILE\tREPLICA\tWHY")
+	for _, r := range records {
+		why := Plain(r.Error)
+		if why == "" {
+			why = r.reasons()
 		}
+		replica := r.Replica
+		if replica == "" {
+			replica = "–"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.UTC().Format(time.RFC3339), Plain(r.Pod.Namespace+"/"+r.Pod.Name), r.Verb, r.outcome(), r.Profile, replica, why)
 	}
-	fmt.Fprintf(b, "  (%s, profile %s, view %d", r.Duration.Round(time.Microsecond), r.Profile, r.Generation)
-	if r.Cached {
-		b.WriteString(", cached")
+	return table.Flush()
+}
+
+// reasons returns the reasons for which nodes were rejected, each with its number of nodes.
+func (r *Record) reasons() string {
+	var all []string
+	for i := range r.Rejections {
+		all = append(all, fmt.Sprintf("%d %s", r.Rejections[i].Nodes, r.Rejections[i].Text))
 	}
-	b.WriteString(")\n")
+	return strings.Join(all, ", ")
 }
 
 func (r *Rejection) text(b *strings.Builder) {

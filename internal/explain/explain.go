@@ -58,6 +58,8 @@ type Document struct {
 	Now []Profile `json:"now,omitempty"`
 	// Signals are the current signals, by name.
 	Signals []Signal `json:"signals,omitempty"`
+	// Replicas are the replicas whose explanations are merged in this one; nil if one service was asked.
+	Replicas []string `json:"replicas,omitempty"`
 	// Error says that the requested node does not exist; "" if it does, or none is requested.
 	Error string `json:"error,omitempty"`
 }

@@ -19,31 +19,36 @@ import (
 // Fetch reads an explanation from a running service. admin is its admin address as a URL
 // (http://127.0.0.1:8080); query holds the parameters of Handler.
 func Fetch(ctx context.Context, client *http.Client, admin string, query url.Values) (*Document, error) {
-	target := strings.TrimRight(admin, "/") + Path + "?" + query.Encode()
+	doc := new(Document)
+	return doc, read(ctx, client, admin, Path, query, doc)
+}
+
+// read reads the response at the path of the admin address.
+func read(ctx context.Context, client *http.Client, admin, path string, query url.Values, into any) error {
+	target := strings.TrimRight(admin, "/") + path + "?" + query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return nil, fmt.Errorf("admin address %q: %w", admin, err)
+		return fmt.Errorf("admin address %q: %w", admin, err)
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("calling the service: %w", err)
+		return fmt.Errorf("calling the service: %w", err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
 	if err != nil {
-		return nil, fmt.Errorf("reading the response of the service: %w", err)
+		return fmt.Errorf("reading the response of the service: %w", err)
 	}
 	if res.StatusCode == http.StatusNotFound && query.Get("profile") == "" {
-		return nil, fmt.Errorf("the service at %s explains nothing (status 404): its address must be the admin address of outboard serve", admin)
+		return fmt.Errorf("the service at %s explains nothing (status 404): its address must be the admin address of outboard serve", admin)
 	}
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the service at %s responded with %s: %s", admin, res.Status, strings.TrimSpace(string(body)))
+		return fmt.Errorf("the service at %s responded with %s: %s", admin, res.Status, strings.TrimSpace(string(body)))
 	}
-	doc := new(Document)
-	if err := json.Unmarshal(body, doc); err != nil {
-		return nil, fmt.Errorf("the response of the service at %s is not an explanation: %w", admin, err)
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("the response of the service at %s is not an explanation: %w", admin, err)
 	}
-	return doc, nil
+	return nil
 }
 
 // Text writes the document as text. The error is that of w.
@@ -63,7 +68,11 @@ func (d *Document) Text(w io.Writer) error {
 		fmt.Fprintf(&b, "Its annotation %s says: %s\n", decision.Annotation, decision.Plain(d.Annotation))
 	}
 	if len(d.Decisions) == 0 {
-		b.WriteString("\nNo decision about the pod is recorded: no call has been about it, or too long ago, before a restart, or to another\nreplica. Each replica records its own decisions.\n")
+		b.WriteString("\nNo decision about the pod is recorded: no call has been about it, or too long ago, before a restart, or to another\nreplica. Each replica records its own decisions")
+		if len(d.Replicas) > 0 {
+			fmt.Fprintf(&b, "; these were asked: %s", strings.Join(d.Replicas, ", "))
+		}
+		b.WriteString(".\n")
 	} else {
 		b.WriteString("\nDecisions, latest first:\n")
 	}

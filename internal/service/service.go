@@ -263,8 +263,9 @@ func (s *Service) AdminOptions() server.AdminOptions {
 		Address: c.Address, AllowRemote: c.AllowRemote, AllowRemoteMetrics: c.AllowRemoteMetrics, Pprof: c.Pprof,
 		Gatherer: s.options.Registry,
 		Handlers: map[string]http.Handler{
-			"GET " + explain.Path:      explain.Handler(s.Source()),
-			"GET " + InspectPath + "/": http.HandlerFunc(s.InspectAny),
+			"GET " + explain.Path:          explain.Handler(s.Source()),
+			"GET " + explain.DecisionsPath: explain.DecisionsHandler(s.Log),
+			"GET " + InspectPath + "/":     http.HandlerFunc(s.InspectAny),
 		},
 		Checks:   []server.Check{{Name: "signals", Ready: s.signals.Tried}},
 		Warnings: s.Warnings,

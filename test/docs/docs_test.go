@@ -190,7 +190,7 @@ type runner struct {
 	t     *testing.T
 	ctx   context.Context
 	dir   string
-	tools string          // the directory with kubectl and sleep, as TestMain describes them
+	tools string          // the directory with kubectl, outboard and sleep, as TestMain describes them
 	any   *stage.Outboard // for scheduler configurations to point at, and for kubectl to reach
 
 	ran     bool   // the block before was run
@@ -211,7 +211,7 @@ serving: {tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-
 	if self, err = filepath.Abs(self); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"kubectl", "sleep"} {
+	for _, name := range []string{"kubectl", "outboard", "sleep"} {
 		if err := os.Symlink(self, filepath.Join(tools, name)); err != nil {
 			t.Fatal(err)
 		}

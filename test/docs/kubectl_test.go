@@ -2,7 +2,6 @@ package docs
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -29,7 +28,8 @@ const (
 // API server can neither execute commands in one nor forward its ports. For `kubectl exec`, `port-forward` and `logs`, the test
 // binary checks with the real kubectl that the object exists, and then uses the outboard that the test runs. For `kubectl rollout
 // status`, it first reports in the status of the Deployment, as the Deployment controller would, that all replicas are updated.
-// Everything else is the real kubectl. Started as sleep, it does nothing: the documented pauses wait for kubelets.
+// Everything else is the real kubectl. Started as outboard, it is the real outboard, but the commands that read from all replicas read
+// from the outboard that the test runs: a test in test/e2e has a kubelet that forwards ports. Started as sleep, it does nothing: the documented pauses wait for kubelets.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "sleep":
@@ -38,6 +38,12 @@ func TestMain(m *testing.M) {
 		if err := kubectl(os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, "kubectl of the test:", err)
 			os.Exit(1)
+		}
+		return
+	case "outboard":
+		if err := execute(append([]string{"/outboard"}, os.Args[1:]...)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
 		}
 		return
 	}
@@ -107,23 +113,16 @@ func rollOut(deployment []string) error {
 	return nil
 }
 
-// execute runs a command of the container.
+// execute becomes a command of the container, so that a signal for this process reaches the command.
 func execute(command []string) error {
-	if len(command) < 2 || command[0] != "/outboard" {
+	if len(command) == 0 || command[0] != "/outboard" {
 		return fmt.Errorf("exec: the container has no command %q", command)
 	}
 	args := command[1:]
-	if slices.Contains([]string{"explain", "gpus", "probe"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"explain", "decisions", "gpus", "probe"}, args[0]) {
 		args = append(args, "--admin", os.Getenv(outboardAdmin))
 	}
-	cmd := exec.Command(os.Getenv(outboardPath), args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	err := cmd.Run()
-	var status *exec.ExitError
-	if errors.As(err, &status) {
-		os.Exit(status.ExitCode())
-	}
-	return err
+	return syscall.Exec(os.Getenv(outboardPath), append([]string{"outboard"}, args...), os.Environ())
 }
 
 // forward accepts connections on the first of the ports LOCAL:REMOTE, and connects them to the admin address.

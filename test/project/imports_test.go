@@ -53,6 +53,7 @@ var rules = []struct {
 	{"signal/configmap", []string{"signal", "content", "jsonstream", "lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "a source knows what it reads"},
 	{"signal/file", []string{"signal", "content", "jsonstream", "lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml", "filewatch"}, "a source knows what it reads"},
 	{"jsonstream", nil, "documents only"},
+	{"portforward", nil, "connections to pods only"},
 	{"throttle", nil, "records are throttled whatever they say"},
 	{"server", []string{"filewatch", "throttle"}, "the server knows nothing of scheduling"},
 	{"filewatch", nil, "files only"},
@@ -68,7 +69,7 @@ var only = []struct {
 	by       []string
 }{
 	{"k8s.io/kube-scheduler/extender/...", []string{"internal/extender", "internal/extender/...", "test/baseline"}},
-	{"k8s.io/client-go/kubernetes/...", []string{"internal/cluster", "signal/remote", "signal/configmap", "app", "test/..."}},
+	{"k8s.io/client-go/kubernetes/...", []string{"internal/cluster", "signal/remote", "signal/configmap", "app", "internal/replicas", "test/..."}},
 	{module + "/internal/placement/strategy", []string{"policies/gpumemory", "test/strategies"}},
 	{"k8s.io/kube-scheduler/framework", []string{"schedplugin"}},
 	{"k8s.io/kubernetes/...", nil},

@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/replicas"
+)
+
+func decisionsCommand() *cobra.Command {
+	var service serviceFlags
+	var namespaces namespaceFlags
+	var output outputFlag
+	var profile string
+	limit := explain.DefaultLatest
+	cmd := &cobra.Command{
+		Use:   "decisions",
+		Short: "List the latest decisions about pods",
+		Long: `List the latest decisions of all replicas about the pods of a namespace, latest first. The
+command reads from all replicas through the API server, as kubectl port-forward does, or
+from one service with --admin. If a replica does not respond, the command says why, and
+lists the decisions of the others. The exit status is 2 if no replica responds.`,
+		Example: `  outboard decisions
+  outboard decisions --all-namespaces --limit 100
+  outboard decisions --namespace team --output json`,
+		Args: positional(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := output.check(); err != nil {
+				return err
+			}
+			namespace, err := namespaces.in(&service.cluster)
+			if err != nil {
+				return err
+			}
+			query := url.Values{"namespace": {namespace}, "profile": {profile}, "limit": {strconv.Itoa(limit)}}
+			responses, err := read(cmd, &service, func(ctx context.Context, client *http.Client, admin string) ([]*decision.Record, error) {
+				return explain.FetchDecisions(ctx, client, admin, query)
+			})
+			if err != nil {
+				return err
+			}
+			records := replicas.Decisions(responses, limit)
+			return output.write(cmd.OutOrStdout(), records, func(w io.Writer) error { return decision.List(w, records) })
+		},
+	}
+	service.register(cmd)
+	namespaces.register(cmd)
+	namespaces.registerAll(cmd)
+	output.register(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&profile, "profile", "", "list only decisions by the profile with this path")
+	flags.IntVar(&limit, "limit", limit, "maximum number of decisions to list")
+	return cmd
+}

@@ -1,0 +1,60 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"outboard.dev/outboard/internal/replicas"
+)
+
+// serviceFlags are the flags with which a command reaches the running service: all its replicas in the cluster, or one admin address.
+type serviceFlags struct {
+	cluster   clusterFlags
+	namespace string
+	admin     adminAddress
+}
+
+func (s *serviceFlags) register(cmd *cobra.Command) {
+	s.cluster.register(cmd)
+	cmd.Flags().StringVar(&s.namespace, "outboard-namespace", replicas.Namespace, "the namespace of Outboard, whose replicas are read through the API server")
+	cmd.Flags().StringVar((*string)(&s.admin), "admin", "", "read from this admin address only, instead of all replicas, such as "+defaultAdmin)
+}
+
+// read reads from all replicas, or from the admin address. It returns the responses, of which there is at least one, and writes to
+// standard error which replicas did not respond, and why. The replica of an admin address is "".
+func read[T any](cmd *cobra.Command, s *serviceFlags, fetch replicas.Fetch[T]) ([]replicas.Response[T], error) {
+	if s.admin != "" {
+		value, err := fetch(cmd.Context(), adminClient(), s.admin.url())
+		if err != nil {
+			return nil, s.admin.failure(err)
+		}
+		return []replicas.Response[T]{{Value: value}}, nil
+	}
+	client, err := clientConfig(s.cluster.ClientConnection)
+	if err != nil {
+		return nil, fmt.Errorf("%w (set --kubeconfig, or --admin for one service)", err)
+	}
+	found, err := replicas.Find(cmd.Context(), client, s.namespace)
+	if err != nil {
+		return nil, fmt.Errorf("%w: --outboard-namespace names the namespace of Outboard, and --admin one service", err)
+	}
+	responses, failed := replicas.Split(replicas.FetchAll(cmd.Context(), found, fetch))
+	var failures []error
+	for _, f := range failed {
+		err := f.Err
+		if request := (*url.Error)(nil); errors.As(err, &request) {
+			err = request.Err // the URL is that of a port-forward
+		}
+		failures = append(failures, fmt.Errorf("replica %s: %w", f.Replica, err))
+	}
+	if len(responses) == 0 {
+		return nil, errors.Join(failures...)
+	}
+	for _, err := range failures {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: no response of %v\n", cmd.Root().Name(), err)
+	}
+	return responses, nil
+}

@@ -1,0 +1,61 @@
+package decision_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/internal/decision"
+)
+
+// Latest returns what the log still has, latest first.
+func TestLatest(t *testing.T) {
+	for _, tt := range []struct {
+		added    string // the names of pods
+		size     int
+		limit    int
+		selected string
+		want     string
+	}{
+		{"", 3, 9, "abcde", ""},
+		{"abc", 5, 9, "abcde", "cba"},
+		{"abc", 5, 2, "abcde", "cb"},
+		{"abcde", 3, 9, "abcde", "edc"},
+		{"abcde", 3, 9, "ac", "c"},
+		{"abc", 5, 0, "abcde", ""},
+	} {
+		log := decision.NewLog(tt.size)
+		for _, name := range strings.Split(tt.added, "") {
+			log.Add(&decision.Record{Pod: decision.Pod{Name: name}}, nil)
+		}
+		var got []string
+		for _, r := range log.Latest(tt.limit, func(r *decision.Record) bool { return strings.Contains(tt.selected, r.Pod.Name) }) {
+			got = append(got, r.Pod.Name)
+		}
+		if want := strings.Split(tt.want, ""); !slices.Equal(got, want) {
+			t.Errorf("%+v: got %q", tt, got)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	var out strings.Builder
+	err := decision.List(&out, []*decision.Record{
+		{Verb: decision.Bind, Pod: decision.Pod{Namespace: "ns", Name: "a"}, Profile: "/", Bound: "n1", Replica: "outboard-1"},
+		{Verb: decision.Filter, Pod: decision.Pod{Namespace: "ns", Name: "b"}, Profile: "/gpu", Nodes: 3, Fit: 1, Returned: 1, Rejections: []decision.Rejection{{Text: "too full", Nodes: 2}}},
+		{Verb: decision.Filter, Pod: decision.Pod{Namespace: "ns", Name: "c"}, Profile: "/", Error: "no\nview"},
+	})
+	const want = `
+TIME                  POD   VERB    DECISION            PROFILE  REPLICA     WHY
+0001-01-01T00:00:00Z  ns/a  bind    bound to n1         /        outboard-1
+0001-01-01T00:00:00Z  ns/b  filter  1 of 3 nodes fit    /gpu     –           2 too full
+0001-01-01T00:00:00Z  ns/c  filter  failed              /        –           no; view
+`
+	got := "\n"
+	for line := range strings.Lines(out.String()) {
+		got += strings.TrimRight(line, " \n") + "\n"
+	}
+	if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") || err != nil {
+		t.Errorf("%v, got%s\nwant%s", err, got, want)
+	}
+}

@@ -1,0 +1,136 @@
+package replicas
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"time"
+
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/explain"
+)
+
+// Decisions returns the latest decisions of all replicas, latest first, at most limit. Each has the name of its replica.
+func Decisions(responses []Response[[]*decision.Record], limit int) []*decision.Record {
+	all := []*decision.Record{}
+	for _, r := range responses {
+		for _, d := range r.Value {
+			d.Replica = r.Replica
+			all = append(all, d)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *decision.Record) int { return b.Time.Compare(a.Time) })
+	return all[:min(limit, len(all))]
+}
+
+// Explanation merges explanations of one pod, of which there is at least one: the latest decisions of all replicas, at most limit, and
+// the rest of the replica that knows most about the pod. All replicas read the same cluster, so the rest differs only for a moment, or if
+// a replica cannot read it, except that each replica requeues the pods that it rejected itself, and reads signals itself.
+func Explanation(responses []Response[*explain.Document], limit int) *explain.Document {
+	merged := *slices.MaxFunc(responses, func(a, b Response[*explain.Document]) int { return cmp.Compare(knows(a.Value), knows(b.Value)) }).Value
+	merged.Now, merged.Signals = slices.Clone(merged.Now), slices.Clone(merged.Signals)
+	var decisions []Response[[]*decision.Record]
+	for _, r := range responses {
+		merged.Replicas = append(merged.Replicas, r.Replica)
+		decisions = append(decisions, Response[[]*decision.Record]{Replica: r.Replica, Value: r.Value.Decisions})
+	}
+	merged.Decisions = Decisions(decisions, limit)
+	for i := range merged.Now {
+		merged.Now[i].Pending = pending(responses, merged.Now[i].Profile)
+	}
+	for i := range merged.Signals {
+		merged.Signals[i] = worst(responses, merged.Signals[i].Name)
+	}
+	return &merged
+}
+
+// knows is larger for the explanation of a replica that knows more about the pod.
+func knows(d *explain.Document) int {
+	switch {
+	case d.Node != "":
+		return 3
+	case d.Known && d.Error == "":
+		return 2
+	case d.Known:
+		return 1
+	}
+	return 0
+}
+
+// pending returns since when any replica knows that the pod is pending because of the profile, and how often all of them requeued it;
+// nil if none knows it.
+func pending(responses []Response[*explain.Document], profile string) *explain.Pending {
+	var sum *explain.Pending
+	for _, r := range responses {
+		for i := range r.Value.Now {
+			p := r.Value.Now[i].Pending
+			switch {
+			case r.Value.Now[i].Profile != profile || p == nil:
+			case sum == nil:
+				first := *p
+				sum = &first
+			default:
+				sum.Since, sum.LastRequeued = earlier(sum.Since, p.Since), later(sum.LastRequeued, p.LastRequeued)
+				sum.Requeues += p.Requeues
+			}
+		}
+	}
+	return sum
+}
+
+// worst returns the signal as the replica reads it whose reading fails, or else has the most stale values. The error has the name of
+// the replica.
+func worst(responses []Response[*explain.Document], name string) explain.Signal {
+	var all []explain.Signal
+	for _, r := range responses {
+		for _, s := range r.Value.Signals {
+			if s.Name != name {
+				continue
+			}
+			if s.Error != "" {
+				s.Error = "replica " + r.Replica + ": " + s.Error
+			}
+			all = append(all, s)
+		}
+	}
+	return slices.MaxFunc(all, func(a, b explain.Signal) int {
+		if failed := cmp.Compare(min(len(a.Error), 1), min(len(b.Error), 1)); failed != 0 {
+			return failed
+		}
+		return cmp.Compare(a.Stale, b.Stale)
+	})
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// MostCommon returns the value that most replicas respond, of which there is at least one, and the names of the replicas that respond
+// another one.
+func MostCommon[T any](responses []Response[T]) (value T, differing []string) {
+	others := func(than T) (names []string) {
+		for _, r := range responses {
+			if !reflect.DeepEqual(r.Value, than) {
+				names = append(names, r.Replica)
+			}
+		}
+		return names
+	}
+	value, differing = responses[0].Value, others(responses[0].Value)
+	for _, r := range responses[1:] {
+		if names := others(r.Value); len(names) < len(differing) {
+			value, differing = r.Value, names
+		}
+	}
+	return value, differing
+}

@@ -1,0 +1,123 @@
+package replicas_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/replicas"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func at(minutes int) *decision.Record {
+	return &decision.Record{Time: noon.Add(time.Duration(minutes) * time.Minute), Generation: uint64(minutes)}
+}
+
+func TestDecisions(t *testing.T) {
+	responses := func() []replicas.Response[[]*decision.Record] {
+		return []replicas.Response[[]*decision.Record]{
+			{Replica: "a", Value: []*decision.Record{at(3), at(1)}},
+			{Replica: "b"},
+			{Replica: "c", Value: []*decision.Record{at(4), at(2)}},
+		}
+	}
+	for limit, want := range map[int][]string{9: {"4 c", "3 a", "2 c", "1 a"}, 2: {"4 c", "3 a"}, 0: nil} {
+		var got []string
+		for _, d := range replicas.Decisions(responses(), limit) {
+			got = append(got, string(rune('0'+d.Generation))+" "+d.Replica)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("at most %d: got %q, want %q", limit, got, want)
+		}
+	}
+}
+
+// The explanation has what any replica knows of the pod.
+func TestExplanation(t *testing.T) {
+	pending := func(profile string, minutes, requeues int) []explain.Profile {
+		p := explain.Profile{Profile: profile}
+		if minutes > 0 {
+			p.Pending = &explain.Pending{Since: noon.Add(time.Duration(minutes) * time.Minute), Requeues: requeues, LastRequeued: noon.Add(time.Duration(10+minutes) * time.Minute)}
+		}
+		return []explain.Profile{p}
+	}
+	for name, tt := range map[string]struct {
+		a, b, want explain.Document
+	}{
+		"the one that has seen the pod bound": {
+			explain.Document{Known: true, Now: pending("/", 1, 1)},
+			explain.Document{Known: true, Node: "n"},
+			explain.Document{Known: true, Node: "n"},
+		},
+		"the one that has seen the pod": {
+			explain.Document{Decisions: []*decision.Record{at(1)}},
+			explain.Document{Known: true, Annotation: "why"},
+			explain.Document{Known: true, Annotation: "why", Decisions: []*decision.Record{at(1)}},
+		},
+		"the one that has seen the node": {
+			explain.Document{Known: true, Error: "no such node"},
+			explain.Document{Known: true},
+			explain.Document{Known: true},
+		},
+		"pending for both": {
+			explain.Document{Known: true, Now: pending("/", 5, 2)},
+			explain.Document{Known: true, Now: pending("/", 3, 1)},
+			explain.Document{Known: true, Now: []explain.Profile{{Profile: "/", Pending: &explain.Pending{
+				Since: noon.Add(3 * time.Minute), Requeues: 3, LastRequeued: noon.Add(15 * time.Minute),
+			}}}},
+		},
+		"pending for one": {
+			explain.Document{Known: true, Now: pending("/", 0, 0)},
+			explain.Document{Known: true, Now: pending("/", 3, 1)},
+			explain.Document{Known: true, Now: pending("/", 3, 1)},
+		},
+		"pending by another profile": {
+			explain.Document{Known: true, Now: pending("/", 0, 0)},
+			explain.Document{Known: true, Now: pending("/other", 3, 1)},
+			explain.Document{Known: true, Now: pending("/", 0, 0)},
+		},
+		"a signal that one cannot read": {
+			explain.Document{Signals: []explain.Signal{{Name: "load", Stale: 3}, {Name: "price", Stale: 1}}},
+			explain.Document{Signals: []explain.Signal{{Name: "load", Error: "refused"}, {Name: "price", Stale: 2}}},
+			explain.Document{Signals: []explain.Signal{{Name: "load", Error: "replica b: refused"}, {Name: "price", Stale: 2}}},
+		},
+	} {
+		got := replicas.Explanation([]replicas.Response[*explain.Document]{{Replica: "a", Value: &tt.a}, {Replica: "b", Value: &tt.b}}, 6)
+		tt.want.Replicas = []string{"a", "b"}
+		for _, d := range tt.want.Decisions {
+			d.Replica = "a"
+		}
+		if tt.want.Decisions == nil {
+			tt.want.Decisions = []*decision.Record{}
+		}
+		if diff := cmp.Diff(&tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestMostCommon(t *testing.T) {
+	for values, want := range map[string]struct {
+		value     string
+		differing []string
+	}{
+		"x":   {"x", nil},
+		"xx":  {"x", nil},
+		"xy":  {"x", []string{"b"}},
+		"xyy": {"y", []string{"a"}},
+		"xyz": {"x", []string{"b", "c"}},
+	} {
+		var responses []replicas.Response[string]
+		for i := range values {
+			responses = append(responses, replicas.Response[string]{Replica: string(rune('a' + i)), Value: values[i : i+1]})
+		}
+		if value, differing := replicas.MostCommon(responses); value != want.value || !slices.Equal(differing, want.differing) {
+			t.Errorf("%s: got %s, and %q differ, want %s and %q", values, value, differing, want.value, want.differing)
+		}
+	}
+}
