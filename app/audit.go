@@ -19,10 +19,10 @@ import (
 )
 
 type auditOptions struct {
-	cluster        config.ClientConnection
+	cluster        clusterFlags
 	grace, recheck time.Duration
 	sizesFrom      string
-	output         string
+	output         outputFlag
 }
 
 func auditCommand() *cobra.Command {
@@ -45,11 +45,7 @@ The exit status is 1 if there are findings other than notes.`,
 			if err != nil {
 				return err
 			}
-			write := report.WriteText
-			if o.output == "json" {
-				write = report.WriteJSON
-			}
-			if err := write(cmd.OutOrStdout()); err != nil {
+			if err := o.output.write(cmd.OutOrStdout(), report.WriteJSON, report.WriteText); err != nil {
 				return err
 			}
 			if !report.OK() {
@@ -58,25 +54,24 @@ The exit status is 1 if there are findings other than notes.`,
 			return nil
 		},
 	}
+	o.cluster.register(cmd)
+	o.output.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&o.cluster.Kubeconfig, "kubeconfig", "", "the kubeconfig; the default is that of kubectl, or of the pod this runs in")
-	flags.StringVar(&o.cluster.Context, "context", "", "the context in the kubeconfig")
 	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a pod may hold a claim without being bound; use more than ledgers.reclaimAfter")
 	flags.DurationVar(&o.recheck, "recheck", 20*time.Second, "audit again after this time, and report only what both audits found; 0: audit once")
 	flags.StringVar(&o.sizesFrom, "sizes-from", "", "the node annotation or label with the memory of each GPU, as sizesFrom of GPUMemory")
-	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd
 }
 
 // run audits once, or, if there are findings, twice.
 func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
-	if err := oneOf("output", o.output, "text", "json"); err != nil {
+	if err := o.output.check(); err != nil {
 		return nil, err
 	}
 	if o.grace < 0 || o.recheck < 0 {
 		return nil, fmt.Errorf("--grace and --recheck must not be negative")
 	}
-	api, err := readingClient(o.cluster)
+	api, err := readingClient(o.cluster.ClientConnection)
 	if err != nil {
 		return nil, err
 	}

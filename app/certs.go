@@ -90,7 +90,7 @@ docs/certificates.md has the steps in between.`,
 	flags.StringVar(&o.dir, "dir", "", "directory of the files (required)")
 	flags.StringSliceVar(&o.names, "server-name", nil, "DNS names and IP addresses at which kube-scheduler calls Outboard (default: outboard.NAMESPACE.svc and loopback)")
 	flags.StringVar(&o.client, "client-name", config.SchedulerClient, "name of kube-scheduler in its certificate, for allowedClients")
-	flags.StringVar(&o.namespace, "namespace", wiring.Namespace, "namespace of Outboard's Service and of the Secrets")
+	flags.StringVarP(&o.namespace, "namespace", "n", wiring.Namespace, "namespace of Outboard's Service and of the Secrets")
 	flags.DurationVar(&o.lifetime, "lifetime", 365*24*time.Hour, "how long new certificates are valid, but not longer than their CA; a new CA is valid for ten years")
 	flags.BoolVar(&o.secrets, "secrets", false, "print the certificates as Secrets, without the key of the CA")
 	flags.BoolVar(&o.renew, "renew", false, "issue the server and the client certificate again")

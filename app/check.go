@@ -13,7 +13,8 @@ import (
 )
 
 func checkCommand(types config.Types) *cobra.Command {
-	var output, against string
+	var output outputFlag
+	var against string
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a configuration file",
@@ -31,7 +32,7 @@ or changes that require a restart.`,
   kubectl -n outboard-system get configmap outboard -o yaml | outboard check -`,
 		Args: positional("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("output", output, "text", "json"); err != nil {
+			if err := output.check(); err != nil {
 				return err
 			}
 			name, c, err := check(args[0], cmd.InOrStdin(), types)
@@ -48,11 +49,7 @@ or changes that require a restart.`,
 					return err
 				}
 			}
-			if output == "json" {
-				err = writeJSON(cmd.OutOrStdout(), report)
-			} else {
-				err = report.text(cmd.OutOrStdout())
-			}
+			err = output.write(cmd.OutOrStdout(), inJSON(report), report.text)
 			if err == nil && (!report.Valid || len(report.Risks) > 0) {
 				err = errFindings
 			}
@@ -60,7 +57,7 @@ or changes that require a restart.`,
 		},
 	}
 	cmd.Flags().StringVar(&against, "against", "", "the configuration file in use, to compare FILE with; - is standard input")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	output.register(cmd)
 	return cmd
 }
 

@@ -30,8 +30,9 @@ type namespaceFlags struct {
 	all       bool
 }
 
-func (n *namespaceFlags) register(cmd *cobra.Command) {
+func (n *namespaceFlags) register(cmd *cobra.Command, cluster *clusterFlags) {
 	cmd.Flags().StringVarP(&n.namespace, "namespace", "n", "", "the namespace of pods (default that of the kubeconfig's context)")
+	complete(cmd, "namespace", completeNamespaces(cluster))
 }
 
 // registerAll adds the flag for all namespaces.

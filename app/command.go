@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -23,8 +25,11 @@ const (
 var errFindings = errors.New("the command has findings")
 
 // Run executes the command until it ends, or until the process gets SIGINT or SIGTERM, prints its error, if any, and returns the
-// exit status. A second SIGINT kills the process: reading a terminal or a named pipe does not end with the context.
+// exit status. The help of a program kubectl-outboard, a plugin of kubectl, calls the command kubectl outboard. A second SIGINT kills the process: reading a terminal or a named pipe does not end with the context.
 func Run(cmd *cobra.Command) int {
+	if program := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); program == "kubectl-"+cmd.Name() {
+		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl " + cmd.Name()}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
@@ -78,7 +83,23 @@ The exit status means the same for every command:
 		},
 	}
 	root.SetVersionTemplate("{{.Version}}")
-	root.AddCommand(serveCommand(types), checkCommand(types), schemaCommand(types), schedulerConfigCommand(types), doctorCommand(types), explainCommand(), decisionsCommand(), gpusCommand(), auditCommand(), simulateCommand(types), verifyCommand(), probeCommand(), certsCommand(), versionCommand())
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Run", []*cobra.Command{serveCommand(types), probeCommand()}},
+		{"Check", []*cobra.Command{checkCommand(types), doctorCommand(types), auditCommand(), verifyCommand()}},
+		{"Explain", []*cobra.Command{explainCommand(), decisionsCommand(), gpusCommand()}},
+		{"Set up", []*cobra.Command{schedulerConfigCommand(types), certsCommand(), schemaCommand(types)}},
+		{"Simulate", []*cobra.Command{simulateCommand(types)}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.title
+			root.AddCommand(cmd)
+		}
+	}
+	root.AddCommand(versionCommand())
 	root.InitDefaultHelpCmd()
 	for _, help := range root.Commands() {
 		if help.Name() == "help" {

@@ -170,7 +170,7 @@ func TestVersion(t *testing.T) {
 // Without a command, the help says which there are, and the exit status says that nothing was done.
 func TestNoCommand(t *testing.T) {
 	out, err := execute(t)
-	if exitStatus(err) != statusFailed || !strings.Contains(out, "Available Commands:") || err.Error() != "COMMAND is missing" {
+	if exitStatus(err) != statusFailed || !strings.Contains(out, "Explain:") || err.Error() != "COMMAND is missing" {
 		t.Errorf("status %d, %v\n%s", exitStatus(err), err, out)
 	}
 }

@@ -47,11 +47,11 @@ lists the decisions of the others. The exit status is 2 if no replica responds.`
 				return err
 			}
 			records := replicas.Decisions(responses, limit)
-			return output.write(cmd.OutOrStdout(), records, func(w io.Writer) error { return decision.List(w, records) })
+			return output.write(cmd.OutOrStdout(), inJSON(records), func(w io.Writer) error { return decision.List(w, records) })
 		},
 	}
 	service.register(cmd)
-	namespaces.register(cmd)
+	namespaces.register(cmd, &service.cluster)
 	namespaces.registerAll(cmd)
 	output.register(cmd)
 	flags := cmd.Flags()

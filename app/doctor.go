@@ -20,9 +20,10 @@ import (
 )
 
 type doctorOptions struct {
-	config, namespace, output, version, certificateDir, explain string
-	connection                                                  config.ClientConnection
-	cluster, fix, write                                         bool
+	config, namespace, version, certificateDir, explain string
+	output                                              outputFlag
+	connection                                          clusterFlags
+	cluster, fix, write                                 bool
 }
 
 func doctorCommand(types config.Types) *cobra.Command {
@@ -65,25 +66,24 @@ about the code of a finding, and checks nothing; --explain list prints all codes
 			return o.run(in, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
+	certificateDirFlag(cmd, &o.certificateDir)
+	o.connection.register(cmd)
+	o.output.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "the configuration file of Outboard")
-	flags.StringVar(&o.namespace, "namespace", "", "read the cluster, and what FILE and --config do not name from the ConfigMaps of the Deployments in this namespace")
-	flags.BoolVar(&o.cluster, "cluster", false, "read the cluster, with the kubeconfig of kubectl, or of the pod this runs in")
-	flags.StringVar(&o.connection.Kubeconfig, "kubeconfig", "", "read the cluster, with this kubeconfig")
-	flags.StringVar(&o.connection.Context, "context", "", "the context in the kubeconfig")
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "read the cluster, and what FILE and --config do not name from the ConfigMaps of the Deployments in this namespace")
+	flags.BoolVar(&o.cluster, "cluster", false, "read the cluster; --kubeconfig, --context and --namespace imply it")
 	flags.StringVar(&o.version, "kubernetes-version", "", "the version of kube-scheduler, such as 1.37 (default that of the cluster, if it is read)")
-	flags.StringVar(&o.certificateDir, "certificate-dir", "", "the directory that --fix writes for certificates (default /etc/kubernetes/outboard)")
 	flags.BoolVar(&o.fix, "fix", false, "print the corrected file")
 	flags.BoolVarP(&o.write, "write", "w", false, "with --fix, write the file instead of printing it")
 	flags.StringVar(&o.explain, "explain", "", "print what a code of findings means, and check nothing; "+allCodes+" prints all codes")
-	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd
 }
 
 // input reads the files, and the cluster if a flag selects it. file may be "".
 func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader, types config.Types) (doctor.Input, error) {
 	in := doctor.Input{ConfigFile: o.config, Version: o.version, ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now(), CertificateDir: o.certificateDir}
-	if err := oneOf("output", o.output, "text", "json"); err != nil {
+	if err := o.output.check(); err != nil {
 		return in, err
 	}
 	if file == "" && o.namespace == "" {
@@ -105,8 +105,8 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 		}
 	}
 	in.FromManifests(outboard)
-	if o.cluster || o.namespace != "" || o.connection.Kubeconfig != "" || o.connection.Context != "" {
-		if in.Cluster, err = readForDoctor(ctx, o.connection, o.namespace); err != nil {
+	if o.cluster || o.namespace != "" || o.connection.given() {
+		if in.Cluster, err = readForDoctor(ctx, o.connection.ClientConnection, o.namespace); err != nil {
 			return in, err
 		}
 	}
@@ -136,15 +136,12 @@ func (o *doctorOptions) run(in doctor.Input, out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.output == "json" {
-		err = writeJSON(out, struct {
-			Corrected  []doctor.Finding  `json:"corrected,omitempty"`
-			Findings   []doctor.Finding  `json:"findings"`
-			NotChecked []doctor.Omission `json:"notChecked"`
-		}{corrected, append([]doctor.Finding{}, findings...), append([]doctor.Omission{}, omissions...)})
-	} else {
-		err = diagnosis(out, findings, omissions)
-	}
+	err = o.output.write(out, inJSON(struct {
+		Corrected  []doctor.Finding  `json:"corrected,omitempty"`
+		Findings   []doctor.Finding  `json:"findings"`
+		NotChecked []doctor.Omission `json:"notChecked"`
+	}{corrected, append([]doctor.Finding{}, findings...), append([]doctor.Omission{}, omissions...)}),
+		func(w io.Writer) error { return diagnosis(w, findings, omissions) })
 	if err == nil && count(findings, doctor.Error) > 0 {
 		err = errFindings
 	}
@@ -175,7 +172,7 @@ func (o *doctorOptions) writeFixed(in doctor.Input, fixed *doctor.Fixed, out, st
 		}
 		fmt.Fprintf(&notes, "%s: corrected; the former file is %s\n", in.File, saved)
 	}
-	if o.output == "text" {
+	if o.output.format == "text" {
 		_, err = io.WriteString(stderr, notes.String())
 	}
 	return report, err

@@ -58,7 +58,7 @@ responds.`,
 			if service.admin == "" {
 				doc = replicas.Explanation(responses, decisions)
 			}
-			if err := output.write(cmd.OutOrStdout(), doc, doc.Text); err != nil {
+			if err := output.write(cmd.OutOrStdout(), inJSON(doc), doc.Text); err != nil {
 				return err
 			}
 			if !doc.Known || doc.Error != "" {
@@ -67,12 +67,14 @@ responds.`,
 			return nil
 		},
 	}
+	cmd.ValidArgsFunction = completePods(&service.cluster, &namespaces)
 	service.register(cmd)
-	namespaces.register(cmd)
+	namespaces.register(cmd, &service.cluster)
 	output.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&profile, "profile", "", "show only the profile with this path")
 	flags.StringVar(&node, "node", "", "show only this node in the current results")
+	complete(cmd, "node", completeNodes(&service.cluster))
 	flags.IntVar(&decisions, "decisions", decisions, "maximum number of decisions to show")
 	flags.IntVar(&nodes, "nodes", nodes, "maximum number of nodes to show")
 	return cmd

@@ -12,6 +12,7 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/service"
+	"outboard.dev/outboard/internal/wiring"
 )
 
 // oneOf returns an error unless the value of the flag is one of the words.
@@ -46,6 +47,19 @@ func positional(names ...string) cobra.PositionalArgs {
 // missing is the error of a required flag that is not given.
 func missing(cmd *cobra.Command, flag string) error {
 	return fmt.Errorf("--%s is missing: usage: %s", flag, cmd.UseLine())
+}
+
+// certificateFlags adds the flags for the certificates with which a client calls an extender. Each of more ends the description of one.
+func certificateFlags(cmd *cobra.Command, ca, cert, key *string, more [3]string) {
+	flags := cmd.Flags()
+	flags.StringVar(ca, "ca", "", "the file with the CA of the extender's certificate"+more[0])
+	flags.StringVar(cert, "cert", "", "the file with the client certificate"+more[1])
+	flags.StringVar(key, "key", "", "the file with the client certificate's key"+more[2])
+}
+
+// certificateDirFlag adds the flag for the directory with the certificates on the host of kube-scheduler.
+func certificateDirFlag(cmd *cobra.Command, directory *string) {
+	cmd.Flags().StringVar(directory, "certificate-dir", "", "where kube-scheduler finds the certificates (default "+wiring.Directory+")")
 }
 
 // standardInput is what errors call standard input.

@@ -50,13 +50,14 @@ no GPUs, and 2 if no replica responds.`,
 			for _, replica := range differing {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: replica %s reports other GPUs or pods: it is binding a pod, or cannot read the API server\n", cmd.Root().Name(), replica)
 			}
-			err = output.write(cmd.OutOrStdout(), report, func(w io.Writer) error { return gpuTable(w, report) })
+			err = output.write(cmd.OutOrStdout(), inJSON(report), func(w io.Writer) error { return gpuTable(w, report) })
 			if err == nil && report.Error != "" {
 				return errFindings
 			}
 			return err
 		},
 	}
+	cmd.ValidArgsFunction = onlyFirst(completeNodes(&from.cluster))
 	from.register(cmd)
 	output.register(cmd)
 	return cmd

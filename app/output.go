@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 
@@ -8,30 +9,47 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// formats are the formats of every command that has the flag --output; simulate has more.
+var formats = []string{"text", "json", "yaml"}
+
 // outputFlag is the flag for the format of what a command prints.
 type outputFlag struct{ format string }
 
 func (o *outputFlag) register(cmd *cobra.Command) {
-	flagOf(cmd, "output", "o", &o.format, "text", "text", "json", "yaml")
+	choice(cmd, &o.format, "output", "o", alternatives(formats), formats...)
 }
 
 // check returns an error unless the format is one of the command.
-func (o *outputFlag) check() error { return oneOf("output", o.format, "text", "json", "yaml") }
+func (o *outputFlag) check() error { return oneOf("output", o.format, formats...) }
 
-// write writes the value in the format; text writes it as text.
-func (o *outputFlag) write(w io.Writer, value any, text func(io.Writer) error) error {
+// write writes to w in the format. The functions write JSON and text.
+func (o *outputFlag) write(w io.Writer, asJSON, text func(io.Writer) error) error {
 	switch o.format {
 	case "json":
-		return writeJSON(w, value)
+		return asJSON(w)
 	case "yaml":
-		data, err := yaml.Marshal(value)
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(data)
-		return err
+		return writeYAML(w, asJSON)
 	}
 	return text(w)
+}
+
+// writeYAML writes what the function writes as JSON.
+func writeYAML(w io.Writer, asJSON func(io.Writer) error) error {
+	var document bytes.Buffer
+	if err := asJSON(&document); err != nil {
+		return err
+	}
+	data, err := yaml.JSONToYAML(document.Bytes())
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// inJSON returns a function that writes the value as JSON.
+func inJSON(value any) func(io.Writer) error {
+	return func(w io.Writer) error { return writeJSON(w, value) }
 }
 
 func writeJSON(w io.Writer, value any) error {
@@ -40,8 +58,8 @@ func writeJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// flagOf adds a flag whose value is one of the words, and completes them.
-func flagOf(cmd *cobra.Command, name, short string, value *string, byDefault string, words ...string) {
-	cmd.Flags().StringVarP(value, name, short, byDefault, alternatives(words))
-	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails only without the flag
+// choice adds a flag whose value is one of the words, the first of which is the default. Shells complete the words.
+func choice(cmd *cobra.Command, value *string, name, short, usage string, words ...string) {
+	cmd.Flags().StringVarP(value, name, short, words[0], usage)
+	complete(cmd, name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -65,12 +65,15 @@ equivalent. --legacy-policy prints such a Policy.`,
 	flags.StringVar(&o.topology, "for", "", "where kube-scheduler runs: kubeadm, sidecar, service or nodeport")
 	flags.StringVar(&o.URL, "url", "", "where kube-scheduler reaches Outboard, as http://HOST:PORT or https://HOST:PORT (default by --for and serving.address)")
 	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default outboard.NAMESPACE.svc for IP addresses that are not loopback, and for NodePorts)")
-	flags.StringVar(&o.Namespace, "namespace", wiring.Namespace, "the namespace of Outboard and of its Service")
+	flags.StringVarP(&o.Namespace, "namespace", "n", wiring.Namespace, "the namespace of Outboard and of its Service")
 	flags.StringVar(&o.LeaseNamespace, "leader-elect-resource-namespace", "", "the namespace of the lease of a second scheduler (default that of Outboard)")
-	flags.StringVar(&o.CertificateDir, "certificate-dir", "", "where kube-scheduler finds the certificates (default "+wiring.Directory+")")
-	flags.StringVar(&o.Certificates.CA, "ca", "", "the file with the CA of Outboard's certificate, in --certificate-dir or absolute (default ca.crt)")
-	flags.StringVar(&o.Certificates.Cert, "cert", "", "the file with the client certificate, in --certificate-dir or absolute (default client.crt, as outboard certs writes it; with --for service and sidecar tls.crt, as in a Secret)")
-	flags.StringVar(&o.Certificates.Key, "key", "", "the file with the client certificate's key, in --certificate-dir or absolute (default client.key; with --for service and sidecar tls.key)")
+	certificateDirFlag(cmd, &o.CertificateDir)
+	const in = ", in --certificate-dir or absolute"
+	certificateFlags(cmd, &o.Certificates.CA, &o.Certificates.Cert, &o.Certificates.Key, [3]string{
+		in + " (default ca.crt)",
+		in + " (default client.crt, as outboard certs writes it; with --for service and sidecar tls.crt, as in a Secret)",
+		in + " (default client.key; with --for service and sidecar tls.key)",
+	})
 	flags.StringVar(&o.SchedulerKubeconfig, "scheduler-kubeconfig", "", "the kubeconfig of kube-scheduler (default with --for kubeadm: /etc/kubernetes/scheduler.conf; otherwise none, for a scheduler in a pod)")
 	flags.StringVar(&o.SchedulerName, "scheduler-name", "", "the name of a second scheduler (default with --for service and sidecar: what a profile lists in schedulerNames, or outboard-scheduler)")
 	flags.StringSliceVar(&o.Profiles, "profile", nil, "the paths of the profiles to call (default all)")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,9 @@ const maxMore = 100000
 
 // maxLoad is the greatest --load. Somebody who sets more means a percentage.
 const maxLoad = 10
+
+// simulateFormats are the formats of simulate.
+var simulateFormats = []string{string(simulate.Text), string(simulate.JSON), "yaml", string(simulate.CSV), string(simulate.Markdown)}
 
 type simulateOptions struct {
 	types                    config.Types
@@ -97,7 +101,7 @@ The same input and seed give the same result.`,
 	flags.BoolVar(&o.mostAllocated, "most-allocated", false, "kube-scheduler's NodeResourcesFit prefers full nodes (MostAllocated)")
 	flags.BoolVar(&o.first, "first-of-equal", false, "select the first of several equal nodes by name, instead of a random one")
 	flags.StringVar(&o.more, "more", "", "manifest of one pod: count how many more like it fit")
-	flags.StringVarP(&o.output, "output", "o", string(simulate.Text), "text, csv, json or markdown; csv and json have the figures of each seed")
+	choice(cmd, &o.output, "output", "o", "text, json, yaml, csv or markdown; json, yaml and csv have the figures of each seed", simulateFormats...)
 	flags.StringVar(&o.picture, "picture", "", "write a picture of the result to this file (SVG)")
 	return cmd
 }
@@ -256,7 +260,7 @@ func (o *simulateOptions) validate(changed func(flag string) bool) error {
 			return fmt.Errorf("--picture: %w", err)
 		}
 	}
-	return oneOf("output", o.output, string(simulate.Text), string(simulate.CSV), string(simulate.JSON), string(simulate.Markdown))
+	return oneOf("output", o.output, simulateFormats...)
 }
 
 // stage reads nodes and pods.
@@ -457,7 +461,13 @@ func (o *simulateOptions) report(cmd *cobra.Command, s *stage, arms []simulate.A
 	if format := simulate.Format(o.output); format == simulate.CSV {
 		fmt.Fprintln(cmd.ErrOrStderr(), strings.Join(report.Notes, "\n"))
 	}
-	if err := report.Write(cmd.OutOrStdout(), simulate.Format(o.output)); err != nil || o.picture == "" {
+	write := func(w io.Writer) error { return report.Write(w, simulate.Format(o.output)) }
+	if o.output == "yaml" {
+		write = func(w io.Writer) error {
+			return writeYAML(w, func(w io.Writer) error { return report.Write(w, simulate.JSON) })
+		}
+	}
+	if err := write(cmd.OutOrStdout()); err != nil || o.picture == "" {
 		return err
 	}
 	f, err := os.Create(o.picture)

@@ -12,18 +12,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/extender/verify"
 	"outboard.dev/outboard/policy/fields"
 )
 
 type verifyOptions struct {
 	verify.Options
-	mode, output, pod string
-	connection        config.ClientConnection
-	fromCluster       bool
-	resources         map[string]string
+	mode, pod   string
+	output      outputFlag
+	cluster     clusterFlags
+	fromCluster bool
+	resources   map[string]string
 }
+
+// modes are the values of the flag --mode.
+var modes = []string{"auto", string(verify.ModeNames), string(verify.ModeNodes), string(verify.ModeBoth)}
 
 func verifyCommand() *cobra.Command {
 	var o verifyOptions
@@ -52,11 +55,7 @@ extender with a cache evaluates only nodes that it knows; --cluster, --kubeconfi
 			if err != nil {
 				return err
 			}
-			write := report.WriteText
-			if o.output == "json" {
-				write = report.WriteJSON
-			}
-			if err := write(cmd.OutOrStdout()); err != nil {
+			if err := o.output.write(cmd.OutOrStdout(), report.WriteJSON, report.WriteText); err != nil {
 				return err
 			}
 			if report.Connections == 0 {
@@ -68,33 +67,30 @@ extender with a cache evaluates only nodes that it knows; --cluster, --kubeconfi
 			return nil
 		},
 	}
+	certificateFlags(cmd, &o.TLS.CAFile, &o.TLS.CertFile, &o.TLS.KeyFile, [3]string{})
+	o.cluster.register(cmd)
+	o.output.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.FilterVerb, "filter", "", "filterVerb; without any verb, filter and prioritize are checked")
 	flags.StringVar(&o.PrioritizeVerb, "prioritize", "", "prioritizeVerb")
 	flags.StringVar(&o.PreemptVerb, "preempt", "", "preemptVerb")
 	flags.StringVar(&o.BindVerb, "bind", "", "bindVerb; called only for a pod that does not exist")
-	flags.StringVar(&o.mode, "mode", "auto", "auto, names (nodeCacheCapable: true), nodes (false) or both")
-	flags.StringVar(&o.TLS.CAFile, "ca", "", "file with the CA of the extender's certificate")
-	flags.StringVar(&o.TLS.CertFile, "cert", "", "file with the client certificate")
-	flags.StringVar(&o.TLS.KeyFile, "key", "", "file with the client certificate's key")
+	choice(cmd, &o.mode, "mode", "", "the mode of the requests: auto, names (nodeCacheCapable: true), nodes (false) or both", modes...)
 	flags.DurationVar(&o.HTTPTimeout, "timeout", 5*time.Second, "httpTimeout")
 	flags.Int64Var(&o.MaxScore, "max-score", 10, "maximum score")
 	flags.StringVar(&o.pod, "pod", "", "file with the Pod of the requests")
 	flags.StringToStringVar(&o.resources, "resource", nil, "managed resource that the pod requests, as name=quantity")
 	flags.StringSliceVar(&o.NodeNames, "node", nil, "names of the nodes of the requests")
-	flags.BoolVar(&o.fromCluster, "cluster", false, "send the nodes of the cluster, with the kubeconfig of kubectl, or of the pod this runs in")
-	flags.StringVar(&o.connection.Kubeconfig, "kubeconfig", "", "send the nodes of the cluster, with this kubeconfig")
-	flags.StringVar(&o.connection.Context, "context", "", "the context in the kubeconfig")
-	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
+	flags.BoolVar(&o.fromCluster, "cluster", false, "send the nodes of the cluster; --kubeconfig and --context imply it")
 	return cmd
 }
 
 // complete checks the flags, and reads the files and the nodes that they name.
 func (o *verifyOptions) complete(ctx context.Context) error {
-	if err := oneOf("output", o.output, "text", "json"); err != nil {
+	if err := o.output.check(); err != nil {
 		return err
 	}
-	if err := oneOf("mode", o.mode, "auto", "names", "nodes", "both"); err != nil {
+	if err := oneOf("mode", o.mode, modes...); err != nil {
 		return err
 	}
 	if o.mode != "auto" {
@@ -120,14 +116,14 @@ func (o *verifyOptions) complete(ctx context.Context) error {
 			return fmt.Errorf("--pod %s: %w", o.pod, err)
 		}
 	}
-	if o.fromCluster || o.connection.Kubeconfig != "" || o.connection.Context != "" {
+	if o.fromCluster || o.cluster.given() {
 		return o.readCluster(ctx)
 	}
 	return nil
 }
 
 func (o *verifyOptions) readCluster(ctx context.Context) error {
-	api, err := readingClient(o.connection)
+	api, err := readingClient(o.cluster.ClientConnection)
 	if err != nil {
 		return fmt.Errorf("reading the cluster: %w", err)
 	}

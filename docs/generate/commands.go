@@ -18,10 +18,14 @@ func commands(string) (string, error) {
 	_, text, _ := strings.Cut(root.Long, "\n\n")
 	prose(d, text)
 	var rows [][]string
-	each(root, func(cmd *cobra.Command) {
-		rows = append(rows, []string{"[`" + cmd.CommandPath() + "`](#" + anchor(cmd.CommandPath()) + ")", plain(cmd.Short)})
-	})
-	d.table([]string{"command", "what it does"}, rows)
+	for _, group := range append(root.Groups(), &cobra.Group{ID: ""}) {
+		each(root, func(cmd *cobra.Command) {
+			if cmd.GroupID == group.ID {
+				rows = append(rows, []string{group.ID, "[`" + cmd.CommandPath() + "`](#" + anchor(cmd.CommandPath()) + ")", plain(cmd.Short)})
+			}
+		})
+	}
+	d.table([]string{"group", "command", "what it does"}, rows)
 	each(root, func(cmd *cobra.Command) { command(d, cmd) })
 	return strings.TrimSuffix(d.String(), "\n"), nil
 }

@@ -14,9 +14,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // protocol is that of kubectl port-forward.
@@ -94,7 +94,7 @@ func (t *Transport) dial(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	streams, _, err := spdy.Negotiate(upgrader, &http.Client{Transport: transport}, req, protocol)
+	streams, _, err := spdy.NegotiateStreaming(upgrader, &http.Client{Transport: transport}, req, protocol)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,8 @@ const (
 // binary checks with the real kubectl that the object exists, and then uses the outboard that the test runs. For `kubectl rollout
 // status`, it first reports in the status of the Deployment, as the Deployment controller would, that all replicas are updated.
 // Everything else is the real kubectl. Started as outboard, it is the real outboard, but the commands that read from all replicas read
-// from the outboard that the test runs: a test in test/e2e has a kubelet that forwards ports. Started as sleep, it does nothing: the documented pauses wait for kubelets.
+// from the outboard that the test runs: a test in test/e2e has a kubelet that forwards ports. Started as sleep, it does nothing: the
+// documented pauses wait for kubelets.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "sleep":

@@ -1,0 +1,108 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// completionTimeout bounds the request for names while a shell completes a command line.
+	completionTimeout = 3 * time.Second
+	// maxCompletions is how many names are requested.
+	maxCompletions = 500
+)
+
+// complete sets the completion of a flag, which must exist.
+func complete(cmd *cobra.Command, flag string, completion cobra.CompletionFunc) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, completion) // fails only without the flag
+}
+
+// fromCluster completes the names that list returns. If the cluster cannot be read, there is no completion.
+func fromCluster(cluster *clusterFlags, list func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, typed string) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		api, err := readingClient(cluster.ClientConnection)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		names, err := list(ctx, api, metav1.ListOptions{Limit: maxCompletions}, typed)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var matching []cobra.Completion
+		for _, name := range names {
+			if strings.HasPrefix(name, typed) {
+				matching = append(matching, name)
+			}
+		}
+		return matching, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completePods completes the names of pods in the namespace of the flags, or in that of NAMESPACE/POD.
+func completePods(cluster *clusterFlags, namespaces *namespaceFlags) cobra.CompletionFunc {
+	return onlyFirst(fromCluster(cluster, func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, typed string) (names []string, err error) {
+		namespace, _, qualified := strings.Cut(typed, "/")
+		if !qualified {
+			if namespace, err = namespaces.in(cluster); err != nil {
+				return nil, err
+			}
+		}
+		pods, err := api.CoreV1().Pods(namespace).List(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range pods.Items {
+			name := pods.Items[i].Name
+			if qualified {
+				name = namespace + "/" + name
+			}
+			names = append(names, name)
+		}
+		return names, nil
+	}))
+}
+
+// completeNodes completes the names of nodes.
+func completeNodes(cluster *clusterFlags) cobra.CompletionFunc {
+	return fromCluster(cluster, func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, _ string) (names []string, err error) {
+		nodes, err := api.CoreV1().Nodes().List(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range nodes.Items {
+			names = append(names, nodes.Items[i].Name)
+		}
+		return names, nil
+	})
+}
+
+// completeNamespaces completes the names of namespaces.
+func completeNamespaces(cluster *clusterFlags) cobra.CompletionFunc {
+	return fromCluster(cluster, func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, _ string) (names []string, err error) {
+		namespaces, err := api.CoreV1().Namespaces().List(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		for i := range namespaces.Items {
+			names = append(names, namespaces.Items[i].Name)
+		}
+		return names, nil
+	})
+}
+
+// onlyFirst completes the first argument only.
+func onlyFirst(completion cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return completion(cmd, args, typed)
+	}
+}

@@ -1,0 +1,118 @@
+package app
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// Shells complete the names of pods, nodes and namespaces from the cluster, and the values of flags.
+func TestCompletion(t *testing.T) {
+	lists := map[string]struct {
+		kind  string
+		names []string
+	}{
+		"/api/v1/namespaces":              {"NamespaceList", []string{"team", "test", "web"}},
+		"/api/v1/namespaces/default/pods": {"PodList", []string{"web-1", "web-2", "job-1"}},
+		"/api/v1/namespaces/team/pods":    {"PodList", []string{"train-1"}},
+		"/api/v1/nodes":                   {"NodeList", []string{"gpu-1", "cpu-1"}},
+	}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		list, ok := lists[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		items := []any{}
+		for _, name := range list.names {
+			items = append(items, map[string]any{"metadata": map[string]string{"name": name}})
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": list.kind, "items": items})
+	}))
+	defer api.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte("{current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "+api.URL+"}}]}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{
+		"explain web":                     "web-1 web-2",
+		"explain -n team t":               "train-1",
+		"explain team/t":                  "team/train-1",
+		"explain -n none t":               "",
+		"explain web-1 w":                 "",
+		"explain web-1 --node g":          "gpu-1",
+		"explain --namespace te":          "team test",
+		"gpus ":                           "gpu-1 cpu-1",
+		"gpus gpu-1 c":                    "",
+		"decisions --namespace w":         "web",
+		"decisions -o ":                   "text json yaml",
+		"simulate -o ":                    "text json yaml csv markdown",
+		"verify http://127.0.0.1 --mode ": "auto names nodes both",
+		"probe ":                          "healthz readyz",
+	} {
+		command, typed := line[:strings.LastIndex(line, " ")], line[strings.LastIndex(line, " ")+1:]
+		args := strings.Fields(command)
+		if cluster := args[0] == "explain" || args[0] == "gpus" || args[0] == "decisions"; cluster {
+			args = append(args[:1:1], append([]string{"--kubeconfig", kubeconfig}, args[1:]...)...)
+		}
+		out, err := execute(t, append([]string{"__complete"}, append(args, typed)...)...)
+		got, _, _ := strings.Cut(out, ":4\n") // the directive: no names of files
+		if strings.Join(strings.Fields(got), " ") != want || err != nil {
+			t.Errorf("%s: %v\n%swant %q", line, err, out, want)
+		}
+	}
+}
+
+// The help lists every command in a group, except those about the command itself.
+func TestGroups(t *testing.T) {
+	for _, cmd := range NewCommand().Commands() {
+		if name := cmd.Name(); (cmd.GroupID == "") != (name == "version" || name == "help" || name == "completion") {
+			t.Errorf("%s is in group %q", name, cmd.GroupID)
+		}
+	}
+}
+
+// Under the name of a plugin of kubectl, usage texts have the command that the user runs.
+func TestPluginOfKubectl(t *testing.T) {
+	own := os.Args
+	defer func() { os.Args = own }()
+	for program, want := range map[string]string{"/bin/outboard": "usage: outboard explain", "/bin/kubectl-outboard": "usage: kubectl outboard explain"} {
+		os.Args = []string{program}
+		if _, out := statusOf(t, "explain"); !strings.Contains(out, want) {
+			t.Errorf("%s: %q is not in %s", program, want, out)
+		}
+	}
+}
+
+// Every command with the flag --output prints YAML.
+func TestOutputFormats(t *testing.T) {
+	commands := 0
+	every(commandTree(), func(cmd *cobra.Command) {
+		f := cmd.Flags().Lookup("output")
+		if f == nil {
+			return
+		}
+		commands++
+		if !strings.Contains(f.Usage, "text, json") || !strings.Contains(f.Usage, "yaml") {
+			t.Errorf("%s --output: %s", cmd.CommandPath(), f.Usage)
+		}
+	})
+	if commands < 8 {
+		t.Errorf("only %d commands have the flag", commands)
+	}
+	valid := file(t, header+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	if out, err := execute(t, "check", "-o", "yaml", valid); err != nil || !strings.Contains(out, "profiles:\n- path: /\n  policies:\n  - ImageLocality\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	nodes := file(t, simulatedCluster)
+	if out, err := execute(t, "simulate", "-o", "yaml", "--seeds", "1", "--nodes", nodes); err != nil || !strings.Contains(out, "\nconfigurations:\n- name: ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
