@@ -56,6 +56,7 @@ func TestCompletion(t *testing.T) {
 		"simulate -o ":                    "text json yaml csv markdown",
 		"verify http://127.0.0.1 --mode ": "auto names nodes both",
 		"probe ":                          "healthz readyz",
+		"scheduler-config --for ":         "kubeadm sidecar service nodeport",
 	} {
 		command, typed := line[:strings.LastIndex(line, " ")], line[strings.LastIndex(line, " ")+1:]
 		args := strings.Fields(command)

@@ -63,6 +63,7 @@ equivalent. --legacy-policy prints such a Policy.`,
 	flags.StringVar(&o.config, "config", "", "the configuration file of Outboard")
 	flags.StringVar(&o.from, "from", "", "a Policy to convert, as JSON or YAML; - is standard input")
 	flags.StringVar(&o.topology, "for", "", "where kube-scheduler runs: kubeadm, sidecar, service or nodeport")
+	complete(cmd, "for", cobra.FixedCompletions(topologies(), cobra.ShellCompDirectiveNoFileComp))
 	flags.StringVar(&o.URL, "url", "", "where kube-scheduler reaches Outboard, as http://HOST:PORT or https://HOST:PORT (default by --for and serving.address)")
 	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default outboard.NAMESPACE.svc for IP addresses that are not loopback, and for NodePorts)")
 	flags.StringVarP(&o.Namespace, "namespace", "n", wiring.Namespace, "the namespace of Outboard and of its Service")
@@ -81,6 +82,14 @@ equivalent. --legacy-policy prints such a Policy.`,
 	flags.BoolVar(&o.legacy, "legacy-policy", false, "print a Policy for kube-scheduler 1.22 and earlier")
 	flags.StringVar(&o.dir, "dir", "", "write the files to this directory instead of printing them")
 	return cmd
+}
+
+// topologies returns the values of the flag --for.
+func topologies() (words []string) {
+	for _, t := range wiring.Topologies() {
+		words = append(words, string(t))
+	}
+	return words
 }
 
 // checkFlags returns an error if flags do not go together.
@@ -110,11 +119,7 @@ func (o *schedulerConfigOptions) checkFlags(changed func(flag string) bool) erro
 // print writes the configuration for kube-scheduler to out, or to the directory, and to notes what the user still has to do.
 func (o *schedulerConfigOptions) print(out, notes io.Writer, types config.Types) error {
 	if o.topology != "" {
-		var words []string
-		for _, t := range wiring.Topologies() {
-			words = append(words, string(t))
-		}
-		if err := oneOf("for", o.topology, words...); err != nil {
+		if err := oneOf("for", o.topology, topologies()...); err != nil {
 			return err
 		}
 	}
