@@ -70,7 +70,8 @@ func pending(responses []Response[*explain.Document], profile string) *explain.P
 				first := *p
 				sum = &first
 			default:
-				sum.Since, sum.LastRequeued = earlier(sum.Since, p.Since), later(sum.LastRequeued, p.LastRequeued)
+				sum.Since = slices.MinFunc([]time.Time{sum.Since, p.Since}, time.Time.Compare)
+				sum.LastRequeued = slices.MaxFunc([]time.Time{sum.LastRequeued, p.LastRequeued}, time.Time.Compare)
 				sum.Requeues += p.Requeues
 			}
 		}
@@ -99,20 +100,6 @@ func worst(responses []Response[*explain.Document], name string) explain.Signal 
 		}
 		return cmp.Compare(a.Stale, b.Stale)
 	})
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // MostCommon returns the value that most replicas respond, of which there is at least one, and the names of the replicas that respond

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -130,5 +129,5 @@ func Split[T any](responses []Response[T]) (good, failed []Response[T]) {
 			good = append(good, r)
 		}
 	}
-	return slices.Clip(good), failed
+	return good, failed
 }
