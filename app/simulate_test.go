@@ -70,7 +70,7 @@ func TestSimulateFullCluster(t *testing.T) {
 ---
 {kind: Pod, apiVersion: v1, metadata: {name: p}, spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 24}, requests: {aliyun.com/gpu-mem: 24}}}]}}
 `)
-	sized := file(t, header+"profiles:\n- policies: [{type: GPUMemory, config: {sizesFrom: example.com/gpu-sizes}}]\n")
+	sized := file(t, header+"profiles:\n- policies: [{type: GPUMemory, config: {sizesFrom: {annotation: example.com/gpu-sizes}}}]\n")
 	for load, want := range map[string]string{
 		"": `"allocatedPercentAt130": 100,`,
 		"--load 10 --hours 24 --min-lifetime 10h --max-lifetime 20h": `"servedPercent": 100,`,
@@ -91,7 +91,7 @@ func TestSimulateComparesWhatIsComparable(t *testing.T) {
 {kind: Pod, apiVersion: v1, metadata: {name: p}, spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 24}, requests: {cpu: 1, aliyun.com/gpu-mem: 24}}}]}}
 `)
 	configuration := func(policy string) string { return file(t, header+"profiles:\n- policies: ["+policy+"]\n") }
-	sized := configuration("{type: GPUMemory, config: {sizesFrom: example.com/gpu-sizes}}")
+	sized := configuration("{type: GPUMemory, config: {sizesFrom: {annotation: example.com/gpu-sizes}}}")
 	largest, none := configuration("{type: GPUMemory}"), configuration("{type: ImageLocality}")
 	const note = "Not comparable: "
 	for _, tt := range []struct {

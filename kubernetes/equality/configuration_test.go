@@ -79,7 +79,7 @@ func (d draw) whenStale(in object) object {
 
 func (d draw) podLimit() object {
 	return object{
-		"max": d.between(1, 4, "max"), "maxFromLabel": pick(d, "max from", "", "example.com/max-pods"),
+		"max": d.between(1, 4, "max"), "maxFrom": pick(d, "max from", nil, object{"label": "example.com/max-pods"}),
 		"selector": pick(d, "selector", object{}, object{"matchLabels": object{"app": "web"}},
 			object{"matchExpressions": []object{{"key": "app", "operator": "In", "values": []string{"web", "batch"}}}}),
 		"namespaces": pick(d, "namespaces", nil, []string{"*"}, []string{"default"}),
@@ -100,7 +100,7 @@ func (d draw) gpuMemory() object {
 	}
 	return object{
 		"gpuSelection": selection, "scoringStrategy": object{"type": strategy},
-		"sizesFrom": pick(d, "sizes from", "", "example.com/gpu-sizes"),
+		"sizesFrom": pick(d, "sizes from", nil, object{"annotation": "example.com/gpu-sizes"}),
 		"multiGPU":  d.chance(50, "multi GPU"), "multiContainer": d.chance(50, "multi container"),
 	}
 }
@@ -109,16 +109,16 @@ func (d draw) fpgas() object {
 	c := object{"resource": fpga, "scoringStrategy": object{"type": pick(d, "strategy", "BinPack", "Spread")}}
 	switch pick(d, "units", "None", "Numbered", "Named") {
 	case "None":
-		c["capacityFrom"] = pick(d, "capacity from", "", "example.com/fpga-count")
+		c["capacityFrom"] = pick(d, "capacity from", nil, object{"annotation": "example.com/fpga-count"})
 		return c
 	case "Numbered":
-		c["units"], c["capacityFrom"] = "Numbered", pick(d, "capacity from", "", "example.com/fpga-count")
+		c["units"], c["capacityFrom"] = "Numbered", pick(d, "capacity from", nil, object{"annotation": "example.com/fpga-count"})
 	case "Named":
-		c["units"], c["unitsFrom"] = "Named", "example.com/fpgas"
+		c["units"], c["unitsFrom"] = "Named", object{"annotation": "example.com/fpgas"}
 	}
 	switch pick(d, "allocation", "whole", "groups", "shares") {
 	case "groups":
-		c["groupsFrom"], c["sameGroup"] = "example.com/fpga-groups", pick(d, "same group", "Preferred", "Required")
+		c["groupsFrom"], c["sameGroup"] = object{"annotation": "example.com/fpga-groups"}, pick(d, "same group", "Preferred", "Required")
 	case "shares":
 		c["allocationMode"], c["sharesPerUnit"] = "Shares", d.between(1, 4, "shares")
 	}

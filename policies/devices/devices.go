@@ -148,7 +148,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 		used = min(hw.capacity, snapshot.AddAmounts(used, c.want))
 	}
 	score := c.policy.config.ScoringStrategy.Type.Score(used, hw.capacity)
-	if c.policy.config.GroupsFrom == "" || c.policy.together || c.want == 1 {
+	if c.policy.config.GroupsFrom == nil || c.policy.together || c.want == 1 {
 		return score
 	}
 	if score /= 2; u.mostFree >= c.want {

@@ -26,9 +26,9 @@ func TestScenarios(t *testing.T) {
 
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
-		"counted":  `{resource: example.com/fpga, capacityFrom: example.com/count, scoringStrategy: {type: Spread}}`,
+		"counted":  `{resource: example.com/fpga, capacityFrom: {annotation: example.com/count}, scoringStrategy: {type: Spread}}`,
 		"numbered": `{resource: example.com/fpga, units: Numbered, allocationMode: Shares, sharesPerUnit: 2}`,
-		"named":    `{resource: example.com/fpga, units: Named, unitsFrom: example.com/units, groupsFrom: example.com/groups}`,
+		"named":    `{resource: example.com/fpga, units: Named, unitsFrom: {annotation: example.com/units}, groupsFrom: {annotation: example.com/groups}}`,
 		"grouped":  grouped,
 		"shared":   shared,
 	} {
@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 				Nodes: policytest.Nodes(`
 - metadata: {name: a, annotations: {example.com/units: "u0,u1=3,u2=0,u3", example.com/groups: "u0,u1;u2,u3", example.com/count: "3"}}
   status: {allocatable: {example.com/fpga: 4}}
-- metadata: {name: b, labels: {example.com/units: u0_u1, example.com/count: "2"}}
+- metadata: {name: b, annotations: {example.com/units: "u0,u1", example.com/count: "2"}}
   status: {allocatable: {example.com/fpga: 2}}
 - metadata: {name: c}
 - metadata: {name: d, annotations: {example.com/units: "u0,u0"}}
@@ -126,7 +126,7 @@ func TestChoose(t *testing.T) {
 	const units, groups = "a0,a1,b0,b1,b2,c0,c1,c2,c3,lone", "a0,a1;b2,b1,b0;c0,c1,c2,c3,gone"
 	preferred := strings.Replace(grouped, "Required", "Preferred", 1)
 	spread := func(config string) string {
-		return strings.Replace(config, "}", ", scoringStrategy: {type: Spread}}", 1)
+		return strings.TrimSuffix(config, "}") + ", scoringStrategy: {type: Spread}}"
 	}
 	for _, tc := range []struct {
 		what, config string

@@ -106,8 +106,7 @@ func (p *devices) size() int64 { return int64(p.config.SharesPerUnit) }
 
 // count returns how much of the resource the node has, 0..claims.MaxCapacity.
 func (p *devices) count(node *corev1.Node) (n int64, ok bool) {
-	text, found, _ := claims.Reported(node, p.config.CapacityFrom)
-	if found {
+	if text, declared := p.config.CapacityFrom.Of(node); declared {
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 		return n, err == nil && n >= 0 && n <= claims.MaxCapacity
 	}
@@ -118,15 +117,11 @@ func (p *devices) count(node *corev1.Node) (n int64, ok bool) {
 
 // namedBy returns the units that the node names.
 func (p *devices) namedBy(node *corev1.Node) ([]unit, *policy.Reason) {
-	text, _, label := claims.Reported(node, p.config.UnitsFrom)
+	text, _ := p.config.UnitsFrom.Of(node)
 	if strings.TrimSpace(text) == "" {
 		return nil, noDevices
 	}
-	separator := ","
-	if label {
-		separator = "_"
-	}
-	entries := strings.Split(text, separator)
+	entries := p.config.UnitsFrom.Items(text)
 	if len(entries) > snapshot.MaxLedgerUnits {
 		return nil, invalidDevices
 	}
@@ -161,17 +156,18 @@ func validName(name string) bool {
 // divide divides the units into parts. It returns false if the node puts a unit into two groups. It
 // ignores names of units that the node does not have.
 func (p *devices) divide(hw *hardware, node *corev1.Node) bool {
-	if p.config.AllocationMode == WholeUnits && p.config.GroupsFrom == "" {
+	if p.config.AllocationMode == WholeUnits && p.config.GroupsFrom == nil {
 		return true
 	}
 	for i := range hw.units {
 		hw.units[i].part = i
 	}
-	if p.config.GroupsFrom == "" {
+	if p.config.GroupsFrom == nil {
 		return true
 	}
 	grouped := make([]bool, len(hw.units))
-	for group := range strings.SplitSeq(node.Annotations[p.config.GroupsFrom], ";") {
+	groups, _ := p.config.GroupsFrom.Of(node)
+	for group := range strings.SplitSeq(groups, ";") {
 		first := -1
 		for name := range strings.SplitSeq(group, ",") {
 			i, ok := hw.index[strings.TrimSpace(name)]

@@ -26,9 +26,9 @@ const (
 const (
 	counted  = `{resource: example.com/fpga}`
 	numbered = `{resource: example.com/fpga, units: Numbered}`
-	named    = `{resource: example.com/fpga, units: Named, unitsFrom: example.com/units}`
-	shared   = `{resource: example.com/fpga, units: Named, unitsFrom: example.com/units, allocationMode: Shares, sharesPerUnit: 4}`
-	grouped  = `{resource: example.com/fpga, units: Named, unitsFrom: example.com/units, groupsFrom: example.com/groups, sameGroup: Required}`
+	named    = `{resource: example.com/fpga, units: Named, unitsFrom: {annotation: example.com/units}}`
+	shared   = `{resource: example.com/fpga, units: Named, unitsFrom: {annotation: example.com/units}, allocationMode: Shares, sharesPerUnit: 4}`
+	grouped  = `{resource: example.com/fpga, units: Named, unitsFrom: {annotation: example.com/units}, groupsFrom: {annotation: example.com/groups}, sameGroup: Required}`
 )
 
 // counting is node n with an amount in status.allocatable.

@@ -16,6 +16,7 @@ import (
 
 	"outboard.dev/outboard/policies/devices"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/policy/policytest"
 )
 
@@ -164,7 +165,7 @@ func (m *model) checkClaim(t *rapid.T, claim policy.Claim, want int64, free map[
 	}
 	// If one group is only preferred, the pod gets one group if possible.
 	strict := *m
-	if m.config.GroupsFrom != "" {
+	if m.config.GroupsFrom != nil {
 		strict.config.SameGroup = devices.Required
 	}
 	if strict.fits(want, free, all) && !strict.fits(want, got, want) {
@@ -237,7 +238,7 @@ func (m *model) hardware(t *rapid.T) {
 	default:
 		m.named(t)
 	}
-	if m.config.GroupsFrom != "" {
+	if m.config.GroupsFrom != nil {
 		m.group(t)
 	}
 }
@@ -283,17 +284,17 @@ func configs() *rapid.Generator[devices.Config] {
 		case devices.None:
 			return c
 		case devices.Numbered:
-			c.CapacityFrom = "example.com/count"
+			c.CapacityFrom = &fields.From{Annotation: "example.com/count"}
 		case devices.Named:
-			c.UnitsFrom = unitsKey
+			c.UnitsFrom = &fields.From{Annotation: unitsKey}
 		}
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0:
 			c.AllocationMode, c.SharesPerUnit = devices.Shares, rapid.Int32Range(1, 4).Draw(t, "shares")
 		case 1:
-			c.GroupsFrom, c.SameGroup = groupsKey, devices.Required
+			c.GroupsFrom, c.SameGroup = &fields.From{Annotation: groupsKey}, devices.Required
 		case 2:
-			c.GroupsFrom = groupsKey
+			c.GroupsFrom = &fields.From{Annotation: groupsKey}
 		}
 		return c
 	})

@@ -52,17 +52,16 @@ type ScoringStrategy struct {
 type Config struct {
 	// Resource is the extended resource that pods request. Required.
 	Resource string `json:"resource" required:"-"`
-	// CapacityFrom is the key of a node annotation, or else label, with how much of the
-	// resource the node has. Nodes without it, or all nodes if it is "", have what
-	// status.allocatable reports.
-	CapacityFrom string `json:"capacityFrom" form:"key"`
+	// CapacityFrom is where a node declares how much of the resource it has. Nodes that do not
+	// have what status.allocatable reports.
+	CapacityFrom *fields.From `json:"capacityFrom"`
 	// Units says how the units of a node are identified: None (the default), only their
 	// number counts; Numbered, from 0; or Named, by UnitsFrom.
 	Units Units `json:"units" values:"None,Numbered,Named"`
-	// UnitsFrom is the key of a node annotation with the names of the node's units,
-	// "fpga0,fpga1", or with the names and the number of shares of each, "fpga0=4,fpga1=2";
-	// or else of a label with names only, "fpga0_fpga1". For Named units only.
-	UnitsFrom string `json:"unitsFrom" form:"key"`
+	// UnitsFrom is where a node declares the names of its units: in an annotation "fpga0,fpga1", or
+	// with the number of shares of each, "fpga0=4,fpga1=2"; in a label "fpga0_fpga1". For Named
+	// units only.
+	UnitsFrom *fields.From `json:"unitsFrom"`
 	// AllocationMode says what a pod that requests n gets: n units with WholeUnits (the
 	// default), or n shares of one unit with Shares.
 	AllocationMode AllocationMode `json:"allocationMode" values:"WholeUnits,Shares"`
@@ -72,10 +71,10 @@ type Config struct {
 	// ResultAnnotation is the key of the annotation with the units of a pod. "" is
 	// outboard.dev/ and the name of the resource, with a dot instead of its slash.
 	ResultAnnotation string `json:"resultAnnotation" form:"key"`
-	// GroupsFrom is the key of a node annotation with the groups of the node's
-	// units, "fpga0,fpga1;fpga2,fpga3". A unit that is in none is a group of its
-	// own. "" means that groups do not matter. For WholeUnits only.
-	GroupsFrom string `json:"groupsFrom" form:"key"`
+	// GroupsFrom is where a node declares the groups of its units: in an annotation,
+	// "fpga0,fpga1;fpga2,fpga3". A unit that is in none is a group of its own. Default: groups do
+	// not matter. For WholeUnits only.
+	GroupsFrom *fields.From `json:"groupsFrom"`
 	// SameGroup says whether the units of one pod must be in one group: Preferred (the
 	// default) or Required.
 	SameGroup SameGroup `json:"sameGroup" values:"Required,Preferred"`
@@ -128,16 +127,17 @@ func (c *Config) validateTogether() field.ErrorList {
 			errs = append(errs, field.Forbidden(field.NewPath(name), message))
 		}
 	}
-	if c.Units == Named && c.UnitsFrom == "" {
+	if c.Units == Named && c.UnitsFrom == nil {
 		errs = append(errs, field.Required(field.NewPath("unitsFrom"), "says where nodes name their units"))
 	}
-	forbid(c.Units != Named && c.UnitsFrom != "", "unitsFrom", "needs units: Named")
-	forbid(c.Units == Named && c.CapacityFrom != "", "capacityFrom", "nodes that name their units report their number by the names")
+	forbid(c.Units != Named && c.UnitsFrom != nil, "unitsFrom", "needs units: Named")
+	forbid(c.Units == Named && c.CapacityFrom != nil, "capacityFrom", "nodes that name their units report their number by the names")
 	forbid(c.Units == None && c.ResultAnnotation != "", "resultAnnotation", "needs units: Numbered or Named")
 	forbid(c.Units == None && c.AllocationMode == Shares, "allocationMode", "Shares needs units: Numbered or Named")
 	forbid(c.AllocationMode != Shares && c.SharesPerUnit > 1, "sharesPerUnit", "needs allocationMode: Shares")
-	forbid(c.Units == None && c.GroupsFrom != "", "groupsFrom", "needs units: Numbered or Named")
-	forbid(c.AllocationMode == Shares && c.GroupsFrom != "", "groupsFrom", "a pod's shares are always of one unit")
-	forbid(c.GroupsFrom == "" && c.SameGroup == Required, "sameGroup", "needs groupsFrom, which says which units are a group")
+	forbid(c.GroupsFrom != nil && c.GroupsFrom.Label != "", "groupsFrom.label", "groups need an annotation: a label has no separators for them")
+	forbid(c.Units == None && c.GroupsFrom != nil, "groupsFrom", "needs units: Numbered or Named")
+	forbid(c.AllocationMode == Shares && c.GroupsFrom != nil, "groupsFrom", "a pod's shares are always of one unit")
+	forbid(c.GroupsFrom == nil && c.SameGroup == Required, "sameGroup", "needs groupsFrom, which says which units are a group")
 	return errs
 }

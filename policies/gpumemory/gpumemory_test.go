@@ -23,8 +23,8 @@ func TestScenarios(t *testing.T) {
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
 		"defaults":    `{}`,
-		"other":       `{unit: MiB, gpuSelection: Spread, scoringStrategy: {type: Spread}, sizesFrom: example.com/sizes, multiGPU: true, multiContainer: true}`,
-		"least waste": `{scoringStrategy: {type: LeastWaste}, multiGPU: true, multiContainer: true, sizesFrom: example.com/sizes}`,
+		"other":       `{unit: MiB, gpuSelection: Spread, scoringStrategy: {type: Spread}, sizesFrom: {annotation: example.com/sizes}, multiGPU: true, multiContainer: true}`,
+		"least waste": `{scoringStrategy: {type: LeastWaste}, multiGPU: true, multiContainer: true, sizesFrom: {annotation: example.com/sizes}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{

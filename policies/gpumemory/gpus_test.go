@@ -246,14 +246,14 @@ func TestChoiceFollowsTheLedger(t *testing.T) {
 
 // TestUnequalGPUs: each GPU has its own size.
 func TestUnequalGPUs(t *testing.T) {
-	p := build(t, `{sizesFrom: example.com/sizes}`)
 	for _, key := range []string{"annotation", "label"} {
+		p := build(t, `{sizesFrom: {`+key+`: example.com/sizes}}`)
 		// The device plugin counts each GPU as large as the first one.
 		node := gpuNode("n", 3, 16)
 		if key == "annotation" {
 			node.Annotations = map[string]string{"example.com/sizes": "16, 8, 32"}
 		} else {
-			node.Labels = map[string]string{"example.com/sizes": "16-8-32"}
+			node.Labels = map[string]string{"example.com/sizes": "16_8_32"}
 		}
 		w := &world{node: node}
 		for memory, want := range map[int64]string{8: "1", 9: "0", 16: "0", 17: "2", 32: "2"} {

@@ -15,6 +15,7 @@ import (
 
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
@@ -184,7 +185,7 @@ func (m *model) lostSum() int64 {
 // Filter passes a pod exactly if Reserve allocates a GPU.
 func TestAgainstModel(t *testing.T) {
 	config := gpumemory.Defaults()
-	config.SizesFrom, config.MultiGPU = "sizes", true
+	config.SizesFrom, config.MultiGPU = &fields.From{Annotation: "sizes"}, true
 	rapid.Check(t, func(t *rapid.T) {
 		config.GPUSelection = rapid.SampledFrom([]gpumemory.GPUSelection{gpumemory.BestFit, gpumemory.SpreadGPUs}).Draw(t, "choose")
 		config.ScoringStrategy.Type = rapid.SampledFrom([]gpumemory.ScoringStrategyType{gpumemory.BinPack, gpumemory.SpreadNodes}).Draw(t, "score")

@@ -61,10 +61,9 @@ type Config struct {
 	GPUSelection GPUSelection `json:"gpuSelection" values:"BestFit,Spread"`
 	// ScoringStrategy says which nodes are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
-	// SizesFrom is the key of a node annotation, or else label, with the memory of each GPU in
-	// order of index: "16,16,32", in a label "16-16-32" or "16_16_32". Nodes without it, or
-	// all nodes if it is "", have GPUs of one size.
-	SizesFrom string `json:"sizesFrom" form:"key"`
+	// SizesFrom is where a node declares the memory of each GPU in order of index: "16,16,32" in an
+	// annotation, "16_16_32" in a label. Nodes that do not have GPUs of one size.
+	SizesFrom *fields.From `json:"sizesFrom"`
 	// ModelLabel is the key of the node label that names the model of its GPUs.
 	ModelLabel string `json:"modelLabel" required:"must not be empty" form:"key"`
 	// ModelAnnotation is the key of a pod annotation with the GPU models that the pod allows,

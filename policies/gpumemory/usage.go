@@ -9,6 +9,7 @@ import (
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -27,14 +28,14 @@ type hardware struct {
 	capacities []int64        // by index
 }
 
-// hardwareOf reads the hardware of the node. sizesFrom may be "".
-func hardwareOf(node *corev1.Node, sizesFrom string) hardware {
+// hardwareOf reads the hardware of the node. sizesFrom may be nil.
+func hardwareOf(node *corev1.Node, sizesFrom *fields.From) hardware {
 	memory, count := capacity(node, memoryResource), capacity(node, countResource)
 	if memory <= 0 {
 		return hardware{problem: notSharing}
 	}
-	if text, found, _ := claims.Reported(node, sizesFrom); found {
-		sizes := parseSizes(text)
+	if text, declared := sizesFrom.Of(node); declared {
+		sizes := parseSizes(sizesFrom.Items(text))
 		if sizes == nil || count > 0 && count != int64(len(sizes)) {
 			return hardware{problem: invalidGPUs}
 		}
@@ -55,11 +56,8 @@ func capacity(node *corev1.Node, name corev1.ResourceName) int64 {
 	return q.Value()
 }
 
-var separators = strings.NewReplacer("-", ",", "_", ",")
-
-// parseSizes returns nil unless the text is a list of sizes.
-func parseSizes(text string) []int64 {
-	parts := strings.Split(separators.Replace(text), ",")
+// parseSizes returns nil unless each part is a size.
+func parseSizes(parts []string) []int64 {
 	if len(parts) > maxGPUs {
 		return nil
 	}

@@ -6,11 +6,13 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -22,7 +24,7 @@ var (
 	}
 	invalidNodeLimit = &policy.Reason{
 		Code: "InvalidNodeLimit",
-		Text: "node(s) have a label with an invalid pod limit",
+		Text: "node(s) declare an invalid pod limit",
 	}
 )
 
@@ -35,13 +37,13 @@ type podLimit struct {
 	namespaces []string // ordered; empty when each namespace has its own limit
 	all        bool     // namespaces includes all namespaces
 	max        int64
-	label      string
+	maxFrom    *fields.From
 	facts      *snapshot.Fact[fact]
 }
 
 // fact is the data about one node.
 type fact struct {
-	max   int64            // -1 if the node's label is not a number
+	max   int64            // -1 if the node declares none that is a number
 	count map[string]int64 // matching pods, by namespace or sharedLimit
 }
 
@@ -51,7 +53,7 @@ func newPodLimit(config Config, selector labels.Selector) *podLimit {
 		namespaces: slices.Sorted(slices.Values(config.Namespaces)),
 		all:        slices.Contains(config.Namespaces, allNamespaces),
 		max:        int64(config.Max),
-		label:      config.MaxFromLabel,
+		maxFrom:    config.MaxFrom,
 	}
 	p.facts = snapshot.NewFact(p.observe)
 	return p
@@ -90,8 +92,8 @@ func (p *podLimit) countedAs(pod *corev1.Pod) (string, bool) {
 
 func (p *podLimit) observe(n *snapshot.Node) fact {
 	f := fact{max: p.max}
-	if value, ok := n.Object.Labels[p.label]; ok && p.label != "" {
-		own, err := strconv.ParseInt(value, 10, 32)
+	if text, declared := p.maxFrom.Of(n.Object); declared {
+		own, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
 		if err != nil || own < 0 {
 			own = -1
 		}

@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 		"own namespace":     `{max: 2, selector: {matchLabels: {app: web}}}`,
 		"listed namespaces": `{max: 2, selector: {matchLabels: {app: web}}, namespaces: [default, other]}`,
 		"every pod":         `{max: 1, selector: {}, namespaces: ["*"]}`,
-		"own limits":        `{max: 2, selector: {matchLabels: {app: web}}, maxFromLabel: example.com/max}`,
+		"own limits":        `{max: 2, selector: {matchLabels: {app: web}}, maxFrom: {label: example.com/max}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{

@@ -17,9 +17,9 @@ const allNamespaces = "*"
 type Config struct {
 	// Max is how many matching pods one node may run, at least 1.
 	Max int32 `json:"max" limits:"1.."`
-	// MaxFromLabel is the key of a node label whose value is the Max of that node, a whole
-	// number from 0. Nodes without the label, or all nodes if it is "", have Max.
-	MaxFromLabel string `json:"maxFromLabel" form:"key"`
+	// MaxFrom is where a node declares its own Max, a whole number from 0. Nodes that do not have
+	// Max.
+	MaxFrom *fields.From `json:"maxFrom"`
 	// Selector selects by labels the pods that are limited and counted. Required; {} selects
 	// every pod.
 	Selector *metav1.LabelSelector `json:"selector" required:"says which pods are limited; {} selects every pod"`

@@ -70,18 +70,6 @@ func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimants map[types.UID]*Cla
 // MaxCapacity bounds a unit, so that neither the sum over the units of a node overflows, nor a hundred times that.
 const MaxCapacity = 1 << 50
 
-// Reported returns what a node reports about its units under the key: an annotation, or else a label. The key may be "".
-func Reported(node *corev1.Node, key string) (text string, found, label bool) {
-	if key == "" {
-		return "", false, false
-	}
-	if text, found = node.Annotations[key]; found {
-		return text, true, false
-	}
-	text, found = node.Labels[key]
-	return text, found, found
-}
-
 // Of yields the units on which the pod has claims, and the amounts. It yields nothing if the ledger is nil or does not
 // list the pod.
 func Of(ledger *snapshot.Ledger, pod types.UID) iter.Seq2[string, int64] {

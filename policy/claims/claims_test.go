@@ -120,17 +120,6 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// A node reports something in an annotation, or else in a label.
-func TestReported(t *testing.T) {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": "1", "both": "2"}, Labels: map[string]string{"both": "3", "l": "4", "": "5"}}}
-	for key, want := range map[string]string{"a": "1 true false", "both": "2 true false", "l": "4 true true", "none": " false false", "": " false false"} {
-		text, found, label := claims.Reported(n, key)
-		if got := fmt.Sprint(text, " ", found, label); got != want {
-			t.Errorf("%q: %s, want %s", key, got, want)
-		}
-	}
-}
-
 // The name of a claimant is that of its pod, also if only the ledger has it.
 func TestClaimantName(t *testing.T) {
 	entry := &snapshot.LedgerPod{Namespace: "n", Name: "in-ledger"}

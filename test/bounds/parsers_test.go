@@ -181,12 +181,12 @@ func annotations(t *testing.T) []parser {
 		annotations []string
 		resource    corev1.ResourceName
 	}{
-		{podlimit.Type(), `{max: 3, maxFromLabel: x, selector: {}}`, nil, ""},
+		{podlimit.Type(), `{max: 3, maxFrom: {label: x}, selector: {}}`, nil, ""},
 		{cost.Type(), `{scoringStrategy: {type: NodeCost}, prices: [{nodeAnnotation: x}]}`, nil, ""},
 		{licenses.Type(), `{features: [{name: solver, seats: 5}]}`, []string{"outboard.dev/licenses"}, ""},
-		{devices.Type(), `{resource: example.com/d, capacityFrom: x}`, nil, "example.com/d"},
-		{devices.Type(), `{resource: example.com/d, units: Named, unitsFrom: x, groupsFrom: x, resultAnnotation: k}`, []string{"k"}, "example.com/d"},
-		{gpumemory.Type(), `{sizesFrom: x, modelAnnotation: k, multiGPU: true}`, []string{"k", "scheduler.framework.gpushare.allocation", "ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_ASSIGNED"}, "aliyun.com/gpu-mem"},
+		{devices.Type(), `{resource: example.com/d, capacityFrom: {annotation: x}}`, nil, "example.com/d"},
+		{devices.Type(), `{resource: example.com/d, units: Named, unitsFrom: {annotation: x}, groupsFrom: {annotation: x}, resultAnnotation: k}`, []string{"k"}, "example.com/d"},
+		{gpumemory.Type(), `{sizesFrom: {annotation: x}, modelAnnotation: k, multiGPU: true}`, []string{"k", "scheduler.framework.gpushare.allocation", "ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_ASSIGNED"}, "aliyun.com/gpu-mem"},
 		{hardwarehealth.Type(), `{tolerationAnnotation: k, rules: [{name: kernel, nodeCondition: {type: KernelDeadlock}, reject: true}]}`, []string{"k"}, ""},
 	} {
 		built := policytest.Build(t, p.kind, p.config)

@@ -19,7 +19,7 @@ profiles:
 - policies:
   - type: Devices
     weight: 1
-    config: {resource: example.com/fpga, units: Named, unitsFrom: example.com/fpgas}
+    config: {resource: example.com/fpga, units: Named, unitsFrom: {annotation: example.com/fpgas}}
 `
 
 // With ignoredByScheduler: true only this policy counts the devices, on a node whose kubelet does

@@ -1,10 +1,13 @@
 package strictyaml
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Nearest returns the known name that is most similar to name: with the fewest letters added,
-// dropped, changed or swapped with their neighbor, ignoring case; the first of several. If none is similar, Nearest returns the
-// longest that begins with name or with which name begins, such as max for maximum, or "".
+// dropped, changed or swapped with their neighbor, ignoring case; the first of several. If all differ in more than two letters, the
+// longest that begins with name or with which name begins comes first, such as max for maximum. Nearest returns "" if none is similar.
 func Nearest(name string, known []string) string {
 	const longest = 64 // longer than any real name; bounds the work
 	if len(name) > longest {
@@ -19,20 +22,21 @@ func Nearest(name string, known []string) string {
 			best, limit = k, d-1
 		}
 	}
-	if best != "" {
+	if best != "" && limit < 2 { // limit is one less than the distance
 		return best
 	}
 	const least = 3 // letters that two names share
+	prefix := ""
 	for _, k := range known {
 		short, long := strings.ToLower(name), strings.ToLower(k)
 		if len(short) > len(long) {
 			short, long = long, short
 		}
-		if len(short) >= least && strings.HasPrefix(long, short) && len(k) > len(best) {
-			best = k
+		if len(short) >= least && strings.HasPrefix(long, short) && len(k) > len(prefix) {
+			prefix = k
 		}
 	}
-	return best
+	return cmp.Or(prefix, best)
 }
 
 // distance is the optimal string alignment distance in bytes.

@@ -1,0 +1,37 @@
+package fields
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// From is where a node declares something: exactly one of an annotation and a label.
+type From struct {
+	// Annotation is the key of an annotation of the node.
+	Annotation string `json:"annotation" oneOf:"from" form:"key"`
+	// Label is the key of a label of the node.
+	Label string `json:"label" oneOf:"from" form:"key"`
+}
+
+// Of returns what the node declares, and whether it declares something. With nil, no node does.
+func (f *From) Of(node *corev1.Node) (text string, declared bool) {
+	switch {
+	case f == nil:
+		return "", false
+	case f.Annotation != "":
+		text, declared = node.Annotations[f.Annotation]
+	default:
+		text, declared = node.Labels[f.Label]
+	}
+	return text, declared
+}
+
+// Items returns the items of a list that a node declares. Commas separate them in an annotation, and underscores in a label, in which
+// Kubernetes allows no commas.
+func (f *From) Items(text string) []string {
+	if f.Annotation != "" {
+		return strings.Split(text, ",")
+	}
+	return strings.Split(text, "_")
+}
