@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"outboard.dev/outboard/app"
+	"outboard.dev/outboard/internal/config"
 )
 
 // schema is the part of a JSON Schema that the page shows.
@@ -121,8 +122,12 @@ func (p *configurationPage) object(path, heading string, policy bool, s *schema)
 	if policy {
 		p.line("The `config` of a policy with `type: %s`: [README](../../policies/%s/README.md).\n", path, strings.ToLower(path))
 	}
-	if text := strings.TrimSpace(strings.TrimPrefix(s.Description, "config is the configuration of the policy.")); text != "" {
+	if text := strings.TrimSpace(strings.TrimPrefix(s.Description, "The configuration of the policy.")); text != "" {
 		p.line("%s\n", plain(text))
+	}
+	whole, _, _ := strings.Cut(path, ".")
+	if !policy && slices.Contains(config.ReadAtStart(), whole) {
+		p.line("A change takes effect after a restart.\n")
 	}
 	prefix := ""
 	if path != "" {
@@ -140,10 +145,18 @@ func (p *configurationPage) object(path, heading string, policy bool, s *schema)
 	var rows [][]string
 	for _, name := range names {
 		f := s.Properties[name]
-		rows = append(rows, []string{code(name), typeOf(prefix+name, f), defaultOf(f, slices.Contains(s.Required, name)), plain(f.description())})
+		row := []string{code(name), typeOf(prefix+name, f), defaultOf(f, slices.Contains(s.Required, name)), plain(f.description())}
+		if path == "" {
+			row = append(row, takesEffect(name, f))
+		}
+		rows = append(rows, row)
+	}
+	header := []string{"field", "type", "default", "description"}
+	if path == "" {
+		header = append(header, "a change takes effect")
 	}
 	if len(rows) > 0 {
-		p.table([]string{"field", "type", "default", "description"}, rows)
+		p.table(header, rows)
 	} else {
 		p.line("It has no fields.\n")
 	}
@@ -166,6 +179,17 @@ func (p *configurationPage) object(path, heading string, policy bool, s *schema)
 			p.object(path, path, false, inner)
 		}
 	}
+}
+
+// takesEffect says when a change of a field of the file takes effect.
+func takesEffect(name string, s *schema) string {
+	if len(s.Enum) == 1 { // no change is valid
+		return ""
+	}
+	if slices.Contains(config.ReadAtStart(), name) {
+		return "after a restart"
+	}
+	return "at once, by a reload"
 }
 
 // typeOf returns the type of the field at path, with its values and limits.
@@ -277,7 +301,7 @@ func shortDuration(s *schema, v string) string {
 
 var (
 	saysDefault  = regexp.MustCompile(` Default (true|false|"[^"]*"|[^ ,:;]+)\.( |$)`)
-	saysRequired = regexp.MustCompile(`\. Required\.( |$)`)
+	saysRequired = regexp.MustCompile(`\bRequired(?:, and |; |\.(?: |$))`)
 )
 
 // description returns what the other columns do not say.
@@ -286,9 +310,16 @@ func (s *schema) description() string {
 	if s.Default != nil {
 		text = saysDefault.ReplaceAllString(text, "$2")
 	}
-	text = saysRequired.ReplaceAllString(text, ".$1")
+	text = sentences(saysRequired.ReplaceAllString(text, ""))
 	if s.Minimum != nil && s.Maximum != nil {
 		text = strings.Replace(text, fmt.Sprintf(", %s..%s.", *s.Minimum, *s.Maximum), ".", 1)
 	}
 	return strings.TrimSpace(text)
+}
+
+var afterStop = regexp.MustCompile(`\. [a-z]+[ .]`)
+
+// sentences returns the text with a capital letter after each full stop.
+func sentences(text string) string {
+	return afterStop.ReplaceAllStringFunc(text, func(start string) string { return ". " + strings.ToUpper(start[2:3]) + start[3:] })
 }

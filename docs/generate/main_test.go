@@ -45,6 +45,41 @@ func firstDifference(a, b string) int {
 	return 0
 }
 
+// No description in the schema begins with the name of its field as a Go comment does, or leaves it to the reader which field is required.
+func TestDescriptionsAreSentences(t *testing.T) {
+	root, err := readSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	var visit func(path string, s *schema)
+	visit = func(path string, s *schema) {
+		for name, f := range s.Properties {
+			checked++
+			text := f.description()
+			if regexp.MustCompile(`^(?i:`+regexp.QuoteMeta(name)+`) (is|are|says?|configures) `).MatchString(text) && !strings.HasPrefix(text, name+" and ") {
+				t.Errorf("%s.%s: %s", path, name, text)
+			}
+			if saysRequired.MatchString(text) {
+				t.Errorf("%s.%s repeats the column: %s", path, name, text)
+			}
+			visit(path+"."+name, f)
+		}
+		if s.Items != nil {
+			visit(path, s.Items)
+		}
+		for _, rule := range s.AllOf {
+			if rule.Then != nil {
+				visit(path, rule.Then)
+			}
+		}
+	}
+	visit("", root)
+	if checked < 200 {
+		t.Errorf("only %d fields are checked", checked)
+	}
+}
+
 // The limits of Go's types are not on the page, and stay in the schema, from which the other columns are written.
 func TestLimits(t *testing.T) {
 	number := func(text string) *json.Number { return (*json.Number)(&text) }

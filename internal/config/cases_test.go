@@ -79,7 +79,7 @@ func checkCases(t *testing.T, schema *jsonschema.Schema, valid []string) {
 		t.Logf("%6d %s", outcomes[outcome], outcome)
 	}
 	for _, outcome := range []string{"both accept", "both refuse"} {
-		if outcomes[outcome]*20 < *caseCount {
+		if outcomes[outcome]*50 < *caseCount {
 			t.Errorf("%s in only %d of %d cases", outcome, outcomes[outcome], *caseCount)
 		}
 	}
@@ -135,7 +135,7 @@ func (g *generator) value(name string, s *strictyaml.Schema) any {
 		return g.object(s)
 	case "array":
 		list := []any{}
-		for range s.MinItems + g.IntN(3) {
+		for range s.MinItems + g.IntN(3)*g.IntN(2) {
 			list = append(list, g.value(name, s.Items))
 		}
 		return list
@@ -182,7 +182,7 @@ func (g *generator) object(s *strictyaml.Schema) map[string]any {
 		if _, has := o[name]; has || absent[name] {
 			continue
 		}
-		if slices.Contains(s.Required, name) || g.oneIn(4) {
+		if slices.Contains(s.Required, name) || g.oneIn(6) {
 			o[name] = g.value(name, s.Properties[name])
 		}
 	}
@@ -277,7 +277,7 @@ func (g *generator) change(document any) any {
 	}
 	var changed any
 	_ = json.Unmarshal(text, &changed)
-	for range 1 + g.IntN(3) {
+	for range 1 + g.IntN(3)*g.IntN(2) {
 		var places []func()
 		g.places(changed, &places)
 		if len(places) > 0 {

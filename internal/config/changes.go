@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -44,6 +45,15 @@ func Compare(old, new *Config, seen Observed) Comparison {
 		c.Risks = append(c.Risks, change.String()+": has no effect until Outboard is restarted")
 	}
 	return c
+}
+
+// ReadAtStart returns the names of the fields that are read only when the process starts: those of Process.
+func ReadAtStart() []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Process]()) {
+		names = append(names, f.Tag.Get("json"))
+	}
+	return names
 }
 
 // listed returns the changes of signals and profiles.

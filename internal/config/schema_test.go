@@ -127,7 +127,7 @@ var inexpressible = []inexpressibleRule{
 	{"a field is required because of others", regexp.MustCompile(`^Required value: (or |goes with|says where|selects the|names the column|names the ConfigMap|says what nodes use|.* is not a loopback|must list|allowedClients|the resource's name|names the resource whose|scoringStrategy.type: |Fraction, )`)},
 	{"the limit is another field's", regexp.MustCompile(`must be (less than seats|at least serving.maxBodyBytes|at least qps)|: (serving|admin).address is |not a loopback address|: serves `)},
 	{"values are compared with each other", regexp.MustCompile(`^Duplicate (value|field)|stands for all namespaces`)},
-	{"the limit is a duration, a number of bytes or a quantity", regexp.MustCompile(`must be (at most 292 years|between [0-9.]+[a-zA-Z]+ and|between [0-9]+ and [0-9]+[A-Z]|0 or more)`)},
+	{"the limit is a duration, a number of bytes or a quantity", regexp.MustCompile(`must be (at most 292 years|between [0-9.]+[a-zA-Z]+ and|between [0-9]+ and [0-9]+[A-Z]|0 or more)|^Too long: `)},
 	{"1e9 is a whole number to others", regexp.MustCompile(`^Invalid value: 1e9:`)},
 	{"a string has a form of its own", regexp.MustCompile(`^Invalid value: ".*: (name part|prefix part|a valid label|a lowercase RFC 1123|must |[0-9]+:[0-9]+: |is (joined|wrapped))`)},
 	{"the error is about the whole configuration", regexp.MustCompile(`^(1:1: syntax error|about the whole)`)},

@@ -98,7 +98,7 @@ func (s *Schema) RequireOne(empty map[string][]any, optional bool) {
 		for _, other := range names[:i] {
 			if optional {
 				also := &Schema{Not: &Schema{Enum: empty[other]}}
-				s.AllOf = append(s.AllOf, &Schema{Not: &Schema{Required: []string{other, name}, Properties: map[string]*Schema{name: set, other: also}}})
+				s.AllOf = append(s.AllOf, &Schema{Not: &Schema{Type: SchemaTypes{"object"}, Required: []string{other, name}, Properties: map[string]*Schema{name: set, other: also}}})
 			}
 		}
 	}
@@ -229,13 +229,36 @@ func requiredByKubernetes(owner reflect.Type, f reflect.StructField) bool {
 	return strings.HasPrefix(owner.PkgPath(), "k8s.io/") && !strings.Contains(f.Tag.Get("json"), ",omitempty")
 }
 
-// SetDescription sets the description, in which the name in files replaces that in Go with which
-// documentation begins.
+// SetDescription sets the description: the documentation without the name in Go, and the verb after it, with which it begins. name is the
+// name in files.
 func (s *Schema) SetDescription(documentation, goName, name string) {
-	if rest, ok := strings.CutPrefix(documentation, goName+" "); ok {
+	rest, ok := strings.CutPrefix(documentation, goName+" ")
+	if !ok { // as Kubernetes begins
+		rest, ok = strings.CutPrefix(documentation, name+" ")
+	}
+	switch {
+	case !ok:
+	case strings.HasPrefix(rest, "and "), strings.HasPrefix(rest, "or "): // of several fields
 		documentation = name + " " + rest
+	default:
+		documentation = verb.ReplaceAllString(rest, "")
+		if first, _, _ := strings.Cut(documentation, " "); !slices.Contains(s.Enum, any(strings.Trim(first, ",."))) {
+			documentation = sentence(documentation)
+		}
 	}
 	s.Description = documentation
+}
+
+// verb says what a field is.
+var verb = regexp.MustCompile(`^(?:is|are|says? that|says?|configures|describes) `)
+
+// sentence returns the text with a capital letter, if it does not begin with a name.
+func sentence(text string) string {
+	first, _, _ := strings.Cut(text, " ")
+	if first != strings.ToLower(first) || strings.ContainsAny(strings.TrimRight(first, ".:"), "./:{") {
+		return text
+	}
+	return strings.ToUpper(first[:min(1, len(first))]) + text[min(1, len(first)):]
 }
 
 const (
@@ -372,6 +395,12 @@ var word = regexp.MustCompile(`\b[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*\b`) // no ac
 // namesInFiles returns the documentation of a field of a struct type, with the names that its fields have in files in place of
 // those in Go.
 func namesInFiles(t reflect.Type, documentation string) string {
+	if first, rest, _ := strings.Cut(documentation, " "); strings.HasPrefix(rest, "and ") { // of several fields, also if it is an acronym
+		if f, ok := t.FieldByName(first); ok {
+			inFile, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			documentation = inFile + " " + rest
+		}
+	}
 	return word.ReplaceAllStringFunc(documentation, func(name string) string {
 		if f, ok := t.FieldByName(name); ok && len(f.Index) == 1 {
 			if inFile, _, _ := strings.Cut(f.Tag.Get("json"), ","); inFile != "" && inFile != "-" {

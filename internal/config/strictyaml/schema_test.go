@@ -120,14 +120,14 @@ func TestSchemaDescriptionsAndDefaults(t *testing.T) {
 	for field, want := range map[string]struct {
 		description string
 		value       any
-	}{"name": {"name is of Item.", "x"}, "count": {"count is of Item.", 3.0}, "opt": {"opt is of .", nil}} {
+	}{"name": {"Of Item.", "x"}, "count": {"Of Item.", 3.0}, "opt": {"Of .", nil}} {
 		got := schema.Properties[field]
 		if got == nil || got.Description != want.description || got.Default != want.value {
 			t.Errorf("%s: got %+v, want %+v", field, got, want)
 		}
 	}
 	weight := schema.Properties["opt"].Properties["weight"]
-	if weight.Default != 1.0 || weight.Description != "weight is of Defined." {
+	if weight.Default != 1.0 || weight.Description != "Of Defined." {
 		t.Errorf("got %+v", weight)
 	}
 	inner := strictyaml.SchemaOf(&Sample{}, func(reflect.Type, string) string { return "Of GRACE, Graces and Grace." })
