@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const defaultAdmin = "http://127.0.0.1:8080"
+const defaultAdmin = "http://127.0.0.1:8081"
 
 // adminTimeout bounds a request to a running service.
 const adminTimeout = 10 * time.Second
@@ -23,7 +23,7 @@ const adminTimeout = 10 * time.Second
 type adminAddress string
 
 func (a *adminAddress) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVar((*string)(a), "admin", defaultAdmin, "admin address of the running service; to reach a pod, use kubectl port-forward POD 8080")
+	cmd.Flags().StringVar((*string)(a), "admin", defaultAdmin, "admin address of the running service; to reach a pod, use kubectl port-forward POD 8081")
 }
 
 // url returns the address as a URL that does not end in a slash.

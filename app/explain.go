@@ -34,7 +34,7 @@ nevertheless. The exit status is also 1 if there is no node --node, and 2 if no 
 responds.`,
 		Example: `  outboard explain web-1
   outboard explain web-1 --namespace team --node gpu-1 --output json
-  outboard explain team/web-1 --admin 127.0.0.1:8080`,
+  outboard explain team/web-1 --admin 127.0.0.1:8081`,
 		Args: positional("POD"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := output.check(); err != nil {

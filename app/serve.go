@@ -110,12 +110,12 @@ func run(ctx context.Context, srv *server.Server, s *serving, watcher *filewatch
 
 // connect returns the connection of the configuration. It makes no request.
 func connect(c *config.Config, registry *prometheus.Registry, logger *slog.Logger) (service.Connection, error) {
-	if c.ClientConnection.None {
+	if !c.ClientConnection.Enabled {
 		return service.Connection{}, nil
 	}
 	client, err := clientConfig(c.ClientConnection)
 	if err != nil {
-		return service.Connection{}, fmt.Errorf("%w (set clientConnection.kubeconfig, or clientConnection: None)", err)
+		return service.Connection{}, fmt.Errorf("%w (set clientConnection.kubeconfig, or clientConnection: {enabled: false})", err)
 	}
 	return service.Connect(c, cluster.Options{Config: client}, registry, logger)
 }

@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "rewrite the generated files of the char
 const head = `apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {address: 0.0.0.0:8443, tls: {certFile: a, keyFile: b, clientCAFile: c}}
-admin: {address: 0.0.0.0:8080, allowRemoteMetrics: true}
+admin: {address: 0.0.0.0:8081, expose: Metrics}
 `
 
 func read(t *testing.T, path string) []byte {

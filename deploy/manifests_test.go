@@ -219,7 +219,7 @@ func TestPortsAndSelectors(t *testing.T) {
 	if err != nil || !selector.Matches(labels.Set(pod.Labels)) || len(open) != 2 || open["https"] != 0 || open["metrics"] == 0 {
 		t.Errorf("the NetworkPolicy opens %v of %v (%v)", open, network.Spec.PodSelector, err)
 	}
-	if admin := configuration(t).Admin; admin.AllowRemote || !admin.AllowRemoteMetrics {
+	if admin := configuration(t).Admin; admin.Expose != config.ExposeMetrics {
 		t.Errorf("the admin address is %+v", admin)
 	}
 }

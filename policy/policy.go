@@ -252,9 +252,9 @@ type SignalAbout string
 
 const (
 	// AboutNodes means that the keys are names of nodes.
-	AboutNodes SignalAbout = "nodes"
+	AboutNodes SignalAbout = "Nodes"
 	// AboutKeys means that the keys are anything else, or "" for a single number.
-	AboutKeys SignalAbout = "keys"
+	AboutKeys SignalAbout = "Keys"
 )
 
 // Claim is what a pod is to get.

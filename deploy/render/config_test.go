@@ -89,7 +89,7 @@ func TestConfigIsACompleteFile(t *testing.T) {
 			tls["allowedClients"] = written["tls"].(map[string]any)["allowedClients"]
 			serving["tls"] = tls
 		}
-		want["serving"], want["admin"] = serving, map[string]any{"address": "0.0.0.0:8080", "allowRemoteMetrics": true}
+		want["serving"], want["admin"] = serving, map[string]any{"address": "0.0.0.0:8081", "expose": "Metrics"}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: the file is\n%v\nwant\n%v", name, got, want)
 		}
@@ -114,7 +114,7 @@ profiles: [{policies: [{type: GPUMemory}]}]
 	want := map[string]any{
 		"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration",
 		"serving":  map[string]any{"address": "0.0.0.0:8443", "maxBodyBytes": "4Mi", "shutdownDelay": "15s", "tls": tls},
-		"admin":    map[string]any{"address": "0.0.0.0:8080", "allowRemoteMetrics": true},
+		"admin":    map[string]any{"address": "0.0.0.0:8081", "expose": "Metrics"},
 		"ledgers":  map[string]any{"reclaimAfter": "10m"},
 		"requeue":  map[string]any{"perSecond": 1000.0},
 		"profiles": []any{map[string]any{"policies": []any{map[string]any{"type": "GPUMemory"}}}},
@@ -154,7 +154,7 @@ func TestInvalidConfig(t *testing.T) {
 
 // What kube-scheduler calls is checked, too, with the files of a user.
 func TestSchedulerConfig(t *testing.T) {
-	const config = "profiles: [{path: /gpu, policies: [{type: GPUMemory}]}, {path: /rank, verb: prioritize, policies: [{type: ImageLocality}]}]"
+	const config = "profiles: [{path: /gpu, policies: [{type: GPUMemory}]}, {path: /rank, verb: Prioritize, policies: [{type: ImageLocality}]}]"
 	const scheduler = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

@@ -137,7 +137,7 @@ kind: OutboardConfiguration
 serving: {address: "127.0.0.1:0"}
 admin: {address: %q, pprof: true}
 clientConnection: {kubeconfig: %q}
-log: {level: warn}
+log: {level: Warn}
 profiles:
 - policies: [{type: ImageLocality}]
 `, admin, kubeconfig))

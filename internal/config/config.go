@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -116,23 +117,29 @@ type TLS struct {
 // HTTP without authentication.
 type Admin struct {
 	// Address has the form of serving.address. It cannot be disabled: a graceful shutdown needs
-	// readiness probes. Default "127.0.0.1:8080".
+	// readiness probes. Default "127.0.0.1:8081".
 	Address string `json:"address" required:"-"`
-	// AllowRemote permits an address that other hosts can reach, for probes and
-	// scrapers. Default false.
-	AllowRemote bool `json:"allowRemote"`
-	// AllowRemoteMetrics permits such an address, too, but other hosts can read only /metrics,
-	// /healthz and /readyz. Default false.
-	AllowRemoteMetrics bool `json:"allowRemoteMetrics"`
+	// Expose is what other hosts can read: None requires a loopback address, Metrics opens only
+	// /metrics, /healthz and /readyz, and All opens everything. Default None.
+	Expose Expose `json:"expose" values:"None,Metrics,All"`
 	// Pprof adds /debug/pprof/, only on a loopback address. Default false.
 	Pprof bool `json:"pprof"`
 }
 
-// ClientConnection configures the connection to the API server. In a file it is a mapping,
-// or the word None.
+// Expose is what other hosts can read at the admin address.
+type Expose string
+
+// What other hosts can read.
+const (
+	ExposeNone    Expose = "None"
+	ExposeMetrics Expose = "Metrics"
+	ExposeAll     Expose = "All"
+)
+
+// ClientConnection configures the connection to the API server.
 type ClientConnection struct {
-	// None uses only the requests, and no API server.
-	None bool `json:"-"`
+	// Enabled connects to the API server. With false, Outboard uses only the requests. Default true.
+	Enabled bool `json:"enabled"`
 	// Kubeconfig is a file; "" (the default) uses the in-cluster configuration, or else
 	// ~/.kube/config.
 	Kubeconfig string `json:"kubeconfig"`
@@ -143,30 +150,6 @@ type ClientConnection struct {
 	QPS int `json:"qps" limits:"1..10000"`
 	// Burst is the maximum number of requests in a burst, qps..100000. Default 200.
 	Burst int `json:"burst" limits:"1..100000"`
-}
-
-// UnmarshalText reads the word None.
-func (c *ClientConnection) UnmarshalText(text []byte) error {
-	if string(text) != "None" {
-		return errors.New("must be a mapping, or the word None")
-	}
-	*c = ClientConnection{None: true}
-	return nil
-}
-
-// AmendSchema implements strictyaml.SchemaAmender.
-func (c *ClientConnection) AmendSchema(s *strictyaml.Schema) {
-	if word, err := (ClientConnection{None: true}).MarshalText(); err == nil {
-		s.Pattern = "^" + regexp.QuoteMeta(string(word)) + "$"
-	}
-}
-
-// MarshalText returns the word None, or errors.ErrUnsupported.
-func (c ClientConnection) MarshalText() ([]byte, error) {
-	if !c.None {
-		return nil, errors.ErrUnsupported
-	}
-	return []byte("None"), nil
 }
 
 // Ledgers configures claims, for policies that allocate resources.
@@ -188,10 +171,10 @@ type Requeue struct {
 
 // Log configures the log on standard error.
 type Log struct {
-	// Level is debug, info, warn or error. Default info.
-	Level string `json:"level" values:"debug,info,warn,error"`
-	// Format is json or text. Default text.
-	Format string `json:"format" values:"json,text"`
+	// Level is Debug, Info, Warn or Error. Default Info.
+	Level string `json:"level" values:"Debug,Info,Warn,Error"`
+	// Format is Text or JSON. Default Text.
+	Format string `json:"format" values:"Text,JSON"`
 }
 
 // Profile is a set of policies that one call evaluates.
@@ -199,9 +182,9 @@ type Profile struct {
 	// Path is the path at which the profile is served, and its name in metrics and explanations. It
 	// starts with / and is unique. Default "/".
 	Path string `json:"path" required:"-"`
-	// Verb is the only verb to serve, at the path itself. "" (the default) serves all four, at
+	// Verb is the only verb to serve, at the path itself. Without it (the default), all four are served, at
 	// path/filter, path/prioritize, path/preempt and path/bind.
-	Verb decision.Verb `json:"verb" values:",filter,prioritize,preempt,bind"`
+	Verb *Verb `json:"verb" values:"Filter,Prioritize,Preempt,Bind"`
 	// ManagedResources are the extended resources of which a pod must request at least one to be
 	// evaluated by the profile. They must include those that its policies allocate. kube-scheduler
 	// does not call for other pods. None (the default): every pod. No resource may be in two
@@ -211,14 +194,25 @@ type Profile struct {
 	// None (the default): any.
 	SchedulerNames []string `json:"schedulerNames" items:"must not be empty"`
 	// Shortlist makes filter return only this many of the nodes that fit, those with the best
-	// scores, 1..1000. 0 (the default) returns all.
-	Shortlist int `json:"shortlist" limits:"0..1000"`
+	// scores, 1..1000. Without it (the default), filter returns all.
+	Shortlist *int `json:"shortlist" limits:"1..1000"`
 	// Policies are evaluated in this order. 1..100.
 	Policies []Policy `json:"policies" required:"must have at least one policy"`
 }
 
 // SetDefaults fills in the defaults.
 func (p *Profile) SetDefaults() { *p = Profile{Path: "/"} }
+
+// Verb is the name of a verb in a file.
+type Verb string
+
+// OnlyVerb returns the verb of a profile that serves one; "" if it serves all.
+func (p *Profile) OnlyVerb() decision.Verb {
+	if p.Verb == nil {
+		return ""
+	}
+	return decision.Verb(strings.ToLower(string(*p.Verb)))
+}
 
 // Route is one URL of a profile.
 type Route struct {
@@ -229,8 +223,8 @@ type Route struct {
 
 // Routes returns the URLs at which the profile is served.
 func (p *Profile) Routes() []Route {
-	if p.Verb != "" {
-		return []Route{{p.Verb, p.Path}}
+	if v := p.OnlyVerb(); v != "" {
+		return []Route{{v, p.Path}}
 	}
 	prefix := p.Path
 	if prefix == "/" {
@@ -354,11 +348,11 @@ func Default() *Config {
 			ShutdownDelay:    10 * time.Second,
 			DrainTimeout:     20 * time.Second,
 		},
-		Admin:            Admin{Address: "127.0.0.1:8080"},
-		ClientConnection: ClientConnection{QPS: 100, Burst: 200},
+		Admin:            Admin{Address: "127.0.0.1:8081", Expose: ExposeNone},
+		ClientConnection: ClientConnection{Enabled: true, QPS: 100, Burst: 200},
 		Ledgers:          Ledgers{ReclaimAfter: 5 * time.Minute},
 		Requeue:          Requeue{PerSecond: 20},
-		Log:              Log{Level: "info", Format: "text"},
+		Log:              Log{Level: "Info", Format: "Text"},
 	}}
 }
 

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal/standard"
 	"outboard.dev/outboard/snapshot"
@@ -208,7 +207,7 @@ func TestRoutes(t *testing.T) {
 	}{
 		{config.Profile{Path: "/"}, "filter=/filter prioritize=/prioritize preempt=/preempt bind=/bind"},
 		{config.Profile{Path: "/a/b"}, "filter=/a/b/filter prioritize=/a/b/prioritize preempt=/a/b/preempt bind=/a/b/bind"},
-		{config.Profile{Path: "/a/b", Verb: decision.Preempt}, "preempt=/a/b"},
+		{config.Profile{Path: "/a/b", Verb: new(config.Verb("Preempt"))}, "preempt=/a/b"},
 	} {
 		var got []string
 		for _, r := range tt.profile.Routes() {
@@ -244,11 +243,11 @@ func TestNeedsRestart(t *testing.T) {
 		{"a file", "certFile: a", "certFile: z", "serving.tls.certFile"},
 		{"a client", "clientCAFile: c", "clientCAFile: c, allowedClients: [system:kube-scheduler, me]", "serving.tls.allowedClients"},
 		{"sizes and times", "serving: {", "serving: {maxBodyBytes: 1Mi, shutdownDelay: 0s, ", "serving.maxBodyBytes serving.shutdownDelay"},
-		{"no API server", "serving:", "clientConnection: None\nserving:", "clientConnection"},
+		{"no API server", "serving:", "clientConnection: {enabled: false}\nserving:", "clientConnection.enabled"},
 		{"cluster", "serving:", "clientConnection: {context: x, qps: 5}\nserving:", "clientConnection.context clientConnection.qps"},
 		{"requeue", "serving:", "requeue: {perSecond: 5}\nserving:", "requeue.perSecond"},
 		{"ledgers", "serving:", "ledgers: {reclaimAfter: 1m}\nserving:", "ledgers.reclaimAfter"},
-		{"log", "serving:", "log: {level: debug}\nserving:", "log.level"},
+		{"log", "serving:", "log: {level: Debug}\nserving:", "log.level"},
 	} {
 		var paths []string
 		for _, risk := range config.Compare(old, load(tt.old, tt.new), config.Observed{}).Risks {

@@ -10,15 +10,14 @@
 // # Rules across fields
 //
 //   - An address that other hosts can reach needs serving.tls.clientCAFile, or
-//     serving.insecure: true; for admin, admin.allowRemote: true or
-//     admin.allowRemoteMetrics: true.
+//     serving.insecure: true; for admin, admin.expose: Metrics or All.
 //   - No two profiles may have the same path, serve the same URL, or manage the
 //     same resource. A profile may have several policies of the same type, with
 //     different names.
 //   - managedResources, if there are any, include what the profile's policies allocate.
-//   - With verb, path must not be /. shortlist is for filter; schedulerNames is for bind; shortlist and verb: prioritize need a policy with a
-//     weight. verb: bind and policies that make claims need a cluster. A policy that makes claims
-//     cannot have failurePolicy: Ignore, except with verb: prioritize.
+//   - With verb, path must not be /. shortlist is for filter; schedulerNames is for bind; shortlist and verb: Prioritize need a policy with a
+//     weight. verb: Bind and policies that make claims need a cluster. A policy that makes claims
+//     cannot have failurePolicy: Ignore, except with verb: Prioritize.
 //
 // # Errors
 //

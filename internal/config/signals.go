@@ -39,7 +39,7 @@ func (l *loader) signals(c *Config, written []strictyaml.Value) {
 	}
 	names := fields.Unique{}
 	for i := range written {
-		s := l.signal(at.Index(i), written[i], c.ClientConnection.None)
+		s := l.signal(at.Index(i), written[i], !c.ClientConnection.Enabled)
 		l.place(names.Add(at.Index(i).Child("name"), s.Name))
 		c.Signals = append(c.Signals, s)
 	}
@@ -65,7 +65,7 @@ func (l *loader) signal(at *field.Path, written strictyaml.Value, noCluster bool
 		s.Spec, s.Config = build(l, at.Child(t.Name), config, t.New, "")
 		file.Field(i + 1).Set(reflect.ValueOf(s.Config))
 		if noCluster && t.NeedsCluster {
-			errs = append(errs, field.Forbidden(at.Child(t.Name), "needs an API server, but clientConnection is None"))
+			errs = append(errs, field.Forbidden(at.Child(t.Name), "needs an API server, but clientConnection.enabled is false"))
 		}
 	}
 	minTimeout := time.Duration(0)

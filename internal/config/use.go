@@ -32,10 +32,10 @@ func (c *Config) validateUse() field.ErrorList {
 // validateReserver checks a policy that claims resources.
 func (c *Config) validateReserver(at *field.Path, profile *Profile, p *Policy) field.ErrorList {
 	var errs field.ErrorList
-	if c.ClientConnection.None {
-		errs = append(errs, field.Forbidden(at.Child("type"), p.Type+" claims resources in ledgers of the API server, but clientConnection is None"))
+	if !c.ClientConnection.Enabled {
+		errs = append(errs, field.Forbidden(at.Child("type"), p.Type+" claims resources in ledgers of the API server, but clientConnection.enabled is false"))
 	}
-	if p.FailurePolicy == policy.Ignore && profile.Verb != decision.Prioritize {
+	if p.FailurePolicy == policy.Ignore && profile.OnlyVerb() != decision.Prioritize {
 		errs = append(errs, field.Invalid(at.Child("failurePolicy"), string(p.FailurePolicy), "must be Fail, because "+p.Type+" claims resources: without it, filter passes nodes to which bind cannot bind the pod"))
 	}
 	return errs

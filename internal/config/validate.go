@@ -97,9 +97,10 @@ func (a *Admin) validate(at *field.Path) field.ErrorList {
 	if len(errs) > 0 {
 		return errs
 	}
-	if !admin.loopback && !a.AllowRemote && !a.AllowRemoteMetrics {
+	errs = fields.Check(at, a)
+	if !admin.loopback && a.Expose == ExposeNone {
 		errs = append(errs, field.Invalid(at.Child("address"), a.Address,
-			"must be a loopback address: every client that reaches it can read metrics and explanations; admin.allowRemote: true accepts that, and admin.allowRemoteMetrics: true opens only the metrics"))
+			"must be a loopback address: every client that reaches it can read metrics and explanations; admin.expose: Metrics opens only the metrics, and All everything"))
 	}
 	if !admin.loopback && a.Pprof {
 		errs = append(errs, field.Invalid(at.Child("pprof"), true,
@@ -124,9 +125,6 @@ func (c *Config) validatePorts(adminWritten bool) field.ErrorList {
 }
 
 func (c *ClientConnection) validate(at *field.Path) field.ErrorList {
-	if c.None {
-		return nil
-	}
 	errs := fields.Check(at, c)
 	if len(errs) == 0 && c.Burst < c.QPS {
 		errs = append(errs, field.Invalid(at.Child("burst"), c.Burst, fmt.Sprintf("must be at least qps, %d", c.QPS)))
@@ -192,7 +190,7 @@ func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 				urls[r.Path] = at
 			}
 		}
-		errs = append(errs, p.validate(at, c.ClientConnection.None)...)
+		errs = append(errs, p.validate(at, !c.ClientConnection.Enabled)...)
 		for j, r := range p.ManagedResources {
 			at := at.Child("managedResources").Index(j).Child("name")
 			errs = append(errs, fields.ExtendedResource(at, r.Name)...)
@@ -204,7 +202,7 @@ func (c *Config) validateProfiles(at *field.Path) field.ErrorList {
 
 func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
 	errs := fields.Check(at, p)
-	if p.Verb != "" {
+	if p.OnlyVerb() != "" {
 		errs = append(errs, p.validateVerb(at, noCluster)...)
 	}
 	schedulers := fields.Unique{}
@@ -218,11 +216,11 @@ func (p *Profile) validate(at *field.Path, noCluster bool) field.ErrorList {
 		return append(errs, field.TooMany(at.Child("policies"), n, maxPolicies))
 	}
 	scored := slices.ContainsFunc(p.Policies, func(q Policy) bool { return q.Weight != 0 })
-	if !scored && p.Shortlist > 0 {
-		errs = append(errs, field.Invalid(at.Child("shortlist"), p.Shortlist, "needs a policy with a weight: without scores no node is better than another"))
+	if !scored && p.Shortlist != nil {
+		errs = append(errs, field.Invalid(at.Child("shortlist"), *p.Shortlist, "needs a policy with a weight: without scores no node is better than another"))
 	}
-	if !scored && p.Verb == decision.Prioritize {
-		errs = append(errs, field.Invalid(at.Child("verb"), string(p.Verb), "needs a policy with a weight: without one there are no scores"))
+	if !scored && p.OnlyVerb() == decision.Prioritize {
+		errs = append(errs, field.Invalid(at.Child("verb"), string(*p.Verb), "needs a policy with a weight: without one there are no scores"))
 	}
 	return append(errs, p.validatePolicies(at.Child("policies"))...)
 }
@@ -233,14 +231,14 @@ func (p *Profile) validateVerb(at *field.Path, noCluster bool) field.ErrorList {
 	if p.Path == "/" {
 		errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must not be / with verb: kube-scheduler never calls /"))
 	}
-	if p.Shortlist > 0 && p.Verb != decision.Filter {
-		errs = append(errs, field.Invalid(at.Child("shortlist"), p.Shortlist, "is for filter, but verb is "+string(p.Verb)))
+	if p.Shortlist != nil && p.OnlyVerb() != decision.Filter {
+		errs = append(errs, field.Invalid(at.Child("shortlist"), *p.Shortlist, "is for filter, but verb is "+string(*p.Verb)))
 	}
-	if len(p.SchedulerNames) > 0 && p.Verb != decision.Bind {
-		errs = append(errs, field.Invalid(at.Child("schedulerNames"), p.SchedulerNames, "is for bind, but verb is "+string(p.Verb)))
+	if len(p.SchedulerNames) > 0 && p.OnlyVerb() != decision.Bind {
+		errs = append(errs, field.Invalid(at.Child("schedulerNames"), p.SchedulerNames, "is for bind, but verb is "+string(*p.Verb)))
 	}
-	if p.Verb == decision.Bind && noCluster {
-		errs = append(errs, field.Invalid(at.Child("verb"), string(p.Verb), "needs an API server to bind pods, but clientConnection is None"))
+	if p.OnlyVerb() == decision.Bind && noCluster {
+		errs = append(errs, field.Invalid(at.Child("verb"), string(*p.Verb), "needs an API server to bind pods, but clientConnection.enabled is false"))
 	}
 	return errs
 }

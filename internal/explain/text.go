@@ -17,7 +17,7 @@ import (
 )
 
 // Fetch reads an explanation from a running service. admin is its admin address as a URL
-// (http://127.0.0.1:8080); query holds the parameters of Handler.
+// (http://127.0.0.1:8081); query holds the parameters of Handler.
 func Fetch(ctx context.Context, client *http.Client, admin string, query url.Values) (*Document, error) {
 	doc := new(Document)
 	return doc, read(ctx, client, admin, Path, query, doc)

@@ -105,7 +105,7 @@ type TLSOptions struct {
 // /healthz (the process runs), /readyz, /metrics and Handlers.
 type AdminOptions struct {
 	// Address is the host:port to listen on. Port 0 picks a free one, see [Server.AdminAddr].
-	// Default: 127.0.0.1:8080.
+	// Default: 127.0.0.1:8081.
 	Address string
 
 	// AllowRemote permits an Address that is not a loopback address, for probes and scrapers on other hosts. Every
@@ -157,7 +157,7 @@ func (o Options) withDefaults() Options {
 	o.BusyTimeout = cmp.Or(o.BusyTimeout, 2*time.Second)
 	o.ShutdownDelay = cmp.Or(o.ShutdownDelay, 10*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 20*time.Second)
-	o.Admin.Address = cmp.Or(o.Admin.Address, "127.0.0.1:8080")
+	o.Admin.Address = cmp.Or(o.Admin.Address, "127.0.0.1:8081")
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}

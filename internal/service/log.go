@@ -14,7 +14,7 @@ func NewLogger(c config.Log) *slog.Logger {
 		panic(err) // the configuration has been validated
 	}
 	options := &slog.HandlerOptions{Level: level}
-	if c.Format == "json" {
+	if c.Format == "JSON" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, options))
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, options))

@@ -157,7 +157,7 @@ func (s *Service) prepare(c *config.Config) (*Profiles, error) {
 			err = fmt.Errorf("its policies need more of the cluster: %w", err)
 		}
 	case !p.requirements.none():
-		err = errors.New("its policies need an API server, and the process was started with clientConnection: None: restart it")
+		err = errors.New("its policies need an API server, and the process was started with clientConnection: {enabled: false}: restart it")
 	}
 	if err != nil {
 		closeSources(p.signals)

@@ -22,7 +22,7 @@ type reloading struct {
 	log  bytes.Buffer
 }
 
-const alone = header + "clientConnection: None\n"
+const alone = header + "clientConnection: {enabled: false}\n"
 
 func newReloading(t *testing.T, text string) *reloading {
 	t.Helper()
@@ -46,9 +46,9 @@ func (r *reloading) says(text, want string) {
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	const policies = "profiles:\n- policies: [{type: ImageLocality}]\n"
 	r := newReloading(t, alone+policies)
-	const warning = `msg="a configuration change is risky" risk="log.level: info → debug: has no effect until Outboard is restarted"`
-	r.says(alone+"log: {level: debug}\n"+policies, warning)
-	r.says(alone+"log: {level: debug}\n"+policies+"  shortlist: 5\n", warning)
+	const warning = `msg="a configuration change is risky" risk="log.level: Info → Debug: has no effect until Outboard is restarted"`
+	r.says(alone+"log: {level: Debug}\n"+policies, warning)
+	r.says(alone+"log: {level: Debug}\n"+policies+"  shortlist: 5\n", warning)
 	r.says(alone+policies+"  shortlist: 5\n", "reloaded the configuration")
 	if strings.Contains(r.log.String(), warning) {
 		t.Errorf("back to the start: %s", r.log.String())
@@ -137,6 +137,6 @@ func TestReloadCannotConnect(t *testing.T) {
 		header + "profiles:\n- policies: [{type: GPUMemory}]\n",
 		header + "signals: [{name: a, nodes: {label: a}}]\nprofiles:\n- policies: [{type: ImageLocality}]\n",
 	} {
-		r.says(text, "started with clientConnection: None: restart it")
+		r.says(text, "started with clientConnection: {enabled: false}: restart it")
 	}
 }

@@ -194,7 +194,11 @@ func EngineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, 
 	for _, m := range profile.Policies {
 		members = append(members, engine.WeightedPolicy{Name: m.Name, Policy: m.Policy, Weight: m.Weight, FailurePolicy: m.FailurePolicy})
 	}
-	e, err := engine.New(engine.Options{Policies: members, Shortlist: profile.Shortlist, Clock: clock})
+	options := engine.Options{Policies: members, Clock: clock}
+	if profile.Shortlist != nil {
+		options.Shortlist = *profile.Shortlist
+	}
+	e, err := engine.New(options)
 	if err != nil {
 		return nil, fmt.Errorf("profile %s: %w", profile.Path, err)
 	}
@@ -260,7 +264,7 @@ func (s *Service) wholePod(namespace, name string) *corev1.Pod {
 func (s *Service) AdminOptions() server.AdminOptions {
 	c := s.options.Config.Admin
 	options := server.AdminOptions{
-		Address: c.Address, AllowRemote: c.AllowRemote, AllowRemoteMetrics: c.AllowRemoteMetrics, Pprof: c.Pprof,
+		Address: c.Address, AllowRemote: c.Expose == config.ExposeAll, AllowRemoteMetrics: c.Expose == config.ExposeMetrics, Pprof: c.Pprof,
 		Gatherer: s.options.Registry,
 		Handlers: map[string]http.Handler{
 			"GET " + explain.Path:          explain.Handler(s.Source()),

@@ -31,7 +31,7 @@ func openSignals(c *config.Config, cluster signal.Cluster) ([]signal.Followed, e
 // openSignal opens the source of one signal.
 func openSignal(s config.Signal, cluster signal.Cluster) (signal.Followed, error) {
 	if s.Type.NeedsCluster && cluster.Client == nil {
-		return signal.Followed{}, errors.New("it needs an API server, and the process was started with clientConnection: None: restart it")
+		return signal.Followed{}, errors.New("it needs an API server, and the process was started with clientConnection: {enabled: false}: restart it")
 	}
 	text, err := strictyaml.Marshal(s.Config)
 	if err != nil {

@@ -28,8 +28,8 @@ func TestMigrate(t *testing.T) {
 // A Policy that is written and converted again has the same extenders.
 func TestMigrateWritten(t *testing.T) {
 	for _, text := range []string{
-		"profiles:\n" + images, mutualTLS + "profiles:\n" + gpus + images, "clientConnection: None\nprofiles:\n" + images,
-		"profiles:\n- path: /a/image_score\n  verb: prioritize\n  policies: [{type: ImageLocality}]\n",
+		"profiles:\n" + images, mutualTLS + "profiles:\n" + gpus + images, "clientConnection: {enabled: false}\nprofiles:\n" + images,
+		"profiles:\n- path: /a/image_score\n  verb: Prioritize\n  policies: [{type: ImageLocality}]\n",
 	} {
 		w, err := wiring.New(load(t, text), wiring.Options{For: wiring.NodePort})
 		if err != nil {

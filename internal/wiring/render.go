@@ -138,7 +138,7 @@ func (e *entry) write(p *page) {
 	if e.NodeCacheCapable {
 		p.comment("  ", "Send the names of nodes only. Outboard knows the nodes.")
 	} else {
-		p.comment("  ", "Send whole nodes: clientConnection is None, so Outboard does not know the nodes.")
+		p.comment("  ", "Send whole nodes: clientConnection.enabled is false, so Outboard does not know the nodes.")
 	}
 	p.line("  nodeCacheCapable: %t", e.NodeCacheCapable)
 	e.writeFailure(p)

@@ -171,16 +171,16 @@ func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
 		e.HTTPTimeout.Duration = StrictTimeout
 	}
 	e.Ignorable = !e.strict
-	e.NodeCacheCapable = !c.ClientConnection.None
+	e.NodeCacheCapable = c.ClientConnection.Enabled
 	for _, r := range p.ManagedResources {
 		e.ManagedResources = append(e.ManagedResources, schedulerv1.ExtenderManagedResource(r))
 	}
-	e.setVerbs(p, p.Claimer() != "" || w.options.Strict, c.ClientConnection.None)
+	e.setVerbs(p, p.Claimer() != "" || w.options.Strict, !c.ClientConnection.Enabled)
 	if e.PrioritizeVerb != "" {
 		e.Weight = Weight(p)
 	}
 	prefix := p.Path
-	if p.Verb != "" {
+	if p.Verb != nil {
 		prefix = path.Dir(p.Path)
 	}
 	e.URLPrefix = w.options.URL + strings.TrimRight(prefix, "/")
@@ -197,12 +197,12 @@ func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
 
 // setVerbs sets the verbs to call. Without a cluster, a profile can neither preempt nor bind.
 func (e *entry) setVerbs(p *config.Profile, bind, noCluster bool) {
-	if p.Verb != "" {
-		*VerbField(&e.Extender, p.Verb) = path.Base(p.Path)
+	if p.Verb != nil {
+		*VerbField(&e.Extender, p.OnlyVerb()) = path.Base(p.Path)
 		return
 	}
 	// Without filter, kube-scheduler places pods although the extender does not respond, and there is no shortlist.
-	if e.strict || p.Shortlist > 0 || Weight(p) == 0 || !scoreOnly(p) {
+	if e.strict || p.Shortlist != nil || Weight(p) == 0 || !scoreOnly(p) {
 		e.FilterVerb = string(decision.Filter)
 	}
 	if Weight(p) > 0 {
@@ -241,7 +241,7 @@ func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
 		return true, "Strict: pods that request a managed resource stay pending while Outboard does not respond."
 	case p.Claimer() != "":
 		return true, "Strict, and for every pod: a policy of this profile allocates resources, and the profile has no managedResources, so " + none + ". To place other pods without Outboard, list managedResources in the profile and put the policies for other pods in a second profile."
-	case p.Verb == decision.Bind || p.Verb == decision.Preempt:
+	case p.OnlyVerb() == decision.Bind || p.OnlyVerb() == decision.Preempt:
 		return true, "Strict: a pod that another binder binds, or victims that another chooses, would be wrong."
 	case w.options.Strict:
 		return true, "Strict, and for every pod: " + none + "."

@@ -106,15 +106,15 @@ func TestExtenders(t *testing.T) {
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
 				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8443", "filter", "", 0
 			})}},
-		{"one verb at its own path", "profiles:\n- path: /a/image_score\n  verb: prioritize\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
+		{"one verb at its own path", "profiles:\n- path: /a/image_score\n  verb: Prioritize\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
 				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb = "http://127.0.0.1:8443/a", "", "image_score"
 			})}},
-		{"one verb at the top", "profiles:\n- path: /place\n  verb: bind\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
+		{"one verb at the top", "profiles:\n- path: /place\n  verb: Bind\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) {
 				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.PreemptVerb, e.BindVerb, e.Weight = "http://127.0.0.1:8443", "", "", "", "place", 0
 			})}},
-		{"without a cluster", "clientConnection: None\nprofiles:\n" + images, wiring.Options{Strict: true},
+		{"without a cluster", "clientConnection: {enabled: false}\nprofiles:\n" + images, wiring.Options{Strict: true},
 			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) {
 				e.URLPrefix, e.Weight, e.NodeCacheCapable, e.PreemptVerb, e.BindVerb = "http://127.0.0.1:8443/images", 2, false, "", ""
 			})}},

@@ -19,13 +19,13 @@ type object = map[string]any
 // configuration draws a valid configuration file, as JSON, with one profile of several policies.
 func (d draw) configuration() []byte {
 	profile := object{
-		"shortlist": pick(d, "shortlist", 0, 0, 0, 0, 1, 3),
+		"shortlist": pick[any](d, "shortlist", nil, nil, nil, nil, 1, 3),
 		"policies":  d.policies(),
 	}
 	if d.chance(20, "managed resources") {
 		profile["managedResources"] = []object{{"name": gpuMemory}, {"name": gpuCount}, {"name": fpga}, {"name": seat}}
 	}
-	if first := profile["policies"].([]object)[1]; profile["shortlist"] != 0 && first["weight"] == 0 {
+	if first := profile["policies"].([]object)[1]; profile["shortlist"] != nil && first["weight"] == 0 {
 		first["weight"] = 1 // without scores all nodes are equal
 	}
 	var signals []object
@@ -36,7 +36,7 @@ func (d draw) configuration() []byte {
 		signals = append(signals, object{"name": name, "maxAge": maxAge.String(), "world": object{"signal": name, "about": policy.AboutKeys}})
 	}
 	text, err := json.Marshal(object{
-		"apiVersion": config.APIVersion, "kind": config.Kind, "admin": object{"address": "127.0.0.1:0"}, "log": object{"level": "error"},
+		"apiVersion": config.APIVersion, "kind": config.Kind, "admin": object{"address": "127.0.0.1:0"}, "log": object{"level": "Error"},
 		"signals": signals, "profiles": []object{profile},
 	})
 	if err != nil {
@@ -254,7 +254,10 @@ type fataler interface {
 // engineOf returns an engine with the policies of the profile.
 func engineOf(t fataler, profile *config.Profile) *engine.Engine {
 	t.Helper()
-	o := engine.Options{Shortlist: profile.Shortlist}
+	o := engine.Options{}
+	if profile.Shortlist != nil {
+		o.Shortlist = *profile.Shortlist
+	}
 	for _, p := range profile.Policies {
 		o.Policies = append(o.Policies, engine.WeightedPolicy{Name: p.Name, Policy: p.Policy, Weight: p.Weight, FailurePolicy: p.FailurePolicy})
 	}

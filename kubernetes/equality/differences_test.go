@@ -33,7 +33,7 @@ func eachCase(t *testing.T, check func(d draw, s *sides, pod *corev1.Pod)) {
 func TestSampling(t *testing.T) {
 	asked := 0
 	eachCase(t, func(d draw, s *sides, pod *corev1.Pod) {
-		s.profile.Shortlist = 0 // a shortlist omits reasons, depending on how many nodes fit
+		s.profile.Shortlist = nil // a shortlist omits reasons, depending on how many nodes fit
 		s.memory.engine = engineOf(d, s.profile)
 		all := s.memory.ask(s.cluster.View(), trimmed(pod), s.nodes)
 		for _, how := range []string{"by names", "by nodes"} {
@@ -59,7 +59,7 @@ func TestSampling(t *testing.T) {
 func TestUnknownNodes(t *testing.T) {
 	known := 0
 	eachCase(t, func(d draw, s *sides, pod *corev1.Pod) {
-		s.profile.Shortlist = 0
+		s.profile.Shortlist = nil
 		s.wire.serve(s.profile, engineOf(d, s.profile), s.cluster, &s.claims)
 		stranger := d.node(99)
 		nodes := append(slices.Clip(s.nodes), stranger)

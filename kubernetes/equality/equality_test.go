@@ -113,7 +113,7 @@ func (s *sides) compare(want, got decided) string {
 			fit++
 		}
 	}
-	if s.profile.Shortlist > 0 && fit > len(want.Kept) {
+	if s.profile.Shortlist != nil && fit > len(want.Kept) {
 		if len(got.Verdicts) != len(got.Kept) {
 			return "reasons beside a shortlist"
 		}

@@ -263,7 +263,7 @@ func TestPluginDecidesAlike(t *testing.T) {
 			s := &sides{world: d.world(), counts: counts}
 			text := d.configuration()
 			s.profile = &load(d, text).Profiles[0]
-			s.profile.Shortlist = 0
+			s.profile.Shortlist = nil
 			s.memory = &inMemory{profile: s.profile, engine: engineOf(d, s.profile)}
 			p := startPlugin(d, text, s.world)
 			defer p.stop()

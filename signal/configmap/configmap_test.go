@@ -35,9 +35,9 @@ func TestRead(t *testing.T) {
 		"cost.csv": "node,cost\nn1,0.5\n", "cost.yaml": "n1: 0.5", "items.json": `{"hosts": [{"name": "n1", "cost": 0.5}]}`,
 	}
 	for _, text := range []string{
-		`{"name": "cost", "dataKey": "cost.yaml", "format": "yaml"}`,
-		`{"name": "cost", "dataKey": "cost.csv", "format": "csv", "key": "node", "value": "cost"}`,
-		`{"name": "cost", "dataKey": "items.json", "format": "json", "items": "{.hosts[*]}", "key": "{.name}", "value": "{.cost}"}`,
+		`{"name": "cost", "dataKey": "cost.yaml", "format": "YAML"}`,
+		`{"name": "cost", "dataKey": "cost.csv", "format": "CSV", "key": "node", "value": "cost"}`,
+		`{"name": "cost", "dataKey": "items.json", "format": "JSON", "items": "{.hosts[*]}", "key": "{.name}", "value": "{.cost}"}`,
 	} {
 		var c configmap.Config
 		if err := json.Unmarshal([]byte(text), &c); err != nil {

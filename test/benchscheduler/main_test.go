@@ -169,8 +169,16 @@ func TestArms(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if c, err := config.Load(path, types); err != nil || c.Profiles[0].Shortlist != a.shortlist || !c.Admin.Pprof {
-			t.Errorf("%s: %v\n%s", a.name, err, text)
+		c, err := config.Load(path, types)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", a.name, err, text)
+		}
+		shortlist := 0
+		if k := c.Profiles[0].Shortlist; k != nil {
+			shortlist = *k
+		}
+		if shortlist != a.shortlist || !c.Admin.Pprof {
+			t.Errorf("%s:\n%s", a.name, text)
 		}
 	}
 }

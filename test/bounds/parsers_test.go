@@ -135,7 +135,7 @@ func parsers(t *testing.T) []parser {
 		{"ledger.Object", document, 256, func(text string) { _ = json.Unmarshal([]byte(text), new(ledger.Object)) }, 0},
 	}
 	for _, format := range []content.Format{content.JSON, content.YAML, content.CSV, content.Lmstat} {
-		decoder, err := content.New(content.Document{Format: format, About: policy.AboutKeys})
+		decoder, err := content.New(content.Document{Format: format, About: new(policy.AboutKeys)})
 		if err != nil {
 			t.Fatal(err)
 		}

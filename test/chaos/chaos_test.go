@@ -80,7 +80,7 @@ kind: OutboardConfiguration
 serving: {shutdownDelay: 0s}
 clientConnection: {kubeconfig: %q, qps: 1000, burst: 2000}
 ledgers: {reclaimAfter: %s}
-log: {level: info}
+log: {level: Info}
 profiles:
 - managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
   policies: [{type: GPUMemory}]

@@ -44,7 +44,7 @@ kind: OutboardConfiguration
 serving:
   tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}
 signals:
-- {name: licenses, interval: 1s, file: {path: licenses.yaml, about: keys}}
+- {name: licenses, interval: 1s, file: {path: licenses.yaml, about: Keys}}
 profiles:
 - path: /resources
   managedResources:

@@ -129,8 +129,8 @@ func execute(command []string) error {
 // forward accepts connections on the first of the ports LOCAL:REMOTE, and connects them to the admin address.
 func forward(ports string) error {
 	local, remote, _ := strings.Cut(ports, ":")
-	if remote != "8080" {
-		return fmt.Errorf("port-forward: %s: only port 8080 of outboard is known", ports)
+	if remote != "8081" {
+		return fmt.Errorf("port-forward: %s: only port 8081 of outboard is known", ports)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:"+local)
 	if err != nil {

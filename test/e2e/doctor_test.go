@@ -195,7 +195,7 @@ func TestDoctorConsequences(t *testing.T) {
 	shared := th.outboard(gpushare)
 	plain := th.outboard(oneWeb)
 	secret := th.outboard(oneWeb + mutualTLS)
-	alone := th.outboard("clientConnection: None\n" + oneWeb)
+	alone := th.outboard("clientConnection: {enabled: false}\n" + oneWeb)
 	for _, tt := range []struct {
 		code, config string
 		o            *stage.Outboard

@@ -103,7 +103,7 @@ func TestSeatsUsedOutside(t *testing.T) {
 	o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
-signals: [{name: flexnet, file: {path: lmstat.txt, format: lmstat}}]
+signals: [{name: flexnet, file: {path: lmstat.txt, format: LMStat}}]
 profiles:
 - policies: [{type: Licenses, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
 `)

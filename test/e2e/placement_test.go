@@ -28,7 +28,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - path: /my_scheduler_extension/my_new_priorities/image_score
-  verb: prioritize
+  verb: Prioritize
   policies:
   - type: ImageLocality
 `)

@@ -21,7 +21,7 @@ var requeueWait = flag.Duration("requeue.wait", 20*time.Second,
 const licenseServer = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
-signals: [{name: flexnet, file: {path: lmstat.txt, format: lmstat}}]
+signals: [{name: flexnet, file: {path: lmstat.txt, format: LMStat}}]
 profiles:
 - policies: [{type: Licenses, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
 `

@@ -50,7 +50,7 @@ profiles:
 	tlsOfOutboard  = "serving:\n  tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}\n"
 	bothResources  = "  managedResources:\n  - name: aliyun.com/gpu-mem\n  - name: aliyun.com/gpu-count\n"
 	onlyServerTLS  = "serving:\n  tls: {certFile: x, keyFile: x}\n"
-	splitPath      = "- path: /my_scheduler_extension/my_new_priorities/image_score\n  verb: prioritize\n"
+	splitPath      = "- path: /my_scheduler_extension/my_new_priorities/image_score\n  verb: Prioritize\n"
 )
 
 const gpuWiring = schedulerHeader + `extenders:
@@ -163,8 +163,8 @@ var wirings = []wiring{
 	{name: "images, only prioritize", images: true, changes: []string{"  filterVerb: filter\n", ""}, works: true},
 	{name: "images, server TLS only", images: true, outboard: []string{tlsOfOutboard, onlyServerTLS}, works: true},
 	{name: "images, TLS without enableHTTPS and CA", images: true, outboard: []string{tlsOfOutboard, onlyServerTLS}, changes: []string{tlsOfScheduler, ""}},
-	{name: "images, whole nodes", images: true, outboard: []string{"serving:", "clientConnection: None\nserving:"}, changes: []string{"  filterVerb: filter\n", "", "nodeCacheCapable: true", "nodeCacheCapable: false"}, works: true},
-	{name: "images, names without a cluster", images: true, outboard: []string{"serving:", "clientConnection: None\nserving:"}},
+	{name: "images, whole nodes", images: true, outboard: []string{"serving:", "clientConnection: {enabled: false}\nserving:"}, changes: []string{"  filterVerb: filter\n", "", "nodeCacheCapable: true", "nodeCacheCapable: false"}, works: true},
+	{name: "images, names without a cluster", images: true, outboard: []string{"serving:", "clientConnection: {enabled: false}\nserving:"}},
 	{name: "images, split path", images: true, outboard: []string{"- path: /images\n", splitPath}, works: true,
 		changes: []string{"URL/images", "URL/my_scheduler_extension", "  filterVerb: filter\n", "", "prioritizeVerb: prioritize", "prioritizeVerb: my_new_priorities/image_score"}},
 	{name: "images, split path, plain on localhost", images: true, outboard: changed(plain.outboard, []string{"- path: /images\n", splitPath}), works: true,

@@ -213,7 +213,7 @@ serving:
   tls: {certFile: %[4]s/server.crt, keyFile: %[4]s/server.key, clientCAFile: %[4]s/ca.crt, allowedClients: [kube-scheduler, hostile-1, hostile-2]}
 admin: {address: %[2]q, pprof: true}
 clientConnection: {kubeconfig: %[3]q}
-log: {level: error}
+log: {level: Error}
 profiles:
 - policies: [{type: ImageLocality}, {type: PodLimit, config: {max: 100, selector: {matchLabels: {app: web}}}}]
 `, serving, admin, kubeconfig, dir), 0o600))

@@ -235,11 +235,9 @@ func (s *Stage) StartOutboardAt(ctx context.Context, config, address string) (*O
 	serving := section(o.config, "serving")
 	serving["address"] = address
 	section(o.config, "admin")["address"] = "127.0.0.1:0"
-	section(o.config, "log")["format"] = "json"
-	if o.config["clientConnection"] != "None" {
-		if connection := section(o.config, "clientConnection"); connection["kubeconfig"] == nil || connection["kubeconfig"] == "" {
-			connection["kubeconfig"] = s.kubeconfig
-		}
+	section(o.config, "log")["format"] = "JSON"
+	if connection := section(o.config, "clientConnection"); connection["kubeconfig"] == nil || connection["kubeconfig"] == "" {
+		connection["kubeconfig"] = s.kubeconfig
 	}
 	if _, ok := serving["tls"]; ok {
 		if err := o.issue(section(serving, "tls")); err != nil {

@@ -10,8 +10,8 @@
 {{ include "outboard.head" . }}
     allowedClients: [system:kube-scheduler]
 admin:
-  address: 0.0.0.0:8080
-  allowRemoteMetrics: true # the rest only for kubectl port-forward and kubectl exec
+  address: 0.0.0.0:8081
+  expose: Metrics # the rest only for kubectl port-forward and kubectl exec
 {{ $preset := .Files.Get (printf "presets/%s.yaml" .Values.preset) | required "preset: must be placement, gpu-sharing, licenses or utilization" }}
 {{- /* Without the second scheduler, pods of the cluster's own one use Outboard, whatever its name. */}}
 {{- if not .Values.scheduler.enabled }}{{ $preset = regexReplaceAll "(?m)^  schedulerNames: .*\n" $preset "" }}{{ end }}
@@ -42,7 +42,7 @@ serving:
 {{- end }}
 {{- end }}
 {{- $serving := merge (get $head "serving") (omit (default dict (get $own "serving")) "insecure") }}
-{{- $admin := dict "address" "0.0.0.0:8080" "allowRemoteMetrics" true }}
+{{- $admin := dict "address" "0.0.0.0:8081" "expose" "Metrics" }}
 {{- merge (dict "serving" $serving "admin" $admin) (omit $own "serving" "admin") $head | toYaml }}
 {{- end }}
 

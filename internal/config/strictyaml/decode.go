@@ -96,15 +96,8 @@ func (d *decoder) value(at Value, rv reflect.Value) {
 		d.unmarshalJSON(at, into)
 		return
 	case encoding.TextUnmarshaler:
-		if n.Kind == yaml.MappingNode && rv.Kind() == reflect.Struct {
-			break
-		}
 		if n.Kind != yaml.ScalarNode || classify(n) != text {
-			if rv.Kind() == reflect.Struct {
-				d.must(at, "a string or a mapping")
-			} else {
-				d.must(at, "a string")
-			}
+			d.must(at, "a string")
 		} else if err := into.UnmarshalText([]byte(n.Value)); err != nil {
 			d.fail(at, "Invalid value", describe(n), oneLine(err.Error()))
 		}

@@ -22,8 +22,7 @@ import (
 // Marshal returns v as YAML. Decoding the text into a value of v's type, with any
 // defaults, gives v again: Marshal writes every field,
 // omitempty or not, except nil pointers, slices and maps. Fields are in the order
-// of the struct, and keys of maps are sorted. Marshal writes a TextMarshaler that returns
-// errors.ErrUnsupported like any other struct.
+// of the struct, and keys of maps are sorted.
 func Marshal(v any) ([]byte, error) {
 	value, err := Encode(v)
 	if err != nil {
@@ -207,12 +206,7 @@ func encode(rv reflect.Value, depth int) (*yaml.Node, error) {
 		return encodeJSON(v, depth)
 	case encoding.TextMarshaler:
 		text, err := v.MarshalText()
-		if err == nil {
-			return stringNode(string(text)), nil
-		}
-		if !errors.Is(err, errors.ErrUnsupported) {
-			return nil, err
-		}
+		return stringNode(string(text)), err
 	}
 	switch rv.Kind() {
 	case reflect.Struct:

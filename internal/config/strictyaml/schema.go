@@ -293,10 +293,7 @@ func (b *schemaBuilder) schema(rv reflect.Value) *Schema {
 	switch rv.Addr().Interface().(type) {
 	case json.Unmarshaler:
 	case encoding.TextUnmarshaler:
-		if rv.Kind() == reflect.Struct {
-			s = b.structure(rv)
-		}
-		s.Type = append(s.Type, "string")
+		s.Type = SchemaTypes{"string"}
 	default:
 		return b.plain(rv)
 	}

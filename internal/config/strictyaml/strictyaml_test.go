@@ -73,25 +73,24 @@ type Odd struct {
 	Err  error          `json:"err"`
 }
 
-// Mode is a word or a mapping.
+// Mode is a word.
 type Mode struct {
-	Off   bool `json:"-"`
-	Level int  `json:"level"`
+	Off bool
 }
 
 func (m *Mode) UnmarshalText(text []byte) error {
 	if string(text) != "off" {
-		return errors.New("must be off or a mapping")
+		return errors.New("must be off")
 	}
 	*m = Mode{Off: true}
 	return nil
 }
 
 func (m Mode) MarshalText() ([]byte, error) {
-	if m.Off {
-		return []byte("off"), nil
+	if !m.Off {
+		return nil, errors.New("not off")
 	}
-	return nil, errors.ErrUnsupported
+	return []byte("off"), nil
 }
 
 // Defined has defaults.
@@ -216,7 +215,7 @@ func TestMarshalRoundTrip(t *testing.T) {
 				Size:   *resource.NewMilliQuantity(rapid.Int64().Draw(t, "size"), resource.DecimalSI),
 			},
 			Grace:   time.Duration(rapid.Int64().Draw(t, "grace")),
-			Mode:    rapid.SampledFrom([]Mode{{Off: true}, {Level: 3}}).Draw(t, "mode"),
+			Mode:    rapid.SampledFrom([]Mode{{Off: true}}).Draw(t, "mode"),
 			Defined: []Defined{{}, {Weight: 2, Inner: &Inner{}}},
 		}
 		text, err := strictyaml.Marshal(in)

@@ -146,7 +146,7 @@ func (e *extenderAt) check() {
 	if !x.NodeCacheCapable && x.FilterVerb != "" && e.since(33) {
 		e.report(Error, "EmptyNodeInfos", "nodeCacheCapable", "kube-scheduler 1.33 and later forgets the pods of nodes that it sent as whole nodes to a filter",
 			"after the call its own plugins score every node as idle: NodeResourcesFit and NodeResourcesBalancedAllocation no longer spread or pack pods",
-			"set nodeCacheCapable: true if the extender knows the nodes, as Outboard does unless clientConnection is None", e.namesOnly()...)
+			"set nodeCacheCapable: true if the extender knows the nodes, as Outboard does unless clientConnection.enabled is false", e.namesOnly()...)
 	}
 	if r := x.ManagedResources; x.PreemptVerb != "" && len(r) > 0 && !slices.ContainsFunc(r, counted) && e.minor < 38 {
 		e.report(Info, "PreemptNeverCalled", "preemptVerb", "kube-scheduler 1.37 and earlier does not call it for want of "+r[0].Name,
@@ -186,7 +186,7 @@ func (e *extenderAt) rightWeight() string {
 
 // namesOnly returns the correction of nodeCacheCapable, if it is certain.
 func (e *extenderAt) namesOnly() []edit {
-	if e.Config == nil || e.Config.ClientConnection.None || len(e.matches()) == 0 {
+	if e.Config == nil || !e.Config.ClientConnection.Enabled || len(e.matches()) == 0 {
 		return nil
 	}
 	return []edit{e.set("nodeCacheCapable", "true")}

@@ -33,7 +33,7 @@ func anyConfig(t *rapid.T) string {
 	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "profiles") {
 		if rapid.Bool().Draw(t, "one verb") {
-			fmt.Fprintf(&b, "- path: /p%d/own\n  verb: %s\n", i, rapid.SampledFrom([]string{"filter", "prioritize", "preempt"}).Draw(t, "verb"))
+			fmt.Fprintf(&b, "- path: /p%d/own\n  verb: %s\n", i, rapid.SampledFrom([]string{"Filter", "Prioritize", "Preempt"}).Draw(t, "verb"))
 		} else {
 			fmt.Fprintf(&b, "- path: /p%d\n", i)
 		}

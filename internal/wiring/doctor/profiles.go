@@ -82,7 +82,7 @@ func (e *extenderAt) matches() []match {
 				m.verbs = append(m.verbs, route.Verb)
 			}
 		}
-		if len(m.verbs) > 0 || p.Verb == "" && strings.TrimRight(p.Path, "/") == prefix {
+		if len(m.verbs) > 0 || p.Verb == nil && strings.TrimRight(p.Path, "/") == prefix {
 			all = append(all, m)
 		}
 	}
@@ -189,7 +189,7 @@ func (c *checker) profiles(all []extenderAt) {
 			severity = Error
 		}
 		switch {
-		case len(callers[p]) > 0 && p.Verb == "":
+		case len(callers[p]) > 0 && p.Verb == nil:
 			c.callersOf(p, callers[p])
 		case len(callers[p]) > 0 || len(all) == 0:
 		case lost > 0:
@@ -270,7 +270,7 @@ func (e *extenderAt) served(matches []match) {
 		switch {
 		case len(below)+len(others) == 0:
 			message, fix, edits = fmt.Sprintf("no profile serves %s", v), "remove it", []edit{remove(e.field(field))}
-		case slices.ContainsFunc(matches, func(m match) bool { return m.profile.Verb == "" }):
+		case slices.ContainsFunc(matches, func(m match) bool { return m.profile.Verb == nil }):
 			fix, edits = "write "+field+": "+string(v), []edit{e.set(field, string(v))}
 		case len(below) > 0:
 			fix = "write " + field + ": " + strings.Join(below, " or ")
@@ -287,7 +287,7 @@ func (e *extenderAt) nothingServed() []match {
 	var prefixes []string
 	for _, p := range e.Config.Profiles {
 		u := e.url()
-		if u.Path = p.Path; p.Verb != "" {
+		if u.Path = p.Path; p.Verb != nil {
 			u.Path = path.Dir(p.Path)
 		}
 		u.Path = strings.TrimRight(u.Path, "/")
@@ -296,7 +296,7 @@ func (e *extenderAt) nothingServed() []match {
 		}
 	}
 	var edits []edit
-	corrected := len(e.Config.Profiles) == 1 && e.Config.Profiles[0].Verb == ""
+	corrected := len(e.Config.Profiles) == 1 && e.Config.Profiles[0].Verb == nil
 	if corrected {
 		edits = []edit{setText(e.field("urlPrefix"), prefixes[0])}
 	}
@@ -377,9 +377,9 @@ func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extende
 
 // mode checks what kube-scheduler sends of nodes.
 func (e *extenderAt) mode() {
-	switch none := e.Config.ClientConnection.None; {
+	switch none := !e.Config.ClientConnection.Enabled; {
 	case none && e.extender.NodeCacheCapable:
-		e.report(Error, "NamesWithoutCluster", "nodeCacheCapable", "kube-scheduler sends names, and clientConnection is None", "Outboard knows no nodes, so every call fails", "set nodeCacheCapable: false, or connect Outboard to the API server", e.set("nodeCacheCapable", "false"))
+		e.report(Error, "NamesWithoutCluster", "nodeCacheCapable", "kube-scheduler sends names, and clientConnection.enabled is false", "Outboard knows no nodes, so every call fails", "set nodeCacheCapable: false, or connect Outboard to the API server", e.set("nodeCacheCapable", "false"))
 	case !none && !e.extender.NodeCacheCapable:
 		e.report(Warning, "WholeNodes", "nodeCacheCapable", "kube-scheduler sends whole nodes, and Outboard knows them", "a call has hundreds of times as many bytes", "set nodeCacheCapable: true", e.set("nodeCacheCapable", "true"))
 	}
