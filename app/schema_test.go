@@ -136,7 +136,7 @@ func TestSchemaHasDescriptions(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"description": "How many there are."`, `"description": "Settings of Own."`,
-		`"description": "qps is the maximum average rate of requests`, `"description": "matchLabels is a map of {key,value} pairs.`,
+		`"description": "The maximum average rate of requests`, `"description": "A map of {key,value} pairs.`,
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%s is missing", want)
