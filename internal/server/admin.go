@@ -119,7 +119,7 @@ func listenAdmin(opts AdminOptions) (*net.TCPListener, error) {
 		return nil, fmt.Errorf("admin address: %w", err)
 	}
 	if !opts.AllowRemote && !opts.AllowRemoteMetrics && !addr.IP.IsLoopback() {
-		return nil, fmt.Errorf("admin address %q is not a loopback address: other hosts could read everything it serves; set allowRemote to permit that", opts.Address)
+		return nil, fmt.Errorf("admin address %q is not a loopback address: other hosts could read everything it serves; set expose to permit that", opts.Address)
 	}
 	l, err := net.ListenTCP("tcp", addr)
 	if err != nil {

@@ -166,7 +166,7 @@ func (p *devices) divide(hw *hardware, node *corev1.Node) bool {
 		return true
 	}
 	grouped := make([]bool, len(hw.units))
-	groups, _ := p.config.GroupsFrom.Of(node)
+	groups := node.Annotations[p.config.GroupsFrom.Annotation]
 	for group := range strings.SplitSeq(groups, ";") {
 		first := -1
 		for name := range strings.SplitSeq(group, ",") {

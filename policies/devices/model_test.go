@@ -292,9 +292,9 @@ func configs() *rapid.Generator[devices.Config] {
 		case 0:
 			c.AllocationMode, c.SharesPerUnit = devices.Shares, rapid.Int32Range(1, 4).Draw(t, "shares")
 		case 1:
-			c.GroupsFrom, c.SameGroup = &fields.From{Annotation: groupsKey}, devices.Required
+			c.GroupsFrom, c.SameGroup = &devices.GroupsFrom{Annotation: groupsKey}, devices.Required
 		case 2:
-			c.GroupsFrom = &fields.From{Annotation: groupsKey}
+			c.GroupsFrom = &devices.GroupsFrom{Annotation: groupsKey}
 		}
 		return c
 	})

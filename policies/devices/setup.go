@@ -48,11 +48,17 @@ type ScoringStrategy struct {
 	Type policy.Packing `json:"type" values:"BinPack,Spread"`
 }
 
+// GroupsFrom is where a node declares the groups of its units. A label cannot contain them.
+type GroupsFrom struct {
+	// Annotation is the key of an annotation of the node.
+	Annotation string `json:"annotation" required:"-" form:"key"`
+}
+
 // Config is the configuration of the policy.
 type Config struct {
 	// Resource is the extended resource that pods request. Required.
 	Resource string `json:"resource" required:"-"`
-	// CapacityFrom is where a node declares how much of the resource it has. Nodes that do not
+	// CapacityFrom is where a node declares how much of the resource it has. Nodes that declare nothing
 	// have what status.allocatable reports.
 	CapacityFrom *fields.From `json:"capacityFrom"`
 	// Units says how the units of a node are identified: None (the default), only their
@@ -74,7 +80,7 @@ type Config struct {
 	// GroupsFrom is where a node declares the groups of its units: in an annotation,
 	// "fpga0,fpga1;fpga2,fpga3". A unit that is in none is a group of its own. Default: groups do
 	// not matter. For WholeUnits only.
-	GroupsFrom *fields.From `json:"groupsFrom"`
+	GroupsFrom *GroupsFrom `json:"groupsFrom"`
 	// SameGroup says whether the units of one pod must be in one group: Preferred (the
 	// default) or Required.
 	SameGroup SameGroup `json:"sameGroup" values:"Required,Preferred"`
@@ -135,7 +141,6 @@ func (c *Config) validateTogether() field.ErrorList {
 	forbid(c.Units == None && c.ResultAnnotation != "", "resultAnnotation", "needs units: Numbered or Named")
 	forbid(c.Units == None && c.AllocationMode == Shares, "allocationMode", "Shares needs units: Numbered or Named")
 	forbid(c.AllocationMode != Shares && c.SharesPerUnit > 1, "sharesPerUnit", "needs allocationMode: Shares")
-	forbid(c.GroupsFrom != nil && c.GroupsFrom.Label != "", "groupsFrom.label", "groups need an annotation: a label has no separators for them")
 	forbid(c.Units == None && c.GroupsFrom != nil, "groupsFrom", "needs units: Numbered or Named")
 	forbid(c.AllocationMode == Shares && c.GroupsFrom != nil, "groupsFrom", "a pod's shares are always of one unit")
 	forbid(c.GroupsFrom == nil && c.SameGroup == Required, "sameGroup", "needs groupsFrom, which says which units are a group")

@@ -62,7 +62,7 @@ type Config struct {
 	// ScoringStrategy says which nodes are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// SizesFrom is where a node declares the memory of each GPU in order of index: "16,16,32" in an
-	// annotation, "16_16_32" in a label. Nodes that do not have GPUs of one size.
+	// annotation, "16_16_32" in a label. Nodes that declare nothing have GPUs of one size.
 	SizesFrom *fields.From `json:"sizesFrom"`
 	// ModelLabel is the key of the node label that names the model of its GPUs.
 	ModelLabel string `json:"modelLabel" required:"must not be empty" form:"key"`

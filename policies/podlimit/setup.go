@@ -17,7 +17,7 @@ const allNamespaces = "*"
 type Config struct {
 	// Max is how many matching pods one node may run, at least 1.
 	Max int32 `json:"max" limits:"1.."`
-	// MaxFrom is where a node declares its own Max, a whole number from 0. Nodes that do not have
+	// MaxFrom is where a node declares its own Max, a whole number from 0. Nodes that declare nothing have
 	// Max.
 	MaxFrom *fields.From `json:"maxFrom"`
 	// Selector selects by labels the pods that are limited and counted. Required; {} selects

@@ -20,8 +20,8 @@ func TestOwnRulesExample(t *testing.T) {
 		}
 	}
 	for pod, want := range map[string]string{
-		"burn-in": "rule NotTooHot is false: signals.temperature is 91",
-		"batch":   `rule OutsideOfficeHours is false`,
+		"burn-in": "rule not-too-hot is false: signals.temperature is 91",
+		"batch":   `rule outside-office-hours is false`,
 	} {
 		if notes := th.notes(play.Outboard, pod, "hot"); !strings.Contains(notes, want) {
 			t.Errorf("the explanation of %s on hot is %q, want %q", pod, notes, want)

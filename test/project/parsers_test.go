@@ -163,11 +163,11 @@ func callsIn(file *ast.File, decl ast.Decl) (calls []string) {
 		}
 		imported[name] = path
 	}
-	literal := map[ast.Expr]bool{}
+	constants, literal := constantsIn(file), map[ast.Expr]bool{}
 	ast.Inspect(decl, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr:
-			literal[n.Fun] = len(n.Args) == 1 && isLiteral(n.Args[0])
+			literal[n.Fun] = len(n.Args) == 1 && isLiteral(n.Args[0], constants)
 		case *ast.SelectorExpr:
 			if of, ok := n.X.(*ast.Ident); ok && imported[of.Name] != "" && !literal[n] {
 				calls = append(calls, imported[of.Name]+"."+n.Sel.Name)
@@ -178,15 +178,30 @@ func callsIn(file *ast.File, decl ast.Decl) (calls []string) {
 	return calls
 }
 
-// isLiteral reports whether an expression consists of literals and names of constants.
-func isLiteral(e ast.Expr) bool {
+// constantsIn returns the names of the constants of a file.
+func constantsIn(file *ast.File) map[string]bool {
+	names := map[string]bool{}
+	for _, decl := range file.Decls {
+		if d, ok := decl.(*ast.GenDecl); ok && d.Tok == token.CONST {
+			for _, spec := range d.Specs {
+				for _, name := range spec.(*ast.ValueSpec).Names {
+					names[name.Name] = true
+				}
+			}
+		}
+	}
+	return names
+}
+
+// isLiteral reports whether an expression consists of literals and names of constants. An exported name is taken for one.
+func isLiteral(e ast.Expr, constants map[string]bool) bool {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		return true
 	case *ast.BinaryExpr:
-		return isLiteral(e.X) && (isLiteral(e.Y))
+		return isLiteral(e.X, constants) && isLiteral(e.Y, constants)
 	case *ast.Ident:
-		return ast.IsExported(e.Name)
+		return ast.IsExported(e.Name) || constants[e.Name]
 	}
 	return false
 }
