@@ -66,7 +66,7 @@ func TestReadRefuses(t *testing.T) {
 	}{
 		`configMap ops/none: configmaps "none" not found`:            {"", configmap.Config{Name: "none", DataKey: "a"}},
 		`configMap ops/cost has no key "b" in its data`:              {"n1: 1", configmap.Config{Name: "cost", DataKey: "b"}},
-		`configMap ops/cost, key "a": yaml: document:1: must not be`: {"", configmap.Config{Name: "cost", DataKey: "a"}},
+		`configMap ops/cost, key "a": YAML: document:1: must not be`: {"", configmap.Config{Name: "cost", DataKey: "a"}},
 		signal.ErrTooMany.Error():                                    {"a: 1\nb: 1\nc: 1", configmap.Config{Name: "cost", DataKey: "a"}},
 		signal.ErrTooLong.Error():                                    {"a: 1" + strings.Repeat(" ", 100), configmap.Config{Name: "cost", DataKey: "a"}},
 	} {

@@ -32,7 +32,7 @@ func TestRead(t *testing.T) {
 		"csv":         {content.Document{Format: content.CSV, Key: "k", Value: "v"}, 200, "k,v\na,3\n", "text/csv, */*;q=0.1", "[{a 3 0001-01-01 00:00:00 +0000 UTC}]"},
 		"down":        {content.Document{}, 503, "not now", "", "/doc: 503 Service Unavailable: not now"},
 		"not changed": {content.Document{}, 204, "", "", "/doc: 204 No Content"},
-		"web page":    {content.Document{}, 200, "<html>Log in</html>", "", "/doc: yaml: not a mapping of keys to numbers"},
+		"web page":    {content.Document{}, 200, "<html>Log in</html>", "", "/doc: YAML: not a mapping of keys to numbers"},
 		"too many":    {content.Document{}, 200, "a: 1\nb: 1\nc: 1", "", signal.ErrTooMany.Error()},
 		"too long":    {content.Document{}, 200, "a: 1" + strings.Repeat(" ", 100), "", signal.ErrTooLong.Error()},
 	} {
