@@ -120,7 +120,8 @@ func execute(command []string) error {
 		return fmt.Errorf("exec: the container has no command %q", command)
 	}
 	args := command[1:]
-	if len(args) > 0 && slices.Contains([]string{"explain", "decisions", "gpus", "probe"}, args[0]) {
+	named := slices.Contains(args, "--admin") // an outboard that the page starts
+	if !named && len(args) > 0 && slices.Contains([]string{"explain", "decisions", "gpus", "probe"}, args[0]) {
 		args = append(args, "--admin", os.Getenv(outboardAdmin))
 	}
 	return syscall.Exec(os.Getenv(outboardPath), append([]string{"outboard"}, args...), os.Environ())
