@@ -180,17 +180,21 @@ func policies() []any {
 }
 
 // outboardConfig is the configuration of Outboard as an extender. What depends on the place is set by the stage.
-func (a arm) outboardConfig(profile bool) (string, error) {
+func (a arm) outboardConfig(pprof bool) (string, error) {
 	serving := map[string]any{"shutdownDelay": "0s"} // nobody waits for it
 	if a.tls {
 		serving["tls"] = map[string]any{
 			"certFile": "server.crt", "keyFile": "server.key", "clientCAFile": "ca.crt", "allowedClients": []any{"kube-scheduler"},
 		}
 	}
+	profile := map[string]any{"path": "/", "policies": policies()}
+	if a.shortlist > 0 {
+		profile["shortlist"] = a.shortlist
+	}
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration",
-		"admin": map[string]any{"pprof": profile}, "serving": serving,
-		"profiles": []any{map[string]any{"path": "/", "shortlist": a.shortlist, "policies": policies()}},
+		"admin": map[string]any{"pprof": pprof}, "serving": serving,
+		"profiles": []any{profile},
 	})
 	return string(text), err
 }
