@@ -28,7 +28,7 @@ export BUILDVCS ?= auto
 # Compiles the command with lines that say how far it is: the first time takes minutes.
 OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
 
-.PHONY: help docs kubernetes prometheus helm demo cluster test test-all unit race fuzz figures scale chaos upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image manifests api tidy check format vet lint compile build control-plane clean
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all unit race fuzz figures scale chaos upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,7 +95,7 @@ bench: control-plane ## run the benchmarks, each beside its baseline
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 # For example: make bench-layers BENCH='-rounds 2 -only plugin'. BENCH=-help lists the flags.
-bench-layers: ## measure what each part that exists for speed alone saves (docs/performance.md)
+bench-layers: ## measure what each part that exists for speed alone saves (test/benchwire/README.md)
 	@$(GO) build -o bin/benchwire ./test/benchwire
 	@bin/benchwire -layers $(BENCH)
 
@@ -132,6 +132,15 @@ IMAGE ?= outboard:dev
 
 image: ## write the container image for amd64 and arm64 to bin/image, as an OCI layout
 	$(GO) -C deploy/image run . -name $(IMAGE)
+
+# For example: make release VERSION=v0.1.0, where that is the tag of the commit.
+DOWNLOADS ?= https://outboard.dev/releases
+
+release: ## write all files of the release with the tag VERSION to dist (docs/releasing.md)
+	$(GO) -C deploy/image run . -release $(or $(VERSION),$(error set VERSION to the tag of the commit)) -downloads $(DOWNLOADS) -o ../../dist
+
+reproduce: ## make a release for all platforms twice, and compare and check its files
+	$(GO) -C deploy/image test -vet=off -run '^TestRelease$$' -count 1 -v -timeout 120m . -args -all
 
 manifests: ## render deploy/chart into the manifests of deploy/
 	$(GO) test -run '^Test(Presets|ChartHasTheSchema)$$' ./deploy -update
@@ -189,6 +198,6 @@ prometheus:
 	@$(MAKE) --no-print-directory -C test/prometheus
 
 clean: ## remove all build output
-	rm -rf bin
+	rm -rf bin dist
 	$(MAKE) -C kubernetes clean
 	$(MAKE) -C test/prometheus clean

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -59,7 +61,7 @@ The exit status is 1 if there are findings other than notes.`,
 	flags := cmd.Flags()
 	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a pod may hold a claim without being bound; use more than ledgers.reclaimAfter")
 	flags.DurationVar(&o.recheck, "recheck", 20*time.Second, "audit again after this time, and report only what both audits found; 0: audit once")
-	flags.StringVar(&o.sizesFrom, "sizes-from", "", "the node annotation or label with the memory of each GPU, as sizesFrom of GPUMemory")
+	flags.StringVar(&o.sizesFrom, "sizes-from", "", "where a node declares the memory of each GPU, as sizesFrom of GPUMemory: annotation=KEY or label=KEY")
 	return cmd
 }
 
@@ -71,11 +73,15 @@ func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
 	if o.grace < 0 || o.recheck < 0 {
 		return nil, fmt.Errorf("--grace and --recheck must not be negative")
 	}
+	sizesFrom, err := o.from()
+	if err != nil {
+		return nil, err
+	}
 	api, err := readingClient(o.cluster.ClientConnection)
 	if err != nil {
 		return nil, err
 	}
-	in, err := o.read(ctx, api)
+	in, err := o.read(ctx, api, sizesFrom)
 	if err != nil {
 		return nil, err
 	}
@@ -88,15 +94,29 @@ func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
 		return nil, context.Cause(ctx)
 	case <-time.After(o.recheck):
 	}
-	if in, err = o.read(ctx, api); err != nil {
+	if in, err = o.read(ctx, api, sizesFrom); err != nil {
 		return nil, err
 	}
 	return audit.NewReport(in, audit.Confirm(findings, audit.Audit(in))), nil
 }
 
+// from returns where --sizes-from says that nodes declare the memory of their GPUs; nil without the flag.
+func (o *auditOptions) from() (*fields.From, error) {
+	kind, key, _ := strings.Cut(o.sizesFrom, "=")
+	switch {
+	case o.sizesFrom == "":
+		return nil, nil
+	case kind == "annotation" && key != "":
+		return &fields.From{Annotation: key}, nil
+	case kind == "label" && key != "":
+		return &fields.From{Label: key}, nil
+	}
+	return nil, fmt.Errorf("--sizes-from=%q: must be annotation=KEY or label=KEY", o.sizesFrom)
+}
+
 // read lists the objects: claims before the pods that hold them. Each list is of the moment at which it was read.
-func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface) (audit.Input, error) {
-	in := audit.Input{Grace: o.grace, SizesFrom: o.sizesFrom}
+func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface, sizesFrom *fields.From) (audit.Input, error) {
+	in := audit.Input{Grace: o.grace, SizesFrom: sizesFrom}
 	listLedgers := func(ctx context.Context, opts metav1.ListOptions) (*ledger.ObjectList, error) {
 		return listLedgers(ctx, api, opts)
 	}

@@ -80,6 +80,7 @@ func TestAudit(t *testing.T) {
 		{"no nodes the second time", []map[string][]string{leak, {ledgers: nil, pods: nil}}, []string{quick}, 2, "listing nodes"},
 		{"a wrong flag", nil, []string{"--garce=1s"}, 2, "unknown flag"},
 		{"a wrong value", nil, []string{"--grace=-1s"}, 2, "must not be negative"},
+		{"sizes from nowhere", nil, []string{"--sizes-from=example.com/sizes"}, 2, `--sizes-from="example.com/sizes": must be annotation=KEY or label=KEY`},
 		{"a wrong output", nil, []string{"-o", "xml"}, 2, `--output="xml"`},
 		{"an argument", nil, []string{"x"}, 2, `"x"`},
 	} {

@@ -40,7 +40,7 @@ type certsOptions struct {
 	addCA            bool
 	removeOldCAs     bool
 	changedNames     bool // --server-name is set
-	changedNamespace bool // --namespace is set
+	changedNamespace bool // --outboard-namespace is set
 	changedClient    bool // --client-name is set
 }
 
@@ -71,7 +71,7 @@ docs/certificates.md has the steps in between.`,
 				return missing(cmd, "dir")
 			}
 			changed := cmd.Flags().Changed
-			o.changedNames, o.changedNamespace, o.changedClient = changed("server-name"), changed("namespace"), changed("client-name")
+			o.changedNames, o.changedNamespace, o.changedClient = changed("server-name"), changed("outboard-namespace"), changed("client-name")
 			if !o.changedNames {
 				o.names = wiring.ServerNames(o.namespace)
 			}
@@ -90,7 +90,7 @@ docs/certificates.md has the steps in between.`,
 	flags.StringVar(&o.dir, "dir", "", "directory of the files (required)")
 	flags.StringSliceVar(&o.names, "server-name", nil, "DNS names and IP addresses at which kube-scheduler calls Outboard (default: outboard.NAMESPACE.svc and loopback)")
 	flags.StringVar(&o.client, "client-name", config.SchedulerClient, "name of kube-scheduler in its certificate, for allowedClients")
-	flags.StringVarP(&o.namespace, "namespace", "n", wiring.Namespace, "namespace of Outboard's Service and of the Secrets")
+	outboardNamespaceFlag(cmd, &o.namespace, wiring.Namespace, ", of its Service and of the Secrets")
 	flags.DurationVar(&o.lifetime, "lifetime", 365*24*time.Hour, "how long new certificates are valid, but not longer than their CA; a new CA is valid for ten years")
 	flags.BoolVar(&o.secrets, "secrets", false, "print the certificates as Secrets, without the key of the CA")
 	flags.BoolVar(&o.renew, "renew", false, "issue the server and the client certificate again")
@@ -115,7 +115,7 @@ func (o certsOptions) run(report io.Writer) (*certs.Set, error) {
 		return nil, errors.New("--new-keys needs --renew")
 	}
 	if wrong := validation.IsDNS1123Label(o.namespace); len(wrong) > 0 {
-		return nil, fmt.Errorf("--namespace=%q: %s", o.namespace, wrong[0])
+		return nil, fmt.Errorf("--outboard-namespace=%q: %s", o.namespace, wrong[0])
 	}
 	set, err := certs.ReadSet(o.dir)
 	if err != nil {
@@ -201,7 +201,7 @@ func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
 	return true, err
 }
 
-// moved returns the name of the Service in another namespace than --namespace if the certificate has it instead; "" otherwise.
+// moved returns the name of the Service in another namespace than --outboard-namespace if the certificate has it instead; "" otherwise.
 func (o certsOptions) moved(cert *x509.Certificate) string {
 	if !o.changedNamespace || o.changedNames || cert.VerifyHostname(wiring.ServiceName(o.namespace)) == nil {
 		return ""

@@ -294,7 +294,7 @@ func TestCertsAfterAnInterruptedRotation(t *testing.T) {
 
 func TestCertsSecrets(t *testing.T) {
 	dir := t.TempDir()
-	out, err := execute(t, "certs", "--dir", dir, "--secrets", "--namespace", "somewhere")
+	out, err := execute(t, "certs", "--dir", dir, "--secrets", "--outboard-namespace", "somewhere")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,18 +332,18 @@ func TestCertsSecrets(t *testing.T) {
 	}
 }
 
-// --namespace replaces the name of the Service in another namespace, and no other name.
+// --outboard-namespace replaces the name of the Service in another namespace, and no other name.
 func TestCertsOfAnotherNamespace(t *testing.T) {
 	dir := t.TempDir()
 	certsDir(t, dir)
-	files := certsDir(t, dir, "--namespace", "other", "--renew")
+	files := certsDir(t, dir, "--outboard-namespace", "other", "--renew")
 	if got := certs.Hosts(leafOf(t, files["server.crt"], files["server.key"])); !slices.Equal(got, []string{"outboard.other.svc", "localhost", "127.0.0.1", "::1"}) {
 		t.Errorf("the server has the names %v", got)
 	}
 	dir = t.TempDir()
-	certsDir(t, dir, "--server-name", "outboard.example", "--namespace", "other")
-	certsDir(t, dir, "--namespace", "other")
-	files = certsDir(t, dir, "--namespace", "other", "--renew")
+	certsDir(t, dir, "--server-name", "outboard.example", "--outboard-namespace", "other")
+	certsDir(t, dir, "--outboard-namespace", "other")
+	files = certsDir(t, dir, "--outboard-namespace", "other", "--renew")
 	if got := certs.Hosts(leafOf(t, files["server.crt"], files["server.key"])); !slices.Equal(got, []string{"outboard.example"}) {
 		t.Errorf("the server has the names %v", got)
 	}
@@ -373,8 +373,8 @@ func TestCertsErrors(t *testing.T) {
 			return os.Rename(filepath.Join(dir, "client.key"), filepath.Join(dir, "server.key"))
 		}, "private key does not match public key: replace it with --renew"},
 		{"another server name", []string{"--server-name", "other.example"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for other.example: to add to its names, run outboard certs --dir "},
-		{"another namespace", []string{"--namespace", "other", "--secrets"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for outboard.other.svc: replace it with --renew"},
-		{"not a namespace", []string{"--namespace", "Not one"}, nil, `--namespace="Not one": a lowercase RFC 1123 label must`},
+		{"another namespace", []string{"--outboard-namespace", "other", "--secrets"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for outboard.other.svc: replace it with --renew"},
+		{"not a namespace", []string{"--outboard-namespace", "Not one"}, nil, `--outboard-namespace="Not one": a lowercase RFC 1123 label must`},
 		{"no certificate in the file", nil, func(dir string) error { return os.WriteFile(filepath.Join(dir, "server.crt"), []byte("other"), 0o600) },
 			"server.crt: tls: failed to find any PEM data in certificate input: replace it with --renew"},
 		{"no key of a certificate", nil, remove("client.key"), "client.crt: its key does not exist: replace it with --renew"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -53,10 +54,13 @@ func file(t *testing.T, text string) string {
 	return path
 }
 
-const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
+const (
+	header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
+	plain  = header + "serving: {insecure: true}\n"
+)
 
 func TestErrorsOfAnOperator(t *testing.T) {
-	wrong := file(t, header+"profiles:\n- policies: [{type: ImageLocality, wieght: 2}]\n  shortlist: -1\n")
+	wrong := file(t, plain+"profiles:\n- policies: [{type: ImageLocality, wieght: 2}]\n  shortlist: -1\n")
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	for _, tt := range []struct {
@@ -67,7 +71,7 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"a configuration without its flag", []string{"serve", wrong}, []string{"usage: outboard serve --config FILE"}},
 		{"no configuration", []string{"serve"}, []string{"--config is missing: usage: outboard serve --config FILE"}},
 		{"no such file", []string{"serve", "--config", "/nowhere.yaml"}, []string{"/nowhere.yaml", "no such file"}},
-		{"all errors at once", []string{"serve", "--config", wrong}, []string{":4: profiles[0].policies[0].wieght", `did you mean "weight"?`, ":5: profiles[0].shortlist"}},
+		{"all errors at once", []string{"serve", "--config", wrong}, []string{":5: profiles[0].policies[0].wieght", `did you mean "weight"?`, ":6: profiles[0].shortlist"}},
 		{"no service", []string{"explain", "p", "--admin", "http://127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused: --admin must be", "kubectl port-forward"}},
 		{"output", []string{"explain", "p", "-o", "xml"}, []string{`--output="xml": must be text, json or yaml`}},
 		{"probe of what", []string{"probe", "health"}, []string{`"health": must be healthz or readyz`}},
@@ -91,8 +95,8 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"address without a scheme", []string{"gpus", "--admin", "127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: ", "refused", "--admin must be"}},
 		{"no cluster to audit", []string{"audit", "--context", "none"}, []string{"set --kubeconfig"}},
 		{"check", []string{"check", wrong, "-o", "xml"}, []string{"--output"}},
-		{"claims without a cluster", []string{"serve", "--config", file(t, header+"clientConnection: {enabled: false}\nprofiles:\n- policies: [{type: GPUMemory}]\n")},
-			[]string{":5: profiles[0].policies[0].type: Forbidden: GPUMemory claims", "clientConnection.enabled is false"}},
+		{"claims without a cluster", []string{"serve", "--config", file(t, plain+"clientConnection: {enabled: false}\nprofiles:\n- policies: [{type: GPUMemory}]\n")},
+			[]string{":6: profiles[0].policies[0].type: Forbidden: GPUMemory claims", "clientConnection.enabled is false"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := execute(t, tt.args...)
@@ -110,12 +114,12 @@ func TestErrorsOfAnOperator(t *testing.T) {
 
 // A signal with two sources is one error, without a second one about the policy that reads it.
 func TestSignalWithTwoSources(t *testing.T) {
-	_, err := execute(t, "serve", "--print-config", "--config", file(t, header+`signals:
+	_, err := execute(t, "serve", "--print-config", "--config", file(t, plain+`signals:
 - {name: load, file: {path: load.yaml}, prometheus: {address: "http://prometheus:9090", query: load}}
 profiles:
 - policies: [{type: Utilization, config: {cpu: {signal: load, unit: Fraction}}}]
 `))
-	if err == nil || !strings.Contains(err.Error(), ":4: signals[0].file: Forbidden: a signal has one source, but this one has prometheus") || strings.Count(err.Error(), "\n") != 1 {
+	if err == nil || !strings.Contains(err.Error(), ":5: signals[0].file: Forbidden: a signal has one source, but this one has prometheus") || strings.Count(err.Error(), "\n") != 1 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -130,12 +134,12 @@ func TestOwnSignals(t *testing.T) {
 	}
 	option := WithSignals(append(standard.Types(), signal.TypeOf("wheel", func() config { return config{Turns: 3} }, build))...)
 	print := func(wheel string) (string, error) {
-		return executeWith(t, []Option{option}, "serve", "--print-config", "--config", file(t, header+"signals:\n- {name: a, "+wheel+"}\nprofiles:\n- policies: [{type: ImageLocality}]\n"))
+		return executeWith(t, []Option{option}, "serve", "--print-config", "--config", file(t, plain+"signals:\n- {name: a, "+wheel+"}\nprofiles:\n- policies: [{type: ImageLocality}]\n"))
 	}
 	if text, err := print("wheel: {}"); err != nil || !strings.Contains(text, "    wheel:\n      turns: 3\n") {
 		t.Errorf("the default: %v\n%s", err, text)
 	}
-	for wheel, want := range map[string]string{"wheel: {turns: 0}": ":4: signals[0].wheel.turns: Invalid value: 0", "whel: {}": `:4: signals[0].whel: Unknown field: did you mean "wheel"?`} {
+	for wheel, want := range map[string]string{"wheel: {turns: 0}": ":5: signals[0].wheel.turns: Invalid value: 0", "whel: {}": `:5: signals[0].whel: Unknown field: did you mean "wheel"?`} {
 		if _, err := print(wheel); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", wheel, err, want)
 		}
@@ -176,7 +180,7 @@ func TestNoCommand(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	good := file(t, header+"signals: [{name: load, file: {path: a}}]\nprofiles:\n- policies: [{type: ImageLocality}, {type: PodLimit, config: {max: 1, selector: {}}}]\n")
+	good := file(t, plain+"signals: [{name: load, file: {path: a}}]\nprofiles:\n- policies: [{type: ImageLocality}, {type: PodLimit, config: {max: 1, selector: {}}}]\n")
 	if out, err := execute(t, "check", good); err != nil || out != good+" is valid.\nprofile /: ImageLocality, PodLimit\nsignal load: file\n" {
 		t.Errorf("a valid file: %v\n%s", err, out)
 	}
@@ -192,13 +196,13 @@ func TestCheck(t *testing.T) {
 	}, document); diff != "" {
 		t.Errorf("a valid file as JSON differs (-want +got):\n%s", diff)
 	}
-	bad := file(t, header+"profiles:\n- policies: [{type: PodLimit, config: {max: 0, selector: {matchLabel: {a: b}}}}]\n  shortlst: 1\n")
+	bad := file(t, plain+"profiles:\n- policies: [{type: PodLimit, config: {max: 0, selector: {matchLabel: {a: b}}}}]\n  shortlst: 1\n")
 	for _, tt := range []struct{ format, want string }{
-		{"text", bad + `:4: profiles[0].policies[0].config.selector.matchLabel: Unknown field: did you mean "matchLabels"? (policy PodLimit)
-` + bad + `:4: profiles[0].policies[0].config.max: Invalid value: 0: must be at least 1 (policy PodLimit)
-` + bad + `:5: profiles[0].shortlst: Unknown field: did you mean "shortlist"?
+		{"text", bad + `:5: profiles[0].policies[0].config.selector.matchLabel: Unknown field: did you mean "matchLabels"? (policy PodLimit)
+` + bad + `:5: profiles[0].policies[0].config.max: Invalid value: 0: must be at least 1 (policy PodLimit)
+` + bad + `:6: profiles[0].shortlst: Unknown field: did you mean "shortlist"?
 `},
-		{"json", `"line": 5,` + "\n" + `      "field": "profiles[0].shortlst",` + "\n" + `      "message": "Unknown field: did you mean \"shortlist\"?"`},
+		{"json", `"line": 6,` + "\n" + `      "field": "profiles[0].shortlst",` + "\n" + `      "message": "Unknown field: did you mean \"shortlist\"?"`},
 	} {
 		out, err := execute(t, "check", "-o", tt.format, bad)
 		if exitStatus(err) != 1 {
@@ -219,7 +223,7 @@ func TestStandardInput(t *testing.T) {
 		status   int
 		want     string
 	}{
-		{"check -", header + "profiles:\n- policies: [{type: ImageLocality}]\n", 0, "standard input is valid.\nprofile /: ImageLocality\n"},
+		{"check -", plain + "profiles:\n- policies: [{type: ImageLocality}]\n", 0, "standard input is valid.\nprofile /: ImageLocality\n"},
 		{"check -", header, 1, "standard input:1: profiles: Required value"},
 		{"check -", "apiVersion: v1\nkind: ConfigMap\ndata: {}\n", 1, "must be OutboardConfiguration; the configuration is a value in the data of a ConfigMap"},
 		{"scheduler-config --from -", `{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}]}`, 0, "# Converted from standard input."},
@@ -238,9 +242,9 @@ func TestStandardInput(t *testing.T) {
 }
 
 func TestCheckWarns(t *testing.T) {
-	odd := file(t, header+"profiles:\n- managedResources:\n  - {name: aliyun.com/gpu-mem}\n  - {name: aliyun.com/gpu-count}\n  - {name: example.com/a, ignoredByScheduler: true}\n  policies: [{type: GPUMemory}]\n")
+	odd := file(t, plain+"profiles:\n- managedResources:\n  - {name: aliyun.com/gpu-mem}\n  - {name: aliyun.com/gpu-count}\n  - {name: example.com/a, ignoredByScheduler: true}\n  policies: [{type: GPUMemory}]\n")
 	out, err := execute(t, "check", odd)
-	if err != nil || !strings.HasPrefix(out, "warning: "+odd+":7: profiles[0].managedResources[2].ignoredByScheduler: ") || strings.Count(out, "warning") != 1 {
+	if err != nil || !strings.HasPrefix(out, "warning: "+odd+":8: profiles[0].managedResources[2].ignoredByScheduler: ") || strings.Count(out, "warning") != 1 {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -303,7 +307,7 @@ func TestExamples(t *testing.T) {
 }
 
 func TestPrintConfigPrintsWhatLoads(t *testing.T) {
-	first, err := execute(t, "serve", "--print-config", "--config", file(t, header+"profiles:\n- policies: [{type: ImageLocality}]\n"))
+	first, err := execute(t, "serve", "--print-config", "--config", file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,5 +317,25 @@ func TestPrintConfigPrintsWhatLoads(t *testing.T) {
 	again, err := execute(t, "serve", "--print-config", "--config", file(t, first))
 	if err != nil || again != first {
 		t.Errorf("printed again: %v\n%s", err, again)
+	}
+}
+
+// --namespace is the namespace of pods and --outboard-namespace that of Outboard, in every command that has the flag.
+func TestNamespacesHaveOneMeaning(t *testing.T) {
+	meanings := map[string]string{"namespace": "the namespace of pods", "outboard-namespace": "the namespace of Outboard"}
+	count := map[string]int{}
+	for _, cmd := range NewCommand().Commands() {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if strings.Contains(f.Name, "namespace") && meanings[f.Name] == "" && f.Name != "all-namespaces" && f.Name != "leader-elect-resource-namespace" {
+				t.Errorf("%s has the flag --%s", cmd.Name(), f.Name)
+			}
+			if !strings.HasPrefix(f.Usage, meanings[f.Name]) || (f.Shorthand == "n") != (f.Name == "namespace") {
+				t.Errorf("%s: --%s, -%s is %q", cmd.Name(), f.Name, f.Shorthand, f.Usage)
+			}
+			count[f.Name]++
+		})
+	}
+	if count["namespace"] < 2 || count["outboard-namespace"] < 6 {
+		t.Errorf("the commands have the flags %v", count)
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -22,8 +24,8 @@ func complete(cmd *cobra.Command, flag string, completion cobra.CompletionFunc) 
 	_ = cmd.RegisterFlagCompletionFunc(flag, completion) // fails only without the flag
 }
 
-// fromCluster completes the names that list returns. If the cluster cannot be read, there is no completion.
-func fromCluster(cluster *clusterFlags, list func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, typed string) ([]string, error)) cobra.CompletionFunc {
+// fromCluster completes the names of the objects that list returns, each after prefix. If the cluster cannot be read, there is no completion.
+func fromCluster(cluster *clusterFlags, list func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, typed string) (objects runtime.Object, prefix string, err error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		api, err := readingClient(cluster.ClientConnection)
 		if err != nil {
@@ -31,69 +33,48 @@ func fromCluster(cluster *clusterFlags, list func(ctx context.Context, api kuber
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		names, err := list(ctx, api, metav1.ListOptions{Limit: maxCompletions}, typed)
+		objects, prefix, err := list(ctx, api, metav1.ListOptions{Limit: maxCompletions}, typed)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		var matching []cobra.Completion
-		for _, name := range names {
-			if strings.HasPrefix(name, typed) {
+		_ = meta.EachListItem(objects, func(o runtime.Object) error { // fails only without a list of objects
+			if name := prefix + o.(metav1.Object).GetName(); strings.HasPrefix(name, typed) {
 				matching = append(matching, name)
 			}
-		}
+			return nil
+		})
 		return matching, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // completePods completes the names of pods in the namespace of the flags, or in that of NAMESPACE/POD.
 func completePods(cluster *clusterFlags, namespaces *namespaceFlags) cobra.CompletionFunc {
-	return onlyFirst(fromCluster(cluster, func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, typed string) (names []string, err error) {
+	return onlyFirst(fromCluster(cluster, func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, typed string) (pods runtime.Object, prefix string, err error) {
 		namespace, _, qualified := strings.Cut(typed, "/")
-		if !qualified {
-			if namespace, err = namespaces.in(cluster); err != nil {
-				return nil, err
-			}
+		if qualified {
+			prefix = namespace + "/"
+		} else if namespace, err = namespaces.in(cluster); err != nil {
+			return nil, "", err
 		}
-		pods, err := api.CoreV1().Pods(namespace).List(ctx, opts)
-		if err != nil {
-			return nil, err
-		}
-		for i := range pods.Items {
-			name := pods.Items[i].Name
-			if qualified {
-				name = namespace + "/" + name
-			}
-			names = append(names, name)
-		}
-		return names, nil
+		pods, err = api.CoreV1().Pods(namespace).List(ctx, opts)
+		return pods, prefix, err
 	}))
 }
 
 // completeNodes completes the names of nodes.
 func completeNodes(cluster *clusterFlags) cobra.CompletionFunc {
-	return fromCluster(cluster, func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, _ string) (names []string, err error) {
-		nodes, err := api.CoreV1().Nodes().List(ctx, opts)
-		if err != nil {
-			return nil, err
-		}
-		for i := range nodes.Items {
-			names = append(names, nodes.Items[i].Name)
-		}
-		return names, nil
+	return fromCluster(cluster, func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, _ string) (nodes runtime.Object, prefix string, err error) {
+		nodes, err = api.CoreV1().Nodes().List(ctx, opts)
+		return nodes, "", err
 	})
 }
 
 // completeNamespaces completes the names of namespaces.
 func completeNamespaces(cluster *clusterFlags) cobra.CompletionFunc {
-	return fromCluster(cluster, func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, _ string) (names []string, err error) {
-		namespaces, err := api.CoreV1().Namespaces().List(ctx, opts)
-		if err != nil {
-			return nil, err
-		}
-		for i := range namespaces.Items {
-			names = append(names, namespaces.Items[i].Name)
-		}
-		return names, nil
+	return fromCluster(cluster, func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, _ string) (namespaces runtime.Object, prefix string, err error) {
+		namespaces, err = api.CoreV1().Namespaces().List(ctx, opts)
+		return namespaces, "", err
 	})
 }
 

@@ -108,7 +108,7 @@ func TestOutputFormats(t *testing.T) {
 	if commands < 8 {
 		t.Errorf("only %d commands have the flag", commands)
 	}
-	valid := file(t, header+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	valid := file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	if out, err := execute(t, "check", "-o", "yaml", valid); err != nil || !strings.Contains(out, "profiles:\n- path: /\n  policies:\n  - ImageLocality\n") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -35,7 +35,7 @@ func doctorCommand(types config.Types) *cobra.Command {
 kube-scheduler rejects, what it silently does otherwise than one expects, and, with --config,
 what does not go with the configuration of Outboard. With --cluster or --kubeconfig it also reads
 nodes, pods, Services and endpoints of the cluster, and the flags of kube-scheduler's pods. With
---namespace it reads both configurations and their certificates from the cluster, too: from the
+--outboard-namespace it reads both configurations and their certificates from the cluster, too: from the
 ConfigMaps and Secrets that the Deployments in the namespace mount. It ends with what it did not
 check. FILE - is standard input.
 
@@ -44,7 +44,7 @@ it lists the corrections, with the lines of FILE, and what is left, with the lin
 corrected text. With --write it changes FILE instead, and keeps the former one as FILE.bak. The exit
 status is 1 if there are findings of severity ERROR. --explain prints what the documentation says
 about the code of a finding, and checks nothing; --explain list prints all codes.`,
-		Example: `  outboard doctor --namespace outboard-system
+		Example: `  outboard doctor --outboard-namespace outboard-system
   outboard doctor scheduler.yaml --config outboard.yaml
   outboard doctor scheduler.yaml --config outboard.yaml --kubeconfig ~/.kube/config -o json
   outboard doctor scheduler.yaml --fix --write
@@ -71,8 +71,8 @@ about the code of a finding, and checks nothing; --explain list prints all codes
 	o.output.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "the configuration file of Outboard")
-	flags.StringVarP(&o.namespace, "namespace", "n", "", "read the cluster, and what FILE and --config do not name from the ConfigMaps of the Deployments in this namespace")
-	flags.BoolVar(&o.cluster, "cluster", false, "read the cluster; --kubeconfig, --context and --namespace imply it")
+	outboardNamespaceFlag(cmd, &o.namespace, "", ": read the cluster, and what FILE and --config do not name from the ConfigMaps of the Deployments there")
+	flags.BoolVar(&o.cluster, "cluster", false, "read the cluster; --kubeconfig, --context and --outboard-namespace imply it")
 	flags.StringVar(&o.version, "kubernetes-version", "", "the version of kube-scheduler, such as 1.37 (default that of the cluster, if it is read)")
 	flags.BoolVar(&o.fix, "fix", false, "print the corrected file")
 	flags.BoolVarP(&o.write, "write", "w", false, "with --fix, write the file instead of printing it")
@@ -87,7 +87,7 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 		return in, err
 	}
 	if file == "" && o.namespace == "" {
-		return in, errors.New("FILE is missing: name kube-scheduler's configuration, or --namespace")
+		return in, errors.New("FILE is missing: name kube-scheduler's configuration, or --outboard-namespace")
 	}
 	if o.write && (!o.fix || file == "-" || file == "") {
 		return in, errors.New("--write goes with --fix and a file")

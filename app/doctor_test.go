@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"outboard.dev/outboard/docs"
 	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
@@ -19,7 +18,7 @@ const ignorableBinder = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 percentageOfNodesToScore: 100
 extenders:
-- urlPrefix: http://127.0.0.1:8443 # Outboard
+- urlPrefix: http://127.0.0.1:8888 # Outboard
   filterVerb: filter
   bindVerb: bind
   ignorable: true
@@ -43,7 +42,7 @@ func TestDoctor(t *testing.T) {
 	// The correction of the first extender moves the second one up.
 	moved := schedulerFile(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npercentageOfNodesToScore: 100\nextenders:\n- urlPrefix: http://127.0.0.1:80\n  filterVerb: filter\n  nodeCacheCapable: true\n  ignorable: true\n"+
 		"- urlPrefix: http://10.0.0.1:80\n  filterVerb: filter\n  nodeCacheCapable: true\n  ignorable: true\n  httpTimeout: 1s\n")
-	outboard := file(t, header+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	outboard := file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	for _, tt := range []struct {
 		name  string
 		args  []string
@@ -56,7 +55,7 @@ func TestDoctor(t *testing.T) {
 		{name: "a version", args: []string{right, "--kubernetes-version", "1.34"}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}},
 		{name: "with Outboard's configuration", args: []string{right, "--config", outboard}, want: []string{"errors: 0"}},
 		{name: "manifests", args: []string{"../deploy/scheduler.yaml", "--config", "../deploy/outboard.yaml"}, want: []string{"errors: 0", "not checked: the cluster"}, not: "not checked: Outboard's configuration"},
-		{name: "corrected", args: []string{wrong, "--fix"}, want: []string{"urlPrefix: http://127.0.0.1:8443 # Outboard\n", "  ignorable: false\n", wrong + ":8: corrected [IgnorableBinder] "}, not: "ERROR"},
+		{name: "corrected", args: []string{wrong, "--fix"}, want: []string{"urlPrefix: http://127.0.0.1:8888 # Outboard\n", "  ignorable: false\n", wrong + ":8: corrected [IgnorableBinder] "}, not: "ERROR"},
 		{name: "corrected, as JSON", args: []string{wrong, "--fix", "-o", "json"}, want: []string{"\"corrected\": [\n    {\n      \"code\": \"IgnorableBinder\",\n"}, not: "lines of the corrected text"},
 		{name: "corrections", args: []string{moved, "--fix"}, want: []string{
 			"  ignorable: true\n  httpTimeout: 1s\n- urlPrefix", moved + ":5: corrected [DefaultTimeout] extenders[0].httpTimeout: set httpTimeout: 1s\n",
@@ -65,15 +64,15 @@ func TestDoctor(t *testing.T) {
 		{name: "nothing to correct", args: []string{right, "--fix", "--kubernetes-version", "1.30"}, not: "corrected"},
 		{name: "a code", args: []string{"--explain", "IgnorableBinder"}, want: []string{"IgnorableBinder\n\nIf an extender that binds is ignorable, "}, not: "SeveralBinders"},
 		{name: "the last code", args: []string{"--explain", "podlevelresources"}, want: []string{"PodLevelResources\n\n"}},
-		{name: "a code with links", args: []string{"--explain", "StrictForAllPods"}, want: []string{"How do I connect kube-scheduler to Outboard? (docs/wiring.md)"}, not: "]("},
+		{name: "a code with links", args: []string{"--explain", "StrictForAllPods"}, want: []string{"Outboard? (docs/wiring.md)"}, not: "]("},
 		{name: "a code with a link to the web", args: []string{"--explain", "EmptyNodeInfos"}, want: []string{"kubernetes #141781 (https://github.com/kubernetes/kubernetes/issues/141781)"}},
 		{name: "a code with a typing error", args: []string{"--explain", "IgnoreableBinder"}, fails: true, want: []string{"did you mean IgnorableBinder?"}},
 		{name: "a part of codes", args: []string{"--explain", "verb"}, fails: true, want: []string{"did you mean NoVerb or VerbNotServed? --explain list prints all codes"}},
 		{name: "no such code", args: []string{"--explain", "Nope"}, fails: true, want: []string{`"Nope": no finding has this code: --explain list prints all codes`}, not: "Syntax"},
 		{name: "all codes", args: []string{"--explain", "list"}, want: []string{"Syntax\nIndentation\n", "\nPodLevelResources\n"}},
-		{name: "neither file nor code", fails: true, want: []string{"FILE is missing: name kube-scheduler's configuration, or --namespace"}},
-		{name: "a namespace without a cluster", args: []string{"--namespace", "ns", "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
-		{name: "write without a file", args: []string{"--namespace", "ns", "--fix", "--write"}, fails: true, want: []string{"--write goes with --fix and a file"}},
+		{name: "neither file nor code", fails: true, want: []string{"FILE is missing: name kube-scheduler's configuration, or --outboard-namespace"}},
+		{name: "a namespace without a cluster", args: []string{"--outboard-namespace", "ns", "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
+		{name: "write without a file", args: []string{"--outboard-namespace", "ns", "--fix", "--write"}, fails: true, want: []string{"--write goes with --fix and a file"}},
 		{name: "no file", args: []string{filepath.Join(t.TempDir(), "none")}, fails: true, want: []string{"no such file"}},
 		{name: "no version", args: []string{right, "--kubernetes-version", "x"}, fails: true, want: []string{`version "x": must be such as 1.37`}},
 		{name: "write without fix", args: []string{right, "--write"}, fails: true, want: []string{"--write goes with --fix"}},
@@ -118,16 +117,16 @@ func TestDoctorReadsCluster(t *testing.T) {
 	kubeconfig := file(t, `{"apiVersion": "v1", "kind": "Config", "current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "a"}}],`+
 		`"clusters": [{"name": "a", "cluster": {"server": "`+api.URL+`"}}]}`)
 	scheduler := schedulerFile(t, strings.Replace(ignorableBinder, "ignorable: true", "ignorable: false", 1))
-	allocates := file(t, header+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
+	allocates := file(t, plain+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
 	for _, tt := range []struct {
 		args   []string
 		status int
 		want   string
 		not    string
 	}{
-		{[]string{"--namespace", "gone"}, 2, "there is no namespace gone", "no Deployment"},
-		{[]string{"--namespace", "empty"}, 2, "no Deployment in empty runs kube-scheduler", "no namespace"},
-		{[]string{scheduler, "--namespace", "gone"}, 2, "there is no namespace gone", "ERROR"},
+		{[]string{"--outboard-namespace", "gone"}, 2, "there is no namespace gone", "no Deployment"},
+		{[]string{"--outboard-namespace", "empty"}, 2, "no Deployment in empty runs kube-scheduler", "no namespace"},
+		{[]string{scheduler, "--outboard-namespace", "gone"}, 2, "there is no namespace gone", "ERROR"},
 		{[]string{scheduler, "--config", allocates}, 1, "[ERROR LedgersNotServed] profiles[0]: ", "no namespace"},
 	} {
 		out, err := execute(t, append([]string{"doctor", "--kubeconfig", kubeconfig}, tt.args...)...)
@@ -142,7 +141,7 @@ func TestDoctorReadsCluster(t *testing.T) {
 
 // What Text names explains every finding.
 func TestDoctorExplainsFindings(t *testing.T) {
-	for _, m := range codeHeading.FindAllStringSubmatch(docs.Doctor, -1) {
+	for _, m := range codeHeading.FindAllStringSubmatch(doctor.Codes, -1) {
 		f := doctor.Finding{Code: m[1]}
 		_, command, _ := strings.Cut(f.Text(), "See: outboard ")
 		out, err := execute(t, strings.Fields(command)...)

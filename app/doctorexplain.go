@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"outboard.dev/outboard/docs"
 	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
 var (
@@ -19,11 +19,11 @@ var (
 // allCodes stands for all codes in place of one.
 const allCodes = "list"
 
-// explainCode returns the section of docs/doctor.md about the code of a finding, as plain text, or the codes of all findings.
+// explainCode returns the section of [doctor.Codes] about the code of a finding, as plain text, or the codes of all findings.
 func explainCode(code string) (string, error) {
 	var known, near []string
-	for _, m := range codeHeading.FindAllStringSubmatchIndex(docs.Doctor, -1) {
-		name, section := docs.Doctor[m[2]:m[3]], docs.Doctor[m[1]:]
+	for _, m := range codeHeading.FindAllStringSubmatchIndex(doctor.Codes, -1) {
+		name, section := doctor.Codes[m[2]:m[3]], doctor.Codes[m[1]:]
 		if strings.EqualFold(name, code) {
 			if next := anyHeading.FindStringIndex(section); next != nil {
 				section = section[:next[0]]
@@ -48,7 +48,7 @@ func explainCode(code string) (string, error) {
 	return "", fmt.Errorf("--explain=%q: no finding has this code: %s--explain %s prints all codes", code, question, allCodes)
 }
 
-// withoutLink returns a link as plain text: with the address if it is on the web, with the file if it is another page.
+// withoutLink returns a link as plain text: with the address if it is on the web, with the path in the repository if it is a page.
 func withoutLink(text string) string {
 	m := link.FindStringSubmatch(text)
 	page, _, _ := strings.Cut(m[2], "#")
@@ -56,7 +56,7 @@ func withoutLink(text string) string {
 	case strings.Contains(m[2], "://"):
 		return m[1] + " (" + m[2] + ")"
 	case page != "":
-		return m[1] + " (docs/" + page + ")"
+		return m[1] + " (" + strings.TrimPrefix(page, "../../../") + ")"
 	}
 	return m[1]
 }

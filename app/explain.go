@@ -55,7 +55,7 @@ responds.`,
 				return err
 			}
 			doc := responses[0].Value
-			if service.admin == "" {
+			if responses[0].Replica != "" {
 				doc = replicas.Explanation(responses, decisions)
 			}
 			if err := output.write(cmd.OutOrStdout(), inJSON(doc), doc.Text); err != nil {

@@ -32,6 +32,7 @@ func TestPodsInFlightAreSharedAndSurviveReloads(t *testing.T) {
 	const file = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - {path: /a, policies: [{type: PodLimit, config: {max: 1, selector: {}}}]}
 - {path: /b, policies: [{type: PodLimit, config: {max: 1, selector: {}}}, {type: PodsOnNodes}]}

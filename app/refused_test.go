@@ -55,7 +55,7 @@ func TestCallsOfUnknownPathsAreLogged(t *testing.T) {
 // servingOf serves one profile, without a cluster.
 func servingOf(t *testing.T, log slog.Handler) *serving {
 	t.Helper()
-	c, err := config.Parse("test", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, clientConnection: {enabled: false}, profiles: [{policies: [{type: ImageLocality}]}]}"), typesOf(nil))
+	c, err := config.Parse("test", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, serving: {insecure: true}, clientConnection: {enabled: false}, profiles: [{policies: [{type: ImageLocality}]}]}"), typesOf(nil))
 	if err != nil {
 		t.Fatal(err)
 	}

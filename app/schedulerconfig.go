@@ -66,7 +66,7 @@ equivalent. --legacy-policy prints such a Policy.`,
 	complete(cmd, "for", cobra.FixedCompletions(topologies(), cobra.ShellCompDirectiveNoFileComp))
 	flags.StringVar(&o.URL, "url", "", "where kube-scheduler reaches Outboard, as http://HOST:PORT or https://HOST:PORT (default by --for and serving.address)")
 	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default outboard.NAMESPACE.svc for IP addresses that are not loopback, and for NodePorts)")
-	flags.StringVarP(&o.Namespace, "namespace", "n", wiring.Namespace, "the namespace of Outboard and of its Service")
+	outboardNamespaceFlag(cmd, &o.Namespace, wiring.Namespace, " and of its Service")
 	flags.StringVar(&o.LeaseNamespace, "leader-elect-resource-namespace", "", "the namespace of the lease of a second scheduler (default that of Outboard)")
 	certificateDirFlag(cmd, &o.CertificateDir)
 	const in = ", in --certificate-dir or absolute"

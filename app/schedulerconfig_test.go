@@ -13,7 +13,7 @@ import (
 )
 
 func TestSchedulerConfig(t *testing.T) {
-	config := file(t, header+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
+	config := file(t, plain+"profiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n")
 	secure := file(t, header+"serving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
 	anywhere := file(t, header+"serving: {address: '0.0.0.0:8443', tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
 	policy := filepath.Join(t.TempDir(), "policy.json")
@@ -25,8 +25,8 @@ func TestSchedulerConfig(t *testing.T) {
 		args []string
 		want []string // in the output, or in the error
 	}{
-		{"extenders", []string{"--config", config}, []string{"urlPrefix: http://127.0.0.1:8443\n", "bindVerb: bind\n", "ignorable: false\n"}},
-		{"a Service", []string{"--config", config, "--for", "service"}, []string{"note: serving.address is 127.0.0.1:8443, a loopback address", "urlPrefix: https://outboard.outboard-system.svc\n", "schedulerName: outboard-scheduler\n"}},
+		{"extenders", []string{"--config", config}, []string{"urlPrefix: http://127.0.0.1:8888\n", "bindVerb: bind\n", "ignorable: false\n"}},
+		{"a Service", []string{"--config", config, "--for", "service"}, []string{"note: serving.address is 127.0.0.1:8888, a loopback address", "urlPrefix: https://outboard.outboard-system.svc\n", "schedulerName: outboard-scheduler\n"}},
 		{"a Service before a loopback address", []string{"--config", secure, "--for", "service"},
 			[]string{"serving.address is 127.0.0.1:8443, a loopback address, which only callers on the same machine or in the same pod reach: set serving.address: 0.0.0.0:8443"}},
 		{"a Policy", []string{"--config", config, "--legacy-policy"}, []string{`"enableHttps": false`, `"httpTimeout": 3000000000`}},
@@ -74,7 +74,7 @@ func TestSchedulerConfig(t *testing.T) {
 }
 
 func TestSchedulerConfigWritesFiles(t *testing.T) {
-	config := file(t, header+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	config := file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	dir := filepath.Join(t.TempDir(), "wiring")
 	out, err := execute(t, "scheduler-config", "--config", config, "--for", "kubeadm", "--dir", dir)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestSchedulerConfigWritesFiles(t *testing.T) {
 // Whatever kube-scheduler calls, the certificate that outboard certs creates is for it, or for the name that it expects.
 func TestSchedulerConfigFitsTheCertificate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tls")
-	if _, err := execute(t, "certs", "--dir", dir, "--namespace", "sched"); err != nil {
+	if _, err := execute(t, "certs", "--dir", dir, "--outboard-namespace", "sched"); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "server.crt"))
@@ -119,7 +119,7 @@ func TestSchedulerConfigFitsTheCertificate(t *testing.T) {
 		{"--config", anywhere, "--for", "service", "--url", "https://10.96.0.20"},
 		{"--config", anywhere, "--for", "sidecar"},
 	} {
-		out, err := execute(t, append([]string{"scheduler-config", "--namespace", "sched"}, args...)...)
+		out, err := execute(t, append([]string{"scheduler-config", "--outboard-namespace", "sched"}, args...)...)
 		if err != nil {
 			t.Errorf("%q: %v", args, err)
 			continue

@@ -3,7 +3,9 @@ package app
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -15,12 +17,20 @@ type serviceFlags struct {
 	cluster   clusterFlags
 	namespace string
 	admin     adminAddress
+	// local is the admin address of a replica in the pod in which the command runs.
+	local adminAddress
 }
 
 func (s *serviceFlags) register(cmd *cobra.Command) {
+	s.local = defaultAdmin
 	s.cluster.register(cmd)
-	cmd.Flags().StringVar(&s.namespace, "outboard-namespace", replicas.Namespace, "the namespace of Outboard, whose replicas are read through the API server")
-	cmd.Flags().StringVar((*string)(&s.admin), "admin", "", "read from this admin address only, instead of all replicas, such as "+defaultAdmin)
+	outboardNamespaceFlag(cmd, &s.namespace, replicas.Namespace, ", whose replicas are read through the API server")
+	cmd.Flags().StringVar((*string)(&s.admin), "admin", "", "read from this admin address only, instead of all replicas (default in a pod of Outboard: "+defaultAdmin+")")
+}
+
+// inReplica reports whether the replica in the same pod is read if it responds: its ServiceAccount may not forward ports to the others.
+func (s *serviceFlags) inReplica(cmd *cobra.Command) bool {
+	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" && !s.cluster.given() && !cmd.Flags().Changed("outboard-namespace")
 }
 
 // read reads from all replicas, or from the admin address. It returns the responses, of which there is at least one, and writes to
@@ -32,6 +42,16 @@ func read[T any](cmd *cobra.Command, s *serviceFlags, fetch replicas.Fetch[T]) (
 			return nil, s.admin.failure(err)
 		}
 		return []replicas.Response[T]{{Value: value}}, nil
+	}
+	if s.inReplica(cmd) {
+		value, err := fetch(cmd.Context(), adminClient(), s.local.url())
+		if dial := (*net.OpError)(nil); !errors.As(err, &dial) || dial.Op != "dial" {
+			if err != nil {
+				return nil, fmt.Errorf("%w: --outboard-namespace reads from all replicas instead", s.local.failure(err))
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: from the replica in this pod only\n", cmd.Root().Name())
+			return []replicas.Response[T]{{Value: value}}, nil
+		}
 	}
 	client, err := clientConfig(s.cluster.ClientConnection)
 	if err != nil {

@@ -49,6 +49,7 @@ type simulateOptions struct {
 }
 
 func simulateCommand(types config.Types) *cobra.Command {
+	types.Unserved = true
 	o := simulateOptions{types: types}
 	cmd := &cobra.Command{
 		Use:   "simulate",
@@ -62,7 +63,7 @@ Nodes and pods are manifests, as "kubectl get nodes,pods -A -o yaml" prints them
 CSV files of the openb trace (with the header "sn,cpu_milli,…" or "name,cpu_milli,…").
 Pods that are on a node stay there. If pods of a file run, the pending ones arrive first,
 once each, and then pods like the running ones, until they have requested --until of the
-capacity. If no pod of a file runs, pods like these arrive instead. Pods of DaemonSets and
+capacity. If all pods of the files are pending, more pods like them arrive. Pods of DaemonSets and
 static pods belong to their nodes: they stay, and no more like them arrive. The output
 says which pods arrive.
 
@@ -88,18 +89,18 @@ The same input and seed give the same result.`,
 	flags.StringVar(&o.profile, "profile", "", "path of the profile; required if a configuration has several")
 	flags.StringVar(&o.resource, "resource", "aliyun.com/gpu-mem", "resource in which allocation is measured")
 	flags.BoolVar(&o.empty, "empty", false, "begin with an empty cluster: pods that are on a node arrive again, except pods of DaemonSets and static pods")
-	flags.BoolVar(&o.known, "known", false, "let policies learn from all pods before the first arrives")
+	flags.BoolVar(&o.known, "known", false, "give policies the list of all pods before the run; without it, they learn from pods as these arrive")
 	flags.Uint64Var(&o.seed, "seed", 42, "first seed")
 	flags.IntVar(&o.seeds, "seeds", 3, "number of seeds")
-	flags.Float64Var(&o.until, "until", 1.3, "how much of the resource pods request until the end, relative to the capacity")
-	flags.Float64Var(&o.load, "load", 0, "let pods arrive and end: how much of the resource they request on average, relative to the capacity")
+	flags.Float64Var(&o.until, "until", 1.3, "stop when pods have requested this share of the capacity")
+	flags.Float64Var(&o.load, "load", 0, "let pods arrive and end, and request this share of the capacity on average")
 	flags.Float64Var(&o.hours, "hours", 48, "with --load: simulated hours")
 	flags.DurationVar(&o.minLifetime, "min-lifetime", time.Minute, "with --load: minimum lifetime of a pod; shorter ones are raised to it")
 	flags.DurationVar(&o.maxLifetime, "max-lifetime", 6*time.Hour, "with --load: maximum lifetime of a pod; longer ones are cut to it, and pods without a known lifetime get it")
 	flags.IntVar(&o.percentage, "percentage-of-nodes-to-score", 0, "kube-scheduler's percentageOfNodesToScore; 0 is its adaptive default")
 	flags.Int64Var(&o.extenderWeight, "extender-weight", 1, "the extender's weight in kube-scheduler's configuration")
 	flags.BoolVar(&o.mostAllocated, "most-allocated", false, "kube-scheduler's NodeResourcesFit prefers full nodes (MostAllocated)")
-	flags.BoolVar(&o.first, "first-of-equal", false, "select the first of several equal nodes by name, instead of a random one")
+	flags.BoolVar(&o.first, "first-of-equal", false, "a tie goes to the first node by name, instead of a random one")
 	flags.StringVar(&o.more, "more", "", "manifest of one pod: count how many more like it fit")
 	choice(cmd, &o.output, "output", "o", "text, json, yaml, csv or markdown; json, yaml and csv have the figures of each seed", simulateFormats...)
 	flags.StringVar(&o.picture, "picture", "", "write a picture of the result to this file (SVG)")

@@ -117,7 +117,7 @@ func TestSimulateComparesWhatIsComparable(t *testing.T) {
 
 func TestSimulateNeedsSense(t *testing.T) {
 	nodes, twoPods := file(t, simulatedCluster), file(t, onePod+"\n---\n"+strings.ReplaceAll(onePod, "new", "other"))
-	two := file(t, header+"profiles:\n- {path: /a, policies: [{type: GPUMemory}]}\n- {path: /b, policies: [{type: GPUMemory}]}\n")
+	two := file(t, header+"profiles:\n- {path: /a, policies: [{type: GPUMemory}]}\n- {path: /b, managedResources: [], policies: [{type: GPUMemory}]}\n")
 	for _, tt := range []struct {
 		args []string
 		want string

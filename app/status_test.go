@@ -38,8 +38,8 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		}
 		return path
 	}
-	good := write("good.yaml", header+"profiles:\n- policies: [{type: ImageLocality}]\n")
-	bad := write("bad.yaml", header+"profiles: []\n")
+	good := write("good.yaml", plain+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	bad := write("bad.yaml", plain+"profiles: []\n")
 	wired := write("scheduler.yaml", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: http://127.0.0.1:80, filterVerb: filter, nodeCacheCapable: true, ignorable: true}]\n")
 	old := write("policy.json", `{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}]}`)
 	nodes := write("nodes.yaml", simulatedCluster)

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -25,8 +24,6 @@ import (
 	"outboard.dev/outboard/policy"
 	signals "outboard.dev/outboard/signal/standard"
 )
-
-const module = "outboard.dev/outboard/"
 
 // sections are the headings of a README, in order, below the policy's name.
 var sections = []string{"## What it does", "## Configuration", "## Example", "## Reasons", "## Notes"}
@@ -127,87 +124,6 @@ func TestReadmeHasItsSections(t *testing.T) {
 	})
 }
 
-// TestReadmeHasEveryField finds fields by their path, as in `device.sizes[].name`.
-func TestReadmeHasEveryField(t *testing.T) {
-	eachPolicy(t, func(t *testing.T, folder string, kind policy.Type) {
-		text := section(readme(t, folder), "## Configuration")
-		into := configOf(t, kind)
-		if into == nil {
-			return
-		}
-		for _, f := range fieldsOf(t, "", reflect.ValueOf(into).Elem()) {
-			i := strings.Index(text, "\n| `"+f.path+"` |")
-			if i < 0 {
-				t.Errorf("the table of the configuration has no row for `%s`", f.path)
-				continue
-			}
-			row, _, _ := strings.Cut(text[i+1:], "\n")
-			columns := strings.Split(row, " | ")
-			if len(columns) < 4 {
-				t.Errorf("the row of `%s` does not have the columns field, type, default, meaning: %s", f.path, row)
-			} else if f.byDefault != "" && !strings.Contains(columns[2], f.byDefault) {
-				t.Errorf("the default of `%s` is %s, but its row says %s", f.path, f.byDefault, columns[2])
-			}
-		}
-	})
-}
-
-// configOf returns the policy's configuration with its defaults, into which New decodes, or nil if
-// it has none.
-func configOf(t *testing.T, kind policy.Type) (into any) {
-	t.Helper()
-	stop := errors.New("only looking")
-	if _, err := kind.New(func(v any) error { into = v; return stop }); into != nil && err != stop {
-		t.Fatalf("New returned the error %v: must return that of decode as it is", err)
-	}
-	if into != nil && (reflect.TypeOf(into).Kind() != reflect.Pointer || reflect.TypeOf(into).Elem().Kind() != reflect.Struct) {
-		t.Fatalf("New decodes into a %T: must be a pointer to a struct", into)
-	}
-	return into
-}
-
-type configField struct {
-	path      string
-	byDefault string // "" for the zero value
-}
-
-// fieldsOf lists the fields of a configuration. It leaves out fields of Kubernetes types, which
-// Kubernetes documents.
-func fieldsOf(t *testing.T, prefix string, v reflect.Value) []configField {
-	var fields []configField
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" {
-			t.Errorf("%s.%s has no json tag", v.Type(), f.Name)
-			continue
-		}
-		path, inner, value := prefix+name, f.Type, v.Field(i)
-		for inner.Kind() == reflect.Slice || inner.Kind() == reflect.Pointer {
-			if inner.Kind() == reflect.Slice {
-				path += "[]"
-			}
-			inner = inner.Elem()
-		}
-		if inner.Kind() == reflect.Struct && strings.HasPrefix(inner.PkgPath(), module) {
-			if value.Type() != inner {
-				value = reflect.New(inner).Elem()
-			}
-			fields = append(fields, fieldsOf(t, path+".", value)...)
-			continue
-		}
-		byDefault := ""
-		if value.Kind() != reflect.Slice && !value.IsZero() {
-			byDefault = fmt.Sprint(value.Interface())
-			if d, ok := value.Interface().(metav1.Duration); ok {
-				byDefault = d.Duration.String()
-			}
-		}
-		fields = append(fields, configField{strings.TrimSuffix(path, "[]"), byDefault})
-	}
-	return fields
-}
-
 func TestReadmeExampleIsAConfiguration(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, folder string, kind policy.Type) {
 		example := section(readme(t, folder), "## Example")
@@ -265,35 +181,43 @@ func reasonsIn(t *testing.T, folder string) []policy.Reason {
 	t.Helper()
 	var reasons []policy.Reason
 	for _, file := range sources(t, folder, false) {
-		ast.Inspect(file, func(n ast.Node) bool {
-			literal, ok := n.(*ast.CompositeLit)
+		reasons = append(reasons, reasonsOf(t, file)...)
+	}
+	return reasons
+}
+
+// reasonsOf finds the policy.Reason literals in the file whose codes do not follow from a configuration.
+func reasonsOf(t *testing.T, file *ast.File) []policy.Reason {
+	t.Helper()
+	var reasons []policy.Reason
+	ast.Inspect(file, func(n ast.Node) bool {
+		literal, ok := n.(*ast.CompositeLit)
+		if !ok {
+			return true
+		}
+		if kind, ok := literal.Type.(*ast.SelectorExpr); !ok || kind.Sel.Name != "Reason" {
+			return true
+		}
+		var r policy.Reason
+		for _, element := range literal.Elts {
+			pair, ok := element.(*ast.KeyValueExpr)
 			if !ok {
+				t.Errorf("a Reason in %s has fields without names", file.Name.Name)
 				return true
 			}
-			if kind, ok := literal.Type.(*ast.SelectorExpr); !ok || kind.Sel.Name != "Reason" {
-				return true
-			}
-			var r policy.Reason
-			for _, element := range literal.Elts {
-				pair, ok := element.(*ast.KeyValueExpr)
-				if !ok {
-					t.Errorf("a Reason in %s has fields without names", folder)
+			switch key := pair.Key.(*ast.Ident); key.Name {
+			case "Code":
+				if fromConfiguration(pair.Value) {
 					return true
 				}
-				switch key := pair.Key.(*ast.Ident); key.Name {
-				case "Code":
-					if fromConfiguration(pair.Value) {
-						return true
-					}
-					r.Code = constant(t, pair.Value)
-				case "Text":
-					r.Text = constant(t, pair.Value)
-				}
+				r.Code = constant(t, pair.Value)
+			case "Text":
+				r.Text = constant(t, pair.Value)
 			}
-			reasons = append(reasons, r)
-			return true
-		})
-	}
+		}
+		reasons = append(reasons, r)
+		return true
+	})
 	return reasons
 }
 
@@ -326,8 +250,41 @@ func constant(t *testing.T, e ast.Expr) string {
 func TestFoldersHaveOneShape(t *testing.T) {
 	for _, folder := range folders(t) {
 		t.Run(folder, func(t *testing.T) {
-			if _, err := os.Stat(filepath.Join(folder, "setup.go")); err != nil {
-				t.Errorf("the code that configures the policy belongs in setup.go: %v", err)
+			main := folder + ".go"
+			files := map[string]string{
+				main:         "the policy and its Cycle",
+				"setup.go":   "the configuration, its defaults and its validation",
+				"explain.go": "what explains a decision",
+				"node.go":    "what the policy reads from a node",
+			}
+			if len(reasonsIn(t, folder)) > 0 {
+				files["reasons.go"] = "the reasons"
+			}
+			for name, what := range files {
+				if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+					t.Errorf("%s must be in %s: %v", what, name, err)
+				}
+			}
+			declared := declarations(t, folder)
+			if types := declared["setup.go"]; len(types) == 0 || types[0] != "Config" {
+				t.Errorf("setup.go begins with %q: must begin with Config", types)
+			}
+			setup := slices.DeleteFunc(declared["setup.go"], func(name string) bool {
+				return !slices.Contains([]string{"Config", "Type", "Defaults", "New", "Config.validate"}, name)
+			})
+			if got := strings.Join(setup, " "); got != "Config Type Defaults New Config.validate" {
+				t.Errorf("setup.go has %s: must have Config, Type, Defaults, New and Config.validate in this order", got)
+			}
+			for name, all := range declared {
+				for _, d := range all {
+					_, method, _ := strings.Cut(d, ".")
+					if belongs := map[string]string{"Explain": "explain.go", "Prepare": main, "Filter": main}[method]; belongs != "" && name != belongs {
+						t.Errorf("%s is in %s: must be in %s", d, name, belongs)
+					}
+					if d == "Reason" && name != "reasons.go" {
+						t.Errorf("a Reason is in %s: must be in reasons.go", name)
+					}
+				}
 			}
 			for _, call := range []string{"Run", "RunScenarios", "Benchmark"} {
 				if !calls(sources(t, folder, true), "policytest", call) {
@@ -338,8 +295,45 @@ func TestFoldersHaveOneShape(t *testing.T) {
 	}
 }
 
+// declarations returns what each file of the folder declares, in order: functions and types by name, methods as Type.Method, and
+// Reason for each reason with a constant code.
+func declarations(t *testing.T, folder string) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for name, file := range sources(t, folder, false) {
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				all[name] = append(all[name], receiver(d)+d.Name.Name)
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if kind, ok := spec.(*ast.TypeSpec); ok {
+						all[name] = append(all[name], kind.Name.Name)
+					}
+				}
+			}
+		}
+		for range reasonsOf(t, file) {
+			all[name] = append(all[name], "Reason")
+		}
+	}
+	return all
+}
+
+// receiver returns the type of a method's receiver with a dot, or "" for a function.
+func receiver(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	kind := f.Recv.List[0].Type
+	if pointer, ok := kind.(*ast.StarExpr); ok {
+		kind = pointer.X
+	}
+	return kind.(*ast.Ident).Name + "."
+}
+
 // calls reports whether a file calls the function of the package.
-func calls(files []*ast.File, pkg, function string) bool {
+func calls(files map[string]*ast.File, pkg, function string) bool {
 	found := false
 	for _, file := range files {
 		ast.Inspect(file, func(n ast.Node) bool {
@@ -359,6 +353,15 @@ func calls(files []*ast.File, pkg, function string) bool {
 // TestTypes: a Type decodes at most once and reports errors about values by field.
 func TestTypes(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, _ string, kind policy.Type) {
+		stop := errors.New("only looking")
+		if _, err := kind.New(func(into any) error {
+			if v := reflect.TypeOf(into); v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
+				t.Errorf("New decodes into a %T: must be a pointer to a struct", into)
+			}
+			return stop
+		}); err != stop {
+			t.Errorf("New returned the error %v: must return that of decode as it is", err)
+		}
 		decoded := 0
 		p, err := kind.New(func(any) error { decoded++; return nil })
 		if decoded > 1 {
@@ -381,14 +384,14 @@ func TestTypes(t *testing.T) {
 	})
 }
 
-// sources parses the Go files of the folder, either its tests or the others.
-func sources(t *testing.T, folder string, tests bool) []*ast.File {
+// sources parses the Go files of the folder, either its tests or the others, by name.
+func sources(t *testing.T, folder string, tests bool) map[string]*ast.File {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var files []*ast.File
+	files := map[string]*ast.File{}
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") != tests {
 			continue
@@ -397,7 +400,7 @@ func sources(t *testing.T, folder string, tests bool) []*ast.File {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, file)
+		files[filepath.Base(name)] = file
 	}
 	return files
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -60,8 +61,19 @@ type NormalizeScore interface {
 // Explainer is implemented by a Cycle that can explain its verdicts and scores: the numbers behind
 // them and their age, which pods hold what, what a choice protects.
 type Explainer interface {
-	// Explain returns short sentences about the node, or about the pod as a whole if node is nil;
-	// none if there is nothing to add. It is pure, and may allocate.
+	// Explain returns lines about the node, or about the pod as a whole if node is nil; none if there
+	// is nothing to add. It is pure, and may allocate. Every line has the form
+	//
+	//	<what>: <value>[; <value>]
+	//
+	// <what> is what the line is about, in a few words without a colon: the pod, the node, a rule, a
+	// resource, a part of the score. The cause or source of a value follows the value in parentheses.
+	// A line has no full stop at its end. A value that cannot be computed is unknown, and
+	// [snapshot.Value.Missing] says so of a signal:
+	//
+	//	CPU: 95% used of 16 at 2026-01-01T12:00:00Z; scores 5
+	//	rule hot: rejects (signal temperature was 91, above 85, at 2026-01-01T12:00:00Z)
+	//	rule fan: unknown (signal fan has no value for the node)
 	Explain(node *snapshot.Node) []string
 }
 
@@ -163,6 +175,15 @@ func (p Packing) Score(used, capacity int64) int64 {
 	return MaxScore * used / capacity
 }
 
+// Compare returns less than 0 if what has this much left is better than what has the other amount left, more than 0 if it is worse,
+// and 0 if both are equally good.
+func (p Packing) Compare(left, other int64) int {
+	if p == Spread {
+		return cmp.Compare(other, left)
+	}
+	return cmp.Compare(left, other)
+}
+
 // WhenStale defines what a policy does about a missing or stale signal.
 type WhenStale string
 
@@ -219,6 +240,9 @@ type Inputs struct {
 	// Resources are the extended resources that the policy allocates to pods. A profile with
 	// managedResources must list them, because kube-scheduler calls only for pods with those.
 	Resources []corev1.ResourceName
+	// ResourcesOnly is true if the policy concerns only pods that request one of Resources: for any other pod, Prepare returns a nil
+	// Cycle. The managedResources of a profile with only such policies are their Resources, unless its configuration lists others.
+	ResourcesOnly bool
 	// Signals are those the policy reads: see [snapshot.View.Signal].
 	Signals []Signal
 	// ConfigMaps are the families of ConfigMaps that the policy reads: see

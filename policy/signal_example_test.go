@@ -48,9 +48,9 @@ func (c *coolCycle) Explain(n *snapshot.Node) []string {
 	}
 	v := c.celsius.Of(n)
 	if !v.Current() {
-		return []string{"its temperature is not known"}
+		return []string{fmt.Sprintf("temperature: unknown (%s)", v.Missing(c.celsius.Name(), "the node"))}
 	}
-	return []string{fmt.Sprintf("%.0f °C", v.Number)}
+	return []string{fmt.Sprintf("temperature: %.0f °C", v.Number)}
 }
 
 func TestSignalExample(t *testing.T) {

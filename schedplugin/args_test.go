@@ -18,7 +18,7 @@ const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n
 // The configuration is the same as in a file of the extender, with the same errors, but without
 // line numbers, because kube-scheduler converts its own file to JSON.
 func TestArguments(t *testing.T) {
-	types := config.Types{Policies: policies.Types(), Signals: signals.Types()}
+	types := config.Types{Policies: policies.Types(), Signals: signals.Types(), Unserved: true}
 	file := filepath.Join(t.TempDir(), "outboard.yaml")
 	two := header + "profiles:\n- {path: /a, policies: [{type: ImageLocality}]}\n- {path: /b, policies: [{type: ImageLocality}]}\n"
 	if err := os.WriteFile(file, []byte(two), 0o600); err != nil {

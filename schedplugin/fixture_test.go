@@ -61,7 +61,7 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := config.Types{Policies: policies.Types(), Signals: signals.Types()}
+	known := config.Types{Policies: policies.Types(), Signals: signals.Types(), Unserved: true}
 	s.ledgers = &ledgers{Cluster: live, byName: map[string]*ledger.Object{}}
 	keeper, err := ledger.New(ledger.Options{API: s.ledgers, Cache: live, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -37,7 +37,7 @@ func New(policyTypes []policy.Type, signalTypes []signal.Type) func(ctx context.
 	if signalTypes == nil {
 		signalTypes = signals.Types()
 	}
-	h := &host{types: config.Types{Policies: policyTypes, Signals: signalTypes}}
+	h := &host{types: config.Types{Policies: policyTypes, Signals: signalTypes, Unserved: true}}
 	return h.plugin
 }
 

@@ -14,11 +14,11 @@ type Settings struct {
 	// and unique.
 	Name string `json:"name" required:"must be the name that policies use" form:"name"`
 	// Interval is the time between two reads, 1s..1h. Default 30s.
-	Interval time.Duration `json:"interval"`
+	Interval time.Duration `json:"interval" limits:"1s..1h"`
 	// Timeout bounds one read, 100ms..5m; some types of sources need more than others. Default 10s.
-	Timeout time.Duration `json:"timeout"`
+	Timeout time.Duration `json:"timeout" limits:"100ms..5m"`
 	// MaxAge is the age at which a number becomes stale, interval..24h. Default 5m.
-	MaxAge time.Duration `json:"maxAge"`
+	MaxAge time.Duration `json:"maxAge" limits:"1s..24h"`
 	// Hysteresis converts the numbers to states; without it (the default), the numbers stay as they are.
 	Hysteresis *Hysteresis `json:"hysteresis"`
 }
@@ -28,19 +28,16 @@ func (s *Settings) SetDefaults() {
 	*s = Settings{Interval: 30 * time.Second, Timeout: 10 * time.Second, MaxAge: 5 * time.Minute}
 }
 
-// minTimeout is the shortest timeout of a read.
-const minTimeout = 100 * time.Millisecond
-
 // Validate returns the errors of the settings of the signal at the path at. shortest is the
 // MinTimeout of its source's type.
 func (s *Settings) Validate(at *field.Path, shortest time.Duration) field.ErrorList {
 	errs := fields.Check(at, s)
-	times := fields.Between(at.Child("interval"), s.Interval, time.Second, time.Hour)
-	times = append(times, fields.Between(at.Child("timeout"), s.Timeout, max(minTimeout, shortest), 5*time.Minute)...)
-	if len(times) == 0 {
-		times = append(times, fields.Between(at.Child("maxAge"), s.MaxAge, s.Interval, 24*time.Hour)...)
+	if s.Timeout < shortest {
+		errs = append(errs, field.Invalid(at.Child("timeout"), s.Timeout.String(), "must be at least "+shortest.String()+" for this source"))
 	}
-	errs = append(errs, times...)
+	if s.MaxAge < s.Interval {
+		errs = append(errs, field.Invalid(at.Child("maxAge"), s.MaxAge.String(), "must be at least interval, "+s.Interval.String()))
+	}
 	return append(errs, s.Hysteresis.validate(at.Child("hysteresis"))...)
 }
 
@@ -54,15 +51,18 @@ type Hysteresis struct {
 	// ClearBelow is the threshold below which the state becomes 0 again, at most Above. Without
 	// it (the default), it is Above.
 	ClearBelow *float64 `json:"clearBelow"`
-	// Below and ClearAbove are the thresholds for numbers that are bad when they are low:
-	// ClearAbove is at least Below.
-	Below      *float64 `json:"below" oneOf:"threshold"`
+	// Below is the threshold below which the state becomes 1, for numbers that are bad when they
+	// are low.
+	Below *float64 `json:"below" oneOf:"threshold"`
+	// ClearAbove is the threshold above which the state becomes 0 again, at least Below. Without it
+	// (the default), it is Below.
 	ClearAbove *float64 `json:"clearAbove"`
 	// For is how long all numbers must be beyond Above or Below, 0s..24h, by the times of the
 	// numbers. Default 0s: the first number is enough.
-	For time.Duration `json:"for"`
-	// ClearAfter is the same for ClearBelow or ClearAbove. Default 0s.
-	ClearAfter time.Duration `json:"clearAfter"`
+	For time.Duration `json:"for" limits:"0s..24h"`
+	// ClearAfter is how long all numbers must be beyond ClearBelow or ClearAbove, 0s..24h. Default
+	// 0s: the first number is enough.
+	ClearAfter time.Duration `json:"clearAfter" limits:"0s..24h"`
 }
 
 func (h *Hysteresis) validate(at *field.Path) field.ErrorList {
@@ -76,8 +76,7 @@ func (h *Hysteresis) validate(at *field.Path) field.ErrorList {
 	if h.ClearAbove != nil && (h.Below == nil || *h.ClearAbove < *h.Below) {
 		errs = append(errs, field.Invalid(at.Child("clearAbove"), *h.ClearAbove, "needs below, and must not be smaller"))
 	}
-	errs = append(errs, fields.Between(at.Child("for"), h.For, 0, 24*time.Hour)...)
-	return append(errs, fields.Between(at.Child("clearAfter"), h.ClearAfter, 0, 24*time.Hour)...)
+	return errs
 }
 
 // sets reports whether the number is beyond the threshold of state 1.

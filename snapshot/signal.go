@@ -23,12 +23,16 @@ type Value struct {
 // Current reports whether the number is known and not stale.
 func (v Value) Current() bool { return !v.At.IsZero() && !v.Stale }
 
-// Missing says why the signal has no current value for a node, for explanations. The value is not current.
-func (v Value) Missing(signal string) string {
-	if v.Stale {
-		return fmt.Sprintf("signal %s is stale: %.4g at %s", signal, v.Number, v.At.UTC().Format(time.RFC3339))
+// Missing says why the signal has no current value, for explanations. about is what the value is about, such as "the node" or a
+// key of the signal; "" if the signal is a single number. The value is not current.
+func (v Value) Missing(signal, about string) string {
+	if about != "" {
+		about = " for " + about
 	}
-	return fmt.Sprintf("signal %s has no value for the node", signal)
+	if v.Stale {
+		return fmt.Sprintf("signal %s is stale%s, %.4g at %s", signal, about, v.Number, v.At.UTC().Format(time.RFC3339))
+	}
+	return fmt.Sprintf("signal %s has no value%s", signal, about)
 }
 
 // Signal holds the numbers that one external source reports, by key. The keys are the names of

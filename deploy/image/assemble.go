@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -25,7 +26,7 @@ const (
 	sbomPath  = "usr/share/doc/outboard/sbom.spdx.json"
 )
 
-// file is a file in a layer. Its owner is root, and its time is 1970, so that equal content is an equal layer.
+// file is a file in a layer or an archive. Its owner is root, and in a layer its time is 1970, so that equal content is an equal layer.
 type file struct {
 	path    string
 	mode    int64
@@ -95,6 +96,17 @@ func roots() []byte {
 
 // layer returns a layer with the files and their directories.
 func layer(files ...file) (v1.Layer, error) {
+	content, err := tarred(time.Unix(0, 0), files)
+	if err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}, tarball.WithMediaType(types.OCILayer))
+}
+
+// tarred returns a tar archive with the files and their directories, all modified at this time.
+func tarred(modified time.Time, files []file) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	made := map[string]bool{}
@@ -102,22 +114,18 @@ func layer(files ...file) (v1.Layer, error) {
 		for i, c := range f.path {
 			if dir := f.path[:i]; c == '/' && !made[dir] {
 				made[dir] = true
-				if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, Format: tar.FormatPAX}); err != nil {
+				if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: modified, Format: tar.FormatPAX}); err != nil {
 					return nil, err
 				}
 			}
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.path, Mode: f.mode, Size: int64(len(f.content)), Format: tar.FormatPAX}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.path, Mode: f.mode, Size: int64(len(f.content)), ModTime: modified, Format: tar.FormatPAX}); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(f.content); err != nil {
 			return nil, err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(out.Bytes())), nil
-	}, tarball.WithMediaType(types.OCILayer))
+	err := w.Close()
+	return out.Bytes(), err
 }

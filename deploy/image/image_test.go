@@ -29,7 +29,7 @@ func written(t *testing.T) v1.ImageIndex {
 	var dir string
 	for range 2 {
 		dir = filepath.Join(t.TempDir(), "layout")
-		digest, err := write(t.Context(), options{root: "../..", layout: dir, name: "outboard:test", platforms: []string{"linux/" + runtime.GOARCH}})
+		digest, err := write(t.Context(), options{root: "../..", output: dir, imageName: "outboard:test", platforms: []string{"linux/" + runtime.GOARCH}})
 		if err != nil {
 			t.Fatal(err)
 		}

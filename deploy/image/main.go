@@ -1,9 +1,10 @@
 // Command image writes the container image of Outboard for several platforms as an OCI layout, without a container
 // runtime. The image has the static binary, the CA certificates of Mozilla, and a list of the Go modules in the binary
-// (SBOM), and nothing else. The same commit always gives the same digest.
+// (SBOM), and nothing else. The same commit always gives the same digest. With -release, it writes all files of a release.
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -16,25 +17,34 @@ import (
 )
 
 func main() {
-	var o options
-	flag.StringVar(&o.root, "root", "../..", "directory of the checkout")
-	flag.StringVar(&o.layout, "o", "../../bin/image", "directory of the OCI layout, which is replaced")
-	flag.StringVar(&o.name, "name", "outboard:dev", "name and tag of the image in the layout")
-	platforms := flag.String("platforms", "linux/amd64,linux/arm64", "platforms to build for")
+	var r release
+	flag.StringVar(&r.root, "root", "../..", "directory of the checkout")
+	flag.StringVar(&r.output, "o", "../../bin/image", "directory of the result, which is replaced")
+	flag.StringVar(&r.imageName, "name", "outboard:dev", "name and tag of the image in the layout")
+	flag.StringVar(&r.version, "release", "", "write all files of the release with this tag, not only the image")
+	flag.StringVar(&r.downloads, "downloads", "https://outboard.dev/releases", "with -release: the URL below which the files are published, in a folder for each version")
+	platforms := flag.String("platforms", "", "platforms to build for (default: "+imaged+", with -release "+released+")")
 	flag.Parse()
-	o.platforms = strings.Split(*platforms, ",")
+	r.platforms = strings.Split(cmp.Or(*platforms, map[bool]string{true: imaged, false: released}[r.version == ""]), ",")
 	var err error
-	if o.layout, err = filepath.Abs(o.layout); err != nil {
+	if r.output, err = filepath.Abs(r.output); err != nil {
 		fail(err)
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	digest, err := write(ctx, o)
+	if r.version != "" {
+		if err := r.write(ctx); err != nil {
+			fail(err)
+		}
+		fmt.Printf("release %s in %s\n", r.version, r.output)
+		return
+	}
+	digest, err := write(ctx, r.options)
 	if err != nil {
 		fail(err)
 	}
-	fmt.Printf("%s@%s in %s\n", o.name, digest, o.layout)
+	fmt.Printf("%s@%s in %s\n", r.imageName, digest, r.output)
 }
 
 func fail(err error) {
@@ -42,50 +52,81 @@ func fail(err error) {
 	os.Exit(1)
 }
 
+// imaged are the platforms of the image.
+const imaged = "linux/amd64,linux/arm64"
+
 type options struct {
 	root      string   // of the checkout
-	layout    string   // directory of the result; absolute, because go build runs in root
-	name      string   // of the image
+	output    string   // directory of the result; absolute, because go build runs in root
+	imageName string   // with its tag
 	platforms []string // OS/ARCHITECTURE
 }
 
 // write builds the binaries and replaces the layout. It returns the digest of the image index.
 func write(ctx context.Context, o options) (digest string, err error) {
-	parent := filepath.Dir(o.layout)
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return "", err
-	}
-	dir, err := os.MkdirTemp(parent, "image-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(dir)
-	var binaries []binary
+	err = replace(o.output, func(dir string) error {
+		binaries, err := o.compile(ctx, dir)
+		if err != nil {
+			return err
+		}
+		digest, err = writeLayout(filepath.Join(dir, result), o.imageName, binaries)
+		return err
+	})
+	return digest, err
+}
+
+// compile builds the binaries in the directory.
+func (o options) compile(ctx context.Context, dir string) (binaries []binary, _ error) {
 	for _, platform := range o.platforms {
 		fmt.Fprintf(os.Stderr, "compiling for %s\n", platform)
 		b, err := build(ctx, o.root, platform, filepath.Join(dir, strings.ReplaceAll(platform, "/", "-")))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		binaries = append(binaries, b)
 	}
+	return binaries, nil
+}
+
+// result is what replace puts in the place of the output, in the directory that it makes.
+const result = "result"
+
+// replace makes a directory with an empty directory result in it, and puts the latter in the place of output if fill succeeds.
+func replace(output string, fill func(dir string) error) error {
+	parent := filepath.Dir(output)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(parent, filepath.Base(output)+"-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Mkdir(filepath.Join(dir, result), 0o755); err != nil {
+		return err
+	}
+	if err := fill(dir); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(output); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(dir, result), output)
+}
+
+// writeLayout writes an OCI layout with an image of the binaries, and returns the digest of the image index.
+func writeLayout(dir, name string, binaries []binary) (digest string, err error) {
 	index, err := assemble(binaries)
 	if err != nil {
 		return "", err
 	}
-	path, err := layout.Write(filepath.Join(dir, "layout"), emptyIndex())
+	path, err := layout.Write(dir, emptyIndex())
 	if err != nil {
 		return "", err
 	}
-	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{refName: o.name})); err != nil {
+	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{refName: name})); err != nil {
 		return "", err
 	}
 	hash, err := index.Digest()
-	if err != nil {
-		return "", err
-	}
-	if err := os.RemoveAll(o.layout); err != nil {
-		return "", err
-	}
-	return hash.String(), os.Rename(filepath.Join(dir, "layout"), o.layout)
+	return hash.String(), err
 }

@@ -85,8 +85,8 @@ func TestConfigIsACompleteFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		serving, tls := maps.Clone(chartSets), maps.Clone(chartSets["tls"].(map[string]any))
-		if written, ok := want["serving"].(map[string]any); ok {
-			tls["allowedClients"] = written["tls"].(map[string]any)["allowedClients"]
+		if written, ok := want["serving"].(map[string]any)["tls"].(map[string]any); ok {
+			tls["allowedClients"] = written["allowedClients"]
 			serving["tls"] = tls
 		}
 		want["serving"], want["admin"] = serving, map[string]any{"address": "0.0.0.0:8081", "expose": "Metrics"}
@@ -194,7 +194,7 @@ extenders:
 		"elsewhere, resourceName: my-scheduler": "elsewhere",
 		"resourceNamespace: elsewhere":          "resourceNamespace: kube-system",
 	} {
-		if _, err := render("../chart", values(from, to), "elsewhere", "v1.37.0"); err == nil || !strings.Contains(err.Error(), "print it with outboard scheduler-config --for service --namespace elsewhere") {
+		if _, err := render("../chart", values(from, to), "elsewhere", "v1.37.0"); err == nil || !strings.Contains(err.Error(), "print it with outboard scheduler-config --for service --outboard-namespace elsewhere") {
 			t.Errorf("with %q instead of %q: %v", to, from, err)
 		}
 	}
@@ -249,6 +249,8 @@ func TestChartValidatesAsTheSchemaSays(t *testing.T) {
 			if f, ok := changed.(map[string]any); !ok || f["apiVersion"] != "outboard.dev/v1alpha1" || f["kind"] != "OutboardConfiguration" {
 				continue // another error; and the chart adds these two fields
 			}
+			served := maps.Clone(changed.(map[string]any))
+			served["serving"] = map[string]any{"tls": chartSets["tls"]} // as the chart adds it
 			text, err := yaml.Marshal(changed)
 			if err != nil {
 				t.Fatal(err)
@@ -257,7 +259,7 @@ func TestChartValidatesAsTheSchemaSays(t *testing.T) {
 			if got != nil && !strings.Contains(got.Error(), "config is not valid") {
 				t.Fatalf("%s: %v\n%s", name, got, text)
 			}
-			want := schema.Validate(changed)
+			want := schema.Validate(served)
 			if count[want == nil]++; (got == nil) != (want == nil) {
 				t.Errorf("%s: the chart says %v, and the schema %v:\n%s", name, got, want, text)
 			}

@@ -388,8 +388,8 @@ func TestNotes(t *testing.T) {
 		set  string
 		want []string
 	}{
-		{"", []string{"outboard certs --dir tls --namespace elsewhere --secrets | kubectl apply -f -", "outboard doctor --namespace elsewhere\n", "v1.33.5."}},
-		{"scheduler.enabled=false", []string{"outboard doctor scheduler.yaml --namespace elsewhere\n"}},
+		{"", []string{"outboard certs --dir tls --outboard-namespace elsewhere --secrets | kubectl apply -f -", "outboard doctor --outboard-namespace elsewhere\n", "v1.33.5."}},
+		{"scheduler.enabled=false", []string{"outboard doctor scheduler.yaml --outboard-namespace elsewhere\n"}},
 	} {
 		files, err := render("../chart", parse(t, tt.set), "elsewhere", "v1.33.5-eks-1")
 		if err != nil {

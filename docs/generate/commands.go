@@ -13,7 +13,7 @@ import (
 // commands returns the page about the command line.
 func commands(string) (string, error) {
 	d := newDocument("Commands", "the commands in app/")
-	d.line("`outboard COMMAND --help` prints the same. Named `kubectl-outboard`, the program is a kubectl plugin: `kubectl outboard COMMAND`.\n")
+	d.paragraph("`outboard COMMAND --help` prints the same. Named `kubectl-outboard`, the program is a kubectl plugin: `kubectl outboard COMMAND`.")
 	root := app.NewCommand()
 	_, text, _ := strings.Cut(root.Long, "\n\n")
 	prose(d, text)
@@ -93,27 +93,31 @@ func flag(f *pflag.Flag) []string {
 // prose writes the paragraphs of a help text. Indented lines become the items of a list: the first word of each is code.
 func prose(d *document, text string) {
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
-		inList := false
-		for line := range strings.Lines(paragraph) {
-			line = strings.TrimRight(line, "\n")
-			rest := strings.TrimLeft(line, " ")
-			switch indent := len(line) - len(rest); {
-			case indent == 0 && inList:
-				d.line("\n%s", plain(line))
-				inList = false
-			case indent == 0:
-				d.line("%s", plain(line))
-			case indent <= 2:
-				if !inList {
-					d.line("")
-				}
-				word, meaning, _ := strings.Cut(rest, " ")
-				d.line("* `%s`: %s", word, plain(strings.TrimSpace(meaning)))
-				inList = true
-			default:
-				d.line("  %s", plain(rest))
+		mark, block := "", ""
+		write := func() {
+			if block != "" {
+				d.wrap(mark, plain(block))
 			}
 		}
+		for line := range strings.Lines(paragraph) {
+			rest := strings.TrimSpace(line)
+			indent := len(line) - len(strings.TrimLeft(line, " "))
+			switch item := indent == 1 || indent == 2; {
+			case item || (indent == 0) != (mark == ""):
+				write()
+				if block != "" && item != (mark != "") {
+					d.line("")
+				}
+				mark, block = "", rest
+				if item {
+					word, meaning, _ := strings.Cut(rest, " ")
+					mark, block = "* ", "`"+word+"`: "+strings.TrimSpace(meaning)
+				}
+			default:
+				block += " " + rest
+			}
+		}
+		write()
 		d.line("")
 	}
 }

@@ -54,10 +54,12 @@ func configuration(string) (string, error) {
 		return "", err
 	}
 	p := configurationPage{document: newDocument("Configuration", "the comments, types and defaults of configurations, by outboard schema"), anchors: map[string]bool{}}
-	p.line(introduction)
+	p.paragraph(introduction)
+	p.table([]string{"type", "form"}, forms)
+	p.paragraph("`null` is the same as an absent field. A file has no other fields than these.")
 	p.line("## Contents\n")
 	p.contents("", root)
-	policies := root.Properties["profiles"].Items.Properties["policies"].Items.AllOf
+	policies := policiesOf(root)
 	for _, one := range policies {
 		p.contents(one.If.Properties["type"].Const, one.Then.Properties["config"])
 	}
@@ -70,14 +72,21 @@ func configuration(string) (string, error) {
 	return strings.TrimSuffix(p.String(), "\n"), p.err
 }
 
+// policiesOf returns the rules of the schema about the configuration of each policy.
+func policiesOf(root *schema) []*schema {
+	return root.Properties["profiles"].Items.Properties["policies"].Items.AllOf
+}
+
 const introduction = "Fields of the configuration file of Outboard, and of each policy and signal source that comes with it. `outboard schema` prints the\n" +
 	"same for editors, and `outboard check` reports all errors of a file. A section describes one object by its path: `[]` is an item of a\n" +
-	"list. The sections that begin with the name of a policy are its `profiles[].policies[].config`.\n\n" +
-	"| type | form |\n|---|---|\n" +
-	"| duration | a number with a unit, such as `500ms`, `30s`, `5m` or `1h30m` |\n" +
-	"| size | a number of bytes, such as `64Ki`, `128Mi` or `1Gi` |\n" +
-	"| quantity | a quantity of Kubernetes, such as `500m`, `1.5` or `200Mi` |\n\n" +
-	"`null` is the same as an absent field. A file has no other fields than these.\n"
+	"list. The sections that begin with the name of a policy are its `profiles[].policies[].config`."
+
+// forms are the forms of types that have a name of their own.
+var forms = [][]string{
+	{"duration", "a number with a unit, such as `500ms`, `30s`, `5m` or `1h30m`"},
+	{"size", "a number of bytes, such as `64Ki`, `128Mi` or `1Gi`"},
+	{"quantity", "a quantity of Kubernetes, such as `500m`, `1.5` or `200Mi`"},
+}
 
 type configurationPage struct {
 	*document
@@ -120,10 +129,10 @@ func (p *configurationPage) object(path, heading string, policy bool, s *schema)
 	p.anchors[anchor(heading)] = true
 	p.line("## %s\n", heading)
 	if policy {
-		p.line("The `config` of a policy with `type: %s`: [README](../../policies/%s/README.md).\n", path, strings.ToLower(path))
+		p.paragraph("The `config` of a policy with `type: %s`: [README](../../policies/%s/README.md).", path, strings.ToLower(path))
 	}
 	if text := strings.TrimSpace(strings.TrimPrefix(s.Description, "The configuration of the policy.")); text != "" {
-		p.line("%s\n", plain(text))
+		p.paragraph("%s", plain(text))
 	}
 	whole, _, _ := strings.Cut(path, ".")
 	if !policy && slices.Contains(config.ReadAtStart(), whole) {
@@ -133,15 +142,7 @@ func (p *configurationPage) object(path, heading string, policy bool, s *schema)
 	if path != "" {
 		prefix = path + "."
 	}
-	names := slices.SortedFunc(maps.Keys(s.Properties), func(a, b string) int {
-		if x, y := slices.Contains(s.Required, a), slices.Contains(s.Required, b); x != y {
-			if x {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
+	names := s.names()
 	var rows [][]string
 	for _, name := range names {
 		f := s.Properties[name]
@@ -160,10 +161,36 @@ func (p *configurationPage) object(path, heading string, policy bool, s *schema)
 	} else {
 		p.line("It has no fields.\n")
 	}
+	for _, text := range s.alternatives() {
+		p.paragraph("%s", text)
+	}
+	for _, name := range names {
+		if path, inner := below(prefix+name, s.Properties[name]); path != "" {
+			p.object(path, path, false, inner)
+		}
+	}
+}
+
+// names returns the names of the object's fields, those that are required first.
+func (s *schema) names() []string {
+	return slices.SortedFunc(maps.Keys(s.Properties), func(a, b string) int {
+		if x, y := slices.Contains(s.Required, a), slices.Contains(s.Required, b); x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+}
+
+// alternatives says which fields of the object exclude each other.
+func (s *schema) alternatives() []string {
+	var all []string
 	for _, rule := range s.AllOf {
 		switch {
 		case rule.Not != nil:
-			p.line("At most one of `%s` may be set.\n", strings.Join(rule.Not.Required, "` and `"))
+			all = append(all, fmt.Sprintf("At most one of `%s` may be set.", strings.Join(rule.Not.Required, "` and `")))
 		case rule.If == nil:
 			var fields []string
 			for _, alternative := range rule.OneOf {
@@ -171,14 +198,10 @@ func (p *configurationPage) object(path, heading string, policy bool, s *schema)
 					fields = append(fields, "`"+alternative.Required[0]+"`")
 				}
 			}
-			p.line("Exactly one is required of %s.\n", strings.Join(fields, ", "))
+			all = append(all, fmt.Sprintf("Exactly one is required of %s.", strings.Join(fields, ", ")))
 		}
 	}
-	for _, name := range names {
-		if path, inner := below(prefix+name, s.Properties[name]); path != "" {
-			p.object(path, path, false, inner)
-		}
-	}
+	return all
 }
 
 // takesEffect says when a change of a field of the file takes effect.
@@ -276,6 +299,10 @@ func defaultOf(s *schema, required bool) string {
 	switch v := s.Default.(type) {
 	case nil:
 		return ""
+	case []any:
+		if len(v) > 0 && s.Items != nil && len(s.Items.Properties) > 0 {
+			return "as described"
+		}
 	case string:
 		return code(shortDuration(s, v))
 	}

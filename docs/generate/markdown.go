@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // document is a page of Markdown that grows.
@@ -17,6 +18,35 @@ func newDocument(title, source string) *document {
 }
 
 func (d *document) line(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }
+
+// width is the number of characters at which pages wrap, as test/docs checks.
+const width = 100
+
+// paragraph writes a text wrapped, and an empty line. The text may have several paragraphs.
+func (d *document) paragraph(format string, args ...any) {
+	for text := range strings.SplitSeq(strings.TrimSpace(fmt.Sprintf(format, args...)), "\n\n") {
+		d.wrap("", text)
+		d.line("")
+	}
+}
+
+// wrap writes a paragraph wrapped, with the mark of a list item or none before its first line.
+func (d *document) wrap(mark, text string) {
+	indent := strings.Repeat(" ", len(mark))
+	line := mark
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+			line += word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+			d.line("%s", line)
+			line = indent + word
+		default:
+			line += " " + word
+		}
+	}
+	d.line("%s", line)
+}
 
 // table writes a table. Its cells are Markdown.
 func (d *document) table(header []string, rows [][]string) {

@@ -37,9 +37,9 @@ func metrics(root string) (string, error) {
 		return "", err
 	}
 	d := newDocument("Metrics", "the registered metrics")
-	d.line("Outboard serves its metrics at `/metrics` of the admin address, beside those of Go (`go_…`) and of the process (`process_…`).\n" +
+	d.paragraph("Outboard serves its metrics at `/metrics` of the admin address, in addition to those of Go (`go_…`) and of the process (`process_…`).\n" +
 		"[What is wrong, and what do I do?](../troubleshooting.md#an-alert-fires-or-a-metric-shows-a-problem) says which of them to watch. A\n" +
-		"histogram with the name `N` is served as `N_bucket`, `N_sum` and `N_count`.\n")
+		"histogram with the name `N` is served as `N_bucket`, `N_sum` and `N_count`.")
 	for _, part := range []struct {
 		heading, text string
 		registry      *prometheus.Registry
@@ -60,7 +60,7 @@ func metrics(root string) (string, error) {
 // register registers all metrics as serve does, those that only serve has in own.
 func register(shared, own *prometheus.Registry) error {
 	types := config.Types{Policies: policies.Types(), Signals: signals.Types()}
-	c, err := config.Parse("", []byte("apiVersion: "+config.APIVersion+"\nkind: "+config.Kind+"\nprofiles: [{policies: [{type: ImageLocality}]}]\n"), types)
+	c, err := config.Parse("", []byte("apiVersion: "+config.APIVersion+"\nkind: "+config.Kind+"\nserving: {insecure: true}\nprofiles: [{policies: [{type: ImageLocality}]}]\n"), types)
 	if err != nil {
 		return err
 	}

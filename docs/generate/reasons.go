@@ -25,7 +25,7 @@ var reasonHeader = []string{"Code", "Text", "Have / want", "Evicting pods", "Wha
 // reasons returns the page about reasons and errors: the reasons of policies, and what is in the file below them.
 func reasons(root string) (string, error) {
 	d := newDocument("Reasons and errors", "the reasons in the code and in the READMEs of policies")
-	d.line(aboutReasons)
+	d.paragraph(aboutReasons)
 	for _, kind := range standard.Types() {
 		folder := filepath.Join("policies", strings.ToLower(kind.Name))
 		rows, err := policyRows(root, folder)
@@ -37,7 +37,7 @@ func reasons(root string) (string, error) {
 			d.line("The policy rejects no node.\n")
 			continue
 		}
-		d.line("The [README of the policy](../../%s/README.md#reasons) has more about them.\n", filepath.ToSlash(folder))
+		d.paragraph("The [README of the policy](../../%s/README.md#reasons) has more about them.", filepath.ToSlash(folder))
 		d.table(reasonHeader, rows)
 	}
 	page, err := os.ReadFile(filepath.Join(root, reasonsPath))

@@ -58,7 +58,7 @@ func TestOwnFolder(t *testing.T) {
 		"outboard.yaml": `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
-serving: {address: "127.0.0.1:7070"}
+serving: {address: "127.0.0.1:7070", insecure: true}
 profiles: [{path: /mine, policies: [{type: ImageLocality}]}]
 `,
 		"scheduler.yaml": `

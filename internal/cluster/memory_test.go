@@ -134,7 +134,7 @@ current-context: c
 	config := write(b, "outboard.yaml", fmt.Sprintf(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
-serving: {address: "127.0.0.1:0"}
+serving: {address: "127.0.0.1:0", insecure: true}
 admin: {address: %q, pprof: true}
 clientConnection: {kubeconfig: %q}
 log: {level: Warn}

@@ -99,9 +99,9 @@ type generator struct {
 func (g *generator) gather(name string, v any) {
 	switch v := v.(type) {
 	case map[string]any:
-		for name, value := range v {
-			g.values[name] = append(g.values[name], value)
-			g.gather(name, value)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			g.values[name] = append(g.values[name], v[name])
+			g.gather(name, v[name])
 		}
 	case []any:
 		for _, item := range v {
@@ -156,6 +156,13 @@ func (g *generator) object(s *strictyaml.Schema) map[string]any {
 	if values, ok := s.AdditionalProperties.(*strictyaml.Schema); ok {
 		for range g.IntN(3) {
 			o[pick(g, []string{"a", "b", "example.com/a"})] = g.value("", values)
+		}
+	}
+	if len(s.AnyOf) > 0 {
+		chosen := pick(g, s.AnyOf)
+		name := chosen.Required[0]
+		for o[name] = chosen.Properties[name].Const; o[name] == nil; {
+			o[name] = g.value(name, s.Properties[name])
 		}
 	}
 	absent := map[string]bool{}

@@ -20,7 +20,7 @@ func TestRisksCountPodsWithClaims(t *testing.T) {
 	const fpgas = "- path: /fpga\n  policies: [{type: Devices, config: {resource: example.com/fpga}}]\n"
 	const images = "- path: /images\n  policies: [{type: ImageLocality}]\n"
 	load := func(profiles string) *config.Config {
-		c, err := config.Parse("f", []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n"+profiles), realTypes)
+		c, err := config.Parse("f", []byte(plain+"profiles:\n"+profiles), realTypes)
 		if err != nil {
 			t.Fatal(err)
 		}

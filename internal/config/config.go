@@ -42,6 +42,9 @@ type Types struct {
 	Policies []policy.Type
 	// Signals are the types of the sources of signals.
 	Signals []signal.Type
+	// Unserved is true for a program that evaluates the policies and serves no calls, such as the plugin and a simulation: the file need
+	// not say how callers are authenticated.
+	Unserved bool
 }
 
 // Process is the part of a file that is read only when the process starts.
@@ -56,11 +59,11 @@ type Process struct {
 	Admin Admin `json:"admin"`
 	// ClientConnection is how Outboard reaches the API server.
 	ClientConnection ClientConnection `json:"clientConnection"`
-	// Ledgers configures claims.
+	// Ledgers is how claims are kept and released.
 	Ledgers Ledgers `json:"ledgers"`
-	// Requeue configures the requeuing of pending pods.
+	// Requeue is how fast Outboard makes kube-scheduler retry pending pods that fit again.
 	Requeue Requeue `json:"requeue"`
-	// Log configures the log.
+	// Log is the level and the format of the log on standard error.
 	Log Log `json:"log"`
 }
 
@@ -76,24 +79,25 @@ type document struct {
 // Serving configures the listener that kube-scheduler calls.
 type Serving struct {
 	// Address is IP:port, localhost:port, or :port for all addresses of the host; port 0 takes a
-	// free one. Default "127.0.0.1:8443".
-	Address string `json:"address" required:"-"`
-	// Insecure accepts callers without authentication on an address that other hosts can reach:
-	// plain HTTP, or TLS without clientCAFile. Every client that reaches the address can then bind
-	// pods. Default false.
+	// free one. Default 127.0.0.1:8443 with tls, 127.0.0.1:8888 without.
+	Address string `json:"address"`
+	// Insecure accepts callers without authentication: plain HTTP on a loopback address, or TLS
+	// without clientCAFile on any address. Every client that reaches the address can then bind
+	// pods. Required without tls. Default false.
 	Insecure bool `json:"insecure"`
-	// TLS enables TLS. Without it (the default), Outboard serves plain HTTP.
+	// TLS enables TLS. Without it (the default), Outboard serves plain HTTP, which needs insecure
+	// and a loopback address.
 	TLS *TLS `json:"tls"`
 	// MaxBodyBytes is the maximum length of a request, 1Ki..1Gi. Default 128Mi.
-	MaxBodyBytes Bytes `json:"maxBodyBytes"`
+	MaxBodyBytes Bytes `json:"maxBodyBytes" limits:"1Ki..1Gi"`
 	// MaxInFlightBytes bounds the memory of the bodies of all requests longer than 96Ki together,
 	// maxBodyBytes..16Gi. Default 256Mi.
-	MaxInFlightBytes Bytes `json:"maxInFlightBytes"`
+	MaxInFlightBytes Bytes `json:"maxInFlightBytes" limits:"1Ki..16Gi"`
 	// ShutdownDelay is how long Outboard continues to serve after it is stopped, and reports that
 	// it is not ready, 0s..10m. Default 10s.
-	ShutdownDelay time.Duration `json:"shutdownDelay"`
+	ShutdownDelay time.Duration `json:"shutdownDelay" limits:"0s..10m"`
 	// DrainTimeout is how long requests may take to complete after that, 1s..10m. Default 20s.
-	DrainTimeout time.Duration `json:"drainTimeout"`
+	DrainTimeout time.Duration `json:"drainTimeout" limits:"1s..10m"`
 }
 
 // SchedulerClient is the name of kube-scheduler in its client certificate, unless allowedClients lists others.
@@ -101,9 +105,10 @@ const SchedulerClient = "system:kube-scheduler"
 
 // TLS configures TLS on the serving address. The files are PEM.
 type TLS struct {
-	// CertFile and KeyFile are the certificate with its chain, and its key. Required.
+	// CertFile is the path of Outboard's certificate with its chain. Required.
 	CertFile string `json:"certFile" required:"TLS needs a certificate"`
-	KeyFile  string `json:"keyFile" required:"TLS needs a key"`
+	// KeyFile is the path of the key of the certificate. Required.
+	KeyFile string `json:"keyFile" required:"TLS needs a key"`
 	// ClientCAFile holds the CAs that sign the certificates of callers. "" (the default) requires
 	// no certificate.
 	ClientCAFile string `json:"clientCAFile"`
@@ -140,8 +145,8 @@ const (
 type ClientConnection struct {
 	// Enabled connects to the API server. With false, Outboard uses only the requests. Default true.
 	Enabled bool `json:"enabled"`
-	// Kubeconfig is a file; "" (the default) uses the in-cluster configuration, or else
-	// ~/.kube/config.
+	// Kubeconfig is the path of a kubeconfig file; "" (the default) uses the in-cluster
+	// configuration, or else ~/.kube/config.
 	Kubeconfig string `json:"kubeconfig"`
 	// Context is the context in the kubeconfig; "" (the default) is its current context.
 	Context string `json:"context"`
@@ -154,10 +159,10 @@ type ClientConnection struct {
 
 // Ledgers configures claims, for policies that allocate resources.
 type Ledgers struct {
-	// ReclaimAfter is how long a pod that is not bound keeps its claim, 1s..24h. Releasing the
-	// claim invalidates a Binding that is still being sent, and then kube-scheduler retries the
-	// pod: so use more than the API server takes to respond. Default 5m.
-	ReclaimAfter time.Duration `json:"reclaimAfter"`
+	// ReclaimAfter is how long a pod that is not bound keeps its claim, 1s..24h. Set it longer than
+	// the slowest response of the API server: a claim released earlier makes the pod's Binding
+	// fail, and kube-scheduler retries the pod. Default 5m.
+	ReclaimAfter time.Duration `json:"reclaimAfter" limits:"1s..24h"`
 }
 
 // Requeue configures the requeuing of pending pods: kube-scheduler retries pods that Outboard
@@ -171,9 +176,9 @@ type Requeue struct {
 
 // Log configures the log on standard error.
 type Log struct {
-	// Level is Debug, Info, Warn or Error. Default Info.
+	// Level is the lowest level that is logged: Debug, Info, Warn or Error. Default Info.
 	Level string `json:"level" values:"Debug,Info,Warn,Error"`
-	// Format is Text or JSON. Default Text.
+	// Format is the format of each line: Text (key=value) or JSON. Default Text.
 	Format string `json:"format" values:"Text,JSON"`
 }
 
@@ -186,9 +191,9 @@ type Profile struct {
 	// path/filter, path/prioritize, path/preempt and path/bind.
 	Verb *Verb `json:"verb" values:"Filter,Prioritize,Preempt,Bind"`
 	// ManagedResources are the extended resources of which a pod must request at least one to be
-	// evaluated by the profile. They must include those that its policies allocate. kube-scheduler
-	// does not call for other pods. None (the default): every pod. No resource may be in two
-	// profiles.
+	// evaluated by the profile; kube-scheduler does not call for other pods. They must include those that its policies allocate. [] is
+	// every pod. Default: the resources that the policies allocate, if all of them are for pods that request these
+	// (Devices, and GPUMemory except with LeastWaste), or else every pod. No resource may be in two profiles.
 	ManagedResources []ManagedResource `json:"managedResources"`
 	// SchedulerNames are the schedulers (spec.schedulerName) whose pods bind accepts.
 	// None (the default): any.
@@ -342,7 +347,6 @@ func (b Bytes) String() string {
 func Default() *Config {
 	return &Config{Process: Process{
 		Serving: Serving{
-			Address:          "127.0.0.1:8443",
 			MaxBodyBytes:     128 << 20,
 			MaxInFlightBytes: 256 << 20,
 			ShutdownDelay:    10 * time.Second,

@@ -37,9 +37,12 @@ func (fake) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle,
 type allocator struct {
 	fake
 	Resources []corev1.ResourceName `json:"resources"`
+	Only      bool                  `json:"only"`
 }
 
-func (a allocator) Inputs() policy.Inputs { return policy.Inputs{Resources: a.Resources} }
+func (a allocator) Inputs() policy.Inputs {
+	return policy.Inputs{Resources: a.Resources, ResourcesOnly: a.Only}
+}
 
 func (allocator) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) { return nil, nil }
 
@@ -193,12 +196,10 @@ func TestPoliciesAreBuilt(t *testing.T) {
 	}
 }
 
-const minimal = `apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-profiles:
-- policies:
-  - type: GPUMemory
-`
+const (
+	gpus    = "profiles:\n- policies:\n  - type: GPUMemory\n"
+	minimal = plain + gpus
+)
 
 func TestRoutes(t *testing.T) {
 	for _, tt := range []struct {
@@ -221,7 +222,7 @@ func TestRoutes(t *testing.T) {
 
 // A change requires a restart exactly if it is one of Process.
 func TestNeedsRestart(t *testing.T) {
-	base := minimal + "  - {type: ImageLocality, name: x}\nserving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\n"
+	base := header + gpus + "  - {type: ImageLocality, name: x}\nserving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\n"
 	load := func(old, new string) *config.Config {
 		c, err := config.Parse("/etc/outboard/config.yaml", []byte(strings.Replace(base, old, new, 1)), types)
 		if err != nil {
@@ -239,7 +240,7 @@ func TestNeedsRestart(t *testing.T) {
 		{"a profile", "- policies:", "- path: /more\n  policies: [{type: ImageLocality}]\n- policies:", ""},
 		{"the address", "serving: {", "serving: {address: 127.0.0.1:9443, ", "serving.address"},
 		{"admin", "serving: {", "admin: {address: 127.0.0.1:9090, pprof: true}\nserving: {", "admin.address admin.pprof"},
-		{"tls off", "tls: {certFile: a, keyFile: b, clientCAFile: c}", "tls: null", "serving.tls"},
+		{"tls off", "tls: {certFile: a, keyFile: b, clientCAFile: c}", "insecure: true", "serving.address serving.insecure serving.tls"},
 		{"a file", "certFile: a", "certFile: z", "serving.tls.certFile"},
 		{"a client", "clientCAFile: c", "clientCAFile: c, allowedClients: [system:kube-scheduler, me]", "serving.tls.allowedClients"},
 		{"sizes and times", "serving: {", "serving: {maxBodyBytes: 1Mi, shutdownDelay: 0s, ", "serving.maxBodyBytes serving.shutdownDelay"},
@@ -271,7 +272,7 @@ func TestLoad(t *testing.T) {
 		}
 		return path
 	}
-	c, err := config.Load(write("good.yaml", minimal+"clientConnection: {kubeconfig: ../kube/config}\nserving: {tls: {certFile: tls/a.crt, keyFile: /abs/a.key}}\n"), types)
+	c, err := config.Load(write("good.yaml", header+gpus+"clientConnection: {kubeconfig: ../kube/config}\nserving: {tls: {certFile: tls/a.crt, keyFile: /abs/a.key}}\n"), types)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +297,7 @@ func TestLoad(t *testing.T) {
 	if _, err := config.Load(bad, types); !errors.As(err, &errs) {
 		t.Fatalf("bad file: %v", err)
 	}
-	wantErr := config.Error{File: bad, Line: 6, Path: "profiles[0].policies[0].weight", Kind: "Invalid value", Value: "-1", Rule: "must be between 0 and 100"}
+	wantErr := config.Error{File: bad, Line: 7, Path: "profiles[0].policies[0].weight", Kind: "Invalid value", Value: "-1", Rule: "must be between 0 and 100"}
 	if len(errs) != 1 || *errs[0] != wantErr {
 		t.Errorf("got %+v, want %+v", *errs[0], wantErr)
 	}

@@ -4,17 +4,18 @@
 // # The file
 //
 // One YAML (or JSON) document. docs/configuring.md has examples, and docs/reference/configuration.md all fields with their defaults. Only
-// profiles is required. Relative paths of files are relative to the directory of the configuration file. null is the same as an absent
+// profiles and serving are required. Relative paths of files are relative to the directory of the configuration file. null is the same as an absent
 // field. The types of this package describe the fields; package strictyaml describes how text is read.
 //
 // # Rules across fields
 //
-//   - An address that other hosts can reach needs serving.tls.clientCAFile, or
-//     serving.insecure: true; for admin, admin.expose: Metrics or All.
+//   - serving needs tls or insecure: true, if the program serves calls (Types.Unserved). Without tls, its address must be a loopback
+//     address. With tls, an address that other hosts can reach needs clientCAFile or insecure: true; for admin, it
+//     needs expose: Metrics or All.
 //   - No two profiles may have the same path, serve the same URL, or manage the
 //     same resource. A profile may have several policies of the same type, with
 //     different names.
-//   - managedResources, if there are any, include what the profile's policies allocate.
+//   - managedResources, if there are any, include what the profile's policies allocate. Without the field, they follow from the policies.
 //   - With verb, path must not be /. shortlist is for filter; schedulerNames is for bind; shortlist and verb: Prioritize need a policy with a
 //     weight. verb: Bind and policies that make claims need a cluster. A policy that makes claims
 //     cannot have failurePolicy: Ignore, except with verb: Prioritize.

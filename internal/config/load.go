@@ -60,9 +60,12 @@ func Parse(file string, data []byte, types Types) (*Config, error) {
 		// The file is of another kind; further errors would only distract.
 		return nil, strictyaml.Join(root.Place(header.ToAggregate()))
 	}
-	c.complete()
+	c.complete(root)
 	l.place(header)
 	l.place(c.validate())
+	if !types.Unserved {
+		l.place(c.Serving.validateCallers(field.NewPath("serving")))
+	}
 	l.place(c.validatePorts(!root.At("admin.address").IsZero()))
 	l.place(l.resolve(c.files()))
 	l.signals(c, d.Signals)
@@ -71,6 +74,7 @@ func Parse(file string, data []byte, types Types) (*Config, error) {
 			l.policy(&c.Profiles[i].Policies[j], field.NewPath("profiles").Index(i).Child("policies").Index(j))
 		}
 	}
+	l.place(c.followPolicies())
 	l.place(c.validateUse())
 	if err := l.err(); err != nil {
 		return nil, err
@@ -132,7 +136,13 @@ func within(path, outer string) bool {
 }
 
 // complete fills in the defaults that depend on other fields.
-func (c *Config) complete() {
+func (c *Config) complete(root strictyaml.Value) {
+	if root.At("serving.address").IsZero() {
+		c.Serving.Address = "127.0.0.1:8888" // 8443 is TLS to everybody
+		if c.Serving.TLS != nil {
+			c.Serving.Address = "127.0.0.1:8443"
+		}
+	}
 	if t := c.Serving.TLS; t != nil && t.ClientCAFile != "" && t.AllowedClients == nil {
 		t.AllowedClients = []string{SchedulerClient}
 	}
@@ -170,7 +180,7 @@ func (l *loader) resolve(files []fileField) field.ErrorList {
 		switch {
 		case strings.HasPrefix(*f.path, "~"):
 			errs = append(errs, field.Invalid(f.field, *f.path, "must be a path; ~ is not expanded"))
-		case *f.path != "" && !filepath.IsAbs(*f.path):
+		case strings.TrimSpace(*f.path) != "" && !filepath.IsAbs(*f.path): // a blank path is a missing one
 			*f.path = filepath.Join(l.directory, *f.path)
 		}
 	}

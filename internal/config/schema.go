@@ -10,7 +10,7 @@ import (
 )
 
 // Schema returns the JSON Schema of configuration files with policies and signals of the given
-// types. Fields, their types and their defaults are those of the Go types, and the other rules those of their tags (see
+// types, for a program that serves calls. Fields, their types and their defaults are those of the Go types, and the other rules those of their tags (see
 // package policy/fields). A file that loads is valid by the schema. Not every file that is valid by the schema loads.
 //
 // describe documents the fields; nil omits descriptions.
@@ -47,6 +47,9 @@ func Schema(types Types, describe strictyaml.Describe) *strictyaml.Schema {
 var (
 	apiVersionField = strictyaml.FieldName[document]("APIVersion")
 	kindField       = strictyaml.FieldName[document]("Kind")
+	servingField    = strictyaml.FieldName[document]("Serving")
+	tlsField        = strictyaml.FieldName[Serving]("TLS")
+	insecureField   = strictyaml.FieldName[Serving]("Insecure")
 	signalsField    = strictyaml.FieldName[document]("Signals")
 	profilesField   = strictyaml.FieldName[document]("Profiles")
 	policiesField   = strictyaml.FieldName[Profile]("Policies")
@@ -75,6 +78,11 @@ func (b *schemaBuilder) document() *strictyaml.Schema {
 	root := strictyaml.SchemaOf(&d, b.describe)
 	root.Properties[apiVersionField].Enum = []any{APIVersion}
 	root.Properties[kindField].Enum = []any{Kind}
+	root.Require(servingField)
+	root.Properties[servingField].AnyOf = []*strictyaml.Schema{
+		{Required: []string{tlsField}, Properties: map[string]*strictyaml.Schema{tlsField: {Type: strictyaml.SchemaTypes{"object"}}}},
+		{Required: []string{insecureField}, Properties: map[string]*strictyaml.Schema{insecureField: {Const: true}}},
+	}
 	root.Properties[signalsField].Items, root.Properties[signalsField].MaxItems = b.signal(), maxSignals
 	profile := root.Properties[profilesField].Items
 	profile.Properties[policiesField].MaxItems = maxPolicies

@@ -125,9 +125,9 @@ type inexpressibleRule struct {
 var inexpressible = []inexpressibleRule{
 	{"a field does not go with others", regexp.MustCompile(`^Forbidden|: (needs|is for|scoringStrategy.type: LeastWaste) `)},
 	{"a field is required because of others", regexp.MustCompile(`^Required value: (or |goes with|says where|selects the|names the column|names the ConfigMap|says what nodes use|.* is not a loopback|must list|allowedClients|the resource's name|names the resource whose|scoringStrategy.type: |Fraction, )`)},
-	{"the limit is another field's", regexp.MustCompile(`must be (less than seats|at least serving.maxBodyBytes|at least qps)|: (serving|admin).address is |not a loopback address|: serves `)},
-	{"values are compared with each other", regexp.MustCompile(`^Duplicate (value|field)|stands for all namespaces`)},
-	{"the limit is a duration, a number of bytes or a quantity", regexp.MustCompile(`must be (at most 292 years|between [0-9.]+[a-zA-Z]+ and|between [0-9]+ and [0-9]+[A-Z]|0 or more)|^Too long: `)},
+	{"the limit is another field's", regexp.MustCompile(`must be (less than seats|at least serving.maxBodyBytes|at least qps|at least interval)|: (serving|admin).address is |not a loopback address|: serves `)},
+	{"values are compared with each other", regexp.MustCompile(`^Duplicate (value|field)|stands for all namespaces|which is in the managedResources of`)},
+	{"the limit is a duration, a number of bytes or a quantity", regexp.MustCompile(`must be (at most 292 years|between [0-9.]+[a-zA-Z]+ and|between [0-9]+ and [0-9]+[A-Z]|at least [0-9a-z]+ for this source|0 or more)|^Too long: `)},
 	{"1e9 is a whole number to others", regexp.MustCompile(`^Invalid value: 1e9:`)},
 	{"a string has a form of its own", regexp.MustCompile(`^Invalid value: ".*: (name part|prefix part|a valid label|a lowercase RFC 1123|must |[0-9]+:[0-9]+: |is (joined|wrapped))`)},
 	{"the error is about the whole configuration", regexp.MustCompile(`^(1:1: syntax error|about the whole)`)},
@@ -206,13 +206,16 @@ func scenario(archive, text string) string {
 	for _, p := range realTypes.Policies {
 		if strings.EqualFold(p.Name, folder) {
 			indented := strings.ReplaceAll("\n"+strings.TrimSpace(text), "\n", "\n      ")
-			return fmt.Sprintf("%sprofiles:\n- policies:\n  - type: %s\n    config:%s\n", header, p.Name, indented)
+			return fmt.Sprintf("%sprofiles:\n- policies:\n  - type: %s\n    config:%s\n", plain, p.Name, indented)
 		}
 	}
 	return ""
 }
 
-const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
+const (
+	header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
+	plain  = header + "serving: {insecure: true}\n"
+)
 
 // The schema accepts every file that loads, and finds all errors of the others except those that a
 // schema cannot express.
@@ -313,7 +316,7 @@ func TestSchemaOfOwnPolicies(t *testing.T) {
 		"{type: None}", "{type: None, config: {}}", "{type: None, config: {a: 1}}", "{type: Any, config: [1]}", "{type: Later, config: {a: b}}",
 		"{type: Tree, config: {depth: 1, children: [{depth: 1}]}}", "{type: Tree, config: {depth: x}}", "{type: Tree, config: {dept: 1}}", "{type: Three}",
 	} {
-		for _, e := range checkFile(t, schema, text, header+"profiles:\n- policies:\n  - "+text+"\n", types) {
+		for _, e := range checkFile(t, schema, text, plain+"profiles:\n- policies:\n  - "+text+"\n", types) {
 			t.Errorf("%s: %s", text, e)
 		}
 	}

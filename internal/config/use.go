@@ -24,9 +24,43 @@ func (c *Config) validateUse() field.ErrorList {
 			}
 			errs = append(errs, c.validateSignalUse(at.Child("config"), p.Inputs().Signals)...)
 		}
-		errs = append(errs, c.Profiles[i].validateResources(field.NewPath("profiles").Index(i).Child("managedResources"))...)
+		at := field.NewPath("profiles").Index(i).Child("managedResources")
+		errs = append(errs, c.Profiles[i].validateResources(at)...)
 	}
 	return errs
+}
+
+// followPolicies fills in the managedResources of profiles that do not give them.
+func (c *Config) followPolicies() field.ErrorList {
+	var errs field.ErrorList
+	for i := range c.Profiles {
+		p := &c.Profiles[i]
+		if p.ManagedResources != nil {
+			continue
+		}
+		p.ManagedResources = []ManagedResource{}
+		if slices.ContainsFunc(p.Policies, func(q Policy) bool { return !q.Inputs().ResourcesOnly }) {
+			continue
+		}
+		for _, r := range p.AllocatedResources() {
+			if p.lists(r.Name) {
+				continue
+			}
+			other := slices.IndexFunc(c.Profiles, func(o Profile) bool { return o.lists(r.Name) })
+			if other >= 0 {
+				p.ManagedResources = nil
+				errs = append(errs, field.Required(field.NewPath("profiles").Index(i).Child("managedResources"), fmt.Sprintf(
+					"%s allocates %s, which is in the managedResources of profiles[%d], too: give the profile the resources that are its own, or [] for every pod", r.Policy, r.Name, other)))
+				break
+			}
+			p.ManagedResources = append(p.ManagedResources, ManagedResource{Name: string(r.Name)})
+		}
+	}
+	return errs
+}
+
+func (p *Profile) lists(resource corev1.ResourceName) bool {
+	return slices.ContainsFunc(p.ManagedResources, func(m ManagedResource) bool { return m.Name == string(resource) })
 }
 
 // validateReserver checks a policy that claims resources.
@@ -48,7 +82,7 @@ func (p *Profile) validateResources(at *field.Path) field.ErrorList {
 		return nil
 	}
 	for _, r := range p.AllocatedResources() {
-		if !slices.ContainsFunc(p.ManagedResources, func(m ManagedResource) bool { return m.Name == string(r.Name) }) {
+		if !p.lists(r.Name) {
 			errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: without it, kube-scheduler does not call for pods that request only %[1]s, and binds them without a claim", r.Name, r.Policy)))
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender"
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -177,12 +178,12 @@ func TestReserveLeavesNominatedPodsTheirGPU(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 2)}
 	runs := on(sharing("runs", 0, 6), "n", "0")
 	important, other := nominatedTo("n", sharing("important", 1000, 16)), sharing("other", 0, 8)
-	g := serveGPUProfile(t, func(c *gpumemory.Config) { c.GPUSelection = gpumemory.SpreadGPUs }, important, other)
+	g := serveGPUProfile(t, func(c *gpumemory.Config) { c.GPUSelection = policy.Spread }, important, other)
 	g.see(nodes, runs)
 	if got := g.bind("other", "n"); got != "GPU 1" {
 		t.Fatalf("without a nominated pod: %s, want GPU 1, which has the most memory free", got)
 	}
-	g = serveGPUProfile(t, func(c *gpumemory.Config) { c.GPUSelection = gpumemory.SpreadGPUs }, important, other)
+	g = serveGPUProfile(t, func(c *gpumemory.Config) { c.GPUSelection = policy.Spread }, important, other)
 	g.see(nodes, runs, important)
 	if got := g.bind("other", "n"); got != "GPU 0" {
 		t.Errorf("beside a nominated pod that needs GPU 1: %s, want GPU 0", got)

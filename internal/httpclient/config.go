@@ -12,16 +12,18 @@ type Config struct {
 	// CAFile holds the CAs that sign the server's certificate; "" (the default) uses those of the
 	// system.
 	CAFile string `json:"caFile"`
-	// CertFile and KeyFile are the client certificate and its key.
+	// CertFile is the path of the client certificate. Needs keyFile.
 	CertFile string `json:"certFile"`
-	KeyFile  string `json:"keyFile"`
+	// KeyFile is the path of the key of the client certificate. Needs certFile.
+	KeyFile string `json:"keyFile"`
 	// ServerName is the name expected in the server's certificate; "" (the default) is the host of
 	// the address.
 	ServerName string `json:"serverName"`
 	// BearerTokenFile holds a token. It is read for each request.
 	BearerTokenFile string `json:"bearerTokenFile" oneOf:"credentials?"`
-	// Username, and the password in PasswordFile, are for basic authentication.
-	Username     string `json:"username" oneOf:"credentials?"`
+	// Username is the name for basic authentication. Needs passwordFile.
+	Username string `json:"username" oneOf:"credentials?"`
+	// PasswordFile is the path of the file with the password of username.
 	PasswordFile string `json:"passwordFile"`
 }
 

@@ -12,7 +12,7 @@ import (
 	signals "outboard.dev/outboard/signal/standard"
 )
 
-const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
+const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving: {insecure: true}\n"
 
 // standardTypes are the types that come with Outboard.
 func standardTypes() config.Types {

@@ -16,6 +16,7 @@ func TestHistoryIsKeptForItsReaders(t *testing.T) {
 		c, err := config.Parse("outboard.yaml", []byte(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - path: /
   policies:

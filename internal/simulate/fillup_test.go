@@ -10,11 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
 )
 
 func TestFillUpByHand(t *testing.T) {
 	// 4 GPUs of 16, pods of 10: four fit, 40 of 64.
-	w := world(t, machines(2, 2), gpumemory.BinPack)
+	w := world(t, machines(2, 2), policy.BinPack)
 	parts, gpus := 0, map[string]int{}
 	w.Bound = func(pod *corev1.Pod) {
 		if index := pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"]; index != "" {
@@ -45,7 +46,7 @@ func TestFillUpByHand(t *testing.T) {
 
 // A simulation ends with its context, also without policies.
 func TestCanceled(t *testing.T) {
-	w := world(t, machines(2, 2), gpumemory.BinPack)
+	w := world(t, machines(2, 2), policy.BinPack)
 	w.Extender.Engine = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	w.Bound = func(*corev1.Pod) { cancel() }
@@ -76,8 +77,8 @@ func TestSeedsDecide(t *testing.T) {
 // FillUp uses exactly the pods of Order, for any choice among equal nodes.
 func TestOrderIsWhatFillsUp(t *testing.T) {
 	jobs := []Job{job("a", 4, 0), job("b", 10, 0), job("c", 7, 0), job("d", 16, 0), job("e", 0, 0)}
-	w := world(t, machines(6, 3), gpumemory.BinPack)
-	w.Extender.Engine = gpuEngine(t, gpumemory.BinPack, 0)
+	w := world(t, machines(6, 3), policy.BinPack)
+	w.Extender.Engine = gpuEngine(t, policy.BinPack, 0)
 	w.Scheduler.NoPrioritize = true
 	pods, err := w.Order(jobs, 7, 1.3)
 	if err != nil {
@@ -112,7 +113,7 @@ func TestOrderIsWhatFillsUp(t *testing.T) {
 // learns from the arrivals leaves fewer. (This is not so for every mix: see the README of GPUMemory.)
 func TestLeastWasteFillsBetter(t *testing.T) {
 	jobs := []Job{job("a", 4, 0), job("b", 6, 0), job("c", 10, 0)}
-	mean := func(strategy gpumemory.ScoringStrategyType) float64 {
+	mean := func(strategy policy.Packing) float64 {
 		sum := 0.0
 		for seed := range uint64(5) {
 			f, err := world(t, machines(20, 4), strategy).FillUp(t.Context(), jobs, seed, 1, nil)
@@ -123,7 +124,7 @@ func TestLeastWasteFillsBetter(t *testing.T) {
 		}
 		return sum
 	}
-	binpack, least := mean(gpumemory.BinPack), mean(gpumemory.LeastWaste)
+	binpack, least := mean(policy.BinPack), mean(gpumemory.LeastWaste)
 	if least < binpack+0.01 {
 		t.Errorf("binpack allocates %.4f, least waste %.4f", binpack, least)
 	}
@@ -131,7 +132,7 @@ func TestLeastWasteFillsBetter(t *testing.T) {
 }
 
 func TestRunningPodsAreThere(t *testing.T) {
-	w := world(t, machines(1, 2), gpumemory.BinPack)
+	w := world(t, machines(1, 2), policy.BinPack)
 	running := job("old", 16, 0).Pod
 	running.Spec.NodeName, running.Status.Phase = "n00", corev1.PodRunning
 	running.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "0"}
@@ -149,12 +150,12 @@ func TestRunningPodsAreThere(t *testing.T) {
 }
 
 func TestNothingToPlay(t *testing.T) {
-	for name, w := range map[string]*World{"no GPUs": world(t, machines(1, 0), gpumemory.BinPack), "no nodes": world(t, nil, gpumemory.BinPack)} {
+	for name, w := range map[string]*World{"no GPUs": world(t, machines(1, 0), policy.BinPack), "no nodes": world(t, nil, policy.BinPack)} {
 		if _, err := w.FillUp(t.Context(), []Job{job("a", 1, 0)}, 1, 1, nil); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	w := world(t, machines(1, 1), gpumemory.BinPack)
+	w := world(t, machines(1, 1), policy.BinPack)
 	for _, jobs := range [][]Job{nil, {job("none", 0, 0)}} {
 		if _, err := w.FillUp(t.Context(), jobs, 1, 1, nil); err == nil {
 			t.Errorf("%d jobs without requests: no error", len(jobs))

@@ -12,6 +12,7 @@ import (
 
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
 )
 
 func list(pairs ...any) corev1.ResourceList {
@@ -54,7 +55,7 @@ func job(name string, units int, lifetime time.Duration) Job {
 }
 
 // gpuEngine runs only GPUMemory.
-func gpuEngine(t testing.TB, strategy gpumemory.ScoringStrategyType, shortlist int) *engine.Engine {
+func gpuEngine(t testing.TB, strategy policy.Packing, shortlist int) *engine.Engine {
 	t.Helper()
 	config := gpumemory.Defaults()
 	config.ScoringStrategy.Type, config.MultiGPU = strategy, true
@@ -69,7 +70,7 @@ func gpuEngine(t testing.TB, strategy gpumemory.ScoringStrategyType, shortlist i
 	return e
 }
 
-func world(t testing.TB, nodes []*corev1.Node, strategy gpumemory.ScoringStrategyType) *World {
+func world(t testing.TB, nodes []*corev1.Node, strategy policy.Packing) *World {
 	return &World{
 		Nodes: nodes, Resource: gpuMemory, Scheduler: Scheduler{ExtenderWeight: 1, ResourceScore: LeastAllocated},
 		Extender: Extender{Engine: gpuEngine(t, strategy, 1)},

@@ -11,12 +11,13 @@ import (
 
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
 )
 
 // One GPU. The measurement begins at 100 s: a pod has the GPU until 200 s, a pod that comes at 120 s waits until then, and a pod
 // that comes at 390 s waits until the end at 400 s.
 func TestReplayByHand(t *testing.T) {
-	w := world(t, machines(1, 1), gpumemory.BinPack)
+	w := world(t, machines(1, 1), policy.BinPack)
 	at := func(created, lifetime time.Duration, units int) Job {
 		j := job("p", units, lifetime*time.Second)
 		j.Created = created * time.Second
@@ -48,9 +49,9 @@ func TestReplayByHand(t *testing.T) {
 // A pod that is nominated to a node, and waits for CPU, gets the GPU that other pods have left free for it: filter leaves it
 // free, and claims must leave it free, too.
 func TestReplayLeavesTheGPUOfANominatedPod(t *testing.T) {
-	w := world(t, machines(1, 2), gpumemory.BinPack)
+	w := world(t, machines(1, 2), policy.BinPack)
 	config := gpumemory.Defaults()
-	config.GPUSelection = gpumemory.SpreadGPUs
+	config.GPUSelection = policy.Spread
 	policy, err := gpumemory.New(config)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +79,7 @@ func TestReplayLeavesTheGPUOfANominatedPod(t *testing.T) {
 }
 
 func TestArrivals(t *testing.T) {
-	w := world(t, machines(10, 4), gpumemory.BinPack)
+	w := world(t, machines(10, 4), policy.BinPack)
 	jobs := []Job{job("a", 8, time.Hour), job("b", 4, 20*time.Hour), job("c", 2, time.Second), job("d", 1, 0)}
 	load := Load{Offered: 0.8, For: 1000 * time.Hour, MinLifetime: time.Minute, MaxLifetime: 2 * time.Hour}
 	arrivals, err := w.Arrivals(jobs, load, 5)

@@ -21,6 +21,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/extender"
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -53,7 +54,7 @@ func (s *seen) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod
 // earlier calls.
 func TestDecisionsAreTheExtenders(t *testing.T) {
 	for _, shortlist := range []int{0, 1, 3} {
-		for _, strategy := range []gpumemory.ScoringStrategyType{gpumemory.BinPack, gpumemory.LeastWaste} {
+		for _, strategy := range []policy.Packing{policy.BinPack, gpumemory.LeastWaste} {
 			t.Run(fmt.Sprintf("%s shortlist %d", strategy, shortlist), func(t *testing.T) {
 				w := world(t, append(machines(8, 3), machine("plain", 0)), strategy)
 				w.Extender.Engine = gpuEngine(t, strategy, shortlist)
@@ -294,7 +295,7 @@ func TestEqualNodes(t *testing.T) {
 }
 
 func TestPodsThatAreNotManaged(t *testing.T) {
-	w := world(t, machines(2, 1), gpumemory.BinPack)
+	w := world(t, machines(2, 1), policy.BinPack)
 	w.Extender.Managed = []corev1.ResourceName{gpuMemory}
 	r := w.begin(1)
 	if r.concerned(job("none", 0, 0).Pod) || !r.concerned(job("some", 1, 0).Pod) {

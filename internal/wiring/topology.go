@@ -182,7 +182,7 @@ func checkURL(text string, s *config.Serving) error {
 	case portRule(u.Port()) != "":
 		rule = "port: " + portRule(u.Port())
 	case u.Scheme == "http" && s.TLS != nil && s.TLS.CertFile == "":
-		rule = "must be https://: the configuration serves its own host only, and the chart adds serving.tls to it. To serve other hosts without TLS, set serving.address and serving.insecure: true"
+		rule = "must be https://: the configuration serves its own host only, and the chart adds serving.tls to it"
 	case u.Scheme == "http" && s.TLS != nil:
 		rule = "must be https://, because the configuration has serving.tls"
 	case u.Scheme == "https" && s.TLS == nil:

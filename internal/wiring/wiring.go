@@ -83,7 +83,7 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.remote() && c.Serving.TLS == nil && !c.Serving.Insecure {
+	if o.remote() && c.Serving.TLS == nil {
 		// A file that serves its own host only is not yet what this kube-scheduler calls. The chart serves it with TLS.
 		served := *c
 		served.Serving.TLS = &config.TLS{ClientCAFile: "ca.crt"}
@@ -126,7 +126,7 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 func (o *Options) completeNamespaces() error {
 	o.Namespace = cmp.Or(o.Namespace, Namespace)
 	if wrong := validation.IsDNS1123Label(o.Namespace); len(wrong) > 0 {
-		return fmt.Errorf("--namespace=%q: %s", o.Namespace, wrong[0])
+		return fmt.Errorf("--outboard-namespace=%q: %s", o.Namespace, wrong[0])
 	}
 	if o.LeaseNamespace != "" && !o.second() {
 		return fmt.Errorf("--leader-elect-resource-namespace=%q: only a second scheduler has a lease of its own: name it with --scheduler-name, or leave out the flag", o.LeaseNamespace)

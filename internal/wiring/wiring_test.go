@@ -28,9 +28,12 @@ const (
 	images    = "- path: /images\n  policies: [{type: ImageLocality, weight: 2}]\n"
 )
 
-// load parses a configuration without its header.
+// load parses a configuration without its header. Without serving, it serves plain HTTP.
 func load(tb testing.TB, text string) *config.Config {
 	tb.Helper()
+	if !strings.Contains(text, "serving:") {
+		text = "serving: {insecure: true}\n" + text
+	}
 	c, err := config.Parse("outboard.yaml", []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"+text), config.Types{Policies: standard.Types(), Signals: signals.Types()})
 	if err != nil {
 		tb.Fatal(err)
@@ -73,50 +76,55 @@ func TestExtenders(t *testing.T) {
 		want         []schedulerv1.Extender
 	}{
 		{"a profile that scores", "profiles:\n" + images, wiring.Options{},
-			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8443/images", 2 })}},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8888/images", 2 })}},
 		{"strict before soft", "profiles:\n" + images + gpus, wiring.Options{}, []schedulerv1.Extender{
 			with(strict, func(e *schedulerv1.Extender) {
-				e.URLPrefix, e.Weight = "http://127.0.0.1:8443/gpu", 6
+				e.URLPrefix, e.Weight = "http://127.0.0.1:8888/gpu", 6
 				e.ManagedResources = []schedulerv1.ExtenderManagedResource{{Name: "aliyun.com/gpu-mem"}, {Name: "aliyun.com/gpu-count"}, {Name: "example.com/more", IgnoredByScheduler: true}}
 			}),
-			with(soft, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8443/images", 2 }),
+			with(soft, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8888/images", 2 }),
 		}},
 		{"managed resources that nothing allocates need no bind", "profiles:\n- managedResources: [{name: example.com/x}]\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) {
-				e.URLPrefix, e.BindVerb = "http://127.0.0.1:8443", ""
+				e.URLPrefix, e.BindVerb = "http://127.0.0.1:8888", ""
 				e.ManagedResources = []schedulerv1.ExtenderManagedResource{{Name: "example.com/x"}}
 			})}},
-		{"allocation without managed resources", "profiles:\n- policies: [{type: GPUMemory}]\n", wiring.Options{},
-			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) { e.URLPrefix = "http://127.0.0.1:8443" })}},
+		{"allocation without managed resources", "profiles:\n- managedResources: []\n  policies: [{type: GPUMemory}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) { e.URLPrefix = "http://127.0.0.1:8888" })}},
+		{"managed resources follow from the policies", "profiles:\n- policies: [{type: GPUMemory}, {type: Devices, config: {resource: example.com/fpga}}]\n", wiring.Options{},
+			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) {
+				e.URLPrefix, e.Weight = "http://127.0.0.1:8888", 2
+				e.ManagedResources = []schedulerv1.ExtenderManagedResource{{Name: "aliyun.com/gpu-mem"}, {Name: "aliyun.com/gpu-count"}, {Name: "example.com/fpga"}}
+			})}},
 		{"strict on demand", "profiles:\n" + images, wiring.Options{Strict: true},
-			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8443/images", 2 })}},
+			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8888/images", 2 })}},
 		{"a filter without scores", "profiles:\n- policies: [{type: PodLimit, weight: 0, config: {max: 1, selector: {}}}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
-				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8443", "filter", "", 0
+				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8888", "filter", "", 0
 			})}},
 		{"a filter and scores", "profiles:\n- policies: [{type: ImageLocality}, {type: Rules, config: {filters: [{name: none, expression: \"false\"}]}}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
-				e.URLPrefix, e.FilterVerb, e.Weight = "http://127.0.0.1:8443", "filter", 1
+				e.URLPrefix, e.FilterVerb, e.Weight = "http://127.0.0.1:8888", "filter", 1
 			})}},
 		{"rules that score", "profiles:\n- policies: [{type: Rules, config: {scores: [{name: one, expression: \"1\"}]}}]\n", wiring.Options{},
-			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix = "http://127.0.0.1:8443" })}},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix = "http://127.0.0.1:8888" })}},
 		{"a shortlist", "profiles:\n- shortlist: 3\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
-			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix, e.FilterVerb = "http://127.0.0.1:8443", "filter" })}},
+			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) { e.URLPrefix, e.FilterVerb = "http://127.0.0.1:8888", "filter" })}},
 		{"scores without a weight", "profiles:\n- policies: [{type: ImageLocality, weight: 0}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
-				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8443", "filter", "", 0
+				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8888", "filter", "", 0
 			})}},
 		{"one verb at its own path", "profiles:\n- path: /a/image_score\n  verb: Prioritize\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
-				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb = "http://127.0.0.1:8443/a", "", "image_score"
+				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb = "http://127.0.0.1:8888/a", "", "image_score"
 			})}},
 		{"one verb at the top", "profiles:\n- path: /place\n  verb: Bind\n  policies: [{type: ImageLocality}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) {
-				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.PreemptVerb, e.BindVerb, e.Weight = "http://127.0.0.1:8443", "", "", "", "place", 0
+				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.PreemptVerb, e.BindVerb, e.Weight = "http://127.0.0.1:8888", "", "", "", "place", 0
 			})}},
 		{"without a cluster", "clientConnection: {enabled: false}\nprofiles:\n" + images, wiring.Options{Strict: true},
 			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) {
-				e.URLPrefix, e.Weight, e.NodeCacheCapable, e.PreemptVerb, e.BindVerb = "http://127.0.0.1:8443/images", 2, false, "", ""
+				e.URLPrefix, e.Weight, e.NodeCacheCapable, e.PreemptVerb, e.BindVerb = "http://127.0.0.1:8888/images", 2, false, "", ""
 			})}},
 		{"one profile of two", mutualTLS + "profiles:\n" + images + gpus, wiring.Options{URL: "https://outboard.example:443/", Profiles: []string{"/images"}},
 			[]schedulerv1.Extender{with(with(soft, tls), func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "https://outboard.example:443/images", 2 })}},
@@ -224,7 +232,7 @@ func TestLoopbackAddress(t *testing.T) {
 		{"a Service", tls, wiring.Options{For: wiring.Service}, "serving.address is 127.0.0.1:8443, " + problem, ""},
 		{"a Service at another URL", tls, wiring.Options{For: wiring.Service, URL: "https://10.96.0.20"}, "serving.address is 127.0.0.1:8443, " + problem, ""},
 		{"a NodePort", local, wiring.Options{For: wiring.NodePort}, "serving.address is localhost:9000, " + problem, ""},
-		{"the chart", "", wiring.Options{For: wiring.Service}, "", "serving.address is 127.0.0.1:8443, " + problem + " with serving.tls, unless the Helm chart installs the file: the chart sets both"},
+		{"the chart", "", wiring.Options{For: wiring.Service}, "", "serving.address is 127.0.0.1:8888, " + problem + " with serving.tls, unless the Helm chart installs the file: the chart sets both"},
 		{"another host", local, wiring.Options{URL: "https://10.0.0.5"}, "", "serving.address is localhost:9000, " + problem + ", unless something on the machine of Outboard forwards the calls"},
 		{"the same host", local, wiring.Options{}, "", ""},
 		{"the same host by a URL", local, wiring.Options{For: wiring.Kubeadm, URL: "https://127.0.0.1:9000"}, "", ""},
@@ -303,10 +311,9 @@ func TestErrors(t *testing.T) {
 		{"no such profile", two, wiring.Options{Profiles: []string{"/c"}}, `no profile has the path "/c": there are /a, /b`},
 		{"any address", mutualTLS + "profiles:\n" + images, wiring.Options{}, "serving.address is 0.0.0.0:8443: give the URL by which kube-scheduler reaches Outboard with --url, or where kube-scheduler runs with --for"},
 		{"any address, static pod", mutualTLS + "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm}, "no cluster DNS"},
-		{"any port", "serving: {address: '127.0.0.1:0'}\nprofiles:\n" + images, wiring.Options{}, "chosen at the start"},
+		{"any port", "serving: {address: '127.0.0.1:0', insecure: true}\nprofiles:\n" + images, wiring.Options{}, "chosen at the start"},
 		{"another scheme", mutualTLS + "profiles:\n" + images, wiring.Options{URL: "http://a:1"}, "must be https://"},
 		{"another scheme", "profiles:\n" + images, wiring.Options{URL: "https://localhost:1"}, "must be http://"},
-		{"another scheme at another host", "serving: {address: ':8443', insecure: true}\nprofiles:\n" + images, wiring.Options{URL: "https://a:1"}, "must be http://"},
 		{"plain HTTP to the Service", "profiles:\n" + images, wiring.Options{For: wiring.Service, URL: "http://outboard.outboard-system.svc"}, "must be https://: the configuration serves its own host only, and the chart adds serving.tls"},
 		{"plain HTTP to the IP address of the Service", "profiles:\n" + images, wiring.Options{For: wiring.Kubeadm, URL: "http://10.96.0.20"}, "must be https://: the configuration serves its own host only"},
 		{"no scheme", mutualTLS + "profiles:\n" + images, wiring.Options{URL: "10.96.0.20:443"}, `--url="10.96.0.20:443": must begin with http:// or https://`},
@@ -326,7 +333,7 @@ func TestErrors(t *testing.T) {
 		{"a name that no lease can have", "profiles:\n" + images, wiring.Options{For: wiring.Sidecar, SchedulerName: "GPU_scheduler"}, `scheduler name "GPU_scheduler": it is also the name of a lease, so `},
 		{"the name of the cluster's own", "profiles:\n" + images, wiring.Options{For: wiring.Service, SchedulerName: "default-scheduler"}, `scheduler name "default-scheduler": it is that of the cluster's own scheduler`},
 		{"the name of the cluster's own at a NodePort", "profiles:\n" + images, wiring.Options{For: wiring.NodePort, SchedulerName: "default-scheduler"}, `scheduler name "default-scheduler": it is that of the cluster's own scheduler`},
-		{"no namespace", "profiles:\n" + images, wiring.Options{Namespace: "a.b"}, `--namespace="a.b": `},
+		{"no namespace", "profiles:\n" + images, wiring.Options{Namespace: "a.b"}, `--outboard-namespace="a.b": `},
 		{"no namespace of a lease", "profiles:\n" + images, wiring.Options{SchedulerName: "a", LeaseNamespace: "a.b"}, `--leader-elect-resource-namespace="a.b": `},
 		{"a lease of the cluster's own", "profiles:\n" + images, wiring.Options{LeaseNamespace: "kube-system"}, "only a second scheduler has a lease of its own"},
 		{"a relative directory", "profiles:\n" + images, wiring.Options{CertificateDir: "tls"}, `certificate directory "tls": must be an absolute path`},
@@ -400,7 +407,7 @@ func TestStrictForEveryPodConcernsOutboardsPods(t *testing.T) {
 	for topology, concerns := range map[wiring.Topology]bool{
 		"": true, wiring.Kubeadm: true, wiring.NodePort: true, wiring.Service: false, wiring.Sidecar: false,
 	} {
-		for _, profile := range []string{"{policies: [{type: ImageLocality}]}", "{policies: [{type: GPUMemory}]}"} {
+		for _, profile := range []string{"{policies: [{type: ImageLocality}]}", "{managedResources: [], policies: [{type: GPUMemory}]}"} {
 			w, err := wiring.New(load(t, mutualTLS+"profiles: ["+profile+"]"), wiring.Options{For: topology, Strict: true, URL: "https://outboard.example"})
 			if err != nil {
 				t.Fatal(err)

@@ -39,6 +39,7 @@ var (
 var outboards = []string{`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - path: /gpu
   managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]

@@ -91,12 +91,12 @@ func (d draw) imageLocality() object {
 }
 
 func (d draw) gpuMemory() object {
-	strategy, selection := pick(d, "strategy", "BinPack", "Spread", "LeastWaste"), pick(d, "selection", "BestFit", "Spread")
+	strategy, selection := pick(d, "strategy", "BinPack", "Spread", "LeastWaste"), pick(d, "selection", "BinPack", "Spread")
 	if strategy == "LeastWaste" && d.unlearned {
 		strategy = "Spread"
 	}
 	if strategy == "LeastWaste" {
-		selection = "BestFit"
+		selection = "BinPack"
 	}
 	return object{
 		"gpuSelection": selection, "scoringStrategy": object{"type": strategy},

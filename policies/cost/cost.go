@@ -8,10 +8,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	resources "k8s.io/component-helpers/resource"
 
 	"outboard.dev/outboard/policy"
@@ -27,12 +25,6 @@ const (
 // mostCounted is the largest raw score, and the largest number in a verdict. Higher costs count as
 // this.
 const mostCounted = math.MaxInt64 / 2
-
-// The values of the pod's annotation about spot nodes.
-const (
-	never   = "never"
-	allowed = "allowed"
-)
 
 // cost is the policy.
 type cost struct {
@@ -51,17 +43,6 @@ func newCost(config Config) *cost {
 	}
 	p.hosts = snapshot.NewObjectFact(p.read)
 	return p
-}
-
-// isUsed reports whether the node has pods that prevent its removal.
-func isUsed(n *snapshot.Node) bool {
-	return slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool {
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" {
-			return false
-		}
-		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
-		return !static && pod.DeletionTimestamp == nil
-	})
 }
 
 // Inputs implements policy.InputReader.
@@ -104,43 +85,12 @@ func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) 
 	return c, nil
 }
 
-// refusal returns why the pod must not run on spot nodes; "" if it may.
-func (p *cost) refusal(pod *corev1.Pod) (string, error) {
-	spot := &p.config.Spot
-	if word, ok := pod.Annotations[spot.ChoiceAnnotation]; ok && spot.ChoiceAnnotation != "" {
-		switch word {
-		case never:
-			return fmt.Sprintf("its annotation %s is %q", spot.ChoiceAnnotation, never), nil
-		case allowed:
-			return "", nil
-		}
-		return "", fmt.Errorf("annotation %s: %q must be %q or %q", spot.ChoiceAnnotation, word, never, allowed)
-	}
-	var priority int32
-	if pod.Spec.Priority != nil {
-		priority = *pod.Spec.Priority
-	}
-	if spot.FromPriority != nil && priority >= *spot.FromPriority {
-		return fmt.Sprintf("its priority %d is at least spot.fromPriority, %d", priority, *spot.FromPriority), nil
-	}
-	return "", nil
-}
-
 // cycle is the policy prepared for one pod.
 type cycle struct {
 	policy   *cost
 	refusal  string             // why the pod must not run on spot nodes; "" if it may
 	signals  []*snapshot.Signal // by source
 	requests []amount           // in order of resource; at least one, all positive
-}
-
-type amount struct {
-	resource corev1.ResourceName
-	n        float64
-}
-
-func compareResource(a amount, resource corev1.ResourceName) int {
-	return strings.Compare(string(a.resource), string(resource))
 }
 
 // Filter implements policy.Filter.

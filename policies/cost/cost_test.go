@@ -120,18 +120,18 @@ spot: {riskFactor: 1.5, fromPriority: 5}
 	pod := policytest.Pods(`{metadata: {name: new}, spec: {priority: 7, containers: [{name: a, resources: {requests: {cpu: 1, memory: 4Gi}}}]}}`)[0]
 	cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), config), pod, view)
 	for node, want := range map[string][]string{
-		"": {"the pod is not allowed on spot nodes: its priority 7 is at least spot.fromPriority, 5"},
+		"": {"spot nodes: not allowed (its priority 7 is at least spot.fromPriority, 5)"},
 		"known": {
-			"the pod costs 0.09 USD/h: (0.1 (signal prices at 2026-01-01T12:00:00Z) + 0.02 surcharge) × 1.5 (spot) × 0.5 (the pod's share of memory)",
-			"the node is empty, so its score follows from its whole price, 0.18 USD/h",
+			"cost of the pod: 0.09 USD/h = (0.1 (signal prices at 2026-01-01T12:00:00Z) + 0.02 surcharge) × 1.5 (spot) × 0.5 (the pod's share of memory)",
+			"score: by the whole price, 0.18 USD/h (the node is empty)",
 		},
 		"stale": {
-			"the pod costs 0.105 USD/h: (0.4 (label example.com/price) + 0.02 surcharge) × 0.25 (the pod's share of cpu)",
-			"signal prices is stale: 0.3 at 2026-01-01T12:00:00Z",
+			"cost of the pod: 0.105 USD/h = (0.4 (label example.com/price) + 0.02 surcharge) × 0.25 (the pod's share of cpu)",
+			"signal prices: unknown (signal prices is stale for the node, 0.3 at 2026-01-01T12:00:00Z)",
 			`annotation example.com/price: "much" is not a price`,
 		},
-		"unknown":  {"the node's price is unknown"},
-		"negative": {"the node's price is unknown", "signal prices: -1 is not a price"},
+		"unknown":  {"price: unknown"},
+		"negative": {"price: unknown", "signal prices: -1 is not a price"},
 	} {
 		if got := cycle.Explain(view.Node(node)); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", node, got, want)
@@ -145,10 +145,10 @@ metadata: {name: a, labels: {example.com/price: "0.4"}}
 status: {allocatable: {cpu: 4, memory: 8Gi}}
 `)[0])
 	for strategy, want := range map[string]string{
-		"{type: NodeCost}":                               "the node costs 0.4: 0.4 (label example.com/price)",
+		"{type: NodeCost}":                               "cost of the node: 0.4 = 0.4 (label example.com/price)",
 		"{type: ResourceCost, resource: cpu}":            "one core costs 0.1: 0.4 (label example.com/price) / 4",
 		"{type: ResourceCost, resource: memory}":         "one GiB of memory costs 0.05: 0.4 (label example.com/price) / 8",
-		"{type: ResourceCost, resource: nvidia.com/gpu}": "the node has no nvidia.com/gpu, so it counts as the most expensive",
+		"{type: ResourceCost, resource: nvidia.com/gpu}": "cost of one nvidia.com/gpu: the highest (the node has none)",
 	} {
 		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{nodeLabel: example.com/price}], scoringStrategy: "+strategy+"}"), new(corev1.Pod), new(snapshot.View))
 		if got := cycle.Explain(node); !slices.Equal(got, []string{want}) {

@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -16,17 +17,17 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		if c.refusal == "" {
 			return nil
 		}
-		return []string{"the pod is not allowed on spot nodes: " + c.refusal}
+		return []string{"spot nodes: not allowed (" + c.refusal + ")"}
 	}
 	h := c.policy.hosts.Of(n)
 	p := c.price(n, h)
 	var said []string
 	if p.source < 0 {
-		said = append(said, "the node's price is unknown")
+		said = append(said, "price: unknown")
 	} else {
 		said = append(said, c.explainCost(n, h, p))
 		if c.policy.sunkCost && !*c.policy.used.Of(n) {
-			said = append(said, "the node is empty, so its score follows from its whole price, "+c.money(c.expected(h, p)))
+			said = append(said, fmt.Sprintf("score: by the whole price, %s (the node is empty)", c.money(c.expected(h, p))))
 		}
 	}
 	for i := range c.policy.config.Prices {
@@ -62,9 +63,9 @@ func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
 		} else {
 			text += fmt.Sprintf(" × %.4g (the pod's share of %s)", share, of)
 		}
-		return fmt.Sprintf("the pod costs %s: %s", c.money(c.costs(h, p)), text)
+		return fmt.Sprintf("cost of the pod: %s = %s", c.money(c.costs(h, p)), text)
 	case NodeCost:
-		return fmt.Sprintf("the node costs %s: %s", c.money(c.costs(h, p)), text)
+		return fmt.Sprintf("cost of the node: %s = %s", c.money(c.costs(h, p)), text)
 	}
 	unit := string(strategy.Resource)
 	switch strategy.Resource {
@@ -75,9 +76,9 @@ func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
 	}
 	units := strategy.units(h)
 	if units == 0 {
-		return fmt.Sprintf("the node has no %s, so it counts as the most expensive", strategy.Resource)
+		return fmt.Sprintf("cost of one %s: the highest (the node has none)", unit)
 	}
-	return fmt.Sprintf("one %s costs %s: %s / %.4g", unit, c.money(c.costs(h, p)), text, units)
+	return fmt.Sprintf("cost of one %s: %s = %s / %.4g", unit, c.money(c.costs(h, p)), text, units)
 }
 
 // explainMissing returns why source i has no price for the node, or "".
@@ -96,7 +97,7 @@ func (c *cycle) explainMissing(i int, n *snapshot.Node, h *host) string {
 	value := c.value(i, n, h.offers[i])
 	switch {
 	case value.Stale:
-		return value.Missing(s.Signal)
+		return fmt.Sprintf("%s: unknown (%s)", s.describe(), value.Missing(s.Signal, cmp.Or(h.offers[i].key, "the node")))
 	case value.Current():
 		return fmt.Sprintf("%s: %g is not a price", s.describe(), value.Number)
 	}

@@ -11,6 +11,33 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
+// Config is the configuration of the policy. All prices are in one currency and for one period,
+// such as an hour.
+type Config struct {
+	// Prices are the sources of node prices. The first source with a price for the node
+	// counts. At least one.
+	Prices []Source `json:"prices" required:"says where the prices of nodes are found"`
+	// Surcharge is added to the price of every node, 0..1e9, for agents and licenses that
+	// are billed per host. Default 0.
+	Surcharge float64 `json:"surcharge" limits:"0..1e+09"`
+	// ScoringStrategy is the cost by which nodes are compared.
+	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
+	// MaxPrice is the highest cost at which a node fits, of the type that
+	// ScoringStrategy names, without the effect of sunkCost. With 0, only nodes without a cost fit.
+	// Default: no limit.
+	MaxPrice *float64 `json:"maxPrice" limits:"0..1e+09"`
+	// Currency is the unit of prices in explanations, such as USD/h.
+	Currency string `json:"currency"`
+	// Spot says which nodes are spot nodes, and how their cost and pods differ.
+	Spot SpotConfig `json:"spot"`
+	// WhenUnknown says what happens to a node for which no source has a price: Neutral (the
+	// default) or Reject.
+	WhenUnknown policy.WhenStale `json:"whenUnknown" values:"Neutral,Reject"`
+	// WhenStale says what happens to a node whose only price is from a stale signal: Neutral
+	// (the default) or Reject.
+	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
+}
+
 // ScoringStrategyType says which cost nodes are compared by.
 type ScoringStrategyType string
 
@@ -37,38 +64,13 @@ const (
 // maxPrice bounds the prices that are believed, as the tags of prices do, so that no product of them overflows.
 const maxPrice = 1e9
 
-// Config is the configuration of the policy. All prices are in one currency and for one period,
-// such as an hour.
-type Config struct {
-	// Prices are the sources of node prices. The first source with a price for the node
-	// counts. At least one.
-	Prices []Source `json:"prices" required:"says where the prices of nodes are found"`
-	// Surcharge is added to the price of every node, 0..1e9, for agents and licenses that
-	// are billed per host. Default 0.
-	Surcharge float64 `json:"surcharge" limits:"0..1e+09"`
-	// ScoringStrategy is the cost by which nodes are compared.
-	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
-	// MaxPrice is the highest cost at which a node fits, of the type that
-	// ScoringStrategy names. Default: no limit.
-	MaxPrice *float64 `json:"maxPrice" limits:"0..1e+09"`
-	// Currency is the unit of prices in explanations, such as USD/h.
-	Currency string `json:"currency"`
-	// Spot says which nodes are spot nodes, and how their cost and pods differ.
-	Spot SpotConfig `json:"spot"`
-	// WhenUnknown says what happens to a node for which no source has a price: Neutral (the
-	// default) or Reject.
-	WhenUnknown policy.WhenStale `json:"whenUnknown" values:"Neutral,Reject"`
-	// WhenStale says what happens to a node whose only price is from a stale signal: Neutral
-	// (the default) or Reject.
-	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
-}
-
 // ScoringStrategy is the cost by which nodes are compared. The lowest is best.
 type ScoringStrategy struct {
-	// Type is PodCost (the default), NodeCost or ResourceCost.
+	// Type says which cost counts: that of the part of the node that the pod takes (PodCost, the
+	// default), that of the whole node (NodeCost), or that of one unit of a resource (ResourceCost).
 	Type ScoringStrategyType `json:"type" values:"PodCost,NodeCost,ResourceCost"`
-	// Resource is cpu, memory or an extended resource. Required for ResourceCost, and
-	// for that only.
+	// Resource is the resource whose unit cost counts: cpu, memory or an extended resource. Required
+	// for ResourceCost, and for that only.
 	Resource corev1.ResourceName `json:"resource"`
 	// SunkCost makes an empty node count with its whole price, so that nodes in use are
 	// filled first. For PodCost only. Default false.
@@ -81,9 +83,9 @@ type Source struct {
 	// about keys.
 	Signal string `json:"signal" oneOf:"source"`
 	// KeyLabels are the keys of node labels whose values, joined by /, are the key
-	// of the node's price in the signal.
+	// of the node's price in the signal. A node without one of these labels has no price in the signal.
 	KeyLabels []string `json:"keyLabels" items:"must not be empty" form:"key"`
-	// NodeLabel is the key of a node label with the price.
+	// NodeLabel is the key of a node label with the price, such as 0.096.
 	NodeLabel string `json:"nodeLabel" oneOf:"source" form:"key"`
 	// NodeAnnotation is the key of a node annotation with the price.
 	NodeAnnotation string `json:"nodeAnnotation" oneOf:"source" form:"key"`
@@ -100,15 +102,15 @@ type Row struct {
 	Region string `json:"region"`
 	// Zone is the value of topology.kubernetes.io/zone; "" is any.
 	Zone string `json:"zone"`
-	// CapacityType is Spot or OnDemand. Default: any.
+	// CapacityType says whether the node is a spot node. Default: any.
 	CapacityType *CapacityType `json:"capacityType" values:"Spot,OnDemand"`
-	// Price is 0..1e9.
+	// Price is the price of such a node, 0..1e9.
 	Price float64 `json:"price" limits:"0..1e+09"`
 }
 
 // SpotConfig says which nodes are spot nodes, and which pods may run on them.
 type SpotConfig struct {
-	// Labels are labels of spot nodes; a node with one of them is a spot node. Default: those
+	// Labels are those of spot nodes; a node with one of them is a spot node. Default: those
 	// of Karpenter, EKS, GKE and AKS.
 	Labels []Label `json:"labels"`
 	// RiskFactor multiplies the cost of a spot node, 1..100, for the work that is lost when
@@ -126,7 +128,7 @@ type SpotConfig struct {
 type Label struct {
 	// Key is the key of a node label. Required.
 	Key string `json:"key" required:"must not be empty" form:"key"`
-	// Value is its value.
+	// Value is the value that the label must have.
 	Value string `json:"value"`
 }
 

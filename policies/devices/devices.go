@@ -51,7 +51,7 @@ func (p *devices) Inputs() policy.Inputs { return p.config.Inputs() }
 
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
-	return policy.Inputs{Resources: []corev1.ResourceName{corev1.ResourceName(c.Resource)}, PodKeys: []string{c.annotation()}}
+	return policy.Inputs{Resources: []corev1.ResourceName{corev1.ResourceName(c.Resource)}, ResourcesOnly: true, PodKeys: []string{c.annotation()}}
 }
 
 // Prepare implements policy.Policy.
@@ -107,7 +107,6 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 		if hw.serves(ledger, c.pod.UID) || n.Has(c.pod.UID) {
 			return policy.Verdict{}
 		}
-		// The claim will be released. This is rare enough to compute the usage again.
 		without := c.policy.usageOf(n, claims.Without(ledger, c.pod.UID), hw)
 		u = &without
 	}

@@ -482,7 +482,7 @@ func TestUnreported(t *testing.T) {
 		expect(t, tc.what, says(tc.policy, tc.view), tc.want)
 	}
 	c := policytest.Prepare[policy.Explainer](t, p, asking("p", 1), nodes(0))
-	if said := c.Explain(nil); len(said) != 1 || !strings.Contains(said[0], "No node reports example.com/fpga in status.allocatable. If a DeviceClass") {
+	if said := c.Explain(nil); len(said) != 1 || !strings.Contains(said[0], "example.com/fpga: no node reports any in status.allocatable (if a DeviceClass") {
 		t.Errorf("the explanation is %q", said)
 	}
 	c = policytest.Prepare[policy.Explainer](t, p, asking("p", 1), nodes(0, 1))

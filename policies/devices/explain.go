@@ -30,15 +30,15 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	var lines []string
 	switch has := p.unitsOf(c.pod.UID, n); {
 	case u.holders.Has(c.pod) && has != "":
-		lines = append(lines, fmt.Sprintf("The pod already has %s on this node.", has))
+		lines = append(lines, fmt.Sprintf("the pod: already has %s", has))
 	case u.holders.Has(c.pod):
-		lines = append(lines, fmt.Sprintf("The pod already has some of %s on this node.", resource))
+		lines = append(lines, fmt.Sprintf("the pod: already has some of %s", resource))
 	case p.config.Units != None && c.Filter(n).Fits():
 		var names []string
 		for _, amount := range p.choose(c.want, hw, u) {
 			names = append(names, amount.Unit)
 		}
-		lines = append(lines, fmt.Sprintf("The pod would get %s.", strings.Join(names, ", ")))
+		lines = append(lines, fmt.Sprintf("the pod: would get %s", strings.Join(names, ", ")))
 	}
 	return append(lines, p.explainUnits(n, hw, u)...)
 }
@@ -47,8 +47,8 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 func (c *cycle) explainPod() []string {
 	resource := c.policy.config.Resource
 	if c.none == unreportedDevices {
-		return []string{fmt.Sprintf("No node reports %s in status.allocatable. If a DeviceClass has it as its extendedResourceName, "+
-			"kube-scheduler allocates it from ResourceSlices, which Devices does not count: then remove %s from Devices and from managedResources.", resource, resource)}
+		return []string{resource + ": no node reports any in status.allocatable (if a DeviceClass has it as its extendedResourceName, kube-scheduler " +
+			"allocates it from ResourceSlices, which Devices does not count: then remove it from Devices and from managedResources)"}
 	}
 	var lines []string
 	for n := range c.view.All() {
@@ -56,7 +56,7 @@ func (c *cycle) explainPod() []string {
 			continue
 		}
 		if units := c.policy.unitsOf(c.pod.UID, n); units != "" {
-			lines = append(lines, fmt.Sprintf("The pod has %s on node %s.", units, n.Name))
+			lines = append(lines, fmt.Sprintf("the pod: has %s on node %s", units, n.Name))
 		}
 	}
 	return lines
@@ -91,44 +91,47 @@ func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []strin
 			listed = append(listed, fmt.Sprintf("and %d more", len(hw.units)-maxListedUnits))
 			break
 		}
-		text := unit.name + ": "
-		if unit.name == undivided {
-			text = ""
-		}
+		text := ""
 		switch {
 		case unit.capacity == 0:
-			text += "out of use"
+			text = "out of use"
 		case unit.capacity == 1 && u.free[i] == 1:
-			text += "free"
+			text = "free"
 		case unit.capacity == 1:
-			text += "in use"
+			text = "in use"
 		default:
-			text += fmt.Sprintf("%d of %d free", u.free[i], unit.capacity)
+			text = fmt.Sprintf("free: %d of %d", u.free[i], unit.capacity)
 		}
-		listed = append(listed, text+pods(held.byUnit[i]))
+		switch pods := held.byUnit[i]; {
+		case len(pods) > 0 && text == "in use":
+			text += " by " + names(pods)
+		case len(pods) > 0:
+			text += "; held by " + names(pods)
+		}
+		if unit.name != undivided {
+			text = fmt.Sprintf("%s (%s)", unit.name, text)
+		}
+		listed = append(listed, text)
 	}
-	lines := []string{"The node has " + strings.Join(listed, ", ") + "."}
+	lines := []string{"the node: " + strings.Join(listed, ", ")}
 	if len(held.unplaced) > 0 && hw.units[0].name != undivided {
-		lines = append(lines, fmt.Sprintf("Which units some pods have is unknown%s; %d are left in total.", pods(held.unplaced), u.left))
+		lines = append(lines, fmt.Sprintf("pods on unknown units: %s; %d left in total", names(held.unplaced), u.left))
 	}
 	capacity := n.Object.Status.Capacity[corev1.ResourceName(p.config.Resource)]
 	allocatable := n.Object.Status.Allocatable[corev1.ResourceName(p.config.Resource)]
 	if unhealthy := capacity.Value() - allocatable.Value(); p.config.Units != Named && unhealthy > 0 {
-		lines = append(lines, fmt.Sprintf("%d of %d are in status.capacity but not in status.allocatable: the kubelet reports them as unhealthy.", unhealthy, capacity.Value()))
+		lines = append(lines, fmt.Sprintf("unhealthy: %d of %d (in status.capacity, but not in status.allocatable)", unhealthy, capacity.Value()))
 	}
 	return lines
 }
 
-// pods lists names of pods in parentheses.
-func pods(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
+// names lists names of pods.
+func names(names []string) string {
 	slices.Sort(names)
 	if more := len(names) - maxListedPods; more > 0 {
 		names = append(names[:maxListedPods], fmt.Sprintf("and %d more", more))
 	}
-	return " (" + strings.Join(names, ", ") + ")"
+	return strings.Join(names, ", ")
 }
 
 // holdings are the names of the pods that hold something of a node.

@@ -18,7 +18,7 @@ func (w *world) said(t *testing.T, config string, pod *corev1.Pod) string {
 	t.Helper()
 	p := policytest.Build(t, devices.Type(), config)
 	c := policytest.Prepare[policy.Explainer](t, p, pod, new(snapshot.View))
-	return strings.Join(c.Explain(w.snapshot()), " ")
+	return strings.Join(c.Explain(w.snapshot()), " | ")
 }
 
 // The explanation of a node lists which pods hold what, what is free, and what is unusable.
@@ -50,23 +50,23 @@ func TestExplainNode(t *testing.T) {
 		pod    *corev1.Pod
 		want   string
 	}{
-		{"nothing in use", &world{node: naming("a,b,c", "")}, named, asking("p", 2), "The pod would get a, b. The node has a: free, b: free, c: free."},
+		{"nothing in use", &world{node: naming("a,b,c", "")}, named, asking("p", 2), "the pod: would get a, b | the node: a (free), b (free), c (free)"},
 		{"claims", claiming(named, naming("a,b,c", ""), asking("x", 2)), named, asking("p", 1),
-			"The pod would get c. The node has a: in use (default/x), b: in use (default/x), c: free."},
-		{"no room", claiming(named, naming("a,b,c", ""), asking("x", 2)), named, asking("p", 2), "The node has a: in use (default/x), b: in use (default/x), c: free."},
-		{"its own claim", held, named, mine, "The pod already has a, b on this node. The node has a: in use (default/mine), b: in use (default/mine), c: free."},
+			"the pod: would get c | the node: a (in use by default/x), b (in use by default/x), c (free)"},
+		{"no room", claiming(named, naming("a,b,c", ""), asking("x", 2)), named, asking("p", 2), "the node: a (in use by default/x), b (in use by default/x), c (free)"},
+		{"its own claim", held, named, mine, "the pod: already has a, b | the node: a (in use by default/mine), b (in use by default/mine), c (free)"},
 		{"bound without claims, out of use", partly, named, asking("p", 1),
-			"The node has a: free, b: in use (default/x), c: free, d: out of use. " +
-				"Which units some pods have is unknown (default/x, default/y); 0 are left in total."},
+			"the node: a (free), b (in use by default/x), c (free), d (out of use) | " +
+				"pods on unknown units: default/x, default/y; 0 left in total"},
 		{"of units that are gone", gone, named, asking("p", 1),
-			"The node has b: in use (default/old), c: free. Which units some pods have is unknown (default/old); 0 are left in total."},
+			"the node: b (in use by default/old), c (free) | pods on unknown units: default/old; 0 left in total"},
 		{"shares", claiming(shared, naming("a,b=2", ""), asking("x", 3), asking("y", 1)), shared, asking("p", 2),
-			"The pod would get b. The node has a: 0 of 4 free (default/x, default/y), b: 2 of 2 free."},
-		{"a pool", crowd, counted, asking("p", 1), "The node has 4 of 9 free (default/a, default/b, default/c, default/d, and 1 more)."},
+			"the pod: would get b | the node: a (free: 0 of 4; held by default/x, default/y), b (free: 2 of 2)"},
+		{"a pool", crowd, counted, asking("p", 1), "the node: free: 4 of 9; held by default/a, default/b, default/c, default/d, and 1 more"},
 		{"unhealthy", broken, numbered, asking("p", 1),
-			"The pod would get 0. The node has 0: free, 1: free, 2: free. 2 of 5 are in status.capacity but not in status.allocatable: the kubelet reports them as unhealthy."},
+			"the pod: would get 0 | the node: 0 (free), 1 (free), 2 (free) | unhealthy: 2 of 5 (in status.capacity, but not in status.allocatable)"},
 		{"none", &world{node: naming("", "")}, named, asking("p", 1), ""},
-		{"very many", many, named, asking("p", 1), "n15: free, and 4 more."},
+		{"very many", many, named, asking("p", 1), "n15 (free), and 4 more"},
 	} {
 		if got := tt.w.said(t, tt.config, tt.pod); got != tt.want && (tt.name != "very many" || !strings.HasSuffix(got, tt.want)) {
 			t.Errorf("%s: the explanation is\n%q, want\n%q", tt.name, got, tt.want)
@@ -81,7 +81,7 @@ func TestExplainPod(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(w.node)
 	b.SetLedger(w.ledger)
-	for _, tt := range []struct{ pod, want string }{{"mine", "[The pod has a, b on node n.]"}, {"other", "[]"}} {
+	for _, tt := range []struct{ pod, want string }{{"mine", "[the pod: has a, b on node n]"}, {"other", "[]"}} {
 		c := policytest.Prepare[policy.Explainer](t, p, asking(tt.pod, 2), b.View())
 		if got := fmt.Sprint(c.Explain(nil)); got != tt.want {
 			t.Errorf("the explanation of %s is %s, want %s", tt.pod, got, tt.want)

@@ -1,18 +1,6 @@
 package gpumemory
 
-import (
-	"cmp"
-	"slices"
-)
-
-// gpuOrder compares two GPUs on which a pod fits, the better one first, as in
-// [slices.SortFunc].
-type gpuOrder func(a, b gpu) int
-
-var gpuOrders = map[GPUSelection]gpuOrder{
-	BestFit:    func(a, b gpu) int { return cmp.Compare(a.free(), b.free()) },
-	SpreadGPUs: func(a, b gpu) int { return cmp.Compare(b.free(), a.free()) },
-}
+import "slices"
 
 // choose returns the indices of the GPUs that the pod gets, in order; nil if too few of them fit.
 //
@@ -38,7 +26,7 @@ func (p *gpuMemory) choose(r *request, b *usage, preferred int) []int {
 	if int64(len(fitting)) < r.gpus {
 		return nil
 	}
-	slices.SortStableFunc(fitting, func(i, j int) int { return p.order(b.gpus[i], b.gpus[j]) })
+	slices.SortStableFunc(fitting, func(i, j int) int { return p.config.GPUSelection.Compare(b.gpus[i].free(), b.gpus[j].free()) })
 	chosen := fitting[:r.gpus]
 	slices.Sort(chosen)
 	return chosen

@@ -47,17 +47,17 @@ func (c *fitting) wouldGet(n *snapshot.Node, preferred int) []string {
 	verdict := c.policy.evaluate(c.request, n, b)
 	switch {
 	case b.holders.Has(c.pod):
-		return []string{"The pod already has its GPUs on this node."}
+		return []string{"the pod: already has its GPUs"}
 	case b.problem != nil || verdict.Reason == wrongModel:
 		return nil
 	case verdict.Fits():
-		return []string{"The pod would get " + c.policy.listed(b, c.policy.choose(c.request, b, preferred)) + "."}
+		return []string{"the pod: would get " + c.policy.listed(b, c.policy.choose(c.request, b, preferred))}
 	}
 	all := make([]int, len(b.gpus))
 	for i := range all {
 		all[i] = i
 	}
-	return []string{"The node has " + c.policy.listed(b, all) + "."}
+	return []string{"the node: " + c.policy.listed(b, all)}
 }
 
 // listed describes what is free of the GPUs with these indices.

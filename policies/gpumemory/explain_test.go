@@ -33,28 +33,28 @@ func TestExplain(t *testing.T) {
 	usual := append(past(100, 1, 6, 0, ""), past(100, 1, 10, 0, "")...)
 	tests := []struct {
 		name     string
-		strategy ScoringStrategyType
+		strategy policy.Packing
 		came     []*corev1.Pod
 		pod      *corev1.Pod
 		node     string // "": about the pod
 		want     string // part of the explanation; "" is none; ellipses separate several parts
 	}{
-		{"BinPack: the GPU", BinPack, nil, sharingPod("p", 1, 4, 0, ""), "shared", "The pod would get GPU 1 (free: 4 of 16 GiB)."},
-		{"BinPack: no room", BinPack, nil, sharingPod("p", 1, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB)."},
-		{"BinPack: whole GPUs", BinPack, nil, sharingPod("p", 1, 0, 2, ""), "scarce", "The pod would get GPU 0 (free: 16 of 16 GiB), GPU 1 (free: 16 of 16 GiB)."},
-		{"BinPack: another model", BinPack, nil, sharingPod("p", 1, 8, 0, "V100"), "shared", ""},
-		{"BinPack: nothing learned", BinPack, usual, sharingPod("p", 1, 8, 0, ""), "", ""},
-		{"BinPack: has it already", BinPack, nil, running[0], "shared", "The pod already has its GPUs on this node."},
-		{"LeastWaste: no room is not rated", LeastWaste, usual, sharingPod("p", 2, 8, 0, ""), "shared", "The node has GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB).…!costs"},
-		{"LeastWaste: loses nothing", LeastWaste, usual, sharingPod("p", 1, 6, 0, ""), "shared", "GPU 0 (free: 6 of 16 GiB).…the lowest cost is best:…node's position"},
+		{"BinPack: the GPU", policy.BinPack, nil, sharingPod("p", 1, 4, 0, ""), "shared", "the pod: would get GPU 1 (free: 4 of 16 GiB)"},
+		{"BinPack: no room", policy.BinPack, nil, sharingPod("p", 1, 8, 0, ""), "shared", "the node: GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB)"},
+		{"BinPack: whole GPUs", policy.BinPack, nil, sharingPod("p", 1, 0, 2, ""), "scarce", "the pod: would get GPU 0 (free: 16 of 16 GiB), GPU 1 (free: 16 of 16 GiB)"},
+		{"BinPack: another model", policy.BinPack, nil, sharingPod("p", 1, 8, 0, "V100"), "shared", ""},
+		{"BinPack: nothing learned", policy.BinPack, usual, sharingPod("p", 1, 8, 0, ""), "", ""},
+		{"BinPack: has it already", policy.BinPack, nil, running[0], "shared", "the pod: already has its GPUs"},
+		{"LeastWaste: no room is not rated", LeastWaste, usual, sharingPod("p", 2, 8, 0, ""), "shared", "the node: GPU 0 (free: 6 of 16 GiB), GPU 1 (free: 4 of 16 GiB)…!cost of the pod"},
+		{"LeastWaste: loses nothing", LeastWaste, usual, sharingPod("p", 1, 6, 0, ""), "shared", "GPU 0 (free: 6 of 16 GiB)…(the lowest is best)…waste: -0.002 GPUs…node's position"},
 		{"LeastWaste: leaves a rest", LeastWaste, usual, sharingPod("p", 1, 12, 0, ""), "scarce", "could no longer be allocated to the usual pods"},
-		{"LeastWaste: what was learned", LeastWaste, usual, sharingPod("p", 1, 4, 0, ""), "", "LeastWaste: the workload model was learned from the first 156 pods."},
+		{"LeastWaste: what was learned", LeastWaste, usual, sharingPod("p", 1, 4, 0, ""), "", "LeastWaste: workload model of the first 156 pods"},
 		{"LeastWaste: the scarce model", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "scarce",
-			`GPU model "P100" is scarce: with a probability of 0.94, pods that can use no other model`},
-		{"LeastWaste: another model is not", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "large", "costs …!scarce"},
+			`with a probability of 0.94, pods that can use no other model than "P100" will request`},
+		{"LeastWaste: another model is not", LeastWaste, append(past(100, 1, 16, 0, "P100"), usual...), sharingPod("p", 1, 6, 0, ""), "large", "cost of the pod: …!scarcity"},
 		{"LeastWaste: a place for eight", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 6, 0, ""), "large",
 			"uses up 1 of the cluster's 1 free slots for pods with 8 whole GPUs"},
-		{"LeastWaste: eight take their own", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 0, 8, ""), "large", "costs …!uses up"},
+		{"LeastWaste: eight take their own", LeastWaste, append(past(50, 1, 0, 8, ""), usual...), sharingPod("p", 1, 0, 8, ""), "large", "cost of the pod: …!uses up"},
 		{"LeastWaste: cores of a place for eight", LeastWaste, append(past(50, 20, 0, 8, ""), usual...), sharingPod("p", 16, 0, 0, ""), "large",
 			"slots for pods with 8 whole GPUs and 20 cores"},
 	}
@@ -115,10 +115,11 @@ func TestExplainedPartsAddUp(t *testing.T) {
 		for _, text := range cycle.(policy.Explainer).Explain(view.Node("n")) {
 			told += text
 			var part float64
-			if _, err := fmt.Sscanf(text, "Placing the pod here costs %f GPUs", &total); err == nil {
+			if _, err := fmt.Sscanf(text, "cost of the pod: %f GPUs", &total); err == nil {
 				continue
 			}
-			if _, err := fmt.Sscanf(text, "%f:", &part); err == nil {
+			_, value, _ := strings.Cut(text, ": ")
+			if _, err := fmt.Sscanf(value, "%f GPUs", &part); err == nil {
 				sum += part
 			}
 		}
@@ -126,7 +127,7 @@ func TestExplainedPartsAddUp(t *testing.T) {
 			t.Errorf("the cost is %f; the explanation has %f, and parts with the sum %f", want, total, sum)
 		}
 	}
-	for _, part := range []string{"could no longer be allocated", "is scarce", "uses up"} {
+	for _, part := range []string{"could no longer be allocated", "scarcity", "uses up"} {
 		if !strings.Contains(told, part) {
 			t.Errorf("no part of a cost contains %q", part)
 		}

@@ -1,5 +1,10 @@
 // Package gpumemory is the policy GPUMemory: shares of the memory of single GPUs, in
 // the protocol of gpushare. README.md in this folder is its documentation.
+//
+// The policy has two halves. The first counts the GPUs of a node (node.go, gpushare.go) and says whether a pod fits there and
+// which GPUs the pod gets (this file, choose.go). The second, ranking.go, ranks nodes and GPUs by what the pods that usually
+// arrive can still use: it exists only with the scoring strategy LeastWaste, and also for pods without GPUs. gpus.go and
+// inspect.go show the state of the GPUs to people and tools.
 package gpumemory
 
 import (
@@ -20,7 +25,6 @@ import (
 // gpuMemory is the policy.
 type gpuMemory struct {
 	config   Config
-	order    gpuOrder
 	hardware *snapshot.ObjectFact[hardware]
 	usage    *snapshot.Fact[usage]
 	ranker   *strategy.Ranker // nil: each node is scored alone
@@ -29,7 +33,7 @@ type gpuMemory struct {
 // newGPUMemory returns the policy that ranks nodes by the strategy, or scores each node alone if
 // the strategy is nil.
 func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
-	p := &gpuMemory{config: config, order: gpuOrders[config.GPUSelection]}
+	p := &gpuMemory{config: config}
 	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, config.SizesFrom) })
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
 		return usageOf(n, n.Ledger(memoryResource), p.hardware.Of(n))
@@ -43,15 +47,20 @@ func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
 }
 
 // Inputs implements policy.InputReader.
-func (p *gpuMemory) Inputs() policy.Inputs { return p.config.Inputs() }
+func (p *gpuMemory) Inputs() policy.Inputs {
+	inputs := p.config.Inputs()
+	inputs.ResourcesOnly = p.ranker == nil // a strategy ranks nodes for all pods, which use processors beside GPUs
+	return inputs
+}
 
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
-		Resources:  []corev1.ResourceName{memoryResource, countResource},
-		ConfigMaps: []snapshot.ConfigMapSource{unhealthyGPUs},
-		PodKeys:    []string{countResource, c.ModelAnnotation, indexKey, sizeKey, amountKey, assignedKey, timeKey, allocationKey},
-		History:    c.ScoringStrategy.Type == LeastWaste,
+		Resources:     []corev1.ResourceName{memoryResource, countResource},
+		ResourcesOnly: c.ScoringStrategy.Type != LeastWaste,
+		ConfigMaps:    []snapshot.ConfigMapSource{unhealthyGPUs},
+		PodKeys:       []string{countResource, c.ModelAnnotation, indexKey, sizeKey, amountKey, assignedKey, timeKey, allocationKey},
+		History:       c.ScoringStrategy.Type == LeastWaste,
 	}
 }
 
@@ -100,7 +109,6 @@ func (c *fitting) Filter(n *snapshot.Node) policy.Verdict {
 	if c.policy.usable(ledger, c.pod.UID, n) || n.Has(c.pod.UID) {
 		return policy.Verdict{}
 	}
-	// The claim will be released. This is rare enough to compute the usage again.
 	without := usageOf(n, claims.Without(ledger, c.pod.UID), c.policy.hardware.Of(n))
 	return c.policy.evaluate(c.request, n, &without)
 }
@@ -169,7 +177,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	if !b.holders.Has(c.pod) {
 		used = min(b.capacity, used+min(b.capacity, c.request.expected(b)))
 	}
-	return policy.Packing(c.policy.config.ScoringStrategy.Type).Score(used, b.capacity)
+	return c.policy.config.ScoringStrategy.Type.Score(used, b.capacity)
 }
 
 // expected returns how much the pod would take, with whole GPUs of average size.

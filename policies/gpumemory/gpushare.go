@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -44,8 +45,8 @@ var unhealthyGPUs = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "
 // unhealthy returns the unhealthy GPUs as bits. It ignores invalid indices.
 func unhealthy(n *snapshot.Node) uint64 {
 	var gpus uint64
-	for entry := range strings.SplitSeq(n.ConfigMap(unhealthyGPUs)["gpus"], ",") {
-		if i, err := strconv.Atoi(strings.TrimSpace(entry)); err == nil && i >= 0 && i < maxGPUs {
+	for entry := range fields.List(n.ConfigMap(unhealthyGPUs)["gpus"], ",") {
+		if i, err := strconv.Atoi(entry); err == nil && i >= 0 && i < maxGPUs {
 			gpus |= 1 << i
 		}
 	}

@@ -45,7 +45,7 @@ func sharingPod(name string, cpu, memory, count int64, models string) *corev1.Po
 	return pod
 }
 
-func strategic(t testing.TB, score ScoringStrategyType) *gpuMemory {
+func strategic(t testing.TB, score policy.Packing) *gpuMemory {
 	t.Helper()
 	config := Defaults()
 	config.ScoringStrategy.Type = score
@@ -235,5 +235,5 @@ var _ policy.Precomputer = (*gpuMemory)(nil)
 
 // A policy without a strategy has nothing to precompute.
 func TestPrecomputeWithoutAStrategy(t *testing.T) {
-	strategic(t, BinPack).Precompute(new(snapshot.View))
+	strategic(t, policy.BinPack).Precompute(new(snapshot.View))
 }

@@ -3,11 +3,11 @@ package gpumemory
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -73,8 +73,8 @@ func (p *gpuMemory) request(pod *corev1.Pod) *request {
 // thousands.
 func (p *gpuMemory) models(pod *corev1.Pod) []string {
 	var models []string
-	for model := range strings.SplitSeq(pod.Annotations[p.config.ModelAnnotation], ",") {
-		if model = strings.TrimSpace(model); model != "" {
+	for model := range fields.List(pod.Annotations[p.config.ModelAnnotation], ",") {
+		if model != "" {
 			models = append(models, model)
 		}
 	}

@@ -10,6 +10,37 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
+// Config is the configuration of the policy.
+type Config struct {
+	// Unit is the unit in which the device plugin counts memory (its flag --memory-unit): GiB (the
+	// default) or MiB. The numbers are the plugin's, whatever is set here: reasons, explanations and
+	// outboard gpus print the unit beside them, so that 8 is not mistaken.
+	Unit Unit `json:"unit" values:"GiB,MiB"`
+	// GPUSelection says which GPU of a node a pod gets: BinPack (the default), the one with
+	// the least free memory that is enough, or Spread, the one with the most. Of equal
+	// GPUs, it gets the one with the lowest index.
+	GPUSelection policy.Packing `json:"gpuSelection" values:"BinPack,Spread"`
+	// ScoringStrategy says which nodes are better.
+	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
+	// SizesFrom is where a node declares the memory of each GPU in order of index: "16,16,32" in an
+	// annotation, "16_16_32" in a label. Nodes that declare nothing have GPUs of one size.
+	SizesFrom *fields.From `json:"sizesFrom"`
+	// ModelLabel is the key of the node label that names the model of its GPUs. On nodes of gpushare, the
+	// label may be aliyun.accelerator/nvidia_name.
+	ModelLabel string `json:"modelLabel" required:"must not be empty" form:"key"`
+	// ModelAnnotation is the key of a pod annotation with the GPU models that the pod allows,
+	// separated by commas, spelled as in the label. Pods without it, or with an empty one, allow any.
+	ModelAnnotation string `json:"modelAnnotation" required:"must not be empty" form:"key"`
+	// MultiGPU says that the device plugin supports shares of several GPUs for one pod: pods that request
+	// them get an equal share of each GPU, and all pods get the annotation
+	// scheduler.framework.gpushare.allocation with the shares of each container. The gpushare device
+	// plugin does not.
+	MultiGPU bool `json:"multiGPU"`
+	// MultiContainer says that the device plugin supports pods in which several containers
+	// request GPU memory. The gpushare device plugin does not.
+	MultiContainer bool `json:"multiContainer"`
+}
+
 // Unit is what the device plugin counts GPU memory in.
 type Unit string
 
@@ -19,63 +50,17 @@ const (
 	MiB Unit = "MiB"
 )
 
-// GPUSelection is which of the GPUs of a node that fit a pod gets.
-type GPUSelection string
-
-const (
-	// BestFit is the one with the least memory free.
-	BestFit GPUSelection = "BestFit"
-	// SpreadGPUs is the one with the most memory free.
-	SpreadGPUs GPUSelection = "Spread"
-)
-
 // ScoringStrategy is which nodes are better.
 type ScoringStrategy struct {
-	// Type is BinPack (the default), which prefers nodes whose GPUs are fuller; Spread,
-	// which prefers nodes whose GPUs are emptier; or LeastWaste, which ranks nodes by what
+	// Type is BinPack (the default), which prefers nodes with less free GPU memory; Spread,
+	// which prefers nodes with more; or LeastWaste, which ranks nodes by what
 	// the pods that usually arrive can still use, and selects the GPU as well.
-	Type ScoringStrategyType `json:"type" values:"BinPack,Spread,LeastWaste"`
+	Type policy.Packing `json:"type" values:"BinPack,Spread,LeastWaste"`
 }
 
-// ScoringStrategyType is the type of a ScoringStrategy.
-type ScoringStrategyType string
-
-const (
-	// BinPack prefers nodes whose GPUs are fuller.
-	BinPack = ScoringStrategyType(policy.BinPack)
-	// SpreadNodes prefers nodes whose GPUs are emptier.
-	SpreadNodes = ScoringStrategyType(policy.Spread)
-	// LeastWaste prefers nodes, and GPUs, where the least is wasted of what the pods
-	// that usually come could use.
-	LeastWaste ScoringStrategyType = "LeastWaste"
-)
-
-// Config is the configuration of the policy.
-type Config struct {
-	// Unit is the unit in which the device plugin counts memory: GiB (the default) or MiB. It
-	// only names the unit in reasons and explanations.
-	Unit Unit `json:"unit" values:"GiB,MiB"`
-	// GPUSelection says which GPU of a node a pod gets: BestFit (the default), the one with
-	// the least free memory that is enough, or Spread, the one with the most. Of equal
-	// GPUs, it gets the one with the lowest index.
-	GPUSelection GPUSelection `json:"gpuSelection" values:"BestFit,Spread"`
-	// ScoringStrategy says which nodes are better.
-	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
-	// SizesFrom is where a node declares the memory of each GPU in order of index: "16,16,32" in an
-	// annotation, "16_16_32" in a label. Nodes that declare nothing have GPUs of one size.
-	SizesFrom *fields.From `json:"sizesFrom"`
-	// ModelLabel is the key of the node label that names the model of its GPUs.
-	ModelLabel string `json:"modelLabel" required:"must not be empty" form:"key"`
-	// ModelAnnotation is the key of a pod annotation with the GPU models that the pod allows,
-	// separated by commas. Pods without it allow any.
-	ModelAnnotation string `json:"modelAnnotation" required:"must not be empty" form:"key"`
-	// MultiGPU says that the device plugin supports shares of several GPUs for one pod. The
-	// gpushare device plugin does not.
-	MultiGPU bool `json:"multiGPU"`
-	// MultiContainer says that the device plugin supports pods in which several containers
-	// request GPU memory. The gpushare device plugin does not.
-	MultiContainer bool `json:"multiContainer"`
-}
+// LeastWaste prefers nodes, and GPUs, where the least is wasted of what the pods that usually come could use. It is a Packing of this
+// policy alone.
+const LeastWaste policy.Packing = "LeastWaste"
 
 // Type is the policy as a configuration file knows it.
 func Type() policy.Type { return policy.TypeOf("GPUMemory", Defaults, New) }
@@ -84,8 +69,8 @@ func Type() policy.Type { return policy.TypeOf("GPUMemory", Defaults, New) }
 func Defaults() Config {
 	return Config{
 		Unit:            GiB,
-		GPUSelection:    BestFit,
-		ScoringStrategy: ScoringStrategy{Type: BinPack},
+		GPUSelection:    policy.BinPack,
+		ScoringStrategy: ScoringStrategy{Type: policy.BinPack},
 		ModelLabel:      "nvidia.com/gpu.product",
 		ModelAnnotation: "outboard.dev/gpu-models",
 	}
@@ -116,7 +101,7 @@ func NewWith(config Config, by strategy.Strategy) (policy.Policy, error) {
 
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
-	if c.ScoringStrategy.Type == LeastWaste && c.GPUSelection == SpreadGPUs {
+	if c.ScoringStrategy.Type == LeastWaste && c.GPUSelection == policy.Spread {
 		errs = append(errs, field.Invalid(field.NewPath("gpuSelection"), c.GPUSelection, fmt.Sprintf("scoringStrategy.type: %s selects the GPU as well", LeastWaste)))
 	}
 	return errs

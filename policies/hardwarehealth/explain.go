@@ -15,7 +15,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	var said []string
 	if n == nil {
 		if len(c.tolerated) > 0 {
-			said = append(said, "the pod tolerates these rules: "+strings.Join(c.tolerated, ", "))
+			said = append(said, fmt.Sprintf("tolerated rules: %s (annotation %s)", strings.Join(c.tolerated, ", "), c.policy.config.TolerationAnnotation))
 		}
 		return said
 	}
@@ -24,9 +24,9 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		u := &c.rules[i]
 		switch u.evaluate(n, objects) {
 		case degraded:
-			said = append(said, fmt.Sprintf("rule %s %s: %s", u.Name, u.effect(), u.why(n)))
+			said = append(said, fmt.Sprintf("rule %s: %s (%s)", u.Name, u.effect(), u.why(n)))
 		case unknown:
-			said = append(said, fmt.Sprintf("rule %s cannot be evaluated: %s", u.Name, u.why(n)))
+			said = append(said, fmt.Sprintf("rule %s: unknown (%s)", u.Name, u.why(n)))
 		}
 	}
 	return said
@@ -55,7 +55,7 @@ func (u *use) why(n *snapshot.Node) string {
 	v := u.signal.Of(n)
 	switch at := v.At.UTC().Format(time.RFC3339); {
 	case !v.Current():
-		return v.Missing(u.Signal.Name)
+		return v.Missing(u.Signal.Name, "the node")
 	case u.Signal.Above != nil:
 		return fmt.Sprintf("signal %s was %g, above %g, at %s", u.Signal.Name, v.Number, *u.Signal.Above, at)
 	case u.Signal.Below != nil:
@@ -72,7 +72,7 @@ func describe(c *corev1.NodeCondition) string {
 		text += " since " + c.LastTransitionTime.UTC().Format(time.RFC3339)
 	}
 	if c.Reason != "" {
-		text += " (" + c.Reason + ")"
+		text += ", " + c.Reason
 	}
 	return text
 }

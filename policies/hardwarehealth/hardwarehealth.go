@@ -3,11 +3,9 @@
 package hardwarehealth
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,18 +15,15 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// all means every rule, in a pod's annotation.
-const all = "*"
-
-// health is the policy.
-type health struct {
+// hardwareHealth is the policy.
+type hardwareHealth struct {
 	config    Config
 	selectors []labels.Selector            // by rule
 	objects   *snapshot.ObjectFact[[]bool] // which rules without a signal match the node
 }
 
-func newHealth(config Config, selectors []labels.Selector) *health {
-	p := &health{config: config, selectors: selectors}
+func newHardwareHealth(config Config, selectors []labels.Selector) *hardwareHealth {
+	p := &hardwareHealth{config: config, selectors: selectors}
 	p.objects = snapshot.NewObjectFact(func(n *corev1.Node) []bool {
 		speaks := make([]bool, len(config.Rules))
 		for i := range config.Rules {
@@ -37,35 +32,6 @@ func newHealth(config Config, selectors []labels.Selector) *health {
 		return speaks
 	})
 	return p
-}
-
-// matches reports whether the Node object matches the rule. It never matches a rule with a signal.
-func (r *Rule) matches(n *corev1.Node) bool {
-	switch {
-	case r.NodeCondition != nil:
-		c := r.NodeCondition.of(n)
-		return c != nil && c.Status == *cmp.Or(r.NodeCondition.Status, new(corev1.ConditionTrue))
-	case r.NodeLabel != nil:
-		return r.NodeLabel.in(n.Labels)
-	case r.NodeAnnotation != nil:
-		return r.NodeAnnotation.in(n.Annotations)
-	}
-	return false
-}
-
-// of returns the node's condition of the type, or nil.
-func (c *Condition) of(n *corev1.Node) *corev1.NodeCondition {
-	for i := range n.Status.Conditions {
-		if string(n.Status.Conditions[i].Type) == c.Type {
-			return &n.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
-func (m *KeyMatch) in(values map[string]string) bool {
-	value, ok := values[m.Key]
-	return ok && (len(m.Values) == 0 || slices.Contains(m.Values, value))
 }
 
 // indicates reports whether the number indicates degraded hardware.
@@ -80,7 +46,7 @@ func (s *Signal) indicates(number float64) bool {
 }
 
 // Inputs implements policy.InputReader.
-func (p *health) Inputs() policy.Inputs { return p.config.Inputs() }
+func (p *hardwareHealth) Inputs() policy.Inputs { return p.config.Inputs() }
 
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
@@ -94,7 +60,7 @@ func (c *Config) Inputs() policy.Inputs {
 }
 
 // Prepare implements policy.Policy.
-func (p *health) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+func (p *hardwareHealth) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p}
 	tolerated := p.tolerated(pod)
 	requests := resources.PodRequests(pod, resources.PodResourcesOptions{})
@@ -119,29 +85,9 @@ func (p *health) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View
 	return c, nil
 }
 
-// tolerated returns the names of the rules that the pod tolerates.
-func (p *health) tolerated(pod *corev1.Pod) []string {
-	text := pod.Annotations[p.config.TolerationAnnotation]
-	if p.config.TolerationAnnotation == "" || text == "" {
-		return nil
-	}
-	names := strings.Split(text, ",")
-	for i := range names {
-		names[i] = strings.TrimSpace(names[i])
-	}
-	return names
-}
-
-func (p *Pods) asksFor(requests corev1.ResourceList) bool {
-	return len(p.Resources) == 0 || slices.ContainsFunc(p.Resources, func(name corev1.ResourceName) bool {
-		q, ok := requests[name]
-		return ok && q.Sign() > 0
-	})
-}
-
 // cycle is the policy prepared for one pod.
 type cycle struct {
-	policy    *health
+	policy    *hardwareHealth
 	rules     []use    // those that apply to the pod
 	tolerated []string // the names of those that the pod tolerates
 }

@@ -75,25 +75,25 @@ func TestExplain(t *testing.T) {
 		node string // "" for the pod as a whole
 		want []string
 	}{
-		{pods[0], "", []string{"the pod tolerates these rules: hot, ecc"}},
-		{pods[0], "b", []string{"rule xid rejects: condition XidCriticalError is True since 2026-01-01T10:00:00Z (Xid79)"}},
+		{pods[0], "", []string{"tolerated rules: hot, ecc (annotation outboard.dev/tolerate-degraded)"}},
+		{pods[0], "b", []string{"rule xid: rejects (condition XidCriticalError is True since 2026-01-01T10:00:00Z, Xid79)"}},
 		{pods[1], "", nil},
 		{pods[1], "a", []string{
-			`rule repair rejects: label example.com/repair is "yes"`,
-			"rule fan subtracts 60 points: signal fan was 20, below 500, at 2026-01-01T12:00:00Z",
-			"rule ecc subtracts 50 points: signal ecc is 1 since 2026-01-01T12:00:00Z",
+			`rule repair: rejects (label example.com/repair is "yes")`,
+			"rule fan: subtracts 60 points (signal fan was 20, below 500, at 2026-01-01T12:00:00Z)",
+			"rule ecc: subtracts 50 points (signal ecc is 1 since 2026-01-01T12:00:00Z)",
 		}},
 		{pods[1], "b", []string{
-			`rule noted subtracts 30 points: annotation example.com/noise is "1"`,
-			"rule hot rejects: signal temperature was 90, above 85, at 2026-01-01T12:00:00Z",
+			`rule noted: subtracts 30 points (annotation example.com/noise is "1")`,
+			"rule hot: rejects (signal temperature was 90, above 85, at 2026-01-01T12:00:00Z)",
 		}},
 		{pods[1], "c", []string{
-			"rule kernel subtracts 20 points: condition KernelDeadlock is True",
-			"rule ecc subtracts 50 points: signal ecc is 1 since 2026-01-01T11:00:00Z",
+			"rule kernel: subtracts 20 points (condition KernelDeadlock is True)",
+			"rule ecc: subtracts 50 points (signal ecc is 1 since 2026-01-01T11:00:00Z)",
 		}},
 		{pods[1], "d", []string{
-			"rule hot cannot be evaluated: signal temperature is stale: 20 at 2026-01-01T12:00:00Z",
-			"rule fan cannot be evaluated: signal fan has no value for the node",
+			"rule hot: unknown (signal temperature is stale for the node, 20 at 2026-01-01T12:00:00Z)",
+			"rule fan: unknown (signal fan has no value for the node)",
 		}},
 	} {
 		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, hardwarehealth.Type(), everySource), tt.pod, view)

@@ -53,9 +53,9 @@ type Rule struct {
 
 // Condition is a condition in a node's status.
 type Condition struct {
-	// Type is the condition's type. Required.
+	// Type is the condition's type, such as KernelDeadlock. Required.
 	Type string `json:"type" required:"must not be empty" form:"key"`
-	// Status is True (the default), False or Unknown.
+	// Status is the status that indicates degraded hardware. Default True.
 	Status *corev1.ConditionStatus `json:"status" values:"True,False,Unknown"`
 }
 
@@ -81,7 +81,7 @@ type Signal struct {
 
 // Pods are the pods that have certain labels and request certain resources.
 type Pods struct {
-	// Resources select the pods that request at least one of them. None (the default)
+	// Resources are those of which a pod requests at least one. None (the default)
 	// selects all pods.
 	Resources []corev1.ResourceName `json:"resources" items:"must not be empty" form:"key"`
 	// Selector selects pods by their labels; without it (the default), or with {}, all pods.
@@ -113,7 +113,7 @@ func New(config Config) (policy.Policy, error) {
 	if len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	return newHealth(config, selectors), nil
+	return newHardwareHealth(config, selectors), nil
 }
 
 func (c *Config) validate() field.ErrorList {

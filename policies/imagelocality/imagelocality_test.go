@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,6 +90,35 @@ func TestScore(t *testing.T) {
 			t.Errorf("with all images the score is %d", score)
 		}
 	})
+}
+
+func TestExplain(t *testing.T) {
+	var many []string
+	for i := range 20 {
+		many = append(many, fmt.Sprintf("a.io/%02d:1", i))
+	}
+	view := policytest.View([]*corev1.Node{nodeWith("a", map[string]int64{"a.io/a:1": 142_500_000, "a.io/b:1": 0})}, nil, nil)
+	for _, strategy := range []string{"Count", "Size"} {
+		p := policytest.Build(t, imagelocality.Type(), "scoringStrategy: {type: "+strategy+"}")
+		for _, tt := range []struct {
+			pod  *corev1.Pod
+			want []string
+		}{
+			{podOf("a.io/a:1"), []string{"on the node: a.io/a:1 (142.5 MB)"}},
+			{podOf("a\nb"), []string{`not on the node: "docker.io/library/a\nb:latest"`}},
+			{podOf("nginx"), []string{"not on the node: docker.io/library/nginx:latest"}},
+			{podOf("a.io/b:1", "a.io/a:1", "a.io/c:1"), []string{"on the node: a.io/a:1 (142.5 MB), a.io/b:1 (size unknown)", "not on the node: a.io/c:1"}},
+			{podOf(many...), []string{"not on the node: " + strings.Join(many[:16], ", ") + ", and 4 more"}},
+		} {
+			cycle := policytest.Prepare[policy.Explainer](t, p, tt.pod, view)
+			if got := cycle.Explain(view.Node("a")); !slices.Equal(got, tt.want) {
+				t.Errorf("%s: got %q, want %q", strategy, got, tt.want)
+			}
+			if got := cycle.Explain(nil); len(got) > 0 {
+				t.Errorf("%s: about the pod: %q", strategy, got)
+			}
+		}
+	}
 }
 
 func TestSearchForSizesEndsWithItsContext(t *testing.T) {

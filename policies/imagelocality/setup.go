@@ -1,13 +1,22 @@
 package imagelocality
 
 import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 )
 
+// Config is the configuration of the policy.
+type Config struct {
+	// ScoringStrategy says which nodes are better.
+	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
+}
+
 // ScoringStrategy says which nodes are better.
 type ScoringStrategy struct {
-	// Type is Count (the default) or Size.
+	// Type says what scores are proportional to: the number of the pod's images on the node (Count, the
+	// default), or their size in bytes (Size).
 	Type ScoringStrategyType `json:"type" values:"Count,Size"`
 }
 
@@ -21,12 +30,6 @@ const (
 	Size ScoringStrategyType = "Size"
 )
 
-// Config is the configuration of the policy.
-type Config struct {
-	// ScoringStrategy says which nodes are better.
-	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
-}
-
 // Type is the policy as a configuration file knows it.
 func Type() policy.Type { return policy.TypeOf("ImageLocality", Defaults, New) }
 
@@ -35,8 +38,10 @@ func Defaults() Config { return Config{ScoringStrategy: ScoringStrategy{Type: Co
 
 // New returns the policy, or an aggregate of field.Error values.
 func New(config Config) (policy.Policy, error) {
-	if errs := fields.Check(nil, &config); len(errs) > 0 {
+	if errs := config.validate(); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
 	return newImageLocality(config), nil
 }
+
+func (c *Config) validate() field.ErrorList { return fields.Check(nil, c) }

@@ -33,13 +33,13 @@ func (e *evaluatedNeed) explainFloating() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: requests %s of %d", e.feature.Name, plural(e.seats), s.total)
 	if e.feature.Server != nil {
-		if s.asOf.IsZero() {
-			text.WriteString("; no number from the server")
-		} else {
-			fmt.Fprintf(&text, "; %d used by others as of %s", s.others, s.asOf.UTC().Format(time.RFC3339))
-			if s.stale {
-				text.WriteString(" (stale)")
-			}
+		switch {
+		case s.reported.Current():
+			fmt.Fprintf(&text, "; %d used by others as of %s", s.others, s.reported.At.UTC().Format(time.RFC3339))
+		case s.counted:
+			fmt.Fprintf(&text, "; %d used by others (%s)", s.others, s.reported.Missing(e.feature.signal, e.feature.usedKey))
+		default:
+			fmt.Fprintf(&text, "; unknown how many are used by others (%s)", s.reported.Missing(e.feature.signal, e.feature.usedKey))
 		}
 	}
 	if s.reserved > 0 {

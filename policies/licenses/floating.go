@@ -24,9 +24,9 @@ type floatingSeats struct {
 	held     int64 // by pods; together with others it may exceed total
 	// nominated are the seats for nominated pods that come before this pod.
 	nominated int64
-	// asOf is when the server counted the used seats; zero if it does not count.
-	asOf  time.Time
-	stale bool
+	// reported is how many seats the server reports as used; zero if it does not count.
+	reported snapshot.Value
+	counted  bool // reported counts, although it may be stale
 }
 
 // capacity returns how many seats pods can have.
@@ -55,8 +55,8 @@ func (f *feature) floatingSeats(signal *snapshot.Signal, h holders, whenStale po
 		s.total, s.unknown = whole(math.Floor(v.Number)), false
 	}
 	v := signal.Get(f.usedKey)
-	s.asOf, s.stale = v.At, v.Stale
-	if counts(v) {
+	s.reported, s.counted = v, counts(v)
+	if s.counted {
 		s.others = whole(math.Ceil(v.Number))
 	} else if whenStale == policy.Reject {
 		s.unknown = true

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/claims"
@@ -198,20 +197,11 @@ func (c *cycle) freed(e *evaluatedNeed, n *snapshot.Node) int64 {
 	var sum int64
 	for i := range e.floating.all.Pods {
 		holder := &e.floating.all.Pods[i]
-		if holder.Node == n.Name && has(was, holder.UID) && !has(n, holder.UID) {
+		if holder.Node == n.Name && was.Has(holder.UID) && !n.Has(holder.UID) {
 			sum = snapshot.AddAmounts(sum, held(e.floating.all, holder.UID))
 		}
 	}
 	return sum
-}
-
-func has(n *snapshot.Node, uid types.UID) bool {
-	for _, pod := range n.Pods {
-		if pod.UID == uid {
-			return true
-		}
-	}
-	return false
 }
 
 // Ledgers implements policy.Reserver.
@@ -248,7 +238,7 @@ func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verd
 			return policy.Claim{}, verdict
 		}
 		c := claim(ask.Ledger, s.free(), seats)
-		c.NotBefore = s.asOf // the server's count so far does not include these seats
+		c.NotBefore = s.reported.At // the server's count so far does not include these seats
 		return c, policy.Verdict{}
 	}
 	others, ledger := claims.Others(ask)

@@ -263,9 +263,9 @@ func TestExplain(t *testing.T) {
 	}
 	want := []string{
 		"cad: requests 1 seat of 2; 0 claimed by pods",
-		"solver: requests 2 seats of 30; 4 used by others as of 2026-01-01T12:00:00Z (stale); 1 reserved; 25 claimed by pods: " +
+		"solver: requests 2 seats of 30; 4 used by others (signal flexnet is stale for solver/used, 4 at 2026-01-01T12:00:00Z); 1 reserved; 25 claimed by pods: " +
 			strings.Join(names, ", ") + " and 3 more",
-		"viewer: requests 1 seat of 1; no number from the server; 0 claimed by pods",
+		"viewer: requests 1 seat of 1; unknown how many are used by others (signal flexnet has no value for viewer/used); 0 claimed by pods",
 	}
 	if !slices.Equal(said, want) {
 		t.Errorf("the explanation of the pod is\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -22,8 +23,8 @@ type need struct {
 func (p *licenses) needs(pod *corev1.Pod) ([]need, error) {
 	var needs []need
 	if text := strings.TrimSpace(pod.Annotations[p.annotation]); text != "" {
-		for item := range strings.SplitSeq(text, ",") {
-			n, err := p.parse(strings.TrimSpace(item))
+		for item := range fields.List(text, ",") {
+			n, err := p.parse(item)
 			if err == nil && slices.ContainsFunc(needs, func(other need) bool { return other.feature == n.feature }) {
 				err = fmt.Errorf("%q is there twice", n.feature.Name)
 			}

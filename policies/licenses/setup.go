@@ -19,7 +19,6 @@ const (
 	// defaultCheckoutDelay is long, because a pod that is assumed to have checked out its
 	// seats before it does makes room for others too early.
 	defaultCheckoutDelay = 5 * time.Minute
-	maxCheckoutDelay     = 24 * time.Hour
 )
 
 // Config is the configuration of the policy.
@@ -38,38 +37,42 @@ type Config struct {
 // Feature is something that takes a license. It is floating if Seats or Server is
 // given, and bound to nodes if NodeLabel or SeatsPerNode is; it may be both.
 type Feature struct {
-	// Name is the name that pods use: letters, digits and _.-, at most 63. Required, and
-	// unique.
+	// Name is the name that pods use: letters, digits and _.-, at most 63, with a letter or digit first.
+	// Required, and unique.
 	Name string `json:"name" required:"is the name that pods use"`
-	// Resource is an extended resource by which pods can also request the feature.
+	// Resource is an extended resource by which pods can also request the feature, such as
+	// example.com/matlab.
 	Resource string `json:"resource"`
 	// Seats is the number of floating seats if the server does not report it, 0 or more.
 	Seats *int64 `json:"seats" limits:"0..1000000000"`
 	// Server reports how many floating seats there are, and how many are used.
 	Server *Server `json:"server"`
-	// ReservedSeats is how many floating seats pods never get, 0 or more.
+	// ReservedSeats is how many floating seats are reserved for people: pods never get them. 0 or more.
 	ReservedSeats int64 `json:"reservedSeats" limits:"0..1000000000"`
 	// MaxPerNamespace is how many floating seats the pods of one namespace may have
 	// together, 0 or more. Default: no limit.
 	MaxPerNamespace *int64 `json:"maxPerNamespace" limits:"0..1000000000"`
-	// NodeLabel is a label, "key" or "key=value", of the nodes that have the feature.
+	// NodeLabel is a label, "key" or "key=value", of the nodes that have the feature. "" is all nodes.
 	NodeLabel string `json:"nodeLabel"`
-	// SeatsPerNode is how many node-locked seats each node has, 0 or more.
+	// SeatsPerNode is how many node-locked seats each of these nodes has, 0 or more.
 	SeatsPerNode *int64 `json:"seatsPerNode" limits:"0..1000000000"`
 }
 
 // Server is a signal about a feature.
 type Server struct {
-	// Signal is the name of the signal. Its keys are FEATURE/total and FEATURE/used. Required.
+	// Signal is the name of the signal. Its keys are FEATURE/total, which may be missing if the feature has
+	// seats, and FEATURE/used. Required.
 	Signal string `json:"signal" required:"names a signal"`
 	// Feature is the server's name of the feature; "" is the name that pods use.
 	Feature string `json:"feature"`
 	// UsedIncludesPods says that FEATURE/used includes the seats that pods have checked
-	// out. With false (the default) no seat is allocated twice, whichever is true.
+	// out. Leave it false (the default) if you do not know: then a seat may count twice, but is
+	// never allocated twice.
 	UsedIncludesPods bool `json:"usedIncludesPods"`
-	// CheckoutDelay is how long after its claim a pod has certainly checked out its seats,
-	// 1s..24h. Needs UsedIncludesPods. Default 5m.
-	CheckoutDelay *metav1.Duration `json:"checkoutDelay"`
+	// CheckoutDelay is how long after its claim a pod is certainly in the number of the server, 1s..24h:
+	// the time to pull images, to start, to check out, and, for a file, until it is written again. A
+	// longer delay is safer. Needs UsedIncludesPods. Default 5m.
+	CheckoutDelay *metav1.Duration `json:"checkoutDelay" limits:"1s..24h"`
 }
 
 func (s *Server) checkoutDelay() time.Duration {
@@ -139,11 +142,10 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 }
 
 func (s *Server) validate(at *field.Path) field.ErrorList {
-	errs := fields.Between(at.Child("checkoutDelay"), s.checkoutDelay(), time.Second, maxCheckoutDelay)
 	if s.CheckoutDelay != nil && !s.UsedIncludesPods {
-		errs = append(errs, field.Forbidden(at.Child("checkoutDelay"), "needs usedIncludesPods: true"))
+		return field.ErrorList{field.Forbidden(at.Child("checkoutDelay"), "needs usedIncludesPods: true")}
 	}
-	return errs
+	return nil
 }
 
 // validateLabel allows "".

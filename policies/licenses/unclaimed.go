@@ -19,37 +19,6 @@ const unclaimedUnit = "unclaimed"
 // unknownTime is later than every claim.
 var unknownTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// boundPod is a pod on a node that needs floating seats of a feature.
-type boundPod struct {
-	feature         *feature
-	uid             types.UID
-	namespace, name string
-	node            string
-	boundAt         time.Time
-	seats           int64
-}
-
-// boundOn lists these pods for a node. A pod with an invalid request requests nothing.
-func (p *licenses) boundOn(n *snapshot.Node) []boundPod {
-	var bound []boundPod
-	for _, pod := range n.Pods {
-		needs, err := p.needs(pod)
-		if err != nil {
-			continue
-		}
-		at, known := snapshot.BoundBefore(pod)
-		if !known {
-			at = unknownTime
-		}
-		for _, need := range needs {
-			if need.feature.floating() {
-				bound = append(bound, boundPod{need.feature, pod.UID, pod.Namespace, pod.Name, n.Name, at, need.seats})
-			}
-		}
-	}
-	return bound
-}
-
 // viewHolders are the holders of floating seats in a View. It is immutable.
 type viewHolders struct {
 	view     *snapshot.View

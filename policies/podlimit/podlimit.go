@@ -5,8 +5,6 @@ package podlimit
 import (
 	"context"
 	"slices"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,18 +12,6 @@ import (
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
-)
-
-var (
-	limitReached = &policy.Reason{
-		Code: "LimitReached",
-		Text: "node(s) have reached their limit of matching pods",
-		Unit: "pods",
-	}
-	invalidNodeLimit = &policy.Reason{
-		Code: "InvalidNodeLimit",
-		Text: "node(s) declare an invalid pod limit",
-	}
 )
 
 // sharedLimit is the key of counts that do not belong to one namespace.
@@ -39,12 +25,6 @@ type podLimit struct {
 	max        int64
 	maxFrom    *fields.From
 	facts      *snapshot.Fact[fact]
-}
-
-// fact is the data about one node.
-type fact struct {
-	max   int64            // -1 if the node declares none that is a number
-	count map[string]int64 // matching pods, by namespace or sharedLimit
 }
 
 func newPodLimit(config Config, selector labels.Selector) *podLimit {
@@ -75,7 +55,7 @@ func (p *podLimit) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View)
 	if !ok {
 		return nil, nil
 	}
-	return &cycle{facts: p.facts, key: key}, nil
+	return &cycle{policy: p, key: key}, nil
 }
 
 // countedAs returns the key under which the pod counts, and whether it counts.
@@ -90,37 +70,15 @@ func (p *podLimit) countedAs(pod *corev1.Pod) (string, bool) {
 	return key, p.selector.Matches(labels.Set(pod.Labels))
 }
 
-func (p *podLimit) observe(n *snapshot.Node) fact {
-	f := fact{max: p.max}
-	if text, declared := p.maxFrom.Of(n.Object); declared {
-		own, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
-		if err != nil || own < 0 {
-			own = -1
-		}
-		f.max = own
-	}
-	for _, pod := range n.Pods {
-		key, ok := p.countedAs(pod)
-		if !ok {
-			continue
-		}
-		if f.count == nil {
-			f.count = map[string]int64{}
-		}
-		f.count[key]++
-	}
-	return f
-}
-
 // cycle is the policy prepared for one pod with a limit.
 type cycle struct {
-	facts *snapshot.Fact[fact]
-	key   string
+	policy *podLimit
+	key    string
 }
 
 // Filter implements policy.Filter.
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
-	f := c.facts.Of(n)
+	f := c.policy.facts.Of(n)
 	if f.max < 0 {
 		return policy.Verdict{Reason: invalidNodeLimit, Unresolvable: true}
 	}
@@ -137,7 +95,7 @@ func (c *cycle) Signature() string { return c.key }
 // Score implements policy.Score: the larger the share of its limit that a node has left, the
 // better.
 func (c *cycle) Score(n *snapshot.Node) int64 {
-	f := c.facts.Of(n)
+	f := c.policy.facts.Of(n)
 	if f.max <= 0 {
 		return 0
 	}

@@ -2,6 +2,7 @@ package podlimit_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,37 @@ func TestConformance(t *testing.T) {
 `),
 			})
 		})
+	}
+}
+
+func TestExplain(t *testing.T) {
+	p := policytest.Build(t, podlimit.Type(), `{max: 2, selector: {matchLabels: {app: web}}, maxFrom: {annotation: example.com/max}}`)
+	shared := policytest.Build(t, podlimit.Type(), `{max: 9, selector: {}, namespaces: ["*"]}`)
+	view := policytest.View(policytest.Nodes(`
+- metadata: {name: own, annotations: {example.com/max: "5"}}
+- metadata: {name: wrong, annotations: {example.com/max: many}}
+- metadata: {name: none}
+`), policytest.Pods(`
+- {metadata: {name: w1, labels: {app: web}}, spec: {nodeName: own}}
+- {metadata: {name: w2, namespace: other, labels: {app: web}}, spec: {nodeName: own}}
+- {metadata: {name: db}, spec: {nodeName: own}}
+`), nil)
+	pod := policytest.Pods(`metadata: {name: new, labels: {app: web}}`)[0]
+	for _, tt := range []struct {
+		policy policy.Policy
+		node   string
+		want   string
+	}{
+		{p, "", ""},
+		{p, "own", "matching pods of namespace default: 1 of 5 (limit from annotation example.com/max)"},
+		{p, "wrong", `limit: "many" is not a whole number from 0 (annotation example.com/max)`},
+		{p, "none", "matching pods of namespace default: 0 of 2 (limit from max)"},
+		{shared, "own", "matching pods: 3 of 9 (limit from max)"},
+	} {
+		cycle := policytest.Prepare[policy.Explainer](t, tt.policy, pod, view)
+		if got := strings.Join(cycle.Explain(view.Node(tt.node)), "|"); got != tt.want {
+			t.Errorf("%s:\n%s, want\n%s", tt.node, got, tt.want)
+		}
 	}
 }
 

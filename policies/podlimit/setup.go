@@ -17,13 +17,13 @@ const allNamespaces = "*"
 type Config struct {
 	// Max is how many matching pods one node may run, at least 1.
 	Max int32 `json:"max" limits:"1.."`
-	// MaxFrom is where a node declares its own Max, a whole number from 0. Nodes that declare nothing have
-	// Max.
+	// MaxFrom is where a node declares its own Max, a whole number; with 0, the node gets no matching pods.
+	// Nodes that declare nothing have Max.
 	MaxFrom *fields.From `json:"maxFrom"`
 	// Selector selects by labels the pods that are limited and counted. Required; {} selects
 	// every pod.
 	Selector *metav1.LabelSelector `json:"selector" required:"says which pods are limited; {} selects every pod"`
-	// Namespaces share one limit, and pods in other namespaces are not limited; "*" alone
+	// Namespaces are those that share one limit; pods in other namespaces are not limited. "*" alone
 	// is all namespaces. If empty, each namespace has its own limit.
 	Namespaces []string `json:"namespaces" items:"must not be empty"`
 }

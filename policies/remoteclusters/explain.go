@@ -19,7 +19,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	case index == local:
 		return nil
 	case index == unconfigured:
-		return []string{fmt.Sprintf("represents cluster %q, which is not configured", n.Object.Labels[c.policy.config.ClusterLabel])}
+		return []string{fmt.Sprintf("cluster: %q is not configured (label %s)", n.Object.Labels[c.policy.config.ClusterLabel], c.policy.config.ClusterLabel)}
 	case !c.states[index].known:
 		return []string{c.missing(index)}
 	default:
@@ -40,16 +40,12 @@ func (c *cycle) explainClusters() []string {
 
 func (c *cycle) missing(index int) string {
 	cluster, s := &c.policy.config.Clusters[index], &c.states[index]
-	if s.at.IsZero() {
-		return fmt.Sprintf("what cluster %s has left is unknown: signal %s has no values", cluster.Name, cluster.Signal)
-	}
-	return fmt.Sprintf("what cluster %s has left is unknown: signal %s is stale, from %s", cluster.Name, cluster.Signal, when(s.at))
+	return fmt.Sprintf("cluster %s: unknown (%s)", cluster.Name, s.missing.Missing(cluster.Signal, s.missingKey))
 }
 
 func (c *cycle) explainCluster(index int) []string {
 	cluster, s := &c.policy.config.Clusters[index], &c.states[index]
-	lines := []string{fmt.Sprintf("represents cluster %s, as of %s; %d pod(s) have been bound to it since %s",
-		cluster.Name, when(s.at), s.pods, when(s.since))}
+	lines := []string{fmt.Sprintf("cluster %s: as of %s; pods bound to it since %s: %d", cluster.Name, when(s.at), when(s.since), s.pods)}
 	for j, a := range c.requests {
 		r := &s.resources[j]
 		text := fmt.Sprintf("%s: %s free", a.resource, quantity(a.resource, r.free))
@@ -63,7 +59,7 @@ func (c *cycle) explainCluster(index int) []string {
 		lines = append(lines, text+fmt.Sprintf("; the pod requests %s", quantity(a.resource, a.n)))
 	}
 	if rest, of, ok := c.rest(index); ok {
-		lines = append(lines, fmt.Sprintf("with the pod, %.0f%% of the cluster's %s is left; its weight is %d, and the largest %d", 100*rest, of, cluster.weight(), c.policy.largest))
+		lines = append(lines, fmt.Sprintf("score: by %.0f%% of the cluster's %s left with the pod; weight %d of at most %d", 100*rest, of, cluster.weight(), c.policy.largest))
 	}
 	return lines
 }

@@ -100,11 +100,13 @@ func (p *remoteClusters) rows(view *snapshot.View) []int {
 
 // clusterState is what a cluster has left of what the pod requests.
 type clusterState struct {
-	known     bool
-	at        time.Time       // time of the oldest number, current or not
-	since     time.Time       // the numbers do not include pods bound at this time or later
-	resources []resourceState // by requested resource
-	pods      int             // bound since then to nodes of the view
+	known      bool
+	missing    snapshot.Value // the first number that is not current, unless known
+	missingKey string
+	at         time.Time       // time of the oldest number, current or not
+	since      time.Time       // the numbers do not include pods bound at this time or later
+	resources  []resourceState // by requested resource
+	pods       int             // bound since then to nodes of the view
 }
 
 // resourceState is what a cluster has of one resource, in amounts.
@@ -125,6 +127,9 @@ func (p *remoteClusters) read(signal *snapshot.Signal, requests []amount) cluste
 	for j, a := range requests {
 		free, total, largest := signal.Get(a.free), signal.Get(a.total), signal.Get(a.largest)
 		if free.Stale || free.At.IsZero() && a.resource == corev1.ResourcePods {
+			if s.known {
+				s.missing, s.missingKey = free, a.free
+			}
 			s.known = false
 		}
 		if !free.At.IsZero() && (s.at.IsZero() || free.At.Before(s.at)) {

@@ -191,17 +191,17 @@ east: {pods/free: {number: 3, stale: true, at: "2026-01-01T11:00:00Z"}}
 	cycle := policytest.Prepare[policy.Explainer](t, p, podOf("asks", "", 500, time.Time{}), view)
 	for node, want := range map[string][]string{
 		"": {
-			"what cluster east has left is unknown: signal east is stale, from 2026-01-01T11:00:00Z",
-			"what cluster north has left is unknown: signal north has no values",
+			"cluster east: unknown (signal east is stale for pods/free, 3 at 2026-01-01T11:00:00Z)",
+			"cluster north: unknown (signal north has no value for pods/free)",
 		},
 		"home":  nil,
-		"east":  {"what cluster east has left is unknown: signal east is stale, from 2026-01-01T11:00:00Z"},
-		"south": {`represents cluster "south", which is not configured`},
+		"east":  {"cluster east: unknown (signal east is stale for pods/free, 3 at 2026-01-01T11:00:00Z)"},
+		"south": {`cluster: "south" is not configured (label cluster)`},
 		"west": {
-			"represents cluster west, as of 2026-01-01T12:00:00Z; 1 pod(s) have been bound to it since 2026-01-01T11:59:50Z",
+			"cluster west: as of 2026-01-01T12:00:00Z; pods bound to it since 2026-01-01T11:59:50Z: 1",
 			"cpu: 10 free of 16 - 1500m for these pods = 8500m, at most 4 on one node; the pod requests 500m",
 			"pods: 90 free of 100 - 1 for these pods = 89; the pod requests 1",
-			"with the pod, 50% of the cluster's cpu is left; its weight is 2, and the largest 4",
+			"score: by 50% of the cluster's cpu left with the pod; weight 2 of at most 4",
 		},
 	} {
 		if got := cycle.Explain(view.Node(node)); !slices.Equal(got, want) {

@@ -11,21 +11,6 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// ScoringStrategy says which clusters are better.
-type ScoringStrategy struct {
-	// Type is Spread (the default), which prefers clusters with more free resources, or
-	// BinPack, which prefers those with less.
-	Type policy.Packing `json:"type" values:"Spread,BinPack"`
-	// LocalScore is the score of local nodes, 0..100. Default 100: pods go to other clusters
-	// only if they fit on no local node.
-	LocalScore int32 `json:"localScore" limits:"0..100"`
-}
-
-const (
-	maxDelay    = time.Hour
-	maxClusters = 1000
-)
-
 // Config is the configuration of the policy.
 type Config struct {
 	// ClusterLabel is the key of the node label whose value is the name of the cluster that
@@ -37,18 +22,33 @@ type Config struct {
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// MetricDelay is how long it takes until the cluster that a node represents counts a
 	// pod bound to the node, 0s..1h. Default 10s.
-	MetricDelay metav1.Duration `json:"metricDelay"`
+	MetricDelay metav1.Duration `json:"metricDelay" limits:"0s..1h"`
 	// WhenStale says what happens to a node whose cluster has a missing or stale signal, or is
 	// not configured: Reject (the default) or Neutral.
 	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
 }
 
+// ScoringStrategy says which clusters are better.
+type ScoringStrategy struct {
+	// Type is BinPack, which prefers clusters with less free, or Spread (the default), which prefers
+	// those with more.
+	Type policy.Packing `json:"type" values:"BinPack,Spread"`
+	// LocalScore is the score of local nodes, 0..100. Default 100: pods go to other clusters
+	// only if they fit on no local node.
+	LocalScore int32 `json:"localScore" limits:"0..100"`
+}
+
+const (
+	maxDelay    = time.Hour
+	maxClusters = 1000
+)
+
 // Cluster is one that nodes stand for.
 type Cluster struct {
-	// Name is the value of the label. Required, and unique.
+	// Name is a value of the label. Required, and unique.
 	Name string `json:"name" required:"must be the value of the label"`
-	// Signal is the name of the signal with the free resources of the cluster. Required,
-	// and unique.
+	// Signal is the name of the signal with the free resources of the cluster. The signal is about keys.
+	// Required, and unique.
 	Signal string `json:"signal" required:"says what the cluster has left"`
 	// Weight is how much the cluster is preferred to others, 1..100. Default 1.
 	Weight *int32 `json:"weight" limits:"1..100"`
@@ -76,8 +76,7 @@ func New(config Config) (policy.Policy, error) {
 
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
-	errs = append(errs, c.validateClusters(field.NewPath("clusters"))...)
-	return append(errs, fields.Between(field.NewPath("metricDelay"), c.MetricDelay.Duration, 0, maxDelay)...)
+	return append(errs, c.validateClusters(field.NewPath("clusters"))...)
 }
 
 func (c *Config) validateClusters(at *field.Path) field.ErrorList {

@@ -108,6 +108,9 @@ func (u *signalUse) read(v snapshot.Value) ref.Val {
 // eval evaluates the expression for the node, which is nil if the expression does not depend on one. It fails if the cost
 // exceeds the limit with the index.
 func (c *cycle) eval(e *expression, limit int, n *snapshot.Node) (ref.Val, error) {
+	if e.arithmetic != nil {
+		return e.arithmetic(c, n).value(e.isNumber)
+	}
 	if e.whole != nil {
 		v := c.value(e.whole, n).Val
 		if err, ok := v.(*types.Err); ok {

@@ -118,7 +118,7 @@ func (c *cycle) plan(ctx context.Context) error {
 	}
 	c.filters = slices.DeleteFunc(c.filters, func(f planned) bool {
 		if f.exceeded && f.failurePolicy == policy.Ignore {
-			c.silent = append(c.silent, fmt.Sprintf("rule %s is ignored, because it cannot be evaluated: %v", f.name, errCostExceeded))
+			c.silent = append(c.silent, fmt.Sprintf("rule %s: ignored (%v)", f.name, errCostExceeded))
 		}
 		return f.exceeded && f.failurePolicy == policy.Ignore
 	})

@@ -43,6 +43,9 @@ type part struct {
 type expression struct {
 	whole   *part       // if the expression is one part
 	program cel.Program // does not count its cost
+	// arithmetic replaces program, if the expression consists of numbers and truth values, and isNumber is what its value is.
+	arithmetic arithmetic
+	isNumber   bool
 	// counting are the programs that count the cost, and end when it exceeds the limit with the same index in limits.
 	// They are nil if program cannot exceed any limit for any values of the parts.
 	counting [len(limits)]cel.Program
@@ -149,7 +152,12 @@ func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []problem
 	if len(problems) > 0 {
 		return problems
 	}
+	e.isNumber = checked.OutputType().IsExactType(types.DoubleType)
+	compiled := arithmeticCompiler{tree, replaced}.compile(tree.Expr())
 	if e.whole = replaced[tree.Expr().ID()]; e.whole != nil {
+		if e.whole.class == ofSignal {
+			e.arithmetic = compiled
+		}
 		return nil
 	}
 	rest, err := c.optimize(replace{replaced}, checked)
@@ -158,6 +166,9 @@ func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []problem
 	}
 	if err := c.rest(rest, e); err != nil {
 		return []problem{{tree.Expr().ID(), err.Error()}}
+	}
+	if e.counting[0] == nil {
+		e.arithmetic = compiled
 	}
 	return nil
 }

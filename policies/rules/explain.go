@@ -51,28 +51,47 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 
 // describe returns the result of the rule with the parts behind it, as text.
 func (c *cycle) describe(r *rule, n *snapshot.Node, v ref.Val, err error) string {
-	text := fmt.Sprintf("rule %s is %s", r.name, display(v))
-	switch {
-	case err != nil && !exceeds(err) && c.stale(r.expression, n):
-		text = fmt.Sprintf("rule %s has no current value of a signal", r.name)
-	case err != nil:
-		text = fmt.Sprintf("rule %s cannot be evaluated: %v", r.name, err)
+	text, parts := fmt.Sprintf("rule %s: %s", r.name, display(v)), c.missing(r.expression, n)
+	if err != nil {
+		text = fmt.Sprintf("rule %s: unknown", r.name)
+		if len(parts) == 0 || exceeds(err) {
+			parts = []string{err.Error()}
+		}
 	}
-	var parts []string
+	given := len(parts)
 	for i, p := range r.expression.parts {
-		if p == r.expression.whole || p.class == constant {
+		if p == r.expression.whole || p.class == constant || p.class == ofSignal && !c.current(p, n).Current() {
 			continue
 		}
-		if len(parts) == shownParts {
+		if len(parts)-given == shownParts {
 			parts = append(parts, fmt.Sprintf("and %d more", len(r.expression.parts)-i))
 			break
 		}
 		parts = append(parts, fmt.Sprintf("%s is %s", strings.Join(strings.Fields(p.text), " "), c.displayPart(p, n)))
 	}
 	if len(parts) > 0 {
-		text += ": " + strings.Join(parts, ", ")
+		text += " (" + strings.Join(parts, ", ") + ")"
 	}
 	return text
+}
+
+// missing says which signals that the expression reads have no current value.
+func (c *cycle) missing(e *expression, n *snapshot.Node) []string {
+	var missing []string
+	for _, p := range e.parts {
+		if v := c.current(p, n); p.class == ofSignal && !v.Current() {
+			missing = append(missing, v.Missing(c.policy.signals[p.signal], "the node"))
+		}
+	}
+	for _, r := range e.reads {
+		if r.key == nil {
+			continue
+		}
+		if v := c.view.Signal(r.signal).Get(*r.key); !v.Current() {
+			missing = append(missing, v.Missing(r.signal, *r.key))
+		}
+	}
+	return missing
 }
 
 // current returns the current value of the signal that the part reads.

@@ -184,7 +184,7 @@ func (c *cycle) applies(ctx context.Context, r *rule, vars *activation) (applies
 		case err != nil && failed == nil:
 			failed, name = err, m.name
 		case err == nil && v != types.True:
-			c.silent = append(c.silent, fmt.Sprintf("rule %s does not apply to the pod: its match condition %s is false", r.name, m.name))
+			c.silent = append(c.silent, fmt.Sprintf("rule %s: does not apply (match condition %s is false)", r.name, m.name))
 			return false, false, nil
 		}
 	}
@@ -192,7 +192,7 @@ func (c *cycle) applies(ctx context.Context, r *rule, vars *activation) (applies
 	case failed == nil:
 		return true, false, nil
 	case r.failurePolicy == policy.Ignore:
-		c.silent = append(c.silent, fmt.Sprintf("rule %s is ignored, because its match condition %s cannot be evaluated: %v", r.name, name, failed))
+		c.silent = append(c.silent, fmt.Sprintf("rule %s: ignored (match condition %s: %v)", r.name, name, failed))
 		return false, false, nil
 	case exceeds(failed):
 		return true, true, nil
@@ -210,7 +210,7 @@ func (c *cycle) passes(r planned) bool {
 	if err != nil || v != types.True {
 		return false
 	}
-	c.silent = append(c.silent, fmt.Sprintf("rule %s is satisfied on all nodes", r.name))
+	c.silent = append(c.silent, fmt.Sprintf("rule %s: true on all nodes", r.name))
 	return true
 }
 
@@ -240,9 +240,9 @@ func (c *cycle) filter(n *snapshot.Node) policy.Verdict {
 }
 
 func (c *cycle) evaluate(f *planned, n *snapshot.Node) policy.Verdict {
-	v, err := c.result(f, n)
+	holds, err := c.holds(f, n)
 	switch {
-	case err == nil && v == types.True:
+	case err == nil && holds:
 		return policy.Verdict{}
 	case err == nil:
 		return policy.Verdict{Reason: f.reason, Unresolvable: f.unresolvable}
@@ -276,25 +276,43 @@ func (c *cycle) score(n *snapshot.Node) int64 {
 
 // rate returns the rule's score for the node, 0 to MaxScore.
 func (c *cycle) rate(s *planned, n *snapshot.Node) (float64, error) {
-	v, err := c.result(s, n)
+	x, err := c.number(s, n)
 	if err != nil {
 		return 0, err
-	}
-	x := 0.0
-	switch v := v.(type) {
-	case types.Double:
-		x = float64(v)
-	case types.Int:
-		x = float64(v)
-	case types.Uint:
-		x = float64(v)
-	default:
-		return 0, fmt.Errorf("is a %s", v.Type().TypeName())
 	}
 	if math.IsNaN(x) {
 		return 0, errNaN
 	}
 	return max(0, min(float64(policy.MaxScore), x)), nil
+}
+
+func (c *cycle) holds(f *planned, n *snapshot.Node) (bool, error) {
+	if f.expression.arithmetic != nil && !f.exceeded {
+		v := f.expression.arithmetic(c, n)
+		return v.truth, v.err
+	}
+	v, err := c.result(f, n)
+	return v == types.True, err
+}
+
+func (c *cycle) number(s *planned, n *snapshot.Node) (float64, error) {
+	if s.expression.arithmetic != nil && s.expression.isNumber && !s.exceeded {
+		v := s.expression.arithmetic(c, n)
+		return v.number, v.err
+	}
+	v, err := c.result(s, n)
+	if err != nil {
+		return 0, err
+	}
+	switch v := v.(type) {
+	case types.Double:
+		return float64(v), nil
+	case types.Int:
+		return float64(v), nil
+	case types.Uint:
+		return float64(v), nil
+	}
+	return 0, fmt.Errorf("is a %s", v.Type().TypeName())
 }
 
 var errNaN = errors.New("is not a number")

@@ -65,14 +65,14 @@ func TestExplain(t *testing.T) {
 `), nil, policytest.Signals("load: {a: 0.5}\nheat: {a: {number: 91, stale: true}}"))
 	pod := policytest.Pods("metadata: {name: p, labels: {team: blue}}")[0]
 	for expression, want := range map[string]string{
-		`signals.load < 0.4`:              "rule one is false: signals.load is 0.5",
-		`0.4 > signals["load"]`:           `rule one is false: signals["load"] is 0.5`,
-		`signals.heat < 85`:               "rule one has no current value of a signal: signals.heat is unknown (the signal has no current number for the node)",
-		`node.metadata.name == "b"`:       "rule one is false",
-		`usage.pods > 0`:                  "rule one is false",
-		`node.metadata.labels["x"] == ""`: "rule one cannot be evaluated: no such key: x",
-		`pod.metadata.labels["team"] == node.metadata.labels["team"]`: `rule one is false: pod.metadata.labels["team"] is "blue", node.metadata.labels["team"] is "red"`,
-		`podRequests["cpu"].compareTo(usage.free["cpu"]) > 0`:         `rule one is false: podRequests["cpu"] is 0, usage.free["cpu"] is 4`,
+		`signals.load < 0.4`:              "rule one: false (signals.load is 0.5)",
+		`0.4 > signals["load"]`:           `rule one: false (signals["load"] is 0.5)`,
+		`signals.heat < 85`:               "rule one: unknown (signal heat is stale for the node, 91 at 2026-01-01T12:00:00Z)",
+		`node.metadata.name == "b"`:       "rule one: false",
+		`usage.pods > 0`:                  "rule one: false",
+		`node.metadata.labels["x"] == ""`: "rule one: unknown (no such key: x)",
+		`pod.metadata.labels["team"] == node.metadata.labels["team"]`: `rule one: false (pod.metadata.labels["team"] is "blue", node.metadata.labels["team"] is "red")`,
+		`podRequests["cpu"].compareTo(usage.free["cpu"]) > 0`:         `rule one: false (podRequests["cpu"] is 0, usage.free["cpu"] is 4)`,
 	} {
 		p := policytest.Build(t, rules.Type(), "filters: [{name: one, expression: '"+expression+"'}]")
 		cycle := policytest.Prepare[policy.Explainer](t, p, pod, view)
@@ -162,18 +162,28 @@ scores:
 
 // crowd returns 5,000 nodes, and a pod that fits on half of them.
 func crowd() (*corev1.Pod, *snapshot.View) {
+	pod, view, _ := crowds()
+	return pod, view
+}
+
+// crowds returns the nodes also with new numbers of the signal.
+func crowds() (pod *corev1.Pod, now, later *snapshot.View) {
 	var b snapshot.Builder
-	load := map[string]snapshot.Value{}
+	loads := [2]map[string]snapshot.Value{{}, {}}
 	for i := range 5000 {
 		name := fmt.Sprint("node-", i)
 		b.SetNode(policytest.Nodes(fmt.Sprintf(`
 metadata: {name: %s, labels: {team: %s, zone: z%d}}
 status: {allocatable: {cpu: "%d", memory: 64Gi}, nodeInfo: {kubeletVersion: v1.36.%d}}`,
 			name, []string{"red", "blue"}[i%2], i%3, 8+i%8, i%9))[0])
-		load[name] = snapshot.Value{Number: float64(i%100) / 100, At: policytest.Now}
+		for j := range loads {
+			loads[j][name] = snapshot.Value{Number: float64((i+j)%100) / 100, At: policytest.Now}
+		}
 	}
-	b.SetSignal(snapshot.NewSignal("load", load))
+	b.SetSignal(snapshot.NewSignal("load", loads[0]))
+	now = b.View()
+	b.SetSignal(snapshot.NewSignal("load", loads[1]))
 	return policytest.Pods(`
 metadata: {name: new, labels: {team: red}}
-spec: {containers: [{name: a, image: registry.example.com/a, resources: {requests: {cpu: "1"}}}, {name: b, image: registry.example.com/b}]}`)[0], b.View()
+spec: {containers: [{name: a, image: registry.example.com/a, resources: {requests: {cpu: "1"}}}, {name: b, image: registry.example.com/b}]}`)[0], now, b.View()
 }

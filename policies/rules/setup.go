@@ -33,8 +33,9 @@ type FilterRule struct {
 	MatchConditions []MatchCondition `json:"matchConditions"`
 	// Expression is true for nodes on which the pod may run. Required.
 	Expression string `json:"expression" required:"-"`
-	// Message is the event text for nodes on which the pod does not fit: one line without
-	// numbers. "" is "node(s) do not satisfy rule" and the name.
+	// Message is the event text for nodes on which the pod does not fit: one line of at most 200 bytes,
+	// without numbers, because events count equal messages. "" is "node(s) do not satisfy rule" and the
+	// name.
 	Message string `json:"message"`
 	// Resolvable says whether preemption can help: the pod may fit when other pods are
 	// gone. By default, it can if the expression reads usage.
@@ -47,9 +48,10 @@ type FilterRule struct {
 
 // ScoreRule says how good a node is.
 type ScoreRule struct {
-	// Name is like that of a filter rule.
+	// Name is a DNS label such as new-nodes, and unique in the policy. It names the rule in
+	// explanations.
 	Name string `json:"name" required:"identifies the rule in reasons and explanations" form:"name"`
-	// MatchConditions are like those of a filter rule.
+	// MatchConditions say which pods the rule applies to, as those of a filter rule do.
 	MatchConditions []MatchCondition `json:"matchConditions"`
 	// Expression is a number: 0 (and less) is worst, 100 (and more) best. Required.
 	Expression string `json:"expression" required:"-"`
@@ -65,7 +67,8 @@ type ScoreRule struct {
 type MatchCondition struct {
 	// Name is a DNS label, and unique in the rule.
 	Name string `json:"name" required:"identifies the condition in explanations" form:"name"`
-	// Expression is true for the pods to which the rule applies. It reads the pod alone. Required.
+	// Expression is true for the pods to which the rule applies. It reads only pod and podRequests.
+	// Required.
 	Expression string `json:"expression" required:"-"`
 }
 

@@ -20,7 +20,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		} else if l, ok := c.load(r, n); ok {
 			lines = append(lines, c.explainLoad(r, l))
 		} else {
-			lines = append(lines, fmt.Sprintf("%s: the utilization is unknown: %s", r.name(), c.missing(r, n)))
+			lines = append(lines, fmt.Sprintf("%s: unknown (%s)", r.name(), c.missing(r, n)))
 		}
 	}
 	return lines
@@ -43,10 +43,10 @@ func (c *cycle) explainLoad(r *reading, l load) string {
 // missing returns why load is not ok.
 func (c *cycle) missing(r *reading, n *snapshot.Node) string {
 	if v := r.use.Of(n); !v.Current() {
-		return v.Missing(r.Signal)
+		return v.Missing(r.Signal, "the node")
 	}
 	if v := r.deviation.Of(n); r.DeviationSignal != "" && !v.Current() {
-		return v.Missing(r.DeviationSignal)
+		return v.Missing(r.DeviationSignal, "the node")
 	}
 	return "the node reports none in status.allocatable"
 }

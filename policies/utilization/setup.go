@@ -13,6 +13,25 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
+// Config is the configuration of the policy. Percentages are whole numbers.
+type Config struct {
+	// CPU says how much of their CPUs nodes use. Without it, the CPUs do not matter. At least one of
+	// CPU and Memory is required.
+	CPU *Use `json:"cpu"`
+	// Memory says how much of their memory nodes use. Without it, the memory does not matter.
+	Memory *Use `json:"memory"`
+	// WhenStale says what happens to a node if a signal is missing or stale: Neutral (the
+	// default) or Reject.
+	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
+	// MetricDelay is how long it takes until the signals include what a pod uses once it is
+	// bound, 0..24h. Default 1m.
+	MetricDelay metav1.Duration `json:"metricDelay" limits:"0s..24h"`
+	// Prediction says what pods are predicted to use.
+	Prediction Prediction `json:"prediction"`
+	// ScoringStrategy is how utilization becomes a score.
+	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
+}
+
 // Unit is what the numbers of a signal are.
 type Unit string
 
@@ -45,25 +64,6 @@ func (t ScoringStrategyType) needsDeviation() bool {
 	return t == LoadVariationRisk || t == RiskOfOverload
 }
 
-// Config is the configuration of the policy. Percentages are whole numbers.
-type Config struct {
-	// CPU says how much of their CPUs nodes use. Without it, the CPUs do not matter. At least one of
-	// CPU and Memory is required.
-	CPU *Use `json:"cpu"`
-	// Memory says how much of their memory nodes use. Without it, the memory does not matter.
-	Memory *Use `json:"memory"`
-	// WhenStale says what happens to a node if a signal is missing or stale: Neutral (the
-	// default) or Reject.
-	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
-	// MetricDelay is how long it takes until the signals include what a pod uses once it is
-	// bound, 0..24h. Default 1m.
-	MetricDelay metav1.Duration `json:"metricDelay"`
-	// Prediction says what pods are predicted to use.
-	Prediction Prediction `json:"prediction"`
-	// ScoringStrategy is how utilization becomes a score.
-	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
-}
-
 // ScoringStrategy is how utilization becomes a score. RiskOfOverload filters, too. Each parameter belongs to one type.
 type ScoringStrategy struct {
 	// Type is LeastUsed (the default), TargetLoadPacking, LoadVariationRisk or RiskOfOverload.
@@ -80,7 +80,7 @@ type ScoringStrategy struct {
 	// RiskOfOverload, 1..99 percent. Default 90.
 	SafeUtilization *int64 `json:"safeUtilization" limits:"1..99"`
 	// MaxRisk is the highest probability of overload at which a node fits with
-	// RiskOfOverload, 1..100 percent. Default 30.
+	// RiskOfOverload, 1..100 percent. 100 is no limit. Default 30.
 	MaxRisk *int64 `json:"maxRisk" limits:"1..100"`
 }
 
@@ -104,9 +104,9 @@ type Prediction struct {
 	// RequestFactor is what the request of a container without a limit is multiplied by,
 	// 0..100. Default 1.5.
 	RequestFactor float64 `json:"requestFactor" limits:"0..100"`
-	// CPU and Memory are the predicted use of containers with neither a limit nor a
-	// request. Default 1 and 200Mi.
-	CPU    *resource.Quantity `json:"cpu"`
+	// CPU is the predicted use of a container with neither a limit nor a request. Default 1.
+	CPU *resource.Quantity `json:"cpu"`
+	// Memory is the same for memory. Default 200Mi.
 	Memory *resource.Quantity `json:"memory"`
 }
 
@@ -138,7 +138,6 @@ func (c *Config) validate() field.ErrorList {
 	}
 	errs = append(errs, c.CPU.validate(field.NewPath("cpu"), c.ScoringStrategy.Type)...)
 	errs = append(errs, c.Memory.validate(field.NewPath("memory"), c.ScoringStrategy.Type)...)
-	errs = append(errs, fields.Between(field.NewPath("metricDelay"), c.MetricDelay.Duration, 0, 24*time.Hour)...)
 	errs = append(errs, c.Prediction.validate(field.NewPath("prediction"))...)
 	return append(errs, c.ScoringStrategy.validate(field.NewPath("scoringStrategy"))...)
 }

@@ -337,15 +337,15 @@ func TestExplain(t *testing.T) {
 		{node("x", "10", "8Gi"), []string{
 			"CPU: 30% used of 10 at 2026-01-01T12:00:00Z + 20% by 2 pods bound since 2026-01-01T11:59:00Z + 5% by this pod = 55%, " +
 				"deviating by 10%; above 90% with a probability of 0%; scores 100",
-			"memory: the utilization is unknown: signal memory has no value for the node",
+			"memory: unknown (signal memory has no value for the node)",
 		}},
 		{node("old", "10", "8Gi"), []string{
-			"CPU: the utilization is unknown: signal cpu is stale: 7 at 2026-01-01T12:00:00Z",
-			"memory: the utilization is unknown: signal memory has no value for the node",
+			"CPU: unknown (signal cpu is stale for the node, 7 at 2026-01-01T12:00:00Z)",
+			"memory: unknown (signal memory has no value for the node)",
 		}},
 		{node("bare", "", ""), []string{
-			"CPU: the utilization is unknown: signal cpu has no value for the node",
-			"memory: the utilization is unknown: the node reports none in status.allocatable",
+			"CPU: unknown (signal cpu has no value for the node)",
+			"memory: unknown (the node reports none in status.allocatable)",
 		}},
 	} {
 		c, n := prepared(t, p, pod, tc.node, signals, bound("a", time.Time{}), bound("b", policytest.Now), bound("c", policytest.Now.Add(-time.Hour)))

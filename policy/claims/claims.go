@@ -93,7 +93,8 @@ func Others(ask policy.ReserveRequest) (*snapshot.Node, *snapshot.Ledger) {
 	return ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) }), ask.Ledger.Without(own)
 }
 
-// Without returns a copy of the ledger without the claims of the pod.
+// Without returns a copy of the ledger without the claims of the pod. A Filter computes the usage of a node with the copy if the pod
+// cannot use what it has claimed there: the claim will be released. This is rare enough to compute the usage again.
 func Without(ledger *snapshot.Ledger, pod types.UID) *snapshot.Ledger {
 	return ledger.Without(func(uid types.UID) bool { return uid == pod })
 }

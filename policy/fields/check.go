@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -18,6 +20,8 @@ import (
 //	Max  int32 `json:"max" limits:"1..110"`     // a number from 1 to 110
 //	Size int32 `json:"size" limits:"1.."`       // at least 1
 //	Rate float64 `json:"rate" limits:">0..10"`  // more than 0, and at most 10
+//	Wait time.Duration `json:"wait" limits:"1s..24h"` // also a metav1.Duration
+//	Body Bytes `json:"body" limits:"1Ki..1Gi"`  // quantities, of a type of whole numbers
 //	Unit Unit `json:"unit" values:"GiB,MiB"`    // one of these strings
 //	Verb Verb `json:"verb" values:",Filter"`    // one of these strings, or ""
 //
@@ -83,7 +87,11 @@ func checkField(at *field.Path, f reflect.StructField, v reflect.Value) (errs fi
 		v = v.Elem()
 	}
 	if limits, ok := LimitsOf(f); ok && !limits.allow(v) {
-		return field.ErrorList{field.Invalid(at, v.Interface(), limits.rule())}
+		err := field.Invalid(at, v.Interface(), limits.rule())
+		if s, ok := err.BadValue.(fmt.Stringer); ok {
+			err.BadValue = s.String() // "5m0s", not nanoseconds
+		}
+		return field.ErrorList{err}
 	}
 	if values, empty := ValuesOf(f); values != nil && !slices.Contains(values, v.String()) && !(empty && v.String() == "") {
 		return field.ErrorList{field.NotSupported(at, v.String(), values)}
@@ -176,7 +184,7 @@ func (g *Group) check(at *field.Path, v reflect.Value) field.ErrorList {
 	return nil
 }
 
-// Limits are the limits of a number.
+// Limits are the limits of a number, a duration in nanoseconds, or a number of bytes.
 type Limits struct {
 	Low       float64
 	Exclusive bool     // Low itself is not allowed
@@ -194,11 +202,11 @@ func LimitsOf(f reflect.StructField) (Limits, bool) {
 	tag, l.Exclusive = strings.CutPrefix(tag, ">")
 	var found bool
 	l.text[0], l.text[1], found = strings.Cut(tag, "..")
-	low, err := strconv.ParseFloat(l.text[0], 64)
+	low, err := parseLimit(l.text[0])
 	l.Low = low
 	if l.text[1] != "" && err == nil {
 		var high float64
-		high, err = strconv.ParseFloat(l.text[1], 64)
+		high, err = parseLimit(l.text[1])
 		l.High = &high
 	}
 	if err != nil || !found {
@@ -207,8 +215,23 @@ func LimitsOf(f reflect.StructField) (Limits, bool) {
 	return l, true
 }
 
+// parseLimit reads a number, a duration or a quantity.
+func parseLimit(text string) (float64, error) {
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		return n, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return float64(d), nil
+	}
+	q, err := ParseQuantity(text)
+	return float64(q.Value()), err
+}
+
 func (l *Limits) allow(v reflect.Value) bool {
 	var n float64
+	if d, ok := v.Interface().(metav1.Duration); ok {
+		v = reflect.ValueOf(d.Duration)
+	}
 	switch {
 	case v.CanInt():
 		n = float64(v.Int())

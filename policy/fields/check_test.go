@@ -3,7 +3,9 @@ package fields_test
 import (
 	"math"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy/fields"
@@ -16,27 +18,30 @@ type Inner struct {
 }
 
 type outer struct {
-	Inner           // its fields are those of outer
-	Max    int32    `json:"max" limits:"1..110"`
-	Least  int64    `json:"least" limits:"2.."`
-	Rate   float64  `json:"rate" limits:">0..10"`
-	Any    *int32   `json:"any" limits:"0..5"`
-	Uint   uint8    `json:"uint" limits:"0..7"`
-	Maybe  size     `json:"maybe" values:",Small,Large"`
-	List   []Inner  `json:"list"`
-	Nested *Inner   `json:"nested"`
-	Free   string   `json:"free"`
-	Name   string   `json:"name" required:"must name it"`
-	Own    string   `json:"own" required:"-"`
-	Names  []string `json:"names" required:"must name some" items:"must not be empty"`
-	Key    string   `json:"key" form:"key"`
-	Keys   []string `json:"keys" form:"key"`
-	A      string   `json:"a" oneOf:"letter"`
-	C      []string `json:"c" oneOf:"letter"`
-	B      *int32   `json:"b" oneOf:"letter"`
-	Up     *int32   `json:"up" oneOf:"way?"`
-	Down   bool     `json:"down" oneOf:"way?"`
-	Hidden int      `json:"-" limits:"1..2"`
+	Inner                   // its fields are those of outer
+	Max    int32            `json:"max" limits:"1..110"`
+	Least  int64            `json:"least" limits:"2.."`
+	Rate   float64          `json:"rate" limits:">0..10"`
+	Any    *int32           `json:"any" limits:"0..5"`
+	Uint   uint8            `json:"uint" limits:"0..7"`
+	Maybe  size             `json:"maybe" values:",Small,Large"`
+	List   []Inner          `json:"list"`
+	Nested *Inner           `json:"nested"`
+	Free   string           `json:"free"`
+	Name   string           `json:"name" required:"must name it"`
+	Own    string           `json:"own" required:"-"`
+	Names  []string         `json:"names" required:"must name some" items:"must not be empty"`
+	Key    string           `json:"key" form:"key"`
+	Keys   []string         `json:"keys" form:"key"`
+	A      string           `json:"a" oneOf:"letter"`
+	C      []string         `json:"c" oneOf:"letter"`
+	B      *int32           `json:"b" oneOf:"letter"`
+	Up     *int32           `json:"up" oneOf:"way?"`
+	Down   bool             `json:"down" oneOf:"way?"`
+	Wait   time.Duration    `json:"wait" limits:"0s..24h"`
+	Delay  *metav1.Duration `json:"delay" limits:"1s..24h"`
+	Bytes  int64            `json:"bytes" limits:"0..1Ki"`
+	Hidden int              `json:"-" limits:"1..2"`
 }
 
 // Check finds what the tags forbid, at any depth, and nothing else.
@@ -75,6 +80,10 @@ func TestCheck(t *testing.T) {
 		"another of a group":  {func(o *outer) { o.A, o.B = "", new(int32(0)) }, ""},
 		"one of the optional": {func(o *outer) { o.Up = new(int32(0)) }, ""},
 		"two of the optional": {func(o *outer) { o.Up, o.Down = new(int32(0)), true }, "x.up: Forbidden: cannot be set together with down: set only one of down and up"},
+		"the longest":         {func(o *outer) { o.Wait, o.Delay, o.Bytes = 24*time.Hour, &metav1.Duration{Duration: time.Second}, 1024 }, ""},
+		"too long":            {func(o *outer) { o.Wait = 24*time.Hour + 1 }, `x.wait: Invalid value: "24h0m0.000000001s": must be between 0s and 24h`},
+		"too short":           {func(o *outer) { o.Delay = &metav1.Duration{} }, `x.delay: Invalid value: "0s": must be between 1s and 24h`},
+		"too many bytes":      {func(o *outer) { o.Bytes = 1025 }, "x.bytes: Invalid value: 1025: must be between 0 and 1Ki"},
 		"not in files":        {func(o *outer) { o.Hidden = 3 }, ""},
 	} {
 		o := outer{Inner: Inner{"Small"}, Max: 5, Least: 5, Rate: 5, Maybe: "Large", Name: "n", Own: "o", Names: []string{"n"}, A: "a"}

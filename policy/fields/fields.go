@@ -3,24 +3,11 @@
 package fields
 
 import (
-	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
-
-// Between requires a value between low and high, inclusive. NaN is invalid.
-func Between[T ~int | ~int32 | ~int64 | ~float64](at *field.Path, value, low, high T) field.ErrorList {
-	if value >= low && value <= high {
-		return nil
-	}
-	err := field.Invalid(at, value, fmt.Sprintf("must be between %v and %v", low, high))
-	if s, ok := any(value).(fmt.Stringer); ok {
-		err.BadValue = s.String() // "5m0s", not nanoseconds
-	}
-	return field.ErrorList{err}
-}
 
 // Valid applies a rule of Kubernetes, such as [content.IsLabelValue], to the value.
 func Valid(at *field.Path, value string, rule func(string) []string) field.ErrorList {

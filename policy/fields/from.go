@@ -1,6 +1,8 @@
 package fields
 
 import (
+	"iter"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,11 +29,30 @@ func (f *From) Of(node *corev1.Node) (text string, declared bool) {
 	return text, declared
 }
 
-// Items returns the items of a list that a node declares. Commas separate them in an annotation, and underscores in a label, in which
-// Kubernetes allows no commas.
+// Items returns the items of a list that a node declares, as List does. Commas separate them in an annotation, and underscores in a
+// label, in which Kubernetes allows no commas.
 func (f *From) Items(text string) []string {
 	if f.Annotation != "" {
-		return strings.Split(text, ",")
+		return slices.Collect(List(text, ","))
 	}
-	return strings.Split(text, "_")
+	return slices.Collect(List(text, "_"))
+}
+
+// List yields the items of a list in a label or an annotation, without the spaces around them.
+func List(text, separator string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for item := range strings.SplitSeq(text, separator) {
+			if !yield(strings.TrimSpace(item)) {
+				return
+			}
+		}
+	}
+}
+
+// String says where the node declares it, for explanations.
+func (f *From) String() string {
+	if f.Annotation != "" {
+		return "annotation " + f.Annotation
+	}
+	return "label " + f.Label
 }

@@ -13,7 +13,7 @@ import (
 // A node declares something in the annotation or in the label that the configuration names, and in nothing else.
 func TestFrom(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Annotations: map[string]string{"a": "1", "both": "2,3", "": "4"},
+		Annotations: map[string]string{"a": "1", "both": "2, 3 ,,", "": "4"},
 		Labels:      map[string]string{"l": "5", "both": "6_7", "": "8"},
 	}}
 	for _, tt := range []struct {
@@ -21,17 +21,17 @@ func TestFrom(t *testing.T) {
 		want string
 	}{
 		{nil, " false"},
-		{&fields.From{Annotation: "a"}, "1 true [1]"},
+		{&fields.From{Annotation: "a"}, `1 true annotation a ["1"]`},
 		{&fields.From{Annotation: "l"}, " false"},
-		{&fields.From{Annotation: "both"}, "2,3 true [2 3]"},
+		{&fields.From{Annotation: "both"}, `2, 3 ,, true annotation both ["2" "3" "" ""]`},
 		{&fields.From{Label: "a"}, " false"},
-		{&fields.From{Label: "l"}, "5 true [5]"},
-		{&fields.From{Label: "both"}, "6_7 true [6 7]"},
+		{&fields.From{Label: "l"}, `5 true label l ["5"]`},
+		{&fields.From{Label: "both"}, `6_7 true label both ["6" "7"]`},
 	} {
 		text, declared := tt.from.Of(node)
 		got := fmt.Sprint(text, " ", declared)
 		if declared {
-			got += fmt.Sprint(" ", tt.from.Items(text))
+			got += fmt.Sprintf(" %s %q", tt.from, tt.from.Items(text))
 		}
 		if got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.from, got, tt.want)

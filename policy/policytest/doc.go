@@ -26,10 +26,13 @@
 //     that method: it would never be called otherwise.
 //   - cycle: a Cycle that is not nil implements Filter or Score, NormalizeScore
 //     only beside Score, and is not a nil pointer. It implements Filter only without
-//     Inputs.ScoreOnly, and Score only without Inputs.FilterOnly.
+//     Inputs.ScoreOnly, and Score only without Inputs.FilterOnly. With
+//     Inputs.ResourcesOnly, the Cycle is nil for pods that request none of Inputs.Resources.
 //   - verdict: only a Verdict with a Reason is Unresolvable.
 //   - reasons: a Reason has a Code in CamelCase, or that is a name in the configuration, and a constant one-line Text without
 //     numbers; one Code belongs to one Reason.
+//   - explanation: each line of an Explainer has the form "<what>: <value>" (see policy.Explainer), without a full stop at
+//     its end.
 //   - repeatable: the result is the same when the policy is called again, in another order, for a
 //     View built anew, and for another policy with the same configuration.
 //   - read-only: the policy does not change pods, nodes or the View.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -139,6 +140,9 @@ func (s *suite) prepareCases() bool {
 			continue
 		}
 		if reader, ok := s.policy.(policy.InputReader); ok {
+			if in := reader.Inputs(); in.ResourcesOnly && prep.cycle != nil && !slices.ContainsFunc(in.Resources, func(r corev1.ResourceName) bool { return snapshot.NamesResource(c.pod, r) }) {
+				s.fail("cycle", c.name, "there is a Cycle, and Inputs().ResourcesOnly is true, but the pod requests none of Inputs().Resources: kube-scheduler does not call for the pod")
+			}
 			if _, filters := prep.cycle.(policy.Filter); filters && reader.Inputs().ScoreOnly {
 				s.fail("cycle", c.name, "the Cycle (%T) implements Filter, and Inputs().ScoreOnly is true: kube-scheduler does not call filter for the policy", prep.cycle)
 			}
@@ -170,7 +174,7 @@ func (s *suite) exercised() {
 
 func (s *suite) checkRules() {
 	rules := []func(*testCase){
-		s.verdicts, s.repeatable, s.readOnly, s.scoreRange, s.cancelled, s.trimmed, s.stranger, s.without, s.claims,
+		s.verdicts, s.explanations, s.repeatable, s.readOnly, s.scoreRange, s.cancelled, s.trimmed, s.stranger, s.without, s.claims,
 	}
 	for _, rule := range rules {
 		for _, c := range s.cases {

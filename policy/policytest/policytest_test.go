@@ -104,6 +104,18 @@ func filterBy(f filterFunc) policy.Policy {
 	return prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) { return f, nil })
 }
 
+// explaining is a policy whose explanation of every node is the line.
+func explaining(line string) policy.Policy {
+	return cycleOf(struct {
+		filterFunc
+		explainFunc
+	}{atMostOne, func(*snapshot.Node) []string { return []string{line} }})
+}
+
+type explainFunc func(*snapshot.Node) []string
+
+func (f explainFunc) Explain(n *snapshot.Node) []string { return f(n) }
+
 // cycleOf is a policy with one Cycle for every pod.
 func cycleOf(c policy.Cycle) policy.Policy {
 	return prepareFunc(func(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) { return c, nil })
@@ -224,6 +236,13 @@ func broken(errs []error) []string {
 	return slices.Sorted(maps.Keys(rules))
 }
 
+// resourcesOnly says that a policy concerns only pods that request a resource.
+type resourcesOnly struct{ policy.Policy }
+
+func (resourcesOnly) Inputs() policy.Inputs {
+	return policy.Inputs{Resources: []corev1.ResourceName{"example.com/fpga"}, ResourcesOnly: true}
+}
+
 // scoreOnly says that a policy only scores.
 type scoreOnly struct{ policy.Policy }
 
@@ -294,6 +313,10 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			name: "a Cycle that scores, of a policy that says that it only filters", rule: "cycle", says: "implements Score, and Inputs().FilterOnly is true",
 			policy: filterOnly{cycleOf(scoreFunc(func(*snapshot.Node) int64 { return 1 }))},
 		},
+		{
+			name: "a Cycle for a pod that requests no resource of the policy", rule: "cycle", says: "the pod requests none of Inputs().Resources",
+			policy: resourcesOnly{cycleOf(filterFunc(atMostOne))},
+		},
 		{name: "a Cycle that does nothing", rule: "cycle", says: "implements neither Filter nor Score", policy: cycleOf(struct{}{})},
 		{name: "a Cycle that normalizes nothing", rule: "cycle", says: "NormalizeScore without Score", policy: cycleOf(normalizeOnly{})},
 		{name: "a nil pointer in a Cycle", rule: "cycle", says: "which is not a nil Cycle", policy: cycleOf((*goodCycle)(nil))},
@@ -359,6 +382,18 @@ func TestBrokenPoliciesFail(t *testing.T) {
 					return filterFunc(rejectWith(&mine)), nil
 				})
 			}(),
+		},
+		{
+			name: "explains in a sentence", rule: "explanation", says: `the line "The node has 3 pods." does not have the form <what>: <value>`,
+			policy: explaining("The node has 3 pods."),
+		},
+		{
+			name: "explains with a full stop", rule: "explanation", says: `the line "pods: 3." does not have the form <what>: <value>`,
+			policy: explaining("pods: 3."),
+		},
+		{
+			name: "explains in two lines", rule: "explanation", says: `the line "pods: 3\nimages: 4" does not have the form <what>: <value>`,
+			policy: explaining("pods: 3\nimages: 4"),
 		},
 		{
 			name: "answers by how often it was asked", rule: "repeatable", says: `the score is first`,

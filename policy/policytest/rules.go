@@ -28,7 +28,9 @@ const promptly = 10 * time.Second
 
 var (
 	reasonCode = regexp.MustCompile(`^([A-Z][A-Za-z0-9]*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`)
-	number     = regexp.MustCompile(`(^|[^A-Za-z0-9])[0-9]+`) // "IPv6" is a word, "3 GPUs" has a number
+	// explanation is the form of a line that policy.Explainer defines.
+	explanation = regexp.MustCompile(`^[^\s:]([^:\n]*[^\s:])?: [^\n]*[^\s.]$`)
+	number      = regexp.MustCompile(`(^|[^A-Za-z0-9])[0-9]+`) // "IPv6" is a word, "3 GPUs" has a number
 )
 
 // fresh builds the case's cluster anew and prepares the policy for it.
@@ -93,6 +95,14 @@ func (s *suite) reason(where string, r *policy.Reason) {
 	}
 	if number.MatchString(r.Text) {
 		s.fail("reasons", where, "the text %q of %s contains a number: put numbers in Have and Want", r.Text, r.Code)
+	}
+}
+
+func (s *suite) explanations(c *testCase) {
+	for _, line := range c.want.said {
+		if !explanation.MatchString(line) {
+			s.fail("explanation", c.name, "the line %q does not have the form <what>: <value>, without a full stop", line)
+		}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Config is a document in a file, which is read again when it changes.
 type Config struct {
-	// Path is the file. Required.
+	// Path is the path of the document, relative to the configuration file. Required.
 	Path string `json:"path" required:"must name a file"`
 	// The contents of the document.
 	content.Document

@@ -11,7 +11,7 @@ import (
 
 // Config is a document at a URL.
 type Config struct {
-	// URL is http or https. Required.
+	// URL is the http or https address of the document. Required.
 	URL string `json:"url" required:"must be an http or https URL"`
 	// The contents of the document.
 	content.Document

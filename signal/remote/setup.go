@@ -13,7 +13,7 @@ const minTimeout = 3 * time.Second
 
 // Config is another cluster: the amount of each resource, and what is left of it.
 type Config struct {
-	// Kubeconfig is a file. Required.
+	// Kubeconfig is the path of a kubeconfig file of the other cluster. Required.
 	Kubeconfig string `json:"kubeconfig" required:"must be the kubeconfig of the other cluster"`
 	// Context is the context in the kubeconfig; "" (the default) is its current context.
 	Context string `json:"context"`

@@ -21,6 +21,7 @@ import (
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/test/measure"
 	"outboard.dev/outboard/test/strategies"
 )
@@ -66,7 +67,7 @@ const (
 // contender is a way to place pods.
 type contender struct {
 	name     string
-	strategy gpumemory.ScoringStrategyType
+	strategy policy.Packing
 	known    bool // from all pods, before the first comes
 	// shortlist is how many nodes filter answers with; 0: all that fit.
 	shortlist int

@@ -187,6 +187,7 @@ func (a arm) outboardConfig(pprof bool) (string, error) {
 			"certFile": "server.crt", "keyFile": "server.key", "clientCAFile": "ca.crt", "allowedClients": []any{"kube-scheduler"},
 		}
 	}
+	serving["insecure"] = !a.tls
 	profile := map[string]any{"path": "/", "policies": policies()}
 	if a.shortlist > 0 {
 		profile["shortlist"] = a.shortlist

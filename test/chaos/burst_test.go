@@ -26,6 +26,7 @@ type burst struct {
 const burstConfig = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 %s
 profiles:
 - managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]

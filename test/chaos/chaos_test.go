@@ -77,7 +77,7 @@ type scene struct {
 const outboardConfig = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
-serving: {shutdownDelay: 0s}
+serving: {shutdownDelay: 0s, insecure: true}
 clientConnection: {kubeconfig: %q, qps: 1000, burst: 2000}
 ledgers: {reclaimAfter: %s}
 log: {level: Info}

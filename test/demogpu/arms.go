@@ -8,12 +8,13 @@ import (
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
 )
 
 // arm is one way to place pods.
 type arm struct {
 	name     string
-	strategy gpumemory.ScoringStrategyType
+	strategy policy.Packing
 	// shortlist is how many nodes filter returns; 0: all that fit.
 	shortlist int
 	// prioritize makes kube-scheduler ask for scores, which decide.
@@ -21,7 +22,7 @@ type arm struct {
 }
 
 var arms = []arm{
-	{name: "kube-scheduler scores, best-fit GPU", strategy: gpumemory.BinPack},
+	{name: "kube-scheduler scores, best-fit GPU", strategy: policy.BinPack},
 	{name: "LeastWaste, by prioritize", strategy: gpumemory.LeastWaste, prioritize: true},
 	{name: "LeastWaste, shortlist of 1", strategy: gpumemory.LeastWaste, shortlist: 1},
 }

@@ -21,6 +21,7 @@ var notMade = map[string]string{
 	"check":           ".ci/run runs it",
 	"bench-placement": "takes 40 minutes; a test of test/benchplacement runs a part of it",
 	"demo-gpu":        "takes minutes; a test of test/demogpu runs a part of it",
+	"release":         "compiles for six platforms; TestRelease of deploy/image makes a release",
 	"compat":          "compiles other releases of Kubernetes",
 	"cluster":         "runs until Ctrl-C, which TestMake presses",
 }

@@ -27,7 +27,7 @@ func TestCheapestNodeExample(t *testing.T) {
 	}
 	th.gated(play.Outboard, controlplane.PodSpec{Name: "gated"})
 	notes := th.notes(play.Outboard, "gated", "general-spot")
-	if want := "1.7 (signal price-list at "; !strings.Contains(notes, want) || !strings.Contains(notes, " USD/h: ") {
+	if want := "1.7 (signal price-list at "; !strings.Contains(notes, want) || !strings.Contains(notes, " USD/h = ") {
 		t.Errorf("the explanation is %q, want %q", notes, want)
 	}
 }

@@ -412,7 +412,7 @@ func TestVerify(t *testing.T) {
 		nodes = append(nodes, controlplane.NodeSpec{Name: name})
 	}
 	th.nodes(nodes...)
-	o := th.outboard(oneWeb + mutualTLS)
+	o := th.outboard(webLimit + mutualTLS)
 	th.create(controlplane.PodSpec{Name: "some", NodeName: "a", Labels: map[string]string{"app": "web"}})
 	cmd := exec.CommandContext(th.ctx, th.Binary(), "verify", o.URL,
 		"--filter", "filter", "--prioritize", "prioritize", "--preempt", "preempt", "--bind", "bind", "--mode", "both",

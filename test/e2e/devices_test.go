@@ -15,6 +15,7 @@ import (
 const fpgas = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - policies:
   - type: Devices

@@ -80,7 +80,7 @@ func TestDoctorUnverifiedHTTPS(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
 	url, calls := impostor(t, httptest.NewTLSServer)
-	o := th.outboard(oneWeb + mutualTLS) // for its CA
+	o := th.outboard(webLimit + mutualTLS) // for its CA
 	config := strings.Replace(schedulerConfig(extender{o: o, verbs: "filter"}), o.URL, url, 1)
 	config = config[:strings.Index(config, "  tlsConfig:")]
 	fixed := th.diagnosed("UnverifiedHTTPS", config, "--certificate-dir", filepath.Dir(o.CAFile))
@@ -108,7 +108,7 @@ func TestDoctorPlaintextPrefix(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
 	url, calls := impostor(t, httptest.NewServer)
-	o := th.outboard(oneWeb + mutualTLS) // for its CA
+	o := th.outboard(webLimit + mutualTLS) // for its CA
 	config := strings.Replace(schedulerConfig(extender{o: o, verbs: "filter"}), o.URL, url, 1)
 	fixed := th.diagnosed("PlaintextPrefix", config)
 
@@ -168,7 +168,7 @@ const leastAllocated = `profiles:
 func TestDoctorEmptyNodeInfos(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "busy", CPU: "16", Memory: "64Gi"}, controlplane.NodeSpec{Name: "idle", CPU: "8"})
-	o := th.outboard("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- policies: [{type: ImageLocality, weight: 0}]\n")
+	o := th.outboard("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving: {insecure: true}\nprofiles:\n- policies: [{type: ImageLocality, weight: 0}]\n")
 	th.create(controlplane.PodSpec{Name: "hog", NodeName: "busy", CPU: "12", Memory: "48Gi"})
 	config := schedulerConfig(extender{o: o, verbs: "filter", nodes: true}) + leastAllocated
 	fixed := th.diagnosed("EmptyNodeInfos", config, "--config", o.ConfigFile)
@@ -194,7 +194,7 @@ func TestDoctorConsequences(t *testing.T) {
 	th.nodes(gpus("a", 4, 8))
 	shared := th.outboard(gpushare)
 	plain := th.outboard(oneWeb)
-	secret := th.outboard(oneWeb + mutualTLS)
+	secret := th.outboard(webLimit + mutualTLS)
 	alone := th.outboard("clientConnection: {enabled: false}\n" + oneWeb)
 	for _, tt := range []struct {
 		code, config string
@@ -283,7 +283,7 @@ func TestKubeSchedulerStartsAsTheDoctorSays(t *testing.T) {
 	if err != nil || len(archives) == 0 {
 		t.Fatalf("no archives: %v", err)
 	}
-	dir := certificatesAs(t, th.outboard(oneWeb+mutualTLS), "client.crt", "client.key")
+	dir := certificatesAs(t, th.outboard(webLimit+mutualTLS), "client.crt", "client.key")
 	for name, target := range map[string]string{"soon.crt": "ca.crt", "over.crt": "client.crt", "over.key": "client.key", "server.key": "client.key", "tls.crt": "client.crt", "tls.key": "client.key"} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)

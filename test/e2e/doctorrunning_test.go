@@ -159,10 +159,10 @@ type doctorsReport struct {
 	text       string
 }
 
-// inNamespace runs outboard doctor --namespace outboard-system.
+// inNamespace runs outboard doctor --outboard-namespace outboard-system.
 func (th *theater) inNamespace(kubeconfig string, args ...string) doctorsReport {
 	th.t.Helper()
-	cmd := exec.CommandContext(th.ctx, th.Binary(), append([]string{"doctor", "--namespace", "outboard-system", "--kubeconfig", kubeconfig, "-o", "json"}, args...)...)
+	cmd := exec.CommandContext(th.ctx, th.Binary(), append([]string{"doctor", "--outboard-namespace", "outboard-system", "--kubeconfig", kubeconfig, "-o", "json"}, args...)...)
 	out, err := cmd.Output()
 	r := doctorsReport{text: string(out)}
 	if json.Unmarshal(out, &r) != nil {

@@ -334,13 +334,20 @@ func schedulerConfig(extenders ...extender) string {
 }
 
 // oneWeb permits one pod with app: web on a node.
-const oneWeb = `
+const oneWeb = webLimit + plainHTTP
+
+// webLimit is oneWeb without serving.
+const webLimit = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 profiles:
 - policies:
   - type: PodLimit
     config: {max: 1, selector: {matchLabels: {app: web}}}
+`
+
+const plainHTTP = `
+serving: {insecure: true}
 `
 
 const mutualTLS = `

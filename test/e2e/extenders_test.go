@@ -115,6 +115,7 @@ func TestLessInfluenceThanAPlugin(t *testing.T) {
 			o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - policies:
   - {type: Rules, config: {scores: [{name: busy, expression: 'node.metadata.name == "busy" ? 100 : 0'}]}}

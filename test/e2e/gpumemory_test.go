@@ -19,6 +19,7 @@ import (
 const gpushare = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - path: /gpushare-scheduler
   managedResources:

@@ -62,7 +62,7 @@ func TestGPUSharingExample(t *testing.T) {
 		fields := strings.Fields(line)
 		claims.shows(t, strings.Join(fields[:len(fields)-1], " ")) // without the age
 	}
-	audit, err := exec.CommandContext(th.ctx, th.Binary(), "audit", "--kubeconfig", th.Kubeconfig(), "--sizes-from", "example.com/gpu-sizes", "--recheck", "0").CombinedOutput()
+	audit, err := exec.CommandContext(th.ctx, th.Binary(), "audit", "--kubeconfig", th.Kubeconfig(), "--sizes-from", "annotation=example.com/gpu-sizes", "--recheck", "0").CombinedOutput()
 	if err != nil {
 		t.Errorf("outboard audit: %v", err)
 	}

@@ -26,10 +26,10 @@ func TestDegradedHardwareExample(t *testing.T) {
 	// A pod for which kube-scheduler does not exclude the nodes without GPUs.
 	th.gated(play.Outboard, controlplane.PodSpec{Name: "gated"})
 	for _, test := range []struct{ pod, node, want string }{
-		{"train-large", "gpu-1", "rule xid rejects: condition XidCriticalError is True (Xid79)"},
-		{"train-large", "gpu-2", "rule hot rejects: signal gpu-hot is 1 since "},
-		{"gated", "cpu-1", "rule deadlock rejects: condition KernelDeadlock is True (DockerHung)"},
-		{"gated", "cpu-2", `rule suspect subtracts 50 points: label example.com/suspect is ""`},
+		{"train-large", "gpu-1", "rule xid: rejects (condition XidCriticalError is True, Xid79)"},
+		{"train-large", "gpu-2", "rule hot: rejects (signal gpu-hot is 1 since "},
+		{"gated", "cpu-1", "rule deadlock: rejects (condition KernelDeadlock is True, DockerHung)"},
+		{"gated", "cpu-2", `rule suspect: subtracts 50 points (label example.com/suspect is "")`},
 	} {
 		if notes := th.notes(play.Outboard, test.pod, test.node); !strings.Contains(notes, test.want) {
 			t.Errorf("the explanation of %s on %s is %q, want %q", test.pod, test.node, notes, test.want)
@@ -64,6 +64,7 @@ func TestFlappingSignal(t *testing.T) {
 	o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 requeue: {perSecond: 0}
 signals:
 - {name: temperature, file: {path: temperatures.yaml}}

@@ -18,6 +18,7 @@ import (
 const twoSeats = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - policies:
   - type: Licenses

@@ -103,6 +103,7 @@ func TestSeatsUsedOutside(t *testing.T) {
 	o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 signals: [{name: flexnet, file: {path: lmstat.txt, format: LMStat}}]
 profiles:
 - policies: [{type: Licenses, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
@@ -129,6 +130,7 @@ func TestReplicasShareSeats(t *testing.T) {
 	fmt.Fprintf(&config, `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - policies: [{type: Licenses, config: {features: [{name: solver, seats: %d}, {name: mesh, seats: %d}]}}]
 `, seats, seats+1)

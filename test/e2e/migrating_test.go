@@ -60,7 +60,7 @@ extenders:
 func TestStoppingServiceFollowsTheCluster(t *testing.T) {
 	th := open(t)
 	th.nodes(gpus("gpu-node", 1, 16))
-	o := th.outboard(gpushare + "serving: {shutdownDelay: 2m}\n")
+	o := th.outboard(strings.Replace(gpushare, "insecure: true", "insecure: true, shutdownDelay: 2m", 1))
 	go func() { _ = o.Stop() }() // the service is killed long before it has finished
 	defer o.Kill()
 	th.eventually("the service is stopping", func() bool {

@@ -26,6 +26,7 @@ func TestImageScoreAtTheTutorialsURL(t *testing.T) {
 			o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - path: /my_scheduler_extension/my_new_priorities/image_score
   verb: Prioritize
@@ -128,11 +129,11 @@ func TestBindThroughUs(t *testing.T) {
 	for _, tt := range []struct {
 		name, tls string
 		nodes     bool
-	}{{"names over mTLS", mutualTLS, false}, {"nodes over HTTP", "", true}} {
+	}{{"names over mTLS", mutualTLS, false}, {"nodes over HTTP", plainHTTP, true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			th := open(t)
 			th.nodes(controlplane.NodeSpec{Name: "a", Images: map[string]int64{nginx: 1 << 27}}, controlplane.NodeSpec{Name: "b"}, controlplane.NodeSpec{Name: "c"})
-			o := th.outboard(oneWeb + "  - type: ImageLocality\n" + tt.tls)
+			o := th.outboard(webLimit + "  - type: ImageLocality\n" + tt.tls)
 			th.scheduler(schedulerConfig(extender{o: o, verbs: "filter prioritize bind", nodes: tt.nodes}))
 			const pods = 20
 			for i := range pods {
@@ -166,6 +167,7 @@ func TestManagedResources(t *testing.T) {
 	o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - managedResources: [{name: example.com/license, ignoredByScheduler: true}]
   policies:

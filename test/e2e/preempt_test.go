@@ -22,6 +22,7 @@ func TestPreemptExtendsTheVictims(t *testing.T) {
 	o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - policies:
   - type: PodLimit

@@ -48,6 +48,7 @@ func TestOtherClustersExample(t *testing.T) {
 const elsewhere = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 signals:
 - {name: west, interval: 1s, timeout: 3s, maxAge: 10s, cluster: {kubeconfig: west.kubeconfig}}
 profiles:
@@ -101,7 +102,7 @@ func TestAnotherClusterDecides(t *testing.T) {
 	if want := "1 node(s) represent a cluster whose signal is missing or stale"; !strings.Contains(waits.Waiting, want) {
 		t.Errorf("it waits because of %q, want %q", waits.Waiting, want)
 	}
-	if notes, want := th.notes(o, "huge", "to-west"), "what cluster west has left is unknown: signal west is stale, from "; !strings.Contains(notes, want) {
+	if notes, want := th.notes(o, "huge", "to-west"), "cluster west: unknown (signal west is stale for "; !strings.Contains(notes, want) {
 		t.Errorf("the explanation is %q, want %q", notes, want)
 	}
 	if err := west.RestartAPIServer(th.ctx); err != nil {

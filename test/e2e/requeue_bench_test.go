@@ -21,6 +21,7 @@ var requeueWait = flag.Duration("requeue.wait", 20*time.Second,
 const licenseServer = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 signals: [{name: flexnet, file: {path: lmstat.txt, format: LMStat}}]
 profiles:
 - policies: [{type: Licenses, config: {features: [{name: solver, server: {signal: flexnet}}]}}]

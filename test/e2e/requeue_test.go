@@ -356,6 +356,7 @@ func TestRequeueWhenASignalChanges(t *testing.T) {
 	o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 signals:
 - {name: temperature, file: {path: temperatures.yaml}}
 profiles:

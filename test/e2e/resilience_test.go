@@ -30,6 +30,7 @@ func TestStrictAndIgnorable(t *testing.T) {
 	ignorable := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - policies: [{type: ImageLocality}]
 `)
@@ -68,7 +69,7 @@ profiles:
 func TestWrongCertificateChangesNothing(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
-	o := th.outboard(oneWeb + mutualTLS)
+	o := th.outboard(webLimit + mutualTLS)
 	pod := th.create(controlplane.PodSpec{Name: "target", SchedulerName: "nobody"})
 	body := `{"PodName":"target","PodNamespace":"default","PodUID":"` + string(pod.UID) + `","Node":"a"}`
 
@@ -221,7 +222,7 @@ func TestReloadStartsLedgers(t *testing.T) {
 func TestStopLosesNoCall(t *testing.T) {
 	th := open(t)
 	th.nodes(controlplane.NodeSpec{Name: "a"})
-	o := th.outboard(oneWeb + "serving: {shutdownDelay: 3s}\n")
+	o := th.outboard(strings.Replace(oneWeb, "insecure: true", "insecure: true, shutdownDelay: 3s", 1))
 	body := `{"Pod":{"metadata":{"name":"p","namespace":"default"}},"NodeNames":["a"]}`
 	ctx, cancel := context.WithCancel(th.ctx)
 	defer cancel()

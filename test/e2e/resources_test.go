@@ -94,6 +94,7 @@ func TestGatedPod(t *testing.T) {
 const countedFPGAs = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - policies:
   - type: Devices
@@ -139,7 +140,7 @@ func TestResourceServedByDRA(t *testing.T) {
 			for _, n := range th.explainPending(o, "p").Now[0].Notes {
 				notes = append(notes, n.Notes...)
 			}
-			if len(notes) != 1 || !strings.HasPrefix(notes[0], "No node reports example.com/fpga in status.allocatable.") {
+			if len(notes) != 1 || !strings.HasPrefix(notes[0], "example.com/fpga: no node reports any in status.allocatable ") {
 				t.Errorf("the explanation is %q", notes)
 			}
 		})

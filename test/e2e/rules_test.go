@@ -20,8 +20,8 @@ func TestOwnRulesExample(t *testing.T) {
 		}
 	}
 	for pod, want := range map[string]string{
-		"burn-in": "rule not-too-hot is false: signals.temperature is 91",
-		"batch":   `rule outside-office-hours is false`,
+		"burn-in": "rule not-too-hot: false (signals.temperature is 91)",
+		"batch":   `rule outside-office-hours: false`,
 	} {
 		if notes := th.notes(play.Outboard, pod, "hot"); !strings.Contains(notes, want) {
 			t.Errorf("the explanation of %s on hot is %q, want %q", pod, notes, want)
@@ -41,6 +41,7 @@ func TestOwnRulesExample(t *testing.T) {
 const halfFull = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - policies:
   - type: Rules

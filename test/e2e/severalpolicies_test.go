@@ -27,8 +27,8 @@ func TestSeveralPoliciesExample(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Licenses: solver: requests 1 seat of 2; 2 claimed by pods: default/simulation-1, default/simulation-2",
-		"HardwareHealth: rule memory-errors rejects: condition MemoryErrors is True",
-		"Utilization: CPU: 95% used of 16", "Cost: the node costs 0.8 USD/h",
+		"HardwareHealth: rule memory-errors: rejects (condition MemoryErrors is True",
+		"Utilization: CPU: 95% used of 16", "Cost: cost of the node: 0.8 USD/h",
 		"Signals:",
 	} {
 		if !strings.Contains(text.String(), want) {

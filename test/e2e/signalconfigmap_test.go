@@ -24,6 +24,7 @@ func TestConfigMapSignal(t *testing.T) {
 	o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 signals:
 - {name: load, interval: 1s, configMap: {namespace: default, name: prices, dataKey: prices.yaml}}
 profiles:

@@ -90,6 +90,7 @@ var faults = []fault{{
 const faultySignal = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 signals:
 - name: load
   interval: 1s

@@ -19,6 +19,7 @@ func TestSignalFromNodes(t *testing.T) {
 	o := th.outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 signals:
 - {name: price, interval: 1s, nodes: {label: example.com/price}}
 profiles:

@@ -18,6 +18,7 @@ import (
 const leastWaste = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles:
 - shortlist: 1
   policies:

@@ -83,6 +83,7 @@ func (th *theater) pour(pods, requestFactor int) map[string]int {
 	o := th.outboard(fmt.Sprintf(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 signals: [{name: cpu, interval: 1h, maxAge: 24h, file: {path: use.yaml}}]
 profiles:
 - shortlist: 1

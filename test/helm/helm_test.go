@@ -128,7 +128,7 @@ var lifecycles = []struct {
 	)},
 	{"another namespace", "v3", "gpu-team", []step{
 		{line: `kubectl create namespace gpu-team
-outboard certs --dir tls --namespace gpu-team --secrets | kubectl apply -f -`},
+outboard certs --dir tls --outboard-namespace gpu-team --secrets | kubectl apply -f -`},
 		{"helm install outboard deploy/chart --namespace gpu-team --set preset=gpu-sharing", "gpu-sharing", both},
 		{line: "helm uninstall outboard --namespace gpu-team"},
 	}},

@@ -62,7 +62,7 @@ func TestOwnPolicy(t *testing.T) {
 	if lines := bytes.Count(main, []byte("\n")); lines > 20 {
 		t.Errorf("main.go has %d lines, want 20 at most", lines)
 	}
-	const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
+	const header = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving: {insecure: true}\n"
 	good := p.file("good.yaml", header+"profiles:\n- policies: [{type: Seats, config: {license: cad}}]\n")
 	wrong := p.file("wrong.yaml", header+"profiles:\n- policies:\n  - type: Seats\n    config:\n      licence: cad\n      seats: 0\n  - type: Seat\n")
 	nodes := p.file("nodes.yaml", "kind: Node\napiVersion: v1\nmetadata: {name: a}\nstatus: {allocatable: {cpu: 8, memory: 16Gi, pods: 10}}\n")
@@ -74,9 +74,9 @@ func TestOwnPolicy(t *testing.T) {
 	}{
 		{"check " + good, 0, []string{"is valid", "profile /: Seats"}},
 		{"check " + wrong, 1, []string{
-			`:7: profiles[0].policies[0].config.licence: Unknown field: did you mean "license"?`,
-			`:8: profiles[0].policies[0].config.seats: Invalid value: 0: must be at least 1 (policy Seats)`,
-			`:9: profiles[0].policies[1].type: Unsupported value: "Seat": did you mean "Seats"?`,
+			`:8: profiles[0].policies[0].config.licence: Unknown field: did you mean "license"?`,
+			`:9: profiles[0].policies[0].config.seats: Invalid value: 0: must be at least 1 (policy Seats)`,
+			`:10: profiles[0].policies[1].type: Unsupported value: "Seat": did you mean "Seats"?`,
 		}},
 		{"schema", 0, []string{`"const": "Seats"`, `"license"`, `"default": 2`}},
 		{"serve --print-config --config " + good, 0, []string{"license: cad\n", "seats: 2\n"}},

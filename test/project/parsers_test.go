@@ -83,7 +83,7 @@ var readers = map[string]string{
 	"internal/explain: read":                       "the configuration of Outboard or of kube-scheduler",
 	"internal/httpclient: Config.Validate":         "the configuration of Outboard or of kube-scheduler",
 	"internal/httpclient: ValidateURL":             "the configuration of Outboard or of kube-scheduler",
-	"policy/fields: LimitsOf":                      "the configuration of Outboard or of kube-scheduler",
+	"policy/fields: parseLimit":                    "the configuration of Outboard or of kube-scheduler",
 	"policies/rules: partActivation.ResolveName":   "the configuration of Outboard or of kube-scheduler",
 	"schedplugin: parseArguments":                  "the configuration of Outboard or of kube-scheduler",
 	"signal/prometheus: New":                       "the configuration of Outboard or of kube-scheduler",

@@ -74,19 +74,24 @@ func extendersOf(config map[string]any) (extenders []map[string]any, _ error) {
 	return extenders, nil
 }
 
-// defaultAddress is that of Outboard's configuration.
-const defaultAddress = "127.0.0.1:8443"
-
 // Address returns the address at which Outboard serves according to its configuration.
 func (e *Example) Address() (string, error) {
-	var config struct{ Serving struct{ Address string } }
+	var config struct {
+		Serving struct {
+			Address string
+			TLS     *struct{}
+		}
+	}
 	if err := yaml.Unmarshal([]byte(e.Outboard), &config); err != nil {
 		return "", fmt.Errorf("outboard's configuration: %w", err)
 	}
-	if config.Serving.Address == "" {
-		return defaultAddress, nil
+	switch {
+	case config.Serving.Address != "":
+		return config.Serving.Address, nil
+	case config.Serving.TLS != nil: // the defaults
+		return "127.0.0.1:8443", nil
 	}
-	return config.Serving.Address, nil
+	return "127.0.0.1:8888", nil
 }
 
 // calls reports whether requests to the URL from this machine go to a server at the address.

@@ -12,6 +12,7 @@ import (
 const configuration = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
+serving: {insecure: true}
 profiles: [{policies: [{type: ImageLocality}]}]
 `
 

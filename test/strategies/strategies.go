@@ -12,8 +12,8 @@ import (
 
 // The types of scoring strategies that New knows beside those of GPUMemory.
 const (
-	ScoreBestFit gpumemory.ScoringStrategyType = "BestFit"
-	ScoreFGD     gpumemory.ScoringStrategyType = "FGD"
+	ScoreBestFit policy.Packing = "BestFit"
+	ScoreFGD     policy.Packing = "FGD"
 )
 
 // FGD is Fragmentation Gradient Descent.

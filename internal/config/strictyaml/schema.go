@@ -37,6 +37,7 @@ type Schema struct {
 	PropertyNames    *Schema            `json:"propertyNames,omitempty"`
 	// AdditionalProperties is nil (any), false, or the *Schema of the values of a map.
 	AdditionalProperties any       `json:"additionalProperties,omitempty"`
+	AnyOf                []*Schema `json:"anyOf,omitempty"`
 	OneOf                []*Schema `json:"oneOf,omitempty"`
 	Not                  *Schema   `json:"not,omitempty"`
 	AllOf                []*Schema `json:"allOf,omitempty"`
@@ -148,7 +149,7 @@ func (s *Schema) Require(field string) {
 
 // restrict allows only what the tags of the field say: see [fields.Check].
 func (s *Schema) restrict(owner reflect.Type, f reflect.StructField) {
-	if limits, ok := fields.LimitsOf(f); ok {
+	if limits, ok := fields.LimitsOf(f); ok && (s.Type.Has("integer") || s.Type.Has("number")) { // a schema cannot limit a duration
 		if limits.Exclusive {
 			s.ExclusiveMinimum = &limits.Low
 		} else {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -26,9 +27,8 @@ type Input struct {
 	Now time.Time
 	// Grace is how long a pod may hold a claim without being bound.
 	Grace time.Duration
-	// SizesFrom is the key of the node annotation or label with the memory of each GPU; "" if all GPUs of a node have
-	// the same size.
-	SizesFrom string
+	// SizesFrom is where a node declares the memory of each GPU; nil if all GPUs of a node have the same size.
+	SizesFrom *fields.From
 }
 
 // Kind is the kind of a finding.

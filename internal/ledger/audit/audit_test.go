@@ -16,6 +16,7 @@ import (
 
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -88,6 +89,12 @@ func book(resource, node string, capacity map[string]int64, claims ...claim) led
 
 const memory = "aliyun.com/gpu-mem"
 
+// declares gives the node an annotation and a label of the same key.
+func declares(n corev1.Node, annotation, label string) corev1.Node {
+	n.Annotations, n.Labels = map[string]string{"sizes": annotation}, map[string]string{"sizes": label}
+	return n
+}
+
 func TestAudit(t *testing.T) {
 	two := map[string]int64{"0": 16, "1": 16}
 	for _, tt := range []struct {
@@ -95,7 +102,7 @@ func TestAudit(t *testing.T) {
 		ledgers []ledger.Object
 		pods    []corev1.Pod
 		nodes   []corev1.Node
-		sizes   string
+		sizes   *fields.From
 		want    []string
 	}{
 		{name: "nothing"},
@@ -184,25 +191,18 @@ func TestAudit(t *testing.T) {
 			},
 		},
 		{
-			name: "cards of different sizes",
-			nodes: []corev1.Node{
-				func() corev1.Node {
-					n := node("n", 2, 24)
-					n.Labels = map[string]string{"sizes": "16-32"}
-					return n
-				}(),
-				func() corev1.Node {
-					n := node("m", 2, 24)
-					n.Annotations = map[string]string{"sizes": "16, 32"}
-					return n
-				}(),
-			},
-			sizes: "sizes",
-			pods: []corev1.Pod{
-				pod("a", "n", 32, given("1", 32, 32)), pod("b", "n", 17, given("0", 17, 16)),
-				pod("c", "m", 32, given("1", 32, 32)), pod("d", "m", 17, given("0", 17, 16)),
-			},
-			want: []string{"overallocated  " + memory + " 0 on node m: 17 of 16", "overallocated  " + memory + " 0 on node n: 17 of 16", "unclaimed", "unclaimed", "unclaimed", "unclaimed"},
+			name:  "cards of different sizes by annotation",
+			nodes: []corev1.Node{declares(node("n", 2, 24), "16, 32", "17_17")},
+			sizes: &fields.From{Annotation: "sizes"},
+			pods:  []corev1.Pod{pod("a", "n", 32, given("1", 32, 32)), pod("b", "n", 17, given("0", 17, 16))},
+			want:  []string{"overallocated  " + memory + " 0 on node n: 17 of 16", "unclaimed", "unclaimed"},
+		},
+		{
+			name:  "cards of different sizes by label",
+			nodes: []corev1.Node{declares(node("n", 2, 24), "17,17", "16_32")},
+			sizes: &fields.From{Label: "sizes"},
+			pods:  []corev1.Pod{pod("a", "n", 32, given("1", 32, 32)), pod("b", "n", 17, given("0", 17, 16))},
+			want:  []string{"overallocated  " + memory + " 0 on node n: 17 of 16", "unclaimed", "unclaimed"},
 		},
 		{
 			name:  "several cards: equal shares, told shares, and whole cards",

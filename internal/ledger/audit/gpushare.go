@@ -177,16 +177,12 @@ func (a *auditor) gpuSize(node, index string) int64 {
 	if object == nil || err != nil {
 		return 0
 	}
-	text, found := object.Annotations[a.SizesFrom]
-	if !found {
-		text, found = object.Labels[a.SizesFrom]
-	}
-	if a.SizesFrom != "" && found {
-		sizes := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(",-_ ", r) })
+	if text, declared := a.SizesFrom.Of(object); declared {
+		sizes := a.SizesFrom.Items(text)
 		if i >= uint64(len(sizes)) {
 			return 0
 		}
-		size, err := strconv.ParseInt(sizes[i], 10, 64)
+		size, err := strconv.ParseInt(strings.TrimSpace(sizes[i]), 10, 64)
 		if err != nil {
 			return 0
 		}

@@ -20,7 +20,7 @@ func anyConfig(t *rapid.T) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n")
 	b.WriteString(rapid.SampledFrom([]string{
-		"", "serving: {address: 0.0.0.0:8443, tls: {certFile: a, keyFile: b, clientCAFile: c, allowedClients: [kube-scheduler]}}\n",
+		"serving: {insecure: true}\n", "serving: {address: 0.0.0.0:8443, tls: {certFile: a, keyFile: b, clientCAFile: c, allowedClients: [kube-scheduler]}}\n",
 		"serving: {address: 127.0.0.1:443, tls: {certFile: a, keyFile: b}}\n",
 	}).Draw(t, "serving"))
 	b.WriteString("profiles:\n")
@@ -97,7 +97,7 @@ func inputs(tb testing.TB) (files [][]byte) {
 // fixedOnce checks that a corrected file is no worse, and is not corrected again.
 func fixedOnce(tb failer, data []byte) {
 	tb.Helper()
-	config := parseConfig(tb, []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"))
+	config := parseConfig(tb, []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving: {insecure: true}\nprofiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"))
 	in := doctor.Input{File: "scheduler.yaml", Data: data, Config: config, ConfigFile: "outboard.yaml", Now: now}
 	before, err := doctor.Check(in)
 	if err != nil {

@@ -141,7 +141,7 @@ func (c *checker) missingSecrets() {
 			reported[place] = true
 			command := "outboard certs --dir tls --secrets"
 			if d.deployment.Namespace != wiring.Namespace {
-				command += " --namespace " + d.deployment.Namespace
+				command += " --outboard-namespace " + d.deployment.Namespace
 			}
 			c.elsewhere(Error, "SecretNotFound", place, "", d.name()+" mounts it, and it does not exist", "the pods do not start", "create it; for certificates: "+command+" | kubectl apply -f -")
 		}

@@ -1,6 +1,10 @@
 package licenses
 
 import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
@@ -51,4 +55,35 @@ func (l *nodeSeats) evaluate(seats int64) policy.Verdict {
 		return policy.Verdict{Reason: noFreeNodeSeat, Have: l.free(), Want: seats}
 	}
 	return policy.Verdict{}
+}
+
+// boundPod is a pod on a node that needs floating seats of a feature.
+type boundPod struct {
+	feature         *feature
+	uid             types.UID
+	namespace, name string
+	node            string
+	boundAt         time.Time
+	seats           int64
+}
+
+// boundOn lists these pods for a node. A pod with an invalid request requests nothing.
+func (p *licenses) boundOn(n *snapshot.Node) []boundPod {
+	var bound []boundPod
+	for _, pod := range n.Pods {
+		needs, err := p.needs(pod)
+		if err != nil {
+			continue
+		}
+		at, known := snapshot.BoundBefore(pod)
+		if !known {
+			at = unknownTime
+		}
+		for _, need := range needs {
+			if need.feature.floating() {
+				bound = append(bound, boundPod{need.feature, pod.UID, pod.Namespace, pod.Name, n.Name, at, need.seats})
+			}
+		}
+	}
+	return bound
 }

@@ -6,8 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resources "k8s.io/component-helpers/resource"
-
-	"outboard.dev/outboard/snapshot"
 )
 
 // kind is a resource that the policy evaluates.
@@ -23,23 +21,6 @@ var names = [kinds]corev1.ResourceName{cpu: corev1.ResourceCPU, memory: corev1.R
 
 // amounts are in cores, and in bytes.
 type amounts [kinds]float64
-
-// boundPods are the pods on a node, with their predicted use.
-type boundPods struct {
-	snapshot.PodsByBindTime
-	uses []amounts // sums over the first pods, from none to all
-}
-
-func (p *utilization) boundPodsOf(n *snapshot.Node) boundPods {
-	all := boundPods{snapshot.PodsByBindTimeOf(n), make([]amounts, len(n.Pods)+1)}
-	for i, pod := range all.Pods {
-		all.uses[i+1] = all.uses[i]
-		for k, uses := range p.predict(pod) {
-			all.uses[i+1][k] += uses
-		}
-	}
-	return all
-}
 
 // predict returns what the pod will use when it runs: the prediction of Trimaran's
 // TargetLoadPacking, also for memory, with sidecars, and with pod-level resources. Other init

@@ -3,7 +3,6 @@ package gpumemory
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -63,7 +62,7 @@ func parseSizes(parts []string) []int64 {
 	}
 	sizes := make([]int64, len(parts))
 	for i, part := range parts {
-		size, err := strconv.ParseInt(strings.TrimSpace(part), 10, 64)
+		size, err := strconv.ParseInt(part, 10, 64)
 		if err != nil || size < 0 || size > claims.MaxCapacity {
 			return nil
 		}

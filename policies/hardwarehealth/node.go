@@ -1,0 +1,37 @@
+package hardwarehealth
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// matches reports whether the Node object matches the rule. It never matches a rule with a signal.
+func (r *Rule) matches(n *corev1.Node) bool {
+	switch {
+	case r.NodeCondition != nil:
+		c := r.NodeCondition.of(n)
+		return c != nil && c.Status == *cmp.Or(r.NodeCondition.Status, new(corev1.ConditionTrue))
+	case r.NodeLabel != nil:
+		return r.NodeLabel.in(n.Labels)
+	case r.NodeAnnotation != nil:
+		return r.NodeAnnotation.in(n.Annotations)
+	}
+	return false
+}
+
+// of returns the node's condition of the type, or nil.
+func (c *Condition) of(n *corev1.Node) *corev1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if string(n.Status.Conditions[i].Type) == c.Type {
+			return &n.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func (m *KeyMatch) in(values map[string]string) bool {
+	value, ok := values[m.Key]
+	return ok && (len(m.Values) == 0 || slices.Contains(m.Values, value))
+}

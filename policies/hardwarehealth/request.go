@@ -1,0 +1,28 @@
+package hardwarehealth
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/policy/fields"
+)
+
+// all means every rule, in a pod's annotation.
+const all = "*"
+
+// tolerated returns the names of the rules that the pod tolerates.
+func (p *hardwareHealth) tolerated(pod *corev1.Pod) []string {
+	text := pod.Annotations[p.config.TolerationAnnotation]
+	if p.config.TolerationAnnotation == "" || text == "" {
+		return nil
+	}
+	return slices.Collect(fields.List(text, ","))
+}
+
+func (p *Pods) asksFor(requests corev1.ResourceList) bool {
+	return len(p.Resources) == 0 || slices.ContainsFunc(p.Resources, func(name corev1.ResourceName) bool {
+		q, ok := requests[name]
+		return ok && q.Sign() > 0
+	})
+}

@@ -1,0 +1,128 @@
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/app"
+	"outboard.dev/outboard/internal/config"
+)
+
+// The unit and the static pod in docs/as-a-process.md start commands that outboard has, and leave them the time to stop.
+// systemd-analyze verifies the unit where it is installed.
+func TestServices(t *testing.T) {
+	page := filepath.Join("..", "..", "docs", "as-a-process.md")
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, _ := blocksOf(page, text)
+	defaults := config.Default().Serving
+	stop := defaults.ShutdownDelay + defaults.DrainTimeout
+	tested := 0
+	for _, b := range found {
+		if _, unit, ok := strings.Cut(b.text, "cat > outboard.service <<'END'\n"); ok {
+			tested++
+			unit, _, _ = strings.Cut(unit, "END\n")
+			checkUnit(t, unit, stop)
+		}
+		var pod corev1.Pod
+		if b.language == "yaml" && strings.Contains(b.text, "hostPath") {
+			tested++
+			if err := yaml.UnmarshalStrict([]byte(b.text), &pod); err != nil {
+				t.Fatal(err)
+			}
+			checkStaticPod(t, pod, stop)
+		}
+	}
+	if tested != 2 {
+		t.Errorf("%s has %d units and static pods, want 2", page, tested)
+	}
+}
+
+func checkUnit(t *testing.T, unit string, stop time.Duration) {
+	t.Helper()
+	settings := map[string]string{}
+	section := ""
+	for line := range strings.Lines(unit) {
+		line = strings.TrimSpace(line)
+		key, value, ok := strings.Cut(line, "=")
+		switch {
+		case strings.HasPrefix(line, "["):
+			section = strings.Trim(line, "[]")
+		case ok:
+			settings[section+"."+key] = value
+		case line != "":
+			t.Errorf("the unit has the line %q", line)
+		}
+	}
+	checkCommand(t, strings.Fields(settings["Service.ExecStart"]))
+	if timeout, err := time.ParseDuration(settings["Service.TimeoutStopSec"] + "s"); err != nil || timeout <= stop {
+		t.Errorf("TimeoutStopSec is %v (%v), and Outboard may take %v to stop", timeout, err, stop)
+	}
+	if settings["Install.WantedBy"] == "" {
+		t.Error("the unit cannot be enabled")
+	}
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		return
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "outboard.service")
+	unit = strings.Replace(unit, "/usr/local/bin/outboard", self, 1) // it must exist
+	if err := os.WriteFile(file, []byte(unit), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(analyze, "verify", "--man=no", file).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "outboard.service") {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+func checkStaticPod(t *testing.T, pod corev1.Pod, stop time.Duration) {
+	t.Helper()
+	for _, v := range pod.Spec.Volumes {
+		if v.HostPath == nil {
+			t.Errorf("the volume %s refers to another object, so the kubelet does not start the pod", v.Name)
+		}
+	}
+	c := pod.Spec.Containers[0]
+	if pod.Spec.ServiceAccountName != "" || len(pod.Spec.Containers) != 1 || len(c.Env)+len(c.EnvFrom) > 0 {
+		t.Errorf("the pod refers to other objects, or has not one container: %+v", pod.Spec)
+	}
+	checkCommand(t, c.Command)
+	checkCommand(t, c.ReadinessProbe.Exec.Command)
+	checkCommand(t, c.LivenessProbe.Exec.Command)
+	if grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace <= stop {
+		t.Errorf("terminationGracePeriodSeconds is %v, and Outboard may take %v to stop", grace, stop)
+	}
+}
+
+// checkCommand fails if outboard does not accept the command and its flags.
+func checkCommand(t *testing.T, command []string) {
+	t.Helper()
+	if len(command) < 2 || filepath.Base(command[0]) != "outboard" {
+		t.Fatalf("%q is no command of outboard", command)
+	}
+	cmd, rest, err := app.NewCommand().Find(command[1:])
+	if err != nil || !slices.Contains([]string{"serve", "probe"}, cmd.Name()) {
+		t.Fatalf("%q: %v", command, err)
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		t.Errorf("%q: %v", command, err)
+	}
+	if err := cmd.ValidateRequiredFlags(); err != nil {
+		t.Errorf("%q: %v", command, err)
+	}
+}
