@@ -146,8 +146,8 @@ status: {allocatable: {cpu: 4, memory: 8Gi}}
 `)[0])
 	for strategy, want := range map[string]string{
 		"{type: NodeCost}":                               "cost of the node: 0.4 = 0.4 (label example.com/price)",
-		"{type: ResourceCost, resource: cpu}":            "one core costs 0.1: 0.4 (label example.com/price) / 4",
-		"{type: ResourceCost, resource: memory}":         "one GiB of memory costs 0.05: 0.4 (label example.com/price) / 8",
+		"{type: ResourceCost, resource: cpu}":            "cost of one core: 0.1 = 0.4 (label example.com/price) / 4",
+		"{type: ResourceCost, resource: memory}":         "cost of one GiB of memory: 0.05 = 0.4 (label example.com/price) / 8",
 		"{type: ResourceCost, resource: nvidia.com/gpu}": "cost of one nvidia.com/gpu: the highest (the node has none)",
 	} {
 		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{nodeLabel: example.com/price}], scoringStrategy: "+strategy+"}"), new(corev1.Pod), new(snapshot.View))

@@ -86,7 +86,7 @@ const imageOutboard = outboardHeader + tlsOfOutboard + `profiles:
 `
 
 // plain makes Outboard serve plain HTTP, and kube-scheduler call it so.
-var plain = struct{ outboard, scheduler []string }{[]string{tlsOfOutboard, ""}, []string{tlsOfScheduler, ""}}
+var plain = struct{ outboard, scheduler []string }{[]string{tlsOfOutboard, "serving: {insecure: true}\n"}, []string{tlsOfScheduler, ""}}
 
 func changed(lists ...[]string) []string { return slices.Concat(lists...) }
 
