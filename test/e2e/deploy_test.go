@@ -273,18 +273,24 @@ func ofPods(prefix string) string {
 // Everything that the chart can create, with each preset, is valid for the API server, with the CRDs
 // of cert-manager and the Prometheus Operator.
 func TestDeployPresets(t *testing.T) {
-	th := open(t)
-	th.installForeignCRDs()
-	deploy := filepath.Join(th.Root, "deploy")
-	th.apply(nil, "-f", filepath.Join(deploy, "namespace.yaml"))
+	// The control plane, which has a time limit, starts after the program that renders has been compiled.
+	var presets [][]byte
 	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
-		render := exec.CommandContext(th.ctx, "go", "run", ".", "-set", "service.nodePort=32766,service.annotations.a=b,service.labels.a=b,imagePullSecrets[0].name=a,setSchedulerName.enabled=true,"+
+		render := exec.CommandContext(t.Context(), "go", "run", ".", "-set", "service.nodePort=32766,service.annotations.a=b,service.labels.a=b,imagePullSecrets[0].name=a,setSchedulerName.enabled=true,"+
 			"certificates.source=CertManager,monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true,preset="+preset+","+ofPods("")+","+ofPods("scheduler."))
-		render.Dir = filepath.Join(deploy, "render")
+		render.Dir = filepath.Join("..", "..", "deploy", "render")
+		var stderr bytes.Buffer
+		render.Stderr = &stderr
 		manifests, err := render.Output()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("preset %s: %v\n%s", preset, err, &stderr)
 		}
+		presets = append(presets, manifests)
+	}
+	th := open(t)
+	th.installForeignCRDs()
+	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"))
+	for _, manifests := range presets {
 		th.apply(manifests, "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-") // the stage has created some roles
 	}
 }
