@@ -17,7 +17,8 @@ type object struct {
 	kind            string // configmap or secret
 	namespace, name string
 	key             string
-	shared          bool // other objects of the same volume may have the file instead
+	shared          bool     // other objects of the same volume may have the file instead
+	items           []string // not nil: the paths of the volume's items, none of which is the file
 }
 
 // place is the name of the object in findings.
@@ -26,13 +27,17 @@ func (o object) place() string { return o.ref() + " " + o.key }
 // ref is the name of the whole object. A manifest need not have a namespace.
 func (o object) ref() string { return o.kind + " " + strings.TrimPrefix(o.namespace+"/"+o.name, "/") }
 
-// missingKey is the error of reading a key that an object does not have, so that no file of the container has its content.
+// missingKey is the error of reading a key that an object or the items of its volume do not have, so that no file of the container has its
+// content.
 type missingKey struct {
 	object object
 	keys   []string // that the object has
 }
 
 func (m *missingKey) Error() string {
+	if m.object.items != nil {
+		return fmt.Sprintf("the items of the volume with %s have no path %s: they have %s", m.object.ref(), m.object.key, strings.Join(m.object.items, ", "))
+	}
 	if len(m.keys) == 0 {
 		return fmt.Sprintf("%s has no key %s: it has no keys", m.object.ref(), m.object.key)
 	}
@@ -90,15 +95,25 @@ func inVolume(namespace string, v *corev1.Volume, file string) (object, bool) {
 		projected = v.Projected.Sources
 	}
 	for _, p := range projected {
+		o, items := object{namespace: namespace, shared: len(projected) > 1}, []corev1.KeyToPath(nil)
 		switch {
 		case p.ConfigMap != nil:
-			if key, ok := keyAt(p.ConfigMap.Items, file); ok {
-				return object{"configmap", namespace, p.ConfigMap.Name, key, len(projected) > 1}, true
-			}
+			o.kind, o.name, items = "configmap", p.ConfigMap.Name, p.ConfigMap.Items
 		case p.Secret != nil:
-			if key, ok := keyAt(p.Secret.Items, file); ok {
-				return object{"secret", namespace, p.Secret.Name, key, len(projected) > 1}, true
+			o.kind, o.name, items = "secret", p.Secret.Name, p.Secret.Items
+		default:
+			continue
+		}
+		var ok bool
+		if o.key, ok = keyAt(items, file); ok {
+			return o, true
+		}
+		if !o.shared && file != "" {
+			o.key = file
+			for _, item := range items {
+				o.items = append(o.items, item.Path)
 			}
+			return o, true
 		}
 	}
 	return object{}, false
@@ -145,7 +160,7 @@ func (c *Cluster) content(o object) ([]byte, error) {
 		return nil, err
 	}
 	text, found := data[o.key]
-	if !found {
+	if !found || o.items != nil {
 		return nil, &missingKey{o, slices.Sorted(maps.Keys(data))}
 	}
 	return text, nil
