@@ -36,7 +36,7 @@ func (d draw) configuration() []byte {
 		signals = append(signals, object{"name": name, "maxAge": maxAge.String(), "world": object{"signal": name, "about": policy.AboutKeys}})
 	}
 	text, err := json.Marshal(object{
-		"apiVersion": config.APIVersion, "kind": config.Kind, "admin": object{"address": "127.0.0.1:0"}, "log": object{"level": "Error"},
+		"apiVersion": config.APIVersion, "kind": config.Kind, "serving": object{"insecure": true}, "admin": object{"address": "127.0.0.1:0"}, "log": object{"level": "Error"},
 		"signals": signals, "profiles": []object{profile},
 	})
 	if err != nil {
