@@ -42,8 +42,9 @@ func (a *arm) config() gpumemory.Config {
 // stage.
 func (a *arm) outboard() (string, error) {
 	profile := map[string]any{
-		"path":     "/",
-		"policies": []any{map[string]any{"type": "GPUMemory", "config": a.config()}},
+		"path":             "/",
+		"managedResources": []any{}, // kube-scheduler calls for every pod, in each arm
+		"policies":         []any{map[string]any{"type": "GPUMemory", "config": a.config()}},
 	}
 	if a.shortlist > 0 {
 		profile["shortlist"] = a.shortlist
