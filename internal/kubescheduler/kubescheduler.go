@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -91,19 +90,9 @@ func (f *Filters) Lacks(n *snapshot.Node) string {
 	if len(f.names) == 0 {
 		return ""
 	}
-	used := map[corev1.ResourceName]*resource.Quantity{}
+	used := *requested.Of(n)
 	for _, name := range f.names {
-		used[name] = new(resource.Quantity)
-	}
-	for _, pod := range n.Pods {
-		for name, quantity := range snapshot.PodRequests(pod) {
-			if sum := used[name]; sum != nil {
-				sum.Add(quantity)
-			}
-		}
-	}
-	for _, name := range f.names {
-		all := used[name]
+		all := used[name].DeepCopy()
 		all.Add(f.requests[name])
 		if all.Cmp(allocatable[name]) > 0 {
 			return insufficientStart + string(name)
@@ -111,3 +100,16 @@ func (f *Filters) Lacks(n *snapshot.Node) string {
 	}
 	return ""
 }
+
+// requested is what the pods of a node request together. It does not depend on the pod that is to be placed.
+var requested = snapshot.NewFact(func(n *snapshot.Node) corev1.ResourceList {
+	sums := corev1.ResourceList{}
+	for _, pod := range n.Pods {
+		for name, quantity := range snapshot.PodRequests(pod) {
+			sum := sums[name]
+			sum.Add(quantity)
+			sums[name] = sum
+		}
+	}
+	return sums
+})

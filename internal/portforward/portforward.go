@@ -35,7 +35,8 @@ type Transport struct {
 	TLS *tls.Config
 }
 
-// RoundTrip implements http.RoundTripper. If the kubelet cannot connect to the port, the error has its message.
+// RoundTrip implements http.RoundTripper. The request arrives at a loopback address of the pod, so its Host is localhost. If the kubelet
+// cannot connect to the port, the error has its message.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	forwarded, err := t.connect(req.Context())
 	if err != nil {
@@ -46,7 +47,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		DisableKeepAlives: true, // closes the connection after the response
 		DialContext:       func(context.Context, string, string) (net.Conn, error) { return forwarded, nil },
 	}
-	res, err := overForwarded.RoundTrip(req)
+	there := req.Clone(req.Context())
+	there.Host = "localhost"
+	res, err := overForwarded.RoundTrip(there)
 	if err != nil {
 		return nil, forwarded.explain(err)
 	}

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -38,6 +40,10 @@ func (s *Server) adminHandler() (http.Handler, error) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		if toLoopback(r) && !namesThisHost(r.Host) {
+			http.Error(w, "no Host "+strconv.Quote(r.Host)+" here: use localhost or an IP address", http.StatusMisdirectedRequest)
 			return
 		}
 		if opts.AllowRemoteMetrics && !opts.AllowRemote && !toLoopback(r) && !slices.Contains(remotePaths, r.URL.Path) {
@@ -75,6 +81,17 @@ var remotePaths = []string{"/healthz", "/readyz", "/metrics"}
 func toLoopback(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return ok && local.IP.IsLoopback()
+}
+
+// namesThisHost reports whether the Host header of a request to a loopback address is localhost or an IP address, with or without a port.
+// Any other name may be that of a web page: its owner can let the name resolve to 127.0.0.1 (DNS rebinding), and then the browser of
+// somebody who forwards a port to the address lets the page read what the address serves.
+func namesThisHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || strings.EqualFold(host, "localhost")
 }
 
 // mount registers the handler. A panic about an invalid or duplicate pattern becomes an error.

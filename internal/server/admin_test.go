@@ -122,6 +122,36 @@ func TestListenErrorNamesTheAddress(t *testing.T) {
 	}
 }
 
+// A web page whose name resolves to 127.0.0.1 cannot read a port that somebody forwards to the admin address.
+func TestAdminHost(t *testing.T) {
+	for _, everything := range []bool{false, true} {
+		r := start(t, server.Options{Handler: echo, Admin: server.AdminOptions{Address: "127.0.0.1:0", AllowRemote: everything}})
+		for host, want := range map[string]int{
+			"localhost": 200, "LOCALHOST:8081": 200, "127.0.0.1:1": 200, "10.1.2.3": 200, "[::1]:8081": 200, "[::1]": 200,
+			"evil.example": 421, "evil.example:8081": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example:80": 421, "outboard": 421, "a:b:c": 421,
+		} {
+			for _, path := range []string{"/healthz", "/metrics", "/explain/p"} {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.adminURL+path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Host = host
+				res, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				res.Body.Close()
+				if want == 200 && path != "/healthz" {
+					continue // neither is served here
+				}
+				if res.StatusCode != want {
+					t.Errorf("GET %s with Host %q: %s, want %d", path, host, res.Status, want)
+				}
+			}
+		}
+	}
+}
+
 // Other hosts can reach metrics and health, and nothing else. The address to which a request comes decides that.
 func TestAllowRemoteMetrics(t *testing.T) {
 	explain := map[string]http.Handler{"/explain/{pod}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.PathValue("pod")) })}

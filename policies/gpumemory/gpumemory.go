@@ -27,6 +27,7 @@ type gpuMemory struct {
 	config   Config
 	hardware *snapshot.ObjectFact[hardware]
 	usage    *snapshot.Fact[usage]
+	report   *snapshot.Fact[NodeReport]
 	ranker   *strategy.Ranker // nil: each node is scored alone
 }
 
@@ -37,6 +38,9 @@ func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
 	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, config.SizesFrom) })
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
 		return usageOf(n, n.Ledger(memoryResource), p.hardware.Of(n))
+	})
+	p.report = snapshot.NewFact(func(n *snapshot.Node) NodeReport {
+		return NodeReport{n.Name, GPUs(config, n), Unannotated(config, n)}
 	})
 	if by != nil {
 		p.ranker = strategy.New(strategy.Options{Strategy: *by, Shape: p.shape, Node: func(n *snapshot.Node) placement.Node {

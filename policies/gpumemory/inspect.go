@@ -59,8 +59,8 @@ func (p *gpuMemory) Inspect(view *snapshot.View, path string) (answer any, found
 	}
 	report := Report{Unit: p.config.Unit, Nodes: []NodeReport{}}
 	for n := range nodesOf(view, name, one) {
-		if devices := GPUs(p.config, n); len(devices) > 0 {
-			report.Nodes = append(report.Nodes, NodeReport{n.Name, devices, Unannotated(p.config, n)})
+		if node := p.report.Of(n); len(node.GPUs) > 0 {
+			report.Nodes = append(report.Nodes, *node)
 		}
 	}
 	switch {
