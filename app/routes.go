@@ -60,7 +60,7 @@ func (s *serving) handlerOptions(of *service.Service, p *service.Profiles, profi
 	e := p.Engines[profile.Path]
 	options := extender.Options{
 		Profile: profile.Path, Engine: e,
-		Reserve: server.Reserve, Shared: s.shared, Log: of.Log, Metrics: s.metrics, Logger: s.options.Logger,
+		Reserve: server.Reserve, Wait: server.Wait, Shared: s.shared, Log: of.Log, Metrics: s.metrics, Logger: s.options.Logger,
 		SchedulerNames: profile.SchedulerNames,
 	}
 	for _, r := range profile.ManagedResources {

@@ -35,6 +35,7 @@ type call struct {
 	reserved     bool           // memory for decoding the body is reserved
 	decodesNodes bool           // requestNodes.begin was called, but not end
 	podWeight    int64          // memory for decoding the pod; 0: the view's copy is used
+	weight       int64          // memory for decoding the body and evaluating it
 }
 
 const (
@@ -75,7 +76,7 @@ func (cs *calls) get() *call {
 func (cs *calls) put(c *call) {
 	clear(c.nodes) // nodes that came with the request
 	c.nodes, c.record, c.result.Record = c.nodes[:0], nil, nil
-	c.reserved, c.podWeight, c.hypothetical = false, 0, false
+	c.reserved, c.podWeight, c.weight, c.hypothetical = false, 0, 0, false
 	c.filtered = engine.Request{}
 	c.response.Reset()
 	cs.mu.Lock()

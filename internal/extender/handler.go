@@ -73,6 +73,9 @@ type Options struct {
 	// Reserve adds bytes to the memory that the request with this context holds until its response; it may wait or
 	// fail. It is called once for a request, before its body is decoded. Nil: memory is not bounded.
 	Reserve func(ctx context.Context, bytes int64) error
+	// Wait calls wait, which waits for the API server. The request with this context holds nothing of what Reserve added meanwhile, but keeps bytes
+	// for what it has decoded. The call fails with the error. Nil: wait is called.
+	Wait func(ctx context.Context, keeps int64, wait func()) error
 	// Shared is the same for all Handlers of the process. Nil: the Handler has its own.
 	Shared *Shared
 	// Log keeps the decisions; required.
@@ -189,11 +192,22 @@ const decodeShare = 4
 // weigh reserves memory for decoding the body: bytes for the nodes or victims, and the cost of the
 // pod if it must be decoded.
 func (h *Handler) weigh(ctx context.Context, c *call, bytes int64) error {
+	c.weight = bytes + decodeShare*c.podWeight
 	if c.reserved {
 		return nil
 	}
 	c.reserved = true
-	return h.reserve(ctx, bytes+decodeShare*c.podWeight)
+	return h.reserve(ctx, c.weight)
+}
+
+// wait calls f, which waits for the API server, without the memory that is reserved for decoding: other calls need not wait for
+// the API server.
+func (h *Handler) wait(ctx context.Context, c *call, f func()) error {
+	if h.Wait == nil {
+		f()
+		return nil
+	}
+	return h.Wait(ctx, c.weight, f)
 }
 
 // finish records, counts and logs the call.

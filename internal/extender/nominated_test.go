@@ -77,6 +77,12 @@ type gpuProfile struct {
 
 func serveGPUProfile(t *testing.T, change func(*gpumemory.Config), pods ...*corev1.Pod) *gpuProfile {
 	t.Helper()
+	return serveGPUsWith(t, change, func(*extender.Options) {}, pods...)
+}
+
+// serveGPUsWith is serveGPUProfile with other options.
+func serveGPUsWith(t *testing.T, change func(*gpumemory.Config), options func(*extender.Options), pods ...*corev1.Pod) *gpuProfile {
+	t.Helper()
 	config := gpumemory.Defaults()
 	if change != nil {
 		change(&config)
@@ -89,6 +95,7 @@ func serveGPUProfile(t *testing.T, change func(*gpumemory.Config), pods ...*core
 	return &gpuProfile{cluster: cluster, t: t, server: serve(t, cluster, func(e *engine.Options, o *extender.Options) {
 		e.Policies = []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}
 		o.Ledgers = newLedgerStore()
+		options(o)
 	})}
 }
 

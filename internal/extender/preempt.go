@@ -126,23 +126,35 @@ func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Reque
 	if !fits() {
 		return "", nil
 	}
-	asking, cancel := context.WithDeadline(ctx, c.started.Add(preemptTime))
-	defer cancel()
-	for _, pod := range evicted {
-		live, err := h.Cluster.LivePod(asking, pod.Namespace, pod.Name, pod.UID)
-		if err != nil && errors.Is(asking.Err(), context.DeadlineExceeded) {
-			why = fmt.Sprintf("may need no eviction: the pod is nominated to node %q, and the API server has not responded in time whether all evicted pods are gone", name)
-			break
-		}
-		if err != nil {
-			return "", fmt.Errorf("asking whether pod %s/%s is gone, which was evicted from node %q: %w", pod.Namespace, pod.Name, name, err)
-		}
-		gone[pod.UID] = live == nil || snapshot.Ended(live)
+	var inTime bool
+	if busy := h.wait(ctx, c, func() { inTime, err = h.askWhichAreGone(ctx, c, evicted, gone) }); err != nil || busy != nil {
+		return "", cmp.Or(err, busy)
+	}
+	if !inTime {
+		why = fmt.Sprintf("may need no eviction: the pod is nominated to node %q, and the API server has not responded in time whether all evicted pods are gone", name)
 	}
 	if !fits() {
 		return "", nil
 	}
 	return why, nil
+}
+
+// askWhichAreGone corrects gone for the pods, which were evicted from one node. It returns false if the API server has not responded about all of
+// them when preemptTime ends.
+func (h *Handler) askWhichAreGone(ctx context.Context, c *call, evicted []*corev1.Pod, gone map[types.UID]bool) (inTime bool, err error) {
+	asking, cancel := context.WithDeadline(ctx, c.started.Add(preemptTime))
+	defer cancel()
+	for _, pod := range evicted {
+		live, err := h.Cluster.LivePod(asking, pod.Namespace, pod.Name, pod.UID)
+		if err != nil && errors.Is(asking.Err(), context.DeadlineExceeded) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("asking whether pod %s/%s is gone, which was evicted from node %q: %w", pod.Namespace, pod.Name, pod.Spec.NodeName, err)
+		}
+		gone[pod.UID] = live == nil || snapshot.Ended(live)
+	}
+	return true, nil
 }
 
 // nominatedTo returns the nomination of the pod to the node; ok is false if the view has none.

@@ -26,6 +26,9 @@ const (
 	lightRoom = 64 << 20
 	heavyRoom = 64 << 20
 
+	// waitRoom is for what requests keep while they wait for another server: thousands of ordinary ones.
+	waitRoom = 16 << 20
+
 	lightPerProcessor = 8
 
 	// patientOwn is how long a request has waited for its client before it yields to a request of the same caller.
@@ -34,9 +37,11 @@ const (
 
 // A budget bounds the memory of all requests together. A request takes room for its body before it reads the first
 // byte, and room for decoding it after the last byte, always in this order: requests that wait for the second room wait
-// only for requests that wait for nothing.
+// only for requests that wait for nothing. While a request waits for another server, it holds as much room of a third
+// kind as what it has decoded takes, and none for decoding: see [Wait]. It takes that room only if it is free, so this
+// adds no cycle.
 type budget struct {
-	large, ordinary, light, heavy *room
+	large, ordinary, light, heavy, waiting *room
 
 	// leastLight and leastHeavy are the least that a request takes for decoding. They bound how many requests are decoded and evaluated at a
 	// time: lightPerProcessor for each processor, and fewer heavy ones than there are processors.
@@ -53,6 +58,7 @@ func newBudget(opts Options, reserved prometheus.Gauge) *budget {
 		ordinary:   newRoom("bytes for request bodies of ordinary size", int64(opts.MaxConnections)*ordinaryBody),
 		light:      newRoom("bytes for decoding requests of ordinary size", lightRoom),
 		heavy:      newRoom("bytes for decoding large requests", heavyRoom),
+		waiting:    newRoom("bytes for requests that wait for another server", waitRoom),
 		leastLight: min(lightWork, lightRoom/(lightPerProcessor*processors)),
 		leastHeavy: heavyRoom / max(processors-1, 1),
 		patience:   opts.BusyTimeout,
@@ -79,6 +85,7 @@ type lease struct {
 
 	holds [2]hold // for the body and for decoding it
 	held  int
+	kept  hold // instead of that for decoding, while it waits for another server
 
 	mu        sync.Mutex
 	waited    time.Duration // before since
@@ -199,4 +206,41 @@ func Reserve(ctx context.Context, bytes int64) error {
 		return l.take(ctx, l.budget.light, max(bytes, l.budget.leastLight))
 	}
 	return l.take(ctx, l.budget.heavy, max(bytes, l.budget.leastHeavy))
+}
+
+// Wait calls wait, which waits for another server. The request holds no memory that it got from [Reserve] meanwhile, so
+// that others can be decoded and evaluated, however slow that server is. keeps is the memory of what it has decoded: it counts apart, and at most 16
+// MiB for all requests. A request for which that has no room keeps what it holds. After wait, the request waits for room as in
+// Reserve; the error wraps [ErrBusy].
+func Wait(ctx context.Context, keeps int64, wait func()) error {
+	if l, _ := ctx.Value(leaseKey{}).(*lease); l != nil {
+		return l.waitAside(ctx, keeps, wait)
+	}
+	wait()
+	return nil
+}
+
+func (l *lease) waitAside(ctx context.Context, keeps int64, wait func()) error {
+	b := l.budget
+	var made *hold
+	if l.held > 0 && (l.holds[l.held-1].room == b.light || l.holds[l.held-1].room == b.heavy) {
+		made = &l.holds[l.held-1]
+	}
+	l.kept = hold{amount: keeps, holder: l}
+	if made == nil || keeps > waitRoom || !b.waiting.takeFree(&l.kept, l.by) {
+		wait()
+		return nil
+	}
+	b.reserved.Add(float64(keeps))
+	defer func() {
+		b.waiting.release(&l.kept)
+		b.reserved.Sub(float64(keeps))
+	}()
+	from, amount := made.room, made.amount
+	from.release(made)
+	b.reserved.Sub(float64(amount))
+	*made = hold{}
+	l.held--
+	wait()
+	return l.take(ctx, from, amount)
 }

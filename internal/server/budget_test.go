@@ -135,3 +135,57 @@ func TestBudgetWaitEndsWithTheRequest(t *testing.T) {
 		t.Errorf("got error %v, want context.Canceled", err)
 	}
 }
+
+// While a request waits for another server, it holds the memory that it keeps, and others can be decoded. Afterwards it holds again what
+// it has reserved.
+func TestRequestsDoNotWaitForAnotherServer(t *testing.T) {
+	b := testBudget(100*ordinaryBody, time.Nanosecond)
+	reserve := func(bytes int64) (context.Context, *lease, error) {
+		l := &lease{budget: b}
+		ctx := context.WithValue(t.Context(), leaseKey{}, l)
+		return ctx, l, errors.Join(l.take(t.Context(), b.ordinary, 1), Reserve(ctx, bytes))
+	}
+	const keeps = 1 << 20
+	ctx, first, err := reserve(heavyRoom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waited := false
+	err = Wait(ctx, keeps, func() {
+		waited = true
+		if free := b.waiting.free; free != waitRoom-keeps {
+			t.Errorf("%d bytes are free for requests that wait, want %d", free, waitRoom-keeps)
+		}
+		_, second, err := reserve(heavyRoom)
+		if err != nil {
+			t.Errorf("another request: %v", err)
+		}
+		second.release()
+	})
+	if _, _, busy := reserve(heavyRoom); err != nil || !waited || !errors.Is(busy, ErrBusy) {
+		t.Errorf("got error %v, waited: %t, and another request gets %v afterwards, want ErrBusy", err, waited, busy)
+	}
+	first.release()
+
+	ctx, first, err = reserve(heavyRoom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Wait(ctx, waitRoom+1, func() {
+		if _, _, err := reserve(heavyRoom); !errors.Is(err, ErrBusy) {
+			t.Errorf("while a request waits that keeps too much, another gets %v, want ErrBusy", err)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	var second *lease
+	if err = Wait(ctx, keeps, func() { _, second, err = reserve(heavyRoom) }); !errors.Is(err, ErrBusy) {
+		t.Errorf("got error %v after another request has taken the room, want ErrBusy", err)
+	}
+	first.release()
+	second.release()
+	if b.heavy.free != heavyRoom || b.waiting.free != waitRoom {
+		t.Errorf("%d and %d bytes are free at the end", b.heavy.free, b.waiting.free)
+	}
+}
