@@ -208,10 +208,10 @@ func Reserve(ctx context.Context, bytes int64) error {
 	return l.take(ctx, l.budget.heavy, max(bytes, l.budget.leastHeavy))
 }
 
-// Wait calls wait, which waits for another server. The request holds no memory that it got from [Reserve] meanwhile, so
-// that others can be decoded and evaluated, however slow that server is. keeps is the memory of what it has decoded: it counts apart, and at most 16
-// MiB for all requests. A request for which that has no room keeps what it holds. After wait, the request waits for room as in
-// Reserve; the error wraps [ErrBusy].
+// Wait calls wait, which waits for another server. Meanwhile the request holds no memory that it got from [Reserve], so
+// others can be decoded and evaluated, however slow that server is. keeps is the memory of what the request has decoded:
+// it counts in a room of its own, of 16 MiB for all requests. A request that finds no room there keeps what it holds.
+// After wait, the request waits for room as in Reserve; the error wraps [ErrBusy].
 func Wait(ctx context.Context, keeps int64, wait func()) error {
 	if l, _ := ctx.Value(leaseKey{}).(*lease); l != nil {
 		return l.waitAside(ctx, keeps, wait)
