@@ -71,7 +71,7 @@ type ConfigMapSource struct{ Namespace, Prefix string }
 func (n *Node) ConfigMap(source ConfigMapSource) map[string]string { return n.configMaps[source] }
 
 // Row is the node's index in tables of the size [View.Rows], or -1 for a node that is in no View. A
-// node keeps its row from View to View while it exists, and With and Without keep it, too.
+// node keeps its row from View to View while it exists, and its copies by With, Without and WithObject have it, too.
 func (n *Node) Row() int { return int(n.row) }
 
 // Without returns a copy of the node without the pods for which leaving is true, and without their
@@ -112,6 +112,13 @@ func (n *Node) With(coming ...*corev1.Pod) *Node {
 	}
 	slices.SortFunc(pods, comparePods)
 	return n.holding(pods)
+}
+
+// WithObject returns a copy of the node with another Node object of the same name, for the evaluation of a node that is not changed yet.
+func (n *Node) WithObject(object *corev1.Node) *Node {
+	changed := n.holding(n.Pods)
+	changed.Object, changed.objectFacts = object, new(facts)
+	return changed
 }
 
 func (n *Node) holding(pods []*corev1.Pod) *Node {

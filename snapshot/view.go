@@ -122,6 +122,28 @@ func (v *View) Ledger(key LedgerKey) *Ledger {
 	return nil
 }
 
+// Pools yields the ledgers of the whole cluster, in order of resource.
+func (v *View) Pools() iter.Seq[*Ledger] {
+	return func(yield func(*Ledger) bool) {
+		for _, resource := range slices.Sorted(maps.Keys(v.pools)) {
+			if !yield(v.pools[resource]) {
+				return
+			}
+		}
+	}
+}
+
+// WithPool returns a copy of the View with the ledger, which belongs to no node, in place of its own for the resource.
+func (v *View) WithPool(l *Ledger) *View {
+	with := *v
+	with.pools = maps.Clone(v.pools)
+	if with.pools == nil {
+		with.pools = map[string]*Ledger{}
+	}
+	with.pools[l.Resource] = l
+	return &with
+}
+
 // Signal returns the signal with the name, or nil, which is an empty one.
 func (v *View) Signal(name string) *Signal { return v.signals[name] }
 
@@ -137,7 +159,7 @@ func (v *View) Signals() iter.Seq[*Signal] {
 }
 
 // WithNodes returns a copy of the View with these nodes in place of its own. They are made from nodes of the View by
-// [Node.With] and [Node.Without], at most one from each.
+// [Node.With], [Node.Without] and [Node.WithObject], at most one from each.
 func (v *View) WithNodes(nodes ...*Node) *View {
 	if !slices.ContainsFunc(nodes, func(n *Node) bool { return v.rows.at(int(n.row)).node != n }) {
 		return v

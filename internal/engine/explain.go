@@ -130,7 +130,7 @@ func (ev *evaluation) explain(n *snapshot.Node, total int64) (Explanation, error
 	}
 	if v := ev.tooLarge; !v.Fits() {
 		x.Fits = false
-		x.Policies = append(x.Policies, PolicyOpinion{Policy: "Outboard"}.with(v))
+		x.Policies = append(x.Policies, PolicyOpinion{Policy: itself}.with(v))
 		return x, nil
 	}
 	for i, f := range ev.filters {

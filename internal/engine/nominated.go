@@ -30,9 +30,17 @@ type nominatedNode struct {
 	with *snapshot.Node
 }
 
-// nominations returns the nodes of the view that have nominated pods, or nil if there are none.
+// nominations returns the nodes of the view that have nominated pods, or nil if there are none. It keeps them for the next request.
 func (e *Engine) nominations(view *snapshot.View) *nominations {
-	last := e.nominated.Load()
+	next := e.nominationsAfter(e.nominated.Load(), view)
+	if next != nil {
+		e.nominated.Store(next)
+	}
+	return next
+}
+
+// nominationsAfter is like nominations, and keeps nothing. last may be nil, or those of another view.
+func (e *Engine) nominationsAfter(last *nominations, view *snapshot.View) *nominations {
 	if last != nil && last.view == view {
 		return last
 	}
@@ -57,7 +65,6 @@ func (e *Engine) nominations(view *snapshot.View) *nominations {
 		planned := e.plan(node, pods)
 		next.byRow[row] = &nominatedNode{node: node, pods: pods, planned: planned, with: node.With(planned...)}
 	}
-	e.nominated.Store(next)
 	return next
 }
 

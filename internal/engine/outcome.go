@@ -18,6 +18,9 @@ const (
 // engineItself is the member of verdicts that are not those of a policy.
 const engineItself = -1
 
+// itself is the name of engineItself among the policies.
+const itself = "Outboard"
+
 // outcome is one verdict, with the nodes that have it.
 type outcome struct {
 	member       int // or engineItself

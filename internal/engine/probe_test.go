@@ -1,0 +1,110 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/policy"
+)
+
+// A probe agrees with Filter about each node, and names every policy that rejects it, which Filter does not.
+func TestProbeAgreesWithFilter(t *testing.T) {
+	view := viewOf("a s=1 t=3", "b s=2 t=2", "c s=3 t=1", "d s=1 t=1")
+	short, thin := &policy.Reason{Code: "Short"}, &policy.Reason{Code: "Thin"}
+	e := newEngine(t,
+		engine.WeightedPolicy{Name: "S", Policy: &fake{filter: atLeast("s", 2, short)}, Weight: 3},
+		engine.WeightedPolicy{Name: "T", Policy: &fake{filter: atLeast("t", 2, thin)}})
+	want := map[string]string{"a": "S Short 1 2", "b": "", "c": "T Thin 1 2", "d": "S Short 1 2, T Thin 1 2"}
+	probe, err := e.NewProbe(t.Context(), podOf("u", "1"), view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := asking(podOf("u", "1"), view, "a", "b", "c", "d")
+	var result engine.Result
+	if err := e.Filter(t.Context(), req, &result); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range req.Nodes {
+		passes, err := probe.Passes(n)
+		if err != nil || passes != slices.Contains(result.Kept, int32(i)) {
+			t.Errorf("%s: %v, %v; Filter keeps %q", n.Name, passes, err, kept(req, &result))
+		}
+		all, err := probe.Rejecting(n)
+		var got []string
+		for _, o := range all {
+			got = append(got, strings.Join([]string{o.Policy, o.Code, number64(o.Have), number64(o.Want)}, " "))
+		}
+		if err != nil || strings.Join(got, ", ") != want[n.Name] {
+			t.Errorf("%s: %q, %v; want %q", n.Name, got, err, want[n.Name])
+		}
+	}
+}
+
+func number64(n int64) string { return string(rune('0' + n)) }
+
+// A probe with a policy that panics ignores the policy, or returns its error, as its failurePolicy says.
+func TestProbeWithFailures(t *testing.T) {
+	view := viewOf("a s=3", "b s=2", "c s=1")
+	for _, tt := range failing {
+		if tt.place == "Score" {
+			continue // no policy scores
+		}
+		t.Run(tt.name, func(t *testing.T) {
+			pod := podOf("u", "1")
+			probe, err := newEngine(t, steady(tt.make(), policy.Ignore)...).NewProbe(t.Context(), pod, view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for node, want := range map[string]bool{"c": true, "b": false} { // Before rejects b
+				passes, err := probe.Passes(view.Node(node))
+				all, also := probe.Rejecting(view.Node(node))
+				if passes != want || (len(all) == 0) != want || err != nil || also != nil {
+					t.Errorf("%s: %v, %v; %v, %v", node, passes, err, all, also)
+				}
+			}
+			probe, err = newEngine(t, steady(tt.make(), policy.Fail)...).NewProbe(t.Context(), pod, view)
+			if err == nil {
+				_, err = probe.Passes(view.Node("c"))
+			}
+			if failure := new(engine.PolicyError); !errors.As(err, &failure) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := newEngine(t).NewProbe(ctx, podOf("u", "1"), view); !errors.Is(err, context.Canceled) {
+		t.Errorf("a request that has ended: %v", err)
+	}
+}
+
+// A probe for a changed copy of a pod neither uses what is prepared for the pod, nor discards it.
+func TestProbeDisturbsNothing(t *testing.T) {
+	view := viewOf("a s=1", "b s=2")
+	p := &fake{filter: atLeast("s", 2, &policy.Reason{Code: "Short"})}
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p})
+	req := asking(podOf("u", "1"), view, "a", "b")
+	var result engine.Result
+	for range 2 {
+		if err := e.Filter(t.Context(), req, &result); err != nil {
+			t.Fatal(err)
+		}
+		probe, err := e.NewProbe(t.Context(), req.Pod, view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if passes, err := probe.Passes(view.Node("b")); !passes || err != nil {
+			t.Errorf("%v, %v", passes, err)
+		}
+	}
+	if got := p.calls(); got.Prepare != 3 { // one for both filter calls, and one for each probe
+		t.Errorf("got calls %+v", got)
+	}
+	if !result.Record.Cached {
+		t.Error("the second filter call does not use what the first one prepared")
+	}
+}
