@@ -100,7 +100,10 @@ func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod, certain bool)
 	if ns == nil || n == nil || uint(n.Row()) >= uint(len(ns.byRow)) || ns.byRow[n.Row()] == nil {
 		return n
 	}
-	nominated := ns.byRow[n.Row()]
+	return ns.byRow[n.Row()].counting(n, pod, certain)
+}
+
+func (nominated *nominatedNode) counting(n *snapshot.Node, pod *corev1.Pod, certain bool) *snapshot.Node {
 	count := make([]*corev1.Pod, 0, len(nominated.planned))
 	for i, p := range nominated.planned {
 		if corev1helpers.PodPriority(p) >= corev1helpers.PodPriority(pod) && p.UID != pod.UID && !(certain && len(nominated.pods[i].Nodes) > 1) {

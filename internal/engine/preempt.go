@@ -390,3 +390,9 @@ func (bs budgets) split(pods []*corev1.Pod) (harmless, breaking []*corev1.Pod) {
 	}
 	return harmless, breaking
 }
+
+// ViolatesBudgets reports whether the eviction of all these pods violates a PodDisruptionBudget of the View.
+func ViolatesBudgets(view *snapshot.View, pods []*corev1.Pod) bool {
+	_, breaking := newBudgets(view.DisruptionBudgets()).split(pods)
+	return len(breaking) > 0
+}

@@ -38,6 +38,7 @@ var rules = []struct {
 	{"ledger", []string{"snapshot", "policy"}, "the ledger knows no policy in particular, and no client"},
 	{"ledger/audit", []string{"snapshot", "policy", "policy/fields", "ledger"}, "the audit shares no code with those it audits"},
 	{"kubescheduler", []string{"snapshot"}, "what kube-scheduler does depends on nodes and pods alone"},
+	{"remedy", []string{"snapshot", "policy", "decision", "engine", "kubescheduler"}, "what would help a pod depends on the view and the policies alone"},
 	{"simulate", []string{"snapshot", "policy", "decision", "engine", "binder", "ledger", "kubescheduler"}, "a simulation needs no cluster, and no particular policy"},
 	{"cluster", []string{"binder", "engine", "decision", "snapshot", "policy", "ledger"}, "the cluster is a source of views"},
 	{"config", []string{"decision", "snapshot", "policy", "policy/fields", "signal", "config/manifest", "config/strictyaml"}, "the configuration knows which policies and sources there are from whoever loads it"},

@@ -1,0 +1,282 @@
+package remedy_test
+
+import (
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/remedy"
+)
+
+var (
+	cases = flag.Int("cases", 2000, "how many random waiting pods are compared with brute force")
+	seed  = flag.Uint64("seed", 1, "which random pods")
+)
+
+// brute finds the changes by trying all of them, each in a cluster that is built from changed objects, with the calls of
+// kube-scheduler.
+type brute struct {
+	tb      testing.TB
+	w       *world
+	members []engine.WeightedPolicy
+	engine  *engine.Engine
+	pod     *corev1.Pod
+}
+
+func (b *brute) fits(w *world, pod *corev1.Pod) bool { return len(w.fitting(b.tb, b.engine, pod)) > 0 }
+
+// with returns the pod with another amount, in units of 1m of CPU, 1Mi of memory and 1 of anything else.
+func (b *brute) with(name corev1.ResourceName, units int64) *corev1.Pod {
+	q := *resource.NewQuantity(units, resource.DecimalSI)
+	switch name {
+	case "cpu":
+		q = *resource.NewMilliQuantity(units, resource.DecimalSI)
+	case "memory":
+		q = *resource.NewQuantity(units<<20, resource.BinarySI)
+	}
+	pod := b.pod.DeepCopy()
+	list := pod.Spec.Containers[0].Resources
+	list.Requests[name] = q
+	if _, ok := list.Limits[name]; ok {
+		list.Limits[name] = q
+	}
+	return pod
+}
+
+func units(name corev1.ResourceName, q resource.Quantity) int64 {
+	switch name {
+	case "cpu":
+		return q.MilliValue()
+	case "memory":
+		return q.Value() >> 20
+	}
+	return q.Value()
+}
+
+// requests returns the largest amount of each resource with which the pod fits.
+func (b *brute) requests() map[corev1.ResourceName]int64 {
+	all := map[corev1.ResourceName]int64{}
+	for name, from := range b.pod.Spec.Containers[0].Resources.Requests {
+		for amount := units(name, from) - 1; amount > 0; amount-- {
+			if b.fits(b.w, b.with(name, amount)) {
+				all[name] = amount
+				break
+			}
+		}
+	}
+	return all
+}
+
+// fewest returns the size of the smallest of the sets that make the pod fit, or 0. onNode limits where it must fit.
+func (b *brute) fewest(uids []types.UID, onNode string) int {
+	least := 0
+	for set := 1; set < 1<<len(uids); set++ {
+		var gone []types.UID
+		for i, uid := range uids {
+			if set>>i&1 == 1 {
+				gone = append(gone, uid)
+			}
+		}
+		if least > 0 && len(gone) >= least {
+			continue
+		}
+		if fits := b.w.without(gone...).fitting(b.tb, b.engine, b.pod); len(fits) > 0 && (onNode == "" || slices.Contains(fits, onNode)) {
+			least = len(gone)
+		}
+	}
+	return least
+}
+
+func (b *brute) ends() int {
+	least := 0
+	for _, n := range b.w.nodes {
+		var uids []types.UID
+		for _, pod := range b.w.pods {
+			if pod.Spec.NodeName == n.Name {
+				uids = append(uids, pod.UID)
+			}
+		}
+		if size := b.fewest(uids, n.Name); size > 0 && (least == 0 || size < least) {
+			least = size
+		}
+	}
+	return least
+}
+
+func (b *brute) seats() int {
+	least := 0
+	for _, l := range b.w.pools {
+		var uids []types.UID
+		for _, p := range l.Pods {
+			uids = append(uids, p.UID)
+		}
+		if size := b.fewest(uids, ""); size > 0 && (least == 0 || size < least) {
+			least = size
+		}
+	}
+	return least
+}
+
+// nodes returns the largest number of nodes on which the pod fits after one change of what kube-scheduler excludes nodes for.
+func (b *brute) nodes() int {
+	most := b.uncordoned()
+	try := func(change func(*corev1.PodSpec)) {
+		pod := b.pod.DeepCopy()
+		change(&pod.Spec)
+		most = max(most, len(b.w.fitting(b.tb, b.engine, pod)))
+	}
+	for _, n := range b.w.nodes {
+		for _, taint := range n.Spec.Taints {
+			if taint.Key != corev1.TaintNodeUnschedulable {
+				try(func(spec *corev1.PodSpec) {
+					spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect})
+				})
+			}
+		}
+	}
+	for key := range b.pod.Spec.NodeSelector {
+		try(func(spec *corev1.PodSpec) { delete(spec.NodeSelector, key) })
+	}
+	if b.pod.Spec.Affinity != nil {
+		for i, term := range b.pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for j := range term.MatchExpressions {
+				try(func(spec *corev1.PodSpec) {
+					required := &spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+					if left := &(*required).NodeSelectorTerms[i].MatchExpressions; len(*left) == 1 {
+						*required = nil
+					} else {
+						*left = slices.Delete(*left, j, j+1)
+					}
+				})
+			}
+		}
+	}
+	return most
+}
+
+func (b *brute) uncordoned() int {
+	count := 0
+	for i, n := range b.w.nodes {
+		if !n.Spec.Unschedulable {
+			continue
+		}
+		w := &world{nodes: slices.Clone(b.w.nodes), pods: b.w.pods, pools: b.w.pools}
+		w.nodes[i] = n.DeepCopy()
+		w.nodes[i].Spec = corev1.NodeSpec{}
+		if b.fits(w, b.pod) {
+			count++
+		}
+	}
+	return count
+}
+
+// policies returns the largest number of nodes on which the pod fits without one policy.
+func (b *brute) policies() int {
+	most := 0
+	for i := range b.members {
+		e := engineOf(b.tb, slices.Delete(slices.Clone(b.members), i, i+1))
+		most = max(most, len(b.w.fitting(b.tb, e, b.pod)))
+	}
+	return most
+}
+
+// tally is what the comparison counts.
+type tally struct {
+	waiting, mendable, mended, remedies, smallest int
+	possible, found                               map[remedy.Kind]int // pods by kind
+}
+
+func (b *brute) compare(t *testing.T, found []remedy.Remedy, count *tally) {
+	requests, ends, seats, nodes, policies := b.requests(), b.ends(), b.seats(), b.nodes(), b.policies()
+	count.waiting++
+	if len(requests) > 0 || ends+seats+nodes+policies > 0 {
+		count.mendable++
+		if len(found) > 0 {
+			count.mended++
+		}
+	}
+	for kind, possible := range map[remedy.Kind]bool{
+		remedy.Request: len(requests) > 0, remedy.End: ends > 0, remedy.Seats: seats > 0, remedy.Nodes: nodes > 0, remedy.Policy: policies > 0,
+	} {
+		if possible {
+			count.possible[kind]++
+		}
+		if slices.ContainsFunc(found, func(r remedy.Remedy) bool { return r.Kind == kind }) {
+			count.found[kind]++
+		}
+	}
+	for i := range found {
+		r := &found[i]
+		count.remedies++
+		var got, want int64
+		switch r.Kind {
+		case remedy.Request:
+			got, want = units(r.Resource, *r.To), requests[r.Resource]
+			if !b.fits(b.w, b.with(r.Resource, got)) || r.Next != nil && b.fits(b.w, b.with(r.Resource, units(r.Resource, *r.Next))) {
+				t.Errorf("not true: %s", r)
+			}
+		case remedy.End, remedy.Seats:
+			var gone []types.UID
+			for _, h := range r.End {
+				gone = append(gone, types.UID(h.UID))
+			}
+			if !slices.Contains(b.w.without(gone...).fitting(b.tb, b.engine, b.pod), r.Node) {
+				t.Errorf("not true: %s", r)
+			}
+			if got, want = int64(len(gone)), int64(ends); r.Kind == remedy.Seats {
+				want = int64(seats)
+			}
+		case remedy.Nodes:
+			got, want = int64(r.Nodes), int64(nodes)
+		case remedy.Policy:
+			got, want = int64(r.Nodes), int64(policies)
+		}
+		if r.Smallest {
+			count.smallest++
+			if got != want {
+				t.Errorf("not the smallest: %s: brute force finds %d", r, want)
+			}
+		}
+	}
+}
+
+// Of random waiting pods, every remedy is true, and none is smaller than one that is called the smallest; and at least 95 % of the pods
+// that a single change can make fit have a remedy.
+func TestRemediesEqualBruteForce(t *testing.T) {
+	all := members(t, several)
+	own, others := engineOf(t, all), engineOf(t, members(t, several))
+	r := rand.New(rand.NewPCG(*seed, 2))
+	count := tally{possible: map[remedy.Kind]int{}, found: map[remedy.Kind]int{}}
+	for count.waiting < *cases {
+		w, pod := random(t, r, others)
+		if len(w.fitting(t, others, pod)) > 0 {
+			continue
+		}
+		found, err := remedy.Find(t.Context(), remedy.Cluster{Engine: own, View: w.view()}, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := brute{t, w, all, others, pod}
+		b.compare(t, found, &count)
+		if t.Failed() {
+			t.Fatalf("case %d: %+v", count.waiting, pod.Spec)
+		}
+	}
+	t.Logf("%d waiting pods, of which a single change makes %d fit; %d of these have a remedy; %d remedies, all true, of which %d are called the smallest and are",
+		count.waiting, count.mendable, count.mended, count.remedies, count.smallest)
+	if count.mended*100 < count.mendable*95 || count.mendable*2 < count.waiting {
+		t.Errorf("%d of %d have a remedy", count.mended, count.mendable)
+	}
+	for _, kind := range []remedy.Kind{remedy.Request, remedy.End, remedy.Seats, remedy.Nodes, remedy.Policy} {
+		t.Logf("%s: possible for %d pods, found for %d", kind, count.possible[kind], count.found[kind])
+		if count.found[kind]*100 < count.possible[kind]*95 || count.possible[kind] == 0 {
+			t.Errorf("%s is possible for %d pods, and found for %d", kind, count.possible[kind], count.found[kind])
+		}
+	}
+}

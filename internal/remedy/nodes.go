@@ -1,0 +1,181 @@
+package remedy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/internal/kubescheduler"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Change is one change of what kube-scheduler excludes nodes for.
+type Change struct {
+	Type ChangeType `json:"type"`
+	// Of is the taint (key=value:effect), the selector (key=value) or the requirement of the node affinity; "" for Uncordon.
+	Of string `json:"of,omitempty"`
+}
+
+// ChangeType is a type of Change.
+type ChangeType string
+
+const (
+	// Tolerate means that the pod tolerates a taint.
+	Tolerate ChangeType = "Tolerate"
+	// DropSelector means that the nodeSelector of the pod does not have a label.
+	DropSelector ChangeType = "DropSelector"
+	// DropAffinity means that the required node affinity of the pod does not have a requirement.
+	DropAffinity ChangeType = "DropAffinity"
+	// Uncordon means that a node is not cordoned.
+	Uncordon ChangeType = "Uncordon"
+)
+
+// alternative is a Change with the nodes that it may let the pod run on.
+type alternative struct {
+	Change
+	pod   *corev1.Pod // changed; nil for Uncordon
+	nodes []*snapshot.Node
+}
+
+// excluded returns the change that lets the pod run on the most nodes that kube-scheduler excludes for that alone.
+func (s *search) excluded() ([]Remedy, error) {
+	var best *Remedy
+	complete := true
+	for _, a := range s.alternatives() {
+		count, first, enough, err := s.count(a)
+		if err != nil {
+			return nil, err
+		}
+		if complete = complete && enough; count > 0 && (best == nil || count > best.Nodes) {
+			best = &Remedy{Kind: Nodes, Node: first, Nodes: count, Change: &a.Change}
+		}
+	}
+	if best == nil {
+		return nil, nil
+	}
+	best.Smallest = complete
+	return []Remedy{*best}, nil
+}
+
+// count returns on how many nodes the pod fits with the change, and the first of them. complete is false if the budget ended before.
+func (s *search) count(a alternative) (count int, first string, complete bool, err error) {
+	t, cost := s.trial, changedCost
+	if a.pod != nil {
+		if cost = 1; !s.spend(prepareCost) {
+			return 0, "", false, nil
+		}
+		if t, err = s.try(s.Engine, a.pod, s.View); err != nil {
+			return 0, "", false, err
+		}
+	}
+	for _, n := range a.nodes {
+		if !s.spend(cost) {
+			return count, first, false, nil
+		}
+		if a.pod == nil {
+			n = uncordoned(n)
+		}
+		if t.filters.Excludes(n.Object) != "" {
+			continue
+		}
+		fits, err := t.fits(n)
+		if err != nil {
+			return 0, "", false, err
+		}
+		if fits {
+			first = cmp.Or(first, n.Name)
+			count++
+		}
+	}
+	return count, first, true, nil
+}
+
+// alternatives returns the changes that are possible.
+func (s *search) alternatives() []alternative {
+	if len(s.others) == 0 {
+		return nil
+	}
+	all := s.tolerations()
+	for _, key := range slices.Sorted(maps.Keys(s.pod.Spec.NodeSelector)) {
+		pod := s.pod.DeepCopy()
+		delete(pod.Spec.NodeSelector, key)
+		all = append(all, alternative{Change{DropSelector, key + "=" + s.pod.Spec.NodeSelector[key]}, pod, s.others})
+	}
+	all = append(all, s.affinities()...)
+	if cordoned := slices.DeleteFunc(slices.Clone(s.others), func(n *snapshot.Node) bool { return !n.Object.Spec.Unschedulable }); len(cordoned) > 0 {
+		all = append(all, alternative{Change: Change{Type: Uncordon}, nodes: cordoned})
+	}
+	return all
+}
+
+// tolerations returns a change for each taint of the excluded nodes that the pod does not tolerate, except that of cordoned nodes.
+func (s *search) tolerations() []alternative {
+	byTaint := map[corev1.Taint][]*snapshot.Node{}
+	for _, n := range s.others {
+		for _, taint := range n.Object.Spec.Taints {
+			if taint.TimeAdded = nil; taint.Key != corev1.TaintNodeUnschedulable && taint.Effect != corev1.TaintEffectPreferNoSchedule {
+				byTaint[taint] = append(byTaint[taint], n)
+			}
+		}
+	}
+	var all []alternative
+	for _, taint := range slices.SortedFunc(maps.Keys(byTaint), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) }) {
+		tainted := corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint}}}
+		if kubescheduler.For(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: s.pod.Spec.Tolerations}}).Excludes(&tainted) == "" {
+			continue
+		}
+		pod := s.pod.DeepCopy()
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect})
+		all = append(all, alternative{Change{Tolerate, taint.ToString()}, pod, byTaint[taint]})
+	}
+	return all
+}
+
+// affinities returns a change for each requirement of the required node affinity.
+func (s *search) affinities() []alternative {
+	if s.pod.Spec.Affinity == nil || s.pod.Spec.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	required := s.pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return nil
+	}
+	var all []alternative
+	for i, term := range required.NodeSelectorTerms {
+		for j, r := range slices.Concat(term.MatchExpressions, term.MatchFields) {
+			pod := s.pod.DeepCopy()
+			affinity := pod.Spec.Affinity.NodeAffinity
+			changed := &affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
+			switch fields := j - len(term.MatchExpressions); {
+			case len(term.MatchExpressions)+len(term.MatchFields) == 1: // without it, the term is for any node
+				affinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+			case fields >= 0:
+				changed.MatchFields = slices.Delete(changed.MatchFields, fields, fields+1)
+			default:
+				changed.MatchExpressions = slices.Delete(changed.MatchExpressions, j, j+1)
+			}
+			all = append(all, alternative{Change{DropAffinity, requirement(r)}, pod, s.others})
+		}
+	}
+	return all
+}
+
+func requirement(r corev1.NodeSelectorRequirement) string {
+	switch r.Operator {
+	case corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist:
+		return fmt.Sprintf("%s %s", r.Key, r.Operator)
+	}
+	return fmt.Sprintf("%s %s %s", r.Key, r.Operator, strings.Join(r.Values, ","))
+}
+
+// uncordoned returns the node as after kubectl uncordon.
+func uncordoned(n *snapshot.Node) *snapshot.Node {
+	object := *n.Object
+	object.Spec.Unschedulable = false
+	object.Spec.Taints = slices.DeleteFunc(slices.Clone(object.Spec.Taints), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+	return n.WithObject(&object)
+}

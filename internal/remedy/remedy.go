@@ -1,0 +1,255 @@
+package remedy
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/kubescheduler"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Kind is a kind of change. Changes of different kinds cannot be compared.
+type Kind string
+
+const (
+	// Request is less of one resource in the one container that requests it. The smallest change leaves the largest amount.
+	Request Kind = "Request"
+	// End is the end of pods on one node. The smallest change ends the fewest pods.
+	End Kind = "End"
+	// Seats is the end of pods that hold claims in one pool of the whole cluster, such as the seats of a floating license. The smallest
+	// change ends the fewest pods.
+	Seats Kind = "Seats"
+	// Nodes is one toleration, selector or affinity term of the pod, or the end of a cordon. The smallest change is the one that lets the
+	// pod run on the most nodes.
+	Nodes Kind = "Nodes"
+	// Policy is the absence of one policy. The smallest change is the policy that alone rejects the most nodes.
+	Policy Kind = "Policy"
+)
+
+// Remedy is one change with which the pod fits.
+type Remedy struct {
+	Kind Kind `json:"kind"`
+	// Node is a node on which the pod fits then, and Nodes is on how many it does if that was counted: for Nodes and Policy.
+	Node  string `json:"node"`
+	Nodes int    `json:"nodes,omitempty"`
+
+	// Resource is requested by Container; the pod fits with To of it instead of From, and does not fit with Next, the next larger amount.
+	Resource  corev1.ResourceName `json:"resource,omitempty"`
+	Container string              `json:"container,omitempty"`
+	From      *resource.Quantity  `json:"from,omitempty"`
+	To        *resource.Quantity  `json:"to,omitempty"`
+	Next      *resource.Quantity  `json:"next,omitempty"`
+
+	// End are the pods that end, and Pool is the pool in which they hold claims: for End and Seats.
+	End        []Holder   `json:"end,omitempty"`
+	Pool       string     `json:"pool,omitempty"`
+	Preemption Preemption `json:"preemption,omitempty"` // for End
+
+	// Change is what changes, for Nodes.
+	Change *Change `json:"change,omitempty"`
+
+	// Rejection is that of the policy on Node, the node that comes closest to fitting, for Policy.
+	Rejection *engine.PolicyOpinion `json:"rejection,omitempty"`
+
+	// Smallest is true if the search for a smaller change was complete. Otherwise there may be one.
+	Smallest bool `json:"smallest"`
+	// View is the state of the cluster in which the change was evaluated.
+	View uint64 `json:"view"`
+}
+
+// Holder is a pod that ends.
+type Holder struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	Node      string `json:"node,omitempty"`
+	Priority  int32  `json:"priority"`
+	// Seats is what the pod holds of the pool.
+	Seats int64 `json:"seats,omitempty"`
+	// Terminating is true if the pod is ending already.
+	Terminating bool `json:"terminating,omitempty"`
+}
+
+// Preemption says whether preemption can evict the pods that end.
+type Preemption string
+
+const (
+	// Possible means that kube-scheduler may evict them for the pod.
+	Possible Preemption = "Possible"
+	// Unnecessary means that all of them are ending already.
+	Unnecessary Preemption = "Unnecessary"
+	// PriorityNotLower means that the priority of some of them is not lower than that of the pod.
+	PriorityNotLower Preemption = "PriorityNotLower"
+	// NeverPreempts means that the pod has preemptionPolicy: Never.
+	NeverPreempts Preemption = "NeverPreempts"
+	// ViolatesBudget means that kube-scheduler would violate a PodDisruptionBudget, which it does only if nothing else helps.
+	ViolatesBudget Preemption = "ViolatesBudget"
+	// NotConsidered means that kube-scheduler does not consider the node, because a policy says that preemption would not help there, or
+	// that the policies do not keep these pods as victims.
+	NotConsidered Preemption = "NotConsidered"
+)
+
+// DefaultBudget permits as many evaluations as need about 10 ms for each kind.
+const DefaultBudget = 40000
+
+// Cluster is what a pod is evaluated with.
+type Cluster struct {
+	Engine *engine.Engine
+	View   *snapshot.View
+	// Ignored are the resources with ignoredByScheduler.
+	Ignored []corev1.ResourceName
+	// Budget is how many nodes may be evaluated for each kind, and for each resource; 0 is DefaultBudget.
+	Budget int
+}
+
+// What takes longer than to evaluate a node of the View counts as several evaluations.
+const (
+	// prepareCost is that of a pod or View that is prepared.
+	prepareCost = 20
+	// changedCost is that of a node with other pods than in the View, of which policies compute anew what they need to know.
+	changedCost = 10
+)
+
+// Find returns the smallest change of each kind that makes the pod fit, in the order of the kinds, or nil if it fits already. There
+// may be several of the kind Request, one for each resource, and none of any kind. The error is as for [engine.Engine.Filter]; with an
+// error there are no changes.
+func Find(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, error) {
+	s, err := newSearch(ctx, c, pod)
+	if err != nil || s.fitsNow {
+		return nil, err
+	}
+	var all []Remedy
+	for _, find := range []func() ([]Remedy, error){s.requests, s.ends, s.seats, s.excluded, s.policies} {
+		s.left = c.Budget
+		if c.Budget == 0 {
+			s.left = DefaultBudget
+		}
+		found, err := find()
+		if err != nil {
+			return nil, err
+		}
+		for i := range found {
+			found[i].View = c.View.Generation()
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// search is one call of Find.
+type search struct {
+	Cluster
+	ctx      context.Context
+	pod      *corev1.Pod
+	trial    *trial           // of the pod as it is
+	selected []*snapshot.Node // which kube-scheduler does not exclude, whatever pods are there
+	others   []*snapshot.Node
+	blocked  []blocked // of selected, in the same order
+	fitsNow  bool
+	left     int // of the budget, for this kind
+}
+
+// blocked is why the pod does not fit on a node now.
+type blocked struct {
+	lacks     string // of kube-scheduler's resources
+	rejecting []engine.PolicyOpinion
+}
+
+func newSearch(ctx context.Context, c Cluster, pod *corev1.Pod) (*search, error) {
+	s := &search{Cluster: c, ctx: ctx, pod: pod}
+	var err error
+	if s.trial, err = s.try(c.Engine, pod, c.View); err != nil {
+		return nil, err
+	}
+	for n := range c.View.All() {
+		if s.trial.filters.Excludes(n.Object) != "" {
+			s.others = append(s.others, n)
+			continue
+		}
+		s.selected = append(s.selected, n)
+		b, err := s.trial.blocked(n)
+		if err != nil {
+			return nil, err
+		}
+		s.blocked = append(s.blocked, b)
+		s.fitsNow = s.fitsNow || b.lacks == "" && len(b.rejecting) == 0
+	}
+	return s, nil
+}
+
+// spend takes n evaluations from the budget, and reports whether it had as many.
+func (s *search) spend(n int) bool {
+	s.left -= n
+	return s.left >= 0
+}
+
+// trial evaluates nodes for one pod.
+type trial struct {
+	ctx     context.Context
+	filters *kubescheduler.Filters
+	probe   *engine.Probe
+}
+
+// try returns a trial of a pod, which may be changed, in a View, which may be changed.
+func (s *search) try(e *engine.Engine, pod *corev1.Pod, view *snapshot.View) (*trial, error) {
+	probe, err := e.NewProbe(s.ctx, pod, view)
+	if err != nil {
+		return nil, err
+	}
+	return &trial{s.ctx, kubescheduler.For(pod, s.Ignored...), probe}, nil
+}
+
+// fits reports whether the pod fits on the node, with and without the pods nominated to it, unless kube-scheduler excludes the node
+// whatever pods are there.
+func (t *trial) fits(n *snapshot.Node) (bool, error) {
+	if t.ctx.Err() != nil {
+		return false, context.Cause(t.ctx)
+	}
+	counting := t.probe.CountNominated(n)
+	for _, n := range []*snapshot.Node{counting, n} {
+		if t.filters.Lacks(n) != "" {
+			return false, nil
+		}
+		if passes, err := t.probe.Passes(n); err != nil || !passes {
+			return false, err
+		}
+		if counting == n {
+			break
+		}
+	}
+	return true, nil
+}
+
+// blocked returns why the pod does not fit on the node: with the pods nominated to it or, if it fits then, without.
+func (t *trial) blocked(n *snapshot.Node) (blocked, error) {
+	if t.ctx.Err() != nil {
+		return blocked{}, context.Cause(t.ctx)
+	}
+	counting := t.probe.CountNominated(n)
+	b := blocked{lacks: t.filters.Lacks(counting)}
+	var err error
+	if b.rejecting, err = t.probe.Rejecting(counting); err != nil || counting == n || b.lacks != "" || len(b.rejecting) > 0 {
+		return b, err
+	}
+	b.rejecting, err = t.probe.Rejecting(n)
+	return b, err
+}
+
+// fitsAny returns the first of the nodes on which the pod fits, or nil. complete is false if the budget ended before.
+func (s *search) fitsAny(t *trial, nodes []*snapshot.Node) (first *snapshot.Node, complete bool, err error) {
+	for _, n := range nodes {
+		if !s.spend(1) {
+			return nil, false, nil
+		}
+		switch fits, err := t.fits(n); {
+		case err != nil:
+			return nil, false, err
+		case fits:
+			return n, true, nil
+		}
+	}
+	return nil, true, nil
+}

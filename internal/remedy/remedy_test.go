@@ -1,0 +1,249 @@
+package remedy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/remedy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// gpuNode returns a node with one GPU of 80 GiB.
+func gpuNode(name string, change ...func(*corev1.Node)) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{"zone": "a"}}}
+	n.Status.Allocatable = corev1.ResourceList{
+		"cpu": resource.MustParse("8"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("10"),
+		gpuMemory: resource.MustParse("80"), "aliyun.com/gpu-count": resource.MustParse("1"),
+	}
+	n.Status.Capacity = n.Status.Allocatable
+	for _, c := range change {
+		c(n)
+	}
+	return n
+}
+
+// gpuPod returns a pod that requests GPU memory; it is on the node, unless that is "".
+func gpuPod(name, node string, priority int32, gib string, change ...func(*corev1.Pod)) *corev1.Pod {
+	list := corev1.ResourceList{gpuMemory: resource.MustParse(gib)}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name)},
+		Spec: corev1.PodSpec{NodeName: node, Priority: &priority, Containers: []corev1.Container{{
+			Name: "main", Resources: corev1.ResourceRequirements{Requests: list, Limits: list},
+		}}},
+	}
+	if node != "" {
+		pod.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "0", "ALIYUN_COM_GPU_MEM_POD": gib, "ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+const gpuOnly = `apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {insecure: true}
+profiles:
+- policies:
+  - {type: GPUMemory, config: {}}
+  - {type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}
+  - {type: Licenses, config: {features: [{name: cad, seats: 3}]}}
+`
+
+func find(t *testing.T, w *world, pod *corev1.Pod) []string {
+	t.Helper()
+	found, err := remedy.Find(t.Context(), remedy.Cluster{Engine: engineOf(t, members(t, gpuOnly)), View: w.view()}, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for i := range found {
+		texts = append(texts, found[i].String())
+	}
+	return texts
+}
+
+// Each kind of change is described as the end of a sentence that begins with "It would fit".
+func TestTexts(t *testing.T) {
+	web := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "web"} }
+	taint := func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: "gpu", Value: "reserved", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	cordon := func(n *corev1.Node) {
+		n.Spec.Unschedulable = true
+		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+	}
+	licensed := func(seats int) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			if pod.Annotations == nil {
+				pod.Annotations = map[string]string{}
+			}
+			pod.Annotations["outboard.dev/licenses"] = fmt.Sprintf("cad=%d", seats)
+		}
+	}
+	none := func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{} }
+	holders := &world{nodes: []*corev1.Node{gpuNode("n1"), gpuNode("n2")}}
+	for i, node := range []string{"n1", "n2"} {
+		pod := gpuPod("cad-"+node, node, 0, "8", licensed(1+i))
+		holders.pods = append(holders.pods, pod)
+		holders.claim("cad", pod, int64(1+i), 3, start)
+	}
+	for name, tc := range map[string]struct {
+		w    *world
+		pod  *corev1.Pod
+		want []string
+	}{
+		"it fits": {&world{nodes: []*corev1.Node{gpuNode("n1")}}, gpuPod("new", "", 0, "60"), nil},
+		"GPU memory": {
+			&world{nodes: []*corev1.Node{gpuNode("n1"), gpuNode("n2")}, pods: []*corev1.Pod{gpuPod("a", "n1", 0, "25"), gpuPod("b", "n2", 10, "30")}},
+			gpuPod("new", "", 10, "60"),
+			[]string{
+				"with 55 of aliyun.com/gpu-mem instead of 60, on n1 (with 56 it would not)",
+				"if pod team/a on n1 ended; preemption can evict it",
+			},
+		},
+		"a limit of pods": {
+			&world{nodes: []*corev1.Node{gpuNode("n1"), gpuNode("n2")}, pods: []*corev1.Pod{gpuPod("a", "n1", 0, "8", web), gpuPod("b", "n2", 0, "8", web)}},
+			gpuPod("new", "", 0, "60", web),
+			[]string{
+				"if pod team/a on n1 ended; preemption cannot evict it, because its priority is not lower",
+				"on 2 nodes without the policy PodLimit (n1: LimitReached: has 0, needs 1 pods)",
+			},
+		},
+		"two pods": {
+			&world{nodes: []*corev1.Node{gpuNode("n1")}, pods: []*corev1.Pod{gpuPod("a", "n1", -1, "39"), gpuPod("b", "n1", 0, "39")}},
+			gpuPod("new", "", 0, "80"),
+			[]string{
+				"with 2 of aliyun.com/gpu-mem instead of 80, on n1 (with 3 it would not)",
+				"if 2 pods on n1 ended: team/a, team/b; fewer would not do; preemption cannot evict them, because the priority of some is not lower",
+			},
+		},
+		"a taint":         {&world{nodes: []*corev1.Node{gpuNode("n1", taint)}}, gpuPod("new", "", 0, "60"), []string{"on node n1 if it tolerated the taint gpu=reserved:NoSchedule"}},
+		"cordoned nodes":  {&world{nodes: []*corev1.Node{gpuNode("n1", cordon), gpuNode("n2", cordon)}}, gpuPod("new", "", 0, "60"), []string{"on 2 nodes if these were not cordoned"}},
+		"a cordoned node": {&world{nodes: []*corev1.Node{gpuNode("n1", cordon)}}, gpuPod("new", "", 0, "60"), []string{"on node n1 if that were not cordoned"}},
+		"a selector": {
+			&world{nodes: []*corev1.Node{gpuNode("n1")}}, gpuPod("new", "", 0, "60", func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"zone": "b"} }),
+			[]string{"on node n1 if its nodeSelector did not require zone=b"},
+		},
+		"seats": {holders, gpuPod("new", "", 0, "8", none, licensed(2)), []string{
+			"if pod team/cad-n2 on n2 ended; preemption cannot evict it, because its priority is not lower",
+			"if pod team/cad-n2 (2 of licenses/cad) ended", "on 2 nodes without the policy Licenses (n1: NoFreeSeat: has 0, needs 2 seats)",
+		}},
+	} {
+		if got := find(t, tc.w, tc.pod); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: it would fit\n\t%s\nwant\n\t%s", name, strings.Join(got, "\n\t"), strings.Join(tc.want, "\n\t"))
+		}
+	}
+}
+
+// Preemption can evict the pods only as kube-scheduler and the policies do.
+func TestPreemption(t *testing.T) {
+	never := corev1.PreemptNever
+	labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "db"} }
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "db"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
+	}
+	for name, tc := range map[string]struct {
+		holder, pod *corev1.Pod
+		want        remedy.Preemption
+	}{
+		"lower priority":       {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60"), remedy.Possible},
+		"same priority":        {gpuPod("a", "n1", 1, "60"), gpuPod("new", "", 1, "60"), remedy.PriorityNotLower},
+		"never preempts":       {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60", func(pod *corev1.Pod) { pod.Spec.PreemptionPolicy = &never }), remedy.NeverPreempts},
+		"a budget":             {gpuPod("a", "n1", 0, "60", labeled), gpuPod("new", "", 1, "60"), remedy.ViolatesBudget},
+		"ending already":       {gpuPod("a", "n1", 1, "60", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: start} }), gpuPod("new", "", 1, "60"), remedy.Unnecessary},
+		"another namespace":    {gpuPod("a", "n1", 0, "60", labeled, func(pod *corev1.Pod) { pod.Namespace = "other" }), gpuPod("new", "", 1, "60"), remedy.Possible},
+		"without any priority": {gpuPod("a", "n1", 0, "60", func(pod *corev1.Pod) { pod.Spec.Priority = nil }), gpuPod("new", "", 1, "60"), remedy.Possible},
+	} {
+		var b snapshot.Builder
+		b.SetNode(gpuNode("n1"))
+		b.SetPod(tc.holder)
+		b.SetDisruptionBudget(budget)
+		found, err := remedy.Find(t.Context(), remedy.Cluster{Engine: engineOf(t, members(t, gpuOnly)), View: b.View()}, tc.pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(found, func(r remedy.Remedy) bool { return r.Kind == remedy.End })
+		if i < 0 || found[i].Preemption != tc.want {
+			t.Errorf("%s: %+v, want %s", name, found, tc.want)
+		}
+	}
+}
+
+// With any budget, every remedy is true, none is called the smallest that is larger than one that a larger budget finds, and the same
+// budget gives the same remedies.
+func TestBudget(t *testing.T) {
+	all := members(t, several)
+	e, others := engineOf(t, all), engineOf(t, members(t, several))
+	r := rand.New(rand.NewPCG(*seed, 6))
+	partial := 0
+	for range 60 {
+		w, pod := random(t, r, others)
+		b := brute{t, w, all, others, pod}
+		for _, budget := range []int{1, 30, 100, 300, 1000, 3000} {
+			c := remedy.Cluster{Engine: e, View: w.view(), Budget: budget}
+			found, err := remedy.Find(t.Context(), c, pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := remedy.Find(t.Context(), c, pod)
+			if err != nil || fmt.Sprint(texts(found)) != fmt.Sprint(texts(again)) {
+				t.Fatalf("budget %d: %q, then %q, %v", budget, texts(found), texts(again), err)
+			}
+			if len(w.fitting(t, others, pod)) > 0 {
+				continue
+			}
+			b.compare(t, found, &tally{possible: map[remedy.Kind]int{}, found: map[remedy.Kind]int{}})
+			if slices.ContainsFunc(found, func(r remedy.Remedy) bool { return !r.Smallest }) {
+				partial++
+			}
+		}
+	}
+	if partial == 0 {
+		t.Error("no budget ended")
+	}
+}
+
+func texts(found []remedy.Remedy) []string {
+	var all []string
+	for i := range found {
+		all = append(all, found[i].String())
+	}
+	return all
+}
+
+// A search neither uses nor discards what calls about the pod keep, and ends with its context.
+func TestFindDisturbsNothing(t *testing.T) {
+	w := &world{nodes: []*corev1.Node{gpuNode("n1")}, pods: []*corev1.Pod{gpuPod("a", "n1", 0, "25")}}
+	e, view, pod := engineOf(t, members(t, gpuOnly)), w.view(), gpuPod("new", "", 1, "60")
+	pod.ResourceVersion = "7"
+	var result engine.Result
+	for i := range 2 {
+		req := engine.Request{Pod: pod, View: view, Nodes: slices.Collect(view.All())}
+		if err := e.Filter(t.Context(), req, &result); err != nil || len(result.Kept) > 0 || result.Record.Cached != (i == 1) {
+			t.Fatalf("filter call %d: %v, keeps %d, cached: %v", i, err, len(result.Kept), result.Record.Cached)
+		}
+		found, err := remedy.Find(t.Context(), remedy.Cluster{Engine: e, View: view}, pod)
+		if err != nil || len(found) != 2 || found[0].View != view.Generation() {
+			t.Fatalf("%+v, %v", found, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := remedy.Find(ctx, remedy.Cluster{Engine: e, View: view}, pod); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the context ended: %v", err)
+	}
+}

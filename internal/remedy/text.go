@@ -1,0 +1,133 @@
+package remedy
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxNamed is how many pods a text names.
+const maxNamed = 5
+
+// String returns the change as the end of a sentence that begins with "It would fit".
+func (r *Remedy) String() string {
+	switch r.Kind {
+	case Request:
+		return r.request()
+	case End:
+		return r.end() + r.preemption()
+	case Seats:
+		return r.end()
+	case Nodes:
+		return r.onNodes() + r.change()
+	case Policy:
+		return r.onNodes() + r.policy()
+	}
+	return string(r.Kind)
+}
+
+func (r *Remedy) request() string {
+	text := fmt.Sprintf("with %s of %s instead of %s, on %s", r.To, r.Resource, r.From, r.Node)
+	switch {
+	case r.Next != nil && r.Next.Cmp(*r.From) != 0:
+		text += fmt.Sprintf(" (with %s it would not", r.Next)
+		if !r.Smallest {
+			text += ", and not every larger amount was evaluated"
+		}
+		return text + ")"
+	case !r.Smallest:
+		text += " (perhaps also with more)"
+	}
+	return text
+}
+
+// end names the pods that end, and what they hold.
+func (r *Remedy) end() string {
+	var names []string
+	for i, h := range r.End {
+		if i == maxNamed {
+			names = append(names, "…")
+			break
+		}
+		name := h.Namespace + "/" + h.Name
+		if h.Seats > 0 {
+			name += fmt.Sprintf(" (%d of %s)", h.Seats, r.Pool)
+		}
+		if h.Terminating {
+			name += " (terminating)"
+		}
+		names = append(names, name)
+	}
+	on := ""
+	if r.Kind == End {
+		on = " on " + r.Node
+	}
+	if len(r.End) == 1 {
+		return fmt.Sprintf("if pod %s%s ended", names[0], on)
+	}
+	text := fmt.Sprintf("if %d pods%s ended: %s", len(r.End), on, strings.Join(names, ", "))
+	if r.Smallest {
+		return text + "; fewer would not do"
+	}
+	return text + "; perhaps fewer would do"
+}
+
+func (r *Remedy) preemption() string {
+	switch r.Preemption {
+	case Possible:
+		return "; preemption can evict " + them(len(r.End))
+	case Unnecessary:
+		return ""
+	case PriorityNotLower:
+		if len(r.End) == 1 {
+			return "; preemption cannot evict it, because its priority is not lower"
+		}
+		return "; preemption cannot evict them, because the priority of some is not lower"
+	case NeverPreempts:
+		return "; the pod never preempts (preemptionPolicy: Never)"
+	case ViolatesBudget:
+		return "; preemption evicts " + them(len(r.End)) + " only if nothing else helps, because of a PodDisruptionBudget"
+	}
+	return "; kube-scheduler does not consider the node for preemption"
+}
+
+func them(pods int) string {
+	if pods == 1 {
+		return "it"
+	}
+	return "them"
+}
+
+func (r *Remedy) onNodes() string {
+	text := fmt.Sprintf("on %d nodes", r.Nodes)
+	if r.Nodes == 1 {
+		text = "on node " + r.Node
+	}
+	if !r.Smallest {
+		text = strings.Replace(text, "on ", "on at least ", 1)
+	}
+	return text
+}
+
+func (r *Remedy) change() string {
+	switch r.Change.Type {
+	case Tolerate:
+		return " if it tolerated the taint " + r.Change.Of
+	case DropSelector:
+		return " if its nodeSelector did not require " + r.Change.Of
+	case DropAffinity:
+		return " if its node affinity did not require " + r.Change.Of
+	}
+	if r.Nodes == 1 {
+		return " if that were not cordoned"
+	}
+	return " if these were not cordoned"
+}
+
+func (r *Remedy) policy() string {
+	o := r.Rejection
+	text := fmt.Sprintf(" without the policy %s (%s: %s", o.Policy, r.Node, o.Code)
+	if o.Have != 0 || o.Want != 0 {
+		text += strings.TrimRight(fmt.Sprintf(": has %d, needs %d %s", o.Have, o.Want, o.Unit), " ")
+	}
+	return text + ")"
+}
