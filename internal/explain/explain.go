@@ -22,6 +22,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/kubescheduler"
+	"outboard.dev/outboard/internal/remedy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -56,6 +57,8 @@ type Document struct {
 	// Now is what each profile would decide about the pod now; nil if the pod is bound or unknown,
 	// or there is no profile.
 	Now []Profile `json:"now,omitempty"`
+	// Placed is how each profile rates the node of the pod now; nil if the pod is not bound.
+	Placed []Placed `json:"placed,omitempty"`
 	// Signals are the current signals, by name.
 	Signals []Signal `json:"signals,omitempty"`
 	// Replicas are the replicas whose explanations are merged in this one; nil if one service was asked.
@@ -94,10 +97,18 @@ type Profile struct {
 	Explanations []engine.Explanation `json:"explanations"`
 	// Notes are the notes of policies about the pod as a whole.
 	Notes []engine.PolicyNotes `json:"notes,omitempty"`
+	// Remedies are changes with which the pod would fit, if it fits on no node; see [remedy.Find].
+	Remedies []remedy.Remedy `json:"remedies,omitempty"`
 	// Pending describes the pod if this replica knows that it is pending because of this profile; nil otherwise.
 	Pending *Pending `json:"pending,omitempty"`
 	// Error is why the policies cannot evaluate the pod.
 	Error string `json:"error,omitempty"`
+}
+
+// Placed is how a profile rates the node of a pod for it, and which weights would have changed the choice if the pod were placed now.
+type Placed struct {
+	Profile string `json:"profile"`
+	remedy.Placement
 }
 
 // Exclusion is one reason for which kube-scheduler rules nodes out itself.
@@ -140,6 +151,7 @@ type Source struct {
 // decisions and nodes. If there is no such profile, the status is 404, and the response lists the
 // profiles.
 func Handler(s Source) http.Handler {
+	searches := make(searches, 1)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		namespace, name := cmp.Or(q.Get("namespace"), "default"), q.Get("pod")
@@ -175,6 +187,10 @@ func Handler(s Source) http.Handler {
 						doc.Gates = append(doc.Gates, gate.Name)
 					}
 					doc.Now = s.now(r, engines, pod, profile, q.Get("node"), nodes)
+				}
+				if err := searches.add(r.Context(), s, &doc, engines, pod, profile); err != nil {
+					http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
+					return
 				}
 			}
 		}
@@ -228,11 +244,7 @@ func (s Source) now(r *http.Request, engines map[string]*engine.Engine, pod *cor
 // callNodes returns the nodes for which kube-scheduler would call, and why it excludes the others.
 // first comes first among the examples of excluded nodes.
 func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (nodes []*snapshot.Node, excluded []Exclusion) {
-	var ignored []corev1.ResourceName
-	if s.Ignored != nil {
-		ignored = s.Ignored()
-	}
-	filters := kubescheduler.For(pod, ignored...)
+	filters := kubescheduler.For(pod, s.ignored()...)
 	for n := range view.All() {
 		reason := cmp.Or(filters.Excludes(n.Object), filters.Lacks(n))
 		if reason == "" {
@@ -253,6 +265,13 @@ func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (n
 	}
 	slices.SortStableFunc(excluded, func(a, b Exclusion) int { return cmp.Compare(b.Nodes, a.Nodes) })
 	return nodes, excluded
+}
+
+func (s Source) ignored() []corev1.ResourceName {
+	if s.Ignored == nil {
+		return nil
+	}
+	return s.Ignored()
 }
 
 func better(a, b engine.Explanation) int {

@@ -84,6 +84,9 @@ func (d *Document) Text(w io.Writer) error {
 	for i := range d.Now {
 		d.Now[i].text(&b)
 	}
+	for i := range d.Placed {
+		d.Placed[i].text(&b)
+	}
 	signals(&b, d.Signals)
 	if d.Error != "" {
 		fmt.Fprintf(&b, "\n%s\n", d.Error)
@@ -128,15 +131,15 @@ func (p *Profile) text(b *strings.Builder) {
 			fmt.Fprintf(b, "  %s: %s\n", n.Policy, note)
 		}
 	}
-	if len(p.Explanations) == 0 {
-		return
+	if len(p.Explanations) > 0 {
+		p.table(b)
+		if rest := p.Nodes - len(p.Explanations); rest > 0 {
+			fmt.Fprintf(b, "  … and %d more (--nodes N shows more nodes, --node NAME one)\n", rest)
+		}
+		p.reasons(b)
+		p.notes(b)
 	}
-	p.table(b)
-	if rest := p.Nodes - len(p.Explanations); rest > 0 {
-		fmt.Fprintf(b, "  … and %d more (--nodes N shows more nodes, --node NAME one)\n", rest)
-	}
-	p.reasons(b)
-	p.notes(b)
+	p.remedies(b)
 }
 
 func (p *Profile) excluded() int {
