@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -33,21 +34,27 @@ const (
 type Filters struct {
 	pod      *corev1.Pod
 	affinity *nodeaffinity.RequiredNodeAffinity // nil: any node
-	requests corev1.ResourceList
-	names    []corev1.ResourceName // of requests, in order
+	requests []request                          // in order of name
+}
+
+// request is how much of a resource the pod requests, more than 0.
+type request struct {
+	name   corev1.ResourceName
+	amount resource.Quantity
 }
 
 // For returns the filters for the pod, which must not be changed afterwards. They do not count the
 // ignored resources, which are those with ignoredByScheduler.
 func For(pod *corev1.Pod, ignored ...corev1.ResourceName) *Filters {
-	f := &Filters{pod: pod, requests: snapshot.PodRequests(pod)}
+	f := &Filters{pod: pod}
 	if pod.Spec.NodeSelector != nil || pod.Spec.Affinity != nil {
 		affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
 		f.affinity = &affinity
 	}
-	for _, name := range slices.Sorted(maps.Keys(f.requests)) {
-		if quantity := f.requests[name]; quantity.Sign() > 0 && !slices.Contains(ignored, name) {
-			f.names = append(f.names, name)
+	requests := snapshot.PodRequests(pod)
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if amount := requests[name]; amount.Sign() > 0 && !slices.Contains(ignored, name) {
+			f.requests = append(f.requests, request{name, amount})
 		}
 	}
 	return f
@@ -82,34 +89,50 @@ func (f *Filters) tolerates(taints ...corev1.Taint) bool {
 
 // Lacks returns the resource of which the node has too little left for the pod, as "Insufficient
 // cpu"; "" if it has enough of all.
-func (f *Filters) Lacks(n *snapshot.Node) string {
-	allocatable := n.Object.Status.Allocatable
-	if limit := allocatable[corev1.ResourcePods]; int64(len(n.Pods)) >= limit.Value() {
+func (f *Filters) Lacks(n *snapshot.Node) string { return f.LacksWithout(n) }
+
+// LacksWithout is like Lacks for the node without these of its pods, which are few or all of them.
+func (f *Filters) LacksWithout(n *snapshot.Node, gone ...*corev1.Pod) string {
+	limit := n.Object.Status.Allocatable[corev1.ResourcePods]
+	if int64(len(n.Pods)-len(gone)) >= limit.Value() {
 		return tooManyPods
 	}
-	if len(f.names) == 0 {
+	if len(f.requests) == 0 {
 		return ""
 	}
-	used := *requested.Of(n)
-	for _, name := range f.names {
-		all := used[name].DeepCopy()
-		all.Add(f.requests[name])
-		if all.Cmp(allocatable[name]) > 0 {
-			return insufficientStart + string(name)
+	left, freed := n.Object.Status.Allocatable, []corev1.ResourceList(nil)
+	if len(gone) < len(n.Pods) {
+		left = *free.Of(n)
+		for _, pod := range gone {
+			freed = append(freed, snapshot.PodRequests(pod))
+		}
+	}
+	for i := range f.requests {
+		r := &f.requests[i]
+		rest := left[r.name].DeepCopy() // Add changes what copies of a large Quantity share
+		for _, list := range freed {
+			rest.Add(list[r.name])
+		}
+		if rest.Cmp(r.amount) < 0 { // Cmp may change its receiver
+			return insufficientStart + string(r.name)
 		}
 	}
 	return ""
 }
 
-// requested is what the pods of a node request together. It does not depend on the pod that is to be placed.
-var requested = snapshot.NewFact(func(n *snapshot.Node) corev1.ResourceList {
-	sums := corev1.ResourceList{}
+// free is how much of each resource the pods on a node leave, less than 0 if they request more than it has. A node keeps it, so that
+// only changed nodes cost the sum over their pods.
+var free = snapshot.NewFact(func(n *snapshot.Node) corev1.ResourceList {
+	left := maps.Clone(n.Object.Status.Allocatable)
+	if left == nil {
+		left = corev1.ResourceList{}
+	}
 	for _, pod := range n.Pods {
 		for name, quantity := range snapshot.PodRequests(pod) {
-			sum := sums[name]
-			sum.Add(quantity)
-			sums[name] = sum
+			rest := left[name].DeepCopy()
+			rest.Sub(quantity)
+			left[name] = rest
 		}
 	}
-	return sums
+	return left
 })

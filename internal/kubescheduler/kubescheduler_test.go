@@ -80,6 +80,23 @@ func TestLacks(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
+	one := requesting(of("1500m", "1"))
+	two := snapshot.NewNode(object, one, requesting(of("2", "1")))
+	for more, want := range map[string]string{"2": "", "2001m": "Insufficient cpu"} {
+		filters := kubescheduler.For(requesting(of(more, "1")))
+		rest := two.Without(func(pod *corev1.Pod) bool { return pod == one })
+		if got, same := filters.LacksWithout(two, one), filters.Lacks(rest); got != want || same != want {
+			t.Errorf("%s CPU without one of two pods: %q, and on a node without it: %q, want %q", more, got, same, want)
+		}
+		if got := filters.Lacks(two); got != "Too many pods" {
+			t.Errorf("%s CPU with both pods: %q", more, got)
+		}
+	}
+	for more, want := range map[string]string{"4": "", "4001m": "Insufficient cpu"} {
+		if got := kubescheduler.For(requesting(of(more, "2"))).LacksWithout(two, two.Pods...); got != want {
+			t.Errorf("%s CPU without both pods: %q, want %q", more, got, want)
+		}
+	}
 	full := snapshot.NewNode(object, requesting(nil), requesting(nil))
 	if got := kubescheduler.For(requesting(nil)).Lacks(full); got != "Too many pods" {
 		t.Errorf("with as many pods as the node may have: %q", got)
