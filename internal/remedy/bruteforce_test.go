@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	cases = flag.Int("cases", 2000, "how many random waiting pods are compared with brute force")
+	cases = flag.Int("cases", 1000, "how many random waiting pods are compared with brute force")
 	seed  = flag.Uint64("seed", 1, "which random pods")
 )
 

@@ -116,13 +116,11 @@ func distance(o *engine.PolicyOpinion) uint64 {
 }
 
 // fitsWithout reports whether the pod fits on the node without these pods. enough is false if the budget has ended.
-func (s *search) fitsWithout(n *snapshot.Node, pods ...[]*corev1.Pod) (fits, enough bool, err error) {
+func (s *search) fitsWithout(n *snapshot.Node, pods []*corev1.Pod) (fits, enough bool, err error) {
 	if !s.spend(changedCost) {
 		return false, false, nil
 	}
-	fits, err = s.trial.fits(n.Without(func(pod *corev1.Pod) bool {
-		return slices.ContainsFunc(pods, func(some []*corev1.Pod) bool { return slices.Contains(some, pod) })
-	}))
+	fits, err = s.trial.fitsWithout(n, pods)
 	return fits, true, err
 }
 

@@ -2,6 +2,7 @@ package remedy
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -93,7 +94,7 @@ const (
 )
 
 // DefaultBudget permits as many evaluations as need about 10 ms for each kind.
-const DefaultBudget = 40000
+const DefaultBudget = 120000
 
 // Cluster is what a pod is evaluated with.
 type Cluster struct {
@@ -101,16 +102,16 @@ type Cluster struct {
 	View   *snapshot.View
 	// Ignored are the resources with ignoredByScheduler.
 	Ignored []corev1.ResourceName
-	// Budget is how many nodes may be evaluated for each kind, and for each resource; 0 is DefaultBudget.
+	// Budget is how many nodes may be evaluated for each kind; 0 is DefaultBudget.
 	Budget int
 }
 
 // What takes longer than to evaluate a node of the View counts as several evaluations.
 const (
 	// prepareCost is that of a pod or View that is prepared.
-	prepareCost = 20
+	prepareCost = 50
 	// changedCost is that of a node with other pods than in the View, of which policies compute anew what they need to know.
-	changedCost = 10
+	changedCost = 80
 )
 
 // Find returns the smallest change of each kind that makes the pod fit, in the order of the kinds, or nil if it fits already. There
@@ -221,6 +222,14 @@ func (t *trial) fits(n *snapshot.Node) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// fitsWithout is like fits for the node without these of its pods.
+func (t *trial) fitsWithout(n *snapshot.Node, gone []*corev1.Pod) (bool, error) {
+	if t.filters.LacksWithout(n, gone...) != "" {
+		return false, nil // usually, and it is faster than to make the node
+	}
+	return t.fits(n.Without(func(pod *corev1.Pod) bool { return slices.Contains(gone, pod) }))
 }
 
 // blocked returns why the pod does not fit on the node: with the pods nominated to it or, if it fits then, without.

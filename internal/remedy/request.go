@@ -16,8 +16,9 @@ import (
 // amount of 0: such a pod would not use the resource.
 func (s *search) requests() ([]Remedy, error) {
 	var all []Remedy
-	budget := s.left
-	for _, name := range requested(s.pod) {
+	names := requested(s.pod)
+	budget := s.left / max(1, len(names))
+	for _, name := range names {
 		c, ok := soleContainer(s.pod, name)
 		if !ok {
 			continue
