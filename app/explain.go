@@ -24,9 +24,12 @@ func explainCommand() *cobra.Command {
 		Use:   "explain [NAMESPACE/]POD",
 		Short: "Explain why a pod is pending, or on its node",
 		Long: `Show the latest decisions of all replicas about a pod and, while the pod is pending, the
-result of every policy for every node now. The command reads from all replicas through the
-API server, as kubectl port-forward does, or from one service with --admin. If a replica
-does not respond, the command says why, and shows what the others know.
+result of every policy for every node now. If it fits on no node, the smallest changes are
+shown with which it would fit: less of a resource, pods that end, a toleration, and others.
+For a pod on a node, the smallest changes of weights are shown with which another node would
+be better. The command reads from all replicas through the API server, as kubectl
+port-forward does, or from one service with --admin. If a replica does not respond, the
+command says why, and shows what the others know.
 
 The exit status is 1 if no replica knows the pod: there is none, it has ended, or Outboard
 has no connection to the API server. Decisions about a former pod of that name are shown
