@@ -20,7 +20,7 @@ func (s *search) requests() ([]Remedy, error) {
 	budget := s.left / max(1, len(names))
 	for _, name := range names {
 		c, ok := soleContainer(s.pod, name)
-		if !ok {
+		if !ok || unitOf(name) == 0 {
 			continue
 		}
 		s.left = budget
@@ -79,16 +79,18 @@ type request struct {
 	from      int64 // in units, rounded up
 }
 
-// unitOf returns the step between two amounts: 1m of CPU, 1Mi of memory and storage, one huge page, and one of any other resource.
+// unitOf returns the step between two amounts: 1m of CPU, 1Mi of memory and storage, one huge page, and one of any other resource; 0 for
+// huge pages of other sizes than those of amd64.
 func unitOf(name corev1.ResourceName) int64 {
-	switch name {
-	case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+	switch {
+	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage:
 		return 1 << 20
-	}
-	if page, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); ok {
-		if size, err := resource.ParseQuantity(page); err == nil && size.Value() > 0 {
-			return size.Value()
-		}
+	case name == corev1.ResourceHugePagesPrefix+"2Mi":
+		return 2 << 20
+	case name == corev1.ResourceHugePagesPrefix+"1Gi":
+		return 1 << 30
+	case strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		return 0
 	}
 	return 1
 }
