@@ -98,7 +98,7 @@ func (b *brute) ends() int {
 	for _, n := range b.w.nodes {
 		var uids []types.UID
 		for _, pod := range b.w.pods {
-			if pod.Spec.NodeName == n.Name {
+			if pod.Spec.NodeName == n.Name && len(pod.OwnerReferences) == 0 { // a DaemonSet would replace it
 				uids = append(uids, pod.UID)
 			}
 		}

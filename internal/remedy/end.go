@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
@@ -34,7 +35,7 @@ func (s *search) ends() ([]Remedy, error) {
 		if compared == nearest {
 			break
 		}
-		fits, enough, err := s.fitsWithout(n, n.Pods)
+		fits, enough, err := s.fitsWithout(n, mayEnd(n))
 		if err != nil {
 			return nil, err
 		}
@@ -76,11 +77,11 @@ func (s *search) ends() ([]Remedy, error) {
 	return []Remedy{remedy}, nil
 }
 
-// byDistance returns the nodes that have pods, those first that fewer checks reject, and of these those that come closest to fitting.
+// byDistance returns the nodes that have pods that may end, those first that fewer checks reject, and of these those that come closest to fitting.
 func (s *search) byDistance() []*snapshot.Node {
 	var order []int
 	for i, n := range s.selected {
-		if len(n.Pods) > 0 {
+		if len(mayEnd(n)) > 0 {
 			order = append(order, i)
 		}
 	}
@@ -90,6 +91,17 @@ func (s *search) byDistance() []*snapshot.Node {
 		nodes = append(nodes, s.selected[i])
 	}
 	return nodes
+}
+
+// mayEnd returns the pods of the node whose end makes room. Those of a DaemonSet come back at once, and static pods do not end.
+func mayEnd(n *snapshot.Node) []*corev1.Pod {
+	stays := func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" || o.Kind == "Node" })
+	}
+	if !slices.ContainsFunc(n.Pods, stays) {
+		return n.Pods
+	}
+	return slices.DeleteFunc(slices.Clone(n.Pods), stays)
 }
 
 // compare orders nodes by how close they come to fitting, the closest first.
@@ -124,10 +136,10 @@ func (s *search) fitsWithout(n *snapshot.Node, pods []*corev1.Pod) (fits, enough
 	return fits, true, err
 }
 
-// spare returns pods of the node of which none can be spared. The pod fits without all of the node's pods. The most important pods are
+// spare returns pods of the node of which none can be spared. The pod fits without all that may end. The most important pods are
 // spared first.
 func (s *search) spare(n *snapshot.Node) (*ending, error) {
-	set := &ending{node: n, pods: slices.SortedStableFunc(slices.Values(n.Pods), compareImportance)}
+	set := &ending{node: n, pods: slices.SortedStableFunc(slices.Values(mayEnd(n)), compareImportance)}
 	for i := len(set.pods) - 1; i >= 0; i-- {
 		rest := slices.Delete(slices.Clone(set.pods), i, i+1)
 		fits, enough, err := s.fitsWithout(n, rest)
@@ -154,7 +166,7 @@ func (s *search) ofSize(nodes []*snapshot.Node, size int) (best *ending, complet
 		}
 		compared++
 		enough := true
-		for pods := range subsets(n.Pods, size) {
+		for pods := range subsets(mayEnd(n), size) {
 			var fits bool
 			if fits, enough, err = s.fitsWithout(n, pods); err != nil || !enough {
 				return best, false, err

@@ -18,7 +18,7 @@ type Kind string
 const (
 	// Request is less of one resource in the one container that requests it. The smallest change leaves the largest amount.
 	Request Kind = "Request"
-	// End is the end of pods on one node. The smallest change ends the fewest pods.
+	// End is the end of pods on one node, other than those of DaemonSets and static pods. The smallest change ends the fewest pods.
 	End Kind = "End"
 	// Seats is the end of pods that hold claims in one pool of the whole cluster, such as the seats of a floating license. The smallest
 	// change ends the fewest pods.

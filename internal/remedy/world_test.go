@@ -249,6 +249,9 @@ func random(tb testing.TB, r *rand.Rand, e *engine.Engine) (*world, *corev1.Pod)
 		if r.IntN(10) == 0 {
 			pod.DeletionTimestamp = &metav1.Time{Time: at}
 		}
+		if r.IntN(10) == 0 {
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet"}}
+		}
 		w.pods = append(w.pods, pod)
 		for license, capacity := range map[string]int64{"cad": 4, "sim": 2} {
 			if seats := seatsOf(pod, license); seats > 0 && r.IntN(5) > 0 {
