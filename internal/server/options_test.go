@@ -24,7 +24,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		want []string
 	}{
 		{"nothing", server.Options{}, []string{"handler is required"}},
-		{"several faults are told together", server.Options{TLS: &server.TLSOptions{}},
+		{"each fault of the options is in the error", server.Options{TLS: &server.TLSOptions{}},
 			[]string{"handler is required", "certificate file and a key file"}},
 		{"no key", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: "x"}}, []string{"certificate file and a key file"}},
 		{"names without authority", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: "x", KeyFile: "y", AllowedClients: []string{"a"}}}, []string{"allowed clients need a client CA file"}},
