@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -47,6 +48,9 @@ lists the decisions of the others. The exit status is 2 if no replica responds.`
 				return err
 			}
 			records := replicas.Decisions(responses, limit)
+			if len(records) == 0 {
+				nothingDecided(cmd.ErrOrStderr(), namespace)
+			}
 			return output.write(cmd.OutOrStdout(), inJSON(records), func(w io.Writer) error { return decision.List(w, records) })
 		},
 	}
@@ -58,4 +62,13 @@ lists the decisions of the others. The exit status is 2 if no replica responds.`
 	flags.StringVar(&profile, "profile", "", "list only decisions by the profile with this path")
 	flags.IntVar(&limit, "limit", limit, "maximum number of decisions to list")
 	return cmd
+}
+
+// nothingDecided says where no decision was found, as kubectl get does.
+func nothingDecided(w io.Writer, namespace string) {
+	if namespace == "" {
+		fmt.Fprintln(w, "No decisions found.")
+		return
+	}
+	fmt.Fprintf(w, "No decisions found about pods in the namespace %s: --all-namespaces lists those about all pods.\n", namespace)
 }

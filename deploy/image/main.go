@@ -65,7 +65,7 @@ type options struct {
 // write builds the binaries and replaces the layout. It returns the digest of the image index.
 func write(ctx context.Context, o options) (digest string, err error) {
 	err = replace(o.output, func(dir string) error {
-		binaries, err := o.compile(ctx, dir)
+		binaries, err := o.compile(ctx, dir, "")
 		if err != nil {
 			return err
 		}
@@ -76,12 +76,15 @@ func write(ctx context.Context, o options) (digest string, err error) {
 }
 
 // compile builds the binaries in the directory.
-func (o options) compile(ctx context.Context, dir string) (binaries []binary, _ error) {
+func (o options) compile(ctx context.Context, dir string, version string) (binaries []binary, _ error) {
 	for _, platform := range o.platforms {
 		fmt.Fprintf(os.Stderr, "compiling for %s\n", platform)
 		b, err := build(ctx, o.root, platform, filepath.Join(dir, strings.ReplaceAll(platform, "/", "-")))
 		if err != nil {
 			return nil, err
+		}
+		if got := b.info.Main.Version; version != "" && got != version { // before the other platforms, which take minutes
+			return nil, fmt.Errorf("the checkout is %s, not %s: tag the commit with git tag %[2]s, and release from a clone without changes", got, version)
 		}
 		binaries = append(binaries, b)
 	}

@@ -31,7 +31,7 @@ type release struct {
 // write replaces the directory with all files of the release. Two releases of a commit by the same version of Go have the same bytes.
 func (r release) write(ctx context.Context) error {
 	return replace(r.output, func(dir string) error {
-		binaries, err := r.compile(ctx, dir)
+		binaries, err := r.compile(ctx, dir, r.version)
 		if err != nil {
 			return err
 		}
@@ -52,9 +52,6 @@ func (r release) write(ctx context.Context) error {
 func (r release) files(binaries []binary) ([]file, error) {
 	var files, plugins []file
 	for _, b := range binaries {
-		if got := b.info.Main.Version; got != r.version {
-			return nil, fmt.Errorf("the checkout is %s, not %s: tag the commit with git tag %[2]s, and release from a clone without changes", got, r.version)
-		}
 		archive, err := r.archive(b)
 		if err != nil {
 			return nil, err

@@ -74,7 +74,7 @@ func releaseIn(t *testing.T, clone string) (dist string) {
 		return r.output
 	}
 	r.platforms = []string{"linux/" + runtime.GOARCH}
-	binaries, err := r.compile(t.Context(), t.TempDir())
+	binaries, err := r.compile(t.Context(), t.TempDir(), tag)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +92,7 @@ func releaseIn(t *testing.T, clone string) (dist string) {
 			t.Fatal(err)
 		}
 	}
-	r.version = "v0.9.9"
-	if _, err := r.files(binaries); err == nil || !strings.Contains(err.Error(), "the checkout is "+tag+", not v0.9.9: tag the commit with git tag v0.9.9") {
+	if _, err := r.compile(t.Context(), t.TempDir(), "v0.9.9"); err == nil || !strings.Contains(err.Error(), "the checkout is "+tag+", not v0.9.9: tag the commit with git tag v0.9.9") {
 		t.Errorf("a release with another version than the tag: %v", err)
 	}
 	return r.output

@@ -114,6 +114,8 @@ func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Pla
 			// The first sentence is about nodes, the rest about preemption.
 			why, _, _ = strings.Cut(p.Waiting, ". ")
 			node, why = "(waits)", "kube-scheduler says: "+why
+		} else if why == "" {
+			why = "bound by kube-scheduler: no extender of its configuration has a bindVerb for the pod"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Pod.Name, node, why)
 	}

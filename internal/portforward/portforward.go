@@ -102,6 +102,9 @@ func (t *Transport) dial(ctx context.Context) (*connection, error) {
 		return nil, err
 	}
 	failures, err := t.stream(streams, corev1.StreamTypeError)
+	if err == nil {
+		err = failures.Close() // nothing is written to it
+	}
 	if err != nil {
 		return nil, errors.Join(err, streams.Close())
 	}
@@ -126,7 +129,7 @@ func (t *Transport) dial(ctx context.Context) (*connection, error) {
 		_, _ = io.Copy(there, data)
 		there.Close()
 	}()
-	return c, failures.Close() // nothing is written to it
+	return c, nil
 }
 
 func (t *Transport) stream(streams httpstream.Connection, kind string) (httpstream.Stream, error) {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/ledger"
@@ -253,7 +254,7 @@ func lead(ctx context.Context, client kubernetes.Interface, namespace string) st
 	if err != nil {
 		return err.Error()
 	}
-	elector.Run(ctx) // returns when it has lost the Lease, or ctx ends
+	elector.Run(klog.NewContext(ctx, klog.Logger{})) // without log; returns when it has lost the Lease, or ctx ends
 	lost := ctx.Err() == nil
 	select {
 	case <-started:
