@@ -14,7 +14,7 @@ func TestNoDecisions(t *testing.T) {
 		"-n team": "No decisions found about pods in the namespace team: --all-namespaces lists those about all pods.",
 		"-A":      "No decisions found.\n",
 	} {
-		if status, output := statusOf(t, "outboard decisions "+args+" --admin "+admin.URL); status != 0 || !strings.Contains(output, want) {
+		if status, output := statusOf(t, "decisions "+args+" --admin "+admin.URL); status != 0 || !strings.Contains(output, want) {
 			t.Errorf("decisions %s: status %d, %q, want %q", args, status, output, want)
 		}
 	}

@@ -140,7 +140,7 @@ func TestAdminServesOneReaderAtATime(t *testing.T) {
 		}),
 	}}})
 	for range 3 {
-		fmt.Fprint(dialFrom(t, "127.0.0.1", r.AdminAddr().String(), nil), "GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+		fmt.Fprint(dialFrom(t, "127.0.0.1", r.AdminAddr().String(), nil), "GET /endless HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	}
 	<-serving
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
