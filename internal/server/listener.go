@@ -160,9 +160,17 @@ func (c *conn) address() string {
 // quiet reports whether the connection has no request. listener.mu must be held.
 func (c *conn) quiet() bool { return c.state == http.StateNew || c.state == http.StateIdle }
 
-// owing is longer than any connection waits. A connection that has served a request and waits for another yields after those whose client
-// owes the rest of a request, or does not read its response.
-const owing = 24 * time.Hour
+// Connections that wait for their client yield in this order: those whose client owes the rest of a request or does not read its response,
+// those whose client does so only for a moment, those that have served a request and wait for another. Each constant is longer than any
+// connection waits, so that it puts all of its kind before all of the next.
+const (
+	owing      = 48 * time.Hour
+	owingBrief = 24 * time.Hour
+)
+
+// brief is how long the rest of a request may be on its way. A client that began a request must not lose its connection to
+// callers that open connections faster than a body arrives.
+const brief = time.Second
 
 // waits makes a connection a holder.
 func (c *conn) waits(now time.Time) time.Duration {
@@ -176,8 +184,11 @@ func (c *conn) waits(now time.Time) time.Duration {
 		return now.Sub(since)
 	}
 	if l := c.request.Load(); l != nil {
-		if waited := l.waits(now); waited >= 0 {
+		switch waited := l.waits(now); {
+		case waited >= brief:
 			return owing + waited
+		case waited >= 0:
+			return owingBrief + waited
 		}
 	}
 	return -1

@@ -45,8 +45,8 @@ type Options struct {
 	MaxHeaderBytes int
 
 	// MaxConnections bounds the open connections. At the limit, a new connection replaces one of the client address that has most: one whose
-	// client owes a request, the rest of a body, or the reading of a response, and else one that waits for another request. If
-	// every connection of that address is being served, the new one is closed. Default: 1024.
+	// client owes a request, or for a second the rest of a body or the reading of a response, and else one that waits for another
+	// request. If every connection of that address is being served, the new one is closed. Default: 1024.
 	MaxConnections int
 
 	// MaxBodyBytes bounds one request's body. Default: 128 MiB.
