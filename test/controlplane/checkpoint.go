@@ -71,7 +71,8 @@ func (cp *ControlPlane) checkpoint(ctx context.Context) (*Checkpoint, error) {
 //
 // It does not restore changed and deleted files, nor the objects that kube-apiserver maintains itself: its own
 // Lease, and the APIServices of built-in kinds and custom resources. kube-apiserver may report later, in an Event,
-// that it repairs the address of a Service. Its authorizer follows changes of RBAC objects a moment later.
+// that it repairs the address of a Service, and until then it refuses a dry run with a node port that a Service had
+// before Restore. Its authorizer follows changes of RBAC objects a moment later.
 //
 // No other method may be called at the same time.
 func (cp *ControlPlane) Restore(ctx context.Context, c *Checkpoint) error {

@@ -273,10 +273,12 @@ func ofPods(prefix string) string {
 // Everything that the chart can create, with each preset, is valid for the API server, with the CRDs
 // of cert-manager and the Prometheus Operator.
 func TestDeployPresets(t *testing.T) {
+	// A node port that no other test creates: a dry run does not see that Restore released it.
+	const nodePort = "32000"
 	// The control plane, which has a time limit, starts after the program that renders has been compiled.
 	var presets [][]byte
 	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
-		render := exec.CommandContext(t.Context(), "go", "run", ".", "-set", "service.nodePort=32766,service.annotations.a=b,service.labels.a=b,imagePullSecrets[0].name=a,setSchedulerName.enabled=true,"+
+		render := exec.CommandContext(t.Context(), "go", "run", ".", "-set", "service.nodePort="+nodePort+",service.annotations.a=b,service.labels.a=b,imagePullSecrets[0].name=a,setSchedulerName.enabled=true,"+
 			"certificates.source=CertManager,monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true,preset="+preset+","+ofPods("")+","+ofPods("scheduler."))
 		render.Dir = filepath.Join("..", "..", "deploy", "render")
 		var stderr bytes.Buffer
