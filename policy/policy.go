@@ -238,7 +238,8 @@ type InputReader interface {
 // policy allocates.
 type Inputs struct {
 	// Resources are the extended resources that the policy allocates to pods. A profile with
-	// managedResources must list them, because kube-scheduler calls only for pods with those.
+	// managedResources must list them, because kube-scheduler calls only for pods with those. A policy that reads their names from its
+	// configuration checks them with fields.ExtendedResource.
 	Resources []corev1.ResourceName
 	// ResourcesOnly is true if the policy concerns only pods that request one of Resources: for any other pod, Prepare returns a nil
 	// Cycle. The managedResources of a profile with only such policies are their Resources, unless its configuration lists others.

@@ -20,6 +20,7 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal/standard"
 	"outboard.dev/outboard/snapshot"
 )
@@ -102,7 +103,13 @@ var types = config.Types{Signals: standard.Types(), Policies: []policy.Type{
 		}
 		return fake{c}, nil
 	}},
-	policy.TypeOf("Allocator", func() allocator { return allocator{} }, func(a allocator) (policy.Policy, error) { return a, nil }),
+	policy.TypeOf("Allocator", func() allocator { return allocator{} }, func(a allocator) (policy.Policy, error) {
+		var errs field.ErrorList
+		for i, name := range a.Resources {
+			errs = append(errs, fields.ExtendedResource(field.NewPath("resources").Index(i), string(name))...)
+		}
+		return a, errs.ToAggregate()
+	}),
 	{Name: "Careless", New: func(decode func(any) error) (policy.Policy, error) {
 		var c struct {
 			N int `json:"count"`

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -127,6 +129,7 @@ func (s *suite) prepareCases() bool {
 		return false
 	}
 	s.policyMethods(s.policy)
+	s.resources()
 	for _, c := range allCases(s.options) {
 		w := c.cluster.build(s.options.Extend, asPublished)
 		prep := prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view)
@@ -159,6 +162,19 @@ func (s *suite) prepareCases() bool {
 		s.cases = append(s.cases, c)
 	}
 	return true
+}
+
+// resources fails the rule if kube-scheduler could not be told to call for pods with a resource that the policy allocates.
+func (s *suite) resources() {
+	reader, ok := s.policy.(policy.InputReader)
+	if !ok {
+		return
+	}
+	for i, name := range reader.Inputs().Resources {
+		for _, err := range fields.ExtendedResource(field.NewPath("Inputs().Resources").Index(i), string(name)) {
+			s.fail("cycle", "", "%v", err)
+		}
+	}
 }
 
 func (s *suite) exercised() {

@@ -243,6 +243,11 @@ func (resourcesOnly) Inputs() policy.Inputs {
 	return policy.Inputs{Resources: []corev1.ResourceName{"example.com/fpga"}, ResourcesOnly: true}
 }
 
+// cpu says that a policy allocates something that is no extended resource.
+type cpu struct{ policy.Policy }
+
+func (cpu) Inputs() policy.Inputs { return policy.Inputs{Resources: []corev1.ResourceName{"cpu"}} }
+
 // scoreOnly says that a policy only scores.
 type scoreOnly struct{ policy.Policy }
 
@@ -316,6 +321,10 @@ func TestBrokenPoliciesFail(t *testing.T) {
 		{
 			name: "a Cycle for a pod that requests no resource of the policy", rule: "cycle", says: "the pod requests none of Inputs().Resources",
 			policy: resourcesOnly{cycleOf(filterFunc(atMostOne))},
+		},
+		{
+			name: "a resource for which kube-scheduler cannot call", rule: "cycle", says: `Inputs().Resources[0]: Invalid value: "cpu": must be an extended resource`,
+			policy: cpu{cycleOf(filterFunc(atMostOne))},
 		},
 		{name: "a Cycle that does nothing", rule: "cycle", says: "implements neither Filter nor Score", policy: cycleOf(struct{}{})},
 		{name: "a Cycle that normalizes nothing", rule: "cycle", says: "NormalizeScore without Score", policy: cycleOf(normalizeOnly{})},
