@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/service"
@@ -32,8 +33,9 @@ func TestRefusedCallersGetAnError(t *testing.T) {
 	}
 }
 
-// kube-scheduler shows only the status 404 of a wrong path, so the log has the path. Probes use other methods.
-func TestCallsOfUnknownPathsAreLogged(t *testing.T) {
+// kube-scheduler shows only the status 404 of a wrong path, so the log has the path, and a metric the number of calls. Probes use other
+// methods.
+func TestCallsOfUnknownPathsAreLoggedAndCounted(t *testing.T) {
 	var log bytes.Buffer
 	s := servingOf(t, slog.NewTextHandler(&log, nil))
 	for _, test := range []struct {
@@ -41,7 +43,10 @@ func TestCallsOfUnknownPathsAreLogged(t *testing.T) {
 		logged       bool
 	}{
 		{"POST", "/scheduler/filter", true},
+		{"POST", "/scheduler/sort", true},
+		{"POST", "/bind/", true},
 		{"GET", "/", false},
+		{"GET", "/scheduler/bind", false},
 		{"POST", "/filter", false},
 	} {
 		log.Reset()
@@ -49,6 +54,18 @@ func TestCallsOfUnknownPathsAreLogged(t *testing.T) {
 		if logged := strings.Contains(log.String(), `level=WARN msg="nothing is served at the path of a call" path=`+test.path); logged != test.logged {
 			t.Errorf("%s %s: the log is %q", test.method, test.path, log.String())
 		}
+	}
+	const want = `
+# HELP outboard_server_unserved_requests_total Calls of paths at which nothing is served, by the verb in which the path ends (filter, prioritize, preempt, bind, other).
+# TYPE outboard_server_unserved_requests_total counter
+outboard_server_unserved_requests_total{verb="bind"} 0
+outboard_server_unserved_requests_total{verb="filter"} 1
+outboard_server_unserved_requests_total{verb="other"} 2
+outboard_server_unserved_requests_total{verb="preempt"} 0
+outboard_server_unserved_requests_total{verb="prioritize"} 0
+`
+	if err := testutil.GatherAndCompare(s.options.Registry, strings.NewReader(want), "outboard_server_unserved_requests_total"); err != nil {
+		t.Error(err)
 	}
 }
 

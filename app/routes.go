@@ -26,6 +26,8 @@ type serving struct {
 	metrics *callmetrics.Metrics
 	routes  atomic.Pointer[routes]
 	unknown throttle.Log // calls of paths at which nothing is served
+	// unserved counts these calls.
+	unserved *callmetrics.Unserved
 }
 
 // routes are the handlers of one configuration, by path.
@@ -37,7 +39,7 @@ type routes struct {
 func (r *routes) urls() []string { return slices.Sorted(maps.Keys(r.handlers)) }
 
 func newServing(o service.Options) (s *serving, err error) {
-	s = &serving{options: o, shared: extender.NewShared(), metrics: callmetrics.New(o.Registry)}
+	s = &serving{options: o, shared: extender.NewShared(), metrics: callmetrics.New(o.Registry), unserved: callmetrics.NewUnserved(o.Registry)}
 	o.Enforced = s.enforced
 	s.Service, err = service.New(o)
 	return s, err
@@ -91,6 +93,7 @@ func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodPost {
+		s.unserved.Count(r.URL.Path)
 		// kube-scheduler drops the text of the response.
 		s.unknown.Log(s.options.Logger, slog.LevelWarn, "", "nothing is served at the path of a call", "path", r.URL.Path, "remote", r.RemoteAddr,
 			"hint", "outboard doctor checks urlPrefix and the verbs in kube-scheduler's configuration")

@@ -72,6 +72,7 @@ func register(shared, own *prometheus.Registry) error {
 		return err
 	}
 	callmetrics.New(shared)
+	callmetrics.NewUnserved(own)
 	_, err = server.New(server.Options{Address: c.Serving.Address, Handler: http.NotFoundHandler(), Admin: server.AdminOptions{Address: c.Admin.Address}, Registerer: own})
 	return err
 }

@@ -5,7 +5,15 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
+
+// NewCallerCertificates returns the metric of callers' certificates, and the function that records a caller.
+func NewCallerCertificates() (saw func(name string, until, now time.Time), metric prometheus.Collector) {
+	c := new(callerCertificates)
+	return c.saw, c
+}
 
 // SetAdminLocalAddr makes each request to the admin listener seem to come to this address of the host, which need not have it; nil is an
 // unknown address. Call it before Run.

@@ -141,11 +141,14 @@ type verdict struct {
 	err     error
 }
 
+// refusedPrefix is the beginning of the error of every caller that is refused in the handshake.
+const refusedPrefix = "client certificate"
+
 // check verifies a certificate chain. It compares names only if allowed is not empty.
 func (c *credential) check(chain []*x509.Certificate, allowed []string) *verdict {
 	refuse := func(reason string, err error) *verdict { return &verdict{under: c, refused: reason, err: err} }
 	if len(chain) == 0 {
-		return refuse(refusedNoCertificate, errors.New("client certificate required"))
+		return refuse(refusedNoCertificate, errors.New(refusedPrefix+" required"))
 	}
 	intermediates := x509.NewCertPool()
 	for _, cert := range chain[1:] {
@@ -155,7 +158,7 @@ func (c *credential) check(chain []*x509.Certificate, allowed []string) *verdict
 		Roots: c.clients, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
-		return refuse(refusal(err), fmt.Errorf("client certificate: %w", err))
+		return refuse(refusal(err), fmt.Errorf(refusedPrefix+": %w", err))
 	}
 	if len(allowed) > 0 && !slices.ContainsFunc(certNames(chain[0]), func(name string) bool {
 		return slices.Contains(allowed, name)
@@ -221,6 +224,9 @@ func (id *identifier) verdictOf(ctx context.Context, state *tls.ConnectionState)
 	}
 	v := now.check(chain, id.opts.AllowedClients)
 	kept.Store(v)
+	if v.refused == "" {
+		id.metrics.callers.saw(v.caller, v.until, time.Now())
+	}
 	return v
 }
 

@@ -13,6 +13,10 @@ const (
 	refusedInvalid       = "invalid_certificate"
 	refusedName          = "name_not_allowed"
 
+	handshakePlaintext = "plaintext"
+	handshakeRejected  = "rejected_by_client"
+	handshakeOther     = "other"
+
 	bodyTooLarge = "too_large"
 	bodyBusy     = "busy"
 	bodyTimeout  = "timeout"
@@ -33,8 +37,10 @@ type metrics struct {
 	prometheus.Collector // all of them
 
 	refusedCallers *prometheus.CounterVec // by reason
+	handshakes     *prometheus.CounterVec // failed ones, by reason
 	reloads        *prometheus.CounterVec // by outcome
 	certExpiry     *prometheus.GaugeVec   // by certificate
+	callers        *callerCertificates
 	connections    *prometheus.CounterVec // by outcome
 	openConns      prometheus.Gauge
 	inFlightBytes  prometheus.Gauge
@@ -53,11 +59,17 @@ func newMetrics() *metrics {
 		}
 		return vec
 	}
+	callers := new(callerCertificates)
+	registry.MustRegister(callers)
 	return &metrics{
 		Collector: registry,
+		callers:   callers,
 		refusedCallers: counters("outboard_server_refused_callers_total",
 			"Handshakes and requests refused because of the identity of the caller, by reason (no_certificate, unknown_authority, expired, invalid_certificate, name_not_allowed).", "reason",
 			refusedNoCertificate, refusedAuthority, refusedExpired, refusedInvalid, refusedName),
+		handshakes: counters("outboard_server_failed_handshakes_total",
+			"Handshakes that failed, except those of refused callers, by reason (plaintext: a call without TLS, rejected_by_client: the client does not accept the certificate or the protocol, other: port scans and broken connections).",
+			"reason", handshakePlaintext, handshakeRejected, handshakeOther),
 		reloads: counters("outboard_server_tls_reloads_total",
 			"Reloads of the certificate files, by outcome (success, error).", "outcome", reloadOK, reloadError),
 		certExpiry: auto.NewGaugeVec(prometheus.GaugeOpts{

@@ -54,7 +54,7 @@ func New(opts Options) (*Server, error) {
 		WriteTimeout:      opts.WriteTimeout,
 		IdleTimeout:       opts.IdleTimeout,
 		MaxHeaderBytes:    opts.MaxHeaderBytes,
-		ErrorLog:          newErrorLog(opts.Logger),
+		ErrorLog:          newErrorLog(opts.Logger, s.metrics.handshakes),
 		Protocols:         new(http.Protocols),
 		ConnContext:       withSession,
 		ConnState:         func(c net.Conn, state http.ConnState) { s.listener.observe(c, state) },
@@ -68,7 +68,7 @@ func New(opts Options) (*Server, error) {
 		WriteTimeout:      opts.WriteTimeout,
 		IdleTimeout:       opts.IdleTimeout,
 		MaxHeaderBytes:    opts.MaxHeaderBytes,
-		ErrorLog:          newErrorLog(opts.Logger),
+		ErrorLog:          newErrorLog(opts.Logger, nil),
 		ConnContext:       withSession,
 		ConnState:         func(c net.Conn, state http.ConnState) { s.adminListener.observe(c, state) },
 	}
