@@ -26,6 +26,8 @@ type Comparison struct {
 	// Risks has a line for each change that makes calls fail, or lets kube-scheduler place pods without the new configuration, because
 	// kube-scheduler reads its own only when it starts; and for each change of Process, which has no effect until Outboard is restarted.
 	Risks []string `json:"risks,omitempty"`
+	// Restart is true if a change has no effect until Outboard is restarted.
+	Restart bool `json:"-"`
 }
 
 // Observed is what a running process knows about its cluster and its callers. The zero value is that nothing is known.
@@ -40,7 +42,7 @@ type Observed struct {
 func Compare(old, new *Config, seen Observed) Comparison {
 	// (The contents of certificate files are not configuration; the server reloads them itself.)
 	restart := differ("", old.Process, new.Process)
-	c := Comparison{Changes: append(restart, listed(old, new)...), Risks: risks(old, new, seen)}
+	c := Comparison{Changes: append(restart, listed(old, new)...), Risks: risks(old, new, seen), Restart: len(restart) > 0}
 	for _, change := range restart {
 		c.Risks = append(c.Risks, change.String()+": has no effect until Outboard is restarted")
 	}

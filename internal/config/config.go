@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -370,6 +372,21 @@ func (c *Config) document() document {
 		d.Signals = append(d.Signals, c.Signals[i].written)
 	}
 	return d
+}
+
+// Digest returns a short text that is the same for configurations with the same signals and profiles, however they are written: two
+// replicas with different digests decide differently. Process is no part of it, as two replicas may have other addresses and files.
+func (c *Config) Digest() (string, error) {
+	d := c.document()
+	text, err := strictyaml.Marshal(struct {
+		Signals  []strictyaml.Value `json:"signals"`
+		Profiles []Profile          `json:"profiles"`
+	}{d.Signals, d.Profiles})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:6]), nil
 }
 
 // IgnoredByScheduler returns the resources that kube-scheduler does not count itself: it ignores

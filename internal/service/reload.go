@@ -32,6 +32,8 @@ type reloads struct {
 	total      *prometheus.CounterVec // by outcome
 	successful prometheus.Gauge
 	succeeded  prometheus.Gauge
+	restart    prometheus.Gauge
+	info       *prometheus.GaugeVec  // by digest
 	failure    atomic.Pointer[error] // of the last one; nil if it succeeded
 }
 
@@ -49,17 +51,32 @@ func newReloads(registry *prometheus.Registry) *reloads {
 			Name: "outboard_config_last_reload_success_timestamp_seconds",
 			Help: "Time when the active configuration was loaded, in Unix seconds.",
 		}),
+		restart: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "outboard_config_restart_required",
+			Help: "1 if a field of the configuration file has changed that has no effect until Outboard is restarted.",
+		}),
+		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "outboard_config_info",
+			Help: "1, with a digest of the active signals and profiles as label: replicas with different digests decide differently.",
+		}, []string{"digest"}),
 	}
 	for _, outcome := range []string{reloadSuccess, reloadError} {
 		r.total.WithLabelValues(outcome)
 	}
-	registry.MustRegister(r.total, r.successful, r.succeeded)
-	r.loaded()
+	registry.MustRegister(r.total, r.successful, r.succeeded, r.restart, r.info)
 	return r
 }
 
-// loaded records that a configuration was applied.
-func (r *reloads) loaded() {
+// loaded records that a configuration was applied. restart: a part of it was not, until the process is restarted.
+func (r *reloads) loaded(c *config.Config, restart bool) {
+	if digest, err := c.Digest(); err == nil { // otherwise there is none, and nothing else is wrong
+		r.info.Reset()
+		r.info.WithLabelValues(digest).Set(1)
+	}
+	r.restart.Set(0)
+	if restart {
+		r.restart.Set(1)
+	}
 	r.failure.Store(nil)
 	r.successful.Set(1)
 	r.succeeded.SetToCurrentTime()
@@ -105,7 +122,7 @@ func (s *Service) reloadLocked(data []byte) {
 		s.logger.Warn("a configuration change is risky", "risk", risk)
 	}
 	s.enforce(p)
-	s.reloads.loaded()
+	s.reloads.loaded(c, compared.Restart)
 	s.reloads.total.WithLabelValues(reloadSuccess).Inc()
 	for _, change := range compared.Changes {
 		s.logger.Info("the configuration changed", "change", change.String())

@@ -130,6 +130,54 @@ func TestFailedReloadShows(t *testing.T) {
 	}
 }
 
+// Two configurations have the same digest if they decide alike. The metric has that of the active configuration alone, and says whether a
+// restart is required.
+func TestDigestOfTheConfiguration(t *testing.T) {
+	const policies = "profiles:\n- policies: [{type: ImageLocality}]\n"
+	r, other := newReloading(t, alone+policies), newReloading(t, alone+"log: {level: Debug}\nprofiles: # the same\n- {path: /, policies: [{weight: 1, type: ImageLocality}]}\n")
+	digest := func(r *reloading) string {
+		t.Helper()
+		metrics, err := r.options.Registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range metrics {
+			if m.GetName() == "outboard_config_info" && len(m.GetMetric()) == 1 {
+				return m.GetMetric()[0].GetLabel()[0].GetValue()
+			}
+		}
+		t.Fatal("there is not one digest")
+		return ""
+	}
+	first := digest(r)
+	if len(first) != 12 || digest(other) != first {
+		t.Errorf("digests %q and %q", first, digest(other))
+	}
+	restart := func(step string, want float64) {
+		t.Helper()
+		if got := testutil.ToFloat64(r.reloads.restart); got != want {
+			t.Errorf("%s: restart required: %v, want %v", step, got, want)
+		}
+	}
+	restart("at the start", 0)
+	r.says(alone+"log: {level: Debug}\n"+policies+"  shortlist: 5\n", "reloaded the configuration")
+	restart("another log level", 1)
+	if digest(r) == first {
+		t.Error("another shortlist does not change the digest")
+	}
+	changed := digest(r)
+	r.says(alone+"profiles: []\n", "cannot reload the configuration")
+	restart("invalid", 1)
+	if digest(r) != changed {
+		t.Error("an invalid file changes the digest")
+	}
+	r.says(alone+policies, "reloaded the configuration")
+	restart("back to the start", 0)
+	if digest(r) != first {
+		t.Errorf("back to the start: %q, want %q", digest(r), first)
+	}
+}
+
 // A process without a cluster cannot start to need one.
 func TestReloadCannotConnect(t *testing.T) {
 	r := newReloading(t, alone+"profiles:\n- policies: [{type: ImageLocality}]\n")

@@ -107,6 +107,7 @@ func New(o Options) (*Service, error) {
 		return nil, err
 	}
 	s.enforce(p)
+	s.reloads.loaded(o.Config, false)
 	return s, nil
 }
 
