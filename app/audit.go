@@ -120,7 +120,11 @@ func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface, sizes
 	listLedgers := func(ctx context.Context, opts metav1.ListOptions) (*ledger.ObjectList, error) {
 		return listLedgers(ctx, api, opts)
 	}
-	err := eachPage(ctx, "ledgers", listLedgers, func(l *ledger.ObjectList) { in.Ledgers = append(in.Ledgers, l.Items...) })
+	err := eachPage(ctx, "ledgers", listLedgers, func(l *ledger.ObjectList) {
+		for i := range l.Items {
+			in.Ledgers = append(in.Ledgers, &l.Items[i])
+		}
+	})
 	if apierrors.IsNotFound(err) {
 		return in, fmt.Errorf("%w (%w)", ledger.ErrNotServed, err)
 	}
@@ -131,8 +135,8 @@ func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface, sizes
 	err = eachPage(ctx, "pods", api.CoreV1().Pods("").List, func(l *corev1.PodList) {
 		for i := range l.Items {
 			snapshot.TrimPod(&l.Items[i])
+			in.Pods = append(in.Pods, &l.Items[i])
 		}
-		in.Pods = append(in.Pods, l.Items...)
 	})
 	if err != nil {
 		return in, err
@@ -140,8 +144,8 @@ func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface, sizes
 	return in, eachPage(ctx, "nodes", api.CoreV1().Nodes().List, func(l *corev1.NodeList) {
 		for i := range l.Items {
 			snapshot.TrimNode(&l.Items[i])
+			in.Nodes = append(in.Nodes, &l.Items[i])
 		}
-		in.Nodes = append(in.Nodes, l.Items...)
 	})
 }
 

@@ -109,6 +109,9 @@ func (c *Cluster) Ledger(name string) *ledger.Object { return c.state.ledger(nam
 // Ledgers returns all Ledgers in their latest known state, in no particular order.
 func (c *Cluster) Ledgers() []*ledger.Object { return c.state.allLedgers() }
 
+// Pods returns the trimmed pods as last shown by the watch, in no particular order.
+func (c *Cluster) Pods() []*corev1.Pod { return c.state.allPods() }
+
 // PodByUID returns the trimmed pod as last shown by the watch, or nil.
 func (c *Cluster) PodByUID(uid types.UID) *corev1.Pod { return c.state.seen(uid) }
 

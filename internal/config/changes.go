@@ -228,8 +228,8 @@ func claimRisks(old, new *Config, view *snapshot.View) []string {
 	return risks
 }
 
-// eachClaim calls visit for each ledger in which the pod must have a claim to be bound to the node.
-func (c *Config) eachClaim(n *snapshot.Node, pod *corev1.Pod, visit func(snapshot.LedgerKey)) {
+// EachClaim calls visit for each ledger in which the pod must have a claim to be bound to the node.
+func (c *Config) EachClaim(n *snapshot.Node, pod *corev1.Pod, visit func(snapshot.LedgerKey)) {
 	for i := range c.Profiles {
 		p := &c.Profiles[i]
 		if !p.Manages(pod) {
@@ -258,8 +258,8 @@ func orphanedClaims(old, new *Config, view *snapshot.View) map[string]int {
 	for n := range view.All() {
 		for _, pod := range n.Pods {
 			responsible := map[snapshot.LedgerKey]bool{}
-			new.eachClaim(n, pod, func(key snapshot.LedgerKey) { responsible[key] = true })
-			old.eachClaim(n, pod, func(key snapshot.LedgerKey) {
+			new.EachClaim(n, pod, func(key snapshot.LedgerKey) { responsible[key] = true })
+			old.EachClaim(n, pod, func(key snapshot.LedgerKey) {
 				if !responsible[key] && view.Ledger(key).Pod(pod.UID) != nil {
 					responsible[key] = true // once
 					orphaned[key.Resource]++

@@ -21,6 +21,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.Cluster != nil {
 		group.Go(func() error { return s.Cluster.Run(ctx) })
 		run(s.keepLedgers)
+		run(s.survey)
 	}
 	if s.Requeuer != nil {
 		run(s.Requeuer.Run)
@@ -49,6 +50,13 @@ func (s *Service) keepLedgers(ctx context.Context) {
 	// Before, it is unknown which pods exist, and claims of existing pods must not be released.
 	if s.Cluster.WaitForSync(ctx) == nil {
 		s.Keeper.Run(ctx)
+	}
+}
+
+// survey repeats the survey from when the cluster has been read until ctx ends.
+func (s *Service) survey(ctx context.Context) {
+	if s.Cluster.WaitForSync(ctx) == nil {
+		s.surveyor.Run(ctx)
 	}
 }
 

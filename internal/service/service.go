@@ -22,6 +22,7 @@ import (
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/internal/server"
+	"outboard.dev/outboard/internal/survey"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
@@ -53,6 +54,8 @@ type Service struct {
 	Log *decision.Log
 	// Requeuer is nil if no pod is requeued.
 	Requeuer *requeue.Requeuer
+
+	surveyor *survey.Surveyor // nil without a cluster
 
 	options     Options
 	logger      *slog.Logger
@@ -97,6 +100,9 @@ func New(o Options) (*Service, error) {
 				return nil, err
 			}
 		}
+		if s.surveyor, err = survey.New(s.surveyOptions()); err != nil {
+			return nil, err
+		}
 		following.Publisher, following.Now = s.Cluster, s.Cluster.Clock().Earliest
 	}
 	if s.signals, err = signal.NewManager(following); err != nil {
@@ -118,6 +124,20 @@ func (s *Service) requeueOptions() requeue.Options {
 	o := requeue.Options{Cluster: s.Cluster, PerSecond: s.options.Config.Requeue.PerSecond, Logger: s.logger, Registerer: s.options.Registry}
 	if s.options.Retry != nil {
 		o.Cluster, o.PerSecond = retrying{s.Cluster, s.options.Retry}, retriesPerSecond
+	}
+	return o
+}
+
+func (s *Service) surveyOptions() survey.Options {
+	o := survey.Options{
+		Cluster: s.Cluster, Log: s.Log, Now: s.Cluster.Clock().Earliest, Registerer: s.options.Registry,
+		Config: func() *config.Config { return s.current.Load().Config },
+	}
+	if s.Requeuer != nil {
+		o.Rejected = func(profile string, pod types.UID) bool {
+			_, pending := s.Requeuer.Status(profile, pod)
+			return pending
+		}
 	}
 	return o
 }

@@ -18,11 +18,12 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Input is the state of a cluster, as read from the API server. The lists may be of different moments: see [Confirm].
+// Input is the state of a cluster, as read from the API server. The lists may be of different moments: see [Confirm]. Of a reduced pod,
+// which has only some of its annotations, Audit does not compare them with those of its claim.
 type Input struct {
-	Ledgers []ledger.Object
-	Pods    []corev1.Pod
-	Nodes   []corev1.Node
+	Ledgers []*ledger.Object
+	Pods    []*corev1.Pod
+	Nodes   []*corev1.Node
 	// Now is the time from which the ages of claims are counted.
 	Now time.Time
 	// Grace is how long a pod may hold a claim without being bound.
@@ -50,6 +51,9 @@ const (
 
 // kinds are all kinds, the most severe first.
 var kinds = []Kind{Overallocated, Overcommitted, Leaked, Unannotated, Unclaimed}
+
+// Kinds returns all kinds, the most severe first.
+func Kinds() []Kind { return slices.Clone(kinds) }
 
 // Note reports whether a finding of this kind is not an error.
 func (k Kind) Note() bool { return k == Unclaimed }
@@ -94,14 +98,14 @@ func Audit(in Input) []Finding {
 		nodes:  make(map[string]*corev1.Node, len(in.Nodes)),
 		claims: map[claimKey]bool{},
 	}
-	for i := range in.Pods {
-		a.pods[in.Pods[i].UID] = &in.Pods[i]
+	for _, pod := range in.Pods {
+		a.pods[pod.UID] = pod
 	}
-	for i := range in.Nodes {
-		a.nodes[in.Nodes[i].Name] = &in.Nodes[i]
+	for _, node := range in.Nodes {
+		a.nodes[node.Name] = node
 	}
-	for i := range in.Ledgers {
-		l := &in.Ledgers[i].Spec
+	for _, o := range in.Ledgers {
+		l := &o.Spec
 		for _, unit := range l.Units {
 			for _, c := range unit.Claims {
 				a.claims[claimKey{l.Resource, l.Node, c.Pod}] = true
@@ -273,7 +277,7 @@ func (a *auditor) auditClaim(l *snapshot.Ledger, p *snapshot.LedgerPod) {
 		}
 	case l.Node != "" && pod.Spec.NodeName != l.Node:
 		found(Leaked, fmt.Sprintf("the pod is bound to node %s", pod.Spec.NodeName))
-	default:
+	case !snapshot.IsReduced(pod):
 		if wrong := differences(pod, p.Annotations); len(wrong) > 0 {
 			found(Unannotated, strings.Join(wrong, ", "))
 		}

@@ -282,7 +282,7 @@ func TestAudit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			findings := audit.Audit(audit.Input{
-				Ledgers: tt.ledgers, Pods: tt.pods, Nodes: tt.nodes, Now: now, Grace: time.Minute, SizesFrom: tt.sizes,
+				Ledgers: pointers(tt.ledgers), Pods: pointers(tt.pods), Nodes: pointers(tt.nodes), Now: now, Grace: time.Minute, SizesFrom: tt.sizes,
 			})
 			for i := range max(len(findings), len(tt.want)) {
 				switch {
@@ -296,6 +296,14 @@ func TestAudit(t *testing.T) {
 			}
 		})
 	}
+}
+
+func pointers[T any](list []T) []*T {
+	all := make([]*T, len(list))
+	for i := range list {
+		all[i] = &list[i]
+	}
+	return all
 }
 
 // A finding in only one of two passes may be due to a change between them; an overallocation is in one list.
@@ -336,9 +344,9 @@ func TestConfirm(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	in := audit.Input{
-		Now: now, Nodes: []corev1.Node{node("n", 1, 16)},
-		Ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 16}, claim{"gone", "0", 4, time.Hour, given("0", 4, 16)})},
-		Pods:    []corev1.Pod{pod("a", "n", 4, given("0", 4, 16))},
+		Now: now, Nodes: []*corev1.Node{new(node("n", 1, 16))},
+		Ledgers: []*ledger.Object{new(book(memory, "n", map[string]int64{"0": 16}, claim{"gone", "0", 4, time.Hour, given("0", 4, 16)}))},
+		Pods:    []*corev1.Pod{new(pod("a", "n", 4, given("0", 4, 16)))},
 	}
 	findings := audit.Audit(in)
 	for _, tt := range []struct {

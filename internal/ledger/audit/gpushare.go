@@ -34,8 +34,7 @@ func pluginWrites(key string) bool { return key == assignedKey || key == timeKey
 func (a *auditor) auditGPUShare() {
 	type gpu struct{ node, index string }
 	allocated := map[gpu][]share{}
-	for i := range a.Pods {
-		pod := &a.Pods[i]
+	for _, pod := range a.Pods {
 		node := pod.Spec.NodeName
 		if node == "" || snapshot.Ended(pod) {
 			continue

@@ -1,0 +1,89 @@
+package survey
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/policy/fields"
+	"outboard.dev/outboard/snapshot"
+)
+
+// unclaimed are the pods on nodes that lack a claim that their profile requires: something else than Outboard bound them.
+type unclaimed struct {
+	config      *config.Config       // with which the pods were found
+	seen        map[types.UID]string // the resource of each, in the latest pass
+	known       map[types.UID]bool   // those that are not new
+	confirmed   map[string]int       // pods that two passes have seen, by resource; 0 if there are none any more
+	unconfirmed bool                 // the latest pass has seen pods that the one before has not
+}
+
+// pass finds the pods of the view. It returns how many of them two passes have now seen, and none before. The pods of the first pass,
+// and of the first with another configuration, do not count: nobody knows when they were bound, or whether they needed a claim then.
+func (u *unclaimed) pass(c *config.Config, view *snapshot.View) (bindings int) {
+	now, first := withoutClaim(c, view), u.config != c
+	confirmed, known := map[string]int{}, map[types.UID]bool{}
+	for resource := range u.confirmed {
+		confirmed[resource] = 0
+	}
+	u.unconfirmed = false
+	for uid, resource := range now {
+		known[uid] = first || u.known[uid]
+		if u.seen[uid] == "" {
+			u.unconfirmed = true
+			continue
+		}
+		confirmed[resource]++
+		if !known[uid] {
+			known[uid] = true
+			bindings++
+		}
+	}
+	u.config, u.seen, u.known, u.confirmed = c, now, known, confirmed
+	return bindings
+}
+
+// withoutClaim returns the bound pods that lack a claim, with its resource.
+func withoutClaim(c *config.Config, view *snapshot.View) map[types.UID]string {
+	lacking := map[types.UID]string{}
+	for n := range view.All() {
+		for _, pod := range n.Pods {
+			if pod.Spec.NodeName == "" {
+				continue // it is being bound
+			}
+			c.EachClaim(n, pod, func(key snapshot.LedgerKey) {
+				if view.Ledger(key).Pod(pod.UID) == nil {
+					lacking[pod.UID] = key.Resource
+				}
+			})
+		}
+	}
+	return lacking
+}
+
+// auditInput returns the caches as an audit reads them.
+func auditInput(c *config.Config, view *snapshot.View, pods []*corev1.Pod, ledgers []*ledger.Object, now time.Time) audit.Input {
+	in := audit.Input{Ledgers: ledgers, Pods: pods, Now: now, Grace: 2 * c.Ledgers.ReclaimAfter, SizesFrom: sizesFrom(c)}
+	for n := range view.All() {
+		in.Nodes = append(in.Nodes, n.Object)
+	}
+	return in
+}
+
+// sizesFrom returns where nodes declare the memory of their GPUs, by the first policy that says so. The audit, which shares no code with
+// policies, needs it to know the sizes of GPUs.
+func sizesFrom(c *config.Config) *fields.From {
+	for i := range c.Profiles {
+		for _, q := range c.Profiles[i].Policies {
+			var from *fields.From
+			if q.Type == "GPUMemory" && q.Config.At("sizesFrom").Decode(&from) == nil && from != nil {
+				return from
+			}
+		}
+	}
+	return nil
+}

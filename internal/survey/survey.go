@@ -1,0 +1,128 @@
+// Package survey looks at the cluster as a whole, from the caches of the process, and reports as metrics what no single call shows: pods that
+// wait, pods that were bound without the claims that they need, claims that an audit finds wrong, and how full the resources are.
+//
+//	caches ──► waiting, unclaimed, audit, resources ──► metrics
+//
+// It makes no request. A pass over 5,000 nodes and 30,000 pods takes 0.15 s of one processor (BenchmarkPass), and happens about once a
+// minute, at another time in each replica. The caches of nodes, pods and ledgers may be of different moments, so a pod without a claim and a
+// finding of the audit count if two passes see them. The second comes soon if the first has seen something new.
+package survey
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/snapshot"
+)
+
+const (
+	// interval is the mean time between two passes, and soon that before a pass that confirms what the last one saw for the first time.
+	interval = time.Minute
+	soon     = 10 * time.Second
+)
+
+// Cluster is what a Surveyor reads.
+type Cluster interface {
+	// View returns the latest view. It is never nil.
+	View() *snapshot.View
+	// Pods returns the pods that have not ended, in their latest known state.
+	Pods() []*corev1.Pod
+	// Ledgers returns all Ledgers.
+	Ledgers() []*ledger.Object
+}
+
+// Options configure a Surveyor. Cluster, Config and Log are required.
+type Options struct {
+	Cluster Cluster
+	// Config returns the configuration in use.
+	Config func() *config.Config
+	// Log has the latest decisions.
+	Log *decision.Log
+	// Rejected reports whether the profile has rejected all nodes for the pod. Nil: it is not known of pods that the Log lacks.
+	Rejected func(profile string, pod types.UID) bool
+	// Now is the time of the API server. time.Now if nil.
+	Now func() time.Time
+	// Registerer receives the metrics. Nil: none.
+	Registerer prometheus.Registerer
+}
+
+// Surveyor repeats the survey. Only one goroutine may call Run or Pass.
+type Surveyor struct {
+	options Options
+	metrics *metrics
+	latest  atomic.Pointer[result]
+
+	waits     waits
+	unclaimed unclaimed
+	findings  []audit.Finding // of the latest pass, not confirmed
+}
+
+// result is what a pass has found. It is immutable.
+type result struct {
+	waiting   map[string]waiting // by reason
+	unclaimed map[string]int     // pods, by resource
+	findings  map[audit.Kind]int
+	resources map[string]*resource // by name
+	took      time.Duration
+}
+
+// New returns a Surveyor.
+func New(o Options) (*Surveyor, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Surveyor{options: o}
+	s.metrics = newMetrics(&s.latest)
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(s.metrics); err != nil {
+			return nil, fmt.Errorf("survey: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Run repeats the survey until ctx ends. Call it once the cluster has been read.
+func (s *Surveyor) Run(ctx context.Context) {
+	for {
+		pause := interval/2 + rand.N(interval)
+		if s.Pass() {
+			pause = soon
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Pass surveys the cluster once. It reports whether another pass is needed to confirm something.
+func (s *Surveyor) Pass() (unconfirmed bool) {
+	started, now := time.Now(), s.options.Now()
+	c, view, pods := s.options.Config(), s.options.Cluster.View(), s.options.Cluster.Pods()
+	r := &result{waiting: s.waits.pass(s.options, c, pods, now), resources: resourcesOf(c, view)}
+	s.metrics.bindings.Add(float64(s.unclaimed.pass(c, view)))
+	r.unclaimed = s.unclaimed.confirmed
+	found := audit.Audit(auditInput(c, view, pods, s.options.Cluster.Ledgers(), now))
+	confirmed := audit.Confirm(s.findings, found)
+	r.findings = map[audit.Kind]int{}
+	for _, f := range confirmed {
+		r.findings[f.Kind]++
+	}
+	unconfirmed = s.unclaimed.unconfirmed || len(confirmed) < len(found)
+	s.findings = found
+	r.took = time.Since(started)
+	s.latest.Store(r)
+	return unconfirmed
+}

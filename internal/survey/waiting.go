@@ -1,0 +1,107 @@
+package survey
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Why a pod waits, in metrics, if Outboard has not rejected it: otherwise the reason is POLICY/REASON of the most nodes.
+const (
+	waitsGated     = "gated"           // it has scheduling gates
+	waitsUntried   = "not_tried"       // no scheduler has tried it
+	waitsFailed    = "scheduler_error" // the attempt to place it failed, such as a call of an extender
+	waitsRejected  = "rejected"        // Outboard rejected all nodes, and the record of why is gone
+	waitsElsewhere = "other"           // kube-scheduler, another extender or another replica rejected the nodes
+)
+
+// waiting are the pods that wait for one reason.
+type waiting struct {
+	pods    int
+	longest time.Duration
+}
+
+// waits remembers when it last saw pods with scheduling gates: their wait begins when the gates are removed.
+type waits struct {
+	gated map[types.UID]time.Time
+}
+
+// pass returns which pods of the profiles wait, by reason.
+func (w *waits) pass(o Options, c *config.Config, pods []*corev1.Pod, now time.Time) map[string]waiting {
+	all, gated, why := map[string]waiting{}, map[types.UID]time.Time{}, rejections(o.Log)
+	for _, pod := range pods {
+		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+			continue
+		}
+		p := slices.IndexFunc(c.Profiles, func(p config.Profile) bool { return isFor(&p, pod) })
+		if p < 0 {
+			continue
+		}
+		since := pod.CreationTimestamp.Time
+		if snapshot.Gated(pod) {
+			gated[pod.UID] = now
+		} else if at, was := w.gated[pod.UID]; was {
+			gated[pod.UID], since = at, at
+		}
+		reason := w.reason(o, pod, why)
+		if reason == waitsElsewhere && o.Rejected != nil && o.Rejected(c.Profiles[p].Path, pod.UID) {
+			reason = waitsRejected
+		}
+		those := all[reason]
+		those.pods++
+		those.longest = max(those.longest, now.Sub(since))
+		all[reason] = those
+	}
+	w.gated = gated
+	return all
+}
+
+// isFor reports whether pods like this one are placed with the profile.
+func isFor(p *config.Profile, pod *corev1.Pod) bool {
+	return (len(p.SchedulerNames) == 0 || slices.Contains(p.SchedulerNames, pod.Spec.SchedulerName)) && p.Manages(pod)
+}
+
+func (w *waits) reason(o Options, pod *corev1.Pod, why map[string]string) string {
+	if snapshot.Gated(pod) {
+		return waitsGated
+	}
+	tried := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Reason != corev1.PodReasonSchedulingGated
+	})
+	switch {
+	case tried < 0:
+		return waitsUntried
+	case pod.Status.Conditions[tried].Reason == corev1.PodReasonSchedulerError:
+		return waitsFailed
+	case why[string(pod.UID)] != "":
+		return why[string(pod.UID)]
+	}
+	return waitsElsewhere
+}
+
+// rejections returns the reason of the most nodes for each pod whose latest filter call of a profile, by the log, rejected them all.
+func rejections(log *decision.Log) map[string]string {
+	why, seen := map[string]string{}, map[string]bool{}
+	log.Latest(1, func(r *decision.Record) bool {
+		if r.Verb != decision.Filter || r.Unmanaged || seen[r.Pod.UID] {
+			return false
+		}
+		seen[r.Pod.UID] = true
+		if r.Fit == 0 && len(r.Rejections) > 0 {
+			main := &r.Rejections[0]
+			if main.Policy == "" {
+				why[r.Pod.UID] = main.Code
+			} else {
+				why[r.Pod.UID] = main.Policy + "/" + main.Code
+			}
+		}
+		return false
+	})
+	return why
+}
