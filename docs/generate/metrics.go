@@ -38,8 +38,8 @@ func metrics(root string) (string, error) {
 	}
 	d := newDocument("Metrics", "the registered metrics")
 	d.paragraph("Outboard serves its metrics at `/metrics` of the admin address, in addition to those of Go (`go_…`) and of the process (`process_…`).\n" +
-		"[What is wrong, and what do I do?](../troubleshooting.md#an-alert-fires-or-a-metric-shows-a-problem) says which of them to watch. A\n" +
-		"histogram with the name `N` is served as `N_bucket`, `N_sum` and `N_count`.")
+		"[What does an alert mean, and what do I do?](../alerts.md) says which of them to watch. A histogram\n" +
+		"with the name `N` is served as `N_bucket`, `N_sum` and `N_count`.")
 	for _, part := range []struct {
 		heading, text string
 		registry      *prometheus.Registry

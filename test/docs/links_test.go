@@ -116,7 +116,7 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// docs/troubleshooting.md has a row for each alert, and for no other.
+// docs/alerts.md has a section for each alert, and for no other, and each alert links to its own.
 func TestAlertsAreExplained(t *testing.T) {
 	root := filepath.Join("..", "..")
 	read := func(elem ...string) string {
@@ -126,16 +126,24 @@ func TestAlertsAreExplained(t *testing.T) {
 		}
 		return string(text)
 	}
-	var alerts, rows []string
-	for _, m := range regexp.MustCompile(`(?m)^ *- alert: (\S+)$`).FindAllStringSubmatch(read("deploy", "chart", "monitoring", "alerts.yaml"), -1) {
+	page, text := read("docs", "alerts.md"), read("deploy", "chart", "monitoring", "alerts.yaml")
+	var alerts, sections []string
+	for _, m := range regexp.MustCompile(`(?m)^ *- alert: (\S+)$`).FindAllStringSubmatch(text, -1) {
 		alerts = append(alerts, m[1])
+		anchor := "#" + strings.ToLower(m[1])
+		if strings.Count(text, `runbook_url: "https://outboard.dev/docs/alerts.md`+anchor+`"`) != 1 {
+			t.Errorf("%s does not link to its section", m[1])
+		}
+		if !strings.Contains(page[:strings.Index(page, "\n## ")], "["+m[1]+"]("+anchor+")") {
+			t.Errorf("the table at the beginning of docs/alerts.md does not have %s", m[1])
+		}
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(Outboard[A-Za-z]+)` \\|").FindAllStringSubmatch(read("docs", "troubleshooting.md"), -1) {
-		rows = append(rows, m[1])
+	for _, m := range regexp.MustCompile("(?m)^## (Outboard[A-Za-z]+)$").FindAllStringSubmatch(page, -1) {
+		sections = append(sections, m[1])
 	}
 	slices.Sort(alerts)
-	slices.Sort(rows)
-	if len(alerts) == 0 || !slices.Equal(alerts, rows) {
-		t.Errorf("the alerts are %q, and docs/troubleshooting.md has %q", alerts, rows)
+	slices.Sort(sections)
+	if len(alerts) == 0 || !slices.Equal(alerts, sections) {
+		t.Errorf("the alerts are %q, and docs/alerts.md has %q", alerts, sections)
 	}
 }
