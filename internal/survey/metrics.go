@@ -11,6 +11,7 @@ import (
 var (
 	waitingDesc   = gaugeDesc("outboard_waiting_pods", "Pods of the profiles that are not bound, by reason: POLICY/REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, rejected or other.", "reason")
 	longestDesc   = gaugeDesc("outboard_waiting_pods_longest_seconds", "How long the pod has waited that has waited longest, by reason.", "reason")
+	boundDesc     = gaugeDesc("outboard_recently_bound_pods", "Pods of the profiles that were bound in the last 15 minutes, whatever bound them, without those of DaemonSets and static pods.")
 	unclaimedDesc = gaugeDesc("outboard_unclaimed_pods", "Bound pods that lack a claim that their profile requires, because Outboard did not bind them, by resource.", "resource")
 	findingsDesc  = gaugeDesc("outboard_audit_findings", "What an audit of ledgers, pods and nodes finds wrong, as outboard audit does, by kind (overallocated, overcommitted, leaked, unannotated, unclaimed).", "finding")
 	capacityDesc  = gaugeDesc("outboard_resource_capacity", "Capacity of the resource: of all nodes, or of the ledgers if nodes do not have the resource.", "resource")
@@ -38,7 +39,7 @@ func newMetrics(latest *atomic.Pointer[result]) *metrics {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{waitingDesc, longestDesc, unclaimedDesc, findingsDesc, capacityDesc, allocatedDesc, unusableDesc, durationDesc} {
+	for _, desc := range []*prometheus.Desc{waitingDesc, longestDesc, boundDesc, unclaimedDesc, findingsDesc, capacityDesc, allocatedDesc, unusableDesc, durationDesc} {
 		to <- desc
 	}
 	m.bindings.Describe(to)
@@ -59,6 +60,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		gauge(waitingDesc, float64(w.pods), reason)
 		gauge(longestDesc, w.longest.Seconds(), reason)
 	}
+	gauge(boundDesc, float64(r.bound))
 	for resource, pods := range r.unclaimed {
 		gauge(unclaimedDesc, float64(pods), resource)
 	}

@@ -71,6 +71,7 @@ type Surveyor struct {
 // result is what a pass has found. It is immutable.
 type result struct {
 	waiting   map[string]waiting // by reason
+	bound     int                // recently
 	unclaimed map[string]int     // pods, by resource
 	findings  map[audit.Kind]int
 	resources map[string]*resource // by name
@@ -111,7 +112,7 @@ func (s *Surveyor) Run(ctx context.Context) {
 func (s *Surveyor) Pass() (unconfirmed bool) {
 	started, now := time.Now(), s.options.Now()
 	c, view, pods := s.options.Config(), s.options.Cluster.View(), s.options.Cluster.Pods()
-	r := &result{waiting: s.waits.pass(s.options, c, pods, now), resources: resourcesOf(c, view)}
+	r := &result{waiting: s.waits.pass(s.options, c, pods, now), bound: recentlyBound(c, pods, now), resources: resourcesOf(c, view)}
 	s.metrics.bindings.Add(float64(s.unclaimed.pass(c, view)))
 	r.unclaimed = s.unclaimed.confirmed
 	found := audit.Audit(auditInput(c, view, pods, s.options.Cluster.Ledgers(), now))

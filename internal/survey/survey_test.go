@@ -236,6 +236,32 @@ func TestPodsWithGatesDoNotWait(t *testing.T) {
 	w.expect(t, "two hours later", math.NaN(), "outboard_waiting_pods", "gated")
 }
 
+// Pods count as bound recently whatever bound them, if Outboard would have been called for them.
+func TestRecentlyBoundPods(t *testing.T) {
+	w := newWorld(t, profiles)
+	w.node("n")
+	bound := func(age time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: now.Add(-age)}}}
+		}
+	}
+	of := func(kind string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: new(true)}}
+		}
+	}
+	w.pod("a/new", "n", 1, bound(time.Minute), of("ReplicaSet"))
+	w.pod("a/newest", "n", 1, bound(0))
+	w.pod("a/old", "n", 1, bound(16*time.Minute))
+	w.pod("a/of-a-daemonset", "n", 1, bound(time.Minute), of("DaemonSet"))
+	w.pod("a/static", "n", 1, bound(time.Minute), of("Node"))
+	w.pod("a/without-gpu", "n", 1, bound(time.Minute), func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = nil })
+	w.pod("a/of-another-scheduler", "n", 1, bound(time.Minute), func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" })
+	w.pod("a/waits", "", 1, condition(corev1.PodReasonUnschedulable))
+	w.Pass()
+	w.expect(t, "two", 2, "outboard_recently_bound_pods")
+}
+
 // Pods that need a claim and are bound without one are a metric after two passes. Only those that were bound since the start count as new.
 func TestPodsWithoutClaims(t *testing.T) {
 	w := newWorld(t, profiles)
