@@ -162,7 +162,7 @@ type fileField struct {
 
 // files returns the fields with paths of files, except those of signals.
 func (c *Config) files() []fileField {
-	files := []fileField{{field.NewPath("clientConnection", "kubeconfig"), &c.ClientConnection.Kubeconfig}}
+	files := []fileField{{field.NewPath("clientConnection", "kubeconfig"), &c.ClientConnection.Kubeconfig}, {field.NewPath("log", "decisions"), &c.Log.Decisions}}
 	if t := c.Serving.TLS; t != nil {
 		at := field.NewPath("serving", "tls")
 		files = append(files,

@@ -27,6 +27,7 @@ type Log struct {
 	scores  int // bytes
 	keeping int // number of the first record that may still have scores
 	free    []*Scores
+	journal *Journal // nil: none
 }
 
 type podKey struct{ namespace, name string }
@@ -49,6 +50,9 @@ func NewLog(size int) *Log {
 // any more, or nil: the caller may overwrite them, so that keeping scores needs no new memory for
 // each call.
 func (l *Log) Add(r *Record, scores *Scores) (unused *Scores) {
+	if l.journal != nil {
+		l.journal.offer(r)
+	}
 	key := podKey{r.Pod.Namespace, r.Pod.Name}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,6 +17,9 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	if s.journal != nil {
+		run(s.journal.Run)
+	}
 	run(s.readSignals)
 	if s.Cluster != nil {
 		group.Go(func() error { return s.Cluster.Run(ctx) })

@@ -55,7 +55,8 @@ type Service struct {
 	// Requeuer is nil if no pod is requeued.
 	Requeuer *requeue.Requeuer
 
-	surveyor *survey.Surveyor // nil without a cluster
+	surveyor *survey.Surveyor  // nil without a cluster
+	journal  *decision.Journal // nil: none
 
 	options     Options
 	logger      *slog.Logger
@@ -91,6 +92,9 @@ func New(o Options) (*Service, error) {
 	}
 	following := signal.Options{Logger: o.Logger, Registerer: o.Registry}
 	var err error
+	if s.journal, err = openJournal(o.Config.Log.Decisions, s.Log, o.Registry, o.Logger); err != nil {
+		return nil, err
+	}
 	if s.Cluster == nil {
 		s.signalViews = newSignalViews()
 		following.Publisher = s.signalViews

@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/test/controlplane"
+)
+
+// The file of decisions has where each pod went, and by how much, and why a pod waits, after the process has ended.
+func TestDecisionLog(t *testing.T) {
+	th := open(t)
+	gpus := map[string]string{"aliyun.com/gpu-mem": "16", "aliyun.com/gpu-count": "1"}
+	th.nodes(controlplane.NodeSpec{Name: "a", Resources: gpus}, controlplane.NodeSpec{Name: "b", Resources: gpus})
+	file := filepath.Join(t.TempDir(), "decisions.jsonl")
+	o := th.outboard(fmt.Sprintf(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {insecure: true, shutdownDelay: 0s}
+log: {decisions: %q}
+profiles:
+- policies: [{type: GPUMemory}]
+`, file))
+	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter prioritize bind", managed: []string{"aliyun.com/gpu-mem", "aliyun.com/gpu-count"}}))
+	first := th.boundAndSeen(o, controlplane.PodSpec{Name: "first", Resources: map[string]string{"aliyun.com/gpu-mem": "4"}})
+	second := th.bound(controlplane.PodSpec{Name: "second", Resources: map[string]string{"aliyun.com/gpu-mem": "4"}})
+	th.place(controlplane.PodSpec{Name: "too-large", Resources: map[string]string{"aliyun.com/gpu-mem": "17"}})
+	if err := o.Stop(); err != nil {
+		t.Error(err)
+	}
+
+	type line struct {
+		Verb, Node string
+		Pod        struct{ Name string }
+		Total      *int64
+		RunnerUp   *struct {
+			Node  string
+			Total int64
+		}
+		Fit     *int
+		Reasons []struct {
+			Policy, Code string
+			Nodes        int
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	latest := map[string]line{} // by verb and pod
+	for written := range strings.Lines(string(text)) {
+		var l line
+		if err := json.Unmarshal([]byte(written), &l); err != nil {
+			t.Fatalf("%v: %s", err, written)
+		}
+		latest[l.Verb+" "+l.Pod.Name] = l
+	}
+	if l := latest["bind first"]; l.Node != first.Spec.NodeName {
+		t.Errorf("first: %+v", l)
+	}
+	if l := latest["bind second"]; l.Node != second.Spec.NodeName || l.Node != first.Spec.NodeName || l.RunnerUp == nil || l.Total == nil || *l.Total <= l.RunnerUp.Total {
+		t.Errorf("second, which is packed with the first: %+v", l)
+	}
+	if l := latest["filter too-large"]; l.Fit == nil || *l.Fit != 0 || len(l.Reasons) != 1 || l.Reasons[0].Policy != "GPUMemory" || l.Reasons[0].Nodes != 2 {
+		t.Errorf("too-large: %+v", l)
+	}
+	if t.Failed() {
+		t.Logf("%s", text)
+	}
+}
