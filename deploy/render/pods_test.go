@@ -112,3 +112,13 @@ func TestServiceValues(t *testing.T) {
 		t.Errorf("the annotations and labels are %s", got)
 	}
 }
+
+// Each alert links to its section of the pages that monitoring.documentation names.
+func TestAlertsLinkToTheDocumentation(t *testing.T) {
+	const set = "monitoring.rules=true,monitoring.documentation=https://git.example/outboard/docs/"
+	rules := fmt.Sprint(objects(t, set, "outboard-system", "v1.37.0")["PrometheusRule outboard"].Spec.Groups)
+	links := strings.Count(rules, "runbook_url:https://git.example/outboard/docs/alerts.md#outboard")
+	if alerts := strings.Count(rules, "alert:Outboard"); alerts == 0 || links != alerts {
+		t.Errorf("%d of %d alerts link there:\n%s", links, alerts, rules)
+	}
+}

@@ -358,6 +358,7 @@ func TestInvalidValues(t *testing.T) {
 		"service.nodePort=80":                                   "/service/nodePort",
 		"service.nodePort=29999":                                "/service/nodePort",
 		"service.nodePort=32768":                                "/service/nodePort",
+		"monitoring.documentation=docs":                         "documentation",
 		"networkPolicy.metricsFrom=null":                        "metricsFrom",
 		"networkPolicy.metricsFrom={}":                          "metricsFrom",
 		"scheduler.enabled=false,setSchedulerName.enabled=true": "setSchedulerName.enabled needs scheduler.enabled",
