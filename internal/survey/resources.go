@@ -50,6 +50,9 @@ func resourcesOf(c *config.Config, view *snapshot.View) map[string]*resource {
 				continue
 			}
 			r := of(string(name))
+			if r == nil {
+				continue
+			}
 			r.capacity = snapshot.AddAmounts(r.capacity, capacity.Value())
 			for _, pod := range n.Pods {
 				if amount := snapshot.ExtendedResourceRequest(pod, name); amount > 0 {

@@ -428,3 +428,17 @@ func BenchmarkPass(b *testing.B) {
 		w.Pass()
 	}
 }
+
+// Whoever may create ledgers chooses the resources in them. There are no more than a hundred in the metrics.
+func TestResourcesAreBounded(t *testing.T) {
+	w := newWorld(t, profiles)
+	w.builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	for i := range 200 {
+		w.builder.SetLedger(&snapshot.Ledger{Resource: fmt.Sprint("example.com/r", i), Node: "a", Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 1}}})
+	}
+	w.node("b")
+	w.Pass()
+	if series, err := testutil.GatherAndCount(w.registry, "outboard_resource_capacity"); err != nil || series != 100 {
+		t.Errorf("%d series, %v", series, err)
+	}
+}

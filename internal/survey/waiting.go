@@ -49,7 +49,7 @@ func (w *waits) pass(o Options, c *config.Config, pods []*corev1.Pod, now time.T
 		} else if at, was := w.gated[pod.UID]; was {
 			gated[pod.UID], since = at, at
 		}
-		reason := w.reason(o, pod, why)
+		reason := reasonOf(pod, why)
 		if reason == waitsElsewhere && o.Rejected != nil && o.Rejected(c.Profiles[p].Path, pod.UID) {
 			reason = waitsRejected
 		}
@@ -67,7 +67,8 @@ func isFor(p *config.Profile, pod *corev1.Pod) bool {
 	return (len(p.SchedulerNames) == 0 || slices.Contains(p.SchedulerNames, pod.Spec.SchedulerName)) && p.Manages(pod)
 }
 
-func (w *waits) reason(o Options, pod *corev1.Pod, why map[string]string) string {
+// reasonOf returns why the pod waits. why has what Outboard has rejected, by UID.
+func reasonOf(pod *corev1.Pod, why map[string]string) string {
 	if snapshot.Gated(pod) {
 		return waitsGated
 	}
