@@ -1,0 +1,227 @@
+package ui
+
+import (
+	"time"
+
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/ledger/audit"
+)
+
+// The paths of the data, below the admin address. Each is a GET request for JSON, except TryPath.
+const (
+	OverviewPath = "/api/overview" // Overview
+	UnitsPath    = "/api/units"    // ?resource=R: Units
+	WaitingPath  = "/api/waiting"  // ?find=F&reason=C&owner=O&limit=N: Waiting
+	HeldPath     = "/api/held"     // ?resource=R&node=N&find=F&all=true: Held
+	SignalsPath  = "/api/signals"  // Signals
+	TryPath      = "/api/try"      // ?profile=P, POST of a manifest: explain.Document
+)
+
+// Overview says what runs, and whether it is well.
+type Overview struct {
+	// Context is the context of the kubeconfig through which several replicas were read; "" from a replica itself.
+	Context string `json:"context,omitempty"`
+	// Replicas has one entry for each replica, in order of name; those that do not respond have only Name and Error.
+	Replicas []Replica `json:"replicas"`
+	// Resources are what policies allocate in units, in order of name.
+	Resources []Resource `json:"resources"`
+}
+
+// Replica is one process of Outboard.
+type Replica struct {
+	// Name is the name of the pod, or of the host outside a cluster.
+	Name string `json:"name"`
+	// Error is why the replica did not respond; "" if it did.
+	Error   string    `json:"error,omitempty"`
+	Version string    `json:"version,omitempty"`
+	Started time.Time `json:"started,omitzero"`
+	// Now is the time at the replica.
+	Now time.Time `json:"now,omitzero"`
+	// Configuration is a short digest of the configuration in use: replicas with different digests decide differently.
+	Configuration string `json:"configuration,omitempty"`
+	// Generation is that of the View.
+	Generation uint64 `json:"generation"`
+	Nodes      int    `json:"nodes"`
+	Pods       int    `json:"pods"`
+	// Waiting is how many pods wait for a node.
+	Waiting      int           `json:"waiting"`
+	Checks       []Check       `json:"checks,omitempty"`
+	Warnings     []string      `json:"warnings,omitempty"`
+	Certificates []Certificate `json:"certificates,omitempty"`
+	Profiles     []Profile     `json:"profiles,omitempty"`
+}
+
+// Check is one line of /readyz.
+type Check struct {
+	Name  string `json:"name"`
+	Error string `json:"error,omitempty"` // "": ready
+}
+
+// Certificate is one certificate that the replica uses.
+type Certificate struct {
+	Use      string    `json:"use"` // such as "serving" and "client CA"
+	Subject  string    `json:"subject"`
+	NotAfter time.Time `json:"notAfter"`
+}
+
+// Profile is one profile of the configuration, with the calls that it has served.
+type Profile struct {
+	Path     string   `json:"path"`
+	Policies []Policy `json:"policies"`
+	Calls    []Calls  `json:"calls"` // one for each verb that the profile serves
+}
+
+// Policy is one policy of a profile.
+type Policy struct {
+	Name   string `json:"name"`
+	Type   string `json:"type"`
+	Weight int64  `json:"weight"`
+}
+
+// Calls are counted since the start of the replica.
+type Calls struct {
+	Verb   decision.Verb `json:"verb"`
+	Total  int64         `json:"total"`
+	Failed int64         `json:"failed"`
+	// Last is when the latest call arrived; zero if there was none.
+	Last time.Time `json:"last,omitzero"`
+}
+
+// Resource is something that a policy allocates in units: memory of GPUs, whole devices, seats of licenses.
+type Resource struct {
+	Resource string `json:"resource"`
+	// Title is what people call it, such as "GPU memory".
+	Title string `json:"title"`
+	// Unit is the unit of amounts, such as "GiB"; "" for plain numbers.
+	Unit string `json:"unit,omitempty"`
+}
+
+// Units are all units of one resource.
+type Units struct {
+	Resource
+	Generation uint64 `json:"generation"`
+	// Groups are what units of one kind are shown under, such as models of GPUs.
+	Groups []string `json:"groups"`
+	// Nodes have units. A pool that belongs to no node is shown as one.
+	Nodes []NodeUnits `json:"nodes"`
+}
+
+// NodeUnits are the units of one node.
+type NodeUnits struct {
+	Node  string `json:"node"`
+	Group int    `json:"group"` // index in Groups
+	// Names are the names of the units; nil if they are 0, 1, 2, ….
+	Names []string `json:"names,omitempty"`
+	// Units has four numbers for each unit: capacity, used, the reserved part of used, and flags. There are thousands of nodes.
+	Units []int64 `json:"units"`
+}
+
+// The flags of a unit.
+const (
+	Unhealthy = 1 // as its device plugin reports
+	Gone      = 2 // the node no longer has the unit, and a pod holds some of it
+)
+
+// Waiting are the pods that wait for a node, by owner, those that wait longest first.
+type Waiting struct {
+	// Pods is how many pods wait, Owners of how many owners, and Shown how many pods the query selects.
+	Pods   int `json:"pods"`
+	Owners int `json:"owners"`
+	Shown  int `json:"shown"`
+	// Reasons are why pods wait, the most frequent first, of all pods.
+	Reasons []Reason `json:"reasons"`
+	// Rows are the owners, or the pods of the owner in the query, at most as many as the query allows.
+	Rows []WaitingRow `json:"rows"`
+}
+
+// Reason is why pods wait.
+type Reason struct {
+	// Code is that of the rejection with its policy ("GPUMemory.InsufficientMemory"), or one of the codes below.
+	Code string `json:"code"`
+	Pods int    `json:"pods"`
+}
+
+// Codes of reasons that are not rejections by a policy.
+const (
+	// NotAsked: kube-scheduler has not called for the pod, because it found no node itself or has not tried.
+	NotAsked = "kube-scheduler"
+	// Gated: the pod has scheduling gates.
+	Gated = "gated"
+)
+
+// WaitingRow is one owner with its waiting pods, or one pod.
+type WaitingRow struct {
+	// Owner is the controller of the pods as namespace/kind/name; a pod without one is its own owner.
+	Owner string `json:"owner"`
+	Pods  int    `json:"pods"`
+	// Pod is the one that waits longest, as namespace/name.
+	Pod string `json:"pod"`
+	// Since is when Outboard first rejected it, or when it was created.
+	Since time.Time `json:"since"`
+	// Requests are what it requests, such as "cpu: 8".
+	Requests []string `json:"requests"`
+	Reason   string   `json:"reason"` // a Code
+	// Text is the text of the reason.
+	Text string `json:"text"`
+	// Nodes are how many nodes were rejected, of how many kube-scheduler asked about.
+	Rejected int `json:"rejected"`
+	Nodes    int `json:"nodes"`
+	// Nearest is the node that comes closest; nil if that is not known.
+	Nearest *decision.Miss `json:"nearest,omitempty"`
+	Unit    string         `json:"unit,omitempty"` // of Nearest
+	// Requeues is how often Outboard made kube-scheduler try again, and LastCall when kube-scheduler last called.
+	Requeues int       `json:"requeues"`
+	LastCall time.Time `json:"lastCall,omitzero"`
+}
+
+// Held says who holds what, by the ledgers and by the annotations of pods, and where they disagree.
+type Held struct {
+	// Audited is when the latest audit ended; zero if none has. Findings are its differences.
+	Audited  time.Time       `json:"audited,omitzero"`
+	Findings []audit.Finding `json:"findings"`
+	// Total is how many rows the query selects; Rows are at most 500 of them.
+	Total int       `json:"total"`
+	Rows  []HeldRow `json:"rows"`
+}
+
+// HeldRow is what one pod holds of one unit.
+type HeldRow struct {
+	Resource  string `json:"resource"`
+	Node      string `json:"node,omitempty"` // "" for a pool
+	Unit      string `json:"unit"`
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	UID       string `json:"uid"`
+	Owner     string `json:"owner,omitempty"`
+	Amount    int64  `json:"amount"`
+	// CountedBy is what the amount is read from.
+	CountedBy audit.CountedBy `json:"countedBy"`
+	// State is that of the pod: "pending", "bound", "running", "terminating", "ended" or "deleted".
+	State string    `json:"state"`
+	Since time.Time `json:"since,omitzero"` // when the pod was bound; zero if that is not known
+}
+
+// Signals are the signals of the configuration.
+type Signals struct {
+	Signals []Signal `json:"signals"`
+}
+
+// Signal is the state of one signal.
+type Signal struct {
+	explain.Signal
+	Oldest time.Time `json:"oldest,omitzero"` // of the values
+	// Ages counts values by age: twenty ranges of equal width from now to Oldest.
+	Ages []int `json:"ages"`
+	// Missing is how many nodes have no value, for signals about nodes.
+	Missing int `json:"missing"`
+	// Readers are the policies that read the signal.
+	Readers []Reader `json:"readers"`
+}
+
+// Reader is a policy that reads a signal.
+type Reader struct {
+	Profile   string `json:"profile"`
+	Policy    string `json:"policy"`
+	WhenStale string `json:"whenStale,omitempty"`
+}
