@@ -1,0 +1,82 @@
+// Elements, and how numbers and times read.
+
+// h returns an element. Attributes that are undefined, null or false are left out; "on…" are listeners. Children that are texts become text
+// nodes, so nothing that comes from the cluster is read as HTML.
+export function h(tag, attributes = {}, ...children) {
+  const e = document.createElement(tag)
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith('on')) e.addEventListener(name.slice(2), value)
+    else if (value === true) e.setAttribute(name, '')
+    else if (value !== undefined && value !== null && value !== false) e.setAttribute(name, value)
+  }
+  e.append(...children.flat(Infinity).filter(c => c !== undefined && c !== null && c !== false && c !== ''))
+  return e
+}
+
+// show makes the children of the parent those that make returns for the items. A child stays if its item has not changed, so that a
+// reader keeps the place, the selection and the focus; the focus goes to the same control of a child that is made again.
+export function show(parent, items, key, make) {
+  const before = new Map([...parent.children].map(e => [e.key, e]))
+  const focus = document.activeElement
+  let again
+  const after = items.map((item, i) => {
+    const k = key(item), text = JSON.stringify(item), old = before.get(k)
+    if (old?.text === text) return old
+    const e = make(item, i)
+    e.key = k
+    e.text = text
+    if (old?.contains(focus)) again = () => (old === focus ? e : controls(e)[controls(old).indexOf(focus)])?.focus()
+    return e
+  })
+  if (after.length !== parent.children.length || after.some((e, i) => e !== parent.children[i])) parent.replaceChildren(...after)
+  if (again) again()
+  else if (focus && focus !== document.activeElement && parent.contains(focus)) focus.focus()
+}
+const controls = e => [...e.querySelectorAll('a, button, input, select, summary')]
+
+export const number = n => n.toLocaleString('en-US')
+export const plural = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`
+export const percent = (part, whole) => whole > 0 ? `${Math.round(100 * part / whole)} %` : 'unknown'
+
+// ago returns how long ago the time was at a replica: its clock may differ from that of the browser.
+export function ago(time, now) {
+  const ms = Date.parse(now) - Date.parse(time)
+  if (!(ms >= 0)) return Number.isNaN(ms) ? 'unknown' : 'now'
+  const s = Math.floor(ms / 1000)
+  if (s < 60) return `${s} s`
+  if (s < 3600) return `${Math.floor(s / 60)} min`
+  if (s < 48 * 3600) return `${Math.floor(s / 3600)} h`
+  return `${Math.floor(s / 86400)} d`
+}
+
+// clock returns the local time of day, with the date if it is another day.
+export function clock(time) {
+  const t = new Date(time)
+  const day = t.toDateString() === new Date().toDateString() ? '' : t.toLocaleDateString('en-CA') + ' '
+  return day + t.toLocaleTimeString('en-GB')
+}
+
+export const empty = (title, ...text) => h('div', { class: 'empty' }, h('strong', {}, title), ...text)
+
+// bar shows a part of a whole as a length.
+export function bar(part, whole, kind = '', wide = false) {
+  const fill = h('i', { class: kind })
+  fill.style.width = `${whole > 0 ? Math.max(0, Math.min(100, 100 * part / whole)) : 0}%`
+  return h('span', { class: wide ? 'bar wide' : 'bar', 'aria-hidden': 'true' }, fill)
+}
+
+// table returns a table whose rows show fills, and the function that fills it.
+export function table(name, columns, { stack = true, className = '' } = {}) {
+  const body = h('tbody')
+  const element = h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': name },
+    h('table', { class: `${stack ? 'stack' : ''} ${className}`, 'aria-label': name },
+      h('thead', {}, h('tr', {}, columns.map(c => h('th', { scope: 'col', class: c.n ? 'n' : undefined }, c.title)))), body))
+  return { element, body }
+}
+
+// link returns the address of a view with a query; undefined and empty values are left out.
+export function link(path, query = {}) {
+  const q = new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== ''))
+  return `#/${path}${q.size ? '?' + q : ''}`
+}
+export const podLink = (namespace, pod) => link(`pod/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`)

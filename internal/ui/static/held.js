@@ -1,0 +1,38 @@
+// Who holds what, and where ledgers and pods disagree.
+import { ago, clock, empty, h, link, number, plural, podLink, show, table } from './dom.js'
+
+const columns = [{ title: 'Pod' }, { title: 'Holds', n: true }, { title: 'Of' }, { title: 'State' }, { title: 'Bound', n: true }, { title: 'Counted by' }]
+
+export default function held(root, { query }, page) {
+  const summary = h('p', { class: 'dim' }), find = h('input', { type: 'search', id: 'held-find', placeholder: 'Filter by pod, owner or node', 'aria-label': 'Filter by pod, owner or node', value: query.find ?? '', spellcheck: 'false' })
+  let typing, data
+  find.addEventListener('input', () => { clearTimeout(typing); typing = setTimeout(() => location.replace(link('held', { ...query, find: find.value.trim() })), 250) })
+  const chips = h('ul', { class: 'chips', 'aria-label': 'Resources' }), findings = h('ul', { class: 'cards' }), rows = table('Who holds what', columns), nothing = h('div'), more = h('p', { class: 'dim' })
+  root.append(h('h1', {}, 'Who holds what'), summary, h('div', { class: 'controls' }, find), chips, findings, rows.element, more, nothing)
+  function draw() {
+    const resources = page.overview?.resources ?? []
+    show(chips, resources.length > 1 ? [{ resource: '', title: 'All' }, ...resources].map(r => ({ ...r, here: (query.resource ?? '') === r.resource })) : [], r => r.resource,
+      r => h('li', {}, h('a', { href: link('held', { ...query, resource: r.resource }), 'aria-current': r.here && 'true' }, r.title)))
+    if (!data) return
+    const now = page.now() ?? new Date().toISOString(), n = data.findings?.length ?? 0
+    summary.replaceChildren(data.audited ? (n ? h('span', { class: 'bad' }, `The audit at ${clock(data.audited)} found ${plural(n, 'difference')} between ledgers and pods.`)
+      : h('span', { class: 'good' }, `The audit at ${clock(data.audited)} found no difference between ledgers and pods.`)) : 'The first audit has not ended.')
+    show(findings, data.findings ?? [], f => JSON.stringify(f), f => h('li', { class: 'card' }, h('h3', { class: 'bad' }, f.kind),
+      h('p', {}, [f.resource, f.node && `on ${f.node}`, f.unit && `unit ${f.unit}`, f.capacity ? `${number(f.used ?? 0)} of ${number(f.capacity)}` : ''].filter(Boolean).join(', ')),
+      f.detail && h('p', { class: 'dim small' }, f.detail), (f.holders ?? []).slice(0, 8).map(p => h('p', { class: 'small' }, p.name ? h('a', { href: podLink(p.namespace, p.name) }, `${p.namespace}/${p.name}`) : p.uid))))
+    rows.element.hidden = data.rows.length === 0
+    show(rows.body, data.rows.map(r => ({ r, bound: r.since ? ago(r.since, now) : '' })), x => [x.r.resource, x.r.node, x.r.unit, x.r.uid, x.r.countedBy].join(' '), ({ r, bound }) => h('tr', {},
+      h('th', { scope: 'row' }, r.pod ? h('a', { class: 'name', href: podLink(r.namespace, r.pod) }, r.pod) : h('span', { class: 'name' }, r.uid), h('span', { class: 'line dim small' }, r.namespace)),
+      h('td', { class: 'n', 'data-label': 'Holds' }, `${number(r.amount)} ${resources.find(x => x.resource === r.resource)?.unit ?? ''}`),
+      h('td', {}, r.node ? h('a', { href: link('gpus', { resource: r.resource, node: r.node }) }, `${r.node}, ${r.unit}`) : r.unit, h('span', { class: 'line dim small' }, r.resource)),
+      h('td', { 'data-label': 'State', class: r.state === 'terminating' ? 'warn' : '' }, r.state),
+      h('td', { class: 'n', 'data-label': 'Bound' }, bound),
+      h('td', { 'data-label': 'Counted by' }, r.countedBy)))
+    more.textContent = data.total > data.rows.length ? `${number(data.rows.length)} of ${number(data.total)} are shown. Filter to see the others.` : data.total ? plural(data.total, 'claim') + '.' : ''
+    nothing.replaceChildren(...data.rows.length ? [] : [query.find || query.resource || query.node ? empty('Nothing is selected.', h('a', { href: link('held') }, 'Show all'))
+      : empty('No pod holds anything.', 'Pods to which GPUMemory, Devices or Licenses allocate are shown here.')])
+  }
+  const q = new URLSearchParams({ all: 'true' })
+  for (const name of ['find', 'resource', 'node']) if (query[name]) q.set(name, query[name])
+  return { source: `/api/held?${q}`, show: value => { data = value; draw() }, overview: draw, stop: () => clearTimeout(typing) }
+}

@@ -1,0 +1,126 @@
+// Chooses the view by the fragment of the address, keeps its data and the overview fresh, and handles keys.
+import { clock, h, link, number, plural, podLink, show } from './dom.js'
+import { Poll } from './data.js'
+import waiting from './waiting.js'
+import units from './units.js'
+import pod from './pod.js'
+import attempt from './try.js'
+import held from './held.js'
+import signals from './signals.js'
+import health, { troublesOf } from './health.js'
+
+// A view is a function of the element to fill, the route and the page. It returns what to poll (source; none: nothing) and what to do with
+// each value (show), and may have functions for a new overview (overview), for its end (stop), and for Escape (escape).
+const views = {
+  waiting: { title: 'Waiting', key: 'w', of: waiting },
+  gpus: { title: 'GPUs', key: 'u', of: units },
+  try: { title: 'Try a pod', key: 't', of: attempt },
+  held: { title: 'Who holds what', key: 'h', of: held },
+  signals: { title: 'Signals', key: 's', of: signals },
+  health: { title: 'Health', key: 'e', of: health },
+  pod: { title: 'Pod', of: pod },
+}
+const $ = id => document.getElementById(id)
+const page = { overview: undefined, now: () => page.overview?.replicas.find(r => !r.error)?.now }
+let view, poll, shown, problem, since
+
+function route() {
+  const [path, query] = location.hash.replace(/^#\/?/, '').split('?')
+  const [name, ...rest] = path.split('/').map(decodeURIComponent)
+  return { name: views[name] ? name : 'waiting', rest, query: Object.fromEntries(new URLSearchParams(query)) }
+}
+
+function go() {
+  const r = route(), same = shown?.name === r.name && shown.rest.join('/') === r.rest.join('/')
+  poll?.stop()
+  view?.stop?.()
+  problem = undefined
+  if (!same) window.scrollTo(0, 0)
+  const root = h('div'), focus = document.activeElement?.id
+  view = views[r.name].of(root, r, page)
+  $('main').replaceChildren(root)
+  if (same && focus) document.getElementById(focus)?.focus()
+  else if (shown && !same) $('main').focus()
+  shown = r
+  document.title = `${[...r.rest].reverse()[0] ?? views[r.name].title} · Outboard`
+  if (page.overview) view.overview?.(page.overview)
+  poll = view.source ? new Poll(view.source, value => { view.show(value); state() }, failed) : undefined
+  navigation()
+  state()
+}
+
+function navigation() {
+  const replicas = page.overview?.replicas.filter(r => !r.error) ?? []
+  const count = Math.max(0, ...replicas.map(r => r.waiting))
+  const troubles = page.overview ? troublesOf(page.overview).length : 0
+  show($('views'), Object.entries(views).filter(([, v]) => v.key).map(([name, v]) => ({
+    name, title: v.title, here: shown?.name === name || shown?.name === 'pod' && name === 'waiting',
+    badge: name === 'waiting' ? count : name === 'health' ? troubles : 0, bad: name === 'health',
+  })), v => v.name, v => h('a', { href: link(v.name), 'aria-current': v.here && 'page' }, v.title,
+    v.badge > 0 && h('span', { class: v.bad ? 'badge bad' : 'badge' }, number(v.badge))))
+}
+
+function failed(error) {
+  if (error && !problem) since = Date.now()
+  problem = error
+  state()
+}
+
+// state says how fresh the page is. Old data stays, dimmed.
+function state() {
+  document.body.classList.toggle('stale', problem !== undefined)
+  const notices = []
+  if (problem) notices.push({ bad: true, text: `No data for ${Math.max(1, Math.round((Date.now() - since) / 1000))} s: ${problem.message}. ` +
+    (page.overview?.context || problem.name !== 'Error' ? '' : 'Is outboard ui or kubectl port-forward still running? ') + 'The page tries again.' })
+  for (const r of page.overview?.replicas ?? []) {
+    if (r.error) notices.push({ text: `Replica ${r.name} does not respond (${r.error}): what only it knows is not shown.` })
+    for (const c of r.checks ?? []) if (c.error) notices.push({ text: `Replica ${r.name} is not ready: ${c.name}: ${c.error}.` })
+  }
+  show($('notices'), notices, n => n.bad ? 'problem' : n.text, n => h('p', { class: n.bad ? 'notice bad' : 'notice' }, n.text))
+  const up = page.overview?.replicas.filter(r => !r.error) ?? []
+  $('context').textContent = page.overview?.context ?? ''
+  $('state').textContent = up.length === 0 ? 'Loading…' : `${up.length === 1 ? up[0].name : plural(up.length, 'replica')} · ${plural(up[0].nodes, 'node')}, ` +
+    `${plural(up[0].pods, 'pod')} · state ${number(up[0].generation)} of the cluster, read at ${clock(up[0].now)}`
+}
+setInterval(() => problem && state(), 1000)
+
+const keys = [['/', 'find a pod or a node'], ...Object.values(views).filter(v => v.key).map(v => [`g ${v.key}`, v.title]),
+  ['j, k', 'next and previous row'], ['Enter', 'open the row'], ['Esc', 'back'], ['arrows', 'move in the wall of GPUs'], ['?', 'this list']]
+$('keys-list').append(...keys.flatMap(([k, text]) => [h('dt', {}, k.split(/(?<=[ ,]) ?/).map(x => [h('kbd', {}, x.replace(',', '').trim()), ' '])), h('dd', {}, text)]))
+$('help').addEventListener('click', () => $('keys').showModal())
+
+let began // g was pressed
+document.addEventListener('keydown', e => {
+  if (e.key === 'Escape' && e.target === $('find')) return $('find').blur()
+  if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName) || $('keys').open) return
+  const wanted = began && Object.entries(views).find(([, v]) => v.key === e.key)
+  began = e.key === 'g'
+  if (wanted) location.hash = link(wanted[0])
+  else if (e.key === '/') { e.preventDefault(); $('find').focus() }
+  else if (e.key === '?') $('keys').showModal()
+  else if (e.key === 'j' || e.key === 'k') row(e.key === 'j' ? 1 : -1)
+  else if (e.key === 'Escape' && !view?.escape?.()) history.back()
+})
+
+// row moves the focus by one row of the table that has it, or of the first one.
+function row(step) {
+  const links = [...$('main').querySelectorAll('tbody tr')].map(tr => tr.querySelector('a')).filter(Boolean)
+  const at = links.findIndex(a => a.closest('tr').contains(document.activeElement))
+  links[at < 0 ? 0 : Math.max(0, Math.min(links.length - 1, at + step))]?.focus()
+}
+
+$('search').addEventListener('submit', e => {
+  e.preventDefault()
+  const text = $('find').value.trim()
+  const [namespace, name] = text.split('/')
+  if (text === '') return
+  location.hash = name ? podLink(namespace, name) : page.overview?.resources.length ? link('gpus', { node: text }) : link('waiting', { find: text })
+})
+window.addEventListener('hashchange', go)
+go()
+new Poll('/api/overview', overview => {
+  page.overview = overview
+  navigation()
+  view.overview?.(overview)
+  state()
+}, error => poll ? state() : failed(error))

@@ -1,0 +1,111 @@
+// Why a pod is on its node or on none, and what would change that.
+import { ago, bar, clock, empty, h, link, number, plural, show, table } from './dom.js'
+
+export default function pod(root, { rest: [namespace = '', name = ''], query }, page) {
+  const title = h('h1', {}, `${namespace}/${name}`), facts = h('dl', { class: 'fact' }), body = h('div')
+  root.append(title, facts, body)
+  let doc
+  function draw() {
+    if (!doc) return
+    const now = page.now() ?? new Date().toISOString()
+    const pending = (doc.now ?? []).map(p => p.pending).find(Boolean)
+    show(facts, [
+      doc.node ? { name: 'Node', text: doc.node, href: link('gpus', { node: doc.node }) } : { name: 'Node', text: doc.known ? 'none yet' : 'unknown pod' },
+      pending && { name: 'Waits', text: `${ago(pending.since, now)}, since ${clock(pending.since)}` },
+      pending?.requeues > 0 && { name: 'Requeued', text: `${pending.requeues}×, last ${ago(pending.lastRequeued, now)} ago` },
+      doc.gates?.length > 0 && { name: 'Scheduling gates', text: doc.gates.join(', ') },
+      doc.annotation && { name: 'Annotation of the decision', text: doc.annotation },
+      doc.replicas?.length > 1 && { name: 'Replicas', text: doc.replicas.join(', ') },
+    ].filter(Boolean), f => f.name, f => h('div', {}, h('dt', {}, f.name), h('dd', {}, f.href ? h('a', { href: f.href }, f.text) : f.text)))
+    body.replaceChildren(...explanation(doc), ...history(doc))
+  }
+  const q = new URLSearchParams({ namespace, pod: name, nodes: query.nodes ?? 20, decisions: 20 })
+  if (query.profile) q.set('profile', query.profile)
+  return { source: `/explain?${q}`, show: value => { doc = value; draw() } }
+}
+
+// explanation returns what the profiles say of the pod now.
+export function explanation(doc) {
+  const parts = []
+  if (!doc.known && !doc.now && !doc.decisions?.length) {
+    parts.push(empty('Outboard does not know this pod.', 'It may have ended, or its name may be different. ', h('a', { href: link('waiting') }, 'Show all waiting pods')))
+  }
+  if (doc.error) parts.push(h('p', { class: 'bad' }, doc.error))
+  for (const p of doc.now ?? []) parts.push(...profileNow(p, doc.now.length > 1))
+  for (const p of doc.placed ?? []) parts.push(...placed(p, doc.placed.length > 1))
+  return parts
+}
+
+function profileNow(p, several) {
+  const heading = several ? `Profile ${p.profile}: ` : ''
+  if (p.unmanaged) return [h('h2', {}, `${heading}does not manage this pod`), h('p', { class: 'dim' }, 'The pod requests none of the profile’s managedResources, so kube-scheduler does not ask this profile.')]
+  const parts = [h('h2', {}, heading + (p.fit > 0 ? `fits on ${number(p.fit)} of ${plural(p.nodes, 'node')} now` : `fits on none of ${plural(p.nodes, 'node')} now`))]
+  if (p.error) parts.push(h('p', { class: 'bad' }, p.error))
+  for (const n of p.notes ?? []) parts.push(h('p', { class: 'dim' }, `${n.policy}: ${n.notes.join('; ')}`))
+  if (p.remedies?.length) {
+    parts.push(h('h2', {}, 'It would fit'), h('ul', { class: 'cards' }, p.remedies.map(r => h('li', { class: 'card' },
+      h('p', {}, r.text ?? ''), h('p', { class: 'dim small' }, r.smallest ? 'No smaller change of this kind does.' : 'Perhaps a smaller change does, too.')))))
+  } else if (!p.fit && !p.error) parts.push(h('p', { class: 'dim' }, 'It would not fit with any single change that Outboard has tried.'))
+  if (p.explanations?.length) parts.push(matrix(p))
+  if (p.excluded?.length) {
+    parts.push(h('h2', {}, 'Nodes that kube-scheduler excludes itself'), h('ul', { class: 'plain' }, p.excluded.map(x => h('li', {}, `${number(x.nodes)}: ${x.reason} `,
+      h('span', { class: 'dim' }, x.examples.join(', ') + (x.nodes > x.examples.length ? ', …' : ''))))))
+  }
+  return parts
+}
+
+// matrix shows what each policy says of each node.
+function matrix(p) {
+  const policies = [...new Set(p.explanations.flatMap(x => x.policies.map(o => o.policy)))]
+  const weight = name => p.explanations[0].policies.find(o => o.policy === name)?.weight
+  const t = table('Nodes and policies', [{ title: 'Node' }, { title: p.maxTotal ? `Total of ${number(p.maxTotal)}` : 'Total', n: true },
+    ...policies.map(name => ({ title: `${name || 'Outboard'}${weight(name) ? ` × ${weight(name)}` : ''}` }))], { stack: false, className: 'matrix' })
+  show(t.body, p.explanations, x => x.node, (x, i) => h('tr', { class: x.fits ? '' : 'no' },
+    h('th', { scope: 'row' }, h('a', { href: link('gpus', { node: x.node }) }, x.node), x.claims?.length > 0 && h('span', { class: 'line dim small' }, x.claims.join(', '))),
+    h('td', { class: 'n total' }, x.fits ? number(x.total) : '–'),
+    policies.map(name => {
+      const o = x.policies.find(o => o.policy === name)
+      if (!o) return h('td')
+      if (o.code) return h('td', {}, h('span', { class: 'line bad' }, o.code), h('span', { class: 'line small', title: o.text }, o.want ? `${number(o.have ?? 0)} of ${number(o.want)} ${o.unit ?? ''}` : o.text))
+      return h('td', { class: 'score' }, o.scored ? [number(o.score), bar(o.score, 100)] : h('span', { class: 'dim' }, 'passes'),
+        o.notes?.length > 0 && h('span', { class: 'line dim small' }, o.notes.join('; ')))
+    })))
+  const margin = p.fit > 1 ? p.explanations[0].total - p.explanations[1].total : undefined
+  const left = p.nodes - p.explanations.length
+  return h('section', {}, h('h2', {}, 'Nodes'),
+    margin !== undefined && h('p', { class: 'dim' }, margin === 0 ? 'The best two nodes are equal; kube-scheduler’s own plugins decide.' : `The best node is ${number(margin)} ahead of the second.`),
+    t.element, left > 0 && h('p', { class: 'dim' }, `${plural(left, 'more node')}.`))
+}
+
+function placed(p, several) {
+  const parts = [h('h2', {}, `If it were placed now${several ? `, by profile ${p.profile}` : ''}`)]
+  parts.push(h('p', {}, !p.fits ? `It would not fit on ${p.node}.` : p.best ? `${p.best} would score ${number(p.bestTotal)}, more than ${p.node} with ${number(p.total)}.`
+    : `No node would score more than ${p.node} with ${number(p.total)}.`))
+  if (p.flips?.length) parts.push(h('ul', { class: 'plain' }, p.flips.map(f => h('li', {}, f.text ?? `with weight ${f.to} of ${f.policy} instead of ${f.from}, ${f.node} would score more`))))
+  return parts
+}
+
+// history returns the latest decisions.
+function history(doc) {
+  if (!doc.decisions?.length) return doc.known ? [h('h2', {}, 'Decisions'), h('p', { class: 'dim' }, 'kube-scheduler has not asked about this pod lately, or Outboard has restarted since.')] : []
+  const several = new Set(doc.decisions.map(d => d.replica)).size > 1, profiles = new Set(doc.decisions.map(d => d.profile)).size > 1
+  const t = table('Decisions', [{ title: 'Time' }, { title: 'Call' }, { title: 'Nodes', n: true }, { title: 'Result' }])
+  show(t.body, doc.decisions, d => d.time + d.verb + d.profile, d => h('tr', {},
+    h('td', { class: 'nowrap' }, clock(d.time), several && h('span', { class: 'line dim small' }, d.replica)),
+    h('td', {}, d.verb, profiles && h('span', { class: 'line dim small' }, d.profile)),
+    h('td', { class: 'n', 'data-label': 'Nodes' }, d.nodes ? `${number(d.fit)} of ${number(d.nodes)}` : ''),
+    h('td', {}, result(d))))
+  return [h('h2', {}, 'Decisions'), t.element]
+}
+
+function result(d) {
+  if (d.error) return h('span', { class: 'bad' }, d.error)
+  if (d.bound) return `bound to ${d.bound}`
+  if (d.unmanaged) return h('span', { class: 'dim' }, 'not managed: all nodes pass')
+  const lines = []
+  if (d.chosen) lines.push(`kube-scheduler chose ${d.chosen.node}${d.chosen.better ? `; ${plural(d.chosen.better, 'node')} scored more` : ''}`)
+  else if (d.top?.length) lines.push(`best ${d.top.slice(0, 3).map(n => `${n.node} ${n.holdsClaim ? 'holds its claim' : number(n.total)}`).join(', ')}`)
+  for (const r of (d.rejections ?? []).slice(0, 4)) lines.push(`${number(r.nodes)} × ${r.code}${r.nearest?.[0]?.want ? `: nearest ${r.nearest[0].node} has ${number(r.nearest[0].have)} of ${number(r.nearest[0].want)} ${r.unit ?? ''}` : ''}`)
+  for (const v of d.preemptions ?? []) lines.push(v.dropped ? `${v.node}: dropped: ${v.dropped}` : `${v.node}: ${plural(v.given, 'victim')}${v.added?.length ? ` and ${v.added.join(', ')}` : ''}`)
+  return lines.length ? lines.map(l => h('span', { class: 'line' }, l)) : h('span', { class: 'dim' }, 'all nodes pass')
+}

@@ -1,0 +1,185 @@
+// Where room is, for a pod of some size: one square for each GPU, device or pool.
+import { empty, h, link, number, percent, plural, podLink, show, table, bar } from './dom.js'
+import { Poll, read } from './data.js'
+import { Wall, kinds, legend } from './wall.js'
+
+const fields = 4 // capacity, used, reserved, flags: see NodeUnits in api.go
+const unhealthy = 1, gone = 2
+
+// Sizes for which people ask are kept while the page is open, by resource.
+const sizes = {}
+
+export default function units(root, { query }, page) {
+  const title = h('h1', {}, 'GPUs'), tabs = h('ul', { class: 'chips', 'aria-label': 'Resources' }), summary = h('p', { class: 'sum' }), nothing = h('div')
+  const size = h('input', { type: 'number', id: 'size', min: '0', step: '1', inputmode: 'numeric', 'aria-label': 'Amount that a pod needs of one unit' }), unit = h('span')
+  const order = h('select', { id: 'order', 'aria-label': 'Order of nodes' }, [['free', 'most free first'], ['left', 'most left over first'], ['name', 'by name']].map(([value, text]) => h('option', { value }, text)))
+  order.value = query.order ?? 'free'
+  const asTable = h('input', { type: 'checkbox', id: 'as-table' })
+  asTable.checked = query.table === '1' || (query.table === undefined && window.innerWidth < 480)
+  const form = h('form', { class: 'controls' }, h('label', {}, 'A pod needs ', size, ' ', unit), h('label', {}, 'Nodes: ', order), h('label', {}, asTable, ' as a table'))
+  form.addEventListener('submit', e => e.preventDefault())
+  const walls = h('div'), rows = table('Nodes', [{ title: 'Node' }, { title: 'Kind' }, { title: 'Free', n: true }, { title: 'Of', n: true }, { title: 'Pods of this size', n: true }, { title: 'Units' }])
+  const more = h('p', { class: 'dim' }), selected = h('section', { class: 'selected', role: 'status', 'aria-label': 'Selected unit', hidden: true })
+  root.append(title, tabs, form, summary, legend(), walls, rows.element, more, nothing, selected)
+
+  const resource = query.resource || page.overview?.resources[0]?.resource
+  let data, groups = new Map(), picked, holders
+  const need = () => Math.max(0, Number(size.value) || 0)
+
+  function nodes() {
+    const list = data.nodes.map(n => {
+      let free = 0, total = 0, fit = 0, left = 0
+      for (let i = 0; i < n.units.length; i += fields) {
+        total += n.units[i]
+        const f = freeOf(n.units, i), pods = need() > 0 ? Math.floor(f / need()) : 0
+        free += f
+        fit += pods
+        left += f - pods * need()
+      }
+      return { ...n, free, total, fit, left }
+    })
+    const by = { free: (a, b) => b.free - a.free, left: (a, b) => b.left - a.left, name: () => 0 }[order.value]
+    return list.sort((a, b) => by(a, b) || a.node.localeCompare(b.node, 'en', { numeric: true }))
+  }
+
+  function draw() {
+    if (!data) return
+    title.textContent = data.title
+    unit.textContent = `${data.unit ?? ''} of one ${data.unit ? 'GPU' : 'node'}`.trim()
+    const all = nodes(), none = all.length === 0
+    for (const e of [form, summary, root.querySelector('.legend')]) e.hidden = none
+    nothing.replaceChildren(...none ? [empty(`No node has ${data.title}.`, `Nodes whose status lists ${data.resource} are shown here.`)] : [])
+    const total = sum(all, n => n.total), free = sum(all, n => n.free), fit = sum(all, n => n.fit), left = sum(all, n => n.left)
+    summary.replaceChildren(...need() ? [h('b', {}, plural(fit, 'pod')), ` of ${need()} ${data.unit ?? ''} ${fit === 1 ? 'fits' : 'fit'}. `] : [], h('b', {}, percent(total - free, total)), ' is allocated or out of use, ',
+      h('b', {}, `${number(free)} ${data.unit ?? ''}`), ' free', ...need() ? [', of which ', h('b', {}, `${number(left)} ${data.unit ?? ''}`), ` (${percent(left, total)} of all) is left over.`] : ['.'])
+    walls.hidden = asTable.checked
+    rows.element.hidden = !asTable.checked || none
+    more.textContent = ''
+    if (asTable.checked) tabular(all)
+    else wall(all)
+  }
+
+  function wall(all) {
+    const pitch = Wall.pitch(all, data.groups.length, root.clientWidth)
+    const shown = data.groups.map((name, at) => ({ name, nodes: all.filter(n => n.group === at) })).filter(g => g.nodes.length)
+    const kept = new Map()
+    for (const g of shown) {
+      const it = groups.get(g.name) ?? group(g.name)
+      kept.set(g.name, it)
+      it.fill(g.nodes, pitch)
+    }
+    groups = kept
+    if (walls.children.length !== shown.length || shown.some((g, i) => walls.children[i] !== kept.get(g.name).element)) walls.replaceChildren(...shown.map(g => kept.get(g.name).element))
+  }
+
+  // group is the heading and the wall of one kind of unit.
+  function group(name) {
+    const head = h('div', { class: 'head' }), w = new Wall(name, (n, i) => pick(n.node, i))
+    const element = h('section', { class: 'group', 'aria-label': name }, head, w.canvas)
+    return { element, wall: w, fill(list, pitch) {
+      const total = sum(list, n => n.total), free = sum(list, n => n.free), fit = sum(list, n => n.fit)
+      const count = sum(list, n => n.units.length / fields), ill = sum(list, n => flagged(n, unhealthy))
+      head.replaceChildren(h('h3', {}, name || data.title), h('span', { class: 'dim sum' }, `${number(count)} on ${plural(list.length, 'node')} · ${percent(total - free, total)} in use · ${number(free)} ${data.unit ?? ''} free`,
+        need() ? [' · ', h('b', {}, number(fit)), ` ${fit === 1 ? 'pod fits' : 'pods fit'}`] : '', ill ? ` · ${number(ill)} unhealthy` : ''))
+      w.fill(list, need(), pitch, root.clientWidth, picked)
+    } }
+  }
+
+  function tabular(all) {
+    const list = query.node ? all.filter(n => n.node.startsWith(query.node)) : all
+    show(rows.body, list.slice(0, 100).map(n => ({ ...n, need: need() })), n => n.node, n => h('tr', {},
+      h('th', { scope: 'row' }, h('a', { href: link('gpus', { ...query, node: n.node, unit: 0 }) }, n.node)), h('td', { 'data-label': 'Kind' }, data.groups[n.group]),
+      h('td', { class: 'n', 'data-label': 'Free' }, number(n.free)), h('td', { class: 'n', 'data-label': 'Of' }, `${number(n.total)} ${data.unit ?? ''}`), h('td', { class: 'n', 'data-label': 'Pods of this size' }, need() ? number(n.fit) : ''),
+      h('td', {}, Array.from({ length: n.units.length / fields }, (_, i) => h('span', { class: 'line small' }, `${n.names?.[i] ?? i}: ${describe(n, i)}`, bar(n.units[i * fields + 1], n.units[i * fields]))))))
+    if (list.length > 100) more.textContent = `100 of ${plural(list.length, 'node')} are shown. Find a node by its name at the top.`
+  }
+
+  const describe = (n, i) => {
+    const [capacity, used, reserved, flags] = n.units.slice(i * fields, i * fields + fields)
+    return [`${number(used)} of ${number(capacity)} ${data.unit ?? ''}`.trim(), reserved && `${number(reserved)} reserved`, flags & gone ? 'no longer there' : flags & unhealthy ? 'unhealthy' : `${number(freeOf(n.units, i * fields))} free`].filter(Boolean).join(', ')
+  }
+
+  // pick selects one unit and shows who holds it.
+  function pick(node, i) {
+    picked = { node, unit: i }
+    history.replaceState(null, '', link('gpus', { ...query, resource, node, unit: i }))
+    query.node = node
+    query.unit = i
+    ask(node)
+    draw()
+    detail()
+  }
+  function ask(node) {
+    if (holders?.node === node) return
+    holders?.poll.stop()
+    holders = { node }
+    holders.poll = new Poll(`/api/held?${new URLSearchParams({ resource, node, all: 'true' })}`, v => { holders.rows = v.rows; detail() }, () => {})
+  }
+  function detail() {
+    const n = picked && data?.nodes.find(n => n.node === picked.node)
+    selected.hidden = !picked
+    if (!picked) return
+    if (!n) return selected.replaceChildren(`No node ${picked.node} has ${data?.title ?? 'units'}.`)
+    const i = Math.min(picked.unit, n.units.length / fields - 1), name = n.names?.[i] ?? String(i), here = (holders?.rows ?? []).filter(r => r.unit === name || r.unit === '')
+    selected.replaceChildren(h('strong', {}, n.node === name ? name : `${n.node}, ${n.names ? '' : 'GPU '}${name}`), ` ${data.groups[n.group] ? `(${data.groups[n.group]}) ` : ''}${describe(n, i)}. `,
+      h('a', { href: link('held', { resource, find: n.node }) }, 'Everything on this node'),
+      h('ul', {}, here.map(r => h('li', {}, r.pod ? h('a', { href: podLink(r.namespace, r.pod) }, `${r.namespace}/${r.pod}`) : r.uid, ` ${number(r.amount)}${r.state === 'running' || r.state === 'bound' ? '' : `, ${r.state}`}`))))
+  }
+
+  size.addEventListener('input', () => { sizes[resource] = size.value; draw() })
+  order.addEventListener('change', draw)
+  asTable.addEventListener('change', draw)
+  const resized = new ResizeObserver(() => draw())
+  resized.observe(root)
+
+  function begin() {
+    if (query.node) {
+      picked = { node: query.node, unit: Number(query.unit) || 0 }
+      ask(query.node)
+    }
+  }
+  if (resource) begin()
+  return {
+    source: resource && `/api/units?${new URLSearchParams({ resource })}`,
+    show(value) {
+      if (!data) size.value = query.need ?? sizes[resource] ?? usual(value)
+      data = value
+      if (picked && !data.nodes.some(n => n.node === picked.node)) { // the beginning of a name
+        const found = data.nodes.find(n => n.node.startsWith(picked.node))
+        if (found) { picked.node = found.node; ask(found.node) }
+      }
+      draw()
+      detail()
+    },
+    overview(o) {
+      show(tabs, o.resources.length > 1 ? o.resources.map(r => ({ ...r, here: r.resource === resource })) : [], r => r.resource, r => h('li', {}, h('a', { href: link('gpus', { resource: r.resource }), 'aria-current': r.here && 'true' }, r.title)))
+      if (!resource && o.resources.length) window.dispatchEvent(new HashChangeEvent('hashchange')) // now there is something to read
+      else if (!o.resources.length) {
+        for (const e of [form, root.querySelector('.legend')]) e.hidden = true
+        rows.element.hidden = true
+        nothing.replaceChildren(empty('Nothing is allocated.', 'No policy of the configuration allocates GPUs, devices or licenses. The policies GPUMemory, Devices and Licenses do.'))
+      }
+    },
+    stop() { resized.disconnect(); holders?.poll.stop() },
+    escape() {
+      if (!picked) return false
+      picked = undefined
+      history.replaceState(null, '', link('gpus', { resource }))
+      draw()
+      detail()
+      return true
+    },
+  }
+}
+
+const sum = (list, of) => list.reduce((all, x) => all + of(x), 0)
+const freeOf = (u, i) => u[i + 3] & (unhealthy | gone) ? 0 : Math.max(0, u[i] - u[i + 1])
+const flagged = (n, flag) => { let count = 0; for (let i = 3; i < n.units.length; i += fields) if (n.units[i] & flag) count++; return count }
+
+// usual is a size to begin with: a quarter of the most frequent capacity.
+function usual(value) {
+  const counts = new Map()
+  for (const n of value.nodes) for (let i = 0; i < n.units.length; i += fields) counts.set(n.units[i], (counts.get(n.units[i]) ?? 0) + 1)
+  const [most] = [...counts].sort((a, b) => b[1] - a[1])[0] ?? [4]
+  return Math.max(1, Math.round(most / 4))
+}

@@ -1,0 +1,176 @@
+// Squares for units, as pixels: forty thousand elements would take seconds.
+import { h } from './dom.js'
+
+const fields = 4, unhealthy = 1, gone = 2
+
+// kinds are what the color of a square says. The dark part that rises from below is what is in use.
+export const kinds = [['fits', 'a pod of this size fits'], ['little', 'some is free, but too little'], ['used', 'in use'], ['mark', 'reserved for a pod that starts'], ['ill', 'unhealthy'], ['none', 'no longer there']]
+
+function colors() {
+  const style = getComputedStyle(document.documentElement), c = {}
+  for (const name of ['fits', 'little', 'used', 'ill', 'none', 'mark', 'text', 'dim', 'page', 'accent']) c[name] = style.getPropertyValue(`--${name}`).trim()
+  return c
+}
+
+const kindOf = (capacity, used, flags, need) => flags & gone ? 'none' : flags & unhealthy ? 'ill' : used >= capacity ? 'used' : capacity - used >= Math.max(1, need) ? 'fits' : 'little'
+
+// square draws one unit. Unhealthy is striped and reserved has a corner, so that neither depends on color alone.
+function square(context, c, x, y, side, [capacity, used, reserved, flags], need) {
+  const kind = kindOf(capacity, used, flags, need)
+  context.fillStyle = c[kind]
+  if (kind === 'none') {
+    context.fillRect(x, y, side, side)
+    context.fillStyle = c.page
+    context.fillRect(x + 1, y + 1, side - 2, side - 2)
+    return
+  }
+  context.fillRect(x, y, side, side)
+  const part = capacity > 0 ? Math.min(1, used / capacity) : 1
+  const tall = part > 0 && part < 1 ? Math.max(1, Math.min(side - 1, Math.round(side * part))) : Math.round(side * part)
+  context.fillStyle = c.used
+  if (kind !== 'ill') context.fillRect(x, y + side - tall, side, tall)
+  else for (let i = 1; i < side; i += 4) context.fillRect(x, y + i, side, Math.min(2, side - i))
+  if (reserved > 0 && kind !== 'ill') {
+    const corner = Math.max(2, Math.round(side / 3))
+    context.fillStyle = c.mark
+    context.beginPath()
+    context.moveTo(x, y + side)
+    context.lineTo(x, y + side - corner)
+    context.lineTo(x + corner, y + side)
+    context.fill()
+  }
+}
+
+export function legend() {
+  const list = h('ul', { class: 'legend', 'aria-label': 'Colors' }), scale = window.devicePixelRatio || 1, c = colors()
+  const samples = { fits: [4, 1, 0, 0], little: [8, 6, 0, 0], used: [4, 4, 0, 0], mark: [4, 4, 2, 0], ill: [4, 0, 0, unhealthy], none: [0, 1, 0, gone] }
+  for (const [kind, text] of kinds) {
+    const canvas = h('canvas', { width: 14 * scale, height: 14 * scale, 'aria-hidden': 'true' })
+    canvas.style.width = canvas.style.height = '14px'
+    const context = canvas.getContext('2d')
+    context.scale(scale, scale)
+    square(context, c, 0, 0, 14, samples[kind], 3)
+    list.append(h('li', {}, canvas, text))
+  }
+  return list
+}
+
+// block is the shape of a node: as many columns of squares as rows need.
+const across = n => n <= 4 ? n : n <= 16 ? Math.ceil(n / 2) : Math.ceil(Math.sqrt(n * 2))
+
+// Wall draws the units of some nodes and lets people choose one, by mouse or arrow keys.
+export class Wall {
+  constructor(name, picked) {
+    this.canvas = h('canvas', { tabindex: '0', role: 'img', 'aria-roledescription': 'wall of units' })
+    this.name = name
+    this.picked = picked
+    this.canvas.addEventListener('click', e => this.click(e))
+    this.canvas.addEventListener('mousemove', e => this.hover(e))
+    this.canvas.addEventListener('keydown', e => this.key(e))
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.nodes && this.draw())
+  }
+
+  // pitch returns the largest distance between squares at which all groups together stay about one screen high.
+  static pitch(nodes, groups, width) {
+    const most = Math.max(1, ...nodes.map(n => n.units.length / fields)), room = Math.max(360, window.innerHeight - 320) - groups * 48
+    for (const p of [32, 26, 20, 16, 13, 11, 9, 8, 7, 6]) {
+      const [w, tall] = Wall.cell(p, most), rows = Math.ceil(nodes.length / Math.max(1, Math.floor(width / w))) + groups
+      if (rows * tall <= room) return p
+    }
+    return 5
+  }
+  static cell(pitch, most) {
+    const columns = across(most), label = pitch >= 16 ? 18 : 0, gap = pitch >= 16 ? 16 : Math.max(2, pitch >> 1)
+    return [Math.max(columns * pitch, label ? 104 : 0) + gap, Math.ceil(most / columns) * pitch + label + gap, columns, label]
+  }
+
+  fill(nodes, need, pitch, width, chosen) {
+    Object.assign(this, { nodes, need, pitch, chosen })
+    this.most = Math.max(1, ...nodes.map(n => n.units.length / fields))
+    ;[this.width, this.height, this.columns, this.label] = Wall.cell(pitch, this.most)
+    this.perRow = Math.max(1, Math.floor((width + 8) / this.width))
+    const scale = window.devicePixelRatio || 1, rows = Math.ceil(nodes.length / this.perRow), w = Math.min(width, this.perRow * this.width), tall = rows * this.height
+    const size = [Math.round(w * scale), Math.round(tall * scale)]
+    if (this.canvas.width !== size[0] || this.canvas.height !== size[1]) [this.canvas.width, this.canvas.height] = size
+    this.canvas.style.width = `${w}px`
+    this.canvas.style.height = `${tall}px`
+    this.scale = scale
+    this.canvas.setAttribute('aria-label', `${this.name}: ${nodes.length} nodes. The arrow keys move from unit to unit.`)
+    this.draw()
+  }
+
+  place(at, unit) {
+    return [at % this.perRow * this.width + unit % this.columns * this.pitch, Math.floor(at / this.perRow) * this.height + this.label + Math.floor(unit / this.columns) * this.pitch]
+  }
+
+  draw() {
+    const context = this.canvas.getContext('2d'), c = colors(), side = this.pitch - (this.pitch > 8 ? 2 : 1)
+    context.setTransform(this.scale, 0, 0, this.scale, 0, 0)
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height)
+    context.font = '11px system-ui, "DejaVu Sans", sans-serif'
+    context.textBaseline = 'top'
+    this.nodes.forEach((n, at) => {
+      if (this.label) {
+        const [x, y] = this.place(at, 0)
+        context.fillStyle = c.dim
+        context.fillText(shorten(context, n.node, this.width - 12), x, y - this.label + 2)
+      }
+      for (let i = 0; i < n.units.length / fields; i++) {
+        const [x, y] = this.place(at, i)
+        square(context, c, x, y, side, n.units.slice(i * fields, i * fields + fields), this.need)
+      }
+    })
+    const at = this.nodes.findIndex(n => n.node === this.chosen?.node)
+    if (at >= 0) {
+      const [x, y] = this.place(at, this.chosen.unit)
+      context.strokeStyle = c.page
+      context.lineWidth = 4
+      context.strokeRect(x - 1, y - 1, side + 2, side + 2)
+      context.strokeStyle = c.accent
+      context.lineWidth = 2
+      context.strokeRect(x - 1, y - 1, side + 2, side + 2)
+    }
+  }
+
+  at(e) {
+    const box = this.canvas.getBoundingClientRect(), x = e.clientX - box.left, y = e.clientY - box.top
+    const column = Math.floor(x / this.width), n = this.nodes[Math.floor(y / this.height) * this.perRow + column]
+    if (column >= this.perRow || !n) return
+    const dx = Math.min(this.columns - 1, Math.floor((x - column * this.width) / this.pitch)), dy = Math.max(0, Math.floor((y % this.height - this.label) / this.pitch))
+    return { n, unit: Math.min(n.units.length / fields - 1, dy * this.columns + dx) }
+  }
+  click(e) {
+    const found = this.at(e)
+    if (found) this.picked(found.n, found.unit)
+  }
+  hover(e) {
+    const found = this.at(e)
+    this.canvas.title = found ? `${found.n.node}, ${found.n.names?.[found.unit] ?? found.unit}` : ''
+  }
+  key(e) {
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns, Home: -Infinity, End: Infinity }[e.key]
+    if (step === undefined) return
+    e.preventDefault()
+    const last = this.nodes.length - 1, at = this.nodes.findIndex(n => n.node === this.chosen?.node), count = n => n.units.length / fields
+    if (at < 0 || step === -Infinity) return this.picked(this.nodes[0], 0)
+    if (step === Infinity) return this.picked(this.nodes[last], count(this.nodes[last]) - 1)
+    const unit = this.chosen.unit + step, column = this.chosen.unit % this.columns
+    const along = Math.abs(step) === 1 ? column + step >= 0 && column + step < this.columns : true
+    if (along && unit >= 0 && unit < count(this.nodes[at])) return this.picked(this.nodes[at], unit)
+    const next = at + (Math.abs(step) === 1 ? step : Math.sign(step) * this.perRow), n = this.nodes[next]
+    if (!n) return
+    const row = Math.floor(this.chosen.unit / this.columns), rows = Math.ceil(count(n) / this.columns)
+    const to = step === 1 ? row * this.columns : step === -1 ? row * this.columns + this.columns - 1 : step > 0 ? column : (rows - 1) * this.columns + column
+    this.picked(n, Math.max(0, Math.min(count(n) - 1, to)))
+  }
+}
+
+// shorten cuts the middle of a name, because the ends of node names tell them apart.
+function shorten(context, text, width) {
+  if (context.measureText(text).width <= width) return text
+  for (let keep = text.length - 2; keep > 2; keep--) {
+    const cut = text.slice(0, Math.ceil(keep / 2)) + '…' + text.slice(-Math.floor(keep / 2))
+    if (context.measureText(cut).width <= width) return cut
+  }
+  return text.slice(-3)
+}
