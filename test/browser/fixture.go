@@ -345,7 +345,10 @@ func tried() explain.Document {
 }
 
 func runs(row ui.HeldRow) explain.Document {
-	top := []decision.ScoredNode{{Node: row.Node, Total: 250}, {Node: "gpu-h100-0009", Total: 240}, {Node: "gpu-a100-0002", Total: 170}}
+	scored := func(node string, memory, load int64) decision.ScoredNode {
+		return decision.ScoredNode{Node: node, Total: 2*memory + load, Scores: []decision.Score{{Policy: "GPUMemory", Score: memory, Weight: 2}, {Policy: "Utilization", Score: load, Weight: 1}}}
+	}
+	top := []decision.ScoredNode{scored(row.Node, 100, 50), scored("gpu-h100-0009", 90, 60), scored("gpu-a100-0002", 40, 90)}
 	return explain.Document{
 		Pod: row.Namespace + "/" + row.Pod, Known: true, Node: row.Node,
 		Placed: []explain.Placed{{Profile: "/", Placement: remedy.Placement{Node: row.Node, Fits: true, Total: 250, Flips: []remedy.Flip{{Policy: "Utilization", From: 1, To: 3, Node: "gpu-h100-0009"}}}}},

@@ -18,7 +18,7 @@ func TestShots(t *testing.T) {
 	b := open(t)
 	row := f.held.Rows[0]
 	views := map[string]string{
-		"waiting": "waiting", "gpus": "gpus?node=gpu-h100-0011&unit=3", "pod": "pod/" + f.pods[0].Pod, "runs": "pod/" + row.Namespace + "/" + row.Pod,
+		"waiting": "waiting", "gpus": "gpus?node=gpu-h100-0011&unit=0", "pod": "pod/" + f.pods[0].Pod, "runs": "pod/" + row.Namespace + "/" + row.Pod,
 		"try": "try", "held": "held", "signals": "signals", "health": "health", "licenses": "gpus?resource=solver",
 	}
 	for name, path := range views {

@@ -16,15 +16,14 @@ export function h(tag, attributes = {}, ...children) {
 // show makes the children of the parent those that make returns for the items. A child stays if its item has not changed, so that a
 // reader keeps the place, the selection and the focus; the focus goes to the same control of a child that is made again.
 export function show(parent, items, key, make) {
-  const before = new Map([...parent.children].map(e => [e.key, e]))
+  const before = new Map([...parent.children].map(e => [made.get(e)?.key, e]))
   const focus = document.activeElement
   let again
   const after = items.map((item, i) => {
     const k = key(item), text = JSON.stringify(item), old = before.get(k)
-    if (old?.text === text) return old
+    if (old && made.get(old).text === text) return old
     const e = make(item, i)
-    e.key = k
-    e.text = text
+    made.set(e, { key: k, text })
     if (old?.contains(focus)) again = () => (old === focus ? e : controls(e)[controls(old).indexOf(focus)])?.focus()
     return e
   })
@@ -32,6 +31,7 @@ export function show(parent, items, key, make) {
   if (again) again()
   else if (focus && focus !== document.activeElement && parent.contains(focus)) focus.focus()
 }
+const made = new WeakMap() // elements of show: the key and the text of the item
 const controls = e => [...e.querySelectorAll('a, button, input, select, summary')]
 
 export const number = n => n.toLocaleString('en-US')

@@ -21,10 +21,10 @@ export default function health(root, _, page) {
         rows.set(p.path + c.verb, row)
       }
       const now = page.now()
-      show(calls.body, [...rows.values()].map(r => ({ ...r, ago: r.last ? ago(r.last, now) + ' ago' : 'never', last: undefined })), r => r.path + r.verb, r => h('tr', {},
+      show(calls.body, [...rows.values()].map((r, i, all) => ({ ...r, first: r.path !== all[i - 1]?.path, ago: r.last ? ago(r.last, now) + ' ago' : 'never', last: undefined })), r => r.path + r.verb, r => h('tr', {},
         h('th', { scope: 'row' }, r.path), h('td', {}, r.verb), h('td', { class: 'n', 'data-label': 'Calls' }, number(r.total)),
         h('td', { class: r.failed ? 'n bad' : 'n', 'data-label': 'Failed' }, number(r.failed)), h('td', { class: r.total ? 'n' : 'n warn', 'data-label': 'Last call' }, r.ago),
-        h('td', { class: 'small dim' }, r.policies.map(p => p.weight ? `${p.name} × ${p.weight}` : p.name).join(', '))))
+        h('td', { class: 'small dim' }, r.first && r.policies.map(p => p.weight ? `${p.name} × ${p.weight}` : p.name).join(', '))))
       const common = up.map(r => r.configuration).sort((a, b) => up.filter(r => r.configuration === b).length - up.filter(r => r.configuration === a).length)[0]
       show(replicas.body, o.replicas.map(r => ({ ...r, now: undefined, profiles: undefined, runs: r.started ? ago(r.started, r.now) : '', odd: !r.error && r.configuration !== common })), r => r.name, r => h('tr', {},
         h('th', { scope: 'row' }, h('span', { class: 'name' }, r.name), r.error && h('span', { class: 'line bad small' }, r.error),

@@ -17,7 +17,7 @@ export default function pod(root, { rest: [namespace = '', name = ''], query }, 
       doc.annotation && { name: 'Annotation of the decision', text: doc.annotation },
       doc.replicas?.length > 1 && { name: 'Replicas', text: doc.replicas.join(', ') },
     ].filter(Boolean), f => f.name, f => h('div', {}, h('dt', {}, f.name), h('dd', {}, f.href ? h('a', { href: f.href }, f.text) : f.text)))
-    body.replaceChildren(...explanation(doc), ...history(doc))
+    body.replaceChildren(...explanation(doc), ...scores(doc), ...history(doc))
   }
   const q = new URLSearchParams({ namespace, pod: name, nodes: query.nodes ?? 20, decisions: 20 })
   if (query.profile) q.set('profile', query.profile)
@@ -39,7 +39,7 @@ export function explanation(doc) {
 function profileNow(p, several) {
   const heading = several ? `Profile ${p.profile}: ` : ''
   if (p.unmanaged) return [h('h2', {}, `${heading}does not manage this pod`), h('p', { class: 'dim' }, 'The pod requests none of the profile’s managedResources, so kube-scheduler does not ask this profile.')]
-  const parts = [h('h2', {}, heading + (p.fit > 0 ? `fits on ${number(p.fit)} of ${plural(p.nodes, 'node')} now` : `fits on none of ${plural(p.nodes, 'node')} now`))]
+  const parts = [h('h2', {}, `${heading || 'It '}fits on ${p.fit > 0 ? number(p.fit) : 'none'} of ${plural(p.nodes, 'node')} now`)]
   if (p.error) parts.push(h('p', { class: 'bad' }, p.error))
   for (const n of p.notes ?? []) parts.push(h('p', { class: 'dim' }, `${n.policy}: ${n.notes.join('; ')}`))
   if (p.remedies?.length) {
@@ -83,6 +83,20 @@ function placed(p, several) {
     : `No node would score more than ${p.node} with ${number(p.total)}.`))
   if (p.flips?.length) parts.push(h('ul', { class: 'plain' }, p.flips.map(f => h('li', {}, f.text ?? `with weight ${f.to} of ${f.policy} instead of ${f.from}, ${f.node} would score more`))))
   return parts
+}
+
+// scores shows the best nodes of the latest call that scored, as kube-scheduler got them.
+function scores(doc) {
+  const d = doc.now ? undefined : doc.decisions?.find(d => d.top?.length)
+  if (!d) return []
+  const policies = d.top[0].scores ?? [], t = table('Scores', [{ title: 'Node' }, { title: d.maxTotal ? `Total of ${number(d.maxTotal)}` : 'Total', n: true },
+    ...policies.map(s => ({ title: `${s.policy} × ${s.weight}` }))], { stack: false, className: 'matrix' })
+  const top = d.chosen && !d.top.some(n => n.node === d.chosen.node) ? [...d.top, d.chosen] : d.top
+  show(t.body, top, n => n.node, n => h('tr', { class: n.node === d.chosen?.node ? 'at' : '' },
+    h('th', { scope: 'row' }, h('a', { href: link('gpus', { node: n.node }) }, n.node), n.node === d.chosen?.node && h('span', { class: 'line dim small' }, 'chosen by kube-scheduler')),
+    h('td', { class: 'n total' }, number(n.total), n.holdsClaim && h('span', { class: 'line dim small' }, 'holds its claim')),
+    policies.map(p => { const s = n.scores?.find(s => s.policy === p.policy); return h('td', { class: 'score' }, s ? [number(s.score), bar(s.score, 100)] : '') })))
+  return [h('h2', {}, `Scores at ${clock(d.time)}`), t.element]
 }
 
 // history returns the latest decisions.

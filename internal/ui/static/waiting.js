@@ -39,12 +39,12 @@ export default function waiting(root, { query }, page) {
     const miss = r.nearest
     return h('tr', {},
       h('th', { scope: 'row' }, h('a', { class: 'name', href: one ? podLink(namespace, name) : link('waiting', { ...query, owner: r.owner }) }, one ? name : rest.join('/')),
-        h('span', { class: 'line dim small' }, one ? namespace : `${kind} in ${ownerNamespace}`)),
+        h('span', { class: 'line dim small nowrap' }, one ? namespace : `${kind} in ${ownerNamespace}`)),
       h('td', { class: 'n', 'data-label': 'Pods' }, one ? '1' : number(r.pods)),
       h('td', { class: 'n', 'data-label': 'Waits' }, waits, r.requeues > 0 && h('span', { class: 'line dim small' }, `requeued ${r.requeues}×`)),
       h('td', { 'data-label': 'Requests' }, r.requests.map(x => h('span', { class: 'line nowrap' }, x))),
       h('td', {}, h('span', { class: 'line', title: r.reason }, names[r.reason] ?? r.reason.replace(/^[^.]*\./, '')), h('span', { class: 'line dim small' }, r.text)),
-      h('td', {}, miss && [h('span', { class: 'line' }, miss.node), h('span', { class: 'line dim small' }, `${number(miss.have)} of ${number(miss.want)} ${r.unit ?? ''}`), bar(miss.have, miss.want, 'little')]),
+      h('td', {}, miss && [h('span', { class: 'line nowrap' }, miss.node), h('span', { class: 'line dim small' }, `${number(miss.have)} of ${number(miss.want)} ${r.unit ?? ''}`), bar(miss.have, miss.want, 'little')]),
       h('td', {}, change === undefined ? h('span', { class: 'dim' }, '…') : change))
   }
   const q = new URLSearchParams({ limit })

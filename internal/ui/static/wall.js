@@ -72,7 +72,7 @@ export class Wall {
 
   // pitch returns the largest distance between squares at which all groups together stay about one screen high.
   static pitch(nodes, groups, width) {
-    const most = Math.max(1, ...nodes.map(n => n.units.length / fields)), room = Math.max(360, window.innerHeight - 320) - groups * 48
+    const most = Math.max(1, ...nodes.map(n => n.units.length / fields)), room = Math.max(480, window.innerHeight)
     for (const p of [32, 26, 20, 16, 13, 11, 9, 8, 7, 6]) {
       const [w, tall] = Wall.cell(p, most), rows = Math.ceil(nodes.length / Math.max(1, Math.floor(width / w))) + groups
       if (rows * tall <= room) return p
