@@ -80,3 +80,6 @@ export function link(path, query = {}) {
   return `#/${path}${q.size ? '?' + q : ''}`
 }
 export const podLink = (namespace, pod) => link(`pod/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`)
+
+// unitName says what kind of unit a number is.
+export const unitName = (resource, unit) => /^\d+$/.test(unit) ? `${/gpu/i.test(resource) ? 'GPU' : 'unit'} ${unit}` : unit

@@ -1,5 +1,5 @@
 // Who holds what, and where ledgers and pods disagree.
-import { ago, clock, empty, h, link, number, plural, podLink, show, table } from './dom.js'
+import { ago, clock, empty, h, link, number, plural, podLink, show, table, unitName } from './dom.js'
 
 const columns = [{ title: 'Pod' }, { title: 'Holds', n: true }, { title: 'Of' }, { title: 'State' }, { title: 'Bound', n: true }, { title: 'Counted by' }]
 
@@ -18,13 +18,13 @@ export default function held(root, { query }, page) {
     summary.replaceChildren(data.audited ? (n ? h('span', { class: 'bad' }, `The audit at ${clock(data.audited)} found ${plural(n, 'difference')} between ledgers and pods.`)
       : h('span', { class: 'good' }, `The audit at ${clock(data.audited)} found no difference between ledgers and pods.`)) : 'The first audit has not ended.')
     show(findings, data.findings ?? [], f => JSON.stringify(f), f => h('li', { class: 'card' }, h('h3', { class: 'bad' }, f.kind),
-      h('p', {}, [f.resource, f.node && `on ${f.node}`, f.unit && `unit ${f.unit}`, f.capacity ? `${number(f.used ?? 0)} of ${number(f.capacity)}` : ''].filter(Boolean).join(', ')),
+      h('p', {}, [f.resource, f.node && `on ${f.node}`, f.unit && unitName(f.resource, f.unit), f.capacity ? `${number(f.used ?? 0)} of ${number(f.capacity)}` : ''].filter(Boolean).join(', ')),
       f.detail && h('p', { class: 'dim small' }, f.detail), (f.holders ?? []).slice(0, 8).map(p => h('p', { class: 'small' }, p.name ? h('a', { href: podLink(p.namespace, p.name) }, `${p.namespace}/${p.name}`) : p.uid))))
     rows.element.hidden = data.rows.length === 0
     show(rows.body, data.rows.map(r => ({ r, bound: r.since ? ago(r.since, now) : '' })), x => [x.r.resource, x.r.node, x.r.unit, x.r.uid, x.r.countedBy].join(' '), ({ r, bound }) => h('tr', {},
       h('th', { scope: 'row' }, r.pod ? h('a', { class: 'name', href: podLink(r.namespace, r.pod) }, r.pod) : h('span', { class: 'name' }, r.uid), h('span', { class: 'line dim small' }, r.namespace)),
       h('td', { class: 'n', 'data-label': 'Holds' }, `${number(r.amount)} ${resources.find(x => x.resource === r.resource)?.unit ?? ''}`),
-      h('td', {}, r.node ? h('a', { href: link('gpus', { resource: r.resource, node: r.node }) }, `${r.node}, ${r.unit}`) : r.unit, h('span', { class: 'line dim small' }, r.resource)),
+      h('td', {}, r.node ? h('a', { href: link('gpus', { resource: r.resource, node: r.node }) }, `${r.node}, ${unitName(r.resource, r.unit)}`) : r.unit, h('span', { class: 'line dim small' }, r.resource)),
       h('td', { 'data-label': 'State', class: r.state === 'terminating' ? 'warn' : '' }, r.state),
       h('td', { class: 'n', 'data-label': 'Bound' }, bound),
       h('td', { 'data-label': 'Counted by' }, r.countedBy)))

@@ -21,7 +21,7 @@ export default function pod(root, { rest: [namespace = '', name = ''], query }, 
   }
   const q = new URLSearchParams({ namespace, pod: name, nodes: query.nodes ?? 20, decisions: 20 })
   if (query.profile) q.set('profile', query.profile)
-  return { source: `/explain?${q}`, show: value => { doc = value; draw() } }
+  return { source: `/explain?${q}`, show: value => { doc = value; draw() }, overview: draw }
 }
 
 // explanation returns what the profiles say of the pod now.

@@ -1,7 +1,7 @@
 // Where room is, for a pod of some size: one square for each GPU, device or pool.
-import { empty, h, link, number, percent, plural, podLink, show, table, bar } from './dom.js'
-import { Poll, read } from './data.js'
-import { Wall, kinds, legend } from './wall.js'
+import { bar, empty, h, link, number, percent, plural, podLink, show, table, unitName } from './dom.js'
+import { Poll } from './data.js'
+import { Wall, legend } from './wall.js'
 
 const fields = 4 // capacity, used, reserved, flags: see NodeUnits in api.go
 const unhealthy = 1, gone = 2
@@ -24,6 +24,7 @@ export default function units(root, { query }, page) {
 
   const resource = query.resource || page.overview?.resources[0]?.resource
   let data, groups = new Map(), picked, holders
+  const pools = () => data.nodes.length > 0 && data.nodes.every(n => n.names?.length === 1 && n.names[0] === n.node) // belong to no node
   const need = () => Math.max(0, Number(size.value) || 0)
 
   function nodes() {
@@ -45,17 +46,20 @@ export default function units(root, { query }, page) {
   function draw() {
     if (!data) return
     title.textContent = data.title
-    unit.textContent = `${data.unit ?? ''} of one ${data.unit ? 'GPU' : 'node'}`.trim()
+    unit.textContent = `${data.unit ?? ''} of one ${pools() ? 'pool' : /gpu/i.test(data.resource) ? 'GPU' : 'unit'}`.trim()
     const all = nodes(), none = all.length === 0
-    for (const e of [form, summary, root.querySelector('.legend')]) e.hidden = none
+    const list = asTable.checked || pools()
+    for (const e of [form, summary]) e.hidden = none
+    for (const e of [asTable.parentElement, order.parentElement]) e.hidden = pools()
+    root.querySelector('.legend').hidden = none || list
     nothing.replaceChildren(...none ? [empty(`No node has ${data.title}.`, `Nodes whose status lists ${data.resource} are shown here.`)] : [])
     const total = sum(all, n => n.total), free = sum(all, n => n.free), fit = sum(all, n => n.fit), left = sum(all, n => n.left)
     summary.replaceChildren(...need() ? [h('b', {}, plural(fit, 'pod')), ` of ${need()} ${data.unit ?? ''} ${fit === 1 ? 'fits' : 'fit'}. `] : [], h('b', {}, percent(total - free, total)), ' is allocated or out of use, ',
       h('b', {}, `${number(free)} ${data.unit ?? ''}`), ' free', ...need() ? [', of which ', h('b', {}, `${number(left)} ${data.unit ?? ''}`), ` (${percent(left, total)} of all) is left over.`] : ['.'])
-    walls.hidden = asTable.checked
-    rows.element.hidden = !asTable.checked || none
+    walls.hidden = list
+    rows.element.hidden = !list || none
     more.textContent = ''
-    if (asTable.checked) tabular(all)
+    if (list) tabular(all)
     else wall(all)
   }
 
@@ -90,7 +94,7 @@ export default function units(root, { query }, page) {
     show(rows.body, list.slice(0, 100).map(n => ({ ...n, need: need() })), n => n.node, n => h('tr', {},
       h('th', { scope: 'row' }, h('a', { href: link('gpus', { ...query, node: n.node, unit: 0 }) }, n.node)), h('td', { 'data-label': 'Kind' }, data.groups[n.group]),
       h('td', { class: 'n', 'data-label': 'Free' }, number(n.free)), h('td', { class: 'n', 'data-label': 'Of' }, `${number(n.total)} ${data.unit ?? ''}`), h('td', { class: 'n', 'data-label': 'Pods of this size' }, need() ? number(n.fit) : ''),
-      h('td', {}, Array.from({ length: n.units.length / fields }, (_, i) => h('span', { class: 'line small' }, `${n.names?.[i] ?? i}: ${describe(n, i)}`, bar(n.units[i * fields + 1], n.units[i * fields]))))))
+      h('td', {}, Array.from({ length: n.units.length / fields }, (_, i) => h('span', { class: 'line small' }, pools() ? describe(n, i) : `${n.names?.[i] ?? i}: ${describe(n, i)}`, bar(n.units[i * fields + 1], n.units[i * fields], '', pools()))))))
     if (list.length > 100) more.textContent = `100 of ${plural(list.length, 'node')} are shown. Find a node by its name at the top.`
   }
 
@@ -121,7 +125,7 @@ export default function units(root, { query }, page) {
     if (!picked) return
     if (!n) return selected.replaceChildren(`No node ${picked.node} has ${data?.title ?? 'units'}.`)
     const i = Math.min(picked.unit, n.units.length / fields - 1), name = n.names?.[i] ?? String(i), here = (holders?.rows ?? []).filter(r => r.unit === name || r.unit === '')
-    selected.replaceChildren(h('strong', {}, n.node === name ? name : `${n.node}, ${n.names ? '' : 'GPU '}${name}`), ` ${data.groups[n.group] ? `(${data.groups[n.group]}) ` : ''}${describe(n, i)}. `,
+    selected.replaceChildren(h('strong', {}, n.node === name ? name : `${n.node}, ${unitName(resource, name)}`), ` ${data.groups[n.group] ? `(${data.groups[n.group]}) ` : ''}${describe(n, i)}. `,
       h('a', { href: link('held', { resource, find: n.node }) }, 'Everything on this node'),
       h('ul', {}, here.map(r => h('li', {}, r.pod ? h('a', { href: podLink(r.namespace, r.pod) }, `${r.namespace}/${r.pod}`) : r.uid, ` ${number(r.amount)}${r.state === 'running' || r.state === 'bound' ? '' : `, ${r.state}`}`))))
   }

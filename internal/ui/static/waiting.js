@@ -42,7 +42,7 @@ export default function waiting(root, { query }, page) {
         h('span', { class: 'line dim small nowrap' }, one ? namespace : `${kind} in ${ownerNamespace}`)),
       h('td', { class: 'n', 'data-label': 'Pods' }, one ? '1' : number(r.pods)),
       h('td', { class: 'n', 'data-label': 'Waits' }, waits, r.requeues > 0 && h('span', { class: 'line dim small' }, `requeued ${r.requeues}×`)),
-      h('td', { 'data-label': 'Requests' }, r.requests.map(x => h('span', { class: 'line nowrap' }, x))),
+      h('td', { class: 'wide' }, r.requests.map(x => h('span', { class: 'line nowrap' }, x))),
       h('td', {}, h('span', { class: 'line', title: r.reason }, names[r.reason] ?? r.reason.replace(/^[^.]*\./, '')), h('span', { class: 'line dim small' }, r.text)),
       h('td', {}, miss && [h('span', { class: 'line nowrap' }, miss.node), h('span', { class: 'line dim small' }, `${number(miss.have)} of ${number(miss.want)} ${r.unit ?? ''}`), bar(miss.have, miss.want, 'little')]),
       h('td', {}, change === undefined ? h('span', { class: 'dim' }, '…') : change))
