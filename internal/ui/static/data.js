@@ -34,20 +34,21 @@ export class Poll {
   }
   async once() {
     if (document.hidden) { this.resting = true; return }
+    let fresh
     try {
-      const { etag, value } = await read(this.path, { signal: this.ended.signal, headers: this.etag ? { 'If-None-Match': this.etag } : {} })
-      if (this.ended.signal.aborted) return
-      this.etag = etag
-      this.pause = interval
-      this.failed(undefined)
-      if (value !== undefined) this.changed(value)
+      fresh = await read(this.path, { signal: this.ended.signal, headers: this.etag ? { 'If-None-Match': this.etag } : {} })
     } catch (e) {
       if (this.ended.signal.aborted) return
       this.etag = undefined
       this.failed(e)
-      this.pause = Math.min(longest, this.pause * 2)
+      this.next(this.pause = Math.min(longest, this.pause * 2))
+      return
     }
-    this.next(this.pause)
+    if (this.ended.signal.aborted) return
+    this.etag = fresh.etag
+    this.next(this.pause = interval)
+    this.failed(undefined)
+    if (fresh.value !== undefined) this.changed(fresh.value)
   }
   stop() {
     this.ended.abort()

@@ -59,6 +59,7 @@ export default function units(root, { query }, page) {
     walls.hidden = list
     rows.element.hidden = !list || none
     more.textContent = ''
+    rows.element.querySelector('th').textContent = pools() ? 'Pool' : 'Node'
     if (list) tabular(all)
     else wall(all)
   }
