@@ -8,6 +8,8 @@ import (
 	"outboard.dev/outboard/internal/ledger/audit"
 )
 
+// No slice in the data is nil, so that each is an array in JSON.
+
 // The paths of the data, below the admin address. Each is a GET request for JSON, except TryPath.
 const (
 	OverviewPath = "/api/overview" // Overview

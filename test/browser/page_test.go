@@ -76,8 +76,13 @@ func TestFollows(t *testing.T) {
 	b.expect("503")
 	at := serve(t, f)
 	b.visit(at + "/ui/#/waiting")
-	b.until(`document.querySelectorAll('tbody tr').length === 37`)
-	value[bool](b, `window.kept = [document.body, document.querySelectorAll('tbody tr')[3]], document.querySelectorAll('tbody a')[3].focus(), true`)
+	b.until(`document.querySelectorAll('tbody tr').length === 37 && document.activeElement === document.body`)
+	value[bool](b, `document.querySelectorAll('tbody a')[3].focus(), true`)
+	b.until(`!document.querySelector('tbody').innerText.includes('…')`) // all changes with which pods would fit are known
+	if !value[bool](b, `document.activeElement === document.querySelectorAll('tbody a')[3]`) {
+		t.Error("the row that has the focus lost it when its text changed")
+	}
+	value[bool](b, `window.kept = [document.body, document.querySelectorAll('tbody tr')[3]], true`)
 	f.change(func(f *fixture) { f.pods = f.pods[8:] }) // all pods of the first owner
 	b.until(`document.querySelectorAll('tbody tr').length === 36`)
 	if !value[bool](b, `window.kept[0] === document.body && window.kept[1].isConnected && window.kept[1].contains(document.activeElement)`) {
@@ -96,19 +101,21 @@ func TestFollows(t *testing.T) {
 func TestStates(t *testing.T) {
 	none := func(f *fixture) {
 		f.pods, f.held, f.signals = nil, ui.Held{Rows: []ui.HeldRow{}, Findings: []audit.Finding{}}, ui.Signals{Signals: []ui.Signal{}}
-		f.overview.Resources, f.units = nil, nil
+		f.overview.Resources, f.units = []ui.Resource{}, nil
 	}
 	for name, tt := range map[string]struct {
 		change func(*fixture)
 		path   string
 		says   string
 	}{
-		"no waiting pod":     {none, "waiting", "No pod waits."},
-		"no allocated unit":  {none, "gpus", "No policy of the configuration allocates GPUs"},
-		"nothing held":       {none, "held", "No pod holds anything."},
-		"no signal":          {none, "signals", "The configuration has no signals."},
-		"no such pod":        {none, "pod/default/nobody", "Outboard does not know this pod."},
-		"no GPU":             {func(f *fixture) { f.units[gpuMemory] = ui.Units{Resource: f.units[gpuMemory].Resource, Nodes: []ui.NodeUnits{}} }, "gpus", "No node has GPU memory."},
+		"no waiting pod":    {none, "waiting", "No pod waits."},
+		"no allocated unit": {none, "gpus", "No policy of the configuration allocates GPUs"},
+		"nothing held":      {none, "held", "No pod holds anything."},
+		"no signal":         {none, "signals", "The configuration has no signals."},
+		"no such pod":       {none, "pod/default/nobody", "Outboard does not know this pod."},
+		"no GPU": {func(f *fixture) {
+			f.units[gpuMemory] = ui.Units{Resource: f.units[gpuMemory].Resource, Groups: []string{}, Nodes: []ui.NodeUnits{}}
+		}, "gpus", "No node has GPU memory."},
 		"nothing selected":   {func(*fixture) {}, "waiting?find=zebra", "No waiting pod is selected."},
 		"a replica is away":  {func(f *fixture) { f.overview.Replicas[1] = ui.Replica{Name: "b", Error: "connection refused"} }, "waiting", "Replica b does not respond (connection refused)"},
 		"not synced":         {func(f *fixture) { f.overview.Replicas[0].Checks[1].Error = "pods are not read" }, "waiting", "is not ready: cluster: pods are not read"},

@@ -17,7 +17,7 @@ export default function held(root, { query }, page) {
     const now = page.now() ?? new Date().toISOString(), n = data.findings?.length ?? 0
     summary.replaceChildren(data.audited ? (n ? h('span', { class: 'bad' }, `The audit at ${clock(data.audited)} found ${plural(n, 'difference')} between ledgers and pods.`)
       : h('span', { class: 'good' }, `The audit at ${clock(data.audited)} found no difference between ledgers and pods.`)) : 'The first audit has not ended.')
-    show(findings, data.findings ?? [], f => JSON.stringify(f), f => h('li', { class: 'card' }, h('h3', { class: 'bad' }, f.kind),
+    show(findings, data.findings ?? [], f => JSON.stringify(f), f => h('li', { class: 'card' }, h('h2', { class: 'minor bad' }, f.kind),
       h('p', {}, [f.resource, f.node && `on ${f.node}`, f.unit && unitName(f.resource, f.unit), f.capacity ? `${number(f.used ?? 0)} of ${number(f.capacity)}` : ''].filter(Boolean).join(', ')),
       f.detail && h('p', { class: 'dim small' }, f.detail), (f.holders ?? []).slice(0, 8).map(p => h('p', { class: 'small' }, p.name ? h('a', { href: podLink(p.namespace, p.name) }, `${p.namespace}/${p.name}`) : p.uid))))
     rows.element.hidden = data.rows.length === 0

@@ -84,7 +84,7 @@ export default function units(root, { query }, page) {
     return { element, wall: w, fill(list, pitch) {
       const total = sum(list, n => n.total), free = sum(list, n => n.free), fit = sum(list, n => n.fit)
       const count = sum(list, n => n.units.length / fields), ill = sum(list, n => flagged(n, unhealthy))
-      head.replaceChildren(h('h3', {}, name || data.title), h('span', { class: 'dim sum' }, `${number(count)} on ${plural(list.length, 'node')} · ${percent(total - free, total)} in use · ${number(free)} ${data.unit ?? ''} free`,
+      head.replaceChildren(h('h2', { class: 'minor' }, name || data.title), h('span', { class: 'dim sum' }, `${number(count)} on ${plural(list.length, 'node')} · ${percent(total - free, total)} in use · ${number(free)} ${data.unit ?? ''} free`,
         need() ? [' · ', h('b', {}, number(fit)), ` ${fit === 1 ? 'pod fits' : 'pods fit'}`] : '', ill ? ` · ${number(ill)} unhealthy` : ''))
       w.fill(list, need(), pitch, root.clientWidth, picked)
     } }
