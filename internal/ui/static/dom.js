@@ -65,14 +65,20 @@ export function bar(part, whole, kind = '', wide = false) {
   return h('span', { class: wide ? 'bar wide' : 'bar', 'aria-hidden': 'true' }, fill)
 }
 
-// table returns a table whose rows show fills, and the function that fills it.
-export function table(name, columns, { stack = true, className = '' } = {}) {
-  const body = h('tbody')
-  const element = h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': name },
-    h('table', { class: `${stack ? 'stack' : ''} ${className}`, 'aria-label': name },
-      h('thead', {}, h('tr', {}, columns.map(c => h('th', { scope: 'col', class: c.n ? 'n' : undefined }, c.title)))), body))
-  return { element, body }
+// table returns a table and the function that fills it with a row for each item. The first column names the row. A column has a title,
+// what it shows of an item (of), and may have n (numbers), kind (of an item: a class) and wide (hidden on small screens).
+export function table(name, columns, { stack = true, className = '', row = () => '' } = {}) {
+  const body = h('tbody'), head = h('tr', {}, columns.map(c => h('th', { scope: 'col', class: c.n && 'n' }, c.title)))
+  const element = h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': name }, h('table', { class: `${stack ? 'stack ' : ''}${className}`, 'aria-label': name }, h('thead', {}, head), body))
+  const make = x => h('tr', { class: row(x) }, columns.map((c, i) => h(i ? 'td' : 'th', {
+    scope: i ? undefined : 'row', class: [c.n && 'n', c.wide && 'wide', c.kind?.(x)].filter(Boolean).join(' '), 'data-label': c.n || c.label ? c.title : undefined,
+  }, c.of(x))))
+  return { element, head, fill: (items, key) => { element.hidden = items.length === 0; show(body, items, key, make) } }
 }
+
+// line is a line of its own in a cell, and note a small gray one.
+export const line = (...children) => h('span', { class: 'line' }, ...children)
+export const note = (...children) => h('span', { class: 'line dim small' }, ...children)
 
 // link returns the address of a view with a query; undefined and empty values are left out.
 export function link(path, query = {}) {

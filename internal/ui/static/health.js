@@ -1,10 +1,25 @@
 // Whether Outboard is called and well, replica by replica.
-import { ago, clock, h, number, plural, show, table } from './dom.js'
+import { ago, clock, h, line, note, number, plural, show, table } from './dom.js'
 
 export default function health(root, _, page) {
   const verdict = h('p'), troubles = h('ul', { class: 'plain' })
-  const calls = table('Calls', [{ title: 'Profile' }, { title: 'Verb' }, { title: 'Calls', n: true }, { title: 'Failed', n: true }, { title: 'Last call', n: true }, { title: 'Policies' }])
-  const replicas = table('Replicas', [{ title: 'Replica' }, { title: 'Version' }, { title: 'Configuration' }, { title: 'Runs', n: true }, { title: 'State of the cluster', n: true }, { title: 'Certificates end' }])
+  const calls = table('Calls', [
+    { title: 'Profile', of: r => r.path },
+    { title: 'Verb', of: r => r.verb },
+    { title: 'Calls', n: true, of: r => number(r.total) },
+    { title: 'Failed', n: true, kind: r => r.failed > 0 && 'bad', of: r => number(r.failed) },
+    { title: 'Last call', n: true, kind: r => r.total === 0 && 'warn', of: r => r.ago },
+    { title: 'Policies', of: r => r.first && note(r.policies.map(p => p.weight ? `${p.name} × ${p.weight}` : p.name).join(', ')) },
+  ])
+  const replicas = table('Replicas', [
+    { title: 'Replica', of: r => [h('span', { class: 'name' }, r.name), r.error && h('span', { class: 'line bad small' }, r.error),
+      (r.checks ?? []).map(c => h('span', { class: `line small ${c.error ? 'bad' : 'good'}` }, `${c.name}: ${c.error || 'ok'}`))] },
+    { title: 'Version', label: true, of: r => r.version },
+    { title: 'Configuration', label: true, kind: r => r.odd && 'bad', of: r => [h('code', {}, r.configuration), r.odd && h('span', { class: 'line small' }, 'differs from the others')] },
+    { title: 'Runs', n: true, of: r => r.runs },
+    { title: 'State of the cluster', n: true, of: r => !r.error && [number(r.generation), note(`${plural(r.nodes, 'node')}, ${plural(r.pods, 'pod')}`)] },
+    { title: 'Certificates end', of: r => (r.certificates ?? []).map(c => line(`${c.use}: ${clock(c.notAfter)}`)) },
+  ])
   root.append(h('h1', {}, 'Health'), verdict, troubles, h('h2', {}, 'Calls of kube-scheduler'), calls.element, h('h2', {}, 'Replicas'), replicas.element)
   return {
     overview(o) {
@@ -21,18 +36,9 @@ export default function health(root, _, page) {
         rows.set(p.path + c.verb, row)
       }
       const now = page.now()
-      show(calls.body, [...rows.values()].map((r, i, all) => ({ ...r, first: r.path !== all[i - 1]?.path, ago: r.last ? ago(r.last, now) + ' ago' : 'never', last: undefined })), r => r.path + r.verb, r => h('tr', {},
-        h('th', { scope: 'row' }, r.path), h('td', {}, r.verb), h('td', { class: 'n', 'data-label': 'Calls' }, number(r.total)),
-        h('td', { class: r.failed ? 'n bad' : 'n', 'data-label': 'Failed' }, number(r.failed)), h('td', { class: r.total ? 'n' : 'n warn', 'data-label': 'Last call' }, r.ago),
-        h('td', { class: 'small dim' }, r.first && r.policies.map(p => p.weight ? `${p.name} × ${p.weight}` : p.name).join(', '))))
+      calls.fill([...rows.values()].map((r, i, all) => ({ ...r, first: r.path !== all[i - 1]?.path, ago: r.last ? ago(r.last, now) + ' ago' : 'never', last: undefined })), r => r.path + r.verb)
       const common = up.map(r => r.configuration).sort((a, b) => up.filter(r => r.configuration === b).length - up.filter(r => r.configuration === a).length)[0]
-      show(replicas.body, o.replicas.map(r => ({ ...r, now: undefined, profiles: undefined, runs: r.started ? ago(r.started, r.now) : '', odd: !r.error && r.configuration !== common })), r => r.name, r => h('tr', {},
-        h('th', { scope: 'row' }, h('span', { class: 'name' }, r.name), r.error && h('span', { class: 'line bad small' }, r.error),
-          (r.checks ?? []).map(c => h('span', { class: c.error ? 'line bad small' : 'line good small' }, `${c.name}: ${c.error || 'ok'}`))),
-        h('td', { 'data-label': 'Version' }, r.version), h('td', { class: r.odd ? 'bad' : '', 'data-label': 'Configuration' }, h('code', {}, r.configuration), r.odd && h('span', { class: 'line small' }, 'differs from the others')),
-        h('td', { class: 'n', 'data-label': 'Runs' }, r.runs),
-        h('td', { class: 'n', 'data-label': 'State' }, r.error ? '' : number(r.generation), !r.error && h('span', { class: 'line dim small' }, `${plural(r.nodes, 'node')}, ${plural(r.pods, 'pod')}`)),
-        h('td', {}, (r.certificates ?? []).map(c => h('span', { class: 'line' }, `${c.use}: `, clock(c.notAfter))))))
+      replicas.fill(o.replicas.map(r => ({ ...r, now: undefined, profiles: undefined, runs: r.started ? ago(r.started, r.now) : '', odd: !r.error && r.configuration !== common })), r => r.name)
     },
   }
 }

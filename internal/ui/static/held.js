@@ -1,13 +1,20 @@
 // Who holds what, and where ledgers and pods disagree.
-import { ago, clock, empty, h, link, number, plural, podLink, show, table, unitName } from './dom.js'
-
-const columns = [{ title: 'Pod' }, { title: 'Holds', n: true }, { title: 'Of' }, { title: 'State' }, { title: 'Bound', n: true }, { title: 'Counted by' }]
+import { ago, clock, empty, h, link, note, number, plural, podLink, show, table, unitName } from './dom.js'
 
 export default function held(root, { query }, page) {
   const summary = h('p', { class: 'dim' }), find = h('input', { type: 'search', id: 'held-find', placeholder: 'Filter by pod, owner or node', 'aria-label': 'Filter by pod, owner or node', value: query.find ?? '', spellcheck: 'false' })
   let typing, data
   find.addEventListener('input', () => { clearTimeout(typing); typing = setTimeout(() => location.replace(link('held', { ...query, find: find.value.trim() })), 250) })
-  const chips = h('ul', { class: 'chips', 'aria-label': 'Resources' }), findings = h('ul', { class: 'cards' }), rows = table('Who holds what', columns), nothing = h('div'), more = h('p', { class: 'dim' })
+  const chips = h('ul', { class: 'chips', 'aria-label': 'Resources' }), findings = h('ul', { class: 'cards' }), nothing = h('div'), more = h('p', { class: 'dim' })
+  const unit = r => page.overview?.resources.find(x => x.resource === r.resource)?.unit ?? ''
+  const rows = table('Who holds what', [
+    { title: 'Pod', of: ({ r }) => [r.pod ? h('a', { class: 'name', href: podLink(r.namespace, r.pod) }, r.pod) : h('span', { class: 'name' }, r.uid), note(r.namespace)] },
+    { title: 'Holds', n: true, of: x => `${number(x.r.amount)} ${unit(x.r)}` },
+    { title: 'Of', of: ({ r }) => [r.node ? h('a', { href: link('gpus', { resource: r.resource, node: r.node }) }, `${r.node}, ${unitName(r.resource, r.unit)}`) : r.unit, note(r.resource)] },
+    { title: 'State', label: true, kind: x => x.r.state === 'terminating' && 'warn', of: x => x.r.state },
+    { title: 'Bound', n: true, of: x => x.bound },
+    { title: 'Counted by', label: true, of: x => x.r.countedBy },
+  ])
   root.append(h('h1', {}, 'Who holds what'), summary, h('div', { class: 'controls' }, find), chips, findings, rows.element, more, nothing)
   function draw() {
     const resources = page.overview?.resources ?? []
@@ -20,14 +27,7 @@ export default function held(root, { query }, page) {
     show(findings, data.findings ?? [], f => JSON.stringify(f), f => h('li', { class: 'card' }, h('h2', { class: 'minor bad' }, f.kind),
       h('p', {}, [f.resource, f.node && `on ${f.node}`, f.unit && unitName(f.resource, f.unit), f.capacity ? `${number(f.used ?? 0)} of ${number(f.capacity)}` : ''].filter(Boolean).join(', ')),
       f.detail && h('p', { class: 'dim small' }, f.detail), (f.holders ?? []).slice(0, 8).map(p => h('p', { class: 'small' }, p.name ? h('a', { href: podLink(p.namespace, p.name) }, `${p.namespace}/${p.name}`) : p.uid))))
-    rows.element.hidden = data.rows.length === 0
-    show(rows.body, data.rows.map(r => ({ r, bound: r.since ? ago(r.since, now) : '' })), x => [x.r.resource, x.r.node, x.r.unit, x.r.uid, x.r.countedBy].join(' '), ({ r, bound }) => h('tr', {},
-      h('th', { scope: 'row' }, r.pod ? h('a', { class: 'name', href: podLink(r.namespace, r.pod) }, r.pod) : h('span', { class: 'name' }, r.uid), h('span', { class: 'line dim small' }, r.namespace)),
-      h('td', { class: 'n', 'data-label': 'Holds' }, `${number(r.amount)} ${resources.find(x => x.resource === r.resource)?.unit ?? ''}`),
-      h('td', {}, r.node ? h('a', { href: link('gpus', { resource: r.resource, node: r.node }) }, `${r.node}, ${unitName(r.resource, r.unit)}`) : r.unit, h('span', { class: 'line dim small' }, r.resource)),
-      h('td', { 'data-label': 'State', class: r.state === 'terminating' ? 'warn' : '' }, r.state),
-      h('td', { class: 'n', 'data-label': 'Bound' }, bound),
-      h('td', { 'data-label': 'Counted by' }, r.countedBy)))
+    rows.fill(data.rows.map(r => ({ r, bound: r.since ? ago(r.since, now) : '' })), x => [x.r.resource, x.r.node, x.r.unit, x.r.uid, x.r.countedBy].join(' '))
     more.textContent = data.total > data.rows.length ? `${number(data.rows.length)} of ${number(data.total)} are shown. Filter to see the others.` : data.total ? plural(data.total, 'claim') + '.' : ''
     nothing.replaceChildren(...data.rows.length ? [] : [query.find || query.resource || query.node ? empty('Nothing is selected.', h('a', { href: link('held') }, 'Show all'))
       : empty('No pod holds anything.', 'Pods to which GPUMemory, Devices or Licenses allocate are shown here.')])

@@ -1,5 +1,5 @@
 // Why a pod is on its node or on none, and what would change that.
-import { ago, bar, clock, empty, h, link, number, plural, show, table } from './dom.js'
+import { ago, bar, clock, empty, h, line, link, note, number, plural, show, table } from './dom.js'
 
 export default function pod(root, { rest: [namespace = '', name = ''], query }, page) {
   const title = h('h1', {}, `${namespace}/${name}`), facts = h('dl', { class: 'fact' }), body = h('div')
@@ -58,23 +58,23 @@ function profileNow(p, several) {
 function matrix(p) {
   const policies = [...new Set(p.explanations.flatMap(x => x.policies.map(o => o.policy)))]
   const weight = name => p.explanations[0].policies.find(o => o.policy === name)?.weight
-  const t = table('Nodes and policies', [{ title: 'Node' }, { title: p.maxTotal ? `Total of ${number(p.maxTotal)}` : 'Total', n: true },
-    ...policies.map(name => ({ title: `${name || 'Outboard'}${weight(name) ? ` × ${weight(name)}` : ''}` }))], { stack: false, className: 'matrix' })
-  show(t.body, p.explanations, x => x.node, (x, i) => h('tr', { class: x.fits ? '' : 'no' },
-    h('th', { scope: 'row' }, h('a', { href: link('gpus', { node: x.node }) }, x.node), x.claims?.length > 0 && h('span', { class: 'line dim small' }, x.claims.join(', '))),
-    h('td', { class: 'n total' }, x.fits ? number(x.total) : '–'),
-    policies.map(name => {
-      const o = x.policies.find(o => o.policy === name)
-      if (!o) return h('td')
-      if (o.code) return h('td', {}, h('span', { class: 'line bad' }, o.code), h('span', { class: 'line small', title: o.text }, o.want ? `${number(o.have ?? 0)} of ${number(o.want)} ${o.unit ?? ''}` : o.text))
-      return h('td', { class: 'score' }, o.scored ? [number(o.score), bar(o.score, 100)] : h('span', { class: 'dim' }, 'passes'),
-        o.notes?.length > 0 && h('span', { class: 'line dim small' }, o.notes.join('; ')))
-    })))
+  const t = table('Nodes and policies', [
+    { title: 'Node', of: x => [h('a', { href: link('gpus', { node: x.node }) }, x.node), x.claims?.length > 0 && note(x.claims.join(', '))] },
+    { title: p.maxTotal ? `Total of ${number(p.maxTotal)}` : 'Total', n: true, kind: () => 'total', of: x => x.fits ? number(x.total) : '–' },
+    ...policies.map(name => ({ title: `${name || 'Outboard'}${weight(name) ? ` × ${weight(name)}` : ''}`, kind: () => 'score', of: x => opinion(x.policies.find(o => o.policy === name)) })),
+  ], { stack: false, className: 'matrix', row: x => x.fits ? '' : 'no' })
+  t.fill(p.explanations, x => x.node)
   const margin = p.fit > 1 ? p.explanations[0].total - p.explanations[1].total : undefined
   const left = p.nodes - p.explanations.length
   return h('section', {}, h('h2', {}, 'Nodes'),
     margin !== undefined && h('p', { class: 'dim' }, margin === 0 ? 'The best two nodes are equal; kube-scheduler’s own plugins decide.' : `The best node is ${number(margin)} ahead of the second.`),
     t.element, left > 0 && h('p', { class: 'dim' }, `${plural(left, 'more node')}.`))
+}
+
+function opinion(o) {
+  if (!o) return ''
+  if (o.code) return [h('span', { class: 'line bad' }, o.code), h('span', { class: 'line small' }, o.want ? `${number(o.have ?? 0)} of ${number(o.want)} ${o.unit ?? ''}` : o.text)]
+  return [o.scored ? [number(o.score), bar(o.score, 100)] : h('span', { class: 'dim' }, 'passes'), o.notes?.length > 0 && note(o.notes.join('; '))]
 }
 
 function placed(p, several) {
@@ -89,13 +89,16 @@ function placed(p, several) {
 function scores(doc) {
   const d = doc.now ? undefined : doc.decisions?.find(d => d.top?.length)
   if (!d) return []
-  const policies = d.top[0].scores ?? [], t = table('Scores', [{ title: 'Node' }, { title: d.maxTotal ? `Total of ${number(d.maxTotal)}` : 'Total', n: true },
-    ...policies.map(s => ({ title: `${s.policy} × ${s.weight}` }))], { stack: false, className: 'matrix' })
-  const top = d.chosen && !d.top.some(n => n.node === d.chosen.node) ? [...d.top, d.chosen] : d.top
-  show(t.body, top, n => n.node, n => h('tr', { class: n.node === d.chosen?.node ? 'at' : '' },
-    h('th', { scope: 'row' }, h('a', { href: link('gpus', { node: n.node }) }, n.node), n.node === d.chosen?.node && h('span', { class: 'line dim small' }, 'chosen by kube-scheduler')),
-    h('td', { class: 'n total' }, number(n.total), n.holdsClaim && h('span', { class: 'line dim small' }, 'holds its claim')),
-    policies.map(p => { const s = n.scores?.find(s => s.policy === p.policy); return h('td', { class: 'score' }, s ? [number(s.score), bar(s.score, 100)] : '') })))
+  const top = d.chosen && !d.top.some(n => n.node === d.chosen.node) ? [...d.top, d.chosen] : d.top, chosen = n => n.node === d.chosen?.node
+  const t = table('Scores', [
+    { title: 'Node', of: n => [h('a', { href: link('gpus', { node: n.node }) }, n.node), chosen(n) && note('chosen by kube-scheduler')] },
+    { title: d.maxTotal ? `Total of ${number(d.maxTotal)}` : 'Total', n: true, kind: () => 'total', of: n => [number(n.total), n.holdsClaim && note('holds its claim')] },
+    ...(d.top[0].scores ?? []).map(p => ({ title: `${p.policy} × ${p.weight}`, kind: () => 'score', of: n => {
+      const s = n.scores?.find(s => s.policy === p.policy)
+      return s && [number(s.score), bar(s.score, 100)]
+    } })),
+  ], { stack: false, className: 'matrix', row: n => chosen(n) ? 'at' : '' })
+  t.fill(top, n => n.node)
   return [h('h2', {}, `Scores at ${clock(d.time)}`), t.element]
 }
 
@@ -103,12 +106,13 @@ function scores(doc) {
 function history(doc) {
   if (!doc.decisions?.length) return doc.known ? [h('h2', {}, 'Decisions'), h('p', { class: 'dim' }, 'kube-scheduler has not asked about this pod lately, or Outboard has restarted since.')] : []
   const several = new Set(doc.decisions.map(d => d.replica)).size > 1, profiles = new Set(doc.decisions.map(d => d.profile)).size > 1
-  const t = table('Decisions', [{ title: 'Time' }, { title: 'Call' }, { title: 'Nodes', n: true }, { title: 'Result' }])
-  show(t.body, doc.decisions, d => d.time + d.verb + d.profile, d => h('tr', {},
-    h('td', { class: 'nowrap' }, clock(d.time), several && h('span', { class: 'line dim small' }, d.replica)),
-    h('td', {}, d.verb, profiles && h('span', { class: 'line dim small' }, d.profile)),
-    h('td', { class: 'n', 'data-label': 'Nodes' }, d.nodes ? `${number(d.fit)} of ${number(d.nodes)}` : ''),
-    h('td', {}, result(d))))
+  const t = table('Decisions', [
+    { title: 'Time', of: d => [h('span', { class: 'nowrap' }, clock(d.time)), several && note(d.replica)] },
+    { title: 'Call', of: d => [d.verb, profiles && note(d.profile)] },
+    { title: 'Nodes', n: true, of: d => d.nodes ? `${number(d.fit)} of ${number(d.nodes)}` : '' },
+    { title: 'Result', of: result },
+  ])
+  t.fill(doc.decisions, d => d.time + d.verb + d.profile)
   return [h('h2', {}, 'Decisions'), t.element]
 }
 
@@ -121,5 +125,5 @@ function result(d) {
   else if (d.top?.length) lines.push(`best ${d.top.slice(0, 3).map(n => `${n.node} ${n.holdsClaim ? 'holds its claim' : number(n.total)}`).join(', ')}`)
   for (const r of (d.rejections ?? []).slice(0, 4)) lines.push(`${number(r.nodes)} × ${r.code}${r.nearest?.[0]?.want ? `: nearest ${r.nearest[0].node} has ${number(r.nearest[0].have)} of ${number(r.nearest[0].want)} ${r.unit ?? ''}` : ''}`)
   for (const v of d.preemptions ?? []) lines.push(v.dropped ? `${v.node}: dropped: ${v.dropped}` : `${v.node}: ${plural(v.given, 'victim')}${v.added?.length ? ` and ${v.added.join(', ')}` : ''}`)
-  return lines.length ? lines.map(l => h('span', { class: 'line' }, l)) : h('span', { class: 'dim' }, 'all nodes pass')
+  return lines.length ? lines.map(l => line(l)) : h('span', { class: 'dim' }, 'all nodes pass')
 }

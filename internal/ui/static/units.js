@@ -18,7 +18,15 @@ export default function units(root, { query }, page) {
   asTable.checked = query.table === '1' || (query.table === undefined && window.innerWidth < 480)
   const form = h('form', { class: 'controls' }, h('label', {}, 'A pod needs ', size, ' ', unit), h('label', {}, 'Nodes: ', order), h('label', {}, asTable, ' as a table'))
   form.addEventListener('submit', e => e.preventDefault())
-  const walls = h('div'), rows = table('Nodes', [{ title: 'Node' }, { title: 'Kind' }, { title: 'Free', n: true }, { title: 'Of', n: true }, { title: 'Pods of this size', n: true }, { title: 'Units' }])
+  const walls = h('div')
+  const rows = table('Nodes', [
+    { title: 'Node', of: n => h('a', { href: link('gpus', { ...query, node: n.node, unit: 0 }) }, n.node) },
+    { title: 'Kind', label: true, of: n => data.groups[n.group] },
+    { title: 'Free', n: true, of: n => number(n.free) },
+    { title: 'Of', n: true, of: n => `${number(n.total)} ${data.unit ?? ''}` },
+    { title: 'Pods of this size', n: true, of: n => n.need ? number(n.fit) : '' },
+    { title: 'Units', of: n => Array.from({ length: n.units.length / fields }, (_, i) => h('span', { class: 'line small' }, pools() ? describe(n, i) : `${n.names?.[i] ?? i}: ${describe(n, i)}`, bar(n.units[i * fields + 1], n.units[i * fields], '', pools()))) },
+  ])
   const more = h('p', { class: 'dim' }), selected = h('section', { class: 'selected', role: 'status', 'aria-label': 'Selected unit', hidden: true })
   root.append(title, tabs, form, summary, legend(), walls, rows.element, more, nothing, selected)
 
@@ -57,11 +65,10 @@ export default function units(root, { query }, page) {
     summary.replaceChildren(...need() ? [h('b', {}, plural(fit, 'pod')), ` of ${need()} ${data.unit ?? ''} ${fit === 1 ? 'fits' : 'fit'}. `] : [], h('b', {}, percent(total - free, total)), ' is allocated or out of use, ',
       h('b', {}, `${number(free)} ${data.unit ?? ''}`), ' free', ...need() ? [', of which ', h('b', {}, `${number(left)} ${data.unit ?? ''}`), ` (${percent(left, total)} of all) is left over.`] : ['.'])
     walls.hidden = list
-    rows.element.hidden = !list || none
     more.textContent = ''
-    rows.element.querySelector('th').textContent = pools() ? 'Pool' : 'Node'
+    rows.head.firstChild.textContent = pools() ? 'Pool' : 'Node'
     if (list) tabular(all)
-    else wall(all)
+    else { rows.element.hidden = true; wall(all) }
   }
 
   function wall(all) {
@@ -92,10 +99,7 @@ export default function units(root, { query }, page) {
 
   function tabular(all) {
     const list = query.node ? all.filter(n => n.node.startsWith(query.node)) : all
-    show(rows.body, list.slice(0, 100).map(n => ({ ...n, need: need() })), n => n.node, n => h('tr', {},
-      h('th', { scope: 'row' }, h('a', { href: link('gpus', { ...query, node: n.node, unit: 0 }) }, n.node)), h('td', { 'data-label': 'Kind' }, data.groups[n.group]),
-      h('td', { class: 'n', 'data-label': 'Free' }, number(n.free)), h('td', { class: 'n', 'data-label': 'Of' }, `${number(n.total)} ${data.unit ?? ''}`), h('td', { class: 'n', 'data-label': 'Pods of this size' }, need() ? number(n.fit) : ''),
-      h('td', {}, Array.from({ length: n.units.length / fields }, (_, i) => h('span', { class: 'line small' }, pools() ? describe(n, i) : `${n.names?.[i] ?? i}: ${describe(n, i)}`, bar(n.units[i * fields + 1], n.units[i * fields], '', pools()))))))
+    rows.fill(list.slice(0, 100).map(n => ({ ...n, need: need() })), n => n.node)
     if (list.length > 100) more.textContent = `100 of ${plural(list.length, 'node')} are shown. Find a node by its name at the top.`
   }
 

@@ -1,17 +1,30 @@
 // Why pods wait, and what would let them run.
-import { ago, bar, empty, h, link, number, plural, podLink, show, table } from './dom.js'
+import { ago, bar, empty, h, line, link, note, number, plural, podLink, show, table } from './dom.js'
 import { read } from './data.js'
 
-const names = { 'kube-scheduler': 'kube-scheduler itself', gated: 'Scheduling gates' }
-const columns = [{ title: 'Owner' }, { title: 'Pods', n: true }, { title: 'Waits', n: true }, { title: 'Requests' }, { title: 'Reason' },
-  { title: 'Nearest node' }, { title: 'It would fit' }]
+const named = code => ({ 'kube-scheduler': 'kube-scheduler itself', gated: 'Scheduling gates' })[code] ?? code.replace(/^[^.]*\./, '')
 
 export default function waiting(root, { query }, page) {
   const title = h('h1', {}, 'Waiting'), summary = h('p', { class: 'dim' })
   const find = h('input', { type: 'search', id: 'waiting-find', placeholder: 'Filter by name', 'aria-label': 'Filter by name', value: query.find ?? '', spellcheck: 'false' })
   let typing
   find.addEventListener('input', () => { clearTimeout(typing); typing = setTimeout(() => location.replace(link('waiting', { ...query, find: find.value.trim() })), 250) })
-  const chips = h('ul', { class: 'chips', 'aria-label': 'Reasons' }), rows = table('Waiting pods', columns), more = h('p', { class: 'dim' }), nothing = h('div')
+  const chips = h('ul', { class: 'chips', 'aria-label': 'Reasons' }), more = h('p', { class: 'dim' }), nothing = h('div')
+
+  const one = r => r.pods === 1 || query.owner !== undefined
+  const rows = table('Waiting pods', [
+    { title: 'Owner', of: ({ r }) => {
+      const [namespace, name] = r.pod.split('/'), [ownerNamespace, kind, ...rest] = r.owner.split('/')
+      return one(r) ? [h('a', { class: 'name', href: podLink(namespace, name) }, name), note(namespace)]
+        : [h('a', { class: 'name', href: link('waiting', { ...query, owner: r.owner }) }, rest.join('/')), note(`${kind} in ${ownerNamespace}`)]
+    } },
+    { title: 'Pods', n: true, of: ({ r }) => number(one(r) ? 1 : r.pods) },
+    { title: 'Waits', n: true, of: x => [x.waits, x.r.requeues > 0 && note(`requeued ${x.r.requeues}×`)] },
+    { title: 'Requests', wide: true, of: ({ r }) => r.requests.map(x => line(x)) },
+    { title: 'Reason', of: ({ r }) => [line(named(r.reason)), note(r.text)] },
+    { title: 'Nearest node', of: ({ r }) => r.nearest && [line(r.nearest.node), note(`${number(r.nearest.have)} of ${number(r.nearest.want)} ${r.unit ?? ''}`), bar(r.nearest.have, r.nearest.want, 'little')] },
+    { title: 'It would fit', of: x => x.change ?? h('span', { class: 'dim' }, '…') },
+  ])
   root.append(title, summary, h('div', { class: 'controls' }, find, query.owner && h('a', { href: link('waiting', { ...query, owner: '' }) }, 'All owners')), chips, rows.element, more, nothing)
 
   const changes = new Changes(() => draw())
@@ -24,28 +37,13 @@ export default function waiting(root, { query }, page) {
     summary.textContent = data.pods === 0 ? '' : `${plural(data.pods, 'pod')} of ${plural(data.owners, 'owner')}` +
       (data.shown < data.pods ? `, ${number(data.shown)} selected` : '') + (data.rows.length ? `; the longest wait is ${ago(data.rows[0].since, now)}` : '')
     show(chips, data.pods ? [{ code: '', pods: data.pods }, ...data.reasons].map(r => ({ ...r, here: (query.reason ?? '') === r.code })) : [], r => r.code, r => h('li', {},
-      h('a', { href: link('waiting', { ...query, reason: r.code }), 'aria-current': r.here && 'true' }, r.code ? names[r.code] ?? r.code.replace(/^[^.]*\./, '') : 'All', h('b', {}, number(r.pods)))))
-    rows.element.hidden = data.rows.length === 0
-    show(rows.body, data.rows.map(r => ({ r, waits: ago(r.since, now), change: changes.of(r) })), x => x.r.owner + x.r.pod, row)
+      h('a', { href: link('waiting', { ...query, reason: r.code }), 'aria-current': r.here && 'true' }, r.code ? named(r.code) : 'All', h('b', {}, number(r.pods)))))
+    rows.fill(data.rows.map(r => ({ r, waits: ago(r.since, now), change: changes.of(r) })), x => x.r.owner + x.r.pod)
     changes.ask(data.rows)
     more.replaceChildren(...data.rows.length >= limit ? [`The ${number(data.rows.length)} longest waits are shown. `,
       h('a', { href: link('waiting', { ...query, limit: limit * 4 }) }, 'Show more')] : [])
     nothing.replaceChildren(...data.rows.length ? [] : [data.pods === 0 ? empty('No pod waits.', 'Pods that no node fits are shown here, with the smallest change that lets each of them run.')
       : empty('No waiting pod is selected.', h('a', { href: link('waiting') }, `Show all ${number(data.pods)}`))])
-  }
-  function row({ r, waits, change }) {
-    const [namespace, name] = r.pod.split('/'), [ownerNamespace, kind, ...rest] = r.owner.split('/')
-    const one = r.pods === 1 || query.owner !== undefined
-    const miss = r.nearest
-    return h('tr', {},
-      h('th', { scope: 'row' }, h('a', { class: 'name', href: one ? podLink(namespace, name) : link('waiting', { ...query, owner: r.owner }) }, one ? name : rest.join('/')),
-        h('span', { class: 'line dim small nowrap' }, one ? namespace : `${kind} in ${ownerNamespace}`)),
-      h('td', { class: 'n', 'data-label': 'Pods' }, one ? '1' : number(r.pods)),
-      h('td', { class: 'n', 'data-label': 'Waits' }, waits, r.requeues > 0 && h('span', { class: 'line dim small' }, `requeued ${r.requeues}×`)),
-      h('td', { class: 'wide' }, r.requests.map(x => h('span', { class: 'line nowrap' }, x))),
-      h('td', {}, h('span', { class: 'line', title: r.reason }, names[r.reason] ?? r.reason.replace(/^[^.]*\./, '')), h('span', { class: 'line dim small' }, r.text)),
-      h('td', {}, miss && [h('span', { class: 'line nowrap' }, miss.node), h('span', { class: 'line dim small' }, `${number(miss.have)} of ${number(miss.want)} ${r.unit ?? ''}`), bar(miss.have, miss.want, 'little')]),
-      h('td', {}, change === undefined ? h('span', { class: 'dim' }, '…') : change))
   }
   const q = new URLSearchParams({ limit })
   for (const name of ['find', 'reason', 'owner']) if (query[name]) q.set(name, query[name])
