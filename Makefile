@@ -28,7 +28,7 @@ export BUILDVCS ?= auto
 # Compiles the command with lines that say how far it is: the first time takes minutes.
 OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
 
-.PHONY: help docs kubernetes prometheus helm demo cluster test test-all unit race fuzz figures scale chaos upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint compile build control-plane clean
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ cluster: ## run etcd and kube-apiserver until Ctrl-C, and kube-scheduler with th
 
 test: control-plane unit ## run everything that must hold, against a real control plane
 
-test-all: test race fuzz scale figures ## run everything: make test, race, fuzz, scale and figures
+test-all: test race fuzz scale figures test-browser ## run everything: make test, race, fuzz, scale, figures and test-browser
 
 # The longest tests are first. More packages run at a time than there are cores, because some wait most of the time. make check runs vet,
 # so go test need not repeat it for each package. Without -count 1, go test repeats earlier results although a program that a test builds
@@ -60,6 +60,16 @@ unit: ## run the tests of make test, with a control plane that is already built
 	$(GO) -C kubernetes test -vet=off -count 1 -timeout 30m ./...
 	$(GO) -C deploy/image test -vet=off -count 1 -timeout 30m ./...
 	$(GO) -C deploy/render test -vet=off -count 1 -timeout 30m ./...
+
+test-browser: control-plane ## test the page in Chromium, which must be installed
+	@echo 'testing the page in Chromium'
+	$(GO) -C test/browser test -vet=off -count 1 -timeout 30m ./...
+
+bench-page: ## measure the page in Chromium with 5,000 nodes
+	$(GO) -C test/browser test -vet=off -run '^TestLarge$$' -count 1 -v . -args -budgets
+
+screenshots: ## write the screenshots of the page in the documentation
+	$(GO) -C test/browser test -vet=off -run '^TestScreenshots$$' -count 1 . -args -update
 
 scale: control-plane ## run tests of make test again with a thousand pods
 	@echo 'running tests with a thousand pods'
@@ -169,12 +179,14 @@ vet:
 	$(GO) -C kubernetes vet ./...
 	$(GO) -C deploy/image vet ./...
 	$(GO) -C deploy/render vet ./...
+	$(GO) -C test/browser vet ./...
 
 lint:
 	$(TOOLS) staticcheck ./...
 	$(GO) -C kubernetes tool -modfile=../go.tools.mod staticcheck ./...
 	$(GO) -C deploy/image tool -modfile=../../go.tools.mod staticcheck ./...
 	$(GO) -C deploy/render tool -modfile=../../go.tools.mod staticcheck ./...
+	$(GO) -C test/browser tool -modfile=../../go.tools.mod staticcheck ./...
 	$(TOOLS) actionlint -shellcheck= -pyflakes=
 
 compile:

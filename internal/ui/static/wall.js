@@ -14,30 +14,36 @@ function colors() {
 
 const kindOf = (capacity, used, flags, need) => flags & gone ? 'none' : flags & unhealthy ? 'ill' : used >= capacity ? 'used' : capacity - used >= Math.max(1, need) ? 'fits' : 'little'
 
-// square draws one unit. Unhealthy is striped and reserved has a corner, so that neither depends on color alone.
-function square(context, c, x, y, side, [capacity, used, reserved, flags], need) {
-  const kind = kindOf(capacity, used, flags, need)
-  context.fillStyle = c[kind]
-  if (kind === 'none') {
-    context.fillRect(x, y, side, side)
-    context.fillStyle = c.page
-    context.fillRect(x + 1, y + 1, side - 2, side - 2)
-    return
+// Squares collects rectangles by color, because a change of color costs more than a rectangle.
+class Squares {
+  by = new Map()
+  rect(color, x, y, w, tall) {
+    let list = this.by.get(color)
+    if (!list) this.by.set(color, list = [])
+    list.push(x, y, w, tall)
   }
-  context.fillRect(x, y, side, side)
-  const part = capacity > 0 ? Math.min(1, used / capacity) : 1
-  const tall = part > 0 && part < 1 ? Math.max(1, Math.min(side - 1, Math.round(side * part))) : Math.round(side * part)
-  context.fillStyle = c.used
-  if (kind !== 'ill') context.fillRect(x, y + side - tall, side, tall)
-  else for (let i = 1; i < side; i += 4) context.fillRect(x, y + i, side, Math.min(2, side - i))
-  if (reserved > 0 && kind !== 'ill') {
-    const corner = Math.max(2, Math.round(side / 3))
-    context.fillStyle = c.mark
-    context.beginPath()
-    context.moveTo(x, y + side)
-    context.lineTo(x, y + side - corner)
-    context.lineTo(x + corner, y + side)
-    context.fill()
+  // add draws the unit whose fields begin at i. Unhealthy is striped and reserved has a corner, so that neither depends on color alone.
+  add(x, y, side, u, i, need) {
+    const capacity = u[i], used = u[i + 1], kind = kindOf(capacity, used, u[i + 3], need)
+    this.rect(kind, x, y, side, side)
+    if (kind === 'none') return this.rect('page', x + 1, y + 1, side - 2, side - 2)
+    if (kind === 'ill') {
+      for (let at = 1; at < side; at += 4) this.rect('used', x, y + at, side, Math.min(2, side - at))
+      return
+    }
+    const corner = Math.max(2, Math.round(side / 4))
+    if (u[i + 2] > 0) this.rect('mark', x, y + side - corner, corner, corner)
+    if (kind === 'used') return
+    const part = capacity > 0 ? Math.min(1, used / capacity) : 1
+    const tall = part > 0 && part < 1 ? Math.max(1, Math.min(side - 1, Math.round(side * part))) : Math.round(side * part)
+    if (tall > 0) this.rect('used', x, y + side - tall, side, tall)
+  }
+  draw(context, colors) {
+    for (const color of ['fits', 'little', 'none', 'page', 'ill', 'used', 'mark']) { // what is drawn later covers what was before
+      const list = this.by.get(color) ?? []
+      context.fillStyle = colors[color]
+      for (let i = 0; i < list.length; i += 4) context.fillRect(list[i], list[i + 1], list[i + 2], list[i + 3])
+    }
   }
 }
 
@@ -49,7 +55,9 @@ export function legend() {
     canvas.style.width = canvas.style.height = '14px'
     const context = canvas.getContext('2d')
     context.scale(scale, scale)
-    square(context, c, 0, 0, 14, samples[kind], 3)
+    const sample = new Squares()
+    sample.add(0, 0, 14, samples[kind], 0, 3)
+    sample.draw(context, c)
     list.append(h('li', {}, canvas, text))
   }
   return list
@@ -109,6 +117,7 @@ export class Wall {
     context.clearRect(0, 0, this.canvas.width, this.canvas.height)
     context.font = '11px system-ui, "DejaVu Sans", sans-serif'
     context.textBaseline = 'top'
+    const squares = new Squares()
     this.nodes.forEach((n, at) => {
       if (this.label) {
         const [x, y] = this.place(at, 0)
@@ -117,9 +126,10 @@ export class Wall {
       }
       for (let i = 0; i < n.units.length / fields; i++) {
         const [x, y] = this.place(at, i)
-        square(context, c, x, y, side, n.units.slice(i * fields, i * fields + fields), this.need)
+        squares.add(x, y, side, n.units, i * fields, this.need)
       }
     })
+    squares.draw(context, c)
     const at = this.nodes.findIndex(n => n.node === this.chosen?.node)
     if (at >= 0) {
       const [x, y] = this.place(at, this.chosen.unit)
