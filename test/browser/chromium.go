@@ -130,7 +130,7 @@ func (b *tab) visit(address string) {
 	if err := chromedp.Do(b.ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(address)); err != nil {
 		b.t.Fatalf("opening %s: %v", address, err)
 	}
-	b.until(`document.querySelector('main h1') && document.getElementById('state').textContent !== 'Loading…'`)
+	b.until(`document.querySelector('main h1') && !document.querySelector('[aria-busy]') && document.getElementById('state').textContent !== 'Loading…'`)
 }
 
 // size sets the size of the window, and light or dark.

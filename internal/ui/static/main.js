@@ -36,17 +36,24 @@ function go() {
   view?.stop?.()
   problem = undefined
   if (!same) window.scrollTo(0, 0)
-  const root = h('div'), focus = document.activeElement?.id
+  const root = h('div', { 'aria-busy': 'true' }), focus = document.activeElement?.id
   view = views[r.name].of(root, r, page)
   $('main').replaceChildren(root)
   if (same && focus) document.getElementById(focus)?.focus()
   else if (shown && !same) $('main').focus()
   shown = r
   document.title = `${[...r.rest].reverse()[0] ?? views[r.name].title} · Outboard`
-  if (page.overview) view.overview?.(page.overview)
-  poll = view.source ? new Poll(view.source, value => { view.show(value); state() }, failed) : undefined
+  known()
+  poll = view.source ? new Poll(view.source, value => { view.show(value); root.removeAttribute('aria-busy'); state() }, failed) : undefined
   navigation()
   state()
+}
+
+// known gives the view the overview. A view that polls nothing else is complete then.
+function known() {
+  if (!page.overview) return
+  view.overview?.(page.overview)
+  if (!view.source) $('main').firstChild.removeAttribute('aria-busy')
 }
 
 function navigation() {
@@ -121,6 +128,6 @@ go()
 new Poll('/api/overview', overview => {
   page.overview = overview
   navigation()
-  view.overview?.(overview)
+  known()
   state()
 }, error => poll ? state() : failed(error))

@@ -48,7 +48,7 @@ export default function units(root, { query }, page) {
       return { ...n, free, total, fit, left }
     })
     const by = { free: (a, b) => b.free - a.free, left: (a, b) => b.left - a.left, name: () => 0 }[order.value]
-    return list.sort((a, b) => by(a, b) || a.node.localeCompare(b.node, 'en', { numeric: true }))
+    return list.sort((a, b) => by(a, b) || byName(a.node, b.node))
   }
 
   function draw() {
@@ -181,6 +181,7 @@ export default function units(root, { query }, page) {
   }
 }
 
+const byName = new Intl.Collator('en', { numeric: true }).compare
 const sum = (list, of) => list.reduce((all, x) => all + of(x), 0)
 const freeOf = (u, i) => u[i + 3] & (unhealthy | gone) ? 0 : Math.max(0, u[i] - u[i + 1])
 const flagged = (n, flag) => { let count = 0; for (let i = 3; i < n.units.length; i += fields) if (n.units[i] & flag) count++; return count }
