@@ -223,7 +223,7 @@ func waitingPods(random *rand.Rand, owners, pods int) []ui.WaitingRow {
 		if r.code != ui.NotAsked && r.code != ui.Gated {
 			row.Rejected, row.Nodes, row.LastCall, row.Requeues = 46, 46, noon.Add(-20*time.Second), o%4
 		}
-		if r.want > 0 {
+		if r.want > 1 {
 			row.Nearest = &decision.Miss{Node: fmt.Sprintf("gpu-h100-%04d", o%20), Have: r.have, Want: r.want}
 		}
 		rows = append(rows, row)

@@ -13,16 +13,16 @@ export default function waiting(root, { query }, page) {
 
   const one = r => r.pods === 1 || query.owner !== undefined
   const rows = table('Waiting pods', [
-    { title: 'Owner', of: ({ r }) => {
+    { title: 'Owner', kind: () => 'tight', of: ({ r }) => {
       const [namespace, name] = r.pod.split('/'), [ownerNamespace, kind, ...rest] = r.owner.split('/')
       return one(r) ? [h('a', { class: 'name', href: podLink(namespace, name) }, name), note(namespace)]
         : [h('a', { class: 'name', href: link('waiting', { ...query, owner: r.owner }) }, rest.join('/')), note(`${kind} in ${ownerNamespace}`)]
     } },
     { title: 'Pods', n: true, of: ({ r }) => number(one(r) ? 1 : r.pods) },
     { title: 'Waits', n: true, of: x => [x.waits, x.r.requeues > 0 && note(`requeued ${x.r.requeues}×`)] },
-    { title: 'Requests', wide: true, of: ({ r }) => r.requests.map(x => line(x)) },
+    { title: 'Requests', wide: true, kind: () => 'tight', of: ({ r }) => r.requests.map(x => line(x)) },
     { title: 'Reason', of: ({ r }) => [line(named(r.reason)), note(r.text)] },
-    { title: 'Nearest node', of: ({ r }) => r.nearest && [line(r.nearest.node), note(`${number(r.nearest.have)} of ${number(r.nearest.want)} ${r.unit ?? ''}`), bar(r.nearest.have, r.nearest.want, 'little')] },
+    { title: 'Nearest node', kind: () => 'tight', of: ({ r }) => r.nearest && [line(r.nearest.node), note(`${number(r.nearest.have)} of ${number(r.nearest.want)} ${r.unit ?? ''}`), bar(r.nearest.have, r.nearest.want, 'little')] },
     { title: 'It would fit', of: x => x.change ?? h('span', { class: 'dim' }, '…') },
   ])
   root.append(title, summary, h('div', { class: 'controls' }, find, query.owner && h('a', { href: link('waiting', { ...query, owner: '' }) }, 'All owners')), chips, rows.element, more, nothing)

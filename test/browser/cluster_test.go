@@ -1,0 +1,170 @@
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"outboard.dev/outboard/internal/ui"
+	"outboard.dev/outboard/test/stage"
+)
+
+// TestCluster plays the example of shared GPUs with the real kube-scheduler. Every view shows what the data says, follows a bind without a
+// reload, and recovers when Outboard restarts.
+func TestCluster(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	set, err := stage.Set(ctx, stage.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := set.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	example, err := stage.ReadExample(filepath.Join(set.Root, "examples", "gpu-sharing"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	play, err := set.Play(ctx, example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := len(example.Pods) - 1
+	for _, pod := range example.Pods[:last] {
+		if _, err := set.Place(ctx, pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin := play.Outboard.Admin
+	b := open(t)
+	b.size(1280, 900, "light")
+
+	b.visit(admin + "/ui/#/gpus")
+	units := data[ui.Units](t, admin+ui.UnitsPath+"?resource="+gpuMemory)
+	shown := func() int64 {
+		var free int64
+		units = data[ui.Units](t, admin+ui.UnitsPath+"?resource="+gpuMemory)
+		for _, n := range units.Nodes {
+			for i := 0; i < len(n.Units); i += 4 {
+				free += max(0, n.Units[i]-n.Units[i+1])
+			}
+		}
+		return free
+	}
+	free := shown()
+	b.until(fmt.Sprintf(`document.querySelector('.sum').innerText.includes('%d %s free')`, free, units.Unit))
+	for _, n := range units.Nodes {
+		b.visit(admin + "/ui/#/gpus?table=1")
+		b.until(fmt.Sprintf(`[...document.querySelectorAll('tbody th')].some(e => e.innerText === %q)`, n.Node))
+	}
+	b.visit(admin + "/ui/#/waiting")
+	b.until(`document.body.innerText.includes('No pod waits.')`)
+	value[bool](b, `window.kept = true`)
+
+	// The last pod fits nowhere. The view shows the pod without a reload, with its reason and what would let it run.
+	if _, err := set.Place(ctx, example.Pods[last]); err != nil {
+		t.Fatal(err)
+	}
+	name := example.Pods[last].Name
+	b.until(fmt.Sprintf(`window.kept && document.querySelector('tbody')?.innerText.includes(%q) && document.querySelector('tbody').innerText.includes('InsufficientMemory')`, name))
+	b.until(`!document.querySelector('tbody').innerText.includes('…')`)
+	waits := data[ui.Waiting](t, admin+ui.WaitingPath+"?limit=10")
+	if len(waits.Rows) != 1 || waits.Rows[0].Nearest == nil {
+		t.Fatalf("the data: %+v", waits)
+	}
+	text := value[string](b, `document.querySelector('tbody').innerText`)
+	for _, want := range append([]string{waits.Rows[0].Nearest.Node, fmt.Sprintf("%d of %d", waits.Rows[0].Nearest.Have, waits.Rows[0].Nearest.Want)}, waits.Rows[0].Requests...) {
+		if !strings.Contains(text, want) {
+			t.Errorf("the view lacks %q:\n%s", want, text)
+		}
+	}
+	explained := data[struct {
+		Now []struct {
+			Remedies []struct {
+				Text string `json:"text"`
+			} `json:"remedies"`
+		} `json:"now"`
+	}](t, admin+"/explain?pod="+name)
+	if len(explained.Now) != 1 || len(explained.Now[0].Remedies) == 0 {
+		t.Fatalf("the explanation: %+v", explained)
+	}
+	if want := explained.Now[0].Remedies[0].Text; want == "" || !strings.Contains(text, want) {
+		t.Errorf("the view lacks %q:\n%s", want, text)
+	}
+	value[bool](b, `document.querySelector('tbody a').click(), true`)
+	for _, r := range explained.Now[0].Remedies {
+		b.until(fmt.Sprintf(`document.querySelector('.cards')?.innerText.includes(%q)`, r.Text))
+	}
+
+	// What a pod holds is shown where it is held, and a pod that ends makes room.
+	held := data[ui.Held](t, admin+ui.HeldPath+"?all=true")
+	b.visit(admin + "/ui/#/held")
+	b.until(fmt.Sprintf(`document.querySelectorAll('tbody tr').length === %d`, len(held.Rows)))
+	for _, pod := range example.Pods[:last] {
+		if !slices.ContainsFunc(held.Rows, func(r ui.HeldRow) bool { return r.Pod == pod.Name }) {
+			t.Errorf("%s holds nothing", pod.Name)
+		}
+		b.until(fmt.Sprintf(`document.querySelector('tbody').innerText.includes(%q)`, pod.Name))
+	}
+	b.visit(admin + "/ui/#/gpus")
+	value[bool](b, `window.kept = true`)
+	if out, err := set.Kubectl(ctx, "delete", "pod", "whole", "--grace-period=0", "--force").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	b.until(fmt.Sprintf(`window.kept && !document.querySelector('.sum').innerText.includes('%d %s free')`, free, units.Unit))
+	b.until(fmt.Sprintf(`document.querySelector('.sum').innerText.includes('%d %s free')`, shown(), units.Unit))
+
+	b.visit(admin + "/ui/#/health")
+	b.until(`document.querySelector('main').innerText.includes('Everything is well: 1 replica ready.')`)
+	b.until(`[...document.querySelectorAll('tbody tr')].some(tr => tr.innerText.includes('filter') && !tr.innerText.includes('never'))`)
+
+	b.visit(admin + "/ui/#/try")
+	manifest, err := os.ReadFile(filepath.Join(set.Root, "examples", "gpu-sharing", "pods.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(manifest), "\n---\n")
+	quoted, _ := json.Marshal(first)
+	value[bool](b, fmt.Sprintf(`(e => { e.value = %s; e.dispatchEvent(new Event('input')); document.querySelector('button.primary').click(); return true })(document.getElementById('manifest'))`, quoted))
+	b.until(`/It fits on \d of \d nodes? now/.test(document.querySelector('main').innerText)`)
+
+	b.expect("net::ERR_CONNECTION_REFUSED")
+	b.expect("net::ERR_CONNECTION_RESET")
+	b.expect("net::ERR_EMPTY_RESPONSE")
+	b.expect("503")
+	if err := play.Outboard.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.until(`document.body.classList.contains('stale') && document.getElementById('notices').innerText.includes('no connection')`)
+	if err := play.Outboard.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.until(`!document.body.classList.contains('stale') && document.getElementById('notices').innerText === ''`)
+}
+
+// data returns what the address responds.
+func data[T any](t *testing.T, address string) T {
+	t.Helper()
+	var v T
+	res, err := http.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", address, res.Status)
+	}
+	if err := json.NewDecoder(res.Body).Decode(&v); err != nil {
+		t.Fatalf("%s: %v", address, err)
+	}
+	return v
+}
