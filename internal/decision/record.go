@@ -114,6 +114,13 @@ type Rejection struct {
 	Nearest []Miss `json:"nearest,omitempty"`
 }
 
+// Brief returns a copy of bounded size that shares nothing with the record: the text is cut, and of the nearest nodes only the first is left.
+func (r Rejection) Brief() Rejection {
+	r.Text = cut(r.Text)
+	r.Nearest = slices.Clone(r.Nearest[:min(1, len(r.Nearest))])
+	return r
+}
+
 // Miss is one rejected node with the numbers behind its rejection, in the
 // rejection's unit.
 type Miss struct {

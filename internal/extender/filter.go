@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender/wire"
 )
@@ -56,7 +57,11 @@ func (h *Handler) filtered(c *call, req engine.Request) {
 	if !fits && !c.known {
 		unknown = c.unknown()
 	}
-	h.Filtered(req, fits, unknown)
+	var why *decision.Rejection
+	if len(c.record.Rejections) > 0 {
+		why = &c.record.Rejections[0]
+	}
+	h.Filtered(req, fits, unknown, why)
 }
 
 // fitsInView reports whether a node that passed is in the view.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender"
 )
@@ -18,14 +19,18 @@ import (
 func TestFiltered(t *testing.T) {
 	var told []string
 	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(_ *engine.Options, o *extender.Options) {
-		o.Filtered = func(req engine.Request, fits bool, unknown []string) {
+		o.Filtered = func(req engine.Request, fits bool, unknown []string, why *decision.Rejection) {
 			var nodes []string
 			for _, n := range req.Nodes {
 				if n != nil {
 					nodes = append(nodes, n.Name)
 				}
 			}
-			told = append(told, fmt.Sprintf("%s %v [%s] [%s]", req.Pod.Name, fits, strings.Join(nodes, " "), strings.Join(unknown, " ")))
+			code := ""
+			if why != nil {
+				code = why.Code
+			}
+			told = append(told, fmt.Sprintf("%s %v [%s] [%s] %s", req.Pod.Name, fits, strings.Join(nodes, " "), strings.Join(unknown, " "), code))
 		}
 	})
 	ask := func(verb string, pod *corev1.Pod, nodes ...string) {
@@ -37,7 +42,7 @@ func TestFiltered(t *testing.T) {
 	odd.UID = "odd"
 	ask("filter", odd, "good")
 	ask("prioritize", somePod(), "good", "better")
-	want := []string{"p true [wrong good] []", "p false [wrong full] [new newer]"}
+	want := []string{"p true [wrong good] [] Wrong", "p false [wrong full] [new newer] Full"}
 	if !slices.Equal(told, want) {
 		t.Errorf("got %q, want %q", told, want)
 	}

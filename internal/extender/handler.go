@@ -67,9 +67,10 @@ type Options struct {
 	Ledgers engine.Ledgers
 	// Filtered is called with the result of each successful filter call, before the response is sent. fits is true if
 	// the pod fits on a node. If it fits on none, unknown are the names of the requested nodes that are nil in the
-	// request, at most 64. Filtered must not keep the request's Nodes. It is not called if no node of the call is in the
+	// request, at most 64, and why is the reason for which most nodes were rejected; nil if there is none. Filtered must not keep the
+	// request's Nodes. It is not called if no node of the call is in the
 	// View, or the pod fits only on nodes that are not: they may be nodes that a cluster autoscaler could add. Nil: not called.
-	Filtered func(req engine.Request, fits bool, unknown []string)
+	Filtered func(req engine.Request, fits bool, unknown []string, why *decision.Rejection)
 	// Reserve adds bytes to the memory that the request with this context holds until its response; it may wait or
 	// fail. It is called once for a request, before its body is decoded. Nil: memory is not bounded.
 	Reserve func(ctx context.Context, bytes int64) error

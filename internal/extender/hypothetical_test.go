@@ -79,7 +79,7 @@ func newReplica(t *testing.T, nodes int, pods ...*corev1.Pod) *replica {
 		fakeCluster: &fakeCluster{pods: pods}, t: t, ledgers: newLedgerStore(),
 		log: decision.NewLog(0), engine: e, verbs: map[decision.Verb]http.Handler{},
 	}
-	if r.requeuer, err = requeue.New(requeue.Options{Cluster: r, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+	if r.requeuer, err = requeue.New(requeue.Options{Cluster: r, PerSecond: 20, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	observe := r.requeuer.Observer("/", e)
@@ -87,9 +87,9 @@ func newReplica(t *testing.T, nodes int, pods ...*corev1.Pod) *replica {
 		Profile: "/", Engine: e, Cluster: r, Ledgers: r.ledgers, Log: r.log,
 		ManagedResources: []string{"aliyun.com/gpu-mem"},
 		Metrics:          callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
-		Filtered: func(req engine.Request, fits bool, unknown []string) {
+		Filtered: func(req engine.Request, fits bool, unknown []string, why *decision.Rejection) {
 			r.heard = append(r.heard, fmt.Sprint(req.Pod.Name, fits, len(req.Nodes), unknown))
-			observe(req, fits, unknown)
+			observe(req, fits, unknown, why)
 		},
 	})
 	for _, verb := range decision.Verbs() {
@@ -369,7 +369,9 @@ func TestHypotheticalNodesAreEmpty(t *testing.T) {
 func TestPodThatFitsOnHypotheticalNodesStaysPending(t *testing.T) {
 	var heard []string
 	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(_ *engine.Options, o *extender.Options) {
-		o.Filtered = func(_ engine.Request, fits bool, _ []string) { heard = append(heard, fmt.Sprint(fits)) }
+		o.Filtered = func(_ engine.Request, fits bool, _ []string, _ *decision.Rejection) {
+			heard = append(heard, fmt.Sprint(fits))
+		}
 	})
 	for _, nodes := range [][]*corev1.Node{
 		{labelled("template")},

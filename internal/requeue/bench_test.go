@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/snapshot"
@@ -46,7 +47,7 @@ func benchPod(name string) *corev1.Pod {
 }
 
 // crowd returns a Requeuer with pods that need one of the nodes' GPUs.
-func crowd(tb testing.TB, pods, nodes int) (*Requeuer, *fullCluster, func(engine.Request, bool, []string)) {
+func crowd(tb testing.TB, pods, nodes int) (*Requeuer, *fullCluster, func(engine.Request, bool, []string, *decision.Rejection)) {
 	tb.Helper()
 	p, err := gpumemory.New(gpumemory.Defaults())
 	if err != nil {
@@ -80,7 +81,7 @@ func crowd(tb testing.TB, pods, nodes int) (*Requeuer, *fullCluster, func(engine
 	for i := range pods {
 		pod := benchPod(fmt.Sprintf("waits-%04d", i))
 		c.pods[pod.UID] = pod
-		observe(engine.Request{Pod: pod, View: c.view, Nodes: all}, false, nil)
+		observe(engine.Request{Pod: pod, View: c.view, Nodes: all}, false, nil, nil)
 	}
 	return w, c, observe
 }
@@ -120,13 +121,13 @@ func BenchmarkFiltered(b *testing.B) {
 	b.Run("fits", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			observe(other, true, nil)
+			observe(other, true, nil, nil)
 		}
 	})
 	b.Run("rejected", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			observe(req, false, nil)
+			observe(req, false, nil, nil)
 		}
 	})
 }
@@ -136,11 +137,11 @@ func TestAllocations(t *testing.T) {
 	for _, nodes := range []int{10, 1000} {
 		_, c, observe := crowd(t, 100, nodes)
 		req := engine.Request{Pod: benchPod("other"), View: c.view, Nodes: slices.Collect(c.view.All())}
-		if got := testing.AllocsPerRun(100, func() { observe(req, true, nil) }); got > 0 {
+		if got := testing.AllocsPerRun(100, func() { observe(req, true, nil, nil) }); got > 0 {
 			t.Errorf("%v allocations for a pod that fits", got)
 		}
 		req.Pod = c.pods["waits-0000"]
-		if got := testing.AllocsPerRun(100, func() { observe(req, false, nil) }); got > 3 {
+		if got := testing.AllocsPerRun(100, func() { observe(req, false, nil, nil) }); got > 3 {
 			t.Errorf("%v allocations for a pod that fits on none of %d nodes", got, nodes)
 		}
 	}

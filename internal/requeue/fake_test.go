@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/policy"
@@ -50,7 +51,7 @@ func (p places) Filter(n *snapshot.Node) policy.Verdict {
 type fakeCluster struct {
 	t        *testing.T
 	engine   *engine.Engine
-	observe  func(engine.Request, bool, []string)
+	observe  func(engine.Request, bool, []string, *decision.Rejection)
 	requeuer *requeue.Requeuer
 	log      bytes.Buffer
 	metrics  *prometheus.Registry
@@ -189,7 +190,11 @@ func (c *fakeCluster) attempt(name string, unknown ...string) {
 	if err := c.engine.Filter(context.Background(), req, &result); err != nil {
 		c.t.Error(err)
 	}
-	c.observe(req, len(result.Kept) > 0, unknown)
+	var why *decision.Rejection
+	if len(result.Record.Rejections) > 0 {
+		why = &result.Record.Rejections[0]
+	}
+	c.observe(req, len(result.Kept) > 0, unknown, why)
 	if len(result.Kept) > 0 {
 		bound := pod.DeepCopy()
 		bound.Spec.NodeName = req.Nodes[result.Kept[0]].Name

@@ -2,6 +2,7 @@ package requeue
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/snapshot"
 )
@@ -45,11 +47,12 @@ type pendingPod struct {
 	since        time.Time // when it was first rejected
 	lastCall     time.Time // when kube-scheduler last called for it
 	nodes        nodes
-	evaluated    evaluation // the last one, by which it fits on no node
-	requeues     int        // since it was first rejected
-	failures     int        // requeues since the backoff last started again
-	lastRequeued time.Time  // zero: never
-	notBefore    time.Time  // the end of the backoff
+	main         decision.Rejection // of the most nodes in the last call
+	evaluated    evaluation         // the last one, by which it fits on no node
+	requeues     int                // since it was first rejected
+	failures     int                // requeues since the backoff last started again
+	lastRequeued time.Time          // zero: never
+	notBefore    time.Time          // the end of the backoff
 }
 
 // nodes are the nodes that kube-scheduler asked about.
@@ -75,11 +78,20 @@ func nodesOf(req engine.Request, unknown []string) nodes {
 	return n
 }
 
+// len returns how many nodes there are.
+func (n nodes) len() int {
+	count := len(n.names)
+	for _, row := range n.rows {
+		count += bits.OnesCount64(row)
+	}
+	return count
+}
+
 // in appends the nodes that are in the view.
 func (n nodes) in(view *snapshot.View, dst []*snapshot.Node) []*snapshot.Node {
-	for i, bits := range n.rows {
-		for row := i * 64; bits != 0; row, bits = row+1, bits>>1 {
-			if bits&1 == 0 {
+	for i, set := range n.rows {
+		for row := i * 64; set != 0; row, set = row+1, set>>1 {
+			if set&1 == 0 {
 				continue
 			}
 			if node := view.At(row); node != nil {
@@ -110,7 +122,7 @@ type queue struct {
 
 // rejected records that the pod fits on none of the nodes. added is false if the queue is full; wasRequeued reports whether
 // the pod was being requeued and no node had fit since.
-func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, e evaluation, now time.Time) (added, wasRequeued bool) {
+func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, main decision.Rejection, e evaluation, now time.Time) (added, wasRequeued bool) {
 	if wasRequeued = q.current != nil && q.current.id == i; wasRequeued {
 		wasRequeued = !q.current.fits
 		q.current = nil
@@ -125,7 +137,7 @@ func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, e evaluation, now time.
 		return false, wasRequeued
 	}
 	next.priority = corev1helpers.PodPriority(pod)
-	next.lastCall, next.nodes, next.evaluated = now, n, e
+	next.lastCall, next.nodes, next.main, next.evaluated = now, n, main, e
 	q.pods[i] = &next
 	return true, wasRequeued
 }

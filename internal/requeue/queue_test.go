@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/internal/decision"
 )
 
 // A result for a pod is ignored if the queue entry of the pod has changed since: the pod has passed, or was rejected again.
@@ -14,11 +16,13 @@ func TestNewerResultWins(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}}
 	p := id{"/", "p"}
 	for name, happens := range map[string]func(*queue){
-		"passed":   func(q *queue) { q.passed(p) },
-		"rejected": func(q *queue) { q.rejected(p, pod, nodes{rows: []uint64{2}}, evaluation{room: 2}, now) },
+		"passed": func(q *queue) { q.passed(p) },
+		"rejected": func(q *queue) {
+			q.rejected(p, pod, nodes{rows: []uint64{2}}, decision.Rejection{}, evaluation{room: 2}, now)
+		},
 	} {
 		q := &queue{pods: map[id]*pendingPod{}}
-		q.rejected(p, pod, nodes{rows: []uint64{1}}, evaluation{room: 1}, now)
+		q.rejected(p, pod, nodes{rows: []uint64{1}}, decision.Rejection{}, evaluation{room: 1}, now)
 		found, _ := q.due(now)
 		happens(q)
 		newer := q.pods[p]

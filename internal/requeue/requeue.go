@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/snapshot"
 )
@@ -34,7 +35,7 @@ type Cluster interface {
 type Options struct {
 	// Cluster is required.
 	Cluster Cluster
-	// PerSecond is the maximum number of pods requeued per second, 1 or more. Default 20.
+	// PerSecond is the maximum number of pods requeued per second. 0: none; the pods and why they wait are known all the same.
 	PerSecond int
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
@@ -77,9 +78,6 @@ func New(o Options) (*Requeuer, error) {
 	if o.PerSecond < 0 {
 		return nil, errors.New("requeue: PerSecond must not be negative")
 	}
-	if o.PerSecond == 0 {
-		o.PerSecond = 20
-	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -102,14 +100,14 @@ func (r *Requeuer) Use(engines map[string]*engine.Engine) {
 }
 
 // Observer returns the function to call for every filter call of a profile: see extender.Options.Filtered.
-func (r *Requeuer) Observer(profile string, e *engine.Engine) func(req engine.Request, fits bool, unknown []string) {
-	return func(req engine.Request, fits bool, unknown []string) {
+func (r *Requeuer) Observer(profile string, e *engine.Engine) func(req engine.Request, fits bool, unknown []string, why *decision.Rejection) {
+	return func(req engine.Request, fits bool, unknown []string, why *decision.Rejection) {
 		i := id{profile, req.Pod.UID}
 		switch {
 		case fits && r.pendingCount.Load() > 0:
 			r.passed(i)
 		case !fits && i.uid != "" && len(req.Nodes) > 0 && !snapshot.Gated(req.Pod):
-			r.rejected(i, req, unknown, e)
+			r.rejected(i, req, unknown, why, e)
 		}
 	}
 }
@@ -121,6 +119,10 @@ type Status struct {
 	// Requeues is how often Outboard has requeued the pod since, and LastRequeued when it last did; zero if never.
 	Requeues     int
 	LastRequeued time.Time
+	// LastCall is when kube-scheduler last asked about the pod, Nodes about how many nodes, and Rejection why most of them were rejected.
+	LastCall  time.Time
+	Nodes     int
+	Rejection decision.Rejection
 }
 
 // Status returns the status of a pod that the profile rejected; ok is false if the pod is not pending because of it.
@@ -128,7 +130,7 @@ func (r *Requeuer) Status(profile string, pod types.UID) (status Status, ok bool
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.queue.pods[id{profile, pod}]; p != nil {
-		return Status{p.since, p.requeues, p.lastRequeued}, true
+		return Status{p.since, p.requeues, p.lastRequeued, p.lastCall, p.nodes.len(), p.main}, true
 	}
 	return Status{}, false
 }
@@ -142,11 +144,14 @@ func (r *Requeuer) passed(i id) {
 	r.pendingCount.Store(int64(len(r.queue.pods)))
 }
 
-func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, e *engine.Engine) {
-	n := nodesOf(req, unknown)
+func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, why *decision.Rejection, e *engine.Engine) {
+	n, main := nodesOf(req, unknown), decision.Rejection{}
+	if why != nil {
+		main = why.Brief()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	added, wasRequeued := r.queue.rejected(i, req.Pod, n, evaluation{req.View.Room(), e}, time.Now())
+	added, wasRequeued := r.queue.rejected(i, req.Pod, n, main, evaluation{req.View.Room(), e}, time.Now())
 	if !added {
 		r.metrics.dropped.Inc()
 	}
@@ -254,6 +259,8 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 			continue
 		case pod == nil, pod.Spec.NodeName != "", pod.DeletionTimestamp != nil, e == nil:
 			r.update(func(q *queue) { q.remove(p) })
+			continue
+		case r.options.PerSecond == 0:
 			continue
 		}
 		view := r.options.Cluster.View()

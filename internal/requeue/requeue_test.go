@@ -8,12 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/snapshot"
@@ -124,8 +126,12 @@ func TestBackoff(t *testing.T) {
 			t.Errorf("requeued\n%s, want\n%s", requeued, want)
 		}
 		status, ok := c.requeuer.Status("/", "p0000")
-		if want := (requeue.Status{Since: c.start, Requeues: 12, LastRequeued: c.start.Add(1111 * time.Second)}); !ok || status != want {
-			t.Errorf("%v, %+v, want %+v", ok, status, want)
+		wanted := requeue.Status{
+			Since: c.start, Requeues: 12, LastRequeued: c.start.Add(1111 * time.Second), LastCall: status.LastCall, Nodes: 1,
+			Rejection: decision.Rejection{Policy: "Places", Code: "Full", Nodes: 1},
+		}
+		if diff := cmp.Diff(wanted, status); !ok || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", ok, diff)
 		}
 		if _, ok := c.requeuer.Status("/other", "p0000"); ok {
 			t.Error("the pod is pending because of another profile")
@@ -175,7 +181,7 @@ func TestLateView(t *testing.T) {
 		c.set(other)
 		c.node("a", 2)
 		synctest.Wait()
-		c.observe(engine.Request{Pod: other, View: view, Nodes: []*snapshot.Node{view.Node("a")}}, false, nil)
+		c.observe(engine.Request{Pod: other, View: view, Nodes: []*snapshot.Node{view.Node("a")}}, false, nil, nil)
 		if requeued := c.after(0); !strings.HasPrefix(requeued, "other") {
 			t.Errorf("requeued: %q", requeued)
 		}
@@ -194,7 +200,7 @@ func TestOnlyNodesAskedAbout(t *testing.T) {
 		}
 		pod := c.PodByUID("sees")
 		foreign := snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "only in the request"}})
-		c.observe(engine.Request{Pod: pod, View: c.View(), Nodes: []*snapshot.Node{foreign}}, false, nil)
+		c.observe(engine.Request{Pod: pod, View: c.View(), Nodes: []*snapshot.Node{foreign}}, false, nil, nil)
 		c.node(foreign.Name, 1)
 		if requeued := c.after(500 * time.Millisecond); !strings.HasPrefix(requeued, "sees@") || strings.Contains(requeued, " ") {
 			t.Errorf("requeued: %s", requeued)
@@ -246,7 +252,7 @@ func TestRemovesPods(t *testing.T) {
 		view := c.View()
 		for _, uid := range []types.UID{"imagined", ""} {
 			imagined := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "imagined", UID: uid}}
-			c.observe(engine.Request{Pod: imagined, View: view, Nodes: []*snapshot.Node{view.Node("a")}}, false, nil)
+			c.observe(engine.Request{Pod: imagined, View: view, Nodes: []*snapshot.Node{view.Node("a")}}, false, nil, nil)
 		}
 		if requeued := c.after(3 * time.Minute); requeued != "" {
 			t.Errorf("requeued: %s", requeued)

@@ -23,6 +23,7 @@ import (
 	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/internal/server"
 	"outboard.dev/outboard/internal/survey"
+	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
@@ -52,7 +53,7 @@ type Service struct {
 	Connection
 	// Log has the latest decisions. The caller adds them.
 	Log *decision.Log
-	// Requeuer is nil if no pod is requeued.
+	// Requeuer knows the pods that Outboard has rejected, and requeues them. It is nil without a cluster.
 	Requeuer *requeue.Requeuer
 
 	surveyor *survey.Surveyor  // nil without a cluster
@@ -99,10 +100,8 @@ func New(o Options) (*Service, error) {
 		s.signalViews = newSignalViews()
 		following.Publisher = s.signalViews
 	} else {
-		if o.Config.Requeue.PerSecond > 0 {
-			if s.Requeuer, err = requeue.New(s.requeueOptions()); err != nil {
-				return nil, err
-			}
+		if s.Requeuer, err = requeue.New(s.requeueOptions()); err != nil {
+			return nil, err
 		}
 		if s.surveyor, err = survey.New(s.surveyOptions()); err != nil {
 			return nil, err
@@ -126,24 +125,17 @@ const retriesPerSecond = 1000
 
 func (s *Service) requeueOptions() requeue.Options {
 	o := requeue.Options{Cluster: s.Cluster, PerSecond: s.options.Config.Requeue.PerSecond, Logger: s.logger, Registerer: s.options.Registry}
-	if s.options.Retry != nil {
+	if s.options.Retry != nil && o.PerSecond > 0 {
 		o.Cluster, o.PerSecond = retrying{s.Cluster, s.options.Retry}, retriesPerSecond
 	}
 	return o
 }
 
 func (s *Service) surveyOptions() survey.Options {
-	o := survey.Options{
-		Cluster: s.Cluster, Log: s.Log, Now: s.Cluster.Clock().Earliest, Registerer: s.options.Registry,
+	return survey.Options{
+		Cluster: s.Cluster, Rejected: s.Requeuer.Status, Now: s.Cluster.Clock().Earliest, Registerer: s.options.Registry,
 		Config: func() *config.Config { return s.current.Load().Config },
 	}
-	if s.Requeuer != nil {
-		o.Rejected = func(profile string, pod types.UID) bool {
-			_, pending := s.Requeuer.Status(profile, pod)
-			return pending
-		}
-	}
-	return o
 }
 
 // retrying is a cluster that retries pods without a write.
@@ -256,7 +248,7 @@ func (s *Service) Source() explain.Source {
 	if s.Requeuer != nil {
 		source.Pending = func(profile string, pod types.UID) *explain.Pending {
 			if status, ok := s.Requeuer.Status(profile, pod); ok {
-				return (*explain.Pending)(&status)
+				return &explain.Pending{Since: status.Since, Requeues: status.Requeues, LastRequeued: status.LastRequeued}
 			}
 			return nil
 		}
@@ -301,6 +293,9 @@ func (s *Service) AdminOptions() server.AdminOptions {
 	}
 	if s.Cluster != nil {
 		options.Checks = append(options.Checks, server.Check{Name: "cluster", Ready: s.Cluster.Synced})
+	}
+	for pattern, handler := range ui.Handlers(s.uiSource(options.Checks)) {
+		options.Handlers[pattern] = handler
 	}
 	return options
 }

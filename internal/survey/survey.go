@@ -20,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -42,15 +42,13 @@ type Cluster interface {
 	Ledgers() []*ledger.Object
 }
 
-// Options configure a Surveyor. Cluster, Config and Log are required.
+// Options configure a Surveyor. Cluster, Config and Rejected are required.
 type Options struct {
 	Cluster Cluster
 	// Config returns the configuration in use.
 	Config func() *config.Config
-	// Log has the latest decisions.
-	Log *decision.Log
-	// Rejected reports whether the profile has rejected all nodes for the pod. Nil: it is not known of pods that the Log lacks.
-	Rejected func(profile string, pod types.UID) bool
+	// Rejected returns why the profile has rejected all nodes for the pod; ok is false if it has not.
+	Rejected func(profile string, pod types.UID) (status requeue.Status, ok bool)
 	// Now is the time of the API server. time.Now if nil.
 	Now func() time.Time
 	// Registerer receives the metrics. Nil: none.
@@ -74,6 +72,8 @@ type result struct {
 	bound     int                // recently
 	unclaimed map[string]int     // pods, by resource
 	findings  map[audit.Kind]int
+	confirmed []audit.Finding
+	audited   time.Time            // of the API server
 	resources map[string]*resource // by name
 	took      time.Duration
 }
@@ -91,6 +91,14 @@ func New(o Options) (*Surveyor, error) {
 		}
 	}
 	return s, nil
+}
+
+// Audit returns what the audit of the latest pass found, and when that was; zero before the first pass. The findings are shared.
+func (s *Surveyor) Audit() (at time.Time, findings []audit.Finding) {
+	if r := s.latest.Load(); r != nil {
+		return r.audited, r.confirmed
+	}
+	return time.Time{}, nil
 }
 
 // Run repeats the survey until ctx ends. Call it once the cluster has been read.
@@ -117,6 +125,7 @@ func (s *Surveyor) Pass() (unconfirmed bool) {
 	r.unclaimed = s.unclaimed.confirmed
 	found := audit.Audit(auditInput(c, view, pods, s.options.Cluster.Ledgers(), now))
 	confirmed := audit.Confirm(s.findings, found)
+	r.confirmed, r.audited = confirmed, now
 	r.findings = map[audit.Kind]int{}
 	for _, f := range confirmed {
 		r.findings[f.Kind]++

@@ -19,6 +19,7 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/internal/survey"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/snapshot"
@@ -46,8 +47,7 @@ type world struct {
 	pods     map[types.UID]*corev1.Pod
 	ledgers  map[string]*ledger.Object
 	config   *config.Config
-	log      *decision.Log
-	rejected map[types.UID]bool
+	rejected map[types.UID]string // POLICY/REASON
 	registry *prometheus.Registry
 	now      time.Time
 }
@@ -68,12 +68,15 @@ func (w *world) Ledgers() (all []*ledger.Object) {
 
 func newWorld(t testing.TB, text string) *world {
 	t.Helper()
-	w := &world{pods: map[types.UID]*corev1.Pod{}, ledgers: map[string]*ledger.Object{}, log: decision.NewLog(0), rejected: map[types.UID]bool{}, registry: prometheus.NewRegistry(), now: now}
+	w := &world{pods: map[types.UID]*corev1.Pod{}, ledgers: map[string]*ledger.Object{}, rejected: map[types.UID]string{}, registry: prometheus.NewRegistry(), now: now}
 	w.configure(t, text)
 	var err error
 	w.Surveyor, err = survey.New(survey.Options{
-		Cluster: w, Config: func() *config.Config { return w.config }, Log: w.log, Registerer: w.registry, Now: func() time.Time { return w.now },
-		Rejected: func(_ string, uid types.UID) bool { return w.rejected[uid] },
+		Cluster: w, Config: func() *config.Config { return w.config }, Registerer: w.registry, Now: func() time.Time { return w.now },
+		Rejected: func(_ string, uid types.UID) (requeue.Status, bool) {
+			policy, code, ok := strings.Cut(w.rejected[uid], "/")
+			return requeue.Status{Rejection: decision.Rejection{Policy: policy, Code: code, Nodes: 2}}, ok
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -186,26 +189,21 @@ func TestWaitingPods(t *testing.T) {
 	w.pod("a/untried", "", 1)
 	w.pod("a/failed", "", 1, condition(corev1.PodReasonSchedulerError))
 	w.pod("a/elsewhere", "", 1, unschedulable)
-	w.pod("a/requeued", "", 1, unschedulable)
-	w.rejected["requeued"] = true
 	w.pod("a/gated", "", 1, gated)
 	for i, age := range []time.Duration{time.Hour, 2 * time.Hour, 3 * time.Hour} {
 		pod := w.pod(fmt.Sprint("a/rejected-", i), "", 1, unschedulable, func(p *corev1.Pod) { p.CreationTimestamp.Time = now.Add(-age) })
-		rejections := []decision.Rejection{{Policy: "GPUMemory", Code: "InsufficientMemory", Nodes: 2}, {Policy: "GPUMemory", Code: "NoGPU", Nodes: 1}}
-		w.log.Add(&decision.Record{Verb: decision.Filter, Profile: "/", Pod: decision.PodOf(pod), Nodes: 3, Rejections: rejections}, nil)
-		if i == 2 { // the latest call passed a node
-			w.log.Add(&decision.Record{Verb: decision.Filter, Profile: "/", Pod: decision.PodOf(pod), Nodes: 3, Fit: 1, Rejections: rejections[:1]}, nil)
+		if i < 2 { // the latest call about the other passed a node
+			w.rejected[pod.UID] = "GPUMemory/InsufficientMemory"
 		}
 	}
 	w.Pass()
 	const want = `
-# HELP outboard_waiting_pods Pods of the profiles that are not bound, by reason: POLICY/REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, rejected or other.
+# HELP outboard_waiting_pods Pods of the profiles that are not bound, by reason: POLICY/REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error or other.
 # TYPE outboard_waiting_pods gauge
 outboard_waiting_pods{reason="GPUMemory/InsufficientMemory"} 2
 outboard_waiting_pods{reason="gated"} 1
 outboard_waiting_pods{reason="not_tried"} 1
 outboard_waiting_pods{reason="other"} 2
-outboard_waiting_pods{reason="rejected"} 1
 outboard_waiting_pods{reason="scheduler_error"} 1
 # HELP outboard_waiting_pods_longest_seconds How long the pod has waited that has waited longest, by reason.
 # TYPE outboard_waiting_pods_longest_seconds gauge
@@ -213,7 +211,6 @@ outboard_waiting_pods_longest_seconds{reason="GPUMemory/InsufficientMemory"} 720
 outboard_waiting_pods_longest_seconds{reason="gated"} 60
 outboard_waiting_pods_longest_seconds{reason="not_tried"} 60
 outboard_waiting_pods_longest_seconds{reason="other"} 10800
-outboard_waiting_pods_longest_seconds{reason="rejected"} 60
 outboard_waiting_pods_longest_seconds{reason="scheduler_error"} 60
 `
 	if err := testutil.GatherAndCompare(w.registry, strings.NewReader(want), "outboard_waiting_pods", "outboard_waiting_pods_longest_seconds"); err != nil {

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -17,7 +16,6 @@ const (
 	waitsGated     = "gated"           // it has scheduling gates
 	waitsUntried   = "not_tried"       // no scheduler has tried it
 	waitsFailed    = "scheduler_error" // the attempt to place it failed, such as a call of an extender
-	waitsRejected  = "rejected"        // Outboard rejected all nodes, and the record of why is gone
 	waitsElsewhere = "other"           // kube-scheduler, another extender or another replica rejected the nodes
 )
 
@@ -34,7 +32,7 @@ type waits struct {
 
 // pass returns which pods of the profiles wait, by reason.
 func (w *waits) pass(o Options, c *config.Config, pods []*corev1.Pod, now time.Time) map[string]waiting {
-	all, gated, why := map[string]waiting{}, map[types.UID]time.Time{}, rejections(o.Log)
+	all, gated := map[string]waiting{}, map[types.UID]time.Time{}
 	for _, pod := range pods {
 		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 			continue
@@ -49,10 +47,7 @@ func (w *waits) pass(o Options, c *config.Config, pods []*corev1.Pod, now time.T
 		} else if at, was := w.gated[pod.UID]; was {
 			gated[pod.UID], since = at, at
 		}
-		reason := reasonOf(pod, why)
-		if reason == waitsElsewhere && o.Rejected != nil && o.Rejected(c.Profiles[p].Path, pod.UID) {
-			reason = waitsRejected
-		}
+		reason := reasonOf(o, pod, c.Profiles[p].Path)
 		those := all[reason]
 		those.pods++
 		those.longest = max(those.longest, now.Sub(since))
@@ -67,8 +62,8 @@ func isFor(p *config.Profile, pod *corev1.Pod) bool {
 	return (len(p.SchedulerNames) == 0 || slices.Contains(p.SchedulerNames, pod.Spec.SchedulerName)) && p.Manages(pod)
 }
 
-// reasonOf returns why the pod waits. why has what Outboard has rejected, by UID.
-func reasonOf(pod *corev1.Pod, why map[string]string) string {
+// reasonOf returns why the pod waits.
+func reasonOf(o Options, pod *corev1.Pod, profile string) string {
 	if snapshot.Gated(pod) {
 		return waitsGated
 	}
@@ -80,29 +75,13 @@ func reasonOf(pod *corev1.Pod, why map[string]string) string {
 		return waitsUntried
 	case pod.Status.Conditions[tried].Reason == corev1.PodReasonSchedulerError:
 		return waitsFailed
-	case why[string(pod.UID)] != "":
-		return why[string(pod.UID)]
 	}
-	return waitsElsewhere
-}
-
-// rejections returns the reason of the most nodes for each pod whose latest filter call of a profile, by the log, rejected them all.
-func rejections(log *decision.Log) map[string]string {
-	why, seen := map[string]string{}, map[string]bool{}
-	log.Latest(1, func(r *decision.Record) bool {
-		if r.Verb != decision.Filter || r.Unmanaged || seen[r.Pod.UID] {
-			return false
-		}
-		seen[r.Pod.UID] = true
-		if r.Fit == 0 && len(r.Rejections) > 0 {
-			main := &r.Rejections[0]
-			if main.Policy == "" {
-				why[r.Pod.UID] = main.Code
-			} else {
-				why[r.Pod.UID] = main.Policy + "/" + main.Code
-			}
-		}
-		return false
-	})
-	return why
+	switch status, ok := o.Rejected(profile, pod.UID); {
+	case !ok, status.Rejection.Code == "":
+		return waitsElsewhere
+	case status.Rejection.Policy == "":
+		return status.Rejection.Code
+	default:
+		return status.Rejection.Policy + "/" + status.Rejection.Code
+	}
 }

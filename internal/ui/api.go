@@ -213,7 +213,7 @@ type Signals struct {
 type Signal struct {
 	explain.Signal
 	Oldest time.Time `json:"oldest,omitzero"` // of the values
-	// Ages counts values by age: twenty ranges of equal width from now to Oldest.
+	// Ages counts values by age: twenty ranges of equal width from Newest to Oldest.
 	Ages []int `json:"ages"`
 	// Missing is how many nodes have no value, for signals about nodes.
 	Missing int `json:"missing"`

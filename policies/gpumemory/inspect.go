@@ -3,8 +3,10 @@ package gpumemory
 import (
 	"fmt"
 	"iter"
+	"strconv"
 	"strings"
 
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -103,4 +105,24 @@ func (r *Report) inspection() inspection {
 		answer.Nodes = append(answer.Nodes, node)
 	}
 	return answer
+}
+
+// Units implements policy.UnitLister.
+func (p *gpuMemory) Units(view *snapshot.View) policy.UnitList {
+	list := policy.UnitList{Resource: memoryResource, Title: "GPU memory", Unit: string(p.config.Unit)}
+	for n := range view.All() {
+		report := p.report.Of(n)
+		if len(report.GPUs) == 0 {
+			continue
+		}
+		node := policy.NodeUnits{Node: n.Name, Group: n.Object.Labels[p.config.ModelLabel], Units: make([]policy.Unit, len(report.GPUs))}
+		for i := range report.GPUs {
+			d := &report.GPUs[i]
+			node.Units[i] = policy.Unit{
+				Name: strconv.Itoa(d.Index), Capacity: d.Capacity, Used: d.Used, Reserved: d.Reserved, Unhealthy: !d.Healthy, Gone: d.Capacity == 0,
+			}
+		}
+		list.Nodes = append(list.Nodes, node)
+	}
+	return list
 }

@@ -44,7 +44,7 @@ var rules = []struct {
 	{"config", []string{"decision", "snapshot", "policy", "policy/fields", "signal", "config/manifest", "config/strictyaml"}, "the configuration knows which policies and sources there are from whoever loads it"},
 	{"signal", []string{"snapshot", "policy", "policy/fields"}, "what follows sources knows none in particular"},
 	{"requeue", []string{"snapshot", "policy", "decision", "engine"}, "requeuing depends on what rejects pods, and on no client"},
-	{"survey", []string{"snapshot", "policy", "policy/fields", "decision", "ledger", "ledger/audit", "config", "config/manifest", "config/strictyaml", "signal"}, "the survey reads caches, and makes no request"},
+	{"survey", []string{"snapshot", "policy", "policy/fields", "decision", "engine", "requeue", "ledger", "ledger/audit", "config", "config/manifest", "config/strictyaml", "signal"}, "the survey reads caches, and makes no request"},
 	{"signal/nodes", []string{"signal", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
 	{"signal/metricsapi", []string{"signal", "jsonstream", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
 	{"signal/remote", []string{"signal", "snapshot", "policy", "policy/fields"}, "another cluster is a source of numbers, not of views"},

@@ -1,0 +1,36 @@
+package service
+
+import (
+	"os"
+	"time"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/server"
+	"outboard.dev/outboard/internal/ui"
+)
+
+// uiSource returns what the data of the page is made of.
+func (s *Service) uiSource(checks []server.Check) ui.Source {
+	name, _ := os.Hostname() // in a cluster, that of the pod
+	source := ui.Source{
+		Name: name, Metrics: s.options.Registry, Warnings: s.Warnings, Log: s.Log, View: s.View, Now: time.Now,
+		Config:  func() *config.Config { return s.current.Load().Config },
+		Signals: func() []explain.Signal { return explained(s.signals) },
+		Checks: func() []ui.Check {
+			var all []ui.Check
+			for _, c := range checks {
+				state := ui.Check{Name: c.Name}
+				if err := c.Ready(); err != nil {
+					state.Error = err.Error()
+				}
+				all = append(all, state)
+			}
+			return all
+		},
+	}
+	if s.Cluster != nil {
+		source.Now, source.Pods, source.Rejected, source.Audit = s.Cluster.Clock().Earliest, s.Cluster.Pods, s.Requeuer.Status, s.surveyor.Audit
+	}
+	return source
+}

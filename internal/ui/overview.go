@@ -1,0 +1,119 @@
+package ui
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/internal/decision"
+)
+
+// overview returns what one replica says about itself.
+func (s *Source) overview() Overview {
+	r := Replica{Name: s.Name, Now: s.Now(), Checks: s.Checks(), Warnings: s.Warnings(), Certificates: []Certificate{}, Profiles: s.profiles()}
+	r.Generation = s.View().Generation()
+	r.Nodes = s.View().Len()
+	if s.Pods != nil {
+		r.Pods = len(s.Pods())
+	}
+	s.waits(func(*corev1.Pod, []string) { r.Waiting++ })
+	families, _ := s.Metrics.Gather() // those without an error
+	for _, f := range families {
+		r.read(f)
+	}
+	slices.SortFunc(r.Certificates, func(a, b Certificate) int {
+		return cmp.Or(cmp.Compare(b.Use, a.Use), cmp.Compare(a.Subject, b.Subject))
+	})
+	r.called(s.Log)
+	return Overview{Replicas: []Replica{r}, Resources: s.resources()}
+}
+
+// read takes what the page shows from a metric of the process.
+func (r *Replica) read(f *dto.MetricFamily) {
+	for _, m := range f.GetMetric() {
+		label := func(name string) string {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == name {
+					return l.GetValue()
+				}
+			}
+			return ""
+		}
+		seconds := func() time.Time { return time.Unix(int64(m.GetGauge().GetValue()), 0).UTC() }
+		switch f.GetName() {
+		case "outboard_build_info":
+			r.Version = label("version")
+		case "outboard_config_info":
+			r.Configuration = label("digest")
+		case "process_start_time_seconds":
+			r.Started = seconds()
+		case "outboard_server_certificate_expiry_timestamp_seconds":
+			r.Certificates = append(r.Certificates, Certificate{Use: strings.ReplaceAll(label("certificate"), "_", " "), NotAfter: seconds()})
+		case "outboard_server_caller_certificate_expiry_timestamp_seconds":
+			r.Certificates = append(r.Certificates, Certificate{Use: "caller", Subject: label("caller"), NotAfter: seconds()})
+		case "outboard_request_duration_seconds":
+			r.count(label("profile"), decision.Verb(label("verb")), label("outcome") == "error", int64(m.GetHistogram().GetSampleCount()))
+		}
+	}
+}
+
+func (r *Replica) calls(profile string, verb decision.Verb) *Calls {
+	for i := range r.Profiles {
+		for j := range r.Profiles[i].Calls {
+			if c := &r.Profiles[i].Calls[j]; r.Profiles[i].Path == profile && c.Verb == verb {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Replica) count(profile string, verb decision.Verb, failed bool, n int64) {
+	if c := r.calls(profile, verb); c != nil {
+		c.Total += n
+		if failed {
+			c.Failed += n
+		}
+	}
+}
+
+// called sets when the latest calls were, as far as the log knows.
+func (r *Replica) called(log *decision.Log) {
+	log.Latest(1, func(d *decision.Record) bool {
+		if c := r.calls(d.Profile, d.Verb); c != nil && c.Last.IsZero() {
+			c.Last = d.Time
+		}
+		return false
+	})
+}
+
+// profiles returns the profiles in use, without their calls.
+func (s *Source) profiles() []Profile {
+	all := []Profile{}
+	c := s.Config()
+	for i := range c.Profiles {
+		p := Profile{Path: c.Profiles[i].Path, Policies: []Policy{}, Calls: []Calls{}}
+		for _, q := range c.Profiles[i].Policies {
+			p.Policies = append(p.Policies, Policy{q.Name, q.Type, q.Weight})
+		}
+		for _, route := range c.Profiles[i].Routes() {
+			p.Calls = append(p.Calls, Calls{Verb: route.Verb})
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// unstamped returns a copy without what changes although nothing has happened.
+func (o *Overview) unstamped() Overview {
+	u := *o
+	u.Replicas = slices.Clone(o.Replicas)
+	for i := range u.Replicas {
+		u.Replicas[i].Now = time.Time{}
+	}
+	return u
+}

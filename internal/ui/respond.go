@@ -1,0 +1,115 @@
+package ui
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// maxKept is how many responses are kept: one for each kind of query that somebody polls.
+const maxKept = 16
+
+// responses keeps the latest responses, so that many browsers cost as much as one.
+type responses struct {
+	mu   sync.Mutex
+	kept map[string]response // by path and query
+}
+
+type response struct {
+	state  any // what it was made of
+	etag   string
+	body   []byte
+	zipped []byte // nil: not yet
+}
+
+// handler responds with the JSON of what the function returns. The ETag changes exactly when unstamped, which is the same without the times
+// that change by themselves, does. What has the same state, if it is not nil, is made once.
+func (s *responses) handler(state func() any, of func(*http.Request) (value, unstamped any)) http.Handler {
+	return Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, err := s.of(r, state(), of)
+		if err != nil {
+			http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
+			return
+		}
+		header := w.Header()
+		header.Set("ETag", p.etag)
+		header.Set("Vary", "Accept-Encoding")
+		if r.Header.Get("If-None-Match") == p.etag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		header.Set("Content-Type", "application/json")
+		body := p.body
+		if p.zipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			header.Set("Content-Encoding", "gzip")
+			body = p.zipped
+		}
+		_, _ = w.Write(body) // the connection is gone if this fails
+	}))
+}
+
+// of returns the response to a request. Only one is made at a time.
+func (s *responses) of(r *http.Request, state any, of func(*http.Request) (value, unstamped any)) (response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := r.URL.Path + "?" + r.URL.RawQuery
+	if p, ok := s.kept[key]; ok && state != nil && p.state == state {
+		return p, nil
+	}
+	value, unstamped := of(r)
+	p := response{state: state}
+	var err error
+	if p.body, err = json.Marshal(value); err != nil {
+		return p, err
+	}
+	stamp := p.body
+	if unstamped != nil {
+		if stamp, err = json.Marshal(unstamped); err != nil {
+			return p, err
+		}
+	}
+	p.etag = fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(stamp))[:24])
+	if last, ok := s.kept[key]; ok && last.etag == p.etag && unstamped == nil {
+		p.zipped = last.zipped
+	} else if len(p.body) > 4096 {
+		p.zipped = zip(p.body)
+	}
+	if s.kept == nil || len(s.kept) >= maxKept {
+		s.kept = map[string]response{}
+	}
+	s.kept[key] = p
+	return p, nil
+}
+
+func zip(body []byte) []byte {
+	var b bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
+	_, _ = z.Write(body)                            // a Buffer accepts everything
+	_ = z.Close()
+	return b.Bytes()
+}
+
+// Handlers returns the handlers of the data and of the page, by pattern.
+func Handlers(s Source) map[string]http.Handler {
+	var kept responses
+	viewed := func() any { return [2]any{s.View(), s.Config()} }
+	always := func() any { return nil }
+	page := Handler()
+	return map[string]http.Handler{
+		"GET " + Path: page,
+		"GET /{$}":    page,
+		"GET " + OverviewPath: kept.handler(always, func(*http.Request) (any, any) {
+			o := s.overview()
+			return o, o.unstamped()
+		}),
+		"GET " + UnitsPath:   kept.handler(viewed, func(r *http.Request) (any, any) { return s.units(r.URL.Query().Get("resource")), nil }),
+		"GET " + WaitingPath: kept.handler(always, func(r *http.Request) (any, any) { return s.waiting(queryOf(r)), nil }),
+		"GET " + HeldPath:    kept.handler(always, func(r *http.Request) (any, any) { return s.held(r.URL.Query()), nil }),
+		"GET " + SignalsPath: kept.handler(always, func(*http.Request) (any, any) { return s.signals(), nil }),
+	}
+}

@@ -1,0 +1,41 @@
+package ui
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/internal/requeue"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Source is what the data of one replica is made of. All functions may be called concurrently, and what they return is shared. Without a
+// cluster, Pods, Rejected and Audit are nil.
+type Source struct {
+	// Name is that of the replica.
+	Name string
+	// Metrics has the metrics of the process: the version, the calls, the certificates.
+	Metrics prometheus.Gatherer
+	// Checks and Warnings are the lines of /readyz.
+	Checks   func() []Check
+	Warnings func() []string
+	Config   func() *config.Config
+	Log      *decision.Log
+	Signals  func() []explain.Signal
+	View     func() *snapshot.View
+	// Now is the time of the API server, as far as it is known.
+	Now func() time.Time
+
+	// Pods returns the pods that have not ended, in no particular order.
+	Pods func() []*corev1.Pod
+	// Rejected returns why the profile rejected the pod; ok is false if it did not.
+	Rejected func(profile string, pod types.UID) (status requeue.Status, ok bool)
+	// Audit returns what the latest audit found, and when that was; zero if there was none.
+	Audit func() (time.Time, []audit.Finding)
+}
