@@ -7,6 +7,7 @@ package explain
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -186,7 +187,7 @@ func Handler(s Source) http.Handler {
 					for _, gate := range pod.Spec.SchedulingGates {
 						doc.Gates = append(doc.Gates, gate.Name)
 					}
-					doc.Now = s.now(r, engines, pod, profile, q.Get("node"), nodes)
+					doc.Now = s.now(r.Context(), engines, pod, profile, q.Get("node"), nodes)
 				}
 				if err := searches.add(r.Context(), s, &doc, engines, pod, profile); err != nil {
 					http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
@@ -203,7 +204,7 @@ func Handler(s Source) http.Handler {
 	})
 }
 
-func (s Source) now(r *http.Request, engines map[string]*engine.Engine, pod *corev1.Pod, only, node string, limit int) []Profile {
+func (s Source) now(ctx context.Context, engines map[string]*engine.Engine, pod *corev1.Pod, only, node string, limit int) []Profile {
 	view := s.View(pod.UID)
 	nodes, excluded := s.callNodes(view, pod, node)
 	var profiles []Profile
@@ -216,7 +217,7 @@ func (s Source) now(r *http.Request, engines map[string]*engine.Engine, pod *cor
 			continue
 		}
 		p := Profile{Profile: path, Nodes: len(nodes), Excluded: excluded}
-		all, err := e.Explain(r.Context(), engine.Request{Pod: pod, View: view, Nodes: nodes})
+		all, err := e.Explain(ctx, engine.Request{Pod: pod, View: view, Nodes: nodes})
 		if err != nil {
 			p.Error = err.Error()
 		}

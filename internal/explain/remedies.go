@@ -79,6 +79,6 @@ func (p *Placed) text(b *strings.Builder) {
 		fmt.Fprintf(b, "no node would score more than %s with %d.\n", p.Node, p.Total)
 	}
 	for _, f := range p.Flips {
-		fmt.Fprintf(b, "  with weight %d of %s instead of %d, %s would score more\n", f.To, f.Policy, f.From, f.Node)
+		fmt.Fprintf(b, "  %s\n", &f)
 	}
 }

@@ -32,7 +32,7 @@ func TestWhatWouldMakeItFit(t *testing.T) {
 		t.Errorf("got %+v", found)
 	}
 	encoded, err := json.Marshal(doc.Now[0].Remedies)
-	if want := `[{"kind":"Nodes","node":"node-10","nodes":10,"change":{"type":"DropSelector","of":"pool=none"},"smallest":true,"view":1}]`; err != nil || string(encoded) != want {
+	if want := `[{"kind":"Nodes","node":"node-10","nodes":10,"change":{"type":"DropSelector","of":"pool=none"},"smallest":true,"view":1,"text":"on 10 nodes if its nodeSelector did not require pool=none"}]`; err != nil || string(encoded) != want {
 		t.Errorf("got %s, %v, want %s", encoded, err, want)
 	}
 	source.Pod = pending(corev1.PodSpec{NodeSelector: map[string]string{"pool": "none", "disk": "none"}})

@@ -42,7 +42,7 @@ func TestFiltered(t *testing.T) {
 	odd.UID = "odd"
 	ask("filter", odd, "good")
 	ask("prioritize", somePod(), "good", "better")
-	want := []string{"p true [wrong good] [] Wrong", "p false [wrong full] [new newer] Full"}
+	want := []string{"p true [wrong good] [] NodeUnknown", "p false [wrong full] [new newer] NodeUnknown"}
 	if !slices.Equal(told, want) {
 		t.Errorf("got %q, want %q", told, want)
 	}

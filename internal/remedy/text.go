@@ -1,6 +1,7 @@
 package remedy
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -130,4 +131,27 @@ func (r *Remedy) policy() string {
 		text += strings.TrimRight(fmt.Sprintf(": has %d, needs %d %s", o.Have, o.Want, o.Unit), " ")
 	}
 	return text + ")"
+}
+
+// String says what would happen.
+func (f *Flip) String() string {
+	return fmt.Sprintf("with weight %d of %s instead of %d, %s would score more", f.To, f.Policy, f.From, f.Node)
+}
+
+// MarshalJSON implements json.Marshaler: the fields, and text, which is String.
+func (r Remedy) MarshalJSON() ([]byte, error) {
+	type fields Remedy
+	return json.Marshal(struct {
+		fields
+		Text string `json:"text"`
+	}{fields(r), r.String()})
+}
+
+// MarshalJSON implements json.Marshaler: the fields, and text, which is String.
+func (f Flip) MarshalJSON() ([]byte, error) {
+	type fields Flip
+	return json.Marshal(struct {
+		fields
+		Text string `json:"text"`
+	}{fields(f), f.String()})
 }

@@ -2,6 +2,7 @@ package requeue_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -83,7 +84,7 @@ func simulate(t *testing.T, perSecond int, test func(*fakeCluster)) {
 			t.Fatal(err)
 		}
 		c.requeuer, err = requeue.New(requeue.Options{
-			Cluster: c, PerSecond: perSecond, Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Registerer: c.metrics,
+			Cluster: c, PerSecond: cmp.Or(perSecond, 20), Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Registerer: c.metrics,
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -128,7 +128,7 @@ func TestBackoff(t *testing.T) {
 		status, ok := c.requeuer.Status("/", "p0000")
 		wanted := requeue.Status{
 			Since: c.start, Requeues: 12, LastRequeued: c.start.Add(1111 * time.Second), LastCall: status.LastCall, Nodes: 1,
-			Rejection: decision.Rejection{Policy: "Places", Code: "Full", Nodes: 1},
+			Rejection: decision.Rejection{Policy: "Places", Code: "Full", Text: "node(s) are full", Nodes: 1, Nearest: []decision.Miss{{Node: "a"}}},
 		}
 		if diff := cmp.Diff(wanted, status); !ok || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", ok, diff)

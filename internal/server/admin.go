@@ -31,13 +31,17 @@ func (s *Server) adminHandler() (http.Handler, error) {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
+	var posts []string
 	for pattern, handler := range opts.Handlers {
+		if path, ok := strings.CutPrefix(pattern, "POST "); ok {
+			posts = append(posts, path)
+		}
 		if err := mount(mux, pattern, handler); err != nil {
 			return nil, err
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && !(r.Method == http.MethodPost && slices.Contains(posts, r.URL.Path)) {
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
 			return

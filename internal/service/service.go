@@ -285,6 +285,7 @@ func (s *Service) AdminOptions() server.AdminOptions {
 		Gatherer: s.options.Registry,
 		Handlers: map[string]http.Handler{
 			"GET " + explain.Path:          explain.Handler(s.Source()),
+			"POST " + explain.TryPath:      explain.TryHandler(s.Source()),
 			"GET " + explain.DecisionsPath: explain.DecisionsHandler(s.Log),
 			"GET " + InspectPath + "/":     http.HandlerFunc(s.InspectAny),
 		},

@@ -105,26 +105,9 @@ func (o *Objects) check() error {
 			return fmt.Errorf("duplicate pod %s/%s", p.Namespace, p.Name)
 		}
 		uids[p.UID] = true
-		completeRequests(p.Spec.Containers)
-		completeRequests(p.Spec.InitContainers)
+		snapshot.DefaultRequests(p)
 	}
 	return nil
-}
-
-// completeRequests sets missing requests to the limits.
-func completeRequests(containers []corev1.Container) {
-	for i := range containers {
-		r := &containers[i].Resources
-		for name, limit := range r.Limits {
-			if _, ok := r.Requests[name]; ok {
-				continue
-			}
-			if r.Requests == nil {
-				r.Requests = corev1.ResourceList{}
-			}
-			r.Requests[name] = limit
-		}
-	}
 }
 
 // Again returns jobs like the pods, but not bound. Annotations of claims are set again when the

@@ -17,7 +17,7 @@ const (
 	WaitingPath  = "/api/waiting"  // ?find=F&reason=C&owner=O&limit=N: Waiting
 	HeldPath     = "/api/held"     // ?resource=R&node=N&find=F&all=true: Held
 	SignalsPath  = "/api/signals"  // Signals
-	TryPath      = "/api/try"      // ?profile=P, POST of a manifest: explain.Document
+	TryPath      = explain.TryPath // ?profile=P, POST of a manifest: explain.Document
 )
 
 // Overview says what runs, and whether it is well.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/explain"
@@ -306,10 +308,12 @@ func opinions(memory int64, scores ...int64) []engine.PolicyOpinion {
 	return o
 }
 
+func quantity(text string) *resource.Quantity { return new(resource.MustParse(text)) }
+
 func waits(p ui.WaitingRow) explain.Document {
 	remedies := []remedy.Remedy{
-		{Kind: remedy.Request, Node: "gpu-h100-0017", Smallest: true},
-		{Kind: remedy.End, Node: "gpu-h100-0003", Smallest: true},
+		{Kind: remedy.Request, Node: "gpu-h100-0017", Resource: gpuMemory, From: quantity("24"), To: quantity("22"), Next: quantity("23"), Smallest: true},
+		{Kind: remedy.End, Node: "gpu-h100-0003", End: []remedy.Holder{{Namespace: "team-b", Name: "notebook-7"}}, Preemption: remedy.PriorityNotLower, Smallest: true},
 	}
 	doc := explain.Document{Pod: p.Pod, Known: true, Decisions: []*decision.Record{}, Now: []explain.Profile{{
 		Profile: "/", Nodes: 46, MaxTotal: 300, Remedies: remedies, Pending: &explain.Pending{Since: p.Since, Requeues: p.Requeues, LastRequeued: noon.Add(-20 * time.Second)},
