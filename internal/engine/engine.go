@@ -190,8 +190,7 @@ func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error
 			if i%checkInterval == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			counting := nominations.counting(n, req.Pod, false)
-			if fits = n != nil && ev.passes(counting) && (counting == n || ev.passes(n)); fits {
+			if fits = n != nil && ev.fitsBeside(nominations, n, false); fits {
 				return nil
 			}
 		}

@@ -388,6 +388,13 @@ func (ev *evaluation) passes(n *snapshot.Node) bool {
 	return err == nil && verdict.Fits()
 }
 
+// fitsBeside reports whether every filter lets the node pass both with the nominated pods that count for the pod and without them. It is
+// for hypothetical nodes, as passes.
+func (ev *evaluation) fitsBeside(ns *nominations, n *snapshot.Node, certain bool) bool {
+	counting := ns.counting(n, ev.pod, certain)
+	return ev.passes(counting) && (counting == n || ev.passes(n))
+}
+
 // leavesOut reports whether any member is ignored.
 func (ev *evaluation) leavesOut() bool {
 	return slices.ContainsFunc(ev.state, func(s policyState) bool { return s.ignored != nil })

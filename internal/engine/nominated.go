@@ -15,8 +15,9 @@ import (
 
 // nominations are the nodes of one View that have nominated pods.
 type nominations struct {
-	view  *snapshot.View
-	byRow []*nominatedNode
+	engine *Engine
+	view   *snapshot.View
+	byRow  []*nominatedNode
 }
 
 // nominatedNode is a node with the pods nominated to it. It depends on the node, the pods and the policies, and is
@@ -55,17 +56,22 @@ func (e *Engine) nominationsAfter(last *nominations, view *snapshot.View) *nomin
 			}
 		}
 	}
-	next := &nominations{view: view, byRow: make([]*nominatedNode, view.Rows())}
+	next := &nominations{engine: e, view: view, byRow: make([]*nominatedNode, view.Rows())}
 	for node, pods := range byNode {
 		row := node.Row()
 		if last != nil && row < len(last.byRow) && last.byRow[row].is(node, pods) {
 			next.byRow[row] = last.byRow[row]
 			continue
 		}
-		planned := e.plan(node, pods)
-		next.byRow[row] = &nominatedNode{node: node, pods: pods, planned: planned, with: node.With(planned...)}
+		next.byRow[row] = e.nominatedTo(node, pods)
 	}
 	return next
+}
+
+// nominatedTo plans what the pods will get on the node.
+func (e *Engine) nominatedTo(node *snapshot.Node, pods []*snapshot.Nomination) *nominatedNode {
+	planned := e.plan(node, pods)
+	return &nominatedNode{node: node, pods: pods, planned: planned, with: node.With(planned...)}
 }
 
 // is reports whether n was made from the node and the pods. n may be nil.
@@ -94,23 +100,23 @@ func (e *Engine) plan(node *snapshot.Node, pods []*snapshot.Nomination) []*corev
 }
 
 // counting returns the node with the nominated pods that count for the pod: those of the same or higher importance, as
-// in kube-scheduler's own filters. n may have pods that the node of the View does not have. If certain is true,
-// pods that may be nominated to another node do not count.
+// in kube-scheduler's own filters. n may be a changed copy of the node of the View, with more or fewer pods: the nominated
+// pods may get something else there. If certain is true, pods that may be nominated to another node do not count.
 func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod, certain bool) *snapshot.Node {
 	if ns == nil || n == nil || uint(n.Row()) >= uint(len(ns.byRow)) || ns.byRow[n.Row()] == nil {
 		return n
 	}
-	return ns.byRow[n.Row()].counting(n, pod, certain)
-}
-
-func (nominated *nominatedNode) counting(n *snapshot.Node, pod *corev1.Pod, certain bool) *snapshot.Node {
+	nominated := ns.byRow[n.Row()]
+	if n != nominated.node {
+		nominated = ns.engine.nominatedTo(n, nominated.pods)
+	}
 	count := make([]*corev1.Pod, 0, len(nominated.planned))
 	for i, p := range nominated.planned {
 		if corev1helpers.PodPriority(p) >= corev1helpers.PodPriority(pod) && p.UID != pod.UID && !(certain && len(nominated.pods[i].Nodes) > 1) {
 			count = append(count, p)
 		}
 	}
-	if n == nominated.node && len(count) == len(nominated.planned) {
+	if len(count) == len(nominated.planned) {
 		return nominated.with
 	}
 	return n.With(count...)

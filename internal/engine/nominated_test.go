@@ -146,21 +146,22 @@ func TestPreemptCountsNominatedPods(t *testing.T) {
 		what      string
 		nominated *corev1.Pod
 		to        []snapshot.NominatedNode
-		room      int
+		policy    *fake
 		want      string
 	}{
-		{"nobody", nominee("high", 10, ""), nil, 1, "victims [low]"},
-		{"one, and room for one", nominee("high", 10, ""), []snapshot.NominatedNode{on("a", "low")}, 1, "dropped"},
-		{"one, and room for two", nominee("high", 10, ""), []snapshot.NominatedNode{on("a")}, 2, "victims [low]"},
-		{"one less important", nominee("lower", 2, ""), []snapshot.NominatedNode{on("a")}, 1, "victims [low]"},
-		{"one, perhaps", nominee("high", 10, ""), []snapshot.NominatedNode{on("a"), on("b")}, 1, "victims [low]"},
+		{"nobody", nominee("high", 10, ""), nil, atMost(1), "victims [low]"},
+		{"one, and room for one", nominee("high", 10, ""), []snapshot.NominatedNode{on("a", "low")}, atMost(1), "dropped"},
+		{"one, and room for two", nominee("high", 10, ""), []snapshot.NominatedNode{on("a")}, atMost(2), "victims [low]"},
+		{"one less important", nominee("lower", 2, ""), []snapshot.NominatedNode{on("a")}, atMost(1), "victims [low]"},
+		{"one, perhaps", nominee("high", 10, ""), []snapshot.NominatedNode{on("a"), on("b")}, atMost(1), "victims [low]"},
+		{"who may never come is no friend", nominee("friend", 10, ""), []snapshot.NominatedNode{on("a")}, besideFriend(), "dropped"},
 	} {
 		var b snapshot.Builder
 		b.SetNode(object("a"))
 		b.SetPod(low)
 		b.Nominate(tc.nominated, tc.to)
 		view := b.View()
-		e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: atMost(tc.room)})
+		e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tc.policy})
 		req := engine.Request{Pod: nominee("p", 5, ""), View: view}
 		var result engine.Result
 		kept, err := e.Preempt(t.Context(), engine.PreemptRequest{

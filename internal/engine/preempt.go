@@ -58,8 +58,8 @@ type Candidate struct {
 // the rules. It drops a candidate on which evicting all of them is not enough. It never removes
 // victims. Pods with a deletionTimestamp count as gone, and are never added.
 //
-// Nominated pods count as in [Engine.Filter], except uncertain ones: counting these would evict more pods than
-// necessary.
+// Nominated pods count as in [Engine.Filter] once the victims have ended, except uncertain ones: counting these would
+// evict more pods than necessary.
 //
 // Preempt does not change the candidates passed to it. The error is as for [Engine.Filter];
 // result.Record is always set, and nothing else of result is.
@@ -177,11 +177,11 @@ func (p *preemption) begin(ctx context.Context, t *trial) {
 	for _, uid := range c.Victims {
 		t.given[uid] = nil
 	}
-	rest := p.nominations.counting(c.Node, p.pod, true).Without(func(pod *corev1.Pod) bool {
+	rest := c.Node.Without(func(pod *corev1.Pod) bool {
 		_, victim := t.given[pod.UID]
 		return victim || pod.DeletionTimestamp != nil
 	})
-	if p.passes(rest) {
+	if p.fitsBeside(p.nominations, rest, true) {
 		if len(c.Victims) == 0 {
 			// kube-scheduler treats a candidate without victims as an error, and no eviction is needed.
 			t.dropped = "needs no eviction"
@@ -213,7 +213,8 @@ func (p *preemption) begin(ctx context.Context, t *trial) {
 				evictedAt[pod] = count
 			}
 		}
-		return p.passes(rest.Without(func(pod *corev1.Pod) bool { return evictedAt[pod] == count }))
+		left := rest.Without(func(pod *corev1.Pod) bool { return evictedAt[pod] == count })
+		return p.fitsBeside(p.nominations, left, true)
 	}
 	if len(eligible) == 0 || !t.passes(eligible) {
 		t.dropped = "does not fit even without all pods of lower priority"

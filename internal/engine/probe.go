@@ -16,14 +16,13 @@ import (
 //
 // After a policy with failurePolicy: Ignore has panicked, the probe ignores it.
 type Probe struct {
-	engine      *Engine
 	ev          *evaluation
 	nominations *nominations
 }
 
 // NewProbe prepares the policies for a pod. The error is as for Filter.
 func (e *Engine) NewProbe(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (*Probe, error) {
-	p := &Probe{engine: e, ev: &evaluation{key: evaluationKey{view: view}}, nominations: e.nominationsAfter(e.nominated.Load(), view)}
+	p := &Probe{ev: &evaluation{key: evaluationKey{view: view}}, nominations: e.nominationsAfter(e.nominated.Load(), view)}
 	p.ev.begin(e, Request{Pod: pod, View: view}, false)
 	if err := p.ev.run(ctx, func() {}, func(*evaluation) error { return nil }); err != nil {
 		return nil, err
@@ -34,15 +33,7 @@ func (e *Engine) NewProbe(ctx context.Context, pod *corev1.Pod, view *snapshot.V
 // CountNominated returns the node with the pods that are nominated to it and count for the pod. A pod fits on a node if it fits both
 // with and without them. On a changed node, these pods may get something else than on the node of the View.
 func (p *Probe) CountNominated(n *snapshot.Node) *snapshot.Node {
-	if p.nominations == nil || uint(n.Row()) >= uint(len(p.nominations.byRow)) || p.nominations.byRow[n.Row()] == nil {
-		return n
-	}
-	nominated := p.nominations.byRow[n.Row()]
-	if nominated.node != n {
-		nominated = &nominatedNode{node: n, pods: nominated.pods, planned: p.engine.plan(n, nominated.pods)}
-		nominated.with = n.With(nominated.planned...)
-	}
-	return nominated.counting(n, p.ev.pod, false)
+	return p.nominations.counting(n, p.ev.pod, false)
 }
 
 // Passes reports whether every policy lets the node pass. It counts no nominated pods. The error is a *PolicyError.

@@ -18,10 +18,9 @@ var sources = []string{"snapshot", "internal/cluster", "internal/simulate", "pol
 // watch, because nobody could count them.
 var placements = []string{
 	// Nominated pods of the View, on a copy of their node.
-	"internal/engine: Engine.nominationsAfter uses Node.With",
+	"internal/engine: Engine.nominatedTo uses Node.With",
 	"internal/engine: Engine.plan uses Node.With",
-	"internal/engine: Probe.CountNominated uses Node.With",
-	"internal/engine: nominatedNode.counting uses Node.With",
+	"internal/engine: nominations.counting uses Node.With",
 	// Copies of the View with fewer pods, for what would fit then.
 	"internal/remedy: pool.fitsWithout uses View.WithNodes",
 	"internal/remedy: without uses View.WithNodes",
