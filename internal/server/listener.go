@@ -60,6 +60,7 @@ type conn struct {
 	*net.TCPConn
 	listener *listener
 
+	closing sync.Once
 	hold    hold  // of the listener's room
 	turns   *room // until the first request, with TLS
 	turn    hold  // of turns
@@ -132,13 +133,10 @@ func (l *listener) count(outcome string) {
 	}
 }
 
-// drop removes a connection. It returns false if it was removed before.
-func (l *listener) drop(c *conn) bool {
+// drop removes a connection. Call it once.
+func (l *listener) drop(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.conns[c]; !ok {
-		return false
-	}
 	delete(l.conns, c)
 	if l.metrics != nil {
 		l.metrics.openConns.Dec()
@@ -146,7 +144,6 @@ func (l *listener) drop(c *conn) bool {
 	if l.hurried && len(l.conns) == 0 {
 		close(l.empty)
 	}
-	return true
 }
 
 // address returns that of the client, without the port.
@@ -197,11 +194,15 @@ func (c *conn) waits(now time.Time) time.Duration {
 // end makes a connection a holder. It closes no tls.Conn, whose Close would first send an alert.
 func (c *conn) end() { _ = c.Close() }
 
+// Close closes the connection, once. When it returns, the connection holds no room, also if another goroutine has begun to close it.
 func (c *conn) Close() error {
-	if c.listener.drop(c) {
-		defer c.listener.room.release(&c.hold)
-	}
-	return c.TCPConn.Close()
+	err := net.ErrClosed
+	c.closing.Do(func() {
+		c.listener.drop(c)
+		err = c.TCPConn.Close()
+		c.listener.room.release(&c.hold)
+	})
+	return err
 }
 
 // rawConn returns what Accept returned, for a connection of the http.Server.

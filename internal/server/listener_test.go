@@ -5,6 +5,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -78,6 +81,43 @@ func TestFullListenerClosesOneConnection(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A connection that the http.Server closes at this moment makes room for the one that comes, and neither is counted twice.
+func TestFullListenerWaitsForAConnectionThatEnds(t *testing.T) {
+	l := listen(t, 1)
+	for i := range 500 {
+		client := dialTo(t, l)
+		old, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := dialTo(t, l)
+		raw, err := l.AcceptTCP()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var closed sync.WaitGroup
+		var closing atomic.Bool
+		closed.Go(func() {
+			closing.Store(true)
+			old.Close()
+		})
+		for !closing.Load() {
+			runtime.Gosched()
+		}
+		next := &conn{TCPConn: raw, listener: l, state: http.StateNew, since: time.Now()}
+		if !l.add(next) {
+			t.Fatalf("connection %d is refused while another one ends", i)
+		}
+		closed.Wait()
+		for _, c := range []net.Conn{next, client, other} {
+			c.Close()
+		}
+		if len(l.conns) != 0 || l.room.free != 1 || l.room.ending != 0 {
+			t.Fatalf("afterwards %d connections are open, and there is room for %d, of which %d end", len(l.conns), l.room.free, l.room.ending)
+		}
 	}
 }
 
