@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -256,7 +257,9 @@ func TestExplainPod(t *testing.T) {
 	source := explain.Source{
 		Log: decision.NewLog(0), Engines: func() map[string]*engine.Engine { return map[string]*engine.Engine{"/gpu": nil} },
 		View: func(types.UID) *snapshot.View { return new(snapshot.View) },
-		Pod:  func(namespace, name string) *corev1.Pod { return pods[namespace+"/"+name] },
+		Pod: func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+			return pods[namespace+"/"+name], nil
+		},
 	}
 	pods["team/web-1"] = &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}}
 	server := httptest.NewServer(explain.Handler(source))

@@ -137,7 +137,9 @@ type Source struct {
 	Engines func() map[string]*engine.Engine
 	// View returns the View in which policies would evaluate the pod. View and Pod are nil when Outboard runs without a cluster.
 	View func(pod types.UID) *snapshot.View
-	Pod  func(namespace, name string) *corev1.Pod
+	// Pod returns the pod in its latest known state, or nil if there is no such pod. With an error, it returns only a part of the pod,
+	// which policies cannot evaluate.
+	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Manages reports whether the profile manages the pod. Nil: every profile manages every pod.
 	Manages func(profile string, pod *corev1.Pod) bool
 	// Ignored returns the resources with ignoredByScheduler; nil: none.
@@ -181,8 +183,14 @@ func Handler(s Source) http.Handler {
 			if node := q.Get("node"); node != "" && s.View("").Node(node) == nil {
 				doc.Error = fmt.Sprintf("node %q not found", node)
 			}
-			if pod := s.Pod(namespace, name); pod != nil {
+			pod, err := s.Pod(r.Context(), namespace, name)
+			if pod != nil {
 				doc.Known, doc.Node, doc.Annotation = true, pod.Spec.NodeName, pod.Annotations[decision.Annotation]
+			}
+			switch {
+			case err != nil:
+				doc.Error = fmt.Sprintf("the policies cannot be asked about pod %s now: %v", doc.Pod, err)
+			case pod != nil:
 				if doc.Node == "" {
 					for _, gate := range pod.Spec.SchedulingGates {
 						doc.Gates = append(doc.Gates, gate.Name)

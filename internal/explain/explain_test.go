@@ -22,6 +22,11 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
+// always returns the Pod of a Source that has one pod.
+func always(pod *corev1.Pod) func(context.Context, string, string) (*corev1.Pod, error) {
+	return func(context.Context, string, string) (*corev1.Pod, error) { return pod, nil }
+}
+
 // The first line shows whether the pod is on a node, gated, or pending.
 func TestWhereThePodIs(t *testing.T) {
 	e, err := engine.New(engine.Options{})
@@ -33,7 +38,7 @@ func TestWhereThePodIs(t *testing.T) {
 		Log:     decision.NewLog(1),
 		Engines: func() map[string]*engine.Engine { return map[string]*engine.Engine{"/": e} },
 		View:    func(types.UID) *snapshot.View { return new(snapshot.View) },
-		Pod:     func(_, name string) *corev1.Pod { return pods[name] },
+		Pod:     func(_ context.Context, _, name string) (*corev1.Pod, error) { return pods[name], nil },
 	}))
 	defer server.Close()
 	gates := []corev1.PodSchedulingGate{{Name: "example.com/quota"}, {Name: "example.com/approval"}}
@@ -67,7 +72,7 @@ func TestUnknownNodeOfTheQuery(t *testing.T) {
 	source := explain.Source{
 		Log: decision.NewLog(1), Engines: engines(t),
 		View: func(types.UID) *snapshot.View { return cluster() },
-		Pod:  func(_, name string) *corev1.Pod { return new(corev1.Pod) },
+		Pod:  always(new(corev1.Pod)),
 	}
 	for node, want := range map[string]string{"": "", "node-03": "", "typo": `node "typo" not found`} {
 		doc, text := show(t, source, url.Values{"pod": {"p"}, "node": {node}})
@@ -149,9 +154,9 @@ func cluster(labels ...string) *snapshot.View {
 	return b.View()
 }
 
-func pending(spec corev1.PodSpec) func(string, string) *corev1.Pod {
-	return func(namespace, name string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}
+func pending(spec corev1.PodSpec) func(context.Context, string, string) (*corev1.Pod, error) {
+	return func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}, nil
 	}
 }
 
@@ -250,7 +255,7 @@ func TestWhereItIsAndWhy(t *testing.T) {
 	result.Record.Verb = "prioritize"
 	log.Add(result.Record, result.Scores)
 	pod.Annotations = map[string]string{decision.Annotation: "scored 6 of 200"}
-	source := explain.Source{Log: log, Engines: e, View: func(types.UID) *snapshot.View { return view }, Pod: func(string, string) *corev1.Pod { return pod }}
+	source := explain.Source{Log: log, Engines: e, View: func(types.UID) *snapshot.View { return view }, Pod: always(pod)}
 	_, text := show(t, source, url.Values{"pod": {"web"}})
 	for _, want := range []string{
 		"Pod default/web is on node node-03.\nIts annotation outboard.dev/decision says: scored 6 of 200\n",

@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -55,7 +56,7 @@ func TestHowItsNodeCompares(t *testing.T) {
 	}
 	var pod *corev1.Pod
 	source := explain.Source{Log: decision.NewLog(1), Engines: engines(t, "Size", "Speed"), View: func(types.UID) *snapshot.View { return b.View() },
-		Pod: func(string, string) *corev1.Pod { return pod }}
+		Pod: func(context.Context, string, string) (*corev1.Pod, error) { return pod, nil }}
 	for node, want := range map[string]string{
 		"a": `
 If it were placed now, by profile /: no node would score more than a with 100.

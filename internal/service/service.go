@@ -266,15 +266,18 @@ func (s *Service) Source() explain.Source {
 	return source
 }
 
-// wholePod returns the pod in its latest known state, or nil. It reads a pending pod of which the cache has only a part.
-func (s *Service) wholePod(namespace, name string) *corev1.Pod {
+// wholePod returns the pod in its latest known state, or nil if there is none. It reads a pod of which the cache has only a part. With
+// an error, it returns this part.
+func (s *Service) wholePod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	pod := s.Cluster.PodByName(namespace, name)
-	if pod != nil && snapshot.IsReduced(pod) {
-		if live, err := s.Cluster.LivePod(context.Background(), namespace, name, pod.UID); err == nil && live != nil {
-			return live
-		}
+	if pod == nil || !snapshot.IsReduced(pod) {
+		return pod, nil
 	}
-	return pod
+	live, err := s.Cluster.LivePod(ctx, namespace, name, pod.UID)
+	if err != nil {
+		return pod, fmt.Errorf("it is so large that Outboard keeps only a part of it, and reading it from the API server failed: %w", err)
+	}
+	return live, nil
 }
 
 // AdminOptions returns the options of the listener for metrics, health and explanations.
