@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
@@ -55,17 +56,7 @@ profiles:
 		<-proceed
 		return true, nil, nil
 	})
-	live, err := cluster.New(cluster.Options{Client: client, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- live.Run(ctx) }()
-	defer func() { cancel(); <-ended }()
-	if err := live.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	live := follow(t, client)
 	c, err := config.Parse("test", []byte(file), known)
 	if err != nil {
 		t.Fatal(err)
@@ -143,6 +134,23 @@ profiles:
 		t.Errorf("when p is bound: %s", answer)
 	}
 	shown("when p is bound")
+}
+
+// follow returns the cluster of the client, until the end of the test.
+func follow(t *testing.T, client kubernetes.Interface) *cluster.Cluster {
+	t.Helper()
+	live, err := cluster.New(cluster.Options{Client: client, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- live.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	if err := live.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return live
 }
 
 // podsOnNodes shows the pods of nodes at the path pods, and concerns no pod.

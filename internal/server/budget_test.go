@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,39 +21,55 @@ func testBudget(large int64, patience time.Duration) *budget {
 	return newBudget(Options{MaxInFlightBytes: large, MaxConnections: 4, BusyTimeout: patience}, gauge)
 }
 
-// For any competing bodies, and any memory that handlers reserve for them: no limit is exceeded, every request succeeds before
-// its timeout, and nothing stays reserved.
+// For any competing bodies, any memory that handlers reserve for them, and any that they keep while they wait for another server: no
+// limit is exceeded, every request succeeds before its timeout, and nothing stays reserved. While it waits, a request holds what it keeps, or
+// everything, and afterwards again what it held before.
 func TestBudgetNeitherOverflowsNorDeadlocks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 10 * ordinaryBody
 		b := testBudget(limit, time.Hour)
-		var held [4]atomic.Int64
-		rooms := []*room{b.large, b.ordinary, b.light, b.heavy}
+		var held [5]atomic.Int64
+		rooms := []*room{b.large, b.ordinary, b.light, b.heavy, b.waiting}
 		bodies := rapid.SliceOfN(rapid.Int64Range(1, limit), 1, 12).Draw(t, "bodies")
 		made := rapid.SliceOfN(rapid.Int64Range(1, 2*heavyRoom), 12, 12).Draw(t, "made")
+		keeps := rapid.SliceOfN(rapid.Int64Range(0, waitRoom+waitRoom/4), 12, 12).Draw(t, "keeps") // 0: it does not wait
 		var running sync.WaitGroup
 		for i, size := range bodies {
 			running.Go(func() {
 				l := &lease{budget: b}
-				err := errors.Join(
-					l.take(context.Background(), b.forBody(size), size),
-					Reserve(context.WithValue(context.Background(), leaseKey{}, l), made[i]))
-				if err != nil {
+				ctx := context.WithValue(context.Background(), leaseKey{}, l)
+				if err := errors.Join(l.take(ctx, b.forBody(size), size), Reserve(ctx, made[i])); err != nil {
 					t.Errorf("body of %d bytes: %v", size, err)
 				}
-				count := func(sign int64) {
-					for i := range l.held {
-						h := &l.holds[i]
-						for j, r := range rooms {
-							if h.room == r && held[j].Add(sign*h.amount) > r.size {
-								t.Errorf("requests hold more than the %d %s", r.size, r.use)
+				hold := func(holds ...*hold) {
+					for _, sign := range []int64{1, -1} {
+						for _, h := range holds {
+							j := slices.Index(rooms, h.room)
+							if held[j].Add(sign*h.amount) > h.room.size {
+								t.Errorf("requests hold more than the %d %s", h.room.size, h.room.use)
 							}
 						}
+						runtime.Gosched()
 					}
 				}
-				count(1)
-				runtime.Gosched()
-				count(-1)
+				hold(&l.holds[0], &l.holds[1])
+				if keeps[i] > 0 {
+					room, amount := l.holds[1].room, l.holds[1].amount
+					err := Wait(ctx, keeps[i], func() {
+						switch {
+						case l.held == 2:
+							hold(&l.holds[0], &l.holds[1])
+						case l.kept.room == b.waiting && l.kept.amount == keeps[i]:
+							hold(&l.holds[0], &l.kept)
+						default:
+							t.Errorf("while it waits, a request keeps %d of %d bytes", l.kept.amount, keeps[i])
+						}
+					})
+					if err != nil || l.held != 2 || l.holds[1].room != room || l.holds[1].amount != amount {
+						t.Errorf("after it has waited, a request holds %d bytes of the %d %s, want %d; error %v", l.holds[1].amount, room.size, room.use, amount, err)
+					}
+					hold(&l.holds[0], &l.holds[1])
+				}
 				l.release()
 			})
 		}
