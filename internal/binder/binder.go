@@ -68,6 +68,8 @@ func Settled(namespace, name string, uid types.UID, node string, pod *corev1.Pod
 		return true, nil
 	case pod.Spec.NodeName != "":
 		return false, fmt.Errorf("pod %s/%s is already bound to node %q", namespace, name, pod.Spec.NodeName)
+	case pod.DeletionTimestamp != nil:
+		return false, fmt.Errorf("pod %s/%s is being deleted", namespace, name)
 	}
 	return false, nil
 }

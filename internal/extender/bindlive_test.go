@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -83,4 +84,20 @@ func TestBindReadsALargePod(t *testing.T) {
 			t.Errorf("got response %s", answer)
 		}
 	})
+}
+
+// A pod that is being deleted is not bound: no policy is asked, and nothing is claimed.
+func TestPodThatIsBeingDeletedIsNotBound(t *testing.T) {
+	leaving := terminating(sharing("leaving", 0, 10))
+	g := serveGPUProfile(t, nil, leaving)
+	g.see([]*corev1.Node{gpuNode("n", 1)}, leaving)
+	body := encode(t, extenderv1.ExtenderBindingArgs{PodName: leaving.Name, PodNamespace: leaving.Namespace, PodUID: leaving.UID, Node: "n"})
+	answer := decode[extenderv1.ExtenderBindingResult](t, g.post(t, "bind", body))
+	if want := "pod default/leaving is being deleted"; answer.Error != want {
+		t.Errorf("got error %q, want %q", answer.Error, want)
+	}
+	record := g.log.Find(decision.Query{Namespace: "default", Name: "leaving", Limit: 1})[0]
+	if record.Verb != decision.Bind || len(record.Policies) > 0 {
+		t.Errorf("policies were asked: %+v", record)
+	}
 }
