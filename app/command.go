@@ -89,7 +89,7 @@ The exit status means the same for every command:
 	}{
 		{"Run", []*cobra.Command{serveCommand(types), probeCommand()}},
 		{"Check", []*cobra.Command{checkCommand(types), doctorCommand(types), auditCommand(), verifyCommand()}},
-		{"Explain", []*cobra.Command{explainCommand(), decisionsCommand(), gpusCommand()}},
+		{"Explain", []*cobra.Command{uiCommand(), waitingCommand(), explainCommand(), decisionsCommand(), gpusCommand()}},
 		{"Set up", []*cobra.Command{schedulerConfigCommand(types), certsCommand(), schemaCommand(types)}},
 		{"Simulate", []*cobra.Command{simulateCommand(types)}},
 	} {

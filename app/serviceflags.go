@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -64,11 +63,7 @@ func read[T any](cmd *cobra.Command, s *serviceFlags, fetch replicas.Fetch[T]) (
 	responses, failed := replicas.Split(replicas.FetchAll(cmd.Context(), found, fetch))
 	var failures []error
 	for _, f := range failed {
-		err := f.Err
-		if request := (*url.Error)(nil); errors.As(err, &request) {
-			err = request.Err // the URL is that of a port-forward
-		}
-		failures = append(failures, fmt.Errorf("replica %s: %w", f.Replica, err))
+		failures = append(failures, fmt.Errorf("replica %s: %s", f.Replica, replicas.Reason(f.Err)))
 	}
 	if len(responses) == 0 {
 		return nil, fmt.Errorf("no replica responds; --admin reads from one admin address instead, such as %s in a pod of Outboard:\n%w", defaultAdmin, errors.Join(failures...))

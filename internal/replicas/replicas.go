@@ -6,8 +6,10 @@ package replicas
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -130,4 +132,22 @@ func Split[T any](responses []Response[T]) (good, failed []Response[T]) {
 		}
 	}
 	return good, failed
+}
+
+// Reason is the text of an error of FetchAll, without the URL, which is that of a port-forward.
+func Reason(err error) string {
+	if request := (*url.Error)(nil); errors.As(err, &request) {
+		err = request.Err
+	}
+	return err.Error()
+}
+
+// RoundTrip sends a request to the replica, for its path and query; the rest of the URL does not matter. The caller closes the body of the
+// response.
+func (r *Replica) RoundTrip(req *http.Request) (*http.Response, error) {
+	if r.down != nil {
+		return nil, r.down
+	}
+	req.URL.Scheme, req.URL.Host = "http", r.Name
+	return r.client.Transport.RoundTrip(req)
 }

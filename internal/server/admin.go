@@ -46,7 +46,7 @@ func (s *Server) adminHandler() (http.Handler, error) {
 			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
 			return
 		}
-		if toLoopback(r) && !namesThisHost(r.Host) {
+		if toLoopback(r) && !NamesThisHost(r.Host) {
 			http.Error(w, "no Host "+strconv.Quote(r.Host)+" here: use localhost or an IP address", http.StatusMisdirectedRequest)
 			return
 		}
@@ -87,10 +87,10 @@ func toLoopback(r *http.Request) bool {
 	return ok && local.IP.IsLoopback()
 }
 
-// namesThisHost reports whether the Host header of a request to a loopback address is localhost or an IP address, with or without a port.
+// NamesThisHost reports whether the Host header of a request to a loopback address is localhost or an IP address, with or without a port.
 // Any other name may be that of a web page: its owner can let the name resolve to 127.0.0.1 (DNS rebinding), and then the browser of
 // somebody who forwards a port to the address lets the page read what the address serves.
-func namesThisHost(host string) bool {
+func NamesThisHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

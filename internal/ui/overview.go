@@ -108,8 +108,8 @@ func (s *Source) profiles() []Profile {
 	return all
 }
 
-// unstamped returns a copy without what changes although nothing has happened.
-func (o *Overview) unstamped() Overview {
+// Unstamped returns a copy without what changes although nothing has happened.
+func (o *Overview) Unstamped() Overview {
 	u := *o
 	u.Replicas = slices.Clone(o.Replicas)
 	for i := range u.Replicas {

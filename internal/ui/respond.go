@@ -24,11 +24,10 @@ type response struct {
 	state  any // what it was made of
 	etag   string
 	body   []byte
-	zipped []byte // nil: not yet
+	zipped []byte // nil: the body is short
 }
 
-// handler responds with the JSON of what the function returns. The ETag changes exactly when unstamped, which is the same without the times
-// that change by themselves, does. What has the same state, if it is not nil, is made once.
+// handler responds with the JSON of what the function returns. What has the same state, if it is not nil, is made once.
 func (s *responses) handler(state func() any, of func(*http.Request) (value, unstamped any)) http.Handler {
 	return Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.of(r, state(), of)
@@ -36,34 +35,39 @@ func (s *responses) handler(state func() any, of func(*http.Request) (value, uns
 			http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
 			return
 		}
-		header := w.Header()
-		header.Set("ETag", p.etag)
-		header.Set("Vary", "Accept-Encoding")
-		if r.Header.Get("If-None-Match") == p.etag {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-		header.Set("Content-Type", "application/json")
-		body := p.body
-		if p.zipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			header.Set("Content-Encoding", "gzip")
-			body = p.zipped
-		}
-		_, _ = w.Write(body) // the connection is gone if this fails
+		p.write(w, r)
 	}))
 }
 
-// of returns the response to a request. Only one is made at a time.
-func (s *responses) of(r *http.Request, state any, of func(*http.Request) (value, unstamped any)) (response, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := r.URL.Path + "?" + r.URL.RawQuery
-	if p, ok := s.kept[key]; ok && state != nil && p.state == state {
-		return p, nil
+// Respond responds with the JSON of the value. The ETag changes exactly when unstamped does, which is the value without the times that change
+// by themselves; nil if the value has none.
+func Respond(w http.ResponseWriter, r *http.Request, value, unstamped any) {
+	p, err := responseOf(value, unstamped)
+	if err != nil {
+		http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
+		return
 	}
-	value, unstamped := of(r)
-	p := response{state: state}
-	var err error
+	p.write(w, r)
+}
+
+func (p *response) write(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("ETag", p.etag)
+	header.Set("Vary", "Accept-Encoding")
+	if r.Header.Get("If-None-Match") == p.etag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	header.Set("Content-Type", "application/json")
+	body := p.body
+	if p.zipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		header.Set("Content-Encoding", "gzip")
+		body = p.zipped
+	}
+	_, _ = w.Write(body) // the connection is gone if this fails
+}
+
+func responseOf(value, unstamped any) (p response, err error) {
 	if p.body, err = json.Marshal(value); err != nil {
 		return p, err
 	}
@@ -74,11 +78,25 @@ func (s *responses) of(r *http.Request, state any, of func(*http.Request) (value
 		}
 	}
 	p.etag = fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(stamp))[:24])
-	if last, ok := s.kept[key]; ok && last.etag == p.etag && unstamped == nil {
-		p.zipped = last.zipped
-	} else if len(p.body) > 4096 {
+	if len(p.body) > 4096 {
 		p.zipped = zip(p.body)
 	}
+	return p, nil
+}
+
+// of returns the response to a request. Only one is made at a time.
+func (s *responses) of(r *http.Request, state any, of func(*http.Request) (value, unstamped any)) (response, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := r.URL.Path + "?" + r.URL.RawQuery
+	if p, ok := s.kept[key]; ok && state != nil && p.state == state {
+		return p, nil
+	}
+	p, err := responseOf(of(r))
+	if err != nil {
+		return p, err
+	}
+	p.state = state
 	if s.kept == nil || len(s.kept) >= maxKept {
 		s.kept = map[string]response{}
 	}
@@ -105,10 +123,10 @@ func Handlers(s Source) map[string]http.Handler {
 		"GET /{$}":    page,
 		"GET " + OverviewPath: kept.handler(always, func(*http.Request) (any, any) {
 			o := s.overview()
-			return o, o.unstamped()
+			return o, o.Unstamped()
 		}),
 		"GET " + UnitsPath:   kept.handler(viewed, func(r *http.Request) (any, any) { return s.units(r.URL.Query().Get("resource")), nil }),
-		"GET " + WaitingPath: kept.handler(always, func(r *http.Request) (any, any) { return s.waiting(queryOf(r)), nil }),
+		"GET " + WaitingPath: kept.handler(always, func(r *http.Request) (any, any) { return s.waiting(QueryOf(r.URL.Query())), nil }),
 		"GET " + HeldPath:    kept.handler(always, func(r *http.Request) (any, any) { return s.held(r.URL.Query()), nil }),
 		"GET " + SignalsPath: kept.handler(always, func(*http.Request) (any, any) { return s.signals(), nil }),
 	}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,24 +18,28 @@ import (
 // maxRows bounds the rows of a response.
 const maxRows = 500
 
-// query selects waiting pods.
-type query struct {
-	find, reason, owner string
-	limit               int
+// Query selects waiting pods.
+type Query struct {
+	// Find is a part of the name of the pod or of the owner, Reason the code, and Owner the owner; "" selects any.
+	Find, Reason, Owner string
+	// Limit is the maximum number of rows.
+	Limit int
+	// Pods asks for a row for each pod, and for all of them, to merge those of several replicas.
+	Pods bool
 }
 
-func queryOf(r *http.Request) query {
-	q := r.URL.Query()
+// QueryOf returns the query in the parameters of a request.
+func QueryOf(q url.Values) Query {
 	limit, err := strconv.Atoi(q.Get("limit"))
 	if err != nil || limit < 1 {
 		limit = 50
 	}
-	return query{q.Get("find"), q.Get("reason"), q.Get("owner"), min(limit, maxRows)}
+	return Query{q.Get("find"), q.Get("reason"), q.Get("owner"), min(limit, maxRows), q.Get("pods") == "true"}
 }
 
-func (q *query) selects(w *WaitingRow) bool {
-	return (q.reason == "" || q.reason == w.Reason) && (q.owner == "" || q.owner == w.Owner) &&
-		(strings.Contains(w.Pod, q.find) || strings.Contains(w.Owner, q.find))
+func (q *Query) selects(w *WaitingRow) bool {
+	return (q.Reason == "" || q.Reason == w.Reason) && (q.Owner == "" || q.Owner == w.Owner) &&
+		(strings.Contains(w.Pod, q.Find) || strings.Contains(w.Owner, q.Find))
 }
 
 // waits yields the pods that wait for a node, and that a profile places.
@@ -62,9 +66,12 @@ func (s *Source) waits(yield func(pod *corev1.Pod, profiles []string)) {
 }
 
 // waiting returns the waiting pods that the query selects.
-func (s *Source) waiting(q query) Waiting {
+func (s *Source) waiting(q Query) Waiting {
 	var all []WaitingRow
 	s.waits(func(pod *corev1.Pod, profiles []string) { all = append(all, s.row(pod, profiles)) })
+	if q.Pods {
+		return Waiting{Pods: len(all), Shown: len(all), Reasons: []Reason{}, Rows: append([]WaitingRow{}, all...)}
+	}
 	return Group(all, q)
 }
 
@@ -134,7 +141,7 @@ func requests(pod *corev1.Pod) []string {
 }
 
 // Group returns what the query selects of rows of one pod each: the owners, or the pods of one owner.
-func Group(pods []WaitingRow, q query) Waiting {
+func Group(pods []WaitingRow, q Query) Waiting {
 	w := Waiting{Pods: len(pods), Reasons: []Reason{}, Rows: []WaitingRow{}}
 	slices.SortFunc(pods, func(a, b WaitingRow) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod)) })
 	reasons, owners, at := map[string]int{}, map[string]bool{}, map[string]int{}
@@ -146,7 +153,7 @@ func Group(pods []WaitingRow, q query) Waiting {
 			continue
 		}
 		w.Shown++
-		if row, ok := at[p.Owner]; ok && q.owner == "" {
+		if row, ok := at[p.Owner]; ok && q.Owner == "" {
 			w.Rows[row].Pods++
 			continue
 		}
@@ -154,7 +161,7 @@ func Group(pods []WaitingRow, q query) Waiting {
 		w.Rows = append(w.Rows, *p)
 	}
 	w.Owners = len(owners)
-	w.Rows = w.Rows[:min(q.limit, len(w.Rows))]
+	w.Rows = w.Rows[:min(q.Limit, len(w.Rows))]
 	for code, n := range reasons {
 		w.Reasons = append(w.Reasons, Reason{code, n})
 	}

@@ -20,6 +20,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/replicas"
+	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/test/stage"
 )
@@ -166,6 +167,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: operator}]
 		{[]string{"explain", "web-1", "-o", "json"}, new(explain.Document)},
 		{[]string{"decisions", "-o", "json"}, new([]*decision.Record)},
 		{[]string{"gpus", "-o", "json"}, new(gpumemory.Report)},
+		{[]string{"waiting", "-o", "json"}, new(ui.Waiting)},
 	} {
 		status, stdout, stderr := th.run(user.Kubeconfig, tt.args...)
 		if status != 0 {
@@ -195,6 +197,10 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: operator}]
 			if from := deciders(*found); !slices.Equal(from, []string{"outboard-2", "outboard-1"}) {
 				t.Errorf("decisions of %q\n%s", from, stdout)
 			}
+		case *ui.Waiting:
+			if len(found.Rows) != 1 || found.Rows[0].Pod != "default/web-1" || found.Rows[0].Reason != "GPUMemory.InsufficientMemory" {
+				t.Errorf("waiting:\n%s", stdout)
+			}
 		case *gpumemory.Report:
 			if len(found.Nodes) != 1 || len(found.Nodes[0].GPUs) != 2 {
 				t.Errorf("gpus:\n%s", stdout)
@@ -207,6 +213,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: operator}]
 	if _, stdout, _ := th.run(user.Kubeconfig, "decisions", "-A"); strings.Count(stdout, "default/web-1") != 2 {
 		t.Errorf("decisions of all namespaces:\n%s", stdout)
 	}
+	th.page(user.Kubeconfig)
 }
 
 func deciders(records []*decision.Record) (names []string) {

@@ -34,7 +34,7 @@ func FuzzAudit(f *testing.F) {
 		pod.Spec.NodeName = "n"
 		pod.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Limits: gpus, Requests: gpus}}}
 		in := audit.Input{
-			Ledgers: []ledger.Object{l}, Pods: []corev1.Pod{pod}, Nodes: []corev1.Node{node}, Now: time.Unix(1<<31, 0), Grace: time.Minute,
+			Ledgers: []*ledger.Object{&l}, Pods: []*corev1.Pod{&pod}, Nodes: []*corev1.Node{&node}, Now: time.Unix(1<<31, 0), Grace: time.Minute,
 			SizesFrom: &fields.From{Annotation: "sizes"},
 		}
 		first, second := audit.Audit(in), audit.Audit(in)

@@ -1,0 +1,88 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"outboard.dev/outboard/internal/replicas"
+	"outboard.dev/outboard/internal/ui"
+)
+
+func waitingCommand() *cobra.Command {
+	var from serviceFlags
+	var output outputFlag
+	q := ui.Query{Limit: 50}
+	cmd := &cobra.Command{
+		Use:   "waiting [NAME]",
+		Short: "Show the pods that wait for a node, and why, by owner",
+		Long: `Show the pods that wait for a node and that a profile places, grouped by owner, those that
+wait longest first: why the most nodes were rejected, and the node that comes closest. NAME is
+a part of the name of a pod or of its owner. The command reads from all replicas through the
+API server, as kubectl port-forward does, or from one service with --admin. The exit status is
+1 if no pod is selected, and 2 if no replica responds.`,
+		Example: `  outboard waiting
+  outboard waiting team-a/ --reason GPUMemory.InsufficientMemory
+  outboard waiting --owner team-a/Job/train -o json`,
+		Args: positional("[NAME]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := output.check(); err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				q.Find = args[0]
+			}
+			responses, err := read(cmd, &from, fetchJSON[*ui.Waiting](ui.WaitingPath+"?pods=true"))
+			if err != nil {
+				return err
+			}
+			waiting := replicas.Waiting(responses, q)
+			if err := output.write(cmd.OutOrStdout(), inJSON(waiting), func(w io.Writer) error { return waitingTable(w, &waiting, time.Now()) }); err != nil {
+				return err
+			}
+			if waiting.Shown == 0 {
+				return errFindings
+			}
+			return nil
+		},
+	}
+	from.register(cmd)
+	output.register(cmd)
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "show only pods that wait for this reason, such as GPUMemory.InsufficientMemory")
+	cmd.Flags().StringVar(&q.Owner, "owner", "", "show the pods of this owner one by one: NAMESPACE/KIND/NAME")
+	cmd.Flags().IntVar(&q.Limit, "limit", q.Limit, "maximum number of rows to show")
+	return cmd
+}
+
+// waitingTable writes one line for each owner, or for each pod of one owner.
+func waitingTable(w io.Writer, waiting *ui.Waiting, now time.Time) error {
+	if waiting.Shown == 0 {
+		text := "No pod waits."
+		if waiting.Pods > 0 {
+			text = fmt.Sprintf("None of the %d waiting pods is selected.", waiting.Pods)
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "OWNER\tPODS\tWAITS\tREASON\tNEAREST\tPOD")
+	shown := 0
+	for i := range waiting.Rows {
+		r := &waiting.Rows[i]
+		nearest := ""
+		if r.Nearest != nil {
+			nearest = strings.TrimRight(fmt.Sprintf("%s: %d of %d %s", r.Nearest.Node, r.Nearest.Have, r.Nearest.Want, r.Unit), " ")
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", r.Owner, r.Pods, now.Sub(r.Since).Truncate(time.Second), r.Reason, nearest, r.Pod)
+		shown += r.Pods
+	}
+	if err := table.Flush(); err != nil || shown == waiting.Shown {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%d of %d pods are shown; --limit shows more.\n", shown, waiting.Shown)
+	return err
+}
