@@ -213,7 +213,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: operator}]
 	if _, stdout, _ := th.run(user.Kubeconfig, "decisions", "-A"); strings.Count(stdout, "default/web-1") != 2 {
 		t.Errorf("decisions of all namespaces:\n%s", stdout)
 	}
-	th.page(user.Kubeconfig)
+	th.browse(user.Kubeconfig)
 }
 
 func deciders(records []*decision.Record) (names []string) {

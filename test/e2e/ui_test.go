@@ -60,9 +60,9 @@ func (th *theater) request(method, address, body string) *http.Request {
 	return req
 }
 
-// page checks what outboard ui serves: the page, and the data of all replicas, of which outboard-1 and outboard-2 respond and know the
+// browse checks what outboard ui serves: the page, and the data of all replicas, of which outboard-1 and outboard-2 respond and know the
 // waiting pod web-1.
-func (th *theater) page(kubeconfig string) {
+func (th *theater) browse(kubeconfig string) {
 	th.t.Helper()
 	t, at := th.t, th.served(kubeconfig)
 	read := func(path string, into any) {
