@@ -198,7 +198,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: operator}]
 				t.Errorf("decisions of %q\n%s", from, stdout)
 			}
 		case *ui.Waiting:
-			if len(found.Rows) != 1 || found.Rows[0].Pod != "default/web-1" || found.Rows[0].Reason != "GPUMemory.InsufficientMemory" {
+			if len(found.Rows) != 1 || found.Rows[0].Pod != "default/web-1" || found.Rows[0].Reason != "GPUMemory.TooLarge" {
 				t.Errorf("waiting:\n%s", stdout)
 			}
 		case *gpumemory.Report:

@@ -1,0 +1,420 @@
+package ui_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/callmetrics"
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/internal/requeue"
+	"outboard.dev/outboard/internal/ui"
+	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/snapshot"
+)
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+const memory, count = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
+
+// world is a cluster in memory, and what one replica knows of it.
+type world struct {
+	builder  snapshot.Builder
+	view     *snapshot.View
+	pods     []*corev1.Pod
+	rejected map[types.UID]requeue.Status
+	findings []audit.Finding
+	registry *prometheus.Registry
+	log      *decision.Log
+	now      time.Time
+	config   *config.Config
+	ready    error
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	c, err := config.Parse("f", []byte(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {insecure: true}
+profiles:
+- policies:
+  - {type: GPUMemory, weight: 2}
+  - {type: Licenses, config: {features: [{name: solver, seats: 5}]}}
+- path: /devices
+  policies: [{type: Devices, config: {resource: example.com/fpga}}]
+`), config.Types{Policies: standard.Types()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{rejected: map[types.UID]requeue.Status{}, registry: prometheus.NewRegistry(), log: decision.NewLog(0), now: noon, config: c}
+}
+
+func (w *world) source() ui.Source {
+	w.view = w.builder.View()
+	return ui.Source{
+		Name: "a", Metrics: w.registry, Log: w.log,
+		Checks:   func() []ui.Check { return []ui.Check{{Name: "cluster", Error: text(w.ready)}} },
+		Warnings: func() []string { return nil },
+		Config:   func() *config.Config { return w.config },
+		Signals:  func() []explain.Signal { return nil },
+		View:     func() *snapshot.View { return w.view },
+		Now:      func() time.Time { return w.now },
+		Pods:     func() []*corev1.Pod { return w.pods },
+		Rejected: func(profile string, pod types.UID) (requeue.Status, bool) {
+			status, ok := w.rejected[pod]
+			return status, ok && profile == "/"
+		},
+		Audit: func() (time.Time, []audit.Finding) { return noon, w.findings },
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func (w *world) node(name, model string, gpus, gib int64) {
+	allocatable := corev1.ResourceList{
+		memory: *resource.NewQuantity(gpus*gib, resource.DecimalSI), count: *resource.NewQuantity(gpus, resource.DecimalSI), "example.com/fpga": resource.MustParse("2"),
+	}
+	w.builder.SetNode(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"nvidia.com/gpu.product": model}}, Status: corev1.NodeStatus{Allocatable: allocatable, Capacity: allocatable},
+	})
+}
+
+func (w *world) pod(name, node string, gib int, change ...func(*corev1.Pod)) *corev1.Pod {
+	requests := corev1.ResourceList{memory: resource.MustParse(fmt.Sprint(gib)), "cpu": resource.MustParse("2")}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name), CreationTimestamp: metav1.Time{Time: noon.Add(-time.Hour)}},
+		Spec:       corev1.PodSpec{NodeName: node, SchedulerName: "default-scheduler", Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}}},
+	}
+	for _, f := range change {
+		f(p)
+	}
+	w.pods = append(w.pods, p)
+	if node != "" {
+		w.builder.SetPod(p)
+	}
+	return p
+}
+
+// claim gives the pod a part of a GPU.
+func (w *world) claim(node string, gpu, gib int64, pods ...*corev1.Pod) {
+	l := &snapshot.Ledger{Resource: memory, Node: node, Units: []snapshot.LedgerUnit{{Name: fmt.Sprint(gpu), Capacity: 16}}}
+	for _, p := range pods {
+		l.Units[0].Claims = append(l.Units[0].Claims, snapshot.LedgerClaim{Pod: p.UID, Amount: gib})
+		l.Pods = append(l.Pods, snapshot.LedgerPod{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Node: node, At: noon})
+	}
+	w.builder.SetLedger(l)
+}
+
+// get returns the response of the handlers to a request.
+func get(t testing.TB, handlers map[string]http.Handler, target string, header ...string) *http.Response {
+	t.Helper()
+	mux := http.NewServeMux()
+	for pattern, h := range handlers {
+		mux.Handle(pattern, h)
+	}
+	req := httptest.NewRequest(http.MethodGet, target, nil)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, req)
+	return w.Result()
+}
+
+func decode[T any](t testing.TB, res *http.Response) T {
+	t.Helper()
+	var v T
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s, %v: %s", res.Status, err, body)
+	}
+	if strings.Contains(string(body), ":null") {
+		t.Errorf("null in %s", body)
+	}
+	if err := json.Unmarshal(body, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// The units are those that outboard gpus shows, and the pools and devices of the other policies.
+func TestUnits(t *testing.T) {
+	w := newWorld(t)
+	w.node("n2", "T4", 2, 16)
+	w.node("n1", "H100", 4, 16)
+	w.node("n0", "T4", 1, 16)
+	w.claim("n2", 1, 6, w.pod("a", "n2", 6), w.pod("b", "n2", 6))
+	w.claim("n1", 0, 20, w.pod("big", "n1", 20))
+	handlers := ui.Handlers(w.source())
+	got := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource="+memory))
+	if got.Title != "GPU memory" || got.Unit != "GiB" || !slices.Equal(got.Groups, []string{"H100", "T4"}) {
+		t.Errorf("%+v", got)
+	}
+	var names []string
+	for _, n := range got.Nodes {
+		names = append(names, n.Node)
+		for i, gpu := range gpumemory.GPUs(gpumemory.Config{Unit: gpumemory.GiB}, w.view.Node(n.Node)) {
+			var flags int64
+			if !gpu.Healthy {
+				flags |= ui.Unhealthy
+			}
+			if want := []int64{gpu.Capacity, gpu.Used, gpu.Reserved, flags}; !slices.Equal(n.Units[4*i:4*i+4], want) {
+				t.Errorf("%s, GPU %d: %v, want %v", n.Node, i, n.Units[4*i:4*i+4], want)
+			}
+		}
+	}
+	if !slices.Equal(names, []string{"n1", "n0", "n2"}) {
+		t.Errorf("nodes %q", names)
+	}
+	if pools := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource=licenses")); len(pools.Nodes) != 1 || !slices.Equal(pools.Nodes[0].Units, []int64{5, 0, 0, 0}) || !slices.Equal(pools.Nodes[0].Names, []string{"solver"}) {
+		t.Errorf("pools: %+v", pools)
+	}
+	if fpgas := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource=example.com/fpga")); len(fpgas.Nodes) != 3 {
+		t.Errorf("devices: %+v", fpgas)
+	}
+	if none := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource=other")); len(none.Nodes) != 0 {
+		t.Errorf("another resource: %+v", none)
+	}
+}
+
+func TestWaiting(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", "T4", 1, 16)
+	owned := func(p *corev1.Pod) {
+		yes := true
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", Controller: &yes}}
+	}
+	w.pod("bound", "n1", 1)
+	w.pod("ending", "", 1, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} })
+	w.pod("other", "", 1, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} })
+	w.pod("gated", "", 1, func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} })
+	w.pod("untried", "", 1, func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Message: "0/1 nodes are available"}}
+	})
+	miss := decision.Miss{Node: "n1", Have: 3, Want: 9}
+	for i := range 3 {
+		p := w.pod(fmt.Sprint("train-", i), "", 9, owned)
+		w.rejected[p.UID] = requeue.Status{
+			Since: noon.Add(-time.Duration(3-i) * time.Hour), Requeues: i, LastCall: noon, Nodes: 2,
+			Rejection: decision.Rejection{Policy: "GPUMemory", Code: "InsufficientMemory", Text: "too little", Unit: "GiB", Nodes: 1, Nearest: []decision.Miss{miss}},
+		}
+	}
+	handlers := ui.Handlers(w.source())
+	rows := func(query string) (ui.Waiting, []string) {
+		t.Helper()
+		v := decode[ui.Waiting](t, get(t, handlers, ui.WaitingPath+query))
+		var names []string
+		for _, r := range v.Rows {
+			names = append(names, fmt.Sprintf("%s %d %s", r.Pod, r.Pods, r.Reason))
+		}
+		return v, names
+	}
+	// The pod "other" requests no GPU, but the profile with Licenses is for all pods.
+	all, names := rows("")
+	want := []string{"team/train-0 3 GPUMemory.InsufficientMemory", "team/gated 1 gated", "team/other 1 kube-scheduler", "team/untried 1 kube-scheduler"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Error(diff)
+	}
+	if all.Pods != 6 || all.Owners != 4 || all.Shown != 6 || !slices.Equal(all.Reasons, []ui.Reason{{"GPUMemory.InsufficientMemory", 3}, {ui.NotAsked, 2}, {ui.Gated, 1}}) {
+		t.Errorf("%+v", all)
+	}
+	first := ui.WaitingRow{
+		Owner: "team/Job/train", Pods: 3, Pod: "team/train-0", Since: noon.Add(-3 * time.Hour), Requests: []string{"cpu: 2", memory + ": 9"},
+		Reason: "GPUMemory.InsufficientMemory", Text: "too little", Rejected: 1, Nodes: 2, Nearest: &miss, Unit: "GiB", LastCall: noon,
+	}
+	if diff := cmp.Diff(first, all.Rows[0]); diff != "" {
+		t.Error(diff)
+	}
+	for query, want := range map[string][]string{
+		"?owner=team/Job/train":         {"team/train-0 1 GPUMemory.InsufficientMemory", "team/train-1 1 GPUMemory.InsufficientMemory", "team/train-2 1 GPUMemory.InsufficientMemory"},
+		"?reason=gated":                 {"team/gated 1 gated"},
+		"?find=untr":                    {"team/untried 1 kube-scheduler"},
+		"?find=zebra":                   nil,
+		"?limit=1":                      {"team/train-0 3 GPUMemory.InsufficientMemory"},
+		"?limit=-1&reason=gated":        {"team/gated 1 gated"},
+		"?owner=team/Job/train&limit=2": {"team/train-0 1 GPUMemory.InsufficientMemory", "team/train-1 1 GPUMemory.InsufficientMemory"},
+	} {
+		if _, got := rows(query); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
+	}
+	if each, _ := rows("?pods=true&limit=1"); len(each.Rows) != 6 {
+		t.Errorf("%d rows for single pods", len(each.Rows))
+	}
+}
+
+func TestHeld(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", "T4", 2, 16)
+	gone := w.pod("gone", "", 3)
+	w.claim("n1", 1, 3, w.pod("runs", "n1", 3, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }),
+		w.pod("ends", "n1", 3, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }), gone)
+	w.findings = []audit.Finding{{Kind: audit.Leaked, Resource: memory, Node: "n1", Unit: "1", Holders: []audit.Holder{}}}
+	handlers := ui.Handlers(w.source())
+	h := decode[ui.Held](t, get(t, handlers, ui.HeldPath))
+	var got []string
+	for _, r := range h.Rows {
+		got = append(got, fmt.Sprint(r.Node, " ", r.Unit, " ", r.Pod, " ", r.Amount, " ", r.State))
+	}
+	if want := []string{"n1 1 ends 3 terminating", "n1 1 gone 3 deleted", "n1 1 runs 3 running"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if !h.Audited.Equal(noon) || len(h.Findings) != 1 || h.Total != 3 {
+		t.Errorf("%+v", h)
+	}
+	for query, want := range map[string]int{"?resource=" + memory: 3, "?resource=other": 0, "?node=n1": 3, "?node=n2": 0, "?find=team/ru": 1} {
+		if h := decode[ui.Held](t, get(t, handlers, ui.HeldPath+query)); h.Total != want {
+			t.Errorf("%s: %d rows, want %d", query, h.Total, want)
+		}
+	}
+}
+
+// The overview counts calls and waiting pods, and has the ETag of what it says, whatever the time.
+func TestOverview(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", "T4", 2, 16)
+	w.pod("waits", "", 1)
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "outboard_config_info"}, []string{"digest"})
+	w.registry.MustRegister(info)
+	info.WithLabelValues("abc").Set(1)
+	calls := callmetrics.New(w.registry).Of("/", decision.Filter)
+	calls.Observe(time.Millisecond, nil, nil)
+	calls.Observe(time.Millisecond, nil, fmt.Errorf("failed"))
+	w.log.Add(&decision.Record{Time: noon, Verb: decision.Filter, Profile: "/"}, nil)
+	handlers := ui.Handlers(w.source())
+	res := get(t, handlers, ui.OverviewPath)
+	etag := res.Header.Get("ETag")
+	o := decode[ui.Overview](t, res)
+	if len(o.Replicas) != 1 || len(o.Resources) != 3 {
+		t.Fatalf("%+v", o)
+	}
+	r := o.Replicas[0]
+	if r.Name != "a" || r.Configuration != "abc" || r.Nodes != 1 || r.Pods != 1 || r.Waiting != 1 || len(r.Profiles) != 2 {
+		t.Errorf("%+v", r)
+	}
+	if c := r.Profiles[0].Calls[0]; c.Verb != decision.Filter || c.Total != 2 || c.Failed != 1 || !c.Last.Equal(noon) {
+		t.Errorf("%+v", c)
+	}
+	w.now = noon.Add(time.Minute)
+	if res := get(t, handlers, ui.OverviewPath, "If-None-Match", etag); res.StatusCode != http.StatusNotModified {
+		t.Errorf("a minute later: %s", res.Status)
+	}
+	w.ready = fmt.Errorf("not read")
+	if res := get(t, handlers, ui.OverviewPath, "If-None-Match", etag); res.StatusCode != http.StatusOK {
+		t.Errorf("not ready: %s", res.Status)
+	}
+}
+
+// The ETag changes exactly when the data does, also in another process.
+func TestETag(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", "T4", 8, 16)
+	s := w.source()
+	handlers := ui.Handlers(s)
+	for _, target := range []string{ui.UnitsPath + "?resource=" + memory, ui.WaitingPath, ui.HeldPath, ui.SignalsPath} {
+		first := get(t, handlers, target).Header.Get("ETag")
+		if first == "" || get(t, ui.Handlers(s), target).Header.Get("ETag") != first {
+			t.Errorf("%s: another process has another ETag than %q", target, first)
+		}
+		if res := get(t, handlers, target, "If-None-Match", first); res.StatusCode != http.StatusNotModified || res.ContentLength > 0 {
+			t.Errorf("%s: %s", target, res.Status)
+		}
+		if get(t, handlers, target).Header.Get("Content-Security-Policy") == "" {
+			t.Errorf("%s: no Content-Security-Policy", target)
+		}
+	}
+	before := get(t, handlers, ui.UnitsPath+"?resource="+memory).Header.Get("ETag")
+	w.claim("n1", 3, 5, w.pod("p", "n1", 5))
+	w.view = w.builder.View()
+	if after := get(t, handlers, ui.UnitsPath+"?resource="+memory).Header.Get("ETag"); after == before {
+		t.Error("a claim does not change the ETag of the units")
+	}
+}
+
+// Without a cluster, everything is empty.
+func TestWithoutCluster(t *testing.T) {
+	w := newWorld(t)
+	s := w.source()
+	s.Pods, s.Rejected, s.Audit = nil, nil, nil
+	handlers := ui.Handlers(s)
+	if o := decode[ui.Overview](t, get(t, handlers, ui.OverviewPath)); len(o.Replicas) != 1 {
+		t.Errorf("%+v", o)
+	}
+	decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource="+memory))
+	decode[ui.Waiting](t, get(t, handlers, ui.WaitingPath))
+	decode[ui.Held](t, get(t, handlers, ui.HeldPath))
+	decode[ui.Signals](t, get(t, handlers, ui.SignalsPath))
+}
+
+// The page asks nobody else, and takes nothing for HTML.
+func TestStaticFiles(t *testing.T) {
+	handlers := ui.Handlers(newWorld(t).source())
+	res := get(t, handlers, "/")
+	if res.StatusCode != http.StatusFound || res.Header.Get("Location") != ui.Path {
+		t.Errorf("/: %s to %q", res.Status, res.Header.Get("Location"))
+	}
+	sum, lines := 0, 0
+	for _, name := range []string{"", "style.css", "icon.svg", "main.js", "dom.js", "data.js", "waiting.js", "units.js", "wall.js", "pod.js", "try.js", "held.js", "signals.js", "health.js"} {
+		res := get(t, handlers, ui.Path+name)
+		body, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s, %v", name, res.Status, err)
+		}
+		sum, lines = sum+len(body), lines+strings.Count(string(body), "\n")
+		for _, forbidden := range []string{"innerHTML", "insertAdjacentHTML", "eval(", "https://", "http://"} {
+			if at := strings.Index(strings.ReplaceAll(string(body), "http://www.w3.org/2000/svg", ""), forbidden); at >= 0 {
+				t.Errorf("%s has %s", name, forbidden)
+			}
+		}
+	}
+	if sum > 80<<10 || lines > 1500 {
+		t.Errorf("the page has %d bytes in %d lines, at most 80 KiB in 1,500 lines", sum, lines)
+	}
+}
+
+// BenchmarkUnits is what one new View of 5,000 nodes with 8 GPUs each costs that somebody looks at.
+func BenchmarkUnits(b *testing.B) {
+	w := newWorld(b)
+	for i := range 5000 {
+		w.node(fmt.Sprintf("gpu-%04d", i), []string{"H100", "A100"}[i%2], 8, 80)
+	}
+	handlers := ui.Handlers(w.source())
+	var bytes int
+	for round := 0; b.Loop(); round++ {
+		w.node("gpu-0000", "H100", 8, int64(16+round%64))
+		w.view = w.builder.View()
+		res := get(b, handlers, ui.UnitsPath+"?resource="+memory, "Accept-Encoding", "gzip")
+		if res.Header.Get("Content-Encoding") != "gzip" {
+			b.Fatal("not compressed")
+		}
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		bytes = len(body)
+	}
+	b.ReportMetric(float64(bytes), "bytes")
+}
