@@ -37,7 +37,7 @@ func (a *attempt) succeeds(fit int) {
 	}
 	a.recordFilter(fit)
 	if r := a.plugin.service.Requeuer; r != nil {
-		r.Observer(a.profile, a.engine)(engine.Request{Pod: a.pod, View: a.view}, true, nil)
+		r.Observer(a.profile, a.engine)(engine.Request{Pod: a.pod, View: a.view}, true, nil, nil)
 	}
 }
 
@@ -47,15 +47,20 @@ func (a *attempt) fails() {
 		return
 	}
 	rejected := a.Rejected()
-	a.recordFilter(0)
+	record := a.recordFilter(0)
+	var why *decision.Rejection
+	if len(record.Rejections) > 0 {
+		why = &record.Rejections[0]
+	}
 	if r := a.plugin.service.Requeuer; r != nil {
-		r.Observer(a.profile, a.engine)(engine.Request{Pod: a.pod, View: a.view, Nodes: rejected}, false, nil)
+		r.Observer(a.profile, a.engine)(engine.Request{Pod: a.pod, View: a.view, Nodes: rejected}, false, nil, why)
 	}
 }
 
-func (a *attempt) recordFilter(fit int) {
+func (a *attempt) recordFilter(fit int) *decision.Record {
 	r := a.Record(fit)
 	a.plugin.add(a.profile, decision.Filter, a.started, r, nil)
+	return r
 }
 
 // recordScores records the scores in p.result. mu must be held.

@@ -161,11 +161,13 @@ Everything keeps running until you press Ctrl-C. In another terminal:
   %s explain %s --admin %s
   curl %s/metrics
 
+The page with waiting pods, GPUs and decisions: %s/ui/
+
 Outboard follows changes of its configuration, and kube-scheduler reads its own at the start:
 
   %s
   %s
-`, play.Kubeconfig(), word(play.KubectlPath()), binary, example, play.Outboard.Admin, play.Outboard.Admin,
+`, play.Kubeconfig(), word(play.KubectlPath()), binary, example, play.Outboard.Admin, play.Outboard.Admin, play.Outboard.Admin,
 		play.Outboard.ConfigFile, play.Scheduler.ConfigFile())
 	<-ctx.Done()
 }

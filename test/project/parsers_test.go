@@ -63,6 +63,7 @@ var readers = map[string]string{
 	"internal/extender/wire: scanner.integer":      "a request: docs/operations.md#limits",
 	"internal/extender/wire: unquote":              "a request: docs/operations.md#limits",
 	"internal/explain: limit":                      "a request: docs/operations.md#limits",
+	"internal/ui: QueryOf":                         "a request: docs/operations.md#limits",
 	"internal/jsonstream: New":                     "a document or response of a source: its maxBytes, and 64 KiB for each text",
 	"internal/content: columns.decode":             "a document or response of a source: its maxBytes",
 	"internal/lmstat: parser.user":                 "a document or response of a source: its maxBytes",
