@@ -88,6 +88,11 @@ func TestFollows(t *testing.T) {
 	if !value[bool](b, `window.kept[0] === document.body && window.kept[1].isConnected && window.kept[1].contains(document.activeElement)`) {
 		t.Error("the row that has the focus was made again, or lost it")
 	}
+	b.visit(at + "/ui/#/health")
+	b.until(`/[2-9] s ago/.test(document.body.innerText)`)
+	b.until(`/1\d s ago/.test(document.body.innerText)`) // although the data is the same
+	b.visit(at + "/ui/#/waiting")
+	b.until(`document.querySelectorAll('tbody tr').length === 36`)
 	f.change(func(f *fixture) { f.broken = http.StatusServiceUnavailable })
 	b.until(`document.body.classList.contains('stale') && /No data for \d+ s: 503: busy/.test(document.getElementById('notices').textContent)`)
 	if n := value[int](b, `document.querySelectorAll('tbody tr').length`); n != 36 {

@@ -21,7 +21,11 @@ const views = {
   pod: { title: 'Pod', of: pod },
 }
 const $ = id => document.getElementById(id)
-const page = { overview: undefined, now: () => page.overview?.replicas.find(r => !r.error)?.now }
+// now is the time at the replicas: as the overview said, and what has passed since it was received.
+const page = { overview: undefined, received: 0, now() {
+  const at = page.overview?.replicas.find(r => !r.error)?.now
+  return at && new Date(Date.parse(at) + performance.now() - page.received).toISOString()
+} }
 let view, poll, shown, problem, since
 
 function route() {
@@ -90,6 +94,7 @@ function state() {
     `${plural(up[0].pods, 'pod')} · state ${number(up[0].generation)} of the cluster, read at ${clock(up[0].now)}`
 }
 setInterval(() => problem && state(), 1000)
+setInterval(() => problem || known(), 5000) // how long ago things were
 
 const keys = [['/', 'find a pod or a node'], ...Object.values(views).filter(v => v.key).map(v => [`g ${v.key}`, v.title]),
   ['j, k', 'next and previous row'], ['Enter', 'open the row'], ['Esc', 'back'], ['arrows', 'move in the wall of GPUs'], ['?', 'this list']]
@@ -127,6 +132,7 @@ window.addEventListener('hashchange', go)
 go()
 new Poll('/api/overview', overview => {
   page.overview = overview
+  page.received = performance.now()
   navigation()
   known()
   state()
