@@ -72,6 +72,9 @@ type fakeCluster struct {
 	unknown           string          // a pod that does not exist
 }
 
+// never is the number of requeues per second of a Requeuer that requeues no pods, and 0 the default of the configuration.
+const never = -1
+
 // simulate runs the test in a bubble, with a running Requeuer.
 func simulate(t *testing.T, perSecond int, test func(*fakeCluster)) {
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +87,7 @@ func simulate(t *testing.T, perSecond int, test func(*fakeCluster)) {
 			t.Fatal(err)
 		}
 		c.requeuer, err = requeue.New(requeue.Options{
-			Cluster: c, PerSecond: cmp.Or(perSecond, 20), Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Registerer: c.metrics,
+			Cluster: c, PerSecond: max(0, cmp.Or(perSecond, 20)), Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Registerer: c.metrics,
 		})
 		if err != nil {
 			t.Fatal(err)

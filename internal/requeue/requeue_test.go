@@ -29,6 +29,31 @@ func podNames(n int) []string {
 	return names
 }
 
+// A Requeuer that requeues no pods knows why they wait, until they are bound or deleted.
+func TestKnowsWithoutRequeuing(t *testing.T) {
+	simulate(t, never, func(c *fakeCluster) {
+		c.node("a", 0)
+		c.create("p0000", "p0001")
+		c.node("a", 1)
+		if requeued := c.after(time.Hour); requeued != "" {
+			t.Errorf("requeued: %s", requeued)
+		}
+		if status, ok := c.requeuer.Status("/", "p0000"); !ok || status.Rejection.Code != "Full" || status.Requeues != 0 {
+			t.Errorf("%v, %+v", ok, status)
+		}
+		c.mu.Lock()
+		delete(c.pods, "p0000")
+		c.mu.Unlock()
+		time.Sleep(time.Hour)
+		if _, ok := c.requeuer.Status("/", "p0000"); ok {
+			t.Error("a deleted pod is known")
+		}
+		if _, ok := c.requeuer.Status("/", "p0001"); !ok {
+			t.Error("a pod that waits is not known")
+		}
+	})
+}
+
 // One free place requeues one of a thousand pods, the oldest; three free places requeue three, one after the other.
 func TestOneFreePlaceRequeuesOnePod(t *testing.T) {
 	simulate(t, 0, func(c *fakeCluster) {

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -65,6 +66,29 @@ func TestAdminServesWhatItIsGiven(t *testing.T) {
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") == "" {
 			t.Errorf("%s = %d, Allow %q", method, resp.StatusCode, resp.Header.Get("Allow"))
+		}
+	}
+}
+
+// POST reaches the handlers that are for POST, and no other.
+func TestAdminPost(t *testing.T) {
+	r := start(t, server.Options{Handler: echo, Admin: server.AdminOptions{Handlers: map[string]http.Handler{
+		"POST /try":    http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }),
+		"GET /explain": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "explained") }),
+	}}})
+	for request, want := range map[string]string{
+		"POST /try": "200 manifest", "PUT /try": "405 only GET", "GET /try": "405 Method", "GET /explain": "200 explained", "POST /explain": "405 only GET", "POST /metrics": "405 only GET",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		req, _ := http.NewRequestWithContext(t.Context(), method, r.adminURL+path, strings.NewReader("manifest"))
+		res, err := newClient(t, nil).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if got := fmt.Sprint(res.StatusCode, " ", string(body)); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s, want %s", request, got, want)
 		}
 	}
 }
