@@ -88,7 +88,7 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"resource", []string{"verify", "http://127.0.0.1:1", "--resource", "a=b"}, []string{"--resource a=b"}},
 		{"no directory", []string{"certs"}, []string{"--dir is missing: usage: outboard certs --dir DIRECTORY"}},
 		{"unknown command", []string{"srve"}, []string{`"srve"`, "Did you mean this?", "serve"}},
-		{"no pod", []string{"explain"}, []string{"POD is missing: usage: outboard explain [NAMESPACE/]POD"}},
+		{"no pod", []string{"explain"}, []string{"POD is missing: usage: outboard explain [NAMESPACE/]POD | --file FILE"}},
 		{"no URL to verify", []string{"verify"}, []string{"URL is missing"}},
 		{"no file to check", []string{"check"}, []string{"FILE is missing"}},
 		{"too many", []string{"gpus", "a", "b"}, []string{`takes no argument "b"`, "gpus [NODE]"}},

@@ -2,9 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 
@@ -18,10 +21,10 @@ func explainCommand() *cobra.Command {
 	var service serviceFlags
 	var namespaces namespaceFlags
 	var output outputFlag
-	var profile, node string
+	var profile, node, file string
 	decisions, nodes := explain.DefaultDecisions, explain.DefaultNodes
 	cmd := &cobra.Command{
-		Use:   "explain [NAMESPACE/]POD",
+		Use:   "explain [NAMESPACE/]POD | --file FILE",
 		Short: "Explain why a pod is pending, or on its node",
 		Long: `Show the latest decisions of all replicas about a pod and, while the pod is pending, the
 result of every policy for every node now. If it fits on no node, the smallest changes are
@@ -31,17 +34,30 @@ be better. The command reads from all replicas through the API server, as kubect
 port-forward does, or from one service with --admin. If a replica does not respond, the
 command says why, and shows what the others know.
 
+With --file, the pod need not exist: the command shows where that of the manifest would fit,
+and what it would get. Nothing is created. The exit status is 1 if it fits nowhere.
+
 The exit status is 1 if no replica knows the pod: there is none, it has ended, or Outboard
 has no connection to the API server. Decisions about a former pod of that name are shown
 nevertheless. The exit status is also 1 if there is no node --node, and 2 if no replica
 responds.`,
 		Example: `  outboard explain web-1
   outboard explain web-1 --namespace team --node gpu-1 --output json
-  outboard explain team/web-1 --admin 127.0.0.1:8081`,
-		Args: positional("POD"),
+  outboard explain team/web-1 --admin 127.0.0.1:8081
+  outboard explain --file pod.yaml`,
+		Args: positional("[POD]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := output.check(); err != nil {
 				return err
+			}
+			if file != "" {
+				if len(args) > 0 {
+					return errors.New("--file names the pod, so POD must not be given")
+				}
+				return try(cmd, &service, &output, file, url.Values{"profile": {profile}, "nodes": {strconv.Itoa(nodes)}})
+			}
+			if len(args) == 0 {
+				return fmt.Errorf("POD is missing: usage: %s", cmd.UseLine())
 			}
 			namespace, pod, err := podOf(args[0], &namespaces, &service.cluster)
 			if err != nil {
@@ -75,6 +91,7 @@ responds.`,
 	namespaces.register(cmd, &service.cluster)
 	output.register(cmd)
 	flags := cmd.Flags()
+	flags.StringVarP(&file, "file", "f", "", "explain where the pod of this manifest would fit, or of this workload's template, although it does not exist; - is standard input")
 	flags.StringVar(&profile, "profile", "", "show only the profile with this path")
 	flags.StringVar(&node, "node", "", "show only this node in the current results")
 	complete(cmd, "node", completeNodes(&service.cluster))
@@ -96,4 +113,34 @@ func podOf(arg string, namespaces *namespaceFlags, cluster *clusterFlags) (names
 		return "", "", fmt.Errorf("--namespace=%s does not go with %s", namespaces.namespace, arg)
 	}
 	return before, after, nil
+}
+
+// try shows where the pod of a manifest would fit.
+func try(cmd *cobra.Command, from *serviceFlags, output *outputFlag, file string, query url.Values) error {
+	var manifest []byte
+	var err error
+	if file == "-" {
+		manifest, err = io.ReadAll(cmd.InOrStdin())
+	} else {
+		manifest, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return err
+	}
+	responses, err := read(cmd, from, func(ctx context.Context, client *http.Client, admin string) (*explain.Document, error) {
+		return explain.Try(ctx, client, admin, manifest, query)
+	})
+	if err != nil {
+		return err
+	}
+	doc := responses[0].Value
+	if err := output.write(cmd.OutOrStdout(), inJSON(doc), doc.Text); err != nil {
+		return err
+	}
+	for i := range doc.Now {
+		if doc.Now[i].Fit > 0 {
+			return nil
+		}
+	}
+	return errFindings
 }

@@ -61,6 +61,10 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		}
 	}))
 	defer admin.Close()
+	waiting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte(`{"pods": 1, "rows": [{"owner": "ns/Pod/web-1", "pod": "ns/web-1", "pods": 1}]}`))
+	}))
+	defer waiting.Close()
 	// An extender to which all nodes are equal, and one that has no paths.
 	equal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -96,8 +100,10 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		"outboard check":     {good: []string{good}, findings: []string{bad}, failed: []string{"", "/nowhere.yaml", dir, good + " -o xml"}},
 		"outboard doctor":    {good: []string{wired}, findings: []string{bad}, failed: []string{"/nowhere.yaml", wired + " --config " + bad, wired + " --kubeconfig /nowhere"}},
 		"outboard decisions": {good: []string{"--admin " + admin.URL, "-A -o yaml --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL, "", "--kubeconfig /nowhere", "-o xml"}},
-		"outboard explain":   {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL, "gone --admin " + admin.URL, "known --node typo --admin " + admin.URL}, failed: []string{"", "known --admin " + nowhere, "known --admin " + noPaths.URL}},
+		"outboard explain":   {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL, "gone --admin " + admin.URL, "known --node typo --admin " + admin.URL, "--file " + good + " --admin " + admin.URL}, failed: []string{"", "known --file " + good, "--file /nowhere --admin " + admin.URL, "known --admin " + nowhere, "known --admin " + noPaths.URL}},
 		"outboard gpus":      {good: []string{"--admin " + admin.URL}, findings: []string{"typo --admin " + admin.URL, "typo -o json --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
+		"outboard waiting":   {good: []string{"--admin " + waiting.URL, "web --admin " + waiting.URL}, findings: []string{"--admin " + admin.URL, "zebra --admin " + waiting.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
+		"outboard ui":        {failed: []string{"--kubeconfig /nowhere", "more", "--port -1 --admin " + admin.URL}},
 		"outboard probe": {
 			good: []string{"healthz --admin " + admin.URL}, findings: []string{"readyz --admin " + admin.URL},
 			failed: []string{"", "health", "healthz --admin " + nowhere},

@@ -34,6 +34,8 @@ type Explanation struct {
 	// then Total is MaxTotal.
 	HoldsClaim bool            `json:"holdsClaim,omitempty"`
 	Policies   []PolicyOpinion `json:"policies"`
+	// Gets is what the pod would get on the node, if it fits there and needs a claim: see [Engine.Holdings].
+	Gets []Holding `json:"gets,omitempty"`
 	// Nominated are the names (namespace/name) of the pods that are nominated to the node and count there.
 	Nominated []string `json:"nominated,omitempty"`
 }

@@ -21,6 +21,44 @@ func (e *Engine) Planned(view *snapshot.View, pod *corev1.Pod, node *snapshot.No
 	return WithAnnotations(pod, r.Annotations), len(r.Held) > 0
 }
 
+// Holding is what a pod holds, or would get, of one unit.
+type Holding struct {
+	Resource string `json:"resource"`
+	Unit     string `json:"unit"`
+	Amount   int64  `json:"amount"`
+}
+
+// Holdings returns what the pod would get on the node at this time, which is not later than any claim in the view; nil if it needs no claim, or
+// cannot get what it needs.
+func (e *Engine) Holdings(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) []Holding {
+	p := &plan{view: view, at: at}
+	if _, err := e.planWith(p, view, pod, node); err != nil || p.rejected {
+		return nil
+	}
+	return p.gets
+}
+
+// HeldBy returns what the pod holds by the ledgers of the view: of units of its node, and of pools. The node may be nil.
+func HeldBy(view *snapshot.View, pod types.UID, node *snapshot.Node) []Holding {
+	var all []Holding
+	add := func(l *snapshot.Ledger) {
+		for i := range l.Units {
+			if amount := l.Units[i].Amount(pod); amount > 0 {
+				all = append(all, Holding{l.Resource, l.Units[i].Name, amount})
+			}
+		}
+	}
+	if node != nil {
+		for _, l := range node.Ledgers {
+			add(l)
+		}
+	}
+	for l := range view.Pools() {
+		add(l)
+	}
+	return all
+}
+
 // plannedOn returns the pod with the annotations for what the policies would allocate to it from the node's own ledgers. fits is
 // false if a policy rejects the pod. The result depends on the pod and the node alone, and not on the View, which changes more often.
 func (e *Engine) plannedOn(node *snapshot.Node, pod *corev1.Pod) (planned *corev1.Pod, fits bool) {
@@ -52,6 +90,7 @@ type plan struct {
 	node     *snapshot.Node // if view is nil
 	at       time.Time
 	rejected bool
+	gets     []Holding // by the claims so far, without those that exist
 }
 
 // Claim implements Ledgers.
@@ -76,6 +115,9 @@ func (p *plan) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod,
 	}
 	claim, err := choose(l, p.at)
 	p.rejected = p.rejected || err != nil
+	for _, a := range claim.Amounts {
+		p.gets = append(p.gets, Holding{key.Resource, a.Unit, a.Amount})
+	}
 	return snapshot.LedgerPod{Annotations: claim.Annotations}, nil
 }
 

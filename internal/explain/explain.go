@@ -44,10 +44,14 @@ const (
 type Document struct {
 	// Pod is the pod, as namespace/name.
 	Pod string `json:"pod"`
+	// Tried is true if the pod does not exist: see [TryHandler].
+	Tried bool `json:"tried,omitempty"`
 	// Known is true if Outboard knows the pod.
 	Known bool `json:"known"`
 	// Node is the node of the pod; "" if it is not bound, or unknown.
 	Node string `json:"node,omitempty"`
+	// Holds is what the pod holds, by the ledgers.
+	Holds []engine.Holding `json:"holds,omitempty"`
 	// Annotation is the value of the pod's [decision.Annotation]; "" if it has none.
 	Annotation string `json:"annotation,omitempty"`
 	// Gates are the pod's scheduling gates: kube-scheduler does not try the pod before they are
@@ -191,6 +195,8 @@ func Handler(s Source) http.Handler {
 			case err != nil:
 				doc.Error = fmt.Sprintf("the policies cannot be asked about pod %s now: %v", doc.Pod, err)
 			case pod != nil:
+				view := s.View("")
+				doc.Holds = engine.HeldBy(view, pod.UID, view.Node(doc.Node))
 				if doc.Node == "" {
 					for _, gate := range pod.Spec.SchedulingGates {
 						doc.Gates = append(doc.Gates, gate.Name)
@@ -244,6 +250,11 @@ func (s Source) now(ctx context.Context, engines map[string]*engine.Engine, pod 
 			explanations = slices.DeleteFunc(explanations, func(x engine.Explanation) bool { return x.Node != node })
 		}
 		p.Explanations = explanations[:min(limit, len(explanations))]
+		for i := range p.Explanations {
+			if x := &p.Explanations[i]; x.Fits {
+				x.Gets = e.Holdings(view, pod, view.Node(x.Node), time.Now())
+			}
+		}
 		profiles = append(profiles, p)
 	}
 	slices.SortFunc(profiles, func(a, b Profile) int { return cmp.Compare(a.Profile, b.Profile) })

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,17 @@ func Fetch(ctx context.Context, client *http.Client, admin string, query url.Val
 	return doc, read(ctx, client, admin, Path, query, doc)
 }
 
+// Try asks a running service where the pod in a manifest would fit: see [TryHandler].
+func Try(ctx context.Context, client *http.Client, admin string, manifest []byte, query url.Values) (*Document, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(admin, "/")+TryPath+"?"+query.Encode(), bytes.NewReader(manifest))
+	if err != nil {
+		return nil, fmt.Errorf("admin address %q: %w", admin, err)
+	}
+	req.Header.Set("Content-Type", "application/yaml")
+	doc := new(Document)
+	return doc, send(client, req, admin, query, doc)
+}
+
 // read reads the response at the path of the admin address.
 func read(ctx context.Context, client *http.Client, admin, path string, query url.Values, into any) error {
 	target := strings.TrimRight(admin, "/") + path + "?" + query.Encode()
@@ -30,6 +42,11 @@ func read(ctx context.Context, client *http.Client, admin, path string, query ur
 	if err != nil {
 		return fmt.Errorf("admin address %q: %w", admin, err)
 	}
+	return send(client, req, admin, query, into)
+}
+
+// send sends the request, and reads the JSON of the response.
+func send(client *http.Client, req *http.Request, admin string, query url.Values, into any) error {
 	res, err := client.Do(req)
 	if err != nil {
 		return fmt.Errorf("calling the service: %w", err)
@@ -55,6 +72,8 @@ func read(ctx context.Context, client *http.Client, admin, path string, query ur
 func (d *Document) Text(w io.Writer) error {
 	var b strings.Builder
 	switch {
+	case d.Tried:
+		fmt.Fprintf(&b, "Pod %s does not exist. If it did:\n", d.Pod)
 	case d.Node != "":
 		fmt.Fprintf(&b, "Pod %s is on node %s.\n", d.Pod, d.Node)
 	case len(d.Gates) > 0:
@@ -64,16 +83,21 @@ func (d *Document) Text(w io.Writer) error {
 	default:
 		fmt.Fprintf(&b, "Pod %s is not known to Outboard.\n", d.Pod)
 	}
+	if len(d.Holds) > 0 {
+		fmt.Fprintf(&b, "It holds %s.\n", holdings(d.Holds))
+	}
 	if d.Annotation != "" {
 		fmt.Fprintf(&b, "Its annotation %s says: %s\n", decision.Annotation, decision.Plain(d.Annotation))
 	}
-	if len(d.Decisions) == 0 {
+	switch {
+	case d.Tried:
+	case len(d.Decisions) == 0:
 		b.WriteString("\nNo decision about the pod is recorded: no call has been about it, or too long ago, before a restart, or to another\nreplica. Each replica records its own decisions")
 		if len(d.Replicas) > 0 {
 			fmt.Fprintf(&b, "; these were asked: %s", strings.Join(d.Replicas, ", "))
 		}
 		b.WriteString(".\n")
-	} else {
+	default:
 		b.WriteString("\nDecisions, latest first:\n")
 	}
 	for _, r := range d.Decisions {
@@ -212,9 +236,15 @@ func (p *Profile) reasons(b *strings.Builder) {
 // notes writes, below the table, which nominated pods count on each node, and the notes of policies.
 func (p *Profile) notes(b *strings.Builder) {
 	for _, x := range p.Explanations {
-		named := len(x.Nominated) > 0
+		named := len(x.Nominated)+len(x.Gets) > 0
 		if named {
-			fmt.Fprintf(b, "  %s\n      counts nominated pods: %s\n", x.Node, strings.Join(x.Nominated, ", "))
+			fmt.Fprintf(b, "  %s\n", x.Node)
+		}
+		if len(x.Gets) > 0 {
+			fmt.Fprintf(b, "      the pod would get %s\n", holdings(x.Gets))
+		}
+		if len(x.Nominated) > 0 {
+			fmt.Fprintf(b, "      counts nominated pods: %s\n", strings.Join(x.Nominated, ", "))
 		}
 		for _, o := range x.Policies {
 			for _, note := range o.Notes {
@@ -226,6 +256,15 @@ func (p *Profile) notes(b *strings.Builder) {
 			}
 		}
 	}
+}
+
+// holdings lists amounts of units.
+func holdings(all []engine.Holding) string {
+	var parts []string
+	for _, h := range all {
+		parts = append(parts, fmt.Sprintf("%d of %s, unit %s", h.Amount, h.Resource, h.Unit))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // signals writes the state of the signals.

@@ -74,7 +74,7 @@ func TryHandler(s Source) http.Handler {
 			http.Error(w, "Outboard runs without a cluster: clientConnection.enabled is false", http.StatusConflict)
 			return
 		}
-		doc := Document{Pod: pod.Namespace + "/" + pod.Name, Known: true, Decisions: []*decision.Record{}}
+		doc := Document{Pod: pod.Namespace + "/" + pod.Name, Tried: true, Known: true, Decisions: []*decision.Record{}}
 		doc.Now = s.now(r.Context(), engines, pod, profile, "", nodes)
 		if err := searches.add(r.Context(), s, &doc, engines, pod, profile); err != nil {
 			http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)

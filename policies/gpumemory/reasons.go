@@ -22,7 +22,7 @@ var (
 	})
 	tooLarge = inEachUnit(policy.Reason{
 		Code: "TooLarge",
-		Text: "Insufficient GPU Memory in one device: no healthy GPU has that much memory in total",
+		Text: "no healthy GPU has that much memory in total",
 	})
 	tooFewGPUs = &policy.Reason{
 		Code: "TooFewGPUs",

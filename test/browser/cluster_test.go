@@ -135,7 +135,7 @@ func TestCluster(t *testing.T) {
 	first, _, _ := strings.Cut(string(manifest), "\n---\n")
 	quoted, _ := json.Marshal(first)
 	value[bool](b, fmt.Sprintf(`(e => { e.value = %s; e.dispatchEvent(new Event('input')); document.querySelector('button.primary').click(); return true })(document.getElementById('manifest'))`, quoted))
-	b.until(`/It fits on \d of \d nodes? now/.test(document.querySelector('main').innerText)`)
+	b.until(`/It fits on \d of \d nodes? now/.test(document.querySelector('main').innerText) && /would get \d+ of GPU \d/.test(document.querySelector('main').innerText)`)
 
 	b.expect("net::ERR_CONNECTION_REFUSED")
 	b.expect("net::ERR_CONNECTION_RESET")

@@ -354,7 +354,7 @@ func runs(row ui.HeldRow) explain.Document {
 	}
 	top := []decision.ScoredNode{scored(row.Node, 100, 50), scored("gpu-h100-0009", 90, 60), scored("gpu-a100-0002", 40, 90)}
 	return explain.Document{
-		Pod: row.Namespace + "/" + row.Pod, Known: true, Node: row.Node,
+		Pod: row.Namespace + "/" + row.Pod, Known: true, Node: row.Node, Holds: []engine.Holding{{Resource: gpuMemory, Unit: row.Unit, Amount: row.Amount}},
 		Placed: []explain.Placed{{Profile: "/", Placement: remedy.Placement{Node: row.Node, Fits: true, Total: 250, Flips: []remedy.Flip{{Policy: "Utilization", From: 1, To: 3, Node: "gpu-h100-0009"}}}}},
 		Decisions: []*decision.Record{
 			{Time: row.Since, Replica: "outboard-6d4f9-2xkqp", Verb: decision.Bind, Profile: "/", Bound: row.Node, Nodes: 1, Fit: 1},

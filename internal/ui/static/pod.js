@@ -1,5 +1,5 @@
 // Why a pod is on its node or on none, and what would change that.
-import { ago, bar, clock, empty, h, line, link, note, number, plural, show, table } from './dom.js'
+import { ago, bar, clock, empty, h, line, link, note, number, plural, show, table, unitName } from './dom.js'
 
 export default function pod(root, { rest: [namespace = '', name = ''], query }, page) {
   const title = h('h1', {}, `${namespace}/${name}`), facts = h('dl', { class: 'fact' }), body = h('div')
@@ -13,6 +13,7 @@ export default function pod(root, { rest: [namespace = '', name = ''], query }, 
       doc.node ? { name: 'Node', text: doc.node, href: link('gpus', { node: doc.node }) } : { name: 'Node', text: doc.known ? 'none yet' : 'unknown pod' },
       pending && { name: 'Waits', text: `${ago(pending.since, now)}, since ${clock(pending.since)}` },
       pending?.requeues > 0 && { name: 'Requeued', text: `${pending.requeues}×, last ${ago(pending.lastRequeued, now)} ago` },
+      doc.holds && { name: 'Holds', text: holdings(doc.holds) },
       doc.gates?.length > 0 && { name: 'Scheduling gates', text: doc.gates.join(', ') },
       doc.annotation && { name: 'Annotation of the decision', text: doc.annotation },
       doc.replicas?.length > 1 && { name: 'Replicas', text: doc.replicas.join(', ') },
@@ -23,6 +24,8 @@ export default function pod(root, { rest: [namespace = '', name = ''], query }, 
   if (query.profile) q.set('profile', query.profile)
   return { source: `/explain?${q}`, show: value => { doc = value; draw() }, overview: draw }
 }
+
+const holdings = all => all.map(x => `${number(x.amount)} of ${unitName(x.resource, x.unit)}`).join(', ')
 
 // explanation returns what the profiles say of the pod now.
 export function explanation(doc) {
@@ -59,7 +62,7 @@ function matrix(p) {
   const policies = [...new Set(p.explanations.flatMap(x => x.policies.map(o => o.policy)))]
   const weight = name => p.explanations[0].policies.find(o => o.policy === name)?.weight
   const t = table('Nodes and policies', [
-    { title: 'Node', of: x => [h('a', { href: link('gpus', { node: x.node }) }, x.node), x.claims?.length > 0 && note(x.claims.join(', '))] },
+    { title: 'Node', of: x => [h('a', { href: link('gpus', { node: x.node }) }, x.node), x.gets?.length > 0 && note(`would get ${holdings(x.gets)}`)] },
     { title: p.maxTotal ? `Total of ${number(p.maxTotal)}` : 'Total', n: true, kind: () => 'total', of: x => x.fits ? number(x.total) : '–' },
     ...policies.map(name => ({ title: `${name || 'Outboard'}${weight(name) ? ` × ${weight(name)}` : ''}`, kind: () => 'score', of: x => opinion(x.policies.find(o => o.policy === name)) })),
   ], { stack: false, className: 'matrix', row: x => x.fits ? '' : 'no' })
