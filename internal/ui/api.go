@@ -14,8 +14,8 @@ import (
 const (
 	OverviewPath = "/api/overview" // Overview
 	UnitsPath    = "/api/units"    // ?resource=R: Units
-	WaitingPath  = "/api/waiting"  // ?find=F&reason=C&owner=O&limit=N: Waiting
-	HeldPath     = "/api/held"     // ?resource=R&node=N&find=F&all=true: Held
+	WaitingPath  = "/api/waiting"  // ?find=F&reason=C&owner=O&limit=N or ?pods=true: Waiting
+	HeldPath     = "/api/held"     // ?resource=R&node=N&find=F: Held
 	SignalsPath  = "/api/signals"  // Signals
 	TryPath      = explain.TryPath // ?profile=P, POST of a manifest: explain.Document
 )
@@ -86,7 +86,7 @@ type Calls struct {
 	Verb   decision.Verb `json:"verb"`
 	Total  int64         `json:"total"`
 	Failed int64         `json:"failed"`
-	// Last is when the latest call arrived; zero if there was none.
+	// Last is when the latest call arrived; zero if there was none, or so long ago that its record is gone.
 	Last time.Time `json:"last,omitzero"`
 }
 
@@ -102,7 +102,6 @@ type Resource struct {
 // Units are all units of one resource.
 type Units struct {
 	Resource
-	Generation uint64 `json:"generation"`
 	// Groups are what units of one kind are shown under, such as models of GPUs.
 	Groups []string `json:"groups"`
 	// Nodes have units. A pool that belongs to no node is shown as one.
@@ -177,7 +176,7 @@ type WaitingRow struct {
 	LastCall time.Time `json:"lastCall,omitzero"`
 }
 
-// Held says who holds what, by the ledgers and by the annotations of pods, and where they disagree.
+// Held says who holds what, by the ledgers, and where the audit finds that ledgers and pods disagree.
 type Held struct {
 	// Audited is when the latest audit ended; zero if none has. Findings are its differences.
 	Audited  time.Time       `json:"audited,omitzero"`
@@ -197,8 +196,6 @@ type HeldRow struct {
 	UID       string `json:"uid"`
 	Owner     string `json:"owner,omitempty"`
 	Amount    int64  `json:"amount"`
-	// CountedBy is what the amount is read from.
-	CountedBy audit.CountedBy `json:"countedBy"`
 	// State is that of the pod: "pending", "bound", "running", "terminating", "ended" or "deleted".
 	State string    `json:"state"`
 	Since time.Time `json:"since,omitzero"` // when the pod was bound; zero if that is not known

@@ -63,7 +63,7 @@ func appendHeld(rows []HeldRow, l *snapshot.Ledger, pods map[types.UID]*corev1.P
 	_, pool, isPool := strings.Cut(l.Resource, "/")
 	for i := range l.Units {
 		for _, claim := range l.Units[i].Claims {
-			r := HeldRow{Resource: l.Resource, Node: l.Node, Unit: l.Units[i].Name, UID: string(claim.Pod), Amount: claim.Amount, CountedBy: audit.Claims, State: "deleted"}
+			r := HeldRow{Resource: l.Resource, Node: l.Node, Unit: l.Units[i].Name, UID: string(claim.Pod), Amount: claim.Amount, State: "deleted"}
 			if l.Node == "" && isPool {
 				r.Unit = pool // its seats are divided into units for ledgers alone
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -13,7 +14,7 @@ import (
 )
 
 // overview returns what one replica says about itself.
-func (s *Source) overview() Overview {
+func (s *Source) overview(latest *atomic.Pointer[resources]) Overview {
 	r := Replica{Name: s.Name, Now: s.Now(), Checks: s.Checks(), Warnings: s.Warnings(), Certificates: []Certificate{}, Profiles: s.profiles()}
 	r.Generation = s.View().Generation()
 	r.Nodes = s.View().Len()
@@ -29,7 +30,7 @@ func (s *Source) overview() Overview {
 		return cmp.Or(cmp.Compare(b.Use, a.Use), cmp.Compare(a.Subject, b.Subject))
 	})
 	r.called(s.Log)
-	return Overview{Replicas: []Replica{r}, Resources: s.resources()}
+	return Overview{Replicas: []Replica{r}, Resources: s.resources(latest)}
 }
 
 // read takes what the page shows from a metric of the process.

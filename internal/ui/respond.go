@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // maxKept is how many responses are kept: one for each kind of query that somebody polls.
@@ -96,11 +97,12 @@ func (s *responses) of(r *http.Request, state any, of func(*http.Request) (value
 	if err != nil {
 		return p, err
 	}
-	p.state = state
-	if s.kept == nil || len(s.kept) >= maxKept {
-		s.kept = map[string]response{}
+	if p.state = state; state != nil {
+		if s.kept == nil || len(s.kept) >= maxKept {
+			s.kept = map[string]response{}
+		}
+		s.kept[key] = p
 	}
-	s.kept[key] = p
 	return p, nil
 }
 
@@ -115,6 +117,7 @@ func zip(body []byte) []byte {
 // Handlers returns the handlers of the data and of the page, by pattern.
 func Handlers(s Source) map[string]http.Handler {
 	var kept responses
+	var latest atomic.Pointer[resources]
 	viewed := func() any { return [2]any{s.View(), s.Config()} }
 	always := func() any { return nil }
 	page := Handler()
@@ -122,7 +125,7 @@ func Handlers(s Source) map[string]http.Handler {
 		"GET " + Path: page,
 		"GET /{$}":    page,
 		"GET " + OverviewPath: kept.handler(always, func(*http.Request) (any, any) {
-			o := s.overview()
+			o := s.overview(&latest)
 			return o, o.Unstamped()
 		}),
 		"GET " + UnitsPath:   kept.handler(viewed, func(r *http.Request) (any, any) { return s.units(r.URL.Query().Get("resource")), nil }),

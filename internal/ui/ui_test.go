@@ -261,8 +261,8 @@ func TestWaiting(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", query, got, want)
 		}
 	}
-	if each, _ := rows("?pods=true&limit=1"); len(each.Rows) != 6 {
-		t.Errorf("%d rows for single pods", len(each.Rows))
+	if each, _ := rows("?pods=true&limit=1"); len(each.Rows) != 6 || len(each.Rows[0].Requests) != 2 {
+		t.Errorf("single pods: %+v", each.Rows)
 	}
 }
 

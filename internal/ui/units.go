@@ -5,61 +5,71 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
+	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
 )
 
-// listers returns the policies that allocate units, each resource once.
-func (s *Source) listers() iter.Seq[policy.UnitList] {
+// lists yields the units of the policies that allocate some.
+func lists(c *config.Config, view *snapshot.View) iter.Seq[policy.UnitList] {
 	return func(yield func(policy.UnitList) bool) {
-		c, view := s.Config(), s.View()
-		seen := map[string]bool{}
 		for i := range c.Profiles {
 			for _, q := range c.Profiles[i].Policies {
-				lister, ok := q.Policy.(policy.UnitLister)
-				if !ok {
-					continue
-				}
-				list := lister.Units(view)
-				if !seen[string(list.Resource)] {
-					seen[string(list.Resource)] = true
-					if !yield(list) {
-						return
-					}
+				if lister, ok := q.Policy.(policy.UnitLister); ok && !yield(lister.Units(view)) {
+					return
 				}
 			}
 		}
 	}
 }
 
-// resources returns what policies allocate in units, in order of name.
-func (s *Source) resources() []Resource {
-	all := []Resource{}
-	for list := range s.listers() {
-		all = append(all, Resource{string(list.Resource), list.Title, list.Unit})
+// resources are what the policies of a configuration allocate in units, in order of name.
+type resources struct {
+	config *config.Config
+	all    []Resource
+}
+
+// resources returns those of the configuration in use. It lists the units only once, because there are many.
+func (s *Source) resources(latest *atomic.Pointer[resources]) []Resource {
+	c := s.Config()
+	if r := latest.Load(); r != nil && r.config == c {
+		return r.all
 	}
-	slices.SortFunc(all, func(a, b Resource) int { return cmp.Compare(a.Title, b.Title) })
-	return all
+	r := &resources{config: c, all: []Resource{}}
+	for list := range lists(c, s.View()) {
+		if x := (Resource{string(list.Resource), list.Title, list.Unit}); !slices.Contains(r.all, x) {
+			r.all = append(r.all, x)
+		}
+	}
+	slices.SortFunc(r.all, func(a, b Resource) int { return cmp.Compare(a.Title, b.Title) })
+	latest.Store(r)
+	return r.all
 }
 
 // units returns all units of the resource.
 func (s *Source) units(resource string) Units {
-	u := Units{Resource: Resource{Resource: resource}, Generation: s.View().Generation(), Groups: []string{}, Nodes: []NodeUnits{}}
-	for list := range s.listers() {
-		if string(list.Resource) != resource {
-			continue
+	u := Units{Resource: Resource{Resource: resource}, Groups: []string{}, Nodes: []NodeUnits{}}
+	var nodes []policy.NodeUnits
+	for list := range lists(s.Config(), s.View()) {
+		if string(list.Resource) == resource {
+			u.Title, u.Unit = list.Title, list.Unit
+			nodes = append(nodes, list.Nodes...)
 		}
-		u.Title, u.Unit = list.Title, list.Unit
-		slices.SortFunc(list.Nodes, func(a, b policy.NodeUnits) int {
-			return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Node, b.Node))
-		})
-		for _, n := range list.Nodes {
-			if last := len(u.Groups) - 1; last < 0 || u.Groups[last] != n.Group {
-				u.Groups = append(u.Groups, n.Group)
-			}
-			u.Nodes = append(u.Nodes, flat(&n, len(u.Groups)-1))
+	}
+	slices.SortStableFunc(nodes, func(a, b policy.NodeUnits) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Node, b.Node))
+	})
+	for i := range nodes {
+		n := &nodes[i]
+		if i > 0 && n.Node == nodes[i-1].Node && n.Group == nodes[i-1].Group {
+			continue // two policies allocate the same units
 		}
-		break
+		if last := len(u.Groups) - 1; last < 0 || u.Groups[last] != n.Group {
+			u.Groups = append(u.Groups, n.Group)
+		}
+		u.Nodes = append(u.Nodes, flat(n, len(u.Groups)-1))
 	}
 	return u
 }

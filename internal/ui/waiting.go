@@ -15,8 +15,11 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxRows bounds the rows of a response.
-const maxRows = 500
+// maxRows bounds the rows of a response, and maxPods those for single pods.
+const (
+	maxRows = 500
+	maxPods = 10_000
+)
 
 // Query selects waiting pods.
 type Query struct {
@@ -67,18 +70,28 @@ func (s *Source) waits(yield func(pod *corev1.Pod, profiles []string)) {
 
 // waiting returns the waiting pods that the query selects.
 func (s *Source) waiting(q Query) Waiting {
-	var all []WaitingRow
-	s.waits(func(pod *corev1.Pod, profiles []string) { all = append(all, s.row(pod, profiles)) })
+	all, pods := []WaitingRow{}, map[string]*corev1.Pod{}
+	s.waits(func(pod *corev1.Pod, profiles []string) {
+		all = append(all, s.row(pod, profiles))
+		pods[pod.Namespace+"/"+pod.Name] = pod
+	})
+	w := Waiting{Pods: len(all), Shown: len(all), Reasons: []Reason{}}
 	if q.Pods {
-		return Waiting{Pods: len(all), Shown: len(all), Reasons: []Reason{}, Rows: append([]WaitingRow{}, all...)}
+		slices.SortFunc(all, longest)
+		w.Rows = all[:min(maxPods, len(all))]
+	} else {
+		w = Group(all, q)
 	}
-	return Group(all, q)
+	for i := range w.Rows {
+		w.Rows[i].Requests = requests(pods[w.Rows[i].Pod])
+	}
+	return w
 }
 
-// row says why one pod waits.
+// row says why one pod waits, without what it requests. Of several profiles that rejected it, the one counts that was asked last.
 func (s *Source) row(pod *corev1.Pod, profiles []string) WaitingRow {
 	w := WaitingRow{
-		Owner: ownerOf(pod), Pods: 1, Pod: pod.Namespace + "/" + pod.Name, Since: pod.CreationTimestamp.Time, Requests: requests(pod), Reason: NotAsked,
+		Owner: ownerOf(pod), Pods: 1, Pod: pod.Namespace + "/" + pod.Name, Since: pod.CreationTimestamp.Time, Requests: []string{}, Reason: NotAsked,
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled {
@@ -98,14 +111,19 @@ func (s *Source) row(pod *corev1.Pod, profiles []string) WaitingRow {
 		if !ok || status.Rejection.Code == "" {
 			continue
 		}
+		if w.LastCall.IsZero() || status.Since.Before(w.Since) {
+			w.Since = status.Since
+		}
+		w.Requeues += status.Requeues
+		if status.LastCall.Before(w.LastCall) {
+			continue
+		}
 		main := &status.Rejection
-		w.Reason, w.Text, w.Unit = codeOf(main.Policy, main.Code), main.Text, main.Unit
-		w.Since, w.Rejected, w.Nodes = status.Since, main.Nodes, status.Nodes
-		w.Requeues, w.LastCall = status.Requeues, status.LastCall
+		w.Reason, w.Text, w.Unit, w.Nearest = codeOf(main.Policy, main.Code), main.Text, main.Unit, nil
+		w.Rejected, w.Nodes, w.LastCall = main.Nodes, status.Nodes, status.LastCall
 		if len(main.Nearest) > 0 {
 			w.Nearest = &main.Nearest[0]
 		}
-		break
 	}
 	return w
 }
@@ -140,10 +158,12 @@ func requests(pod *corev1.Pod) []string {
 	return list
 }
 
+func longest(a, b WaitingRow) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod)) }
+
 // Group returns what the query selects of rows of one pod each: the owners, or the pods of one owner.
 func Group(pods []WaitingRow, q Query) Waiting {
 	w := Waiting{Pods: len(pods), Reasons: []Reason{}, Rows: []WaitingRow{}}
-	slices.SortFunc(pods, func(a, b WaitingRow) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod)) })
+	slices.SortFunc(pods, longest)
 	reasons, owners, at := map[string]int{}, map[string]bool{}, map[string]int{}
 	for i := range pods {
 		p := &pods[i]

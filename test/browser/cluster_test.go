@@ -106,7 +106,7 @@ func TestCluster(t *testing.T) {
 	}
 
 	// What a pod holds is shown where it is held, and a pod that ends makes room.
-	held := data[ui.Held](t, admin+ui.HeldPath+"?all=true")
+	held := data[ui.Held](t, admin+ui.HeldPath)
 	b.visit(admin + "/ui/#/held")
 	b.until(fmt.Sprintf(`document.querySelectorAll('tbody tr').length === %d`, len(held.Rows)))
 	for _, pod := range example.Pods[:last] {

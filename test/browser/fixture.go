@@ -154,7 +154,7 @@ type model struct {
 }
 
 func generated(random *rand.Rand, models []model) (ui.Units, []ui.HeldRow) {
-	u := ui.Units{Resource: ui.Resource{Resource: gpuMemory, Title: "GPU memory", Unit: "GiB"}, Generation: 1897}
+	u := ui.Units{Resource: ui.Resource{Resource: gpuMemory, Title: "GPU memory", Unit: "GiB"}}
 	var rows []ui.HeldRow
 	for group, m := range models {
 		u.Groups = append(u.Groups, m.name)
@@ -174,7 +174,7 @@ func generated(random *rand.Rand, models []model) (ui.Units, []ui.HeldRow) {
 					rows = append(rows, ui.HeldRow{
 						Resource: gpuMemory, Node: node.Node, Unit: strconv.Itoa(g), Namespace: fmt.Sprintf("team-%c", 'a'+team),
 						Pod: fmt.Sprintf("train-%d-%05x", 40+team, random.IntN(1<<20)), UID: fmt.Sprintf("%08x", random.Uint32()),
-						Owner: fmt.Sprintf("team-%c/Job/train-%d", 'a'+team, 40+team), Amount: size, CountedBy: "ledger", State: state,
+						Owner: fmt.Sprintf("team-%c/Job/train-%d", 'a'+team, 40+team), Amount: size, State: state,
 						Since: noon.Add(-time.Duration(random.IntN(40000)) * time.Second),
 					})
 				}

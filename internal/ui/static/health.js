@@ -36,7 +36,7 @@ export default function health(root, _, page) {
         rows.set(p.path + c.verb, row)
       }
       const now = page.now()
-      calls.fill([...rows.values()].map((r, i, all) => ({ ...r, first: r.path !== all[i - 1]?.path, ago: r.last ? ago(r.last, now) + ' ago' : 'never', last: undefined })), r => r.path + r.verb)
+      calls.fill([...rows.values()].map((r, i, all) => ({ ...r, first: r.path !== all[i - 1]?.path, ago: r.last ? ago(r.last, now) + ' ago' : r.total ? 'not lately' : 'never', last: undefined })), r => r.path + r.verb)
       const common = up.map(r => r.configuration).sort((a, b) => up.filter(r => r.configuration === b).length - up.filter(r => r.configuration === a).length)[0]
       replicas.fill(o.replicas.map(r => ({ ...r, now: undefined, profiles: undefined, runs: r.started ? ago(r.started, r.now) : '', odd: !r.error && r.configuration !== common })), r => r.name)
     },

@@ -13,7 +13,6 @@ export default function held(root, { query }, page) {
     { title: 'Of', of: ({ r }) => [r.node ? h('a', { href: link('gpus', { resource: r.resource, node: r.node }) }, `${r.node}, ${unitName(r.resource, r.unit)}`) : r.unit, note(r.resource)] },
     { title: 'State', label: true, kind: x => x.r.state === 'terminating' && 'warn', of: x => x.r.state },
     { title: 'Bound', n: true, of: x => x.bound },
-    { title: 'Counted by', label: true, of: x => x.r.countedBy },
   ])
   root.append(h('h1', {}, 'Who holds what'), summary, h('div', { class: 'controls' }, find), chips, findings, rows.element, more, nothing)
   function draw() {
@@ -27,12 +26,12 @@ export default function held(root, { query }, page) {
     show(findings, data.findings ?? [], f => JSON.stringify(f), f => h('li', { class: 'card' }, h('h2', { class: 'minor bad' }, f.kind),
       h('p', {}, [f.resource, f.node && `on ${f.node}`, f.unit && unitName(f.resource, f.unit), f.capacity ? `${number(f.used ?? 0)} of ${number(f.capacity)}` : ''].filter(Boolean).join(', ')),
       f.detail && h('p', { class: 'dim small' }, f.detail), (f.holders ?? []).slice(0, 8).map(p => h('p', { class: 'small' }, p.name ? h('a', { href: podLink(p.namespace, p.name) }, `${p.namespace}/${p.name}`) : p.uid))))
-    rows.fill(data.rows.map(r => ({ r, bound: r.since ? ago(r.since, now) : '' })), x => [x.r.resource, x.r.node, x.r.unit, x.r.uid, x.r.countedBy].join(' '))
+    rows.fill(data.rows.map(r => ({ r, bound: r.since ? ago(r.since, now) : '' })), x => [x.r.resource, x.r.node, x.r.unit, x.r.uid].join(' '))
     more.textContent = data.total > data.rows.length ? `${number(data.rows.length)} of ${number(data.total)} are shown. Filter to see the others.` : data.total ? plural(data.total, 'claim') + '.' : ''
     nothing.replaceChildren(...data.rows.length ? [] : [query.find || query.resource || query.node ? empty('Nothing is selected.', h('a', { href: link('held') }, 'Show all'))
       : empty('No pod holds anything.', 'Pods to which GPUMemory, Devices or Licenses allocate are shown here.')])
   }
-  const q = new URLSearchParams({ all: 'true' })
+  const q = new URLSearchParams()
   for (const name of ['find', 'resource', 'node']) if (query[name]) q.set(name, query[name])
   return { source: `/api/held?${q}`, show: value => { data = value; draw() }, overview: draw, stop: () => clearTimeout(typing) }
 }

@@ -122,7 +122,7 @@ export default function units(root, { query }, page) {
     if (holders?.node === node) return
     holders?.poll.stop()
     holders = { node }
-    holders.poll = new Poll(`/api/held?${new URLSearchParams({ resource, node, all: 'true' })}`, v => { holders.rows = v.rows; detail() }, () => {})
+    holders.poll = new Poll(`/api/held?${new URLSearchParams({ resource, node })}`, v => { holders.rows = v.rows; detail() }, () => {})
   }
   function detail() {
     const n = picked && data?.nodes.find(n => n.node === picked.node)
