@@ -16,7 +16,9 @@ import (
 func TestWaitingOfSeveralProfiles(t *testing.T) {
 	for name, later := range map[string]string{"the first": "/", "the second": "/devices"} {
 		w := newWorld(t)
-		w.pod("p", "", 1, func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["example.com/fpga"] = p.Spec.Containers[0].Resources.Requests[memory] })
+		w.pod("p", "", 1, func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["example.com/fpga"] = p.Spec.Containers[0].Resources.Requests[memory]
+		})
 		s := w.source()
 		s.Rejected = func(profile string, _ types.UID) (requeue.Status, bool) {
 			called := noon
