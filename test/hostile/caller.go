@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -90,4 +91,32 @@ func post(client *http.Client, address, verb, body string) (string, error) {
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	return string(answer), err
+}
+
+// decoy is the target of an attack on a decoy.
+const decoy = "decoy"
+
+// serveDecoy serves TLS and plain HTTP in the process of the hostile callers: it reads each body, and does nothing else. How slow honest calls
+// to Outboard are meanwhile shows what the attack costs by its use of the machine alone.
+func serveDecoy(dir string) (target, error) {
+	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key"))
+	if err != nil {
+		return target{}, err
+	}
+	serving, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+	if err != nil {
+		return target{}, err
+	}
+	admin, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return target{}, err
+	}
+	server := &http.Server{
+		ErrorLog: log.New(io.Discard, "", 0),
+		Handler:  http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }),
+	}
+	for _, l := range []net.Listener{serving, admin} {
+		go func() { _ = server.Serve(l) }() // until the process ends
+	}
+	return target{address: serving.Addr().String(), admin: admin.Addr().String()}, nil
 }

@@ -40,7 +40,7 @@ func main() {
 	flag.IntVar(&o.most, "most", 3072, "end when the process uses more MiB than this")
 	flag.BoolVar(&o.large, "large", false, "with pods and nodes that are as large as Outboard keeps them")
 	flag.StringVar(&o.only, "only", "", "only the attacks whose names contain the text")
-	flag.StringVar(&o.attack, "attack", "", "attack this address and this admin address, separated by a comma, and nothing else (what the command starts itself)")
+	flag.StringVar(&o.attack, "attack", "", "attack this address and this admin address, separated by a comma, or a decoy, and nothing else (what the command starts itself)")
 	flag.StringVar(&o.files, "files", "", "the directory with the certificates, with -attack")
 	flag.Parse()
 	measure.Main("hostile", func(ctx context.Context) error { return run(ctx, o) })
@@ -50,6 +50,12 @@ func run(ctx context.Context, o options) error {
 	if o.attack != "" {
 		t := target{}
 		t.address, t.admin, _ = strings.Cut(o.attack, ",")
+		if o.attack == decoy {
+			var err error
+			if t, err = serveDecoy(o.files); err != nil {
+				return err
+			}
+		}
 		for i, name := range hostileNames {
 			c, err := newCaller(o.files, name, fmt.Sprintf("127.0.0.%d", 2+i))
 			if err != nil {
@@ -97,7 +103,7 @@ func run(ctx context.Context, o options) error {
 	if len(chosen) > 1 {
 		chosen = append(chosen, attack{name: allTogether})
 	}
-	table := measure.NewTable(os.Stdout, "attack", "names", "calls alone", "beside it", "failed", "p50 alone", "beside it", "p99 alone", "beside it", "ratio", "most memory", "attackers")
+	table := measure.NewTable(os.Stdout, "attack", "names", "calls alone", "beside it", "failed", "p50 alone", "beside it", "p99 alone", "beside a decoy", "beside it", "ratio", "to a decoy", "most memory", "attackers")
 	failed := 0
 	for _, a := range chosen {
 		fmt.Fprintln(os.Stderr, a.name)
@@ -106,12 +112,13 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 		for i, n := range sizes {
-			alone, beside := &r.alone[i], &r.beside[i]
-			failed += alone.failed + beside.failed
-			table.Row(a.name, n, len(alone.took), len(beside.took), alone.failed+beside.failed,
-				alone.quantile(0.5), beside.quantile(0.5), alone.quantile(0.99), beside.quantile(0.99),
-				fmt.Sprintf("%.2f", beside.quantile(0.99).Seconds()/alone.quantile(0.99).Seconds()), fmt.Sprintf("%d MiB", r.memory),
-				fmt.Sprintf("%.1f s", r.attacked.Seconds()))
+			alone, control, beside := &r.alone[i], &r.control[i], &r.beside[i]
+			failed += alone.failed + control.failed + beside.failed
+			p99 := [...]time.Duration{alone.quantile(0.99), control.quantile(0.99), beside.quantile(0.99)}
+			table.Row(a.name, n, len(alone.took), len(beside.took), alone.failed+control.failed+beside.failed,
+				alone.quantile(0.5), beside.quantile(0.5), p99[0], p99[1], p99[2],
+				fmt.Sprintf("%.2f", p99[2].Seconds()/p99[0].Seconds()), fmt.Sprintf("%.2f", p99[2].Seconds()/p99[1].Seconds()),
+				fmt.Sprintf("%d MiB", r.memory), fmt.Sprintf("%.1f s", r.attacked.Seconds()))
 		}
 	}
 	if err := table.Flush(); err != nil {
@@ -128,12 +135,13 @@ const allTogether = "all of them"
 
 // result is what one attack did to the calls of the honest caller.
 type result struct {
-	alone, beside [len(sizes)]calls
-	memory        int           // MiB at most, with the hostile callers
-	attacked      time.Duration // processor time of the hostile callers
+	alone, control, beside [len(sizes)]calls // control: while the hostile callers attack a decoy
+	memory                 int               // MiB at most, with the hostile callers
+	attacked               time.Duration     // processor time of the hostile callers
 }
 
-// measure has the honest caller call alone and beside the attack, in turn, as the machine may be busy with other things for a while.
+// measure has the honest caller call alone, beside the attack on a decoy, and beside the attack, in turn, as the machine may be busy with other
+// things for a while.
 func (o *options) measure(ctx context.Context, p *process, honest *caller, a attack, dir string) (r result, err error) {
 	name := a.name
 	if name == allTogether {
@@ -141,33 +149,45 @@ func (o *options) measure(ctx context.Context, p *process, honest *caller, a att
 	}
 	for range rounds {
 		callFor(p, honest, o.phase/rounds, &r.alone)
+		if _, err = o.callBeside(ctx, p, honest, name, decoy, dir, &r.control); err != nil {
+			return r, err
+		}
 		p.forgetMost()
-		stop, err := startAttack(ctx, name, p, dir)
+		attacked, err := o.callBeside(ctx, p, honest, name, p.address+","+p.admin, dir, &r.beside)
 		if err != nil {
 			return r, err
 		}
-		time.Sleep(time.Second) // until they are many
-		callFor(p, honest, o.phase/rounds, &r.beside)
 		r.memory = max(r.memory, p.memory("VmHWM"))
-		r.attacked += stop()
+		r.attacked += attacked
 	}
 	return r, nil
+}
+
+// callBeside has the honest caller call while hostile callers attack the target, and returns their processor time.
+func (o *options) callBeside(ctx context.Context, p *process, honest *caller, name, target, dir string, results *[len(sizes)]calls) (attacked time.Duration, err error) {
+	stop, err := startAttack(ctx, name, target, dir)
+	if err != nil {
+		return 0, err
+	}
+	time.Sleep(time.Second) // until they are many
+	callFor(p, honest, o.phase/rounds, results)
+	return stop(), nil
 }
 
 // sizes are the numbers of nodes in honest calls.
 var sizes = [...]int{500, 5000}
 
-// rounds is how often the honest caller calls alone and then with the hostile callers.
+// rounds is how often the honest caller calls alone and then beside each target of the hostile callers.
 const rounds = 5
 
 // startAttack starts the hostile callers in their own process, which runs only on processors that are idle, as hostile callers would run on
 // other machines. stop ends them, and returns the processor time that they used.
-func startAttack(ctx context.Context, only string, p *process, dir string) (stop func() time.Duration, err error) {
+func startAttack(ctx context.Context, only, target, dir string) (stop func() time.Duration, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	attackers := exec.CommandContext(ctx, "chrt", "--idle", "0", self, "--attack", p.address+","+p.admin, "--only", only, "--files", dir)
+	attackers := exec.CommandContext(ctx, "chrt", "--idle", "0", self, "--attack", target, "--only", only, "--files", dir)
 	attackers.Stderr = os.Stderr
 	if err := attackers.Start(); err != nil {
 		return nil, err
