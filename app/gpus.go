@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -137,7 +139,11 @@ func podList(pods []gpumemory.GPUPod) string {
 		if p.Name == "" {
 			name = "pod " + string(p.UID)
 		}
-		list[i] = fmt.Sprintf("%s (%d)", name, p.Amount)
+		amount := strconv.FormatInt(p.Amount, 10)
+		if until := p.TerminatingUntil; until != nil {
+			amount += ", terminating until " + until.UTC().Format(time.RFC3339)
+		}
+		list[i] = name + " (" + amount + ")"
 	}
 	return strings.Join(list, ", ")
 }

@@ -3,6 +3,9 @@ package app
 import (
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/policies/gpumemory"
 )
@@ -11,6 +14,8 @@ func TestGPUTable(t *testing.T) {
 	pod := func(name string, amount int64) gpumemory.GPUPod {
 		return gpumemory.GPUPod{Holder: gpumemory.Holder{Namespace: "ml", Name: name, UID: "u"}, Amount: amount}
 	}
+	ending := pod("ends", 6)
+	ending.TerminatingUntil = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)}
 	node := func(name string, devices ...gpumemory.GPU) gpumemory.NodeReport {
 		return gpumemory.NodeReport{Name: name, GPUs: devices}
 	}
@@ -34,6 +39,13 @@ n1    0    9000   4000      7000   16000   ml/a (5000), ml/b (4000)
 n1    1    0      0         16000  16000
 n2    0    24000  0         0      24000   ml/c (24000)
 all        33000  4000      23000  56000
+`},
+		{"terminating", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
+			gpumemory.GPU{Index: 0, Capacity: 16, Used: 6, Healthy: true, Pods: []gpumemory.GPUPod{ending}},
+		)}}, `
+NODE  GPU  USED  RESERVED  FREE  OF GiB  PODS
+n     0    6     0         10    16      ml/ends (6, terminating until 2026-03-01T12:00:30Z)
+all        6     0         10    16
 `},
 		// The sum of free memory does not include memory that cannot be allocated.
 		{"of no use", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",

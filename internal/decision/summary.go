@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -76,14 +77,19 @@ func (n *ChosenNode) rank() string {
 }
 
 // Why summarizes the latest decisions of each profile about the pod on its node, for its annotation [Annotation]; "" if there are none. If there are
-// those of several profiles, it names them, first the one that binds the pod.
+// those of several profiles, it names them, first the one that binds the pod. If the pod had to wait, it ends with the main reason of the latest call for
+// which no node fit.
 func (l *Log) Why(pod *corev1.Pod, profile, node string) string {
 	records := map[string][]*Record{}
 	profiles := []string{profile}
+	waited := ""
 	for _, r := range l.FindBound(Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: node, Limit: 32}) {
 		if r.Error == "" && (r.Verb == Filter || r.Verb == Prioritize) {
 			profiles = append(profiles, r.Profile)
 			records[r.Profile] = append(records[r.Profile], r)
+			if waited == "" && r.Verb == Filter && r.Fit == 0 && len(r.Rejections) > 0 {
+				waited = fmt.Sprintf("; no node fit at %s: %d %s", r.Time.UTC().Format(time.RFC3339), r.Rejections[0].Nodes, r.Rejections[0].Text)
+			}
 		}
 	}
 	slices.Sort(profiles[1:])
@@ -98,5 +104,8 @@ func (l *Log) Why(pod *corev1.Pod, profile, node string) string {
 			texts[i] = "profile " + p + ": " + texts[i]
 		}
 	}
-	return strings.Join(texts, "; ")
+	if len(texts) == 0 {
+		return ""
+	}
+	return strings.Join(texts, "; ") + waited
 }

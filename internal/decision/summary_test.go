@@ -2,6 +2,7 @@ package decision_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,6 +75,11 @@ func TestWhyOfProfiles(t *testing.T) {
 	}
 	failed := filtered("/failed", "u", 1)
 	failed.Error = "no such pod"
+	waited := func(minute int, reasons ...decision.Rejection) *decision.Record {
+		r := filtered("/gpu", "u", 0)
+		r.Time, r.Rejections = time.Date(2026, 3, 1, 12, minute, 0, 0, time.UTC), reasons
+		return r
+	}
 	for _, tt := range []struct {
 		name    string
 		records []*decision.Record
@@ -85,6 +91,10 @@ func TestWhyOfProfiles(t *testing.T) {
 		{"several", []*decision.Record{
 			filtered("/images", "u", 4), filtered("/a", "u", 5), filtered("/gpu", "u", 6), filtered("/old", "former", 7), filtered("/images", "u", 8),
 		}, "profile /gpu: 6 of 9 nodes fit; profile /a: 5 of 9 nodes fit; profile /images: 8 of 9 nodes fit"},
+		{"after the pod has waited", []*decision.Record{
+			waited(0, decision.Rejection{Text: "had none", Nodes: 9}), waited(5, decision.Rejection{Text: "had too little", Nodes: 8}, decision.Rejection{Text: "had none", Nodes: 1}),
+			filtered("/gpu", "u", 1),
+		}, "not scored, because only one node is left; 1 of 9 nodes fit; no node fit at 2026-03-01T12:05:00Z: 8 had too little"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			log := decision.NewLog(10)

@@ -54,6 +54,12 @@ type Document struct {
 	Holds []engine.Holding `json:"holds,omitempty"`
 	// Annotation is the value of the pod's [decision.Annotation]; "" if it has none.
 	Annotation string `json:"annotation,omitempty"`
+	// Created and Bound are when the pod was created, and when it was bound to its node; zero if unknown.
+	Created time.Time `json:"created,omitzero"`
+	Bound   time.Time `json:"bound,omitzero"`
+	// Unschedulable is what kube-scheduler has last said of the pod in its condition PodScheduled, with the reasons of its own plugins
+	// and of all extenders; "" if the pod is bound or gated, or has not been tried.
+	Unschedulable string `json:"unschedulable,omitempty"`
 	// Gates are the pod's scheduling gates: kube-scheduler does not try the pod before they are
 	// removed.
 	Gates []string `json:"gates,omitempty"`
@@ -106,6 +112,8 @@ type Profile struct {
 	Remedies []remedy.Remedy `json:"remedies,omitempty"`
 	// Pending describes the pod if this replica knows that it is pending because of this profile; nil otherwise.
 	Pending *Pending `json:"pending,omitempty"`
+	// Refused is why a bind call of the profile would refuse the pod on any node; "" if it would not.
+	Refused string `json:"refused,omitempty"`
 	// Error is why the policies cannot evaluate the pod.
 	Error string `json:"error,omitempty"`
 }
@@ -146,6 +154,8 @@ type Source struct {
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Manages reports whether the profile manages the pod. Nil: every profile manages every pod.
 	Manages func(profile string, pod *corev1.Pod) bool
+	// Refuses returns why a bind call of the profile would refuse the pod on any node, or nil. Nil: it refuses no pod.
+	Refuses func(profile string, pod *corev1.Pod) error
 	// Ignored returns the resources with ignoredByScheduler; nil: none.
 	Ignored func() []corev1.ResourceName
 	// Pending describes a pod that is pending because of a profile, or returns nil. Nil: Outboard requeues no pods.
@@ -190,6 +200,7 @@ func Handler(s Source) http.Handler {
 			pod, err := s.Pod(r.Context(), namespace, name)
 			if pod != nil {
 				doc.Known, doc.Node, doc.Annotation = true, pod.Spec.NodeName, pod.Annotations[decision.Annotation]
+				doc.scheduled(pod)
 			}
 			switch {
 			case err != nil:
@@ -218,6 +229,20 @@ func Handler(s Source) http.Handler {
 	})
 }
 
+// scheduled sets what the pod itself says about how it was scheduled.
+func (d *Document) scheduled(pod *corev1.Pod) {
+	d.Created = pod.CreationTimestamp.Time
+	for i := range pod.Status.Conditions {
+		switch c := &pod.Status.Conditions[i]; {
+		case c.Type != corev1.PodScheduled:
+		case c.Status == corev1.ConditionTrue:
+			d.Bound = c.LastTransitionTime.Time
+		case d.Node == "" && len(pod.Spec.SchedulingGates) == 0:
+			d.Unschedulable = c.Message
+		}
+	}
+}
+
 func (s Source) now(ctx context.Context, engines map[string]*engine.Engine, pod *corev1.Pod, only, node string, limit int) []Profile {
 	view := s.View(pod.UID)
 	nodes, excluded := s.callNodes(view, pod, node)
@@ -237,6 +262,11 @@ func (s Source) now(ctx context.Context, engines map[string]*engine.Engine, pod 
 		}
 		explanations := all.Nodes
 		p.Notes, p.MaxTotal = all.Pod, all.MaxTotal
+		if s.Refuses != nil {
+			if why := s.Refuses(path, pod); why != nil {
+				p.Refused = why.Error()
+			}
+		}
 		if s.Pending != nil {
 			p.Pending = s.Pending(path, pod.UID)
 		}

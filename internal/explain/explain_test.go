@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/explain"
@@ -64,6 +66,42 @@ func TestWhereThePodIs(t *testing.T) {
 		}
 		if first, _, _ := strings.Cut(text.String(), "\n"); first != tc.want {
 			t.Errorf("%s: got %q, want %q", name, first, tc.want)
+		}
+	}
+}
+
+// The pod itself says how long it has waited, or what kube-scheduler has last said of it; a pod of another scheduler would not be bound.
+func TestWhatThePodSays(t *testing.T) {
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	condition := func(status corev1.ConditionStatus, message string) []corev1.PodCondition {
+		return []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: "containers with unready status"},
+			{Type: corev1.PodScheduled, Status: status, Message: message, LastTransitionTime: metav1.Time{Time: noon.Add(192 * time.Second)}},
+		}
+	}
+	source := explain.Source{
+		Log: decision.NewLog(1), Engines: engines(t), View: func(types.UID) *snapshot.View { return cluster() },
+		Refuses: func(profile string, pod *corev1.Pod) error { return binder.OfScheduler(pod, profile, []string{"gpu-scheduler"}) },
+	}
+	const message = "0/4 nodes are available: 4 no tape drive."
+	for name, tc := range map[string]struct {
+		scheduler, node string
+		gates           []corev1.PodSchedulingGate
+		conditions      []corev1.PodCondition
+		want, never     string
+	}{
+		"bound":             {"gpu-scheduler", "node-03", nil, condition(corev1.ConditionTrue, ""), "It was bound at 2026-03-01T12:03:12Z, 3m12s after it was created.\n", "last said"},
+		"pending":           {"gpu-scheduler", "", nil, condition(corev1.ConditionFalse, message), "is on no node.\nkube-scheduler last said: " + message + "\n", "refused"},
+		"hostile":           {"gpu-scheduler", "", nil, condition(corev1.ConditionFalse, "\x1b[2J"), `kube-scheduler last said: "\x1b[2J"`, "\x1b"},
+		"gated":             {"gpu-scheduler", "", []corev1.PodSchedulingGate{{Name: "g"}}, condition(corev1.ConditionFalse, "gated"), "is gated", "last said"},
+		"another scheduler": {"", "", nil, nil, `A bind call would be refused: pod team/p has schedulerName "default-scheduler", which is not among the schedulerNames of profile /: gpu-scheduler.`, "last said"},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p", CreationTimestamp: metav1.Time{Time: noon}}}
+		pod.Spec = corev1.PodSpec{SchedulerName: tc.scheduler, NodeName: tc.node, SchedulingGates: tc.gates}
+		pod.Status.Conditions = tc.conditions
+		source.Pod = always(pod)
+		if _, text := show(t, source, url.Values{"namespace": {"team"}, "pod": {"p"}}); !strings.Contains(text, tc.want) || strings.Contains(text, tc.never) {
+			t.Errorf("%s:\n%s\nmust contain %q, and not %q", name, text, tc.want, tc.never)
 		}
 	}
 }

@@ -83,6 +83,12 @@ func (d *Document) Text(w io.Writer) error {
 	default:
 		fmt.Fprintf(&b, "Pod %s is not known to Outboard.\n", d.Pod)
 	}
+	if wait := d.Bound.Sub(d.Created); !d.Bound.IsZero() && wait >= 0 {
+		fmt.Fprintf(&b, "It was bound at %s, %s after it was created.\n", d.Bound.UTC().Format(time.RFC3339), wait)
+	}
+	if d.Unschedulable != "" {
+		fmt.Fprintf(&b, "kube-scheduler last said: %s\n", decision.Plain(d.Unschedulable))
+	}
 	if len(d.Holds) > 0 {
 		fmt.Fprintf(&b, "It holds %s.\n", holdings(d.Holds))
 	}
@@ -146,6 +152,9 @@ func (p *Profile) text(b *strings.Builder) {
 			fmt.Fprintf(b, "; requeues: %d, last at %s", p.Pending.Requeues, p.Pending.LastRequeued.UTC().Format(time.RFC3339))
 		}
 		b.WriteString("\n")
+	}
+	if p.Refused != "" {
+		fmt.Fprintf(b, "  A bind call would be refused: %s.\n", p.Refused)
 	}
 	if p.Error != "" {
 		fmt.Fprintf(b, "  error: %s\n", p.Error)

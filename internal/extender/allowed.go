@@ -2,11 +2,11 @@ package extender
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/snapshot"
 )
@@ -34,12 +34,5 @@ func (h *Handler) owns(pod *corev1.Pod) error {
 	if !h.manages(pod) {
 		return fmt.Errorf("pod %s requests none of the managedResources of profile %s: %s", name, h.Profile, strings.Join(h.ManagedResources, ", "))
 	}
-	scheduler := pod.Spec.SchedulerName
-	if scheduler == "" {
-		scheduler = corev1.DefaultSchedulerName
-	}
-	if len(h.SchedulerNames) > 0 && !slices.Contains(h.SchedulerNames, scheduler) {
-		return fmt.Errorf("pod %s has schedulerName %q, which is not among the schedulerNames of profile %s: %s", name, scheduler, h.Profile, strings.Join(h.SchedulerNames, ", "))
-	}
-	return nil
+	return binder.OfScheduler(pod, h.Profile, h.SchedulerNames)
 }

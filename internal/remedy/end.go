@@ -255,7 +255,7 @@ func startOf(pod *corev1.Pod) time.Time {
 func holderOf(pod *corev1.Pod, node string) Holder {
 	return Holder{
 		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: node,
-		Priority: corev1helpers.PodPriority(pod), Terminating: pod.DeletionTimestamp != nil,
+		Priority: corev1helpers.PodPriority(pod), TerminatingUntil: pod.DeletionTimestamp,
 	}
 }
 

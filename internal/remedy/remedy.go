@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/kubescheduler"
@@ -70,8 +71,8 @@ type Holder struct {
 	Priority  int32  `json:"priority"`
 	// Seats is what the pod holds of the pool.
 	Seats int64 `json:"seats,omitempty"`
-	// Terminating is true if the pod is ending already.
-	Terminating bool `json:"terminating,omitempty"`
+	// TerminatingUntil is when the grace period of the pod ends, if it is terminating already; nil otherwise.
+	TerminatingUntil *metav1.Time `json:"terminatingUntil,omitempty"`
 }
 
 // Preemption says whether preemption can evict the pods that end.

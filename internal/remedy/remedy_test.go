@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -112,6 +113,16 @@ func TestTexts(t *testing.T) {
 			[]string{
 				"with 55 of aliyun.com/gpu-mem instead of 60, on n1 (with 56 it would not)",
 				"if pod team/a on n1 ended; preemption can evict it",
+			},
+		},
+		"the holder is terminating": {
+			&world{nodes: []*corev1.Node{gpuNode("n1")}, pods: []*corev1.Pod{gpuPod("a", "n1", 20, "25", func(p *corev1.Pod) {
+				p.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)}
+			})}},
+			gpuPod("new", "", 10, "60"),
+			[]string{
+				"with 55 of aliyun.com/gpu-mem instead of 60, on n1 (with 56 it would not)",
+				"if pod team/a (terminating until 2026-03-01T12:00:30Z) on n1 ended",
 			},
 		},
 		"a limit of pods": {

@@ -70,9 +70,9 @@ func (s *search) holders(l *snapshot.Ledger) []Holder {
 // compare orders holders from the least to the most important.
 func (h *Holder) compare(other Holder) int {
 	switch {
-	case h.Terminating && !other.Terminating:
+	case h.TerminatingUntil != nil && other.TerminatingUntil == nil:
 		return -1
-	case other.Terminating && !h.Terminating:
+	case other.TerminatingUntil != nil && h.TerminatingUntil == nil:
 		return 1
 	}
 	return cmp.Compare(h.Priority, other.Priority)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // maxNamed is how many pods a text names.
@@ -53,8 +54,8 @@ func (r *Remedy) end() string {
 		if h.Seats > 0 {
 			name += fmt.Sprintf(" (%d of %s)", h.Seats, r.Pool)
 		}
-		if h.Terminating {
-			name += " (terminating)"
+		if until := h.TerminatingUntil; until != nil {
+			name += " (terminating until " + until.UTC().Format(time.RFC3339) + ")"
 		}
 		names = append(names, name)
 	}

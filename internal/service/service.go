@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
@@ -253,10 +254,22 @@ func (s *Service) Source() explain.Source {
 			return nil
 		}
 	}
-	source.Manages = func(path string, pod *corev1.Pod) bool {
+	profile := func(path string) *config.Profile {
 		profiles := s.current.Load().Config.Profiles
-		i := slices.IndexFunc(profiles, func(p config.Profile) bool { return p.Path == path })
-		return i >= 0 && profiles[i].Manages(pod)
+		if i := slices.IndexFunc(profiles, func(p config.Profile) bool { return p.Path == path }); i >= 0 {
+			return &profiles[i]
+		}
+		return nil // it has just been removed
+	}
+	source.Manages = func(path string, pod *corev1.Pod) bool {
+		p := profile(path)
+		return p != nil && p.Manages(pod)
+	}
+	source.Refuses = func(path string, pod *corev1.Pod) error {
+		if p := profile(path); p != nil {
+			return binder.OfScheduler(pod, path, p.SchedulerNames)
+		}
+		return nil
 	}
 	source.Ignored = func() []corev1.ResourceName { return s.current.Load().Config.IgnoredByScheduler() }
 	source.Signals = func() []explain.Signal { return explained(s.signals) }

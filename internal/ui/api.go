@@ -199,6 +199,9 @@ type HeldRow struct {
 	// State is that of the pod: "pending", "bound", "running", "terminating", "ended" or "deleted".
 	State string    `json:"state"`
 	Since time.Time `json:"since,omitzero"` // when the pod was bound; zero if that is not known
+	// Unclaimed is true if the pod is on the node without the claim that its profile requires, because something else than Outboard bound
+	// it. Then Unit is "", and Amount is what the pod requests.
+	Unclaimed bool `json:"unclaimed,omitempty"`
 }
 
 // Signals are the signals of the configuration.

@@ -50,6 +50,7 @@ func (s *Source) held(q url.Values) Held {
 		}
 		h.Rows = appendHeld(h.Rows, l, pods, selects)
 	}
+	h.Rows = s.appendUnclaimed(h.Rows, view, selects)
 	h.Total = len(h.Rows)
 	slices.SortFunc(h.Rows, func(a, b HeldRow) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID))
@@ -71,10 +72,7 @@ func appendHeld(rows []HeldRow, l *snapshot.Ledger, pods map[types.UID]*corev1.P
 				r.Namespace, r.Pod = p.Namespace, p.Name
 			}
 			if pod := pods[claim.Pod]; pod != nil {
-				r.Namespace, r.Pod, r.Owner, r.State = pod.Namespace, pod.Name, ownerOf(pod), stateOf(pod)
-				if at, known := snapshot.BoundBefore(pod); known {
-					r.Since = at
-				}
+				r.describe(pod)
 			}
 			if selects(&r) {
 				rows = append(rows, r)
@@ -82,6 +80,38 @@ func appendHeld(rows []HeldRow, l *snapshot.Ledger, pods map[types.UID]*corev1.P
 		}
 	}
 	return rows
+}
+
+// appendUnclaimed appends the pods on nodes that lack a claim.
+func (s *Source) appendUnclaimed(rows []HeldRow, view *snapshot.View, selects func(*HeldRow) bool) []HeldRow {
+	c := s.Config()
+	for n := range view.All() {
+		for _, pod := range n.Pods {
+			if pod.Spec.NodeName == "" {
+				continue // it is being bound
+			}
+			c.EachClaim(n, pod, func(key snapshot.LedgerKey) {
+				if view.Ledger(key).Pod(pod.UID) != nil {
+					return
+				}
+				amount := snapshot.PodRequests(pod)[corev1.ResourceName(key.Resource)]
+				r := HeldRow{Resource: key.Resource, Node: n.Name, UID: string(pod.UID), Amount: amount.Value(), Unclaimed: true}
+				r.describe(pod)
+				if selects(&r) && (len(rows) == 0 || rows[len(rows)-1] != r) { // several profiles may require the claim
+					rows = append(rows, r)
+				}
+			})
+		}
+	}
+	return rows
+}
+
+// describe sets what the pod says about itself.
+func (r *HeldRow) describe(pod *corev1.Pod) {
+	r.Namespace, r.Pod, r.Owner, r.State = pod.Namespace, pod.Name, ownerOf(pod), stateOf(pod)
+	if at, known := snapshot.BoundBefore(pod); known {
+		r.Since = at
+	}
 }
 
 func stateOf(pod *corev1.Pod) string {

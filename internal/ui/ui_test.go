@@ -292,6 +292,23 @@ func TestHeld(t *testing.T) {
 	}
 }
 
+// A pod on a node without the claim that its profile requires is shown beside those with claims.
+func TestHeldWithoutAClaim(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", "T4", 2, 16)
+	w.claim("n1", 1, 3, w.pod("claims", "n1", 3))
+	w.pod("bypassed", "n1", 2)
+	w.pod("unrelated", "n1", 0)
+	h := decode[ui.Held](t, get(t, ui.Handlers(w.source()), ui.HeldPath))
+	if len(h.Rows) != 2 || h.Total != 2 {
+		t.Fatalf("%+v", h)
+	}
+	want := ui.HeldRow{Resource: memory, Node: "n1", Namespace: "team", Pod: "bypassed", UID: "bypassed", Owner: "team/Pod/bypassed", Amount: 2, State: "bound", Unclaimed: true}
+	if h.Rows[0] != want || h.Rows[1].Unclaimed {
+		t.Errorf("%+v", h.Rows)
+	}
+}
+
 // The overview counts calls and waiting pods, and has the ETag of what it says, whatever the time.
 func TestOverview(t *testing.T) {
 	w := newWorld(t)

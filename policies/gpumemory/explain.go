@@ -1,15 +1,20 @@
 package gpumemory
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxListed is how many GPUs of a node are listed one by one.
-const maxListed = 16
+const (
+	maxListed     = 16 // GPUs of a node
+	maxListedPods = 3  // of a GPU
+)
 
 // Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string { return c.wouldGet(n, placement.FirstFree) }
@@ -53,11 +58,48 @@ func (c *fitting) wouldGet(n *snapshot.Node, preferred int) []string {
 	case verdict.Fits():
 		return []string{"the pod: would get " + c.policy.listed(b, c.policy.choose(c.request, b, preferred))}
 	}
-	all := make([]int, len(b.gpus))
-	for i := range all {
-		all[i] = i
+	return []string{"the node: " + c.policy.held(n)}
+}
+
+// held describes what is free of each GPU of the node, and which pods hold the rest.
+func (p *gpuMemory) held(n *snapshot.Node) string {
+	gpus := p.report.Of(n).GPUs
+	var text []string
+	for i := range gpus {
+		if len(text) == maxListed {
+			text = append(text, fmt.Sprintf("and %d more", len(gpus)-maxListed))
+			break
+		}
+		d := &gpus[i]
+		if !d.Healthy {
+			text = append(text, fmt.Sprintf("GPU %d (unhealthy)", d.Index))
+			continue
+		}
+		text = append(text, fmt.Sprintf("GPU %d (free: %d of %d %s%s)", d.Index, d.Free(), d.Capacity, p.config.Unit, largest(d.Pods)))
 	}
-	return []string{"the node: " + c.policy.listed(b, all)}
+	return strings.Join(text, ", ")
+}
+
+// largest names the pods that hold most of a GPU.
+func largest(pods []GPUPod) string {
+	sorted := slices.SortedStableFunc(slices.Values(pods), func(a, b GPUPod) int { return cmp.Compare(b.Amount, a.Amount) })
+	var text strings.Builder
+	for i, pod := range sorted {
+		if i == maxListedPods {
+			fmt.Fprintf(&text, ", and %d more pods", len(sorted)-maxListedPods)
+			break
+		}
+		text.WriteString([]string{"; ", ", "}[min(i, 1)])
+		if pod.Name == "" {
+			fmt.Fprintf(&text, "pod %s: %d", pod.UID, pod.Amount)
+		} else {
+			fmt.Fprintf(&text, "%s/%s: %d", pod.Namespace, pod.Name, pod.Amount)
+		}
+		if until := pod.TerminatingUntil; until != nil {
+			text.WriteString(", terminating until " + until.UTC().Format(time.RFC3339))
+		}
+	}
+	return text.String()
 }
 
 // listed describes what is free of the GPUs with these indices.

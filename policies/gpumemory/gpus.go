@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy/claims"
@@ -45,6 +47,13 @@ type Holder struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
+	// TerminatingUntil is when the grace period of the pod ends, if it is terminating; nil otherwise.
+	TerminatingUntil *metav1.Time `json:"terminatingUntil,omitempty"`
+}
+
+// holderOf returns the Holder that is the pod.
+func holderOf(pod *corev1.Pod) Holder {
+	return Holder{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, TerminatingUntil: pod.DeletionTimestamp}
 }
 
 // GPUs returns the GPUs of the node in order of index, as a policy with the configuration counts
@@ -95,7 +104,7 @@ func Unannotated(config Config, n *snapshot.Node) []GPUPod {
 	var pods []GPUPod
 	for _, pod := range unclaimed {
 		if memory, count := requested(pod); (memory > 0 || count > 0) && len(annotated(nil, pod, &hw)) == 0 {
-			pods = append(pods, GPUPod{Holder: Holder{pod.Namespace, pod.Name, pod.UID}, Amount: memory})
+			pods = append(pods, GPUPod{Holder: holderOf(pod), Amount: memory})
 		}
 	}
 	return pods

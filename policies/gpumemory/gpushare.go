@@ -125,7 +125,7 @@ func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
 	if memory == 0 && count == 0 {
 		return all
 	}
-	h := holding{pod: Holder{pod.Namespace, pod.Name, pod.UID}, total: memory, unserved: unserved(pod)}
+	h := holding{pod: holderOf(pod), total: memory, unserved: unserved(pod)}
 	if shares := allocated(pod.Annotations[allocationKey], memory); memory > 0 && shares != nil {
 		for h.gpu, h.amount = range shares {
 			all = append(all, h)

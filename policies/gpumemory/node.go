@@ -157,8 +157,12 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 		}
 		for _, claim := range unit.Claims {
 			c := claimants[claim.Pod]
-			namespace, name := c.Name()
-			all = append(all, holding{pod: Holder{namespace, name, claim.Pod}, gpu: index, amount: claim.Amount, total: c.Total, unserved: waits(c)})
+			holder := Holder{UID: claim.Pod}
+			holder.Namespace, holder.Name = c.Name()
+			if c.Pod != nil {
+				holder = holderOf(c.Pod)
+			}
+			all = append(all, holding{pod: holder, gpu: index, amount: claim.Amount, total: c.Total, unserved: waits(c)})
 		}
 	}
 	return chosen(all, hw)

@@ -10,7 +10,7 @@ export default function held(root, { query }, page) {
   const rows = table('Who holds what', [
     { title: 'Pod', of: ({ r }) => [r.pod ? h('a', { class: 'name', href: podLink(r.namespace, r.pod) }, r.pod) : h('span', { class: 'name' }, r.uid), note(r.namespace)] },
     { title: 'Holds', n: true, of: x => `${number(x.r.amount)} ${unit(x.r)}` },
-    { title: 'Of', of: ({ r }) => [r.node ? h('a', { href: link('gpus', { resource: r.resource, node: r.node }) }, `${r.node}, ${unitName(r.resource, r.unit)}`) : r.unit, note(r.resource)] },
+    { title: 'Of', of: ({ r }) => [r.unclaimed ? [h('a', { href: link('gpus', { resource: r.resource, node: r.node }) }, r.node), ', without a claim'] : r.node ? h('a', { href: link('gpus', { resource: r.resource, node: r.node }) }, `${r.node}, ${unitName(r.resource, r.unit)}`) : r.unit, note(r.resource)] },
     { title: 'State', label: true, kind: x => x.r.state === 'terminating' && 'warn', of: x => x.r.state },
     { title: 'Bound', n: true, of: x => x.bound },
   ])

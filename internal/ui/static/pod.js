@@ -13,6 +13,8 @@ export default function pod(root, { rest: [namespace = '', name = ''], query }, 
       doc.node ? { name: 'Node', text: doc.node, href: link('gpus', { node: doc.node }) } : { name: 'Node', text: doc.known ? 'none yet' : 'unknown pod' },
       pending && { name: 'Waits', text: `${ago(pending.since, now)}, since ${clock(pending.since)}` },
       pending?.requeues > 0 && { name: 'Requeued', text: `${pending.requeues}×, last ${ago(pending.lastRequeued, now)} ago` },
+      doc.bound && { name: 'Bound', text: `${clock(doc.bound)}, ${ago(doc.created, doc.bound)} after it was created` },
+      doc.unschedulable && { name: 'kube-scheduler said last', text: doc.unschedulable },
       doc.holds && { name: 'Holds', text: holdings(doc.holds) },
       doc.gates?.length > 0 && { name: 'Scheduling gates', text: doc.gates.join(', ') },
       doc.annotation && { name: 'Annotation of the decision', text: doc.annotation },
@@ -43,6 +45,7 @@ function profileNow(p, several) {
   const heading = several ? `Profile ${p.profile}: ` : ''
   if (p.unmanaged) return [h('h2', {}, `${heading}does not manage this pod`), h('p', { class: 'dim' }, 'The pod requests none of the profile’s managedResources, so kube-scheduler does not ask this profile.')]
   const parts = [h('h2', {}, `${heading || 'It '}fits on ${p.fit > 0 ? number(p.fit) : 'none'} of ${plural(p.nodes, 'node')} now`)]
+  if (p.refused) parts.push(h('p', { class: 'bad' }, `A bind call would be refused: ${p.refused}.`))
   if (p.error) parts.push(h('p', { class: 'bad' }, p.error))
   for (const n of p.notes ?? []) parts.push(h('p', { class: 'dim' }, `${n.policy}: ${n.notes.join('; ')}`))
   if (p.remedies?.length) {
