@@ -81,7 +81,9 @@ func TestWhatThePodSays(t *testing.T) {
 	}
 	source := explain.Source{
 		Log: decision.NewLog(1), Engines: engines(t), View: func(types.UID) *snapshot.View { return cluster() },
-		Refuses: func(profile string, pod *corev1.Pod) error { return binder.OfScheduler(pod, profile, []string{"gpu-scheduler"}) },
+		Refuses: func(profile string, pod *corev1.Pod) error {
+			return binder.OfScheduler(pod, profile, []string{"gpu-scheduler"})
+		},
 	}
 	const message = "0/4 nodes are available: 4 no tape drive."
 	for name, tc := range map[string]struct {
