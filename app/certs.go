@@ -276,7 +276,7 @@ func (o certsOptions) report(w io.Writer, set *certs.Set, former *x509.Certifica
 	server, client := parsed(set.Server.Cert), parsed(set.Client.Cert)
 	var lines []string
 	line := func(file string, cert *x509.Certificate, names string) {
-		text := fmt.Sprintf("%-22s valid until %s  %s", o.file(file), cert.NotAfter.UTC().Format(time.DateOnly), names)
+		text := fmt.Sprintf("%-22s valid until %s  %s", o.file(file), cert.NotAfter.UTC().Format(time.RFC3339), names)
 		if time.Until(cert.NotAfter) < renewalNotice {
 			text += "  (expires soon)"
 		}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/wiring/doctor"
+	"outboard.dev/outboard/policy/fields"
 )
 
 var (
@@ -38,7 +38,7 @@ func explainCode(code string) (string, error) {
 	if code == allCodes {
 		return strings.Join(known, "\n") + "\n", nil
 	}
-	if nearest := strictyaml.Nearest(code, known); nearest != "" && !slices.Contains(near, nearest) {
+	if nearest := fields.Nearest(code, known); nearest != "" && !slices.Contains(near, nearest) {
 		near = append(near, nearest)
 	}
 	question := ""

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
@@ -132,11 +134,28 @@ func clientConfig(c config.ClientConnection) (*rest.Config, error) {
 			return nil, fmt.Errorf("cluster: %w", err)
 		}
 	}
-	found, err := kubeconfigOf(c).ClientConfig()
+	kubeconfig := kubeconfigOf(c)
+	found, err := kubeconfig.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("cluster: no API server is configured: %s", without(kubeconfig.ConfigAccess().GetLoadingPrecedence()))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster: no API server is configured: %w", err)
 	}
 	return named(found), nil
+}
+
+// without says why there is no cluster in the files, which are those of the environment variable KUBECONFIG, or that of kubectl.
+func without(files []string) string {
+	var why []string
+	for _, file := range files {
+		if _, err := os.Stat(file); err != nil {
+			why = append(why, err.Error())
+		} else {
+			why = append(why, file+" has no cluster in its current context")
+		}
+	}
+	return strings.Join(why, "; ")
 }
 
 // kubeconfigOf returns the kubeconfig that is set, or else that of kubectl.

@@ -13,15 +13,30 @@ import (
 )
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{
+	var output outputFlag
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(cmd.OutOrStdout(), versionLine())
-			return err
+			if err := output.check(); err != nil {
+				return err
+			}
+			v := running()
+			built := struct {
+				Version   string `json:"version"`
+				Commit    string `json:"commit"`
+				GoVersion string `json:"goVersion"`
+				Platform  string `json:"platform"`
+			}{v.module, v.commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			return output.write(cmd.OutOrStdout(), inJSON(built), func(w io.Writer) error {
+				_, err := io.WriteString(w, versionLine())
+				return err
+			})
 		},
 	}
+	output.register(cmd)
+	return cmd
 }
 
 func versionLine() string {

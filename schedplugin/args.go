@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // argsName is the name in errors of a configuration in the arguments.
@@ -42,8 +42,8 @@ func parseArguments(args runtime.Object) (arguments, error) {
 	if err != nil {
 		return a, fmt.Errorf("%s: %w", argsName, err)
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &given); err != nil {
 		return a, fmt.Errorf("%s: must be a mapping", argsName)
 	}
 	var errs []error
@@ -51,15 +51,15 @@ func parseArguments(args runtime.Object) (arguments, error) {
 		name string
 		into *string
 	}{{"configFile", &a.ConfigFile}, {"profile", &a.Profile}} {
-		if value, has := fields[text.name]; has {
+		if value, has := given[text.name]; has {
 			if json.Unmarshal(value, text.into) != nil {
 				errs = append(errs, fmt.Errorf("%s: %s: Invalid value: must be a string", argsName, text.name))
 			}
-			delete(fields, text.name)
+			delete(given, text.name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		near := strictyaml.Nearest(name, []string{"configFile", "profile", "profiles"})
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		near := fields.Nearest(name, []string{"configFile", "profile", "profiles"})
 		switch misspelled := near != "" && near != name; {
 		case a.ConfigFile != "" && !misspelled:
 			errs = append(errs, fmt.Errorf("%s: %s: Forbidden: the configuration is in configFile", argsName, name))
@@ -67,7 +67,7 @@ func parseArguments(args runtime.Object) (arguments, error) {
 			errs = append(errs, fmt.Errorf("%s: %s: Unknown field: did you mean %q?", argsName, name, near))
 		}
 	}
-	if a.document, err = json.Marshal(fields); err != nil {
+	if a.document, err = json.Marshal(given); err != nil {
 		errs = append(errs, err)
 	}
 	return a, errors.Join(errs...)

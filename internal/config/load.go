@@ -14,6 +14,7 @@ import (
 
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
 )
 
@@ -118,7 +119,7 @@ func (l *loader) causes(cause, e *Error) bool {
 	if within(e.Path, cause.Path) {
 		return true
 	}
-	if e.Kind == "Required value" && strings.HasPrefix(e.Rule, "must set one of ") && within(cause.Path, e.Path) {
+	if e.Kind == "Required value" && (strings.HasPrefix(e.Rule, "must set one of ") || strings.HasPrefix(e.Rule, "must list ")) && within(cause.Path, e.Path) {
 		return true // it is set, but not decoded
 	}
 	meant := ""
@@ -206,14 +207,21 @@ func (l *loader) policy(p *Policy, at *field.Path) {
 		return
 	}
 	p.Name = cmp.Or(p.Name, p.Type)
+	var own []string // the fields of its configuration
 	create := func(decode func(any) error) (policy.Policy, error) {
 		return l.types.Policies[known].New(func(into any) error {
 			err := decode(into)
+			own = strictyaml.Fields(into)
 			p.declared, _ = into.(policy.InputReader)
 			return err
 		})
 	}
 	p.Policy, p.Config = build(l, at.Child("config"), p.Config, create, fmt.Sprintf(" (policy %s)", p.Name))
+	for _, e := range l.undecoded {
+		if name, beside := strings.CutPrefix(e.Path, at.String()+"."); beside && e.Kind == "Unknown field" && slices.Contains(own, name) {
+			e.Rule = fmt.Sprintf("did you mean %q?", "config."+name)
+		}
+	}
 }
 
 // build calls create with the configuration written at at, and returns the result with its
@@ -273,7 +281,7 @@ func unknownPolicy(at *field.Path, name string, types []policy.Type) *field.Erro
 		names = append(names, t.Name)
 	}
 	rule := "known policies: " + strings.Join(slices.Sorted(slices.Values(names)), ", ")
-	if near := strictyaml.Nearest(name, names); near != "" {
+	if near := fields.Nearest(name, names); near != "" {
 		rule = fmt.Sprintf("did you mean %q?", near)
 	}
 	err := field.NotSupported[string](at, name, nil)

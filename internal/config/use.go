@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // validateUse checks that what policies use exists.
@@ -185,7 +185,7 @@ func unknownSignal(at *field.Path, name string, names []string) *field.Error {
 	if len(names) > 0 {
 		rule = "known signals: " + strings.Join(slices.Sorted(slices.Values(names)), ", ")
 	}
-	if near := strictyaml.Nearest(name, names); near != "" {
+	if near := fields.Nearest(name, names); near != "" {
 		rule = fmt.Sprintf("did you mean %q?", near)
 	}
 	return unsupported(at, name, rule)

@@ -117,7 +117,9 @@ func (p *Plan) Text(arriving string) []string {
 	if p.Again {
 		source = "the " + count(len(p.Mix), "pod that runs", "pods that run")
 	}
-	lines = append(lines, fmt.Sprintf("Pods like %s arrive %s.", source, arriving))
+	if len(p.Mix) > 0 {
+		lines = append(lines, fmt.Sprintf("Pods like %s arrive %s.", source, arriving))
+	}
 	if p.LeftOut > 0 {
 		lines = append(lines, count(p.LeftOut, "pending pod of a DaemonSet is", "pending pods of DaemonSets are")+" left out.")
 	}

@@ -72,6 +72,11 @@ func TestPlan(t *testing.T) {
 			"proxy", "", "waits",
 			"1 node; 1 pod stays, 1 of them of DaemonSets or static. Pods like the 1 pod of the files arrive in turn.",
 		},
+		{
+			"nodes alone", []File{file()}, false,
+			"", "", "",
+			"1 node; no pod stays.",
+		},
 	} {
 		p := NewPlan(tt.files, tt.empty)
 		if got := podNames(Again(p.Running)); got != tt.running || podNames(p.Pending) != tt.pending || podNames(p.Mix) != tt.mix {

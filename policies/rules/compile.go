@@ -2,7 +2,10 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,8 +16,11 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/interpreter"
 	"github.com/google/cel-go/parser"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"outboard.dev/outboard/policy/fields"
 )
 
 const (
@@ -303,8 +309,18 @@ func invalid(path *field.Path, text string, at common.Location, message string) 
 	return field.Invalid(path, rest, fmt.Sprintf("%d:%d: %s", max(1, at.Line()), at.Column()+1, message))
 }
 
-// hint adds to the message about an unknown field that Outboard removes the field, and omits the list of all tokens.
+var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)' \(in container ''\)$`)
+
+// hint adds to the message about an unknown name the name that is probably meant, or that Outboard removes the field, and omits the list of all
+// tokens.
 func (c *compiler) hint(message string) string {
+	if m := undeclared.FindStringSubmatch(message); m != nil {
+		names := slices.Collect(maps.Keys(c.env.Functions()))
+		for _, v := range c.env.Variables() {
+			names = append(names, v.Name())
+		}
+		return "undeclared reference to '" + m[1] + "'" + meant(m[1], names)
+	}
 	if strings.Contains(message, "mismatched input '<EOF>'") {
 		return "Syntax error: the expression ends too early"
 	}
@@ -313,12 +329,26 @@ func (c *compiler) hint(message string) string {
 		return message
 	}
 	name, _, _ = strings.Cut(name, "'")
-	for kind := range c.schema.structs {
+	if _, ok := c.schema.byGo[reflect.TypeFor[metav1.ObjectMeta]()].fields[name]; ok {
+		return message + fmt.Sprintf(": did you mean %q?", "metadata."+name)
+	}
+	var known []string
+	for kind, t := range c.schema.structs {
 		if c.schema.removed(kind, name) {
 			return message + ": Outboard does not keep it"
 		}
+		known = slices.AppendSeq(known, maps.Keys(t.fields))
 	}
-	return message
+	return message + meant(name, known)
+}
+
+// meant asks whether the most similar of the known names is meant; "" if none is similar.
+func meant(name string, known []string) string {
+	slices.Sort(known)
+	if near := fields.Nearest(name, known); near != "" && near != name {
+		return fmt.Sprintf(": did you mean %q?", near)
+	}
+	return ""
 }
 
 func join(all []*types.Type) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,7 +129,7 @@ func (d *decoder) fresh(t reflect.Type) reflect.Value {
 
 func (d *decoder) structure(at Value, n *yaml.Node, rv reflect.Value) {
 	if n.Kind != yaml.MappingNode {
-		d.must(at, "a mapping")
+		d.must(at, "a mapping"+d.form(n, rv))
 		return
 	}
 	fields, ok := d.fields[rv.Type()]
@@ -156,12 +157,25 @@ func (d *decoder) structure(at Value, n *yaml.Node, rv reflect.Value) {
 	}
 }
 
-func unknown(name string, fields []structField) string {
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.name
+// bare matches texts that need no quotes in a flow mapping.
+var bare = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9./_-]{0,99}$`)
+
+// form returns, after a comma, the mapping that is probably meant by a text instead of the struct: with the text in the first field, such as
+// {name: cad} for cad. It is "" if the text is none that fits there.
+func (d *decoder) form(n *yaml.Node, rv reflect.Value) string {
+	known := structFields(rv.Type())
+	if n.Kind != yaml.ScalarNode || classify(n) != text || !bare.MatchString(n.Value) || len(known) == 0 {
+		return ""
 	}
-	if near := Nearest(name, names); near != "" {
+	if first, ok := known[0].of(d.fresh(rv.Type()), true); !ok || first.Kind() != reflect.String {
+		return ""
+	}
+	return fmt.Sprintf(", such as {%s: %s}", known[0].name, n.Value)
+}
+
+func unknown(name string, known []structField) string {
+	names := namesOf(known)
+	if near := fields.Nearest(name, names); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
 	}
 	if len(names) == 0 {
@@ -434,6 +448,23 @@ func structFields(t reflect.Type) []structField {
 		}
 	}
 	return fields
+}
+
+// Fields returns the names of the fields that a document can set in the struct to which the pointer points; none if it points to another type.
+func Fields(pointer any) []string {
+	t := reflect.TypeOf(pointer)
+	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		return nil
+	}
+	return namesOf(structFields(t.Elem()))
+}
+
+func namesOf(fields []structField) []string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.name
+	}
+	return names
 }
 
 func lookUp(fields []structField, name string) *structField {

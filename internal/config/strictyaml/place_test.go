@@ -116,19 +116,6 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	known := []string{"address", "tls", "clientCAFile", "http2", "weight", "weights"}
-	for name, want := range map[string]string{
-		"adress": "address", "ADDRESS": "address", "addresses": "address", "tsl": "tls", "clientCaFile": "clientCAFile",
-		"clientCAFil": "clientCAFile", "http": "http2", "wieght": "weight", "weightss": "weights",
-		"colour": "", "x": "", "": "", strings.Repeat("address", 1000): "",
-	} {
-		if got := strictyaml.Nearest(name, known); got != want {
-			t.Errorf("%.20s: got %q, want %q", name, got, want)
-		}
-	}
-}
-
 type base struct {
 	Name   string `json:"name"`
 	Hidden string `json:"hidden"`

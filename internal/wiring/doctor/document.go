@@ -17,6 +17,7 @@ import (
 	"outboard.dev/outboard/internal/config/manifest"
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/wiring"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // configuration is a KubeSchedulerConfiguration with PEM data in base64, as in the file.
@@ -271,7 +272,7 @@ func documents(whole *manifest.Text) (all []source) {
 func configurations(p *source) (all []source) {
 	kind, values := p.Object()
 	if kind != configMap {
-		another := kind != "" && strictyaml.Nearest(kind, []string{"KubeSchedulerConfiguration", "Policy"}) == ""
+		another := kind != "" && fields.Nearest(kind, []string{"KubeSchedulerConfiguration", "Policy"}) == ""
 		if another || !holdsConfiguration(string(p.Data)) {
 			return nil
 		}

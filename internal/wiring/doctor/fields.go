@@ -287,7 +287,7 @@ func (c *checker) miswritten(e *strictyaml.Error, name string) {
 		write(strings.ToLower(text))
 	case e.Rule == "must be a string: put it in quotes" && e.Kind != "Invalid key" && !quoted && !strings.HasSuffix(text, "…"):
 		write(strconv.Quote(text))
-	case e.Rule == "must be a mapping" && strings.HasPrefix(name, "managedResources[") && quoted:
+	case strings.HasPrefix(e.Rule, "must be a mapping") && strings.HasPrefix(name, "managedResources[") && quoted:
 		write("name: " + strconv.Quote(text) + "\n")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // pluginName is the name of Outboard's plugin, in builds of kube-scheduler that contain it.
@@ -123,7 +124,7 @@ func (c *checker) pluginSet(path, point string, enabled []schedulerv1.Plugin) {
 
 func (c *checker) unknownPlugin(at, name string) {
 	fix, edits := "write the name of a plugin; or, if this kube-scheduler is a build with this plugin, ignore this", []edit(nil)
-	if near := strictyaml.Nearest(name, slices.Sorted(maps.Keys(plugins))); near != "" {
+	if near := fields.Nearest(name, slices.Sorted(maps.Keys(plugins))); near != "" {
 		fix, edits = "write "+near, []edit{setText(at+".name", near)}
 	}
 	c.refuse("UnknownPlugin", at, fmt.Sprintf("kube-scheduler has no plugin %q", name), "no release of kube-scheduler has it", fix, edits...)
