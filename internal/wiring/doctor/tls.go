@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -71,7 +72,7 @@ func (e *extenderAt) verification(t *tlsConfig) {
 	x := e.extender
 	https := strings.HasPrefix(x.URLPrefix, "https://")
 	hasCA := t.CAFile != "" || t.CAData != ""
-	caFile := e.CertificateDir + "/ca.crt"
+	caFile := cmp.Or(e.sameServer(func(t *tlsConfig) bool { return path.IsAbs(t.CAFile) }).CAFile, e.CertificateDir+"/ca.crt")
 	if https && !x.EnableHTTPS && !hasCA && !t.Insecure {
 		severity, why := Warning, "kube-scheduler accepts certificates of the authorities in its image only: calls fail unless one of them signed that of the extender"
 		if e.inside() {
@@ -89,6 +90,18 @@ func (e *extenderAt) verification(t *tlsConfig) {
 			"kube-scheduler then accepts any certificate, silently: anyone who can redirect the calls decides on which nodes pods run",
 			"set tlsConfig.caFile: "+caFile+", and put the CA of Outboard's certificate there", edits...)
 	}
+}
+
+// sameServer returns the tlsConfig of the first other extender with the same host, of which has is true; an empty one if there is none.
+func (e *extenderAt) sameServer(has func(*tlsConfig) bool) tlsConfig {
+	host, _ := e.prefix()
+	for i := range e.doc.config.Extenders {
+		other := extenderAt{extender: &e.doc.config.Extenders[i]}
+		if at, _ := other.prefix(); other.extender != e.extender && at == host && other.extender.TLSConfig != nil && has(other.extender.TLSConfig) {
+			return *other.extender.TLSConfig
+		}
+	}
+	return tlsConfig{}
 }
 
 // inside reports whether the host of urlPrefix has a name or an address inside the cluster, for which public authorities sign no
@@ -252,9 +265,13 @@ func (e *extenderAt) client(t *tlsConfig) {
 			folder = path.Dir(t.CAFile)
 		}
 		names := e.certificateNames(folder)
+		certFile, keyFile := folder+"/"+names.Cert, folder+"/"+names.Key
+		if other := e.sameServer(func(t *tlsConfig) bool { return path.IsAbs(t.CertFile) && path.IsAbs(t.KeyFile) }); other.CertFile != "" {
+			certFile, keyFile = other.CertFile, other.KeyFile
+		}
 		e.report(Error, "NoClientCertificate", "tlsConfig", "there is no certFile or certData",
 			"Outboard refuses callers without a certificate, because its configuration has clientCAFile", "set tlsConfig.certFile and keyFile",
-			setText(e.path+".tlsConfig.certFile", folder+"/"+names.Cert), setText(e.path+".tlsConfig.keyFile", folder+"/"+names.Key))
+			setText(e.path+".tlsConfig.certFile", certFile), setText(e.path+".tlsConfig.keyFile", keyFile))
 		return
 	}
 	chain := e.certificates(t.CertFile, t.CertData)
