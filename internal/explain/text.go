@@ -84,7 +84,11 @@ func (d *Document) Text(w io.Writer) error {
 		fmt.Fprintf(&b, "Pod %s is not known to Outboard.\n", d.Pod)
 	}
 	if wait := d.Bound.Sub(d.Created); !d.Bound.IsZero() && wait >= 0 {
-		fmt.Fprintf(&b, "It was bound at %s, %s after it was created.\n", d.Bound.UTC().Format(time.RFC3339), wait)
+		after := wait.String()
+		if wait < time.Second { // the API server truncates both times to seconds
+			after = "less than a second"
+		}
+		fmt.Fprintf(&b, "It was bound at %s, %s after it was created.\n", d.Bound.UTC().Format(time.RFC3339), after)
 	}
 	if d.Unschedulable != "" {
 		fmt.Fprintf(&b, "kube-scheduler last said: %s\n", decision.Plain(d.Unschedulable))

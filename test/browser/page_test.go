@@ -131,7 +131,15 @@ func TestStates(t *testing.T) {
 		"ledgers and pods": {func(f *fixture) {
 			f.held.Findings = []audit.Finding{{Kind: "Orphan", Resource: gpuMemory, Node: "gpu-h100-0001", Unit: "3"}}
 		}, "held", "found 1 difference"},
-		"never audited": {func(f *fixture) { f.held.Audited = time.Time{} }, "held", "The first audit has not ended."},
+		"never audited":         {func(f *fixture) { f.held.Audited = time.Time{} }, "held", "The first audit has not ended."},
+		"held, without a claim": {func(f *fixture) { f.held.Rows[0].Unclaimed, f.held.Rows[0].Unit = true, "" }, "held", "1 pod without a claim"},
+		"held, before the unit is known": {func(f *fixture) {
+			f.late, f.held.Rows[0].Amount = true, 12345
+		}, "held", "12,345 GiB"},
+		"what the pod says": {func(f *fixture) {
+			f.explain["a/b"] = explain.Document{Pod: "a/b", Known: true, Created: noon, Unschedulable: "0/4 nodes are available: 4 no tape drive.",
+				Now: []explain.Profile{{Profile: "/", Refused: "pod a/b has schedulerName \"x\""}}}
+		}, "pod/a/b", "4 no tape drive"},
 		"unmanaged": {func(f *fixture) {
 			f.explain["a/b"] = explain.Document{Pod: "a/b", Known: true, Now: []explain.Profile{{Profile: "/", Unmanaged: true}}}
 		}, "pod/a/b", "does not manage this pod"},

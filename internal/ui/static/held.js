@@ -9,9 +9,9 @@ export default function held(root, { query }, page) {
   const unit = r => page.overview?.resources.find(x => x.resource === r.resource)?.unit ?? ''
   const rows = table('Who holds what', [
     { title: 'Pod', of: ({ r }) => [r.pod ? h('a', { class: 'name', href: podLink(r.namespace, r.pod) }, r.pod) : h('span', { class: 'name' }, r.uid), note(r.namespace)] },
-    { title: 'Holds', n: true, of: x => `${number(x.r.amount)} ${unit(x.r)}` },
+    { title: 'Holds', n: true, of: x => `${number(x.r.amount)} ${x.unit}` },
     { title: 'Of', of: ({ r }) => [r.unclaimed ? [h('a', { href: link('gpus', { resource: r.resource, node: r.node }) }, r.node), ', without a claim'] : r.node ? h('a', { href: link('gpus', { resource: r.resource, node: r.node }) }, `${r.node}, ${unitName(r.resource, r.unit)}`) : r.unit, note(r.resource)] },
-    { title: 'State', label: true, kind: x => x.r.state === 'terminating' && 'warn', of: x => x.r.state },
+    { title: 'State', label: true, kind: x => (x.r.unclaimed || x.r.state === 'terminating') && 'warn', of: x => x.r.state },
     { title: 'Bound', n: true, of: x => x.bound },
   ])
   root.append(h('h1', {}, 'Who holds what'), summary, h('div', { class: 'controls' }, find), chips, findings, rows.element, more, nothing)
@@ -26,8 +26,9 @@ export default function held(root, { query }, page) {
     show(findings, data.findings ?? [], f => JSON.stringify(f), f => h('li', { class: 'card' }, h('h2', { class: 'minor bad' }, f.kind),
       h('p', {}, [f.resource, f.node && `on ${f.node}`, f.unit && unitName(f.resource, f.unit), f.capacity ? `${number(f.used ?? 0)} of ${number(f.capacity)}` : ''].filter(Boolean).join(', ')),
       f.detail && h('p', { class: 'dim small' }, f.detail), (f.holders ?? []).slice(0, 8).map(p => h('p', { class: 'small' }, p.name ? h('a', { href: podLink(p.namespace, p.name) }, `${p.namespace}/${p.name}`) : p.uid))))
-    rows.fill(data.rows.map(r => ({ r, bound: r.since ? ago(r.since, now) : '' })), x => [x.r.resource, x.r.node, x.r.unit, x.r.uid].join(' '))
-    more.textContent = data.total > data.rows.length ? `${number(data.rows.length)} of ${number(data.total)} are shown. Filter to see the others.` : data.total ? plural(data.total, 'claim') + '.' : ''
+    rows.fill(data.rows.map(r => ({ r, unit: unit(r), bound: r.since ? ago(r.since, now) : '' })), x => [x.r.resource, x.r.node, x.r.unit, x.r.uid].join(' '))
+    const unclaimed = data.rows.filter(r => r.unclaimed).length, claims = data.rows.length - unclaimed
+    more.textContent = data.total > data.rows.length ? `${number(data.rows.length)} of ${number(data.total)} are shown. Filter to see the others.` : [claims && plural(claims, 'claim'), unclaimed && `${plural(unclaimed, 'pod')} without a claim`].filter(Boolean).join(', ')
     nothing.replaceChildren(...data.rows.length ? [] : [query.find || query.resource || query.node ? empty('Nothing is selected.', h('a', { href: link('held') }, 'Show all'))
       : empty('No pod holds anything.', 'Pods to which GPUMemory, Devices or Licenses allocate are shown here.')])
   }
