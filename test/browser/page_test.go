@@ -134,7 +134,7 @@ func TestStates(t *testing.T) {
 		"never audited":         {func(f *fixture) { f.held.Audited = time.Time{} }, "held", "The first audit has not ended."},
 		"held, without a claim": {func(f *fixture) { f.held.Rows[0].Unclaimed, f.held.Rows[0].Unit = true, "" }, "held", "1 pod without a claim"},
 		"held, before the unit is known": {func(f *fixture) {
-			f.late, f.held.Rows[0].Amount = true, 12345
+			f.late, f.held.Rows[0].Amount, f.held.Rows[0].Since = true, 12345, time.Time{}
 		}, "held", "12,345 GiB"},
 		"what the pod says": {func(f *fixture) {
 			f.explain["a/b"] = explain.Document{Pod: "a/b", Known: true, Created: noon, Unschedulable: "0/4 nodes are available: 4 no tape drive.",
