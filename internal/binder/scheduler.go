@@ -16,6 +16,6 @@ func OfScheduler(pod *corev1.Pod, profile string, schedulerNames []string) error
 	if len(schedulerNames) == 0 || slices.Contains(schedulerNames, name) {
 		return nil
 	}
-	return fmt.Errorf("pod %s/%s has schedulerName %q, which is not among the schedulerNames of profile %s: %s",
-		pod.Namespace, pod.Name, name, profile, strings.Join(schedulerNames, ", "))
+	return fmt.Errorf("pod %s has schedulerName %q, which is not among the schedulerNames of profile %s: %s",
+		pod.Namespace+"/"+pod.Name, name, profile, strings.Join(schedulerNames, ", "))
 }

@@ -53,13 +53,15 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) Stop() error {
 	p.signal(syscall.SIGTERM)
 	p.signal(syscall.SIGCONT) // a paused process could not notice
-	select {
-	case <-p.done:
-		return nil
-	case <-time.After(stopGrace):
-		p.Kill()
-		return fmt.Errorf("%s did not end within %v and was killed", p.name, stopGrace)
+	for range stopGrace / time.Second { // so a machine that stands still for a minute uses one second of it
+		select {
+		case <-p.done:
+			return nil
+		case <-time.After(time.Second):
+		}
 	}
+	p.Kill()
+	return fmt.Errorf("%s did not end within %v and was killed", p.name, stopGrace)
 }
 
 // Kill ends the process as a crash would, and waits until it has ended.
