@@ -52,7 +52,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // and returns an error.
 func (p *Process) Stop() error {
 	p.signal(syscall.SIGTERM)
-	p.signal(syscall.SIGCONT) // a paused process could not notice
+	p.signal(syscall.SIGCONT)           // a paused process could not notice
 	for range stopGrace / time.Second { // so a machine that stands still for a minute uses one second of it
 		select {
 		case <-p.done:
