@@ -179,9 +179,9 @@ func costOf(c Candidate) cost {
 		all.sum += value + math.MaxInt32 + 1 // so that more victims always cost more
 		switch {
 		case value > all.highest:
-			all.highest, all.started = value, started(pod)
-		case value == all.highest && started(pod).Before(all.started):
-			all.started = started(pod)
+			all.highest, all.started = value, StartOf(pod)
+		case value == all.highest && StartOf(pod).Before(all.started):
+			all.started = StartOf(pod)
 		}
 	}
 	return all

@@ -220,7 +220,7 @@ func (p *preemption) begin(ctx context.Context, t *trial) {
 		t.dropped = "does not fit even without all pods of lower priority"
 		return
 	}
-	harmless, breaking := t.budgets.split(slices.SortedStableFunc(slices.Values(eligible), compareImportance))
+	harmless, breaking := t.budgets.split(slices.SortedStableFunc(slices.Values(eligible), CompareImportance))
 	t.pods, t.breaking = slices.Concat(harmless, breaking), breaking
 	t.spare()
 }
@@ -250,7 +250,7 @@ func (t *trial) shrink() {
 	if len(t.chosen) < 2 {
 		return
 	}
-	limit := highest(t.chosen)
+	limit := HighestPriority(t.chosen)
 	others := slices.DeleteFunc(slices.Clone(t.pods), func(p *corev1.Pod) bool {
 		return corev1helpers.PodPriority(p) > limit || slices.Contains(t.breaking, p) && !slices.Contains(t.chosen, p)
 	})
@@ -293,7 +293,7 @@ func (t *trial) result() (Candidate, decision.Preemption) {
 	if len(t.chosen) == 0 {
 		return c, noted
 	}
-	added := slices.SortedStableFunc(slices.Values(t.chosen), compareImportance)
+	added := slices.SortedStableFunc(slices.Values(t.chosen), CompareImportance)
 	slices.Reverse(added)
 	victims, budgets := maps.Clone(t.given), slices.Clone(t.budgets)
 	c.Victims = slices.Clone(c.Victims)
@@ -304,7 +304,7 @@ func (t *trial) result() (Candidate, decision.Preemption) {
 		// kube-scheduler expects the most important victim first.
 		at := slices.IndexFunc(c.Victims, func(uid types.UID) bool {
 			victim := victims[uid]
-			return victim != nil && compareImportance(victim, pod) < 0
+			return victim != nil && CompareImportance(victim, pod) < 0
 		})
 		if at < 0 {
 			at = len(c.Victims)
@@ -316,7 +316,8 @@ func (t *trial) result() (Candidate, decision.Preemption) {
 	return c, noted
 }
 
-func highest(pods []*corev1.Pod) int32 {
+// HighestPriority returns the highest priority of the pods; math.MinInt32 if there are none.
+func HighestPriority(pods []*corev1.Pod) int32 {
 	top := int32(math.MinInt32)
 	for _, p := range pods {
 		top = max(top, corev1helpers.PodPriority(p))
@@ -324,14 +325,14 @@ func highest(pods []*corev1.Pod) int32 {
 	return top
 }
 
-// compareImportance orders pods from the least to the most important, as kube-scheduler's
+// CompareImportance orders pods from the least to the most important, as kube-scheduler's
 // MoreImportantPod does: a pod of higher priority is more important, then one that started earlier.
-func compareImportance(a, b *corev1.Pod) int {
-	return cmp.Or(cmp.Compare(corev1helpers.PodPriority(a), corev1helpers.PodPriority(b)), started(b).Compare(started(a)))
+func CompareImportance(a, b *corev1.Pod) int {
+	return cmp.Or(cmp.Compare(corev1helpers.PodPriority(a), corev1helpers.PodPriority(b)), StartOf(b).Compare(StartOf(a)))
 }
 
-// started returns when the pod started; a pod that has not started is the newest.
-func started(p *corev1.Pod) time.Time {
+// StartOf returns when the pod started; a pod that has not started is the newest.
+func StartOf(p *corev1.Pod) time.Time {
 	if p.Status.StartTime == nil {
 		return time.Unix(1<<60, 0)
 	}

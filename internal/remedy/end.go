@@ -3,7 +3,6 @@ package remedy
 import (
 	"cmp"
 	"iter"
-	"math"
 	"slices"
 	"time"
 
@@ -205,7 +204,7 @@ func subsets[T any](all []T, size int) iter.Seq[[]T] {
 func (e *ending) compare(other *ending) int {
 	return cmp.Or(
 		cmp.Compare(len(e.pods), len(other.pods)), cmp.Compare(len(e.running()), len(other.running())),
-		cmp.Compare(e.highest(), other.highest()), other.oldest().Compare(e.oldest()),
+		cmp.Compare(engine.HighestPriority(e.pods), engine.HighestPriority(other.pods)), other.oldest().Compare(e.oldest()),
 	)
 }
 
@@ -214,26 +213,17 @@ func (e *ending) running() []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(e.pods), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 }
 
-func (e *ending) highest() int32 {
-	top := int32(math.MinInt32)
-	for _, pod := range e.pods {
-		top = max(top, corev1helpers.PodPriority(pod))
-	}
-	return top
-}
-
 func (e *ending) oldest() time.Time {
 	var first time.Time
 	for i, pod := range e.pods {
-		if at := startOf(pod); i == 0 || at.Before(first) {
+		if at := engine.StartOf(pod); i == 0 || at.Before(first) {
 			first = at
 		}
 	}
 	return first
 }
 
-// compareImportance orders pods from the least to the most important: those that are ending already, then by priority, and then by when
-// they started.
+// compareImportance is [engine.CompareImportance], except that pods that are ending already are the least important.
 func compareImportance(a, b *corev1.Pod) int {
 	switch ending, other := a.DeletionTimestamp != nil, b.DeletionTimestamp != nil; {
 	case ending && !other:
@@ -241,15 +231,7 @@ func compareImportance(a, b *corev1.Pod) int {
 	case other && !ending:
 		return 1
 	}
-	return cmp.Or(cmp.Compare(corev1helpers.PodPriority(a), corev1helpers.PodPriority(b)), startOf(b).Compare(startOf(a)))
-}
-
-// startOf returns when the pod started; a pod that has not started is the newest.
-func startOf(pod *corev1.Pod) time.Time {
-	if pod.Status.StartTime == nil {
-		return time.Unix(1<<60, 0)
-	}
-	return pod.Status.StartTime.Time
+	return engine.CompareImportance(a, b)
 }
 
 func holderOf(pod *corev1.Pod, node string) Holder {
@@ -269,7 +251,7 @@ func (s *search) preemption(set *ending) (Preemption, error) {
 		return Unnecessary, nil
 	case s.pod.Spec.PreemptionPolicy != nil && *s.pod.Spec.PreemptionPolicy == corev1.PreemptNever:
 		return NeverPreempts, nil
-	case (&ending{pods: running}).highest() >= priority:
+	case engine.HighestPriority(running) >= priority:
 		return PriorityNotLower, nil
 	case len(b.rejecting) > 0 && b.rejecting[0].Unresolvable:
 		return NotConsidered, nil

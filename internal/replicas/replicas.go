@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/internal/portforward"
+	"outboard.dev/outboard/snapshot"
 )
 
 const (
@@ -56,7 +57,7 @@ func Find(ctx context.Context, config *rest.Config, namespace string) ([]Replica
 	var found []Replica
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if snapshot.Ended(pod) {
 			continue
 		}
 		r := Replica{Name: pod.Name}
