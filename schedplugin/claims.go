@@ -2,7 +2,6 @@ package schedplugin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +9,7 @@ import (
 
 	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
 )
 
 // reservation is what Reserve has decided about the pod of a cycle.
@@ -29,7 +29,7 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	node := c.view.Node(name)
 	switch {
 	case node == nil && c.engine.Reserves():
-		return fwk.AsStatus(unknownNode(name)) // kube-scheduler retries the pod after its backoff
+		return fwk.AsStatus(engine.UnknownNodeError(name)) // kube-scheduler retries the pod after its backoff
 	case node == nil:
 		return nil // no policy sees the pod there
 	}
@@ -42,8 +42,6 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	c.reserved = &reservation{p.service.Cluster.Assume(planned, name), claims}
 	return nil
 }
-
-func unknownNode(name string) error { return fmt.Errorf("node %q is not known to Outboard yet", name) }
 
 // Unreserve implements fwk.ReservePlugin. Bind has released the claims already, unless the outcome of the Binding is unknown.
 func (p *plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
@@ -82,7 +80,7 @@ func (p *plugin) bind(ctx context.Context, c *cycle, name string) error {
 	view := cluster.ViewFor(pod.UID)
 	node := view.Node(name)
 	if node == nil {
-		return unknownNode(name)
+		return engine.UnknownNodeError(name)
 	}
 	return b.Bind(ctx, pod, binder.Target{View: view, Node: c.engine.CountNominated(view, pod, node)})
 }

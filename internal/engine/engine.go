@@ -25,6 +25,11 @@ const maxPolicies = 1000
 // because they were created a moment ago. It is resolvable: the next attempt may find them.
 var NodeUnknown = &policy.Reason{Code: "NodeUnknown", Text: "node is not known to Outboard yet"}
 
+// UnknownNodeError is NodeUnknown as the error of a call about one node.
+func UnknownNodeError(name string) error {
+	return fmt.Errorf("node %q is not known to Outboard yet", name)
+}
+
 // PodTooLarge is the reason for every node if the pod, which is on no node yet, takes more than snapshot.MaxPod bytes. No policy is asked.
 var PodTooLarge = &policy.Reason{Code: "PodTooLarge", Text: "the pod takes more than 64 KiB of memory, the limit for one pod", Unit: "bytes"}
 

@@ -39,7 +39,7 @@ func (h *Handler) admit(ctx context.Context, c *call, pod *corev1.Pod, name stri
 	c.record.Generation = view.Generation()
 	node := view.Node(name)
 	if node == nil {
-		return target, nil, fmt.Errorf("node %q is not known to Outboard yet", name)
+		return target, nil, engine.UnknownNodeError(name)
 	}
 	if err := h.allowed(pod, node); err != nil {
 		return target, nil, err
