@@ -58,9 +58,9 @@ type Target struct {
 	Node *snapshot.Node
 }
 
-// Settled reports whether the pod need not be bound to the node any more, and returns an error if it cannot be bound. pod is its
-// latest known state, or nil.
-func Settled(namespace, name string, uid types.UID, node string, pod *corev1.Pod) (done bool, err error) {
+// AlreadyBound reports whether the pod is bound to the node, and returns an error if it cannot be bound there any more. pod is its
+// latest known state; nil: it is gone.
+func AlreadyBound(namespace, name string, uid types.UID, node string, pod *corev1.Pod) (bound bool, err error) {
 	switch {
 	case pod == nil || pod.UID != uid:
 		return false, fmt.Errorf("pod %s/%s with UID %s does not exist", namespace, name, uid)
@@ -88,7 +88,7 @@ func (b *Binder) Resolve(ctx context.Context, pod *corev1.Pod, node string) (*co
 	if err != nil {
 		return nil, fmt.Errorf("pod %s/%s is being bound to node %q, and that cannot be ended now: %w", pod.Namespace, pod.Name, former, err)
 	}
-	_, err = Settled(pod.Namespace, pod.Name, pod.UID, node, touched)
+	_, err = AlreadyBound(pod.Namespace, pod.Name, pod.UID, node, touched)
 	return touched, err
 }
 

@@ -81,7 +81,7 @@ func begin(e *engine.Engine, target Target, pod *corev1.Pod) (protocol, task) {
 
 // try begins an attempt, with the pod as it is now; nil: gone.
 func (p protocol) try(pod *corev1.Pod) (protocol, task) {
-	bound, err := Settled(p.pod.Namespace, p.pod.Name, p.pod.UID, p.target.Node.Name, pod)
+	bound, err := AlreadyBound(p.pod.Namespace, p.pod.Name, p.pod.UID, p.target.Node.Name, pod)
 	if bound || err != nil {
 		return p.end(err)
 	}
@@ -204,7 +204,7 @@ func (p protocol) withdraw(r result) (protocol, task) {
 	case bound && unusable != nil:
 		return p.try(r.pod)
 	case bound:
-		here, err := Settled(p.pod.Namespace, p.pod.Name, p.pod.UID, p.target.Node.Name, r.pod)
+		here, err := AlreadyBound(p.pod.Namespace, p.pod.Name, p.pod.UID, p.target.Node.Name, r.pod)
 		if here {
 			return p.end(nil)
 		}

@@ -194,22 +194,18 @@ func classify(b binder.Binding, err error, pod *corev1.Pod, lookupErr error) *Bi
 		failure.Unknown = true
 		return failure
 	}
+	bound, cannot := binder.AlreadyBound(b.Namespace, b.Name, b.UID, b.Node, pod)
 	switch {
 	case lookupErr != nil:
 		return unknown("", fmt.Errorf("%w; reading the pod: %w", err, lookupErr))
-	case pod == nil:
-		failure := fail(b, describe(b)+" with UID "+string(b.UID)+" no longer exists", nil)
-		failure.Gone = true
-		return failure
-	case pod.Spec.NodeName == b.Node:
+	case bound:
 		return nil
-	case pod.Spec.NodeName != "":
-		failure := fail(b, fmt.Sprintf("%s is already bound to node %q", describe(b), pod.Spec.NodeName), nil)
-		failure.BoundTo = pod.Spec.NodeName
-		return failure
-	case pod.DeletionTimestamp != nil:
-		failure := fail(b, describe(b)+" is being deleted", nil)
-		failure.Gone = true
+	case cannot != nil:
+		failure := fail(b, cannot.Error(), nil)
+		if pod != nil {
+			failure.BoundTo = pod.Spec.NodeName
+		}
+		failure.Gone = failure.BoundTo == ""
 		return failure
 	case apierrors.IsConflict(err):
 		failure := fail(b, fmt.Sprintf("%s was not bound to node %q", describe(b), b.Node), err)

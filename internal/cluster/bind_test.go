@@ -185,7 +185,7 @@ func TestBindRefused(t *testing.T) {
 		"on another node": {bindingOf(bound, "refuse-1"), cluster.BindError{BoundTo: "refuse-2"},
 			`pod default/refuse-bound is already bound to node "refuse-2"`},
 		"another UID": {bindingOf(otherUID, "refuse-1"), cluster.BindError{Gone: true},
-			`pod default/refuse-free with UID 00000000-0000-4000-8000-000000000000 no longer exists`},
+			`pod default/refuse-free with UID 00000000-0000-4000-8000-000000000000 does not exist`},
 		"no such pod": {bindingOf(missing, "refuse-1"), cluster.BindError{Gone: true},
 			`pod default/refuse-missing was not bound to node "refuse-1": pods "refuse-missing" not found`},
 		"being deleted": {bindingOf(leaving, "refuse-1"), cluster.BindError{Gone: true},

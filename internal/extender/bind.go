@@ -64,7 +64,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 			return err
 		}
 	}
-	done, err := binder.Settled(args.PodNamespace, args.PodName, args.PodUID, args.Node, pod)
+	done, err := binder.AlreadyBound(args.PodNamespace, args.PodName, args.PodUID, args.Node, pod)
 	if err != nil {
 		return err
 	}
