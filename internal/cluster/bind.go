@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -98,53 +97,49 @@ func (e *BindError) outcome() string {
 // ctx ends meanwhile.
 func (c *Cluster) Bind(ctx context.Context, b binder.Binding) error {
 	start := time.Now()
-	outcome, err := c.bind(ctx, b)
-	if err != nil {
-		outcome = err.outcome()
-	}
-	c.metrics.binds.WithLabelValues(outcome).Inc()
-	c.metrics.bindSeconds.WithLabelValues(outcome).Observe(time.Since(start).Seconds())
-	if err != nil {
-		return err
+	s := c.bind(ctx, b)
+	c.metrics.binds.WithLabelValues(s.outcome()).Inc()
+	c.metrics.bindSeconds.WithLabelValues(s.outcome()).Observe(time.Since(start).Seconds())
+	if s.failure != nil {
+		return s.failure
 	}
 	return nil
 }
 
-func (c *Cluster) bind(ctx context.Context, b binder.Binding) (string, *BindError) {
+// bind returns the end of sending the Binding.
+func (c *Cluster) bind(ctx context.Context, b binder.Binding) sending {
+	s := sending{binding: b}
 	for _, field := range []struct{ name, value string }{
 		{"namespace", b.Namespace}, {"name", b.Name}, {"UID", string(b.UID)}, {"node", b.Node},
 	} {
 		if field.value == "" {
-			return "", fail(b, "binding has no "+field.name, nil)
+			return s.end(nil, fail(b, "binding has no "+field.name, nil))
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return "", notSent(b, err)
+		return s.end(nil, notSent(b, err))
 	}
 	call := c.state.beginBind(b.UID)
-	var bound *corev1.Pod
-	defer func() { c.state.endBind(b.UID, call, bound, time.Now()) }()
-
-	sent, err := c.post(ctx, b)
-	if err == nil {
-		bound = c.bound(ctx, b)
-		return outcomeSuccess, nil
+	defer func() { c.state.endBind(b.UID, call, s.pod, time.Now()) }()
+	for s.request != ended {
+		var r sendResponse
+		switch s.request {
+		case postBinding:
+			r.sent, r.err = c.post(ctx, b)
+			r.pod = c.state.seen(b.UID)
+		case readPod:
+			r.pod, r.err = c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
+		}
+		s = s.next(r)
 	}
-	if !sent {
-		return "", notSent(b, err)
+	switch {
+	case s.accepted && s.err != nil:
+		c.options.Logger.Warn("bound a pod that the watch does not show yet; until then, its annotations count and its resource requests do not",
+			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "error", s.err)
+	case !s.accepted && s.failure == nil:
+		c.warnOfAnnotations(b, s.pod)
 	}
-	if rejected(err) {
-		failure := fail(b, fmt.Sprintf("%s was not bound to node %q", describe(b), b.Node), err)
-		failure.Gone = apierrors.IsNotFound(err)
-		return "", failure
-	}
-	pod, lookupErr := c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
-	if failure := classify(b, err, pod, lookupErr); failure != nil {
-		return "", failure
-	}
-	c.warnOfAnnotations(b, pod)
-	bound = pod
-	return outcomeAlreadyBound, nil
+	return s
 }
 
 // post sends the Binding. sent is false if it certainly did not leave this process.
@@ -186,48 +181,6 @@ func rejected(err error) bool {
 	}
 }
 
-// classify returns the outcome of a Binding that ended with err, given the pod as read from the API
-// server after that. Nil: the pod is bound to the node.
-func classify(b binder.Binding, err error, pod *corev1.Pod, lookupErr error) *BindError {
-	unknown := func(text string, err error) *BindError {
-		failure := fail(b, fmt.Sprintf("it is unknown whether %s was bound to node %q%s", describe(b), b.Node, text), err)
-		failure.Unknown = true
-		return failure
-	}
-	bound, cannot := binder.AlreadyBound(b.Namespace, b.Name, b.UID, b.Node, pod)
-	switch {
-	case lookupErr != nil:
-		return unknown("", fmt.Errorf("%w; reading the pod: %w", err, lookupErr))
-	case bound:
-		return nil
-	case cannot != nil:
-		failure := fail(b, cannot.Error(), nil)
-		if pod != nil {
-			failure.BoundTo = pod.Spec.NodeName
-		}
-		failure.Gone = failure.BoundTo == ""
-		return failure
-	case apierrors.IsConflict(err):
-		failure := fail(b, fmt.Sprintf("%s was not bound to node %q", describe(b), b.Node), err)
-		failure.Changed = b.ResourceVersion != "" && pod.ResourceVersion != b.ResourceVersion
-		return failure
-	default:
-		return unknown("; it is not yet", err)
-	}
-}
-
-func notSent(b binder.Binding, err error) *BindError {
-	failure := fail(b, fmt.Sprintf("%s was not bound to node %q: the Binding was not sent", describe(b), b.Node), err)
-	failure.NotSent = true
-	return failure
-}
-
-func fail(b binder.Binding, text string, err error) *BindError {
-	return &BindError{Binding: b, Err: err, text: text}
-}
-
-func describe(b binder.Binding) string { return "pod " + b.Namespace + "/" + b.Name }
-
 // lookup reads the pod from the API server. Nil if it does not exist.
 func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.LookupTimeout)
@@ -249,29 +202,6 @@ func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.
 // LivePod reads the pod from the API server, not from the cache. Nil if it does not exist.
 func (c *Cluster) LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
 	return c.lookup(ctx, namespace, name, uid)
-}
-
-// bound returns the pod after it was bound. Nil if it is gone already.
-func (c *Cluster) bound(ctx context.Context, b binder.Binding) *corev1.Pod {
-	pod := c.state.seen(b.UID)
-	if pod == nil {
-		// The Binding was faster than the watch.
-		fresh, err := c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
-		if err == nil {
-			return fresh
-		}
-		c.options.Logger.Warn("bound a pod that the watch does not show yet; until then, its annotations count and its resource requests do not",
-			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "error", err)
-		pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.Name, UID: b.UID}}
-	}
-	bound := *pod
-	bound.ResourceVersion = ""
-	bound.Spec.NodeName = b.Node
-	bound.Status.NominatedNodeName = ""
-	bound.Annotations = make(map[string]string, len(pod.Annotations)+len(b.Annotations))
-	maps.Copy(bound.Annotations, pod.Annotations)
-	maps.Copy(bound.Annotations, b.Annotations)
-	return &bound
 }
 
 // warnOfAnnotations logs that a pod that another process bound lacks annotations of the Binding.

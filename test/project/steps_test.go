@@ -12,8 +12,8 @@ import (
 
 // pure are the files with the states and steps of the protocols between replicas, kube-scheduler and the API server.
 var pure = []string{
-	"internal/binder/protocol.go", "internal/cluster/assumption.go", "internal/ledger/apply.go", "internal/ledger/examine.go",
-	"internal/ledger/queue.go", "internal/ledger/write.go", "snapshot/nominated.go",
+	"internal/binder/protocol.go", "internal/binder/waiting.go", "internal/cluster/assumption.go", "internal/cluster/sending.go",
+	"internal/ledger/apply.go", "internal/ledger/examine.go", "internal/ledger/queue.go", "internal/ledger/write.go", "snapshot/nominated.go",
 }
 
 // impure are packages with which a step could depend on something other than its arguments.
