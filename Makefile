@@ -164,7 +164,7 @@ api: ## write test/project/api.txt, the list of what other modules can use
 	$(GO) test -vet=off -run '^TestAPI$$' -count 1 ./test/project -update
 
 # The root module has the versions of kubernetes/go.mod, which follow the release of Kubernetes there; the examples have those of the root.
-tidy: ## give the root module and the examples the versions of kubernetes/go.mod, and tidy all modules
+tidy: ## give all modules with code of Outboard the versions of kubernetes/go.mod, and tidy all modules
 	$(GO) get $$($(GO) -C kubernetes list -m -f '{{.Path}}@{{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}' \
 		$$($(GO) list -m -f '{{if not (or .Indirect .Main)}}{{.Path}}{{end}}' all))
 	for file in $$(git ls-files '*go.mod'); do $(GO) -C $$(dirname $$file) mod tidy || exit 1; done

@@ -1,3 +1,4 @@
+// The versions are those of go-containerregistry. No code of Outboard is compiled with them.
 module outboard.dev/outboard/deploy/image
 
 go 1.26.0

@@ -1,3 +1,4 @@
+// The versions are those of Helm. No code of Outboard is compiled with them.
 module outboard.dev/outboard/deploy/render
 
 go 1.26.0

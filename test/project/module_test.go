@@ -1,6 +1,7 @@
 package project
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,27 +49,53 @@ func TestRootModuleIsImportable(t *testing.T) {
 }
 
 // Go compiles modules of the same version once for the control plane and for Outboard; and a policy
-// in a kube-scheduler build changes no other module of it.
+// in a kube-scheduler build changes no other module of it. Modules that contain no code of Outboard have the versions of the programs
+// that they build: their go.mod says which.
 func TestModulesHaveTheVersionsOfKubernetes(t *testing.T) {
-	kubernetes := modfileOf(t, "kubernetes")
-	versions := map[string]string{}
-	for _, r := range kubernetes.Require {
-		versions[r.Mod.Path] = r.Mod.Version
-	}
-	for _, r := range kubernetes.Replace {
-		versions[r.Old.Path] = r.New.Version
-	}
-	common := 0
-	for _, r := range modfileOf(t, ".").Require {
-		want, known := versions[r.Mod.Path]
-		if !known {
+	versions := versionsOf(modfileOf(t, "kubernetes"))
+	for _, dir := range modules(t) {
+		file := modfileOf(t, dir)
+		common := versionsOf(file)
+		if _, ours := common[module]; dir != "." && !ours {
+			if len(file.Module.Syntax.Before) == 0 {
+				t.Errorf("%s/go.mod has no comment that says whose versions it has", dir)
+			}
 			continue
 		}
-		if common++; r.Mod.Version != want {
-			t.Errorf("go.mod requires %s, kubernetes/go.mod %s", r.Mod, want)
+		maps.DeleteFunc(common, func(path, _ string) bool { return path == module || versions[path] == "" })
+		if len(common) == 0 {
+			t.Errorf("%s/go.mod and kubernetes/go.mod have nothing in common", dir)
+		}
+		for path, version := range common {
+			if version != versions[path] {
+				t.Errorf("%s/go.mod requires %s %s, kubernetes/go.mod %s", dir, path, version, versions[path])
+			}
 		}
 	}
-	if common == 0 {
-		t.Error("the modules have nothing in common")
+}
+
+// versionsOf returns the versions of the modules that the module requires.
+func versionsOf(file *modfile.File) map[string]string {
+	versions := map[string]string{}
+	for _, r := range file.Require {
+		versions[r.Mod.Path] = r.Mod.Version
 	}
+	for _, r := range file.Replace {
+		versions[r.Old.Path] = r.New.Version
+	}
+	return versions
+}
+
+// modules returns the folders of all modules, relative to the root: "." is that of the root module.
+func modules(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", "-C", root(t), "ls-files", "go.mod", "*/go.mod").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dirs []string
+	for path := range strings.FieldsSeq(string(out)) {
+		dirs = append(dirs, filepath.Dir(path))
+	}
+	return dirs
 }

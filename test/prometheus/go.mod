@@ -1,3 +1,4 @@
+// The versions are those of Prometheus. No code of Outboard is compiled with them.
 module outboard.dev/outboard/test/prometheus
 
 go 1.26.0
