@@ -48,7 +48,7 @@ func firstError(errs ...error) error {
 
 // follow makes f write what the informer shows into the store. The owner of the informer runs it.
 func follow[T object](f *resourceReflector, informer cache.SharedIndexInformer, to store[T]) error {
-	to.reflector = f
+	to.reflector, f.informed = f, true
 	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) { _ = to.change(object, to.setCopy) },
 		UpdateFunc: func(former, object any) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +31,8 @@ func TestInformersOfOthers(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: meta("p"), Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Command: []string{"run"}}}}}
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, pod, &policyv1.PodDisruptionBudget{ObjectMeta: meta("b")})
 	factory := informers.NewSharedInformerFactory(client, 0)
-	live, err := cluster.New(cluster.Options{Client: fake.NewClientset(), Informers: factory, Logger: slog.New(slog.DiscardHandler)})
+	registry := prometheus.NewRegistry()
+	live, err := cluster.New(cluster.Options{Client: fake.NewClientset(), Informers: factory, Logger: slog.New(slog.DiscardHandler), Registerer: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +78,17 @@ func TestInformersOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	shows("that the pod is gone", func() bool { return len(live.View().Node("n").Pods) == 0 })
+
+	// Nothing happens to budgets for hours: an informer does not show that the API server responds.
+	families, err := registry.Gather()
+	if err != nil || !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "outboard_cluster_synced" }) {
+		t.Errorf("got metrics %v, %v", families, err)
+	}
+	for _, f := range families {
+		if f.GetName() == "outboard_cluster_last_event_age_seconds" {
+			t.Errorf("got %v", f)
+		}
+	}
 }
 
 // informed returns a Cluster that follows informers of the client, and is synced.

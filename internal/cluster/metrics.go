@@ -60,7 +60,7 @@ func reflectorDesc(name, help string) *prometheus.Desc {
 var (
 	syncedDesc     = reflectorDesc("outboard_cluster_synced", "1 after the resource was listed completely once.")
 	unreadableDesc = reflectorDesc("outboard_cluster_unreadable", "1 while the last request to list or watch the resource failed.")
-	lastEventDesc  = reflectorDesc("outboard_cluster_last_event_age_seconds", "Time since the last watch event of the resource. The API server sends a bookmark about once a minute: after more than two minutes, it does not respond.")
+	lastEventDesc  = reflectorDesc("outboard_cluster_last_event_age_seconds", "Time since the last watch event of the resource. The API server sends a bookmark about once a minute: after more than two minutes, it does not respond. As a plugin, Outboard has it only for ledgers and ConfigMaps.")
 )
 
 // Describe implements prometheus.Collector.
@@ -78,7 +78,9 @@ func (m reflectorMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		gauge(syncedDesc, one(f.read.Load()))
 		gauge(unreadableDesc, one(f.lastError.Load() != nil))
-		gauge(lastEventDesc, f.age().Seconds())
+		if !f.informed {
+			gauge(lastEventDesc, f.age().Seconds())
+		}
 	}
 }
 

@@ -36,6 +36,7 @@ type resourceReflector struct {
 	run       func(context.Context) // until it ends
 	read      atomic.Bool           // the resource was listed completely once
 	lastEvent atomic.Int64          // the time of the last event, in Unix nanoseconds
+	informed  bool                  // by an informer, which drops bookmarks: lastEvent is only the time of the last change
 	lastError atomic.Pointer[error] // of the last request, nil if it succeeded
 	lastRead  atomic.Int64          // the time of the last complete list, in Unix nanoseconds
 	failures  *atomic.Uint64        // requests without a response of the API server
