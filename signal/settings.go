@@ -78,23 +78,3 @@ func (h *Hysteresis) validate(at *field.Path) field.ErrorList {
 	}
 	return errs
 }
-
-// sets reports whether the number is beyond the threshold of state 1.
-func (h *Hysteresis) sets(number float64) bool {
-	if h.Above != nil {
-		return number > *h.Above
-	}
-	return number < *h.Below
-}
-
-// clears reports whether the number is beyond the threshold of state 0. A number between the
-// thresholds is beyond neither.
-func (h *Hysteresis) clears(number float64) bool {
-	switch {
-	case h.ClearBelow != nil:
-		return number < *h.ClearBelow
-	case h.ClearAbove != nil:
-		return number > *h.ClearAbove
-	}
-	return !h.sets(number)
-}

@@ -21,6 +21,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/poll"
 	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/internal/server"
 	"outboard.dev/outboard/internal/survey"
@@ -65,7 +66,7 @@ type Service struct {
 	claims      sync.Once     // closes claimed
 	claimed     chan struct{} // closed once a policy allocates resources
 	signalViews *signalViews  // the Views without a cluster; nil with one
-	signals     *signal.Manager
+	signals     *poll.Poller
 	reloads     *reloads
 	current     atomic.Pointer[Profiles]
 	enforced    chan struct{} // capacity 1: current has changed
@@ -80,7 +81,7 @@ type Profiles struct {
 	Engines map[string]*engine.Engine // by path
 
 	requirements requirements
-	signals      []signal.Followed
+	signals      []poll.Signal
 }
 
 // Reserves reports whether a policy allocates resources, and so uses ledgers.
@@ -92,14 +93,14 @@ func New(o Options) (*Service, error) {
 		Connection: o.Connection, options: o, logger: o.Logger, claimed: make(chan struct{}),
 		Log: decision.NewLog(0), reloads: newReloads(o.Registry), enforced: make(chan struct{}, 1),
 	}
-	following := signal.Options{Logger: o.Logger, Registerer: o.Registry}
+	options := poll.Options{Logger: o.Logger, Registerer: o.Registry}
 	var err error
 	if s.journal, err = openJournal(o.Config.Log.Decisions, s.Log, o.Registry, o.Logger); err != nil {
 		return nil, err
 	}
 	if s.Cluster == nil {
 		s.signalViews = newSignalViews()
-		following.Publisher = s.signalViews
+		options.Publisher = s.signalViews
 	} else {
 		if s.Requeuer, err = requeue.New(s.requeueOptions()); err != nil {
 			return nil, err
@@ -107,9 +108,9 @@ func New(o Options) (*Service, error) {
 		if s.surveyor, err = survey.New(s.surveyOptions()); err != nil {
 			return nil, err
 		}
-		following.Publisher, following.Now = s.Cluster, s.Cluster.Clock().Earliest
+		options.Publisher, options.Now = s.Cluster, s.Cluster.Clock().Earliest
 	}
-	if s.signals, err = signal.NewManager(following); err != nil {
+	if s.signals, err = poll.New(options); err != nil {
 		return nil, err
 	}
 	p, err := s.provision(o.Config)
@@ -177,7 +178,7 @@ func (s *Service) enforce(p *Profiles) {
 	if p.requirements.ledgers {
 		s.claims.Do(func() { close(s.claimed) })
 	}
-	s.signals.Follow(p.signals)
+	s.signals.SetSignals(p.signals)
 	s.current.Store(p)
 	if s.options.Enforced != nil {
 		s.options.Enforced(s, p)

@@ -10,13 +10,14 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/poll"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
 
 // openSignals opens the sources of the configuration. They read nothing yet.
-func openSignals(c *config.Config, cluster signal.Cluster) ([]signal.Followed, error) {
-	var all []signal.Followed
+func openSignals(c *config.Config, cluster signal.Cluster) ([]poll.Signal, error) {
+	var all []poll.Signal
 	for _, s := range c.Signals {
 		f, err := openSignal(s, cluster)
 		if err != nil {
@@ -29,20 +30,20 @@ func openSignals(c *config.Config, cluster signal.Cluster) ([]signal.Followed, e
 }
 
 // openSignal opens the source of one signal.
-func openSignal(s config.Signal, cluster signal.Cluster) (signal.Followed, error) {
+func openSignal(s config.Signal, cluster signal.Cluster) (poll.Signal, error) {
 	if s.Type.NeedsCluster && cluster.Client == nil {
-		return signal.Followed{}, errors.New("it needs an API server, and the process was started with clientConnection: {enabled: false}: restart it")
+		return poll.Signal{}, errors.New("it needs an API server, and the process was started with clientConnection: {enabled: false}: restart it")
 	}
 	text, err := strictyaml.Marshal(s.Config)
 	if err != nil {
-		return signal.Followed{}, err
+		return poll.Signal{}, err
 	}
 	source, err := s.Open(cluster)
-	return signal.Followed{Settings: s.Settings, About: s.About, Config: s.Type.Name + ":\n" + string(text), Source: source}, err
+	return poll.Signal{Settings: s.Settings, About: s.About, Config: s.Type.Name + ":\n" + string(text), Source: source}, err
 }
 
 // closeSources closes sources that were never read.
-func closeSources(all []signal.Followed) {
+func closeSources(all []poll.Signal) {
 	for _, f := range all {
 		if closer, ok := f.Source.(io.Closer); ok {
 			closer.Close()
@@ -83,7 +84,7 @@ func (c *signalViews) DeleteSignal(name string) {
 func (c *signalViews) View() *snapshot.View { return c.view.Load() }
 
 // explained returns the states of the signals, for explanations.
-func explained(m *signal.Manager) []explain.Signal {
+func explained(m *poll.Poller) []explain.Signal {
 	var all []explain.Signal
 	for _, s := range m.Statuses() {
 		e := explain.Signal{Name: s.Name, Values: s.Values, Stale: s.Stale, Newest: s.Newest}

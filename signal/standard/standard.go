@@ -3,14 +3,14 @@
 package standard
 
 import (
+	"outboard.dev/outboard/internal/source/configmap"
+	"outboard.dev/outboard/internal/source/file"
+	"outboard.dev/outboard/internal/source/httpdoc"
+	"outboard.dev/outboard/internal/source/metricsapi"
+	"outboard.dev/outboard/internal/source/nodes"
+	"outboard.dev/outboard/internal/source/prometheus"
+	"outboard.dev/outboard/internal/source/remote"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/configmap"
-	"outboard.dev/outboard/signal/file"
-	"outboard.dev/outboard/signal/httpdoc"
-	"outboard.dev/outboard/signal/metricsapi"
-	"outboard.dev/outboard/signal/nodes"
-	"outboard.dev/outboard/signal/prometheus"
-	"outboard.dev/outboard/signal/remote"
 )
 
 // Types returns the types of sources that come with Outboard.

@@ -18,6 +18,8 @@ import (
 	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/lmstat"
+	"outboard.dev/outboard/internal/source/metricsapi"
+	"outboard.dev/outboard/internal/source/prometheus"
 	"outboard.dev/outboard/policies/cost"
 	"outboard.dev/outboard/policies/devices"
 	"outboard.dev/outboard/policies/gpumemory"
@@ -28,8 +30,6 @@ import (
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/metricsapi"
-	"outboard.dev/outboard/signal/prometheus"
 	"outboard.dev/outboard/snapshot"
 )
 

@@ -27,9 +27,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/source/metricsapi"
+	"outboard.dev/outboard/internal/source/remote"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/metricsapi"
-	"outboard.dev/outboard/signal/remote"
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )

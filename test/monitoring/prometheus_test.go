@@ -1,6 +1,6 @@
-// Package monitoring holds the tests that need a real Prometheus server: of signal/prometheus, and of the alerts and the dashboard of the
+// Package monitoring holds the tests that need a real Prometheus server: of internal/source/prometheus, and of the alerts and the dashboard of the
 // chart. They are in a package of their own because the code that starts the server imports most of client-go, and fuzzing
-// signal/prometheus would compile it again.
+// internal/source/prometheus would compile it again.
 package monitoring
 
 import (
@@ -20,8 +20,8 @@ import (
 
 	"outboard.dev/outboard/internal/certs"
 	"outboard.dev/outboard/internal/httpclient"
+	"outboard.dev/outboard/internal/source/prometheus"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/prometheus"
 	"outboard.dev/outboard/test/controlplane"
 )
 

@@ -68,9 +68,9 @@ var readers = map[string]string{
 	"internal/content: columns.decode":             "a document or response of a source: its maxBytes",
 	"internal/lmstat: parser.user":                 "a document or response of a source: its maxBytes",
 	"internal/lmstat: seatsIn":                     "a document or response of a source: its maxBytes",
-	"signal/metricsapi: Source.sample":             "a text of a response: 64 KiB",
-	"signal/metricsapi: problem":                   "a document or response of a source: its maxBytes",
-	"signal/prometheus: pair.sample":               "a text of a response: 64 KiB",
+	"internal/source/metricsapi: Source.sample":    "a text of a response: 64 KiB",
+	"internal/source/metricsapi: problem":          "a document or response of a source: its maxBytes",
+	"internal/source/prometheus: pair.sample":      "a text of a response: 64 KiB",
 	"signal: ParseNumber":                          "a document or response of a source: its maxBytes",
 	"internal/config/strictyaml: decoder.scalar":   "a document of a source or a configuration: strictyaml.MaxBytes",
 	"internal/config/strictyaml: decoder.free":     "a document of a source or a configuration: strictyaml.MaxBytes",
@@ -87,8 +87,8 @@ var readers = map[string]string{
 	"policy/fields: parseLimit":                    "the configuration of Outboard or of kube-scheduler",
 	"policies/rules: partActivation.ResolveName":   "the configuration of Outboard or of kube-scheduler",
 	"schedplugin: parseArguments":                  "the configuration of Outboard or of kube-scheduler",
-	"signal/prometheus: New":                       "the configuration of Outboard or of kube-scheduler",
-	"signal/prometheus: withoutPort":               "the configuration of Outboard or of kube-scheduler",
+	"internal/source/prometheus: New":              "the configuration of Outboard or of kube-scheduler",
+	"internal/source/prometheus: withoutPort":      "the configuration of Outboard or of kube-scheduler",
 }
 
 // ofOperator are the packages that only commands use, on the files and servers that their user names, or that only read the configuration.

@@ -1,9 +1,10 @@
-package signal
+package poll
 
 import (
 	"maps"
 	"time"
 
+	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -29,7 +30,7 @@ type state struct {
 // one before changes nothing, and a gap longer than maxAge is a break. A key that is missing in the
 // reading keeps its state until maxAge has passed at now, but only while there are at most most
 // states.
-func (s states) step(r reading, h *Hysteresis, maxAge time.Duration, most int, now time.Time) states {
+func (s states) step(r reading, h *signal.Hysteresis, maxAge time.Duration, most int, now time.Time) states {
 	next := make(states, len(r))
 	for key, v := range r {
 		next[key] = s[key].step(v, h, maxAge)
@@ -46,10 +47,10 @@ func (s states) step(r reading, h *Hysteresis, maxAge time.Duration, most int, n
 	return kept
 }
 
-func (s state) step(v snapshot.Value, h *Hysteresis, maxAge time.Duration) state {
+func (s state) step(v snapshot.Value, h *signal.Hysteresis, maxAge time.Duration) state {
 	switch {
 	case s.seen.IsZero():
-		return state{on: h.sets(v.Number), since: v.At, seen: v.At}
+		return state{on: sets(h, v.Number), since: v.At, seen: v.At}
 	case !v.At.After(s.seen):
 		return s
 	}
@@ -57,9 +58,9 @@ func (s state) step(v snapshot.Value, h *Hysteresis, maxAge time.Duration) state
 		s.against = time.Time{}
 	}
 	s.seen = v.At
-	beyond, hold := h.sets(v.Number), h.For
+	beyond, hold := sets(h, v.Number), h.For
 	if s.on {
-		beyond, hold = h.clears(v.Number), h.ClearAfter
+		beyond, hold = clears(h, v.Number), h.ClearAfter
 	}
 	switch {
 	case !beyond:
@@ -92,4 +93,24 @@ func (s states) date(values map[string]snapshot.Value) {
 		v.At = s[key].since
 		values[key] = v
 	}
+}
+
+// sets reports whether the number is beyond the threshold of state 1.
+func sets(h *signal.Hysteresis, number float64) bool {
+	if h.Above != nil {
+		return number > *h.Above
+	}
+	return number < *h.Below
+}
+
+// clears reports whether the number is beyond the threshold of state 0. A number between the
+// thresholds is beyond neither.
+func clears(h *signal.Hysteresis, number float64) bool {
+	switch {
+	case h.ClearBelow != nil:
+		return number < *h.ClearBelow
+	case h.ClearAbove != nil:
+		return number > *h.ClearAbove
+	}
+	return !sets(h, number)
 }

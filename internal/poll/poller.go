@@ -1,4 +1,4 @@
-package signal
+package poll
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -28,7 +29,7 @@ type Publisher interface {
 	View() *snapshot.View
 }
 
-// Options configure a Manager.
+// Options configure a Poller.
 type Options struct {
 	// Publisher is required.
 	Publisher Publisher
@@ -40,37 +41,37 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Manager reads signals repeatedly, and publishes them. Its methods are safe for concurrent use.
-type Manager struct {
+// Poller reads signals repeatedly, and publishes them. Its methods are safe for concurrent use.
+type Poller struct {
 	options Options
 	metrics *metrics
 
 	mu      sync.Mutex
 	ctx     context.Context // nil before Run
 	running sync.WaitGroup
-	signals map[string]*follower
+	signals map[string]*reader
 }
 
-// Followed is a signal to follow.
-type Followed struct {
+// Signal is a signal to read.
+type Signal struct {
 	// Settings are valid.
-	Settings Settings
+	Settings signal.Settings
 	// About is what the keys of the source's numbers are.
 	About policy.SignalAbout
 	// Config is the configuration of the source, as text: sources with equal text are equal.
 	Config string
-	Source Source
+	Source signal.Source
 }
 
 // same reports whether both are the same signal, possibly with different source objects.
-func (f *Followed) same(other *Followed) bool {
-	return reflect.DeepEqual(f.Settings, other.Settings) && f.About == other.About && f.Config == other.Config
+func (s *Signal) same(other *Signal) bool {
+	return reflect.DeepEqual(s.Settings, other.Settings) && s.About == other.About && s.Config == other.Config
 }
 
-// NewManager returns a Manager without signals.
-func NewManager(o Options) (*Manager, error) {
+// New returns a Poller without signals.
+func New(o Options) (*Poller, error) {
 	if o.Publisher == nil {
-		return nil, errors.New("signal: Publisher is required")
+		return nil, errors.New("poll: Publisher is required")
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -78,87 +79,87 @@ func NewManager(o Options) (*Manager, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	m := &Manager{options: o, metrics: newMetrics(), signals: map[string]*follower{}}
+	p := &Poller{options: o, metrics: newMetrics(), signals: map[string]*reader{}}
 	if o.Registerer != nil {
-		if err := o.Registerer.Register(m.metrics); err != nil {
-			return nil, fmt.Errorf("signal: %w", err)
+		if err := o.Registerer.Register(p.metrics); err != nil {
+			return nil, fmt.Errorf("poll: %w", err)
 		}
 	}
-	return m, nil
+	return p, nil
 }
 
-// Follow replaces the signals to read, now or when Run is called. A signal that is read already
+// SetSignals replaces the signals to read, now or when Run is called. A signal that is read already
 // with the same configuration continues, and the source passed here is closed. Signals that are no
 // longer listed are deleted.
-func (m *Manager) Follow(all []Followed) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (p *Poller) SetSignals(all []Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	wanted := map[string]bool{}
-	for _, f := range all {
-		name := f.Settings.Name
+	for _, s := range all {
+		name := s.Settings.Name
 		wanted[name] = true
-		if old := m.signals[name]; old != nil {
-			if old.same(&f) {
-				m.close(name, f.Source)
+		if old := p.signals[name]; old != nil {
+			if old.same(&s) {
+				p.close(name, s.Source)
 				continue
 			}
-			m.drop(old)
+			p.drop(old)
 		}
-		m.signals[name] = newFollower(m, f)
-		if m.ctx != nil {
-			m.start(m.signals[name])
+		p.signals[name] = newReader(p, s)
+		if p.ctx != nil {
+			p.start(p.signals[name])
 		}
 	}
-	for name, f := range m.signals {
+	for name, r := range p.signals {
 		if !wanted[name] {
-			m.drop(f)
-			delete(m.signals, name)
-			m.options.Publisher.DeleteSignal(name)
-			m.metrics.forget(name)
+			p.drop(r)
+			delete(p.signals, name)
+			p.options.Publisher.DeleteSignal(name)
+			p.metrics.forget(name)
 		}
 	}
 }
 
 // Run reads the signals until ctx ends, and returns when all reads have ended. The signals stay
 // published. Call it once.
-func (m *Manager) Run(ctx context.Context) {
-	m.mu.Lock()
-	m.ctx = ctx
-	for _, f := range m.signals {
-		m.start(f)
+func (p *Poller) Run(ctx context.Context) {
+	p.mu.Lock()
+	p.ctx = ctx
+	for _, r := range p.signals {
+		p.start(r)
 	}
-	m.mu.Unlock()
+	p.mu.Unlock()
 	<-ctx.Done()
-	m.running.Wait()
+	p.running.Wait()
 }
 
 // mu must be held for start and drop.
-func (m *Manager) start(f *follower) {
-	ctx, cancel := context.WithCancel(m.ctx)
-	f.cancel = cancel
-	m.running.Go(func() {
-		last := f.run(ctx)
-		close(f.ended)
+func (p *Poller) start(r *reader) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	r.cancel = cancel
+	p.running.Go(func() {
+		last := r.run(ctx)
+		close(r.ended)
 		if last != nil {
 			<-last // the source is in use until then
 		}
-		m.close(f.Settings.Name, f.Source)
+		p.close(r.Settings.Name, r.Source)
 	})
 }
 
-func (m *Manager) drop(f *follower) {
-	if f.cancel == nil {
-		m.close(f.Settings.Name, f.Source)
+func (p *Poller) drop(r *reader) {
+	if r.cancel == nil {
+		p.close(r.Settings.Name, r.Source)
 		return
 	}
-	f.cancel()
-	<-f.ended // so that it publishes nothing any more
+	r.cancel()
+	<-r.ended // so that it publishes nothing any more
 }
 
-func (m *Manager) close(name string, source Source) {
+func (p *Poller) close(name string, source signal.Source) {
 	if closer, ok := source.(io.Closer); ok {
 		if err := closer.Close(); err != nil {
-			m.options.Logger.Warn("cannot close the source of the signal", "signal", name, "error", err)
+			p.options.Logger.Warn("cannot close the source of the signal", "signal", name, "error", err)
 		}
 	}
 }
@@ -177,19 +178,19 @@ type Status struct {
 }
 
 // Statuses returns the statuses of the signals, in order of name.
-func (m *Manager) Statuses() []Status {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (p *Poller) Statuses() []Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var all []Status
-	for _, name := range slices.Sorted(maps.Keys(m.signals)) {
-		all = append(all, m.signals[name].Status())
+	for _, name := range slices.Sorted(maps.Keys(p.signals)) {
+		all = append(all, p.signals[name].Status())
 	}
 	return all
 }
 
 // Tried returns nil once the first read of every signal has ended, whether it succeeded or not.
-func (m *Manager) Tried() error {
-	for _, s := range m.Statuses() {
+func (p *Poller) Tried() error {
+	for _, s := range p.Statuses() {
 		if !s.Tried {
 			return fmt.Errorf("signal %s has not been read yet", s.Name)
 		}
@@ -198,9 +199,9 @@ func (m *Manager) Tried() error {
 }
 
 // Warnings returns a line for each signal with missing or stale values.
-func (m *Manager) Warnings() []string {
+func (p *Poller) Warnings() []string {
 	var lines []string
-	for _, s := range m.Statuses() {
+	for _, s := range p.Statuses() {
 		var parts []string
 		switch {
 		case !s.Read:

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/certs"
+	"outboard.dev/outboard/internal/source/metricsapi"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/metricsapi"
 	"outboard.dev/outboard/test/controlplane"
 )
 

@@ -1,4 +1,4 @@
-package signal_test
+package poll_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"outboard.dev/outboard/internal/poll"
 	"outboard.dev/outboard/signal"
 )
 
@@ -24,13 +25,13 @@ func TestValuesAreDatedByTheClock(t *testing.T) {
 					time.Sleep(5 * time.Second)
 					return []signal.Sample{{Key: "plain", Number: 1}, {Key: "own", Number: 2, At: began.Add(time.Second)}, {Key: "future", Number: 3, At: began.Add(time.Hour)}}, nil
 				}}
-				f := following("s", slow)
+				f := signalOf("s", slow)
 				f.Settings.Interval, f.Settings.MaxAge, f.Settings.Timeout = time.Hour, time.Minute, 10*time.Second
-				m, err := signal.NewManager(signal.Options{Publisher: b, Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+				m, err := poll.New(poll.Options{Publisher: b, Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 				if err != nil {
 					t.Fatal(err)
 				}
-				m.Follow([]signal.Followed{f})
+				m.SetSignals([]poll.Signal{f})
 				go m.Run(t.Context())
 				after(5 * time.Second)
 				for key, want := range map[string]time.Duration{"plain": 0, "own": time.Second, "future": 5 * time.Second} {

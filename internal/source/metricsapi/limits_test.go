@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"outboard.dev/outboard/internal/source/metricsapi"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/metricsapi"
 )
 
 // A source stops to read at its limits, whatever the list has.

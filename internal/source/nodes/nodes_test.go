@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outboard.dev/outboard/internal/source/nodes"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/nodes"
 	"outboard.dev/outboard/snapshot"
 )
 

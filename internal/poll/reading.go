@@ -1,9 +1,10 @@
-package signal
+package poll
 
 import (
 	"math"
 	"time"
 
+	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -24,7 +25,7 @@ type reading map[string]snapshot.Value
 // accept makes a reading from samples. Of samples with the same key the first one counts. A number
 // without a time gets the time when the read began. A time in the future would never become stale,
 // and is replaced with now. accept calls dropped for each sample that is left out.
-func accept(samples []Sample, began, now time.Time, dropped func(why string)) reading {
+func accept(samples []signal.Sample, began, now time.Time, dropped func(why string)) reading {
 	r := make(reading, len(samples))
 	for _, s := range samples {
 		if math.IsNaN(s.Number) || math.IsInf(s.Number, 0) {

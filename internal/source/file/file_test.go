@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"outboard.dev/outboard/internal/content"
+	"outboard.dev/outboard/internal/source/file"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/file"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"outboard.dev/outboard/internal/source/remote"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/remote"
 	"outboard.dev/outboard/test/controlplane"
 )
 

@@ -1,4 +1,4 @@
-package signal_test
+package poll_test
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 
+	"outboard.dev/outboard/internal/poll"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
@@ -102,22 +103,22 @@ func (b *board) show(name string) string {
 	return strings.Join(parts, " ")
 }
 
-func following(name string, s signal.Source) signal.Followed {
-	f := signal.Followed{About: policy.AboutNodes, Config: "path: " + name, Source: s}
+func signalOf(name string, s signal.Source) poll.Signal {
+	f := poll.Signal{About: policy.AboutNodes, Config: "path: " + name, Source: s}
 	f.Settings.SetDefaults()
 	f.Settings.Name = name
 	return f
 }
 
-// start follows the signals in a bubble with its own time, until the test ends.
-func start(t *testing.T, b *board, all ...signal.Followed) (*signal.Manager, *prometheus.Registry) {
+// start reads the signals in a bubble with its own time, until the test ends.
+func start(t *testing.T, b *board, all ...poll.Signal) (*poll.Poller, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	m, err := signal.NewManager(signal.Options{Publisher: b, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: registry})
+	m, err := poll.New(poll.Options{Publisher: b, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Follow(all)
+	m.SetSignals(all)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -148,7 +149,7 @@ func expect(t *testing.T, what, got, want string) {
 func TestValuesArePublishedAndNonsenseIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a", "b")
-		_, registry := start(t, b, following("cpu", saying(
+		_, registry := start(t, b, signalOf("cpu", saying(
 			signal.Sample{Key: "a", Number: 1},
 			signal.Sample{Key: "a", Number: 2},
 			signal.Sample{Key: "b", Number: math.NaN()},
@@ -188,7 +189,7 @@ func TestLastValuesStayUntilMaxAge(t *testing.T) {
 			}
 			return []signal.Sample{{Key: "a", Number: 1}, {Key: "b", Number: 2, At: time.Now().Add(-4 * time.Minute)}}, nil
 		}
-		m, _ := start(t, b, following("cpu", s))
+		m, _ := start(t, b, signalOf("cpu", s))
 		expect(t, "at first", b.show("cpu"), "a=1 b=2")
 		if lines := m.Warnings(); len(lines) != 0 {
 			t.Errorf("warnings %q", lines)
@@ -227,13 +228,13 @@ func TestHangingSource(t *testing.T) {
 			}
 			return []signal.Sample{{Key: "a", Number: float64(s.reads.Load())}}, nil
 		}
-		m, _ := start(t, b, following("cpu", s))
+		m, _ := start(t, b, signalOf("cpu", s))
 		after(20 * time.Minute)
 		expect(t, "the last value", b.show("cpu"), "a=1?")
 		if reads := s.reads.Load(); reads != 2 {
 			t.Errorf("%d readings", reads)
 		}
-		m.Follow(nil)
+		m.SetSignals(nil)
 		if s.closed.Load() {
 			t.Error("the source is closed during a reading")
 		}
@@ -263,7 +264,7 @@ func TestReadingsThatFail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m, _ := start(t, newBoard("a"), following("cpu", &source{read: tt.read}))
+				m, _ := start(t, newBoard("a"), signalOf("cpu", &source{read: tt.read}))
 				after(10 * time.Second)
 				expect(t, "warnings", strings.Join(m.Warnings(), "\n"), tt.want)
 				if err := m.Tried(); err != nil {
@@ -277,7 +278,7 @@ func TestReadingsThatFail(t *testing.T) {
 func TestReadyOnceTried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{read: func(ctx context.Context) ([]signal.Sample, error) { <-ctx.Done(); return nil, ctx.Err() }}
-		m, _ := start(t, newBoard("a"), following("cpu", s))
+		m, _ := start(t, newBoard("a"), signalOf("cpu", s))
 		after(9 * time.Second)
 		if err := m.Tried(); err == nil {
 			t.Error("ready before the first reading has ended")
@@ -297,7 +298,7 @@ func TestFutureTimesAreNow(t *testing.T) {
 			}
 			return []signal.Sample{{Key: "a", Number: 1, At: at}}, nil
 		}
-		start(t, b, following("cpu", s))
+		start(t, b, signalOf("cpu", s))
 		after(5*time.Minute - time.Second)
 		expect(t, "before maxAge", b.show("cpu"), "a=1")
 		after(time.Second)
@@ -310,7 +311,7 @@ func TestNodesThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a")
 		s := saying(signal.Sample{Key: "a", Number: 1}, signal.Sample{Key: "b", Number: 2})
-		start(t, b, following("cpu", s))
+		start(t, b, signalOf("cpu", s))
 		expect(t, "at first", b.show("cpu"), "a=1")
 		b.nodes("b")
 		after(1100 * time.Millisecond)
@@ -324,7 +325,7 @@ func TestNodesThatComeLater(t *testing.T) {
 func TestKeysNeedNoNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a")
-		f := following("seats", saying(signal.Sample{Key: "matlab", Number: 3}))
+		f := signalOf("seats", saying(signal.Sample{Key: "matlab", Number: 3}))
 		f.About = policy.AboutKeys
 		start(t, b, f)
 		expect(t, "seats", b.show("seats"), "matlab=3")
@@ -341,7 +342,7 @@ func TestChangedSourceIsRead(t *testing.T) {
 			time.Sleep(time.Second)
 			return []signal.Sample{{Key: "a", Number: float64(n)}}, nil
 		}
-		start(t, b, following("cpu", s))
+		start(t, b, signalOf("cpu", s))
 		s.changed <- struct{}{} // during the first reading
 		after(2100 * time.Millisecond)
 		expect(t, "after a change while it is read", b.show("cpu"), "a=2")
@@ -360,15 +361,15 @@ func TestFollowAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a")
 		sources := map[string]*source{}
-		say := func(name string, number float64) signal.Followed {
+		say := func(name string, number float64) poll.Signal {
 			s := saying(signal.Sample{Key: "a", Number: number})
 			sources[fmt.Sprint(name, number)] = s
-			return following(name, s)
+			return signalOf(name, s)
 		}
 		m, registry := start(t, b, say("same", 1), say("changed", 1), say("gone", 1))
 		changed := say("changed", 2)
 		changed.Settings.Interval = 10 * time.Second
-		m.Follow([]signal.Followed{say("same", 2), changed, say("new", 2)})
+		m.SetSignals([]poll.Signal{say("same", 2), changed, say("new", 2)})
 		synctest.Wait()
 		for name, want := range map[string]string{"same": "a=1", "changed": "a=2", "gone": "", "new": "a=2"} {
 			expect(t, name, b.show(name), want)
@@ -417,7 +418,7 @@ func TestHysteresisIsApplied(t *testing.T) {
 			}
 			return []signal.Sample{{Key: "a", Number: float64(number.Load())}}, nil
 		}
-		hot := following("hot", s)
+		hot := signalOf("hot", s)
 		hot.Settings.Hysteresis = &signal.Hysteresis{Above: new(85.0), ClearBelow: new(75.0), For: time.Second}
 		number.Store(80)
 		m, _ := start(t, b, hot)
@@ -448,7 +449,7 @@ func TestHysteresisIsApplied(t *testing.T) {
 		again.Settings.Interval, again.Source = time.Minute, saying(signal.Sample{Key: "a", Number: 80})
 		says(86, "a=0")
 		says(86, "a=1")
-		m.Follow([]signal.Followed{again})
+		m.SetSignals([]poll.Signal{again})
 		after(time.Second)
 		expect(t, "after a reload", b.show("hot"), "a=0")
 	})

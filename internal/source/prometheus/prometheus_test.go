@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
+	"outboard.dev/outboard/internal/source/prometheus"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/prometheus"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

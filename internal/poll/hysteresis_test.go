@@ -1,4 +1,4 @@
-package signal
+package poll
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -21,7 +22,7 @@ const (
 )
 
 // play passes the numbers one by one, and returns the states and their start times, in seconds.
-func play(h Hysteresis, series string) string {
+func play(h signal.Hysteresis, series string) string {
 	var s states
 	var said []string
 	for _, item := range strings.Fields(series) {
@@ -39,18 +40,18 @@ func play(h Hysteresis, series string) string {
 }
 
 func TestHysteresis(t *testing.T) {
-	hot := Hysteresis{Above: new(85.0), ClearBelow: new(75.0)}
-	low := Hysteresis{Below: new(10.0), ClearAbove: new(20.0)}
-	slow := Hysteresis{Above: new(85.0), ClearBelow: new(75.0), For: 30 * time.Second, ClearAfter: 40 * time.Second}
+	hot := signal.Hysteresis{Above: new(85.0), ClearBelow: new(75.0)}
+	low := signal.Hysteresis{Below: new(10.0), ClearAbove: new(20.0)}
+	slow := signal.Hysteresis{Above: new(85.0), ClearBelow: new(75.0), For: 30 * time.Second, ClearAfter: 40 * time.Second}
 	for _, tt := range []struct {
 		name         string
-		h            Hysteresis
+		h            signal.Hysteresis
 		series, want string
 	}{
 		{"up and down", hot, "0:70 10:86 20:80 30:86 40:75 50:74 60:80 70:86", "0@0 1@10 1@10 1@10 1@10 0@50 0@50 1@70"},
 		{"at the threshold", hot, "0:85 10:85.1 20:75 30:74.9", "0@0 1@10 1@10 0@30"},
 		{"bad when low", low, "0:15 10:9 20:15 30:20 40:21 50:15", "0@0 1@10 1@10 1@10 0@40 0@40"},
-		{"one threshold", Hysteresis{Above: new(0.5)}, "0:0 10:1 20:0 30:1", "0@0 1@10 0@20 1@30"},
+		{"one threshold", signal.Hysteresis{Above: new(0.5)}, "0:0 10:1 20:0 30:1", "0@0 1@10 0@20 1@30"},
 		{"begins beyond", slow, "0:86 10:86", "1@0 1@0"},
 		{"begins between", hot, "0:80 10:86", "0@0 1@10"},
 		{"held long enough", slow, "0:0 10:86 20:86 30:86 40:86", "0@0 0@0 0@0 0@0 1@40"},
@@ -73,7 +74,7 @@ func TestHysteresis(t *testing.T) {
 // thresholds.
 func TestHysteresisIsSteady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := Hysteresis{Above: new(60.0), ClearBelow: new(40.0)}
+		h := signal.Hysteresis{Above: new(60.0), ClearBelow: new(40.0)}
 		hold := time.Duration(rapid.IntRange(0, 3).Draw(t, "hold")) * 10 * time.Second
 		h.For, h.ClearAfter = hold, hold
 		numbers := rapid.SliceOfN(rapid.Float64Range(0, 100), 1, 40).Draw(t, "numbers")
@@ -108,7 +109,7 @@ func TestHysteresisIsSteady(t *testing.T) {
 // The state of a key stays if the source leaves the key out for a while, and is removed if the key
 // does not come back.
 func TestKeysLeftOut(t *testing.T) {
-	h := Hysteresis{Above: new(85.0), ClearBelow: new(75.0)}
+	h := signal.Hysteresis{Above: new(85.0), ClearBelow: new(75.0)}
 	value := func(number float64, seconds int) snapshot.Value {
 		return snapshot.Value{Number: number, At: at(seconds)}
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"outboard.dev/outboard/internal/content"
+	"outboard.dev/outboard/internal/source/configmap"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/configmap"
 )
 
 var limits = signal.Limits{Values: 2, Bytes: 100}

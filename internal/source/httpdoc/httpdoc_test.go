@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"outboard.dev/outboard/internal/content"
+	"outboard.dev/outboard/internal/source/httpdoc"
 	"outboard.dev/outboard/signal"
-	"outboard.dev/outboard/signal/httpdoc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
