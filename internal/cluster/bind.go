@@ -70,6 +70,13 @@ const (
 	outcomeUnknown        = "unknown"
 )
 
+// outcomes returns all of them.
+func outcomes() []string {
+	return []string{
+		outcomeSuccess, outcomeAlreadyBound, outcomeBoundElsewhere, outcomeNotFound, outcomeRejected, outcomeNotSent, outcomeThrottled, outcomeUnknown,
+	}
+}
+
 func (e *BindError) outcome() string {
 	switch {
 	case e.Unknown:

@@ -282,6 +282,12 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	c := synced(t, cluster.Options{Config: cp.AdminConfig(), Registerer: registry})
 	awaitView(t, c, "metrics", "metrics-1[]")
+	for _, outcome := range []string{"success", "already_bound", "bound_elsewhere", "not_found", "rejected", "not_sent", "throttled", "unknown"} {
+		// rate() counts the first bind call with an outcome only if there was a 0 before it.
+		if name := fmt.Sprintf("outboard_cluster_binds_total{outcome=%q}", outcome); gather(t, registry, name) != 0 {
+			t.Errorf("%s is not 0 before the first bind call", name)
+		}
+	}
 	pod := createPod(t, client, controlplane.PodSpec{Name: "metrics"})
 	if err := c.Bind(t.Context(), bindingOf(pod, "metrics-1")); err != nil {
 		t.Fatal(err)

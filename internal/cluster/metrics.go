@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +18,7 @@ type metrics struct {
 func newMetrics() *metrics {
 	registry := prometheus.NewRegistry()
 	auto := promauto.With(registry)
-	return &metrics{
+	m := &metrics{
 		registry: registry,
 		watchErrors: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_cluster_watch_errors_total",
@@ -25,7 +26,7 @@ func newMetrics() *metrics {
 		}, []string{"resource"}),
 		binds: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_cluster_binds_total",
-			Help: "Bind calls, by outcome (success, already_bound, bound_elsewhere, not_found, rejected, not_sent, throttled, unknown).",
+			Help: "Bind calls, by outcome (" + strings.Join(outcomes(), ", ") + ").",
 		}, []string{"outcome"}),
 		bindSeconds: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_cluster_bind_duration_seconds",
@@ -33,6 +34,10 @@ func newMetrics() *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
 		}, []string{"outcome"}),
 	}
+	for _, outcome := range outcomes() {
+		m.binds.WithLabelValues(outcome) // from 0 on: rate() does not count the increase that creates a series
+	}
+	return m
 }
 
 // read adds the metrics that are computed from the Cluster when they are collected.
