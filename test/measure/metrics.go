@@ -91,6 +91,9 @@ func (h *Histogram) Since(earlier *Histogram) Histogram {
 	return d
 }
 
+// Count returns how many durations were observed.
+func (h *Histogram) Count() float64 { return h.count }
+
 // Mean is 0 if nothing was observed.
 func (h *Histogram) Mean() float64 {
 	if h.count == 0 {
