@@ -177,6 +177,7 @@ func (c *checker) profiles(all []extenderAt) {
 			lost++
 		} else {
 			e.served(matches)
+			e.notAllocated(matches)
 		}
 		for _, m := range matches {
 			callers[m.profile] = append(callers[m.profile], e)
@@ -448,6 +449,39 @@ func (e *extenderAt) allocated(p *config.Profile) {
 	if len(differ) > 0 {
 		e.managedDiffer(p, differ, list)
 	}
+}
+
+// notAllocated reports managed resources that nothing allocates although the extender is there to do so: it binds pods, and no policy of
+// its profiles claims anything, or kube-scheduler leaves the resource to it. OutboardWarning reports the latter of resources that a profile lists itself.
+func (e *extenderAt) notAllocated(matches []match) {
+	binds := slices.ContainsFunc(matches, func(m match) bool { return slices.Contains(m.verbs, decision.Bind) })
+	var names, paths []string
+	uncounted := false
+	for _, m := range matches {
+		paths = append(paths, m.profile.Path)
+		binds = binds && m.profile.Claimer() == ""
+	}
+	for _, r := range e.extender.ManagedResources {
+		other := func(m match) bool { // something else is, or is said to be, wrong with the resource
+			p := m.profile
+			listed := slices.ContainsFunc(p.ManagedResources, func(l config.ManagedResource) bool { return l.Name == r.Name })
+			return len(p.ManagedResources) > 0 && (!listed || r.IgnoredByScheduler)
+		}
+		allocated := func(m match) bool {
+			return slices.ContainsFunc(m.profile.AllocatedResources(), func(a config.AllocatedResource) bool { return string(a.Name) == r.Name })
+		}
+		if (binds || r.IgnoredByScheduler) && !slices.ContainsFunc(matches, other) && !slices.ContainsFunc(matches, allocated) {
+			names, uncounted = append(names, r.Name), uncounted || r.IgnoredByScheduler
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	why, fix := "Outboard binds pods that request it, without a claim and annotations", "add a policy that allocates it, such as GPUMemory or Devices, or remove bindVerb, so that kube-scheduler binds these pods"
+	if uncounted {
+		why, fix = "kube-scheduler does not count it because of ignoredByScheduler, so nothing limits how much pods of a node request", "add a policy that allocates it, such as GPUMemory or Devices, or set ignoredByScheduler: false"
+	}
+	e.report(Warning, "ResourceNotAllocated", "managedResources", fmt.Sprintf("no policy of the profile %s allocates %s", strings.Join(paths, " and "), strings.Join(names, " and ")), why, fix)
 }
 
 // item is a managed resource as YAML.
