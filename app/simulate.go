@@ -20,11 +20,11 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// maxMore is how many more pods --more tries to place at most.
-const maxMore = 100000
+// maxFitting is how many more pods --count-fitting tries to place at most.
+const maxFitting = 100000
 
-// maxLoad is the greatest --load. Somebody who sets more means a percentage.
-const maxLoad = 10
+// maxMean is the greatest --mean-requested. Somebody who sets more means a percentage.
+const maxMean = 10
 
 // simulateFormats are the formats of simulate.
 var simulateFormats = []string{string(simulate.Text), string(simulate.JSON), "yaml", string(simulate.CSV), string(simulate.Markdown)}
@@ -35,16 +35,18 @@ type simulateOptions struct {
 	configs                  []string
 	profile                  string
 	resource                 string
-	empty, known             bool
+	startEmpty, known        bool
 	seed                     uint64
 	seeds                    int
-	until, load              float64
+	maxRequested             float64
+	meanRequested            float64 // 0: pods do not end
 	hours                    float64
 	percentage               int
 	extenderWeight           int64
 	mostAllocated            bool
-	first                    bool
-	more, picture, output    string
+	tiesByName               bool
+	countFitting             string
+	svg, output              string
 	minLifetime, maxLifetime time.Duration
 }
 
@@ -62,18 +64,18 @@ simulated. The command compares several configurations, each with several seeds.
 Nodes and pods are manifests, as "kubectl get nodes,pods -A -o yaml" prints them, or the
 CSV files of the openb trace (with the header "sn,cpu_milli,…" or "name,cpu_milli,…").
 Pods that are on a node stay there. If pods of a file run, the pending ones arrive first,
-once each, and then pods like the running ones, until they have requested --until of the
-capacity. If all pods of the files are pending, more pods like them arrive. Pods of DaemonSets and
-static pods belong to their nodes: they stay, and no more like them arrive. The output
-says which pods arrive.
+once each, and then pods like the running ones, until they have requested --max-requested of
+the capacity. If all pods of the files are pending, more pods like them arrive. Pods of
+DaemonSets and static pods belong to their nodes: they stay, and no more like them arrive.
+The output says which pods arrive.
 
-With --load, pods arrive and end for --hours instead, and wait if they fit on no node.
-With --more, the command counts how many pods like the one in that file fit.
+With --mean-requested, pods arrive and end for --hours instead, and wait if they fit on no
+node. With --count-fitting, the command counts how many pods like the one in that file fit.
 
 The same input and seed give the same result.`,
 		Example: `  kubectl get nodes,pods -A -o yaml > now.yaml
-  outboard simulate --nodes now.yaml --config outboard.yaml --config other.yaml --picture fill.svg
-  outboard simulate --nodes now.yaml --config outboard.yaml --more pod.yaml`,
+  outboard simulate --nodes now.yaml --config outboard.yaml --config other.yaml --svg fill.svg
+  outboard simulate --nodes now.yaml --config outboard.yaml --count-fitting pod.yaml`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(cmd.Flags().Changed); err != nil {
@@ -88,22 +90,22 @@ The same input and seed give the same result.`,
 	flags.StringSliceVar(&o.configs, "config", nil, "configuration files of Outboard to compare; without any, pods are placed without Outboard")
 	flags.StringVar(&o.profile, "profile", "", "path of the profile; required if a configuration has several")
 	flags.StringVar(&o.resource, "resource", "aliyun.com/gpu-mem", "resource in which allocation is measured")
-	flags.BoolVar(&o.empty, "empty", false, "begin with an empty cluster: pods that are on a node arrive again, except pods of DaemonSets and static pods")
-	flags.BoolVar(&o.known, "known", false, "give policies the list of all pods before the run; without it, they learn from pods as these arrive")
+	flags.BoolVar(&o.startEmpty, "start-empty", false, "begin with an empty cluster: pods that are on a node arrive again, except pods of DaemonSets and static pods")
+	flags.BoolVar(&o.known, "pods-known-in-advance", false, "give policies the list of all pods before the run; without it, they learn from pods as these arrive")
 	flags.Uint64Var(&o.seed, "seed", 42, "first seed")
 	flags.IntVar(&o.seeds, "seeds", 3, "number of seeds")
-	flags.Float64Var(&o.until, "until", 1.3, "stop when pods have requested this share of the capacity")
-	flags.Float64Var(&o.load, "load", 0, "let pods arrive and end, and request this share of the capacity on average")
-	flags.Float64Var(&o.hours, "hours", 48, "with --load: simulated hours")
-	flags.DurationVar(&o.minLifetime, "min-lifetime", time.Minute, "with --load: minimum lifetime of a pod; shorter ones are raised to it")
-	flags.DurationVar(&o.maxLifetime, "max-lifetime", 6*time.Hour, "with --load: maximum lifetime of a pod; longer ones are cut to it, and pods without a known lifetime get it")
+	flags.Float64Var(&o.maxRequested, "max-requested", 1.3, "stop when pods have requested this share of the capacity")
+	flags.Float64Var(&o.meanRequested, "mean-requested", 0, "let pods arrive and end, and request this share of the capacity on average")
+	flags.Float64Var(&o.hours, "hours", 48, "with --mean-requested: simulated hours")
+	flags.DurationVar(&o.minLifetime, "min-lifetime", time.Minute, "with --mean-requested: minimum lifetime of a pod; shorter ones are raised to it")
+	flags.DurationVar(&o.maxLifetime, "max-lifetime", 6*time.Hour, "with --mean-requested: maximum lifetime of a pod; longer ones are cut to it, and pods without a known lifetime get it")
 	flags.IntVar(&o.percentage, "percentage-of-nodes-to-score", 0, "kube-scheduler's percentageOfNodesToScore; 0 is its adaptive default")
 	flags.Int64Var(&o.extenderWeight, "extender-weight", 1, "the extender's weight in kube-scheduler's configuration")
 	flags.BoolVar(&o.mostAllocated, "most-allocated", false, "kube-scheduler's NodeResourcesFit prefers full nodes (MostAllocated)")
-	flags.BoolVar(&o.first, "first-of-equal", false, "a tie goes to the first node by name, instead of a random one")
-	flags.StringVar(&o.more, "more", "", "manifest of one pod: count how many more like it fit")
+	flags.BoolVar(&o.tiesByName, "break-ties-by-name", false, "a tie goes to the first node by name, instead of a random one")
+	flags.StringVar(&o.countFitting, "count-fitting", "", "the manifest of one pod: count how many more pods like it fit")
 	choice(cmd, &o.output, "output", "o", "text, json, yaml, csv or markdown; json, yaml and csv have the figures of each seed", simulateFormats...)
-	flags.StringVar(&o.picture, "picture", "", "write a picture of the result to this file (SVG)")
+	flags.StringVar(&o.svg, "svg", "", "write a chart of the result to this file, as SVG")
 	return cmd
 }
 
@@ -137,12 +139,12 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", names[i], note)
 		}
 	}
-	if o.more == "" {
+	if o.countFitting == "" {
 		if err := o.compare(s, worlds, names); err != nil {
 			return err
 		}
 	}
-	if warmUp := time.Duration(o.hours * float64(time.Hour) / 4); o.load > 0 && o.maxLifetime > warmUp {
+	if warmUp := time.Duration(o.hours * float64(time.Hour) / 4); o.meanRequested > 0 && o.maxLifetime > warmUp {
 		fmt.Fprintf(cmd.ErrOrStderr(), "pods run for up to %v, but only the first quarter of --hours, %v, does not count, so the cluster may still be filling up later: increase --hours to %v, or reduce --max-lifetime\n",
 			o.maxLifetime, warmUp, 4*o.maxLifetime.Hours())
 	}
@@ -150,7 +152,7 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	var arms []simulate.Arm
 	for i := range worlds {
 		s.world = worlds[i]
-		if o.more != "" {
+		if o.countFitting != "" {
 			if err := o.howMany(cmd, s, names[i]); err != nil {
 				return err
 			}
@@ -222,12 +224,12 @@ func namesOf(files []string) []string {
 
 // validate checks the flags. changed says which ones are on the command line.
 func (o *simulateOptions) validate(changed func(flag string) bool) error {
-	ignored, because := []string{"hours", "min-lifetime", "max-lifetime"}, "goes with --load, with which pods arrive and end"
+	ignored, because := []string{"hours", "min-lifetime", "max-lifetime"}, "goes with --mean-requested, with which pods arrive and end"
 	switch {
-	case o.more != "":
-		ignored, because = append(ignored, "load", "until", "seeds"), "does not go with --more, which counts pods that arrive once and stay"
-	case o.load > 0:
-		ignored, because = []string{"until"}, "does not go with --load, where pods arrive for --hours"
+	case o.countFitting != "":
+		ignored, because = append(ignored, "mean-requested", "max-requested", "seeds"), "does not go with --count-fitting, which counts pods that arrive once and stay"
+	case o.meanRequested > 0:
+		ignored, because = []string{"max-requested"}, "does not go with --mean-requested, where pods arrive for --hours"
 	}
 	for _, flag := range ignored {
 		if changed(flag) {
@@ -239,10 +241,10 @@ func (o *simulateOptions) validate(changed func(flag string) bool) error {
 		return errors.New("--nodes is missing: it names a file with the nodes, as kubectl get nodes,pods -A -o yaml prints it")
 	case o.seeds < 1 || o.seeds > 1000:
 		return fmt.Errorf("--seeds=%d: must be between 1 and 1000", o.seeds)
-	case !(o.until > 0 && o.until <= 100):
-		return fmt.Errorf("--until=%v: must be more than 0, and at most 100", o.until)
-	case !(o.load >= 0 && o.load <= maxLoad):
-		return fmt.Errorf("--load=%v: must be between 0 and %d, where 1 is the whole capacity", o.load, maxLoad)
+	case !(o.maxRequested > 0 && o.maxRequested <= 100):
+		return fmt.Errorf("--max-requested=%v: must be more than 0, and at most 100", o.maxRequested)
+	case !(o.meanRequested >= 0 && o.meanRequested <= maxMean):
+		return fmt.Errorf("--mean-requested=%v: must be between 0 and %d, where 1 is the whole capacity", o.meanRequested, maxMean)
 	case !(o.hours > 0 && o.hours <= 24*366):
 		return fmt.Errorf("--hours=%v: must be more than 0, and a year at most", o.hours)
 	case o.percentage < 0 || o.percentage > 100:
@@ -251,14 +253,14 @@ func (o *simulateOptions) validate(changed func(flag string) bool) error {
 		return fmt.Errorf("--extender-weight=%d: must be 1 or more", o.extenderWeight)
 	case o.minLifetime <= 0 || o.maxLifetime < o.minLifetime:
 		return fmt.Errorf("--min-lifetime=%v --max-lifetime=%v: must be more than 0, the first not more than the second", o.minLifetime, o.maxLifetime)
-	case o.more != "" && o.output != string(simulate.Text):
-		return fmt.Errorf("--output=%s: with --more there is only text", o.output)
-	case o.picture != "" && (o.load > 0 || o.more != ""):
-		return fmt.Errorf("--picture shows how a cluster fills up: it does not go with --load or --more")
+	case o.countFitting != "" && o.output != string(simulate.Text):
+		return fmt.Errorf("--output=%s: with --count-fitting there is only text", o.output)
+	case o.svg != "" && (o.meanRequested > 0 || o.countFitting != ""):
+		return fmt.Errorf("--svg shows how a cluster fills up: it does not go with --mean-requested or --count-fitting")
 	}
-	if o.picture != "" {
-		if _, err := os.Stat(filepath.Dir(o.picture)); err != nil {
-			return fmt.Errorf("--picture: %w", err)
+	if o.svg != "" {
+		if _, err := os.Stat(filepath.Dir(o.svg)); err != nil {
+			return fmt.Errorf("--svg: %w", err)
 		}
 	}
 	return oneOf("output", o.output, simulateFormats...)
@@ -269,7 +271,7 @@ func (o *simulateOptions) stage() (*stage, error) {
 	s := &stage{world: simulate.World{
 		Resource: corev1.ResourceName(o.resource),
 		Scheduler: simulate.Scheduler{
-			PercentageOfNodesToScore: o.percentage, ResourceScore: simulate.LeastAllocated, FirstOfEqual: o.first, ExtenderWeight: o.extenderWeight,
+			PercentageOfNodesToScore: o.percentage, ResourceScore: simulate.LeastAllocated, FirstOfEqual: o.tiesByName, ExtenderWeight: o.extenderWeight,
 		},
 	}}
 	if o.mostAllocated {
@@ -283,7 +285,7 @@ func (o *simulateOptions) stage() (*stage, error) {
 		}
 		files = append(files, *file)
 	}
-	s.plan = simulate.NewPlan(files, o.empty)
+	s.plan = simulate.NewPlan(files, o.startEmpty)
 	s.world.Nodes, s.world.Running, s.world.Pending = s.plan.Nodes, s.plan.Running, s.plan.Pending
 	if o.known {
 		s.world.Known = append(append([]simulate.Job{}, s.plan.Pending...), s.plan.Mix...)
@@ -291,7 +293,7 @@ func (o *simulateOptions) stage() (*stage, error) {
 	if len(s.world.Nodes) == 0 {
 		return nil, fmt.Errorf("there are no nodes in %s", strings.Join(o.nodes, ", "))
 	}
-	if o.more == "" {
+	if o.countFitting == "" {
 		if err := o.measurable(s); err != nil {
 			return nil, err
 		}
@@ -392,17 +394,17 @@ func (o *simulateOptions) play(ctx context.Context, s *stage, name string, progr
 	for i := range o.seeds {
 		seed := o.seed + uint64(i)
 		title := fmt.Sprintf("%s, seed %d", name, seed)
-		if o.load == 0 {
-			f, err := s.world.FillUp(ctx, s.plan.Mix, seed, o.until, progress.Of(title))
+		if o.meanRequested == 0 {
+			f, err := s.world.FillUp(ctx, s.plan.Mix, seed, o.maxRequested, progress.Of(title))
 			if err != nil {
 				return arm, err
 			}
 			arm.Filled = append(arm.Filled, f)
-			progress.Done(title, fmt.Sprintf("%.2f %% allocated", 100*f.At(o.until)))
+			progress.Done(title, fmt.Sprintf("%.2f %% allocated", 100*f.At(o.maxRequested)))
 			continue
 		}
 		until := time.Duration(o.hours * float64(time.Hour))
-		jobs, err := s.world.Arrivals(s.plan.Mix, simulate.Load{Offered: o.load, For: until, MinLifetime: o.minLifetime, MaxLifetime: o.maxLifetime}, seed)
+		jobs, err := s.world.Arrivals(s.plan.Mix, simulate.Load{Offered: o.meanRequested, For: until, MinLifetime: o.minLifetime, MaxLifetime: o.maxLifetime}, seed)
 		if err != nil {
 			return arm, err
 		}
@@ -418,15 +420,15 @@ func (o *simulateOptions) play(ctx context.Context, s *stage, name string, progr
 
 // howMany counts how many more pods fit, and says why the next one does not.
 func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) error {
-	objects, err := readFile(o.more)
+	objects, err := readFile(o.countFitting)
 	if err != nil {
-		return fmt.Errorf("%s: %w", o.more, err)
+		return fmt.Errorf("%s: %w", o.countFitting, err)
 	}
 	if len(objects.Pods) != 1 {
-		return fmt.Errorf("%s has %d pods: must be 1", o.more, len(objects.Pods))
+		return fmt.Errorf("%s has %d pods: must be 1", o.countFitting, len(objects.Pods))
 	}
 	like := simulate.Again(objects.Pods)[0].Pod
-	count, reasons, err := s.world.HowMany(cmd.Context(), like, maxMore, o.seed)
+	count, reasons, err := s.world.HowMany(cmd.Context(), like, maxFitting, o.seed)
 	if err != nil {
 		return err
 	}
@@ -451,12 +453,12 @@ func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) err
 }
 
 func (o *simulateOptions) report(cmd *cobra.Command, s *stage, arms []simulate.Arm) error {
-	if o.more != "" {
+	if o.countFitting != "" {
 		return nil
 	}
-	report, arriving := simulate.FilledReport(arms, o.until, s.gpus, s.unit), fmt.Sprintf("until the pods that have arrived request %.4g %% of the %s", 100*o.until, o.resource)
-	if o.load > 0 {
-		report, arriving = simulate.ReplayedReport(arms), fmt.Sprintf("and end for %v hours: if none waited, those that run would request %.4g %% of the %s on average", o.hours, 100*o.load, o.resource)
+	report, arriving := simulate.FilledReport(arms, o.maxRequested, s.gpus, s.unit), fmt.Sprintf("until the pods that have arrived request %.4g %% of the %s", 100*o.maxRequested, o.resource)
+	if o.meanRequested > 0 {
+		report, arriving = simulate.ReplayedReport(arms), fmt.Sprintf("and end for %v hours: if none waited, those that run would request %.4g %% of the %s on average", o.hours, 100*o.meanRequested, o.resource)
 	}
 	report.Notes, report.FirstSeed = append(s.plan.Text(arriving), s.notes...), o.seed
 	if format := simulate.Format(o.output); format == simulate.CSV {
@@ -468,15 +470,15 @@ func (o *simulateOptions) report(cmd *cobra.Command, s *stage, arms []simulate.A
 			return writeYAML(w, func(w io.Writer) error { return report.Write(w, simulate.JSON) })
 		}
 	}
-	if err := write(cmd.OutOrStdout()); err != nil || o.picture == "" {
+	if err := write(cmd.OutOrStdout()); err != nil || o.svg == "" {
 		return err
 	}
-	f, err := os.Create(o.picture)
+	f, err := os.Create(o.svg)
 	if err != nil {
 		return err
 	}
 	picture := &simulate.Picture{
-		Arms: arms, Until: o.until, Resource: o.resource, Amount: s.gpus, Unit: s.unit, Nodes: len(s.world.Nodes), FirstSeed: o.seed,
+		Arms: arms, Until: o.maxRequested, Resource: o.resource, Amount: s.gpus, Unit: s.unit, Nodes: len(s.world.Nodes), FirstSeed: o.seed,
 	}
 	return errors.Join(picture.Write(f), f.Close())
 }

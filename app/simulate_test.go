@@ -26,7 +26,7 @@ func TestSimulate(t *testing.T) {
 	nodes, pod := file(t, simulatedCluster), file(t, onePod)
 	binpack := file(t, header+"profiles:\n- shortlist: 1\n  policies: [{type: GPUMemory}]\n")
 	picture := filepath.Join(t.TempDir(), "fill.svg")
-	out, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--seeds", "2", "--picture", picture)
+	out, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--seeds", "2", "--svg", picture)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,26 +39,26 @@ func TestSimulate(t *testing.T) {
 	if svg, err := os.ReadFile(picture); err != nil || !strings.HasPrefix(string(svg), "<svg") {
 		t.Errorf("the image is %.20q (%v)", svg, err)
 	}
-	again, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--seeds", "2", "--empty")
+	again, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--seeds", "2", "--start-empty")
 	if err != nil || !strings.Contains(again, "62.50±0.00") {
 		t.Errorf("with an empty cluster: %s (%v)", again, err)
 	}
-	if more, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--more", pod); err != nil || more != "outboard: 3 more pods like default/new fit\n  the next one fits on no node: 2 Insufficient GPU Memory in one device\n" {
+	if more, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--count-fitting", pod); err != nil || more != "outboard: 3 more pods like default/new fit\n  the next one fits on no node: 2 Insufficient GPU Memory in one device\n" {
 		t.Errorf("how many more: %q (%v)", more, err)
 	}
 	// kube-scheduler alone compares the sum of each node: one node fits one or two more pods with
 	// 10, and another node a third one.
-	if more, err := execute(t, "simulate", "--nodes", nodes, "--more", pod); err != nil || more != "kube-scheduler alone: 5 more pods like default/new fit\n  the next one fits on no node: 2 Insufficient aliyun.com/gpu-mem\n" {
+	if more, err := execute(t, "simulate", "--nodes", nodes, "--count-fitting", pod); err != nil || more != "kube-scheduler alone: 5 more pods like default/new fit\n  the next one fits on no node: 2 Insufficient aliyun.com/gpu-mem\n" {
 		t.Errorf("how many more without Outboard: %q (%v)", more, err)
 	}
 	const short = "increase --hours to 8, or reduce --max-lifetime"
-	if warned, err := execute(t, "simulate", "--nodes", nodes, "--load", "0.5", "--hours", "7", "--max-lifetime", "2h"); err != nil || !strings.Contains(warned, short) {
+	if warned, err := execute(t, "simulate", "--nodes", nodes, "--mean-requested", "0.5", "--hours", "7", "--max-lifetime", "2h"); err != nil || !strings.Contains(warned, short) {
 		t.Errorf("with a short warm-up: %s (%v)", warned, err)
 	}
-	if quiet, err := execute(t, "simulate", "--nodes", nodes, "--load", "0.5", "--hours", "8", "--max-lifetime", "2h"); err != nil || strings.Contains(quiet, "--max-lifetime") {
+	if quiet, err := execute(t, "simulate", "--nodes", nodes, "--mean-requested", "0.5", "--hours", "8", "--max-lifetime", "2h"); err != nil || strings.Contains(quiet, "--max-lifetime") {
 		t.Errorf("with a warm-up that is long enough: %s (%v)", quiet, err)
 	}
-	if replayed, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--load", "0.5", "--hours", "24", "--max-lifetime", "1h"); err != nil || !strings.Contains(replayed, "waiting at the end") {
+	if replayed, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--mean-requested", "0.5", "--hours", "24", "--max-lifetime", "1h"); err != nil || !strings.Contains(replayed, "waiting at the end") {
 		t.Errorf("replayed: %s (%v)", replayed, err)
 	}
 }
@@ -73,7 +73,7 @@ func TestSimulateFullCluster(t *testing.T) {
 	sized := file(t, header+"profiles:\n- policies: [{type: GPUMemory, config: {sizesFrom: {annotation: example.com/gpu-sizes}}}]\n")
 	for load, want := range map[string]string{
 		"": `"allocatedPercentAt130": 100,`,
-		"--load 10 --hours 24 --min-lifetime 10h --max-lifetime 20h": `"servedPercent": 100,`,
+		"--mean-requested 10 --hours 24 --min-lifetime 10h --max-lifetime 20h": `"servedPercent": 100,`,
 	} {
 		args := append([]string{"simulate", "--nodes", nodes, "--config", sized, "--seeds", "1", "-o", "json"}, strings.Fields(load)...)
 		if out, err := execute(t, args...); err != nil || !strings.Contains(out, want) {
@@ -126,23 +126,23 @@ func TestSimulateNeedsSense(t *testing.T) {
 		{[]string{"--nodes", "/nowhere.yaml"}, "/nowhere.yaml"},
 		{[]string{"--nodes", file(t, onePod)}, "no nodes"},
 		{[]string{"--nodes", nodes, "--seeds", "0"}, "--seeds=0"},
-		{[]string{"--nodes", nodes, "--until", "NaN"}, "--until=NaN"},
-		{[]string{"--nodes", nodes, "--load", "-1"}, "--load=-1"},
-		{[]string{"--nodes", nodes, "--load", "90"}, "where 1 is the whole capacity"},
-		{[]string{"--nodes", nodes, "--load", "1", "--hours", "0"}, "--hours=0"},
-		{[]string{"--nodes", nodes, "--hours", "5"}, "--hours goes with --load"},
-		{[]string{"--nodes", nodes, "--max-lifetime", "5h"}, "--max-lifetime goes with --load"},
-		{[]string{"--nodes", nodes, "--load", "1", "--until", "2"}, "--until does not go with --load"},
-		{[]string{"--nodes", nodes, "--more", twoPods, "--load", "1"}, "--load does not go with --more"},
+		{[]string{"--nodes", nodes, "--max-requested", "NaN"}, "--max-requested=NaN"},
+		{[]string{"--nodes", nodes, "--mean-requested", "-1"}, "--mean-requested=-1"},
+		{[]string{"--nodes", nodes, "--mean-requested", "90"}, "where 1 is the whole capacity"},
+		{[]string{"--nodes", nodes, "--mean-requested", "1", "--hours", "0"}, "--hours=0"},
+		{[]string{"--nodes", nodes, "--hours", "5"}, "--hours goes with --mean-requested"},
+		{[]string{"--nodes", nodes, "--max-lifetime", "5h"}, "--max-lifetime goes with --mean-requested"},
+		{[]string{"--nodes", nodes, "--mean-requested", "1", "--max-requested", "2"}, "--max-requested does not go with --mean-requested"},
+		{[]string{"--nodes", nodes, "--count-fitting", twoPods, "--mean-requested", "1"}, "--mean-requested does not go with --count-fitting"},
 		{[]string{"--nodes", nodes, "--percentage-of-nodes-to-score", "101"}, "101"},
 		{[]string{"--nodes", nodes, "--extender-weight", "0"}, "--extender-weight=0"},
-		{[]string{"--nodes", nodes, "--load", "1", "--min-lifetime", "2h", "--max-lifetime", "1h"}, "2h"},
-		{[]string{"--nodes", nodes, "--load", "1", "--picture", "x.svg"}, "--picture"},
-		{[]string{"--nodes", "/nowhere.yaml", "--picture", "/nope/x.svg"}, "--picture: "},
+		{[]string{"--nodes", nodes, "--mean-requested", "1", "--min-lifetime", "2h", "--max-lifetime", "1h"}, "2h"},
+		{[]string{"--nodes", nodes, "--mean-requested", "1", "--svg", "x.svg"}, "--svg"},
+		{[]string{"--nodes", "/nowhere.yaml", "--svg", "/nope/x.svg"}, "--svg: "},
 		{[]string{"--nodes", nodes, "--resource", "example.com/none"}, "example.com/none"},
 		{[]string{"--nodes", nodes, "--config", two}, "--profile"},
 		{[]string{"--nodes", nodes, "--config", two, "--profile", "/c"}, `"/c"`},
-		{[]string{"--nodes", nodes, "--more", twoPods}, "2 pods"},
+		{[]string{"--nodes", nodes, "--count-fitting", twoPods}, "2 pods"},
 	} {
 		if _, err := execute(t, append([]string{"simulate"}, tt.args...)...); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v: %v, want %q", tt.args, err, tt.want)
@@ -154,8 +154,8 @@ func TestSimulateNeedsSense(t *testing.T) {
 func TestGPUStrategiesExample(t *testing.T) {
 	folder := filepath.Join("..", "examples", "gpu-strategies")
 	in := func(name string) string { return filepath.Join(folder, name) }
-	out, err := execute(t, "simulate", "--nodes", in("nodes.yaml"), "--pods", in("pods.yaml"), "--until", "1.1", "--seeds", "5",
-		"--config", in("binpack.yaml"), "--config", in("least-waste.yaml"), "--picture", filepath.Join(t.TempDir(), "fill.svg"))
+	out, err := execute(t, "simulate", "--nodes", in("nodes.yaml"), "--pods", in("pods.yaml"), "--max-requested", "1.1", "--seeds", "5",
+		"--config", in("binpack.yaml"), "--config", in("least-waste.yaml"), "--svg", filepath.Join(t.TempDir(), "fill.svg"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestSimulateSaysWhyNoMoreFit(t *testing.T) {
 	big := file(t, strings.Replace(onePod, "gpu-mem: 10", "gpu-mem: 20", 1))
 	const want = "outboard: 0 more pods like default/new fit\n" +
 		"  the next one fits on no node: 3 Insufficient cpu, 2 no healthy GPU has that much memory in total, 1 Insufficient aliyun.com/gpu-mem, 1 node(s) were unschedulable\n"
-	if out, err := execute(t, "simulate", "--nodes", nodes, "--config", config, "--more", big); err != nil || out != want {
+	if out, err := execute(t, "simulate", "--nodes", nodes, "--config", config, "--count-fitting", big); err != nil || out != want {
 		t.Errorf("got\n%s(%v), want\n%s", out, err, want)
 	}
 }

@@ -80,8 +80,8 @@ func TestOwnPolicy(t *testing.T) {
 		}},
 		{"schema", 0, []string{`"const": "Seats"`, `"license"`, `"default": 2`}},
 		{"serve --print-config --config " + good, 0, []string{"license: cad\n", "seats: 2\n"}},
-		{"simulate --resource cpu --nodes " + nodes + " --config " + good + " --more " + pod, 0, []string{"good: 2 more pods like default/new fit"}},
-		{"simulate --resource cpu --nodes " + nodes + " --config " + wrong + " --more " + pod, 2, []string{"did you mean"}},
+		{"simulate --resource cpu --nodes " + nodes + " --config " + good + " --count-fitting " + pod, 0, []string{"good: 2 more pods like default/new fit"}},
+		{"simulate --resource cpu --nodes " + nodes + " --config " + wrong + " --count-fitting " + pod, 2, []string{"did you mean"}},
 	} {
 		status, printed := p.run(strings.Fields(tt.args)...)
 		if status != tt.status {
