@@ -62,6 +62,7 @@ The exit status is 1 if there are findings other than notes.`,
 	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a pod may hold a claim without being bound; use more than ledgers.reclaimAfter")
 	flags.DurationVar(&o.recheck, "recheck", 20*time.Second, "audit again after this time, and report only what both audits found; 0: audit once")
 	flags.StringVar(&o.sizesFrom, "sizes-from", "", "where a node declares the memory of each GPU, as sizesFrom of GPUMemory: annotation=KEY or label=KEY")
+	complete(cmd, "sizes-from", cobra.FixedCompletions([]cobra.Completion{"annotation=", "label="}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

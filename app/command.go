@@ -25,10 +25,14 @@ const (
 var errFindings = errors.New("the command has findings")
 
 // Run executes the command until it ends, or until the process gets SIGINT or SIGTERM, prints its error, if any, and returns the
-// exit status. The help of a program kubectl-outboard, a plugin of kubectl, calls the command kubectl outboard. A second SIGINT kills the process: reading a terminal or a named pipe does not end with the context.
+// exit status. A program kubectl-outboard is a plugin of kubectl, and kubectl_complete-outboard completes the plugin's command lines for
+// kubectl. A second SIGINT kills the process: reading a terminal or a named pipe does not end with the context.
 func Run(cmd *cobra.Command) int {
-	if program := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); program == "kubectl-"+cmd.Name() {
-		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl " + cmd.Name()}
+	switch program := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); program {
+	case "kubectl-" + cmd.Name():
+		asPlugin(cmd)
+	case "kubectl_complete-" + cmd.Name():
+		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/ui"
 )
 
 const (
@@ -50,6 +54,15 @@ func fromCluster(cluster *clusterFlags, list func(ctx context.Context, api kuber
 
 // completePods completes the names of pods in the namespace of the flags, or in that of NAMESPACE/POD.
 func completePods(cluster *clusterFlags, namespaces *namespaceFlags) cobra.CompletionFunc {
+	return completePodsWith(cluster, namespaces, "")
+}
+
+// completeWaitingPods is completePods for pods without a node.
+func completeWaitingPods(cluster *clusterFlags, namespaces *namespaceFlags) cobra.CompletionFunc {
+	return completePodsWith(cluster, namespaces, "spec.nodeName=")
+}
+
+func completePodsWith(cluster *clusterFlags, namespaces *namespaceFlags, fieldSelector string) cobra.CompletionFunc {
 	return onlyFirst(fromCluster(cluster, func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, typed string) (pods runtime.Object, prefix string, err error) {
 		namespace, _, qualified := strings.Cut(typed, "/")
 		if qualified {
@@ -57,6 +70,7 @@ func completePods(cluster *clusterFlags, namespaces *namespaceFlags) cobra.Compl
 		} else if namespace, err = namespaces.in(cluster); err != nil {
 			return nil, "", err
 		}
+		opts.FieldSelector = fieldSelector
 		pods, err = api.CoreV1().Pods(namespace).List(ctx, opts)
 		return pods, prefix, err
 	}))
@@ -76,6 +90,74 @@ func completeNamespaces(cluster *clusterFlags) cobra.CompletionFunc {
 		namespaces, err = api.CoreV1().Namespaces().List(ctx, opts)
 		return namespaces, "", err
 	})
+}
+
+// completeServedProfiles completes the paths of the profiles of the running service.
+func completeServedProfiles(service *serviceFlags) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		cmd.SetContext(ctx)
+		responses, err := read(cmd, service, fetchJSON[*ui.Overview](ui.OverviewPath))
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var paths []string
+		for _, r := range responses {
+			for _, replica := range r.Value.Replicas {
+				for _, p := range replica.Profiles {
+					paths = append(paths, p.Path)
+				}
+			}
+		}
+		return startingWith(typed, paths), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeConfiguredProfiles completes the paths of the profiles of configuration files, of which "" is none.
+func completeConfiguredProfiles(types config.Types, files func() []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		var paths []string
+		for _, file := range files() {
+			c, _, err := readConfig(file, types)
+			if err != nil {
+				continue
+			}
+			for i := range c.Profiles {
+				paths = append(paths, c.Profiles[i].Path)
+			}
+		}
+		return startingWith(typed, paths), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// startingWith returns the words that start with what is typed, in order and once.
+func startingWith(typed string, words []string) []cobra.Completion {
+	words = slices.DeleteFunc(words, func(word string) bool { return !strings.HasPrefix(word, typed) })
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
+// completionOfPlugin is what the help of completion says to a user of the plugin of kubectl.
+const completionOfPlugin = `kubectl completes the command lines of a plugin with a program of its own on the PATH. This is
+the same program under another name:
+
+	ln -s "$(command -v kubectl-outboard)" ~/bin/kubectl_complete-outboard
+
+The scripts of the following commands complete kubectl-outboard, with a hyphen.
+`
+
+// asPlugin makes the root command that of a plugin of kubectl: users type "kubectl outboard", and shells complete the program kubectl-outboard.
+func asPlugin(root *cobra.Command) {
+	name := root.Name()
+	root.Use = "kubectl-" + name
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl " + name}
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Long = completionOfPlugin
+		}
+	}
 }
 
 // onlyFirst completes the first argument only.

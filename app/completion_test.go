@@ -1,7 +1,9 @@
 package app
 
 import (
+	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"outboard.dev/outboard/internal/ui"
 )
 
 // Shells complete the names of pods, nodes and namespaces from the cluster, and the values of flags.
@@ -18,13 +22,18 @@ func TestCompletion(t *testing.T) {
 		kind  string
 		names []string
 	}{
-		"/api/v1/namespaces":              {"NamespaceList", []string{"team", "test", "web"}},
-		"/api/v1/namespaces/default/pods": {"PodList", []string{"web-1", "web-2", "job-1"}},
-		"/api/v1/namespaces/team/pods":    {"PodList", []string{"train-1"}},
-		"/api/v1/nodes":                   {"NodeList", []string{"gpu-1", "cpu-1"}},
+		"/api/v1/namespaces":                             {"NamespaceList", []string{"team", "test", "web"}},
+		"/api/v1/namespaces/default/pods":                {"PodList", []string{"web-1", "web-2", "job-1"}},
+		"/api/v1/namespaces/team/pods":                   {"PodList", []string{"train-1"}},
+		"/api/v1/nodes":                                  {"NodeList", []string{"gpu-1", "cpu-1"}},
+		"/api/v1/namespaces/default/pods?spec.nodeName=": {"PodList", []string{"web-2"}},
 	}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		list, ok := lists[r.URL.Path]
+		path := r.URL.Path
+		if selector := r.URL.Query().Get("fieldSelector"); selector != "" {
+			path += "?" + selector
+		}
+		list, ok := lists[path]
 		if !ok {
 			http.NotFound(w, r)
 			return
@@ -41,6 +50,15 @@ func TestCompletion(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte("{current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "+api.URL+"}}]}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != ui.OverviewPath {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte(`{"replicas": [{"profiles": [{"path": "/gpu"}, {"path": "/images"}]}]}`))
+	}))
+	defer admin.Close()
+	config := file(t, plain+"profiles:\n- {path: /gpu, policies: [{type: GPUMemory}]}\n- {path: /images, policies: [{type: ImageLocality}]}\n")
 	for line, want := range map[string]string{
 		"explain web":                     "web-1 web-2",
 		"explain -n team t":               "train-1",
@@ -57,14 +75,29 @@ func TestCompletion(t *testing.T) {
 		"verify http://127.0.0.1 --mode ": "auto names nodes both",
 		"probe ":                          "healthz readyz",
 		"scheduler-config --for ":         "kubeadm sidecar service nodeport",
+		"waiting w":                       "web-2",
+		"waiting --namespace te":          "team test",
+		"doctor --explain NoE":            "NoEndpoints NoExtenders",
+		"doctor --explain li":             "list",
+		"audit --sizes-from ":             "annotation= label=",
+		"explain --admin " + admin.URL + " --profile /":                        "/gpu /images",
+		"decisions --admin " + admin.URL + " --profile /g":                     "/gpu",
+		"explain --admin http://127.0.0.1:1 --profile /":                       "",
+		"scheduler-config --config " + config + " --profile /i":                "/images",
+		"scheduler-config --config /nowhere --profile /i":                      "",
+		"simulate --config " + config + " --config " + config + " --profile /": "/gpu /images",
 	} {
 		command, typed := line[:strings.LastIndex(line, " ")], line[strings.LastIndex(line, " ")+1:]
 		args := strings.Fields(command)
-		if cluster := args[0] == "explain" || args[0] == "gpus" || args[0] == "decisions"; cluster {
+		if cluster := args[0] == "explain" || args[0] == "gpus" || args[0] == "decisions" || args[0] == "waiting"; cluster {
 			args = append(args[:1:1], append([]string{"--kubeconfig", kubeconfig}, args[1:]...)...)
 		}
 		out, err := execute(t, append([]string{"__complete"}, append(args, typed)...)...)
-		got, _, _ := strings.Cut(out, ":4\n") // the directive: no names of files
+		directive := ":4\n" // no names of files
+		if strings.Contains(line, "--sizes-from") {
+			directive = ":6\n" // and no space, because a key follows
+		}
+		got, _, _ := strings.Cut(out, directive)
 		if strings.Join(strings.Fields(got), " ") != want || err != nil {
 			t.Errorf("%s: %v\n%swant %q", line, err, out, want)
 		}
@@ -89,6 +122,41 @@ func TestPluginOfKubectl(t *testing.T) {
 		if _, out := statusOf(t, "explain"); !strings.Contains(out, want) {
 			t.Errorf("%s: %q is not in %s", program, want, out)
 		}
+	}
+}
+
+// The script for a shell completes the program that the user runs, and the help says so.
+func TestCompletionOfThePlugin(t *testing.T) {
+	own := os.Args
+	defer func() { os.Args = own }()
+	for program, want := range map[string]string{"outboard": "outboard", "kubectl-outboard": "kubectl-outboard"} {
+		os.Args = []string{"/bin/" + program}
+		for line, text := range map[string]string{
+			"completion bash":        "complete -o default -F __start_" + want + " " + want + "\n",
+			"completion bash --help": "source <(" + want + " completion bash)\n",
+		} {
+			if status, out := statusOf(t, line); status != statusGood || !strings.Contains(out, text) {
+				t.Errorf("%s %s: status %d, and %q is not in\n%s", program, line, status, text, out)
+			}
+		}
+	}
+	os.Args = []string{"/bin/kubectl-outboard"}
+	if _, out := statusOf(t, "completion --help"); !strings.Contains(out, "kubectl_complete-outboard") {
+		t.Errorf("the help does not say how kubectl completes:\n%s", out)
+	}
+}
+
+// kubectl runs kubectl_complete-outboard with the arguments of a command line, the last of which is incomplete.
+func TestCompletionByKubectl(t *testing.T) {
+	own := os.Args
+	defer func() { os.Args = own }()
+	os.Args = []string{"/bin/kubectl_complete-outboard", "probe", "re"}
+	var out bytes.Buffer
+	cmd := NewCommand()
+	cmd.SetOut(&out)
+	cmd.SetErr(io.Discard)
+	if status := Run(cmd); status != statusGood || out.String() != "readyz\n:4\n" {
+		t.Errorf("status %d:\n%s", status, &out)
 	}
 }
 

@@ -60,6 +60,7 @@ lists the decisions of the others. The exit status is 2 if no replica responds.`
 	output.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&profile, "profile", "", "list only decisions by the profile with this path")
+	complete(cmd, "profile", completeServedProfiles(&service))
 	flags.IntVar(&limit, "limit", limit, "maximum number of decisions to list")
 	return cmd
 }

@@ -77,6 +77,9 @@ about the code of a finding, and checks nothing; --explain list prints all codes
 	flags.BoolVar(&o.fix, "fix", false, "print the corrected file")
 	flags.BoolVarP(&o.write, "write", "w", false, "with --fix, write the file instead of printing it")
 	flags.StringVar(&o.explain, "explain", "", "print what a code of findings means, and check nothing; "+allCodes+" prints all codes")
+	complete(cmd, "explain", func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return startingWith(typed, append(codes(), allCodes)), cobra.ShellCompDirectiveNoFileComp
+	})
 	return cmd
 }
 

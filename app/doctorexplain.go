@@ -19,9 +19,17 @@ var (
 // allCodes stands for all codes in place of one.
 const allCodes = "list"
 
+// codes returns the codes of all findings.
+func codes() (all []string) {
+	for _, m := range codeHeading.FindAllStringSubmatch(doctor.Codes, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
 // explainCode returns the section of [doctor.Codes] about the code of a finding, as plain text, or the codes of all findings.
 func explainCode(code string) (string, error) {
-	var known, near []string
+	var near []string
 	for _, m := range codeHeading.FindAllStringSubmatchIndex(doctor.Codes, -1) {
 		name, section := doctor.Codes[m[2]:m[3]], doctor.Codes[m[1]:]
 		if strings.EqualFold(name, code) {
@@ -30,15 +38,14 @@ func explainCode(code string) (string, error) {
 			}
 			return name + "\n\n" + link.ReplaceAllStringFunc(strings.TrimSpace(section), withoutLink) + "\n", nil
 		}
-		known = append(known, name)
 		if len(code) > 2 && strings.Contains(strings.ToLower(name), strings.ToLower(code)) {
 			near = append(near, name)
 		}
 	}
 	if code == allCodes {
-		return strings.Join(known, "\n") + "\n", nil
+		return strings.Join(codes(), "\n") + "\n", nil
 	}
-	if nearest := fields.Nearest(code, known); nearest != "" && !slices.Contains(near, nearest) {
+	if nearest := fields.Nearest(code, codes()); nearest != "" && !slices.Contains(near, nearest) {
 		near = append(near, nearest)
 	}
 	question := ""

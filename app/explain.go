@@ -94,6 +94,7 @@ responds.`,
 	flags.StringVarP(&file, "file", "f", "", "explain where the pod of this manifest would fit, or of this workload's template, although it does not exist; - is standard input")
 	flags.StringVar(&profile, "profile", "", "show only the profile with this path")
 	flags.StringVar(&node, "node", "", "show only this node in the current results")
+	complete(cmd, "profile", completeServedProfiles(&service))
 	complete(cmd, "node", completeNodes(&service.cluster))
 	flags.IntVar(&decisions, "decisions", decisions, "maximum number of decisions to show")
 	flags.IntVar(&nodes, "nodes", nodes, "maximum number of nodes to show")

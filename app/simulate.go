@@ -89,6 +89,7 @@ The same input and seed give the same result.`,
 	flags.StringSliceVar(&o.pods, "pods", nil, "files with pods")
 	flags.StringSliceVar(&o.configs, "config", nil, "configuration files of Outboard to compare; without any, pods are placed without Outboard")
 	flags.StringVar(&o.profile, "profile", "", "path of the profile; required if a configuration has several")
+	complete(cmd, "profile", completeConfiguredProfiles(types, func() []string { return o.configs }))
 	flags.StringVar(&o.resource, "resource", "aliyun.com/gpu-mem", "resource in which allocation is measured")
 	flags.BoolVar(&o.startEmpty, "start-empty", false, "begin with an empty cluster: pods that are on a node arrive again, except pods of DaemonSets and static pods")
 	flags.BoolVar(&o.known, "pods-known-in-advance", false, "give policies the list of all pods before the run; without it, they learn from pods as these arrive")

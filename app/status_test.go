@@ -102,7 +102,7 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		"outboard decisions": {good: []string{"--admin " + admin.URL, "-A -o yaml --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL, "", "--kubeconfig /nowhere", "-o xml"}},
 		"outboard explain":   {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL, "gone --admin " + admin.URL, "known --node typo --admin " + admin.URL, "--file " + good + " --admin " + admin.URL}, failed: []string{"", "known --file " + good, "--file /nowhere --admin " + admin.URL, "known --admin " + nowhere, "known --admin " + noPaths.URL}},
 		"outboard gpus":      {good: []string{"--admin " + admin.URL}, findings: []string{"typo --admin " + admin.URL, "typo -o json --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
-		"outboard waiting":   {good: []string{"--admin " + waiting.URL, "web --admin " + waiting.URL}, findings: []string{"--admin " + admin.URL, "zebra --admin " + waiting.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
+		"outboard waiting":   {good: []string{"-A --admin " + waiting.URL, "web -n ns --admin " + waiting.URL, "--owner ns/Pod/web-1 --admin " + waiting.URL}, findings: []string{"-A --admin " + admin.URL, "-A zebra --admin " + waiting.URL, "-n other --admin " + waiting.URL, "-n other --owner ns/Pod/web-1 --admin " + waiting.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
 		"outboard ui":        {failed: []string{"--kubeconfig /nowhere", "more", "--port -1 --admin " + admin.URL}},
 		"outboard probe": {
 			good: []string{"healthz --admin " + admin.URL}, findings: []string{"readyz --admin " + admin.URL},

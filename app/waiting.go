@@ -15,18 +15,19 @@ import (
 
 func waitingCommand() *cobra.Command {
 	var from serviceFlags
+	var namespaces namespaceFlags
 	var output outputFlag
 	q := ui.Query{Limit: 50}
 	cmd := &cobra.Command{
 		Use:   "waiting [NAME]",
 		Short: "Show the pods that wait for a node, and why, by owner",
-		Long: `Show the pods that wait for a node and that a profile places, grouped by owner, those that
-wait longest first: why the most nodes were rejected, and the node that comes closest. NAME is
-a part of the name of a pod or of its owner. The command reads from all replicas through the
-API server, as kubectl port-forward does, or from one service with --admin. The exit status is
-1 if no pod is selected, and 2 if no replica responds.`,
-		Example: `  outboard waiting
-  outboard waiting team-a/ --reason GPUMemory.InsufficientMemory
+		Long: `Show the pods of a namespace that wait for a node and that a profile places, grouped by owner,
+those that wait longest first: why the most nodes were rejected, and the node that comes
+closest. NAME is a part of the name of a pod or of its owner. The command reads from all
+replicas through the API server, as kubectl port-forward does, or from one service with
+--admin. The exit status is 1 if no pod is selected, and 2 if no replica responds.`,
+		Example: `  outboard waiting --all-namespaces
+  outboard waiting train --namespace team-a --reason GPUMemory.InsufficientMemory
   outboard waiting --owner team-a/Job/train -o json`,
 		Args: positional("[NAME]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,6 +36,13 @@ API server, as kubectl port-forward does, or from one service with --admin. The 
 			}
 			if len(args) == 1 {
 				q.Find = args[0]
+			}
+			var err error
+			if q.Namespace, err = namespaces.in(&from.cluster); err != nil {
+				return err
+			}
+			if q.Owner != "" && namespaces.namespace == "" {
+				q.Namespace = "" // the owner names it
 			}
 			responses, err := read(cmd, &from, fetchJSON[*ui.Waiting](ui.WaitingPath+"?pods=true"))
 			if err != nil {
@@ -50,7 +58,10 @@ API server, as kubectl port-forward does, or from one service with --admin. The 
 			return nil
 		},
 	}
+	cmd.ValidArgsFunction = completeWaitingPods(&from.cluster, &namespaces)
 	from.register(cmd)
+	namespaces.register(cmd, &from.cluster)
+	namespaces.registerAll(cmd)
 	output.register(cmd)
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "show only pods that wait for this reason, such as GPUMemory.InsufficientMemory")
 	cmd.Flags().StringVar(&q.Owner, "owner", "", "show the pods of this owner one by one: NAMESPACE/KIND/NAME")
@@ -63,7 +74,7 @@ func waitingTable(w io.Writer, waiting *ui.Waiting, now time.Time) error {
 	if waiting.Shown == 0 {
 		text := "No pod waits."
 		if waiting.Pods > 0 {
-			text = fmt.Sprintf("None of the %d waiting pods is selected.", waiting.Pods)
+			text = fmt.Sprintf("None of the %d waiting pods is selected; --all-namespaces selects those of all namespaces.", waiting.Pods)
 		}
 		_, err := fmt.Fprintln(w, text)
 		return err

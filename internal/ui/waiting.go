@@ -25,6 +25,8 @@ const (
 type Query struct {
 	// Find is a part of the name of the pod or of the owner, Reason the code, and Owner the owner; "" selects any.
 	Find, Reason, Owner string
+	// Namespace is the namespace of the pods; "" is all.
+	Namespace string
 	// Limit is the maximum number of rows.
 	Limit int
 	// Pods asks for a row for each pod, and for all of them, to merge those of several replicas.
@@ -37,11 +39,11 @@ func QueryOf(q url.Values) Query {
 	if err != nil || limit < 1 {
 		limit = 50
 	}
-	return Query{q.Get("find"), q.Get("reason"), q.Get("owner"), min(limit, maxRows), q.Get("pods") == "true"}
+	return Query{Find: q.Get("find"), Reason: q.Get("reason"), Owner: q.Get("owner"), Limit: min(limit, maxRows), Pods: q.Get("pods") == "true"}
 }
 
 func (q *Query) selects(w *WaitingRow) bool {
-	return (q.Reason == "" || q.Reason == w.Reason) && (q.Owner == "" || q.Owner == w.Owner) &&
+	return (q.Namespace == "" || strings.HasPrefix(w.Pod, q.Namespace+"/")) && (q.Reason == "" || q.Reason == w.Reason) && (q.Owner == "" || q.Owner == w.Owner) &&
 		(strings.Contains(w.Pod, q.Find) || strings.Contains(w.Owner, q.Find))
 }
 

@@ -29,7 +29,8 @@ const (
 // binary checks with the real kubectl that the object exists, and then uses the outboard that the test runs. For `kubectl rollout
 // status`, it first reports in the status of the Deployment, as the Deployment controller would, that all replicas are updated.
 // Everything else is the real kubectl. Started as outboard, it is the real outboard, but the commands that read from all replicas read
-// from the outboard that the test runs: a test in test/e2e has a kubelet that forwards ports. Started as sleep, it does nothing: the
+// from the outboard that the test runs: a test in test/e2e has a kubelet that forwards ports. Started as the plugin of kubectl, it is the
+// real outboard. Started as sleep, it does nothing: the
 // documented pauses wait for kubelets.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
@@ -41,6 +42,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		return
+	case "kubectl-outboard", "kubectl_complete-outboard":
+		fmt.Fprintln(os.Stderr, syscall.Exec(os.Getenv(outboardPath), os.Args, os.Environ()))
+		os.Exit(2)
 	case "outboard":
 		if err := execute(append([]string{"/outboard"}, os.Args[1:]...)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
