@@ -174,7 +174,9 @@ func (c *checker) decoded() {
 	for _, m := range setTwice.FindAllStringSubmatch(err.Error(), -1) {
 		line, _ := strconv.Atoi(m[1])
 		line = c.doc.source.whole.Line(line)
-		if !named(func(f Finding) bool { return f.Line == line || f.Code == "Indentation" }) {
+		if !named(func(f Finding) bool {
+			return f.Line == line && (lastOf(f.Field) == m[2] || f.Code == "Syntax") || f.Code == "Indentation"
+		}) {
 			c.refuse("InvalidValue", "", m[2]+" is set twice", "a merge key (<<) sets it, too", "remove one of the two")
 			c.findings[len(c.findings)-1].Line = line
 		}

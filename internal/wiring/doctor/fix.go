@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"outboard.dev/outboard/internal/wiring"
 )
@@ -15,8 +17,8 @@ const maxCorrections = 500
 // Fixed is a corrected file.
 type Fixed struct {
 	Data []byte
-	// Corrected are the findings that Fix has corrected, with the lines of the former file. Line is 0 if only a correction before
-	// revealed the finding.
+	// Corrected are the findings that Fix has corrected, with the lines and the fields of the former file. Line is 0 if only a correction
+	// before revealed the finding.
 	Corrected []Finding
 	// Left are the findings of the corrected file, with its lines. They say why Fix does not correct them.
 	Left []Finding
@@ -44,6 +46,7 @@ func Fix(in Input) (*Fixed, error) {
 // are not made, by [Finding.key].
 func (c *checker) fix() (now *checker, corrected []Finding, reasons map[string]string) {
 	now, reasons = c, map[string]string{}
+	var removed []string
 	for range maxCorrections {
 		i := slices.IndexFunc(now.findings, func(f Finding) bool { return f.Fixable && reasons[f.key()] == "" })
 		if i < 0 {
@@ -53,13 +56,34 @@ func (c *checker) fix() (now *checker, corrected []Finding, reasons map[string]s
 		if next, why := now.correct(f); why != "" {
 			reasons[f.key()] = why
 		} else {
+			f.Field = formerField(f.Field, removed)
 			now, corrected, reasons = next, append(corrected, f), map[string]string{}
+			for _, e := range f.edits {
+				if e.op == removeField && strings.HasSuffix(e.path, "]") {
+					removed = append(removed, e.path)
+				}
+			}
 		}
 	}
 	for _, f := range c.findings {
 		reasons[f.key()] = "it contradicts other corrections"
 	}
 	return c, nil, reasons
+}
+
+// formerField returns the path that a field had before items of lists were removed. Each item has the path that it had when it was
+// removed, the earliest first.
+func formerField(path string, removed []string) string {
+	for _, item := range slices.Backward(removed) {
+		list, index := item[:strings.LastIndexByte(item, '[')+1], 0
+		rest, ok := strings.CutPrefix(path, list)
+		number, rest, _ := strings.Cut(rest, "]")
+		at, err := strconv.Atoi(number)
+		if _, _ = fmt.Sscanf(item[len(list):], "%d]", &index); ok && err == nil && at >= index {
+			path = fmt.Sprintf("%s%d]%s", list, at+1, rest)
+		}
+	}
+	return path
 }
 
 func (f *Finding) key() string { return f.Code + " " + f.Field }
