@@ -256,6 +256,7 @@ func TestFoldersHaveOneShape(t *testing.T) {
 				"setup.go":   "the configuration, its defaults and its validation",
 				"explain.go": "what explains a decision",
 				"node.go":    "what the policy reads from a node",
+				"request.go": "what a pod requests",
 			}
 			if len(reasonsIn(t, folder)) > 0 {
 				files["reasons.go"] = "the reasons"

@@ -42,10 +42,6 @@ func newDevices(config Config) *devices {
 	return p
 }
 
-func (p *devices) requested(pod *corev1.Pod) int64 {
-	return snapshot.ExtendedResourceRequest(pod, corev1.ResourceName(p.config.Resource))
-}
-
 // Inputs implements policy.InputReader.
 func (p *devices) Inputs() policy.Inputs { return p.config.Inputs() }
 

@@ -242,14 +242,6 @@ func (p *devices) annotated(pod *corev1.Pod, want int64, hw *hardware, used []in
 	return rest
 }
 
-// each returns what a pod that requests want holds of each unit in its annotation.
-func (p *devices) each(want int64) int64 {
-	if p.config.AllocationMode == WholeUnits {
-		return 1
-	}
-	return want
-}
-
 // named returns the units of the node in the pod's annotation, without duplicates.
 func (p *devices) named(pod *corev1.Pod, hw *hardware) []int {
 	var units []int

@@ -14,9 +14,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// sharedLimit is the key of counts that do not belong to one namespace.
-const sharedLimit = ""
-
 // podLimit is the policy.
 type podLimit struct {
 	selector   labels.Selector
@@ -56,18 +53,6 @@ func (p *podLimit) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View)
 		return nil, nil
 	}
 	return &cycle{policy: p, key: key}, nil
-}
-
-// countedAs returns the key under which the pod counts, and whether it counts.
-func (p *podLimit) countedAs(pod *corev1.Pod) (string, bool) {
-	key := pod.Namespace
-	if len(p.namespaces) > 0 {
-		if _, listed := slices.BinarySearch(p.namespaces, pod.Namespace); !listed && !p.all {
-			return "", false
-		}
-		key = sharedLimit
-	}
-	return key, p.selector.Matches(labels.Set(pod.Labels))
 }
 
 // cycle is the policy prepared for one pod with a limit.

@@ -1,0 +1,20 @@
+package devices
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// requested returns how much of the resource the pod requests.
+func (p *devices) requested(pod *corev1.Pod) int64 {
+	return snapshot.ExtendedResourceRequest(pod, corev1.ResourceName(p.config.Resource))
+}
+
+// each returns what a pod that requests want holds of each unit in its annotation.
+func (p *devices) each(want int64) int64 {
+	if p.config.AllocationMode == WholeUnits {
+		return 1
+	}
+	return want
+}
