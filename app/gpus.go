@@ -8,16 +8,15 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"outboard.dev/outboard/internal/replicas"
 	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy/claims"
 )
 
 func gpusCommand() *cobra.Command {
@@ -135,15 +134,7 @@ func gpuTable(w io.Writer, report *gpumemory.Report) error {
 func podList(pods []gpumemory.GPUPod) string {
 	list := make([]string, len(pods))
 	for i, p := range pods {
-		name := p.Namespace + "/" + p.Name
-		if p.Name == "" {
-			name = "pod " + string(p.UID)
-		}
-		amount := strconv.FormatInt(p.Amount, 10)
-		if until := p.TerminatingUntil; until != nil {
-			amount += ", terminating until " + until.UTC().Format(time.RFC3339)
-		}
-		list[i] = name + " (" + amount + ")"
+		list[i] = claims.Held{Holder: p.Holder, Amount: p.Amount}.String()
 	}
 	return strings.Join(list, ", ")
 }

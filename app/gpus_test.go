@@ -8,11 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy/claims"
 )
 
 func TestGPUTable(t *testing.T) {
 	pod := func(name string, amount int64) gpumemory.GPUPod {
-		return gpumemory.GPUPod{Holder: gpumemory.Holder{Namespace: "ml", Name: name, UID: "u"}, Amount: amount}
+		return gpumemory.GPUPod{Holder: claims.Holder{Namespace: "ml", Name: name, UID: "u"}, Amount: amount}
 	}
 	ending := pod("ends", 6)
 	ending.TerminatingUntil = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)}
@@ -70,7 +71,7 @@ all        4     0         0     0
 `},
 		{"a pod known by its claim alone", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
 			gpumemory.GPU{Index: 0, Capacity: 16, Used: 4, Reserved: 4, Healthy: true, Pods: []gpumemory.GPUPod{
-				{Holder: gpumemory.Holder{UID: "6f1d"}, Amount: 4, Reserved: true},
+				{Holder: claims.Holder{UID: "6f1d"}, Amount: 4, Reserved: true},
 			}},
 		)}}, `
 NODE  GPU  USED  RESERVED  FREE  OF GiB  PODS

@@ -8,14 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
-const (
-	maxListedUnits = 16 // of a node
-	maxListedPods  = 4  // of a unit
-)
+// maxListed is how many units of a node are listed.
+const maxListed = 16
 
 // Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string {
@@ -85,12 +84,8 @@ func (p *devices) unitsOf(uid types.UID, n *snapshot.Node) string {
 // explainUnits lists the units of the node, what is free of each, and which pods hold the rest.
 func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []string {
 	held := p.holdings(n, hw)
-	var listed []string
+	listed := make([]string, len(hw.units))
 	for i, unit := range hw.units {
-		if len(listed) == maxListedUnits {
-			listed = append(listed, fmt.Sprintf("and %d more", len(hw.units)-maxListedUnits))
-			break
-		}
 		text := ""
 		switch {
 		case unit.capacity == 0:
@@ -104,18 +99,18 @@ func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []strin
 		}
 		switch pods := held.byUnit[i]; {
 		case len(pods) > 0 && text == "in use":
-			text += " by " + names(pods)
+			text += " by " + claims.List(pods)
 		case len(pods) > 0:
-			text += "; held by " + names(pods)
+			text += "; held by " + claims.List(pods)
 		}
 		if unit.name != undivided {
 			text = fmt.Sprintf("%s (%s)", unit.name, text)
 		}
-		listed = append(listed, text)
+		listed[i] = text
 	}
-	lines := []string{"the node: " + strings.Join(listed, ", ")}
+	lines := []string{"the node: " + policy.Join(listed, maxListed)}
 	if len(held.unplaced) > 0 && hw.units[0].name != undivided {
-		lines = append(lines, fmt.Sprintf("pods on unknown units: %s; %d left in total", names(held.unplaced), u.left))
+		lines = append(lines, fmt.Sprintf("pods on unknown units: %s; %d left in total", claims.List(held.unplaced), u.left))
 	}
 	capacity := n.Object.Status.Capacity[corev1.ResourceName(p.config.Resource)]
 	allocatable := n.Object.Status.Allocatable[corev1.ResourceName(p.config.Resource)]
@@ -125,31 +120,23 @@ func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []strin
 	return lines
 }
 
-// names lists names of pods.
-func names(names []string) string {
-	slices.Sort(names)
-	if more := len(names) - maxListedPods; more > 0 {
-		names = append(names[:maxListedPods], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
-}
-
-// holdings are the names of the pods that hold something of a node.
+// holdings are what pods hold of a node.
 type holdings struct {
-	byUnit   [][]string // in the order of the hardware's units
-	unplaced []string   // pods whose units are unknown, or no longer exist
+	byUnit   [][]claims.Held // in the order of the hardware's units
+	unplaced []claims.Held   // of units that are unknown, or no longer exist
 }
 
 func (p *devices) holdings(n *snapshot.Node, hw *hardware) holdings {
-	h := holdings{byUnit: make([][]string, len(hw.units))}
+	h := holdings{byUnit: make([][]claims.Held, len(hw.units))}
 	ledger := n.Ledger(p.config.Resource)
 	claimants, unclaimed := claims.On(n, ledger)
 	for uid, c := range claimants {
-		for name := range claims.Of(ledger, uid) {
+		for name, amount := range claims.Of(ledger, uid) {
+			held := claims.Held{Holder: c.Holder, Amount: amount}
 			if u, ok := hw.index[name]; ok {
-				h.byUnit[u] = append(h.byUnit[u], nameOf(uid, c))
+				h.byUnit[u] = append(h.byUnit[u], held)
 			} else {
-				h.unplaced = append(h.unplaced, nameOf(uid, c))
+				h.unplaced = append(h.unplaced, held)
 			}
 		}
 	}
@@ -158,24 +145,18 @@ func (p *devices) holdings(n *snapshot.Node, hw *hardware) holdings {
 		if want == 0 {
 			continue
 		}
-		name, units := pod.Namespace+"/"+pod.Name, p.named(pod, hw)
+		holder, units, each := claims.HolderOf(pod), p.named(pod, hw), p.each(want)
 		if _, ok := hw.index[undivided]; ok {
-			units = []int{0}
+			units, each = []int{0}, want
 		}
+		left := want
 		for _, u := range units {
-			h.byUnit[u] = append(h.byUnit[u], name)
+			h.byUnit[u] = append(h.byUnit[u], claims.Held{Holder: holder, Amount: each})
+			left -= min(left, each)
 		}
-		if len(units) == 0 || hw.units[0].name != undivided && p.config.AllocationMode == WholeUnits && int64(len(units)) < want {
-			h.unplaced = append(h.unplaced, name)
+		if left > 0 {
+			h.unplaced = append(h.unplaced, claims.Held{Holder: holder, Amount: left})
 		}
 	}
 	return h
-}
-
-// nameOf returns the name of a pod with claims, or its UID if the name is unknown.
-func nameOf(uid types.UID, c *claims.Claimant) string {
-	if namespace, name := c.Name(); name != "" {
-		return namespace + "/" + name
-	}
-	return string(uid)
 }

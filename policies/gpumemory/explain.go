@@ -1,20 +1,16 @@
 package gpumemory
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"outboard.dev/outboard/internal/placement"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
-const (
-	maxListed     = 16 // GPUs of a node
-	maxListedPods = 3  // of a GPU
-)
+// maxListed is how many GPUs of a node are listed.
+const maxListed = 16
 
 // Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string { return c.wouldGet(n, placement.FirstFree) }
@@ -64,58 +60,40 @@ func (c *fitting) wouldGet(n *snapshot.Node, preferred int) []string {
 // held describes what is free of each GPU of the node, and which pods hold the rest.
 func (p *gpuMemory) held(n *snapshot.Node) string {
 	gpus := p.report.Of(n).GPUs
-	var text []string
+	texts := make([]string, len(gpus))
 	for i := range gpus {
-		if len(text) == maxListed {
-			text = append(text, fmt.Sprintf("and %d more", len(gpus)-maxListed))
-			break
-		}
 		d := &gpus[i]
-		if !d.Healthy {
-			text = append(text, fmt.Sprintf("GPU %d (unhealthy)", d.Index))
-			continue
+		holders := ""
+		if held := d.held(); len(held) > 0 {
+			holders = "; held by " + claims.List(held)
 		}
-		text = append(text, fmt.Sprintf("GPU %d (free: %d of %d %s%s)", d.Index, d.Free(), d.Capacity, p.config.Unit, largest(d.Pods)))
+		texts[i] = p.describe(d.Index, d.Free(), d.Capacity, d.Healthy, holders)
 	}
-	return strings.Join(text, ", ")
+	return policy.Join(texts, maxListed)
 }
 
-// largest names the pods that hold most of a GPU.
-func largest(pods []GPUPod) string {
-	sorted := slices.SortedStableFunc(slices.Values(pods), func(a, b GPUPod) int { return cmp.Compare(b.Amount, a.Amount) })
-	var text strings.Builder
-	for i, pod := range sorted {
-		if i == maxListedPods {
-			fmt.Fprintf(&text, ", and %d more pods", len(sorted)-maxListedPods)
-			break
-		}
-		text.WriteString([]string{"; ", ", "}[min(i, 1)])
-		if pod.Name == "" {
-			fmt.Fprintf(&text, "pod %s: %d", pod.UID, pod.Amount)
-		} else {
-			fmt.Fprintf(&text, "%s/%s: %d", pod.Namespace, pod.Name, pod.Amount)
-		}
-		if until := pod.TerminatingUntil; until != nil {
-			text.WriteString(", terminating until " + until.UTC().Format(time.RFC3339))
-		}
+// held returns what each pod holds of the GPU.
+func (d *GPU) held() []claims.Held {
+	held := make([]claims.Held, len(d.Pods))
+	for i, pod := range d.Pods {
+		held[i] = claims.Held{Holder: pod.Holder, Amount: pod.Amount}
 	}
-	return text.String()
+	return held
 }
 
 // listed describes what is free of the GPUs with these indices.
 func (p *gpuMemory) listed(b *usage, indexes []int) string {
-	var text []string
-	for _, i := range indexes {
-		if len(text) == maxListed {
-			text = append(text, fmt.Sprintf("and %d more", len(indexes)-maxListed))
-			break
-		}
-		c := b.gpus[i]
-		if !c.healthy {
-			text = append(text, fmt.Sprintf("GPU %d (unhealthy)", i))
-			continue
-		}
-		text = append(text, fmt.Sprintf("GPU %d (free: %d of %d %s)", i, c.free(), c.capacity, p.config.Unit))
+	texts := make([]string, len(indexes))
+	for i, index := range indexes {
+		c := b.gpus[index]
+		texts[i] = p.describe(index, c.free(), c.capacity, c.healthy, "")
 	}
-	return strings.Join(text, ", ")
+	return policy.Join(texts, maxListed)
+}
+
+func (p *gpuMemory) describe(index int, free, capacity int64, healthy bool, more string) string {
+	if !healthy {
+		return fmt.Sprintf("GPU %d (unhealthy)", index)
+	}
+	return fmt.Sprintf("GPU %d (free: %d of %d %s%s)", index, free, capacity, p.config.Unit, more)
 }

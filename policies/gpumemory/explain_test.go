@@ -42,12 +42,12 @@ func TestExplain(t *testing.T) {
 		want     string // part of the explanation; "" is none; ellipses separate several parts
 	}{
 		{"BinPack: the GPU", policy.BinPack, nil, sharingPod("p", 1, 4, 0, ""), "shared", "the pod: would get GPU 1 (free: 4 of 16 GiB)"},
-		{"BinPack: no room", policy.BinPack, nil, sharingPod("p", 1, 8, 0, ""), "shared", "the node: GPU 0 (free: 6 of 16 GiB; ns/a: 10), GPU 1 (free: 4 of 16 GiB; ns/b: 12)"},
+		{"BinPack: no room", policy.BinPack, nil, sharingPod("p", 1, 8, 0, ""), "shared", "the node: GPU 0 (free: 6 of 16 GiB; held by ns/a (10)), GPU 1 (free: 4 of 16 GiB; held by ns/b (12))"},
 		{"BinPack: whole GPUs", policy.BinPack, nil, sharingPod("p", 1, 0, 2, ""), "scarce", "the pod: would get GPU 0 (free: 16 of 16 GiB), GPU 1 (free: 16 of 16 GiB)"},
 		{"BinPack: another model", policy.BinPack, nil, sharingPod("p", 1, 8, 0, "V100"), "shared", ""},
 		{"BinPack: nothing learned", policy.BinPack, usual, sharingPod("p", 1, 8, 0, ""), "", ""},
 		{"BinPack: has it already", policy.BinPack, nil, running[0], "shared", "the pod: already has its GPUs"},
-		{"LeastWaste: no room is not rated", LeastWaste, usual, sharingPod("p", 2, 8, 0, ""), "shared", "the node: GPU 0 (free: 6 of 16 GiB; ns/a: 10), GPU 1 (free: 4 of 16 GiB; ns/b: 12)…!cost of the pod"},
+		{"LeastWaste: no room is not rated", LeastWaste, usual, sharingPod("p", 2, 8, 0, ""), "shared", "the node: GPU 0 (free: 6 of 16 GiB; held by ns/a (10)), GPU 1 (free: 4 of 16 GiB; held by ns/b (12))…!cost of the pod"},
 		{"LeastWaste: loses nothing", LeastWaste, usual, sharingPod("p", 1, 6, 0, ""), "shared", "GPU 0 (free: 6 of 16 GiB)…(the lowest is best)…waste: -0.002 GPUs…node's position"},
 		{"LeastWaste: leaves a rest", LeastWaste, usual, sharingPod("p", 1, 12, 0, ""), "scarce", "could no longer be allocated to the usual pods"},
 		{"LeastWaste: what was learned", LeastWaste, usual, sharingPod("p", 1, 4, 0, ""), "", "LeastWaste: workload model of the first 156 pods"},
@@ -96,7 +96,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Beside what is free of each GPU of a node that is too full, the explanation names the pods that hold most of it.
+// Beside what is free of each GPU of a node that is too full, the explanation names the pods that hold it, the largest first.
 func TestExplainNamesHolders(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(sharingNode("n", "T4", 2, 16))
@@ -112,7 +112,7 @@ func TestExplainNamesHolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := cycle.(policy.Explainer).Explain(view.Node("n"))
-	want := "the node: GPU 0 (free: 7 of 16 GiB; ns/ends: 9, terminating until 2026-03-01T12:00:30Z), GPU 1 (free: 1 of 16 GiB; ns/p3: 5, ns/p2: 4, ns/p1: 3, and 2 more pods)"
+	want := "the node: GPU 0 (free: 7 of 16 GiB; held by ns/ends (9, terminating until 2026-03-01T12:00:30Z)), GPU 1 (free: 1 of 16 GiB; held by ns/p3 (5), ns/p2 (4), ns/p1 (3), ns/p0 (2), ns/p4 (1))"
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

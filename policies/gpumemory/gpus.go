@@ -4,10 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
@@ -34,26 +30,12 @@ func (d *GPU) Free() int64 { return gpu{capacity: d.Capacity, used: d.Used}.free
 
 // GPUPod is what one pod holds of one GPU.
 type GPUPod struct {
-	Holder
+	claims.Holder
 	Amount   int64 `json:"amount"`
 	Reserved bool  `json:"reserved,omitempty"`
 	// Unplaced is true if the pod's annotation names no GPU, so that the pod counts in full on each
 	// GPU of the node.
 	Unplaced bool `json:"unplaced,omitempty"`
-}
-
-// Holder identifies a pod. Namespace and Name may be "" if only its claim is known.
-type Holder struct {
-	Namespace string    `json:"namespace"`
-	Name      string    `json:"name"`
-	UID       types.UID `json:"uid"`
-	// TerminatingUntil is when the grace period of the pod ends, if it is terminating; nil otherwise.
-	TerminatingUntil *metav1.Time `json:"terminatingUntil,omitempty"`
-}
-
-// holderOf returns the Holder that is the pod.
-func holderOf(pod *corev1.Pod) Holder {
-	return Holder{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, TerminatingUntil: pod.DeletionTimestamp}
 }
 
 // GPUs returns the GPUs of the node in order of index, as a policy with the configuration counts
@@ -104,7 +86,7 @@ func Unannotated(config Config, n *snapshot.Node) []GPUPod {
 	var pods []GPUPod
 	for _, pod := range unclaimed {
 		if memory, count := requested(pod); (memory > 0 || count > 0) && len(annotated(nil, pod, &hw)) == 0 {
-			pods = append(pods, GPUPod{Holder: holderOf(pod), Amount: memory})
+			pods = append(pods, GPUPod{Holder: claims.HolderOf(pod), Amount: memory})
 		}
 	}
 	return pods

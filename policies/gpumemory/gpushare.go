@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
@@ -125,7 +126,7 @@ func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
 	if memory == 0 && count == 0 {
 		return all
 	}
-	h := holding{pod: holderOf(pod), total: memory, unserved: unserved(pod)}
+	h := holding{pod: claims.HolderOf(pod), total: memory, unserved: unserved(pod)}
 	if shares := allocated(pod.Annotations[allocationKey], memory); memory > 0 && shares != nil {
 		for h.gpu, h.amount = range shares {
 			all = append(all, h)

@@ -132,7 +132,7 @@ func (b *usage) enter(h holding) {
 
 // holding is what one pod holds of one GPU.
 type holding struct {
-	pod      Holder
+	pod      claims.Holder
 	gpu      int // may be one that the node does not have, or everyGPU
 	amount   int64
 	total    int64 // the total request of the pod
@@ -157,12 +157,7 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 		}
 		for _, claim := range unit.Claims {
 			c := claimants[claim.Pod]
-			holder := Holder{UID: claim.Pod}
-			holder.Namespace, holder.Name = c.Name()
-			if c.Pod != nil {
-				holder = holderOf(c.Pod)
-			}
-			all = append(all, holding{pod: holder, gpu: index, amount: claim.Amount, total: c.Total, unserved: waits(c)})
+			all = append(all, holding{pod: c.Holder, gpu: index, amount: claim.Amount, total: c.Total, unserved: waits(c)})
 		}
 	}
 	return chosen(all, hw)

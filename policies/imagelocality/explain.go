@@ -3,10 +3,10 @@ package imagelocality
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -33,10 +33,10 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	}
 	var lines []string
 	if len(present) > 0 {
-		lines = append(lines, "on the node: "+listed(present))
+		lines = append(lines, "on the node: "+policy.Join(present, maxListed))
 	}
 	if len(missing) > 0 {
-		lines = append(lines, "not on the node: "+listed(missing))
+		lines = append(lines, "not on the node: "+policy.Join(missing, maxListed))
 	}
 	return lines
 }
@@ -58,11 +58,4 @@ func printable(name string) string {
 		return quoted
 	}
 	return name
-}
-
-func listed(names []string) string {
-	if more := len(names) - maxListed; more > 0 {
-		names = append(names[:maxListed], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(names, ", ")
 }

@@ -5,11 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
-
-// maxNamed is how many pods are named.
-const maxNamed = 20
 
 // Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string {
@@ -22,7 +20,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		case n != nil && e.feature.nodeSeats != nil && e.feature.on(n):
 			l := e.feature.nodeSeats.Of(n)
 			said = append(said, fmt.Sprintf("%s: requests %s of %d on the node; %d used%s",
-				e.feature.Name, plural(e.seats), l.total, l.used, named(n.Ledger(e.feature.ledger()))))
+				e.feature.Name, plural(e.seats), l.total, l.used, listed(n.Ledger(e.feature.ledger()))))
 		}
 	}
 	return said
@@ -45,9 +43,9 @@ func (e *evaluatedNeed) explainFloating() string {
 	if s.reserved > 0 {
 		fmt.Fprintf(&text, "; %d reserved", s.reserved)
 	}
-	fmt.Fprintf(&text, "; %d claimed by pods%s", used(s.claims), named(s.claims))
+	fmt.Fprintf(&text, "; %d claimed by pods%s", used(s.claims), listed(s.claims))
 	if s.unclaimed != nil {
-		fmt.Fprintf(&text, "; %d used by pods without a claim%s", used(s.unclaimed), named(s.unclaimed))
+		fmt.Fprintf(&text, "; %d used by pods without a claim%s", used(s.unclaimed), listed(s.unclaimed))
 	}
 	if s.nominated > 0 {
 		fmt.Fprintf(&text, "; %d kept for nominated pods", s.nominated)
@@ -55,28 +53,17 @@ func (e *evaluatedNeed) explainFloating() string {
 	return text.String()
 }
 
-// named lists the pods that have claims.
-func named(l *snapshot.Ledger) string {
+// listed lists the pods that have claims in the ledger, which may be nil.
+func listed(l *snapshot.Ledger) string {
 	if l == nil || len(l.Pods) == 0 {
 		return ""
 	}
-	var text strings.Builder
+	all := make([]claims.Held, len(l.Pods))
 	for i := range l.Pods {
-		separator := ", "
-		switch i {
-		case 0:
-			separator = ": "
-		case maxNamed:
-			fmt.Fprintf(&text, " and %d more", len(l.Pods)-i)
-			return text.String()
-		}
 		p := &l.Pods[i]
-		fmt.Fprintf(&text, "%s%s/%s", separator, p.Namespace, p.Name)
-		if n := held(l, p.UID); n != 1 {
-			fmt.Fprintf(&text, " (%d)", n)
-		}
+		all[i] = claims.Held{Holder: claims.Holder{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Amount: held(l, p.UID)}
 	}
-	return text.String()
+	return ": " + claims.List(all)
 }
 
 func plural(seats int64) string {

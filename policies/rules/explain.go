@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -58,19 +59,15 @@ func (c *cycle) describe(r *rule, n *snapshot.Node, v ref.Val, err error) string
 			parts = []string{err.Error()}
 		}
 	}
-	given := len(parts)
-	for i, p := range r.expression.parts {
+	limit := len(parts) + shownParts
+	for _, p := range r.expression.parts {
 		if p == r.expression.whole || p.class == constant || p.class == ofSignal && !c.current(p, n).Current() {
 			continue
-		}
-		if len(parts)-given == shownParts {
-			parts = append(parts, fmt.Sprintf("and %d more", len(r.expression.parts)-i))
-			break
 		}
 		parts = append(parts, fmt.Sprintf("%s is %s", strings.Join(strings.Fields(p.text), " "), c.displayPart(p, n)))
 	}
 	if len(parts) > 0 {
-		text += " (" + strings.Join(parts, ", ") + ")"
+		text += " (" + policy.Join(parts, limit) + ")"
 	}
 	return text
 }

@@ -16,23 +16,14 @@ import (
 
 // Claimant is a pod with claims in a ledger.
 type Claimant struct {
+	// Holder identifies the pod.
+	Holder Holder
 	// Entry is the pod's entry in the ledger; nil if the ledger holds only the claims.
 	Entry *snapshot.LedgerPod
 	// Pod is the pod on the node; nil if it is not on the node yet.
 	Pod *corev1.Pod
 	// Total is the sum of its claims over all units.
 	Total int64
-}
-
-// Name returns the namespace and the name of the pod, or "" if only its claims are known.
-func (c *Claimant) Name() (namespace, name string) {
-	switch {
-	case c.Pod != nil:
-		return c.Pod.Namespace, c.Pod.Name
-	case c.Entry != nil:
-		return c.Entry.Namespace, c.Entry.Name
-	}
-	return "", ""
 }
 
 // On returns the pods that hold something of the node: those with claims in the ledger, by UID, and the other pods on
@@ -46,7 +37,7 @@ func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimants map[types.UID]*Cla
 		for _, claim := range ledger.Units[i].Claims {
 			c := claimants[claim.Pod]
 			if c == nil {
-				c = &Claimant{}
+				c = &Claimant{Holder: Holder{UID: claim.Pod}}
 				claimants[claim.Pod] = c
 			}
 			c.Total = snapshot.AddAmounts(c.Total, claim.Amount)
@@ -55,11 +46,12 @@ func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimants map[types.UID]*Cla
 	for i := range ledger.Pods {
 		if c := claimants[ledger.Pods[i].UID]; c != nil {
 			c.Entry = &ledger.Pods[i]
+			c.Holder.Namespace, c.Holder.Name = c.Entry.Namespace, c.Entry.Name
 		}
 	}
 	for _, pod := range n.Pods {
 		if c := claimants[pod.UID]; c != nil {
-			c.Pod = pod
+			c.Pod, c.Holder = pod, HolderOf(pod)
 		} else {
 			unclaimed = append(unclaimed, pod)
 		}

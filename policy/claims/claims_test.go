@@ -119,14 +119,3 @@ func TestHolders(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
-
-// The name of a claimant is that of its pod, also if only the ledger has it.
-func TestClaimantName(t *testing.T) {
-	entry := &snapshot.LedgerPod{Namespace: "n", Name: "in-ledger"}
-	here := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "on-node"}}
-	for want, c := range map[string]claims.Claimant{"n/on-node": {Pod: here, Entry: entry}, "n/in-ledger": {Entry: entry}, "/": {}} {
-		if namespace, name := c.Name(); namespace+"/"+name != want {
-			t.Errorf("%s/%s, want %s", namespace, name, want)
-		}
-	}
-}

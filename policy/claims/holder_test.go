@@ -1,0 +1,59 @@
+package claims_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestList(t *testing.T) {
+	end := &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)}
+	holder := func(name string) claims.Holder {
+		return claims.HolderOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}})
+	}
+	ending := claims.HolderOf(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "e", DeletionTimestamp: end}})
+	var many []claims.Held
+	for i := range 10 {
+		many = append(many, claims.Held{Holder: holder(fmt.Sprint(9 - i)), Amount: 1})
+	}
+	for _, tt := range []struct {
+		name string
+		held []claims.Held
+		want string
+	}{
+		{"nobody", nil, ""},
+		{"most first", []claims.Held{{holder("c"), 1}, {holder("b"), 4}, {holder("a"), 1}}, "ns/b (4), ns/a (1), ns/c (1)"},
+		{"one each", []claims.Held{{holder("b"), 1}, {holder("a"), 1}}, "ns/a, ns/b"},
+		{"many", many, "ns/0, ns/1, ns/2, ns/3, ns/4, ns/5, ns/6, ns/7, and 2 more"},
+		{"terminating", []claims.Held{{ending, 9}, {holder("a"), 2}}, "ns/e (9, terminating until 2026-03-01T12:00:30Z), ns/a (2)"},
+		{"terminating, one each", []claims.Held{{ending, 1}}, "ns/e (terminating until 2026-03-01T12:00:30Z)"},
+		{"known by its claim alone", []claims.Held{{claims.Holder{UID: "6f1d"}, 4}}, "pod 6f1d (4)"},
+	} {
+		if got := claims.List(tt.held); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A claimant has the name of its pod, also if only the ledger has it, and says when the pod ends.
+func TestClaimantHolder(t *testing.T) {
+	end := &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)}
+	ending := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bound", UID: "bound", DeletionTimestamp: end}}
+	node := snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, ending)
+	claimants, _ := claims.On(node, ledger)
+	for uid, want := range map[types.UID]string{
+		"bound": "ns/bound (6, terminating until 2026-03-01T12:00:30Z)", "coming": "/pod-coming (3)", "huge": "pod huge (9223372036854775807)",
+	} {
+		c := claimants[uid]
+		if got := (claims.Held{Holder: c.Holder, Amount: c.Total}).String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
