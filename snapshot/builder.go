@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,16 +21,16 @@ import (
 type Builder struct {
 	nodes   map[string]*nodeState
 	pods    map[types.UID]placedPod // the pods on a node, by UID
-	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
-	pools   map[string]*Ledger // cluster-wide ledgers, by resource
-	signals map[string]*Signal // by name
+	budgets map[string]*budgets     // by namespace
+	pools   map[string]*Ledger      // cluster-wide ledgers, by resource
+	signals map[string]*Signal      // by name
 	// nominated are the nominated pods, by UID.
 	nominated map[types.UID]*nominee
 
 	dirty          map[string]struct{} // names of nodes to build anew
+	dirtyBudgets   map[string]struct{} // namespaces whose budgets have changed
 	setChanged     bool                // a node was added or deleted
 	objectsChanged bool                // a Node object has changed
-	budgetsDirty   bool
 	poolsDirty     bool
 	signalsDirty   bool
 	nominatedDirty bool
@@ -183,33 +182,6 @@ func (b *Builder) removePod(uid types.UID) {
 // Pod returns the pod with the UID if it is on a node, or nil.
 func (b *Builder) Pod(uid types.UID) *corev1.Pod { return b.pods[uid].pod }
 
-// SetDisruptionBudget adds the budget, or replaces the one with the same namespace and name. It
-// ignores a budget that differs from the current one only in its resourceVersion.
-func (b *Builder) SetDisruptionBudget(budget *policyv1.PodDisruptionBudget) {
-	if b.budgets == nil {
-		b.budgets = map[types.NamespacedName]*policyv1.PodDisruptionBudget{}
-	}
-	key := types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}
-	if old := b.budgets[key]; old != nil && same(old, budget) {
-		return
-	}
-	b.budgets[key] = budget
-	b.budgetsDirty = true
-}
-
-// DisruptionBudgets yields the budgets in no particular order.
-func (b *Builder) DisruptionBudgets() iter.Seq[*policyv1.PodDisruptionBudget] {
-	return maps.Values(b.budgets)
-}
-
-// DeleteDisruptionBudget removes the budget. It ignores an unknown one.
-func (b *Builder) DeleteDisruptionBudget(key types.NamespacedName) {
-	if _, ok := b.budgets[key]; ok {
-		delete(b.budgets, key)
-		b.budgetsDirty = true
-	}
-}
-
 // SetLedger adds the ledger, or replaces the one with the same key.
 func (b *Builder) SetLedger(l *Ledger) {
 	if l.Node == "" {
@@ -302,7 +274,7 @@ func compareLedger(l *Ledger, resource string) int { return cmp.Compare(l.Resour
 // View publishes the current state. It returns the same View while nothing changes. Its cost is
 // that of the changed nodes, plus copying 64 rows for each of them and one pointer for each 64 nodes.
 func (b *Builder) View() *View {
-	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && !b.budgetsDirty && !b.poolsDirty && !b.signalsDirty && !b.nominatedDirty {
+	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && len(b.dirtyBudgets) == 0 && !b.poolsDirty && !b.signalsDirty && !b.nominatedDirty {
 		return b.current
 	}
 	next := &View{generation: 1, room: 1}
@@ -340,12 +312,7 @@ func (b *Builder) View() *View {
 		next.objects = new(NodeObjects)
 		b.objectsChanged = false
 	}
-	if b.budgetsDirty {
-		next.budgets = slices.SortedFunc(maps.Values(b.budgets), func(x, y *policyv1.PodDisruptionBudget) int {
-			return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
-		})
-		b.budgetsDirty = false
-	}
+	next.budgets = b.publishBudgets(next.budgets)
 	if b.poolsDirty {
 		next.pools = maps.Clone(b.pools)
 		b.poolsDirty = false

@@ -60,7 +60,7 @@ func (m *model) show() string {
 	for _, key := range slices.SortedFunc(maps.Keys(m.budgets), func(a, b types.NamespacedName) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	}) {
-		text += key.String() + "{" + m.budgets[key].Labels["v"] + "}\n"
+		text += fmt.Sprintf("%v{%d}\n", key, m.budgets[key].Status.DisruptionsAllowed)
 	}
 	for _, p := range slices.SortedFunc(maps.Values(m.nominated), func(a, b *corev1.Pod) int {
 		return cmp.Or(
@@ -100,8 +100,10 @@ func showAll(v *snapshot.View) string {
 	for _, resource := range ledgerResources {
 		text += showLedger(v.Ledger(snapshot.LedgerKey{Resource: resource}))
 	}
-	for _, b := range v.DisruptionBudgets() {
-		text += b.Namespace + "/" + b.Name + "{" + b.Labels["v"] + "}\n"
+	for _, namespace := range []string{"m", "n"} {
+		for b := range v.DisruptionBudgets(namespace) {
+			text += fmt.Sprintf("%s/%s{%d}\n", namespace, b.Name(), b.Allowed())
+		}
 	}
 	for _, node := range []string{"a", "b"} {
 		for _, n := range v.Nominated() {
@@ -215,7 +217,7 @@ func TestBuilderAgainstModel(t *testing.T) {
 			},
 			"SetDisruptionBudget": func(t *rapid.T) {
 				pdb := budget(rapid.SampledFrom([]string{"m", "n"}).Draw(t, "namespace"), rapid.SampledFrom([]string{"p", "q"}).Draw(t, "name"))
-				pdb.Labels = map[string]string{"v": label.Draw(t, "label")}
+				pdb.Status.DisruptionsAllowed = rapid.Int32Range(0, 2).Draw(t, "allowed")
 				m.budgets[types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name}] = pdb
 				b.SetDisruptionBudget(pdb)
 			},

@@ -45,7 +45,7 @@ func budget(namespace, name string) *policyv1.PodDisruptionBudget {
 }
 
 // show writes a view as one line: every node in order with its pods, then the
-// budgets.
+// budgets in the namespaces a and b.
 func show(v *snapshot.View) string {
 	var parts []string
 	for n := range v.All() {
@@ -55,8 +55,10 @@ func show(v *snapshot.View) string {
 		}
 		parts = append(parts, fmt.Sprintf("%s[%s]", n.Name, strings.Join(pods, " ")))
 	}
-	for _, b := range v.DisruptionBudgets() {
-		parts = append(parts, b.Namespace+"/"+b.Name)
+	for _, namespace := range []string{"a", "b"} {
+		for b := range v.DisruptionBudgets(namespace) {
+			parts = append(parts, namespace+"/"+b.Name())
+		}
 	}
 	return strings.Join(parts, " ")
 }

@@ -32,7 +32,7 @@ const (
 
 // Reads says what is read of pods on nodes and of nominated pods.
 type Reads struct {
-	// Policies and Selectors are versions of what policies read, and of the selectors of disruption budgets.
+	// Policies and Selectors are versions of what policies read, and of the labels that disruption budgets select: 0 if they select none.
 	Policies, Selectors uint64
 	// Key reports whether a label or annotation with this key is read. Only a pod that is reduced causes calls.
 	Key func(key string) bool
@@ -55,7 +55,7 @@ func (r Reads) MayLack(pod *corev1.Pod) bool {
 		return false
 	}
 	was := &pod.ManagedFields[0]
-	return was.APIVersion != version(r.Policies) || was.Subresource != "" && was.Subresource != version(r.Selectors)
+	return was.APIVersion != version(r.Policies) || r.Selectors != 0 && was.Subresource != "" && was.Subresource != version(r.Selectors)
 }
 
 func version(n uint64) string { return strconv.FormatUint(n, 36) }

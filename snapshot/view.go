@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -18,9 +17,9 @@ type View struct {
 	index      *NodeIndex
 	objects    *NodeObjects
 	rows       rowTable
-	budgets    []*policyv1.PodDisruptionBudget
-	pools      map[string]*Ledger // by resource
-	signals    map[string]*Signal // by name
+	budgets    map[string][]*DisruptionBudget // by namespace
+	pools      map[string]*Ledger             // by resource
+	signals    map[string]*Signal             // by name
 	history    *History
 	nominated  []*Nomination
 }
@@ -105,10 +104,6 @@ func (v *View) All() iter.Seq[*Node] {
 		}
 	}
 }
-
-// DisruptionBudgets returns the PodDisruptionBudgets, ordered by namespace and name. Neither the
-// slice nor the budgets may be changed.
-func (v *View) DisruptionBudgets() []*policyv1.PodDisruptionBudget { return v.budgets }
 
 // Ledger returns the ledger with the key, or nil, which is an empty ledger. The ledger of a node
 // that does not exist is nil.

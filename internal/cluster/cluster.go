@@ -24,6 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/throttle"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -113,6 +114,7 @@ type Cluster struct {
 	clock      *ledger.Clock
 	failures   atomic.Uint64 // requests without a response of the API server, as counted by the transport
 	denials    denials
+	tooLarge   throttle.Log
 	started    atomic.Bool
 
 	followMu sync.Mutex
@@ -257,12 +259,18 @@ func (c *Cluster) podTemplates(yield func(podKey, *corev1.Pod) bool) {
 
 func (c *Cluster) budgetFeed() *resourceReflector {
 	return newResourceReflector(c.client, c.feed("poddisruptionbudgets"), "", c.client.PolicyV1().PodDisruptionBudgets(""), store[*policyv1.PodDisruptionBudget]{
-		trim:   trimBudget,
-		set:    c.state.setBudget,
+		set:    c.setBudget,
 		remove: c.state.removeBudget,
 		known:  c.state.allBudgets,
 		done:   c.completed,
 	})
+}
+
+func (c *Cluster) setBudget(budget *policyv1.PodDisruptionBudget) {
+	if !c.state.setBudget(budget) {
+		c.tooLarge.Log(c.options.Logger, slog.LevelWarn, "budget", "a PodDisruptionBudget is too large: all pods of its namespace count as pods that may not be disrupted",
+			"poddisruptionbudget", budget.Namespace+"/"+budget.Name)
+	}
 }
 
 func (c *Cluster) feed(resource string) *resourceReflector {

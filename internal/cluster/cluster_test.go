@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,15 +65,17 @@ func TestViewFollowsTheCluster(t *testing.T) {
 	}
 	awaitBudgets := func(want int) {
 		await(t, "budgets", func() error {
-			if got := len(c.View().DisruptionBudgets()); got != want {
+			if got := len(slices.Collect(c.View().DisruptionBudgets("default"))); got != want {
 				return fmt.Errorf("%d, want %d", got, want)
 			}
 			return nil
 		})
 	}
 	awaitBudgets(1)
-	if b := c.View().DisruptionBudgets()[0]; b.Name != "follow" || b.ManagedFields != nil {
-		t.Errorf("got budget %v", b)
+	for b := range c.View().DisruptionBudgets("default") {
+		if b.Name() != "follow" {
+			t.Errorf("got budget %q", b.Name())
+		}
 	}
 	if err := budgets.Delete(ctx, "follow", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

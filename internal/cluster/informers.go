@@ -32,7 +32,7 @@ func (c *Cluster) informerFeeds() ([]*resourceReflector, error) {
 			copy: trimmedPod, set: c.state.setPod, remove: c.state.removePod, done: c.completed,
 		}),
 		follow(feeds[2], from.Policy().V1().PodDisruptionBudgets().Informer(), store[*policyv1.PodDisruptionBudget]{
-			set: c.state.setBudget, remove: c.state.removeBudget, done: c.completed,
+			set: c.setBudget, remove: c.state.removeBudget, done: c.completed,
 		}),
 	)
 }

@@ -59,7 +59,7 @@ func TestInformersOfOthers(t *testing.T) {
 	}
 	shows("the pod and the budget", func() bool {
 		n := live.View().Node("n")
-		return n != nil && len(n.Pods) == 1 && len(live.View().DisruptionBudgets()) == 1
+		return n != nil && len(n.Pods) == 1 && len(slices.Collect(live.View().DisruptionBudgets("default"))) == 1
 	})
 	if kept := live.View().Node("n").Pods[0]; kept.Spec.Containers[0].Command != nil {
 		t.Error("the pod in the view is not trimmed")

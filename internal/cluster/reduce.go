@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -17,26 +15,43 @@ import (
 
 // reads is what decisions read of other pods.
 type reads struct {
-	policies, versions uint64 // of the policies, and of the selectors
+	policies, versions uint64 // of the policies, and the last one of selected labels
 	keys               map[string]struct{}
 	resources          map[corev1.ResourceName]struct{}
-	selectors          map[types.NamespacedName][]string // the keys in the selectors of disruption budgets
+	selected           map[string]selected // by namespace
 }
 
-// of returns what is read of the pods of a namespace now.
-func (r *reads) of(namespace string) snapshot.Reads {
+// selected are the labels that the disruption budgets of a namespace select.
+type selected struct {
+	keys    map[string]struct{} // only replaced
+	version uint64              // changes when there are more keys
+}
+
+// readsOfLocked is readsOf for callers that hold the lock.
+func (s *state) readsOfLocked(namespace string) snapshot.Reads {
+	r := &s.reads
 	keys, resources := r.keys, r.resources // they are only replaced
-	var selected [][]string
-	for budget, keys := range r.selectors {
-		if budget.Namespace == namespace {
-			selected = append(selected, keys)
+	of := r.selected[namespace]
+	if labels := s.builder.SelectedLabels(namespace); len(labels) == 0 {
+		of = selected{}
+		delete(r.selected, namespace)
+	} else {
+		if !covers(of.keys, labels) {
+			r.versions++
+			of.version = r.versions
 		}
+		of.keys = labels
+		if r.selected == nil {
+			r.selected = map[string]selected{}
+		}
+		r.selected[namespace] = of
 	}
 	return snapshot.Reads{
-		Policies: r.policies, Selectors: r.versions,
+		Policies: r.policies, Selectors: of.version,
 		Key: func(key string) bool {
 			_, read := keys[key]
-			return read || slices.ContainsFunc(selected, func(keys []string) bool { return slices.Contains(keys, key) })
+			_, selects := of.keys[key]
+			return read || selects
 		},
 		Resource: func(name corev1.ResourceName) bool {
 			_, read := resources[name]
@@ -45,11 +60,21 @@ func (r *reads) of(namespace string) snapshot.Reads {
 	}
 }
 
+// covers reports whether the set has all keys of the other one.
+func covers(set, other map[string]struct{}) bool {
+	for key := range other {
+		if _, has := set[key]; !has {
+			return false
+		}
+	}
+	return true
+}
+
 // readsOf returns what is read of the pods of a namespace now.
 func (s *state) readsOf(namespace string) snapshot.Reads {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reads.of(namespace)
+	return s.readsOfLocked(namespace)
 }
 
 // KeepOfPods sets which labels and annotations of pods on nodes the policies read, and for which extended resources.
@@ -76,33 +101,6 @@ func setOf[K comparable](keys []K) map[K]struct{} {
 	return set
 }
 
-// trimBudget removes, in place, what no decision depends on.
-func trimBudget(budget *policyv1.PodDisruptionBudget) {
-	budget.ManagedFields, budget.Labels, budget.Annotations, budget.OwnerReferences, budget.Status.Conditions = nil, nil, nil, nil, nil
-}
-
-// selectorChanged records the keys in the selector of the budget. It is for callers that hold the lock.
-func (s *state) selectorChanged(budget *policyv1.PodDisruptionBudget) {
-	var keys []string
-	if selector := budget.Spec.Selector; selector != nil {
-		for key := range selector.MatchLabels {
-			keys = append(keys, key)
-		}
-		for i := range selector.MatchExpressions {
-			keys = append(keys, selector.MatchExpressions[i].Key)
-		}
-	}
-	name := types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}
-	if missing(setOf(s.reads.selectors[name]), keys) {
-		s.reads.versions++
-		s.requestReread()
-	}
-	if s.reads.selectors == nil {
-		s.reads.selectors = map[types.NamespacedName][]string{}
-	}
-	s.reads.selectors[name] = keys
-}
-
 func (s *state) requestReread() {
 	select {
 	case s.lacking <- struct{}{}:
@@ -116,7 +114,7 @@ func (s *state) mayLack() []*corev1.Pod {
 	defer s.mu.Unlock()
 	var pods []*corev1.Pod
 	for _, pod := range s.allPods() {
-		if snapshot.IsReduced(pod) && (pod.Spec.NodeName != "" || pod.Status.NominatedNodeName != "") && s.reads.of(pod.Namespace).MayLack(pod) {
+		if snapshot.IsReduced(pod) && (pod.Spec.NodeName != "" || pod.Status.NominatedNodeName != "") && s.readsOfLocked(pod.Namespace).MayLack(pod) {
 			pods = append(pods, pod)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/ledger"
@@ -149,26 +150,31 @@ func (s *state) allNodes() []*corev1.Node {
 	return slices.Collect(s.builder.Nodes())
 }
 
-func (s *state) setBudget(budget *policyv1.PodDisruptionBudget) {
+// setBudget returns false if the budget is too large: see snapshot.Builder.
+func (s *state) setBudget(budget *policyv1.PodDisruptionBudget) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.builder.SetDisruptionBudget(budget)
-	s.selectorChanged(budget)
-	s.requestPublish()
+	defer s.requestPublish()
+	defer s.requestReread() // it may select other labels
+	return s.builder.SetDisruptionBudget(budget)
 }
 
 func (s *state) removeBudget(budget *policyv1.PodDisruptionBudget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.reads.selectors, types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
 	s.builder.DeleteDisruptionBudget(types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
 	s.requestPublish()
+	s.requestReread() // the others may be within the limits again
 }
 
-func (s *state) allBudgets() []*policyv1.PodDisruptionBudget {
+// allBudgets returns only the identities of the budgets.
+func (s *state) allBudgets() (budgets []*policyv1.PodDisruptionBudget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(s.builder.DisruptionBudgets())
+	for name, uid := range s.builder.DisruptionBudgets() {
+		budgets = append(budgets, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, UID: uid}})
+	}
+	return budgets
 }
 
 // seen returns the pod as last shown by the watch, or nil.
@@ -212,7 +218,7 @@ func (s *state) setPod(pod *corev1.Pod) {
 	next, e := s.assumed[pod.UID].watch(pod)
 	s.apply(pod.UID, next, e)
 	s.claimsEnd(pod.UID, false)
-	if snapshot.IsReduced(pod) && s.reads.of(pod.Namespace).MayLack(pod) {
+	if snapshot.IsReduced(pod) && s.readsOfLocked(pod.Namespace).MayLack(pod) {
 		s.requestReread()
 	}
 	s.requestPublish()

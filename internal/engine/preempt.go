@@ -6,13 +6,9 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
@@ -69,7 +65,7 @@ func (e *Engine) Preempt(ctx context.Context, req PreemptRequest, result *Result
 		p := preemption{
 			evaluation:  ev,
 			nominations: e.nominations(req.View),
-			budgets:     sync.OnceValue(func() budgets { return newBudgets(req.View.DisruptionBudgets()) }),
+			view:        req.View,
 			tries:       min(maxTries, maxTriesInAll/max(len(req.Candidates), 1)),
 			enough:      func() bool { return req.Enough != nil && req.Enough() },
 		}
@@ -97,8 +93,8 @@ func (e *Engine) Preempt(ctx context.Context, req PreemptRequest, result *Result
 type preemption struct {
 	*evaluation
 	nominations *nominations
-	budgets     func() budgets // before any eviction
-	tries       int            // for each node
+	view        *snapshot.View
+	tries       int // for each node
 	enough      func() bool
 }
 
@@ -156,7 +152,7 @@ type trial struct {
 	candidate Candidate
 	dropped   string                    // why the candidate is dropped; "" if it is not
 	given     map[types.UID]*corev1.Pod // its victims; nil: not on the node, as far as the view shows
-	budgets   budgets                   // after their eviction
+	evictions evictions                 // of them
 	// pods are those that can be evicted in addition, in the order of eviction; breaking are the last of them, whose
 	// eviction violates a budget; and chosen are those to evict.
 	pods, breaking, chosen []*corev1.Pod
@@ -188,11 +184,11 @@ func (p *preemption) begin(ctx context.Context, t *trial) {
 		}
 		return
 	}
-	t.budgets = slices.Clone(p.budgets())
+	t.evictions = newEvictions(p.view)
 	for _, pod := range c.Node.Pods {
 		if _, victim := t.given[pod.UID]; victim {
 			t.given[pod.UID] = pod
-			t.budgets.evict(pod)
+			t.evictions.count(pod)
 		}
 	}
 	var eligible []*corev1.Pod
@@ -220,7 +216,7 @@ func (p *preemption) begin(ctx context.Context, t *trial) {
 		t.dropped = "does not fit even without all pods of lower priority"
 		return
 	}
-	harmless, breaking := t.budgets.split(slices.SortedStableFunc(slices.Values(eligible), CompareImportance))
+	harmless, breaking := t.evictions.split(slices.SortedStableFunc(slices.Values(eligible), CompareImportance))
 	t.pods, t.breaking = slices.Concat(harmless, breaking), breaking
 	t.spare()
 }
@@ -295,10 +291,10 @@ func (t *trial) result() (Candidate, decision.Preemption) {
 	}
 	added := slices.SortedStableFunc(slices.Values(t.chosen), CompareImportance)
 	slices.Reverse(added)
-	victims, budgets := maps.Clone(t.given), slices.Clone(t.budgets)
+	victims, evictions := maps.Clone(t.given), t.evictions.clone()
 	c.Victims = slices.Clone(c.Victims)
 	for _, pod := range added {
-		if budgets.evict(pod) {
+		if evictions.count(pod) {
 			c.PDBViolations++
 		}
 		// kube-scheduler expects the most important victim first.
@@ -339,52 +335,37 @@ func StartOf(p *corev1.Pod) time.Time {
 	return p.Status.StartTime.Time
 }
 
-// budgets counts evictions against PodDisruptionBudgets, as kube-scheduler does: a budget with an
-// empty selector matches no pod, and a pod that the API server already counts as disrupted does not
-// count again.
-type budgets []budget
-
-type budget struct {
-	*policyv1.PodDisruptionBudget
-	selector labels.Selector
-	allowed  int32
+// evictions counts evictions against PodDisruptionBudgets, as kube-scheduler does. It reads only the budgets in the namespaces of the evicted
+// pods.
+type evictions struct {
+	view    *snapshot.View
+	counted map[*snapshot.DisruptionBudget]int32
 }
 
-func newBudgets(pdbs []*policyv1.PodDisruptionBudget) budgets {
-	bs := make(budgets, 0, len(pdbs))
-	for _, pdb := range pdbs {
-		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-		if err != nil || selector.Empty() {
-			continue // matches nothing
-		}
-		bs = append(bs, budget{pdb, selector, pdb.Status.DisruptionsAllowed})
-	}
-	return bs
+func newEvictions(view *snapshot.View) evictions {
+	return evictions{view, map[*snapshot.DisruptionBudget]int32{}}
 }
 
-// evict counts the pod's eviction and reports whether it violates a budget.
-func (bs budgets) evict(p *corev1.Pod) bool {
-	breaks := false
-	for i := range bs {
-		b := &bs[i]
-		if b.Namespace != p.Namespace || len(p.Labels) == 0 || !b.selector.Matches(labels.Set(p.Labels)) {
-			continue
+func (e evictions) clone() evictions { return evictions{e.view, maps.Clone(e.counted)} }
+
+// count counts the pod's eviction and reports whether it violates a budget.
+func (e evictions) count(pod *corev1.Pod) bool {
+	violates := false
+	for budget := range e.view.DisruptionBudgets(pod.Namespace) {
+		if budget.Counts(pod) {
+			e.counted[budget]++
+			violates = violates || e.counted[budget] > budget.Allowed()
 		}
-		if _, counted := b.Status.DisruptedPods[p.Name]; counted {
-			continue
-		}
-		b.allowed--
-		breaks = breaks || b.allowed < 0
 	}
-	return breaks
+	return violates
 }
 
 // split separates the pods whose eviction violates a budget, if all are evicted in order, from the
 // others. Any of the others can be evicted without a violation. It does not change the receiver.
-func (bs budgets) split(pods []*corev1.Pod) (harmless, breaking []*corev1.Pod) {
-	trial := slices.Clone(bs)
+func (e evictions) split(pods []*corev1.Pod) (harmless, breaking []*corev1.Pod) {
+	trial := e.clone()
 	for _, p := range pods {
-		if trial.evict(p) {
+		if trial.count(p) {
 			breaking = append(breaking, p)
 		} else {
 			harmless = append(harmless, p)
@@ -395,6 +376,6 @@ func (bs budgets) split(pods []*corev1.Pod) (harmless, breaking []*corev1.Pod) {
 
 // ViolatesBudgets reports whether the eviction of all these pods violates a PodDisruptionBudget of the View.
 func ViolatesBudgets(view *snapshot.View, pods []*corev1.Pod) bool {
-	_, breaking := newBudgets(view.DisruptionBudgets()).split(pods)
+	_, breaking := newEvictions(view).split(pods)
 	return len(breaking) > 0
 }

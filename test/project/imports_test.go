@@ -40,7 +40,7 @@ var rules = []struct {
 	{"kubescheduler", []string{"snapshot"}, "what kube-scheduler does depends on nodes and pods alone"},
 	{"remedy", []string{"snapshot", "policy", "decision", "engine", "kubescheduler"}, "what would help a pod depends on the view and the policies alone"},
 	{"simulate", []string{"snapshot", "policy", "decision", "engine", "binder", "ledger", "kubescheduler"}, "a simulation needs no cluster, and no particular policy"},
-	{"cluster", []string{"binder", "engine", "decision", "snapshot", "policy", "ledger"}, "the cluster is a source of views"},
+	{"cluster", []string{"throttle", "binder", "engine", "decision", "snapshot", "policy", "ledger"}, "the cluster is a source of views"},
 	{"config", []string{"decision", "snapshot", "policy", "policy/fields", "signal", "config/manifest", "config/strictyaml"}, "the configuration knows which policies and sources there are from whoever loads it"},
 	{"signal", []string{"snapshot", "policy", "policy/fields"}, "the contract of a source knows none in particular"},
 	{"poll", []string{"signal", "snapshot", "policy", "policy/fields"}, "what reads sources knows none in particular"},
