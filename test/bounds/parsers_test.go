@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/ledger/audit"
 	"outboard.dev/outboard/internal/lmstat"
 	"outboard.dev/outboard/internal/source/metricsapi"
 	"outboard.dev/outboard/internal/source/prometheus"
@@ -98,7 +100,16 @@ var texts = map[string]func(n int) string{
 		return `{"items":[` + strings.Repeat(`{"usage":{"cpu":"1e-999999999"}},`, n/34) + `{}]}`
 	},
 	"ledger":     func(n int) string { return `{"spec":{"entries":[` + strings.Repeat(`{},`, n/3) + `{}]}}` },
+	"indexes":    manyIndexes,
 	"allocation": func(n int) string { return `{"c":{` + strings.Repeat(`"0":1,`, n/6) + `"1":1}}` },
+}
+
+func manyIndexes(n int) string {
+	var b strings.Builder
+	for i := 0; b.Len() < n-6; i++ {
+		b.WriteString(strconv.Itoa(i%65536) + ",")
+	}
+	return b.String() + "1"
 }
 
 func manyKeys(n int) string {
@@ -147,7 +158,22 @@ func parsers(t *testing.T) []parser {
 			_, _ = decoder.Decode(strings.NewReader(text), limits)
 		}, expanded})
 	}
-	return append(append(all, responses(t)...), annotations(t)...)
+	return append(append(append(all, responses(t)...), annotations(t)...), audits())
+}
+
+// audits returns the audit with one text in all annotations that it reads, of a pod on a node and of the node.
+func audits() parser {
+	many := corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("8"), "aliyun.com/gpu-count": resource.MustParse("2")}
+	return parser{"audit.Audit", annotation, 128, func(text string) {
+		read := map[string]string{"sizes": text}
+		for _, key := range []string{"scheduler.framework.gpushare.allocation", "ALIYUN_COM_GPU_MEM_IDX", "ALIYUN_COM_GPU_MEM_DEV", "ALIYUN_COM_GPU_MEM_POD", "ALIYUN_COM_GPU_MEM_ASSIGNED"} {
+			read[key] = text
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", Annotations: read}, Status: corev1.NodeStatus{Capacity: many, Allocatable: many}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "p", UID: "p", Annotations: read}, Spec: corev1.PodSpec{NodeName: "n"}}
+		pod.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Limits: many, Requests: many}}}
+		audit.Audit(audit.Input{Pods: []*corev1.Pod{pod}, Nodes: []*corev1.Node{node}, SizesFrom: &fields.From{Annotation: "sizes"}})
+	}, 0}
 }
 
 // responses returns the parsers of responses over HTTP.

@@ -97,6 +97,7 @@ func Audit(in Input) []Finding {
 		pods:   make(map[types.UID]*corev1.Pod, len(in.Pods)),
 		nodes:  make(map[string]*corev1.Node, len(in.Nodes)),
 		claims: map[claimKey]bool{},
+		sizes:  map[string][]int64{},
 	}
 	for _, pod := range in.Pods {
 		a.pods[pod.UID] = pod
@@ -122,7 +123,7 @@ func Audit(in Input) []Finding {
 	return a.findings
 }
 
-// Confirm returns the findings that are certain after two audits of a running cluster, second being the later one. Pods
+// Confirm returns the findings that are certain after two audits of a running cluster, as Audit returns them, second being the later one. Pods
 // come and go while one audit lists its objects, so a claim may seem to be leaked; it is if both audits report it. An
 // Overallocated finding comes from a single list, and is an error even if it is gone in the second audit.
 func Confirm(first, second []Finding) []Finding {
@@ -141,8 +142,10 @@ func Confirm(first, second []Finding) []Finding {
 	return confirmed
 }
 
+// contains reports whether the sorted findings have one about the same thing.
 func contains(all []Finding, f Finding) bool {
-	return slices.ContainsFunc(all, func(other Finding) bool { return compare(f, other) == 0 })
+	_, found := slices.BinarySearchFunc(all, f, compare)
+	return found
 }
 
 // compare orders findings. Findings that compare as equal are about the same thing, though their numbers may differ.
@@ -167,6 +170,7 @@ type auditor struct {
 	pods     map[types.UID]*corev1.Pod
 	nodes    map[string]*corev1.Node
 	claims   map[claimKey]bool
+	sizes    map[string][]int64 // of GPUs, as nodes declare them, by node
 	findings []Finding
 }
 

@@ -382,3 +382,28 @@ func TestReport(t *testing.T) {
 		}
 	}
 }
+
+// What an audit takes is bounded, whatever GPUs the pods name: it counts the first 64 of each pod, and reports the same 10,000 units each time.
+func TestAuditIsBounded(t *testing.T) {
+	var indexes strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&indexes, "%d,", i)
+	}
+	in := audit.Input{Now: now}
+	for i := range 400 {
+		name := fmt.Sprintf("n-%03d", i)
+		in.Nodes = append(in.Nodes, new(node(name, 2, 16)))
+		in.Pods = append(in.Pods, new(pod("p-"+name, name, 0, given(indexes.String(), 1<<40, 16))))
+	}
+	perNode := map[string]int{}
+	findings := audit.Audit(in)
+	for _, f := range findings {
+		perNode[f.Node]++
+	}
+	if len(findings) != 10_000 || perNode["n-000"] != 64 || perNode["n-399"] != 0 {
+		t.Errorf("%d findings, %d of the first node, %d of the last", len(findings), perNode["n-000"], perNode["n-399"])
+	}
+	if confirmed := audit.Confirm(findings, audit.Audit(in)); len(confirmed) != len(findings) {
+		t.Errorf("%d of %d findings are in the second audit as well", len(confirmed), len(findings))
+	}
+}

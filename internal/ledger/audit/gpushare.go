@@ -2,6 +2,8 @@ package audit
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,45 +26,65 @@ const (
 	allocationKey = "scheduler.framework.gpushare.allocation"
 )
 
-// maxAmount bounds what one pod can hold of one GPU, so that no sum overflows.
-const maxAmount = 1 << 48
+// Tenants write the annotations of pods, so that what the audit counts has limits.
+const (
+	// maxAmount bounds what one pod can hold of one GPU, so that no sum overflows.
+	maxAmount = 1 << 48
+	// maxGPUs is how many GPUs a node has at most, and how many of those that one pod names count.
+	maxGPUs = snapshot.MaxLedgerUnits
+	// maxGPUFindings bounds the findings about GPUs of which the annotations of pods say too much. More are not reported.
+	maxGPUFindings = 10_000
+)
 
 // pluginWrites reports whether the device plugin changes the annotation when it gives the pod its GPU.
 func pluginWrites(key string) bool { return key == assignedKey || key == timeKey }
 
 // auditGPUShare adds up what the annotations of bound pods say that they hold of GPUs, whatever tool bound them.
 func (a *auditor) auditGPUShare() {
-	type gpu struct{ node, index string }
-	allocated := map[gpu][]share{}
+	byNode := map[string][]*corev1.Pod{}
 	for _, pod := range a.Pods {
-		node := pod.Spec.NodeName
-		if node == "" || snapshot.Ended(pod) {
-			continue
+		if node := pod.Spec.NodeName; node != "" && !snapshot.Ended(pod) {
+			byNode[node] = append(byNode[node], pod)
 		}
+	}
+	left := maxGPUFindings
+	for _, node := range slices.Sorted(maps.Keys(byNode)) { // the findings are the same in each audit
+		left = a.auditGPUNode(node, byNode[node], left)
+	}
+}
+
+// auditGPUNode adds up what pods hold of the GPUs of their node. It adds at most so many findings about GPUs as are left, and returns how many
+// are left then.
+func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod, left int) int {
+	allocated := map[string][]share{}
+	for _, pod := range pods {
 		shares := gpuShares(pod)
 		for index, s := range shares {
-			allocated[gpu{node, index}] = append(allocated[gpu{node, index}], s)
+			allocated[index] = append(allocated[index], s)
 		}
 		a.auditGPUPod(pod, len(shares) > 0)
 	}
-	for c, shares := range allocated {
+	for _, index := range slices.Sorted(maps.Keys(allocated)) {
+		shares := allocated[index]
 		var used, largest int64
 		for _, s := range shares {
 			used, largest = used+s.Amount, max(largest, s.size)
 		}
-		capacity := a.gpuSize(c.node, c.index)
-		if used <= capacity {
+		capacity := a.gpuSize(node, index)
+		if used <= capacity || left == 0 {
 			continue
 		}
+		left--
 		kind := Overallocated
 		if used <= largest { // the GPU had this size once; the order of the claims is unknown
 			kind = Overcommitted
 		}
 		a.find(Finding{
-			Kind: kind, Resource: memoryResource, Node: c.node, Unit: c.index, CountedBy: Annotations,
+			Kind: kind, Resource: memoryResource, Node: node, Unit: index, CountedBy: Annotations,
 			Used: used, Capacity: capacity, Holders: holders(shares),
 		})
 	}
+	return left
 }
 
 // auditGPUPod checks that a bound pod that requests GPUs has a claim, or at least annotations that name its GPUs.
@@ -120,12 +142,14 @@ func gpuShares(pod *corev1.Pod) map[string]share {
 	return shares
 }
 
-// gpuIndexes returns the indices of the GPUs that the annotations name.
+// gpuIndexes returns the indices of the GPUs that the annotations name, at most maxGPUs.
 func gpuIndexes(annotations map[string]string) []string {
 	var indexes []string
 	for text := range strings.SplitSeq(annotations[indexKey], ",") {
 		if index, err := strconv.ParseUint(text, 10, 16); err == nil {
-			indexes = append(indexes, strconv.FormatUint(index, 10))
+			if indexes = append(indexes, strconv.FormatUint(index, 10)); len(indexes) == maxGPUs {
+				break
+			}
 		}
 	}
 	return indexes
@@ -134,7 +158,7 @@ func gpuIndexes(annotations map[string]string) []string {
 // gpuSizes returns the sizes of the GPUs when they were allocated, by index; nil if the annotations do not say.
 func gpuSizes(annotations map[string]string) map[string]int64 {
 	indexes := gpuIndexes(annotations)
-	texts := strings.Split(annotations[sizeKey], ",")
+	texts := strings.SplitN(annotations[sizeKey], ",", maxGPUs+1)
 	if len(texts) != len(indexes) {
 		return nil
 	}
@@ -159,7 +183,9 @@ func allocation(text string, memory int64) map[string]int64 {
 			if amount < 0 || amount > memory {
 				return nil
 			}
-			parts[index] += amount
+			if parts[index] += amount; len(parts) > maxGPUs {
+				return nil
+			}
 			sum += amount
 		}
 	}
@@ -169,23 +195,39 @@ func allocation(text string, memory int64) map[string]int64 {
 	return parts
 }
 
+// declaredSizes returns the memory of the first maxGPUs GPUs that the node declares, with 0 for an invalid one. It reads the text of each node
+// once.
+func (a *auditor) declaredSizes(node *corev1.Node) (sizes []int64, declared bool) {
+	text, declared := a.SizesFrom.Of(node)
+	if !declared {
+		return nil, false
+	}
+	sizes, read := a.sizes[node.Name]
+	if !read {
+		items := a.SizesFrom.Items(text)
+		sizes = make([]int64, min(maxGPUs, len(items)))
+		for i := range sizes {
+			if size, err := strconv.ParseInt(strings.TrimSpace(items[i]), 10, 64); err == nil {
+				sizes[i] = size
+			}
+		}
+		a.sizes[node.Name] = sizes
+	}
+	return sizes, true
+}
+
 // gpuSize returns the memory of the node's GPU; 0 if there is no such GPU or node.
 func (a *auditor) gpuSize(node, index string) int64 {
 	object := a.nodes[node]
 	i, err := strconv.ParseUint(index, 10, 16)
-	if object == nil || err != nil {
+	if object == nil || err != nil || i >= maxGPUs {
 		return 0
 	}
-	if text, declared := a.SizesFrom.Of(object); declared {
-		sizes := a.SizesFrom.Items(text)
+	if sizes, declared := a.declaredSizes(object); declared {
 		if i >= uint64(len(sizes)) {
 			return 0
 		}
-		size, err := strconv.ParseInt(strings.TrimSpace(sizes[i]), 10, 64)
-		if err != nil {
-			return 0
-		}
-		return size
+		return sizes[i]
 	}
 	memory, count := object.Status.Capacity[memoryResource], object.Status.Capacity[countResource]
 	if i >= uint64(max(0, count.Value())) {
