@@ -112,6 +112,19 @@ func (c *Cluster) Ledgers() []*ledger.Object { return c.state.allLedgers() }
 // Pods returns the trimmed pods as last shown by the watch, in no particular order.
 func (c *Cluster) Pods() []*corev1.Pod { return c.state.allPods() }
 
+// Unbound returns those of Pods that are not on a node, in no particular order.
+func (c *Cluster) Unbound() []*corev1.Pod { return c.state.unboundPods() }
+
+// UnboundVersion returns a number that is another one after each change of Unbound.
+func (c *Cluster) UnboundVersion() uint64 {
+	c.state.lookups.RLock()
+	defer c.state.lookups.RUnlock()
+	return c.state.unboundVersion
+}
+
+// CountPods returns how many pods Pods returns.
+func (c *Cluster) CountPods() int { return c.state.count() }
+
 // PodByUID returns the trimmed pod as last shown by the watch, or nil.
 func (c *Cluster) PodByUID(uid types.UID) *corev1.Pod { return c.state.seen(uid) }
 

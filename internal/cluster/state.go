@@ -23,11 +23,14 @@ import (
 // last one, except after an etcd restore, when it is older. So events are applied as they come, and
 // resourceVersions are never compared. A pod with an [assumption] replaces the watch's version.
 type state struct {
-	// lookups guards pods, names, assumed and ledgers. It is separate from mu so that looking up a pod
+	// lookups guards pods, unbound, names, assumed and ledgers. It is separate from mu so that looking up a pod
 	// does not wait while a View is created. Writers hold both.
 	lookups sync.RWMutex
-	// pods are the pods as shown by the watch.
-	pods map[types.UID]*corev1.Pod
+	// pods are the pods as shown by the watch, and unbound those of them that are not on a node. unboundVersion counts the changes of
+	// unbound.
+	pods           map[types.UID]*corev1.Pod
+	unbound        map[types.UID]*corev1.Pod
+	unboundVersion uint64
 	// names are the pods as they are counted: as shown by the watch, or as bound by this process.
 	names map[types.NamespacedName]*corev1.Pod
 	// assumed are the pods that are decided to be on a node.
@@ -58,6 +61,7 @@ type published struct {
 func newState() *state {
 	s := &state{
 		pods:    map[types.UID]*corev1.Pod{},
+		unbound: map[types.UID]*corev1.Pod{},
 		names:   map[types.NamespacedName]*corev1.Pod{},
 		ledgers: map[string]*ledger.Object{},
 		changed: make(chan struct{}, 1),
@@ -206,6 +210,12 @@ func (s *state) allPods() []*corev1.Pod {
 	return slices.Collect(maps.Values(s.pods))
 }
 
+func (s *state) unboundPods() []*corev1.Pod {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return slices.Collect(maps.Values(s.unbound))
+}
+
 // setPod handles a pod shown by the watch.
 func (s *state) setPod(pod *corev1.Pod) {
 	if snapshot.Ended(pod) {
@@ -231,6 +241,10 @@ func (s *state) removePod(pod *corev1.Pod) {
 	defer s.mu.Unlock()
 	s.lookups.Lock()
 	delete(s.pods, pod.UID)
+	if s.unbound[pod.UID] != nil {
+		delete(s.unbound, pod.UID)
+		s.unboundVersion++
+	}
 	s.lookups.Unlock()
 	next, e := s.assumed[pod.UID].watch(nil)
 	s.apply(pod.UID, next, e)
@@ -265,6 +279,13 @@ func (s *state) store(pod *corev1.Pod) {
 	s.lookups.Lock()
 	defer s.lookups.Unlock()
 	s.pods[pod.UID] = pod
+	if pod.Spec.NodeName == "" {
+		s.unbound[pod.UID] = pod
+		s.unboundVersion++
+	} else if s.unbound[pod.UID] != nil {
+		delete(s.unbound, pod.UID)
+		s.unboundVersion++
+	}
 }
 
 func (s *state) name(pod *corev1.Pod) {

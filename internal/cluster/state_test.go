@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -263,6 +264,12 @@ func (w *world) settle(t *rapid.T) {
 	slices.Sort(wantNames)
 	if !slices.Equal(names, wantNames) {
 		t.Fatalf("the state has names %v, the API server has %v", names, wantNames)
+	}
+	unbound := slices.DeleteFunc(w.state.allPods(), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" })
+	byUID := func(a, b *corev1.Pod) int { return cmp.Compare(a.UID, b.UID) }
+	slices.SortFunc(unbound, byUID)
+	if got := w.state.unboundPods(); !slices.Equal(slices.SortedFunc(slices.Values(got), byUID), unbound) {
+		t.Fatalf("the state has %d pods without a node, want %d of its pods", len(got), len(unbound))
 	}
 	if w.state.count() != known || len(w.state.assumed) != 0 {
 		t.Fatalf("the state has %d counted pods, %d pods and %d assumptions", w.state.count(), known, len(w.state.assumed))

@@ -118,6 +118,7 @@ type requeuedPod struct {
 type queue struct {
 	pods    map[id]*pendingPod
 	current *requeuedPod
+	version uint64 // counts the changes of what Status returns
 }
 
 // rejected records that the pod fits on none of the nodes. added is false if the queue is full; wasRequeued reports whether
@@ -139,12 +140,13 @@ func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, main decision.Rejection
 	next.priority = corev1helpers.PodPriority(pod)
 	next.lastCall, next.nodes, next.main, next.evaluated = now, n, main, e
 	q.pods[i] = &next
+	q.version++
 	return true, wasRequeued
 }
 
 // passed records that the pod fits on a node. It reports whether the pod was being requeued.
 func (q *queue) passed(i id) (wasRequeued bool) {
-	delete(q.pods, i)
+	q.delete(i)
 	if q.current == nil || q.current.id != i || q.current.fits {
 		return false
 	}
@@ -164,7 +166,14 @@ func (q *queue) stillRejected(p *pendingPod, e evaluation) {
 // remove removes the pod, unless it has changed in the queue since.
 func (q *queue) remove(p *pendingPod) {
 	if q.pods[p.id] == p {
-		delete(q.pods, p.id)
+		q.delete(p.id)
+	}
+}
+
+func (q *queue) delete(i id) {
+	if _, ok := q.pods[i]; ok {
+		delete(q.pods, i)
+		q.version++
 	}
 }
 
@@ -181,6 +190,7 @@ func (q *queue) requeue(p *pendingPod, now time.Time) bool {
 	next.failures++
 	next.lastRequeued, next.notBefore = now, now.Add(backoff(next.failures))
 	q.pods[p.id] = &next
+	q.version++
 	q.current = &requeuedPod{id: p.id, at: now}
 	return true
 }

@@ -135,6 +135,13 @@ func (r *Requeuer) Status(profile string, pod types.UID) (status Status, ok bool
 	return Status{}, false
 }
 
+// Version returns a number that is another one after each change of what Status returns.
+func (r *Requeuer) Version() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.queue.version
+}
+
 func (r *Requeuer) passed(i id) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -323,7 +330,7 @@ func (r *Requeuer) notRequeued(p *pendingPod, err error) {
 			q.current = nil
 		}
 		if err == nil {
-			delete(q.pods, p.id)
+			q.delete(p.id)
 		}
 	})
 	if err != nil {

@@ -54,6 +54,26 @@ func TestKnowsWithoutRequeuing(t *testing.T) {
 	})
 }
 
+// The version changes with what Status returns, and not when a pod still fits on no node of a new View.
+func TestVersion(t *testing.T) {
+	simulate(t, 0, func(c *fakeCluster) {
+		c.node("a", 0)
+		none := c.requeuer.Version()
+		c.create("p0000")
+		rejected := c.requeuer.Version()
+		c.node("b", 0)
+		c.after(time.Minute)
+		if still := c.requeuer.Version(); rejected == none || still != rejected {
+			t.Errorf("versions %d, %d after a rejection, %d after another View", none, rejected, still)
+		}
+		c.node("a", 1)
+		c.after(time.Minute)
+		if after := c.requeuer.Version(); after == rejected {
+			t.Error("a pod that fits does not change the version")
+		}
+	})
+}
+
 // One free place requeues one of a thousand pods, the oldest; three free places requeue three, one after the other.
 func TestOneFreePlaceRequeuesOnePod(t *testing.T) {
 	simulate(t, 0, func(c *fakeCluster) {
