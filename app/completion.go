@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/replicas"
 	"outboard.dev/outboard/internal/ui"
 )
 
@@ -98,7 +99,7 @@ func completeServedProfiles(service *serviceFlags) cobra.CompletionFunc {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		cmd.SetContext(ctx)
-		responses, err := read(cmd, service, fetchJSON[*ui.Overview](ui.OverviewPath))
+		responses, err := read(cmd, service, replicas.FetchJSON[*ui.Overview](ui.OverviewPath))
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

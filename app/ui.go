@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -151,6 +150,8 @@ const mergeTimeout = 3 * time.Second
 type merger struct {
 	find    func(context.Context) ([]replicas.Replica, error)
 	context string
+	cache   replicas.Cache
+	waits   replicas.Waits
 
 	mu       sync.Mutex // one request of the page at a time reads from the replicas
 	found    []replicas.Replica
@@ -167,7 +168,7 @@ func (m *merger) replicas(ctx context.Context) ([]replicas.Replica, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.found, m.at = found, time.Now()
+		m.found, m.at = m.cache.For(found), time.Now()
 	}
 	return replicas.Ready(m.found, m.overview), nil
 }
@@ -184,14 +185,14 @@ func (m *merger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	switch r.URL.Path {
 	case ui.OverviewPath:
-		responses := replicas.FetchAll(ctx, all, fetchJSON[*ui.Overview](ui.OverviewPath))
+		responses := replicas.FetchAll(ctx, all, replicas.FetchJSON[*ui.Overview](ui.OverviewPath))
 		merged := replicas.Overview(responses, m.context)
 		m.mu.Lock()
 		m.overview = merged
 		m.mu.Unlock()
 		ui.Respond(w, r, merged, merged.Unstamped())
 	case ui.WaitingPath:
-		good, failed := replicas.Split(replicas.FetchAll(ctx, all, fetchJSON[*ui.Waiting](ui.WaitingPath+"?pods=true")))
+		good, failed := replicas.Split(replicas.FetchAll(ctx, all, m.waits.Fetch))
 		if len(good) == 0 {
 			http.Error(w, "replica "+failed[0].Replica+": "+replicas.Reason(failed[0].Err), http.StatusBadGateway)
 			return
@@ -243,24 +244,4 @@ func (m *merger) forward(w http.ResponseWriter, r *http.Request, to *replicas.Re
 	}
 	w.WriteHeader(res.StatusCode)
 	_, _ = io.Copy(w, res.Body) // the browser is gone if this fails
-}
-
-// fetchJSON returns a function that reads the JSON at the path of a replica.
-func fetchJSON[T any](path string) replicas.Fetch[T] {
-	return func(ctx context.Context, client *http.Client, admin string) (value T, err error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, admin+path, nil)
-		if err != nil {
-			return value, err
-		}
-		res, err := client.Do(req)
-		if err != nil {
-			return value, err
-		}
-		defer res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			text, _ := io.ReadAll(io.LimitReader(res.Body, 1024))
-			return value, fmt.Errorf("%s: %s", res.Status, text)
-		}
-		return value, json.NewDecoder(res.Body).Decode(&value)
-	}
 }

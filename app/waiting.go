@@ -44,7 +44,7 @@ replicas through the API server, as kubectl port-forward does, or from one servi
 			if q.Owner != "" && namespaces.namespace == "" {
 				q.Namespace = "" // the owner names it
 			}
-			responses, err := read(cmd, &from, fetchJSON[*ui.Waiting](ui.WaitingPath+"?pods=true"))
+			responses, err := read(cmd, &from, new(replicas.Waits).Fetch)
 			if err != nil {
 				return err
 			}

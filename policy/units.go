@@ -19,7 +19,7 @@ type UnitList struct {
 	Resource corev1.ResourceName
 	// Title is what people call the resource, such as "GPU memory", and Unit the unit of the amounts, such as "GiB"; "" if they have none.
 	Title, Unit string
-	// Nodes have units, in any order. A pool that belongs to no node has its own name as Node, and one unit of that name.
+	// Nodes have units, in any order; their Units are shared, and not changed. A pool that belongs to no node has its own name as Node, and one unit of that name.
 	Nodes []NodeUnits
 }
 

@@ -29,32 +29,31 @@ func Overview(responses []Response[*ui.Overview], context string) *ui.Overview {
 	return merged
 }
 
-// Waiting unites the pods that wait, by all replicas: each has rows for single pods. Of a pod that several replicas know, the row of the
+// Waiting unites the pods that wait, by all replicas: each has a row for each pod. Of a pod that several replicas know, the row of the
 // replica counts that kube-scheduler asked last; they have requeued it as often as all of them together, and since the first of them
 // rejected it.
-func Waiting(responses []Response[*ui.Waiting], q ui.Query) ui.Waiting {
+func Waiting(responses []Response[[]*ui.WaitingRow], q ui.Query) ui.Waiting {
 	at := map[string]int{}
-	var pods []ui.WaitingRow
+	var pods []*ui.WaitingRow
 	for _, r := range responses {
-		for _, row := range r.Value.Rows {
+		for _, row := range r.Value {
 			i, known := at[row.Pod]
 			if !known {
 				at[row.Pod] = len(pods)
 				pods = append(pods, row)
 				continue
 			}
-			old := pods[i]
-			if row.LastCall.After(old.LastCall) {
-				pods[i] = row
+			merged, other := *pods[i], row // a copy, because rows are shared
+			if row.LastCall.After(merged.LastCall) {
+				merged, other = *row, pods[i]
 			}
-			if !row.LastCall.IsZero() && !old.LastCall.IsZero() {
-				pods[i].Requeues = row.Requeues + old.Requeues
-				if old.Since.Before(row.Since) {
-					pods[i].Since = old.Since
-				} else {
-					pods[i].Since = row.Since
+			if !merged.LastCall.IsZero() && !other.LastCall.IsZero() {
+				merged.Requeues += other.Requeues
+				if other.Since.Before(merged.Since) {
+					merged.Since = other.Since
 				}
 			}
+			pods[i] = &merged
 		}
 	}
 	return ui.Group(pods, q)

@@ -40,11 +40,14 @@ func TestWaiting(t *testing.T) {
 		}
 		return r
 	}
-	all := func(rows ...ui.WaitingRow) replicas.Response[*ui.Waiting] {
-		return replicas.Response[*ui.Waiting]{Value: &ui.Waiting{Rows: rows}}
+	all := func(rows ...ui.WaitingRow) (r replicas.Response[[]*ui.WaitingRow]) {
+		for i := range rows {
+			r.Value = append(r.Value, &rows[i])
+		}
+		return r
 	}
 	for name, tt := range map[string]struct {
-		a, b replicas.Response[*ui.Waiting]
+		a, b replicas.Response[[]*ui.WaitingRow]
 		want []ui.WaitingRow
 	}{
 		"one knows it":           {all(row("ns/p", "X", 1, 5, 2)), all(), []ui.WaitingRow{row("ns/p", "X", 1, 5, 2)}},
@@ -54,7 +57,7 @@ func TestWaiting(t *testing.T) {
 		"both, the first later":  {all(row("ns/p", "X", 1, 7, 2)), all(row("ns/p", "Y", 3, 6, 1)), []ui.WaitingRow{row("ns/p", "X", 1, 7, 3)}},
 		"different pods":         {all(row("ns/p", "X", 3, 5, 0)), all(row("ns/q", "Y", 1, 6, 0)), []ui.WaitingRow{row("ns/q", "Y", 1, 6, 0), row("ns/p", "X", 3, 5, 0)}},
 	} {
-		got := replicas.Waiting([]replicas.Response[*ui.Waiting]{tt.a, tt.b}, ui.Query{Owner: "ns/Job/j", Limit: 9})
+		got := replicas.Waiting([]replicas.Response[[]*ui.WaitingRow]{tt.a, tt.b}, ui.Query{Owner: "ns/Job/j", Limit: 9})
 		if diff := cmp.Diff(tt.want, got.Rows); diff != "" || got.Pods != len(tt.want) {
 			t.Errorf("%s: %d pods (-want +got):\n%s", name, got.Pods, diff)
 		}

@@ -30,7 +30,9 @@ func (s *Service) uiSource(checks []server.Check) ui.Source {
 		},
 	}
 	if s.Cluster != nil {
-		source.Now, source.Pods, source.Rejected, source.Audit = s.Cluster.Clock().Earliest, s.Cluster.Pods, s.Requeuer.Status, s.surveyor.Audit
+		source.Now, source.CountPods, source.Rejected, source.Audit = s.Cluster.Clock().Earliest, s.Cluster.CountPods, s.Requeuer.Status, s.surveyor.Audit
+		source.Unbound = s.Cluster.Unbound
+		source.Version = func() [2]uint64 { return [2]uint64{s.Cluster.UnboundVersion(), s.Requeuer.Version()} }
 	}
 	return source
 }

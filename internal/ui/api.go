@@ -14,10 +14,12 @@ import (
 const (
 	OverviewPath = "/api/overview" // Overview
 	UnitsPath    = "/api/units"    // ?resource=R: Units
-	WaitingPath  = "/api/waiting"  // ?find=F&reason=C&owner=O&limit=N or ?pods=true: Waiting
+	WaitingPath  = "/api/waiting"  // ?find=F&reason=C&owner=O&limit=N: Waiting
 	HeldPath     = "/api/held"     // ?resource=R&node=N&find=F: Held
 	SignalsPath  = "/api/signals"  // Signals
 	TryPath      = explain.TryPath // ?profile=P, POST of a manifest: explain.Document
+
+	ChangesPath = "/api/waiting/changes" // ?after=CURSOR: WaitingChanges
 )
 
 // Overview says what runs, and whether it is well.
@@ -99,7 +101,7 @@ type Resource struct {
 	Unit string `json:"unit,omitempty"`
 }
 
-// Units are all units of one resource.
+// Units are all units of one resource. Their JSON is that of a table: see MarshalJSON.
 type Units struct {
 	Resource
 	// Groups are what units of one kind are shown under, such as models of GPUs.
@@ -174,6 +176,24 @@ type WaitingRow struct {
 	// Requeues is how often Outboard made kube-scheduler try again, and LastCall when kube-scheduler last called.
 	Requeues int       `json:"requeues"`
 	LastCall time.Time `json:"lastCall,omitzero"`
+}
+
+// WaitingChanges are what has changed in the waiting pods since another response, to merge them with those of other replicas.
+type WaitingChanges struct {
+	// Cursor is the query parameter after for the next changes; without one, all pods that wait are changes.
+	Cursor string `json:"cursor"`
+	// Reset is true if the changes are not those after the cursor of the request, but all pods that wait. Those that the reader knows are
+	// obsolete.
+	Reset bool `json:"reset,omitempty"`
+	// More is true if there are more changes now.
+	More    bool            `json:"more,omitempty"`
+	Changes []WaitingChange `json:"changes"`
+}
+
+// WaitingChange is a pod that has begun to wait, waits for another reason, or waits no longer.
+type WaitingChange struct {
+	UID string      `json:"uid"`
+	Row *WaitingRow `json:"row,omitempty"` // for this pod alone; nil: it waits no longer
 }
 
 // Held says who holds what, by the ledgers, and where the audit finds that ledgers and pods disagree.

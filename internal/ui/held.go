@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -9,58 +10,152 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/ledger/audit"
 	"outboard.dev/outboard/snapshot"
 )
 
-// held returns who holds what, by the ledgers.
-func (s *Source) held(q url.Values) Held {
-	h := Held{Findings: []audit.Finding{}, Rows: []HeldRow{}}
-	if s.Audit != nil {
-		at, findings := s.Audit()
-		h.Audited = at
-		h.Findings = append(h.Findings, findings...)
+// holders finds who holds what. What the pods of one node hold is kept with the node.
+type holders struct {
+	config *config.Config
+	nodes  *snapshot.Fact[nodeHolders]
+}
+
+// nodeHolders are the holders of one node.
+type nodeHolders struct {
+	// rows are for claims in the ledgers of the node, and for pods that lack such a claim, in the order of compareHeld.
+	rows []HeldRow
+	// inPools are the rows for claims in pools that pods of the node must have, as if they lacked them.
+	inPools []HeldRow
+}
+
+func newHolders(c *config.Config) *holders {
+	return &holders{c, snapshot.NewFact(func(n *snapshot.Node) nodeHolders { return holdersOf(c, n) })}
+}
+
+func holdersOf(c *config.Config, n *snapshot.Node) (h nodeHolders) {
+	for _, l := range n.Ledgers {
+		h.rows = appendHeld(h.rows, l, func(uid types.UID) *corev1.Pod { return podOn(n, uid) })
 	}
-	view := s.View()
-	selects := func(r *HeldRow) bool {
-		resource, node, find := q.Get("resource"), q.Get("node"), q.Get("find")
-		return (resource == "" || r.Resource == resource || strings.HasPrefix(r.Resource, resource+"/")) && (node == "" || r.Node == node || r.Node == "" && r.Unit == node) &&
-			strings.Contains(r.Namespace+"/"+r.Pod+" "+r.Owner+" "+r.Node+" "+r.Unit, find)
-	}
-	pods := map[types.UID]*corev1.Pod{}
-	for n := range view.All() {
-		if len(n.Ledgers) == 0 {
-			continue
+	for _, pod := range n.Pods {
+		if pod.Spec.NodeName == "" {
+			continue // it is being bound
 		}
-		for _, pod := range n.Pods {
-			pods[pod.UID] = pod
-		}
-		for _, l := range n.Ledgers {
-			h.Rows = appendHeld(h.Rows, l, pods, selects)
-		}
-		clear(pods)
-	}
-	for l := range view.Pools() {
-		for i := range l.Pods {
-			if n := view.Node(l.Pods[i].Node); n != nil {
-				for _, pod := range n.Pods {
-					pods[pod.UID] = pod
-				}
+		required := map[snapshot.LedgerKey]bool{} // several profiles may require one claim
+		c.EachClaim(n, pod, func(key snapshot.LedgerKey) {
+			if required[key] || key.Node != "" && n.Ledger(key.Resource).Pod(pod.UID) != nil {
+				return
 			}
-		}
-		h.Rows = appendHeld(h.Rows, l, pods, selects)
+			required[key] = true
+			amount := snapshot.PodRequests(pod)[corev1.ResourceName(key.Resource)]
+			r := HeldRow{Resource: key.Resource, Node: n.Name, UID: string(pod.UID), Amount: amount.Value(), Unclaimed: true}
+			r.describe(pod)
+			if key.Node == "" {
+				h.inPools = append(h.inPools, r)
+			} else {
+				h.rows = append(h.rows, r)
+			}
+		})
 	}
-	h.Rows = s.appendUnclaimed(h.Rows, view, selects)
-	h.Total = len(h.Rows)
-	slices.SortFunc(h.Rows, func(a, b HeldRow) int {
-		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID))
-	})
-	h.Rows = h.Rows[:min(maxRows, len(h.Rows))]
+	slices.SortFunc(h.rows, compareHeld)
 	return h
 }
 
-// appendHeld appends the claims of the ledger that are selected. pods are those of its node.
-func appendHeld(rows []HeldRow, l *snapshot.Ledger, pods map[types.UID]*corev1.Pod, selects func(*HeldRow) bool) []HeldRow {
+// podOn returns the pod with the UID on the node, or nil.
+func podOn(n *snapshot.Node, uid types.UID) *corev1.Pod {
+	for _, pod := range n.Pods {
+		if pod.UID == uid {
+			return pod
+		}
+	}
+	return nil
+}
+
+// compareHeld is the order of rows.
+func compareHeld(a, b HeldRow) int {
+	return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID))
+}
+
+// held returns who holds what, by the ledgers. It makes only what belongs to the node in the query, or to changed nodes.
+func (h *holders) held(s *Source, q url.Values) Held {
+	all := Held{Findings: []audit.Finding{}, Rows: []HeldRow{}}
+	if s.Audit != nil {
+		at, findings := s.Audit()
+		all.Audited = at
+		all.Findings = append(all.Findings, findings...)
+	}
+	selected := heldQuery{q.Get("resource"), q.Get("node"), q.Get("find")}
+	view := s.View()
+	byResource := map[string][]*HeldRow{}
+	add := func(rows []HeldRow) {
+		for i := range rows {
+			if r := &rows[i]; selected.selects(r) {
+				byResource[r.Resource] = append(byResource[r.Resource], r)
+			}
+		}
+	}
+	nodes := slices.Collect(view.All())
+	if selected.node != "" {
+		nodes = slices.DeleteFunc([]*snapshot.Node{view.Node(selected.node)}, func(n *snapshot.Node) bool { return n == nil })
+	}
+	add(h.pools(view, nodes))
+	for _, n := range nodes {
+		add(h.nodes.Of(n).rows)
+	}
+	for _, resource := range slices.Sorted(maps.Keys(byResource)) {
+		rows := byResource[resource]
+		all.Total += len(rows)
+		for _, r := range rows[:min(len(rows), maxRows-len(all.Rows))] {
+			all.Rows = append(all.Rows, *r)
+		}
+	}
+	return all
+}
+
+// heldQuery selects rows.
+type heldQuery struct{ resource, node, find string }
+
+func (q *heldQuery) selects(r *HeldRow) bool {
+	return (q.resource == "" || r.Resource == q.resource || strings.HasPrefix(r.Resource, q.resource+"/")) &&
+		(q.node == "" || r.Node == q.node || r.Node == "" && r.Unit == q.node) &&
+		(q.find == "" || strings.Contains(r.Namespace+"/"+r.Pod+" "+r.Owner+" "+r.Node+" "+r.Unit, q.find))
+}
+
+// pools returns the rows for claims in pools, and for pods of these nodes that lack such a claim, in the order of compareHeld.
+func (h *holders) pools(view *snapshot.View, nodes []*snapshot.Node) (rows []HeldRow) {
+	claimed := map[string]map[types.UID]*snapshot.LedgerPod{} // by resource
+	for l := range view.Pools() {
+		pods := make(map[types.UID]*snapshot.LedgerPod, len(l.Pods))
+		for i := range l.Pods {
+			pods[l.Pods[i].UID] = &l.Pods[i]
+		}
+		claimed[l.Resource] = pods
+		rows = appendHeld(rows, l, func(uid types.UID) *corev1.Pod {
+			if p := pods[uid]; p != nil {
+				if n := view.Node(p.Node); n != nil {
+					return podOn(n, uid)
+				}
+			}
+			return nil
+		})
+	}
+	for _, n := range nodes {
+		for _, r := range h.nodes.Of(n).inPools {
+			if claimed[r.Resource][types.UID(r.UID)] == nil {
+				rows = append(rows, r)
+			}
+		}
+	}
+	slices.SortFunc(rows, compareHeld)
+	return rows
+}
+
+// appendHeld appends the claims of the ledger. find returns the pod that has a claim, or nil.
+func appendHeld(rows []HeldRow, l *snapshot.Ledger, find func(types.UID) *corev1.Pod) []HeldRow {
+	names := make(map[types.UID]*snapshot.LedgerPod, len(l.Pods))
+	for i := range l.Pods {
+		names[l.Pods[i].UID] = &l.Pods[i]
+	}
 	_, pool, isPool := strings.Cut(l.Resource, "/")
 	for i := range l.Units {
 		for _, claim := range l.Units[i].Claims {
@@ -68,39 +163,13 @@ func appendHeld(rows []HeldRow, l *snapshot.Ledger, pods map[types.UID]*corev1.P
 			if l.Node == "" && isPool {
 				r.Unit = pool // its seats are divided into units for ledgers alone
 			}
-			if p := l.Pod(claim.Pod); p != nil {
+			if p := names[claim.Pod]; p != nil {
 				r.Namespace, r.Pod = p.Namespace, p.Name
 			}
-			if pod := pods[claim.Pod]; pod != nil {
+			if pod := find(claim.Pod); pod != nil {
 				r.describe(pod)
 			}
-			if selects(&r) {
-				rows = append(rows, r)
-			}
-		}
-	}
-	return rows
-}
-
-// appendUnclaimed appends the pods on nodes that lack a claim.
-func (s *Source) appendUnclaimed(rows []HeldRow, view *snapshot.View, selects func(*HeldRow) bool) []HeldRow {
-	c := s.Config()
-	for n := range view.All() {
-		for _, pod := range n.Pods {
-			if pod.Spec.NodeName == "" {
-				continue // it is being bound
-			}
-			c.EachClaim(n, pod, func(key snapshot.LedgerKey) {
-				if view.Ledger(key).Pod(pod.UID) != nil {
-					return
-				}
-				amount := snapshot.PodRequests(pod)[corev1.ResourceName(key.Resource)]
-				r := HeldRow{Resource: key.Resource, Node: n.Name, UID: string(pod.UID), Amount: amount.Value(), Unclaimed: true}
-				r.describe(pod)
-				if selects(&r) && (len(rows) == 0 || rows[len(rows)-1] != r) { // several profiles may require the claim
-					rows = append(rows, r)
-				}
-			})
+			rows = append(rows, r)
 		}
 	}
 	return rows

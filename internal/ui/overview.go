@@ -8,20 +8,19 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/internal/decision"
 )
 
 // overview returns what one replica says about itself.
-func (s *Source) overview(latest *atomic.Pointer[resources]) Overview {
+func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster) Overview {
 	r := Replica{Name: s.Name, Now: s.Now(), Checks: s.Checks(), Warnings: s.Warnings(), Certificates: []Certificate{}, Profiles: s.profiles()}
 	r.Generation = s.View().Generation()
 	r.Nodes = s.View().Len()
-	if s.Pods != nil {
-		r.Pods = len(s.Pods())
+	if s.CountPods != nil {
+		r.Pods = s.CountPods()
 	}
-	s.waits(func(*corev1.Pod, []string) { r.Waiting++ })
+	r.Waiting = waiting.count()
 	families, _ := s.Metrics.Gather() // those without an error
 	for _, f := range families {
 		r.read(f)

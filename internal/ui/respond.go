@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // maxKept is how many responses are kept: one for each kind of query that somebody polls.
@@ -118,19 +119,43 @@ func zip(body []byte) []byte {
 func Handlers(s Source) map[string]http.Handler {
 	var kept responses
 	var latest atomic.Pointer[resources]
-	viewed := func() any { return [2]any{s.View(), s.Config()} }
-	always := func() any { return nil }
+	var holding atomic.Pointer[holders]
+	waiting := newRoster(&s)
 	page := Handler()
 	return map[string]http.Handler{
 		"GET " + Path: page,
 		"GET /{$}":    page,
 		"GET " + OverviewPath: kept.handler(always, func(*http.Request) (any, any) {
-			o := s.overview(&latest)
+			o := s.overview(&latest, waiting)
 			return o, o.Unstamped()
 		}),
-		"GET " + UnitsPath:   kept.handler(viewed, func(r *http.Request) (any, any) { return s.units(r.URL.Query().Get("resource")), nil }),
-		"GET " + WaitingPath: kept.handler(always, func(r *http.Request) (any, any) { return s.waiting(QueryOf(r.URL.Query())), nil }),
-		"GET " + HeldPath:    kept.handler(always, func(r *http.Request) (any, any) { return s.held(r.URL.Query()), nil }),
+		"GET " + UnitsPath: kept.handler(s.viewed, func(r *http.Request) (any, any) { return s.units(r.URL.Query().Get("resource")), nil }),
+		"GET " + WaitingPath: kept.handler(func() any { return waiting.state() }, func(r *http.Request) (any, any) {
+			return Group(waiting.rows(), QueryOf(r.URL.Query())), nil
+		}),
+		"GET " + ChangesPath: kept.handler(always, func(r *http.Request) (any, any) { return waiting.since(r.URL.Query().Get("after")), nil }),
+		"GET " + HeldPath: kept.handler(s.audited, func(r *http.Request) (any, any) {
+			h := holding.Load()
+			if c := s.Config(); h == nil || h.config != c {
+				h = newHolders(c)
+				holding.Store(h)
+			}
+			return h.held(&s, r.URL.Query()), nil
+		}),
 		"GET " + SignalsPath: kept.handler(always, func(*http.Request) (any, any) { return s.signals(), nil }),
 	}
+}
+
+// What responses are made of: see responses.handler.
+
+func always() any { return nil }
+
+func (s *Source) viewed() any { return [2]any{s.View(), s.Config()} }
+
+func (s *Source) audited() any {
+	var at time.Time
+	if s.Audit != nil {
+		at, _ = s.Audit()
+	}
+	return [3]any{s.View(), s.Config(), at}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Source is what the data of one replica is made of. All functions may be called concurrently, and what they return is shared. Without a
-// cluster, Pods, Rejected and Audit are nil.
+// cluster, CountPods, Unbound, Rejected, Version and Audit are nil.
 type Source struct {
 	// Name is that of the replica.
 	Name string
@@ -32,10 +32,14 @@ type Source struct {
 	// Now is the time of the API server, as far as it is known.
 	Now func() time.Time
 
-	// Pods returns the pods that have not ended, in no particular order.
-	Pods func() []*corev1.Pod
+	// CountPods returns how many pods have not ended.
+	CountPods func() int
+	// Unbound returns those of them that are not on a node, in no particular order.
+	Unbound func() []*corev1.Pod
 	// Rejected returns why the profile rejected the pod; ok is false if it did not.
 	Rejected func(profile string, pod types.UID) (status requeue.Status, ok bool)
+	// Version returns numbers that are others after each change of what Unbound and Rejected return.
+	Version func() [2]uint64
 	// Audit returns what the latest audit found, and when that was; zero if there was none.
 	Audit func() (time.Time, []audit.Finding)
 }

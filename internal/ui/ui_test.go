@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -39,7 +40,9 @@ type world struct {
 	builder  snapshot.Builder
 	view     *snapshot.View
 	pods     []*corev1.Pod
+	unbound  []*corev1.Pod // of pods
 	rejected map[types.UID]requeue.Status
+	version  [2]uint64 // of pods and rejected
 	findings []audit.Finding
 	registry *prometheus.Registry
 	log      *decision.Log
@@ -71,13 +74,15 @@ func (w *world) source() ui.Source {
 	w.view = w.builder.View()
 	return ui.Source{
 		Name: "a", Metrics: w.registry, Log: w.log,
-		Checks:   func() []ui.Check { return []ui.Check{{Name: "cluster", Error: text(w.ready)}} },
-		Warnings: func() []string { return nil },
-		Config:   func() *config.Config { return w.config },
-		Signals:  func() []explain.Signal { return nil },
-		View:     func() *snapshot.View { return w.view },
-		Now:      func() time.Time { return w.now },
-		Pods:     func() []*corev1.Pod { return w.pods },
+		Checks:    func() []ui.Check { return []ui.Check{{Name: "cluster", Error: text(w.ready)}} },
+		Warnings:  func() []string { return nil },
+		Config:    func() *config.Config { return w.config },
+		Signals:   func() []explain.Signal { return nil },
+		View:      func() *snapshot.View { return w.view },
+		Now:       func() time.Time { return w.now },
+		CountPods: func() int { return len(w.pods) },
+		Unbound:   func() []*corev1.Pod { return w.unbound },
+		Version:   func() [2]uint64 { return w.version },
 		Rejected: func(profile string, pod types.UID) (requeue.Status, bool) {
 			status, ok := w.rejected[pod]
 			return status, ok && profile == "/"
@@ -114,6 +119,9 @@ func (w *world) pod(name, node string, gib int, change ...func(*corev1.Pod)) *co
 	w.pods = append(w.pods, p)
 	if node != "" {
 		w.builder.SetPod(p)
+	} else {
+		w.unbound = append(w.unbound, p)
+		w.version[0]++
 	}
 	return p
 }
@@ -261,8 +269,71 @@ func TestWaiting(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", query, got, want)
 		}
 	}
-	if each, _ := rows("?pods=true&limit=1"); len(each.Rows) != 6 || len(each.Rows[0].Requests) != 2 {
-		t.Errorf("single pods: %+v", each.Rows)
+}
+
+// A reader of changes knows the same pods as one who reads all of them, whatever happens between its requests.
+func TestWaitingChanges(t *testing.T) {
+	w := newWorld(t)
+	handlers := ui.Handlers(w.source())
+	known, cursor, resets := map[string]ui.WaitingRow{}, "", 0
+	read := func() {
+		for more := true; more; {
+			changes := decode[ui.WaitingChanges](t, get(t, handlers, ui.ChangesPath+"?after="+cursor))
+			if changes.Reset {
+				clear(known)
+				resets++
+			}
+			for _, c := range changes.Changes {
+				if delete(known, c.UID); c.Row != nil {
+					known[c.UID] = *c.Row
+				}
+			}
+			cursor, more = changes.Cursor, changes.More
+		}
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	for round := range 60 {
+		for range 1 + random.IntN(400) {
+			switch n := len(w.unbound); {
+			case n == 0 || n < 2500 && random.IntN(3) == 0:
+				w.pod(fmt.Sprint("p", len(w.pods)), "", 1+random.IntN(9))
+			case random.IntN(4) == 0: // it is bound or deleted
+				i := random.IntN(n)
+				w.unbound = slices.Delete(slices.Clone(w.unbound), i, i+1)
+				w.version[0]++
+			default:
+				p := w.unbound[random.IntN(n)]
+				w.rejected[p.UID] = requeue.Status{Since: noon, LastCall: noon.Add(time.Duration(round) * time.Second), Requeues: round, Rejection: decision.Rejection{Code: fmt.Sprint("C", random.IntN(5))}}
+				w.version[1]++
+			}
+		}
+		if round == 40 {
+			handlers = ui.Handlers(w.source()) // the process has started again
+		}
+		if round%4 == 3 { // otherwise several rounds are read at once
+			read()
+			all := decode[ui.Waiting](t, get(t, handlers, ui.WaitingPath+"?limit=500"))
+			reasons := map[string]int{}
+			for _, row := range known {
+				reasons[row.Reason]++
+			}
+			for _, r := range all.Reasons {
+				if reasons[r.Code] != r.Pods {
+					t.Fatalf("round %d: %d pods for reason %s, want %d", round, reasons[r.Code], r.Code, r.Pods)
+				}
+			}
+			for _, row := range all.Rows {
+				if diff := cmp.Diff(row, known[row.Pod[len("team/"):]]); diff != "" {
+					t.Fatalf("round %d:\n%s", round, diff)
+				}
+			}
+			if len(known) != all.Pods {
+				t.Fatalf("round %d: %d pods, want %d", round, len(known), all.Pods)
+			}
+		}
+	}
+	if resets < 2 {
+		t.Errorf("began %d times with all pods, want at first and after the restart", resets)
 	}
 }
 
@@ -375,7 +446,7 @@ func TestETag(t *testing.T) {
 func TestWithoutCluster(t *testing.T) {
 	w := newWorld(t)
 	s := w.source()
-	s.Pods, s.Rejected, s.Audit = nil, nil, nil
+	s.CountPods, s.Unbound, s.Rejected, s.Version, s.Audit = nil, nil, nil, nil, nil
 	handlers := ui.Handlers(s)
 	if o := decode[ui.Overview](t, get(t, handlers, ui.OverviewPath)); len(o.Replicas) != 1 {
 		t.Errorf("%+v", o)
@@ -410,28 +481,4 @@ func TestStaticFiles(t *testing.T) {
 	if sum > 80<<10 || lines > 1500 {
 		t.Errorf("the page has %d bytes in %d lines, at most 80 KiB in 1,500 lines", sum, lines)
 	}
-}
-
-// BenchmarkUnits is what one new View of 5,000 nodes with 8 GPUs each costs that somebody looks at.
-func BenchmarkUnits(b *testing.B) {
-	w := newWorld(b)
-	for i := range 5000 {
-		w.node(fmt.Sprintf("gpu-%04d", i), []string{"H100", "A100"}[i%2], 8, 80)
-	}
-	handlers := ui.Handlers(w.source())
-	var bytes int
-	for round := 0; b.Loop(); round++ {
-		w.node("gpu-0000", "H100", 8, int64(16+round%64))
-		w.view = w.builder.View()
-		res := get(b, handlers, ui.UnitsPath+"?resource="+memory, "Accept-Encoding", "gzip")
-		if res.Header.Get("Content-Encoding") != "gzip" {
-			b.Fatal("not compressed")
-		}
-		body, err := io.ReadAll(res.Body)
-		if err != nil {
-			b.Fatal(err)
-		}
-		bytes = len(body)
-	}
-	b.ReportMetric(float64(bytes), "bytes")
 }

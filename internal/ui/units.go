@@ -2,7 +2,10 @@ package ui
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -58,27 +61,34 @@ func (s *Source) units(resource string) Units {
 			nodes = append(nodes, list.Nodes...)
 		}
 	}
-	slices.SortStableFunc(nodes, func(a, b policy.NodeUnits) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Node, b.Node))
-	})
+	groups, count := map[string][]*policy.NodeUnits{}, 0
 	for i := range nodes {
 		n := &nodes[i]
-		if i > 0 && n.Node == nodes[i-1].Node && n.Group == nodes[i-1].Group {
-			continue // two policies allocate the same units
+		groups[n.Group] = append(groups[n.Group], n)
+		count += len(n.Units)
+	}
+	numbers := make([]int64, 0, 4*count)
+	u.Groups = slices.AppendSeq(u.Groups, maps.Keys(groups))
+	slices.Sort(u.Groups)
+	for group, name := range u.Groups {
+		nodes := groups[name]
+		slices.SortFunc(nodes, func(a, b *policy.NodeUnits) int { return cmp.Compare(a.Node, b.Node) }) // they usually are in this order
+		for i, n := range nodes {
+			if i > 0 && n.Node == nodes[i-1].Node {
+				continue // two policies allocate the same units
+			}
+			first := len(numbers)
+			numbers = appendUnits(numbers, n.Units)
+			u.Nodes = append(u.Nodes, NodeUnits{Node: n.Node, Group: group, Names: namesOf(n.Units), Units: numbers[first:len(numbers):len(numbers)]})
 		}
-		if last := len(u.Groups) - 1; last < 0 || u.Groups[last] != n.Group {
-			u.Groups = append(u.Groups, n.Group)
-		}
-		u.Nodes = append(u.Nodes, flat(n, len(u.Groups)-1))
 	}
 	return u
 }
 
-func flat(n *policy.NodeUnits, group int) NodeUnits {
-	f := NodeUnits{Node: n.Node, Group: group, Units: make([]int64, 0, 4*len(n.Units))}
-	named := false
-	for i := range n.Units {
-		u := &n.Units[i]
+// appendUnits appends the numbers of NodeUnits.
+func appendUnits(numbers []int64, units []policy.Unit) []int64 {
+	for i := range units {
+		u := &units[i]
 		var flags int64
 		if u.Unhealthy {
 			flags |= Unhealthy
@@ -86,13 +96,119 @@ func flat(n *policy.NodeUnits, group int) NodeUnits {
 		if u.Gone {
 			flags |= Gone
 		}
-		f.Units = append(f.Units, u.Capacity, u.Used, u.Reserved, flags)
-		named = named || u.Name != strconv.Itoa(i)
+		numbers = append(numbers, u.Capacity, u.Used, u.Reserved, flags)
 	}
-	if named {
-		for i := range n.Units {
-			f.Names = append(f.Names, n.Units[i].Name)
+	return numbers
+}
+
+// namesOf returns the names of the units, or nil if they are 0, 1, 2, ….
+func namesOf(units []policy.Unit) (names []string) {
+	named := false
+	for i := range units {
+		named = named || units[i].Name != strconv.Itoa(i)
+	}
+	if !named {
+		return nil
+	}
+	for i := range units {
+		names = append(names, units[i].Name)
+	}
+	return names
+}
+
+// unitColumns is how Units are written: a table of all units, one column for each field, because a response has tens of thousands of units,
+// most of them alike. Runs are pairs of a value and how many times it follows.
+type unitColumns struct {
+	Resource
+	Groups []string `json:"groups"`
+	// Nodes are the names of the nodes, Group their indexes in Groups as runs, and Count how many units each has as runs.
+	Nodes []string `json:"nodes"`
+	Group []int64  `json:"group"`
+	Count []int64  `json:"count"`
+	// Names has the names of the units of each node, in order of Nodes; those of a node without names are 0, 1, 2, …. Nil: no node has names.
+	Names [][]string `json:"names,omitempty"`
+	// Used has a number for each unit; the others are runs.
+	Capacity []int64 `json:"capacity"`
+	Used     []int64 `json:"used"`
+	Reserved []int64 `json:"reserved"`
+	Flags    []int64 `json:"flags"`
+}
+
+// MarshalJSON implements json.Marshaler: the columns of a table, as unitColumns describes them.
+func (u Units) MarshalJSON() ([]byte, error) {
+	none := []int64{}
+	c := unitColumns{
+		Resource: u.Resource, Groups: u.Groups, Nodes: make([]string, 0, len(u.Nodes)), Group: none, Count: none,
+		Capacity: none, Used: make([]int64, 0, 8*len(u.Nodes)), Reserved: none, Flags: none,
+	}
+	for i := range u.Nodes {
+		n := &u.Nodes[i]
+		c.Nodes = append(c.Nodes, n.Node)
+		c.Group = appendRun(c.Group, int64(n.Group))
+		c.Count = appendRun(c.Count, int64(len(n.Units)/4))
+		if n.Names != nil && c.Names == nil {
+			c.Names = make([][]string, len(u.Nodes))
+			for j := range c.Names {
+				c.Names[j] = []string{}
+			}
+		}
+		if n.Names != nil {
+			c.Names[i] = n.Names
+		}
+		for at := 0; at < len(n.Units); at += 4 {
+			c.Capacity = appendRun(c.Capacity, n.Units[at])
+			c.Used = append(c.Used, n.Units[at+1])
+			c.Reserved = appendRun(c.Reserved, n.Units[at+2])
+			c.Flags = appendRun(c.Flags, n.Units[at+3])
 		}
 	}
-	return f
+	return json.Marshal(c)
+}
+
+// appendRun appends the value to runs.
+func appendRun(runs []int64, value int64) []int64 {
+	if last := len(runs) - 2; last >= 0 && runs[last] == value {
+		runs[last+1]++
+		return runs
+	}
+	return append(runs, value, 1)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (u *Units) UnmarshalJSON(data []byte) error {
+	var c unitColumns
+	if err := json.Unmarshal(data, &c); err != nil {
+		return err
+	}
+	*u = Units{Resource: c.Resource, Groups: c.Groups, Nodes: make([]NodeUnits, len(c.Nodes))}
+	group, count, capacity, reserved, flags := expand(c.Group), expand(c.Count), expand(c.Capacity), expand(c.Reserved), expand(c.Flags)
+	if len(group) != len(c.Nodes) || len(count) != len(c.Nodes) || len(capacity) != len(c.Used) || len(reserved) != len(c.Used) || len(flags) != len(c.Used) {
+		return errors.New("the columns of units have different lengths")
+	}
+	at := int64(0)
+	for i, name := range c.Nodes {
+		n := NodeUnits{Node: name, Group: int(group[i])}
+		if len(c.Names) > i && len(c.Names[i]) > 0 {
+			n.Names = c.Names[i]
+		}
+		for end := min(at+count[i], int64(len(c.Used))); at < end; at++ {
+			n.Units = append(n.Units, capacity[at], c.Used[at], reserved[at], flags[at])
+		}
+		u.Nodes[i] = n
+	}
+	return nil
+}
+
+// expand returns the values of runs.
+func expand(runs []int64) (values []int64) {
+	for i := 0; i+1 < len(runs); i += 2 {
+		values = slices.AppendSeq(values, func(yield func(int64) bool) {
+			for range runs[i+1] {
+				if !yield(runs[i]) {
+					return
+				}
+			}
+		})
+	}
+	return values
 }

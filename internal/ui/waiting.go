@@ -12,14 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxRows bounds the rows of a response, and maxPods those for single pods.
-const (
-	maxRows = 500
-	maxPods = 10_000
-)
+// maxRows bounds the rows of a response.
+const maxRows = 500
 
 // Query selects waiting pods.
 type Query struct {
@@ -29,8 +27,6 @@ type Query struct {
 	Namespace string
 	// Limit is the maximum number of rows.
 	Limit int
-	// Pods asks for a row for each pod, and for all of them, to merge those of several replicas.
-	Pods bool
 }
 
 // QueryOf returns the query in the parameters of a request.
@@ -39,7 +35,7 @@ func QueryOf(q url.Values) Query {
 	if err != nil || limit < 1 {
 		limit = 50
 	}
-	return Query{Find: q.Get("find"), Reason: q.Get("reason"), Owner: q.Get("owner"), Limit: min(limit, maxRows), Pods: q.Get("pods") == "true"}
+	return Query{Find: q.Get("find"), Reason: q.Get("reason"), Owner: q.Get("owner"), Limit: min(limit, maxRows)}
 }
 
 func (q *Query) selects(w *WaitingRow) bool {
@@ -47,53 +43,21 @@ func (q *Query) selects(w *WaitingRow) bool {
 		(strings.Contains(w.Pod, q.Find) || strings.Contains(w.Owner, q.Find))
 }
 
-// waits yields the pods that wait for a node, and that a profile places.
-func (s *Source) waits(yield func(pod *corev1.Pod, profiles []string)) {
-	if s.Pods == nil {
-		return
-	}
-	c := s.Config()
-	for _, pod := range s.Pods() {
-		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
-			continue
-		}
-		var profiles []string
-		for i := range c.Profiles {
-			p := &c.Profiles[i]
-			if (len(p.SchedulerNames) == 0 || slices.Contains(p.SchedulerNames, pod.Spec.SchedulerName)) && p.Manages(pod) {
-				profiles = append(profiles, p.Path)
-			}
-		}
-		if len(profiles) > 0 {
-			yield(pod, profiles)
+// profilesOf returns the profiles that place the pod.
+func profilesOf(c *config.Config, pod *corev1.Pod) (paths []string) {
+	for i := range c.Profiles {
+		p := &c.Profiles[i]
+		if (len(p.SchedulerNames) == 0 || slices.Contains(p.SchedulerNames, pod.Spec.SchedulerName)) && p.Manages(pod) {
+			paths = append(paths, p.Path)
 		}
 	}
+	return paths
 }
 
-// waiting returns the waiting pods that the query selects.
-func (s *Source) waiting(q Query) Waiting {
-	all, pods := []WaitingRow{}, map[string]*corev1.Pod{}
-	s.waits(func(pod *corev1.Pod, profiles []string) {
-		all = append(all, s.row(pod, profiles))
-		pods[pod.Namespace+"/"+pod.Name] = pod
-	})
-	w := Waiting{Pods: len(all), Shown: len(all), Reasons: []Reason{}}
-	if q.Pods {
-		slices.SortFunc(all, longest)
-		w.Rows = all[:min(maxPods, len(all))]
-	} else {
-		w = Group(all, q)
-	}
-	for i := range w.Rows {
-		w.Rows[i].Requests = requests(pods[w.Rows[i].Pod])
-	}
-	return w
-}
-
-// row says why one pod waits, without what it requests. Of several profiles that rejected it, the one counts that was asked last.
-func (s *Source) row(pod *corev1.Pod, profiles []string) WaitingRow {
-	w := WaitingRow{
-		Owner: ownerOf(pod), Pods: 1, Pod: pod.Namespace + "/" + pod.Name, Since: pod.CreationTimestamp.Time, Requests: []string{}, Reason: NotAsked,
+// row says why one pod waits. Of several profiles that rejected it, the one counts that was asked last.
+func (s *Source) row(pod *corev1.Pod, profiles []string) *WaitingRow {
+	w := &WaitingRow{
+		Owner: ownerOf(pod), Pods: 1, Pod: pod.Namespace + "/" + pod.Name, Since: pod.CreationTimestamp.Time, Requests: requests(pod), Reason: NotAsked,
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled {
@@ -160,15 +124,19 @@ func requests(pod *corev1.Pod) []string {
 	return list
 }
 
-func longest(a, b WaitingRow) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod)) }
+func longest(a, b *WaitingRow) int {
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod))
+}
 
-// Group returns what the query selects of rows of one pod each: the owners, or the pods of one owner.
-func Group(pods []WaitingRow, q Query) Waiting {
+// Group returns what the query selects of rows of one pod each: the owners, or the pods of one owner. It changes neither the slice nor the
+// rows.
+func Group(pods []*WaitingRow, q Query) Waiting {
 	w := Waiting{Pods: len(pods), Reasons: []Reason{}, Rows: []WaitingRow{}}
-	slices.SortFunc(pods, longest)
+	if !slices.IsSortedFunc(pods, longest) {
+		pods = slices.SortedFunc(slices.Values(pods), longest)
+	}
 	reasons, owners, at := map[string]int{}, map[string]bool{}, map[string]int{}
-	for i := range pods {
-		p := &pods[i]
+	for _, p := range pods {
 		reasons[p.Reason]++
 		owners[p.Owner] = true
 		if !q.selects(p) {
@@ -176,14 +144,16 @@ func Group(pods []WaitingRow, q Query) Waiting {
 		}
 		w.Shown++
 		if row, ok := at[p.Owner]; ok && q.Owner == "" {
-			w.Rows[row].Pods++
+			if row < len(w.Rows) {
+				w.Rows[row].Pods++
+			}
 			continue
 		}
-		at[p.Owner] = len(w.Rows)
-		w.Rows = append(w.Rows, *p)
+		if at[p.Owner] = len(at); len(w.Rows) < q.Limit {
+			w.Rows = append(w.Rows, *p)
+		}
 	}
 	w.Owners = len(owners)
-	w.Rows = w.Rows[:min(q.Limit, len(w.Rows))]
 	for code, n := range reasons {
 		w.Reasons = append(w.Reasons, Reason{code, n})
 	}

@@ -24,7 +24,8 @@ type devices struct {
 	reasons    partReasons // where together is set
 	hardware   *snapshot.ObjectFact[hardware]
 	usage      *snapshot.Fact[usage]
-	reporting  atomic.Int32 // the row of a node that recently had some
+	listed     *snapshot.Fact[[]policy.Unit] // for Units
+	reporting  atomic.Int32                  // the row of a node that recently had some
 }
 
 func newDevices(config Config) *devices {
@@ -39,6 +40,7 @@ func newDevices(config Config) *devices {
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
 		return p.usageOf(n, n.Ledger(config.Resource), p.hardware.Of(n))
 	})
+	p.listed = snapshot.NewFact(p.list)
 	return p
 }
 

@@ -12,15 +12,21 @@ import (
 func (p *devices) Units(view *snapshot.View) policy.UnitList {
 	list := policy.UnitList{Resource: corev1.ResourceName(p.config.Resource), Title: p.config.Resource}
 	for n := range view.All() {
-		hw, usage := p.hardware.Of(n), p.usage.Of(n)
-		if len(hw.units) == 0 || hw.problem != nil {
-			continue
+		if units := *p.listed.Of(n); len(units) > 0 {
+			list.Nodes = append(list.Nodes, policy.NodeUnits{Node: n.Name, Units: units})
 		}
-		node := policy.NodeUnits{Node: n.Name, Units: make([]policy.Unit, len(hw.units))}
-		for i, u := range hw.units {
-			node.Units[i] = policy.Unit{Name: u.name, Capacity: u.capacity, Used: u.capacity - usage.free[i]}
-		}
-		list.Nodes = append(list.Nodes, node)
 	}
 	return list
+}
+
+func (p *devices) list(n *snapshot.Node) []policy.Unit {
+	hw, usage := p.hardware.Of(n), p.usage.Of(n)
+	if hw.problem != nil {
+		return nil
+	}
+	units := make([]policy.Unit, len(hw.units))
+	for i, u := range hw.units {
+		units[i] = policy.Unit{Name: u.name, Capacity: u.capacity, Used: u.capacity - usage.free[i]}
+	}
+	return units
 }

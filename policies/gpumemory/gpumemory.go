@@ -28,6 +28,7 @@ type gpuMemory struct {
 	hardware *snapshot.ObjectFact[hardware]
 	usage    *snapshot.Fact[usage]
 	report   *snapshot.Fact[NodeReport]
+	units    *snapshot.Fact[[]policy.Unit]
 	ranker   *strategy.Ranker // nil: each node is scored alone
 }
 
@@ -42,6 +43,7 @@ func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
 	p.report = snapshot.NewFact(func(n *snapshot.Node) NodeReport {
 		return NodeReport{n.Name, GPUs(config, n), Unannotated(config, n)}
 	})
+	p.units = snapshot.NewFact(func(n *snapshot.Node) []policy.Unit { return unitsOf(p.report.Of(n)) })
 	if by != nil {
 		p.ranker = strategy.New(strategy.Options{Strategy: *by, Shape: p.shape, Node: func(n *snapshot.Node) placement.Node {
 			return p.room(n, p.usage.Of(n))

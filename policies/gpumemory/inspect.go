@@ -109,20 +109,22 @@ func (r *Report) inspection() inspection {
 
 // Units implements policy.UnitLister.
 func (p *gpuMemory) Units(view *snapshot.View) policy.UnitList {
-	list := policy.UnitList{Resource: memoryResource, Title: "GPU memory", Unit: string(p.config.Unit)}
+	list := policy.UnitList{Resource: memoryResource, Title: "GPU memory", Unit: string(p.config.Unit), Nodes: make([]policy.NodeUnits, 0, view.Len())}
 	for n := range view.All() {
-		report := p.report.Of(n)
-		if len(report.GPUs) == 0 {
-			continue
+		if units := *p.units.Of(n); len(units) > 0 {
+			list.Nodes = append(list.Nodes, policy.NodeUnits{Node: n.Name, Group: n.Object.Labels[p.config.ModelLabel], Units: units})
 		}
-		node := policy.NodeUnits{Node: n.Name, Group: n.Object.Labels[p.config.ModelLabel], Units: make([]policy.Unit, len(report.GPUs))}
-		for i := range report.GPUs {
-			d := &report.GPUs[i]
-			node.Units[i] = policy.Unit{
-				Name: strconv.Itoa(d.Index), Capacity: d.Capacity, Used: d.Used, Reserved: d.Reserved, Unhealthy: !d.Healthy, Gone: d.Capacity == 0,
-			}
-		}
-		list.Nodes = append(list.Nodes, node)
 	}
 	return list
+}
+
+func unitsOf(report *NodeReport) []policy.Unit {
+	units := make([]policy.Unit, len(report.GPUs))
+	for i := range report.GPUs {
+		d := &report.GPUs[i]
+		units[i] = policy.Unit{
+			Name: strconv.Itoa(d.Index), Capacity: d.Capacity, Used: d.Used, Reserved: d.Reserved, Unhealthy: !d.Healthy, Gone: d.Capacity == 0,
+		}
+	}
+	return units
 }

@@ -151,6 +151,7 @@ export default function units(root, { query }, page) {
   return {
     source: resource && `/api/units?${new URLSearchParams({ resource })}`,
     show(value) {
+      value.nodes = nodesOf(value)
       if (!data) size.value = query.need ?? sizes[resource] ?? usual(value)
       data = value
       if (picked && !data.nodes.some(n => n.node === picked.node)) { // the beginning of a name
@@ -179,6 +180,20 @@ export default function units(root, { query }, page) {
       return true
     },
   }
+}
+
+// expanded returns the values of runs: pairs of a value and how many times it follows.
+const expanded = runs => { const all = []; for (let i = 0; i < runs.length; i += 2) for (let n = 0; n < runs[i + 1]; n++) all.push(runs[i]); return all }
+
+// nodesOf returns the nodes of a response, each with its units: see unitColumns in units.go.
+function nodesOf(v) {
+  const group = expanded(v.group), count = expanded(v.count), columns = [expanded(v.capacity), v.used, expanded(v.reserved), expanded(v.flags)]
+  let at = 0
+  return v.nodes.map((node, i) => {
+    const units = []
+    for (const end = at + count[i]; at < end; at++) for (const c of columns) units.push(c[at])
+    return { node, group: group[i], names: v.names?.[i].length ? v.names[i] : undefined, units }
+  })
 }
 
 const byName = new Intl.Collator('en', { numeric: true }).compare

@@ -1,0 +1,114 @@
+package replicas_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/internal/replicas"
+	"outboard.dev/outboard/internal/ui"
+)
+
+// responder is a replica in memory.
+type responder func(*http.Request) *http.Response
+
+func (f responder) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
+
+func served(name string, h http.HandlerFunc) replicas.Replica {
+	return replicas.At(name, &http.Client{Transport: responder(func(r *http.Request) *http.Response {
+		w := httptest.NewRecorder()
+		h(w, r)
+		return w.Result()
+	})})
+}
+
+// What has not changed is not sent again, each replica's for itself, and looks as if it had been.
+func TestCache(t *testing.T) {
+	text, sent := "1", 0
+	serve := func(name string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			etag := fmt.Sprintf("%q", text)
+			if r.URL.Path == "/failure" {
+				http.Error(w, "broken", http.StatusInternalServerError)
+				return
+			}
+			if w.Header().Set("ETag", etag); r.Header.Get("If-None-Match") == etag {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			sent++
+			fmt.Fprintf(w, `"%s %s"`, name, r.URL.RequestURI()+text)
+		}
+	}
+	var cache replicas.Cache
+	all := cache.For([]replicas.Replica{served("a", serve("a")), served("b", serve("b"))})
+	read := func(path string) (values []string) {
+		for _, r := range replicas.FetchAll(t.Context(), all, replicas.FetchJSON[string](path)) {
+			if r.Err != nil {
+				r.Value = r.Err.Error()
+			}
+			values = append(values, r.Value)
+		}
+		return values
+	}
+	for step, tt := range []struct {
+		path, text string
+		want       []string
+		sent       int
+	}{
+		{"/x?q=1", "1", []string{"a /x?q=11", "b /x?q=11"}, 2},
+		{"/x?q=1", "1", []string{"a /x?q=11", "b /x?q=11"}, 2},
+		{"/x?q=2", "1", []string{"a /x?q=21", "b /x?q=21"}, 4},
+		{"/x?q=1", "2", []string{"a /x?q=12", "b /x?q=12"}, 6},
+		{"/x?q=1", "2", []string{"a /x?q=12", "b /x?q=12"}, 6},
+		{"/failure", "2", []string{"500 Internal Server Error: broken\n", "500 Internal Server Error: broken\n"}, 6},
+	} {
+		text = tt.text
+		if got := read(tt.path); !slices.Equal(got, tt.want) || sent != tt.sent {
+			t.Errorf("step %d: %q after %d responses, want %q after %d", step, got, sent, tt.want, tt.sent)
+		}
+	}
+	own, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a/x?q=1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Header.Set("If-None-Match", `"2"`)
+	if res, err := all[0].RoundTrip(own); err != nil || res.StatusCode != http.StatusNotModified {
+		t.Errorf("a request with an ETag of its own: %v, %v", res, err)
+	} else {
+		_, _ = io.Copy(io.Discard, res.Body)
+	}
+}
+
+// Each replica is asked for what has changed since its own cursor, until there is nothing more.
+func TestWaits(t *testing.T) {
+	responses := map[string]string{
+		"":    `{"cursor":"a-1","reset":true,"more":true,"changes":[{"uid":"1","row":{"pod":"ns/p1"}},{"uid":"2","row":{"pod":"ns/p2"}}]}`,
+		"a-1": `{"cursor":"a-2","changes":[{"uid":"1"},{"uid":"3","row":{"pod":"ns/p3"}}]}`,
+		"a-2": `{"cursor":"b-1","reset":true,"changes":[{"uid":"4","row":{"pod":"ns/p4"}}]}`,
+		"b-1": `{"cursor":"b-1","changes":[]}`,
+	}
+	r := served("a", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != ui.ChangesPath {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprint(w, responses[r.URL.Query().Get("after")])
+	})
+	var waits replicas.Waits
+	for _, want := range []string{"ns/p2 ns/p3", "ns/p4", "ns/p4"} {
+		response := replicas.FetchAll(t.Context(), []replicas.Replica{r}, waits.Fetch)[0]
+		var pods []string
+		for _, row := range response.Value {
+			pods = append(pods, row.Pod)
+		}
+		slices.Sort(pods)
+		if got := strings.Join(pods, " "); got != want || response.Err != nil {
+			t.Errorf("got %q, %v, want %q", got, response.Err, want)
+		}
+	}
+}
