@@ -18,9 +18,8 @@ func TestScreenshots(t *testing.T) {
 	at := serve(t, f)
 	b := open(t)
 	b.size(1280, 860, "light")
-	row := f.held.Rows[0]
 	for name, path := range map[string]string{
-		"page-gpus": "gpus?node=gpu-h100-0011&unit=0", "page-waiting": "waiting", "page-decision": "pod/" + row.Namespace + "/" + row.Pod,
+		"page-gpus": "gpus?node=gpu-h100-0011&unit=0", "page-waiting": "waiting", "page-decision": "pod/" + f.placed(),
 		"page-try": "try", "page-health": "health",
 	} {
 		b.visit(at + "/ui/#/" + path)
