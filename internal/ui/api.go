@@ -15,7 +15,8 @@ const (
 	OverviewPath = "/api/overview" // Overview
 	UnitsPath    = "/api/units"    // ?resource=R: Units
 	WaitingPath  = "/api/waiting"  // ?find=F&reason=C&owner=O&limit=N: Waiting
-	HeldPath     = "/api/held"     // ?resource=R&node=N&find=F: Held
+	HeldPath     = "/api/held"     // ?resource=R&node=N&find=F&by=namespace or owner: Held
+	FindPath     = "/api/find"     // ?text=T: Found
 	SignalsPath  = "/api/signals"  // Signals
 	TryPath      = explain.TryPath // ?profile=P, POST of a manifest: explain.Document
 
@@ -54,6 +55,8 @@ type Replica struct {
 	Warnings     []string      `json:"warnings,omitempty"`
 	Certificates []Certificate `json:"certificates,omitempty"`
 	Profiles     []Profile     `json:"profiles,omitempty"`
+	// Requeues is how often Outboard made kube-scheduler try a pod again.
+	Requeues int64 `json:"requeues"`
 }
 
 // Check is one line of /readyz.
@@ -71,9 +74,11 @@ type Certificate struct {
 
 // Profile is one profile of the configuration, with the calls that it has served.
 type Profile struct {
-	Path     string   `json:"path"`
-	Policies []Policy `json:"policies"`
-	Calls    []Calls  `json:"calls"` // one for each verb that the profile serves
+	Path string `json:"path"`
+	// Schedulers are those whose pods the calls were about lately.
+	Schedulers []string `json:"schedulers"`
+	Policies   []Policy `json:"policies"`
+	Calls      []Calls  `json:"calls"` // one for each verb that the profile serves
 }
 
 // Policy is one policy of a profile.
@@ -90,6 +95,14 @@ type Calls struct {
 	Failed int64         `json:"failed"`
 	// Last is when the latest call arrived; zero if there was none, or so long ago that its record is gone.
 	Last time.Time `json:"last,omitzero"`
+	// Durations counts the calls by duration.
+	Durations []Duration `json:"durations"`
+}
+
+// Duration counts the calls that took at most so long, including the faster ones, since the start of the replica.
+type Duration struct {
+	Seconds float64 `json:"seconds"`
+	Calls   int64   `json:"calls"`
 }
 
 // Resource is something that a policy allocates in units: memory of GPUs, whole devices, seats of licenses.
@@ -204,6 +217,18 @@ type Held struct {
 	// Total is how many rows the query selects; Rows are at most 500 of them.
 	Total int       `json:"total"`
 	Rows  []HeldRow `json:"rows"`
+	// Groups are the sums of all selected rows by namespace or owner, the largest first, at most 500, if the query asks for them. Then there
+	// are no Rows.
+	Groups []HeldGroup `json:"groups,omitempty"`
+}
+
+// HeldGroup is what the pods of one namespace or owner hold of one resource.
+type HeldGroup struct {
+	// Name is the namespace, or the owner as namespace/kind/name; "" if the pods are gone.
+	Name     string `json:"name"`
+	Resource string `json:"resource"`
+	Pods     int    `json:"pods"`
+	Amount   int64  `json:"amount"`
 }
 
 // HeldRow is what one pod holds of one unit.
@@ -222,6 +247,24 @@ type HeldRow struct {
 	// Unclaimed is true if the pod is on the node without the claim that its profile requires, because something else than Outboard bound
 	// it. Then Unit is "", and Amount is what the pod requests.
 	Unclaimed bool `json:"unclaimed,omitempty"`
+	// Annotations are those of the pod that its claim requires, as "KEY: VALUE", in order.
+	Annotations []string `json:"annotations,omitempty"`
+}
+
+// Found are the pods and nodes whose names begin with a text, in order, at most 50 of each. A text with a slash is the namespace of pods and
+// the beginning of their names.
+type Found struct {
+	Pods  []FoundPod `json:"pods"`
+	Nodes []string   `json:"nodes"`
+	// More is true if there are more of either.
+	More bool `json:"more"`
+}
+
+// FoundPod is a pod that has not ended.
+type FoundPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node,omitempty"`
 }
 
 // Signals are the signals of the configuration.

@@ -102,13 +102,19 @@ func (h *holders) held(s *Source, q url.Values) Held {
 	for _, n := range nodes {
 		add(h.nodes.Of(n).rows)
 	}
+	by := q.Get("by")
 	for _, resource := range slices.Sorted(maps.Keys(byResource)) {
 		rows := byResource[resource]
 		all.Total += len(rows)
+		if by == "namespace" || by == "owner" {
+			all.Groups = append(all.Groups, groups(rows, by)...)
+			continue
+		}
 		for _, r := range rows[:min(len(rows), maxRows-len(all.Rows))] {
 			all.Rows = append(all.Rows, *r)
 		}
 	}
+	all.Groups = all.Groups[:min(maxRows, len(all.Groups))]
 	return all
 }
 
@@ -168,6 +174,9 @@ func appendHeld(rows []HeldRow, l *snapshot.Ledger, find func(types.UID) *corev1
 			}
 			if pod := find(claim.Pod); pod != nil {
 				r.describe(pod)
+				if p := names[claim.Pod]; p != nil {
+					r.annotate(pod, p)
+				}
 			}
 			rows = append(rows, r)
 		}

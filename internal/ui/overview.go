@@ -56,7 +56,9 @@ func (r *Replica) read(f *dto.MetricFamily) {
 		case "outboard_server_caller_certificate_expiry_timestamp_seconds":
 			r.Certificates = append(r.Certificates, Certificate{Use: "caller", Subject: label("caller"), NotAfter: seconds()})
 		case "outboard_request_duration_seconds":
-			r.count(label("profile"), decision.Verb(label("verb")), label("outcome") == "error", int64(m.GetHistogram().GetSampleCount()))
+			r.count(label("profile"), decision.Verb(label("verb")), label("outcome") == "error", m.GetHistogram())
+		case "outboard_requeue_pods_total":
+			r.Requeues += int64(m.GetCounter().GetValue())
 		}
 	}
 }
@@ -72,12 +74,20 @@ func (r *Replica) calls(profile string, verb decision.Verb) *Calls {
 	return nil
 }
 
-func (r *Replica) count(profile string, verb decision.Verb, failed bool, n int64) {
-	if c := r.calls(profile, verb); c != nil {
-		c.Total += n
-		if failed {
-			c.Failed += n
+func (r *Replica) count(profile string, verb decision.Verb, failed bool, h *dto.Histogram) {
+	c := r.calls(profile, verb)
+	if c == nil {
+		return
+	}
+	c.Total += int64(h.GetSampleCount())
+	if failed {
+		c.Failed += int64(h.GetSampleCount())
+	}
+	for i, b := range h.GetBucket() {
+		if i == len(c.Durations) {
+			c.Durations = append(c.Durations, Duration{Seconds: b.GetUpperBound()})
 		}
+		c.Durations[i].Calls += int64(b.GetCumulativeCount())
 	}
 }
 
@@ -96,12 +106,12 @@ func (s *Source) profiles() []Profile {
 	all := []Profile{}
 	c := s.Config()
 	for i := range c.Profiles {
-		p := Profile{Path: c.Profiles[i].Path, Policies: []Policy{}, Calls: []Calls{}}
+		p := Profile{Path: c.Profiles[i].Path, Schedulers: append([]string{}, s.Log.SchedulerNames(c.Profiles[i].Path)...), Policies: []Policy{}, Calls: []Calls{}}
 		for _, q := range c.Profiles[i].Policies {
 			p.Policies = append(p.Policies, Policy{q.Name, q.Type, q.Weight})
 		}
 		for _, route := range c.Profiles[i].Routes() {
-			p.Calls = append(p.Calls, Calls{Verb: route.Verb})
+			p.Calls = append(p.Calls, Calls{Verb: route.Verb, Durations: []Duration{}})
 		}
 		all = append(all, p)
 	}

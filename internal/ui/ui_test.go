@@ -375,8 +375,64 @@ func TestHeldWithoutAClaim(t *testing.T) {
 		t.Fatalf("%+v", h)
 	}
 	want := ui.HeldRow{Resource: memory, Node: "n1", Namespace: "team", Pod: "bypassed", UID: "bypassed", Owner: "team/Pod/bypassed", Amount: 2, State: "bound", Unclaimed: true}
-	if h.Rows[0] != want || h.Rows[1].Unclaimed {
-		t.Errorf("%+v", h.Rows)
+	if diff := cmp.Diff(want, h.Rows[0]); diff != "" || h.Rows[1].Unclaimed {
+		t.Errorf("%+v\n%s", h.Rows, diff)
+	}
+}
+
+// The sums of all rows are by namespace or owner, and what the pod says of its claim is with the claim.
+func TestHeldGroups(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", "T4", 2, 16)
+	yes := true
+	of := func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", Controller: &yes}}
+		p.Annotations = map[string]string{"index": "1", "other": "x"}
+	}
+	w.claim("n1", 1, 3, w.pod("a", "n1", 3, of), w.pod("b", "n1", 3, of), w.pod("c", "n1", 3))
+	l := *w.builder.View().Ledger(snapshot.LedgerKey{Resource: memory, Node: "n1"})
+	l.Pods = slices.Clone(l.Pods)
+	l.Pods[0].Annotations = map[string]string{"index": "1", "lacking": "2"}
+	w.builder.SetLedger(&l)
+	handlers := ui.Handlers(w.source())
+	if h := decode[ui.Held](t, get(t, handlers, ui.HeldPath)); !slices.Equal(h.Rows[0].Annotations, []string{"index: 1"}) || h.Rows[1].Annotations != nil {
+		t.Errorf("annotations %q and %q", h.Rows[0].Annotations, h.Rows[1].Annotations)
+	}
+	for by, want := range map[string][]ui.HeldGroup{
+		"namespace": {{"team", memory, 3, 9}}, "owner": {{"team/Job/train", memory, 2, 6}, {"team/Pod/c", memory, 1, 3}},
+	} {
+		if h := decode[ui.Held](t, get(t, handlers, ui.HeldPath+"?by="+by)); !slices.Equal(h.Groups, want) || h.Total != 3 || len(h.Rows) != 0 {
+			t.Errorf("by %s: %+v", by, h)
+		}
+	}
+}
+
+// Pods are found in all namespaces by the beginnings of their names, and nodes, too.
+func TestFind(t *testing.T) {
+	w := newWorld(t)
+	w.node("n1", "T4", 2, 16)
+	w.node("n2", "T4", 2, 16)
+	w.pod("near", "n1", 1)
+	w.pod("next", "", 1, func(p *corev1.Pod) { p.Namespace = "b" })
+	handlers := ui.Handlers(w.source())
+	for text, want := range map[string]ui.Found{
+		"n":       {Pods: []ui.FoundPod{{"team", "near", "n1"}, {"b", "next", ""}}, Nodes: []string{"n1", "n2"}},
+		"ne":      {Pods: []ui.FoundPod{{"team", "near", "n1"}, {"b", "next", ""}}, Nodes: []string{}},
+		"team/ne": {Pods: []ui.FoundPod{{"team", "near", "n1"}}, Nodes: []string{}},
+		"tea/ne":  {Pods: []ui.FoundPod{}, Nodes: []string{}},
+		"n2":      {Pods: []ui.FoundPod{}, Nodes: []string{"n2"}},
+		"":        {Pods: []ui.FoundPod{}, Nodes: []string{}},
+	} {
+		if diff := cmp.Diff(want, decode[ui.Found](t, get(t, handlers, ui.FindPath+"?text="+text))); diff != "" {
+			t.Errorf("%q: %s", text, diff)
+		}
+	}
+	for i := range 60 {
+		w.pod(fmt.Sprint("many-", i), "n1", 1)
+	}
+	w.view = w.builder.View()
+	if f := decode[ui.Found](t, get(t, handlers, ui.FindPath+"?text=many")); len(f.Pods) != 50 || !f.More {
+		t.Errorf("%d pods, more: %t", len(f.Pods), f.More)
 	}
 }
 
@@ -391,7 +447,7 @@ func TestOverview(t *testing.T) {
 	calls := callmetrics.New(w.registry).Of("/", decision.Filter)
 	calls.Observe(time.Millisecond, nil, nil)
 	calls.Observe(time.Millisecond, nil, fmt.Errorf("failed"))
-	w.log.Add(&decision.Record{Time: noon, Verb: decision.Filter, Profile: "/"}, nil)
+	w.log.Add(&decision.Record{Time: noon, Verb: decision.Filter, Profile: "/", Pod: decision.Pod{SchedulerName: "batch"}}, nil)
 	handlers := ui.Handlers(w.source())
 	res := get(t, handlers, ui.OverviewPath)
 	etag := res.Header.Get("ETag")
@@ -402,6 +458,12 @@ func TestOverview(t *testing.T) {
 	r := o.Replicas[0]
 	if r.Name != "a" || r.Configuration != "abc" || r.Nodes != 1 || r.Pods != 1 || r.Waiting != 1 || len(r.Profiles) != 2 {
 		t.Errorf("%+v", r)
+	}
+	if d := r.Profiles[0].Calls[0].Durations; len(d) == 0 || d[0].Calls != 0 || d[len(d)-1].Calls != 2 {
+		t.Errorf("durations %+v", d)
+	}
+	if got := r.Profiles[0].Schedulers; !slices.Equal(got, []string{"batch"}) {
+		t.Errorf("schedulers %q", got)
 	}
 	if c := r.Profiles[0].Calls[0]; c.Verb != decision.Filter || c.Total != 2 || c.Failed != 1 || !c.Last.Equal(noon) {
 		t.Errorf("%+v", c)

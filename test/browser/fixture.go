@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
@@ -108,6 +109,9 @@ func (f *fixture) data(r *http.Request) any {
 	case ui.WaitingPath:
 		return ui.Group(f.rows(), ui.QueryOf(q))
 	case ui.HeldPath:
+		if q.Get("by") != "" {
+			return nil
+		}
 		held := f.held
 		held.Rows = slices.DeleteFunc(slices.Clone(f.held.Rows), func(row ui.HeldRow) bool {
 			resource, node := q.Get("resource"), q.Get("node")
@@ -150,14 +154,16 @@ func serving(w *world) *fixture {
 	two := fetch[ui.Overview](h, ui.OverviewPath)
 	for i := range two.Replicas[0].Profiles {
 		for j := range two.Replicas[0].Profiles[i].Calls {
-			two.Replicas[0].Profiles[i].Calls[j] = ui.Calls{Verb: two.Replicas[0].Profiles[i].Calls[j].Verb}
+			two.Replicas[0].Profiles[i].Calls[j] = ui.Calls{Verb: two.Replicas[0].Profiles[i].Calls[j].Verb, Durations: []ui.Duration{}}
 		}
 	}
 	f.overview = *replicas.Overview([]replicas.Response[*ui.Overview]{{Replica: replicaNames[0], Value: &one}, {Replica: replicaNames[1], Value: &two}}, "prod-eu")
 	for _, r := range f.overview.Resources {
 		f.units[r.Resource] = fetch[ui.Units](h, ui.UnitsPath+"?resource="+r.Resource)
 	}
-	f.pods = fetch[ui.Waiting](h, ui.WaitingPath+"?pods=true").Rows
+	for _, r := range fetch[ui.Waiting](h, ui.WaitingPath+"?limit=500").Rows {
+		f.pods = append(f.pods, fetch[ui.Waiting](h, ui.WaitingPath+"?limit=500&owner="+r.Owner).Rows...)
+	}
 	f.signals = fetch[ui.Signals](h, ui.SignalsPath)
 	return f
 }
@@ -255,13 +261,14 @@ func large() *fixture {
 			w.end(pod)
 		}
 	}
+	first := types.UID("team-a-wait-0-0")
 	for i := range 10000 {
-		t := template{namespace: team(i), kind: "Job", name: fmt.Sprintf("wait-%d", i), gpu: 160}
+		t := template{namespace: team(i/20), kind: "Job", name: fmt.Sprintf("wait-%d", i/20), gpu: 160}
 		pod := w.arrive(t, i)
 		if i == 0 {
 			w.schedule(pod)
 		}
-		w.rejected[pod.UID] = w.rejected["team-a-wait-0-0"]
+		w.rejected[pod.UID] = w.rejected[first]
 	}
 	f := serving(w)
 	f.held = fetch[ui.Held](f.replica, ui.HeldPath)

@@ -1,0 +1,47 @@
+package ui
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// groups returns the sums of the rows, which are of one resource, by namespace or owner, the largest first.
+func groups(rows []*HeldRow, by string) (sums []HeldGroup) {
+	type pod struct{ name, uid string }
+	byName, counted := map[string]*HeldGroup{}, map[pod]bool{}
+	for _, r := range rows {
+		name := r.Namespace
+		if by == "owner" {
+			name = r.Owner
+		}
+		g := byName[name]
+		if g == nil {
+			g = &HeldGroup{Name: name, Resource: r.Resource}
+			byName[name] = g
+		}
+		g.Amount += r.Amount
+		if p := (pod{name, r.UID}); !counted[p] {
+			counted[p] = true
+			g.Pods++
+		}
+	}
+	for _, g := range byName {
+		sums = append(sums, *g)
+	}
+	slices.SortFunc(sums, func(a, b HeldGroup) int { return cmp.Or(cmp.Compare(b.Amount, a.Amount), cmp.Compare(a.Name, b.Name)) })
+	return sums
+}
+
+// annotate sets the annotations of the pod that its claim requires.
+func (r *HeldRow) annotate(pod *corev1.Pod, claim *snapshot.LedgerPod) {
+	for key := range claim.Annotations {
+		if value, ok := pod.Annotations[key]; ok {
+			r.Annotations = append(r.Annotations, key+": "+value)
+		}
+	}
+	slices.Sort(r.Annotations)
+}
