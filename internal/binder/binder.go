@@ -106,59 +106,59 @@ func (b *Binder) Bind(ctx context.Context, pod *corev1.Pod, target Target) error
 	if err != nil {
 		return err
 	}
-	p, next := begin(b.Engine, target, pod)
-	for next.action != done {
-		p, next = p.step(b.do(ctx, p, next))
+	p, next := Begin(b.Engine, target, pod)
+	for next.Action != Done {
+		p, next = p.Step(b.do(ctx, p, next))
 	}
-	return next.err
+	return next.Err
 }
 
 // Reserve makes the claims of the pod on the target in ledgers that are not in the API server, and does not bind the pod.
 func (b *Binder) Reserve(ctx context.Context, pod *corev1.Pod, target Target) (engine.Reservation, error) {
-	p, next := begin(b.Engine, target, pod)
-	for next.action == claim || next.action == release {
-		p, next = p.step(b.do(ctx, p, next))
+	p, next := Begin(b.Engine, target, pod)
+	for next.Action == Claim || next.Action == Release {
+		p, next = p.Step(b.do(ctx, p, next))
 	}
 	if p.cause != nil {
 		return engine.Reservation{}, p.cause
 	}
-	return p.held, next.err
+	return p.held, next.Err
 }
 
 // do performs a task of the protocol.
-func (b *Binder) do(ctx context.Context, p protocol, t task) result {
+func (b *Binder) do(ctx context.Context, p Protocol, t Task) Result {
 	namespace, name, uid := p.pod.Namespace, p.pod.Name, p.pod.UID
-	switch limit := touchTimeout; t.action {
-	case release, revoke:
+	switch limit := touchTimeout; t.Action {
+	case Release, Revoke:
 		limit = removeTimeout
 		fallthrough
-	case touch:
+	case Touch:
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()
 	}
-	var r result
-	switch t.action {
-	case claim:
-		r.held, r.err = t.claim.Make(ctx, b.Ledgers)
-	case await:
-		r.err = b.awaitEarlier(ctx, p.target.Node.Name, t.after)
-	case bind:
+	var r Result
+	switch t.Action {
+	case Claim:
+		r.Held, r.Err = t.Claim.Make(ctx, b.Ledgers)
+	case Await:
+		r.Err = b.awaitEarlier(ctx, p.target.Node.Name, t.After)
+	case Bind:
 		annotations := map[string]string{}
 		if why := b.Why(p.pod, p.target.Node.Name); why != "" {
 			annotations[decision.Annotation] = why
 		}
-		maps.Copy(annotations, t.binding.Annotations)
-		t.binding.Annotations = annotations
-		r.err = b.Cluster.Bind(ctx, t.binding)
-	case read:
-		r.pod, r.err = b.Cluster.LivePod(ctx, namespace, name, uid)
-	case touch:
-		r.pod, r.err = b.Cluster.TouchPod(ctx, namespace, name, uid)
-	case release:
-		r.err = t.held.Release(ctx, b.Ledgers)
-	case revoke:
-		r.err = t.held.Revoke(ctx, b.Ledgers)
+		maps.Copy(annotations, t.Binding.Annotations)
+		t.Binding.Annotations = annotations
+		r.Err = b.Cluster.Bind(ctx, t.Binding)
+	case Read:
+		r.Pod, r.Err = b.Cluster.LivePod(ctx, namespace, name, uid)
+	case Touch:
+		r.Pod, r.Err = b.Cluster.TouchPod(ctx, namespace, name, uid)
+	case Release:
+		r.Err = t.Held.Release(ctx, b.Ledgers)
+	case Revoke:
+		r.Err = t.Held.Revoke(ctx, b.Ledgers)
 	}
 	return r
 }

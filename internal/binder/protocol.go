@@ -13,7 +13,7 @@ import (
 // bindAttempts is how often a pod that changes meanwhile is tried to be bound.
 const bindAttempts = 4
 
-// protocol binds one pod with its claims, as pure steps: begin and step return what to do next, and the caller of step passes what came of it.
+// Protocol binds one pod with its claims, as pure steps: Begin and Step return what to do next, and the caller of Step passes what came of it.
 // A protocol is a value that contains no clock, client or goroutine: the process may be stopped for any time, or killed, between two steps.
 //
 //	           what went wrong: release … ─▶ done, or if the pod has changed: read ─▶ begin again
@@ -29,13 +29,13 @@ const bindAttempts = 4
 // a claim is removed that an earlier Binding may rely on, and the Binding of a pod with claims has the resourceVersion that was read before
 // the claims were made: either the Binding comes first and the claims stay, or the API server rejects the Binding, and the protocol
 // begins again.
-type protocol struct {
+type Protocol struct {
 	engine  *engine.Engine
 	target  Target
 	pod     *corev1.Pod // as it was when the attempt began; its namespace, name and UID stay the same
 	touched *corev1.Pod // the pod after touch; nil: gone
 	attempt int
-	doing   action
+	doing   Action
 	claims  []engine.Claim     // those still to be made
 	held    engine.Reservation // those made
 	cause   error              // why this attempt does not bind the pod; nil while it may
@@ -43,44 +43,44 @@ type protocol struct {
 	failed  error              // what came of these, if not all could be removed
 }
 
-// action is what to do next.
-type action int
+// Action is what to do next.
+type Action int
 
 const (
-	done    action = iota // the protocol has ended, with task.err
-	claim                 // make task.claim
-	await                 // wait for the pods task.after to be bound
-	bind                  // send task.binding
-	read                  // read the pod from the API server
-	touch                 // change the pod, so that the API server rejects Bindings sent before if they have claims
-	release               // release task.held
-	revoke                // revoke task.held
+	Done    Action = iota // the protocol has ended, with Task.Err
+	Claim                 // make Task.Claim
+	Await                 // wait for the pods Task.After to be bound
+	Bind                  // send Task.Binding
+	Read                  // read the pod from the API server
+	Touch                 // change the pod, so that the API server rejects Bindings sent before if they have claims
+	Release               // release Task.Held
+	Revoke                // revoke Task.Held
 )
 
-// task is an action with what it needs.
-type task struct {
-	action
-	claim   engine.Claim
-	held    engine.HeldClaim
-	after   []types.UID
-	binding Binding
-	err     error
+// Task is an action with what it needs.
+type Task struct {
+	Action
+	Claim   engine.Claim
+	Held    engine.HeldClaim
+	After   []types.UID
+	Binding Binding
+	Err     error
 }
 
-// result is what came of a task.
-type result struct {
-	err  error
-	held engine.HeldClaim // of claim
-	pod  *corev1.Pod      // of read and touch; nil: gone
+// Result is what came of a task.
+type Result struct {
+	Err  error
+	Held engine.HeldClaim // of Claim
+	Pod  *corev1.Pod      // of Read and Touch; nil: gone
 }
 
-// begin begins to bind the pod to the target.
-func begin(e *engine.Engine, target Target, pod *corev1.Pod) (protocol, task) {
-	return protocol{engine: e, target: target, pod: pod}.try(pod)
+// Begin begins to bind the pod to the target.
+func Begin(e *engine.Engine, target Target, pod *corev1.Pod) (Protocol, Task) {
+	return Protocol{engine: e, target: target, pod: pod}.try(pod)
 }
 
 // try begins an attempt, with the pod as it is now; nil: gone.
-func (p protocol) try(pod *corev1.Pod) (protocol, task) {
+func (p Protocol) try(pod *corev1.Pod) (Protocol, Task) {
 	bound, err := AlreadyBound(p.pod.Namespace, p.pod.Name, p.pod.UID, p.target.Node.Name, pod)
 	if bound || err != nil {
 		return p.end(err)
@@ -89,122 +89,122 @@ func (p protocol) try(pod *corev1.Pod) (protocol, task) {
 	if err != nil {
 		return p.end(err)
 	}
-	return protocol{engine: p.engine, target: p.target, pod: pod, attempt: p.attempt + 1, claims: claims}.claimNext()
+	return Protocol{engine: p.engine, target: p.target, pod: pod, attempt: p.attempt + 1, claims: claims}.claimNext()
 }
 
-// step continues with what came of the task that the last step returned.
-func (p protocol) step(r result) (protocol, task) {
+// Step continues with what came of the task that the last step returned.
+func (p Protocol) Step(r Result) (Protocol, Task) {
 	switch p.doing {
-	case claim:
-		if r.err != nil {
-			return p.giveUp(r.err)
+	case Claim:
+		if r.Err != nil {
+			return p.giveUp(r.Err)
 		}
 		var err error
-		if p.held, err = p.held.With(r.held); err != nil {
+		if p.held, err = p.held.With(r.Held); err != nil {
 			return p.giveUp(err)
 		}
 		p.claims = p.claims[1:]
 		return p.claimNext()
-	case await:
-		if r.err != nil {
-			return p.giveUp(r.err)
+	case Await:
+		if r.Err != nil {
+			return p.giveUp(r.Err)
 		}
 		return p.bind()
-	case bind:
+	case Bind:
 		switch {
-		case r.err == nil:
+		case r.Err == nil:
 			return p.end(nil)
-		case errors.Is(r.err, ErrOutcomeUnknown) && len(p.held.Held) > 0:
-			p.cause = r.err
-			return p.do(task{action: touch})
+		case errors.Is(r.Err, ErrOutcomeUnknown) && len(p.held.Held) > 0:
+			p.cause = r.Err
+			return p.do(Task{Action: Touch})
 		}
-		return p.giveUp(r.err)
-	case read:
-		if r.err != nil {
-			return p.end(r.err)
+		return p.giveUp(r.Err)
+	case Read:
+		if r.Err != nil {
+			return p.end(r.Err)
 		}
-		return p.try(r.pod)
-	case touch:
+		return p.try(r.Pod)
+	case Touch:
 		return p.withdraw(r)
-	case release, revoke:
-		p.failed = errors.Join(p.failed, r.err)
+	case Release, Revoke:
+		p.failed = errors.Join(p.failed, r.Err)
 		return p.undoNext(p.doing)
 	}
 	panic("binder: a step after the end")
 }
 
-func (p protocol) do(t task) (protocol, task) {
-	p.doing = t.action
+func (p Protocol) do(t Task) (Protocol, Task) {
+	p.doing = t.Action
 	return p, t
 }
 
-func (p protocol) end(err error) (protocol, task) { return p.do(task{err: err}) }
+func (p Protocol) end(err error) (Protocol, Task) { return p.do(Task{Err: err}) }
 
 // claimNext makes the next claim. If there is none, the pod can be bound.
-func (p protocol) claimNext() (protocol, task) {
+func (p Protocol) claimNext() (Protocol, Task) {
 	if len(p.claims) > 0 {
-		return p.do(task{action: claim, claim: p.claims[0]})
+		return p.do(Task{Action: Claim, Claim: p.claims[0]})
 	}
 	if after := p.held.After(); len(after) > 0 {
-		return p.do(task{action: await, after: after})
+		return p.do(Task{Action: Await, After: after})
 	}
 	return p.bind()
 }
 
-func (p protocol) bind() (protocol, task) {
+func (p Protocol) bind() (Protocol, Task) {
 	b := Binding{Namespace: p.pod.Namespace, Name: p.pod.Name, UID: p.pod.UID, Node: p.target.Node.Name, Annotations: p.held.Annotations}
 	if len(p.held.Held) > 0 {
 		b.ResourceVersion = p.pod.ResourceVersion
 	}
-	return p.do(task{action: bind, binding: b})
+	return p.do(Task{Action: Bind, Binding: b})
 }
 
 // giveUp releases the claims of this attempt, on which no Binding relies that may still have an effect.
-func (p protocol) giveUp(cause error) (protocol, task) {
+func (p Protocol) giveUp(cause error) (Protocol, Task) {
 	p.cause, p.undo = cause, p.held.Held
-	return p.undoNext(release)
+	return p.undoNext(Release)
 }
 
 // undoNext releases or revokes the next claim. If there is none, the attempt is over.
-func (p protocol) undoNext(how action) (protocol, task) {
+func (p Protocol) undoNext(how Action) (Protocol, Task) {
 	if n := len(p.undo) - 1; n >= 0 {
 		held := p.undo[n]
 		p.undo = p.undo[:n]
-		return p.do(task{action: how, held: held})
+		return p.do(Task{Action: how, Held: held})
 	}
-	if how == revoke {
+	if how == Revoke {
 		return p.revoked()
 	}
 	p.cause, p.failed = errors.Join(p.cause, p.failed), nil
 	switch {
 	case p.attempt == bindAttempts:
 	case errors.Is(p.cause, ErrPodChanged):
-		return p.do(task{action: read})
+		return p.do(Task{Action: Read})
 	case p.unusable() != nil:
-		return p.do(task{action: touch})
+		return p.do(Task{Action: Touch})
 	}
 	return p.end(p.cause)
 }
 
 // unusable returns the claim of an earlier attempt that cannot be used any more, nil if that is not the cause.
-func (p protocol) unusable() *engine.UnusableClaimError {
+func (p Protocol) unusable() *engine.UnusableClaimError {
 	var unusable *engine.UnusableClaimError
 	errors.As(p.cause, &unusable)
 	return unusable
 }
 
 // withdraw continues after the pod was changed: if it is not bound, Bindings that were sent before have no effect any more.
-func (p protocol) withdraw(r result) (protocol, task) {
-	p.touched = r.pod
+func (p Protocol) withdraw(r Result) (Protocol, Task) {
+	p.touched = r.Pod
 	unusable := p.unusable()
-	bound := r.pod != nil && r.pod.Spec.NodeName != ""
+	bound := r.Pod != nil && r.Pod.Spec.NodeName != ""
 	switch {
-	case r.err != nil:
-		return p.claimsStay(fmt.Errorf("changing pod %s/%s: %w", p.pod.Namespace, p.pod.Name, r.err))
+	case r.Err != nil:
+		return p.claimsStay(fmt.Errorf("changing pod %s/%s: %w", p.pod.Namespace, p.pod.Name, r.Err))
 	case bound && unusable != nil:
-		return p.try(r.pod)
+		return p.try(r.Pod)
 	case bound:
-		here, err := AlreadyBound(p.pod.Namespace, p.pod.Name, p.pod.UID, p.target.Node.Name, r.pod)
+		here, err := AlreadyBound(p.pod.Namespace, p.pod.Name, p.pod.UID, p.target.Node.Name, r.Pod)
 		if here {
 			return p.end(nil)
 		}
@@ -214,11 +214,11 @@ func (p protocol) withdraw(r result) (protocol, task) {
 	default:
 		p.undo = p.held.Held
 	}
-	return p.undoNext(revoke)
+	return p.undoNext(Revoke)
 }
 
 // revoked continues after the claims were revoked.
-func (p protocol) revoked() (protocol, task) {
+func (p Protocol) revoked() (Protocol, Task) {
 	switch {
 	case p.failed != nil:
 		return p.claimsStay(p.failed)
@@ -229,7 +229,7 @@ func (p protocol) revoked() (protocol, task) {
 }
 
 // claimsStay ends with claims that could not be removed.
-func (p protocol) claimsStay(err error) (protocol, task) {
+func (p Protocol) claimsStay(err error) (Protocol, Task) {
 	if unusable := p.unusable(); unusable != nil {
 		return p.end(fmt.Errorf("node %s: %w: %w", p.target.Node.Name, unusable, err))
 	}

@@ -49,19 +49,19 @@ func TestProtocol(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			p, next := begin(e, target, podThat("version 1"))
+			p, next := Begin(e, target, podThat("version 1"))
 			for line := range strings.SplitSeq(strings.TrimSpace(history), "\n") {
-				if got := textOf(next); next.action == done && got != line || next.action != done && !strings.HasPrefix(line+": ", got+": ") {
+				if got := textOf(next); next.Action == Done && got != line || next.Action != Done && !strings.HasPrefix(line+": ", got+": ") {
 					t.Fatalf("the protocol is at %q, want %q", got, line)
 				}
-				if next.action != done {
+				if next.Action != Done {
 					// Whatever else might have come of it leaves this protocol as it is.
-					p.step(result{err: ErrOutcomeUnknown})
-					p.step(resultOf(next, ""))
-					p, next = p.step(resultOf(next, strings.TrimPrefix(strings.TrimPrefix(line, textOf(next)), ": ")))
+					p.Step(Result{Err: ErrOutcomeUnknown})
+					p.Step(resultOf(next, ""))
+					p, next = p.Step(resultOf(next, strings.TrimPrefix(strings.TrimPrefix(line, textOf(next)), ": ")))
 				}
 			}
-			if next.action != done {
+			if next.Action != Done {
 				t.Errorf("the history ends before %q", textOf(next))
 			}
 			defer func() {
@@ -69,54 +69,54 @@ func TestProtocol(t *testing.T) {
 					t.Error("a step after the end does not panic")
 				}
 			}()
-			p.step(result{})
+			p.Step(Result{})
 		})
 	}
 }
 
 // textOf returns the task as histories have it.
-func textOf(t task) string {
-	switch t.action {
-	case claim:
-		return "claim " + t.claim.Key.Resource
-	case await:
-		return fmt.Sprint("await ", strings.Trim(fmt.Sprint(t.after), "[]"))
-	case bind:
-		return "bind version " + t.binding.ResourceVersion
-	case read:
+func textOf(t Task) string {
+	switch t.Action {
+	case Claim:
+		return "claim " + t.Claim.Key.Resource
+	case Await:
+		return fmt.Sprint("await ", strings.Trim(fmt.Sprint(t.After), "[]"))
+	case Bind:
+		return "bind version " + t.Binding.ResourceVersion
+	case Read:
 		return "read"
-	case touch:
+	case Touch:
 		return "touch"
-	case release:
-		return "release " + t.held.Key.Resource
-	case revoke:
-		return "revoke " + t.held.Key.Resource
+	case Release:
+		return "release " + t.Held.Key.Resource
+	case Revoke:
+		return "revoke " + t.Held.Key.Resource
 	}
-	if t.err == nil {
+	if t.Err == nil {
 		return "bound"
 	}
-	return "not bound: " + strings.ReplaceAll(t.err.Error(), "\n", "; ")
+	return "not bound: " + strings.ReplaceAll(t.Err.Error(), "\n", "; ")
 }
 
 // resultOf returns what a history says came of the task; "": it succeeds.
-func resultOf(t task, came string) result {
-	held := engine.HeldClaim{Claim: t.claim}
+func resultOf(t Task, came string) Result {
+	held := engine.HeldClaim{Claim: t.Claim}
 	switch {
 	case came == "" || strings.HasPrefix(came, "after "):
 		if came != "" {
 			held.After = []types.UID{types.UID(strings.TrimPrefix(came, "after "))}
 		}
-		return result{held: held}
+		return Result{Held: held}
 	case came == "unusable":
-		return result{err: fmt.Errorf("node a: %w", &engine.UnusableClaimError{Reason: "the GPU has failed", Claim: held})}
+		return Result{Err: fmt.Errorf("node a: %w", &engine.UnusableClaimError{Reason: "the GPU has failed", Claim: held})}
 	case came == "unknown":
-		return result{err: ErrOutcomeUnknown}
+		return Result{Err: ErrOutcomeUnknown}
 	case came == "changed":
-		return result{err: ErrPodChanged}
+		return Result{Err: ErrPodChanged}
 	case came == "gone", strings.HasPrefix(came, "on "), strings.HasPrefix(came, "version "):
-		return result{pod: podThat(came)}
+		return Result{Pod: podThat(came)}
 	}
-	return result{err: errors.New(came)}
+	return Result{Err: errors.New(came)}
 }
 
 // podThat returns the pod that is gone (nil), on a node, or not bound and of a version.

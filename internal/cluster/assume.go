@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/cluster/assumption"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -70,32 +71,32 @@ func (s *state) nominate(uid types.UID, nodes []snapshot.NominatedNode) (forget 
 }
 
 // apply makes a step of the pod's assumption, and has the Views show its effect.
-func (s *state) apply(uid types.UID, next assumption, e effect) {
+func (s *state) apply(uid types.UID, next assumption.State, e assumption.Effect) {
 	former, watched := s.assumed[uid], s.seen(uid)
 	s.lookups.Lock()
-	if next == (assumption{}) {
+	if next == (assumption.State{}) {
 		delete(s.assumed, uid)
 	} else {
 		s.assumed[uid] = next
 	}
 	s.lookups.Unlock()
 	switch {
-	case e == asAssumed:
-		s.builder.AssumePod(next.pod, next.node)
+	case e == assumption.AsAssumed:
+		s.builder.AssumePod(next.Pod, next.Node)
 		// If the watch has shown another pod of that name, names keeps the other one.
-		if named := s.named(next.pod.Namespace, next.pod.Name); next.bound && (named == nil || named.UID == uid) {
-			s.name(next.pod)
+		if named := s.named(next.Pod.Namespace, next.Pod.Name); next.Bound && (named == nil || named.UID == uid) {
+			s.name(next.Pod)
 		}
-	case e == asWatched && watched != nil:
+	case e == assumption.AsWatched && watched != nil:
 		s.place(watched)
-	case e == asWatched && former.pod != nil:
-		s.displace(former.pod)
+	case e == assumption.AsWatched && former.Pod != nil:
+		s.displace(former.Pod)
 	}
 }
 
 // decide is apply, and publishes the effect.
-func (s *state) decide(uid types.UID, next assumption, e effect) {
-	if s.apply(uid, next, e); e != unchanged {
+func (s *state) decide(uid types.UID, next assumption.State, e assumption.Effect) {
+	if s.apply(uid, next, e); e != assumption.Unchanged {
 		s.publishLocked()
 	}
 }
@@ -103,12 +104,12 @@ func (s *state) decide(uid types.UID, next assumption, e effect) {
 func (s *state) assume(pod *corev1.Pod, node string) (forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, e := s.assumed[pod.UID].assume(pod, node, s.seen(pod.UID))
+	next, e := s.assumed[pod.UID].Assume(pod, node, s.seen(pod.UID))
 	s.decide(pod.UID, next, e)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		next, e := s.assumed[pod.UID].end()
+		next, e := s.assumed[pod.UID].End()
 		s.decide(pod.UID, next, e)
 	}
 }
@@ -117,8 +118,8 @@ func (s *state) assume(pod *corev1.Pod, node string) (forget func()) {
 func (s *state) assumedOn(uid types.UID) string {
 	s.lookups.RLock()
 	defer s.lookups.RUnlock()
-	if a := s.assumed[uid]; !a.bound {
-		return a.node
+	if a := s.assumed[uid]; !a.Bound {
+		return a.Node
 	}
 	return ""
 }
@@ -127,9 +128,9 @@ func (s *state) assumedOn(uid types.UID) string {
 func (s *state) beginBind(uid types.UID) (number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := s.assumed[uid].begin()
-	s.apply(uid, next, unchanged)
-	return next.begun
+	next := s.assumed[uid].Begin()
+	s.apply(uid, next, assumption.Unchanged)
+	return next.Begun
 }
 
 // endBind ends a Bind. bound is the pod as it was bound, or nil if it was not. When endBind returns, the View has the pod on its node, unless
@@ -137,9 +138,9 @@ func (s *state) beginBind(uid types.UID) (number int) {
 func (s *state) endBind(uid types.UID, number int, bound *corev1.Pod, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, e := s.assumed[uid].respond(number, bound, s.seen(uid), now)
+	next, e := s.assumed[uid].Respond(number, bound, s.seen(uid), now)
 	s.apply(uid, next, e)
-	next, e = s.assumed[uid].end()
+	next, e = s.assumed[uid].End()
 	s.decide(uid, next, e)
 	if bound != nil {
 		s.publishLocked() // includes what the watch has shown
@@ -149,7 +150,7 @@ func (s *state) endBind(uid types.UID, number int, bound *corev1.Pod, now time.T
 func (s *state) finishBinding(uid types.UID, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, e := s.assumed[uid].finish(now)
+	next, e := s.assumed[uid].Finish(now)
 	s.decide(uid, next, e)
 }
 
@@ -159,8 +160,8 @@ func (s *state) unconfirmed(before time.Time) []*corev1.Pod {
 	defer s.mu.Unlock()
 	var pods []*corev1.Pod
 	for _, a := range s.assumed {
-		if a.bound && a.since.Before(before) {
-			pods = append(pods, a.pod)
+		if a.Bound && a.Since.Before(before) {
+			pods = append(pods, a.Pod)
 		}
 	}
 	return pods
@@ -169,6 +170,6 @@ func (s *state) unconfirmed(before time.Time) []*corev1.Pod {
 func (s *state) resolve(assumed, truth *corev1.Pod, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, e := s.assumed[assumed.UID].resolve(assumed, truth, now)
+	next, e := s.assumed[assumed.UID].Resolve(assumed, truth, now)
 	s.decide(assumed.UID, next, e)
 }

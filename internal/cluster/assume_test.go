@@ -40,7 +40,7 @@ func shown(s *state) string {
 	return on
 }
 
-// TestAssumption follows the state machine in the comment of assumption, step by step.
+// TestAssumption follows the state machine in the comment of assumption.State, step by step.
 func TestAssumption(t *testing.T) {
 	pod := func(node string) *corev1.Pod {
 		return &corev1.Pod{

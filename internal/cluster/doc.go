@@ -42,7 +42,7 @@
 // [Cluster.Throttle] waits for the rate limit before the pod's claims are made, so that its Binding
 // does not wait.
 //
-// [Cluster.Assume] counts a pod on its node in every View from the decision on; assumption.go has the states of such a pod.
+// [Cluster.Assume] counts a pod on its node in every View from the decision on; package assumption has the states of such a pod.
 //
 // [Cluster.Bind] writes nodeName and annotations in one transaction, for exactly the pod with the
 // given UID, and is idempotent. From then on the View has the pod as bound, although the watch

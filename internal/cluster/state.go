@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/cluster/assumption"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
 )
@@ -21,7 +22,7 @@ import (
 //
 // Events of the watch come in order, and each is the state at some moment not before that of the
 // last one, except after an etcd restore, when it is older. So events are applied as they come, and
-// resourceVersions are never compared. A pod with an [assumption] replaces the watch's version.
+// resourceVersions are never compared. A pod with an [assumption.State] replaces the watch's version.
 type state struct {
 	// lookups guards pods, unbound, names, assumed and ledgers. It is separate from mu so that looking up a pod
 	// does not wait while a View is created. Writers hold both.
@@ -34,7 +35,7 @@ type state struct {
 	// names are the pods as they are counted: as shown by the watch, or as bound by this process.
 	names map[types.NamespacedName]*corev1.Pod
 	// assumed are the pods that are decided to be on a node.
-	assumed map[types.UID]assumption
+	assumed map[types.UID]assumption.State
 	// ledgers are the Ledgers by name. lookups guards them, too.
 	ledgers map[string]*ledger.Object
 
@@ -66,7 +67,7 @@ func newState() *state {
 		ledgers: map[string]*ledger.Object{},
 		changed: make(chan struct{}, 1),
 		lacking: make(chan struct{}, 1),
-		assumed: map[types.UID]assumption{},
+		assumed: map[types.UID]assumption.State{},
 		claims:  map[types.UID][]string{},
 		gone:    map[types.UID]struct{}{},
 	}
@@ -225,7 +226,7 @@ func (s *state) setPod(pod *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store(pod)
-	next, e := s.assumed[pod.UID].watch(pod)
+	next, e := s.assumed[pod.UID].Watch(pod)
 	s.apply(pod.UID, next, e)
 	s.claimsEnd(pod.UID, false)
 	if snapshot.IsReduced(pod) && s.readsOfLocked(pod.Namespace).MayLack(pod) {
@@ -246,7 +247,7 @@ func (s *state) removePod(pod *corev1.Pod) {
 		s.unboundVersion++
 	}
 	s.lookups.Unlock()
-	next, e := s.assumed[pod.UID].watch(nil)
+	next, e := s.assumed[pod.UID].Watch(nil)
 	s.apply(pod.UID, next, e)
 	s.displace(pod)
 	s.claimsEnd(pod.UID, true)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"outboard.dev/outboard/internal/cluster/assumption"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -175,7 +176,7 @@ func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
 		bound.Spec.NodeName = try.node
 	}
 	w.state.endBind(uid, try.call, bound, time.Now())
-	if pod := w.byUID(uid); onNode(pod) && pod.Spec.NodeName == try.node && try.begun == w.restores && !w.relist {
+	if pod := w.byUID(uid); assumption.OnNode(pod) && pod.Spec.NodeName == try.node && try.begun == w.restores && !w.relist {
 		w.promised[uid] = promise{try.node, w.restores}
 		if got := w.counted()[uid]; got != try.node {
 			t.Fatalf("when Bind returns, pod %s is on %q in the view, not on %s", uid, got, try.node)
@@ -207,7 +208,7 @@ func (w *world) check(t *rapid.T) {
 		if on := w.state.assumedOn(uid); on != "" && counted[uid] != on {
 			t.Fatalf("pod %s is decided to be on %s, and is counted on %q", uid, on, counted[uid])
 		}
-		if !slices.ContainsFunc(w.attempts, func(try *try) bool { return try.uid == uid }) && !w.state.assumed[uid].bound {
+		if !slices.ContainsFunc(w.attempts, func(try *try) bool { return try.uid == uid }) && !w.state.assumed[uid].Bound {
 			t.Fatalf("pod %s is assumed, and no call has to end", uid)
 		}
 	}
@@ -318,7 +319,7 @@ func checkConvergence(t *rapid.T) {
 		try := &try{uid: w.now()[name].UID, name: name, node: nodes.Draw(t, "node"), begun: w.restores}
 		if pod := w.state.seen(try.uid); rapid.Bool().Draw(t, "assume") && pod != nil {
 			try.forget = w.state.assume(pod, try.node)
-			if got := w.counted()[try.uid]; !onNode(pod) && got != try.node && w.state.assumedOn(try.uid) == try.node {
+			if got := w.counted()[try.uid]; !assumption.OnNode(pod) && got != try.node && w.state.assumedOn(try.uid) == try.node {
 				t.Fatalf("when Assume returns, pod %s is on %q in the view, not on %s", try.uid, got, try.node)
 			}
 		}
@@ -372,7 +373,7 @@ func checkConvergence(t *rapid.T) {
 		},
 		"finish binding": func(t *rapid.T) { // another client has bound the pod
 			for _, try := range w.attempts {
-				if pod := w.byUID(try.uid); try.forget != nil && onNode(pod) && pod.Spec.NodeName == try.node && w.state.assumedOn(try.uid) == try.node {
+				if pod := w.byUID(try.uid); try.forget != nil && assumption.OnNode(pod) && pod.Spec.NodeName == try.node && w.state.assumedOn(try.uid) == try.node {
 					w.state.finishBinding(try.uid, time.Now())
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
@@ -17,56 +18,67 @@ import (
 // minStep is the minimum time between two claims of a ledger.
 const minStep = time.Microsecond
 
-// operation is one change of a ledger. Exactly one of claim and release is not nil.
-type operation struct {
-	claim   *claimOperation
-	release *releaseOperation
+// Operation is one change of a ledger. Exactly one of Claim and Release is not nil.
+type Operation struct {
+	Claim   *ClaimOperation
+	Release *ReleaseOperation
 }
 
-// claimOperation ensures that a pod has a claim.
-type claimOperation struct {
+// ClaimOperation ensures that a pod has a claim.
+type ClaimOperation struct {
 	pod    snapshot.LedgerPod // without At and Annotations
 	choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
 	// created is the creation time of the pod, by the API server's clock: no claim of it is earlier.
 	created time.Time
 }
 
-// releaseOperation releases a claim, if it still has the token.
-type releaseOperation struct {
+// ReleaseOperation releases a claim, if it still has the token.
+type ReleaseOperation struct {
 	uid    types.UID
 	token  string
 	shared bool // also if it is shared
 }
 
-// outcome is the result of an operation.
-type outcome struct {
-	held    snapshot.LedgerPod // the claim; also with err, if the pod holds one that cannot be used
-	err     error              // why nothing is claimed
-	failure error              // why nothing could be written, as opposed to what choose returned
+// ClaimFor returns the operation that ensures that the pod has a claim for the node; see [Keeper.Claim]. The token is the caller's alone.
+func ClaimFor(pod *corev1.Pod, node, token string, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)) Operation {
+	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: token}
+	return Operation{Claim: &ClaimOperation{pod: entry, choose: choose, created: pod.CreationTimestamp.Time}}
+}
+
+// ReleaseOf returns the operation that releases the claim, or, if revoke is true, revokes it; see [Keeper.Release] and [Keeper.Revoke].
+func ReleaseOf(held snapshot.LedgerPod, revoke bool) Operation {
+	return Operation{Release: &ReleaseOperation{held.UID, held.Token, revoke}}
+}
+
+// Outcome is the result of an operation.
+type Outcome struct {
+	Held    snapshot.LedgerPod // the claim; also with err, if the pod holds one that cannot be used
+	Err     error              // why nothing is claimed
+	Failure error              // why nothing could be written, as opposed to what choose returned
 }
 
 // apply applies the operations in order, and returns the changed ledger. It is pure: its result depends on its arguments only.
 // An operation that fails changes nothing, and the others continue.
-func apply(l snapshot.Ledger, operations []operation, now time.Time) (snapshot.Ledger, []outcome) {
+func apply(l snapshot.Ledger, operations []Operation, now time.Time) (snapshot.Ledger, []Outcome) {
 	next := clone(l)
-	outcomes := make([]outcome, len(operations))
+	outcomes := make([]Outcome, len(operations))
 	for i, o := range operations {
-		if o.release != nil {
-			release(&next, *o.release)
+		if o.Release != nil {
+			release(&next, *o.Release)
 			continue
 		}
-		outcomes[i].held, outcomes[i].err = claim(&next, o.claim, now)
+		outcomes[i].Held, outcomes[i].Err = claim(&next, o.Claim, now)
 	}
 	return next, outcomes
 }
 
-func release(l *snapshot.Ledger, o releaseOperation) {
+func release(l *snapshot.Ledger, o ReleaseOperation) {
 	if p := l.Pod(o.uid); p != nil && p.Token == o.token && (o.shared || !p.Shared) {
 		*l = clone(*l.Without(func(uid types.UID) bool { return uid == o.uid }))
 	}
 }
 
-func claim(l *snapshot.Ledger, o *claimOperation, now time.Time) (snapshot.LedgerPod, error) {
+func claim(l *snapshot.Ledger, o *ClaimOperation, now time.Time) (snapshot.LedgerPod, error) {
 	if held := l.Pod(o.pod.UID); held != nil {
 		if held.Token == o.pod.Token {
 			return *held, nil // written by this operation, and the response was lost; no other attempt relies on it since
@@ -169,6 +181,6 @@ func setCapacity(l *snapshot.Ledger, units []policy.Capacity) {
 // keep ledgers in the API server. It is pure. If choose fails, Claim returns its error, together with the existing
 // claim of the pod, if any. Any other error means that the ledger cannot hold what choose returned.
 func Claim(l snapshot.Ledger, pod snapshot.LedgerPod, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error), now time.Time) (snapshot.Ledger, snapshot.LedgerPod, error) {
-	next, outcomes := apply(l, []operation{{claim: &claimOperation{pod: pod, choose: choose}}}, now)
-	return next, outcomes[0].held, outcomes[0].err
+	next, outcomes := apply(l, []Operation{{Claim: &ClaimOperation{pod: pod, choose: choose}}}, now)
+	return next, outcomes[0].Held, outcomes[0].Err
 }

@@ -12,64 +12,64 @@ import (
 // cache has it a moment later.
 const cacheDelay = 2 * time.Second
 
-// examination decides whether a claim is released. It is a value: next returns the following state, and a Keeper performs the request of
+// Examination decides whether a claim is released. It is a value: Next returns the following state, and a Keeper performs the request of
 // each state. The cache, which may be stale, only saves requests: the API server decides. From each state the claim may also stay, because
-// its pod needs it, or because the API server did not respond (keepClaim).
+// its pod needs it, or because the API server did not respond (KeepClaim).
 //
-//	readCachedPod ── the pod is not in the cache, or does not need the claim ──► readPod
-//	readPod       ── the pod never needs the claim again ──────────────────────► releaseClaim
-//	readPod       ── the pod was not bound in time ────────────────────────────► touchPod
-//	touchPod      ── the pod, which no earlier Binding can bind, is not bound ─► releaseClaim
+//	ReadCachedPod ── the pod is not in the cache, or does not need the claim ──► ReadPod
+//	ReadPod       ── the pod never needs the claim again ──────────────────────► ReleaseClaim
+//	ReadPod       ── the pod was not bound in time ────────────────────────────► TouchPod
+//	TouchPod      ── the pod, which no earlier Binding can bind, is not bound ─► ReleaseClaim
 //
 // testdata/examination.txtar has a history of each.
-type examination struct {
-	ledger  *snapshot.Ledger
-	claim   *snapshot.LedgerPod
-	age     time.Duration // since the sweeper first saw the claim
-	limit   time.Duration // the age from which the claim of a pod that may still be bound is released
-	request podRequest
+type Examination struct {
+	Ledger  *snapshot.Ledger
+	Claim   *snapshot.LedgerPod
+	Age     time.Duration // since the sweeper first saw the claim
+	Limit   time.Duration // the age from which the claim of a pod that may still be bound is released
+	Request PodRequest
 	reason  string // why the claim is released: a label value of the metric
-	err     error  // of the request: why the claim stays although it may not be needed
+	Err     error  // of the request: why the claim stays although it may not be needed
 }
 
-// podRequest is what an examination needs next: the permission for it, if it is a request to the API server.
-type podRequest string
+// PodRequest is what an examination needs next: the permission for it, if it is a request to the API server.
+type PodRequest string
 
 const (
-	readCachedPod podRequest = ""
-	readPod       podRequest = "get pods"
-	touchPod      podRequest = "patch pods/status"
-	keepClaim     podRequest = "keep"                        // the end
-	releaseClaim  podRequest = "update ledgers.outboard.dev" // the end: release makes the operation
+	ReadCachedPod PodRequest = ""
+	ReadPod       PodRequest = "get pods"
+	TouchPod      PodRequest = "patch pods/status"
+	KeepClaim     PodRequest = "keep"                        // the end
+	ReleaseClaim  PodRequest = "update ledgers.outboard.dev" // the end: Release makes the operation
 )
 
-// next returns the state after the response to the request: the pod, or nil if it does not exist.
-func (e examination) next(pod *corev1.Pod, err error) examination {
-	if e.err != nil || e.request == keepClaim || e.request == releaseClaim {
+// Next returns the state after the response to the request: the pod, or nil if it does not exist.
+func (e Examination) Next(pod *corev1.Pod, err error) Examination {
+	if e.Err != nil || e.Request == KeepClaim || e.Request == ReleaseClaim {
 		panic("ledger: a response to an examination that has ended")
 	}
-	asked, n := e.request, needOf(pod, e.ledger, e.claim)
-	expired := n == unbound && e.age >= e.limit
-	e.request, e.err = keepClaim, err
+	asked, n := e.Request, needOf(pod, e.Ledger, e.Claim)
+	expired := n == unbound && e.Age >= e.Limit
+	e.Request, e.Err = KeepClaim, err
 	switch {
 	case err != nil:
-		e.request = asked
-	case asked == readCachedPod && (expired || n == finishedWith && (pod != nil || e.age >= cacheDelay)):
-		e.request = readPod
-	case asked == readPod && n == finishedWith:
-		e.request, e.reason = releaseClaim, finished
-	case asked == readPod && expired:
+		e.Request = asked
+	case asked == ReadCachedPod && (expired || n == finishedWith && (pod != nil || e.Age >= cacheDelay)):
+		e.Request = ReadPod
+	case asked == ReadPod && n == finishedWith:
+		e.Request, e.reason = ReleaseClaim, finished
+	case asked == ReadPod && expired:
 		// Whoever made the claim may still send the Binding, for this version of the pod. After this, the API server rejects it.
-		e.request = touchPod
-	case asked == touchPod && n != needed:
-		e.request, e.reason = releaseClaim, reclaimed
+		e.Request = TouchPod
+	case asked == TouchPod && n != needed:
+		e.Request, e.reason = ReleaseClaim, reclaimed
 	}
 	return e
 }
 
-// release is the operation that releases the claim.
-func (e examination) release() operation {
-	return operation{release: &releaseOperation{e.claim.UID, e.claim.Token, true}}
+// Release is the operation that releases the claim.
+func (e Examination) Release() Operation {
+	return ReleaseOf(*e.Claim, true)
 }
 
 // need is whether a pod needs its claim.

@@ -83,7 +83,7 @@ type Keeper struct {
 	roundTrip atomic.Int64
 
 	mu      sync.Mutex
-	queues  map[string]*queue   // by ledger name; those with pending operations, or written by this Keeper
+	queues  map[string]*Queue   // by ledger name; those with pending operations, or written by this Keeper
 	missing []missingPermission // of the latest sweep; immutable
 }
 
@@ -98,7 +98,7 @@ func New(o Options) (*Keeper, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	k := &Keeper{options: o, metrics: newMetrics(), queues: map[string]*queue{}}
+	k := &Keeper{options: o, metrics: newMetrics(), queues: map[string]*Queue{}}
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(k.metrics); err != nil {
 			return nil, fmt.Errorf("ledger: %w", err)
@@ -114,28 +114,27 @@ func New(o Options) (*Keeper, error) {
 // with the existing claim, if any, and changes nothing. The same holds for ErrNotServed. After any other error, a claim
 // may have been written, but no caller may rely on it: it is released when the API server responds, or by Run.
 func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)) (snapshot.LedgerPod, error) {
-	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: rand.Text()}
-	result, err := k.submit(ctx, key, operation{claim: &claimOperation{pod: entry, choose: choose, created: pod.CreationTimestamp.Time}})
-	k.metrics.claim(result.err, err)
+	result, err := k.submit(ctx, key, ClaimFor(pod, node, rand.Text(), choose))
+	k.metrics.claim(result.Err, err)
 	if err != nil {
 		return snapshot.LedgerPod{}, fmt.Errorf("ledger %s: %w", Name(key), err)
 	}
-	return result.held, result.err
+	return result.Held, result.Err
 }
 
 // Release releases a claim that only the caller relies on; a claim that others rely on, too, stays. Call it only when the
 // caller's Binding certainly has, and will have, no effect.
 func (k *Keeper) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
-	return k.release(ctx, key, operation{release: &releaseOperation{held.UID, held.Token, false}})
+	return k.release(ctx, key, ReleaseOf(held, false))
 }
 
 // Revoke removes a claim, unless another attempt has relied on it since held was returned. Call it only when the pod
 // was changed after that and is not bound: Bindings sent before, by any replica, fail from then on.
 func (k *Keeper) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
-	return k.release(ctx, key, operation{release: &releaseOperation{held.UID, held.Token, true}})
+	return k.release(ctx, key, ReleaseOf(held, true))
 }
 
-func (k *Keeper) release(ctx context.Context, key snapshot.LedgerKey, o operation) error {
+func (k *Keeper) release(ctx context.Context, key snapshot.LedgerKey, o Operation) error {
 	if _, err := k.submit(ctx, key, o); err != nil {
 		return fmt.Errorf("ledger %s: %w", Name(key), err)
 	}
@@ -143,30 +142,30 @@ func (k *Keeper) release(ctx context.Context, key snapshot.LedgerKey, o operatio
 }
 
 // submit queues the operation and waits until it is written or ctx ends. After an error, the queue withdraws the operation.
-func (k *Keeper) submit(ctx context.Context, key snapshot.LedgerKey, o operation) (outcome, error) {
-	s := &submission{operation: o, done: make(chan outcome, 1)}
-	k.change(key, func(q *queue) { q.add(s) })
+func (k *Keeper) submit(ctx context.Context, key snapshot.LedgerKey, o Operation) (Outcome, error) {
+	s := &Submission{Operation: o, done: make(chan Outcome, 1)}
+	k.change(key, func(q *Queue) { q.Add(s) })
 	select {
 	case result := <-s.done:
-		if err := result.failure; err != nil && !errors.Is(err, ErrNotServed) {
-			k.change(key, func(q *queue) { _ = q.withdraw(s) })
+		if err := result.Failure; err != nil && !errors.Is(err, ErrNotServed) {
+			k.change(key, func(q *Queue) { _ = q.Withdraw(s) })
 		}
-		return result, result.failure
+		return result, result.Failure
 	case <-ctx.Done():
 		var known error
-		k.change(key, func(q *queue) { known = q.withdraw(s) })
-		return outcome{}, fmt.Errorf("%w: %w", known, context.Cause(ctx))
+		k.change(key, func(q *Queue) { known = q.Withdraw(s) })
+		return Outcome{}, fmt.Errorf("%w: %w", known, context.Cause(ctx))
 	}
 }
 
 // change changes the queue of the ledger. A goroutine writes the operations that are pending then.
-func (k *Keeper) change(key snapshot.LedgerKey, f func(q *queue)) {
+func (k *Keeper) change(key snapshot.LedgerKey, f func(q *Queue)) {
 	name := Name(key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	q := k.queues[name]
 	if q == nil {
-		q = &queue{key: key}
+		q = &Queue{Key: key}
 		k.queues[name] = q
 	}
 	f(q)
@@ -188,20 +187,20 @@ const (
 // After each write, it lets other replicas write the ledger before this Keeper writes it again. A writer whose version is current would
 // otherwise be faster each time than a writer that has to learn the new version first. Meanwhile, more operations arrive,
 // which are then written together. The random part prevents two writers from yielding at the same time each time.
-func (k *Keeper) work(q *queue) {
+func (k *Keeper) work(q *Queue) {
 	for {
 		k.mu.Lock()
-		batch, w := q.take()
+		batch, w := q.Take()
 		k.mu.Unlock()
 		if len(batch) == 0 {
 			return
 		}
 		w = k.write(w)
 		k.mu.Lock()
-		more := q.wrote(w.object)
+		more := q.Wrote(w.Object)
 		k.mu.Unlock()
 		for i, s := range batch {
-			s.done <- w.outcomes[i]
+			s.done <- w.Outcomes[i]
 		}
 		if more {
 			time.Sleep(min(longestYield, time.Duration((0.5+mathrand.Float64())*float64(k.roundTrip.Load()))))
@@ -210,56 +209,56 @@ func (k *Keeper) work(q *queue) {
 }
 
 // write performs the requests of a writing until it has ended.
-func (k *Keeper) write(w writing) writing {
+func (k *Keeper) write(w Writing) Writing {
 	ctx, cancel := context.WithTimeout(context.Background(), k.options.WriteTimeout)
 	defer cancel()
 	name, wait := Name(w.key), k.options.RetryPause
-	for w.request.kind != written {
-		var r response
-		switch w.request.kind {
-		case readLedger:
-			r.object, r.err = k.options.API.GetLedger(ctx, name)
-		case examineClaims:
-			r.claims = slices.Clone(w.request.claims)
-			k.examine(ctx, r.claims)
-		case putLedger:
+	for w.Request.Kind != Written {
+		var r Response
+		switch w.Request.Kind {
+		case ReadLedger:
+			r.Object, r.Err = k.options.API.GetLedger(ctx, name)
+		case ExamineClaims:
+			r.Claims = slices.Clone(w.Request.Claims)
+			k.examine(ctx, r.Claims)
+		case PutLedger:
 			started := time.Now()
-			r.object, r.err = k.options.API.PutLedger(ctx, w.request.object)
+			r.Object, r.Err = k.options.API.PutLedger(ctx, w.Request.Object)
 			took := time.Since(started)
-			k.metrics.write(took, outdated(w.request.object, r.err), r.err)
-			if r.err == nil {
+			k.metrics.write(took, outdated(w.Request.Object, r.Err), r.Err)
+			if r.Err == nil {
 				k.roundTrip.Store(int64(took))
 			}
-		case pause:
+		case Pause:
 			select {
 			case <-ctx.Done():
 			case <-time.After(wait):
 				wait = min(2*wait, lastPause)
 			}
 		}
-		r.now, r.cached, r.ended = k.options.Now(), k.options.Cache.Ledger(name), ctx.Err() != nil
-		w = w.next(r)
+		r.Now, r.Cached, r.Ended = k.options.Now(), k.options.Cache.Ledger(name), ctx.Err() != nil
+		w = w.Next(r)
 	}
 	return w
 }
 
 // examine reads and changes the pods of claims until each examination has ended.
-func (k *Keeper) examine(ctx context.Context, claims []examination) {
+func (k *Keeper) examine(ctx context.Context, claims []Examination) {
 	inParallel(len(claims), func(i int) {
-		for e := &claims[i]; e.err == nil; {
+		for e := &claims[i]; e.Err == nil; {
 			var pod *corev1.Pod
 			var err error
-			switch e.request {
-			case readCachedPod:
-				pod = k.options.Cache.PodByUID(e.claim.UID)
-			case readPod:
-				pod, err = k.options.API.LivePod(ctx, e.claim.Namespace, e.claim.Name, e.claim.UID)
-			case touchPod:
-				pod, err = k.options.API.TouchPod(ctx, e.claim.Namespace, e.claim.Name, e.claim.UID)
+			switch e.Request {
+			case ReadCachedPod:
+				pod = k.options.Cache.PodByUID(e.Claim.UID)
+			case ReadPod:
+				pod, err = k.options.API.LivePod(ctx, e.Claim.Namespace, e.Claim.Name, e.Claim.UID)
+			case TouchPod:
+				pod, err = k.options.API.TouchPod(ctx, e.Claim.Namespace, e.Claim.Name, e.Claim.UID)
 			default:
 				return
 			}
-			*e = e.next(pod, err)
+			*e = e.Next(pod, err)
 		}
 	})
 }

@@ -70,8 +70,8 @@ func chooseAmount(amount int64) func(*snapshot.Ledger, time.Time) (policy.Claim,
 	}
 }
 
-func claimOf(pod, token string, amount int64) operation {
-	return operation{claim: &claimOperation{pod: snapshot.LedgerPod{UID: types.UID(pod), Name: pod, Node: "a", Token: token}, choose: chooseAmount(amount)}}
+func claimOf(pod, token string, amount int64) Operation {
+	return Operation{Claim: &ClaimOperation{pod: snapshot.LedgerPod{UID: types.UID(pod), Name: pod, Node: "a", Token: token}, choose: chooseAmount(amount)}}
 }
 
 // parseLedger parses a ledger as in testdata, such as "v2 p=4 q=3/token*"; nil for "none".
@@ -101,7 +101,7 @@ func parseLedger(t *testing.T, text string) *Object {
 		if m[3] == "" {
 			m[3] = m[1]
 		}
-		o.Spec, _ = apply(o.Spec, []operation{claimOf(m[1], m[3], amount)}, time.Unix(0, 0))
+		o.Spec, _ = apply(o.Spec, []Operation{claimOf(m[1], m[3], amount)}, time.Unix(0, 0))
 		o.Spec.Pods[len(o.Spec.Pods)-1].Shared = m[4] != ""
 	}
 	o.summarize()
@@ -134,11 +134,11 @@ func formatLedger(o *Object) string {
 
 // history drives a queue and its writes as a Keeper does, with the responses of testdata.
 type history struct {
-	queue       queue
-	batch       []*submission
-	writing     writing
+	queue       Queue
+	batch       []*Submission
+	writing     Writing
 	cached      *Object
-	submissions map[string]*submission // by token
+	submissions map[string]*Submission // by token
 }
 
 // step takes one line of input, and returns its effects.
@@ -152,83 +152,83 @@ func (h *history) step(t *testing.T, line string) string {
 		if len(words) == 4 {
 			token = words[3]
 		}
-		s := &submission{operation: operation{release: &releaseOperation{types.UID(words[0]), words[len(words)-1], verb == "revoke"}}}
+		s := &Submission{Operation: Operation{Release: &ReleaseOperation{types.UID(words[0]), words[len(words)-1], verb == "revoke"}}}
 		if verb == "claim" {
 			amount, err := strconv.ParseInt(words[1], 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.operation = claimOf(words[0], token, amount)
+			s.Operation = claimOf(words[0], token, amount)
 		}
 		h.submissions[token] = s
-		h.queue.add(s)
+		h.queue.Add(s)
 		return h.begin("pending")
 	case "withdraw":
-		known := h.queue.withdraw(h.submissions[words[0]]).Error()
+		known := h.queue.Withdraw(h.submissions[words[0]]).Error()
 		return h.begin(known)
 	case "cache":
 		h.cached = parseLedger(t, rest)
 		return ""
 	}
-	if asked := string(h.writing.request.kind); verb != asked && (verb != "readCache" || asked != "") || !h.queue.writing {
+	if asked := string(h.writing.Request.Kind); verb != asked && (verb != "readCache" || asked != "") || !h.queue.writing {
 		t.Fatalf("%q responds to no request: the request is %q", line, asked)
 	}
-	r := response{now: time.Unix(100, 0), cached: h.cached}
-	rest, r.ended = strings.CutSuffix(rest, "ended")
+	r := Response{Now: time.Unix(100, 0), Cached: h.cached}
+	rest, r.Ended = strings.CutSuffix(rest, "ended")
 	rest = strings.TrimSpace(rest)
-	switch r.err = testErrors[rest]; {
-	case r.err != nil, verb == "readCache", verb == "pause":
+	switch r.Err = testErrors[rest]; {
+	case r.Err != nil, verb == "readCache", verb == "pause":
 	case verb == "readLedger":
-		if r.object = parseLedger(t, rest); r.object == nil {
-			r.err = testErrors["notFound"]
+		if r.Object = parseLedger(t, rest); r.Object == nil {
+			r.Err = testErrors["notFound"]
 		}
 	case verb == "putLedger":
-		r.object = h.writing.request.object.DeepCopyObject().(*Object)
-		r.object.ResourceVersion = strings.TrimPrefix(rest, "v")
-		r.object.Generation++
+		r.Object = h.writing.Request.Object.DeepCopyObject().(*Object)
+		r.Object.ResourceVersion = strings.TrimPrefix(rest, "v")
+		r.Object.Generation++
 	case verb == "examineClaims":
-		for i, e := range h.writing.request.claims {
-			pod, words := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: e.claim.UID}}, strings.Fields(rest)
+		for i, e := range h.writing.Request.Claims {
+			pod, words := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: e.Claim.UID}}, strings.Fields(rest)
 			_, state, _ := strings.Cut(words[i], "=")
-			switch e = e.next(nil, nil); state {
+			switch e = e.Next(nil, nil); state {
 			case "gone":
-				e = e.next(nil, nil)
+				e = e.Next(nil, nil)
 			case "unbound":
-				e = e.next(pod, nil)
+				e = e.Next(pod, nil)
 			default:
-				e = e.next(nil, testErrors[state])
+				e = e.Next(nil, testErrors[state])
 			}
-			r.claims = append(r.claims, e)
+			r.Claims = append(r.Claims, e)
 		}
 	}
-	h.writing = h.writing.next(r)
-	if h.writing.request.kind != written {
+	h.writing = h.writing.Next(r)
+	if h.writing.Request.Kind != Written {
 		return h.request()
 	}
 	var ends []string
-	for i, o := range h.writing.outcomes {
+	for i, o := range h.writing.Outcomes {
 		text := "done"
-		switch s := h.batch[i].operation; {
-		case o.failure != nil:
-			text = nameOf(o.failure)
-		case o.err != nil && o.held.Token != "":
-			text = o.err.Error() + ", holds " + o.held.Token
-		case o.err != nil:
-			text = o.err.Error()
-		case s.claim != nil:
+		switch s := h.batch[i].Operation; {
+		case o.Failure != nil:
+			text = nameOf(o.Failure)
+		case o.Err != nil && o.Held.Token != "":
+			text = o.Err.Error() + ", holds " + o.Held.Token
+		case o.Err != nil:
+			text = o.Err.Error()
+		case s.Claim != nil:
 			text = "claimed"
 		}
 		name := "release"
-		if c := h.batch[i].claim; c != nil {
+		if c := h.batch[i].Claim; c != nil {
 			name = string(c.pod.Token)
 		}
 		ends = append(ends, name+": "+text)
 	}
-	if len(h.writing.outcomes) != len(h.batch) {
-		t.Fatalf("%d outcomes of %d operations", len(h.writing.outcomes), len(h.batch))
+	if len(h.writing.Outcomes) != len(h.batch) {
+		t.Fatalf("%d outcomes of %d operations", len(h.writing.Outcomes), len(h.batch))
 	}
-	more := h.queue.wrote(h.writing.object)
-	h.batch, h.writing = h.queue.take()
+	more := h.queue.Wrote(h.writing.Object)
+	h.batch, h.writing = h.queue.Take()
 	text := strings.Join(ends, ", ") + "; ledger " + formatLedger(h.queue.written)
 	if more {
 		text += "; " + h.request()
@@ -241,25 +241,25 @@ func (h *history) begin(text string) string {
 	if h.queue.writing || len(h.queue.pending) == 0 {
 		return text
 	}
-	h.batch, h.writing = h.queue.take()
+	h.batch, h.writing = h.queue.Take()
 	return strings.TrimPrefix(text+"; "+h.request(), "pending; ")
 }
 
 // request returns the current request as text.
 func (h *history) request() string {
-	switch q := h.writing.request; q.kind {
-	case readCache:
+	switch q := h.writing.Request; q.Kind {
+	case ReadCache:
 		return "readCache"
-	case putLedger:
-		return "putLedger " + formatLedger(q.object)
-	case examineClaims:
+	case PutLedger:
+		return "putLedger " + formatLedger(q.Object)
+	case ExamineClaims:
 		text := "examineClaims"
-		for _, e := range q.claims {
-			text += " " + string(e.claim.UID)
+		for _, e := range q.Claims {
+			text += " " + string(e.Claim.UID)
 		}
 		return text
 	default:
-		return string(q.kind)
+		return string(q.Kind)
 	}
 }
 
@@ -301,12 +301,12 @@ func runHistories(t *testing.T, file string, begin func() func(t *testing.T, lin
 
 func TestWritingHistories(t *testing.T) {
 	runHistories(t, "testdata/writing.txtar", func() func(*testing.T, string) string {
-		return (&history{queue: queue{key: testKey}, submissions: map[string]*submission{}}).step
+		return (&history{queue: Queue{Key: testKey}, submissions: map[string]*Submission{}}).step
 	})
 }
 
 func TestExaminationHistories(t *testing.T) {
-	requests := map[podRequest]string{readCachedPod: "readCachedPod", readPod: "readPod", touchPod: "touchPod", keepClaim: "keepClaim", releaseClaim: "releaseClaim"}
+	requests := map[PodRequest]string{ReadCachedPod: "readCachedPod", ReadPod: "readPod", TouchPod: "touchPod", KeepClaim: "keepClaim", ReleaseClaim: "releaseClaim"}
 	pods := map[string]*corev1.Pod{
 		"none":      nil,
 		"other":     {ObjectMeta: metav1.ObjectMeta{UID: "another"}},
@@ -316,7 +316,7 @@ func TestExaminationHistories(t *testing.T) {
 		"succeeded": {ObjectMeta: metav1.ObjectMeta{UID: "p"}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}},
 	}
 	runHistories(t, "testdata/examination.txtar", func() func(*testing.T, string) string {
-		var e examination
+		var e Examination
 		return func(t *testing.T, line string) string {
 			t.Helper()
 			words := strings.Fields(line)
@@ -326,24 +326,24 @@ func TestExaminationHistories(t *testing.T) {
 					t.Fatal(err)
 				}
 				o := parseLedger(t, "v1 p=4")
-				e = examination{ledger: &o.Spec, claim: &o.Spec.Pods[0], age: age, limit: 5 * time.Minute}
+				e = Examination{Ledger: &o.Spec, Claim: &o.Spec.Pods[0], Age: age, Limit: 5 * time.Minute}
 				switch words[2] {
 				case "pool":
 					o.Spec.Node = ""
 				case "write":
-					e.limit = math.MaxInt64
+					e.Limit = math.MaxInt64
 				}
-				return requests[e.request]
+				return requests[e.Request]
 			}
 			pod, known := pods[words[1]]
 			err := testErrors[words[1]]
-			if words[0] != requests[e.request] || !known && err == nil {
-				t.Fatalf("%q responds to no request: the request is %q", line, requests[e.request])
+			if words[0] != requests[e.Request] || !known && err == nil {
+				t.Fatalf("%q responds to no request: the request is %q", line, requests[e.Request])
 			}
-			if e = e.next(pod, err); e.err != nil {
-				return "keepClaim, which needs the permission to " + string(e.request) + ": " + nameOf(e.err)
+			if e = e.Next(pod, err); e.Err != nil {
+				return "keepClaim, which needs the permission to " + string(e.Request) + ": " + nameOf(e.Err)
 			}
-			return strings.TrimSpace(requests[e.request] + " " + e.reason)
+			return strings.TrimSpace(requests[e.Request] + " " + e.reason)
 		}
 	})
 }
@@ -352,11 +352,11 @@ func TestExaminationHistories(t *testing.T) {
 func TestResponsesWithoutRequests(t *testing.T) {
 	o := parseLedger(t, "v1 p=4")
 	for name, f := range map[string]func(){
-		"a write that has ended":       func() { writing{request: request{kind: written}}.next(response{}) },
-		"an examination that keeps":    func() { examination{ledger: &o.Spec, claim: &o.Spec.Pods[0], request: keepClaim}.next(nil, nil) },
-		"an examination that releases": func() { examination{ledger: &o.Spec, claim: &o.Spec.Pods[0], request: releaseClaim}.next(nil, nil) },
+		"a write that has ended":       func() { Writing{Request: Request{Kind: Written}}.Next(Response{}) },
+		"an examination that keeps":    func() { Examination{Ledger: &o.Spec, Claim: &o.Spec.Pods[0], Request: KeepClaim}.Next(nil, nil) },
+		"an examination that releases": func() { Examination{Ledger: &o.Spec, Claim: &o.Spec.Pods[0], Request: ReleaseClaim}.Next(nil, nil) },
 		"an examination that has failed": func() {
-			examination{ledger: &o.Spec, claim: &o.Spec.Pods[0], request: readPod, err: errors.New("lost")}.next(nil, nil)
+			Examination{Ledger: &o.Spec, Claim: &o.Spec.Pods[0], Request: ReadPod, Err: errors.New("lost")}.Next(nil, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -373,21 +373,21 @@ func TestResponsesWithoutRequests(t *testing.T) {
 // A step changes nothing but its result: a state can be kept, and continued in two ways.
 func TestStepsChangeNoEarlierState(t *testing.T) {
 	base, now := parseLedger(t, "v1 q=3 r=2"), time.Unix(100, 0)
-	w := writing{key: testKey, object: base}
+	w := Writing{key: testKey, Object: base}
 	for i := range 5 {
 		w.operations = append(w.operations, claimOf(fmt.Sprint(i), fmt.Sprint(i), 1))
 	}
-	invalid := response{now: now, err: testErrors["invalid"]}
-	w = w.next(response{now: now}).next(invalid).next(response{now: now, object: base}).next(invalid)
+	invalid := Response{Now: now, Err: testErrors["invalid"]}
+	w = w.Next(Response{Now: now}).Next(invalid).Next(Response{Now: now, Object: base}).Next(invalid)
 	for range 3 { // one by one
-		w = w.next(response{now: now}).next(response{now: now, err: testErrors["forbidden"]})
+		w = w.Next(Response{Now: now}).Next(Response{Now: now, Err: testErrors["forbidden"]})
 	}
-	w = w.next(response{now: now})
-	written, failed := w.next(response{object: parseLedger(t, "v2")}), w.next(response{err: testErrors["forbidden"]})
+	w = w.Next(Response{Now: now})
+	written, failed := w.Next(Response{Object: parseLedger(t, "v2")}), w.Next(Response{Err: testErrors["forbidden"]})
 	if formatLedger(base) != "v1 q=3 r=2" {
 		t.Errorf("the first ledger is %s", formatLedger(base))
 	}
-	if len(w.outcomes) != 3 || len(written.outcomes) != 4 || written.outcomes[3].failure != nil || len(failed.outcomes) != 4 || failed.outcomes[3].failure == nil {
-		t.Errorf("outcomes %+v, then %+v or %+v", w.outcomes, written.outcomes, failed.outcomes)
+	if len(w.Outcomes) != 3 || len(written.Outcomes) != 4 || written.Outcomes[3].Failure != nil || len(failed.Outcomes) != 4 || failed.Outcomes[3].Failure == nil {
+		t.Errorf("outcomes %+v, then %+v or %+v", w.Outcomes, written.Outcomes, failed.Outcomes)
 	}
 }

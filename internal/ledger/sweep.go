@@ -62,7 +62,7 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 		seen[id] = since
 		return now.Sub(since)
 	}
-	var suspects []examination
+	var suspects []Examination
 	var unused []*Object
 	for _, o := range k.options.Cache.Ledgers() {
 		for i := range o.Spec.Units {
@@ -72,8 +72,8 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 		}
 		for i := range o.Spec.Pods {
 			p := &o.Spec.Pods[i]
-			e := examination{ledger: &o.Spec, claim: p, age: age(claimID{o.Name, p.Token, p.UID}), limit: k.options.ReclaimAfter}
-			if e = e.next(k.options.Cache.PodByUID(p.UID), nil); e.request != keepClaim {
+			e := Examination{Ledger: &o.Spec, Claim: p, Age: age(claimID{o.Name, p.Token, p.UID}), Limit: k.options.ReclaimAfter}
+			if e = e.Next(k.options.Cache.PodByUID(p.UID), nil); e.Request != KeepClaim {
 				suspects = append(suspects, e)
 			}
 		}
@@ -93,45 +93,45 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 	k.report(s.missing)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	maps.DeleteFunc(k.queues, func(_ string, q *queue) bool { return q.forget() })
+	maps.DeleteFunc(k.queues, func(_ string, q *Queue) bool { return q.Forget() })
 }
 
 // reclaim releases the claims that are no longer needed by the API server.
-func (s *sweeper) reclaim(ctx context.Context, suspects []examination) {
+func (s *sweeper) reclaim(ctx context.Context, suspects []Examination) {
 	k := s.keeper
 	k.examine(ctx, suspects)
-	byLedger := map[*snapshot.Ledger][]*examination{}
+	byLedger := map[*snapshot.Ledger][]*Examination{}
 	for i := range suspects {
-		if e := &suspects[i]; e.request == releaseClaim {
-			byLedger[e.ledger] = append(byLedger[e.ledger], e)
+		if e := &suspects[i]; e.Request == ReleaseClaim {
+			byLedger[e.Ledger] = append(byLedger[e.Ledger], e)
 		}
 	}
 	ledgers := slices.Collect(maps.Values(byLedger))
 	inParallel(len(ledgers), func(i int) {
 		var releases sync.WaitGroup // of one ledger, which are written together
 		for _, e := range ledgers[i] {
-			releases.Go(func() { e.err = k.release(ctx, e.ledger.Key(), e.release()) })
+			releases.Go(func() { e.Err = k.release(ctx, e.Ledger.Key(), e.Release()) })
 		}
 		releases.Wait()
 	})
 	for i := range suspects {
-		if suspects[i].err == nil || ctx.Err() == nil {
+		if suspects[i].Err == nil || ctx.Err() == nil {
 			s.account(&suspects[i])
 		}
 	}
 }
 
 // account counts and logs what became of the claim. What could not be read or written is tried again in the next sweep.
-func (s *sweeper) account(e *examination) {
-	k, pod := s.keeper, e.claim.Namespace+"/"+e.claim.Name
+func (s *sweeper) account(e *Examination) {
+	k, pod := s.keeper, e.Claim.Namespace+"/"+e.Claim.Name
 	switch {
-	case e.err != nil && s.lacksPermission(string(e.request), e.err), e.reason == "":
-	case e.err != nil:
-		k.options.Logger.Warn("cannot release a claim that is no longer needed; trying again", "ledger", Name(e.ledger.Key()), "pod", pod, "error", e.err)
+	case e.Err != nil && s.lacksPermission(string(e.Request), e.Err), e.reason == "":
+	case e.Err != nil:
+		k.options.Logger.Warn("cannot release a claim that is no longer needed; trying again", "ledger", Name(e.Ledger.Key()), "pod", pod, "error", e.Err)
 	default:
 		k.metrics.released.WithLabelValues(e.reason).Inc()
 		if e.reason == reclaimed {
-			k.options.Logger.Info("released the claim of a pod that was not bound", "ledger", Name(e.ledger.Key()), "pod", pod, "for", e.age)
+			k.options.Logger.Info("released the claim of a pod that was not bound", "ledger", Name(e.Ledger.Key()), "pod", pod, "for", e.Age)
 		}
 	}
 }

@@ -16,103 +16,103 @@ import (
 // maxRejections is how often the API server may reject a valid change of the ledger just read before the Keeper gives up.
 const maxRejections = 3
 
-// writing is the write of operations to one ledger. It is a value without client, clock or goroutine: next returns the following state, and
+// Writing is the write of operations to one ledger. It is a value without client, clock or goroutine: Next returns the following state, and
 // a Keeper performs the request of each state.
 //
-//	readCache     ── the operations succeed on the latest known ledger ───► putLedger
-//	              ── one fails, or nothing changes: it may be stale ──────► readLedger
-//	readLedger    ── the operations succeed ──────────────────────────────► putLedger
-//	              ── one fails: other claims may be no longer needed ─────► examineClaims
+//	ReadCache     ── the operations succeed on the latest known ledger ───► PutLedger
+//	              ── one fails, or nothing changes: it may be stale ──────► ReadLedger
+//	ReadLedger    ── the operations succeed ──────────────────────────────► PutLedger
+//	              ── one fails: other claims may be no longer needed ─────► ExamineClaims
 //	              ── nothing changes ─────────────────────────────────────► end
-//	examineClaims ── these claims are released, and the rest is written ──► putLedger
+//	ExamineClaims ── these claims are released, and the rest is written ──► PutLedger
 //	              ── nothing changes ─────────────────────────────────────► end
-//	putLedger     ── written ─────────────────────────────────────────────► end
-//	              ── another writer was faster: the cache is newer ───────► as after readCache
-//	              ── another writer was faster: the cache is not newer ───► readLedger
-//	              ── invalid ─────────────────────────────────────────────► readLedger; from the second time on, one operation at a time
+//	PutLedger     ── written ─────────────────────────────────────────────► end
+//	              ── another writer was faster: the cache is newer ───────► as after ReadCache
+//	              ── another writer was faster: the cache is not newer ───► ReadLedger
+//	              ── invalid ─────────────────────────────────────────────► ReadLedger; from the second time on, one operation at a time
 //	any           ── denied, not served, or the time of the write ended ──► end
-//	              ── the outcome is unknown, as after a lost response ────► pause ──► readLedger
+//	              ── the outcome is unknown, as after a lost response ────► Pause ──► ReadLedger
 //
 // The API server accepts a change only if the version that it was made from is current. So if the response to an
 // attempt is lost, the write is repeated after reading: either the first attempt was written, and its claims are in the
 // ledger; or it was not, and if it arrives later, the API server rejects it.
 //
 // testdata/writing.txtar has a history of each transition.
-type writing struct {
+type Writing struct {
 	key        snapshot.LedgerKey
-	operations []operation // which are written together
-	rest       []operation // which are written one by one after these
-	outcomes   []outcome   // of the operations before these
-	object     *Object     // the latest known ledger; nil: unknown
+	operations []Operation // which are written together
+	rest       []Operation // which are written one by one after these
+	Outcomes   []Outcome   // of the operations before these
+	Object     *Object     // the latest known ledger; nil: unknown
 	read       bool        // object was read from the API server during this write
 	refusals   int         // how often the API server found the change invalid
-	proposed   []outcome   // if the request to put the ledger succeeds
+	proposed   []Outcome   // if the request to put the ledger succeeds
 	failure    error       // why the write pauses
-	request    request
+	Request    Request
 }
 
-// request is what a writing needs next.
-type request struct {
-	kind   requestKind
-	object *Object       // putLedger: the changed ledger
-	claims []examination // examineClaims
+// Request is what a Writing needs next.
+type Request struct {
+	Kind   RequestKind
+	Object *Object       // PutLedger: the changed ledger
+	Claims []Examination // ExamineClaims
 }
 
-type requestKind string
+type RequestKind string
 
 const (
-	readCache     requestKind = "" // only the time and the cached ledger
-	readLedger    requestKind = "readLedger"
-	examineClaims requestKind = "examineClaims"
-	putLedger     requestKind = "putLedger"
-	pause         requestKind = "pause"
-	written       requestKind = "written" // the end: there is an outcome for each operation
+	ReadCache     RequestKind = "" // only the time and the cached ledger
+	ReadLedger    RequestKind = "readLedger"
+	ExamineClaims RequestKind = "examineClaims"
+	PutLedger     RequestKind = "putLedger"
+	Pause         RequestKind = "pause"
+	Written       RequestKind = "written" // the end: there is an outcome for each operation
 )
 
-// response is the response to a request.
-type response struct {
-	now    time.Time
-	cached *Object       // the ledger in the cache; nil: none
-	ended  bool          // the time of the write has ended
-	object *Object       // as read or put
-	claims []examination // which have ended
-	err    error         // from the API server
+// Response is the response to a request.
+type Response struct {
+	Now    time.Time
+	Cached *Object       // the ledger in the cache; nil: none
+	Ended  bool          // the time of the write has ended
+	Object *Object       // as read or put
+	Claims []Examination // which have ended
+	Err    error         // from the API server
 }
 
-// next returns the state after the response to the request.
-func (w writing) next(r response) writing {
-	if notServed(w.request.object, r.err) {
-		return w.giveUp(fmt.Errorf("%w (%w)", ErrNotServed, r.err))
+// Next returns the state after the response to the request.
+func (w Writing) Next(r Response) Writing {
+	if notServed(w.Request.Object, r.Err) {
+		return w.giveUp(fmt.Errorf("%w (%w)", ErrNotServed, r.Err))
 	}
-	switch w.request.kind {
-	case readCache:
-		if w.object = newest(r.cached, w.object); w.object == nil {
-			w.object = newObject(w.key)
+	switch w.Request.Kind {
+	case ReadCache:
+		if w.Object = newest(r.Cached, w.Object); w.Object == nil {
+			w.Object = newObject(w.key)
 		}
-	case readLedger:
-		w.object, w.read = r.object, true
+	case ReadLedger:
+		w.Object, w.read = r.Object, true
 		switch {
-		case apierrors.IsNotFound(r.err):
-			w.object = newObject(w.key)
-		case r.err != nil:
-			return w.fail(r, fmt.Errorf("reading: %w", r.err))
-		case r.object.Spec.Key() != w.key:
-			return w.giveUp(fmt.Errorf("the object with the ledger's name is for another resource or node: resource %q on node %q", r.object.Spec.Resource, r.object.Spec.Node))
+		case apierrors.IsNotFound(r.Err):
+			w.Object = newObject(w.key)
+		case r.Err != nil:
+			return w.fail(r, fmt.Errorf("reading: %w", r.Err))
+		case r.Object.Spec.Key() != w.key:
+			return w.giveUp(fmt.Errorf("the object with the ledger's name is for another resource or node: resource %q on node %q", r.Object.Spec.Resource, r.Object.Spec.Node))
 		}
-	case examineClaims:
-	case putLedger:
-		newer := newest(r.cached, w.object)
+	case ExamineClaims:
+	case PutLedger:
+		newer := newest(r.Cached, w.Object)
 		switch {
-		case r.err == nil:
-			return w.end(w.proposed, r.object)
-		case r.ended, !outdated(w.request.object, r.err):
-			return w.fail(r, r.err)
-		case newer == w.object:
+		case r.Err == nil:
+			return w.end(w.proposed, r.Object)
+		case r.Ended, !outdated(w.Request.Object, r.Err):
+			return w.fail(r, r.Err)
+		case newer == w.Object:
 			return w.reread()
 		}
-		w.object, w.read = newer, false // the cache has what the other writer wrote
-	case pause:
-		if r.ended {
+		w.Object, w.read = newer, false // the cache has what the other writer wrote
+	case Pause:
+		if r.Ended {
 			return w.giveUp(w.failure)
 		}
 		return w.reread()
@@ -124,53 +124,53 @@ func (w writing) next(r response) writing {
 
 // propose applies the operations to the ledger, after the releases of claims that turned out to be unneeded. A claim whose pod could not be
 // read may be unneeded, too, unless the permission is missing: then it stays, and sweeps report it.
-func (w writing) propose(r response) writing {
-	var releases []operation
+func (w Writing) propose(r Response) Writing {
+	var releases []Operation
 	var unknown error
-	for _, e := range r.claims {
-		if e.request == releaseClaim {
-			releases = append(releases, e.release())
-		} else if e.err != nil && !apierrors.IsForbidden(e.err) {
-			unknown = fmt.Errorf("reading pod %s/%s, which has a claim: %w", e.claim.Namespace, e.claim.Name, e.err)
+	for _, e := range r.Claims {
+		if e.Request == ReleaseClaim {
+			releases = append(releases, e.Release())
+		} else if e.Err != nil && !apierrors.IsForbidden(e.Err) {
+			unknown = fmt.Errorf("reading pod %s/%s, which has a claim: %w", e.Claim.Namespace, e.Claim.Name, e.Err)
 		}
 	}
-	next, outcomes := apply(w.object.Spec, append(releases, w.operations...), r.now)
+	next, outcomes := apply(w.Object.Spec, append(releases, w.operations...), r.Now)
 	outcomes = outcomes[len(releases):]
-	rejected := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.err != nil })
-	unchanged := reflect.DeepEqual(next, clone(w.object.Spec))
+	rejected := slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Err != nil })
+	unchanged := reflect.DeepEqual(next, clone(w.Object.Spec))
 	switch {
 	case (rejected || unchanged) && !w.read:
 		return w.reread()
-	case rejected && w.request.kind != examineClaims:
-		w.request = request{kind: examineClaims}
-		for i := range w.object.Spec.Pods { // at any age, but only pods that cannot be bound anymore
-			e := examination{ledger: &w.object.Spec, claim: &w.object.Spec.Pods[i], age: cacheDelay, limit: math.MaxInt64}
-			w.request.claims = append(w.request.claims, e)
+	case rejected && w.Request.Kind != ExamineClaims:
+		w.Request = Request{Kind: ExamineClaims}
+		for i := range w.Object.Spec.Pods { // at any age, but only pods that cannot be bound anymore
+			e := Examination{Ledger: &w.Object.Spec, Claim: &w.Object.Spec.Pods[i], Age: cacheDelay, Limit: math.MaxInt64}
+			w.Request.Claims = append(w.Request.Claims, e)
 		}
 	case rejected && unknown != nil:
 		return w.fail(r, unknown)
 	case unchanged:
-		return w.end(outcomes, w.object)
+		return w.end(outcomes, w.Object)
 	default:
-		object := w.object.DeepCopyObject().(*Object)
+		object := w.Object.DeepCopyObject().(*Object)
 		object.Spec = next
 		object.summarize()
-		w.proposed, w.request = outcomes, request{kind: putLedger, object: object}
+		w.proposed, w.Request = outcomes, Request{Kind: PutLedger, Object: object}
 	}
 	return w
 }
 
 // reread reads the ledger, which is unknown.
-func (w writing) reread() writing {
-	w.object, w.request = nil, request{kind: readLedger}
+func (w Writing) reread() Writing {
+	w.Object, w.Request = nil, Request{Kind: ReadLedger}
 	return w
 }
 
 // fail tries again, or gives up.
-func (w writing) fail(r response, err error) writing {
+func (w Writing) fail(r Response, err error) Writing {
 	invalid, final := apierrors.IsInvalid(err), apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err)
 	switch {
-	case r.ended, final, invalid && w.refusals == maxRejections:
+	case r.Ended, final, invalid && w.refusals == maxRejections:
 		return w.giveUp(err)
 	case invalid && w.refusals > 0 && len(w.operations) > 1:
 		w.rest = w.operations // so that an invalid one does not fail the others
@@ -179,21 +179,21 @@ func (w writing) fail(r response, err error) writing {
 		w.refusals++
 		return w.reread()
 	}
-	w.object, w.failure, w.request = nil, err, request{kind: pause}
+	w.Object, w.failure, w.Request = nil, err, Request{Kind: Pause}
 	return w
 }
 
 // giveUp ends the operations with this failure.
-func (w writing) giveUp(err error) writing {
-	return w.end(slices.Repeat([]outcome{{failure: err}}, len(w.operations)), nil)
+func (w Writing) giveUp(err error) Writing {
+	return w.end(slices.Repeat([]Outcome{{Failure: err}}, len(w.operations)), nil)
 }
 
 // end ends the operations with these outcomes, and begins with the next one. The ledger is as given, or unknown if nil.
-func (w writing) end(outcomes []outcome, object *Object) writing {
-	w.outcomes = slices.Concat(w.outcomes, outcomes)
-	w.object, w.read, w.refusals, w.request = object, false, 0, request{kind: written}
+func (w Writing) end(outcomes []Outcome, object *Object) Writing {
+	w.Outcomes = slices.Concat(w.Outcomes, outcomes)
+	w.Object, w.read, w.refusals, w.Request = object, false, 0, Request{Kind: Written}
 	if len(w.rest) > 0 {
-		w.operations, w.rest, w.request.kind = w.rest[:1], w.rest[1:], readCache
+		w.operations, w.rest, w.Request.Kind = w.rest[:1], w.rest[1:], ReadCache
 	}
 	return w
 }

@@ -263,7 +263,7 @@ func large() *fixture {
 	}
 	first := types.UID("team-a-wait-0-0")
 	for i := range 10000 {
-		t := template{namespace: team(i/20), kind: "Job", name: fmt.Sprintf("wait-%d", i/20), gpu: 160}
+		t := template{namespace: team(i / 20), kind: "Job", name: fmt.Sprintf("wait-%d", i/20), gpu: 160}
 		pod := w.arrive(t, i)
 		if i == 0 {
 			w.schedule(pod)

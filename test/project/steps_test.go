@@ -12,7 +12,7 @@ import (
 
 // pure are the files with the states and steps of the protocols between replicas, kube-scheduler and the API server.
 var pure = []string{
-	"internal/binder/protocol.go", "internal/binder/waiting.go", "internal/cluster/assumption.go", "internal/cluster/sending.go",
+	"internal/binder/protocol.go", "internal/binder/waiting.go", "internal/cluster/assumption/assumption.go", "internal/cluster/sending.go",
 	"internal/ledger/apply.go", "internal/ledger/examine.go", "internal/ledger/queue.go", "internal/ledger/write.go", "snapshot/nominated.go",
 }
 
