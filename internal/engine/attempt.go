@@ -39,9 +39,14 @@ func (e *Engine) NewAttempt(ctx context.Context, pod *corev1.Pod, view *snapshot
 	if err := ev.run(ctx, func() {}, func(*evaluation) error { return nil }); err != nil {
 		return nil, err
 	}
-	a := &Attempt{engine: e, ev: ev, signed: !slices.ContainsFunc(ev.filters, func(f filterRef) bool { return !f.signed })}
+	a := &Attempt{engine: e, ev: ev, signed: ev.signedFilters()}
 	a.filters.Store(&ev.filters)
 	return a, nil
+}
+
+// signedFilters reports whether all filters have a signature.
+func (ev *evaluation) signedFilters() bool {
+	return !slices.ContainsFunc(ev.filters, func(f filterRef) bool { return !f.signed })
 }
 
 // UseCache makes Filter and Fits use the cache for nodes, see the package documentation. No other attempt for a pod with the same

@@ -132,7 +132,7 @@ func (ev *evaluation) run(ctx context.Context, reset func(), decide func(*evalua
 // no policy is to blame or to ignore.
 func (ev *evaluation) once(ctx context.Context, decide func(*evaluation) error) error {
 	ev.failure = nil
-	ev.outcomes = append(ev.outcomes[:0], outcome{}, outcome{member: engineItself, reason: NodeUnknown})
+	ev.resetOutcomes()
 	err := ev.prepare(ctx)
 	if err == nil {
 		err = decide(ev)

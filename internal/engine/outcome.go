@@ -48,6 +48,11 @@ type near struct {
 	numbers
 }
 
+// resetOutcomes removes all outcomes but those that every evaluation starts with.
+func (ev *evaluation) resetOutcomes() {
+	ev.outcomes = append(ev.outcomes[:0], outcome{}, outcome{member: engineItself, reason: NodeUnknown})
+}
+
 // outcome returns the index of the outcome for a verdict.
 func (ev *evaluation) outcome(member int, reason *policy.Reason, unresolvable bool) int32 {
 	for i := unknown + 1; int(i) < len(ev.outcomes); i++ {

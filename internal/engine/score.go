@@ -62,10 +62,24 @@ func (ev *evaluation) score(ctx context.Context, nodes []*snapshot.Node, result 
 	return nil
 }
 
-// totals returns Σ weight × score for the nodes with the given indices, in their order. It puts
-// nodes on which the pod holds a claim first, and records the best nodes. The nodes are known. The
-// slice is scratch memory.
+// totals returns the totals as sum does, and records the best nodes and all scores.
 func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indices []int32, result *Result) ([]int64, error) {
+	totals, err := ev.sum(ctx, nodes, indices, result)
+	if err != nil || len(indices) == 0 || len(ev.scorers) == 0 {
+		return totals, err
+	}
+	ev.noteTop(nodes, indices, top(totals, decision.TopNodes, make([]int32, 0, decision.TopNodes)), result)
+	if result.Scores == nil {
+		result.Scores = &decision.Scores{}
+	}
+	ev.copyScores(nodes, indices, &result.scratch, result.Scores)
+	result.Scores.Claimed = result.Record.Top[0].HoldsClaim
+	return totals, nil
+}
+
+// sum returns Σ weight × score for the nodes with the given indices, in their order. It puts nodes on
+// which the pod holds a claim first. The nodes are known. The slice is scratch memory.
+func (ev *evaluation) sum(ctx context.Context, nodes []*snapshot.Node, indices []int32, result *Result) ([]int64, error) {
 	s := &result.scratch
 	s.totals = slices.Grow(s.totals[:0], len(indices))[:len(indices)]
 	clear(s.totals)
@@ -90,7 +104,6 @@ func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indice
 		}
 	}
 	ev.preferClaimed(nodes, indices, s.totals)
-	ev.noteTop(nodes, indices, result)
 	return s.totals, nil
 }
 
@@ -198,14 +211,10 @@ func (ev *evaluation) preferClaimed(nodes []*snapshot.Node, indices []int32, tot
 	}
 }
 
-// noteTop records the best nodes with each policy's part in their totals, and the scores of all
-// nodes, if there are any.
-func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *Result) {
-	if len(ev.scorers) == 0 {
-		return
-	}
+// noteTop records the best nodes, at the given positions in indices, with each policy's part in their totals. There is at least one, and
+// a policy that scores.
+func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices, best []int32, result *Result) {
 	s := &result.scratch
-	best := top(s.totals, decision.TopNodes, make([]int32, 0, decision.TopNodes))
 	result.Record.Top = make([]decision.ScoredNode, 0, len(best))
 	scores := make([]decision.Score, len(best)*len(ev.scorers))
 	for _, j := range best {
@@ -224,11 +233,6 @@ func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices []int32, result *R
 			result.Record.Ties++
 		}
 	}
-	if result.Scores == nil {
-		result.Scores = &decision.Scores{}
-	}
-	ev.copyScores(nodes, indices, s, result.Scores)
-	result.Scores.Claimed = result.Record.Top[0].HoldsClaim
 }
 
 // copyScores copies the scores of all nodes.
