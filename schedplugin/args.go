@@ -24,9 +24,18 @@ type arguments struct {
 	ConfigFile string
 	// Profile is the path of the profile whose policies run; "": the only one.
 	Profile string
+	// Candidates is how many nodes PreFilter names at most, 0..maxCandidates; 0: it names none, and kube-scheduler evaluates as many nodes
+	// as without the plugin.
+	Candidates int
+	// InertPlugins are the names of plugins that are neither Outboard nor kube-scheduler's own, and that reject and name no nodes for the
+	// pods for which PreFilter names nodes.
+	InertPlugins []string
 
 	document []byte // the configuration in the arguments
 }
+
+// maxCandidates is the largest number of nodes that PreFilter names: with 100 nodes or more, kube-scheduler evaluates a sample of them.
+const maxCandidates = 99
 
 // parseArguments parses the arguments in the configuration of kube-scheduler.
 func parseArguments(args runtime.Object) (arguments, error) {
@@ -47,19 +56,26 @@ func parseArguments(args runtime.Object) (arguments, error) {
 		return a, fmt.Errorf("%s: must be a mapping", argsName)
 	}
 	var errs []error
-	for _, text := range []struct {
+	for _, f := range []struct {
 		name string
-		into *string
-	}{{"configFile", &a.ConfigFile}, {"profile", &a.Profile}} {
-		if value, has := given[text.name]; has {
-			if json.Unmarshal(value, text.into) != nil {
-				errs = append(errs, fmt.Errorf("%s: %s: Invalid value: must be a string", argsName, text.name))
+		into any
+		must string
+	}{
+		{"configFile", &a.ConfigFile, "a string"}, {"profile", &a.Profile, "a string"},
+		{"candidates", &a.Candidates, "a number"}, {"inertPlugins", &a.InertPlugins, "a list of names"},
+	} {
+		if value, has := given[f.name]; has {
+			if json.Unmarshal(value, f.into) != nil {
+				errs = append(errs, fmt.Errorf("%s: %s: Invalid value: must be %s", argsName, f.name, f.must))
 			}
-			delete(given, text.name)
+			delete(given, f.name)
 		}
 	}
+	if a.Candidates < 0 || a.Candidates > maxCandidates {
+		errs = append(errs, fmt.Errorf("%s: candidates: Invalid value: %d: must be between 0 and %d", argsName, a.Candidates, maxCandidates))
+	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		near := fields.Nearest(name, []string{"configFile", "profile", "profiles"})
+		near := fields.Nearest(name, []string{"configFile", "profile", "profiles", "candidates", "inertPlugins"})
 		switch misspelled := near != "" && near != name; {
 		case a.ConfigFile != "" && !misspelled:
 			errs = append(errs, fmt.Errorf("%s: %s: Forbidden: the configuration is in configFile", argsName, name))

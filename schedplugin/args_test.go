@@ -29,6 +29,11 @@ func TestArguments(t *testing.T) {
 		{"one of several", "profile: /b\n" + two, "/b", ""},
 		{"JSON", `{"apiVersion":"outboard.dev/v1alpha1","kind":"OutboardConfiguration","profiles":[{"policies":[{"type":"ImageLocality"}]}]}`, "/", ""},
 		{"a file", "{configFile: " + file + ", profile: /a}", "/a", ""},
+		{"a file and candidates", "{configFile: " + file + ", profile: /a, candidates: 99, inertPlugins: [Quota]}", "/a", ""},
+		{"too many candidates", "{configFile: " + file + ", candidates: 100}", "", "pluginConfig[Outboard].args: candidates: Invalid value: 100: must be between 0 and 99"},
+		{"a text of candidates", "{configFile: " + file + ", candidates: eight}", "", "pluginConfig[Outboard].args: candidates: Invalid value: must be a number"},
+		{"one inert plugin", "{configFile: " + file + ", inertPlugins: Quota}", "", "pluginConfig[Outboard].args: inertPlugins: Invalid value: must be a list of names"},
+		{"misspelled candidates", "candidate: 8\n" + two, "", `pluginConfig[Outboard].args: candidate: Unknown field: did you mean "candidates"?`},
 		{"nothing", "", "", "pluginConfig[Outboard].args: Required value: must be a configuration, or name one with configFile"},
 		{"a list", "[]", "", "pluginConfig[Outboard].args: must be a mapping"},
 		{"a number", "{configFile: 1}", "", "pluginConfig[Outboard].args: configFile: Invalid value: must be a string"},
@@ -71,21 +76,22 @@ func chosen(args string, types config.Types) (string, error) {
 }
 
 // ordered is a handle that lists plugins as kube-scheduler's own does.
-type ordered struct{ binds []string }
+type ordered struct{ binds, preFilters, postFilters []string }
 
 type enabledPlugin struct{ Name string }
 
+type pluginSet struct{ Enabled []enabledPlugin }
+
+func enabled(names []string) (set pluginSet) {
+	for _, name := range names {
+		set.Enabled = append(set.Enabled, enabledPlugin{name})
+	}
+	return set
+}
+
 // ListPlugins is the method of kube-scheduler's framework.
-func (o ordered) ListPlugins() *struct {
-	Bind struct{ Enabled []enabledPlugin }
-} {
-	var list struct {
-		Bind struct{ Enabled []enabledPlugin }
-	}
-	for _, name := range o.binds {
-		list.Bind.Enabled = append(list.Bind.Enabled, enabledPlugin{name})
-	}
-	return &list
+func (o ordered) ListPlugins() *struct{ Bind, PreFilter, PostFilter pluginSet } {
+	return &struct{ Bind, PreFilter, PostFilter pluginSet }{enabled(o.binds), enabled(o.preFilters), enabled(o.postFilters)}
 }
 
 // The plugin must not bind a pod without the annotations of its claims.
@@ -101,7 +107,7 @@ func TestOrderOfBindPlugins(t *testing.T) {
 	} {
 		if err := bindsFirst(struct {
 			ordered
-		}{ordered{tt.binds}}); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		}{ordered{binds: tt.binds}}); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("with %v: %v, want %q", tt.binds, err, tt.want)
 		}
 	}

@@ -25,6 +25,7 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	if err != nil {
 		return nil // no policy concerns the pod
 	}
+	p.fallbacks.placed(pod, c.named != nil)
 	c.succeeds(1) // unless PreScore has: the framework does not score a single node
 	node := c.view.Node(name)
 	switch {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/snapshot"
 )
@@ -29,6 +30,8 @@ type attempt struct {
 	scored   *scored      // after PreScore
 	recorded atomic.Bool  // whether the verdicts of Filter are recorded
 	reserved *reservation // between Reserve and Unreserve or PostBind, which one goroutine after the other calls
+	// named is the decision by which PreFilter has named nodes; nil: the framework evaluates all nodes.
+	named *decision.Record
 }
 
 // scored holds the nodes that fit. Their scores are in the infoTable.
@@ -77,9 +80,10 @@ func cycleOf(state fwk.CycleState) (*cycle, error) {
 	return c, nil
 }
 
-// PreFilter implements fwk.PreFilterPlugin. It prepares the policies.
+// PreFilter implements fwk.PreFilterPlugin. It prepares the policies, and names the best nodes if there are candidates in the arguments.
 func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p.finishLatest()
+	p.activate(ctx, p.fallbacks.take())
 	a, err := p.begin(ctx, pod)
 	if err != nil {
 		p.recordError(pod, err)
@@ -93,6 +97,9 @@ func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	c := &cycle{attempt: a}
 	state.Write(stateKey, c)
 	p.latest.Store(&latest{state, c})
+	if named := p.candidates(ctx, state, a, pod); named != nil {
+		return named, nil // the framework ignores the result of a plugin that it is to skip
+	}
 	if !a.Filters() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -153,8 +160,11 @@ func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 }
 
 // PostFilter implements fwk.PostFilterPlugin. It records that no node fits, and evicts no pods.
-func (p *plugin) PostFilter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (p *plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if c, err := cycleOf(state); err == nil {
+		if c.named != nil {
+			return nil, p.retryWithAll(ctx, c, pod)
+		}
 		c.fails()
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable)

@@ -12,7 +12,7 @@
 //
 // # Configuration
 //
-// The args of the plugin are a configuration file of Outboard, with two more fields, which docs/reference/configuration.md describes:
+// The args of the plugin are a configuration file of Outboard, with a few more fields, which docs/extender-or-plugin.md describes:
 //
 //	profiles:                       # of a KubeSchedulerConfiguration
 //	- schedulerName: default-scheduler
@@ -36,7 +36,15 @@
 //
 // The field serving of a file and the API server in clientConnection have no effect: the plugin receives no calls, and uses the
 // connection of kube-scheduler. Scores are sent in the framework's range, 0..100, and shortlist has no effect.
-// Profiles of kube-scheduler that use the plugin must all have the same configuration, but for profile.
+// Profiles of kube-scheduler that use the plugin must all have the same configuration, but for profile, candidates and inertPlugins.
+//
+// # Candidates
+//
+// With candidates in the arguments, PreFilter names the best nodes, so that the framework evaluates no others. It names only nodes that
+// the filters of all plugins let pass: it calls them itself, after the PreFilter of all others. For that it must know which of them the
+// framework will skip. A plugin of kube-scheduler tells by what it leaves in the state of the attempt (filterStates). If the plugin is
+// wrong about it, which only a plugin in inertPlugins should cause, the framework rejects the pod on all nodes, and PostFilter has it
+// retry the pod with all of them.
 //
 // # Nodes and pods
 //

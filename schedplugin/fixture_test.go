@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
@@ -143,11 +144,17 @@ func (l *ledgers) claims() (names []string) {
 // state is the state of one attempt.
 type state struct {
 	fwk.CycleState
-	data fwk.StateData
+	data    fwk.StateData
+	skipped sets.Set[string]
+	group   bool
 }
 
-func (s *state) Read(fwk.StateKey) (fwk.StateData, error) {
-	if s.data == nil {
+func (s *state) GetSkipFilterPlugins() sets.Set[string]        { return s.skipped }
+func (s *state) SetSkipFilterPlugins(plugins sets.Set[string]) { s.skipped = plugins }
+func (s *state) IsPodGroupSchedulingCycle() bool               { return s.group }
+
+func (s *state) Read(key fwk.StateKey) (fwk.StateData, error) {
+	if s.data == nil || key != stateKey {
 		return nil, fmt.Errorf("not found")
 	}
 	return s.data, nil

@@ -4,27 +4,114 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 )
 
 // This file holds what may differ between the minor versions of Kubernetes and is not a part of the framework's interfaces.
 
-// bindsFirst returns an error unless the plugin is the first that binds pods: the default plugin would bind a pod without the
-// annotations of its claims. kube-scheduler lists the plugins of a profile in the order in which it runs them; its type for that is
-// not one that others can import.
-func bindsFirst(handle any) error {
-	const advice = "plugins.bind.enabled of the profile must have " + Name + " beside plugins.multiPoint.enabled, so that it runs before DefaultBinder"
+// listed returns the plugins of the profile at an extension point, such as Bind, in the order in which kube-scheduler runs them. Its type
+// for that is not one that others can import.
+func listed(handle any, point string) ([]string, error) {
 	list := reflect.ValueOf(handle).MethodByName("ListPlugins")
 	if !list.IsValid() || list.Type().NumIn() != 0 || list.Type().NumOut() != 1 {
-		return errors.New("this version of kube-scheduler does not list the plugins of a profile, so that pods with claims cannot be bound safely")
+		return nil, errors.New("this version of kube-scheduler does not list the plugins of a profile")
 	}
-	enabled := reflect.Indirect(list.Call(nil)[0]).FieldByName("Bind").FieldByName("Enabled")
+	enabled := reflect.Indirect(list.Call(nil)[0]).FieldByName(point).FieldByName("Enabled")
+	var names []string
 	for i := range enabled.Len() {
-		switch name := enabled.Index(i).FieldByName("Name").String(); {
-		case name == Name:
-			return nil
-		default:
-			return fmt.Errorf("%s binds pods before %s does: %s", name, Name, advice)
+		names = append(names, enabled.Index(i).FieldByName("Name").String())
+	}
+	return names, nil
+}
+
+// bindsFirst returns an error unless the plugin is the first that binds pods: the default plugin would bind a pod without the
+// annotations of its claims.
+func bindsFirst(handle any) error {
+	const advice = "plugins.bind.enabled of the profile must have " + Name + " beside plugins.multiPoint.enabled, so that it runs before DefaultBinder"
+	names, err := listed(handle, "Bind")
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w, so that pods with claims cannot be bound safely", err)
+	case len(names) == 0:
+		return fmt.Errorf("%s does not bind pods: %s", Name, advice)
+	case names[0] != Name:
+		return fmt.Errorf("%s binds pods before %s does: %s", names[0], Name, advice)
+	}
+	return nil
+}
+
+// filterStates are kube-scheduler's own plugins with PreFilter, each with the key of what PreFilter leaves for Filter in the state of the
+// attempt. If it leaves nothing, it has told the framework to skip Filter, which does not work then. "": Filter works in any case.
+var filterStates = map[string]fwk.StateKey{
+	"DeferredPodScheduling": "",
+	"DynamicResources":      "",
+	"InterPodAffinity":      "PreFilterInterPodAffinity",
+	"NodeAffinity":          "",
+	"NodeDeclaredFeatures":  "PreFilterNodeDeclaredFeatures",
+	"NodeName":              "",
+	"NodePorts":             "PreFilterNodePorts",
+	"NodeResourcesFit":      "PreFilterNodeResourcesFit",
+	"NodeUnschedulable":     "",
+	"NodeVolumeLimits":      "",
+	"PodTopologySpread":     "PreFilterPodTopologySpread",
+	"TaintToleration":       "",
+	volumeBinding:           "",
+	"VolumeRestrictions":    "PreFilterVolumeRestrictions",
+	"VolumeZone":            "",
+}
+
+// volumeBinding skips Filter for pods without claims of volumes, although it leaves something in the state.
+const volumeBinding = "VolumeBinding"
+
+// filters says how to run the filters of the other plugins in PreFilter.
+type filters struct {
+	skip  []string // plugins whose Filter must not be called
+	state []string // those of filterStates with a key
+}
+
+// filtersOf returns an error that says what to change if the filters cannot be run in PreFilter, or if a pod for which PreFilter has named
+// nodes in vain could cause the eviction of other pods. inert are plugins to ignore.
+func filtersOf(handle any, inert []string) (*filters, error) {
+	after, err := listed(handle, "PostFilter")
+	if err != nil {
+		return nil, err
+	}
+	if len(after) == 0 || after[0] != Name {
+		return nil, fmt.Errorf("plugins.postFilter.enabled of the profile must have %s beside plugins.multiPoint.enabled, so that it runs before the plugins that evict pods", Name)
+	}
+	before, _ := listed(handle, "PreFilter")
+	if len(before) == 0 || before[len(before)-1] != Name {
+		return nil, fmt.Errorf("%s must be the last plugin of preFilter in the profile, so that it sees what the others have found", Name)
+	}
+	f := &filters{skip: []string{Name}}
+	for _, name := range before[:len(before)-1] {
+		key, known := filterStates[name]
+		switch {
+		case slices.Contains(inert, name):
+			f.skip = append(f.skip, name)
+		case !known:
+			return nil, fmt.Errorf("the plugin %s has PreFilter: list it in inertPlugins if it neither rejects nor names nodes", name)
+		case key != "":
+			f.state = append(f.state, name)
 		}
 	}
-	return fmt.Errorf("%s does not bind pods: %s", Name, advice)
+	return f, nil
+}
+
+// set makes the framework run the filters that are not skipped for the pod.
+func (f *filters) set(state fwk.CycleState, pod *corev1.Pod) {
+	skip := state.GetSkipFilterPlugins().Clone()
+	skip.Insert(f.skip...)
+	for _, name := range f.state {
+		if _, err := state.Read(filterStates[name]); err != nil {
+			skip.Insert(name)
+		}
+	}
+	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }) {
+		skip.Insert(volumeBinding)
+	}
+	state.SetSkipFilterPlugins(skip)
 }

@@ -19,6 +19,7 @@ type infoTable struct {
 	// slots are in the order of the snapshot, in which the framework evaluates the nodes, so that most of them are in the processor's
 	// caches before they are needed.
 	slots []infoSlot
+	rows  []int32 // of the slots
 	// homes is an open-addressing table by the address of the NodeInfo. It has the position in slots plus 1, or 0. Its size is a power
 	// of two, and at least half of it is free.
 	homes []int32
@@ -65,7 +66,7 @@ func (t *infoTable) with(view *snapshot.View, infos []fwk.NodeInfo) *infoTable {
 			}
 		}
 		slot.row = int32(n.Row())
-		next.slots = append(next.slots, slot)
+		next.slots, next.rows = append(next.slots, slot), append(next.rows, slot.row)
 		next.homes[at] = int32(len(next.slots))
 	}
 	return next

@@ -26,7 +26,33 @@ type nodeInfo struct {
 func (n *nodeInfo) Node() *corev1.Node     { return n.node }
 func (n *nodeInfo) GetPods() []fwk.PodInfo { return n.pods }
 func (n *nodeInfo) GetGeneration() int64   { return n.generation }
-func (i podInfo) GetPod() *corev1.Pod      { return i.pod }
+
+// GetAllocatable and GetRequested have what the test needs of them: the number of pods, and CPU.
+func (n *nodeInfo) GetAllocatable() fwk.Resource {
+	return resources{pods: int(n.node.Status.Allocatable.Pods().Value()), milliCPU: n.node.Status.Allocatable.Cpu().MilliValue()}
+}
+
+func (n *nodeInfo) GetRequested() fwk.Resource {
+	var r resources
+	for _, pod := range n.pods {
+		requests := snapshot.PodRequests(pod.GetPod())
+		r.milliCPU += requests.Cpu().MilliValue()
+	}
+	return r
+}
+
+type resources struct {
+	fwk.Resource
+	pods     int
+	milliCPU int64
+}
+
+func (r resources) GetAllowedPodNumber() int   { return r.pods }
+func (r resources) GetMilliCPU() int64         { return r.milliCPU }
+func (r resources) GetMemory() int64           { return 0 }
+func (r resources) GetEphemeralStorage() int64 { return 0 }
+
+func (i podInfo) GetPod() *corev1.Pod { return i.pod }
 func numbered(n int, node string) *corev1.Pod {
 	name := fmt.Sprintf("p%d", n)
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: node}}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"outboard.dev/outboard/internal/config"
@@ -32,13 +33,20 @@ type plugin struct {
 	// checkOrder checks once whether the plugin binds pods before others do.
 	checkOrder func() error
 
+	// filters checks once whether nodes can be named, and says how. The error is logged.
+	filters func() (*filters, error)
+
 	latest atomic.Pointer[latest] // nil: none
+
+	fallbacks fallbacks
 
 	mu    sync.Mutex
 	infos *infoTable // of the latest attempt; nil: none yet
 	// Memory of the latest attempt that was scored, used again: a profile schedules one pod at a time.
 	result engine.Result
 	scored scored
+	nodes  []*snapshot.Node // of the infoTable, while PreFilter ranks them
+	next   int              // index of the slot after the latest node that PreFilter has named: so it names each of equally good nodes in turn
 }
 
 var (
@@ -59,6 +67,13 @@ func newPlugin(p *process, a arguments, handle fwk.Handle) *plugin {
 	return &plugin{
 		arguments: a, process: p, handle: handle,
 		checkOrder: sync.OnceValue(func() error { return bindsFirst(handle) }),
+		filters: sync.OnceValues(func() (*filters, error) {
+			f, err := filtersOf(handle, a.InertPlugins)
+			if err != nil {
+				klog.Background().Error(err, "Outboard names no candidates, so that kube-scheduler evaluates all nodes", "profile", handle.ProfileName())
+			}
+			return f, err
+		}),
 	}
 }
 

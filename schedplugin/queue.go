@@ -79,8 +79,12 @@ func (p *plugin) fitsNewNode(_ klog.Logger, pod *corev1.Pod, _, newObj any) (fwk
 	return fwk.QueueSkip, nil
 }
 
-// SignPod implements fwk.SignPlugin: pods with the same signature get the same verdicts and scores on the same nodes.
+// SignPod implements fwk.SignPlugin: pods with the same signature get the same verdicts and scores on the same nodes. With candidates, no pod
+// has one: kube-scheduler would place all pods with the same signature on the few nodes that PreFilter has named for one of them.
 func (p *plugin) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if p.Candidates > 0 {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "the candidates of a pod are not those of other pods")
+	}
 	a, err := p.begin(ctx, pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable, err.Error()) // PreFilter says so

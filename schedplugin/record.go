@@ -46,6 +46,10 @@ func (a *attempt) fails() {
 	if a.recorded.Swap(true) {
 		return
 	}
+	if a.named != nil { // no policy has rejected the pod
+		a.recordFilter(0)
+		return
+	}
 	rejected := a.Rejected()
 	record := a.recordFilter(0)
 	var why *decision.Rejection
@@ -57,8 +61,12 @@ func (a *attempt) fails() {
 	}
 }
 
+// recordFilter records the decision about all nodes: that of PreFilter if it has named nodes.
 func (a *attempt) recordFilter(fit int) *decision.Record {
-	r := a.Record(fit)
+	r := a.named
+	if r == nil {
+		r = a.Record(fit)
+	}
 	a.plugin.add(a.profile, decision.Filter, a.started, r, nil)
 	return r
 }

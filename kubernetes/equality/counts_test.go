@@ -23,6 +23,8 @@ type counts struct {
 	Claims       int // in ledgers
 	NotBound     int // binding failed
 	TooLarge     int // rejected because of the size of the pod
+	Named        int // pods for which the plugin named nodes
+	NamedInVain  int // and no named node was usable
 }
 
 func (c *counts) note(d decided) {

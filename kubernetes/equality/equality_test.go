@@ -66,7 +66,7 @@ func TestExtenderAndSimulationDecideAlike(t *testing.T) {
 			}
 		}
 	})
-	counts.check(t)
+	counts.check(t, "Named", "NamedInVain")
 }
 
 // begin draws a cluster and a configuration, and creates separate policies for each side.

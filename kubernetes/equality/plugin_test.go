@@ -63,6 +63,12 @@ func startPlugin(t fataler, text []byte, w *world) *inProcess {
 // of Outboard's plugin.
 func startFramework(t fataler, text []byte, w *world, enabled []schedulerapi.Plugin, more ...frameworkruntime.Option) *inProcess {
 	t.Helper()
+	return startPlugins(t, text, w, enabled, nil, more...)
+}
+
+// startPlugins is startFramework with plugins that come first at PostFilter.
+func startPlugins(t fataler, text []byte, w *world, enabled, postFilter []schedulerapi.Plugin, more ...frameworkruntime.Option) *inProcess {
+	t.Helper()
 	p := &inProcess{world: w, api: newAPI(), snapshot: &lister{cache.NewEmptySnapshot()}, alike: alike{}}
 	p.publish()
 	client, err := kubernetes.NewForConfig(p.api.config())
@@ -82,6 +88,7 @@ func startFramework(t fataler, text []byte, w *world, enabled []schedulerapi.Plu
 		Plugins: &schedulerapi.Plugins{
 			QueueSort:  schedulerapi.PluginSet{Enabled: []schedulerapi.Plugin{{Name: queuesort.Name}}},
 			MultiPoint: schedulerapi.PluginSet{Enabled: append(enabled, schedulerapi.Plugin{Name: defaultbinder.Name})},
+			PostFilter: schedulerapi.PluginSet{Enabled: postFilter},
 		},
 		PluginConfig: append(defaults.Profiles[0].PluginConfig, schedulerapi.PluginConfig{
 			Name: schedplugin.Name, Args: &runtime.Unknown{Raw: text, ContentType: runtime.ContentTypeJSON},
@@ -275,7 +282,7 @@ func TestPluginDecidesAlike(t *testing.T) {
 			}
 		}
 	})
-	counts.check(t, "Shortlisted")
+	counts.check(t, "Shortlisted", "Named", "NamedInVain")
 }
 
 // placeBeside lets the engine and the plugin decide about a pod, compares them, and places it.

@@ -43,13 +43,19 @@ func (th *theater) plugin(configuration string) *controlplane.Scheduler {
 // pluginOf is plugin for a build of kube-scheduler, with these arguments.
 func (th *theater) pluginOf(path, configuration string, args ...string) *controlplane.Scheduler {
 	th.t.Helper()
+	return th.pluginIn(path, pluginEnabled, configuration, args...)
+}
+
+// pluginIn is pluginOf with the rest of the profile in place of pluginEnabled.
+func (th *theater) pluginIn(path, profile, configuration string, args ...string) *controlplane.Scheduler {
+	th.t.Helper()
 	configuration = outboardHeader + "admin: {address: 127.0.0.1:0}\n" + configuration
 	config := `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: default-scheduler
-` + pluginEnabled + "      " + strings.ReplaceAll(strings.TrimSpace(configuration), "\n", "\n      ") + "\n"
+` + profile + "      " + strings.ReplaceAll(strings.TrimSpace(configuration), "\n", "\n      ") + "\n"
 	if err := th.Grant(th.ctx, "plugin.yaml", "system:kube-scheduler"); err != nil {
 		th.t.Fatal(err)
 	}

@@ -1,0 +1,164 @@
+package schedplugin
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/kubescheduler"
+	"outboard.dev/outboard/snapshot"
+)
+
+// candidates returns the best nodes for the pod, at most as many as the arguments say, on which the filters of all plugins let it pass;
+// or nil if kube-scheduler must look at all nodes itself. The framework then rejects every other node, so that the pod must not depend on
+// any of them: see docs/candidates.md.
+func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod) *fwk.PreFilterResult {
+	if p.Candidates == 0 || !a.Scores() || state.IsPodGroupSchedulingCycle() || !eligible(pod) || p.extended(pod) {
+		return nil
+	}
+	run, err := p.filters()
+	if err != nil || !p.fallbacks.allow(pod) {
+		return nil // filters has reported the error
+	}
+	run.set(state, pod)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	table, view := a.infos, a.view
+	p.nodes = p.nodes[:0]
+	for _, row := range table.rows {
+		p.nodes = append(p.nodes, view.At(int(row)))
+	}
+	defer clear(p.nodes) // so that they can be garbage-collected
+	if len(p.nodes) == 0 {
+		return nil
+	}
+	room := roomFor(pod)
+	left := mostFiltered(p.Candidates)
+	choice := engine.Choice{Nodes: p.nodes, Rows: table.rows, N: p.Candidates, First: p.next % len(p.nodes)}
+	choice.Usable = func(i int32) (usable, stop bool) {
+		slot := &table.slots[i]
+		if !room.on(slot.info) {
+			return false, false
+		}
+		left--
+		return p.usable(ctx, state, a, pod, slot, p.nodes[i]), left == 0
+	}
+	if err := a.Best(ctx, choice, &p.result); err != nil {
+		return nil // Filter reports it, unless kube-scheduler does not come to the node
+	}
+	chosen := p.result.Kept
+	if len(chosen) == 0 {
+		return nil // an empty set would reject the pod on every node
+	}
+	names := make(sets.Set[string], len(chosen))
+	for _, i := range chosen {
+		names.Insert(table.slots[i].info.Node().Name)
+	}
+	p.next = int(chosen[len(chosen)-1]) + 1
+	a.named = p.result.Record
+	return &fwk.PreFilterResult{NodeNames: names}
+}
+
+// mostFiltered is for how many nodes candidates runs the filters of all plugins at most, to name n nodes.
+func mostFiltered(n int) int { return 8*n + 64 }
+
+// usable reports whether the pod passes the filters of all plugins on the node, which the policies let pass as the View shows it. The
+// NodeInfo may have other pods.
+func (p *plugin) usable(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod, slot *infoSlot, shown *snapshot.Node) bool {
+	if n := nodeOf(a.engine, a.view, slot, slot.info); n != shown {
+		if verdict, err := a.Evaluate(n); err != nil || !verdict.Fits() {
+			return false
+		}
+	}
+	return p.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, slot.info).IsSuccess()
+}
+
+// eligible reports whether nodes may be named for the pod. A pod that is nominated may have to go to its node, and one that names nodes,
+// as a pod of a DaemonSet does, to one of those. DynamicResources allocates devices in Filter.
+func eligible(pod *corev1.Pod) bool {
+	if pod.Spec.NodeName != "" || pod.Status.NominatedNodeName != "" || len(pod.Spec.ResourceClaims) > 0 {
+		return false
+	}
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return true
+	}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		if len(term.MatchFields) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// extended reports whether an extender may reject nodes for the pod, which it does after all plugins.
+func (p *plugin) extended(pod *corev1.Pod) bool {
+	for _, e := range p.handle.Extenders() {
+		if e.IsFilter() && e.IsInterested(pod) {
+			return true
+		}
+	}
+	return false
+}
+
+// room finds nodes that have no room for a pod in much less time than the filters do. A node that it excludes by mistake, because a plugin
+// is disabled, is only not named.
+type room struct {
+	filters                *kubescheduler.Filters
+	cpu, memory, ephemeral int64 // requested: in millicores and bytes
+}
+
+func roomFor(pod *corev1.Pod) *room {
+	r := &room{filters: kubescheduler.For(pod)}
+	for name, quantity := range snapshot.PodRequests(pod) {
+		switch name {
+		case corev1.ResourceCPU:
+			r.cpu = quantity.MilliValue()
+		case corev1.ResourceMemory:
+			r.memory = quantity.Value()
+		case corev1.ResourceEphemeralStorage:
+			r.ephemeral = quantity.Value()
+		}
+	}
+	return r
+}
+
+// on reports whether the pod may have room on the node.
+func (r *room) on(info fwk.NodeInfo) bool {
+	all, used := info.GetAllocatable(), info.GetRequested()
+	return len(info.GetPods()) < all.GetAllowedPodNumber() &&
+		(r.cpu == 0 || r.cpu <= all.GetMilliCPU()-used.GetMilliCPU()) &&
+		(r.memory == 0 || r.memory <= all.GetMemory()-used.GetMemory()) &&
+		(r.ephemeral == 0 || r.ephemeral <= all.GetEphemeralStorage()-used.GetEphemeralStorage()) &&
+		r.filters.Excludes(info.Node()) == ""
+}
+
+// retryWithAll handles that no named node was usable after all, because a plugin in inertPlugins is not inert: kube-scheduler retries the
+// pod at once, with all nodes. The status keeps the plugins after this one from evicting pods for it.
+func (p *plugin) retryWithAll(ctx context.Context, c *cycle, pod *corev1.Pod) *fwk.Status {
+	c.fails()
+	p.fallbacks.failed(pod, func(uid types.UID) bool { return p.service.Cluster.PodByUID(uid) != nil })
+	// The pod is still being scheduled. So it will go to the backoff queue, from which kube-scheduler takes it at once only if no other pod
+	// waits. The next attempt activates it again.
+	p.activate(ctx, []*corev1.Pod{pod})
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+		fmt.Sprintf("other plugins reject the best %d node(s): the pod is retried at once with all nodes", c.named.Returned))
+}
+
+// activate makes kube-scheduler retry the pods without waiting for their backoff.
+func (p *plugin) activate(ctx context.Context, pods []*corev1.Pod) {
+	if len(pods) == 0 {
+		return
+	}
+	named := make(map[string]*corev1.Pod, len(pods))
+	for _, pod := range pods {
+		named[pod.Namespace+"/"+pod.Name] = pod
+	}
+	p.handle.Activate(klog.FromContext(ctx), named)
+}

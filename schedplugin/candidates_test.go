@@ -1,0 +1,338 @@
+package schedplugin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"outboard.dev/outboard/internal/decision"
+)
+
+// frame is the part of kube-scheduler's framework that candidates need.
+type frame struct {
+	fwk.Handle
+	ordered
+	rejects   map[string]bool // nodes that other plugins reject
+	filtered  []string        // nodes for which the filters ran
+	extenders []fwk.Extender
+	activated []string
+}
+
+func (f *frame) ProfileName() string       { return "default-scheduler" }
+func (f *frame) Extenders() []fwk.Extender { return f.extenders }
+
+func (f *frame) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	f.activated = append(f.activated, slices.Sorted(maps.Keys(pods))...)
+}
+
+func (f *frame) RunFilterPluginsWithNominatedPods(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
+	if !state.GetSkipFilterPlugins().Has(Name) {
+		panic("Outboard's own filter is not skipped")
+	}
+	f.filtered = append(f.filtered, info.Node().Name)
+	if f.rejects[info.Node().Name] {
+		return fwk.NewStatus(fwk.Unschedulable, "rejected")
+	}
+	return nil
+}
+
+// inOrder are the plugins of a profile that can have candidates.
+var inOrder = ordered{preFilters: []string{"NodeAffinity", "NodePorts", Name}, postFilters: []string{Name, "DefaultPreemption"}}
+
+// ranked prefers nodes with the annotation in the order of its value.
+const ranked = `profiles: [{policies: [
+  {type: PodLimit, config: {max: 3, selector: {matchLabels: {app: web}}}},
+  {type: Rules, config: {scores: [{name: rank, expression: 'int(node.metadata.labels["rank"])'}]}}]}]`
+
+// rank starts the plugin with the candidates in a cluster of nodes with these ranks.
+func rank(t *testing.T, candidates int, ranks ...int) (*scheduler, *frame) {
+	t.Helper()
+	s := schedule(t, 0, ranked)
+	for i, rank := range ranks {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"rank": fmt.Sprint(rank)}}}
+		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceCPU: resource.MustParse("4")}
+		if _, err := s.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		s.generation++
+		s.infos = append(s.infos, &nodeInfo{node: node, generation: s.generation})
+	}
+	s.eventually("all nodes", func() bool { return s.service.Cluster.View().Len() == len(ranks) })
+	f := &frame{ordered: inOrder, rejects: map[string]bool{}}
+	s.plugin = newPlugin(s.process, arguments{Candidates: candidates}, f)
+	return s, f
+}
+
+// named returns the nodes that PreFilter names for the pod, in order of name; "" if it names none.
+func (s *scheduler) named(st *state, pod *corev1.Pod) string {
+	s.t.Helper()
+	var all []fwk.NodeInfo
+	for _, info := range s.infos {
+		all = append(all, info)
+	}
+	result, status := s.PreFilter(s.t.Context(), st, pod, all)
+	if !status.IsSuccess() {
+		s.t.Fatal(status.AsError())
+	}
+	if result == nil {
+		return ""
+	}
+	if result.NodeNames != nil && len(result.NodeNames) == 0 {
+		s.t.Error("an empty set rejects the pod on every node")
+	}
+	return strings.Join(slices.Sorted(maps.Keys(result.NodeNames)), " ")
+}
+
+// PreFilter names the best nodes that all plugins let pass. It calls the filters of others for no more nodes than it needs.
+func TestCandidatesAreTheBestUsableNodes(t *testing.T) {
+	s, f := rank(t, 2, 10, 40, 30, 20, 50)
+	f.rejects["n4"] = true
+	s.assume(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "large"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3500m")}},
+	}}}}, 2)
+	pod := podNamed("p", web)
+	pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}
+	st := &state{}
+	if got := s.named(st, pod); got != "n1 n3" { // not n2, which has too little CPU
+		t.Errorf("named %s", got)
+	}
+	if got := strings.Join(f.filtered, " "); got != "n4 n1 n3" {
+		t.Errorf("the filters ran for %s", got)
+	}
+	s.PreScore(t.Context(), st, pod, []fwk.NodeInfo{s.infos[1], s.infos[3]})
+	r := s.service.Log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 9})
+	r = slices.DeleteFunc(r, func(r *decision.Record) bool { return r.Verb != decision.Filter })
+	if len(r) != 1 || r[0].Nodes != 5 || r[0].Fit != 5 || r[0].Returned != 2 || len(r[0].Top) != 2 || r[0].Top[0].Node != "n1" {
+		t.Errorf("the records are %+v", r)
+	}
+}
+
+// If no node is usable, PreFilter names none, so that the framework says why each node rejects the pod, and may evict pods.
+func TestCandidatesWithoutUsableNodes(t *testing.T) {
+	s, f := rank(t, 2, 1, 2)
+	f.rejects["n0"], f.rejects["n1"] = true, true
+	st := &state{}
+	if got := s.named(st, podNamed("p", web)); got != "" {
+		t.Errorf("named %s", got)
+	}
+	if _, status := s.PostFilter(t.Context(), st, podNamed("p", web), nil); status.Code() != fwk.Unschedulable {
+		t.Errorf("after all nodes have rejected the pod: %v", status)
+	}
+}
+
+// A view may be behind the NodeInfos: a policy decides about a node with the pods of its NodeInfo.
+func TestCandidatesHaveThePodsOfTheNodeInfo(t *testing.T) {
+	s, _ := rank(t, 1, 1, 2)
+	for i := range 3 {
+		s.assume(podNamed(fmt.Sprint("other-", i), web), 1) // as many as PodLimit allows
+	}
+	if got := s.named(&state{}, podNamed("p", web)); got != "n0" {
+		t.Errorf("named %s, want n0", got)
+	}
+}
+
+// Equally good nodes are named in turn.
+func TestCandidatesTakeTurns(t *testing.T) {
+	s, _ := rank(t, 2, 5, 1, 5, 5, 5, 5)
+	var got []string
+	for i := range 4 {
+		got = append(got, s.named(&state{}, podNamed(fmt.Sprint("p", i), web)))
+	}
+	if want := []string{"n0 n2", "n3 n4", "n0 n5", "n2 n3"}; !slices.Equal(got, want) {
+		t.Errorf("named %q, want %q", got, want)
+	}
+}
+
+// An extender rejects nodes after all plugins have run.
+type extender struct {
+	fwk.Extender
+	filters, interested bool
+}
+
+func (e extender) IsFilter() bool                { return e.filters }
+func (e extender) IsInterested(*corev1.Pod) bool { return e.interested }
+
+// PreFilter names no nodes for pods that must not depend on a few nodes.
+func TestCandidatesForEligiblePodsOnly(t *testing.T) {
+	s, f := rank(t, 1, 1, 2)
+	onFields := []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n0"}}}}}
+	for _, tt := range []struct {
+		name   string
+		change func(*corev1.Pod, *state)
+		want   string
+	}{
+		{"any", func(*corev1.Pod, *state) {}, "n1"},
+		{"of a DaemonSet", func(pod *corev1.Pod, _ *state) {
+			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: onFields}}}
+		}, ""},
+		{"nominated", func(pod *corev1.Pod, _ *state) { pod.Status.NominatedNodeName = "n0" }, ""},
+		{"on a node, to be resized", func(pod *corev1.Pod, _ *state) { pod.Spec.NodeName = "n0" }, ""},
+		{"with devices", func(pod *corev1.Pod, _ *state) { pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }, ""},
+		{"in a group", func(_ *corev1.Pod, st *state) { st.group = true }, ""},
+		{"an extender that filters", func(*corev1.Pod, *state) { f.extenders = []fwk.Extender{extender{filters: true, interested: true}} }, ""},
+		{"extenders for other pods or other calls", func(*corev1.Pod, *state) {
+			f.extenders = []fwk.Extender{extender{filters: true}, extender{interested: true}}
+		}, "n1"},
+	} {
+		pod, st := podNamed(tt.name, web), &state{}
+		tt.change(pod, st)
+		if got := s.named(st, pod); got != tt.want {
+			t.Errorf("%s: named %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Profiles of kube-scheduler have candidates or not, each with its own order of plugins, and off is the default.
+func TestCandidatesOfSeveralProfiles(t *testing.T) {
+	s, f := rank(t, 1, 1, 2)
+	with := s.plugin
+	for _, tt := range []struct {
+		name       string
+		candidates int
+		order      ordered
+		want       string
+	}{
+		{"off", 0, inOrder, ""},
+		{"all", 2, inOrder, "n0 n1"},
+		{"out of order", 1, ordered{preFilters: inOrder.preFilters, postFilters: []string{"DefaultPreemption", Name}}, ""},
+	} {
+		s.plugin = newPlugin(s.process, arguments{Candidates: tt.candidates}, &frame{ordered: tt.order})
+		if got := s.named(&state{}, podNamed(tt.name, web)); got != tt.want {
+			t.Errorf("%s: named %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if s.plugin = with; s.named(&state{}, podNamed("p", web)) != "n1" || len(f.filtered) != 1 {
+		t.Error("another profile has changed the first one")
+	}
+}
+
+// Nodes are named only if the plugin runs after all that could reject nodes and before all that evict pods, and knows the plugins in between.
+func TestOrderForCandidates(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		order ordered
+		inert []string
+		want  string
+	}{
+		{"in order", inOrder, nil, ""},
+		{"PostFilter after others", ordered{preFilters: inOrder.preFilters, postFilters: []string{"DefaultPreemption", Name}}, nil, "plugins.postFilter.enabled of the profile must have Outboard"},
+		{"no PostFilter", ordered{preFilters: inOrder.preFilters}, nil, "plugins.postFilter.enabled of the profile must have Outboard"},
+		{"PreFilter before others", ordered{preFilters: []string{Name, "NodePorts"}, postFilters: inOrder.postFilters}, nil, "Outboard must be the last plugin of preFilter"},
+		{"an unknown plugin", ordered{preFilters: []string{"Quota", Name}, postFilters: inOrder.postFilters}, nil, "the plugin Quota has PreFilter: list it in inertPlugins"},
+		{"an inert plugin", ordered{preFilters: []string{"Quota", Name}, postFilters: inOrder.postFilters}, []string{"Quota"}, ""},
+	} {
+		_, err := filtersOf(tt.order, tt.inert)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+	if _, err := filtersOf(struct{}{}, nil); err == nil {
+		t.Error("there is no error for a framework that lists no plugins")
+	}
+}
+
+// If a plugin rejects all named nodes after all, no other plugin may evict pods, the pod is retried at once and sees all nodes, and Outboard
+// does not take it for one that policies reject.
+func TestCandidatesRejectedByOthers(t *testing.T) {
+	s, f := rank(t, 1, 1, 2)
+	pod, st := podNamed("p", web), &state{}
+	if got := s.named(st, pod); got != "n1" {
+		t.Fatalf("named %q", got)
+	}
+	_, status := s.PostFilter(t.Context(), st, pod, nil)
+	if status.Code() != fwk.UnschedulableAndUnresolvable || status.Message() != "other plugins reject the best 1 node(s): the pod is retried at once with all nodes" {
+		t.Errorf("PostFilter returns %v", status)
+	}
+	if got := strings.Join(f.activated, " "); got != "default/p" {
+		t.Errorf("activated %q", got)
+	}
+	if _, tracked := s.service.Requeuer.Status("/", pod.UID); tracked {
+		t.Error("the pod counts as rejected by policies")
+	}
+	if got := s.named(&state{}, podNamed("next", web)); got != "n1" { // which takes p from the backoff queue
+		t.Errorf("another pod: named %q", got)
+	}
+	if got := strings.Join(f.activated, " "); got != "default/p default/p" {
+		t.Errorf("activated %q", got)
+	}
+	pod.ResourceVersion = "2" // kube-scheduler has written a condition
+	for range 2 {
+		st = &state{}
+		if got := s.named(st, pod); got != "" {
+			t.Errorf("the pod again: named %q", got)
+		}
+	}
+	if len(f.activated) != 2 {
+		t.Errorf("activated %q", f.activated)
+	}
+	if status := s.Reserve(t.Context(), st, pod, "n0"); !status.IsSuccess() {
+		t.Fatal(status.AsError())
+	}
+	s.Unreserve(t.Context(), st, pod, "n0")
+	if got := s.named(&state{}, pod); got != "n1" {
+		t.Errorf("after it was placed: named %q", got)
+	}
+}
+
+// The more often the named nodes of a controller's pods are rejected in a row, the more of its pods get all nodes. The memory is bounded.
+func TestFallbacks(t *testing.T) {
+	var f fallbacks
+	of := func(pod, controller string) *corev1.Pod {
+		p := podNamed(pod, nil)
+		p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(controller), Controller: new(true)}}
+		return p
+	}
+	exists := func(types.UID) bool { return true }
+	n, denied := 0, 0
+	attempt := func(controller string) *corev1.Pod {
+		for denied = 0; ; denied++ {
+			n++
+			if pod := of(fmt.Sprint("p", n), controller); f.allow(pod) {
+				return pod
+			}
+		}
+	}
+	for _, want := range []int{0, 1, 2, 4, 8, 16, 32, 64, 64} {
+		pod := attempt("web")
+		if denied != want {
+			t.Errorf("%d attempts had all nodes, want %d", denied, want)
+		}
+		f.failed(pod, exists)
+	}
+	if !f.allow(of("other", "batch")) || !f.allow(podNamed("alone", nil)) {
+		t.Error("other controllers have all nodes")
+	}
+	f.placed(attempt("web"), true)
+	f.failed(attempt("web"), exists)
+	if attempt("web"); denied != 1 {
+		t.Errorf("after a pod was placed on a named node: %d", denied)
+	}
+	deleted := func(uid types.UID) bool { return !strings.HasPrefix(string(uid), "gone") }
+	for i := range 3 * mostFallbacks {
+		f.failed(of(fmt.Sprint("gone", i), fmt.Sprint("c", i)), deleted)
+	}
+	if len(f.pods) > mostFallbacks || len(f.controllers) > mostFallbacks {
+		t.Errorf("%d pods and %d controllers are remembered", len(f.pods), len(f.controllers))
+	}
+	if f.allow(of("p1", "")) {
+		t.Error("a pod that exists is forgotten, and pods that are gone are not")
+	}
+}
+
+// With candidates, kube-scheduler must not place other pods on the nodes that were named for one of them.
+func TestNoSignatureWithCandidates(t *testing.T) {
+	s, _ := rank(t, 1, 1)
+	if _, status := s.SignPod(t.Context(), podNamed("p", nil)); status.Code() != fwk.Unschedulable {
+		t.Errorf("SignPod returns %v", status)
+	}
+}
