@@ -3,12 +3,14 @@ package schedplugin
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"outboard.dev/outboard/test/measure"
@@ -101,6 +103,58 @@ func crowd(b *testing.B, policies string) *scheduler {
 		}
 	}
 	return s
+}
+
+// PreFilter with candidates among 5,000 nodes, for pods that are placed one by one on a node that it has named. The filters of other plugins
+// cost nothing here.
+func BenchmarkCandidates(b *testing.B) {
+	for _, arm := range []struct {
+		name, profile string
+		templates     int
+	}{
+		{"ImageLocality and PodLimit, 1 template", `{type: PodLimit, config: {max: 20, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}`, 1},
+		{"ImageLocality and PodLimit, 100 templates", `{type: PodLimit, config: {max: 20, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}`, 100},
+		{"GPUMemory", `{type: GPUMemory}`, 1},
+		{"GPUMemory, LeastWaste", `{type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}`, 1},
+	} {
+		b.Run(arm.name, func(b *testing.B) {
+			s := crowd(b, arm.profile)
+			s.plugin = newPlugin(s.process, arguments{Candidates: 8}, &frame{ordered: inOrder})
+			var all []fwk.NodeInfo
+			rows := map[string]int{}
+			for i, info := range s.infos {
+				all = append(all, info)
+				rows[info.node.Name] = i
+			}
+			var used float64
+			for i := range arm.templates + b.N {
+				if i == arm.templates {
+					used = 0
+					b.ResetTimer()
+				}
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new", UID: types.UID(fmt.Sprint("new", i)), ResourceVersion: "1", Labels: web}}
+				pod.Spec.Containers = []corev1.Container{{Name: "c", Image: fmt.Sprintf("app:%d", i%arm.templates)}}
+				if strings.HasPrefix(arm.profile, "{type: GPUMemory") {
+					pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("6")}
+				}
+				b.StopTimer()
+				touch()
+				b.StartTimer()
+				since, st := measure.Used(), &state{}
+				result, status := s.PreFilter(b.Context(), st, pod, all)
+				used += measure.Used() - since
+				if !status.IsSuccess() || len(result.NodeNames) != 8 {
+					b.Fatal(result, status)
+				}
+				b.StopTimer()
+				node := rows[result.NodeNames.UnsortedList()[0]]
+				s.Reserve(b.Context(), st, pod, s.infos[node].node.Name)
+				s.assume(pod, node)
+				b.StartTimer()
+			}
+			b.ReportMetric(used/float64(b.N), "cpu-µs/op")
+		})
+	}
 }
 
 // play runs the plugin's part of an attempt in which kube-scheduler evaluates the NodeInfos from the first on.

@@ -29,25 +29,20 @@ func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attemp
 	run.set(state, pod)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	table, view := a.infos, a.view
-	p.nodes = p.nodes[:0]
-	for _, row := range table.rows {
-		p.nodes = append(p.nodes, view.At(int(row)))
-	}
-	defer clear(p.nodes) // so that they can be garbage-collected
-	if len(p.nodes) == 0 {
+	table := a.infos
+	if len(table.rows) == 0 {
 		return nil
 	}
 	room := roomFor(pod)
 	left := mostFiltered(p.Candidates)
-	choice := engine.Choice{Nodes: p.nodes, Rows: table.rows, N: p.Candidates, First: p.next % len(p.nodes)}
+	choice := engine.Choice{Rows: table.rows, N: p.Candidates, First: p.next % len(table.rows)}
 	choice.Usable = func(i int32) (usable, stop bool) {
 		slot := &table.slots[i]
 		if !room.on(slot.info) {
 			return false, false
 		}
 		left--
-		return p.usable(ctx, state, a, pod, slot, p.nodes[i]), left == 0
+		return p.usable(ctx, state, a, pod, slot), left == 0
 	}
 	if err := a.Best(ctx, choice, &p.result); err != nil {
 		return nil // Filter reports it, unless kube-scheduler does not come to the node
@@ -70,8 +65,8 @@ func mostFiltered(n int) int { return 8*n + 64 }
 
 // usable reports whether the pod passes the filters of all plugins on the node, which the policies let pass as the View shows it. The
 // NodeInfo may have other pods.
-func (p *plugin) usable(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod, slot *infoSlot, shown *snapshot.Node) bool {
-	if n := nodeOf(a.engine, a.view, slot, slot.info); n != shown {
+func (p *plugin) usable(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod, slot *infoSlot) bool {
+	if n := nodeOf(a.engine, a.view, slot, slot.info); n != a.view.At(int(slot.row)) {
 		if verdict, err := a.Evaluate(n); err != nil || !verdict.Fits() {
 			return false
 		}

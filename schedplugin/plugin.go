@@ -45,8 +45,7 @@ type plugin struct {
 	// Memory of the latest attempt that was scored, used again: a profile schedules one pod at a time.
 	result engine.Result
 	scored scored
-	nodes  []*snapshot.Node // of the infoTable, while PreFilter ranks them
-	next   int              // index of the slot after the latest node that PreFilter has named: so it names each of equally good nodes in turn
+	next   int // index of the slot after the latest node that PreFilter has named: so it names each of equally good nodes in turn
 }
 
 var (

@@ -5,28 +5,47 @@ import (
 	"slices"
 
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/snapshot"
 )
 
 // Choice says among which nodes [Attempt.Best] chooses.
 type Choice struct {
-	// Nodes are nodes of the View of the attempt, each once, and Rows are their rows.
-	Nodes []*snapshot.Node
-	Rows  []int32
+	// Rows are those of nodes of the View of the attempt, each once.
+	Rows []int32
 	// N is how many nodes to choose at most, 1 or more.
 	N int
-	// First is the index into Nodes of the node that comes first among equally good ones; those after it, and then those before it, follow.
+	// First is the index into Rows of the node that comes first among equally good ones; those after it, and then those before it, follow.
 	First int
-	// Usable reports whether the node with the index may be chosen, for reasons that no policy knows. Best calls it for the better nodes
-	// first, once for each, and for no more than it needs. If stop is true, Best chooses no further nodes.
+	// Usable reports whether the node with the index into Rows may be chosen, for reasons that no policy knows. Best calls it for the better
+	// nodes first, at most once for each. If stop is true, Best chooses no further nodes.
 	Usable func(index int32) (usable, stop bool)
 }
 
+// index returns the index into Rows of the node at the position in the order of preference among equally good nodes.
+func (c *Choice) index(position int32) int32 {
+	at := int(position) + c.First
+	if at >= len(c.Rows) {
+		at -= len(c.Rows)
+	}
+	return int32(at)
+}
+
 // Best chooses the nodes with the largest totals of those on which the pod fits and that are usable. It sets result.Kept to their indices
-// into c.Nodes, the best first. Totals are those of Filter and Score of Engine for all nodes of the choice, and so is result.Record, with
-// the chosen nodes as Returned and Top. Call it before Filter and Fits. The error is as for Filter of Engine.
+// into c.Rows, the best first. Totals are those of Filter and Score of Engine for all nodes of the choice, and so is result.Record, with
+// the chosen nodes as Returned and Top; its rejections have no nearest nodes if all results come from the cache. Call Best before Filter and Fits,
+// after UseCache. The error is as for Filter of Engine.
 func (a *Attempt) Best(ctx context.Context, c Choice, result *Result) error {
-	req := Request{Pod: a.ev.pod, View: a.ev.key.view, Nodes: c.Nodes, Rows: c.Rows}
+	if a.bestCached(&c, result) {
+		return nil
+	}
+	all := slices.Grow(result.scratch.all[:0], len(c.Rows))
+	rows := make([]int32, 0, len(c.Rows))
+	for at := range c.Rows {
+		row := c.Rows[c.index(int32(at))]
+		all, rows = append(all, a.ev.key.view.At(int(row))), append(rows, row)
+	}
+	defer clear(all) // so that the nodes can be garbage-collected
+	result.scratch.all = all
+	req := Request{Pod: a.ev.pod, View: a.ev.key.view, Nodes: all, Rows: rows}
 	err := a.engine.decide(ctx, req, a.ev, false, result, func(ev *evaluation) error {
 		nodes := a.engine.withNominated(req, &result.scratch)
 		if err := ev.filter(ctx, nodes, req.Nodes, result); err != nil {
@@ -41,39 +60,54 @@ func (a *Attempt) Best(ctx context.Context, c Choice, result *Result) error {
 		if len(chosen) > 0 && len(ev.scorers) > 0 {
 			ev.noteTop(nodes, result.Kept, chosen[:min(len(chosen), decision.TopNodes)], result)
 		}
-		for at, j := range chosen {
-			chosen[at] = result.Kept[j]
-		}
-		result.Kept = append(result.Kept[:0], chosen...)
-		result.Record.Returned = len(chosen)
+		result.keep(&c, chosen)
 		return nil
 	})
-	// Filter counts from the beginning. It uses the cache that decide has released.
+	// Filter counts from the beginning. It uses the cache, which decide has released.
 	a.ev.resetOutcomes()
 	a.signed = a.ev.signedFilters()
 	a.UseCache()
 	return err
 }
 
-// choose returns positions in totals and kept, the best first. kept are ascending indices into c.Nodes.
-func (c *Choice) choose(totals []int64, kept []int32) []int32 {
-	after := func(position int32) int { // how far the node is behind the first one
-		d := int(kept[position]) - c.First
-		if d < 0 {
-			d += len(c.Nodes)
-		}
-		return d
+// keep replaces result.Kept, which are positions, by the indices of those that are chosen from it.
+func (r *Result) keep(c *Choice, chosen []int32) {
+	for at, j := range chosen {
+		chosen[at] = c.index(r.Kept[j])
 	}
-	better := func(a, b int32) bool {
-		if totals[a] != totals[b] {
-			return totals[a] > totals[b]
+	r.Kept = append(r.Kept[:0], chosen...)
+	r.Record.Returned = len(chosen)
+}
+
+// choose returns indices into totals and kept, the best first. kept are positions in ascending order.
+func (c *Choice) choose(totals []int64, kept []int32) (chosen []int32) {
+	ask := func(j int32) (stop bool) {
+		usable, stop := c.Usable(c.index(kept[j]))
+		if usable {
+			chosen = append(chosen, j)
 		}
-		return after(a) < after(b)
+		return stop || len(chosen) == c.N
 	}
-	// A heap with the best node on top: usually few nodes are needed.
-	heap := make([]int32, len(kept))
-	for j := range heap {
-		heap[j] = int32(j)
+	best := top(totals, c.N, nil) // usually all of them are usable
+	for _, j := range best {
+		if ask(j) {
+			return chosen
+		}
+	}
+	if len(best) == len(totals) {
+		return chosen
+	}
+	asked := int32(-1) // the worst of best
+	if len(best) > 0 {
+		asked = best[len(best)-1]
+	}
+	better := func(a, b int32) bool { return totals[a] > totals[b] || totals[a] == totals[b] && a < b }
+	// A heap of the others with the best one on top.
+	heap := make([]int32, 0, len(kept))
+	for j := range kept {
+		if asked < 0 || better(asked, int32(j)) {
+			heap = append(heap, int32(j))
+		}
 	}
 	down := func(at int) {
 		for {
@@ -94,19 +128,14 @@ func (c *Choice) choose(totals []int64, kept []int32) []int32 {
 	for at := len(heap)/2 - 1; at >= 0; at-- {
 		down(at)
 	}
-	var chosen []int32
-	for len(heap) > 0 && len(chosen) < c.N {
-		best := heap[0]
+	for len(heap) > 0 {
+		next := heap[0]
 		heap[0] = heap[len(heap)-1]
 		heap = heap[:len(heap)-1]
 		down(0)
-		usable, stop := c.Usable(kept[best])
-		if usable {
-			chosen = append(chosen, best)
-		}
-		if stop {
+		if ask(next) {
 			break
 		}
 	}
-	return slices.Clip(chosen)
+	return chosen
 }

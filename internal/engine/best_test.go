@@ -2,11 +2,20 @@ package engine_test
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	diff "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -63,7 +72,7 @@ func TestBest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c := engine.Choice{Nodes: nodes, N: rapid.IntRange(1, 20).Draw(t, "n"), First: rapid.IntRange(0, len(nodes)-1).Draw(t, "first")}
+		c := engine.Choice{N: rapid.IntRange(1, 20).Draw(t, "n"), First: rapid.IntRange(0, len(nodes)-1).Draw(t, "first")}
 		for _, n := range nodes {
 			c.Rows = append(c.Rows, int32(n.Row()))
 		}
@@ -135,7 +144,7 @@ func TestBestStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	view := numberedNodes(9)
-	c := engine.Choice{Nodes: slices.Collect(view.All()), Rows: []int32{0, 1, 2, 3, 4, 5, 6, 7, 8}, N: 5}
+	c := engine.Choice{Rows: []int32{0, 1, 2, 3, 4, 5, 6, 7, 8}, N: 5}
 	c.Usable = func(i int32) (bool, bool) { return true, i == 7 }
 	a, err := e.NewAttempt(t.Context(), podOf("u", "1"), view)
 	if err != nil {
@@ -146,3 +155,129 @@ func TestBestStops(t *testing.T) {
 		t.Errorf("chose %v, %v", result.Kept, err)
 	}
 }
+
+// From view to view, whatever has changed in between, an engine that has seen the former ones chooses as one that has not, for pods with
+// several signatures and beside nominated pods.
+func TestBestFollowsTheViews(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		full := &policy.Reason{Code: "Full", Text: "node is full"}
+		limits := map[string]int{"a": 2, "b": 3}
+		policies := func() []engine.WeightedPolicy {
+			return []engine.WeightedPolicy{{Name: "limit", Weight: 1, Policy: prepares(func(pod *corev1.Pod) policy.Cycle {
+				limit := limits[pod.Labels["app"]]
+				return counted{key: fmt.Sprint(limit), filter: func(n *snapshot.Node) policy.Verdict {
+					if len(n.Pods) >= limit {
+						return policy.Verdict{Reason: full, Have: int64(len(n.Pods)), Want: int64(limit)}
+					}
+					return policy.Verdict{}
+				}, score: func(n *snapshot.Node) int64 {
+					if n.Object.Labels["shy"] != "" {
+						return policy.NoOpinion
+					}
+					return int64(len(n.Object.Labels["size"])*7 + len(n.Pods)*limit)
+				}}
+			})}}
+		}
+		newEngine := func() *engine.Engine {
+			e, err := engine.New(engine.Options{Policies: policies()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		var b snapshot.Builder
+		setNode := func(i int) {
+			labels := map[string]string{"size": strings.Repeat("x", rapid.IntRange(0, 4).Draw(t, "size"))}
+			if rapid.IntRange(0, 60).Draw(t, "shy") == 60 {
+				labels["shy"] = "yes"
+			}
+			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", i), Labels: labels}})
+		}
+		nodes := rapid.IntRange(1, 30).Draw(t, "nodes")
+		for i := range nodes {
+			setNode(i)
+		}
+		e, pods := newEngine(), 0
+		for step := range rapid.IntRange(1, 25).Draw(t, "steps") {
+			name := fmt.Sprintf("n%03d", rapid.IntRange(0, nodes-1).Draw(t, "node"))
+			switch rapid.IntRange(0, 5).Draw(t, "change") {
+			case 1:
+				setNode(rapid.IntRange(0, nodes+2).Draw(t, "changed"))
+			case 2:
+				b.DeleteNode(name)
+			case 3:
+				pods++
+				pod := podOf(fmt.Sprint("nominated", pods), "1")
+				pod.Status.NominatedNodeName = name
+				b.SetPod(pod)
+			case 4:
+				if pods > 0 {
+					b.DeletePod(types.UID(fmt.Sprint("pod", rapid.IntRange(1, pods).Draw(t, "deleted"))))
+				}
+			default:
+				pods++
+				pod := podOf(fmt.Sprint("pod", pods), "1")
+				pod.Spec.NodeName = name
+				b.SetPod(pod)
+			}
+			view := b.View()
+			c := engine.Choice{N: rapid.IntRange(1, 9).Draw(t, "n")}
+			for n := range view.All() {
+				c.Rows = append(c.Rows, int32(n.Row()))
+			}
+			if len(c.Rows) == 0 {
+				continue
+			}
+			c.First = rapid.IntRange(0, len(c.Rows)-1).Draw(t, "first")
+			bad := int32(rapid.IntRange(1, 5).Draw(t, "bad"))
+			c.Usable = func(i int32) (bool, bool) { return i%bad != 1, false }
+			pod := podOf(fmt.Sprint("new", step), "1")
+			pod.Labels = map[string]string{"app": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "app")}
+			best := func(e *engine.Engine, cached bool) *engine.Result {
+				a, err := e.NewAttempt(t.Context(), pod, view)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if cached {
+					a.UseCache()
+				}
+				var result engine.Result
+				if err := a.Best(t.Context(), c, &result); err != nil {
+					t.Fatal(err)
+				}
+				a.ReleaseCache()
+				return &result
+			}
+			got, want := best(e, true), best(newEngine(), false)
+			if !slices.Equal(got.Kept, want.Kept) {
+				t.Fatalf("chose %v, want %v", got.Kept, want.Kept)
+			}
+			for _, r := range []*engine.Result{got, want} {
+				for i := range r.Record.Rejections {
+					r.Record.Rejections[i].Nearest = nil
+				}
+			}
+			if d := diff.Diff(want.Record, got.Record, cmpopts.IgnoreFields(decision.Record{}, "Cached")); d != "" {
+				t.Fatalf("the record differs: %s", d)
+			}
+		}
+	})
+}
+
+// prepares is a policy that prepares this Cycle for a pod.
+type prepares func(*corev1.Pod) policy.Cycle
+
+func (p prepares) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
+	return p(pod), nil
+}
+
+// counted is a Cycle with a signature.
+type counted struct {
+	key    string
+	filter func(*snapshot.Node) policy.Verdict
+	score  func(*snapshot.Node) int64
+}
+
+func (c counted) Signature() string                      { return c.key }
+func (c counted) Filter(n *snapshot.Node) policy.Verdict { return c.filter(n) }
+func (c counted) Score(n *snapshot.Node) int64           { return c.score(n) }

@@ -81,6 +81,7 @@ type nodeCaches struct {
 type nodeCache struct {
 	signature string
 	nodes     []cachedNode // by row
+	index     index
 }
 
 // cachedNode holds the results for one node. It has no pointers, so that the garbage collector neither reads the caches nor keeps the
@@ -148,6 +149,7 @@ func (cs *nodeCaches) hold(ev *evaluation) bool {
 	c, found := cs.find(ev.signature, rows)
 	if !found {
 		clear(c.nodes)
+		c.index.position = 0
 	}
 	if rows > len(c.nodes) {
 		c.nodes = append(make([]cachedNode, 0, rows), c.nodes...)[:rows]
@@ -202,7 +204,7 @@ func (cs *nodeCaches) remove(at *list.Element) *nodeCache {
 }
 
 func (c *nodeCache) bytes() int {
-	return nodeCacheBytes + len(c.signature) + cap(c.nodes)*cachedNodeBytes
+	return nodeCacheBytes + len(c.signature) + cap(c.nodes)*cachedNodeBytes + c.index.bytes()
 }
 
 // cachedNode returns the entry for the node with this index in the request. The entry is empty if the node has changed.
@@ -240,6 +242,11 @@ func (ev *evaluation) scoreOf(scorer *scorerRef, n *snapshot.Node, index int) in
 	if scorer.slot >= 0 {
 		c = ev.cachedNode(n, index)
 	}
+	return ev.scoreAt(scorer, n, c)
+}
+
+// scoreAt is scoreOf with the node's entry in the cache; nil: the score is not cached.
+func (ev *evaluation) scoreAt(scorer *scorerRef, n *snapshot.Node, c *cachedNode) int64 {
 	if c != nil && c.scores[scorer.slot] != 0 {
 		return int64(c.scores[scorer.slot]) - 1 + policy.NoOpinion
 	}

@@ -98,4 +98,10 @@
 // there are about 200. It identifies nodes by [snapshot.View.Version] and keeps none in memory.
 // Rejections are not cached, because the record contains their numbers. Scores that a policy
 // normalizes are not cached either.
+//
+// Totals: [Attempt.Best] ranks all nodes for each pod. If all policies that concern the pod have a
+// signature and no score depends on other nodes, the cache for the signature also has the totals of
+// all nodes, 4 bytes for each row. The Engine remembers which nodes have changed from one View to the
+// next, so that only those are evaluated for the next pod with the same signature. The record of such
+// a choice counts the rejections of each reason, and has no numbers of nodes.
 package engine

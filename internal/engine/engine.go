@@ -65,6 +65,7 @@ type Engine struct {
 	claimants *snapshot.Fact[[]types.UID] // nil: no policy allocates anything
 	prepared  evaluations
 	caches    nodeCaches
+	trail     trail
 	nominated atomic.Pointer[nominations] // of the latest View that has any
 }
 

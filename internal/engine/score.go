@@ -16,6 +16,7 @@ import (
 // scratch is memory of one request whose size depends on the number of nodes. It belongs to a
 // Result and is reused.
 type scratch struct {
+	all    []*snapshot.Node // of a Choice
 	nodes  []*snapshot.Node // the requested nodes with the pods nominated to them
 	rows   []int32          // of the requested nodes
 	known  []int32          // indices of the requested nodes that are known
