@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -294,11 +295,21 @@ func differences(pod *corev1.Pod, demanded map[string]string) []string {
 	for key, want := range demanded {
 		switch got, ok := pod.Annotations[key]; {
 		case !ok:
-			wrong = append(wrong, fmt.Sprintf("the pod lacks annotation %s: %q", key, want))
+			wrong = append(wrong, fmt.Sprintf("the pod lacks annotation %s: %s", key, quoted(want)))
 		case got != want && !pluginWrites(key):
-			wrong = append(wrong, fmt.Sprintf("the pod's annotation %s is %q and should be %q", key, got, want))
+			wrong = append(wrong, fmt.Sprintf("the pod's annotation %s is %s and should be %s", key, quoted(got), quoted(want)))
 		}
 	}
 	slices.Sort(wrong)
 	return wrong
+}
+
+// maxQuoted is how many bytes of the value of an annotation a finding has, because whoever writes pods could fill the memory with findings.
+const maxQuoted = 200
+
+func quoted(value string) string {
+	if len(value) > maxQuoted {
+		return fmt.Sprintf("%q and %d more bytes", value[:maxQuoted], len(value)-maxQuoted)
+	}
+	return strconv.Quote(value)
 }

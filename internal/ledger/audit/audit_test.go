@@ -403,6 +403,14 @@ func TestAuditIsBounded(t *testing.T) {
 	if len(findings) != 10_000 || perNode["n-000"] != 64 || perNode["n-399"] != 0 {
 		t.Errorf("%d findings, %d of the first node, %d of the last", len(findings), perNode["n-000"], perNode["n-399"])
 	}
+	for _, f := range audit.Audit(audit.Input{
+		Ledgers: []*ledger.Object{new(book("licenses/x", "", map[string]int64{"pool": 10}, claim{"a", "pool", 1, time.Second, map[string]string{"k": strings.Repeat("x", 4<<10), "l": "1"}}))},
+		Pods:    []*corev1.Pod{new(pod("a", "n", 0, map[string]string{"k": strings.Repeat("\x00", 4<<10)}))},
+	}) {
+		if len(f.Detail) > 2<<10 || !strings.HasPrefix(f.Detail, `the pod lacks annotation l: "1", the pod's`) || !strings.HasSuffix(f.Detail, `xxx" and 3896 more bytes`) {
+			t.Errorf("a finding of %d bytes: %s", len(f.Detail), f.Detail)
+		}
+	}
 	if confirmed := audit.Confirm(findings, audit.Audit(in)); len(confirmed) != len(findings) {
 		t.Errorf("%d of %d findings are in the second audit as well", len(confirmed), len(findings))
 	}
