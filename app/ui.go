@@ -20,6 +20,7 @@ import (
 
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/replicas"
+	"outboard.dev/outboard/internal/respond"
 	"outboard.dev/outboard/internal/server"
 	"outboard.dev/outboard/internal/ui"
 )
@@ -190,14 +191,14 @@ func (m *merger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.mu.Lock()
 		m.overview = merged
 		m.mu.Unlock()
-		ui.Respond(w, r, merged, merged.Unstamped())
+		respond.JSON(w, r, merged, merged.Unstamped())
 	case ui.WaitingPath:
 		good, failed := replicas.Split(replicas.FetchAll(ctx, all, m.waits.Fetch))
 		if len(good) == 0 {
 			http.Error(w, "replica "+failed[0].Replica+": "+replicas.Reason(failed[0].Err), http.StatusBadGateway)
 			return
 		}
-		ui.Respond(w, r, replicas.Waiting(good, ui.QueryOf(query)), nil)
+		respond.JSON(w, r, replicas.Waiting(good, ui.QueryOf(query)), nil)
 	case explain.Path:
 		good, failed := replicas.Split(replicas.FetchAll(ctx, all, func(ctx context.Context, client *http.Client, admin string) (*explain.Document, error) {
 			return explain.Fetch(ctx, client, admin, query)
@@ -210,7 +211,8 @@ func (m *merger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			decisions = explain.DefaultDecisions
 		}
-		ui.Respond(w, r, replicas.Explanation(good, decisions), nil)
+		doc := replicas.Explanation(good, decisions)
+		respond.JSON(w, r, doc, doc.Unstamped())
 	default:
 		m.forward(w, r, &all[0])
 	}

@@ -8,7 +8,6 @@ package explain
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -24,6 +23,7 @@ import (
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/internal/remedy"
+	"outboard.dev/outboard/internal/respond"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -165,10 +165,11 @@ type Source struct {
 }
 
 // Handler serves GET requests with the query parameters namespace, pod (required), profile, node,
-// decisions and nodes. If there is no such profile, the status is 404, and the response lists the
+// decisions and nodes. The response has an ETag. What the engines say about the pod is kept until
+// the View, the pod or the engines change. If there is no such profile, the status is 404, and the response lists the
 // profiles.
 func Handler(s Source) http.Handler {
-	searches := make(searches, 1)
+	evaluator := newEvaluator(s)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		namespace, name := cmp.Or(q.Get("namespace"), "default"), q.Get("pod")
@@ -212,9 +213,8 @@ func Handler(s Source) http.Handler {
 					for _, gate := range pod.Spec.SchedulingGates {
 						doc.Gates = append(doc.Gates, gate.Name)
 					}
-					doc.Now = s.now(r.Context(), engines, pod, profile, q.Get("node"), nodes)
 				}
-				if err := searches.add(r.Context(), s, &doc, engines, pod, profile); err != nil {
+				if err := evaluator.add(r.Context(), &doc, engines, pod, question{profile, q.Get("node"), nodes}); err != nil {
 					http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
 					return
 				}
@@ -224,9 +224,22 @@ func Handler(s Source) http.Handler {
 		if s.Signals != nil {
 			doc.Signals = s.Signals()
 		}
-		w.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(w).Encode(doc)
+		respond.JSON(w, r, doc, doc.Unstamped())
 	})
+}
+
+// Unstamped returns a copy without what changes although nothing else does: the Views in which remedies were evaluated.
+func (d *Document) Unstamped() Document {
+	u := *d
+	u.Now = slices.Clone(d.Now)
+	for i := range u.Now {
+		p := &u.Now[i]
+		p.Remedies = slices.Clone(p.Remedies)
+		for j := range p.Remedies {
+			p.Remedies[j].View = 0
+		}
+	}
+	return u
 }
 
 // scheduled sets what the pod itself says about how it was scheduled.
@@ -243,8 +256,8 @@ func (d *Document) scheduled(pod *corev1.Pod) {
 	}
 }
 
-func (s Source) now(ctx context.Context, engines map[string]*engine.Engine, pod *corev1.Pod, only, node string, limit int) []Profile {
-	view := s.View(pod.UID)
+func (s Source) now(ctx context.Context, engines map[string]*engine.Engine, pod *corev1.Pod, view *snapshot.View, q question) []Profile {
+	only, node, limit := q.profile, q.node, q.nodes
 	nodes, excluded := s.callNodes(view, pod, node)
 	var profiles []Profile
 	for path, e := range engines {
@@ -262,14 +275,6 @@ func (s Source) now(ctx context.Context, engines map[string]*engine.Engine, pod 
 		}
 		explanations := all.Nodes
 		p.Notes, p.MaxTotal = all.Pod, all.MaxTotal
-		if s.Refuses != nil {
-			if why := s.Refuses(path, pod); why != nil {
-				p.Refused = why.Error()
-			}
-		}
-		if s.Pending != nil {
-			p.Pending = s.Pending(path, pod.UID)
-		}
 		for _, x := range explanations {
 			if x.Fits {
 				p.Fit++

@@ -35,7 +35,8 @@ var templates = map[string]string{
 // It responds with the [Document] of a pod that does not exist. The manifest, which may have secrets, is neither kept nor logged, and
 // browsers can send it only from a page of the same address.
 func TryHandler(s Source) http.Handler {
-	searches := make(searches, 1)
+	evaluator := newEvaluator(s)
+	evaluator.kept = nil // a manifest may have secrets
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
 			http.Error(w, "only this page may send a manifest", http.StatusForbidden)
@@ -75,8 +76,7 @@ func TryHandler(s Source) http.Handler {
 			return
 		}
 		doc := Document{Pod: pod.Namespace + "/" + pod.Name, Tried: true, Known: true, Decisions: []*decision.Record{}}
-		doc.Now = s.now(r.Context(), engines, pod, profile, "", nodes)
-		if err := searches.add(r.Context(), s, &doc, engines, pod, profile); err != nil {
+		if err := evaluator.add(r.Context(), &doc, engines, pod, question{profile: profile, nodes: nodes}); err != nil {
 			http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}

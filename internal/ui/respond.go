@@ -1,16 +1,12 @@
 package ui
 
 import (
-	"bytes"
-	"compress/gzip"
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"outboard.dev/outboard/internal/respond"
 )
 
 // maxKept is how many responses are kept: one for each kind of query that somebody polls.
@@ -23,10 +19,8 @@ type responses struct {
 }
 
 type response struct {
-	state  any // what it was made of
-	etag   string
-	body   []byte
-	zipped []byte // nil: the body is short
+	respond.Response
+	state any // what it was made of
 }
 
 // handler responds with the JSON of what the function returns. What has the same state, if it is not nil, is made once.
@@ -34,56 +28,11 @@ func (s *responses) handler(state func() any, of func(*http.Request) (value, uns
 	return Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.of(r, state(), of)
 		if err != nil {
-			http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
+			respond.Failed(w, err)
 			return
 		}
-		p.write(w, r)
+		p.Write(w, r)
 	}))
-}
-
-// Respond responds with the JSON of the value. The ETag changes exactly when unstamped does, which is the value without the times that change
-// by themselves; nil if the value has none.
-func Respond(w http.ResponseWriter, r *http.Request, value, unstamped any) {
-	p, err := responseOf(value, unstamped)
-	if err != nil {
-		http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
-		return
-	}
-	p.write(w, r)
-}
-
-func (p *response) write(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	header.Set("ETag", p.etag)
-	header.Set("Vary", "Accept-Encoding")
-	if r.Header.Get("If-None-Match") == p.etag {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	header.Set("Content-Type", "application/json")
-	body := p.body
-	if p.zipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		header.Set("Content-Encoding", "gzip")
-		body = p.zipped
-	}
-	_, _ = w.Write(body) // the connection is gone if this fails
-}
-
-func responseOf(value, unstamped any) (p response, err error) {
-	if p.body, err = json.Marshal(value); err != nil {
-		return p, err
-	}
-	stamp := p.body
-	if unstamped != nil {
-		if stamp, err = json.Marshal(unstamped); err != nil {
-			return p, err
-		}
-	}
-	p.etag = fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(stamp))[:24])
-	if len(p.body) > 4096 {
-		p.zipped = zip(p.body)
-	}
-	return p, nil
 }
 
 // of returns the response to a request. Only one is made at a time.
@@ -94,25 +43,18 @@ func (s *responses) of(r *http.Request, state any, of func(*http.Request) (value
 	if p, ok := s.kept[key]; ok && state != nil && p.state == state {
 		return p, nil
 	}
-	p, err := responseOf(of(r))
+	made, err := respond.New(of(r))
+	p := response{made, state}
 	if err != nil {
 		return p, err
 	}
-	if p.state = state; state != nil {
+	if state != nil {
 		if s.kept == nil || len(s.kept) >= maxKept {
 			s.kept = map[string]response{}
 		}
 		s.kept[key] = p
 	}
 	return p, nil
-}
-
-func zip(body []byte) []byte {
-	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
-	_, _ = z.Write(body)                            // a Buffer accepts everything
-	_ = z.Close()
-	return b.Bytes()
 }
 
 // Handlers returns the handlers of the data and of the page, by pattern.

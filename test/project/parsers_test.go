@@ -65,6 +65,7 @@ var readers = map[string]string{
 	"internal/extender/wire: unquote":              "a request: docs/operations.md#limits",
 	"internal/explain: limit":                      "a request: docs/operations.md#limits",
 	"internal/ui: QueryOf":                         "a request: docs/operations.md#limits",
+	"internal/ui: Units.UnmarshalJSON":             "a response of Outboard, in tests",
 	"internal/jsonstream: New":                     "a document or response of a source: its maxBytes, and 64 KiB for each text",
 	"internal/content: columns.decode":             "a document or response of a source: its maxBytes",
 	"internal/lmstat: parser.user":                 "a document or response of a source: its maxBytes",
@@ -94,7 +95,7 @@ var readers = map[string]string{
 
 // ofOperator are the packages that only commands use, on the files and servers that their user names, or that only read the configuration.
 var ofOperator = []string{
-	"app", "internal/certs", "internal/config", "internal/extender/verify", "internal/simulate", "internal/wiring/...", "policy/policytest",
+	"app", "internal/certs", "internal/config", "internal/extender/verify", "internal/replicas", "internal/simulate", "internal/wiring/...", "policy/policytest",
 }
 
 // Texts of others are parsed in bounded time, and each parser has a limit.
