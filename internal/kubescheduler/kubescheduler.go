@@ -37,7 +37,7 @@ type Filters struct {
 	requests []request                          // in order of name
 }
 
-// request is how much of a resource the pod requests, more than 0.
+// request is an amount of a resource. What a pod requests is more than 0.
 type request struct {
 	name   corev1.ResourceName
 	amount resource.Quantity
@@ -93,23 +93,26 @@ func (f *Filters) Lacks(n *snapshot.Node) string { return f.LacksWithout(n) }
 
 // LacksWithout is like Lacks for the node without these of its pods, which are few or all of them.
 func (f *Filters) LacksWithout(n *snapshot.Node, gone ...*corev1.Pod) string {
-	limit := n.Object.Status.Allocatable[corev1.ResourcePods]
-	if int64(len(n.Pods)-len(gone)) >= limit.Value() {
+	here := free.Of(n)
+	if here.pods+int64(len(gone)) <= 0 {
 		return tooManyPods
 	}
 	if len(f.requests) == 0 {
 		return ""
 	}
-	left, freed := n.Object.Status.Allocatable, []corev1.ResourceList(nil)
-	if len(gone) < len(n.Pods) {
-		left = *free.Of(n)
+	var freed []corev1.ResourceList
+	empty := len(gone) > 0 && len(gone) == len(n.Pods)
+	if !empty {
 		for _, pod := range gone {
 			freed = append(freed, snapshot.PodRequests(pod))
 		}
 	}
 	for i := range f.requests {
 		r := &f.requests[i]
-		rest := left[r.name].DeepCopy() // Add changes what copies of a large Quantity share
+		rest := here.left(r.name)
+		if empty {
+			rest = n.Object.Status.Allocatable[r.name].DeepCopy()
+		}
 		for _, list := range freed {
 			rest.Add(list[r.name])
 		}
@@ -120,9 +123,24 @@ func (f *Filters) LacksWithout(n *snapshot.Node, gone ...*corev1.Pod) string {
 	return ""
 }
 
-// free is how much of each resource the pods on a node leave, less than 0 if they request more than it has. A node keeps it, so that
-// only changed nodes cost the sum over their pods.
-var free = snapshot.NewFact(func(n *snapshot.Node) corev1.ResourceList {
+// room is how much the pods on a node leave, less than 0 if they request more than it has.
+type room struct {
+	pods      int64
+	resources []request // a list, because maps of a few thousand nodes take longer to read
+}
+
+// left returns how much of the resource is left; it shares nothing with the room.
+func (r *room) left(name corev1.ResourceName) resource.Quantity {
+	for i := range r.resources {
+		if r.resources[i].name == name {
+			return r.resources[i].amount.DeepCopy() // Add changes what copies of a large Quantity share
+		}
+	}
+	return resource.Quantity{}
+}
+
+// free is the room on a node. A node keeps it, so that only changed nodes cost the sum over their pods.
+var free = snapshot.NewFact(func(n *snapshot.Node) room {
 	left := maps.Clone(n.Object.Status.Allocatable)
 	if left == nil {
 		left = corev1.ResourceList{}
@@ -134,5 +152,10 @@ var free = snapshot.NewFact(func(n *snapshot.Node) corev1.ResourceList {
 			left[name] = rest
 		}
 	}
-	return left
+	pods := n.Object.Status.Allocatable[corev1.ResourcePods]
+	r := room{pods: pods.Value() - int64(len(n.Pods)), resources: make([]request, 0, len(left))}
+	for name, amount := range left {
+		r.resources = append(r.resources, request{name, amount})
+	}
+	return r
 })
