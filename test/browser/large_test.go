@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"flag"
 	"fmt"
 	"image/color"
 	"math"
@@ -12,8 +11,6 @@ import (
 
 	"outboard.dev/outboard/internal/ui"
 )
-
-var budgets = flag.Bool("budgets", false, "print how long the page takes at its limits")
 
 // At 5,000 nodes with 40,000 GPUs, 30,000 pods and 10,000 waiting pods, the page keeps few elements and no old data, and reads nothing
 // that has not changed.
@@ -72,23 +69,9 @@ func TestLarge(t *testing.T) {
 	if late > early*1.3+2 {
 		t.Errorf("the heap grew from %.1f to %.1f MB in 45 updates", early, late)
 	}
-	if !*budgets {
-		return
+	if *budgets {
+		printBudgets(t, b, f, at, first.Seconds()*1000, late)
 	}
-	fmt.Printf("%-40s %10s %10s\n", "5,000 nodes, 40,000 GPUs", "measured", "budget")
-	print := func(what string, measured, budget float64, unit string) {
-		fmt.Printf("%-40s %7.1f %-2s %7.0f %s\n", what, measured, unit, budget, unit)
-	}
-	print("first drawn, cold", first.Seconds()*1000, 1000, "ms")
-	value[bool](b, `fetch('/api/units?resource=`+gpuMemory+`').then(r => r.text()).then(v => (window.text = v, true))`)
-	for _, m := range []struct{ what, how string }{
-		{"another size of pod", `(e => { e.value = 1 + Number(e.value) % 80; e.dispatchEvent(new Event('input')) })(document.getElementById('size'))`},
-		{"another order", `(e => { e.value = e.value === 'free' ? 'left' : 'free'; e.dispatchEvent(new Event('change')) })(document.getElementById('order'))`},
-		{"parsing one update", `JSON.parse(window.text)`},
-	} {
-		print(m.what+" (median of 15)", value[float64](b, `(() => { const all = []; for (let i = 0; i < 15; i++) { const t = performance.now(); `+m.how+`; all.push(performance.now() - t) } return all.sort((a, b) => a - b)[7] })()`), 50, "ms")
-	}
-	print("heap after 60 updates", late, 32, "MB")
 }
 
 // The kinds of squares differ for people who see fewer colors.
