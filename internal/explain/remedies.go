@@ -28,8 +28,10 @@ func (p *Placed) text(b *strings.Builder) {
 		fmt.Fprintf(b, "it would not fit on %s.\n", p.Node)
 	case p.Best != "":
 		fmt.Fprintf(b, "%s would score %d, more than %s with %d.\n", p.Best, p.BestTotal, p.Node, p.Total)
+	case p.Next != "":
+		fmt.Fprintf(b, "no node would score more than %s with %d; the next is %s with %d.\n", p.Node, p.Total, p.Next, p.NextTotal)
 	default:
-		fmt.Fprintf(b, "no node would score more than %s with %d.\n", p.Node, p.Total)
+		fmt.Fprintf(b, "it would fit on %s alone.\n", p.Node)
 	}
 	for _, f := range p.Flips {
 		fmt.Fprintf(b, "  %s\n", &f)

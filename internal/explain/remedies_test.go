@@ -65,7 +65,7 @@ func TestHowItsNodeCompares(t *testing.T) {
 		Pod: func(context.Context, string, string) (*corev1.Pod, error) { return pod, nil }}
 	for node, want := range map[string]string{
 		"a": `
-If it were placed now, by profile /: no node would score more than a with 100.
+If it were placed now, by profile /: no node would score more than a with 100; the next is b with 92.
   with weight 1 of Size instead of 2, b would score more
   with weight 3 of Speed instead of 2, b would score more
 `,
@@ -85,6 +85,11 @@ If it were placed now, by profile /: it would not fit on small.
 		if _, text := show(t, source, url.Values{"pod": {"p"}, "profile": {"/"}}); !strings.HasSuffix(text, want) {
 			t.Errorf("on %s, with the profile: %s", node, text)
 		}
+	}
+	pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "a", NodeSelector: map[string]string{"Speed": "20"}}}
+	b.SetPod(pod)
+	if _, text := show(t, source, url.Values{"pod": {"p"}}); !strings.HasSuffix(text, "\nIf it were placed now, by profile /: it would fit on a alone.\n") {
+		t.Errorf("no other node: %s", text)
 	}
 }
 

@@ -22,6 +22,10 @@ type Placement struct {
 	// Best is a node with the largest total, BestTotal; "" if no node has a larger one than the node of the pod.
 	Best      string `json:"best,omitempty"`
 	BestTotal int64  `json:"bestTotal,omitempty"`
+	// Next is a node with the largest total of the other nodes, NextTotal, if the node of the pod is the best: the margin is the difference.
+	// "" if the pod fits on no other node.
+	Next      string `json:"next,omitempty"`
+	NextTotal int64  `json:"nextTotal,omitempty"`
 	// Flips are the smallest changes of one weight with which another node is better than that of the pod, at most one for each policy,
 	// the smallest change first. There are none if another node is better anyway.
 	Flips []Flip `json:"flips,omitempty"`
@@ -121,6 +125,9 @@ func (p *placing) compare(placement *Placement) error {
 		placement.Best, placement.BestTotal = p.nodes[first(now.Totals)].Name, best
 		return nil
 	}
+	if next := p.next(now.Totals); next >= 0 {
+		placement.Next, placement.NextTotal = p.nodes[next].Name, now.Totals[next]
+	}
 	totals := slices.Clone(now.Totals)
 	scoring := slices.Clone(members) // a policy with weight 0 has scores, too
 	for i := range scoring {
@@ -154,6 +161,17 @@ func (f *Flip) change() int64 { return max(f.To-f.From, f.From-f.To) }
 
 // first returns the index of the first of the largest totals.
 func first(totals []int64) int { return slices.Index(totals, slices.Max(totals)) }
+
+// next returns the index of the first of the largest totals other than that of the chosen node, or -1.
+func (p *placing) next(totals []int64) int {
+	best := -1
+	for i, total := range totals {
+		if i != p.chosen && (best < 0 || total > totals[best]) {
+			best = i
+		}
+	}
+	return best
+}
 
 // flipped returns the weight nearest to the present one with which a node has a larger total than the chosen one. A total is a linear
 // function of the weight.

@@ -86,7 +86,7 @@ function opinion(o) {
 function placed(p, several) {
   const parts = [h('h2', {}, `If it were placed now${several ? `, by profile ${p.profile}` : ''}`)]
   parts.push(h('p', {}, !p.fits ? `It would not fit on ${p.node}.` : p.best ? `${p.best} would score ${number(p.bestTotal)}, more than ${p.node} with ${number(p.total)}.`
-    : `No node would score more than ${p.node} with ${number(p.total)}.`))
+    : p.next ? `No node would score more than ${p.node} with ${number(p.total)}; the next is ${p.next} with ${number(p.nextTotal)}.` : `It would fit on ${p.node} alone.`))
   if (p.flips?.length) parts.push(h('ul', { class: 'plain' }, p.flips.map(f => h('li', {}, f.text ?? `with weight ${f.to} of ${f.policy} instead of ${f.from}, ${f.node} would score more`))))
   return parts
 }
