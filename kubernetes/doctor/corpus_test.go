@@ -55,7 +55,7 @@ func matching(tb testing.TB, pattern string) []string {
 // corpus returns the files that people wrote: those of testdata, of five tutorials, of the documentation, and of the examples.
 func corpus(tb testing.TB) []sampleFile {
 	tb.Helper()
-	all := append(archived(tb, "testdata/mistakes.txtar"), archived(tb, "testdata/yaml.txtar")...)
+	all := slices.Concat(archived(tb, "testdata/mistakes.txtar"), archived(tb, "testdata/yaml.txtar"), archived(tb, "testdata/tutorials.txtar"))
 	read := func(name string) string {
 		text, err := os.ReadFile(name)
 		if err != nil {

@@ -151,6 +151,26 @@ var separator = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?\n`)
 // configurationIn returns the configuration that a file is about, and how many lines of the file are above it: the value in a
 // ConfigMap, or else the file as kube-scheduler reads it. The lines are -1 if those of the value are not lines of the file.
 func configurationIn(data []byte) (inner []byte, above int) {
+	value := ""
+	for _, pair := range configMapsIn(data) {
+		if strings.Contains(pair[1], "KubeSchedulerConfiguration") || strings.Contains(pair[1], "Policy") {
+			value = pair[1]
+			break
+		}
+	}
+	if value == "" {
+		return data, 0
+	}
+	first, _, _ := strings.Cut(value, "\n")
+	before, _, found := bytes.Cut(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\n    "+first+"\n"))
+	if !found {
+		return []byte(value), -1
+	}
+	return []byte(value), bytes.Count(before, []byte("\n")) + 1
+}
+
+// configMapsIn returns the pairs of keys and values in the ConfigMaps of a file, in the order of the documents and keys.
+func configMapsIn(data []byte) (pairs [][2]string) {
 	rest := data
 	for len(rest) > 0 {
 		doc := rest
@@ -165,19 +185,10 @@ func configurationIn(data []byte) (inner []byte, above int) {
 			continue
 		}
 		for _, key := range slices.Sorted(maps.Keys(object.Data)) {
-			value := object.Data[key]
-			if !strings.Contains(value, "KubeSchedulerConfiguration") && !strings.Contains(value, "Policy") {
-				continue
-			}
-			first, _, _ := strings.Cut(value, "\n")
-			before, _, found := bytes.Cut(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\n    "+first+"\n"))
-			if !found {
-				return []byte(value), -1
-			}
-			return []byte(value), bytes.Count(before, []byte("\n")) + 1
+			pairs = append(pairs, [2]string{key, object.Data[key]})
 		}
 	}
-	return data, 0
+	return pairs
 }
 
 // disagree records a disagreement about a file.
@@ -344,9 +355,12 @@ func (j *judge) correction(f *judged) {
 // lostValues returns the values of the original, with their fields, that the corrected file has less often, although no fixable finding
 // names them. Unlike changed, it is also about files that kube-scheduler refuses. A value may move to another place, under the same name.
 func lostValues(original, corrected []byte, findings []doctor.Finding) (lost []string) {
-	if inner, above := configurationIn(original); above != 0 { // otherwise a correction may have made the value of a ConfigMap a configuration
-		original = inner
-		corrected, _ = configurationIn(corrected)
+	former, latter := configMapsIn(original), configMapsIn(corrected)
+	if inner, above := configurationIn(corrected); above != 0 && len(former) == len(latter) {
+		// A correction may have made the value of a ConfigMap a configuration.
+		if i := slices.IndexFunc(latter, func(pair [2]string) bool { return pair[1] == string(inner) }); former[i][0] == latter[i][0] {
+			original, corrected = []byte(former[i][1]), inner
+		}
 	}
 	var before, after any
 	if yaml.Unmarshal(original, &before) != nil || yaml.Unmarshal(corrected, &after) != nil {
