@@ -202,11 +202,8 @@ func (th *theater) designResponds(play *stage.Play) {
 // The converted Policies, and the corrected file, differ from what kube-scheduler gets only as their READMEs say.
 func TestTutorialsAreConverted(t *testing.T) {
 	for folder, change := range map[string]func(converted map[string]any){
-		"gpushare": func(map[string]any) {},
-		"image-score": func(converted map[string]any) {
-			converted["profiles"].([]any)[0].(map[string]any)["schedulerName"] = "extended-scheduler"
-			converted["leaderElection"] = map[string]any{"resourceNamespace": "kube-system", "resourceName": "extended-scheduler"}
-		},
+		"gpushare":    func(map[string]any) {},
+		"image-score": func(map[string]any) {},
 		"design-1.4": func(converted map[string]any) {
 			extender := converted["extenders"].([]any)[0].(map[string]any)
 			extender["nodeCacheCapable"], extender["httpTimeout"] = true, "3s"
@@ -220,9 +217,12 @@ func TestTutorialsAreConverted(t *testing.T) {
 		t.Run(folder, func(t *testing.T) {
 			original := func(name string) string { return filepath.Join(tutorials, folder, "original", name) }
 			var printed string
-			if folder == "gotchas" {
+			switch folder {
+			case "gotchas":
 				printed = printedBy(t, 1, "doctor", "--fix", original("scheduler-config.yaml"))
-			} else {
+			case "image-score":
+				printed = printedBy(t, 0, "scheduler-config", "--from", original("policy.json"), "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system")
+			default:
 				printed = printedBy(t, 0, "scheduler-config", "--from", original("policy.json"))
 			}
 			file, err := os.ReadFile(filepath.Join(tutorials, folder, "scheduler.yaml"))
