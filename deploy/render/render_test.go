@@ -386,11 +386,13 @@ func TestSchedulerNameNeedsItsAPI(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	for _, tt := range []struct {
-		set  string
-		want []string
+		set    string
+		want   []string
+		absent string
 	}{
-		{"", []string{"outboard certs --dir tls --outboard-namespace elsewhere --secrets | kubectl apply -f -", "outboard doctor --outboard-namespace elsewhere\n", "v1.33.5."}},
-		{"scheduler.enabled=false", []string{"outboard doctor scheduler.yaml --outboard-namespace elsewhere\n"}},
+		{set: "", want: []string{"outboard certs --dir tls --outboard-namespace elsewhere --secrets | kubectl apply -f -", "outboard doctor --outboard-namespace elsewhere\n", "v1.33.5.", "No registry has the image outboard:dev:"}},
+		{set: "scheduler.enabled=false", want: []string{"outboard doctor scheduler.yaml --outboard-namespace elsewhere\n"}},
+		{set: "image.repository=registry.example/outboard", absent: "No registry"},
 	} {
 		files, err := render("../chart", parse(t, tt.set), "elsewhere", "v1.33.5-eks-1")
 		if err != nil {
@@ -400,6 +402,18 @@ func TestNotes(t *testing.T) {
 			if !strings.Contains(files["NOTES.txt"], want) {
 				t.Errorf("%s: the notes do not have %q:\n%s", tt.set, want, files["NOTES.txt"])
 			}
+		}
+		if tt.absent != "" && strings.Contains(files["NOTES.txt"], tt.absent) {
+			t.Errorf("%s: the notes have %q:\n%s", tt.set, tt.absent, files["NOTES.txt"])
+		}
+	}
+}
+
+func TestServiceAccountAnnotations(t *testing.T) {
+	all := objects(t, "serviceAccount.annotations.role=a,scheduler.serviceAccount.annotations.role=b", "outboard-system", "v1.37.0")
+	for name, want := range map[string]string{"outboard": "a", "outboard-scheduler": "b"} {
+		if got := all["ServiceAccount "+name].Metadata.Annotations; !maps.Equal(got, map[string]string{"role": want}) {
+			t.Errorf("%s has the annotations %v, want the role %s", name, got, want)
 		}
 	}
 }

@@ -69,6 +69,16 @@ the path of the value. */}}
 {{- end }}
 {{- end }}
 
+{{/* Fails if another release has installed Outboard in the cluster, which only commands with a cluster know. */}}
+{{- define "outboard.checkRelease" -}}
+{{- $role := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "outboard" }}
+{{- $name := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $role }}
+{{- $namespace := dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" $role }}
+{{- if and $name (or (ne $name .Release.Name) (ne $namespace .Release.Namespace)) }}
+{{- fail (printf "the release %s in the namespace %s serves this cluster, and a cluster has one release: add profiles to its configuration, each with its own path" $name $namespace) }}
+{{- end }}
+{{- end }}
+
 {{/* Fails if the kube-scheduler that the chart installs cannot use its configuration, or calls what Outboard does not serve. */}}
 {{- define "outboard.checkScheduler" -}}
 {{- $namespace := .Release.Namespace }}
