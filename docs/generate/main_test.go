@@ -45,7 +45,11 @@ func firstDifference(a, b string) int {
 	return 0
 }
 
-// No description in the schema begins with the name of its field as a Go comment does, or leaves it to the reader which field is required.
+// repeatsLimits matches limits of a number, which the column of the type has.
+var repeatsLimits = regexp.MustCompile(`\d\.\.\d|\bat least \d|\d or more\b`)
+
+// No description in the schema begins with the name of its field as a Go comment does, leaves it to the reader which field is
+// required, repeats the limits beside the type, or is that of another field of the object.
 func TestDescriptionsAreSentences(t *testing.T) {
 	root, err := readSchema()
 	if err != nil {
@@ -54,9 +58,17 @@ func TestDescriptionsAreSentences(t *testing.T) {
 	checked := 0
 	var visit func(path string, s *schema)
 	visit = func(path string, s *schema) {
+		described := map[string]string{}
 		for name, f := range s.Properties {
 			checked++
 			text := f.description()
+			if other := described[text]; other != "" && text != "" {
+				t.Errorf("%s: %s and %s have one description: %s", path, name, other, text)
+			}
+			described[text] = name
+			if f.limits() != "" && repeatsLimits.MatchString(text) {
+				t.Errorf("%s.%s repeats the limits: %s", path, name, text)
+			}
 			if regexp.MustCompile(`^(?i:`+regexp.QuoteMeta(name)+`) (is|are|says?|configures) `).MatchString(text) && !strings.HasPrefix(text, name+" and ") {
 				t.Errorf("%s.%s: %s", path, name, text)
 			}

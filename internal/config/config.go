@@ -98,7 +98,7 @@ type Serving struct {
 	// ShutdownDelay is how long Outboard continues to serve after it is stopped, and reports that
 	// it is not ready, 0s..10m. Default 10s.
 	ShutdownDelay time.Duration `json:"shutdownDelay" limits:"0s..10m"`
-	// DrainTimeout is how long requests may take to complete after that, 1s..10m. Default 20s.
+	// DrainTimeout is how long requests may take to complete after ShutdownDelay, 1s..10m. Default 20s.
 	DrainTimeout time.Duration `json:"drainTimeout" limits:"1s..10m"`
 }
 
@@ -123,8 +123,9 @@ type TLS struct {
 // Admin configures the listener for metrics, health, explanations and the dashboard. It is plain
 // HTTP without authentication.
 type Admin struct {
-	// Address has the form of serving.address. It cannot be disabled: a graceful shutdown needs
-	// readiness probes. Default "127.0.0.1:8081".
+	// Address is IP:port, localhost:port, or :port for all addresses of the host; port 0 takes a
+	// free one. It cannot be disabled: a graceful shutdown needs readiness probes. Default
+	// "127.0.0.1:8081".
 	Address string `json:"address" required:"-"`
 	// Expose is what other hosts can read: None requires a loopback address, Metrics opens only
 	// /metrics, /healthz and /readyz, and All opens everything. Default None.

@@ -17,8 +17,8 @@ type Config struct {
 	// Prices are the sources of node prices. The first source with a price for the node
 	// counts. At least one.
 	Prices []Source `json:"prices" required:"says where the prices of nodes are found"`
-	// Surcharge is added to the price of every node, 0..1e9, for agents and licenses that
-	// are billed per host. Default 0.
+	// Surcharge is added to the price of every node, for agents and licenses that are
+	// billed per host. Default 0.
 	Surcharge float64 `json:"surcharge" limits:"0..1e+09"`
 	// ScoringStrategy is the cost by which nodes are compared.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
@@ -104,7 +104,7 @@ type Row struct {
 	Zone string `json:"zone"`
 	// CapacityType says whether the node is a spot node. Default: any.
 	CapacityType *CapacityType `json:"capacityType" values:"Spot,OnDemand"`
-	// Price is the price of such a node, 0..1e9.
+	// Price is the price of such a node.
 	Price float64 `json:"price" limits:"0..1e+09"`
 }
 
@@ -113,7 +113,7 @@ type SpotConfig struct {
 	// Labels are those of spot nodes; a node with one of them is a spot node. Default: those
 	// of Karpenter, EKS, GKE and AKS.
 	Labels []Label `json:"labels"`
-	// RiskFactor multiplies the cost of a spot node, 1..100, for the work that is lost when
+	// RiskFactor multiplies the cost of a spot node, for the work that is lost when
 	// the node is reclaimed. Default 1.
 	RiskFactor float64 `json:"riskFactor" limits:"1..100"`
 	// FromPriority keeps pods of this priority and higher off spot nodes; without

@@ -27,8 +27,8 @@ type Config struct {
 	// AllocationMode says what a pod that requests n gets: n units with WholeUnits (the
 	// default), or n shares of one unit with Shares.
 	AllocationMode AllocationMode `json:"allocationMode" values:"WholeUnits,Shares"`
-	// SharesPerUnit is how many shares a unit has if its node does not report it, at least 1.
-	// For Shares only.
+	// SharesPerUnit is how many shares a unit has if its node does not report it. For Shares
+	// only.
 	SharesPerUnit int32 `json:"sharesPerUnit" limits:"1.."`
 	// ResultAnnotation is the key of the annotation with the units of a pod, separated by commas. "" is
 	// outboard.dev/ and the name of the resource, with a dot instead of its slash:

@@ -45,7 +45,7 @@ type Rule struct {
 	Signal *Signal `json:"signal" oneOf:"sign"`
 	// Reject rejects the node.
 	Reject bool `json:"reject" oneOf:"effect"`
-	// Penalty is subtracted from the score of the node, 1..100 points of 100.
+	// Penalty is subtracted from the score of the node, in points of 100.
 	Penalty *int64 `json:"penalty" limits:"1..100" oneOf:"effect"`
 	// Pods are those that the rule applies to. Default: all.
 	Pods Pods `json:"pods"`
@@ -61,7 +61,7 @@ type Condition struct {
 
 // KeyMatch is a label or an annotation.
 type KeyMatch struct {
-	// Key is the key of the label or annotation. Required.
+	// Key is the key that the node must have. Required.
 	Key string `json:"key" required:"must not be empty" form:"key"`
 	// Values are the values that indicate degraded hardware. None (the default): any value
 	// does.

@@ -37,24 +37,24 @@ type Config struct {
 // Feature is something that takes a license. It is floating if Seats or Server is
 // given, and bound to nodes if NodeLabel or SeatsPerNode is; it may be both.
 type Feature struct {
-	// Name is the name that pods use: letters, digits and _.-, at most 63, with a letter or digit first.
-	// Required, and unique.
+	// Name is the name that pods use. License servers name features, so it is no DNS name: letters,
+	// digits and _.-, at most 63, with a letter or digit first. Required, and unique.
 	Name string `json:"name" required:"is the name that pods use"`
 	// Resource is an extended resource by which pods can also request the feature, such as
 	// example.com/matlab.
 	Resource string `json:"resource"`
-	// Seats is the number of floating seats if the server does not report it, 0 or more.
+	// Seats is the number of floating seats if the server does not report it.
 	Seats *int64 `json:"seats" limits:"0..1000000000"`
 	// Server reports how many floating seats there are, and how many are used.
 	Server *Server `json:"server"`
-	// ReservedSeats is how many floating seats are reserved for people: pods never get them. 0 or more.
+	// ReservedSeats is how many floating seats are reserved for people: pods never get them.
 	ReservedSeats int64 `json:"reservedSeats" limits:"0..1000000000"`
 	// MaxPerNamespace is how many floating seats the pods of one namespace may have
-	// together, 0 or more. Default: no limit.
+	// together. Default: no limit.
 	MaxPerNamespace *int64 `json:"maxPerNamespace" limits:"0..1000000000"`
 	// NodeLabel is a label, "key" or "key=value", of the nodes that have the feature. "" is all nodes.
 	NodeLabel string `json:"nodeLabel"`
-	// SeatsPerNode is how many node-locked seats each of these nodes has, 0 or more.
+	// SeatsPerNode is how many node-locked seats each of these nodes has.
 	SeatsPerNode *int64 `json:"seatsPerNode" limits:"0..1000000000"`
 }
 

@@ -15,7 +15,7 @@ const allNamespaces = "*"
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Max is how many matching pods one node may run, at least 1.
+	// Max is how many matching pods one node may run.
 	Max int32 `json:"max" limits:"1.."`
 	// MaxFrom is where a node declares its own Max, a whole number; with 0, the node gets no matching pods.
 	// Nodes that declare nothing have Max.

@@ -68,19 +68,19 @@ func (t ScoringStrategyType) needsDeviation() bool {
 type ScoringStrategy struct {
 	// Type is LeastUsed (the default), TargetLoadPacking, LoadVariationRisk or RiskOfOverload.
 	Type ScoringStrategyType `json:"type" values:"LeastUsed,TargetLoadPacking,LoadVariationRisk,RiskOfOverload"`
-	// TargetUtilization is the utilization up to which TargetLoadPacking fills a node, 1..99
+	// TargetUtilization is the utilization up to which TargetLoadPacking fills a node, in
 	// percent. Default 40.
 	TargetUtilization *int64 `json:"targetUtilization" limits:"1..99"`
-	// Margin multiplies the deviation in LoadVariationRisk, 0..10. Default 1.
+	// Margin multiplies the deviation in LoadVariationRisk. Default 1.
 	Margin *float64 `json:"margin" limits:"0..10"`
-	// Sensitivity is the weight of small deviations in LoadVariationRisk, more than 0 and up
-	// to 10: a larger value increases it. Default 1.
+	// Sensitivity is the weight of small deviations in LoadVariationRisk: a larger value
+	// increases it. Default 1.
 	Sensitivity *float64 `json:"sensitivity" limits:">0..10"`
 	// SafeUtilization is the utilization above which a node is overloaded to
-	// RiskOfOverload, 1..99 percent. Default 90.
+	// RiskOfOverload, in percent. Default 90.
 	SafeUtilization *int64 `json:"safeUtilization" limits:"1..99"`
 	// MaxRisk is the highest probability of overload at which a node fits with
-	// RiskOfOverload, 1..100 percent. 100 is no limit. Default 30.
+	// RiskOfOverload, in percent. 100 is no limit. Default 30.
 	MaxRisk *int64 `json:"maxRisk" limits:"1..100"`
 }
 
@@ -94,19 +94,21 @@ type Use struct {
 	// DeviationSignal is the name of a signal with the standard deviation of what each node uses.
 	// Required for LoadVariationRisk and RiskOfOverload, and for these only.
 	DeviationSignal string `json:"deviationSignal"`
-	// Max is the maximum utilization of a node, with the pod, 1..100 percent. Default: no limit.
+	// Max is the maximum utilization of a node, with the pod, in percent. Default: no limit.
 	Max *int64 `json:"max" limits:"1..100"`
 }
 
 // Prediction is what a container will use: its limit, else RequestFactor times its
 // request, else what is said here.
 type Prediction struct {
-	// RequestFactor is what the request of a container without a limit is multiplied by,
-	// 0..100. Default 1.5.
+	// RequestFactor is what the request of a container without a limit is multiplied by.
+	// Default 1.5.
 	RequestFactor float64 `json:"requestFactor" limits:"0..100"`
-	// CPU is the predicted use of a container with neither a limit nor a request. Default 1.
+	// CPU is the predicted use of CPUs of a container with neither a limit nor a request for them.
+	// Default 1.
 	CPU *resource.Quantity `json:"cpu"`
-	// Memory is the same for memory. Default 200Mi.
+	// Memory is the predicted use of memory of a container with neither a limit nor a request for it.
+	// Default 200Mi.
 	Memory *resource.Quantity `json:"memory"`
 }
 

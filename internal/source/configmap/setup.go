@@ -10,10 +10,12 @@ import (
 
 // Config is a document in a ConfigMap.
 type Config struct {
-	// Namespace, Name and DataKey, a key of the ConfigMap's data, identify the document. Required.
+	// Namespace is the namespace of the ConfigMap. Required.
 	Namespace string `json:"namespace" required:"names the ConfigMap with the document"`
-	Name      string `json:"name" required:"names the ConfigMap with the document"`
-	DataKey   string `json:"dataKey" required:"names the ConfigMap with the document"`
+	// Name is the name of the ConfigMap. Required.
+	Name string `json:"name" required:"names the ConfigMap with the document"`
+	// DataKey is the key of the document in the data of the ConfigMap. Required.
+	DataKey string `json:"dataKey" required:"names the ConfigMap with the document"`
 	// The contents of the document.
 	content.Document
 }
