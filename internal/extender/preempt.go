@@ -191,8 +191,8 @@ func chosenFrom(kept []engine.Candidate) []snapshot.NominatedNode {
 const victimWeight = 384
 
 // candidates returns the nodes of either form of the request, in order of name. Up to Kubernetes 1.37 each has victims.
-// Since 1.38 kube-scheduler also sends nodes on which it would evict no pod, so that an extender can choose victims
-// there.
+// After kubernetes/kubernetes pull request 135486, kube-scheduler also sends nodes on which it would evict no pod, so that an
+// extender can choose victims there: no release with it has been tested.
 func candidates(request *wire.Preemption, view *snapshot.View) ([]engine.Candidate, error) {
 	found := make([]engine.Candidate, 0, len(request.Victims))
 	for name, victims := range request.Victims {

@@ -1,5 +1,3 @@
-// Package rules is the policy Rules: filters and scores written in CEL. README.md in
-// this folder is its documentation.
 package rules
 
 import (
