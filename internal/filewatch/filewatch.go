@@ -129,6 +129,10 @@ func (w *Watcher) Run(ctx context.Context) {
 
 // check reads the files and reports changes. It returns errUnstable if the files changed while they were read.
 func (w *Watcher) check() error {
+	if haveContents(w.Contents()) {
+		w.lastError = ""
+		return nil
+	}
 	contents, err := readTwice(w.opts.Paths, w.opts.MaxFileBytes)
 	if errors.Is(err, errUnstable) {
 		return err
@@ -169,11 +173,39 @@ func readTwice(paths []string, maxBytes int64) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	second, err := readAll(paths, maxBytes)
-	if err != nil || !maps.EqualFunc(first, second, bytes.Equal) {
+	if !haveContents(first) {
 		return nil, errUnstable
 	}
-	return second, nil
+	return first, nil
+}
+
+// haveContents reports whether all files can be read and have the contents. It takes little memory, however large they are.
+func haveContents(contents map[string][]byte) bool {
+	part := make([]byte, 32<<10)
+	for path, want := range contents {
+		if !hasContents(path, want, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasContents uses part to read the file.
+func hasContents(path string, want, part []byte) bool {
+	f, _, err := open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	for {
+		n, err := f.Read(part)
+		if n > len(want) || !bytes.Equal(part[:n], want[:n]) {
+			return false
+		}
+		if want = want[n:]; err != nil {
+			return err == io.EOF && len(want) == 0
+		}
+	}
 }
 
 func readAll(paths []string, maxBytes int64) (map[string][]byte, error) {
@@ -188,28 +220,35 @@ func readAll(paths []string, maxBytes int64) (map[string][]byte, error) {
 	return contents, nil
 }
 
-func readFile(path string, maxBytes int64) ([]byte, error) {
+// open opens a regular file, and returns its size.
+func open(path string) (*os.File, int64, error) {
 	// Asked before opening, because opening a named pipe waits for its writer.
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %s: not a regular file", path)
+		return nil, 0, fmt.Errorf("read %s: not a regular file", path)
 	}
 	f, err := os.Open(path)
+	return f, info.Size(), err
+}
+
+func readFile(path string, maxBytes int64) ([]byte, error) {
+	f, size, err := open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
-	if err != nil {
+	var data bytes.Buffer
+	data.Grow(int(min(size, maxBytes)) + bytes.MinRead) // enough, so that it is not copied
+	if _, err := data.ReadFrom(io.LimitReader(f, maxBytes+1)); err != nil {
 		return nil, err
 	}
-	if int64(len(data)) > maxBytes {
+	if int64(data.Len()) > maxBytes {
 		return nil, fmt.Errorf("read %s: larger than %d bytes", path, maxBytes)
 	}
-	return data, nil
+	return data.Bytes(), nil
 }
 
 // A notifier turns the notifications for the directories of some files into one signal.
