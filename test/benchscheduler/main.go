@@ -41,6 +41,9 @@ type options struct {
 	limit time.Duration
 	// interval is the time between two readings of kube-scheduler's metrics.
 	interval time.Duration
+	// warmUp is the part of the pods that are placed before anything is counted: connections are made, and heaps grow. 0: everything
+	// counts.
+	warmUp float64
 	// running is how many pods each node has from the beginning.
 	running  int
 	outboard string // the binary
@@ -51,7 +54,7 @@ type options struct {
 }
 
 func parse(args []string, usage io.Writer) (*options, error) {
-	o := &options{interval: 500 * time.Millisecond}
+	o := &options{interval: 500 * time.Millisecond, warmUp: 0.1}
 	flags := flag.NewFlagSet("benchscheduler", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	var s selection

@@ -14,9 +14,6 @@ import (
 	"outboard.dev/outboard/test/measure"
 )
 
-// warmUp is the part of the pods that are placed before anything is counted: connections are made, and heaps grow.
-const warmUp = 0.1
-
 // play measures an arm once: it starts the extender, creates the pods, starts kube-scheduler, and reads how far it is until the pods
 // are placed or the time is up.
 func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round int) (r result, err error) {
@@ -38,10 +35,14 @@ func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round 
 			return r, err
 		}
 	}
+	start, err := p.readOthers()
+	if err != nil {
+		return r, err
+	}
 	if p.scheduler, err = c.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config, Path: o.program(a)}); err != nil {
 		return r, err
 	}
-	first, last, err := p.follow(ctx, round)
+	first, last, err := p.follow(ctx, round, start)
 	if err != nil {
 		return r, fmt.Errorf("%w\n%s", err, tail(p.scheduler.Log()))
 	}
@@ -122,8 +123,12 @@ func (p *playing) startExtender(ctx context.Context) (url string, err error) {
 }
 
 // follow reads the state of the processes until all pods are placed or the time is up, and returns the readings between which
-// kube-scheduler was busy: the first one after the warm-up, and the last one before the last pod was placed.
-func (p *playing) follow(ctx context.Context, round int) (first, last reading, err error) {
+// kube-scheduler was busy: the first one after the warm-up, or start without a warm-up, and the last one before the last pod was placed.
+func (p *playing) follow(ctx context.Context, round int, start reading) (first, last reading, err error) {
+	if p.warmUp == 0 {
+		first = start
+		p.profiling = p.startProfiles(ctx, round)
+	}
 	tick := time.NewTicker(p.interval)
 	defer tick.Stop()
 	deadline := time.Now().Add(p.limit)
@@ -133,7 +138,7 @@ func (p *playing) follow(ctx context.Context, round int) (first, last reading, e
 			return first, last, err
 		}
 		switch {
-		case first.at.IsZero() && (now.scheduled >= warmUp*total || now.scheduled > 0 && now.at.After(deadline.Add(-p.limit/2))):
+		case first.at.IsZero() && (now.scheduled >= p.warmUp*total || now.scheduled > 0 && now.at.After(deadline.Add(-p.limit/2))):
 			first = now
 			p.profiling = p.startProfiles(ctx, round)
 		case now.scheduled < total || last.at.IsZero():
@@ -153,6 +158,10 @@ func (p *playing) follow(ctx context.Context, round int) (first, last reading, e
 	if first.at.IsZero() || last.scheduled <= first.scheduled {
 		return first, last, fmt.Errorf("kube-scheduler has placed %.0f of %d pods, too few to measure within %s: change -pods or -limit",
 			last.scheduled, p.setting.pods, p.limit)
+	}
+	// kube-scheduler binds in the background, and may have chosen all nodes during the warm-up.
+	if chosen := last.algorithm.Since(&first.algorithm); chosen.Count() == 0 {
+		return first, last, fmt.Errorf("kube-scheduler has chosen the nodes of all %d pods before it bound %.0f of them, too few to measure: change -pods", p.setting.pods, first.scheduled)
 	}
 	return first, last, nil
 }

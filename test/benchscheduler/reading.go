@@ -23,12 +23,15 @@ type reading struct {
 	scheduler, extender, apiserver, etcd, self, machine time.Duration
 }
 
+// read returns the state of all processes.
 func (p *playing) read(ctx context.Context) (r reading, err error) {
 	metrics, err := measure.Scrape(ctx, p.scheduler.Client(), p.scheduler.URL()+"/metrics")
 	if err != nil {
 		return r, fmt.Errorf("kube-scheduler's metrics: %w", err)
 	}
-	r.at = time.Now()
+	if r, err = p.readOthers(); err != nil {
+		return r, err
+	}
 	const attempts = "scheduler_schedule_attempts_total"
 	r.scheduled = metrics.Sum(attempts, "result", "scheduled")
 	r.failed = metrics.Sum(attempts, "", "") - r.scheduled
@@ -37,13 +40,20 @@ func (p *playing) read(ctx context.Context) (r reading, err error) {
 	r.filter = metrics.Histogram("scheduler_framework_extension_point_duration_seconds", "extension_point", "Filter")
 	r.attempts = metrics.Histogram("scheduler_scheduling_attempt_duration_seconds", "result", "scheduled")
 	r.algorithm = metrics.Histogram("scheduler_scheduling_algorithm_duration_seconds", "", "")
+	r.scheduler, err = measure.ProcessorTime(p.scheduler.PID())
+	return r, err
+}
+
+// readOthers returns the state of all processes but kube-scheduler, and what is 0 before that starts.
+func (p *playing) readOthers() (r reading, err error) {
+	r.at = time.Now()
 	var errs []error
 	used := func(pid int) time.Duration {
 		t, err := measure.ProcessorTime(pid)
 		errs = append(errs, err)
 		return t
 	}
-	r.scheduler, r.apiserver, r.etcd = used(p.scheduler.PID()), used(p.cluster.APIServer().PID()), used(p.cluster.Etcd().PID())
+	r.apiserver, r.etcd = used(p.cluster.APIServer().PID()), used(p.cluster.Etcd().PID())
 	if p.extender != nil {
 		r.extender = used(p.extender.PID())
 	}

@@ -32,12 +32,7 @@ type result struct {
 
 func newResult(s setting, a arm, round int, first, last reading) result {
 	pods := last.scheduled - first.scheduled
-	attempts := last.attempts.Since(&first.attempts)
-	filter, algorithm := last.filter.Since(&first.filter), last.algorithm.Since(&first.algorithm)
-	if filter.Count() == 0 || algorithm.Count() == 0 {
-		// kube-scheduler chooses nodes faster than it binds: it had chosen all of them before the first reading.
-		filter, algorithm = last.filter, last.algorithm
-	}
+	filter, attempts, algorithm := last.filter.Since(&first.filter), last.attempts.Since(&first.attempts), last.algorithm.Since(&first.algorithm)
 	known := func(r *reading) float64 { return (r.scheduler + r.extender + r.apiserver + r.etcd + r.self).Seconds() }
 	others := (last.machine - first.machine).Seconds() - known(&last) + known(&first)
 	return result{
