@@ -109,6 +109,9 @@ var lifecycles = []struct {
 	{"every preset to every other 1", "v3", "outboard-system", installAndUpgrade(everyPair[0])},
 	{"every preset to every other 2", "v3", "outboard-system", installAndUpgrade(everyPair[1])},
 	{"every preset to every other 3", "v3", "outboard-system", installAndUpgrade(everyPair[2])},
+	{"every preset to every other 1", "v4", "outboard-system", installAndUpgrade(everyPair[0])},
+	{"every preset to every other 2", "v4", "outboard-system", installAndUpgrade(everyPair[1])},
+	{"every preset to every other 3", "v4", "outboard-system", installAndUpgrade(everyPair[2])},
 	{"roll back, uninstall and install again", "v3", "outboard-system", []step{
 		{line: prepare},
 		{"helm install outboard deploy/chart --namespace outboard-system --set preset=gpu-sharing", "gpu-sharing", both},
@@ -118,8 +121,8 @@ var lifecycles = []struct {
 		{line: "helm uninstall outboard --namespace outboard-system"},
 		{"helm install outboard deploy/chart --namespace outboard-system --set preset=gpu-sharing", "gpu-sharing", both},
 	}},
-	{"one preset after the other, roll back, uninstall and install again", "v4", "outboard-system", slices.Concat(
-		installAndUpgrade([]string{"utilization", "gpu-sharing", "placement", "licenses"}),
+	{"roll back, uninstall and install again", "v4", "outboard-system", slices.Concat(
+		installAndUpgrade([]string{"utilization", "gpu-sharing", "licenses"}),
 		[]step{
 			{"helm rollback outboard 2 --namespace outboard-system", "gpu-sharing", both},
 			{line: "helm uninstall outboard --namespace outboard-system"},
@@ -130,6 +133,8 @@ var lifecycles = []struct {
 		{line: `kubectl create namespace gpu-team
 outboard certs --dir tls --outboard-namespace gpu-team --secrets | kubectl apply -f -`},
 		{"helm install outboard deploy/chart --namespace gpu-team --set preset=gpu-sharing", "gpu-sharing", both},
+		{`helm install second deploy/chart --namespace default 2> refused && exit 1
+grep 'the release outboard in the namespace gpu-team serves this cluster' refused`, "gpu-sharing", nil},
 		{line: "helm uninstall outboard --namespace gpu-team"},
 	}},
 	{"the page on installing", "v4", "outboard-system", []step{
@@ -284,19 +289,24 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// The upgrades have every ordered pair of presets.
+// The upgrades with either Helm have every ordered pair of presets.
 func TestEveryPair(t *testing.T) {
-	pairs := map[[2]string]bool{}
-	for _, presets := range everyPair {
-		for i, to := range presets[1:] {
-			pairs[[2]string{presets[i], to}] = true
+	type upgrade struct{ helm, from, to string }
+	upgrades := map[upgrade]bool{}
+	for _, l := range lifecycles {
+		for i, s := range l.steps {
+			if i > 0 && strings.HasPrefix(s.line, "helm upgrade ") {
+				upgrades[upgrade{l.helm, l.steps[i-1].preset, s.preset}] = true
+			}
 		}
 	}
 	all := presets(t)
-	for _, from := range all {
-		for _, to := range all {
-			if from != to && !pairs[[2]string{from, to}] {
-				t.Errorf("there is no upgrade from %s to %s", from, to)
+	for helm := range programs {
+		for _, from := range all {
+			for _, to := range all {
+				if from != to && !upgrades[upgrade{helm, from, to}] {
+					t.Errorf("no test upgrades from %s to %s with helm %s", from, to, helm)
+				}
 			}
 		}
 	}
