@@ -182,7 +182,7 @@ func (d draw) hardwareHealth() object {
 	add("fan", "nodeAnnotation", object{"key": "example.com/degraded"})
 	add("spot", "nodeLabel", object{"key": spotKey, "values": []string{"spot"}})
 	add("hot", "signal", pick(d, "threshold", object{"name": "temperature", "above": 80}, object{"name": "temperature", "below": 20}, object{"name": "temperature"}))
-	return d.whenStale(object{"rules": rules})
+	return d.whenStale(object{"rules": rules, "tolerationAnnotation": "example.com/tolerate-degraded"})
 }
 
 func (d draw) utilization() object {
@@ -222,7 +222,7 @@ func (d draw) cost() object {
 		c["maxPrice"] = 1.5
 	}
 	if d.chance(50, "spot") {
-		c["spot"] = object{"riskFactor": 1.5, "fromPriority": 100}
+		c["spot"] = object{"riskFactor": 1.5, "fromPriority": 100, "choiceAnnotation": "example.com/spot"}
 	}
 	return d.whenStale(c)
 }

@@ -146,8 +146,8 @@ func (d draw) pod(name string) *corev1.Pod {
 	d.label(pod.Labels, "team", "", "blue")
 	d.label(pod.Annotations, "outboard.dev/licenses", "", "", "", "", "solver=1", "cad, solver=2", "cad", "solver=1", "solver=x")
 	d.label(pod.Annotations, "outboard.dev/gpu-models", "", "", "A100", "A100,T4")
-	d.label(pod.Annotations, "outboard.dev/spot", "", "", "", "never", "allowed")
-	d.label(pod.Annotations, "outboard.dev/tolerate-degraded", "", "", "*", "deadlock")
+	d.label(pod.Annotations, "example.com/spot", "", "", "", "never", "allowed")
+	d.label(pod.Annotations, "example.com/tolerate-degraded", "", "", "*", "deadlock")
 	if size := pick(d, "text", 0, 0, 0, 0, 0, 0, 0, 0, 10<<10, 70<<10); size > 0 { // reduced in the cache, or too large to be placed
 		pod.Annotations["example.com/text"] = strings.Repeat("x", size)
 	}

@@ -36,7 +36,7 @@ prices:
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]string{
 		"share":    "whenStale: Reject",
-		"sunk":     "scoringStrategy: {sunkCost: true}\nmaxPrice: 0.3\nspot: {fromPriority: 10, riskFactor: 1.3}\ncurrency: USD/h",
+		"sunk":     "scoringStrategy: {sunkCost: true}\nmaxPrice: 0.3\nspot: {fromPriority: 10, riskFactor: 1.3, choiceAnnotation: example.com/spot}\ncurrency: USD/h",
 		"per node": "scoringStrategy: {type: NodeCost}\nsurcharge: 0.01\nwhenUnknown: Reject",
 		"per core": "scoringStrategy: {type: ResourceCost, resource: cpu}\nmaxPrice: 0.3",
 		"per unit": "scoringStrategy: {type: ResourceCost, resource: example.com/fpga}",
@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 				Pods: policytest.Pods(`
 - metadata: {name: new}
   spec: {containers: [{name: a, resources: {requests: {cpu: 1, memory: 1Gi, example.com/fpga: 1}}}]}
-- metadata: {name: important, annotations: {outboard.dev/spot: allowed}}
+- metadata: {name: important, annotations: {example.com/spot: allowed}}
   spec: {priority: 100}
 `),
 				Nodes: policytest.Nodes(`

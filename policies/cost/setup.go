@@ -120,7 +120,7 @@ type SpotConfig struct {
 	// it (the default), none.
 	FromPriority *int32 `json:"fromPriority"`
 	// ChoiceAnnotation is the key of the pod annotation that says "never" or "allowed", whatever
-	// the pod's priority. "" means that pods cannot choose. Default outboard.dev/spot.
+	// the pod's priority. Without it (the default), pods cannot choose.
 	ChoiceAnnotation string `json:"choiceAnnotation" form:"key"`
 }
 
@@ -147,8 +147,7 @@ func Defaults() Config {
 				{"cloud.google.com/gke-preemptible", "true"},
 				{"kubernetes.azure.com/scalesetpriority", "spot"},
 			},
-			RiskFactor:       1,
-			ChoiceAnnotation: "outboard.dev/spot",
+			RiskFactor: 1,
 		},
 		WhenUnknown: policy.Neutral,
 		WhenStale:   policy.Neutral,

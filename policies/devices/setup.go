@@ -30,8 +30,8 @@ type Config struct {
 	// SharesPerUnit is how many shares a unit has if its node does not report it. For Shares
 	// only.
 	SharesPerUnit int32 `json:"sharesPerUnit" limits:"1.."`
-	// ResultAnnotation is the key of the annotation with the units of a pod, separated by commas. "" is
-	// outboard.dev/ and the name of the resource, with a dot instead of its slash:
+	// ResultAnnotation is the key of the annotation with the units of a pod, separated by commas.
+	// Default: outboard.dev/ and the name of the resource, with a dot instead of its slash, such as
 	// outboard.dev/example.com.fpga.
 	ResultAnnotation string `json:"resultAnnotation" form:"key"`
 	// GroupsFrom is where a node declares the groups of its units: in an annotation,

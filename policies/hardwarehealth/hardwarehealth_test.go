@@ -23,6 +23,7 @@ func TestScenarios(t *testing.T) {
 
 // everySource has a rule of each kind, some for some pods only.
 const everySource = `
+tolerationAnnotation: example.com/tolerate-degraded
 rules:
 - {name: xid, nodeCondition: {type: XidCriticalError}, reject: true, pods: {resources: [nvidia.com/gpu]}}
 - {name: kernel, nodeCondition: {type: KernelDeadlock}, penalty: 20}
@@ -34,7 +35,7 @@ rules:
 `
 
 const conformancePods = `
-- metadata: {name: gpu, annotations: {outboard.dev/tolerate-degraded: "hot, ecc"}}
+- metadata: {name: gpu, annotations: {example.com/tolerate-degraded: "hot, ecc"}}
   spec: {containers: [{name: a, resources: {requests: {nvidia.com/gpu: 1}}}]}
 - metadata: {name: web, labels: {app: web}}
 `
@@ -75,7 +76,7 @@ func TestExplain(t *testing.T) {
 		node string // "" for the pod as a whole
 		want []string
 	}{
-		{pods[0], "", []string{"tolerated rules: hot, ecc (annotation outboard.dev/tolerate-degraded)"}},
+		{pods[0], "", []string{"tolerated rules: hot, ecc (annotation example.com/tolerate-degraded)"}},
 		{pods[0], "b", []string{"rule xid: rejects (condition XidCriticalError is True since 2026-01-01T10:00:00Z, Xid79)"}},
 		{pods[1], "", nil},
 		{pods[1], "a", []string{

@@ -21,8 +21,7 @@ type Config struct {
 	// Rules say which hardware is degraded, 1..100. All rules that match a node count.
 	Rules []Rule `json:"rules" required:"says what degraded hardware is"`
 	// TolerationAnnotation is the key of the pod annotation with the names of the rules that the pod
-	// tolerates, separated by commas; * is all. "" means that pods tolerate none. Default
-	// outboard.dev/tolerate-degraded.
+	// tolerates, separated by commas; * is all. Without it (the default), pods tolerate none.
 	TolerationAnnotation string `json:"tolerationAnnotation" form:"key"`
 	// WhenStale says what happens to a node for which the signal of a rule is missing or
 	// stale: Neutral (the default) or Reject.
@@ -93,7 +92,7 @@ func Type() policy.Type { return policy.TypeOf("HardwareHealth", Defaults, New) 
 
 // Defaults is the configuration of a policy of which only the rules are missing.
 func Defaults() Config {
-	return Config{TolerationAnnotation: "outboard.dev/tolerate-degraded", WhenStale: policy.Neutral}
+	return Config{WhenStale: policy.Neutral}
 }
 
 // New returns the policy, or an aggregate of field.Error values.
