@@ -30,7 +30,7 @@ func (r *ranking) explain(n *snapshot.Node) (said []string, gpu int) {
 }
 
 // Explain implements policy.Explainer.
-func (c *rankedCycle) Explain(n *snapshot.Node) []string {
+func (c *rankingCycle) Explain(n *snapshot.Node) []string {
 	rated, gpu := c.explain(n)
 	if n != nil && !c.Filter(n).Fits() {
 		rated = nil // the node is not compared
@@ -40,7 +40,7 @@ func (c *rankedCycle) Explain(n *snapshot.Node) []string {
 
 // wouldGet describes which GPUs of the node the pod would get, given the preferred one, or what is
 // free of them if it fits on none.
-func (c *fitting) wouldGet(n *snapshot.Node, preferred int) []string {
+func (c *filter) wouldGet(n *snapshot.Node, preferred int) []string {
 	if n == nil || c.request.refused != nil {
 		return nil
 	}

@@ -73,18 +73,18 @@ func (c *Config) Inputs() policy.Inputs {
 // Prepare implements policy.Policy.
 func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	r := p.request(pod)
-	fitting := fitting{policy: p, pod: claims.PodOf(pod.UID), request: r}
+	filter := filter{policy: p, pod: claims.PodOf(pod.UID), request: r}
 	switch {
 	case p.ranker == nil && r == nil:
 		return nil, nil
 	case p.ranker == nil:
-		return &cycle{fitting}, nil
+		return &cycle{filter}, nil
 	}
 	ranking := ranking{policy: p, pod: claims.PodOf(pod.UID), Ranking: p.ranker.Rank(view, pod)}
 	if r == nil {
 		return &ranking, nil
 	}
-	return &rankedCycle{fitting, ranking}, nil
+	return &rankingCycle{filter, ranking}, nil
 }
 
 // Precompute implements policy.Precomputer.
@@ -94,18 +94,18 @@ func (p *gpuMemory) Precompute(view *snapshot.View) {
 	}
 }
 
-// fitting evaluates on which nodes a pod that requests GPUs fits.
-type fitting struct {
+// filter evaluates on which nodes a pod that requests GPUs fits.
+type filter struct {
 	policy  *gpuMemory
 	pod     claims.Pod
 	request *request
 }
 
 // cycle is the policy prepared for one pod that requests GPUs.
-type cycle struct{ fitting }
+type cycle struct{ filter }
 
 // Filter implements policy.Filter.
-func (c *fitting) Filter(n *snapshot.Node) policy.Verdict {
+func (c *filter) Filter(n *snapshot.Node) policy.Verdict {
 	b := c.policy.usage.Of(n)
 	verdict := c.policy.evaluate(c.request, n, b)
 	if verdict.Fits() || c.request.refused != nil || !b.holders.Has(c.pod) {

@@ -24,9 +24,9 @@ type ranking struct {
 	strategy.Ranking
 }
 
-// rankedCycle is the Cycle of a pod with GPUs where nodes are ranked.
-type rankedCycle struct {
-	fitting
+// rankingCycle is the Cycle of a pod with GPUs where nodes are ranked.
+type rankingCycle struct {
+	filter
 	ranking
 }
 

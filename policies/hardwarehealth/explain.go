@@ -21,12 +21,12 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	}
 	objects := *c.policy.objects.Of(n)
 	for i := range c.rules {
-		u := &c.rules[i]
-		switch u.evaluate(n, objects) {
+		r := &c.rules[i]
+		switch r.evaluate(n, objects) {
 		case degraded:
-			said = append(said, fmt.Sprintf("rule %s: %s (%s)", u.Name, u.effect(), u.why(n)))
+			said = append(said, fmt.Sprintf("rule %s: %s (%s)", r.Name, r.effect(), r.why(n)))
 		case unknown:
-			said = append(said, fmt.Sprintf("rule %s: unknown (%s)", u.Name, u.why(n)))
+			said = append(said, fmt.Sprintf("rule %s: unknown (%s)", r.Name, r.why(n)))
 		}
 	}
 	return said
@@ -43,25 +43,25 @@ func (r *Rule) effect() string {
 }
 
 // why describes what the rule found, and since when.
-func (u *use) why(n *snapshot.Node) string {
+func (r *appliedRule) why(n *snapshot.Node) string {
 	switch {
-	case u.NodeCondition != nil:
-		return describe(u.NodeCondition.of(n.Object))
-	case u.NodeLabel != nil:
-		return fmt.Sprintf("label %s is %q", u.NodeLabel.Key, n.Object.Labels[u.NodeLabel.Key])
-	case u.NodeAnnotation != nil:
-		return fmt.Sprintf("annotation %s is %q", u.NodeAnnotation.Key, n.Object.Annotations[u.NodeAnnotation.Key])
+	case r.NodeCondition != nil:
+		return describe(r.NodeCondition.of(n.Object))
+	case r.NodeLabel != nil:
+		return fmt.Sprintf("label %s is %q", r.NodeLabel.Key, n.Object.Labels[r.NodeLabel.Key])
+	case r.NodeAnnotation != nil:
+		return fmt.Sprintf("annotation %s is %q", r.NodeAnnotation.Key, n.Object.Annotations[r.NodeAnnotation.Key])
 	}
-	v := u.signal.Of(n)
+	v := r.signal.Of(n)
 	switch at := v.At.UTC().Format(time.RFC3339); {
 	case !v.Current():
-		return v.Missing(u.Signal.Name, "the node")
-	case u.Signal.Above != nil:
-		return fmt.Sprintf("signal %s was %g, above %g, at %s", u.Signal.Name, v.Number, *u.Signal.Above, at)
-	case u.Signal.Below != nil:
-		return fmt.Sprintf("signal %s was %g, below %g, at %s", u.Signal.Name, v.Number, *u.Signal.Below, at)
+		return v.Missing(r.Signal.Name, "the node")
+	case r.Signal.Above != nil:
+		return fmt.Sprintf("signal %s was %g, above %g, at %s", r.Signal.Name, v.Number, *r.Signal.Above, at)
+	case r.Signal.Below != nil:
+		return fmt.Sprintf("signal %s was %g, below %g, at %s", r.Signal.Name, v.Number, *r.Signal.Below, at)
 	default:
-		return fmt.Sprintf("signal %s is %g since %s", u.Signal.Name, v.Number, at)
+		return fmt.Sprintf("signal %s is %g since %s", r.Signal.Name, v.Number, at)
 	}
 }
 

@@ -73,11 +73,11 @@ func (p *hardwareHealth) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 			c.tolerated = append(c.tolerated, r.Name)
 			continue
 		}
-		use := use{Rule: r, at: i}
+		applied := appliedRule{Rule: r, at: i}
 		if r.Signal != nil {
-			use.signal = view.Signal(r.Signal.Name)
+			applied.signal = view.Signal(r.Signal.Name)
 		}
-		c.rules = append(c.rules, use)
+		c.rules = append(c.rules, applied)
 	}
 	if len(c.rules) == 0 && len(c.tolerated) == 0 {
 		return nil, nil
@@ -88,12 +88,12 @@ func (p *hardwareHealth) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 // cycle is the policy prepared for one pod.
 type cycle struct {
 	policy    *hardwareHealth
-	rules     []use    // those that apply to the pod
-	tolerated []string // the names of those that the pod tolerates
+	rules     []appliedRule // those that apply to the pod
+	tolerated []string      // the names of those that the pod tolerates
 }
 
-// use is a rule that applies to the pod.
-type use struct {
+// appliedRule is a rule that applies to the pod.
+type appliedRule struct {
 	*Rule
 	at     int              // index in the configuration
 	signal *snapshot.Signal // the signal of the rule; nil if the rule or the view has none
@@ -108,17 +108,17 @@ const (
 	unknown // the signal has no current value
 )
 
-func (u *use) evaluate(n *snapshot.Node, objects []bool) state {
-	if u.Signal == nil {
-		if objects[u.at] {
+func (r *appliedRule) evaluate(n *snapshot.Node, objects []bool) state {
+	if r.Signal == nil {
+		if objects[r.at] {
 			return degraded
 		}
 		return healthy
 	}
-	switch v := u.signal.Of(n); {
+	switch v := r.signal.Of(n); {
 	case !v.Current():
 		return unknown
-	case u.Signal.indicates(v.Number):
+	case r.Signal.indicates(v.Number):
 		return degraded
 	}
 	return healthy
@@ -129,10 +129,10 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	objects := *c.policy.objects.Of(n)
 	var verdict policy.Verdict
 	for i := range c.rules {
-		u := &c.rules[i]
-		switch s := u.evaluate(n, objects); {
-		case s == degraded && u.Reject:
-			return policy.Verdict{Reason: u.reason(), Unresolvable: true}
+		r := &c.rules[i]
+		switch s := r.evaluate(n, objects); {
+		case s == degraded && r.Reject:
+			return policy.Verdict{Reason: r.reason(), Unresolvable: true}
 		case s == unknown && c.policy.config.WhenStale == policy.Reject:
 			verdict = policy.Verdict{Reason: signalStale, Unresolvable: true}
 		}

@@ -26,7 +26,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	return said
 }
 
-func (e *evaluatedNeed) explainFloating() string {
+func (e *viewNeed) explainFloating() string {
 	s := &e.floating
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: requests %s of %d", e.feature.Name, plural(e.seats), s.total)

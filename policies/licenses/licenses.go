@@ -102,7 +102,7 @@ func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 	}
 	c := &cycle{policy: p, pod: claims.PodOf(pod.UID), view: view}
 	for _, n := range needs {
-		e := evaluatedNeed{need: n}
+		e := viewNeed{need: n}
 		if n.feature.floating() {
 			e.floating = n.feature.floatingSeats(view.Signal(n.feature.signal), p.viewHolders(view).floating[n.feature], p.whenStale)
 			e.floating.nominated = p.nominated(n.feature, pod, view, &e.floating)
@@ -123,11 +123,11 @@ type cycle struct {
 	policy *licenses
 	pod    claims.Pod
 	view   *snapshot.View
-	needs  []evaluatedNeed
+	needs  []viewNeed
 }
 
-// evaluatedNeed is a need with the floating seats for it.
-type evaluatedNeed struct {
+// viewNeed is a need with the floating seats for it in the View of a Cycle.
+type viewNeed struct {
 	need
 	floating floatingSeats  // zero unless the feature is floating
 	verdict  policy.Verdict // about the floating seats, on any node
@@ -153,7 +153,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 }
 
 // onNode returns the verdict on whether the node has the feature, and its own seats.
-func (e *evaluatedNeed) onNode(n *snapshot.Node, pod claims.Pod) policy.Verdict {
+func (e *viewNeed) onNode(n *snapshot.Node, pod claims.Pod) policy.Verdict {
 	switch {
 	case !e.feature.on(n):
 		return policy.Verdict{Reason: notInstalled, Unresolvable: true}
@@ -169,7 +169,7 @@ func (e *evaluatedNeed) onNode(n *snapshot.Node, pod claims.Pod) policy.Verdict 
 
 // floating returns the verdict on the floating seats for the pod on the node. The node may be
 // without pods that preemption would evict: their seats count as free.
-func (c *cycle) floating(e *evaluatedNeed, n *snapshot.Node) policy.Verdict {
+func (c *cycle) floating(e *viewNeed, n *snapshot.Node) policy.Verdict {
 	v := e.verdict
 	if v.Reason != noFreeSeat {
 		return v
@@ -189,7 +189,7 @@ func (c *cycle) floating(e *evaluatedNeed, n *snapshot.Node) policy.Verdict {
 // freed returns how many seats belong to pods that the View has on the node, and n does not. Only
 // this method looks the node up in the View: a pod whose claim n does not have may have been
 // removed from it, or may not be on it yet.
-func (c *cycle) freed(e *evaluatedNeed, n *snapshot.Node) int64 {
+func (c *cycle) freed(e *viewNeed, n *snapshot.Node) int64 {
 	was := c.view.Node(n.Name)
 	if was == nil || was == n {
 		return 0
