@@ -45,8 +45,8 @@ type scored struct {
 // cycle is an attempt in a state of the framework. The framework may assume other pods on a node than run there.
 type cycle struct {
 	*attempt
-	// supposed is true for a copy of the state: with pods that are nominated to a node, or without pods that preemption would evict.
-	supposed bool
+	// dryRun is true for a copy of the state: its NodeInfo has pods that are nominated to the node, or lacks pods that preemption would evict.
+	dryRun bool
 }
 
 // Clone implements fwk.StateData.
@@ -141,7 +141,7 @@ func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	}
 	slot := c.infos.slot(info)
 	evaluate := c.Filter
-	if c.supposed {
+	if c.dryRun {
 		evaluate = c.evaluateSupposed
 	} else if slot != nil && slot.same && slot.isLatest(c.view) && c.Fits(int(slot.row), slot.version) {
 		return nil

@@ -36,7 +36,7 @@
 //
 // The field serving of a file and the API server in clientConnection have no effect: the plugin receives no calls, and uses the
 // connection of kube-scheduler. Scores are sent in the framework's range, 0..100, and shortlist has no effect.
-// Profiles of kube-scheduler that use the plugin must all have the same configuration, but for profile, candidates and inertPlugins.
+// Profiles of kube-scheduler that use the plugin must all have the same configuration except for profile, candidates and inertPlugins.
 //
 // # Candidates
 //

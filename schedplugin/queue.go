@@ -12,10 +12,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// EventsToRegister implements fwk.EnqueueExtensions. Package internal/requeue tracks the pods that the policies reject, evaluates them again
-// when a new View is published, and has kube-scheduler retry those that fit: after changes of nodes, pods, ledgers, ConfigMaps and
-// signals. Signals cause no events in kube-scheduler. So an event queues a pod only if it changes the pod itself, adds a node on
-// which the pod fits, or if package internal/requeue does not track the pod.
+// EventsToRegister implements fwk.EnqueueExtensions. An event queues a pod only if it changes the pod itself, adds a node on which the pod
+// fits, or if package internal/requeue does not track the pod. That package has kube-scheduler retry the pods that it tracks once they fit:
+// whatever can make one fit publishes a new View with more room, and it evaluates them again then. That includes what is no event of
+// kube-scheduler: changes of ledgers, ConfigMaps and signals, and a reservation that is reverted.
 func (p *plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	event := func(resource fwk.EventResource, action fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
 		return fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: resource, ActionType: action}, QueueingHintFn: hint}

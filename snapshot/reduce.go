@@ -140,7 +140,7 @@ func placed(conditions []corev1.PodCondition) []corev1.PodCondition {
 }
 
 // merge replaces the containers by one, the sidecars by one, and the other init containers by one that requests the most that any of them
-// needs beside the sidecars before it. So all sums stay the same.
+// needs in addition to the sidecars before it. So all sums stay the same.
 func merge(pod *corev1.Pod, reads func(corev1.ResourceName) bool) {
 	names := countedNames(pod, reads)
 	var sum, sidecars, peak corev1.ResourceRequirements

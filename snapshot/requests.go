@@ -152,7 +152,7 @@ func withoutClaims(r *corev1.ResourceRequirements) *corev1.ResourceRequirements 
 }
 
 // ExtendedResourceRequest returns how much of an extended resource the pod requests, 0 or more, by Kubernetes' rule:
-// init containers run one after the other, before the containers, but beside the sidecars started before them. It does
+// init containers run one after the other, before the containers, and at the same time as the sidecars started before them. It does
 // not allocate.
 //
 // A pod on a node holds the same amount: only cpu and memory can be resized in place, see

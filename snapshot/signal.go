@@ -58,7 +58,7 @@ func NewSignal(name string, values map[string]Value) *Signal {
 	return &Signal{name: name, values: values}
 }
 
-// Name returns the name of the signal.
+// Name returns the name by which policies read the signal; "" for nil.
 func (s *Signal) Name() string {
 	if s == nil {
 		return ""

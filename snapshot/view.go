@@ -42,11 +42,11 @@ func (v *View) Len() int {
 // NodeIndex identifies the set of nodes and their rows. It is nil for the zero View.
 func (v *View) NodeIndex() *NodeIndex { return v.index }
 
-// NodeObjects is the same for two Views if they have the same Node objects at the same rows, so that what depends on
-// these alone can be reused.
+// NodeObjects identifies a set of Node objects and their rows. Two Views with the same pointer have the same objects at the same rows: it
+// is a key for caches of what depends on these alone.
 type NodeObjects struct{ _ byte } // not empty, because pointers to distinct empty variables may be equal
 
-// NodeObjects identifies the Node objects. It is nil for the zero View.
+// NodeObjects returns the identity of the Node objects. It is nil for the zero View.
 func (v *View) NodeObjects() *NodeObjects { return v.objects }
 
 // Rows is the length of a table indexed by [Node.Row]. It is at least Len, and grows only with the

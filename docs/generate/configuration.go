@@ -267,7 +267,7 @@ func (s *schema) scalar() string {
 	return "depends on `type`"
 }
 
-// limits returns the limits of a number, but for those of all numbers of its type in Go.
+// limits returns the limits of a number, except those that all numbers of its Go type have.
 func (s *schema) limits() string {
 	if s.Pattern != "" {
 		return ""

@@ -11,5 +11,5 @@ const (
 	Bind       Verb = "bind"
 )
 
-// Verbs returns all verbs.
+// Verbs returns all verbs in the order in which kube-scheduler calls them, as a new slice.
 func Verbs() []Verb { return []Verb{Filter, Prioritize, Preempt, Bind} }

@@ -194,8 +194,8 @@ func (c cost) compare(other cost) int {
 	)
 }
 
-// PlannedNominated returns the pod with the UID if the View shows it nominated to the node, with the annotations of what it will
-// probably get there; else nil.
+// PlannedNominated returns the pod that the View shows nominated to the node, with the annotations of what it will probably get there, or
+// nil if the View does not nominate the pod with the UID to the node.
 func (e *Engine) PlannedNominated(view *snapshot.View, node *snapshot.Node, uid types.UID) *corev1.Pod {
 	ns := e.nominations(view)
 	if ns == nil || uint(node.Row()) >= uint(len(ns.byRow)) || ns.byRow[node.Row()] == nil {

@@ -134,7 +134,7 @@ func clone(l snapshot.Ledger) snapshot.Ledger {
 	return l
 }
 
-// AddToScheme adds the types to a scheme.
+// AddToScheme makes clients with the scheme encode and decode ledgers and their lists.
 func AddToScheme(s *runtime.Scheme) {
 	s.AddKnownTypeWithName(Kind, &Object{})
 	s.AddKnownTypeWithName(GroupVersion.WithKind("LedgerList"), &ObjectList{})

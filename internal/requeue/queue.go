@@ -57,8 +57,8 @@ type pendingPod struct {
 
 // nodes are the nodes that kube-scheduler asked about.
 //
-// After a node is deleted, a new node may get its row, and then counts as a node that kube-scheduler asked about.
-// kube-scheduler retries all pods when a node is added, which corrects that.
+// Rows are reused: a new node in the row of a deleted one counts as asked about. At worst it makes the pod be retried although
+// kube-scheduler itself excludes that node; the call of this retry names the nodes anew.
 type nodes struct {
 	rows  []uint64 // a bit for each row of the View
 	names []string // of the nodes that were not in the View

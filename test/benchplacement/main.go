@@ -1,4 +1,4 @@
-// Command benchplacement measures how the strategy of GPUMemory, and published ones beside it, fill the cluster
+// Command benchplacement measures how the strategy of GPUMemory, and published ones for comparison, fill the cluster
 // of a published trace, through the engine that serves kube-scheduler.
 package main
 

@@ -193,7 +193,7 @@ func (s *policyScene) schedule(run policyRun) (*controlplane.Process, error) {
 	return s.StartProcess(controlplane.Command{Name: "kube-scheduler-with-policy", Path: s.tested.schedulerPath, Args: args})
 }
 
-// besidePolicy is the configuration file that kube-scheduler 1.22 needs beside a Policy, with a kubeconfig file.
+// besidePolicy is the configuration file that kube-scheduler 1.22 needs in addition to a Policy, with a kubeconfig file.
 const besidePolicy = `
 apiVersion: kubescheduler.config.k8s.io/v1beta1
 kind: KubeSchedulerConfiguration

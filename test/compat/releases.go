@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The releases beside that of the control plane, oldest first. Each kube-scheduler runs with the kube-apiserver of the control plane. Those
+// The releases in addition to that of the control plane, oldest first. Each kube-scheduler runs with the kube-apiserver of the control plane. Those
 // of servers also run with the kube-apiserver of the same release: it is the oldest that accepts the Ledger CRD. Those of policySchedulers
 // read a Policy.
 var (
@@ -27,7 +27,7 @@ type pair struct {
 	policy bool
 }
 
-// policyAlone reports whether kube-scheduler needs no configuration file beside a Policy. At the log level 2, 1.22 logs its configuration
+// policyAlone reports whether kube-scheduler needs no configuration file in addition to a Policy. At the log level 2, 1.22 logs its configuration
 // and ends, because the version that it logs by default does not have the arguments of a Policy's plugins
 // (kubernetes/kubernetes#105202). A file of an earlier version changes the version that it logs.
 func (p pair) policyAlone() bool { return !strings.HasPrefix(p.scheduler, "v1.22.") }

@@ -10,7 +10,7 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// The types of scoring strategies that New knows beside those of GPUMemory.
+// The types of scoring strategies that New knows in addition to those of GPUMemory.
 const (
 	ScoreBestFit policy.Packing = "BestFit"
 	ScoreFGD     policy.Packing = "FGD"

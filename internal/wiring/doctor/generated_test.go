@@ -42,7 +42,7 @@ func anyConfig(t *rapid.T) string {
 	return b.String()
 }
 
-// What scheduler-config prints has neither errors nor warnings, but for the entry about which its comment warns, too.
+// What scheduler-config prints has neither errors nor warnings, except about the entry of which its comment warns, too.
 func TestGeneratedConfigurationIsRight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := anyConfig(t)

@@ -18,7 +18,7 @@ type lineEditor struct {
 	root  *yaml.Node // of the lines
 }
 
-// inLines returns the text with the edits, if its value then is that of want; else nil.
+// inLines returns the text with the edits, or nil if its value then is not that of want.
 func inLines(text []byte, edits []edit, want []byte) []byte {
 	if manifest.IsJSON(text) {
 		return nil

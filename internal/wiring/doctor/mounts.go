@@ -44,7 +44,7 @@ func (m *missingKey) Error() string {
 	return fmt.Sprintf("%s has no key %s: it has %s", m.object.ref(), m.object.key, strings.Join(m.keys, ", "))
 }
 
-// missing returns the error of reading a file if the file is known not to exist; else nil.
+// missing returns the error of reading a file, or nil unless the file is known not to exist.
 func missing(file string, read func(string) ([]byte, error)) *missingKey {
 	var m *missingKey
 	if file != "" && read != nil {
