@@ -253,11 +253,11 @@ func (b *Builder) SetConfigMap(source ConfigMapSource, node string, data map[str
 }
 
 // SetSignal adds the signal, or replaces the one with the same name.
-func (b *Builder) SetSignal(c *Signal) {
+func (b *Builder) SetSignal(s *Signal) {
 	if b.signals == nil {
 		b.signals = map[string]*Signal{}
 	}
-	b.signals[c.name] = c
+	b.signals[s.name] = s
 	b.signalsDirty = true
 }
 

@@ -114,10 +114,10 @@ func (s *state) publishLocked() {
 	}
 }
 
-func (s *state) setSignal(c *snapshot.Signal) {
+func (s *state) setSignal(signal *snapshot.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.builder.SetSignal(c)
+	s.builder.SetSignal(signal)
 	s.requestPublish()
 }
 

@@ -224,8 +224,8 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// settle completes all calls and events, and compares the result with the API server.
-func (w *world) settle(t *rapid.T) {
+// complete completes all calls and events, and compares the result with the API server.
+func (w *world) complete(t *rapid.T) {
 	for _, try := range w.attempts {
 		w.finish(t, try, true, true)
 	}
@@ -408,7 +408,7 @@ func checkConvergence(t *rapid.T) {
 		"publish":  w.check,
 		"publish2": w.check,
 	})
-	w.settle(t)
+	w.complete(t)
 }
 
 // A History can be requested at any time, and includes pending pods.

@@ -36,9 +36,9 @@ type Options struct {
 	// Interval is the time between two polls, for file systems whose notifications do not arrive. Default: 10 s.
 	Interval time.Duration
 
-	// Settle is how long after a notification the files are read, so that a burst of notifications causes one read.
+	// Delay is how long after a notification the files are read, so that a burst of notifications causes one read.
 	// Default: 100 ms.
-	Settle time.Duration
+	Delay time.Duration
 
 	// MaxFileBytes is the maximum size of a file; a larger one is an error. Default: 4 MiB.
 	MaxFileBytes int64
@@ -58,8 +58,8 @@ func (o Options) withDefaults() Options {
 	if o.Interval <= 0 {
 		o.Interval = 10 * time.Second
 	}
-	if o.Settle <= 0 {
-		o.Settle = 100 * time.Millisecond
+	if o.Delay <= 0 {
+		o.Delay = 100 * time.Millisecond
 	}
 	if o.MaxFileBytes <= 0 {
 		o.MaxFileBytes = 4 << 20
@@ -100,9 +100,9 @@ func (w *Watcher) Run(ctx context.Context) {
 	poll := time.NewTicker(w.opts.Interval)
 	defer poll.Stop()
 	// Read immediately: changes between New and here caused no notification.
-	settle := time.NewTimer(0)
-	defer settle.Stop()
-	settling := true
+	delay := time.NewTimer(0)
+	defer delay.Stop()
+	pending := true
 
 	for {
 		select {
@@ -110,19 +110,19 @@ func (w *Watcher) Run(ctx context.Context) {
 			return
 		case <-notify.changed:
 			// Not restarted while it runs: continuous changes must not delay the read forever.
-			if !settling {
-				settling = true
-				settle.Reset(w.opts.Settle)
+			if !pending {
+				pending = true
+				delay.Reset(w.opts.Delay)
 			}
 			continue
-		case <-settle.C:
-			settling = false
+		case <-delay.C:
+			pending = false
 		case <-poll.C:
 		}
 		notify.update(w.opts.Paths)
-		if err := w.check(); errors.Is(err, errUnstable) && !settling {
-			settling = true
-			settle.Reset(w.opts.Settle)
+		if err := w.check(); errors.Is(err, errUnstable) && !pending {
+			pending = true
+			delay.Reset(w.opts.Delay)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func start(t *testing.T, opts filewatch.Options) (<-chan map[string][]byte, <-ch
 	errs := make(chan error, 1000)
 	opts.OnChange = func(c map[string][]byte) { changes <- c }
 	opts.OnError = func(err error) { errs <- err }
-	opts.Settle = 5 * time.Millisecond
+	opts.Delay = 5 * time.Millisecond
 	w, err := filewatch.New(opts)
 	if err != nil {
 		t.Fatal(err)

@@ -59,34 +59,34 @@ type signalViews struct {
 }
 
 func newSignalViews() *signalViews {
-	c := &signalViews{}
-	c.view.Store(c.builder.View())
-	return c
+	v := &signalViews{}
+	v.view.Store(v.builder.View())
+	return v
 }
 
 // SetSignal publishes the signal.
-func (c *signalViews) SetSignal(s *snapshot.Signal) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.builder.SetSignal(s)
-	c.view.Store(c.builder.View())
+func (v *signalViews) SetSignal(s *snapshot.Signal) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.builder.SetSignal(s)
+	v.view.Store(v.builder.View())
 }
 
 // DeleteSignal removes the signal from later Views.
-func (c *signalViews) DeleteSignal(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.builder.DeleteSignal(name)
-	c.view.Store(c.builder.View())
+func (v *signalViews) DeleteSignal(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.builder.DeleteSignal(name)
+	v.view.Store(v.builder.View())
 }
 
 // View returns the latest View.
-func (c *signalViews) View() *snapshot.View { return c.view.Load() }
+func (v *signalViews) View() *snapshot.View { return v.view.Load() }
 
 // explained returns the states of the signals, for explanations.
-func explained(m *poll.Poller) []explain.Signal {
+func explained(p *poll.Poller) []explain.Signal {
 	var all []explain.Signal
-	for _, s := range m.Statuses() {
+	for _, s := range p.Statuses() {
 		e := explain.Signal{Name: s.Name, Values: s.Values, Stale: s.Stale, Newest: s.Newest}
 		if s.Err != nil {
 			e.Error = s.Err.Error()

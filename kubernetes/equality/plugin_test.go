@@ -185,8 +185,8 @@ func (p *inProcess) publish() {
 	p.snapshot.Snapshot = cache.NewSnapshot(on, nodes)
 }
 
-// settle waits until the plugin uses the current world.
-func (p *inProcess) settle(t fataler, profile *config.Profile) {
+// awaitView waits until the plugin uses the current world.
+func (p *inProcess) awaitView(t fataler, profile *config.Profile) {
 	t.Helper()
 	p.publish()
 	reads := slices.ContainsFunc(profile.Policies, func(p config.Policy) bool { return p.Type == "GPUMemory" })
@@ -275,9 +275,9 @@ func TestPluginDecidesAlike(t *testing.T) {
 			p := startPlugin(d, text, s.world)
 			defer p.stop()
 			for i := range d.between(4, 12, "pods to place") {
-				p.settle(d, s.profile)
+				p.awaitView(d, s.profile)
 				s.placeBeside(d, p, fmt.Sprintf("pod-%d", i))
-				p.settle(d, s.profile)
+				p.awaitView(d, s.profile)
 				s.change(d)
 			}
 		}

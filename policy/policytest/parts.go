@@ -36,8 +36,8 @@ func View(nodes []*corev1.Node, pods []*corev1.Pod, signals []*snapshot.Signal) 
 	for _, p := range pods {
 		b.SetPod(p)
 	}
-	for _, c := range signals {
-		b.SetSignal(c)
+	for _, s := range signals {
+		b.SetSignal(s)
 	}
 	return b.View()
 }

@@ -68,8 +68,8 @@ func (a *arm) used() (float64, error) {
 	return float64(t.Nanoseconds()), nil
 }
 
-// settled is the processor time that the arm has used when it has stopped using any.
-func (a *arm) settled() (float64, error) {
+// usedAtRest is the processor time that the arm has used when it has stopped using any.
+func (a *arm) usedAtRest() (float64, error) {
 	const quiet, pause = 2000, 100 * time.Microsecond // in nanoseconds; waiting is not counted
 	last, err := a.used()
 	for err == nil {
@@ -164,7 +164,7 @@ func (p *player) playPair(a *arm, c call, counts bool) error {
 	if err := a.post(changePath, nil); err != nil {
 		return err
 	}
-	_, err = a.settled()
+	_, err = a.usedAtRest()
 	return err
 }
 
@@ -181,6 +181,6 @@ func (p *player) playCall(a *arm, path string, body []byte) (float64, error) {
 	if err := a.post(path, body); err != nil {
 		return 0, err
 	}
-	after, err := a.settled()
+	after, err := a.usedAtRest()
 	return after - before, err
 }

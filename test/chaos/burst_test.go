@@ -105,7 +105,7 @@ func TestBurst(t *testing.T) {
 	took := time.Since(started)
 
 	c := &scene{Stage: set, t: t, ctx: ctx}
-	final := c.settle()
+	final := c.awaitReleases()
 	metrics, err := measure.Scrape(ctx, http.DefaultClient, outboard.Admin+"/metrics")
 	if err != nil {
 		t.Fatal(err)

@@ -279,7 +279,7 @@ func TestChaos(t *testing.T) {
 		t.Fatalf("%v\n%s\n%s", err, load.status(), plan.report())
 	}
 	took := time.Since(started)
-	final := c.settle()
+	final := c.awaitReleases()
 	takenBack, err := load.takenBack(c.ctx)
 	if err != nil {
 		t.Error(err)
@@ -316,9 +316,9 @@ func (c *scene) tell(ctx context.Context, started time.Time, l *load, p *plan) {
 	}
 }
 
-// settle waits until replicas have released unneeded claims: then the audit must find nothing. It
+// awaitReleases waits until replicas have released unneeded claims: then the audit must find nothing. It
 // returns the output of the audit.
-func (c *scene) settle() string {
+func (c *scene) awaitReleases() string {
 	c.t.Helper()
 	// Replicas release claims of deleted pods within two checks, 5 s apart, and claims of pods that
 	// stay unbound a while later.

@@ -297,5 +297,5 @@ func TestRollingUpdate(t *testing.T) {
 	}
 	c := &scene{Stage: set, t: t, ctx: ctx}
 	t.Logf("%d updates in %v with %.0f calls/s, %d failed, and for %d the API server did not respond in time; %s",
-		r.updates, took.Round(time.Second), float64(n)/took.Seconds(), len(calls.failed), calls.late.Load(), c.settle())
+		r.updates, took.Round(time.Second), float64(n)/took.Seconds(), len(calls.failed), calls.late.Load(), c.awaitReleases())
 }

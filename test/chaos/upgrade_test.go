@@ -62,13 +62,13 @@ func TestUpgrade(t *testing.T) {
 			extendedLedgers = u.addFields()
 		}
 		u.deletePods(batch)
-		t.Logf("%s: %s", step.name, u.settle())
+		t.Logf("%s: %s", step.name, u.awaitReleases())
 	}
 	u.bound(u.createPods())
 	if *from == "" { // only a build that keeps fields it does not know is tested for it
 		u.checkFields(extendedLedgers)
 	}
-	t.Log(u.settle())
+	t.Log(u.awaitReleases())
 }
 
 // replace kills a replica in the middle of binding pods, and starts it with another binary. No pod
