@@ -36,8 +36,8 @@ type Client struct{ config Config }
 // New returns a Client. The configuration is valid; its files are not read yet.
 func New(c Config) *Client { return &Client{c} }
 
-// Answer is the response of a server.
-type Answer struct {
+// Response is the response of a server.
+type Response struct {
 	Response *http.Response
 	// Body is the decompressed content. It has at most the bytes of the limits, and ends with the context of the request.
 	Body io.Reader
@@ -47,7 +47,7 @@ type Answer struct {
 }
 
 // Do sends the request. It returns the response whatever its status. The caller reads its Body, and closes it.
-func (c *Client) Do(ctx context.Context, req *http.Request, limits signal.Limits) (*Answer, error) {
+func (c *Client) Do(ctx context.Context, req *http.Request, limits signal.Limits) (*Response, error) {
 	who, err := c.credentials()
 	if err != nil {
 		return nil, err
@@ -66,20 +66,20 @@ func (c *Client) Do(ctx context.Context, req *http.Request, limits signal.Limits
 	if err != nil {
 		return nil, who.clean(reason(ctx, err))
 	}
-	a := &Answer{Response: response, secrets: who.secrets}
-	a.Body = &body{ctx, who, limits.Reader(response.Body), a}
-	return a, nil
+	r := &Response{Response: response, secrets: who.secrets}
+	r.Body = &body{ctx, who, limits.Reader(response.Body), r}
+	return r, nil
 }
 
 // Close ends the response.
-func (a *Answer) Close() { _ = a.Response.Body.Close() } // what was read is good
+func (r *Response) Close() { _ = r.Response.Body.Close() } // what was read is good
 
-// body is the content of an Answer, which remembers its start.
+// body is the content of an Response, which remembers its start.
 type body struct {
 	ctx  context.Context
 	who  credentials
 	from io.Reader
-	of   *Answer
+	of   *Response
 }
 
 // Read implements io.Reader.
@@ -203,27 +203,27 @@ func (c *Client) transport() (*http.Transport, error) {
 }
 
 // Check returns an error unless the status is 200 OK.
-func (a *Answer) Check() error {
-	code := a.Response.StatusCode
+func (r *Response) Check() error {
+	code := r.Response.StatusCode
 	if code == http.StatusOK {
 		return nil
 	}
 	text := strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code)))
-	if excerpt := a.Excerpt(); excerpt != "" {
+	if excerpt := r.Excerpt(); excerpt != "" {
 		text += ": " + excerpt
 	}
 	return errors.New(text)
 }
 
 // Excerpt returns the start of the response, as one line.
-func (a *Answer) Excerpt() string {
-	_, _ = io.CopyN(io.Discard, a.Body, int64(maxStart-len(a.start))) // what there is of it
-	return a.Line(string(a.start))
+func (r *Response) Excerpt() string {
+	_, _ = io.CopyN(io.Discard, r.Body, int64(maxStart-len(r.start))) // what there is of it
+	return r.Line(string(r.start))
 }
 
 // Line returns text of the server in a form for errors: short, one line, and without secrets.
-func (a *Answer) Line(text string) string {
-	text = hide(strings.ToValidUTF8(text, "?"), a.secrets)
+func (r *Response) Line(text string) string {
+	text = hide(strings.ToValidUTF8(text, "?"), r.secrets)
 	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
 	text = strings.Join(words, " ")
 	if len(text) > maxExcerpt {

@@ -94,7 +94,7 @@ type TLSOptions struct {
 	// DNS and URI names of the caller's certificate. Needs ClientCAFile. Empty: every caller with a certificate.
 	AllowedClients []string
 
-	// Refused, if not nil, answers a caller whose certificate is valid but has no allowed name, for clients that drop
+	// Refused, if not nil, responds to a caller whose certificate is valid but has no allowed name, for clients that drop
 	// the body of a 403. If it returns false, the response is 403. It must not read the body.
 	Refused func(w http.ResponseWriter, r *http.Request, err error) bool
 

@@ -41,13 +41,13 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 // protect calls the handler and recovers from its panic. The caller gets a 500, or a broken connection if the response
 // has started, so that it does not take a partial response for a complete one.
 func (s *Server) protect(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	answer := &response{ResponseWriter: w, server: s, session: sessionOf(r.Context())}
-	answer.session.conn.request.Store(&answer.lease)
-	defer answer.session.conn.request.Store(nil)
+	rw := &response{ResponseWriter: w, server: s, session: sessionOf(r.Context())}
+	rw.session.conn.request.Store(&rw.lease)
+	defer rw.session.conn.request.Store(nil)
 	defer func() {
 		p := recover()
 		if p == nil {
-			answer.sayGoodbye()
+			rw.sayGoodbye()
 			return
 		}
 		if p == http.ErrAbortHandler {
@@ -56,12 +56,12 @@ func (s *Server) protect(h http.Handler, w http.ResponseWriter, r *http.Request)
 		s.metrics.panics.Inc()
 		s.opts.Logger.Error("handler panicked", "method", r.Method, "path", r.URL.Path,
 			"panic", slog.StringValue(fmt.Sprint(p)), "stack", string(debug.Stack()))
-		if answer.begun {
+		if rw.begun {
 			panic(http.ErrAbortHandler)
 		}
-		http.Error(answer, "internal error, see the server's log", http.StatusInternalServerError)
+		http.Error(rw, "internal error, see the server's log", http.StatusInternalServerError)
 	}()
-	h.ServeHTTP(answer, r)
+	h.ServeHTTP(rw, r)
 }
 
 // A response asks the client to close the connection if that is due when the response starts. A client that closes by

@@ -30,10 +30,10 @@ var brokenExtenders = []struct {
 	make    func() http.Handler
 	detail  string // in the report
 }{
-	{rule: "answers", how: "cuts the connection", make: func() http.Handler {
+	{rule: "responses", how: "cuts the connection", make: func() http.Handler {
 		return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	}},
-	{rule: "answers", how: "cuts the connection in the middle of the answer", make: func() http.Handler {
+	{rule: "responses", how: "cuts the connection in the middle of the response", make: func() http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "5000")
 			_, _ = w.Write([]byte(`{"NodeNames":[`))
@@ -46,7 +46,7 @@ var brokenExtenders = []struct {
 			<-r.Context().Done()
 		})
 	}},
-	{rule: "in-time", how: "stops in the middle of the answer", options: impatient, make: func() http.Handler {
+	{rule: "in-time", how: "stops in the middle of the response", options: impatient, make: func() http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			_, _ = w.Write([]byte(`{"NodeNames":[`))
@@ -221,7 +221,7 @@ var brokenExtenders = []struct {
 		return &extender{bind: func(_ *extenderv1.ExtenderBindingArgs, r *extenderv1.ExtenderBindingResult) { r.Error = "" }}
 	}},
 
-	{rule: "same-answer", how: "throws dice", make: func() http.Handler {
+	{rule: "same-response", how: "throws dice", make: func() http.Handler {
 		var calls atomic.Int64
 		return &extender{filter: func(_ *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
 			if len(*r.NodeNames) > 1 && calls.Add(1)%2 == 0 {
@@ -229,7 +229,7 @@ var brokenExtenders = []struct {
 			}
 		}}
 	}},
-	{rule: "same-answer", how: "throws dice for scores", options: prioritize, make: scored(func(s *extenderv1.HostPriorityList) {
+	{rule: "same-response", how: "throws dice for scores", options: prioritize, make: scored(func(s *extenderv1.HostPriorityList) {
 		for i := range *s {
 			(*s)[i].Score = rand.Int64N(11)
 		}

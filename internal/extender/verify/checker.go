@@ -50,9 +50,9 @@ func (j *checker) reply(q *request, a *response) bool {
 	if a.failure == notAsked {
 		return false
 	}
-	if !j.check(ruleAnswers, a.failure != noReply, q, a, "there is no complete response") ||
+	if !j.check(ruleResponses, a.failure != noReply, q, a, "there is no complete response") ||
 		!j.check(ruleInTime, a.failure != late, q, a, "the timeout ended before the response was complete: the extender is slow or busy; a longer --timeout, like a longer httpTimeout, lets it finish") ||
-		!j.check(ruleBounded, a.failure != tooLarge, q, a, "no response to this request needs more than %d bytes, or so many entries; reading stopped", q.answerLimit()) {
+		!j.check(ruleBounded, a.failure != tooLarge, q, a, "no response to this request needs more than %d bytes, or so many entries; reading stopped", q.responseLimit()) {
 		return false
 	}
 	j.check(ruleRedirect, a.redirected == "", q, a, "the call was redirected")

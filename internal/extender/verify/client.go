@@ -69,7 +69,7 @@ func (c *client) proxy() string {
 type failure int
 
 const (
-	answered  failure = iota
+	responded failure = iota
 	notAsked          // the run is over, or the verb has had too many timeouts
 	noReply           // refused, reset, cut off
 	late              // not complete within the timeout
@@ -78,7 +78,7 @@ const (
 	notJSON           // 200, and the body is not of the verb's type
 )
 
-// response is what came back. result is set when failure is answered.
+// response is what came back. result is set when failure is responded.
 type response struct {
 	failure failure
 	err     error
@@ -131,7 +131,7 @@ func (c *client) ask(ctx context.Context, q *request) response {
 	if last := response.Request; last.URL.String() != request.URL.String() || last.Method != request.Method {
 		a.redirected = last.Method + " " + last.URL.Path
 	}
-	body := &meter{reader: response.Body, limit: q.answerLimit(), head: &a.head}
+	body := &meter{reader: response.Body, limit: q.responseLimit(), head: &a.head}
 	if a.status != http.StatusOK {
 		body.limit = headSize
 		_, _ = io.Copy(io.Discard, body)

@@ -66,13 +66,13 @@ func (r *run) concurrency(t *target) {
 		}
 		expected[i] = a.result.verdict(requests[i])
 	}
-	var answers [askers][calls]response
+	var responses [askers][calls]response
 	var group sync.WaitGroup
 	for i, q := range requests {
 		group.Go(func() {
-			for k := range answers[i] {
-				answers[i][k] = r.client.ask(r.ctx, q)
-				if answers[i][k].failure != answered {
+			for k := range responses[i] {
+				responses[i][k] = r.client.ask(r.ctx, q)
+				if responses[i][k].failure != responded {
 					return
 				}
 			}
@@ -80,12 +80,12 @@ func (r *run) concurrency(t *target) {
 	}
 	group.Wait()
 	for i, q := range requests {
-		for k := range answers[i] {
-			a := &answers[i][k]
+		for k := range responses[i] {
+			a := &responses[i][k]
 			if a.failure == notAsked {
 				return
 			}
-			if a.failure != answered {
+			if a.failure != responded {
 				r.checker.check(ruleConcurrent, false, q, a, "a single call succeeds")
 				break
 			}
@@ -136,7 +136,7 @@ func (r *run) large(t *target, q *request, a *response, imaginary int) bool {
 	case notAsked, late, tooLarge:
 		r.checker.reply(q, a)
 		return false
-	case answered:
+	case responded:
 	default:
 		r.checker.check(ruleLarge, false, q, a, "the same request with %d nodes gets a response", len(t.base.names))
 		return false
@@ -162,7 +162,7 @@ func (r *run) large(t *target, q *request, a *response, imaginary int) bool {
 func (r *run) time(q *request, ask func(*request) response) (durations []time.Duration, failed *response) {
 	for end := time.Now().Add(3 * time.Second); len(durations) < r.options.TimedCalls; {
 		a := ask(q)
-		if a.failure != answered {
+		if a.failure != responded {
 			failed = &a
 			break
 		}

@@ -53,7 +53,7 @@ func (r *run) malformed(t *target) {
 // survived checks the ordinary request after the malformed one. If it gets no
 // response, no further calls are made.
 func (r *run) survived(t *target, sent *request, again *response) bool {
-	if again.failure != answered {
+	if again.failure != responded {
 		r.dead = true
 		r.note("no further calls were made after: %s", sent.sent())
 		return r.checker.check(ruleSurvives, false, t.base, again, "after %q (%s) the extender no longer responds", sent.what, sent.httpMethod())
@@ -75,10 +75,10 @@ func (r *run) checkMalformed(t *target, m malformedRequest, a *response) {
 		r.checker.check(ruleUnknownPath, a.status != http.StatusOK, q, a, "the status is 200")
 		return
 	case notPost:
-		r.checker.check(ruleMethod, a.failure != answered || a.result.rejection() != "" || !says(a.result, q), q, a, "GET gets the response to a POST")
+		r.checker.check(ruleMethod, a.failure != responded || a.result.rejection() != "" || !says(a.result, q), q, a, "GET gets the response to a POST")
 		return
 	case sameAsBase:
-		if r.checker.check(ruleForms, a.failure == answered, q, a, "the ordinary encoding gets a response") {
+		if r.checker.check(ruleForms, a.failure == responded, q, a, "the ordinary encoding gets a response") {
 			d := t.verdict.difference(a.result.verdict(q))
 			r.checker.check(ruleForms, d == "", q, a, "%s", d)
 		}
@@ -86,9 +86,9 @@ func (r *run) checkMalformed(t *target, m malformedRequest, a *response) {
 	}
 	// prioritize and preempt have no Error: a status or an empty response is correct.
 	hasError := t.verb == verbFilter || t.verb == verbBind
-	if a.failure != answered || a.result.rejection() != "" {
+	if a.failure != responded || a.result.rejection() != "" {
 		if hasError {
-			r.checker.check(ruleErrorForm, a.failure == answered, q, a, "an error must be status 200 with Error in JSON")
+			r.checker.check(ruleErrorForm, a.failure == responded, q, a, "an error must be status 200 with Error in JSON")
 		}
 		if m.expect == rejected {
 			r.checker.check(ruleRejects, true, q, a, "")
@@ -100,7 +100,7 @@ func (r *run) checkMalformed(t *target, m malformedRequest, a *response) {
 		return
 	}
 	stranger, found := firstOf(mentioned(a.result), func(name string) bool {
-		return !slices.Contains(q.names, name) && t.verdict[name] == "" // else it is in every answer
+		return !slices.Contains(q.names, name) && t.verdict[name] == "" // else it is in every response
 	})
 	r.checker.check(ruleMalformed, !found, q, a, "%q is not in the request", stranger)
 }
@@ -108,7 +108,7 @@ func (r *run) checkMalformed(t *target, m malformedRequest, a *response) {
 // says reports whether the response has a result for any node.
 func says(r result, q *request) bool { return len(r.verdict(q)) > 0 }
 
-// mentioned returns the nodes that the answer would have kube-scheduler use.
+// mentioned returns the nodes that the response would have kube-scheduler use.
 func mentioned(r result) (names []string) {
 	switch r := r.(type) {
 	case *filterResult:

@@ -18,9 +18,9 @@ type Mode string
 const (
 	// ModeAuto calls in both modes first, and then checks those that get a result.
 	ModeAuto Mode = ""
-	// ModeNames is nodeCacheCapable: true; requests and answers carry node names.
+	// ModeNames is nodeCacheCapable: true; requests and responses carry node names.
 	ModeNames Mode = "names"
-	// ModeNodes is nodeCacheCapable: false; requests and answers carry Node objects.
+	// ModeNodes is nodeCacheCapable: false; requests and responses carry Node objects.
 	ModeNodes Mode = "nodes"
 	// ModeBoth checks both modes.
 	ModeBoth Mode = "both"

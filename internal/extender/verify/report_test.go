@@ -117,7 +117,7 @@ func TestReportWithoutResponses(t *testing.T) {
 	if err := report.WriteText(&text); err != nil {
 		t.Fatal(err)
 	}
-	if got := text.String(); report.OK() || !strings.Contains(got, "\n✗ answers ") || strings.Contains(got, "\n– ") || !strings.Contains(got, "connection refused") {
+	if got := text.String(); report.OK() || !strings.Contains(got, "\n✗ responses ") || strings.Contains(got, "\n– ") || !strings.Contains(got, "connection refused") {
 		t.Errorf("got:\n%s", got)
 	}
 }

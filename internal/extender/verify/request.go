@@ -23,10 +23,10 @@ type request struct {
 	method string // "" is POST
 	what   string // the request in words; never what is in the pod
 	body   []byte
-	timed  bool // only the time matters: the answer is not decoded
+	timed  bool // only the time matters: the response is not decoded
 
 	names   []string                       // the nodes asked about, in order
-	nodes   map[string]*corev1.Node        // what was sent of them; nil: the answer's objects are not kept
+	nodes   map[string]*corev1.Node        // what was sent of them; nil: the response's objects are not kept
 	victims map[string]*extenderv1.Victims // preempt's candidates
 }
 
@@ -44,10 +44,10 @@ func (q *request) reader() io.Reader {
 	return bytes.NewReader(q.body)
 }
 
-// answerLimit is the size, in bytes, that no answer needs: 1 MiB, and for each
+// responseLimit is the size, in bytes, that no response needs: 1 MiB, and for each
 // node more than its name and a long reason; in nodes mode half as much again as
 // was sent.
-func (q *request) answerLimit() int64 {
+func (q *request) responseLimit() int64 {
 	limit := int64(1<<20 + 1024*len(q.names))
 	if q.mode == ModeNodes && q.verb == verbFilter {
 		limit += int64(len(q.body)) * 3 / 2

@@ -68,7 +68,7 @@ func (b *bounded[T]) UnmarshalJSON(data []byte) error {
 func (r *filterResult) rejection() string { return r.Error }
 
 // passed returns the names of the nodes that pass, as kube-scheduler would read
-// them in the mode asked; inMode is false when the answer is in the other mode.
+// them in the mode asked; inMode is false when the response is in the other mode.
 func (r *filterResult) passed(mode Mode) (names []string, inMode bool) {
 	if mode == ModeNodes {
 		return r.Nodes.names, r.Nodes.present || r.NodeNames.value == nil

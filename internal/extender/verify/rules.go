@@ -38,7 +38,7 @@ const (
 )
 
 const (
-	ruleAnswers      = "answers"
+	ruleResponses    = "responses"
 	ruleInTime       = "in-time"
 	ruleBounded      = "bounded"
 	ruleStatus       = "status-200"
@@ -67,7 +67,7 @@ const (
 	rulePreemptKeeps = "preempt-untrimmed"
 	rulePreemptPDB   = "preempt-pdb"
 	ruleBindUnknown  = "bind-unknown-pod"
-	ruleSame         = "same-answer"
+	ruleSame         = "same-response"
 	ruleIndependent  = "order-independent"
 	ruleNoEffect     = "no-side-effects"
 	ruleReuse        = "connection-reuse"
@@ -97,7 +97,7 @@ var (
 func Rules() []Rule { return slices.Clone(rules) }
 
 var rules = []Rule{
-	{ID: ruleAnswers, Severity: SeverityError,
+	{ID: ruleResponses, Severity: SeverityError,
 		Statement:   "every request gets a complete HTTP response",
 		Consequence: "The pod's scheduling cycle fails (filter), its preemption or bind fails, or its scores are silently lost (prioritize). With ignorable: true the pod is placed without the extender."},
 	{ID: ruleInTime, Severity: SeverityError,

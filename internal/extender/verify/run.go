@@ -190,7 +190,7 @@ func (r *run) findModes() []Mode {
 }
 
 func usable(a *response, mode Mode) bool {
-	if a.failure != answered {
+	if a.failure != responded {
 		return false
 	}
 	switch r := a.result.(type) {

@@ -403,7 +403,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestNoServerAtTheAddress(t *testing.T) {
 	server := serve(t, &extender{})
 	report := run(t, quick(verify.Options{URL: strings.Replace(server, "127.0.0.1", "127.0.0.2", 1), FilterVerb: "filter"}))
-	if diff := cmp.Diff([]string{"answers"}, broken(report)); diff != "" || report.OK() {
+	if diff := cmp.Diff([]string{"responses"}, broken(report)); diff != "" || report.OK() {
 		t.Errorf("OK() = %t, broken %s", report.OK(), diff)
 	}
 }

@@ -45,6 +45,6 @@ func (r *run) clientCertificate() {
 	if a.failure == notAsked || a.failure == late {
 		return
 	}
-	refused := a.failure != answered || a.result.rejection() != t.first.result.rejection()
+	refused := a.failure != responded || a.result.rejection() != t.first.result.rejection()
 	r.checker.check(ruleClientCert, refused, t.base, &a, "without a certificate %s gets the same response", t.verb)
 }

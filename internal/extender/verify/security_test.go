@@ -84,10 +84,10 @@ var securityCases = []struct {
 	{name: "refused with Error", clientAuth: tls.VerifyClientCertIfGiven, open: true, severity: verify.SeverityInfo},
 	{name: "bind refused with Error", clientAuth: tls.VerifyClientCertIfGiven, open: true, bind: true, severity: verify.SeverityWarning},
 	{name: "no CA", clientAuth: tls.RequireAndVerifyClientCert, noCA: true, want: []string{"server-verified"}, severity: verify.SeverityInfo},
-	{name: "another CA", clientAuth: tls.RequireAndVerifyClientCert, wrongCA: true, want: []string{"answers"}, severity: verify.SeverityInfo},
-	{name: "certificate missing", clientAuth: tls.RequireAndVerifyClientCert, noCert: true, want: []string{"answers"}, severity: verify.SeverityInfo},
-	{name: "certificate missing, with TLS 1.2", clientAuth: tls.RequireAndVerifyClientCert, version: tls.VersionTLS12, noCert: true, want: []string{"answers"}, severity: verify.SeverityInfo},
-	{name: "certificate missing, with HTTP/2", clientAuth: tls.RequireAndVerifyClientCert, http2: true, noCert: true, want: []string{"answers"}, severity: verify.SeverityInfo},
+	{name: "another CA", clientAuth: tls.RequireAndVerifyClientCert, wrongCA: true, want: []string{"responses"}, severity: verify.SeverityInfo},
+	{name: "certificate missing", clientAuth: tls.RequireAndVerifyClientCert, noCert: true, want: []string{"responses"}, severity: verify.SeverityInfo},
+	{name: "certificate missing, with TLS 1.2", clientAuth: tls.RequireAndVerifyClientCert, version: tls.VersionTLS12, noCert: true, want: []string{"responses"}, severity: verify.SeverityInfo},
+	{name: "certificate missing, with HTTP/2", clientAuth: tls.RequireAndVerifyClientCert, http2: true, noCert: true, want: []string{"responses"}, severity: verify.SeverityInfo},
 	{name: "certificates not asked for", clientAuth: tls.NoClientCert, want: []string{"client-certificate"}, severity: verify.SeverityInfo},
 	{name: "certificates not asked for, with bind", clientAuth: tls.NoClientCert, bind: true, want: []string{"client-certificate"}, severity: verify.SeverityWarning},
 	{name: "certificates not needed", clientAuth: tls.VerifyClientCertIfGiven, noCert: true, want: []string{"client-certificate"}, severity: verify.SeverityInfo},
@@ -144,10 +144,10 @@ func TestSecurityOfTheConnection(t *testing.T) {
 				t.Errorf("broken rules, - want + got:\n%s\n%s", diff, text(t, report))
 			}
 			r := result(t, report, "client-certificate")
-			if answered := !slices.Contains(test.want, "answers"); answered && (r.Outcome == verify.NotApplicable || r.Severity != test.severity) {
+			if responded := !slices.Contains(test.want, "responses"); responded && (r.Outcome == verify.NotApplicable || r.Severity != test.severity) {
 				t.Errorf("client-certificate is %s, %s (%s)", r.Severity, r.Outcome, r.Why)
 			}
-			if refused := slices.Contains(test.want, "answers"); refused != (report.Connections == 0) {
+			if refused := slices.Contains(test.want, "responses"); refused != (report.Connections == 0) {
 				t.Errorf("%d connections succeeded", report.Connections)
 			}
 			if result(t, report, "encrypted").Outcome == verify.Failed {

@@ -50,13 +50,13 @@ func (s *Source) Read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 }
 
 func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sample, error) {
-	answer, err := s.client.Do(ctx, s.request, limits)
+	res, err := s.client.Do(ctx, s.request, limits)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Close()
-	if err := answer.Check(); err != nil {
+	defer res.Close()
+	if err := res.Check(); err != nil {
 		return nil, err
 	}
-	return s.decoder.Decode(answer.Body, limits)
+	return s.decoder.Decode(res.Body, limits)
 }

@@ -69,23 +69,23 @@ func (p *pair) sample(key string) (signal.Sample, error) {
 }
 
 // ask posts the query, which may be long. It uses GET if a proxy permits nothing else.
-func (s *Source) ask(ctx context.Context, form url.Values, limits signal.Limits) (*httpclient.Answer, error) {
+func (s *Source) ask(ctx context.Context, form url.Values, limits signal.Limits) (*httpclient.Response, error) {
 	post, err := http.NewRequest(http.MethodPost, s.endpoint.String(), strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, err
 	}
 	post.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	post.Header["Idempotency-Key"] = nil // not sent; lets http.Client retry after a closed connection
-	answer, err := s.client.Do(ctx, post, limits)
+	res, err := s.client.Do(ctx, post, limits)
 	if err != nil {
 		return nil, err
 	}
-	switch answer.Response.StatusCode {
+	switch res.Response.StatusCode {
 	default:
-		return answer, nil
+		return res, nil
 	case http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented:
 	}
-	answer.Close()
+	res.Close()
 	u := *s.endpoint
 	u.RawQuery = form.Encode()
 	get, err := http.NewRequest(http.MethodGet, u.String(), nil)
@@ -96,30 +96,30 @@ func (s *Source) ask(ctx context.Context, form url.Values, limits signal.Limits)
 }
 
 // decode returns the result of the response if the query was evaluated, with the value of the label of each series.
-func decode(ctx context.Context, answer *httpclient.Answer, label string, most int) (*response, error) {
+func decode(ctx context.Context, res *httpclient.Response, label string, most int) (*response, error) {
 	said := new(response)
-	err := said.read(jsonstream.New(answer.Body), label, most)
+	err := said.read(jsonstream.New(res.Body), label, most)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, signal.ErrTooMany), errors.Is(err, signal.ErrTooLong):
 		return nil, err
 	case err == nil && said.status == "error":
-		return nil, fmt.Errorf("%s: %s", answer.Line(said.errorType), answer.Line(said.problem))
+		return nil, fmt.Errorf("%s: %s", res.Line(said.errorType), res.Line(said.problem))
 	}
-	if wrong := answer.Check(); wrong != nil {
+	if wrong := res.Check(); wrong != nil {
 		return nil, wrong
 	}
 	if err != nil {
-		return nil, invalid(answer, err)
+		return nil, invalid(res, err)
 	}
-	said.resultType = answer.Line(said.resultType)
+	said.resultType = res.Line(said.resultType)
 	return said, nil
 }
 
 // invalid returns the error of a response that is not one of the API.
-func invalid(answer *httpclient.Answer, err error) error {
-	return fmt.Errorf("the response is invalid: %s: %s", answer.Line(err.Error()), answer.Excerpt())
+func invalid(res *httpclient.Response, err error) error {
+	return fmt.Errorf("the response is invalid: %s: %s", res.Line(err.Error()), res.Excerpt())
 }
 
 // read reads the response. It keeps neither series beyond the limit nor labels that nobody reads.

@@ -48,17 +48,17 @@ func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 	if deadline, ok := ctx.Deadline(); ok {
 		form.Set("timeout", whole(time.Until(deadline)).String())
 	}
-	answer, err := s.ask(ctx, form, limits)
+	res, err := s.ask(ctx, form, limits)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Close()
-	said, err := decode(ctx, answer, s.config.NodeLabel+s.config.KeyLabel, limits.Values) // at most one of them
+	defer res.Close()
+	said, err := decode(ctx, res, s.config.NodeLabel+s.config.KeyLabel, limits.Values) // at most one of them
 	if err != nil {
 		return nil, err
 	}
-	s.warn(answer.Line(strings.Join(said.warnings, "; ")))
-	return s.samples(said, answer)
+	s.warn(res.Line(strings.Join(said.warnings, "; ")))
+	return s.samples(said, res)
 }
 
 // whole rounds a duration so that Prometheus, which does not accept fractions, understands Go's
@@ -79,7 +79,7 @@ func (s *Source) warn(text string) {
 	s.warnings = text
 }
 
-func (s *Source) samples(said *response, answer *httpclient.Answer) ([]signal.Sample, error) {
+func (s *Source) samples(said *response, res *httpclient.Response) ([]signal.Sample, error) {
 	label := s.config.NodeLabel + s.config.KeyLabel
 	switch said.resultType {
 	case scalar:
@@ -88,21 +88,21 @@ func (s *Source) samples(said *response, answer *httpclient.Answer) ([]signal.Sa
 		}
 		sample, err := said.pair.sample("")
 		if err != nil {
-			return nil, invalid(answer, err)
+			return nil, invalid(res, err)
 		}
 		return []signal.Sample{sample}, nil
 	case vector:
 		if label == "" && len(said.series) > 1 {
 			return nil, fmt.Errorf("the query returns %d numbers: without nodeLabel and keyLabel it must return one", len(said.series))
 		}
-		return s.vector(said.series, label, answer)
+		return s.vector(said.series, label, res)
 	case "":
 		return nil, errors.New("the response has no result")
 	}
 	return nil, fmt.Errorf("the query returns a %s: it must return a vector or a scalar", said.resultType)
 }
 
-func (s *Source) vector(all []series, label string, answer *httpclient.Answer) ([]signal.Sample, error) {
+func (s *Source) vector(all []series, label string, res *httpclient.Response) ([]signal.Sample, error) {
 	samples := make([]signal.Sample, 0, len(all))
 	for _, one := range all {
 		switch {
@@ -117,7 +117,7 @@ func (s *Source) vector(all []series, label string, answer *httpclient.Answer) (
 		}
 		sample, err := one.sample(key)
 		if err != nil {
-			return nil, invalid(answer, err)
+			return nil, invalid(res, err)
 		}
 		if key != "" || label == "" {
 			samples = append(samples, sample)
