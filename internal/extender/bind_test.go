@@ -260,10 +260,8 @@ func TestFilterDoesNotWaitForBind(t *testing.T) {
 // shop is a policy that allocates one unit, and the ledgers with its claims.
 type shop struct {
 	labels
-	sold              bool
-	after             []types.UID
-	claimed, released int
-	revoked           int
+	after   []types.UID
+	claimed int
 }
 
 func (s *shop) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) {
@@ -271,9 +269,6 @@ func (s *shop) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error
 }
 
 func (s *shop) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	if s.sold {
-		return policy.Claim{}, policy.Verdict{Reason: &policy.Reason{Code: "Sold", Text: "no unit is left"}}
-	}
 	return policy.Claim{Annotations: map[string]string{"shop/unit": "7"}, After: s.after}, policy.Verdict{}
 }
 
@@ -287,12 +282,10 @@ func (s *shop) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod,
 }
 
 func (s *shop) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
-	s.released++
 	return nil
 }
 
 func (s *shop) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
-	s.revoked++
 	return nil
 }
 
@@ -315,20 +308,6 @@ func TestBindWaitsForItsTurn(t *testing.T) {
 	}
 	if !cluster.bound {
 		t.Error("bind did not wait for the pod that must be bound first")
-	}
-}
-
-// If too many pods are being bound, a bind call fails before it makes a claim.
-func TestBindIsThrottledBeforeItClaims(t *testing.T) {
-	counter := &shop{}
-	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}, throttleErr: errors.New("too many pods are being bound concurrently")}
-	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
-		e.Policies = []engine.WeightedPolicy{{Name: "Shop", Policy: counter, Weight: 1}}
-		o.Ledgers = counter
-	})
-	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
-	if answer := s.post(t, "bind", args); !strings.Contains(answer, "too many pods") || counter.claimed > 0 || len(cluster.bindings) > 0 {
-		t.Errorf("got response %s after %d claims and %d Bindings", answer, counter.claimed, len(cluster.bindings))
 	}
 }
 
@@ -361,60 +340,4 @@ func (c *turnCluster) Superseded(*snapshot.View) <-chan struct{} {
 func (c *turnCluster) Bind(ctx context.Context, b binder.Binding) error {
 	c.bound = c.View() == c.next
 	return c.fakeCluster.Bind(ctx, b)
-}
-
-func TestBindWithClaims(t *testing.T) {
-	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
-	changed, there := somePod(), somePod()
-	changed.ResourceVersion, there.ResourceVersion, there.Spec.NodeName = "78", "77", "good"
-	unknown := fmt.Errorf("%w: connection lost", binder.ErrOutcomeUnknown)
-	for _, tt := range []struct {
-		name              string
-		sold              bool
-		err               error
-		live              *corev1.Pod
-		claimed, released int
-		versions          []string // of the pod, in the Bindings
-		failed            string
-		touchErr          error
-		revoked           int
-	}{
-		{"bound", false, nil, nil, 1, 0, []string{"77"}, "", nil, 0},
-		{"nothing left: no Binding", true, nil, nil, 0, 0, nil, "node good: policy Shop: no unit is left", nil, 0},
-		{"certainly not bound: released", false, errors.New("refused"), nil, 1, 1, []string{"77"}, "refused", nil, 0},
-		{"unknown, and the pod cannot be changed: kept", false, unknown, nil, 1, 0, []string{"77"},
-			"it is not known whether the pod was bound: connection lost; its claims stay for now: changing pod default/p: no answer", errors.New("no answer"), 0},
-		{"unknown: withdrawn", false, unknown, nil, 1, 0, []string{"77"},
-			"the Binding was withdrawn, and the claims of the pod were released: it is not known whether the pod was bound: connection lost", nil, 1},
-		{"unknown, and the Binding came first", false, unknown, there, 1, 0, []string{"77"}, "", nil, 0},
-		{"the pod has changed: claimed and bound anew", false, nil, changed, 2, 1, []string{"77", "78"}, "", nil, 0},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			counter := &shop{sold: tt.sold}
-			pod := somePod()
-			pod.ResourceVersion = "77"
-			cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{pod}, bindErr: tt.err, live: tt.live, touchErr: tt.touchErr}
-			s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
-				e.Policies = []engine.WeightedPolicy{{Name: "Shop", Policy: counter, Weight: 1}}
-				o.Ledgers = counter
-			})
-			answer := decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", args))
-			if answer.Error != tt.failed {
-				t.Errorf("got Error %q, want %q", answer.Error, tt.failed)
-			}
-			if counter.claimed != tt.claimed || counter.released != tt.released || counter.revoked != tt.revoked {
-				t.Errorf("got %d claims, %d releases and %d revocations", counter.claimed, counter.released, counter.revoked)
-			}
-			var versions []string
-			for _, b := range cluster.bindings {
-				versions = append(versions, b.ResourceVersion)
-				if b.Annotations["shop/unit"] != "7" {
-					t.Errorf("binding without its annotation: %+v", b)
-				}
-			}
-			if !slices.Equal(versions, tt.versions) {
-				t.Errorf("got Bindings of versions %q, want %q", versions, tt.versions)
-			}
-		})
-	}
 }

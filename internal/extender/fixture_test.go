@@ -18,15 +18,14 @@ import (
 
 // fakeCluster is a cluster that does not change.
 type fakeCluster struct {
-	view        *snapshot.View
-	unsynced    error // the result of Synced
-	pods        []*corev1.Pod
-	live        *corev1.Pod // the pod as the API server has it; nil: as in pods
-	bindErr     error
-	touchErr    error
-	touchedOn   string // the node of the pod that TouchPod returns; "": unchanged
-	throttleErr error
-	onBind      func() error // if not nil, its error is the result of Bind
+	view      *snapshot.View
+	unsynced  error // the result of Synced
+	pods      []*corev1.Pod
+	live      *corev1.Pod // the pod as the API server has it; nil: as in pods
+	bindErr   error
+	touchErr  error
+	touchedOn string       // the node of the pod that TouchPod returns; "": unchanged
+	onBind    func() error // if not nil, its error is the result of Bind
 	// onLive, if not nil, runs during LivePod; its error is the error of LivePod.
 	onLive  func(ctx context.Context, name string) error
 	liveErr error // the error of LivePod
@@ -214,7 +213,7 @@ func (f *fakeCluster) TouchPod(ctx context.Context, namespace, name string, uid 
 }
 
 func (f *fakeCluster) Throttle(ctx context.Context) (context.Context, error) {
-	return ctx, f.throttleErr
+	return ctx, nil
 }
 
 func (f *fakeCluster) Bind(_ context.Context, b binder.Binding) error {
