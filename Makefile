@@ -28,7 +28,7 @@ export BUILDVCS ?= auto
 # Compiles the command with lines that say how far it is: the first time takes minutes.
 OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
 
-.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint compile build control-plane clean
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos prove upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,6 +95,11 @@ fuzz: ## run each fuzz target for FUZZTIME
 chaos: control-plane ## run the chaos tests of make test with thousands of pods, and ten rolling updates
 	$(GO) test -run '^Test(Chaos|Burst|RollingUpdate)$$' -count 1 -v -timeout 60m ./test/chaos -args -full
 	$(GO) test -run '^TestNominatedPodsKeepTheirGPU$$' -count 1 -v -timeout 60m ./test/e2e -args -preemptions 1000
+
+# What was searched is not searched again by the same code: stop it at any time, and run it again.
+prove: ## search all interleavings of the protocols within larger bounds (docs/how-it-is-tested.md)
+	@mkdir -p bin
+	$(GO) test -vet=off -run '^TestEveryInterleaving$$' -count 1 -v -timeout 130m ./test/search -args -full -finished $(CURDIR)/bin/searched
 
 # For example: make upgrade FROM=v0.1.0. The configuration of the test must be valid for that commit.
 upgrade: control-plane ## upgrade from commit FROM to this checkout and back, while pods with claims are bound

@@ -1,0 +1,21 @@
+// Package search explores every interleaving of the protocols between Outboard's replicas, kube-schedulers and the API server, within
+// bounds.
+//
+// The search runs the shipped steps: bind calls ([binder.Protocol]), writes of ledgers ([ledger.Queue], [ledger.Writing]), sweeps
+// ([ledger.Examination]) and what views show of a pod ([assumption.State]), with claims of the policy Devices. A [World] holds their
+// values, an API server, and what is between both. A [Move] is one thing that can happen next:
+//
+//   - a kube-scheduler tries a pod at a replica, whose bind call begins if the pod fits;
+//   - a replica begins to write the operations that wait for a ledger, or sweeps a claim;
+//   - a request arrives at the API server, and later its response at the replica: other moves come in between, so both are delayed, and
+//     what was read is stale;
+//   - the sender gives up: the response is lost, or the request, which may still arrive at any later time, also after the sender was
+//     killed;
+//   - the watch shows a replica the next change of a pod or a ledger, and until then its cache is stale;
+//   - a replica is killed and starts again, a pod is deleted.
+//
+// [Explore] visits every state that can be reached, in order of the number of moves, and checks the promises in each: [World.Check]. So the
+// history that it returns for a broken promise is one of the shortest.
+//
+// Not explored: failures of the watch, changes of nodes, deleted ledgers, and the time for which a bind call waits for earlier pods.
+package search

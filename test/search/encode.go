@@ -1,0 +1,305 @@
+package search
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
+)
+
+// digest identifies a World among those of a search.
+type digest [16]byte
+
+// part is a part of a World as bytes. It has all values that steps can see, by reflection, so that no field is missed. What steps only
+// compare has a mark instead of its value.
+type part struct {
+	bytes []byte
+	marks []mark
+}
+
+// mark is a value that steps only compare with others of its class.
+type mark struct {
+	at    int // where its number goes
+	class class
+	value int64
+}
+
+type class byte
+
+const (
+	version    class = iota // steps compare whether two are the same: the number of the value is its place among those so far
+	token                   // the same
+	pointer                 // the same
+	generation              // steps compare which one is larger: the number of the value is its rank
+	timestamp               // the same
+	classes
+)
+
+// digest returns the digest of the World, which is the same for two Worlds if the same can happen from then on, with other names for
+// versions, tokens, and, if the scope says so, replicas. The order of replicas is that of their bytes.
+func (w *World) digest() digest {
+	v := *w
+	v.versions, v.tokens, v.replicas = 0, 0, nil // the counters are only for new names
+	scratch := scratches.Get().(*[]part)
+	defer scratches.Put(scratch)
+	for len(*scratch) < 1+len(w.replicas) {
+		*scratch = append(*scratch, part{})
+	}
+	parts := *scratch
+	for i := range parts {
+		parts[i].bytes, parts[i].marks = parts[i].bytes[:0], parts[i].marks[:0]
+	}
+	parts[0].value(reflect.ValueOf(&v).Elem(), planOf(reflect.TypeFor[World]()))
+	for i := range w.replicas {
+		p := &parts[1+i]
+		p.value(reflect.ValueOf(&w.replicas[i]).Elem(), planOf(reflect.TypeFor[replica]()))
+		for _, by := range w.rejected {
+			p.bool(by == i+1)
+		}
+	}
+	if !w.scope.Asymmetric {
+		slices.SortStableFunc(parts[1:], func(a, b part) int { return bytes.Compare(a.bytes, b.bytes) })
+	}
+	number(parts)
+	all := parts[0].bytes
+	for _, p := range parts[1:] {
+		all = append(append(all, 255), p.bytes...)
+	}
+	parts[0].bytes = all
+	sum := sha256.Sum256(all)
+	return digest(sum[:16])
+}
+
+// scratches holds parts whose memory can be used again.
+var scratches = sync.Pool{New: func() any { return new([]part) }}
+
+// number numbers the marked values.
+func number(parts []part) {
+	var values [classes][]int64
+	for _, p := range parts {
+		for _, m := range p.marks {
+			if !slices.Contains(values[m.class], m.value) {
+				values[m.class] = append(values[m.class], m.value)
+			}
+		}
+	}
+	slices.Sort(values[generation])
+	slices.Sort(values[timestamp])
+	for _, p := range parts {
+		for _, m := range p.marks {
+			p.bytes[m.at] = byte(slices.Index(values[m.class], m.value))
+		}
+	}
+}
+
+func (p *part) mark(c class, value int64) {
+	p.marks = append(p.marks, mark{len(p.bytes), c, value})
+	p.bytes = append(p.bytes, 0)
+}
+
+func (p *part) int(n int64) { p.bytes = append(p.bytes, byte(n), byte(n>>8)) }
+
+func (p *part) string(s string) { p.bytes = append(append(p.bytes, byte(len(s))), s...) }
+
+func (p *part) bool(b bool) {
+	if b {
+		p.bytes = append(p.bytes, 1)
+	} else {
+		p.bytes = append(p.bytes, 0)
+	}
+}
+
+// numberIn marks a version or token, which is a number.
+func (p *part) numberIn(c class, s string) {
+	n := int64(0)
+	for i := 0; i < len(s) && '0' <= s[i] && s[i] <= '9'; i++ {
+		n = 10*n + int64(s[i]-'0')
+	}
+	p.mark(c, n)
+}
+
+// plan is how to write the values of a type.
+type plan struct {
+	write  func(p *part, v reflect.Value) // nil: as its kind says
+	fields []field
+	elem   *plan
+	skip   bool
+}
+
+type field struct {
+	index int
+	plan  *plan
+}
+
+var plans = struct {
+	sync.Mutex
+	byType map[reflect.Type]*plan
+}{byType: map[reflect.Type]*plan{}}
+
+// planOf returns the plan for the type, which two goroutines may create at the same time.
+func planOf(t reflect.Type) *plan {
+	plans.Lock()
+	defer plans.Unlock()
+	return newPlan(t)
+}
+
+func newPlan(t reflect.Type) *plan {
+	if known := plans.byType[t]; known != nil {
+		return known
+	}
+	p := &plan{write: writers[t]}
+	plans.byType[t] = p
+	switch {
+	case p.write != nil:
+	case skipped[t], t.Kind() == reflect.Func, t.Kind() == reflect.Chan, t.Kind() == reflect.Interface:
+		p.skip = true // policies, and what claims of them choose: the token of the claim has the view
+	case t.Kind() == reflect.Struct:
+		for i := range t.NumField() {
+			f := field{i, newPlan(t.Field(i).Type)}
+			switch t.Field(i).Name {
+			case "Token", "token":
+				f.plan = &plan{write: func(p *part, v reflect.Value) { p.numberIn(token, v.String()) }}
+			case "ResourceVersion":
+				f.plan = &plan{write: func(p *part, v reflect.Value) { p.numberIn(version, v.String()) }}
+			}
+			if t == reflect.TypeFor[World]() && t.Field(i).Name == "rejected" {
+				continue // the replicas have it
+			}
+			if !f.plan.skip {
+				p.fields = append(p.fields, f)
+			}
+		}
+	case t.Kind() == reflect.Pointer, t.Kind() == reflect.Slice:
+		p.elem = newPlan(t.Elem())
+	}
+	return p
+}
+
+var skipped = map[reflect.Type]bool{
+	reflect.TypeFor[*Scope](): true, reflect.TypeFor[*engine.Engine](): true, reflect.TypeFor[*snapshot.Node](): true,
+}
+
+var writers map[reflect.Type]func(p *part, v reflect.Value)
+
+func init() {
+	writers = map[reflect.Type]func(p *part, v reflect.Value){
+		reflect.TypeFor[*corev1.Pod]():    func(p *part, v reflect.Value) { p.pod((*corev1.Pod)(v.UnsafePointer())) },
+		reflect.TypeFor[*snapshot.View](): func(p *part, v reflect.Value) { p.int(int64(viewNumber((*snapshot.View)(v.UnsafePointer())))) },
+		reflect.TypeFor[*ledger.Object](): func(p *part, v reflect.Value) { p.ledger((*ledger.Object)(v.UnsafePointer())) },
+		reflect.TypeFor[time.Time](): func(p *part, v reflect.Value) {
+			p.mark(timestamp, (*time.Time)(unsafe.Pointer(v.UnsafeAddr())).UnixMicro())
+		},
+		reflect.TypeFor[error](): func(p *part, v reflect.Value) { p.err(*(*error)(unsafe.Pointer(v.UnsafeAddr()))) },
+		reflect.TypeFor[map[string]string](): func(p *part, v reflect.Value) {
+			p.annotations(*(*map[string]string)(unsafe.Pointer(v.UnsafeAddr())))
+		},
+		reflect.TypeFor[ledger.ClaimOperation](): func(p *part, v reflect.Value) {
+			held := (*snapshot.LedgerPod)(unsafe.Pointer(v.FieldByName("pod").UnsafeAddr()))
+			id, view, _ := strings.Cut(held.Token, ".")
+			p.string(held.Name)
+			p.string(held.Node)
+			p.numberIn(token, id)
+			p.string(view)
+		},
+	}
+}
+
+func (p *part) value(v reflect.Value, by *plan) {
+	switch {
+	case by.skip:
+	case by.write != nil:
+		by.write(p, v)
+	default:
+		p.kind(v, by)
+	}
+}
+
+func (p *part) kind(v reflect.Value, by *plan) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for _, f := range by.fields {
+			p.value(v.Field(f.index), f.plan)
+		}
+	case reflect.Pointer:
+		if v.IsNil() {
+			p.bool(false)
+			return
+		}
+		p.bool(true)
+		if v.Type() == reflect.TypeFor[*ledger.Submission]() {
+			p.mark(pointer, int64(uintptr(v.UnsafePointer()))) // whoever waits for the operation has the same
+		}
+		p.value(v.Elem(), by.elem)
+	case reflect.Slice:
+		p.bytes = append(p.bytes, byte(v.Len()))
+		for i := range v.Len() {
+			p.value(v.Index(i), by.elem)
+		}
+	case reflect.String:
+		p.string(v.String())
+	case reflect.Int, reflect.Int64:
+		p.int(v.Int())
+	case reflect.Bool:
+		p.bool(v.Bool())
+	default:
+		panic("search: cannot write a " + v.Type().String())
+	}
+}
+
+func (p *part) annotations(of map[string]string) {
+	p.bytes = append(p.bytes, byte(len(of)))
+	if len(of) > 0 {
+		p.string(of[annotation])
+	}
+}
+
+func (p *part) pod(pod *corev1.Pod) {
+	if pod == nil {
+		p.bool(false)
+		return
+	}
+	p.bool(true)
+	p.string(pod.Name)
+	p.numberIn(version, pod.ResourceVersion)
+	p.string(pod.Spec.NodeName)
+	p.annotations(pod.Annotations)
+}
+
+func (p *part) ledger(o *ledger.Object) {
+	if o == nil {
+		p.bool(false)
+		return
+	}
+	p.bool(true)
+	p.numberIn(version, o.ResourceVersion)
+	p.mark(generation, o.Generation)
+	p.value(reflect.ValueOf(&o.Spec).Elem(), planOf(reflect.TypeFor[snapshot.Ledger]()))
+}
+
+// err writes what steps can know of an error.
+func (p *part) err(err error) {
+	if err == nil {
+		p.bool(false)
+		return
+	}
+	p.bytes = append(p.bytes, 1+reasonOf(err))
+	for _, is := range []error{binder.ErrOutcomeUnknown, binder.ErrPodChanged, ledger.ErrNotServed} {
+		p.bool(errors.Is(err, is))
+	}
+	var unusable *engine.UnusableClaimError
+	if errors.As(err, &unusable) {
+		p.value(reflect.ValueOf(unusable).Elem(), planOf(reflect.TypeFor[engine.UnusableClaimError]()))
+	}
+}

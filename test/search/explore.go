@@ -1,0 +1,144 @@
+package search
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// Result is what a search has found.
+type Result struct {
+	States   int // visited
+	Steps    int // moves taken
+	Depth    int // of the longest shortest history
+	Finished bool
+	// Broken is the first broken promise; nil if there is none.
+	Broken error
+	// History is how it comes to that: one line for each move.
+	History []string
+}
+
+// Options are how to search.
+type Options struct {
+	// States is the number of states after which the search ends; 0: no limit.
+	States int
+	// Progress is called after each number of moves, if it is not nil.
+	Progress func(depth, states, frontier int)
+}
+
+// node is a visited state: how it was first reached.
+type node struct {
+	before int32 // the index of the state before; -1: none
+	move   Move
+}
+
+// reached is a state of which the moves are to be taken.
+type reached struct {
+	index int32
+	world *World
+}
+
+// workers is how many goroutines take moves.
+const workers = 2
+
+// Explore visits all states within the scope, those after fewer moves first, until a promise is broken.
+func Explore(scope Scope, o Options) (Result, error) {
+	first, err := NewWorld(scope)
+	if err != nil {
+		return Result{}, err
+	}
+	s := search{visited: map[digest]struct{}{first.digest(): {}}, nodes: []node{{before: -1}}}
+	frontier := []reached{{0, first}}
+	for depth := 0; len(frontier) > 0; depth++ {
+		s.result.Depth, s.result.States = depth, len(s.nodes)
+		if o.Progress != nil {
+			o.Progress(depth, len(s.nodes), len(frontier))
+		}
+		if o.States > 0 && len(s.nodes) > o.States {
+			return s.result, nil
+		}
+		frontier = s.expand(frontier)
+		if s.result.Broken != nil {
+			s.result.States = len(s.nodes)
+			s.result.History, err = s.history(scope)
+			return s.result, err
+		}
+	}
+	s.result.Finished = true
+	return s.result, nil
+}
+
+type search struct {
+	mu      sync.Mutex
+	visited map[digest]struct{}
+	nodes   []node
+	result  Result
+	broken  int32
+}
+
+// expand takes all moves from the states, and returns the states that are new.
+func (s *search) expand(frontier []reached) []reached {
+	var next []reached
+	var group sync.WaitGroup
+	for part := range workers {
+		group.Go(func() {
+			for i := part; i < len(frontier); i += workers {
+				from := frontier[i]
+				frontier[i].world = nil // so that it can be garbage-collected
+				for _, m := range from.world.Moves() {
+					after := from.world.After(m)
+					digest := after.digest()
+					s.mu.Lock()
+					s.result.Steps++
+					_, known := s.visited[digest]
+					index := int32(len(s.nodes))
+					if !known {
+						s.visited[digest] = struct{}{}
+						s.nodes = append(s.nodes, node{from.index, m})
+						next = append(next, reached{index, after})
+					}
+					s.mu.Unlock()
+					if known {
+						continue
+					}
+					if err := after.Check(); err != nil {
+						s.mu.Lock()
+						if s.result.Broken == nil {
+							s.result.Broken, s.broken = err, index
+						}
+						s.mu.Unlock()
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	return next
+}
+
+// history returns the moves to the broken promise.
+func (s *search) history(scope Scope) ([]string, error) {
+	var moves []Move
+	for i := s.broken; s.nodes[i].before >= 0; i = s.nodes[i].before {
+		moves = append(moves, s.nodes[i].move)
+	}
+	w, err := NewWorld(scope)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for i := len(moves) - 1; i >= 0; i-- {
+		lines = append(lines, w.Text(moves[i]))
+		w = w.After(moves[i])
+	}
+	return lines, nil
+}
+
+// String describes the result.
+func (r Result) String() string {
+	text := fmt.Sprintf("%d states, %d moves, longest history %d", r.States, r.Steps, r.Depth)
+	if r.Broken != nil {
+		text += fmt.Sprintf("; after %d moves, %v:\n  %s", len(r.History), r.Broken, strings.Join(r.History, "\n  "))
+	}
+	return text
+}

@@ -1,0 +1,368 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"outboard.dev/outboard/internal/ledger"
+)
+
+// reasonOf classifies an error of the API server as ledgers and binders do.
+func reasonOf(err error) byte {
+	switch {
+	case apierrors.IsNotFound(err):
+		return 1
+	case apierrors.IsConflict(err):
+		return 2
+	case apierrors.IsAlreadyExists(err):
+		return 3
+	}
+	return 0
+}
+
+// Move is one thing that can happen next.
+type Move struct {
+	kind moveKind
+	// replica, and what of it or of the API server: the meaning depends on the kind.
+	replica, a, b, c int8
+}
+
+type moveKind int8
+
+const (
+	try        moveKind = iota // kube-scheduler tries pod a at the replica, and binds it to node b; b is -1 if none fits
+	work                       // the replica begins to write ledger a
+	arrive                     // the request of sender a, b arrives at the API server
+	respond                    // its response arrives at the sender
+	lose                       // the sender gives up waiting for it; c is 1 if the time of the write has ended
+	giveUp                     // call a gives up waiting for an operation
+	arriveLate                 // request a, which nobody waits for, arrives
+	showPod                    // the watch shows the replica the next change of a pod
+	showLedger                 // the watch shows the replica the next change of a ledger
+	sweepClaim                 // the replica's sweep examines claim b of ledger a; c is 1 if its time has ended
+	crash                      // the replica is killed, and starts again
+	deletePod                  // pod a is deleted
+)
+
+// The senders of requests: in Move, a is one of these, and b the index of the call or the ledger.
+const (
+	ofCall int8 = iota
+	ofWrite
+	ofSweep
+)
+
+// request returns the outstanding request of a sender; nil if there is none.
+func (r *replica) request(sender, i int8) *request {
+	switch sender {
+	case ofCall:
+		return r.calls[i].request
+	case ofWrite:
+		return r.writers[i].request
+	}
+	if r.sweep == nil {
+		return nil
+	}
+	return r.sweep.request
+}
+
+func (r *replica) setRequest(sender, i int8, to *request) {
+	switch sender {
+	case ofCall:
+		r.calls[i].request = to
+	case ofWrite:
+		r.writers[i].request = to
+	default:
+		r.sweep.request = to
+	}
+}
+
+// Moves returns what can happen next.
+func (w *World) Moves() []Move {
+	var moves []Move
+	for i := range w.replicas {
+		moves = w.movesOf(moves, int8(i))
+	}
+	for i := range w.late {
+		moves = append(moves, Move{kind: arriveLate, a: int8(i)})
+	}
+	if w.deletions < w.scope.Deletions {
+		for p, pod := range w.pods {
+			if pod != nil {
+				moves = append(moves, Move{kind: deletePod, a: int8(p)})
+			}
+		}
+	}
+	return moves
+}
+
+func (w *World) movesOf(moves []Move, i int8) []Move {
+	r := &w.replicas[i]
+	add := func(kind moveKind, a, b, c int8) { moves = append(moves, Move{kind, i, a, b, c}) }
+	for p, pod := range r.pods {
+		if pod != nil && pod.Spec.NodeName == "" && w.rejected[p] == 0 && w.tried[p] < w.scope.Calls {
+			nodes := w.fitting(r, p)
+			for _, n := range nodes {
+				add(try, int8(p), int8(n), 0)
+			}
+			if len(nodes) == 0 {
+				add(try, int8(p), -1, 0)
+			}
+		}
+	}
+	if len(r.podEvents) > 0 {
+		add(showPod, 0, 0, 0)
+	}
+	if len(r.ledgerEvents) > 0 {
+		add(showLedger, 0, 0, 0)
+	}
+	send := func(sender, j int8) {
+		request := r.request(sender, j)
+		switch {
+		case request == nil:
+			return
+		case request.arrived:
+			add(respond, sender, j, 0)
+		default:
+			add(arrive, sender, j, 0)
+		}
+		if w.faults < w.scope.Faults && !(request.arrived && request.reads()) { // to lose what was read is to lose the request
+			add(lose, sender, j, 0)
+			if sender == ofWrite {
+				add(lose, sender, j, 1)
+			}
+		}
+	}
+	for c := range r.calls {
+		send(ofCall, int8(c))
+		if r.calls[c].waits != nil && w.faults < w.scope.Faults {
+			add(giveUp, int8(c), 0, 0)
+		}
+	}
+	for l := range r.writers {
+		send(ofWrite, int8(l))
+		if !r.writers[l].writing && r.writers[l].queue.Pending() > 0 {
+			add(work, int8(l), 0, 0)
+		}
+		if o := r.ledgers[l]; o != nil && r.sweep == nil {
+			for c := range o.Spec.Pods {
+				for expired := range int8(2) {
+					if (expired == 0 || w.expiries < w.scope.Expiries) && w.suspects(r, l, c, expired) {
+						add(sweepClaim, int8(l), int8(c), expired)
+					}
+				}
+			}
+		}
+	}
+	send(ofSweep, 0)
+	if w.crashes < w.scope.Crashes {
+		add(crash, 0, 0, 0)
+	}
+	return moves
+}
+
+// examination returns the examination of a claim in the replica's cache by a sweep, after the first step.
+func (r *replica) examination(w *World, l, c int, expired int8) ledger.Examination {
+	o := r.ledgers[l]
+	e := ledger.Examination{Ledger: &o.Spec, Claim: &o.Spec.Pods[c], Age: time.Minute, Limit: time.Hour}
+	if expired == 1 {
+		e.Limit = 0
+	}
+	return e.Next(r.pods[w.scope.podNamed(e.Claim.Name)], nil)
+}
+
+// suspects reports whether a sweep would do more than look at the caches. One of an expired claim that does the same as one of another
+// claim is no move.
+func (w *World) suspects(r *replica, l, c int, expired int8) bool {
+	keeps := r.examination(w, l, c, 0).Request == ledger.KeepClaim
+	return keeps == (expired == 1) && (!keeps || r.examination(w, l, c, 1).Request != ledger.KeepClaim)
+}
+
+// After returns the World after the move.
+func (w *World) After(m Move) *World {
+	next := w.clone()
+	next.move(m)
+	next.reduce()
+	for i := range next.replicas {
+		next.requeue(i)
+	}
+	return next
+}
+
+// reduce removes what has no effect any more, so that Worlds are the same that differ in nothing else: late requests that the API server will
+// reject, and versions of a pod that is not bound, if no replica will read one from its cache to bind the pod.
+func (w *World) reduce() {
+	w.late = slices.DeleteFunc(w.late, w.futile)
+	if w.scope.Unreduced {
+		return
+	}
+	for i := range w.replicas {
+		r := &w.replicas[i]
+		waits := func(pod *corev1.Pod) bool { return pod != nil && pod.Spec.NodeName == "" }
+		last := slices.Clone(r.pods)
+		r.podEvents = slices.DeleteFunc(r.podEvents, func(e event[*corev1.Pod]) bool {
+			same := w.tried[e.index] >= w.scope.Calls && waits(last[e.index]) && waits(e.now)
+			last[e.index] = e.now
+			return same
+		})
+		for p, pod := range r.pods {
+			if w.tried[p] >= w.scope.Calls && waits(pod) && waits(w.pods[p]) {
+				r.pods[p] = w.pods[p]
+			}
+		}
+	}
+}
+
+func (w *World) move(m Move) {
+	r := &w.replicas[m.replica]
+	switch m.kind {
+	case try:
+		if m.b < 0 {
+			w.rejected[m.a] = int(m.replica) + 1
+			return
+		}
+		w.tried[m.a]++
+		w.begin(r, int(m.a), int(m.b))
+	case work:
+		q := &r.writers[m.a]
+		q.batch, q.write = q.queue.Take()
+		q.writing = true
+		w.next(r, int(m.a), ledger.Response{})
+	case arrive:
+		r.setRequest(m.a, m.b, w.serve(*r.request(m.a, m.b)))
+	case respond:
+		w.responded(r, m, r.request(m.a, m.b))
+	case lose:
+		w.faults++
+		lost := *r.request(m.a, m.b)
+		w.abandon(&lost)
+		lost.pod, lost.ledger, lost.err = nil, nil, errLost
+		w.responded(r, m, &lost)
+	case giveUp:
+		w.faults++
+		w.finish(r, int(m.a), ledger.Outcome{Failure: errLost})
+	case arriveLate:
+		late := w.late[m.a]
+		w.late = slices.Delete(w.late, int(m.a), int(m.a)+1)
+		w.serve(*late)
+	case showPod:
+		w.showPod(r)
+	case showLedger:
+		r.ledgers[r.ledgerEvents[0].index] = r.ledgerEvents[0].now
+		r.ledgerEvents = r.ledgerEvents[1:]
+	case sweepClaim:
+		w.expiries += int(m.c)
+		r.sweep = &sweep{ledger: int(m.a)}
+		r.sweep.claim, r.sweep.request = w.examine(r, r.examination(w, int(m.a), int(m.b), m.c))
+	case crash:
+		w.crash(int(m.replica))
+	case deletePod:
+		w.deletions++
+		w.setPod(int(m.a), nil)
+	}
+}
+
+func (w *World) responded(r *replica, m Move, done *request) {
+	switch m.a {
+	case ofCall:
+		w.respond(r, int(m.b), done)
+	case ofWrite:
+		w.written(r, int(m.b), done, m.c == 1)
+	default:
+		w.swept(r, done)
+	}
+}
+
+// abandon keeps a request, for whose response nobody waits, if it may still have an effect.
+func (w *World) abandon(r *request) {
+	if r != nil && !r.arrived {
+		late := *r
+		w.late = append(w.late, &late)
+	}
+}
+
+// showPod shows the replica the next change of a pod.
+func (w *World) showPod(r *replica) {
+	p, pod := r.podEvents[0].index, r.podEvents[0].now
+	r.podEvents = r.podEvents[1:]
+	r.pods[p] = pod
+	next, e := r.assumed[p].Watch(pod)
+	w.apply(r, p, next, e)
+	if pod == nil {
+		r.counted[p] = counted{}
+	}
+}
+
+// crash kills the replica. It starts again, and kube-scheduler retries the pods that it has rejected.
+func (w *World) crash(i int) {
+	w.crashes++
+	r := &w.replicas[i]
+	for c := range r.calls {
+		w.abandon(r.calls[c].request)
+	}
+	for l := range r.writers {
+		w.abandon(r.writers[l].request)
+	}
+	w.abandon(r.request(ofSweep, 0))
+	w.replicas[i] = w.started()
+	for p := range w.rejected {
+		if w.rejected[p] == i+1 {
+			w.rejected[p] = 0
+		}
+	}
+}
+
+// Text describes the move, which comes next in the World.
+func (w *World) Text(m Move) string {
+	r := &w.replicas[m.replica]
+	at := fmt.Sprintf("replica %d: ", m.replica)
+	sender := func() string {
+		request := r.request(m.a, m.b)
+		what := [...]string{"bind call", "write", "sweep"}[m.a]
+		if m.a == ofCall {
+			what += " of " + w.scope.pod(r.calls[m.b].pod)
+		}
+		return at + what + ": " + request.text(w.scope)
+	}
+	switch m.kind {
+	case try:
+		if m.b < 0 {
+			return at + "rejects pod " + w.scope.pod(int(m.a))
+		}
+		return at + fmt.Sprintf("begins to bind pod %s to %s", w.scope.pod(int(m.a)), w.scope.nodes[m.b].Name)
+	case work:
+		return at + "begins to write the ledger of " + w.scope.ledger(int(m.a))
+	case arrive:
+		return sender() + ": " + w.clone().serve(*r.request(m.a, m.b)).outcome()
+	case respond:
+		return sender() + ": response"
+	case lose:
+		switch request := r.request(m.a, m.b); {
+		case request.arrived:
+			return sender() + ": the response is lost"
+		case m.c == 1:
+			return sender() + ": gives up, and no time is left"
+		}
+		return sender() + ": gives up before it arrives"
+	case giveUp:
+		return at + "bind call of " + w.scope.pod(r.calls[m.a].pod) + ": gives up waiting for the ledger"
+	case arriveLate:
+		return "arrives late: " + w.late[m.a].text(w.scope) + ": " + w.clone().serve(*w.late[m.a]).outcome()
+	case showPod:
+		return at + "the watch shows a change of pod " + w.scope.pod(r.podEvents[0].index)
+	case showLedger:
+		return at + "the watch shows a change of the ledger of " + w.scope.ledger(r.ledgerEvents[0].index)
+	case sweepClaim:
+		what := ""
+		if m.c == 1 {
+			what = ", whose time has ended"
+		}
+		return at + "sweeps the claim of " + r.ledgers[m.a].Spec.Pods[m.b].Name + what
+	case crash:
+		return at + "is killed, and starts again"
+	}
+	return "pod " + w.scope.pod(int(m.a)) + " is deleted"
+}

@@ -1,0 +1,200 @@
+package search_test
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"outboard.dev/outboard/test/search"
+)
+
+var (
+	full     = flag.Bool("full", false, "search larger scopes, which takes up to two hours")
+	finished = flag.String("finished", "", "file with the scopes that an earlier run of the same program has finished, which are skipped")
+)
+
+// bounded are searched by make test. A scope with a limit is searched up to a number of moves that depends on the limit.
+var bounded = []bound{
+	{"two pods, one fault", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1}, 0},
+	{"two pods, one expired claim", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Expiries: 1}, 0},
+	{"one pod, two calls, one crash", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Crashes: 1}, 0},
+	{"one pod, one fault, one expired claim", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Expiries: 1}, 0},
+	{"everything", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 2, Faults: 1, Crashes: 1, Deletions: 1, Expiries: 1}, 50_000},
+}
+
+// larger are searched by make prove.
+var larger = []bound{
+	{"one pod, two calls, one crash, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Crashes: 1, Faults: 1}, 6_000_000},
+	{"one pod, one fault, one deletion", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Deletions: 1}, 6_000_000},
+	{"two pods, two calls", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 2}, 6_000_000},
+	{"two pods, one fault, one expired claim", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Expiries: 1}, 6_000_000},
+	{"two pods, two faults", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 2}, 6_000_000},
+	{"two pods, one deletion", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Deletions: 1}, 6_000_000},
+	{"one pod, two nodes", search.Scope{Replicas: 2, Pods: 1, Nodes: 2, Calls: 2, Faults: 1}, 6_000_000},
+	{"three replicas, two pods, two nodes", search.Scope{Replicas: 3, Pods: 2, Nodes: 2, Calls: 1, Faults: 1}, 6_000_000},
+	{"everything", search.Scope{Replicas: 3, Pods: 2, Nodes: 2, Calls: 2, Faults: 1, Crashes: 1, Deletions: 1, Expiries: 1}, 6_000_000},
+}
+
+type bound struct {
+	name   string
+	scope  search.Scope
+	states int // the limit; 0: none
+}
+
+// TestEveryInterleaving searches all interleavings within the bounds for a broken promise.
+func TestEveryInterleaving(t *testing.T) {
+	bounds := bounded
+	if *full {
+		bounds = larger
+	}
+	for _, b := range bounds {
+		t.Run(b.name, func(t *testing.T) {
+			id := fmt.Sprintf("%x %+v", program(t), b)
+			if wasFinished(t, id) {
+				t.Skip("an earlier run has finished this scope")
+			}
+			shown := time.Now()
+			r, err := search.Explore(b.scope, search.Options{States: b.states, Progress: func(depth, states, frontier int) {
+				if *full && time.Since(shown) > 10*time.Second {
+					shown = time.Now()
+					t.Logf("%d states within %d moves, %d of them new", states, depth, frontier)
+				}
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Broken != nil {
+				t.Fatal(r)
+			}
+			switch {
+			case r.Finished:
+				t.Logf("complete: %v", r)
+			case b.states == 0:
+				t.Errorf("not complete: %v", r)
+			default:
+				t.Logf("all histories of up to %d moves: %v", r.Depth, r)
+			}
+			markFinished(t, id)
+		})
+	}
+}
+
+// program identifies this test program, and so the code that it searches.
+func program(t *testing.T) [8]byte {
+	name, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(data)
+	return [8]byte(sum[:8])
+}
+
+func wasFinished(t *testing.T, id string) bool {
+	if *finished == "" {
+		return false
+	}
+	data, err := os.ReadFile(*finished)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(data), id+"\n")
+}
+
+func markFinished(t *testing.T, id string) {
+	if *finished == "" {
+		return
+	}
+	file, err := os.OpenFile(*finished, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteString(id + "\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// smallest is the scope in which each mutation can be seen.
+func smallest(m search.Mutation) search.Scope {
+	return search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Mutation: m}
+}
+
+// mutations are the defects that a test seeds, and what the search says of each.
+var mutations = []struct {
+	mutation search.Mutation
+	broken   string
+}{
+	{search.BindingWithoutVersion, "pod p is bound to node-0, and the ledger has no claim of it"},
+	{search.AnnotationsAfterBinding, "pod p is bound without the annotation of its claim"},
+	{search.ReleaseWithoutTouch, "pod p is bound to node-0, and the ledger has no claim of it"},
+	{search.ForgetWithoutView, "replica 0 has rejected pod p, which fits on node-0 in the end, and is not retried"},
+}
+
+// The search finds each seeded defect, with a history of a few lines.
+func TestSeededDefectsAreFound(t *testing.T) {
+	for _, m := range mutations {
+		t.Run(string(m.mutation), func(t *testing.T) {
+			r, err := search.Explore(smallest(m.mutation), search.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if anonymous(r.Broken) != m.broken {
+				t.Fatalf("got %v, want %q", r, m.broken)
+			}
+			if len(r.History) > 12 {
+				t.Errorf("the history has %d moves", len(r.History))
+			}
+			t.Log(r)
+		})
+	}
+}
+
+// anonymous is the error with the names of the first pod and replica: of two histories that are the same except for names, the search finds
+// one.
+func anonymous(err error) string {
+	return strings.NewReplacer("pod q", "pod p", "replica 1", "replica 0").Replace(fmt.Sprint(err))
+}
+
+// The reductions change no verdict: without them, the search visits more states, and finds the same.
+func TestReductionsChangeNoVerdict(t *testing.T) {
+	scopes := []search.Scope{
+		{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Expiries: 1},
+		{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1},
+	}
+	for _, m := range mutations {
+		scopes = append(scopes, smallest(m.mutation))
+	}
+	for _, scope := range scopes {
+		reduced := verdict(t, scope)
+		for _, without := range []struct{ unreduced, asymmetric bool }{{true, false}, {false, true}, {true, true}} {
+			scope.Unreduced, scope.Asymmetric = without.unreduced, without.asymmetric
+			r := verdict(t, scope)
+			if anonymous(r.Broken) != anonymous(reduced.Broken) || len(r.History) != len(reduced.History) {
+				t.Errorf("%+v: got %v, with reductions %v", scope, r, reduced)
+			}
+			if r.States < reduced.States {
+				t.Errorf("%+v: %d states, with reductions %d", scope, r.States, reduced.States)
+			}
+			if r.Finished {
+				t.Logf("%+v: %d states, with reductions %d", without, r.States, reduced.States)
+			}
+		}
+	}
+}
+
+func verdict(t *testing.T, scope search.Scope) search.Result {
+	t.Helper()
+	r, err := search.Explore(scope, search.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
