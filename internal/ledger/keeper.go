@@ -197,7 +197,7 @@ func (k *Keeper) work(q *Queue) {
 		}
 		w = k.write(w)
 		k.mu.Lock()
-		more := q.Wrote(w.Object)
+		more := q.Wrote(w)
 		k.mu.Unlock()
 		for i, s := range batch {
 			s.done <- w.Outcomes[i]

@@ -14,6 +14,7 @@ type Queue struct {
 	pending []*Submission
 	writing bool    // a batch is being written
 	written *Object // the latest version written or read by this Keeper; nil: unknown
+	late    *Object // see Writing
 	swept   bool    // a sweep has ended since then
 }
 
@@ -43,16 +44,16 @@ func (q *Queue) Withdraw(s *Submission) error {
 func (q *Queue) Take() ([]*Submission, Writing) {
 	batch := q.pending
 	q.pending, q.writing = nil, len(batch) > 0
-	w := Writing{key: q.Key, Object: q.written}
+	w := Writing{key: q.Key, Object: q.written, late: q.late}
 	for _, s := range batch {
 		w.operations = append(w.operations, s.Operation)
 	}
 	return batch, w
 }
 
-// Wrote ends the write of a batch, after which the ledger is as given, or unknown if nil. It reports whether operations are pending.
-func (q *Queue) Wrote(object *Object) bool {
-	q.written, q.swept = object, false
+// Wrote ends the write of a batch. It reports whether operations are pending.
+func (q *Queue) Wrote(w Writing) bool {
+	q.written, q.late, q.swept = w.Object, w.late, false
 	return len(q.pending) > 0
 }
 

@@ -227,7 +227,7 @@ func (h *history) step(t *testing.T, line string) string {
 	if len(h.writing.Outcomes) != len(h.batch) {
 		t.Fatalf("%d outcomes of %d operations", len(h.writing.Outcomes), len(h.batch))
 	}
-	more := h.queue.Wrote(h.writing.Object)
+	more := h.queue.Wrote(h.writing)
 	h.batch, h.writing = h.queue.Take()
 	text := strings.Join(ends, ", ") + "; ledger " + formatLedger(h.queue.written)
 	if more {

@@ -23,7 +23,7 @@ const maxRejections = 3
 //	              ── one fails, or nothing changes: it may be stale ──────► ReadLedger
 //	ReadLedger    ── the operations succeed ──────────────────────────────► PutLedger
 //	              ── one fails: other claims may be no longer needed ─────► ExamineClaims
-//	              ── nothing changes ─────────────────────────────────────► end
+//	              ── nothing changes ─────────────────────────────────────► end; if an earlier request may be late ──► PutLedger
 //	ExamineClaims ── these claims are released, and the rest is written ──► PutLedger
 //	              ── nothing changes ─────────────────────────────────────► end
 //	PutLedger     ── written ─────────────────────────────────────────────► end
@@ -35,7 +35,8 @@ const maxRejections = 3
 //
 // The API server accepts a change only if the version that it was made from is current. So if the response to an
 // attempt is lost, the write is repeated after reading: either the first attempt was written, and its claims are in the
-// ledger; or it was not, and if it arrives later, the API server rejects it.
+// ledger; or it was not, and if it arrives later, the API server rejects it. If the time of the write ends first, the next write changes the
+// ledger in any case, so that the API server rejects what is late.
 //
 // testdata/writing.txtar has a history of each transition.
 type Writing struct {
@@ -46,6 +47,7 @@ type Writing struct {
 	Object     *Object     // the latest known ledger; nil: unknown
 	read       bool        // object was read from the API server during this write
 	refusals   int         // how often the API server found the change invalid
+	late       *Object     // the request to put this ledger has no response, and may still arrive; nil: there is none
 	proposed   []Outcome   // if the request to put the ledger succeeds
 	failure    error       // why the write pauses
 	Request    Request
@@ -91,6 +93,9 @@ func (w Writing) Next(r Response) Writing {
 		}
 	case ReadLedger:
 		w.Object, w.read = r.Object, true
+		if w.late != nil && r.Err == nil && w.late.ResourceVersion != r.Object.ResourceVersion {
+			w.late = nil
+		}
 		switch {
 		case apierrors.IsNotFound(r.Err):
 			w.Object = newObject(w.key)
@@ -104,6 +109,7 @@ func (w Writing) Next(r Response) Writing {
 		newer := newest(r.Cached, w.Object)
 		switch {
 		case r.Err == nil:
+			w.late = nil
 			return w.end(w.proposed, r.Object)
 		case r.Ended, !outdated(w.Request.Object, r.Err):
 			return w.fail(r, r.Err)
@@ -138,6 +144,9 @@ func (w Writing) propose(r Response) Writing {
 	outcomes = outcomes[len(releases):]
 	rejected := slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Err != nil })
 	unchanged := reflect.DeepEqual(next, clone(w.Object.Spec))
+	if unchanged && w.read && w.late != nil { // now the API server rejects the late request
+		next.LastAt, unchanged = timeOfClaim(&next, time.Time{}, r.Now), false
+	}
 	switch {
 	case (rejected || unchanged) && !w.read:
 		return w.reread()
@@ -169,6 +178,9 @@ func (w Writing) reread() Writing {
 // fail tries again, or gives up.
 func (w Writing) fail(r Response, err error) Writing {
 	invalid, final := apierrors.IsInvalid(err), apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err)
+	if w.Request.Kind == PutLedger && !invalid && !final && !outdated(w.Request.Object, err) {
+		w.late = w.Request.Object
+	}
 	switch {
 	case r.Ended, final, invalid && w.refusals == maxRejections:
 		return w.giveUp(err)

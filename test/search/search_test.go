@@ -19,7 +19,7 @@ var (
 
 // bounded are searched by make test. A scope with a limit is searched up to a number of moves that depends on the limit.
 var bounded = []bound{
-	{"two pods, one fault", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1}, 0},
+	{"two pods, one fault", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Prompt: true}, 0},
 	{"two pods, one expired claim", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Expiries: 1}, 0},
 	{"one pod, two calls, one crash", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Crashes: 1}, 0},
 	{"one pod, one fault, one expired claim", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Expiries: 1}, 0},
@@ -174,18 +174,19 @@ func TestReductionsChangeNoVerdict(t *testing.T) {
 	}
 	for _, scope := range scopes {
 		reduced := verdict(t, scope)
-		for _, without := range []struct{ unreduced, asymmetric bool }{{true, false}, {false, true}, {true, true}} {
+		for _, without := range []struct{ unreduced, asymmetric bool }{{true, true}, {true, false}, {false, true}} {
 			scope.Unreduced, scope.Asymmetric = without.unreduced, without.asymmetric
 			r := verdict(t, scope)
 			if anonymous(r.Broken) != anonymous(reduced.Broken) || len(r.History) != len(reduced.History) {
 				t.Errorf("%+v: got %v, with reductions %v", scope, r, reduced)
 			}
+			if scope.Mutation != search.None {
+				break // one is enough
+			}
 			if r.States < reduced.States {
-				t.Errorf("%+v: %d states, with reductions %d", scope, r.States, reduced.States)
+				t.Errorf("%+v: %d states, with reductions %d", without, r.States, reduced.States)
 			}
-			if r.Finished {
-				t.Logf("%+v: %d states, with reductions %d", without, r.States, reduced.States)
-			}
+			t.Logf("%+v: %d states, with reductions %d", without, r.States, reduced.States)
 		}
 	}
 }

@@ -404,7 +404,7 @@ func (w *World) next(r *replica, l int, response ledger.Response) {
 			w.examineNext(r, l)
 		case ledger.Written:
 			batch, outcomes := q.batch, q.write.Outcomes
-			q.queue.Wrote(q.write.Object)
+			q.queue.Wrote(q.write)
 			q.writing, q.batch, q.write = false, nil, ledger.Writing{}
 			for i, s := range batch {
 				w.deliver(r, s, outcomes[i])
