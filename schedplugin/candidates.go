@@ -19,7 +19,7 @@ import (
 // or nil if kube-scheduler must look at all nodes itself. The framework then rejects every other node, so that the pod must not depend on
 // any of them: see docs/candidates.md.
 func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod) *fwk.PreFilterResult {
-	if p.Candidates == 0 || !a.Scores() || state.IsPodGroupSchedulingCycle() || !eligible(pod) || p.extended(pod) {
+	if p.Candidates == 0 || !a.Ranks() || state.IsPodGroupSchedulingCycle() || !eligible(pod) || p.extended(pod) {
 		return nil
 	}
 	run, err := p.filters()

@@ -192,6 +192,17 @@ func TestCandidatesForEligiblePodsOnly(t *testing.T) {
 	}
 }
 
+// If no policy scores a pod, all nodes are equal, and kube-scheduler's own scores choose among them.
+func TestCandidatesForScoredPodsOnly(t *testing.T) {
+	s := schedule(t, 2, "profiles: [{policies: [{type: GPUMemory, weight: 0}, {type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}]")
+	s.plugin = newPlugin(s.process, arguments{Candidates: 1}, &frame{ordered: inOrder})
+	pod := gpuPod("p")
+	pod.Labels = web
+	if got := s.named(&state{}, pod); got != "" {
+		t.Errorf("named %q", got)
+	}
+}
+
 // Profiles of kube-scheduler have candidates or not, each with its own order of plugins, and off is the default.
 func TestCandidatesOfSeveralProfiles(t *testing.T) {
 	s, f := rank(t, 1, 1, 2)

@@ -64,6 +64,9 @@ func (a *Attempt) Scores() bool {
 	return len(a.ev.scorers) > 0 || a.ev.claimants != nil && a.Concerns()
 }
 
+// Ranks reports whether any policy scores the pod.
+func (a *Attempt) Ranks() bool { return len(a.ev.scorers) > 0 }
+
 // Concerns reports whether any policy is concerned with the pod.
 func (a *Attempt) Concerns() bool {
 	return slices.ContainsFunc(a.ev.state, func(s policyState) bool { return !s.unconcerned && s.ignored == nil })
