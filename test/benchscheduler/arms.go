@@ -38,6 +38,8 @@ type arm struct {
 	batching bool
 	// plugin runs Outboard's policies inside kube-scheduler.
 	plugin bool
+	// candidates is how many nodes the plugin names at most; 0: none, so that kube-scheduler evaluates its sample.
+	candidates int
 	// idealPlugin replaces Outboard's plugin by one that does nothing.
 	idealPlugin bool
 	// tls serves the extender over TLS, with a client certificate.
@@ -51,6 +53,8 @@ var arms = []arm{
 	{name: "stock"},
 	{name: "stock-batching", batching: true},
 	{name: "plugin", plugin: true},
+	{name: "plugin-64", plugin: true, candidates: 64},
+	{name: "plugin-8", plugin: true, candidates: 8},
 	{name: "plugin-batching", plugin: true, batching: true},
 	{name: "ideal-plugin", plugin: true, idealPlugin: true},
 	{name: "ideal-plugin-batching", plugin: true, idealPlugin: true, batching: true},
@@ -93,6 +97,9 @@ func (a arm) describe() string {
 	}
 	if a.idealPlugin {
 		parts[0] = "plugin that does nothing"
+	}
+	if a.candidates > 0 {
+		parts = append(parts, fmt.Sprintf("candidates %d", a.candidates))
 	}
 	if a.extender != none {
 		add := func(condition bool, part string) {
@@ -158,11 +165,17 @@ func (a arm) profile() map[string]any {
 		})
 	}
 	if a.plugin {
-		profile["plugins"] = map[string]any{"multiPoint": map[string]any{"enabled": []any{map[string]any{"name": "Outboard"}}}}
-		args = append(args, map[string]any{"name": "Outboard", "args": map[string]any{
+		enabled := map[string]any{"enabled": []any{map[string]any{"name": "Outboard"}}}
+		plugins := map[string]any{"multiPoint": enabled}
+		own := map[string]any{
 			"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration",
 			"profiles": []any{map[string]any{"policies": policies()}},
-		}})
+		}
+		if a.candidates > 0 {
+			plugins["postFilter"], own["candidates"] = enabled, a.candidates
+		}
+		profile["plugins"] = plugins
+		args = append(args, map[string]any{"name": "Outboard", "args": own})
 	}
 	if len(args) > 0 {
 		profile["pluginConfig"] = args

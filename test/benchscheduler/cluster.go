@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -62,6 +63,39 @@ func startCluster(ctx context.Context, o *options, nodes int, progress io.Writer
 	}
 	fmt.Fprintf(progress, "%d nodes and %d running pods are created after %.0f s\n", nodes, nodes*o.running, time.Since(began).Seconds())
 	return c, nil
+}
+
+// selectPods has a Service select the pods of arms, or none.
+func (c *cluster) selectPods(ctx context.Context, selected bool) error {
+	services := c.client.CoreV1().Services(metav1.NamespaceDefault)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": "bench"}, Ports: []corev1.ServicePort{{Port: 80}},
+	}}
+	var err error
+	if selected {
+		if _, err = services.Create(ctx, service, metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+	} else if err = services.Delete(ctx, service.Name, metav1.DeleteOptions{}); apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// spread returns on how many nodes the pods are that an arm has placed, and how many are on the node with the most.
+func (c *cluster) spread(ctx context.Context) (nodes, most int, err error) {
+	pods, err := c.client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: measured})
+	if err != nil {
+		return 0, 0, err
+	}
+	on := map[string]int{}
+	for i := range pods.Items {
+		if node := pods.Items[i].Spec.NodeName; node != "" {
+			on[node]++
+			most = max(most, on[node])
+		}
+	}
+	return len(on), most, nil
 }
 
 func (c *cluster) createPods(ctx context.Context, count int, pod func(i int) *corev1.Pod) error {

@@ -59,6 +59,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.SetOutput(usage)
 	var s selection
 	quick := flags.Bool("quick", false, "measure the most important settings and arms only, in a few minutes")
+	candidates := flags.Bool("candidates", false, "measure the plugin with candidates, also for pods that a Service selects")
 	flags.IntVar(&o.rounds, "rounds", 0, "how often each arm is measured (default 3, with -quick 2)")
 	flags.Var(&s.nodes, "nodes", "numbers of nodes, separated by commas")
 	flags.Var(&s.percentages, "percentages", "values of percentageOfNodesToScore; 0: kube-scheduler's own choice")
@@ -81,6 +82,9 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	plan, rounds := fullPlan, 3
 	if *quick {
 		plan, rounds = quickPlan, 2
+	}
+	if *candidates {
+		plan = candidatesPlan
 	}
 	o.rounds = cmp.Or(o.rounds, rounds)
 	if o.rounds < 1 || o.limit <= 0 || o.running < 0 || s.pods < 0 {
@@ -142,6 +146,9 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 // measure measures the arms of a setting in turn. With an error, it returns what it has measured before.
 func (o *options) measure(ctx context.Context, c *cluster, s setting, progress io.Writer) ([]result, error) {
 	var results []result
+	if err := c.selectPods(ctx, s.service); err != nil {
+		return nil, err
+	}
 	for round := range o.rounds {
 		for _, a := range measure.Turn(s.arms, round) {
 			began := time.Now()

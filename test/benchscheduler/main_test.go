@@ -59,6 +59,9 @@ func TestBenchScheduler(t *testing.T) {
 		if r.Pods == 0 || r.PodsPerSecond <= 0 || r.Scheduler <= 0 || r.APIServer <= 0 || r.Etcd <= 0 || r.Filter <= 0 || r.AttemptP99 < r.AttemptP50 || r.Failed != 0 {
 			t.Errorf("%+v", r)
 		}
+		if r.NodesUsed < 1 || r.NodesUsed > 30 || r.MostOnOne*r.NodesUsed < r.Pods {
+			t.Errorf("%s: the pods are on %d nodes, at most %d on one", r.Arm, r.NodesUsed, r.MostOnOne)
+		}
 		if (r.Extender > 0) != (i > 0) {
 			t.Errorf("%s: the extender takes %f ms for each pod", r.Arm, r.Extender)
 		}
@@ -86,6 +89,7 @@ func TestParse(t *testing.T) {
 		{"-quick", "5000/0/1/1000 5000/100/1/400"},
 		{"-quick -pods 7 -templates 9", "5000/0/9/7"},
 		{"-arms stock,ideal -nodes 3", "3/0/1/1000"},
+		{"-candidates", "5000/0/1/3000 5000/100/1/3000 5000/0/100/3000 5000/100/100/3000 5000/0/1/3000"},
 		{"-arms stock,fast", `there is no arm "fast"`},
 		{"-nodes ten", `"ten" is not a number`},
 		{"-nodes 0", "cannot be measured"},
@@ -154,6 +158,8 @@ func TestArms(t *testing.T) {
 			{"percentageOfNodesToScore: 100", a.percentage == 0},
 			{"defaultingType: List", a.batching},
 			{"type: PodLimit", a.plugin},
+			{"candidates: ", a.candidates > 0},
+			{"postFilter:", a.candidates > 0},
 		} {
 			if got := strings.Contains(scheduler, part.text); got != part.want {
 				t.Errorf("%s: contains %q is %t:\n%s", a.name, part.text, got, scheduler)

@@ -14,7 +14,9 @@ type setting struct {
 	percentage int // percentageOfNodesToScore; 0: kube-scheduler's own choice
 	templates  int
 	pods       int
-	arms       []arm
+	// service has a Service select the pods: then kube-scheduler spreads them over nodes and zones, for which it reads all nodes and pods.
+	service bool
+	arms    []arm
 }
 
 func (s setting) String() string {
@@ -25,6 +27,9 @@ func (s setting) String() string {
 	templates := "pods of one template"
 	if s.templates > 1 {
 		templates = fmt.Sprintf("pods of %d templates", s.templates)
+	}
+	if s.service {
+		templates += ", selected by a Service"
 	}
 	return fmt.Sprintf("%d nodes, %s, %s", s.nodes, sampling, templates)
 }
@@ -71,6 +76,21 @@ var fullPlan = []setting{
 var quickPlan = []setting{
 	newSetting(5000, 0, 1, "stock", "outboard", "outboard-8", "outboard-1"),
 	newSetting(5000, 100, 1, "stock", "outboard", "outboard-8", "outboard-1"),
+}
+
+// candidatesPlan compares what the plugin can do in kube-scheduler.
+var candidatesPlan = []setting{
+	candidatesSetting(0, 1, false), candidatesSetting(100, 1, false), candidatesSetting(0, manyTemplates, false),
+	candidatesSetting(100, manyTemplates, false), candidatesSetting(0, 1, true),
+}
+
+// candidatesPods is how many pods wait for each arm of candidatesPlan, of which some place many in the time between two readings.
+const candidatesPods = 3000
+
+func candidatesSetting(percentage, templates int, service bool) setting {
+	s := newSetting(5000, percentage, templates, "stock", "plugin", "plugin-8", "plugin-64")
+	s.pods, s.service = candidatesPods, service
+	return s
 }
 
 // selection replaces parts of a plan. The zero value replaces nothing.

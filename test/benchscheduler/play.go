@@ -46,7 +46,9 @@ func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round 
 	if err != nil {
 		return r, fmt.Errorf("%w\n%s", err, tail(p.scheduler.Log()))
 	}
-	return newResult(s, a, round, first, last), nil
+	r = newResult(s, a, round, first, last)
+	r.NodesUsed, r.MostOnOne, err = c.spread(ctx)
+	return r, err
 }
 
 // program is the kube-scheduler of the arm; "": the unmodified one.

@@ -24,8 +24,11 @@ type result struct {
 	Allocated float64
 	// Milliseconds of an attempt: the mean of the Filter plugins and of the choice of a node, and percentiles of the whole.
 	Filter, Algorithm, AttemptP50, AttemptP99 float64
-	// Failed counts attempts that placed no pod, Hinted pods that were placed with the result of the pod before.
+	// Failed counts attempts that placed no pod, from the start of kube-scheduler on, Hinted pods that were placed with the result of the pod
+	// before.
 	Failed, Hinted int
+	// NodesUsed is on how many nodes the pods are, and MostOnOne how many are on the node with the most.
+	NodesUsed, MostOnOne int
 	// Others is the part of the processors that programs took which do not belong to the measurement.
 	Others float64
 }
@@ -45,7 +48,7 @@ func newResult(s setting, a arm, round int, first, last reading) result {
 		Allocated: (last.allocated - first.allocated) / 1000 / pods,
 		Filter:    1e3 * filter.Mean(), Algorithm: 1e3 * algorithm.Mean(),
 		AttemptP50: 1e3 * attempts.Quantile(0.5), AttemptP99: 1e3 * attempts.Quantile(0.99),
-		Failed: int(last.failed - first.failed), Hinted: int(last.hinted - first.hinted),
+		Failed: int(last.failed), Hinted: int(last.hinted - first.hinted),
 		Others: max(0, others) / last.at.Sub(first.at).Seconds() / float64(runtime.NumCPU()),
 	}
 }
@@ -73,7 +76,7 @@ func report(out io.Writer, s setting, results []result) error {
 	fmt.Fprintf(out, "\n%s\n", s)
 	base := s.arms[0]
 	table := measure.NewTable(out, "arm", "n", "pods/s", "÷ "+base.name, "÷ "+base.name+", normalized", "scheduler ms/pod", "scheduler KB/pod",
-		"extender ms/pod", "API server + etcd ms/pod", "Filter plugins ms", "attempt ms p50, p99", "failed", "hinted", "other programs", "what")
+		"extender ms/pod", "API server + etcd ms/pod", "Filter plugins ms", "attempt ms p50, p99", "failed", "hinted", "nodes, most pods on one", "other programs", "what")
 	of := map[string]map[int]result{}
 	for _, r := range results {
 		if of[r.Arm] == nil {
@@ -110,7 +113,10 @@ func report(out io.Writer, s setting, results []result) error {
 			figures(func(r, _ result) float64 { return r.Filter }).Median("%.2f"),
 			figures(func(r, _ result) float64 { return r.AttemptP50 }).Median("%.1f")+", "+
 				figures(func(r, _ result) float64 { return r.AttemptP99 }).Median("%.1f"),
-			failed, hinted, figures(func(r, _ result) float64 { return 100 * r.Others }).Median("%.0f %%"), a.describe())
+			failed, hinted,
+			figures(func(r, _ result) float64 { return float64(r.NodesUsed) }).Median("%.0f")+", "+
+				figures(func(r, _ result) float64 { return float64(r.MostOnOne) }).Median("%.0f"),
+			figures(func(r, _ result) float64 { return 100 * r.Others }).Median("%.0f %%"), a.describe())
 	}
 	return table.Flush()
 }
@@ -118,7 +124,7 @@ func report(out io.Writer, s setting, results []result) error {
 // comparable reports whether kube-scheduler's Filter plugins do the same in both arms. With the plugin, the time includes
 // Outboard's own Filter.
 func comparable(a, b arm) bool {
-	return a.percentage == b.percentage && a.batching == b.batching && a.plugin == b.plugin
+	return a.percentage == b.percentage && a.candidates == b.candidates && a.batching == b.batching && a.plugin == b.plugin
 }
 
 // writeResults writes the results as JSON; nothing if there is no path.
