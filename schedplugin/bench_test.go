@@ -119,7 +119,7 @@ func BenchmarkCandidates(b *testing.B) {
 	} {
 		b.Run(arm.name, func(b *testing.B) {
 			s := crowd(b, arm.profile)
-			s.plugin = newPlugin(s.process, arguments{Candidates: 8}, &frame{ordered: inOrder})
+			s.withCandidates(8, inOrder)
 			var all []fwk.NodeInfo
 			rows := map[string]int{}
 			for i, info := range s.infos {

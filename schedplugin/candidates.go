@@ -16,8 +16,7 @@ import (
 )
 
 // candidates returns the best nodes for the pod, at most as many as the arguments say, on which the filters of all plugins let it pass;
-// or nil if kube-scheduler must look at all nodes itself. The framework then rejects every other node, so that the pod must not depend on
-// any of them: see docs/candidates.md.
+// or nil if kube-scheduler must look at the nodes itself. The framework rejects the pod on every other node.
 func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod) *fwk.PreFilterResult {
 	if p.Candidates == 0 || !a.Ranks() || state.IsPodGroupSchedulingCycle() || !eligible(pod) || p.extended(pod) {
 		return nil
@@ -42,9 +41,12 @@ func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attemp
 			return false, false
 		}
 		left--
-		return p.usable(ctx, state, a, pod, slot), left == 0
+		return p.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, slot.info).IsSuccess(), left == 0
 	}
-	if err := a.Best(ctx, choice, &p.result); err != nil {
+	a.probing = true // Filter of this plugin runs as well: the NodeInfo may have other pods than the node of the View
+	err = a.Best(ctx, choice, &p.result)
+	a.probing = false
+	if err != nil {
 		return nil // Filter reports it, unless kube-scheduler does not come to the node
 	}
 	chosen := p.result.Kept
@@ -62,17 +64,6 @@ func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attemp
 
 // mostFiltered is for how many nodes candidates runs the filters of all plugins at most, to name n nodes.
 func mostFiltered(n int) int { return 8*n + 64 }
-
-// usable reports whether the pod passes the filters of all plugins on the node, which the policies let pass as the View shows it. The
-// NodeInfo may have other pods.
-func (p *plugin) usable(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod, slot *infoSlot) bool {
-	if n := nodeOf(a.engine, a.view, slot, slot.info); n != a.view.At(int(slot.row)) {
-		if verdict, err := a.Evaluate(n); err != nil || !verdict.Fits() {
-			return false
-		}
-	}
-	return p.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, slot.info).IsSuccess()
-}
 
 // eligible reports whether nodes may be named for the pod. A pod that is nominated may have to go to its node, and one that names nodes,
 // as a pod of a DaemonSet does, to one of those. DynamicResources allocates devices in Filter.

@@ -22,6 +22,7 @@ import (
 type frame struct {
 	fwk.Handle
 	ordered
+	plugin    *plugin
 	rejects   map[string]bool // nodes that other plugins reject
 	filtered  []string        // nodes for which the filters ran
 	extenders []fwk.Extender
@@ -35,15 +36,20 @@ func (f *frame) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	f.activated = append(f.activated, slices.Sorted(maps.Keys(pods))...)
 }
 
-func (f *frame) RunFilterPluginsWithNominatedPods(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if !state.GetSkipFilterPlugins().Has(Name) {
-		panic("Outboard's own filter is not skipped")
-	}
+func (f *frame) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
 	f.filtered = append(f.filtered, info.Node().Name)
 	if f.rejects[info.Node().Name] {
 		return fwk.NewStatus(fwk.Unschedulable, "rejected")
 	}
-	return nil
+	return f.plugin.Filter(ctx, state, pod, info)
+}
+
+// withCandidates makes the scheduler one with candidates.
+func (s *scheduler) withCandidates(candidates int, order ordered) *frame {
+	f := &frame{ordered: order, rejects: map[string]bool{}}
+	f.plugin = newPlugin(s.process, arguments{Candidates: candidates}, f)
+	s.plugin = f.plugin
+	return f
 }
 
 // inOrder are the plugins of a profile that can have candidates.
@@ -68,9 +74,7 @@ func rank(t *testing.T, candidates int, ranks ...int) (*scheduler, *frame) {
 		s.infos = append(s.infos, &nodeInfo{node: node, generation: s.generation})
 	}
 	s.eventually("all nodes", func() bool { return s.service.Cluster.View().Len() == len(ranks) })
-	f := &frame{ordered: inOrder, rejects: map[string]bool{}}
-	s.plugin = newPlugin(s.process, arguments{Candidates: candidates}, f)
-	return s, f
+	return s, s.withCandidates(candidates, inOrder)
 }
 
 // named returns the nodes that PreFilter names for the pod, in order of name; "" if it names none.
@@ -125,8 +129,14 @@ func TestCandidatesWithoutUsableNodes(t *testing.T) {
 	if got := s.named(st, podNamed("p", web)); got != "" {
 		t.Errorf("named %s", got)
 	}
+	for _, info := range s.infos {
+		s.Filter(t.Context(), st, podNamed("p", web), info)
+	}
 	if _, status := s.PostFilter(t.Context(), st, podNamed("p", web), nil); status.Code() != fwk.Unschedulable {
 		t.Errorf("after all nodes have rejected the pod: %v", status)
+	}
+	if r := s.service.Log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 9}); len(r) != 1 || r[0].Nodes != 2 {
+		t.Errorf("the records are %+v", r)
 	}
 }
 
@@ -195,7 +205,7 @@ func TestCandidatesForEligiblePodsOnly(t *testing.T) {
 // If no policy scores a pod, all nodes are equal, and kube-scheduler's own scores choose among them.
 func TestCandidatesForScoredPodsOnly(t *testing.T) {
 	s := schedule(t, 2, "profiles: [{policies: [{type: GPUMemory, weight: 0}, {type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}]")
-	s.plugin = newPlugin(s.process, arguments{Candidates: 1}, &frame{ordered: inOrder})
+	s.withCandidates(1, inOrder)
 	pod := gpuPod("p")
 	pod.Labels = web
 	if got := s.named(&state{}, pod); got != "" {
@@ -217,7 +227,7 @@ func TestCandidatesOfSeveralProfiles(t *testing.T) {
 		{"all", 2, inOrder, "n0 n1"},
 		{"out of order", 1, ordered{preFilters: inOrder.preFilters, postFilters: []string{"DefaultPreemption", Name}}, ""},
 	} {
-		s.plugin = newPlugin(s.process, arguments{Candidates: tt.candidates}, &frame{ordered: tt.order})
+		s.withCandidates(tt.candidates, tt.order)
 		if got := s.named(&state{}, podNamed(tt.name, web)); got != tt.want {
 			t.Errorf("%s: named %q, want %q", tt.name, got, tt.want)
 		}

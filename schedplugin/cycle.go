@@ -32,6 +32,8 @@ type attempt struct {
 	reserved *reservation // between Reserve and Unreserve or PostBind, which one goroutine after the other calls
 	// named is the decision by which PreFilter has named nodes; nil: the framework evaluates all nodes.
 	named *decision.Record
+	// probing is true while PreFilter runs the filters of all plugins: Filter records nothing.
+	probing bool
 }
 
 // scored holds the nodes that fit. Their scores are in the infoTable.
@@ -141,7 +143,9 @@ func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	}
 	slot := c.infos.slot(info)
 	evaluate := c.Filter
-	if c.dryRun {
+	if c.probing {
+		evaluate = c.Evaluate
+	} else if c.dryRun {
 		evaluate = c.evaluateSupposed
 	} else if slot != nil && slot.same && slot.isLatest(c.view) && c.Fits(int(slot.row), slot.version) {
 		return nil

@@ -66,9 +66,9 @@ var filterStates = map[string]fwk.StateKey{
 // volumeBinding skips Filter for pods without claims of volumes, although it leaves something in the state.
 const volumeBinding = "VolumeBinding"
 
-// filters says how to run the filters of the other plugins in PreFilter.
+// filters says how to run the filters of all plugins in PreFilter.
 type filters struct {
-	skip  []string // plugins whose Filter must not be called
+	skip  []string // plugins that are taken for inert
 	state []string // those of filterStates with a key
 }
 
@@ -86,7 +86,7 @@ func filtersOf(handle any, inert []string) (*filters, error) {
 	if len(before) == 0 || before[len(before)-1] != Name {
 		return nil, fmt.Errorf("%s must be the last plugin of preFilter in the profile, so that it sees what the others have found", Name)
 	}
-	f := &filters{skip: []string{Name}}
+	f := &filters{}
 	for _, name := range before[:len(before)-1] {
 		key, known := filterStates[name]
 		switch {
