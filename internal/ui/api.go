@@ -247,7 +247,7 @@ type HeldRow struct {
 	// Unclaimed is true if the pod is on the node without the claim that its profile requires, because something else than Outboard bound
 	// it. Then Unit is "", and Amount is what the pod requests.
 	Unclaimed bool `json:"unclaimed,omitempty"`
-	// Annotations are those of the pod that its claim requires, as "KEY: VALUE", in order.
+	// Annotations are those of the pod, of the ones that its claim requires, that name the unit or the amount: "KEY: VALUE", in order.
 	Annotations []string `json:"annotations,omitempty"`
 }
 

@@ -3,6 +3,8 @@ package ui
 import (
 	"cmp"
 	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -36,10 +38,11 @@ func groups(rows []*HeldRow, by string) (sums []HeldGroup) {
 	return sums
 }
 
-// annotate sets the annotations of the pod that its claim requires.
+// annotate sets the annotations of the pod that say what its claim is.
 func (r *HeldRow) annotate(pod *corev1.Pod, claim *snapshot.LedgerPod) {
+	amount := strconv.FormatInt(r.Amount, 10)
 	for key := range claim.Annotations {
-		if value, ok := pod.Annotations[key]; ok {
+		if value := pod.Annotations[key]; value == amount || slices.Contains(strings.Split(value, ","), r.Unit) {
 			r.Annotations = append(r.Annotations, key+": "+value)
 		}
 	}

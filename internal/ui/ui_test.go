@@ -387,15 +387,15 @@ func TestHeldGroups(t *testing.T) {
 	yes := true
 	of := func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", Controller: &yes}}
-		p.Annotations = map[string]string{"index": "1", "other": "x"}
+		p.Annotations = map[string]string{"index": "0,1", "time": "7", "other": "1"}
 	}
 	w.claim("n1", 1, 3, w.pod("a", "n1", 3, of), w.pod("b", "n1", 3, of), w.pod("c", "n1", 3))
 	l := *w.builder.View().Ledger(snapshot.LedgerKey{Resource: memory, Node: "n1"})
 	l.Pods = slices.Clone(l.Pods)
-	l.Pods[0].Annotations = map[string]string{"index": "1", "lacking": "2"}
+	l.Pods[0].Annotations = map[string]string{"index": "0,1", "time": "7", "lacking": "3"}
 	w.builder.SetLedger(&l)
 	handlers := ui.Handlers(w.source())
-	if h := decode[ui.Held](t, get(t, handlers, ui.HeldPath)); !slices.Equal(h.Rows[0].Annotations, []string{"index: 1"}) || h.Rows[1].Annotations != nil {
+	if h := decode[ui.Held](t, get(t, handlers, ui.HeldPath)); !slices.Equal(h.Rows[0].Annotations, []string{"index: 0,1"}) || h.Rows[1].Annotations != nil {
 		t.Errorf("annotations %q and %q", h.Rows[0].Annotations, h.Rows[1].Annotations)
 	}
 	for by, want := range map[string][]ui.HeldGroup{
@@ -527,7 +527,7 @@ func TestStaticFiles(t *testing.T) {
 		t.Errorf("/: %s to %q", res.Status, res.Header.Get("Location"))
 	}
 	sum, lines := 0, 0
-	for _, name := range []string{"", "style.css", "icon.svg", "main.js", "dom.js", "data.js", "waiting.js", "units.js", "wall.js", "pod.js", "try.js", "held.js", "signals.js", "health.js"} {
+	for _, name := range []string{"", "style.css", "icon.svg", "main.js", "dom.js", "data.js", "waiting.js", "find.js", "units.js", "wall.js", "pod.js", "try.js", "held.js", "signals.js", "health.js"} {
 		res := get(t, handlers, ui.Path+name)
 		body, err := io.ReadAll(res.Body)
 		if err != nil || res.StatusCode != http.StatusOK {

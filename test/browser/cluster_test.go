@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/test/stage"
 )
@@ -124,8 +125,29 @@ func TestCluster(t *testing.T) {
 	b.until(fmt.Sprintf(`document.querySelector('.sum').innerText.includes('%d %s free')`, shown(), units.Unit))
 
 	b.visit(admin + "/ui/#/health")
-	b.until(`document.querySelector('main').innerText.includes('Everything is well: 1 replica ready.')`)
+	b.until(`document.querySelector('main').innerText.includes('Everything is well: 1 replica ready, and no call has failed')`)
 	b.until(`[...document.querySelectorAll('tbody tr')].some(tr => tr.innerText.includes('filter') && !tr.innerText.includes('never'))`)
+
+	// The page of a pod on a node shows what the decisions and the ledgers say, and the views without data say so.
+	placed := example.Pods[0].Name
+	doc := data[explain.Document](t, admin+"/explain?pod="+placed)
+	if doc.Node == "" || len(doc.Holds) != 1 || len(doc.Decisions) == 0 {
+		t.Fatalf("%s: %+v", placed, doc)
+	}
+	b.visit(admin + "/ui/#/pod/default/" + placed)
+	for _, want := range []string{doc.Node, fmt.Sprintf("%d %s of GPU %s", doc.Holds[0].Amount, units.Unit, doc.Holds[0].Unit), "bound to " + doc.Node, doc.Annotation} {
+		b.until(fmt.Sprintf(`document.querySelector('main').innerText.includes(%q)`, want))
+	}
+	for _, d := range doc.Decisions {
+		for _, n := range d.Top {
+			b.until(fmt.Sprintf(`[...document.querySelectorAll('.matrix tr')].some(tr => tr.innerText.includes(%q) && tr.innerText.includes('%d'))`, n.Node, n.Total))
+		}
+	}
+	if all := data[ui.Signals](t, admin+ui.SignalsPath); len(all.Signals) != 0 {
+		t.Errorf("signals: %+v", all)
+	}
+	b.visit(admin + "/ui/#/signals")
+	b.until(`document.querySelector('main').innerText.includes('The configuration has no signals.')`)
 
 	b.visit(admin + "/ui/#/try")
 	manifest, err := os.ReadFile(filepath.Join(set.Root, "examples", "gpu-sharing", "pods.yaml"))
@@ -135,7 +157,7 @@ func TestCluster(t *testing.T) {
 	first, _, _ := strings.Cut(string(manifest), "\n---\n")
 	quoted, _ := json.Marshal(first)
 	value[bool](b, fmt.Sprintf(`(e => { e.value = %s; e.dispatchEvent(new Event('input')); document.querySelector('button.primary').click(); return true })(document.getElementById('manifest'))`, quoted))
-	b.until(`/It fits on \d of \d nodes? now/.test(document.querySelector('main').innerText) && /would get \d+ of GPU \d/.test(document.querySelector('main').innerText)`)
+	b.until(`/It fits on \d of \d nodes? now/.test(document.querySelector('main').innerText) && /would get \d+ GiB of GPU \d/.test(document.querySelector('main').innerText)`)
 
 	b.expect("net::ERR_CONNECTION_REFUSED")
 	b.expect("net::ERR_CONNECTION_RESET")

@@ -221,8 +221,8 @@ func cluster() *fixture {
 	}
 	w.retry()
 	f := serving(w)
-	for n := range w.builder.Nodes() {
-		f.held.Rows = append(f.held.Rows, fetch[ui.Held](f.replica, ui.HeldPath+"?node="+n.Name).Rows...)
+	for _, name := range slices.Sorted(maps.Keys(w.loads)) {
+		f.held.Rows = append(f.held.Rows, fetch[ui.Held](f.replica, ui.HeldPath+"?node="+name).Rows...)
 	}
 	pools := fetch[ui.Held](f.replica, ui.HeldPath+"?resource=licenses")
 	f.held.Audited, f.held.Findings, f.held.Rows = pools.Audited, pools.Findings, append(f.held.Rows, pools.Rows...)

@@ -26,12 +26,8 @@ func TestLarge(t *testing.T) {
 	for path, ready := range map[string]string{"gpus": `.group canvas`, "gpus?table=1": `tbody tr`, "waiting": `tbody tr`, "held": `tbody tr`} {
 		b.visit(at + "/ui/#/" + path)
 		b.until(fmt.Sprintf(`document.querySelector(%q)`, ready))
-		limit := 1500
-		if path != "gpus" {
-			limit = 12000 // 500 rows of claims; 100 nodes with 8 GPUs each
-		}
-		if n := value[int](b, `document.querySelectorAll('*').length`); n > limit {
-			t.Errorf("%s: %d elements, at most %d", path, n, limit)
+		if n := value[int](b, `document.querySelectorAll('*').length`); n > 1500 {
+			t.Errorf("%s: %d elements, at most 1,500", path, n)
 		}
 	}
 

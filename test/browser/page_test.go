@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp/kb"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/ledger/audit"
@@ -31,7 +32,7 @@ func serve(t *testing.T, f *fixture) string {
 func (f *fixture) paths() map[string]string {
 	return map[string]string{
 		"waiting": "waiting", "owner": "waiting?owner=" + f.pods[0].Owner, "gpus": "gpus?node=gpu-h100-0011&unit=0", "table": "gpus?table=1", "pools": "gpus?resource=licenses",
-		"pod": "pod/" + f.pods[0].Pod, "placed": "pod/" + f.placed(), "unknown": "pod/default/nobody",
+		"pod": "pod/" + f.pods[0].Pod, "placed": "pod/" + f.placed(), "unknown": "pod/default/nobody", "found": "find?text=train", "owners": "held?by=owner",
 		"try": "try", "held": "held", "signals": "signals", "health": "health",
 	}
 }
@@ -130,9 +131,20 @@ func TestStates(t *testing.T) {
 		"a replica is away":  {func(f *fixture) { f.overview.Replicas[1] = ui.Replica{Name: "b", Error: "connection refused"} }, "waiting", "Replica b does not respond (connection refused)"},
 		"not synced":         {func(f *fixture) { f.overview.Replicas[0].Checks[1].Error = "pods are not read" }, "waiting", "is not ready: cluster: pods are not read"},
 		"two configurations": {func(f *fixture) { f.overview.Replicas[1].Configuration = "0000" }, "health", "The replicas have different configurations"},
-		"a certificate ends": {func(f *fixture) { f.overview.Replicas[0].Certificates[0].NotAfter = noon.AddDate(0, 0, 3) }, "health", "the serving certificate ends on 2026-05-04"},
-		"a warning":          {func(f *fixture) { f.overview.Replicas[0].Warnings = []string{"the disk is slow"} }, "health", "the disk is slow"},
-		"all well":           {func(*fixture) {}, "health", "Everything is well: 2 replicas ready."},
+		"a certificate ends": {func(f *fixture) { f.overview.Replicas[0].Certificates[0].NotAfter = noon.AddDate(0, 0, 3) }, "health", "the certificate serving ends in 3 days"},
+		"another caller's certificate ends": {func(f *fixture) {
+			f.overview.Replicas[0].Certificates = []ui.Certificate{{Use: "caller", Subject: "kube-scheduler-batch", NotAfter: noon.AddDate(0, 0, 2)}}
+		}, "health", "the certificate caller kube-scheduler-batch ends in 2 days"},
+		"the schedulers and the policies": {func(*fixture) {}, "health", "extender /"},
+		"a row of the audit": {func(f *fixture) {
+			r := f.held.Rows[0]
+			f.held.Findings = []audit.Finding{{Kind: audit.Leaked, Resource: r.Resource, Node: r.Node, Unit: r.Unit, Holders: []audit.Holder{{UID: types.UID(r.UID)}}}}
+		}, "held", "agrees"},
+		"sums by owner":     {func(*fixture) {}, "held?by=namespace", "sums by namespace"},
+		"what begins so":    {func(*fixture) {}, "find?text=train-91", "Names that begin with train-91"},
+		"nothing begins so": {func(*fixture) {}, "find?text=zebra", "No pod and no node has a name that begins with zebra."},
+		"a warning":         {func(f *fixture) { f.overview.Replicas[0].Warnings = []string{"the disk is slow"} }, "health", "the disk is slow"},
+		"all well":          {func(*fixture) {}, "health", "Everything is well: 2 replicas ready, and no call has failed"},
 		"ledgers and pods": {func(f *fixture) {
 			f.held.Findings = []audit.Finding{{Kind: "Orphan", Resource: gpuMemory, Node: "gpu-h100-0001", Unit: "3"}}
 		}, "held", "found 1 difference"},
@@ -179,14 +191,20 @@ func TestKeys(t *testing.T) {
 	b.press("gw")
 	title("Waiting")
 	b.until(`document.querySelectorAll('tbody tr').length > 3`)
-	b.press("jjk")
-	if at := value[int](b, `[...document.querySelectorAll('tbody tr')].findIndex(tr => tr.contains(document.activeElement))`); at != 0 {
-		t.Errorf("j, j and k lead to row %d, want 0", at)
+	row := func() {
+		t.Helper()
+		for range 40 {
+			if b.press(kb.Tab); value[bool](b, `document.activeElement === document.querySelector('tbody a')`) {
+				b.press(kb.Enter)
+				return
+			}
+		}
+		t.Fatal("the first row is not reached")
 	}
-	b.press(kb.Enter)
+	row()
 	title("Waiting: " + f.pods[0].Owner)
 	b.until(`document.querySelector('tbody tr .name').textContent !== ''`)
-	b.press("j" + kb.Enter)
+	row()
 	title(f.pods[0].Pod)
 	b.press(kb.Escape)
 	title("Waiting: " + f.pods[0].Owner)
@@ -200,9 +218,7 @@ func TestKeys(t *testing.T) {
 	b.press(kb.ArrowRight + kb.ArrowDown)
 	b.until(`document.querySelector('.selected').textContent.includes('gpu-h100-0003, GPU 5')`)
 	b.press(kb.Escape)
-	b.until(`document.querySelector('.selected').hidden`)
-	b.press("?")
-	b.until(`document.getElementById('keys').open`)
+	b.until(`document.querySelector('.selected').textContent.startsWith('Click on a GPU')`)
 }
 
 // Every control can be reached with the tabulator key and shows that it has the focus.
@@ -234,4 +250,81 @@ func TestFocusIsVisible(t *testing.T) {
 			}))
 		}
 	}
+}
+
+// The focus and the place stay while a view follows new data, also on the page of a pod, whose scores change.
+func TestFocusStays(t *testing.T) {
+	f := cluster()
+	b := open(t)
+	b.size(1280, 600, "light")
+	b.visit(serve(t, f) + "/ui/#/pod/" + f.pods[0].Pod)
+	b.until(`document.querySelectorAll('.matrix tbody a').length > 5`)
+	value[bool](b, `document.querySelectorAll('.matrix tbody a')[5].focus(), window.kept = [document.activeElement, scrollY], true`)
+	for range 3 {
+		f.mu.Lock()
+		requests := f.requests
+		f.mu.Unlock()
+		f.change(func(*fixture) {})
+		deadline := time.Now().Add(time.Minute)
+		for seen := false; !seen; time.Sleep(50 * time.Millisecond) {
+			f.mu.Lock()
+			seen = f.requests >= requests+3 || time.Now().After(deadline)
+			f.mu.Unlock()
+		}
+	}
+	if !value[bool](b, `kept[0] === document.activeElement && kept[1] === scrollY && scrollY > 0`) {
+		t.Errorf("the focus is now at %s", value[string](b, `document.activeElement.outerHTML.slice(0, 200) + ' at ' + scrollY`))
+	}
+}
+
+// Calls that fail are seen for a minute, not for ever, and the page says why it is refused.
+func TestFailures(t *testing.T) {
+	f := cluster()
+	f.overview.Context = ""
+	b := open(t)
+	b.expect("421")
+	b.visit(serve(t, f) + "/ui/#/health")
+	b.until(`document.querySelector('main').innerText.includes('Everything is well')`)
+	f.change(func(f *fixture) {
+		c := &f.overview.Replicas[0].Profiles[0].Calls[0]
+		c.Total, c.Failed = c.Total+20, c.Failed+6
+		for i := range c.Durations {
+			if c.Durations[i].Seconds > 0.002 {
+				c.Durations[i].Calls += 20
+			}
+		}
+	})
+	b.until(`document.querySelector('main').innerText.includes('6 of 20 filter calls of profile / failed') && /filter\t20\t6\t[\d.]+ ms\t[\d.]+ ms/.test(document.querySelector('main').innerText)`)
+	b.visit(value[string](b, `location.href.replace('health', 'waiting')`))
+	f.change(func(f *fixture) { f.broken = http.StatusMisdirectedRequest })
+	b.until(`document.getElementById('notices').textContent.includes('421: busy')`)
+	if text := value[string](b, `document.getElementById('notices').textContent`); strings.Contains(text, "still running") {
+		t.Errorf("a refusal is not a lost connection: %s", text)
+	}
+}
+
+// A link shows what the view shows: the size of the pod, the order, and the table.
+func TestLinks(t *testing.T) {
+	f := cluster()
+	at := serve(t, f)
+	b := open(t)
+	b.size(1280, 900, "light")
+	b.visit(at + "/ui/#/gpus")
+	value[bool](b, `(e => { e.value = 30; e.dispatchEvent(new Event('input')) })(document.getElementById('size')), (e => { e.value = 'name'; e.dispatchEvent(new Event('change')) })(document.getElementById('order')), document.getElementById('as-table').click(), true`)
+	first := `document.querySelector('.sum').innerText + document.querySelector('tbody').innerText`
+	shown := value[string](b, first)
+	b.visit(value[string](b, `location.href`))
+	if again := value[string](b, first); again != shown || !strings.Contains(shown, "of 30 GiB") {
+		t.Errorf("the link shows\n%s\nnot\n%s", again, shown)
+	}
+}
+
+// The search finds a pod by the beginning of its name in any namespace.
+func TestSearch(t *testing.T) {
+	f := cluster()
+	b := open(t)
+	b.visit(serve(t, f) + "/ui/#/waiting")
+	_, name, _ := strings.Cut(f.pods[0].Pod, "/")
+	value[bool](b, fmt.Sprintf(`(document.getElementById('find').value = %q, document.getElementById('search').requestSubmit(), true)`, name))
+	b.until(fmt.Sprintf(`document.querySelector('h1').textContent === %q`, f.pods[0].Pod))
 }

@@ -1,60 +1,103 @@
 // Whether Outboard is called and well, replica by replica.
-import { ago, clock, h, line, note, number, plural, show, table } from './dom.js'
+import { ago, clock, h, number, plural, sections, show, table } from './dom.js'
 
 export default function health(root, _, page) {
-  const verdict = h('p'), troubles = h('ul', { class: 'plain' })
-  const calls = table('Calls', [
-    { title: 'Profile', of: r => r.path },
-    { title: 'Verb', of: r => r.verb },
-    { title: 'Calls', n: true, of: r => number(r.total) },
-    { title: 'Failed', n: true, kind: r => r.failed > 0 && 'bad', of: r => number(r.failed) },
-    { title: 'Last call', n: true, kind: r => r.total === 0 && 'warn', of: r => r.ago },
-    { title: 'Policies', of: r => r.first && note(r.policies.map(p => p.weight ? `${p.name} × ${p.weight}` : p.name).join(', ')) },
-  ])
+  const verdict = h('p'), troubles = h('ul', { class: 'plain' }), period = h('h2'), profiles = h('div')
   const replicas = table('Replicas', [
     { title: 'Replica', of: r => [h('span', { class: 'name' }, r.name), r.error && h('span', { class: 'line bad small' }, r.error),
       (r.checks ?? []).map(c => h('span', { class: `line small ${c.error ? 'bad' : 'good'}` }, `${c.name}: ${c.error || 'ok'}`))] },
     { title: 'Version', label: true, of: r => r.version },
     { title: 'Configuration', label: true, kind: r => r.odd && 'bad', of: r => [h('code', {}, r.configuration), r.odd && h('span', { class: 'line small' }, 'differs from the others')] },
     { title: 'Runs', n: true, of: r => r.runs },
-    { title: 'State of the cluster', n: true, of: r => !r.error && [number(r.generation), note(`${plural(r.nodes, 'node')}, ${plural(r.pods, 'pod')}`)] },
-    { title: 'Certificates end', of: r => (r.certificates ?? []).map(c => line(`${c.use}: ${clock(c.notAfter)}`)) },
+    { title: 'Nodes', n: true, of: r => !r.error && number(r.nodes) },
+    { title: 'Pods', n: true, of: r => !r.error && number(r.pods) },
+    { title: 'Requeues', n: true, of: r => !r.error && number(r.requeues) },
+    { title: 'Certificates', of: r => r.certificates.map(c => h('span', { class: `line ${c.days < 14 ? 'bad' : c.days < 30 ? 'warn' : ''}`, title: `until ${clock(c.notAfter)}` }, `${c.name}: ${left(c.days)}`)) },
   ])
-  root.append(h('h1', {}, 'Health'), verdict, troubles, h('h2', {}, 'Calls of kube-scheduler'), calls.element, h('h2', {}, 'Replicas'), replicas.element)
+  root.append(h('h1', {}, 'Health'), verdict, troubles, period, profiles, h('h2', {}, 'Replicas'), replicas.element)
   return {
     overview(o) {
-      const up = o.replicas.filter(r => !r.error), wrong = troublesOf(o)
+      const up = o.replicas.filter(r => !r.error), lately = page.lately(), wrong = troublesOf(o, lately), now = page.now()
+      const over = lately.seconds < 60 ? `in ${lately.seconds} s, since this page was opened` : 'in the last minute'
       verdict.className = wrong.length ? 'bad' : 'good'
-      verdict.textContent = wrong.length ? `${plural(wrong.length, 'thing is', 'things are')} not well:` : `Everything is well: ${plural(up.length, 'replica')} ready.`
+      verdict.textContent = wrong.length ? `${plural(wrong.length, 'thing is', 'things are')} not well:` : `Everything is well: ${plural(up.length, 'replica')} ready, and no call has failed ${over}.`
       show(troubles, wrong, t => t, t => h('li', {}, t))
-      const rows = new Map()
-      for (const r of up) for (const p of r.profiles ?? []) for (const c of p.calls) {
-        const row = rows.get(p.path + c.verb) ?? { path: p.path, policies: p.policies, verb: c.verb, total: 0, failed: 0, last: undefined }
-        row.total += c.total
-        row.failed += c.failed
-        if (c.last && (!row.last || c.last > row.last)) row.last = c.last
-        rows.set(p.path + c.verb, row)
-      }
-      const now = page.now()
-      calls.fill([...rows.values()].map((r, i, all) => ({ ...r, first: r.path !== all[i - 1]?.path, ago: r.last ? ago(r.last, now) + ' ago' : r.total ? 'not lately' : 'never', last: undefined })), r => r.path + r.verb)
+      period.textContent = `Calls of kube-scheduler ${over}`
+      sections(profiles, lately.profiles.map(p => ({ key: p.path, data: [p.schedulers, p.policies], make() {
+        const calls = table(`Calls of profile ${p.path}`, [
+          { title: 'Verb', of: c => c.verb },
+          { title: 'Calls', n: true, of: c => number(c.calls) },
+          { title: 'Errors', n: true, kind: c => c.failed > 0 && 'bad', of: c => number(c.failed) },
+          ...[50, 99].map(p => ({ title: `p${p}`, n: true, of: c => duration(quantile(c, p / 100)) })),
+          { title: 'Last call', n: true, of: c => c.ago },
+        ]).element
+        return Object.assign(h('section', {}, h('ol', { class: 'chain', 'aria-label': 'From the caller to the policies' },
+          h('li', {}, p.schedulers.join(', ') || 'no scheduler yet'), h('li', {}, 'extender ', h('code', {}, p.path)),
+          h('li', {}, p.policies.map(x => x.weight ? `${x.name} × ${x.weight}` : x.name).join(', '))), calls), { fill: calls.fill })
+      }, fill: e => e.fill(p.calls.map(c => ({ ...c, last: undefined, ago: c.last ? ago(c.last, now) + ' ago' : c.total ? 'not lately' : 'never' })), c => c.verb) })))
       const common = up.map(r => r.configuration).sort((a, b) => up.filter(r => r.configuration === b).length - up.filter(r => r.configuration === a).length)[0]
-      replicas.fill(o.replicas.map(r => ({ ...r, now: undefined, profiles: undefined, runs: r.started ? ago(r.started, r.now) : '', odd: !r.error && r.configuration !== common })), r => r.name)
+      replicas.fill(o.replicas.map(r => ({ ...r, now: undefined, generation: undefined, profiles: undefined, runs: r.started ? ago(r.started, r.now) : '', odd: !r.error && r.configuration !== common,
+        certificates: (r.certificates ?? []).map(c => ({ name: nameOf(c), notAfter: c.notAfter, days: daysOf(c, r.now) })) })), r => r.name)
     },
   }
 }
 
-// troublesOf returns sentences about what is not well.
-export function troublesOf(overview) {
+const nameOf = c => c.subject ? `${c.use} ${c.subject}` : c.use
+const daysOf = (c, now) => Math.floor((Date.parse(c.notAfter) - Date.parse(now)) / 86400e3)
+const left = days => days < 0 ? 'ended' : `${plural(days, 'day')} left`
+const duration = s => s === undefined ? '–' : s < 0.001 ? `${Math.round(s * 1e6)} µs` : s < 1 ? `${(s * 1e3).toPrecision(2)} ms` : `${s.toPrecision(2)} s`
+
+// troublesOf returns sentences about what is not well. lately is of Lately.
+export function troublesOf(overview, lately) {
   const up = overview.replicas.filter(r => !r.error)
   const troubles = overview.replicas.filter(r => r.error).map(r => `Replica ${r.name} does not respond: ${r.error}`)
   for (const r of up) {
     for (const c of r.checks ?? []) if (c.error) troubles.push(`Replica ${r.name} is not ready: ${c.name}: ${c.error}`)
     for (const w of r.warnings ?? []) troubles.push(up.length > 1 ? `Replica ${r.name}: ${w}` : w)
     for (const c of r.certificates ?? []) {
-      const days = (Date.parse(c.notAfter) - Date.parse(r.now)) / 86400e3
-      if (days < 14) troubles.push(`Replica ${r.name}: the ${c.use} certificate ${days < 0 ? 'ended' : 'ends'} on ${clock(c.notAfter)}`)
+      const days = daysOf(c, r.now)
+      if (days < 14) troubles.push(`Replica ${r.name}: the certificate ${nameOf(c)} ${days < 0 ? `ended on ${clock(c.notAfter)}` : `ends in ${plural(days, 'day')}`}`)
     }
   }
+  for (const p of lately?.profiles ?? []) for (const c of p.calls) if (c.failed) troubles.push(`${number(c.failed)} of ${plural(c.calls, `${c.verb} call`)} of profile ${p.path} failed in the last ${lately.seconds} s`)
   if (new Set(up.map(r => r.configuration)).size > 1) troubles.push('The replicas have different configurations: see Health.')
   return [...new Set(troubles)]
+}
+
+// Lately compares overviews of the last minute.
+export class Lately {
+  kept = []
+  add(overview) {
+    this.kept.push({ at: performance.now(), overview })
+    while (this.kept[1]?.at < performance.now() - 60000) this.kept.shift()
+  }
+  // of returns the profiles of all replicas with their calls since the first overview that is kept, at most a minute ago. The calls of a
+  // replica that the first overview lacks are not among them: nobody knows when they were.
+  of() {
+    const [first, last] = [this.kept[0], this.kept.at(-1)].map(x => x.overview.replicas), profiles = []
+    for (const r of last) for (const p of r.profiles ?? []) {
+      const before = first.find(x => x.name === r.name && x.started === r.started)?.profiles?.find(x => x.path === p.path)
+      let sum = profiles.find(x => x.path === p.path)
+      if (!sum) profiles.push(sum = { path: p.path, policies: p.policies, schedulers: [], calls: p.calls.map(c => ({ verb: c.verb, total: 0, calls: 0, failed: 0, last: '', durations: [] })) })
+      sum.schedulers = [...new Set([...sum.schedulers, ...p.schedulers])].sort()
+      for (const s of sum.calls) {
+        const c = p.calls.find(x => x.verb === s.verb), was = before?.calls.find(x => x.verb === s.verb) ?? c
+        if (!c) continue
+        s.total += c.total
+        s.calls += c.total - was.total
+        s.failed += c.failed - was.failed
+        if (c.last > s.last) s.last = c.last
+        c.durations.forEach((d, i) => { s.durations[i] = { seconds: d.seconds, calls: (s.durations[i]?.calls ?? 0) + d.calls - (was.durations[i]?.calls ?? 0) } })
+      }
+    }
+    return { seconds: Math.min(60, Math.max(1, Math.round((performance.now() - this.kept[0].at) / 1000))), profiles }
+  }
+}
+
+// quantile estimates a quantile of durations in seconds, as Prometheus does; undefined without calls.
+function quantile({ calls, durations }, q) {
+  const i = durations.findIndex(d => d.calls >= q * calls), low = durations[i - 1] ?? { seconds: 0, calls: 0 }
+  if (!calls) return undefined
+  if (i < 0) return durations.at(-1)?.seconds
+  return low.seconds + (durations[i].seconds - low.seconds) * (q * calls - low.calls) / (durations[i].calls - low.calls || 1)
 }

@@ -1,13 +1,14 @@
 // Chooses the view by the fragment of the address, keeps its data and the overview fresh, and handles keys.
-import { clock, h, link, number, plural, podLink, show } from './dom.js'
-import { Poll } from './data.js'
+import { clock, h, link, number, plural, show } from './dom.js'
+import { Poll, Refused } from './data.js'
 import waiting from './waiting.js'
 import units from './units.js'
 import pod from './pod.js'
 import attempt from './try.js'
 import held from './held.js'
 import signals from './signals.js'
-import health, { troublesOf } from './health.js'
+import find from './find.js'
+import health, { Lately, troublesOf } from './health.js'
 
 // A view is a function of the element to fill, the route and the page. It returns what to poll (source; none: nothing) and what to do with
 // each value (show), and may have functions for a new overview (overview), for its end (stop), and for Escape (escape).
@@ -19,13 +20,21 @@ const views = {
   signals: { title: 'Signals', key: 's', of: signals },
   health: { title: 'Health', key: 'e', of: health },
   pod: { title: 'Pod', of: pod },
+  find: { title: 'Find', of: find },
 }
 const $ = id => document.getElementById(id)
-// now is the time at the replicas: as the overview said, and what has passed since it was received.
-const page = { overview: undefined, received: 0, now() {
-  const at = page.overview?.replicas.find(r => !r.error)?.now
-  return at && new Date(Date.parse(at) + performance.now() - page.received).toISOString()
-} }
+// now is the time at the replicas.
+const page = {
+  overview: undefined, received: 0,
+  now() {
+    const at = page.overview?.replicas.find(r => !r.error)?.now
+    return new Date(at ? Date.parse(at) + performance.now() - page.received : Date.now()).toISOString()
+  },
+  // unit returns the unit of amounts of a resource, or of a pool of it.
+  unit: resource => page.overview?.resources.find(r => r.resource === resource || resource.startsWith(r.resource + '/'))?.unit ?? '',
+  lately: () => calls.of(),
+}
+const calls = new Lately()
 let view, poll, shown, problem, since
 
 function route() {
@@ -63,11 +72,11 @@ function known() {
 function navigation() {
   const replicas = page.overview?.replicas.filter(r => !r.error) ?? []
   const count = Math.max(0, ...replicas.map(r => r.waiting))
-  const troubles = page.overview ? troublesOf(page.overview).length : 0
+  const troubles = page.overview ? troublesOf(page.overview, page.lately()).length : 0
   show($('views'), Object.entries(views).filter(([, v]) => v.key).map(([name, v]) => ({
     name, title: v.title, here: shown?.name === name || shown?.name === 'pod' && name === 'waiting',
     badge: name === 'waiting' ? count : name === 'health' ? troubles : 0, bad: name === 'health',
-  })), v => v.name, v => h('a', { href: link(v.name), 'aria-current': v.here && 'page' }, v.title,
+  })), v => v.name, v => h('a', { href: link(v.name), 'aria-current': v.here && 'page', title: `Keys: g ${views[v.name].key}` }, v.title,
     v.badge > 0 && h('span', { class: v.bad ? 'badge bad' : 'badge' }, number(v.badge))))
 }
 
@@ -82,7 +91,7 @@ function state() {
   document.body.classList.toggle('stale', problem !== undefined)
   const notices = []
   if (problem) notices.push({ bad: true, text: `No data for ${Math.max(1, Math.round((Date.now() - since) / 1000))} s: ${problem.message}. ` +
-    (page.overview?.context || problem.name !== 'Error' ? '' : 'Is outboard ui or kubectl port-forward still running? ') + 'The page tries again.' })
+    (page.overview?.context || problem instanceof Refused ? '' : 'Is outboard ui or kubectl port-forward still running? ') + 'The page tries again.' })
   for (const r of page.overview?.replicas ?? []) {
     if (r.error) notices.push({ text: `Replica ${r.name} does not respond (${r.error}): what only it knows is not shown.` })
     for (const c of r.checks ?? []) if (c.error) notices.push({ text: `Replica ${r.name} is not ready: ${c.name}: ${c.error}.` })
@@ -91,48 +100,33 @@ function state() {
   const up = page.overview?.replicas.filter(r => !r.error) ?? []
   $('context').textContent = page.overview?.context ?? ''
   $('state').textContent = up.length === 0 ? 'Loading…' : `${up.length === 1 ? up[0].name : plural(up.length, 'replica')} · ${plural(up[0].nodes, 'node')}, ` +
-    `${plural(up[0].pods, 'pod')} · state ${number(up[0].generation)} of the cluster, read at ${clock(up[0].now)}`
+    `${plural(up[0].pods, 'pod')} · read at ${clock(up[0].now)}`
 }
 setInterval(() => problem && state(), 1000)
 setInterval(() => problem || known(), 5000) // how long ago things were
 
-const keys = [['/', 'find a pod or a node'], ...Object.values(views).filter(v => v.key).map(v => [`g ${v.key}`, v.title]),
-  ['j, k', 'next and previous row'], ['Enter', 'open the row'], ['Esc', 'back'], ['arrows', 'move in the wall of GPUs'], ['?', 'this list']]
-$('keys-list').append(...keys.flatMap(([k, text]) => [h('dt', {}, k.split(/(?<=[ ,]) ?/).map(x => [h('kbd', {}, x.replace(',', '').trim()), ' '])), h('dd', {}, text)]))
-$('help').addEventListener('click', () => $('keys').showModal())
-
 let began // g was pressed
 document.addEventListener('keydown', e => {
   if (e.key === 'Escape' && e.target === $('find')) return $('find').blur()
-  if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName) || $('keys').open) return
+  if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName)) return
   const wanted = began && Object.entries(views).find(([, v]) => v.key === e.key)
   began = e.key === 'g'
   if (wanted) location.hash = link(wanted[0])
   else if (e.key === '/') { e.preventDefault(); $('find').focus() }
-  else if (e.key === '?') $('keys').showModal()
-  else if (e.key === 'j' || e.key === 'k') row(e.key === 'j' ? 1 : -1)
   else if (e.key === 'Escape' && !view?.escape?.()) history.back()
 })
-
-// row moves the focus by one row of the table that has it, or of the first one.
-function row(step) {
-  const links = [...$('main').querySelectorAll('tbody tr')].map(tr => tr.querySelector('a')).filter(Boolean)
-  const at = links.findIndex(a => a.closest('tr').contains(document.activeElement))
-  links[at < 0 ? 0 : Math.max(0, Math.min(links.length - 1, at + step))]?.focus()
-}
 
 $('search').addEventListener('submit', e => {
   e.preventDefault()
   const text = $('find').value.trim()
-  const [namespace, name] = text.split('/')
-  if (text === '') return
-  location.hash = name ? podLink(namespace, name) : page.overview?.resources.length ? link('gpus', { node: text }) : link('waiting', { find: text })
+  if (text) location.hash = link('find', { text })
 })
 window.addEventListener('hashchange', go)
 go()
 new Poll('/api/overview', overview => {
   page.overview = overview
   page.received = performance.now()
+  calls.add(overview)
   navigation()
   known()
   state()

@@ -15,7 +15,7 @@ export default function signals(root, _, page) {
   let data
   function draw() {
     if (!data) return
-    const now = page.now() ?? new Date().toISOString()
+    const now = page.now()
     nothing.replaceChildren(...data.signals.length ? [] : [empty('The configuration has no signals.', 'Policies such as Utilization and Rules can read numbers from Prometheus, files and URLs.')])
     rows.fill(data.signals.map(s => ({ s, newest: s.newest ? ago(s.newest, now) : '–', oldest: s.oldest ? ago(s.oldest, now) : '–' })), x => x.s.name)
   }
@@ -25,7 +25,7 @@ export default function signals(root, _, page) {
 function histogram(counts) {
   const most = Math.max(1, ...counts)
   return h('div', { class: 'spark', role: 'img', 'aria-label': `Values by age, from new to old: ${counts.join(', ')}` }, counts.map(n => {
-    const e = h('i', { class: n ? '' : 'zero' })
+    const e = h('i')
     e.style.height = `${Math.max(4, 100 * n / most)}%`
     return e
   }))

@@ -1,5 +1,5 @@
 // Where a pod would fit that does not exist.
-import { empty, h, show } from './dom.js'
+import { empty, h, sections, show } from './dom.js'
 import { read } from './data.js'
 import { explanation } from './pod.js'
 
@@ -18,6 +18,9 @@ spec:
 `
 let text = example // kept while the page is open, and nowhere else
 
+// withUnits returns the example with a request of what the policies allocate.
+const withUnits = resource => example.replace(/$/, `      limits:\n        ${resource}: 24\n`)
+
 export default function attempt(root, _, page) {
   const input = h('textarea', { id: 'manifest', 'aria-label': 'Manifest of a pod, or of a workload with a template', spellcheck: 'false' })
   input.value = text
@@ -34,7 +37,8 @@ export default function attempt(root, _, page) {
     button.disabled = true
     try {
       const { value } = await read(`/api/try?${new URLSearchParams({ profile: profile.value })}`, { method: 'POST', headers: { 'Content-Type': 'application/yaml' }, body: input.value })
-      result.replaceChildren(...explanation(value))
+      if (!result.querySelector('.answer')) result.replaceChildren(h('div', { class: 'answer' }))
+      sections(result.firstChild, explanation(value, page))
     } catch (e) {
       result.replaceChildren(h('h2', {}, 'The manifest was not tried'), h('pre', { class: 'bad' }, e.message))
     }
@@ -42,6 +46,8 @@ export default function attempt(root, _, page) {
   }
   return {
     overview: o => {
+      const memory = o.resources.find(r => r.unit && r.resource.includes('/'))
+      if (memory && text === example) input.value = text = withUnits(memory.resource)
       const paths = [...new Set(o.replicas.flatMap(r => r.profiles ?? []).map(p => p.path))]
       show(profile, ['', ...paths], p => p, p => h('option', { value: p }, p ? `Profile ${p}` : 'All profiles'))
       profile.hidden = paths.length < 2

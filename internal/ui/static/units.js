@@ -1,37 +1,33 @@
 // Where room is, for a pod of some size: one square for each GPU, device or pool.
-import { bar, empty, h, link, number, percent, plural, podLink, show, table, unitName } from './dom.js'
+import { amount, bar, chipList, chips, choice, empty, h, line, link, number, percent, plural, podLink, table, unitName } from './dom.js'
 import { Poll } from './data.js'
 import { Wall, legend } from './wall.js'
 
 const fields = 4 // capacity, used, reserved, flags: see NodeUnits in api.go
 const unhealthy = 1, gone = 2
 
-// Sizes for which people ask are kept while the page is open, by resource.
-const sizes = {}
-
 export default function units(root, { query }, page) {
-  const title = h('h1', {}, 'GPUs'), tabs = h('ul', { class: 'chips', 'aria-label': 'Resources' }), summary = h('p', { class: 'sum' }), nothing = h('div')
+  const title = h('h1', {}, 'GPUs'), tabs = chipList('Resources'), summary = h('p', { class: 'sum' }), nothing = h('div')
   const size = h('input', { type: 'number', id: 'size', min: '0', step: '1', inputmode: 'numeric', 'aria-label': 'Amount that a pod needs of one unit' }), unit = h('span')
-  const order = h('select', { id: 'order', 'aria-label': 'Order of nodes' }, [['free', 'most free first'], ['left', 'most left over first'], ['name', 'by name']].map(([value, text]) => h('option', { value }, text)))
-  order.value = query.order ?? 'free'
+  const order = choice('order', 'Order of nodes', [['free', 'most free first'], ['left', 'most left over first'], ['name', 'by name']], query.order, order => keep({ order }))
   const asTable = h('input', { type: 'checkbox', id: 'as-table' })
   asTable.checked = query.table === '1' || (query.table === undefined && window.innerWidth < 480)
-  const form = h('form', { class: 'controls' }, h('label', {}, 'A pod needs ', size, ' ', unit), h('label', {}, 'Nodes: ', order), h('label', {}, asTable, ' as a table'))
+  const form = h('form', { class: 'controls' }, h('label', {}, 'A pod needs ', size, ' ', unit), h('label', {}, 'Nodes ', order), h('label', {}, asTable, ' as a table'))
   form.addEventListener('submit', e => e.preventDefault())
   const walls = h('div')
   const rows = table('Nodes', [
-    { title: 'Node', of: n => h('a', { href: link('gpus', { ...query, node: n.node, unit: 0 }) }, n.node) },
+    { title: 'Node', kind: () => 'tight', of: n => h('a', { href: link('gpus', { ...query, node: n.node, unit: 0 }) }, n.node) },
     { title: 'Kind', label: true, of: n => data.groups[n.group] },
-    { title: 'Free', n: true, of: n => number(n.free) },
-    { title: 'Of', n: true, of: n => `${number(n.total)} ${data.unit ?? ''}` },
+    { title: 'Free', n: true, of: n => `${number(n.free)} of ${amount(n.total, data.unit)}` },
     { title: 'Pods of this size', n: true, of: n => n.need ? number(n.fit) : '' },
-    { title: 'Units', of: n => Array.from({ length: n.units.length / fields }, (_, i) => h('span', { class: 'line small' }, pools() ? describe(n, i) : `${n.names?.[i] ?? i}: ${describe(n, i)}`, bar(n.units[i * fields + 1], n.units[i * fields], '', pools()))) },
+    { title: 'Free of each', of: n => pools() ? [line(describe(n, 0)), bar(n.units[1], n.units[0], true)] : Array.from({ length: n.units.length / fields }, (_, i) => n.units[i * fields + 3] ? state(n.units[i * fields + 3]) : number(freeOf(n.units, i * fields))).join(' · ') },
   ])
   const more = h('p', { class: 'dim' }), selected = h('section', { class: 'selected', role: 'status', 'aria-label': 'Selected unit', hidden: true })
-  root.append(title, tabs, form, summary, legend(), walls, rows.element, more, nothing, selected)
+  root.append(title, tabs, form, summary, legend(), h('div', { class: 'beside' }, h('div', {}, walls, rows.element, more, nothing), selected))
 
   const resource = query.resource || page.overview?.resources[0]?.resource
   let data, groups = new Map(), picked, holders
+  const noun = () => pools() ? 'pool' : /gpu/i.test(data.resource) ? 'GPU' : 'unit'
   const pools = () => data.nodes.length > 0 && data.nodes.every(n => n.names?.length === 1 && n.names[0] === n.node) // belong to no node
   const need = () => Math.max(0, Number(size.value) || 0)
 
@@ -54,16 +50,16 @@ export default function units(root, { query }, page) {
   function draw() {
     if (!data) return
     title.textContent = data.title
-    unit.textContent = `${data.unit ?? ''} of one ${pools() ? 'pool' : /gpu/i.test(data.resource) ? 'GPU' : 'unit'}`.trim()
+    unit.textContent = `${data.unit ?? ''} of one ${noun()}`.trim()
     const all = nodes(), none = all.length === 0
     const list = asTable.checked || pools()
     for (const e of [form, summary]) e.hidden = none
-    for (const e of [asTable.parentElement, order.parentElement]) e.hidden = pools()
+    for (const e of [asTable, order]) e.parentElement.hidden = pools()
     root.querySelector('.legend').hidden = none || list
     nothing.replaceChildren(...none ? [empty(`No node has ${data.title}.`, `Nodes whose status lists ${data.resource} are shown here.`)] : [])
     const total = sum(all, n => n.total), free = sum(all, n => n.free), fit = sum(all, n => n.fit), left = sum(all, n => n.left)
-    summary.replaceChildren(...need() ? [h('b', {}, plural(fit, 'pod')), ` of ${need()} ${data.unit ?? ''} ${fit === 1 ? 'fits' : 'fit'}. `] : [], h('b', {}, percent(total - free, total)), ' is allocated or out of use, ',
-      h('b', {}, `${number(free)} ${data.unit ?? ''}`), ' free', ...need() ? [', of which ', h('b', {}, `${number(left)} ${data.unit ?? ''}`), ` (${percent(left, total)} of all) is left over.`] : ['.'])
+    summary.replaceChildren(...need() ? [h('b', {}, plural(fit, 'pod')), ` of ${amount(need(), data.unit)} ${fit === 1 ? 'fits' : 'fit'}. `] : [], h('b', {}, percent(total - free, total)), ' is allocated or out of use, ',
+      h('b', {}, amount(free, data.unit)), ' free', ...need() ? [', of which pods of this size cannot use ', h('b', {}, amount(left, data.unit)), ` (${percent(left, total)} of all).`] : ['.'])
     walls.hidden = list
     more.textContent = ''
     rows.head.firstChild.textContent = pools() ? 'Pool' : 'Node'
@@ -72,13 +68,13 @@ export default function units(root, { query }, page) {
   }
 
   function wall(all) {
-    const pitch = Wall.pitch(all, data.groups.length, root.clientWidth)
+    const side = Wall.pitch(all, data.groups.length, walls.clientWidth)
     const shown = data.groups.map((name, at) => ({ name, nodes: all.filter(n => n.group === at) })).filter(g => g.nodes.length)
     const kept = new Map()
     for (const g of shown) {
       const it = groups.get(g.name) ?? group(g.name)
       kept.set(g.name, it)
-      it.fill(g.nodes, pitch)
+      it.fill(g.nodes, side)
     }
     groups = kept
     if (walls.children.length !== shown.length || shown.some((g, i) => walls.children[i] !== kept.get(g.name).element)) walls.replaceChildren(...shown.map(g => kept.get(g.name).element))
@@ -91,31 +87,35 @@ export default function units(root, { query }, page) {
     return { element, wall: w, fill(list, pitch) {
       const total = sum(list, n => n.total), free = sum(list, n => n.free), fit = sum(list, n => n.fit)
       const count = sum(list, n => n.units.length / fields), ill = sum(list, n => flagged(n, unhealthy))
-      head.replaceChildren(h('h2', { class: 'minor' }, name || data.title), h('span', { class: 'dim sum' }, `${number(count)} on ${plural(list.length, 'node')} · ${percent(total - free, total)} in use · ${number(free)} ${data.unit ?? ''} free`,
+      head.replaceChildren(h('h2', { class: 'minor' }, name || data.title), h('span', { class: 'dim sum' }, `${plural(count, noun())} on ${plural(list.length, 'node')} · ${percent(total - free, total)} allocated · ${amount(free, data.unit)} free`,
         need() ? [' · ', h('b', {}, number(fit)), ` ${fit === 1 ? 'pod fits' : 'pods fit'}`] : '', ill ? ` · ${number(ill)} unhealthy` : ''))
-      w.fill(list, need(), pitch, root.clientWidth, picked)
+      w.fill(list, need(), pitch, walls.clientWidth, picked)
     } }
   }
 
   function tabular(all) {
     const list = query.node ? all.filter(n => n.node.startsWith(query.node)) : all
-    rows.fill(list.slice(0, 100).map(n => ({ ...n, need: need() })), n => n.node)
-    if (list.length > 100) more.textContent = `100 of ${plural(list.length, 'node')} are shown. Find a node by its name at the top.`
+    rows.fill(list.slice(0, 60).map(n => ({ ...n, need: need() })), n => n.node)
+    if (list.length > 60) more.textContent = `60 of ${plural(list.length, 'node')} are shown. Find a node by its name at the top.`
   }
 
   const describe = (n, i) => {
     const [capacity, used, reserved, flags] = n.units.slice(i * fields, i * fields + fields)
-    return [`${number(used)} of ${number(capacity)} ${data.unit ?? ''}`.trim(), reserved && `${number(reserved)} reserved`, flags & gone ? 'no longer there' : flags & unhealthy ? 'unhealthy' : `${number(freeOf(n.units, i * fields))} free`].filter(Boolean).join(', ')
+    return [`${number(used)} of ${amount(capacity, data.unit)} allocated`, reserved && `${number(reserved)} of it reserved`, state(flags) || `${number(freeOf(n.units, i * fields))} free`].filter(Boolean).join(', ')
+  }
+
+  // keep writes what is chosen into the address, so that a link shows the same.
+  function keep(chosen) {
+    Object.assign(query, chosen)
+    history.replaceState(null, '', link('gpus', { ...query, resource }))
+    draw()
   }
 
   // pick selects one unit and shows who holds it.
   function pick(node, i) {
     picked = { node, unit: i }
-    history.replaceState(null, '', link('gpus', { ...query, resource, node, unit: i }))
-    query.node = node
-    query.unit = i
     ask(node)
-    draw()
+    keep(picked)
     detail()
   }
   function ask(node) {
@@ -126,18 +126,17 @@ export default function units(root, { query }, page) {
   }
   function detail() {
     const n = picked && data?.nodes.find(n => n.node === picked.node)
-    selected.hidden = !picked
-    if (!picked) return
+    selected.hidden = !picked && (!data?.nodes.length || asTable.checked || pools())
+    if (!picked) return selected.replaceChildren(`Click on a ${data ? noun() : 'unit'}, or move with the arrow keys, to see who holds it.`)
     if (!n) return selected.replaceChildren(`No node ${picked.node} has ${data?.title ?? 'units'}.`)
     const i = Math.min(picked.unit, n.units.length / fields - 1), name = n.names?.[i] ?? String(i), here = (holders?.rows ?? []).filter(r => r.unit === name || r.unit === '')
-    selected.replaceChildren(h('strong', {}, n.node === name ? name : `${n.node}, ${unitName(resource, name)}`), ` ${data.groups[n.group] ? `(${data.groups[n.group]}) ` : ''}${describe(n, i)}. `,
-      h('a', { href: link('held', { resource, find: n.node }) }, 'Everything on this node'),
-      h('ul', {}, here.map(r => h('li', {}, r.pod ? h('a', { href: podLink(r.namespace, r.pod) }, `${r.namespace}/${r.pod}`) : r.uid, ` ${number(r.amount)}${r.state === 'running' || r.state === 'bound' ? '' : `, ${r.state}`}`))))
+    selected.replaceChildren(h('strong', {}, n.node === name ? name : `${n.node}, ${unitName(resource, name)}`), h('p', {}, `${data.groups[n.group] ? `${data.groups[n.group]}: ` : ''}${describe(n, i)}.`),
+      h('ul', {}, here.map(r => h('li', {}, r.pod ? h('a', { href: podLink(r.namespace, r.pod) }, `${r.namespace}/${r.pod}`) : r.uid, ` ${amount(r.amount, data.unit)}${r.state === 'running' || r.state === 'bound' ? '' : `, ${r.state}`}`))),
+      h('a', { href: link('held', { resource, find: n.node }) }, n.node === name ? 'All claims' : 'Everything on this node'))
   }
 
-  size.addEventListener('input', () => { sizes[resource] = size.value; draw() })
-  order.addEventListener('change', draw)
-  asTable.addEventListener('change', draw)
+  size.addEventListener('input', () => keep({ need: size.value }))
+  asTable.addEventListener('change', () => keep({ table: asTable.checked ? 1 : 0 }))
   const resized = new ResizeObserver(() => draw())
   resized.observe(root)
 
@@ -152,21 +151,16 @@ export default function units(root, { query }, page) {
     source: resource && `/api/units?${new URLSearchParams({ resource })}`,
     show(value) {
       value.nodes = nodesOf(value)
-      if (!data) size.value = query.need ?? sizes[resource] ?? usual(value)
+      if (!data) size.value = query.need ?? usual(value)
       data = value
-      if (picked && !data.nodes.some(n => n.node === picked.node)) { // the beginning of a name
-        const found = data.nodes.find(n => n.node.startsWith(picked.node))
-        if (found) { picked.node = found.node; ask(found.node) }
-      }
       draw()
       detail()
     },
     overview(o) {
-      show(tabs, o.resources.length > 1 ? o.resources.map(r => ({ ...r, here: r.resource === resource })) : [], r => r.resource, r => h('li', {}, h('a', { href: link('gpus', { resource: r.resource }), 'aria-current': r.here && 'true' }, r.title)))
+      chips(tabs, o.resources.length > 1 ? o.resources.map(r => ({ text: r.title, here: r.resource === resource, href: link('gpus', { resource: r.resource }) })) : [])
       if (!resource && o.resources.length) window.dispatchEvent(new HashChangeEvent('hashchange')) // now there is something to read
       else if (!o.resources.length) {
-        for (const e of [form, root.querySelector('.legend')]) e.hidden = true
-        rows.element.hidden = true
+        for (const e of [form, root.querySelector('.legend'), rows.element]) e.hidden = true
         nothing.replaceChildren(empty('Nothing is allocated.', 'No policy of the configuration allocates GPUs, devices or licenses. The policies GPUMemory, Devices and Licenses do.'))
       }
     },
@@ -174,8 +168,7 @@ export default function units(root, { query }, page) {
     escape() {
       if (!picked) return false
       picked = undefined
-      history.replaceState(null, '', link('gpus', { resource }))
-      draw()
+      keep({ node: undefined, unit: undefined })
       detail()
       return true
     },
@@ -196,15 +189,11 @@ function nodesOf(v) {
   })
 }
 
+const state = flags => flags & gone ? 'no longer there' : flags & unhealthy ? 'unhealthy' : ''
 const byName = new Intl.Collator('en', { numeric: true }).compare
 const sum = (list, of) => list.reduce((all, x) => all + of(x), 0)
 const freeOf = (u, i) => u[i + 3] & (unhealthy | gone) ? 0 : Math.max(0, u[i] - u[i + 1])
 const flagged = (n, flag) => { let count = 0; for (let i = 3; i < n.units.length; i += fields) if (n.units[i] & flag) count++; return count }
 
-// usual is a size to begin with: a quarter of the most frequent capacity.
-function usual(value) {
-  const counts = new Map()
-  for (const n of value.nodes) for (let i = 0; i < n.units.length; i += fields) counts.set(n.units[i], (counts.get(n.units[i]) ?? 0) + 1)
-  const [most] = [...counts].sort((a, b) => b[1] - a[1])[0] ?? [4]
-  return Math.max(1, Math.round(most / 4))
-}
+// usual is a size to begin with: a quarter of the largest unit.
+const usual = value => Math.max(1, Math.round(Math.max(4, ...value.nodes.map(n => n.units[0])) / 4))

@@ -3,8 +3,8 @@ import { h } from './dom.js'
 
 const fields = 4, unhealthy = 1, gone = 2
 
-// kinds are what the color of a square says. The dark part that rises from below is what is in use.
-export const kinds = [['fits', 'a pod of this size fits'], ['little', 'some is free, but too little'], ['used', 'in use'], ['mark', 'reserved for a pod that starts'], ['ill', 'unhealthy'], ['none', 'no longer there']]
+// kinds are what the color of a square says. The dark part that rises from below is what is allocated.
+export const kinds = [['fits', 'a pod of this size fits'], ['little', 'some is free, but too little'], ['used', 'allocated'], ['mark', 'reserved for a pod that starts'], ['ill', 'unhealthy'], ['none', 'no longer there']]
 
 function colors() {
   const style = getComputedStyle(document.documentElement), c = {}
@@ -73,7 +73,6 @@ export class Wall {
     this.name = name
     this.picked = picked
     this.canvas.addEventListener('click', e => this.click(e))
-    this.canvas.addEventListener('mousemove', e => this.hover(e))
     this.canvas.addEventListener('keydown', e => this.key(e))
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.nodes && this.draw())
   }
@@ -142,36 +141,27 @@ export class Wall {
     }
   }
 
-  at(e) {
+  click(e) {
     const box = this.canvas.getBoundingClientRect(), x = e.clientX - box.left, y = e.clientY - box.top
     const column = Math.floor(x / this.width), n = this.nodes[Math.floor(y / this.height) * this.perRow + column]
     if (column >= this.perRow || !n) return
     const dx = Math.min(this.columns - 1, Math.floor((x - column * this.width) / this.pitch)), dy = Math.max(0, Math.floor((y % this.height - this.label) / this.pitch))
-    return { n, unit: Math.min(n.units.length / fields - 1, dy * this.columns + dx) }
+    this.picked(n, Math.min(n.units.length / fields - 1, dy * this.columns + dx))
   }
-  click(e) {
-    const found = this.at(e)
-    if (found) this.picked(found.n, found.unit)
-  }
-  hover(e) {
-    const found = this.at(e)
-    this.canvas.title = found ? `${found.n.node}, ${found.n.names?.[found.unit] ?? found.unit}` : ''
-  }
+  // key moves to the nearest unit in the direction of an arrow.
   key(e) {
-    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: this.columns, ArrowUp: -this.columns, Home: -Infinity, End: Infinity }[e.key]
-    if (step === undefined) return
+    const [dx, dy] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[e.key] ?? []
+    if (dx === undefined) return
     e.preventDefault()
-    const last = this.nodes.length - 1, at = this.nodes.findIndex(n => n.node === this.chosen?.node), count = n => n.units.length / fields
-    if (at < 0 || step === -Infinity) return this.picked(this.nodes[0], 0)
-    if (step === Infinity) return this.picked(this.nodes[last], count(this.nodes[last]) - 1)
-    const unit = this.chosen.unit + step, column = this.chosen.unit % this.columns
-    const along = Math.abs(step) === 1 ? column + step >= 0 && column + step < this.columns : true
-    if (along && unit >= 0 && unit < count(this.nodes[at])) return this.picked(this.nodes[at], unit)
-    const next = at + (Math.abs(step) === 1 ? step : Math.sign(step) * this.perRow), n = this.nodes[next]
-    if (!n) return
-    const row = Math.floor(this.chosen.unit / this.columns), rows = Math.ceil(count(n) / this.columns)
-    const to = step === 1 ? row * this.columns : step === -1 ? row * this.columns + this.columns - 1 : step > 0 ? column : (rows - 1) * this.columns + column
-    this.picked(n, Math.max(0, Math.min(count(n) - 1, to)))
+    const at = this.nodes.findIndex(n => n.node === this.chosen?.node), [x, y] = at < 0 ? [-dx, -dy] : this.place(at, this.chosen.unit)
+    let least = Infinity, nearest
+    this.nodes.forEach((n, i) => {
+      for (let unit = 0; unit < n.units.length / fields; unit++) {
+        const [a, b] = this.place(i, unit), along = (a - x) * dx + (b - y) * dy, far = along + 3 * Math.abs((a - x) * dy + (b - y) * dx)
+        if (along > 0 && far < least) [least, nearest] = [far, [n, unit]]
+      }
+    })
+    if (nearest) this.picked(...nearest)
   }
 }
 
