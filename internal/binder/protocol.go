@@ -10,8 +10,8 @@ import (
 	"outboard.dev/outboard/internal/engine"
 )
 
-// bindAttempts is how often a pod that changes meanwhile is tried to be bound.
-const bindAttempts = 4
+// maxTries is how often a pod that changes meanwhile is tried to be bound.
+const maxTries = 4
 
 // Protocol binds one pod with its claims, as pure steps: Begin and Step return what to do next, and the caller of Step passes what came of it.
 // A protocol is a value that contains no clock, client or goroutine: the process may be stopped for any time, or killed, between two steps.
@@ -25,20 +25,20 @@ const bindAttempts = 4
 //	             ▼ the pod holds a claim that cannot be used any more
 //	           release … ─▶ touch ─▶ revoke ─▶ begin again
 //
-// Claims that no bind attempt relies on any more are released after a while, by any replica. Therefore the pod is changed ("touch") before
+// Claims that no bind call relies on any more are released after a while, by any replica. Therefore the pod is changed ("touch") before
 // a claim is removed that an earlier Binding may rely on, and the Binding of a pod with claims has the resourceVersion that was read before
 // the claims were made: either the Binding comes first and the claims stay, or the API server rejects the Binding, and the protocol
 // begins again.
 type Protocol struct {
 	engine  *engine.Engine
 	target  Target
-	pod     *corev1.Pod // as it was when the attempt began; its namespace, name and UID stay the same
+	pod     *corev1.Pod // as it was when the try began; its namespace, name and UID stay the same
 	touched *corev1.Pod // the pod after touch; nil: gone
-	attempt int
+	tries   int
 	doing   Action
 	claims  []engine.Claim     // those still to be made
 	held    engine.Reservation // those made
-	cause   error              // why this attempt does not bind the pod; nil while it may
+	cause   error              // why this try does not bind the pod; nil while it may
 	undo    []engine.HeldClaim // those still to be released or revoked, the last one first
 	failed  error              // what came of these, if not all could be removed
 }
@@ -79,7 +79,7 @@ func Begin(e *engine.Engine, target Target, pod *corev1.Pod) (Protocol, Task) {
 	return Protocol{engine: e, target: target, pod: pod}.try(pod)
 }
 
-// try begins an attempt, with the pod as it is now; nil: gone.
+// try begins a try, with the pod as it is now; nil: gone.
 func (p Protocol) try(pod *corev1.Pod) (Protocol, Task) {
 	bound, err := AlreadyBound(p.pod.Namespace, p.pod.Name, p.pod.UID, p.target.Node.Name, pod)
 	if bound || err != nil {
@@ -89,7 +89,7 @@ func (p Protocol) try(pod *corev1.Pod) (Protocol, Task) {
 	if err != nil {
 		return p.end(err)
 	}
-	return Protocol{engine: p.engine, target: p.target, pod: pod, attempt: p.attempt + 1, claims: claims}.claimNext()
+	return Protocol{engine: p.engine, target: p.target, pod: pod, tries: p.tries + 1, claims: claims}.claimNext()
 }
 
 // Step continues with what came of the task that the last step returned.
@@ -159,13 +159,13 @@ func (p Protocol) bind() (Protocol, Task) {
 	return p.do(Task{Action: Bind, Binding: b})
 }
 
-// giveUp releases the claims of this attempt, on which no Binding relies that may still have an effect.
+// giveUp releases the claims of this try, on which no Binding relies that may still have an effect.
 func (p Protocol) giveUp(cause error) (Protocol, Task) {
 	p.cause, p.undo = cause, p.held.Held
 	return p.undoNext(Release)
 }
 
-// undoNext releases or revokes the next claim. If there is none, the attempt is over.
+// undoNext releases or revokes the next claim. If there is none, the try is over.
 func (p Protocol) undoNext(how Action) (Protocol, Task) {
 	if n := len(p.undo) - 1; n >= 0 {
 		held := p.undo[n]
@@ -177,7 +177,7 @@ func (p Protocol) undoNext(how Action) (Protocol, Task) {
 	}
 	p.cause, p.failed = errors.Join(p.cause, p.failed), nil
 	switch {
-	case p.attempt == bindAttempts:
+	case p.tries == maxTries:
 	case errors.Is(p.cause, ErrPodChanged):
 		return p.do(Task{Action: Read})
 	case p.unusable() != nil:
@@ -186,7 +186,7 @@ func (p Protocol) undoNext(how Action) (Protocol, Task) {
 	return p.end(p.cause)
 }
 
-// unusable returns the claim of an earlier attempt that cannot be used any more, nil if that is not the cause.
+// unusable returns the claim of an earlier try that cannot be used any more, nil if that is not the cause.
 func (p Protocol) unusable() *engine.UnusableClaimError {
 	var unusable *engine.UnusableClaimError
 	errors.As(p.cause, &unusable)
