@@ -15,7 +15,8 @@ import (
 var ErrThrottled = errors.New("too many pods are being bound concurrently")
 
 // limiter is the rate limit of requests to the API server. It replaces client-go's; requests of binds that Throttle has
-// let through do not wait again.
+// let through do not wait again. A second client without a limit for these would not do: client-go sends a request again
+// after a response with Retry-After, and these requests must count.
 type limiter struct {
 	bucket *rate.Limiter
 	mu     sync.Mutex // makes reading the bucket and taking from it one step

@@ -55,7 +55,9 @@ var (
 // ExtenderPreemptionArgs with a Pod and one of the two maps of victims, with the differences in the
 // package documentation. If there are both maps, it uses NodeNameToMetaVictims. It decodes only the
 // UIDs of victims: a whole Pod takes hundreds of times the memory of the `{}` from which it may be
-// decoded.
+// decoded. encoding/json would not do, even into structs that have only the UID: it decodes all
+// victims before their number can be limited, and makes 16 bytes of each `{},`, and more while the
+// slice grows, for as many as fit in the body.
 //
 // The body must not change while Pod and PodVersion are in use.
 func (p *Preemption) Decode(body []byte) error {
