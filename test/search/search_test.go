@@ -22,6 +22,7 @@ var bounded = []bound{
 	{"two pods, one fault", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Prompt: true}, 0},
 	{"two pods, one expired claim", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Expiries: 1}, 0},
 	{"one pod, two calls, one crash", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Crashes: 1}, 0},
+	{"one pod, two calls, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Faults: 1}, 0},
 	{"one pod, one fault, one expired claim", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Expiries: 1}, 0},
 	{"everything", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 2, Faults: 1, Crashes: 1, Deletions: 1, Expiries: 1}, 50_000},
 }
