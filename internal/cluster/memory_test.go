@@ -26,6 +26,7 @@ import (
 	restwatch "k8s.io/client-go/rest/watch"
 
 	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -39,9 +40,15 @@ const (
 	memoryPause = 10 * time.Second
 )
 
+// containerLimit is the memory limit of the container in the manifests, in MiB, and goLimit is the limit of Go's memory there.
+const (
+	containerLimit = 1024
+	goLimit        = "GOMEMLIMIT=921MiB"
+)
+
 // BenchmarkMemory measures outboard serve, built and started as by a user, with a large cluster: resident memory when it is
 // ready, the maximum during a stream of changes, after memoryPause without changes, and the overall maximum; then the reachable
-// heap; and the processor time of everything. OUTBOARD_TEST_MEMORY_PROFILE names a file for a heap profile.
+// heap; and the processor time of everything. Beside it is the limit of the container, for those with that of its Go memory. OUTBOARD_TEST_MEMORY_PROFILE names a file for a heap profile.
 func BenchmarkMemory(b *testing.B) {
 	outboard := filepath.Join(b.TempDir(), "outboard")
 	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", outboard, "outboard.dev/outboard/cmd/outboard").CombinedOutput(); err != nil {
@@ -54,15 +61,17 @@ func BenchmarkMemory(b *testing.B) {
 		{"default", "", largeCluster{events: memoryEvents}}, {"GOGC=100", "GOGC=100", largeCluster{events: memoryEvents}}, {"no changes", "", largeCluster{}},
 		// Every node takes as much as it may, and so does every pod in the cache, or in a call. The limit of Go's memory is that in the
 		// container of the manifests.
-		{"largest pods in the cache", "GOMEMLIMIT=921MiB", largeCluster{paddedPod: 8 << 10, paddedNode: 32 << 10}},
-		{"largest pods in calls", "GOMEMLIMIT=921MiB", largeCluster{paddedPod: snapshot.MaxPod, paddedNode: 32 << 10}},
+		{"largest pods in the cache", goLimit, largeCluster{paddedPod: 8 << 10, paddedNode: 32 << 10}},
+		{"largest pods in calls", goLimit, largeCluster{paddedPod: snapshot.MaxPod, paddedNode: 32 << 10}},
+		// So does everything else that it keeps.
+		{"everything", goLimit, largeCluster{paddedPod: 8 << 10, paddedNode: 32 << 10, everything: true}},
 	} {
 		b.Run(arm.name, func(b *testing.B) {
 			server := httptest.NewServer(arm.cluster)
 			defer server.Close()
 			defer server.CloseClientConnections()
 			for b.Loop() {
-				measureMemory(b, outboard, server.URL, arm.setting)
+				measureMemory(b, outboard, server.URL, arm.setting, arm.cluster)
 			}
 			b.ReportMetric(0, "ns/op")
 		})
@@ -70,8 +79,8 @@ func BenchmarkMemory(b *testing.B) {
 }
 
 // measureMemory reports what one process takes, in MiB.
-func measureMemory(b *testing.B, outboard, url, setting string) {
-	admin, command := startServe(b, outboard, url, setting)
+func measureMemory(b *testing.B, outboard, url, setting string, cluster largeCluster) {
+	admin, address, command := startServe(b, outboard, url, setting, cluster)
 	defer func() {
 		_ = command.Process.Kill()
 		_ = command.Wait() // it was killed
@@ -98,9 +107,22 @@ func measureMemory(b *testing.B, outboard, url, setting string) {
 			strings.Contains(metrics, fmt.Sprintf("\noutboard_cluster_pods %d\n", memoryPods+1))
 	})
 	b.ReportMetric(changing, "MiB-changing")
+	if cluster.everything {
+		fillQueue(b, address)
+		until(func() bool {
+			_, metrics := ask(admin + "/metrics")
+			return strings.Contains(metrics, fmt.Sprintf("\noutboard_audit_findings{finding=\"unannotated\"} %d\n", memoryPods/2))
+		})
+		for _, path := range []string{ui.OverviewPath, ui.WaitingPath, ui.HeldPath, ui.SignalsPath} {
+			ask(admin + path)
+		}
+	}
 	time.Sleep(memoryPause)
 	b.ReportMetric(resident(pid, "VmRSS"), "MiB-steady")
 	b.ReportMetric(resident(pid, "VmHWM"), "MiB-peak")
+	if setting == goLimit {
+		b.ReportMetric(containerLimit, "MiB-container")
+	}
 	_, profile := ask(admin + "/debug/pprof/heap?gc=1")
 	if file := os.Getenv("OUTBOARD_TEST_MEMORY_PROFILE"); file != "" {
 		if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
@@ -116,15 +138,25 @@ func measureMemory(b *testing.B, outboard, url, setting string) {
 	}
 }
 
-// startServe starts outboard serve and returns the URL of its admin listener.
-func startServe(b *testing.B, outboard, url, setting string) (string, *exec.Cmd) {
+// freeAddress returns an address on which nobody listens.
+func freeAddress(b *testing.B) string {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	admin := free.Addr().String()
-	if err := free.Close(); err != nil {
-		b.Fatal(err)
+	defer func() { _ = free.Close() }()
+	return free.Addr().String()
+}
+
+// startServe starts outboard serve and returns the URLs of its admin listener and of the other one.
+func startServe(b *testing.B, outboard, url, setting string, cluster largeCluster) (admin, address string, _ *exec.Cmd) {
+	admin, address = freeAddress(b), freeAddress(b)
+	profiles := `
+profiles:
+- policies: [{type: ImageLocality}]
+`
+	if cluster.everything {
+		profiles = everything(b)
 	}
 	kubeconfig := write(b, "kubeconfig", fmt.Sprintf(`
 clusters: [{name: c, cluster: {server: %q}}]
@@ -134,13 +166,11 @@ current-context: c
 	config := write(b, "outboard.yaml", fmt.Sprintf(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
-serving: {address: "127.0.0.1:0", insecure: true}
+serving: {address: %q, insecure: true}
 admin: {address: %q, pprof: true}
 clientConnection: {kubeconfig: %q}
 log: {level: Warn}
-profiles:
-- policies: [{type: ImageLocality}]
-`, admin, kubeconfig))
+%s`, address, admin, kubeconfig, profiles))
 	command := exec.CommandContext(b.Context(), outboard, "serve", "--config", config)
 	command.Stderr = os.Stderr
 	if strings.Contains(setting, "=") {
@@ -149,7 +179,7 @@ profiles:
 	if err := command.Start(); err != nil {
 		b.Fatal(err)
 	}
-	return "http://" + admin, command
+	return "http://" + admin, "http://" + address, command
 }
 
 func write(b *testing.B, name, text string) string {
@@ -194,6 +224,8 @@ type largeCluster struct {
 	events int
 	// paddedPod and paddedNode are the sizes of pods and nodes when they are trimmed; 0: as they are.
 	paddedPod, paddedNode int64
+	// everything adds GPUs, ledgers, ConfigMaps and disruption budgets, which all take as much as they may.
+	everything bool
 }
 
 // pad adds annotations, which no other object has, to an object of this size.
@@ -217,6 +249,10 @@ func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if kind == "poddisruptionbudgets" {
 		version = policyv1.SchemeGroupVersion
 	}
+	if kind == "ledgers" {
+		serveLedgers(w, r)
+		return
+	}
 	send := eventSender(w, version)
 	if r.URL.Query().Get("sendInitialEvents") == "" {
 		<-r.Context().Done() // a resumed watch gets no more events
@@ -227,6 +263,9 @@ func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "nodes":
 		for i := range memoryNodes {
 			node := cluster.ExampleNode(i)
+			if c.everything {
+				addGPUs(node)
+			}
 			if c.paddedNode > 0 {
 				pad(&node.ObjectMeta, snapshot.SizeOf(snapshot.TrimmedNode(node)), c.paddedNode)
 			}
@@ -249,6 +288,9 @@ func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				if i%2 == 0 { // pending
 					pod.Spec.NodeName = ""
 				}
+				if c.everything {
+					requestGPU(pod)
+				}
 				pad(&pod.ObjectMeta, snapshot.PodSize(snapshot.TrimmedPod(pod)), c.paddedPod)
 			}
 			send(watch.Added, pod)
@@ -270,7 +312,13 @@ func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		last.Name, last.UID, last.Spec.NodeName = "last", "last", ""
 		send(watch.Added, last)
 	case "poddisruptionbudgets":
+		if c.everything {
+			sendBudgets(send)
+		}
 		send(watch.Bookmark, &policyv1.PodDisruptionBudget{ObjectMeta: end})
+	case "configmaps":
+		sendConfigMaps(send)
+		send(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: end})
 	}
 	w.(http.Flusher).Flush()
 	<-r.Context().Done()
