@@ -12,6 +12,7 @@ import (
 //   - each pod that is bound has the annotations of its claim, and the ledger has the claim;
 //   - if nobody tries a pod any more, sweeps release each claim of which no pod is bound; if the scope says Prompt, bind calls have released
 //     it;
+//   - in the end, the views of each replica have each pod where it is;
 //   - a pod that a replica has rejected is retried if it fits in the end.
 func (w *World) Check() error {
 	holders := map[string]string{}
@@ -101,6 +102,13 @@ func (w *World) checkEnd() error {
 		for _, held := range o.Spec.Pods {
 			if pod := end.pods[w.scope.podNamed(held.Name)]; pod == nil || pod.Spec.NodeName != held.Node {
 				return fmt.Errorf("in the end the ledger of %s has a claim of pod %s, which is not bound there", w.scope.ledger(l), held.Name)
+			}
+		}
+	}
+	for i := range end.replicas {
+		for p, c := range end.replicas[i].counted {
+			if want := asWatched(end.pods[p]); c.node != want.node {
+				return fmt.Errorf("in the end the views of replica %d have pod %s on node %q, and it is on %q", i, w.scope.pod(p), c.node, want.node)
 			}
 		}
 	}

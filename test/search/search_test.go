@@ -136,7 +136,7 @@ var mutations = []struct {
 	{search.BindingWithoutVersion, "pod p is bound to node-0, and the ledger has no claim of it"},
 	{search.AnnotationsAfterBinding, "pod p is bound without the annotation of its claim"},
 	{search.ReleaseWithoutTouch, "pod p is bound to node-0, and the ledger has no claim of it"},
-	{search.ForgetWithoutView, "replica 0 has rejected pod p, which fits on node-0 in the end, and is not retried"},
+	{search.ForgetWithoutView, "in the end the views of replica 0 have pod p on node \"node-0\", and it is on \"\""},
 }
 
 // The search finds each seeded defect, with a history of a few lines.
