@@ -150,7 +150,7 @@ export default function units(root, { query }, page) {
   return {
     source: resource && `/api/units?${new URLSearchParams({ resource })}`,
     show(value) {
-      value.nodes = nodesOf(value)
+      value = { ...value, nodes: nodesOf(value) }
       if (!data) size.value = query.need ?? usual(value)
       data = value
       draw()
@@ -175,16 +175,16 @@ export default function units(root, { query }, page) {
   }
 }
 
-// expanded returns the values of runs: pairs of a value and how many times it follows.
-const expanded = runs => { const all = []; for (let i = 0; i < runs.length; i += 2) for (let n = 0; n < runs[i + 1]; n++) all.push(runs[i]); return all }
+// runs returns the values of runs: pairs of a value and how many times it follows.
+const runs = list => list.flatMap((v, i) => i % 2 ? [] : Array(list[i + 1]).fill(v))
 
-// nodesOf returns the nodes of a response, each with its units: see unitColumns in units.go.
+// nodesOf returns the nodes of a response with their units: see unitColumns in units.go.
 function nodesOf(v) {
-  const group = expanded(v.group), count = expanded(v.count), columns = [expanded(v.capacity), v.used, expanded(v.reserved), expanded(v.flags)]
+  const [group, count, capacity, reserved, flags] = [v.group, v.count, v.capacity, v.reserved, v.flags].map(runs)
   let at = 0
   return v.nodes.map((node, i) => {
     const units = []
-    for (const end = at + count[i]; at < end; at++) for (const c of columns) units.push(c[at])
+    for (const end = at + count[i]; at < end; at++) units.push(capacity[at], v.used[at], reserved[at], flags[at])
     return { node, group: group[i], names: v.names?.[i].length ? v.names[i] : undefined, units }
   })
 }
