@@ -62,7 +62,7 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 	}))
 	defer admin.Close()
 	waiting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write([]byte(`{"pods": 1, "rows": [{"owner": "ns/Pod/web-1", "pod": "ns/web-1", "pods": 1}]}`))
+		_, _ = w.Write([]byte(`{"cursor": "a-0-1", "changes": [{"uid": "1", "row": {"owner": "ns/Pod/web-1", "pod": "ns/web-1", "pods": 1}}]}`))
 	}))
 	defer waiting.Close()
 	// An extender to which all nodes are equal, and one that has no paths.
