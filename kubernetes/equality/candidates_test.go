@@ -59,9 +59,9 @@ func TestCandidates(t *testing.T) {
 			defer p.stop()
 			p.addVolumes(d)
 			for i := range d.between(2, 6, "pods to place") {
-				p.settle(d, s.profile)
+				p.awaitView(d, s.profile)
 				s.placeWithCandidates(d, p, fmt.Sprintf("pod-%d", i), n, wrong)
-				p.settle(d, s.profile)
+				p.awaitView(d, s.profile)
 				s.change(d)
 			}
 		}
