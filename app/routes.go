@@ -40,13 +40,13 @@ func (r *routes) urls() []string { return slices.Sorted(maps.Keys(r.handlers)) }
 
 func newServing(o service.Options) (s *serving, err error) {
 	s = &serving{options: o, shared: extender.NewShared(), metrics: callmetrics.New(o.Registry), unserved: callmetrics.NewUnserved(o.Registry)}
-	o.Enforced = s.enforced
+	o.OnActivate = s.activated
 	s.Service, err = service.New(o)
 	return s, err
 }
 
-// enforced replaces the handlers by those of the profiles.
-func (s *serving) enforced(of *service.Service, p *service.Profiles) {
+// activated replaces the handlers by those of the profiles.
+func (s *serving) activated(of *service.Service, p *service.Profiles) {
 	r := &routes{handlers: map[string]http.Handler{}, verbs: map[string]decision.Verb{}}
 	for i := range p.Config.Profiles {
 		profile := &p.Config.Profiles[i]

@@ -140,7 +140,7 @@ func (b *Builder) withoutRoom(change func()) {
 
 // place puts the pod on the node; "": on none.
 func (b *Builder) place(pod *corev1.Pod, node string) {
-	b.nominate(pod, node)
+	b.showNomination(pod, node)
 	if old := b.pods[pod.UID]; old.node == node && node != "" && same(old.pod, pod) {
 		return
 	}
@@ -160,7 +160,7 @@ func (b *Builder) place(pod *corev1.Pod, node string) {
 
 // DeletePod removes the pod from its node, or its nomination. It ignores an unknown UID.
 func (b *Builder) DeletePod(uid types.UID) {
-	b.denominate(uid)
+	b.endNomination(uid)
 	b.removePod(uid)
 	b.journal.gone(uid)
 }

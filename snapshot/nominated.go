@@ -75,12 +75,12 @@ func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func(
 	}
 }
 
-// nominate records the nomination of a pod that is on the node; "": on none.
-func (b *Builder) nominate(pod *corev1.Pod, node string) {
+// showNomination records the nomination of a pod that is on the node; "": on none.
+func (b *Builder) showNomination(pod *corev1.Pod, node string) {
 	former := b.nominated[pod.UID]
 	switch {
 	case node != "" || pod.DeletionTimestamp != nil || Ended(pod):
-		b.denominate(pod.UID)
+		b.endNomination(pod.UID)
 	case former == nil && pod.Status.NominatedNodeName == "", former != nil && same(former.Pod, pod):
 	case former == nil:
 		b.expect(pod, nil, false)
@@ -89,7 +89,7 @@ func (b *Builder) nominate(pod *corev1.Pod, node string) {
 	}
 }
 
-func (b *Builder) denominate(uid types.UID) {
+func (b *Builder) endNomination(uid types.UID) {
 	if b.nominated[uid] != nil {
 		delete(b.nominated, uid)
 		b.nominatedDirty = true
@@ -114,7 +114,7 @@ func (b *Builder) expect(pod *corev1.Pod, expected []NominatedNode, shown bool) 
 		}
 	}
 	if len(nodes) == 0 {
-		b.denominate(pod.UID)
+		b.endNomination(pod.UID)
 		return
 	}
 	if b.nominated == nil {

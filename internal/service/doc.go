@@ -3,6 +3,6 @@
 // engines of the profiles, reloads the configuration as a whole, and explains decisions.
 //
 // [Connect] returns the connection to the API server, [New] the [Service] of a configuration, and [Service.Run] runs it until its
-// context ends. The caller gets the engines from [Service.Current] or from [Options.Enforced], and adds the records of decisions to
+// context ends. The caller gets the engines from [Service.Current] or from [Options.OnActivate], and adds the records of decisions to
 // [Service.Log].
 package service

@@ -121,7 +121,7 @@ func (s *Service) reloadLocked(data []byte) {
 	for _, risk := range compared.Risks {
 		s.logger.Warn("a configuration change is risky", "risk", risk)
 	}
-	s.enforce(p)
+	s.activate(p)
 	s.reloads.loaded(c, compared.Restart)
 	s.reloads.total.WithLabelValues(reloadSuccess).Inc()
 	for _, change := range compared.Changes {

@@ -85,7 +85,7 @@ func (s *Service) precompute(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.Cluster.Superseded(view):
-		case <-s.enforced:
+		case <-s.activated:
 		}
 		select {
 		case <-ctx.Done():

@@ -42,8 +42,8 @@ type Options struct {
 	// Retry makes kube-scheduler retry a pod, of which only namespace, name and UID are set. If it is nil, the Requeuer writes to
 	// the pod instead.
 	Retry func(pod *corev1.Pod)
-	// Enforced, if not nil, is called with the profiles that the Service uses from now on: by New, and after each reload.
-	Enforced func(*Service, *Profiles)
+	// OnActivate, if not nil, is called with the profiles that the Service uses from now on: by New, and after each reload.
+	OnActivate func(*Service, *Profiles)
 
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
@@ -69,7 +69,7 @@ type Service struct {
 	signals     *poll.Poller
 	reloads     *reloads
 	current     atomic.Pointer[Profiles]
-	enforced    chan struct{} // capacity 1: current has changed
+	activated   chan struct{} // capacity 1: current has changed
 
 	reloading sync.Mutex
 	retry     []byte // the file to apply again; nil: none
@@ -91,7 +91,7 @@ func (p *Profiles) Reserves() bool { return p.requirements.ledgers }
 func New(o Options) (*Service, error) {
 	s := &Service{
 		Connection: o.Connection, options: o, logger: o.Logger, claimed: make(chan struct{}),
-		Log: decision.NewLog(0), reloads: newReloads(o.Registry), enforced: make(chan struct{}, 1),
+		Log: decision.NewLog(0), reloads: newReloads(o.Registry), activated: make(chan struct{}, 1),
 	}
 	options := poll.Options{Logger: o.Logger, Registerer: o.Registry}
 	var err error
@@ -117,7 +117,7 @@ func New(o Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.enforce(p)
+	s.activate(p)
 	s.reloads.loaded(o.Config, false)
 	return s, nil
 }
@@ -166,8 +166,8 @@ func (s *Service) View() *snapshot.View {
 	return s.Cluster.View()
 }
 
-// enforce uses the profiles from now on.
-func (s *Service) enforce(p *Profiles) {
+// activate uses the profiles from now on.
+func (s *Service) activate(p *Profiles) {
 	for _, warning := range p.Config.Warnings {
 		s.logger.Warn("the configuration is probably not what you intend", "warning", warning.Error())
 	}
@@ -180,11 +180,11 @@ func (s *Service) enforce(p *Profiles) {
 	}
 	s.signals.SetSignals(p.signals)
 	s.current.Store(p)
-	if s.options.Enforced != nil {
-		s.options.Enforced(s, p)
+	if s.options.OnActivate != nil {
+		s.options.OnActivate(s, p)
 	}
 	select {
-	case s.enforced <- struct{}{}:
+	case s.activated <- struct{}{}:
 	default:
 	}
 	if s.Requeuer != nil {

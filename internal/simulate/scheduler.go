@@ -52,8 +52,8 @@ const (
 // Extender is the extender that kube-scheduler calls.
 type Extender struct {
 	Engine *engine.Engine
-	// Fine keeps scores as they are, as the scheduler plugin does, instead of converting them to 0..10.
-	Fine bool
+	// KeepScores keeps scores as they are, as the scheduler plugin does, instead of converting them to 0..10.
+	KeepScores bool
 	// Managed are the managedResources of the extender; none: it is called for every pod.
 	Managed []corev1.ResourceName
 	// Ignored are the resources with ignoredByScheduler.
@@ -222,7 +222,7 @@ func (r *run) callPrioritize(ctx context.Context, pod *corev1.Pod) error {
 	if err := r.extender.Engine.Score(ctx, r.request(pod), &r.result); err != nil {
 		return err
 	}
-	if !r.extender.Fine {
+	if !r.extender.KeepScores {
 		engine.ScaleScores(r.result.Totals, r.result.Record.MaxTotal, engine.MaxExtenderScore)
 	}
 	for i, total := range r.result.Totals {

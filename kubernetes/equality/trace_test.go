@@ -50,7 +50,7 @@ func TestTraceIsPlacedAlike(t *testing.T) {
 			text := traceConfiguration(c.strategy)
 			profile := &load(t, text).Profiles[0]
 			fill := func(fine bool) map[types.UID]*corev1.Pod {
-				w.Extender = simulate.Extender{Engine: engineOf(t, profile), Fine: fine}
+				w.Extender = simulate.Extender{Engine: engineOf(t, profile), KeepScores: fine}
 				bound := map[types.UID]*corev1.Pod{}
 				w.Bound = func(pod *corev1.Pod) { bound[pod.UID] = pod }
 				filled, err := w.FillUp(t.Context(), jobs, traceSeed, traceUntil, nil)

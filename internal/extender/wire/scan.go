@@ -222,7 +222,7 @@ const (
 )
 
 // plainEnd returns the position of the first byte from i on that is not a usual byte of names and
-// keys: the closing quote, or a byte that oddText handles. It tests eight bytes at a time, because
+// keys: the closing quote, or a byte that slowText handles. It tests eight bytes at a time, because
 // names are many and short. Subtracting sets the high bit of a byte that was smaller, and may set
 // those of later bytes; the first one is always correct.
 func plainEnd(b []byte, i int) int {
@@ -251,11 +251,11 @@ func (s *scanner) text(want string) span {
 		s.at = to + 1
 		return span{int32(from), int32(to)}
 	}
-	return s.oddText()
+	return s.slowText()
 }
 
-// oddText implements text for strings with spaces, escapes, bytes beyond ASCII, or errors.
-func (s *scanner) oddText() span {
+// slowText implements text for strings with spaces, escapes, bytes beyond ASCII, or errors.
+func (s *scanner) slowText() span {
 	from := s.at
 	if !s.skipString() {
 		return span{}
