@@ -34,9 +34,15 @@ const patience = 3 * time.Minute
 
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running until interrupted")
-	dir := flag.String("example", "examples/placement", "the folder to run, with outboard.yaml, scheduler.yaml, nodes.yaml and pods.yaml")
+	dir := flag.String("example", "", "the folder to run, with outboard.yaml, scheduler.yaml, nodes.yaml and pods.yaml (default: examples/placement, and with --keep examples/gpu-sharing, of which the page shows most)")
 	binary := flag.String("outboard", "", "outboard binary (default: built from this checkout)")
 	flag.Parse()
+	if *dir == "" {
+		*dir = "examples/placement"
+		if *keep {
+			*dir = "examples/gpu-sharing"
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := demo(ctx, os.Stdout, *dir, *binary, *keep)
 	stop()
@@ -82,8 +88,10 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 	}
 	if keep {
 		wait(ctx, w, play, shown)
+		return nil
 	}
-	return nil
+	_, err = fmt.Fprintf(w, "\nThe page shows this, too: make demo KEEP=1 leaves pods that share GPUs running, and prints its address.\n")
+	return err
 }
 
 func place(ctx context.Context, s *stage.Stage, pod *corev1.Pod) (stage.Placed, error) {
