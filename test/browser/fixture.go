@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
@@ -242,7 +241,7 @@ func (f *fixture) placed() string {
 
 func team(i int) string { return fmt.Sprintf("team-%c", 'a'+i%6) }
 
-// large is a fixture at the limits of the page: pods are on nodes at random, because to place 30,000 of them takes minutes.
+// large is a fixture at the limits of the page. Each node gets as many pods: to choose the nodes of 30,000 pods takes minutes.
 func large() *fixture {
 	w := newWorld()
 	models := []model{
@@ -253,24 +252,27 @@ func large() *fixture {
 	for _, m := range models {
 		w.addNodes(m, 90)
 	}
-	for i := range 30000 {
-		m := models[w.random.IntN(len(models))]
-		t := template{namespace: team(i), kind: "Job", name: fmt.Sprintf("train-%d", i/12), gpu: m.sizes[w.random.IntN(len(m.sizes))]}
+	for i := range 6 { // one pod for each node
 		view := w.builder.View()
-		if pod := w.arrive(t, i); w.bind(pod, view, view.Node(fmt.Sprintf("%s-%04d", m.prefix, w.random.IntN(m.nodes)))) != nil {
-			w.end(pod)
+		for _, m := range models {
+			for n := range m.nodes {
+				t := template{namespace: team(n), kind: "Job", name: fmt.Sprintf("%s-%d", m.prefix, n/2), gpu: m.sizes[w.random.IntN(len(m.sizes))]}
+				if pod := w.arrive(t, i*6151+n); w.bind(pod, view, view.Node(fmt.Sprintf("%s-%04d", m.prefix, n))) != nil {
+					w.end(pod)
+				}
+			}
 		}
 	}
-	first := types.UID("team-a-wait-0-0")
-	for i := range 10000 {
-		t := template{namespace: team(i / 20), kind: "Job", name: fmt.Sprintf("wait-%d", i/20), gpu: 160}
-		pod := w.arrive(t, i)
-		if i == 0 {
-			w.schedule(pod)
-		}
-		w.rejected[pod.UID] = w.rejected[first]
-	}
+	w.schedule(w.arrive(template{namespace: "team-a", kind: "Job", name: "wait", gpu: 160}, 0))
 	f := serving(w)
+	for i := range 9999 { // more pods like the one that waits
+		row := f.pods[0]
+		row.Owner, row.Pod = fmt.Sprintf("%s/Job/wait-%d", team(i/20), i/20), fmt.Sprintf("%s/wait-%d-%d", team(i/20), i/20, i)
+		f.pods = append(f.pods, row)
+	}
+	for i := range f.overview.Replicas {
+		f.overview.Replicas[i].Waiting = len(f.pods)
+	}
 	f.held = fetch[ui.Held](f.replica, ui.HeldPath)
 	return f
 }

@@ -296,6 +296,9 @@ func (w *world) bind(pod *corev1.Pod, view *snapshot.View, node *snapshot.Node) 
 func (w *world) end(pod *corev1.Pod) {
 	delete(w.pods, pod.Namespace+"/"+pod.Name)
 	w.builder.DeletePod(pod.UID)
+	if pod.Spec.NodeName == "" {
+		return
+	}
 	for key, l := range w.ledgers {
 		if l.Pod(pod.UID) != nil {
 			w.setLedger(key, *l.Without(func(uid types.UID) bool { return uid == pod.UID }))
