@@ -120,8 +120,8 @@ function history(doc) {
   const rows = doc.decisions.map((d, i, all) => ({ d, time: clock(d.time) === clock(all[i - 1]?.time ?? 0) ? '' : clock(d.time) }))
   return [heading('decisions', 'Decisions'), { key: 'history', data: [several, profiles], make() {
     return table('Decisions', [
-      { title: 'Time', kind: () => 'tight', of: ({ d, time }) => [time, several && note(d.replica)] },
       { title: 'Call', of: ({ d }) => [d.verb, profiles && note(d.profile)] },
+      { title: 'Time', kind: () => 'tight', of: ({ d, time }) => [time, several && note(d.replica)] },
       { title: 'Nodes', n: true, of: ({ d }) => d.nodes ? `${number(d.fit)} of ${number(d.nodes)}` : '' },
       { title: 'Result', of: ({ d }) => result(d) },
     ]).element
