@@ -176,7 +176,7 @@ func register(t *testing.T, ctx context.Context, admin kubernetes.Interface, s *
 // grant gives the user the role of deploy/metrics.yaml.
 func grant(t *testing.T, ctx context.Context, admin kubernetes.Interface) {
 	t.Helper()
-	manifest, err := os.ReadFile("../../deploy/metrics.yaml")
+	manifest, err := os.ReadFile("../../../deploy/metrics.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

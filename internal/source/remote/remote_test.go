@@ -61,7 +61,7 @@ func start(t *testing.T) *other {
 // grant gives the reader the role of deploy/other-cluster.yaml.
 func (o *other) grant() {
 	o.t.Helper()
-	if out, err := o.Kubectl(o.ctx, "apply", "-f", "../../deploy/other-cluster.yaml").CombinedOutput(); err != nil {
+	if out, err := o.Kubectl(o.ctx, "apply", "-f", "../../../deploy/other-cluster.yaml").CombinedOutput(); err != nil {
 		o.t.Fatalf("%v: %s", err, out)
 	}
 	_, err := o.client.RbacV1().ClusterRoleBindings().Create(o.ctx, &rbacv1.ClusterRoleBinding{
