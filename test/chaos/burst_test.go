@@ -64,7 +64,8 @@ func TestBurst(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), b.patience)
 	defer cancel()
-	set, err := stage.Set(ctx, stage.Options{})
+	log := newAuditLog(t)
+	set, err := stage.Set(ctx, stage.Options{ControlPlane: log.options()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +74,8 @@ func TestBurst(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	c := &scene{Stage: set, t: t, ctx: ctx, log: log}
+	defer c.checkHistories() // also of a test that fails
 	var nodes []*corev1.Node
 	for i := range b.nodes {
 		nodes = append(nodes, controlplane.NodeSpec{Name: nodeName(i), Resources: map[string]string{
@@ -104,7 +107,6 @@ func TestBurst(t *testing.T) {
 	}
 	took := time.Since(started)
 
-	c := &scene{Stage: set, t: t, ctx: ctx}
 	final := c.awaitReleases()
 	metrics, err := measure.Scrape(ctx, http.DefaultClient, outboard.Admin+"/metrics")
 	if err != nil {

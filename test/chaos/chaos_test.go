@@ -69,6 +69,8 @@ type scene struct {
 	*stage.Stage
 	t        *testing.T
 	ctx      context.Context
+	log      auditLog // of the API server
+	observed []observation
 	scale    scale
 	replicas []*replica
 	service  *forwarder // in front of them
@@ -110,7 +112,8 @@ func open(t *testing.T, s scale) *scene {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), s.patience)
 	t.Cleanup(cancel)
-	set, err := stage.Set(ctx, stage.Options{})
+	log := newAuditLog(t)
+	set, err := stage.Set(ctx, stage.Options{ControlPlane: log.options()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +122,7 @@ func open(t *testing.T, s scale) *scene {
 			t.Error(err)
 		}
 	})
-	c := &scene{Stage: set, t: t, ctx: ctx, scale: s}
+	c := &scene{Stage: set, t: t, ctx: ctx, log: log, scale: s}
 	var nodes []*corev1.Node
 	for i := range s.nodes {
 		nodes = append(nodes, controlplane.NodeSpec{Name: nodeName(i), Resources: map[string]string{
@@ -236,6 +239,7 @@ func TestChaos(t *testing.T) {
 		s = large
 	}
 	c := open(t, s)
+	defer c.checkHistories() // also of a test that fails
 	plan := newPlan(s)
 	load := newLoad(c.Client, s, func() bool { return !plan.ended() })
 	started := time.Now()
@@ -301,7 +305,16 @@ func (c *scene) restartAPIServer(ctx context.Context, p *plan) error {
 	case <-time.After(45 * time.Second):
 	}
 	p.count("restart of the API server")
-	return c.RestartAPIServer(ctx)
+	if err := c.RestartAPIServer(ctx); err != nil {
+		return err
+	}
+	for { // until ledgers are served: what writes without a response have left
+		err := c.observe()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // tell logs the progress.
@@ -389,5 +402,10 @@ func TestAuditFindsWhatUnclaimedBindingsOversell(t *testing.T) {
 	if found == nil {
 		t.Fatalf("nothing was overallocated in %d audits: %s", audits.Load(), load.status())
 	}
-	t.Logf("%s; %v", load.status(), found)
+	_, records := c.recorded()
+	_, above := occupancy(records)
+	if above == nil {
+		t.Error("the audit log of the API server shows no GPU with too many pods")
+	}
+	t.Logf("%s; %v; %v", load.status(), found, above)
 }

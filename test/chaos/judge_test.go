@@ -1,0 +1,380 @@
+package chaos
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"outboard.dev/outboard/internal/ledger"
+)
+
+// checkTime is the timeout for checking one history.
+const checkTime = 10 * time.Second
+
+// checkHistories checks what the API server has recorded. The history of each ledger must be that of a sequential
+// ledger, and the pods on one GPU must never have more memory than the GPU, whatever ledgers contain. If not, it keeps
+// the log, and a picture of each wrong history.
+func (c *scene) checkHistories() {
+	c.t.Helper()
+	if err := c.observe(); err != nil {
+		c.t.Fatal(err)
+	}
+	started := time.Now()
+	log, records := c.recorded()
+	checked, err := judge(records, c.observed)
+	c.t.Logf("%s checked in %v", checked, time.Since(started).Round(time.Millisecond))
+	if checked.operations == 0 || checked.placed == 0 {
+		c.t.Error("the API server has recorded nothing")
+	}
+	if err != nil {
+		dir, keepErr := checked.keep(log)
+		c.t.Errorf("%v; the log and pictures are in %s", errors.Join(err, keepErr), dir)
+	}
+}
+
+// recorded returns the API server's log so far, and its records.
+func (c *scene) recorded() (log []byte, records []*record) {
+	c.t.Helper()
+	log, err := os.ReadFile(c.log.file)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if records, err = parseLog(log); err != nil {
+		c.t.Fatal(err)
+	}
+	return log, records
+}
+
+// observe records what the API server shows of all ledgers now.
+func (c *scene) observe() error {
+	seen := observation{after: time.Now()}
+	data, err := c.Client.Discovery().RESTClient().Get().AbsPath(ledgersPath).Do(c.ctx).Raw()
+	if err != nil {
+		return err
+	}
+	var list ledger.ObjectList
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	seen.ledgers, seen.till = list.Items, time.Now()
+	c.observed = append(c.observed, seen)
+	return nil
+}
+
+// verdict is what was checked.
+type verdict struct {
+	histories, operations, placed int
+	wrong                         map[string]porcupine.LinearizationInfo // by the name of the ledger
+}
+
+func (v verdict) String() string {
+	return fmt.Sprintf("%d histories with %d operations, and %d pods on GPUs", v.histories, v.operations, v.placed)
+}
+
+// judge checks the records, with observations at their end and maybe before. GPUs have cardSize of memory.
+func judge(records []*record, observations []observation) (v verdict, err error) {
+	all, err := histories(records, observations, time.Now())
+	if err != nil {
+		return v, err
+	}
+	v.histories, v.wrong = len(all), map[string]porcupine.LinearizationInfo{}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		v.operations += len(all[name])
+		result, info := porcupine.CheckOperationsVerbose(model(cardSize), all[name], checkTime)
+		if result != porcupine.Ok {
+			v.wrong[name] = info
+			errs = append(errs, fmt.Errorf("the history of ledger %s is not that of a sequential ledger: %s", name, result))
+		}
+	}
+	placed, err := occupancy(records)
+	v.placed = placed
+	return v, errors.Join(append(errs, err)...)
+}
+
+// keep writes the log and a picture of each wrong history to a new directory, which the caller may remove.
+func (v verdict) keep(log []byte) (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "outboard-histories-"); err != nil {
+		return "", err
+	}
+	errs := []error{os.WriteFile(filepath.Join(dir, "audit.log"), log, 0o600)}
+	for name, info := range v.wrong {
+		errs = append(errs, porcupine.VisualizePath(model(cardSize), info, filepath.Join(dir, name+".html")))
+	}
+	return dir, errors.Join(errs...)
+}
+
+// occupancy counts the pods that were bound to a GPU, and returns an error if a GPU ever had more of them than it has
+// memory. It reads Bindings and the ends of pods, and no ledger. A pod counts from the response to its Binding until
+// the first request that may end it.
+func occupancy(records []*record) (placed int, err error) {
+	ended := map[string]int64{}
+	for _, r := range records {
+		if r.ends() {
+			ended[r.pod()] = cmp.Or(ended[r.pod()], r.RequestReceivedTimestamp.UnixMicro())
+		}
+	}
+	type change struct {
+		at     int64
+		gpu    string
+		amount int
+	}
+	var changes []change
+	for _, r := range records {
+		b := r.binding()
+		if b == nil || r.unknown() {
+			continue
+		}
+		gpu := b.Target.Name + " GPU " + b.Annotations["ALIYUN_COM_GPU_MEM_IDX"]
+		amount, err := strconv.Atoi(b.Annotations["ALIYUN_COM_GPU_MEM_POD"])
+		if err != nil {
+			return 0, fmt.Errorf("pod %s is bound without a GPU: %v", r.pod(), b.Annotations)
+		}
+		placed++
+		from, until := r.StageTimestamp.UnixMicro(), ended[r.pod()]
+		if until != 0 && until <= from {
+			continue
+		}
+		changes = append(changes, change{from, gpu, amount})
+		if until != 0 {
+			changes = append(changes, change{until, gpu, -amount})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.amount, b.amount)) })
+	used := map[string]int{}
+	for _, c := range changes {
+		if used[c.gpu] += c.amount; used[c.gpu] > cardSize {
+			return placed, fmt.Errorf("%s has %d of memory, and pods with %d", c.gpu, cardSize, used[c.gpu])
+		}
+	}
+	return placed, nil
+}
+
+// script is an audit log of a ledger of one GPU. Each request arrives after the response to the one before it.
+type script struct {
+	t        *testing.T
+	now      time.Time
+	log      []byte
+	version  int // of the ledger
+	observed []observation
+}
+
+const scriptedNode, scriptedLedger = "node-00", "node-00.gpu"
+
+// ledger returns a ledger in which each pod has claimed 10.
+func (s *script) ledger(version int, pods ...string) map[string]any {
+	var named, claims []any
+	for _, p := range pods {
+		named = append(named, map[string]any{"uid": "uid-" + p, "namespace": "default", "name": p, "annotations": gpuAnnotations("0")})
+		claims = append(claims, map[string]any{"pod": "uid-" + p, "amount": 10})
+	}
+	return map[string]any{
+		"metadata": map[string]any{"name": scriptedLedger, "resourceVersion": strconv.Itoa(version)},
+		"spec":     map[string]any{"node": scriptedNode, "pods": named, "units": []any{map[string]any{"name": "0", "capacity": 10, "claims": claims}}},
+	}
+}
+
+func gpuAnnotations(index string) map[string]string {
+	return map[string]string{"ALIYUN_COM_GPU_MEM_IDX": index, "ALIYUN_COM_GPU_MEM_POD": "10"}
+}
+
+// request adds a request and its response; with the code 0, it has none.
+func (s *script) request(verb string, ref map[string]any, code int, request, response any) {
+	s.t.Helper()
+	s.now = s.now.Add(time.Millisecond)
+	r := map[string]any{"auditID": s.now.String(), "stage": "RequestReceived", "verb": verb, "objectRef": ref, "requestReceivedTimestamp": s.now}
+	if code != 0 {
+		s.now = s.now.Add(time.Millisecond)
+		r["stage"], r["stageTimestamp"], r["responseStatus"] = "ResponseComplete", s.now, map[string]any{"code": code}
+		r["requestObject"], r["responseObject"] = request, response
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.log = append(append(s.log, line...), '\n')
+}
+
+// write replaces the version of the ledger that its sender has read.
+func (s *script) write(read, version int, pods ...string) {
+	s.t.Helper()
+	s.version = version
+	s.request("update", map[string]any{"resource": "ledgers", "name": scriptedLedger}, 200, s.ledger(read, pods...), s.ledger(version, pods...))
+}
+
+// lose writes the version of the ledger, and the API server does not respond.
+func (s *script) lose(version int) {
+	s.t.Helper()
+	s.version = version
+	s.request("update", map[string]any{"resource": "ledgers", "name": scriptedLedger}, 0, nil, nil)
+}
+
+// observe lists the ledger.
+func (s *script) observe(pods ...string) {
+	s.t.Helper()
+	data, err := json.Marshal(s.ledger(s.version, pods...))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	seen := observation{ledgers: make([]ledger.Object, 1), after: s.now.Add(time.Millisecond), till: s.now.Add(2 * time.Millisecond)}
+	if err := json.Unmarshal(data, &seen.ledgers[0]); err != nil {
+		s.t.Fatal(err)
+	}
+	s.now = seen.till
+	s.observed = append(s.observed, seen)
+}
+
+func (s *script) bind(pod, gpu string) {
+	s.t.Helper()
+	s.request("create", map[string]any{"resource": "pods", "subresource": "binding", "namespace": "default", "name": pod}, 201, map[string]any{
+		"metadata": map[string]any{"name": pod, "annotations": gpuAnnotations(gpu)}, "target": map[string]any{"name": scriptedNode},
+	}, nil)
+}
+
+func (s *script) deletePod(pod string, code int) {
+	s.t.Helper()
+	s.request("delete", map[string]any{"resource": "pods", "namespace": "default", "name": pod}, code, nil, nil)
+}
+
+func (s *script) records() []*record {
+	s.t.Helper()
+	records, err := parseLog(s.log)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return records
+}
+
+// The judge of the other tests accepts what may happen, and finds what may not; otherwise they would prove nothing.
+func TestJudge(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		play  func(s *script)
+		final []string
+		wrong bool
+	}{
+		{name: "one pod after the other", play: func(s *script) {
+			s.write(1, 2, "a")
+			s.bind("a", "0")
+			s.deletePod("a", 200)
+			s.write(2, 3)
+			s.write(3, 4, "b")
+			s.bind("b", "0")
+		}, final: []string{"b"}},
+		{name: "a claim that is released unused", play: func(s *script) {
+			s.write(1, 2, "a")
+			s.write(2, 3)
+			s.write(3, 4, "b")
+		}, final: []string{"b"}},
+		{name: "a write without a response, seen in the next one", play: func(s *script) {
+			s.lose(2)
+			s.bind("a", "0")
+			s.write(2, 3, "a")
+			s.deletePod("a", 200)
+			s.write(3, 4)
+		}},
+		{name: "a write without a response, seen before the next one", play: func(s *script) {
+			s.lose(2)
+			s.bind("a", "0")
+			s.observe("a")
+			s.deletePod("a", 200)
+			s.write(2, 3)
+		}},
+		{name: "a write without a response, seen at the end", play: func(s *script) {
+			s.lose(2)
+			s.bind("a", "0")
+		}, final: []string{"a"}},
+		{name: "a write without a response and without an effect", play: func(s *script) {
+			s.lose(1)
+			s.write(1, 2, "a")
+			s.bind("a", "0")
+		}, final: []string{"a"}},
+		{name: "the end of a pod without a response", play: func(s *script) {
+			s.write(1, 2, "a")
+			s.bind("a", "0")
+			s.deletePod("a", 0)
+			s.write(2, 3)
+		}},
+		{name: "a unit allocated twice", wrong: true, play: func(s *script) {
+			s.write(1, 2, "a")
+			s.write(2, 3, "a", "b")
+		}, final: []string{"a", "b"}},
+		{name: "a lost update", wrong: true, play: func(s *script) {
+			s.write(1, 2, "a")
+			s.write(1, 3, "b")
+		}, final: []string{"b"}},
+		{name: "a claim that is lost without a write", wrong: true, play: func(s *script) { s.write(1, 2, "a") }},
+		{name: "a claim released while the pod is bound", wrong: true, play: func(s *script) {
+			s.write(1, 2, "a")
+			s.bind("a", "0")
+			s.write(2, 3)
+		}},
+		{name: "a claim released before the pod is deleted", wrong: true, play: func(s *script) {
+			s.write(1, 2, "a")
+			s.bind("a", "0")
+			s.write(2, 3)
+			s.deletePod("a", 200)
+		}},
+		{name: "a pod bound after its claim was released", wrong: true, play: func(s *script) {
+			s.write(1, 2, "a")
+			s.write(2, 3)
+			s.bind("a", "0")
+		}},
+		{name: "a pod bound with other annotations than those of its claim", wrong: true, play: func(s *script) {
+			s.write(1, 2, "a")
+			s.bind("a", "1")
+		}, final: []string{"a"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &script{t: t, now: time.Now().Add(-time.Hour), version: 1}
+			s.request("create", map[string]any{"resource": "ledgers", "name": scriptedLedger}, 201, s.ledger(0), s.ledger(1))
+			test.play(s)
+			s.observe(test.final...)
+			got, err := judge(s.records(), s.observed)
+			if (err != nil) != test.wrong || len(got.wrong) > 0 != test.wrong {
+				t.Errorf("got %v, %s", err, got)
+			}
+			if !test.wrong {
+				return
+			}
+			dir, err := got.keep(s.log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			if info, err := os.Stat(filepath.Join(dir, scriptedLedger+".html")); err != nil || info.Size() == 0 {
+				t.Errorf("the picture: %v", err)
+			}
+		})
+	}
+}
+
+// Pods that share a GPU with more memory than it has are found without any ledger.
+func TestOccupancy(t *testing.T) {
+	s := &script{t: t, now: time.Now().Add(-time.Hour)}
+	s.bind("a", "0")
+	s.bind("b", "1")
+	s.deletePod("a", 200)
+	s.bind("c", "0")
+	check := func() error {
+		_, err := occupancy(s.records())
+		return err
+	}
+	if err := check(); err != nil {
+		t.Error(err)
+	}
+	s.bind("d", "1")
+	if check() == nil {
+		t.Error("two pods with 10 on a GPU with 16 are not found")
+	}
+}
