@@ -158,7 +158,10 @@ type observation struct {
 // histories returns the history of each ledger, by its name. The observations are in order of time, the last one at the
 // end of all histories. All records arrived before now.
 func histories(records []*record, observations []observation, now time.Time) (map[string][]porcupine.Operation, error) {
-	b := builder{known: map[string]versions{}, forever: now.UnixMicro(), lost: map[string]int64{}, all: map[string][]porcupine.Operation{}}
+	b := builder{
+		known: map[string]versions{}, named: map[string]map[string]bool{}, forever: now.UnixMicro(), lost: map[string]int64{},
+		all: map[string][]porcupine.Operation{},
+	}
 	for _, r := range records {
 		if err := b.collect(r); err != nil {
 			return nil, err
@@ -182,8 +185,9 @@ func histories(records []*record, observations []observation, now time.Time) (ma
 // builder makes histories of records.
 type builder struct {
 	known   map[string]versions
-	forever int64            // after all that is known, in microseconds
-	lost    map[string]int64 // when the first write of each ledger whose outcome is unknown arrived
+	named   map[string]map[string]bool // pods that have ever had a claim, by ledger
+	forever int64                      // after all that is known, in microseconds
+	lost    map[string]int64           // when the first write of each ledger whose outcome is unknown arrived
 	all     map[string][]porcupine.Operation
 }
 
@@ -208,8 +212,12 @@ func (b *builder) collect(r *record) error {
 func (b *builder) know(o *ledger.Object) {
 	if b.known[o.Name] == nil {
 		b.known[o.Name] = versions{0: &ledger.Object{Spec: snapshot.Ledger{Node: o.Spec.Node}}}
+		b.named[o.Name] = map[string]bool{}
 	}
 	b.known[o.Name][versionOf(o)] = o
+	for i := range o.Spec.Pods {
+		b.named[o.Name][podName(o, i)] = true
+	}
 }
 
 // observe adds a read of the ledger, or the write that produced it if the outcome of that is unknown.
@@ -252,8 +260,8 @@ func (b *builder) add(r *record) error {
 			return fmt.Errorf("pod %s is bound to %s, of which there is no ledger", r.pod(), binding.Target.Name)
 		}
 	case r.ends():
-		for name, versions := range b.known {
-			if named(versions, r.pod()) {
+		for name := range b.known {
+			if b.named[name][r.pod()] {
 				b.append(name, operation{kind: end, pod: r.pod(), unknown: r.unknown()}, sent, done)
 			}
 		}
@@ -318,15 +326,4 @@ func holders(o *ledger.Object) map[holding]int64 {
 // podName names a pod. The tests use each name once.
 func podName(o *ledger.Object, i int) string {
 	return o.Spec.Pods[i].Namespace + "/" + o.Spec.Pods[i].Name
-}
-
-func named(v versions, pod string) bool {
-	for _, o := range v {
-		for i := range o.Spec.Pods {
-			if podName(o, i) == pod {
-				return true
-			}
-		}
-	}
-	return false
 }
