@@ -221,6 +221,22 @@ func TestKeys(t *testing.T) {
 	b.until(`document.querySelector('.selected').textContent.startsWith('Click on a GPU')`)
 }
 
+// The unit at the mouse says its name, how much of it is allocated, and how many pods hold it.
+func TestHover(t *testing.T) {
+	f := cluster()
+	b := open(t)
+	b.size(1280, 900, "light")
+	b.visit(serve(t, f) + "/ui/#/gpus?order=name")
+	move := func(kind string, x int) {
+		value[bool](b, fmt.Sprintf(`(c => { const box = c.getBoundingClientRect(); return c.dispatchEvent(new MouseEvent(%q, { clientX: box.left + %d, clientY: box.top + 24 })) })(document.querySelector('section[aria-label=H100] canvas'))`, kind, x))
+	}
+	move("mousemove", 3)
+	move("mousemove", 4)
+	b.until(`/^gpu-h100-0000, GPU 0\d+ of 80 GiB allocated[^y]*, held by \d+ pods?$/.test(document.querySelector('.tip:not([hidden])')?.textContent)`)
+	move("mouseleave", 4)
+	b.until(`document.querySelector('.tip').hidden`)
+}
+
 // Every control can be reached with the tabulator key and shows that it has the focus.
 func TestFocusIsVisible(t *testing.T) {
 	f := cluster()

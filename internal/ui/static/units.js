@@ -1,6 +1,6 @@
 // Where room is, for a pod of some size: one square for each GPU, device or pool.
 import { amount, bar, chipList, chips, choice, empty, h, line, link, number, percent, plural, podLink, table, unitName } from './dom.js'
-import { Poll } from './data.js'
+import { Poll, read } from './data.js'
 import { Wall, legend } from './wall.js'
 
 const fields = 4 // capacity, used, reserved, flags: see NodeUnits in api.go
@@ -23,10 +23,11 @@ export default function units(root, { query }, page) {
     { title: 'Free of each', of: n => pools() ? [line(describe(n, 0)), bar(n.units[1], n.units[0], true)] : Array.from({ length: n.units.length / fields }, (_, i) => n.units[i * fields + 3] ? state(n.units[i * fields + 3]) : number(freeOf(n.units, i * fields))).join(' · ') },
   ])
   const more = h('p', { class: 'dim' }), selected = h('section', { class: 'selected', role: 'status', 'aria-label': 'Selected unit', hidden: true })
-  root.append(title, tabs, form, summary, legend(), h('div', { class: 'beside' }, h('div', {}, walls, rows.element, more, nothing), selected))
+  const tip = h('p', { class: 'tip', 'aria-hidden': 'true', hidden: true }) // what the mouse is on; arrow keys change what is selected
+  root.append(title, tabs, form, summary, legend(), h('div', { class: 'beside' }, h('div', {}, walls, rows.element, more, nothing), selected), tip)
 
   const resource = query.resource || page.overview?.resources[0]?.resource
-  let data, groups = new Map(), picked, holders
+  let data, groups = new Map(), picked, holders, hovered, rest
   const noun = () => pools() ? 'pool' : /gpu/i.test(data.resource) ? 'GPU' : 'unit'
   const pools = () => data.nodes.length > 0 && data.nodes.every(n => n.names?.length === 1 && n.names[0] === n.node) // belong to no node
   const need = () => Math.max(0, Number(size.value) || 0)
@@ -82,7 +83,7 @@ export default function units(root, { query }, page) {
 
   // group is the heading and the wall of one kind of unit.
   function group(name) {
-    const head = h('div', { class: 'head' }), w = new Wall(name, (n, i) => pick(n.node, i))
+    const head = h('div', { class: 'head' }), w = new Wall(name, (n, i) => pick(n.node, i), hover)
     const element = h('section', { class: 'group', 'aria-label': name }, head, w.canvas)
     return { element, wall: w, fill(list, pitch) {
       const total = sum(list, n => n.total), free = sum(list, n => n.free), fit = sum(list, n => n.fit)
@@ -118,21 +119,45 @@ export default function units(root, { query }, page) {
     keep(picked)
     detail()
   }
+  const heldOn = node => `/api/held?${new URLSearchParams({ resource, node })}`
+  const holding = (rows, name) => rows.filter(r => r.unit === name || r.unit === '')
+  const nameOf = (n, i) => n.names?.[i] ?? String(i)
+  const full = (n, i) => n.node === nameOf(n, i) ? n.node : `${n.node}, ${unitName(resource, nameOf(n, i))}`
+
+  // hover shows what is at the mouse and, when it rests there, how many pods hold it.
+  function hover(e, n, i) {
+    const move = () => {
+      tip.style.left = `${Math.max(0, Math.min(e.clientX + 12, window.innerWidth - tip.offsetWidth - 8))}px`
+      tip.style.top = `${e.clientY + 20}px`
+    }
+    tip.hidden = !n
+    if (n && hovered === full(n, i)) return move()
+    hovered = n && full(n, i)
+    clearTimeout(rest)
+    if (!n) return
+    const head = h('b', {}, hovered)
+    tip.replaceChildren(head, h('br'), describe(n, i))
+    move()
+    rest = setTimeout(async () => {
+      const { value } = await read(heldOn(n.node)).catch(() => ({}))
+      if (value && head.isConnected) tip.append(`, held by ${plural(holding(value.rows, nameOf(n, i)).length, 'pod')}`)
+    }, 200)
+  }
   function ask(node) {
     if (holders?.node === node) return
     holders?.poll.stop()
     holders = { node }
-    holders.poll = new Poll(`/api/held?${new URLSearchParams({ resource, node })}`, v => { holders.rows = v.rows; detail() }, () => {})
+    holders.poll = new Poll(heldOn(node), v => { holders.rows = v.rows; detail() }, () => {})
   }
   function detail() {
     const n = picked && data?.nodes.find(n => n.node === picked.node)
     selected.hidden = !picked && (!data?.nodes.length || asTable.checked || pools())
     if (!picked) return selected.replaceChildren(`Click on a ${data ? noun() : 'unit'}, or move with the arrow keys, to see who holds it.`)
     if (!n) return selected.replaceChildren(`No node ${picked.node} has ${data?.title ?? 'units'}.`)
-    const i = Math.min(picked.unit, n.units.length / fields - 1), name = n.names?.[i] ?? String(i), here = (holders?.rows ?? []).filter(r => r.unit === name || r.unit === '')
-    selected.replaceChildren(h('strong', {}, n.node === name ? name : `${n.node}, ${unitName(resource, name)}`), h('p', {}, `${data.groups[n.group] ? `${data.groups[n.group]}: ` : ''}${describe(n, i)}.`),
+    const i = Math.min(picked.unit, n.units.length / fields - 1), here = holding(holders?.rows ?? [], nameOf(n, i))
+    selected.replaceChildren(h('strong', {}, full(n, i)), h('p', {}, `${data.groups[n.group] ? `${data.groups[n.group]}: ` : ''}${describe(n, i)}.`),
       h('ul', {}, here.map(r => h('li', {}, r.pod ? h('a', { href: podLink(r.namespace, r.pod) }, `${r.namespace}/${r.pod}`) : r.uid, ` ${amount(r.amount, data.unit)}${r.state === 'running' || r.state === 'bound' ? '' : `, ${r.state}`}`))),
-      h('a', { href: link('held', { resource, find: n.node }) }, n.node === name ? 'All claims' : 'Everything on this node'))
+      h('a', { href: link('held', { resource, find: n.node }) }, n.node === nameOf(n, i) ? 'All claims' : 'Everything on this node'))
   }
 
   size.addEventListener('input', () => keep({ need: size.value }))
@@ -153,6 +178,7 @@ export default function units(root, { query }, page) {
       value = { ...value, nodes: nodesOf(value) }
       if (!data) size.value = query.need ?? usual(value)
       data = value
+      hovered = undefined
       draw()
       detail()
     },
@@ -164,7 +190,7 @@ export default function units(root, { query }, page) {
         nothing.replaceChildren(empty('Nothing is allocated.', 'No policy of the configuration allocates GPUs, devices or licenses. The policies GPUMemory, Devices and Licenses do.'))
       }
     },
-    stop() { resized.disconnect(); holders?.poll.stop() },
+    stop() { clearTimeout(rest); resized.disconnect(); holders?.poll.stop() },
     escape() {
       if (!picked) return false
       picked = undefined

@@ -66,13 +66,19 @@ export function legend() {
 // block is the shape of a node: as many columns of squares as rows need.
 const across = n => n <= 4 ? n : n <= 16 ? Math.ceil(n / 2) : Math.ceil(Math.sqrt(n * 2))
 
-// Wall draws the units of some nodes and lets people choose one, by mouse or arrow keys.
+// Wall draws the units of some nodes and lets people choose one, by mouse or arrow keys. It calls picked(node, unit) with what they choose, and
+// hovered(event, node, unit) when the mouse moves; without a node if there is none at the mouse.
 export class Wall {
-  constructor(name, picked) {
+  constructor(name, picked, hovered) {
     this.canvas = h('canvas', { tabindex: '0', role: 'img', 'aria-roledescription': 'wall of units' })
     this.name = name
     this.picked = picked
-    this.canvas.addEventListener('click', e => this.click(e))
+    this.canvas.addEventListener('click', e => {
+      const found = this.at(e)
+      if (found) picked(...found)
+    })
+    this.canvas.addEventListener('mousemove', e => hovered(e, ...this.at(e) ?? []))
+    this.canvas.addEventListener('mouseleave', hovered)
     this.canvas.addEventListener('keydown', e => this.key(e))
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.nodes && this.draw())
   }
@@ -141,12 +147,14 @@ export class Wall {
     }
   }
 
-  click(e) {
+  // at returns the node at the mouse, and its nearest unit.
+  at(e) {
     const box = this.canvas.getBoundingClientRect(), x = e.clientX - box.left, y = e.clientY - box.top
     const column = Math.floor(x / this.width), n = this.nodes[Math.floor(y / this.height) * this.perRow + column]
     if (column >= this.perRow || !n) return
-    const dx = Math.min(this.columns - 1, Math.floor((x - column * this.width) / this.pitch)), dy = Math.max(0, Math.floor((y % this.height - this.label) / this.pitch))
-    this.picked(n, Math.min(n.units.length / fields - 1, dy * this.columns + dx))
+    const near = (at, count) => Math.max(0, Math.min(count - 1, Math.floor(at / this.pitch))) // between nodes, that beside it
+    const dx = near(x - column * this.width, this.columns), dy = near(y % this.height - this.label, Math.ceil(this.most / this.columns))
+    return [n, Math.min(n.units.length / fields - 1, dy * this.columns + dx)]
   }
   // key moves to the nearest unit in the direction of an arrow.
   key(e) {
