@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
@@ -140,12 +141,25 @@ func (b *tab) size(width, height int64, scheme string) {
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
-// until waits until the expression is true.
+// until waits until the expression is true, also of a page that replaces the current one in the meantime.
 func (b *tab) until(expression string) {
 	b.t.Helper()
-	if _, err := chromedp.Run(b.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(time.Minute))); err != nil {
-		b.t.Fatalf("waiting for %s: %v; the page says:\n%s", expression, err, value[string](b, `document.body.innerText`))
+	for began := time.Now(); ; {
+		_, err := chromedp.Run(b.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)))
+		if err == nil {
+			return
+		}
+		if !replaced(err) || time.Since(began) > time.Minute {
+			b.t.Fatalf("waiting for %s: %v; the page says:\n%s", expression, err, value[string](b, `document.body.innerText`))
+		}
 	}
+}
+
+// replaced reports whether the browser could not evaluate something because the page has just been replaced by another one.
+func replaced(err error) bool {
+	var e *cdproto.Error
+	return errors.As(err, &e) && e.Code == -32000 &&
+		slices.Contains([]string{"Cannot find context with specified id", "Execution context was destroyed.", "Inspected target navigated or closed"}, e.Message)
 }
 
 // value returns the value of the expression.
