@@ -44,6 +44,8 @@ type Remedy struct {
 	From      *resource.Quantity  `json:"from,omitempty"`
 	To        *resource.Quantity  `json:"to,omitempty"`
 	Next      *resource.Quantity  `json:"next,omitempty"`
+	// Unit is what From, To and Next count if a policy says so, such as GiB.
+	Unit string `json:"unit,omitempty"`
 
 	// End are the pods that end, and Pool is the pool in which they hold claims: for End and Seats.
 	End        []Holder   `json:"end,omitempty"`

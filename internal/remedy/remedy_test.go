@@ -111,7 +111,7 @@ func TestTexts(t *testing.T) {
 			&world{nodes: []*corev1.Node{gpuNode("n1"), gpuNode("n2")}, pods: []*corev1.Pod{gpuPod("a", "n1", 0, "25"), gpuPod("b", "n2", 10, "30")}},
 			gpuPod("new", "", 10, "60"),
 			[]string{
-				"with 55 of aliyun.com/gpu-mem instead of 60, on n1 (with 56 it would not)",
+				"with 55 GiB of aliyun.com/gpu-mem instead of 60 GiB, on n1 (with 56 GiB it would not)",
 				"if pod team/a on n1 ended; preemption can evict it",
 			},
 		},
@@ -121,7 +121,7 @@ func TestTexts(t *testing.T) {
 			})}},
 			gpuPod("new", "", 10, "60"),
 			[]string{
-				"with 55 of aliyun.com/gpu-mem instead of 60, on n1 (with 56 it would not)",
+				"with 55 GiB of aliyun.com/gpu-mem instead of 60 GiB, on n1 (with 56 GiB it would not)",
 				"if pod team/a (terminating until 2026-03-01T12:00:30Z) on n1 ended",
 			},
 		},
@@ -137,7 +137,7 @@ func TestTexts(t *testing.T) {
 			&world{nodes: []*corev1.Node{gpuNode("n1")}, pods: []*corev1.Pod{gpuPod("a", "n1", -1, "39"), gpuPod("b", "n1", 0, "39")}},
 			gpuPod("new", "", 0, "80"),
 			[]string{
-				"with 2 of aliyun.com/gpu-mem instead of 80, on n1 (with 3 it would not)",
+				"with 2 GiB of aliyun.com/gpu-mem instead of 80 GiB, on n1 (with 3 GiB it would not)",
 				"if 2 pods on n1 ended: team/a, team/b; fewer would not do; preemption cannot evict them, because the priority of some is not lower",
 			},
 		},

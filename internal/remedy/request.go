@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/internal/kubescheduler"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -237,7 +238,9 @@ func (r *request) remedy(fits int64, node string, cannot int64, smallest bool) *
 		return nil
 	}
 	from := requestOf(r.container, r.name)
-	found := &Remedy{Kind: Request, Node: node, Resource: r.name, Container: r.container.Name, From: &from, To: r.quantity(fits), Smallest: smallest}
+	found := &Remedy{
+		Kind: Request, Node: node, Resource: r.name, Container: r.container.Name, From: &from, To: r.quantity(fits), Unit: r.counts(), Smallest: smallest,
+	}
 	switch {
 	case cannot >= r.from:
 		found.Next = &from
@@ -245,4 +248,17 @@ func (r *request) remedy(fits int64, node string, cannot int64, smallest bool) *
 		found.Next = r.quantity(cannot)
 	}
 	return found
+}
+
+// counts returns what the amounts of the resource count by a policy that allocates it, or "".
+func (r *request) counts() string {
+	var none snapshot.Builder
+	for _, p := range r.Engine.Policies() {
+		if lister, ok := p.Policy.(policy.UnitLister); ok {
+			if list := lister.Units(none.View()); list.Resource == r.name && list.Unit != "" {
+				return list.Unit
+			}
+		}
+	}
+	return ""
 }

@@ -28,10 +28,14 @@ func (r *Remedy) String() string {
 }
 
 func (r *Remedy) request() string {
-	text := fmt.Sprintf("with %s of %s instead of %s, on %s", r.To, r.Resource, r.From, r.Node)
+	unit := ""
+	if r.Unit != "" {
+		unit = " " + r.Unit
+	}
+	text := fmt.Sprintf("with %s%s of %s instead of %s%s, on %s", r.To, unit, r.Resource, r.From, unit, r.Node)
 	switch {
 	case r.Next != nil && r.Next.Cmp(*r.From) != 0:
-		text += fmt.Sprintf(" (with %s it would not", r.Next)
+		text += fmt.Sprintf(" (with %s%s it would not", r.Next, unit)
 		if !r.Smallest {
 			text += ", and not every larger amount was evaluated"
 		}
