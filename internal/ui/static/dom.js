@@ -42,7 +42,7 @@ const controls = e => [...e.querySelectorAll('a, button, input, select, summary'
 export const number = n => n.toLocaleString('en-US')
 export const plural = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`
 export const amount = (n, unit) => unit ? `${number(n)} ${unit}` : number(n)
-export const percent = (part, whole) => whole > 0 ? `${Math.round(100 * part / whole)} %` : 'unknown'
+export const percent = (part, whole) => whole > 0 ? `${Math.round(100 * part / whole)}\u00a0%` : 'unknown'
 
 // ago returns how long ago the time was at a replica: its clock may differ from that of the browser.
 export function ago(time, now) {

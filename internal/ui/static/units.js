@@ -64,6 +64,7 @@ export default function units(root, { query }, page) {
     walls.hidden = list
     more.textContent = ''
     rows.head.firstChild.textContent = pools() ? 'Pool' : 'Node'
+    rows.head.lastChild.textContent = pools() ? 'Allocated' : 'Free of each'
     if (list) tabular(all)
     else { rows.element.hidden = true; wall(all) }
   }
@@ -97,7 +98,8 @@ export default function units(root, { query }, page) {
   function tabular(all) {
     const list = query.node ? all.filter(n => n.node.startsWith(query.node)) : all
     rows.fill(list.slice(0, 60).map(n => ({ ...n, need: need() })), n => n.node)
-    if (list.length > 60) more.textContent = `60 of ${plural(list.length, 'node')} are shown. Find a node by its name at the top.`
+    if (list.length < all.length) more.replaceChildren(h('a', { href: link('gpus', { ...query, node: '', unit: '' }) }, `Show all ${plural(all.length, noun() === 'pool' ? 'pool' : 'node')}`))
+    else if (list.length > 60) more.textContent = `60 of ${plural(list.length, 'node')} are shown. Find a node by its name at the top.`
   }
 
   const describe = (n, i) => {
