@@ -157,8 +157,8 @@ func (b *tab) until(expression string) {
 
 // replaced reports whether the browser could not evaluate something because the page has just been replaced by another one.
 func replaced(err error) bool {
-	var e *cdproto.Error
-	return errors.As(err, &e) && e.Code == -32000 &&
+	e, ok := errors.AsType[*cdproto.Error](err)
+	return ok && e.Code == -32000 &&
 		slices.Contains([]string{"Cannot find context with specified id", "Execution context was destroyed.", "Inspected target navigated or closed"}, e.Message)
 }
 

@@ -161,6 +161,7 @@ func TestStates(t *testing.T) {
 			f.explain["a/b"] = explain.Document{Pod: "a/b", Known: true, Now: []explain.Profile{{Profile: "/", Unmanaged: true}}}
 		}, "pod/a/b", "does not manage this pod"},
 		"markup in a name":     {func(f *fixture) { f.pods[0].Text = `<img src=x onerror=alert(1)>` }, "waiting?owner=" + cluster().pods[0].Owner, "<img src=x onerror=alert(1)>"},
+		"one node as a table":  {func(*fixture) {}, "gpus?table=1&node=gpu-h100-0003", "Show all 46 nodes"},
 		"a pod that is placed": {func(*fixture) {}, "pod/" + cluster().placed(), "chosen by kube-scheduler"},
 	} {
 		t.Run(name, func(t *testing.T) {
