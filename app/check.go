@@ -19,9 +19,10 @@ func checkCommand(types config.Types) *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a configuration file",
 		Long: `Load a configuration file with its policies and signals, as serve does, and report all
-errors. FILE may also be a manifest with a ConfigMap that holds the configuration. The command
-reads only the files that you name, and makes no requests. FILE - is standard input. The exit
-status is 1 if the file is not valid.
+errors. For each profile of a valid file, print its policies, and for which pods they are. FILE
+may also be a manifest with a ConfigMap that holds the configuration. The command reads only
+the files that you name, and makes no requests. FILE - is standard input. The exit status is 1
+if the file is not valid.
 
 --against compares the file with the one that is in use: it prints the changes and the risks
 that serve logs when it reloads the file. The exit status is then also 1 if there are risks,
@@ -95,6 +96,16 @@ type checked struct {
 type checkedProfile struct {
 	Path     string   `json:"path"`
 	Policies []string `json:"policies"`
+	// ManagedResources are the names of the resources of which a pod requests one if the profile is for the pod. None: it is for every pod.
+	ManagedResources []string `json:"managedResources,omitempty"`
+}
+
+// pods says for which pods the profile is.
+func (p *checkedProfile) pods() string {
+	if len(p.ManagedResources) == 0 {
+		return "every pod"
+	}
+	return "pods that request " + strings.Join(p.ManagedResources, " or ")
 }
 
 // checkedSignal is a signal with its type of source.
@@ -106,11 +117,14 @@ type checkedSignal struct {
 // list adds the profiles and signals of the valid configuration.
 func (r *checked) list(c *config.Config) {
 	for _, p := range c.Profiles {
-		var names []string
+		var names, resources []string
 		for _, policy := range p.Policies {
 			names = append(names, policy.Name)
 		}
-		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names})
+		for _, resource := range p.ManagedResources {
+			resources = append(resources, resource.Name)
+		}
+		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources})
 	}
 	for i := range c.Signals {
 		r.Signals = append(r.Signals, checkedSignal{c.Signals[i].Name, c.Signals[i].Type.Name})
@@ -165,7 +179,7 @@ func (r *checked) text(w io.Writer) error {
 	if r.Valid {
 		fmt.Fprintf(&b, "%s is valid.\n", r.file)
 		for _, p := range r.Profiles {
-			fmt.Fprintf(&b, "profile %s: %s\n", p.Path, strings.Join(p.Policies, ", "))
+			fmt.Fprintf(&b, "profile %s: %s; for %s\n", p.Path, strings.Join(p.Policies, ", "), p.pods())
 		}
 		for _, s := range r.Signals {
 			fmt.Fprintf(&b, "signal %s: %s\n", s.Name, s.Source)

@@ -182,7 +182,7 @@ func TestNoCommand(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	good := file(t, plain+"signals: [{name: load, file: {path: a}}]\nprofiles:\n- policies: [{type: ImageLocality}, {type: PodLimit, config: {max: 1, selector: {}}}]\n")
-	if out, err := execute(t, "check", good); err != nil || out != good+" is valid.\nprofile /: ImageLocality, PodLimit\nsignal load: file\n" {
+	if out, err := execute(t, "check", good); err != nil || out != good+" is valid.\nprofile /: ImageLocality, PodLimit; for every pod\nsignal load: file\n" {
 		t.Errorf("a valid file: %v\n%s", err, out)
 	}
 	var document map[string]any
@@ -224,7 +224,7 @@ func TestStandardInput(t *testing.T) {
 		status   int
 		want     string
 	}{
-		{"check -", plain + "profiles:\n- policies: [{type: ImageLocality}]\n", 0, "standard input is valid.\nprofile /: ImageLocality\n"},
+		{"check -", plain + "profiles:\n- policies: [{type: ImageLocality}]\n", 0, "standard input is valid.\nprofile /: ImageLocality; for every pod\n"},
 		{"check -", header, 1, "standard input:1: profiles: Required value"},
 		{"check -", "apiVersion: v1\nkind: ConfigMap\ndata: {}\n", 1, "must be OutboardConfiguration; the configuration is a value in the data of a ConfigMap"},
 		{"scheduler-config --from -", `{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}]}`, 0, "# Converted from standard input."},
