@@ -393,10 +393,14 @@ func (e *extenderAt) accepts(p *config.Profile) {
 	}
 	refused := slices.DeleteFunc(e.doc.config.schedulerNames(), func(name string) bool { return slices.Contains(p.SchedulerNames, name) })
 	message := fmt.Sprintf("schedulerNames of the profile %s are %s, without %s", p.Path, strings.Join(p.SchedulerNames, ", "), strings.Join(refused, ", "))
-	switch len(refused) {
-	case 0:
-	case len(e.doc.config.schedulerNames()):
+	switch {
+	case len(refused) == 0:
+	case len(refused) == len(e.doc.config.schedulerNames()):
 		e.report(Error, "SchedulerNotAccepted", "bindVerb", message, "Outboard refuses to bind every pod of this kube-scheduler", "set profiles[].schedulerNames of Outboard to the name of this kube-scheduler's profile, or remove them")
+	case len(e.extender.ManagedResources) == 0 && !e.extender.Ignorable: // IgnorableBinder reports the others
+		names := strings.Join(refused, ", ")
+		e.report(Error, "SchedulerNotAccepted", "bindVerb", message, "the extender is called for every pod, and Outboard refuses to bind those of "+names+": all of them stay pending",
+			"list managedResources here and in the profile, or remove "+names+" from the profiles of this kube-scheduler, or add it to schedulerNames of Outboard's profile")
 	default:
 		e.report(Info, "SchedulerNotAccepted", "bindVerb", message, "Outboard refuses to bind pods of "+strings.Join(refused, ", "), "")
 	}
