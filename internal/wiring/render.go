@@ -72,6 +72,13 @@ func (w *Wiring) YAML() []byte {
 	}
 	if len(w.schedulers) > 0 {
 		p.comment("", "The values of spec.schedulerName of pods for this kube-scheduler. The extenders are for all of them.")
+		for i := range w.entries {
+			e := &w.entries[i]
+			if refused := w.refused(e); len(refused) > 0 {
+				p.comment("", fmt.Sprintf("Profile %s binds pods of %s only. This kube-scheduler also places the other pods of %s: those that request a managed resource of the profile stay pending.",
+					e.profile.Path, strings.Join(e.profile.SchedulerNames, ", "), strings.Join(refused, ", ")))
+			}
+		}
 		p.line("profiles:")
 		for _, name := range w.schedulers {
 			p.line("- schedulerName: %s", Quoted(name))

@@ -311,7 +311,28 @@ func (w *Wiring) nameSchedulers(profiles []*config.Profile) error {
 			return fmt.Errorf("profile %s binds pods of %s only, and the scheduler's name is %s", p.Path, strings.Join(p.SchedulerNames, ", "), w.schedulers[0])
 		}
 	}
+	return w.bindable()
+}
+
+// bindable returns an error if all pods of a scheduler would stay pending because no bind call accepts them.
+func (w *Wiring) bindable() error {
+	for i := range w.entries {
+		e := &w.entries[i]
+		if refused := w.refused(e); len(refused) > 0 && len(e.ManagedResources) == 0 {
+			names := strings.Join(refused, ", ")
+			return fmt.Errorf("profile %s is for every pod, and binds pods of %s only, so that those of %s would stay pending: list managedResources in the profile, add %[3]s to its schedulerNames, or write the file of a second scheduler with --scheduler-name",
+				e.profile.Path, strings.Join(e.profile.SchedulerNames, ", "), names)
+		}
+	}
 	return nil
+}
+
+// refused returns the schedulers for whose pods kube-scheduler calls bind of an entry, which refuses them.
+func (w *Wiring) refused(e *entry) (names []string) {
+	if e.BindVerb == "" || len(e.profile.SchedulerNames) == 0 {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(w.schedulers), func(name string) bool { return slices.Contains(e.profile.SchedulerNames, name) })
 }
 
 func isDefaultScheduler(name string) bool { return name == defaultScheduler }

@@ -219,6 +219,41 @@ func TestSchedulers(t *testing.T) {
 	}
 }
 
+// The pods of a scheduler that bind does not accept stay pending: all of them is an error, and those that request a managed resource are in
+// a comment.
+func TestSchedulerNotAccepted(t *testing.T) {
+	for _, tt := range []struct {
+		name, profile string
+		options       wiring.Options
+		err, comment  string
+	}{
+		{"every pod", "- managedResources: []\n  schedulerNames: [gpu]\n  policies: [{type: GPUMemory}]\n", wiring.Options{},
+			"profile / is for every pod, and binds pods of gpu only, so that those of default-scheduler would stay pending", ""},
+		{"every pod, with the default scheduler", "- managedResources: []\n  schedulerNames: [gpu, default-scheduler]\n  policies: [{type: GPUMemory}]\n", wiring.Options{}, "", ""},
+		{"every pod of a second scheduler", "- managedResources: []\n  schedulerNames: [gpu]\n  policies: [{type: GPUMemory}]\n", wiring.Options{SchedulerName: "gpu"}, "", ""},
+		{"a profile that does not bind", "- schedulerNames: [gpu]\n  policies: [{type: ImageLocality}]\n", wiring.Options{}, "", ""},
+		{"some pods", "- schedulerNames: [gpu]\n  policies: [{type: GPUMemory}]\n", wiring.Options{}, "",
+			"Profile / binds pods of gpu only. This kube-scheduler also places the other pods of default-scheduler: those that request a managed resource of the profile stay pending."},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, err := wiring.New(load(t, "profiles:\n"+tt.profile), tt.options)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("the error is %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			comments := strings.Join(strings.Fields(strings.ReplaceAll(string(w.YAML()), "#", "")), " ")
+			if !strings.Contains(comments, tt.comment) || strings.Contains(comments, "binds pods of") != (tt.comment != "") {
+				t.Errorf("the comment is not %q:\n%s", tt.comment, w.YAML())
+			}
+		})
+	}
+}
+
 // A kube-scheduler in another pod does not reach a loopback address, unless the chart or a proxy changes what the file says.
 func TestLoopbackAddress(t *testing.T) {
 	const tls = "serving: {tls: {certFile: server.crt, keyFile: server.key, clientCAFile: ca.crt}}\n"
