@@ -17,8 +17,8 @@ const maxCorrections = 500
 // Fixed is a corrected file.
 type Fixed struct {
 	Data []byte
-	// Corrected are the findings that Fix has corrected, with the lines and the fields of the former file. Line is 0 if only a correction
-	// before revealed the finding.
+	// Corrected are the findings that Fix has corrected, with the lines and the fields of the former file, by line. Line is 0 if only a
+	// correction before revealed the finding: these are last.
 	Corrected []Finding
 	// Left are the findings of the corrected file, with its lines. They say why Fix does not correct them.
 	Left []Finding
@@ -39,6 +39,9 @@ func Fix(in Input) (*Fixed, error) {
 			corrected[i].Line = c.findings[j].Line
 		}
 	}
+	slices.SortStableFunc(corrected, func(a, b Finding) int {
+		return cmp.Compare(uint(a.Line)-1, uint(b.Line)-1) // 0 is the largest
+	})
 	return &Fixed{next.Data, corrected, next.report(reasons)}, nil
 }
 
