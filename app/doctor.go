@@ -85,7 +85,7 @@ about the code of a finding, and checks nothing; --explain list prints all codes
 
 // input reads the files, and the cluster if a flag selects it. file may be "".
 func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader, types config.Types) (doctor.Input, error) {
-	in := doctor.Input{ConfigFile: o.config, Version: o.version, ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now(), CertificateDir: o.certificateDir}
+	in := doctor.Input{Types: types, ConfigFile: o.config, Version: o.version, ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now(), CertificateDir: o.certificateDir}
 	if err := o.output.check(); err != nil {
 		return in, err
 	}

@@ -56,6 +56,8 @@ type Input struct {
 	// Config is the configuration of Outboard, from the file ConfigFile. nil: unknown.
 	Config     *config.Config
 	ConfigFile string
+	// Types are those that the arguments of Outboard's plugin can name. Without policies, a configuration in the arguments is not checked.
+	Types config.Types
 	// Cluster has the objects of a cluster. nil: unknown.
 	Cluster *Cluster
 	// Version is the version of kube-scheduler, such as 1.37 or v1.37.0. Default: that of the

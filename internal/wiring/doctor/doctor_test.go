@@ -148,7 +148,7 @@ func certificatesOf(tb testing.TB) fs.ReadFileFS {
 // and version if they are there. Certificates are in /tls.
 func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doctor.Input {
 	t.Helper()
-	in := doctor.Input{File: archive.Files[0].Name, Data: archive.Files[0].Data, Now: now}
+	in := doctor.Input{File: archive.Files[0].Name, Data: archive.Files[0].Data, Types: types, Now: now}
 	in.ReadFile = func(name string) ([]byte, error) { return certificates.ReadFile(strings.TrimPrefix(name, "/tls/")) }
 	in.ReadConfigFile = in.ReadFile
 	var outboard []byte
@@ -347,7 +347,7 @@ func TestTutorials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in := doctor.Input{File: filepath.Base(name), Data: data, Now: now}
+			in := doctor.Input{File: filepath.Base(name), Data: data, Types: types, Now: now}
 			for range 2 {
 				findings, err := doctor.Check(in)
 				if err != nil {

@@ -98,7 +98,7 @@ func inputs(tb testing.TB) (files [][]byte) {
 func fixedOnce(tb failer, data []byte) {
 	tb.Helper()
 	config := parseConfig(tb, []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving: {insecure: true}\nprofiles:\n- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"))
-	in := doctor.Input{File: "scheduler.yaml", Data: data, Config: config, ConfigFile: "outboard.yaml", Now: now}
+	in := doctor.Input{File: "scheduler.yaml", Data: data, Types: types, Config: config, ConfigFile: "outboard.yaml", Now: now}
 	before, err := doctor.Check(in)
 	if err != nil {
 		tb.Fatal(err)
