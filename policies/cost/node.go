@@ -83,7 +83,7 @@ func find(rows []Row, n *corev1.Node, spot bool) float64 {
 	node := Row{Region: n.Labels[corev1.LabelTopologyRegion], Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: &capacity}
 	for i := range rows {
 		if rows[i].covers(&node) {
-			return rows[i].Price
+			return *rows[i].Price
 		}
 	}
 	return notAPrice

@@ -104,8 +104,8 @@ type Row struct {
 	Zone string `json:"zone"`
 	// CapacityType says whether the node is a spot node. Default: any.
 	CapacityType *CapacityType `json:"capacityType" values:"Spot,OnDemand"`
-	// Price is the price of such a node.
-	Price float64 `json:"price" limits:"0..1e+09"`
+	// Price is the price of such a node: 0 if it costs nothing. Required.
+	Price *float64 `json:"price" required:"says what a node costs: 0 if nothing" limits:"0..1e+09"`
 }
 
 // SpotConfig says which nodes are spot nodes, and which pods may run on them.
