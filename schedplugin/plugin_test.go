@@ -458,3 +458,14 @@ func TestEqualScoresAreSkipped(t *testing.T) {
 		t.Errorf("the records are %+v", records)
 	}
 }
+
+// The framework skips the plugin in Filter if no policy filters: the policies then let all nodes pass that come to PreScore.
+func TestRecordOfFilterWithoutFilters(t *testing.T) {
+	s := schedule(t, 3, "profiles: [{policies: [{type: Rules, config: {scores: [{name: one, expression: '1'}]}}]}]")
+	s.attempt(podNamed("p", nil))
+	for _, r := range s.service.Log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 9}) {
+		if r.Nodes != 3 || r.Fit != 3 || r.Returned != 3 {
+			t.Errorf("%s: %d of %d nodes fit, %d returned, want 3 of 3", r.Verb, r.Fit, r.Nodes, r.Returned)
+		}
+	}
+}

@@ -152,12 +152,13 @@ func (a *Attempt) Rejected() []*snapshot.Node {
 	return slices.Clip(a.rejected)
 }
 
-// Record returns the record of the verdicts of Filter so far. fit is the number of nodes that fit.
+// Record returns the record of the verdicts of Filter so far. fit is the number of nodes that fit. If Filter was called for fewer nodes,
+// because no policy can reject any, these are all nodes of the record.
 func (a *Attempt) Record(fit int) *decision.Record {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	record := a.engine.newRecord(Request{Pod: a.ev.pod, View: a.ev.key.view}, false)
-	record.Nodes = int(a.passed.Load()) + len(a.rejected)
+	record.Nodes = max(fit, int(a.passed.Load())+len(a.rejected))
 	record.Fit, record.Returned = fit, fit
 	record.Policies, record.MaxTotal = a.ev.policies(), a.ev.maxTotal
 	record.Rejections = a.ev.rejections(a.rejected)
