@@ -80,7 +80,7 @@ func (h *host) plugin(ctx context.Context, args runtime.Object, handle fwk.Handl
 		}
 		h.first, h.made = a, made
 	} else if a.ConfigFile != h.first.ConfigFile || !bytes.Equal(a.document, h.first.document) {
-		return nil, errors.New(argsName + ": all profiles of kube-scheduler must have the same configuration except for profile")
+		return nil, errors.New(argsName + ": all profiles of kube-scheduler must have the same configuration except for profile, candidates and inertPlugins")
 	}
 	if _, err := a.choose(h.made.service.Current().Config); err != nil {
 		return nil, err
