@@ -119,6 +119,9 @@ func (p *Plan) Text(arriving string) []string {
 	}
 	if len(p.Mix) > 0 {
 		lines = append(lines, fmt.Sprintf("Pods like %s arrive %s.", source, arriving))
+		if len(p.Running) > 0 {
+			lines = append(lines, "Pods that stay do not count as arrived.")
+		}
 	}
 	if p.LeftOut > 0 {
 		lines = append(lines, count(p.LeftOut, "pending pod of a DaemonSet is", "pending pods of DaemonSets are")+" left out.")

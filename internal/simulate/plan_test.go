@@ -45,12 +45,12 @@ func TestPlan(t *testing.T) {
 		{
 			"a dump", []File{file(running, daemon, static, pending, waitingDaemon, ended)}, false,
 			"proxy etcd runs", "waits", "runs",
-			"1 node; 3 pods stay, 2 of them of DaemonSets or static. 1 pending pod arrives first. Pods like the 1 pod that runs arrive in turn. 1 pending pod of a DaemonSet is left out.",
+			"1 node; 3 pods stay, 2 of them of DaemonSets or static. 1 pending pod arrives first. Pods like the 1 pod that runs arrive in turn. Pods that stay do not count as arrived. 1 pending pod of a DaemonSet is left out.",
 		},
 		{
 			"a dump, emptied", []File{file(running, daemon, pending)}, true,
 			"proxy", "waits", "runs",
-			"1 node; 1 pod stays, 1 of them of DaemonSets or static. 1 pending pod arrives first. Pods like the 1 pod that runs arrive in turn.",
+			"1 node; 1 pod stays, 1 of them of DaemonSets or static. 1 pending pod arrives first. Pods like the 1 pod that runs arrive in turn. Pods that stay do not count as arrived.",
 		},
 		{
 			"what is to come, by itself", []File{file(pending, other)}, false,
@@ -60,7 +60,7 @@ func TestPlan(t *testing.T) {
 		{
 			"what is to come, beside a dump", []File{file(running, pending), file(other)}, false,
 			"runs", "waits", "other",
-			"2 nodes; 1 pod stays. 1 pending pod arrives first. Pods like the 1 pod of the files arrive in turn.",
+			"2 nodes; 1 pod stays. 1 pending pod arrives first. Pods like the 1 pod of the files arrive in turn. Pods that stay do not count as arrived.",
 		},
 		{
 			"a trace", []File{{Jobs: []Job{{Pod: other}}}}, false,
@@ -70,7 +70,7 @@ func TestPlan(t *testing.T) {
 		{
 			"a new cluster", []File{file(daemon, pending)}, false,
 			"proxy", "", "waits",
-			"1 node; 1 pod stays, 1 of them of DaemonSets or static. Pods like the 1 pod of the files arrive in turn.",
+			"1 node; 1 pod stays, 1 of them of DaemonSets or static. Pods like the 1 pod of the files arrive in turn. Pods that stay do not count as arrived.",
 		},
 		{
 			"nodes alone", []File{file()}, false,
