@@ -39,17 +39,24 @@ func TestLatest(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
+	scored := decision.ScoredNode{Node: "n1", Total: 200, Scores: []decision.Score{{Policy: "Cost", Score: 100, Weight: 2}}}
 	var out strings.Builder
 	err := decision.List(&out, []*decision.Record{
 		{Verb: decision.Bind, Pod: decision.Pod{Namespace: "ns", Name: "a"}, Profile: "/", Bound: "n1", Replica: "outboard-1"},
 		{Verb: decision.Filter, Pod: decision.Pod{Namespace: "ns", Name: "b"}, Profile: "/gpu", Nodes: 3, Fit: 1, Returned: 1, Rejections: []decision.Rejection{{Text: "too full", Nodes: 2}}},
 		{Verb: decision.Filter, Pod: decision.Pod{Namespace: "ns", Name: "c"}, Profile: "/", Error: "no\nview"},
+		{Verb: decision.Prioritize, Pod: decision.Pod{Namespace: "ns", Name: "d"}, Profile: "/", Nodes: 2, Ties: 1, MaxTotal: 300, Top: []decision.ScoredNode{scored}},
+		{Verb: decision.Prioritize, Pod: decision.Pod{Namespace: "ns", Name: "e"}, Profile: "/", Nodes: 2, Ties: 1, MaxTotal: 300, Top: []decision.ScoredNode{scored}, Chosen: &decision.ChosenNode{ScoredNode: scored, Equal: 1}},
+		{Verb: decision.Prioritize, Pod: decision.Pod{Namespace: "ns", Name: "f"}, Profile: "/", Nodes: 2},
 	})
 	const want = `
 TIME                  POD   VERB    DECISION            PROFILE  REPLICA     WHY
 0001-01-01T00:00:00Z  ns/a  bind    bound to n1         /        outboard-1
 0001-01-01T00:00:00Z  ns/b  filter  1 of 3 nodes fit    /gpu     –           2 too full
 0001-01-01T00:00:00Z  ns/c  filter  failed              /        –           no; view
+0001-01-01T00:00:00Z  ns/d  prioritize  2 nodes scored  /        –           the best 1 node scored 200 of 300
+0001-01-01T00:00:00Z  ns/e  prioritize  2 nodes scored  /        –           n1 scored 200 of 300 (Cost 100×2), as much as 1 other node
+0001-01-01T00:00:00Z  ns/f  prioritize  2 nodes scored  /        –
 `
 	got := "\n"
 	for line := range strings.Lines(out.String()) {

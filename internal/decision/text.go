@@ -82,14 +82,20 @@ func (r *Record) outcome() string {
 	return fmt.Sprintf("%d of %s fit", r.Fit, count(r.Nodes, "node"))
 }
 
-// List writes the records as a table with one line for each. The last column has the error, or the reasons for which nodes were
-// rejected. The error is that of w.
+// List writes the records as a table with one line for each. The last column has the error, the reasons for which nodes were rejected,
+// or the scores of the chosen node, or of the best ones if that is unknown. The error is that of w.
 func List(w io.Writer, records []*Record) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TIME\tPOD\tVERB\tDECISION\tPROFILE\tREPLICA\tWHY")
 	for _, r := range records {
 		why := Plain(r.Error)
-		if why == "" {
+		switch {
+		case why != "":
+		case r.Verb == Prioritize && r.Chosen != nil:
+			why = Plain(r.Chosen.Node) + " " + r.scored(r.Chosen.Node)
+		case r.Verb == Prioritize && len(r.Top) > 0:
+			why = r.scored("")
+		default:
 			why = r.reasons()
 		}
 		replica := r.Replica
