@@ -339,7 +339,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 // A large file is in memory once, although it is read twice.
-func TestLargeFileIsReadOnce(t *testing.T) {
+func TestLargeFileIsAllocatedOnce(t *testing.T) {
 	const size = 4 << 20
 	path := filepath.Join(t.TempDir(), "large")
 	if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
