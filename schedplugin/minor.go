@@ -73,7 +73,7 @@ type filters struct {
 }
 
 // filtersOf returns an error that says what to change if the filters cannot be run in PreFilter, or if a pod for which PreFilter has named
-// nodes in vain could cause the eviction of other pods. inert are plugins to ignore.
+// nodes that all reject the pod could cause the eviction of other pods. inert are plugins to ignore.
 func filtersOf(handle any, inert []string) (*filters, error) {
 	after, err := listed(handle, "PostFilter")
 	if err != nil {

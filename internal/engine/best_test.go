@@ -137,7 +137,7 @@ func TestBest(t *testing.T) {
 	})
 }
 
-// Best stops when it is told to.
+// Best stops when Usable says so.
 func TestBestStops(t *testing.T) {
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "s", Weight: 1, Policy: &fake{score: func(n *snapshot.Node) int64 { return numberOf(n) }}}}})
 	if err != nil {
