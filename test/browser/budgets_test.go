@@ -56,7 +56,7 @@ func printBudgets(t *testing.T, b *tab, f *fixture, at string, first, heap float
 	print := func(what string, measured, budget float64, unit string) {
 		fmt.Printf("%-56s %7.1f %-2s %7.0f %s\n", what, measured, unit, budget, unit)
 	}
-	print("static files, uncompressed", staticSize(t), 90, "KB")
+	print("static files, uncompressed", staticSize(t), 64, "KB")
 	print("first drawn, cold", first, 1000, "ms")
 	print("one update of the wall: read, parsed and drawn", drawn(b, ui.UnitsPath, func(int) { f.change(func(*fixture) {}) }), 50, "ms")
 	print("hover and scroll, without the wait for the frame", median(b, `
