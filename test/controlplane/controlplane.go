@@ -149,6 +149,16 @@ func (cp *ControlPlane) prepareFrontProxy() error {
 	return client.WriteFiles(cp.path("front-proxy.crt"), cp.path("front-proxy.key"))
 }
 
+// HoldAddress returns an address of the loopback interface that no other process is given until the control plane is stopped. A server that
+// names it can listen at it, also again after a restart.
+func (cp *ControlPlane) HoldAddress() (string, error) {
+	p, err := cp.holdPort()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s:%d", loopback, p.number), nil
+}
+
 // path returns the absolute name of a file in the work directory.
 func (cp *ControlPlane) path(name string) string { return filepath.Join(cp.dir, name) }
 
@@ -219,7 +229,6 @@ func (cp *ControlPlane) apiServerArgs(opts Options) []string {
 		"--bind-address=" + loopback,
 		"--advertise-address=" + loopback, // or a host without a route to anywhere is refused
 		"--secure-port=" + strconv.Itoa(cp.apiPort.number),
-		"--permit-port-sharing",
 		"--tls-cert-file=" + cp.path("server.crt"),
 		"--tls-private-key-file=" + cp.path("server.key"),
 		"--client-ca-file=" + cp.path("ca.crt"),

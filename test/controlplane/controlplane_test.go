@@ -5,14 +5,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
-
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -291,6 +294,49 @@ func TestAPIServerOutage(t *testing.T) {
 	}
 	if _, err := client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{}); err != nil {
 		t.Errorf("after the pause: %v", err)
+	}
+}
+
+// A server that was killed listens at its held address again, because nobody else was given the port meanwhile.
+func TestHoldAddress(t *testing.T) {
+	cp := plane(t)
+	address, err := cp.HoldAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		server, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second, err := net.Listen("tcp", address); err == nil {
+			second.Close()
+			t.Errorf("two servers listen at %s", address)
+		}
+		server.Close()
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Whoever asks for any port gets none where this one is the only port there is.
+	only := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var set error
+		err := c.Control(func(fd uintptr) {
+			set = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_LOCAL_PORT_RANGE, number<<16|number)
+		})
+		return errors.Join(err, set)
+	}}
+	if other, err := only.Listen(t.Context(), "tcp", "127.0.0.1:0"); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("somebody who asks for any port is given the held one: %v, %v", other, err)
+	}
+	dialer := net.Dialer{Control: only.Control}
+	if connection, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(cp.AdminConfig().Host, "https://")); !errors.Is(err, unix.EADDRNOTAVAIL) {
+		t.Errorf("a connection's own port is the held one: %v, %v", connection, err)
 	}
 }
 

@@ -10,16 +10,15 @@ import (
 // loopback is the address all servers listen on.
 const loopback = "127.0.0.1"
 
-// port is a free TCP port on the loopback address, held so that no other process is
-// given it. A server started with --permit-port-sharing can listen on it, also
-// again after a restart.
+// port is a free TCP port on the loopback address, held so that no other process is given it, neither as the port of a listener nor as
+// that of its own end of a connection. One server at a time can listen on it, also again after a restart.
 type port struct {
 	fd     int
 	number int
 }
 
-// holdPort binds a socket that never listens: with SO_REUSEPORT on both, the
-// server of the same user may bind the port too, and gets all connections.
+// holdPort binds a socket that never listens. With SO_REUSEADDR, which Go sets on each listener, a server may bind the port too. Linux
+// gives nobody a bound port who asks for any port.
 func holdPort() (*port, error) {
 	syscall.ForkLock.RLock()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
@@ -39,7 +38,7 @@ func holdPort() (*port, error) {
 }
 
 func (p *port) bind() error {
-	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return err
 	}
 	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {

@@ -6,7 +6,6 @@ package stage
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -220,7 +219,11 @@ type Outboard struct {
 // on the environment: addresses, certificate files, the kubeconfig unless the configuration names
 // one, and the log format. It returns when the service is ready.
 func (s *Stage) StartOutboard(ctx context.Context, config string) (*Outboard, error) {
-	return s.StartOutboardAt(ctx, config, "127.0.0.1:0")
+	address, err := s.HoldAddress()
+	if err != nil {
+		return nil, err
+	}
+	return s.StartOutboardAt(ctx, config, address)
 }
 
 // StartOutboardAt is StartOutboard with the address of the service.
@@ -234,7 +237,11 @@ func (s *Stage) StartOutboardAt(ctx context.Context, config, address string) (*O
 	}
 	serving := section(o.config, "serving")
 	serving["address"] = address
-	section(o.config, "admin")["address"] = "127.0.0.1:0"
+	admin, err := s.HoldAddress()
+	if err != nil {
+		return nil, err
+	}
+	section(o.config, "admin")["address"] = admin
 	section(o.config, "log")["format"] = "JSON"
 	if connection := section(o.config, "clientConnection"); connection["kubeconfig"] == nil || connection["kubeconfig"] == "" {
 		connection["kubeconfig"] = s.kubeconfig
@@ -318,27 +325,17 @@ func (o *Outboard) Start(ctx context.Context) error {
 	}
 	o.starts++
 	name := fmt.Sprintf("%s-%d", strings.TrimSuffix(filepath.Base(o.ConfigFile), ".yaml"), o.starts)
-	addresses := &announcement{found: make(chan struct{})}
 	o.Process, err = o.stage.StartProcess(controlplane.Command{
-		Name: name, Path: o.stage.binary, Args: []string{"serve", "--config", o.ConfigFile}, Log: addresses,
+		Name: name, Path: o.stage.binary, Args: []string{"serve", "--config", o.ConfigFile},
 	})
 	if err != nil {
 		return err
-	}
-	select {
-	case <-addresses.found:
-	case <-o.Done():
-		return fmt.Errorf("outboard ended: %s", o.Log())
-	case <-ctx.Done():
-		return fmt.Errorf("outboard does not serve: %w: %s", context.Cause(ctx), o.Log())
 	}
 	scheme := "http"
 	if o.CAFile != "" {
 		scheme = "https"
 	}
-	o.URL, o.Admin = scheme+"://"+addresses.Address, "http://"+addresses.Admin
-	section(o.config, "serving")["address"] = addresses.Address
-	section(o.config, "admin")["address"] = addresses.Admin
+	o.URL, o.Admin = scheme+"://"+section(o.config, "serving")["address"].(string), "http://"+section(o.config, "admin")["address"].(string)
 	return o.await(ctx)
 }
 
@@ -381,35 +378,6 @@ func (o *Outboard) dump() {
 	case <-o.Done():
 	case <-time.After(5 * time.Second):
 	}
-}
-
-// announcement reads the addresses from the service's log.
-type announcement struct {
-	Address, Admin string
-
-	mu    sync.Mutex
-	rest  []byte
-	done  bool
-	found chan struct{}
-}
-
-func (a *announcement) Write(p []byte) (int, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.rest = append(a.rest, p...)
-	for !a.done {
-		line, rest, ok := bytes.Cut(a.rest, []byte("\n"))
-		if !ok {
-			break
-		}
-		a.rest = rest
-		var entry struct{ Msg, Address, Admin string }
-		if json.Unmarshal(line, &entry) == nil && entry.Msg == "serving" {
-			a.Address, a.Admin, a.done = entry.Address, entry.Admin, true
-			close(a.found)
-		}
-	}
-	return len(p), nil
 }
 
 // moduleRoot returns the directory of the checkout.
