@@ -159,7 +159,8 @@ func (o certsOptions) file(name string) string { return filepath.Join(o.dir, nam
 
 func addCA(set *certs.Set) error {
 	// The name differs from that of the former CA, so that messages about certificates identify the CA.
-	authority, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "outboard-ca-" + time.Now().UTC().Format("20060102150405")})
+	now := strings.Replace(time.Now().UTC().Format("20060102150405.000000000"), ".", "-", 1)
+	authority, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "outboard-ca-" + now})
 	if err != nil {
 		return err
 	}

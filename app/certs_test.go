@@ -278,6 +278,29 @@ func TestCertsRenewDuringARotation(t *testing.T) {
 	}
 }
 
+// Messages about certificates identify the CA by its name, also if one was created a moment after the other.
+func TestCertsNamesOfCAsDiffer(t *testing.T) {
+	dir := t.TempDir()
+	certsDir(t, dir)
+	both := certsDir(t, dir, "--add-ca")["ca.crt"]
+	names := map[string]bool{}
+	for rest := []byte(both); ; {
+		block, after := pem.Decode(rest)
+		if block == nil {
+			break
+		}
+		ca, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names[ca.Subject.CommonName] = true
+		rest = after
+	}
+	if len(names) != 2 {
+		t.Errorf("the names of two CAs are %v", names)
+	}
+}
+
 // If the command ends after it has written ca.crt, the key of the former CA still signs.
 func TestCertsAfterAnInterruptedRotation(t *testing.T) {
 	dir := t.TempDir()

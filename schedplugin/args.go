@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/policy/fields"
 )
 
@@ -24,7 +25,7 @@ type arguments struct {
 	ConfigFile string
 	// Profile is the path of the profile whose policies run; "": the only one.
 	Profile string
-	// Candidates is how many nodes PreFilter names at most, 0..maxCandidates; 0: it names none, and kube-scheduler evaluates as many nodes
+	// Candidates is how many nodes PreFilter names at most, 0..99; 0: it names none, and kube-scheduler evaluates as many nodes
 	// as without the plugin.
 	Candidates int
 	// InertPlugins are the names of plugins that are neither Outboard nor kube-scheduler's own, and that reject and name no nodes for the
@@ -33,9 +34,6 @@ type arguments struct {
 
 	document []byte // the configuration in the arguments
 }
-
-// maxCandidates is the largest number of nodes that PreFilter names: with 100 nodes or more, kube-scheduler evaluates a sample of them.
-const maxCandidates = 99
 
 // parseArguments parses the arguments in the configuration of kube-scheduler.
 func parseArguments(args runtime.Object) (arguments, error) {
@@ -71,8 +69,8 @@ func parseArguments(args runtime.Object) (arguments, error) {
 			delete(given, f.name)
 		}
 	}
-	if a.Candidates < 0 || a.Candidates > maxCandidates {
-		errs = append(errs, fmt.Errorf("%s: candidates: Invalid value: %d: must be between 0 and %d", argsName, a.Candidates, maxCandidates))
+	if a.Candidates < 0 || a.Candidates > kubescheduler.MaxCandidates {
+		errs = append(errs, fmt.Errorf("%s: candidates: Invalid value: %d: must be between 0 and %d", argsName, a.Candidates, kubescheduler.MaxCandidates))
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		near := fields.Nearest(name, []string{"configFile", "profile", "profiles", "candidates", "inertPlugins"})

@@ -96,8 +96,8 @@ func (r *Remedy) preemption() string {
 	return "; kube-scheduler does not consider the node for preemption"
 }
 
-func them(pods int) string {
-	if pods == 1 {
+func them(n int) string {
+	if n == 1 {
 		return "it"
 	}
 	return "them"
@@ -131,7 +131,7 @@ func (r *Remedy) change() string {
 
 func (r *Remedy) policy() string {
 	o := r.Rejection
-	text := fmt.Sprintf(" without the policy %s (%s: %s", o.Policy, r.Node, o.Code)
+	text := fmt.Sprintf(" if %s did not reject %s (%s: %s", o.Policy, them(r.Nodes), r.Node, o.Code)
 	if o.Have != 0 || o.Want != 0 {
 		text += strings.TrimRight(fmt.Sprintf(": has %d, needs %d %s", o.Have, o.Want, o.Unit), " ")
 	}

@@ -50,7 +50,11 @@ func (c *checker) configuration() {
 
 // invalid reports a value that kube-scheduler's validation rejects.
 func (c *checker) invalid(path string, value any, must string, edits ...edit) {
-	c.refuse("InvalidValue", path, fmt.Sprintf("%v: must be %s", value, must), "", "", edits...)
+	fix := "write a value that is " + must
+	if len(edits) > 0 {
+		fix = "write " + must
+	}
+	c.refuse("InvalidValue", path, fmt.Sprintf("%v: must be %s", value, must), "", fix, edits...)
 	c.broken = append(c.broken, path)
 }
 
