@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/policy/fields"
 )
 
@@ -69,8 +68,8 @@ func parseArguments(args runtime.Object) (arguments, error) {
 			delete(given, f.name)
 		}
 	}
-	if a.Candidates < 0 || a.Candidates > kubescheduler.MaxCandidates {
-		errs = append(errs, fmt.Errorf("%s: candidates: Invalid value: %d: must be between 0 and %d", argsName, a.Candidates, kubescheduler.MaxCandidates))
+	if a.Candidates < 0 || a.Candidates > config.MaxCandidates {
+		errs = append(errs, fmt.Errorf("%s: candidates: Invalid value: %d: must be between 0 and %d", argsName, a.Candidates, config.MaxCandidates))
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		near := fields.Nearest(name, []string{"configFile", "profile", "profiles", "candidates", "inertPlugins"})

@@ -30,10 +30,6 @@ const (
 	insufficientStart = "Insufficient "
 )
 
-// MaxCandidates is the largest number of nodes that the plugin's PreFilter names: with 100 nodes or more, kube-scheduler evaluates a sample
-// of them.
-const MaxCandidates = 99
-
 // Filters are kube-scheduler's filters for one pod. They are safe for concurrent use.
 type Filters struct {
 	pod      *corev1.Pod

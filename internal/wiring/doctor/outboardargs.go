@@ -9,7 +9,6 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/config/strictyaml"
-	"outboard.dev/outboard/internal/kubescheduler"
 )
 
 // outboardArgs checks the arguments of Outboard's plugin, which are at path. points are the extension points at which the profile of
@@ -19,9 +18,9 @@ func (c *checker) outboardArgs(path string, args strictyaml.Value, points []stri
 	switch at := args.At("candidates"); {
 	case at.IsZero():
 	case at.Decode(&candidates) != nil:
-		c.refuse("InvalidValue", path+".candidates", "must be a number", "", fmt.Sprintf("write a number from 0 to %d", kubescheduler.MaxCandidates))
-	case candidates < 0 || candidates > kubescheduler.MaxCandidates:
-		c.refuse("InvalidValue", path+".candidates", fmt.Sprintf("%d: must be between 0 and %d", candidates, kubescheduler.MaxCandidates), "", fmt.Sprintf("write a number from 0 to %d", kubescheduler.MaxCandidates))
+		c.refuse("InvalidValue", path+".candidates", "must be a number", "", fmt.Sprintf("write a number from 0 to %d", config.MaxCandidates))
+	case candidates < 0 || candidates > config.MaxCandidates:
+		c.refuse("InvalidValue", path+".candidates", fmt.Sprintf("%d: must be between 0 and %d", candidates, config.MaxCandidates), "", fmt.Sprintf("write a number from 0 to %d", config.MaxCandidates))
 	case candidates > 0 && !slices.Contains(points, "postFilter"):
 		c.at(Warning, "PluginNotEnabled", profile+".plugins.postFilter", "plugins.postFilter does not list Outboard, and candidates is set",
 			"the plugin names no candidates: kube-scheduler evaluates the nodes as without candidates", "list Outboard first in plugins.postFilter.enabled")
