@@ -95,7 +95,7 @@ func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	a.infos = p.tableOf(a.view, infos)
-	a.UseCache()
+	a.TakeNodeCache()
 	c := &cycle{attempt: a}
 	state.Write(stateKey, c)
 	p.latest.Store(&latest{state, c})

@@ -25,7 +25,7 @@ func (a *attempt) evaluateSupposed(n *snapshot.Node) (policy.Verdict, error) {
 // looked for pods to evict.
 func (p *plugin) finishLatest() {
 	if last := p.latest.Swap(nil); last != nil {
-		last.cycle.ReleaseCache()
+		last.cycle.ReturnNodeCache()
 		last.cycle.fails()
 	}
 }

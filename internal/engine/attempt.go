@@ -49,12 +49,12 @@ func (ev *evaluation) signedFilters() bool {
 	return !slices.ContainsFunc(ev.filters, func(f filterRef) bool { return !f.signed })
 }
 
-// UseCache makes Filter and Fits use the cache for nodes, see the package documentation. No other attempt for a pod with the same
-// signature uses it until Score or ReleaseCache.
-func (a *Attempt) UseCache() { a.engine.caches.hold(a.ev) }
+// TakeNodeCache makes Filter and Fits use the cache for nodes, see the package documentation. No other attempt for a pod with the same
+// signature uses it until Score or ReturnNodeCache.
+func (a *Attempt) TakeNodeCache() { a.engine.caches.take(a.ev) }
 
-// ReleaseCache lets other attempts use the cache.
-func (a *Attempt) ReleaseCache() { a.engine.caches.put(a.ev) }
+// ReturnNodeCache lets other attempts use the cache that TakeNodeCache took; without it, it does nothing.
+func (a *Attempt) ReturnNodeCache() { a.engine.caches.put(a.ev) }
 
 // Filters reports whether any policy may reject nodes.
 func (a *Attempt) Filters() bool { return len(a.ev.filters) > 0 || !a.ev.tooLarge.Fits() }

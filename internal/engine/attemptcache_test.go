@@ -83,8 +83,8 @@ func newAttempt(t *rapid.T, e *engine.Engine, pod *corev1.Pod, view *snapshot.Vi
 
 // compareAttempts runs both attempts, the first one with a cache.
 func compareAttempts(t *rapid.T, cached, plain *engine.Attempt, nodes []*snapshot.Node, view *snapshot.View) {
-	cached.UseCache()
-	defer cached.ReleaseCache()
+	cached.TakeNodeCache()
+	defer cached.ReturnNodeCache()
 	fits := make([]bool, len(nodes))
 	var group sync.WaitGroup
 	for i, n := range nodes {
@@ -157,16 +157,16 @@ func TestAttemptsFindTheirResultsInTheCache(t *testing.T) {
 	view := b.View()
 	calls("without a cache", attempt("a", view), view, count)
 	first := attempt("b", view)
-	first.UseCache()
+	first.TakeNodeCache()
 	calls("with an empty cache", first, view, count)
 	second := attempt("c", view)
-	second.UseCache()
+	second.TakeNodeCache()
 	calls("beside an attempt that has the cache", second, view, count)
-	second.ReleaseCache()
+	second.ReturnNodeCache()
 	b.SetPod(podOn(4, "bound"))
 	view = b.View()
 	third := attempt("d", view)
-	third.UseCache()
+	third.TakeNodeCache()
 	calls("after one node has changed", third, view, 1)
-	first.ReleaseCache()
+	first.ReturnNodeCache()
 }

@@ -32,7 +32,7 @@ func (c *Choice) index(position int32) int32 {
 // Best chooses the nodes with the largest totals of those on which the pod fits and that are usable. It sets result.Kept to their indices
 // into c.Rows, the best first. Totals are those of Filter and Score of Engine for all nodes of the choice, and so is result.Record, with
 // the chosen nodes as Returned and Top; its rejections have no nearest nodes if all results come from the cache. Call Best before Filter and Fits,
-// after UseCache. The error is as for Filter of Engine.
+// after TakeNodeCache. The error is as for Filter of Engine.
 func (a *Attempt) Best(ctx context.Context, c Choice, result *Result) error {
 	if a.bestCached(&c, result) {
 		return nil
@@ -66,7 +66,7 @@ func (a *Attempt) Best(ctx context.Context, c Choice, result *Result) error {
 	// Filter counts from the beginning. It uses the cache, which decide has released.
 	a.ev.resetOutcomes()
 	a.signed = a.ev.signedFilters()
-	a.UseCache()
+	a.TakeNodeCache()
 	return err
 }
 

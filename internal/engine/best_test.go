@@ -105,7 +105,7 @@ func TestBest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.UseCache()
+		a.TakeNodeCache()
 		var result engine.Result
 		if err := a.Best(t.Context(), c, &result); err != nil {
 			t.Fatal(err)
@@ -239,13 +239,13 @@ func TestBestFollowsTheViews(t *testing.T) {
 					t.Fatal(err)
 				}
 				if cached {
-					a.UseCache()
+					a.TakeNodeCache()
 				}
 				var result engine.Result
 				if err := a.Best(t.Context(), c, &result); err != nil {
 					t.Fatal(err)
 				}
-				a.ReleaseCache()
+				a.ReturnNodeCache()
 				return &result
 			}
 			got, want := best(e, true), best(newEngine(), false)

@@ -120,10 +120,10 @@ func (ev *evaluation) sign(member int, cycle policy.Cycle) bool {
 	return true
 }
 
-// take gives the evaluation the cache for its signature and the rows of the request, unless the evaluation has no signature or the
+// takeForRequest gives the evaluation the cache for its signature and the rows of the request, unless the evaluation has no signature or the
 // request has few nodes.
-func (cs *nodeCaches) take(ev *evaluation, req *Request, memory *scratch) {
-	if ev.cache == nil && (len(req.Nodes) < minCachedNodes || !cs.hold(ev)) {
+func (cs *nodeCaches) takeForRequest(ev *evaluation, req *Request, memory *scratch) {
+	if ev.cache == nil && (len(req.Nodes) < minCachedNodes || !cs.take(ev)) {
 		return
 	}
 	ev.rows = req.Rows
@@ -140,8 +140,8 @@ func (cs *nodeCaches) take(ev *evaluation, req *Request, memory *scratch) {
 	}
 }
 
-// hold gives the evaluation the cache for its signature, with all rows of its view. It returns false if it has no signature.
-func (cs *nodeCaches) hold(ev *evaluation) bool {
+// take gives the evaluation the cache for its signature, with all rows of its view. It returns false if it has no signature.
+func (cs *nodeCaches) take(ev *evaluation) bool {
 	if len(ev.signature) == 0 || len(ev.signature) > maxSignature {
 		return false
 	}

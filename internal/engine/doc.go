@@ -93,7 +93,7 @@
 // Nodes: most pods are copies of others. A policy whose cycle has a [policy.Signature] is not
 // called again for a node that it has let pass, or scored, for another pod with the same signature,
 // while the node is the same. After a pod was bound, this applies to every node but one. The cache
-// is used only for requests with several nodes, and for attempts (see [Attempt.UseCache]). It keeps the latest signatures, as many as fit in
+// is used only for requests with several nodes, and for attempts (see [Attempt.TakeNodeCache]). It keeps the latest signatures, as many as fit in
 // 16 MiB for each Engine: one takes 16 bytes for each row of the View, so that with 5,000 nodes
 // there are about 200. It identifies nodes by [snapshot.View.Version] and keeps none in memory.
 // Rejections are not cached, because the record contains their numbers. Scores that a policy

@@ -231,7 +231,7 @@ func (e *Engine) run(ctx context.Context, req Request, result *Result, decide fu
 func (e *Engine) decide(ctx context.Context, req Request, ev *evaluation, prepared bool, result *Result, decide func(*evaluation) error) error {
 	result.reset(e.newRecord(req, prepared))
 	err := ev.run(ctx, func() { result.reset(e.newRecord(req, false)) }, func(ev *evaluation) error {
-		e.caches.take(ev, &req, &result.scratch)
+		e.caches.takeForRequest(ev, &req, &result.scratch)
 		defer e.caches.put(ev)
 		return decide(ev)
 	})
