@@ -39,12 +39,12 @@ or changes that require a restart.`,
 			name, c, err := check(args[0], cmd.InOrStdin(), types)
 			report := checked{Valid: err == nil, file: name, against: against}
 			if errs := (config.Errors)(nil); errors.As(err, &errs) {
-				report.Errors = places(errs)
+				report.Errors = fileErrors(errs)
 			} else if err != nil {
 				return err
 			}
 			if c != nil {
-				report.Warnings = places(c.Warnings)
+				report.Warnings = fileErrors(c.Warnings)
 				report.list(c)
 				if err := report.compare(c, cmd.InOrStdin(), types); err != nil {
 					return err
@@ -81,9 +81,9 @@ func check(file string, stdin io.Reader, types config.Types) (name string, c *co
 
 // checked is the report about a configuration file.
 type checked struct {
-	Valid    bool    `json:"valid"`
-	Errors   []place `json:"errors,omitempty"`
-	Warnings []place `json:"warnings,omitempty"`
+	Valid    bool        `json:"valid"`
+	Errors   []fileError `json:"errors,omitempty"`
+	Warnings []fileError `json:"warnings,omitempty"`
 	// Profiles and Signals are those of a valid file.
 	Profiles          []checkedProfile `json:"profiles,omitempty"`
 	Signals           []checkedSignal  `json:"signals,omitempty"`
@@ -147,22 +147,22 @@ func (r *checked) compare(c *config.Config, stdin io.Reader, types config.Types)
 	return nil
 }
 
-// place is an error or a warning about a place in a file.
-type place struct {
+// fileError is an error or a warning about a position in a file.
+type fileError struct {
 	File string `json:"file"`
 	// Line is from 1; 0 is the file as a whole.
 	Line  int    `json:"line,omitempty"`
 	Field string `json:"field,omitempty"`
-	// Message says what is wrong, without the place.
+	// Message says what is wrong, without the position.
 	Message string `json:"message"`
 
 	text string // the whole line
 }
 
-func places(errs config.Errors) []place {
-	var all []place
+func fileErrors(errs config.Errors) []fileError {
+	var all []fileError
 	for _, e := range errs {
-		all = append(all, place{e.File, e.Line, e.Path, e.Message(), e.Error()})
+		all = append(all, fileError{e.File, e.Line, e.Path, e.Message(), e.Error()})
 	}
 	return all
 }

@@ -54,33 +54,33 @@ func Parse(file string, data []byte, types Types) (*Config, error) {
 	c := Default()
 	d := document{Process: &c.Process}
 	l := loader{root: root, directory: filepath.Dir(absolute), types: types}
-	l.undecoded = placed(root.Decode(&d))
+	l.undecoded = errorsIn(root.Decode(&d))
 	c.Profiles = d.Profiles
 	header := c.validateHeader()
 	if slices.ContainsFunc(header, func(e *field.Error) bool { return e.Type == field.ErrorTypeNotSupported }) {
 		// The file is of another kind; further errors would only distract.
-		return nil, strictyaml.Join(root.Place(header.ToAggregate()))
+		return nil, strictyaml.Join(root.Locate(header.ToAggregate()))
 	}
 	c.complete(root)
-	l.place(header)
-	l.place(c.validate())
+	l.report(header)
+	l.report(c.validate())
 	if !types.Unserved {
-		l.place(c.Serving.validateCallers(field.NewPath("serving")))
+		l.report(c.Serving.validateCallers(field.NewPath("serving")))
 	}
-	l.place(c.validatePorts(!root.At("admin.address").IsZero()))
-	l.place(l.resolve(c.files()))
+	l.report(c.validatePorts(!root.At("admin.address").IsZero()))
+	l.report(l.resolve(c.files()))
 	l.signals(c, d.Signals)
 	for i := range c.Profiles {
 		for j := range c.Profiles[i].Policies {
 			l.policy(&c.Profiles[i].Policies[j], field.NewPath("profiles").Index(i).Child("policies").Index(j))
 		}
 	}
-	l.place(c.followPolicies())
-	l.place(c.validateUse())
+	l.report(c.followPolicies())
+	l.report(c.validateUse())
 	if err := l.err(); err != nil {
 		return nil, err
 	}
-	c.Warnings = root.Place(slices.Concat(c.warnUncounted(), c.warnUnused(), c.warnPolicies()).ToAggregate())
+	c.Warnings = root.Locate(slices.Concat(c.warnUncounted(), c.warnUnused(), c.warnPolicies()).ToAggregate())
 	return c, nil
 }
 
@@ -94,9 +94,9 @@ type loader struct {
 	invalid   Errors
 }
 
-// place adds errors about fields of the document.
-func (l *loader) place(errs field.ErrorList) {
-	l.invalid = append(l.invalid, l.root.Place(errs.ToAggregate())...)
+// report adds errors about fields of the document.
+func (l *loader) report(errs field.ErrorList) {
+	l.invalid = append(l.invalid, l.root.Locate(errs.ToAggregate())...)
 }
 
 // err returns all errors.
@@ -107,8 +107,8 @@ func (l *loader) err() error {
 	return strictyaml.Join(l.undecoded, invalid)
 }
 
-// placed returns the errors in err, which is nil or from package strictyaml.
-func placed(err error) Errors {
+// errorsIn returns the errors in err, which is nil or from package strictyaml.
+func errorsIn(err error) Errors {
 	errs, _ := err.(Errors)
 	return errs
 }
@@ -198,12 +198,12 @@ func (l *loader) policy(p *Policy, at *field.Path) {
 		if named(p.Name) >= 0 {
 			rule += ": did you mean type: " + p.Name + "? name is what this policy is called here"
 		}
-		l.place(field.ErrorList{field.Required(at.Child("type"), rule)})
+		l.report(field.ErrorList{field.Required(at.Child("type"), rule)})
 		return
 	}
 	known := named(p.Type)
 	if known < 0 {
-		l.place(field.ErrorList{unknownPolicy(at.Child("type"), p.Type, l.types.Policies)})
+		l.report(field.ErrorList{unknownPolicy(at.Child("type"), p.Type, l.types.Policies)})
 		return
 	}
 	p.Name = cmp.Or(p.Name, p.Type)
@@ -253,9 +253,9 @@ func build[T any](l *loader, at *field.Path, written strictyaml.Value, create fu
 	case !decoded && !written.IsZero():
 		undecoded = written.Decode(&struct{}{}) // it decodes nothing
 	}
-	place := l.root.At(at.String())
-	causes, invalid := place.Place(undecoded), append(place.Place(err), place.Place(files.ToAggregate())...)
-	require(written, place.Path(), invalid)
+	value := l.root.At(at.String())
+	causes, invalid := value.Locate(undecoded), append(value.Locate(err), value.Locate(files.ToAggregate())...)
+	require(written, value.Path(), invalid)
 	for _, e := range append(slices.Clip(causes), invalid...) {
 		e.Rule += suffix
 	}

@@ -34,13 +34,13 @@ type Signal struct {
 func (l *loader) signals(c *Config, written []strictyaml.Value) {
 	at := field.NewPath("signals")
 	if n := len(written); n > maxSignals {
-		l.place(field.ErrorList{field.TooMany(at, n, maxSignals)})
+		l.report(field.ErrorList{field.TooMany(at, n, maxSignals)})
 		return
 	}
 	names := fields.Unique{}
 	for i := range written {
 		s := l.signal(at.Index(i), written[i], !c.ClientConnection.Enabled)
-		l.place(names.Add(at.Index(i).Child("name"), s.Name))
+		l.report(names.Add(at.Index(i).Child("name"), s.Name))
 		c.Signals = append(c.Signals, s)
 	}
 }
@@ -51,7 +51,7 @@ func (l *loader) signal(at *field.Path, written strictyaml.Value, noCluster bool
 	s.SetDefaults()
 	file := reflect.New(l.signalStruct()).Elem()
 	file.Field(0).Set(reflect.ValueOf(s.Settings))
-	l.undecoded = append(l.undecoded, placed(written.Decode(file.Addr().Interface()))...)
+	l.undecoded = append(l.undecoded, errorsIn(written.Decode(file.Addr().Interface()))...)
 	s.Settings = file.Field(0).Interface().(signal.Settings)
 	var errs field.ErrorList
 	var given []signal.Type
@@ -78,7 +78,7 @@ func (l *loader) signal(at *field.Path, written strictyaml.Value, noCluster bool
 		errs = append(errs, field.Forbidden(at.Child(given[1].Name), "a signal has one source, but this one has "+given[0].Name))
 		s.Spec = signal.Spec{}
 	}
-	l.place(append(errs, s.Validate(at, minTimeout)...))
+	l.report(append(errs, s.Validate(at, minTimeout)...))
 	var err error
 	if s.written, err = strictyaml.Encode(file.Interface()); err != nil {
 		panic(err) // settings are strings and numbers, and the rest has been encoded

@@ -125,8 +125,8 @@ func (m *migration) note(line int, format string, args ...any) {
 
 // noteAt is note for the field at a path.
 func (m *migration) noteAt(path, format string, args ...any) {
-	placed := m.root.At(path).Place(errors.New(""))
-	m.note(placed[0].Line, path+": "+format, args...)
+	located := m.root.At(path).Locate(errors.New(""))
+	m.note(located[0].Line, path+": "+format, args...)
 }
 
 // decode reads the Policy. It returns unknown fields separately from other errors.

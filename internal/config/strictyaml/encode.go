@@ -40,7 +40,7 @@ func Marshal(v any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Encode is like Marshal but returns a Value, which has no place. It is the zero
+// Encode is like Marshal but returns a Value, which has no position. It is the zero
 // Value if v is nil.
 func Encode(v any) (Value, error) {
 	if v == nil {

@@ -45,7 +45,7 @@ func (e *Error) Error() string {
 	return joined(where, e.Path, e.Message())
 }
 
-// Message returns the error without its place.
+// Message returns the error without its position.
 func (e *Error) Message() string { return joined(e.Kind, e.Value, e.Rule) }
 
 // joined returns the parts that are not empty as one text.
@@ -67,7 +67,7 @@ func (e Errors) Error() string {
 }
 
 // Join returns one error with all Errors, ordered by line; nil if all are nil. An
-// error of another type becomes one without a place. Errors after the first 100
+// error of another type becomes one without a position. Errors after the first 100
 // are omitted, and the last line reports that.
 func Join(errs ...error) error {
 	var all Errors
@@ -91,18 +91,18 @@ func Join(errs ...error) error {
 	return all
 }
 
-// Place adds the place in the document to errors about the value v. The paths
+// Locate adds the position in the document to errors about the value v. The paths
 // of field errors (*field.Error, alone, wrapped, joined, or as the aggregate of a
 // field.ErrorList) are relative to v; any other error is about v as a whole.
 // Errors of this package stay as they are.
-func (v Value) Place(err error) Errors {
+func (v Value) Locate(err error) Errors {
 	var errs Errors
 	for _, e := range flatten(err) {
-		var placed Errors
+		var located Errors
 		var fe *field.Error
 		switch {
-		case errors.As(e, &placed):
-			errs = append(errs, placed...)
+		case errors.As(e, &located):
+			errs = append(errs, located...)
 		case errors.As(e, &fe):
 			rel := fe.Field
 			if rel == "<nil>" { // how a nil *field.Path prints
@@ -125,9 +125,8 @@ func (v Value) Place(err error) Errors {
 	return errs
 }
 
-// At returns the place of the field at path below v, for errors about it. If
-// the field does not exist, the place has the line of the innermost value around it, and
-// the Value is zero.
+// At returns the field at path below v with its position, for errors about it. If the field does
+// not exist, the Value is zero, and its position has the line of the innermost value around it.
 func (v Value) At(path string) Value {
 	if path == "" {
 		return v

@@ -39,7 +39,7 @@ type document struct {
 	errs Errors
 }
 
-// Value is one part of a document with its place. The zero Value is absent.
+// Value is one part of a document with its position. The zero Value is absent.
 // As a field of a struct, a Value keeps its part to decode it later. Values are
 // immutable and may be used concurrently.
 type Value struct {

@@ -85,7 +85,7 @@ func (s scheduler) reads(file string) bool {
 	if !ok {
 		return false
 	}
-	if o, ok := mounted(s.pod.Namespace, &s.pod.Spec, s.container, name); ok && o.place() == file {
+	if o, ok := mounted(s.pod.Namespace, &s.pod.Spec, s.container, name); ok && o.keyRef() == file {
 		return true
 	}
 	return path.Base(name) == filepath.Base(file)

@@ -31,7 +31,7 @@ type Finding struct {
 	// Code is stable and in CamelCase.
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
-	// File and Line, from 1, are the place. Line is 0 if the place is not in the file.
+	// File and Line, from 1, are the position. Line is 0 if the position is not in the file.
 	File string `json:"file"`
 	Line int    `json:"line,omitempty"`
 	// Field is the path of the field; "" is the file as a whole.
@@ -73,7 +73,7 @@ type Input struct {
 	// wiring.Directory.
 	CertificateDir string
 
-	deployed     bool               // the file is from the cluster: File is the place of its object
+	deployed     bool               // the file is from the cluster: File is the key of its object
 	wired        []deployed         // the containers in the namespace with a configuration
 	outboardHere *appsv1.Deployment // the only one in the namespace that runs Outboard
 	manifests    *Cluster           // the objects of FromManifests; nil: none
@@ -218,7 +218,7 @@ func (c *checker) unknownValue(path string) bool {
 	})
 }
 
-// elsewhere adds a finding whose place is not in the file.
+// elsewhere adds a finding whose position is not in the file.
 func (c *checker) elsewhere(severity Severity, code, where, field, message, why, fix string) {
 	c.findings = append(c.findings, Finding{
 		Code: code, Severity: severity, File: where, Field: field, Message: message, Why: why, Fix: fix,
@@ -227,11 +227,11 @@ func (c *checker) elsewhere(severity Severity, code, where, field, message, why,
 
 // Correction returns the correction of the finding as one line of text.
 func (f *Finding) Correction() string {
-	return fmt.Sprintf("%s: corrected [%s] %s%s\n", f.place(), f.Code, strings.TrimPrefix(f.Field+": ", ": "), f.Fix)
+	return fmt.Sprintf("%s: corrected [%s] %s%s\n", f.position(), f.Code, strings.TrimPrefix(f.Field+": ", ": "), f.Fix)
 }
 
-// place is the file with the line.
-func (f *Finding) place() string {
+// position is the file with the line.
+func (f *Finding) position() string {
 	if f.Line > 0 {
 		return fmt.Sprintf("%s:%d", f.File, f.Line)
 	}
@@ -241,7 +241,7 @@ func (f *Finding) place() string {
 // Text returns the finding as lines of text, one if it is for information.
 func (f *Finding) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: [%s %s] ", f.place(), f.Severity, f.Code)
+	fmt.Fprintf(&b, "%s: [%s %s] ", f.position(), f.Severity, f.Code)
 	if f.Field != "" {
 		b.WriteString(f.Field + ": ")
 	}

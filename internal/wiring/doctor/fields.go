@@ -243,7 +243,7 @@ func (c *checker) corrected(e *strictyaml.Error) bool {
 	return len(c.findings) > n
 }
 
-// misnamed corrects the name or the place of a field.
+// misnamed corrects the name or the parent of a field.
 func (c *checker) misnamed(e *strictyaml.Error, name string) {
 	lower := strings.ToLower(name)
 	near := nearest(e)

@@ -21,8 +21,8 @@ type object struct {
 	items           []string // not nil: the paths of the volume's items, none of which is the file
 }
 
-// place is the name of the object in findings.
-func (o object) place() string { return o.ref() + " " + o.key }
+// keyRef is the name of the key in findings.
+func (o object) keyRef() string { return o.ref() + " " + o.key }
 
 // ref is the name of the whole object. A manifest need not have a namespace.
 func (o object) ref() string { return o.kind + " " + strings.TrimPrefix(o.namespace+"/"+o.name, "/") }
@@ -139,7 +139,7 @@ func (c *Cluster) read(o object) (*metav1.ObjectMeta, map[string][]byte, error) 
 		return &s.ObjectMeta, s.Data, nil
 	}
 	if o.kind == "secret" || c.ConfigMap == nil {
-		return nil, nil, fmt.Errorf("the %s is not read", o.place())
+		return nil, nil, fmt.Errorf("the %s is not read", o.keyRef())
 	}
 	m, err := c.ConfigMap(o.namespace, o.name)
 	if err != nil {

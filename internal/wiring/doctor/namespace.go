@@ -85,7 +85,7 @@ func (in *Input) FromNamespace(namespace string, types config.Types) error {
 			return errors.Join(append(unread, in.noScheduler(namespace, schedulers))...)
 		}
 		s := schedulers[0]
-		in.File, in.Data, in.ReadFile, in.deployed = s.object.place(), s.text, s.readFile(in.Cluster), true
+		in.File, in.Data, in.ReadFile, in.deployed = s.object.keyRef(), s.text, s.readFile(in.Cluster), true
 	}
 	in.wired = append(slices.Clone(schedulers), outboards...)
 	if len(outboards) == 1 {
@@ -108,21 +108,21 @@ func (in *Input) FromNamespace(namespace string, types config.Types) error {
 	return nil
 }
 
-// deployedConfig reads the configuration of Outboard. Its errors and warnings have the place in the cluster.
+// deployedConfig reads the configuration of Outboard. Its errors and warnings name the key in the cluster.
 func (in *Input) deployedConfig(d *deployed, types config.Types) error {
 	parsed, err := config.Parse(d.path, d.text, types) // relative paths are relative to that file
 	if errs := (strictyaml.Errors)(nil); errors.As(err, &errs) {
 		for _, e := range errs {
-			e.File = d.object.place()
+			e.File = d.object.keyRef()
 		}
 	}
 	if err != nil {
 		return err
 	}
 	for _, w := range parsed.Warnings {
-		w.File = d.object.place()
+		w.File = d.object.keyRef()
 	}
-	in.Config, in.ConfigFile, in.ReadConfigFile = parsed, d.object.place(), d.readFile(in.Cluster)
+	in.Config, in.ConfigFile, in.ReadConfigFile = parsed, d.object.keyRef(), d.readFile(in.Cluster)
 	return nil
 }
 
@@ -131,19 +131,19 @@ func (c *checker) missingSecrets() {
 	reported := map[string]bool{}
 	for _, d := range c.wired {
 		for _, name := range requiredSecrets(&d.deployment.Spec.Template.Spec) {
-			place := "secret " + d.deployment.Namespace + "/" + name
-			if c.Cluster.Secret == nil || reported[place] {
+			ref := "secret " + d.deployment.Namespace + "/" + name
+			if c.Cluster.Secret == nil || reported[ref] {
 				continue
 			}
 			if _, err := c.Cluster.Secret(d.deployment.Namespace, name); !apierrors.IsNotFound(err) {
 				continue
 			}
-			reported[place] = true
+			reported[ref] = true
 			command := "outboard certs --dir tls --secrets"
 			if d.deployment.Namespace != wiring.Namespace {
 				command += " --outboard-namespace " + d.deployment.Namespace
 			}
-			c.elsewhere(Error, "SecretNotFound", place, "", d.name()+" mounts it, and it does not exist", "the pods do not start", "create it; for certificates: "+command+" | kubectl apply -f -")
+			c.elsewhere(Error, "SecretNotFound", ref, "", d.name()+" mounts it, and it does not exist", "the pods do not start", "create it; for certificates: "+command+" | kubectl apply -f -")
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (in *Input) noScheduler(namespace string, found []deployed) error {
 	if len(found) > 1 {
 		var names []string
 		for _, d := range found {
-			names = append(names, d.object.place())
+			names = append(names, d.object.keyRef())
 		}
 		return fmt.Errorf("%s has several configurations of kube-scheduler: write one of them to a FILE, and name it: %s", namespace, strings.Join(names, ", "))
 	}

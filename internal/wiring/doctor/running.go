@@ -200,7 +200,7 @@ func (c *checker) changedSince(s scheduler, started time.Time) bool {
 	if err != nil || !changed(meta).After(started) {
 		return false
 	}
-	c.at(Warning, "SchedulerNotRestarted", "", fmt.Sprintf("%s started at %s, and %s changed at %s", s.name(), instant(started), o.place(), instant(changed(meta))),
+	c.at(Warning, "SchedulerNotRestarted", "", fmt.Sprintf("%s started at %s, and %s changed at %s", s.name(), instant(started), o.keyRef(), instant(changed(meta))),
 		"kube-scheduler reads the file only when it starts, so it may call Outboard as the former one says", s.restart())
 	return true
 }
@@ -221,7 +221,7 @@ func (c *checker) authoritiesSince(s scheduler, file string, started time.Time) 
 		text, err = c.Cluster.content(o)
 	}
 	if err != nil {
-		c.omit("whether the CA in "+o.place()+" has changed since kube-scheduler of "+s.name()+" started", err.Error())
+		c.omit("whether the CA in "+o.keyRef()+" has changed since kube-scheduler of "+s.name()+" started", err.Error())
 		return
 	}
 	var former, later []*x509.Certificate
@@ -232,9 +232,9 @@ func (c *checker) authoritiesSince(s scheduler, file string, started time.Time) 
 			former = append(former, ca)
 		}
 	}
-	since := fmt.Sprintf("%s started at %s, and %s changed at %s", s.name(), instant(started), o.place(), instant(changed(meta)))
+	since := fmt.Sprintf("%s started at %s, and %s changed at %s", s.name(), instant(started), o.keyRef(), instant(changed(meta)))
 	if len(later) == 0 {
-		c.elsewhere(Info, "SchedulerNotRestarted", o.place(), "", since+": its CAs are older", "if one of them was not in it before, kube-scheduler does not accept the certificates that it signed: restart it", "")
+		c.elsewhere(Info, "SchedulerNotRestarted", o.keyRef(), "", since+": its CAs are older", "if one of them was not in it before, kube-scheduler does not accept the certificates that it signed: restart it", "")
 		return
 	}
 	severity, why := Warning, "kube-scheduler reads CAs only when it starts: when Outboard has a certificate of that CA, every call over a new connection fails"
@@ -243,7 +243,7 @@ func (c *checker) authoritiesSince(s scheduler, file string, started time.Time) 
 			severity, why = Error, "it signed the certificate of Outboard, and kube-scheduler reads CAs only when it starts: every call over a new connection fails"
 		}
 	}
-	c.elsewhere(severity, "SchedulerNotRestarted", o.place(), "", since+fmt.Sprintf(": the CA %q is newer than kube-scheduler", later[0].Subject.CommonName), why, s.restart())
+	c.elsewhere(severity, "SchedulerNotRestarted", o.keyRef(), "", since+fmt.Sprintf(": the CA %q is newer than kube-scheduler", later[0].Subject.CommonName), why, s.restart())
 }
 
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }

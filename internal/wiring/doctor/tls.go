@@ -137,7 +137,7 @@ func (e *extenderAt) files(t *tlsConfig) {
 		e.refuse("CAWithInsecure", e.field("tlsConfig.insecure"), "insecure is true, and there is a CA", "", "remove insecure", remove(e.path+".tlsConfig.insecure"))
 	}
 	if text := e.text(t.CAFile, t.CAData); text != nil && len(e.certificates(t.CAFile, t.CAData)) == 0 {
-		e.refuse("InvalidValue", e.field(placeOf("tlsConfig.ca", t.CAData)), "there is no certificate in PEM", "", "put the certificate of the CA there")
+		e.refuse("InvalidValue", e.field(dataOrFile("tlsConfig.ca", t.CAData)), "there is no certificate in PEM", "", "put the certificate of the CA there")
 	}
 	certificate, key := t.CertFile+t.CertData != "", t.KeyFile+t.KeyData != ""
 	if certificate != key {
@@ -151,15 +151,15 @@ func (e *extenderAt) files(t *tlsConfig) {
 	if _, err := tls.X509KeyPair(cert, private); err != nil {
 		why := "every call fails, because kube-scheduler has no certificate that it can use"
 		if t.CertData+t.KeyData != "" {
-			e.refuse("ClientKey", e.field(placeOf("tlsConfig.cert", t.CertData)), err.Error(), "", "use a certificate and its key")
+			e.refuse("ClientKey", e.field(dataOrFile("tlsConfig.cert", t.CertData)), err.Error(), "", "use a certificate and its key")
 			return
 		}
 		e.report(Error, "ClientKey", "tlsConfig.certFile", strings.TrimPrefix(err.Error(), "tls: "), why, "use a certificate and its key")
 	}
 }
 
-// placeOf returns the field with the data, or the one with the file.
-func placeOf(name, data string) string {
+// dataOrFile returns the field with the data, or the one with the file.
+func dataOrFile(name, data string) string {
 	if data != "" {
 		return name + "Data"
 	}
@@ -185,7 +185,7 @@ func (e *extenderAt) encoding(name, data string) {
 
 // authorities checks the CA.
 func (e *extenderAt) authorities(t *tlsConfig) {
-	at := placeOf("tlsConfig.ca", t.CAData)
+	at := dataOrFile("tlsConfig.ca", t.CAData)
 	if !slices.ContainsFunc(e.findings, func(f Finding) bool { return f.Code == "CANotReloaded" }) {
 		e.report(Info, "CANotReloaded", at, "kube-scheduler reads the CA once", "when the CA changes, calls fail until kube-scheduler is restarted: restart it with both CAs before Outboard's certificate changes", "")
 	}

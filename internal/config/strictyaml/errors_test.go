@@ -20,7 +20,7 @@ func parse(t *testing.T, text string) strictyaml.Value {
 	return doc
 }
 
-const placed = `# first line
+const located = `# first line
 text: a
 items:
 - name: a
@@ -36,7 +36,7 @@ more: *o
 `
 
 // Errors about values get the line of the value or of the nearest enclosing one.
-func TestPlace(t *testing.T) {
+func TestLocate(t *testing.T) {
 	top := field.NewPath("top")
 	for _, tt := range []struct {
 		at   string
@@ -71,7 +71,7 @@ func TestPlace(t *testing.T) {
 		{"opt", strictyaml.Errors{{File: "g", Line: 5, Rule: "kept"}}, "g:5: kept"},
 		{"opt", nil, ""},
 	} {
-		got := parse(t, placed).At(tt.at).Place(tt.err).Error()
+		got := parse(t, located).At(tt.at).Locate(tt.err).Error()
 		if got != tt.want && !(strings.HasSuffix(tt.want, "0x") && strings.HasPrefix(got, tt.want)) {
 			t.Errorf("%s, %v:\ngot  %s\nwant %s", tt.at, tt.err, got, tt.want)
 		}
