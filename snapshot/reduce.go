@@ -92,7 +92,7 @@ func ReducePod(pod *corev1.Pod, readsOf func(namespace string) Reads) {
 		SchedulingGates: pod.Spec.SchedulingGates[:min(1, len(pod.Spec.SchedulingGates))],
 	}
 	pod.Spec = spec
-	pod.Status.Conditions = placed(pod.Status.Conditions)
+	pod.Status.Conditions = bindingConditions(pod.Status.Conditions)
 	if PodSize(pod) > maxWhole {
 		merge(pod, reads.Resource)
 	}
@@ -126,8 +126,8 @@ func withoutNames(containers []corev1.Container) []corev1.Container {
 	return kept
 }
 
-// placed returns the conditions that say when the pod was bound, and whether it is resized.
-func placed(conditions []corev1.PodCondition) []corev1.PodCondition {
+// bindingConditions returns the conditions that say when the pod was bound, and whether it is resized.
+func bindingConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for _, c := range conditions {
 		switch c.Type {

@@ -30,7 +30,7 @@ func TrimPod(pod *corev1.Pod) {
 	pod.Spec.SecurityContext = nil
 	pod.Spec.EvictionResponders = nil
 	pod.Spec.ImagePullSecrets = nil
-	pod.Spec.Volumes = placing(pod.Spec.Volumes)
+	pod.Spec.Volumes = constrainingVolumes(pod.Spec.Volumes)
 	var kept corev1.PodStatus
 	if isResized(pod) {
 		kept = resourceStatus(&pod.Status)
@@ -157,8 +157,8 @@ func lasting(conditions []corev1.PodCondition) []corev1.PodCondition {
 	return append(make([]corev1.PodCondition, 0, len(kept)), kept...)
 }
 
-// placing returns the volumes on which it can depend where a pod runs: those that exist in some places, and images, which some nodes have.
-func placing(volumes []corev1.Volume) []corev1.Volume {
+// constrainingVolumes returns the volumes on which it can depend where a pod runs: those that exist in some places, and images, which some nodes have.
+func constrainingVolumes(volumes []corev1.Volume) []corev1.Volume {
 	var kept []corev1.Volume
 	for _, v := range volumes {
 		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil || v.Image != nil {
