@@ -165,9 +165,9 @@ func (s Source) remedies(ctx context.Context, e *evaluation, view *snapshot.View
 			continue
 		}
 		c.Engine = e.engines[path]
-		// A pod about which a policy fails now has no rating.
-		if placement, err := remedy.Place(ctx, c, e.pod); err == nil && placement != nil {
-			e.placed = append(e.placed, Placed{path, *placement})
+		// There is no comparison for a pod about which a policy fails now.
+		if compared, err := remedy.CompareNode(ctx, c, e.pod); err == nil && compared != nil {
+			e.placed = append(e.placed, Placed{path, *compared})
 		}
 	}
 }

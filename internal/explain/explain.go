@@ -68,7 +68,7 @@ type Document struct {
 	// Now is what each profile would decide about the pod now; nil if the pod is bound or unknown,
 	// or there is no profile.
 	Now []Profile `json:"now,omitempty"`
-	// Placed is how each profile rates the node of the pod now; nil if the pod is not bound.
+	// Placed is how the node of the pod compares with the others now, by each profile; nil if the pod is not bound.
 	Placed []Placed `json:"placed,omitempty"`
 	// Signals are the current signals, by name.
 	Signals []Signal `json:"signals,omitempty"`
@@ -118,10 +118,10 @@ type Profile struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Placed is how a profile rates the node of a pod for it, and which weights would have changed the choice if the pod were placed now.
+// Placed is how the node of a pod compares with the others by a profile, and which weights would have changed the choice if the pod were placed now.
 type Placed struct {
 	Profile string `json:"profile"`
-	remedy.Placement
+	remedy.Comparison
 }
 
 // Exclusion is one reason for which kube-scheduler rules nodes out itself.

@@ -13,8 +13,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Placement is how good the node of a pod is now, for this pod if it were not on a node yet.
-type Placement struct {
+// Comparison compares the node of a pod with the others now, as if the pod were not on a node yet.
+type Comparison struct {
 	Node string `json:"node"`
 	// Fits is true if the pod would fit on its node; otherwise all that follows is zero.
 	Fits  bool  `json:"fits"`
@@ -40,13 +40,13 @@ type Flip struct {
 	Node string `json:"node"`
 }
 
-// Place returns how good the node of the pod is, or nil if the View does not have it. The error is as for [engine.Engine.Score].
-func Place(ctx context.Context, c Cluster, pod *corev1.Pod) (*Placement, error) {
+// CompareNode compares the node of the pod with the others. It returns nil if the View does not have the node. The error is as for [engine.Engine.Score].
+func CompareNode(ctx context.Context, c Cluster, pod *corev1.Pod) (*Comparison, error) {
 	at := c.View.Node(pod.Spec.NodeName)
 	if at == nil {
 		return nil, nil
 	}
-	p := placing{Cluster: Cluster{Engine: c.Engine, View: without(c.View, pod), Ignored: c.Ignored}, ctx: ctx, pod: unplaced(c.View, pod)}
+	p := comparing{Cluster: Cluster{Engine: c.Engine, View: without(c.View, pod), Ignored: c.Ignored}, ctx: ctx, pod: unplaced(c.View, pod)}
 	s, err := newSearch(ctx, p.Cluster, p.pod)
 	if err != nil {
 		return nil, err
@@ -61,11 +61,11 @@ func Place(ctx context.Context, c Cluster, pod *corev1.Pod) (*Placement, error) 
 		}
 		p.nodes = append(p.nodes, n)
 	}
-	placement := &Placement{Node: at.Name, Fits: p.chosen >= 0}
-	if !placement.Fits {
-		return placement, nil
+	result := &Comparison{Node: at.Name, Fits: p.chosen >= 0}
+	if !result.Fits {
+		return result, nil
 	}
-	return placement, p.compare(placement)
+	return result, p.compare(result)
 }
 
 // without returns the View without the pod and its claims.
@@ -94,8 +94,8 @@ func unplaced(view *snapshot.View, pod *corev1.Pod) *corev1.Pod {
 	return &before
 }
 
-// placing compares the nodes on which the pod fits.
-type placing struct {
+// comparing compares the nodes on which the pod fits.
+type comparing struct {
 	Cluster
 	ctx    context.Context
 	pod    *corev1.Pod
@@ -104,7 +104,7 @@ type placing struct {
 }
 
 // totals returns the totals with these weights, by an Engine of its own, and the scores.
-func (p *placing) totals(members []engine.WeightedPolicy) (*engine.Result, error) {
+func (p *comparing) totals(members []engine.WeightedPolicy) (*engine.Result, error) {
 	e, err := engine.New(engine.Options{Policies: members})
 	if err != nil {
 		return nil, err
@@ -114,19 +114,19 @@ func (p *placing) totals(members []engine.WeightedPolicy) (*engine.Result, error
 }
 
 // compare compares the node of the pod with the others, and finds the flips.
-func (p *placing) compare(placement *Placement) error {
+func (p *comparing) compare(result *Comparison) error {
 	members := p.Engine.Policies()
 	now, err := p.totals(members)
 	if err != nil {
 		return err
 	}
 	best := now.Totals[first(now.Totals)]
-	if placement.Total = now.Totals[p.chosen]; placement.Total < best {
-		placement.Best, placement.BestTotal = p.nodes[first(now.Totals)].Name, best
+	if result.Total = now.Totals[p.chosen]; result.Total < best {
+		result.Best, result.BestTotal = p.nodes[first(now.Totals)].Name, best
 		return nil
 	}
 	if next := p.next(now.Totals); next >= 0 {
-		placement.Next, placement.NextTotal = p.nodes[next].Name, now.Totals[next]
+		result.Next, result.NextTotal = p.nodes[next].Name, now.Totals[next]
 	}
 	totals := slices.Clone(now.Totals)
 	scoring := slices.Clone(members) // a policy with weight 0 has scores, too
@@ -150,10 +150,10 @@ func (p *placing) compare(placement *Placement) error {
 			return err
 		}
 		if i := first(then.Totals); then.Totals[i] > then.Totals[p.chosen] {
-			placement.Flips = append(placement.Flips, Flip{scorer.Name, members[member].Weight, weight, p.nodes[i].Name})
+			result.Flips = append(result.Flips, Flip{scorer.Name, members[member].Weight, weight, p.nodes[i].Name})
 		}
 	}
-	slices.SortStableFunc(placement.Flips, func(a, b Flip) int { return cmp.Compare(a.change(), b.change()) })
+	slices.SortStableFunc(result.Flips, func(a, b Flip) int { return cmp.Compare(a.change(), b.change()) })
 	return nil
 }
 
@@ -163,7 +163,7 @@ func (f *Flip) change() int64 { return max(f.To-f.From, f.From-f.To) }
 func first(totals []int64) int { return slices.Index(totals, slices.Max(totals)) }
 
 // next returns the index of the first of the largest totals other than that of the chosen node, or -1.
-func (p *placing) next(totals []int64) int {
+func (p *comparing) next(totals []int64) int {
 	best := -1
 	for i, total := range totals {
 		if i != p.chosen && (best < 0 || total > totals[best]) {
@@ -175,7 +175,7 @@ func (p *placing) next(totals []int64) int {
 
 // flipped returns the weight nearest to the present one with which a node has a larger total than the chosen one. A total is a linear
 // function of the weight.
-func (p *placing) flipped(weight int64, totals []int64, scores []uint8) (to int64, ok bool) {
+func (p *comparing) flipped(weight int64, totals []int64, scores []uint8) (to int64, ok bool) {
 	for i := range totals {
 		behind, steps := totals[p.chosen]-totals[i], int64(scores[i])-int64(scores[p.chosen])
 		if steps == 0 {

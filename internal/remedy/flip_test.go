@@ -64,17 +64,17 @@ type flipCount struct{ pods, up, down, elsewhere int }
 // compare compares the flips of a pod on a node with those that trying all weights finds.
 func (c *flipCount) compare(t *testing.T, w *world, all []engine.WeightedPolicy, pod *corev1.Pod) {
 	t.Helper()
-	placement, err := remedy.Place(t.Context(), remedy.Cluster{Engine: engineOf(t, all), View: w.view()}, pod)
+	compared, err := remedy.CompareNode(t.Context(), remedy.Cluster{Engine: engineOf(t, all), View: w.view()}, pod)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rest, before := w.without(pod.UID), pod.DeepCopy()
 	before.Spec.NodeName, before.UID, before.DeletionTimestamp = "", "", nil
 	fits := rest.fitting(t, engineOf(t, all), before)
-	if placement.Fits != slices.Contains(fits, pod.Spec.NodeName) {
-		t.Fatalf("fits: %v, brute force: %q", placement.Fits, fits)
+	if compared.Fits != slices.Contains(fits, pod.Spec.NodeName) {
+		t.Fatalf("fits: %v, brute force: %q", compared.Fits, fits)
 	}
-	if len(fits) < 2 || !placement.Fits {
+	if len(fits) < 2 || !compared.Fits {
 		return
 	}
 	p := placed{pod: before, view: rest.view()}
@@ -83,21 +83,21 @@ func (c *flipCount) compare(t *testing.T, w *world, all []engine.WeightedPolicy,
 	}
 	c.pods++
 	if now := p.best(t, all); !slices.Contains(now, pod.Spec.NodeName) {
-		if c.elsewhere++; !slices.Contains(now, placement.Best) || len(placement.Flips) > 0 {
-			t.Fatalf("%+v; brute force: %q are better than %s", placement, now, pod.Spec.NodeName)
+		if c.elsewhere++; !slices.Contains(now, compared.Best) || len(compared.Flips) > 0 {
+			t.Fatalf("%+v; brute force: %q are better than %s", compared, now, pod.Spec.NodeName)
 		}
 		return
 	}
 	for member := range all {
 		want := p.nearestFlip(t, all, member, pod.Spec.NodeName)
-		at := slices.IndexFunc(placement.Flips, func(f remedy.Flip) bool { return f.Policy == all[member].Name })
+		at := slices.IndexFunc(compared.Flips, func(f remedy.Flip) bool { return f.Policy == all[member].Name })
 		if at < 0 {
 			if want > 0 {
 				t.Fatalf("%s: no flip; brute force changes the weight by %d", all[member].Name, want)
 			}
 			continue
 		}
-		f, changed := placement.Flips[at], slices.Clone(all)
+		f, changed := compared.Flips[at], slices.Clone(all)
 		if changed[member].Weight = f.To; f.To > f.From {
 			c.up++
 		} else {
@@ -107,8 +107,8 @@ func (c *flipCount) compare(t *testing.T, w *world, all []engine.WeightedPolicy,
 			t.Fatalf("%+v; brute force changes the weight by %d, and then %q are the best", f, want, p.best(t, changed))
 		}
 	}
-	if !slices.IsSortedFunc(placement.Flips, func(a, b remedy.Flip) int { return int(change(a) - change(b)) }) {
-		t.Fatalf("not in the order of the change: %+v", placement.Flips)
+	if !slices.IsSortedFunc(compared.Flips, func(a, b remedy.Flip) int { return int(change(a) - change(b)) }) {
+		t.Fatalf("not in the order of the change: %+v", compared.Flips)
 	}
 }
 
