@@ -72,7 +72,7 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 	if err != nil {
 		return err
 	}
-	var placed []stage.Placed
+	var placed []stage.Outcome
 	progress.step(fmt.Sprintf("creating %d pods, one after the other", len(example.Pods)))
 	for _, pod := range example.Pods {
 		p, err := place(ctx, s, pod)
@@ -94,14 +94,14 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 	return err
 }
 
-func place(ctx context.Context, s *stage.Stage, pod *corev1.Pod) (stage.Placed, error) {
+func place(ctx context.Context, s *stage.Stage, pod *corev1.Pod) (stage.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return s.Place(ctx, pod)
 }
 
 // explained returns the pod to explain: the last one that waits, or else the last one; nil if there are no pods.
-func explained(placed []stage.Placed) *corev1.Pod {
+func explained(placed []stage.Outcome) *corev1.Pod {
 	var pod *corev1.Pod
 	waits := false
 	for _, p := range placed {
@@ -113,7 +113,7 @@ func explained(placed []stage.Placed) *corev1.Pod {
 }
 
 // show writes on which node each pod is and why, and explains one of them.
-func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Placed, shown *corev1.Pod) error {
+func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Outcome, shown *corev1.Pod) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "POD\tNODE\tWHY")
 	for _, p := range placed {

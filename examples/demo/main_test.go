@@ -19,16 +19,16 @@ import (
 
 // The pod of the explanation is one of the example's: the last one that waits, or else the last one.
 func TestExplained(t *testing.T) {
-	placed := func(name, waiting string) stage.Placed {
-		return stage.Placed{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}, Waiting: waiting}
+	placed := func(name, waiting string) stage.Outcome {
+		return stage.Outcome{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}, Waiting: waiting}
 	}
 	for _, tt := range []struct {
-		pods []stage.Placed
+		pods []stage.Outcome
 		want string
 	}{
-		{[]stage.Placed{placed("a", ""), placed("b", "")}, "b"},
-		{[]stage.Placed{placed("a", "no room"), placed("b", "")}, "a"},
-		{[]stage.Placed{placed("a", "no room"), placed("b", ""), placed("c", "no room"), placed("d", "")}, "c"},
+		{[]stage.Outcome{placed("a", ""), placed("b", "")}, "b"},
+		{[]stage.Outcome{placed("a", "no room"), placed("b", "")}, "a"},
+		{[]stage.Outcome{placed("a", "no room"), placed("b", ""), placed("c", "no room"), placed("d", "")}, "c"},
 	} {
 		if got := podName(explained(tt.pods)); got != tt.want {
 			t.Errorf("of %d pods, %s is explained, want %s", len(tt.pods), got, tt.want)

@@ -54,9 +54,9 @@ func (th *theater) play(name string) *stage.Play {
 
 // placeAll places the example's pods one by one. where is the expected node of each; a pod that is
 // not in where must wait.
-func (th *theater) placeAll(play *stage.Play, where map[string]string) map[string]stage.Placed {
+func (th *theater) placeAll(play *stage.Play, where map[string]string) map[string]stage.Outcome {
 	th.t.Helper()
-	all := map[string]stage.Placed{}
+	all := map[string]stage.Outcome{}
 	for _, pod := range play.Example.Pods {
 		placed, err := th.Place(th.ctx, pod)
 		if err != nil {

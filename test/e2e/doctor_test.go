@@ -200,25 +200,29 @@ func TestDoctorConsequences(t *testing.T) {
 		code, config string
 		o            *stage.Outboard
 		pod          controlplane.PodSpec
-		wrong, right func(stage.Placed) bool
+		wrong, right func(stage.Outcome) bool
 	}{
 		{
 			code: "BindNotCalled", o: shared, pod: gpuPod("gpu", 2),
 			config: strings.Replace(gpushareScheduler(shared), "  bindVerb: bind\n", "", 1),
-			wrong:  func(p stage.Placed) bool { return p.Waiting == "" && p.Pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" },
-			right:  func(p stage.Placed) bool { return p.Waiting == "" && p.Pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != "" },
+			wrong: func(p stage.Outcome) bool {
+				return p.Waiting == "" && p.Pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == ""
+			},
+			right: func(p stage.Outcome) bool {
+				return p.Waiting == "" && p.Pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != ""
+			},
 		},
 		{
 			code: "VerbNotServed", o: plain, pod: controlplane.PodSpec{Name: "verb"},
 			config: schedulerConfig(extender{o: plain, verbs: "filter=predicates"}),
-			wrong:  func(p stage.Placed) bool { return strings.Contains(p.Waiting, "404") }, right: placed,
+			wrong:  func(p stage.Outcome) bool { return strings.Contains(p.Waiting, "404") }, right: placed,
 		},
 		{
 			code: "NoClientCertificate", o: secret, pod: controlplane.PodSpec{Name: "certificate"},
 			config: strings.Replace(schedulerConfig(extender{o: secret, verbs: "filter"}), ", certFile: "+secret.CertFile+", keyFile: "+secret.KeyFile, "", 1),
 			// kube-scheduler has sent its request when Outboard refuses it. It may report that the connection is closed instead of
 			// the reason, which Outboard counts.
-			wrong: func(p stage.Placed) bool {
+			wrong: func(p stage.Outcome) bool {
 				refused := th.metric(secret, `outboard_server_refused_callers_total{reason="no_certificate"} `)
 				return p.Waiting != "" && refused != "" && refused != "0"
 			},
@@ -227,7 +231,7 @@ func TestDoctorConsequences(t *testing.T) {
 		{
 			code: "NamesWithoutCluster", o: alone, pod: controlplane.PodSpec{Name: "names"},
 			config: schedulerConfig(extender{o: alone, verbs: "filter"}),
-			wrong:  func(p stage.Placed) bool { return strings.Contains(p.Waiting, "only node names") }, right: placed,
+			wrong:  func(p stage.Outcome) bool { return strings.Contains(p.Waiting, "only node names") }, right: placed,
 		},
 	} {
 		fixed := th.diagnosed(tt.code, tt.config, "--config", tt.o.ConfigFile, "--certificate-dir", filepath.Dir(tt.o.CAFile))
@@ -253,7 +257,7 @@ func TestDoctorConsequences(t *testing.T) {
 }
 
 // placed reports whether a pod is on a node.
-func placed(p stage.Placed) bool { return p.Waiting == "" }
+func placed(p stage.Outcome) bool { return p.Waiting == "" }
 
 // The doctor reads the cluster: kube-scheduler's pod, the resources of nodes, Services.
 func TestDoctorReadsTheCluster(t *testing.T) {

@@ -127,7 +127,7 @@ func tail(text string, n int) string {
 // place creates the pod and returns the result.
 // Place is that of the stage, for an extender that responds. On a busy machine a call may take longer than httpTimeout; kube-scheduler then
 // tries again.
-func (th *theater) Place(ctx context.Context, pod *corev1.Pod) (stage.Placed, error) {
+func (th *theater) Place(ctx context.Context, pod *corev1.Pod) (stage.Outcome, error) {
 	placed, err := th.Stage.Place(ctx, pod)
 	const timeout = "Client.Timeout exceeded"
 	if err != nil || !strings.Contains(placed.Waiting, timeout) {
@@ -137,12 +137,12 @@ func (th *theater) Place(ctx context.Context, pod *corev1.Pod) (stage.Placed, er
 		return p.Spec.NodeName != "" || !strings.Contains(stage.Waiting(p), timeout), nil
 	})
 	if err != nil || decided.Spec.NodeName != "" {
-		return stage.Placed{Pod: decided}, err
+		return stage.Outcome{Pod: decided}, err
 	}
-	return stage.Placed{Pod: decided, Waiting: stage.Waiting(decided)}, nil
+	return stage.Outcome{Pod: decided, Waiting: stage.Waiting(decided)}, nil
 }
 
-func (th *theater) place(spec controlplane.PodSpec) stage.Placed {
+func (th *theater) place(spec controlplane.PodSpec) stage.Outcome {
 	th.t.Helper()
 	placed, err := th.Place(th.ctx, spec.Pod())
 	if err != nil {

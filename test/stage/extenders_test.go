@@ -98,15 +98,15 @@ func TestReadResults(t *testing.T) {
 	if len(results) != 3 {
 		t.Fatalf("the results are %v", results)
 	}
-	placed := func(name, node, waiting string) Placed {
-		return Placed{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node}}, Waiting: waiting}
+	placed := func(name, node, waiting string) Outcome {
+		return Outcome{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: node}}, Waiting: waiting}
 	}
-	for _, good := range []Placed{placed("one", "a", ""), placed("two", "", "0/3 nodes: 3 no room."), placed("three", "x", "")} {
+	for _, good := range []Outcome{placed("one", "a", ""), placed("two", "", "0/3 nodes: 3 no room."), placed("three", "x", "")} {
 		if err := results[good.Pod.Name].Check(good); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, bad := range []Placed{
+	for _, bad := range []Outcome{
 		placed("one", "b", ""), placed("one", "", "no room"), placed("two", "a", ""), placed("two", "", "other"), placed("three", "", "no room"),
 		placed("unknown", "a", ""), placed("unknown", "", ""),
 	} {

@@ -178,33 +178,33 @@ func (s *Stage) WriteFile(name string, data []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// Placed is the result for a pod.
-type Placed struct {
+// Outcome is what kube-scheduler has decided about a pod.
+type Outcome struct {
 	Pod *corev1.Pod
 	// Waiting is kube-scheduler's reason if the pod is on no node.
 	Waiting string
 }
 
 // Place creates the pod and returns when kube-scheduler has bound it or has reported why it cannot.
-func (s *Stage) Place(ctx context.Context, pod *corev1.Pod) (Placed, error) {
+func (s *Stage) Place(ctx context.Context, pod *corev1.Pod) (Outcome, error) {
 	pod = pod.DeepCopy()
 	if pod.Namespace == "" {
 		pod.Namespace = metav1.NamespaceDefault
 	}
 	created, err := s.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
-		return Placed{}, fmt.Errorf("creating pod %s: %w", pod.Name, err)
+		return Outcome{}, fmt.Errorf("creating pod %s: %w", pod.Name, err)
 	}
 	decided, err := controlplane.WaitForPod(ctx, s.Client, created, func(p *corev1.Pod) (bool, error) {
 		return p.Spec.NodeName != "" || Waiting(p) != "", nil
 	})
 	if err != nil {
-		return Placed{}, err
+		return Outcome{}, err
 	}
 	if decided.Spec.NodeName != "" {
-		return Placed{Pod: decided}, nil
+		return Outcome{Pod: decided}, nil
 	}
-	return Placed{Pod: decided, Waiting: Waiting(decided)}, nil
+	return Outcome{Pod: decided, Waiting: Waiting(decided)}, nil
 }
 
 // Waiting returns why kube-scheduler has not placed the pod; "" if it has not tried.

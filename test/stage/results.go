@@ -52,7 +52,7 @@ func ReadResults(readme string) (map[string]Result, error) {
 }
 
 // Check returns an error unless the pod is where the README says, or waits for that reason.
-func (r Result) Check(p Placed) error {
+func (r Result) Check(p Outcome) error {
 	node := p.Pod.Spec.NodeName
 	switch {
 	case r.Node == "waits" && node == "" && strings.Contains(p.Waiting, r.Reason):
