@@ -88,9 +88,9 @@ func (s *state) apply(uid types.UID, next assumption.State, e assumption.Effect)
 			s.name(next.Pod)
 		}
 	case e == assumption.AsWatched && watched != nil:
-		s.place(watched)
+		s.addToViews(watched)
 	case e == assumption.AsWatched && former.Pod != nil:
-		s.displace(former.Pod)
+		s.removeFromViews(former.Pod)
 	}
 }
 

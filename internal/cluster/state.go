@@ -249,14 +249,14 @@ func (s *state) removePod(pod *corev1.Pod) {
 	s.lookups.Unlock()
 	next, e := s.assumed[pod.UID].Watch(nil)
 	s.apply(pod.UID, next, e)
-	s.displace(pod)
+	s.removeFromViews(pod)
 	s.claimsEnd(pod.UID, true)
 	s.requestPublish()
 }
 
-// place counts the pod, which the watch shows, on its node, if it has one. If the pod differs from the previous object only in its
-// resourceVersion, place keeps that one.
-func (s *state) place(pod *corev1.Pod) {
+// addToViews counts the pod, which the watch shows, on its node, if it has one. If the pod differs from the previous object only in its
+// resourceVersion, addToViews keeps that one.
+func (s *state) addToViews(pod *corev1.Pod) {
 	s.builder.SetPod(pod)
 	if kept := s.builder.Pod(pod.UID); kept != nil && kept != pod {
 		pod = kept
@@ -265,8 +265,8 @@ func (s *state) place(pod *corev1.Pod) {
 	s.name(pod)
 }
 
-// displace undoes place.
-func (s *state) displace(pod *corev1.Pod) {
+// removeFromViews undoes addToViews.
+func (s *state) removeFromViews(pod *corev1.Pod) {
 	s.builder.DeletePod(pod.UID)
 	// Another pod may have the name now.
 	if named := s.named(pod.Namespace, pod.Name); named != nil && named.UID == pod.UID {
