@@ -36,7 +36,7 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err != nil {
 		return engine.Request{}, err
 	}
-	if err := h.resolve(ctx, c, view); err != nil {
+	if err := h.findNodes(ctx, c, view); err != nil {
 		return engine.Request{}, err
 	}
 	return engine.Request{Pod: pod, View: view, Nodes: c.nodes, Rows: c.rows}, nil
@@ -95,8 +95,8 @@ func (h *Handler) pod(ctx context.Context, c *call, raw, uid, version []byte, by
 	return pod, nil
 }
 
-// resolve sets c.nodes to the requested nodes, in order.
-func (h *Handler) resolve(ctx context.Context, c *call, view *snapshot.View) error {
+// findNodes sets c.nodes to the requested nodes, in order.
+func (h *Handler) findNodes(ctx context.Context, c *call, view *snapshot.View) error {
 	if h.Cluster == nil && c.request.Mode() == wire.Names {
 		return errors.New("the request has only node names, and Outboard runs without a cluster: set nodeCacheCapable: false in the scheduler's configuration, or configure a cluster")
 	}
