@@ -12,7 +12,8 @@ import (
 
 // Assume counts the pod on the node, with these annotations, in all Views from now on. Call forget once the pod is bound, or will not be
 // bound by this caller: if Bind has not bound the pod, it waits for a node again, and a new View shows that. A pod that was already
-// decided to be on the node keeps its annotations. If another node was decided, Assume moves the pod: resolve the earlier decision first.
+// decided to be on the node keeps its annotations. If another node was decided, Assume moves the pod: end the earlier decision first, as
+// [binder.Binder.Resolve] does.
 func (c *Cluster) Assume(pod *corev1.Pod, node string) (forget func()) {
 	return c.state.assume(pod, node)
 }
@@ -167,9 +168,9 @@ func (s *state) unconfirmed(before time.Time) []*corev1.Pod {
 	return pods
 }
 
-func (s *state) resolve(assumed, truth *corev1.Pod, now time.Time) {
+func (s *state) confirm(assumed, truth *corev1.Pod, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, e := s.assumed[assumed.UID].Resolve(assumed, truth, now)
+	next, e := s.assumed[assumed.UID].Confirm(assumed, truth, now)
 	s.decide(assumed.UID, next, e)
 }

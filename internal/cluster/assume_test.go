@@ -97,14 +97,14 @@ func TestAssumption(t *testing.T) {
 				case step.do == "gone":
 					s.removePod(pod(""))
 				case step.do == "gone from the API":
-					s.resolve(s.unconfirmed(now.Add(time.Hour))[0], nil, now)
+					s.confirm(s.unconfirmed(now.Add(time.Hour))[0], nil, now)
 				case step.do[:4] == "bind":
 					s.endBind("p", s.beginBind("p"), pod(step.do[5:]), now)
 				case step.do[:5] == "watch":
 					s.setPod(pod(step.do[6:]))
 					s.publish()
 				case step.do[:7] == "confirm":
-					s.resolve(s.unconfirmed(now.Add(time.Hour))[0], pod(step.do[8:]), now)
+					s.confirm(s.unconfirmed(now.Add(time.Hour))[0], pod(step.do[8:]), now)
 				}
 				if step.do == "gone" {
 					s.publish()

@@ -346,7 +346,7 @@ func (c *Cluster) confirm(ctx context.Context) {
 				if err != nil {
 					break // the API server is unreachable; the pods still count as bound
 				}
-				c.state.resolve(assumed, pod, time.Now())
+				c.state.confirm(assumed, pod, time.Now())
 			}
 		}
 	}

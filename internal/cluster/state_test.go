@@ -232,10 +232,10 @@ func (w *world) complete(t *rapid.T) {
 	for w.deliver() {
 	}
 	for _, late := range w.lookups {
-		w.state.resolve(late.assumed, late.truth, time.Now())
+		w.state.confirm(late.assumed, late.truth, time.Now())
 	}
 	for _, assumed := range w.state.unconfirmed(time.Now().Add(time.Hour)) {
-		w.state.resolve(assumed, w.byUID(assumed.UID).DeepCopy(), time.Now())
+		w.state.confirm(assumed, w.byUID(assumed.UID).DeepCopy(), time.Now())
 	}
 	w.state.publish()
 	wantCounted, wantNames := map[types.UID]string{}, []string{}
@@ -391,7 +391,7 @@ func checkConvergence(t *rapid.T) {
 		},
 		"answer": func(t *rapid.T) {
 			for _, l := range w.lookups {
-				w.state.resolve(l.assumed, l.truth, time.Now())
+				w.state.confirm(l.assumed, l.truth, time.Now())
 			}
 			w.lookups = nil
 		},
@@ -450,7 +450,7 @@ func TestLateResponseIsIgnored(t *testing.T) {
 	bind()
 	asked := s.unconfirmed(time.Now().Add(time.Hour))[0]
 	bind()
-	s.resolve(asked, unbound, time.Now()) // the API server's response from between the two Bindings
+	s.confirm(asked, unbound, time.Now()) // the API server's response from between the two Bindings
 	if got := len(s.view().Node("a").Pods); got != 1 {
 		t.Errorf("%d pods on the node, want 1", got)
 	}
@@ -467,7 +467,7 @@ func TestNameOfAPodTheWatchHasShown(t *testing.T) {
 	if got := s.named("ns", "p"); got != second {
 		t.Errorf("the name returns %v", got)
 	}
-	s.resolve(bound, nil, time.Now())
+	s.confirm(bound, nil, time.Now())
 	if got := s.named("ns", "p"); got != second {
 		t.Errorf("afterwards the name returns %v", got)
 	}

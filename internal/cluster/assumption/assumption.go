@@ -113,9 +113,9 @@ func (a State) Watch(watched *corev1.Pod) (State, Effect) {
 	return State{calls: a.calls, Begun: a.Begun, overtaken: a.Begun}, AsWatched
 }
 
-// Resolve replaces the assumption that the pod is bound with its state in the API server; nil if the pod is gone. It has no effect if the
+// Confirm replaces the assumption that the pod is bound with its state in the API server; nil if the pod is gone. It has no effect if the
 // assumption has changed meanwhile.
-func (a State) Resolve(assumed, truth *corev1.Pod, now time.Time) (State, Effect) {
+func (a State) Confirm(assumed, truth *corev1.Pod, now time.Time) (State, Effect) {
 	switch {
 	case a.Pod != assumed:
 		return a, Unchanged
