@@ -160,7 +160,7 @@ func (podsOnNodes) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy
 	return nil, nil
 }
 
-func (podsOnNodes) Inspect(view *snapshot.View, path string) (answer any, found bool) {
+func (podsOnNodes) Inspect(view *snapshot.View, path string) (value any, found bool) {
 	nodes := map[string][]string{}
 	for n := range view.All() {
 		for _, pod := range n.Pods {

@@ -215,7 +215,7 @@ type Inspector interface {
 	// Inspect returns the value at a path below that of the profile, such as "inspect/node-1",
 	// which is then encoded as JSON. found is false if the path does not exist. Inspect is pure. The
 	// View has the pods that are being bound.
-	Inspect(view *snapshot.View, path string) (answer any, found bool)
+	Inspect(view *snapshot.View, path string) (value any, found bool)
 }
 
 // Warner is implemented by a Policy that can have a valid configuration that is probably a mistake.

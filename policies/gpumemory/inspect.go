@@ -52,9 +52,9 @@ type inspectedPod struct {
 	Used      int64  `json:"usedGPU"`
 }
 
-// Inspect implements policy.Inspector. At inspect and inspect/NODE it answers as the
+// Inspect implements policy.Inspector. At inspect and inspect/NODE it responds as the
 // gpushare extender does, at gpus and gpus/NODE with a [Report].
-func (p *gpuMemory) Inspect(view *snapshot.View, path string) (answer any, found bool) {
+func (p *gpuMemory) Inspect(view *snapshot.View, path string) (value any, found bool) {
 	kind, name, one := strings.Cut(path, "/")
 	if kind != "inspect" && kind != "gpus" {
 		return nil, false
@@ -90,7 +90,7 @@ func nodesOf(view *snapshot.View, name string, one bool) iter.Seq[*snapshot.Node
 }
 
 func (r *Report) inspection() inspection {
-	answer := inspection{Nodes: []inspectedNode{}, Error: r.Error}
+	response := inspection{Nodes: []inspectedNode{}, Error: r.Error}
 	for _, n := range r.Nodes {
 		node := inspectedNode{Name: n.Name}
 		for i := range n.GPUs {
@@ -102,9 +102,9 @@ func (r *Report) inspection() inspection {
 			node.Total, node.Used = node.Total+d.Capacity, snapshot.AddAmounts(node.Used, d.Used)
 			node.GPUs = append(node.GPUs, device)
 		}
-		answer.Nodes = append(answer.Nodes, node)
+		response.Nodes = append(response.Nodes, node)
 	}
-	return answer
+	return response
 }
 
 // Units implements policy.UnitLister.

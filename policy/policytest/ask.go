@@ -50,9 +50,9 @@ func (r prepared) invalid() string {
 	return ""
 }
 
-// answers are all results of a policy for one pod. The slices are in the order of the nodes,
+// results are what a policy has returned for one pod. The slices are in the order of the nodes,
 // whatever the order of the calls; they are nil if the Cycle does not implement the method.
-type answers struct {
+type results struct {
 	panicked string
 	err      error
 	none     bool // a nil Cycle
@@ -63,8 +63,8 @@ type answers struct {
 }
 
 // evaluate calls the Cycle for the nodes in the order of the given indices.
-func (r prepared) evaluate(nodes []*snapshot.Node, order []int) answers {
-	a := answers{panicked: r.panicked, err: r.err, none: r.cycle == nil && r.err == nil}
+func (r prepared) evaluate(nodes []*snapshot.Node, order []int) results {
+	a := results{panicked: r.panicked, err: r.err, none: r.cycle == nil && r.err == nil}
 	if a.panicked != "" {
 		a.panicked = "Prepare " + a.panicked
 	}
@@ -124,9 +124,9 @@ func normalize(cycle policy.Cycle, scores []int64) string {
 	return guard(func() { n.NormalizeScore(scores) })
 }
 
-// difference describes how two answers for nodes with the given names differ, or returns "".
+// difference describes how two results for nodes with the given names differ, or returns "".
 // Neither may be a panic.
-func difference(nodes []*snapshot.Node, first, second answers) string {
+func difference(nodes []*snapshot.Node, first, second results) string {
 	switch {
 	case errorText(first.err) != errorText(second.err):
 		return fmt.Sprintf("Prepare returned first %s, then %s", errorText(first.err), errorText(second.err))

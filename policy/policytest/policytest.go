@@ -109,7 +109,7 @@ type testCase struct {
 	pod     *corev1.Pod // trimmed
 	raw     *corev1.Pod // as it might come from the API server
 	cluster *cluster
-	want    answers
+	want    results
 }
 
 func newSuite(o Options) *suite {

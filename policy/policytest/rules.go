@@ -40,8 +40,8 @@ func (s *suite) fresh(c *testCase, p policy.Policy) (*world, prepared) {
 
 // compare fails the rule if the results for the nodes differ from the first ones. It returns
 // whether they are the same.
-func (s *suite) compare(rule, where, how string, nodes []*snapshot.Node, first, got answers) bool {
-	for _, a := range []answers{first, got} {
+func (s *suite) compare(rule, where, how string, nodes []*snapshot.Node, first, got results) bool {
+	for _, a := range []results{first, got} {
 		if a.panicked != "" {
 			s.fail("survives", where, "%s: %s", how, a.panicked)
 			return false
@@ -56,7 +56,7 @@ func (s *suite) compare(rule, where, how string, nodes []*snapshot.Node, first, 
 
 func (s *suite) verdicts(c *testCase) {
 	w, prep := s.fresh(c, s.policy)
-	for _, a := range []answers{c.want, prep.evaluate(w.nodes, forward(len(w.nodes)))} {
+	for _, a := range []results{c.want, prep.evaluate(w.nodes, forward(len(w.nodes)))} {
 		for i, v := range a.verdicts {
 			where := c.name + ", " + nodeName(w.nodes[i])
 			if v.Unresolvable && v.Reason == nil {
@@ -108,7 +108,7 @@ func (s *suite) explanations(c *testCase) {
 func (s *suite) repeatable(c *testCase) {
 	w, prep := s.fresh(c, s.policy)
 	n := len(w.nodes)
-	check := func(how string, got answers) {
+	check := func(how string, got results) {
 		s.compare("repeatable", c.name, how, w.nodes, c.want, got)
 	}
 	check("called for a View built anew, in reverse order", prep.evaluate(w.nodes, backward(n)))
@@ -321,7 +321,7 @@ func (s *suite) concurrent(c *testCase) {
 	}
 	w, shared := s.fresh(c, p)
 	pod := c.pod.DeepCopy()
-	wrong := make([]*answers, goroutines)
+	wrong := make([]*results, goroutines)
 	start := make(chan struct{})
 	var all sync.WaitGroup
 	for g := range goroutines {
@@ -374,7 +374,7 @@ func (s *suite) cancelled(c *testCase) {
 }
 
 func (s *suite) trimmed(c *testCase) {
-	ask := func(pod *corev1.Pod, as form) (*world, answers) {
+	ask := func(pod *corev1.Pod, as form) (*world, results) {
 		w := c.cluster.build(s.options.Extend, as)
 		prep := prepare(context.Background(), s.policy, pod.DeepCopy(), w.view)
 		return w, prep.evaluate(w.nodes, forward(len(w.nodes)))
@@ -456,7 +456,7 @@ func (s *suite) withoutPods(c *testCase, prep prepared, n *snapshot.Node, leavin
 }
 
 // evaluateOne calls the Cycle for one node; the score is the one before NormalizeScore.
-func evaluateOne(prep prepared, n *snapshot.Node) answers {
+func evaluateOne(prep prepared, n *snapshot.Node) results {
 	a := prep.evaluate([]*snapshot.Node{n}, forward(1))
 	a.scores = a.raw
 	return a

@@ -11,7 +11,7 @@ func (s *suite) signatures() {
 	nodes := given.build(s.options.Extend, asPublished).nodes
 	type said struct {
 		where string
-		answers
+		results
 	}
 	first := map[string]said{}
 	for _, c := range s.cases {
@@ -32,6 +32,6 @@ func (s *suite) signatures() {
 			first[signature] = said{c.name, got}
 			continue
 		}
-		s.compare("signature", c.name, "has the signature of "+before.where, nodes, before.answers, got)
+		s.compare("signature", c.name, "has the signature of "+before.where, nodes, before.results, got)
 	}
 }
