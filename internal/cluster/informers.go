@@ -19,7 +19,7 @@ func (c *Cluster) informerFeeds() ([]*resourceReflector, error) {
 	var images templates[string, []string]
 	feeds := []*resourceReflector{c.feed("nodes"), c.feed("pods"), c.feed("poddisruptionbudgets")}
 	return feeds, firstError(
-		follow(feeds[0], from.Core().V1().Nodes().Informer(), store[*corev1.Node]{
+		feedFrom(feeds[0], from.Core().V1().Nodes().Informer(), store[*corev1.Node]{
 			copy: func(node *corev1.Node) *corev1.Node {
 				trimmed := snapshot.TrimmedNode(node)
 				internImages(&images, trimmed)
@@ -28,10 +28,10 @@ func (c *Cluster) informerFeeds() ([]*resourceReflector, error) {
 			},
 			set: c.state.setNode, remove: c.state.removeNode, done: c.completed,
 		}),
-		follow(feeds[1], from.Core().V1().Pods().Informer(), store[*corev1.Pod]{
+		feedFrom(feeds[1], from.Core().V1().Pods().Informer(), store[*corev1.Pod]{
 			copy: trimmedPod, set: c.state.setPod, remove: c.state.removePod, done: c.completed,
 		}),
-		follow(feeds[2], from.Policy().V1().PodDisruptionBudgets().Informer(), store[*policyv1.PodDisruptionBudget]{
+		feedFrom(feeds[2], from.Policy().V1().PodDisruptionBudgets().Informer(), store[*policyv1.PodDisruptionBudget]{
 			set: c.setBudget, remove: c.state.removeBudget, done: c.completed,
 		}),
 	)
@@ -46,8 +46,8 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// follow makes f write what the informer shows into the store. The owner of the informer runs it.
-func follow[T object](f *resourceReflector, informer cache.SharedIndexInformer, to store[T]) error {
+// feedFrom makes f write what the informer shows into the store. The owner of the informer runs it.
+func feedFrom[T object](f *resourceReflector, informer cache.SharedIndexInformer, to store[T]) error {
 	to.reflector, f.informed = f, true
 	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) { _ = to.change(object, to.setCopy) },
@@ -66,7 +66,7 @@ func follow[T object](f *resourceReflector, informer cache.SharedIndexInformer, 
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("cluster: following %s: %w", f.resource, err)
+		return fmt.Errorf("cluster: watching %s: %w", f.resource, err)
 	}
 	f.run = func(ctx context.Context) {
 		if cache.WaitFor(ctx, "", handler.HasSyncedChecker()) {

@@ -75,7 +75,7 @@ func Parse(file string, data []byte, types Types) (*Config, error) {
 			l.policy(&c.Profiles[i].Policies[j], field.NewPath("profiles").Index(i).Child("policies").Index(j))
 		}
 	}
-	l.report(c.followPolicies())
+	l.report(c.completeManagedResources())
 	l.report(c.validateUse())
 	if err := l.err(); err != nil {
 		return nil, err

@@ -30,8 +30,8 @@ func (c *Config) validateUse() field.ErrorList {
 	return errs
 }
 
-// followPolicies fills in the managedResources of profiles that do not give them.
-func (c *Config) followPolicies() field.ErrorList {
+// completeManagedResources fills in the managedResources of profiles that do not give them.
+func (c *Config) completeManagedResources() field.ErrorList {
 	var errs field.ErrorList
 	for i := range c.Profiles {
 		p := &c.Profiles[i]

@@ -84,7 +84,7 @@ func (a *Attempt) bestCached(c *Choice, result *Result) bool {
 	}
 	ev, view := a.ev, a.ev.key.view
 	x := &ev.cache.index
-	if err := a.follow(x); err != nil {
+	if err := a.update(x); err != nil {
 		x.position = 0
 		return false
 	}
@@ -130,8 +130,8 @@ func (a *Attempt) bestCached(c *Choice, result *Result) bool {
 	return true
 }
 
-// follow brings the index up to date.
-func (a *Attempt) follow(x *index) error {
+// update brings the index up to date.
+func (a *Attempt) update(x *index) error {
 	view := a.ev.key.view
 	changed, now, ok := a.engine.trail.since(x.position, view, x.changed[:0])
 	x.changed = changed

@@ -99,7 +99,7 @@ func (r *Ranker) state(view *snapshot.View) *clusterState {
 		return last
 	}
 	s := &clusterState{ranker: r, view: view}
-	if last == nil || last.view.NodeIndex() != view.NodeIndex() || !s.follow(last) {
+	if last == nil || last.view.NodeIndex() != view.NodeIndex() || !s.changeFrom(last) {
 		s.begin()
 	}
 	r.latest.Store(s)
@@ -128,9 +128,9 @@ func (s *clusterState) begin() {
 	s.prices = s.supply.Prices()
 }
 
-// follow reads the nodes that have changed since the last state. It returns false if all nodes must
+// changeFrom reads the nodes that have changed since the last state. It returns false if all nodes must
 // be read.
-func (s *clusterState) follow(last *clusterState) bool {
+func (s *clusterState) changeFrom(last *clusterState) bool {
 	states := s.ranker.states
 	var changed []int
 	for row := range s.view.Rows() {
