@@ -234,6 +234,15 @@ func (th *theater) create(spec controlplane.PodSpec) *corev1.Pod {
 	return pod
 }
 
+// cordon makes the node unschedulable, or schedulable.
+func (th *theater) cordon(node string, unschedulable bool) {
+	th.t.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable)
+	if _, err := th.Client.CoreV1().Nodes().Patch(th.ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		th.t.Fatal(err)
+	}
+}
+
 // eventually polls until ok, for conditions without a watch.
 func (th *theater) eventually(what string, ok func() bool) {
 	th.t.Helper()

@@ -301,10 +301,7 @@ func TestRequeueFails(t *testing.T) {
 	s := th.scheduler(gpushareIgnored(o))
 	th.place(gpuPod("waits", 5))
 	th.asleep(o, "waits")
-	patch := []byte(`{"spec":{"unschedulable":true}}`)
-	if _, err := th.Client.CoreV1().Nodes().Patch(th.ctx, "gpu-node", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	th.cordon("gpu-node", true)
 	tried := th.asleep(o, "waits")
 	before := th.tries(s)
 	th.heal(health)
@@ -326,10 +323,7 @@ func TestRequeueFails(t *testing.T) {
 	if got := th.tries(s) - before; got > patches() {
 		t.Errorf("%d attempts after %d patches", got, patches())
 	}
-	patch = []byte(`{"spec":{"unschedulable":false}}`) // an event: kube-scheduler retries the pod without a patch
-	if _, err := th.Client.CoreV1().Nodes().Patch(th.ctx, "gpu-node", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	th.cordon("gpu-node", false) // an event: kube-scheduler retries the pod without a patch
 	th.willBeBound(th.pod("waits"))
 }
 
