@@ -71,10 +71,10 @@ type Options struct {
 	// request's Nodes. It is not called if no node of the call is in the
 	// View, or the pod fits only on nodes that are not: they may be nodes that a cluster autoscaler could add. Nil: not called.
 	Filtered func(req engine.Request, fits bool, unknown []string, why *decision.Rejection)
-	// Reserve adds bytes to the memory that the request with this context holds until its response; it may wait or
+	// ReserveMemory adds bytes to the memory that the request with this context holds until its response; it may wait or
 	// fail. It is called once for a request, before its body is decoded. Nil: memory is not bounded.
-	Reserve func(ctx context.Context, bytes int64) error
-	// Wait calls wait, which waits for the API server. The request with this context holds nothing of what Reserve added meanwhile, but keeps bytes
+	ReserveMemory func(ctx context.Context, bytes int64) error
+	// Wait calls wait, which waits for the API server. The request with this context holds nothing of what ReserveMemory added meanwhile, but keeps bytes
 	// for what it has decoded. The call fails with the error. Nil: wait is called.
 	Wait func(ctx context.Context, keeps int64, wait func()) error
 	// Shared is the same for all Handlers of the process. Nil: the Handler has its own.
@@ -180,10 +180,10 @@ const (
 )
 
 func (h *Handler) reserve(ctx context.Context, bytes int64) error {
-	if h.Reserve == nil {
+	if h.ReserveMemory == nil {
 		return nil
 	}
-	return h.Reserve(ctx, bytes)
+	return h.ReserveMemory(ctx, bytes)
 }
 
 // decodeShare is how many bytes to reserve for each byte of a decoded pod: decoding produces garbage of several times its

@@ -173,7 +173,7 @@ func TestReserve(t *testing.T) {
 	var reserved []int64
 	var refuse error
 	s := serve(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}}, func(_ *engine.Options, o *extender.Options) {
-		o.Reserve = func(_ context.Context, bytes int64) error {
+		o.ReserveMemory = func(_ context.Context, bytes int64) error {
 			reserved = append(reserved, bytes)
 			return refuse
 		}

@@ -104,7 +104,7 @@ func TestPreemptHoldsNoRoomWhileTheAPIServerResponds(t *testing.T) {
 	holds, asked := false, 0
 	var busy error
 	g := serveGPUsWith(t, nil, func(o *extender.Options) {
-		o.Reserve = func(_ context.Context, bytes int64) error {
+		o.ReserveMemory = func(_ context.Context, bytes int64) error {
 			reserved, holds = bytes, true
 			return nil
 		}

@@ -365,7 +365,7 @@ func TestReserveLastsUntilTheHandlerReturns(t *testing.T) {
 	reserved := make(chan float64, 1)
 	var r *replica
 	r = start(t, server.Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := server.Reserve(req.Context(), 4<<20); err != nil {
+		if err := server.ReserveMemory(req.Context(), 4<<20); err != nil {
 			t.Error(err)
 		}
 		echo(w, req)

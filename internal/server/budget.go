@@ -12,7 +12,7 @@ import (
 )
 
 // ErrBusy means that other requests hold what a request needs, and did not release enough in time, or that this request yielded to another
-// caller. Reading a request's body and [Reserve] return it; the returned errors add details.
+// caller. Reading a request's body and [ReserveMemory] return it; the returned errors add details.
 var ErrBusy = errors.New("server busy")
 
 const (
@@ -191,13 +191,13 @@ func (l *lease) release() {
 
 type leaseKey struct{}
 
-// Reserve adds bytes to the memory that the request with this context holds until its handler returns, such as the
+// ReserveMemory adds bytes to the memory that the request with this context holds until its handler returns, such as the
 // memory for decoding its body. Call it once, before allocating that memory. It waits for room as reading a body does;
 // the error wraps [ErrBusy]. A request that reserves more than there is waits until no other request holds any.
 //
 // At most eight requests for each processor, or 16 if those are more, hold such memory at a time. Requests that reserve more than 4 MiB wait for each other: fewer of
 // them than there are processors hold memory at a time.
-func Reserve(ctx context.Context, bytes int64) error {
+func ReserveMemory(ctx context.Context, bytes int64) error {
 	l, _ := ctx.Value(leaseKey{}).(*lease)
 	switch {
 	case l == nil: // a request without a body
@@ -208,10 +208,10 @@ func Reserve(ctx context.Context, bytes int64) error {
 	return l.take(ctx, l.budget.heavy, max(bytes, l.budget.leastHeavy))
 }
 
-// Wait calls wait, which waits for another server. Meanwhile the request holds no memory that it got from [Reserve], so
+// Wait calls wait, which waits for another server. Meanwhile the request holds no memory that it got from [ReserveMemory], so
 // others can be decoded and evaluated, however slow that server is. keeps is the memory of what the request has decoded:
 // it counts in a room of its own, of 16 MiB for all requests. A request that finds no room there keeps what it holds.
-// After wait, the request waits for room as in Reserve; the error wraps [ErrBusy].
+// After wait, the request waits for room as in ReserveMemory; the error wraps [ErrBusy].
 func Wait(ctx context.Context, keeps int64, wait func()) error {
 	if l, _ := ctx.Value(leaseKey{}).(*lease); l != nil {
 		return l.waitAside(ctx, keeps, wait)

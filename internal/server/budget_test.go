@@ -38,7 +38,7 @@ func TestBudgetNeitherOverflowsNorDeadlocks(t *testing.T) {
 			running.Go(func() {
 				l := &lease{budget: b}
 				ctx := context.WithValue(context.Background(), leaseKey{}, l)
-				if err := errors.Join(l.take(ctx, b.forBody(size), size), Reserve(ctx, made[i])); err != nil {
+				if err := errors.Join(l.take(ctx, b.forBody(size), size), ReserveMemory(ctx, made[i])); err != nil {
 					t.Errorf("body of %d bytes: %v", size, err)
 				}
 				hold := func(holds ...*hold) {
@@ -87,7 +87,7 @@ func TestBudgetKeepsRoomForOrdinaryRequests(t *testing.T) {
 	b := testBudget(100*ordinaryBody, time.Nanosecond)
 	take := func(body, made int64) error {
 		l := &lease{budget: b}
-		return errors.Join(l.take(t.Context(), b.forBody(body), body), Reserve(context.WithValue(t.Context(), leaseKey{}, l), made))
+		return errors.Join(l.take(t.Context(), b.forBody(body), body), ReserveMemory(context.WithValue(t.Context(), leaseKey{}, l), made))
 	}
 	if err := take(100*ordinaryBody, heavyRoom); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestRequestsDoNotWaitForAnotherServer(t *testing.T) {
 	reserve := func(bytes int64) (context.Context, *lease, error) {
 		l := &lease{budget: b}
 		ctx := context.WithValue(t.Context(), leaseKey{}, l)
-		return ctx, l, errors.Join(l.take(t.Context(), b.ordinary, 1), Reserve(ctx, bytes))
+		return ctx, l, errors.Join(l.take(t.Context(), b.ordinary, 1), ReserveMemory(ctx, bytes))
 	}
 	const keeps = 1 << 20
 	ctx, first, err := reserve(heavyRoom)

@@ -10,7 +10,7 @@
 //   - Reading r.Body may fail with [ErrBodyTooLarge], [ErrBusy] or [ErrBodyTimeout]. The error's text is for the
 //     caller: send it in a well-formed response.
 //   - Memory for the whole body, by its declared length, counts until the handler returns, and so does what the handler
-//     adds with [Reserve], except while it waits for another server within [Wait].
+//     adds with [ReserveMemory], except while it waits for another server within [Wait].
 //   - Requests of callers that are not allowed do not reach the handler.
 //
 // The package does not depend on what the handler serves.

@@ -54,7 +54,7 @@ type Options struct {
 
 	// MaxInFlightBytes bounds the memory of request bodies of more than 96 KiB over all requests; at least
 	// MaxBodyBytes. A body of unknown length counts as one of MaxBodyBytes. Every connection has additional room for a
-	// smaller body, and decoding bodies (see [Reserve]) has another 128 MiB, and requests that wait for
+	// smaller body, and decoding bodies (see [ReserveMemory]) has another 128 MiB, and requests that wait for
 	// another server (see [Wait]) have 16 MiB. Default: 256 MiB, or MaxBodyBytes if that
 	// is more.
 	MaxInFlightBytes int64

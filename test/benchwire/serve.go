@@ -87,7 +87,7 @@ func newOutboard(calls []call, profile string, registry *prometheus.Registry) (h
 		return nil, err
 	}
 	h := extender.New(extender.Options{
-		Profile: "/", Engine: e, Cluster: c, Reserve: server.Reserve, Log: decision.NewLog(0), Metrics: callmetrics.New(registry),
+		Profile: "/", Engine: e, Cluster: c, ReserveMemory: server.ReserveMemory, Log: decision.NewLog(0), Metrics: callmetrics.New(registry),
 	})
 	mux := http.NewServeMux()
 	mux.Handle("/filter", h.Verb(decision.Filter))
