@@ -149,6 +149,9 @@ func checkFile(t *testing.T, schema *jsonschema.Schema, name, text string, types
 func compare(t *testing.T, schema *jsonschema.Schema, text string, types config.Types) (needed, differences []string) {
 	t.Helper()
 	_, err := config.Parse("f", []byte(text), types)
+	if listed := config.Errors(nil); err != nil && !errors.As(err, &listed) {
+		t.Fatalf("the error does not list errors of the file, so the file neither loads nor is invalid: %v\n%.3000s", err, text)
+	}
 	errs := withoutSignals(err)
 	paths := rejections(t, schema, text)
 	if len(errs) == 0 && len(paths) > 0 {
