@@ -178,6 +178,7 @@ func (c *checker) profiles(all []extenderAt) {
 		} else {
 			e.served(matches)
 			e.notAllocated(matches)
+			e.mode()
 		}
 		for _, m := range matches {
 			callers[m.profile] = append(callers[m.profile], e)
@@ -190,9 +191,12 @@ func (c *checker) profiles(all []extenderAt) {
 			severity = Error
 		}
 		switch {
-		case len(callers[p]) > 0 && p.Verb == nil:
+		case len(callers[p]) > 0:
 			c.callersOf(p, callers[p])
-		case len(callers[p]) > 0 || len(all) == 0:
+			if p.OnlyVerb() == decision.Filter && !slices.ContainsFunc(all, func(e extenderAt) bool { return e.extender.BindVerb != "" }) {
+				callers[p][0].filtersOnly(p)
+			}
+		case len(all) == 0:
 		case lost > 0:
 			lost--
 		default:
@@ -328,6 +332,15 @@ func (e *extenderAt) routes(v decision.Verb) (below, others []string) {
 	return below, others
 }
 
+// callsOf reports whether the extender calls the verb of the profile, or a path for it that no profile serves, which served corrects.
+func (e *extenderAt) callsOf(p *config.Profile, v decision.Verb) bool {
+	route := config.Route{Verb: v, Path: e.called(v)}
+	if p.Verb != nil || route.Path == "" || slices.Contains(p.Routes(), route) {
+		return route.Path != "" && slices.Contains(p.Routes(), route)
+	}
+	return !slices.ContainsFunc(e.Config.Profiles, func(other config.Profile) bool { return slices.Contains(other.Routes(), route) })
+}
+
 // callersOf checks the extenders that call a profile: together they call all verbs that it needs, each of them once.
 func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
 	first := map[decision.Verb]*extenderAt{}
@@ -335,7 +348,7 @@ func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
 		twice := ""
 		for _, v := range decision.Verbs() {
 			switch {
-			case e.called(v) == "":
+			case !e.callsOf(p, v):
 			case first[v] == nil:
 				first[v] = e
 			default:
@@ -347,13 +360,14 @@ func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
 		} else {
 			e.managed(p)
 		}
-		e.mode()
 	}
 	main := callers[0]
 	if first[decision.Bind] != nil {
 		main = first[decision.Bind]
 	}
-	main.needed(p, first)
+	if p.Verb == nil {
+		main.needed(p, first)
+	}
 	if first[decision.Bind] != nil {
 		main.accepts(p)
 	}
@@ -373,6 +387,14 @@ func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extende
 	}
 	if called[decision.Preempt] == nil {
 		e.report(Warning, "PreemptNotCalled", "preemptVerb", "preemptVerb is not set, and "+allocates+" allocates resources", "kube-scheduler evicts pods that do not make the resource free", "set preemptVerb: preempt", e.set("preemptVerb", "preempt"))
+	}
+}
+
+// filtersOnly checks that a profile without bind allocates nothing. No extender binds.
+func (e *extenderAt) filtersOnly(p *config.Profile) {
+	if allocates := p.Claimer(); allocates != "" {
+		e.report(Error, "BindNotCalled", "bindVerb", "no extender has bindVerb, and "+allocates+" of the profile "+p.Path+", which only filters, allocates resources",
+			"kube-scheduler binds pods without the claims and annotations by which they get their resources", "remove verb from the profile, and write what outboard scheduler-config prints for it")
 	}
 }
 
