@@ -59,20 +59,23 @@ func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	if err != nil || c.reserved != nil && !c.reserved.claims || !c.engine.Reserves() {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	started := time.Now()
-	if err := p.bind(ctx, c, name); err != nil {
-		p.add(c.profile, decision.Bind, started, &decision.Record{Pod: decision.PodOf(pod), Bound: name}, err)
+	started, record := time.Now(), &decision.Record{Pod: decision.PodOf(pod), Bound: name}
+	err = p.bind(ctx, c, name, record)
+	p.add(c.profile, decision.Bind, started, record, err)
+	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	p.add(c.profile, decision.Bind, started, &decision.Record{Pod: decision.PodOf(pod), Bound: name}, nil)
 	return nil
 }
 
-func (p *plugin) bind(ctx context.Context, c *cycle, name string) error {
+func (p *plugin) bind(ctx context.Context, c *cycle, name string, record *decision.Record) error {
 	cluster := p.service.Cluster
 	b := binder.Binder{
 		Engine: c.engine, Cluster: cluster, Ledgers: p.service.Keeper, Earlier: &p.earlier,
-		Why: func(pod *corev1.Pod, node string) string { return p.service.Log.Why(pod, c.profile, node) },
+		Why: func(pod *corev1.Pod, node string) string {
+			record.Summary = p.service.Log.Why(pod, c.profile, node)
+			return record.Summary
+		},
 	}
 	pod := cluster.PodByUID(c.pod.UID) // its version may be newer
 	if pod == nil {
@@ -83,7 +86,9 @@ func (p *plugin) bind(ctx context.Context, c *cycle, name string) error {
 	if node == nil {
 		return engine.UnknownNodeError(name)
 	}
-	return b.Bind(ctx, pod, binder.Target{View: view, Node: c.engine.CountNominated(view, pod, node)})
+	held, err := b.Bind(ctx, pod, binder.Target{View: view, Node: c.engine.CountNominated(view, pod, node)})
+	record.Claims = held.Record()
+	return err
 }
 
 // PostBind implements fwk.PostBindPlugin. The pod counts on the node until the watch shows it there.

@@ -99,18 +99,21 @@ const (
 	removeTimeout = 5 * time.Second
 )
 
-// Bind binds the pod, which is trimmed, to the target. It retries if the pod has changed, or holds a claim that must be withdrawn first. What
-// undoes an earlier step does not stop when ctx ends.
-func (b *Binder) Bind(ctx context.Context, pod *corev1.Pod, target Target) error {
+// Bind binds the pod, which is trimmed, to the target, and returns the claims with which it is bound. It retries if the pod has changed, or
+// holds a claim that must be withdrawn first. What undoes an earlier step does not stop when ctx ends.
+func (b *Binder) Bind(ctx context.Context, pod *corev1.Pod, target Target) (engine.Reservation, error) {
 	ctx, err := b.Cluster.Throttle(ctx) // before anything is claimed
 	if err != nil {
-		return err
+		return engine.Reservation{}, err
 	}
 	p, next := Begin(b.Engine, target, pod)
 	for next.Action != Done {
 		p, next = p.Step(b.do(ctx, p, next))
 	}
-	return next.Err
+	if next.Err != nil {
+		return engine.Reservation{}, next.Err
+	}
+	return p.held, nil
 }
 
 // Reserve makes the claims of the pod on the target in ledgers that are not in the API server, and does not bind the pod.

@@ -101,7 +101,8 @@ func (s *apiServer) bind(ctx context.Context, p *oneUnit, pod *corev1.Pod, node 
 		return err
 	}
 	b := binder.Binder{Engine: e, Cluster: s, Ledgers: s, Earlier: new(binder.Earlier), Why: func(*corev1.Pod, string) string { return "why" }}
-	return b.Bind(ctx, pod, binder.Target{View: s.view, Node: s.view.Node(node)})
+	_, err = b.Bind(ctx, pod, binder.Target{View: s.view, Node: s.view.Node(node)})
+	return err
 }
 
 func (s *apiServer) changed() { s.version++; s.pod.ResourceVersion = fmt.Sprint(s.version) }
@@ -428,5 +429,21 @@ func TestResolve(t *testing.T) {
 				t.Errorf("got version %s of the pod, want %s", current.ResourceVersion, s.pod.ResourceVersion)
 			}
 		})
+	}
+}
+
+// A reservation says what the pod holds, whether it was claimed now or by an earlier attempt.
+func TestReservationHasTheAmounts(t *testing.T) {
+	s := newAPIServer()
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: new(oneUnit), Weight: 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := binder.Binder{Engine: e, Cluster: s, Ledgers: s, Earlier: new(binder.Earlier)}
+	for _, attempt := range []string{"first", "second"} {
+		held, err := b.Reserve(t.Context(), s.pod, binder.Target{View: s.view, Node: s.view.Node("a")})
+		if got := held.Record(); err != nil || len(got) != 1 || got[0].Resource == "" || got[0].Unit == "" || got[0].Amount != 1 {
+			t.Errorf("the %s attempt holds %v, %v; want an amount of 1", attempt, got, err)
+		}
 	}
 }

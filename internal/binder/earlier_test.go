@@ -126,7 +126,7 @@ func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *b
 		return w.receive(b)
 	}
 	b := binder.Binder{Engine: e, Cluster: w, Ledgers: w, Earlier: earlier, Why: func(*corev1.Pod, string) string { return "" }}
-	if err = b.Bind(ctx, w.pod.DeepCopy(), binder.Target{View: w.view, Node: w.view.Node("a")}); !sent {
+	if _, err = b.Bind(ctx, w.pod.DeepCopy(), binder.Target{View: w.view, Node: w.view.Node("a")}); !sent {
 		at = time.Since(started)
 	}
 	return at, err

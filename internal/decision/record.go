@@ -70,6 +70,10 @@ type Record struct {
 	PreemptionsLeftOut int          `json:"preemptionsLeftOut,omitempty"`
 	// Bound is the node of a bind call.
 	Bound string `json:"bound,omitempty"`
+	// Claims are those with which a bind call bound the pod, and Summary is why it is on the node, as in its
+	// annotation [Annotation]. A call about a pod that is already bound has neither.
+	Claims  []Claim `json:"claims,omitempty"`
+	Summary string  `json:"summary,omitempty"`
 
 	// Error is why the call failed; "" if it did not.
 	Error string `json:"error,omitempty"`
@@ -156,6 +160,13 @@ type Score struct {
 	Weight int64 `json:"weight"`
 }
 
+// Claim is what the pod holds of one unit, such as a GPU, in the resource's unit.
+type Claim struct {
+	Resource string `json:"resource"`
+	Unit     string `json:"unit"`
+	Amount   int64  `json:"amount"`
+}
+
 // Preemption is the decision about one candidate node of a preempt call.
 type Preemption struct {
 	Node string `json:"node"`
@@ -171,6 +182,7 @@ type Preemption struct {
 const (
 	maxPreemptions = 100
 	maxAdded       = 20
+	maxClaims      = 100
 	maxRejections  = 100
 	maxText        = 1024
 )
@@ -183,7 +195,8 @@ func (r *Record) Bounded() *Record {
 		return r
 	}
 	b := *r
-	b.Error = cut(b.Error)
+	b.Error, b.Summary = cut(b.Error), cut(b.Summary)
+	b.Claims = slices.Clone(b.Claims[:min(len(b.Claims), maxClaims)])
 	if len(b.Policies) > 0 {
 		b.Policies = slices.Clone(b.Policies)
 		for i := range b.Policies {
@@ -209,7 +222,7 @@ func (r *Record) Bounded() *Record {
 }
 
 func (r *Record) isBounded() bool {
-	return len(r.Error) <= maxText && len(r.Rejections) <= maxRejections && len(r.Preemptions) <= maxPreemptions &&
+	return len(r.Error) <= maxText && len(r.Summary) <= maxText && len(r.Claims) <= maxClaims && len(r.Rejections) <= maxRejections && len(r.Preemptions) <= maxPreemptions &&
 		!slices.ContainsFunc(r.Policies, func(p Policy) bool { return len(p.IgnoredError) > maxText }) &&
 		!slices.ContainsFunc(r.Rejections, func(j Rejection) bool { return len(j.Text) > maxText }) &&
 		!slices.ContainsFunc(r.Preemptions, func(p Preemption) bool { return len(p.Added) > maxAdded })

@@ -17,6 +17,9 @@ func (r *Record) Text(w io.Writer) error {
 	if r.Error != "" {
 		fmt.Fprintf(&b, "  error: %s\n", Plain(r.Error))
 	}
+	if len(r.Claims) > 0 {
+		fmt.Fprintf(&b, "  claimed %s\n", r.claimed())
+	}
 	if r.Unmanaged {
 		b.WriteString("  the pod requests none of the profile's managedResources, so no policy evaluated it\n")
 	}
@@ -82,8 +85,33 @@ func (r *Record) outcome() string {
 	return fmt.Sprintf("%d of %s fit", r.Fit, count(r.Nodes, "node"))
 }
 
+// claimed returns the claims of the pod, such as "6 of unit 1 of aliyun.com/gpu-mem".
+func (r *Record) claimed() string {
+	var all []string
+	for i, c := range r.Claims {
+		text := fmt.Sprintf("%d of unit %s", c.Amount, Plain(c.Unit))
+		if last := i+1 == len(r.Claims) || r.Claims[i+1].Resource != c.Resource; last {
+			text += " of " + Plain(c.Resource)
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
+}
+
+// bound returns what a bind call claimed, and why the pod is on the node.
+func (r *Record) bound() string {
+	var all []string
+	if len(r.Claims) > 0 {
+		all = append(all, "claimed "+r.claimed())
+	}
+	if r.Summary != "" {
+		all = append(all, Plain(r.Summary))
+	}
+	return strings.Join(all, "; ")
+}
+
 // List writes the records as a table with one line for each. The last column has the error, the reasons for which nodes were rejected,
-// or the scores of the chosen node, or of the best ones if that is unknown. The error is that of w.
+// the scores of the chosen node, or of the best ones if that is unknown, or the claims and the reason of a bind call. The error is that of w.
 func List(w io.Writer, records []*Record) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TIME\tPOD\tVERB\tDECISION\tPROFILE\tREPLICA\tWHY")
@@ -95,6 +123,8 @@ func List(w io.Writer, records []*Record) error {
 			why = Plain(r.Chosen.Node) + " " + r.scored(r.Chosen.Node)
 		case r.Verb == Prioritize && len(r.Top) > 0:
 			why = r.scored("")
+		case r.Verb == Bind:
+			why = r.bound()
 		default:
 			why = r.reasons()
 		}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -51,6 +52,8 @@ type Claim struct {
 type HeldClaim struct {
 	Claim
 	Pod snapshot.LedgerPod
+	// Amounts is what the pod holds of units of the ledger.
+	Amounts []policy.Amount
 	// After are pods that should be bound first; see [policy.Claim].
 	After []types.UID
 }
@@ -118,7 +121,10 @@ func (c Claim) Make(ctx context.Context, ledgers Ledgers) (HeldClaim, error) {
 	var err error
 	held.Pod, err = ledgers.Claim(ctx, c.Key, c.request.Pod, node, func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
 		claim, err := c.choose(l, at)
-		held.After = claim.After
+		held.Amounts, held.After = claim.Amounts, claim.After
+		if l.Pod(c.request.Pod.UID) != nil {
+			held.Amounts = amounts(l, c.request.Pod.UID)
+		}
 		return claim, err
 	})
 	if unusable := (*UnusableClaimError)(nil); errors.As(err, &unusable) {
@@ -128,6 +134,17 @@ func (c Claim) Make(ctx context.Context, ledgers Ledgers) (HeldClaim, error) {
 		return HeldClaim{}, fmt.Errorf("node %s: %w", node, err)
 	}
 	return held, nil
+}
+
+// amounts returns what the pod holds of the units of the ledger.
+func amounts(l *snapshot.Ledger, uid types.UID) []policy.Amount {
+	var all []policy.Amount
+	for i := range l.Units {
+		if amount := l.Units[i].Amount(uid); amount > 0 {
+			all = append(all, policy.Amount{Unit: l.Units[i].Name, Amount: amount})
+		}
+	}
+	return all
 }
 
 // choose returns what to claim from the ledger. If the pod holds a claim already, made at that time, choose checks it, and only After of
@@ -185,6 +202,17 @@ func (r Reservation) With(held HeldClaim) (Reservation, error) {
 	}
 	maps.Copy(next.Annotations, held.Pod.Annotations)
 	return next, nil
+}
+
+// Record returns the claims for the record of a decision.
+func (r Reservation) Record() []decision.Claim {
+	var all []decision.Claim
+	for _, held := range r.Held {
+		for _, a := range held.Amounts {
+			all = append(all, decision.Claim{Resource: held.Key.Resource, Unit: a.Unit, Amount: a.Amount})
+		}
+	}
+	return all
 }
 
 // After are the pods that should be bound first.

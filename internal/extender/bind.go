@@ -75,7 +75,10 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	}
 	b := binder.Binder{
 		Engine: h.Engine, Cluster: h.Cluster, Ledgers: h.Ledgers, Earlier: &h.Shared.earlier,
-		Why: func(pod *corev1.Pod, node string) string { return h.Log.Why(pod, h.Profile, node) },
+		Why: func(pod *corev1.Pod, node string) string {
+			c.record.Summary = h.Log.Why(pod, h.Profile, node)
+			return c.record.Summary
+		},
 	}
 	if pod, err = b.Resolve(ctx, pod, args.Node); err != nil {
 		return err
@@ -85,9 +88,11 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		return err
 	}
 	defer forget()
-	if err := b.Bind(ctx, pod, target); err != nil {
+	held, err := b.Bind(ctx, pod, target)
+	if err != nil {
 		return err
 	}
+	c.record.Claims = held.Record()
 	c.response.Text = append(c.response.Text, bound...)
 	return nil
 }
