@@ -52,7 +52,7 @@ func TestList(t *testing.T) {
 	})
 	const want = `
 TIME                  POD   VERB    DECISION            PROFILE  REPLICA     WHY
-0001-01-01T00:00:00Z  ns/a  bind    bound to n1         /        outboard-1  claimed 1 of unit pool of licenses/a, 24 of unit 0, 6 of unit 1 of gpu-mem; 1 of 3 nodes fit
+0001-01-01T00:00:00Z  ns/a  bind    bound to n1         /        outboard-1  claimed 1 of licenses/a, unit pool and 24 of gpu-mem, unit 0 and 6 of gpu-mem, unit 1; 1 of 3 nodes fit
 0001-01-01T00:00:00Z  ns/a  bind    bound to n1         /        –
 0001-01-01T00:00:00Z  ns/b  filter  1 of 3 nodes fit    /gpu     –           2 too full
 0001-01-01T00:00:00Z  ns/c  filter  failed              /        –           no; view

@@ -85,17 +85,13 @@ func (r *Record) outcome() string {
 	return fmt.Sprintf("%d of %s fit", r.Fit, count(r.Nodes, "node"))
 }
 
-// claimed returns the claims of the pod, such as "6 of unit 1 of aliyun.com/gpu-mem".
+// claimed returns the claims of the pod, such as "6 of aliyun.com/gpu-mem, unit 1".
 func (r *Record) claimed() string {
-	var all []string
+	all := make([]string, len(r.Claims))
 	for i, c := range r.Claims {
-		text := fmt.Sprintf("%d of unit %s", c.Amount, Plain(c.Unit))
-		if last := i+1 == len(r.Claims) || r.Claims[i+1].Resource != c.Resource; last {
-			text += " of " + Plain(c.Resource)
-		}
-		all = append(all, text)
+		all[i] = fmt.Sprintf("%d of %s, unit %s", c.Amount, Plain(c.Resource), Plain(c.Unit))
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(all, " and ")
 }
 
 // bound returns what a bind call claimed, and why the pod is on the node.
