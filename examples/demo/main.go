@@ -66,7 +66,14 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
+	defer func() {
+		kept, lost := keepLogs(s)
+		if err = errors.Join(err, lost, s.Stop()); err != nil {
+			err = fmt.Errorf("%w\nThe logs of all programs: %s", err, kept)
+		} else if !keep {
+			_, err = fmt.Fprintf(w, "The logs of all programs: %s\n", kept)
+		}
+	}()
 	progress.step(fmt.Sprintf("creating %d nodes, starting Outboard and kube-scheduler", len(example.Nodes)))
 	play, err := s.Play(bounded, example)
 	if err != nil {
@@ -98,6 +105,34 @@ func place(ctx context.Context, s *stage.Stage, pod *corev1.Pod) (stage.Outcome,
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return s.Place(ctx, pod)
+}
+
+// keepLogs copies the logs of etcd, kube-apiserver, kube-scheduler and Outboard, which end with the stage, to a folder in place of those of the
+// run before. It returns the pattern of their names.
+func keepLogs(s *stage.Stage) (pattern string, err error) {
+	dir := filepath.Join(s.Root, "bin", "demo-logs")
+	pattern = filepath.Join(relative(dir), "*.log")
+	logs, err := filepath.Glob(filepath.Join(s.Dir(), "*.log"))
+	if err := errors.Join(err, os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return pattern, err
+	}
+	for _, name := range logs {
+		log, err := os.ReadFile(name)
+		if err := errors.Join(err, os.WriteFile(filepath.Join(dir, filepath.Base(name)), log, 0o600)); err != nil {
+			return pattern, err
+		}
+	}
+	return pattern, nil
+}
+
+// relative returns an absolute path as one from the working directory, and another path as it is.
+func relative(path string) string {
+	if dir, err := os.Getwd(); err == nil {
+		if short, err := filepath.Rel(dir, path); err == nil {
+			return short
+		}
+	}
+	return path
 }
 
 // explained returns the pod to explain: the last one that waits, or else the last one; nil if there are no pods.
@@ -153,10 +188,6 @@ func podName(pod *corev1.Pod) string {
 
 // wait prints how to use the running control plane, and returns when interrupted.
 func wait(ctx context.Context, w io.Writer, play *stage.Play, shown *corev1.Pod) {
-	binary, err := filepath.Rel(".", play.Binary())
-	if err != nil {
-		binary = play.Binary()
-	}
 	example := "POD"
 	if shown != nil {
 		example = podName(shown)
@@ -175,8 +206,12 @@ Outboard follows changes of its configuration, and kube-scheduler reads its own 
 
   %s
   %s
-`, play.Kubeconfig(), word(play.KubectlPath()), binary, example, play.Outboard.Admin, play.Outboard.Admin, play.Outboard.Admin,
-		play.Outboard.ConfigFile, play.Scheduler.ConfigFile())
+
+The logs of etcd, kube-apiserver, kube-scheduler and Outboard:
+
+  %s
+`, play.Kubeconfig(), word(play.KubectlPath()), relative(play.Binary()), example, play.Outboard.Admin, play.Outboard.Admin, play.Outboard.Admin,
+		play.Outboard.ConfigFile, play.Scheduler.ConfigFile(), filepath.Join(play.Dir(), "*.log"))
 	<-ctx.Done()
 }
 

@@ -83,10 +83,18 @@ extenders:
 	if !strings.Contains(out.String(), "own  b") || !strings.Contains(out.String(), "2 of 2 nodes fit") || calls.Load() == 0 {
 		t.Errorf("after %d calls of the other extender, the output is\n%s", calls.Load(), out.String())
 	}
+	for _, program := range []string{"etcd", "kube-apiserver", "kube-scheduler-1", "outboard-1-1"} {
+		if log, err := os.ReadFile(filepath.Join("../../bin/demo-logs", program+".log")); err != nil || len(log) == 0 {
+			t.Errorf("the log of %s has %d bytes, %v", program, len(log), err)
+		}
+	}
 
 	other.Close()
 	err := demo(t.Context(), &out, dir, "", false)
 	if err == nil || !strings.Contains(err.Error(), "nothing listens at "+other.URL) {
 		t.Errorf("without the other extender: %v", err)
+	}
+	if err == nil || !strings.HasSuffix(err.Error(), "bin/demo-logs/*.log") {
+		t.Errorf("the error does not end with the names of the logs: %v", err)
 	}
 }

@@ -61,6 +61,38 @@ func TestBuild(t *testing.T) {
 	onlyFiles(t, "toy")
 }
 
+// A program that is up to date is not linked again: what was appended to it stays.
+func TestUpToDateProgramIsNotLinkedAgain(t *testing.T) {
+	module(t, toy)
+	builds := func() {
+		t.Helper()
+		if err := build(t.Context(), newReport(io.Discard, "toy", false), program{pkg: "example.test/toy/toy"}, "-X main.version=v7", "bin/toy"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	builds()
+	program, err := os.ReadFile("bin/toy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	marked := append(program, "mark"...)
+	if err := os.WriteFile("bin/toy", marked, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	builds()
+	if got, err := os.ReadFile("bin/toy"); err != nil || !bytes.Equal(got, marked) {
+		t.Errorf("the program has %d bytes, %v; want the %d of the first one and the mark", len(got), err, len(marked))
+	}
+	if err := os.WriteFile("part/part.go", []byte("package part\n\nconst Answer = \"forty-three\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	builds()
+	if got, err := exec.Command("bin/toy").CombinedOutput(); err != nil || string(got) != "v7 forty-three\n" {
+		t.Errorf("after a change of its source, the program prints %q, %v", got, err)
+	}
+	onlyFiles(t, "toy")
+}
+
 func TestBuildFailureIsReportedAndKeepsTheOldProgram(t *testing.T) {
 	tests := []struct {
 		name, pkg, source, want string

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -156,6 +157,10 @@ func build(ctx context.Context, report *report, p program, ldflags, output strin
 	}
 	partial := filepath.Join(filepath.Dir(output), "."+filepath.Base(output)+".partial")
 	defer os.Remove(partial)
+	// go build keeps a program that is up to date, which saves linking it again, and otherwise replaces the link.
+	if err := os.Link(output, partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	if err := runReported(goCommand(ctx, "build", "-v", "-buildvcs="+cmp.Or(os.Getenv("BUILDVCS"), "auto"), "-tags", p.tags, "-ldflags", ldflags, "-o", partial, p.pkg), report); err != nil {
 		return err
 	}
