@@ -107,12 +107,15 @@ func (s *state) assume(pod *corev1.Pod, node string) (forget func()) {
 	defer s.mu.Unlock()
 	next, e := s.assumed[pod.UID].Assume(pod, node, s.seen(pod.UID))
 	s.decide(pod.UID, next, e)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		next, e := s.assumed[pod.UID].End()
-		s.decide(pod.UID, next, e)
-	}
+	return func() { s.forget(pod.UID) }
+}
+
+// forget ends a call of assume.
+func (s *state) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next, e := s.assumed[uid].End()
+	s.decide(uid, next, e)
 }
 
 // assumedOn returns the node of a pod that is decided and not bound.

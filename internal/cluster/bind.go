@@ -107,15 +107,15 @@ func (c *Cluster) Bind(ctx context.Context, b binder.Binding) error {
 	s := c.bind(ctx, b)
 	c.metrics.binds.WithLabelValues(s.outcome()).Inc()
 	c.metrics.bindSeconds.WithLabelValues(s.outcome()).Observe(time.Since(start).Seconds())
-	if s.failure != nil {
-		return s.failure
+	if s.Failure != nil {
+		return s.Failure
 	}
 	return nil
 }
 
 // bind returns the end of sending the Binding.
-func (c *Cluster) bind(ctx context.Context, b binder.Binding) sending {
-	s := sending{binding: b}
+func (c *Cluster) bind(ctx context.Context, b binder.Binding) Sending {
+	s := Sending{Binding: b}
 	for _, field := range []struct{ name, value string }{
 		{"namespace", b.Namespace}, {"name", b.Name}, {"UID", string(b.UID)}, {"node", b.Node},
 	} {
@@ -127,24 +127,24 @@ func (c *Cluster) bind(ctx context.Context, b binder.Binding) sending {
 		return s.end(nil, notSent(b, err))
 	}
 	call := c.state.beginBind(b.UID)
-	defer func() { c.state.endBind(b.UID, call, s.pod, time.Now()) }()
-	for s.request != ended {
-		var r sendResponse
-		switch s.request {
-		case postBinding:
-			r.sent, r.err = c.post(ctx, b)
-			r.pod = c.state.seen(b.UID)
-		case readPod:
-			r.pod, r.err = c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
+	defer func() { c.state.endBind(b.UID, call, s.Pod, time.Now()) }()
+	for s.Request != Ended {
+		var r SendResponse
+		switch s.Request {
+		case PostBinding:
+			r.Sent, r.Err = c.post(ctx, b)
+			r.Pod = c.state.seen(b.UID)
+		case ReadPod:
+			r.Pod, r.Err = c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
 		}
-		s = s.next(r)
+		s = s.Next(r)
 	}
 	switch {
 	case s.accepted && s.err != nil:
 		c.options.Logger.Warn("bound a pod that the watch does not show yet; until then, its annotations count and its resource requests do not",
 			"pod", b.Namespace+"/"+b.Name, "node", b.Node, "error", s.err)
-	case !s.accepted && s.failure == nil:
-		c.warnOfAnnotations(b, s.pod)
+	case !s.accepted && s.Failure == nil:
+		c.warnOfAnnotations(b, s.Pod)
 	}
 	return s
 }

@@ -11,90 +11,90 @@ import (
 	"outboard.dev/outboard/internal/binder"
 )
 
-// sending is a Binding from its request to its outcome. It is a value without client, clock or goroutine: next returns the following state,
+// Sending is a Binding from its request to its outcome. It is a value without client, clock or goroutine: Next returns the following state,
 // and Bind performs the request of each state.
 //
-//	postBinding ── accepted, and the watch has shown the pod ──────────────► end: bound
-//	            ── accepted before the watch has shown the pod ────────────► readPod
+//	PostBinding ── accepted, and the watch has shown the pod ──────────────► end: bound
+//	            ── accepted before the watch has shown the pod ────────────► ReadPod
 //	            ── not sent, or rejected ──────────────────────────────────► end: not bound
 //	            ── a conflict, or no response that determines the outcome ─► readPod
-//	readPod     ── the Binding was accepted, or the pod is on the node ────► end: bound
+//	ReadPod     ── the Binding was accepted, or the pod is on the node ────► end: bound
 //	            ── gone, being deleted, on another node, or a conflict ────► end: not bound
 //	            ── not bound, or it cannot be read ────────────────────────► end: the outcome is unknown
 //
 // testdata/sending.txt has a history of each transition.
-type sending struct {
-	binding  binder.Binding
-	request  sendRequest
+type Sending struct {
+	Binding  binder.Binding
+	Request  SendRequest
 	accepted bool        // the API server has accepted the Binding
 	err      error       // of the last request
-	pod      *corev1.Pod // in the end, the pod as it is bound; nil: it is not bound, or gone already
-	failure  *BindError  // in the end; nil: the pod is bound
+	Pod      *corev1.Pod // in the end, the pod as it is bound; nil: it is not bound, or gone already
+	Failure  *BindError  // in the end; nil: the pod is bound
 }
 
-// sendRequest is what a sending needs next.
-type sendRequest string
+// SendRequest is what a sending needs next.
+type SendRequest string
 
 const (
-	postBinding sendRequest = ""
-	readPod     sendRequest = "readPod"
-	ended       sendRequest = "ended"
+	PostBinding SendRequest = ""
+	ReadPod     SendRequest = "readPod"
+	Ended       SendRequest = "ended"
 )
 
-// sendResponse is the response to a request.
-type sendResponse struct {
-	sent bool        // to postBinding: the Binding may have left this process
-	pod  *corev1.Pod // to postBinding, as the watch shows it; to readPod, as the API server has it; nil: not there
-	err  error
+// SendResponse is the response to a request.
+type SendResponse struct {
+	Sent bool        // to PostBinding: the Binding may have left this process
+	Pod  *corev1.Pod // to PostBinding, as the watch shows it; to ReadPod, as the API server has it; nil: not there
+	Err  error
 }
 
 // next returns the state after the response to the request.
-func (s sending) next(r sendResponse) sending {
-	asked, posted := s.request, s.err
-	s.err = r.err
+func (s Sending) Next(r SendResponse) Sending {
+	asked, posted := s.Request, s.err
+	s.err = r.Err
 	switch asked {
-	case postBinding:
-		switch s.accepted = r.err == nil; {
-		case s.accepted && r.pod != nil:
-			return s.end(asBound(r.pod, s.binding), nil)
+	case PostBinding:
+		switch s.accepted = r.Err == nil; {
+		case s.accepted && r.Pod != nil:
+			return s.end(asBound(r.Pod, s.Binding), nil)
 		case s.accepted:
-			s.request = readPod
-		case !r.sent:
-			return s.end(nil, notSent(s.binding, r.err))
-		case rejected(r.err):
-			failure := fail(s.binding, notBound(s.binding), r.err)
-			failure.Gone = apierrors.IsNotFound(r.err)
+			s.Request = ReadPod
+		case !r.Sent:
+			return s.end(nil, notSent(s.Binding, r.Err))
+		case rejected(r.Err):
+			failure := fail(s.Binding, notBound(s.Binding), r.Err)
+			failure.Gone = apierrors.IsNotFound(r.Err)
 			return s.end(nil, failure)
 		default:
-			s.request = readPod
+			s.Request = ReadPod
 		}
 		return s
-	case readPod:
+	case ReadPod:
 		switch {
-		case s.accepted && r.err != nil:
-			unread := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.binding.Namespace, Name: s.binding.Name, UID: s.binding.UID}}
-			return s.end(asBound(&unread, s.binding), nil)
+		case s.accepted && r.Err != nil:
+			unread := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Binding.Namespace, Name: s.Binding.Name, UID: s.Binding.UID}}
+			return s.end(asBound(&unread, s.Binding), nil)
 		case s.accepted:
-			return s.end(r.pod, nil)
+			return s.end(r.Pod, nil)
 		}
-		if failure := classify(s.binding, posted, r.pod, r.err); failure != nil {
+		if failure := classify(s.Binding, posted, r.Pod, r.Err); failure != nil {
 			return s.end(nil, failure)
 		}
-		return s.end(r.pod, nil)
+		return s.end(r.Pod, nil)
 	}
 	panic("cluster: a response to a Binding whose outcome is known")
 }
 
-func (s sending) end(pod *corev1.Pod, failure *BindError) sending {
-	s.request, s.pod, s.failure = ended, pod, failure
+func (s Sending) end(pod *corev1.Pod, failure *BindError) Sending {
+	s.Request, s.Pod, s.Failure = Ended, pod, failure
 	return s
 }
 
 // outcome is that of a sending at its end.
-func (s sending) outcome() string {
+func (s Sending) outcome() string {
 	switch {
-	case s.failure != nil:
-		return s.failure.outcome()
+	case s.Failure != nil:
+		return s.Failure.outcome()
 	case s.accepted:
 		return outcomeSuccess
 	}

@@ -27,50 +27,50 @@ func TestSending(t *testing.T) {
 	for history := range strings.SplitSeq(histories, "\n\n# ") {
 		name, history, _ := strings.Cut(strings.TrimSpace(history), "\n")
 		t.Run(name, func(t *testing.T) {
-			s := sending{binding: binder.Binding{Namespace: "default", Name: "p", UID: "u", Node: "a", ResourceVersion: "1"}}
+			s := Sending{Binding: binder.Binding{Namespace: "default", Name: "p", UID: "u", Node: "a", ResourceVersion: "1"}}
 			lines := strings.Split(history, "\n")
 			for _, line := range lines[:len(lines)-1] {
 				request, came, _ := strings.Cut(line, ": ")
-				if got := cmp.Or(string(s.request), "postBinding"); got != request {
+				if got := cmp.Or(string(s.Request), "postBinding"); got != request {
 					t.Fatalf("the request is %s, want %s", got, request)
 				}
 				// Whatever else might have come of it leaves this Binding as it is.
-				s.next(sendResponse{err: errors.New("no response")})
-				s.next(responseThat("version 1"))
-				s = s.next(responseThat(came))
+				s.Next(SendResponse{Err: errors.New("no response")})
+				s.Next(responseThat("version 1"))
+				s = s.Next(responseThat(came))
 			}
-			if want := lines[len(lines)-1]; s.request != ended || outcomeOf(s) != want {
-				t.Errorf("the request is %q, and the outcome\n%s\nwant\n%s", s.request, outcomeOf(s), want)
+			if want := lines[len(lines)-1]; s.Request != Ended || outcomeOf(s) != want {
+				t.Errorf("the request is %q, and the outcome\n%s\nwant\n%s", s.Request, outcomeOf(s), want)
 			}
 			defer func() {
 				if recover() == nil {
 					t.Error("a step after the end does not panic")
 				}
 			}()
-			s.next(sendResponse{})
+			s.Next(SendResponse{})
 		})
 	}
 }
 
 // responseThat returns what a history says came of a request.
-func responseThat(came string) sendResponse {
+func responseThat(came string) SendResponse {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u", ResourceVersion: "1"}}
 	if code, err := strconv.Atoi(came); err == nil {
-		return sendResponse{sent: true, err: &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code), Message: came, Reason: map[int]metav1.StatusReason{
+		return SendResponse{Sent: true, Err: &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code), Message: came, Reason: map[int]metav1.StatusReason{
 			404: metav1.StatusReasonNotFound, 409: metav1.StatusReasonConflict,
 		}[code]}}}
 	}
 	switch came {
 	case "accepted":
-		return sendResponse{sent: true, pod: pod}
+		return SendResponse{Sent: true, Pod: pod}
 	case "accepted, unwatched":
-		return sendResponse{sent: true}
+		return SendResponse{Sent: true}
 	case "not sent":
-		return sendResponse{err: errors.New("too late")}
+		return SendResponse{Err: errors.New("too late")}
 	case "lost", "no response":
-		return sendResponse{sent: true, err: errors.New(came)}
+		return SendResponse{Sent: true, Err: errors.New(came)}
 	case "gone":
-		return sendResponse{}
+		return SendResponse{}
 	}
 	for what := range strings.SplitSeq(came, ", ") {
 		switch key, value, _ := strings.Cut(what, " "); key {
@@ -84,17 +84,17 @@ func responseThat(came string) sendResponse {
 			pod.DeletionTimestamp = new(metav1.Time)
 		}
 	}
-	return sendResponse{pod: pod}
+	return SendResponse{Pod: pod}
 }
 
-func outcomeOf(s sending) string {
+func outcomeOf(s Sending) string {
 	switch {
-	case s.failure != nil && s.failure.Changed:
-		return fmt.Sprintf("%s, changed: %v", s.outcome(), s.failure)
-	case s.failure != nil:
-		return fmt.Sprintf("%s: %v", s.outcome(), s.failure)
-	case s.pod == nil:
+	case s.Failure != nil && s.Failure.Changed:
+		return fmt.Sprintf("%s, changed: %v", s.outcome(), s.Failure)
+	case s.Failure != nil:
+		return fmt.Sprintf("%s: %v", s.outcome(), s.Failure)
+	case s.Pod == nil:
 		return fmt.Sprintf("bound %s: gone", s.outcome())
 	}
-	return fmt.Sprintf("bound %s: version %s, on %s", s.outcome(), cmp.Or(s.pod.ResourceVersion, "unknown"), s.pod.Spec.NodeName)
+	return fmt.Sprintf("bound %s: version %s, on %s", s.outcome(), cmp.Or(s.Pod.ResourceVersion, "unknown"), s.Pod.Spec.NodeName)
 }

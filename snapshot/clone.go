@@ -1,0 +1,48 @@
+package snapshot
+
+import (
+	"maps"
+	"slices"
+)
+
+// Clone returns a copy of the Builder: what comes to one of them does not change what the other one publishes. Both share what is immutable,
+// such as the current View.
+func (b *Builder) Clone() Builder {
+	c := *b
+	c.nodes = cloneEach(b.nodes, func(n nodeState) nodeState {
+		n.pods = slices.Clone(n.pods)
+		return n
+	})
+	c.budgets = cloneEach(b.budgets, func(of budgets) budgets {
+		of.byName = maps.Clone(of.byName)
+		return of
+	})
+	c.pods, c.pools, c.signals, c.nominated = maps.Clone(b.pods), maps.Clone(b.pools), maps.Clone(b.signals), maps.Clone(b.nominated)
+	c.dirty, c.dirtyBudgets = maps.Clone(b.dirty), maps.Clone(b.dirtyBudgets)
+	c.freeRows, c.rows = slices.Clone(b.freeRows), slices.Clone(b.rows)
+	c.journal = b.journal.clone()
+	return c
+}
+
+// clone also limits the capacity of the events of the last History, to which the next one appends.
+func (j journal) clone() journal {
+	j.known, j.events = maps.Clone(j.known), slices.Clone(j.events)
+	if j.last != nil {
+		last := *j.last
+		last.Events = slices.Clip(last.Events)
+		j.last = &last
+	}
+	return j
+}
+
+func cloneEach[K comparable, V any](of map[K]*V, clone func(V) V) map[K]*V {
+	if of == nil {
+		return nil
+	}
+	c := make(map[K]*V, len(of))
+	for key, value := range of {
+		next := clone(*value)
+		c[key] = &next
+	}
+	return c
+}
