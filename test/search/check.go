@@ -3,7 +3,7 @@ package search
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
+	"outboard.dev/outboard/snapshot"
 )
 
 // Check returns which promise is broken; nil if none is:
@@ -12,39 +12,34 @@ import (
 //   - each pod that is bound has the annotations of its claim, and the ledger has the claim;
 //   - if nobody tries a pod any more, sweeps release each claim of which no pod is bound; if the scope says Prompt, bind calls have released
 //     it;
-//   - in the end, the views of each replica have each pod where it is;
+//   - whoever reads from a replica sees each pod where the watch has shown it, or where the replica has decided or learned meanwhile that it is,
+//     and the room that is left, in every state, and in the end where the pod is;
 //   - a pod that a replica has rejected is retried if it fits in the end.
 func (w *World) Check() error {
-	holders := map[string]string{}
-	for p, pod := range w.pods {
-		if pod == nil || pod.Spec.NodeName == "" {
-			continue
-		}
-		unit, annotated := pod.Annotations[annotation]
-		if !annotated {
-			return fmt.Errorf("pod %s is bound without the annotation of its claim", w.scope.pod(p))
-		}
-		place := pod.Spec.NodeName + " device " + unit
-		if other := holders[place]; other != "" {
-			return fmt.Errorf("pods %s and %s both have %s", other, pod.Name, place)
-		}
-		holders[place] = pod.Name
-		held := w.claimOf(pod)
-		if held == nil {
-			return fmt.Errorf("pod %s is bound to %s, and the ledger has no claim of it", pod.Name, pod.Spec.NodeName)
-		}
-		if held[annotation] != unit {
-			return fmt.Errorf("pod %s is bound with device %q, and its claim is of %q", pod.Name, unit, held[annotation])
-		}
+	if w.broken != nil {
+		return w.broken
+	}
+	if err := w.checkPods(); err != nil {
+		return err
 	}
 	for l, o := range w.ledgers {
 		if o == nil {
 			continue
 		}
+		used := int64(0)
 		for i := range o.Spec.Units {
-			if u := &o.Spec.Units[i]; u.Used() > u.Capacity {
-				return fmt.Errorf("the ledger of %s has claims of %d of device %s, which has %d", w.scope.ledger(l), u.Used(), u.Name, u.Capacity)
+			u := &o.Spec.Units[i]
+			if used += u.Used(); u.Used() > u.Capacity && w.replacements == 0 {
+				return fmt.Errorf("the ledger of %s has claims of %d of %s, which has %d", w.scope.ledger(l), u.Used(), u.Name, u.Capacity)
 			}
+		}
+		if used > 1 && w.replacements == 0 {
+			return fmt.Errorf("the ledger of %s has claims of %d, and there is one", w.scope.ledger(l), used)
+		}
+	}
+	for i := range w.replicas {
+		if err := w.checkReader(i); err != nil {
+			return err
 		}
 	}
 	if !w.quiet() {
@@ -53,11 +48,44 @@ func (w *World) Check() error {
 	return w.checkEnd()
 }
 
-// claimOf returns the annotations of the claim of a bound pod; nil if it has none.
-func (w *World) claimOf(pod *corev1.Pod) map[string]string {
-	if o := w.ledgers[w.scope.node(pod.Spec.NodeName)]; o != nil {
-		if held := o.Spec.Pod(pod.UID); held != nil {
-			return held.Annotations
+// checkPods checks the pods that are bound.
+func (w *World) checkPods() error {
+	holders := map[string]string{}
+	for p, pod := range w.pods {
+		if pod == nil || pod.Spec.NodeName == "" {
+			continue
+		}
+		unit, annotated := pod.Annotations[annotation]
+		if !annotated && w.scope.Request.devices() {
+			return fmt.Errorf("pod %s is bound without the annotation of its claim", w.scope.pod(p))
+		}
+		var places []string
+		for l, o := range w.ledgers {
+			key := w.scope.keys[l]
+			if key.Node != "" && key.Node != pod.Spec.NodeName {
+				continue
+			}
+			if key.Node == "" {
+				places = append(places, "the seat")
+			} else {
+				places = append(places, key.Node+" device "+unit)
+			}
+			var held *snapshot.LedgerPod
+			if o != nil {
+				held = o.Spec.Pod(pod.UID)
+			}
+			if held == nil {
+				return fmt.Errorf("pod %s is bound to %s, and the ledger has no claim of it", pod.Name, pod.Spec.NodeName)
+			}
+			if key.Node != "" && held.Annotations[annotation] != unit {
+				return fmt.Errorf("pod %s is bound with device %q, and its claim is of %q", pod.Name, unit, held.Annotations[annotation])
+			}
+		}
+		for _, place := range places {
+			if other := holders[place]; other != "" {
+				return fmt.Errorf("pods %s and %s both have %s", other, pod.Name, place)
+			}
+			holders[place] = pod.Name
 		}
 	}
 	return nil
@@ -67,7 +95,7 @@ func (w *World) claimOf(pod *corev1.Pod) map[string]string {
 func (w *World) quiet() bool {
 	for i := range w.replicas {
 		r := &w.replicas[i]
-		if len(r.calls) > 0 || r.sweep != nil {
+		if len(r.calls) > 0 || r.sweep != nil || r.confirm != nil {
 			return false
 		}
 		for l := range r.writers {
@@ -83,6 +111,7 @@ func (w *World) quiet() bool {
 func (w *World) checkEnd() error {
 	scope := *w.scope
 	scope.Calls, scope.Faults, scope.Crashes, scope.Deletions, scope.Expiries = 0, 0, 0, 0, 1<<30
+	scope.Replacements, scope.Confirms = 0, 0
 	if scope.Prompt {
 		scope.Expiries = 0
 	}
@@ -100,15 +129,19 @@ func (w *World) checkEnd() error {
 			continue
 		}
 		for _, held := range o.Spec.Pods {
-			if pod := end.pods[w.scope.podNamed(held.Name)]; pod == nil || pod.Spec.NodeName != held.Node {
+			if pod := end.pods[w.scope.podNamed(held.Name)]; pod == nil || pod.Spec.NodeName == "" || o.Spec.Node != "" && pod.Spec.NodeName != held.Node {
 				return fmt.Errorf("in the end the ledger of %s has a claim of pod %s, which is not bound there", w.scope.ledger(l), held.Name)
 			}
 		}
 	}
 	for i := range end.replicas {
-		for p, c := range end.replicas[i].counted {
-			if want := asWatched(end.pods[p]); c.node != want.node {
-				return fmt.Errorf("in the end the views of replica %d have pod %s on node %q, and it is on %q", i, w.scope.pod(p), c.node, want.node)
+		view := end.replicas[i].cluster.View()
+		for p, pod := range end.pods {
+			for n, node := range end.nodes {
+				want := pod != nil && pod.Spec.NodeName == node.Name
+				if got := podOn(view, w.scope, n, p) != nil; got != want {
+					return fmt.Errorf("in the end the view of replica %d has pod %s on %s: %t, want %t", i, w.scope.pod(p), node.Name, got, want)
+				}
 			}
 		}
 	}

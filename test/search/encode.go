@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
@@ -68,6 +69,8 @@ func (w *World) digest() digest {
 		for _, by := range w.rejected {
 			p.bool(by == i+1)
 		}
+		p.bool(w.replicas[i].confirm != nil && slices.Contains(w.replicas[i].unconfirmed(), w.replicas[i].confirm.assumed))
+		p.append(&w.replicas[i].look(w.scope).part)
 	}
 	if !w.scope.Asymmetric {
 		slices.SortStableFunc(parts[1:], func(a, b part) int { return bytes.Compare(a.bytes, b.bytes) })
@@ -174,14 +177,14 @@ func newPlan(t reflect.Type) *plan {
 			case "ResourceVersion":
 				f.plan = &plan{write: func(p *part, v reflect.Value) { p.numberIn(version, v.String()) }}
 			}
-			if t == reflect.TypeFor[World]() && t.Field(i).Name == "rejected" {
-				continue // the replicas have it
+			if skippedFields[t.String()+"."+t.Field(i).Name] {
+				continue
 			}
 			if !f.plan.skip {
 				p.fields = append(p.fields, f)
 			}
 		}
-	case t.Kind() == reflect.Pointer, t.Kind() == reflect.Slice:
+	case t.Kind() == reflect.Pointer, t.Kind() == reflect.Slice, t.Kind() == reflect.Map:
 		p.elem = newPlan(t.Elem())
 	}
 	return p
@@ -191,11 +194,38 @@ var skipped = map[reflect.Type]bool{
 	reflect.TypeFor[*Scope](): true, reflect.TypeFor[*engine.Engine](): true, reflect.TypeFor[*snapshot.Node](): true,
 }
 
+// skippedFields are derived from others, or steps do not see them.
+var skippedFields = map[string]bool{
+	"search.World.rejected":  true, // the replicas have it
+	"search.replica.cluster": true, "search.replica.owned": true, "search.replica.shown": true, "search.replica.room": true,
+
+	"cluster.state.lookups": true, "cluster.state.mu": true, "cluster.state.published": true, "cluster.state.unboundVersion": true, "cluster.state.reads": true,
+	"snapshot.Builder.budgets": true, "snapshot.Builder.dirtyBudgets": true, "snapshot.Builder.signals": true, "snapshot.Builder.freeRows": true,
+	"snapshot.Builder.rows": true, "snapshot.Builder.byRow": true, "snapshot.Builder.journal": true, "snapshot.nodeState.configMaps": true,
+	"snapshot.nodeState.facts": true, "snapshot.nodeState.row": true, "snapshot.Builder.current": true,
+}
+
+// cluster writes the state of the cluster, and its View.
+func (p *part) cluster(c *cluster.Offline) {
+	state := reflect.ValueOf(c).Elem().FieldByName("Cluster").FieldByName("state").Elem()
+	p.value(state, planOf(state.Type()))
+}
+
+// append appends another part.
+func (p *part) append(other *part) {
+	for _, m := range other.marks {
+		m.at += len(p.bytes)
+		p.marks = append(p.marks, m)
+	}
+	p.bytes = append(p.bytes, other.bytes...)
+}
+
 var writers map[reflect.Type]func(p *part, v reflect.Value)
 
 func init() {
 	writers = map[reflect.Type]func(p *part, v reflect.Value){
 		reflect.TypeFor[*corev1.Pod]():    func(p *part, v reflect.Value) { p.pod((*corev1.Pod)(v.UnsafePointer())) },
+		reflect.TypeFor[*corev1.Node]():   func(p *part, v reflect.Value) { p.node((*corev1.Node)(v.UnsafePointer())) },
 		reflect.TypeFor[*snapshot.View](): func(p *part, v reflect.Value) { p.int(int64(viewNumber((*snapshot.View)(v.UnsafePointer())))) },
 		reflect.TypeFor[*ledger.Object](): func(p *part, v reflect.Value) { p.ledger((*ledger.Object)(v.UnsafePointer())) },
 		reflect.TypeFor[time.Time](): func(p *part, v reflect.Value) {
@@ -247,6 +277,8 @@ func (p *part) kind(v reflect.Value, by *plan) {
 		for i := range v.Len() {
 			p.value(v.Index(i), by.elem)
 		}
+	case reflect.Map:
+		p.entries(reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem(), by)
 	case reflect.String:
 		p.string(v.String())
 	case reflect.Int, reflect.Int64:
@@ -262,6 +294,32 @@ func (p *part) annotations(of map[string]string) {
 	p.bytes = append(p.bytes, byte(len(of)))
 	if len(of) > 0 {
 		p.string(of[annotation])
+	}
+}
+
+// entries writes a map, in order of the keys.
+func (p *part) entries(m reflect.Value, by *plan) {
+	p.bytes = append(p.bytes, byte(m.Len()))
+	keys := m.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(keyOf(a), keyOf(b)) })
+	for _, key := range keys {
+		p.string(keyOf(key))
+		value := reflect.New(m.Type().Elem()).Elem()
+		value.Set(m.MapIndex(key))
+		p.value(value, by.elem)
+	}
+}
+
+func keyOf(key reflect.Value) string {
+	if key.Kind() == reflect.Struct { // a namespaced name
+		key = key.FieldByName("Name")
+	}
+	return key.String()
+}
+
+func (p *part) node(node *corev1.Node) {
+	if p.bool(node != nil); node != nil {
+		p.string(node.Annotations[units])
 	}
 }
 

@@ -34,18 +34,23 @@ type Move struct {
 type moveKind int8
 
 const (
-	try        moveKind = iota // kube-scheduler tries pod a at the replica, and binds it to node b; b is -1 if none fits
-	work                       // the replica begins to write ledger a
-	arrive                     // the request of sender a, b arrives at the API server
-	respond                    // its response arrives at the sender
-	lose                       // the sender gives up waiting for it; c is 1 if the time of the write has ended
-	giveUp                     // call a gives up waiting for an operation
-	arriveLate                 // request a, which nobody waits for, arrives
-	showPod                    // the watch shows the replica the next change of a pod
-	showLedger                 // the watch shows the replica the next change of a ledger
-	sweepClaim                 // the replica's sweep examines claim b of ledger a; c is 1 if its time has ended
-	crash                      // the replica is killed, and starts again
-	deletePod                  // pod a is deleted
+	try           moveKind = iota // kube-scheduler tries pod a at the replica, and binds it to node b; b is -1 if none fits
+	work                          // the replica begins to write ledger a
+	arrive                        // the request of sender a, b arrives at the API server
+	respond                       // its response arrives at the sender
+	lose                          // the sender gives up waiting for it; c is 1 if the time of the write has ended, and 2 if it was not sent
+	giveUp                        // call a gives up waiting for an operation
+	arriveLate                    // request a, which nobody waits for, arrives
+	showPod                       // the watch shows the replica the next change of a pod
+	showLedger                    // the watch shows the replica the next change of a ledger
+	sweepClaim                    // the replica's sweep examines claim b of ledger a; c is 1 if its time has ended
+	crash                         // the replica is killed, and starts again
+	deletePod                     // pod a is deleted
+	showNode                      // the watch shows the replica the next change of a node
+	replaceDevice                 // the device of node a is replaced
+	confirmPod                    // the replica reads the a-th pod that it counts as bound and that its watch does not show there
+	proceed                       // the plugin binds the pod that call a has reserved
+	unreserve                     // the plugin does not bind it
 )
 
 // The senders of requests: in Move, a is one of these, and b the index of the call or the ledger.
@@ -53,6 +58,7 @@ const (
 	ofCall int8 = iota
 	ofWrite
 	ofSweep
+	ofConfirm
 )
 
 // request returns the outstanding request of a sender; nil if there is none.
@@ -62,11 +68,16 @@ func (r *replica) request(sender, i int8) *request {
 		return r.calls[i].request
 	case ofWrite:
 		return r.writers[i].request
+	case ofSweep:
+		if r.sweep != nil {
+			return r.sweep.request
+		}
+	case ofConfirm:
+		if r.confirm != nil {
+			return r.confirm.request
+		}
 	}
-	if r.sweep == nil {
-		return nil
-	}
-	return r.sweep.request
+	return nil
 }
 
 func (r *replica) setRequest(sender, i int8, to *request) {
@@ -75,8 +86,10 @@ func (r *replica) setRequest(sender, i int8, to *request) {
 		r.calls[i].request = to
 	case ofWrite:
 		r.writers[i].request = to
-	default:
+	case ofSweep:
 		r.sweep.request = to
+	default:
+		r.confirm.request = to
 	}
 }
 
@@ -96,14 +109,20 @@ func (w *World) Moves() []Move {
 			}
 		}
 	}
+	if w.replacements < w.scope.Replacements {
+		for n := range w.nodes {
+			moves = append(moves, Move{kind: replaceDevice, a: int8(n)})
+		}
+	}
 	return moves
 }
 
 func (w *World) movesOf(moves []Move, i int8) []Move {
 	r := &w.replicas[i]
 	add := func(kind moveKind, a, b, c int8) { moves = append(moves, Move{kind, i, a, b, c}) }
-	for p, pod := range r.pods {
-		if pod != nil && pod.Spec.NodeName == "" && w.rejected[p] == 0 && w.tried[p] < w.scope.Calls {
+	for p := range r.pods {
+		pod := r.cluster.PodByUID(w.scope.uid(p))
+		if pod != nil && pod.Spec.NodeName == "" && w.rejected[p] == 0 && w.tried[p] < w.scope.Calls && !(w.scope.Plugin && r.has(p)) {
 			nodes := w.fitting(r, p)
 			for _, n := range nodes {
 				add(try, int8(p), int8(n), 0)
@@ -119,6 +138,9 @@ func (w *World) movesOf(moves []Move, i int8) []Move {
 	if len(r.ledgerEvents) > 0 {
 		add(showLedger, 0, 0, 0)
 	}
+	if len(r.nodeEvents) > 0 {
+		add(showNode, 0, 0, 0)
+	}
 	send := func(sender, j int8) {
 		request := r.request(sender, j)
 		switch {
@@ -131,8 +153,11 @@ func (w *World) movesOf(moves []Move, i int8) []Move {
 		}
 		if w.faults < w.scope.Faults && !(request.arrived && request.reads()) { // to lose what was read is to lose the request
 			add(lose, sender, j, 0)
-			if sender == ofWrite {
+			switch {
+			case sender == ofWrite:
 				add(lose, sender, j, 1)
+			case request.verb == bindPod && !request.arrived:
+				add(lose, sender, j, 2)
 			}
 		}
 	}
@@ -141,13 +166,17 @@ func (w *World) movesOf(moves []Move, i int8) []Move {
 		if r.calls[c].waits != nil && w.faults < w.scope.Faults {
 			add(giveUp, int8(c), 0, 0)
 		}
+		if r.calls[c].permit {
+			add(proceed, int8(c), 0, 0)
+			add(unreserve, int8(c), 0, 0)
+		}
 	}
 	for l := range r.writers {
 		send(ofWrite, int8(l))
 		if !r.writers[l].writing && r.writers[l].queue.Pending() > 0 {
 			add(work, int8(l), 0, 0)
 		}
-		if o := r.ledgers[l]; o != nil && r.sweep == nil {
+		if o := r.ledger(w.scope, l); o != nil && r.sweep == nil {
 			for c := range o.Spec.Pods {
 				for expired := range int8(2) {
 					if (expired == 0 || w.expiries < w.scope.Expiries) && w.suspects(r, l, c, expired) {
@@ -158,20 +187,31 @@ func (w *World) movesOf(moves []Move, i int8) []Move {
 		}
 	}
 	send(ofSweep, 0)
+	send(ofConfirm, 0)
+	if w.confirms < w.scope.Confirms && r.confirm == nil {
+		for c := range r.unconfirmed() {
+			add(confirmPod, int8(c), 0, 0)
+		}
+	}
 	if w.crashes < w.scope.Crashes {
 		add(crash, 0, 0, 0)
 	}
 	return moves
 }
 
+// ledger returns the ledger in the replica's cache.
+func (r *replica) ledger(s *Scope, l int) *ledger.Object {
+	return r.cluster.Ledger(ledger.Name(s.keys[l]))
+}
+
 // examination returns the examination of a claim in the replica's cache by a sweep, after the first step.
 func (r *replica) examination(w *World, l, c int, expired int8) ledger.Examination {
-	o := r.ledgers[l]
+	o := r.ledger(w.scope, l)
 	e := ledger.Examination{Ledger: &o.Spec, Claim: &o.Spec.Pods[c], Age: time.Minute, Limit: time.Hour}
 	if expired == 1 {
 		e.Limit = 0
 	}
-	return e.Next(r.pods[w.scope.podNamed(e.Claim.Name)], nil)
+	return e.Next(r.cluster.PodByUID(e.Claim.UID), nil)
 }
 
 // suspects reports whether a sweep would do more than look at the caches. One of an expired claim that does the same as one of another
@@ -187,6 +227,7 @@ func (w *World) After(m Move) *World {
 	next.move(m)
 	next.reduce()
 	for i := range next.replicas {
+		next.replicas[i].look(next.scope)
 		next.requeue(i)
 	}
 	return next
@@ -209,8 +250,9 @@ func (w *World) reduce() {
 			return same
 		})
 		for p, pod := range r.pods {
-			if w.tried[p] >= w.scope.Calls && waits(pod) && waits(w.pods[p]) {
+			if w.tried[p] >= w.scope.Calls && waits(pod) && waits(w.pods[p]) && pod != w.pods[p] {
 				r.pods[p] = w.pods[p]
+				r.change().ShowPod(w.pods[p])
 			}
 		}
 	}
@@ -238,7 +280,9 @@ func (w *World) move(m Move) {
 	case lose:
 		w.faults++
 		lost := *r.request(m.a, m.b)
-		w.abandon(&lost)
+		if m.c != 2 {
+			w.abandon(&lost)
+		}
 		lost.pod, lost.ledger, lost.err = nil, nil, errLost
 		w.responded(r, m, &lost)
 	case giveUp:
@@ -251,8 +295,18 @@ func (w *World) move(m Move) {
 	case showPod:
 		w.showPod(r)
 	case showLedger:
-		r.ledgers[r.ledgerEvents[0].index] = r.ledgerEvents[0].now
+		l := r.ledgerEvents[0]
 		r.ledgerEvents = r.ledgerEvents[1:]
+		r.ledgers[l.index] = l.now
+		for p := range r.omitted {
+			r.omitted[p] = r.omitted[p] && r.claims(w.scope, p)
+		}
+		r.change().ShowLedger(l.now)
+	case showNode:
+		n := r.nodeEvents[0]
+		r.nodeEvents = r.nodeEvents[1:]
+		r.nodes[n.index] = n.now
+		r.change().ShowNode(n.now)
 	case sweepClaim:
 		w.expiries += int(m.c)
 		r.sweep = &sweep{ledger: int(m.a)}
@@ -262,17 +316,30 @@ func (w *World) move(m Move) {
 	case deletePod:
 		w.deletions++
 		w.setPod(int(m.a), nil)
+	case replaceDevice:
+		w.replace(int(m.a))
+	case confirmPod:
+		w.confirms++
+		assumed := r.unconfirmed()[m.a]
+		p := w.scope.podNamed(assumed.Name)
+		r.confirm = &confirm{p, assumed, &request{verb: getPod, object: p}}
+	case proceed:
+		w.proceed(r, int(m.a))
+	case unreserve:
+		w.end(r, int(m.a), errLost)
 	}
 }
 
 func (w *World) responded(r *replica, m Move, done *request) {
 	switch m.a {
 	case ofCall:
-		w.respond(r, int(m.b), done)
+		w.respond(r, int(m.b), done, m.c != 2)
 	case ofWrite:
 		w.written(r, int(m.b), done, m.c == 1)
-	default:
+	case ofSweep:
 		w.swept(r, done)
+	default:
+		w.confirmed(r, done)
 	}
 }
 
@@ -288,11 +355,16 @@ func (w *World) abandon(r *request) {
 func (w *World) showPod(r *replica) {
 	p, pod := r.podEvents[0].index, r.podEvents[0].now
 	r.podEvents = r.podEvents[1:]
+	former := r.pods[p]
 	r.pods[p] = pod
-	next, e := r.assumed[p].Watch(pod)
-	w.apply(r, p, next, e)
 	if pod == nil {
-		r.counted[p] = counted{}
+		r.omitted[p] = r.claims(w.scope, p)
+		r.change().ShowNoPod(former)
+	} else {
+		r.change().ShowPod(pod)
+	}
+	if pod == nil || pod.Spec.NodeName != "" {
+		r.decided[p], r.bound[p] = "", false
 	}
 }
 
@@ -306,7 +378,7 @@ func (w *World) crash(i int) {
 	for l := range r.writers {
 		w.abandon(r.writers[l].request)
 	}
-	w.abandon(r.request(ofSweep, 0))
+	w.abandon(r.request(ofSweep, 0)) // a read of a pod has no effect
 	w.replicas[i] = w.started()
 	for p := range w.rejected {
 		if w.rejected[p] == i+1 {
@@ -321,7 +393,7 @@ func (w *World) Text(m Move) string {
 	at := fmt.Sprintf("replica %d: ", m.replica)
 	sender := func() string {
 		request := r.request(m.a, m.b)
-		what := [...]string{"bind call", "write", "sweep"}[m.a]
+		what := [...]string{"bind call", "write", "sweep", "unconfirmed pod"}[m.a]
 		if m.a == ofCall {
 			what += " of " + w.scope.pod(r.calls[m.b].pod)
 		}
@@ -331,6 +403,9 @@ func (w *World) Text(m Move) string {
 	case try:
 		if m.b < 0 {
 			return at + "rejects pod " + w.scope.pod(int(m.a))
+		}
+		if w.scope.Plugin {
+			return at + fmt.Sprintf("plugin: reserves %s for pod %s", w.scope.nodes[m.b].Name, w.scope.pod(int(m.a)))
 		}
 		return at + fmt.Sprintf("begins to bind pod %s to %s", w.scope.pod(int(m.a)), w.scope.nodes[m.b].Name)
 	case work:
@@ -345,6 +420,8 @@ func (w *World) Text(m Move) string {
 			return sender() + ": the response is lost"
 		case m.c == 1:
 			return sender() + ": gives up, and no time is left"
+		case m.c == 2:
+			return sender() + ": is not sent"
 		}
 		return sender() + ": gives up before it arrives"
 	case giveUp:
@@ -360,9 +437,19 @@ func (w *World) Text(m Move) string {
 		if m.c == 1 {
 			what = ", whose time has ended"
 		}
-		return at + "sweeps the claim of " + r.ledgers[m.a].Spec.Pods[m.b].Name + what
+		return at + "sweeps the claim of " + r.ledger(w.scope, int(m.a)).Spec.Pods[m.b].Name + what
 	case crash:
 		return at + "is killed, and starts again"
+	case showNode:
+		return at + "the watch shows a change of " + r.nodeEvents[0].now.Name
+	case replaceDevice:
+		return "the device of " + w.nodes[m.a].Name + " is replaced"
+	case confirmPod:
+		return at + "reads pod " + r.unconfirmed()[m.a].Name + ", which the watch does not show on its node"
+	case proceed:
+		return at + "plugin: binds pod " + w.scope.pod(r.calls[m.a].pod)
+	case unreserve:
+		return at + "plugin: does not bind pod " + w.scope.pod(r.calls[m.a].pod)
 	}
 	return "pod " + w.scope.pod(int(m.a)) + " is deleted"
 }

@@ -1,7 +1,9 @@
 package search
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -10,6 +12,8 @@ import (
 
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policies/devices"
+	"outboard.dev/outboard/policies/licenses"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -17,11 +21,16 @@ import (
 type Scope struct {
 	Replicas, Pods int
 	Nodes          int // each with one device
+	Request        Request
 	Calls          int // how often kube-schedulers try each pod
 	Faults         int // how many requests or responses are lost or late, or end because the caller gives up
 	Crashes        int // how often a replica is killed
 	Deletions      int // how many pods are deleted
 	Expiries       int // how many sweeps find that the time of a claim has ended
+	Replacements   int // how many devices are replaced by others
+	Confirms       int // how often a replica reads a pod that it counts as bound and that its watch does not show there
+	// Plugin has kube-schedulers call the plugin, which reserves a pod, and binds it later, or not at all.
+	Plugin bool
 	// Unreduced has Worlds differ by what has no effect any more.
 	Unreduced bool
 	// Asymmetric has Worlds differ that are the same except for the order of replicas.
@@ -31,9 +40,20 @@ type Scope struct {
 	Mutation Mutation
 
 	engine *engine.Engine
-	keys   []snapshot.LedgerKey
-	nodes  []*corev1.Node
+	keys   []snapshot.LedgerKey // of ledgers
+	nodes  []*corev1.Node       // in the beginning
 }
+
+// Request is what each pod requests.
+type Request string
+
+// The requests.
+const (
+	Device      Request = ""                  // one device; the devices of a node are numbered
+	NamedDevice Request = "named device"      // one device; nodes name their devices
+	Seat        Request = "seat"              // one seat of a license, of which there is one for all nodes
+	Both        Request = "device and a seat" // of that license
+)
 
 // Mutation is a defect of the World, with which a test shows that the search finds it.
 type Mutation string
@@ -44,58 +64,109 @@ const (
 	BindingWithoutVersion   Mutation = "the Binding has no resourceVersion"
 	AnnotationsAfterBinding Mutation = "the annotations are written after the Binding"
 	ReleaseWithoutTouch     Mutation = "a claim is released without changing the pod"
-	ForgetWithoutView       Mutation = "a forgotten pod makes no new view"
+	NotForgotten            Mutation = "a bind call that has failed does not forget its pod"
+	DeletionNotShown        Mutation = "the watch does not show that a pod is deleted"
+	PoolWithoutVersion      Mutation = "the API server ignores the resourceVersion of a pool"
+	UnusableClaimUsed       Mutation = "a claim of a device that was replaced is used"
+	ConfirmedFromCache      Mutation = "an unconfirmed pod is read from the cache"
+	FinishedWithoutBinding  Mutation = "the plugin finishes a binding that has failed"
 )
 
-const device = "example.com/device"
+const (
+	device = "example.com/device"
+	seat   = "example.com/seat"
+	units  = "example.com/units" // the annotation in which a node names its devices
+	// annotation has the device of a pod.
+	annotation = "outboard.dev/example.com.device"
+)
 
-// annotation has the device of a pod.
-const annotation = "outboard.dev/example.com.device"
+func (r Request) devices() bool { return r != Seat }
+func (r Request) seats() bool   { return r == Seat || r == Both }
 
 // prepare completes the Scope.
 func (s *Scope) prepare() error {
-	config := devices.Defaults()
-	config.Resource, config.Units = device, devices.Numbered
-	if s.Pods > 11 {
-		return fmt.Errorf("%d pods, the limit is 11", s.Pods)
+	if s.Pods > 9 {
+		return fmt.Errorf("%d pods, the limit is 9", s.Pods)
 	}
-	p, err := devices.New(config)
+	for n := range s.Nodes {
+		s.nodes = append(s.nodes, newNode(n, 0))
+		if s.Request.devices() {
+			s.keys = append(s.keys, snapshot.LedgerKey{Resource: device, Node: s.nodes[n].Name})
+		}
+	}
+	if s.Request.seats() {
+		s.keys = append(s.keys, snapshot.LedgerKey{Resource: "licenses/tool"})
+	}
+	policies, err := s.policies()
 	if err != nil {
 		return err
 	}
-	s.engine, err = engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "Devices", Policy: p, Weight: 1}}})
-	for n := range s.Nodes {
-		name := fmt.Sprintf("node-%d", n)
-		s.nodes = append(s.nodes, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
-			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{device: resource.MustParse("1")}},
-		})
-		s.keys = append(s.keys, snapshot.LedgerKey{Resource: device, Node: name})
-	}
+	s.engine, err = engine.New(engine.Options{Policies: policies})
 	return err
 }
 
-func (s *Scope) pod(p int) string    { return string(rune('p' + p)) }
-func (s *Scope) ledger(l int) string { return s.keys[l].Node }
+func (s *Scope) policies() (all []engine.WeightedPolicy, err error) {
+	if s.Request.devices() {
+		config := devices.Defaults()
+		config.Resource, config.Units = device, devices.Numbered
+		if s.Request == NamedDevice {
+			config.Units, config.UnitsFrom = devices.Named, &fields.From{Annotation: units}
+		}
+		p, err := devices.New(config)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, engine.WeightedPolicy{Name: "Devices", Policy: p, Weight: 1})
+	}
+	if s.Request.seats() {
+		config, one := licenses.Defaults(), int64(1)
+		config.Features = []licenses.Feature{{Name: "tool", Resource: seat, Seats: &one}}
+		p, err := licenses.New(config)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, engine.WeightedPolicy{Name: "Licenses", Policy: p, Weight: 1})
+	}
+	return all, nil
+}
 
-// newPod returns the pod with that index, which requests one device.
-func (s *Scope) newPod(p int) *corev1.Pod {
-	limits := corev1.ResourceList{device: resource.MustParse("1")}
+// newNode returns the node with that index, whose device was replaced that often.
+func newNode(n, replaced int) *corev1.Node {
+	name := fmt.Sprintf("node-%d", n)
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: map[string]string{units: string(rune('a' + replaced))}},
+		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{device: resource.MustParse("1")}},
+	}
+}
+
+func (s *Scope) pod(p int) string { return string(rune('p' + p)) }
+
+// ledger names what the ledger with that index is of.
+func (s *Scope) ledger(l int) string { return cmp.Or(s.keys[l].Node, "the license") }
+
+// ledgerOf returns the index of the ledger with the key.
+func (s *Scope) ledgerOf(key snapshot.LedgerKey) int { return slices.Index(s.keys, key) }
+
+// newPod returns the pod with that index.
+func (s *Scope) newPod(p int) *corev1.Pod { return s.podWith(s.pod(p)) }
+
+func (s *Scope) podWith(name string) *corev1.Pod {
+	limits := corev1.ResourceList{}
+	if s.Request.devices() {
+		limits[device] = resource.MustParse("1")
+	}
+	if s.Request.seats() {
+		limits[seat] = resource.MustParse("1")
+	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: s.pod(p), UID: types.UID(s.pod(p))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits}}}},
 	}
 }
 
-// node returns the index of the node with the name.
-func (s *Scope) node(name string) int {
-	for i, n := range s.nodes {
-		if n.Name == name {
-			return i
-		}
-	}
-	return -1
-}
+const namespace = "default"
+
+func (s *Scope) uid(p int) types.UID { return types.UID(s.pod(p)) }
 
 // podNamed returns the index of the pod with the name.
 func (s *Scope) podNamed(name string) int { return int(name[0] - 'p') }

@@ -123,27 +123,31 @@ func markFinished(t *testing.T, id string) {
 	}
 }
 
-// smallest is the scope in which each mutation can be seen.
-func smallest(m search.Mutation) search.Scope {
-	return search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Mutation: m}
-}
-
-// mutations are the defects that a test seeds, and what the search says of each.
+// mutations are the defects that a test seeds, each with a small scope in which it can be seen, and what the search says of each.
 var mutations = []struct {
 	mutation search.Mutation
+	scope    search.Scope
 	broken   string
 }{
-	{search.BindingWithoutVersion, "pod p is bound to node-0, and the ledger has no claim of it"},
-	{search.AnnotationsAfterBinding, "pod p is bound without the annotation of its claim"},
-	{search.ReleaseWithoutTouch, "pod p is bound to node-0, and the ledger has no claim of it"},
-	{search.ForgetWithoutView, "in the end the views of replica 0 have pod p on node \"node-0\", and it is on \"\""},
+	{search.BindingWithoutVersion, smallest, "pod p is bound to node-0, and the ledger has no claim of it"},
+	{search.AnnotationsAfterBinding, smallest, "pod p is bound without the annotation of its claim"},
+	{search.ReleaseWithoutTouch, smallest, "pod p is bound to node-0, and the ledger has no claim of it"},
+	{search.NotForgotten, smallest, "replica 0: the view has pod p on node-0, and it should be on \"\""},
+	{search.DeletionNotShown, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Deletions: 1}, "in the end the ledger of node-0 has a claim of pod p, which is not bound there"},
+	{search.PoolWithoutVersion, search.Scope{Replicas: 2, Pods: 2, Nodes: 2, Calls: 1, Request: search.Seat}, "pods p and q both have the seat"},
+	{search.UnusableClaimUsed, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Request: search.NamedDevice, Replacements: 1}, `pod p is bound with device "a", and the node of the bind call has "b"`},
+	{search.ConfirmedFromCache, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Confirms: 1}, "replica 0: the view does not have pod p on node-0"},
+	{search.FinishedWithoutBinding, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Plugin: true}, `replica 0: the view has pod p on node-0, and it should be on ""`},
 }
+
+var smallest = search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1}
 
 // The search finds each seeded defect, with a history of a few lines.
 func TestSeededDefectsAreFound(t *testing.T) {
 	for _, m := range mutations {
 		t.Run(string(m.mutation), func(t *testing.T) {
-			r, err := search.Explore(smallest(m.mutation), search.Options{})
+			m.scope.Mutation = m.mutation
+			r, err := search.Explore(m.scope, search.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +165,7 @@ func TestSeededDefectsAreFound(t *testing.T) {
 // anonymous is the error with the names of the first pod and replica: of two histories that are the same except for names, the search finds
 // one.
 func anonymous(err error) string {
-	return strings.NewReplacer("pod q", "pod p", "replica 1", "replica 0").Replace(fmt.Sprint(err))
+	return strings.NewReplacer("pod q", "pod p", "replica 1", "replica 0", "pods q and p", "pods p and q").Replace(fmt.Sprint(err))
 }
 
 // The reductions change no verdict: without them, the search visits more states, and finds the same.
@@ -171,7 +175,8 @@ func TestReductionsChangeNoVerdict(t *testing.T) {
 		{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1},
 	}
 	for _, m := range mutations {
-		scopes = append(scopes, smallest(m.mutation))
+		m.scope.Mutation = m.mutation
+		scopes = append(scopes, m.scope)
 	}
 	for _, scope := range scopes {
 		reduced := verdict(t, scope)

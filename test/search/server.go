@@ -146,6 +146,7 @@ func (w *World) bind(r request) error {
 func (w *World) put(r request) (*ledger.Object, error) {
 	current := w.ledgers[r.object]
 	switch {
+	case w.scope.Mutation == PoolWithoutVersion && r.put.Spec.Node == "":
 	case current == nil && r.put.ResourceVersion != "":
 		return nil, apierrors.NewNotFound(ledgers, r.put.Name)
 	case current != nil && r.put.ResourceVersion == "":
@@ -169,9 +170,25 @@ func (w *World) setPod(p int, pod *corev1.Pod) {
 		pod.ResourceVersion = w.version()
 	}
 	w.pods[p] = pod
+	if pod != nil && pod.Spec.NodeName != "" {
+		w.was[p] = pod
+	}
+	if pod == nil && w.scope.Mutation == DeletionNotShown {
+		return
+	}
 	for i := range w.replicas {
 		rep := &w.replicas[i]
 		rep.podEvents = append(rep.podEvents, event[*corev1.Pod]{p, pod})
+	}
+}
+
+// replace replaces the device of the node. The watches will show it.
+func (w *World) replace(n int) {
+	w.replacements++
+	w.nodes[n] = newNode(n, w.replacements)
+	for i := range w.replicas {
+		rep := &w.replicas[i]
+		rep.nodeEvents = append(rep.nodeEvents, event[*corev1.Node]{n, w.nodes[n]})
 	}
 }
 

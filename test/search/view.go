@@ -21,54 +21,51 @@ var views struct {
 	fits    map[fitKey]bool
 }
 
-// viewOf returns the View that has these pods, and the ledgers of the replica without the claims of pods that are gone.
-func viewOf(s *Scope, pods []counted, r *replica) *snapshot.View {
+// canonical returns the View that stands for all with the same content.
+func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 	var key strings.Builder
-	fmt.Fprint(&key, len(s.nodes))
-	for p, c := range pods {
-		if c.pod != nil {
-			fmt.Fprintf(&key, "|%d %s %t %s", p, c.node, c.pod.Spec.NodeName != "", c.pod.Annotations[annotation])
-		}
-	}
-	shown := make([]*snapshot.Ledger, len(r.ledgers))
-	for l, o := range r.ledgers {
-		if o == nil {
-			continue
-		}
-		shown[l] = o.Spec.Without(func(uid types.UID) bool { return r.pods[s.podNamed(string(uid))] == nil })
-		for _, u := range shown[l].Units {
-			fmt.Fprintf(&key, "/%d %s", l, u.Name)
-			for _, claim := range u.Claims {
-				fmt.Fprintf(&key, " %s", claim.Pod)
+	fmt.Fprint(&key, s.Request)
+	ledger := func(l *snapshot.Ledger) {
+		for i := range l.Units {
+			fmt.Fprintf(&key, "/%s %s %d", l.Resource, l.Units[i].Name, l.Units[i].Capacity)
+			for _, claim := range l.Units[i].Claims {
+				key.WriteByte(' ')
+				key.WriteString(string(claim.Pod))
 			}
 		}
+		for i := range l.Pods {
+			key.WriteByte('@')
+			key.WriteString(l.Pods[i].Node)
+		}
+	}
+	for n := range v.All() {
+		key.WriteString("|")
+		key.WriteString(n.Object.Annotations[units])
+		for _, pod := range n.Pods {
+			key.WriteByte(' ')
+			key.WriteString(pod.Name)
+			key.WriteString(pod.Spec.NodeName)
+			key.WriteByte('=')
+			key.WriteString(pod.Annotations[annotation])
+		}
+		for _, l := range n.Ledgers {
+			ledger(l)
+		}
+	}
+	for l := range v.Pools() {
+		ledger(l)
 	}
 	views.Lock()
 	defer views.Unlock()
 	if view := views.byKey[key.String()]; view != nil {
 		return view
 	}
-	var b snapshot.Builder
-	for _, n := range s.nodes {
-		b.SetNode(n)
-	}
-	for _, c := range pods {
-		if c.pod != nil {
-			b.AssumePod(c.pod, c.node)
-		}
-	}
-	for _, l := range shown {
-		if l != nil {
-			b.SetLedger(l)
-		}
-	}
-	view := b.View()
 	if views.byKey == nil {
 		views.byKey, views.numbers = map[string]*snapshot.View{}, map[*snapshot.View]int{}
 	}
-	views.byKey[key.String()] = view
-	views.numbers[view] = len(views.numbers)
-	return view
+	views.byKey[key.String()] = v
+	views.numbers[v] = len(views.numbers)
+	return v
 }
 
 // fits reports whether the pod fits on the node. All pods request the same.

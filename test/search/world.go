@@ -7,11 +7,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/binder"
-	"outboard.dev/outboard/internal/cluster/assumption"
+	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
@@ -22,6 +20,8 @@ type World struct {
 	scope    *Scope
 	pods     []*corev1.Pod    // in the API server; nil: deleted
 	ledgers  []*ledger.Object // in the API server; nil: none
+	nodes    []*corev1.Node   // in the API server
+	was      []*corev1.Pod    // as each pod was bound, also after it is deleted; nil: not bound so far
 	versions int              // of pods and ledgers
 	late     []*request       // which nobody waits for, and that may still arrive
 	replicas []replica
@@ -29,64 +29,9 @@ type World struct {
 	rejected []int // the replica that has rejected each pod and will have it retried, plus 1; 0: kube-scheduler retries it
 	tokens   int   // how many claims were tried
 	// What the scope bounds, so far.
-	faults, crashes, deletions, expiries int
-}
-
-// replica is the state of one replica.
-type replica struct {
-	pods         []*corev1.Pod // as the watch has shown them; nil: deleted
-	podEvents    []event[*corev1.Pod]
-	ledgers      []*ledger.Object
-	ledgerEvents []event[*ledger.Object]
-	assumed      []assumption.State
-	counted      []counted // what views show
-	writers      []writer  // one for each ledger
-	calls        []call
-	sweep        *sweep // at most one at a time
-}
-
-// event is a change that a watch will show. Each resource has one watch, which shows changes in their order.
-type event[T any] struct {
-	index int // of the pod or ledger
-	now   T
-}
-
-// counted is a pod as views have it; on no node if pod is nil.
-type counted struct {
-	pod  *corev1.Pod
-	node string
-}
-
-// writer is what [ledger.Keeper] knows of one ledger.
-type writer struct {
-	queue   ledger.Queue
-	writing bool
-	batch   []*ledger.Submission
-	write   ledger.Writing
-	request *request
-	claims  []ledger.Examination // while the write examines claims: those so far
-}
-
-// call is a bind call. It waits for a response or for the outcome of an operation.
-type call struct {
-	pod      int
-	node     int
-	target   binder.Target
-	begun    bool // the protocol has begun: the pod is assumed
-	protocol binder.Protocol
-	task     binder.Task
-	number   int   // of the call of Bind
-	failure  error // of the Binding, while the pod is read
-	request  *request
-	waits    *ledger.Submission
-}
-
-// sweep is the examination of one claim by a sweep.
-type sweep struct {
-	ledger  int
-	claim   ledger.Examination
-	request *request
-	waits   *ledger.Submission
+	faults, crashes, deletions, expiries, replacements, confirms int
+	// broken is a promise that the last move has broken; nil: none.
+	broken error
 }
 
 // NewWorld returns the World in which nothing has happened.
@@ -94,7 +39,10 @@ func NewWorld(scope Scope) (*World, error) {
 	if err := scope.prepare(); err != nil {
 		return nil, err
 	}
-	w := &World{scope: &scope, ledgers: make([]*ledger.Object, scope.Nodes), tried: make([]int, scope.Pods), rejected: make([]int, scope.Pods)}
+	w := &World{
+		scope: &scope, ledgers: make([]*ledger.Object, len(scope.keys)), nodes: scope.nodes, was: make([]*corev1.Pod, scope.Pods),
+		tried: make([]int, scope.Pods), rejected: make([]int, scope.Pods),
+	}
 	for p := range scope.Pods {
 		pod := scope.newPod(p)
 		pod.ResourceVersion = w.version()
@@ -106,126 +54,129 @@ func NewWorld(scope Scope) (*World, error) {
 	return w, nil
 }
 
-// started returns a replica that has just read everything.
-func (w *World) started() replica {
-	r := replica{
-		pods: slices.Clone(w.pods), ledgers: slices.Clone(w.ledgers),
-		assumed: make([]assumption.State, len(w.pods)), counted: make([]counted, len(w.pods)),
-		writers: make([]writer, len(w.ledgers)),
-	}
-	for p, pod := range r.pods {
-		r.counted[p] = asWatched(pod)
-	}
-	for l := range r.writers {
-		r.writers[l].queue.Key = w.scope.keys[l]
-	}
-	return r
-}
-
-func asWatched(pod *corev1.Pod) counted {
-	if !assumption.OnNode(pod) {
-		return counted{}
-	}
-	return counted{pod, pod.Spec.NodeName}
-}
-
 // clone returns a copy that shares only what is immutable.
 func (w *World) clone() *World {
 	c := *w
 	c.pods, c.ledgers, c.late = slices.Clone(w.pods), slices.Clone(w.ledgers), slices.Clone(w.late)
 	c.tried, c.rejected = slices.Clone(w.tried), slices.Clone(w.rejected)
-	c.replicas = slices.Clone(w.replicas)
+	c.nodes, c.was, c.replicas = slices.Clone(w.nodes), slices.Clone(w.was), slices.Clone(w.replicas)
 	for i := range c.replicas {
-		r := &c.replicas[i]
-		r.pods, r.ledgers = slices.Clone(r.pods), slices.Clone(r.ledgers)
-		r.podEvents, r.ledgerEvents = slices.Clone(r.podEvents), slices.Clone(r.ledgerEvents)
-		r.assumed, r.counted, r.calls = slices.Clone(r.assumed), slices.Clone(r.counted), slices.Clone(r.calls)
-		r.writers = slices.Clone(r.writers)
-		for l := range r.writers {
-			r.writers[l].queue = r.writers[l].queue.Clone()
-		}
-		if r.sweep != nil {
-			s := *r.sweep
-			r.sweep = &s
-		}
+		c.replicas[i] = c.replicas[i].clone()
 	}
 	return &c
 }
 
-// apply has the views of the replica show the effect of a step of the pod's assumption, as the cluster does.
-func (w *World) apply(r *replica, p int, next assumption.State, e assumption.Effect) {
-	r.assumed[p] = next
-	switch e {
-	case assumption.AsAssumed:
-		r.counted[p] = counted{next.Pod, next.Node}
-	case assumption.AsWatched:
-		r.counted[p] = asWatched(r.pods[p])
-	}
-}
-
-// forget ends a call of Assume or Bind.
+// forget ends a call of Assume.
 func (w *World) forget(r *replica, p int) {
-	next, e := r.assumed[p].End()
-	if w.scope.Mutation == ForgetWithoutView && e == assumption.AsWatched {
-		e = assumption.Unchanged
+	if r.change().Forget(w.scope.uid(p)); !r.bound[p] && !r.has(p) {
+		r.decided[p] = ""
 	}
-	w.apply(r, p, next, e)
 }
 
-// requeue has kube-scheduler retry the rejected pods that fit in the replica's view.
+// requeue has kube-scheduler retry the rejected pods that fit in the replica's view, if that may have more room than the last one.
 func (w *World) requeue(i int) {
+	r := &w.replicas[i]
+	room := r.cluster.View().Room()
 	for p, by := range w.rejected {
 		if by != i+1 {
 			continue
 		}
-		if pod := w.replicas[i].pods[p]; pod == nil || pod.Spec.NodeName != "" || len(w.fitting(&w.replicas[i], p)) > 0 {
+		if pod := r.cluster.PodByUID(w.scope.uid(p)); pod == nil || pod.Spec.NodeName != "" || room != r.room && len(w.fitting(r, p)) > 0 {
 			w.rejected[p] = 0
 		}
 	}
+	r.room = room
 }
 
 // fitting returns the nodes on which the pod fits, in the view of the replica.
 func (w *World) fitting(r *replica, p int) []int {
-	view := w.view(r, p)
 	var nodes []int
 	for n := range w.scope.nodes {
-		if w.scope.fits(view, r.pods[p], n) {
+		if w.scope.fits(r.look(w.scope).others[p], r.cluster.PodByUID(w.scope.uid(p)), n) {
 			nodes = append(nodes, n)
 		}
 	}
 	return nodes
 }
 
-// begin begins a bind call, as the extender does. The pod is waiting.
+// begin begins a bind call, as the extender and the plugin do. The pod is waiting.
 func (w *World) begin(r *replica, p, n int) {
-	c := call{pod: p, node: n}
-	name := w.scope.nodes[n].Name
-	if former := r.assumed[p]; !former.Bound && former.Node != "" && former.Node != name {
+	c, uid, name := call{pod: p, node: n}, w.scope.uid(p), w.scope.nodes[n].Name
+	if w.scope.Plugin {
+		c.permit = true
+		w.assume(r, &c, r.cluster.PodByUID(uid))
+		r.calls = append(r.calls, c)
+		return
+	}
+	pod := r.cluster.PodByName(namespace, w.scope.pod(p))
+	if done, err := binder.AlreadyBound(namespace, w.scope.pod(p), uid, name, pod); done || err != nil {
+		return
+	}
+	if former := r.cluster.Assumed(uid); former != "" && former != name {
 		c.request = &request{verb: touchPod, object: p} // Binder.Resolve
 		r.calls = append(r.calls, c)
 		return
 	}
-	w.admit(r, &c, r.pods[p])
+	w.admit(r, &c, pod)
+}
+
+// assume assumes the pod on the node of the call, if it fits there.
+func (w *World) assume(r *replica, c *call, pod *corev1.Pod) bool {
+	view := r.look(w.scope).others[c.pod]
+	if !w.scope.fits(view, pod, c.node) {
+		return false
+	}
+	name := w.scope.nodes[c.node].Name
+	c.target = binder.Target{View: view, Node: w.scope.engine.CountNominated(view, pod, view.Node(name))}
+	planned, _ := w.scope.engine.Planned(view, pod, c.target.Node, epoch)
+	r.change().Assume(planned, name)
+	if c.assumed = true; !r.bound[c.pod] {
+		r.decided[c.pod] = name
+	}
+	return true
 }
 
 // admit assumes the pod, and begins the protocol.
 func (w *World) admit(r *replica, c *call, pod *corev1.Pod) {
-	name := w.scope.nodes[c.node].Name
-	if done, err := binder.AlreadyBound("default", w.scope.pod(c.pod), types.UID(w.scope.pod(c.pod)), name, pod); done || err != nil {
-		return
+	if w.assume(r, c, pod) {
+		r.calls = append(r.calls, *c)
+		w.protocol(r, len(r.calls)-1, pod)
 	}
-	view := w.view(r, c.pod)
-	if !w.scope.fits(view, pod, c.node) {
-		return
+}
+
+// proceed begins the protocol of a pod that was reserved, as the plugin does.
+func (w *World) proceed(r *replica, i int) {
+	c := &r.calls[i]
+	c.permit = false
+	pod := r.cluster.PodByUID(w.scope.uid(c.pod))
+	if pod == nil {
+		pod = w.scope.newPod(c.pod) // as in kube-scheduler's queue
 	}
-	c.target = binder.Target{View: view, Node: w.scope.engine.CountNominated(view, pod, view.Node(name))}
-	planned, _ := w.scope.engine.Planned(view, pod, c.target.Node, epoch)
-	next, e := r.assumed[c.pod].Assume(planned, name, r.pods[c.pod])
-	w.apply(r, c.pod, next, e)
-	c.begun = true
+	view := r.look(w.scope).others[c.pod]
+	c.target = binder.Target{View: view, Node: w.scope.engine.CountNominated(view, pod, view.Node(w.scope.nodes[c.node].Name))}
+	w.protocol(r, i, pod)
+}
+
+func (w *World) protocol(r *replica, i int, pod *corev1.Pod) {
+	c := &r.calls[i]
 	c.protocol, c.task = binder.Begin(w.scope.engine, c.target, pod)
-	r.calls = append(r.calls, *c)
-	w.perform(r, len(r.calls)-1)
+	w.perform(r, i)
+}
+
+// end ends a bind call. With the plugin, PostBind or Unreserve comes next.
+func (w *World) end(r *replica, i int, err error) {
+	p := r.calls[i].pod
+	r.calls = slices.Delete(r.calls, i, i+1)
+	switch {
+	case w.scope.Plugin && (err == nil || w.scope.Mutation == FinishedWithoutBinding):
+		r.change().FinishBindingAt(w.scope.uid(p), epoch)
+	case err != nil && w.scope.Mutation == NotForgotten:
+		if !r.has(p) && !r.bound[p] {
+			r.decided[p] = ""
+		}
+		return
+	}
+	w.forget(r, p)
 }
 
 // epoch is the time by all clocks.
@@ -241,30 +192,32 @@ func (w *World) step(r *replica, i int, result binder.Result) {
 // perform begins to perform the task of a call.
 func (w *World) perform(r *replica, i int) {
 	c := &r.calls[i]
-	c.request, c.waits, c.failure = nil, nil, nil
+	c.request, c.waits, c.number, c.sending = nil, nil, 0, cluster.Sending{}
 	switch c.task.Action {
 	case binder.Done:
-		p := c.pod
-		r.calls = slices.Delete(r.calls, i, i+1)
-		w.forget(r, p)
+		w.end(r, i, c.task.Err)
 	case binder.Claim:
 		w.tokens++
 		token := fmt.Sprintf("%d.%d", w.tokens, viewNumber(c.target.View))
-		_, err := c.task.Claim.Make(context.Background(), ledgersFunc(func(key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
-			c.waits = r.submit(w.scope.node(key.Node), ledger.ClaimFor(pod, node, token, choose))
+		c.ledger = w.scope.ledgerOf(c.task.Claim.Key)
+		_, err := c.task.Claim.Make(context.Background(), ledgersFunc(func(_ snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+			c.waits = r.submit(c.ledger, ledger.ClaimFor(pod, node, token, choose))
 			return snapshot.LedgerPod{}, errLost
 		}))
 		if c.waits == nil {
 			panic(err)
 		}
 	case binder.Release, binder.Revoke:
-		c.waits = r.submit(w.scope.node(c.task.Held.Key.Node), ledger.ReleaseOf(c.task.Held.Pod, c.task.Action == binder.Revoke))
+		c.ledger = w.scope.ledgerOf(c.task.Held.Key)
+		c.waits = r.submit(c.ledger, ledger.ReleaseOf(c.task.Held.Pod, c.task.Action == binder.Revoke))
 	case binder.Bind:
-		r.assumed[c.pod] = r.assumed[c.pod].Begin()
-		c.number = r.assumed[c.pod].Begun
 		if w.scope.Mutation == BindingWithoutVersion {
 			c.task.Binding.ResourceVersion = ""
 		}
+		if has := c.target.Node.Object.Annotations[units]; w.scope.Request == NamedDevice && c.task.Binding.Annotations[annotation] != has {
+			w.broken = fmt.Errorf("pod %s is bound with device %q, and the node of the bind call has %q", w.scope.pod(c.pod), c.task.Binding.Annotations[annotation], has)
+		}
+		c.number, c.sending = r.change().BeginBind(w.scope.uid(c.pod)), cluster.Sending{Binding: c.task.Binding}
 		c.request = &request{verb: bindPod, object: c.pod, binding: c.task.Binding}
 	case binder.Read:
 		c.request = &request{verb: getPod, object: c.pod}
@@ -288,7 +241,7 @@ func (ledgersFunc) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPo
 func (w *World) finish(r *replica, i int, o ledger.Outcome) {
 	c := &r.calls[i]
 	if o.Failure != nil {
-		_ = r.writers[c.node].queue.Withdraw(c.waits)
+		_ = r.writers[c.ledger].queue.Withdraw(c.waits)
 	}
 	if c.task.Action != binder.Claim {
 		w.step(r, i, binder.Result{Err: o.Failure})
@@ -298,83 +251,76 @@ func (w *World) finish(r *replica, i int, o ledger.Outcome) {
 		if o.Failure != nil {
 			return snapshot.LedgerPod{}, o.Failure
 		}
+		if w.scope.Mutation == UnusableClaimUsed && o.Held.Token != "" {
+			return o.Held, nil
+		}
 		return o.Held, o.Err
 	}))
 	w.step(r, i, binder.Result{Held: held, Err: err})
 }
 
-// respond passes the response to the request of a call.
-func (w *World) respond(r *replica, i int, done *request) {
+// respond passes the response to the request of a call. sent is false if the request has not left the replica.
+func (w *World) respond(r *replica, i int, done *request, sent bool) {
 	c := &r.calls[i]
-	if !c.begun { // Binder.Resolve
+	uid := w.scope.uid(c.pod)
+	if !c.assumed { // Binder.Resolve
 		resolved := *c
 		resolved.request = nil
 		r.calls = slices.Delete(r.calls, i, i+1)
-		if done.err == nil {
+		if done.err != nil {
+			return
+		}
+		if _, err := binder.AlreadyBound(namespace, w.scope.pod(c.pod), uid, w.scope.nodes[resolved.node].Name, done.pod); err == nil {
 			w.admit(r, &resolved, done.pod)
 		}
 		return
 	}
-	switch done.verb {
-	case bindPod:
-		switch {
-		case done.err == nil && w.scope.Mutation == AnnotationsAfterBinding:
-			c.request = &request{verb: annotatePod, object: c.pod, binding: c.task.Binding}
-		case done.err == nil:
-			w.bound(r, i, boundAs(r.pods[c.pod], c.task.Binding), nil)
-		case apierrors.IsNotFound(done.err):
-			w.bound(r, i, nil, done.err)
-		default:
-			c.failure, c.request = done.err, &request{verb: getPod, object: c.pod}
-		}
-	case annotatePod:
-		w.bound(r, i, boundAs(r.pods[c.pod], c.task.Binding), nil)
-	case getPod, touchPod:
-		if c.failure == nil {
-			w.step(r, i, binder.Result{Pod: done.pod, Err: done.err})
-			return
-		}
-		pod, err := classify(c.task.Binding, c.failure, done.pod, done.err)
-		w.bound(r, i, pod, err)
+	switch {
+	case c.number == 0:
+		w.step(r, i, binder.Result{Pod: done.pod, Err: done.err})
+	case done.verb == bindPod && done.err == nil && w.scope.Mutation == AnnotationsAfterBinding:
+		c.request = &request{verb: annotatePod, object: c.pod, binding: c.task.Binding}
+	case done.verb == getPod:
+		w.sent(r, i, cluster.SendResponse{Pod: done.pod, Err: done.err})
+	default:
+		w.sent(r, i, cluster.SendResponse{Sent: sent, Pod: r.cluster.PodByUID(uid), Err: done.err})
 	}
 }
 
-// bound ends a call of Bind. pod is as it was bound, or nil.
-func (w *World) bound(r *replica, i int, pod *corev1.Pod, err error) {
+// sent continues the Bind of a call, as Cluster.Bind does.
+func (w *World) sent(r *replica, i int, response cluster.SendResponse) {
 	c := &r.calls[i]
-	next, e := r.assumed[c.pod].Respond(c.number, pod, r.pods[c.pod], epoch)
-	w.apply(r, c.pod, next, e)
-	w.forget(r, c.pod)
+	if c.sending = c.sending.Next(response); c.sending.Request == cluster.ReadPod {
+		c.request = &request{verb: getPod, object: c.pod}
+		return
+	}
+	pod := c.sending.Pod
+	r.change().EndBind(w.scope.uid(c.pod), c.number, pod, epoch)
+	if watched := r.pods[c.pod]; pod != nil && watched != nil && watched.Spec.NodeName == "" {
+		r.decided[c.pod], r.bound[c.pod] = pod.Spec.NodeName, true
+	}
+	var err error
+	if c.sending.Failure != nil {
+		err = c.sending.Failure
+	}
 	w.step(r, i, binder.Result{Err: err})
 }
 
-// boundAs returns the pod, as the watch has shown it, with the Binding.
-func boundAs(pod *corev1.Pod, b binder.Binding) *corev1.Pod {
-	if pod == nil {
-		return nil // it is gone already
+// confirmed passes the response to the read of a pod that counts as bound.
+func (w *World) confirmed(r *replica, done *request) {
+	f := r.confirm
+	r.confirm = nil
+	if done.err != nil {
+		return
 	}
-	bound := *pod
-	bound.ResourceVersion, bound.Spec.NodeName, bound.Annotations = "", b.Node, b.Annotations
-	return &bound
-}
-
-// classify returns what came of a Binding, as the cluster does: the pod if it is bound to the node.
-func classify(b binder.Binding, failure error, pod *corev1.Pod, lookup error) (*corev1.Pod, error) {
-	switch {
-	case lookup != nil:
-		return nil, binder.ErrOutcomeUnknown
-	case pod == nil:
-		return nil, failure
-	case pod.Spec.NodeName == b.Node:
-		return pod, nil
-	case pod.Spec.NodeName != "":
-		return nil, failure
-	case apierrors.IsConflict(failure) && b.ResourceVersion != "" && pod.ResourceVersion != b.ResourceVersion:
-		return nil, binder.ErrPodChanged
-	case apierrors.IsConflict(failure):
-		return nil, failure
+	current := slices.Contains(r.cluster.Unconfirmed(epoch.Add(time.Hour)), f.assumed)
+	truth := done.pod
+	if w.scope.Mutation == ConfirmedFromCache {
+		truth = r.cluster.PodByUID(f.assumed.UID)
 	}
-	return nil, binder.ErrOutcomeUnknown
+	if r.change().Confirm(f.assumed, truth, epoch); current && done.pod == nil {
+		r.decided[f.pod], r.bound[f.pod] = "", false
+	}
 }
 
 // submit queues an operation.
@@ -389,7 +335,7 @@ func (w *World) next(r *replica, l int, response ledger.Response) {
 	q := &r.writers[l]
 	q.request = nil
 	for {
-		response.Now, response.Cached = epoch, r.ledgers[l]
+		response.Now, response.Cached = epoch, r.cluster.Ledger(ledger.Name(w.scope.keys[l]))
 		q.write = q.write.Next(response)
 		response = ledger.Response{}
 		switch q.write.Request.Kind {
@@ -449,7 +395,7 @@ func (w *World) examine(r *replica, e ledger.Examination) (ledger.Examination, *
 	for e.Err == nil {
 		switch e.Request {
 		case ledger.ReadCachedPod:
-			e = e.Next(r.pods[p], nil)
+			e = e.Next(r.cluster.PodByUID(e.Claim.UID), nil)
 		case ledger.ReadPod:
 			return e, &request{verb: getPod, object: p}
 		case ledger.TouchPod:
@@ -490,13 +436,4 @@ func (w *World) swept(r *replica, done *request) {
 	default:
 		r.sweep = nil
 	}
-}
-
-// view returns the view of the replica for the evaluation of the pod.
-func (w *World) view(r *replica, p int) *snapshot.View {
-	counts := slices.Clone(r.counted)
-	if a := r.assumed[p]; !a.Bound && a.Node != "" {
-		counts[p] = counted{}
-	}
-	return viewOf(w.scope, counts, r)
 }

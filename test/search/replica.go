@@ -1,0 +1,325 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
+)
+
+// replica is the state of one replica.
+type replica struct {
+	cluster *cluster.Offline
+	owned   bool   // no other World has the cluster, so that it can change
+	shown   *shown // nil: the cluster has changed since
+	room    uint64 // of the last View for which the rejected pods were evaluated
+
+	podEvents    []event[*corev1.Pod]
+	ledgerEvents []event[*ledger.Object]
+	nodeEvents   []event[*corev1.Node]
+	writers      []writer // one for each ledger
+	calls        []call
+	sweep        *sweep   // at most one at a time
+	confirm      *confirm // the same
+
+	// What the checks compare with: what the watches have shown, and what the replica has decided and learned meanwhile.
+	pods    []*corev1.Pod // nil: deleted
+	ledgers []*ledger.Object
+	nodes   []*corev1.Node
+	decided []string // the node on which a bind call for the pod that has not ended has assumed it last; "": none
+	bound   []bool   // the API server has said that the pod is bound, and the watch has shown it neither bound nor gone
+	omitted []bool   // the watch has shown that the pod is gone while it had a claim, which the views omit
+}
+
+// event is a change that a watch will show. Each resource has one watch, which shows changes in their order.
+type event[T any] struct {
+	index int // of the pod, ledger or node
+	now   T
+}
+
+// shown is what the cluster of a replica shows. It is immutable.
+type shown struct {
+	view   *snapshot.View
+	others []*snapshot.View // for each pod, for its own evaluation
+	part   part             // the state of the cluster
+}
+
+// writer is what [ledger.Keeper] knows of one ledger.
+type writer struct {
+	queue   ledger.Queue
+	writing bool
+	batch   []*ledger.Submission
+	write   ledger.Writing
+	request *request
+	claims  []ledger.Examination // while the write examines claims: those so far
+}
+
+// call is a bind call. It waits for a response or for the outcome of an operation. With the plugin, it begins with Reserve.
+type call struct {
+	pod      int
+	node     int
+	target   binder.Target
+	assumed  bool // the pod is assumed
+	permit   bool // the plugin has reserved the pod, and does not bind it yet
+	protocol binder.Protocol
+	task     binder.Task
+	number   int // of the call of Bind; 0: none
+	sending  cluster.Sending
+	request  *request
+	waits    *ledger.Submission
+	ledger   int // for which it waits
+}
+
+// sweep is the examination of one claim by a sweep.
+type sweep struct {
+	ledger  int
+	claim   ledger.Examination
+	request *request
+	waits   *ledger.Submission
+}
+
+// confirm is a read of a pod that counts as bound and that the watch does not show there.
+type confirm struct {
+	pod     int
+	assumed *corev1.Pod
+	request *request
+}
+
+// started returns a replica that has just read everything.
+func (w *World) started() replica {
+	r := replica{
+		cluster: cluster.NewOffline(), owned: true,
+		pods: slices.Clone(w.pods), ledgers: slices.Clone(w.ledgers), nodes: slices.Clone(w.nodes),
+		decided: make([]string, len(w.pods)), bound: make([]bool, len(w.pods)), omitted: make([]bool, len(w.pods)),
+		writers: make([]writer, len(w.ledgers)),
+	}
+	for _, node := range r.nodes {
+		r.cluster.ShowNode(node)
+	}
+	for _, pod := range r.pods {
+		if pod != nil {
+			r.cluster.ShowPod(pod)
+		}
+	}
+	for l, o := range r.ledgers {
+		r.writers[l].queue.Key = w.scope.keys[l]
+		if o != nil {
+			r.cluster.ShowLedger(o)
+		}
+	}
+	r.cluster.SetComplete()
+	r.room = r.cluster.View().Room()
+	r.look(w.scope)
+	return r
+}
+
+// clone returns a copy that shares only what is immutable, and the cluster until it changes.
+func (r *replica) clone() replica {
+	c := *r
+	c.owned = false
+	c.pods, c.ledgers, c.nodes = slices.Clone(r.pods), slices.Clone(r.ledgers), slices.Clone(r.nodes)
+	c.podEvents, c.ledgerEvents, c.nodeEvents = slices.Clone(r.podEvents), slices.Clone(r.ledgerEvents), slices.Clone(r.nodeEvents)
+	c.decided, c.bound, c.omitted, c.calls = slices.Clone(r.decided), slices.Clone(r.bound), slices.Clone(r.omitted), slices.Clone(r.calls)
+	c.writers = slices.Clone(r.writers)
+	for l := range c.writers {
+		c.writers[l].queue = c.writers[l].queue.Clone()
+	}
+	if r.sweep != nil {
+		s := *r.sweep
+		c.sweep = &s
+	}
+	if r.confirm != nil {
+		f := *r.confirm
+		c.confirm = &f
+	}
+	return c
+}
+
+// change returns the cluster, in order to change it.
+func (r *replica) change() *cluster.Offline {
+	if !r.owned {
+		r.cluster, r.owned = r.cluster.Clone(), true
+	}
+	r.shown = nil
+	return r.cluster
+}
+
+// look returns what the cluster shows.
+func (r *replica) look(s *Scope) *shown {
+	if r.shown != nil {
+		return r.shown
+	}
+	of := &shown{view: s.canonical(r.cluster.View()), others: make([]*snapshot.View, len(r.pods))}
+	for p := range of.others {
+		of.others[p] = s.canonical(r.cluster.ViewFor(s.uid(p)))
+	}
+	of.part.cluster(r.cluster)
+	of.part.int(int64(viewNumber(of.view)))
+	r.shown = of
+	return of
+}
+
+// unconfirmed returns the pods that the replica may confirm, in order of name.
+func (r *replica) unconfirmed() []*corev1.Pod {
+	pods := r.cluster.Unconfirmed(epoch.Add(time.Hour))
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return pods
+}
+
+// claims reports whether the pod has a claim in the ledgers that the watch has shown.
+func (r *replica) claims(s *Scope, p int) bool {
+	return slices.ContainsFunc(r.ledgers, func(o *ledger.Object) bool { return o != nil && o.Spec.Pod(s.uid(p)) != nil })
+}
+
+// has reports whether a bind call for the pod has assumed it and has not ended.
+func (r *replica) has(p int) bool {
+	return slices.ContainsFunc(r.calls, func(c call) bool { return c.pod == p && c.assumed })
+}
+
+// checkReader checks what everyone who reads from the replica sees: the pods in their views, the claims, and the room that is left.
+func (w *World) checkReader(i int) error {
+	r := &w.replicas[i]
+	wrong := func(format string, args ...any) error {
+		return fmt.Errorf("replica %d: %s", i, fmt.Sprintf(format, args...))
+	}
+	view := r.cluster.View()
+	held := make([]string, len(w.pods)) // the node on which each pod should be, and is
+	for p := range w.pods {
+		want, bound := r.expected(p)
+		held[p] = want
+		for n := range w.scope.nodes {
+			pod := podOn(view, w.scope, n, p)
+			switch name := w.scope.nodes[n].Name; {
+			case pod == nil && name == want:
+				return wrong("the view does not have pod %s on %s", w.scope.pod(p), name)
+			case pod == nil:
+			case name != want:
+				return wrong("the view has pod %s on %s, and it should be on %q", w.scope.pod(p), name, want)
+			case (pod.Spec.NodeName != "") != bound:
+				return wrong("the view has pod %s on %s, bound: %t", w.scope.pod(p), name, !bound)
+			case bound && pod.Annotations[annotation] != w.was[p].Annotations[annotation]:
+				return wrong("the view has pod %s with device %q, and it has %q", w.scope.pod(p), pod.Annotations[annotation], w.was[p].Annotations[annotation])
+			case w.scope.Request.devices() && pod.Annotations[annotation] == "":
+				return wrong("the view has pod %s on %s without a device", w.scope.pod(p), name)
+			}
+		}
+		if err := w.checkLookups(r, p, want, bound); err != nil {
+			return wrong("%v", err)
+		}
+	}
+	for l, o := range r.ledgers {
+		if got := r.cluster.Ledger(ledger.Name(w.scope.keys[l])); got != o {
+			return wrong("the ledger of %s is not the one that the watch has shown", w.scope.ledger(l))
+		}
+		want := ""
+		if o != nil {
+			want = holders(o.Spec.Without(func(uid types.UID) bool { return r.omitted[w.scope.podNamed(string(uid))] }))
+		}
+		if got := holders(view.Ledger(w.scope.keys[l])); got != want {
+			return wrong("the view has claims in the ledger of %s of%s, want%s", w.scope.ledger(l), got, want)
+		}
+	}
+	for n := range w.scope.nodes {
+		if want := !w.occupied(r, held, n); w.scope.fits(r.look(w.scope).view, w.scope.podWith(probe), n) != want {
+			return wrong("another pod fits on %s: %t, want %t", w.scope.nodes[n].Name, !want, want)
+		}
+	}
+	return nil
+}
+
+// expected returns the node on which the views of the replica should have the pod, and whether it should be bound there.
+func (r *replica) expected(p int) (node string, bound bool) {
+	switch pod := r.pods[p]; {
+	case pod == nil:
+		return "", false
+	case pod.Spec.NodeName != "":
+		return pod.Spec.NodeName, true
+	case r.bound[p]:
+		return r.decided[p], true
+	}
+	return r.decided[p], false
+}
+
+// checkLookups checks what the replica finds by the name or UID of the pod.
+func (w *World) checkLookups(r *replica, p int, node string, bound bool) error {
+	name, uid, watched := w.scope.pod(p), w.scope.uid(p), r.pods[p]
+	switch got := r.cluster.PodByUID(uid); {
+	case (got == nil) != (watched == nil), got != nil && got.Spec.NodeName != watched.Spec.NodeName,
+		got != nil && got.Spec.NodeName == "" && got.ResourceVersion != watched.ResourceVersion:
+		return fmt.Errorf("pod %s is not found by its UID as the watch has shown it", name)
+	}
+	if got := slices.ContainsFunc(r.cluster.Unbound(), func(pod *corev1.Pod) bool { return pod.UID == uid }); got != (watched != nil && watched.Spec.NodeName == "") {
+		return fmt.Errorf("pod %s is one of the unbound pods: %t", name, got)
+	}
+	on := ""
+	if bound {
+		on = node
+	}
+	if got := r.cluster.PodByName(namespace, name); (got == nil) != (watched == nil) || got != nil && got.Spec.NodeName != on {
+		return fmt.Errorf("pod %s is not found by its name as it is counted", name)
+	}
+	assumed := ""
+	if !bound {
+		assumed = node
+	}
+	if got := r.cluster.Assumed(uid); got != assumed {
+		return fmt.Errorf("pod %s is assumed on %q, want %q", name, got, assumed)
+	}
+	for n := range w.scope.nodes {
+		if got := podOn(r.cluster.ViewFor(uid), w.scope, n, p) != nil; got != (bound && w.scope.nodes[n].Name == node) {
+			return fmt.Errorf("the view for pod %s has it on %s: %t", name, w.scope.nodes[n].Name, got)
+		}
+	}
+	return nil
+}
+
+// probe is the name of a pod that does not exist.
+const probe = "z"
+
+// occupied reports whether a pod holds the device of the node or the seat, as far as the replica knows.
+func (w *World) occupied(r *replica, held []string, n int) bool {
+	for l, o := range r.ledgers {
+		key := w.scope.keys[l]
+		if o == nil || key.Node != "" && key.Node != w.scope.nodes[n].Name {
+			continue
+		}
+		for i := range o.Spec.Pods {
+			if !r.omitted[w.scope.podNamed(o.Spec.Pods[i].Name)] {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(held, func(node string) bool {
+		return node == w.scope.nodes[n].Name || node != "" && w.scope.Request.seats()
+	})
+}
+
+func podOn(view *snapshot.View, s *Scope, n, p int) *corev1.Pod {
+	for _, pod := range view.Node(s.nodes[n].Name).Pods {
+		if pod.Name == s.pod(p) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// holders describes the claims in a ledger.
+func holders(l *snapshot.Ledger) string {
+	text := ""
+	if l != nil {
+		for _, u := range l.Units {
+			for _, c := range u.Claims {
+				text += fmt.Sprintf(" %s: %d of %s", c.Pod, c.Amount, u.Name)
+			}
+		}
+	}
+	return text
+}
