@@ -20,24 +20,43 @@ var (
 // bounded are searched by make test. A scope with a limit is searched up to a number of moves that depends on the limit.
 var bounded = []bound{
 	{"two pods, one fault", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Prompt: true}, 0},
-	{"two pods, one expired claim", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Expiries: 1}, 0},
 	{"one pod, two calls, one crash", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Crashes: 1}, 0},
-	{"one pod, two calls, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Faults: 1}, 0},
 	{"one pod, one fault, one expired claim", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Expiries: 1}, 0},
-	{"everything", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 2, Faults: 1, Crashes: 1, Deletions: 1, Expiries: 1}, 50_000},
+	{"one pod, one deletion", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Deletions: 1}, 0},
+	{"two pods, two nodes", search.Scope{Replicas: 2, Pods: 2, Nodes: 2, Calls: 1}, 0},
+	{"one replica, two calls, two nodes", search.Scope{Replicas: 1, Pods: 1, Nodes: 2, Calls: 2}, 0},
+	{"one seat, two nodes", search.Scope{Replicas: 2, Pods: 2, Nodes: 2, Calls: 1, Request: search.Seat}, 0},
+	{"one device and one seat", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Request: search.Both}, 0},
+	{"one device is replaced", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Request: search.NamedDevice, Replacements: 1}, 0},
+	{"one device is replaced, two calls", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Request: search.NamedDevice, Replacements: 1}, 0},
+	{"one unconfirmed pod", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Confirms: 1, Deletions: 1}, 0},
+	{"plugin", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Plugin: true}, 0},
+	{"everything", search.Scope{
+		Replicas: 2, Pods: 2, Nodes: 1, Calls: 2, Faults: 1, Crashes: 1, Deletions: 1, Expiries: 1, Confirms: 1,
+	}, 30_000},
 }
 
 // larger are searched by make prove.
 var larger = []bound{
+	{"one seat, two nodes, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 2, Calls: 1, Faults: 1, Request: search.Seat}, 6_000_000},
+	{"one seat, two nodes, one deletion", search.Scope{Replicas: 1, Pods: 2, Nodes: 2, Calls: 1, Deletions: 1, Request: search.Seat}, 6_000_000},
+	{"one device is replaced, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Request: search.NamedDevice, Replacements: 1}, 6_000_000},
+	{"one unconfirmed pod, two calls", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Confirms: 1, Deletions: 1}, 6_000_000},
+	{"one pod, two calls, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Faults: 1}, 6_000_000},
+	{"two pods, one expired claim", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Expiries: 1}, 6_000_000},
 	{"one pod, two calls, one crash, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Crashes: 1, Faults: 1}, 6_000_000},
 	{"one pod, one fault, one deletion", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Deletions: 1}, 6_000_000},
+	{"one pod, two calls, two nodes", search.Scope{Replicas: 2, Pods: 1, Nodes: 2, Calls: 2}, 6_000_000},
+	{"plugin, two calls, one deletion", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 2, Deletions: 1, Plugin: true}, 6_000_000},
 	{"two pods, two calls", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 2}, 6_000_000},
 	{"two pods, one fault, one expired claim", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Expiries: 1}, 6_000_000},
 	{"two pods, two faults", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 2}, 6_000_000},
 	{"two pods, one deletion", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Deletions: 1}, 6_000_000},
-	{"one pod, two nodes", search.Scope{Replicas: 2, Pods: 1, Nodes: 2, Calls: 2, Faults: 1}, 6_000_000},
+	{"one pod, two calls, two nodes, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 2, Calls: 2, Faults: 1}, 6_000_000},
 	{"three replicas, two pods, two nodes", search.Scope{Replicas: 3, Pods: 2, Nodes: 2, Calls: 1, Faults: 1}, 6_000_000},
-	{"everything", search.Scope{Replicas: 3, Pods: 2, Nodes: 2, Calls: 2, Faults: 1, Crashes: 1, Deletions: 1, Expiries: 1}, 6_000_000},
+	{"everything", search.Scope{
+		Replicas: 3, Pods: 2, Nodes: 2, Calls: 2, Faults: 1, Crashes: 1, Deletions: 1, Expiries: 1, Confirms: 1,
+	}, 6_000_000},
 }
 
 type bound struct {
@@ -134,7 +153,7 @@ var mutations = []struct {
 	{search.ReleaseWithoutTouch, smallest, "pod p is bound to node-0, and the ledger has no claim of it"},
 	{search.NotForgotten, smallest, "replica 0: the view has pod p on node-0, and it should be on \"\""},
 	{search.DeletionNotShown, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Deletions: 1}, "in the end the ledger of node-0 has a claim of pod p, which is not bound there"},
-	{search.PoolWithoutVersion, search.Scope{Replicas: 2, Pods: 2, Nodes: 2, Calls: 1, Request: search.Seat}, "pods p and q both have the seat"},
+	{search.PoolWithoutVersion, search.Scope{Replicas: 2, Pods: 2, Nodes: 2, Calls: 1, Request: search.Seat}, "pod p is bound to node-0, and the ledger has no claim of it"},
 	{search.UnusableClaimUsed, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Request: search.NamedDevice, Replacements: 1}, `pod p is bound with device "a", and the node of the bind call has "b"`},
 	{search.ConfirmedFromCache, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Confirms: 1}, "replica 0: the view does not have pod p on node-0"},
 	{search.FinishedWithoutBinding, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Plugin: true}, `replica 0: the view has pod p on node-0, and it should be on ""`},
@@ -162,10 +181,10 @@ func TestSeededDefectsAreFound(t *testing.T) {
 	}
 }
 
-// anonymous is the error with the names of the first pod and replica: of two histories that are the same except for names, the search finds
+// anonymous is the error with the names of the first pod, replica and node: of two histories that are the same except for names, the search finds
 // one.
 func anonymous(err error) string {
-	return strings.NewReplacer("pod q", "pod p", "replica 1", "replica 0", "pods q and p", "pods p and q").Replace(fmt.Sprint(err))
+	return strings.NewReplacer("pod q", "pod p", "replica 1", "replica 0", "node-1", "node-0").Replace(fmt.Sprint(err))
 }
 
 // The reductions change no verdict: without them, the search visits more states, and finds the same.
