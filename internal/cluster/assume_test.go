@@ -117,6 +117,25 @@ func TestAssumption(t *testing.T) {
 	}
 }
 
+// Two calls of Bind are about one pod. After the first response the pod is deleted, and the API server says so; the second response, which says
+// that the pod was bound, comes later.
+func TestResponseFromBeforeAPodIsGone(t *testing.T) {
+	s := newState()
+	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
+	s.setPod(pod)
+	s.setComplete()
+	bound := pod.DeepCopy()
+	bound.Spec.NodeName = "a"
+	first, second := s.beginBind("p"), s.beginBind("p")
+	s.endBind("p", first, bound, time.Now())
+	s.confirm(s.unconfirmed(time.Now().Add(time.Hour))[0], nil, time.Now())
+	s.endBind("p", second, bound, time.Now())
+	if got := shown(s); got != "nowhere" {
+		t.Errorf("the pod is %s", got)
+	}
+}
+
 // The API server binds a pod, etcd is restored to the moment before, and the API server binds the pod to another node. The response to the
 // first Binding arrives last.
 func TestResponseFromBeforeARestore(t *testing.T) {

@@ -33,7 +33,7 @@ type State struct {
 	Since time.Time   // when that was last confirmed
 	calls int         // the callers of Assume and Bind that have not ended
 	// Begun numbers the calls of Bind: it is the number of the latest one. What the API server responds to those up to overtaken has no
-	// effect any more: the watch has shown the pod since, or a later Binding has succeeded.
+	// effect any more: the watch has shown the pod since, a later Binding has succeeded, or the pod is gone.
 	Begun, overtaken int
 }
 
@@ -125,6 +125,9 @@ func (a State) Confirm(assumed, truth *corev1.Pod, now time.Time) (State, Effect
 		return State{}, AsWatched
 	}
 	a.Pod, a.Node, a.Bound = nil, "", false
+	if truth == nil {
+		a.overtaken = a.Begun // a response of before may say that the pod is bound
+	}
 	return a, AsWatched
 }
 
