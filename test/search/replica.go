@@ -36,6 +36,7 @@ type replica struct {
 	nodes   []*corev1.Node
 	decided []string // the node on which a bind call for the pod that has not ended has assumed it last; "": none
 	bound   []bool   // the API server has said that the pod is bound, and the watch has shown it neither bound nor gone
+	gone    []bool   // the API server has said that the pod is gone
 	omitted []bool   // the watch has shown that the pod is gone while it had a claim, which the views omit
 }
 
@@ -98,7 +99,7 @@ func (w *World) started() replica {
 	r := replica{
 		cluster: cluster.NewOffline(), owned: true,
 		pods: slices.Clone(w.pods), ledgers: slices.Clone(w.ledgers), nodes: slices.Clone(w.nodes),
-		decided: make([]string, len(w.pods)), bound: make([]bool, len(w.pods)), omitted: make([]bool, len(w.pods)),
+		decided: make([]string, len(w.pods)), bound: make([]bool, len(w.pods)), gone: make([]bool, len(w.pods)), omitted: make([]bool, len(w.pods)),
 		writers: make([]writer, len(w.ledgers)),
 	}
 	for _, node := range r.nodes {
@@ -127,7 +128,8 @@ func (r *replica) clone() replica {
 	c.owned = false
 	c.pods, c.ledgers, c.nodes = slices.Clone(r.pods), slices.Clone(r.ledgers), slices.Clone(r.nodes)
 	c.podEvents, c.ledgerEvents, c.nodeEvents = slices.Clone(r.podEvents), slices.Clone(r.ledgerEvents), slices.Clone(r.nodeEvents)
-	c.decided, c.bound, c.omitted, c.calls = slices.Clone(r.decided), slices.Clone(r.bound), slices.Clone(r.omitted), slices.Clone(r.calls)
+	c.decided, c.bound, c.gone, c.omitted = slices.Clone(r.decided), slices.Clone(r.bound), slices.Clone(r.gone), slices.Clone(r.omitted)
+	c.calls = slices.Clone(r.calls)
 	c.writers = slices.Clone(r.writers)
 	for l := range c.writers {
 		c.writers[l].queue = c.writers[l].queue.Clone()

@@ -170,6 +170,9 @@ func (w *World) end(r *replica, i int, err error) {
 	switch {
 	case w.scope.Plugin && (err == nil || w.scope.Mutation == FinishedWithoutBinding):
 		r.change().FinishBindingAt(w.scope.uid(p), epoch)
+		if watched := r.pods[p]; err == nil && watched != nil && watched.Spec.NodeName == "" && r.decided[p] != "" {
+			r.bound[p] = true
+		}
 	case err != nil && w.scope.Mutation == NotForgotten:
 		if !r.has(p) && !r.bound[p] {
 			r.decided[p] = ""
@@ -296,7 +299,7 @@ func (w *World) sent(r *replica, i int, response cluster.SendResponse) {
 	}
 	pod := c.sending.Pod
 	r.change().EndBind(w.scope.uid(c.pod), c.number, pod, epoch)
-	if watched := r.pods[c.pod]; pod != nil && watched != nil && watched.Spec.NodeName == "" {
+	if watched := r.pods[c.pod]; pod != nil && watched != nil && watched.Spec.NodeName == "" && !r.gone[c.pod] {
 		r.decided[c.pod], r.bound[c.pod] = pod.Spec.NodeName, true
 	}
 	var err error
@@ -319,7 +322,7 @@ func (w *World) confirmed(r *replica, done *request) {
 		truth = r.cluster.PodByUID(f.assumed.UID)
 	}
 	if r.change().Confirm(f.assumed, truth, epoch); current && done.pod == nil {
-		r.decided[f.pod], r.bound[f.pod] = "", false
+		r.decided[f.pod], r.bound[f.pod], r.gone[f.pod] = "", false, true
 	}
 }
 
