@@ -1,9 +1,10 @@
 // Package search explores every interleaving of the protocols between Outboard's replicas, kube-schedulers and the API server, within
 // bounds.
 //
-// The search runs the shipped steps: bind calls ([binder.Protocol]), writes of ledgers ([ledger.Queue], [ledger.Writing]), sweeps
-// ([ledger.Examination]) and what views show of a pod ([assumption.State]), with claims of the policy Devices. A [World] holds their
-// values, an API server, and what is between both. A [Move] is one thing that can happen next:
+// The search runs the shipped steps: bind calls ([binder.Protocol]), their Bindings ([cluster.Sending]), writes of ledgers ([ledger.Queue],
+// [ledger.Writing]) and sweeps ([ledger.Examination]), with claims of the policies Devices and Licenses, and for each replica the shipped
+// state of the cluster with its Views ([cluster.Offline]). A [World] holds their values, an API server, and what is between both. A [Move]
+// is one thing that can happen next:
 //
 //   - a kube-scheduler tries a pod at a replica, whose bind call begins if the pod fits;
 //   - a replica begins to write the operations that wait for a ledger, or sweeps a claim;
@@ -12,10 +13,13 @@
 //   - the sender gives up: the response is lost, or the request, which may still arrive at any later time, also after the sender was
 //     killed;
 //   - the watch shows a replica the next change of a pod or a ledger, and until then its cache is stale;
-//   - a replica is killed and starts again, a pod is deleted.
+//   - with the plugin, a reserved pod is bound, or not;
+//   - a replica reads a pod that it counts as bound and that its watch does not show there;
+//   - a replica is killed and starts again, a pod is deleted, a device of a node is replaced.
 //
-// [Explore] visits every state that can be reached, in order of the number of moves, and checks the promises in each: [World.Check]. So the
-// history that it returns for a broken promise is one of the shortest.
+// [Explore] visits every state that can be reached, in order of the number of moves, and checks the promises in each, also those about what
+// readers of a replica see: [World.Check]. So the history that it returns for a broken promise is one of the shortest.
 //
-// Not explored: failures of the watch, changes of nodes, deleted ledgers, and the time for which a bind call waits for earlier pods.
+// Not explored: failures of the watch, nodes that come or go, deleted ledgers, preemption, Views that are published after some time, and the
+// time for which a bind call waits for earlier pods.
 package search
