@@ -33,7 +33,7 @@ var bounded = []bound{
 	{"plugin", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Plugin: true}, 0},
 	{"everything", search.Scope{
 		Replicas: 2, Pods: 2, Nodes: 1, Calls: 2, Faults: 1, Crashes: 1, Deletions: 1, Expiries: 1, Confirms: 1,
-	}, 30_000},
+	}, 8_000},
 }
 
 // larger are searched by make prove.
