@@ -33,8 +33,8 @@ func (w *World) Check() error {
 				return fmt.Errorf("the ledger of %s has claims of %d of %s, which has %d", w.scope.ledger(l), u.Used(), u.Name, u.Capacity)
 			}
 		}
-		if used > 1 && w.replacements == 0 {
-			return fmt.Errorf("the ledger of %s has claims of %d, and there is one", w.scope.ledger(l), used)
+		if has := w.scope.capacity(l); used > has && w.replacements == 0 {
+			return fmt.Errorf("the ledger of %s has claims of %d, and there is %d", w.scope.ledger(l), used, has)
 		}
 	}
 	for i := range w.replicas {
@@ -65,10 +65,11 @@ func (w *World) checkPods() error {
 			if key.Node != "" && key.Node != pod.Spec.NodeName {
 				continue
 			}
-			if key.Node == "" {
-				places = append(places, "the seat")
-			} else {
+			switch {
+			case key.Node != "":
 				places = append(places, key.Node+" device "+unit)
+			case w.scope.Request.seats() == 1:
+				places = append(places, "the seat")
 			}
 			var held *snapshot.LedgerPod
 			if o != nil {
@@ -76,6 +77,13 @@ func (w *World) checkPods() error {
 			}
 			if held == nil {
 				return fmt.Errorf("pod %s is bound to %s, and the ledger has no claim of it", pod.Name, pod.Spec.NodeName)
+			}
+			amount := int64(0)
+			for i := range o.Spec.Units {
+				amount += o.Spec.Units[i].Amount(pod.UID)
+			}
+			if amount != 1 {
+				return fmt.Errorf("pod %s has a claim of %d in the ledger of %s, and requests 1", pod.Name, amount, w.scope.ledger(l))
 			}
 			if key.Node != "" && held.Annotations[annotation] != unit {
 				return fmt.Errorf("pod %s is bound with device %q, and its claim is of %q", pod.Name, unit, held.Annotations[annotation])

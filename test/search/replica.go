@@ -286,22 +286,23 @@ func (w *World) checkLookups(r *replica, p int, node string, bound bool) error {
 // probe is the name of a pod that does not exist.
 const probe = "z"
 
-// occupied reports whether a pod holds the device of the node or the seat, as far as the replica knows.
+// occupied reports whether pods hold the device of the node or all seats, as far as the replica knows.
 func (w *World) occupied(r *replica, held []string, n int) bool {
 	for l, o := range r.ledgers {
-		key := w.scope.keys[l]
-		if o == nil || key.Node != "" && key.Node != w.scope.nodes[n].Name {
+		node, count := w.scope.keys[l].Node, int64(0)
+		if node != "" && node != w.scope.nodes[n].Name {
 			continue
 		}
-		for i := range o.Spec.Pods {
-			if !r.omitted[w.scope.podNamed(o.Spec.Pods[i].Name)] {
-				return true
+		for p := range w.pods {
+			if held[p] != "" && (node == "" || held[p] == node) || o != nil && o.Spec.Pod(w.scope.uid(p)) != nil && !r.omitted[p] {
+				count++
 			}
 		}
+		if count >= w.scope.capacity(l) {
+			return true
+		}
 	}
-	return slices.ContainsFunc(held, func(node string) bool {
-		return node == w.scope.nodes[n].Name || node != "" && w.scope.Request.seats()
-	})
+	return false
 }
 
 func podOn(view *snapshot.View, s *Scope, n, p int) *corev1.Pod {

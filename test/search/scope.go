@@ -52,6 +52,7 @@ const (
 	Device      Request = ""                  // one device; the devices of a node are numbered
 	NamedDevice Request = "named device"      // one device; nodes name their devices
 	Seat        Request = "seat"              // one seat of a license, of which there is one for all nodes
+	OneOfTwo    Request = "one of two seats"  // the same, with two seats
 	Both        Request = "device and a seat" // of that license
 )
 
@@ -80,8 +81,18 @@ const (
 	annotation = "outboard.dev/example.com.device"
 )
 
-func (r Request) devices() bool { return r != Seat }
-func (r Request) seats() bool   { return r == Seat || r == Both }
+func (r Request) devices() bool { return r != Seat && r != OneOfTwo }
+
+// seats returns how many seats the license has.
+func (r Request) seats() int64 {
+	switch r {
+	case OneOfTwo:
+		return 2
+	case Seat, Both:
+		return 1
+	}
+	return 0
+}
 
 // prepare completes the Scope.
 func (s *Scope) prepare() error {
@@ -94,7 +105,7 @@ func (s *Scope) prepare() error {
 			s.keys = append(s.keys, snapshot.LedgerKey{Resource: device, Node: s.nodes[n].Name})
 		}
 	}
-	if s.Request.seats() {
+	if s.Request.seats() > 0 {
 		s.keys = append(s.keys, snapshot.LedgerKey{Resource: "licenses/tool"})
 	}
 	policies, err := s.policies()
@@ -118,9 +129,9 @@ func (s *Scope) policies() (all []engine.WeightedPolicy, err error) {
 		}
 		all = append(all, engine.WeightedPolicy{Name: "Devices", Policy: p, Weight: 1})
 	}
-	if s.Request.seats() {
-		config, one := licenses.Defaults(), int64(1)
-		config.Features = []licenses.Feature{{Name: "tool", Resource: seat, Seats: &one}}
+	if s.Request.seats() > 0 {
+		config, seats := licenses.Defaults(), s.Request.seats()
+		config.Features = []licenses.Feature{{Name: "tool", Resource: seat, Seats: &seats}}
 		p, err := licenses.New(config)
 		if err != nil {
 			return nil, err
@@ -144,6 +155,14 @@ func (s *Scope) pod(p int) string { return string(rune('p' + p)) }
 // ledger names what the ledger with that index is of.
 func (s *Scope) ledger(l int) string { return cmp.Or(s.keys[l].Node, "the license") }
 
+// capacity returns how much the ledger with that index is of.
+func (s *Scope) capacity(l int) int64 {
+	if s.keys[l].Node == "" {
+		return s.Request.seats()
+	}
+	return 1
+}
+
 // ledgerOf returns the index of the ledger with the key.
 func (s *Scope) ledgerOf(key snapshot.LedgerKey) int { return slices.Index(s.keys, key) }
 
@@ -155,7 +174,7 @@ func (s *Scope) podWith(name string) *corev1.Pod {
 	if s.Request.devices() {
 		limits[device] = resource.MustParse("1")
 	}
-	if s.Request.seats() {
+	if s.Request.seats() > 0 {
 		limits[seat] = resource.MustParse("1")
 	}
 	return &corev1.Pod{

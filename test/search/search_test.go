@@ -21,11 +21,13 @@ var (
 var bounded = []bound{
 	{"two pods, one fault", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Prompt: true}, 0},
 	{"one pod, two calls, one crash", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Crashes: 1}, 0},
+	{"one replica, two calls, one fault", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Faults: 1}, 0},
 	{"one pod, one fault, one expired claim", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Expiries: 1}, 0},
 	{"one pod, one deletion", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Deletions: 1}, 0},
 	{"two pods, two nodes", search.Scope{Replicas: 2, Pods: 2, Nodes: 2, Calls: 1}, 0},
 	{"one replica, two calls, two nodes", search.Scope{Replicas: 1, Pods: 1, Nodes: 2, Calls: 2}, 0},
 	{"one seat, two nodes", search.Scope{Replicas: 2, Pods: 2, Nodes: 2, Calls: 1, Request: search.Seat}, 0},
+	{"two seats", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Request: search.OneOfTwo}, 0},
 	{"one device and one seat", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Request: search.Both}, 0},
 	{"one device is replaced", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Request: search.NamedDevice, Replacements: 1}, 0},
 	{"one device is replaced, two calls", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Request: search.NamedDevice, Replacements: 1}, 0},
