@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -15,10 +16,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	k8stesting "k8s.io/client-go/testing"
 
 	"outboard.dev/outboard/internal/ledger"
@@ -161,5 +166,86 @@ func TestDeniedWrites(t *testing.T) {
 	_ = d.observe(writeLedger, nil)
 	if got := len(d.lines()); got != 1 {
 		t.Errorf("%d warnings after another write", got)
+	}
+}
+
+// While connections break, client-go repeats a request for ten seconds, and then returns an empty watch without an error. The
+// resource counts as unreadable from the first attempt on, and until there is a response.
+func TestBrokenConnectionsAreReported(t *testing.T) {
+	failed, attempts, events := 0, 0, watch.NewFake()
+	f := &resourceReflector{resource: "pods", failed: func() { failed++ }, failures: new(atomic.Uint64), logger: slog.New(slog.DiscardHandler)}
+	breaks := &transport{roundTripper(func(*http.Request) (*http.Response, error) { return nil, io.EOF }), f.failures, ledger.NewClock(nil)}
+	responds := &transport{roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	}), f.failures, ledger.NewClock(nil)}
+	const said = "pods (the API server does not respond: https://10.0.0.1:6443: EOF)"
+	try := func(ctx context.Context, through *transport) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://10.0.0.1:6443/api/v1/pods?watch=true", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := through.RoundTrip(req); err == nil {
+			resp.Body.Close()
+		}
+		attempts++
+	}
+	w, err := startWatch(t.Context(), f, podLister(func(ctx context.Context) watch.Interface {
+		for range 3 {
+			try(ctx, breaks)
+			if got := f.warning(); got != said {
+				t.Errorf("after attempt %d: got %q, want %q", attempts, got, said)
+			}
+		}
+		return watch.NewEmptyWatch()
+	}), metav1.ListOptions{})
+	if w != nil || !errors.Is(err, io.EOF) || f.warning() != said || failed != 3 {
+		t.Errorf("got watch %v, error %v, warning %q and %d failures", w, err, f.warning(), failed)
+	}
+	w, err = startWatch(t.Context(), f, podLister(func(ctx context.Context) watch.Interface {
+		try(ctx, breaks)
+		try(ctx, responds)
+		return events
+	}), metav1.ListOptions{})
+	if w != events || err != nil || f.warning() != "" || failed != 4 {
+		t.Errorf("after a response: got watch %v, error %v, warning %q and %d failures", w, err, f.warning(), failed)
+	}
+}
+
+// podLister returns the watches of a function.
+type podLister func(context.Context) watch.Interface
+
+func (podLister) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) { return nil, nil }
+
+func (l podLister) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+	return l(ctx), nil
+}
+
+// The same with client-go itself: the failure of the first attempt is reported before the second attempt.
+func TestBrokenConnectionIsReportedBeforeTheNextAttempt(t *testing.T) {
+	attempts, checked := make(chan struct{}), make(chan struct{})
+	broken := roundTripper(func(req *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(req.URL.Path, "/pods") {
+			attempts <- struct{}{}
+			<-checked
+		}
+		return nil, io.EOF
+	})
+	c, err := New(Options{Config: &rest.Config{Host: "https://10.0.0.1:6443", Transport: broken}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- c.Run(ctx) }()
+	<-attempts
+	checked <- struct{}{}
+	<-attempts
+	if err := c.Synced(); err == nil || !strings.Contains(err.Error(), "pods (the API server does not respond: https://10.0.0.1:6443: EOF)") {
+		t.Errorf("got %v", err)
+	}
+	cancel()
+	close(checked)
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

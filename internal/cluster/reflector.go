@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -84,14 +85,18 @@ func newResourceReflector[T object, L runtime.Object](client any, f *resourceRef
 			if err := f.awaitReadInterval(ctx); err != nil {
 				return nil, err
 			}
-			list, err := from.List(ctx, opts)
-			f.since.Store(f.failures.Load())
-			if err == nil {
-				err = meta.EachListItem(list, func(object runtime.Object) error {
+			var list L
+			err := f.request(ctx, func(ctx context.Context) (err error) {
+				list, err = from.List(ctx, opts)
+				f.since.Store(f.failures.Load())
+				if err != nil {
+					return err
+				}
+				return meta.EachListItem(list, func(object runtime.Object) error {
 					return to.change(object, to.trim, to.intern)
 				})
-			}
-			return list, f.observe(ctx, err)
+			})
+			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.FieldSelector = fieldSelector
@@ -102,9 +107,9 @@ func newResourceReflector[T object, L runtime.Object](client any, f *resourceRef
 				return nil, err
 			}
 			opts.ResourceVersion = "" // the current state of everything
-			w, err := from.Watch(ctx, opts)
+			w, err := startWatch(ctx, f, from, opts)
 			f.since.Store(f.failures.Load())
-			return w, f.observe(ctx, err)
+			return w, err
 		},
 	}
 	var example T
@@ -122,8 +127,8 @@ func newResourceReflector[T object, L runtime.Object](client any, f *resourceRef
 // that: the requested one may exist again with other contents, and a watch from one
 // that does not exist yet blocks without an error.
 func resume[L runtime.Object](ctx context.Context, f *resourceReflector, from lister[L], opts metav1.ListOptions) (watch.Interface, error) {
-	w, err := from.Watch(ctx, opts)
-	if f.observe(ctx, err) != nil {
+	w, err := startWatch(ctx, f, from, opts)
+	if err != nil {
 		return nil, err
 	}
 	if f.failures.Load() != f.since.Load() {
@@ -131,6 +136,29 @@ func resume[L runtime.Object](ctx context.Context, f *resourceReflector, from li
 		return nil, apierrors.NewResourceExpired("the API server was unreachable, so the resource is listed again")
 	}
 	return w, nil
+}
+
+func startWatch[L runtime.Object](ctx context.Context, f *resourceReflector, from lister[L], opts metav1.ListOptions) (w watch.Interface, err error) {
+	err = f.request(ctx, func(ctx context.Context) (err error) {
+		w, err = from.Watch(ctx, opts)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// request sends a list or watch request, and records its outcome. While connections break, client-go
+// repeats the request for ten seconds, and then returns an empty watch without an error. So the
+// transport reports each attempt without a response.
+func (f *resourceReflector) request(ctx context.Context, send func(context.Context) error) error {
+	last := attempt{report: func(err error) { _ = f.observe(ctx, err) }}
+	err := send(context.WithValue(ctx, attemptKey{}, &last))
+	if last.err != nil {
+		return cmp.Or(err, last.err) // observed already
+	}
+	return f.observe(ctx, err)
 }
 
 // awaitReadInterval waits until the resource may be listed again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			t.clock.Observe(date, sent, time.Now())
 		}
 	}
+	last, _ := req.Context().Value(attemptKey{}).(*attempt)
+	last.ended(req, err)
 	switch {
 	case err != nil:
 		if req.Context().Err() == nil { // or it was canceled here
@@ -49,6 +52,25 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // WrappedRoundTripper gives client-go access to the underlying transport.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// attempt is the last one to send a request, which client-go may repeat.
+type attempt struct {
+	err    error // nil: there is a response
+	report func(error)
+}
+
+type attemptKey struct{}
+
+// ended records the end of an attempt. The attempt may be nil.
+func (a *attempt) ended(req *http.Request, err error) {
+	if a == nil {
+		return
+	}
+	if a.err = err; err != nil {
+		a.err = &url.Error{Op: req.Method, URL: req.URL.String(), Err: err} // as http.Client returns it
+		a.report(a.err)
+	}
+}
 
 // sendTracker records when a request may have left this process; nil if it has not. It has not while it waits for the
 // client-side rate limit, or if no connection could be made.
