@@ -61,7 +61,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	pod := h.Cluster.PodByName(args.PodNamespace, args.PodName)
 	if pod == nil || pod.UID != args.PodUID || snapshot.IsReduced(pod) && pod.Spec.NodeName == "" { // the pod may be newer than what the watch has shown
 		if pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID); err != nil {
-			return err
+			return fmt.Errorf("reading pod %s/%s from the API server: %w", args.PodNamespace, args.PodName, err)
 		}
 	}
 	done, err := binder.AlreadyBound(args.PodNamespace, args.PodName, args.PodUID, args.Node, pod)
