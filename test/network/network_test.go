@@ -190,9 +190,10 @@ func (s *scene) kubeconfig() string {
 	return user.Kubeconfig
 }
 
-// each is how many pods there are of each kind: created during the fault, and after it.
+// each is how many pods there are of each kind: created during the fault, and after it. Where the bandwidth is low, the watch would show
+// more changes of more pods than it can transfer.
 func (s *scene) each() int {
-	if *full {
+	if *full && s.fault != "low bandwidth" {
 		return 20
 	}
 	return 2
