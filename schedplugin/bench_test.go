@@ -79,7 +79,7 @@ const crowdNodes = 5000
 
 // crowd starts the plugin with a profile of the policies, in a cluster with two pods on each of 5,000 nodes with GPUs.
 func crowd(b *testing.B, policies string) *scheduler {
-	size := corev1.ResourceList{"pods": resource.MustParse("110"), "aliyun.com/gpu-mem": resource.MustParse("128"), "aliyun.com/gpu-count": resource.MustParse("8")}
+	size := corev1.ResourceList{"pods": resource.MustParse("110"), "aliyun.com/gpu-mem": resource.MustParse("1600"), "aliyun.com/gpu-count": resource.MustParse("8"), "example.com/nic": resource.MustParse("200")}
 	var infos []*nodeInfo
 	var objects []runtime.Object
 	for i := range crowdNodes {
@@ -108,53 +108,59 @@ func crowd(b *testing.B, policies string) *scheduler {
 // PreFilter with candidates among 5,000 nodes, for pods that are placed one by one on a node that it has named. The filters of other plugins
 // cost nothing here.
 func BenchmarkCandidates(b *testing.B) {
-	for _, arm := range []struct {
-		name, profile string
-		templates     int
-	}{
-		{"ImageLocality and PodLimit, 1 template", `{type: PodLimit, config: {max: 20, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}`, 1},
-		{"ImageLocality and PodLimit, 100 templates", `{type: PodLimit, config: {max: 20, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}`, 100},
-		{"GPUMemory", `{type: GPUMemory}`, 1},
-		{"GPUMemory, LeastWaste", `{type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}`, 1},
+	for name, profile := range map[string]string{
+		"ImageLocality and PodLimit": `{type: PodLimit, config: {max: 20, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}`,
+		"GPUMemory":                  `{type: GPUMemory}`,
+		"GPUMemory, LeastWaste":      `{type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}`,
+		"Devices":                    `{type: Devices, config: {resource: example.com/nic}}`,
+		"Rules": `{type: Rules, config: {filters: [{name: room, expression: 'usage.free["pods"].asInteger() > 0'}],
+			scores: [{name: free, expression: 'usage.free["pods"].asInteger() - size(pod.spec.containers[0].image)'}]}}`,
+		"HardwareHealth": `{type: HardwareHealth, config: {rules: [{name: hot, nodeLabel: {key: hot}, penalty: 30}, {name: broken, nodeLabel: {key: broken}, reject: true}]}}`,
 	} {
-		b.Run(arm.name, func(b *testing.B) {
-			s := crowd(b, arm.profile)
-			s.withCandidates(8, inOrder)
-			var all []fwk.NodeInfo
-			rows := map[string]int{}
-			for i, info := range s.infos {
-				all = append(all, info)
-				rows[info.node.Name] = i
-			}
-			var used float64
-			for i := range arm.templates + b.N {
-				if i == arm.templates {
-					used = 0
-					b.ResetTimer()
-				}
-				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new", UID: types.UID(fmt.Sprint("new", i)), ResourceVersion: "1", Labels: web}}
-				pod.Spec.Containers = []corev1.Container{{Name: "c", Image: fmt.Sprintf("app:%d", i%arm.templates)}}
-				if strings.HasPrefix(arm.profile, "{type: GPUMemory") {
-					pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("6")}
-				}
-				b.StopTimer()
-				touch()
-				b.StartTimer()
-				since, st := measure.Used(), &state{}
-				result, status := s.PreFilter(b.Context(), st, pod, all)
-				used += measure.Used() - since
-				if !status.IsSuccess() || len(result.NodeNames) != 8 {
-					b.Fatal(result, status)
-				}
-				b.StopTimer()
-				node := rows[result.NodeNames.UnsortedList()[0]]
-				s.Reserve(b.Context(), st, pod, s.infos[node].node.Name)
-				s.assume(pod, node)
-				b.StartTimer()
-			}
-			b.ReportMetric(used/float64(b.N), "cpu-µs/op")
-		})
+		for _, templates := range []int{1, 100} {
+			b.Run(fmt.Sprintf("%s, %d templates", name, templates), func(b *testing.B) { nameCandidates(b, profile, templates) })
+		}
 	}
+}
+
+func nameCandidates(b *testing.B, profile string, templates int) {
+	s := crowd(b, profile)
+	s.withCandidates(8, inOrder)
+	var all []fwk.NodeInfo
+	rows := map[string]int{}
+	for i, info := range s.infos {
+		all = append(all, info)
+		rows[info.node.Name] = i
+	}
+	var used float64
+	for i := range templates + b.N {
+		if i == templates {
+			used = 0
+			b.ResetTimer()
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new", UID: types.UID(fmt.Sprint("new", i)), ResourceVersion: "1", Labels: web}}
+		template := i % templates
+		pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "app:" + strings.Repeat("1", 1+template)}}
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+			"aliyun.com/gpu-mem": *resource.NewQuantity(int64(6+template), resource.DecimalSI), "example.com/nic": *resource.NewQuantity(int64(1+template), resource.DecimalSI),
+		}
+		pod.Spec.Containers[0].Resources.Requests = pod.Spec.Containers[0].Resources.Limits
+		b.StopTimer()
+		touch()
+		b.StartTimer()
+		since, st := measure.Used(), &state{}
+		result, status := s.PreFilter(b.Context(), st, pod, all)
+		used += measure.Used() - since
+		if !status.IsSuccess() || len(result.NodeNames) != 8 {
+			b.Fatal(result, status)
+		}
+		b.StopTimer()
+		node := rows[result.NodeNames.UnsortedList()[0]]
+		s.Reserve(b.Context(), st, pod, s.infos[node].node.Name)
+		s.assume(pod, node)
+		b.StartTimer()
+	}
+	b.ReportMetric(used/float64(b.N), "cpu-µs/op")
 }
 
 // play runs the plugin's part of an attempt in which kube-scheduler evaluates the NodeInfos from the first on.
