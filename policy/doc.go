@@ -21,6 +21,9 @@
 // are optional:
 //
 //   - [NormalizeScore], by a Cycle: its scores can only be compared with each other.
+//   - [Signature], by a Cycle: pods with the same signature get the same results, which are then
+//     computed once for each state of a node.
+//   - [ScoreRows], by a Cycle: its scores depend on the whole View, and are faster to compute together.
 //   - [Explainer], by a Cycle: explains a verdict and a score in words, with the numbers behind them.
 //   - [InputReader]: the policy reads more of the View than nodes, pods and ledgers: signals,
 //     ConfigMaps, the history of pods.

@@ -31,7 +31,7 @@ type Policy interface {
 }
 
 // Cycle is a Policy prepared for one pod. It implements [Filter], [Score] or both, and optionally
-// [NormalizeScore] beside Score, and [Signature]. It may be kept and reused while neither the pod
+// [NormalizeScore] and [ScoreRows] beside Score, and [Signature]. It may be kept and reused while neither the pod
 // nor the view has changed.
 type Cycle any
 
@@ -78,12 +78,24 @@ type Explainer interface {
 }
 
 // Signature is implemented by a Cycle whose results for a node are the same for every pod with the same signature:
-// [Filter] and [Score] depend on the Node and the signature alone, and not on the View. The engine does not call such a
-// Cycle again for a node that has not changed.
+// [Filter] and [Score] depend on the Node and the signature alone, and not on the View, and NormalizeScore on the scores
+// and the signature. So the signature contains what the Cycle reads of the pod and of the View, such as the
+// [snapshot.Signal.Version] of a signal. The engine does not call such a Cycle again for a node that has not changed.
+//
+// The results may differ for a pod that is on the Node or holds claims there: the engine does not use the signature of a
+// pod that is on any node of the View, or in the ledger of one.
 type Signature interface {
 	// Signature returns the same string for all pods with the same Verdicts and scores, before NormalizeScore. It need
 	// not contain the policy's configuration. It is called once after each Prepare.
 	Signature() string
+}
+
+// ScoreRows is implemented by a Cycle with a [Score] that depends on the whole View, if it scores many nodes together much
+// faster than one by one. A [Signature] of the Cycle does not cover its scores.
+type ScoreRows interface {
+	// ScoreRows sets scores[i] to what Score returns for the node at rows[i] of the View, which has such a node. It is
+	// pure, and safe for concurrent use.
+	ScoreRows(rows []int32, scores []int64)
 }
 
 // Verdict is the result of a Filter for one node. The zero Verdict means that the pod fits.

@@ -40,9 +40,10 @@ func (v Value) Missing(signal, about string) string {
 // another cluster. The key of a single number is "". A Signal is immutable; new numbers are in a
 // new Signal of the next View. A nil *Signal is empty.
 type Signal struct {
-	name   string
-	values map[string]Value
-	rows   []Value // by row of the View that holds the Signal
+	name    string
+	version uint64
+	values  map[string]Value
+	rows    []Value // by row of the View that holds the Signal
 }
 
 // NewSignal returns a Signal. The caller must not change values afterwards. NewSignal omits numbers
@@ -55,7 +56,16 @@ func NewSignal(name string, values map[string]Value) *Signal {
 			break
 		}
 	}
-	return &Signal{name: name, values: values}
+	return &Signal{name: name, version: versions.Add(1), values: values}
+}
+
+// Version identifies the values: for as long as the process runs, no Signal with other values has the same version. It is
+// 0 for nil.
+func (s *Signal) Version() uint64 {
+	if s == nil {
+		return 0
+	}
+	return s.version
 }
 
 // Name returns the name by which policies read the signal; "" for nil.
@@ -110,7 +120,7 @@ func (s *Signal) Len() int {
 
 // withRows returns the Signal with its values by row of the nodes.
 func (s *Signal) withRows(rows []*Node) *Signal {
-	next := &Signal{name: s.name, values: s.values, rows: make([]Value, len(rows))}
+	next := &Signal{name: s.name, version: s.version, values: s.values, rows: make([]Value, len(rows))}
 	for row, n := range rows {
 		if n != nil {
 			next.rows[row] = s.values[n.Name]

@@ -107,8 +107,9 @@ func (ev *evaluation) sign(member int, cycle policy.Cycle) bool {
 	_, filters := cycle.(policy.Filter)
 	_, scores := cycle.(policy.Score)
 	_, normalizes := cycle.(policy.NormalizeScore)
+	_, together := cycle.(policy.ScoreRows)
 	ev.signature = binary.AppendUvarint(ev.signature, uint64(member))
-	for _, does := range []bool{filters, scores, normalizes} {
+	for _, does := range []bool{filters, scores, normalizes, together} {
 		if does {
 			ev.signature = append(ev.signature, 1)
 		} else {
@@ -140,16 +141,23 @@ func (cs *nodeCaches) takeForRequest(ev *evaluation, req *Request, memory *scrat
 	}
 }
 
-// take gives the evaluation the cache for its signature, with all rows of its view. It returns false if it has no signature.
+// alike reports whether the results of the policies with a signature are those for all pods with the same signatures. A pod for which a
+// node has something already, by a claim or because the pod is there, never shares results with others.
+func (ev *evaluation) alike() bool {
+	return len(ev.signature) > 0 && len(ev.signature) <= maxSignature && ev.pod.Spec.NodeName == "" &&
+		(ev.holders == nil || !ev.holders.has(ev.key.view, ev.pod.UID))
+}
+
+// take gives the evaluation the cache for its signature, with all rows of its view. It returns false if it can use none.
 func (cs *nodeCaches) take(ev *evaluation) bool {
-	if len(ev.signature) == 0 || len(ev.signature) > maxSignature {
+	if !ev.alike() {
 		return false
 	}
 	rows := ev.key.view.Rows()
 	c, found := cs.find(ev.signature, rows)
 	if !found {
 		clear(c.nodes)
-		c.index.position = 0
+		c.index.position, c.index.columns = 0, nil
 	}
 	if rows > len(c.nodes) {
 		c.nodes = append(make([]cachedNode, 0, rows), c.nodes...)[:rows]
@@ -247,6 +255,9 @@ func (ev *evaluation) scoreOf(scorer *scorerRef, n *snapshot.Node, index int) in
 
 // scoreAt is scoreOf with the node's entry in the cache; nil: the score is not cached.
 func (ev *evaluation) scoreAt(scorer *scorerRef, n *snapshot.Node, c *cachedNode) int64 {
+	if scorer.slot < 0 {
+		c = nil
+	}
 	if c != nil && c.scores[scorer.slot] != 0 {
 		return int64(c.scores[scorer.slot]) - 1 + policy.NoOpinion
 	}

@@ -97,11 +97,14 @@
 // 16 MiB for each Engine: one takes 16 bytes for each row of the View, so that with 5,000 nodes
 // there are about 200. It identifies nodes by [snapshot.View.Version] and keeps none in memory.
 // Rejections are not cached, because the record contains their numbers. Scores that a policy
-// normalizes are not cached either.
+// normalizes are not cached either. A pod that is on a node of the View, or in the ledger of one,
+// never uses this cache: a policy may say something else about that node for this pod alone.
 //
 // Totals: [Attempt.Best] ranks all nodes for each pod. If all policies that concern the pod have a
-// signature and no score depends on other nodes, the cache for the signature also has the totals of
-// all nodes, 4 bytes for each row. The Engine remembers which nodes have changed from one View to the
-// next, so that only those are evaluated for the next pod with the same signature. The record of such
-// a choice counts the rejections of each reason, and has no numbers of nodes.
+// signature, the cache for the signature also has the totals of all nodes, 4 bytes for each row, and
+// 8 bytes for each score that depends on other nodes, as Score returned it: such scores are
+// normalized for each pod, over all nodes that fit. The Engine remembers which nodes have changed
+// from one View to the next, so that only those are evaluated for the next pod with the same
+// signature. The record of such a choice counts the rejections of each reason, and has no numbers of
+// nodes.
 package engine

@@ -38,6 +38,7 @@ type evaluation struct {
 	// signature is the same for all pods with the same results of the policies with a signature; see [nodeCache].
 	signature []byte
 	unsigned  bool       // a policy that concerns the pod has no signature
+	reserves  bool       // a policy that concerns the pod allocates something
 	slots     int        // of the scores in the cache that are used
 	cache     *nodeCache // for the signature; nil: nothing is cached
 	rows      []int32    // of the requested nodes; valid only with a cache
@@ -46,6 +47,7 @@ type evaluation struct {
 
 	clock     func() time.Time            // or nil
 	claimants *snapshot.Fact[[]types.UID] // or nil
+	holders   *holders                    // nil without claimants
 	maxTotal  int64                       // see reachable
 	tooLarge  policy.Verdict              // about every node, if the pod exceeds the limit of its size
 	failure   error                       // of a policy that passes has called
@@ -87,6 +89,7 @@ type scorerRef struct {
 	weight    int64
 	score     policy.Score
 	normalize policy.NormalizeScore // or nil
+	rows      policy.ScoreRows      // or nil
 	slot      int                   // index of its scores in the cache; -1: they are not cached
 }
 
@@ -101,6 +104,9 @@ func (ev *evaluation) begin(e *Engine, req Request, same bool) {
 		return
 	}
 	ev.clock, ev.claimants, ev.maxTotal = e.clock, e.claimants, e.maxTotal
+	if ev.holders = nil; e.claimants != nil {
+		ev.holders = &e.holders
+	}
 	ev.members = e.members
 	ev.state = make([]policyState, len(e.members))
 	ev.forget()
@@ -114,6 +120,7 @@ func (ev *evaluation) forget() {
 	clear(ev.explainers)
 	ev.filters, ev.scorers, ev.explainers = ev.filters[:0], ev.scorers[:0], ev.explainers[:0]
 	ev.signature, ev.unsigned, ev.slots = ev.signature[:0], false, 0
+	ev.reserves = false
 	ev.tooLarge = policy.Verdict{}
 }
 
@@ -201,19 +208,21 @@ func (ev *evaluation) add(member int, cycle policy.Cycle) error {
 		return fmt.Errorf("its cycle is a %T, which neither filters nor scores", cycle)
 	}
 	signed := ev.sign(member, cycle)
-	_, reserves := m.Policy.(policy.Reserver) // a pod that holds a claim is not like others
-	ev.unsigned = ev.unsigned || cycle != nil && (!signed || reserves)
+	_, reserves := m.Policy.(policy.Reserver)
+	ev.unsigned = ev.unsigned || cycle != nil && !signed
+	ev.reserves = ev.reserves || cycle != nil && reserves
 	if filters {
 		ev.filters = append(ev.filters, filterRef{member, f, signed})
 	}
 	if scores && m.Weight > 0 {
 		n, _ := cycle.(policy.NormalizeScore)
+		rows, _ := cycle.(policy.ScoreRows)
 		slot := -1
-		if signed && n == nil && ev.slots < cachedScores {
+		if signed && n == nil && rows == nil && ev.slots < cachedScores {
 			slot = ev.slots
 			ev.slots++
 		}
-		ev.scorers = append(ev.scorers, scorerRef{member, m.Weight, s, n, slot})
+		ev.scorers = append(ev.scorers, scorerRef{member, m.Weight, s, n, rows, slot})
 	}
 	if x, ok := cycle.(policy.Explainer); ok {
 		ev.explainers = append(ev.explainers, explainerRef{member, x})

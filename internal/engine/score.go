@@ -121,12 +121,18 @@ func (ev *evaluation) scoreBy(ctx context.Context, scorer *scorerRef, nodes []*s
 	if final {
 		return nil
 	}
+	return scorer.finish(scores, s, func(j int) string { return nodes[indices[j]].Name })
+}
+
+// finish turns the scores of all nodes of a request, as Score returned them, into final ones. name returns the name of the node with the
+// index in scores.
+func (scorer *scorerRef) finish(scores []int64, s *scratch, name func(j int) string) error {
 	s.raw = append(s.raw[:0], scores...)
 	if scorer.normalize != nil {
 		scorer.normalize.NormalizeScore(scores)
 	}
 	if j := invalid(scores, s.raw); j >= 0 {
-		return fmt.Errorf("score %d for node %q: must be between 0 and %d", scores[j], nodes[indices[j]].Name, policy.MaxScore)
+		return fmt.Errorf("score %d for node %q: must be between 0 and %d", scores[j], name(j), policy.MaxScore)
 	}
 	replaceNoOpinion(scores)
 	return nil

@@ -49,8 +49,9 @@
 //     request has left, even if the View is older. A pod that holds what Reserve chose for it fits on the node, and can use it. A pod
 //     that holds a claim of units that are gone fits, unless ValidateClaim and Reserve both reject
 //     it.
+//   - rows: ScoreRows returns the same scores as Score for the nodes of the View.
 //   - signature: Cycles with the same Signature return the same results for a node, for any pod and View for which they
-//     were prepared.
+//     were prepared, except for a pod that is on the node or has claims in its ledgers.
 //   - concurrent: eight goroutines get the same results concurrently. Run the test with -race to
 //     find data races. This rule comes last, and is not checked for a policy that violates another
 //     rule.

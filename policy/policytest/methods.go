@@ -43,5 +43,5 @@ func (s *suite) policyMethods(p policy.Policy) {
 
 func (s *suite) cycleMethods(c policy.Cycle) {
 	s.methods(c, reflect.TypeFor[policy.Filter](), reflect.TypeFor[policy.Score](), reflect.TypeFor[policy.NormalizeScore](),
-		reflect.TypeFor[policy.Explainer](), reflect.TypeFor[policy.Signature]())
+		reflect.TypeFor[policy.Explainer](), reflect.TypeFor[policy.Signature](), reflect.TypeFor[policy.ScoreRows]())
 }

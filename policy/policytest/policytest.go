@@ -190,7 +190,7 @@ func (s *suite) exercised() {
 
 func (s *suite) checkRules() {
 	rules := []func(*testCase){
-		s.verdicts, s.explanations, s.repeatable, s.readOnly, s.scoreRange, s.cancelled, s.trimmed, s.stranger, s.without, s.claims,
+		s.verdicts, s.explanations, s.repeatable, s.readOnly, s.scoreRange, s.cancelled, s.trimmed, s.stranger, s.without, s.claims, s.scoreRows,
 	}
 	for _, rule := range rules {
 		for _, c := range s.cases {
