@@ -3,6 +3,8 @@ package schedplugin
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,7 +110,7 @@ func crowd(b *testing.B, policies string) *scheduler {
 // PreFilter with candidates among 5,000 nodes, for pods that are placed one by one on a node that it has named. The filters of other plugins
 // cost nothing here.
 func BenchmarkCandidates(b *testing.B) {
-	for name, profile := range map[string]string{
+	profiles := map[string]string{
 		"ImageLocality and PodLimit": `{type: PodLimit, config: {max: 20, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}`,
 		"GPUMemory":                  `{type: GPUMemory}`,
 		"GPUMemory, LeastWaste":      `{type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}`,
@@ -116,9 +118,10 @@ func BenchmarkCandidates(b *testing.B) {
 		"Rules": `{type: Rules, config: {filters: [{name: room, expression: 'usage.free["pods"].asInteger() > 0'}],
 			scores: [{name: free, expression: 'usage.free["pods"].asInteger() - size(pod.spec.containers[0].image)'}]}}`,
 		"HardwareHealth": `{type: HardwareHealth, config: {rules: [{name: hot, nodeLabel: {key: hot}, penalty: 30}, {name: broken, nodeLabel: {key: broken}, reject: true}]}}`,
-	} {
+	}
+	for _, name := range slices.Sorted(maps.Keys(profiles)) {
 		for _, templates := range []int{1, 100} {
-			b.Run(fmt.Sprintf("%s, %d templates", name, templates), func(b *testing.B) { nameCandidates(b, profile, templates) })
+			b.Run(fmt.Sprintf("%s, %d templates", name, templates), func(b *testing.B) { nameCandidates(b, profiles[name], templates) })
 		}
 	}
 }

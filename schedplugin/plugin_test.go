@@ -310,9 +310,18 @@ func TestSignatures(t *testing.T) {
 	if bytes.Equal(one, sign(image("c", "app:2", web))) || bytes.Equal(one, sign(image("d", "app:1", nil))) {
 		t.Error("different pods have the same signature")
 	}
-	unsigned := schedule(t, 1, "profiles: [{policies: [{type: Rules, config: {filters: [{name: always, expression: 'true'}]}}]}]\n")
-	if _, status := unsigned.SignPod(t.Context(), podNamed("a", nil)); status.Code() != fwk.Unschedulable {
-		t.Errorf("a policy without a signature: %v", status)
+	for what, policies := range map[string]string{
+		"a policy that normalizes": `{type: Cost, config: {scoringStrategy: {type: NodeCost}, prices: [{nodeLabel: price}]}}`,
+		"a policy that allocates":  `{type: Devices, config: {resource: example.com/nic}}`,
+	} {
+		unsigned := schedule(t, 1, "profiles: [{policies: ["+policies+"]}]\n")
+		pod := podNamed("a", nil)
+		pod.Spec.Containers = []corev1.Container{{Name: "c"}}
+		pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"example.com/nic": resource.MustParse("1")}
+		pod.Spec.Containers[0].Resources.Limits = pod.Spec.Containers[0].Resources.Requests
+		if _, status := unsigned.SignPod(t.Context(), pod); status.Code() != fwk.Unschedulable {
+			t.Errorf("%s: %v", what, status)
+		}
 	}
 }
 

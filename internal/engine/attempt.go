@@ -73,9 +73,11 @@ func (a *Attempt) Concerns() bool {
 }
 
 // Signature returns a string that is equal for pods with the same verdicts and scores, whatever the view: see [policy.Signature].
-// ok is false if a policy that is concerned with the pod has no signature, allocates something to it, or has failed.
+// ok is false if a policy that is concerned with the pod has no signature, allocates something to it, normalizes its scores over the nodes
+// of a request, or has failed.
 func (a *Attempt) Signature() (signature string, ok bool) {
-	if a.ev.unsigned || a.ev.reserves || a.ev.leavesOut() {
+	normalizes := slices.ContainsFunc(a.ev.scorers, func(s scorerRef) bool { return s.normalize != nil })
+	if a.ev.unsigned || a.ev.reserves || normalizes || a.ev.leavesOut() {
 		return "", false
 	}
 	return string(a.ev.signature), true

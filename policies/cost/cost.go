@@ -4,6 +4,7 @@ package cost
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/bits"
@@ -91,6 +92,25 @@ type cycle struct {
 	refusal  string             // why the pod must not run on spot nodes; "" if it may
 	signals  []*snapshot.Signal // by source
 	requests []amount           // in order of resource; at least one, all positive
+}
+
+// Signature implements policy.Signature: whether the pod may run on spot nodes, the values of the signals and, if the pod's share of a node
+// counts, its requests. The rest is the node's, and NormalizeScore reads only scores.
+func (c *cycle) Signature() string {
+	text := []byte{0}
+	if c.refusal != "" {
+		text[0] = 1
+	}
+	for _, s := range c.signals {
+		text = binary.AppendUvarint(text, s.Version())
+	}
+	if c.policy.config.ScoringStrategy.Type == PodCost {
+		for _, a := range c.requests {
+			text = append(binary.AppendUvarint(text, uint64(len(a.resource))), a.resource...)
+			text = binary.AppendUvarint(text, math.Float64bits(a.n))
+		}
+	}
+	return string(text)
 }
 
 // Filter implements policy.Filter.

@@ -4,6 +4,7 @@ package devices
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
@@ -131,6 +132,12 @@ func (p *devices) evaluate(want int64, hw *hardware, u *usage) policy.Verdict {
 		return policy.Verdict{Reason: p.reasons.full, Have: u.mostFree, Want: want}
 	}
 	return policy.Verdict{}
+}
+
+// Signature implements policy.Signature: how much the pod requests, and the reason for nodes without units. Everything else that Filter and
+// Score read is the node's, with its ledger, except for which pod asks: that matters only where the pod has units already.
+func (c *cycle) Signature() string {
+	return strconv.FormatInt(c.want, 10) + c.none.Code
 }
 
 // Score implements policy.Score. If one group is only preferred, pods that request several units

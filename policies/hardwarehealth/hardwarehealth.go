@@ -4,6 +4,7 @@ package hardwarehealth
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -122,6 +123,17 @@ func (r *appliedRule) evaluate(n *snapshot.Node, objects []bool) state {
 		return degraded
 	}
 	return healthy
+}
+
+// Signature implements policy.Signature: the rules that apply to the pod, and the values of their signals. Of the pod, nothing else is read,
+// and everything else is the Node object's.
+func (c *cycle) Signature() string {
+	text := make([]byte, 0, 4*len(c.rules))
+	for i := range c.rules {
+		text = binary.AppendUvarint(text, uint64(c.rules[i].at))
+		text = binary.AppendUvarint(text, c.rules[i].signal.Version())
+	}
+	return string(text)
 }
 
 // Filter implements policy.Filter.

@@ -4,6 +4,7 @@ package licenses
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,7 +116,40 @@ func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 		}
 		c.needs = append(c.needs, e)
 	}
+	if text, ok := c.sign(); ok {
+		return &signed{c, text}, nil
+	}
 	return c, nil
+}
+
+// signed is a cycle with a signature.
+type signed struct {
+	*cycle
+	signature string
+}
+
+// Signature implements policy.Signature.
+func (s *signed) Signature() string { return s.signature }
+
+// sign returns a signature: what the pod needs, and the verdicts about floating seats, which are the same for all nodes. ok is false if too
+// few of these are free: then it matters which pods hold them where. The rest is the node's, with its ledger, except for which pod asks:
+// that matters only where the pod has seats already.
+func (c *cycle) sign() (signature string, ok bool) {
+	var text []byte
+	for i := range c.needs {
+		e := &c.needs[i]
+		if e.verdict.Reason == noFreeSeat {
+			return "", false
+		}
+		text = append(binary.AppendUvarint(text, uint64(len(e.feature.Name))), e.feature.Name...)
+		text = binary.AppendVarint(text, e.seats)
+		if e.verdict.Reason != nil {
+			text = append(text, e.verdict.Reason.Code...)
+		}
+		text = append(text, '.')
+		text = binary.AppendVarint(binary.AppendVarint(text, e.verdict.Have), e.verdict.Want)
+	}
+	return string(text), true
 }
 
 // cycle is the policy prepared for one pod that needs seats.

@@ -106,11 +106,18 @@ func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.Vie
 	for _, s := range c.scores {
 		c.weights += s.weight
 	}
+	text, ok := c.sign()
 	switch {
+	case len(c.filters) > 0 && len(c.scores) > 0 && ok:
+		return &signedBoth{both{c}, text}, nil
 	case len(c.filters) > 0 && len(c.scores) > 0:
 		return &both{c}, nil
+	case len(c.filters) > 0 && ok:
+		return &signedFilters{filters{c}, text}, nil
 	case len(c.filters) > 0:
 		return &filters{c}, nil
+	case len(c.scores) > 0 && ok:
+		return &signedScores{scores{c}, text}, nil
 	case len(c.scores) > 0:
 		return &scores{c}, nil
 	}

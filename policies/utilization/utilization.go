@@ -5,6 +5,7 @@ package utilization
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"math"
 	"slices"
 	"time"
@@ -150,6 +151,20 @@ func (r *reading) fraction(number, capacity float64) float64 {
 		number /= capacity
 	}
 	return max(0, min(number, maxFraction))
+}
+
+// Signature implements policy.Signature: what the pod will use, and the values of the signals. The rest is the node's. Which pod asks
+// matters only on the node where the pod is.
+func (c *cycle) Signature() string {
+	var text []byte
+	for _, n := range c.needs {
+		text = binary.AppendUvarint(text, math.Float64bits(n))
+	}
+	for i := range c.readings {
+		text = binary.AppendUvarint(text, c.readings[i].use.Version())
+		text = binary.AppendUvarint(text, c.readings[i].deviation.Version())
+	}
+	return string(text)
 }
 
 // Filter implements policy.Filter.

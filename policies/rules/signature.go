@@ -1,0 +1,159 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"slices"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+)
+
+// maxSigned bounds the length of a signature, in bytes: pods with larger ones are seldom alike.
+const maxSigned = 4096
+
+// signature implements policy.Signature.
+type signature string
+
+// Signature implements policy.Signature.
+func (s signature) Signature() string { return string(s) }
+
+// The kinds of Cycles with a signature.
+type (
+	signedFilters struct {
+		filters
+		signature
+	}
+	signedScores struct {
+		scores
+		signature
+	}
+	signedBoth struct {
+		both
+		signature
+	}
+)
+
+// sign returns a signature of everything on which the results for a node depend, except the node: which rules apply, with their limits; the
+// values of the parts of their expressions that depend on the pod, of which expressions read nothing else; and the values of all signals.
+// ok is false if a value has none.
+func (c *cycle) sign() (s signature, ok bool) {
+	var text []byte
+	var parts []int
+	for _, rules := range [][]planned{c.filters, c.scores} {
+		text = binary.AppendUvarint(text, uint64(len(rules)))
+		for _, r := range rules {
+			text = appendText(text, r.name)
+			text = append(text, byte(r.limit), flag(r.exceeded))
+			for _, p := range r.expression.parts {
+				if p.class == ofRequest {
+					parts = append(parts, p.index)
+				}
+			}
+		}
+	}
+	for _, name := range append(slices.Clip(c.policy.signals), c.policy.keyed...) {
+		text = binary.AppendUvarint(text, c.view.Signal(name).Version())
+	}
+	slices.Sort(parts)
+	for _, index := range slices.Compact(parts) {
+		v := c.request[index]
+		if text, ok = appendValue(append(text, flag(v.unusual)), v.Val); !ok || len(text) > maxSigned {
+			return "", false
+		}
+	}
+	return signature(text), true
+}
+
+func flag(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+func appendText(text []byte, s string) []byte {
+	return append(binary.AppendUvarint(text, uint64(len(s))), s...)
+}
+
+// appendValue appends a text that no other value has. It returns false if it has no text for such a value, or if the text is too long.
+func appendValue(text []byte, v ref.Val) (signed []byte, ok bool) {
+	if len(text) > maxSigned {
+		return nil, false
+	}
+	switch v := v.(type) {
+	case nil:
+		return append(text, '-'), true
+	case *types.Err: // which error it is matters to explanations only
+		return append(text, 'e', flag(exceeds(v))), true
+	case types.Null:
+		return append(text, 'n'), true
+	case types.Bool:
+		return append(text, 'b', flag(bool(v))), true
+	case types.Int:
+		return binary.AppendVarint(append(text, 'i'), int64(v)), true
+	case types.Uint:
+		return binary.AppendUvarint(append(text, 'u'), uint64(v)), true
+	case types.Double:
+		return binary.BigEndian.AppendUint64(append(text, 'd'), math.Float64bits(float64(v))), true
+	case types.String:
+		return appendText(append(text, 's'), string(v)), true
+	case types.Bytes:
+		return appendText(append(text, 'y'), string(v)), true
+	case types.Duration:
+		return binary.AppendVarint(append(text, 'p'), int64(v.Duration)), true
+	case types.Timestamp:
+		return binary.AppendVarint(binary.AppendVarint(append(text, 't'), v.Unix()), int64(v.Nanosecond())), true
+	case apiservercel.Quantity:
+		q := v.DeepCopy() // its text is kept in it
+		return appendText(append(text, 'q'), q.String()), true
+	case *types.Optional:
+		if !v.HasValue() {
+			return append(text, 'o'), true
+		}
+		return appendValue(append(text, 'O'), v.GetValue())
+	case *object:
+		encoded, err := json.Marshal(v.Value())
+		if err != nil || bytes.Contains(encoded, []byte(`\ufffd`)) { // which replaces bytes that are no text
+			return nil, false
+		}
+		return appendText(appendText(append(text, 'x'), v.kind.name), string(encoded)), true
+	case keyedSignal: // its values have been signed
+		return appendText(append(text, 'k'), v.Name()), true
+	case *orderedMap:
+		return appendMap(text, v)
+	case traits.Mapper:
+		return nil, false // its order varies
+	case traits.Lister:
+		return appendList(text, v)
+	}
+	return nil, false
+}
+
+func appendMap(text []byte, m *orderedMap) (signed []byte, ok bool) {
+	text = binary.AppendUvarint(append(text, 'm'), uint64(m.native.Len()))
+	for it := m.Iterator(); it.HasNext() == types.True; {
+		key := it.Next()
+		if text, ok = appendValue(text, key); !ok {
+			return nil, false
+		}
+		if text, ok = appendValue(text, m.Get(key)); !ok {
+			return nil, false
+		}
+	}
+	return text, true
+}
+
+func appendList(text []byte, l traits.Lister) (signed []byte, ok bool) {
+	text = binary.AppendUvarint(append(text, 'l'), sizeOf(l))
+	for it := l.Iterator(); it.HasNext() == types.True; {
+		if text, ok = appendValue(text, it.Next()); !ok {
+			return nil, false
+		}
+	}
+	return text, true
+}
