@@ -94,7 +94,8 @@ type Signature interface {
 // faster than one by one. A [Signature] of the Cycle does not cover its scores.
 type ScoreRows interface {
 	// ScoreRows sets scores[i] to what Score returns for the node at rows[i] of the View, which has such a node. It is
-	// pure, and safe for concurrent use.
+	// pure, and safe for concurrent use. It is only called for a pod that is on no node of the View, nor in the ledger of
+	// one.
 	ScoreRows(rows []int32, scores []int64)
 }
 

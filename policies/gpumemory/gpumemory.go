@@ -104,6 +104,10 @@ type filter struct {
 // cycle is the policy prepared for one pod that requests GPUs.
 type cycle struct{ filter }
 
+// Signature implements policy.Signature: what the pod requests. Everything else that Filter, and Score of cycle, read is the node's, with its
+// ledger and its ConfigMap, except for which pod asks: that matters only where the pod has GPUs already.
+func (c *filter) Signature() string { return c.request.signature() }
+
 // Filter implements policy.Filter.
 func (c *filter) Filter(n *snapshot.Node) policy.Verdict {
 	b := c.policy.usage.Of(n)

@@ -30,6 +30,12 @@ type rankingCycle struct {
 	ranking
 }
 
+// Signature implements policy.Signature. It need not cover the scores, which ScoreRows computes for each View, and there are no verdicts.
+func (r *ranking) Signature() string { return "" }
+
+// Signature implements policy.Signature: that of the verdicts.
+func (c *rankingCycle) Signature() string { return c.filter.Signature() }
+
 // Score implements policy.Score: no node is better than one on which the pod has its GPUs already.
 func (r *ranking) Score(n *snapshot.Node) int64 {
 	if r.policy.usage.Of(n).holders.Has(r.pod) {

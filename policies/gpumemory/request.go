@@ -1,6 +1,7 @@
 package gpumemory
 
 import (
+	"encoding/binary"
 	"slices"
 	"strconv"
 
@@ -18,6 +19,19 @@ type request struct {
 	gpus    int64          // number of different GPUs, at least 1
 	share   int64          // memory of each GPU; 0: whole GPUs
 	models  []string       // permitted models, in order; empty: any
+}
+
+// signature is the same for requests that get the same verdicts and amounts: gpus and share determine each other for the same memory.
+func (r *request) signature() string {
+	text := binary.AppendVarint(nil, r.memory)
+	text = binary.AppendVarint(text, r.gpus)
+	if r.refused != nil {
+		return string(append(text, r.refused.Code...))
+	}
+	for _, model := range r.models {
+		text = append(append(text, ','), model...) // a model has no comma
+	}
+	return string(text)
 }
 
 // whole reports whether no other pod may use the GPUs.

@@ -60,7 +60,7 @@ func holds(n *snapshot.Node, uid types.UID) bool {
 func (s *suite) scoreRows(c *testCase) {
 	w, prep := s.fresh(c, s.policy)
 	cycle, ok := prep.cycle.(policy.ScoreRows)
-	if !ok || w.known == 0 {
+	if !ok || w.known == 0 || slices.ContainsFunc(w.nodes, func(n *snapshot.Node) bool { return holds(n, c.pod.UID) }) {
 		return
 	}
 	name, got := c.name, prep.evaluate(w.nodes, forward(len(w.nodes)))

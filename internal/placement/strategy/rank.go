@@ -13,7 +13,7 @@ import (
 )
 
 // Ranking scores nodes for a pod by the cost of placing it there. It is a policy.Score, a
-// policy.NormalizeScore and a policy.Explainer.
+// policy.ScoreRows, a policy.NormalizeScore and a policy.Explainer.
 type Ranking struct {
 	state *clusterState
 	shape placement.Shape

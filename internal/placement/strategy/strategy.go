@@ -59,6 +59,7 @@ type Ranker struct {
 	options Options
 	states  *snapshot.Fact[*nodeState]
 	latest  atomic.Pointer[clusterState]
+	tables  tables
 
 	mu     sync.Mutex
 	models []*workloadModel // the latest one first
@@ -133,12 +134,10 @@ func (s *clusterState) begin() {
 func (s *clusterState) changeFrom(last *clusterState) bool {
 	states := s.ranker.states
 	var changed []int
-	for row := range s.view.Rows() {
-		if s.view.At(row) == last.view.At(row) {
-			continue
-		}
+	for n := range s.view.ChangedSince(last.view) {
+		row := n.Row()
 		changed = append(changed, row)
-		if (*states.Of(s.view.At(row))).kind != last.kinds.rows[row] {
+		if (*states.Of(n)).kind != last.kinds.rows[row] {
 			return false
 		}
 	}
@@ -169,9 +168,7 @@ func (r *Ranker) kindsOf(view *snapshot.View) *kinds {
 // best returns the best of the offers, by cost and price.
 func (s *clusterState) best(offers *placement.Offers, shape placement.Shape) (best placement.Offer, found bool) {
 	for _, o := range offers.All() {
-		if s.prices != nil {
-			o.Cost += s.prices.Of(shape, o.Terms)
-		}
+		o.Cost += s.priceOf(shape, o.Terms)
 		if !found || o.Cost < best.Cost {
 			best, found = o, true
 		}
