@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
@@ -118,13 +119,9 @@ func compare(t policytest.T, which ...int) compared {
 	return c
 }
 
-// check compares the best n nodes for the pod by the index with those of Filter and Score for all nodes, and returns the best one, or nil.
-func (c compared) check(t policytest.T, view *snapshot.View, pod *corev1.Pod, n, first int) *snapshot.Node {
-	nodes := slices.Collect(view.All())
-	if len(nodes) == 0 {
-		return nil
-	}
-	choice := engine.Choice{N: n, First: first % len(nodes), Usable: func(int32) (bool, bool) { return true, false }}
+// best returns the best n nodes for the pod by the index. Of equally good ones, those from the first on are better.
+func (c compared) best(t policytest.T, view *snapshot.View, nodes []*snapshot.Node, pod *corev1.Pod, n, first int) (result engine.Result) {
+	choice := engine.Choice{N: n, First: first, Usable: func(int32) (bool, bool) { return true, false }}
 	for _, node := range nodes {
 		choice.Rows = append(choice.Rows, int32(node.Row()))
 	}
@@ -134,10 +131,21 @@ func (c compared) check(t policytest.T, view *snapshot.View, pod *corev1.Pod, n,
 	}
 	a.TakeNodeCache()
 	defer a.ReturnNodeCache()
-	var got, filtered, scored engine.Result
-	if err := a.Best(t.Context(), choice, &got); err != nil {
+	if err := a.Best(t.Context(), choice, &result); err != nil {
 		t.Fatalf("%v", err)
 	}
+	return result
+}
+
+// check compares the best n nodes for the pod by the index with those of Filter and Score for all nodes, and returns the best one, or nil.
+func (c compared) check(t policytest.T, view *snapshot.View, pod *corev1.Pod, n, first int) *snapshot.Node {
+	nodes := slices.Collect(view.All())
+	if len(nodes) == 0 {
+		return nil
+	}
+	first %= len(nodes)
+	got := c.best(t, view, nodes, pod, n, first)
+	var filtered, scored engine.Result
 	if err := c.plain.Filter(t.Context(), engine.Request{Pod: pod, View: view, Nodes: nodes}, &filtered); err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -152,7 +160,7 @@ func (c compared) check(t policytest.T, view *snapshot.View, pod *corev1.Pod, n,
 	for j := range ranked {
 		ranked[j] = j
 	}
-	behind := func(j int) int { return (int(filtered.Kept[j]) - choice.First + len(nodes)) % len(nodes) }
+	behind := func(j int) int { return (int(filtered.Kept[j]) - first + len(nodes)) % len(nodes) }
 	slices.SortFunc(ranked, func(a, b int) int {
 		return cmp.Or(cmp.Compare(scored.Totals[b], scored.Totals[a]), cmp.Compare(behind(a), behind(b)))
 	})
@@ -316,4 +324,50 @@ func (d *clusterDraw) pod(name string) *corev1.Pod {
 	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: rapid.SampledFrom([]string{"app:1", "app:2"}).Draw(d.T, "image"), Resources: corev1.ResourceRequirements{Requests: r, Limits: r}}}
 	snapshot.TrimPod(pod)
 	return pod
+}
+
+// TestIndexEqualsFilterAndScoreOnTheTrace places the pods of the GPU trace one after the other, each on the best node, and compares
+// the best eight nodes for each fourth pod.
+func TestIndexEqualsFilterAndScoreOnTheTrace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("places thousands of pods")
+	}
+	nodes, jobs, err := simulate.ReadOpenBFolder("../../test/openb", simulate.OpenBPods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, which := range [][]int{{0}, {1}} {
+		t.Run(indexed[which[0]].config, func(t *testing.T) {
+			t.Parallel()
+			c := compare(t, which...)
+			var b snapshot.Builder
+			for _, n := range nodes {
+				n = n.DeepCopy()
+				n.UID = types.UID(n.Name)
+				b.SetNode(n)
+			}
+			placed := 0
+			for i, job := range jobs {
+				pod := job.Pod.DeepCopy()
+				pod.UID, pod.ResourceVersion = types.UID(pod.Name), "1"
+				snapshot.TrimPod(pod)
+				view := b.View()
+				asked := slices.Collect(view.All())
+				got := c.best(t, view, asked, pod, 8, i*7%len(asked))
+				if i%4 == 0 { // or it would take long
+					c.check(t, view, pod, 8, i*7)
+				}
+				if len(got.Kept) == 0 {
+					continue
+				}
+				best := asked[got.Kept[0]]
+				placed++
+				planned, _ := c.index.Planned(view, pod, best, time.Unix(int64(i), 0))
+				planned = planned.DeepCopy()
+				planned.Spec.NodeName = best.Name
+				b.SetPod(planned)
+			}
+			t.Logf("%d of %d pods are placed", placed, len(jobs))
+		})
+	}
 }
