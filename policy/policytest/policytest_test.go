@@ -77,6 +77,15 @@ type signed struct {
 
 func (s signed) Signature() string { return s.signature }
 
+// scoresRows scores all rows of a View alike.
+type scoresRows struct{ scoreFunc }
+
+func (scoresRows) ScoreRows(_ []int32, scores []int64) {
+	for i := range scores {
+		scores[i] = 7
+	}
+}
+
 // wrongScore has a Score with another result than policy.Score.
 type wrongScore struct{ filterFunc }
 
@@ -296,6 +305,10 @@ func TestBrokenPoliciesFail(t *testing.T) {
 				nodes := int64(min(view.Len(), 100))
 				return signed{func(*snapshot.Node) int64 { return nodes }, pod.Name}, nil
 			}),
+		},
+		{
+			name: "other scores for rows than for nodes", rule: "rows", says: "ScoreRows returns",
+			policy: cycleOf(scoresRows{func(n *snapshot.Node) int64 { return int64(len(n.Name)) }}),
 		},
 		{
 			name: "a Cycle that filters, of a policy that says that it only scores", rule: "cycle", says: "implements Filter, and Inputs().ScoreOnly is true",
