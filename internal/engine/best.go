@@ -14,6 +14,7 @@ type Choice struct {
 	// N is how many nodes to choose at most, 1 or more.
 	N int
 	// First is the index into Rows of the node that comes first among equally good ones; those after it, and then those before it, follow.
+	// But if there are more of these than can be chosen, those chosen are spread over the zones.
 	First int
 	// Usable reports whether the node with the index into Rows may be chosen, for reasons that no policy knows. Best calls it for the better
 	// nodes first, at most once for each. If stop is true, Best chooses no further nodes.
@@ -56,7 +57,7 @@ func (a *Attempt) Best(ctx context.Context, c Choice, result *Result) error {
 		if err != nil {
 			return err
 		}
-		chosen := c.choose(totals, result.Kept)
+		chosen := c.choose(totals, result.Kept, a.engine.zones.of(a.ev.key.view))
 		if len(chosen) > 0 && len(ev.scorers) > 0 {
 			ev.noteTop(nodes, result.Kept, chosen[:min(len(chosen), decision.TopNodes)], result)
 		}
@@ -79,8 +80,8 @@ func (r *Result) keep(c *Choice, chosen []int32) {
 	r.Record.Returned = len(chosen)
 }
 
-// choose returns indices into totals and kept, the best first. kept are positions in ascending order.
-func (c *Choice) choose(totals []int64, kept []int32) (chosen []int32) {
+// choose returns indices into totals and kept, the best first. kept are positions in ascending order, and zones are by row.
+func (c *Choice) choose(totals []int64, kept []int32, zones []int16) (chosen []int32) {
 	ask := func(j int32) (stop bool) {
 		usable, stop := c.Usable(c.index(kept[j]))
 		if usable {
@@ -89,6 +90,9 @@ func (c *Choice) choose(totals []int64, kept []int32) (chosen []int32) {
 		return stop || len(chosen) == c.N
 	}
 	best := top(totals, c.N, nil) // usually all of them are usable
+	if len(best) < len(totals) {
+		best = c.spread(best, totals, kept, zones)
+	}
 	for _, j := range best {
 		if ask(j) {
 			return chosen
@@ -97,15 +101,12 @@ func (c *Choice) choose(totals []int64, kept []int32) (chosen []int32) {
 	if len(best) == len(totals) {
 		return chosen
 	}
-	asked := int32(-1) // the worst of best
-	if len(best) > 0 {
-		asked = best[len(best)-1]
-	}
+	cutoff := totals[best[len(best)-1]]
 	better := func(a, b int32) bool { return totals[a] > totals[b] || totals[a] == totals[b] && a < b }
 	// A heap of the others with the best one on top.
 	heap := make([]int32, 0, len(kept))
 	for j := range kept {
-		if asked < 0 || better(asked, int32(j)) {
+		if totals[j] < cutoff || totals[j] == cutoff && !slices.Contains(best, int32(j)) {
 			heap = append(heap, int32(j))
 		}
 	}

@@ -66,6 +66,7 @@ type Engine struct {
 	prepared  evaluations
 	caches    nodeCaches
 	trail     trail
+	zones     zones
 	holders   holders                     // empty without claimants
 	nominated atomic.Pointer[nominations] // of the latest View that has any
 }
