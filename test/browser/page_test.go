@@ -222,6 +222,26 @@ func TestKeys(t *testing.T) {
 	b.until(`document.querySelector('.selected').textContent.startsWith('Click on a GPU')`)
 }
 
+// The navigation marks the view that is shown. The pages of pods and search results are in none of the views: a pod that is placed does not
+// wait. An address that names no view shows the first one.
+func TestNavigation(t *testing.T) {
+	f := cluster()
+	at := serve(t, f)
+	b := open(t)
+	paths := f.paths()
+	for _, tt := range [][2]string{
+		{paths["waiting"], "Waiting"}, {paths["owner"], "Waiting"}, {paths["gpus"], "GPUs"}, {paths["pools"], "GPUs"}, {paths["held"], "Who holds what"},
+		{paths["owners"], "Who holds what"}, {paths["try"], "Try a pod"}, {paths["signals"], "Signals"}, {paths["health"], "Health"},
+		{paths["pod"], ""}, {paths["placed"], ""}, {paths["unknown"], ""}, {paths["found"], ""},
+		{"", "Waiting"}, {"nothing", "Waiting"}, {"constructor", "Waiting"}, {"pod/default/100%", ""},
+	} {
+		b.visit(at + "/ui/")
+		b.until(`document.querySelector('nav [aria-current]')`)
+		value[string](b, fmt.Sprintf(`location.hash = '#/%s'`, tt[0])) // as a click on a link, after which another view is no longer marked
+		b.until(fmt.Sprintf(`document.querySelector('main h1') && !document.querySelector('[aria-busy]') && [...document.querySelectorAll('nav [aria-current=page]')].map(a => a.firstChild.textContent).join() === %q`, tt[1]))
+	}
+}
+
 // The unit at the mouse says its name, how much of it is allocated, and how many pods hold it.
 func TestHover(t *testing.T) {
 	f := cluster()

@@ -39,9 +39,11 @@ let view, poll, shown, problem, since
 
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, '').split('?')
-  const [name, ...rest] = path.split('/').map(decodeURIComponent)
-  return { name: views[name] ? name : 'waiting', rest, query: Object.fromEntries(new URLSearchParams(query)) }
+  const [name, ...rest] = path.split('/').map(decoded)
+  return { name: Object.hasOwn(views, name) ? name : 'waiting', rest, query: Object.fromEntries(new URLSearchParams(query)) }
 }
+
+const decoded = text => { try { return decodeURIComponent(text) } catch { return text } }
 
 function go() {
   const r = route(), same = shown?.name === r.name && shown.rest.join('/') === r.rest.join('/')
@@ -74,7 +76,7 @@ function navigation() {
   const count = Math.max(0, ...replicas.map(r => r.waiting))
   const troubles = page.overview ? troublesOf(page.overview, page.lately()).length : 0
   show($('views'), Object.entries(views).filter(([, v]) => v.key).map(([name, v]) => ({
-    name, title: v.title, here: shown?.name === name || shown?.name === 'pod' && name === 'waiting',
+    name, title: v.title, here: shown?.name === name,
     badge: name === 'waiting' ? count : name === 'health' ? troubles : 0, bad: name === 'health',
   })), v => v.name, v => h('a', { href: link(v.name), 'aria-current': v.here && 'page', title: `Keys: g ${views[v.name].key}` }, v.title,
     v.badge > 0 && h('span', { class: v.bad ? 'badge bad' : 'badge' }, number(v.badge))))
