@@ -69,11 +69,11 @@ export class Lately {
   kept = []
   add(overview) {
     this.kept.push({ at: performance.now(), overview })
-    while (this.kept[1]?.at < performance.now() - 60000) this.kept.shift()
   }
   // of returns the profiles of all replicas with their calls since the first overview that is kept, at most a minute ago. The calls of a
   // replica that the first overview lacks are not among them: nobody knows when they were.
   of() {
+    while (this.kept[1]?.at < performance.now() - 60000) this.kept.shift() // also when nothing new comes
     const [first, last] = [this.kept[0], this.kept.at(-1)].map(x => x.overview.replicas), profiles = []
     for (const r of last) for (const p of r.profiles ?? []) {
       const before = first.find(x => x.name === r.name && x.started === r.started)?.profiles?.find(x => x.path === p.path)

@@ -105,7 +105,7 @@ function state() {
     `${plural(up[0].pods, 'pod')} · read at ${clock(up[0].now)}`
 }
 setInterval(() => problem && state(), 1000)
-setInterval(() => problem || known(), 5000) // how long ago things were
+setInterval(() => { if (!problem) { known(); navigation() } }, 5000) // how long ago things were
 
 let began // g was pressed
 document.addEventListener('keydown', e => {
