@@ -14,7 +14,7 @@ import (
 const (
 	OverviewPath = "/api/overview" // Overview
 	UnitsPath    = "/api/units"    // ?resource=R: Units
-	WaitingPath  = "/api/waiting"  // ?find=F&reason=C&owner=O&limit=N: Waiting
+	WaitingPath  = "/api/waiting"  // ?find=F&reason=C&owner=O&sort=pods or reason&limit=N: Waiting
 	HeldPath     = "/api/held"     // ?resource=R&node=N&find=F&by=namespace or owner: Held
 	FindPath     = "/api/find"     // ?text=T: Found
 	SignalsPath  = "/api/signals"  // Signals
@@ -139,7 +139,7 @@ const (
 	Gone      = 2 // the node no longer has the unit, and a pod holds some of it
 )
 
-// Waiting are the pods that wait for a node, by owner, those that wait longest first.
+// Waiting are the pods that wait for a node, by owner.
 type Waiting struct {
 	// Pods is how many pods wait, Owners of how many owners, and Shown how many pods the query selects.
 	Pods   int `json:"pods"`
@@ -147,8 +147,12 @@ type Waiting struct {
 	Shown  int `json:"shown"`
 	// Reasons are why pods wait, the most frequent first, of all pods.
 	Reasons []Reason `json:"reasons"`
-	// Rows are the owners, or the pods of the owner in the query, at most as many as the query allows.
-	Rows []WaitingRow `json:"rows"`
+	// Since is when the one of them began to wait that waits longest; zero if the query selects none.
+	Since time.Time `json:"since,omitzero"`
+	// Total is how many rows the query selects: the owners, or the pods of the owner in the query. Rows are the first of them in the order
+	// of the query, at most as many as it allows.
+	Total int          `json:"total"`
+	Rows  []WaitingRow `json:"rows"`
 }
 
 // Reason is why pods wait.

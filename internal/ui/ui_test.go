@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -246,7 +247,7 @@ func TestWaiting(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}
-	if all.Pods != 6 || all.Owners != 4 || all.Shown != 6 || !slices.Equal(all.Reasons, []ui.Reason{{"GPUMemory.InsufficientMemory", 3}, {ui.NotAsked, 2}, {ui.Gated, 1}}) {
+	if all.Pods != 6 || all.Owners != 4 || all.Shown != 6 || all.Total != 4 || !all.Since.Equal(noon.Add(-3*time.Hour)) || !slices.Equal(all.Reasons, []ui.Reason{{"GPUMemory.InsufficientMemory", 3}, {ui.NotAsked, 2}, {ui.Gated, 1}}) {
 		t.Errorf("%+v", all)
 	}
 	first := ui.WaitingRow{
@@ -261,6 +262,9 @@ func TestWaiting(t *testing.T) {
 		"?reason=gated":                 {"team/gated 1 gated"},
 		"?find=untr":                    {"team/untried 1 kube-scheduler"},
 		"?find=zebra":                   nil,
+		"?sort=reason":                  {"team/train-0 3 GPUMemory.InsufficientMemory", "team/gated 1 gated", "team/other 1 kube-scheduler", "team/untried 1 kube-scheduler"},
+		"?sort=pods&limit=2":            {"team/train-0 3 GPUMemory.InsufficientMemory", "team/gated 1 gated"},
+		"?sort=zebra&limit=1":           {"team/train-0 3 GPUMemory.InsufficientMemory"},
 		"?limit=1":                      {"team/train-0 3 GPUMemory.InsufficientMemory"},
 		"?limit=-1&reason=gated":        {"team/gated 1 gated"},
 		"?owner=team/Job/train&limit=2": {"team/train-0 1 GPUMemory.InsufficientMemory", "team/train-1 1 GPUMemory.InsufficientMemory"},
@@ -268,6 +272,29 @@ func TestWaiting(t *testing.T) {
 		if _, got := rows(query); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", query, got, want)
 		}
+	}
+}
+
+// The whole list is sorted before it is cut to the limit.
+func TestWaitingOrder(t *testing.T) {
+	var pods []*ui.WaitingRow
+	for i := range 600 {
+		row := &ui.WaitingRow{Owner: fmt.Sprintf("ns/Job/j%d", i), Pods: 1, Pod: fmt.Sprintf("ns/j%d", i), Since: noon.Add(time.Duration(i) * time.Minute), Reason: "b"}
+		if i == 599 {
+			other := *row
+			row.Reason, other.Pod, other.Since = "a", "ns/other", noon.Add(time.Hour*24)
+			pods = append(pods, &other)
+		}
+		pods = append(pods, row)
+	}
+	for sort, want := range map[string][]string{"": {"ns/j0", "ns/j1"}, "pods": {"ns/j599", "ns/j0"}, "reason": {"ns/j599", "ns/j0"}} {
+		w := ui.Group(pods, ui.Query{Sort: sort, Limit: 2})
+		if got := []string{w.Rows[0].Pod, w.Rows[1].Pod}; !slices.Equal(got, want) || w.Total != 600 || w.Shown != 601 || !w.Since.Equal(noon) {
+			t.Errorf("%q: got %q of %d rows since %s, want %q", sort, got, w.Total, w.Since, want)
+		}
+	}
+	if w := ui.Group(pods, ui.QueryOf(url.Values{"limit": {"99999"}})); len(w.Rows) != 500 {
+		t.Errorf("%d rows, at most 500", len(w.Rows))
 	}
 }
 

@@ -25,6 +25,8 @@ type Query struct {
 	Find, Reason, Owner string
 	// Namespace is the namespace of the pods; "" is all.
 	Namespace string
+	// Sort is the order of the rows: one of orders, or those that wait longest first.
+	Sort string
 	// Limit is the maximum number of rows.
 	Limit int
 }
@@ -35,7 +37,7 @@ func QueryOf(q url.Values) Query {
 	if err != nil || limit < 1 {
 		limit = 50
 	}
-	return Query{Find: q.Get("find"), Reason: q.Get("reason"), Owner: q.Get("owner"), Limit: min(limit, maxRows)}
+	return Query{Find: q.Get("find"), Reason: q.Get("reason"), Owner: q.Get("owner"), Sort: q.Get("sort"), Limit: min(limit, maxRows)}
 }
 
 func (q *Query) selects(w *WaitingRow) bool {
@@ -128,6 +130,18 @@ func longest(a, b *WaitingRow) int {
 	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod))
 }
 
+// group is one row before it is copied: the pod of it that waits longest, and how many it has.
+type group struct {
+	first *WaitingRow
+	pods  int
+}
+
+// orders are the orders of rows, by their names in queries. Of equal rows, those that wait longest come first.
+var orders = map[string]func(a, b group) int{
+	"pods":   func(a, b group) int { return cmp.Compare(b.pods, a.pods) },
+	"reason": func(a, b group) int { return cmp.Compare(a.first.Reason, b.first.Reason) },
+}
+
 // Group returns what the query selects of rows of one pod each: the owners, or the pods of one owner. It changes neither the slice nor the
 // rows.
 func Group(pods []*WaitingRow, q Query) Waiting {
@@ -136,6 +150,7 @@ func Group(pods []*WaitingRow, q Query) Waiting {
 		pods = slices.SortedFunc(slices.Values(pods), longest)
 	}
 	reasons, owners, at := map[string]int{}, map[string]bool{}, map[string]int{}
+	var groups []group
 	for _, p := range pods {
 		reasons[p.Reason]++
 		owners[p.Owner] = true
@@ -143,17 +158,24 @@ func Group(pods []*WaitingRow, q Query) Waiting {
 			continue
 		}
 		w.Shown++
-		if row, ok := at[p.Owner]; ok && q.Owner == "" {
-			if row < len(w.Rows) {
-				w.Rows[row].Pods++
-			}
+		if i, ok := at[p.Owner]; ok && q.Owner == "" {
+			groups[i].pods++
 			continue
 		}
-		if at[p.Owner] = len(at); len(w.Rows) < q.Limit {
-			w.Rows = append(w.Rows, *p)
-		}
+		at[p.Owner] = len(groups)
+		groups = append(groups, group{p, 1})
 	}
-	w.Owners = len(owners)
+	w.Owners, w.Total = len(owners), len(groups)
+	if w.Total > 0 {
+		w.Since = groups[0].first.Since
+	}
+	if order := orders[q.Sort]; order != nil {
+		slices.SortStableFunc(groups, order)
+	}
+	for _, g := range groups[:max(0, min(q.Limit, w.Total))] {
+		w.Rows = append(w.Rows, *g.first)
+		w.Rows[len(w.Rows)-1].Pods = g.pods
+	}
 	for code, n := range reasons {
 		w.Reasons = append(w.Reasons, Reason{code, n})
 	}

@@ -358,6 +358,39 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// The order is that of all waiting pods, although the page reads only some of them, and the page says how many it does not show.
+func TestManyWait(t *testing.T) {
+	f := cluster()
+	last := f.pods[0]
+	last.Since = noon.Add(-time.Minute)
+	for i := range 620 {
+		last.Owner, last.Pod = fmt.Sprintf("team-z/Job/last-%d", i), fmt.Sprintf("team-z/last-%d-0", i)
+		f.pods = append(f.pods, last)
+	}
+	for i := range 99 {
+		last.Pod = fmt.Sprintf("team-z/last-619-%d", 1+i)
+		f.pods = append(f.pods, last)
+	}
+	b := open(t)
+	b.size(1280, 900, "light")
+	b.visit(serve(t, f) + "/ui/#/waiting")
+	all := ui.Group(f.rows(), ui.Query{}).Total
+	first := func(name string) string {
+		return fmt.Sprintf(`document.querySelector('tbody .name')?.textContent === %q`, name)
+	}
+	says := func(text string) string {
+		return fmt.Sprintf(`document.querySelector('main').innerText.includes(%q)`, text)
+	}
+	b.until(says(fmt.Sprintf("50 of %d owners are shown. Show more", all)) + ` && !(` + first("last-619") + `)`)
+	value[bool](b, `(e => { e.value = 'pods'; e.dispatchEvent(new Event('change')); return true })(document.getElementById('waiting-sort'))`)
+	b.until(first("last-619") + ` && document.querySelector('tbody td').textContent === '100' && ` + says("the longest wait is 3 h"))
+	for _, n := range []int{200, 500} {
+		value[bool](b, `[...document.querySelectorAll('main a')].find(a => a.textContent === 'Show more').click(), true`)
+		b.until(fmt.Sprintf(`document.querySelectorAll('tbody tr').length === %d`, n))
+	}
+	b.until(first("last-619") + ` && ` + says(fmt.Sprintf("500 of %d owners are shown. Select a reason or a part of a name to see the others.", all)))
+}
+
 // The search finds a pod by the beginning of its name in any namespace.
 func TestSearch(t *testing.T) {
 	f := cluster()

@@ -28,24 +28,23 @@ export default function waiting(root, { query }, page) {
 
   const changes = new Changes(() => draw())
   let data
-  const limit = Number(query.limit) || 50
+  const limit = Number(query.limit) || 50, most = 500 // rows of a response, see maxRows in waiting.go
   function draw() {
     if (!data) return
     const now = page.now()
     title.textContent = query.owner ? `Waiting: ${query.owner}` : 'Waiting'
     summary.textContent = data.pods === 0 ? '' : `${plural(data.pods, 'pod')} of ${plural(data.owners, 'owner')}` +
-      (data.shown < data.pods ? `, ${number(data.shown)} selected` : '') + (data.rows.length ? `; the longest wait is ${ago(data.rows[0].since, now)}` : '')
+      (data.shown < data.pods ? `, ${number(data.shown)} selected` : '') + (data.rows.length ? `; the longest wait is ${ago(data.since, now)}` : '')
     chips(reasons, data.pods ? [{ code: '', pods: data.pods }, ...data.reasons].map(r => ({ text: r.code ? named(r.code) : 'All', count: r.pods, here: (query.reason ?? '') === r.code, href: link('waiting', { ...query, reason: r.code }) })) : [])
-    const all = [...data.rows].sort({ pods: (a, b) => b.pods - a.pods, reason: (a, b) => a.reason < b.reason ? -1 : a.reason > b.reason ? 1 : 0 }[query.sort] ?? (() => 0)), drawn = all.slice(0, limit)
-    rows.fill(drawn.map((r, i) => ({ r, waits: ago(r.since, now), change: changes.of(r), same: i > 0 && changes.of(r)?.length > 30 && changes.of(r) === changes.of(drawn[i - 1]) })), x => x.r.owner + x.r.pod)
-    changes.ask(drawn)
-    more.replaceChildren(...all.length >= limit ? [`${number(drawn.length)} rows are shown. `,
-      h('a', { href: link('waiting', { ...query, limit: limit * 4 }) }, 'Show more')] : [])
+    rows.fill(data.rows.map((r, i) => ({ r, waits: ago(r.since, now), change: changes.of(r), same: i > 0 && changes.of(r)?.length > 30 && changes.of(r) === changes.of(data.rows[i - 1]) })), x => x.r.owner + x.r.pod)
+    changes.ask(data.rows)
+    more.replaceChildren(...data.rows.length < data.total ? [`${number(data.rows.length)} of ${plural(data.total, query.owner ? 'pod' : 'owner')} are shown. `,
+      limit < most ? h('a', { href: link('waiting', { ...query, limit: limit * 4 }) }, 'Show more') : 'Select a reason or a part of a name to see the others.'] : [])
     nothing.replaceChildren(...data.rows.length ? [] : [data.pods === 0 ? empty('No pod waits.', 'Pods that no node fits are shown here, with the smallest change that lets each of them run.')
       : empty('No waiting pod is selected.', h('a', { href: link('waiting') }, `Show all ${number(data.pods)}`))])
   }
-  const q = new URLSearchParams({ limit: query.sort ? 500 : limit })
-  for (const name of ['find', 'reason', 'owner']) if (query[name]) q.set(name, query[name])
+  const q = new URLSearchParams({ limit })
+  for (const name of ['find', 'reason', 'owner', 'sort']) if (query[name]) q.set(name, query[name])
   return { source: `/api/waiting?${q}`, show: value => { data = value; draw() }, overview: draw, stop: () => changes.stop() }
 }
 
