@@ -391,6 +391,28 @@ func TestManyWait(t *testing.T) {
 	b.until(first("last-619") + ` && ` + says(fmt.Sprintf("500 of %d owners are shown. Select a reason or a part of a name to see the others.", all)))
 }
 
+// A page that nobody sees does not search for the changes with which pods would fit.
+func TestHidden(t *testing.T) {
+	f := cluster()
+	b := open(t)
+	b.visit(serve(t, f) + "/ui/#/waiting")
+	b.until(`!document.querySelector('tbody').innerText.includes('…')`)
+	value[bool](b, `(() => {
+		window.asked = 0
+		window.fetch = (fetch => (path, ...rest) => { asked += path.startsWith('/explain'); return fetch(path, ...rest) })(window.fetch)
+		Object.defineProperty(document, 'hidden', { configurable: true, value: true })
+		Date.now = (now => () => now() + 61e3)(Date.now) // so that what is known is too old
+		performance.now = (now => () => now() + 3600e3)(performance.now.bind(performance))
+		return true
+	})()`)
+	b.until(`document.querySelector('main').innerText.includes('the longest wait is 4 h')`) // it was drawn again
+	if n := value[int](b, `asked`); n > 0 {
+		t.Errorf("%d searches", n)
+	}
+	value[bool](b, `delete document.hidden`)
+	b.until(`asked > 0`)
+}
+
 // The search finds a pod by the beginning of its name in any namespace.
 func TestSearch(t *testing.T) {
 	f := cluster()

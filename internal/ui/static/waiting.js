@@ -48,7 +48,8 @@ export default function waiting(root, { query }, page) {
   return { source: `/api/waiting?${q}`, show: value => { data = value; draw() }, overview: draw, stop: () => changes.stop() }
 }
 
-// Changes are the smallest changes with which pods would fit. One is asked for at a time, because each is a search, and each is kept for a minute.
+// Changes are the smallest changes with which pods would fit. One is asked for at a time, because each is a search, and none while nobody sees the
+// page. Each is kept for a minute.
 class Changes {
   known = new Map()
   ended = new AbortController()
@@ -62,7 +63,7 @@ class Changes {
     this.asking = true
     for (;;) {
       const row = this.rows.find(r => r.reason !== 'gated' && !(Date.now() - this.known.get(r.pod)?.at < 60000))
-      if (!row || this.ended.signal.aborted) break
+      if (!row || document.hidden || this.ended.signal.aborted) break
       const [namespace, pod] = row.pod.split('/')
       let text = '–'
       try {
