@@ -15,8 +15,7 @@ var update = flag.Bool("update", false, "write the screenshots of the documentat
 // The screenshots of the documentation show the page as it is. A small part of the pixels may differ, such as a number of seconds.
 func TestScreenshots(t *testing.T) {
 	f := cluster()
-	at := serve(t, f)
-	b := open(t)
+	b, at := browse(t, f)
 	b.size(1280, 860, "light")
 	for name, path := range map[string]string{
 		"page-gpus": "gpus?node=gpu-h100-0021&unit=1", "page-waiting": "waiting", "page-decision": "pod/" + f.placed(),

@@ -16,9 +16,8 @@ import (
 // that has not changed.
 func TestLarge(t *testing.T) {
 	f := large()
-	b := open(t)
+	b, at := browse(t, f)
 	b.size(1280, 900, "light")
-	at := serve(t, f)
 	began := time.Now()
 	b.visit(at + "/ui/#/gpus")
 	b.until(`document.querySelectorAll('.group canvas').length === 3`)
@@ -74,8 +73,7 @@ func TestLarge(t *testing.T) {
 func TestColors(t *testing.T) {
 	f := cluster()
 	f.units[gpuMemory] = ui.Units{Resource: f.units[gpuMemory].Resource, Groups: []string{"all"}, Nodes: []ui.NodeUnits{{Node: "n", Units: []int64{80, 0, 0, 0, 80, 79, 0, 0, 80, 80, 0, 0, 80, 0, 0, ui.Unhealthy}}}}
-	b := open(t)
-	at := serve(t, f)
+	b, at := browse(t, f)
 	for _, scheme := range []string{"light", "dark"} {
 		b.size(1280, 900, scheme)
 		b.visit(at + "/ui/#/gpus")

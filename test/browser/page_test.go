@@ -22,10 +22,12 @@ import (
 //go:embed axe/axe.min.js
 var axe string
 
-func serve(t *testing.T, f *fixture) string {
+// browse serves the fixture at the address, and opens a tab. The tab is closed first, because a page whose server is gone writes errors.
+func browse(t *testing.T, f *fixture) (b *tab, address string) {
+	t.Helper()
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
-	return s.URL
+	return open(t), s.URL
 }
 
 // paths are the views, by name.
@@ -40,8 +42,7 @@ func (f *fixture) paths() map[string]string {
 // Each view, wide and small, light and dark, passes the rules of axe-core and is no wider than the window.
 func TestAccessible(t *testing.T) {
 	f := cluster()
-	at := serve(t, f)
-	b := open(t)
+	b, at := browse(t, f)
 	for name, path := range f.paths() {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range []int64{1280, 320} {
@@ -72,9 +73,8 @@ func TestAccessible(t *testing.T) {
 // The page shows new data without a reload, says when there is none, and goes on when there is again.
 func TestFollows(t *testing.T) {
 	f := cluster()
-	b := open(t)
+	b, at := browse(t, f)
 	b.expect("503")
-	at := serve(t, f)
 	b.visit(at + "/ui/#/waiting")
 	owners := func() int { return ui.Group(f.rows(), ui.Query{Limit: 500}).Owners }
 	before := owners()
@@ -167,8 +167,8 @@ func TestStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := cluster()
 			f.change(tt.change)
-			b := open(t)
-			b.visit(serve(t, f) + "/ui/#/" + tt.path)
+			b, at := browse(t, f)
+			b.visit(at + "/ui/#/" + tt.path)
 			text, _ := json.Marshal(tt.says)
 			b.until(fmt.Sprintf(`document.body.innerText.includes(%s)`, text))
 		})
@@ -178,9 +178,9 @@ func TestStates(t *testing.T) {
 // Every view is reached and used with keys alone.
 func TestKeys(t *testing.T) {
 	f := cluster()
-	b := open(t)
+	b, at := browse(t, f)
 	b.size(1280, 900, "light")
-	b.visit(serve(t, f) + "/ui/#/waiting")
+	b.visit(at + "/ui/#/waiting")
 	title := func(want string) {
 		t.Helper()
 		b.until(fmt.Sprintf(`document.querySelector('h1').textContent === %q`, want))
@@ -226,8 +226,7 @@ func TestKeys(t *testing.T) {
 // wait. An address that names no view shows the first one.
 func TestNavigation(t *testing.T) {
 	f := cluster()
-	at := serve(t, f)
-	b := open(t)
+	b, at := browse(t, f)
 	paths := f.paths()
 	for _, tt := range [][2]string{
 		{paths["waiting"], "Waiting"}, {paths["owner"], "Waiting"}, {paths["gpus"], "GPUs"}, {paths["pools"], "GPUs"}, {paths["held"], "Who holds what"},
@@ -245,9 +244,9 @@ func TestNavigation(t *testing.T) {
 // The unit at the mouse says its name, how much of it is allocated, and how many pods hold it.
 func TestHover(t *testing.T) {
 	f := cluster()
-	b := open(t)
+	b, at := browse(t, f)
 	b.size(1280, 900, "light")
-	b.visit(serve(t, f) + "/ui/#/gpus?order=name")
+	b.visit(at + "/ui/#/gpus?order=name")
 	move := func(kind string, x int) {
 		value[bool](b, fmt.Sprintf(`(c => { const box = c.getBoundingClientRect(); return c.dispatchEvent(new MouseEvent(%q, { clientX: box.left + %d, clientY: box.top + 24 })) })(document.querySelector('section[aria-label=H100] canvas'))`, kind, x))
 	}
@@ -261,8 +260,7 @@ func TestHover(t *testing.T) {
 // Every control can be reached with the tabulator key and shows that it has the focus.
 func TestFocusIsVisible(t *testing.T) {
 	f := cluster()
-	at := serve(t, f)
-	b := open(t)
+	b, at := browse(t, f)
 	for name, path := range f.paths() {
 		b.visit(at + "/ui/#/" + path)
 		seen := map[string]bool{}
@@ -292,9 +290,9 @@ func TestFocusIsVisible(t *testing.T) {
 // The focus and the place stay while a view follows new data, also on the page of a pod, whose scores change.
 func TestFocusStays(t *testing.T) {
 	f := cluster()
-	b := open(t)
+	b, at := browse(t, f)
 	b.size(1280, 600, "light")
-	b.visit(serve(t, f) + "/ui/#/pod/" + f.pods[0].Pod)
+	b.visit(at + "/ui/#/pod/" + f.pods[0].Pod)
 	b.until(`document.querySelectorAll('.matrix tbody a').length > 5`)
 	value[bool](b, `document.querySelectorAll('.matrix tbody a')[5].focus(), window.kept = [document.activeElement, scrollY], true`)
 	for range 3 {
@@ -318,9 +316,9 @@ func TestFocusStays(t *testing.T) {
 func TestFailures(t *testing.T) {
 	f := cluster()
 	f.overview.Context = ""
-	b := open(t)
+	b, at := browse(t, f)
 	b.expect("421")
-	b.visit(serve(t, f) + "/ui/#/health")
+	b.visit(at + "/ui/#/health")
 	b.until(`document.querySelector('main').innerText.includes('Everything is well')`)
 	f.change(func(f *fixture) {
 		c := &f.overview.Replicas[0].Profiles[0].Calls[0]
@@ -345,8 +343,7 @@ func TestFailures(t *testing.T) {
 // A link shows what the view shows: the size of the pod, the order, and the table.
 func TestLinks(t *testing.T) {
 	f := cluster()
-	at := serve(t, f)
-	b := open(t)
+	b, at := browse(t, f)
 	b.size(1280, 900, "light")
 	b.visit(at + "/ui/#/gpus")
 	value[bool](b, `(e => { e.value = 30; e.dispatchEvent(new Event('input')) })(document.getElementById('size')), (e => { e.value = 'name'; e.dispatchEvent(new Event('change')) })(document.getElementById('order')), document.getElementById('as-table').click(), true`)
@@ -371,9 +368,9 @@ func TestManyWait(t *testing.T) {
 		last.Pod = fmt.Sprintf("team-z/last-619-%d", 1+i)
 		f.pods = append(f.pods, last)
 	}
-	b := open(t)
+	b, at := browse(t, f)
 	b.size(1280, 900, "light")
-	b.visit(serve(t, f) + "/ui/#/waiting")
+	b.visit(at + "/ui/#/waiting")
 	all := ui.Group(f.rows(), ui.Query{}).Total
 	first := func(name string) string {
 		return fmt.Sprintf(`document.querySelector('tbody .name')?.textContent === %q`, name)
@@ -394,8 +391,8 @@ func TestManyWait(t *testing.T) {
 // A page that nobody sees does not search for the changes with which pods would fit.
 func TestHidden(t *testing.T) {
 	f := cluster()
-	b := open(t)
-	b.visit(serve(t, f) + "/ui/#/waiting")
+	b, at := browse(t, f)
+	b.visit(at + "/ui/#/waiting")
 	b.until(`!document.querySelector('tbody').innerText.includes('…')`)
 	value[bool](b, `(() => {
 		window.asked = 0
@@ -416,8 +413,8 @@ func TestHidden(t *testing.T) {
 // The search finds a pod by the beginning of its name in any namespace.
 func TestSearch(t *testing.T) {
 	f := cluster()
-	b := open(t)
-	b.visit(serve(t, f) + "/ui/#/waiting")
+	b, at := browse(t, f)
+	b.visit(at + "/ui/#/waiting")
 	_, name, _ := strings.Cut(f.pods[0].Pod, "/")
 	value[bool](b, fmt.Sprintf(`(document.getElementById('find').value = %q, document.getElementById('search').requestSubmit(), true)`, name))
 	b.until(fmt.Sprintf(`document.querySelector('h1').textContent === %q`, f.pods[0].Pod))
