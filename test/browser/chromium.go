@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"slices"
@@ -177,6 +178,15 @@ func (b *tab) press(keys string) {
 	b.t.Helper()
 	if err := chromedp.Do(b.ctx, chromedp.KeyEvent(keys)); err != nil {
 		b.t.Fatalf("pressing %q: %v", keys, err)
+	}
+}
+
+// click clicks with the mouse on the middle of the element, which must be visible.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	at := value[[]float64](b, fmt.Sprintf(`(e => { e.scrollIntoView({ block: 'nearest' }); const box = e.getBoundingClientRect(); return [box.left + box.width / 2, box.top + box.height / 2] })(document.querySelector(%q))`, selector))
+	if err := chromedp.Do(b.ctx, chromedp.MouseClickXY(at[0], at[1])); err != nil {
+		b.t.Fatalf("clicking on %s: %v", selector, err)
 	}
 }
 

@@ -355,6 +355,46 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// The size of the pod is set and cleared by keys and by mouse, on any screen, and a link has it, also that there is none.
+func TestSize(t *testing.T) {
+	f := cluster()
+	b, at := browse(t, f)
+	shown := func(need, text string) {
+		t.Helper()
+		is := fmt.Sprintf(`new URLSearchParams(location.hash.split('?')[1]).get('need') === %q && document.getElementById('size').value === %q`, need, text)
+		says := `document.querySelector('.sum').innerText.includes('pods of') === false`
+		if text != "" {
+			says = fmt.Sprintf(`document.querySelector('.sum').innerText.includes('of %s GiB')`, text)
+		}
+		b.until(is + " && " + says)
+		b.visit(value[string](b, `location.href`)) // the same again by the link
+		b.until(is + " && " + says)
+	}
+	for _, width := range []int64{1280, 320} {
+		b.size(width, 800, "light")
+		b.visit(at + "/ui/#/gpus")
+		usual := len(value[string](b, `document.getElementById('size').value`))
+
+		for range 40 {
+			if value[bool](b, `document.activeElement.id === 'size'`) {
+				break
+			}
+			b.press(kb.Tab)
+		}
+		b.press(kb.End + strings.Repeat(kb.Backspace, usual) + "37" + kb.ArrowUp)
+		shown("38", "38")
+		value[bool](b, `document.getElementById('size').focus(), true`)
+		b.press(kb.End + kb.Backspace + kb.Backspace)
+		shown("0", "")
+		b.click("#size")
+		b.press("56")
+		shown("56", "56")
+		b.click("form.controls button")
+		b.until(`document.activeElement.id === 'size'`)
+		shown("0", "")
+	}
+}
+
 // The order is that of all waiting pods, although the page reads only some of them, and the page says how many it does not show.
 func TestManyWait(t *testing.T) {
 	f := cluster()

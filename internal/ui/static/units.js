@@ -8,11 +8,12 @@ const unhealthy = 1, gone = 2
 
 export default function units(root, { query }, page) {
   const title = h('h1', {}, 'GPUs'), tabs = chipList('Resources'), summary = h('p', { class: 'sum' }), nothing = h('div')
-  const size = h('input', { type: 'number', id: 'size', min: '0', step: '1', inputmode: 'numeric', 'aria-label': 'Amount that a pod needs of one unit' }), unit = h('span')
+  const size = h('input', { type: 'number', id: 'size', min: '0', step: '1', inputmode: 'numeric', placeholder: 'any', 'aria-label': 'Amount that a pod needs of one unit' }), unit = h('span')
+  const any = h('button', { type: 'button', onclick() { size.value = ''; size.focus(); keep({ need: 0 }) } }, 'Any amount')
   const order = choice('order', 'Order of nodes', [['free', 'most free first'], ['left', 'most left over first'], ['name', 'by name']], query.order, order => keep({ order }))
   const asTable = h('input', { type: 'checkbox', id: 'as-table' })
   asTable.checked = query.table === '1' || (query.table === undefined && window.innerWidth < 480)
-  const form = h('form', { class: 'controls' }, h('label', {}, 'A pod needs ', size, ' ', unit), h('label', {}, 'Nodes ', order), h('label', {}, asTable, ' as a table'))
+  const form = h('form', { class: 'controls' }, h('label', {}, 'A pod needs ', size, ' ', unit), any, h('label', {}, 'Nodes ', order), h('label', {}, asTable, ' as a table'))
   form.addEventListener('submit', e => e.preventDefault())
   const walls = h('div')
   const rows = table('Nodes', [
@@ -54,6 +55,7 @@ export default function units(root, { query }, page) {
     unit.textContent = `${data.unit ?? ''} of one ${noun()}`.trim()
     const all = nodes(), none = all.length === 0
     const list = asTable.checked || pools()
+    any.hidden = !need()
     for (const e of [form, summary]) e.hidden = none
     for (const e of [asTable, order]) e.parentElement.hidden = pools()
     root.querySelector('.legend').hidden = none || list
@@ -162,7 +164,7 @@ export default function units(root, { query }, page) {
       h('a', { href: link('held', { resource, find: n.node }) }, n.node === nameOf(n, i) ? 'All claims' : 'Everything on this node'))
   }
 
-  size.addEventListener('input', () => keep({ need: size.value }))
+  size.addEventListener('input', () => keep({ need: need() }))
   asTable.addEventListener('change', () => keep({ table: asTable.checked ? 1 : 0 }))
   const resized = new ResizeObserver(() => draw())
   resized.observe(root)
@@ -178,7 +180,7 @@ export default function units(root, { query }, page) {
     source: resource && `/api/units?${new URLSearchParams({ resource })}`,
     show(value) {
       value = { ...value, nodes: nodesOf(value) }
-      if (!data) size.value = query.need ?? usual(value)
+      if (!data) size.value = Number(query.need ?? usual(value)) || ''
       data = value
       hovered = undefined
       draw()
