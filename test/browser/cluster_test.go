@@ -159,6 +159,8 @@ func TestCluster(t *testing.T) {
 	value[bool](b, fmt.Sprintf(`(e => { e.value = %s; e.dispatchEvent(new Event('input')); document.querySelector('button.primary').click(); return true })(document.getElementById('manifest'))`, quoted))
 	b.until(`/It fits on \d of \d nodes? now/.test(document.querySelector('main').innerText) && /would get \d+ GiB of GPU \d/.test(document.querySelector('main').innerText)`)
 
+	showSignals(t, b, set, play.Outboard)
+
 	b.expect("net::ERR_CONNECTION_REFUSED")
 	b.expect("net::ERR_CONNECTION_RESET")
 	b.expect("net::ERR_EMPTY_RESPONSE")
@@ -171,6 +173,50 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.until(`!document.body.classList.contains('stale') && document.getElementById('notices').innerText === ''`)
+}
+
+// showSignals adds signals to the configuration of a service that runs. The view follows: values, a node without one, an error, and values
+// that become stale when their file is gone.
+func showSignals(t *testing.T, b *tab, set *stage.Stage, o *stage.Outboard) {
+	t.Helper()
+	loads := func(text string) {
+		t.Helper()
+		if err := set.WriteFile("load.yaml", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	loads("small: 10\nlarge: 20\n")
+	text, err := os.ReadFile(o.ConfigFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const policies = "  policies:\n"
+	changed := strings.Replace(string(text), policies, policies+"  - {type: Utilization, weight: 1, config: {cpu: {signal: load, unit: Percent}, whenStale: Reject}}\n", 1) +
+		"signals:\n- {name: load, interval: 1s, maxAge: 5s, file: {path: load.yaml}}\n- {name: price, file: {path: prices.yaml}}\n"
+	if err := set.WriteFile(filepath.Base(o.ConfigFile), []byte(changed)); err != nil {
+		t.Fatal(err)
+	}
+	b.visit(o.Admin + "/ui/#/signals")
+	b.until(`document.querySelectorAll('tbody tr').length === 2`)
+	value[bool](b, `window.kept = true`)
+	row := func(name, says string) string {
+		return fmt.Sprintf(`window.kept && /%s/.test([...document.querySelectorAll('tbody tr')].find(tr => tr.querySelector('.name').textContent === %q).innerText.replaceAll(/\s+/g, ' '))`, says, name)
+	}
+	b.until(row("load", `^load 2 1 node without 0 .*Utilization \/, when stale: Reject$`))
+	b.until(row("price", `^price .*prices\.yaml.* 0 0 – – no policy$`))
+	loads("small: 10\nlarge: 20\nmixed: 30\n")
+	b.until(row("load", `^load 3 0 (now|\d+ s) (now|\d+ s) .*Utilization`))
+	all := data[ui.Signals](t, o.Admin+ui.SignalsPath).Signals
+	if len(all) != 2 || all[0].Values != 3 || all[0].Missing != 0 || all[1].Error == "" {
+		t.Errorf("signals: %+v", all)
+	}
+	if err := os.Remove(filepath.Join(set.Dir(), "load.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	b.until(row("load", `^load .*load\.yaml.* 3 3 `))
+	if n := value[int](b, `document.querySelectorAll('td.bad').length`); n != 1 {
+		t.Errorf("%d cells are marked, want that of the stale values", n)
+	}
 }
 
 // data returns what the address responds.
