@@ -87,7 +87,7 @@ func pageHandler(data http.Handler) http.Handler {
 	mux.Handle("POST "+explain.TryPath, ui.Protect(data))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !server.NamesThisHost(r.Host) {
-			http.Error(w, "no Host "+strconv.Quote(r.Host)+" here: use localhost or an IP address", http.StatusMisdirectedRequest)
+			http.Error(w, "no Host "+strconv.Quote(r.Host)+" here: use localhost or an IP address in the URL", http.StatusMisdirectedRequest)
 			return
 		}
 		mux.ServeHTTP(w, r)

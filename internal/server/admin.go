@@ -47,11 +47,11 @@ func (s *Server) adminHandler() (http.Handler, error) {
 			return
 		}
 		if toLoopback(r) && !NamesThisHost(r.Host) {
-			http.Error(w, "no Host "+strconv.Quote(r.Host)+" here: use localhost or an IP address", http.StatusMisdirectedRequest)
+			http.Error(w, "no Host "+strconv.Quote(r.Host)+" here: use localhost or an IP address in the URL", http.StatusMisdirectedRequest)
 			return
 		}
 		if opts.AllowRemoteMetrics && !opts.AllowRemote && !toLoopback(r) && !slices.Contains(remotePaths, r.URL.Path) {
-			http.Error(w, "other hosts may only read "+strings.Join(remotePaths, ", "), http.StatusForbidden)
+			http.Error(w, "other hosts may only read "+strings.Join(remotePaths, ", ")+": read the rest on this host, or with outboard ui or kubectl port-forward", http.StatusForbidden)
 			return
 		}
 		s.protect(s.oneAtATime(mux), w, r)

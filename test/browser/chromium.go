@@ -31,6 +31,9 @@ func chromium() (string, error) {
 	return "", errors.New("no Chromium: install it (Debian: apt-get install chromium), or set CHROMIUM to its path")
 }
 
+// otherName resolves to a loopback address in the browser, as a name can that belongs to somebody else.
+const otherName = "outboard.example"
+
 // tab is one tab of a Chromium of its own.
 type tab struct {
 	t   *testing.T
@@ -54,7 +57,7 @@ func open(t *testing.T) *tab {
 		chromedp.ExecPath(path), chromedp.Headless, chromedp.NoSandbox, chromedp.NoFirstRun, chromedp.DisableGPU, chromedp.Env("TZ=UTC"),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 		chromedp.Flag("disable-extensions", true), chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("hide-scrollbars", true),
-		chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("font-render-hinting", "none"), chromedp.Flag("js-flags", "--expose-gc"),
+		chromedp.Flag("host-resolver-rules", "MAP "+otherName+" 127.0.0.1"), chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("font-render-hinting", "none"), chromedp.Flag("js-flags", "--expose-gc"),
 		chromedp.WSURLReadTimeout(time.Minute))
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -122,6 +125,13 @@ func call[P, R any](b *tab, command cdp.Command[P, R], params P) R {
 // visit opens an address and waits until the view has data.
 func (b *tab) visit(address string) {
 	b.t.Helper()
+	b.navigate(address)
+	b.until(`document.querySelector('main h1') && !document.querySelector('[aria-busy]') && document.getElementById('state').textContent !== 'Loading…'`)
+}
+
+// navigate opens an address.
+func (b *tab) navigate(address string) {
+	b.t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
 		b.t.Fatal(err)
@@ -132,7 +142,6 @@ func (b *tab) visit(address string) {
 	if err := chromedp.Do(b.ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(address)); err != nil {
 		b.t.Fatalf("opening %s: %v", address, err)
 	}
-	b.until(`document.querySelector('main h1') && !document.querySelector('[aria-busy]') && document.getElementById('state').textContent !== 'Loading…'`)
 }
 
 // size sets the size of the window, and light or dark.

@@ -64,16 +64,17 @@ function go() {
   state()
 }
 
+const replicasUp = () => page.overview?.replicas.filter(r => !r.error) ?? []
+
 // known gives the view the overview. A view that polls nothing else is complete then.
 function known() {
-  if (!page.overview) return
+  if (!page.overview || !replicasUp().length && shown.name !== 'health') return // of nothing, a view would say that it is empty
   view.overview?.(page.overview)
   if (!view.source) $('main').firstChild.removeAttribute('aria-busy')
 }
 
 function navigation() {
-  const replicas = page.overview?.replicas.filter(r => !r.error) ?? []
-  const count = Math.max(0, ...replicas.map(r => r.waiting))
+  const count = Math.max(0, ...replicasUp().map(r => r.waiting))
   const troubles = page.overview ? troublesOf(page.overview, page.lately()).length : 0
   show($('views'), Object.entries(views).filter(([, v]) => v.key).map(([name, v]) => ({
     name, title: v.title, here: shown?.name === name,
@@ -88,20 +89,24 @@ function failed(error) {
   state()
 }
 
+// advice is what somebody can do about an error of the API server.
+const advice = text => / is forbidden: /.test(text) ? ' Ask an administrator of the cluster for the permissions to list pods and to create pods/portforward in the namespace of Outboard.'
+  : /Unauthorized|provide credentials/.test(text) ? ' Log in to the cluster, and start outboard ui again.' : ''
+
 // state says how fresh the page is. Old data stays, dimmed.
 function state() {
-  document.body.classList.toggle('stale', problem !== undefined)
-  const notices = []
-  if (problem) notices.push({ bad: true, text: `No data for ${Math.max(1, Math.round((Date.now() - since) / 1000))} s: ${problem.message}. ` +
+  const replicas = page.overview?.replicas ?? [], up = replicasUp(), none = replicas.length > 0 && up.length === 0, notices = []
+  document.body.classList.toggle('stale', problem !== undefined || none)
+  if (problem) notices.push({ bad: true, text: `No data for ${Math.max(1, Math.round((Date.now() - since) / 1000))} s: ${problem.message}.${advice(problem.message)} ` +
     (page.overview?.context || problem instanceof Refused ? '' : 'Is outboard ui or kubectl port-forward still running? ') + 'The page tries again.' })
-  for (const r of page.overview?.replicas ?? []) {
-    if (r.error) notices.push({ text: `Replica ${r.name} does not respond (${r.error}): what only it knows is not shown.` })
+  else if (none) notices.push({ bad: true, text: `No replica responds. ${replicas[0].name}: ${replicas[0].error}.${advice(replicas[0].error)} The page tries again.` })
+  if (!none) for (const r of replicas) {
+    if (r.error) notices.push({ text: `Replica ${r.name} does not respond (${r.error}): what only it knows is not shown.${advice(r.error)}` })
     for (const c of r.checks ?? []) if (c.error) notices.push({ text: `Replica ${r.name} is not ready: ${c.name}: ${c.error}.` })
   }
   show($('notices'), notices, n => n.bad ? 'problem' : n.text, n => h('p', { class: n.bad ? 'notice bad' : 'notice' }, n.text))
-  const up = page.overview?.replicas.filter(r => !r.error) ?? []
   $('context').textContent = page.overview?.context ?? ''
-  $('state').textContent = up.length === 0 ? 'Loading…' : `${up.length === 1 ? up[0].name : plural(up.length, 'replica')} · ${plural(up[0].nodes, 'node')}, ` +
+  $('state').textContent = none ? 'No replica responds' : up.length === 0 ? 'Loading…' : `${up.length === 1 ? up[0].name : plural(up.length, 'replica')} · ${plural(up[0].nodes, 'node')}, ` +
     `${plural(up[0].pods, 'pod')} · read at ${clock(up[0].now)}`
 }
 setInterval(() => problem && state(), 1000)
