@@ -70,6 +70,29 @@ func TestAccessible(t *testing.T) {
 	}
 }
 
+// What belongs together is aligned: the controls of a row have one height, numbers end where their table ends, and on a small screen the
+// amounts follow a reason at a distance.
+func TestAligned(t *testing.T) {
+	f := cluster()
+	b, at := browse(t, f)
+	b.size(1280, 900, "light")
+	for _, path := range []string{"waiting", "held", "gpus"} {
+		b.visit(at + "/ui/#/" + path)
+		if heights := value[[]float64](b, `[...new Set([...document.querySelectorAll('.controls :is(input:not([type=checkbox]), select, button)')].map(e => e.getBoundingClientRect().height))]`); len(heights) != 1 {
+			t.Errorf("%s: the heights of the controls are %v", path, heights)
+		}
+	}
+	b.visit(at + "/ui/#/health")
+	if gap := value[float64](b, `(e => { const r = document.createRange(); r.selectNodeContents(e); return e.closest('table').getBoundingClientRect().right - r.getBoundingClientRect().right })(document.querySelector('td.n:last-child'))`); gap > 1 {
+		t.Errorf("the last numbers end %.0f pixels before their table", gap)
+	}
+	b.size(320, 900, "light")
+	b.visit(at + "/ui/#/pod/" + f.pods[0].Pod)
+	if gap := value[float64](b, `(([a, b]) => b.top > a.top ? 99 : b.left - a.right)([...document.querySelector('.matrix td:has(.bad)').querySelectorAll('.line')].map(e => e.getBoundingClientRect()))`); gap < 3 {
+		t.Errorf("the amounts follow the reason at %.0f pixels", gap)
+	}
+}
+
 // The page shows new data without a reload, says when there is none, and goes on when there is again.
 func TestFollows(t *testing.T) {
 	f := cluster()

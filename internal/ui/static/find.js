@@ -4,7 +4,7 @@ import { empty, h, link, note, podLink, table } from './dom.js'
 export default function find(root, { query: { text = '' } }) {
   const rows = table('Found', [
     { title: 'Name', of: x => [h('a', { class: 'name', href: x.href }, x.name), note(x.namespace ?? 'node')] },
-    { title: 'On', of: x => x.node ?? (x.namespace && 'no node yet') },
+    { title: 'On', of: x => x.node ? h('a', { href: link('gpus', { node: x.node }) }, x.node) : (x.namespace && 'no node yet') },
   ]), more = h('p', { class: 'dim' })
   root.append(h('h1', {}, `Names that begin with ${text}`), rows.element, more)
   return {

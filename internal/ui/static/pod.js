@@ -10,7 +10,7 @@ export default function pod(root, { rest: [namespace = '', name = ''], query }, 
     const now = page.now(), scored = scoredIn(doc)
     const pending = (doc.now ?? []).map(p => p.pending).find(Boolean)
     show(facts, [
-      doc.node ? { name: 'Node', text: doc.node, href: link('gpus', { node: doc.node }) } : { name: 'Node', text: doc.known ? 'none yet' : 'unknown pod' },
+      doc.node ? { name: 'Node', text: doc.node, href: link('gpus', { node: doc.node }) } : doc.known && { name: 'Node', text: 'none yet' },
       doc.holds && { name: 'Holds', text: holdings(doc.holds, page) },
       pending && { name: 'Waits', text: `${ago(pending.since, now)}, since ${clock(pending.since)}` },
       pending?.requeues > 0 && { name: 'Requeued', text: `${pending.requeues}×, last ${ago(pending.lastRequeued, now)} ago` },

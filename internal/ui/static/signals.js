@@ -8,7 +8,7 @@ export default function signals(root, _, page) {
     { title: 'Stale', n: true, kind: x => x.s.stale > 0 && 'bad', of: x => number(x.s.stale) },
     { title: 'Newest', n: true, of: x => x.newest },
     { title: 'Oldest', n: true, of: x => x.oldest },
-    { title: 'Ages, new to old', of: ({ s }) => s.values > 0 && histogram(s.ages) },
+    { title: 'Ages, new to old', of: ({ s }) => s.ages.some(Boolean) && histogram(s.ages) },
     { title: 'Read by', of: ({ s }) => s.readers.length ? s.readers.map(r => line(r.policy, h('span', { class: 'dim small' }, ` ${r.profile}${r.whenStale ? `, when stale: ${r.whenStale}` : ''}`))) : h('span', { class: 'dim' }, 'no policy') },
   ])
   root.append(h('h1', {}, 'Signals'), h('p', { class: 'dim' }, 'Numbers from outside the cluster, and how old they are.'), rows.element, nothing)

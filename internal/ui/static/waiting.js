@@ -12,7 +12,7 @@ export default function waiting(root, { query }, page) {
   const sort = choice('waiting-sort', 'Order', [['', 'longest wait first'], ['pods', 'most pods first'], ['reason', 'by reason']], query.sort, sort => location.replace(link('waiting', { ...query, sort })))
   const one = r => r.pods === 1 || query.owner !== undefined
   const rows = table('Waiting pods', [
-    { title: 'Owner', kind: () => 'tight', of: ({ r }) => {
+    { title: query.owner ? 'Pod' : 'Owner', kind: () => 'tight', of: ({ r }) => {
       const [namespace, name] = r.pod.split('/'), [ownerNamespace, kind, ...rest] = r.owner.split('/')
       return one(r) ? [h('a', { class: 'name', href: podLink(namespace, name) }, name), note(namespace)]
         : [h('a', { class: 'name', href: link('waiting', { ...query, owner: r.owner }) }, rest.join('/')), note(`${kind} in ${ownerNamespace}`)]
@@ -35,7 +35,7 @@ export default function waiting(root, { query }, page) {
     title.textContent = query.owner ? `Waiting: ${query.owner}` : 'Waiting'
     summary.textContent = data.pods === 0 ? '' : `${plural(data.pods, 'pod')} of ${plural(data.owners, 'owner')}` +
       (data.shown < data.pods ? `, ${number(data.shown)} selected` : '') + (data.rows.length ? `; the longest wait is ${ago(data.since, now)}` : '')
-    chips(reasons, data.pods ? [{ code: '', pods: data.pods }, ...data.reasons].map(r => ({ text: r.code ? named(r.code) : 'All', count: r.pods, here: (query.reason ?? '') === r.code, href: link('waiting', { ...query, reason: r.code }) })) : [])
+    chips(reasons, data.pods && !query.owner ? [{ code: '', pods: data.pods }, ...data.reasons].map(r => ({ text: r.code ? named(r.code) : 'All', count: r.pods, here: (query.reason ?? '') === r.code, href: link('waiting', { ...query, reason: r.code }) })) : [])
     rows.fill(data.rows.map((r, i) => ({ r, waits: ago(r.since, now), change: changes.of(r), same: i > 0 && changes.of(r)?.length > 30 && changes.of(r) === changes.of(data.rows[i - 1]) })), x => x.r.owner + x.r.pod)
     changes.ask(data.rows)
     more.replaceChildren(...data.rows.length < data.total ? [`${number(data.rows.length)} of ${plural(data.total, query.owner ? 'pod' : 'owner')} are shown. `,

@@ -8,11 +8,11 @@ export const kinds = [['fits', 'a pod of this size fits'], ['little', 'some is f
 
 function colors() {
   const style = getComputedStyle(document.documentElement), c = {}
-  for (const name of ['fits', 'little', 'used', 'ill', 'none', 'mark', 'text', 'dim', 'page', 'accent']) c[name] = style.getPropertyValue(`--${name}`).trim()
+  for (const name of ['fits', 'little', 'used', 'ill', 'mark', 'dim', 'page', 'accent']) c[name] = style.getPropertyValue(`--${name}`).trim()
   return c
 }
 
-const kindOf = (capacity, used, flags, need) => flags & gone ? 'none' : flags & unhealthy ? 'ill' : used >= capacity ? 'used' : capacity - used >= Math.max(1, need) ? 'fits' : 'little'
+const kindOf = (capacity, used, flags, need) => flags & gone ? 'dim' : flags & unhealthy ? 'ill' : used >= capacity ? 'used' : capacity - used >= Math.max(1, need) ? 'fits' : 'little'
 
 // Squares collects rectangles by color, because a change of color costs more than a rectangle.
 class Squares {
@@ -22,11 +22,12 @@ class Squares {
     if (!list) this.by.set(color, list = [])
     list.push(x, y, w, tall)
   }
-  // add draws the unit whose fields begin at i. Unhealthy is striped and reserved has a corner, so that neither depends on color alone.
+  // add draws the unit whose fields begin at i. Unhealthy is striped, reserved has a corner, and what is no longer there
+  // is an outline, so that none depends on color alone.
   add(x, y, side, u, i, need) {
     const capacity = u[i], used = u[i + 1], kind = kindOf(capacity, used, u[i + 3], need)
     this.rect(kind, x, y, side, side)
-    if (kind === 'none') return this.rect('page', x + 1, y + 1, side - 2, side - 2)
+    if (kind === 'dim') return this.rect('page', x + 1, y + 1, side - 2, side - 2)
     if (kind === 'ill') {
       for (let at = 1; at < side; at += 4) this.rect('used', x, y + at, side, Math.min(2, side - at))
       return
@@ -39,7 +40,7 @@ class Squares {
     if (tall > 0) this.rect('used', x, y + side - tall, side, tall)
   }
   draw(context, colors) {
-    for (const color of ['fits', 'little', 'none', 'page', 'ill', 'used', 'mark']) { // what is drawn later covers what was before
+    for (const color of ['fits', 'little', 'dim', 'page', 'ill', 'used', 'mark']) { // what is drawn later covers what was before
       const list = this.by.get(color) ?? []
       context.fillStyle = colors[color]
       for (let i = 0; i < list.length; i += 4) context.fillRect(list[i], list[i + 1], list[i + 2], list[i + 3])
