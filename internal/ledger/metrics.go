@@ -27,7 +27,7 @@ type metrics struct {
 func newMetrics() *metrics {
 	registry := prometheus.NewRegistry()
 	auto := promauto.With(registry)
-	return &metrics{
+	m := &metrics{
 		Collector: registry,
 		claims: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_ledger_claims_total", Help: "Attempts to claim resources, by outcome (success, rejected, error).",
@@ -49,6 +49,10 @@ func newMetrics() *metrics {
 			Name: "outboard_ledger_forbidden_deletions", Help: "Unneeded claims and ledgers that cannot be deleted because a permission is missing.",
 		}),
 	}
+	for _, outcome := range []string{"success", "conflict", "error"} {
+		m.writes.WithLabelValues(outcome) // from 0 on: increase() does not count the increase that creates a series
+	}
+	return m
 }
 
 // claim counts a claim that the policy rejected, that failed, or that was made.
