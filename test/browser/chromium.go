@@ -194,8 +194,14 @@ func (b *tab) press(keys string) {
 func (b *tab) click(selector string) {
 	b.t.Helper()
 	at := value[[]float64](b, fmt.Sprintf(`(e => { e.scrollIntoView({ block: 'nearest' }); const box = e.getBoundingClientRect(); return [box.left + box.width / 2, box.top + box.height / 2] })(document.querySelector(%q))`, selector))
-	if err := chromedp.Do(b.ctx, chromedp.MouseClickXY(at[0], at[1])); err != nil {
-		b.t.Fatalf("clicking on %s: %v", selector, err)
+	b.clickAt(at[0], at[1])
+}
+
+// clickAt clicks with the mouse on a point of the window.
+func (b *tab) clickAt(x, y float64) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, chromedp.MouseClickXY(x, y)); err != nil {
+		b.t.Fatalf("clicking at %g, %g: %v", x, y, err)
 	}
 }
 

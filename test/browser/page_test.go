@@ -473,6 +473,57 @@ func TestHidden(t *testing.T) {
 	b.until(`asked > 0`)
 }
 
+// The questions of docs/page.md have their answers after as many clicks as it says.
+func TestQuestions(t *testing.T) {
+	f := cluster()
+	b, at := browse(t, f)
+	b.size(1280, 1200, "light")
+	shows := func(selector, text string) {
+		t.Helper()
+		b.until(fmt.Sprintf(`document.querySelector(%q)?.innerText.includes(%q)`, selector, text))
+	}
+	b.visit(at + "/ui/")
+	shows("tbody", "NoFreeSeat")
+	shows("tbody", "with 40 GiB of aliyun.com/gpu-mem instead of 64 GiB") // so it would not fit with 60
+	if badges := value[int](b, `document.querySelectorAll('nav .badge.bad').length`); badges != 0 {
+		t.Errorf("%d badges although everything is well", badges)
+	}
+	b.click("tbody tr a")
+	shows("h1", f.pods[0].Owner)
+	shows("tbody", f.pods[0].Pod[len("team-b/"):])
+	b.click("tbody tr a")
+	shows("h1", f.pods[0].Pod)
+	shows(".matrix", "0 of 4 seats")
+
+	b.visit(at + "/ui/")
+	b.click(`nav a[href="#/gpus"]`)
+	b.until(`document.querySelector('section[aria-label=H100] canvas')`)
+	gpu := value[[]float64](b, `(c => {
+		const box = c.getBoundingClientRect()
+		for (let y = 4; y < box.height; y += 8) for (let x = 4; x < box.width; x += 8) {
+			c.dispatchEvent(new MouseEvent('mousemove', { clientX: box.left + x, clientY: box.top + y }))
+			if (document.querySelector('.tip b')?.textContent === 'gpu-h100-0017, GPU 3') return [box.left + x, box.top + y]
+		}
+		return []
+	})(document.querySelector('section[aria-label=H100] canvas'))`)
+	if len(gpu) == 0 {
+		t.Fatal("the GPU is not on the wall")
+	}
+	b.clickAt(gpu[0], gpu[1])
+	shows(".selected", "gpu-h100-0017, GPU 3")
+	b.until(`document.querySelector('.selected li')`)
+	for _, r := range f.held.Rows {
+		if r.Node == "gpu-h100-0017" && r.Unit == "3" {
+			shows(".selected", r.Namespace+"/"+r.Pod)
+		}
+	}
+
+	f.change(func(f *fixture) { f.overview.Replicas[0].Warnings = []string{"the disk is slow"} })
+	shows("nav .badge.bad", "1")
+	b.click(`nav a[href="#/health"]`)
+	shows("main", "the disk is slow")
+}
+
 // The search finds a pod by the beginning of its name in any namespace.
 func TestSearch(t *testing.T) {
 	f := cluster()
