@@ -264,6 +264,28 @@ func TestNavigation(t *testing.T) {
 	}
 }
 
+// The squares and their legend follow a change between light and dark, and walls that are gone do not listen for one: each has all its units.
+func TestScheme(t *testing.T) {
+	f := cluster()
+	b, at := browse(t, f)
+	b.size(1280, 900, "light")
+	b.visit(at + "/ui/#/gpus")
+	const drawn = `['.legend li:nth-child(3) canvas', '.group canvas'].map(s => document.querySelector(s).toDataURL())`
+	b.until(`document.querySelectorAll('.group canvas').length === 3`)
+	value[bool](b, `window.light = `+drawn+`, window.listeners = 0, (add => { MediaQueryList.prototype.addEventListener = function (...a) { listeners++; return add.apply(this, a) } })(MediaQueryList.prototype.addEventListener), true`)
+	for range 2 {
+		b.press("gw")
+		b.until(`document.querySelector('h1').textContent === 'Waiting'`)
+		b.press("gu")
+		b.until(`document.querySelectorAll('.group canvas').length === 3`)
+	}
+	if n := value[int](b, `listeners`); n != 0 {
+		t.Errorf("%d more listeners after two visits", n)
+	}
+	b.size(1280, 900, "dark")
+	b.until(`document.querySelectorAll('.group canvas').length === 3 && ` + drawn + `.every((d, i) => d !== light[i])`)
+}
+
 // The unit at the mouse says its name, how much of it is allocated, and how many pods hold it.
 func TestHover(t *testing.T) {
 	f := cluster()

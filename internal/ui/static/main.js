@@ -129,6 +129,7 @@ $('search').addEventListener('submit', e => {
   if (text) location.hash = link('find', { text })
 })
 window.addEventListener('hashchange', go)
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => shown.name === 'gpus' && go()) // the squares are pixels
 go()
 new Poll('/api/overview', overview => {
   page.overview = overview

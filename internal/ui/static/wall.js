@@ -81,7 +81,6 @@ export class Wall {
     this.canvas.addEventListener('mousemove', e => hovered(e, ...this.at(e) ?? []))
     this.canvas.addEventListener('mouseleave', hovered)
     this.canvas.addEventListener('keydown', e => this.key(e))
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.nodes && this.draw())
   }
 
   // pitch returns the largest distance between squares at which all groups together stay about one screen high.
