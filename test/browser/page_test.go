@@ -82,6 +82,12 @@ func TestAligned(t *testing.T) {
 			t.Errorf("%s: the heights of the controls are %v", path, heights)
 		}
 	}
+	for _, path := range []string{"gpus?node=gpu-h100-0011&unit=0", "health", "pod/" + f.pods[0].Pod} {
+		b.visit(at + "/ui/#/" + path)
+		if n := value[int](b, `[...document.querySelectorAll('main :is(ul, ol):not(.plain)')].filter(e => getComputedStyle(e).listStyleType !== 'none').length`); n > 0 {
+			t.Errorf("%s: %d lists have bullets", path, n)
+		}
+	}
 	b.visit(at + "/ui/#/health")
 	if gap := value[float64](b, `(e => { const r = document.createRange(); r.selectNodeContents(e); return e.closest('table').getBoundingClientRect().right - r.getBoundingClientRect().right })(document.querySelector('td.n:last-child'))`); gap > 1 {
 		t.Errorf("the last numbers end %.0f pixels before their table", gap)

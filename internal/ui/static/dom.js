@@ -84,9 +84,12 @@ export function table(name, columns, { className = '', row = () => '' } = {}) {
   return { element, head, fill: element.fill }
 }
 
-// line is a line of its own in a cell, and note a small gray one.
+// line is a line of its own in a cell, remark a small one of some kind, and note a gray one.
 export const line = (...children) => h('span', { class: 'line' }, ...children)
-export const note = (...children) => h('span', { class: 'line dim small' }, ...children)
+export const remark = (kind, ...children) => h('span', { class: `line small ${kind}` }, ...children)
+export const note = (...children) => remark('dim', ...children)
+// nodeLink leads to the units of a node.
+export const nodeLink = node => h('a', { href: link('gpus', { node }) }, node)
 
 // filter returns a field that selects by a part of a name: the address of the view follows what is typed.
 export function filter(view, query, what) {
@@ -109,9 +112,12 @@ export function choice(id, name, options, value, changed) {
   return e
 }
 
-// link returns the address of a view with a query; undefined and empty values are left out.
+// search returns the query of an address; undefined and empty values are left out.
+export const search = query => new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== ''))
+
+// link returns the address of a view with a query.
 export function link(path, query = {}) {
-  const q = new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== ''))
+  const q = search(query)
   return `#/${path}${q.size ? '?' + q : ''}`
 }
 export const podLink = (namespace, pod) => link(`pod/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`)

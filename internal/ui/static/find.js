@@ -1,10 +1,10 @@
 // Pods and nodes by the beginning of their names.
-import { empty, h, link, note, podLink, table } from './dom.js'
+import { empty, h, link, nodeLink, note, podLink, table } from './dom.js'
 
 export default function find(root, { query: { text = '' } }) {
   const rows = table('Found', [
     { title: 'Name', of: x => [h('a', { class: 'name', href: x.href }, x.name), note(x.namespace ?? 'node')] },
-    { title: 'On', of: x => x.node ? h('a', { href: link('gpus', { node: x.node }) }, x.node) : (x.namespace && 'no node yet') },
+    { title: 'On', of: x => x.node ? nodeLink(x.node) : (x.namespace && 'no node yet') },
   ]), more = h('p', { class: 'dim' })
   root.append(h('h1', {}, `Names that begin with ${text}`), rows.element, more)
   return {

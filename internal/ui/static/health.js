@@ -1,13 +1,13 @@
 // Whether Outboard is called and well, replica by replica.
-import { ago, clock, h, number, plural, sections, show, table } from './dom.js'
+import { ago, clock, h, number, plural, remark, sections, show, table } from './dom.js'
 
 export default function health(root, _, page) {
   const verdict = h('p'), troubles = h('ul', { class: 'plain' }), period = h('h2'), profiles = h('div')
   const replicas = table('Replicas', [
-    { title: 'Replica', of: r => [h('span', { class: 'name' }, r.name), r.error && h('span', { class: 'line bad small' }, r.error),
-      (r.checks ?? []).map(c => h('span', { class: `line small ${c.error ? 'bad' : 'good'}` }, `${c.name}: ${c.error || 'ok'}`))] },
+    { title: 'Replica', of: r => [h('span', { class: 'name' }, r.name), r.error && remark('bad', r.error),
+      (r.checks ?? []).map(c => remark(c.error ? 'bad' : 'good', `${c.name}: ${c.error || 'ok'}`))] },
     { title: 'Version', label: true, of: r => r.version },
-    { title: 'Configuration', label: true, kind: r => r.odd && 'bad', of: r => [h('code', {}, r.configuration), r.odd && h('span', { class: 'line small' }, 'differs from the others')] },
+    { title: 'Configuration', label: true, kind: r => r.odd && 'bad', of: r => [h('code', {}, r.configuration), r.odd && remark('', 'differs from the others')] },
     { title: 'Runs', n: true, of: r => r.runs },
     { title: 'Nodes', n: true, of: r => !r.error && number(r.nodes) },
     { title: 'Pods', n: true, of: r => !r.error && number(r.pods) },

@@ -1,5 +1,5 @@
 // Who holds what, and where ledgers and pods disagree.
-import { ago, amount, chipList, chips, choice, clock, empty, filter, h, link, note, number, plural, podLink, show, table, unitName } from './dom.js'
+import { ago, amount, chipList, chips, choice, clock, empty, filter, h, link, note, number, plural, podLink, search, show, table, unitName } from './dom.js'
 
 export default function held(root, { query }, page) {
   const summary = h('p', { class: 'dim' }), find = filter('held', query, 'Filter by pod, owner or node')
@@ -44,9 +44,7 @@ export default function held(root, { query }, page) {
     nothing.replaceChildren(...data.total ? [] : [query.find || query.resource || query.node ? empty('Nothing is selected.', h('a', { href: link('held') }, 'Show all'))
       : empty('No pod holds anything.', 'Pods to which GPUMemory, Devices or Licenses allocate are shown here.')])
   }
-  const q = new URLSearchParams()
-  for (const name of ['find', 'resource', 'node', 'by']) if (query[name]) q.set(name, query[name])
-  return { source: `/api/held?${q}`, show: value => { data = value; draw() }, overview: draw }
+  return { source: `/api/held?${search({ ...query, limit: '' })}`, show: value => { data = value; draw() }, overview: draw }
 }
 
 // ownerName is the namespace of a pod and its controller.

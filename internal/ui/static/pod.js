@@ -1,5 +1,5 @@
 // Why a pod is on its node or on none, and what would change that.
-import { ago, amount, bar, clock, empty, h, line, link, note, number, plural, sections, show, table, unitName } from './dom.js'
+import { ago, amount, bar, clock, empty, h, line, link, nodeLink, note, number, plural, remark, sections, show, table, unitName } from './dom.js'
 
 export default function pod(root, { rest: [namespace = '', name = ''], query }, page) {
   const facts = h('dl', { class: 'fact' }), body = h('div')
@@ -10,7 +10,7 @@ export default function pod(root, { rest: [namespace = '', name = ''], query }, 
     const now = page.now(), scored = scoredIn(doc)
     const pending = (doc.now ?? []).map(p => p.pending).find(Boolean)
     show(facts, [
-      doc.node ? { name: 'Node', text: doc.node, href: link('gpus', { node: doc.node }) } : doc.known && { name: 'Node', text: 'none yet' },
+      doc.node ? { name: 'Node', node: doc.node } : doc.known && { name: 'Node', text: 'none yet' },
       doc.holds && { name: 'Holds', text: holdings(doc.holds, page) },
       pending && { name: 'Waits', text: `${ago(pending.since, now)}, since ${clock(pending.since)}` },
       pending?.requeues > 0 && { name: 'Requeued', text: `${pending.requeues}×, last ${ago(pending.lastRequeued, now)} ago` },
@@ -20,7 +20,7 @@ export default function pod(root, { rest: [namespace = '', name = ''], query }, 
       doc.replicas?.length > 1 && doc.decisions?.length > 0 && { name: 'Decided by', text: [...new Set(doc.decisions.map(d => d.replica))].join(', ') },
       doc.unschedulable && { name: 'kube-scheduler said last', text: doc.unschedulable, wide: true },
       doc.annotation && { name: 'Annotation of the decision', text: doc.annotation, wide: true },
-    ].filter(Boolean), f => f.name, f => h('div', { class: f.wide && 'wide' }, h('dt', {}, f.name), h('dd', {}, f.href ? h('a', { href: f.href }, f.text) : f.text)))
+    ].filter(Boolean), f => f.name, f => h('div', { class: f.wide && 'wide' }, h('dt', {}, f.name), h('dd', {}, f.node ? nodeLink(f.node) : f.text)))
     sections(body, [...scores(scored, page), ...explanation(doc, page), ...history(doc)])
   }
   const q = new URLSearchParams({ namespace, pod: name, nodes: query.nodes ?? 20, decisions: 20 })
@@ -68,7 +68,7 @@ function profileNow(p, several, page) {
 function matrix(name, nodes, maxTotal, page, chosen) {
   const policies = new Map(nodes.flatMap(x => x.policies.map(o => [o.policy, o.weight])))
   const columns = [
-    { title: 'Node', of: x => [h('a', { href: link('gpus', { node: x.node }) }, x.node), x.gets?.length > 0 && note(`would get ${holdings(x.gets, page)}`), x.node === chosen && note('chosen by kube-scheduler')] },
+    { title: 'Node', of: x => [nodeLink(x.node), x.gets?.length > 0 && note(`would get ${holdings(x.gets, page)}`), x.node === chosen && note('chosen by kube-scheduler')] },
     { title: maxTotal ? `Total of ${number(maxTotal)}` : 'Total', n: true, kind: () => 'total', of: x => x.fits ? [number(x.total), x.holdsClaim && note('holds its claim')] : '–' },
     ...[...policies].map(([name, weight]) => ({ title: `${name || 'Outboard'}${weight ? ` × ${weight}` : ''}`, n: true, kind: () => 'score', of: x => opinion(x.policies.find(o => o.policy === name)) })),
   ]
@@ -81,7 +81,7 @@ function matrix(name, nodes, maxTotal, page, chosen) {
 // opinion shows what a policy says of a node, and its notes to those who point at it.
 function opinion(o) {
   if (!o) return ''
-  if (o.code) return [line(h('span', { class: 'bad' }, o.code)), h('span', { class: 'line small' }, o.want ? `${number(o.have ?? 0)} of ${amount(o.want, o.unit)}` : o.text)]
+  if (o.code) return [line(h('span', { class: 'bad' }, o.code)), remark('', o.want ? `${number(o.have ?? 0)} of ${amount(o.want, o.unit)}` : o.text)]
   return h('div', { title: o.notes?.join('\n') }, o.scored ? [number(o.score), bar(o.score, 100)] : h('span', { class: 'dim' }, 'passes'))
 }
 

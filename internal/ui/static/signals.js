@@ -1,10 +1,10 @@
 // How old the numbers are that policies read.
-import { ago, empty, h, line, number, plural, table } from './dom.js'
+import { ago, empty, h, line, number, plural, remark, table } from './dom.js'
 
 export default function signals(root, _, page) {
   const nothing = h('div'), rows = table('Signals', [
-    { title: 'Signal', of: ({ s }) => [h('span', { class: 'name' }, s.name), s.error && h('span', { class: 'line bad small' }, s.error)] },
-    { title: 'Values', n: true, of: ({ s }) => [number(s.values), s.missing > 0 && h('span', { class: 'line warn small' }, `${plural(s.missing, 'node')} without`)] },
+    { title: 'Signal', of: ({ s }) => [h('span', { class: 'name' }, s.name), s.error && remark('bad', s.error)] },
+    { title: 'Values', n: true, of: ({ s }) => [number(s.values), s.missing > 0 && remark('warn', `${plural(s.missing, 'node')} without`)] },
     { title: 'Stale', n: true, kind: x => x.s.stale > 0 && 'bad', of: x => number(x.s.stale) },
     { title: 'Newest', n: true, of: x => x.newest },
     { title: 'Oldest', n: true, of: x => x.oldest },

@@ -1,10 +1,7 @@
 // Where room is, for a pod of some size: one square for each GPU, device or pool.
 import { amount, bar, chipList, chips, choice, empty, h, line, link, number, percent, plural, podLink, table, unitName } from './dom.js'
 import { Poll, read } from './data.js'
-import { Wall, legend } from './wall.js'
-
-const fields = 4 // capacity, used, reserved, flags: see NodeUnits in api.go
-const unhealthy = 1, gone = 2
+import { Wall, fields, gone, legend, unhealthy } from './wall.js'
 
 export default function units(root, { query }, page) {
   const title = h('h1', {}, 'GPUs'), tabs = chipList('Resources'), summary = h('p', { class: 'sum' }), nothing = h('div')
@@ -15,7 +12,7 @@ export default function units(root, { query }, page) {
   asTable.checked = query.table === '1' || (query.table === undefined && window.innerWidth < 480)
   const form = h('form', { class: 'controls' }, h('label', {}, 'A pod needs ', size, ' ', unit), any, h('label', {}, 'Nodes ', order), h('label', {}, asTable, ' as a table'))
   form.addEventListener('submit', e => e.preventDefault())
-  const walls = h('div')
+  const walls = h('div'), colors = legend()
   const rows = table('Nodes', [
     { title: 'Node', kind: () => 'tight', of: n => h('a', { href: link('gpus', { ...query, node: n.node, unit: 0 }) }, n.node) },
     { title: 'Kind', label: true, of: n => data.groups[n.group] },
@@ -25,7 +22,7 @@ export default function units(root, { query }, page) {
   ])
   const more = h('p', { class: 'dim' }), selected = h('section', { class: 'selected', role: 'status', 'aria-label': 'Selected unit', hidden: true })
   const tip = h('p', { class: 'tip', 'aria-hidden': 'true', hidden: true }) // what the mouse is on; arrow keys change what is selected
-  root.append(title, tabs, form, summary, legend(), h('div', { class: 'beside' }, h('div', {}, walls, rows.element, more, nothing), selected), tip)
+  root.append(title, tabs, form, summary, colors, h('div', { class: 'beside' }, h('div', {}, walls, rows.element, more, nothing), selected), tip)
 
   const resource = query.resource || page.overview?.resources[0]?.resource
   let data, groups = new Map(), picked, holders, hovered, rest
@@ -56,9 +53,9 @@ export default function units(root, { query }, page) {
     const all = nodes(), none = all.length === 0
     const list = asTable.checked || pools()
     any.hidden = !need()
-    for (const e of [form, summary]) e.hidden = none
+    form.hidden = summary.hidden = none
     for (const e of [asTable, order]) e.parentElement.hidden = pools()
-    root.querySelector('.legend').hidden = none || list
+    colors.hidden = none || list
     nothing.replaceChildren(...none ? [empty(`No node has ${data.title}.`, `Nodes whose status lists ${data.resource} are shown here.`)] : [])
     const total = sum(all, n => n.total), free = sum(all, n => n.free), fit = sum(all, n => n.fit), left = sum(all, n => n.left)
     summary.replaceChildren(...need() ? [h('b', {}, plural(fit, 'pod')), ` of ${amount(need(), data.unit)} ${fit === 1 ? 'fits' : 'fit'}. `] : [], h('b', {}, percent(total - free, total)), ' is allocated or out of use, ',
@@ -190,7 +187,7 @@ export default function units(root, { query }, page) {
       chips(tabs, o.resources.length > 1 ? o.resources.map(r => ({ text: r.title, here: r.resource === resource, href: link('gpus', { resource: r.resource }) })) : [])
       if (!resource && o.resources.length) window.dispatchEvent(new HashChangeEvent('hashchange')) // now there is something to read
       else if (!o.resources.length) {
-        for (const e of [form, root.querySelector('.legend'), rows.element]) e.hidden = true
+        form.hidden = colors.hidden = rows.element.hidden = true
         nothing.replaceChildren(empty('Nothing is allocated.', 'No policy of the configuration allocates GPUs, devices or licenses. The policies GPUMemory, Devices and Licenses do.'))
       }
     },

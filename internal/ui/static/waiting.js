@@ -1,5 +1,5 @@
 // Why pods wait, and what would let them run.
-import { ago, amount, chipList, chips, choice, empty, filter, h, line, link, note, number, plural, podLink, show, table } from './dom.js'
+import { ago, amount, chipList, chips, choice, empty, filter, h, line, link, note, number, plural, podLink, search, show, table } from './dom.js'
 import { read } from './data.js'
 
 const named = code => ({ 'kube-scheduler': 'kube-scheduler itself', gated: 'Scheduling gates' })[code] ?? code.replace(/^[^.]*\./, '')
@@ -43,9 +43,7 @@ export default function waiting(root, { query }, page) {
     nothing.replaceChildren(...data.rows.length ? [] : [data.pods === 0 ? empty('No pod waits.', 'Pods that no node fits are shown here, with the smallest change that lets each of them run.')
       : empty('No waiting pod is selected.', h('a', { href: link('waiting') }, `Show all ${number(data.pods)}`))])
   }
-  const q = new URLSearchParams({ limit })
-  for (const name of ['find', 'reason', 'owner', 'sort']) if (query[name]) q.set(name, query[name])
-  return { source: `/api/waiting?${q}`, show: value => { data = value; draw() }, overview: draw, stop: () => changes.stop() }
+  return { source: `/api/waiting?${search({ ...query, limit })}`, show: value => { data = value; draw() }, overview: draw, stop: () => changes.stop() }
 }
 
 // Changes are the smallest changes with which pods would fit. One is asked for at a time, because each is a search, and none while nobody sees the

@@ -1,10 +1,13 @@
 // Squares for units, as pixels: forty thousand elements would take seconds.
 import { h } from './dom.js'
 
-const fields = 4, unhealthy = 1, gone = 2
+export const fields = 4, unhealthy = 1, gone = 2 // capacity, used, reserved, flags: see NodeUnits in api.go
 
 // kinds are what the color of a square says. The dark part that rises from below is what is allocated.
-export const kinds = [['fits', 'a pod of this size fits'], ['little', 'some is free, but too little'], ['used', 'allocated'], ['mark', 'reserved for a pod that starts'], ['ill', 'unhealthy'], ['none', 'no longer there']]
+const kinds = [ // with a sample for a pod that needs 3
+  ['a pod of this size fits', 4, 1, 0, 0], ['some is free, but too little', 8, 6, 0, 0], ['allocated', 4, 4, 0, 0],
+  ['reserved for a pod that starts', 4, 4, 2, 0], ['unhealthy', 4, 0, 0, unhealthy], ['no longer there', 0, 1, 0, gone],
+]
 
 function colors() {
   const style = getComputedStyle(document.documentElement), c = {}
@@ -50,14 +53,13 @@ class Squares {
 
 export function legend() {
   const list = h('ul', { class: 'legend', 'aria-label': 'Colors' }), scale = window.devicePixelRatio || 1, c = colors()
-  const samples = { fits: [4, 1, 0, 0], little: [8, 6, 0, 0], used: [4, 4, 0, 0], mark: [4, 4, 2, 0], ill: [4, 0, 0, unhealthy], none: [0, 1, 0, gone] }
-  for (const [kind, text] of kinds) {
+  for (const [text, ...unit] of kinds) {
     const canvas = h('canvas', { width: 14 * scale, height: 14 * scale, 'aria-hidden': 'true' })
     canvas.style.width = canvas.style.height = '14px'
     const context = canvas.getContext('2d')
     context.scale(scale, scale)
     const sample = new Squares()
-    sample.add(0, 0, 14, samples[kind], 0, 3)
+    sample.add(0, 0, 14, unit, 0, 3)
     sample.draw(context, c)
     list.append(h('li', {}, canvas, text))
   }
