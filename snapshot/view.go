@@ -76,19 +76,26 @@ func (v *View) Node(name string) *Node {
 	if v.index == nil {
 		return nil
 	}
-	return v.At(int(v.index.row(name)))
+	row, ok := v.index.rows[name]
+	if !ok {
+		return nil
+	}
+	return v.At(int(row))
 }
 
 // Find sets rows[i] to the row of the node named name(i), or to -1 if there is none. It does not allocate and does not
 // keep the names.
 func (v *View) Find(rows []int32, name func(i int) []byte) {
-	if v.index == nil {
-		for i := range rows {
-			rows[i] = -1
-		}
-		return
+	var known map[string]int32
+	if v.index != nil {
+		known = v.index.rows
 	}
-	v.index.find(rows, name)
+	for i := range rows {
+		rows[i] = -1
+		if row, ok := known[string(name(i))]; ok {
+			rows[i] = row
+		}
+	}
 }
 
 // All yields every node in order of name.

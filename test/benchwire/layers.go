@@ -25,12 +25,9 @@ var (
 		{"scores computed during the filter call", []edit{{"internal/extender/prescore.go", "return p.unused <= maxUnusedPrescores", "return false"}}},
 		nodeCache,
 		{"prepared policies kept for the next call", []edit{{"internal/engine/cache.go", "if !key.identified() {", "if true {"}}},
-		{"names found in several passes, instead of one by one", []edit{{"snapshot/index.go", "\tconst block = 64\n", "\tfor i := range rows {\n\t\trows[i] = x.row(string(name(i)))\n\t}\n\treturn\n\tconst block = 64\n"}}},
-		{"names found in an own hash table in several passes, instead of a Go map", []edit{
-			{"snapshot/index.go", "\tslots []slot\n}", "\tslots []slot\n\tbyName map[string]int32\n}"},
-			{"snapshot/index.go", "slots: make([]slot, size)}", "slots: make([]slot, size), byName: map[string]int32{}}"},
-			{"snapshot/index.go", "\t\thash := maphash.String(hashSeed, x.name(row))\n", "\t\tx.byName[x.name(row)] = row\n\t\thash := maphash.String(hashSeed, x.name(row))\n"},
-			{"snapshot/index.go", "\tconst block = 64\n", "\tfor i := range rows {\n\t\trow, ok := x.byName[string(name(i))]\n\t\tif !ok {\n\t\t\trow = -1\n\t\t}\n\t\trows[i] = row\n\t}\n\treturn\n\tconst block = 64\n"},
+		{"names of nodes as parts of one text", []edit{
+			{"snapshot/index.go", "rest := all.String()", "_ = all.String()"},
+			{"snapshot/index.go", "x.names[row], rest = rest[:len(n.Name)], rest[len(n.Name):]", "x.names[row] = n.Name"},
 		}},
 		{"each policy called for 256 nodes in a row", []edit{{"internal/engine/evaluation.go", "blockSize = 256", "blockSize = 1"}}},
 		{"facts kept with the node", []edit{
