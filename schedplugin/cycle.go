@@ -54,21 +54,6 @@ type cycle struct {
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData { return &cycle{c.attempt, true} }
 
-// latest is the latest attempt with the state that it was prepared for.
-type latest struct {
-	state fwk.CycleState
-	cycle *cycle
-}
-
-// cycleOf returns the cycle of the pod. Reading a state takes a hash and memory for the key, and the framework calls Filter and Score
-// for hundreds of nodes with the latest one.
-func (p *plugin) cycleOf(state fwk.CycleState) (*cycle, error) {
-	if last := p.latest.Load(); last != nil && last.state == state {
-		return last.cycle, nil
-	}
-	return cycleOf(state)
-}
-
 // cycleOf returns the cycle of the pod.
 func cycleOf(state fwk.CycleState) (*cycle, error) {
 	data, err := state.Read(stateKey)
@@ -98,7 +83,7 @@ func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	a.TakeNodeCache()
 	c := &cycle{attempt: a}
 	state.Write(stateKey, c)
-	p.latest.Store(&latest{state, c})
+	p.latest.Store(c)
 	if named := p.candidates(ctx, state, a, pod); named != nil {
 		return named, nil // the framework ignores the result of a plugin that it is to skip
 	}
@@ -137,7 +122,7 @@ func (p *plugin) tableOf(view *snapshot.View, infos []fwk.NodeInfo) *infoTable {
 
 // Filter implements fwk.FilterPlugin.
 func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
-	c, err := p.cycleOf(state)
+	c, err := cycleOf(state)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
@@ -201,11 +186,9 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 	defer p.mu.Unlock()
 	s := &p.scored
 	s.nodes, s.slots, s.rows = s.nodes[:0], s.slots[:0], s.rows[:0]
-	at := -1
 	for _, info := range infos {
-		slot, row := (*infoSlot)(nil), int32(-1)
-		if at = a.infos.find(info, at+1); at >= 0 { // usually the nodes are in order
-			slot = &a.infos.slots[at]
+		slot, row := a.infos.slot(info), int32(-1)
+		if slot != nil {
 			row = slot.row
 		}
 		s.nodes = append(s.nodes, nodeOf(a.engine, a.view, slot, info))
@@ -238,7 +221,7 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 
 // Score implements fwk.ScorePlugin.
 func (p *plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
-	c, err := p.cycleOf(state)
+	c, err := cycleOf(state)
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}

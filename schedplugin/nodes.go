@@ -77,25 +77,13 @@ func startsWith(whole, part []fwk.NodeInfo) bool {
 	return len(part) == 0 || len(part) <= len(whole) && &part[0] == &whole[0]
 }
 
-// find returns the position in slots of the NodeInfo, or -1: the framework also evaluates copies, and nodes that the View does not have
-// yet. It looks at the position likely, which may be out of range, first.
-func (t *infoTable) find(info fwk.NodeInfo, likely int) (position int) {
-	if uint(likely) < uint(len(t.slots)) && t.slots[likely].info == info {
-		return likely
-	}
+// slot returns the slot of the NodeInfo, or nil: the framework also evaluates copies, and nodes that the View does not have yet.
+func (t *infoTable) slot(info fwk.NodeInfo) *infoSlot {
 	at, ok := t.home(info)
 	for ; ok && t.homes[at] != 0; at = t.after(at) {
-		if position := int(t.homes[at] - 1); t.slots[position].info == info {
-			return position
+		if s := &t.slots[t.homes[at]-1]; s.info == info {
+			return s
 		}
-	}
-	return -1
-}
-
-// slot returns the slot of the NodeInfo, or nil.
-func (t *infoTable) slot(info fwk.NodeInfo) *infoSlot {
-	if at := t.find(info, -1); at >= 0 {
-		return &t.slots[at]
 	}
 	return nil
 }

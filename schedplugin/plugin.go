@@ -36,7 +36,7 @@ type plugin struct {
 	// filters checks once whether nodes can be named, and says how. The error is logged.
 	filters func() (*filters, error)
 
-	latest atomic.Pointer[latest] // nil: none
+	latest atomic.Pointer[cycle] // nil: none
 
 	fallbacks fallbacks
 

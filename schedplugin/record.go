@@ -25,8 +25,8 @@ func (a *attempt) evaluateSupposed(n *snapshot.Node) (policy.Verdict, error) {
 // looked for pods to evict.
 func (p *plugin) finishLatest() {
 	if last := p.latest.Swap(nil); last != nil {
-		last.cycle.ReturnNodeCache()
-		last.cycle.fails()
+		last.ReturnNodeCache()
+		last.fails()
 	}
 }
 

@@ -42,8 +42,6 @@ var (
 		{"table of NodeInfos", []edit{{"schedplugin/nodes.go", "if n == nil || !ok {", "if n == nil || !ok || true {"}}},
 		{"node kept for its NodeInfo", []edit{{"schedplugin/nodes.go", "return s.node != nil &&", "return false &&"}}},
 		{"cached verdicts read without the node", []edit{{"schedplugin/cycle.go", "slot != nil && slot.same &&", "false &&"}}},
-		{"NodeInfos expected in the order of the snapshot", []edit{{"schedplugin/cycle.go", "a.infos.find(info, at+1)", "a.infos.find(info, -1)"}}},
-		{"latest cycle found without reading the state", []edit{{"schedplugin/cycle.go", "last != nil && last.state == state {", "false {"}}},
 	}
 	publishLayers = []layer{{"rows in chunks of 64, instead of 4,096", []edit{{"snapshot/rowtable.go", "const chunkBits = 6", "const chunkBits = 12"}}}}
 	requeueLayers = []layer{{"no evaluation while pods are only assumed", []edit{{"snapshot/view.go", "return v.room }", "return v.generation }"}}}}
