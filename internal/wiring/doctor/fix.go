@@ -26,7 +26,7 @@ type Fixed struct {
 
 // Fix corrects the file. It makes one correction at a time, and keeps only those after
 // which the file has fewer findings with that code, and neither more errors than before nor a new one for which kube-scheduler does not
-// start. If the corrections contradict each other, the file stays as it is.
+// start, nor managed resources that Outboard does not allocate. If the corrections contradict each other, the file stays as it is.
 func Fix(in Input) (*Fixed, error) {
 	c, err := examine(in)
 	if err != nil {
@@ -118,16 +118,28 @@ func (c *checker) correct(f Finding) (next *checker, why string) {
 	}
 	// After any correction, the running kube-scheduler has loaded another file.
 	severe := func(f *Finding) bool { return f.Severity == Error && f.Code != "SchedulerNotRestarted" }
+	// While its calls fail, the pods of an extender wait.
+	unclaimed := func(g *Finding) bool {
+		return f.Code == "VerbNotServed" && g.Code == "ResourceNotAllocated" && extenderOf(g.Field) == extenderOf(f.Field)
+	}
 	same := func(g *Finding) bool { return g.Code == f.Code }
 	switch {
 	case next.doc.config.Kind == "" && c.doc.config.Kind != "":
 		return nil, "the file would not be readable"
 	case next.count(refused) > c.count(refused), next.count(severe) > c.count(severe):
 		return nil, "the file would have another error: " + next.newer(c)
+	case next.count(unclaimed) > 0:
+		return nil, "Outboard would then bind pods that request the managed resources, without claims: restore the profile for them, or remove the extender"
 	case next.count(same) >= c.count(same):
 		return nil, "the problem would remain"
 	}
 	return next, ""
+}
+
+// extenderOf returns the extender of a field of it, such as extenders[1].
+func extenderOf(field string) string {
+	name, _, _ := strings.Cut(field, ".")
+	return name
 }
 
 func refused(f *Finding) bool { return f.refused }
