@@ -181,7 +181,9 @@ func profileRisks(old, new *Profile, seen Observed) []string {
 		}
 		risks = append(risks, risk)
 	}
-	if !slices.Equal(old.ManagedResources, new.ManagedResources) {
+	if len(old.ManagedResources) > 0 && len(new.ManagedResources) == 0 && new.Claimer() != "" {
+		risks = append(risks, fmt.Sprintf("profile %s: is now for every pod: with a new configuration, kube-scheduler places no pod while Outboard does not respond", new.Path))
+	} else if !slices.Equal(old.ManagedResources, new.ManagedResources) {
 		risks = append(risks, fmt.Sprintf("profile %s: managedResources differ: kube-scheduler calls for the pods of its own list until it is restarted with the new one", new.Path))
 	}
 	if claimer := new.Claimer(); claimer != "" && old.Claimer() == "" {

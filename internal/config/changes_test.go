@@ -79,3 +79,26 @@ func TestRisksCountPodsWithClaims(t *testing.T) {
 		})
 	}
 }
+
+// LeastWaste learns from all pods, so a profile with it is for every pod unless the profile has managedResources.
+func TestRiskOfAProfileForEveryPod(t *testing.T) {
+	const before, after = "- path: /gpu\n  policies: [{type: GPUMemory}]\n", "- path: /gpu\n  %spolicies: [{type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}]\n"
+	for managed, want := range map[string]string{
+		"": "profile /gpu: is now for every pod: ",
+		"managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}, {name: example.com/other}]\n  ": "profile /gpu: managedResources differ: ",
+		"managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  ":                            "",
+	} {
+		var configs []*config.Config
+		for _, profiles := range []string{before, fmt.Sprintf(after, managed)} {
+			c, err := config.Parse("f", []byte(plain+"profiles:\n"+profiles), realTypes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			configs = append(configs, c)
+		}
+		risks := config.Compare(configs[0], configs[1], config.Observed{}).Risks
+		if want == "" && len(risks) > 0 || want != "" && (len(risks) != 1 || !strings.HasPrefix(risks[0], want)) {
+			t.Errorf("%q: the risks are %q, want %q", managed, risks, want)
+		}
+	}
+}
