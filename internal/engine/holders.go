@@ -27,12 +27,12 @@ func (h *holders) has(view *snapshot.View, pod types.UID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.view != view {
-		h.follow(view)
+		h.update(view)
 	}
 	return h.counts[pod] > 0
 }
 
-func (h *holders) follow(view *snapshot.View) {
+func (h *holders) update(view *snapshot.View) {
 	last := h.view
 	h.view = view
 	switch {
