@@ -130,7 +130,6 @@ func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
 		return nil, err
 	}
 	if !prepared.Concerns() && !e.Reserves() {
-		prepared.Release()
 		return nil, nil
 	}
 	return &attempt{Attempt: prepared, plugin: p, profile: profile.Path, engine: e, pod: trimmed, view: view, started: started}, nil

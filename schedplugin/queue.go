@@ -93,7 +93,6 @@ func (p *plugin) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragme
 		return nil, nil
 	}
 	signature, ok := a.Signature()
-	a.Release()
 	if !ok {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "a policy depends on more than the node and the pod")
 	}

@@ -34,9 +34,6 @@ type Record struct {
 	Pod     Pod    `json:"pod"`
 	// Generation is that of the View; 0 if there is no cluster.
 	Generation uint64 `json:"generation"`
-	// Cached is true if the pod and the view were unchanged since an earlier call, and its prepared
-	// policies were reused.
-	Cached bool `json:"cached,omitempty"`
 
 	// Unmanaged is true if the pod requests none of the profile's managedResources, so that no
 	// policy evaluated it: all nodes fit, and all scores are equal.

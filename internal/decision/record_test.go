@@ -42,7 +42,7 @@ func TestText(t *testing.T) {
 			Nodes: 3, Fit: 3, Returned: 3, Policies: policies, MaxTotal: 700,
 		},
 		"filter-rejections": {
-			Verb: "filter", Profile: "/", Time: arrived, Duration: 2 * time.Millisecond, Pod: web, Generation: 17, Cached: true,
+			Verb: "filter", Profile: "/", Time: arrived, Duration: 2 * time.Millisecond, Pod: web, Generation: 17,
 			Nodes: 30, Fit: 0, Returned: 0, MaxTotal: 700,
 			Policies: []decision.Policy{
 				{Name: "GPUMemory", Weight: 5},

@@ -47,9 +47,6 @@ func (r *Record) Text(w io.Writer) error {
 
 func (r *Record) headline(b *strings.Builder) {
 	fmt.Fprintf(b, "%s  %-10s %s  (%s, profile %s, view %d", r.Time.Format("15:04:05.000"), r.Verb, r.outcome(), r.Duration.Round(time.Microsecond), r.Profile, r.Generation)
-	if r.Cached {
-		b.WriteString(", cached")
-	}
 	if r.Replica != "" {
 		fmt.Fprintf(b, ", replica %s", r.Replica)
 	}

@@ -33,9 +33,7 @@ type Attempt struct {
 
 // NewAttempt prepares the policies for a pod. The error is as for Filter of Engine.
 func (e *Engine) NewAttempt(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (*Attempt, error) {
-	req := Request{Pod: pod, View: view}
-	ev, prepared := e.prepared.take(req)
-	ev.begin(e, req, prepared)
+	ev := e.newEvaluation(pod, view)
 	if err := ev.run(ctx, func() {}, func(*evaluation) error { return nil }); err != nil {
 		return nil, err
 	}
@@ -82,10 +80,6 @@ func (a *Attempt) Signature() (signature string, ok bool) {
 	}
 	return string(a.ev.signature), true
 }
-
-// Release ends the attempt, and lets the next attempt for the same pod and view use the prepared policies. Do not use the attempt
-// afterwards.
-func (a *Attempt) Release() { a.engine.prepared.put(a.ev) }
 
 // Evaluate returns the verdict on a node, and records nothing.
 func (a *Attempt) Evaluate(n *snapshot.Node) (verdict policy.Verdict, err error) {
@@ -159,7 +153,7 @@ func (a *Attempt) Rejected() []*snapshot.Node {
 func (a *Attempt) Record(fit int) *decision.Record {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	record := a.engine.newRecord(Request{Pod: a.ev.pod, View: a.ev.key.view}, false)
+	record := newRecord(Request{Pod: a.ev.pod, View: a.ev.view})
 	record.Nodes = max(fit, int(a.passed.Load())+len(a.rejected))
 	record.Fit, record.Returned = fit, fit
 	record.Policies, record.MaxTotal = a.ev.policies(), a.ev.maxTotal
@@ -173,9 +167,9 @@ func (a *Attempt) Record(fit int) *decision.Record {
 // Score scores the nodes that fit, as Score of Engine does. It overwrites the record of Filter. rows are those of the nodes, or nil,
 // as in a [Request].
 func (a *Attempt) Score(ctx context.Context, nodes []*snapshot.Node, rows []int32, result *Result) error {
-	req := Request{Pod: a.ev.pod, View: a.ev.key.view, Nodes: nodes, Rows: rows}
+	req := Request{Pod: a.ev.pod, View: a.ev.view, Nodes: nodes, Rows: rows}
 	a.rejected = nil
-	return a.engine.decide(ctx, req, a.ev, true, result, func(ev *evaluation) error {
+	return a.engine.decide(ctx, req, a.ev, result, func(ev *evaluation) error {
 		result.Record.Fit, result.Record.Returned = len(nodes), len(nodes)
 		return ev.score(ctx, a.engine.withNominated(req, &result.scratch), result)
 	})

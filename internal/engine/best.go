@@ -42,12 +42,12 @@ func (a *Attempt) Best(ctx context.Context, c Choice, result *Result) error {
 	rows := make([]int32, 0, len(c.Rows))
 	for at := range c.Rows {
 		row := c.Rows[c.index(int32(at))]
-		all, rows = append(all, a.ev.key.view.At(int(row))), append(rows, row)
+		all, rows = append(all, a.ev.view.At(int(row))), append(rows, row)
 	}
 	defer clear(all) // so that the nodes can be garbage-collected
 	result.scratch.all = all
-	req := Request{Pod: a.ev.pod, View: a.ev.key.view, Nodes: all, Rows: rows}
-	err := a.engine.decide(ctx, req, a.ev, false, result, func(ev *evaluation) error {
+	req := Request{Pod: a.ev.pod, View: a.ev.view, Nodes: all, Rows: rows}
+	err := a.engine.decide(ctx, req, a.ev, result, func(ev *evaluation) error {
 		nodes := a.engine.withNominated(req, &result.scratch)
 		if err := ev.filter(ctx, nodes, req.Nodes, result); err != nil {
 			return err
@@ -57,7 +57,7 @@ func (a *Attempt) Best(ctx context.Context, c Choice, result *Result) error {
 		if err != nil {
 			return err
 		}
-		chosen := c.choose(totals, result.Kept, a.engine.zones.of(a.ev.key.view))
+		chosen := c.choose(totals, result.Kept, a.engine.zones.of(a.ev.view))
 		if len(chosen) > 0 && len(ev.scorers) > 0 {
 			ev.noteTop(nodes, result.Kept, chosen[:min(len(chosen), decision.TopNodes)], result)
 		}

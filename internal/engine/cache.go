@@ -3,55 +3,11 @@ package engine
 import (
 	"container/list"
 	"encoding/binary"
-	"hash/maphash"
 	"sync"
-	"sync/atomic"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
-
-// cachedEvaluations is how many evaluations an Engine keeps. Each holds the prepared policies and their view.
-const cachedEvaluations = 16
-
-// evaluations holds the latest evaluations with prepared policies, one for each slot; the UID of a pod determines its
-// slot. One request at a time owns an evaluation: taking it empties the slot, so that no locks are needed. A concurrent
-// request for the same pod prepares an evaluation of its own.
-type evaluations struct {
-	slots [cachedEvaluations]atomic.Pointer[evaluation]
-}
-
-var seed = maphash.MakeSeed()
-
-// slot returns the slot for the key, or nil if the key does not identify a pod.
-func (es *evaluations) slot(key evaluationKey) *atomic.Pointer[evaluation] {
-	if !key.identified() {
-		return nil
-	}
-	return &es.slots[maphash.String(seed, string(key.uid))%cachedEvaluations]
-}
-
-// take returns an evaluation for the request, and whether it is prepared for it already.
-func (es *evaluations) take(req Request) (ev *evaluation, same bool) {
-	key := keyOf(req)
-	if slot := es.slot(key); slot != nil {
-		ev = slot.Swap(nil)
-	}
-	if ev == nil {
-		ev = new(evaluation)
-	}
-	same = ev.key == key && ev.prepared
-	ev.key = key
-	return ev, same
-}
-
-// put keeps a prepared evaluation. It does not keep one that ignores a failed policy: the failure
-// may depend on the nodes of the request, and the next request may have others.
-func (es *evaluations) put(ev *evaluation) {
-	if slot := es.slot(ev.key); slot != nil && !ev.leavesOut() {
-		slot.Store(ev)
-	}
-}
 
 const (
 	// maxNodeCacheBytes is how much memory an Engine uses to cache nodes: about 200 signatures with 5,000 nodes.
@@ -145,7 +101,7 @@ func (cs *nodeCaches) takeForRequest(ev *evaluation, req *Request, memory *scrat
 // node has something already, by a claim or because the pod is there, never shares results with others.
 func (ev *evaluation) alike() bool {
 	return len(ev.signature) > 0 && len(ev.signature) <= maxSignature && ev.pod.Spec.NodeName == "" &&
-		(ev.holders == nil || !ev.holders.has(ev.key.view, ev.pod.UID))
+		(ev.holders == nil || !ev.holders.has(ev.view, ev.pod.UID))
 }
 
 // take gives the evaluation the cache for its signature, with all rows of its view. It returns false if it can use none.
@@ -153,7 +109,7 @@ func (cs *nodeCaches) take(ev *evaluation) bool {
 	if !ev.alike() {
 		return false
 	}
-	rows := ev.key.view.Rows()
+	rows := ev.view.Rows()
 	c, found := cs.find(ev.signature, rows)
 	if !found {
 		clear(c.nodes)
@@ -226,11 +182,11 @@ func (ev *evaluation) cachedNode(n *snapshot.Node, index int) *cachedNode {
 
 // cachedAt is cachedNode for a node with this row.
 func (ev *evaluation) cachedAt(n *snapshot.Node, row int) *cachedNode {
-	if ev.cache == nil || ev.key.view.At(row) != n {
+	if ev.cache == nil || ev.view.At(row) != n {
 		return nil
 	}
 	c := &ev.cache.nodes[row]
-	if version := ev.key.view.Version(row); c.version != version {
+	if version := ev.view.Version(row); c.version != version {
 		*c = cachedNode{version: version}
 	}
 	return c
@@ -238,10 +194,10 @@ func (ev *evaluation) cachedAt(n *snapshot.Node, row int) *cachedNode {
 
 // nameOf returns the name of the node with this index in the request.
 func (ev *evaluation) nameOf(n *snapshot.Node, index int) string {
-	if ev.cache == nil || ev.key.view.At(int(ev.rows[index])) != n {
+	if ev.cache == nil || ev.view.At(int(ev.rows[index])) != n {
 		return n.Name
 	}
-	return ev.key.view.NodeIndex().Name(int(ev.rows[index]))
+	return ev.view.NodeIndex().Name(int(ev.rows[index]))
 }
 
 // scoreOf returns the score of the node with this index in the request, from the cache if it is there.

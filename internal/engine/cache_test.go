@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,138 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/snapshot"
 )
-
-// A sequence of requests to one engine calls a policy without a signature as follows: Prepare once for a pod and a view. The
-// view holds a, b and c; the policy rejects b.
-func TestEvaluationsAreReused(t *testing.T) {
-	builder := new(snapshot.Builder)
-	for _, line := range []string{"a memory=9", "b memory=1", "c memory=9"} {
-		builder.SetNode(object(line))
-	}
-	first := builder.View()
-	builder.SetNode(object("a memory=8"))
-	second := builder.View()
-
-	type request struct {
-		verb   string // filter, score, explain or preempt
-		pod    *corev1.Pod
-		view   *snapshot.View
-		asked  []string
-		want   calls
-		cached bool
-	}
-	pod, changed, other := podOf("u", "1"), podOf("u", "2"), podOf("v", "1")
-	anonymous, unversioned := podOf("", "1"), podOf("u", "")
-	all := []string{"a", "b", "c"}
-
-	tests := []struct {
-		name      string
-		shortlist int
-		requests  []request
-	}{
-		{"filter, then prioritize those that fit", 0, []request{
-			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"score", pod, first, []string{"a", "c"}, calls{Score: 2, NormalizeScore: 1}, true},
-		}},
-		{"filter with a shortlist, then prioritize", 1, []request{
-			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3, Score: 2, NormalizeScore: 1}, false},
-			{"score", pod, first, []string{"a"}, calls{Score: 1, NormalizeScore: 1}, true},
-		}},
-		{"prioritize, then filter", 0, []request{
-			{"score", pod, first, all, calls{Prepare: 1, Score: 3, NormalizeScore: 1}, false},
-			{"filter", pod, first, all, calls{Filter: 3}, true},
-		}},
-		{"the same again", 0, []request{
-			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"filter", pod, first, []string{"c", "unknown"}, calls{Filter: 1}, true},
-			{"filter", podOf("u", "1"), first, all, calls{Filter: 3}, true}, // another object for the same pod
-		}},
-		{"another version of the pod", 0, []request{
-			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"filter", changed, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false}, // the engine keeps only the latest pod
-		}},
-		{"another pod", 0, []request{
-			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"filter", other, first, all, calls{Prepare: 1, Filter: 3}, false},
-		}},
-		{"another view", 0, []request{
-			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"filter", pod, second, all, calls{Prepare: 1, Filter: 3}, false},
-			{"score", pod, first, all, calls{Prepare: 1, Score: 3, NormalizeScore: 1}, false},
-		}},
-		{"a pod without UID is always prepared for", 0, []request{
-			{"filter", anonymous, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"filter", anonymous, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"score", anonymous, first, all, calls{Prepare: 1, Score: 3, NormalizeScore: 1}, false},
-		}},
-		{"nor is one without resourceVersion", 0, []request{
-			{"filter", unversioned, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"filter", unversioned, first, all, calls{Prepare: 1, Filter: 3}, false},
-		}},
-		{"explain and preempt prepare no second time, and ask every filter", 0, []request{
-			{"filter", pod, first, all, calls{Prepare: 1, Filter: 3}, false},
-			{"explain", pod, first, all, calls{Filter: 3, Score: 3, NormalizeScore: 1}, true},
-			{"preempt", pod, first, []string{"a"}, calls{Filter: 1}, true},
-			{"filter", pod, first, all, calls{Filter: 3}, true},
-		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			p := &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory"), normalize: toLargest}
-			e := newShortEngine(t, tt.shortlist, engine.WeightedPolicy{Name: "Memory", Policy: p, Weight: 1})
-			var result engine.Result
-			for i, r := range tt.requests {
-				req := asking(r.pod, r.view, r.asked...)
-				var err error
-				switch r.verb {
-				case "filter":
-					err = e.Filter(t.Context(), req, &result)
-				case "score":
-					err = e.Score(t.Context(), req, &result)
-				case "explain":
-					_, err = e.Explain(t.Context(), req)
-				case "preempt":
-					_, err = e.Preempt(t.Context(), engine.PreemptRequest{
-						Request: engine.Request{Pod: r.pod, View: r.view}, Candidates: []engine.Candidate{{Node: req.Nodes[0], Name: "a"}},
-					}, &result)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := p.calls(); got != r.want {
-					t.Errorf("request %d (%s %v): calls %+v, want %+v", i, r.verb, r.asked, got, r.want)
-				}
-				if got := result.Record.Cached; r.verb != "explain" && got != r.cached {
-					t.Errorf("request %d (%s %v): Cached is %t", i, r.verb, r.asked, got)
-				}
-			}
-		})
-	}
-}
-
-// A request that fails or is canceled leaves nothing incomplete in the cache.
-func TestFailedEvaluationIsNotReused(t *testing.T) {
-	view := viewOf("a memory=9", "b memory=1")
-	p := &fake{filter: atLeast("memory", 5, tooLittle)}
-	var fail error
-	p.prepare = func(context.Context) error { return fail }
-	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p})
-	req := asking(podOf("u", "1"), view, "a", "b")
-	var result engine.Result
-	fail = errAnnotation
-	if err := e.Filter(t.Context(), req, &result); err == nil {
-		t.Fatal("no error")
-	}
-	fail = nil
-	if err := e.Filter(t.Context(), req, &result); err != nil || kept(req, &result) != "a" || result.Record.Cached {
-		t.Errorf("kept %v, cached %t, error %v", result.Kept, result.Record.Cached, err)
-	}
-}
 
 // A sequence of requests calls a policy with a signature as follows: it does not call the policy about a node that passed, or
 // that has a score, for another pod with the same signature while the node does not change.
@@ -251,9 +121,6 @@ func TestCacheIsForNodesOfTheView(t *testing.T) {
 	}
 }
 
-// ignoreCached compares records without their fields about speed.
-var ignoreCached = cmpopts.IgnoreFields(decision.Record{}, "Cached")
-
 // Concurrent requests about the same pods, over several views, get the responses of a new engine.
 func TestCachesConcurrently(t *testing.T) {
 	members := []engine.WeightedPolicy{
@@ -295,7 +162,7 @@ func TestCachesConcurrently(t *testing.T) {
 				if err := askFresh(t.Context(), req, &want); err != nil {
 					t.Error(err)
 				}
-				if diff := cmp.Diff(want, got, ignoreCached, cmpopts.IgnoreUnexported(engine.Result{}), cmpopts.EquateEmpty()); diff != "" {
+				if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(engine.Result{}), cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("goroutine %d: response (-fresh +got):\n%s", g, diff)
 				}
 			}

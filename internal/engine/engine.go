@@ -63,7 +63,6 @@ type Engine struct {
 	clock     func() time.Time
 	maxTotal  int64
 	claimants *snapshot.Fact[[]types.UID] // nil: no policy allocates anything
-	prepared  evaluations
 	caches    nodeCaches
 	trail     trail
 	zones     zones
@@ -190,8 +189,7 @@ func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error 
 // writes no record, and neither reads nor changes the caches, so that checking many pending pods does not slow down the
 // pods that are being placed. The error is as for Filter.
 func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error) {
-	ev := &evaluation{key: evaluationKey{view: req.View}}
-	ev.begin(e, req, false)
+	ev := e.newEvaluation(req.Pod, req.View)
 	nominations := e.nominations(req.View)
 	err = ev.run(ctx, func() {}, func(ev *evaluation) error {
 		for i, n := range req.Nodes {
@@ -217,22 +215,15 @@ func (e *Engine) Score(ctx context.Context, req Request, result *Result) error {
 	})
 }
 
-// run prepares the policies, unless they are prepared already, and calls decide. It repeats this
-// when a policy fails that can be ignored.
+// run prepares the policies and calls decide. It repeats this when a policy fails that can be ignored.
 func (e *Engine) run(ctx context.Context, req Request, result *Result, decide func(*evaluation) error) error {
-	ev, prepared := e.prepared.take(req)
-	ev.begin(e, req, prepared)
-	err := e.decide(ctx, req, ev, prepared, result, decide)
-	if err == nil {
-		e.prepared.put(ev)
-	}
-	return err
+	return e.decide(ctx, req, e.newEvaluation(req.Pod, req.View), result, decide)
 }
 
-// decide is run with an evaluation that has begun. prepared says whether it was used before.
-func (e *Engine) decide(ctx context.Context, req Request, ev *evaluation, prepared bool, result *Result, decide func(*evaluation) error) error {
-	result.reset(e.newRecord(req, prepared))
-	err := ev.run(ctx, func() { result.reset(e.newRecord(req, false)) }, func(ev *evaluation) error {
+// decide is run with an evaluation, whose policies may be prepared already.
+func (e *Engine) decide(ctx context.Context, req Request, ev *evaluation, result *Result, decide func(*evaluation) error) error {
+	result.reset(newRecord(req))
+	err := ev.run(ctx, func() { result.reset(newRecord(req)) }, func(ev *evaluation) error {
 		e.caches.takeForRequest(ev, &req, &result.scratch)
 		defer e.caches.put(ev)
 		return decide(ev)

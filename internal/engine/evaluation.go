@@ -24,9 +24,9 @@ const (
 
 // evaluation holds the policies of an engine, prepared for one pod and one view, and their results for one request.
 type evaluation struct {
-	key     evaluationKey
-	members []WeightedPolicy
 	pod     *corev1.Pod
+	view    *snapshot.View
+	members []WeightedPolicy
 
 	prepared bool
 	state    []policyState // by member
@@ -54,19 +54,6 @@ type evaluation struct {
 	again     bool                        // a member failed and is ignored: decide once more, without it
 }
 
-type evaluationKey struct {
-	uid             types.UID
-	resourceVersion string
-	view            *snapshot.View
-}
-
-func keyOf(req Request) evaluationKey {
-	return evaluationKey{req.Pod.UID, req.Pod.ResourceVersion, req.View}
-}
-
-// identified reports whether the key identifies one version of one pod.
-func (k evaluationKey) identified() bool { return k.uid != "" && k.resourceVersion != "" }
-
 type policyState struct {
 	unconcerned bool
 	ignored     error
@@ -93,23 +80,16 @@ type scorerRef struct {
 	slot      int                   // index of its scores in the cache; -1: they are not cached
 }
 
-// begin initializes the evaluation for a request. It keeps the prepared policies if the pod and the
-// view are the same.
-func (ev *evaluation) begin(e *Engine, req Request, same bool) {
-	ev.pod, ev.again = req.Pod, false
-	if same {
-		for i := range ev.state {
-			ev.state[i].took = 0
-		}
-		return
+// newEvaluation returns an evaluation whose policies are not prepared yet.
+func (e *Engine) newEvaluation(pod *corev1.Pod, view *snapshot.View) *evaluation {
+	ev := &evaluation{
+		pod: pod, view: view, members: e.members, state: make([]policyState, len(e.members)),
+		clock: e.clock, claimants: e.claimants, maxTotal: e.maxTotal,
 	}
-	ev.clock, ev.claimants, ev.maxTotal = e.clock, e.claimants, e.maxTotal
-	if ev.holders = nil; e.claimants != nil {
+	if e.claimants != nil {
 		ev.holders = &e.holders
 	}
-	ev.members = e.members
-	ev.state = make([]policyState, len(e.members))
-	ev.forget()
+	return ev
 }
 
 // forget drops everything except which members are ignored.
@@ -181,7 +161,7 @@ func (ev *evaluation) prepare(ctx context.Context) error {
 		}
 		started := ev.now()
 		err := guard(m.Name, func() error {
-			cycle, err := m.Policy.Prepare(ctx, ev.pod, ev.key.view)
+			cycle, err := m.Policy.Prepare(ctx, ev.pod, ev.view)
 			ev.took(i, started)
 			if err != nil {
 				return err

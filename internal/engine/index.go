@@ -100,9 +100,9 @@ func (a *Attempt) bestCached(c *Choice, result *Result) bool {
 	if !a.indexed() {
 		return false
 	}
-	ev, view := a.ev, a.ev.key.view
+	ev, view := a.ev, a.ev.view
 	x := &ev.cache.index
-	result.reset(a.engine.newRecord(Request{Pod: ev.pod, View: view}, false))
+	result.reset(newRecord(Request{Pod: ev.pod, View: view}))
 	ns := a.engine.nominations(view)
 	var counts []int
 	err := guard(itself, func() error {
@@ -155,7 +155,7 @@ func (a *Attempt) rank(c *Choice, x *index, ns *nominations, result *Result) (co
 		total := x.totals[row]
 		if ns != nil && ns.byRow[row] != nil {
 			other := apart{len(result.Kept), make([]int64, len(a.ev.scorers))}
-			if total, err = a.totalBeside(x, ns, a.ev.key.view.At(int(row)), other.scores); err != nil {
+			if total, err = a.totalBeside(x, ns, a.ev.view.At(int(row)), other.scores); err != nil {
 				return nil, err
 			}
 			if total >= 0 {
@@ -215,7 +215,7 @@ func (a *Attempt) addRelative(c *Choice, x *index, others []apart, result *Resul
 
 // update brings the index up to date. After errOpinion, call it again.
 func (a *Attempt) update(x *index) error {
-	view := a.ev.key.view
+	view := a.ev.view
 	changed, now, ok := a.engine.trail.since(x.position, view, x.changed[:0])
 	x.changed = changed
 	if !ok {
@@ -248,7 +248,7 @@ func (a *Attempt) update(x *index) error {
 
 // begin makes the index forget all nodes, and regards all rows as changed.
 func (a *Attempt) begin(x *index) {
-	rows, scorers := a.ev.key.view.Rows(), a.ev.scorers
+	rows, scorers := a.ev.view.Rows(), a.ev.scorers
 	x.totals = slices.Grow(x.totals[:0], rows)[:rows]
 	x.rejections = x.rejections[:0]
 	x.changed = x.changed[:0]
@@ -324,7 +324,7 @@ func (a *Attempt) totalBeside(x *index, ns *nominations, n *snapshot.Node, score
 
 // noteIndexed records the best nodes, as noteTop does.
 func (a *Attempt) noteIndexed(c *Choice, x *index, ns *nominations, best []int32, result *Result) {
-	ev, view := a.ev, a.ev.key.view
+	ev, view := a.ev, a.ev.view
 	if len(best) == 0 || len(ev.scorers) == 0 {
 		return
 	}

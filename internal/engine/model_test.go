@@ -442,7 +442,7 @@ func compare(t *rapid.T, want answer, err error, result *engine.Result) {
 		}
 	}
 	sameReason := gocmp.Comparer(func(a, b *policy.Reason) bool { return a == b })
-	if diff := gocmp.Diff(want, got, ignoreCached, sameReason, cmpopts.EquateEmpty()); diff != "" {
+	if diff := gocmp.Diff(want, got, sameReason, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("answer (-model +engine):\n%s", diff)
 	}
 }

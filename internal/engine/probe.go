@@ -22,8 +22,7 @@ type Probe struct {
 
 // NewProbe prepares the policies for a pod. The error is as for Filter.
 func (e *Engine) NewProbe(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (*Probe, error) {
-	p := &Probe{ev: &evaluation{key: evaluationKey{view: view}}, nominations: e.nominationsAfter(e.nominated.Load(), view)}
-	p.ev.begin(e, Request{Pod: pod, View: view}, false)
+	p := &Probe{ev: e.newEvaluation(pod, view), nominations: e.nominationsAfter(e.nominated.Load(), view)}
 	if err := p.ev.run(ctx, func() {}, func(*evaluation) error { return nil }); err != nil {
 		return nil, err
 	}

@@ -82,17 +82,14 @@ func TestProbeWithFailures(t *testing.T) {
 	}
 }
 
-// A probe for a changed copy of a pod neither uses what is prepared for the pod, nor discards it.
+// A probe neither uses nor fills the cache of the nodes.
 func TestProbeDisturbsNothing(t *testing.T) {
-	view := viewOf("a s=1", "b s=2")
-	p := &fake{filter: atLeast("s", 2, &policy.Reason{Code: "Short"})}
+	view := viewOf("a s=1", "b s=2", "c s=2", "d s=2", "e s=2", "f s=2", "g s=2", "h s=2")
+	p := &fake{filter: atLeast("s", 2, &policy.Reason{Code: "Short"}), signature: "s"}
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p})
-	req := asking(podOf("u", "1"), view, "a", "b")
+	req := asking(podOf("u", "1"), view, "a", "b", "c", "d", "e", "f", "g", "h")
 	var result engine.Result
-	for range 2 {
-		if err := e.Filter(t.Context(), req, &result); err != nil {
-			t.Fatal(err)
-		}
+	for i, want := range []int{8, 1} { // the cache has the nodes that passed
 		probe, err := e.NewProbe(t.Context(), req.Pod, view)
 		if err != nil {
 			t.Fatal(err)
@@ -100,11 +97,14 @@ func TestProbeDisturbsNothing(t *testing.T) {
 		if passes, err := probe.Passes(view.Node("b")); !passes || err != nil {
 			t.Errorf("%v, %v", passes, err)
 		}
-	}
-	if got := p.calls(); got.Prepare != 3 { // one for both filter calls, and one for each probe
-		t.Errorf("got calls %+v", got)
-	}
-	if !result.Record.Cached {
-		t.Error("the second filter call does not use what the first one prepared")
+		if got := p.calls(); got != (calls{Prepare: 1, Filter: 1}) {
+			t.Errorf("probe %d: %+v", i, got)
+		}
+		if err := e.Filter(t.Context(), req, &result); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.calls(); got != (calls{Prepare: 1, Filter: want}) {
+			t.Errorf("filter call %d: %+v, want %d nodes evaluated", i, got, want)
+		}
 	}
 }

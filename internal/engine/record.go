@@ -2,11 +2,10 @@ package engine
 
 import "outboard.dev/outboard/internal/decision"
 
-func (e *Engine) newRecord(req Request, cached bool) *decision.Record {
+func newRecord(req Request) *decision.Record {
 	return &decision.Record{
 		Pod:        decision.PodOf(req.Pod),
 		Generation: req.View.Generation(),
-		Cached:     cached,
 		Nodes:      len(req.Nodes),
 	}
 }

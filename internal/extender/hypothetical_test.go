@@ -168,7 +168,7 @@ func (r *replica) state() map[string]any {
 	for _, pod := range append(r.PodsByName(), "stranger", "unmanaged") {
 		for i, record := range r.log.Find(decision.Query{Namespace: "default", Name: pod, Limit: 100}) {
 			plain := *record
-			plain.Time, plain.Duration, plain.Cached, plain.Policies = time.Time{}, 0, false, nil
+			plain.Time, plain.Duration, plain.Policies = time.Time{}, 0, nil
 			text, err := json.Marshal(plain)
 			if err != nil {
 				r.t.Error(err)

@@ -176,7 +176,7 @@ func TestRecordOfPrescoredCall(t *testing.T) {
 			t.Fatalf("filter calls the policy: %v, prioritize calls the policy: %v", filter, asked)
 		}
 		latest := *s.log.Find(decision.Query{Namespace: "default", Name: "p", Node: "b", Limit: 1})[0]
-		latest.Time, latest.Duration, latest.Cached = time.Time{}, 0, false
+		latest.Time, latest.Duration = time.Time{}, 0
 		return &latest
 	}
 	want, got := record(false), record(true)

@@ -260,11 +260,9 @@ func (s *search) preemption(set *ending) (Preemption, error) {
 	for _, pod := range slices.Backward(slices.SortedStableFunc(slices.Values(running), compareImportance)) {
 		candidate.Victims = append(candidate.Victims, pod.UID)
 	}
-	unidentified := *s.pod // so that Preempt neither uses nor keeps what the Engine has prepared for the pod
-	unidentified.ResourceVersion = ""
 	var result engine.Result
 	kept, err := s.Engine.Preempt(s.ctx, engine.PreemptRequest{
-		Request: engine.Request{Pod: &unidentified, View: s.View}, Candidates: []engine.Candidate{candidate},
+		Request: engine.Request{Pod: s.pod, View: s.View}, Candidates: []engine.Candidate{candidate},
 	}, &result)
 	switch {
 	case err != nil:

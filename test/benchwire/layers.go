@@ -24,7 +24,6 @@ var (
 	wireLayers = []layer{
 		{"scores computed during the filter call", []edit{{"internal/extender/prescore.go", "return p.unused <= maxUnusedPrescores", "return false"}}},
 		nodeCache,
-		{"prepared policies kept for the next call", []edit{{"internal/engine/cache.go", "if !key.identified() {", "if true {"}}},
 		{"names of nodes as parts of one text", []edit{
 			{"snapshot/index.go", "rest := all.String()", "_ = all.String()"},
 			{"snapshot/index.go", "x.names[row], rest = rest[:len(n.Name)], rest[len(n.Name):]", "x.names[row] = n.Name"},
