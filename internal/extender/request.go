@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,11 +14,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-var (
-	emptyView = new(snapshot.View)
-	// contentSeed makes it impossible for callers to find two pods with one number.
-	contentSeed = maphash.MakeSeed()
-)
+var emptyView = new(snapshot.View)
 
 // decode returns the engine's request for a filter or prioritize body.
 func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
@@ -46,8 +40,6 @@ const (
 	// nodeWeight is the memory for evaluating and responding, in bytes for each requested node;
 	// unknown nodes take the most.
 	nodeWeight = 384
-	// maxCachedPod bounds the weight of a pod of a request that the engine may cache.
-	maxCachedPod = 512 << 10
 	// maxUnknown bounds the unknown nodes passed to Filtered.
 	maxUnknown = 64
 )
@@ -86,12 +78,6 @@ func (h *Handler) pod(ctx context.Context, c *call, raw, uid, version []byte, by
 		return nil, fmt.Errorf("decoding the pod: %w", err)
 	}
 	snapshot.TrimPod(pod)
-	// The engine uses again what policies prepared for a UID and resourceVersion. Those of this pod are what the caller says, so a number
-	// for its content takes the place of the resourceVersion; without any, the engine does not cache.
-	pod.ResourceVersion = ""
-	if c.podWeight <= maxCachedPod {
-		pod.ResourceVersion = strconv.FormatUint(maphash.Bytes(contentSeed, raw), 36)
-	}
 	return pod, nil
 }
 
