@@ -130,12 +130,16 @@ var lifecycles = []struct {
 		},
 	)},
 	{"another namespace", "v3", "gpu-team", []step{
-		{line: `kubectl create namespace gpu-team
-outboard certs --dir tls --outboard-namespace gpu-team --secrets | kubectl apply -f -`},
-		{"helm install outboard deploy/chart --namespace gpu-team --set preset=gpu-sharing", "gpu-sharing", both},
+		{line: documented("docs/install.md", "kubectl create namespace gpu-team")},
+		{documented("docs/install.md", "helm install outboard deploy/chart --namespace gpu-team"), "gpu-sharing", both},
 		{`helm install second deploy/chart --namespace default 2> refused && exit 1
 grep 'the release outboard in the namespace gpu-team serves this cluster' refused`, "gpu-sharing", nil},
 		{line: "helm uninstall outboard --namespace gpu-team"},
+	}},
+	{"another namespace with kubectl", "v3", "gpu-team", []step{
+		{line: documented("docs/install.md", "kubectl create namespace gpu-team")},
+		{line: documented("docs/install.md", "kubectl kustomize deploy")},
+		{documented("docs/install.md", "-f gpu-team.yaml"), "placement", both},
 	}},
 	{"the page on installing", "v4", "outboard-system", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
