@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -33,6 +34,33 @@ func TestExtensionPoints(t *testing.T) {
 		}
 	}
 	if !reflect.DeepEqual(listed, want) {
+		t.Errorf("the table has %v, want %v", listed, want)
+	}
+}
+
+// The table of what policies do without a current value has all policies with the field whenStale, and its default in each.
+func TestWhenStale(t *testing.T) {
+	read := func(elem ...string) string {
+		text, err := os.ReadFile(filepath.Join(append([]string{"..", "..", "docs"}, elem...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	_, table, _ := strings.Cut(read("signals.md"), "\n| policy | default |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	listed := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| \\[([A-Za-z]+)\\]\\(\\S+\\) \\| `([A-Za-z]+)` \\|").FindAllStringSubmatch(table, -1) {
+		listed[m[1]] = m[2]
+	}
+	want := map[string]string{}
+	for section := range strings.SplitSeq(read("reference", "configuration.md"), "\n## ") {
+		if m := regexp.MustCompile("(?m)^\\| `whenStale` \\| [^|]+ \\| `([A-Za-z]+)` \\|").FindStringSubmatch(section); m != nil {
+			name, _, _ := strings.Cut(section, "\n")
+			want[name] = m[1]
+		}
+	}
+	if len(want) == 0 || !reflect.DeepEqual(listed, want) {
 		t.Errorf("the table has %v, want %v", listed, want)
 	}
 }
