@@ -1,0 +1,39 @@
+package schedplugin
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/internal/config"
+)
+
+// The table of arguments in docs/extender-or-plugin.md has each of them, and the limit of candidates.
+func TestArgumentsOfThePage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "docs", "extender-or-plugin.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "\n| argument |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var listed, want []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\|").FindAllStringSubmatch(table, -1) {
+		listed = append(listed, m[1])
+	}
+	for field := range reflect.TypeFor[arguments]().Fields() {
+		if field.IsExported() {
+			want = append(want, strings.ToLower(field.Name[:1])+field.Name[1:])
+		}
+	}
+	if !slices.Equal(listed, want) {
+		t.Errorf("the table has %q, want %q", listed, want)
+	}
+	if limits := fmt.Sprintf("| `candidates` | integer, 0 to %d | `0` |", config.MaxCandidates); !strings.Contains(table, limits) {
+		t.Errorf("the table does not have %q", limits)
+	}
+}
