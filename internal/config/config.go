@@ -187,9 +187,9 @@ type Log struct {
 	Level string `json:"level" values:"Debug,Info,Warn,Error"`
 	// Format is the format of each line: Text (key=value) or JSON. Default Text.
 	Format string `json:"format" values:"Text,JSON"`
-	// Decisions is a file to which each decision is appended as one line of JSON, or /dev/stdout: bind calls with the totals of the node and
-	// of the runner-up, prioritize and preempt calls, and filter calls that no node passes with the reasons. What cannot be written in time
-	// is dropped, and counted in outboard_decision_log_dropped_total. Outboard does not rotate the file. Default: none.
+	// Decisions is a file to which decisions are appended as one line of JSON each, or /dev/stdout: all bind, prioritize and preempt calls,
+	// and filter calls that fail or that no node passes, with the reasons. What cannot be written in time is dropped, and counted in
+	// outboard_decision_log_dropped_total. Outboard does not rotate the file. Default: none.
 	Decisions string `json:"decisions"`
 }
 
