@@ -98,14 +98,8 @@ type checkedProfile struct {
 	Policies []string `json:"policies"`
 	// ManagedResources are the names of the resources of which a pod requests one if the profile is for the pod. None: it is for every pod.
 	ManagedResources []string `json:"managedResources,omitempty"`
-}
 
-// pods says for which pods the profile is.
-func (p *checkedProfile) pods() string {
-	if len(p.ManagedResources) == 0 {
-		return "every pod"
-	}
-	return "pods that request " + strings.Join(p.ManagedResources, " or ")
+	pods string // for which pods the profile is
 }
 
 // checkedSignal is a signal with its type of source.
@@ -124,7 +118,7 @@ func (r *checked) list(c *config.Config) {
 		for _, resource := range p.ManagedResources {
 			resources = append(resources, resource.Name)
 		}
-		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources})
+		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources, p.Pods()})
 	}
 	for i := range c.Signals {
 		r.Signals = append(r.Signals, checkedSignal{c.Signals[i].Name, c.Signals[i].Type.Name})
@@ -179,7 +173,7 @@ func (r *checked) text(w io.Writer) error {
 	if r.Valid {
 		fmt.Fprintf(&b, "%s is valid.\n", r.file)
 		for _, p := range r.Profiles {
-			fmt.Fprintf(&b, "profile %s: %s; for %s\n", p.Path, strings.Join(p.Policies, ", "), p.pods())
+			fmt.Fprintf(&b, "profile %s: %s; for %s\n", p.Path, strings.Join(p.Policies, ", "), p.pods)
 		}
 		for _, s := range r.Signals {
 			fmt.Fprintf(&b, "signal %s: %s\n", s.Name, s.Source)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -150,20 +151,36 @@ func risks(old, new *Config, seen Observed) []string {
 	}
 	for i := range old.Profiles {
 		p := &old.Profiles[i]
-		var gone []string
-		for _, r := range p.Routes() {
-			if !served[r.Path] {
-				gone = append(gone, r.Path)
-			}
-		}
+		gone := slices.DeleteFunc(p.Routes(), func(r Route) bool { return served[r.Path] })
 		if len(gone) > 0 {
-			risks = append(risks, fmt.Sprintf("profile %s: nothing serves %s any more: calls of kube-scheduler fail with status 404 until it is restarted with a configuration for the new file", p.Path, strings.Join(gone, ", ")))
+			risks = append(risks, p.goneRisk(gone))
 		}
 		if j := slices.Index(paths(new), p.Path); j >= 0 {
 			risks = append(risks, profileRisks(p, &new.Profiles[j], seen)...)
 		}
 	}
 	return append(risks, claimRisks(old, new, seen.View)...)
+}
+
+// goneRisk is the risk of routes of the profile that nothing serves any more. No other profile takes their place: kube-scheduler calls the
+// URLs of its own configuration, and only an extender that is ignorable, or that only scores, may fail.
+func (p *Profile) goneRisk(gone []Route) string {
+	var urls []string
+	scoresOnly := true
+	for _, r := range gone {
+		urls = append(urls, r.Path)
+		scoresOnly = scoresOnly && r.Verb == decision.Prioritize
+	}
+	until := "stay pending, or are placed without the profile if its extender has ignorable: true or only prioritizeVerb"
+	if scoresOnly {
+		until = "are placed without its scores"
+	}
+	pods := "all pods"
+	if len(p.ManagedResources) > 0 {
+		pods = p.Pods()
+	}
+	return fmt.Sprintf("profile %s: nothing serves %s any more: calls of kube-scheduler fail with status 404 until it is restarted with a configuration for the new file. Until then, %s %s",
+		p.Path, strings.Join(urls, ", "), pods, until)
 }
 
 // profileRisks returns the risks of a profile that both configurations serve at the same path.
@@ -192,16 +209,20 @@ func profileRisks(old, new *Profile, seen Observed) []string {
 	return risks
 }
 
-// claimRisks returns the risks of claims for which no policy of the new configuration is responsible.
+// claimRisks returns the risks of claims for which no policy of the new configuration is responsible. When the next pods are bound depends on
+// what kube-scheduler calls until it is restarted, which the other risks say.
 func claimRisks(old, new *Config, view *snapshot.View) []string {
-	const consequence = "Outboard does not count them, and kube-scheduler binds new pods without claims"
-	var risks []string
+	const consequence = "Outboard does not count them, and pods that are bound from then on have none"
 	if view != nil {
 		orphaned := orphanedClaims(old, new, view)
+		var lost []string
 		for _, resource := range slices.Sorted(maps.Keys(orphaned)) {
-			risks = append(risks, fmt.Sprintf("no policy allocates %s any more, and there are claims of it (pods with claims: %d): %s", resource, orphaned[resource], consequence))
+			lost = append(lost, fmt.Sprintf("%s (pods with claims: %d)", resource, orphaned[resource]))
 		}
-		return risks
+		if len(lost) == 0 {
+			return nil
+		}
+		return []string{fmt.Sprintf("no policy allocates %s any more, and there are claims: %s", strings.Join(lost, " or "), consequence)}
 	}
 	allocated := map[string]bool{}
 	claims := map[string]bool{} // by type of policy
@@ -214,18 +235,22 @@ func claimRisks(old, new *Config, view *snapshot.View) []string {
 			claims[q.Type] = true
 		}
 	}
+	var lost, risks []string
 	for i := range old.Profiles {
 		p := &old.Profiles[i]
 		resources := p.AllocatedResources()
 		for _, r := range resources {
 			if !allocated[string(r.Name)] {
 				allocated[string(r.Name)] = true // once
-				risks = append(risks, fmt.Sprintf("no policy allocates %s any more: if pods hold claims of it, %s", r.Name, consequence))
+				lost = append(lost, string(r.Name))
 			}
 		}
 		if name := p.Claimer(); len(resources) == 0 && name != "" && !slices.ContainsFunc(p.Policies, func(q Policy) bool { return q.Name == name && claims[q.Type] }) {
 			risks = append(risks, fmt.Sprintf("no profile has %s any more: if pods hold claims of it, %s", name, consequence))
 		}
+	}
+	if len(lost) > 0 {
+		risks = append(risks, fmt.Sprintf("no policy allocates %s any more: if pods hold claims, %s", strings.Join(lost, " or "), consequence))
 	}
 	return risks
 }

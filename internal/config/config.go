@@ -302,6 +302,18 @@ func (p *Profile) Manages(pod *corev1.Pod) bool {
 	})
 }
 
+// Pods says for which pods the profile is.
+func (p *Profile) Pods() string {
+	if len(p.ManagedResources) == 0 {
+		return "every pod"
+	}
+	var names []string
+	for _, r := range p.ManagedResources {
+		names = append(names, r.Name)
+	}
+	return "pods that request " + strings.Join(names, " or ")
+}
+
 // Claimer returns the name of a policy of the profile that claims resources; "" if none does.
 func (p *Profile) Claimer() string {
 	for _, q := range p.Policies {
