@@ -186,16 +186,7 @@ func (p *Profile) goneRisk(gone []Route) string {
 // profileRisks returns the risks of a profile that both configurations serve at the same path.
 func profileRisks(old, new *Profile, seen Observed) []string {
 	var risks []string
-	excluded := func(name string) bool {
-		return len(new.SchedulerNames) > 0 && !slices.Contains(new.SchedulerNames, name)
-	}
-	if slices.ContainsFunc(old.SchedulerNames, excluded) || len(old.SchedulerNames) == 0 && len(new.SchedulerNames) > 0 {
-		risk := fmt.Sprintf("profile %s: bind accepts only pods with schedulerName %s: bind calls for the pods of other schedulers fail, and these pods stay pending", new.Path, strings.Join(new.SchedulerNames, " or "))
-		if seen.SchedulerNames != nil {
-			if called := slices.DeleteFunc(seen.SchedulerNames(new.Path), func(name string) bool { return !excluded(name) }); len(called) > 0 {
-				risk += ". These have called: " + strings.Join(called, ", ")
-			}
-		}
+	if risk := excludedRisk(old, new, seen); risk != "" {
 		risks = append(risks, risk)
 	}
 	if len(old.ManagedResources) > 0 && len(new.ManagedResources) == 0 && new.Claimer() != "" {
@@ -207,6 +198,27 @@ func profileRisks(old, new *Profile, seen Observed) []string {
 		risks = append(risks, fmt.Sprintf("profile %s: %s claims resources, and no policy of the profile did so before: kube-scheduler binds pods without claims until it is restarted with a configuration that has bindVerb for this profile", new.Path, claimer))
 	}
 	return risks
+}
+
+// excludedRisk is the risk for the schedulers whose pods bind accepted before, and does not any more; "" if there are none.
+func excludedRisk(old, new *Profile, seen Observed) string {
+	excluded := func(name string) bool { return !slices.Contains(new.SchedulerNames, name) }
+	without, whose := "and were not limited before", "all other schedulers"
+	if len(old.SchedulerNames) > 0 {
+		whose = strings.Join(slices.DeleteFunc(slices.Clone(old.SchedulerNames), func(name string) bool { return !excluded(name) }), " and ")
+		without = "without " + whose
+	}
+	if len(new.SchedulerNames) == 0 || whose == "" {
+		return ""
+	}
+	risk := fmt.Sprintf("profile %s: schedulerNames are %s, %s: bind calls for the pods of %s fail, and these pods stay pending",
+		new.Path, strings.Join(new.SchedulerNames, " and "), without, whose)
+	if seen.SchedulerNames != nil {
+		if called := slices.DeleteFunc(seen.SchedulerNames(new.Path), func(name string) bool { return !excluded(name) }); len(called) > 0 {
+			risk += ". These have called: " + strings.Join(called, ", ")
+		}
+	}
+	return risk
 }
 
 // claimRisks returns the risks of claims for which no policy of the new configuration is responsible. When the next pods are bound depends on

@@ -113,6 +113,32 @@ func TestRiskOfARemovedURL(t *testing.T) {
 	}
 }
 
+// The risk names the schedulers that schedulerNames excludes, as the finding SchedulerNotAccepted of doctor does.
+func TestRiskNamesExcludedSchedulers(t *testing.T) {
+	const consequence = " fail, and these pods stay pending"
+	for _, tt := range []struct{ old, new, want string }{
+		{"[a, b, c]", "[b]", "schedulerNames are b, without a and c: bind calls for the pods of a and c" + consequence},
+		{"[a]", "[b, c]", "schedulerNames are b and c, without a: bind calls for the pods of a" + consequence},
+		{"[]", "[b]", "schedulerNames are b, and were not limited before: bind calls for the pods of all other schedulers" + consequence},
+		{"[a]", "[a, b]", ""},
+		{"[a]", "[]", ""},
+		{"[]", "[]", ""},
+	} {
+		var configs []*config.Config
+		for _, names := range []string{tt.old, tt.new} {
+			c, err := config.Parse("f", []byte(plain+"profiles: [{schedulerNames: "+names+", policies: [{type: GPUMemory}]}]\n"), realTypes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			configs = append(configs, c)
+		}
+		got := strings.Join(config.Compare(configs[0], configs[1], config.Observed{}).Risks, "\n")
+		if want := strings.TrimSuffix("profile /: "+tt.want, "profile /: "); got != want {
+			t.Errorf("from %s to %s: got %q, want %q", tt.old, tt.new, got, want)
+		}
+	}
+}
+
 // LeastWaste learns from all pods, so a profile with it is for every pod unless the profile has managedResources.
 func TestRiskOfAProfileForEveryPod(t *testing.T) {
 	const before, after = "- path: /gpu\n  policies: [{type: GPUMemory}]\n", "- path: /gpu\n  %spolicies: [{type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}]\n"

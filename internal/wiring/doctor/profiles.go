@@ -423,8 +423,10 @@ func (e *extenderAt) accepts(p *config.Profile) {
 		names := strings.Join(refused, ", ")
 		e.report(Error, "SchedulerNotAccepted", "bindVerb", message, "the extender is called for every pod, and Outboard refuses to bind those of "+names+": all of them stay pending",
 			"list managedResources here and in the profile, or remove "+names+" from the profiles of this kube-scheduler, or add it to schedulerNames of Outboard's profile")
-	default:
-		e.report(Info, "SchedulerNotAccepted", "bindVerb", message, "Outboard refuses to bind pods of "+strings.Join(refused, ", "), "")
+	default: // a warning, although it may be meant: outboard check calls the change to it a risk, and scheduler-config comments on it
+		names := strings.Join(refused, " and ")
+		e.report(Warning, "SchedulerNotAccepted", "bindVerb", message, "Outboard refuses to bind the pods of "+names+" for which kube-scheduler calls it, and they stay pending",
+			"have these pods select the scheduler "+strings.Join(p.SchedulerNames, " or ")+", or add "+names+" to schedulerNames of Outboard's profile")
 	}
 }
 
