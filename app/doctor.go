@@ -219,7 +219,7 @@ func diagnosis(w io.Writer, findings []doctor.Finding, omissions []doctor.Omissi
 	for i := range findings {
 		b.WriteString(findings[i].Text())
 	}
-	fmt.Fprintf(&b, "errors: %d, warnings: %d, notes: %d\n", count(findings, doctor.Error), count(findings, doctor.Warning), count(findings, doctor.Info))
+	fmt.Fprintf(&b, "errors: %d, warnings: %d, notes: %d\n", count(findings, doctor.Error), count(findings, doctor.Warning), count(findings, doctor.Note))
 	b.WriteString(doctor.OmissionsText(omissions))
 	_, err := io.WriteString(w, b.String())
 	return err

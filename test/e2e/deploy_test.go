@@ -146,7 +146,7 @@ func (th *theater) readByDoctor() {
 	th.t.Helper()
 	r := th.inNamespace(th.Kubeconfig())
 	for _, f := range r.Findings {
-		if f.Severity != doctor.Info && f.Code != "NoEndpoints" {
+		if f.Severity != doctor.Note && f.Code != "NoEndpoints" {
 			th.t.Error(f.Text())
 		}
 		if !strings.HasPrefix(f.File, "configmap outboard-system/outboard") {

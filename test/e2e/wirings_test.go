@@ -450,7 +450,7 @@ func (th *theater) tryPlugin(w wiring, name, path string) {
 	if err != nil {
 		th.t.Fatal(err)
 	}
-	findings = slices.DeleteFunc(findings, func(f doctor.Finding) bool { return f.Severity == doctor.Info })
+	findings = slices.DeleteFunc(findings, func(f doctor.Finding) bool { return f.Severity == doctor.Note })
 	works, saw := false, ""
 	if running, err := th.StartScheduler(th.ctx, controlplane.SchedulerOptions{Config: configuration, Path: path}); err != nil {
 		saw = err.Error()

@@ -34,11 +34,11 @@ func (c *checker) configuration() {
 		return
 	}
 	if len(conf.Profiles) > 1 {
-		c.at(Info, "SharedExtenders", extendersPath, fmt.Sprintf("the extenders are for all %d profiles", len(conf.Profiles)),
+		c.at(Note, "SharedExtenders", extendersPath, fmt.Sprintf("the extenders are for all %d profiles", len(conf.Profiles)),
 			"kube-scheduler calls them for the pods of all these profiles, unless managedResources limits the pods", "")
 	}
 	if c.since(35) {
-		c.at(Info, "BatchingDisabled", extendersPath, "with an extender, kube-scheduler 1.35 and later does not use OpportunisticBatching",
+		c.at(Note, "BatchingDisabled", extendersPath, "with an extender, kube-scheduler 1.35 and later does not use OpportunisticBatching",
 			"equal pods are no longer placed with the results of the first, for every profile", "")
 	}
 	if c.minor != 0 && c.minor < 28 {

@@ -22,8 +22,8 @@ const (
 	Error Severity = "ERROR"
 	// Warning: calls work under usual conditions only.
 	Warning Severity = "WARNING"
-	// Info: for information.
-	Info Severity = "INFO"
+	// Note: for information.
+	Note Severity = "NOTE"
 )
 
 // Finding is one problem of a file.
@@ -121,7 +121,7 @@ func examine(in Input) (*checker, error) {
 
 // ordered returns the findings in the order for readers.
 func (c *checker) ordered() []Finding {
-	severities := []Severity{Error, Warning, Info}
+	severities := []Severity{Error, Warning, Note}
 	all := slices.Clone(c.findings)
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		elsewhere := func(f Finding) string { return strings.TrimPrefix(f.File, c.File) }
@@ -245,7 +245,7 @@ func (f *Finding) Text() string {
 	if f.Field != "" {
 		b.WriteString(f.Field + ": ")
 	}
-	if f.Severity == Info {
+	if f.Severity == Note {
 		fmt.Fprintf(&b, "%s: %s\n", f.Message, f.Why)
 		return b.String()
 	}

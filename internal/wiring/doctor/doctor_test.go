@@ -283,7 +283,7 @@ func severe(findings []doctor.Finding) (n int) {
 }
 
 var (
-	codeInSource = regexp.MustCompile(`(?:(?:Error|Warning|Info|severity), |(?:refuse|meant)\()"([A-Z][A-Za-z0-9]+)",`)
+	codeInSource = regexp.MustCompile(`(?:(?:Error|Warning|Note|severity), |(?:refuse|meant)\()"([A-Z][A-Za-z0-9]+)",`)
 	codeInDocs   = regexp.MustCompile(`(?m)^### ([A-Z][A-Za-z0-9]+)$`)
 )
 

@@ -149,7 +149,7 @@ func (e *extenderAt) check() {
 			"set nodeCacheCapable: true if the extender knows the nodes, as Outboard does unless clientConnection.enabled is false", e.namesOnly()...)
 	}
 	if r := x.ManagedResources; x.PreemptVerb != "" && len(r) > 0 && !slices.ContainsFunc(r, counted) && e.minor < 38 {
-		e.report(Info, "PreemptNeverCalled", "preemptVerb", "kube-scheduler 1.37 and earlier does not call it for want of "+r[0].Name,
+		e.report(Note, "PreemptNeverCalled", "preemptVerb", "kube-scheduler 1.37 and earlier does not call it for want of "+r[0].Name,
 			"it evicts pods only on nodes that it rejected itself, and it does not count resources with ignoredByScheduler: true", "")
 	}
 	e.timeout()

@@ -66,7 +66,7 @@ func TestGeneratedConfigurationIsRight(t *testing.T) {
 		for _, f := range findings {
 			if f.Code == "StrictForAllPods" {
 				strict = true
-			} else if f.Severity != doctor.Info {
+			} else if f.Severity != doctor.Note {
 				t.Errorf("%s\n%s\n%s", f.Text(), text, in.Data)
 			}
 		}

@@ -234,7 +234,7 @@ func (c *checker) authoritiesSince(s scheduler, file string, started time.Time) 
 	}
 	since := fmt.Sprintf("%s started at %s, and %s changed at %s", s.name(), instant(started), o.keyRef(), instant(changed(meta)))
 	if len(later) == 0 {
-		c.elsewhere(Info, "SchedulerNotRestarted", o.keyRef(), "", since+": its CAs are older", "if one of them was not in it before, kube-scheduler does not accept the certificates that it signed: restart it", "")
+		c.elsewhere(Note, "SchedulerNotRestarted", o.keyRef(), "", since+": its CAs are older", "if one of them was not in it before, kube-scheduler does not accept the certificates that it signed: restart it", "")
 		return
 	}
 	severity, why := Warning, "kube-scheduler reads CAs only when it starts: when Outboard has a certificate of that CA, every call over a new connection fails"

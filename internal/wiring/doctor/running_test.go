@@ -48,7 +48,7 @@ func TestNewerCA(t *testing.T) {
 		want    string // the begin of the finding
 	}{
 		{"nothing changed", pem(older), serving(older), before, ""},
-		{"a certificate was renewed", pem(older), serving(older), after, "[INFO SchedulerNotRestarted] pod ns/scheduler-x started at 2026-05-31T12:00:00Z, and secret ns/client ca.crt changed at 2026-05-31T13:00:00Z: its CAs are older"},
+		{"a certificate was renewed", pem(older), serving(older), after, "[NOTE SchedulerNotRestarted] pod ns/scheduler-x started at 2026-05-31T12:00:00Z, and secret ns/client ca.crt changed at 2026-05-31T13:00:00Z: its CAs are older"},
 		{"a CA was added", pem(newer, older), serving(older), after, `[WARNING SchedulerNotRestarted] pod ns/scheduler-x started at 2026-05-31T12:00:00Z, and secret ns/client ca.crt changed at 2026-05-31T13:00:00Z: the CA "made 2026-06-01" is newer`},
 		{"a CA was added, and its use began", pem(newer, older), serving(newer), after, "[ERROR SchedulerNotRestarted] "},
 		{"the CA was replaced", pem(newer), serving(newer), after, "[ERROR SchedulerNotRestarted] "},

@@ -187,7 +187,7 @@ func (e *extenderAt) encoding(name, data string) {
 func (e *extenderAt) authorities(t *tlsConfig) {
 	at := dataOrFile("tlsConfig.ca", t.CAData)
 	if !slices.ContainsFunc(e.findings, func(f Finding) bool { return f.Code == "CANotReloaded" }) {
-		e.report(Info, "CANotReloaded", at, "kube-scheduler reads the CA once", "when the CA changes, calls fail until kube-scheduler is restarted: restart it with both CAs before Outboard's certificate changes", "")
+		e.report(Note, "CANotReloaded", at, "kube-scheduler reads the CA once", "when the CA changes, calls fail until kube-scheduler is restarted: restart it with both CAs before Outboard's certificate changes", "")
 	}
 	for _, cert := range e.certificates(t.CAFile, t.CAData) {
 		if cert.NotAfter.Sub(e.Now) < expiring {
