@@ -31,16 +31,17 @@ func TestArguments(t *testing.T) {
 		{"a file", "{configFile: " + file + ", profile: /a}", "/a", ""},
 		{"a file and candidates", "{configFile: " + file + ", profile: /a, candidates: 99, inertPlugins: [Quota]}", "/a", ""},
 		{"too many candidates", "{configFile: " + file + ", candidates: 100}", "", "pluginConfig[Outboard].args: candidates: Invalid value: 100: must be between 0 and 99"},
-		{"a text of candidates", "{configFile: " + file + ", candidates: eight}", "", "pluginConfig[Outboard].args: candidates: Invalid value: must be a number"},
-		{"one inert plugin", "{configFile: " + file + ", inertPlugins: Quota}", "", "pluginConfig[Outboard].args: inertPlugins: Invalid value: must be a list of names"},
+		{"a text of candidates", "{configFile: " + file + ", candidates: eight}", "", "pluginConfig[Outboard].args: candidates: Invalid value: \"eight\": must be a whole number"},
+		{"one inert plugin", "{configFile: " + file + ", inertPlugins: Quota}", "", "pluginConfig[Outboard].args: inertPlugins: Invalid value: \"Quota\": must be a list"},
 		{"misspelled candidates", "candidate: 8\n" + two, "", `pluginConfig[Outboard].args: candidate: Unknown field: did you mean "candidates"?`},
 		{"nothing", "", "", "pluginConfig[Outboard].args: Required value: must be a configuration, or name one with configFile"},
-		{"a list", "[]", "", "pluginConfig[Outboard].args: must be a mapping"},
-		{"a number", "{configFile: 1}", "", "pluginConfig[Outboard].args: configFile: Invalid value: must be a string"},
+		{"a list", "[]", "", "pluginConfig[Outboard].args: Invalid value: list: must be a mapping"},
+		{"a number", "{configFile: 1}", "", "pluginConfig[Outboard].args: configFile: Invalid value: 1: must be a string"},
 		{"twice", "{profile: /a, profile: /b}", "", "already"},
 		{"file and more", "{configFile: " + file + ", profiles: []}", "", "pluginConfig[Outboard].args: profiles: Forbidden: the configuration is in configFile"},
 		{"misspelled", "{configFile: " + file + ", profle: /a}", "", `pluginConfig[Outboard].args: profle: Unknown field: did you mean "profile"?`},
 		{"misspelled file", "{configFiel: " + file + "}", "", `pluginConfig[Outboard].args: configFiel: Unknown field: did you mean "configFile"?`},
+		{"unknown and far", "quantity: 8\n" + two, "", "pluginConfig[Outboard].args: quantity: Unknown field: known here: configFile, profile, candidates, inertPlugins, apiVersion, kind, serving"},
 		{"no profile", two, "", "pluginConfig[Outboard].args: profile: Required value: the configuration has several profiles: /a, /b"},
 		{"unknown profile", "profile: /c\n" + two, "", `pluginConfig[Outboard].args: profile: Not found: "/c": the configuration has the profiles: /a, /b`},
 		{"unknown policy", header + "profiles: [{policies: [{type: ImageLocalty}]}]", "", `pluginConfig[Outboard].args: profiles[0].policies[0].type: Unsupported value: "ImageLocalty": did you mean "ImageLocality"?`},
@@ -60,15 +61,14 @@ func TestArguments(t *testing.T) {
 
 // chosen returns the path of the profile that the arguments name.
 func chosen(args string, types config.Types) (string, error) {
-	a, err := parseArguments(&runtime.Unknown{Raw: []byte(args)})
+	a, c, err := parseArguments(&runtime.Unknown{Raw: []byte(args)}, types)
+	if err == nil && c == nil {
+		c, err = config.Load(a.ConfigFile, types)
+	}
 	if err != nil {
 		return "", err
 	}
-	c, err := a.load(types)
-	if err != nil {
-		return "", err
-	}
-	profile, err := a.choose(c)
+	profile, err := choose(a, c)
 	if err != nil {
 		return "", err
 	}

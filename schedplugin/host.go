@@ -1,7 +1,6 @@
 package schedplugin
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -67,34 +66,36 @@ func newProcess(o service.Options) (*process, error) {
 
 // plugin makes the plugin of one profile of kube-scheduler. What runs in the background ends with ctx.
 func (h *host) plugin(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-	a, err := parseArguments(args)
+	a, c, err := parseArguments(args, h.types)
 	if err != nil {
-		return nil, err
+		return nil, service.Listed(err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.made == nil {
-		made, err := h.start(ctx, a, handle)
+		made, err := h.start(ctx, a, c, handle)
 		if err != nil {
 			return nil, err
 		}
 		h.first, h.made = a, made
-	} else if a.ConfigFile != h.first.ConfigFile || !bytes.Equal(a.document, h.first.document) {
+	} else if a.ConfigFile != h.first.ConfigFile || c != nil && len(config.Compare(h.made.service.Current().Config, c, config.Observed{}).Changes) > 0 {
 		return nil, errors.New(argsName + ": all profiles of kube-scheduler must have the same configuration except for profile, candidates and inertPlugins")
 	}
-	if _, err := a.choose(h.made.service.Current().Config); err != nil {
+	if _, err := choose(a, h.made.service.Current().Config); err != nil {
 		return nil, err
 	}
 	return newPlugin(h.made, a, handle), nil
 }
 
-// start makes the process, which runs until ctx ends.
-func (h *host) start(ctx context.Context, a arguments, handle fwk.Handle) (*process, error) {
-	c, err := a.load(h.types)
-	if err != nil {
-		return nil, service.Listed(err)
+// start makes the process, which runs until ctx ends. c is the configuration; nil: it is in a file.
+func (h *host) start(ctx context.Context, a arguments, c *config.Config, handle fwk.Handle) (*process, error) {
+	if c == nil {
+		var err error
+		if c, err = config.Load(a.ConfigFile, h.types); err != nil {
+			return nil, service.Listed(err)
+		}
 	}
-	if _, err := a.choose(c); err != nil {
+	if _, err := choose(a, c); err != nil {
 		return nil, err
 	}
 	logger := service.NewLogger(c.Log)

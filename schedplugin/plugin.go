@@ -82,7 +82,7 @@ func (p *plugin) Name() string { return Name }
 // profile returns the profile and its engine as they are now; a reload may have removed the profile.
 func (p *plugin) profile() (*config.Profile, *engine.Engine, error) {
 	current := p.service.Current()
-	profile, err := p.choose(current.Config)
+	profile, err := choose(p.arguments, current.Config)
 	if err != nil {
 		return nil, nil, err
 	}

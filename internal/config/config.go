@@ -105,10 +105,6 @@ type Serving struct {
 // SchedulerClient is the name of kube-scheduler in its client certificate, unless allowedClients lists others.
 const SchedulerClient = "system:kube-scheduler"
 
-// MaxCandidates is the largest value of candidates in the arguments of the plugin, which name the configuration or have it. With 100 nodes
-// or more, kube-scheduler evaluates a sample of those that PreFilter names.
-const MaxCandidates = 99
-
 // TLS configures TLS on the serving address. The files are PEM.
 type TLS struct {
 	// CertFile is the path of Outboard's certificate with its chain. Required.

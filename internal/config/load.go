@@ -43,18 +43,23 @@ func Load(path string, types Types) (*Config, error) {
 // Parse is like Load, for a file that has been read. file is its name: it is in every error, and
 // paths in the configuration are relative to its directory.
 func Parse(file string, data []byte, types Types) (*Config, error) {
-	absolute, err := filepath.Abs(file)
-	if err != nil {
-		return nil, fmt.Errorf("configuration file: %w", err)
-	}
 	root, err := strictyaml.Parse(file, data)
 	if err != nil {
 		return nil, err
 	}
+	return assemble(file, root, types, func(d *document) Errors { return errorsIn(root.Decode(d)) })
+}
+
+// assemble builds the configuration of a document, which decode decodes.
+func assemble(file string, root strictyaml.Value, types Types, decode func(*document) Errors) (*Config, error) {
+	absolute, err := filepath.Abs(file)
+	if err != nil {
+		return nil, fmt.Errorf("configuration file: %w", err)
+	}
 	c := Default()
 	d := document{Process: &c.Process}
 	l := loader{root: root, directory: filepath.Dir(absolute), types: types}
-	l.undecoded = errorsIn(root.Decode(&d))
+	l.undecoded = decode(&d)
 	c.Profiles = d.Profiles
 	header := c.validateHeader()
 	if slices.ContainsFunc(header, func(e *field.Error) bool { return e.Type == field.ErrorTypeNotSupported }) {

@@ -145,11 +145,18 @@ func certificatesOf(tb testing.TB) fs.ReadFileFS {
 }
 
 // input makes the input of an archive: scheduler.yaml, and outboard.yaml, cluster.yaml, configz.json, no-ledgers, namespace
-// and version if they are there. Certificates are in /tls.
+// and version if they are there. Files that scheduler.yaml names are those with such a path; certificates are in /tls.
 func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doctor.Input {
 	t.Helper()
 	in := doctor.Input{File: archive.Files[0].Name, Data: archive.Files[0].Data, Types: types, Now: now}
-	in.ReadFile = func(name string) ([]byte, error) { return certificates.ReadFile(strings.TrimPrefix(name, "/tls/")) }
+	in.ReadFile = func(name string) ([]byte, error) {
+		for _, f := range archive.Files {
+			if f.Name == name {
+				return f.Data, nil
+			}
+		}
+		return certificates.ReadFile(strings.TrimPrefix(name, "/tls/"))
+	}
 	in.ReadConfigFile = in.ReadFile
 	var outboard []byte
 	for _, f := range archive.Files[1:] {
