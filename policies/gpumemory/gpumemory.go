@@ -174,7 +174,11 @@ func (r *request) countGPUs(b *usage) policy.Verdict {
 	if fitting >= r.gpus {
 		return policy.Verdict{}
 	}
-	return policy.Verdict{Reason: tooFewGPUs, Unresolvable: possible < r.gpus, Have: fitting, Want: r.gpus}
+	reason := tooFewGPUs
+	if r.whole() {
+		reason = tooFewUnused
+	}
+	return policy.Verdict{Reason: reason, Unresolvable: possible < r.gpus, Have: fitting, Want: r.gpus}
 }
 
 // Score implements policy.Score.

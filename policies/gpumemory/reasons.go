@@ -29,6 +29,11 @@ var (
 		Text: "node(s) do not have enough GPUs with enough free memory",
 		Unit: "GPUs",
 	}
+	tooFewUnused = &policy.Reason{
+		Code: "TooFewUnusedGPUs",
+		Text: "node(s) do not have enough GPUs that no pod uses",
+		Unit: "GPUs",
+	}
 	unusableClaim = &policy.Reason{
 		Code: "UnusableClaim",
 		Text: "a GPU that the pod has claimed is unhealthy or no longer exists",
