@@ -10,6 +10,7 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/service"
+	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
 func checkCommand(types config.Types) *cobra.Command {
@@ -21,8 +22,9 @@ func checkCommand(types config.Types) *cobra.Command {
 		Long: `Load a configuration file with its policies and signals, as serve does, and report all
 errors. For each profile of a valid file, print its policies, and for which pods they are. FILE
 may also be a manifest with a ConfigMap that holds the configuration. The command reads only
-the files that you name, and makes no requests. FILE - is standard input. The exit status is 1
-if the file is not valid.
+the files that you name, and makes no requests, so it ends with what it did not check: the
+sources of signals, and certificates. FILE - is standard input. The exit status is 1 if the
+file is not valid.
 
 --against compares the file with the one that is in use: it prints the changes and the risks
 that serve logs when it reloads the file. The exit status is then also 1 if there are risks,
@@ -88,6 +90,8 @@ type checked struct {
 	Profiles          []checkedProfile `json:"profiles,omitempty"`
 	Signals           []checkedSignal  `json:"signals,omitempty"`
 	config.Comparison                  // with --against
+	// NotChecked is what only a process that serves the configuration can check.
+	NotChecked []doctor.Omission `json:"notChecked,omitempty"`
 
 	file, against string // the names of the files; against is "" without --against
 }
@@ -122,6 +126,10 @@ func (r *checked) list(c *config.Config) {
 	}
 	for i := range c.Signals {
 		r.Signals = append(r.Signals, checkedSignal{c.Signals[i].Name, c.Signals[i].Type.Name})
+		r.NotChecked = append(r.NotChecked, doctor.Omission{What: "the source of the signal " + c.Signals[i].Name, Why: "outboard serve reads it: /readyz and the page show whether it can"})
+	}
+	if c.Serving.TLS != nil {
+		r.NotChecked = append(r.NotChecked, doctor.Omission{What: "the files of serving.tls", Why: "outboard serve does not start without them; outboard doctor --config checks them with those of kube-scheduler"})
 	}
 }
 
@@ -188,6 +196,7 @@ func (r *checked) text(w io.Writer) error {
 	for _, risk := range r.Risks {
 		fmt.Fprintf(&b, "risk: %s\n", risk)
 	}
+	b.WriteString(doctor.OmissionsText(r.NotChecked))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

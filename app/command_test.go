@@ -182,7 +182,7 @@ func TestNoCommand(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	good := file(t, plain+"signals: [{name: load, file: {path: a}}]\nprofiles:\n- policies: [{type: ImageLocality}, {type: PodLimit, config: {max: 1, selector: {}}}]\n")
-	if out, err := execute(t, "check", good); err != nil || out != good+" is valid.\nprofile /: ImageLocality, PodLimit; for every pod\nsignal load: file\n" {
+	if out, err := execute(t, "check", good); err != nil || out != good+" is valid.\nprofile /: ImageLocality, PodLimit; for every pod\nsignal load: file\nnot checked: the source of the signal load (outboard serve reads it: /readyz and the page show whether it can)\n" {
 		t.Errorf("a valid file: %v\n%s", err, out)
 	}
 	var document map[string]any
@@ -194,6 +194,9 @@ func TestCheck(t *testing.T) {
 		"valid":    true,
 		"profiles": []any{map[string]any{"path": "/", "policies": []any{"ImageLocality", "PodLimit"}}},
 		"signals":  []any{map[string]any{"name": "load", "source": "file"}},
+		"notChecked": []any{map[string]any{
+			"what": "the source of the signal load", "why": "outboard serve reads it: /readyz and the page show whether it can",
+		}},
 	}, document); diff != "" {
 		t.Errorf("a valid file as JSON differs (-want +got):\n%s", diff)
 	}
