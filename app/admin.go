@@ -56,9 +56,12 @@ func adminClient() *http.Client {
 func probeCommand() *cobra.Command {
 	var admin adminAddress
 	cmd := &cobra.Command{
-		Use:       "probe healthz|readyz",
-		Short:     "Check by exit status whether the running service is alive or ready",
-		Long:      "Get /healthz or /readyz from the admin address of the running service. Use it in exec probes: the admin address is on loopback, where HTTP probes of the kubelet cannot reach it. The exit status is 1 if the service is not alive or not ready.",
+		Use:   "probe healthz|readyz",
+		Short: "Check by exit status whether the running service is alive or ready",
+		Long: `Get /healthz or /readyz from the admin address of the running service. Use it in exec probes:
+the admin address is on loopback, where HTTP probes of the kubelet cannot reach it. The exit
+status is 1 if the service responds that it is not alive or not ready, and 2 if it does not
+respond.`,
 		Args:      positional("healthz or readyz"),
 		ValidArgs: []string{"healthz", "readyz"},
 		RunE: func(cmd *cobra.Command, args []string) error {

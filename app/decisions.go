@@ -27,7 +27,8 @@ func decisionsCommand() *cobra.Command {
 		Long: `List the latest decisions of all replicas about the pods of a namespace, latest first. The
 command reads from all replicas through the API server, as kubectl port-forward does, or
 from one service with --admin. If a replica does not respond, the command says why, and
-lists the decisions of the others. The exit status is 2 if no replica responds.`,
+lists the decisions of the others. The exit status is 0 whether there are decisions or not,
+and 2 if no replica responds.`,
 		Example: `  outboard decisions
   outboard decisions --all-namespaces --limit 100
   outboard decisions --namespace team --output json`,

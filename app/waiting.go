@@ -25,7 +25,7 @@ func waitingCommand() *cobra.Command {
 those that wait longest first: why the most nodes were rejected, and the node that comes
 closest. NAME is a part of the name of a pod or of its owner. The command reads from all
 replicas through the API server, as kubectl port-forward does, or from one service with
---admin. The exit status is 1 if no pod is selected, and 2 if no replica responds.`,
+--admin. The exit status is 0 whether pods wait or not, and 2 if no replica responds.`,
 		Example: `  outboard waiting --all-namespaces
   outboard waiting train --namespace team-a --reason GPUMemory.InsufficientMemory
   outboard waiting --owner team-a/Job/train -o json`,
@@ -49,13 +49,10 @@ replicas through the API server, as kubectl port-forward does, or from one servi
 				return err
 			}
 			waiting := replicas.Waiting(responses, q)
-			if err := output.write(cmd.OutOrStdout(), inJSON(waiting), func(w io.Writer) error { return waitingTable(w, &waiting, time.Now()) }); err != nil {
-				return err
-			}
 			if waiting.Shown == 0 {
-				return errFindings
+				nothingWaits(cmd.ErrOrStderr(), waiting.Pods)
 			}
-			return nil
+			return output.write(cmd.OutOrStdout(), inJSON(waiting), func(w io.Writer) error { return waitingTable(w, &waiting, time.Now()) })
 		},
 	}
 	cmd.ValidArgsFunction = completeWaitingPods(&from.cluster, &namespaces)
@@ -69,15 +66,19 @@ replicas through the API server, as kubectl port-forward does, or from one servi
 	return cmd
 }
 
-// waitingTable writes one line for each owner, or for each pod of one owner.
+// nothingWaits says that none of the waiting pods is selected, as kubectl get does.
+func nothingWaits(w io.Writer, pods int) {
+	if pods == 0 {
+		fmt.Fprintln(w, "No pod waits.")
+		return
+	}
+	fmt.Fprintf(w, "None of the waiting pods is selected (pods that wait: %d): --all-namespaces selects those of all namespaces.\n", pods)
+}
+
+// waitingTable writes one line for each owner, or for each pod of one owner; nothing if no pod is selected.
 func waitingTable(w io.Writer, waiting *ui.Waiting, now time.Time) error {
 	if waiting.Shown == 0 {
-		text := "No pod waits."
-		if waiting.Pods > 0 {
-			text = fmt.Sprintf("None of the %d waiting pods is selected; --all-namespaces selects those of all namespaces.", waiting.Pods)
-		}
-		_, err := fmt.Fprintln(w, text)
-		return err
+		return nil
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "OWNER\tPODS\tWAITS\tREASON\tNEAREST\tPOD")
