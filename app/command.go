@@ -86,6 +86,7 @@ The exit status means the same for every command:
 			return errors.Join(cmd.Help(), errors.New("COMMAND is missing"))
 		},
 	}
+	root.SetFlagErrorFunc(wrongFlag)
 	root.SetVersionTemplate("{{.Version}}")
 	for _, group := range []struct {
 		title    string

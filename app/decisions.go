@@ -62,7 +62,7 @@ and 2 if no replica responds.`,
 	flags := cmd.Flags()
 	flags.StringVar(&profile, "profile", "", "list only decisions by the profile with this path")
 	complete(cmd, "profile", completeServedProfiles(&service))
-	flags.IntVar(&limit, "limit", limit, "maximum number of decisions to list")
+	limitFlag(cmd, &limit, "limit", "decisions")
 	return cmd
 }
 

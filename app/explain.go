@@ -96,8 +96,8 @@ responds.`,
 	flags.StringVar(&node, "node", "", "show only this node in the current results")
 	complete(cmd, "profile", completeServedProfiles(&service))
 	complete(cmd, "node", completeNodes(&service.cluster))
-	flags.IntVar(&decisions, "decisions", decisions, "maximum number of decisions to show")
-	flags.IntVar(&nodes, "nodes", nodes, "maximum number of nodes to show")
+	limitFlag(cmd, &decisions, "limit-decisions", "decisions")
+	limitFlag(cmd, &nodes, "limit-nodes", "nodes")
 	return cmd
 }
 

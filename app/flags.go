@@ -1,16 +1,20 @@
 package app
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/internal/wiring"
 )
@@ -27,6 +31,43 @@ func oneOf(flag, value string, words ...string) error {
 func alternatives(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// number is the value of a flag between two numbers, inclusive. Another one is an error before the command does anything.
+type number struct {
+	value     *int
+	low, high int
+}
+
+func (n number) String() string {
+	if n.value == nil { // pflag compares with the zero value
+		return ""
+	}
+	return strconv.Itoa(*n.value)
+}
+
+func (n number) Set(text string) error {
+	value, err := strconv.Atoi(text)
+	if err != nil || value < n.low || value > n.high {
+		return fmt.Errorf("must be a number between %d and %d", n.low, n.high)
+	}
+	*n.value = value
+	return nil
+}
+
+func (n number) Type() string { return "int" }
+
+// limitFlag adds a flag for the maximum number of what the command shows.
+func limitFlag(cmd *cobra.Command, value *int, name, things string) {
+	cmd.Flags().Var(number{value, 0, explain.MaxLimit}, name, "maximum number of "+things+" to show")
+}
+
+// wrongFlag words the error about a flag as the commands word theirs, with the usage of the command if there is no such flag.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("--%s=%q: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
+	}
+	return fmt.Errorf("%w: usage: %s", err, cmd.UseLine())
 }
 
 // positional requires one argument for each name: an optional one is in brackets, as in the command's Use.

@@ -27,7 +27,8 @@ func gpusCommand() *cobra.Command {
 		Short: "Show shared GPUs, and how much of them each pod uses",
 		Long: `Show the GPUs of all nodes, or of one: how much memory of each GPU pods use, how much
 of that is reserved for pods whose containers have not started, and how much is free.
-Unannotated pods have a GPU, but nothing says which one, so they count on none.
+Unannotated pods have a GPU, but nothing says which one, so they count on none. GPUs belong
+to nodes, so there is no flag for a namespace: the pods are those of all namespaces.
 
 The command reads from all replicas through the API server, as kubectl port-forward does, or
 from one service with --admin. All replicas read the same claims, so they differ only for a

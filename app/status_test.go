@@ -156,6 +156,25 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 	}
 }
 
+// A number that a flag cannot have is an error before the command reads anything, and an unknown flag shows the usage.
+func TestWrongFlags(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	for line, want := range map[string]string{
+		"decisions --limit -1":                `outboard: --limit="-1": must be a number between 0 and 10000`,
+		"waiting --limit=-1":                  `outboard: --limit="-1": must be a number between 0 and 10000`,
+		"waiting --limit many":                `outboard: --limit="many": must be a number between 0 and 10000`,
+		"explain web-1 --limit-nodes -1":      `outboard: --limit-nodes="-1": must be a number between 0 and 10000`,
+		"explain x --limit-decisions 9999999": `outboard: --limit-decisions="9999999": must be a number between 0 and 10000`,
+		"ui --port -1":                        `outboard: --port="-1": must be a number between 0 and 65535`,
+		"check --config outboard.yaml":        "outboard: unknown flag: --config: usage: outboard check FILE [flags]",
+		"gpus -A":                             "outboard: unknown shorthand flag: 'A' in -A: usage: outboard gpus [NODE] [flags]",
+	} {
+		if status, output := statusOf(t, line); status != statusFailed || output != want+"\n" {
+			t.Errorf("outboard %s: exit status %d, want 2:\n%swant %q", line, status, output, want)
+		}
+	}
+}
+
 // commandTree returns all commands, also those that cobra adds.
 func commandTree() *cobra.Command {
 	root := NewCommand()

@@ -48,7 +48,7 @@ from one service with --admin. The service has the same page at its admin addres
 		},
 	}
 	from.register(cmd)
-	cmd.Flags().IntVar(&port, "port", 0, "the port of the page (default any free port)")
+	cmd.Flags().Var(number{&port, 0, 65535}, "port", "the port of the page (default any free port)")
 	cmd.Flags().BoolVar(&open, "open", false, "open the page in a browser")
 	return cmd
 }

@@ -62,7 +62,7 @@ replicas through the API server, as kubectl port-forward does, or from one servi
 	output.register(cmd)
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "show only pods that wait for this reason, such as GPUMemory.InsufficientMemory")
 	cmd.Flags().StringVar(&q.Owner, "owner", "", "show the pods of this owner one by one: NAMESPACE/KIND/NAME")
-	cmd.Flags().IntVar(&q.Limit, "limit", q.Limit, "maximum number of rows to show")
+	limitFlag(cmd, &q.Limit, "limit", "rows")
 	return cmd
 }
 

@@ -168,7 +168,7 @@ func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Out
 	if shown == nil {
 		return nil
 	}
-	fmt.Fprintf(w, "\n$ outboard explain %s --nodes 3\n", podName(shown))
+	fmt.Fprintf(w, "\n$ outboard explain %s --limit-nodes 3\n", podName(shown))
 	doc, err := explain.Fetch(ctx, http.DefaultClient, play.Outboard.Admin, url.Values{
 		"namespace": {shown.Namespace}, "pod": {shown.Name}, "nodes": {"3"}, "decisions": {"2"},
 	})

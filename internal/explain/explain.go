@@ -35,7 +35,8 @@ const (
 	DefaultDecisions = 6
 	// DefaultNodes is the default number of nodes.
 	DefaultNodes = 20
-	maxLimit     = 10000
+	// MaxLimit is the largest number of decisions or nodes that a request can ask for.
+	MaxLimit = 10000
 	// maxExamples is how many of the nodes that kube-scheduler excludes for one reason are listed.
 	maxExamples = 3
 )
@@ -344,8 +345,8 @@ func limit(text string, otherwise int) (int, error) {
 		return otherwise, nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > maxLimit {
-		return 0, fmt.Errorf("%q: must be a number between 0 and %d", text, maxLimit)
+	if err != nil || n < 0 || n > MaxLimit {
+		return 0, fmt.Errorf("%q: must be a number between 0 and %d", text, MaxLimit)
 	}
 	return n, nil
 }
