@@ -211,7 +211,8 @@ func TestTutorialsAreConverted(t *testing.T) {
 		"gotchas": func(corrected map[string]any) {
 			extender := corrected["extenders"].([]any)[0].(map[string]any)
 			extender["urlPrefix"], extender["bindVerb"], extender["nodeCacheCapable"] = "https://127.0.0.1:8443", "bind", true
-			extender["tlsConfig"] = map[string]any{"insecure": false, "certFile": "client.crt", "keyFile": "client.key", "caFile": "ca.crt"}
+			const dir = "/etc/kubernetes/outboard/"
+			extender["tlsConfig"] = map[string]any{"insecure": false, "certFile": dir + "client.crt", "keyFile": dir + "client.key", "caFile": dir + "ca.crt"}
 		},
 	} {
 		t.Run(folder, func(t *testing.T) {
