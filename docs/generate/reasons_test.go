@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
 )
@@ -47,38 +46,153 @@ var placeholder = regexp.MustCompile(`[A-Z]{2,}|\bN\b|ledgers\.outboard\.dev`)
 
 // Each error on the page that is written by hand is in the code.
 func TestErrorsAreInTheCode(t *testing.T) {
+	texts := strings.Join(append(textsIn(t, "internal"), textsIn(t, "schedplugin")...), "\n")
+	all := errorRows(t)
+	for text, shape := range all {
+		if !regexp.MustCompile(shape).MatchString(texts) {
+			t.Errorf("no text in the code is like %q", text)
+		}
+	}
+	if len(all) < 40 {
+		t.Errorf("the page has %d errors", len(all))
+	}
+}
+
+// errorRows returns the errors on the page with the regular expressions of their texts in the code.
+func errorRows(t *testing.T) map[string]string {
+	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, reasonsPath))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(page), byHand)
-	reason, errors, _ := strings.Cut(rest, "\n## Errors")
-	if row := "| " + code(engine.NodeUnknown.Code) + " | " + engine.NodeUnknown.Text + " |"; !strings.Contains(reason, row) {
-		t.Errorf("the page does not have %s", row)
-	}
-	texts := textsIn(t, filepath.Join(root, "internal"))
-	checked := 0
+	_, errors, _ := strings.Cut(rest, "\n## Errors")
+	all := map[string]string{}
 	for line := range strings.Lines(errors) {
 		inner, ok := strings.CutPrefix(line, "| ")
 		if row := cells(strings.TrimSpace(inner)); ok && row[0] != "Error" {
-			checked++
 			shape := placeholder.ReplaceAllStringFunc(regexp.QuoteMeta(row[0]), func(name string) string { return `(?:` + name + `|"?%[a-z]"?)` })
-			shape = strings.ReplaceAll(shape, `ledgers\.outboard\.dev`, `%s`)
-			if !regexp.MustCompile(shape).MatchString(texts) {
-				t.Errorf("no text in internal is like %q", row[0])
-			}
+			all[row[0]] = strings.ReplaceAll(shape, `ledgers\.outboard\.dev`, `%s`)
 		}
 	}
-	if checked < 20 {
-		t.Errorf("the page has %d errors", checked)
+	return all
+}
+
+// The reasons of every profile are on the page.
+func TestReasonsOfEveryProfileAreOnThePage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, reasonsPath))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := append(reasonsIn(t, filepath.Join(root, "internal", "engine")), reasonsIn(t, filepath.Join(root, "schedplugin"))...)
+	for _, r := range found {
+		if row := "| " + code(r.Code) + " | " + r.Text + " |"; !strings.Contains(string(page), row) {
+			t.Errorf("the page does not have %s", row)
+		}
+	}
+	if len(found) < 2 {
+		t.Errorf("only %d reasons are in the code", len(found))
 	}
 }
 
-// textsIn returns the string literals below a folder, one a line.
-func textsIn(t *testing.T, folder string) string {
+// callCode is the code whose errors kube-scheduler reports of a pod.
+var callCode = []string{
+	"internal/extender/*.go", "internal/binder/*.go", "internal/engine/reserve.go",
+	"internal/ledger/apply.go", "internal/ledger/queue.go", "internal/ledger/write.go",
+	"schedplugin/candidates.go", "schedplugin/claims.go", "schedplugin/cycle.go", "schedplugin/plugin.go", "schedplugin/queue.go",
+}
+
+// notOnThePage has the errors in callCode that are not on the page, by why.
+var notOnThePage = map[string][]string{
+	"they only say where another error occurred": {
+		"node %s: %w", "node %s: %w: %w", "%w (%w)", "reading: %w", "releasing: %w", "revoking: %w", "panic: %v",
+	},
+	"they follow decoding the pod, or decoding node NODE": {
+		"it has %d bytes of JSON, the limit is %d", "decoding it may take %d bytes of memory, the limit is %d",
+		"a resource quantity has a negative exponent of more than 5 digits", "a resource quantity has more than %d digits",
+		"more than %d resource quantities have a negative exponent of more than 2 digits",
+	},
+	"a policy that causes them is wrong, and the conformance tests find it": {
+		"ledger %s: the claim has no amounts", "ledger %s: the claim names unit %q, which does not exist", "ledger %s: a second claim of unit %q",
+		"ledger %s: a claim of %d of unit %q: must be at least 1", "ledger %s: a claim of %d of unit %q: %d of %d are claimed already",
+	},
+	"no pod gets them": {
+		"asking whether pod %s/%s is gone, which was evicted from node %q: %w",
+		"the candidates of a pod are not those of other pods", "a policy depends on more than the node and the pod",
+		"the policies were not prepared: %w", "the policies were not prepared: found a %T",
+	},
+}
+
+// Each error that a call can cause is on the page.
+func TestErrorsAreOnThePage(t *testing.T) {
+	rows := errorRows(t)
+	known := map[string]bool{}
+	for _, texts := range notOnThePage {
+		for _, text := range texts {
+			known[text] = true
+		}
+	}
+	found := 0
+	for _, pattern := range callCode {
+		for _, text := range errorsIn(t, filepath.Join(root, filepath.FromSlash(pattern))) {
+			found++
+			if _, excepted := known[text]; excepted {
+				known[text] = false
+				continue
+			}
+			onThePage := false
+			for _, shape := range rows {
+				onThePage = onThePage || regexp.MustCompile("^(?:"+shape+")").MatchString(text)
+			}
+			if !onThePage {
+				t.Errorf("%s has no row for %q", reasonsPath, text)
+			}
+		}
+	}
+	for text, unused := range known {
+		if unused {
+			t.Errorf("notOnThePage has %q, and the code does not", text)
+		}
+	}
+	if found < 60 {
+		t.Errorf("only %d errors are in the code", found)
+	}
+}
+
+// errorsIn returns the texts of errors, and of statuses of the plugin, in the files of a pattern.
+func errorsIn(t *testing.T, pattern string) (texts []string) {
 	t.Helper()
-	var all strings.Builder
-	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+	for _, file := range parseFiles(t, pattern) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) == 0 {
+				return true
+			}
+			at := call.Args[0]
+			switch function, _ := call.Fun.(*ast.SelectorExpr); {
+			case function == nil:
+				return true
+			case nameOf(function) == "NewStatus" && len(call.Args) == 2:
+				at = call.Args[1]
+				if inner, ok := at.(*ast.CallExpr); ok && nameOf(inner.Fun) == "Sprintf" {
+					at = inner.Args[0]
+				}
+			case nameOf(function) != "Errorf" && nameOf(function.X)+"."+nameOf(function) != "errors.New":
+				return true
+			}
+			if value, isText := text(at); isText {
+				texts = append(texts, value)
+			}
+			return true
+		})
+	}
+	return texts
+}
+
+// textsIn returns the string literals below a folder of the repository.
+func textsIn(t *testing.T, folder string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
@@ -86,7 +200,7 @@ func textsIn(t *testing.T, folder string) string {
 			ast.Inspect(file, func(n ast.Node) bool {
 				if e, ok := n.(ast.Expr); ok {
 					if value, isText := text(e); isText {
-						all.WriteString(value + "\n")
+						all = append(all, value)
 					}
 				}
 				return true
@@ -97,7 +211,7 @@ func textsIn(t *testing.T, folder string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all.String()
+	return all
 }
 
 // reasonsIn returns the reasons in the code of a folder whose codes do not follow from a configuration.
@@ -136,7 +250,13 @@ func reasonsIn(t *testing.T, folder string) []policy.Reason {
 // parseFolder returns the Go files in a folder, without tests.
 func parseFolder(t *testing.T, folder string) []*ast.File {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	return parseFiles(t, filepath.Join(folder, "*.go"))
+}
+
+// parseFiles returns the Go files of a pattern, without tests.
+func parseFiles(t *testing.T, pattern string) []*ast.File {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
 	if err != nil {
 		t.Fatal(err)
 	}
