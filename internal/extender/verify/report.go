@@ -185,7 +185,7 @@ func (r *Report) summary() string {
 	}
 	text := fmt.Sprintf("%d %s passed, %d failed, %d not applicable", count[Passed], rules, count[Failed], count[NotApplicable])
 	if count[Failed] > 0 {
-		text += fmt.Sprintf(" (failed: %d error, %d warning, %d info)", broken[SeverityError], broken[SeverityWarning], broken[SeverityInfo])
+		text += fmt.Sprintf(" (failed: %d error, %d warning, %d note)", broken[SeverityError], broken[SeverityWarning], broken[SeverityNote])
 	}
 	return text
 }

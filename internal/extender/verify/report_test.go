@@ -54,7 +54,7 @@ func TestReportInTextAndJSON(t *testing.T) {
 	for _, want := range []string{
 		"✗ score-range ", "✓ score-once ", "– subset ", "(filter is not checked)", "p50 ×",
 		"✗ score-range (error): scores are between 0 and 10, or --max-score\n    sent  POST prioritize: 10 nodes, names mode\n    got   200 OK, ",
-		"which is not between 0 and 10", "In kube-scheduler: Scores are not clamped", "(failed: 1 error, 1 warning, 0 info)",
+		"which is not between 0 and 10", "In kube-scheduler: Scores are not clamped", "(failed: 1 error, 1 warning, 0 note)",
 	} {
 		if !strings.Contains(written, want) {
 			t.Errorf("the text has no %q:\n%s", want, written)

@@ -11,8 +11,8 @@ const (
 	SeverityError Severity = "error"
 	// SeverityWarning: scheduling gets slower, or behaves unexpectedly.
 	SeverityWarning Severity = "warning"
-	// SeverityInfo: for information.
-	SeverityInfo Severity = "info"
+	// SeverityNote: for information.
+	SeverityNote Severity = "note"
 )
 
 // Rule is one rule of the wire contract.
@@ -159,7 +159,7 @@ var rules = []Rule{
 	{ID: ruleScoreOnce, Severity: SeverityError, verbs: prioritizeOnly, needs: "no response with a score",
 		Statement:   "no node is scored twice",
 		Consequence: "The scores are added up, so the node outranks better ones."},
-	{ID: ruleScoreAll, Severity: SeverityInfo, verbs: prioritizeOnly, needs: "no response with a score",
+	{ID: ruleScoreAll, Severity: SeverityNote, verbs: prioritizeOnly, needs: "no response with a score",
 		Statement:   "every node of the request is scored",
 		Consequence: "A node without a score gets 0, which also keeps responses short."},
 
@@ -217,8 +217,8 @@ var rules = []Rule{
 		Consequence: "With enableHTTPS: true and no CA, kube-scheduler silently verifies nothing: calls are encrypted, but the server may be anybody."},
 	{ID: ruleClientCert, Severity: SeverityWarning, needs: "plain http, or nothing to compare with",
 		Statement:   "a caller without a client certificate is rejected",
-		Consequence: "Whoever reaches the address can call the extender, and bind pods if it serves bind. (Otherwise of severity info.)"},
-	{ID: ruleHTTP1, Severity: SeverityInfo, needs: "plain http",
+		Consequence: "Whoever reaches the address can call the extender, and bind pods if it serves bind. (Otherwise of severity note.)"},
+	{ID: ruleHTTP1, Severity: SeverityNote, needs: "plain http",
 		Statement:   "the server uses HTTP/1.1",
 		Consequence: "HTTP/2 sends all calls over one connection, so one replica behind a Service gets all of them."},
 
@@ -234,7 +234,7 @@ var rules = []Rule{
 	{ID: ruleErrorForm, Severity: SeverityWarning, verbs: []string{verbFilter, verbBind},
 		Statement:   "an error is status 200 with Error, not another status or plain text",
 		Consequence: "kube-scheduler drops the body of any status but 200: the user reads \"code 400\" instead of the reason."},
-	{ID: ruleMethod, Severity: SeverityInfo,
+	{ID: ruleMethod, Severity: SeverityNote,
 		Statement:   "GET does not get the response to a POST",
 		Consequence: "A probe or a browser can act as a caller."},
 	{ID: ruleUnknownPath, Severity: SeverityWarning,

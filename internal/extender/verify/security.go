@@ -25,7 +25,7 @@ func (r *run) clientCertificate() {
 	hadOne := without.TLS.CertFile != r.options.TLS.CertFile || len(r.options.TLS.CertData) > 0
 	bind := r.options.BindVerb != ""
 	if !bind {
-		r.checker.byID[ruleClientCert].Severity = SeverityInfo
+		r.checker.byID[ruleClientCert].Severity = SeverityNote
 	}
 	t, found := firstOf(r.targets, func(t *target) bool { return t.ok && (t.verb == verbBind) == (bind && hadOne) })
 	if !found {

@@ -79,19 +79,19 @@ var securityCases = []struct {
 	want       []string
 	severity   verify.Severity // of client-certificate
 }{
-	{name: "all is well", clientAuth: tls.RequireAndVerifyClientCert, severity: verify.SeverityInfo},
+	{name: "all is well", clientAuth: tls.RequireAndVerifyClientCert, severity: verify.SeverityNote},
 	{name: "all is well, with bind", clientAuth: tls.RequireAndVerifyClientCert, bind: true, severity: verify.SeverityWarning},
-	{name: "refused with Error", clientAuth: tls.VerifyClientCertIfGiven, open: true, severity: verify.SeverityInfo},
+	{name: "refused with Error", clientAuth: tls.VerifyClientCertIfGiven, open: true, severity: verify.SeverityNote},
 	{name: "bind refused with Error", clientAuth: tls.VerifyClientCertIfGiven, open: true, bind: true, severity: verify.SeverityWarning},
-	{name: "no CA", clientAuth: tls.RequireAndVerifyClientCert, noCA: true, want: []string{"server-verified"}, severity: verify.SeverityInfo},
-	{name: "another CA", clientAuth: tls.RequireAndVerifyClientCert, wrongCA: true, want: []string{"responses"}, severity: verify.SeverityInfo},
-	{name: "certificate missing", clientAuth: tls.RequireAndVerifyClientCert, noCert: true, want: []string{"responses"}, severity: verify.SeverityInfo},
-	{name: "certificate missing, with TLS 1.2", clientAuth: tls.RequireAndVerifyClientCert, version: tls.VersionTLS12, noCert: true, want: []string{"responses"}, severity: verify.SeverityInfo},
-	{name: "certificate missing, with HTTP/2", clientAuth: tls.RequireAndVerifyClientCert, http2: true, noCert: true, want: []string{"responses"}, severity: verify.SeverityInfo},
-	{name: "certificates not asked for", clientAuth: tls.NoClientCert, want: []string{"client-certificate"}, severity: verify.SeverityInfo},
+	{name: "no CA", clientAuth: tls.RequireAndVerifyClientCert, noCA: true, want: []string{"server-verified"}, severity: verify.SeverityNote},
+	{name: "another CA", clientAuth: tls.RequireAndVerifyClientCert, wrongCA: true, want: []string{"responses"}, severity: verify.SeverityNote},
+	{name: "certificate missing", clientAuth: tls.RequireAndVerifyClientCert, noCert: true, want: []string{"responses"}, severity: verify.SeverityNote},
+	{name: "certificate missing, with TLS 1.2", clientAuth: tls.RequireAndVerifyClientCert, version: tls.VersionTLS12, noCert: true, want: []string{"responses"}, severity: verify.SeverityNote},
+	{name: "certificate missing, with HTTP/2", clientAuth: tls.RequireAndVerifyClientCert, http2: true, noCert: true, want: []string{"responses"}, severity: verify.SeverityNote},
+	{name: "certificates not asked for", clientAuth: tls.NoClientCert, want: []string{"client-certificate"}, severity: verify.SeverityNote},
 	{name: "certificates not asked for, with bind", clientAuth: tls.NoClientCert, bind: true, want: []string{"client-certificate"}, severity: verify.SeverityWarning},
-	{name: "certificates not needed", clientAuth: tls.VerifyClientCertIfGiven, noCert: true, want: []string{"client-certificate"}, severity: verify.SeverityInfo},
-	{name: "HTTP/2", clientAuth: tls.RequireAndVerifyClientCert, http2: true, want: []string{"http1"}, severity: verify.SeverityInfo},
+	{name: "certificates not needed", clientAuth: tls.VerifyClientCertIfGiven, noCert: true, want: []string{"client-certificate"}, severity: verify.SeverityNote},
+	{name: "HTTP/2", clientAuth: tls.RequireAndVerifyClientCert, http2: true, want: []string{"http1"}, severity: verify.SeverityNote},
 }
 
 func TestSecurityOfTheConnection(t *testing.T) {
