@@ -190,7 +190,11 @@ func profileRisks(old, new *Profile, seen Observed) []string {
 		risks = append(risks, risk)
 	}
 	if len(old.ManagedResources) > 0 && len(new.ManagedResources) == 0 && new.Claimer() != "" {
-		risks = append(risks, fmt.Sprintf("profile %s: is now for every pod: with a new configuration, kube-scheduler places no pod while Outboard does not respond", new.Path))
+		cause := ""
+		if i := slices.IndexFunc(new.Policies, func(q Policy) bool { return !q.Inputs().ResourcesOnly }); i >= 0 {
+			cause = ", because " + new.Policies[i].Name + " evaluates every pod, and there are no managedResources"
+		}
+		risks = append(risks, fmt.Sprintf("profile %s: is now for every pod%s: with a new configuration, kube-scheduler places no pod while Outboard does not respond", new.Path, cause))
 	} else if !slices.Equal(old.ManagedResources, new.ManagedResources) {
 		risks = append(risks, fmt.Sprintf("profile %s: managedResources differ: kube-scheduler calls for the pods of its own list until it is restarted with the new one", new.Path))
 	}

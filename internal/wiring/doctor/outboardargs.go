@@ -64,7 +64,7 @@ func (c *checker) argumentErrors(path string, err error, field string) {
 		return
 	}
 	for _, e := range errs {
-		if len(c.Types.Policies) == 0 && strings.Contains(e.Path, "policies[") {
+		if len(c.Types.Policies) == 0 && (strings.HasPrefix(e.Path, "profiles") || strings.HasPrefix(e.Path, "signals")) {
 			continue // the types are unknown
 		}
 		code, fix := "InvalidValue", ""
