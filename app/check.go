@@ -38,6 +38,9 @@ or changes that require a restart.`,
 			if err := output.check(); err != nil {
 				return err
 			}
+			if args[0] == "-" && against == "-" {
+				return errors.New("FILE and --against cannot both be standard input")
+			}
 			name, c, err := check(args[0], cmd.InOrStdin(), types)
 			report := checked{Valid: err == nil, file: name, against: against}
 			if errs := (config.Errors)(nil); errors.As(err, &errs) {
@@ -137,9 +140,6 @@ func (r *checked) list(c *config.Config) {
 func (r *checked) compare(c *config.Config, stdin io.Reader, types config.Types) error {
 	if r.against == "" {
 		return nil
-	}
-	if r.against == "-" && r.file == standardInput {
-		return errors.New("FILE and --against cannot both be standard input")
 	}
 	name, old, err := check(r.against, stdin, types)
 	if err != nil {

@@ -38,7 +38,7 @@ be placed, how old signals are, and whether all replicas are well. The page chan
 The command reads from all replicas through the API server, as kubectl port-forward does, or
 from one service with --admin. The service has the same page at its admin address.`,
 		Example: `  outboard ui --open`,
-		Args:    cobra.NoArgs,
+		Args:    positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := pageData(cmd, &from)
 			if err != nil {

@@ -34,6 +34,9 @@ replicas through the API server, as kubectl port-forward does, or from one servi
 			if err := output.check(); err != nil {
 				return err
 			}
+			if q.Owner != "" && strings.Count(q.Owner, "/") != 2 {
+				return fmt.Errorf("--owner=%q: must be NAMESPACE/KIND/NAME", q.Owner)
+			}
 			if len(args) == 1 {
 				q.Find = args[0]
 			}
