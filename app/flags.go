@@ -65,7 +65,14 @@ func limitFlag(cmd *cobra.Command, value *int, name, things string) {
 // wrongFlag words the error about a flag as the commands word theirs, with the usage of the command if there is no such flag.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
-		return fmt.Errorf("--%s=%q: %w", wrong.GetFlag().Name, wrong.GetValue(), wrong.Unwrap())
+		err = wrong.Unwrap()
+		if syntax := (*strconv.NumError)(nil); errors.As(err, &syntax) {
+			err = errors.New("must be a number")
+			if syntax.Func == "ParseBool" {
+				err = errors.New("must be true or false")
+			}
+		}
+		return fmt.Errorf("--%s=%q: %w", wrong.GetFlag().Name, wrong.GetValue(), err)
 	}
 	return fmt.Errorf("%w: usage: %s", err, cmd.UseLine())
 }
