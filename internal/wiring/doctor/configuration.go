@@ -26,9 +26,9 @@ func (c *checker) configuration() {
 	c.ranges()
 	c.names()
 	c.lease()
-	plugin := c.plugin()
+	c.plugged = c.plugin()
 	if len(conf.Extenders) == 0 {
-		if c.doc.root.At(extendersPath).IsZero() && !plugin && c.count(refused) == 0 {
+		if c.doc.root.At(extendersPath).IsZero() && !c.plugged && c.count(refused) == 0 {
 			c.at(Error, "NoExtenders", "", "there are no extenders", "kube-scheduler calls no extender", "outboard scheduler-config prints them")
 		}
 		return

@@ -96,6 +96,7 @@ type checker struct {
 	minor    int // of kube-scheduler; 0 is unknown
 	findings []Finding
 	broken   []string // the paths of fields whose values are unknown
+	plugged  bool     // a profile uses Outboard as a plugin
 
 	omissions []Omission
 }
@@ -150,7 +151,7 @@ func (c *checker) checkAll() {
 	c.sameCalls(all)
 	if c.Config != nil {
 		c.profiles(all)
-	} else {
+	} else if len(all) > 0 || !c.plugged { // the plugin's configuration is in its arguments, or they name it
 		c.omit("Outboard's configuration", "--config names it")
 	}
 	if c.Cluster != nil {

@@ -72,6 +72,9 @@ not checked: whether an extender listens at 192.0.2.1:8443 (outboard verify call
 not checked: Outboard's configuration (--config names it)
 not checked: the cluster (--cluster reads it)
 `},
+		{"the plugin", doctor.Input{Version: "1.37", Data: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" +
+			"- plugins: {multiPoint: {enabled: [{name: Outboard}]}, bind: {enabled: [{name: Outboard}]}}\n  pluginConfig: [{name: Outboard, args: {configFile: /etc/outboard.yaml}}]\n")},
+			"not checked: /etc/outboard.yaml (not on this machine)\nnot checked: the cluster (--cluster reads it)\n"},
 		{"another document", doctor.Input{Data: []byte("kind: Pod"), Version: "1.37"}, "not checked: the fields of the file (it must be readable first)\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
