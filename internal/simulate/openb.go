@@ -37,12 +37,13 @@ const (
 
 // ReadOpenB reads a node list (sn,cpu_milli,memory_mib,gpu,model) or a pod list
 // (name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,
-// deletion_time,scheduled_time), depending on the header.
+// deletion_time,scheduled_time), depending on the header. Some pod lists end with gpu_milli: then
+// pods allow any model, come at once, and stay.
 func ReadOpenB(r io.Reader) (*Objects, []Job, error) {
 	o, jobs := &Objects{}, []Job(nil)
 	err := readTable(r, []table{
 		{[]string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, func(row *record) { o.Nodes = append(o.Nodes, traceNode(row)) }},
-		{[]string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "creation_time", "deletion_time"}, func(row *record) { jobs = append(jobs, traceJob(row)) }},
+		{[]string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, func(row *record) { jobs = append(jobs, traceJob(row)) }},
 	})
 	if err != nil {
 		return nil, nil, err
@@ -122,7 +123,14 @@ type record struct {
 	err     error
 }
 
-func (r *record) text(column string) string { return r.fields[r.columns[column]] }
+// text returns what is in the column, "" if the table has no such column.
+func (r *record) text(column string) string {
+	i, ok := r.columns[column]
+	if !ok {
+		return ""
+	}
+	return r.fields[i]
+}
 
 // number returns the number in the column, 0 if the field is empty.
 func (r *record) number(column string) int64 {

@@ -100,6 +100,13 @@ func TestReadOpenB(t *testing.T) {
 	if demand(jobs[2].Pod, gpuMemory) != 0 || demand(jobs[2].Pod, "cpu") != 500 {
 		t.Error("the pod has no GPUs")
 	}
+	_, jobs, err = ReadOpenB(strings.NewReader("name,cpu_milli,memory_mib,num_gpu,gpu_milli\npod-1,6000,12288,1,460\n"))
+	if err != nil || len(jobs) != 1 {
+		t.Fatalf("without models and times: %d jobs (%v)", len(jobs), err)
+	}
+	if j := jobs[0]; demand(j.Pod, gpuMemory) != 460 || j.Created != 0 || j.Lifetime != 0 || len(j.Pod.Annotations) != 0 {
+		t.Errorf("without models and times: %+v", j)
+	}
 }
 
 func TestTablesThatAreWrong(t *testing.T) {
