@@ -112,6 +112,10 @@ type Node struct {
 	CPU, Memory                 int64 // free, in the units of Shape; negative counts as nothing
 	CPUCapacity, MemoryCapacity int64
 	GPUs                        []GPU // at most MaxGPUs
+	// FirstFit says that a pod gets the first GPUs with room, in the order of GPUs, because another
+	// component selects them: kube-scheduler does so for claims of devices. Then only the node can be
+	// selected.
+	FirstFit bool
 }
 
 // Kind returns the kind of the node.
@@ -222,7 +226,7 @@ type Terms struct {
 }
 
 // Offers are the placements of a shape on a node that can be best: at most one on a GPU in use, and
-// at most one on unused GPUs, or for a pod without GPUs.
+// at most one on unused GPUs, or for a pod without GPUs. A node with FirstFit has at most one.
 type Offers struct {
 	list  [2]Offer
 	count int8

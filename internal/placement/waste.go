@@ -240,7 +240,9 @@ func (w *Waste) Rate(n *Node, s Shape) Offers {
 		if lost := loss(gpus); !found[takes] || lost < best[takes].Cost {
 			best[takes], found[takes] = Offer{Cost: lost, GPU: int8(i)}, true
 		}
-		gpus[i] = n.GPUs[i]
+		if gpus[i] = n.GPUs[i]; n.FirstFit {
+			break
+		}
 	}
 	for takes := range best {
 		if found[takes] {

@@ -30,6 +30,33 @@ func TestWasteKeepsRoomForOtherShapes(t *testing.T) {
 	}
 }
 
+// With FirstFit, the only offer is the first GPU with room, at the cost of that GPU, whether it is in use or
+// not.
+func TestWasteFirstFit(t *testing.T) {
+	small, large := Shape{GPUs: 1, Share: 300}, Shape{GPUs: 1, Share: 700}
+	w := NewWaste(mixOf(map[Shape]float64{small: 1, large: 1}), []Kind{{"T4", 4, Whole}})
+	for _, tt := range []struct {
+		free  []int64
+		gpu   int8
+		takes int8
+		waste bool
+	}{
+		{[]int64{0, 700, 0, 300}, 1, 0, true},
+		{[]int64{0, 300, 0, 700}, 1, 0, false},
+		{[]int64{200, 1000, 0, 300}, 1, 1, false},
+	} {
+		n := node("T4", 0, 0, tt.free...)
+		n.FirstFit = true
+		o := offerOn(t, w, n, small)
+		if o.GPU != tt.gpu || o.Terms.takes != tt.takes || (o.Cost > 20*milli) != tt.waste {
+			t.Errorf("%v: %+v", tt.free, o)
+		}
+		if got := n.Take(small, FirstFree); got[0] != int(o.GPU) {
+			t.Errorf("%v: the pod gets GPU %d, and the offer is GPU %d", tt.free, got[0], o.GPU)
+		}
+	}
+}
+
 // With CPU for only one pod, no other pod can use a second GPU.
 func TestWasteSeesCPU(t *testing.T) {
 	s := Shape{CPU: 8000, GPUs: 1}

@@ -27,14 +27,15 @@ func (b *BestFit) Rate(n *placement.Node, s placement.Shape) placement.Offers {
 	return offers
 }
 
-// tightest returns the GPU with the least room that is enough for a share.
+// tightest returns the GPU with the least room that is enough for a share, or the first one with
+// enough room if the node cannot select.
 func tightest(n *placement.Node, s placement.Shape) int8 {
 	if !s.Shares() {
 		return placement.FirstFree
 	}
 	best := placement.FirstFree
 	for i, g := range n.GPUs {
-		if g.Fits(s) && (best == placement.FirstFree || g.Free < n.GPUs[best].Free) {
+		if g.Fits(s) && (best == placement.FirstFree || !n.FirstFit && g.Free < n.GPUs[best].Free) {
 			best = i
 		}
 	}

@@ -118,7 +118,9 @@ func (f *Fragmentation) Rate(n *placement.Node, s placement.Shape) placement.Off
 		if offer := rate(int8(i)); offer.Cost < best.Cost {
 			best = offer
 		}
-		gpus[i] = n.GPUs[i]
+		if gpus[i] = n.GPUs[i]; n.FirstFit {
+			break
+		}
 	}
 	offers.Add(best)
 	return offers

@@ -14,6 +14,8 @@ import (
 const (
 	ScoreBestFit policy.Packing = "BestFit"
 	ScoreFGD     policy.Packing = "FGD"
+	// ScoreNone rates all nodes equally.
+	ScoreNone policy.Packing = "None"
 )
 
 // FGD is Fragmentation Gradient Descent.
@@ -37,13 +39,75 @@ func BestFitOf(cpu int64) strategy.Strategy {
 	}}
 }
 
+// Even is a strategy for which all nodes with room are equal, so that kube-scheduler's own scores decide. A share gets
+// the GPU with the least sufficient room.
+func Even() strategy.Strategy {
+	return rateNodes(string(ScoreNone), func(*placement.Node, placement.Shape) placement.Cost { return 0 })
+}
+
+// Packed rates nodes by what a pod with GPUs leaves free of them: as GPUMemory does with BinPack and Spread.
+func Packed(packing policy.Packing) strategy.Strategy {
+	return rateNodes(string(packing), func(n *placement.Node, s placement.Shape) placement.Cost {
+		if s.GPUs == 0 {
+			return 0
+		}
+		gpus := int64(len(n.GPUs)) * placement.Whole
+		used := gpus - int64(n.FreeGPUs()*placement.Whole-float64(s.GPUs)*s.On(n.Kind()))
+		return -placement.Cost(packing.Score(used, gpus))
+	})
+}
+
+func rateNodes(name string, cost func(*placement.Node, placement.Shape) placement.Cost) strategy.Strategy {
+	rate := func(n *placement.Node, s placement.Shape) (offers placement.Offers) {
+		if n.Fits(s) {
+			offers.Add(placement.Offer{Cost: cost(n, s), GPU: tightest(n, s)})
+		}
+		return offers
+	}
+	return strategy.Strategy{Name: name, Rater: func(*placement.Mix, []placement.Kind) strategy.Rater { return strategy.Rater{Rate: rate} }}
+}
+
+// FirstFit returns the strategy for nodes where a pod gets the first GPUs with room, as kube-scheduler allocates
+// devices.
+func FirstFit(by strategy.Strategy) strategy.Strategy {
+	rater := by.Rater
+	by.Rater = func(mix *placement.Mix, nodes []placement.Kind) strategy.Rater {
+		r := rater(mix, nodes)
+		rate := r.Rate
+		r.Rate = func(n *placement.Node, s placement.Shape) placement.Offers {
+			first := *n
+			first.FirstFit = true
+			return rate(&first, s)
+		}
+		return r
+	}
+	return by
+}
+
 // New is gpumemory.New for a configuration whose scoring strategy may be one of this package.
 func New(config gpumemory.Config) (policy.Policy, error) {
 	switch config.ScoringStrategy.Type {
-	case ScoreBestFit:
-		return gpumemory.NewWith(config, BestFitOf(maxCPU))
-	case ScoreFGD:
-		return gpumemory.NewWith(config, FGD())
+	case ScoreBestFit, ScoreFGD, ScoreNone:
+		return gpumemory.NewWith(config, of(config.ScoringStrategy.Type))
 	}
 	return gpumemory.New(config)
+}
+
+// NewFirstFit is New, where a pod gets the first GPUs with room.
+func NewFirstFit(config gpumemory.Config) (policy.Policy, error) {
+	return gpumemory.NewWith(config, FirstFit(of(config.ScoringStrategy.Type)))
+}
+
+func of(packing policy.Packing) strategy.Strategy {
+	switch packing {
+	case ScoreBestFit:
+		return BestFitOf(maxCPU)
+	case ScoreFGD:
+		return FGD()
+	case ScoreNone:
+		return Even()
+	case gpumemory.LeastWaste:
+		return strategy.LeastWaste()
+	}
+	return Packed(packing)
 }
