@@ -1,0 +1,189 @@
+package placement
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// This file rates nodes whose GPUs are divided into partitions, such as the instances of NVIDIA's
+// MIG. As in Dynamic Resource Allocation, a GPU has counters, a partition uses some of each, and
+// partitions can be in use together if their sums do not exceed the counters.
+//
+// A GPU is worth what can still be allocated of it:
+//
+//	Σ share of the requests for a profile · partitions of it that still fit ÷ those of an empty GPU
+//
+// so an empty GPU is worth 1. Each term counts as if only requests for that profile came. Unlike the
+// values of [Waste], these do not follow a GPU until it is full: partitions end at any time, and what
+// counts is which requests the GPU can serve until then.
+
+const (
+	// maxMoves bounds the states of a Layout times its partitions. A GPU with seven MIG instances has
+	// a few hundred states.
+	maxMoves = 1 << 18
+	// priorRequests is how many requests for each profile are expected before any has come.
+	priorRequests = 0.5
+)
+
+// Partition is one possible partition of a GPU.
+type Partition struct {
+	Profile int     // 0 or more: what a request is for, at whatever place of the GPU
+	Uses    []int64 // of each counter of the GPU
+}
+
+// Layout is how GPUs of one kind can be divided. It is immutable, and equal GPUs can share it.
+type Layout struct {
+	profiles []int     // by partition
+	next     [][]State // by state and partition
+}
+
+// State is what is in use of a GPU. The zero value is nothing.
+type State int16
+
+// noRoom is the state after a partition that does not fit.
+const noRoom State = -1
+
+// NewLayout returns the layout of a GPU with these counters and partitions, which are in the order in
+// which they are allocated; or nil if the GPU has too many states. A partition that uses no counter,
+// or one that the GPU does not have, never fits.
+func NewLayout(counters []int64, partitions []Partition) *Layout {
+	l := &Layout{}
+	for _, p := range partitions {
+		l.profiles = append(l.profiles, p.Profile)
+	}
+	known, left := map[string]State{}, [][]int64(nil) // left: by state, of each counter
+	enter := func(counters []int64) State {
+		var key []byte
+		for _, c := range counters {
+			key = binary.AppendVarint(key, c)
+		}
+		s, ok := known[string(key)]
+		if !ok {
+			s = State(len(left))
+			known[string(key)], left = s, append(left, counters)
+		}
+		return s
+	}
+	enter(counters)
+	for s := 0; s < len(left); s++ {
+		next := make([]State, len(partitions))
+		for i, p := range partitions {
+			next[i] = noRoom
+			if after := without(left[s], p.Uses); after != nil {
+				next[i] = enter(after)
+			}
+			if len(left)*len(partitions) > maxMoves || len(left) > math.MaxInt16 {
+				return nil
+			}
+		}
+		l.next = append(l.next, next)
+	}
+	return l
+}
+
+// without returns what is left of the counters, or nil if the partition does not fit.
+func without(counters, uses []int64) []int64 {
+	left, any := make([]int64, len(counters)), false
+	copy(left, counters)
+	for i, used := range uses {
+		if used == 0 {
+			continue
+		}
+		if used < 0 || i >= len(left) || left[i] < used {
+			return nil
+		}
+		left[i], any = left[i]-used, true
+	}
+	if !any {
+		return nil
+	}
+	return left
+}
+
+// Take returns the state when the partition is in use as well; ok is false if it does not fit.
+func (l *Layout) Take(s State, partition int) (after State, ok bool) {
+	after = l.next[s][partition]
+	return after, after != noRoom
+}
+
+// Device is a partition of one of the GPUs of a node.
+type Device struct {
+	GPU       int // index in Partitioned.GPUs
+	Partition int // index in the Layout
+}
+
+// Partitioned is the GPUs of a node that can be divided in the same way.
+type Partitioned struct {
+	Layout  *Layout
+	GPUs    []State
+	Devices []Device // in the order in which they are allocated
+}
+
+// First returns the device that a request for the profile gets: the first one that fits.
+func (p *Partitioned) First(profile int) (d Device, ok bool) {
+	for _, d := range p.Devices {
+		if p.Layout.profiles[d.Partition] == profile && p.Layout.next[p.GPUs[d.GPU]][d.Partition] != noRoom {
+			return d, true
+		}
+	}
+	return Device{}, false
+}
+
+// PartitionValues are what the states of GPUs with a Layout are worth to the usual requests. They are
+// immutable.
+type PartitionValues struct {
+	layout *Layout
+	states []float64 // in GPUs
+}
+
+// NewPartitionValues returns the values for a mix of requests: how many have come for each profile.
+func NewPartitionValues(l *Layout, came []float64) *PartitionValues {
+	v := &PartitionValues{l, make([]float64, len(l.next))}
+	sum := 0.0
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(l.profiles))) {
+		all := l.room(0, p)
+		if all == 0 {
+			continue
+		}
+		weight := priorRequests
+		if p < len(came) {
+			weight += came[p]
+		}
+		sum += weight
+		for s := range v.states {
+			v.states[s] += weight * float64(l.room(State(s), p)) / float64(all)
+		}
+	}
+	for s := range v.states {
+		v.states[s] /= math.Max(sum, priorRequests)
+	}
+	return v
+}
+
+// room returns how many partitions of the profile still fit, one after the other.
+func (l *Layout) room(s State, profile int) (count int) {
+	for i := 0; i < len(l.profiles); i++ {
+		if l.profiles[i] == profile && l.next[s][i] != noRoom {
+			s = l.next[s][i]
+			count++
+			i-- // it may fit again
+		}
+	}
+	return count
+}
+
+// Of returns what a GPU in the state is worth, from 0 to 1.
+func (v *PartitionValues) Of(s State) float64 { return v.states[s] }
+
+// Loss returns how much less the GPUs are worth when a request for the profile has got the device that
+// First returns; ok is false if there is none. With [Order] added, the node with the lowest cost is
+// best. Loss allocates nothing.
+func (v *PartitionValues) Loss(p *Partitioned, profile int) (lost Cost, ok bool) {
+	d, ok := p.First(profile)
+	if !ok {
+		return 0, false
+	}
+	s := p.GPUs[d.GPU]
+	return Cost(math.Round((v.states[s] - v.states[v.layout.next[s][d.Partition]]) * float64(OneGPU))), true
+}
