@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -71,16 +72,33 @@ type contender struct {
 	known    bool // from all pods, before the first comes
 	// shortlist is how many nodes filter answers with; 0: all that fit.
 	shortlist int
+	// firstFit says that kube-scheduler selects the GPUs of a node: the first ones with room.
+	firstFit bool
+	score    simulate.ResourceScore // of kube-scheduler; "": LeastAllocated
 }
 
 var (
-	bestFit           = contender{"BestFit", strategies.ScoreBestFit, false, 1}
-	fgdKnown          = contender{"FGD, mix known", strategies.ScoreFGD, true, 1}
-	fgdLearned        = contender{"FGD, mix learned", strategies.ScoreFGD, false, 1}
-	leastWasteKnown   = contender{"LeastWaste, mix known", gpumemory.LeastWaste, true, 1}
-	leastWasteLearned = contender{"LeastWaste, mix learned", gpumemory.LeastWaste, false, 1}
+	bestFit           = contender{name: "BestFit", strategy: strategies.ScoreBestFit, shortlist: 1}
+	fgdKnown          = contender{name: "FGD, mix known", strategy: strategies.ScoreFGD, known: true, shortlist: 1}
+	fgdLearned        = contender{name: "FGD, mix learned", strategy: strategies.ScoreFGD, shortlist: 1}
+	leastWasteKnown   = contender{name: "LeastWaste, mix known", strategy: gpumemory.LeastWaste, known: true, shortlist: 1}
+	leastWasteLearned = contender{name: "LeastWaste, mix learned", strategy: gpumemory.LeastWaste, shortlist: 1}
 
 	contenders = []contender{bestFit, fgdKnown, fgdLearned, leastWasteKnown, leastWasteLearned}
+
+	leastAllocatedFirst = contender{name: "LeastAllocated", strategy: strategies.ScoreNone, firstFit: true}
+	mostAllocatedFirst  = contender{name: "MostAllocated", strategy: strategies.ScoreNone, firstFit: true, score: simulate.MostAllocated}
+	leastWasteFirst     = contender{name: "LeastWaste, the node only", strategy: gpumemory.LeastWaste, shortlist: 1, firstFit: true}
+
+	// firstFits are the contenders where kube-scheduler selects the GPUs, and the last one for comparison.
+	firstFits = []contender{
+		leastAllocatedFirst, mostAllocatedFirst,
+		{name: "BinPack, the node only", strategy: policy.BinPack, firstFit: true},
+		{name: "Spread, the node only", strategy: policy.Spread, firstFit: true},
+		{name: "FGD, mix known, the node only", strategy: strategies.ScoreFGD, known: true, shortlist: 1, firstFit: true},
+		leastWasteFirst,
+		{name: "LeastWaste, the GPU as well", strategy: gpumemory.LeastWaste, shortlist: 1},
+	}
 )
 
 // filling compares contenders that fill the cluster.
@@ -104,10 +122,15 @@ func fillings() map[string][]filling {
 		"wire": {{
 			title: "how the ranking reaches kube-scheduler, which looks at all nodes", percentage: 100, few: true,
 			contenders: []contender{
-				{"FGD, scores 0..10", strategies.ScoreFGD, true, 0}, {"FGD, shortlist 8", strategies.ScoreFGD, true, 8}, {"FGD, shortlist 1", strategies.ScoreFGD, true, 1},
-				{"LeastWaste, scores 0..10", gpumemory.LeastWaste, false, 0}, {"LeastWaste, shortlist 8", gpumemory.LeastWaste, false, 8}, {"LeastWaste, shortlist 1", gpumemory.LeastWaste, false, 1},
+				{name: "FGD, scores 0..10", strategy: strategies.ScoreFGD, known: true},
+				{name: "FGD, shortlist 8", strategy: strategies.ScoreFGD, known: true, shortlist: 8},
+				{name: "FGD, shortlist 1", strategy: strategies.ScoreFGD, known: true, shortlist: 1},
+				{name: "LeastWaste, scores 0..10", strategy: gpumemory.LeastWaste},
+				{name: "LeastWaste, shortlist 8", strategy: gpumemory.LeastWaste, shortlist: 8},
+				{name: "LeastWaste, shortlist 1", strategy: gpumemory.LeastWaste, shortlist: 1},
 			},
 		}},
+		"first-fit": {{title: "kube-scheduler looks at all nodes, and selects the first GPUs with room", percentage: 100, contenders: firstFits}},
 	}
 	for _, m := range mixes {
 		all["mixes"] = append(all["mixes"], filling{title: "other pods: " + m.name, percentage: 100, contenders: []contender{bestFit, fgdKnown, leastWasteLearned}, mix: m, few: true})
@@ -116,7 +139,7 @@ func fillings() map[string][]filling {
 }
 
 // parts are in the order in which they are played.
-var parts = []string{"sampling", "wire", "mixes", "departures", "decisions"}
+var parts = []string{"sampling", "wire", "mixes", "first-fit", "partitions", "departures", "decisions"}
 
 // task is one arm with one seed.
 type task struct {
@@ -144,6 +167,8 @@ func run(ctx context.Context, o *options, out, progress io.Writer) error {
 			continue
 		}
 		switch part {
+		case "partitions":
+			err = b.servePartitions(ctx)
 		case "departures":
 			err = b.comeAndGo(ctx)
 		case "decisions":
@@ -188,7 +213,11 @@ func read(o *options) (*simulate.World, []simulate.Job, error) {
 func extender(c contender) (simulate.Extender, error) {
 	config := gpumemory.Defaults()
 	config.ScoringStrategy.Type, config.MultiGPU = c.strategy, true // pods of the trace want parts of several GPUs
-	p, err := strategies.New(config)
+	build := strategies.New
+	if c.firstFit {
+		build = strategies.NewFirstFit
+	}
+	p, err := build(config)
 	if err != nil {
 		return simulate.Extender{}, err
 	}
@@ -200,6 +229,7 @@ func extender(c contender) (simulate.Extender, error) {
 func (b *bench) worldOf(c contender, jobs []simulate.Job, percentage int) (*simulate.World, error) {
 	w := *b.world
 	w.Scheduler.PercentageOfNodesToScore = percentage
+	w.Scheduler.ResourceScore = cmp.Or(c.score, w.Scheduler.ResourceScore)
 	if c.known {
 		w.Known = jobs
 	}

@@ -35,7 +35,7 @@ func trace(t *testing.T) string {
 }
 
 func TestBenchPlacement(t *testing.T) {
-	o := &options{data: trace(t), pods: simulate.OpenBPods, pictures: t.TempDir(), seeds: 2, nodes: 5, hours: 8, parts: "departures,wire,sampling,mixes"}
+	o := &options{data: trace(t), pods: simulate.OpenBPods, pictures: t.TempDir(), seeds: 2, nodes: 5, hours: 8, parts: "departures,wire,sampling,mixes,first-fit"}
 	report := func() string {
 		var out, progress bytes.Buffer
 		if err := run(t.Context(), o, &out, &progress); err != nil {
