@@ -176,14 +176,13 @@ func (l *Layout) room(s State, profile int) (count int) {
 // Of returns what a GPU in the state is worth, from 0 to 1.
 func (v *PartitionValues) Of(s State) float64 { return v.states[s] }
 
-// Loss returns how much less the GPUs are worth when a request for the profile has got the device that
-// First returns; ok is false if there is none. With [Order] added, the node with the lowest cost is
-// best. Loss allocates nothing.
-func (v *PartitionValues) Loss(p *Partitioned, profile int) (lost Cost, ok bool) {
-	d, ok := p.First(profile)
+// Loss returns how much less a GPU in the state is worth when the partition is in use as well; ok is
+// false if it does not fit. The costs of several partitions are added up. With [Order] added, the node
+// with the lowest cost is best.
+func (v *PartitionValues) Loss(s State, partition int) (lost Cost, ok bool) {
+	after, ok := v.layout.Take(s, partition)
 	if !ok {
 		return 0, false
 	}
-	s := p.GPUs[d.GPU]
-	return Cost(math.Round((v.states[s] - v.states[v.layout.next[s][d.Partition]]) * float64(OneGPU))), true
+	return Cost(math.Round((v.states[s] - v.states[after]) * float64(OneGPU))), true
 }

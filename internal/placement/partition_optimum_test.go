@@ -24,7 +24,8 @@ func TestPartitionValuesAgainstTheOptimum(t *testing.T) {
 		}
 		v := NewPartitionValues(p.layout, mix)
 		values := by(func(set, profile int) float64 {
-			lost, _ := v.Loss(p.gpu(set), profile)
+			d, _ := p.gpu(set).First(profile)
+			lost, _ := v.Loss(p.sets[set].state, d.Partition)
 			return float64(lost)
 		})
 		fullest := by(func(set, _ int) float64 { return -p.sets[set].slices })

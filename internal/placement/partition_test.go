@@ -160,11 +160,12 @@ func TestFirstDevice(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v, %v", tt.name, d, ok, tt.want, tt.ok)
 		}
 		v := NewPartitionValues(l, nil)
-		lost, ok := v.Loss(&p, tt.profile)
-		if ok != tt.ok {
-			t.Errorf("%s: the loss is %d, %v", tt.name, lost, ok)
+		rate := func() {
+			if d, ok := p.First(tt.profile); ok {
+				v.Loss(p.GPUs[d.GPU], d.Partition)
+			}
 		}
-		if allocs := testing.AllocsPerRun(10, func() { v.Loss(&p, tt.profile) }); allocs > 0 {
+		if allocs := testing.AllocsPerRun(10, rate); allocs > 0 {
 			t.Errorf("%s: %v allocations", tt.name, allocs)
 		}
 	}
@@ -187,10 +188,9 @@ func TestHostileLayouts(t *testing.T) {
 	for _, counters := range [][]int64{nil, {0}, {-1}, {2}, {1<<63 - 1}} {
 		l := NewLayout(counters, strange[:5])
 		v := NewPartitionValues(l, []float64{1, 1, 1})
-		p := Partitioned{Layout: l, GPUs: []State{0}, Devices: []Device{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}}}
-		for profile := range 4 {
-			if lost, ok := v.Loss(&p, profile); ok {
-				t.Errorf("of %v, profile %d fits for %d", counters, profile, lost)
+		for i := range 4 {
+			if lost, ok := v.Loss(0, i); ok {
+				t.Errorf("of %v, partition %d fits for %d", counters, i, lost)
 			}
 		}
 	}

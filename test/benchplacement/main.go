@@ -72,7 +72,8 @@ type contender struct {
 	known    bool // from all pods, before the first comes
 	// shortlist is how many nodes filter answers with; 0: all that fit.
 	shortlist int
-	// firstFit says that kube-scheduler selects the GPUs of a node: the first ones with room.
+	// firstFit says that a pod gets the first GPUs of its node with room, as kube-scheduler allocates
+	// devices for claims.
 	firstFit bool
 	score    simulate.ResourceScore // of kube-scheduler; "": LeastAllocated
 }
@@ -86,19 +87,15 @@ var (
 
 	contenders = []contender{bestFit, fgdKnown, fgdLearned, leastWasteKnown, leastWasteLearned}
 
-	leastAllocatedFirst = contender{name: "LeastAllocated", strategy: strategies.ScoreNone, firstFit: true}
-	mostAllocatedFirst  = contender{name: "MostAllocated", strategy: strategies.ScoreNone, firstFit: true, score: simulate.MostAllocated}
-	leastWasteFirst     = contender{name: "LeastWaste, the node only", strategy: gpumemory.LeastWaste, shortlist: 1, firstFit: true}
+	// Of these, kube-scheduler selects the GPUs of a node.
+	leastAllocatedFirst = contender{name: "LeastAllocated, first GPUs", strategy: strategies.ScoreNone, firstFit: true}
+	mostAllocatedFirst  = contender{name: "MostAllocated, first GPUs", strategy: strategies.ScoreNone, firstFit: true, score: simulate.MostAllocated}
+	binPackFirst        = contender{name: "BinPack, first GPUs", strategy: policy.BinPack, firstFit: true}
+	spreadFirst         = contender{name: "Spread, first GPUs", strategy: policy.Spread, firstFit: true}
+	fgdFirst            = contender{name: "FGD, mix known, first GPUs", strategy: strategies.ScoreFGD, known: true, shortlist: 1, firstFit: true}
+	leastWasteFirst     = contender{name: "LeastWaste, mix learned, first GPUs", strategy: gpumemory.LeastWaste, shortlist: 1, firstFit: true}
 
-	// firstFits are the contenders where kube-scheduler selects the GPUs, and the last one for comparison.
-	firstFits = []contender{
-		leastAllocatedFirst, mostAllocatedFirst,
-		{name: "BinPack, the node only", strategy: policy.BinPack, firstFit: true},
-		{name: "Spread, the node only", strategy: policy.Spread, firstFit: true},
-		{name: "FGD, mix known, the node only", strategy: strategies.ScoreFGD, known: true, shortlist: 1, firstFit: true},
-		leastWasteFirst,
-		{name: "LeastWaste, the GPU as well", strategy: gpumemory.LeastWaste, shortlist: 1},
-	}
+	firstFits = []contender{leastAllocatedFirst, mostAllocatedFirst, binPackFirst, spreadFirst, fgdFirst, leastWasteFirst, leastWasteLearned}
 )
 
 // filling compares contenders that fill the cluster.
@@ -130,7 +127,7 @@ func fillings() map[string][]filling {
 				{name: "LeastWaste, shortlist 1", strategy: gpumemory.LeastWaste, shortlist: 1},
 			},
 		}},
-		"first-fit": {{title: "kube-scheduler looks at all nodes, and selects the first GPUs with room", percentage: 100, contenders: firstFits}},
+		"first-fit": {{title: "kube-scheduler looks at all nodes, and a pod gets the first GPUs with room", percentage: 100, contenders: firstFits}},
 	}
 	for _, m := range mixes {
 		all["mixes"] = append(all["mixes"], filling{title: "other pods: " + m.name, percentage: 100, contenders: []contender{bestFit, fgdKnown, leastWasteLearned}, mix: m, few: true})
@@ -230,6 +227,7 @@ func (b *bench) worldOf(c contender, jobs []simulate.Job, percentage int) (*simu
 	w := *b.world
 	w.Scheduler.PercentageOfNodesToScore = percentage
 	w.Scheduler.ResourceScore = cmp.Or(c.score, w.Scheduler.ResourceScore)
+	w.Scheduler.NoPrioritize = c.strategy == strategies.ScoreNone // all its scores are equal
 	if c.known {
 		w.Known = jobs
 	}
@@ -305,7 +303,7 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 	seeds, end := min(b.seeds, replaySeeds), time.Duration(b.hours*float64(time.Hour))
 	var arms []simulate.Arm
 	var tasks []task
-	for _, c := range b.chosen([]contender{bestFit, fgdKnown, leastWasteLearned}) {
+	for _, c := range b.chosen([]contender{bestFit, fgdKnown, leastWasteLearned, leastAllocatedFirst, leastWasteFirst}) {
 		results := make([]*simulate.Replayed, seeds)
 		arms = append(arms, simulate.Arm{Name: c.name, Replayed: results})
 		for i := range seeds {

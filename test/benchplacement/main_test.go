@@ -41,7 +41,7 @@ func TestBenchPlacement(t *testing.T) {
 		if err := run(t.Context(), o, &out, &progress); err != nil {
 			t.Fatal(err)
 		}
-		want := 2 * 3 // of pods that come and go
+		want := 2 * 5 // of pods that come and go
 		for _, part := range fillings() {
 			for _, f := range part {
 				want += 2 * len(f.contenders)

@@ -95,10 +95,15 @@ type partitionArm struct {
 var partitionArms = []partitionArm{
 	{"any node", func(c *partitionCluster, _, _ int) float64 { return c.random.Float64() }},
 	{"fullest node", func(c *partitionCluster, node, _ int) float64 { return -float64(c.used[node]) }},
-	{"node by value", func(c *partitionCluster, node, profile int) float64 {
-		lost, _ := c.values.Loss(c.nodes[node], profile)
-		return float64(lost + c.order[node])
-	}},
+	{"node by value, nothing learned", func(c *partitionCluster, node, profile int) float64 { return c.loss(c.even, node, profile) }},
+	{"node by value, mix learned", func(c *partitionCluster, node, profile int) float64 { return c.loss(c.values, node, profile) }},
+}
+
+func (c *partitionCluster) loss(v *placement.PartitionValues, node, profile int) float64 {
+	n := c.nodes[node]
+	d, _ := n.First(profile)
+	lost, _ := v.Loss(n.GPUs[d.GPU], d.Partition)
+	return float64(lost + c.order[node])
 }
 
 // partitionCluster is a cluster during a measurement.
@@ -112,6 +117,7 @@ type partitionCluster struct {
 	came    []float64 // by profile
 	learned int       // how many requests values are learned from
 	values  *placement.PartitionValues
+	even    *placement.PartitionValues // of a mix with all profiles
 }
 
 // grant is a partition that is in use until a time.
@@ -140,7 +146,8 @@ func newPartitionCluster(seed uint64, startMajor bool) *partitionCluster {
 	for i := range partitionNodes {
 		c.nodes, c.order = append(c.nodes, newA100s(startMajor)), append(c.order, placement.Order(fmt.Sprint("node-", i)))
 	}
-	c.values = placement.NewPartitionValues(c.nodes[0].Layout, c.came)
+	c.even = placement.NewPartitionValues(c.nodes[0].Layout, nil)
+	c.values = c.even
 	return c
 }
 

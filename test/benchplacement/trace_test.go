@@ -86,9 +86,9 @@ func TestFirstFitTrace(t *testing.T) {
 		}
 		allocated[c.name] = 100 * f.At(until)
 	}
-	least, most := allocated["LeastAllocated"], allocated["MostAllocated"]
-	node, both := allocated["LeastWaste, the node only"], allocated["LeastWaste, the GPU as well"]
-	if node < both-0.2 || node < least+3 || node < most+3 {
+	least, most := allocated[leastAllocatedFirst.name], allocated[mostAllocatedFirst.name]
+	first, own := allocated[leastWasteFirst.name], allocated[leastWasteLearned.name]
+	if first < own-0.2 || first < least+3 || first < most+3 {
 		t.Errorf("allocated: %v", allocated)
 	}
 }
@@ -120,7 +120,7 @@ func TestServePartitions(t *testing.T) {
 			}
 			served = append(served, 100*share)
 		}
-		if served[0] > served[1] || served[1] > served[2]-2 || served[2] < 95 {
+		if served[0] > served[1] || served[1] > served[2]-2 || served[3] < 95 {
 			t.Errorf("start-major %v: served %.2f", startMajor, served)
 		}
 	}
