@@ -19,8 +19,8 @@ import (
 // counts is which requests the GPU can serve until then.
 
 const (
-	// maxMoves bounds the states of a Layout times its partitions. A GPU with seven MIG instances has
-	// a few hundred states.
+	// maxMoves bounds the states of a Layout times its partitions. An NVIDIA A100 with all its counters
+	// has about a thousand states, and 26 partitions.
 	maxMoves = 1 << 18
 	// priorRequests is how many requests for each profile are expected before any has come.
 	priorRequests = 0.5
@@ -32,7 +32,8 @@ type Partition struct {
 	Uses    []int64 // of each counter of the GPU
 }
 
-// Layout is how GPUs of one kind can be divided. It is immutable, and equal GPUs can share it.
+// Layout is how GPUs of one kind can be divided. It is immutable. Equal GPUs should share it: to
+// compute one takes milliseconds.
 type Layout struct {
 	profiles []int     // by partition
 	next     [][]State // by state and partition

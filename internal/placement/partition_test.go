@@ -171,6 +171,45 @@ func TestFirstDevice(t *testing.T) {
 	}
 }
 
+// An A100 40GB with counters as in NVIDIA's DRA driver, and with the profiles of NVIDIA's MIG User Guide
+// (and the GPU itself), has a layout, although each counter makes other states.
+func TestLayoutOfAllCounters(t *testing.T) {
+	const memorySlices = 8
+	profiles := []struct {
+		counters []int64 // MiB, multiprocessors, decoders, copy engines, JPEG, optical flow
+		slices   int
+		starts   []int
+	}{
+		{[]int64{4864, 14, 0, 1, 0, 0}, 1, []int{0, 1, 2, 3, 4, 5, 6}}, // 1g.5gb
+		{[]int64{4864, 14, 1, 1, 1, 1}, 1, []int{0, 1, 2, 3, 4, 5, 6}}, // 1g.5gb+me
+		{[]int64{9856, 14, 1, 1, 0, 0}, 2, []int{0, 2, 4, 6}},          // 1g.10gb
+		{[]int64{9856, 28, 1, 2, 0, 0}, 2, []int{0, 2, 4}},             // 2g.10gb
+		{[]int64{19968, 42, 2, 3, 0, 0}, 4, []int{0, 4}},               // 3g.20gb
+		{[]int64{19968, 56, 2, 4, 0, 0}, 4, []int{0}},                  // 4g.20gb
+		{[]int64{40192, 98, 5, 7, 1, 1}, 8, []int{0}},                  // 7g.40gb
+		{[]int64{40192, 98, 5, 7, 1, 1}, 8, []int{0}},                  // the GPU
+	}
+	var partitions []Partition
+	for i, p := range profiles {
+		for _, start := range p.starts {
+			uses := append(slices.Clone(p.counters), make([]int64, memorySlices)...)
+			for slice := range p.slices {
+				uses[len(p.counters)+start+slice] = 1
+			}
+			partitions = append(partitions, Partition{i, uses})
+		}
+	}
+	l := NewLayout(partitions[len(partitions)-1].Uses, partitions)
+	if l == nil {
+		t.Fatal("there is no layout")
+	}
+	first, _ := l.Take(0, 0)
+	v := NewPartitionValues(l, nil)
+	if v.Of(0) != 1 || l.room(first, 0) != 6 || l.room(first, 3) != 2 || l.room(first, 4) != 1 || l.room(first, 7) != 0 {
+		t.Errorf("an empty GPU is worth %v", v.Of(0))
+	}
+}
+
 // Whatever a driver reports, there is a layout or none, and no panic.
 func TestHostileLayouts(t *testing.T) {
 	many := make([]int64, 20)
