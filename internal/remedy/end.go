@@ -269,6 +269,8 @@ func (s *search) preemption(set *ending) (Preemption, error) {
 		return "", err
 	case len(kept) == 0 || !sameVictims(kept[0].Victims, candidate.Victims):
 		return NotConsidered, nil
+	case b.lacks == "":
+		return LacksNothing, nil
 	case engine.ViolatesBudgets(s.View, running):
 		return ViolatesBudget, nil
 	}

@@ -94,6 +94,9 @@ const (
 	// NotConsidered means that kube-scheduler does not consider the node, because a policy says that preemption would not help there, or
 	// that the policies do not keep these pods as victims.
 	NotConsidered Preemption = "NotConsidered"
+	// LacksNothing means that kube-scheduler 1.37 and earlier evicts no pod on the node, because it finds enough there of all resources that
+	// it counts, which are those without ignoredByScheduler. Only policies reject the node.
+	LacksNothing Preemption = "LacksNothing"
 )
 
 // DefaultBudget permits as many evaluations as need about 10 ms for each kind.

@@ -167,23 +167,29 @@ func TestPreemption(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "db"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
 	}
+	cpus := func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse("5") }
+	ignored := []corev1.ResourceName{gpuMemory}
 	for name, tc := range map[string]struct {
 		holder, pod *corev1.Pod
 		want        remedy.Preemption
+		ignored     []corev1.ResourceName
 	}{
-		"lower priority":       {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60"), remedy.Possible},
-		"same priority":        {gpuPod("a", "n1", 1, "60"), gpuPod("new", "", 1, "60"), remedy.PriorityNotLower},
-		"never preempts":       {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60", func(pod *corev1.Pod) { pod.Spec.PreemptionPolicy = &never }), remedy.NeverPreempts},
-		"a budget":             {gpuPod("a", "n1", 0, "60", labeled), gpuPod("new", "", 1, "60"), remedy.ViolatesBudget},
-		"ending already":       {gpuPod("a", "n1", 1, "60", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: start} }), gpuPod("new", "", 1, "60"), remedy.Unnecessary},
-		"another namespace":    {gpuPod("a", "n1", 0, "60", labeled, func(pod *corev1.Pod) { pod.Namespace = "other" }), gpuPod("new", "", 1, "60"), remedy.Possible},
-		"without any priority": {gpuPod("a", "n1", 0, "60", func(pod *corev1.Pod) { pod.Spec.Priority = nil }), gpuPod("new", "", 1, "60"), remedy.Possible},
+		"lower priority":                      {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60"), remedy.Possible, nil},
+		"same priority":                       {gpuPod("a", "n1", 1, "60"), gpuPod("new", "", 1, "60"), remedy.PriorityNotLower, nil},
+		"never preempts":                      {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60", func(pod *corev1.Pod) { pod.Spec.PreemptionPolicy = &never }), remedy.NeverPreempts, nil},
+		"a budget":                            {gpuPod("a", "n1", 0, "60", labeled), gpuPod("new", "", 1, "60"), remedy.ViolatesBudget, nil},
+		"ending already":                      {gpuPod("a", "n1", 1, "60", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: start} }), gpuPod("new", "", 1, "60"), remedy.Unnecessary, nil},
+		"another namespace":                   {gpuPod("a", "n1", 0, "60", labeled, func(pod *corev1.Pod) { pod.Namespace = "other" }), gpuPod("new", "", 1, "60"), remedy.Possible, nil},
+		"without any priority":                {gpuPod("a", "n1", 0, "60", func(pod *corev1.Pod) { pod.Spec.Priority = nil }), gpuPod("new", "", 1, "60"), remedy.Possible, nil},
+		"ignored by kube-scheduler":           {gpuPod("a", "n1", 0, "60"), gpuPod("new", "", 1, "60"), remedy.LacksNothing, ignored},
+		"ignored, but the CPU is lacking too": {gpuPod("a", "n1", 0, "60", cpus), gpuPod("new", "", 1, "60", cpus), remedy.Possible, ignored},
+		"ignored, and the same priority":      {gpuPod("a", "n1", 1, "60"), gpuPod("new", "", 1, "60"), remedy.PriorityNotLower, ignored},
 	} {
 		var b snapshot.Builder
 		b.SetNode(gpuNode("n1"))
 		b.SetPod(tc.holder)
 		b.SetDisruptionBudget(budget)
-		found, err := remedy.Find(t.Context(), remedy.Cluster{Engine: engineOf(t, members(t, gpuOnly)), View: b.View()}, tc.pod)
+		found, err := remedy.Find(t.Context(), remedy.Cluster{Engine: engineOf(t, members(t, gpuOnly)), View: b.View(), Ignored: tc.ignored}, tc.pod)
 		if err != nil {
 			t.Fatal(err)
 		}

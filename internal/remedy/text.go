@@ -92,6 +92,8 @@ func (r *Remedy) preemption() string {
 		return "; the pod never preempts (preemptionPolicy: Never)"
 	case ViolatesBudget:
 		return "; preemption evicts " + them(len(r.End)) + " only if nothing else helps, because of a PodDisruptionBudget"
+	case LacksNothing:
+		return "; kube-scheduler up to 1.37 does not evict " + them(len(r.End)) + ", because the node has enough of all resources that it counts"
 	}
 	return "; kube-scheduler does not consider the node for preemption"
 }
