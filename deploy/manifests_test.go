@@ -154,7 +154,7 @@ func TestReplicasAreIndependent(t *testing.T) {
 }
 
 // Each container meets the restricted Pod Security Standard, has no capabilities, and cannot write
-// to its image.
+// to its image. What it logs before it fails is the message of its status.
 func TestContainersAreRestricted(t *testing.T) {
 	for name, file := range deployments {
 		spec := find[appsv1.Deployment](t, file, "Deployment", name).Spec.Template.Spec
@@ -168,6 +168,9 @@ func TestContainersAreRestricted(t *testing.T) {
 			s := c.SecurityContext
 			if !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
 				t.Errorf("%s: container %s has the security context %+v", name, c.Name, s)
+			}
+			if c.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
+				t.Errorf("%s: kubectl describe pod does not show why container %s ended", name, c.Name)
 			}
 			if c.ReadinessProbe == nil || c.LivenessProbe == nil || c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
 				t.Errorf("%s: container %s has no probes or requests", name, c.Name)
