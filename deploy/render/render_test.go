@@ -354,6 +354,8 @@ func TestInvalidValues(t *testing.T) {
 		"certificates.source=Generated":                         "certificates",
 		"scheduler.image.version=v1.30.0":                       "version",
 		"replicas=0":                                            "replicas",
+		"image.pullPolicy=Sometimes":                            "/image/pullPolicy",
+		"monitoring.enabled=true":                               "'enabled' not allowed",
 		"setSchedulerName.resources[0]=a'b":                     "resources",
 		"service.nodePort=80":                                   "/service/nodePort",
 		"service.nodePort=29999":                                "/service/nodePort",

@@ -194,6 +194,13 @@ func TestNumbersThatNoFileHas(t *testing.T) {
 			t.Errorf("got %v, want an error about %s", err, name)
 		}
 	}
+	config.Rules = []hardwarehealth.Rule{{Name: "a", Reject: true, Signal: &hardwarehealth.Signal{Name: "a", Above: new(math.NaN()), Below: new(math.NaN())}}}
+	_, err = hardwarehealth.New(config)
+	for range 20 {
+		if _, again := hardwarehealth.New(config); err == nil || again == nil || again.Error() != err.Error() {
+			t.Fatalf("got %v, and then %v", err, again)
+		}
+	}
 	if config.Rules = make([]hardwarehealth.Rule, 101); true {
 		if _, err := hardwarehealth.New(config); err == nil || !strings.Contains(err.Error(), "at most 100") {
 			t.Errorf("got %v for 101 rules", err)
