@@ -31,6 +31,9 @@ func TestSimulate(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Three GPUs fit one pod with 10 each, beside the running pod: 40 of 64.
+	if strings.Contains(out, "\r") {
+		t.Errorf("lines are rewritten, and this is no terminal: %q", out)
+	}
 	for _, want := range []string{"outboard, seed 43: 62.50 % allocated", "62.50±0.00", "unallocated GPUs", "1.5±0.0"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got\n%swant %q", out, want)
@@ -60,6 +63,26 @@ func TestSimulate(t *testing.T) {
 	}
 	if replayed, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--mean-requested", "0.5", "--hours", "24", "--max-lifetime", "1h"); err != nil || !strings.Contains(replayed, "waiting at the end") {
 		t.Errorf("replayed: %s (%v)", replayed, err)
+	}
+}
+
+// Only lines of a terminal are rewritten.
+func TestTerminal(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if isTerminal(new(strings.Builder)) || isTerminal(file) {
+		t.Error("a buffer or a file is a terminal")
+	}
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	if !isTerminal(terminal) {
+		t.Error("/dev/ptmx is no terminal")
 	}
 }
 
