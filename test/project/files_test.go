@@ -15,7 +15,8 @@ var large = map[string]string{}
 
 const maxFile = 1 << 20 // bytes
 
-// A clone holds sources and listed data only: no binaries and no build output.
+// A clone holds sources and listed data only: no binaries and no build output. It has no Dockerfile: make image writes the image, whose
+// bytes are the same each time, and needs no container runtime.
 func TestTrackedFilesAreSmall(t *testing.T) {
 	dir := root(t)
 	list := exec.CommandContext(t.Context(), "git", "ls-files", "-z")
@@ -29,6 +30,9 @@ func TestTrackedFilesAreSmall(t *testing.T) {
 		t.Fatalf("git tracks %d files", len(names))
 	}
 	for _, name := range names {
+		if base := filepath.Base(name); strings.Contains(base, "Dockerfile") || strings.Contains(base, "Containerfile") {
+			t.Errorf("%s is a second way to write the image", name)
+		}
 		checkTracked(t, dir, name)
 	}
 }
