@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -39,8 +42,50 @@ func TestExplained(t *testing.T) {
 	}
 }
 
+// kept is the output of a demo that runs until it is interrupted.
+type kept struct {
+	strings.Builder
+	complete func() // called when the demo has printed all
+}
+
+func (k *kept) Write(p []byte) (int, error) {
+	n, err := k.Builder.Write(p)
+	if bytes.Contains(p, []byte("\nThe logs of ")) {
+		k.complete()
+	}
+	return n, err
+}
+
+// file returns the path of this name that is printed in a line of its own, or "".
+func (k *kept) file(name string) string {
+	for line := range strings.Lines(k.String()) {
+		if path := strings.TrimSpace(line); filepath.IsAbs(path) && filepath.Base(path) == name {
+			return path
+		}
+	}
+	return ""
+}
+
+// Steps are shown on a terminal only.
+func TestProgress(t *testing.T) {
+	defer func(before *os.File) { os.Stderr = before }(os.Stderr)
+	for name, want := range map[string]bool{filepath.Join(t.TempDir(), "file"): false, "/dev/ptmx": true} {
+		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil && want {
+			t.Skip(err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		os.Stderr = file
+		if newProgress().shown != want {
+			t.Errorf("steps are shown in %s: %t", name, !want)
+		}
+	}
+}
+
 // A folder of one's own, with an extender of others beside Outboard: kube-scheduler calls both. If the other one does not run, the demo says
-// so.
+// so. The demo that keeps running names the files of both.
 func TestOwnFolder(t *testing.T) {
 	var calls atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,8 +121,18 @@ extenders:
 			t.Fatal(err)
 		}
 	}
-	var out strings.Builder
-	if err := demo(t.Context(), &out, dir, "", false); err != nil {
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var out kept
+	out.complete = func() {
+		for file, want := range map[string]string{"outboard-1.yaml": "/mine", "kube-scheduler-1.yaml": other.URL} {
+			if text, err := os.ReadFile(out.file(file)); err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("%s has no %s: %v\n%s", file, want, err, text)
+			}
+		}
+		interrupt()
+	}
+	if err := demo(ctx, &out, dir, "", true); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "own  b") || !strings.Contains(out.String(), "2 of 2 nodes fit") || calls.Load() == 0 {
@@ -90,7 +145,7 @@ extenders:
 	}
 
 	other.Close()
-	err := demo(t.Context(), &out, dir, "", false)
+	err := demo(t.Context(), io.Discard, dir, "", false)
 	if err == nil || !strings.Contains(err.Error(), "nothing listens at "+other.URL) {
 		t.Errorf("without the other extender: %v", err)
 	}
