@@ -75,6 +75,16 @@ var (
 const prepare = `kubectl create namespace outboard-system
 outboard certs --dir tls --secrets | kubectl apply -f -`
 
+// listen creates what the controllers of a cluster create for the Service of Outboard when a pod is ready.
+const listen = `kubectl create -f - <<'END'
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: outboard-1, namespace: outboard-system, labels: {kubernetes.io/service-name: outboard}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.1], conditions: {ready: true}}]
+ports: [{name: https, port: 8443}, {name: metrics, port: 8081}]
+END`
+
 // watches are what Outboard watches by a preset, in addition to nodes, pods and disruption budgets. Where that differs, its permissions do,
 // so it starts again.
 var watches = map[string]string{"gpu-sharing": "ledgers and ConfigMaps", "licenses": "ledgers"}
@@ -144,7 +154,9 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 	{"the page on installing", "v4", "outboard-system", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
 		{line: documented("docs/install.md", "--for service > scheduler.yaml")},
+		{line: listen}, {line: documented("docs/install.md", "outboard doctor --outboard-namespace")},
 		{documented("docs/install.md", "helm upgrade"), "own", both},
+		{line: documented("docs/install.md", "outboard doctor --outboard-namespace")},
 	}},
 	{"the page on upgrading", "v3", "outboard-system", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
@@ -155,6 +167,7 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 	}},
 	{"the guide to sharing GPUs", "v3", "outboard-system", []step{
 		{documented("examples/gpu-sharing/README.md", "helm install"), "gpu-sharing", both},
+		{line: listen}, {line: documented("examples/gpu-sharing/README.md", "outboard doctor --outboard-namespace")},
 	}},
 }
 
