@@ -9,12 +9,16 @@ package docs
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -207,6 +211,7 @@ serving: {tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-
 	if err != nil {
 		t.Fatal(err)
 	}
+	checkRunningVersion(t, ctx, s.Binary(), o)
 	tools, self := t.TempDir(), os.Args[0]
 	if self, err = filepath.Abs(self); err != nil {
 		t.Fatal(err)
@@ -217,6 +222,31 @@ serving: {tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-
 		}
 	}
 	return &runner{Stage: s, t: t, ctx: ctx, dir: t.TempDir(), tools: tools, any: o}
+}
+
+// checkRunningVersion checks that the log and the metrics name the version that the command prints.
+func checkRunningVersion(t *testing.T, ctx context.Context, binary string, o *stage.Outboard) {
+	t.Helper()
+	var v struct{ Version, Commit string }
+	printed, err := exec.CommandContext(ctx, binary, "version", "-o", "json").Output()
+	if err == nil {
+		err = json.Unmarshal(printed, &v)
+	}
+	if err != nil || v.Version == "" || v.Commit == "" {
+		t.Fatalf("%v: %s", err, printed)
+	}
+	if want := fmt.Sprintf(`"msg":"starting","version":%q,"commit":%q,`, v.Version, v.Commit); !strings.Contains(o.Log(), want) {
+		t.Errorf("the log does not say %q:\n%s", want, o.Log())
+	}
+	metrics, err := http.Get(o.Admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer metrics.Body.Close()
+	text, err := io.ReadAll(metrics.Body)
+	if want := fmt.Sprintf(`outboard_build_info{goversion=%q,revision=%q,version=%q} 1`, runtime.Version(), v.Commit, v.Version); err != nil || !bytes.Contains(text, []byte(want)) {
+		t.Errorf("the metrics have no line %s (%v)", want, err)
+	}
 }
 
 // prepare creates the objects that a page requires, from the file of its name in testdata/.
