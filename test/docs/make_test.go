@@ -90,6 +90,40 @@ func TestMake(t *testing.T) {
 	}
 }
 
+// make build builds the command and nothing else, and make demo runs that command. What is documented and takes too long for TestMake
+// consists of commands whose programs accept the flags.
+func TestRecipes(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// With MAKE=true, nothing else runs although make runs lines with $(MAKE) in spite of -n.
+	recipe := func(command string) []string {
+		printed := shell(t, root, strings.Replace(command, "make", "make -n MAKE=true", 1))
+		return slices.DeleteFunc(strings.Split(strings.TrimSpace(printed), "\n"), func(line string) bool { return strings.HasPrefix(line, "true --") })
+	}
+	const building = "kubernetes/bin/.build bin/outboard"
+	if got := recipe("make build"); len(got) != 1 || !strings.HasSuffix(got[0], "&& "+building) {
+		t.Errorf("make build runs %q", got)
+	}
+	if got := recipe("make demo"); len(got) != 2 || !strings.HasPrefix(got[0], building+" ") || !strings.HasPrefix(got[1], "bin/demo --outboard bin/outboard") {
+		t.Errorf("make demo runs %q", got)
+	}
+	for _, command := range documented(t, root) {
+		target := strings.Fields(command)[1]
+		if !slices.Contains([]string{"bench-placement", "demo-gpu", "release", "compat"}, target) {
+			continue
+		}
+		t.Run(command, func(t *testing.T) {
+			lines := recipe(command)
+			last := strings.Replace(lines[len(lines)-1], "bin/"+target+" ", "go run ./test/"+target+" ", 1)
+			if help := shell(t, root, "CGO_ENABLED=0 "+last+" -help"); !strings.HasPrefix(last, "go ") || !strings.Contains(help, "Usage of ") {
+				t.Errorf("%s -help prints\n%s", last, help)
+			}
+		})
+	}
+}
+
 // runsUntilInterrupted runs a command that starts a control plane, and presses Ctrl-C when it says how to use it. Then its files are gone.
 func runsUntilInterrupted(t *testing.T, dir, command string) {
 	t.Helper()
@@ -142,14 +176,20 @@ func blob(clone, digest string) string {
 	return filepath.Join(clone, "bin/image/blobs", strings.Replace(digest, ":", "/", 1))
 }
 
-// makeCommands returns the make commands of all pages, each once.
+// makeCommands returns the make commands of all pages that TestMake runs, each once.
 func makeCommands(t *testing.T, root string) []string {
+	t.Helper()
+	return slices.DeleteFunc(documented(t, root), func(command string) bool { return notMade[strings.Fields(command)[1]] != "" })
+}
+
+// documented returns the make commands of all pages, each once.
+func documented(t *testing.T, root string) []string {
 	t.Helper()
 	var commands []string
 	for _, b := range blocks(t, root) {
 		for _, call := range makeCall.FindAllStringSubmatch(b.text, -1) {
 			command := "make " + call[1] + call[2]
-			if b.language == "sh" && notMade[call[1]] == "" && !slices.Contains(commands, command) {
+			if b.language == "sh" && !slices.Contains(commands, command) {
 				commands = append(commands, command)
 			}
 		}
