@@ -262,6 +262,9 @@ type Inputs struct {
 	// ConfigMaps are the families of ConfigMaps that the policy reads: see
 	// [snapshot.Node.ConfigMap].
 	ConfigMaps []snapshot.ConfigMapSource
+	// Devices is true if the policy reads what Dynamic Resource Allocation allocates: see [snapshot.Node.DevicePools],
+	// [snapshot.View.ResourceClaim] and [snapshot.View.DeviceClass].
+	Devices bool
 	// PodKeys are the labels and annotations that the policy reads of pods on nodes and of nominated pods. Of large pods, the View has no
 	// other annotations, and perhaps no other labels. The pod to place always has all of them.
 	PodKeys []string

@@ -26,6 +26,7 @@ type Builder struct {
 	signals map[string]*Signal      // by name
 	// nominated are the nominated pods, by UID.
 	nominated map[types.UID]*nominee
+	devices   devices
 
 	dirty          map[string]struct{} // names of nodes to build anew
 	dirtyBudgets   map[string]struct{} // namespaces whose budgets have changed
@@ -54,8 +55,12 @@ type nodeState struct {
 	ledgers []*Ledger     // ordered by resource; immutable
 	// configMaps are immutable; nil: none.
 	configMaps map[ConfigMapSource]map[string]string
-	facts      *facts // of object
-	row        int32  // -1 while object is nil
+	pools      map[poolKey]int // how many ResourceSlices of each pool name the node
+	// devices are the complete ones of the pools, as of the last View, unless devicesDirty is true. They are immutable.
+	devices      []DevicePool
+	devicesDirty bool
+	facts        *facts // of object
+	row          int32  // -1 while object is nil
 }
 
 // rowSignal is a Signal as set, and with its values by row as in the last View.
@@ -274,7 +279,7 @@ func compareLedger(l *Ledger, resource string) int { return cmp.Compare(l.Resour
 // View publishes the current state. It returns the same View while nothing changes. Its cost is
 // that of the changed nodes, plus copying 64 rows for each of them and one pointer for each 64 nodes.
 func (b *Builder) View() *View {
-	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && len(b.dirtyBudgets) == 0 && !b.poolsDirty && !b.signalsDirty && !b.nominatedDirty {
+	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && len(b.dirtyBudgets) == 0 && !b.poolsDirty && !b.signalsDirty && !b.nominatedDirty && !b.devices.dirty() {
 		return b.current
 	}
 	next := &View{generation: 1, room: 1}
@@ -283,13 +288,17 @@ func (b *Builder) View() *View {
 		next.objects = b.current.objects
 		next.index, next.budgets, next.pools, next.signals = b.current.index, b.current.budgets, b.current.pools, b.current.signals
 		next.nominated = b.current.nominated
+		next.claims, next.classes = b.current.claims, b.current.classes
 	}
 	// Build in order of row: then the nodes that a request reads one after the other are near each
 	// other in memory, which is most of the cost of reading a node.
 	var changed []*Node
 	for _, name := range slices.SortedFunc(maps.Keys(b.dirty), b.compareRows) {
 		if state := b.nodes[name]; state != nil && state.object != nil {
-			n := &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), Ledgers: state.ledgers, configMaps: state.configMaps, version: versions.Add(1), row: state.row, objectFacts: state.facts}
+			if state.devicesDirty {
+				state.devices, state.devicesDirty = b.devicePools(name), false
+			}
+			n := &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), Ledgers: state.ledgers, configMaps: state.configMaps, devices: state.devices, version: versions.Add(1), row: state.row, objectFacts: state.facts}
 			b.rows[state.row] = n
 			changed = append(changed, n)
 		}
@@ -320,6 +329,11 @@ func (b *Builder) View() *View {
 	if b.nominatedDirty {
 		next.nominated = b.nominations()
 		b.nominatedDirty = false
+	}
+	next.claims = b.devices.publishClaims(next.claims)
+	if b.devices.classesDirty {
+		next.classes = maps.Clone(b.devices.classes)
+		b.devices.classesDirty = false
 	}
 	next.history = b.journal.history(next.Len())
 	b.current = next
@@ -378,7 +392,7 @@ func (b *Builder) touch(name string) {
 }
 
 func (b *Builder) dropIfEmpty(name string) {
-	if state := b.nodes[name]; state.object == nil && len(state.pods) == 0 && len(state.ledgers) == 0 && state.configMaps == nil {
+	if state := b.nodes[name]; state.object == nil && len(state.pods) == 0 && len(state.ledgers) == 0 && state.configMaps == nil && len(state.pools) == 0 {
 		delete(b.nodes, name)
 	}
 }

@@ -10,7 +10,7 @@ import (
 func (b *Builder) Clone() Builder {
 	c := *b
 	c.nodes = cloneEach(b.nodes, func(n nodeState) nodeState {
-		n.pods = slices.Clone(n.pods)
+		n.pods, n.pools = slices.Clone(n.pods), maps.Clone(n.pools)
 		return n
 	})
 	c.budgets = cloneEach(b.budgets, func(of budgets) budgets {
@@ -20,6 +20,7 @@ func (b *Builder) Clone() Builder {
 	c.pods, c.pools, c.signals, c.nominated = maps.Clone(b.pods), maps.Clone(b.pools), maps.Clone(b.signals), maps.Clone(b.nominated)
 	c.dirty, c.dirtyBudgets = maps.Clone(b.dirty), maps.Clone(b.dirtyBudgets)
 	c.freeRows, c.rows = slices.Clone(b.freeRows), slices.Clone(b.rows)
+	c.devices = b.devices.clone()
 	c.journal = b.journal.clone()
 	return c
 }

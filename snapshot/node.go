@@ -27,7 +27,8 @@ type Node struct {
 	Ledgers []*Ledger
 
 	configMaps  map[ConfigMapSource]map[string]string // nil: none
-	version     uint64                                // see View.Version; 0 if the node cannot be in a View
+	devices     []DevicePool
+	version     uint64 // see View.Version; 0 if the node cannot be in a View
 	row         int32
 	facts       facts
 	objectFacts *facts // shared by all Nodes with this Object
@@ -122,7 +123,7 @@ func (n *Node) WithObject(object *corev1.Node) *Node {
 }
 
 func (n *Node) holding(pods []*corev1.Pod) *Node {
-	return &Node{Name: n.Name, Object: n.Object, Pods: pods, Ledgers: n.Ledgers, configMaps: n.configMaps, version: versions.Add(1), row: n.row, objectFacts: n.objectFacts}
+	return &Node{Name: n.Name, Object: n.Object, Pods: pods, Ledgers: n.Ledgers, configMaps: n.configMaps, devices: n.devices, version: versions.Add(1), row: n.row, objectFacts: n.objectFacts}
 }
 
 // versions is the last version of a Node. It counts the Nodes of all Builders, and those of With and Without, so that a

@@ -16,8 +16,8 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // TrimPod removes, in place, what no placement can depend on, including every value that may be a
 // secret: managed fields, environment, commands, probes, lifecycle hooks, volume mounts, volumes
 // that are neither persistent nor images, and most of the status. Of the status it keeps the phase, the start
-// time, the nominated node, the conditions other than steps on the way to Ready, and, while the pod
-// is resized, its resources. It also removes ephemeral containers, which kube-scheduler does not
+// time, the nominated node, the names of its ResourceClaims, the conditions other than steps on the way to
+// Ready, and, while the pod is resized, its resources. It also removes ephemeral containers, which kube-scheduler does not
 // count either.
 func TrimPod(pod *corev1.Pod) {
 	trimMeta(&pod.ObjectMeta)
@@ -39,6 +39,7 @@ func TrimPod(pod *corev1.Pod) {
 	kept.Conditions = lasting(pod.Status.Conditions)
 	kept.NominatedNodeName = pod.Status.NominatedNodeName
 	kept.StartTime = pod.Status.StartTime
+	kept.ResourceClaimStatuses = pod.Status.ResourceClaimStatuses
 	pod.Status = kept
 }
 

@@ -79,6 +79,7 @@ Status.Phase
 Status.Conditions
 Status.NominatedNodeName
 Status.StartTime
+Status.ResourceClaimStatuses
 `
 
 const keptOfNode = `

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -22,6 +23,8 @@ type View struct {
 	signals    map[string]*Signal             // by name
 	history    *History
 	nominated  []*Nomination
+	claims     *claimTable
+	classes    map[string]*resourcev1.DeviceClass
 }
 
 // Generation increases by one with every View that a Builder publishes. It is 0 for the zero View.

@@ -49,7 +49,10 @@ type Options struct {
 
 	// Ledgers makes the Cluster watch Ledgers, too. It needs Config.
 	Ledgers bool
-	// ConfigMaps are the families of ConfigMaps to watch. Follow adds to Ledgers and ConfigMaps.
+	// Devices makes the Cluster watch what Dynamic Resource Allocation allocates: ResourceSlices, ResourceClaims, DeviceClasses and
+	// DeviceTaintRules.
+	Devices bool
+	// ConfigMaps are the families of ConfigMaps to watch. Follow adds to Ledgers, Devices and ConfigMaps.
 	ConfigMaps []snapshot.ConfigMapSource
 
 	// Logger is slog.Default() if nil.
@@ -139,13 +142,17 @@ func New(o Options) (*Cluster, error) {
 			return nil, fmt.Errorf("cluster: %w", err)
 		}
 	}
-	c.resources = resources{o.Ledgers, o.ConfigMaps}
+	c.resources = resources{o.Ledgers, o.Devices, o.ConfigMaps}
 	feeds, err := c.standardFeeds()
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range c.resources.split() {
-		feeds = append(feeds, c.feedOf(r))
+		more, err := c.feedsOf(r)
+		if err != nil {
+			return nil, err
+		}
+		feeds = append(feeds, more...)
 	}
 	c.reflectors.Store(&feeds)
 	c.metrics.read(c)

@@ -69,7 +69,8 @@
 //
 // pods/binding is needed only for Bind, and pods/status only for RetryPod and TouchPod.
 // [Options.Ledgers] needs get, list, watch, create, update and delete on ledgers of outboard.dev,
-// and [Options.ConfigMaps] needs list and watch on configmaps in their namespaces.
+// [Options.ConfigMaps] needs list and watch on configmaps in their namespaces, and [Options.Devices]
+// needs list and watch on resourceslices, resourceclaims, deviceclasses and devicetaintrules of resource.k8s.io.
 //
 // # Memory
 //

@@ -15,14 +15,18 @@ import (
 // resources are what a Cluster watches in addition to nodes, pods and disruption budgets.
 type resources struct {
 	followsLedgers bool
+	followsDevices bool // with the claims of them
 	configMaps     []snapshot.ConfigMapSource
 }
 
-// split returns the resources with a feed each: Ledgers, and the ConfigMaps of each namespace.
+// split returns the resources that are read together: Ledgers, devices, and the ConfigMaps of each namespace.
 func (r resources) split() []resources {
 	var parts []resources
 	if r.followsLedgers {
 		parts = append(parts, resources{followsLedgers: true})
+	}
+	if r.followsDevices {
+		parts = append(parts, resources{followsDevices: true})
 	}
 	namespaces := map[string][]snapshot.ConfigMapSource{}
 	for _, source := range r.configMaps {
@@ -34,29 +38,32 @@ func (r resources) split() []resources {
 	return parts
 }
 
-// feedOf returns the feed of resources that have one feed.
-func (c *Cluster) feedOf(r resources) *resourceReflector {
-	if r.followsLedgers {
-		return c.ledgerFeed()
+// feedsOf returns the feeds of resources that are read together.
+func (c *Cluster) feedsOf(r resources) ([]*resourceReflector, error) {
+	switch {
+	case r.followsLedgers:
+		return []*resourceReflector{c.ledgerFeed()}, nil
+	case r.followsDevices:
+		return c.deviceFeeds()
 	}
-	return c.configMapFeed(r.configMaps[0].Namespace, r.configMaps)
+	return []*resourceReflector{c.configMapFeed(r.configMaps[0].Namespace, r.configMaps)}, nil
 }
 
-// Follow makes the Cluster watch Ledgers, if ledgers is true, and these families of ConfigMaps, in
-// addition to what it watches already. It returns when the View has them. Call it while Run runs.
+// Follow makes the Cluster watch Ledgers, if ledgers is true, what Dynamic Resource Allocation allocates, if devices is true, and these
+// families of ConfigMaps, in addition to what it watches already. It returns when the View has them. Call it while Run runs.
 // The error names what cannot be read, or was not read before ctx ended, and is not watched; Follow
 // may be called again.
-func (c *Cluster) Follow(ctx context.Context, ledgers bool, sources []snapshot.ConfigMapSource) error {
+func (c *Cluster) Follow(ctx context.Context, ledgers, devices bool, sources []snapshot.ConfigMapSource) error {
 	c.followMu.Lock()
 	defer c.followMu.Unlock()
-	more := resources{followsLedgers: ledgers && !c.followsLedgers}
+	more := resources{followsLedgers: ledgers && !c.followsLedgers, followsDevices: devices && !c.followsDevices}
 	for _, source := range sources {
 		if !slices.Contains(c.configMaps, source) {
 			more.configMaps = append(more.configMaps, source)
 		}
 	}
 	switch {
-	case !more.followsLedgers && len(more.configMaps) == 0:
+	case !more.followsLedgers && !more.followsDevices && len(more.configMaps) == 0:
 		return nil
 	case more.followsLedgers && c.ledgers == nil:
 		return errors.New("cluster: Ledgers need Config, not Client")
@@ -71,23 +78,31 @@ func (c *Cluster) Follow(ctx context.Context, ledgers bool, sources []snapshot.C
 	return errors.Join(errs...)
 }
 
-// followOne watches the resources of one feed.
+// followOne watches resources that are read together.
 func (c *Cluster) followOne(ctx context.Context, more resources) error {
-	f := c.feedOf(more)
+	feeds, err := c.feedsOf(more)
+	if err != nil {
+		return err
+	}
 	following, stop := context.WithCancel(c.ctx)
-	c.running.Go(func() { f.run(following) })
-	for !f.read.Load() {
-		if f.warning() == "" && ctx.Err() == nil && following.Err() == nil {
-			time.Sleep(10 * time.Millisecond)
-			continue
+	for _, f := range feeds {
+		c.running.Go(func() { f.run(following) })
+	}
+	for _, f := range feeds {
+		for !f.read.Load() {
+			if f.warning() == "" && ctx.Err() == nil && following.Err() == nil {
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
+			stop()
+			return fmt.Errorf("not read from the API server: %s", cmp.Or(f.warning(), f.resource))
 		}
-		stop()
-		return fmt.Errorf("not read from the API server: %s", cmp.Or(f.warning(), f.resource))
 	}
 	context.AfterFunc(c.ctx, stop)
-	feeds := append(slices.Clone(*c.reflectors.Load()), f)
-	c.reflectors.Store(&feeds)
+	all := append(slices.Clone(*c.reflectors.Load()), feeds...)
+	c.reflectors.Store(&all)
 	c.followsLedgers = c.followsLedgers || more.followsLedgers
+	c.followsDevices = c.followsDevices || more.followsDevices
 	c.configMaps = append(slices.Clip(c.configMaps), more.configMaps...)
 	return nil
 }

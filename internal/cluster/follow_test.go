@@ -42,13 +42,13 @@ func TestFollowLater(t *testing.T) {
 			t.Errorf("ConfigMaps %s*: %q, want %q", source.Prefix, got, want)
 		}
 	}
-	if err := c.Follow(ctx, false, []snapshot.ConfigMapSource{a}); err != nil {
+	if err := c.Follow(ctx, false, false, []snapshot.ConfigMapSource{a}); err != nil {
 		t.Fatal(err)
 	}
 	says(a, "a-follow-n")
 	says(b, "")
 	for range 2 {
-		err := c.Follow(ctx, true, []snapshot.ConfigMapSource{a, b})
+		err := c.Follow(ctx, true, false, []snapshot.ConfigMapSource{a, b})
 		if err == nil || !strings.Contains(err.Error(), "deploy/chart/crds/ledgers.yaml") || strings.Contains(err.Error(), "configmaps") {
 			t.Errorf("without Ledgers: %v", err)
 		}

@@ -170,7 +170,7 @@ func (s *Service) prepare(c *config.Config) (*Profiles, error) {
 	case s.Cluster != nil:
 		ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 		defer cancel()
-		if err = s.Cluster.Follow(ctx, p.requirements.ledgers, p.requirements.configMaps); err != nil {
+		if err = s.Cluster.Follow(ctx, p.requirements.ledgers, p.requirements.devices, p.requirements.configMaps); err != nil {
 			err = fmt.Errorf("its policies need more of the cluster: %w", err)
 		}
 	case !p.requirements.none():

@@ -13,6 +13,7 @@ import (
 // requirements are what the policies of a configuration read from the cluster in addition to nodes, pods and disruption budgets.
 type requirements struct {
 	ledgers    bool
+	devices    bool // of Dynamic Resource Allocation
 	configMaps []snapshot.ConfigMapSource
 	podKeys    []string // labels and annotations of pods on nodes
 	resources  []corev1.ResourceName
@@ -31,7 +32,7 @@ func requirementsOf(c *config.Config) requirements {
 				continue
 			}
 			inputs := reader.Inputs()
-			r.history = r.history || inputs.History
+			r.history, r.devices = r.history || inputs.History, r.devices || inputs.Devices
 			r.podKeys, r.resources = append(r.podKeys, inputs.PodKeys...), append(r.resources, inputs.Resources...)
 			for _, source := range inputs.ConfigMaps {
 				if !slices.Contains(r.configMaps, source) {
@@ -44,4 +45,6 @@ func requirementsOf(c *config.Config) requirements {
 }
 
 // none reports whether the policies read requests and signals only.
-func (r requirements) none() bool { return !r.ledgers && len(r.configMaps) == 0 && !r.history }
+func (r requirements) none() bool {
+	return !r.ledgers && !r.devices && len(r.configMaps) == 0 && !r.history
+}
