@@ -1,0 +1,212 @@
+// Package firstfit predicts which devices kube-scheduler will allocate for the ResourceClaims of a pod on a node. No scheduler extender
+// and no plugin can choose devices: kube-scheduler takes the first ones that fit, in the order of [snapshot.Node.DevicePools], with the
+// allocator of k8s.io/dynamic-resource-allocation. This package calls the same allocator with the devices of one node.
+//
+// A prediction can be wrong, and that changes only a score: kube-scheduler decides itself. It is wrong if the View is older than
+// kube-scheduler's cache, and if feature gates of kube-scheduler differ from the defaults of Kubernetes 1.37. Devices that do not
+// belong to one node are unknown here.
+package firstfit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// features are those of kube-scheduler 1.37 by default.
+var features = structured.Features{
+	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, FractionalCapacityRange: true,
+	PartitionableDevices: true, PrioritizedList: true,
+}
+
+// celFeatures are those of features for selectors.
+var celFeatures = cel.Features{EnableConsumableCapacity: true}
+
+// keptSelectors is how many selectors of claims and classes a Predictor keeps compiled.
+const keptSelectors = 256
+
+// Predictor predicts allocations. It is safe for concurrent use.
+type Predictor struct {
+	states    *snapshot.Fact[*nodeState]
+	selectors *cel.Cache
+	costs     *lru.Cache // of selectors, by expression
+}
+
+// New returns a Predictor.
+func New() *Predictor {
+	return &Predictor{states: snapshot.NewFact(newNodeState), selectors: cel.NewCache(keptSelectors, celFeatures), costs: lru.New(keptSelectors)}
+}
+
+// Request is what the claims of a pod request that are not allocated yet.
+type Request struct {
+	claims  []*resourcev1.ResourceClaim
+	classes map[string]*resourcev1.DeviceClass
+	key     Key
+}
+
+// Key is the same for equal requests, with equal classes.
+type Key [sha256.Size]byte
+
+// Key returns the key of the request.
+func (r *Request) Key() Key { return r.key }
+
+// Claims returns the claims, in the order of the pod. They must not be changed.
+func (r *Request) Claims() []*resourcev1.ResourceClaim { return r.claims }
+
+// Request returns what the pod requests, or nil if it has no claim that is not allocated yet. The error says why the request is not known.
+func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, error) {
+	r := &Request{classes: map[string]*resourcev1.DeviceClass{}}
+	for i := range pod.Spec.ResourceClaims {
+		name, made := claimName(pod, &pod.Spec.ResourceClaims[i])
+		if !made {
+			return nil, fmt.Errorf("the ResourceClaim of %q is not created yet", pod.Spec.ResourceClaims[i].Name)
+		}
+		if name == "" {
+			continue // it was not needed
+		}
+		claim := view.ResourceClaim(pod.Namespace, name)
+		switch {
+		case claim == nil:
+			return nil, fmt.Errorf("there is no ResourceClaim %q", name)
+		case claim.Status.Allocation != nil:
+			continue
+		case snapshot.IsReducedClaim(claim):
+			return nil, fmt.Errorf("ResourceClaim %q is too large", name)
+		}
+		for j := range claim.Spec.Devices.Requests {
+			if err := r.addClasses(&claim.Spec.Devices.Requests[j], view); err != nil {
+				return nil, fmt.Errorf("ResourceClaim %q: %w", name, err)
+			}
+		}
+		r.claims = append(r.claims, claim)
+	}
+	if len(r.claims) == 0 {
+		return nil, nil
+	}
+	if err := p.affordable(r); err != nil {
+		return nil, err
+	}
+	return r, r.setKey()
+}
+
+// claimName returns the name of the pod's claim, "" if the pod needs none after all; made is false if it is not created yet.
+func claimName(pod *corev1.Pod, claim *corev1.PodResourceClaim) (name string, made bool) {
+	if claim.ResourceClaimName != nil {
+		return *claim.ResourceClaimName, true
+	}
+	for _, status := range pod.Status.ResourceClaimStatuses {
+		if status.Name != claim.Name {
+			continue
+		}
+		if status.ResourceClaimName == nil {
+			return "", true
+		}
+		return *status.ResourceClaimName, true
+	}
+	return "", false
+}
+
+func (r *Request) addClasses(request *resourcev1.DeviceRequest, view *snapshot.View) error {
+	for _, alternative := range alternatives(request) {
+		name := alternative.DeviceClassName
+		class := view.DeviceClass(name)
+		if class == nil {
+			return fmt.Errorf("there is no DeviceClass %q", name)
+		}
+		r.classes[name] = class
+	}
+	return nil
+}
+
+// setKey sets the key to a hash of everything on which an allocation depends besides the node.
+func (r *Request) setKey() error {
+	hash := sha256.New()
+	add := func(message interface{ Marshal() ([]byte, error) }) error {
+		data, err := message.Marshal()
+		if err == nil {
+			hash.Write(binary.AppendUvarint(nil, uint64(len(data))))
+			hash.Write(data)
+		}
+		return err
+	}
+	for _, claim := range r.claims {
+		if err := add(&claim.Spec); err != nil {
+			return err
+		}
+	}
+	for _, name := range sets.List(sets.KeySet(r.classes)) {
+		hash.Write(append([]byte(name), 0))
+		if err := add(&r.classes[name].Spec); err != nil {
+			return err
+		}
+	}
+	hash.Sum(r.key[:0])
+	return nil
+}
+
+// Get implements structured.DeviceClassLister.
+func (r *Request) Get(name string) (*resourcev1.DeviceClass, error) {
+	if class := r.classes[name]; class != nil {
+		return class, nil
+	}
+	return nil, apierrors.NewNotFound(resourcev1.Resource("deviceclasses"), name)
+}
+
+// List implements structured.DeviceClassLister. The allocator does not call it.
+func (r *Request) List() ([]*resourcev1.DeviceClass, error) { return nil, nil }
+
+// nodeState is what the allocator needs to know of a node.
+type nodeState struct {
+	slices    []*resourcev1.ResourceSlice
+	allocated structured.AllocatedState
+}
+
+func newNodeState(n *snapshot.Node) *nodeState {
+	s := &nodeState{allocated: structured.AllocatedState{
+		AllocatedDevices: sets.Set[structured.DeviceID]{}, AllocatedSharedDeviceIDs: sets.Set[structured.SharedDeviceID]{}, AggregatedCapacity: structured.NewConsumedCapacityCollection(),
+	}}
+	for _, pool := range n.DevicePools() {
+		s.slices = append(s.slices, pool.Slices...)
+		for _, a := range pool.Allocated {
+			device := structured.MakeDeviceID(a.Result.Driver, a.Result.Pool, a.Result.Device)
+			switch {
+			case a.Result.AdminAccess != nil && *a.Result.AdminAccess: // uses nothing up
+			case a.Result.ShareID == nil:
+				s.allocated.AllocatedDevices.Insert(device)
+			default:
+				s.allocated.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(device, a.Result.ShareID))
+				if a.Result.ConsumedCapacity != nil {
+					s.allocated.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(device, a.Result.ConsumedCapacity))
+				}
+			}
+		}
+	}
+	return s
+}
+
+// Allocate returns what kube-scheduler will allocate on the node for each claim of the request, or nil if it cannot allocate all of
+// them there from devices of this node alone. The error says what is invalid.
+func (p *Predictor) Allocate(r *Request, n *snapshot.Node) ([]resourcev1.AllocationResult, error) {
+	state := *p.states.Of(n)
+	if len(state.slices) == 0 {
+		return nil, nil
+	}
+	ctx := klog.NewContext(context.Background(), klog.Logger{}) // it logs each step
+	allocator, err := structured.NewAllocator(ctx, features, state.allocated, r, state.slices, p.selectors)
+	if err != nil {
+		return nil, err
+	}
+	return allocator.Allocate(&budget{Context: ctx}, n.Object, r.claims)
+}
