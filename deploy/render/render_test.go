@@ -148,6 +148,7 @@ func TestPermissions(t *testing.T) {
 		claims  = ", get ledgers, list ledgers, watch ledgers, create ledgers, update ledgers, delete ledgers"
 		gpus    = ", list configmaps in kube-system, watch configmaps in kube-system"
 		metrics = ", list nodes of metrics.k8s.io"
+		devices = ", list resourceslices, watch resourceslices, list resourceclaims, watch resourceclaims, list deviceclasses, watch deviceclasses, list devicetaintrules, watch devicetaintrules"
 	)
 	own := func(config string) map[string]any {
 		return map[string]any{"config": config, "scheduler": map[string]any{"enabled": false}}
@@ -164,6 +165,7 @@ func TestPermissions(t *testing.T) {
 		{"utilization with the cluster's kube-scheduler", parse(t, "preset=utilization,scheduler.enabled=false"), reads + bind + touch + metrics},
 		{"no requeuing", own("requeue: {perSecond: 0}\nprofiles: [{policies: [{type: ImageLocality}]}]"), reads + bind},
 		{"no requeuing, with claims", own("requeue: {perSecond: 0}\nprofiles: [{policies: [{type: Licenses, config: {features: [{name: a, seats: 1}]}}]}]"), reads + bind + touch + claims},
+		{"devices", own("profiles: [{policies: [{type: ResourceClaims}]}]"), reads + bind + touch + devices},
 		{"signals", own(`
 signals:
 - {name: a, configMap: {namespace: default, name: prices, dataKey: a}}

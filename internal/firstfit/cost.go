@@ -37,12 +37,12 @@ func (b *budget) Err() error {
 }
 
 // affordable returns an error if the selectors of the request cost too much.
-func (p *Predictor) affordable(r *Request) error {
+func affordable(r *Request) error {
 	sum := uint64(0)
 	add := func(selectors []resourcev1.DeviceSelector) {
 		for _, s := range selectors {
 			if s.CEL != nil {
-				sum += min(p.cost(s.CEL.Expression), maxSelectorCost+1)
+				sum += min(costOf(s.CEL.Expression), maxSelectorCost+1)
 			}
 		}
 	}
@@ -62,13 +62,13 @@ func (p *Predictor) affordable(r *Request) error {
 	return nil
 }
 
-// cost returns the estimated cost of a selector.
-func (p *Predictor) cost(expression string) uint64 {
-	if known, ok := p.costs.Get(expression); ok {
+// costOf returns the estimated cost of a selector.
+func costOf(expression string) uint64 {
+	if known, ok := costs.Get(expression); ok {
 		return known.(uint64)
 	}
 	compiled := cel.GetCompiler(celFeatures).CompileCELExpression(expression, cel.Options{})
-	p.costs.Add(expression, compiled.MaxCost)
+	costs.Add(expression, compiled.MaxCost)
 	return compiled.MaxCost
 }
 

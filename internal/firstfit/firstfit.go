@@ -34,19 +34,21 @@ var features = structured.Features{
 // celFeatures are those of features for selectors.
 var celFeatures = cel.Features{EnableConsumableCapacity: true}
 
-// keptSelectors is how many selectors of claims and classes a Predictor keeps compiled.
+// keptSelectors is how many selectors of claims and classes are kept compiled.
 const keptSelectors = 256
 
+// selectors and costs keep what depends on the expression of a selector alone: to compile one takes milliseconds.
+var (
+	selectors = cel.NewCache(keptSelectors, celFeatures)
+	costs     = lru.New(keptSelectors)
+)
+
 // Predictor predicts allocations. It is safe for concurrent use.
-type Predictor struct {
-	states    *snapshot.Fact[*nodeState]
-	selectors *cel.Cache
-	costs     *lru.Cache // of selectors, by expression
-}
+type Predictor struct{ states *snapshot.Fact[*nodeState] }
 
 // New returns a Predictor.
 func New() *Predictor {
-	return &Predictor{states: snapshot.NewFact(newNodeState), selectors: cel.NewCache(keptSelectors, celFeatures), costs: lru.New(keptSelectors)}
+	return &Predictor{snapshot.NewFact(newNodeState)}
 }
 
 // Request is what the claims of a pod request that are not allocated yet.
@@ -95,7 +97,7 @@ func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, err
 	if len(r.claims) == 0 {
 		return nil, nil
 	}
-	if err := p.affordable(r); err != nil {
+	if err := affordable(r); err != nil {
 		return nil, err
 	}
 	return r, r.setKey()
@@ -204,7 +206,7 @@ func (p *Predictor) Allocate(r *Request, n *snapshot.Node) ([]resourcev1.Allocat
 		return nil, nil
 	}
 	ctx := klog.NewContext(context.Background(), klog.Logger{}) // it logs each step
-	allocator, err := structured.NewAllocator(ctx, features, state.allocated, r, state.slices, p.selectors)
+	allocator, err := structured.NewAllocator(ctx, features, state.allocated, r, state.slices, selectors)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -136,8 +137,14 @@ func busyView(c *config.Config, count int) *snapshot.View {
 	var b snapshot.Builder
 	signals := map[string]map[string]snapshot.Value{}
 	now := time.Now()
+	b.SetDeviceClass(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "nic"}})
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new"}}
+	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "nic", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "nic", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}}}
+	b.SetResourceClaim(claim)
 	for i := range count {
 		name := fmt.Sprintf("node-%05d", i)
+		b.SetResourceSlice(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "nic.example.com", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1}, Devices: []resourcev1.Device{{Name: "eth-0"}, {Name: "eth-1"}}}})
 		resources := corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
 			"aliyun.com/gpu-mem": resource.MustParse("64"), "aliyun.com/gpu-count": resource.MustParse("4"), "example.com/fpga": resource.MustParse("4"),
@@ -180,9 +187,10 @@ func busyView(c *config.Config, count int) *snapshot.View {
 func busyPod(version int) *corev1.Pod {
 	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi")}
 	limits := corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("4"), "example.com/fpga": resource.MustParse("1")}
+	claim := "new"
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new", UID: "new", ResourceVersion: fmt.Sprint(version), Labels: map[string]string{"app": "web"}},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "nic", ResourceClaimName: &claim}}, Containers: []corev1.Container{{
 			Name: "main", Image: "web:1", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits},
 		}}},
 	}

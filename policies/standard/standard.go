@@ -11,6 +11,7 @@ import (
 	"outboard.dev/outboard/policies/licenses"
 	"outboard.dev/outboard/policies/podlimit"
 	"outboard.dev/outboard/policies/remoteclusters"
+	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policies/rules"
 	"outboard.dev/outboard/policies/utilization"
 	"outboard.dev/outboard/policy"
@@ -27,6 +28,7 @@ func Types() []policy.Type {
 		licenses.Type(),
 		podlimit.Type(),
 		remoteclusters.Type(),
+		resourceclaims.Type(),
 		rules.Type(),
 		utilization.Type(),
 	}

@@ -32,6 +32,7 @@ const (
 	assignedFile = "pods.yaml"
 	podFile      = "pod.yaml"
 	signalsFile  = "signals.yaml"
+	devicesFile  = "devices.yaml"
 	// allocatesFile bounds the allocations of Filter and Score, with the reason: "2: …".
 	allocatesFile = "allocates.txt"
 	wantFile      = "want.txt"
@@ -57,7 +58,8 @@ const (
 //	b     fits          -          100
 //
 // config.yaml is the policy's configuration, pods.yaml the pods on the nodes, pod.yaml the pod to place; only pod.yaml
-// is required. signals.yaml holds the signals of the View, in the form of [Signals]. allocates.txt permits allocations,
+// is required. signals.yaml holds the signals of the View, in the form of [Signals], and devices.yaml the
+// devices and the claims of them, in the form of [Devices]. allocates.txt permits allocations,
 // as in "2: it boxes numbers" ([Allocates]). As in the engine, nodes that do not fit get no score, the scores of the
 // others are normalized together, and NoOpinion is replaced. "!" after a verdict means that it is unresolvable. Instead
 // of a table, want.txt can say that the policy does not concern the pod, or contain an error.
@@ -103,7 +105,7 @@ func checkScenario(kind policy.Type, file string, rewrite bool) []error {
 	if _, err := build(); err != nil {
 		return errs
 	}
-	suite := newSuite(Options{New: build, Pods: []*corev1.Pod{s.pod}, Nodes: s.nodes, Assigned: s.assigned, Signals: s.signals, Allocates: s.allocates})
+	suite := newSuite(Options{New: build, Pods: []*corev1.Pod{s.pod}, Nodes: s.nodes, Assigned: s.assigned, Signals: s.signals, Extend: s.devices, Allocates: s.allocates})
 	if suite.prepareCases() {
 		suite.checkRules()
 	}
@@ -116,6 +118,7 @@ type scenario struct {
 	assigned  []*corev1.Pod
 	pod       *corev1.Pod
 	signals   []*snapshot.Signal
+	devices   func(*snapshot.Builder) // nil: none
 	allocates Allocates
 	want      string
 }
@@ -139,6 +142,8 @@ func parseScenario(archive *txtar.Archive) (*scenario, error) {
 			s.assigned, err = parsePods(text)
 		case signalsFile:
 			s.signals, err = parseSignals(text)
+		case devicesFile:
+			s.devices, err = parseDevices(text)
 		case allocatesFile:
 			s.allocates, err = parseAllocates(text)
 		case podFile:
@@ -199,7 +204,7 @@ func (s *scenario) decide(build func() (policy.Policy, error)) string {
 		return "invalid configuration\n" + lines(err)
 	}
 	c := &cluster{nodes: s.nodes, pods: s.assigned, signals: s.signals}
-	w := c.build(nil, asPublished)
+	w := c.build(s.devices, asPublished)
 	pod := s.pod.DeepCopy()
 	snapshot.TrimPod(pod)
 	prep := prepare(context.Background(), p, pod, w.view)

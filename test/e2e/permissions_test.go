@@ -47,6 +47,14 @@ var needed = map[string]string{
 	"patch pods/status":          "requeuing a pod, releasing a claim",
 	"list configmaps":            "",
 	"watch configmaps":           "following configmaps in kube-system",
+	"list resourceslices":        "",
+	"watch resourceslices":       "following resourceslices",
+	"list resourceclaims":        "",
+	"watch resourceclaims":       "following resourceclaims",
+	"list deviceclasses":         "",
+	"watch deviceclasses":        "following deviceclasses",
+	"list devicetaintrules":      "",
+	"watch devicetaintrules":     "following devicetaintrules",
 }
 
 // The shipped roles have exactly the needed permissions: without any one of them something fails,
@@ -94,7 +102,7 @@ func (th *theater) actor(t *testing.T, name string, may []permission) *actor {
 	a := &actor{theater: th, name: name}
 	var err error
 	if a.cluster, err = cluster.New(cluster.Options{
-		Config: user.Config, Ledgers: true, ConfigMaps: []snapshot.ConfigMapSource{{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}}, Logger: slog.New(slog.DiscardHandler),
+		Config: user.Config, Ledgers: true, Devices: true, ConfigMaps: []snapshot.ConfigMapSource{{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}}, Logger: slog.New(slog.DiscardHandler),
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +160,7 @@ func (a *actor) follow(expected []string) {
 		if missing != nil {
 			said += missing.Error()
 		}
-		for _, resource := range []string{"nodes", "pods", "poddisruptionbudgets", "ledgers", "configmaps in kube-system"} {
+		for _, resource := range []string{"nodes", "pods", "poddisruptionbudgets", "ledgers", "configmaps in kube-system", "resourceslices", "resourceclaims", "deviceclasses", "devicetaintrules"} {
 			if strings.Contains(said, " "+resource+" (the API server denies") {
 				seen["following "+resource] = true
 			}

@@ -96,6 +96,7 @@ var tested = map[string]string{
 	"outboard.yaml":       "TestEveryPermissionIsNeeded",
 	"claims.yaml":         "TestEveryPermissionIsNeeded",
 	"unhealthy-gpus.yaml": "TestEveryPermissionIsNeeded",
+	"devices.yaml":        "TestEveryPermissionIsNeeded",
 	"gpushare.yaml":       "TestRolesForTheSamePolicies: the rules are those for GPUMemory",
 	"plugin.yaml":         "TestRolesForTheSamePolicies: with the role of kube-scheduler they are those for GPUMemory",
 	"scheduler.yaml":      "TestEveryRuleForTheLeaseIsNeeded",

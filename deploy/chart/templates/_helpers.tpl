@@ -63,11 +63,12 @@ serving:
 not know may make claims. */}}
 {{- define "outboard.needs" -}}
 {{- $config := include "outboard.config" . | fromYaml }}
-{{- $withoutClaims := list "Cost" "HardwareHealth" "ImageLocality" "PodLimit" "RemoteClusters" "Rules" "Utilization" }}
-{{- $needs := dict "claims" false "unhealthyGPUs" false "metrics" false "configMaps" dict "bind" (not .Values.scheduler.enabled) }}
+{{- $withoutClaims := list "Cost" "HardwareHealth" "ImageLocality" "PodLimit" "RemoteClusters" "ResourceClaims" "Rules" "Utilization" }}
+{{- $needs := dict "claims" false "unhealthyGPUs" false "devices" false "metrics" false "configMaps" dict "bind" (not .Values.scheduler.enabled) }}
 {{- range get $config "profiles" }}{{ range .policies }}
 {{- if not (has .type $withoutClaims) }}{{ $_ := set $needs "claims" true }}{{ end }}
 {{- if eq .type "GPUMemory" }}{{ $_ := set $needs "unhealthyGPUs" true }}{{ end }}
+{{- if eq .type "ResourceClaims" }}{{ $_ := set $needs "devices" true }}{{ end }}
 {{- end }}{{ end }}
 {{- range default list (get $config "signals") }}
 {{- if get . "metrics" }}{{ $_ := set $needs "metrics" true }}{{ end }}

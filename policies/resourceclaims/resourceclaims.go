@@ -1,0 +1,69 @@
+// Package resourceclaims is the policy ResourceClaims: scores for pods whose devices kube-scheduler allocates (Dynamic Resource
+// Allocation). README.md in this folder is its documentation.
+package resourceclaims
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/internal/firstfit"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// resourceClaims is the policy.
+type resourceClaims struct {
+	config      Config
+	predictor   *firstfit.Predictor
+	predictions *snapshot.Fact[*predictions]
+}
+
+func newResourceClaims(config Config) *resourceClaims {
+	return &resourceClaims{
+		config: config, predictor: firstfit.New(),
+		predictions: snapshot.NewFact(func(*snapshot.Node) *predictions { return new(predictions) }),
+	}
+}
+
+// Inputs implements policy.InputReader.
+func (p *resourceClaims) Inputs() policy.Inputs {
+	return policy.Inputs{ScoreOnly: true, Devices: true}
+}
+
+// Prepare implements policy.Policy. A request that is not known is no error: kube-scheduler does not place the pod then, or decides without
+// a score.
+func (p *resourceClaims) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+	if len(pod.Spec.ResourceClaims) == 0 {
+		return nil, nil
+	}
+	request, err := p.predictor.Request(pod, view)
+	if request == nil && err == nil {
+		return nil, nil
+	}
+	return &cycle{policy: p, request: request, unknown: err}, nil
+}
+
+// cycle is the policy prepared for one pod.
+type cycle struct {
+	policy  *resourceClaims
+	request *firstfit.Request // nil: unknown says why
+	unknown error
+}
+
+// Signature implements policy.Signature: what the claims request, and of which classes.
+func (c *cycle) Signature() string {
+	if c.request == nil {
+		return ""
+	}
+	key := c.request.Key()
+	return string(key[:])
+}
+
+// Score implements policy.Score: how much of the node's devices is used, or left, once the pod has the predicted ones.
+func (c *cycle) Score(n *snapshot.Node) int64 {
+	if c.request == nil {
+		return policy.NoOpinion
+	}
+	return c.policy.score(c.request, n)
+}

@@ -1,0 +1,86 @@
+package resourceclaims_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/policies/resourceclaims"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+func TestScenarios(t *testing.T) {
+	policytest.RunScenarios(t, resourceclaims.Type(), "testdata/*.txtar")
+}
+
+// objects is a cluster with two nodes of two GPUs each, of which claims have parts.
+func objects(t testing.TB) string {
+	t.Helper()
+	data, err := os.ReadFile("testdata/objects.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+const nodes = "[{metadata: {name: a}}, {metadata: {name: b}}, {metadata: {name: c}}]"
+
+func claiming(names ...string) *corev1.Pod {
+	pod := policytest.Pods("{metadata: {name: new}, spec: {containers: [{name: main}]}}")[0]
+	for _, name := range names {
+		pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, corev1.PodResourceClaim{Name: name, ResourceClaimName: &name})
+	}
+	return pod
+}
+
+func TestConformance(t *testing.T) {
+	policytest.Run(t, policytest.Options{
+		New:    policytest.FromYAML(resourceclaims.Type(), "scoringStrategy: {type: Spread}"),
+		Pods:   []*corev1.Pod{claiming("share", "two"), claiming("part"), claiming("no-such-claim")},
+		Nodes:  policytest.Nodes(nodes),
+		Extend: policytest.Devices(objects(t)),
+	})
+}
+
+func view(t testing.TB) *snapshot.View {
+	var b snapshot.Builder
+	for _, n := range policytest.Nodes(nodes) {
+		b.SetNode(n)
+	}
+	policytest.Devices(objects(t))(&b)
+	return b.View()
+}
+
+func BenchmarkPolicy(b *testing.B) {
+	policytest.Benchmark(b, policytest.Build(b, resourceclaims.Type(), ""), claiming("share"), view(b))
+}
+
+// The explanation of a node names the devices that the pod would get, or what each device lacks.
+func TestExplain(t *testing.T) {
+	p := policytest.Build(t, resourceclaims.Type(), "")
+	for _, tt := range []struct {
+		claim, node, want string
+	}{
+		{"share", "a", "claim share: would get gpu-0 (10Gi of its memory)\ndevices of the node: 1.0 of 2 used then"},
+		{"two", "a", "claim two, request r: gpu-0 (memory: 10Gi of 40Gi free; held by default/held (10Gi), default/more (20Gi)), gpu-1 (can serve it alone)"},
+		{"two", "b", "claim two, request r: gpu-0 (allocated to default/whole), gpu-1 (tainted: ill)"},
+		{"old-model", "a", "claim old-model, request r: gpu-0 (not selected), gpu-1 (not selected)"},
+		{"part", "b", "claim part, request r: whole (not selected), half (counter part-0 of mig-0: 0 of 1 free; held by default/cut)"},
+		{"part", "a", "claim part, request r: no device of the node is of the class"},
+		{"part", "c", "the node: has no devices of its own (scores do not count devices that several nodes share)"},
+	} {
+		v := view(t)
+		c := policytest.Prepare[policy.Explainer](t, p, claiming(tt.claim), v)
+		if got := strings.Join(c.Explain(v.Node(tt.node)), "\n"); got != tt.want {
+			t.Errorf("%s on %s:\n%s\nwant\n%s", tt.claim, tt.node, got, tt.want)
+		}
+	}
+	c := policytest.Prepare[policy.Explainer](t, p, claiming("gone"), view(t))
+	if got, want := strings.Join(c.Explain(nil), "\n"), `scores: unknown (there is no ResourceClaim "gone")`; got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}

@@ -1,0 +1,37 @@
+package resourceclaims
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
+)
+
+// Config is the configuration of the policy.
+type Config struct {
+	// ScoringStrategy says which nodes are better.
+	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
+}
+
+// ScoringStrategy says which nodes are better.
+type ScoringStrategy struct {
+	// Type is BinPack (the default), which prefers nodes whose devices are used more once the pod has its
+	// devices, or Spread, which prefers nodes whose devices are used less.
+	Type policy.Packing `json:"type" values:"BinPack,Spread"`
+}
+
+// Type is the policy as a configuration file knows it.
+func Type() policy.Type { return policy.TypeOf("ResourceClaims", Defaults, New) }
+
+// Defaults is the configuration of a policy about which nothing is said.
+func Defaults() Config { return Config{ScoringStrategy: ScoringStrategy{Type: policy.BinPack}} }
+
+// New returns the policy, or an aggregate of field.Error values.
+func New(config Config) (policy.Policy, error) {
+	if errs := config.validate(); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return newResourceClaims(config), nil
+}
+
+func (c *Config) validate() field.ErrorList { return fields.Check(nil, c) }
