@@ -178,6 +178,7 @@ func (c *checker) profiles(all []extenderAt) {
 		} else {
 			e.served(matches)
 			e.notAllocated(matches)
+			e.claimsNotCalled(matches)
 			e.mode()
 		}
 		for _, m := range matches {
@@ -510,6 +511,24 @@ func (e *extenderAt) notAllocated(matches []match) {
 		why, fix = "kube-scheduler does not count it because of ignoredByScheduler, so nothing limits how much pods of a node request", "add a policy that allocates it, such as GPUMemory or Devices, or set ignoredByScheduler: false"
 	}
 	e.report(Warning, "ResourceNotAllocated", "managedResources", fmt.Sprintf("no policy of the profile %s allocates %s", strings.Join(paths, " and "), strings.Join(names, " and ")), why, fix)
+}
+
+// claimsNotCalled reports managed resources of an extender whose profile scores nodes for pods with ResourceClaims: kube-scheduler compares
+// only the requests and limits of containers with the list.
+func (e *extenderAt) claimsNotCalled(matches []match) {
+	if len(e.extender.ManagedResources) == 0 {
+		return
+	}
+	for _, m := range matches {
+		for _, q := range m.profile.Policies {
+			if q.Inputs().Devices {
+				e.report(Warning, "ClaimsNotCalled", "managedResources", fmt.Sprintf("the profile %s has the policy %s, and kube-scheduler does not look for managedResources in ResourceClaims", m.profile.Path, q.Name),
+					"kube-scheduler does not call the extender for a pod that has claims and requests none of the resources, so that the policy scores nothing for it",
+					"put the policy into a profile of its own without managedResources, with an extender of its own")
+				return
+			}
+		}
+	}
 }
 
 // item is a managed resource as YAML.
