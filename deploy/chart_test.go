@@ -143,7 +143,7 @@ func TestValuesAreDocumented(t *testing.T) {
 	}
 }
 
-// The chart knows which policies make claims, and which read ConfigMaps: it grants the permissions for these.
+// The chart knows which policies make claims, and which read ConfigMaps or devices: it grants the permissions for these.
 func TestChartKnowsWhatPoliciesNeed(t *testing.T) {
 	helpers := string(read(t, "chart/templates/_helpers.tpl"))
 	list := regexp.MustCompile(`\$withoutClaims := list (.*) }}`).FindStringSubmatch(helpers)
@@ -156,7 +156,7 @@ func TestChartKnowsWhatPoliciesNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range paths {
+	for _, path := range append(paths, "../policies/standard/testdata/all.yaml") { // the latter has those without an example
 		c, err := config.Load(path, types)
 		if err != nil {
 			continue // it has a policy of its own program
@@ -172,6 +172,9 @@ func TestChartKnowsWhatPoliciesNeed(t *testing.T) {
 			reader, ok := p.Policy.(policy.InputReader)
 			if reads := ok && len(reader.Inputs().ConfigMaps) > 0; reads != (p.Type == "GPUMemory") {
 				t.Errorf("%s reads ConfigMaps: %t", p.Type, reads)
+			}
+			if reads := ok && reader.Inputs().Devices; reads != (p.Type == "ResourceClaims") {
+				t.Errorf("%s reads devices: %t", p.Type, reads)
 			}
 		}
 	}

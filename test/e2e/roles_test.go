@@ -140,6 +140,14 @@ func TestRolesForTheSamePolicies(t *testing.T) {
 	}
 	var want []string
 	for _, file := range stage.Permissions() {
+		if file == "devices.yaml" { // for the policy ResourceClaims
+			for _, p := range all(file) {
+				if !slices.ContainsFunc(has, func(own permission) bool { return own.String() == p }) {
+					t.Errorf("kube-scheduler may not %s, which the plugin needs", p)
+				}
+			}
+			continue
+		}
 		want = append(want, all(file)...)
 	}
 	plugin := all("plugin.yaml")
@@ -348,6 +356,7 @@ func TestEveryBindingIsNeeded(t *testing.T) {
 			path := "/apis/" + ledger.GroupVersion.String() + "/" + ledger.Resource.Resource
 			return outboard.Discovery().RESTClient().Get().AbsPath(path).Do(th.ctx).Error()
 		}},
+		{"", "outboard-devices", "Outboard reads devices", func() error { _, err := outboard.ResourceV1().ResourceSlices().List(th.ctx, list); return err }},
 		{"kube-system", "outboard-unhealthy-gpus", "Outboard reads which GPUs are unhealthy", func() error {
 			_, err := outboard.CoreV1().ConfigMaps("kube-system").List(th.ctx, list)
 			return err
