@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"outboard.dev/outboard/internal/callmetrics"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/snapshot"
@@ -18,19 +19,38 @@ import (
 // candidates returns the best nodes for the pod, at most as many as the arguments say, on which the filters of all plugins let it pass;
 // or nil if kube-scheduler must look at the nodes itself. The framework rejects the pod on every other node.
 func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod) *fwk.PreFilterResult {
-	if p.Candidates == 0 || !a.Ranks() || state.IsPodGroupSchedulingCycle() || !eligible(pod) || p.extended(pod) {
+	if p.Candidates == 0 {
 		return nil
 	}
+	names, outcome := p.name(ctx, state, a, pod)
+	p.naming.Attempt(a.profile, outcome)
+	if outcome != callmetrics.Named {
+		return nil
+	}
+	return &fwk.PreFilterResult{NodeNames: names}
+}
+
+// name returns the names of the candidates, or why there are none.
+func (p *plugin) name(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod) (sets.Set[string], callmetrics.Naming) {
+	switch {
+	case !a.Ranks():
+		return nil, callmetrics.NotScored
+	case state.IsPodGroupSchedulingCycle() || !eligible(pod) || p.extended(pod):
+		return nil, callmetrics.Ineligible
+	}
 	run, err := p.filters()
-	if err != nil || !p.fallbacks.allow(pod) {
-		return nil // filters has reported the error
+	switch {
+	case err != nil: // filters has reported it
+		return nil, callmetrics.Disallowed
+	case !p.fallbacks.allow(pod):
+		return nil, callmetrics.Suspended
 	}
 	run.set(state, pod)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	table := a.infos
 	if len(table.rows) == 0 {
-		return nil
+		return nil, callmetrics.NoneUsable
 	}
 	room := roomFor(pod)
 	left := mostFiltered(p.Candidates)
@@ -47,11 +67,11 @@ func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attemp
 	err = a.Best(ctx, choice, &p.result)
 	a.probing = false
 	if err != nil {
-		return nil // Filter reports it, unless kube-scheduler does not come to the node
+		return nil, callmetrics.Failed // Filter reports it, unless kube-scheduler does not come to the node
 	}
 	chosen := p.result.Kept
 	if len(chosen) == 0 {
-		return nil // an empty set would reject the pod on every node
+		return nil, callmetrics.NoneUsable // an empty set would reject the pod on every node
 	}
 	names := make(sets.Set[string], len(chosen))
 	for _, i := range chosen {
@@ -59,7 +79,7 @@ func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attemp
 	}
 	p.next = int(chosen[len(chosen)-1]) + 1
 	a.named = p.result.Record
-	return &fwk.PreFilterResult{NodeNames: names}
+	return names, callmetrics.Named
 }
 
 // mostFiltered is for how many nodes candidates runs the filters of all plugins at most, to name n nodes.
@@ -129,6 +149,7 @@ func (r *room) on(info fwk.NodeInfo) bool {
 // pod at once, with all nodes. The status keeps the plugins after this one from evicting pods for it.
 func (p *plugin) retryWithAll(ctx context.Context, c *cycle, pod *corev1.Pod) *fwk.Status {
 	c.fails()
+	p.naming.Rejected(c.profile)
 	p.fallbacks.failed(pod, func(uid types.UID) bool { return p.service.Cluster.PodByUID(uid) != nil })
 	// The pod is still being scheduled. So it will go to the backoff queue, from which kube-scheduler takes it at once only if no other pod
 	// waits. The next attempt activates it again.

@@ -202,6 +202,50 @@ func TestCandidatesForEligiblePodsOnly(t *testing.T) {
 	}
 }
 
+// Each attempt with candidates is counted once, by what came of it.
+func TestCandidatesAreCounted(t *testing.T) {
+	s, f := rank(t, 1, 1, 2)
+	with := s.plugin
+	for i, attempt := range []func(pod *corev1.Pod){
+		func(pod *corev1.Pod) { pod.Status.NominatedNodeName = "n0" },
+		func(pod *corev1.Pod) { pod.Spec.Containers = make([]corev1.Container, 40000) }, // no policy evaluates it
+		func(*corev1.Pod) { f.rejects["n0"], f.rejects["n1"] = true, true },
+		func(*corev1.Pod) { clear(f.rejects) },
+		func(*corev1.Pod) { s.withCandidates(1, ordered{}) },
+		func(*corev1.Pod) { s.withCandidates(0, inOrder) },
+	} {
+		pod := podNamed(fmt.Sprint("p", i), web)
+		attempt(pod)
+		s.named(&state{}, pod)
+	}
+	s.plugin = with
+	pod, st := podNamed("rejected", web), &state{}
+	s.named(st, pod)
+	s.PostFilter(t.Context(), st, pod, nil)
+	s.named(&state{}, pod)
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, family := range families {
+		name, ours := strings.CutPrefix(family.GetName(), "outboard_candidates_")
+		for _, m := range family.GetMetric() {
+			if ours {
+				labels := m.GetLabel()
+				got = append(got, fmt.Sprintf("%s %s %g", name, labels[0].GetValue(), m.GetCounter().GetValue()))
+			}
+		}
+	}
+	want := []string{
+		"attempts_total disallowed 1", "attempts_total ineligible 1", "attempts_total named 2", "attempts_total none_usable 1",
+		"attempts_total not_scored 1", "attempts_total suspended 1", "rejected_total / 1",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("counted\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // If no policy scores a pod, all nodes are equal, and kube-scheduler's own scores choose among them.
 func TestCandidatesForScoredPodsOnly(t *testing.T) {
 	s := schedule(t, 2, "profiles: [{policies: [{type: GPUMemory, weight: 0}, {type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}]")

@@ -35,7 +35,8 @@ type scheduler struct {
 	t      testing.TB
 	client *fake.Clientset
 	*plugin
-	ledgers *ledgers
+	ledgers  *ledgers
+	registry *prometheus.Registry
 
 	infos      []*nodeInfo
 	generation int64
@@ -72,9 +73,9 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := prometheus.NewRegistry()
+	s.registry = prometheus.NewRegistry()
 	made, err := newProcess(service.Options{
-		Config: c, Types: known, Connection: service.Connection{Cluster: live, Keeper: keeper}, Registry: registry, Logger: slog.New(slog.DiscardHandler),
+		Config: c, Types: known, Connection: service.Connection{Cluster: live, Keeper: keeper}, Registry: s.registry, Logger: slog.New(slog.DiscardHandler),
 		Retry: func(pod *corev1.Pod) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

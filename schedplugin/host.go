@@ -53,12 +53,13 @@ type host struct {
 type process struct {
 	service *service.Service
 	metrics *callmetrics.Metrics
+	naming  *callmetrics.Candidates
 	earlier binder.Earlier
 }
 
 // newProcess returns the process with a service of the options.
 func newProcess(o service.Options) (*process, error) {
-	p := &process{metrics: callmetrics.New(o.Registry)}
+	p := &process{metrics: callmetrics.New(o.Registry), naming: callmetrics.NewCandidates(o.Registry)}
 	var err error
 	p.service, err = service.New(o)
 	return p, err

@@ -28,7 +28,8 @@ import (
 
 // metrics returns the page about metrics.
 func metrics(root string) (string, error) {
-	shared, own := prometheus.NewRegistry(), app.NewRegistry()
+	shared, own, plugin := prometheus.NewRegistry(), app.NewRegistry(), prometheus.NewRegistry()
+	callmetrics.NewCandidates(plugin)
 	if err := register(shared, own); err != nil {
 		return "", err
 	}
@@ -46,6 +47,7 @@ func metrics(root string) (string, error) {
 	}{
 		{"Metrics of the extender and the plugin", "`outboard serve` and the plugin inside kube-scheduler have these metrics.", shared},
 		{"Metrics of the extender only", "The plugin serves no calls over the network, and has none of these metrics.", own},
+		{"Metrics of the plugin only", "They are about [candidates](../extender-or-plugin.md#let-the-plugin-name-the-candidates).", plugin},
 	} {
 		d.line("## %s\n\n%s\n", part.heading, part.text)
 		rows, err := metricRows(part.registry, kinds)
