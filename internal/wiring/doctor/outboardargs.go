@@ -6,13 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/config/strictyaml"
 )
 
-// outboardArgs checks the arguments of Outboard's plugin, which are at path. points are the extension points at which the profile of
-// kube-scheduler lists the plugin. claims says whether a policy allocates resources; it is true if that is unknown.
-func (c *checker) outboardArgs(path string, args strictyaml.Value, points []string, profile string) (claims bool) {
+// outboardArgs checks the arguments of Outboard's plugin, which are at path, in a profile of kube-scheduler with the sets of plugins.
+// claims says whether a policy allocates resources; it is true if that is unknown.
+func (c *checker) outboardArgs(path string, args strictyaml.Value, sets map[string]schedulerv1.PluginSet, profile string) (claims bool) {
 	var document map[string]any
 	if args.Decode(&document) != nil {
 		return true // it has been reported
@@ -25,9 +27,8 @@ func (c *checker) outboardArgs(path string, args strictyaml.Value, points []stri
 	types.Unserved = true
 	a, conf, err := config.ParseArguments(c.File, text, types)
 	c.argumentErrors(path, err, "")
-	if a.Candidates > 0 && !slices.Contains(points, "postFilter") {
-		c.at(Warning, "PluginNotEnabled", profile+".plugins.postFilter", "plugins.postFilter does not list Outboard, and candidates is set",
-			"the plugin names no candidates: kube-scheduler evaluates the nodes as without candidates", "list Outboard first in plugins.postFilter.enabled")
+	if err == nil && a.Candidates > 0 {
+		c.candidates(path+".candidates", sets, profile)
 	}
 	if err == nil && conf == nil {
 		if conf = c.argumentFile(path, a.ConfigFile, types); conf != nil {
@@ -39,6 +40,33 @@ func (c *checker) outboardArgs(path string, args strictyaml.Value, points []stri
 	return conf == nil || slices.ContainsFunc(conf.Profiles, func(p config.Profile) bool {
 		return (a.Profile == "" || p.Path == a.Profile) && p.Claimer() != ""
 	})
+}
+
+// candidates checks whether the order of the plugins permits Outboard to name candidates, which are set at the path.
+func (c *checker) candidates(path string, sets map[string]schedulerv1.PluginSet, profile string) {
+	const why = "the plugin names no candidates: kube-scheduler evaluates the nodes as without candidates"
+	multiPoint := namesOf(sets["multiPoint"])
+	isMulti := func(name string) bool {
+		return slices.Contains(multiPoint[0], name) || plugins[name].on && !slices.Contains(multiPoint[1], name) && !slices.Contains(multiPoint[1], "*")
+	}
+	// kube-scheduler runs those plugins in the list of an extension point first that are also in multiPoint.
+	first := slices.DeleteFunc(namesOf(sets["postFilter"])[0], func(name string) bool { return !isMulti(name) })
+	switch {
+	case !slices.Contains(namesOf(sets["postFilter"])[0], pluginName):
+		c.at(Warning, "PluginNotEnabled", profile+".plugins.postFilter", "plugins.postFilter does not list Outboard, and candidates is set",
+			why, "list Outboard first in plugins.postFilter.enabled")
+	case isMulti(pluginName) && first[0] != pluginName:
+		c.at(Warning, "PluginOrder", profile+".plugins.postFilter", first[0]+" is before Outboard, and candidates is set",
+			why, "list Outboard first in plugins.postFilter.enabled")
+	}
+	if isMulti(pluginName) && slices.Contains(namesOf(sets["preFilter"])[0], pluginName) {
+		c.at(Warning, "PluginOrder", profile+".plugins.preFilter", "plugins.preFilter lists Outboard, so that it runs before the plugins of multiPoint, and candidates is set",
+			why, "remove Outboard from plugins.preFilter, so that it runs last")
+	}
+	if c.since(35) {
+		c.at(Note, "BatchingDisabled", path, "with candidates, kube-scheduler 1.35 and later does not use OpportunisticBatching",
+			"equal pods are no longer placed with the results of the first, for this profile", "")
+	}
 }
 
 // argumentFile reads the configuration file that arguments of Outboard's plugin name, and reports its errors. nil: it cannot be read here, or

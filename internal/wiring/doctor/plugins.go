@@ -171,8 +171,8 @@ func (c *checker) required(path string, sets map[string]schedulerv1.PluginSet) {
 func (c *checker) plugin() bool {
 	found := false
 	for i, p := range c.doc.config.Profiles {
-		path, points, args, argsPath := fmt.Sprintf("profiles[%d]", i), []string{}, strictyaml.Value{}, ""
-		for point, set := range pluginSets(p.Plugins) {
+		path, sets, points, args, argsPath := fmt.Sprintf("profiles[%d]", i), pluginSets(p.Plugins), []string{}, strictyaml.Value{}, ""
+		for point, set := range sets {
 			if slices.Contains(namesOf(set)[0], pluginName) {
 				points = append(points, point)
 			}
@@ -191,7 +191,7 @@ func (c *checker) plugin() bool {
 			c.at(Error, "PluginNotEnabled", path+".plugins", "pluginConfig has arguments for Outboard, and no list enables the plugin", "kube-scheduler does not call it", "list Outboard in plugins.multiPoint.enabled and plugins.bind.enabled")
 		case args.At("configFile").IsZero() && args.At("profiles").IsZero():
 			c.refuse("InvalidValue", path+".pluginConfig", "there is no configuration for Outboard", "the plugin needs one", "add an item with name: Outboard, and args with a configuration or with configFile")
-		case c.outboardArgs(argsPath, args, points, path) && !slices.Contains(points, "bind"):
+		case c.outboardArgs(argsPath, args, sets, path) && !slices.Contains(points, "bind"):
 			c.at(Warning, "PluginNotEnabled", path+".plugins.bind", "plugins.bind does not list Outboard", "DefaultBinder binds first, and knows no claims: Outboard rejects pods that need one", "list Outboard in plugins.bind.enabled")
 		}
 	}
