@@ -151,6 +151,39 @@ func TestCandidatesHaveThePodsOfTheNodeInfo(t *testing.T) {
 	}
 }
 
+// kube-scheduler may know a node before the View does: the node is named once the View has it.
+func TestCandidatesAreInTheView(t *testing.T) {
+	s, _ := rank(t, 1, 1, 2)
+	node := s.infos[1].node.DeepCopy()
+	node.Name, node.Labels = "n2", map[string]string{"rank": "3"}
+	s.infos = append(s.infos, &nodeInfo{node: node, generation: s.generation + 1})
+	if got := s.named(&state{}, podNamed("p", web)); got != "n1" {
+		t.Errorf("before the View has n2: named %s", got)
+	}
+	if _, err := s.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the new node", func() bool { return s.service.Cluster.View().Len() == 3 })
+	if got := s.named(&state{}, podNamed("p", web)); got != "n2" {
+		t.Errorf("once the View has n2: named %s", got)
+	}
+}
+
+// kube-scheduler also filters nodes that are not named, such as one to which batching or another plugin nominates the pod.
+func TestFilterOfNodesThatAreNotNamed(t *testing.T) {
+	s, _ := rank(t, 1, 1, 2, 1)
+	for i := range 3 {
+		s.assume(podNamed(fmt.Sprint("other-", i), web), 0) // as many as PodLimit allows
+	}
+	pod, st := podNamed("p", web), &state{}
+	if got := s.named(st, pod); got != "n1" {
+		t.Fatalf("named %s", got)
+	}
+	if full, free := s.Filter(t.Context(), st, pod, s.infos[0]), s.Filter(t.Context(), st, pod, s.infos[2]); full.IsSuccess() || !free.IsSuccess() {
+		t.Errorf("the filter says %v about a full node, and %v about another one", full, free)
+	}
+}
+
 // Equally good nodes are named in turn.
 func TestCandidatesTakeTurns(t *testing.T) {
 	s, _ := rank(t, 2, 5, 1, 5, 5, 5, 5)
