@@ -125,8 +125,8 @@ func (a arm) describe() string {
 // clientQPS is how many requests per second kube-scheduler may make: with its default of 50, every arm places 50 pods per second.
 const clientQPS = 5000
 
-// schedulerConfig is the KubeSchedulerConfiguration of the arm, with the extender at the URL.
-func (a arm) schedulerConfig(s setting, url string) (string, error) {
+// schedulerConfig is the KubeSchedulerConfiguration of the arm, with the extender at the URL, and the admin address of the plugin.
+func (a arm) schedulerConfig(s setting, url, admin string) (string, error) {
 	config := map[string]any{
 		"apiVersion":       "kubescheduler.config.k8s.io/v1",
 		"kind":             "KubeSchedulerConfiguration",
@@ -139,7 +139,7 @@ func (a arm) schedulerConfig(s setting, url string) (string, error) {
 	if percentage > 0 {
 		config["percentageOfNodesToScore"] = percentage
 	}
-	if profile := a.profile(); len(profile) > 0 {
+	if profile := a.profile(s, admin); len(profile) > 0 {
 		config["profiles"] = []any{profile}
 	}
 	if a.extender != none {
@@ -157,7 +157,7 @@ func (a arm) schedulerConfig(s setting, url string) (string, error) {
 }
 
 // profile is the arm's profile of kube-scheduler; empty for the default one.
-func (a arm) profile() map[string]any {
+func (a arm) profile(s setting, admin string) map[string]any {
 	profile, args := map[string]any{}, []any{}
 	if a.batching {
 		args = append(args, map[string]any{
@@ -168,8 +168,11 @@ func (a arm) profile() map[string]any {
 		enabled := map[string]any{"enabled": []any{map[string]any{"name": "Outboard"}}}
 		plugins := map[string]any{"multiPoint": enabled}
 		own := map[string]any{
-			"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration",
-			"profiles": []any{map[string]any{"policies": policies()}},
+			"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration", "admin": map[string]any{"address": admin},
+			"profiles": []any{map[string]any{"policies": policies(s)}},
+		}
+		if s.kind == sharing {
+			plugins["bind"] = enabled // with claims
 		}
 		if a.candidates > 0 {
 			plugins["postFilter"], own["candidates"] = enabled, a.candidates
@@ -184,7 +187,10 @@ func (a arm) profile() map[string]any {
 }
 
 // policies are those of all arms with Outboard.
-func policies() []any {
+func policies(s setting) []any {
+	if s.kind == sharing {
+		return []any{map[string]any{"type": "GPUMemory", "config": map[string]any{"scoringStrategy": map[string]any{"type": "LeastWaste"}}}}
+	}
 	selector := map[string]any{"matchLabels": map[string]any{"app": "bench"}}
 	return []any{
 		map[string]any{"type": "ImageLocality"},
@@ -193,7 +199,7 @@ func policies() []any {
 }
 
 // outboardConfig is the configuration of Outboard as an extender. What depends on the place is set by the stage.
-func (a arm) outboardConfig(pprof bool) (string, error) {
+func (a arm) outboardConfig(s setting, pprof bool) (string, error) {
 	serving := map[string]any{"shutdownDelay": "0s"} // nobody waits for it
 	if a.tls {
 		serving["tls"] = map[string]any{
@@ -201,7 +207,7 @@ func (a arm) outboardConfig(pprof bool) (string, error) {
 		}
 	}
 	serving["insecure"] = !a.tls
-	profile := map[string]any{"path": "/", "policies": policies()}
+	profile := map[string]any{"path": "/", "policies": policies(s)}
 	if a.shortlist > 0 {
 		profile["shortlist"] = a.shortlist
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -25,15 +27,16 @@ import (
 type cluster struct {
 	*stage.Stage
 	nodes  int
+	gpus   bool // nodes have GPUs
 	client kubernetes.Interface
 }
 
 // creators is how many requests are under way at a time.
 const creators = 32
 
-func startCluster(ctx context.Context, o *options, nodes int, progress io.Writer) (_ *cluster, err error) {
+func startCluster(ctx context.Context, o *options, nodes int, gpus bool, progress io.Writer) (_ *cluster, err error) {
 	began := time.Now()
-	c := &cluster{nodes: nodes}
+	c := &cluster{nodes: nodes, gpus: gpus}
 	c.Stage, err = stage.Set(ctx, stage.Options{Outboard: o.outboard, ControlPlane: controlplane.Options{
 		// The pods of an arm are deleted before the next one begins.
 		APIServerArgs: []string{"--delete-collection-workers=16"},
@@ -54,6 +57,9 @@ func startCluster(ctx context.Context, o *options, nodes int, progress io.Writer
 	all := make([]*corev1.Node, nodes)
 	for i := range all {
 		all[i] = newNode(i)
+		if gpus {
+			addGPUs(all[i], i)
+		}
 	}
 	if err := controlplane.CreateNodes(ctx, c.client, all...); err != nil {
 		return nil, err
@@ -82,20 +88,27 @@ func (c *cluster) selectPods(ctx context.Context, selected bool) error {
 	return err
 }
 
-// spread returns on how many nodes the pods are that an arm has placed, and how many are on the node with the most.
-func (c *cluster) spread(ctx context.Context) (nodes, most int, err error) {
+// spread sets where the pods are that an arm has placed.
+func (c *cluster) spread(ctx context.Context, r *result) error {
 	pods, err := c.client.CoreV1().Pods(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: measured})
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
-	on := map[string]int{}
+	on, in := map[string]int{}, make([]int, nodeZones)
 	for i := range pods.Items {
-		if node := pods.Items[i].Spec.NodeName; node != "" {
-			on[node]++
-			most = max(most, on[node])
+		var node int
+		if name := pods.Items[i].Spec.NodeName; name == "" {
+			continue
+		} else if _, err := fmt.Sscanf(name, nodePattern, &node); err != nil {
+			return fmt.Errorf("node %s: %w", name, err)
 		}
+		name := pods.Items[i].Spec.NodeName
+		on[name]++
+		in[node%nodeZones]++
+		r.MostOnOne = max(r.MostOnOne, on[name])
 	}
-	return len(on), most, nil
+	r.NodesUsed, r.FewestInZone, r.MostInZone = len(on), slices.Min(in), slices.Max(in)
+	return nil
 }
 
 func (c *cluster) createPods(ctx context.Context, count int, pod func(i int) *corev1.Pod) error {
@@ -139,11 +152,15 @@ func (c *cluster) clear(ctx context.Context) error {
 	return nil
 }
 
-const nodeImages = 48
+const (
+	nodeImages  = 48
+	nodeZones   = 3
+	nodePattern = "node-%05d"
+)
 
 // newNode is a node like those of cloud providers: about 10 KB with its images, labels, conditions and addresses.
 func newNode(i int) *corev1.Node {
-	zone := fmt.Sprintf("eu-central-1%c", 'a'+rune(i%3))
+	zone := fmt.Sprintf("eu-central-1%c", 'a'+rune(i%nodeZones))
 	spec := controlplane.NodeSpec{
 		Name: nodeName(i), CPU: "32", Memory: "128Gi",
 		Resources:   map[string]string{"ephemeral-storage": "200Gi", "hugepages-1Gi": "0", "hugepages-2Mi": "0"},
@@ -178,7 +195,22 @@ func newNode(i int) *corev1.Node {
 	return node
 }
 
-func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }
+func nodeName(i int) string { return fmt.Sprintf(nodePattern, i) }
+
+// gpuMemory and gpuCount are the resources of nodes with GPUs that pods share.
+const gpuMemory, gpuCount = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
+
+// addGPUs gives the node GPUs, of one of three models.
+func addGPUs(node *corev1.Node, i int) {
+	model := []struct {
+		name         string
+		gpus, memory int64
+	}{{"Tesla-T4", 8, 16}, {"NVIDIA-A10", 4, 24}, {"Tesla-V100", 8, 32}}[i/nodeZones%3]
+	node.Labels["nvidia.com/gpu.product"] = model.name
+	for _, of := range []corev1.ResourceList{node.Status.Capacity, node.Status.Allocatable} {
+		of[gpuMemory], of[gpuCount] = *resource.NewQuantity(model.gpus*model.memory, resource.DecimalSI), *resource.NewQuantity(model.gpus, resource.DecimalSI)
+	}
+}
 
 func conditions() []corev1.NodeCondition {
 	var all []corev1.NodeCondition
@@ -216,7 +248,7 @@ func imagesOf(i int) []corev1.ContainerImage {
 }
 
 // newPod is pod i of an arm, made from one of the templates as a ReplicaSet makes pods.
-func newPod(i, templates int) *corev1.Pod {
+func newPod(i, templates int, kind podKind) *corev1.Pod {
 	t := i % templates
 	_, tag := image(t % (2 * nodeImages))
 	hash := fmt.Sprintf("%010x", 104729*(t+1))
@@ -226,6 +258,23 @@ func newPod(i, templates int) *corev1.Pod {
 		Labels: map[string]string{"app": "bench", "pod-template-hash": hash, "team": fmt.Sprint("team-", t%5)},
 	}.Pod()
 	finish(p, hash)
+	switch kind {
+	case apart:
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+			{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "bench"}}},
+		}}}
+	case restricted:
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{nodeName(0)}},
+			}}},
+		}}}
+	case sharing:
+		limits := corev1.ResourceList{gpuMemory: *resource.NewQuantity(int64(2+t%11), resource.DecimalSI)}
+		c := &p.Spec.Containers[0].Resources
+		c.Limits = limits
+		maps.Copy(c.Requests, limits)
+	}
 	return p
 }
 

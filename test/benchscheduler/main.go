@@ -53,13 +53,17 @@ type options struct {
 	results                   string // where all figures are written as JSON; "": nowhere
 }
 
+// fewPods are so few that kube-scheduler may place all of them before the second reading: everything counts, and readings come more often.
+// That is to try something, and no measurement.
+const fewPods = 1000
+
 func parse(args []string, usage io.Writer) (*options, error) {
 	o := &options{interval: 500 * time.Millisecond, warmUp: 0.1}
 	flags := flag.NewFlagSet("benchscheduler", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	var s selection
 	quick := flags.Bool("quick", false, "measure the most important settings and arms only, in a few minutes")
-	candidates := flags.Bool("candidates", false, "measure the plugin with candidates, also for pods that a Service selects")
+	candidates := flags.Bool("candidates", false, "measure the plugin with candidates, also for pods that a Service selects, that exclude each other, that are not eligible, and that request GPU memory")
 	flags.IntVar(&o.rounds, "rounds", 0, "how often each arm is measured (default 3, with -quick 2)")
 	flags.Var(&s.nodes, "nodes", "numbers of nodes, separated by commas")
 	flags.Var(&s.percentages, "percentages", "values of percentageOfNodesToScore; 0: kube-scheduler's own choice")
@@ -68,6 +72,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.StringVar(&s.arms, "arms", "", "names of arms, separated by commas, or all; the others are compared with the first")
 	flags.DurationVar(&o.limit, "limit", 15*time.Second, "how long an arm may place pods at most")
 	flags.IntVar(&o.running, "running", 2, "how many pods each node has from the beginning")
+	flags.StringVar(&s.kinds, "kinds", "", "measure the settings with these kinds of pods only, separated by commas: plain; with -candidates also selected, apart, restricted, gpu")
 	flags.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
 	flags.StringVar(&o.scheduler, "scheduler", filepath.Join("kubernetes", "bin", "outboard-scheduler"), "kube-scheduler with Outboard as a plugin")
 	flags.StringVar(&o.idealScheduler, "ideal-scheduler", filepath.Join("kubernetes", "bin", "ideal-scheduler"), "kube-scheduler with a plugin that does nothing")
@@ -89,6 +94,9 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	o.rounds = cmp.Or(o.rounds, rounds)
 	if o.rounds < 1 || o.limit <= 0 || o.running < 0 || s.pods < 0 {
 		return nil, errors.New("-rounds and -limit must be positive, -running and -pods not negative")
+	}
+	if s.pods > 0 && s.pods < fewPods {
+		o.interval, o.warmUp = 20*time.Millisecond, 0
 	}
 	var err error
 	o.plan, err = s.apply(plan)
@@ -120,14 +128,14 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 		}
 	}()
 	for _, s := range o.plan {
-		if c == nil || c.nodes != s.nodes {
+		if c == nil || c.nodes != s.nodes || c.gpus != (s.kind == sharing) {
 			if c != nil {
 				if err := c.Stop(); err != nil {
 					return err
 				}
 			}
 			var err error
-			if c, err = startCluster(ctx, o, s.nodes, progress); err != nil {
+			if c, err = startCluster(ctx, o, s.nodes, s.kind == sharing, progress); err != nil {
 				return err
 			}
 		}
@@ -146,7 +154,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 // measure measures the arms of a setting in turn. With an error, it returns what it has measured before.
 func (o *options) measure(ctx context.Context, c *cluster, s setting, progress io.Writer) ([]result, error) {
 	var results []result
-	if err := c.selectPods(ctx, s.service); err != nil {
+	if err := c.selectPods(ctx, s.kind == selected); err != nil {
 		return nil, err
 	}
 	for round := range o.rounds {

@@ -89,7 +89,9 @@ func TestParse(t *testing.T) {
 		{"-quick", "5000/0/1/1000 5000/100/1/400"},
 		{"-quick -pods 7 -templates 9", "5000/0/9/7"},
 		{"-arms stock,ideal -nodes 3", "3/0/1/1000"},
-		{"-candidates", "5000/0/1/3000 5000/100/1/3000 5000/0/100/3000 5000/100/100/3000 5000/0/1/3000"},
+		{"-candidates", "5000/0/1/3000 5000/100/1/3000 5000/0/100/3000 5000/100/100/3000 5000/0/1/3000 5000/0/1/3000 5000/0/1/3000 5000/0/1/3000 5000/100/1/3000 5000/0/100/3000"},
+		{"-candidates -kinds gpu,restricted -nodes 20 -pods 5", "20/0/1/5 20/0/1/5"},
+		{"-kinds gpu", `no setting has pods of the kind "gpu"`},
 		{"-arms stock,fast", `there is no arm "fast"`},
 		{"-nodes ten", `"ten" is not a number`},
 		{"-nodes 0", "cannot be measured"},
@@ -144,7 +146,7 @@ func TestArms(t *testing.T) {
 	}
 	types := config.Types{Policies: standard.Types()}
 	for _, a := range arms {
-		scheduler, err := a.schedulerConfig(setting{percentage: 100}, "http://127.0.0.1:1")
+		scheduler, err := a.schedulerConfig(setting{percentage: 100}, "http://127.0.0.1:1", "127.0.0.1:2")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,6 +162,7 @@ func TestArms(t *testing.T) {
 			{"type: PodLimit", a.plugin},
 			{"candidates: ", a.candidates > 0},
 			{"postFilter:", a.candidates > 0},
+			{"address: 127.0.0.1:2", a.plugin},
 		} {
 			if got := strings.Contains(scheduler, part.text); got != part.want {
 				t.Errorf("%s: contains %q is %t:\n%s", a.name, part.text, got, scheduler)
@@ -169,7 +172,7 @@ func TestArms(t *testing.T) {
 			continue
 		}
 		path := filepath.Join(t.TempDir(), "outboard.yaml")
-		text, err := a.outboardConfig(true)
+		text, err := a.outboardConfig(setting{}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +226,7 @@ func TestSizes(t *testing.T) {
 	for _, tt := range []struct {
 		object   any
 		from, to int
-	}{{newNode(4999), 8 << 10, 14 << 10}, {newPod(7, 100), 600, 4 << 10}, {newRunningPod(7, 100), 600, 4 << 10}} {
+	}{{newNode(4999), 8 << 10, 14 << 10}, {newPod(7, 100, plain), 600, 4 << 10}, {newRunningPod(7, 100), 600, 4 << 10}} {
 		text, err := json.Marshal(tt.object)
 		if err != nil {
 			t.Fatal(err)
@@ -232,7 +235,7 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%d bytes, want %d to %d: %s", len(text), tt.from, tt.to, text)
 		}
 	}
-	if a, b := newPod(1, 2), newPod(3, 2); a.Name == b.Name || a.Spec.Containers[0].Image != b.Spec.Containers[0].Image {
+	if a, b := newPod(1, 2, plain), newPod(3, 2, plain); a.Name == b.Name || a.Spec.Containers[0].Image != b.Spec.Containers[0].Image {
 		t.Error("pods 1 and 3 are not two pods of one template")
 	}
 }

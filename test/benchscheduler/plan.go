@@ -14,9 +14,29 @@ type setting struct {
 	percentage int // percentageOfNodesToScore; 0: kube-scheduler's own choice
 	templates  int
 	pods       int
-	// service has a Service select the pods: then kube-scheduler spreads them over nodes and zones, for which it reads all nodes and pods.
-	service bool
-	arms    []arm
+	kind       podKind
+	arms       []arm
+}
+
+// podKind is what pods have that matters to more than the policies of most settings.
+type podKind string
+
+const (
+	plain podKind = "plain"
+	// selected pods are those of a Service: then kube-scheduler spreads them over nodes and zones, for which it reads all nodes and pods.
+	selected podKind = "selected"
+	// apart are pods that allow no other one of them on their node.
+	apart podKind = "apart"
+	// restricted pods exclude one node by name, so that the plugin names no candidates for them.
+	restricted podKind = "restricted"
+	// sharing pods request memory of one GPU. Only nodes for such pods have GPUs.
+	sharing podKind = "gpu"
+)
+
+// kinds describes the kinds of pods.
+var kinds = map[podKind]string{
+	plain: "", selected: ", selected by a Service", apart: ", with anti-affinity to each other", restricted: ", not eligible for candidates",
+	sharing: ", with GPU memory",
 }
 
 func (s setting) String() string {
@@ -28,10 +48,7 @@ func (s setting) String() string {
 	if s.templates > 1 {
 		templates = fmt.Sprintf("pods of %d templates", s.templates)
 	}
-	if s.service {
-		templates += ", selected by a Service"
-	}
-	return fmt.Sprintf("%d nodes, %s, %s", s.nodes, sampling, templates)
+	return fmt.Sprintf("%d nodes, %s, %s%s", s.nodes, sampling, templates, kinds[s.kind])
 }
 
 // manyTemplates is how many templates pods have that are not of one.
@@ -47,7 +64,7 @@ func defaultPods(percentage int) int {
 }
 
 func newSetting(nodes, percentage, templates int, arms ...string) setting {
-	s := setting{nodes: nodes, percentage: percentage, templates: templates, pods: defaultPods(percentage)}
+	s := setting{nodes: nodes, percentage: percentage, templates: templates, pods: defaultPods(percentage), kind: plain}
 	for _, name := range arms {
 		s.arms = append(s.arms, mustArm(name))
 	}
@@ -80,16 +97,17 @@ var quickPlan = []setting{
 
 // candidatesPlan compares what the plugin can do in kube-scheduler.
 var candidatesPlan = []setting{
-	candidatesSetting(0, 1, false), candidatesSetting(100, 1, false), candidatesSetting(0, manyTemplates, false),
-	candidatesSetting(100, manyTemplates, false), candidatesSetting(0, 1, true),
+	candidatesSetting(0, 1, plain), candidatesSetting(100, 1, plain), candidatesSetting(0, manyTemplates, plain),
+	candidatesSetting(100, manyTemplates, plain), candidatesSetting(0, 1, selected), candidatesSetting(0, 1, apart), candidatesSetting(0, 1, restricted),
+	candidatesSetting(0, 1, sharing), candidatesSetting(100, 1, sharing), candidatesSetting(0, manyTemplates, sharing),
 }
 
 // candidatesPods is how many pods wait for each arm of candidatesPlan, of which some place many in the time between two readings.
 const candidatesPods = 3000
 
-func candidatesSetting(percentage, templates int, service bool) setting {
+func candidatesSetting(percentage, templates int, kind podKind) setting {
 	s := newSetting(5000, percentage, templates, "stock", "plugin", "plugin-8", "plugin-64")
-	s.pods, s.service = candidatesPods, service
+	s.pods, s.kind = candidatesPods, kind
 	return s
 }
 
@@ -97,19 +115,27 @@ func candidatesSetting(percentage, templates int, service bool) setting {
 type selection struct {
 	nodes, percentages, templates numbers
 	pods                          int
-	arms                          string
+	arms, kinds                   string
 }
 
-// apply returns the plan, or, if the selection has settings, one setting for each combination.
+// apply returns the plan, or, if the selection has settings, one setting for each combination and each kind of pods in the plan.
 func (s *selection) apply(plan []setting) ([]setting, error) {
-	plan = slices.Clone(plan)
+	plan, err := s.ofKinds(plan)
+	if err != nil {
+		return nil, err
+	}
 	if len(s.nodes)+len(s.percentages)+len(s.templates) > 0 {
-		first := plan[0]
+		all := plan
 		plan = nil
-		for _, nodes := range s.nodes.or(first.nodes) {
-			for _, percentage := range s.percentages.or(first.percentage) {
-				for _, templates := range s.templates.or(first.templates) {
-					plan = append(plan, setting{nodes: nodes, percentage: percentage, templates: templates, pods: defaultPods(percentage), arms: first.arms})
+		for i, first := range all {
+			if slices.ContainsFunc(all[:i], func(other setting) bool { return other.kind == first.kind }) {
+				continue
+			}
+			for _, nodes := range s.nodes.or(first.nodes) {
+				for _, percentage := range s.percentages.or(first.percentage) {
+					for _, templates := range s.templates.or(first.templates) {
+						plan = append(plan, setting{nodes: nodes, percentage: percentage, templates: templates, pods: defaultPods(percentage), kind: first.kind, arms: first.arms})
+					}
 				}
 			}
 		}
@@ -128,6 +154,26 @@ func (s *selection) apply(plan []setting) ([]setting, error) {
 		}
 	}
 	return plan, nil
+}
+
+// ofKinds returns the settings of the plan with the kinds of pods of the selection; all, if it has none.
+func (s *selection) ofKinds(plan []setting) ([]setting, error) {
+	if s.kinds == "" {
+		return slices.Clone(plan), nil
+	}
+	var chosen []setting
+	for name := range strings.SplitSeq(s.kinds, ",") {
+		before := len(chosen)
+		for _, setting := range plan {
+			if string(setting.kind) == strings.TrimSpace(name) {
+				chosen = append(chosen, setting)
+			}
+		}
+		if len(chosen) == before {
+			return nil, fmt.Errorf("no setting has pods of the kind %q", name)
+		}
+	}
+	return chosen, nil
 }
 
 // chooseArms returns the arms with these names; nil if there are none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strconv"
 	"time"
@@ -23,10 +24,14 @@ func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round 
 	if err != nil {
 		return r, err
 	}
-	if err := c.createPods(ctx, s.pods, func(i int) *corev1.Pod { return newPod(i, s.templates) }); err != nil {
+	if err := c.createPods(ctx, s.pods, func(i int) *corev1.Pod { return newPod(i, s.templates, s.kind) }); err != nil {
 		return r, err
 	}
-	config, err := a.schedulerConfig(s, url)
+	admin, err := c.HoldAddress() // of the plugin
+	if err != nil {
+		return r, err
+	}
+	config, err := a.schedulerConfig(s, url, admin)
 	if err != nil {
 		return r, err
 	}
@@ -47,8 +52,15 @@ func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round 
 		return r, fmt.Errorf("%w\n%s", err, tail(p.scheduler.Log()))
 	}
 	r = newResult(s, a, round, first, last)
-	r.NodesUsed, r.MostOnOne, err = c.spread(ctx)
-	return r, err
+	if a.candidates > 0 {
+		m, err := measure.Scrape(ctx, http.DefaultClient, "http://"+admin+"/metrics")
+		if err != nil {
+			return r, fmt.Errorf("the plugin's metrics: %w", err)
+		}
+		const attempts = "outboard_candidates_attempts_total"
+		r.Eligible = m.Sum(attempts, "outcome", "named") / m.Sum(attempts, "", "")
+	}
+	return r, c.spread(ctx, &r)
 }
 
 // program is the kube-scheduler of the arm; "": the unmodified one.
@@ -101,7 +113,7 @@ func (p *playing) startExtender(ctx context.Context) (url string, err error) {
 	case none:
 		return "", nil
 	case outboard:
-		config, err := p.arm.outboardConfig(p.profiles != "")
+		config, err := p.arm.outboardConfig(p.setting, p.profiles != "")
 		if err != nil {
 			return "", err
 		}

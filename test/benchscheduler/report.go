@@ -14,6 +14,7 @@ import (
 // result is what one arm did in one round, between two readings.
 type result struct {
 	Nodes, Percentage, Templates int
+	Kind                         podKind // of the pods
 	Arm                          string
 	Round                        int
 	Pods                         int
@@ -29,6 +30,10 @@ type result struct {
 	Failed, Hinted int
 	// NodesUsed is on how many nodes the pods are, and MostOnOne how many are on the node with the most.
 	NodesUsed, MostOnOne int
+	// FewestInZone and MostInZone are how many pods are in the zones with the fewest and the most.
+	FewestInZone, MostInZone int
+	// Eligible is the part of the attempts, from the start of kube-scheduler on, in which the plugin named candidates.
+	Eligible float64
 	// Others is the part of the processors that programs took which do not belong to the measurement.
 	Others float64
 }
@@ -39,7 +44,7 @@ func newResult(s setting, a arm, round int, first, last reading) result {
 	known := func(r *reading) float64 { return (r.scheduler + r.extender + r.apiserver + r.etcd + r.self).Seconds() }
 	others := (last.machine - first.machine).Seconds() - known(&last) + known(&first)
 	return result{
-		Nodes: s.nodes, Percentage: s.percentage, Templates: s.templates, Arm: a.name, Round: round,
+		Nodes: s.nodes, Percentage: s.percentage, Templates: s.templates, Kind: s.kind, Arm: a.name, Round: round,
 		Pods: int(pods), PodsPerSecond: pods / last.at.Sub(first.at).Seconds(),
 		Scheduler: 1e3 * (last.scheduler - first.scheduler).Seconds() / pods,
 		Extender:  1e3 * (last.extender - first.extender).Seconds() / pods,
@@ -68,7 +73,7 @@ func machine(out io.Writer) {
 		}
 	}
 	fmt.Fprintf(out, "%d cores, %s. etcd, kube-apiserver, kube-scheduler and the extender share them.\n", runtime.NumCPU(), model)
-	fmt.Fprintf(out, "Policies of Outboard: ImageLocality and PodLimit. Median [range] of the rounds.\n")
+	fmt.Fprintf(out, "Policies of Outboard: ImageLocality and PodLimit, or GPUMemory with LeastWaste for pods with GPU memory. Median [range] of the rounds.\n")
 }
 
 // report prints a table of one setting. The first arm is what the others are compared with, in the same round.
@@ -76,7 +81,7 @@ func report(out io.Writer, s setting, results []result) error {
 	fmt.Fprintf(out, "\n%s\n", s)
 	base := s.arms[0]
 	table := measure.NewTable(out, "arm", "n", "pods/s", "÷ "+base.name, "÷ "+base.name+", normalized", "scheduler ms/pod", "scheduler KB/pod",
-		"extender ms/pod", "API server + etcd ms/pod", "Filter plugins ms", "attempt ms p50, p99", "failed", "hinted", "nodes, most pods on one", "other programs", "what")
+		"extender ms/pod", "API server + etcd ms/pod", "Filter plugins ms", "attempt ms p50, p99", "failed", "hinted", "eligible", "nodes, most pods on one", "in a zone", "other programs", "what")
 	of := map[string]map[int]result{}
 	for _, r := range results {
 		if of[r.Arm] == nil {
@@ -98,6 +103,10 @@ func report(out io.Writer, s setting, results []result) error {
 		if comparable(a, base) {
 			normalized = figures(func(r, base result) float64 { return r.normalized() / base.normalized() }).Spread("%.2f")
 		}
+		eligible := "–"
+		if a.candidates > 0 {
+			eligible = figures(func(r, _ result) float64 { return 100 * r.Eligible }).Median("%.0f %%")
+		}
 		failed, hinted := 0, 0
 		for _, r := range rounds {
 			failed, hinted = failed+r.Failed, hinted+r.Hinted
@@ -113,9 +122,11 @@ func report(out io.Writer, s setting, results []result) error {
 			figures(func(r, _ result) float64 { return r.Filter }).Median("%.2f"),
 			figures(func(r, _ result) float64 { return r.AttemptP50 }).Median("%.1f")+", "+
 				figures(func(r, _ result) float64 { return r.AttemptP99 }).Median("%.1f"),
-			failed, hinted,
+			failed, hinted, eligible,
 			figures(func(r, _ result) float64 { return float64(r.NodesUsed) }).Median("%.0f")+", "+
 				figures(func(r, _ result) float64 { return float64(r.MostOnOne) }).Median("%.0f"),
+			figures(func(r, _ result) float64 { return float64(r.FewestInZone) }).Median("%.0f")+"–"+
+				figures(func(r, _ result) float64 { return float64(r.MostInZone) }).Median("%.0f"),
 			figures(func(r, _ result) float64 { return 100 * r.Others }).Median("%.0f %%"), a.describe())
 	}
 	return table.Flush()
