@@ -85,7 +85,7 @@ func crowd(b *testing.B, policies string) *scheduler {
 	var infos []*nodeInfo
 	var objects []runtime.Object
 	for i := range crowdNodes {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}, Status: corev1.NodeStatus{Capacity: size, Allocatable: size}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), UID: types.UID(fmt.Sprintf("6f1d2c3e-%06d", i))}, Status: corev1.NodeStatus{Capacity: size, Allocatable: size}}
 		objects = append(objects, node)
 		infos = append(infos, &nodeInfo{node: node})
 		for j := range 2 {
@@ -159,7 +159,9 @@ func nameCandidates(b *testing.B, profile string, templates int) {
 		}
 		b.StopTimer()
 		node := rows[result.NodeNames.UnsortedList()[0]]
-		s.Reserve(b.Context(), st, pod, s.infos[node].node.Name)
+		if status := s.Reserve(b.Context(), st, pod, s.infos[node].node.Name); !status.IsSuccess() {
+			b.Fatal(status.AsError())
+		}
 		s.assume(pod, node)
 		b.StartTimer()
 	}

@@ -53,7 +53,7 @@ func (s *scheduler) withCandidates(candidates int, order ordered) *frame {
 }
 
 // inOrder are the plugins of a profile that can have candidates.
-var inOrder = ordered{preFilters: []string{"NodeAffinity", "NodePorts", Name}, postFilters: []string{Name, "DefaultPreemption"}}
+var inOrder = ordered{binds: []string{Name, "DefaultBinder"}, preFilters: []string{"NodeAffinity", "NodePorts", Name}, postFilters: []string{Name, "DefaultPreemption"}}
 
 // ranked prefers nodes with the annotation in the order of its value.
 const ranked = `profiles: [{policies: [

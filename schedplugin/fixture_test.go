@@ -27,6 +27,7 @@ import (
 	"outboard.dev/outboard/internal/service"
 	policies "outboard.dev/outboard/policies/standard"
 	signals "outboard.dev/outboard/signal/standard"
+	"outboard.dev/outboard/snapshot"
 )
 
 // scheduler is the part of kube-scheduler that the plugin needs: a cluster in memory, with
@@ -216,6 +217,8 @@ func (s *scheduler) assume(pod *corev1.Pod, node int) {
 	assumed.Spec.NodeName = s.infos[node].node.Name
 	s.infos[node].pods = append(s.infos[node].pods[:len(s.infos[node].pods):len(s.infos[node].pods)], podInfo{pod: assumed})
 	s.infos[node].generation = s.generation
+	requests := snapshot.PodRequests(pod)
+	s.infos[node].requested.milliCPU += requests.Cpu().MilliValue()
 }
 
 func (s *scheduler) forget(pod *corev1.Pod, node int) {
@@ -227,6 +230,8 @@ func (s *scheduler) forget(pod *corev1.Pod, node int) {
 		}
 	}
 	s.infos[node].pods, s.infos[node].generation = rest, s.generation
+	requests := snapshot.PodRequests(pod)
+	s.infos[node].requested.milliCPU -= requests.Cpu().MilliValue()
 }
 
 // eventually waits for an asynchronous result.

@@ -21,6 +21,8 @@ type nodeInfo struct {
 	node       *corev1.Node
 	pods       []fwk.PodInfo
 	generation int64
+
+	requested resources // by pods that are assumed
 }
 
 func (n *nodeInfo) Node() *corev1.Node     { return n.node }
@@ -33,12 +35,7 @@ func (n *nodeInfo) GetAllocatable() fwk.Resource {
 }
 
 func (n *nodeInfo) GetRequested() fwk.Resource {
-	var r resources
-	for _, pod := range n.pods {
-		requests := snapshot.PodRequests(pod.GetPod())
-		r.milliCPU += requests.Cpu().MilliValue()
-	}
-	return r
+	return n.requested
 }
 
 type resources struct {
