@@ -17,7 +17,14 @@ func PodRequests(pod *corev1.Pod) corev1.ResourceList {
 	s := &pod.Status
 	// For most pods, TrimPod leaves no such status, and reading the spec alone takes a third of the time.
 	reported := len(s.ContainerStatuses)+len(s.InitContainerStatuses) > 0 || s.AllocatedResources != nil || s.Resources != nil
-	return resource.PodRequests(pod, options(pod.Spec.NodeName != "" && (reported || resource.IsPodResizeInfeasible(pod))))
+	useStatus := pod.Spec.NodeName != "" && (reported || resource.IsPodResizeInfeasible(pod))
+	alone := len(pod.Spec.Containers) == 1 && len(pod.Spec.InitContainers) == 0
+	if !useStatus && alone && pod.Spec.Resources == nil && pod.Spec.Overhead == nil {
+		if requests := pod.Spec.Containers[0].Resources.Requests; requests != nil {
+			return requests.DeepCopy() // the same in a fraction of the time, for most pods
+		}
+	}
+	return resource.PodRequests(pod, options(useStatus))
 }
 
 // What NodeResourcesFit assumes that a container uses which requests none.
