@@ -146,15 +146,14 @@ type apart struct {
 // each of the index's rejections.
 func (a *Attempt) rank(c *Choice, x *index, ns *nominations, result *Result) (counts []int, err error) {
 	s := &result.scratch
-	s.totals = slices.Grow(s.totals[:0], len(c.Rows))
-	result.Kept = slices.Grow(result.Kept[:0], len(c.Rows))
+	totals, kept, rows := slices.Grow(s.totals[:0], len(c.Rows)), slices.Grow(result.Kept[:0], len(c.Rows)), slices.Grow(s.rows[:0], len(c.Rows))
 	counts = make([]int, len(x.rejections))
 	var others []apart
 	for position := range c.Rows {
 		row := c.Rows[c.index(int32(position))]
 		total := x.totals[row]
 		if ns != nil && ns.byRow[row] != nil {
-			other := apart{len(result.Kept), make([]int64, len(a.ev.scorers))}
+			other := apart{len(kept), make([]int64, len(a.ev.scorers))}
 			if total, err = a.totalBeside(x, ns, a.ev.view.At(int(row)), other.scores); err != nil {
 				return nil, err
 			}
@@ -163,7 +162,7 @@ func (a *Attempt) rank(c *Choice, x *index, ns *nominations, result *Result) (co
 			}
 		}
 		if total >= 0 {
-			result.Kept, s.totals = append(result.Kept, int32(position)), append(s.totals, int64(total))
+			kept, totals, rows = append(kept, int32(position)), append(totals, int64(total)), append(rows, row)
 		} else if total != noNode {
 			for len(counts) < len(x.rejections) {
 				counts = append(counts, 0)
@@ -171,25 +170,20 @@ func (a *Attempt) rank(c *Choice, x *index, ns *nominations, result *Result) (co
 			counts[-1-total]++
 		}
 	}
-	return counts, a.addRelative(c, x, others, result)
+	result.Kept, s.totals, s.rows = kept, totals, rows
+	return counts, a.addRelative(x, others, result)
 }
 
-// addRelative adds to the totals of the nodes that fit the scores that depend on each other.
-func (a *Attempt) addRelative(c *Choice, x *index, others []apart, result *Result) error {
+// addRelative adds to the totals of the nodes that fit, which are at the rows in the scratch memory, the scores that depend on each other.
+func (a *Attempt) addRelative(x *index, others []apart, result *Result) error {
 	ev, s := a.ev, &result.scratch
 	for len(s.scores) < len(ev.scorers) {
 		s.scores = append(s.scores, nil)
 	}
-	s.rows = s.rows[:0]
 	for at := range ev.scorers {
 		scorer, col := &ev.scorers[at], &x.columns[at]
 		if !col.relative || len(result.Kept) == 0 {
 			continue
-		}
-		if len(s.rows) == 0 {
-			for _, position := range result.Kept {
-				s.rows = append(s.rows, c.Rows[c.index(position)])
-			}
 		}
 		scores := slices.Grow(s.scores[at][:0], len(s.rows))[:len(s.rows)]
 		s.scores[at] = scores
@@ -206,9 +200,7 @@ func (a *Attempt) addRelative(c *Choice, x *index, others []apart, result *Resul
 		if err := scorer.finish(scores, s, func(int) string { return "" }); err != nil {
 			return err
 		}
-		for j, score := range scores {
-			s.totals[j] += scorer.weight * score
-		}
+		scorer.addTo(s.totals, scores)
 	}
 	return nil
 }

@@ -100,9 +100,7 @@ func (ev *evaluation) sum(ctx context.Context, nodes []*snapshot.Node, indices [
 		if err = cmp.Or(err, context.Cause(ctx)); err != nil {
 			return nil, err
 		}
-		for j, score := range scores {
-			s.totals[j] += scorer.weight * score
-		}
+		scorer.addTo(s.totals, scores)
 	}
 	ev.preferClaimed(nodes, indices, s.totals)
 	return s.totals, nil
@@ -131,11 +129,31 @@ func (scorer *scorerRef) finish(scores []int64, s *scratch, name func(j int) str
 	if scorer.normalize != nil {
 		scorer.normalize.NormalizeScore(scores)
 	}
+	if allInRange(scores) { // as usual
+		return nil
+	}
 	if j := invalid(scores, s.raw); j >= 0 {
 		return fmt.Errorf("score %d for node %q: must be between 0 and %d", scores[j], name(j), policy.MaxScore)
 	}
 	replaceNoOpinion(scores)
 	return nil
+}
+
+// addTo adds the weighted scores to the totals of the same nodes.
+func (scorer *scorerRef) addTo(totals, scores []int64) {
+	weight, totals := scorer.weight, totals[:len(scores)]
+	for j, score := range scores {
+		totals[j] += weight * score
+	}
+}
+
+func allInRange(scores []int64) bool {
+	for _, score := range scores {
+		if !inRange(score) {
+			return false
+		}
+	}
+	return true
 }
 
 func inRange(score int64) bool { return score >= 0 && score <= policy.MaxScore }
