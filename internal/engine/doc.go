@@ -97,8 +97,9 @@
 // 16 MiB for each Engine: one takes 16 bytes for each row of the View, so that with 5,000 nodes
 // there are about 200. It identifies nodes by [snapshot.View.Version] and keeps none in memory.
 // Rejections are not cached, because the record contains their numbers. Scores that a policy
-// normalizes are not cached either. A pod that is on a node of the View, or in the ledger of one,
-// never uses this cache: a policy may say something else about that node for this pod alone.
+// normalizes are not cached either; those of a [policy.ScoreRows] are computed for all nodes of the
+// request together, if it uses the cache. A pod that is on a node of the View, or in the ledger of
+// one, never uses this cache: a policy may say something else about that node for this pod alone.
 //
 // Totals: [Attempt.Best] ranks all nodes for each pod. If all policies that concern the pod have a
 // signature, the cache for the signature also has the totals of all nodes, 4 bytes for each row, and

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -76,11 +77,15 @@ func (r ranked) NormalizeScore(scores []int64) {
 type rankedTogether struct {
 	ranked
 	view *snapshot.View
+	held bool // the pod is on a node of the View, or in the ledger of one
 }
 
 func (r rankedTogether) ScoreRows(rows []int32, scores []int64) {
 	for i, row := range rows {
 		scores[i] = r.Score(r.view.At(int(row)))
+	}
+	if r.held || len(rows) != len(scores) {
+		panic("called for a pod that has something already, or with another number of rows than of scores")
 	}
 }
 
@@ -108,7 +113,7 @@ func relativePolicies(which int) (policies []engine.WeightedPolicy) {
 		policies = append(policies, engine.WeightedPolicy{Name: "together", Weight: 1, Policy: preparesIn(func(pod *corev1.Pod, view *snapshot.View) policy.Cycle {
 			return rankedTogether{ranked{func(n *snapshot.Node) int64 {
 				return int64(n.Row()+int(view.Generation()))%13 + base(pod)(n)
-			}, pod.Labels["app"]}, view}
+			}, pod.Labels["app"]}, view, false}
 		})})
 	}
 	if which&8 > 0 {
@@ -220,6 +225,82 @@ func TestBestWithRelativeScoresAndClaims(t *testing.T) {
 				}
 			}
 			indexed.ReturnNodeCache()
+		}
+	})
+}
+
+// Filter with a shortlist and Score give the same results with policies that score rows together as with those that score each node alone:
+// beside nominated pods, for nodes of the request alone, and for pods with claims, for which they must not score rows.
+func TestScoreTogether(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		newEngine := func(together bool, shortlist int) *engine.Engine {
+			e, err := engine.New(engine.Options{Shortlist: shortlist, Policies: []engine.WeightedPolicy{
+				{Name: "units", Weight: 2, Policy: newUnitPolicy()},
+				{Name: "ranked", Weight: 3, Policy: preparesIn(func(pod *corev1.Pod, view *snapshot.View) policy.Cycle {
+					alone := ranked{func(n *snapshot.Node) int64 { return int64(len(n.Pods)*7+len(n.Name)+int(view.Generation())) % 23 }, "r"}
+					if !together {
+						return alone
+					}
+					held := false
+					for n := range view.All() {
+						held = held || n.Has(pod.UID) || n.Ledger("units").Pod(pod.UID) != nil
+					}
+					return rankedTogether{alone, view, held}
+				})},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		shortlist := rapid.IntRange(1, 9).Draw(t, "shortlist")
+		e, alone := newEngine(true, shortlist), newEngine(false, shortlist)
+		var b snapshot.Builder
+		nodes := rapid.IntRange(9, 30).Draw(t, "nodes")
+		name := func() string {
+			i := rapid.IntRange(0, nodes-1).Draw(t, "node")
+			return fmt.Sprintf("n%0*d", 1+i%9, i)
+		}
+		for i := range nodes {
+			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%0*d", 1+i%9, i)}})
+		}
+		for step := range rapid.IntRange(1, 12).Draw(t, "steps") {
+			some := podOf(fmt.Sprint("pod", rapid.IntRange(0, 9).Draw(t, "pod")), fmt.Sprint(step))
+			switch rapid.IntRange(0, 3).Draw(t, "change") {
+			case 0:
+				b.SetLedger(&snapshot.Ledger{Resource: "units", Node: name(), Pods: []snapshot.LedgerPod{{UID: some.UID}}})
+			case 1:
+				nominated := *some
+				nominated.Status.NominatedNodeName = name()
+				b.SetPod(&nominated)
+			default:
+				bound := *some
+				bound.Spec.NodeName = name()
+				b.SetPod(&bound)
+			}
+			view := b.View()
+			pod := some // it may hold a claim or be on a node
+			if rapid.Bool().Draw(t, "new") {
+				pod = podOf(fmt.Sprint("new", step), "1")
+			}
+			all := rapid.Permutation(slices.Collect(view.All())).Draw(t, "order")
+			all = append(all[:len(all)-rapid.IntRange(0, 3).Draw(t, "left out")], snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}))
+			req := engine.Request{Pod: pod, View: view, Nodes: all}
+			for _, call := range []func(*engine.Engine, *engine.Result) error{
+				func(e *engine.Engine, r *engine.Result) error { return e.Filter(t.Context(), req, r) },
+				func(e *engine.Engine, r *engine.Result) error { return e.Score(t.Context(), req, r) },
+			} {
+				var got, want engine.Result
+				if err := cmp.Or(call(e, &got), call(alone, &want)); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(got.Kept, want.Kept) || !slices.Equal(got.Totals, want.Totals) {
+					t.Fatalf("kept %v with totals %v, want %v with %v", got.Kept, got.Totals, want.Kept, want.Totals)
+				}
+				if d := diff.Diff(want.Record, got.Record); d != "" {
+					t.Fatalf("the record differs: %s", d)
+				}
+			}
 		}
 	})
 }

@@ -16,14 +16,15 @@ import (
 // scratch is memory of one request whose size depends on the number of nodes. It belongs to a
 // Result and is reused.
 type scratch struct {
-	all    []*snapshot.Node // of a Choice
-	nodes  []*snapshot.Node // the requested nodes with the pods nominated to them
-	rows   []int32          // of the requested nodes
-	known  []int32          // indices of the requested nodes that are known
-	best   []int32          // positions of the shortlist
-	totals []int64          // in the order of the scored indices, as are the scores
-	scores [][]int64        // by scorer
-	raw    []int64          // of one scorer, as Score returned them
+	all      []*snapshot.Node // of a Choice
+	nodes    []*snapshot.Node // the requested nodes with the pods nominated to them
+	rows     []int32          // of the requested nodes
+	known    []int32          // indices of the requested nodes that are known
+	best     []int32          // positions of the shortlist
+	together []int32          // the rows that a policy scores together
+	totals   []int64          // in the order of the scored indices, as are the scores
+	scores   [][]int64        // by scorer
+	raw      []int64          // of one scorer, as Score returned them
 }
 
 // shortlist reduces result.Kept to the k best nodes.
@@ -108,6 +109,10 @@ func (ev *evaluation) sum(ctx context.Context, nodes []*snapshot.Node, indices [
 
 // scoreBy sets the scores of one policy. It stops when ctx ends.
 func (ev *evaluation) scoreBy(ctx context.Context, scorer *scorerRef, nodes []*snapshot.Node, indices []int32, scores []int64, s *scratch) error {
+	if scorer.rows != nil && ev.cache != nil {
+		ev.scoreTogether(scorer, nodes, indices, scores, s)
+		return scorer.finish(scores, s, func(j int) string { return nodes[indices[j]].Name })
+	}
 	final := scorer.normalize == nil // so far: without NormalizeScore the scores are final
 	for j, i := range indices {
 		if j%checkInterval == 0 && ctx.Err() != nil {
@@ -120,6 +125,28 @@ func (ev *evaluation) scoreBy(ctx context.Context, scorer *scorerRef, nodes []*s
 		return nil
 	}
 	return scorer.finish(scores, s, func(j int) string { return nodes[indices[j]].Name })
+}
+
+// scoreTogether sets the scores of a policy that scores the rows of a View together. It needs the cache, which only a pod has that
+// ScoreRows may be called for.
+func (ev *evaluation) scoreTogether(scorer *scorerRef, nodes []*snapshot.Node, indices []int32, scores []int64, s *scratch) {
+	inView := func(i int32) bool { return ev.key.view.At(int(ev.rows[i])) == nodes[i] } // not with nominated pods
+	s.together = s.together[:0]
+	for _, i := range indices {
+		if inView(i) {
+			s.together = append(s.together, ev.rows[i])
+		}
+	}
+	left := len(s.together)
+	scorer.rows.ScoreRows(s.together, scores[:left])
+	for j := len(indices) - 1; j >= 0 && left <= j; j-- { // makes room for the other nodes
+		if i := indices[j]; inView(i) {
+			left--
+			scores[j] = scores[left]
+		} else {
+			scores[j] = scorer.score.Score(nodes[i])
+		}
+	}
 }
 
 // finish turns the scores of all nodes of a request, as Score returned them, into final ones. name returns the name of the node with the

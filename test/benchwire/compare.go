@@ -15,19 +15,21 @@ import (
 	"outboard.dev/outboard/test/measure"
 )
 
-// table is what is measured with all layers, and without one of them at a time: a Go benchmark, or recorded calls if there is no package.
+// table is what is measured with all layers, and without one of them at a time: a Go benchmark, or calls to profiles.
 type table struct {
 	title                    string
 	layers                   []layer
+	profiles                 []string
 	pkg, benchmark, duration string
 }
 
 var tables = []table{
-	{"filter and prioritize, µs of processor time", wireLayers, "", "", ""},
-	{"plugin, µs of processor time for an attempt", pluginLayers, "./schedplugin", "^BenchmarkAttempt$/^OneTemplate$", "50x"},
-	{"publishing a change, µs of processor time", publishLayers, "./snapshot", "^BenchmarkPublish$/^pod$", "2000x"},
-	{"1,000 pending pods and one more assumed pod, µs of processor time", requeueLayers, "./internal/requeue", "^BenchmarkEvaluate$/^assumed$", "20x"},
-	{"memory, MiB", memoryLayers, "./internal/cluster", "^BenchmarkMemory$/^no_changes$", "1x"},
+	{"filter and prioritize, µs of processor time", wireLayers, []string{cheapProfile, gpuProfile}, "", "", ""},
+	{"filter and prioritize, µs of processor time, with LeastWaste", leastWasteLayers, []string{leastWasteProfile}, "", "", ""},
+	{"plugin, µs of processor time for an attempt", pluginLayers, nil, "./schedplugin", "^BenchmarkAttempt$/^OneTemplate$", "50x"},
+	{"publishing a change, µs of processor time", publishLayers, nil, "./snapshot", "^BenchmarkPublish$/^pod$", "2000x"},
+	{"1,000 pending pods and one more assumed pod, µs of processor time", requeueLayers, nil, "./internal/requeue", "^BenchmarkEvaluate$/^assumed$", "20x"},
+	{"memory, MiB", memoryLayers, nil, "./internal/cluster", "^BenchmarkMemory$/^no_changes$", "1x"},
 }
 
 // variant is a program without a layer, or with all layers if the name is "".
@@ -65,7 +67,7 @@ func (t *table) measure(ctx context.Context, o options, out io.Writer) error {
 	}
 	var cases []string
 	if t.pkg == "" {
-		cases, err = replay(ctx, o, variants)
+		cases, err = t.replay(ctx, o, variants)
 	} else {
 		cases, err = t.repeat(ctx, o.rounds, variants)
 	}
@@ -99,8 +101,8 @@ func (t *table) build(ctx context.Context, dir string, l layer) (*variant, error
 const maxCalls = 30
 
 // replay plays the recordings to all variants, with each profile.
-func replay(ctx context.Context, o options, variants []*variant) (cases []string, err error) {
-	for _, profile := range []string{cheapProfile, gpuProfile} {
+func (t *table) replay(ctx context.Context, o options, variants []*variant) (cases []string, err error) {
+	for _, profile := range t.profiles {
 		for _, recording := range recordings {
 			path, err := filepath.Abs(filepath.Join(o.data, recording))
 			if err != nil {

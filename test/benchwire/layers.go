@@ -36,7 +36,8 @@ var (
 		{"memory of calls used again", []edit{{"internal/extender/calls.go", "if len(cs.free) == 0 {", "if true {"}}},
 		{"pod taken from the watch, instead of decoded", []edit{{"internal/extender/request.go", "string(version)); pod != nil {", "string(version)); pod != nil && false {"}}},
 	}
-	pluginLayers = []layer{
+	leastWasteLayers = []layer{nodeCache, {"all nodes scored together", []edit{{"internal/engine/score.go", "scorer.rows != nil && ev.cache != nil", "false"}}}}
+	pluginLayers     = []layer{
 		nodeCache,
 		{"table of NodeInfos", []edit{{"schedplugin/nodes.go", "if n == nil || !ok {", "if n == nil || !ok || true {"}}},
 		{"node kept for its NodeInfo", []edit{{"schedplugin/nodes.go", "return s.node != nil &&", "return false &&"}}},

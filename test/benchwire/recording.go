@@ -25,7 +25,7 @@ var (
 	gpuResources = []byte(`"resources":{"limits":{"aliyun.com/gpu-mem":"6"},"requests":{`)
 )
 
-// readRecording reads filter calls by names, one JSON document on each line. For the profile with GPUs, their pods request one.
+// readRecording reads filter calls by names, one JSON document on each line. For the profiles with GPUs, their pods request a share of one.
 func readRecording(path, profile string) ([]call, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -42,7 +42,7 @@ func readRecording(path, profile string) ([]call, error) {
 	}
 	var calls []call
 	for _, body := range bytes.Split(bytes.TrimSpace(text), []byte{'\n'}) {
-		if profile == gpuProfile {
+		if profile != cheapProfile {
 			body = bytes.Replace(body, resources, gpuResources, 1)
 		}
 		var args struct {

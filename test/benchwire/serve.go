@@ -96,16 +96,23 @@ func newOutboard(calls []call, profile string, registry *prometheus.Registry) (h
 	return mux, nil
 }
 
-// The profiles have two cheap policies, one that compares what a pod needs with what a node has, and one that counts pods; and two
-// policies that compute more, for a pod that requests a share of a GPU.
+// The profiles have two cheap policies, one that compares what a pod needs with what a node has, and one that counts pods; two
+// policies that compute more, for a pod that requests a share of a GPU; and one that compares all nodes for such a pod.
 const (
-	cheapProfile = "ImageLocality and PodLimit"
-	gpuProfile   = "GPUMemory and Rules"
+	cheapProfile      = "ImageLocality and PodLimit"
+	gpuProfile        = "GPUMemory and Rules"
+	leastWasteProfile = "LeastWaste"
 )
 
 func policiesOf(profile string) ([]engine.WeightedPolicy, error) {
-	if profile == gpuProfile {
+	switch profile {
+	case gpuProfile:
 		return gpuPolicies()
+	case leastWasteProfile:
+		config := gpumemory.Defaults()
+		config.ScoringStrategy.Type = gpumemory.LeastWaste
+		p, err := gpumemory.New(config)
+		return []engine.WeightedPolicy{{Name: "GPUMemory", Weight: 1, Policy: p}}, err
 	}
 	images, err := imagelocality.New(imagelocality.Defaults())
 	if err != nil {

@@ -31,9 +31,9 @@ func TestPrioritizeBody(t *testing.T) {
 	}
 }
 
-// The measured arm responds to its calls with either profile, also after the cluster has changed.
+// The measured arm responds to its calls with each profile, also after the cluster has changed.
 func TestOutboardArmResponds(t *testing.T) {
-	for _, profile := range []string{cheapProfile, gpuProfile} {
+	for _, profile := range []string{cheapProfile, gpuProfile, leastWasteProfile} {
 		t.Run(profile, func(t *testing.T) { testResponses(t, profile) })
 	}
 }
