@@ -49,6 +49,9 @@ func startCluster(ctx context.Context, o *options, nodes int, gpus bool, progres
 			err = errors.Join(err, c.Stop())
 		}
 	}()
+	if err := c.Grant(ctx, "plugin.yaml", "system:kube-scheduler"); err != nil { // for arms with claims
+		return nil, err
+	}
 	config := rest.CopyConfig(c.AdminConfig())
 	config.ContentType = runtime.ContentTypeProtobuf // costs this process, which shares the machine, less than JSON
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
