@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"outboard.dev/outboard/test/measure"
@@ -138,10 +140,19 @@ func comparable(a, b arm) bool {
 	return a.percentage == b.percentage && a.candidates == b.candidates && a.batching == b.batching && a.plugin == b.plugin
 }
 
-// writeResults writes the results as JSON; nothing if there is no path.
+// writeResults writes the results as JSON; nothing if there is no path. A percentile is -1 if it is longer than kube-scheduler's histogram
+// measures.
 func writeResults(path string, results []result) error {
 	if path == "" {
 		return nil
+	}
+	results = slices.Clone(results)
+	for i := range results {
+		for _, p := range []*float64{&results[i].AttemptP50, &results[i].AttemptP99} {
+			if math.IsInf(*p, 1) { // JSON has no infinity
+				*p = -1
+			}
+		}
 	}
 	text, err := json.MarshalIndent(results, "", "  ")
 	if err != nil {
