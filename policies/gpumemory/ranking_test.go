@@ -164,8 +164,25 @@ func compareDecisions(t *testing.T, a, b *gpuMemory, view *snapshot.View, pod *c
 		}
 		return all
 	}
-	if x, y := scores(a), scores(b); !slices.Equal(x, y) {
+	together := func(p *gpuMemory) []int64 {
+		cycle, err := p.Prepare(t.Context(), pod, view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows []int32
+		for n := range view.All() {
+			rows = append(rows, int32(n.Row()))
+		}
+		all := make([]int64, len(rows))
+		cycle.(policy.ScoreRows).ScoreRows(rows, all)
+		return all
+	}
+	x, y := scores(a), scores(b)
+	if !slices.Equal(x, y) {
 		t.Fatalf("pod %s: the scores are %v, and of a new policy %v", pod.Name, x, y)
+	}
+	if z := together(a); !slices.Equal(z, y) {
+		t.Fatalf("pod %s: the scores together are %v, and of a new policy %v", pod.Name, z, y)
 	}
 	for n := range view.All() {
 		ask := policy.ReserveRequest{Pod: pod, Node: n, Ledger: &snapshot.Ledger{}, View: view}
