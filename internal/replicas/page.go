@@ -26,6 +26,7 @@ func Overview(responses []Response[*ui.Overview], context string) *ui.Overview {
 		}
 	}
 	slices.SortFunc(merged.Resources, func(a, b ui.Resource) int { return cmp.Compare(a.Title, b.Title) })
+	merged.Judge()
 	return merged
 }
 

@@ -123,6 +123,14 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 					t.Errorf("%s: %v, want %v", reason, got, want)
 				}
 			}
+			for reason, want := range map[string]string{"plaintext": "127.0.0.1", "rejected_by_client": "127.0.0.1", "other": ""} {
+				if got := r.example(t, "outboard_server_failed_handshakes_total", reason); got != want {
+					t.Errorf("%s: the example is %q, want %q", reason, got, want)
+				}
+			}
+			if got := r.example(t, "outboard_server_refused_callers_total", "no_certificate"); got != "127.0.0.1" {
+				t.Errorf("no certificate: the example is %q", got)
+			}
 		})
 	}
 }

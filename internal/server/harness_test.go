@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"outboard.dev/outboard/internal/certs"
+	"outboard.dev/outboard/internal/exemplar"
 	"outboard.dev/outboard/internal/server"
 )
 
@@ -91,6 +92,23 @@ func (r *replica) metric(t testing.TB, name string, label ...string) float64 {
 	}
 	t.Fatalf("no metric %s%q", name, label)
 	return 0
+}
+
+// example returns the example of a counter with the label value.
+func (r *replica) example(t testing.TB, name, label string) (example string) {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name && hasLabel(m, label) {
+				_, example = exemplar.Latest(m.GetCounter())
+			}
+		}
+	}
+	return example
 }
 
 func hasLabel(m *dto.Metric, value string) bool {

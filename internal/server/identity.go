@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"outboard.dev/outboard/internal/exemplar"
 	"outboard.dev/outboard/internal/throttle"
 )
 
@@ -87,7 +89,7 @@ func (id *identifier) config(c *credential, cert tls.Certificate) *tls.Config {
 func (id *identifier) verify(state tls.ConnectionState, remote net.Addr) error {
 	verdict := id.current.Load().check(state.PeerCertificates, nil)
 	if verdict.refused != "" {
-		id.metrics.refusedCallers.WithLabelValues(verdict.refused).Inc()
+		exemplar.Count(id.metrics.refusedCallers.WithLabelValues(verdict.refused), cmp.Or(callerName(state.PeerCertificates), hostOf(remote.String())))
 		id.refused.Log(id.logger, slog.LevelWarn, "handshake "+verdict.refused, "caller refused in the handshake",
 			"reason", verdict.refused, "error", verdict.err, "caller", callerName(state.PeerCertificates), "remote", remote.String())
 	}
@@ -248,7 +250,11 @@ func (id *identifier) admit(w http.ResponseWriter, r *http.Request) bool {
 	if verdict.refused == "" {
 		return true
 	}
-	id.metrics.refusedCallers.WithLabelValues(verdict.refused).Inc()
+	caller := hostOf(r.RemoteAddr)
+	if r.TLS != nil {
+		caller = cmp.Or(callerName(r.TLS.PeerCertificates), caller)
+	}
+	exemplar.Count(id.metrics.refusedCallers.WithLabelValues(verdict.refused), caller)
 	id.refused.Log(id.logger, slog.LevelWarn, verdict.refused, "caller refused", "reason", verdict.refused, "error", verdict.err,
 		"remote", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
 	// Close the connection: this caller may return with a newer certificate.

@@ -3,10 +3,12 @@ package server
 import (
 	"log"
 	"log/slog"
+	"net"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"outboard.dev/outboard/internal/exemplar"
 	"outboard.dev/outboard/internal/throttle"
 )
 
@@ -39,15 +41,23 @@ func (n *netLog) handshakeFailed(remote, cause string) {
 	case strings.HasPrefix(cause, refusedPrefix):
 		n.lines.Log(n.logger, slog.LevelDebug, "handshake", "handshake failed", "error", cause, "remote", remote)
 	case cause == "client sent an HTTP request to an HTTPS server":
-		n.handshakes.WithLabelValues(handshakePlaintext).Inc()
+		exemplar.Count(n.handshakes.WithLabelValues(handshakePlaintext), hostOf(remote))
 		n.lines.Log(n.logger, slog.LevelWarn, handshakePlaintext, "a call without TLS", "remote", remote,
 			"hint", "urlPrefix in kube-scheduler's configuration must begin with https://; outboard doctor checks it")
 	case strings.HasPrefix(cause, "remote error: tls: "):
-		n.handshakes.WithLabelValues(handshakeRejected).Inc()
+		exemplar.Count(n.handshakes.WithLabelValues(handshakeRejected), hostOf(remote))
 		n.lines.Log(n.logger, slog.LevelWarn, handshakeRejected, "a client ended the handshake", "error", cause, "remote", remote,
 			"hint", "the client does not accept Outboard's certificate: kube-scheduler reads caFile only when it starts")
 	default:
 		n.handshakes.WithLabelValues(handshakeOther).Inc()
 		n.lines.Log(n.logger, slog.LevelDebug, "handshake", "handshake failed", "error", cause, "remote", remote)
 	}
+}
+
+// hostOf returns the address without its port.
+func hostOf(remote string) string {
+	if host, _, err := net.SplitHostPort(remote); err == nil {
+		return host
+	}
+	return remote
 }

@@ -31,6 +31,18 @@ type Overview struct {
 	Replicas []Replica `json:"replicas"`
 	// Resources are what policies allocate in units, in order of name.
 	Resources []Resource `json:"resources"`
+	// Troubles are what is not well, by all replicas: see Judge.
+	Troubles []Trouble `json:"troubles"`
+}
+
+// Trouble is something that is not well.
+type Trouble struct {
+	Text string `json:"text"`
+	// Incomplete is true if the other data may lack something because of it.
+	Incomplete bool `json:"incomplete,omitempty"`
+	// Last is when it last happened; zero if it lasts. Remedy is what to do; "" if the text says it.
+	Last   time.Time `json:"last,omitzero"`
+	Remedy string    `json:"remedy,omitempty"`
 }
 
 // Replica is one process of Outboard.
@@ -45,6 +57,8 @@ type Replica struct {
 	Now time.Time `json:"now,omitzero"`
 	// Configuration is a short digest of the configuration in use: replicas with different digests decide differently.
 	Configuration string `json:"configuration,omitempty"`
+	// Differs is true if most replicas have another configuration.
+	Differs bool `json:"differs,omitempty"`
 	// Generation is that of the View.
 	Generation uint64 `json:"generation"`
 	Nodes      int    `json:"nodes"`
@@ -55,8 +69,18 @@ type Replica struct {
 	Warnings     []string      `json:"warnings,omitempty"`
 	Certificates []Certificate `json:"certificates,omitempty"`
 	Profiles     []Profile     `json:"profiles,omitempty"`
+	Unserved     []Unserved    `json:"unserved,omitempty"`
 	// Requeues is how often Outboard made kube-scheduler try a pod again.
 	Requeues int64 `json:"requeues"`
+}
+
+// Unserved are calls for one reason that no profile serves.
+type Unserved struct {
+	Reason string `json:"reason"` // a key of unserved in troubles.go
+	// Calls is how many there were since the start of the replica, Last when the latest one was, and Example its path or its caller.
+	Calls   int64     `json:"calls"`
+	Last    time.Time `json:"last"`
+	Example string    `json:"example"`
 }
 
 // Check is one line of /readyz.

@@ -10,6 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/exemplar"
 )
 
 // overview returns what one replica says about itself.
@@ -29,7 +30,9 @@ func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster) Ov
 		return cmp.Or(cmp.Compare(b.Use, a.Use), cmp.Compare(a.Subject, b.Subject))
 	})
 	r.called(s.Log)
-	return Overview{Replicas: []Replica{r}, Resources: s.resources(latest)}
+	o := Overview{Replicas: []Replica{r}, Resources: s.resources(latest)}
+	o.Judge()
+	return o
 }
 
 // read takes what the page shows from a metric of the process.
@@ -52,11 +55,15 @@ func (r *Replica) read(f *dto.MetricFamily) {
 		case "process_start_time_seconds":
 			r.Started = seconds()
 		case "outboard_server_certificate_expiry_timestamp_seconds":
-			r.Certificates = append(r.Certificates, Certificate{Use: strings.ReplaceAll(label("certificate"), "_", " "), NotAfter: seconds()})
+			r.Certificates = append(r.Certificates, Certificate{Use: strings.NewReplacer("_", " ", "ca", "CA").Replace(label("certificate")), NotAfter: seconds()})
 		case "outboard_server_caller_certificate_expiry_timestamp_seconds":
 			r.Certificates = append(r.Certificates, Certificate{Use: "caller", Subject: label("caller"), NotAfter: seconds()})
 		case "outboard_request_duration_seconds":
 			r.count(label("profile"), decision.Verb(label("verb")), label("outcome") == "error", m.GetHistogram())
+		case "outboard_server_unserved_requests_total":
+			r.lost("path", m.GetCounter())
+		case "outboard_server_failed_handshakes_total", "outboard_server_refused_callers_total":
+			r.lost(label("reason"), m.GetCounter())
 		case "outboard_requeue_pods_total":
 			r.Requeues += int64(m.GetCounter().GetValue())
 		}
@@ -89,6 +96,15 @@ func (r *Replica) count(profile string, verb decision.Verb, failed bool, h *dto.
 		}
 		c.Durations[i].Calls += int64(b.GetCumulativeCount())
 	}
+}
+
+// lost adds calls that no profile serves.
+func (r *Replica) lost(reason string, c *dto.Counter) {
+	last, example := exemplar.Latest(c)
+	if _, known := unserved[reason]; !known || last.IsZero() {
+		return
+	}
+	r.Unserved = append(r.Unserved, Unserved{Reason: reason, Calls: int64(c.GetValue()), Last: last, Example: example})
 }
 
 // called sets when the latest calls were, as far as the log knows.

@@ -102,7 +102,10 @@ func (f *fixture) data(r *http.Request) any {
 	q := r.URL.Query()
 	switch r.URL.Path {
 	case ui.OverviewPath:
-		return f.overview
+		o := f.overview
+		o.Replicas = slices.Clone(o.Replicas)
+		o.Judge()
+		return o
 	case ui.UnitsPath:
 		return f.units[q.Get("resource")]
 	case ui.WaitingPath:

@@ -164,6 +164,18 @@ func TestStates(t *testing.T) {
 		"another caller's certificate ends": {func(f *fixture) {
 			f.overview.Replicas[0].Certificates = []ui.Certificate{{Use: "caller", Subject: "kube-scheduler-batch", NotAfter: noon.AddDate(0, 0, 2)}}
 		}, "health", "the certificate caller kube-scheduler-batch ends in 2 days"},
+		"a wrong path": {func(f *fixture) {
+			f.overview.Replicas[1].Unserved = []ui.Unserved{{Reason: "path", Calls: 7, Last: noon.Add(-5 * time.Second), Example: "/outbord/filter"}}
+		}, "health", "such as /outbord/filter: 7 calls so far. The latest was 5 s ago. Correct urlPrefix"},
+		"no TLS, of two replicas": {func(f *fixture) {
+			for i := range f.overview.Replicas {
+				f.overview.Replicas[i].Unserved = []ui.Unserved{{Reason: "plaintext", Calls: 2, Last: noon.Add(-5 * time.Second), Example: "10.0.0.7"}}
+			}
+		}, "health", "1 thing is not well:"},
+		"no TLS, of one replica": {func(f *fixture) {
+			f.overview.Replicas = f.overview.Replicas[:1]
+			f.overview.Replicas[0].Unserved = []ui.Unserved{{Reason: "plaintext", Calls: 2, Last: noon.Add(-5 * time.Minute), Example: "10.0.0.7"}}
+		}, "health", "The latest was 5 min ago. Begin urlPrefix"},
 		"the schedulers and the policies": {func(*fixture) {}, "health", "extender /"},
 		"a row of the audit": {func(f *fixture) {
 			r := f.held.Rows[0]

@@ -46,9 +46,8 @@ export const percent = (part, whole) => whole > 0 ? `${Math.round(100 * part / w
 
 // ago returns how long ago the time was at a replica: its clock may differ from that of the browser.
 export function ago(time, now) {
-  const ms = Date.parse(now) - Date.parse(time)
-  if (!(ms >= 0)) return Number.isNaN(ms) ? 'unknown' : 'now'
-  const s = Math.floor(ms / 1000)
+  const s = Math.max(0, Math.floor((Date.parse(now) - Date.parse(time)) / 1000))
+  if (Number.isNaN(s)) return 'unknown'
   if (s < 60) return `${s} s`
   if (s < 3600) return `${Math.floor(s / 60)} min`
   if (s < 48 * 3600) return `${Math.floor(s / 3600)} h`

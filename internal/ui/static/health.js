@@ -7,7 +7,7 @@ export default function health(root, _, page) {
     { title: 'Replica', of: r => [h('span', { class: 'name' }, r.name), r.error && remark('bad', r.error),
       (r.checks ?? []).map(c => remark(c.error ? 'bad' : 'good', `${c.name}: ${c.error || 'ok'}`))] },
     { title: 'Version', label: true, of: r => r.version },
-    { title: 'Configuration', label: true, kind: r => r.odd && 'bad', of: r => [h('code', {}, r.configuration), r.odd && remark('', 'differs from the others')] },
+    { title: 'Configuration', label: true, kind: r => r.differs && 'bad', of: r => [h('code', {}, r.configuration), r.differs && remark('', 'differs from the others')] },
     { title: 'Runs', n: true, of: r => r.runs },
     { title: 'Nodes', n: true, of: r => !r.error && number(r.nodes) },
     { title: 'Pods', n: true, of: r => !r.error && number(r.pods) },
@@ -17,7 +17,7 @@ export default function health(root, _, page) {
   root.append(h('h1', {}, 'Health'), verdict, troubles, period, profiles, h('h2', {}, 'Replicas'), replicas.element)
   return {
     overview(o) {
-      const up = o.replicas.filter(r => !r.error), lately = page.lately(), wrong = troublesOf(o, lately), now = page.now()
+      const up = o.replicas.filter(r => !r.error), lately = page.lately(), now = page.now(), wrong = troublesOf(o, lately, now)
       const over = lately.seconds < 60 ? `in ${lately.seconds} s, since this page was opened` : 'in the last minute'
       verdict.className = wrong.length ? 'bad' : 'good'
       verdict.textContent = wrong.length ? `${plural(wrong.length, 'thing is', 'things are')} not well:` : `Everything is well: ${plural(up.length, 'replica')} ready, and no call has failed ${over}.`
@@ -35,8 +35,7 @@ export default function health(root, _, page) {
           h('li', {}, p.schedulers.join(', ') || 'no scheduler yet'), h('li', {}, 'extender ', h('code', {}, p.path)),
           h('li', {}, p.policies.map(x => x.weight ? `${x.name} × ${x.weight}` : x.name).join(', '))), calls), { fill: calls.fill })
       }, fill: e => e.fill(p.calls.map(c => ({ ...c, last: undefined, ago: c.last ? ago(c.last, now) + ' ago' : c.total ? 'not lately' : 'never' })), c => c.verb) })))
-      const common = up.map(r => r.configuration).sort((a, b) => up.filter(r => r.configuration === b).length - up.filter(r => r.configuration === a).length)[0]
-      replicas.fill(o.replicas.map(r => ({ ...r, now: undefined, generation: undefined, profiles: undefined, runs: r.started ? ago(r.started, r.now) : '', odd: !r.error && r.configuration !== common,
+      replicas.fill(o.replicas.map(r => ({ ...r, now: undefined, generation: undefined, profiles: undefined, runs: r.started ? ago(r.started, r.now) : '',
         certificates: (r.certificates ?? []).map(c => ({ name: nameOf(c), notAfter: c.notAfter, days: daysOf(c, r.now) })) })), r => r.name)
     },
   }
@@ -47,22 +46,9 @@ const daysOf = (c, now) => Math.floor((Date.parse(c.notAfter) - Date.parse(now))
 const left = days => days < 0 ? 'ended' : `${plural(days, 'day')} left`
 const duration = s => s === undefined ? '–' : s < 0.001 ? `${Math.round(s * 1e6)} µs` : s < 1 ? `${(s * 1e3).toPrecision(2)} ms` : `${s.toPrecision(2)} s`
 
-// troublesOf returns sentences about what is not well. lately is of Lately.
-export function troublesOf(overview, lately) {
-  const up = overview.replicas.filter(r => !r.error)
-  const troubles = overview.replicas.filter(r => r.error).map(r => `Replica ${r.name} does not respond: ${r.error}`)
-  for (const r of up) {
-    for (const c of r.checks ?? []) if (c.error) troubles.push(`Replica ${r.name} is not ready: ${c.name}: ${c.error}`)
-    for (const w of r.warnings ?? []) troubles.push(up.length > 1 ? `Replica ${r.name}: ${w}` : w)
-    for (const c of r.certificates ?? []) {
-      const days = daysOf(c, r.now)
-      if (days < 14) troubles.push(`Replica ${r.name}: the certificate ${nameOf(c)} ${days < 0 ? `ended on ${clock(c.notAfter)}` : `ends in ${plural(days, 'day')}`}`)
-    }
-  }
-  for (const p of lately?.profiles ?? []) for (const c of p.calls) if (c.failed) troubles.push(`${number(c.failed)} of ${plural(c.calls, `${c.verb} call`)} of profile ${p.path} failed in the last ${lately.seconds} s`)
-  if (new Set(up.map(r => r.configuration)).size > 1) troubles.push('The replicas have different configurations: see Health.')
-  return [...new Set(troubles)]
-}
+// troublesOf returns sentences about what is not well now. lately is of Lately.
+export const troublesOf = (overview, lately, now) => [...overview.troubles.map(t => [t.text, t.last && `The latest was ${ago(t.last, now)} ago.`, t.remedy].filter(Boolean).join(' ')),
+  ...lately.profiles.flatMap(p => p.calls.filter(c => c.failed).map(c => `${number(c.failed)} of ${plural(c.calls, `${c.verb} call`)} of profile ${p.path} failed in the last ${lately.seconds} s.`))]
 
 // Lately compares overviews of the last minute.
 export class Lately {

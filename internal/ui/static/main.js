@@ -75,7 +75,7 @@ function known() {
 
 function navigation() {
   const count = Math.max(0, ...replicasUp().map(r => r.waiting))
-  const troubles = page.overview ? troublesOf(page.overview, page.lately()).length : 0
+  const troubles = page.overview ? troublesOf(page.overview, page.lately(), page.now()).length : 0
   show($('views'), Object.entries(views).filter(([, v]) => v.key).map(([name, v]) => ({
     name, title: v.title, here: shown?.name === name,
     badge: name === 'waiting' ? count : name === 'health' ? troubles : 0, bad: name === 'health',
@@ -100,10 +100,7 @@ function state() {
   if (problem) notices.push({ bad: true, text: `No data for ${Math.max(1, Math.round((Date.now() - since) / 1000))} s: ${problem.message}.${advice(problem.message)} ` +
     (page.overview?.context || problem instanceof Refused ? '' : 'Is outboard ui or kubectl port-forward still running? ') + 'The page tries again.' })
   else if (none) notices.push({ bad: true, text: `No replica responds. ${replicas[0].name}: ${replicas[0].error}.${advice(replicas[0].error)} The page tries again.` })
-  if (!none) for (const r of replicas) {
-    if (r.error) notices.push({ text: `Replica ${r.name} does not respond (${r.error}): what only it knows is not shown.${advice(r.error)}` })
-    for (const c of r.checks ?? []) if (c.error) notices.push({ text: `Replica ${r.name} is not ready: ${c.name}: ${c.error}.` })
-  }
+  if (!none) for (const t of page.overview?.troubles ?? []) if (t.incomplete) notices.push({ text: t.text + advice(t.text) })
   show($('notices'), notices, n => n.bad ? 'problem' : n.text, n => h('p', { class: n.bad ? 'notice bad' : 'notice' }, n.text))
   $('context').textContent = page.overview?.context ?? ''
   $('state').textContent = none ? 'No replica responds' : up.length === 0 ? 'Loading…' : `${up.length === 1 ? up[0].name : plural(up.length, 'replica')} · ${plural(up[0].nodes, 'node')}, ` +

@@ -1,0 +1,137 @@
+package ui
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// expiresSoon is when a certificate that ends is a trouble.
+const expiresSoon = 14 // days
+
+// unservedFor is how long calls that no profile serves are a trouble: kube-scheduler may call rarely, and a retry can take minutes.
+const unservedFor = 10 * time.Minute
+
+const checkCertificate = "Compare tlsConfig in kube-scheduler's configuration with serving.tls of Outboard."
+
+// unserved says what happens to calls that no profile serves, with an example, and what to do, by the reason: the values of the label reason
+// of the metrics of package server, and "path".
+var unserved = map[string]struct{ what, remedy string }{
+	"path":                {"Nothing is served at the path of calls, such as %s", "Correct urlPrefix or the verb in kube-scheduler's configuration; outboard doctor finds what is wrong."},
+	"plaintext":           {"Calls come without TLS, such as from %s", "Begin urlPrefix in kube-scheduler's configuration with https://."},
+	"rejected_by_client":  {"Clients such as %s do not accept Outboard's certificate", "Set caFile in kube-scheduler's configuration to the CA of the certificate, and restart kube-scheduler, which reads it only when it starts."},
+	"no_certificate":      {"Callers without a client certificate are refused, such as %s", "Set certFile and keyFile of tlsConfig in kube-scheduler's configuration."},
+	"unknown_authority":   {"Callers with a certificate of an unknown CA are refused, such as %s", checkCertificate},
+	"expired":             {"Callers with an expired certificate are refused, such as %s", "Renew the client certificate of kube-scheduler."},
+	"invalid_certificate": {"Callers with a certificate that is not for clients are refused, such as %s", checkCertificate},
+	"name_not_allowed":    {"Callers whose name is not allowed are refused, such as %s", "Add the name to serving.tls.allowedClients."},
+}
+
+// Judge sets what is not well, and which replicas have another configuration than most, from the rest of the overview.
+func (o *Overview) Judge() {
+	o.Troubles = []Trouble{}
+	o.compareConfigurations()
+	up := 0
+	for i := range o.Replicas {
+		if o.Replicas[i].Error == "" {
+			up++
+		}
+	}
+	for i := range o.Replicas {
+		o.judge(&o.Replicas[i], up > 1)
+	}
+	o.judgeUnserved()
+	if slices.ContainsFunc(o.Replicas, func(r Replica) bool { return r.Differs }) {
+		o.add(Trouble{Text: "The replicas have different configurations: see Health."})
+	}
+}
+
+// judge adds the troubles of one replica, of which there may be several.
+func (o *Overview) judge(r *Replica, several bool) {
+	if r.Error != "" {
+		o.add(Trouble{Text: fmt.Sprintf("Replica %s does not respond (%s): what only it knows is not shown.", r.Name, r.Error), Incomplete: true})
+		return
+	}
+	for _, c := range r.Checks {
+		if c.Error != "" {
+			o.add(Trouble{Text: fmt.Sprintf("Replica %s is not ready: %s: %s.", r.Name, c.Name, c.Error), Incomplete: true})
+		}
+	}
+	for _, warning := range r.Warnings {
+		if several {
+			warning = "Replica " + r.Name + ": " + warning
+		}
+		o.add(Trouble{Text: warning})
+	}
+	for _, c := range r.Certificates {
+		name := c.Use
+		if c.Subject != "" {
+			name += " " + c.Subject
+		}
+		switch days := int(math.Floor(c.NotAfter.Sub(r.Now).Hours() / 24)); {
+		case days < 0:
+			o.add(Trouble{Text: fmt.Sprintf("Replica %s: the certificate %s ended on %s.", r.Name, name, c.NotAfter.UTC().Format(time.DateOnly))})
+		case days < expiresSoon:
+			o.add(Trouble{Text: fmt.Sprintf("Replica %s: the certificate %s ends in %s.", r.Name, name, plural(int64(days), "day"))})
+		}
+	}
+}
+
+// judgeUnserved adds the calls that no profile serves, of all replicas together: a kube-scheduler may call any of them.
+func (o *Overview) judgeUnserved() {
+	sums, now := map[string]Unserved{}, time.Time{}
+	for i := range o.Replicas {
+		if r := &o.Replicas[i]; now.Before(r.Now) {
+			now = r.Now
+		}
+		for _, u := range o.Replicas[i].Unserved {
+			sum := sums[u.Reason]
+			sum.Calls += u.Calls
+			if sum.Last.Before(u.Last) {
+				sum.Last, sum.Example = u.Last, u.Example
+			}
+			sums[u.Reason] = sum
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(sums)) {
+		if u, says := sums[reason], unserved[reason]; now.Sub(u.Last) <= unservedFor {
+			o.add(Trouble{Text: fmt.Sprintf(says.what+": %s so far.", u.Example, plural(u.Calls, "call")), Last: u.Last, Remedy: says.remedy})
+		}
+	}
+}
+
+func plural(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// add adds a trouble, unless it is known from another replica.
+func (o *Overview) add(t Trouble) {
+	if !slices.Contains(o.Troubles, t) {
+		o.Troubles = append(o.Troubles, t)
+	}
+}
+
+// compareConfigurations marks the replicas whose configuration is not the most frequent one; of several such, that of the first replica
+// counts.
+func (o *Overview) compareConfigurations() {
+	count, most := map[string]int{}, ""
+	for i := range o.Replicas {
+		if r := &o.Replicas[i]; r.Error == "" {
+			count[r.Configuration]++
+		}
+	}
+	for i := range o.Replicas {
+		if r := &o.Replicas[i]; r.Error == "" && (count[most] < count[r.Configuration]) {
+			most = r.Configuration
+		}
+	}
+	for i := range o.Replicas {
+		r := &o.Replicas[i]
+		r.Differs = r.Error == "" && r.Configuration != most
+	}
+}
