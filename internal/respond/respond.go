@@ -9,13 +9,14 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 )
 
 // Response is an encoded response. It is immutable.
 type Response struct {
 	etag   string
 	body   []byte
-	zipped []byte // nil: the body is short
+	zipped func() []byte // nil: the body is short
 }
 
 // New encodes the value. The ETag changes exactly when the JSON of unstamped does, which is the value without what changes by itself, such
@@ -31,8 +32,8 @@ func New(value, unstamped any) (r Response, err error) {
 		}
 	}
 	r.etag = fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256(stamp))[:24])
-	if len(r.body) > 4096 {
-		r.zipped = zip(r.body)
+	if body := r.body; len(body) > 4096 {
+		r.zipped = sync.OnceValue(func() []byte { return zip(body) }) // no client may need it
 	}
 	return r, nil
 }
@@ -50,7 +51,7 @@ func (r *Response) Write(w http.ResponseWriter, req *http.Request) {
 	body := r.body
 	if r.zipped != nil && strings.Contains(req.Header.Get("Accept-Encoding"), "gzip") {
 		header.Set("Content-Encoding", "gzip")
-		body = r.zipped
+		body = r.zipped()
 	}
 	_, _ = w.Write(body) // the connection is gone if this fails
 }
@@ -70,10 +71,18 @@ func Failed(w http.ResponseWriter, err error) {
 	http.Error(w, "internal error: "+err.Error(), http.StatusInternalServerError)
 }
 
+// zippers are kept, because each has a megabyte.
+var zippers = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+	return z
+}}
+
 func zip(body []byte) []byte {
+	z := zippers.Get().(*gzip.Writer)
+	defer zippers.Put(z)
 	var b bytes.Buffer
-	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
-	_, _ = z.Write(body)                            // a Buffer accepts everything
+	z.Reset(&b)
+	_, _ = z.Write(body) // a Buffer accepts everything
 	_ = z.Close()
 	return b.Bytes()
 }

@@ -52,53 +52,48 @@ func (s *Source) resources(latest *atomic.Pointer[resources]) []Resource {
 }
 
 // units returns all units of the resource.
-func (s *Source) units(resource string) Units {
-	u := Units{Resource: Resource{Resource: resource}, Groups: []string{}, Nodes: []NodeUnits{}}
-	var nodes []policy.NodeUnits
+func (s *Source) units(resource string) *unitColumns {
+	c := newUnitColumns(Resource{Resource: resource})
+	groups, count := map[string][]*policy.NodeUnits{}, 0
 	for list := range lists(s.Config(), s.View()) {
 		if string(list.Resource) == resource {
-			u.Title, u.Unit = list.Title, list.Unit
-			nodes = append(nodes, list.Nodes...)
+			c.Title, c.Unit = list.Title, list.Unit
+			for i := range list.Nodes {
+				n := &list.Nodes[i]
+				groups[n.Group] = append(groups[n.Group], n)
+				count += len(n.Units)
+			}
 		}
 	}
-	groups, count := map[string][]*policy.NodeUnits{}, 0
-	for i := range nodes {
-		n := &nodes[i]
-		groups[n.Group] = append(groups[n.Group], n)
-		count += len(n.Units)
-	}
-	numbers := make([]int64, 0, 4*count)
-	u.Groups = slices.AppendSeq(u.Groups, maps.Keys(groups))
-	slices.Sort(u.Groups)
-	for group, name := range u.Groups {
+	c.Groups = slices.AppendSeq(c.Groups, maps.Keys(groups))
+	slices.Sort(c.Groups)
+	c.Used = slices.Grow(c.Used, count)
+	for group, name := range c.Groups {
 		nodes := groups[name]
 		slices.SortFunc(nodes, func(a, b *policy.NodeUnits) int { return cmp.Compare(a.Node, b.Node) }) // they usually are in this order
 		for i, n := range nodes {
 			if i > 0 && n.Node == nodes[i-1].Node {
 				continue // two policies allocate the same units
 			}
-			first := len(numbers)
-			numbers = appendUnits(numbers, n.Units)
-			u.Nodes = append(u.Nodes, NodeUnits{Node: n.Node, Group: group, Names: namesOf(n.Units), Units: numbers[first:len(numbers):len(numbers)]})
+			c.addNode(n.Node, group, namesOf(n.Units), len(n.Units))
+			for j := range n.Units {
+				u := &n.Units[j]
+				c.addUnit(u.Capacity, u.Used, u.Reserved, flagsOf(u))
+			}
 		}
 	}
-	return u
+	return c
 }
 
-// appendUnits appends the numbers of NodeUnits.
-func appendUnits(numbers []int64, units []policy.Unit) []int64 {
-	for i := range units {
-		u := &units[i]
-		var flags int64
-		if u.Unhealthy {
-			flags |= Unhealthy
-		}
-		if u.Gone {
-			flags |= Gone
-		}
-		numbers = append(numbers, u.Capacity, u.Used, u.Reserved, flags)
+// flagsOf returns the flags of NodeUnits.
+func flagsOf(u *policy.Unit) (flags int64) {
+	if u.Unhealthy {
+		flags |= Unhealthy
 	}
-	return numbers
+	if u.Gone {
+		flags |= Gone
+	}
+	return flags
 }
 
 // namesOf returns the names of the units, or nil if they are 0, 1, 2, ….
@@ -134,32 +129,44 @@ type unitColumns struct {
 	Flags    []int64 `json:"flags"`
 }
 
+// newUnitColumns returns a table without units, of which no column is null in JSON.
+func newUnitColumns(r Resource) *unitColumns {
+	none := []int64{}
+	return &unitColumns{Resource: r, Groups: []string{}, Nodes: []string{}, Group: none, Count: none, Capacity: none, Used: none, Reserved: none, Flags: none}
+}
+
+// addNode adds a node, whose units follow. names are those of its units; nil if they are 0, 1, 2, ….
+func (c *unitColumns) addNode(node string, group int, names []string, units int) {
+	if names != nil && c.Names == nil {
+		c.Names = [][]string{}
+		for range c.Nodes {
+			c.Names = append(c.Names, []string{})
+		}
+	}
+	if c.Names != nil {
+		c.Names = append(c.Names, append([]string{}, names...))
+	}
+	c.Nodes = append(c.Nodes, node)
+	c.Group = appendRun(c.Group, int64(group))
+	c.Count = appendRun(c.Count, int64(units))
+}
+
+func (c *unitColumns) addUnit(capacity, used, reserved, flags int64) {
+	c.Capacity = appendRun(c.Capacity, capacity)
+	c.Used = append(c.Used, used)
+	c.Reserved = appendRun(c.Reserved, reserved)
+	c.Flags = appendRun(c.Flags, flags)
+}
+
 // MarshalJSON implements json.Marshaler: the columns of a table, as unitColumns describes them.
 func (u Units) MarshalJSON() ([]byte, error) {
-	none := []int64{}
-	c := unitColumns{
-		Resource: u.Resource, Groups: u.Groups, Nodes: make([]string, 0, len(u.Nodes)), Group: none, Count: none,
-		Capacity: none, Used: make([]int64, 0, 8*len(u.Nodes)), Reserved: none, Flags: none,
-	}
+	c := newUnitColumns(u.Resource)
+	c.Groups = append(c.Groups, u.Groups...)
 	for i := range u.Nodes {
 		n := &u.Nodes[i]
-		c.Nodes = append(c.Nodes, n.Node)
-		c.Group = appendRun(c.Group, int64(n.Group))
-		c.Count = appendRun(c.Count, int64(len(n.Units)/4))
-		if n.Names != nil && c.Names == nil {
-			c.Names = make([][]string, len(u.Nodes))
-			for j := range c.Names {
-				c.Names[j] = []string{}
-			}
-		}
-		if n.Names != nil {
-			c.Names[i] = n.Names
-		}
+		c.addNode(n.Node, n.Group, n.Names, len(n.Units)/4)
 		for at := 0; at < len(n.Units); at += 4 {
-			c.Capacity = appendRun(c.Capacity, n.Units[at])
-			c.Used = append(c.Used, n.Units[at+1])
-			c.Reserved = appendRun(c.Reserved, n.Units[at+2])
-			c.Flags = appendRun(c.Flags, n.Units[at+3])
+			c.addUnit(n.Units[at], n.Units[at+1], n.Units[at+2], n.Units[at+3])
 		}
 	}
 	return json.Marshal(c)
