@@ -207,22 +207,23 @@ func TestErrorsNameTheLedgerCRD(t *testing.T) {
 var metric = regexp.MustCompile(`outboard_[a-z_]+`)
 
 // Every metric in an alert or on the dashboard exists: it is on the page about metrics, which a
-// test of the project compares with the code.
+// test of the project compares with the code. The dashboard shows those of each alert.
 func TestMonitoringNamesMetricsThatExist(t *testing.T) {
 	page := string(read(t, "../docs/reference/metrics.md"))
-	check := func(where, expression string) {
-		names := metric.FindAllString(expression, -1)
-		if len(names) == 0 {
-			t.Errorf("%s: %q contains no metric", where, expression)
-		}
-		for _, name := range names {
+	check := func(where, expression string) (names []string) {
+		for _, name := range metric.FindAllString(expression, -1) {
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 				name = strings.TrimSuffix(name, suffix)
 			}
+			names = append(names, name)
 			if !strings.Contains(page, "`"+name+"`") {
 				t.Errorf("%s: there is no metric %s", where, name)
 			}
 		}
+		if len(names) == 0 {
+			t.Errorf("%s: %q contains no metric", where, expression)
+		}
+		return names
 	}
 	var alerts struct {
 		Groups []struct {
@@ -231,11 +232,6 @@ func TestMonitoringNamesMetricsThatExist(t *testing.T) {
 	}
 	if err := yaml.Unmarshal(read(t, "chart/monitoring/alerts.yaml"), &alerts); err != nil {
 		t.Fatal(err)
-	}
-	for _, group := range alerts.Groups {
-		for _, rule := range group.Rules {
-			check(rule.Alert, rule.Expr)
-		}
 	}
 	var dashboard struct {
 		Panels []struct {
@@ -246,9 +242,21 @@ func TestMonitoringNamesMetricsThatExist(t *testing.T) {
 	if err := json.Unmarshal(read(t, "chart/monitoring/dashboard.json"), &dashboard); err != nil {
 		t.Fatal(err)
 	}
+	shown := map[string]bool{}
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
-			check(panel.Title, target.Expr)
+			for _, name := range check(panel.Title, target.Expr) {
+				shown[name] = true
+			}
+		}
+	}
+	for _, group := range alerts.Groups {
+		for _, rule := range group.Rules {
+			for _, name := range check(rule.Alert, rule.Expr) {
+				if !shown[name] {
+					t.Errorf("%s: no panel shows %s", rule.Alert, name)
+				}
+			}
 		}
 	}
 	if len(alerts.Groups) == 0 || len(dashboard.Panels) == 0 {
