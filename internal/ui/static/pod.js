@@ -53,7 +53,7 @@ function profileNow(p, several, page) {
   for (const n of p.notes ?? []) parts.push(paragraph('note ' + n.policy, `${n.policy}: ${n.notes.join('; ')}`))
   if (p.remedies?.length) {
     parts.push(heading('fit', 'It would fit'), { key: 'remedies', data: p.remedies.map(r => [r.text, r.smallest]), make: () => h('ul', { class: 'cards' }, p.remedies.map(r => h('li', { class: 'card' },
-      h('p', {}, r.text ?? ''), h('p', { class: 'dim small' }, r.smallest ? 'No smaller change of this kind does.' : 'Perhaps a smaller change does, too.')))) })
+      h('p', {}, r.text), h('p', { class: 'dim small' }, r.smallest ? 'No smaller change of this kind does.' : 'Perhaps a smaller change does, too.')))) })
   } else if (!p.fit && !p.error) parts.push(paragraph('none', 'It would not fit with any single change that Outboard has tried.'))
   if (p.fit > 1) parts.push(paragraph('margin', p.explanations[0]?.total > p.explanations[1]?.total ? `The best node is ${number(p.explanations[0].total - p.explanations[1].total)} ahead of the second.` : 'The best two nodes are equal; kube-scheduler’s own plugins decide.'))
   if (p.explanations?.length) parts.push(...matrix('Nodes', p.explanations, p.maxTotal, page), ...rest(p.nodes - p.explanations.length))
@@ -89,7 +89,7 @@ function placed(p, several) {
   return [heading('placed', `If it were placed now${several ? `, by profile ${p.profile}` : ''}`),
     paragraph('rating', !p.fits ? `It would not fit on ${p.node}.` : p.best ? `${p.best} would score ${number(p.bestTotal)}, more than ${p.node} with ${number(p.total)}.`
       : p.next ? `No node would score more than ${p.node} with ${number(p.total)}; the next is ${p.next} with ${number(p.nextTotal)}.` : `It would fit on ${p.node} alone.`, ''),
-    ...p.flips?.length ? [{ key: 'flips', data: p.flips, make: () => h('ul', { class: 'plain' }, p.flips.map(f => h('li', {}, f.text ?? `with weight ${f.to} of ${f.policy} instead of ${f.from}, ${f.node} would score more`))) }] : []]
+    ...p.flips?.length ? [{ key: 'flips', data: p.flips, make: () => h('ul', { class: 'plain' }, p.flips.map(f => h('li', {}, f.text))) }] : []]
 }
 
 // scoredIn returns the latest call that scored nodes for a pod that is on a node.
