@@ -17,7 +17,7 @@ export default function waiting(root, { query }, page) {
       return one(r) ? [h('a', { class: 'name', href: podLink(namespace, name) }, name), note(namespace)]
         : [h('a', { class: 'name', href: link('waiting', { ...query, owner: r.owner }) }, rest.join('/')), note(`${kind} in ${ownerNamespace}`)]
     } },
-    { title: 'Pods', n: true, label: '× ', of: ({ r }) => number(one(r) ? 1 : r.pods) },
+    ...query.owner ? [] : [{ title: 'Pods', n: true, label: '× ', of: ({ r }) => number(r.pods) }],
     { title: 'Waits', n: true, label: '', of: x => [x.waits, x.r.requeues > 0 && note(`requeued ${x.r.requeues}×`)] },
     { title: 'Requests', wide: true, kind: () => 'tight', of: ({ r }) => r.requests.map(x => line(x, ' ', page.unit(x.split(':')[0]))) },
     { title: 'Reason', label: '', of: ({ r }) => [line(named(r.reason)), note(r.text)] },

@@ -141,11 +141,11 @@ export class Wall {
     if (at >= 0) {
       const [x, y] = this.place(at, this.chosen.unit)
       context.strokeStyle = c.page
-      context.lineWidth = 4
-      context.strokeRect(x - 1, y - 1, side + 2, side + 2)
+      context.lineWidth = 6
+      context.strokeRect(x, y, side, side)
       context.strokeStyle = c.accent
-      context.lineWidth = 2
-      context.strokeRect(x - 1, y - 1, side + 2, side + 2)
+      context.lineWidth = 4
+      context.strokeRect(x, y, side, side)
     }
   }
 
