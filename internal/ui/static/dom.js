@@ -75,7 +75,7 @@ export function bar(part, whole, wide = false) {
 // screens show before the cell: a text, or true for the title, as numbers have.
 export function table(name, columns, { className = '', row = () => '' } = {}) {
   const body = h('tbody'), head = h('tr', {}, columns.map(c => h('th', { scope: 'col', class: c.n && 'n' }, c.title)))
-  const element = h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': name }, h('table', { class: `stack ${className}`, 'aria-label': name }, h('thead', {}, head), body))
+  const element = h('div', { class: 'scroll' }, h('table', { class: `stack ${className}`, 'aria-label': name }, h('thead', {}, head), body))
   element.fill = (items, key) => { element.hidden = items.length === 0; show(body, items, key, make) }
   const make = x => h('tr', { class: row(x) }, columns.map((c, i) => h(i ? 'td' : 'th', {
     scope: i ? undefined : 'row', class: [c.n && 'n', c.wide && 'wide', c.kind?.(x)].filter(Boolean).join(' '), 'data-label': typeof c.label === 'string' ? c.label : c.n || c.label ? c.title + ': ' : undefined,
@@ -93,10 +93,11 @@ export const nodeLink = node => h('a', { href: link('gpus', { node }) }, node)
 // filter returns a field that selects by a part of a name: the address of the view follows what is typed.
 export function filter(view, query, what) {
   let typing
-  const e = h('input', { type: 'search', id: `${view}-find`, placeholder: what, 'aria-label': what, value: query.find ?? '', spellcheck: 'false', oninput() {
+  const e = h('input', { type: 'search', id: `${view}-find`, placeholder: what, 'aria-label': what, spellcheck: 'false', oninput() {
     clearTimeout(typing)
     typing = setTimeout(() => e.isConnected && location.replace(link(view, { ...query, find: e.value.trim() })), 250)
   } })
+  e.value = query.find ?? '' // which puts the cursor at its end
   return e
 }
 

@@ -35,7 +35,7 @@ const page = {
   lately: () => calls.of(),
 }
 const calls = new Lately()
-let view, poll, shown, problem, since
+let view, poll, ready, shown, problem, since
 
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, '').split('?')
@@ -51,15 +51,20 @@ function go() {
   view?.stop?.()
   problem = undefined
   if (!same) window.scrollTo(0, 0)
-  const root = h('div', { 'aria-busy': 'true' }), focus = document.activeElement?.id
+  const root = h('div', { 'aria-busy': 'true', class: same && 'again' }), focus = document.activeElement, chip = focus.closest('.chips')
   view = views[r.name].of(root, r, page)
   $('main').replaceChildren(root)
-  if (same && focus) document.getElementById(focus)?.focus()
-  else if (shown && !same) $('main').focus()
+  ready = () => {
+    ready = () => {}
+    root.removeAttribute('aria-busy')
+    if (same && chip && document.activeElement === document.body) root.querySelector('.chips [aria-current]')?.focus()
+  }
+  if (same) document.getElementById(focus.id)?.focus() // who types goes on
+  else if (shown) $('main').focus()
   shown = r
   document.title = `${[...r.rest].reverse()[0] ?? views[r.name].title} · Outboard`
   known()
-  poll = view.source ? new Poll(view.source, value => { view.show(value); root.removeAttribute('aria-busy'); state() }, failed) : undefined
+  poll = view.source ? new Poll(view.source, value => { view.show(value); ready(); state() }, failed) : undefined
   navigation()
   state()
 }
@@ -70,7 +75,7 @@ const replicasUp = () => page.overview?.replicas.filter(r => !r.error) ?? []
 function known() {
   if (!page.overview || !replicasUp().length && shown.name !== 'health') return // of nothing, a view would say that it is empty
   view.overview?.(page.overview)
-  if (!view.source) $('main').firstChild.removeAttribute('aria-busy')
+  if (!view.source) ready()
 }
 
 function navigation() {

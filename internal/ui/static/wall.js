@@ -73,7 +73,7 @@ const across = n => n <= 4 ? n : n <= 16 ? Math.ceil(n / 2) : Math.ceil(Math.sqr
 // hovered(event, node, unit) when the mouse moves; without a node if there is none at the mouse.
 export class Wall {
   constructor(name, picked, hovered) {
-    this.canvas = h('canvas', { tabindex: '0', role: 'img', 'aria-roledescription': 'wall of units' })
+    this.canvas = h('canvas', { tabindex: '0', role: 'application', 'aria-roledescription': 'wall of units' })
     this.name = name
     this.picked = picked
     this.canvas.addEventListener('click', e => {
