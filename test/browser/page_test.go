@@ -198,6 +198,9 @@ func TestStates(t *testing.T) {
 			f.explain["a/b"] = explain.Document{Pod: "a/b", Known: true, Created: noon, Unschedulable: "0/4 nodes are available: 4 no tape drive.",
 				Now: []explain.Profile{{Profile: "/", Refused: "pod a/b has schedulerName \"x\""}}}
 		}, "pod/a/b", "4 no tape drive"},
+		"a search that did not end": {func(f *fixture) {
+			f.explain[f.pods[0].Pod] = explain.Document{Pod: f.pods[0].Pod, Known: true, Now: []explain.Profile{{Profile: "/", Error: "searching for changes: not complete after 2s"}}}
+		}, "waiting", "searching for changes: not complete after 2s"},
 		"unmanaged": {func(f *fixture) {
 			f.explain["a/b"] = explain.Document{Pod: "a/b", Known: true, Now: []explain.Profile{{Profile: "/", Unmanaged: true}}}
 		}, "pod/a/b", "does not manage this pod"},
