@@ -56,11 +56,11 @@ type nominee struct {
 }
 
 // Nominate says that kube-scheduler will nominate the pod, which is on no node, and here in its latest state, to one of the nodes: it has been
-// told which pods it can evict there, and counts the pod from then on. forget takes that back, unless SetPod has shown the nomination. Nominate replaces what an earlier
-// call has said about the pod.
-func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func()) {
+// told which pods it can evict there, and counts the pod from then on. forget takes that back in this Builder or a clone of it, unless SetPod
+// has shown the nomination. Nominate replaces what an earlier call has said about the pod.
+func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func(*Builder)) {
 	if b.Pod(pod.UID) != nil || len(nodes) == 0 {
-		return func() {}
+		return func(*Builder) {}
 	}
 	nodes = slices.Clone(nodes)      // forget finds what this call has said by its address
 	if b.nominated[pod.UID] != nil { // it may leave another node
@@ -68,7 +68,7 @@ func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func(
 	} else {
 		b.withoutRoom(func() { b.expect(pod, nodes, false) })
 	}
-	return func() {
+	return func(b *Builder) {
 		if n := b.nominated[pod.UID]; n != nil && !n.shown && len(n.expected) > 0 && &n.expected[0] == &nodes[0] {
 			b.expect(n.Pod, nil, false)
 		}

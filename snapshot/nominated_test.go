@@ -51,7 +51,7 @@ func TestNominee(t *testing.T) {
 			b.SetNode(node("a"))
 			b.SetPod(pod("p", ""))
 			b.View()
-			var forgets []func()
+			var forgets []func(*snapshot.Builder)
 			latest := pod("p", "")
 			for i, step := range steps {
 				do, names, _ := strings.Cut(step.do, " ")
@@ -64,9 +64,9 @@ func TestNominee(t *testing.T) {
 					forgets = append(forgets, b.Nominate(latest, to(strings.Fields(names)...)))
 				case "forget":
 					if names == "first" {
-						forgets[0]()
+						forgets[0](&b)
 					} else {
-						forgets[len(forgets)-1]()
+						forgets[len(forgets)-1](&b)
 					}
 				case "bound":
 					b.SetPod(pod("p", names))

@@ -47,12 +47,12 @@ const (
 // [snapshot.Builder.Nominate]. If the watch does not show the nomination for half a minute, the pod does not count any more.
 func (c *Cluster) Nominate(pod *corev1.Pod, nodes []snapshot.NominatedNode) {
 	if forget := c.state.nominate(pod.UID, nodes); forget != nil {
-		time.AfterFunc(nominationTimeout, forget)
+		time.AfterFunc(nominationTimeout, func() { forget(c.state) })
 	}
 }
 
-// nominate returns nil if the pod is unknown or too many nominations are expected.
-func (s *state) nominate(uid types.UID, nodes []snapshot.NominatedNode) (forget func()) {
+// nominate returns nil if the pod is unknown or too many nominations are expected. forget takes it back in this state or a clone of it.
+func (s *state) nominate(uid types.UID, nodes []snapshot.NominatedNode) (forget func(*state)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pod := s.seen(uid)
@@ -62,11 +62,11 @@ func (s *state) nominate(uid types.UID, nodes []snapshot.NominatedNode) (forget 
 	s.expected++
 	expected := s.builder.Nominate(pod, nodes)
 	s.publishLocked()
-	return func() {
+	return func(s *state) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.expected--
-		expected()
+		expected(&s.builder)
 		s.publishLocked()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
 )
 
 // Offline is a Cluster without client, clock or goroutine, for tests that play every order of events: what the watches show, and what the API
@@ -56,6 +57,15 @@ func (o *Offline) ShowLedger(l *ledger.Object) {
 
 // Forget is what Assume returns.
 func (o *Offline) Forget(uid types.UID) { o.state.forget(uid) }
+
+// Nominate is [Cluster.Nominate], and ends when the caller calls forget, with o or a clone of it; nil: there is nothing to end.
+func (o *Offline) Nominate(uid types.UID, nodes []snapshot.NominatedNode) (forget func(*Offline)) {
+	end := o.state.nominate(uid, nodes)
+	if end == nil {
+		return nil
+	}
+	return func(o *Offline) { end(o.state) }
+}
 
 // BeginBind begins a Bind of the pod, for which the caller takes the steps of a [Sending]. It returns its number.
 func (o *Offline) BeginBind(uid types.UID) (number int) { return o.state.beginBind(uid) }

@@ -13,7 +13,8 @@ import (
 //   - if nobody tries a pod any more, sweeps release each claim of which no pod is bound; if the scope says Prompt, bind calls have released
 //     it;
 //   - whoever reads from a replica sees each pod where the watch has shown it, or where the replica has decided or learned meanwhile that it is,
-//     and the room that is left, in every state, and in the end where the pod is;
+//     and the room that is left, in every state, and in the end where the pod is; the same for the nodes to which each pod is nominated;
+//   - a preempt call lets no pods be evicted for a pod that fits on the node to which it is nominated, as [World.roomOn] says;
 //   - a pod that a replica has rejected is retried if it fits in the end.
 func (w *World) Check() error {
 	if w.broken != nil {
@@ -124,7 +125,7 @@ func (w *World) checkEnd() error {
 		scope.Expiries = 0
 	}
 	end := w.clone()
-	end.scope, end.late = &scope, nil
+	end.scope, end.late, end.preempted = &scope, nil, scope.Preemptions
 	for {
 		moves := end.Moves()
 		if len(moves) == 0 {
@@ -154,6 +155,11 @@ func (w *World) checkEnd() error {
 		}
 	}
 	truth := end.started()
+	for i := range end.replicas {
+		if err := end.checkNominations(&truth, end.replicas[i].cluster.View()); err != nil {
+			return fmt.Errorf("in the end, replica %d: %w", i, err)
+		}
+	}
 	for p, by := range end.rejected {
 		if by == 0 || end.pods[p] == nil || end.pods[p].Spec.NodeName != "" {
 			continue

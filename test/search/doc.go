@@ -15,11 +15,13 @@
 //   - the watch shows a replica the next change of a pod or a ledger, and until then its cache is stale;
 //   - with the plugin, a reserved pod is bound, or not;
 //   - a replica reads a pod that it counts as bound and that its watch does not show there;
+//   - a kube-scheduler calls preempt of a replica, whose shipped Handler responds, and later evicts the pods and writes the nomination, or is
+//     killed before; an evicted pod terminates; a replica ends its expectation of a nomination that its watch does not show;
 //   - a replica is killed and starts again, a pod is deleted, a device of a node is replaced.
 //
 // [Explore] visits every state that can be reached, in order of the number of moves, and checks the promises in each, also those about what
 // readers of a replica see: [World.Check]. So the history that it returns for a broken promise is one of the shortest.
 //
-// Not explored: failures of the watch, nodes that come or go, deleted ledgers, preemption, Views that are published after some time, and the
-// time for which a bind call waits for earlier pods.
+// Not explored: failures of the watch, nodes that come or go, deleted ledgers, PodDisruptionBudgets, Views that are published after some
+// time, and the time for which a bind call waits for earlier pods.
 package search

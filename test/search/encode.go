@@ -58,7 +58,7 @@ func (w *World) digest() digest {
 	for len(*scratch) < 1+len(w.replicas) {
 		*scratch = append(*scratch, part{})
 	}
-	parts := *scratch
+	parts := (*scratch)[:1+len(w.replicas)] // a scope with more replicas may have used it
 	for i := range parts {
 		parts[i].bytes, parts[i].marks = parts[i].bytes[:0], parts[i].marks[:0]
 	}
@@ -68,6 +68,9 @@ func (w *World) digest() digest {
 		p.value(reflect.ValueOf(&w.replicas[i]).Elem(), planOf(reflect.TypeFor[replica]()))
 		for _, by := range w.rejected {
 			p.bool(by == i+1)
+		}
+		for _, k := range w.preemptions {
+			p.filtered(k.filtered, i)
 		}
 		p.bool(w.replicas[i].confirm != nil && slices.Contains(w.replicas[i].unconfirmed(), w.replicas[i].confirm.assumed))
 		p.append(&w.replicas[i].look(w.scope).part)
@@ -196,8 +199,9 @@ var skipped = map[reflect.Type]bool{
 
 // skippedFields are derived from others, or steps do not see them.
 var skippedFields = map[string]bool{
-	"search.World.rejected":  true, // the replicas have it
-	"search.replica.cluster": true, "search.replica.owned": true, "search.replica.shown": true, "search.replica.room": true,
+	"search.World.rejected":      true, // the replicas have it
+	"search.preemption.filtered": true, // the same
+	"search.replica.cluster":     true, "search.replica.owned": true, "search.replica.shown": true, "search.replica.room": true,
 
 	"cluster.state.lookups": true, "cluster.state.mu": true, "cluster.state.published": true, "cluster.state.unboundVersion": true, "cluster.state.reads": true,
 	"snapshot.Builder.budgets": true, "snapshot.Builder.dirtyBudgets": true, "snapshot.Builder.signals": true, "snapshot.Builder.freeRows": true,
@@ -332,7 +336,20 @@ func (p *part) pod(pod *corev1.Pod) {
 	p.string(pod.Name)
 	p.numberIn(version, pod.ResourceVersion)
 	p.string(pod.Spec.NodeName)
+	p.string(pod.Status.NominatedNodeName)
+	p.bool(pod.DeletionTimestamp != nil)
 	p.annotations(pod.Annotations)
+}
+
+// filtered writes the filter call, if it was one of the replica.
+func (p *part) filtered(f filtered, replica int) {
+	if f.by != replica+1 {
+		p.bool(false)
+		return
+	}
+	p.bool(true)
+	p.int(int64(viewNumber(f.view)))
+	p.pod(f.pod)
 }
 
 func (p *part) ledger(o *ledger.Object) {

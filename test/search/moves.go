@@ -34,23 +34,29 @@ type Move struct {
 type moveKind int8
 
 const (
-	try           moveKind = iota // kube-scheduler tries pod a at the replica, and binds it to node b; b is -1 if none fits
-	work                          // the replica begins to write ledger a
-	arrive                        // the request of sender a, b arrives at the API server
-	respond                       // its response arrives at the sender
-	lose                          // the sender gives up waiting for it; c is 1 if the time of the write has ended, and 2 if it was not sent
-	giveUp                        // call a gives up waiting for an operation
-	arriveLate                    // request a, which nobody waits for, arrives
-	showPod                       // the watch shows the replica the next change of a pod
-	showLedger                    // the watch shows the replica the next change of a ledger
-	sweepClaim                    // the replica's sweep examines claim b of ledger a; c is 1 if its time has ended
-	crash                         // the replica is killed, and starts again
-	deletePod                     // pod a is deleted
-	showNode                      // the watch shows the replica the next change of a node
-	replaceDevice                 // the device of node a is replaced
-	confirmPod                    // the replica reads the a-th pod that it counts as bound and that its watch does not show there
-	proceed                       // the plugin binds the pod that call a has reserved
-	unreserve                     // the plugin does not bind it
+	try              moveKind = iota // kube-scheduler tries pod a at the replica, and binds it to node b; b is -1 if none fits
+	work                             // the replica begins to write ledger a
+	arrive                           // the request of sender a, b arrives at the API server
+	respond                          // its response arrives at the sender
+	lose                             // the sender gives up waiting for it; c is 1 if the time of the write has ended, and 2 if it was not sent
+	giveUp                           // call a gives up waiting for an operation
+	arriveLate                       // request a, which nobody waits for, arrives
+	showPod                          // the watch shows the replica the next change of a pod
+	showLedger                       // the watch shows the replica the next change of a ledger
+	sweepClaim                       // the replica's sweep examines claim b of ledger a; c is 1 if its time has ended
+	crash                            // the replica is killed, and starts again
+	deletePod                        // pod a is deleted
+	showNode                         // the watch shows the replica the next change of a node
+	replaceDevice                    // the device of node a is replaced
+	confirmPod                       // the replica reads the a-th pod that it counts as bound and that its watch does not show there
+	proceed                          // the plugin binds the pod that call a has reserved
+	unreserve                        // the plugin does not bind it
+	preempt                          // kube-scheduler asks the replica which pods to evict for pod a, and chooses the b-th node
+	evict                            // kube-scheduler evicts the b-th of the pods that it has chosen for pod a
+	nominate                         // kube-scheduler nominates pod a
+	restartScheduler                 // the kube-scheduler of pod a is killed, and starts again
+	terminate                        // pod a, which was evicted, is gone
+	expireNomination                 // the replica does not expect a nomination any more
 )
 
 // The senders of requests: in Move, a is one of these, and b the index of the call or the ledger.
@@ -114,7 +120,7 @@ func (w *World) Moves() []Move {
 			moves = append(moves, Move{kind: replaceDevice, a: int8(n)})
 		}
 	}
-	return moves
+	return w.preemptMoves(moves)
 }
 
 func (w *World) movesOf(moves []Move, i int8) []Move {
@@ -122,7 +128,7 @@ func (w *World) movesOf(moves []Move, i int8) []Move {
 	add := func(kind moveKind, a, b, c int8) { moves = append(moves, Move{kind, i, a, b, c}) }
 	for p := range r.pods {
 		pod := r.cluster.PodByUID(w.scope.uid(p))
-		if pod != nil && pod.Spec.NodeName == "" && w.rejected[p] == 0 && w.tried[p] < w.scope.Calls && !(w.scope.Plugin && r.has(p)) {
+		if pod != nil && pod.Spec.NodeName == "" && (w.rejected[p] == 0 || w.retriesEarly(p)) && w.tried[p] < w.scope.Calls && !(w.scope.Plugin && r.has(p)) {
 			nodes := w.fitting(r, p)
 			for _, n := range nodes {
 				add(try, int8(p), int8(n), 0)
@@ -131,6 +137,9 @@ func (w *World) movesOf(moves []Move, i int8) []Move {
 				add(try, int8(p), -1, 0)
 			}
 		}
+	}
+	if len(r.expiries) > 0 {
+		add(expireNomination, 0, 0, 0)
 	}
 	if len(r.podEvents) > 0 {
 		add(showPod, 0, 0, 0)
@@ -234,7 +243,7 @@ func (w *World) After(m Move) *World {
 }
 
 // reduce removes what has no effect any more, so that Worlds are the same that differ in nothing else: late requests that the API server will
-// reject, and versions of a pod that is not bound, if no replica will read one from its cache to bind the pod.
+// reject, ends of expectations that have ended, and versions of a pod that is not bound, if no replica will read one from its cache to bind the pod.
 func (w *World) reduce() {
 	w.late = slices.DeleteFunc(w.late, w.futile)
 	if w.scope.Unreduced {
@@ -242,15 +251,18 @@ func (w *World) reduce() {
 	}
 	for i := range w.replicas {
 		r := &w.replicas[i]
+		w.expireInVain(r)
 		waits := func(pod *corev1.Pod) bool { return pod != nil && pod.Spec.NodeName == "" }
 		last := slices.Clone(r.pods)
 		r.podEvents = slices.DeleteFunc(r.podEvents, func(e event[*corev1.Pod]) bool {
-			same := w.tried[e.index] >= w.scope.Calls && waits(last[e.index]) && waits(e.now)
+			same := w.tried[e.index] >= w.scope.Calls && waits(last[e.index]) && waits(e.now) &&
+				last[e.index].Status.NominatedNodeName == e.now.Status.NominatedNodeName
 			last[e.index] = e.now
 			return same
 		})
 		for p, pod := range r.pods {
-			if w.tried[p] >= w.scope.Calls && waits(pod) && waits(w.pods[p]) && pod != w.pods[p] {
+			if w.tried[p] >= w.scope.Calls && waits(pod) && waits(w.pods[p]) && pod != w.pods[p] &&
+				!slices.ContainsFunc(r.podEvents, func(e event[*corev1.Pod]) bool { return e.index == p }) {
 				r.pods[p] = w.pods[p]
 				r.change().ShowPod(w.pods[p])
 			}
@@ -264,8 +276,12 @@ func (w *World) move(m Move) {
 	case try:
 		if m.b < 0 {
 			w.rejected[m.a] = int(m.replica) + 1
+			if w.preempted < w.scope.Preemptions && int(m.a) == w.scope.Victims {
+				w.preemptions[m.a].filtered = filtered{int(m.replica) + 1, r.look(w.scope).others[m.a], r.cluster.PodByUID(w.scope.uid(int(m.a)))}
+			}
 			return
 		}
+		w.rejected[m.a], w.preemptions[m.a].filtered = 0, filtered{}
 		w.tried[m.a]++
 		w.begin(r, int(m.a), int(m.b))
 	case work:
@@ -327,6 +343,8 @@ func (w *World) move(m Move) {
 		w.proceed(r, int(m.a))
 	case unreserve:
 		w.end(r, int(m.a), errLost)
+	default:
+		w.preemptMove(m)
 	}
 }
 
@@ -366,6 +384,7 @@ func (w *World) showPod(r *replica) {
 	if pod == nil || pod.Spec.NodeName != "" {
 		r.decided[p], r.bound[p] = "", false
 	}
+	w.showNomination(r, p)
 }
 
 // crash kills the replica. It starts again, and kube-scheduler retries the pods that it has rejected.
@@ -450,6 +469,8 @@ func (w *World) Text(m Move) string {
 		return at + "plugin: binds pod " + w.scope.pod(r.calls[m.a].pod)
 	case unreserve:
 		return at + "plugin: does not bind pod " + w.scope.pod(r.calls[m.a].pod)
+	case preempt, evict, nominate, restartScheduler, terminate, expireNomination:
+		return w.preemptText(m)
 	}
 	return "pod " + w.scope.pod(int(m.a)) + " is deleted"
 }

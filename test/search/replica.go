@@ -29,15 +29,17 @@ type replica struct {
 	calls        []call
 	sweep        *sweep   // at most one at a time
 	confirm      *confirm // the same
+	expiries     []expiry // the oldest first
 
 	// What the checks compare with: what the watches have shown, and what the replica has decided and learned meanwhile.
 	pods    []*corev1.Pod // nil: deleted
 	ledgers []*ledger.Object
 	nodes   []*corev1.Node
-	decided []string // the node on which a bind call for the pod that has not ended has assumed it last; "": none
-	bound   []bool   // the API server has said that the pod is bound, and the watch has shown it neither bound nor gone
-	gone    []bool   // the API server has said that the pod is gone
-	omitted []bool   // the watch has shown that the pod is gone while it had a claim, which the views omit
+	decided []string      // the node on which a bind call for the pod that has not ended has assumed it last; "": none
+	bound   []bool        // the API server has said that the pod is bound, and the watch has shown it neither bound nor gone
+	gone    []bool        // the API server has said that the pod is gone
+	omitted []bool        // the watch has shown that the pod is gone while it had a claim, which the views omit
+	awaited []expectation // for each pod
 }
 
 // event is a change that a watch will show. Each resource has one watch, which shows changes in their order.
@@ -100,6 +102,7 @@ func (w *World) started() replica {
 		cluster: cluster.NewOffline(), owned: true,
 		pods: slices.Clone(w.pods), ledgers: slices.Clone(w.ledgers), nodes: slices.Clone(w.nodes),
 		decided: make([]string, len(w.pods)), bound: make([]bool, len(w.pods)), gone: make([]bool, len(w.pods)), omitted: make([]bool, len(w.pods)),
+		awaited: make([]expectation, len(w.pods)),
 		writers: make([]writer, len(w.ledgers)),
 	}
 	for _, node := range r.nodes {
@@ -129,7 +132,7 @@ func (r *replica) clone() replica {
 	c.pods, c.ledgers, c.nodes = slices.Clone(r.pods), slices.Clone(r.ledgers), slices.Clone(r.nodes)
 	c.podEvents, c.ledgerEvents, c.nodeEvents = slices.Clone(r.podEvents), slices.Clone(r.ledgerEvents), slices.Clone(r.nodeEvents)
 	c.decided, c.bound, c.gone, c.omitted = slices.Clone(r.decided), slices.Clone(r.bound), slices.Clone(r.gone), slices.Clone(r.omitted)
-	c.calls = slices.Clone(r.calls)
+	c.calls, c.awaited, c.expiries = slices.Clone(r.calls), slices.Clone(r.awaited), slices.Clone(r.expiries)
 	c.writers = slices.Clone(r.writers)
 	for l := range c.writers {
 		c.writers[l].queue = c.writers[l].queue.Clone()
@@ -229,6 +232,9 @@ func (w *World) checkReader(i int) error {
 			return wrong("the view has claims in the ledger of %s of%s, want%s", w.scope.ledger(l), got, want)
 		}
 	}
+	if err := w.checkNominations(r, view); err != nil {
+		return wrong("%v", err)
+	}
 	for n := range w.scope.nodes {
 		if want := !w.occupied(r, held, n); w.scope.fits(r.look(w.scope).view, w.scope.podWith(probe), n) != want {
 			return wrong("another pod fits on %s: %t, want %t", w.scope.nodes[n].Name, !want, want)
@@ -294,7 +300,7 @@ func (w *World) occupied(r *replica, held []string, n int) bool {
 			continue
 		}
 		for p := range w.pods {
-			if held[p] != "" && (node == "" || held[p] == node) || o != nil && o.Spec.Pod(w.scope.uid(p)) != nil && !r.omitted[p] {
+			if held[p] != "" && (node == "" || held[p] == node) || r.reserves(p, node) || o != nil && o.Spec.Pod(w.scope.uid(p)) != nil && !r.omitted[p] {
 				count++
 			}
 		}

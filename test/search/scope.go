@@ -29,6 +29,9 @@ type Scope struct {
 	Expiries       int // how many sweeps find that the time of a claim has ended
 	Replacements   int // how many devices are replaced by others
 	Confirms       int // how often a replica reads a pod that it counts as bound and that its watch does not show there
+	// Victims are how many of the pods are bound in the beginning, each to another node. The first of the others has a higher priority,
+	// and kube-schedulers call preempt for it that often.
+	Victims, Preemptions int
 	// Plugin has kube-schedulers call the plugin, which reserves a pod, and binds it later, or not at all.
 	Plugin bool
 	// Unreduced has Worlds differ by what has no effect any more.
@@ -71,6 +74,8 @@ const (
 	UnusableClaimUsed       Mutation = "a claim of a device that was replaced is used"
 	ConfirmedFromCache      Mutation = "an unconfirmed pod is read from the cache"
 	FinishedWithoutBinding  Mutation = "the plugin finishes a binding that has failed"
+	EvictedFromCache        Mutation = "evicted pods are read from the cache"
+	NominationKept          Mutation = "a nomination that the watch does not show does not end"
 )
 
 const (
@@ -177,9 +182,13 @@ func (s *Scope) podWith(name string) *corev1.Pod {
 	if s.Request.seats() > 0 {
 		limits[seat] = resource.MustParse("1")
 	}
+	var priority *int32
+	if s.Preemptions > 0 && name == s.pod(s.Victims) {
+		priority = new(int32(1))
+	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits}}}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits}}}, Priority: priority},
 	}
 }
 

@@ -24,7 +24,7 @@ var views struct {
 // canonical returns the View that stands for all with the same content.
 func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 	var key strings.Builder
-	fmt.Fprint(&key, s.Request)
+	fmt.Fprint(&key, s.Request, s.Victims, s.Preemptions > 0)
 	ledger := func(l *snapshot.Ledger) {
 		for i := range l.Units {
 			fmt.Fprintf(&key, "/%s %s %d", l.Resource, l.Units[i].Name, l.Units[i].Capacity)
@@ -47,6 +47,9 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 			key.WriteString(pod.Spec.NodeName)
 			key.WriteByte('=')
 			key.WriteString(pod.Annotations[annotation])
+			if pod.DeletionTimestamp != nil {
+				key.WriteByte('-')
+			}
 		}
 		for _, l := range n.Ledgers {
 			ledger(l)
@@ -54,6 +57,9 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 	}
 	for l := range v.Pools() {
 		ledger(l)
+	}
+	for _, n := range v.Nominated() {
+		fmt.Fprintf(&key, "!%s %v", n.Pod.Name, n.Nodes)
 	}
 	views.Lock()
 	defer views.Unlock()
@@ -68,7 +74,7 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 	return v
 }
 
-// fits reports whether the pod fits on the node. All pods request the same.
+// fits reports whether the pod fits on the node. All pods request the same, and each has a priority that the key of the view determines.
 func (s *Scope) fits(view *snapshot.View, pod *corev1.Pod, n int) bool {
 	views.Lock()
 	key := fitKey{view, pod.UID, n}

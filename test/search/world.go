@@ -28,8 +28,10 @@ type World struct {
 	tried    []int // how often a kube-scheduler has tried each pod
 	rejected []int // the replica that has rejected each pod and will have it retried, plus 1; 0: kube-scheduler retries it
 	tokens   int   // how many claims were tried
+	// preemptions are what kube-schedulers do to make room for each pod.
+	preemptions []preemption
 	// What the scope bounds, so far.
-	faults, crashes, deletions, expiries, replacements, confirms int
+	faults, crashes, deletions, expiries, replacements, confirms, preempted int
 	// broken is a promise that the last move has broken; nil: none.
 	broken error
 }
@@ -41,7 +43,7 @@ func NewWorld(scope Scope) (*World, error) {
 	}
 	w := &World{
 		scope: &scope, ledgers: make([]*ledger.Object, len(scope.keys)), nodes: scope.nodes, was: make([]*corev1.Pod, scope.Pods),
-		tried: make([]int, scope.Pods), rejected: make([]int, scope.Pods),
+		tried: make([]int, scope.Pods), rejected: make([]int, scope.Pods), preemptions: make([]preemption, scope.Pods),
 	}
 	for p := range scope.Pods {
 		pod := scope.newPod(p)
@@ -51,6 +53,7 @@ func NewWorld(scope Scope) (*World, error) {
 	for range scope.Replicas {
 		w.replicas = append(w.replicas, w.started())
 	}
+	w.bindVictims()
 	return w, nil
 }
 
@@ -58,7 +61,7 @@ func NewWorld(scope Scope) (*World, error) {
 func (w *World) clone() *World {
 	c := *w
 	c.pods, c.ledgers, c.late = slices.Clone(w.pods), slices.Clone(w.ledgers), slices.Clone(w.late)
-	c.tried, c.rejected = slices.Clone(w.tried), slices.Clone(w.rejected)
+	c.tried, c.rejected, c.preemptions = slices.Clone(w.tried), slices.Clone(w.rejected), slices.Clone(w.preemptions)
 	c.nodes, c.was, c.replicas = slices.Clone(w.nodes), slices.Clone(w.was), slices.Clone(w.replicas)
 	for i := range c.replicas {
 		c.replicas[i] = c.replicas[i].clone()
@@ -132,6 +135,7 @@ func (w *World) assume(r *replica, c *call, pod *corev1.Pod) bool {
 	r.change().Assume(planned, name)
 	if c.assumed = true; !r.bound[c.pod] {
 		r.decided[c.pod] = name
+		w.showNomination(r, c.pod)
 	}
 	return true
 }
@@ -301,6 +305,7 @@ func (w *World) sent(r *replica, i int, response cluster.SendResponse) {
 	r.change().EndBind(w.scope.uid(c.pod), c.number, pod, epoch)
 	if watched := r.pods[c.pod]; pod != nil && watched != nil && watched.Spec.NodeName == "" && !r.gone[c.pod] {
 		r.decided[c.pod], r.bound[c.pod] = pod.Spec.NodeName, true
+		w.showNomination(r, c.pod)
 	}
 	var err error
 	if c.sending.Failure != nil {

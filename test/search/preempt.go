@@ -1,0 +1,416 @@
+package search
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/callmetrics"
+	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/extender"
+	"outboard.dev/outboard/snapshot"
+)
+
+// preemption is what a kube-scheduler does to make room for one pod. It decides when it calls preempt, and does the rest later: it evicts
+// pods, and writes the nomination. The zero value is nothing.
+type preemption struct {
+	filtered  filtered // the latest filter call, until the preempt call that follows it, or another attempt
+	evicts    []int    // the pods that it has yet to evict
+	nominates bool     // it has yet to write that the pod is nominated to the node; "": to none
+	node      string
+}
+
+// filtered is a filter call that has rejected the pod on all nodes.
+type filtered struct {
+	by   int // the replica, plus 1; 0: there is none
+	view *snapshot.View
+	pod  *corev1.Pod
+}
+
+// expectation is what a replica expects of a pod from its response to a preempt call on.
+type expectation struct {
+	nodes []string // to one of which the pod will be nominated; one if shown
+	shown bool     // the watch has shown the nomination
+}
+
+// expiry ends an expectation some time after the preempt call.
+type expiry struct {
+	pod    int
+	forget func(*cluster.Offline)
+}
+
+// lower reports whether pod v has a lower priority than pod p.
+func (s *Scope) lower(v, p int) bool {
+	return s.Preemptions > 0 && p == s.Victims && v != p
+}
+
+// bindVictims binds the first pods before anything else happens, each to another node.
+func (w *World) bindVictims() {
+	progress := []moveKind{showPod, showLedger, arrive, respond, work}
+	for v := range w.scope.Victims {
+		w.tried[v] = w.scope.Calls
+		w.begin(&w.replicas[0], v, v)
+		for {
+			moves := slices.DeleteFunc(w.Moves(), func(m Move) bool { return !slices.Contains(progress, m.kind) })
+			if len(moves) == 0 {
+				break
+			}
+			w.move(moves[0])
+		}
+	}
+}
+
+// candidates returns, for each node, the pods that a kube-scheduler that sees the current state could evict there for pod p.
+func (w *World) candidates(p int) [][]int {
+	on := make([][]int, len(w.nodes))
+	for n, node := range w.nodes {
+		for v, pod := range w.pods {
+			if pod != nil && pod.Spec.NodeName == node.Name && w.scope.lower(v, p) {
+				on[n] = append(on[n], v)
+			}
+		}
+	}
+	return on
+}
+
+// nominatedTo returns the index of the node to which the API server has pod p nominated; -1 if there is none.
+func (w *World) nominatedTo(p int) int {
+	pod := w.pods[p]
+	if pod == nil || pod.Spec.NodeName != "" {
+		return -1
+	}
+	return slices.IndexFunc(w.nodes, func(node *corev1.Node) bool { return node.Name == pod.Status.NominatedNodeName })
+}
+
+// preempts reports whether a kube-scheduler may call preempt for pod p now: not while pods that it has evicted for the pod terminate.
+func (w *World) preempts(p int) bool {
+	if w.preemptions[p].filtered.by == 0 || w.preempted >= w.scope.Preemptions || w.pods[p] == nil || w.pods[p].Spec.NodeName != "" {
+		return false
+	}
+	n, on := w.nominatedTo(p), w.candidates(p)
+	if n >= 0 && slices.ContainsFunc(on[n], func(v int) bool { return w.pods[v].DeletionTimestamp != nil }) {
+		return false
+	}
+	return n >= 0 || slices.ContainsFunc(on, func(victims []int) bool { return len(victims) > 0 })
+}
+
+// retriesEarly reports whether a kube-scheduler retries pod p without being asked: it is nominated, and the evicted pods are gone.
+func (w *World) retriesEarly(p int) bool {
+	n := w.nominatedTo(p)
+	return n >= 0 && len(w.candidates(p)[n]) == 0
+}
+
+// preemptMoves returns what kube-schedulers and kubelets can do next about preemption.
+func (w *World) preemptMoves(moves []Move) []Move {
+	for p := range w.preemptions {
+		k := &w.preemptions[p]
+		if w.preempts(p) {
+			for i := range w.replicas {
+				for n := range w.nodes {
+					moves = append(moves, Move{preempt, int8(i), int8(p), int8(n), 0})
+				}
+			}
+		}
+		for i := range k.evicts {
+			moves = append(moves, Move{kind: evict, a: int8(p), b: int8(i)})
+		}
+		if k.nominates {
+			moves = append(moves, Move{kind: nominate, a: int8(p)})
+		}
+		if w.faults < w.scope.Faults && (k.nominates || len(k.evicts) > 0) {
+			moves = append(moves, Move{kind: restartScheduler, a: int8(p)})
+		}
+	}
+	for p, pod := range w.pods {
+		if pod != nil && pod.DeletionTimestamp != nil {
+			moves = append(moves, Move{kind: terminate, a: int8(p)})
+		}
+	}
+	return moves
+}
+
+// preempt has a kube-scheduler call preempt of the replica for pod p. Of the nodes in the response, which are equally good, it chooses one,
+// by the number.
+func (w *World) preempt(i, p, number int) {
+	r, k := &w.replicas[i], &w.preemptions[p]
+	before := k.filtered
+	k.filtered = filtered{}
+	w.preempted++
+	on := w.candidates(p)
+	if !slices.ContainsFunc(on, func(victims []int) bool { return len(victims) > 0 }) {
+		k.nominates, k.node = true, "" // it does not call an extender
+		return
+	}
+	if before.by != i+1 {
+		before = filtered{}
+	}
+	kept := w.callPreempt(r, p, before, on)
+	if len(kept) == 0 {
+		return
+	}
+	if n := w.nominatedTo(p); before.by != 0 && n >= 0 && before.pod.Status.NominatedNodeName == w.nodes[n].Name && w.roomOn(r, p, n) {
+		w.broken = fmt.Errorf("pod %s is nominated to %s and fits there, and the preempt call evicts pods on other nodes", w.scope.pod(p), w.nodes[n].Name)
+	}
+	n := kept[number%len(kept)]
+	k.nominates, k.node, k.evicts = true, w.nodes[n].Name, on[n]
+}
+
+// roomOn reports whether pod p fits on the node if those pods are gone that are gone, and that the replica knows to have been evicted.
+func (w *World) roomOn(r *replica, p, n int) bool {
+	view := r.look(w.scope).others[p]
+	nominated := slices.IndexFunc(view.Nominated(), func(n *snapshot.Nomination) bool { return n.Pod.UID == w.scope.uid(p) })
+	if nominated < 0 {
+		return false
+	}
+	to, ok := view.Nominated()[nominated].Node(w.nodes[n].Name)
+	for _, pod := range view.Node(w.nodes[n].Name).Pods {
+		evicted := pod.DeletionTimestamp != nil || slices.Contains(to.Victims, pod.UID)
+		ok = ok && evicted && w.pods[w.scope.podNamed(pod.Name)] == nil
+	}
+	return ok
+}
+
+// handlers are Handlers, with the cluster that each has.
+var handlers = sync.Pool{New: func() any {
+	cluster := new(caller)
+	return &handler{cluster, extender.New(extender.Options{
+		Profile: "/", Cluster: cluster, Log: decision.NewLog(1), Metrics: callmetrics.New(prometheus.NewRegistry()),
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})}
+}}
+
+type handler struct {
+	cluster *caller
+	*extender.Handler
+}
+
+// caller is the cluster of a replica during a call.
+type caller struct {
+	*cluster.Offline
+	world    *World
+	view     *snapshot.View
+	nominate func(uid types.UID, nodes []snapshot.NominatedNode)
+}
+
+func (*caller) Synced() error                      { return nil }
+func (c *caller) ViewFor(types.UID) *snapshot.View { return c.view }
+func (c *caller) Nominate(pod *corev1.Pod, nodes []snapshot.NominatedNode) {
+	c.nominate(pod.UID, nodes)
+}
+func (c *caller) LivePod(_ context.Context, _, name string, uid types.UID) (*corev1.Pod, error) {
+	if c.world.scope.Mutation == EvictedFromCache {
+		return c.PodByUID(uid), nil
+	}
+	return c.world.pods[c.world.scope.podNamed(name)], nil
+}
+
+// callPreempt calls preempt of a replica, after the filter call if that was one of the same replica, and returns the nodes that it keeps.
+func (w *World) callPreempt(r *replica, p int, before filtered, candidates [][]int) (kept []int) {
+	h := handlers.Get().(*handler)
+	defer handlers.Put(h)
+	h.Engine = w.scope.engine
+	*h.cluster = caller{Offline: r.cluster, world: w, view: before.view, nominate: func(uid types.UID, nodes []snapshot.NominatedNode) {
+		w.expect(r, p, uid, nodes)
+	}}
+	if before.by != 0 {
+		var names []string
+		for _, node := range w.nodes {
+			names = append(names, node.Name)
+		}
+		h.post(decision.Filter, map[string]any{"Pod": before.pod, "NodeNames": names}, nil)
+	}
+	pod := r.cluster.PodByUID(w.scope.uid(p))
+	if pod == nil {
+		pod = w.pods[p]
+	}
+	type victims struct{ Pods []map[string]string }
+	given, response := map[string]victims{}, struct{ NodeNameToMetaVictims map[string]any }{}
+	for n, evicted := range candidates {
+		for _, v := range evicted {
+			of := given[w.nodes[n].Name]
+			of.Pods = append(of.Pods, map[string]string{"UID": string(w.scope.uid(v))})
+			given[w.nodes[n].Name] = of
+		}
+	}
+	h.cluster.view = r.look(w.scope).others[p]
+	h.post(decision.Preempt, map[string]any{"Pod": pod, "NodeNameToMetaVictims": given}, &response)
+	for n, node := range w.nodes {
+		if _, ok := response.NodeNameToMetaVictims[node.Name]; ok {
+			kept = append(kept, n)
+		}
+	}
+	return kept
+}
+
+// post calls the verb.
+func (h *handler) post(verb decision.Verb, args, response any) {
+	body, err := json.Marshal(args)
+	if err != nil {
+		panic(err)
+	}
+	recorder := httptest.NewRecorder()
+	h.Verb(verb).ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(body))))
+	if strings.Contains(recorder.Body.String(), `"Error":"`) && !strings.Contains(recorder.Body.String(), `"Error":""`) {
+		panic(recorder.Body.String())
+	}
+	if response == nil {
+		return
+	}
+	if err := json.Unmarshal(recorder.Body.Bytes(), response); err != nil {
+		panic(err)
+	}
+}
+
+// expect counts pod p on the nodes to one of which it will be nominated.
+func (w *World) expect(r *replica, p int, uid types.UID, nodes []snapshot.NominatedNode) {
+	r.expiries = append(r.expiries, expiry{p, r.change().Nominate(uid, nodes)})
+	if len(nodes) == 0 || r.decided[p] != "" {
+		return
+	}
+	e := expectation{}
+	for _, n := range nodes {
+		e.nodes = append(e.nodes, n.Name)
+	}
+	r.awaited[p] = e
+	w.showNomination(r, p)
+}
+
+// showNomination compares what the replica expects of pod p with what the watch has shown.
+func (w *World) showNomination(r *replica, p int) {
+	e := &r.awaited[p]
+	switch pod := r.pods[p]; {
+	case pod == nil || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || r.decided[p] != "":
+		*e = expectation{}
+	case slices.Contains(e.nodes, pod.Status.NominatedNodeName):
+		*e = expectation{[]string{pod.Status.NominatedNodeName}, true}
+	case e.shown:
+		*e = expectation{}
+	}
+}
+
+// expire ends the oldest expectation of the replica.
+func (w *World) expire(r *replica) {
+	first := r.expiries[0]
+	r.expiries = r.expiries[1:]
+	if first.forget == nil || w.scope.Mutation == NominationKept {
+		return
+	}
+	first.forget(r.change())
+	later := slices.ContainsFunc(r.expiries, func(e expiry) bool { return e.pod == first.pod })
+	if e := &r.awaited[first.pod]; !e.shown && !later {
+		*e = expectation{}
+	}
+}
+
+// expireInVain ends the expectations of the replica that have ended before.
+func (w *World) expireInVain(r *replica) {
+	for len(r.expiries) > 0 {
+		e := r.awaited[r.expiries[0].pod]
+		later := slices.ContainsFunc(r.expiries[1:], func(later expiry) bool { return later.pod == r.expiries[0].pod })
+		if len(e.nodes) > 0 && !e.shown && !later {
+			return
+		}
+		w.expire(r)
+	}
+}
+
+// nominations returns the nodes to which the views of the replica should have pod p nominated.
+func (r *replica) nominations(p int) []string {
+	pod := r.pods[p]
+	if pod == nil || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || r.decided[p] != "" {
+		return nil
+	}
+	nodes := slices.Clone(r.awaited[p].nodes)
+	if own := pod.Status.NominatedNodeName; own != "" && !slices.Contains(nodes, own) {
+		nodes = append(nodes, own)
+	}
+	return slices.Sorted(slices.Values(nodes))
+}
+
+// reserves reports whether pod p is nominated to the node, or, if it is "", to any, in the views of the replica.
+func (r *replica) reserves(p int, node string) bool {
+	nodes := r.nominations(p)
+	return slices.Contains(nodes, node) || node == "" && len(nodes) > 0
+}
+
+// checkNominations checks which pods the view of the replica has nominated, and to which nodes.
+func (w *World) checkNominations(r *replica, view *snapshot.View) error {
+	for p := range w.pods {
+		var got []string
+		for _, n := range view.Nominated() {
+			if n.Pod.UID == w.scope.uid(p) {
+				for _, to := range n.Nodes {
+					got = append(got, to.Name)
+				}
+			}
+		}
+		slices.Sort(got)
+		if want := r.nominations(p); !slices.Equal(got, want) {
+			return fmt.Errorf("the view has pod %s nominated to %v, want %v", w.scope.pod(p), got, want)
+		}
+	}
+	return nil
+}
+
+// preemptMove takes a move of [World.preemptMoves], or ends an expectation.
+func (w *World) preemptMove(m Move) {
+	k := &w.preemptions[m.a]
+	switch m.kind {
+	case preempt:
+		w.preempt(int(m.replica), int(m.a), int(m.b))
+	case evict:
+		v := k.evicts[m.b]
+		k.evicts = slices.Delete(slices.Clone(k.evicts), int(m.b), int(m.b)+1)
+		if pod := w.pods[v]; pod != nil && pod.DeletionTimestamp == nil {
+			changed := *pod
+			changed.DeletionTimestamp = &metav1.Time{Time: epoch}
+			w.setPod(v, &changed)
+		}
+	case nominate:
+		if pod := w.pods[m.a]; pod != nil && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != k.node {
+			changed := *pod
+			changed.Status.NominatedNodeName = k.node
+			w.setPod(int(m.a), &changed)
+		}
+		k.nominates, k.node = false, ""
+	case restartScheduler:
+		w.faults++
+		*k = preemption{}
+		w.rejected[m.a] = 0
+	case terminate:
+		w.setPod(int(m.a), nil)
+	case expireNomination:
+		w.expire(&w.replicas[m.replica])
+	}
+}
+
+// preemptText describes such a move.
+func (w *World) preemptText(m Move) string {
+	pod, k := w.scope.pod(int(m.a)), &w.preemptions[m.a]
+	switch m.kind {
+	case preempt:
+		return fmt.Sprintf("replica %d: is asked for the pods to evict for pod %s", m.replica, pod)
+	case evict:
+		return fmt.Sprintf("kube-scheduler evicts pod %s for pod %s", w.scope.pod(k.evicts[m.b]), pod)
+	case nominate:
+		return fmt.Sprintf("kube-scheduler nominates pod %s to %q", pod, k.node)
+	case restartScheduler:
+		return "kube-scheduler is killed, and starts again"
+	case terminate:
+		return "pod " + pod + " has terminated and is gone"
+	}
+	return fmt.Sprintf("replica %d: the nomination of pod %s was not shown in time", m.replica, w.scope.pod(w.replicas[m.replica].expiries[0].pod))
+}
