@@ -94,7 +94,7 @@ fuzz: ## run each fuzz target for FUZZTIME
 	./test/fuzz $(FUZZTIME)
 
 chaos: control-plane ## run the chaos tests of make test with thousands of pods, ten rolling updates, and network faults that last longer
-	$(GO) test -run '^Test(Chaos|Burst|RollingUpdate)$$' -count 1 -v -timeout 60m ./test/chaos -args -full
+	$(GO) test -run '^Test(Chaos|Kinds|Burst|RollingUpdate)$$' -count 1 -v -timeout 60m ./test/chaos -args -full
 	$(GO) test -run '^TestNominatedPodsKeepTheirGPU$$' -count 1 -v -timeout 60m ./test/e2e -args -preemptions 1000
 	$(GO) -C test/network test -run '^TestNetworkFaults$$' -count 1 -v -timeout 60m . -args -full
 

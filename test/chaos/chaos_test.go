@@ -41,6 +41,7 @@ type scale struct {
 	freeze, longestHold            time.Duration
 	restartAPIServer               bool
 	reclaimAfter, report, patience time.Duration
+	kinds                          bool // pods of all kinds, as in TestKinds; else pods that share GPUs
 }
 
 var (
@@ -126,7 +127,7 @@ func open(t *testing.T, s scale) *scene {
 	var nodes []*corev1.Node
 	for i := range s.nodes {
 		nodes = append(nodes, controlplane.NodeSpec{Name: nodeName(i), Resources: map[string]string{
-			"aliyun.com/gpu-count": fmt.Sprint(s.cards), "aliyun.com/gpu-mem": fmt.Sprint(s.cards * cardSize),
+			countResource: fmt.Sprint(s.cards), memoryResource: fmt.Sprint(s.cards * cardSize),
 		}}.Node())
 	}
 	if err := controlplane.CreateNodes(ctx, set.Client, nodes...); err != nil {
@@ -138,6 +139,9 @@ func open(t *testing.T, s scale) *scene {
 	c.service = forward(t, c.ready)
 	for i := range schedulers {
 		config := fmt.Sprintf(schedulerConfig, schedulerName(i), c.service.Address())
+		if s.kinds {
+			config = fmt.Sprintf(kindsScheduler, schedulerName(i), c.service.Address())
+		}
 		if _, err := set.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config}); err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +169,11 @@ func (c *scene) replica() *replica {
 	if err := clientcmd.WriteToFile(*kubeconfig, user.Kubeconfig); err != nil {
 		c.t.Fatal(err)
 	}
-	if r.Outboard, err = c.StartOutboard(c.ctx, fmt.Sprintf(outboardConfig, user.Kubeconfig, c.scale.reclaimAfter)); err != nil {
+	config := fmt.Sprintf(outboardConfig, user.Kubeconfig, c.scale.reclaimAfter)
+	if c.scale.kinds {
+		config = fmt.Sprintf(kindsConfig, user.Kubeconfig, c.scale.reclaimAfter, allSeats)
+	}
+	if r.Outboard, err = c.StartOutboard(c.ctx, config); err != nil {
 		c.t.Fatal(err)
 	}
 	r.address = strings.TrimPrefix(r.URL, "http://")

@@ -34,7 +34,8 @@ rules:
 - {level: RequestResponse, verbs: [create, update, patch, delete, deletecollection], resources: [{group: outboard.dev, resources: [ledgers]}]}
 - {level: RequestResponse, verbs: [create], resources: [{resources: [pods/binding]}]}
 - {level: RequestResponse, verbs: [update, patch], resources: [{resources: [pods/status]}]}
-- {level: Metadata, verbs: [delete], resources: [{resources: [pods]}]}
+- {level: RequestResponse, verbs: [create, delete], resources: [{resources: [pods]}]}
+- {level: Metadata, verbs: [patch], resources: [{resources: [pods/resize]}]}
 - {level: None}
 `
 
@@ -84,18 +85,26 @@ func (r *record) done(forever int64) int64 {
 
 func (r *record) pod() string { return r.ObjectRef.Namespace + "/" + r.ObjectRef.Name }
 
-// ends reports whether the request ends a pod, or may: the content of one without a response is unknown.
+// ends reports whether the request ends a pod, or may: the content of one without a response is unknown. An evicted pod runs until its
+// kubelet deletes it.
 func (r *record) ends() bool {
+	var pod corev1.Pod
 	switch {
-	case r.ObjectRef.Resource != "pods" || r.ObjectRef.Subresource == "binding":
+	case r.ObjectRef.Resource != "pods" || r.Verb == "create" || r.ObjectRef.Subresource == "resize":
 		return false
 	case r.Verb == "delete":
-		return !r.rejected() || r.ResponseStatus.Code == http.StatusNotFound
+		return (!r.rejected() || r.ResponseStatus.Code == http.StatusNotFound) && !r.evicts()
 	case r.unknown():
 		return true
 	}
-	var pod corev1.Pod
 	return json.Unmarshal(r.ResponseObject, &pod) == nil && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed)
+}
+
+// evicts reports whether the request has begun to end a pod that is on a node, and that its kubelet is to delete.
+func (r *record) evicts() bool {
+	var pod corev1.Pod
+	return r.ObjectRef.Resource == "pods" && r.Verb == "delete" && !r.unknown() && !r.rejected() &&
+		json.Unmarshal(r.ResponseObject, &pod) == nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds > 0
 }
 
 // binding returns the Binding that the request creates; nil if it creates none or its content is unknown.
@@ -160,7 +169,7 @@ type observation struct {
 func histories(records []*record, observations []observation, now time.Time) (map[string][]porcupine.Operation, error) {
 	b := builder{
 		known: map[string]versions{}, named: map[string]map[string]bool{}, forever: now.UnixMicro(), lost: map[string]int64{},
-		all: map[string][]porcupine.Operation{},
+		all: map[string][]porcupine.Operation{}, requested: requests(records),
 	}
 	for _, r := range records {
 		if err := b.collect(r); err != nil {
@@ -189,6 +198,8 @@ type builder struct {
 	forever int64                      // after all that is known, in microseconds
 	lost    map[string]int64           // when the first write of each ledger whose outcome is unknown arrived
 	all     map[string][]porcupine.Operation
+	// requested is what each pod requests; a pod that is not in it requests memory of GPUs.
+	requested map[string]request
 }
 
 // collect records the version of a ledger that the request wrote, or that its outcome is unknown.
@@ -249,15 +260,15 @@ func (b *builder) add(r *record) error {
 		read := versionOf(object)
 		return b.write(read, b.known[object.Name].before(read), object, sent, done)
 	case binding != nil:
-		concerned := 0
+		concerned, wants := 0, requestOf(b.requested, r.pod())
 		for name, versions := range b.known {
-			if versions[0].Spec.Node == binding.Target.Name {
+			if node := versions[0].Spec.Node; node == binding.Target.Name && wants.gpus() || node == "" && wants.seats > 0 {
 				b.append(name, operation{kind: bind, pod: r.pod(), annotations: binding.Annotations, unknown: r.unknown()}, sent, done)
 				concerned++
 			}
 		}
 		if concerned == 0 && !r.unknown() {
-			return fmt.Errorf("pod %s is bound to %s, of which there is no ledger", r.pod(), binding.Target.Name)
+			return fmt.Errorf("pod %s is bound to %s, and there is no ledger of what it requests", r.pod(), binding.Target.Name)
 		}
 	case r.ends():
 		for name := range b.known {

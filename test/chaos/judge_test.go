@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,10 +77,10 @@ type verdict struct {
 }
 
 func (v verdict) String() string {
-	return fmt.Sprintf("%d histories with %d operations, and %d pods on GPUs", v.histories, v.operations, v.placed)
+	return fmt.Sprintf("%d histories with %d operations, and %d pods with GPUs or seats", v.histories, v.operations, v.placed)
 }
 
-// judge checks the records, with observations at their end and maybe before. GPUs have cardSize of memory.
+// judge checks the records, with observations at their end and maybe before. GPUs have cardSize of memory, and the license has allSeats.
 func judge(records []*record, observations []observation) (v verdict, err error) {
 	all, err := histories(records, observations, time.Now())
 	if err != nil {
@@ -91,7 +90,7 @@ func judge(records []*record, observations []observation) (v verdict, err error)
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		v.operations += len(all[name])
-		result, info := porcupine.CheckOperationsVerbose(model(cardSize), all[name], checkTime)
+		result, info := porcupine.CheckOperationsVerbose(modelOf(name), all[name], checkTime)
 		if result != porcupine.Ok {
 			v.wrong[name] = info
 			errs = append(errs, fmt.Errorf("the history of ledger %s is not that of a sequential ledger: %s", name, result))
@@ -109,78 +108,45 @@ func (v verdict) keep(log []byte) (dir string, err error) {
 	}
 	errs := []error{os.WriteFile(filepath.Join(dir, "audit.log"), log, 0o600)}
 	for name, info := range v.wrong {
-		errs = append(errs, porcupine.VisualizePath(model(cardSize), info, filepath.Join(dir, name+".html")))
+		errs = append(errs, porcupine.VisualizePath(modelOf(name), info, filepath.Join(dir, name+".html")))
 	}
 	return dir, errors.Join(errs...)
 }
 
-// occupancy counts the pods that were bound to a GPU, and returns an error if a GPU ever had more of them than it has
-// memory. It reads Bindings and the ends of pods, and no ledger. A pod counts from the response to its Binding until
-// the first request that may end it.
-func occupancy(records []*record) (placed int, err error) {
-	ended := map[string]int64{}
-	for _, r := range records {
-		if r.ends() {
-			ended[r.pod()] = cmp.Or(ended[r.pod()], r.RequestReceivedTimestamp.UnixMicro())
-		}
-	}
-	type change struct {
-		at     int64
-		gpu    string
-		amount int
-	}
-	var changes []change
-	for _, r := range records {
-		b := r.binding()
-		if b == nil || r.unknown() {
-			continue
-		}
-		gpu := b.Target.Name + " GPU " + b.Annotations["ALIYUN_COM_GPU_MEM_IDX"]
-		amount, err := strconv.Atoi(b.Annotations["ALIYUN_COM_GPU_MEM_POD"])
-		if err != nil {
-			return 0, fmt.Errorf("pod %s is bound without a GPU: %v", r.pod(), b.Annotations)
-		}
-		placed++
-		from, until := r.StageTimestamp.UnixMicro(), ended[r.pod()]
-		if until != 0 && until <= from {
-			continue
-		}
-		changes = append(changes, change{from, gpu, amount})
-		if until != 0 {
-			changes = append(changes, change{until, gpu, -amount})
-		}
-	}
-	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.amount, b.amount)) })
-	used := map[string]int{}
-	for _, c := range changes {
-		if used[c.gpu] += c.amount; used[c.gpu] > cardSize {
-			return placed, fmt.Errorf("%s has %d of memory, and pods with %d", c.gpu, cardSize, used[c.gpu])
-		}
-	}
-	return placed, nil
-}
-
-// script is an audit log of a ledger of one GPU. Each request arrives after the response to the one before it.
+// script is an audit log of the ledger of one GPU, or of the license if pool is true. Each request arrives after the response to the one before it.
 type script struct {
 	t        *testing.T
+	pool     bool
 	now      time.Time
 	log      []byte
 	version  int // of the ledger
 	observed []observation
 }
 
-const scriptedNode, scriptedLedger = "node-00", "node-00.gpu"
+const scriptedNode = "node-00"
 
-// ledger returns a ledger in which each pod has claimed 10.
+// name returns the name of the ledger.
+func (s *script) name() string {
+	if s.pool {
+		return ledger.Name(licenseKey)
+	}
+	return "node-00.gpu"
+}
+
+// ledger returns a ledger in which each pod has claimed 10, or all seats.
 func (s *script) ledger(version int, pods ...string) map[string]any {
 	var named, claims []any
+	node, amount := scriptedNode, 10
+	if s.pool {
+		node, amount = "", allSeats
+	}
 	for _, p := range pods {
 		named = append(named, map[string]any{"uid": "uid-" + p, "namespace": "default", "name": p, "annotations": gpuAnnotations("0")})
-		claims = append(claims, map[string]any{"pod": "uid-" + p, "amount": 10})
+		claims = append(claims, map[string]any{"pod": "uid-" + p, "amount": amount})
 	}
 	return map[string]any{
-		"metadata": map[string]any{"name": scriptedLedger, "resourceVersion": strconv.Itoa(version)},
-		"spec":     map[string]any{"node": scriptedNode, "pods": named, "units": []any{map[string]any{"name": "0", "capacity": 10, "claims": claims}}},
+		"metadata": map[string]any{"name": s.name(), "resourceVersion": strconv.Itoa(version)},
+		"spec":     map[string]any{"node": node, "pods": named, "units": []any{map[string]any{"name": "0", "capacity": amount, "claims": claims}}},
 	}
 }
 
@@ -209,14 +175,14 @@ func (s *script) request(verb string, ref map[string]any, code int, request, res
 func (s *script) write(read, version int, pods ...string) {
 	s.t.Helper()
 	s.version = version
-	s.request("update", map[string]any{"resource": "ledgers", "name": scriptedLedger}, 200, s.ledger(read, pods...), s.ledger(version, pods...))
+	s.request("update", map[string]any{"resource": "ledgers", "name": s.name()}, 200, s.ledger(read, pods...), s.ledger(version, pods...))
 }
 
 // lose writes the version of the ledger, and the API server does not respond.
 func (s *script) lose(version int) {
 	s.t.Helper()
 	s.version = version
-	s.request("update", map[string]any{"resource": "ledgers", "name": scriptedLedger}, 0, nil, nil)
+	s.request("update", map[string]any{"resource": "ledgers", "name": s.name()}, 0, nil, nil)
 }
 
 // observe lists the ledger.
@@ -236,6 +202,9 @@ func (s *script) observe(pods ...string) {
 
 func (s *script) bind(pod, gpu string) {
 	s.t.Helper()
+	if s.pool {
+		s.pod(pod, seatResource, strconv.Itoa(allSeats))
+	}
 	s.request("create", map[string]any{"resource": "pods", "subresource": "binding", "namespace": "default", "name": pod}, 201, map[string]any{
 		"metadata": map[string]any{"name": pod, "annotations": gpuAnnotations(gpu)}, "target": map[string]any{"name": scriptedNode},
 	}, nil)
@@ -335,46 +304,29 @@ func TestJudge(t *testing.T) {
 			s.bind("a", "1")
 		}, final: []string{"a"}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := &script{t: t, now: time.Now().Add(-time.Hour), version: 1}
-			s.request("create", map[string]any{"resource": "ledgers", "name": scriptedLedger}, 201, s.ledger(0), s.ledger(1))
-			test.play(s)
-			s.observe(test.final...)
-			got, err := judge(s.records(), s.observed)
-			if (err != nil) != test.wrong || len(got.wrong) > 0 != test.wrong {
-				t.Errorf("got %v, %s", err, got)
-			}
-			if !test.wrong {
-				return
-			}
-			dir, err := got.keep(s.log)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer os.RemoveAll(dir)
-			if info, err := os.Stat(filepath.Join(dir, scriptedLedger+".html")); err != nil || info.Size() == 0 {
-				t.Errorf("the picture: %v", err)
-			}
-		})
-	}
-}
-
-// Pods that share a GPU with more memory than it has are found without any ledger.
-func TestOccupancy(t *testing.T) {
-	s := &script{t: t, now: time.Now().Add(-time.Hour)}
-	s.bind("a", "0")
-	s.bind("b", "1")
-	s.deletePod("a", 200)
-	s.bind("c", "0")
-	check := func() error {
-		_, err := occupancy(s.records())
-		return err
-	}
-	if err := check(); err != nil {
-		t.Error(err)
-	}
-	s.bind("d", "1")
-	if check() == nil {
-		t.Error("two pods with 10 on a GPU with 16 are not found")
+		for _, pool := range []bool{false, true} {
+			s := &script{t: t, pool: pool, now: time.Now().Add(-time.Hour), version: 1}
+			t.Run(fmt.Sprintf("%s in %s", test.name, s.name()), func(t *testing.T) {
+				s.t = t
+				s.request("create", map[string]any{"resource": "ledgers", "name": s.name()}, 201, s.ledger(0), s.ledger(1))
+				test.play(s)
+				s.observe(test.final...)
+				got, err := judge(s.records(), s.observed)
+				if (err != nil) != test.wrong || len(got.wrong) > 0 != test.wrong {
+					t.Errorf("got %v, %s", err, got)
+				}
+				if !test.wrong {
+					return
+				}
+				dir, err := got.keep(s.log)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer os.RemoveAll(dir)
+				if info, err := os.Stat(filepath.Join(dir, s.name()+".html")); err != nil || info.Size() == 0 {
+					t.Errorf("the picture: %v", err)
+				}
+			})
+		}
 	}
 }

@@ -115,7 +115,7 @@ func (l *load) takenBack(ctx context.Context) (n int, err error) {
 }
 
 func gpuMemory(amount int64) map[string]string {
-	return map[string]string{"aliyun.com/gpu-mem": fmt.Sprint(amount)}
+	return map[string]string{memoryResource: fmt.Sprint(amount)}
 }
 
 // run returns when load has created enough pods, and each pod that fits has been bound, or deleted

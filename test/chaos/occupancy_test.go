@@ -1,0 +1,239 @@
+package chaos
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
+)
+
+// The resources that pods request.
+const (
+	memoryResource = "aliyun.com/gpu-mem"   // of one GPU
+	countResource  = "aliyun.com/gpu-count" // whole GPUs
+	seatResource   = "example.com/tool"     // seats of a license
+)
+
+// allSeats is how many seats the license has.
+const allSeats = 6
+
+// request is what a pod requests. If memory is negative, it is unknown how much.
+type request struct{ memory, whole, seats int64 }
+
+func (r request) gpus() bool { return r.memory != 0 || r.whole != 0 }
+
+// requestOf returns what the pod requests; of one whose creation is not recorded, nothing is known but that it requests memory of a GPU.
+func requestOf(all map[string]request, pod string) request {
+	if r, ok := all[pod]; ok {
+		return r
+	}
+	return request{memory: -1}
+}
+
+// requests returns what each pod requests, as it was created.
+func requests(records []*record) map[string]request {
+	all := map[string]request{}
+	for _, r := range records {
+		var pod corev1.Pod
+		if r.ObjectRef.Resource != "pods" || r.ObjectRef.Subresource != "" || r.Verb != "create" || json.Unmarshal(r.RequestObject, &pod) != nil {
+			continue
+		}
+		var sum request
+		for _, c := range pod.Spec.Containers {
+			limit := func(name corev1.ResourceName) int64 { q := c.Resources.Limits[name]; return q.Value() }
+			sum.memory, sum.whole, sum.seats = sum.memory+limit(memoryResource), sum.whole+limit(countResource), sum.seats+limit(seatResource)
+		}
+		all[r.pod()] = sum
+	}
+	return all
+}
+
+var licenseKey = snapshot.LedgerKey{Resource: "licenses/tool"}
+
+// modelOf returns the model of the ledger with the name.
+func modelOf(name string) porcupine.Model {
+	if name == ledger.Name(licenseKey) {
+		return model(allSeats)
+	}
+	return model(cardSize)
+}
+
+const license = "the license"
+
+// holds returns how much of each unit the pod of the Binding has from then on.
+func (r request) holds(b *corev1.Binding) (map[string]int64, error) {
+	held := map[string]int64{}
+	if r.seats > 0 {
+		held[license] = r.seats
+	}
+	if !r.gpus() {
+		return held, nil
+	}
+	gpus := strings.Split(b.Annotations["ALIYUN_COM_GPU_MEM_IDX"], ",")
+	total, err := strconv.ParseInt(b.Annotations["ALIYUN_COM_GPU_MEM_POD"], 10, 64)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("is bound without a GPU: %v", b.Annotations)
+	case r.memory >= 0 && (total != r.memory+r.whole*cardSize || int64(len(gpus)) != max(1, r.whole)):
+		return nil, fmt.Errorf("requests %+v, and is bound with %v", r, b.Annotations)
+	}
+	for _, gpu := range gpus {
+		held[b.Target.Name+" GPU "+gpu] += total / int64(len(gpus))
+	}
+	return held, nil
+}
+
+// occupancy counts the pods that were bound, and returns an error for each GPU that ever had more of them than it has memory, and for the
+// license if pods ever had more seats. It reads Bindings, and the creation and the ends of pods, and no ledger. A pod counts from the
+// response to its Binding until the first request that may end it.
+func occupancy(records []*record) (placed int, err error) {
+	ended, requested := map[string]int64{}, requests(records)
+	for _, r := range records {
+		if r.ends() {
+			ended[r.pod()] = cmp.Or(ended[r.pod()], r.RequestReceivedTimestamp.UnixMicro())
+		}
+	}
+	type change struct {
+		at     int64
+		unit   string
+		amount int64
+	}
+	var changes []change
+	for _, r := range records {
+		b := r.binding()
+		if b == nil || r.unknown() {
+			continue
+		}
+		held, err := requestOf(requested, r.pod()).holds(b)
+		if err != nil {
+			return 0, fmt.Errorf("pod %s %w", r.pod(), err)
+		}
+		placed++
+		from, until := r.StageTimestamp.UnixMicro(), ended[r.pod()]
+		if until != 0 && until <= from {
+			continue
+		}
+		for unit, amount := range held {
+			changes = append(changes, change{from, unit, amount})
+			if until != 0 {
+				changes = append(changes, change{until, unit, -amount})
+			}
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.amount, b.amount)) })
+	used, above := map[string]int64{}, map[string]error{}
+	for _, c := range changes {
+		has := int64(cardSize)
+		if c.unit == license {
+			has = allSeats
+		}
+		if used[c.unit] += c.amount; used[c.unit] > has && above[c.unit] == nil {
+			above[c.unit] = fmt.Errorf("%s has %d, and pods with %d", c.unit, has, used[c.unit])
+			err = errors.Join(err, above[c.unit])
+		}
+	}
+	return placed, err
+}
+
+// pod adds the creation of a pod.
+func (s *script) pod(name string, resource corev1.ResourceName, amount string) {
+	s.t.Helper()
+	s.request("create", map[string]any{"resource": "pods", "namespace": "default", "name": name}, 201, map[string]any{
+		"spec": map[string]any{"containers": []any{map[string]any{"resources": map[string]any{"limits": map[string]any{string(resource): amount}}}}},
+	}, nil)
+}
+
+// bindTo adds a Binding with the GPUs, and their memory together.
+func (s *script) bindTo(pod, gpus string, memory int) {
+	s.t.Helper()
+	s.request("create", map[string]any{"resource": "pods", "subresource": "binding", "namespace": "default", "name": pod}, 201, map[string]any{
+		"metadata": map[string]any{"name": pod, "annotations": map[string]string{"ALIYUN_COM_GPU_MEM_IDX": gpus, "ALIYUN_COM_GPU_MEM_POD": strconv.Itoa(memory)}},
+		"target":   map[string]any{"name": scriptedNode},
+	}, nil)
+}
+
+// evict adds the deletion of a pod that its kubelet is to finish.
+func (s *script) evict(pod string) {
+	s.t.Helper()
+	s.request("delete", map[string]any{"resource": "pods", "namespace": "default", "name": pod}, 200, nil, map[string]any{
+		"metadata": map[string]any{"name": pod, "deletionGracePeriodSeconds": 30},
+	})
+}
+
+// Pods that share a GPU with more memory than it has, or a license with more seats, are found without any ledger.
+func TestOccupancy(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		play  func(s *script)
+		wrong string // a part of the error; "": none
+	}{
+		{name: "two GPUs", play: func(s *script) {
+			s.bind("a", "0")
+			s.bind("b", "1")
+			s.deletePod("a", 200)
+			s.bind("c", "0")
+		}},
+		{name: "two pods on one GPU", wrong: "node-00 GPU 1 has 16, and pods with 20", play: func(s *script) {
+			s.bind("b", "1")
+			s.bind("d", "1")
+		}},
+		{name: "whole GPUs one after the other", play: func(s *script) {
+			s.pod("a", countResource, "2")
+			s.bindTo("a", "0,1", 2*cardSize)
+			s.deletePod("a", 200)
+			s.bind("b", "1")
+		}},
+		{name: "a whole GPU that another pod shares", wrong: "node-00 GPU 1 has 16, and pods with 26", play: func(s *script) {
+			s.pod("a", countResource, "2")
+			s.bindTo("a", "0,1", 2*cardSize)
+			s.bind("b", "1")
+		}},
+		{name: "fewer GPUs than requested", wrong: "pod default/a requests", play: func(s *script) {
+			s.pod("a", countResource, "2")
+			s.bindTo("a", "0", cardSize)
+		}},
+		{name: "all seats", play: func(s *script) {
+			s.pod("a", seatResource, "4")
+			s.pod("b", seatResource, "2")
+			s.bindTo("a", "", 0)
+			s.bindTo("b", "", 0)
+		}},
+		{name: "more seats than there are", wrong: "the license has 6, and pods with 7", play: func(s *script) {
+			s.pod("a", seatResource, "4")
+			s.pod("b", seatResource, "3")
+			s.bindTo("a", "", 0)
+			s.bindTo("b", "", 0)
+		}},
+		{name: "the GPU of an evicted pod that is gone", play: func(s *script) {
+			s.bind("a", "0")
+			s.evict("a")
+			s.deletePod("a", 200)
+			s.bind("b", "0")
+		}},
+		{name: "the GPU of an evicted pod that still runs", wrong: "node-00 GPU 0 has 16, and pods with 20", play: func(s *script) {
+			s.bind("a", "0")
+			s.evict("a")
+			s.bind("b", "0")
+			s.deletePod("a", 200)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &script{t: t, now: time.Now().Add(-time.Hour)}
+			test.play(s)
+			if _, err := occupancy(s.records()); (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
+				t.Errorf("got %v, want %q", err, test.wrong)
+			}
+		})
+	}
+}
