@@ -130,7 +130,7 @@ func (ev *evaluation) scoreBy(ctx context.Context, scorer *scorerRef, nodes []*s
 // scoreTogether sets the scores of a policy that scores the rows of a View together. It needs the cache, which only a pod has that
 // ScoreRows may be called for.
 func (ev *evaluation) scoreTogether(scorer *scorerRef, nodes []*snapshot.Node, indices []int32, scores []int64, s *scratch) {
-	inView := func(i int32) bool { return ev.key.view.At(int(ev.rows[i])) == nodes[i] } // not with nominated pods
+	inView := func(i int32) bool { return ev.view.At(int(ev.rows[i])) == nodes[i] } // not with nominated pods
 	s.together = s.together[:0]
 	for _, i := range indices {
 		if inView(i) {
