@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	k8s.io/api v0.37.0
-	k8s.io/apimachinery v0.37.0
 	outboard.dev/outboard v0.0.0
 )
 
@@ -71,6 +70,7 @@ require (
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
+	k8s.io/apimachinery v0.37.0 // indirect
 	k8s.io/apiserver v0.37.0 // indirect
 	k8s.io/client-go v0.37.0 // indirect
 	k8s.io/component-base v0.37.0 // indirect
