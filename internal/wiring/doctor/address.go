@@ -1,0 +1,114 @@
+package doctor
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/wiring"
+)
+
+// url returns urlPrefix; an empty URL if it is none, which is a finding.
+func (e *extenderAt) url() *url.URL {
+	if u, err := url.Parse(e.extender.URLPrefix); err == nil {
+		return u
+	}
+	return &url.URL{}
+}
+
+// prefix returns the host and the path of urlPrefix.
+func (e *extenderAt) prefix() (host, prefix string) {
+	return e.url().Host, strings.TrimRight(e.url().Path, "/")
+}
+
+// address returns the host and the port that the extender calls, with "loopback" for all names of this machine.
+func (e *extenderAt) address() string {
+	return net.JoinHostPort(hostOf(e.url().Hostname()), portOf(e.url()))
+}
+
+func hostOf(name string) string {
+	if ip := net.ParseIP(name); name == "localhost" || ip != nil && ip.IsLoopback() {
+		return "loopback"
+	}
+	return name
+}
+
+// called returns the path at which kube-scheduler calls a verb; "" if it does not.
+func (e *extenderAt) called(v decision.Verb) string {
+	u, err := url.Parse(e.urlOf(v))
+	if err != nil {
+		return ""
+	}
+	return u.Path
+}
+
+// urlOf returns the URL at which kube-scheduler calls a verb; "" if it does not.
+func (e *extenderAt) urlOf(v decision.Verb) string {
+	name := *wiring.VerbField(&e.extender.Extender, v)
+	if name == "" {
+		return ""
+	}
+	return strings.TrimRight(e.extender.URLPrefix, "/") + "/" + name
+}
+
+// atServing reports whether the extender calls serving.address. Port 0 is any port: the system chooses one when Outboard starts.
+func (e *extenderAt) atServing() bool {
+	host, port, err := net.SplitHostPort(e.Config.Serving.Address)
+	if err != nil {
+		return false
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return hostOf(host) == hostOf(e.url().Hostname()) && (port == "0" || port == portOf(e.url()))
+}
+
+// inCertificate reports whether the extender calls a name in Outboard's certificate.
+func (e *extenderAt) inCertificate() bool {
+	host := e.url().Hostname()
+	if e.Config.Serving.TLS == nil || hostOf(host) == "loopback" {
+		return false
+	}
+	chain := certificates(e.readOrOmit(e.Config.Serving.TLS.CertFile, e.ReadConfigFile))
+	return len(chain) > 0 && chain[0].VerifyHostname(host) == nil
+}
+
+// port checks that a call of this machine arrives at serving.address. Ports of Services on nodes arrive there, too.
+func (e *extenderAt) port() {
+	u := e.url()
+	if hostOf(u.Hostname()) != "loopback" {
+		return
+	}
+	_, port, err := net.SplitHostPort(e.Config.Serving.Address)
+	n, _ := strconv.Atoi(portOf(u))
+	if err != nil || port == portOf(u) || port == "0" || onNodes(n) {
+		return
+	}
+	corrected := *u
+	corrected.Host = net.JoinHostPort(u.Hostname(), port)
+	e.report(Error, "WrongPort", "urlPrefix", fmt.Sprintf("the port is %s, and Outboard listens at %s", portOf(u), e.Config.Serving.Address), "every call fails", "write port "+port, setText(e.field("urlPrefix"), corrected.String()))
+}
+
+// onNodes reports whether a port is one that Services have on nodes, by default.
+func onNodes(port int) bool { return port >= 30000 && port <= 32767 }
+
+// unreachable says what the extender calls if Outboard listens at a loopback address, and the call does not arrive there; "" if it does.
+// Without TLS, PlainHTTP and TLSNotServed report calls of other machines.
+func (e *extenderAt) unreachable() string {
+	u := e.url()
+	host, port, err := net.SplitHostPort(e.Config.Serving.Address)
+	if err != nil || hostOf(host) != "loopback" {
+		return ""
+	}
+	n, _ := strconv.Atoi(portOf(u))
+	switch same := hostOf(u.Hostname()) == "loopback"; {
+	case same && onNodes(n) && port != portOf(u) && port != "0":
+		return fmt.Sprintf("%s calls port %d of a node", e.path, n)
+	case !same && e.Config.Serving.TLS != nil:
+		return e.path + " calls " + u.Host
+	}
+	return ""
+}
