@@ -37,12 +37,12 @@ func (b *budget) Err() error {
 }
 
 // affordable returns an error if the selectors of the request cost too much.
-func affordable(r *Request) error {
+func (r *Request) affordable() error {
 	sum := uint64(0)
-	add := func(selectors []resourcev1.DeviceSelector) {
-		for _, s := range selectors {
+	add := func(all []resourcev1.DeviceSelector) {
+		for _, s := range all {
 			if s.CEL != nil {
-				sum += min(costOf(s.CEL.Expression), maxSelectorCost+1)
+				sum += min(r.selectors.costOf(s.CEL.Expression), maxSelectorCost+1)
 			}
 		}
 	}
@@ -63,12 +63,12 @@ func affordable(r *Request) error {
 }
 
 // costOf returns the estimated cost of a selector.
-func costOf(expression string) uint64 {
-	if known, ok := costs.Get(expression); ok {
+func (s *selectors) costOf(expression string) uint64 {
+	if known, ok := s.costs.Get(expression); ok {
 		return known.(uint64)
 	}
 	compiled := cel.GetCompiler(celFeatures).CompileCELExpression(expression, cel.Options{})
-	costs.Add(expression, compiled.MaxCost)
+	s.costs.Add(expression, compiled.MaxCost)
 	return compiled.MaxCost
 }
 

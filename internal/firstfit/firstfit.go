@@ -37,18 +37,21 @@ var celFeatures = cel.Features{EnableConsumableCapacity: true}
 // keptSelectors is how many selectors of claims and classes are kept compiled.
 const keptSelectors = 256
 
-// selectors and costs keep what depends on the expression of a selector alone: to compile one takes milliseconds.
-var (
-	selectors = cel.NewCache(keptSelectors, celFeatures)
-	costs     = lru.New(keptSelectors)
-)
+// selectors keep what depends on the expression of a selector alone: to compile one takes milliseconds.
+type selectors struct {
+	compiled *cel.Cache
+	costs    *lru.Cache
+}
 
 // Predictor predicts allocations. It is safe for concurrent use.
-type Predictor struct{ states *snapshot.Fact[*nodeState] }
+type Predictor struct {
+	states    *snapshot.Fact[*nodeState]
+	selectors *selectors
+}
 
 // New returns a Predictor.
 func New() *Predictor {
-	return &Predictor{snapshot.NewFact(newNodeState)}
+	return &Predictor{snapshot.NewFact(newNodeState), &selectors{cel.NewCache(keptSelectors, celFeatures), lru.New(keptSelectors)}}
 }
 
 // Request is what the claims of a pod request that are not allocated yet.
@@ -56,6 +59,8 @@ type Request struct {
 	claims  []*resourcev1.ResourceClaim
 	classes map[string]*resourcev1.DeviceClass
 	key     Key
+
+	selectors *selectors // of the Predictor
 }
 
 // Key is the same for equal requests, with equal classes.
@@ -69,7 +74,7 @@ func (r *Request) Claims() []*resourcev1.ResourceClaim { return r.claims }
 
 // Request returns what the pod requests, or nil if it has no claim that is not allocated yet. The error says why the request is not known.
 func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, error) {
-	r := &Request{classes: map[string]*resourcev1.DeviceClass{}}
+	r := &Request{classes: map[string]*resourcev1.DeviceClass{}, selectors: p.selectors}
 	for i := range pod.Spec.ResourceClaims {
 		name, made := claimName(pod, &pod.Spec.ResourceClaims[i])
 		if !made {
@@ -97,7 +102,7 @@ func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, err
 	if len(r.claims) == 0 {
 		return nil, nil
 	}
-	if err := affordable(r); err != nil {
+	if err := r.affordable(); err != nil {
 		return nil, err
 	}
 	return r, r.setKey()
@@ -206,7 +211,7 @@ func (p *Predictor) Allocate(r *Request, n *snapshot.Node) ([]resourcev1.Allocat
 		return nil, nil
 	}
 	ctx := klog.NewContext(context.Background(), klog.Logger{}) // it logs each step
-	allocator, err := structured.NewAllocator(ctx, features, state.allocated, r, state.slices, selectors)
+	allocator, err := structured.NewAllocator(ctx, features, state.allocated, r, state.slices, p.selectors.compiled)
 	if err != nil {
 		return nil, err
 	}

@@ -35,14 +35,14 @@ func (r *Request) Misses(request *resourcev1.DeviceRequest, n *snapshot.Node) (m
 		for _, s := range pool.Slices {
 			for i := range s.Spec.Devices {
 				device := &s.Spec.Devices[i]
-				is, err := selects(r.classes[want.DeviceClassName].Spec.Selectors, pool.Driver, device)
+				is, err := r.selectors.match(r.classes[want.DeviceClassName].Spec.Selectors, pool.Driver, device)
 				if err != nil {
 					return nil, err
 				}
 				if !is {
 					continue
 				}
-				reason, err := miss(want, &pool, device, counters)
+				reason, err := r.selectors.miss(want, &pool, device, counters)
 				if err != nil {
 					return nil, err
 				}
@@ -53,12 +53,13 @@ func (r *Request) Misses(request *resourcev1.DeviceRequest, n *snapshot.Node) (m
 	return misses, nil
 }
 
-func selects(all []resourcev1.DeviceSelector, driver string, d *resourcev1.Device) (bool, error) {
+// match reports whether all selectors select the device.
+func (c *selectors) match(all []resourcev1.DeviceSelector, driver string, d *resourcev1.Device) (bool, error) {
 	for _, s := range all {
 		if s.CEL == nil {
 			return false, nil
 		}
-		compiled := selectors.GetOrCompile(s.CEL.Expression)
+		compiled := c.compiled.GetOrCompile(s.CEL.Expression)
 		if compiled.Error != nil {
 			return false, compiled.Error
 		}
@@ -71,8 +72,8 @@ func selects(all []resourcev1.DeviceSelector, driver string, d *resourcev1.Devic
 }
 
 // miss returns why the device cannot serve the request, or "".
-func miss(want *resourcev1.ExactDeviceRequest, pool *snapshot.DevicePool, d *resourcev1.Device, counters map[string]map[string]*counter) (string, error) {
-	is, err := selects(want.Selectors, pool.Driver, d)
+func (c *selectors) miss(want *resourcev1.ExactDeviceRequest, pool *snapshot.DevicePool, d *resourcev1.Device, counters map[string]map[string]*counter) (string, error) {
+	is, err := c.match(want.Selectors, pool.Driver, d)
 	switch taint := untolerated(want, d); {
 	case err != nil:
 		return "", err
