@@ -99,8 +99,9 @@ chaos: control-plane ## run the chaos tests of make test with thousands of pods,
 	$(GO) -C test/network test -run '^TestNetworkFaults$$' -count 1 -v -timeout 60m . -args -full
 
 # What was searched is not searched again by the same code: stop it at any time, and run it again.
-prove: ## search all interleavings of the protocols within larger bounds (test/search/README.md)
+prove: ## search all interleavings of the protocols within larger bounds (test/search/README.md), and predict more devices
 	@mkdir -p bin
+	$(GO) test -vet=off -run '^TestPredictionsAreAllocations$$' -count 1 -v ./internal/firstfit -args -seeds 510
 	$(GO) test -vet=off -run '^TestEveryInterleaving$$' -count 1 -v -timeout 130m ./test/search -args -full -finished $(CURDIR)/bin/searched
 
 # For example: make upgrade FROM=v0.1.0. The configuration of the test must be valid for that commit.
