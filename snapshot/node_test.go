@@ -330,6 +330,11 @@ func TestRoom(t *testing.T) {
 	b.SetNode(node("a"))
 	b.SetNode(node("b"))
 	b.SetPod(pod("before", ""))
+	nominated := func(name, node string) *corev1.Pod {
+		p := pod(name, "")
+		p.Status.NominatedNodeName = node
+		return p
+	}
 	last := b.View()
 	for _, step := range []struct {
 		what   string
@@ -343,6 +348,10 @@ func TestRoom(t *testing.T) {
 		{"the API server shows it", func() { p := pod("p", "a"); p.Labels = map[string]string{"a": "b"}; b.SetPod(p) }, true},
 		{"it ends", func() { b.DeletePod("p") }, true},
 		{"the other is forgotten", func() { b.SetPod(pod("q", "")) }, true},
+		{"a pod is nominated", func() { b.SetPod(nominated("s", "a")) }, true},
+		{"it is assumed on its node", func() { b.AssumePod(nominated("s", "a"), "a") }, false},
+		{"another is nominated", func() { b.SetPod(nominated("t", "a")) }, true},
+		{"it is assumed on another node, and leaves the room for it", func() { b.AssumePod(nominated("t", "a"), "b") }, true},
 		{"a node changes while a pod is assumed", func() { b.SetNode(node("c")); b.AssumePod(pod("r", ""), "a") }, true},
 	} {
 		step.change()

@@ -89,6 +89,12 @@ func (b *Builder) showNomination(pod *corev1.Pod, node string) {
 	}
 }
 
+// nominatedElsewhere reports whether the pod is nominated to another node than this one.
+func (b *Builder) nominatedElsewhere(uid types.UID, node string) bool {
+	n := b.nominated[uid]
+	return n != nil && slices.ContainsFunc(n.Nodes, func(n NominatedNode) bool { return n.Name != node })
+}
+
 func (b *Builder) endNomination(uid types.UID) {
 	if b.nominated[uid] != nil {
 		delete(b.nominated, uid)
