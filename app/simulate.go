@@ -120,7 +120,7 @@ type stage struct {
 }
 
 func (o *simulateOptions) run(cmd *cobra.Command) error {
-	s, err := o.stage()
+	s, err := o.stage(cmd)
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (o *simulateOptions) validate(changed func(flag string) bool) error {
 }
 
 // stage reads nodes and pods.
-func (o *simulateOptions) stage() (*stage, error) {
+func (o *simulateOptions) stage(cmd *cobra.Command) (*stage, error) {
 	s := &stage{world: simulate.World{
 		Resource: corev1.ResourceName(o.resource),
 		Scheduler: simulate.Scheduler{
@@ -280,9 +280,9 @@ func (o *simulateOptions) stage() (*stage, error) {
 	}
 	var files []simulate.File
 	for _, name := range append(append([]string{}, o.nodes...), o.pods...) {
-		file, err := readFile(name)
+		file, err := readFileOf(cmd, name)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, err
 		}
 		files = append(files, *file)
 	}
@@ -334,6 +334,24 @@ func readFile(name string) (*simulate.File, error) {
 		return nil, err
 	}
 	return &simulate.File{Objects: *objects}, nil
+}
+
+// readFileOf reads a file, and warns of pods that are not simulated as they are.
+func readFileOf(cmd *cobra.Command, name string) (*simulate.File, error) {
+	f, err := readFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	with := 0
+	for _, pod := range f.Pods {
+		if len(pod.Spec.ResourceClaims) > 0 {
+			with++
+		}
+	}
+	if with > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: ResourceClaims are not simulated: %d of %d pods have some, and are placed as if they had none\n", name, with, len(f.Pods))
+	}
+	return f, nil
 }
 
 // configure sets the extender of the world, and the policies that allocate resources, to those of the configuration. It returns notes about
@@ -421,9 +439,9 @@ func (o *simulateOptions) play(ctx context.Context, s *stage, name string, progr
 
 // howMany counts how many more pods fit, and says why the next one does not.
 func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) error {
-	objects, err := readFile(o.countFitting)
+	objects, err := readFileOf(cmd, o.countFitting)
 	if err != nil {
-		return fmt.Errorf("%s: %w", o.countFitting, err)
+		return err
 	}
 	if len(objects.Pods) != 1 {
 		return fmt.Errorf("%s has %d pods: must be 1", o.countFitting, len(objects.Pods))

@@ -276,6 +276,18 @@ profiles:
 	}
 }
 
+func TestSimulateWarnsOfResourceClaims(t *testing.T) {
+	claiming := file(t, "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: gpu, resourceClaimName: gpu}], containers: [{name: main}]}}")
+	nodes := file(t, simulatedCluster)
+	out, err := execute(t, "simulate", "--nodes", nodes, "--count-fitting", claiming)
+	if want := claiming + ": ResourceClaims are not simulated: 1 of 1 pods have some"; err != nil || !strings.Contains(out, want) {
+		t.Errorf("%s (%v)\nwant %s", out, err, want)
+	}
+	if strings.Contains(out, nodes+": ResourceClaims") {
+		t.Errorf("a file without claims: %s", out)
+	}
+}
+
 func TestNamesOfConfigurations(t *testing.T) {
 	for _, tt := range []struct{ files, want []string }{
 		{[]string{""}, []string{"kube-scheduler alone"}},

@@ -25,7 +25,7 @@ func NewCandidates(r prometheus.Registerer) *Candidates {
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_candidates_attempts_total",
 			Help: "Attempts to schedule a pod that concerns a policy, with candidates set, by outcome (named, or why kube-scheduler evaluated the nodes as without candidates: " +
-				"not_scored, ineligible: see the list in the documentation, disallowed: by the plugins of the profile or their order, suspended: after candidates were rejected, none_usable, error).",
+				"not_scored, ineligible: the pod needs all nodes, as one of a DaemonSet does, disallowed: by the plugins of the profile or their order, suspended: after candidates were rejected, none_usable, error).",
 		}, []string{"profile", "outcome"}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_candidates_rejected_total",
