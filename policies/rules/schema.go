@@ -59,7 +59,7 @@ func trimmed() map[reflect.Type][]string {
 		reflect.TypeFor[corev1.PodSpec]():            {"ephemeralContainers", "dnsConfig", "hostAliases", "readinessGates", "securityContext", "imagePullSecrets", "evictionResponders"},
 		reflect.TypeFor[corev1.Container]():          {"only", "name", "image", "ports", "resources", "restartPolicy"},
 		reflect.TypeFor[corev1.Volume]():             {"only", "name", "persistentVolumeClaim", "ephemeral", "csi"},
-		reflect.TypeFor[corev1.PodStatus]():          {"only", "phase", "conditions", "nominatedNodeName", "startTime"},
+		reflect.TypeFor[corev1.PodStatus]():          {"only", "phase", "conditions", "nominatedNodeName", "startTime", "resourceClaimStatuses"},
 		reflect.TypeFor[corev1.PodCondition]():       {"lastProbeTime"},
 		reflect.TypeFor[corev1.NodeCondition]():      {"lastHeartbeatTime"},
 		reflect.TypeFor[corev1.NodeStatus]():         {"addresses", "volumesInUse", "volumesAttached", "config"},
