@@ -513,8 +513,7 @@ func (j *judge) report(sample int) {
 // disputed are kinds of disagreements that are known, and why they stay.
 var disputed = map[string]string{
 	"(b) false alarm: InvalidValue profiles[N].pluginConfig: there is no configuration for Outboard": "Outboard's plugin refuses it, and the judge's stub of the plugin does not",
-	"(b) false alarm: InvalidValue profiles[N].pluginConfig[N].args.candidates: ":                    "Outboard's plugin refuses it, and the judge's stub of the plugin does not",
-	"(b) false alarm: InvalidValue profiles[N].pluginConfig[N].args.inertPlugins: ":                  "Outboard's plugin refuses it, and the judge's stub of the plugin does not",
+	"(b) false alarm: InvalidValue profiles[N].pluginConfig[N].args.":                                "Outboard's plugin refuses them, and the judge's stub of the plugin does not",
 	"(a) ERROR elsewhere: time: invalid duration":                                                    "kube-scheduler names no field, and the doctor finds other mistakes of the same file",
 	"(a) ERROR elsewhere: illegal base":                                                              "kube-scheduler names no field, and the doctor finds other mistakes of the same file",
 }
