@@ -202,7 +202,7 @@ func showSignals(t *testing.T, b *tab, set *stage.Stage, o *stage.Outboard) {
 	row := func(name, says string) string {
 		return fmt.Sprintf(`window.kept && /%s/.test([...document.querySelectorAll('tbody tr')].find(tr => tr.querySelector('.name').textContent === %q).innerText.replaceAll(/\s+/g, ' '))`, says, name)
 	}
-	b.until(row("load", `^load 2 1 node without 0 .*Utilization \/, when stale: Reject$`))
+	b.until(row("load", `^load 2 1 node without 0 .*Utilization \/gpu-sharing, when stale: Reject$`))
 	b.until(row("price", `^price .*prices\.yaml.* 0 0 – – no policy$`))
 	loads("small: 10\nlarge: 20\nmixed: 30\n")
 	b.until(row("load", `^load 3 0 (now|\d+ s) (now|\d+ s) .*Utilization`))
