@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"outboard.dev/outboard/internal/replicas"
@@ -28,7 +29,7 @@ func served(name string, h http.HandlerFunc) replicas.Replica {
 
 // What has not changed is not sent again, each replica's for itself, and looks as if it had been.
 func TestCache(t *testing.T) {
-	text, sent := "1", 0
+	text, sent := "1", new(atomic.Int32)
 	serve := func(name string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			etag := fmt.Sprintf("%q", text)
@@ -40,7 +41,7 @@ func TestCache(t *testing.T) {
 				w.WriteHeader(http.StatusNotModified)
 				return
 			}
-			sent++
+			sent.Add(1)
 			fmt.Fprintf(w, `"%s %s"`, name, r.URL.RequestURI()+text)
 		}
 	}
@@ -58,7 +59,7 @@ func TestCache(t *testing.T) {
 	for step, tt := range []struct {
 		path, text string
 		want       []string
-		sent       int
+		sent       int32
 	}{
 		{"/x?q=1", "1", []string{"a /x?q=11", "b /x?q=11"}, 2},
 		{"/x?q=1", "1", []string{"a /x?q=11", "b /x?q=11"}, 2},
@@ -68,8 +69,8 @@ func TestCache(t *testing.T) {
 		{"/failure", "2", []string{"500 Internal Server Error: broken\n", "500 Internal Server Error: broken\n"}, 6},
 	} {
 		text = tt.text
-		if got := read(tt.path); !slices.Equal(got, tt.want) || sent != tt.sent {
-			t.Errorf("step %d: %q after %d responses, want %q after %d", step, got, sent, tt.want, tt.sent)
+		if got := read(tt.path); !slices.Equal(got, tt.want) || sent.Load() != tt.sent {
+			t.Errorf("step %d: %q after %d responses, want %q after %d", step, got, sent.Load(), tt.want, tt.sent)
 		}
 	}
 	own, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a/x?q=1", nil)
