@@ -34,7 +34,7 @@ func deviceObjects() []runtime.Object {
 	return []runtime.Object{&corev1.Node{ObjectMeta: meta("", node)}, slice, claim, &resourcev1.DeviceClass{ObjectMeta: meta("", "gpu")}}
 }
 
-// A Cluster reads devices only if it is told to, with its own watches or the informers of another component, and also if the API server
+// A Cluster reads devices only if its options say so, with its own watches or the informers of another component, and also if the API server
 // does not serve DeviceTaintRules.
 func TestDevices(t *testing.T) {
 	for name, devices := range map[string]bool{"own watches": true, "informers": true, "no DeviceTaintRules": true, "not asked for": false} {
