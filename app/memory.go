@@ -1,8 +1,11 @@
 package app
 
 import (
+	"math"
 	"os"
 	"runtime/debug"
+	"sync"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
@@ -14,6 +17,39 @@ func collectGarbage() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(50)
 	}
+}
+
+// relaxed makes the garbage collector run less often while large requests produce much garbage: with two processors, it delays other
+// requests by milliseconds each time. Without a memory limit it changes nothing, as the heap could take all memory. The zero value is ready.
+type relaxed struct {
+	mu      sync.Mutex
+	percent int         // as it was before
+	end     *time.Timer // nil: the collector runs as before
+}
+
+const (
+	relaxedPercent = 400
+	relaxedFor     = 10 * time.Second // after the latest large request
+)
+
+// relax is called for each large request. It is safe for concurrent use.
+func (r *relaxed) relax() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil {
+		r.end.Reset(relaxedFor)
+		return
+	}
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		return
+	}
+	r.percent = debug.SetGCPercent(relaxedPercent)
+	r.end = time.AfterFunc(relaxedFor, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		debug.SetGCPercent(r.percent)
+		r.end = nil
+	})
 }
 
 // limitMemory sets the memory limit of the Go runtime to nine tenths of the limit of the cgroup, above which the kernel

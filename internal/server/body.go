@@ -57,7 +57,10 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.body.Read(p[:min(len(p), readStep)])
 	_, ended := b.lease.proceed()
-	if b.received += int64(n); b.received > ordinaryBody {
+	switch b.received += int64(n); {
+	case b.received > pacedBody && !ended:
+		ended = b.lease.pace(n)
+	case b.received > ordinaryBody:
 		runtime.Gosched() // a client that always has more to read takes no turn of ten milliseconds
 	}
 	b.inFlight.Add(float64(n))

@@ -31,6 +31,16 @@ const (
 
 	lightPerProcessor = 8
 
+	// While other callers have sent ordinary requests within lately, a caller rests restTimes as long as decoding and evaluating its
+	// latest large request took, see [room.rest]. So what cannot be interrupted delays few of the others: 30 keeps it out of the
+	// 99th percentile of their time (test/hostile).
+	restTimes = 30
+	lately    = time.Second
+
+	// Meanwhile a caller's bodies of more than pacedBody arrive with at most pace bytes per second: decrypting them takes a processor, too.
+	pacedBody = 1 << 20
+	pace      = 32 << 20
+
 	// patientOwn is how long a request has waited for its client before it yields to a request of the same caller.
 	patientOwn = time.Second
 )
@@ -48,6 +58,7 @@ type budget struct {
 	leastLight, leastHeavy int64
 
 	patience time.Duration
+	onLarge  func()
 	reserved prometheus.Gauge
 }
 
@@ -62,6 +73,7 @@ func newBudget(opts Options, reserved prometheus.Gauge) *budget {
 		leastLight: min(lightWork, lightRoom/(lightPerProcessor*processors)),
 		leastHeavy: heavyRoom / max(processors-1, 1),
 		patience:   opts.BusyTimeout,
+		onLarge:    opts.OnLarge,
 		reserved:   reserved,
 	}
 	b.large.ownWait, b.ordinary.ownWait, b.light.ownWait, b.heavy.ownWait = patientOwn, patientOwn, patientOwn, patientOwn
@@ -183,10 +195,39 @@ func (l *lease) queue(ctx context.Context, r *room, h *hold) error {
 // release releases everything.
 func (l *lease) release() {
 	for i := range l.held {
-		l.budget.reserved.Sub(float64(l.holds[i].amount))
-		l.holds[i].room.release(&l.holds[i])
+		h := &l.holds[i]
+		l.budget.reserved.Sub(float64(h.amount))
+		if h.room == l.budget.heavy && l.disturbs() {
+			h.room.rest(h, restTimes*time.Since(h.since))
+		}
+		h.room.release(h)
 	}
 	l.held = 0
+}
+
+// disturbs reports whether other callers have sent ordinary requests lately.
+func (l *lease) disturbs() bool {
+	return l.budget.light.usedByOthers(l.by, time.Now().Add(-lately))
+}
+
+// pace waits after n bytes of a body of more than pacedBody, which the lease holds room for, and returns whether the request must end.
+func (l *lease) pace(n int) (ended bool) {
+	l.budget.onLarge()
+	if !l.disturbs() {
+		runtime.Gosched()
+		return false
+	}
+	h := &l.holds[0]
+	over := make(chan struct{})
+	if !l.wait(sync.OnceFunc(func() { close(over) })) {
+		return true
+	}
+	select {
+	case <-time.After(h.room.rest(h, time.Duration(n)*time.Second/pace)):
+	case <-over:
+	}
+	_, ended = l.proceed()
+	return ended
 }
 
 type leaseKey struct{}
@@ -196,7 +237,8 @@ type leaseKey struct{}
 // the error wraps [ErrBusy]. A request that reserves more than there is waits until no other request holds any.
 //
 // At most eight requests for each processor, or 16 if those are more, hold such memory at a time. Requests that reserve more than 4 MiB wait for each other: fewer of
-// them than there are processors hold memory at a time.
+// them than there are processors hold memory at a time. While other callers send smaller requests, a caller gets such memory again only after
+// 30 times as long as it has held it, but at most after one second.
 func ReserveMemory(ctx context.Context, bytes int64) error {
 	l, _ := ctx.Value(leaseKey{}).(*lease)
 	switch {
@@ -205,6 +247,7 @@ func ReserveMemory(ctx context.Context, bytes int64) error {
 	case bytes <= lightWork:
 		return l.take(ctx, l.budget.light, max(bytes, l.budget.leastLight))
 	}
+	l.budget.onLarge()
 	return l.take(ctx, l.budget.heavy, max(bytes, l.budget.leastHeavy))
 }
 

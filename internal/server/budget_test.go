@@ -18,7 +18,7 @@ import (
 
 func testBudget(large int64, patience time.Duration) *budget {
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: "test"})
-	return newBudget(Options{MaxInFlightBytes: large, MaxConnections: 4, BusyTimeout: patience}, gauge)
+	return newBudget(Options{MaxInFlightBytes: large, MaxConnections: 4, BusyTimeout: patience, OnLarge: func() {}}, gauge)
 }
 
 // For any competing bodies, any memory that handlers reserve for them, and any that they keep while they wait for another server: no
@@ -139,6 +139,58 @@ func TestBudgetServesTheOldestFirst(t *testing.T) {
 			t.Errorf("served %q, then %q", a, b)
 		}
 	})
+}
+
+// The caller of a large request rests before its next one if another caller sends ordinary requests, and only then. So do its
+// bodies arrive slowly.
+func TestCallersOfLargeRequestsRest(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		before       time.Duration // since the latest ordinary request; negative: none
+		by           string        // its caller
+		decodes      time.Duration // the first large request
+		rests, reads time.Duration // before the second one; for a mebibyte of a body after the first one
+	}{
+		{"others send ordinary requests", 0, "B", 32 * time.Millisecond, 960 * time.Millisecond, time.Second / 32},
+		{"one did lately", 900 * time.Millisecond, "B", 32 * time.Millisecond, 960 * time.Millisecond, time.Second / 32},
+		{"for a long one at most a second", 0, "B", 500 * time.Millisecond, time.Second, time.Second / 32},
+		{"one did long ago", 2 * time.Second, "B", 10 * time.Millisecond, 0, 0},
+		{"nobody else calls", -1, "", 10 * time.Millisecond, 0, 0},
+		{"only the caller itself", 0, "A", 10 * time.Millisecond, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := testBudget(100<<20, 2*time.Second)
+				request := func(by string, bytes int64) *lease {
+					l := &lease{budget: b, by: by}
+					ctx := context.WithValue(t.Context(), leaseKey{}, l)
+					if err := errors.Join(l.take(ctx, b.large, 2<<20), ReserveMemory(ctx, bytes)); err != nil {
+						t.Fatal(err)
+					}
+					return l
+				}
+				if tt.before >= 0 {
+					request(tt.by, 1).release()
+					time.Sleep(tt.before)
+				}
+				l := request("A", heavyRoom)
+				start := time.Now()
+				if l.pace(1 << 20) {
+					t.Error("it must end")
+				}
+				if took := time.Since(start); took != tt.reads {
+					t.Errorf("a mebibyte took %s, want %s", took, tt.reads)
+				}
+				time.Sleep(tt.decodes - tt.reads)
+				l.release()
+				start = time.Now()
+				request("A", heavyRoom).release()
+				if took := time.Since(start); took < tt.rests || took > tt.rests+lookAgain {
+					t.Errorf("the caller rests for %s, want %s", took, tt.rests)
+				}
+			})
+		})
+	}
 }
 
 func TestBudgetWaitEndsWithTheRequest(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 //     for at least ownWait.
 //   - Of requests that wait, the first is that of the caller that used least lately. Of one caller, the oldest is first. What is used counts
 //     as amount times seconds, and half of it is forgotten in each halfLife.
+//   - A caller that rests (see [room.rest]) gets nothing until its rest is over.
 //
 // So a caller gets its share, the size divided by the number of callers, whatever others do. It gets more if others need less.
 //
@@ -53,6 +54,7 @@ type caller struct {
 	held, ending int64
 	used         float64 // until since
 	since        time.Time
+	rests        time.Time // until then
 	holds        []*hold
 	waiting      []*hold // the oldest first
 }
@@ -63,7 +65,8 @@ type hold struct {
 	caller *caller
 	amount int64
 	holder holder // nil: it does not wait for a client
-	index  int    // in caller.holds
+	since  time.Time
+	index  int // in caller.holds
 	ending bool
 	ready  chan struct{} // closed when the request holds it; nil if it did not wait
 }
@@ -76,7 +79,7 @@ func (r *room) takeFree(h *hold, by string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.enter(h, by)
-	if h.amount > r.free || r.first(h.caller.since) != nil {
+	if now := time.Now(); h.amount > r.free || h.caller.rests.After(now) || r.first(now) != nil {
 		return false
 	}
 	r.grant(h)
@@ -151,6 +154,32 @@ func (r *room) release(h *hold) {
 	r.serveAndUnlock()
 }
 
+// maxRest is less than the time for which a request waits for a room, so that a caller with one request at a time loses none.
+const maxRest = time.Second
+
+// rest makes the caller of a hold rest for d, after the rest that it already has before it, but not beyond maxRest from now on. It returns
+// for how long the caller rests now.
+func (r *room) rest(h *hold, d time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := max(time.Until(h.caller.rests), 0)
+	d = min(before+d, maxRest)
+	h.caller.rests = time.Now().Add(d)
+	return d
+}
+
+// usedByOthers reports whether a caller other than this one holds some of the room, or has taken or released some since then.
+func (r *room) usedByOthers(by string, since time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, c := range r.callers {
+		if name != by && (c.held > 0 || c.since.After(since)) {
+			return true
+		}
+	}
+	return false
+}
+
 // enter sets the caller of a new hold.
 func (r *room) enter(h *hold, by string) {
 	h.room, h.amount = r, min(h.amount, r.size)
@@ -175,7 +204,8 @@ func (r *room) enter(h *hold, by string) {
 
 func (r *room) grant(h *hold) {
 	c := h.caller
-	c.account(time.Now())
+	h.since = time.Now()
+	c.account(h.since)
 	c.held += h.amount
 	r.free -= h.amount
 	h.index = len(c.holds)
@@ -197,7 +227,7 @@ func (r *room) first(now time.Time) *hold {
 	var found *caller
 	least := math.Inf(1)
 	for _, c := range r.callers {
-		if len(c.waiting) > 0 {
+		if len(c.waiting) > 0 && !c.rests.After(now) {
 			if used := c.usedUntil(now); used < least {
 				found, least = c, used
 			}

@@ -38,6 +38,7 @@ func (c *client) end() {
 //	A1 takes 40   the request asks for an amount
 //	A1 waits      it waits for its client from now on
 //	A1 ends       it releases what it holds
+//	A1 rests 1s   its caller rests
 //	10s           time passes
 //
 // and after the step follow the requests that hold the room.
@@ -64,6 +65,11 @@ func TestRoomIsShared(t *testing.T) {
 			"A1 takes 50: A1", "5s: A1", "B1 takes 100: A1", "A2 takes 1: A1", "A1 ends: B1"},
 		"a request yields to a small one and not to a larger one": {
 			"A1 takes 60: A1", "A1 waits: A1", "B1 takes 61: A1", "B2 takes 60: A1", "A1 ends: B1"},
+		"a caller that rests gets nothing until then, and nobody waits for it": {
+			"A1 takes 10: A1", "A1 rests 500ms: A1", "A1 ends:", "A2 takes 10:", "B1 takes 100: B1", "B1 ends:", "400ms:", "150ms: A2"},
+		"rests add up, but to at most a second": {
+			"A1 takes 10: A1", "A1 rests 400ms: A1", "A1 rests 400ms: A1", "A2 takes 10: A1", "750ms: A1", "100ms: A1 A2",
+			"A1 rests 900ms: A1 A2", "A1 rests 900ms: A1 A2", "A3 takes 10: A1 A2", "950ms: A1 A2", "100ms: A1 A2 A3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 10 { // the order of callers in a map is random
@@ -107,6 +113,12 @@ func play(t *testing.T, history []string) {
 			r.mu.Unlock()
 		case words[1] == "ends":
 			c.end()
+		case words[1] == "rests":
+			d, err := time.ParseDuration(words[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.rest(&c.hold, d)
 		}
 		synctest.Wait()
 		var got []string
