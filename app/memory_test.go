@@ -5,8 +5,11 @@ import (
 	"os"
 	"regexp"
 	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
@@ -34,6 +37,33 @@ func TestLimitMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While large requests come and for ten seconds after, the garbage collector runs rarely if there is a memory limit.
+func TestCollectorIsRelaxed(t *testing.T) {
+	limit, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(50)
+	defer func() { debug.SetMemoryLimit(limit); debug.SetGCPercent(percent) }()
+	check := func(when string, want int) {
+		t.Helper()
+		gogc := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		if metrics.Read(gogc); gogc[0].Value.Uint64() != uint64(want) {
+			t.Errorf("%s: %d %%, want %d", when, gogc[0].Value.Uint64(), want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var r relaxed
+		debug.SetMemoryLimit(math.MaxInt64)
+		r.relax()
+		check("without a limit", 50)
+		debug.SetMemoryLimit(1 << 40)
+		for range 3 {
+			r.relax()
+			time.Sleep(relaxedFor - time.Second)
+			check("while large requests come", relaxedPercent)
+		}
+		time.Sleep(2 * time.Second)
+		check("after the last one", 50)
+	})
 }
 
 // The limits in the manifests suffice for a large cluster (docs/performance.md) and the largest
