@@ -299,7 +299,8 @@ func (b *Builder) View() *View {
 			if state.devicesDirty {
 				state.devices, state.devicesDirty = b.devicePools(name), false
 			}
-			n := &Node{Name: name, Object: state.object, Pods: slices.Clone(state.pods), Ledgers: state.ledgers, configMaps: state.configMaps, devices: state.devices, version: versions.Add(1), row: state.row, objectFacts: state.facts}
+			pods := slices.Clone(state.pods)
+			n := &Node{Name: name, Object: state.object, Pods: pods, Ledgers: state.ledgers, configMaps: state.configMaps, devices: state.devices, version: versions.Add(1), row: state.row, objectFacts: state.facts, podFacts: podFacts(pods, b.rows[state.row])}
 			b.rows[state.row] = n
 			changed = append(changed, n)
 		}

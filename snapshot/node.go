@@ -31,7 +31,8 @@ type Node struct {
 	version     uint64 // see View.Version; 0 if the node cannot be in a View
 	row         int32
 	facts       facts
-	objectFacts *facts // shared by all Nodes with this Object
+	objectFacts *facts   // shared by all Nodes with this Object
+	podFacts    []*facts // by index in Pods; shared by all Nodes that are made from each other and have the pod
 }
 
 // NewNode returns a node that is in no View: one that exists only in a request (a cluster
@@ -45,7 +46,7 @@ func NewNode(object *corev1.Node, pods ...*corev1.Pod) *Node {
 		}
 	}
 	slices.SortFunc(kept, comparePods)
-	return &Node{Name: object.Name, Object: object, Pods: kept, row: -1, objectFacts: new(facts)}
+	return &Node{Name: object.Name, Object: object, Pods: kept, row: -1, objectFacts: new(facts), podFacts: podFacts(kept, nil)}
 }
 
 // Ledger returns the node's ledger for the resource, or nil, which is an empty one.
@@ -123,7 +124,7 @@ func (n *Node) WithObject(object *corev1.Node) *Node {
 }
 
 func (n *Node) holding(pods []*corev1.Pod) *Node {
-	return &Node{Name: n.Name, Object: n.Object, Pods: pods, Ledgers: n.Ledgers, configMaps: n.configMaps, devices: n.devices, version: versions.Add(1), row: n.row, objectFacts: n.objectFacts}
+	return &Node{Name: n.Name, Object: n.Object, Pods: pods, Ledgers: n.Ledgers, configMaps: n.configMaps, devices: n.devices, version: versions.Add(1), row: n.row, objectFacts: n.objectFacts, podFacts: podFacts(pods, n)}
 }
 
 // versions is the last version of a Node. It counts the Nodes of all Builders, and those of With and Without, so that a

@@ -206,7 +206,7 @@ func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 	var u usage
 	claimants, unclaimed := claims.On(n, ledger)
 	for uid := range claimants {
-		u.holders.Add(uid)
+		u.holders.Add(claims.PodOf(uid))
 	}
 	used, unplaced := make([]int64, len(hw.units)), int64(0)
 	if ledger != nil {
@@ -222,7 +222,7 @@ func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 	for _, pod := range unclaimed {
 		if want := p.requested(pod); want > 0 {
 			unplaced = snapshot.AddAmounts(unplaced, p.annotated(pod, want, hw, used))
-			u.holders.Add(pod.UID)
+			u.holders.Add(claims.PodOf(pod.UID))
 		}
 	}
 	u.sum(hw, used, unplaced)

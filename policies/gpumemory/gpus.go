@@ -82,11 +82,12 @@ func GPUs(config Config, n *snapshot.Node) []GPU {
 // have, in order of namespace and name. They count on no GPU. Their Amount is the memory that they request, or 0 for whole GPUs.
 func Unannotated(config Config, n *snapshot.Node) []GPUPod {
 	hw := hardwareOf(n.Object, config.SizesFrom)
-	_, unclaimed := claims.On(n, n.Ledger(memoryResource))
+	claimants, _ := claims.On(n, n.Ledger(memoryResource))
 	var pods []GPUPod
-	for _, pod := range unclaimed {
-		if memory, count := requested(pod); (memory > 0 || count > 0) && len(annotated(nil, pod, &hw)) == 0 {
-			pods = append(pods, GPUPod{Holder: claims.HolderOf(pod), Amount: memory})
+	for i := range n.Pods {
+		pod := podStates.Of(n, i)
+		if claimants[pod.pod.UID] == nil && (pod.memory > 0 || pod.count > 0) && len(annotated(nil, pod, &hw)) == 0 {
+			pods = append(pods, GPUPod{Holder: pod.holder, Amount: pod.memory})
 		}
 	}
 	return pods
@@ -97,5 +98,5 @@ func (d *GPU) enter(h holding) {
 	if h.unserved {
 		d.Reserved = snapshot.AddAmounts(d.Reserved, h.amount)
 	}
-	d.Pods = append(d.Pods, GPUPod{Holder: h.pod, Amount: h.amount, Reserved: h.unserved, Unplaced: h.gpu == everyGPU})
+	d.Pods = append(d.Pods, GPUPod{Holder: *h.holder, Amount: h.amount, Reserved: h.unserved, Unplaced: h.gpu == everyGPU})
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
@@ -121,25 +120,27 @@ func allocation(pod *corev1.Pod, indexes []string) string {
 
 // annotated appends what a pod on the node holds according to its annotations, whatever tool wrote
 // them. The amount comes from the pod's limits, which are immutable.
-func annotated(all []holding, pod *corev1.Pod, hw *hardware) []holding {
-	memory, count := requested(pod)
-	if memory == 0 && count == 0 {
+func annotated(all []holding, pod *podState, hw *hardware) []holding {
+	if pod.memory == 0 && pod.count == 0 {
 		return all
 	}
-	h := holding{pod: claims.HolderOf(pod), total: memory, unserved: unserved(pod)}
-	if shares := allocated(pod.Annotations[allocationKey], memory); memory > 0 && shares != nil {
-		for h.gpu, h.amount = range shares {
+	h := holding{pod: pod.pod, holder: &pod.holder, total: pod.memory, unserved: pod.unserved()}
+	if pod.shares != nil {
+		for h.gpu, h.amount = range pod.shares {
 			all = append(all, h)
 		}
 		return all
 	}
+	each := int64(0) // of whole GPUs
 	indexes := gpusOf(pod, hw)
-	if memory == 0 {
-		indexes = wholeGPUs(indexes, count)
+	if pod.memory == 0 {
+		indexes = wholeGPUs(indexes, pod.count)
+	} else if len(indexes) > 0 {
+		each = (pod.memory-1)/int64(len(indexes)) + 1
 	}
 	for _, h.gpu = range indexes {
-		if h.amount = hw.whole(h.gpu); memory > 0 {
-			h.amount = (memory-1)/int64(len(indexes)) + 1
+		if h.amount = each; pod.memory == 0 {
+			h.amount = hw.whole(h.gpu)
 		}
 		all = append(all, h)
 	}
@@ -155,12 +156,11 @@ func wholeGPUs(indexes []int, count int64) []int {
 }
 
 // gpusOf returns which GPUs the pod has according to its annotations.
-func gpusOf(pod *corev1.Pod, hw *hardware) []int {
-	text, found := pod.Annotations[indexKey]
-	switch indexes := parseIndexes(text); {
-	case indexes != nil:
-		return indexes
-	case found:
+func gpusOf(pod *podState, hw *hardware) []int {
+	switch {
+	case pod.indexes != nil:
+		return pod.indexes
+	case pod.indexed:
 		return []int{everyGPU}
 	case len(hw.capacities) == 1:
 		return []int{0} // the device plugin gives the only GPU to a pod without an annotation
@@ -178,15 +178,6 @@ func (hw *hardware) whole(gpu int) int64 {
 		return hw.capacities[gpu]
 	}
 	return 0
-}
-
-// unserved reports whether the device plugin has not given the pod its GPU yet.
-func unserved(pod *corev1.Pod) bool {
-	return pending(pod) && pod.Annotations[assignedKey] == notAssigned
-}
-
-func pending(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodPending || pod.Status.Phase == ""
 }
 
 // parseIndexes returns nil unless the text is a list of different indices.

@@ -116,7 +116,7 @@ func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) usage {
 }
 
 func (b *usage) enter(h holding) {
-	b.holders.Add(h.pod.UID)
+	b.holders.Add(h.pod)
 	for i := range b.gpus {
 		if h.gpu == i || h.gpu == everyGPU {
 			b.gpus[i].used = snapshot.AddAmounts(b.gpus[i].used, h.amount)
@@ -132,7 +132,8 @@ func (b *usage) enter(h holding) {
 
 // holding is what one pod holds of one GPU.
 type holding struct {
-	pod      claims.Holder
+	pod      claims.Pod
+	holder   *claims.Holder
 	gpu      int // may be one that the node does not have, or everyGPU
 	amount   int64
 	total    int64 // the total request of the pod
@@ -142,10 +143,12 @@ type holding struct {
 // holdings lists what pods hold: by the claims in the ledger, which may be nil, and for other pods
 // by their annotations.
 func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding {
-	claimants, unclaimed := claims.On(n, ledger)
-	var all []holding
-	for _, pod := range unclaimed {
-		all = annotated(all, pod, hw)
+	claimants, _ := claims.On(n, ledger)
+	all := make([]holding, 0, len(n.Pods))
+	for i := range n.Pods {
+		if pod := podStates.Of(n, i); claimants[pod.pod.UID] == nil {
+			all = annotated(all, pod, hw)
+		}
 	}
 	if ledger == nil {
 		return chosen(all, hw)
@@ -157,7 +160,14 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 		}
 		for _, claim := range unit.Claims {
 			c := claimants[claim.Pod]
-			all = append(all, holding{pod: c.Holder, gpu: index, amount: claim.Amount, total: c.Total, unserved: waits(c)})
+			h := holding{holder: &c.Holder, gpu: index, amount: claim.Amount, total: c.Total, unserved: true}
+			if c.Pod == nil {
+				h.pod = claims.PodOf(claim.Pod)
+			} else {
+				pod := podStates.Of(n, c.Index)
+				h.pod, h.unserved = pod.pod, waits(pod, c.Entry)
+			}
+			all = append(all, h)
 		}
 	}
 	return chosen(all, hw)
@@ -178,14 +188,11 @@ func chosen(all []holding, hw *hardware) []holding {
 	return all
 }
 
-// waits reports whether the device plugin has not given the pod yet what it has claimed.
-func waits(c *claims.Claimant) bool {
-	if c.Pod == nil {
-		return true
-	}
+// waits reports whether the device plugin has not given the pod on the node yet what it has claimed. The entry of the ledger may be nil.
+func waits(pod *podState, entry *snapshot.LedgerPod) bool {
 	// The claim of a pod may be known before its annotations.
-	if _, ok := c.Pod.Annotations[assignedKey]; !ok && c.Entry != nil {
-		return pending(c.Pod) && c.Entry.Annotations[assignedKey] == notAssigned
+	if !pod.marked && entry != nil {
+		return pod.pending && entry.Annotations[assignedKey] == notAssigned
 	}
-	return unserved(c.Pod)
+	return pod.unserved()
 }

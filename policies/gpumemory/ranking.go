@@ -61,10 +61,10 @@ func (p *gpuMemory) room(n *snapshot.Node, u *usage) placement.Node {
 		CPU:   cpu.MilliValue(), CPUCapacity: cpu.MilliValue(),
 		Memory: memory.Value(), MemoryCapacity: memory.Value(),
 	}
-	for _, pod := range n.Pods {
-		cpu, memory := cpuAndMemory(snapshot.PodRequests(pod))
-		room.CPU -= cpu
-		room.Memory -= memory
+	for i := range n.Pods {
+		pod := podStates.Of(n, i)
+		room.CPU -= pod.cpu
+		room.Memory -= pod.ram
 	}
 	if u.problem == nil {
 		for _, c := range u.gpus {

@@ -23,7 +23,7 @@ func (p *licenses) nodeSeatsOf(f *feature, n *snapshot.Node, ledger *snapshot.Le
 	l := nodeSeats{total: *f.SeatsPerNode, used: used(ledger), full: ledger != nil && len(ledger.Pods) >= snapshot.MaxLedgerPods}
 	claimants, unclaimed := claims.On(n, ledger)
 	for uid := range claimants {
-		l.holders.Add(uid)
+		l.holders.Add(claims.PodOf(uid))
 	}
 	for _, pod := range unclaimed {
 		needs, err := p.needs(pod)
@@ -33,7 +33,7 @@ func (p *licenses) nodeSeatsOf(f *feature, n *snapshot.Node, ledger *snapshot.Le
 		for _, need := range needs {
 			if need.feature == f {
 				l.used = snapshot.AddAmounts(l.used, need.seats)
-				l.holders.Add(pod.UID)
+				l.holders.Add(claims.PodOf(pod.UID))
 			}
 		}
 	}

@@ -22,6 +22,8 @@ type Claimant struct {
 	Entry *snapshot.LedgerPod
 	// Pod is the pod on the node; nil if it is not on the node yet.
 	Pod *corev1.Pod
+	// Index is that of Pod in the Pods of the node.
+	Index int
 	// Total is the sum of its claims over all units.
 	Total int64
 }
@@ -32,7 +34,7 @@ func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimants map[types.UID]*Cla
 	if ledger == nil || len(ledger.Units) == 0 {
 		return nil, n.Pods
 	}
-	claimants = map[types.UID]*Claimant{}
+	claimants = make(map[types.UID]*Claimant, len(ledger.Pods))
 	for i := range ledger.Units {
 		for _, claim := range ledger.Units[i].Claims {
 			c := claimants[claim.Pod]
@@ -49,9 +51,9 @@ func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimants map[types.UID]*Cla
 			c.Holder.Namespace, c.Holder.Name = c.Entry.Namespace, c.Entry.Name
 		}
 	}
-	for _, pod := range n.Pods {
+	for i, pod := range n.Pods {
 		if c := claimants[pod.UID]; c != nil {
-			c.Pod, c.Holder = pod, HolderOf(pod)
+			c.Pod, c.Index, c.Holder = pod, i, HolderOf(pod)
 		} else {
 			unclaimed = append(unclaimed, pod)
 		}
@@ -97,11 +99,11 @@ type Holders struct {
 	bits uint64 // union of the bits of all of them
 }
 
-// Add adds a pod. It ignores "".
-func (h *Holders) Add(pod types.UID) {
-	if pod != "" {
-		h.uids = append(h.uids, pod)
-		h.bits |= bitOf(pod)
+// Add adds a pod. It ignores the one with the UID "".
+func (h *Holders) Add(pod Pod) {
+	if pod.UID != "" {
+		h.uids = append(h.uids, pod.UID)
+		h.bits |= pod.bit
 	}
 }
 
@@ -110,7 +112,7 @@ func (h *Holders) Has(pod Pod) bool {
 	return h.bits&pod.bit != 0 && slices.Contains(h.uids, pod.UID)
 }
 
-// Pod is a pod to look up in Holders. A cycle makes it once.
+// Pod is a pod to add to Holders, or to look up. A cycle makes it once.
 type Pod struct {
 	UID types.UID
 	bit uint64 // rules out most nodes on which the pod holds nothing

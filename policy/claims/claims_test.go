@@ -103,7 +103,7 @@ func TestHolders(t *testing.T) {
 		var h claims.Holders
 		all := map[types.UID]bool{}
 		for _, uid := range uids.Draw(t, "uids") {
-			h.Add(types.UID(uid))
+			h.Add(claims.PodOf(types.UID(uid)))
 			all[types.UID(uid)] = uid != ""
 		}
 		for _, uid := range append(uids.Draw(t, "others"), "", "a", "b") {
@@ -113,7 +113,7 @@ func TestHolders(t *testing.T) {
 		}
 	})
 	var h claims.Holders
-	h.Add("a")
+	h.Add(claims.PodOf("a"))
 	p := claims.PodOf("b")
 	if n := testing.AllocsPerRun(10, func() { h.Has(p) }); n != 0 {
 		t.Errorf("%v allocations", n)
