@@ -1,7 +1,6 @@
 package strategy
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -58,32 +57,27 @@ func (r *Ranking) cost(n *snapshot.Node) placement.Cost {
 // on, equal nodes the same. Costs are only compared, and not weighed against scores of other
 // policies.
 func (r *Ranking) NormalizeScore(scores []int64) {
-	var best [policy.MaxScore]int64
-	ranks := best[:0] // the different scores, the best first
+	var memory [policy.MaxScore]int64
+	best := memory[:0] // the best different scores, in ascending order
 	for _, s := range scores {
-		if len(ranks) == len(best) && s < best[len(best)-1] {
+		full := len(best) == len(memory)
+		if full && s <= best[0] {
 			continue // as for most scores
 		}
-		at, known := slices.BinarySearchFunc(ranks, s, descending)
-		if known {
-			continue
+		switch at, known := slices.BinarySearch(best, s); {
+		case known:
+		case full:
+			copy(best, best[1:at])
+			best[at-1] = s
+		default:
+			best = slices.Insert(best, at, s)
 		}
-		if len(ranks) == len(best) {
-			ranks = ranks[:len(ranks)-1]
-		}
-		ranks = slices.Insert(ranks, at, s)
 	}
 	for i, s := range scores {
-		if s < ranks[len(ranks)-1] {
-			scores[i] = 0
-			continue
-		}
-		at, known := slices.BinarySearchFunc(ranks, s, descending)
 		scores[i] = 0
-		if known {
-			scores[i] = policy.MaxScore - int64(at)
+		if s >= best[0] {
+			at, _ := slices.BinarySearch(best, s)
+			scores[i] = policy.MaxScore - int64(len(best)-1-at)
 		}
 	}
 }
-
-func descending(a, b int64) int { return cmp.Compare(b, a) }

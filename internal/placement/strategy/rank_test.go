@@ -1,8 +1,11 @@
 package strategy
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func TestNormalizedRanks(t *testing.T) {
@@ -24,5 +27,34 @@ func TestNormalizedRanks(t *testing.T) {
 	}
 	if allocs := testing.AllocsPerRun(10, func() { r.NormalizeScore(many) }); allocs > 0 {
 		t.Errorf("%v allocations", allocs)
+	}
+}
+
+// A score is 100 less the number of different scores that are better, and not less than 0.
+func TestNormalizedScores(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		scores := rapid.SliceOfN(rapid.Int64Range(-150, 150), 0, 400).Draw(t, "scores")
+		different := slices.Compact(slices.Sorted(slices.Values(scores)))
+		got := slices.Clone(scores)
+		new(Ranking).NormalizeScore(got)
+		for i, s := range scores {
+			at, _ := slices.BinarySearch(different, s)
+			if want := max(0, 100-int64(len(different)-1-at)); got[i] != want {
+				t.Errorf("%d of %v: %d, want %d", s, different, got[i], want)
+			}
+		}
+	})
+}
+
+func BenchmarkNormalizeScore(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	costs := make([]int64, 5000)
+	for i := range costs {
+		costs[i] = -r.Int64N(2e8)
+	}
+	scores := make([]int64, len(costs))
+	for b.Loop() {
+		copy(scores, costs)
+		new(Ranking).NormalizeScore(scores)
 	}
 }
