@@ -64,7 +64,7 @@ func NewPodFact[T any](compute func(*corev1.Pod) T) *PodFact[T] {
 	return &PodFact[T]{key: newFactKey(), compute: compute}
 }
 
-// Of is like [Fact.Of], for the pod with this index in n.Pods.
+// Of is like [Fact.Of], for the pod with this index in n.Pods. Nodes that are made from n later have the value as well.
 func (f *PodFact[T]) Of(n *Node, index int) *T {
 	if value := n.podFacts[index].find(f.key.weak); value != nil {
 		return value.(*T)
@@ -74,29 +74,19 @@ func (f *PodFact[T]) Of(n *Node, index int) *T {
 
 // podFacts returns the facts of the pods, which are in the order of a Node: those of an earlier Node, which may be nil, for the pods
 // that it has.
-func podFacts(pods []*corev1.Pod, earlier *Node) []*facts {
-	all := make([]*facts, len(pods))
-	var before []*corev1.Pod
-	if earlier != nil {
-		before = earlier.Pods
+func podFacts(pods []*corev1.Pod, earlier *Node) []facts {
+	all := make([]facts, len(pods))
+	if earlier == nil {
+		return all
 	}
-	missing, at := 0, 0
+	before, at := earlier.Pods, 0
 	for i, pod := range pods {
 		for at < len(before) && before[at] != pod && comparePods(before[at], pod) < 0 {
 			at++
 		}
 		if at < len(before) && before[at] == pod { // without reading the pod, as for most
-			all[i] = earlier.podFacts[at]
+			all[i].newest.Store(earlier.podFacts[at].newest.Load())
 			at++
-		} else {
-			missing++
-		}
-	}
-	fresh := make([]facts, missing)
-	for i := range all {
-		if all[i] == nil {
-			missing--
-			all[i] = &fresh[missing]
 		}
 	}
 	return all

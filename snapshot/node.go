@@ -31,8 +31,8 @@ type Node struct {
 	version     uint64 // see View.Version; 0 if the node cannot be in a View
 	row         int32
 	facts       facts
-	objectFacts *facts   // shared by all Nodes with this Object
-	podFacts    []*facts // by index in Pods; shared by all Nodes that are made from each other and have the pod
+	objectFacts *facts  // shared by all Nodes with this Object
+	podFacts    []facts // by index in Pods
 }
 
 // NewNode returns a node that is in no View: one that exists only in a request (a cluster

@@ -145,15 +145,15 @@ type apart struct {
 // rank sets result.Kept to the positions of the nodes that fit, and the totals to theirs. It returns how many of the others there are for
 // each of the index's rejections.
 func (a *Attempt) rank(c *Choice, x *index, ns *nominations, result *Result) (counts []int, err error) {
-	s := &result.scratch
-	totals, kept, rows := slices.Grow(s.totals[:0], len(c.Rows)), slices.Grow(result.Kept[:0], len(c.Rows)), slices.Grow(s.rows[:0], len(c.Rows))
+	s, n, fit := &result.scratch, len(c.Rows), 0
+	totals, kept, rows := slices.Grow(s.totals[:0], n)[:n], slices.Grow(result.Kept[:0], n)[:n], slices.Grow(s.rows[:0], n)[:n]
 	counts = make([]int, len(x.rejections))
 	var others []apart
 	for position := range c.Rows {
 		row := c.Rows[c.index(int32(position))]
 		total := x.totals[row]
 		if ns != nil && ns.byRow[row] != nil {
-			other := apart{len(kept), make([]int64, len(a.ev.scorers))}
+			other := apart{fit, make([]int64, len(a.ev.scorers))}
 			if total, err = a.totalBeside(x, ns, a.ev.view.At(int(row)), other.scores); err != nil {
 				return nil, err
 			}
@@ -162,7 +162,8 @@ func (a *Attempt) rank(c *Choice, x *index, ns *nominations, result *Result) (co
 			}
 		}
 		if total >= 0 {
-			kept, totals, rows = append(kept, int32(position)), append(totals, int64(total)), append(rows, row)
+			kept[fit], totals[fit], rows[fit] = int32(position), int64(total), row
+			fit++
 		} else if total != noNode {
 			for len(counts) < len(x.rejections) {
 				counts = append(counts, 0)
@@ -170,7 +171,7 @@ func (a *Attempt) rank(c *Choice, x *index, ns *nominations, result *Result) (co
 			counts[-1-total]++
 		}
 	}
-	result.Kept, s.totals, s.rows = kept, totals, rows
+	result.Kept, s.totals, s.rows = kept[:fit], totals[:fit], rows[:fit]
 	return counts, a.addRelative(x, others, result)
 }
 

@@ -131,6 +131,10 @@ func annotated(all []holding, pod *podState, hw *hardware) []holding {
 		}
 		return all
 	}
+	if pod.gpu >= 0 && pod.memory > 0 { // as usual
+		h.gpu, h.amount = pod.gpu, pod.memory
+		return append(all, h)
+	}
 	each := int64(0) // of whole GPUs
 	indexes := gpusOf(pod, hw)
 	if pod.memory == 0 {
