@@ -34,24 +34,47 @@ type other struct {
 	source *remote.Source
 }
 
+// shared is the control plane of all tests, and its first state, with which each test begins.
+var shared struct {
+	*controlplane.ControlPlane
+	first *controlplane.Checkpoint
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.ControlPlane != nil {
+		if err := shared.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
 func start(t *testing.T) *other {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
-	cp, err := controlplane.Start(ctx, controlplane.Options{})
+	var err error
+	if shared.ControlPlane == nil {
+		shared.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{})
+	}
+	switch {
+	case err != nil:
+	case shared.first == nil:
+		shared.first, err = shared.Checkpoint(ctx)
+	default:
+		err = shared.Restore(ctx, shared.first)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &other{ControlPlane: cp, t: t, ctx: ctx}
-	t.Cleanup(func() {
-		if err := cp.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if o.client, err = kubernetes.NewForConfig(cp.AdminConfig()); err != nil {
+	o := &other{ControlPlane: shared.ControlPlane, t: t, ctx: ctx}
+	if o.client, err = kubernetes.NewForConfig(o.AdminConfig()); err != nil {
 		t.Fatal(err)
 	}
-	if o.reader, err = cp.AddUser("outboard"); err != nil {
+	// The authorizer knows the permissions of an earlier test's user for a moment.
+	if o.reader, err = o.AddUser(t.Name()); err != nil {
 		t.Fatal(err)
 	}
 	o.source = remote.New(remote.Config{Kubeconfig: o.reader.Kubeconfig})
@@ -163,7 +186,7 @@ func changed(values map[string]float64, key string, value float64, more ...any) 
 
 func TestAnotherCluster(t *testing.T) {
 	o := start(t)
-	if _, err := o.read(time.Minute); err == nil || !strings.Contains(err.Error(), `User "outboard" cannot list resource`) {
+	if _, err := o.read(time.Minute); err == nil || !strings.Contains(err.Error(), `User "TestAnotherCluster" cannot list resource`) {
 		t.Fatalf("without the permission the error is %v", err)
 	}
 	o.grant()
