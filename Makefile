@@ -7,10 +7,10 @@ export CGO_ENABLED := 0
 TOOLS := $(GO) tool -modfile=go.tools.mod
 
 # The packages whose tests also run under the race detector: those that use concurrency or test a policy, which is called concurrently,
-# except tests of several processes.
+# except tests of several processes, and those of policies/standard, which call one policy after the other.
 RACE = $(shell $(GO) list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
 	grep -E '[[ ](sync|sync/atomic|golang.org/x/sync/errgroup|outboard.dev/outboard/policy/policytest)[] ]' | \
-	cut -d ' ' -f 1 | grep -vE '/(examples|test)(/|$$)|/placement$$')
+	cut -d ' ' -f 1 | grep -vE '/(examples|test)(/|$$)|/placement$$|/policies/standard$$')
 
 FUZZTIME ?= 10000x
 
