@@ -418,11 +418,12 @@ func build(ctx context.Context, module, command, name string) (string, error) {
 	}
 	defer os.RemoveAll(temp)
 	path, built := filepath.Join(dir, name), filepath.Join(temp, name)
-	// go build keeps a program that is up to date, which saves linking it again, and otherwise replaces the link.
+	// go build keeps a program that is up to date, which saves linking it again, and otherwise replaces the link. The flags are those of
+	// make build, which writes the same file.
 	if err := os.Link(path, built); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", built, "./cmd/"+command)
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", built, "./cmd/"+command)
 	cmd.Dir = filepath.Join(root, module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // like the programs of the control plane, so that Go compiles nothing twice
 	if out, err := cmd.CombinedOutput(); err != nil {
