@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +18,7 @@ import (
 
 	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/test/measure"
+	"outboard.dev/outboard/test/stage"
 )
 
 // small is a cluster of 128 GPUs, and pods like those of the trace, of which more request several
@@ -83,9 +82,9 @@ func quantity(n int) resource.Quantity { return *resource.NewQuantity(int64(n), 
 // The simulation predicts the result with the real control plane: if an arm behaves as another one,
 // its result is outside the tolerance.
 func TestDemoGPU(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "outboard")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "outboard.dev/outboard/cmd/outboard").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	binary, err := stage.Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	for i := range arms {
 		t.Run(arms[i].name, func(t *testing.T) {
