@@ -20,7 +20,7 @@ func TestOwnPolicy(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	program := filepath.Join(t.TempDir(), "outboard")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, ".")
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", program, ".")
 	build.Dir = filepath.Join("..", "..", "examples", "own-policy")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

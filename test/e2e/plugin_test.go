@@ -104,7 +104,7 @@ profiles:
 func TestOwnScheduler(t *testing.T) {
 	th := open(t)
 	program := filepath.Join(t.TempDir(), "scheduler")
-	build := exec.CommandContext(th.ctx, "go", "build", "-o", program, ".")
+	build := exec.CommandContext(th.ctx, "go", "build", "-ldflags=-s -w", "-o", program, ".")
 	build.Dir = filepath.Join(th.Root, "examples", "own-scheduler")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
