@@ -327,7 +327,7 @@ func (d *clusterDraw) pod(name string) *corev1.Pod {
 }
 
 // TestIndexEqualsFilterAndScoreOnTheTrace places the pods of the GPU trace one after the other, each on the best node, and compares
-// the best eight nodes for each fourth pod.
+// the best eight nodes for each 16th pod.
 func TestIndexEqualsFilterAndScoreOnTheTrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("places thousands of pods")
@@ -354,7 +354,7 @@ func TestIndexEqualsFilterAndScoreOnTheTrace(t *testing.T) {
 				view := b.View()
 				asked := slices.Collect(view.All())
 				got := c.best(t, view, asked, pod, 8, i*7%len(asked))
-				if i%4 == 0 { // or it would take long
+				if i%16 == 0 { // or it would take long
 					c.check(t, view, pod, 8, i*7)
 				}
 				if len(got.Kept) == 0 {
