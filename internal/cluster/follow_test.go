@@ -18,18 +18,16 @@ import (
 // The View has the objects of a later Follow call when it returns; a resource that cannot be read is not followed, and Follow
 // can be called again.
 func TestFollowLater(t *testing.T) {
-	cp, client := startServer(t) // without the CustomResourceDefinition of Ledgers
-	t.Cleanup(func() {
-		if err := cp.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cp, client := sharedServer(t) // without the CustomResourceDefinition of Ledgers
 	createNodes(t, client, "follow", "n")
 	for _, name := range []string{"a-follow-n", "b-follow-n"} {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"is": name}}
 		if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			_ = client.CoreV1().ConfigMaps("default").Delete(context.Background(), name, metav1.DeleteOptions{})
+		})
 	}
 	registry := prometheus.NewPedanticRegistry()
 	c := synced(t, cluster.Options{Config: cp.AdminConfig(), Registerer: registry})
