@@ -320,6 +320,32 @@ func (p *Profile) Claimer() string {
 	return ""
 }
 
+// Filters returns the names of the policies of the profile that can reject nodes.
+func (p *Profile) Filters() (names []string) {
+	for i := range p.Policies {
+		if q := &p.Policies[i]; !q.Inputs().ScoreOnly {
+			names = append(names, q.Name)
+		}
+	}
+	return names
+}
+
+// ExtenderWeight returns the weight of kube-scheduler's extender for the profile: the sum of the weights of the policies that can score.
+func (p *Profile) ExtenderWeight() (sum int64) {
+	for i := range p.Policies {
+		if q := &p.Policies[i]; !q.Inputs().FilterOnly {
+			sum += q.Weight
+		}
+	}
+	return sum
+}
+
+// NeedsFilter reports whether kube-scheduler's extender for the profile needs filterVerb: if filter rejects nodes, if pods are to stay
+// pending while Outboard does not respond, or if there is nothing else to call.
+func (p *Profile) NeedsFilter() bool {
+	return len(p.ManagedResources) > 0 || p.Claimer() != "" || p.Shortlist != nil || p.ExtenderWeight() == 0 || len(p.Filters()) > 0
+}
+
 // SetDefaults fills in the defaults that do not depend on other fields.
 func (p *Policy) SetDefaults() { *p = Policy{Weight: 1, FailurePolicy: policy.Fail} }
 

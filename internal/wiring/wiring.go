@@ -177,7 +177,7 @@ func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
 	}
 	e.setVerbs(p, p.Claimer() != "" || w.options.Strict, !c.ClientConnection.Enabled)
 	if e.PrioritizeVerb != "" {
-		e.Weight = Weight(p)
+		e.Weight = p.ExtenderWeight()
 	}
 	prefix := p.Path
 	if p.Verb != nil {
@@ -202,10 +202,10 @@ func (e *entry) setVerbs(p *config.Profile, bind, noCluster bool) {
 		return
 	}
 	// Without filter, kube-scheduler places pods although the extender does not respond, and there is no shortlist.
-	if e.strict || p.Shortlist != nil || Weight(p) == 0 || !scoreOnly(p) {
+	if e.strict || p.NeedsFilter() {
 		e.FilterVerb = string(decision.Filter)
 	}
-	if Weight(p) > 0 {
+	if p.ExtenderWeight() > 0 {
 		e.PrioritizeVerb = string(decision.Prioritize)
 	}
 	if e.strict && !noCluster {
@@ -247,21 +247,6 @@ func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
 		return true, "Strict, and for every pod: " + none + "."
 	}
 	return false, "Soft: pods are placed without Outboard while it does not respond. It sees a pod on its node when its watch of the API server shows it."
-}
-
-// scoreOnly says whether no policy of the profile filters nodes.
-func scoreOnly(p *config.Profile) bool {
-	return !slices.ContainsFunc(p.Policies, func(q config.Policy) bool { return !q.Inputs().ScoreOnly })
-}
-
-// Weight returns the weight of the extender for a profile: the sum of the weights of the policies that can score.
-func Weight(p *config.Profile) (sum int64) {
-	for _, q := range p.Policies {
-		if !q.Inputs().FilterOnly {
-			sum += q.Weight
-		}
-	}
-	return sum
 }
 
 // oneBinder returns an error if kube-scheduler would not accept the extenders.

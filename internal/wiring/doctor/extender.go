@@ -169,7 +169,7 @@ func validPort(port string) bool {
 // ownWeight reports whether the weight is at most the one that scheduler-config writes for a profile that the extender calls.
 func (e *extenderAt) ownWeight() bool {
 	return slices.ContainsFunc(e.matches(), func(m match) bool {
-		weight := wiring.Weight(m.profile)
+		weight := m.profile.ExtenderWeight()
 		return e.extender.Weight <= weight
 	})
 }
@@ -177,7 +177,7 @@ func (e *extenderAt) ownWeight() bool {
 // rightWeight is the weight that scheduler-config writes for the only profile that the extender calls; else 1.
 func (e *extenderAt) rightWeight() string {
 	if all := e.matches(); e.outboard && len(all) == 1 {
-		if weight := wiring.Weight(all[0].profile); weight > 0 {
+		if weight := all[0].profile.ExtenderWeight(); weight > 0 {
 			return strconv.FormatInt(weight, 10)
 		}
 	}

@@ -269,14 +269,14 @@ func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
 	}
 }
 
-// needed checks that kube-scheduler calls the verbs without which claims go wrong.
+// needed checks that kube-scheduler calls the verbs without which nodes are not rejected, or claims go wrong.
 func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extenderAt) {
 	allocates := p.Claimer()
+	if called[decision.Filter] == nil {
+		e.filterNotCalled(p)
+	}
 	if allocates == "" {
 		return
-	}
-	if called[decision.Filter] == nil {
-		e.report(Error, "FilterNotCalled", "filterVerb", "filterVerb is not set, and "+allocates+" allocates resources", "kube-scheduler sends pods to nodes without room for them: bind fails, and the pods stay pending", "set filterVerb: filter", e.set("filterVerb", "filter"))
 	}
 	if called[decision.Bind] == nil {
 		e.report(Error, "BindNotCalled", "bindVerb", "bindVerb is not set, and "+allocates+" allocates resources", "kube-scheduler binds pods without the claims and annotations by which they get their resources", "set bindVerb: bind", e.set("bindVerb", "bind"))
@@ -284,6 +284,24 @@ func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extende
 	if called[decision.Preempt] == nil {
 		e.report(Warning, "PreemptNotCalled", "preemptVerb", "preemptVerb is not set, and "+allocates+" allocates resources", "kube-scheduler evicts pods that do not make the resource free", "set preemptVerb: preempt", e.set("preemptVerb", "preempt"))
 	}
+}
+
+// filterNotCalled reports that kube-scheduler does not call filter, if that would have an effect.
+func (e *extenderAt) filterNotCalled(p *config.Profile) {
+	severity, message, why := Error, "", ""
+	allocates, filters := p.Claimer(), p.Filters()
+	switch {
+	case allocates != "":
+		message, why = allocates+" allocates resources", "kube-scheduler sends pods to nodes without room for them: bind fails, and the pods stay pending"
+	case len(filters) > 0:
+		message, why = strings.Join(filters, " and ")+" can reject nodes", "kube-scheduler places pods on nodes that are rejected"
+	case p.Shortlist != nil:
+		severity = Warning
+		message, why = "the profile "+p.Path+" has a shortlist", "kube-scheduler scores and selects among all nodes that fit, and not among the best by the policies"
+	default:
+		return
+	}
+	e.report(severity, "FilterNotCalled", "filterVerb", "filterVerb is not set, and "+message, why, "set filterVerb: filter", e.set("filterVerb", "filter"))
 }
 
 // filtersOnly checks that a profile without bind allocates nothing. No extender binds.
