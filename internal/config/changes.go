@@ -37,6 +37,8 @@ type Observed struct {
 	View *snapshot.View
 	// SchedulerNames returns the schedulers that called the profile with the path; nil if they are not known.
 	SchedulerNames func(path string) []string
+	// Plugin says that the process is kube-scheduler, with the plugin: no extender calls the profiles.
+	Plugin bool
 }
 
 // Compare compares the configuration in use with a new one.
@@ -142,6 +144,9 @@ func paths(c *Config) (paths []string) {
 
 // risks returns the risks of changes of profiles.
 func risks(old, new *Config, seen Observed) []string {
+	if seen.Plugin {
+		return claimRisks(old, new, seen.View)
+	}
 	var risks []string
 	served := map[string]bool{}
 	for i := range new.Profiles {
@@ -149,6 +154,7 @@ func risks(old, new *Config, seen Observed) []string {
 			served[r.Path] = true
 		}
 	}
+	risks = append(risks, addedRisks(old, new)...)
 	for i := range old.Profiles {
 		p := &old.Profiles[i]
 		gone := slices.DeleteFunc(p.Routes(), func(r Route) bool { return served[r.Path] })
@@ -160,6 +166,29 @@ func risks(old, new *Config, seen Observed) []string {
 		}
 	}
 	return append(risks, claimRisks(old, new, seen.View)...)
+}
+
+// addedRisks returns the risks of profiles at new URLs, which no extender calls.
+func addedRisks(old, new *Config) (risks []string) {
+	served := map[string]bool{}
+	for i := range old.Profiles {
+		for _, r := range old.Profiles[i].Routes() {
+			served[r.Path] = true
+		}
+	}
+	for i := range new.Profiles {
+		p := &new.Profiles[i]
+		if slices.Contains(paths(old), p.Path) || !slices.ContainsFunc(p.Routes(), func(r Route) bool { return !served[r.Path] }) {
+			continue
+		}
+		const restarted = "is restarted with a configuration that has an extender for this profile"
+		if claimer := p.Claimer(); claimer != "" {
+			risks = append(risks, fmt.Sprintf("profile %s: is new, and %s claims resources: kube-scheduler binds no pod with these claims until it %s, with bindVerb", p.Path, claimer, restarted))
+		} else {
+			risks = append(risks, fmt.Sprintf("profile %s: is new: its policies have no effect until kube-scheduler %s", p.Path, restarted))
+		}
+	}
+	return risks
 }
 
 // goneRisk is the risk of routes of the profile that nothing serves any more. No other profile takes their place: kube-scheduler calls the
@@ -195,11 +224,56 @@ func profileRisks(old, new *Profile, seen Observed) []string {
 			cause = ", because " + new.Policies[i].Name + " evaluates every pod, and there are no managedResources"
 		}
 		risks = append(risks, fmt.Sprintf("profile %s: is now for every pod%s: with a new configuration, kube-scheduler places no pod while Outboard does not respond", new.Path, cause))
-	} else if !slices.Equal(old.ManagedResources, new.ManagedResources) {
-		risks = append(risks, fmt.Sprintf("profile %s: managedResources differ: kube-scheduler calls for the pods of its own list until it is restarted with the new one", new.Path))
+	} else {
+		risks = append(risks, managedRisks(old, new)...)
 	}
 	if claimer := new.Claimer(); claimer != "" && old.Claimer() == "" {
 		risks = append(risks, fmt.Sprintf("profile %s: %s claims resources, and no policy of the profile did so before: kube-scheduler binds pods without claims until it is restarted with a configuration that has bindVerb for this profile", new.Path, claimer))
+	} else if old.Verb == nil && new.Verb == nil && !old.NeedsFilter() {
+		if filters := new.Filters(); len(filters) > 0 {
+			risks = append(risks, fmt.Sprintf("profile %s: %s can reject nodes, and no policy of the profile did so before: kube-scheduler places pods on such nodes until it is restarted with a configuration that has filterVerb for this profile", new.Path, strings.Join(filters, " and ")))
+		} else if new.Shortlist != nil {
+			risks = append(risks, fmt.Sprintf("profile %s: shortlist has no effect until kube-scheduler is restarted with a configuration that has filterVerb for this profile", new.Path))
+		}
+	}
+	return append(risks, weightRisks(old, new)...)
+}
+
+// weightRisks returns the risk of a change of the weight of the profile's extender.
+func weightRisks(old, new *Profile) []string {
+	before, after := old.ExtenderWeight(), new.ExtenderWeight()
+	scores := func(p *Profile) bool { return p.Verb == nil || p.OnlyVerb() == decision.Prioritize }
+	switch {
+	case before == after || after == 0 || !scores(old) || !scores(new):
+		return nil
+	case before == 0:
+		return []string{fmt.Sprintf("profile %s: its scores count now, and did not before: they have no effect until kube-scheduler is restarted with a configuration that has prioritizeVerb and weight: %d for this profile", new.Path, after)}
+	}
+	return []string{fmt.Sprintf("profile %s: the weights of its policies add up to %d, and added up to %d before: kube-scheduler multiplies its scores by the former weight until it is restarted with weight: %[2]d for this profile", new.Path, after, before)}
+}
+
+// managedRisks returns the risks of a change of managedResources, in whatever order they are.
+func managedRisks(old, new *Profile) (risks []string) {
+	ignored := func(p *Profile) map[string]bool {
+		all := map[string]bool{}
+		for _, r := range p.ManagedResources {
+			all[r.Name] = r.IgnoredByScheduler
+		}
+		return all
+	}
+	before, after := ignored(old), ignored(new)
+	if !slices.Equal(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after))) {
+		risks = append(risks, fmt.Sprintf("profile %s: managedResources differ: kube-scheduler calls for the pods of its own list until it is restarted with the new one", new.Path))
+	}
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		was, kept := before[name]
+		switch {
+		case !kept || was == after[name]:
+		case was:
+			risks = append(risks, fmt.Sprintf("profile %s: ignoredByScheduler of %s is false, and was true: when kube-scheduler is restarted with the new list, its plugin NodeResourcesFit counts the resource, too, and rejects pods that request it on nodes that do not report it or have less of it free", new.Path, name))
+		default:
+			risks = append(risks, fmt.Sprintf("profile %s: ignoredByScheduler of %s is true, and was false: until kube-scheduler is restarted with the new list, its plugin NodeResourcesFit still counts the resource, and rejects pods that request it on nodes that do not report it or have less of it free", new.Path, name))
+		}
 	}
 	return risks
 }

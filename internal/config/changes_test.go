@@ -161,3 +161,22 @@ func TestRiskOfAProfileForEveryPod(t *testing.T) {
 		}
 	}
 }
+
+// What an extender must call does not matter to the plugin.
+func TestRisksOfAPlugin(t *testing.T) {
+	var configs []*config.Config
+	for _, profiles := range []string{
+		"- policies: [{type: GPUMemory}]\n",
+		"- {path: /new, policies: [{type: Devices, config: {resource: example.com/fpga}}]}\n- policies: [{type: PodLimit, weight: 5, config: {max: 1, selector: {}}}]\n",
+	} {
+		c, err := config.Parse("f", []byte(plain+"profiles:\n"+profiles), realTypes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		configs = append(configs, c)
+	}
+	want := []string{"no policy allocates aliyun.com/gpu-mem or aliyun.com/gpu-count any more: if pods hold claims, Outboard does not count them, and pods that are bound from then on have none"}
+	if got := config.Compare(configs[0], configs[1], config.Observed{Plugin: true}).Risks; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
