@@ -105,8 +105,11 @@ type checkedProfile struct {
 	Policies []string `json:"policies"`
 	// ManagedResources are the names of the resources of which a pod requests one if the profile is for the pod. None: it is for every pod.
 	ManagedResources []string `json:"managedResources,omitempty"`
+	// StrictForEveryPod is true if kube-scheduler must place no pod at all while Outboard does not respond.
+	StrictForEveryPod bool `json:"strictForEveryPod,omitempty"`
 
-	pods string // for which pods the profile is
+	pods    string // for which pods the profile is
+	claimer string // the name of the policy that allocates resources; "": none
 }
 
 // checkedSignal is a signal with its type of source.
@@ -125,7 +128,7 @@ func (r *checked) list(c *config.Config) {
 		for _, resource := range p.ManagedResources {
 			resources = append(resources, resource.Name)
 		}
-		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources, p.Pods()})
+		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources, len(resources) == 0 && p.Claimer() != "", p.Pods(), p.Claimer()})
 	}
 	for i := range c.Signals {
 		r.Signals = append(r.Signals, checkedSignal{c.Signals[i].Name, c.Signals[i].Type.Name})
@@ -182,6 +185,9 @@ func (r *checked) text(w io.Writer) error {
 		fmt.Fprintf(&b, "%s is valid.\n", r.file)
 		for _, p := range r.Profiles {
 			fmt.Fprintf(&b, "profile %s: %s; for %s\n", p.Path, strings.Join(p.Policies, ", "), p.pods)
+			if p.StrictForEveryPod {
+				fmt.Fprintf(&b, "note: profile %s: kube-scheduler places no pod while Outboard does not respond, because %s allocates resources and the profile has no managedResources\n", p.Path, p.claimer)
+			}
 		}
 		for _, s := range r.Signals {
 			fmt.Fprintf(&b, "signal %s: %s\n", s.Name, s.Source)
