@@ -104,6 +104,19 @@ func (c *Config) warnUnused() field.ErrorList {
 	return warnings
 }
 
+// warnClaims warns about policies for pods with ResourceClaims in profiles with managedResources.
+func (c *Config) warnClaims() field.ErrorList {
+	var warnings field.ErrorList
+	for i := range c.Profiles {
+		p := &c.Profiles[i]
+		if j := slices.IndexFunc(p.Policies, func(q Policy) bool { return q.Inputs().Devices }); j >= 0 && len(p.ManagedResources) > 0 {
+			at := field.NewPath("profiles").Index(i).Child("managedResources")
+			warnings = append(warnings, field.Invalid(at, p.ManagedResources[0].Name, p.Policies[j].Name+" has no effect for a pod that has ResourceClaims and requests none of managedResources, because the profile is not for the pod: put it into a profile of its own, without managedResources"))
+		}
+	}
+	return warnings
+}
+
 // warnPolicies returns the warnings of the policies themselves.
 func (c *Config) warnPolicies() field.ErrorList {
 	var warnings field.ErrorList

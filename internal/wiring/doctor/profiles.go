@@ -427,14 +427,14 @@ func (e *extenderAt) notAllocated(matches []match) {
 }
 
 // claimsNotCalled reports managed resources of an extender whose profile scores nodes for pods with ResourceClaims: kube-scheduler compares
-// only the requests and limits of containers with the list.
+// only the requests and limits of containers with the list. OutboardWarning reports resources that the profile lists itself.
 func (e *extenderAt) claimsNotCalled(matches []match) {
 	if len(e.extender.ManagedResources) == 0 {
 		return
 	}
 	for _, m := range matches {
 		for _, q := range m.profile.Policies {
-			if q.Inputs().Devices {
+			if q.Inputs().Devices && len(m.profile.ManagedResources) == 0 {
 				e.report(Warning, "ClaimsNotCalled", "managedResources", fmt.Sprintf("the profile %s has the policy %s, and kube-scheduler does not look for managedResources in ResourceClaims", m.profile.Path, q.Name),
 					"kube-scheduler does not call the extender for a pod that has claims and requests none of the resources, so that the policy scores nothing for it",
 					"put the policy into a profile of its own without managedResources, with an extender of its own")
