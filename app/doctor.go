@@ -103,6 +103,7 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 	}
 	var outboard []byte
 	if o.config != "" {
+		types.Unserved = types.Unserved || file != "" && in.PluginOnly()
 		if in.Config, outboard, err = readConfig(o.config, types); err != nil {
 			return in, err
 		}

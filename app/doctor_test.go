@@ -43,6 +43,7 @@ func TestDoctor(t *testing.T) {
 	moved := schedulerFile(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npercentageOfNodesToScore: 100\nextenders:\n- urlPrefix: http://127.0.0.1:80\n  filterVerb: filter\n  nodeCacheCapable: true\n  ignorable: true\n"+
 		"- urlPrefix: http://10.0.0.1:80\n  filterVerb: filter\n  nodeCacheCapable: true\n  ignorable: true\n  httpTimeout: 1s\n")
 	outboard := file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n")
+	plugin := schedulerFile(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins: {multiPoint: {enabled: [{name: Outboard}]}}\n  pluginConfig: [{name: Outboard, args: {configFile: /etc/none.yaml}}]\n")
 	for _, tt := range []struct {
 		name  string
 		args  []string
@@ -54,6 +55,10 @@ func TestDoctor(t *testing.T) {
 		{name: "no errors", args: []string{right}, want: []string{"errors: 0, warnings: 0, notes: 1\n"}},
 		{name: "a version", args: []string{right, "--kubernetes-version", "1.34"}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}},
 		{name: "with Outboard's configuration", args: []string{right, "--config", outboard}, want: []string{"errors: 0"}},
+		{name: "the configuration of a plugin", args: []string{plugin}, want: []string{"not checked: /etc/none.yaml (not on this machine)\nnot checked: what the policies of Outboard's plugin need in profiles[0].plugins (its configuration is not known: --config names it)\n"}, not: "PluginNotEnabled"},
+		{name: "a configuration without serving for a plugin", args: []string{plugin, "--config", file(t, header+"profiles: [{policies: [{type: GPUMemory}]}]\n")}, fails: true,
+			want: []string{"[ERROR PluginNotEnabled] profiles[0].plugins.bind: plugins.bind does not list Outboard, and GPUMemory claims resources\n"}, not: "none.yaml"},
+		{name: "a configuration for a plugin that claims nothing", args: []string{plugin, "--config", outboard}, not: "PluginNotEnabled"},
 		{name: "manifests", args: []string{"../deploy/scheduler.yaml", "--config", "../deploy/outboard.yaml"}, want: []string{"errors: 0", "not checked: the cluster"}, not: "not checked: Outboard's configuration"},
 		{name: "corrected", args: []string{wrong, "--fix"}, want: []string{"urlPrefix: http://127.0.0.1:8888 # Outboard\n", "  ignorable: false\n", wrong + ":8: corrected [IgnorableBinder] "}, not: "ERROR"},
 		{name: "corrected, as JSON", args: []string{wrong, "--fix", "-o", "json"}, want: []string{"\"corrected\": [\n    {\n      \"code\": \"IgnorableBinder\",\n"}, not: "lines of the corrected text"},

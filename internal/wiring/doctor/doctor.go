@@ -53,7 +53,7 @@ type Input struct {
 	// with a ConfigMap that holds one.
 	File string
 	Data []byte
-	// Config is the configuration of Outboard, from the file ConfigFile. nil: unknown.
+	// Config is the configuration of Outboard, from the file ConfigFile, also if arguments of Outboard's plugin name another file. nil: unknown.
 	Config     *config.Config
 	ConfigFile string
 	// Types are those that the arguments of Outboard's plugin can name. Without policies, a configuration in the arguments is not checked.
@@ -73,10 +73,11 @@ type Input struct {
 	// wiring.Directory.
 	CertificateDir string
 
-	deployed     bool               // the file is from the cluster: File is the key of its object
-	wired        []deployed         // the containers in the namespace with a configuration
-	outboardHere *appsv1.Deployment // the only one in the namespace that runs Outboard
-	manifests    *Cluster           // the objects of FromManifests; nil: none
+	deployed       bool               // the file is from the cluster: File is the key of its object
+	configDeployed bool               // so is Config
+	wired          []deployed         // the containers in the namespace with a configuration
+	outboardHere   *appsv1.Deployment // the only one in the namespace that runs Outboard
+	manifests      *Cluster           // the objects of FromManifests; nil: none
 }
 
 // Check returns the findings: the most severe ones first, of these those in the file first, and those by line.
@@ -87,6 +88,14 @@ func Check(in Input) ([]Finding, error) {
 	}
 	_, _, reasons := c.fix()
 	return c.report(reasons), nil
+}
+
+// PluginOnly reports whether kube-scheduler uses Outboard as a plugin only, so that no extender calls what its configuration serves.
+func (in Input) PluginOnly() bool {
+	c := &checker{Input: in}
+	return c.read() && len(c.doc.config.Extenders) == 0 && slices.ContainsFunc(c.doc.config.Profiles, func(p profile) bool {
+		return slices.ContainsFunc(p.PluginConfig, func(q pluginConfig) bool { return q.Name == pluginName })
+	})
 }
 
 // checker checks one file.

@@ -122,7 +122,7 @@ func (in *Input) deployedConfig(d *deployed, types config.Types) error {
 	for _, w := range parsed.Warnings {
 		w.File = d.object.keyRef()
 	}
-	in.Config, in.ConfigFile, in.ReadConfigFile = parsed, d.object.keyRef(), d.readFile(in.Cluster)
+	in.Config, in.ConfigFile, in.ReadConfigFile, in.configDeployed = parsed, d.object.keyRef(), d.readFile(in.Cluster), true
 	return nil
 }
 

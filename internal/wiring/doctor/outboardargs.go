@@ -3,6 +3,7 @@ package doctor
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,37 +14,135 @@ import (
 )
 
 // outboardArgs checks the arguments of Outboard's plugin, which are at path, in a profile of kube-scheduler with the sets of plugins.
-// claims says whether a policy allocates resources; it is true if that is unknown.
-func (c *checker) outboardArgs(path string, args strictyaml.Value, sets map[string]schedulerv1.PluginSet, profile string) (claims bool) {
+func (c *checker) outboardArgs(path string, args strictyaml.Value, sets map[string]schedulerv1.PluginSet, profile string) {
 	var document map[string]any
 	if args.Decode(&document) != nil {
-		return true // it has been reported
+		return // it has been reported
 	}
 	text, err := json.Marshal(document)
 	if err != nil {
-		return true
+		return
 	}
 	types := c.Types
 	types.Unserved = true
 	a, conf, err := config.ParseArguments(c.File, text, types)
 	c.argumentErrors(path, err, "")
-	if err == nil && a.Candidates > 0 {
-		c.candidates(path+".candidates", sets, profile)
-	}
+	used := usedProfile{path: path}
 	if err == nil && conf == nil {
-		if conf = c.argumentFile(path, a.ConfigFile, types); conf != nil {
-			if _, wrong := a.Choose(conf); wrong != nil {
-				c.refuse("InvalidValue", path+"."+wrong.Field, wrong.ErrorBody(), "", "")
-			}
-		}
+		conf, used.file = c.argumentFile(path, a.ConfigFile, types)
 	}
-	return conf == nil || slices.ContainsFunc(conf.Profiles, func(p config.Profile) bool {
-		return (a.Profile == "" || p.Path == a.Profile) && p.Claimer() != ""
-	})
+	if err == nil && conf != nil {
+		p, wrong := a.Choose(conf)
+		if wrong != nil {
+			c.refuse("InvalidValue", path+"."+wrong.Field, wrong.ErrorBody(), "", "")
+		}
+		used.Profile = p
+	}
+	if used.Profile == nil {
+		why := "its arguments have errors"
+		if err == nil {
+			why = "its configuration is not known: --config names it"
+		}
+		c.omit("what the policies of Outboard's plugin need in "+profile+".plugins", why)
+	} else {
+		used.index = slices.IndexFunc(conf.Profiles, func(p config.Profile) bool { return p.Path == used.Path })
+		c.bindsFirst(profile, sets, used.Claimer())
+		c.withoutEffect(&used, &a, args)
+	}
+	if err == nil && a.Candidates > 0 {
+		c.candidates(path+".candidates", sets, profile, used.Profile)
+	}
 }
 
-// candidates checks whether the order of the plugins permits Outboard to name candidates, which are set at the path.
-func (c *checker) candidates(path string, sets map[string]schedulerv1.PluginSet, profile string) {
+// usedProfile is the profile of Outboard's configuration that the plugin uses; nil: unknown.
+type usedProfile struct {
+	*config.Profile
+	index int
+	file  string // that has the configuration; "": it is in the arguments
+	path  string // of the arguments
+}
+
+// aboutUsed adds a finding about a field of the profile.
+func (c *checker) aboutUsed(u *usedProfile, severity Severity, code, field, message, why, fix string) {
+	field = fmt.Sprintf("profiles[%d].%s", u.index, field)
+	if u.file != "" {
+		c.elsewhere(severity, code, u.file, field, message, why, fix)
+		return
+	}
+	c.at(severity, code, u.path+"."+field, message, why, fix)
+}
+
+// bindsFirst checks that no other plugin binds pods before Outboard's does, which rejects all pods for which the policy claimer claims
+// resources otherwise. "": none does.
+func (c *checker) bindsFirst(profile string, sets map[string]schedulerv1.PluginSet, claimer string) {
+	order := inOrder(sets, "bind")
+	if claimer == "" || len(order) > 0 && order[0] == pluginName {
+		return
+	}
+	message, why := "plugins.bind does not list Outboard", "Outboard does not bind"
+	own, everywhere := namesOf(sets["bind"]), slices.Contains(namesOf(sets["multiPoint"])[0], pluginName)
+	if len(order) > 0 {
+		why = order[0] + " binds first, and knows no claims"
+	}
+	if slices.Contains(own[0], pluginName) {
+		message = order[0] + " binds before Outboard"
+	}
+	fix, edits := "list Outboard first in plugins.bind.enabled", []edit(nil)
+	switch {
+	case !everywhere:
+		fix += ", and in plugins.multiPoint.enabled"
+	case len(own[0])+len(own[1]) == 0:
+		fix, edits = "list Outboard in plugins.bind.enabled", []edit{set(profile+".plugins.bind.enabled", "- name: "+pluginName+"\n")}
+	}
+	c.at(Error, "PluginNotEnabled", profile+".plugins.bind", message+", and "+claimer+" claims resources", why+": Outboard rejects all pods that need a claim, and they stay pending", fix, edits...)
+}
+
+// withoutEffect reports fields of the configuration that have no effect in the plugin.
+func (c *checker) withoutEffect(u *usedProfile, a *config.PluginArguments, args strictyaml.Value) {
+	if u.file == "" && !args.At("serving").IsZero() {
+		c.at(Note, "NoEffectInPlugin", u.path+".serving", "serving has no effect", "kube-scheduler does not call the plugin over the network; admin.address is what outboard explain reads", "")
+	}
+	if u.Shortlist == nil {
+		return
+	}
+	fix := fmt.Sprintf("remove shortlist, and set candidates: %d in the arguments of the plugin, with Outboard first in plugins.postFilter.enabled", min(*u.Shortlist, 99))
+	if a.Candidates > 0 {
+		fix = "remove shortlist: candidates does the same"
+	}
+	c.aboutUsed(u, Warning, "NoEffectInPlugin", "shortlist", fmt.Sprintf("shortlist is %d, and has no effect in the plugin", *u.Shortlist),
+		"kube-scheduler adds up the scores of all plugins on all nodes that it evaluates, so that another node than the best of the policies may win", fix)
+}
+
+// unnamed says why the plugin names candidates for no pod that the profile is for; "" if it may.
+func (c *checker) unnamed(p *config.Profile) string {
+	scoring := slices.DeleteFunc(slices.Clone(p.Policies), func(q config.Policy) bool { return q.Weight == 0 || q.Inputs().FilterOnly })
+	if len(scoring) == 0 {
+		return "no policy of the profile scores nodes with a weight, and candidates are those with the best scores"
+	}
+	if !slices.ContainsFunc(scoring, func(q config.Policy) bool { return !q.Inputs().Devices }) {
+		return scoring[0].Name + " alone scores nodes, and the plugin names none for pods with ResourceClaims"
+	}
+	for i, e := range c.doc.config.Extenders {
+		if e.FilterVerb != "" && len(e.ManagedResources) == 0 {
+			return fmt.Sprintf("extenders[%d] has filterVerb and no managedResources, and the plugin names none for pods for which kube-scheduler calls filter", i)
+		}
+	}
+	return ""
+}
+
+// candidates checks whether the profile, if it is known, and the order of the plugins permit Outboard to name candidates, which are set at
+// the path.
+func (c *checker) candidates(path string, sets map[string]schedulerv1.PluginSet, profile string, p *config.Profile) {
+	if c.since(35) {
+		c.at(Note, "BatchingDisabled", path, "with candidates, kube-scheduler 1.35 and later does not use OpportunisticBatching",
+			"equal pods are no longer placed with the results of the first, for this profile", "")
+	}
+	if p != nil {
+		if reason := c.unnamed(p); reason != "" {
+			c.at(Note, "CandidatesUnused", path, "candidates has no effect", reason, "")
+			return
+		}
+	}
 	const why = "the plugin names no candidates: kube-scheduler evaluates the nodes as without candidates"
 	multiPoint := namesOf(sets["multiPoint"])
 	isMulti := func(name string) bool {
@@ -63,26 +162,25 @@ func (c *checker) candidates(path string, sets map[string]schedulerv1.PluginSet,
 		c.at(Warning, "PluginOrder", profile+".plugins.preFilter", "plugins.preFilter lists Outboard, so that it runs before the plugins of multiPoint, and candidates is set",
 			why, "remove Outboard from plugins.preFilter, so that it runs last")
 	}
-	if c.since(35) {
-		c.at(Note, "BatchingDisabled", path, "with candidates, kube-scheduler 1.35 and later does not use OpportunisticBatching",
-			"equal pods are no longer placed with the results of the first, for this profile", "")
-	}
 }
 
-// argumentFile reads the configuration file that arguments of Outboard's plugin name, and reports its errors. nil: it cannot be read here, or
-// has errors.
-func (c *checker) argumentFile(path, file string, types config.Types) *config.Config {
+// argumentFile returns the configuration in the file that arguments of Outboard's plugin name, or the one that the user names instead, and
+// its name. It reports errors of the file. nil: it cannot be read here, or has errors.
+func (c *checker) argumentFile(path, file string, types config.Types) (conf *config.Config, name string) {
 	if m := missing(file, c.ReadFile); m != nil {
 		c.refuse("FileNotMounted", path+".configFile", file+" does not exist: "+m.Error(), "", "add the key, or name a file that the container has")
-		return nil
+		return nil, ""
+	}
+	if c.Config != nil && !c.configDeployed {
+		return c.Config, c.ConfigFile
 	}
 	data := c.readOrOmit(file, c.ReadFile)
 	if data == nil {
-		return nil
+		return nil, ""
 	}
 	conf, err := config.Parse(file, data, types)
 	c.argumentErrors(path, err, "configFile")
-	return conf
+	return conf, file
 }
 
 // argumentErrors reports errors of the configuration in the arguments at path, or in the file that the field names.

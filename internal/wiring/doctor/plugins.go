@@ -100,6 +100,32 @@ func namesOf(s schedulerv1.PluginSet) (names [2][]string) {
 	return names
 }
 
+// inOrder returns the plugins at an extension point in the order in which kube-scheduler runs them, without plugins of other projects in
+// multiPoint, of which it is not known whether they implement it.
+func inOrder(sets map[string]schedulerv1.PluginSet, point string) (order []string) {
+	multi, own := namesOf(sets["multiPoint"]), namesOf(sets[point])
+	var everywhere []string
+	for _, name := range append(slices.Sorted(maps.Keys(plugins)), pluginName) {
+		on := slices.Contains(multi[0], name) || plugins[name].on && !slices.Contains(multi[1], name) && !slices.Contains(multi[1], "*")
+		if on && implements(name, point) && !slices.Contains(own[1], name) && !slices.Contains(own[1], "*") {
+			everywhere = append(everywhere, name)
+		}
+	}
+	for _, both := range []bool{true, false} {
+		for _, name := range own[0] {
+			if slices.Contains(everywhere, name) == both {
+				order = append(order, name)
+			}
+		}
+		for _, name := range everywhere {
+			if both && !slices.Contains(own[0], name) {
+				order = append(order, name)
+			}
+		}
+	}
+	return order
+}
+
 // pluginSet checks the plugins that a profile enables at an extension point.
 func (c *checker) pluginSet(path, point string, enabled []schedulerv1.Plugin) {
 	first := map[string]bool{}
@@ -191,8 +217,8 @@ func (c *checker) plugin() bool {
 			c.at(Error, "PluginNotEnabled", path+".plugins", "pluginConfig has arguments for Outboard, and no list enables the plugin", "kube-scheduler does not call it", "list Outboard in plugins.multiPoint.enabled and plugins.bind.enabled")
 		case args.At("configFile").IsZero() && args.At("profiles").IsZero():
 			c.refuse("InvalidValue", path+".pluginConfig", "there is no configuration for Outboard", "the plugin needs one", "add an item with name: Outboard, and args with a configuration or with configFile")
-		case c.outboardArgs(argsPath, args, sets, path) && !slices.Contains(points, "bind"):
-			c.at(Warning, "PluginNotEnabled", path+".plugins.bind", "plugins.bind does not list Outboard", "DefaultBinder binds first, and knows no claims: Outboard rejects pods that need one", "list Outboard in plugins.bind.enabled")
+		default:
+			c.outboardArgs(argsPath, args, sets, path)
 		}
 	}
 	return found
