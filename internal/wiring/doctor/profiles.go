@@ -152,6 +152,7 @@ func (c *checker) profiles(all []extenderAt) {
 			}
 		}
 	}
+	c.claimsNotAllocated()
 	for _, w := range c.Config.Warnings {
 		c.elsewhere(Warning, "OutboardWarning", w.File, w.Path, strings.TrimPrefix(strings.Join([]string{w.Kind, w.Value, w.Rule}, ": "), ": "), "it is valid, and probably not meant", "")
 		c.findings[len(c.findings)-1].Line = w.Line
@@ -429,7 +430,7 @@ func (e *extenderAt) notAllocated(matches []match) {
 // claimsNotCalled reports managed resources of an extender whose profile scores nodes for pods with ResourceClaims: kube-scheduler compares
 // only the requests and limits of containers with the list. OutboardWarning reports resources that the profile lists itself.
 func (e *extenderAt) claimsNotCalled(matches []match) {
-	if len(e.extender.ManagedResources) == 0 {
+	if len(e.extender.ManagedResources) == 0 || !e.since(claimsSince) {
 		return
 	}
 	for _, m := range matches {
@@ -440,6 +441,24 @@ func (e *extenderAt) claimsNotCalled(matches []match) {
 					"put the policy into a profile of its own without managedResources, with an extender of its own")
 				return
 			}
+		}
+	}
+}
+
+// claimsSince is the minor version of Kubernetes that first serves ResourceClaims in the version of the API that policies read, and that
+// first allocates devices without a feature gate.
+const claimsSince = 34
+
+// claimsNotAllocated reports policies for pods with ResourceClaims with a kube-scheduler that allocates no devices.
+func (c *checker) claimsNotAllocated() {
+	if c.since(claimsSince) {
+		return
+	}
+	for i, p := range c.Config.Profiles {
+		if j := slices.IndexFunc(p.Policies, func(q config.Policy) bool { return q.Inputs().Devices }); j >= 0 {
+			c.elsewhere(Warning, "ClaimsNotAllocated", c.ConfigFile, fmt.Sprintf("profiles[%d].policies[%d]", i, j), fmt.Sprintf("the policy %s is for pods with ResourceClaims, and kube-scheduler is 1.%d", p.Policies[j].Name, c.minor),
+				fmt.Sprintf("kube-scheduler allocates devices since 1.%d, without a feature gate; the API server serves resource.k8s.io/v1 since 1.%[1]d, and Outboard does not become ready without it", claimsSince),
+				fmt.Sprintf("remove the policy, or use Kubernetes 1.%d or later", claimsSince))
 		}
 	}
 }
