@@ -74,7 +74,7 @@ func TestDoctor(t *testing.T) {
 		{name: "a code with a typing error", args: []string{"--explain", "IgnoreableBinder"}, fails: true, want: []string{"did you mean IgnorableBinder?"}},
 		{name: "a part of codes", args: []string{"--explain", "verb"}, fails: true, want: []string{"did you mean NoVerb or VerbNotServed? --explain list prints all codes"}},
 		{name: "no such code", args: []string{"--explain", "Nope"}, fails: true, want: []string{`"Nope": no finding has this code: --explain list prints all codes`}, not: "Syntax"},
-		{name: "all codes", args: []string{"--explain", "list"}, want: []string{"Syntax\nIndentation\n", "\nPodLevelResources\n"}},
+		{name: "all codes", args: []string{"--explain", "list"}, want: []string{"Syntax                    The file is not valid YAML, has a key twice, or holds no configuration.\nIndentation  ", "\nPodLevelResources  "}},
 		{name: "neither file nor code", fails: true, want: []string{"FILE is missing: name kube-scheduler's configuration, or --outboard-namespace"}},
 		{name: "a namespace without a cluster", args: []string{"--outboard-namespace", "ns", "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
 		{name: "write without a file", args: []string{"--outboard-namespace", "ns", "--fix", "--write"}, fails: true, want: []string{"--write goes with --fix and a file"}},

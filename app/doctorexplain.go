@@ -31,19 +31,16 @@ func codes() (all []string) {
 func explainCode(code string) (string, error) {
 	var near []string
 	for _, m := range codeHeading.FindAllStringSubmatchIndex(doctor.Codes, -1) {
-		name, section := doctor.Codes[m[2]:m[3]], doctor.Codes[m[1]:]
+		name := doctor.Codes[m[2]:m[3]]
 		if strings.EqualFold(name, code) {
-			if next := anyHeading.FindStringIndex(section); next != nil {
-				section = section[:next[0]]
-			}
-			return name + "\n\n" + link.ReplaceAllStringFunc(strings.TrimSpace(section), withoutLink) + "\n", nil
+			return name + "\n\n" + sectionAt(m[1]) + "\n", nil
 		}
 		if len(code) > 2 && strings.Contains(strings.ToLower(name), strings.ToLower(code)) {
 			near = append(near, name)
 		}
 	}
 	if code == allCodes {
-		return strings.Join(codes(), "\n") + "\n", nil
+		return listOfCodes(), nil
 	}
 	if nearest := fields.Nearest(code, codes()); nearest != "" && !slices.Contains(near, nearest) {
 		near = append(near, nearest)
@@ -53,6 +50,29 @@ func explainCode(code string) (string, error) {
 		question = "did you mean " + strings.Join(near, " or ") + "? "
 	}
 	return "", fmt.Errorf("--explain=%q: no finding has this code: %s--explain %s prints all codes", code, question, allCodes)
+}
+
+// sectionAt returns the section of [doctor.Codes] whose heading ends at an index, as plain text.
+func sectionAt(end int) string {
+	section := doctor.Codes[end:]
+	if next := anyHeading.FindStringIndex(section); next != nil {
+		section = section[:next[0]]
+	}
+	return link.ReplaceAllStringFunc(strings.TrimSpace(section), withoutLink)
+}
+
+// listOfCodes returns a line for each code, with the first sentence of its section.
+func listOfCodes() string {
+	var b strings.Builder
+	for _, m := range codeHeading.FindAllStringSubmatchIndex(doctor.Codes, -1) {
+		paragraph, _, _ := strings.Cut(sectionAt(m[1]), "\n\n")
+		sentence, _, more := strings.Cut(strings.Join(strings.Fields(paragraph), " "), ". ")
+		if more {
+			sentence += "."
+		}
+		fmt.Fprintf(&b, "%-25s %s\n", doctor.Codes[m[2]:m[3]], sentence)
+	}
+	return b.String()
 }
 
 // withoutLink returns a link as plain text: with the address if it is on the web, with the path in the repository if it is a page.
