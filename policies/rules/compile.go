@@ -94,7 +94,7 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 	if issues.Err() != nil {
 		var errs field.ErrorList
 		for _, e := range issues.Errors() {
-			errs = append(errs, invalid(path, text, e.Location, c.hint(e.Message)))
+			errs = append(errs, invalid(path, text, e.Location, c.hint(e.Message, text)))
 		}
 		return nil, errs
 	}
@@ -311,15 +311,24 @@ func invalid(path *field.Path, text string, at common.Location, message string) 
 
 var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)' \(in container ''\)$`)
 
-// hint adds to the message about an unknown name the name that is probably meant, or that Outboard removes the field, and omits the list of all
-// tokens.
-func (c *compiler) hint(message string) string {
+// hyphenated matches a name with hyphens after a dot, which CEL reads as a subtraction.
+var hyphenated = regexp.MustCompile(`([A-Za-z_][\w.]*)\.(\w+(?:-[A-Za-z_]\w*)+)`)
+
+// hint adds to the message about an unknown name in the text the name that is probably meant, how to write it if it has a hyphen, or that
+// Outboard removes the field, and omits the list of all tokens.
+func (c *compiler) hint(message, text string) string {
 	if m := undeclared.FindStringSubmatch(message); m != nil {
 		names := slices.Collect(maps.Keys(c.env.Functions()))
 		for _, v := range c.env.Variables() {
 			names = append(names, v.Name())
 		}
-		return "undeclared reference to '" + m[1] + "'" + meant(m[1], names)
+		message = "undeclared reference to '" + m[1] + "'"
+		for _, h := range hyphenated.FindAllStringSubmatch(text, -1) {
+			if slices.Contains(strings.Split(h[2], "-")[1:], m[1]) {
+				return message + fmt.Sprintf(": %s is a subtraction: write %s[%q] for a name with hyphens", h[0], h[1], h[2])
+			}
+		}
+		return message + meant(m[1], names)
 	}
 	if strings.Contains(message, "mismatched input '<EOF>'") {
 		return "Syntax error: the expression ends too early"
