@@ -48,7 +48,7 @@ var controlPlane = []program{
 	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler"},
 	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3"},
 	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl"},
-	{name: "outboard-scheduler", pkg: "outboard.dev/outboard/kubernetes/cmd/outboard-scheduler"},
+	{name: "kube-scheduler-outboard", pkg: "outboard.dev/outboard/kubernetes/cmd/kube-scheduler-outboard"},
 	{name: "ideal-scheduler", pkg: "outboard.dev/outboard/kubernetes/cmd/ideal-scheduler"},
 }
 

@@ -74,7 +74,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.IntVar(&o.running, "running", 2, "how many pods each node has from the beginning")
 	flags.StringVar(&s.kinds, "kinds", "", "measure the settings with these kinds of pods only, separated by commas: plain; with -candidates also selected, apart, restricted, gpu")
 	flags.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
-	flags.StringVar(&o.scheduler, "scheduler", filepath.Join("kubernetes", "bin", "outboard-scheduler"), "kube-scheduler with Outboard as a plugin")
+	flags.StringVar(&o.scheduler, "scheduler", filepath.Join("kubernetes", "bin", "kube-scheduler-outboard"), "kube-scheduler with Outboard as a plugin")
 	flags.StringVar(&o.idealScheduler, "ideal-scheduler", filepath.Join("kubernetes", "bin", "ideal-scheduler"), "kube-scheduler with a plugin that does nothing")
 	flags.StringVar(&o.profiles, "profiles", "", "write profiles of kube-scheduler and Outboard, of processor time and memory, to this folder")
 	flags.StringVar(&o.results, "o", "", "write all figures to this file, as JSON")

@@ -139,7 +139,7 @@ func TestSelectionKeepsArms(t *testing.T) {
 
 // Each arm matches its name, and its configuration of Outboard is valid.
 func TestArms(t *testing.T) {
-	o := &options{scheduler: "outboard-scheduler", idealScheduler: "ideal-scheduler"}
+	o := &options{scheduler: "kube-scheduler-outboard", idealScheduler: "ideal-scheduler"}
 	for name, want := range map[string]string{"stock": "", "outboard": "", "plugin": o.scheduler, "ideal-plugin": o.idealScheduler} {
 		if got := o.program(mustArm(name)); got != want {
 			t.Errorf("%s runs %q, want %q", name, got, want)

@@ -397,9 +397,9 @@ func Build(ctx context.Context) (string, error) {
 	return build(ctx, "", "outboard", "outboard")
 }
 
-// BuildScheduler builds kube-scheduler with the plugin, as bin/outboard-scheduler.
+// BuildScheduler builds kube-scheduler with the plugin, as bin/kube-scheduler-outboard.
 func BuildScheduler(ctx context.Context) (string, error) {
-	return build(ctx, "kubernetes", "outboard-scheduler", "outboard-scheduler")
+	return build(ctx, "kubernetes", "kube-scheduler-outboard", "kube-scheduler-outboard")
 }
 
 // build builds a command of the module in the folder, as a file of that name in bin/ of the root.
