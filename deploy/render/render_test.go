@@ -355,7 +355,7 @@ func TestInvalidValues(t *testing.T) {
 		"replica=3":                                             "replica",
 		"certificates.source=Generated":                         "certificates",
 		"scheduler.image.version=v1.30.0":                       "version",
-		"replicas=0":                                            "replicas",
+		"replicas=-1":                                           "replicas",
 		"image.pullPolicy=Sometimes":                            "/image/pullPolicy",
 		"monitoring.enabled=true":                               "'enabled' not allowed",
 		"setSchedulerName.resources[0]=a'b":                     "resources",

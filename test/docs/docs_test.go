@@ -280,13 +280,7 @@ func (r *runner) yaml(b block) {
 			if err != nil {
 				r.t.Fatal(err)
 			}
-			options := controlplane.SchedulerOptions{Config: config}
-			if strings.Contains(doc, "name: Outboard") { // with the plugin
-				if options.Path, err = stage.BuildScheduler(r.ctx); err != nil {
-					r.t.Fatal(err)
-				}
-			}
-			scheduler, err := r.StartScheduler(r.ctx, options)
+			scheduler, err := r.StartScheduler(r.ctx, controlplane.SchedulerOptions{Config: config})
 			if err != nil {
 				r.t.Fatal(err)
 			}

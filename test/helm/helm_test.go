@@ -165,6 +165,24 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 		{documented("docs/upgrading.md", "helm rollback"), "gpu-sharing", []string{outboard}},
 		{line: documented("docs/install.md", "helm uninstall")},
 	}},
+	{"the plugin as the second scheduler", "v3", "outboard-system", []step{
+		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
+		{line: documented("docs/extender-or-plugin.md", "cat > scheduler.yaml")},
+		{documented("docs/extender-or-plugin.md", "helm upgrade"), "plugin", one},
+		{documented("docs/extender-or-plugin.md", "helm rollback"), "plugin", one},
+	}},
+	{"the page on taking Outboard out", "v4", "outboard-system", []step{
+		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
+		{documented("docs/emergency.md", "replicas=0"), "stopped", nil},
+		{line: documented("docs/emergency.md", "cat > without-outboard.yaml")},
+		{documented("docs/emergency.md", "scheduler.config=without-outboard.yaml"), "alone", one},
+		{documented("docs/emergency.md", "replicas=2"), "gpu-sharing", both},
+	}},
+	{"the page on signals", "v4", "outboard-system", []step{
+		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
+		{line: documented("docs/signals.md", "create configmap temperatures")},
+		{documented("docs/signals.md", "--values values.yaml"), "temperature", both},
+	}},
 	{"the guide to sharing GPUs", "v3", "outboard-system", []step{
 		{documented("examples/gpu-sharing/README.md", "helm install"), "gpu-sharing", both},
 		{line: listen}, {line: documented("examples/gpu-sharing/README.md", "outboard doctor --outboard-namespace")},

@@ -27,14 +27,15 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/stage"
 )
 
 // kubelet runs one pod of each Deployment in the cluster as a process of this machine, with the command, the files and the ServiceAccount
 // that are then in the cluster. Like the real ones, it replaces a process only when the pod template changes, and updates the files of
 // ConfigMaps and Secrets in place.
 //
-// A process sees no container, so kubelet replaces the paths of volumes in commands and files by those of directories, and addresses of
-// all interfaces by free ports of the loopback address.
+// A process sees no container, so kubelet replaces the paths of volumes in commands and files by those of directories, and addresses by free
+// ports of the loopback address.
 type kubelet struct {
 	t        *testing.T
 	ctx      context.Context
@@ -79,6 +80,9 @@ const (
 	scheduler = "outboard-scheduler"
 )
 
+// pluginImage is the image of the plugin build in docs/extender-or-plugin.md.
+const pluginImage = "registry.example/kube-scheduler-outboard"
+
 // sync starts and ends the process of a Deployment as the cluster requires, and returns whether it started one. A new Outboard is ready
 // before the former one ends, which is killed: it would take ten seconds to stop. kube-scheduler stops, and so releases its lease, for
 // which another one would wait.
@@ -88,7 +92,7 @@ func (k *kubelet) sync(deployment string) bool {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	former, wanted := k.pods[deployment], len(list.Items) > 0
+	former, wanted := k.pods[deployment], len(list.Items) > 0 && *list.Items[0].Spec.Replicas > 0
 	if wanted && former != nil && reflect.DeepEqual(former.template, list.Items[0].Spec.Template) {
 		return false
 	}
@@ -134,6 +138,12 @@ func (k *kubelet) start(d *appsv1.Deployment) *pod {
 		command[i] = p.local(command[i])
 	}
 	program, ok := k.programs[command[0]]
+	if strings.HasPrefix(container.Image, pluginImage+":") {
+		var err error
+		if program, err = stage.BuildScheduler(k.ctx); err != nil {
+			k.t.Fatal(err)
+		}
+	}
 	if !ok {
 		k.t.Fatalf("%s runs %q", name, command)
 	}
@@ -287,14 +297,14 @@ func project(dir string, files map[string]string) error {
 	return os.Rename(next, filepath.Join(dir, "..data"))
 }
 
-var allInterfaces = regexp.MustCompile(`0\.0\.0\.0:\d+`)
+var listening = regexp.MustCompile(`(?:0\.0\.0\.0|127\.0\.0\.1):\d+`)
 
 // local returns the text for a process outside a container.
 func (p *pod) local(text string) string {
 	for path, m := range p.mounts {
 		text = strings.ReplaceAll(text, path+"/", m.dir+"/")
 	}
-	return allInterfaces.ReplaceAllString(text, "127.0.0.1:0")
+	return listening.ReplaceAllString(text, "127.0.0.1:0")
 }
 
 // kubeconfig writes the credentials of the pod's ServiceAccount.

@@ -29,7 +29,7 @@ type outcome struct {
 	claims, stays bool
 }
 
-// outcomes has, for each preset and for the policies of docs/install.md, pods in the order of their creation. By another preset, or without Outboard, some of them would be placed
+// outcomes has, for each preset, for the policies of docs/install.md and docs/signals.md, and for what docs/emergency.md leaves, pods in the order of their creation. By another preset, or without Outboard, some of them would be placed
 // otherwise.
 var outcomes = map[string][]outcome{
 	"placement": { // image has two web pods when the third arrives
@@ -53,11 +53,25 @@ var outcomes = map[string][]outcome{
 		{pod: onPlain(web("web-3")), on: "plain"},
 		{pod: onPlain(web("web-4")), reason: "reached their limit of matching pods"},
 	},
+	"stopped": { // the preset gpu-sharing without Outboard
+		{pod: gpuMemory("gpu-1", 1), reason: "outboard.outboard-system.svc"},
+		{pod: web("web-1"), on: "plain image gpus"},
+	},
+	"alone": { // kube-scheduler without entries
+		{pod: web("web-1"), on: "plain image gpus"},
+	},
+	"temperature": { // of docs/signals.md: plain is too hot
+		{pod: onPlain(web("web-1")), reason: "node(s) are too hot"},
+		{pod: web("web-2"), on: "image gpus"},
+	},
 	"utilization": { // its image is on the busy node
 		{pod: web("web-1"), on: "plain gpus"},
 		{pod: web("web-2"), on: "plain gpus"},
 	},
 }
+
+// The plugin of docs/extender-or-plugin.md has the policy of a preset.
+func init() { outcomes["plugin"] = outcomes["gpu-sharing"] }
 
 // early are pods that must wait while kube-scheduler has the file of the preset, and Outboard still has that of another one.
 var early = map[string]outcome{
