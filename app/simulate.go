@@ -46,6 +46,7 @@ type simulateOptions struct {
 	mostAllocated            bool
 	tiesByName               bool
 	countFitting             string
+	listPods                 bool
 	svg, output              string
 	minLifetime, maxLifetime time.Duration
 }
@@ -71,11 +72,17 @@ The output says which pods arrive.
 
 With --mean-requested, pods arrive and end for --hours instead, and wait if they fit on no
 node. With --count-fitting, the command counts how many pods like the one in that file fit.
+With --list-pods, it places the pods of the files once each, in their order, and lists the node and
+the devices of each.
+
+Pods with ResourceClaims get the devices that kube-scheduler would allocate to them, from
+ResourceSlices in the files.
 
 The same input and seed give the same result.`,
 		Example: `  kubectl get nodes,pods -A -o yaml > now.yaml
   outboard simulate --nodes now.yaml --config outboard.yaml --config other.yaml --svg fill.svg
-  outboard simulate --nodes now.yaml --config outboard.yaml --count-fitting pod.yaml`,
+  outboard simulate --nodes now.yaml --config outboard.yaml --count-fitting pod.yaml
+  outboard simulate --nodes nodes.yaml --pods pods.yaml --config outboard.yaml --list-pods`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(cmd.Flags().Changed); err != nil {
@@ -105,6 +112,7 @@ The same input and seed give the same result.`,
 	flags.BoolVar(&o.mostAllocated, "most-allocated", false, "kube-scheduler's NodeResourcesFit prefers full nodes (MostAllocated)")
 	flags.BoolVar(&o.tiesByName, "break-ties-by-name", false, "a tie goes to the first node by name, instead of a random one")
 	flags.StringVar(&o.countFitting, "count-fitting", "", "the manifest of one pod: count how many more pods like it fit")
+	flags.BoolVar(&o.listPods, "list-pods", false, "place the pods once each, in the order of the files, and list the node and the devices of each; pods that run stay")
 	choice(cmd, &o.output, "output", "o", "text, json, yaml, csv or markdown; json, yaml and csv have the figures of each seed", simulateFormats...)
 	flags.StringVar(&o.svg, "svg", "", "write a chart of the result to this file, as SVG")
 	return cmd
@@ -114,7 +122,8 @@ The same input and seed give the same result.`,
 type stage struct {
 	world simulate.World
 	plan  *simulate.Plan
-	gpus  float64 // the capacity of the nodes, in unit
+	like  simulate.Job // of --count-fitting
+	gpus  float64      // the capacity of the nodes, in unit
 	unit  string
 	notes []string // about the comparison of configurations
 }
@@ -140,7 +149,7 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", names[i], note)
 		}
 	}
-	if o.countFitting == "" {
+	if o.measures() {
 		if err := o.compare(s, worlds, names); err != nil {
 			return err
 		}
@@ -150,6 +159,9 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 			o.maxLifetime, warmUp, 4*o.maxLifetime.Hours())
 	}
 	progress := &simulate.Progress{W: cmd.ErrOrStderr(), Terminal: isTerminal(cmd.ErrOrStderr()), Every: 500 * time.Millisecond, Now: time.Now}
+	if o.listPods {
+		return o.list(cmd, s, worlds, names)
+	}
 	var arms []simulate.Arm
 	for i := range worlds {
 		s.world = worlds[i]
@@ -227,6 +239,8 @@ func namesOf(files []string) []string {
 func (o *simulateOptions) validate(changed func(flag string) bool) error {
 	ignored, because := []string{"hours", "min-lifetime", "max-lifetime"}, "goes with --mean-requested, with which pods arrive and end"
 	switch {
+	case o.listPods:
+		ignored, because = append(ignored, "mean-requested", "max-requested", "seeds", "count-fitting", "svg", "resource"), "does not go with --list-pods, which places each pod once"
 	case o.countFitting != "":
 		ignored, because = append(ignored, "mean-requested", "max-requested", "seeds"), "does not go with --count-fitting, which counts pods that arrive once and stay"
 	case o.meanRequested > 0:
@@ -256,6 +270,8 @@ func (o *simulateOptions) validate(changed func(flag string) bool) error {
 		return fmt.Errorf("--min-lifetime=%v --max-lifetime=%v: must be more than 0, the first not more than the second", o.minLifetime, o.maxLifetime)
 	case o.countFitting != "" && o.output != string(simulate.Text):
 		return fmt.Errorf("--output=%s: with --count-fitting there is only text", o.output)
+	case o.listPods && !slices.Contains(formats, o.output):
+		return fmt.Errorf("--output=%s: with --list-pods, it is text, json or yaml", o.output)
 	case o.svg != "" && (o.meanRequested > 0 || o.countFitting != ""):
 		return fmt.Errorf("--svg shows how a cluster fills up: it does not go with --mean-requested or --count-fitting")
 	}
@@ -280,21 +296,29 @@ func (o *simulateOptions) stage(cmd *cobra.Command) (*stage, error) {
 	}
 	var files []simulate.File
 	for _, name := range append(append([]string{}, o.nodes...), o.pods...) {
-		file, err := readFileOf(cmd, name)
+		file, err := readNamed(name)
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, *file)
 	}
 	s.plan = simulate.NewPlan(files, o.startEmpty)
-	s.world.Nodes, s.world.Running, s.world.Pending = s.plan.Nodes, s.plan.Running, s.plan.Pending
+	s.world.Nodes, s.world.Running, s.world.Pending, s.world.Devices = s.plan.Nodes, s.plan.Running, s.plan.Pending, s.plan.Devices
 	if o.known {
 		s.world.Known = append(append([]simulate.Job{}, s.plan.Pending...), s.plan.Mix...)
 	}
 	if len(s.world.Nodes) == 0 {
 		return nil, fmt.Errorf("there are no nodes in %s", strings.Join(o.nodes, ", "))
 	}
-	if o.countFitting == "" {
+	if o.countFitting != "" {
+		if err := o.readLike(s); err != nil {
+			return nil, err
+		}
+	}
+	for _, note := range missingClaims(&s.world.Devices, o.arriving(s)) {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
+	}
+	if o.measures() {
 		if err := o.measurable(s); err != nil {
 			return nil, err
 		}
@@ -302,6 +326,9 @@ func (o *simulateOptions) stage(cmd *cobra.Command) (*stage, error) {
 	s.gpus, s.unit = simulate.Count(s.world.Nodes, s.world.Resource)
 	return s, nil
 }
+
+// measures reports whether the result is how much of a resource is allocated.
+func (o *simulateOptions) measures() bool { return o.countFitting == "" && !o.listPods }
 
 // measurable returns an error if allocation cannot be measured in the resource.
 func (o *simulateOptions) measurable(s *stage) error {
@@ -396,40 +423,6 @@ func (o *simulateOptions) play(ctx context.Context, s *stage, name string, progr
 		progress.Done(title, fmt.Sprintf("%.2f %% served", 100*r.Served))
 	}
 	return arm, nil
-}
-
-// howMany counts how many more pods fit, and says why the next one does not.
-func (o *simulateOptions) howMany(cmd *cobra.Command, s *stage, name string) error {
-	objects, err := readFileOf(cmd, o.countFitting)
-	if err != nil {
-		return err
-	}
-	if len(objects.Pods) != 1 {
-		return fmt.Errorf("%s has %d pods: must be 1", o.countFitting, len(objects.Pods))
-	}
-	like := simulate.Again(objects.Pods)[0].Pod
-	count, reasons, err := s.world.HowMany(cmd.Context(), like, maxFitting, o.seed)
-	if err != nil {
-		return err
-	}
-	beside := ""
-	if n := len(s.plan.Pending); n > 0 {
-		beside = fmt.Sprintf(" (without placing the pending pods first: %d)", n)
-	}
-	pods, fit := "pods", "fit"
-	if count == 1 {
-		pods, fit = "pod", "fits"
-	}
-	why := ""
-	if len(reasons) > 0 {
-		texts := make([]string, len(reasons))
-		for i, reason := range reasons {
-			texts[i] = fmt.Sprintf("%d %s", reason.Nodes, reason.Text)
-		}
-		why = "  the next one fits on no node: " + strings.Join(texts, ", ") + "\n"
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d more %s like %s/%s %s%s\n%s", name, count, pods, like.Namespace, like.Name, fit, beside, why)
-	return err
 }
 
 func (o *simulateOptions) report(cmd *cobra.Command, s *stage, arms []simulate.Arm) error {

@@ -276,15 +276,33 @@ profiles:
 	}
 }
 
-func TestSimulateWarnsOfResourceClaims(t *testing.T) {
+func TestSimulateWarnsOfMissingClaims(t *testing.T) {
 	claiming := file(t, "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: gpu, resourceClaimName: gpu}], containers: [{name: main}]}}")
 	nodes := file(t, simulatedCluster)
 	out, err := execute(t, "simulate", "--nodes", nodes, "--count-fitting", claiming)
-	if want := claiming + ": ResourceClaims are not simulated: 1 of 1 pods have some"; err != nil || !strings.Contains(out, want) {
+	if want := "there is no ResourceClaim default/gpu in the files, so 1 pod fits on no node"; err != nil || !strings.Contains(out, want) || !strings.Contains(out, "0 more pods") {
 		t.Errorf("%s (%v)\nwant %s", out, err, want)
 	}
-	if strings.Contains(out, nodes+": ResourceClaims") {
-		t.Errorf("a file without claims: %s", out)
+}
+
+// --list-pods places the pods of the files once each, and no more like those that run.
+func TestListPods(t *testing.T) {
+	pods := file(t, "{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {containers: [{name: main, resources: {limits: {aliyun.com/gpu-mem: 6}}}]}}\n---\n"+
+		"{apiVersion: v1, kind: Pod, metadata: {name: large}, spec: {containers: [{name: main, resources: {limits: {aliyun.com/gpu-mem: 60}}}]}}")
+	config := file(t, header+"profiles:\n- {path: /gpu, policies: [{type: GPUMemory}]}\n")
+	simulation := []string{"simulate", "--nodes", file(t, simulatedCluster), "--list-pods", "--break-ties-by-name"}
+	out, err := execute(t, append(simulation, "--pods", pods, "--config", config)...)
+	want := `POD            NODE  DEVICES
+default/new    a     0 (6 of its aliyun.com/gpu-mem)
+default/large  none  2 Insufficient aliyun.com/gpu-mem
+`
+	if err != nil || !strings.HasSuffix(out, want) {
+		t.Errorf("%s (%v)\nwant\n%s", out, err, want)
+	}
+	for _, flag := range []string{"--seeds=2", "--max-requested=1", "--mean-requested=1", "--count-fitting=" + pods, "--svg=x", "--resource=cpu", "--output=csv"} {
+		if out, err := execute(t, append(simulation, flag)...); err == nil || !strings.Contains(err.Error(), "--list-pods") {
+			t.Errorf("%s: %s (%v)", flag, out, err)
+		}
 	}
 }
 

@@ -2,10 +2,10 @@ package app
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-
-	"github.com/spf13/cobra"
+	"slices"
 
 	"outboard.dev/outboard/internal/simulate"
 )
@@ -31,20 +31,32 @@ func readFile(name string) (*simulate.File, error) {
 	return &simulate.File{Objects: *objects}, nil
 }
 
-// readFileOf reads a file, and warns of pods that are not simulated as they are.
-func readFileOf(cmd *cobra.Command, name string) (*simulate.File, error) {
+// readNamed reads a file; an error names it.
+func readNamed(name string) (*simulate.File, error) {
 	f, err := readFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	with := 0
-	for _, pod := range f.Pods {
-		if len(pod.Spec.ResourceClaims) > 0 {
-			with++
-		}
-	}
-	if with > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: ResourceClaims are not simulated: %d of %d pods have some, and are placed as if they had none\n", name, with, len(f.Pods))
-	}
 	return f, nil
 }
+
+// missingClaims describes which claims and templates of the pods are in no file, and so why these pods fit on no node.
+func missingClaims(devices *simulate.Devices, jobs []simulate.Job) (notes []string) {
+	pods := map[string]int{}
+	for _, j := range jobs {
+		for _, object := range devices.Missing(j.Pod) {
+			pods[object]++
+		}
+	}
+	for _, object := range slices.Sorted(maps.Keys(pods)) {
+		fit := "1 pod fits"
+		if n := pods[object]; n > 1 {
+			fit = fmt.Sprintf("%d pods fit", n)
+		}
+		notes = append(notes, fmt.Sprintf("there is no %s in the files, so %s on no node: with kubectl, get %s as well", object, fit, deviceKinds))
+	}
+	return notes
+}
+
+// deviceKinds are what simulate reads of Dynamic Resource Allocation, for kubectl get.
+const deviceKinds = "resourceslices,deviceclasses,resourceclaims,resourceclaimtemplates,devicetaintrules"

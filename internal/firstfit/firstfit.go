@@ -76,7 +76,7 @@ func (r *Request) Claims() []*resourcev1.ResourceClaim { return r.claims }
 func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, error) {
 	r := &Request{classes: map[string]*resourcev1.DeviceClass{}, selectors: p.selectors}
 	for i := range pod.Spec.ResourceClaims {
-		name, made := claimName(pod, &pod.Spec.ResourceClaims[i])
+		name, made := ClaimName(pod, &pod.Spec.ResourceClaims[i])
 		if !made {
 			return nil, fmt.Errorf("the ResourceClaim of %q is not created yet", pod.Spec.ResourceClaims[i].Name)
 		}
@@ -108,8 +108,8 @@ func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, err
 	return r, r.setKey()
 }
 
-// claimName returns the name of the pod's claim, "" if the pod needs none after all; made is false if it is not created yet.
-func claimName(pod *corev1.Pod, claim *corev1.PodResourceClaim) (name string, made bool) {
+// ClaimName returns the name of the pod's claim, "" if the pod needs none after all; made is false if it is not created yet.
+func ClaimName(pod *corev1.Pod, claim *corev1.PodResourceClaim) (name string, made bool) {
 	if claim.ResourceClaimName != nil {
 		return *claim.ResourceClaimName, true
 	}

@@ -26,6 +26,7 @@ type cluster struct {
 	ignored   []corev1.ResourceName       // not counted
 	ledgers   map[snapshot.LedgerKey]snapshot.Ledger
 	bound     map[types.UID]*placed
+	devices   devices
 	now       time.Time
 }
 
@@ -72,8 +73,9 @@ const (
 	podsResource
 )
 
-// newCluster returns a cluster with the nodes, and those of the pods that are bound.
-func newCluster(nodes []*corev1.Node, pods []*corev1.Pod, ignored []corev1.ResourceName, start time.Time) *cluster {
+// newCluster returns a cluster with the nodes, their devices, and those of the pods that are bound. Claims of these pods that are not
+// allocated yet get devices, if there are any.
+func newCluster(nodes []*corev1.Node, pods []*corev1.Pod, devices *Devices, ignored []corev1.ResourceName, start time.Time) *cluster {
 	c := &cluster{
 		byName:    map[string]*node{},
 		resources: map[corev1.ResourceName]int{corev1.ResourceCPU: cpuResource, corev1.ResourceMemory: memoryResource, corev1.ResourcePods: podsResource},
@@ -93,8 +95,14 @@ func newCluster(nodes []*corev1.Node, pods []*corev1.Pod, ignored []corev1.Resou
 		c.builder.SetNode(object)
 	}
 	slices.SortFunc(c.nodes, func(a, b *node) int { return cmp.Compare(a.object.Name, b.object.Name) })
+	c.setDevices(devices)
 	for _, pod := range pods {
 		if n := c.byName[pod.Spec.NodeName]; n != nil {
+			if len(pod.Spec.ResourceClaims) > 0 {
+				pod = new(*pod) // shallow: fields are replaced, not changed
+				c.createClaims(pod)
+				_ = c.allocate(pod, n) // the pod runs, whether the files have all that it uses or not
+			}
 			c.place(pod, n, c.needs(pod), nil)
 		}
 	}
@@ -156,8 +164,17 @@ func (n *node) take(needs []need, sign int64) {
 	}
 }
 
-// arrive adds a pod that has been created.
-func (c *cluster) arrive(pod *corev1.Pod) { c.builder.SetPod(pod) }
+// arrive adds a pod that has been created, and its claims.
+func (c *cluster) arrive(pod *corev1.Pod) {
+	c.createClaims(pod)
+	c.builder.SetPod(pod)
+}
+
+// leave removes a pod that is on no node, and its claims.
+func (c *cluster) leave(pod *corev1.Pod) {
+	c.release(pod)
+	c.builder.DeletePod(pod.UID)
+}
 
 // place adds the pod to the node.
 func (c *cluster) place(pod *corev1.Pod, n *node, needs []need, keys []snapshot.LedgerKey) {
@@ -168,8 +185,11 @@ func (c *cluster) place(pod *corev1.Pod, n *node, needs []need, keys []snapshot.
 	c.builder.SetPod(pod)
 }
 
-// bind makes the pod's claims on the node, as a bind call does, and adds the pod to the node.
+// bind allocates devices to the pod, makes its claims on the node, as a bind call does, and adds the pod to the node.
 func (c *cluster) bind(ctx context.Context, e *engine.Engine, pod *corev1.Pod, n *node, needs []need) error {
+	if err := c.allocate(pod, n); err != nil {
+		return err
+	}
 	claims := &claims{cluster: c}
 	if e != nil {
 		view := c.builder.View()
@@ -196,7 +216,7 @@ func (c *cluster) remove(uid types.UID) {
 	delete(c.bound, uid)
 	p.node.take(p.needs, -1)
 	p.node.scored.add(p.scored, -1)
-	c.builder.DeletePod(uid)
+	c.leave(c.builder.Pod(uid))
 	for _, key := range p.keys {
 		l := c.ledgers[key]
 		c.setLedger(*l.Without(func(other types.UID) bool { return other == uid }))

@@ -7,8 +7,8 @@
 // [Scheduler] simulates the part of kube-scheduler that decides where pods run, besides the
 // extender:
 //
-//   - Filters: NodeResourcesFit (all resources except the ignored ones, including pods), and those
-//     of package kubescheduler.
+//   - Filters: NodeResourcesFit (all resources except the ignored ones, including pods), those of
+//     package kubescheduler, and DynamicResources, with the devices that package firstfit predicts.
 //   - Sampling: percentageOfNodesToScore with its adaptive default, and the index at which the next
 //     search starts.
 //   - The extender: filter is called for the nodes found, and prioritize for those that it returns,
@@ -19,8 +19,8 @@
 //   - Equal nodes: one of them at random, or the first.
 //
 // It does not simulate ports, volumes, affinity between pods, topology spread, image locality,
-// preferred node affinity, dynamic resources, preemption, pod groups, and scheduling gates: pods
-// are scheduled as if they had none. Pods are scheduled one after the other, each bound before the
+// preferred node affinity, preemption, pod groups, and scheduling gates: pods are scheduled as if they
+// had none. Devices that several nodes share, and extended resources that devices serve, do not exist. Pods are scheduled one after the other, each bound before the
 // next, and nodes are always ready.
 //
 // # Time

@@ -27,6 +27,8 @@ type Job struct {
 // World is a cluster with its scheduler, before a simulation.
 type World struct {
 	Nodes []*corev1.Node
+	// Devices are what the nodes and pods have of Dynamic Resource Allocation.
+	Devices Devices
 	// Running are pods that are bound at the start; they stay.
 	Running   []*corev1.Pod
 	Scheduler Scheduler
@@ -57,25 +59,30 @@ const (
 
 func (w *World) begin(seed uint64) *run {
 	r := &run{
-		cluster: newCluster(w.Nodes, w.Running, w.Extender.Ignored, start), scheduler: w.Scheduler, extender: w.Extender,
+		cluster: newCluster(w.Nodes, w.Running, &w.Devices, w.Extender.Ignored, start), scheduler: w.Scheduler, extender: w.Extender,
 		onBound: w.Bound, random: rand.New(rand.NewPCG(seed, tieStream+w.Scheduler.Ties)),
 	}
 	for i, j := range w.Known {
 		pod := instance(j.Pod, fmt.Sprintf("known-%d", i), start)
 		r.arrive(pod)
-		r.builder.DeletePod(pod.UID)
+		r.leave(pod)
 	}
 	return r
 }
 
 // instance returns a copy of the pod with its own name and UID.
 func instance(like *corev1.Pod, suffix string, created time.Time) *corev1.Pod {
+	return renamed(like, like.Name+"-"+suffix, created)
+}
+
+func renamed(like *corev1.Pod, name string, created time.Time) *corev1.Pod {
 	pod := *like // shallow: shared parts are not changed
-	pod.Name = like.Name + "-" + suffix
+	pod.Name = name
 	pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
 	pod.ResourceVersion = "1"
 	pod.CreationTimestamp = metav1.NewTime(created)
-	pod.Spec.SchedulingGates = nil // it comes when they are removed
+	pod.Spec.SchedulingGates = nil         // it comes when they are removed
+	pod.Status.ResourceClaimStatuses = nil // it has claims of its own
 	return &pod
 }
 
@@ -252,7 +259,7 @@ func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float
 		case err == nil:
 			allocated += requested
 		case errors.Is(err, errNowhere):
-			r.builder.DeletePod(pod.UID)
+			r.leave(pod)
 			f.Rejected++
 			if requested > 0 && f.FirstRejected == 0 {
 				f.FirstRejected = float64(arrived) / float64(capacity)

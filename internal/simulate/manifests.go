@@ -16,8 +16,9 @@ import (
 
 // Objects are the objects of a manifest file.
 type Objects struct {
-	Nodes []*corev1.Node
-	Pods  []*corev1.Pod
+	Nodes   []*corev1.Node
+	Pods    []*corev1.Pod
+	Devices Devices
 }
 
 // ReadManifests reads YAML or JSON: documents with one object each, or lists as printed by kubectl.
@@ -42,14 +43,15 @@ func (o *Objects) add(raw json.RawMessage) error {
 		return nil
 	}
 	var head struct {
-		Kind  string            `json:"kind"`
-		Items []json.RawMessage `json:"items"`
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Items      []json.RawMessage `json:"items"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
 		return err
 	}
 	switch head.Kind {
-	case "List", "NodeList", "PodList":
+	case "List", "NodeList", "PodList", "ResourceSliceList", "DeviceClassList", "ResourceClaimList", "ResourceClaimTemplateList", "DeviceTaintRuleList":
 		for _, item := range head.Items {
 			if err := o.add(item); err != nil {
 				return err
@@ -71,6 +73,8 @@ func (o *Objects) add(raw json.RawMessage) error {
 		o.Pods = append(o.Pods, p)
 	case "":
 		return errors.New("an object has no kind")
+	default:
+		return o.Devices.add(head.APIVersion, head.Kind, raw)
 	}
 	return nil
 }
@@ -107,7 +111,7 @@ func (o *Objects) check() error {
 		uids[p.UID] = true
 		snapshot.DefaultRequests(p)
 	}
-	return nil
+	return o.Devices.check()
 }
 
 // Again returns jobs like the pods, but not bound. Annotations of claims are set again when the

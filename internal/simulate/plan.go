@@ -24,7 +24,8 @@ type File struct {
 // the pods of the files are the mix to draw from. Pods of DaemonSets and static pods belong to
 // their nodes: they stay there, and no copies of them come.
 type Plan struct {
-	Nodes []*corev1.Node
+	Nodes   []*corev1.Node
+	Devices Devices
 	// Running stay on their nodes.
 	Running []*corev1.Pod
 	// Pending come first, once each.
@@ -45,6 +46,7 @@ func NewPlan(files []File, empty bool) *Plan {
 	var workload, pending []*corev1.Pod
 	for _, f := range files {
 		p.Nodes = append(p.Nodes, f.Nodes...)
+		p.Devices.Add(&f.Devices)
 		p.Mix = append(p.Mix, f.Jobs...)
 		running, waiting := f.divide()
 		for _, pod := range running {
@@ -68,7 +70,9 @@ func NewPlan(files []File, empty bool) *Plan {
 	if p.Again = len(p.Mix) == 0 && len(workload) > 0; p.Again || empty {
 		p.Mix = append(p.Mix, Again(workload)...)
 	}
-	if !empty {
+	if empty {
+		p.Devices.release(workload)
+	} else {
 		p.Running = append(p.Running, workload...)
 	}
 	if p.Pending = Again(pending); len(p.Mix) == 0 {

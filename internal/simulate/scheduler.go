@@ -144,13 +144,14 @@ func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node,
 // filter sets r.found to nodes on which the pod fits, up to the number that kube-scheduler looks
 // for.
 func (r *run) filter(pod *corev1.Pod, needs []need) {
-	filters := kubescheduler.For(pod)
+	filters, claims := kubescheduler.For(pod), r.claimFilter(pod)
+	view := r.builder.View()
 	r.found, r.excluded = r.found[:0], r.excluded[:0]
 	limit := NodesToFind(len(r.nodes), r.scheduler.PercentageOfNodesToScore)
 	looked := 0
 	for ; looked < len(r.nodes) && len(r.found) < limit; looked++ {
 		n := r.nodes[(r.next+looked)%len(r.nodes)]
-		if n.fits(needs) && filters.Excludes(n.object) == "" {
+		if n.fits(needs) && filters.Excludes(n.object) == "" && claims.excludes(view, n.object.Name) == "" {
 			r.found = append(r.found, n)
 		} else {
 			r.excluded = append(r.excluded, n)
@@ -196,16 +197,16 @@ func (r *run) callFilter(ctx context.Context, pod *corev1.Pod) error {
 
 // Reason is why nodes were rejected for a pod: the text in the pod's events.
 type Reason struct {
-	Text  string
-	Nodes int
+	Text  string `json:"text"`
+	Nodes int    `json:"nodes"`
 }
 
 // reasons returns why the pod, which was the latest to be scheduled, fits on no node, most frequent first.
 func (r *run) reasons(pod *corev1.Pod) []Reason {
 	nodes := map[string]int{}
-	filters, view := kubescheduler.For(pod, r.ignored...), r.builder.View()
+	filters, claims, view := kubescheduler.For(pod, r.ignored...), r.claimFilter(pod), r.builder.View()
 	for _, n := range r.excluded {
-		nodes[cmp.Or(filters.Excludes(n.object), filters.Lacks(view.Node(n.object.Name)))]++
+		nodes[cmp.Or(filters.Excludes(n.object), filters.Lacks(view.Node(n.object.Name)), claims.excludes(view, n.object.Name))]++
 	}
 	for _, rejection := range r.rejected {
 		nodes[rejection.Text] += rejection.Nodes

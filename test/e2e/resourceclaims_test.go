@@ -20,27 +20,37 @@ const gpuDriver = "gpu.example.com"
 // deviceNodes creates nodes with two GPUs each, which have 40 GiB and are shared by claims.
 func (th *theater) deviceNodes(names ...string) {
 	th.t.Helper()
-	api := th.Client.ResourceV1()
+	th.gpuClass()
+	for _, node := range names {
+		th.deviceNode(node, "4", "40Gi", "40Gi")
+	}
+}
+
+func (th *theater) gpuClass() {
+	th.t.Helper()
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: gpuDriver}}
 	class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", gpuDriver)}}}
-	if _, err := api.DeviceClasses().Create(th.ctx, class, metav1.CreateOptions{}); err != nil {
+	if _, err := th.Client.ResourceV1().DeviceClasses().Create(th.ctx, class, metav1.CreateOptions{}); err != nil {
 		th.t.Fatal(err)
 	}
+}
+
+// deviceNode creates a node that has GPUs with these memories, which are shared by claims.
+func (th *theater) deviceNode(node, cpu string, memories ...string) {
+	th.t.Helper()
 	shared := true
-	for _, node := range names {
-		th.nodes(controlplane.NodeSpec{Name: node, CPU: "4"})
-		slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "gpus-of-" + node}, Spec: resourcev1.ResourceSliceSpec{
-			Driver: gpuDriver, NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
-		}}
-		for i := range 2 {
-			slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{
-				Name: fmt.Sprintf("gpu-%d", i), AllowMultipleAllocations: &shared,
-				Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse("40Gi")}},
-			})
-		}
-		if _, err := api.ResourceSlices().Create(th.ctx, slice, metav1.CreateOptions{}); err != nil {
-			th.t.Fatal(err)
-		}
+	th.nodes(controlplane.NodeSpec{Name: node, CPU: cpu})
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "gpus-of-" + node}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: gpuDriver, NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
+	}}
+	for i, memory := range memories {
+		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{
+			Name: fmt.Sprintf("gpu-%d", i), AllowMultipleAllocations: &shared,
+			Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse(memory)}},
+		})
+	}
+	if _, err := th.Client.ResourceV1().ResourceSlices().Create(th.ctx, slice, metav1.CreateOptions{}); err != nil {
+		th.t.Fatal(err)
 	}
 }
 
@@ -53,8 +63,13 @@ func (th *theater) claiming(name, memory string, gpus int64) *corev1.Pod {
 	if _, err := th.Client.ResourceV1().ResourceClaims(metav1.NamespaceDefault).Create(th.ctx, claim, metav1.CreateOptions{}); err != nil {
 		th.t.Fatal(err)
 	}
+	return withClaim(name, name)
+}
+
+// withClaim returns a pod that has the claim.
+func withClaim(name, claim string) *corev1.Pod {
 	pod := controlplane.PodSpec{Name: name, CPU: "100m"}.Pod()
-	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &name}}
+	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &claim}}
 	pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
 	return pod
 }
