@@ -34,7 +34,7 @@ func doctorCommand(types config.Types) *cobra.Command {
 		Long: `Read a KubeSchedulerConfiguration, or a manifest with a ConfigMap that holds one, and report what
 kube-scheduler rejects, what it silently does otherwise than one expects, and, with --config,
 what does not go with the configuration of Outboard. With --cluster or --kubeconfig it also reads
-nodes, pods, Services and endpoints of the cluster, and the flags of kube-scheduler's pods. With
+nodes, pods, ResourceSlices, Services and endpoints of the cluster, and the flags of kube-scheduler's pods. With
 --outboard-namespace it reads both configurations and their certificates from the cluster, too: from the
 ConfigMaps and Secrets that the Deployments in the namespace mount. It ends with what it did not
 check. FILE - is standard input.

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -47,6 +48,9 @@ func readForDoctor(ctx context.Context, connection config.ClientConnection, name
 		optional("endpointslices", eachPage(ctx, "EndpointSlices", api.DiscoveryV1().EndpointSlices("").List, func(l *discoveryv1.EndpointSliceList) {
 			c.EndpointSlices = append(c.EndpointSlices, l.Items...)
 		})),
+		optional("resourceslices", served(eachPage(ctx, "ResourceSlices", api.ResourceV1().ResourceSlices().List, func(l *resourcev1.ResourceSliceList) {
+			c.ResourceSlices = append(c.ResourceSlices, l.Items...)
+		}))),
 	)
 	if namespace != "" {
 		err = errors.Join(err, eachPage(ctx, "Deployments", api.AppsV1().Deployments(namespace).List, func(l *appsv1.DeploymentList) {
@@ -79,6 +83,14 @@ func readForDoctor(ctx context.Context, connection config.ClientConnection, name
 		return loaded(endpoint{object{namespace, pod}, port})
 	}
 	return c, err
+}
+
+// served returns the error of a list, or nil if the API server does not serve the resource: then there are no such objects.
+func served(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // once returns a function that calls read once for each key, since several checks need the same object.

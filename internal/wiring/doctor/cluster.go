@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 )
 
 // Cluster has objects of a cluster. Lists may be of all namespaces.
@@ -25,6 +26,7 @@ type Cluster struct {
 	Pods           []corev1.Pod
 	Services       []corev1.Service
 	EndpointSlices []discoveryv1.EndpointSlice
+	ResourceSlices []resourcev1.ResourceSlice
 	// Deployments are required by Input.FromNamespace only.
 	Deployments []appsv1.Deployment
 	// Unlisted has the kinds of the above that could not be listed, such as "nodes", and why.
@@ -146,6 +148,7 @@ func (c *checker) cluster() {
 	}
 	c.missingSecrets()
 	c.ledgers()
+	c.devices()
 	for _, e := range c.extenders() {
 		e.service()
 		for j, r := range e.extender.ManagedResources {
