@@ -337,7 +337,7 @@ func (b *Builder) View() *View {
 		next.classes = maps.Clone(b.devices.classes)
 		b.devices.classesDirty = false
 	}
-	next.history = b.journal.history(next.Len())
+	next.history = b.journal.history(next.Len(), &b.devices)
 	b.current = next
 	return next
 }

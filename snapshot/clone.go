@@ -3,6 +3,8 @@ package snapshot
 import (
 	"maps"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Clone returns a copy of the Builder: what comes to one of them does not change what the other one publishes. Both share what is immutable,
@@ -27,7 +29,25 @@ func (b *Builder) Clone() Builder {
 
 // clone also limits the capacity of the events of the last History, to which the next one appends.
 func (j journal) clone() journal {
-	j.known, j.events = maps.Clone(j.known), slices.Clone(j.events)
+	copies := map[*knownPod]*knownPod{} // events and known have the same ones
+	clone := func(k *knownPod) *knownPod {
+		if copies[k] == nil {
+			copies[k] = new(*k)
+		}
+		return copies[k]
+	}
+	known := make(map[types.UID]*knownPod, len(j.known))
+	for uid, k := range j.known {
+		known[uid] = clone(k)
+	}
+	j.known, j.events = known, slices.Clone(j.events)
+	for i := range j.events {
+		j.events[i].knownPod = clone(j.events[i].knownPod)
+	}
+	j.specs, j.waiting = maps.Clone(j.specs), maps.Clone(j.waiting)
+	for key, uids := range j.waiting {
+		j.waiting[key] = uids.Clone()
+	}
 	if j.last != nil {
 		last := *j.last
 		last.Events = slices.Clip(last.Events)

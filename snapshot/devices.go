@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -38,8 +39,31 @@ func (v *View) ResourceClaim(namespace, name string) *resourcev1.ResourceClaim {
 	return v.claims.shard(key)[key]
 }
 
+// ClaimName returns the name of the pod's claim, or "" if the pod needs none after all; made is false if the claim is not created yet.
+func ClaimName(pod *corev1.Pod, claim *corev1.PodResourceClaim) (name string, made bool) {
+	if claim.ResourceClaimName != nil {
+		return *claim.ResourceClaimName, true
+	}
+	for _, status := range pod.Status.ResourceClaimStatuses {
+		if status.Name != claim.Name {
+			continue
+		}
+		if status.ResourceClaimName == nil {
+			return "", true
+		}
+		return *status.ResourceClaimName, true
+	}
+	return "", false
+}
+
 // DeviceClass returns the trimmed class, or nil.
 func (v *View) DeviceClass(name string) *resourcev1.DeviceClass { return v.classes[name] }
+
+// SameDeviceClasses reports whether both Views have the same classes.
+func (v *View) SameDeviceClasses(other *View) bool { return maps.Equal(v.classes, other.classes) }
+
+// DeviceClassesOnly returns a View that has the classes of this one, and nothing else.
+func (v *View) DeviceClassesOnly() *View { return &View{classes: v.classes} }
 
 // claimTable holds claims in shards, so that a View copies only the shards with changed claims. A nil claimTable is empty.
 type claimTable [256]map[types.NamespacedName]*resourcev1.ResourceClaim
@@ -137,6 +161,9 @@ func (b *Builder) SetResourceClaim(c *resourcev1.ResourceClaim) {
 			return
 		}
 		b.releaseDevices(key, old)
+	}
+	if old == nil {
+		b.journal.claimCame(key)
 	}
 	put(&b.devices.claims, key, c)
 	put(&b.devices.dirtyClaims, key, struct{}{})

@@ -3,10 +3,13 @@ package snapshot
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
@@ -14,19 +17,24 @@ const (
 	// quarter more.
 	historyMin     = 4000
 	historyPerNode = 4
+	// maxSharedSpecs is how many different requests of claims are remembered, so that pods share them.
+	maxSharedSpecs = 1024
 )
 
 // PodEvent is a pod that came, or a bound pod that is gone.
 type PodEvent struct {
 	// Pod is the pod as it came; it must not be changed.
-	Pod  *corev1.Pod
-	Gone bool
+	Pod *corev1.Pod
+	// Claims are what the pod's ResourceClaims request, in the order of the pod; none if the Builder knows no DeviceClass.
+	Claims []*resourcev1.ResourceClaimSpec
+	Gone   bool
 }
 
 // History records which pods have come and gone lately, whether they were bound or not, the oldest
 // first. It starts with the pods that exist when the first View is published, in order of their
-// creation. A gated pod ([Gated]) comes when its gates are removed. A History is immutable; the
-// next View has a longer one. A nil History is empty.
+// creation. A gated pod ([Gated]) comes when its gates are removed, and a pod with ResourceClaims when
+// all of them exist, unless the Builder knows no DeviceClass. A History is immutable; the next View has
+// a longer one. A nil History is empty.
 //
 // A new pod does not cause a new View: it is in the History of the next one.
 type History struct {
@@ -72,14 +80,25 @@ func Gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 && p
 // journal is the part of a Builder that writes the History.
 type journal struct {
 	off    bool
-	known  map[types.UID]knownPod // the pods that have come and are not gone
-	events []PodEvent             // since the last View
+	known  map[types.UID]*knownPod // the pods that are not gone
+	events []journalEvent          // since the last View
 	last   *History
+	// waiting are pods that have not come yet, by the first of their claims that does not exist.
+	waiting map[types.NamespacedName]sets.Set[types.UID]
+	specs   map[string]*resourcev1.ResourceClaimSpec // which pods share: those of one template are equal
 }
 
 type knownPod struct {
 	pod    *corev1.Pod // as it came
 	placed bool        // it has been on a node
+	came   bool        // it is in the History
+	claims []*resourcev1.ResourceClaimSpec
+	waits  types.NamespacedName // its key in waiting
+}
+
+type journalEvent struct {
+	*knownPod
+	gone bool
 }
 
 func (j *journal) came(pod *corev1.Pod) {
@@ -87,15 +106,16 @@ func (j *journal) came(pod *corev1.Pod) {
 		return
 	}
 	known, ok := j.known[pod.UID]
-	if !ok {
-		if j.known == nil {
-			j.known = map[types.UID]knownPod{}
-		}
-		known.pod = pod
-		j.events = append(j.events, PodEvent{Pod: pod})
+	switch {
+	case !ok:
+		known = &knownPod{pod: pod}
+		put(&j.known, pod.UID, known)
+		j.events = append(j.events, journalEvent{knownPod: known})
+	case !known.came && len(pod.Spec.ResourceClaims) > 0 && !same(known.pod, pod):
+		known.pod = pod // it may have the names of its claims now
+		j.events = append(j.events, journalEvent{knownPod: known})
 	}
 	known.placed = known.placed || pod.Spec.NodeName != ""
-	j.known[pod.UID] = known
 }
 
 func (j *journal) gone(uid types.UID) {
@@ -104,32 +124,115 @@ func (j *journal) gone(uid types.UID) {
 		return
 	}
 	delete(j.known, uid)
+	if at := j.waiting[known.waits]; at.Delete(uid).Len() == 0 {
+		delete(j.waiting, known.waits)
+	}
 	if known.placed {
-		j.events = append(j.events, PodEvent{Pod: known.pod, Gone: true})
+		j.events = append(j.events, journalEvent{known, true})
 	}
 }
 
+// claimCame tries the pods again that wait for the claim.
+func (j *journal) claimCame(key types.NamespacedName) {
+	for _, uid := range slices.Sorted(maps.Keys(j.waiting[key])) {
+		j.events = append(j.events, journalEvent{knownPod: j.known[uid]})
+	}
+	delete(j.waiting, key)
+}
+
+// arrive reports whether the pod comes now: it has not, and its claims exist.
+func (j *journal) arrive(known *knownPod, d *devices) bool {
+	if known.came {
+		return false
+	}
+	known.came = true
+	if len(d.classes) > 0 {
+		known.claims, known.came = j.claimsOf(known, d)
+	}
+	return known.came
+}
+
+// claimsOf returns what the claims of the pod request; ok is false if not all of them exist.
+func (j *journal) claimsOf(known *knownPod, d *devices) (claims []*resourcev1.ResourceClaimSpec, ok bool) {
+	pod := known.pod
+	for i := range pod.Spec.ResourceClaims {
+		name, made := ClaimName(pod, &pod.Spec.ResourceClaims[i])
+		switch {
+		case !made:
+			return nil, false // the pod will change
+		case name == "":
+			continue
+		}
+		key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
+		claim := d.claims[key]
+		if claim == nil {
+			j.wait(known, key)
+			return nil, false
+		}
+		claims = append(claims, j.shared(&claim.Spec))
+	}
+	return claims, true
+}
+
+// wait makes the pod wait for the claim, unless it is gone.
+func (j *journal) wait(known *knownPod, key types.NamespacedName) {
+	uid := known.pod.UID
+	if j.known[uid] != known {
+		return
+	}
+	delete(j.waiting[known.waits], uid)
+	if j.waiting[key] == nil {
+		put(&j.waiting, key, sets.Set[types.UID]{})
+	}
+	j.waiting[key].Insert(uid)
+	known.waits = key
+}
+
+// shared returns an equal spec that other pods have as well.
+func (j *journal) shared(spec *resourcev1.ResourceClaimSpec) *resourcev1.ResourceClaimSpec {
+	key, err := spec.Marshal()
+	if err != nil {
+		return spec
+	}
+	if known := j.specs[string(key)]; known != nil {
+		return known
+	}
+	if len(j.specs) >= maxSharedSpecs {
+		clear(j.specs)
+	}
+	put(&j.specs, string(key), spec.DeepCopy()) // it must not keep the claim
+	return j.specs[string(key)]
+}
+
 // history returns the History with the latest events, for a View with this many nodes.
-func (j *journal) history(nodes int) *History {
-	if len(j.events) == 0 {
+func (j *journal) history(nodes int, d *devices) *History {
+	if j.last == nil {
+		slices.SortStableFunc(j.events, func(a, b journalEvent) int {
+			return cmp.Or(a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), comparePods(a.pod, b.pod))
+		})
+	}
+	var events []PodEvent
+	for _, e := range j.events {
+		if e.gone && e.came || !e.gone && j.arrive(e.knownPod, d) {
+			events = append(events, PodEvent{Pod: e.pod, Claims: e.claims, Gone: e.gone})
+		}
+	}
+	clear(j.events)
+	j.events = j.events[:0]
+	if len(events) == 0 {
 		return j.last
 	}
 	next := &History{Start: new(HistoryStart)}
-	if j.last == nil {
-		slices.SortStableFunc(j.events, func(a, b PodEvent) int {
-			return cmp.Or(a.Pod.CreationTimestamp.Compare(b.Pod.CreationTimestamp.Time), comparePods(a.Pod, b.Pod))
-		})
-	} else {
+	if j.last != nil {
 		*next = *j.last
 	}
-	for _, e := range j.events {
+	for _, e := range events {
 		if !e.Gone {
 			next.Came++
 		}
 	}
 	// The last History does not read beyond its own end.
-	next.Events = append(next.Events, j.events...)
-	j.events = j.events[:0]
+	next.Events = append(next.Events, events...)
 	if keep := max(historyMin, historyPerNode*nodes); len(next.Events) > keep+keep/4 {
 		next.Events = slices.Clone(next.Events[len(next.Events)-keep:])
 		next.Start = &HistoryStart{Came: next.Came}

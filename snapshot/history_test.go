@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -237,5 +238,65 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	if n := len(starts); n < 50 || n > 70 { // 60,000 events, 1,000 dropped at a time
 		t.Errorf("got %d starts", n)
+	}
+}
+
+// claiming is the pod with a claim from a template, whose name is known if it is not "".
+func claiming(pod *corev1.Pod, claim string) *corev1.Pod {
+	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: new("template")}}
+	if claim != "" {
+		pod.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: &claim}}
+	}
+	return pod
+}
+
+func claimFor(name, class string) *resourcev1.ResourceClaim {
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class}}}
+	return c
+}
+
+// A pod with claims comes, with them, when they exist, whatever comes first. Equal claims are shared.
+func TestPodsComeWithTheirClaims(t *testing.T) {
+	var b snapshot.Builder
+	b.SetDeviceClass(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}})
+	views := 0
+	next := func(want string) *snapshot.History {
+		t.Helper()
+		views++
+		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", views)}}) // makes another View
+		h := b.View().History()
+		if got := tell(h); got != want {
+			t.Errorf("the History is %q, want %q", got, want)
+		}
+		return h
+	}
+	b.SetPod(claiming(comer("unnamed", 1, ""), ""))
+	b.SetPod(claiming(comer("bound", 2, "n1"), "b"))
+	b.SetPod(claiming(comer("waits", 3, ""), "w"))
+	b.SetPod(claiming(comer("vanishes", 4, "n1"), "v"))
+	b.SetPod(comer("none", 5, ""))
+	b.SetResourceClaim(claimFor("b", "gpu"))
+	next("2: bound none")
+	b.SetResourceClaim(claimFor("w", "gpu"))
+	b.SetPod(claiming(comer("unnamed", 1, ""), "u"))
+	b.SetPod(claiming(comer("short", 6, "n1"), "w"))
+	b.DeletePod("vanishes") // it never came
+	b.DeletePod("short")
+	b.SetResourceClaim(claimFor("v", "gpu"))
+	next("4: bound none waits short -short")
+	other := b.Clone()
+	b.SetResourceClaim(claimFor("u", "other"))
+	b.DeletePod("bound")
+	h := next("5: bound none waits short -short unnamed -bound")
+	if len(h.Events[1].Claims) != 0 || h.Events[0].Claims[0] != h.Events[2].Claims[0] || h.Events[6].Claims[0] != h.Events[0].Claims[0] {
+		t.Errorf("the claims are %v", h.Events)
+	}
+	if got := h.Events[5].Claims[0].Devices.Requests[0].Exactly.DeviceClassName; got != "other" {
+		t.Errorf("the last claim is of class %q", got)
+	}
+	other.SetResourceClaim(claimFor("u", "gpu"))
+	if got := tell(other.View().History()); got != "5: bound none waits short -short unnamed" {
+		t.Errorf("the History of the clone is %q", got)
 	}
 }

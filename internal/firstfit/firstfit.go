@@ -11,11 +11,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
@@ -76,7 +80,7 @@ func (r *Request) Claims() []*resourcev1.ResourceClaim { return r.claims }
 func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, error) {
 	r := &Request{classes: map[string]*resourcev1.DeviceClass{}, selectors: p.selectors}
 	for i := range pod.Spec.ResourceClaims {
-		name, made := ClaimName(pod, &pod.Spec.ResourceClaims[i])
+		name, made := snapshot.ClaimName(pod, &pod.Spec.ResourceClaims[i])
 		if !made {
 			return nil, fmt.Errorf("the ResourceClaim of %q is not created yet", pod.Spec.ResourceClaims[i].Name)
 		}
@@ -92,37 +96,43 @@ func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, err
 		case snapshot.IsReducedClaim(claim):
 			return nil, fmt.Errorf("ResourceClaim %q is too large", name)
 		}
-		for j := range claim.Spec.Devices.Requests {
-			if err := r.addClasses(&claim.Spec.Devices.Requests[j], view); err != nil {
-				return nil, fmt.Errorf("ResourceClaim %q: %w", name, err)
-			}
-		}
 		r.claims = append(r.claims, claim)
 	}
 	if len(r.claims) == 0 {
 		return nil, nil
 	}
-	if err := r.affordable(); err != nil {
+	if err := r.complete(view); err != nil {
 		return nil, err
 	}
-	return r, r.setKey()
+	return r, nil
 }
 
-// ClaimName returns the name of the pod's claim, "" if the pod needs none after all; made is false if it is not created yet.
-func ClaimName(pod *corev1.Pod, claim *corev1.PodResourceClaim) (name string, made bool) {
-	if claim.ResourceClaimName != nil {
-		return *claim.ResourceClaimName, true
-	}
-	for _, status := range pod.Status.ResourceClaimStatuses {
-		if status.Name != claim.Name {
-			continue
+// RequestOf returns what claims with these specs request, whether they are allocated or not.
+func (p *Predictor) RequestOf(specs []*resourcev1.ResourceClaimSpec, view *snapshot.View) (*Request, error) {
+	r := &Request{classes: map[string]*resourcev1.DeviceClass{}, selectors: p.selectors}
+	for i, spec := range specs {
+		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i), UID: types.UID(strconv.Itoa(i))}, Spec: *spec}
+		if snapshot.IsReducedClaim(claim) {
+			return nil, errors.New("a ResourceClaim is too large")
 		}
-		if status.ResourceClaimName == nil {
-			return "", true
-		}
-		return *status.ResourceClaimName, true
+		r.claims = append(r.claims, claim)
 	}
-	return "", false
+	return r, r.complete(view)
+}
+
+// complete adds the classes and the key.
+func (r *Request) complete(view *snapshot.View) error {
+	for _, claim := range r.claims {
+		for i := range claim.Spec.Devices.Requests {
+			if err := r.addClasses(&claim.Spec.Devices.Requests[i], view); err != nil {
+				return fmt.Errorf("ResourceClaim %q: %w", claim.Name, err)
+			}
+		}
+	}
+	if err := r.affordable(); err != nil {
+		return err
+	}
+	return r.setKey()
 }
 
 func (r *Request) addClasses(request *resourcev1.DeviceRequest, view *snapshot.View) error {
@@ -180,12 +190,18 @@ type nodeState struct {
 	allocated structured.AllocatedState
 }
 
-func newNodeState(n *snapshot.Node) *nodeState {
+func newNodeState(n *snapshot.Node) *nodeState { return stateOf(n.DevicePools(), true) }
+
+// stateOf returns the state with what is allocated of the pools, or without.
+func stateOf(pools []snapshot.DevicePool, used bool) *nodeState {
 	s := &nodeState{allocated: structured.AllocatedState{
 		AllocatedDevices: sets.Set[structured.DeviceID]{}, AllocatedSharedDeviceIDs: sets.Set[structured.SharedDeviceID]{}, AggregatedCapacity: structured.NewConsumedCapacityCollection(),
 	}}
-	for _, pool := range n.DevicePools() {
+	for _, pool := range pools {
 		s.slices = append(s.slices, pool.Slices...)
+		if !used {
+			continue
+		}
 		for _, a := range pool.Allocated {
 			device := structured.MakeDeviceID(a.Result.Driver, a.Result.Pool, a.Result.Device)
 			switch {
@@ -206,7 +222,15 @@ func newNodeState(n *snapshot.Node) *nodeState {
 // Allocate returns what kube-scheduler will allocate on the node for each claim of the request, or nil if it cannot allocate all of
 // them there from devices of this node alone. The error says what is invalid.
 func (p *Predictor) Allocate(r *Request, n *snapshot.Node) ([]resourcev1.AllocationResult, error) {
-	state := *p.states.Of(n)
+	return p.allocate(r, n.Object, *p.states.Of(n))
+}
+
+// AllocateEmpty is Allocate for the node as if nothing of these pools, which are its own, were allocated.
+func (p *Predictor) AllocateEmpty(r *Request, node *corev1.Node, pools []snapshot.DevicePool) ([]resourcev1.AllocationResult, error) {
+	return p.allocate(r, node, stateOf(pools, false))
+}
+
+func (p *Predictor) allocate(r *Request, node *corev1.Node, state *nodeState) ([]resourcev1.AllocationResult, error) {
 	if len(state.slices) == 0 {
 		return nil, nil
 	}
@@ -215,5 +239,5 @@ func (p *Predictor) Allocate(r *Request, n *snapshot.Node) ([]resourcev1.Allocat
 	if err != nil {
 		return nil, err
 	}
-	return allocator.Allocate(&budget{Context: ctx}, n.Object, r.claims)
+	return allocator.Allocate(&budget{Context: ctx}, node, r.claims)
 }

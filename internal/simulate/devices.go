@@ -94,7 +94,7 @@ func (c *cluster) createClaims(pod *corev1.Pod) {
 	statuses := slices.Clone(pod.Status.ResourceClaimStatuses)
 	for i := range pod.Spec.ResourceClaims {
 		of := &pod.Spec.ResourceClaims[i]
-		if name, made := firstfit.ClaimName(pod, of); made && (name == "" || c.claim(pod, name) != nil) || of.ResourceClaimTemplateName == nil {
+		if name, made := snapshot.ClaimName(pod, of); made && (name == "" || c.claim(pod, name) != nil) || of.ResourceClaimTemplateName == nil {
 			continue
 		}
 		t := c.devices.templates[types.NamespacedName{Namespace: pod.Namespace, Name: *of.ResourceClaimTemplateName}]
@@ -119,7 +119,7 @@ func (c *cluster) claim(pod *corev1.Pod, name string) *resourcev1.ResourceClaim 
 // claimsOf returns the claims of the pod that there are.
 func (c *cluster) claimsOf(pod *corev1.Pod) (claims []*resourcev1.ResourceClaim) {
 	for i := range pod.Spec.ResourceClaims {
-		if name, _ := firstfit.ClaimName(pod, &pod.Spec.ResourceClaims[i]); name != "" {
+		if name, _ := snapshot.ClaimName(pod, &pod.Spec.ResourceClaims[i]); name != "" {
 			if claim := c.claim(pod, name); claim != nil && !slices.Contains(claims, claim) {
 				claims = append(claims, claim)
 			}
