@@ -66,7 +66,7 @@ func (m *Mix) shapes() []weighted {
 
 func compareShapes(a, b Shape) int {
 	return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Share, b.Share), cmp.Compare(a.CPU, b.CPU),
-		cmp.Compare(a.Memory, b.Memory), cmp.Compare(a.Models.names, b.Models.names))
+		cmp.Compare(a.Memory, b.Memory), cmp.Compare(a.Models.names, b.Models.names), cmp.Compare(a.Profile, b.Profile))
 }
 
 // Seen returns the number of pods that the mix represents.

@@ -108,6 +108,9 @@ func (l *Layout) Take(s State, partition int) (after State, ok bool) {
 	return after, after != noRoom
 }
 
+// Profile returns the profile of the partition.
+func (l *Layout) Profile(partition int) int { return l.profiles[partition] }
+
 // Device is a partition of one of the GPUs of a node.
 type Device struct {
 	GPU       int // index in Partitioned.GPUs
@@ -116,9 +119,55 @@ type Device struct {
 
 // Partitioned is the GPUs of a node that can be divided in the same way.
 type Partitioned struct {
-	Layout  *Layout
-	GPUs    []State
-	Devices []Device // in the order in which they are allocated
+	Layout   *Layout
+	Profiles []string // their names; see Shape
+	GPUs     []State
+	Devices  []Device // in the order in which they are allocated
+}
+
+// part returns the partition that the shape, which requests one, gets of the node.
+func (n *Node) part(s Shape) (d Device, ok bool) {
+	if n.Parts == nil || !s.Models.Has(n.Model) {
+		return Device{}, false
+	}
+	profile := slices.Index(n.Parts.Profiles, s.Profile)
+	if profile < 0 {
+		return Device{}, false
+	}
+	return n.Parts.First(profile)
+}
+
+// ratePart returns the offer of the node for a shape that requests a partition.
+func (w *Waste) ratePart(n *Node, s Shape) (offers Offers) {
+	d, ok := n.part(s)
+	if !ok {
+		return offers
+	}
+	lost, _ := w.partitionValues(n).Loss(n.Parts.GPUs[d.GPU], d.Partition)
+	offers.Add(Offer{Cost: lost, GPU: FirstFree})
+	return offers
+}
+
+// partsKey identifies nodes whose partitions have the same values.
+type partsKey struct {
+	layout *Layout
+	model  string
+}
+
+// partitionValues returns the values for the partitions of the node, from the mix. The first call for a model computes them.
+func (w *Waste) partitionValues(n *Node) *PartitionValues {
+	key := partsKey{n.Parts.Layout, n.Model}
+	if known, ok := w.parts.Load(key); ok {
+		return known.(*PartitionValues)
+	}
+	came := make([]float64, len(n.Parts.Profiles))
+	for s, weight := range w.mix.All() {
+		if i := slices.Index(n.Parts.Profiles, s.Profile); i >= 0 && s.Models.Has(n.Model) {
+			came[i] += weight
+		}
+	}
+	values, _ := w.parts.LoadOrStore(key, NewPartitionValues(n.Parts.Layout, came))
+	return values.(*PartitionValues)
 }
 
 // First returns the device that a request for the profile gets: the first one that fits.

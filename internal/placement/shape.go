@@ -56,6 +56,8 @@ type Shape struct {
 	GPUs   int   // number of different GPUs, 0..MaxGPUs
 	Share  int64 // of each of them, in the unit of GPU; 0: all of it
 	Models Models
+	// Profile is the name of a profile of partitions, one of which is requested instead of GPUs; "": none.
+	Profile string
 }
 
 // Shares reports whether other pods may use the rest of the GPU.
@@ -116,6 +118,8 @@ type Node struct {
 	// component selects them: kube-scheduler does so for claims of devices. Then only the node can be
 	// selected.
 	FirstFit bool
+	// Parts are its GPUs that are divided into partitions, instead of GPUs; nil: none.
+	Parts *Partitioned
 }
 
 // Kind returns the kind of the node.
@@ -151,6 +155,10 @@ func freeOf(gpus []GPU, size int64) float64 {
 func (n *Node) Fits(s Shape) bool {
 	if s.CPU > n.CPU || s.Memory > n.Memory {
 		return false
+	}
+	if s.Profile != "" {
+		_, fits := n.part(s)
+		return fits
 	}
 	if s.GPUs == 0 {
 		return true

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 )
 
 // orderSpan is the difference in cost between the first and the last node of the order, which keeps pods on nodes in
@@ -36,6 +37,8 @@ type Waste struct {
 	groups   []group  // kinds of slots
 	limits   map[Models]*models
 	demand   float64 // what the mix requests, in thousandths of GPUs
+
+	parts sync.Map // from partsKey to *PartitionValues, which are computed on first use
 }
 
 type tables struct {
@@ -207,6 +210,9 @@ func (w *Waste) Rate(n *Node, s Shape) Offers {
 	var offers Offers
 	if !n.Fits(s) {
 		return offers // as for most nodes on a full cluster; before any lookup
+	}
+	if s.Profile != "" {
+		return w.ratePart(n, s)
 	}
 	kind, known := w.index[n.Kind()]
 	if !known {

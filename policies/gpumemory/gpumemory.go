@@ -45,9 +45,12 @@ func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
 	})
 	p.units = snapshot.NewFact(func(n *snapshot.Node) []policy.Unit { return unitsOf(p.report.Of(n)) })
 	if by != nil {
-		p.ranker = strategy.New(strategy.Options{Strategy: *by, Shape: p.shape, Node: func(n *snapshot.Node) placement.Node {
-			return p.room(n, p.usage.Of(n))
-		}})
+		shapes := &shapes{p}
+		p.ranker = strategy.New(strategy.Options{
+			Strategy: *by,
+			Shapes:   func(strategy.Shapes, *snapshot.View, []*snapshot.Node) strategy.Shapes { return shapes },
+			Node:     func(n *snapshot.Node) placement.Node { return p.room(n, p.usage.Of(n)) },
+		})
 	}
 	return p
 }
@@ -80,7 +83,8 @@ func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.V
 	case p.ranker == nil:
 		return &cycle{filter}, nil
 	}
-	ranking := ranking{policy: p, pod: claims.PodOf(pod.UID), Ranking: p.ranker.Rank(view, pod)}
+	ranking := ranking{policy: p, pod: claims.PodOf(pod.UID)}
+	ranking.Ranking, _ = p.ranker.Rank(view, snapshot.PodEvent{Pod: pod})
 	if r == nil {
 		return &ranking, nil
 	}

@@ -10,7 +10,6 @@ import (
 // podState is what the policy reads from a pod on a node. The fields that it reads of most pods are first, and near each other in memory.
 type podState struct {
 	pod           claims.Pod
-	cpu, ram      int64 // as in cpuAndMemory
 	memory, count int64 // of GPUs, as in requested
 	// gpu is the index in the annotation if that is one, or -1.
 	gpu         int
@@ -26,7 +25,6 @@ type podState struct {
 // podStates are those of the pods on each node: of the many pods on a node that a pod has come to, only that one is read.
 var podStates = snapshot.NewPodFact(func(pod *corev1.Pod) podState {
 	s := podState{holder: claims.HolderOf(pod), pod: claims.PodOf(pod.UID)}
-	s.cpu, s.ram = cpuAndMemory(snapshot.PodRequests(pod))
 	if s.memory, s.count = requested(pod); s.memory > 0 {
 		s.shares = allocated(pod.Annotations[allocationKey], s.memory)
 	}

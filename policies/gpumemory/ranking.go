@@ -3,9 +3,6 @@ package gpumemory
 import (
 	"math"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
-
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/internal/placement/strategy"
 	"outboard.dev/outboard/policy"
@@ -55,17 +52,8 @@ func (p *gpuMemory) preferred(ask policy.ReserveRequest, n *snapshot.Node, u *us
 
 // room returns what is free of the node, with the given usage instead of the node's own.
 func (p *gpuMemory) room(n *snapshot.Node, u *usage) placement.Node {
-	cpu, memory := n.Object.Status.Allocatable[corev1.ResourceCPU], n.Object.Status.Allocatable[corev1.ResourceMemory]
-	room := placement.Node{
-		Model: n.Object.Labels[p.config.ModelLabel],
-		CPU:   cpu.MilliValue(), CPUCapacity: cpu.MilliValue(),
-		Memory: memory.Value(), MemoryCapacity: memory.Value(),
-	}
-	for i := range n.Pods {
-		pod := podStates.Of(n, i)
-		room.CPU -= pod.cpu
-		room.Memory -= pod.ram
-	}
+	room := strategy.Room(n)
+	room.Model = n.Object.Labels[p.config.ModelLabel]
 	if u.problem == nil {
 		for _, c := range u.gpus {
 			gpu := placement.GPU{Size: c.capacity}
@@ -78,16 +66,13 @@ func (p *gpuMemory) room(n *snapshot.Node, u *usage) placement.Node {
 	return room
 }
 
-// cpuAndMemory returns thousandths of a core and bytes, each 0 or more.
-func cpuAndMemory(requests corev1.ResourceList) (cpu, memory int64) {
-	return max(0, requests.Cpu().MilliValue()), max(0, requests.Memory().Value())
-}
+// shapes are what pods request: it depends on the pod alone.
+type shapes struct{ policy *gpuMemory }
 
-// shape returns what the pod requests, bound or not, and before any resize; possible is false if no
-// node can serve it.
-func (p *gpuMemory) shape(pod *corev1.Pod) (s placement.Shape, possible bool) {
-	s.CPU, s.Memory = cpuAndMemory(resource.PodRequests(pod, resource.PodResourcesOptions{}))
-	r := p.request(pod)
+// Of implements strategy.Shapes: what the pod requests, before any resize.
+func (p *shapes) Of(e snapshot.PodEvent) (s placement.Shape, possible bool) {
+	s = strategy.ShapeOf(e.Pod)
+	r := p.policy.request(e.Pod)
 	switch {
 	case r == nil:
 		return s, true

@@ -8,6 +8,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 
+	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -20,18 +21,25 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	switch {
 	case n == nil && c.unknown != nil:
 		return []string{fmt.Sprintf("scores: unknown (%v)", c.unknown)}
+	case n == nil && c.policy.ranker != nil:
+		return []string{"scores: BinPack (LeastWaste does not describe the claims)"}
 	case n == nil || c.unknown != nil:
 		return nil
 	}
-	results, err := c.policy.predictor.Allocate(c.request, n)
+	return c.policy.explain(c.request, n)
+}
+
+// explain says which devices of the node the request would get, or what each device lacks.
+func (p *resourceClaims) explain(request *firstfit.Request, n *snapshot.Node) []string {
+	results, err := p.predictor.Allocate(request, n)
 	switch {
 	case err != nil:
 		return []string{fmt.Sprintf("the claims: unknown (%v)", err)}
 	case results == nil:
-		return c.explainMisses(n)
+		return explainMisses(request, n)
 	}
 	var lines []string
-	for i, claim := range c.request.Claims() {
+	for i, claim := range request.Claims() {
 		var devices []string
 		for j := range results[i].Devices.Results {
 			devices = append(devices, describe(&results[i].Devices.Results[j]))
@@ -57,16 +65,16 @@ func describe(r *resourcev1.DeviceRequestAllocationResult) string {
 	return fmt.Sprintf("%s (%s)", r.Device, strings.Join(amounts, ", "))
 }
 
-// explainMisses says for each request which devices of the node there are, and why each of them cannot serve it.
-func (c *cycle) explainMisses(n *snapshot.Node) []string {
+// explainMisses says for each request of the pod which devices of the node there are, and why each of them cannot serve it.
+func explainMisses(of *firstfit.Request, n *snapshot.Node) []string {
 	if len(n.DevicePools()) == 0 {
 		return []string{"the node: has no devices of its own (scores do not count devices that several nodes share)"}
 	}
 	var lines []string
-	for _, claim := range c.request.Claims() {
+	for _, claim := range of.Claims() {
 		for i := range claim.Spec.Devices.Requests {
 			request := &claim.Spec.Devices.Requests[i]
-			misses, err := c.request.Misses(request, n)
+			misses, err := of.Misses(request, n)
 			what := fmt.Sprintf("claim %s, request %s", claim.Name, request.Name)
 			if err != nil {
 				lines = append(lines, fmt.Sprintf("%s: unknown (%v)", what, err))

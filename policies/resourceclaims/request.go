@@ -33,11 +33,19 @@ func (p *resourceClaims) score(r *firstfit.Request, n *snapshot.Node) int64 {
 	next := &prediction{key: key, score: policy.NoOpinion}
 	if results, err := p.predictor.Allocate(r, n); err == nil {
 		if u := usageWith(n, devicesOf(results)); u.capacity > 0 {
-			next.score = p.config.ScoringStrategy.Type.Score(u.used, u.capacity)
+			next.score = p.packing().Score(u.used, u.capacity)
 		}
 	}
 	slot.Store(next)
 	return next.score
+}
+
+// packing is how a node is scored alone.
+func (p *resourceClaims) packing() policy.Packing {
+	if p.ranker != nil {
+		return policy.BinPack
+	}
+	return p.config.ScoringStrategy.Type
 }
 
 // devicesOf returns the devices of all claims.

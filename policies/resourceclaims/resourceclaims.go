@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/internal/firstfit"
+	"outboard.dev/outboard/internal/placement/strategy"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -17,31 +18,49 @@ type resourceClaims struct {
 	config      Config
 	predictor   *firstfit.Predictor
 	predictions *snapshot.Fact[*predictions]
+	layouts     *layouts
+	ranker      *strategy.Ranker // nil: each node is scored alone
 }
 
 func newResourceClaims(config Config) *resourceClaims {
-	return &resourceClaims{
-		config: config, predictor: firstfit.New(),
+	p := &resourceClaims{
+		config: config, predictor: firstfit.New(), layouts: new(layouts),
 		predictions: snapshot.NewFact(func(*snapshot.Node) *predictions { return new(predictions) }),
 	}
+	if config.ScoringStrategy.Type == LeastWaste {
+		p.ranker = strategy.New(strategy.Options{Strategy: strategy.LeastWaste(), Node: p.room, Shapes: p.shapesOf})
+	}
+	return p
 }
 
 // Inputs implements policy.InputReader.
 func (p *resourceClaims) Inputs() policy.Inputs {
-	return policy.Inputs{ScoreOnly: true, Devices: true}
+	return policy.Inputs{ScoreOnly: true, Devices: true, History: p.ranker != nil}
 }
 
 // Prepare implements policy.Policy. A request that is not known is no error: kube-scheduler does not place the pod then, or decides without
 // a score.
 func (p *resourceClaims) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	if len(pod.Spec.ResourceClaims) == 0 {
+	if len(pod.Spec.ResourceClaims) == 0 && p.ranker == nil {
 		return nil, nil
 	}
 	request, err := p.predictor.Request(pod, view)
-	if request == nil && err == nil {
+	if request == nil && err == nil && len(pod.Spec.ResourceClaims) > 0 {
 		return nil, nil
 	}
+	if p.ranker != nil && err == nil {
+		if r := p.rank(pod, view, request); r != nil {
+			return r, nil
+		}
+	}
 	return &cycle{policy: p, request: request, unknown: err}, nil
+}
+
+// Precompute implements policy.Precomputer.
+func (p *resourceClaims) Precompute(view *snapshot.View) {
+	if p.ranker != nil {
+		p.ranker.Precompute(view)
+	}
 }
 
 // cycle is the policy prepared for one pod.

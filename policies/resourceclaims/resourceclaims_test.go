@@ -1,7 +1,9 @@
 package resourceclaims_test
 
 import (
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,5 +84,62 @@ func TestExplain(t *testing.T) {
 	c := policytest.Prepare[policy.Explainer](t, p, claiming("gone"), view(t))
 	if got, want := strings.Join(c.Explain(nil), "\n"), `scores: unknown (there is no ResourceClaim "gone")`; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
+
+// BenchmarkCluster scores all nodes of a cluster for one pod after another, each of which takes a share on the best node: only that node
+// has changed for the next pod.
+func BenchmarkCluster(b *testing.B) {
+	for _, config := range []string{"", leastWaste} {
+		for _, count := range []int{1213, 5000} {
+			name := "BinPack"
+			if config != "" {
+				name = "LeastWaste"
+			}
+			b.Run(fmt.Sprintf("%s/%d", name, count), func(b *testing.B) {
+				w, p := newGPUWorld(), policytest.Build(b, resourceclaims.Type(), config)
+				for i := range count {
+					w.node(fmt.Sprint("n", i), []string{"T4", "P100", "V100"}[i%3], 8, false)
+				}
+				for i := range 2000 {
+					w.come(w.claim(fmt.Sprint("past-", i), 1, []int64{0, 2, 4, 6, 10}[i%5]), "")
+				}
+				view := w.View()
+				rows, all := make([]int32, 0, count), make([]int64, count)
+				for n := range view.All() {
+					rows = append(rows, int32(n.Row()))
+				}
+				pod := 0
+				next := func() {
+					claim := w.claim(fmt.Sprint("new-", pod), 1, []int64{2, 4, 6, 10}[pod%4])
+					pending := claiming(claim.Name)
+					w.SetResourceClaim(claim)
+					view = w.View()
+					b.StartTimer()
+					cycle := policytest.Prepare[policy.Score](b, p, pending, view)
+					if together, ok := cycle.(policy.ScoreRows); ok {
+						together.ScoreRows(rows, all)
+						cycle.(policy.NormalizeScore).NormalizeScore(all)
+					} else {
+						for i, row := range rows {
+							all[i] = cycle.Score(view.At(int(row)))
+						}
+					}
+					b.StopTimer()
+					best := view.At(int(rows[slices.Index(all, slices.Max(all))])).Name
+					w.SetResourceClaim(allocated(claim, best, []int64{2, 4, 6, 10}[pod%4], pod%8))
+					pod++
+				}
+				b.StopTimer()
+				for range 8 {
+					next() // what is learned and kept is not measured
+				}
+				b.StopTimer()
+				b.ResetTimer()
+				for range b.N {
+					next()
+				}
+			})
+		}
 	}
 }

@@ -16,15 +16,25 @@ type Config struct {
 // ScoringStrategy says which nodes are better.
 type ScoringStrategy struct {
 	// Type is BinPack (the default), which prefers nodes whose devices are used more once the pod has its
-	// devices, or Spread, which prefers nodes whose devices are used less.
-	Type policy.Packing `json:"type" values:"BinPack,Spread"`
+	// devices; Spread, which prefers nodes whose devices are used less; or LeastWaste, which ranks nodes by
+	// what the pods that usually arrive can still use.
+	Type policy.Packing `json:"type" values:"BinPack,Spread,LeastWaste"`
+	// Driver is the driver of the devices that LeastWaste ranks by.
+	Driver string `json:"driver" required:"must not be empty"`
+	// ModelAttribute is the attribute of these devices that names their model, for LeastWaste.
+	ModelAttribute string `json:"modelAttribute" required:"must not be empty"`
 }
+
+// LeastWaste prefers nodes where the least is wasted of what the pods that usually come could use.
+const LeastWaste policy.Packing = "LeastWaste"
 
 // Type is the policy as a configuration file knows it.
 func Type() policy.Type { return policy.TypeOf("ResourceClaims", Defaults, New) }
 
 // Defaults is the configuration of a policy about which nothing is said.
-func Defaults() Config { return Config{ScoringStrategy: ScoringStrategy{Type: policy.BinPack}} }
+func Defaults() Config {
+	return Config{ScoringStrategy: ScoringStrategy{Type: policy.BinPack, Driver: "gpu.nvidia.com", ModelAttribute: "productName"}}
+}
 
 // New returns the policy, or an aggregate of field.Error values.
 func New(config Config) (policy.Policy, error) {

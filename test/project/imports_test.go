@@ -76,7 +76,7 @@ var only = []struct {
 }{
 	{"k8s.io/kube-scheduler/extender/...", []string{"internal/extender", "internal/extender/...", "test/baseline"}},
 	{"k8s.io/client-go/kubernetes/...", []string{"internal/cluster", "internal/source/remote", "internal/source/configmap", "app", "internal/replicas", "test/..."}},
-	{module + "/internal/placement/strategy", []string{"policies/gpumemory", "test/strategies"}},
+	{module + "/internal/placement/strategy", []string{"policies/gpumemory", "policies/resourceclaims", "test/strategies"}},
 	{"k8s.io/kube-scheduler/framework", []string{"schedplugin"}},
 	{"k8s.io/kubernetes/...", nil},
 }

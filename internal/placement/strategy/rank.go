@@ -4,8 +4,6 @@ import (
 	"math"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -19,20 +17,34 @@ type Ranking struct {
 	slot  uint32 // index of the ratings for the shape
 }
 
-// Rank returns the Ranking for a pod over a View.
-func (r *Ranker) Rank(view *snapshot.View, pod *corev1.Pod) Ranking {
-	shape, _ := r.options.Shape(pod)
-	return Ranking{r.state(view), shape, slotOf(shape)}
+// Rank returns the Ranking for a pod over a View; possible is false if no node can serve it, or if no shape describes it.
+func (r *Ranker) Rank(view *snapshot.View, pod snapshot.PodEvent) (ranking Ranking, possible bool) {
+	state := r.state(view)
+	shape, possible := state.shapes.Of(pod)
+	return Ranking{state, shape, slotOf(shape)}, possible
 }
 
 func slotOf(s placement.Shape) uint32 {
 	hash := uint64(s.CPU)*0x9e3779b97f4a7c15 ^ uint64(s.Memory)*0xc2b2ae3d27d4eb4f ^ uint64(s.Share)*0x165667b19e3779f9 ^ uint64(s.GPUs)*0x27d4eb2f165667c5
+	for _, c := range []byte(s.Profile) {
+		hash = (hash ^ uint64(c)) * 0x100000001b3
+	}
 	return uint32(hash>>32) % ratingSlots
 }
 
 // Score implements policy.Score: the negative cost, in millionths of a GPU unless the strategy
-// defines another unit, or less than any cost if the pod does not fit.
-func (r *Ranking) Score(n *snapshot.Node) int64 { return -int64(r.cost(n)) }
+// defines another unit, or [NoRoom] if the pod does not fit. It is never [policy.NoOpinion].
+func (r *Ranking) Score(n *snapshot.Node) int64 { return scoreOf(r.cost(n)) }
+
+// NoRoom is the score of a node on which the pod does not fit.
+const NoRoom int64 = -math.MaxInt64
+
+func scoreOf(cost placement.Cost) int64 {
+	if score := -int64(cost); score != policy.NoOpinion {
+		return score
+	}
+	return policy.NoOpinion - 1
+}
 
 // cost returns the cost of placing the pod on the node; the largest possible cost if it does not fit.
 func (r *Ranking) cost(n *snapshot.Node) placement.Cost {
@@ -55,13 +67,13 @@ func (r *Ranking) cost(n *snapshot.Node) placement.Cost {
 
 // NormalizeScore implements policy.NormalizeScore: the best node gets 100, the next one 99, and so
 // on, equal nodes the same. Costs are only compared, and not weighed against scores of other
-// policies.
+// policies. [policy.NoOpinion] stays as it is.
 func (r *Ranking) NormalizeScore(scores []int64) {
 	var memory [policy.MaxScore]int64
 	best := memory[:0] // the best different scores, in ascending order
 	for _, s := range scores {
 		full := len(best) == len(memory)
-		if full && s <= best[0] {
+		if s == policy.NoOpinion || full && s <= best[0] {
 			continue // as for most scores
 		}
 		switch at, known := slices.BinarySearch(best, s); {
@@ -74,6 +86,9 @@ func (r *Ranking) NormalizeScore(scores []int64) {
 		}
 	}
 	for i, s := range scores {
+		if s == policy.NoOpinion {
+			continue
+		}
 		scores[i] = 0
 		if s >= best[0] {
 			at, _ := slices.BinarySearch(best, s)

@@ -46,8 +46,15 @@ type Options struct {
 	Strategy Strategy
 	// Node returns what is free of a node. It depends on the node alone.
 	Node func(*snapshot.Node) placement.Node
-	// Shape returns what a pod requests, bound or not; possible is false if no node can serve it.
-	Shape func(*corev1.Pod) (s placement.Shape, possible bool)
+	// Shapes returns the Shapes of a View: last, if they are still right, or other ones. first has the first node of each kind. last is
+	// nil at first, and may be of an older View.
+	Shapes func(last Shapes, view *snapshot.View, first []*snapshot.Node) Shapes
+}
+
+// Shapes are what pods request. It is immutable, and comparable: a pointer.
+type Shapes interface {
+	// Of returns what a pod requests, bound or not; possible is false if no node can serve it, or if no shape describes it.
+	Of(snapshot.PodEvent) (s placement.Shape, possible bool)
 }
 
 // keptModels is how many models are kept: the current one, the next one, and one for late requests.
@@ -78,6 +85,7 @@ type clusterState struct {
 	view   *snapshot.View
 	model  *workloadModel
 	kinds  *kinds
+	shapes Shapes
 	supply *placement.Supply // nil if there are no prices
 	prices *placement.Prices
 }
@@ -87,6 +95,7 @@ type clusterState struct {
 type kinds struct {
 	nodes int
 	rows  []placement.Kind
+	first []int // the first row of each kind
 }
 
 func (k *kinds) equal(other *kinds) bool {
@@ -101,7 +110,7 @@ func (r *Ranker) state(view *snapshot.View) *clusterState {
 	}
 	s := &clusterState{ranker: r, view: view}
 	if last == nil || last.view.NodeIndex() != view.NodeIndex() || !s.changeFrom(last) {
-		s.begin()
+		s.begin(last)
 	}
 	r.latest.Store(s)
 	return s
@@ -111,14 +120,14 @@ func (r *Ranker) state(view *snapshot.View) *clusterState {
 func (r *Ranker) Precompute(view *snapshot.View) {
 	s := r.state(view)
 	if next := placement.NextModelPods(came(view), view.Len()); next != s.model.after {
-		r.model(view, s.kinds, next)
+		r.model(s, next)
 	}
 }
 
 // begin reads every node.
-func (s *clusterState) begin() {
+func (s *clusterState) begin(last *clusterState) {
 	s.kinds = s.ranker.kindsOf(s.view)
-	s.model = s.ranker.model(s.view, s.kinds, placement.ModelPods(came(s.view), s.view.Len()))
+	s.read(last)
 	if s.model.Waste == nil {
 		return
 	}
@@ -127,6 +136,19 @@ func (s *clusterState) begin() {
 		s.supply.Add(&(*s.ranker.states.Of(n)).node)
 	}
 	s.prices = s.supply.Prices()
+}
+
+// read sets the shapes and the model, for the kinds.
+func (s *clusterState) read(last *clusterState) {
+	first := make([]*snapshot.Node, len(s.kinds.first))
+	for i, row := range s.kinds.first {
+		first[i] = s.view.At(row)
+	}
+	if last != nil {
+		s.shapes = last.shapes
+	}
+	s.shapes = s.ranker.options.Shapes(s.shapes, s.view, first)
+	s.model = s.ranker.model(s, placement.ModelPods(came(s.view), s.view.Len()))
 }
 
 // changeFrom reads the nodes that have changed since the last state. It returns false if all nodes must
@@ -142,7 +164,7 @@ func (s *clusterState) changeFrom(last *clusterState) bool {
 		}
 	}
 	s.kinds = last.kinds
-	if s.model = s.ranker.model(s.view, s.kinds, placement.ModelPods(came(s.view), s.view.Len())); s.model != last.model {
+	if s.read(last); s.model != last.model {
 		return false
 	}
 	if s.supply, s.prices = last.supply, last.prices; s.supply == nil || len(changed) == 0 {
@@ -159,8 +181,13 @@ func (s *clusterState) changeFrom(last *clusterState) bool {
 
 func (r *Ranker) kindsOf(view *snapshot.View) *kinds {
 	k := &kinds{nodes: view.Len(), rows: make([]placement.Kind, view.Rows())}
+	known := map[placement.Kind]bool{}
 	for n := range view.All() {
-		k.rows[n.Row()] = (*r.states.Of(n)).kind
+		kind := (*r.states.Of(n)).kind
+		if k.rows[n.Row()] = kind; !known[kind] {
+			known[kind] = true
+			k.first = append(k.first, n.Row())
+		}
 	}
 	return k
 }
@@ -179,11 +206,14 @@ func (s *clusterState) best(offers *placement.Offers, shape placement.Shape) (be
 // GPU returns the index of the GPU with the lowest cost for a share of the pod, given what is free
 // of the node, or [placement.FirstFree] if the strategy does not choose.
 func (r *Ranker) GPU(view *snapshot.View, pod *corev1.Pod, node *placement.Node) int {
-	shape, possible := r.options.Shape(pod)
-	if view == nil || !possible || !shape.Shares() {
+	if view == nil {
 		return placement.FirstFree
 	}
 	s := r.state(view)
+	shape, possible := s.shapes.Of(snapshot.PodEvent{Pod: pod})
+	if !possible || !shape.Shares() {
+		return placement.FirstFree
+	}
 	offers := s.model.Rate(node, shape)
 	if best, found := s.best(&offers, shape); found {
 		return int(best.GPU)

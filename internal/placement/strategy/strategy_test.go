@@ -12,6 +12,13 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
+// always is the shape of every pod.
+var always = &one{placement.Shape{GPUs: 1, Share: 600}}
+
+type one struct{ shape placement.Shape }
+
+func (o *one) Of(snapshot.PodEvent) (placement.Shape, bool) { return o.shape, true }
+
 // newRanker ranks nodes with four GPUs each for pods that request 600 of a GPU.
 func newRanker() *Ranker {
 	return New(Options{
@@ -23,7 +30,7 @@ func newRanker() *Ranker {
 			}
 			return n
 		},
-		Shape: func(*corev1.Pod) (placement.Shape, bool) { return placement.Shape{GPUs: 1, Share: 600}, true },
+		Shapes: func(Shapes, *snapshot.View, []*snapshot.Node) Shapes { return always },
 	})
 }
 

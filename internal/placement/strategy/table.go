@@ -114,7 +114,7 @@ func (r *Ranking) ScoreRows(rows []int32, scores []int64) {
 		for o := range entry.count {
 			best = min(best, entry.costs[o]+t.prices[entry.terms[o]])
 		}
-		scores[i] = -int64(best)
+		scores[i] = scoreOf(best)
 	}
 	ranker.tables.put(t)
 }

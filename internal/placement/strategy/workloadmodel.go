@@ -11,9 +11,10 @@ import (
 
 // workloadModel is what the strategy learned from the pods that came, for the kinds of nodes.
 type workloadModel struct {
-	start *snapshot.HistoryStart
-	after int // number of pods that had come
-	kinds *kinds
+	start  *snapshot.HistoryStart
+	after  int // number of pods that had come
+	kinds  *kinds
+	shapes Shapes
 
 	once sync.Once
 	Rater
@@ -21,30 +22,33 @@ type workloadModel struct {
 
 // model returns what is learned from the first after pods that came. It takes long only on first
 // use.
-func (r *Ranker) model(view *snapshot.View, k *kinds, after int) *workloadModel {
+func (r *Ranker) model(s *clusterState, after int) *workloadModel {
+	view, k := s.view, s.kinds
 	var start *snapshot.HistoryStart
 	if h := view.History(); h != nil {
 		start = h.Start
 	}
 	r.mu.Lock()
-	i := slices.IndexFunc(r.models, func(m *workloadModel) bool { return m.start == start && m.after == after && m.kinds.equal(k) })
+	i := slices.IndexFunc(r.models, func(m *workloadModel) bool {
+		return m.start == start && m.after == after && m.shapes == s.shapes && m.kinds.equal(k)
+	})
 	var m *workloadModel
 	if i >= 0 {
 		m = r.models[i]
 		r.models = slices.Delete(r.models, i, i+1)
 	} else {
-		m = &workloadModel{start: start, after: after, kinds: k}
+		m = &workloadModel{start: start, after: after, kinds: k, shapes: s.shapes}
 	}
 	r.models = slices.Insert(r.models, 0, m)
 	r.models = r.models[:min(len(r.models), keptModels)]
 	r.mu.Unlock()
-	m.once.Do(func() { m.Rater = r.options.Strategy.Rater(r.mix(view, after), k.rows) })
+	m.once.Do(func() { m.Rater = r.options.Strategy.Rater(r.mix(view, s.shapes, after), k.rows) })
 	return m
 }
 
 // mix returns what the first after pods that came requested. It computes a shape once for each pod
 // that came and once for each that went.
-func (r *Ranker) mix(view *snapshot.View, after int) *placement.Mix {
+func (r *Ranker) mix(view *snapshot.View, shapes Shapes, after int) *placement.Mix {
 	h, remembers := view.History(), view.Len()
 	if r.options.Strategy.RemembersAll {
 		remembers = math.MaxInt32
@@ -61,7 +65,7 @@ func (r *Ranker) mix(view *snapshot.View, after int) *placement.Mix {
 		if !e.Gone {
 			seen++
 		}
-		s, possible := r.options.Shape(e.Pod)
+		s, possible := shapes.Of(e)
 		switch {
 		case !possible:
 		case e.Gone:

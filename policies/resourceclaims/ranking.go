@@ -1,0 +1,232 @@
+package resourceclaims
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"outboard.dev/outboard/internal/firstfit"
+	"outboard.dev/outboard/internal/placement"
+	"outboard.dev/outboard/internal/placement/strategy"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// This file describes pods for the strategy LeastWaste: a shape is what kube-scheduler would allocate on an empty node of each kind, so that
+// selectors, classes, defaults and rounding count as they do there. room.go describes nodes.
+
+// ranking is the Cycle of a pod for which nodes are ranked.
+type ranking struct {
+	strategy.Ranking
+	policy  *resourceClaims
+	request *firstfit.Request // nil for a pod without claims
+}
+
+// rank returns the Cycle of the pod, or nil if no shape describes its claims.
+func (p *resourceClaims) rank(pod *corev1.Pod, view *snapshot.View, request *firstfit.Request) *ranking {
+	event := snapshot.PodEvent{Pod: pod}
+	if request != nil {
+		for _, claim := range request.Claims() {
+			event.Claims = append(event.Claims, &claim.Spec)
+		}
+	}
+	ranked, described := p.ranker.Rank(view, event)
+	if !described {
+		return nil
+	}
+	return &ranking{ranked, p, request}
+}
+
+// Signature implements policy.Signature. It need not cover the scores, which ScoreRows computes for each View.
+func (r *ranking) Signature() string { return "LeastWaste" }
+
+// Score implements policy.Score. kube-scheduler calls only for nodes where it found devices: if there is no room here, it knows more.
+func (r *ranking) Score(n *snapshot.Node) int64 { return known(r.Ranking.Score(n)) }
+
+// ScoreRows implements policy.ScoreRows.
+func (r *ranking) ScoreRows(rows []int32, scores []int64) {
+	r.Ranking.ScoreRows(rows, scores)
+	for i, s := range scores {
+		scores[i] = known(s)
+	}
+}
+
+func known(score int64) int64 {
+	if score == strategy.NoRoom {
+		return policy.NoOpinion
+	}
+	return score
+}
+
+// Explain implements policy.Explainer.
+func (r *ranking) Explain(n *snapshot.Node) []string {
+	rated, _ := r.Ranking.Explain(n)
+	if n == nil || r.request == nil {
+		return rated
+	}
+	return append(r.policy.explain(r.request, n), rated...)
+}
+
+// shapes are what claims request, in terms of the devices of the driver. They are immutable, except that they keep what was computed.
+type shapes struct {
+	policy  *resourceClaims
+	classes *snapshot.View // with the classes alone
+	samples []sample
+
+	mu    sync.Mutex
+	known map[firstfit.Key]shape
+}
+
+// sample is the first node of one kind, without what is allocated.
+type sample struct {
+	node  *corev1.Node
+	pools []snapshot.DevicePool
+}
+
+// shape is the part of a placement.Shape that the claims determine.
+type shape struct {
+	placement.Shape
+	described bool
+}
+
+// maxShapes is how many shapes are kept.
+const maxShapes = 1024
+
+// shapesOf implements Shapes of strategy.Options.
+func (p *resourceClaims) shapesOf(last strategy.Shapes, view *snapshot.View, first []*snapshot.Node) strategy.Shapes {
+	samples := make([]sample, len(first))
+	for i, n := range first {
+		samples[i] = sample{n.Object, n.DevicePools()}
+	}
+	if l, ok := last.(*shapes); ok && l.classes.SameDeviceClasses(view) && slices.EqualFunc(l.samples, samples, sample.equal) {
+		return l
+	}
+	for i := range samples {
+		samples[i] = samples[i].trimmed()
+	}
+	return &shapes{policy: p, classes: view.DeviceClassesOnly(), samples: samples, known: map[firstfit.Key]shape{}}
+}
+
+// trimmed returns the sample without what is allocated, which changes.
+func (s sample) trimmed() sample {
+	pools := slices.Clone(s.pools)
+	for i := range pools {
+		pools[i].Allocated = nil
+	}
+	return sample{s.node, pools}
+}
+
+// equal reports whether the same is allocated for any request on both nodes.
+func (s sample) equal(other sample) bool {
+	return s.node.Name == other.node.Name && maps.Equal(s.node.Labels, other.node.Labels) &&
+		slices.EqualFunc(s.pools, other.pools, func(a, b snapshot.DevicePool) bool {
+			return a.Driver == b.Driver && a.Name == b.Name && slices.EqualFunc(a.Slices, b.Slices, func(a, b *resourcev1.ResourceSlice) bool {
+				return a == b || equality.Semantic.DeepEqual(&a.Spec, &b.Spec) // taints of rules are added to a copy
+			})
+		})
+}
+
+// Of implements strategy.Shapes.
+func (s *shapes) Of(e snapshot.PodEvent) (placement.Shape, bool) {
+	own := strategy.ShapeOf(e.Pod)
+	if len(e.Claims) == 0 {
+		return own, len(e.Pod.Spec.ResourceClaims) == 0 // claims that are not known have no shape
+	}
+	request, err := s.policy.predictor.RequestOf(e.Claims, s.classes)
+	if err != nil {
+		return own, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of, ok := s.known[request.Key()]
+	if !ok {
+		of = s.describe(request)
+		if len(s.known) >= maxShapes {
+			clear(s.known)
+		}
+		s.known[request.Key()] = of
+	}
+	of.CPU, of.Memory = own.CPU, own.Memory
+	return of.Shape, of.described
+}
+
+// describe returns the shape of the request: what it gets must be the same on each kind of node where it gets anything, and what the
+// arithmetic takes there.
+func (s *shapes) describe(request *firstfit.Request) (of shape) {
+	var models, excluded []string
+	var without []*described // the kinds on which nothing is allocated
+	for _, sample := range s.samples {
+		d := s.policy.describe(sample.pools, false)
+		if d == nil {
+			continue // it has no devices of the driver, or they are not alike
+		}
+		results, err := s.policy.predictor.AllocateEmpty(request, sample.node, sample.pools)
+		if err != nil {
+			return shape{}
+		}
+		if results == nil {
+			without = append(without, d)
+			continue
+		}
+		on, ok := d.shape(devicesOf(results))
+		if !ok || of.described && on != of.Shape {
+			return shape{}
+		}
+		of = shape{on, true}
+		models = append(models, d.model)
+	}
+	for _, d := range without {
+		// A model with less than is requested is excluded by its size, and not by the claims.
+		if d.room().Fits(of.Shape) && !slices.Contains(models, d.model) {
+			excluded = append(excluded, d.model)
+		}
+	}
+	if len(excluded) > 0 || of.Profile != "" {
+		of.Models = placement.NewModels(models...)
+	}
+	return of
+}
+
+// room is a node with the devices, and any number of processors.
+func (d *described) room() *placement.Node {
+	return &placement.Node{Model: d.model, GPUs: d.gpus, Parts: d.parts, FirstFit: true}
+}
+
+// shape returns the shape of what is allocated of the empty devices: one share, one partition, or any number of whole GPUs, which must be
+// those that a pod with the shape gets.
+func (d *described) shape(results []*resourcev1.DeviceRequestAllocationResult) (s placement.Shape, ok bool) {
+	var gpus []int
+	var parts []placement.Device
+	for _, r := range results {
+		if isAdmin(r) {
+			return s, false
+		}
+		id := deviceID{r.Driver, r.Pool, r.Device}
+		if part, ok := d.part[id]; ok {
+			parts = append(parts, part)
+		}
+		if gpu, ok := d.index[id]; ok {
+			gpus = append(gpus, gpu)
+			s.Share = consumed(r)
+			if s.Share >= d.gpus[gpu].Size {
+				s.Share = 0
+			}
+		}
+	}
+	switch {
+	case len(parts) == 1:
+		first, _ := d.parts.First(d.parts.Layout.Profile(parts[0].Partition))
+		return placement.Shape{Profile: d.parts.Profiles[d.parts.Layout.Profile(parts[0].Partition)]}, first == parts[0]
+	case len(gpus) == 0 || len(gpus) > 1 && s.Share > 0:
+		return s, false
+	}
+	s.GPUs = len(gpus)
+	empty := d.room()
+	empty.GPUs = slices.Clone(empty.GPUs)
+	slices.Sort(gpus)
+	return s, slices.Equal(empty.Take(s, placement.FirstFree), gpus)
+}

@@ -1,0 +1,237 @@
+package resourceclaims_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/policies/resourceclaims"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+const leastWaste = "scoringStrategy: {type: LeastWaste, driver: gpu.example.com, modelAttribute: model}"
+
+func TestLeastWasteConformance(t *testing.T) {
+	policytest.Run(t, policytest.Options{
+		New:    policytest.FromYAML(resourceclaims.Type(), leastWaste),
+		Pods:   []*corev1.Pod{claiming("share"), claiming("two"), claiming("part"), claiming("share", "part"), claiming()},
+		Nodes:  policytest.Nodes(nodes),
+		Extend: policytest.Devices(objects(t)),
+	})
+}
+
+// gpuWorld is a cluster whose nodes have GPUs of 16 that pods share.
+type gpuWorld struct {
+	snapshot.Builder
+}
+
+func newGPUWorld() *gpuWorld {
+	w := new(gpuWorld)
+	w.class("gpu", `device.driver == "gpu.example.com"`)
+	return w
+}
+
+func (w *gpuWorld) class(name, selector string) {
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: selector}}}
+	w.SetDeviceClass(class)
+}
+
+// node adds a node with this many GPUs, the last first in the order of devices if reversed.
+func (w *gpuWorld) node(name, model string, count int, reversed bool) {
+	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi")}
+	w.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: corev1.NodeStatus{Capacity: cpu, Allocatable: cpu}})
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + model + fmt.Sprint(count))}}
+	s.Spec = resourcev1.ResourceSliceSpec{Driver: "gpu.example.com", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1}}
+	for i := range count {
+		uuid := fmt.Sprint(name, "-", i)
+		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{
+			Name: fmt.Sprint("gpu-", i), AllowMultipleAllocations: new(true),
+			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"model": {StringValue: &model}, "uuid": {StringValue: &uuid}, "index": {IntValue: new(int64(i))}},
+			Capacity:   map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse("16Gi")}},
+		})
+	}
+	if reversed {
+		slices.Reverse(s.Spec.Devices)
+	}
+	w.SetResourceSlice(s)
+}
+
+// claim returns a claim for this many GPUs, each with this many GiB: 0 for all of it.
+func (w *gpuWorld) claim(name string, count, memory int64, selectors ...string) *resourcev1.ResourceClaim {
+	exact := &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count}
+	if memory > 0 {
+		exact.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{"memory": *resource.NewQuantity(memory<<30, resource.BinarySI)}}
+	}
+	for _, s := range selectors {
+		exact.Selectors = append(exact.Selectors, resourcev1.DeviceSelector{CEL: &resourcev1.CELDeviceSelector{Expression: s}})
+	}
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+	c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: exact}}
+	return c
+}
+
+// allocated is the claim with a share of each of the GPUs.
+func allocated(c *resourcev1.ResourceClaim, node string, memory int64, gpus ...int) *resourcev1.ResourceClaim {
+	c = c.DeepCopy()
+	c.Status.Allocation = &resourcev1.AllocationResult{}
+	for _, gpu := range gpus {
+		share := types.UID(fmt.Sprint(c.Name, "-", gpu))
+		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{
+			Request: "r", Driver: "gpu.example.com", Pool: node, Device: fmt.Sprint("gpu-", gpu), ShareID: &share,
+			ConsumedCapacity: map[resourcev1.QualifiedName]resource.Quantity{"memory": *resource.NewQuantity(memory<<30, resource.BinarySI)},
+		})
+	}
+	return c
+}
+
+// come adds a pod with the claim.
+func (w *gpuWorld) come(c *resourcev1.ResourceClaim, node string) *corev1.Pod {
+	pod := claiming(c.Name)
+	pod.Name, pod.Namespace, pod.UID, pod.Spec.NodeName = c.Name, "default", types.UID(c.Name), node
+	w.SetResourceClaim(c)
+	w.SetPod(pod)
+	return pod
+}
+
+func scores(t testing.TB, p policy.Policy, pod *corev1.Pod, view *snapshot.View) []int64 {
+	t.Helper()
+	c := policytest.Prepare[policy.Score](t, p, pod, view)
+	var all []int64
+	for n := range view.All() {
+		all = append(all, c.Score(n))
+	}
+	return all
+}
+
+// Pods have requested 6 and 8 of 16. A pod with 8 gets the node whose first GPU with room has 14, where a pod with 6 then fits, and a pod
+// with 6 that with 13: the claims teach what pods request, and the device is the first in the order of the slices.
+func TestLeastWasteLearnsFromClaims(t *testing.T) {
+	for _, reversed := range []bool{false, true} {
+		w, p := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), leastWaste)
+		first, second := 0, 1
+		if reversed {
+			first, second = 1, 0
+		}
+		for name, used := range map[string]int64{"fourteen": 2, "thirteen": 3} {
+			w.node(name, "T4", 2, reversed)
+			w.come(allocated(w.claim("old-"+name, 1, used), name, used, first), name)
+			w.come(allocated(w.claim("full-"+name, 1, 11), name, 11, second), name)
+		}
+		for i := range 400 {
+			pod := w.come(w.claim(fmt.Sprint("past-", i), 1, []int64{6, 8}[i%2]), "")
+			if i%4 == 3 {
+				w.DeletePod(pod.UID)
+			}
+		}
+		for memory, want := range map[int64]string{6: "thirteen", 8: "fourteen"} {
+			pod := w.come(w.claim(fmt.Sprint("new-", memory), 1, memory), "")
+			view := w.View()
+			c := policytest.Prepare[policy.Score](t, p, pod, view)
+			other := map[string]string{"thirteen": "fourteen", "fourteen": "thirteen"}[want]
+			if c.Score(view.Node(want)) <= c.Score(view.Node(other)) {
+				t.Errorf("reversed %v: a pod with %d is better on %s (%d) than on %s (%d)", reversed, memory, other, c.Score(view.Node(other)), want, c.Score(view.Node(want)))
+			}
+		}
+	}
+}
+
+// A claim has a shape if kube-scheduler allocates the same for it on each kind of empty node, as the arithmetic does.
+func TestClaimsWithAShape(t *testing.T) {
+	w, p := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), leastWaste)
+	w.node("a", "T4", 2, false)
+	w.node("b", "P100", 4, false)
+	both := w.claim("several", 1, 4)
+	both.Spec.Devices.Requests = append(both.Spec.Devices.Requests, both.Spec.Devices.Requests[0])
+	both.Spec.Devices.Requests[1].Name = "other"
+	admin := w.claim("admin", 1, 0)
+	admin.Spec.Devices.Requests[0].Exactly.AdminAccess = new(true)
+	all := w.claim("all", 0, 0)
+	all.Spec.Devices.Requests[0].Exactly.AllocationMode = resourcev1.DeviceAllocationModeAll
+	for _, tt := range []struct {
+		claim *resourcev1.ResourceClaim
+		want  string // "": BinPack
+		none  string // the node without a score
+	}{
+		{w.claim("share", 1, 4), "LeastWaste", ""},
+		{w.claim("whole", 1, 0), "LeastWaste", ""},
+		{w.claim("sixteen", 1, 16), "LeastWaste", ""},
+		{w.claim("two", 2, 0), "LeastWaste", ""},
+		{w.claim("four", 4, 0), "LeastWaste", "a"},
+		{w.claim("model", 1, 4, `device.attributes["gpu.example.com"].model == "P100"`), "LeastWaste", "a"},
+		{w.claim("not the first", 1, 4, `device.attributes["gpu.example.com"].index == 1`), "", ""},
+		{w.claim("one GPU", 1, 4, `device.attributes["gpu.example.com"].uuid == "b-0"`), "LeastWaste", "a"},
+		{w.claim("too large", 1, 17), "", ""},
+		{both, "", ""},
+		{admin, "", ""},
+		{all, "", ""},
+	} {
+		pod := w.come(tt.claim, "")
+		view := w.View()
+		c := policytest.Prepare[policy.Explainer](t, p, pod, view)
+		if got := strings.Join(c.Explain(nil), " "); tt.want == "" && !strings.HasPrefix(got, "scores: BinPack") || !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%s: %s", tt.claim.Name, got)
+		}
+		for _, n := range []string{"a", "b"} {
+			if score := c.(policy.Score).Score(view.Node(n)); tt.want != "" && (score == policy.NoOpinion) != (n == tt.none) {
+				t.Errorf("%s: the score of %s is %d", tt.claim.Name, n, score)
+			}
+		}
+	}
+}
+
+// A policy that has seen a sequence of views scores as a new policy does: nodes, slices and classes change, pods come with claims and go,
+// and the workload model changes several times.
+func TestWhatIsKeptChangesNoScore(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	w, old := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), leastWaste)
+	for i := range 6 {
+		w.node(fmt.Sprint("n", i), []string{"T4", "P100"}[i%2], 1+i%3, false)
+	}
+	var placed []*corev1.Pod
+	models := map[string]bool{}
+	for step := range 150 {
+		claim := w.claim(fmt.Sprint("c", step), 1, []int64{0, 4, 6, 10}[random.IntN(4)])
+		if random.IntN(5) == 0 {
+			claim.Spec.Devices.Requests[0].Exactly.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.attributes["gpu.example.com"].model == "T4"`}}}
+		}
+		switch random.IntN(12) {
+		case 0:
+			w.node(fmt.Sprint("n", random.IntN(6)), "T4", 1+random.IntN(3), random.IntN(2) == 0)
+		case 1:
+			w.DeleteNode(fmt.Sprint("n", random.IntN(6)))
+		case 2: // now the class selects something else
+			w.class("gpu", []string{`device.driver == "gpu.example.com"`, `device.attributes["gpu.example.com"].model == "P100"`}[random.IntN(2)])
+		}
+		pod := w.come(claim, "")
+		view := w.View()
+		if x, y := scores(t, old, pod, view), scores(t, policytest.Build(t, resourceclaims.Type(), leastWaste), pod, view); !slices.Equal(x, y) {
+			t.Fatalf("step %d: the scores are %v, and of a new policy %v", step, x, y)
+		}
+		models[strings.Join(policytest.Prepare[policy.Explainer](t, old, pod, view).Explain(nil), "")] = true
+		node := fmt.Sprint("n", random.IntN(6))
+		placed = append(placed, w.come(allocated(claim, node, 4, 0), node))
+		if len(placed) > 8 {
+			w.DeletePod(placed[0].UID)
+			w.DeleteResourceClaim(claimOf(placed[0]))
+			placed = placed[1:]
+		}
+	}
+	if len(models) < 6 {
+		t.Errorf("only %d models", len(models))
+	}
+}
+
+func claimOf(pod *corev1.Pod) *resourcev1.ResourceClaim {
+	return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: pod.Name, UID: pod.UID}}
+}
