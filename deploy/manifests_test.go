@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -154,20 +155,32 @@ func TestReplicasAreIndependent(t *testing.T) {
 }
 
 // Each container meets the restricted Pod Security Standard, has no capabilities, and cannot write
-// to its image. What it logs before it fails is the message of its status.
+// to its image. What it logs before it fails is the message of its status. A node that has the image need not pull it.
 func TestContainersAreRestricted(t *testing.T) {
+	specs := map[string]corev1.PodSpec{
+		"outboard-gpushare": find[appsv1.DaemonSet](t, "gpushare-extender.yaml", "DaemonSet", "outboard-gpushare").Spec.Template.Spec,
+	}
 	for name, file := range deployments {
-		spec := find[appsv1.Deployment](t, file, "Deployment", name).Spec.Template.Spec
-		if s := spec.SecurityContext; !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		specs[name] = find[appsv1.Deployment](t, file, "Deployment", name).Spec.Template.Spec
+		if specs[name].HostNetwork {
+			t.Errorf("%s: the pod is in the network of the host", name)
+		}
+	}
+	for name, spec := range specs {
+		s := spec.SecurityContext
+		if !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.RunAsGroup == nil || *s.RunAsGroup == 0 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("%s: the pod has the security context %+v", name, s)
 		}
-		if spec.PriorityClassName != "system-cluster-critical" || spec.SchedulerName != corev1.DefaultSchedulerName || spec.HostNetwork {
+		if spec.PriorityClassName != "system-cluster-critical" || spec.SchedulerName != corev1.DefaultSchedulerName {
 			t.Errorf("%s: priority class %q, scheduler %q", name, spec.PriorityClassName, spec.SchedulerName)
 		}
 		for _, c := range spec.Containers {
 			s := c.SecurityContext
 			if !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
 				t.Errorf("%s: container %s has the security context %+v", name, c.Name, s)
+			}
+			if c.ImagePullPolicy == corev1.PullAlways || c.ImagePullPolicy == "" && strings.HasSuffix(c.Image, ":latest") {
+				t.Errorf("%s: image %s of container %s is pulled %s", name, c.Image, c.Name, c.ImagePullPolicy)
 			}
 			if c.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
 				t.Errorf("%s: kubectl describe pod does not show why container %s ended", name, c.Name)
