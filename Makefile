@@ -28,7 +28,7 @@ export BUILDVCS ?= auto
 # Compiles the command with lines that say how far it is: the first time takes minutes.
 OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
 
-.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos prove upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint compile build control-plane clean
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +104,15 @@ prove: ## search all interleavings of the protocols within larger bounds (test/s
 	@mkdir -p bin
 	$(GO) test -vet=off -run '^TestPredictionsAreAllocations$$' -count 1 -v ./internal/firstfit -args -seeds 510
 	$(GO) test -vet=off -run '^TestEveryInterleaving$$' -count 1 -v -timeout 130m ./test/search -args -full -finished $(CURDIR)/bin/searched
+
+# What was killed by the same tests is not run again: stop it at any time, and run it again. For example:
+# make mutants MUTANTS='-seed 2 -sample 100'
+MUTANTS ?= -sample 400
+
+mutants: control-plane ## change the code in one place at a time, and report what no test notices (test/mutants/README.md)
+	@$(GO) build -o bin/mutate ./test/mutants
+	bin/mutate
+	bin/mutate $(MUTANTS)
 
 # For example: make upgrade FROM=v0.1.0. The configuration of the test must be valid for that commit.
 upgrade: control-plane ## upgrade from commit FROM to this checkout and back, while pods with claims are bound

@@ -394,6 +394,28 @@ func TestBoundPodHasItsClaim(t *testing.T) {
 	})
 }
 
+func TestAlreadyBound(t *testing.T) {
+	deleted := metav1.Now()
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod) *corev1.Pod
+		bound  bool
+		err    string
+	}{
+		"not bound":                 {func(p *corev1.Pod) *corev1.Pod { return p }, false, "<nil>"},
+		"bound to the node":         {func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName = "a"; return p }, true, "<nil>"},
+		"bound to another node":     {func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName = "b"; return p }, false, `pod default/p is already bound to node "b"`},
+		"being deleted":             {func(p *corev1.Pod) *corev1.Pod { p.DeletionTimestamp = &deleted; return p }, false, "pod default/p is being deleted"},
+		"bound and being deleted":   {func(p *corev1.Pod) *corev1.Pod { p.Spec.NodeName, p.DeletionTimestamp = "a", &deleted; return p }, true, "<nil>"},
+		"gone":                      {func(*corev1.Pod) *corev1.Pod { return nil }, false, "pod default/p with UID u does not exist"},
+		"another pod with its name": {func(p *corev1.Pod) *corev1.Pod { p.UID, p.Spec.NodeName = "v", "a"; return p }, false, "pod default/p with UID u does not exist"},
+	} {
+		bound, err := binder.AlreadyBound("default", "p", "u", "a", tc.change(newPod()))
+		if bound != tc.bound || fmt.Sprint(err) != tc.err {
+			t.Errorf("%s: %v, %v; want %v, %s", name, bound, err, tc.bound, tc.err)
+		}
+	}
+}
+
 // A pod that is being bound to a node is not bound to another one before the API server has made the first Binding invalid.
 func TestResolve(t *testing.T) {
 	for name, tc := range map[string]struct {

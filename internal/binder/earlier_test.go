@@ -65,7 +65,7 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWatched()
 				if tc.binds {
-					w.assumed = "a"
+					w.assume()
 				}
 				switch {
 				case tc.after == 0:
@@ -104,6 +104,14 @@ func newWatched() *watched {
 	w := &watched{apiServer: newAPIServer(), next: make(chan struct{})}
 	w.earlier.Store(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "earlier", UID: "earlier"}})
 	return w
+}
+
+// assume lets this process bind the earlier pod: the View counts it on the node, although it is not bound.
+func (w *watched) assume() {
+	var b snapshot.Builder
+	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	b.AssumePod(w.earlier.Load(), "a")
+	w.assumed, w.view = "a", b.View()
 }
 
 func (w *watched) bindEarlier() {
