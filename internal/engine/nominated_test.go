@@ -162,20 +162,22 @@ func TestPreemptCountsNominatedPods(t *testing.T) {
 		b.Nominate(tc.nominated, tc.to)
 		view := b.View()
 		e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tc.policy})
-		req := engine.Request{Pod: nominee("p", 5, ""), View: view}
-		var result engine.Result
-		kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
-			Request: req, Candidates: []engine.Candidate{{Node: view.Node("a"), Name: "a", Victims: []types.UID{"low"}}},
-		}, &result)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := "dropped"
-		if len(kept) == 1 {
-			got = fmt.Sprintf("victims %v", kept[0].Victims)
-		}
-		if got != tc.want {
-			t.Errorf("nominated: %s: %s, want %s", tc.what, got, tc.want)
+		for _, given := range [][]types.UID{{"low"}, nil} { // without it, Preempt chooses the same victim
+			var result engine.Result
+			kept, err := e.Preempt(t.Context(), engine.PreemptRequest{
+				Request:    engine.Request{Pod: nominee("p", 5, ""), View: view},
+				Candidates: []engine.Candidate{{Node: view.Node("a"), Name: "a", Victims: given}},
+			}, &result)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := "dropped"
+			if len(kept) == 1 {
+				got = fmt.Sprintf("victims %v", kept[0].Victims)
+			}
+			if got != tc.want {
+				t.Errorf("nominated: %s, given %v: %s, want %s", tc.what, given, got, tc.want)
+			}
 		}
 	}
 }

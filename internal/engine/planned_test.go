@@ -1,0 +1,70 @@
+package engine_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// firstUnit allocates the first of the units 0 and 1 of a node that no pod there has by its annotation.
+type firstUnit struct{}
+
+func (firstUnit) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
+	return nil, nil
+}
+
+func (firstUnit) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey, error) {
+	return []snapshot.LedgerKey{{Resource: "unit", Node: n.Name}}, nil
+}
+
+func (firstUnit) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+	for _, unit := range []string{"0", "1"} {
+		if !slices.ContainsFunc(ask.Node.Pods, func(p *corev1.Pod) bool { return p.Annotations["unit"] == unit }) {
+			return policy.Claim{Annotations: map[string]string{"unit": unit}}, policy.Verdict{}
+		}
+	}
+	return policy.Claim{}, policy.Verdict{Reason: &policy.Reason{Code: "Full", Text: "full"}}
+}
+
+// A nominated pod is planned to get what the pods have that were evicted for it or terminate; if none of them is known, it could get what any
+// less important pod has.
+func TestNominatedPodIsPlannedInPlaceOfItsVictims(t *testing.T) {
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: firstUnit{}})
+	for name, tc := range map[string]struct {
+		victims    []types.UID
+		terminates bool // the pod with unit 1
+		want       string
+	}{
+		"evicted":     {[]types.UID{"pod-1"}, false, "1"},
+		"terminating": {nil, true, "1"},
+		"unknown":     {nil, false, "0"},
+	} {
+		var b snapshot.Builder
+		b.SetNode(object("a"))
+		for _, unit := range []string{"0", "1"} {
+			pod := nominee("pod-"+unit, 0, "")
+			pod.Spec.NodeName, pod.Annotations = "a", map[string]string{"unit": unit}
+			if unit == "1" && tc.terminates {
+				pod.DeletionTimestamp = new(metav1.Now())
+			}
+			b.SetPod(pod)
+		}
+		b.Nominate(nominee("high", 10, ""), []snapshot.NominatedNode{{Name: "a", Victims: tc.victims}})
+		view := b.View()
+		if got := e.PlannedNominated(view, view.Node("a"), "high"); got == nil || got.Annotations["unit"] != tc.want {
+			t.Errorf("%s: planned %v, want unit %s", name, got, tc.want)
+		}
+		b.Nominate(nominee("second", 10, ""), []snapshot.NominatedNode{{Name: "a"}})
+		if view = b.View(); e.PlannedNominated(view, view.Node("a"), "second") == nil {
+			t.Errorf("%s: a second pod, nominated later, is not planned", name)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package ledger_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// A pod that may still be bound keeps its claim, and is not changed, if another pod needs the unit.
+func TestClaimOfAPodThatWaitsStays(t *testing.T) {
+	w := newWorld(t, 1)
+	k, units := w.replicas[0].keeper, []policy.Capacity{{Unit: "0", Capacity: 10}}
+	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("waits"), "a", choose(units, 8)); err != nil {
+		t.Fatal(err)
+	}
+	w.replicas[0].cache.look()
+	version := w.server.pods["waits"].ResourceVersion
+	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("new"), "a", choose(units, 6)); !errors.Is(err, errNoRoom) {
+		t.Errorf("got error %v, want %v", err, errNoRoom)
+	}
+	if w.claimOf("waits") == nil || w.server.pods["waits"].ResourceVersion != version {
+		t.Errorf("the claim of the pod that waits is %v, and its version %s, not %s", w.claimOf("waits"), w.server.pods["waits"].ResourceVersion, version)
+	}
+}
+
+// Without the permission to read pods, a claim that may be no longer needed stays, and a pod that needs the unit learns that there is no room.
+func TestClaimWithoutPermissionToReadPods(t *testing.T) {
+	w := newWorld(t, 0)
+	k, units := keep(t, &guarded{w.server, "get pods"}, w.server), []policy.Capacity{{Unit: "0", Capacity: 10}}
+	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("old"), "a", choose(units, 8)); err != nil {
+		t.Fatal(err)
+	}
+	delete(w.server.pods, "old")
+	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("new"), "a", choose(units, 6)); !errors.Is(err, errNoRoom) {
+		t.Errorf("got error %v, want %v", err, errNoRoom)
+	}
+}
+
+// A queue that is being written is not forgotten: a second one would write the same ledger at the same time.
+func TestQueueThatIsWrittenStays(t *testing.T) {
+	var q ledger.Queue
+	q.Add(new(ledger.Submission))
+	_, w := q.Take()
+	for range 3 {
+		if q.Forget() {
+			t.Error("a queue is forgotten while a batch is written")
+		}
+	}
+	q.Wrote(w)
+	q.Take()
+	if q.Forget() || !q.Forget() {
+		t.Error("a queue without operations is not forgotten by the second sweep after a write")
+	}
+}
+
+// The ledger of a node that exists stays without claims, and so does that of a pool.
+func TestEmptyLedgersStay(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	for _, key := range []snapshot.LedgerKey{gpuOnA, {Resource: "seats"}} {
+		w := newWorld(t, 1)
+		r, now := w.replicas[0], time.Now()
+		r.cache.view = b.View()
+		if _, err := r.keeper.Claim(t.Context(), key, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3)); err != nil {
+			t.Fatal(err)
+		}
+		delete(w.server.pods, "p")
+		for range 5 {
+			r.cache.look()
+			r.sweeper.Sweep(t.Context(), now)
+			now = now.Add(2 * reclaimAfter)
+		}
+		if o := w.server.ledgers[ledger.Name(key)]; o == nil || len(o.Spec.Pods) > 0 {
+			t.Errorf("the ledger %+v is %v", key, o)
+		}
+	}
+}
