@@ -28,7 +28,7 @@ export BUILDVCS ?= auto
 # Compiles the command with lines that say how far it is: the first time takes minutes.
 OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
 
-.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint compile build control-plane clean
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint scan compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -212,6 +212,16 @@ lint:
 	$(GO) -C test/browser tool -modfile=../../go.tools.mod staticcheck ./...
 	$(GO) -C test/network tool -modfile=../../go.tools.mod staticcheck ./...
 	$(TOOLS) actionlint -shellcheck= -pyflakes=
+
+# docs/how-it-is-tested.md has the reason for each check that is left out.
+scan: ## check the manifests in deploy with kube-score
+	@mkdir -p bin
+	@$(GO) tool -modfile=go.kube-score.mod kube-score score --kubernetes-version v1.37 --exit-one-on-warning --output-format ci \
+		--ignore-container-cpu-limit --ignore-container-memory-limit \
+		--ignore-test container-ephemeral-storage-request-and-limit,container-image-pull-policy,pod-networkpolicy \
+		--ignore-test deployment-has-host-podantiaffinity,service-type \
+		$(filter-out deploy/kustomization.yaml deploy/test-pods.yaml,$(wildcard deploy/*.yaml)) > bin/kube-score || \
+		{ grep -vE '^.(OK|SKIPPED)' bin/kube-score; exit 1; }
 
 compile:
 	$(GO) build ./...
