@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"outboard.dev/outboard/policy"
 )
 
 func TestNormalizedRanks(t *testing.T) {
@@ -30,16 +32,20 @@ func TestNormalizedRanks(t *testing.T) {
 	}
 }
 
-// A score is 100 less the number of different scores that are better, and not less than 0.
+// A score is 100 less the number of different scores that are better, and not less than 0. NoOpinion stays.
 func TestNormalizedScores(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		scores := rapid.SliceOfN(rapid.Int64Range(-150, 150), 0, 400).Draw(t, "scores")
-		different := slices.Compact(slices.Sorted(slices.Values(scores)))
+		different := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(scores))), func(s int64) bool { return s == policy.NoOpinion })
 		got := slices.Clone(scores)
 		new(Ranking).NormalizeScore(got)
 		for i, s := range scores {
-			at, _ := slices.BinarySearch(different, s)
-			if want := max(0, 100-int64(len(different)-1-at)); got[i] != want {
+			at, known := slices.BinarySearch(different, s)
+			want := max(0, 100-int64(len(different)-1-at))
+			if !known {
+				want = policy.NoOpinion
+			}
+			if got[i] != want {
 				t.Errorf("%d of %v: %d, want %d", s, different, got[i], want)
 			}
 		}
