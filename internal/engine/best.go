@@ -53,11 +53,10 @@ func (a *Attempt) Best(ctx context.Context, c Choice, result *Result) error {
 			return err
 		}
 		result.Record.Fit = len(result.Kept)
-		totals, err := ev.sum(ctx, nodes, result.Kept, result)
-		if err != nil {
+		if _, err := ev.sum(ctx, nodes, result.Kept, result); err != nil {
 			return err
 		}
-		chosen := c.choose(totals, result.Kept, a.engine.zones.of(a.ev.view))
+		chosen := c.choose(result, a.engine.zones.of(a.ev.view))
 		if len(chosen) > 0 && len(ev.scorers) > 0 {
 			ev.noteTop(nodes, result.Kept, chosen[:min(len(chosen), decision.TopNodes)], result)
 		}
@@ -80,8 +79,10 @@ func (r *Result) keep(c *Choice, chosen []int32) {
 	r.Record.Returned = len(chosen)
 }
 
-// choose returns indices into totals and kept, the best first. kept are positions in ascending order, and zones are by row.
-func (c *Choice) choose(totals []int64, kept []int32, zones []int16) (chosen []int32) {
+// choose returns indices into result.Kept, which are positions in ascending order, and into the totals in the scratch memory, the best
+// first. zones are by row.
+func (c *Choice) choose(result *Result, zones []int16) (chosen []int32) {
+	totals, kept := result.scratch.totals, result.Kept
 	ask := func(j int32) (stop bool) {
 		usable, stop := c.Usable(c.index(kept[j]))
 		if usable {
@@ -104,12 +105,13 @@ func (c *Choice) choose(totals []int64, kept []int32, zones []int16) (chosen []i
 	cutoff := totals[best[len(best)-1]]
 	better := func(a, b int32) bool { return totals[a] > totals[b] || totals[a] == totals[b] && a < b }
 	// A heap of the others with the best one on top.
-	heap := make([]int32, 0, len(kept))
+	heap := slices.Grow(result.scratch.best[:0], len(kept))
 	for j := range kept {
 		if totals[j] < cutoff || totals[j] == cutoff && !slices.Contains(best, int32(j)) {
 			heap = append(heap, int32(j))
 		}
 	}
+	result.scratch.best = heap
 	down := func(at int) {
 		for {
 			child := 2*at + 1

@@ -121,7 +121,7 @@ func (a *Attempt) bestCached(c *Choice, result *Result) bool {
 	}
 	result.Record.Nodes, result.Record.Fit = len(c.Rows), len(result.Kept)
 	result.Record.Policies, result.Record.MaxTotal = ev.policies(), ev.maxTotal
-	chosen := c.choose(result.scratch.totals, result.Kept, a.engine.zones.of(view))
+	chosen := c.choose(result, a.engine.zones.of(view))
 	ev.resetOutcomes()
 	for i, n := range counts {
 		if n > 0 {

@@ -20,7 +20,7 @@ type scratch struct {
 	nodes    []*snapshot.Node // the requested nodes with the pods nominated to them
 	rows     []int32          // of the requested nodes
 	known    []int32          // indices of the requested nodes that are known
-	best     []int32          // positions of the shortlist
+	best     []int32          // positions of the shortlist, or of nodes that Best may choose
 	together []int32          // the rows that a policy scores together
 	totals   []int64          // in the order of the scored indices, as are the scores
 	scores   [][]int64        // by scorer
