@@ -22,21 +22,22 @@ type nodeInfo struct {
 	pods       []fwk.PodInfo
 	generation int64
 
-	requested resources // by pods that are assumed
+	allocatable, requested resources // of the node, and by pods that are assumed
 }
 
 func (n *nodeInfo) Node() *corev1.Node     { return n.node }
 func (n *nodeInfo) GetPods() []fwk.PodInfo { return n.pods }
 func (n *nodeInfo) GetGeneration() int64   { return n.generation }
 
-// GetAllocatable and GetRequested have what the test needs of them: the number of pods, and CPU.
+// GetAllocatable and GetRequested have what the test needs of them: the number of pods, and CPU. As in kube-scheduler, they return pointers.
 func (n *nodeInfo) GetAllocatable() fwk.Resource {
-	return resources{pods: int(n.node.Status.Allocatable.Pods().Value()), milliCPU: n.node.Status.Allocatable.Cpu().MilliValue()}
+	if n.allocatable.pods == 0 {
+		n.allocatable = resources{pods: int(n.node.Status.Allocatable.Pods().Value()), milliCPU: n.node.Status.Allocatable.Cpu().MilliValue()}
+	}
+	return &n.allocatable
 }
 
-func (n *nodeInfo) GetRequested() fwk.Resource {
-	return n.requested
-}
+func (n *nodeInfo) GetRequested() fwk.Resource { return &n.requested }
 
 type resources struct {
 	fwk.Resource
