@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
@@ -73,13 +74,22 @@ type compiler struct {
 	constants []value
 }
 
-func newCompiler() (*compiler, error) {
+// template has the schema and the environment of all compilers, which nothing changes once they are made.
+var template = sync.OnceValues(func() (*compiler, error) {
 	s, err := newSchema()
 	if err != nil {
 		return nil, err
 	}
 	env, err := newEnv(s)
 	return &compiler{schema: s, env: env}, err
+})
+
+func newCompiler() (*compiler, error) {
+	t, err := template()
+	if err != nil {
+		return nil, err
+	}
+	return &compiler{schema: t.schema, env: t.env}, nil
 }
 
 // compile returns the expression, or its errors.

@@ -299,6 +299,34 @@ func TestKeptQuantitiesStay(t *testing.T) {
 	all.Wait()
 }
 
+// All policies have one environment: while some evaluate nodes, others compile expressions.
+func TestPoliciesAreBuiltConcurrently(t *testing.T) {
+	view := policytest.View(someNodes, onNodes, someSignals)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 3 {
+				p, err := New(Config{WhenStale: policy.Neutral, Filters: []FilterRule{{
+					Name: "room", Expression: `usage.free["memory"].sub(podRequests["memory"]).compareTo(quantity("-1Ei")) > 0 && signals["load"] >= 0.0 && node.metadata.name in ["a"]`,
+				}}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				cycle, err := p.Prepare(t.Context(), somePods[3], view)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for n := range view.All() {
+					cycle.(policy.Filter).Filter(n)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
 // FuzzExpression: any expression results in an error with its position, or in a policy that
 // evaluates any pod and node.
 func FuzzExpression(f *testing.F) {
