@@ -87,9 +87,9 @@ func (t *table) build(ctx context.Context, dir string, l layer) (*variant, error
 		return nil, err
 	}
 	v := &variant{l.name, filepath.Join(dir, "program"), overlay, map[string]measure.Figures{}}
-	command := []string{"build", "-overlay", overlay, "-o", v.program, "./test/benchwire"}
+	command := []string{"build", "-ldflags=-s -w", "-overlay", overlay, "-o", v.program, "./test/benchwire"}
 	if t.pkg != "" {
-		command = []string{"test", "-c", "-overlay", overlay, "-o", v.program, t.pkg}
+		command = []string{"test", "-c", "-ldflags=-s -w", "-overlay", overlay, "-o", v.program, t.pkg}
 	}
 	if text, err := exec.CommandContext(ctx, "go", command...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, text)
