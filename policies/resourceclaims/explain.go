@@ -29,6 +29,15 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	return c.policy.explain(c.request, n)
 }
 
+// Explain implements policy.Explainer.
+func (r *ranking) Explain(n *snapshot.Node) []string {
+	rated, _ := r.Ranking.Explain(n)
+	if n == nil || r.request == nil {
+		return rated
+	}
+	return append(r.policy.explain(r.request, n), rated...)
+}
+
 // explain says which devices of the node the request would get, or what each device lacks.
 func (p *resourceClaims) explain(request *firstfit.Request, n *snapshot.Node) []string {
 	results, err := p.predictor.Allocate(request, n)

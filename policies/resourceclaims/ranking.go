@@ -62,15 +62,6 @@ func known(score int64) int64 {
 	return score
 }
 
-// Explain implements policy.Explainer.
-func (r *ranking) Explain(n *snapshot.Node) []string {
-	rated, _ := r.Ranking.Explain(n)
-	if n == nil || r.request == nil {
-		return rated
-	}
-	return append(r.policy.explain(r.request, n), rated...)
-}
-
 // shapes are what claims request, in terms of the devices of the driver. They are immutable, except that they keep what was computed.
 type shapes struct {
 	policy  *resourceClaims
