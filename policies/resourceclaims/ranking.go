@@ -150,6 +150,7 @@ func (s *shapes) Of(e snapshot.PodEvent) (placement.Shape, bool) {
 func (s *shapes) describe(request *firstfit.Request) (of shape) {
 	var models, excluded []string
 	var without []*described // the kinds on which nothing is allocated
+	allWhole, sameShare := true, true
 	for _, sample := range s.samples {
 		d := s.policy.describe(sample.pools, false)
 		if d == nil {
@@ -163,12 +164,19 @@ func (s *shapes) describe(request *firstfit.Request) (of shape) {
 			without = append(without, d)
 			continue
 		}
-		on, ok := d.shape(devicesOf(results))
-		if !ok || of.described && on != of.Shape {
+		on, whole, ok := d.shape(devicesOf(results))
+		if !ok || of.described && (on.GPUs != of.GPUs || on.Profile != of.Profile) {
 			return shape{}
 		}
+		allWhole, sameShare = allWhole && whole, sameShare && (!of.described || on.Share == of.Share)
 		of = shape{on, true}
 		models = append(models, d.model)
+	}
+	switch {
+	case allWhole: // of devices of several sizes, perhaps
+		of.Share = 0
+	case !sameShare || of.Share == 0 || of.GPUs > 1:
+		return shape{}
 	}
 	for _, d := range without {
 		// A model with less than is requested is excluded by its size, and not by the claims.
@@ -187,37 +195,37 @@ func (d *described) room() *placement.Node {
 	return &placement.Node{Model: d.model, GPUs: d.gpus, Parts: d.parts, FirstFit: true}
 }
 
-// shape returns the shape of what is allocated of the empty devices: one share, one partition, or any number of whole GPUs, which must be
-// those that a pod with the shape gets.
-func (d *described) shape(results []*resourcev1.DeviceRequestAllocationResult) (s placement.Shape, ok bool) {
+// shape returns the shape of what is allocated of the empty devices: one partition, or shares of GPUs, each of which is whole or not. These
+// must be those that a pod with the shape gets.
+func (d *described) shape(results []*resourcev1.DeviceRequestAllocationResult) (s placement.Shape, whole, ok bool) {
 	var gpus []int
 	var parts []placement.Device
+	whole = true
 	for _, r := range results {
 		if isAdmin(r) {
-			return s, false
+			return s, false, false
 		}
 		id := deviceID{r.Driver, r.Pool, r.Device}
 		if part, ok := d.part[id]; ok {
 			parts = append(parts, part)
 		}
 		if gpu, ok := d.index[id]; ok {
-			gpus = append(gpus, gpu)
-			s.Share = consumed(r)
-			if s.Share >= d.gpus[gpu].Size {
-				s.Share = 0
+			share := consumed(r)
+			if len(gpus) > 0 && share != s.Share {
+				return s, false, false
 			}
+			gpus, s.Share = append(gpus, gpu), share
+			whole = whole && (share == 0 || share >= d.gpus[gpu].Size)
 		}
 	}
-	switch {
-	case len(parts) == 1:
-		first, _ := d.parts.First(d.parts.Layout.Profile(parts[0].Partition))
-		return placement.Shape{Profile: d.parts.Profiles[d.parts.Layout.Profile(parts[0].Partition)]}, first == parts[0]
-	case len(gpus) == 0 || len(gpus) > 1 && s.Share > 0:
-		return s, false
+	if len(parts) == 1 {
+		profile := d.parts.Layout.Profile(parts[0].Partition)
+		first, _ := d.parts.First(profile)
+		return placement.Shape{Profile: d.parts.Profiles[profile]}, true, first == parts[0]
 	}
 	s.GPUs = len(gpus)
 	empty := d.room()
 	empty.GPUs = slices.Clone(empty.GPUs)
 	slices.Sort(gpus)
-	return s, slices.Equal(empty.Take(s, placement.FirstFree), gpus)
+	return s, whole, len(gpus) > 0 && slices.Equal(empty.Take(s, placement.FirstFree), gpus)
 }

@@ -30,7 +30,7 @@ func TestLeastWasteConformance(t *testing.T) {
 	})
 }
 
-// gpuWorld is a cluster whose nodes have GPUs of 16 that pods share.
+// gpuWorld is a cluster whose nodes have GPUs that pods share: with 40 GiB if their model is A100, and else with 16.
 type gpuWorld struct {
 	snapshot.Builder
 }
@@ -53,12 +53,16 @@ func (w *gpuWorld) node(name, model string, count int, reversed bool) {
 	w.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: corev1.NodeStatus{Capacity: cpu, Allocatable: cpu}})
 	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + model + fmt.Sprint(count))}}
 	s.Spec = resourcev1.ResourceSliceSpec{Driver: "gpu.example.com", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1}}
+	size := resource.MustParse("16Gi")
+	if model == "A100" {
+		size = resource.MustParse("40Gi")
+	}
 	for i := range count {
 		uuid := fmt.Sprint(name, "-", i)
 		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{
 			Name: fmt.Sprint("gpu-", i), AllowMultipleAllocations: new(true),
 			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"model": {StringValue: &model}, "uuid": {StringValue: &uuid}, "index": {IntValue: new(int64(i))}},
-			Capacity:   map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse("16Gi")}},
+			Capacity:   map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: size}},
 		})
 	}
 	if reversed {
@@ -151,6 +155,7 @@ func TestClaimsWithAShape(t *testing.T) {
 	w, p := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), leastWaste)
 	w.node("a", "T4", 2, false)
 	w.node("b", "P100", 4, false)
+	w.node("c", "A100", 2, false)
 	both := w.claim("several", 1, 4)
 	both.Spec.Devices.Requests = append(both.Spec.Devices.Requests, both.Spec.Devices.Requests[0])
 	both.Spec.Devices.Requests[1].Name = "other"
@@ -161,17 +166,20 @@ func TestClaimsWithAShape(t *testing.T) {
 	for _, tt := range []struct {
 		claim *resourcev1.ResourceClaim
 		want  string // "": BinPack
-		none  string // the node without a score
+		none  string // the nodes without a score
 	}{
 		{w.claim("share", 1, 4), "LeastWaste", ""},
 		{w.claim("whole", 1, 0), "LeastWaste", ""},
 		{w.claim("sixteen", 1, 16), "LeastWaste", ""},
 		{w.claim("two", 2, 0), "LeastWaste", ""},
-		{w.claim("four", 4, 0), "LeastWaste", "a"},
-		{w.claim("model", 1, 4, `device.attributes["gpu.example.com"].model == "P100"`), "LeastWaste", "a"},
+		{w.claim("four", 4, 0), "LeastWaste", "ac"},
+		{w.claim("shares of two", 2, 4), "", ""},
+		{w.claim("all of some GPUs, twice", 2, 16), "", ""},
+		{w.claim("a large share", 1, 17), "LeastWaste", "ab"},
+		{w.claim("model", 1, 4, `device.attributes["gpu.example.com"].model == "P100"`), "LeastWaste", "ac"},
 		{w.claim("not the first", 1, 4, `device.attributes["gpu.example.com"].index == 1`), "", ""},
-		{w.claim("one GPU", 1, 4, `device.attributes["gpu.example.com"].uuid == "b-0"`), "LeastWaste", "a"},
-		{w.claim("too large", 1, 17), "", ""},
+		{w.claim("one GPU", 1, 4, `device.attributes["gpu.example.com"].uuid == "b-0"`), "LeastWaste", "ac"},
+		{w.claim("too large", 1, 41), "", ""},
 		{both, "", ""},
 		{admin, "", ""},
 		{all, "", ""},
@@ -182,8 +190,8 @@ func TestClaimsWithAShape(t *testing.T) {
 		if got := strings.Join(c.Explain(nil), " "); tt.want == "" && !strings.HasPrefix(got, "scores: BinPack") || !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%s: %s", tt.claim.Name, got)
 		}
-		for _, n := range []string{"a", "b"} {
-			if score := c.(policy.Score).Score(view.Node(n)); tt.want != "" && (score == policy.NoOpinion) != (n == tt.none) {
+		for _, n := range []string{"a", "b", "c"} {
+			if score := c.(policy.Score).Score(view.Node(n)); tt.want != "" && (score == policy.NoOpinion) != strings.Contains(tt.none, n) {
 				t.Errorf("%s: the score of %s is %d", tt.claim.Name, n, score)
 			}
 		}

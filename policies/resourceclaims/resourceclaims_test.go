@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policy"
@@ -88,58 +89,68 @@ func TestExplain(t *testing.T) {
 }
 
 // BenchmarkCluster scores all nodes of a cluster for one pod after another, each of which takes a share on the best node: only that node
-// has changed for the next pod.
+// has changed for the next pod. Pods request usual amounts, or each another one, so that nothing is known of it.
 func BenchmarkCluster(b *testing.B) {
-	for _, config := range []string{"", leastWaste} {
+	for _, strategy := range []string{"BinPack", "LeastWaste"} {
 		for _, count := range []int{1213, 5000} {
-			name := "BinPack"
-			if config != "" {
-				name = "LeastWaste"
+			for _, usual := range []bool{true, false} {
+				name := fmt.Sprintf("%s/%d/usual", strategy, count)
+				if !usual {
+					name = fmt.Sprintf("%s/%d/new", strategy, count)
+				}
+				b.Run(name, func(b *testing.B) { benchmarkCluster(b, strategy, count, usual) })
 			}
-			b.Run(fmt.Sprintf("%s/%d", name, count), func(b *testing.B) {
-				w, p := newGPUWorld(), policytest.Build(b, resourceclaims.Type(), config)
-				for i := range count {
-					w.node(fmt.Sprint("n", i), []string{"T4", "P100", "V100"}[i%3], 8, false)
-				}
-				for i := range 2000 {
-					w.come(w.claim(fmt.Sprint("past-", i), 1, []int64{0, 2, 4, 6, 10}[i%5]), "")
-				}
-				view := w.View()
-				rows, all := make([]int32, 0, count), make([]int64, count)
-				for n := range view.All() {
-					rows = append(rows, int32(n.Row()))
-				}
-				pod := 0
-				next := func() {
-					claim := w.claim(fmt.Sprint("new-", pod), 1, []int64{2, 4, 6, 10}[pod%4])
-					pending := claiming(claim.Name)
-					w.SetResourceClaim(claim)
-					view = w.View()
-					b.StartTimer()
-					cycle := policytest.Prepare[policy.Score](b, p, pending, view)
-					if together, ok := cycle.(policy.ScoreRows); ok {
-						together.ScoreRows(rows, all)
-						cycle.(policy.NormalizeScore).NormalizeScore(all)
-					} else {
-						for i, row := range rows {
-							all[i] = cycle.Score(view.At(int(row)))
-						}
-					}
-					b.StopTimer()
-					best := view.At(int(rows[slices.Index(all, slices.Max(all))])).Name
-					w.SetResourceClaim(allocated(claim, best, []int64{2, 4, 6, 10}[pod%4], pod%8))
-					pod++
-				}
-				b.StopTimer()
-				for range 8 {
-					next() // what is learned and kept is not measured
-				}
-				b.StopTimer()
-				b.ResetTimer()
-				for range b.N {
-					next()
-				}
-			})
 		}
+	}
+}
+
+func benchmarkCluster(b *testing.B, strategy string, count int, usual bool) {
+	w, p := newGPUWorld(), policytest.Build(b, resourceclaims.Type(), "scoringStrategy: {type: "+strategy+", driver: gpu.example.com, modelAttribute: model}")
+	for i := range count {
+		w.node(fmt.Sprint("n", i), []string{"T4", "P100", "V100"}[i%3], 8, false)
+	}
+	for i := range 2000 {
+		w.come(w.claim(fmt.Sprint("past-", i), 1, []int64{0, 2, 4, 6, 10}[i%5]), "")
+	}
+	view := w.View()
+	rows, all := make([]int32, 0, count), make([]int64, count)
+	for n := range view.All() {
+		rows = append(rows, int32(n.Row()))
+	}
+	pod := 0
+	next := func() {
+		memory := []int64{2, 4, 6, 10}[pod%4]
+		claim := w.claim(fmt.Sprint("new-", pod), 1, memory)
+		if !usual {
+			claim.Spec.Devices.Requests[0].Exactly.Capacity.Requests["memory"] = *resource.NewQuantity(memory<<30+int64(pod+1), resource.BinarySI)
+		}
+		pending := claiming(claim.Name)
+		w.SetResourceClaim(claim)
+		view = w.View()
+		b.StartTimer()
+		cycle := policytest.Prepare[policy.Score](b, p, pending, view)
+		if together, ok := cycle.(policy.ScoreRows); ok {
+			together.ScoreRows(rows, all)
+			cycle.(policy.NormalizeScore).NormalizeScore(all)
+		} else {
+			for i, row := range rows {
+				all[i] = cycle.Score(view.At(int(row)))
+			}
+		}
+		b.StopTimer()
+		if best := slices.Max(all); best <= 0 {
+			b.Fatalf("the best score is %d", best)
+		}
+		w.SetResourceClaim(allocated(claim, view.At(int(rows[slices.Index(all, slices.Max(all))])).Name, memory, pod%8))
+		pod++
+	}
+	b.StopTimer()
+	for range 8 {
+		next() // what is learned and kept is not measured
+	}
+	b.StopTimer()
+	b.ResetTimer()
+	for range b.N {
+		next()
 	}
 }
