@@ -60,7 +60,7 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 	}
 	s.client = fake.NewClientset(more...)
 	factory := informers.NewSharedInformerFactory(s.client, 0)
-	live, err := cluster.New(cluster.Options{Client: s.client, Informers: factory, Logger: slog.New(slog.DiscardHandler)})
+	live, err := cluster.New(cluster.Options{Client: s.client, Informers: factory, Devices: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
