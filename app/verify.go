@@ -58,6 +58,9 @@ extender with a cache evaluates only nodes that it knows; --cluster, --kubeconfi
 			if err := o.output.write(cmd.OutOrStdout(), report.WriteJSON, report.WriteText); err != nil {
 				return err
 			}
+			if report.Connections == 0 && report.Refused {
+				return fmt.Errorf("no connection to %s succeeded, so no rule is checked: connection refused: is the extender running, and does it listen at this address (outboard serve: at serving.address)?", report.URL)
+			}
 			if report.Connections == 0 {
 				return fmt.Errorf("no connection to %s succeeded, so no rule is checked: URL must be the urlPrefix of a running extender, with --ca, --cert and --key if its TLS requires them", report.URL)
 			}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -27,6 +28,7 @@ type client struct {
 	url       string
 
 	calls, connections atomic.Int64
+	refused            atomic.Bool // a connection was
 }
 
 // newClient returns a client of the address. With https and no CA it verifies
@@ -116,6 +118,9 @@ func (c *client) ask(ctx context.Context, q *request) response {
 	response, err := c.http.Do(request)
 	if err != nil {
 		a.fail(ctx, err)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			c.refused.Store(true)
+		}
 	}
 	// With TLS 1.3, the client's handshake ends before the server checks the client certificate: the first read fails if the server refuses.
 	if a.newConn && (a.failure != noReply || request.URL.Scheme != "https") {

@@ -43,6 +43,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		URL: redacted(o.URL), Verbs: r.verbs(), Modes: r.modes, Results: r.checker.finish(r.verbs()),
 		Latencies: r.latencies, Notes: r.notes,
 		Calls: int(asker.calls.Load()), Connections: int(asker.connections.Load()), Took: time.Since(start),
+		Refused: asker.refused.Load(),
 	}, nil
 }
 
