@@ -77,7 +77,7 @@ func TestCompletion(t *testing.T) {
 		"scheduler-config --for ":         "kubeadm sidecar service nodeport",
 		"waiting w":                       "web-2",
 		"waiting --namespace te":          "team test",
-		"doctor --explain NoE":            "NoEndpoints NoExtenders",
+		"doctor --explain NoE":            "NoEffectInPlugin NoEndpoints NoExtenders",
 		"doctor --explain li":             "list",
 		"audit --sizes-from ":             "annotation= label=",
 		"explain --admin " + admin.URL + " --profile /":                        "/gpu /images",
