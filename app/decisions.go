@@ -62,7 +62,7 @@ and 2 if no replica responds.`,
 	flags := cmd.Flags()
 	flags.StringVar(&profile, "profile", "", "list only decisions by the profile with this path")
 	complete(cmd, "profile", completeServedProfiles(&service))
-	limitFlag(cmd, &limit, "limit", "decisions")
+	limitFlag(cmd, &limit, 1, "limit", "decisions")
 	return cmd
 }
 

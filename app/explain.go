@@ -96,8 +96,8 @@ responds.`,
 	flags.StringVar(&node, "node", "", "show only this node in the current results")
 	complete(cmd, "profile", completeServedProfiles(&service))
 	complete(cmd, "node", completeNodes(&service.cluster))
-	limitFlag(cmd, &decisions, "limit-decisions", "decisions")
-	limitFlag(cmd, &nodes, "limit-nodes", "nodes")
+	limitFlag(cmd, &decisions, 0, "limit-decisions", "decisions")
+	limitFlag(cmd, &nodes, 0, "limit-nodes", "nodes")
 	return cmd
 }
 

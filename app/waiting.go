@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -53,7 +54,7 @@ replicas through the API server, as kubectl port-forward does, or from one servi
 			}
 			waiting := replicas.Waiting(responses, q)
 			if waiting.Shown == 0 {
-				nothingWaits(cmd.ErrOrStderr(), waiting.Pods)
+				nothingWaits(cmd.ErrOrStderr(), &waiting, q.Reason)
 			}
 			return output.write(cmd.OutOrStdout(), inJSON(waiting), func(w io.Writer) error { return waitingTable(w, &waiting, time.Now()) })
 		},
@@ -65,17 +66,26 @@ replicas through the API server, as kubectl port-forward does, or from one servi
 	output.register(cmd)
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "show only pods that wait for this reason, such as GPUMemory.InsufficientMemory")
 	cmd.Flags().StringVar(&q.Owner, "owner", "", "show the pods of this owner one by one: NAMESPACE/KIND/NAME")
-	limitFlag(cmd, &q.Limit, "limit", "rows")
+	limitFlag(cmd, &q.Limit, 1, "limit", "rows")
 	return cmd
 }
 
-// nothingWaits says that none of the waiting pods is selected, as kubectl get does.
-func nothingWaits(w io.Writer, pods int) {
-	if pods == 0 {
+// nothingWaits says that none of the waiting pods is selected, as kubectl get does, and for which reasons pods wait if none waits for the
+// reason.
+func nothingWaits(w io.Writer, waiting *ui.Waiting, reason string) {
+	if waiting.Pods == 0 {
 		fmt.Fprintln(w, "No pod waits.")
 		return
 	}
-	fmt.Fprintf(w, "None of the waiting pods is selected (pods that wait: %d): --all-namespaces selects those of all namespaces.\n", pods)
+	var others []string
+	for _, r := range waiting.Reasons {
+		others = append(others, r.Code)
+	}
+	if reason != "" && !slices.Contains(others, reason) {
+		fmt.Fprintf(w, "No pod waits for the reason %s: the reasons for which pods wait are %s.\n", reason, strings.Join(others, ", "))
+		return
+	}
+	fmt.Fprintf(w, "None of the waiting pods is selected (pods that wait: %d): --all-namespaces selects those of all namespaces.\n", waiting.Pods)
 }
 
 // waitingTable writes one line for each owner, or for each pod of one owner; nothing if no pod is selected.
