@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -79,7 +80,9 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"probe of no service", []string{"probe", "readyz", "--admin", "127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: ", "--admin must be"}},
 		{"no such pod name", []string{"explain", "a/b/c"}, []string{`"a/b/c": must be [NAMESPACE/]POD`}},
 		{"no URL", []string{"verify", "127.0.0.1:80"}, []string{`url: "127.0.0.1:80": not a URL: must be http://host`}},
-		{"no extender", []string{"verify", "http://127.0.0.1:1"}, []string{"no connection to http://127.0.0.1:1 succeeded", "must be the urlPrefix of a running extender"}},
+		{"no extender", []string{"verify", "http://127.0.0.1:1"}, []string{"no connection to http://127.0.0.1:1 succeeded", "connection refused: is the extender running, and does it listen at this address (outboard serve: at serving.address)?"}},
+		{"no decisions", []string{"decisions", "--limit", "0"}, []string{`--limit="0": must be a number between 1 and `}},
+		{"no waiting pods", []string{"waiting", "--limit", "0"}, []string{`--limit="0": must be a number between 1 and `}},
 		{"an address of another service, for gpus", []string{"gpus", "--admin", other.URL}, []string{"the service at " + other.URL + " shows no GPUs (status 404)", "GPUMemory", "--admin"}},
 		{"an address of another service, for explain", []string{"explain", "p", "--admin", other.URL}, []string{"the service at " + other.URL + " explains nothing (status 404)", "admin address of outboard serve"}},
 		{"kubeconfig to verify with", []string{"verify", "http://127.0.0.1:1", "--kubeconfig", "/nowhere"}, []string{"/nowhere"}},
@@ -222,11 +225,25 @@ func TestCheck(t *testing.T) {
 
 // The name - is standard input.
 func TestStandardInput(t *testing.T) {
+	const block = "apiVersion: outboard.dev/v1alpha1\n%[1]skind: OutboardConfiguration\n%[1]sserving: {insecure: true}\n%[1]sprofiles: [{policies: [{type: ImageLocality}]}]\n"
+	one := "apiVersion: v1\ndata:\n  outboard.yaml: |\n    " + fmt.Sprintf(block, "    ") + "kind: ConfigMap\nmetadata: {name: outboard}\n"
+	all := "apiVersion: v1\nitems:\n- apiVersion: v1\n  data: {ca.crt: x}\n  kind: ConfigMap\n- apiVersion: v1\n  data:\n    outboard.yaml: |\n      " + fmt.Sprintf(block, "      ") + "  kind: ConfigMap\nkind: List\nmetadata: {resourceVersion: \"\"}\n"
+	running := file(t, plain+"profiles:\n- policies: [{type: ImageLocality, failurePolicy: Ignore}]\n")
+	const same = "standard input is valid.\nprofile /: ImageLocality; for every pod\nchange: profiles[0].policies[0].failurePolicy: Ignore → Fail\n"
+	scheduler := "    " + strings.ReplaceAll(strings.TrimSpace(ignorableBinder), "\n", "\n      ") + "\n"
+	schedulers := "apiVersion: v1\nitems:\n- apiVersion: v1\n  data:\n    scheduler.yaml: |\n  " + scheduler + "  kind: ConfigMap\nkind: List\n"
 	for _, tt := range []struct {
 		args, in string
 		status   int
 		want     string
 	}{
+		{"check - --against " + running, one, 0, same},
+		{"check - --against " + running, all, 0, same},
+		{"check " + running + " --against -", all, 0, "change: profiles[0].policies[0].failurePolicy: Fail → Ignore\n"},
+		{"check -", strings.Replace(all, "type: ImageLocality", "type: ImageLocalty", 1), 1, "standard input:12: profiles[0].policies[0].type"},
+		{"check -", "apiVersion: v1\nkind: List\nitems: []\n", 1, "standard input:2: kind: Unsupported value: \"List\": must be OutboardConfiguration"},
+		{"doctor -", schedulers, 1, "standard input:13: [ERROR IgnorableBinder]"},
+		{"doctor - --fix", schedulers, 0, "        ignorable: false\n"},
 		{"check -", plain + "profiles:\n- policies: [{type: ImageLocality}]\n", 0, "standard input is valid.\nprofile /: ImageLocality; for every pod\n"},
 		{"check -", header, 1, "standard input:1: profiles: Required value"},
 		{"check -", "apiVersion: v1\nkind: ConfigMap\ndata: {}\n", 1, "must be OutboardConfiguration; the configuration is a value in the data of a ConfigMap"},

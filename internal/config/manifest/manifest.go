@@ -3,6 +3,7 @@ package manifest
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -15,8 +16,10 @@ type Text struct {
 	Data []byte
 	// Around is the text of which this is a part; nil for a file.
 	Around *Text
-	// Key is the key of a value in the ConfigMap Around; "" for a document.
+	// Key is the key of a value in the ConfigMap Around, or in a ConfigMap of the list Around; "" for a document.
 	Key string
+	// In is the path of the mapping with Key, such as data, or items[0].data; "" for a document.
+	In string
 
 	above    int  // how many lines of the file are above Data
 	oneLine  bool // the value of a ConfigMap is not a block of lines, but a quoted string in line above
@@ -60,24 +63,40 @@ func (t *Text) With(data []byte) []byte {
 	return slices.Concat(t.Around.Data[:t.from], data, t.Around.Data[t.to:])
 }
 
-// Object returns the kind of the object in a document, and the values in it by their keys if it is a ConfigMap. The kind is "" if the
-// document is not valid.
+// Object returns the kind of the object in a document, and the values in it by their keys if it is a ConfigMap. A list with ConfigMaps, as
+// kubectl get prints it, counts as a ConfigMap with the values of all. The kind is "" if the document is not valid.
 func (t *Text) Object() (kind string, values []Text) {
+	const configMap = "ConfigMap"
 	root, err := strictyaml.Parse("", t.Data)
 	if err != nil {
 		return "", nil
 	}
-	var object struct {
+	type header struct {
 		Kind string            `json:"kind"`
 		Data map[string]string `json:"data"`
 	}
+	var object struct {
+		header
+		Items []header `json:"items"`
+	}
 	_ = root.Decode(&object) // other kinds have other fields
-	if object.Kind != "ConfigMap" {
-		return object.Kind, nil
+	kind = object.Kind
+	add := func(in string, data map[string]string) {
+		kind = configMap
+		for _, key := range slices.Sorted(maps.Keys(data)) {
+			at := root.At(in + "[" + key + "]")
+			values = append(values, Text{Data: []byte(data[key]), Around: t, Key: key, In: in, above: t.Line(at.Line()), oneLine: !at.IsBlock()})
+		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(object.Data)) {
-		at := root.At("data[" + key + "]")
-		values = append(values, Text{Data: []byte(object.Data[key]), Around: t, Key: key, above: t.Line(at.Line()), oneLine: !at.IsBlock()})
+	switch kind {
+	case configMap:
+		add("data", object.Data)
+	case "List", configMap + "List":
+		for i, item := range object.Items {
+			if item.Kind == configMap {
+				add(fmt.Sprintf("items[%d].data", i), item.Data)
+			}
+		}
 	}
-	return object.Kind, values
+	return kind, values
 }

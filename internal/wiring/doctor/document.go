@@ -301,22 +301,22 @@ func replaced(t *manifest.Text, data []byte) ([]byte, error) {
 	return replaced(t.Around, object)
 }
 
-// withValue returns the ConfigMap around t with another value.
-func withValue(t *manifest.Text, data []byte) ([]byte, error) {
+// withValue returns the ConfigMap, or the list, around t with another value.
+func withValue(t *manifest.Text, text []byte) ([]byte, error) {
 	document, err := parseYAML(t.Around.Data)
 	if err != nil {
 		return nil, err
 	}
 	root := document.Content[0]
-	i := find(root, "data")
-	if i < 0 || find(root.Content[i+1], t.Key) < 0 {
+	object, i := locate(root, t.In)
+	if object == nil || find(object.Content[i+1], t.Key) < 0 {
 		return nil, fmt.Errorf("the ConfigMap has aliases")
 	}
-	value := root.Content[i+1].Content[find(root.Content[i+1], t.Key)+1]
+	value := object.Content[i+1].Content[find(object.Content[i+1], t.Key)+1]
 	if value.Kind != yaml.ScalarNode {
 		return nil, fmt.Errorf("the ConfigMap has aliases")
 	}
-	value.Value, value.Style, value.Tag = string(data), yaml.LiteralStyle, "!!str"
+	value.Value, value.Style, value.Tag = string(text), yaml.LiteralStyle, "!!str"
 	return encode(document, t.Around.Data)
 }
 
