@@ -160,9 +160,9 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 func TestWrongFlags(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	for line, want := range map[string]string{
-		"decisions --limit -1":                `outboard: --limit="-1": must be a number between 0 and 10000`,
-		"waiting --limit=-1":                  `outboard: --limit="-1": must be a number between 0 and 10000`,
-		"waiting --limit many":                `outboard: --limit="many": must be a number between 0 and 10000`,
+		"decisions --limit -1":                `outboard: --limit="-1": must be a number between 1 and 10000`,
+		"waiting --limit=-1":                  `outboard: --limit="-1": must be a number between 1 and 10000`,
+		"waiting --limit many":                `outboard: --limit="many": must be a number between 1 and 10000`,
 		"explain web-1 --limit-nodes -1":      `outboard: --limit-nodes="-1": must be a number between 0 and 10000`,
 		"explain x --limit-decisions 9999999": `outboard: --limit-decisions="9999999": must be a number between 0 and 10000`,
 		"simulate --seeds many":               `outboard: --seeds="many": must be a number`,
