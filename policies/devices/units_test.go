@@ -1,0 +1,33 @@
+package devices_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/policies/devices"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+// Units has what pods hold of each unit, and no node without units.
+func TestUnits(t *testing.T) {
+	p := policytest.Build(t, devices.Type(), shared)
+	w := world{node: naming("a,b", "")}
+	w.claim(t, p, asking("one", 3))
+	var b snapshot.Builder
+	b.SetNode(w.node)
+	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "without"}})
+	b.SetPod(w.bind(asking("one", 3)))
+	b.SetLedger(w.ledger)
+	got := p.(policy.UnitLister).Units(b.View())
+	want := policy.UnitList{Resource: fpga, Title: fpga, Nodes: []policy.NodeUnits{
+		{Node: "n", Units: []policy.Unit{{Name: "a", Capacity: 4, Used: 3}, {Name: "b", Capacity: 4}}},
+	}}
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Errorf("got\n%+v, want\n%+v", got, want)
+	}
+}
