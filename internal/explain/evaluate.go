@@ -148,12 +148,16 @@ func (s Source) remedies(ctx context.Context, e *evaluation, view *snapshot.View
 	c := remedy.Cluster{View: view, Ignored: s.ignored()}
 	for i := range e.now {
 		p := &e.now[i]
-		if p.Unmanaged || p.Error != "" || p.Fit > 0 {
+		if p.Unmanaged || p.Error != "" {
 			continue
+		}
+		find := remedy.Find
+		if p.Fit > 0 { // by policies, which know nothing of what kube-scheduler can allocate
+			find = remedy.FindClaims
 		}
 		var err error
 		c.Engine = e.engines[p.Profile]
-		if p.Remedies, err = remedy.Find(ctx, c, e.pod); err != nil {
+		if p.Remedies, err = find(ctx, c, e.pod); err != nil {
 			p.Error = "searching for changes with which the pod would fit: " + err.Error()
 		}
 	}

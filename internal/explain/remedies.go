@@ -7,8 +7,11 @@ import (
 
 // remedies writes with which changes the pod would fit.
 func (p *Profile) remedies(b *strings.Builder) {
-	if p.Error != "" || p.Fit > 0 || p.Nodes+p.excluded() == 0 {
+	if p.Error != "" || p.Fit > 0 && len(p.Remedies) == 0 || p.Nodes+p.excluded() == 0 {
 		return
+	}
+	if p.Fit > 0 {
+		b.WriteString("  kube-scheduler cannot allocate its ResourceClaims on any node.\n")
 	}
 	if len(p.Remedies) == 0 {
 		b.WriteString("  It would not fit with any single change that Outboard has tried.\n")

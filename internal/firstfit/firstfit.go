@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -105,6 +106,13 @@ func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, err
 		return nil, err
 	}
 	return r, nil
+}
+
+// WithClaim returns the request with another claim, of the same classes, at the index in Claims.
+func (r *Request) WithClaim(i int, claim *resourcev1.ResourceClaim) (*Request, error) {
+	other := &Request{claims: slices.Clone(r.claims), classes: r.classes, selectors: r.selectors}
+	other.claims[i] = claim
+	return other, other.setKey()
 }
 
 // RequestOf returns what claims with these specs request, whether they are allocated or not.

@@ -29,6 +29,8 @@ const (
 	Nodes Kind = "Nodes"
 	// Policy is the absence of one policy. The smallest change is the policy that alone rejects the most nodes.
 	Policy Kind = "Policy"
+	// Claim is less of one capacity in one request of a ResourceClaim. The smallest change leaves the largest amount.
+	Claim Kind = "Claim"
 )
 
 // Remedy is one change with which the pod fits.
@@ -46,6 +48,11 @@ type Remedy struct {
 	Next      *resource.Quantity  `json:"next,omitempty"`
 	// Unit is what From, To and Next count if a policy says so, such as GiB.
 	Unit string `json:"unit,omitempty"`
+
+	// Request of Claim asks for Capacity, for the kind Claim: To instead of From.
+	Claim    string `json:"claim,omitempty"`
+	Request  string `json:"request,omitempty"`
+	Capacity string `json:"capacity,omitempty"`
 
 	// End are the pods that end, and Pool is the pool in which they hold claims: for End and Seats.
 	End        []Holder   `json:"end,omitempty"`

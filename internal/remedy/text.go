@@ -15,6 +15,8 @@ func (r *Remedy) String() string {
 	switch r.Kind {
 	case Request:
 		return r.request()
+	case Claim:
+		return r.lessOfClaim()
 	case End:
 		return r.end() + r.preemption()
 	case Seats:
@@ -41,6 +43,14 @@ func (r *Remedy) request() string {
 		}
 		return text + ")"
 	case !r.Smallest:
+		text += " (perhaps also with more)"
+	}
+	return text
+}
+
+func (r *Remedy) lessOfClaim() string {
+	text := fmt.Sprintf("with %s of %s instead of %s in request %s of claim %s, on %s", r.To, r.Capacity, r.From, r.Request, r.Claim, r.Node)
+	if !r.Smallest {
 		text += " (perhaps also with more)"
 	}
 	return text

@@ -123,12 +123,25 @@ func TestResourceClaimsFillNodes(t *testing.T) {
 	if err != nil || !strings.Contains(placed.Waiting, "cannot allocate all claims") {
 		t.Fatal(placed.Waiting, err)
 	}
-	var full string
+	var full, partly string
 	for node, pods := range count {
 		if pods == 8 {
 			full = node
+		} else {
+			partly = node
 		}
 	}
 	want := "claim no-room, request gpu: gpu-0 (memory: 0 of 40Gi free; held by default/share-0 (10Gi)"
 	th.eventually("explain says what is missing", func() bool { return strings.Contains(th.notes(o, "no-room", full), want) })
+	remedies := th.explainPending(o, "no-room").Now[0].Remedies
+	change := "with 30Gi of memory instead of 40Gi in request gpu of claim no-room, on " + partly
+	if len(remedies) != 1 || remedies[0].String() != change {
+		t.Fatalf("%v, want %s", remedies, change)
+	}
+	if placed, err = th.Place(th.ctx, th.claiming("no-room-for-more", "31Gi", 2)); err != nil || placed.Waiting == "" {
+		t.Errorf("a pod with more is on %q (%v)", placed.Pod.Spec.NodeName, err)
+	}
+	if placed, err = th.Place(th.ctx, th.claiming("changed", "30Gi", 2)); err != nil || placed.Pod.Spec.NodeName != partly {
+		t.Errorf("the changed pod is on %q: %s (%v)", placed.Pod.Spec.NodeName, placed.Waiting, err)
+	}
 }
