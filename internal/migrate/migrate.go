@@ -198,7 +198,7 @@ func (o *Options) template(namespace string, share, count int64) *resourcev1.Res
 	exactly := &resourcev1.ExactDeviceRequest{DeviceClassName: o.Class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count}
 	name := "gpu-whole"
 	if share > 0 {
-		quantity := resource.MustParse(fmt.Sprintf("%d%s", share, o.Unit))
+		quantity := *resource.NewQuantity(share<<map[string]int{"Gi": 30, "Mi": 20}[o.Unit], resource.BinarySI)
 		name = fmt.Sprintf("gpu-%d%s", share, strings.ToLower(o.Unit))
 		exactly.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{resourcev1.QualifiedName(o.Capacity): quantity}}
 	}
