@@ -138,6 +138,7 @@ var claimProtocol = []declaredMutant{
 	{"internal/engine/preempt.go", "if len(c.Victims) == 0 {", "if false {", "internal/engine TestPreempt"},
 	{"internal/engine/preempt.go", "if p.fitsBeside(p.nominations, rest, true) {", "if false {", "internal/engine TestPreempt"},
 	{"internal/engine/preempt.go", "return p.fitsBeside(p.nominations, left, true)", "return p.fitsBeside(p.nominations, left, false)", "internal/engine TestPreemptCountsNominatedPods"},
+	{"internal/engine/preempt.go", " || slices.Contains(t.breaking, p) && !slices.Contains(t.chosen, p)", "", "internal/engine TestPreempt"},
 	{"internal/engine/nominated.go", "return pod.DeletionTimestamp != nil || slices.Contains(to.Victims, pod.UID)", "return pod.DeletionTimestamp != nil || false && slices.Contains(to.Victims, pod.UID)", "internal/engine TestNominatedPodIsPlannedInPlaceOfItsVictims"},
 	{"internal/engine/nominated.go", "return pod.DeletionTimestamp != nil || slices.Contains(to.Victims, pod.UID)", "return slices.Contains(to.Victims, pod.UID)", "internal/engine TestNominatedPodIsPlannedInPlaceOfItsVictims"},
 	{"internal/engine/nominated.go", "corev1helpers.PodPriority(p) >= corev1helpers.PodPriority(pod) && p.UID", "corev1helpers.PodPriority(p) > corev1helpers.PodPriority(pod) && p.UID", "internal/engine TestNominatedPodsCount"},
