@@ -39,8 +39,6 @@ var a100Profiles = []migProfile{
 	{"7g.40gb", 0, 40192, 98, 7, 5, 1, 8, []int{0}},
 }
 
-const memorySlices = 8
-
 // counters returns what a partition of the profile uses if it begins at the memory slice.
 func (p *migProfile) counters(start int) map[string]resourcev1.Counter {
 	all := map[string]resourcev1.Counter{}
