@@ -40,7 +40,7 @@ func (c *checker) outboardArgs(path string, args strictyaml.Value, sets map[stri
 	}
 	if used.Profile == nil {
 		why := "its arguments have errors"
-		if err == nil {
+		if err == nil && conf == nil {
 			why = "its configuration is not known: --config names it"
 		}
 		c.omit("what the policies of Outboard's plugin need in "+profile+".plugins", why)
@@ -194,7 +194,7 @@ func (c *checker) argumentErrors(path string, err error, field string) {
 			continue // the types are unknown
 		}
 		code, fix := "InvalidValue", ""
-		if strings.HasSuffix(e.Path, ".type") {
+		if strings.HasSuffix(e.Path, ".type") && e.Kind == "Unsupported value" {
 			fix = "write the name of a type; or, if this kube-scheduler is a build with this type, ignore this"
 		}
 		if field != "" {
