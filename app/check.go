@@ -108,8 +108,8 @@ type checkedProfile struct {
 	// StrictForEveryPod is true if kube-scheduler must place no pod at all while Outboard does not respond.
 	StrictForEveryPod bool `json:"strictForEveryPod,omitempty"`
 
-	pods    string // for which pods the profile is
-	claimer string // the name of the policy that allocates resources; "": none
+	pods   string // for which pods the profile is
+	strict string // why, if StrictForEveryPod
 }
 
 // checkedSignal is a signal with its type of source.
@@ -128,7 +128,12 @@ func (r *checked) list(c *config.Config) {
 		for _, resource := range p.ManagedResources {
 			resources = append(resources, resource.Name)
 		}
-		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources, len(resources) == 0 && p.Claimer() != "", p.Pods(), p.Claimer()})
+		strict := p.Claimer() + " allocates resources"
+		if other := p.ForEveryPod(); other != "" && other != p.Claimer() {
+			strict += ", " + other + " evaluates every pod,"
+		}
+		strict += " and the profile has no managedResources"
+		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources, len(resources) == 0 && p.Claimer() != "", p.Pods(), strict})
 	}
 	for i := range c.Signals {
 		r.Signals = append(r.Signals, checkedSignal{c.Signals[i].Name, c.Signals[i].Type.Name})
@@ -186,7 +191,7 @@ func (r *checked) text(w io.Writer) error {
 		for _, p := range r.Profiles {
 			fmt.Fprintf(&b, "profile %s: %s; for %s\n", p.Path, strings.Join(p.Policies, ", "), p.pods)
 			if p.StrictForEveryPod {
-				fmt.Fprintf(&b, "note: profile %s: kube-scheduler places no pod while Outboard does not respond, because %s allocates resources and the profile has no managedResources\n", p.Path, p.claimer)
+				fmt.Fprintf(&b, "note: profile %s: kube-scheduler places no pod while Outboard does not respond, because %s\n", p.Path, p.strict)
 			}
 		}
 		for _, s := range r.Signals {

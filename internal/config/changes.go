@@ -220,8 +220,8 @@ func profileRisks(old, new *Profile, seen Observed) []string {
 	}
 	if len(old.ManagedResources) > 0 && len(new.ManagedResources) == 0 && new.Claimer() != "" {
 		cause := ""
-		if i := slices.IndexFunc(new.Policies, func(q Policy) bool { return !q.Inputs().ResourcesOnly }); i >= 0 {
-			cause = ", because " + new.Policies[i].Name + " evaluates every pod, and there are no managedResources"
+		if name := new.ForEveryPod(); name != "" {
+			cause = ", because " + name + " evaluates every pod, and there are no managedResources"
 		}
 		risks = append(risks, fmt.Sprintf("profile %s: is now for every pod%s: with a new configuration, kube-scheduler places no pod while Outboard does not respond", new.Path, cause))
 	} else {

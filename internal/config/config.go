@@ -320,6 +320,15 @@ func (p *Profile) Claimer() string {
 	return ""
 }
 
+// ForEveryPod returns the name of the first policy of the profile that is for pods that request none of its resources, too; "" if there is
+// none.
+func (p *Profile) ForEveryPod() string {
+	if i := slices.IndexFunc(p.Policies, func(q Policy) bool { return !q.Inputs().ResourcesOnly }); i >= 0 {
+		return p.Policies[i].Name
+	}
+	return ""
+}
+
 // Filters returns the names of the policies of the profile that can reject nodes.
 func (p *Profile) Filters() (names []string) {
 	for i := range p.Policies {

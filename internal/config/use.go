@@ -117,6 +117,22 @@ func (c *Config) warnClaims() field.ErrorList {
 	return warnings
 }
 
+// warnManaged warns about policies that allocate to pods that request no resource, as by an annotation, in profiles with managedResources.
+func (c *Config) warnManaged() field.ErrorList {
+	var warnings field.ErrorList
+	for i := range c.Profiles {
+		p := &c.Profiles[i]
+		for j := range p.Policies {
+			q := &p.Policies[j]
+			if _, allocates := q.Policy.(policy.Reserver); allocates && len(q.Inputs().Resources) == 0 && len(p.ManagedResources) > 0 {
+				at := field.NewPath("profiles").Index(i).Child("managedResources")
+				warnings = append(warnings, field.Invalid(at, p.ManagedResources[0].Name, q.Name+" allocates no resource, so pods request from it in another way, such as an annotation: kube-scheduler does not call for a pod that requests none of managedResources, and binds it without a claim. Remove managedResources, or put "+q.Name+" into a profile without"))
+			}
+		}
+	}
+	return warnings
+}
+
 // warnPolicies returns the warnings of the policies themselves.
 func (c *Config) warnPolicies() field.ErrorList {
 	var warnings field.ErrorList
