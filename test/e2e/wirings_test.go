@@ -446,7 +446,7 @@ func TestPluginWirings(t *testing.T) {
 func (th *theater) tryPlugin(w wiring, name, path string) {
 	th.t.Helper()
 	configuration := strings.ReplaceAll(with(th.t, pluginWiring, w.changes), "NAME", name)
-	findings, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: []byte(configuration)})
+	findings, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: []byte(configuration), Types: config.Types{Policies: standard.Types(), Signals: signals.Types()}})
 	if err != nil {
 		th.t.Fatal(err)
 	}
