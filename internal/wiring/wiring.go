@@ -54,7 +54,7 @@ type Options struct {
 	SchedulerName string
 	// Profiles are the paths of the profiles to call. Default: all.
 	Profiles []string
-	// Strict makes the extender of every profile strict.
+	// Strict makes the extender of every profile strict, with bind.
 	Strict bool
 }
 
@@ -175,7 +175,7 @@ func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
 	for _, r := range p.ManagedResources {
 		e.ManagedResources = append(e.ManagedResources, schedulerv1.ExtenderManagedResource(r))
 	}
-	e.setVerbs(p, !c.ClientConnection.Enabled)
+	e.setVerbs(p, p.Claimer() != "" || w.options.Strict, !c.ClientConnection.Enabled)
 	if e.PrioritizeVerb != "" {
 		e.Weight = p.ExtenderWeight()
 	}
@@ -196,7 +196,7 @@ func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
 }
 
 // setVerbs sets the verbs to call. Without a cluster, a profile can neither preempt nor bind.
-func (e *entry) setVerbs(p *config.Profile, noCluster bool) {
+func (e *entry) setVerbs(p *config.Profile, bind, noCluster bool) {
 	if p.Verb != nil {
 		*VerbField(&e.Extender, p.OnlyVerb()) = path.Base(p.Path)
 		return
@@ -210,7 +210,7 @@ func (e *entry) setVerbs(p *config.Profile, noCluster bool) {
 	}
 	if e.strict && !noCluster {
 		e.PreemptVerb = string(decision.Preempt)
-		if p.Claimer() != "" {
+		if bind {
 			e.BindVerb = string(decision.Bind)
 		}
 	}

@@ -97,9 +97,7 @@ func TestExtenders(t *testing.T) {
 				e.ManagedResources = []schedulerv1.ExtenderManagedResource{{Name: "aliyun.com/gpu-mem"}, {Name: "aliyun.com/gpu-count"}, {Name: "example.com/fpga"}}
 			})}},
 		{"strict on demand", "profiles:\n" + images, wiring.Options{Strict: true},
-			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) {
-				e.URLPrefix, e.BindVerb, e.Weight = "http://127.0.0.1:8888/images", "", 2
-			})}},
+			[]schedulerv1.Extender{with(strict, func(e *schedulerv1.Extender) { e.URLPrefix, e.Weight = "http://127.0.0.1:8888/images", 2 })}},
 		{"a filter without scores", "profiles:\n- policies: [{type: PodLimit, weight: 0, config: {max: 1, selector: {}}}]\n", wiring.Options{},
 			[]schedulerv1.Extender{with(soft, func(e *schedulerv1.Extender) {
 				e.URLPrefix, e.FilterVerb, e.PrioritizeVerb, e.Weight = "http://127.0.0.1:8888", "filter", "", 0
