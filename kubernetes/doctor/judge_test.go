@@ -169,7 +169,7 @@ func configurationIn(data []byte) (inner []byte, above int) {
 	return []byte(value), bytes.Count(before, []byte("\n")) + 1
 }
 
-// configMapsIn returns the pairs of keys and values in the ConfigMaps of a file, in the order of the documents and keys.
+// configMapsIn returns the pairs of keys and values in the ConfigMaps of a file, also in lists, in the order of the documents and keys.
 func configMapsIn(data []byte) (pairs [][2]string) {
 	rest := data
 	for len(rest) > 0 {
@@ -181,11 +181,21 @@ func configMapsIn(data []byte) (pairs [][2]string) {
 			rest = nil
 		}
 		var object corev1.ConfigMap
-		if yaml.Unmarshal(doc, &object) != nil || object.Kind != "ConfigMap" {
+		var list corev1.ConfigMapList
+		switch {
+		case yaml.Unmarshal(doc, &object) != nil:
+			continue
+		case object.Kind == "ConfigMap":
+			list.Items = append(list.Items, object)
+		case object.Kind != "List" || yaml.Unmarshal(doc, &list) != nil:
 			continue
 		}
-		for _, key := range slices.Sorted(maps.Keys(object.Data)) {
-			pairs = append(pairs, [2]string{key, object.Data[key]})
+		for _, object := range list.Items {
+			for _, key := range slices.Sorted(maps.Keys(object.Data)) {
+				if object.Kind == "ConfigMap" {
+					pairs = append(pairs, [2]string{key, object.Data[key]})
+				}
+			}
 		}
 	}
 	return pairs
