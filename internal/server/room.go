@@ -78,8 +78,12 @@ func newRoom(use string, size int64) *room { return &room{use: use, size: size, 
 func (r *room) takeFree(h *hold, by string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.takeIfFree(h, by, time.Now())
+}
+
+func (r *room) takeIfFree(h *hold, by string, now time.Time) bool {
 	r.enter(h, by)
-	if now := time.Now(); h.amount > r.free || h.caller.rests.After(now) || r.first(now) != nil {
+	if h.amount > r.free || h.caller.rests.After(now) || r.first(now) != nil {
 		return false
 	}
 	r.grant(h)
@@ -115,12 +119,13 @@ func (r *room) take(ctx context.Context, h *hold, by string) bool {
 // takeOrYield takes the amount for the caller if it is free. Otherwise it returns the holders that yield: when they have ended, try again.
 // It does not wait.
 func (r *room) takeOrYield(h *hold, by string) (ok bool, yield []holder) {
-	if r.takeFree(h, by) {
-		return true, nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return false, r.makeRoom(h, time.Now())
+	now := time.Now()
+	if r.takeIfFree(h, by, now) {
+		return true, nil
+	}
+	return false, r.makeRoom(h, now)
 }
 
 // lookAgain is the time between two looks for holders that yield.
