@@ -32,7 +32,7 @@ const (
 	relaxedFor     = 10 * time.Second // after the latest large request
 )
 
-// relax is called for each large request. It is safe for concurrent use.
+// relax is called for each large request beside other callers. It is safe for concurrent use.
 func (r *relaxed) relax() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +43,9 @@ func (r *relaxed) relax() {
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		return
 	}
-	r.percent = debug.SetGCPercent(relaxedPercent)
+	if r.percent = debug.SetGCPercent(relaxedPercent); r.percent < 0 || r.percent > relaxedPercent {
+		debug.SetGCPercent(r.percent) // the environment asks for fewer collections
+	}
 	r.end = time.AfterFunc(relaxedFor, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -63,6 +63,13 @@ func TestCollectorIsRelaxed(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		check("after the last one", 50)
+		for _, percent := range []int{1000, -1} {
+			debug.SetGCPercent(percent)
+			new(relaxed).relax()
+			if got := debug.SetGCPercent(50); got != percent {
+				t.Errorf("of %d, the collector is set to %d %%", percent, got)
+			}
+		}
 	})
 }
 

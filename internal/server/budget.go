@@ -212,11 +212,11 @@ func (l *lease) disturbs() bool {
 
 // pace waits after n bytes of a body of more than pacedBody, which the lease holds room for, and returns whether the request must end.
 func (l *lease) pace(n int) (ended bool) {
-	l.budget.onLarge()
 	if !l.disturbs() {
 		runtime.Gosched()
 		return false
 	}
+	l.budget.onLarge()
 	h := &l.holds[0]
 	over := make(chan struct{})
 	if !l.wait(sync.OnceFunc(func() { close(over) })) {
@@ -247,7 +247,9 @@ func ReserveMemory(ctx context.Context, bytes int64) error {
 	case bytes <= lightWork:
 		return l.take(ctx, l.budget.light, max(bytes, l.budget.leastLight))
 	}
-	l.budget.onLarge()
+	if l.disturbs() {
+		l.budget.onLarge()
+	}
 	return l.take(ctx, l.budget.heavy, max(bytes, l.budget.leastHeavy))
 }
 

@@ -141,8 +141,8 @@ func TestBudgetServesTheOldestFirst(t *testing.T) {
 	})
 }
 
-// The caller of a large request rests before its next one if another caller sends ordinary requests, and only then. So do its
-// bodies arrive slowly.
+// The caller of a large request rests before its next one if another caller sends ordinary requests, and only then.
+// Meanwhile its bodies arrive slowly.
 func TestCallersOfLargeRequestsRest(t *testing.T) {
 	for _, tt := range []struct {
 		name         string

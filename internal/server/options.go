@@ -62,8 +62,8 @@ type Options struct {
 	// BusyTimeout is how long one request may wait for memory. Default: 2 s.
 	BusyTimeout time.Duration
 
-	// OnLarge is called when a large request arrives or is about to be decoded, often many times for one. It must return at once, and be
-	// safe for concurrent use. Nil: nothing is called.
+	// OnLarge is called when a large request arrives or is about to be decoded while other callers send ordinary ones, often many times for
+	// one request. It must return at once, and be safe for concurrent use. Nil: nothing is called.
 	OnLarge func()
 
 	// ShutdownDelay is how long the server continues to serve after it is stopped, and reports that it is not ready, so
