@@ -15,6 +15,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podresource "k8s.io/component-helpers/resource"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -105,23 +106,23 @@ func Of(pods []*corev1.Pod, o Options) *Plan {
 	return p
 }
 
-// requested returns what the containers of the pod request, and which of them do.
+// requested returns what the pod requests, by kube-scheduler's rules for init containers, and which of its containers request any.
 func requested(pod *corev1.Pod) (memory, count int64, containers []string) {
 	for _, all := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range all {
-			m, c := amount(&all[i], Memory), amount(&all[i], Count)
-			if m > 0 || c > 0 {
+			if r := all[i].Resources; amount(r.Requests, r.Limits, Memory) > 0 || amount(r.Requests, r.Limits, Count) > 0 {
 				containers = append(containers, all[i].Name)
 			}
-			memory, count = memory+m, count+c
 		}
 	}
-	return memory, count, containers
+	requests, limits := podresource.PodRequests(pod, podresource.PodResourcesOptions{}), podresource.PodLimits(pod, podresource.PodResourcesOptions{})
+	return amount(requests, limits, Memory), amount(requests, limits, Count), containers
 }
 
-func amount(c *corev1.Container, name corev1.ResourceName) int64 {
-	limit, request := c.Resources.Limits[name], c.Resources.Requests[name]
-	return max(limit.Value(), request.Value())
+// amount returns the larger of both: a manifest may have only limits, and the API server sets requests to them.
+func amount(requests, limits corev1.ResourceList, name corev1.ResourceName) int64 {
+	request, limit := requests[name], limits[name]
+	return max(request.Value(), limit.Value())
 }
 
 // workload returns what the pod spec is written in: the controller of the pod, the Deployment of a ReplicaSet, or the pod itself.

@@ -142,3 +142,14 @@ func TestNVIDIADriverHasOtherDevices(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// An init container ends before the others start, so its share is not added to theirs.
+func TestInitContainers(t *testing.T) {
+	pod := `{kind: Pod, metadata: {name: p, namespace: a}, spec: {
+  initContainers: [{name: load, resources: {limits: {aliyun.com/gpu-mem: 8}}}],
+  containers: [{name: main, resources: {limits: {aliyun.com/gpu-mem: 6}}}]}}`
+	plan := migrate.Of(read(t, pod).Pods, options)
+	if len(plan.Templates) != 1 || plan.Templates[0].Object.Name != "gpu-8gi" {
+		t.Errorf("the plan is %+v, want the template gpu-8gi", plan.Templates)
+	}
+}
