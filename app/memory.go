@@ -1,10 +1,11 @@
 package app
 
 import (
+	"context"
 	"math"
 	"os"
 	"runtime/debug"
-	"sync"
+	"runtime/metrics"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -19,39 +20,58 @@ func collectGarbage() {
 	}
 }
 
-// relaxed makes the garbage collector run less often while large requests produce much garbage: with two processors, it delays other
-// requests by milliseconds each time. Without a memory limit it changes nothing, as the heap could take all memory. The zero value is ready.
-type relaxed struct {
-	mu      sync.Mutex
-	percent int         // as it was before
-	end     *time.Timer // nil: the collector runs as before
-}
-
 const (
 	relaxedPercent = 400
-	relaxedFor     = 10 * time.Second // after the latest large request
+	relaxedFor     = 10 * time.Second
+	often          = 2 // collections
 )
 
-// relax is called for each large request beside other callers. It is safe for concurrent use.
-func (r *relaxed) relax() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.end != nil {
-		r.end.Reset(relaxedFor)
-		return
-	}
+// relaxCollector makes the garbage collector run less often while callers produce much garbage: with two processors, each collection delays
+// requests by milliseconds. If it ran often within a second, the heap may grow by relaxedPercent, until it has run less often than that
+// within relaxedFor. Without a memory limit relaxCollector changes nothing, as the heap could take all memory. It returns when ctx ends.
+func relaxCollector(ctx context.Context) {
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		return
 	}
-	if r.percent = debug.SetGCPercent(relaxedPercent); r.percent < 0 || r.percent > relaxedPercent {
-		debug.SetGCPercent(r.percent) // the environment asks for fewer collections
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	var until time.Time // relaxed
+	percent := 0        // as it was before
+	for last := collections(); ; {
+		select {
+		case <-ctx.Done():
+			if !until.IsZero() {
+				debug.SetGCPercent(percent)
+			}
+			return
+		case now := <-second.C:
+			n := collections()
+			switch {
+			case until.IsZero() && n-last >= often:
+				percent = debug.SetGCPercent(relaxedPercent)
+				if percent < 0 || percent > relaxedPercent {
+					debug.SetGCPercent(percent) // the environment asks for fewer collections
+					return
+				}
+				until = now.Add(relaxedFor)
+			case !until.IsZero() && now.Before(until): // n counts from when it was relaxed
+				continue
+			case !until.IsZero() && n-last >= often:
+				until = now.Add(relaxedFor)
+			case !until.IsZero():
+				debug.SetGCPercent(percent)
+				until = time.Time{}
+			}
+			last = n
+		}
 	}
-	r.end = time.AfterFunc(relaxedFor, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		debug.SetGCPercent(r.percent)
-		r.end = nil
-	})
+}
+
+// collections returns how often the garbage collector has run.
+func collections() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 // limitMemory sets the memory limit of the Go runtime to nine tenths of the limit of the cgroup, above which the kernel

@@ -121,7 +121,6 @@ func (s *serving) serverOptions(c *config.Config) server.Options {
 		DrainTimeout:     c.Serving.DrainTimeout,
 		Logger:           s.options.Logger,
 		Registerer:       s.options.Registry,
-		OnLarge:          new(relaxed).relax,
 		Admin:            s.AdminOptions(),
 	}
 	if options.ShutdownDelay == 0 {

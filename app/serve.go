@@ -65,6 +65,7 @@ func serve(ctx context.Context, file string, c *config.Config, types config.Type
 	if limit := limitMemory(memlimit.FromCgroup); limit > 0 {
 		logger.Info("memory limit set from the cgroup", "bytes", limit)
 	}
+	go relaxCollector(ctx)
 	klog.SetSlogLogger(logger.With("from", "client-go"))
 
 	registry := NewRegistry()

@@ -41,8 +41,8 @@ const (
 	pacedBody = 1 << 20
 	pace      = 32 << 20
 
-	// patientOwn is how long a request has waited for its client before it yields to a request of the same caller.
-	patientOwn = time.Second
+	// slow is how long a request has waited for its client before it yields to a request of the same caller, or of one that holds less.
+	slow = time.Second
 )
 
 // A budget bounds the memory of all requests together. A request takes room for its body before it reads the first
@@ -58,7 +58,6 @@ type budget struct {
 	leastLight, leastHeavy int64
 
 	patience time.Duration
-	onLarge  func()
 	reserved prometheus.Gauge
 }
 
@@ -73,10 +72,9 @@ func newBudget(opts Options, reserved prometheus.Gauge) *budget {
 		leastLight: min(lightWork, lightRoom/(lightPerProcessor*processors)),
 		leastHeavy: heavyRoom / max(processors-1, 1),
 		patience:   opts.BusyTimeout,
-		onLarge:    opts.OnLarge,
 		reserved:   reserved,
 	}
-	b.large.ownWait, b.ordinary.ownWait, b.light.ownWait, b.heavy.ownWait = patientOwn, patientOwn, patientOwn, patientOwn
+	b.large.slow, b.ordinary.slow, b.light.slow, b.heavy.slow = slow, slow, slow, slow
 	return b
 }
 
@@ -216,7 +214,6 @@ func (l *lease) pace(n int) (ended bool) {
 		runtime.Gosched()
 		return false
 	}
-	l.budget.onLarge()
 	h := &l.holds[0]
 	over := make(chan struct{})
 	if !l.wait(sync.OnceFunc(func() { close(over) })) {
@@ -246,9 +243,6 @@ func ReserveMemory(ctx context.Context, bytes int64) error {
 		return nil
 	case bytes <= lightWork:
 		return l.take(ctx, l.budget.light, max(bytes, l.budget.leastLight))
-	}
-	if l.disturbs() {
-		l.budget.onLarge()
 	}
 	return l.take(ctx, l.budget.heavy, max(bytes, l.budget.leastHeavy))
 }

@@ -18,7 +18,7 @@ import (
 
 func testBudget(large int64, patience time.Duration) *budget {
 	gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: "test"})
-	return newBudget(Options{MaxInFlightBytes: large, MaxConnections: 4, BusyTimeout: patience, OnLarge: func() {}}, gauge)
+	return newBudget(Options{MaxInFlightBytes: large, MaxConnections: 4, BusyTimeout: patience}, gauge)
 }
 
 // For any competing bodies, any memory that handlers reserve for them, and any that they keep while they wait for another server: no

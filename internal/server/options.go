@@ -62,10 +62,6 @@ type Options struct {
 	// BusyTimeout is how long one request may wait for memory. Default: 2 s.
 	BusyTimeout time.Duration
 
-	// OnLarge is called when a large request arrives or is about to be decoded while other callers send ordinary ones, often many times for
-	// one request. It must return at once, and be safe for concurrent use. Nil: nothing is called.
-	OnLarge func()
-
 	// ShutdownDelay is how long the server continues to serve after it is stopped, and reports that it is not ready, so
 	// that callers can move to other replicas. Negative: not at all. Default: 10 s.
 	ShutdownDelay time.Duration
@@ -165,9 +161,6 @@ func (o Options) withDefaults() Options {
 	o.Admin.Address = cmp.Or(o.Admin.Address, "127.0.0.1:8081")
 	if o.Logger == nil {
 		o.Logger = slog.Default()
-	}
-	if o.OnLarge == nil {
-		o.OnLarge = func() {}
 	}
 	return o
 }

@@ -12,19 +12,20 @@ import (
 //
 //   - While no other caller asks, a caller may hold all of it.
 //   - If there is not enough, the caller that holds most yields. Of its holders, the one that has waited longest for its client ends. Another
-//     caller yields as long as it holds at least what the asking caller would hold. The asking caller yields, too, but only what has waited
-//     for at least ownWait.
+//     caller yields as long as it holds at least what the asking caller would hold. A caller that holds no more than its share, and the asking
+//     caller itself, yield only what has waited for at least slow.
 //   - Of requests that wait, the first is that of the caller that used least lately. Of one caller, the oldest is first. What is used counts
 //     as amount times seconds, and half of it is forgotten in each halfLife.
 //   - A caller that rests (see [room.rest]) gets nothing until its rest is over.
 //
-// So a caller gets its share, the size divided by the number of callers, whatever others do. It gets more if others need less.
+// So a caller gets its share, the size divided by the number of callers that hold something or wait, whatever others do. It gets more if
+// others need less.
 //
 // Create one with newRoom. It is safe for concurrent use.
 type room struct {
-	use     string // for errors
-	size    int64
-	ownWait time.Duration
+	use  string // for errors
+	size int64
+	slow time.Duration
 
 	mu      sync.Mutex
 	free    int64
@@ -284,14 +285,21 @@ func (r *room) makeRoom(h *hold, now time.Time) (yield []holder) {
 
 // yielding returns the hold that yields to h next, or nil.
 func (r *room) yielding(h *hold, now time.Time) (found *hold) {
-	var most int64
+	var most, active int64
+	for _, c := range r.callers {
+		if len(c.holds) > 0 || len(c.waiting) > 0 || c == h.caller {
+			active++
+		}
+	}
 	var used float64
 	for _, c := range r.callers {
-		least, left := time.Duration(0), c.held-c.ending
-		if c == h.caller {
-			least = r.ownWait
-		} else if left < h.caller.held+h.amount {
+		left := c.held - c.ending
+		if c != h.caller && left < h.caller.held+h.amount {
 			continue
+		}
+		least := r.slow
+		if c != h.caller && left > r.size/active {
+			least = 0
 		}
 		if lately := c.usedUntil(now); left > most || left == most && lately > used {
 			if candidate := c.longest(now, least); candidate != nil {

@@ -51,11 +51,13 @@ func TestRoomIsShared(t *testing.T) {
 		"a request that is served is not ended": {"A1 takes 100: A1", "B1 takes 1: A1", "1h: A1", "A1 ends: B1"},
 		"another caller yields at once, first what has waited longest": {
 			"A1 takes 50: A1", "A1 waits: A1", "1s: A1", "A2 takes 50: A1 A2", "A2 waits: A1 A2", "B1 takes 10: A2 B1"},
-		"it yields when it begins to wait":    {"A1 takes 100: A1", "B1 takes 10: A1", "A1 waits: A1", "100ms: B1"},
-		"as many yield as are needed":         {"A1 takes 30: A1", "A1 waits: A1", "1s: A1", "A2 takes 30: A1 A2", "A2 waits: A1 A2", "A3 takes 40: A1 A2 A3", "B1 takes 50: A3 B1"},
-		"a caller does not yield its share":   {"A1 takes 50: A1", "A1 waits: A1", "B1 takes 50: A1 B1", "B2 takes 10: A1 B1"},
-		"who holds most yields":               {"A1 takes 30: A1", "A1 waits: A1", "1s: A1", "B1 takes 70: A1 B1", "B1 waits: A1 B1", "C1 takes 10: A1 C1"},
-		"of equal holders, who used most":     {"A1 takes 50: A1", "A1 waits: A1", "9s: A1", "B1 takes 50: A1 B1", "B1 waits: A1 B1", "C1 takes 50: B1 C1"},
+		"it yields when it begins to wait":  {"A1 takes 100: A1", "B1 takes 10: A1", "A1 waits: A1", "100ms: B1"},
+		"as many yield as are needed":       {"A1 takes 30: A1", "A1 waits: A1", "1s: A1", "A2 takes 30: A1 A2", "A2 waits: A1 A2", "A3 takes 40: A1 A2 A3", "B1 takes 50: A3 B1"},
+		"a caller does not yield its share": {"A1 takes 50: A1", "A1 waits: A1", "B1 takes 50: A1 B1", "B2 takes 10: A1 B1"},
+		"who holds most yields":             {"A1 takes 30: A1", "A1 waits: A1", "1s: A1", "B1 takes 70: A1 B1", "B1 waits: A1 B1", "C1 takes 10: A1 C1"},
+		"of equal holders, who used most":   {"A1 takes 50: A1", "A1 waits: A1", "9s: A1", "B1 takes 50: A1 B1", "B1 waits: A1 B1", "C1 takes 50: B1 C1"},
+		"what holds its share yields later": {
+			"A1 takes 90: A1", "B1 takes 10: A1 B1", "B1 waits: A1 B1", "C1 takes 10: A1 B1", "900ms: A1 B1", "200ms: A1 C1"},
 		"a caller's own request yields later": {"A1 takes 100: A1", "A1 waits: A1", "A2 takes 10: A1", "900ms: A1", "200ms: A2"},
 		"who used least is first": {
 			"A1 takes 100: A1", "5s: A1", "A2 takes 100: A1", "B1 takes 100: A1", "A1 ends: B1", "B1 ends: A2"},
@@ -81,7 +83,7 @@ func TestRoomIsShared(t *testing.T) {
 
 func play(t *testing.T, history []string) {
 	r := newRoom("units", 100)
-	r.ownWait = time.Second
+	r.slow = time.Second
 	clients := map[string]*client{}
 	ctx, cancel := context.WithCancel(t.Context())
 	for _, line := range history {

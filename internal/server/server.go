@@ -42,7 +42,7 @@ func New(opts Options) (*Server, error) {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s := &Server{opts: opts, metrics: newMetrics(), adminTurn: newRoom("requests to the admin address", 1)}
-	s.adminTurn.ownWait = patientOwn
+	s.adminTurn.slow = slow
 	s.budget = newBudget(opts, s.metrics.reservedBytes)
 	adminHandler, err := s.adminHandler()
 	if err != nil {
