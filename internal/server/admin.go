@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -58,6 +59,10 @@ func (s *Server) adminHandler() (http.Handler, error) {
 	}), nil
 }
 
+// metricsRest is how many times as long as reading metrics took its caller rests. Other hosts can read metrics, and nothing else that takes
+// processor time: without a rest, they could keep one processor busy.
+const metricsRest = 9
+
 // oneAtATime serves one request at a time, so that readers of metrics and explanations take little time from calls. Probes do not wait,
 // and profiles, of which some take long on purpose, are not waited for.
 func (s *Server) oneAtATime(h http.Handler) http.Handler {
@@ -75,6 +80,9 @@ func (s *Server) oneAtATime(h http.Handler) http.Handler {
 		}
 		defer s.adminTurn.release(&turn)
 		h.ServeHTTP(w, r)
+		if r.URL.Path == "/metrics" {
+			s.adminTurn.rest(&turn, metricsRest*time.Since(turn.since))
+		}
 	})
 }
 

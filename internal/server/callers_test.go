@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"outboard.dev/outboard/internal/certs"
 	"outboard.dev/outboard/internal/server"
 )
@@ -146,6 +148,29 @@ func TestAdminServesOneReaderAtATime(t *testing.T) {
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
 		if status, body := r.get(t, path); status != 200 {
 			t.Errorf("GET %s = %d %q", path, status, body)
+		}
+	}
+}
+
+// Who reads metrics without a pause takes at most a tenth of a processor.
+func TestReadersOfMetricsRest(t *testing.T) {
+	r := start(t, server.Options{Handler: echo})
+	var began, ended []time.Time
+	r.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slow"}, func() float64 {
+		began = append(began, time.Now())
+		time.Sleep(20 * time.Millisecond)
+		ended = append(ended, time.Now())
+		return 0
+	}))
+	for range 4 {
+		if status, body := r.get(t, "/metrics"); status != 200 {
+			t.Fatalf("GET /metrics = %d %q", status, body)
+		}
+	}
+	for i := range began[1:] {
+		took, rested := ended[i].Sub(began[i]), began[i+1].Sub(ended[i])
+		if want := min(9*took, 900*time.Millisecond); rested < want {
+			t.Errorf("after %s, the caller rested for %s, want at least %s", took, rested, want)
 		}
 	}
 }
