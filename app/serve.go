@@ -65,7 +65,6 @@ func serve(ctx context.Context, file string, c *config.Config, types config.Type
 	if limit := limitMemory(memlimit.FromCgroup); limit > 0 {
 		logger.Info("memory limit set from the cgroup", "bytes", limit)
 	}
-	go relaxCollector(ctx)
 	klog.SetSlogLogger(logger.With("from", "client-go"))
 
 	registry := NewRegistry()
@@ -106,6 +105,13 @@ func run(ctx context.Context, srv *server.Server, s *serving, watcher *filewatch
 	group.Go(func() error { return s.Run(behind) })
 	group.Go(func() error {
 		watcher.Run(behind)
+		return nil
+	})
+	group.Go(func() error {
+		if s.Cluster != nil && s.Cluster.WaitForSync(behind) != nil { // reading the cluster produces garbage, and delays no call
+			return nil
+		}
+		relaxCollector(behind)
 		return nil
 	})
 	return group.Wait()
