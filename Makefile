@@ -28,7 +28,7 @@ export BUILDVCS ?= auto
 # Compiles the command with lines that say how far it is: the first time takes minutes.
 OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
 
-.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint scan compile build control-plane clean
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler scheduler-perf bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint scan compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +137,11 @@ bench-scheduler: kubernetes ## measure how fast kube-scheduler places pods with 
 	@$(MAKE) --no-print-directory -C kubernetes bin/ideal-scheduler
 	@$(GO) build -o bin/benchscheduler ./test/benchscheduler
 	@bin/benchscheduler -outboard bin/outboard $(BENCH)
+
+# For example: make scheduler-perf BENCH='-bench SchedulerPerf/misc', or with -large for some workloads in larger sizes.
+scheduler-perf: ## run the workloads of kube-scheduler's own benchmark without Outboard, and with it as an extender and as a plugin
+	@$(MAKE) --no-print-directory -C kubernetes bin/etcd
+	$(GO) -C kubernetes test -vet=off -run '^$$' -bench SchedulerPerf -benchtime 1x -timeout 150m ./schedulerperf $(BENCH)
 
 bench-placement: ## compare GPU strategies on a published trace (docs/which-gpu-policy.md)
 	$(GO) run ./test/benchplacement --data $(OPENB) --pods $(PODS)
