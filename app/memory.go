@@ -29,7 +29,8 @@ const (
 // relaxCollector makes the garbage collector run less often while callers produce much garbage: with two processors, each collection delays
 // requests by milliseconds. If it ran often within a second, the heap may grow by relaxedPercent, until it has run less often than that
 // within relaxedFor. Without a memory limit relaxCollector changes nothing, as the heap could take all memory. It returns when ctx ends.
-func relaxCollector(ctx context.Context) {
+// collections returns how often the collector has run.
+func relaxCollector(ctx context.Context, collections func() uint64) {
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		return
 	}
@@ -67,7 +68,7 @@ func relaxCollector(ctx context.Context) {
 	}
 }
 
-// collections returns how often the garbage collector has run.
+// collections returns how often the garbage collector of this process has run.
 func collections() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
 	metrics.Read(sample)

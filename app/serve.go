@@ -111,7 +111,7 @@ func run(ctx context.Context, srv *server.Server, s *serving, watcher *filewatch
 		if s.Cluster != nil && s.Cluster.WaitForSync(behind) != nil { // reading the cluster produces garbage, and delays no call
 			return nil
 		}
-		relaxCollector(behind)
+		relaxCollector(behind, collections)
 		return nil
 	})
 	return group.Wait()
