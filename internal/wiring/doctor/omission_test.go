@@ -75,6 +75,10 @@ not checked: the cluster (--cluster reads it)
 		{"the plugin", doctor.Input{Version: "1.37", Data: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" +
 			"- plugins: {multiPoint: {enabled: [{name: Outboard}]}, bind: {enabled: [{name: Outboard}]}}\n  pluginConfig: [{name: Outboard, args: {configFile: /etc/outboard.yaml}}]\n")},
 			"not checked: /etc/outboard.yaml (not on this machine)\nnot checked: what the policies of Outboard's plugin need in profiles[0].plugins (its configuration is not known: --config names it)\nnot checked: the cluster (--cluster reads it)\n"},
+		{"inert plugins", doctor.Input{Version: "1.37", Types: types, Data: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" +
+			"- plugins: {multiPoint: {enabled: [{name: Quota}, {name: Outboard}]}, postFilter: {enabled: [{name: Outboard}]}}\n  pluginConfig:\n  - name: Outboard\n" +
+			"    args: {apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, candidates: 8, inertPlugins: [Quota, Typo], profiles: [{policies: [{type: ImageLocality}]}]}\n")},
+			"not checked: whether the plugin Quota is inert (outboard doctor does not run plugins: outboard_candidates_rejected_total counts how often one is not)\nnot checked: the cluster (--cluster reads it)\n"},
 		{"another document", doctor.Input{Data: []byte("kind: Pod"), Version: "1.37"}, "not checked: the fields of the file (it must be readable first)\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/policy/fields"
 )
 
 // outboardArgs checks the arguments of Outboard's plugin, which are at path, in a profile of kube-scheduler with the sets of plugins.
@@ -48,6 +49,11 @@ func (c *checker) outboardArgs(path string, args strictyaml.Value, sets map[stri
 		used.index = slices.IndexFunc(conf.Profiles, func(p config.Profile) bool { return p.Path == used.Path })
 		c.bindsFirst(profile, sets, used.Claimer())
 		c.withoutEffect(&used, &a, args)
+		c.otherSchedulers(&used, profile)
+		c.otherClient(&used, &conf.ClientConnection)
+	}
+	if err == nil {
+		c.inertPlugins(path, &a, sets)
 	}
 	if err == nil && a.Candidates > 0 {
 		c.candidates(path+".candidates", sets, profile, used.Profile)
@@ -62,9 +68,11 @@ type usedProfile struct {
 	path  string // of the arguments
 }
 
-// aboutUsed adds a finding about a field of the profile.
+// field returns the path in the configuration of a field of the profile.
+func (u *usedProfile) field(name string) string { return fmt.Sprintf("profiles[%d].%s", u.index, name) }
+
+// aboutUsed adds a finding about a field of the configuration with the profile.
 func (c *checker) aboutUsed(u *usedProfile, severity Severity, code, field, message, why, fix string) {
-	field = fmt.Sprintf("profiles[%d].%s", u.index, field)
 	if u.file != "" {
 		c.elsewhere(severity, code, u.file, field, message, why, fix)
 		return
@@ -109,8 +117,61 @@ func (c *checker) withoutEffect(u *usedProfile, a *config.PluginArguments, args 
 	if a.Candidates > 0 {
 		fix = "remove shortlist: candidates does the same"
 	}
-	c.aboutUsed(u, Warning, "NoEffectInPlugin", "shortlist", fmt.Sprintf("shortlist is %d, and has no effect in the plugin", *u.Shortlist),
+	c.aboutUsed(u, Warning, "NoEffectInPlugin", u.field("shortlist"), fmt.Sprintf("shortlist is %d, and has no effect in the plugin", *u.Shortlist),
 		"kube-scheduler adds up the scores of all plugins on all nodes that it evaluates, so that another node than the best of the policies may win", fix)
+}
+
+// otherSchedulers reports schedulerNames without that of kube-scheduler's profile, which runs the plugin for all of its pods.
+func (c *checker) otherSchedulers(u *usedProfile, profile string) {
+	own := ownScheduler
+	_ = c.doc.root.At(profile + ".schedulerName").Decode(&own) // an error has been reported
+	if len(u.SchedulerNames) == 0 || slices.Contains(u.SchedulerNames, own) {
+		return
+	}
+	c.aboutUsed(u, Warning, "NoEffectInPlugin", u.field("schedulerNames"), fmt.Sprintf("schedulerNames are %s, without %s, and have no effect on which pods the plugin binds", strings.Join(u.SchedulerNames, ", "), own),
+		"kube-scheduler runs the plugin for all pods of "+own+", but outboard explain says that their bind calls are refused, and the page and the metrics do not list them as waiting", "remove schedulerNames, or add "+own)
+}
+
+// otherClient reports settings of the connection to an API server other than kube-scheduler's own, which the plugin uses.
+func (c *checker) otherClient(u *usedProfile, conn *config.ClientConnection) {
+	for _, field := range []struct{ name, value, same string }{{"kubeconfig", conn.Kubeconfig, c.doc.config.ClientConnection.Kubeconfig}, {"context", conn.Context, ""}} {
+		if field.value != field.same && field.value != "" {
+			c.aboutUsed(u, Note, "NoEffectInPlugin", "clientConnection."+field.name, field.name+" has no effect", "the plugin connects to the API server as kube-scheduler does, by clientConnection.kubeconfig of kube-scheduler or as its pod", "")
+		}
+	}
+}
+
+// inertPlugins checks the plugins that Outboard is to take for inert when it names candidates. Whether they are is in their code.
+func (c *checker) inertPlugins(path string, a *config.PluginArguments, sets map[string]schedulerv1.PluginSet) {
+	if len(a.InertPlugins) == 0 {
+		return
+	}
+	if a.Candidates == 0 {
+		c.at(Note, "NoEffectInPlugin", path+".inertPlugins", "inertPlugins has no effect without candidates", "it only matters when the plugin names candidates", "")
+		return
+	}
+	enabled, multi := []string(nil), namesOf(sets["multiPoint"])
+	for _, set := range sets {
+		enabled = append(enabled, namesOf(set)[0]...)
+	}
+	for name, p := range plugins {
+		if p.on && !slices.Contains(multi[1], name) && !slices.Contains(multi[1], "*") {
+			enabled = append(enabled, name)
+		}
+	}
+	slices.Sort(enabled)
+	for i, name := range a.InertPlugins {
+		if slices.Contains(enabled, name) {
+			c.omit("whether the plugin "+name+" is inert", "outboard doctor does not run plugins: outboard_candidates_rejected_total counts how often one is not")
+			continue
+		}
+		at, fix, edits := fmt.Sprintf("%s.inertPlugins[%d]", path, i), "write the name of a plugin of the profile, or remove it", []edit(nil)
+		others := slices.DeleteFunc(slices.Clone(enabled), func(other string) bool { return slices.Contains(a.InertPlugins, other) })
+		if near := fields.Nearest(name, others); near != "" {
+			fix, edits = "write "+near, []edit{setText(at, near)}
+		}
+		c.at(Warning, "NoEffectInPlugin", at, fmt.Sprintf("the profile has no plugin %q", name), "if the name is meant for another plugin with PreFilter, the plugin names no candidates", fix, edits...)
+	}
 }
 
 // unnamed says why the plugin names candidates for no pod that the profile is for; "" if it may.
