@@ -10,6 +10,7 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/service"
+	"outboard.dev/outboard/internal/wiring"
 	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
@@ -93,6 +94,8 @@ type checked struct {
 	Profiles          []checkedProfile `json:"profiles,omitempty"`
 	Signals           []checkedSignal  `json:"signals,omitempty"`
 	config.Comparison                  // with --against
+	// SeveralSchedulers says why no kube-scheduler accepts extenders for all profiles, and what to do. "": one does.
+	SeveralSchedulers string `json:"severalSchedulers,omitempty"`
 	// NotChecked is what only a process that serves the configuration can check.
 	NotChecked []doctor.Omission `json:"notChecked,omitempty"`
 
@@ -134,6 +137,9 @@ func (r *checked) list(c *config.Config) {
 		}
 		strict += " and the profile has no managedResources"
 		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources, len(resources) == 0 && p.Claimer() != "", p.Pods(), strict})
+	}
+	if err := wiring.OneScheduler(c); err != nil {
+		r.SeveralSchedulers = err.Error()
 	}
 	for i := range c.Signals {
 		r.Signals = append(r.Signals, checkedSignal{c.Signals[i].Name, c.Signals[i].Type.Name})
@@ -193,6 +199,9 @@ func (r *checked) text(w io.Writer) error {
 			if p.StrictForEveryPod {
 				fmt.Fprintf(&b, "note: profile %s: kube-scheduler places no pod while Outboard does not respond, because %s\n", p.Path, p.strict)
 			}
+		}
+		if r.SeveralSchedulers != "" {
+			fmt.Fprintf(&b, "note: %s\n", r.SeveralSchedulers)
 		}
 		for _, s := range r.Signals {
 			fmt.Fprintf(&b, "signal %s: %s\n", s.Name, s.Source)

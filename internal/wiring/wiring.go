@@ -114,9 +114,7 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 		return nil, err
 	}
 	w := &Wiring{options: o, note: note}
-	for _, p := range profiles {
-		w.entries = append(w.entries, w.entry(c, p))
-	}
+	w.add(c, profiles)
 	// kube-scheduler calls ignorable extenders last, in whatever order they are written.
 	slices.SortStableFunc(w.entries, func(a, b entry) int { return cmp.Compare(rank(a.strict), rank(b.strict)) })
 	return w, errors.Join(w.oneBinder(), w.nameSchedulers(profiles))
@@ -161,6 +159,21 @@ func selected(c *config.Config, paths []string) ([]*config.Profile, error) {
 		}
 	}
 	return profiles, nil
+}
+
+// OneScheduler returns why no kube-scheduler accepts the extenders of all profiles together, so that [New] fails without
+// Options.Profiles; nil if one does.
+func OneScheduler(c *config.Config) error {
+	w := &Wiring{}
+	all, _ := selected(c, nil)
+	w.add(c, all)
+	return w.oneBinder()
+}
+
+func (w *Wiring) add(c *config.Config, profiles []*config.Profile) {
+	for _, p := range profiles {
+		w.entries = append(w.entries, w.entry(c, p))
+	}
 }
 
 func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
@@ -260,7 +273,7 @@ func (w *Wiring) oneBinder() error {
 	if len(binders) < 2 {
 		return nil
 	}
-	return fmt.Errorf("kube-scheduler accepts one extender with bind, and the profiles %s need it: put their policies in one profile, or write a file for each and run a scheduler for each", strings.Join(binders, ", "))
+	return fmt.Errorf("kube-scheduler accepts one extender with bind, and the profiles %s need it: put their policies in one profile, or write a file for each with outboard scheduler-config --profile, and run a scheduler for each", strings.Join(binders, ", "))
 }
 
 // nameSchedulers decides on kube-scheduler's own profiles.
