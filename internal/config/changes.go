@@ -46,8 +46,12 @@ func Compare(old, new *Config, seen Observed) Comparison {
 	// (The contents of certificate files are not configuration; the server reloads them itself.)
 	restart := differ("", old.Process, new.Process)
 	c := Comparison{Changes: append(restart, listed(old, new)...), Risks: risks(old, new, seen), Restart: len(restart) > 0}
+	how := ", in a cluster by kubectl --namespace outboard-system rollout restart deployment/outboard"
+	if seen.Plugin {
+		how = ""
+	}
 	for _, change := range restart {
-		c.Risks = append(c.Risks, change.String()+": has no effect until Outboard is restarted")
+		c.Risks = append(c.Risks, change.String()+": has no effect until Outboard is restarted"+how)
 	}
 	return c
 }
@@ -142,7 +146,10 @@ func paths(c *Config) (paths []string) {
 	return paths
 }
 
-// risks returns the risks of changes of profiles.
+// restarted is how kube-scheduler reads a configuration for the new file.
+const restarted = "is restarted with what outboard scheduler-config --config FILE prints"
+
+// risks returns the risks of changes of profiles. A risk that an operator can look into or end names the command.
 func risks(old, new *Config, seen Observed) []string {
 	if seen.Plugin {
 		return claimRisks(old, new, seen.View)
@@ -181,11 +188,10 @@ func addedRisks(old, new *Config) (risks []string) {
 		if slices.Contains(paths(old), p.Path) || !slices.ContainsFunc(p.Routes(), func(r Route) bool { return !served[r.Path] }) {
 			continue
 		}
-		const restarted = "is restarted with a configuration that has an extender for this profile"
 		if claimer := p.Claimer(); claimer != "" {
-			risks = append(risks, fmt.Sprintf("profile %s: is new, and %s claims resources: kube-scheduler binds no pod with these claims until it %s, with bindVerb", p.Path, claimer, restarted))
+			risks = append(risks, fmt.Sprintf("profile %s: is new, and %s claims resources: kube-scheduler binds no pod with these claims until it %s, which has an extender for this profile that has bindVerb", p.Path, claimer, restarted))
 		} else {
-			risks = append(risks, fmt.Sprintf("profile %s: is new: its policies have no effect until kube-scheduler %s", p.Path, restarted))
+			risks = append(risks, fmt.Sprintf("profile %s: is new: its policies have no effect until kube-scheduler %s, which has an extender for this profile", p.Path, restarted))
 		}
 	}
 	return risks
@@ -208,8 +214,8 @@ func (p *Profile) goneRisk(gone []Route) string {
 	if len(p.ManagedResources) > 0 {
 		pods = p.Pods()
 	}
-	return fmt.Sprintf("profile %s: nothing serves %s any more: calls of kube-scheduler fail with status 404 until it is restarted with a configuration for the new file. Until then, %s %s",
-		p.Path, strings.Join(urls, ", "), pods, until)
+	return fmt.Sprintf("profile %s: nothing serves %s any more: calls of kube-scheduler fail with status 404 until it %s. Until then, %s %s",
+		p.Path, strings.Join(urls, ", "), restarted, pods, until)
 }
 
 // profileRisks returns the risks of a profile that both configurations serve at the same path.
@@ -228,12 +234,12 @@ func profileRisks(old, new *Profile, seen Observed) []string {
 		risks = append(risks, managedRisks(old, new)...)
 	}
 	if claimer := new.Claimer(); claimer != "" && old.Claimer() == "" {
-		risks = append(risks, fmt.Sprintf("profile %s: %s claims resources, and no policy of the profile did so before: kube-scheduler binds pods without claims until it is restarted with a configuration that has bindVerb for this profile", new.Path, claimer))
+		risks = append(risks, fmt.Sprintf("profile %s: %s claims resources, and no policy of the profile did so before: kube-scheduler binds pods without claims until it %s, which has bindVerb for this profile", new.Path, claimer, restarted))
 	} else if old.Verb == nil && new.Verb == nil && !old.NeedsFilter() {
 		if filters := new.Filters(); len(filters) > 0 {
-			risks = append(risks, fmt.Sprintf("profile %s: %s can reject nodes, and no policy of the profile did so before: kube-scheduler places pods on such nodes until it is restarted with a configuration that has filterVerb for this profile", new.Path, strings.Join(filters, " and ")))
+			risks = append(risks, fmt.Sprintf("profile %s: %s can reject nodes, and no policy of the profile did so before: kube-scheduler places pods on such nodes until it %s, which has filterVerb for this profile", new.Path, strings.Join(filters, " and "), restarted))
 		} else if new.Shortlist != nil {
-			risks = append(risks, fmt.Sprintf("profile %s: shortlist has no effect until kube-scheduler is restarted with a configuration that has filterVerb for this profile", new.Path))
+			risks = append(risks, fmt.Sprintf("profile %s: shortlist has no effect until kube-scheduler %s, which has filterVerb for this profile", new.Path, restarted))
 		}
 	}
 	return append(risks, weightRisks(old, new)...)
@@ -247,9 +253,9 @@ func weightRisks(old, new *Profile) []string {
 	case before == after || after == 0 || !scores(old) || !scores(new):
 		return nil
 	case before == 0:
-		return []string{fmt.Sprintf("profile %s: its scores count now, and did not before: they have no effect until kube-scheduler is restarted with a configuration that has prioritizeVerb and weight: %d for this profile", new.Path, after)}
+		return []string{fmt.Sprintf("profile %s: its scores count now, and did not before: they have no effect until kube-scheduler %s, which has prioritizeVerb and weight: %d for this profile", new.Path, restarted, after)}
 	}
-	return []string{fmt.Sprintf("profile %s: the weights of its policies add up to %d, and added up to %d before: kube-scheduler multiplies its scores by the former weight until it is restarted with weight: %[2]d for this profile", new.Path, after, before)}
+	return []string{fmt.Sprintf("profile %s: the weights of its policies add up to %d, and added up to %d before: kube-scheduler multiplies its scores by the former weight until it %s, which has weight: %[2]d for this profile", new.Path, after, before, restarted)}
 }
 
 // managedRisks returns the risks of a change of managedResources, in whatever order they are.
@@ -263,16 +269,16 @@ func managedRisks(old, new *Profile) (risks []string) {
 	}
 	before, after := ignored(old), ignored(new)
 	if !slices.Equal(slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after))) {
-		risks = append(risks, fmt.Sprintf("profile %s: managedResources differ: kube-scheduler calls for the pods of its own list until it is restarted with the new one", new.Path))
+		risks = append(risks, fmt.Sprintf("profile %s: managedResources differ: kube-scheduler calls for the pods of its own list until it %s", new.Path, restarted))
 	}
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		was, kept := before[name]
 		switch {
 		case !kept || was == after[name]:
 		case was:
-			risks = append(risks, fmt.Sprintf("profile %s: ignoredByScheduler of %s is false, and was true: when kube-scheduler is restarted with the new list, its plugin NodeResourcesFit counts the resource, too, and rejects pods that request it on nodes that do not report it or have less of it free", new.Path, name))
+			risks = append(risks, fmt.Sprintf("profile %s: ignoredByScheduler of %s is false, and was true: when kube-scheduler %s, its plugin NodeResourcesFit counts the resource, too, and rejects pods that request it on nodes that do not report it or have less of it free", new.Path, name, restarted))
 		default:
-			risks = append(risks, fmt.Sprintf("profile %s: ignoredByScheduler of %s is true, and was false: until kube-scheduler is restarted with the new list, its plugin NodeResourcesFit still counts the resource, and rejects pods that request it on nodes that do not report it or have less of it free", new.Path, name))
+			risks = append(risks, fmt.Sprintf("profile %s: ignoredByScheduler of %s is true, and was false: until kube-scheduler %s, its plugin NodeResourcesFit still counts the resource, and rejects pods that request it on nodes that do not report it or have less of it free", new.Path, name, restarted))
 		}
 	}
 	return risks
@@ -282,15 +288,19 @@ func managedRisks(old, new *Profile) (risks []string) {
 func excludedRisk(old, new *Profile, seen Observed) string {
 	excluded := func(name string) bool { return !slices.Contains(new.SchedulerNames, name) }
 	without, whose := "and were not limited before", "all other schedulers"
+	selector := "spec.schedulerName!=" + strings.Join(new.SchedulerNames, ",spec.schedulerName!=") // a field has one value, so several names cannot be selected
 	if len(old.SchedulerNames) > 0 {
-		whose = strings.Join(slices.DeleteFunc(slices.Clone(old.SchedulerNames), func(name string) bool { return !excluded(name) }), " and ")
+		gone := slices.DeleteFunc(slices.Clone(old.SchedulerNames), func(name string) bool { return !excluded(name) })
+		if whose = strings.Join(gone, " and "); len(gone) == 1 {
+			selector = "spec.schedulerName=" + whose
+		}
 		without = "without " + whose
 	}
 	if len(new.SchedulerNames) == 0 || whose == "" {
 		return ""
 	}
-	risk := fmt.Sprintf("profile %s: schedulerNames are %s, %s: bind calls for the pods of %s fail, and these pods stay pending",
-		new.Path, strings.Join(new.SchedulerNames, " and "), without, whose)
+	risk := fmt.Sprintf("profile %s: schedulerNames are %s, %s: bind calls for the pods of %s fail, and these pods stay pending (kubectl get pods --all-namespaces --field-selector %s,status.phase=Pending lists them)",
+		new.Path, strings.Join(new.SchedulerNames, " and "), without, whose, selector)
 	if seen.SchedulerNames != nil {
 		if called := slices.DeleteFunc(seen.SchedulerNames(new.Path), func(name string) bool { return !excluded(name) }); len(called) > 0 {
 			risk += ". These have called: " + strings.Join(called, ", ")
@@ -302,7 +312,7 @@ func excludedRisk(old, new *Profile, seen Observed) string {
 // claimRisks returns the risks of claims for which no policy of the new configuration is responsible. When the next pods are bound depends on
 // what kube-scheduler calls until it is restarted, which the other risks say.
 func claimRisks(old, new *Config, view *snapshot.View) []string {
-	const consequence = "Outboard does not count them, and pods that are bound from then on have none"
+	const consequence = "Outboard does not count them, and pods that are bound from then on have none: kubectl get ledgers lists them"
 	if view != nil {
 		orphaned := orphanedClaims(old, new, view)
 		var lost []string

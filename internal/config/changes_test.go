@@ -71,7 +71,7 @@ func TestRisksCountPodsWithClaims(t *testing.T) {
 			}
 			want := []string{}
 			if len(tt.want) > 0 {
-				want = append(want, "no policy allocates "+strings.Join(tt.want, " or ")+" any more, and there are claims: Outboard does not count them, and pods that are bound from then on have none")
+				want = append(want, "no policy allocates "+strings.Join(tt.want, " or ")+" any more, and there are claims: Outboard does not count them, and pods that are bound from then on have none: kubectl get ledgers lists them")
 			}
 			if !slices.Equal(claims, want) {
 				t.Errorf("got %q, want %q", claims, want)
@@ -83,7 +83,7 @@ func TestRisksCountPodsWithClaims(t *testing.T) {
 // A removed URL has one risk, which says what kube-scheduler does with the pods until it is restarted.
 func TestRiskOfARemovedURL(t *testing.T) {
 	const other = "- path: /other\n  policies: [{type: PodLimit, config: {max: 1, selector: {}}}]\n"
-	const restart = " any more: calls of kube-scheduler fail with status 404 until it is restarted with a configuration for the new file. Until then, "
+	const restart = " any more: calls of kube-scheduler fail with status 404 until it is restarted with what outboard scheduler-config --config FILE prints. Until then, "
 	const pending = " stay pending, or are placed without the profile if its extender has ignorable: true or only prioritizeVerb"
 	for _, tt := range []struct{ name, old, new, want string }{
 		{"with claims", "- path: /gpu\n  policies: [{type: GPUMemory}]\n", "", "profile /gpu: nothing serves /gpu/filter, /gpu/prioritize, /gpu/preempt, /gpu/bind" + restart + "pods that request aliyun.com/gpu-mem or aliyun.com/gpu-count" + pending},
@@ -115,11 +115,11 @@ func TestRiskOfARemovedURL(t *testing.T) {
 
 // The risk names the schedulers that schedulerNames excludes, as the finding SchedulerNotAccepted of doctor does.
 func TestRiskNamesExcludedSchedulers(t *testing.T) {
-	const consequence = " fail, and these pods stay pending"
+	const consequence, listed = " fail, and these pods stay pending (kubectl get pods --all-namespaces --field-selector ", ",status.phase=Pending lists them)"
 	for _, tt := range []struct{ old, new, want string }{
-		{"[a, b, c]", "[b]", "schedulerNames are b, without a and c: bind calls for the pods of a and c" + consequence},
-		{"[a]", "[b, c]", "schedulerNames are b and c, without a: bind calls for the pods of a" + consequence},
-		{"[]", "[b]", "schedulerNames are b, and were not limited before: bind calls for the pods of all other schedulers" + consequence},
+		{"[a, b, c]", "[b]", "schedulerNames are b, without a and c: bind calls for the pods of a and c" + consequence + "spec.schedulerName!=b" + listed},
+		{"[a]", "[b, c]", "schedulerNames are b and c, without a: bind calls for the pods of a" + consequence + "spec.schedulerName=a" + listed},
+		{"[]", "[b]", "schedulerNames are b, and were not limited before: bind calls for the pods of all other schedulers" + consequence + "spec.schedulerName!=b" + listed},
 		{"[a]", "[a, b]", ""},
 		{"[a]", "[]", ""},
 		{"[]", "[]", ""},
@@ -175,7 +175,7 @@ func TestRisksOfAPlugin(t *testing.T) {
 		}
 		configs = append(configs, c)
 	}
-	want := []string{"no policy allocates aliyun.com/gpu-mem or aliyun.com/gpu-count any more: if pods hold claims, Outboard does not count them, and pods that are bound from then on have none"}
+	want := []string{"no policy allocates aliyun.com/gpu-mem or aliyun.com/gpu-count any more: if pods hold claims, Outboard does not count them, and pods that are bound from then on have none: kubectl get ledgers lists them"}
 	if got := config.Compare(configs[0], configs[1], config.Observed{Plugin: true}).Risks; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

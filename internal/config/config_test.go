@@ -259,7 +259,7 @@ func TestNeedsRestart(t *testing.T) {
 	} {
 		var paths []string
 		for _, risk := range config.Compare(old, load(tt.old, tt.new), config.Observed{}).Risks {
-			if change, ok := strings.CutSuffix(risk, ": has no effect until Outboard is restarted"); ok {
+			if change, ok := strings.CutSuffix(risk, ": has no effect until Outboard is restarted, in a cluster by kubectl --namespace outboard-system rollout restart deployment/outboard"); ok {
 				path, _, _ := strings.Cut(change, ": ")
 				paths = append(paths, path)
 			}

@@ -46,7 +46,7 @@ func (r *reloading) says(text, want string) {
 func TestReloadNamesWhatNeedsARestart(t *testing.T) {
 	const policies = "profiles:\n- policies: [{type: ImageLocality}]\n"
 	r := newReloading(t, alone+policies)
-	const warning = `msg="a configuration change is risky" risk="log.level: Info → Debug: has no effect until Outboard is restarted"`
+	const warning = `msg="a configuration change is risky" risk="log.level: Info → Debug: has no effect until Outboard is restarted, in a cluster by kubectl --namespace outboard-system rollout restart deployment/outboard"`
 	r.says(alone+"log: {level: Debug}\n"+policies, warning)
 	r.says(alone+"log: {level: Debug}\n"+policies+"  shortlist: 5\n", warning)
 	r.says(alone+policies+"  shortlist: 5\n", "reloaded the configuration")
@@ -78,12 +78,12 @@ func TestReloadNamesExcludedSchedulers(t *testing.T) {
 	} {
 		r.Log.Add(&call, nil)
 	}
-	r.says(names+"[a]\n", `these pods stay pending. These have called: b"`)
+	r.says(names+"[a]\n", `these pods stay pending (kubectl get pods --all-namespaces --field-selector spec.schedulerName!=a,status.phase=Pending lists them). These have called: b"`)
 	r.says(names+"[a, b, c, d]\n", `changes=1`)
 	if strings.Contains(r.log.String(), "risk") {
 		t.Errorf("more schedulers: %s", r.log.String())
 	}
-	r.says(names+"[a, b]\n", `these pods stay pending"`)
+	r.says(names+"[a, b]\n", `these pods stay pending (kubectl get pods --all-namespaces --field-selector spec.schedulerName!=a,spec.schedulerName!=b,status.phase=Pending lists them)"`)
 }
 
 // Explanations know which profile manages a pod, with the configuration in use.
