@@ -24,9 +24,14 @@ func (e *extenderAt) prefix() (host, prefix string) {
 	return e.url().Host, strings.TrimRight(e.url().Path, "/")
 }
 
-// address returns the host and the port that the extender calls, with "loopback" for all names of this machine.
+// address returns the host and the port that the extender calls, with "loopback" for all names of this machine. The default ports of both
+// schemes are one: a wrong scheme makes no other server.
 func (e *extenderAt) address() string {
-	return net.JoinHostPort(hostOf(e.url().Hostname()), portOf(e.url()))
+	u, port := e.url(), portOf(e.url())
+	if other := (url.URL{Scheme: u.Scheme}); port == portOf(&other) {
+		port = "default"
+	}
+	return net.JoinHostPort(hostOf(u.Hostname()), port)
 }
 
 func hostOf(name string) string {
@@ -63,7 +68,11 @@ func (e *extenderAt) atServing() bool {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "localhost"
 	}
-	return hostOf(host) == hostOf(e.url().Hostname()) && (port == "0" || port == portOf(e.url()))
+	u := *e.url()
+	if u.Scheme == "http" && e.Config.Serving.TLS != nil {
+		u.Scheme = "https" // which scheme reports
+	}
+	return hostOf(host) == hostOf(u.Hostname()) && (port == "0" || port == portOf(&u))
 }
 
 // inCertificate reports whether the extender calls a name in Outboard's certificate.
