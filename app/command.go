@@ -34,13 +34,11 @@ func Run(cmd *cobra.Command) int {
 	case "kubectl_complete-" + cmd.Name():
 		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
+	completionCommand(cmd)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
-	ran, err := cmd.ExecuteContextC(ctx)
-	if err == nil && !ran.Runnable() && !helpWanted(ran) {
-		return statusFailed // cobra has printed the help of a command that only has subcommands
-	}
+	err := cmd.ExecuteContext(ctx)
 	status := exitStatus(err)
 	if status == statusFailed {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.Name(), err)
@@ -56,12 +54,6 @@ func exitStatus(err error) int {
 		return statusFindings
 	}
 	return statusFailed
-}
-
-// helpWanted reports whether the command line has the flag --help.
-func helpWanted(cmd *cobra.Command) bool {
-	wanted, err := cmd.Flags().GetBool("help")
-	return err == nil && wanted
 }
 
 // NewCommand returns the command outboard with all its subcommands.

@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -153,11 +155,29 @@ func asPlugin(root *cobra.Command) {
 	name := root.Name()
 	root.Use = "kubectl-" + name
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl " + name}
+}
+
+// completionCommand adds cobra's command completion, which reports a missing or unknown shell as other commands report arguments.
+func completionCommand(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" {
-			cmd.Long = completionOfPlugin
+	commands := root.Commands()
+	i := slices.IndexFunc(commands, func(cmd *cobra.Command) bool { return cmd.Name() == "completion" })
+	if i < 0 {
+		return // the caller wants none
+	}
+	cmd, shells := commands[i], []string{}
+	for _, shell := range cmd.Commands() {
+		shells = append(shells, shell.Name())
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return errors.Join(cmd.Help(), errors.New("SHELL is missing: must be "+alternatives(shells)))
 		}
+		return fmt.Errorf("%q: must be %s", args[0], alternatives(shells))
+	}
+	if root.Annotations[cobra.CommandDisplayNameAnnotation] != "" {
+		cmd.Long = completionOfPlugin
 	}
 }
 

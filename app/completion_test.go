@@ -146,6 +146,17 @@ func TestCompletionOfThePlugin(t *testing.T) {
 	}
 }
 
+// What a shell is told to read has no help in place of a script.
+func TestCompletionOfAnUnknownShell(t *testing.T) {
+	const shells = "must be bash, fish, powershell or zsh\n"
+	if status, out := statusOf(t, "completion foo"); status != statusFailed || out != `outboard: "foo": `+shells {
+		t.Errorf("status %d:\n%s", status, out)
+	}
+	if status, out := statusOf(t, "completion"); status != statusFailed || !strings.HasSuffix(out, "\noutboard: SHELL is missing: "+shells) {
+		t.Errorf("status %d:\n%s", status, out)
+	}
+}
+
 // kubectl runs kubectl_complete-outboard with the arguments of a command line, the last of which is incomplete.
 func TestCompletionByKubectl(t *testing.T) {
 	own := os.Args
