@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,8 @@ to use Dynamic Resource Allocation (DRA) instead: a DeviceClass, a ResourceClaim
 size in each namespace, the change of each pod spec, and what has no equivalent there. With
 -o yaml, the output is for kubectl apply, and the rest of it is in comments.
 
-The command changes nothing. It reads the pods from the cluster, or from the files of --pods.`,
+The command changes nothing. It reads the pods from the cluster, or from the files of --pods. The
+exit status is 1 if there is no template for any pod, and 0 if no pod of the cluster needs one.`,
 		Example: `  outboard dra-templates
   outboard dra-templates --config outboard.yaml -o yaml > templates.yaml
   kubectl get pods -A -o yaml > pods.yaml && outboard dra-templates --pods pods.yaml`,
@@ -54,10 +56,14 @@ The command changes nothing. It reads the pods from the cluster, or from the fil
 				return err
 			}
 			plan := migrate.Of(pods, o.Options)
+			write := func() error { return o.output.write(cmd.OutOrStdout(), plan.WriteJSON, plan.WriteText) }
 			if o.output.format == "yaml" { // documents, and not the plan
-				return plan.WriteYAML(cmd.OutOrStdout())
+				write = func() error { return plan.WriteYAML(cmd.OutOrStdout()) }
 			}
-			return o.output.write(cmd.OutOrStdout(), plan.WriteJSON, plan.WriteText)
+			if err := write(); err != nil || len(plan.Templates) > 0 || len(o.pods) == 0 && len(plan.Missing) == 0 {
+				return err
+			}
+			return errFindings
 		},
 	}
 	o.connection.register(cmd)
@@ -120,6 +126,9 @@ func (o *draTemplatesOptions) read(ctx context.Context) (pods []*corev1.Pod, err
 			return nil, err
 		}
 		pods = append(pods, file.Pods...)
+	}
+	if len(o.pods) > 0 && len(pods) == 0 {
+		return nil, fmt.Errorf("%s: there are no pods", strings.Join(o.pods, ", "))
 	}
 	if len(o.pods) > 0 {
 		return pods, nil

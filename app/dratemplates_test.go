@@ -35,3 +35,27 @@ func TestDRATemplates(t *testing.T) {
 		}
 	}
 }
+
+// A file that has nothing to move is most likely another one than was meant.
+func TestDRATemplatesWithoutPods(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nowhere")
+	none := file(t, "{kind: Node, apiVersion: v1, metadata: {name: node}}")
+	const pod = "{kind: Pod, apiVersion: v1, metadata: {name: p}, spec: {containers: [{name: main, resources: {limits: {%s}}}]}}"
+	other, indivisible := file(t, strings.Replace(pod, "%s", "cpu: 1", 1)), file(t, strings.Replace(pod, "%s", "aliyun.com/gpu-mem: 5, aliyun.com/gpu-count: 2", 1))
+	for _, tt := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{none, statusFailed, "outboard: " + none + ": there are no pods\n"},
+		{other, statusFindings, "no pod requests aliyun.com/gpu-mem or aliyun.com/gpu-count (pods that have not ended: 1)\n"},
+		{other + " -o yaml", statusFindings, "# no pod requests"},
+		{other + " -o json", statusFindings, `"pods": 1`},
+		{indivisible, statusFindings, "5 of memory cannot be divided by 2 GPUs"},
+		{other + "," + file(t, strings.Replace(pod, "%s", "aliyun.com/gpu-mem: 5", 1)), statusGood, "gpu-5gi"},
+	} {
+		if status, out := statusOf(t, "dra-templates --pods "+tt.args); status != tt.status || !strings.Contains(out, tt.want) {
+			t.Errorf("%s: status %d, want %d with %q\n%s", tt.args, status, tt.status, tt.want, out)
+		}
+	}
+}

@@ -47,6 +47,8 @@ type Plan struct {
 	Templates []Template              `json:"templates"`
 	// Missing is what has no equivalent, or needs a decision.
 	Missing []Missing `json:"missing"`
+	// Pods is how many pods have not ended, whatever they request.
+	Pods int `json:"pods"`
 }
 
 // Template is a ResourceClaimTemplate with the workloads whose pods need it.
@@ -77,8 +79,12 @@ type Missing struct {
 func Of(pods []*corev1.Pod, o Options) *Plan {
 	p := &Plan{Class: o.class(), Templates: []Template{}, Missing: []Missing{}}
 	for _, pod := range pods {
+		if snapshot.Ended(pod) {
+			continue
+		}
+		p.Pods++
 		memory, count, containers := requested(pod)
-		if snapshot.Ended(pod) || len(containers) == 0 {
+		if len(containers) == 0 {
 			continue
 		}
 		kind, name := workload(pod)

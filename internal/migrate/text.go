@@ -12,8 +12,8 @@ import (
 
 // WriteText describes the plan.
 func (p *Plan) WriteText(w io.Writer) error {
-	if len(p.Templates)+len(p.Missing) == 0 {
-		_, err := fmt.Fprintf(w, "no pod requests %s or %s\n", Memory, Count)
+	if none := p.none(); none != "" {
+		_, err := fmt.Fprintln(w, none)
 		return err
 	}
 	var b strings.Builder
@@ -43,6 +43,14 @@ func (p *Plan) WriteText(w io.Writer) error {
 	return err
 }
 
+// none says that no pod needs anything; "" if one does.
+func (p *Plan) none() string {
+	if len(p.Templates)+len(p.Missing) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("no pod requests %s or %s (pods that have not ended: %d)", Memory, Count, p.Pods)
+}
+
 // podChange returns what a pod spec needs to use the template, in YAML.
 func podChange(template string, containers ...string) string {
 	var b strings.Builder
@@ -65,6 +73,9 @@ func (p *Plan) WriteYAML(w io.Writer) error {
 		data, err := yaml.Marshal(object)
 		b.Write(data)
 		return err
+	}
+	if none := p.none(); none != "" {
+		comment(none)
 	}
 	for _, m := range p.Missing {
 		comment(fmt.Sprintf("%s: %s", m.Workload, m.What))
