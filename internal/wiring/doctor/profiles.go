@@ -85,8 +85,8 @@ func (e *extenderAt) sameResources() bool {
 // profiles compares the extenders with Outboard's configuration.
 func (c *checker) profiles(all []extenderAt) {
 	callers := map[*config.Profile][]*extenderAt{}
-	lost := 0 // extenders that call no profile, and are reported
-	unreachable := ""
+	lost := 0                   // extenders that call no profile, and are reported
+	var unreachable *extenderAt // the first one
 	for i := range all {
 		e := &all[i]
 		matches := e.matches()
@@ -99,8 +99,8 @@ func (c *checker) profiles(all []extenderAt) {
 			continue
 		}
 		e.port()
-		if at := e.unreachable(); at != "" && unreachable == "" {
-			unreachable = at
+		if e.unreachable() != "" && unreachable == nil {
+			unreachable = e
 		}
 		if len(matches) == 0 {
 			matches = e.nothingServed()
@@ -136,14 +136,17 @@ func (c *checker) profiles(all []extenderAt) {
 			c.at(severity, "ProfileNotCalled", extendersPath, "no extender calls the profile "+p.Path+" of "+c.ConfigFile, "its policies are not used", "outboard scheduler-config prints the extender for it")
 		}
 	}
-	if unreachable != "" {
-		fix := "set serving.address: 0.0.0.0:8443"
+	if unreachable != nil {
+		severity, why, fix := Error, "only callers on the same machine or in the same pod reach a loopback address: every call fails", "set serving.address: 0.0.0.0:8443"
 		if t := c.Config.Serving.TLS; t == nil || t.ClientCAFile == "" {
 			fix += ", with serving.tls.clientCAFile"
 		}
-		c.elsewhere(Error, "LoopbackAddress", c.ConfigFile, "serving.address", fmt.Sprintf("Outboard listens at %s, and %s", c.Config.Serving.Address, unreachable),
-			"only callers on the same machine or in the same pod reach a loopback address: every call fails",
-			fix+"; if the Helm chart installs the file, ignore this: the chart sets serving.address")
+		if unreachable.chartServes() {
+			severity, why, fix = Warning, why+", unless the Helm chart installs the file: the chart sets serving.address", "install the file with the chart, or "+fix
+		} else if !c.configDeployed {
+			fix += "; if the Helm chart installs the file, ignore this: the chart sets serving.address"
+		}
+		c.elsewhere(severity, "LoopbackAddress", c.ConfigFile, "serving.address", fmt.Sprintf("Outboard listens at %s, and %s", c.Config.Serving.Address, unreachable.unreachable()), why, fix)
 	}
 	if t := c.Config.Serving.TLS; t != nil {
 		for _, file := range []struct{ field, name string }{{"certFile", t.CertFile}, {"keyFile", t.KeyFile}, {"clientCAFile", t.ClientCAFile}} {

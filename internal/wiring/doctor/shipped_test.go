@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/wiring"
 	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
@@ -65,4 +66,45 @@ func TestShippedConfigurations(t *testing.T) {
 			t.Errorf("only %d files in %s", checked[folder], folder)
 		}
 	}
+}
+
+// The files that the page about the installation has Helm install, with the output of scheduler-config for them, have no errors: the
+// chart serves with TLS what serves its own host only.
+func TestFilesForTheChart(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, own, _ := strings.Cut(string(page), "### Your own policies")
+	_, own, _ = strings.Cut(own, "<<'END'\n")
+	own, _, _ = strings.Cut(own, "\nEND\n")
+	c := parseConfig(t, []byte(own))
+	for _, o := range []wiring.Options{{For: wiring.Service}, {For: wiring.NodePort}, {URL: "https://10.96.0.20"}} {
+		w, err := wiring.New(c, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := doctor.Input{File: "scheduler.yaml", Data: w.YAML(), Config: c, ConfigFile: "outboard.yaml", Types: types, Now: now}
+		if got, want := severities(t, in), doctor.Warning; got["TLSNotServed"] != want || got["HTTPSNotEnabled"] != "" {
+			t.Errorf("%+v: %v, want TLSNotServed as a %s", o, got, want)
+		}
+		for code, severity := range severities(t, in) {
+			if severity == doctor.Error {
+				t.Errorf("%+v: %s is an error", o, code)
+			}
+		}
+	}
+}
+
+func severities(t *testing.T, in doctor.Input) map[string]doctor.Severity {
+	t.Helper()
+	findings, err := doctor.Check(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]doctor.Severity{}
+	for _, f := range findings {
+		all[f.Code] = f.Severity
+	}
+	return all
 }

@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,11 +61,21 @@ func (e *extenderAt) scheme() bool {
 		e.report(Error, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://, and Outboard serves plain HTTP to its own machine only", "every call fails", "configure serving.tls in "+e.ConfigFile+", and write https://")
 	case plain && hostOf(u.Hostname()) != "loopback":
 		e.report(Warning, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://", "anyone on the way can read the calls, and decide on which nodes pods run", "write https://, with enableHTTPS: true and tlsConfig.caFile")
+	case !plain && e.outboard && !served && e.chartServes():
+		e.report(Warning, "TLSNotServed", "urlPrefix", "urlPrefix begins with https://, and "+e.ConfigFile+" has no serving.tls", "every call fails, unless the Helm chart installs the file: the chart sets serving.tls",
+			"install the file with the chart, or configure serving.tls in it")
 	case !plain && e.outboard && !served:
-		e.report(Error, "TLSNotServed", "urlPrefix", "urlPrefix begins with https://, and Outboard serves plain HTTP", "every call fails", "configure serving.tls in "+e.ConfigFile+", or write http:// if Outboard runs on the same machine or in the same pod; if the Helm chart installs both files, ignore this: the chart sets serving.tls")
+		e.report(Error, "TLSNotServed", "urlPrefix", "urlPrefix begins with https://, and Outboard serves plain HTTP", "every call fails", "configure serving.tls in "+e.ConfigFile+", or write http:// if Outboard runs on the same machine or in the same pod")
 		return false
 	}
 	return true
+}
+
+// chartServes reports whether the call may arrive because the Helm chart installs Outboard's file, which serves its own host only: the chart
+// sets serving.address and serving.tls. A file from the cluster is as the chart has written it.
+func (e *extenderAt) chartServes() bool {
+	port, _ := strconv.Atoi(portOf(e.url()))
+	return !e.configDeployed && e.Config.Serving.TLS == nil && (hostOf(e.url().Hostname()) != "loopback" || onNodes(port))
 }
 
 // verification checks whether kube-scheduler verifies the server.
