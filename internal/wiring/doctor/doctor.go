@@ -228,8 +228,14 @@ func (c *checker) unknownValue(path string) bool {
 	})
 }
 
-// elsewhere adds a finding whose position is not in the file.
+// elsewhere adds a finding whose position is not in the file, once: several extenders may have the same.
 func (c *checker) elsewhere(severity Severity, code, where, field, message, why, fix string) {
+	same := func(f Finding) bool {
+		return f.Code == code && f.File == where && f.Field == field && f.Message == message
+	}
+	if slices.ContainsFunc(c.findings, same) {
+		return
+	}
 	c.findings = append(c.findings, Finding{
 		Code: code, Severity: severity, File: where, Field: field, Message: message, Why: why, Fix: fix,
 	})

@@ -105,7 +105,7 @@ func parseCluster(tb testing.TB, text []byte) *doctor.Cluster {
 
 // certificatesOf returns the files that test data names: ca.crt, an authority, with certificates
 // client.crt for kube-scheduler and server.crt for outboard.outboard-system.svc; and another
-// authority, soon.crt, that ends 30 days from now, with last.crt for 127.0.0.1 that ends in 7.
+// authority, soon.crt, that ends 30 days from now, with last.crt for 127.0.0.1 that ends in 7; and ended.crt, which has ended with stale.crt.
 func certificatesOf(tb testing.TB) fs.ReadFileFS {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -122,6 +122,7 @@ func certificatesOf(tb testing.TB) fs.ReadFileFS {
 			"last.crt": {CommonName: "outboard", Hosts: []string{"127.0.0.1"}, Server: true, NotAfter: now.AddDate(0, 0, 7)},
 			"over.crt": {CommonName: "kube-scheduler", Client: true, NotAfter: now.AddDate(0, 0, -1)},
 		}},
+		"ended.crt": {now.AddDate(0, 0, -2), map[string]certs.Request{"stale.crt": {CommonName: "outboard", Hosts: []string{"127.0.0.1"}, Server: true}}},
 	} {
 		ca, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "outboard", NotBefore: begin, NotAfter: a.end})
 		if err != nil {

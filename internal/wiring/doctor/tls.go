@@ -202,8 +202,11 @@ func (e *extenderAt) authorities(t *tlsConfig) {
 	}
 	for _, cert := range e.certificates(t.CAFile, t.CAData) {
 		if cert.NotAfter.Sub(e.Now) < expiring {
-			e.report(Warning, "CAExpires", at, fmt.Sprintf("the CA %q %s", cert.Subject.CommonName, e.ends(cert)),
-				"every call fails from then on", "make another CA, and restart kube-scheduler with both before that day")
+			fix := "make another CA, as with outboard certs --dir DIR --add-ca, and restart kube-scheduler with both before that day"
+			if e.expired(cert) {
+				fix = "make another CA with certificates, as with outboard certs and another directory, and restart kube-scheduler"
+			}
+			e.report(Warning, "CAExpires", at, fmt.Sprintf("the CA %q %s", cert.Subject.CommonName, e.ends(cert)), "every call fails from then on", fix)
 		}
 	}
 }
@@ -225,14 +228,14 @@ func (e *extenderAt) server(t *tlsConfig) {
 	cert := chain[0]
 	if err := cert.VerifyHostname(name); err != nil {
 		e.report(Error, "ServerName", "tlsConfig.serverName", fmt.Sprintf("the certificate of Outboard is for %s, and not for %s", strings.Join(certs.Hosts(cert), ", "), name),
-			"every call fails, because kube-scheduler does not accept the certificate", "set tlsConfig.serverName to a name in the certificate, or make a certificate with the name")
+			"every call fails, because kube-scheduler does not accept the certificate", "set tlsConfig.serverName to a name in the certificate, or make a certificate with the name, as with outboard certs --dir DIR --renew --server-name and all names")
 	}
 	if e.unknownTo(e.certificates(t.CAFile, t.CAData), chain) {
 		e.report(Error, "UnknownAuthority", "tlsConfig", "the CA did not sign the certificate of Outboard", "every call fails, because kube-scheduler does not accept the certificate", "use the CA that signed it")
 	}
 	if severity, soon := e.ending(cert); soon {
 		e.elsewhere(severity, "CertificateExpires", e.Config.Serving.TLS.CertFile, "", "the certificate of Outboard "+e.ends(cert),
-			"every call fails from then on", "replace the file; Outboard uses it for the next connection")
+			"every call fails from then on", e.renewal(e.certificates(t.CAFile, t.CAData))+"; Outboard uses the new one for the next connection")
 	}
 }
 
@@ -296,21 +299,32 @@ func (e *extenderAt) client(t *tlsConfig) {
 	}
 	if len(allowed) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(allowed, name) }) {
 		e.report(Error, "ClientNotAllowed", "tlsConfig.certFile", fmt.Sprintf("the certificate is for %q, and allowedClients has %s", names[0], strings.Join(allowed, ", ")),
-			"Outboard refuses every call with status 403", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name")
+			"Outboard refuses every call with status 403", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name, as with outboard certs --dir DIR --renew --client-name")
 	}
-	if e.unknownTo(certificates(e.readOrOmit(e.Config.Serving.TLS.ClientCAFile, e.ReadConfigFile)), chain) {
+	cas := certificates(e.readOrOmit(e.Config.Serving.TLS.ClientCAFile, e.ReadConfigFile))
+	if e.unknownTo(cas, chain) {
 		e.report(Error, "UnknownAuthority", "tlsConfig.certFile", "no CA in serving.tls.clientCAFile of Outboard signed the certificate of kube-scheduler",
 			"every call fails, because Outboard does not accept the certificate", "use a certificate that this CA signed")
 	}
 	if severity, soon := e.ending(cert); soon {
 		e.report(severity, "CertificateExpires", "tlsConfig.certFile", "the certificate of kube-scheduler "+e.ends(cert),
-			"Outboard refuses every call from then on", "replace the file; kube-scheduler reads it for every connection")
+			"Outboard refuses every call from then on", e.renewal(cas)+"; kube-scheduler reads the new one for every connection")
 	}
 }
 
+// renewal is how to replace a certificate of one of the CAs, which must be valid to sign another.
+func (e *extenderAt) renewal(cas []*x509.Certificate) string {
+	if len(cas) > 0 && !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool { return !e.expired(ca) }) {
+		return "make it with another CA: this one has expired, too"
+	}
+	return "renew it, as with outboard certs --dir DIR --renew"
+}
+
+func (e *extenderAt) expired(cert *x509.Certificate) bool { return cert.NotAfter.Before(e.Now) }
+
 // ending reports whether a certificate expires soon, or has expired, which is an error: then every call fails.
 func (e *extenderAt) ending(cert *x509.Certificate) (severity Severity, soon bool) {
-	if cert.NotAfter.Before(e.Now) {
+	if e.expired(cert) {
 		return Error, true
 	}
 	return Warning, cert.NotAfter.Sub(e.Now) < ending
@@ -319,7 +333,7 @@ func (e *extenderAt) ending(cert *x509.Certificate) (severity Severity, soon boo
 // ends returns the text of when a certificate expires.
 func (e *extenderAt) ends(cert *x509.Certificate) string {
 	verb := "ends"
-	if cert.NotAfter.Before(e.Now) {
+	if e.expired(cert) {
 		verb = "ended"
 	}
 	return verb + " on " + cert.NotAfter.UTC().Format(time.DateOnly)
