@@ -104,30 +104,24 @@ func (c *Config) warnUnused() field.ErrorList {
 	return warnings
 }
 
-// warnClaims warns about policies for pods with ResourceClaims in profiles with managedResources.
-func (c *Config) warnClaims() field.ErrorList {
-	var warnings field.ErrorList
-	for i := range c.Profiles {
-		p := &c.Profiles[i]
-		if j := slices.IndexFunc(p.Policies, func(q Policy) bool { return q.Inputs().Devices }); j >= 0 && len(p.ManagedResources) > 0 {
-			at := field.NewPath("profiles").Index(i).Child("managedResources")
-			warnings = append(warnings, field.Invalid(at, p.ManagedResources[0].Name, p.Policies[j].Name+" has no effect for a pod that has ResourceClaims and requests none of managedResources, because the profile is not for the pod: put it into a profile of its own, without managedResources"))
-		}
-	}
-	return warnings
-}
-
-// warnManaged warns about policies that allocate to pods that request no resource, as by an annotation, in profiles with managedResources.
+// warnManaged warns about policies in profiles with managedResources that are for pods that request none of these.
 func (c *Config) warnManaged() field.ErrorList {
 	var warnings field.ErrorList
 	for i := range c.Profiles {
 		p := &c.Profiles[i]
-		for j := range p.Policies {
-			q := &p.Policies[j]
-			if _, allocates := q.Policy.(policy.Reserver); allocates && len(q.Inputs().Resources) == 0 && len(p.ManagedResources) > 0 {
-				at := field.NewPath("profiles").Index(i).Child("managedResources")
-				warnings = append(warnings, field.Invalid(at, p.ManagedResources[0].Name, q.Name+" allocates no resource, so pods request from it in another way, such as an annotation: kube-scheduler does not call for a pod that requests none of managedResources, and binds it without a claim. Remove managedResources, or put "+q.Name+" into a profile without"))
+		for j := 0; j < len(p.Policies) && len(p.ManagedResources) > 0; j++ {
+			q, text := &p.Policies[j], ""
+			_, allocates := q.Policy.(policy.Reserver)
+			switch inputs := q.Inputs(); {
+			case inputs.Devices:
+				text = "%s has no effect for a pod that has ResourceClaims and requests none of managedResources, because the profile is not for the pod: put it into a profile of its own, without managedResources"
+			case allocates && len(inputs.Resources) == 0:
+				text = "%s allocates no resource, so pods request from it in another way, such as an annotation: kube-scheduler does not call for a pod that requests none of managedResources, and binds it without a claim. Remove managedResources, or put %[1]s into a profile without"
+			default:
+				continue
 			}
+			at := field.NewPath("profiles").Index(i).Child("managedResources")
+			warnings = append(warnings, field.Invalid(at, p.ManagedResources[0].Name, fmt.Sprintf(text, q.Name)))
 		}
 	}
 	return warnings
