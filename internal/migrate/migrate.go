@@ -17,13 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podresource "k8s.io/component-helpers/resource"
 
+	"outboard.dev/outboard/internal/gpushare"
 	"outboard.dev/outboard/snapshot"
-)
-
-// The resources of gpushare. A label with the key of the second one is the number of GPUs of a pod that requests memory.
-const (
-	Memory = "aliyun.com/gpu-mem"
-	Count  = "aliyun.com/gpu-count"
 )
 
 // maxGPUs is how many devices one request of a claim may have.
@@ -89,7 +84,7 @@ func Of(pods []*corev1.Pod, o Options) *Plan {
 		}
 		kind, name := workload(pod)
 		w := Workload{Namespace: pod.Namespace, Kind: kind, Name: name, Pods: 1, Containers: containers}
-		if text, ok := pod.Labels[Count]; ok && count == 0 {
+		if text, ok := pod.Labels[gpushare.Count]; ok && count == 0 {
 			count, _ = strconv.ParseInt(text, 10, 32) // 0: rejected below
 		} else {
 			count = max(count, 1)
@@ -116,13 +111,13 @@ func Of(pods []*corev1.Pod, o Options) *Plan {
 func requested(pod *corev1.Pod) (memory, count int64, containers []string) {
 	for _, all := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range all {
-			if r := all[i].Resources; amount(r.Requests, r.Limits, Memory) > 0 || amount(r.Requests, r.Limits, Count) > 0 {
+			if r := all[i].Resources; amount(r.Requests, r.Limits, gpushare.Memory) > 0 || amount(r.Requests, r.Limits, gpushare.Count) > 0 {
 				containers = append(containers, all[i].Name)
 			}
 		}
 	}
 	requests, limits := podresource.PodRequests(pod, podresource.PodResourcesOptions{}), podresource.PodLimits(pod, podresource.PodResourcesOptions{})
-	return amount(requests, limits, Memory), amount(requests, limits, Count), containers
+	return amount(requests, limits, gpushare.Memory), amount(requests, limits, gpushare.Count), containers
 }
 
 // amount returns the larger of both: a manifest may have only limits, and the API server sets requests to them.

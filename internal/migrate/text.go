@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 
 	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/internal/gpushare"
 )
 
 // WriteText describes the plan.
@@ -31,7 +33,7 @@ func (p *Plan) WriteText(w io.Writer) error {
 		return err
 	}
 	if len(p.Templates) > 0 {
-		fmt.Fprintf(&b, "\nIn each pod spec, remove %s and %s, and add the following, with the name of the template:\n%s", Memory, Count, podChange("TEMPLATE", "CONTAINER"))
+		fmt.Fprintf(&b, "\nIn each pod spec, remove %s and %s, and add the following, with the name of the template:\n%s", gpushare.Memory, gpushare.Count, podChange("TEMPLATE", "CONTAINER"))
 	}
 	if len(p.Missing) > 0 {
 		b.WriteString("\nWithout an equivalent, or for you to decide:\n")
@@ -48,7 +50,7 @@ func (p *Plan) none() string {
 	if len(p.Templates)+len(p.Missing) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("no pod requests %s or %s (pods that have not ended: %d)", Memory, Count, p.Pods)
+	return fmt.Sprintf("no pod requests %s or %s (pods that have not ended: %d)", gpushare.Memory, gpushare.Count, p.Pods)
 }
 
 // podChange returns what a pod spec needs to use the template, in YAML.
@@ -88,7 +90,7 @@ func (p *Plan) WriteYAML(w io.Writer) error {
 		b.WriteString("---\n")
 		for j := range t.Workloads {
 			of := &t.Workloads[j]
-			comment(fmt.Sprintf("%s: remove %s and %s, and add:\n%s", of, Memory, Count, podChange(t.Object.Name, of.Containers...)))
+			comment(fmt.Sprintf("%s: remove %s and %s, and add:\n%s", of, gpushare.Memory, gpushare.Count, podChange(t.Object.Name, of.Containers...)))
 		}
 		if err := document(t.Object); err != nil {
 			return err

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/gpushare"
 )
 
 // This file reads openb, the trace published with the FGD paper (alibaba/clusterdata,
@@ -22,8 +24,8 @@ import (
 // memory.
 
 const (
-	gpuMemory = "aliyun.com/gpu-mem"
-	gpuCount  = "aliyun.com/gpu-count"
+	gpuMemory = gpushare.Memory
+	gpuCount  = gpushare.Count
 	// modelLabel and modelAnnotation are the defaults of the policy GPUMemory.
 	modelLabel      = "nvidia.com/gpu.product"
 	modelAnnotation = "outboard.dev/gpu-models"

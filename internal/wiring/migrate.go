@@ -11,6 +11,7 @@ import (
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"outboard.dev/outboard/internal/config/strictyaml"
+	"outboard.dev/outboard/internal/gpushare"
 )
 
 // Migrate converts a Policy of kube-scheduler 1.22 and earlier, as JSON or YAML, alone or in a
@@ -234,9 +235,6 @@ func (m *migration) add(plugin string, weight int64) {
 	m.scores = append(m.scores, score{plugin, weight})
 }
 
-// The resources by which pods request a part of a GPU, and whole GPUs, from the device plugin of gpushare.
-const gpuMemory, gpuCount = "aliyun.com/gpu-mem", "aliyun.com/gpu-count"
-
 // others converts the remaining fields, and adds notes about them.
 func (m *migration) others() {
 	if m.policy.AlwaysCheckAllPredicates {
@@ -247,9 +245,9 @@ func (m *migration) others() {
 		named := func(name string) int {
 			return slices.IndexFunc(e.ManagedResources, func(r schedulerv1.ExtenderManagedResource) bool { return r.Name == name })
 		}
-		if shared := named(gpuMemory); shared >= 0 && named(gpuCount) < 0 {
-			m.noteAt(fmt.Sprintf("extenders[%d].managedResources", i), "%s is now in the list: a pod can request GPUs by it alone, and kube-scheduler would bind such a pod without a call, to GPUs that may be in use", gpuCount)
-			e.ManagedResources = append(e.ManagedResources, schedulerv1.ExtenderManagedResource{Name: gpuCount, IgnoredByScheduler: e.ManagedResources[shared].IgnoredByScheduler})
+		if shared := named(gpushare.Memory); shared >= 0 && named(gpushare.Count) < 0 {
+			m.noteAt(fmt.Sprintf("extenders[%d].managedResources", i), "%s is now in the list: a pod can request GPUs by it alone, and kube-scheduler would bind such a pod without a call, to GPUs that may be in use", gpushare.Count)
+			e.ManagedResources = append(e.ManagedResources, schedulerv1.ExtenderManagedResource{Name: gpushare.Count, IgnoredByScheduler: e.ManagedResources[shared].IgnoredByScheduler})
 		}
 		if e.HTTPTimeout != 0 && e.HTTPTimeout < int64(time.Millisecond) {
 			m.noteAt(fmt.Sprintf("extenders[%d].httpTimeout", i), "%d is a number of nanoseconds, so every call fails: write a duration such as 5s", e.HTTPTimeout)

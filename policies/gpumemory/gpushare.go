@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/gpushare"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
@@ -19,10 +20,8 @@ import (
 // annotations of pods.
 
 const (
-	memoryResource = "aliyun.com/gpu-mem"
-	// countResource is a resource of nodes, and of pods that request whole GPUs; and a label of
-	// pods that request shares of several GPUs.
-	countResource = "aliyun.com/gpu-count"
+	memoryResource = gpushare.Memory
+	countResource  = gpushare.Count
 )
 
 const (
