@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/internal/poll"
 	"outboard.dev/outboard/policy"
@@ -113,8 +114,13 @@ func signalOf(name string, s signal.Source) poll.Signal {
 // start reads the signals in a bubble with its own time, until the test ends.
 func start(t *testing.T, b *board, all ...poll.Signal) (*poll.Poller, *prometheus.Registry) {
 	t.Helper()
+	return startLogging(t, io.Discard, b, all...)
+}
+
+func startLogging(t *testing.T, log io.Writer, b *board, all ...poll.Signal) (*poll.Poller, *prometheus.Registry) {
+	t.Helper()
 	registry := prometheus.NewRegistry()
-	m, err := poll.New(poll.Options{Publisher: b, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Registerer: registry})
+	m, err := poll.New(poll.Options{Publisher: b, Logger: slog.New(slog.NewTextHandler(log, nil)), Registerer: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +208,7 @@ func TestLastValuesStayUntilMaxAge(t *testing.T) {
 		expect(t, "just before maxAge", b.show("cpu"), "a=1 b=2?")
 		after(33 * time.Second) // the last good reading was up to one interval after the first
 		expect(t, "after maxAge", b.show("cpu"), "a=1? b=2?")
-		// 1 s, 2 s, 4 s, 8 s, 16 s, and then every 30 s, ±10 %.
+		// 1 s, 2 s, 4 s, 8 s, 16 s, and then every 30 s, or up to a fifth less.
 		if reads := s.reads.Load(); reads < 12 || reads > 18 {
 			t.Errorf("%d readings", reads)
 		}
@@ -213,6 +219,58 @@ func TestLastValuesStayUntilMaxAge(t *testing.T) {
 			t.Errorf("warnings %q", lines)
 		}
 	})
+}
+
+// With the smallest maxAge that a configuration may have, numbers stay current between readings that take almost as long as they may.
+func TestSmallestMaxAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		f := signalOf("cpu", nil)
+		f.Source = &source{read: func(context.Context) ([]signal.Sample, error) {
+			time.Sleep(f.Settings.Timeout - time.Millisecond)
+			return []signal.Sample{{Key: "a", Number: 1}}, nil
+		}}
+		f.Settings.MaxAge = f.Settings.Interval
+		for len(f.Settings.Validate(field.NewPath("signals"), 0)) > 0 {
+			f.Settings.MaxAge += time.Second
+		}
+		b := newBoard("a")
+		startLogging(t, &log, b, f)
+		after(10 * time.Hour)
+		expect(t, "cpu", b.show("cpu"), "a=1")
+		expect(t, "log", log.String(), "")
+	})
+}
+
+// The log says why values are stale although no reading has failed.
+func TestCauseOfStaleValues(t *testing.T) {
+	for name, tt := range map[string]struct {
+		read func(began time.Time, n int32) ([]signal.Sample, error)
+		want string
+	}{
+		"old values": {func(began time.Time, _ int32) ([]signal.Sample, error) {
+			return []signal.Sample{{Key: "a", Number: 1, At: began.Add(-10 * time.Minute)}}, nil
+		}, "the last reading has old values, or omits them"},
+		"a reading that does not end": {func(_ time.Time, n int32) ([]signal.Sample, error) {
+			if n > 1 {
+				time.Sleep(time.Hour)
+			}
+			return []signal.Sample{{Key: "a", Number: 1}}, nil
+		}, "no reading has ended since the one that began at 2000-01-01T00:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log strings.Builder
+				s := &source{}
+				s.read = func(context.Context) ([]signal.Sample, error) { return tt.read(time.Now(), s.reads.Load()) }
+				startLogging(t, &log, newBoard("a"), signalOf("cpu", s))
+				after(10 * time.Minute)
+				if !strings.Contains(log.String(), tt.want) {
+					t.Errorf("the log is %s", log.String())
+				}
+			})
+		})
+	}
 }
 
 // If a reading never ends, the manager starts no other one, its values become stale in time, and no

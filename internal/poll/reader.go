@@ -34,10 +34,11 @@ type reader struct {
 	ended     chan struct{}
 
 	// Only run uses these.
-	reading  reading // nil: not read yet
-	states   states  // of hysteresis; nil without
-	counting bool    // values of the reading for unknown nodes are not counted yet
-	failures int     // in a row
+	reading  reading   // nil: not read yet
+	began    time.Time // of the reading
+	states   states    // of hysteresis; nil without
+	counting bool      // values of the reading for unknown nodes are not counted yet
+	failures int       // in a row
 	nodes    *snapshot.NodeIndex
 
 	mu     sync.Mutex
@@ -140,8 +141,7 @@ func (r *reader) read(ctx context.Context) (got result) {
 	return result{samples: samples, err: err}
 }
 
-// take handles the result of a read, and returns the pause before the next one. All pauses vary, so
-// that replicas do not read at the same time.
+// take handles the result of a read, and returns the pause before the next one.
 func (r *reader) take(got result) time.Duration {
 	r.mu.Lock()
 	r.status.Err, r.status.Tried = got.err, true
@@ -157,6 +157,7 @@ func (r *reader) take(got result) time.Duration {
 	}
 	r.failures = 0
 	now := r.now()
+	r.began = got.began
 	r.reading = accept(got.samples, got.began, now, func(why string) { r.metrics.dropped(r.Settings.Name, why, 1) })
 	if h := r.Settings.Hysteresis; h != nil {
 		r.states = r.states.step(r.reading, h, r.Settings.MaxAge, signal.MaxValues, now)
@@ -166,7 +167,9 @@ func (r *reader) take(got result) time.Duration {
 	return vary(r.Settings.Interval)
 }
 
-func vary(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
+// vary returns a random pause up to d, so that replicas do not read at the same time. The smallest maxAge that
+// [signal.Settings.Validate] accepts depends on the longest pause.
+func vary(d time.Duration) time.Duration { return d - rand.N(d/5+1) }
 
 // publish publishes the signal, and sets the timer to when the next value becomes stale.
 func (r *reader) publish(expiry *time.Timer) {
@@ -200,8 +203,12 @@ func (r *reader) publish(expiry *time.Timer) {
 	r.metrics.stand(status)
 	if stale > before {
 		err := status.Err
-		if err == nil {
-			err = errors.New("the source sends old values")
+		switch {
+		case err != nil:
+		case now.Sub(r.began) >= r.Settings.MaxAge:
+			err = fmt.Errorf("no reading has ended since the one that began at %s", r.began.UTC().Format(time.RFC3339))
+		default:
+			err = errors.New("the last reading has old values, or omits them")
 		}
 		r.logger.Warn("values of the signal are stale", "stale", stale, "values", len(values), "error", err)
 	}

@@ -192,7 +192,7 @@ func showSignals(t *testing.T, b *tab, set *stage.Stage, o *stage.Outboard) {
 	}
 	const policies = "  policies:\n"
 	changed := strings.Replace(string(text), policies, policies+"  - {type: Utilization, weight: 1, config: {cpu: {signal: load, unit: Percent}, whenStale: Reject}}\n", 1) +
-		"signals:\n- {name: load, interval: 1s, maxAge: 5s, file: {path: load.yaml}}\n- {name: price, file: {path: prices.yaml}}\n"
+		"signals:\n- {name: load, interval: 1s, timeout: 1s, maxAge: 5s, file: {path: load.yaml}}\n- {name: price, file: {path: prices.yaml}}\n"
 	if err := set.WriteFile(filepath.Base(o.ConfigFile), []byte(changed)); err != nil {
 		t.Fatal(err)
 	}
