@@ -257,6 +257,9 @@ type Inputs struct {
 	// ResourcesOnly is true if the policy concerns only pods that request one of Resources: for any other pod, Prepare returns a nil
 	// Cycle. The managedResources of a profile with only such policies are their Resources, unless its configuration lists others.
 	ResourcesOnly bool
+	// Unreported are those of Resources that the policy counts for the whole cluster: usually no node reports them, and kube-scheduler
+	// must not count them.
+	Unreported []corev1.ResourceName
 	// Signals are those the policy reads: see [snapshot.View.Signal].
 	Signals []Signal
 	// ConfigMaps are the families of ConfigMaps that the policy reads: see

@@ -85,7 +85,7 @@ func assemble(file string, root strictyaml.Value, types Types, decode func(*docu
 	if err := l.err(); err != nil {
 		return nil, err
 	}
-	c.Warnings = root.Locate(slices.Concat(c.warnUncounted(), c.warnUnused(), c.warnManaged(), c.warnPolicies()).ToAggregate())
+	c.Warnings = root.Locate(slices.Concat(c.warnUncounted(), c.warnUnreported(), c.warnUnused(), c.warnManaged(), c.warnPolicies()).ToAggregate())
 	return c, nil
 }
 

@@ -161,6 +161,33 @@ func (c *Config) warnUncounted() field.ErrorList {
 	return warnings
 }
 
+// warnUnreported warns about resources that kube-scheduler counts, although probably no node reports them. Another policy that
+// allocates such a resource means that nodes report it, as for a license of each device.
+func (c *Config) warnUnreported() field.ErrorList {
+	var warnings field.ErrorList
+	ignored := c.IgnoredByScheduler()
+	for i := range c.Profiles {
+		p := &c.Profiles[i]
+		allocated := p.AllocatedResources()
+		for j := range p.Policies {
+			for _, name := range p.Policies[j].Inputs().Unreported {
+				counted := func(r AllocatedResource) bool { return r.Name == name && r.Policy != p.Policies[j].Name }
+				if slices.Contains(ignored, name) || slices.ContainsFunc(allocated, counted) {
+					continue
+				}
+				why := fmt.Sprintf("%s counts %s for the whole cluster, but kube-scheduler counts it for each node, and rejects nodes that do not report it", p.Policies[j].Name, name)
+				at := field.NewPath("profiles").Index(i).Child("managedResources")
+				if k := slices.IndexFunc(p.ManagedResources, func(m ManagedResource) bool { return m.Name == string(name) }); k >= 0 {
+					warnings = append(warnings, field.Invalid(at.Index(k).Child("ignoredByScheduler"), false, "should be true: "+why))
+				} else {
+					warnings = append(warnings, field.Required(at, fmt.Sprintf("should list %s with ignoredByScheduler: true: %s", name, why)))
+				}
+			}
+		}
+	}
+	return warnings
+}
+
 // AllocatedResource is a resource that a policy allocates to pods.
 type AllocatedResource struct {
 	Name corev1.ResourceName

@@ -90,6 +90,9 @@ func (c *Config) Inputs() policy.Inputs {
 		}
 		if f.Resource != "" {
 			inputs.Resources = append(inputs.Resources, corev1.ResourceName(f.Resource))
+			if f.floating() {
+				inputs.Unreported = append(inputs.Unreported, corev1.ResourceName(f.Resource))
+			}
 		}
 	}
 	return inputs
