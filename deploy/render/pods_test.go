@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ extraEnv: [{name: HTTPS_PROXY, value: "http://proxy:3128"}]
 extraEnvFrom: [{secretRef: {name: credentials}}]
 extraVolumes: [{name: west, secret: {secretName: west}}]
 extraVolumeMounts: [{name: west, mountPath: /etc/west, readOnly: true}]
+extraContainers: [{name: west, image: "west:1", volumeMounts: [{name: west, mountPath: /west}]}]
 `
 
 // What a user sets for the pods of one Deployment is in its template, beside what the chart needs, and not in that of the other.
@@ -68,6 +70,7 @@ func TestPodValues(t *testing.T) {
 			check("tolerations", spec["tolerations"], want["tolerations"])
 			check("volumes", spec["volumes"], append(list(specBefore["volumes"]), list(want["extraVolumes"])...))
 			check("volumeMounts", container(got)["volumeMounts"], append(list(container(before)["volumeMounts"]), list(want["extraVolumeMounts"])...))
+			check("containers", list(spec["containers"])[1:], want["extraContainers"])
 			check("env", container(got)["env"], append(list(container(before)["env"]), list(want["extraEnv"])...))
 			check("envFrom", container(got)["envFrom"], want["extraEnvFrom"])
 			metadata, metadataBefore := got["metadata"].(map[string]any), before["metadata"].(map[string]any)
@@ -76,6 +79,55 @@ func TestPodValues(t *testing.T) {
 			annotations["example.com/team"] = "gpu"
 			check("annotations", metadata["annotations"], annotations)
 		}
+	}
+}
+
+// The container of the example writes the file that the example of the policy Licenses reads, and is restricted as those of the chart.
+func TestContainerThatWritesASignal(t *testing.T) {
+	text, err := os.ReadFile("../../examples/licenses/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	type mount struct{ Name, MountPath string }
+	var spec struct {
+		Volumes    []struct{ Name string }
+		Containers []struct {
+			Name, WorkingDir string
+			Command          []string
+			SecurityContext  map[string]any
+			VolumeMounts     []mount
+		}
+	}
+	rendered, err := yaml.Marshal(templates(t, values)["outboard"]["spec"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(rendered, &spec); err != nil {
+		t.Fatal(err)
+	}
+	if len(spec.Containers) != 2 || len(spec.Volumes) != 3 {
+		t.Fatalf("the containers and volumes are %+v", spec)
+	}
+	outboard, writer := spec.Containers[0], spec.Containers[1]
+	if !reflect.DeepEqual(writer.SecurityContext, outboard.SecurityContext) {
+		t.Errorf("the security context is %v", writer.SecurityContext)
+	}
+	read, written := outboard.VolumeMounts[2], writer.VolumeMounts[0]
+	if volume := spec.Volumes[2].Name; read.Name != volume || written.Name != volume || writer.WorkingDir != written.MountPath {
+		t.Errorf("Outboard mounts %v and the container %v", read, written)
+	}
+	page, err := os.ReadFile("../../policies/licenses/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, file, _ := strings.Cut(writer.Command[2], "mv new ")
+	file, _, _ = strings.Cut(file, ";")
+	if path := "path: " + read.MountPath + "/" + file; !strings.Contains(string(page), path) {
+		t.Errorf("the example of the policy does not have %s", path)
 	}
 }
 

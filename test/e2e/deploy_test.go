@@ -266,6 +266,7 @@ func ofPods(prefix string) string {
 		"affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=a",
 		"extraEnv[0].name=A", "extraEnv[0].value=b", "extraEnvFrom[0].secretRef.name=a",
 		"extraVolumes[0].name=a", "extraVolumes[0].secret.secretName=a", "extraVolumeMounts[0].name=a", "extraVolumeMounts[0].mountPath=/a",
+		"extraContainers[0].name=a", "extraContainers[0].image=a",
 	}
 	return prefix + strings.Join(values, ","+prefix)
 }
