@@ -81,7 +81,7 @@ func alternatives(r *resourcev1.DeviceRequest) []resourcev1.ExactDeviceRequest {
 	for i, sub := range r.FirstAvailable {
 		all[i] = resourcev1.ExactDeviceRequest{
 			DeviceClassName: sub.DeviceClassName, Selectors: sub.Selectors, AllocationMode: sub.AllocationMode, Count: sub.Count,
-			Tolerations: sub.Tolerations, Capacity: sub.Capacity,
+			Tolerations: sub.Tolerations, Capacity: sub.Capacity, DerivedAttributes: sub.DerivedAttributes,
 		}
 	}
 	return all

@@ -44,8 +44,8 @@ const keptSelectors = 256
 
 // selectors keep what depends on the expression of a selector alone: to compile one takes milliseconds.
 type selectors struct {
-	compiled *cel.Cache
-	costs    *lru.Cache
+	compiled     *cel.Cache
+	costs, reads *lru.Cache
 }
 
 // Predictor predicts allocations. It is safe for concurrent use.
@@ -56,7 +56,7 @@ type Predictor struct {
 
 // New returns a Predictor.
 func New() *Predictor {
-	return &Predictor{snapshot.NewFact(newNodeState), &selectors{cel.NewCache(keptSelectors, celFeatures), lru.New(keptSelectors)}}
+	return &Predictor{snapshot.NewFact(newNodeState), &selectors{cel.NewCache(keptSelectors, celFeatures), lru.New(keptSelectors), lru.New(keptSelectors)}}
 }
 
 // Request is what the claims of a pod request that are not allocated yet.

@@ -18,15 +18,19 @@ type resourceClaims struct {
 	config      Config
 	predictor   *firstfit.Predictor
 	predictions *snapshot.Fact[*predictions]
+	devices     *snapshot.Fact[*nodeDevices]
+	sets        attributeSets
+	plans       planCache
 	layouts     *layouts
 	ranker      *strategy.Ranker // nil: each node is scored alone
 }
 
 func newResourceClaims(config Config) *resourceClaims {
 	p := &resourceClaims{
-		config: config, predictor: firstfit.New(), layouts: new(layouts),
+		config: config, predictor: firstfit.New(), layouts: new(layouts), devices: snapshot.NewFact(newNodeDevices),
 		predictions: snapshot.NewFact(func(*snapshot.Node) *predictions { return new(predictions) }),
 	}
+	p.sets.of(nil) // what most claims need
 	if config.ScoringStrategy.Type == LeastWaste {
 		p.ranker = strategy.New(strategy.Options{Strategy: strategy.LeastWaste(), Node: p.room, Shapes: p.shapesOf})
 	}
@@ -53,13 +57,25 @@ func (p *resourceClaims) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 			return r, nil
 		}
 	}
-	return &cycle{policy: p, request: request, unknown: err}, nil
+	c := &cycle{policy: p, request: request, unknown: err}
+	if request != nil {
+		c.plans = p.plansOf(request)
+	}
+	return c, nil
 }
 
-// Precompute implements policy.Precomputer.
+// Precompute implements policy.Precomputer. To read all nodes for the first time takes tens of milliseconds.
 func (p *resourceClaims) Precompute(view *snapshot.View) {
 	if p.ranker != nil {
 		p.ranker.Precompute(view)
+		return
+	}
+	sets := p.sets.all()
+	for n := range view.All() {
+		d := *p.devices.Of(n)
+		for _, a := range sets {
+			d.lineOf(a, n)
+		}
 	}
 }
 
@@ -68,6 +84,7 @@ type cycle struct {
 	policy  *resourceClaims
 	request *firstfit.Request // nil: unknown says why
 	unknown error
+	plans   *plans // nil: the allocator predicts each node
 }
 
 // Signature implements policy.Signature: what the claims request, and of which classes.
@@ -83,6 +100,11 @@ func (c *cycle) Signature() string {
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	if c.request == nil {
 		return policy.NoOpinion
+	}
+	if c.plans != nil {
+		if score, ok := c.plans.score(n); ok {
+			return score
+		}
 	}
 	return c.policy.score(c.request, n)
 }

@@ -1,0 +1,245 @@
+package resourceclaims_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/firstfit"
+	"outboard.dev/outboard/policies/resourceclaims"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
+)
+
+// mixedWorld is a cluster of nodes with devices of several drivers: shared or not, with several capacities, request policies, taints and
+// invalid versions, and some with counters or binding conditions.
+type mixedWorld struct {
+	random *rand.Rand
+	odd    bool // devices and requests have what the arithmetic leaves to the allocator
+	made   int
+	snapshot.Builder
+}
+
+func (w *mixedWorld) name(prefix string) string {
+	w.made++
+	return fmt.Sprint(prefix, w.made)
+}
+
+func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+var mixedDrivers = []string{"gpu.example.com", "nic.example.com"}
+
+func newMixedWorld(random *rand.Rand) *mixedWorld {
+	w := &mixedWorld{random: random, odd: random.IntN(4) == 0}
+	for _, driver := range mixedDrivers {
+		class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: driver, UID: types.UID(driver)}}
+		class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", driver)}}}
+		w.SetDeviceClass(class)
+	}
+	for range 4 {
+		w.addNode()
+	}
+	return w
+}
+
+func (w *mixedWorld) addNode() {
+	name := w.name("node-")
+	w.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}})
+	rare := w.random.IntN(14)
+	for _, driver := range mixedDrivers {
+		pools := w.random.IntN(2) + 1
+		for range pools {
+			pool := resourcev1.ResourcePool{Name: w.name("pool-"), ResourceSliceCount: int64(w.random.IntN(2) + 1)}
+			model, shared := oneOf(w.random, "A", "B"), w.random.IntN(3) > 0
+			for range pool.ResourceSliceCount {
+				s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: w.name("slice-")}}
+				s.UID = types.UID(s.Name)
+				s.Spec = resourcev1.ResourceSliceSpec{Driver: driver, Pool: pool, NodeName: &name}
+				for range w.random.IntN(5) + 1 {
+					d := w.device(model, shared)
+					if rare == 0 && w.random.IntN(2) == 0 {
+						d.BindingConditions, d.BindingFailureConditions = []string{"attached"}, []string{"failed"}
+					}
+					s.Spec.Devices = append(s.Spec.Devices, d)
+				}
+				if rare == 1 {
+					s.Spec.Devices[0].Name = "twice"
+				}
+				snapshot.TrimResourceSlice(s)
+				w.SetResourceSlice(s)
+			}
+		}
+	}
+	if rare == 2 {
+		node, slices := migNode(name, 1)
+		w.SetNode(node)
+		for _, s := range slices {
+			w.SetResourceSlice(s)
+		}
+	}
+}
+
+func (w *mixedWorld) device(model string, shared bool) resourcev1.Device {
+	name := w.name("device-")
+	d := resourcev1.Device{Name: name, Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
+		"model": {StringValue: &model}, "uuid": {StringValue: &name}, "index": {IntValue: new(int64(w.made % 5))},
+	}}
+	if w.odd && w.random.IntN(3) == 0 {
+		delete(d.Attributes, "model")
+		d.Attributes["gpu.example.com/model"] = resourcev1.DeviceAttribute{StringValue: &model}
+	}
+	if w.random.IntN(5) == 0 {
+		d.Attributes["driverVersion"] = resourcev1.DeviceAttribute{VersionValue: new("1.2.3")}
+		if w.odd && w.random.IntN(3) == 0 {
+			d.Attributes["driverVersion"] = resourcev1.DeviceAttribute{VersionValue: new("not a version")}
+		}
+	}
+	d.Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse(oneOf(w.random, "40Gi", "16Gi"))}}
+	if w.random.IntN(3) == 0 {
+		d.Capacity["cores"] = resourcev1.DeviceCapacity{Value: resource.MustParse(oneOf(w.random, "100", "100", "0"))}
+		if w.odd && w.random.IntN(4) == 0 {
+			d.Capacity["cores"] = resourcev1.DeviceCapacity{Value: resource.MustParse("1500m")}
+		}
+	}
+	if shared && w.random.IntN(6) > 0 {
+		d.AllowMultipleAllocations = &shared
+		if w.random.IntN(3) == 0 {
+			least, step := resource.MustParse("4Gi"), resource.MustParse("4Gi")
+			c := d.Capacity["memory"]
+			c.RequestPolicy = &resourcev1.CapacityRequestPolicy{Default: &least, ValidRange: &resourcev1.CapacityRequestPolicyRange{Min: &least, Step: &step}}
+			d.Capacity["memory"] = c
+		}
+	}
+	if w.random.IntN(12) == 0 {
+		d.Taints = []resourcev1.DeviceTaint{{Key: "ill", Effect: oneOf(w.random, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone)}}
+	}
+	return d
+}
+
+func (w *mixedWorld) claim() *resourcev1.ResourceClaim {
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: w.name("claim-")}}
+	c.UID = types.UID(c.Name)
+	for i := range oneOf(w.random, 1, 1, 1, 2) {
+		r := resourcev1.DeviceRequest{Name: fmt.Sprint("r", i)}
+		if w.random.IntN(4) > 0 {
+			e := w.exactly()
+			r.Exactly = &e
+		} else {
+			for j := range w.random.IntN(3) + 1 {
+				e := w.exactly()
+				r.FirstAvailable = append(r.FirstAvailable, resourcev1.DeviceSubRequest{Name: fmt.Sprint("s", j), DeviceClassName: e.DeviceClassName, Selectors: e.Selectors, AllocationMode: e.AllocationMode, Count: e.Count, Tolerations: e.Tolerations, Capacity: e.Capacity})
+			}
+		}
+		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, r)
+	}
+	if w.odd && w.random.IntN(10) == 0 {
+		c.Spec.Devices.Constraints = []resourcev1.DeviceConstraint{{MatchAttribute: new(resourcev1.FullyQualifiedName("gpu.example.com/model"))}}
+	}
+	return c
+}
+
+func (w *mixedWorld) exactly() resourcev1.ExactDeviceRequest {
+	e := resourcev1.ExactDeviceRequest{DeviceClassName: oneOf(w.random, mixedDrivers...), AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: oneOf(w.random, int64(1), 1, 1, 2, 3)}
+	if w.odd && w.random.IntN(20) == 0 {
+		e.AllocationMode, e.Count = resourcev1.DeviceAllocationModeAll, 0
+	}
+	if w.odd && w.random.IntN(20) == 0 {
+		e.AdminAccess = new(true)
+	}
+	if w.random.IntN(3) == 0 {
+		domain := fmt.Sprintf("device.attributes[%q]", e.DeviceClassName)
+		e.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: oneOf(w.random,
+			domain+`.model == "A"`, domain+`.model == "B"`, domain+`["model"] == "B"`,
+			`"model" in `+domain+` && `+domain+`.model == "B"`, fmt.Sprintf("%s.uuid == %q", domain, fmt.Sprint("device-", w.random.IntN(w.made))),
+			domain+`.index < 3`, `has(`+domain+`.driverVersion)`, `device.allowMultipleAllocations`,
+			fmt.Sprintf(`device.capacity[%q].memory.compareTo(quantity("20Gi")) > 0`, e.DeviceClassName),
+			`"model" in device.attributes["gpu.example.com"] && device.attributes["gpu.example.com"].model == "A"`, domain+`.exists(name, name == "driverVersion")`,
+		)}}}
+	}
+	if w.random.IntN(2) == 0 {
+		e.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{"memory": resource.MustParse(oneOf(w.random, "3Gi", "10Gi", "10Gi", "40Gi"))}}
+		if w.odd && w.random.IntN(8) == 0 {
+			e.Capacity.Requests["memory"] = resource.MustParse("500m")
+		}
+		if w.random.IntN(4) == 0 {
+			e.Capacity.Requests["cores"] = resource.MustParse(oneOf(w.random, "30", "1"))
+		}
+	}
+	if w.random.IntN(5) == 0 {
+		e.Tolerations = []resourcev1.DeviceToleration{{Key: "ill", Operator: resourcev1.DeviceTolerationOpExists}}
+	}
+	return e
+}
+
+// The scores of a policy that has seen many requests and changes are those that the allocator gives alone, which keeps nothing.
+func TestScoresAreThoseOfTheAllocator(t *testing.T) {
+	cases, arithmetic, allocated := 0, 0, 0
+	for seed := range uint64(40) {
+		w := newMixedWorld(rand.New(rand.NewPCG(seed, 1)))
+		p := policytest.Build(t, resourceclaims.Type(), oneOf(w.random, "", "scoringStrategy: {type: Spread}"))
+		var held []*resourcev1.ResourceClaim
+		allocator := firstfit.New()
+		for step := range 40 {
+			claims := []*resourcev1.ResourceClaim{w.claim()}
+			if w.random.IntN(4) == 0 {
+				claims = append(claims, w.claim())
+			}
+			var names []string
+			for _, c := range claims {
+				w.SetResourceClaim(c)
+				names = append(names, c.Name)
+			}
+			view, pod := w.View(), claiming(names...)
+			pod.Namespace = "default"
+			cycle := policytest.Prepare[policy.Score](t, p, pod, view)
+			for n := range view.All() {
+				want, simple := resourceclaims.ByAllocator(allocator, cycle, n)
+				if got := cycle.Score(n); got != want {
+					t.Fatalf("seed %d, step %d: the score of %s is %d, and %d by the allocator", seed, step, n.Object.Name, got, want)
+				}
+				if cases++; simple {
+					arithmetic++
+					if want != policy.NoOpinion {
+						allocated++
+					}
+				}
+			}
+			request, err := allocator.Request(pod, view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := slices.Collect(view.All())
+			results, _ := allocator.Allocate(request, oneOf(w.random, all...))
+			for i, c := range claims {
+				if results == nil {
+					w.DeleteResourceClaim(c)
+					continue
+				}
+				c = c.DeepCopy()
+				c.Status.Allocation = &results[i]
+				w.SetResourceClaim(c)
+				held = append(held, c)
+			}
+			if len(held) > 10 {
+				at := w.random.IntN(len(held))
+				w.DeleteResourceClaim(held[at])
+				held = slices.Delete(held, at, at+1)
+			}
+			if w.random.IntN(10) == 0 {
+				w.addNode()
+			}
+		}
+	}
+	t.Logf("%d cases, %d of them without the allocator, %d of these with devices", cases, arithmetic, allocated)
+	if arithmetic < cases/4 || allocated < 2000 {
+		t.Error("the cases are too few")
+	}
+}
