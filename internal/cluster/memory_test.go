@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,6 +60,7 @@ func BenchmarkMemory(b *testing.B) {
 		cluster       largeCluster
 	}{
 		{"default", "", largeCluster{events: memoryEvents}}, {"GOGC=100", "GOGC=100", largeCluster{events: memoryEvents}}, {"no changes", "", largeCluster{}},
+		{"no devices", "", largeCluster{scoresDevices: true}}, {"devices", "", largeCluster{scoresDevices: true, devices: true}},
 		// Every node takes as much as it may, and so does every pod in the cache, or in a call. The limit of Go's memory is that in the
 		// container of the manifests.
 		{"largest pods in the cache", goLimit, largeCluster{paddedPod: 8 << 10, paddedNode: 32 << 10}},
@@ -155,8 +157,11 @@ func startServe(b *testing.B, outboard, url, setting string, cluster largeCluste
 profiles:
 - policies: [{type: ImageLocality}]
 `
-	if cluster.everything {
+	switch {
+	case cluster.everything:
 		profiles = everything(b)
+	case cluster.scoresDevices:
+		profiles = strings.Replace(profiles, "ImageLocality", "ResourceClaims", 1)
 	}
 	kubeconfig := write(b, "kubeconfig", fmt.Sprintf(`
 clusters: [{name: c, cluster: {server: %q}}]
@@ -226,6 +231,8 @@ type largeCluster struct {
 	paddedPod, paddedNode int64
 	// everything adds GPUs, ledgers, ConfigMaps and disruption budgets, which all take as much as they may.
 	everything bool
+	// scoresDevices says that the policy is ResourceClaims, and devices adds GPUs in ResourceSlices, and claims.
+	scoresDevices, devices bool
 }
 
 // pad adds annotations, which no other object has, to an object of this size.
@@ -246,8 +253,11 @@ func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	kind := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	version := corev1.SchemeGroupVersion
-	if kind == "poddisruptionbudgets" {
+	switch {
+	case kind == "poddisruptionbudgets":
 		version = policyv1.SchemeGroupVersion
+	case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/"):
+		version = resourcev1.SchemeGroupVersion
 	}
 	if kind == "ledgers" {
 		serveLedgers(w, r)
@@ -319,6 +329,8 @@ func (c largeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "configmaps":
 		sendConfigMaps(send)
 		send(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: end})
+	default:
+		c.sendDevices(kind, end, send)
 	}
 	w.(http.Flusher).Flush()
 	<-r.Context().Done()
