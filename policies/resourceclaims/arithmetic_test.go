@@ -243,3 +243,43 @@ func TestScoresAreThoseOfTheAllocator(t *testing.T) {
 		t.Error("the cases are too few")
 	}
 }
+
+// What is kept of devices is bounded, and scores do not depend on it: claims read more sets of attributes than are kept, and one of them
+// tells more nodes apart than are kept.
+func TestKeptDevicesAreBounded(t *testing.T) {
+	const count = 300
+	w, p, allocator := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), ""), firstfit.New()
+	for i := range count {
+		w.node(fmt.Sprint("n", i), "T4", 1+i%2, false)
+	}
+	for i := range 12 {
+		w.class(fmt.Sprint("class-", i), fmt.Sprintf("!has(device.attributes[\"gpu.example.com\"].other%d) && device.attributes[\"gpu.example.com\"].model == \"T4\"", i))
+	}
+	w.class("first", `device.attributes["gpu.example.com"].uuid.endsWith("-0")`)
+	for round := range 3 {
+		for i := range 13 {
+			claim := w.claim(fmt.Sprint("c", i), 2, int64(round+1))
+			exact := claim.Spec.Devices.Requests[0].Exactly
+			if exact.DeviceClassName = fmt.Sprint("class-", i); i == 12 {
+				exact.DeviceClassName, exact.Count = "first", 1
+			}
+			w.SetResourceClaim(claim)
+			pod := claiming(claim.Name)
+			pod.Namespace = "default"
+			view, arithmetic := w.View(), 0
+			cycle := policytest.Prepare[policy.Score](t, p, pod, view)
+			for n := range view.All() {
+				want, simple := resourceclaims.ByAllocator(allocator, cycle, n)
+				if got := cycle.Score(n); got != want {
+					t.Fatalf("round %d, claim %d: the score of %s is %d, and %d by the allocator", round, i, n.Object.Name, got, want)
+				}
+				if simple {
+					arithmetic++
+				}
+			}
+			if most := map[bool]int{true: 256, false: count}[i == 12]; arithmetic != most {
+				t.Errorf("round %d, claim %d: %d nodes are predicted without the allocator, not %d", round, i, arithmetic, most)
+			}
+		}
+	}
+}

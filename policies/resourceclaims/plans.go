@@ -124,7 +124,7 @@ func (ps *plans) make(l line) plan {
 		if !ok {
 			of = ps.policy.singles(k, ps.parts)
 			ps.alone[k.key] = of
-			ps.policy.plans.grow(planBytes + int64(len(k.key)))
+			ps.policy.plans.grow(planBytes + int64(len(k.key)) + snapshot.SizeOf(k.device))
 		}
 		for i, part := range p {
 			for j := range part {

@@ -10,7 +10,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// keptPredictions is how many predictions are kept with a node: about the number of common requests.
+// keptPredictions is how many predictions of the allocator are kept with a node: about the number of common requests.
 const keptPredictions = 32
 
 // predictions are the latest predictions for a node, each at an index that depends on the request. They keep only scores, because there
@@ -23,7 +23,7 @@ type prediction struct {
 	score int64
 }
 
-// score returns the score of the node for the request.
+// score returns the score of the node for the request, as the allocator predicts it.
 func (p *resourceClaims) score(r *firstfit.Request, n *snapshot.Node) int64 {
 	key := r.Key()
 	slot := &(*p.predictions.Of(n))[key[0]%keptPredictions]
