@@ -214,7 +214,7 @@ func showSignals(t *testing.T, b *tab, set *stage.Stage, o *stage.Outboard) {
 		t.Fatal(err)
 	}
 	b.until(row("load", `^load .*load\.yaml.* 3 3 `))
-	if n := value[int](b, `document.querySelectorAll('td.bad').length`); n != 1 {
+	if n := value[int](b, `document.querySelectorAll('td .bad').length`); n != 1 {
 		t.Errorf("%d cells are marked, want that of the stale values", n)
 	}
 }

@@ -248,7 +248,7 @@ func TestKeys(t *testing.T) {
 	}
 	row()
 	title("Waiting: " + f.pods[0].Owner)
-	b.until(`document.querySelector('tbody tr .name').textContent !== ''`)
+	b.until(`document.querySelector('tbody tr .name')`)
 	row()
 	title(f.pods[0].Pod)
 	b.press(kb.Escape)
@@ -413,7 +413,7 @@ func TestLinks(t *testing.T) {
 	b.size(1280, 900, "light")
 	b.visit(at + "/ui/#/gpus")
 	value[bool](b, `(e => { e.value = 30; e.dispatchEvent(new Event('input')) })(document.getElementById('size')), (e => { e.value = 'name'; e.dispatchEvent(new Event('change')) })(document.getElementById('order')), document.getElementById('as-table').click(), true`)
-	first := `document.querySelector('.sum').innerText + document.querySelector('tbody').innerText`
+	first := `document.querySelector('h1').innerText + document.querySelector('.sum').innerText + document.querySelector('tbody').innerText`
 	shown := value[string](b, first)
 	b.visit(value[string](b, `location.href`))
 	if again := value[string](b, first); again != shown || !strings.Contains(shown, "of 30 GiB") {

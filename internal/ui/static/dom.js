@@ -1,43 +1,61 @@
 // Elements, and how numbers and times read.
 
-// h returns an element. Attributes that are undefined, null or false are left out; "on…" are listeners. Children that are texts become text
-// nodes, so nothing that comes from the cluster is read as HTML.
-export function h(tag, attributes = {}, ...children) {
-  const e = document.createElement(tag)
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith('on')) e.addEventListener(name.slice(2), value)
-    else if (value === true) e.setAttribute(name, '')
-    else if (value !== undefined && value !== null && value !== false) e.setAttribute(name, value)
+const content = children => children.flat(Infinity).filter(c => c !== undefined && c !== null && c !== false && c !== '')
+
+// h returns an element, such as h('p.dim', { title: 'all' }, 'text'). Attributes that are undefined, null or false are left out; "on…" are
+// listeners. Children that are texts become text nodes, so nothing that comes from the cluster is read as HTML.
+export function h(tag, ...children) {
+  const [name, ...classes] = tag.split('.'), e = document.createElement(name)
+  const { value, style, class: more, ...attributes } = children[0]?.constructor === Object ? children.shift() : {}
+  const all = [...classes, more].filter(Boolean).join(' ')
+  if (all) e.className = all
+  for (const [name, v] of Object.entries(attributes)) {
+    if (name.startsWith('on')) e.addEventListener(name.slice(2), v)
+    else if (v === true) e.setAttribute(name, '')
+    else if (v !== undefined && v !== null && v !== false) e.setAttribute(name, v)
   }
-  e.append(...children.flat(Infinity).filter(c => c !== undefined && c !== null && c !== false && c !== ''))
+  e.append(...content(children))
+  Object.assign(e.style, style) // style attributes are not allowed
+  if (value !== undefined) e.value = value
   return e
 }
 
-// show makes the children of the parent those that make returns for the items. A child stays if its item has not changed; the focus goes to
-// the same control of a child that is made again.
-export function show(parent, items, key, make) {
-  const before = new Map([...parent.children].map(e => [made.get(e)?.key, e]))
+// show makes the children of the parent like those given, and keeps the elements that it has already, with their listeners and the focus.
+export function show(parent, ...children) {
   const focus = document.activeElement
-  let again
-  const after = items.map((item, i) => {
-    const k = key(item), text = JSON.stringify(item), old = before.get(k)
-    if (old && made.get(old).text === text) return old
-    const e = make(item, i)
-    made.set(e, { key: k, text })
-    if (old?.contains(focus)) again = () => (old === focus ? e : controls(e)[controls(old).indexOf(focus)])?.focus()
-    return e
+  replace(parent, content(children).map(c => c instanceof Node ? c : new Text(c)))
+  if (focus !== document.activeElement && parent.contains(focus)) focus.focus({ preventScroll: true }) // it was moved
+}
+
+// replace keeps a child if it has the data-key of a new one, or without one, if both are the first p, the second p, and so on.
+function replace(parent, children) {
+  const old = new Map(keyed([...parent.childNodes]))
+  const now = keyed(children).map(([key, fresh]) => {
+    const kept = old.get(key)
+    if (kept?.nodeName !== fresh.nodeName) return fresh
+    old.delete(key)
+    if (kept instanceof Text) kept.data = fresh.data
+    else update(kept, fresh)
+    return kept
   })
-  if (after.length !== parent.children.length || after.some((e, i) => e !== parent.children[i])) parent.replaceChildren(...after)
-  if (again) again()
-  else if (focus && focus !== document.activeElement && parent.contains(focus)) focus.focus()
+  for (const e of old.values()) e.remove()
+  now.forEach((e, i) => { if (parent.childNodes[i] !== e) parent.insertBefore(e, parent.childNodes[i] ?? null) })
 }
-// sections shows parts of a page: each has a key, the data of which make makes it, and perhaps fill, which fills it again.
-export function sections(parent, list) {
-  show(parent, list, s => s.key, s => s.make())
-  list.forEach((s, i) => s.fill?.(parent.children[i]))
+
+function keyed(nodes) {
+  const seen = {}
+  return nodes.map(e => [e.dataset?.key ?? e.nodeName + (seen[e.nodeName] = (seen[e.nodeName] ?? 0) + 1), e])
 }
-const made = new WeakMap() // elements of show: the key and the text of the item
-const controls = e => [...e.querySelectorAll('a, button, input, select, summary')]
+
+function update(old, fresh) {
+  for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name)) old.removeAttribute(name)
+  for (const { name, value } of fresh.attributes) if (name !== 'style' && old.getAttribute(name) !== value) old.setAttribute(name, value)
+  if (old.style.cssText !== fresh.style.cssText) old.style.cssText = fresh.style.cssText
+  replace(old, [...fresh.childNodes])
+  if (!fresh.matches('input, select, textarea') || old === document.activeElement) return // who types goes on
+  if (old.value !== fresh.value) old.value = fresh.value
+  old.checked = fresh.checked
+}
 
 export const number = n => n.toLocaleString('en-US')
 export const plural = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? one : many}`
@@ -61,66 +79,53 @@ export function clock(time) {
   return day + t.toLocaleTimeString('en-GB')
 }
 
-export const empty = (title, ...text) => h('div', { class: 'empty' }, h('strong', {}, title), ...text)
+export const empty = (title, ...text) => h('div.empty', h('strong', title), ...text)
 
 // bar shows a part of a whole as a length.
-export function bar(part, whole, wide = false) {
-  const fill = h('i')
-  fill.style.width = `${whole > 0 ? Math.max(0, Math.min(100, 100 * part / whole)) : 0}%`
-  return h('span', { class: wide ? 'bar wide' : 'bar', 'aria-hidden': 'true' }, fill)
-}
+export const bar = (part, whole, wide) => h('span.bar', { class: wide && 'wide', 'aria-hidden': 'true' },
+  h('i', { style: { width: `${whole > 0 ? Math.max(0, Math.min(100, 100 * part / whole)) : 0}%` } }))
 
-// table returns a table and fill, which the element has, too: it makes a row for each item. The first column names the row. A column has a
-// title, what it shows of an item (of), and may have n (numbers), kind (a class), wide (hidden on small screens), and label, which small
-// screens show before the cell: a text, or true for the title, as numbers have.
-export function table(name, columns, { className = '', row = () => '' } = {}) {
-  const body = h('tbody'), head = h('tr', {}, columns.map(c => h('th', { scope: 'col', class: c.n && 'n' }, c.title)))
-  const element = h('div', { class: 'scroll' }, h('table', { class: `stack ${className}`, 'aria-label': name }, h('thead', {}, head), body))
-  element.fill = (items, key) => { element.hidden = items.length === 0; show(body, items, key, make) }
-  const make = x => h('tr', { class: row(x) }, columns.map((c, i) => h(i ? 'td' : 'th', {
-    scope: i ? undefined : 'row', class: [c.n && 'n', c.wide && 'wide', c.kind?.(x)].filter(Boolean).join(' '), 'data-label': typeof c.label === 'string' ? c.label : c.n || c.label ? c.title + ': ' : undefined,
-  }, c.of(x))))
-  return { element, head, fill: element.fill }
+// table returns a table with a row for each item, or nothing. A column is [title, what it shows of an item, classes]; the first one names the
+// row. The class n is for numbers, and wide for what small screens hide. They show the title before a cell with n or label.
+export function table(name, columns, items, key, classes, classOf = () => '') {
+  const head = h('tr', columns.map(([title, , kind]) => h('th', { scope: 'col', class: kind }, title)))
+  const cell = x => ([title, of, kind = ''], i) => i === 0 ? h('th', { scope: 'row', class: kind }, of(x))
+    : h('td', { class: kind, 'data-label': /\b(n|label)\b/.test(kind) && title + ': ' }, of(x))
+  const rows = items.map(x => h('tr', { class: classOf(x), 'data-key': key(x) }, columns.map(cell(x))))
+  return items.length > 0 && h('div.scroll', { 'data-key': name }, h('table.stack', { class: classes, 'aria-label': name }, h('thead', head), h('tbody', rows)))
 }
 
 // line is a line of its own in a cell, remark a small one of some kind, and note a gray one.
-export const line = (...children) => h('span', { class: 'line' }, ...children)
-export const remark = (kind, ...children) => h('span', { class: `line small ${kind}` }, ...children)
+export const line = (...children) => h('span.line', ...children)
+export const remark = (kind, ...children) => h('span.line.small', { class: kind }, ...children)
 export const note = (...children) => remark('dim', ...children)
-// nodeLink leads to the units of a node.
-export const nodeLink = node => h('a', { href: link('gpus', { node }) }, node)
+export const marked = (kind, text) => h('span', { class: kind }, text)
 
-// filter returns a field that selects by a part of a name: the address of the view follows what is typed.
-export function filter(view, query, what) {
-  let typing
-  const e = h('input', { type: 'search', id: `${view}-find`, placeholder: what, 'aria-label': what, spellcheck: 'false', oninput() {
-    clearTimeout(typing)
-    typing = setTimeout(() => e.isConnected && location.replace(link(view, { ...query, find: e.value.trim() })), 250)
-  } })
-  e.value = query.find ?? '' // which puts the cursor at its end
-  return e
-}
+// An address has the view and its query, of which undefined and empty values are left out.
+export const search = query => new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== ''))
+export const hash = (path, query = {}) => `#/${path}?${search(query)}`.replace(/\?$/, '')
+export const link = (text, path, query) => h('a', { href: hash(path, query) }, text)
+export const podLink = (namespace, pod, text = `${namespace}/${pod}`) => link(text, `pod/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`)
+export const nodeLink = node => link(node, 'gpus', { node })
+export const named = link => { link.className = 'name'; return link }
 
-// chips shows links of which one is current. An item has text, href, here, and may have count.
-export const chips = (list, items) => show(list, items, i => i.href, i => h('li', {}, h('a', { href: i.href, 'aria-current': i.here && 'true' }, i.text, i.count && h('b', {}, number(i.count)))))
-export const chipList = name => h('ul', { class: 'chips', 'aria-label': name })
+// choose changes the query of the route.
+export const choose = (route, chosen) => location.replace(hash(route.name, { ...route.query, ...chosen }))
+
+// filter returns a field that selects by a part of a name.
+let typing
+export const filter = (route, what) => h('input', { type: 'search', id: `${route.name}-find`, placeholder: what, 'aria-label': what, spellcheck: 'false', value: route.query.find ?? '', oninput({ target }) {
+  clearTimeout(typing)
+  typing = setTimeout(() => target.isConnected && choose(route, { find: target.value.trim() }), 250)
+} })
 
 // choice returns a select. changed gets the new value.
-export function choice(id, name, options, value, changed) {
-  const e = h('select', { id, 'aria-label': name, onchange: () => changed(e.value) }, options.map(([value, text]) => h('option', { value }, text)))
-  e.value = value ?? options[0][0]
-  return e
-}
+export const choice = (id, name, options, value, changed) => h('select', { id, 'aria-label': name, value: value ?? options[0][0], onchange: e => changed(e.target.value) },
+  options.map(([value, text]) => h('option', { value }, text)))
 
-// search returns the query of an address; undefined and empty values are left out.
-export const search = query => new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== ''))
-
-// link returns the address of a view with a query.
-export function link(path, query = {}) {
-  const q = search(query)
-  return `#/${path}${q.size ? '?' + q : ''}`
-}
-export const podLink = (namespace, pod) => link(`pod/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`)
+// chips returns links, each as [text, href, whether it is current, count], if there are several.
+export const chips = (name, items) => items.length > 1 && h('ul.chips', { 'aria-label': name },
+  items.map(([text, href, here, count]) => h('li', h('a', { href, 'aria-current': here && 'true' }, text, count && h('b', number(count))))))
 
 // unitName says what kind of unit a number is.
 export const unitName = (resource, unit) => /^\d+$/.test(unit) ? `${/gpu/i.test(resource) ? 'GPU' : 'unit'} ${unit}` : unit

@@ -1,5 +1,5 @@
 // Chooses the view by the fragment of the address, keeps its data and the overview fresh, and handles keys.
-import { clock, h, link, number, plural, show } from './dom.js'
+import { clock, h, hash, number, plural, show } from './dom.js'
 import { Poll, Refused } from './data.js'
 import waiting from './waiting.js'
 import units from './units.js'
@@ -10,8 +10,9 @@ import signals from './signals.js'
 import find from './find.js'
 import health, { Lately, troublesOf } from './health.js'
 
-// A view is a function of the element to fill, the route and the page. It returns what to poll (source; none: nothing) and what to do with
-// each value (show), and may have functions for a new overview (overview), for its end (stop), and for Escape (escape).
+// A view is a function of the page and the route, whose query may change later. It returns draw, which returns elements for the value that
+// was read last, and may return what to read again and again (source), the title, and functions for when they are shown (shown), for its end
+// (stop), and for Escape (escape).
 const views = {
   waiting: { title: 'Waiting', key: 'w', of: waiting },
   gpus: { title: 'GPUs', key: 'u', of: units },
@@ -23,69 +24,60 @@ const views = {
   find: { title: 'Find', of: find },
 }
 const $ = id => document.getElementById(id)
-// now is the time at the replicas.
 const page = {
-  overview: undefined, received: 0,
+  overview: undefined, received: 0, calls: new Lately(), draw,
+  // now returns the time at the replicas.
   now() {
-    const at = page.overview?.replicas.find(r => !r.error)?.now
+    const at = up()[0]?.now
     return new Date(at ? Date.parse(at) + performance.now() - page.received : Date.now()).toISOString()
   },
+  // resources are what policies allocate.
+  resources: () => page.overview?.resources ?? [],
   // unit returns the unit of amounts of a resource, or of a pool of it.
-  unit: resource => page.overview?.resources.find(r => r.resource === resource || resource.startsWith(r.resource + '/'))?.unit ?? '',
-  lately: () => calls.of(),
+  unit: resource => page.resources().find(r => r.resource === resource || resource.startsWith(r.resource + '/'))?.unit ?? '',
 }
-const calls = new Lately()
-let view, poll, ready, shown, problem, since
+let route, view, value, poll, problem, since
 
-function route() {
-  const [path, query] = location.hash.replace(/^#\/?/, '').split('?')
-  const [name, ...rest] = path.split('/').map(decoded)
-  return { name: Object.hasOwn(views, name) ? name : 'waiting', rest, query: Object.fromEntries(new URLSearchParams(query)) }
-}
+const up = () => page.overview?.replicas.filter(r => !r.error) ?? [] // the replicas that respond
 
 const decoded = text => { try { return decodeURIComponent(text) } catch { return text } }
 
 function go() {
-  const r = route(), same = shown?.name === r.name && shown.rest.join('/') === r.rest.join('/')
+  const [path, query] = location.hash.replace(/^#\/?/, '').split('?'), [name, ...rest] = path.split('/').map(decoded)
+  const next = { name: Object.hasOwn(views, name) ? name : 'waiting', rest, query: Object.fromEntries(new URLSearchParams(query)) }
+  const place = r => [r.name, ...r.rest, r.query.owner].join('/')
   poll?.stop()
-  view?.stop?.()
   problem = undefined
-  if (!same) window.scrollTo(0, 0)
-  const root = h('div', { 'aria-busy': 'true', class: same && 'again' }), focus = document.activeElement, chip = focus.closest('.chips')
-  view = views[r.name].of(root, r, page)
-  $('main').replaceChildren(root)
-  ready = () => {
-    ready = () => {}
-    root.removeAttribute('aria-busy')
-    if (same && chip && document.activeElement === document.body) root.querySelector('.chips [aria-current]')?.focus()
+  if (route && place(route) === place(next)) Object.assign(route, next)
+  else {
+    view?.stop?.()
+    value = undefined
+    window.scrollTo(0, 0)
+    if (route) $('main').focus()
+    route = next
+    view = views[route.name].of(page, route)
+    $('main').replaceChildren(h('div'))
   }
-  if (same) document.getElementById(focus.id)?.focus() // who types goes on
-  else if (shown) $('main').focus()
-  shown = r
-  document.title = `${[...r.rest].reverse()[0] ?? views[r.name].title} · Outboard`
-  known()
-  poll = view.source ? new Poll(view.source, value => { view.show(value); ready(); state() }, failed) : undefined
-  navigation()
+  $('main').firstChild.setAttribute('aria-busy', 'true')
+  document.title = `${rest.at(-1) ?? views[route.name].title} · Outboard`
+  const source = view.source?.()
+  poll = source && new Poll(source, read => { value = read; draw(); ready(); state() }, failed)
+  draw()
   state()
 }
 
-const replicasUp = () => page.overview?.replicas.filter(r => !r.error) ?? []
+const ready = () => $('main').firstChild.removeAttribute('aria-busy')
 
-// known gives the view the overview. A view that polls nothing else is complete then.
-function known() {
-  if (!page.overview || !replicasUp().length && shown.name !== 'health') return // of nothing, a view would say that it is empty
-  view.overview?.(page.overview)
-  if (!view.source) ready()
-}
-
-function navigation() {
-  const count = Math.max(0, ...replicasUp().map(r => r.waiting))
-  const troubles = page.overview ? troublesOf(page.overview, page.lately(), page.now()).length : 0
-  show($('views'), Object.entries(views).filter(([, v]) => v.key).map(([name, v]) => ({
-    name, title: v.title, here: shown?.name === name,
-    badge: name === 'waiting' ? count : name === 'health' ? troubles : 0, bad: name === 'health',
-  })), v => v.name, v => h('a', { href: link(v.name), 'aria-current': v.here && 'page', title: `Keys: g ${views[v.name].key}` }, v.title,
-    v.badge > 0 && h('span', { class: v.bad ? 'badge bad' : 'badge' }, number(v.badge))))
+// draw shows what is known now. Of nothing, a view would say that it is empty.
+function draw() {
+  const known = poll ? value !== undefined : route.name === 'health' ? page.overview : up().length > 0
+  const root = $('main').firstChild, drawn = known && view.draw(value)
+  if (known || !root.firstChild) show(root, h('h1', view.title?.() ?? views[route.name].title), drawn)
+  if (known) view.shown?.()
+  if (known && !poll) ready()
+  const troubles = page.overview ? troublesOf(page).length : 0, badges = { waiting: Math.max(0, ...up().map(r => r.waiting)), health: troubles }
+  show($('views'), Object.entries(views).filter(([, v]) => v.key).map(([name, v]) => h('a', { href: hash(name), 'aria-current': name === route.name && 'page', title: `Keys: g ${v.key}` }, v.title,
+    badges[name] > 0 && h('span.badge', { class: name === 'health' && 'bad' }, number(badges[name])))))
 }
 
 function failed(error) {
@@ -100,44 +92,44 @@ const advice = text => / is forbidden: /.test(text) ? ' Ask an administrator of 
 
 // state says how fresh the page is. Old data stays, dimmed.
 function state() {
-  const replicas = page.overview?.replicas ?? [], up = replicasUp(), none = replicas.length > 0 && up.length === 0, notices = []
+  const replicas = page.overview?.replicas ?? [], [first] = up(), none = replicas.length > 0 && !first
   document.body.classList.toggle('stale', problem !== undefined || none)
-  if (problem) notices.push({ bad: true, text: `No data for ${Math.max(1, Math.round((Date.now() - since) / 1000))} s: ${problem.message}.${advice(problem.message)} ` +
-    (page.overview?.context || problem instanceof Refused ? '' : 'Is outboard ui or kubectl port-forward still running? ') + 'The page tries again.' })
-  else if (none) notices.push({ bad: true, text: `No replica responds. ${replicas[0].name}: ${replicas[0].error}.${advice(replicas[0].error)} The page tries again.` })
-  if (!none) for (const t of page.overview?.troubles ?? []) if (t.incomplete) notices.push({ text: t.text + advice(t.text) })
-  show($('notices'), notices, n => n.bad ? 'problem' : n.text, n => h('p', { class: n.bad ? 'notice bad' : 'notice' }, n.text))
+  show($('notices'),
+    problem ? h('p.notice.bad', `No data for ${Math.max(1, Math.round((Date.now() - since) / 1000))} s: ${problem.message}.${advice(problem.message)} ` +
+      (page.overview?.context || problem instanceof Refused ? '' : 'Is outboard ui or kubectl port-forward still running? ') + 'The page tries again.')
+    : none && h('p.notice.bad', `No replica responds. ${replicas[0].name}: ${replicas[0].error}.${advice(replicas[0].error)} The page tries again.`),
+    first && page.overview.troubles.filter(t => t.incomplete).map(t => h('p.notice', t.text + advice(t.text))))
   $('context').textContent = page.overview?.context ?? ''
-  $('state').textContent = none ? 'No replica responds' : up.length === 0 ? 'Loading…' : `${up.length === 1 ? up[0].name : plural(up.length, 'replica')} · ${plural(up[0].nodes, 'node')}, ` +
-    `${plural(up[0].pods, 'pod')} · read at ${clock(up[0].now)}`
+  $('state').textContent = none ? 'No replica responds' : !first ? 'Loading…'
+    : `${up().length === 1 ? first.name : plural(up().length, 'replica')} · ${plural(first.nodes, 'node')}, ${plural(first.pods, 'pod')} · read at ${clock(first.now)}`
 }
 setInterval(() => problem && state(), 1000)
-setInterval(() => { if (!problem) { known(); navigation() } }, 5000) // how long ago things were
+setInterval(() => problem || draw(), 5000) // how long ago things were
 
 let began // g was pressed
 document.addEventListener('keydown', e => {
   if (e.key === 'Escape' && e.target === $('find')) return $('find').blur()
-  if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName)) return
-  const wanted = began && Object.entries(views).find(([, v]) => v.key === e.key)
+  if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches('input, textarea, select')) return
+  const wanted = began && Object.keys(views).find(name => views[name].key === e.key)
   began = e.key === 'g'
-  if (wanted) location.hash = link(wanted[0])
+  if (wanted) location.hash = hash(wanted)
   else if (e.key === '/') { e.preventDefault(); $('find').focus() }
-  else if (e.key === 'Escape' && !view?.escape?.()) history.back()
+  else if (e.key === 'Escape' && !view.escape?.()) history.back()
 })
 
 $('search').addEventListener('submit', e => {
   e.preventDefault()
   const text = $('find').value.trim()
-  if (text) location.hash = link('find', { text })
+  if (text) location.hash = hash('find', { text })
 })
 window.addEventListener('hashchange', go)
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => shown.name === 'gpus' && go()) // the squares are pixels
+window.addEventListener('resize', draw)
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw) // squares are pixels
 go()
 new Poll('/api/overview', overview => {
-  page.overview = overview
-  page.received = performance.now()
-  calls.add(overview)
-  navigation()
-  known()
+  Object.assign(page, { overview, received: performance.now() })
+  page.calls.add(overview)
+  if (!poll && view.source?.()) go() // now there is something to read
+  draw()
   state()
 }, error => poll ? state() : failed(error))

@@ -1,49 +1,54 @@
 // Why pods wait, and what would let them run.
-import { ago, amount, chipList, chips, choice, empty, filter, h, line, link, note, number, plural, podLink, search, show, table } from './dom.js'
+import { ago, amount, chips, choice, choose, empty, filter, h, hash, line, link, named, note, number, plural, podLink, search, table } from './dom.js'
 import { read } from './data.js'
 
-const named = code => ({ 'kube-scheduler': 'kube-scheduler itself', gated: 'Scheduling gates' })[code] ?? code.replace(/^[^.]*\./, '')
+const reasonName = code => ({ 'kube-scheduler': 'kube-scheduler itself', gated: 'Scheduling gates' })[code] ?? code.replace(/^[^.]*\./, '')
 
-export default function waiting(root, { query }, page) {
-  const title = h('h1', {}, 'Waiting'), summary = h('p', { class: 'dim' })
-  const find = filter('waiting', query, 'Filter by name')
-  const reasons = chipList('Reasons'), more = h('p', { class: 'dim' }), nothing = h('div')
+export default (page, route) => {
+  const changes = new Changes(page.draw), most = 500 // rows of a response, see maxRows in waiting.go
+  const limit = () => Number(route.query.limit) || 50
+  const { owner } = route.query // another owner is another view
 
-  const sort = choice('waiting-sort', 'Order', [['', 'longest wait first'], ['pods', 'most pods first'], ['reason', 'by reason']], query.sort, sort => location.replace(link('waiting', { ...query, sort })))
-  const one = r => r.pods === 1 || query.owner !== undefined
-  const rows = table('Waiting pods', [
-    { title: query.owner ? 'Pod' : 'Owner', kind: () => 'tight', of: ({ r }) => {
-      const [namespace, name] = r.pod.split('/'), [ownerNamespace, kind, ...rest] = r.owner.split('/')
-      return one(r) ? [h('a', { class: 'name', href: podLink(namespace, name) }, name), note(namespace)]
-        : [h('a', { class: 'name', href: link('waiting', { ...query, owner: r.owner }) }, rest.join('/')), note(`${kind} in ${ownerNamespace}`)]
-    } },
-    ...query.owner ? [] : [{ title: 'Pods', n: true, label: '× ', of: ({ r }) => number(r.pods) }],
-    { title: 'Waits', n: true, label: '', of: x => [x.waits, x.r.requeues > 0 && note(`requeued ${x.r.requeues}×`)] },
-    { title: 'Requests', wide: true, kind: () => 'tight', of: ({ r }) => r.requests.map(x => line(x, ' ', page.unit(x.split(':')[0]))) },
-    { title: 'Reason', label: '', of: ({ r }) => [line(named(r.reason)), note(r.text)] },
-    { title: 'Nearest node', wide: true, kind: () => 'tight', of: ({ r }) => r.nearest?.want > 0 && [line(r.nearest.node), note(`${number(r.nearest.have)} of ${amount(r.nearest.want, r.unit)}`)] },
-    { title: 'It would fit', kind: () => 'fill', of: x => x.same ? h('span', { class: 'dim' }, 'as the one above') : h('span', { class: 'clamp', title: x.change }, x.change ?? '…') },
-  ], { className: 'waiting' })
-  root.append(title, summary, h('div', { class: 'controls' }, find, sort, query.owner && h('a', { href: link('waiting', { ...query, owner: '' }) }, 'All owners')), reasons, rows.element, more, nothing)
-
-  const changes = new Changes(() => draw())
-  let data
-  const limit = Number(query.limit) || 50, most = 500 // rows of a response, see maxRows in waiting.go
-  function draw() {
-    if (!data) return
-    const now = page.now()
-    title.textContent = query.owner ? `Waiting: ${query.owner}` : 'Waiting'
-    summary.textContent = data.pods === 0 ? '' : `${plural(data.pods, 'pod')} of ${plural(data.owners, 'owner')}` +
-      (data.shown < data.pods ? `, ${number(data.shown)} selected` : '') + (data.rows.length ? `; the longest wait is ${ago(data.since, now)}` : '')
-    chips(reasons, data.pods && !query.owner ? [{ code: '', pods: data.pods }, ...data.reasons].map(r => ({ text: r.code ? named(r.code) : 'All', count: r.pods, here: (query.reason ?? '') === r.code, href: link('waiting', { ...query, reason: r.code }) })) : [])
-    rows.fill(data.rows.map((r, i) => ({ r, waits: ago(r.since, now), change: changes.of(r), same: i > 0 && changes.of(r)?.length > 30 && changes.of(r) === changes.of(data.rows[i - 1]) })), x => x.r.owner + x.r.pod)
-    changes.ask(data.rows)
-    more.replaceChildren(...data.rows.length < data.total ? [`${number(data.rows.length)} of ${plural(data.total, query.owner ? 'pod' : 'owner')} are shown. `,
-      limit < most ? h('a', { href: link('waiting', { ...query, limit: limit * 4 }) }, 'Show more') : 'Select a reason or a part of a name to see the others.'] : [])
-    nothing.replaceChildren(...data.rows.length ? [] : [data.pods === 0 ? empty('No pod waits.', 'Pods that no node fits are shown here, with the smallest change that lets each of them run.')
-      : empty('No waiting pod is selected.', h('a', { href: link('waiting') }, `Show all ${number(data.pods)}`))])
+  // name names the owner of some pods, or one pod.
+  function name(r) {
+    const [namespace, pod] = r.pod.split('/'), [, kind, ...rest] = r.owner.split('/')
+    return r.pods === 1 || owner ? [named(podLink(namespace, pod, pod)), note(namespace)]
+      : [named(link(rest.join('/'), 'waiting', { ...route.query, owner: r.owner })), note(`${kind} in ${namespace}`)]
   }
-  return { source: `/api/waiting?${search({ ...query, limit })}`, show: value => { data = value; draw() }, overview: draw, stop: () => changes.stop() }
+  // change is the smallest change with which the pod of a row would fit.
+  function change(r, above) {
+    const text = changes.of(r)
+    return text?.length > 30 && above && changes.of(above) === text ? h('span.dim', 'as the one above') : h('span.clamp', { title: text }, text ?? '…')
+  }
+  return {
+    title: () => owner && `Waiting: ${owner}`,
+    source: () => `/api/waiting?${search({ ...route.query, limit: limit() })}`,
+    stop: () => changes.stop(),
+    draw(data) {
+      const { query } = route, { rows } = data, now = page.now()
+      changes.ask(rows)
+      return [
+        data.pods > 0 && h('p.dim', `${plural(data.pods, 'pod')} of ${plural(data.owners, 'owner')}`, data.shown < data.pods && `, ${number(data.shown)} selected`, rows.length > 0 && `; the longest wait is ${ago(data.since, now)}`),
+        h('div.controls', filter(route, 'Filter by name'),
+          choice('waiting-sort', 'Order', [['', 'longest wait first'], ['pods', 'most pods first'], ['reason', 'by reason']], query.sort, sort => choose(route, { sort })),
+          owner && link('All owners', 'waiting', { ...query, owner: '' })),
+        !owner && chips('Reasons', [{ code: '', pods: data.pods }, ...data.reasons].map(r => [r.code ? reasonName(r.code) : 'All', hash('waiting', { ...query, reason: r.code }), (query.reason ?? '') === r.code, r.pods])),
+        table('Waiting pods', [
+          [owner ? 'Pod' : 'Owner', name, 'tight'],
+          ...owner ? [] : [['Pods', r => number(r.pods), 'n']],
+          ['Waits', r => [ago(r.since, now), r.requeues > 0 && note(`requeued ${r.requeues}×`)], 'n'],
+          ['Requests', r => r.requests.map(x => line(x, ' ', page.unit(x.split(':')[0]))), 'wide tight'],
+          ['Reason', r => [line(reasonName(r.reason)), note(r.text)]],
+          ['Nearest node', r => r.nearest?.want > 0 && [line(r.nearest.node), note(`${number(r.nearest.have)} of ${amount(r.nearest.want, r.unit)}`)], 'wide tight'],
+          ['It would fit', r => change(r, rows[rows.indexOf(r) - 1]), 'fill'],
+        ], rows, r => r.owner + r.pod, 'waiting'),
+        rows.length < data.total && h('p.dim', `${number(rows.length)} of ${plural(data.total, owner ? 'pod' : 'owner')} are shown. `,
+          limit() < most ? link('Show more', 'waiting', { ...query, limit: limit() * 4 }) : 'Select a reason or a part of a name to see the others.'),
+        !rows.length && (data.pods ? empty('No waiting pod is selected.', link(`Show all ${number(data.pods)}`, 'waiting'))
+          : empty('No pod waits.', 'Pods that no node fits are shown here, with the smallest change that lets each of them run.')),
+      ]
+    },
+  }
 }
 
 // Changes are the smallest changes with which pods would fit. One is asked for at a time, because each is a search, and none while nobody sees the
