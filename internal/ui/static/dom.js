@@ -2,8 +2,9 @@
 
 const content = children => children.flat(Infinity).filter(c => c !== undefined && c !== null && c !== false && c !== '')
 
-// h returns an element, such as h('p.dim', { title: 'all' }, 'text'). Attributes that are undefined, null or false are left out; "on…" are
-// listeners. Children that are texts become text nodes, so nothing that comes from the cluster is read as HTML.
+// h returns an element, such as h('p.dim', { title: 'all' }, 'text'). The attribute class adds to the classes of the tag, those that are
+// undefined, null or false are left out, and "on…" are listeners. Children that are texts become text nodes, so nothing that comes from the
+// cluster is read as HTML.
 export function h(tag, ...children) {
   const [name, ...classes] = tag.split('.'), e = document.createElement(name)
   const { value, style, class: more, ...attributes } = children[0]?.constructor === Object ? children.shift() : {}

@@ -21,7 +21,7 @@ spec:
 ${resource ? `      limits:\n        ${resource}: 24\n` : ''}`
 
 export default page => {
-  let profile = '', tries = false, result = empty('No pod has been tried.', 'Change the manifest, and press Try.')
+  let profile = '', tries = false, result
   async function ask() {
     tries = true
     text = document.getElementById('manifest').value
@@ -44,7 +44,7 @@ export default page => {
       return [h('p.dim', 'Where would it fit, and what is missing? Nothing is created, stored or logged.'), h('div.two',
         h('form', { onsubmit(e) { e.preventDefault(); ask() } }, input, h('div.controls', h('button.primary', { disabled: tries }, 'Try'),
           paths.length > 1 && choice('try-profile', 'Profile', [['', 'All profiles'], ...paths.map(p => [p, `Profile ${p}`])], profile, p => { profile = p }), h('span.dim.small', 'Ctrl Enter'))),
-        h('div.answer', { role: 'region', 'aria-live': 'polite', 'aria-label': 'Result' }, result instanceof Node ? result.cloneNode(true)
+        h('div.answer', { role: 'region', 'aria-live': 'polite', 'aria-label': 'Result' }, !result ? empty('No pod has been tried.', 'Change the manifest, and press Try.')
           : result instanceof Error ? [h('h2', 'The manifest was not tried'), h('pre.bad', result.message)] : explanation(result, page)))]
     },
   }

@@ -7,7 +7,7 @@ const $ = id => document.getElementById(id)
 
 export default (page, route) => {
   const walls = new Map() // by group
-  let latest, data, usual, width = 0, holders, hovered, resting
+  let latest, data, usual, width = 0, fitting = false, holders, hovered, resting
   const resource = () => route.query.resource || page.resources()[0]?.resource
   const need = () => Math.max(0, Number(route.query.need ?? usual) || 0)
   const chosen = () => route.query.node && { node: route.query.node, unit: Number(route.query.unit) || 0 }
@@ -137,9 +137,12 @@ export default (page, route) => {
     },
     shown() {
       const room = document.querySelector('.walls')?.clientWidth ?? width
-      if (room !== width) {
+      if (room !== width && !fitting) { // once: with another width, a scrollbar may come or go
+        fitting = true
         width = room
-        return page.draw()
+        page.draw()
+        fitting = false
+        return
       }
       paintLegend()
       document.querySelectorAll('.group').forEach(e => walls.get(e.dataset.key).paint(e.querySelector('canvas'), need(), chosen()))

@@ -73,7 +73,7 @@ class Changes {
         const { value } = await read(`/explain?${new URLSearchParams({ namespace, pod, nodes: 0, decisions: 0 })}`, { signal: this.ended.signal })
         const now = (value.now ?? []).filter(p => !p.unmanaged)
         text = now.some(p => p.fit > 0 && !p.remedies?.length) ? 'now' : now.flatMap(p => p.remedies ?? [])[0]?.text ?? now.find(p => p.error)?.error ?? 'not by a single change'
-      } catch { text = 'unknown' }
+      } catch { text = this.known.get(row.pod)?.text ?? 'unknown' }
       this.known.set(row.pod, { text, at: Date.now() })
       if (!this.ended.signal.aborted) this.changed()
     }
