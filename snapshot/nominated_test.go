@@ -52,7 +52,7 @@ func TestNominee(t *testing.T) {
 			b.SetPod(pod("p", ""))
 			b.View()
 			var forgets []func(*snapshot.Builder)
-			latest := pod("p", "")
+			latest, former := pod("p", ""), ""
 			for i, step := range steps {
 				do, names, _ := strings.Cut(step.do, " ")
 				before := b.View()
@@ -91,9 +91,14 @@ func TestNominee(t *testing.T) {
 				if got = strings.TrimSpace(got); got != step.want {
 					t.Fatalf("after step %d, %s: %q, want %q", i, step.do, got, step.want)
 				}
-				if do == "expect" && len(before.Nominated()) == 0 && b.View().Room() != before.Room() {
+				makesRoom := b.View().Room() != before.Room()
+				switch {
+				case do == "expect" && former == "" && makesRoom:
 					t.Errorf("step %d, %s, makes room", i, step.do)
+				case do == "expect" && former != "" && got != former && !makesRoom:
+					t.Errorf("step %d, %s, makes no room where the pod was nominated before", i, step.do)
 				}
+				former = got
 			}
 		})
 	}

@@ -69,6 +69,8 @@ func TestAssumption(t *testing.T) {
 		"unconfirmed, and bound":        {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"confirm a", "on a, bound"}},
 		"unconfirmed, and not bound":    {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"confirm ", "nominated to c"}},
 		"unconfirmed, and gone":         {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"gone from the API", "nominated to c"}},
+		"never watched, and forgotten":  {{"gone", "nowhere"}, {"assume a", "on a"}, {"forget", "nowhere"}},
+		"never watched, and gone":       {{"gone", "nowhere"}, {"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"gone from the API", "nowhere"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newState()

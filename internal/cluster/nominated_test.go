@@ -34,6 +34,9 @@ func TestNominationsOfSchedulers(t *testing.T) {
 		{"damaged", []metav1.ManagedFieldsEntry{entry("x", `{"f:status":{`), {Manager: "y"}, entry("z", nominates)}, false},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", ManagedFields: tc.managers}, Status: corev1.PodStatus{NominatedNodeName: "n"}}
+		if got := trimmedPod(pod).Status.NominatedNodeName != ""; got != tc.counts || pod.Status.NominatedNodeName == "" {
+			t.Errorf("nominated by %s: counts in the informers of kube-scheduler: %v, want %v", tc.what, got, tc.counts)
+		}
 		trimPod(pod)
 		s := newState()
 		s.setComplete()
