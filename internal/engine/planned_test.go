@@ -35,17 +35,21 @@ func (firstUnit) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdic
 }
 
 // A nominated pod is planned to get what the pods have that were evicted for it or terminate; if none of them is known, it could get what any
-// less important pod has.
+// less important pod has. It does not get what is planned for a pod that was nominated before.
 func TestNominatedPodIsPlannedInPlaceOfItsVictims(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: firstUnit{}})
 	for name, tc := range map[string]struct {
 		victims    []types.UID
 		terminates bool // the pod with unit 1
 		want       string
+		// of a second pod, which is nominated later
+		victims2 []types.UID
+		want2    string
 	}{
-		"evicted":     {[]types.UID{"pod-1"}, false, "1"},
-		"terminating": {nil, true, "1"},
-		"unknown":     {nil, false, "0"},
+		"evicted":     {[]types.UID{"pod-1"}, false, "1", nil, "0"},
+		"terminating": {nil, true, "1", nil, "0"},
+		"unknown":     {nil, false, "0", nil, "1"},
+		"for both":    {[]types.UID{"pod-0"}, false, "0", []types.UID{"pod-0", "pod-1"}, "1"},
 	} {
 		var b snapshot.Builder
 		b.SetNode(object("a"))
@@ -57,14 +61,20 @@ func TestNominatedPodIsPlannedInPlaceOfItsVictims(t *testing.T) {
 			}
 			b.SetPod(pod)
 		}
-		b.Nominate(nominee("high", 10, ""), []snapshot.NominatedNode{{Name: "a", Victims: tc.victims}})
-		view := b.View()
-		if got := e.PlannedNominated(view, view.Node("a"), "high"); got == nil || got.Annotations["unit"] != tc.want {
-			t.Errorf("%s: planned %v, want unit %s", name, got, tc.want)
+		planned := func(name string) string {
+			view := b.View()
+			if pod := e.PlannedNominated(view, view.Node("a"), types.UID(name)); pod != nil {
+				return pod.Annotations["unit"]
+			}
+			return "not planned"
 		}
-		b.Nominate(nominee("second", 10, ""), []snapshot.NominatedNode{{Name: "a"}})
-		if view = b.View(); e.PlannedNominated(view, view.Node("a"), "second") == nil {
-			t.Errorf("%s: a second pod, nominated later, is not planned", name)
+		b.Nominate(nominee("high", 10, ""), []snapshot.NominatedNode{{Name: "a", Victims: tc.victims}})
+		if got := planned("high"); got != tc.want {
+			t.Errorf("%s: planned unit %s, want %s", name, got, tc.want)
+		}
+		b.Nominate(nominee("second", 10, ""), []snapshot.NominatedNode{{Name: "a", Victims: tc.victims2}})
+		if got := planned("second"); got != tc.want2 {
+			t.Errorf("%s: planned unit %s for a second pod, want %s", name, got, tc.want2)
 		}
 	}
 }

@@ -291,22 +291,21 @@ func (t *trial) result() (Candidate, decision.Preemption) {
 	}
 	added := slices.SortedStableFunc(slices.Values(t.chosen), CompareImportance)
 	slices.Reverse(added)
-	victims, evictions := maps.Clone(t.given), t.evictions.clone()
+	evictions := t.evictions.clone()
 	c.Victims = slices.Clone(c.Victims)
 	for _, pod := range added {
 		if evictions.count(pod) {
 			c.PDBViolations++
 		}
-		// kube-scheduler expects the most important victim first.
+		// kube-scheduler expects the most important victim first. Those added before are no less important.
 		at := slices.IndexFunc(c.Victims, func(uid types.UID) bool {
-			victim := victims[uid]
+			victim := t.given[uid]
 			return victim != nil && CompareImportance(victim, pod) < 0
 		})
 		if at < 0 {
 			at = len(c.Victims)
 		}
 		c.Victims = slices.Insert(c.Victims, at, pod.UID)
-		victims[pod.UID] = pod
 		noted.Added = append(noted.Added, pod.Namespace+"/"+pod.Name)
 	}
 	return c, noted
