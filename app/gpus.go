@@ -67,9 +67,12 @@ no GPUs, and 2 if no replica responds.`,
 
 // fetchGPUs reads the GPUs of the node, or of all nodes in the order of their names.
 func fetchGPUs(ctx context.Context, client *http.Client, admin string, node []string) (*gpumemory.Report, error) {
-	target, err := url.JoinPath(admin, append([]string{service.InspectPath, "gpus"}, node...)...)
+	target, err := url.JoinPath(admin, service.InspectPath, "gpus")
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range node {
+		target += "/" + url.PathEscape(name)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {

@@ -1,6 +1,9 @@
 package app
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -101,5 +104,19 @@ all        0     0         16           16
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
 		})
+	}
+}
+
+// The service reads the name of the node as it was given, whatever it contains: it reports that there is no such node.
+func TestGPUsOfANodeThatCannotExist(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"error":%q}`, r.URL.Path)
+	}))
+	defer srv.Close()
+	for _, name := range []string{"n", "a/b", "../../replicas", "a%2", "a?b"} {
+		report, err := fetchGPUs(t.Context(), srv.Client(), srv.URL+"/", []string{name})
+		if err != nil || report.Error != "/inspect/gpus/"+name {
+			t.Errorf("node %q: got %+v, error %v", name, report, err)
+		}
 	}
 }
