@@ -230,6 +230,22 @@ func TestPreemptedNodeIsKept(t *testing.T) {
 	step("gone", "n")
 }
 
+// The pod counts on the node that kube-scheduler will choose by the victims of the response, not by those of the request: on n, one more is
+// evicted.
+func TestPreemptingPodCountsByItsResponse(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
+	onN, more, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("more-n", 5, 2), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
+	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
+	g := serveGPUProfile(t, nil, important, small)
+	g.see(nodes, onN, more, onM)
+	if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[more-n low-n]" {
+		t.Fatalf("preempt returns %q", got)
+	}
+	if got := g.fits(small, "n", "m"); got != "n" {
+		t.Errorf("small fits on %q, with important on m", got)
+	}
+}
+
 // A pod that is deleted before kube-scheduler nominates it does not count on any node.
 func TestPreemptingPodIsDeleted(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
