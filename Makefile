@@ -218,8 +218,8 @@ lint:
 	$(GO) -C test/network tool -modfile=../../go.tools.mod staticcheck ./...
 	$(TOOLS) actionlint -shellcheck= -pyflakes=
 
-# docs/how-it-is-tested.md has the reason for each check that is left out.
-scan: ## check the manifests in deploy with kube-score
+# docs/how-it-is-tested.md has the reason for each check of kube-score that is left out, and go.gosec.json for those of gosec.
+scan: ## check the manifests in deploy with kube-score, and what a release contains with gosec
 	@mkdir -p bin
 	@$(GO) tool -modfile=go.kube-score.mod kube-score score --kubernetes-version v1.37 --exit-one-on-warning --output-format ci \
 		--ignore-container-cpu-limit --ignore-container-memory-limit \
@@ -227,6 +227,8 @@ scan: ## check the manifests in deploy with kube-score
 		--ignore-test deployment-has-host-podantiaffinity,service-type \
 		$(filter-out deploy/kustomization.yaml deploy/test-pods.yaml,$(wildcard deploy/*.yaml)) > bin/kube-score || \
 		{ grep -vE '^.(OK|SKIPPED)' bin/kube-score; exit 1; }
+	@$(GO) tool -modfile=go.gosec.mod gosec -quiet -conf go.gosec.json \
+		$(addprefix ./,$(addsuffix /...,app cmd internal policies policy schedplugin signal snapshot))
 
 compile:
 	$(GO) build ./...
