@@ -117,7 +117,7 @@ var notOnThePage = map[string][]string{
 		"ledger %s: a claim of %d of unit %q: must be at least 1", "ledger %s: a claim of %d of unit %q: %d of %d are claimed already",
 	},
 	"no pod gets them": {
-		"asking whether pod %s/%s is gone, which was evicted from node %q: %w",
+		"asking whether pod %s/%s is gone, which leaves node %q: %w",
 		"the candidates of a pod are not those of other pods", "a policy depends on more than the node and the pod",
 		"the policies were not prepared: %w", "the policies were not prepared: found a %T",
 	},

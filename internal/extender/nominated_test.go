@@ -201,7 +201,7 @@ func TestReserveLeavesNominatedPodsTheirGPU(t *testing.T) {
 // pods evicted for it are gone.
 func TestPreemptedNodeIsKept(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 2), gpuNode("m", 1)}
-	low, high := on(sharing("low", 0, 10), "n", "0"), on(sharing("high", 2000, 12), "n", "1")
+	low, high := on(sharing("low", 0, 10), "n", "1"), on(sharing("high", 2000, 12), "n", "0")
 	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
 	g := serveGPUProfile(t, nil, important, small)
 	g.see(nodes, low, high)
@@ -226,7 +226,7 @@ func TestPreemptedNodeIsKept(t *testing.T) {
 	step("nominated", "", low, nominatedTo("n", important))
 	step("being evicted", "", terminating(low), nominatedTo("n", important))
 	step("evicted", "", nominatedTo("n", important))
-	step("bound", "", on(important, "n", "0"))
+	step("bound", "", on(important, "n", "1"))
 	step("gone", "n")
 }
 
@@ -312,6 +312,7 @@ func TestNominatedPodEvictsNoPodElsewhere(t *testing.T) {
 		{"evicted, and running as the view shows it", true, low, nil, true, ""},
 		{"evicted for another replica", false, terminating(low), nil, true, ""},
 		{"evicted, and ended, but not gone yet", true, terminating(low), failed(terminating(low)), true, ""},
+		{"deleted by others, and more important", false, terminating(on(sharing("high", 2000, 10), "n", "0")), nil, true, ""},
 		{"the view shows it just in time", true, nil, nil, true, ""},
 		{"not gone yet", true, terminating(low), low, true, "m[low-m]"},
 		{"nobody was evicted", false, low, low, true, "m[low-m]"},

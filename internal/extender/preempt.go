@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/internal/decision"
@@ -96,10 +95,10 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, giv
 // does not fit there.
 // kube-scheduler retries a nominated pod as soon as its own cache shows that the evicted pods are gone. If our view
 // shows them for a moment longer, the filter call rejects the node, and the preempt call that follows would evict more
-// pods on other nodes. So needsNoEviction reads from the API server which of these pods are gone. Those about which the API
-// server has not responded when preemptTime ends count as gone: a pod that waits for its retry does less harm than an
-// eviction that was not necessary, and kube-scheduler can neither evict nor bind without the API server. If no filter call
-// has rejected the node, kube-scheduler rejects it for a reason of its own.
+// pods on other nodes. So needsNoEviction reads from the API server which of these pods are gone, and which of those that
+// terminate for another reason. Those about which the API server has not responded when preemptTime ends count as gone: a
+// pod that waits for its retry does less harm than an eviction that was not necessary, and kube-scheduler can neither evict
+// nor bind without the API server. If no filter call has rejected the node, kube-scheduler rejects it for a reason of its own.
 func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Request) (why string, err error) {
 	name := h.Shared.rejected.take(req.Pod.UID)
 	node := req.View.Node(name)
@@ -116,10 +115,10 @@ func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Reque
 	if fits() {
 		return why, nil
 	}
-	var evicted []*corev1.Pod
+	var leaving []*corev1.Pod
 	for _, pod := range node.Pods {
-		if corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(req.Pod) && (pod.DeletionTimestamp != nil || slices.Contains(nominated.Victims, pod.UID)) {
-			evicted = append(evicted, pod)
+		if pod.DeletionTimestamp != nil || slices.Contains(nominated.Victims, pod.UID) {
+			leaving = append(leaving, pod)
 			gone[pod.UID] = true
 		}
 	}
@@ -127,11 +126,11 @@ func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Reque
 		return "", nil
 	}
 	var inTime bool
-	if busy := h.wait(ctx, c, func() { inTime, err = h.askWhichAreGone(ctx, c, evicted, gone) }); err != nil || busy != nil {
+	if busy := h.wait(ctx, c, func() { inTime, err = h.askWhichAreGone(ctx, c, leaving, gone) }); err != nil || busy != nil {
 		return "", cmp.Or(err, busy)
 	}
 	if !inTime {
-		why = fmt.Sprintf("may need no eviction: the pod is nominated to node %q, and the API server has not responded in time whether all evicted pods are gone", name)
+		why = fmt.Sprintf("may need no eviction: the pod is nominated to node %q, and the API server has not responded in time whether all pods that leave it are gone", name)
 	}
 	if !fits() {
 		return "", nil
@@ -139,18 +138,18 @@ func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Reque
 	return why, nil
 }
 
-// askWhichAreGone corrects gone for the pods, which were evicted from one node. It returns false if the API server has not responded about all of
+// askWhichAreGone corrects gone for the pods, which leave one node. It returns false if the API server has not responded about all of
 // them when preemptTime ends.
-func (h *Handler) askWhichAreGone(ctx context.Context, c *call, evicted []*corev1.Pod, gone map[types.UID]bool) (inTime bool, err error) {
+func (h *Handler) askWhichAreGone(ctx context.Context, c *call, leaving []*corev1.Pod, gone map[types.UID]bool) (inTime bool, err error) {
 	asking, cancel := context.WithDeadline(ctx, c.started.Add(preemptTime))
 	defer cancel()
-	for _, pod := range evicted {
+	for _, pod := range leaving {
 		live, err := h.Cluster.LivePod(asking, pod.Namespace, pod.Name, pod.UID)
 		if err != nil && errors.Is(asking.Err(), context.DeadlineExceeded) {
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("asking whether pod %s/%s is gone, which was evicted from node %q: %w", pod.Namespace, pod.Name, pod.Spec.NodeName, err)
+			return false, fmt.Errorf("asking whether pod %s/%s is gone, which leaves node %q: %w", pod.Namespace, pod.Name, pod.Spec.NodeName, err)
 		}
 		gone[pod.UID] = live == nil || snapshot.Ended(live)
 	}

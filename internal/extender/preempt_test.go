@@ -26,7 +26,7 @@ func TestNominatedPodWaitsForTheAPIServer(t *testing.T) {
 	g.cluster.liveErr = errors.New("timeout")
 	victims := map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}
 	answer := decode[struct{ Error string }](t, g.post(t, "preempt", encode(t, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: victims})))
-	if want := `asking whether pod default/low is gone, which was evicted from node "n": timeout`; answer.Error != want {
+	if want := `asking whether pod default/low is gone, which leaves node "n": timeout`; answer.Error != want {
 		t.Errorf("got error %q, want %q", answer.Error, want)
 	}
 	g.cluster.liveErr = nil
@@ -47,7 +47,7 @@ func TestNominatedPodWaitsForTheAPIServerBriefly(t *testing.T) {
 	first, second := on(sharing("first", 0, 10), "n", "0"), on(sharing("second", 0, 10), "n", "1")
 	lowM, important := on(sharing("low-m", 0, 10), "m", "0"), nominatedTo("n", sharing("important", 1000, 16))
 	needsNone := `needs no eviction: the pod fits on node "n", to which it is nominated`
-	mayNeedNone := `may need no eviction: the pod is nominated to node "n", and the API server has not responded in time whether all evicted pods are gone`
+	mayNeedNone := `may need no eviction: the pod is nominated to node "n", and the API server has not responded in time whether all pods that leave it are gone`
 	for _, tc := range []struct {
 		name    string
 		runs    []*corev1.Pod // on node n, as the view shows them
