@@ -350,6 +350,19 @@ func TestNominatedPodEvictsNoPodElsewhere(t *testing.T) {
 	}
 }
 
+// A nomination that the view does not have, because no scheduler has made it, keeps no pods on other nodes.
+func TestNominationOfOthersKeepsNoPods(t *testing.T) {
+	low, lowM, important := on(sharing("low", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0"), sharing("important", 1000, 16)
+	g := serveGPUProfile(t, nil, important)
+	g.see([]*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}, terminating(low), lowM)
+	if got := g.fits(nominatedTo("n", important), "n"); got != "" {
+		t.Fatalf("the pod fits on %q in a view that shows low", got)
+	}
+	if got := g.preempt(nominatedTo("n", important), map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}); got != "m[low-m]" {
+		t.Errorf("preempt returns %q", got)
+	}
+}
+
 // What the engine caches about nominated pods from one view to the next changes no response: an engine that has had every view
 // and a new one return the same.
 func TestNominatedPodsFollowFromTheView(t *testing.T) {

@@ -167,6 +167,7 @@ var claimProtocol = []declaredMutant{
 	{"internal/extender/preempt.go", "chosenFrom(kept)", "chosenFrom(given)", "internal/extender TestPreemptingPodCountsByItsResponse"},
 	{"internal/extender/preempt.go", "if slices.Contains(c.Victims, pod.UID) {", "if len(c.Victims) > 0 {", "internal/extender TestPreemptedNodeIsKept"},
 	{"internal/extender/preempt.go", "pod.DeletionTimestamp != nil || slices.Contains(nominated.Victims, pod.UID)", "slices.Contains(nominated.Victims, pod.UID)", "internal/extender TestNominatedPodEvictsNoPodElsewhere"},
+	{"internal/extender/filter.go", "if _, ok := nominatedTo(node, req.Pod.UID, req.View); ok {", "if true {", "internal/extender TestNominationOfOthersKeepsNoPods"},
 	{"internal/extender/rejections.go", "\tdelete(r.node, uid)\n", "", "internal/extender TestNominatedPodEvictsNoPodElsewhere"},
 	{"internal/ledger/examine.go", "case snapshot.Ended(pod):", "case snapshot.Ended(pod), pod.DeletionTimestamp != nil:", "test/search TestEveryInterleaving/preemption,_a_third_pod"},
 	{"internal/extender/preempt.go", "gone[pod.UID] = live == nil || snapshot.Ended(live)", "gone[pod.UID] = live == nil", "internal/extender TestNominatedPodEvictsNoPodElsewhere"},
