@@ -116,6 +116,9 @@ func (w *World) quiet() bool {
 	return true
 }
 
+// maxEnd is many times what any World needs to come to its end.
+const maxEnd = 1000
+
 // checkEnd checks what holds in the end, after sweeps of a quiet World. What may still arrive late does not arrive.
 func (w *World) checkEnd() error {
 	scope := *w.scope
@@ -126,10 +129,13 @@ func (w *World) checkEnd() error {
 	}
 	end := w.clone()
 	end.scope, end.late, end.preempted = &scope, nil, scope.Preemptions
-	for {
+	for n := 0; ; n++ {
 		moves := end.Moves()
 		if len(moves) == 0 {
 			break
+		}
+		if n == maxEnd {
+			return fmt.Errorf("the end does not come: after %d moves, this is next: %s", n, end.Text(moves[0]))
 		}
 		end = end.After(moves[0])
 	}
