@@ -175,4 +175,7 @@ var claimProtocol = []declaredMutant{
 	{"internal/extender/preempt.go", "if err != nil && errors.Is(asking.Err(), context.DeadlineExceeded) {", "if err != nil && errors.Is(asking.Err(), context.DeadlineExceeded) && false {", "internal/extender TestNominatedPodWaitsForTheAPIServerBriefly"},
 	{"internal/extender/preempt.go", `known != nil && known.Spec.NodeName == "" {`, "known != nil && false {", "internal/extender TestPreemptedNodeIsKept"},
 	{"internal/extender/preempt.go", "if why == \"\" {\n\t\treturn h.Engine.Preempt", "if true {\n\t\treturn h.Engine.Preempt", "internal/extender TestNominatedPodEvictsNoPodElsewhere"},
+	{"schedplugin/nodes.go", "planned != nil {", "false && planned != nil {", "schedplugin TestNominatedPodKeepsItsGPU"},
+	{"schedplugin/claims.go", "c.engine.CountNominated(c.view, c.pod, node)", "node", "schedplugin TestNominatedPodKeepsItsGPU"},
+	{"schedplugin/claims.go", "Node: c.engine.CountNominated(view, pod, node)", "Node: node", "schedplugin TestNominatedPodKeepsItsGPU"},
 }
