@@ -23,7 +23,7 @@ const (
 // managed is what the API server keeps about who has written an object.
 func managed(manager, kind string) []metav1.ManagedFieldsEntry {
 	fields := fmt.Sprintf(`{"f:metadata":{"f:ownerReferences":{".":{},"k:{\"uid\":\"00000000-0000-0000-0000-000000000000\"}":{}}},"f:spec":{"f:devices":{"f:requests":{}}},"f:kind":%q}`, kind)
-	return []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "resource.k8s.io/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}, Time: new(metav1.NewTime(time.Unix(1700000000, 0)))}}
+	return []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "resource.k8s.io/v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields), Time: new(metav1.NewTime(time.Unix(1700000000, 0)))}}
 }
 
 func meta(namespace, name, owner, ownerKind string) metav1.ObjectMeta {
