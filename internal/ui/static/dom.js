@@ -116,8 +116,9 @@ export const choose = (route, chosen) => location.replace(hash(route.name, { ...
 // filter returns a field that selects by a part of a name.
 let typing
 export const filter = (route, what) => h('input', { type: 'search', id: `${route.name}-find`, placeholder: what, 'aria-label': what, spellcheck: 'false', value: route.query.find ?? '', oninput({ target }) {
+  const find = target.value.trim() // the view may be drawn again before it is used
   clearTimeout(typing)
-  typing = setTimeout(() => target.isConnected && choose(route, { find: target.value.trim() }), 250)
+  typing = setTimeout(() => target.isConnected && choose(route, { find }), 250)
 } })
 
 // choice returns a select. changed gets the new value.

@@ -75,7 +75,7 @@ class Changes {
         text = now.some(p => p.fit > 0 && !p.remedies?.length) ? 'now' : now.flatMap(p => p.remedies ?? [])[0]?.text ?? now.find(p => p.error)?.error ?? 'not by a single change'
       } catch { text = this.known.get(row.pod)?.text ?? 'unknown' }
       this.known.set(row.pod, { text, at: Date.now() })
-      if (!this.ended.signal.aborted) this.changed()
+      this.timer ??= setTimeout(() => { this.timer = undefined; if (!this.ended.signal.aborted) this.changed() }, 200) // several at a time
     }
     this.asking = false
   }
