@@ -288,7 +288,7 @@ func TestKubeSchedulerStartsAsTheDoctorSays(t *testing.T) {
 		t.Fatalf("no archives: %v", err)
 	}
 	dir := certificatesAs(t, th.outboard(webLimit+mutualTLS), "client.crt", "client.key")
-	for name, target := range map[string]string{"soon.crt": "ca.crt", "over.crt": "client.crt", "over.key": "client.key", "server.key": "client.key", "tls.crt": "client.crt", "tls.key": "client.key"} {
+	for name, target := range map[string]string{"soon.crt": "ca.crt", "ended.crt": "ca.crt", "over.crt": "client.crt", "over.key": "client.key", "server.key": "client.key", "tls.crt": "client.crt", "tls.key": "client.key"} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
