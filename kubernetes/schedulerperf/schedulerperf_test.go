@@ -123,7 +123,7 @@ func (f *folder) run(b *testing.B, a arm, outboard string, r *report) {
 		})
 		return nil
 	}
-	perf.RunBenchmarkPerfScheduling(b, file, a.name, registry, perf.WithPrepareFn(prepare))
+	perf.RunBenchmarkPerfScheduling(b, file, a.name, registry, perf.WithPrepareFn(prepare), perf.WithPodsSchedulingTimeout(2*time.Minute))
 	if err := r.read(items, f.name, a.name); err != nil {
 		b.Error(err)
 	}
