@@ -146,7 +146,7 @@ func TestCompletionOfThePlugin(t *testing.T) {
 	}
 }
 
-// What a shell is told to read has no help in place of a script.
+// A shell that reads the output gets no help text in place of a script.
 func TestCompletionOfAnUnknownShell(t *testing.T) {
 	const shells = "must be bash, fish, powershell or zsh\n"
 	if status, out := statusOf(t, "completion foo"); status != statusFailed || out != `outboard: "foo": `+shells {
