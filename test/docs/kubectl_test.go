@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 )
@@ -30,11 +31,12 @@ const (
 // status`, it first reports in the status of the Deployment, as the Deployment controller would, that all replicas are updated.
 // Everything else is the real kubectl. Started as outboard, it is the real outboard, but the commands that read from all replicas read
 // from the outboard that the test runs: a test in test/e2e has a kubelet that forwards ports. Started as the plugin of kubectl, it is the
-// real outboard. Started as sleep, it does nothing: the
-// documented pauses wait for kubelets.
+// real outboard. Started as sleep, it sleeps for a second: the documented pauses wait for kubelets, which do not run here, but kubectl
+// refuses to restart a Deployment twice in the same second.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "sleep":
+		time.Sleep(time.Second)
 		return
 	case "kubectl":
 		if err := kubectl(os.Args[1:]); err != nil {
