@@ -70,6 +70,10 @@ func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 
 func (p *plugin) bind(ctx context.Context, c *cycle, name string, record *decision.Record) error {
 	cluster := p.service.Cluster
+	ctx, err := cluster.Throttle(ctx) // which may take long, so before the pod and the View are read
+	if err != nil {
+		return err
+	}
 	b := binder.Binder{
 		Engine: c.engine, Cluster: cluster, Ledgers: p.service.Keeper, Earlier: &p.earlier,
 		Why: func(pod *corev1.Pod, node string) string {

@@ -34,8 +34,8 @@
 //
 //	args: {configFile: /etc/outboard/outboard.yaml, profile: /gpu}
 //
-// The field serving of a file and the API server in clientConnection have no effect: the plugin receives no calls, and uses the
-// connection of kube-scheduler. Scores are sent in the framework's range, 0..100, and shortlist has no effect.
+// The field serving of a file, and the kubeconfig, qps and burst in its clientConnection, have no effect: the plugin receives no calls, and
+// uses the connection and the rate limits of kube-scheduler. Scores are sent in the framework's range, 0..100, and shortlist has no effect.
 // Profiles of kube-scheduler that use the plugin must all have the same configuration except for profile, candidates and inertPlugins.
 //
 // # Candidates

@@ -102,7 +102,7 @@ func (h *host) start(ctx context.Context, a arguments, c *config.Config, handle 
 	logger := service.NewLogger(c.Log)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	to, err := service.Connect(c, cluster.Options{Config: handle.KubeConfig(), Informers: handle.SharedInformerFactory()}, registry, logger)
+	to, err := service.Connect(c, options(handle), registry, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -138,6 +138,13 @@ func (h *host) start(ctx context.Context, a arguments, c *config.Config, handle 
 		}()
 	}
 	return p, nil
+}
+
+// options returns those of the cluster. The rate limits are kube-scheduler's. A pod that is rejected because of them costs more requests
+// than the Binding for which it may as well wait: nobody gives up in the meantime, as the caller of an extender does.
+func options(handle fwk.Handle) cluster.Options {
+	client := handle.KubeConfig()
+	return cluster.Options{Config: client, QPS: client.QPS, Burst: client.Burst, ThrottleTimeout: -1, Informers: handle.SharedInformerFactory()}
 }
 
 // watch returns what follows the configuration file.

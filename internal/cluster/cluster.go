@@ -68,7 +68,7 @@ type Options struct {
 	// ended. Default 2 s.
 	LookupTimeout time.Duration
 	// ThrottleTimeout bounds how long Throttle waits for the rate limit. Default 1 s, a part of
-	// kube-scheduler's httpTimeout.
+	// kube-scheduler's httpTimeout. Negative: callers wait in turn, as long as their contexts last.
 	ThrottleTimeout time.Duration
 	// ConfirmAfter is how long the Cluster counts a pod as bound after Bind without an event of the
 	// watch; then it reads the pod from the API server. Default 15 s.

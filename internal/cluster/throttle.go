@@ -19,7 +19,8 @@ var ErrThrottled = errors.New("too many pods are being bound concurrently")
 // after a response with Retry-After, and these requests must count.
 type limiter struct {
 	bucket *rate.Limiter
-	mu     sync.Mutex // makes reading the bucket and taking from it one step
+	mu     sync.Mutex    // makes reading the bucket and taking from it one step
+	turn   chan struct{} // has an element while the first of the callers waits that wait without a limit
 }
 
 // newLimiter returns nil if there is no limit.
@@ -27,15 +28,15 @@ func newLimiter(qps float32, burst int) *limiter {
 	if qps < 0 {
 		return nil
 	}
-	return &limiter{bucket: rate.NewLimiter(rate.Limit(qps), burst)}
+	return &limiter{bucket: rate.NewLimiter(rate.Limit(qps), burst), turn: make(chan struct{}, 1)}
 }
 
 // reserve takes a request out of the bucket, to be sent after the delay. If the delay is longer than longest, it takes
-// nothing.
+// nothing; a negative one is no limit.
 func (l *limiter) reserve(longest time.Duration) (*rate.Reservation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if missing := 1 - l.bucket.Tokens(); missing > longest.Seconds()*float64(l.bucket.Limit()) {
+	if missing := 1 - l.bucket.Tokens(); longest >= 0 && missing > longest.Seconds()*float64(l.bucket.Limit()) {
 		return nil, fmt.Errorf("%w: the limit of %v requests per second to the API server would delay this one by %v",
 			ErrThrottled, l.QPS(), (time.Duration(missing / float64(l.bucket.Limit()) * float64(time.Second))).Round(100*time.Millisecond))
 	}
@@ -75,10 +76,18 @@ func permitted(ctx context.Context) bool { return ctx.Value(permitKey{}) != nil 
 // Throttle waits until the rate limit permits binding one more pod, and returns the context for that: the Binding, and
 // reading the pod to learn its outcome, do not wait again. Call it before making claims for the pod: if a Binding waits
 // until its caller gives up, its claims must be released. If the wait would be longer than [Options.ThrottleTimeout],
-// Throttle fails immediately with [ErrThrottled].
+// Throttle fails immediately with [ErrThrottled]. With a context that Throttle has returned, it does not wait.
 func (c *Cluster) Throttle(ctx context.Context) (context.Context, error) {
-	if c.limiter == nil {
+	if c.limiter == nil || permitted(ctx) {
 		return ctx, nil
+	}
+	if c.options.ThrottleTimeout < 0 { // one caller at a time takes from the bucket, so that other requests do not wait for all of them
+		select {
+		case c.limiter.turn <- struct{}{}:
+			defer func() { <-c.limiter.turn }()
+		case <-ctx.Done():
+			return nil, gaveUp(ctx)
+		}
 	}
 	r, err := c.limiter.reserve(c.options.ThrottleTimeout)
 	if err != nil {
@@ -92,8 +101,12 @@ func (c *Cluster) Throttle(ctx context.Context) (context.Context, error) {
 		case <-timer.C:
 		case <-ctx.Done():
 			r.Cancel()
-			return nil, fmt.Errorf("waiting for the limit of requests to the API server: %w", context.Cause(ctx))
+			return nil, gaveUp(ctx)
 		}
 	}
 	return context.WithValue(ctx, permitKey{}, new(permit)), nil
+}
+
+func gaveUp(ctx context.Context) error {
+	return fmt.Errorf("waiting for the limit of requests to the API server: %w", context.Cause(ctx))
 }

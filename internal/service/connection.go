@@ -19,11 +19,13 @@ type Connection struct {
 	Keeper *ledger.Keeper
 }
 
-// Connect returns the Connection of the configuration. options has what the configuration does not determine; its Config is
-// required. Connect makes no request.
+// Connect returns the Connection of the configuration. options has what the configuration does not determine, or what replaces its rate
+// limits; its Config is required. Connect makes no request.
 func Connect(c *config.Config, options cluster.Options, registry *prometheus.Registry, logger *slog.Logger) (to Connection, err error) {
 	needed := requirementsOf(c)
-	options.QPS, options.Burst = float32(c.ClientConnection.QPS), c.ClientConnection.Burst
+	if options.QPS == 0 {
+		options.QPS, options.Burst = float32(c.ClientConnection.QPS), c.ClientConnection.Burst
+	}
 	options.Ledgers, options.Devices, options.ConfigMaps = needed.ledgers, needed.devices, needed.configMaps
 	options.Logger, options.Registerer = logger, registry
 	to.Client = options.Config

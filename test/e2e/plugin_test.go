@@ -207,6 +207,24 @@ func TestPluginClaims(t *testing.T) {
 	}
 }
 
+// The plugin sends as many requests as kube-scheduler may, whatever its own configuration says, and pods wait for their turn: a rejected pod
+// would take more requests than its Binding.
+func TestPluginBindsManyPodsAtOnce(t *testing.T) {
+	th := open(t)
+	th.nodes(gpus("gpu-node", 8, 10))
+	var pods []*corev1.Pod
+	for i := range 60 {
+		pods = append(pods, th.create(gpuPod(fmt.Sprint("share-", i), 1)))
+	}
+	th.plugin("clientConnection: {qps: 1, burst: 1}\nprofiles:\n- policies: [{type: GPUMemory}]\n")
+	for _, pod := range pods {
+		th.willBeBound(pod)
+		if events := th.events(pod); strings.Contains(events, "too many pods") {
+			t.Errorf("pod %s is rejected first:\n%s", pod.Name, events)
+		}
+	}
+}
+
 // With kube-scheduler's gang scheduling, a gang of 8 is placed as a whole, or not at all: each
 // member counts the GPUs of the members before it, although none of them is bound, and the plugin
 // releases the reservations of a group that does not fit.
