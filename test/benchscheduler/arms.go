@@ -122,15 +122,16 @@ func (a arm) describe() string {
 	return strings.Join(parts, ", ")
 }
 
-// clientQPS is how many requests per second kube-scheduler may make: with its default of 50, every arm places 50 pods per second.
-const clientQPS = 5000
+// unlimited are so many requests per second that kube-scheduler never waits. With its default of 50, every arm places 50 pods per second.
+const unlimited = 5000
 
-// schedulerConfig is the KubeSchedulerConfiguration of the arm, with the extender at the URL, and the admin address of the plugin.
-func (a arm) schedulerConfig(s setting, url, admin string) (string, error) {
+// schedulerConfig is the KubeSchedulerConfiguration of the arm, which may make qps requests per second, with the extender at the URL, and
+// the admin address of the plugin.
+func (a arm) schedulerConfig(s setting, qps int, url, admin string) (string, error) {
 	config := map[string]any{
 		"apiVersion":       "kubescheduler.config.k8s.io/v1",
 		"kind":             "KubeSchedulerConfiguration",
-		"clientConnection": map[string]any{"qps": clientQPS, "burst": clientQPS},
+		"clientConnection": map[string]any{"qps": qps, "burst": qps},
 	}
 	percentage := s.percentage
 	if a.percentage > 0 {

@@ -45,7 +45,9 @@ type options struct {
 	// counts.
 	warmUp float64
 	// running is how many pods each node has from the beginning.
-	running  int
+	running int
+	// qps is how many requests per second kube-scheduler may make.
+	qps      int
 	outboard string // the binary
 	// scheduler is kube-scheduler with Outboard as a plugin; idealScheduler, with a plugin that does nothing.
 	scheduler, idealScheduler string
@@ -71,6 +73,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 	flags.IntVar(&s.pods, "pods", 0, "how many pods each arm places (default 1000, with percentage 100 400)")
 	flags.StringVar(&s.arms, "arms", "", "names of arms, separated by commas, or all; the others are compared with the first")
 	flags.DurationVar(&o.limit, "limit", 15*time.Second, "how long an arm may place pods at most")
+	flags.IntVar(&o.qps, "qps", unlimited, "how many requests kube-scheduler may make per second")
 	flags.IntVar(&o.running, "running", 2, "how many pods each node has from the beginning")
 	flags.StringVar(&s.kinds, "kinds", "", "measure the settings with these kinds of pods only, separated by commas: plain; with -candidates also selected, apart, restricted, gpu")
 	flags.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
@@ -92,8 +95,8 @@ func parse(args []string, usage io.Writer) (*options, error) {
 		plan = candidatesPlan
 	}
 	o.rounds = cmp.Or(o.rounds, rounds)
-	if o.rounds < 1 || o.limit <= 0 || o.running < 0 || s.pods < 0 {
-		return nil, errors.New("-rounds and -limit must be positive, -running and -pods not negative")
+	if o.rounds < 1 || o.limit <= 0 || o.running < 0 || s.pods < 0 || o.qps < 1 {
+		return nil, errors.New("-rounds, -limit and -qps must be positive, -running and -pods not negative")
 	}
 	if s.pods > 0 && s.pods < fewPods {
 		o.interval, o.warmUp = 20*time.Millisecond, 0

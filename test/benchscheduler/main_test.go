@@ -147,7 +147,7 @@ func TestArms(t *testing.T) {
 	}
 	types := config.Types{Policies: standard.Types()}
 	for _, a := range arms {
-		scheduler, err := a.schedulerConfig(setting{percentage: 100}, "http://127.0.0.1:1", "127.0.0.1:2")
+		scheduler, err := a.schedulerConfig(setting{percentage: 100}, unlimited, "http://127.0.0.1:1", "127.0.0.1:2")
 		if err != nil {
 			t.Fatal(err)
 		}

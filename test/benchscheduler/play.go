@@ -31,7 +31,7 @@ func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round 
 	if err != nil {
 		return r, err
 	}
-	config, err := a.schedulerConfig(s, url, admin)
+	config, err := a.schedulerConfig(s, o.qps, url, admin)
 	if err != nil {
 		return r, err
 	}
