@@ -28,7 +28,7 @@ export BUILDVCS ?= auto
 # Compiles the command with lines that say how far it is: the first time takes minutes.
 OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
 
-.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler scheduler-perf bench-placement hostile demo-gpu compat image release reproduce manifests api tidy check format vet lint scan compile build control-plane clean
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler scheduler-perf bench-placement hostile demo-gpu compat image scheduler-image release reproduce manifests api tidy check format vet lint scan compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -169,6 +169,10 @@ IMAGE ?= outboard:dev
 
 image: ## write the container image for amd64 and arm64 to bin/image, as an OCI layout
 	$(GO) -C deploy/image run . -name $(IMAGE)
+
+scheduler-image: IMAGE = kube-scheduler-outboard:dev
+scheduler-image: ## write the image of kube-scheduler with Outboard as a plugin to bin/scheduler-image
+	$(GO) -C deploy/image run . -scheduler -name $(IMAGE) -o ../../bin/scheduler-image
 
 # For example: make release VERSION=v0.1.0, where that is the tag of the commit.
 DOWNLOADS ?= https://outboard.dev/releases

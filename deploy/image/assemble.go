@@ -19,11 +19,11 @@ import (
 const (
 	// refName is the annotation by which tools find an image in a layout.
 	refName = "org.opencontainers.image.ref.name"
-	// user is a user and a group without privileges, as numbers, because the kubelet must see that it is not root.
-	user = "65532:65532"
 	// rootsPath is where Go programs look for CA certificates.
 	rootsPath = "etc/ssl/certs/ca-certificates.crt"
-	sbomPath  = "usr/share/doc/outboard/sbom.spdx.json"
+	// searchPath is the environment in which a manifest can name the program without its path, as those of kube-scheduler do.
+	searchPath = "PATH=/usr/local/bin:/"
+	sbomPath   = "usr/share/doc/outboard/sbom.spdx.json"
 )
 
 // file is a file in a layer or an archive. Its owner is root, and in a layer its time is 1970, so that equal content is an equal layer.
@@ -60,7 +60,7 @@ func (b binary) image() (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := layer(file{"outboard", 0o755, b.content}, file{sbomPath, 0o644, sbom})
+	program, err := layer(file{b.path, 0o755, b.content}, file{sbomPath, 0o644, sbom})
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func (b binary) image() (v1.Image, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture = b.os, b.arch
 	config.Created = v1.Time{Time: b.created()}
-	config.Config = v1.Config{User: user, Entrypoint: []string{"/outboard"}, WorkingDir: "/", Labels: map[string]string{
-		"org.opencontainers.image.title":    "outboard",
+	config.Config = v1.Config{User: b.user, Entrypoint: []string{"/" + b.path}, Env: []string{searchPath}, WorkingDir: "/", Labels: map[string]string{
+		"org.opencontainers.image.title":    b.name,
 		"org.opencontainers.image.version":  b.info.Main.Version,
 		"org.opencontainers.image.revision": b.setting("vcs.revision"),
 	}}

@@ -8,29 +8,66 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
 )
 
-// A binary is Outboard for one platform.
+// A program is what an image runs.
+type program struct {
+	name string // for people
+	path string // in the image
+	user string // of the image, and its group; "": root
+	// commands returns the commands that write the program to output, in folders of the checkout: the last one compiles it for the platform
+	// of its environment.
+	commands func(output string) []command
+}
+
+type command struct {
+	folder string
+	args   []string
+}
+
+var outboard = program{name: "outboard", path: "outboard", user: "65532:65532", // as numbers, because the kubelet must see that it is not root
+	commands: func(output string) []command {
+		return []command{{".", []string{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", output, "./cmd/outboard"}}}
+	}}
+
+// scheduler is kube-scheduler with Outboard as a plugin. Its path and user are those of kube-scheduler in its own image, so that it also
+// runs in a static pod of kubeadm, whose files only root can read.
+var scheduler = program{name: "kube-scheduler-outboard", path: "usr/local/bin/kube-scheduler",
+	commands: func(output string) []command {
+		return []command{{"kubernetes", []string{"make", "--silent", "bin/.build"}}, {"kubernetes", []string{"bin/.build", output}}}
+	}}
+
+// A binary is a program for one platform.
 type binary struct {
+	program
 	os, arch string
 	content  []byte
 	info     *buildinfo.BuildInfo
 }
 
-// build compiles Outboard, without paths of this machine in the result.
-func build(ctx context.Context, root, platform, output string) (binary, error) {
+// build compiles the program into the directory, without paths of this machine in the result.
+func (p program) build(ctx context.Context, root, platform, dir string) (binary, error) {
 	goos, arch, ok := strings.Cut(platform, "/")
 	if !ok {
 		return binary{}, fmt.Errorf("platform %q: must be OS/ARCHITECTURE", platform)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", output, "./cmd/outboard")
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+arch, "GOFLAGS=-mod=readonly", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return binary{}, fmt.Errorf("building for %s: %w\n%s", platform, err, out)
+	output := filepath.Join(dir, p.name)
+	commands := p.commands(output)
+	for i, c := range commands {
+		cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
+		cmd.Dir = filepath.Join(root, c.folder)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off")
+		if i == len(commands)-1 {
+			cmd.Env = append(cmd.Env, "GOOS="+goos, "GOARCH="+arch)
+		}
+		cmd.Stderr = os.Stderr // says how far it is
+		if err := cmd.Run(); err != nil {
+			return binary{}, fmt.Errorf("building %s for %s: %w", p.name, platform, err)
+		}
 	}
 	content, err := os.ReadFile(output)
 	if err != nil {
@@ -40,7 +77,7 @@ func build(ctx context.Context, root, platform, output string) (binary, error) {
 	if err != nil {
 		return binary{}, err
 	}
-	return binary{os: goos, arch: arch, content: content, info: info}, nil
+	return binary{program: p, os: goos, arch: arch, content: content, info: info}, nil
 }
 
 // setting returns one of the settings of the build, or "".
@@ -71,7 +108,11 @@ func (b binary) digest() string {
 func (b binary) modules() []*debug.Module {
 	modules := []*debug.Module{&b.info.Main}
 	for _, m := range b.info.Deps {
-		if m.Replace != nil {
+		switch {
+		case m.Replace == nil:
+		case m.Replace.Version == "": // another module of the checkout
+			m = &debug.Module{Path: m.Path, Version: b.info.Main.Version}
+		default:
 			m = m.Replace
 		}
 		modules = append(modules, m)

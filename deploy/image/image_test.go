@@ -22,14 +22,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// written is the index of an image for this machine, from the second of two builds.
-func written(t *testing.T) v1.ImageIndex {
+// written is the index of an image of the program for this machine, from the second of two builds.
+func written(t *testing.T, p program) v1.ImageIndex {
 	t.Helper()
 	var digests []string
 	var dir string
 	for range 2 {
 		dir = filepath.Join(t.TempDir(), "layout")
-		digest, err := write(t.Context(), options{root: "../..", output: dir, imageName: "outboard:test", platforms: []string{"linux/" + runtime.GOARCH}})
+		digest, err := write(t.Context(), options{program: p, root: "../..", output: dir, imageName: "outboard:test", platforms: []string{"linux/" + runtime.GOARCH}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,53 +85,67 @@ func unpack(t *testing.T, img v1.Image, dir string) map[string]*tar.Header {
 }
 
 func TestImage(t *testing.T) {
-	index := written(t)
-	if err := validate.Index(index); err != nil {
-		t.Error(err)
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p := manifest.Manifests[0].Platform; p.OS != "linux" || p.Architecture != runtime.GOARCH {
-		t.Errorf("the image is for %s", p)
-	}
-	img, err := index.Image(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/outboard"}) || config.Architecture != runtime.GOARCH {
-		t.Errorf("the configuration is %+v", config)
-	}
+	for name, test := range map[string]struct {
+		program
+		user, module string
+		command      []string
+		prints       string
+	}{
+		"Outboard": {outboard, "65532:65532", "outboard.dev/outboard", []string{"/outboard", "version"}, "for linux/" + runtime.GOARCH},
+		// The command is that of deploy/scheduler.yaml.
+		"kube-scheduler with the plugin": {scheduler, "", "outboard.dev/outboard/kubernetes", []string{"kube-scheduler", "--version"}, "\nKubernetes v1."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			index := written(t, test.program)
+			if err := validate.Index(index); err != nil {
+				t.Error(err)
+			}
+			manifest, err := index.IndexManifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := manifest.Manifests[0].Platform; p.OS != "linux" || p.Architecture != runtime.GOARCH {
+				t.Errorf("the image is for %s", p)
+			}
+			img, err := index.Image(manifest.Manifests[0].Digest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config, err := img.ConfigFile()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config.Config.User != test.user || !slices.Equal(config.Config.Entrypoint, []string{"/" + test.path}) || config.Architecture != runtime.GOARCH {
+				t.Errorf("the configuration is %+v", config)
+			}
 
-	root := t.TempDir()
-	headers := unpack(t, img, root)
-	for name, h := range headers {
-		if h.Typeflag == tar.TypeDir {
-			continue
-		}
-		if !slices.Contains([]string{"outboard", rootsPath, sbomPath}, name) {
-			t.Errorf("the image has %s", name)
-		}
-		if h.Uid != 0 || h.FileInfo().Mode().Perm()&0o022 != 0 {
-			t.Errorf("%s belongs to %d with mode %v", name, h.Uid, h.FileInfo().Mode())
-		}
+			root := t.TempDir()
+			for name, h := range unpack(t, img, root) {
+				if h.Typeflag == tar.TypeDir {
+					continue
+				}
+				if !slices.Contains([]string{test.path, rootsPath, sbomPath}, name) {
+					t.Errorf("the image has %s", name)
+				}
+				if h.Uid != 0 || h.FileInfo().Mode().Perm()&0o022 != 0 {
+					t.Errorf("%s belongs to %d with mode %v", name, h.Uid, h.FileInfo().Mode())
+				}
+			}
+			program, err := elf.Open(filepath.Join(root, test.path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer program.Close()
+			if libraries, err := program.ImportedLibraries(); err != nil || len(libraries) > 0 {
+				t.Errorf("the binary needs %v, %v", libraries, err)
+			}
+			checkRoots(t, filepath.Join(root, rootsPath))
+			checkSBOM(t, filepath.Join(root, sbomPath), test.module)
+			if out := run(t, root, config.Config.Env, test.command); !strings.Contains(out, test.prints) {
+				t.Errorf("%s prints\n%s", test.command, out)
+			}
+		})
 	}
-	program, err := elf.Open(filepath.Join(root, "outboard"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer program.Close()
-	if libraries, err := program.ImportedLibraries(); err != nil || len(libraries) > 0 {
-		t.Errorf("the binary needs %v, %v", libraries, err)
-	}
-	checkRoots(t, filepath.Join(root, rootsPath))
-	checkSBOM(t, filepath.Join(root, sbomPath))
-	run(t, root)
 }
 
 func checkRoots(t *testing.T, path string) {
@@ -145,7 +159,7 @@ func checkRoots(t *testing.T, path string) {
 	}
 }
 
-func checkSBOM(t *testing.T, path string) {
+func checkSBOM(t *testing.T, path, module string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -159,7 +173,7 @@ func checkSBOM(t *testing.T, path string) {
 	for _, p := range d.Packages {
 		versions[p.Name] = p.VersionInfo
 	}
-	if d.Packages[0].Name != "outboard.dev/outboard" || versions["stdlib"] != strings.TrimPrefix(runtime.Version(), "go") {
+	if d.Packages[0].Name != module || versions["stdlib"] != strings.TrimPrefix(runtime.Version(), "go") {
 		t.Errorf("the SBOM describes %s, with Go %s", d.Packages[0].Name, versions["stdlib"])
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "-C", "../..", "list", "-m", "-f", "{{.Version}}", "k8s.io/client-go").Output()
@@ -171,22 +185,39 @@ func checkSBOM(t *testing.T, path string) {
 	}
 }
 
-// run runs the program with only the files of the image, as the user of the image if the test has
-// the permission.
-func run(t *testing.T, root string) {
+// run runs a command with only the files of the image, as a user without privileges if the test has the permission, and
+// returns what the command prints.
+func run(t *testing.T, root string, env, command []string) string {
 	t.Helper()
-	path, attributes := filepath.Join(root, "outboard"), &syscall.SysProcAttr{}
+	path := ""
+	for dir := range strings.SplitSeq(strings.TrimPrefix(env[0], "PATH="), ":") {
+		if file := filepath.Join(dir, command[0]); path == "" && exists(filepath.Join(root, file)) {
+			path = file
+		}
+	}
+	if path == "" {
+		t.Fatalf("the image has no %s in %s", command[0], env)
+	}
+	attributes := &syscall.SysProcAttr{}
 	if os.Getuid() == 0 {
 		for dir := root; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 			if err := os.Chmod(dir, 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
-		path, attributes = "/outboard", &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+		attributes = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+	} else {
+		path = filepath.Join(root, path)
 	}
-	cmd := &exec.Cmd{Path: path, Args: []string{"outboard", "version"}, Dir: "/", Env: []string{}, SysProcAttr: attributes}
+	cmd := &exec.Cmd{Path: path, Args: command, Dir: "/", Env: env, SysProcAttr: attributes}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "for linux/"+runtime.GOARCH) {
-		t.Errorf("outboard version: %v\n%s", err, out)
+	if err != nil {
+		t.Errorf("%s: %v\n%s", command, err, out)
 	}
+	return string(out)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -1,11 +1,13 @@
 // Command image writes the container image of Outboard for several platforms as an OCI layout, without a container
 // runtime. The image has the static binary, the CA certificates of Mozilla, and a list of the Go modules in the binary
-// (SBOM), and nothing else. The same commit always gives the same digest. With -release, it writes all files of a release.
+// (SBOM), and nothing else. The same commit always gives the same digest. With -scheduler, the binary is kube-scheduler with Outboard
+// as a plugin. With -release, the command writes all files of a release.
 package main
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -24,9 +26,16 @@ func main() {
 	flag.StringVar(&r.version, "release", "", "write all files of the release with this tag, not only the image")
 	flag.StringVar(&r.downloads, "downloads", "https://outboard.dev/releases", "with -release: the URL below which the files are published, in a folder for each version")
 	platforms := flag.String("platforms", "", "platforms to build for (default: "+imaged+", with -release "+released+")")
+	withPlugin := flag.Bool("scheduler", false, "write the image of kube-scheduler with Outboard as a plugin, not that of Outboard")
 	flag.Parse()
+	if r.program = outboard; *withPlugin {
+		r.program = scheduler
+	}
 	r.platforms = strings.Split(cmp.Or(*platforms, map[bool]string{true: imaged, false: released}[r.version == ""]), ",")
 	var err error
+	if *withPlugin && r.version != "" {
+		fail(errors.New("-scheduler and -release exclude each other"))
+	}
 	if r.output, err = filepath.Abs(r.output); err != nil {
 		fail(err)
 	}
@@ -56,6 +65,7 @@ func fail(err error) {
 const imaged = "linux/amd64,linux/arm64"
 
 type options struct {
+	program   program
 	root      string   // of the checkout
 	output    string   // directory of the result; absolute, because go build runs in root
 	imageName string   // with its tag
@@ -75,11 +85,11 @@ func write(ctx context.Context, o options) (digest string, err error) {
 	return digest, err
 }
 
-// compile builds the binaries in the directory.
+// compile builds the binaries in folders of the directory.
 func (o options) compile(ctx context.Context, dir string, version string) (binaries []binary, _ error) {
 	for _, platform := range o.platforms {
-		fmt.Fprintf(os.Stderr, "compiling for %s\n", platform)
-		b, err := build(ctx, o.root, platform, filepath.Join(dir, strings.ReplaceAll(platform, "/", "-")))
+		fmt.Fprintf(os.Stderr, "compiling %s for %s\n", o.program.name, platform)
+		b, err := o.program.build(ctx, o.root, platform, filepath.Join(dir, strings.ReplaceAll(platform, "/", "-")))
 		if err != nil {
 			return nil, err
 		}

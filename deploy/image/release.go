@@ -89,8 +89,8 @@ func (r release) name(b binary, extension string) string {
 	return fmt.Sprintf("outboard_%s_%s_%s%s", r.version, b.os, b.arch, extension)
 }
 
-// program is the name of the binary in an archive.
-func (b binary) program() string {
+// executable is the name of the binary in an archive.
+func (b binary) executable() string {
 	if b.os == "windows" {
 		return "outboard.exe"
 	}
@@ -99,7 +99,7 @@ func (b binary) program() string {
 
 // archive has the binary and its license, in the format that the platform can open without other programs.
 func (r release) archive(b binary) (file, error) {
-	contents := []file{{b.program(), 0o755, b.content}}
+	contents := []file{{b.executable(), 0o755, b.content}}
 	for _, name := range []string{"LICENSE", "README.md"} {
 		content, err := os.ReadFile(filepath.Join(r.root, name))
 		if err != nil {
@@ -204,7 +204,7 @@ func (r release) krew(binaries []binary, archives []file) (file, error) {
 	var platforms []platform
 	for i, b := range binaries {
 		uri := strings.TrimSuffix(r.downloads, "/") + "/" + r.version + "/" + archives[i].path
-		platforms = append(platforms, platform{b.os, b.arch, uri, archives[i].digest(), b.program()})
+		platforms = append(platforms, platform{b.os, b.arch, uri, archives[i].digest(), b.executable()})
 	}
 	var out bytes.Buffer
 	err := plugin.Execute(&out, struct {

@@ -66,7 +66,7 @@ func releaseIn(t *testing.T, clone string) (dist string) {
 	tool(t, clone, "git", "-c", "user.name=test", "-c", "user.email=test", "commit", "--quiet", "--allow-empty", "--message", "release")
 	tool(t, clone, "git", "tag", tag)
 
-	r := release{version: tag, downloads: "https://downloads.example", options: options{root: clone, output: filepath.Join(clone, "dist"), platforms: strings.Split(released, ",")}}
+	r := release{version: tag, downloads: "https://downloads.example", options: options{program: outboard, root: clone, output: filepath.Join(clone, "dist"), platforms: strings.Split(released, ",")}}
 	if *all {
 		if err := r.write(t.Context()); err != nil {
 			t.Fatal(err)

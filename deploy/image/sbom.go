@@ -47,7 +47,7 @@ type (
 func (b binary) sbom() ([]byte, error) {
 	const document = "SPDXRef-DOCUMENT"
 	d := spdxDocument{
-		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: document, Name: "outboard",
+		SPDXVersion: "SPDX-2.3", DataLicense: "CC0-1.0", SPDXID: document, Name: b.name,
 		DocumentNamespace: "https://outboard.dev/spdx/" + b.digest(),
 		CreationInfo:      spdxCreation{Created: b.created().Format(time.RFC3339), Creators: []string{"Tool: outboard-image"}},
 	}

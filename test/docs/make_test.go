@@ -22,6 +22,7 @@ var notMade = map[string]string{
 	"bench-placement": "takes 40 minutes; a test of test/benchplacement runs a part of it",
 	"demo-gpu":        "takes minutes; a test of test/demogpu runs a part of it",
 	"release":         "compiles for six platforms; TestRelease of deploy/image makes a release",
+	"scheduler-image": "compiles kube-scheduler for two architectures; TestImage of deploy/image writes the image for one",
 	"compat":          "compiles other releases of Kubernetes",
 	"cluster":         "runs until Ctrl-C, which TestMake presses",
 }
