@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 
 	"outboard.dev/outboard/test/measure"
@@ -25,7 +23,8 @@ type result struct {
 	Scheduler, Extender, APIServer, Etcd float64
 	// Allocated is how many KB kube-scheduler allocates for each pod, which is what its garbage collector costs.
 	Allocated float64
-	// Milliseconds of an attempt: the mean of the Filter plugins and of the choice of a node, and percentiles of the whole.
+	// Milliseconds of an attempt: the mean of the Filter plugins and of the choice of a node, and percentiles of the whole, which are at most
+	// the last finite bound of kube-scheduler's histogram.
 	Filter, Algorithm, AttemptP50, AttemptP99 float64
 	// Failed counts attempts that placed no pod, from the start of kube-scheduler on, Hinted pods that were placed with the result of the pod
 	// before.
@@ -140,19 +139,10 @@ func comparable(a, b arm) bool {
 	return a.percentage == b.percentage && a.candidates == b.candidates && a.batching == b.batching && a.plugin == b.plugin
 }
 
-// writeResults writes the results as JSON; nothing if there is no path. A percentile is -1 if it is longer than kube-scheduler's histogram
-// measures.
+// writeResults writes the results as JSON; nothing if there is no path.
 func writeResults(path string, results []result) error {
 	if path == "" {
 		return nil
-	}
-	results = slices.Clone(results)
-	for i := range results {
-		for _, p := range []*float64{&results[i].AttemptP50, &results[i].AttemptP99} {
-			if math.IsInf(*p, 1) { // JSON has no infinity
-				*p = -1
-			}
-		}
 	}
 	text, err := json.MarshalIndent(results, "", "  ")
 	if err != nil {

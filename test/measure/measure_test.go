@@ -146,6 +146,11 @@ func TestHistogram(t *testing.T) {
 			t.Errorf("quantile %.2f is %f, want %f", q, got, want)
 		}
 	}
+	// A histogram in the text format ends with a bucket for all.
+	h.buckets = append(h.buckets, bucket{math.Inf(1), 10})
+	if got := h.Quantile(0.99); got != 4 {
+		t.Errorf("beyond the last finite bound, quantile 0.99 is %f, want 4", got)
+	}
 	if same := now.Since(&now); same.Mean() != 0 || same.Quantile(0.5) != 0 {
 		t.Errorf("without observations, the mean is %f and the median %f", same.Mean(), same.Quantile(0.5))
 	}

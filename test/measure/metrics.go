@@ -3,6 +3,7 @@ package measure
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 
 	dto "github.com/prometheus/client_model/go"
@@ -102,17 +103,21 @@ func (h *Histogram) Mean() float64 {
 	return h.sum / h.count
 }
 
-// Quantile returns the quantile as Prometheus does: linear within its bucket. It is 0 if nothing was observed.
+// Quantile returns the quantile as Prometheus does: linear within its bucket, and the last finite bound if it is beyond that. It is 0 if
+// nothing was observed.
 func (h *Histogram) Quantile(q float64) float64 {
 	if h.count == 0 {
 		return 0
 	}
 	rank, from, before := q*h.count, 0.0, 0.0
 	for _, b := range h.buckets {
+		if math.IsInf(b.upTo, 1) {
+			break
+		}
 		if b.count >= rank && b.count > before {
 			return from + (b.upTo-from)*(rank-before)/(b.count-before)
 		}
 		from, before = b.upTo, b.count
 	}
-	return from // beyond the last bound
+	return from
 }
