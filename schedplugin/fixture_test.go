@@ -46,9 +46,23 @@ type scheduler struct {
 	activated map[string]int
 }
 
+// handleOf is the handle of a profile of kube-scheduler that offers nothing but its name.
+type handleOf struct {
+	fwk.Handle
+	name string
+}
+
+func (h handleOf) ProfileName() string { return h.name }
+
 // schedule starts the plugin with the lines as its configuration, in a cluster with nodes n0, n1,
 // ...
 func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Object) *scheduler {
+	t.Helper()
+	return scheduleAs(t, corev1.DefaultSchedulerName, nodes, configuration, more...)
+}
+
+// scheduleAs is schedule for a profile of kube-scheduler with another name.
+func scheduleAs(t testing.TB, name string, nodes int, configuration string, more ...runtime.Object) *scheduler {
 	t.Helper()
 	s := &scheduler{t: t, activated: map[string]int{}}
 	for i := range nodes {
@@ -86,6 +100,7 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.plugin = newPlugin(made, arguments{}, handleOf{name: name})
 	running := made.service
 	ctx, cancel := context.WithCancel(context.Background())
 	factory.Start(ctx.Done())
@@ -95,7 +110,6 @@ func schedule(t testing.TB, nodes int, configuration string, more ...runtime.Obj
 	if err := live.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	s.plugin = newPlugin(made, arguments{}, struct{ fwk.Handle }{})
 	return s
 }
 

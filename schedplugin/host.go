@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,14 +56,27 @@ type process struct {
 	metrics *callmetrics.Metrics
 	naming  *callmetrics.Candidates
 	earlier binder.Earlier
+
+	adding  sync.Mutex // guards plugins
+	plugins []*plugin  // one for each profile of kube-scheduler that has the plugin
 }
 
 // newProcess returns the process with a service of the options.
 func newProcess(o service.Options) (*process, error) {
 	p := &process{metrics: callmetrics.New(o.Registry), naming: callmetrics.NewCandidates(o.Registry)}
+	o.Schedules = p.schedules
 	var err error
 	p.service, err = service.New(o)
 	return p, err
+}
+
+// schedules reports whether a profile of kube-scheduler with this name runs the policies of Outboard's profile.
+func (p *process) schedules(profile, schedulerName string) bool {
+	p.adding.Lock()
+	defer p.adding.Unlock()
+	return slices.ContainsFunc(p.plugins, func(q *plugin) bool {
+		return (q.Profile == profile || q.Profile == "") && q.handle.ProfileName() == schedulerName // "" is the only profile
+	})
 }
 
 // plugin makes the plugin of one profile of kube-scheduler. What runs in the background ends with ctx.

@@ -63,7 +63,7 @@ var (
 )
 
 func newPlugin(p *process, a arguments, handle fwk.Handle) *plugin {
-	return &plugin{
+	made := &plugin{
 		arguments: a, process: p, handle: handle,
 		checkOrder: sync.OnceValue(func() error { return bindsFirst(handle) }),
 		filters: sync.OnceValues(func() (*filters, error) {
@@ -74,6 +74,10 @@ func newPlugin(p *process, a arguments, handle fwk.Handle) *plugin {
 			return f, err
 		}),
 	}
+	p.adding.Lock()
+	defer p.adding.Unlock()
+	p.plugins = append(p.plugins, made)
+	return made
 }
 
 // Name implements fwk.Plugin.

@@ -203,7 +203,7 @@ type Profile struct {
 	// (Devices, and GPUMemory except with LeastWaste), or else every pod. No resource may be in two profiles.
 	ManagedResources []ManagedResource `json:"managedResources"`
 	// SchedulerNames are the schedulers (spec.schedulerName) whose pods bind accepts.
-	// None (the default): any.
+	// None (the default): any. Without effect in the plugin.
 	SchedulerNames []string `json:"schedulerNames" items:"must not be empty"`
 	// Shortlist makes filter return only this many of the nodes that fit, those with the best
 	// scores, 1..1000. Without it (the default), filter returns all.
@@ -296,6 +296,12 @@ func (p *Profile) Manages(pod *corev1.Pod) bool {
 	return len(p.ManagedResources) == 0 || slices.ContainsFunc(p.ManagedResources, func(r ManagedResource) bool {
 		return snapshot.NamesResource(pod, corev1.ResourceName(r.Name))
 	})
+}
+
+// Places reports whether pods like this one are placed with the profile: those that it is for, of its SchedulerNames. The plugin places those
+// of kube-scheduler's profiles instead.
+func (p *Profile) Places(pod *corev1.Pod) bool {
+	return (len(p.SchedulerNames) == 0 || slices.Contains(p.SchedulerNames, pod.Spec.SchedulerName)) && p.Manages(pod)
 }
 
 // Pods says for which pods the profile is.

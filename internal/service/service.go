@@ -42,6 +42,9 @@ type Options struct {
 	// Retry makes kube-scheduler retry a pod, of which only namespace, name and UID are set. If it is nil, the Requeuer writes to
 	// the pod instead.
 	Retry func(pod *corev1.Pod)
+	// Schedules reports whether the pods with the schedulerName are placed with the profile. If it is nil, the profile's SchedulerNames say
+	// which are, and its bind calls refuse all others.
+	Schedules func(profile, schedulerName string) bool
 	// OnActivate, if not nil, is called with the profiles that the Service uses from now on: by New, and after each reload.
 	OnActivate func(*Service, *Profiles)
 
@@ -136,8 +139,16 @@ func (s *Service) requeueOptions() requeue.Options {
 func (s *Service) surveyOptions() survey.Options {
 	return survey.Options{
 		Cluster: s.Cluster, Rejected: s.Requeuer.Status, Now: s.Cluster.Clock().Earliest, Registerer: s.options.Registry,
-		Config: func() *config.Config { return s.current.Load().Config },
+		Config: func() *config.Config { return s.current.Load().Config }, Places: s.places,
 	}
+}
+
+// places reports whether pods like this one are placed with the profile.
+func (s *Service) places(p *config.Profile, pod *corev1.Pod) bool {
+	if s.options.Schedules == nil {
+		return p.Places(pod)
+	}
+	return p.Manages(pod) && s.options.Schedules(p.Path, pod.Spec.SchedulerName)
 }
 
 // retrying is a cluster that retries pods without a write.
@@ -266,11 +277,13 @@ func (s *Service) Source() explain.Source {
 		p := profile(path)
 		return p != nil && p.Manages(pod)
 	}
-	source.Refuses = func(path string, pod *corev1.Pod) error {
-		if p := profile(path); p != nil {
-			return binder.OfScheduler(pod, path, p.SchedulerNames)
+	if s.options.Schedules == nil {
+		source.Refuses = func(path string, pod *corev1.Pod) error {
+			if p := profile(path); p != nil {
+				return binder.OfScheduler(pod, path, p.SchedulerNames)
+			}
+			return nil
 		}
-		return nil
 	}
 	source.Ignored = func() []corev1.ResourceName { return s.current.Load().Config.IgnoredByScheduler() }
 	source.Signals = func() []explain.Signal { return explained(s.signals) }

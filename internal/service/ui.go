@@ -16,6 +16,7 @@ func (s *Service) uiSource(checks []server.Check) ui.Source {
 	source := ui.Source{
 		Name: name, Metrics: s.options.Registry, Warnings: s.Warnings, Log: s.Log, View: s.View, Now: time.Now,
 		Config:  func() *config.Config { return s.current.Load().Config },
+		Places:  s.places,
 		Signals: func() []explain.Signal { return explained(s.signals) },
 		Checks: func() []ui.Check {
 			var all []ui.Check

@@ -15,12 +15,12 @@ const recent = 15 * time.Minute
 
 // recentlyBound returns how many pods of the profiles were bound recently, whatever bound them. It does not count pods of DaemonSets, which
 // fit on one node, so that kube-scheduler does not call for their scores, and static pods, which nobody schedules.
-func recentlyBound(c *config.Config, pods []*corev1.Pod, now time.Time) (count int) {
+func recentlyBound(o Options, c *config.Config, pods []*corev1.Pod, now time.Time) (count int) {
 	for _, pod := range pods {
 		if pod.Spec.NodeName == "" || now.Sub(boundAt(pod)) > recent || fixed(pod) {
 			continue
 		}
-		if slices.ContainsFunc(c.Profiles, func(p config.Profile) bool { return isFor(&p, pod) }) {
+		if slices.ContainsFunc(c.Profiles, func(p config.Profile) bool { return o.Places(&p, pod) }) {
 			count++
 		}
 	}

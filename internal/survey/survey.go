@@ -42,11 +42,13 @@ type Cluster interface {
 	Ledgers() []*ledger.Object
 }
 
-// Options configure a Surveyor. Cluster, Config and Rejected are required.
+// Options configure a Surveyor. Cluster, Config, Places and Rejected are required.
 type Options struct {
 	Cluster Cluster
 	// Config returns the configuration in use.
 	Config func() *config.Config
+	// Places reports whether pods like this one are placed with the profile.
+	Places func(profile *config.Profile, pod *corev1.Pod) bool
 	// Rejected returns why the profile has rejected all nodes for the pod; ok is false if it has not.
 	Rejected func(profile string, pod types.UID) (status requeue.Status, ok bool)
 	// Now is the time of the API server. time.Now if nil.
@@ -120,7 +122,7 @@ func (s *Surveyor) Run(ctx context.Context) {
 func (s *Surveyor) Pass() (unconfirmed bool) {
 	started, now := time.Now(), s.options.Now()
 	c, view, pods := s.options.Config(), s.options.Cluster.View(), s.options.Cluster.Pods()
-	r := &result{waiting: s.waits.pass(s.options, c, pods, now), bound: recentlyBound(c, pods, now), resources: resourcesOf(c, view)}
+	r := &result{waiting: s.waits.pass(s.options, c, pods, now), bound: recentlyBound(s.options, c, pods, now), resources: resourcesOf(c, view)}
 	s.metrics.bindings.Add(float64(s.unclaimed.pass(c, view)))
 	r.unclaimed = s.unclaimed.confirmed
 	found := audit.Audit(auditInput(c, view, pods, s.options.Cluster.Ledgers(), now))

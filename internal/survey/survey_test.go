@@ -72,7 +72,7 @@ func newWorld(t testing.TB, text string) *world {
 	w.configure(t, text)
 	var err error
 	w.Surveyor, err = survey.New(survey.Options{
-		Cluster: w, Config: func() *config.Config { return w.config }, Registerer: w.registry, Now: func() time.Time { return w.now },
+		Cluster: w, Config: func() *config.Config { return w.config }, Places: (*config.Profile).Places, Registerer: w.registry, Now: func() time.Time { return w.now },
 		Rejected: func(_ string, uid types.UID) (requeue.Status, bool) {
 			policy, code, ok := strings.Cut(w.rejected[uid], "/")
 			return requeue.Status{Rejection: decision.Rejection{Policy: policy, Code: code, Nodes: 2}}, ok

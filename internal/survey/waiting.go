@@ -37,7 +37,7 @@ func (w *waits) pass(o Options, c *config.Config, pods []*corev1.Pod, now time.T
 		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 			continue
 		}
-		p := slices.IndexFunc(c.Profiles, func(p config.Profile) bool { return isFor(&p, pod) })
+		p := slices.IndexFunc(c.Profiles, func(p config.Profile) bool { return o.Places(&p, pod) })
 		if p < 0 {
 			continue
 		}
@@ -55,11 +55,6 @@ func (w *waits) pass(o Options, c *config.Config, pods []*corev1.Pod, now time.T
 	}
 	w.gated = gated
 	return all
-}
-
-// isFor reports whether pods like this one are placed with the profile.
-func isFor(p *config.Profile, pod *corev1.Pod) bool {
-	return (len(p.SchedulerNames) == 0 || slices.Contains(p.SchedulerNames, pod.Spec.SchedulerName)) && p.Manages(pod)
 }
 
 // reasonOf returns why the pod waits.

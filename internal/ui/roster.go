@@ -132,7 +132,7 @@ func (r *roster) found(pod *corev1.Pod, again bool) {
 	}
 	changed := again || p.object != pod
 	if changed {
-		p.object, p.profiles = pod, profilesOf(r.made.config, pod)
+		p.object, p.profiles = pod, r.source.profilesOf(r.made.config, pod)
 		p.calls = make([]call, len(p.profiles))
 	}
 	if len(p.profiles) == 0 {

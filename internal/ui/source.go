@@ -26,9 +26,11 @@ type Source struct {
 	Checks   func() []Check
 	Warnings func() []string
 	Config   func() *config.Config
-	Log      *decision.Log
-	Signals  func() []explain.Signal
-	View     func() *snapshot.View
+	// Places reports whether pods like this one are placed with the profile.
+	Places  func(profile *config.Profile, pod *corev1.Pod) bool
+	Log     *decision.Log
+	Signals func() []explain.Signal
+	View    func() *snapshot.View
 	// Now is the time of the API server, as far as it is known.
 	Now func() time.Time
 

@@ -78,6 +78,7 @@ func (w *world) source() ui.Source {
 		Checks:    func() []ui.Check { return []ui.Check{{Name: "cluster", Error: text(w.ready)}} },
 		Warnings:  func() []string { return nil },
 		Config:    func() *config.Config { return w.config },
+		Places:    (*config.Profile).Places,
 		Signals:   func() []explain.Signal { return nil },
 		View:      func() *snapshot.View { return w.view },
 		Now:       func() time.Time { return w.now },

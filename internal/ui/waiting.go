@@ -46,10 +46,9 @@ func (q *Query) selects(w *WaitingRow) bool {
 }
 
 // profilesOf returns the profiles that place the pod.
-func profilesOf(c *config.Config, pod *corev1.Pod) (paths []string) {
+func (s *Source) profilesOf(c *config.Config, pod *corev1.Pod) (paths []string) {
 	for i := range c.Profiles {
-		p := &c.Profiles[i]
-		if (len(p.SchedulerNames) == 0 || slices.Contains(p.SchedulerNames, pod.Spec.SchedulerName)) && p.Manages(pod) {
+		if p := &c.Profiles[i]; s.Places(p, pod) {
 			paths = append(paths, p.Path)
 		}
 	}

@@ -351,6 +351,7 @@ func (w *world) handlers(name string) http.Handler {
 		Checks:    func() []ui.Check { return []ui.Check{{Name: "serving"}, {Name: "cluster"}, {Name: "signals"}} },
 		Warnings:  func() []string { return nil },
 		Config:    func() *config.Config { return w.config },
+		Places:    (*config.Profile).Places,
 		Signals:   w.signals,
 		View:      func() *snapshot.View { return view },
 		Now:       func() time.Time { return noon },

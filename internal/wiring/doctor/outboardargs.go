@@ -121,15 +121,15 @@ func (c *checker) withoutEffect(u *usedProfile, a *config.PluginArguments, args 
 		"kube-scheduler adds up the scores of all plugins on all nodes that it evaluates, so that another node than the best of the policies may win", fix)
 }
 
-// otherSchedulers reports schedulerNames without that of kube-scheduler's profile, which runs the plugin for all of its pods.
+// otherSchedulers reports schedulerNames without that of kube-scheduler's profile, which runs the plugin for its pods alone.
 func (c *checker) otherSchedulers(u *usedProfile, profile string) {
 	own := ownScheduler
 	_ = c.doc.root.At(profile + ".schedulerName").Decode(&own) // an error has been reported
 	if len(u.SchedulerNames) == 0 || slices.Contains(u.SchedulerNames, own) {
 		return
 	}
-	c.aboutUsed(u, Warning, "NoEffectInPlugin", u.field("schedulerNames"), fmt.Sprintf("schedulerNames are %s, without %s, and have no effect on which pods the plugin binds", strings.Join(u.SchedulerNames, ", "), own),
-		"kube-scheduler runs the plugin for all pods of "+own+", but outboard explain says that their bind calls are refused, and the page and the metrics do not list them as waiting", "remove schedulerNames, or add "+own)
+	c.aboutUsed(u, Warning, "NoEffectInPlugin", u.field("schedulerNames"), fmt.Sprintf("schedulerNames are %s, without %s, and have no effect in the plugin", strings.Join(u.SchedulerNames, ", "), own),
+		"kube-scheduler runs the plugin for the pods of "+own+", and for those of other schedulers only if their profiles have it, too", "remove schedulerNames, or add "+own)
 }
 
 // otherClient reports settings of the connection to an API server other than kube-scheduler's own, which the plugin uses.
