@@ -10,13 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/internal/kubescheduler"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
 // Change is one change of what kube-scheduler excludes nodes for.
 type Change struct {
 	Type ChangeType `json:"type"`
-	// Of is the taint (key=value:effect), the selector (key=value) or the requirement of the node affinity; "" for Uncordon.
+	// Of is the taint (key=value:effect), the selector (key=value), the requirement of the node affinity, or the resources; "" for Uncordon.
 	Of string `json:"of,omitempty"`
 }
 
@@ -32,13 +33,16 @@ const (
 	DropAffinity ChangeType = "DropAffinity"
 	// Uncordon means that a node is not cordoned.
 	Uncordon ChangeType = "Uncordon"
+	// IgnoreResources means that kube-scheduler does not count resources that a policy counts for the whole cluster.
+	IgnoreResources ChangeType = "IgnoreResources"
 )
 
 // alternative is a Change with the nodes that it may let the pod run on.
 type alternative struct {
 	Change
-	pod   *corev1.Pod // changed; nil for Uncordon
-	nodes []*snapshot.Node
+	pod     *corev1.Pod // changed; nil for Uncordon
+	nodes   []*snapshot.Node
+	ignored []corev1.ResourceName // in addition
 }
 
 // excluded returns the change that lets the pod run on the most nodes that kube-scheduler excludes for that alone.
@@ -71,6 +75,7 @@ func (s *search) count(a alternative) (count int, first string, complete bool, e
 		if t, err = s.try(s.Engine, a.pod, s.View); err != nil {
 			return 0, "", false, err
 		}
+		t.filters = kubescheduler.For(a.pod, slices.Concat(s.Ignored, a.ignored)...)
 	}
 	for _, n := range a.nodes {
 		if !s.spend(cost) {
@@ -96,20 +101,48 @@ func (s *search) count(a alternative) (count int, first string, complete bool, e
 
 // alternatives returns the changes that are possible.
 func (s *search) alternatives() []alternative {
+	all := s.unreported()
 	if len(s.others) == 0 {
-		return nil
+		return all
 	}
-	all := s.tolerations()
+	all = append(all, s.tolerations()...)
 	for _, key := range slices.Sorted(maps.Keys(s.pod.Spec.NodeSelector)) {
 		pod := s.pod.DeepCopy()
 		delete(pod.Spec.NodeSelector, key)
-		all = append(all, alternative{Change{DropSelector, key + "=" + s.pod.Spec.NodeSelector[key]}, pod, s.others})
+		all = append(all, alternative{Change: Change{DropSelector, key + "=" + s.pod.Spec.NodeSelector[key]}, pod: pod, nodes: s.others})
 	}
 	all = append(all, s.affinities()...)
 	if cordoned := slices.DeleteFunc(slices.Clone(s.others), func(n *snapshot.Node) bool { return !n.Object.Spec.Unschedulable }); len(cordoned) > 0 {
 		all = append(all, alternative{Change: Change{Type: Uncordon}, nodes: cordoned})
 	}
 	return all
+}
+
+// unreported returns the change that kube-scheduler ignores the resources of the pod that a policy counts for the whole cluster, which nodes
+// usually do not report, unless another policy allocates what nodes have of them.
+func (s *search) unreported() []alternative {
+	var names []string
+	a := alternative{pod: s.pod, nodes: s.selected}
+	for _, name := range requested(s.pod) {
+		allocated, unreported := 0, false
+		for _, m := range s.Engine.Policies() {
+			if reader, ok := m.Policy.(policy.InputReader); ok {
+				inputs := reader.Inputs()
+				unreported = unreported || slices.Contains(inputs.Unreported, name)
+				if slices.Contains(inputs.Resources, name) {
+					allocated++
+				}
+			}
+		}
+		if unreported && allocated == 1 && !slices.Contains(s.Ignored, name) {
+			a.ignored, names = append(a.ignored, name), append(names, string(name))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	a.Change = Change{IgnoreResources, strings.Join(names, " and ")}
+	return []alternative{a}
 }
 
 // tolerations returns a change for each taint of the excluded nodes that the pod does not tolerate, except that of cordoned nodes.
@@ -130,7 +163,7 @@ func (s *search) tolerations() []alternative {
 		}
 		pod := s.pod.DeepCopy()
 		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect})
-		all = append(all, alternative{Change{Tolerate, taint.ToString()}, pod, byTaint[taint]})
+		all = append(all, alternative{Change: Change{Tolerate, taint.ToString()}, pod: pod, nodes: byTaint[taint]})
 	}
 	return all
 }
@@ -158,7 +191,7 @@ func (s *search) affinities() []alternative {
 			default:
 				changed.MatchExpressions = slices.Delete(changed.MatchExpressions, j, j+1)
 			}
-			all = append(all, alternative{Change{DropAffinity, requirement(r)}, pod, s.others})
+			all = append(all, alternative{Change: Change{DropAffinity, requirement(r)}, pod: pod, nodes: s.others})
 		}
 	}
 	return all

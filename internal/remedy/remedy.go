@@ -24,8 +24,8 @@ const (
 	// Seats is the end of pods that hold claims in one pool of the whole cluster, such as the seats of a floating license. The smallest
 	// change ends the fewest pods.
 	Seats Kind = "Seats"
-	// Nodes is one toleration, selector or affinity term of the pod, or the end of a cordon. The smallest change is the one that lets the
-	// pod run on the most nodes.
+	// Nodes is one toleration, selector or affinity term of the pod, the end of a cordon, or resources that kube-scheduler does not count. The
+	// smallest change is the one that lets the pod run on the most nodes.
 	Nodes Kind = "Nodes"
 	// Policy is the absence of one policy. The smallest change is the policy that alone rejects the most nodes.
 	Policy Kind = "Policy"
