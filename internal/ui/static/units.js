@@ -36,14 +36,15 @@ export default (page, route) => {
     hovered = undefined
   }
 
-  // sorted returns the nodes in the order that is chosen, with what is free on them and how many pods fit.
+  // sorted returns the nodes in the order that is chosen, after it has counted how many pods fit. The order in the data is by name.
   function sorted() {
-    const size = need(), list = data.nodes.map(n => {
-      const free = sum(n.units, u => u.free), fit = size && sum(n.units, u => Math.floor(u.free / size))
-      return { ...n, free, fit, total: sum(n.units, u => u.capacity), left: free - fit * size }
-    })
-    const by = { left: (a, b) => b.left - a.left, name: () => 0 }[route.query.order] ?? ((a, b) => b.free - a.free)
-    return list.sort((a, b) => by(a, b) || byName(a.node, b.node))
+    const size = need()
+    for (const n of data.nodes) {
+      n.fit = size && sum(n.units, u => Math.floor(u.free / size))
+      n.left = n.free - n.fit * size
+    }
+    const { order = 'free' } = route.query
+    return data.nodes.toSorted(order === 'name' ? (a, b) => a.node < b.node ? -1 : 1 : (a, b) => b[order] - a[order])
   }
 
   function controls() {
@@ -64,8 +65,8 @@ export default (page, route) => {
   // group is the heading and the wall of one kind of unit.
   function group(name, nodes, pitch) {
     if (!walls.has(name)) walls.set(name, new Wall(name, (n, unit) => keep({ node: n.node, unit }), hover))
-    const { total, free, fit } = totals(nodes), units = nodes.flatMap(n => n.units), ill = units.filter(u => u.flags & unhealthy).length
-    return h('section.group', { 'aria-label': name, 'data-key': name }, h('div.head', h('h2.minor', name || data.title), h('span.dim.sum', `${plural(units.length, noun())} on ${plural(nodes.length, 'node')} · ${percent(total - free, total)} allocated · ${amount(free, data.unit)} free`,
+    const { total, free, fit, ill, count } = totals(nodes)
+    return h('section.group', { 'aria-label': name, 'data-key': name }, h('div.head', h('h2.minor', name || data.title), h('span.dim.sum', `${plural(count, noun())} on ${plural(nodes.length, 'node')} · ${percent(total - free, total)} allocated · ${amount(free, data.unit)} free`,
       need() > 0 && [' · ', h('b', number(fit)), ` ${fit === 1 ? 'pod fits' : 'pods fit'}`], ill > 0 && ` · ${number(ill)} unhealthy`)), walls.get(name).canvas(nodes, pitch, width))
   }
 
@@ -168,10 +169,13 @@ function nodesOf(v) {
   const [group, count, capacity, reserved, flags] = [v.group, v.count, v.capacity, v.reserved, v.flags].map(runs)
   const units = v.used.map((used, i) => ({ capacity: capacity[i], used, reserved: reserved[i], flags: flags[i], free: flags[i] ? 0 : Math.max(0, capacity[i] - used) }))
   let at = 0
-  return v.nodes.map((node, i) => ({ node, group: group[i], names: v.names?.[i].length ? v.names[i] : undefined, units: units.slice(at, at += count[i]) }))
+  return v.nodes.map((node, i) => {
+    const own = units.slice(at, at += count[i])
+    return { node, group: group[i], names: v.names?.[i].length ? v.names[i] : undefined, units: own, count: own.length,
+      free: sum(own, u => u.free), total: sum(own, u => u.capacity), ill: own.filter(u => u.flags & unhealthy).length }
+  })
 }
 
 const state = ({ flags }) => flags & gone ? 'no longer there' : flags & unhealthy ? 'unhealthy' : ''
-const byName = new Intl.Collator('en', { numeric: true }).compare
 const sum = (list, of) => list.reduce((all, x) => all + of(x), 0)
-const totals = nodes => Object.fromEntries(['total', 'free', 'fit', 'left'].map(of => [of, sum(nodes, n => n[of])]))
+const totals = nodes => Object.fromEntries(['total', 'free', 'fit', 'left', 'ill', 'count'].map(of => [of, sum(nodes, n => n[of])]))

@@ -3,55 +3,49 @@ import { h } from './dom.js'
 
 export const unhealthy = 1, gone = 2 // flags of units: see NodeUnits in api.go
 
-// kinds are what the color of a square says. The dark part that rises from below is what is allocated.
-const kinds = [ // with a sample for a pod that needs 3
+// legends are the meanings of squares, each with a sample for a pod that needs 3. The dark part that rises from below is what is allocated.
+const legends = [
   ['a pod of this size fits', { capacity: 4, used: 1 }], ['some is free, but too little', { capacity: 8, used: 6 }], ['allocated', { capacity: 4, used: 4 }],
   ['reserved for a pod that starts', { capacity: 4, used: 4, reserved: 2 }], ['unhealthy', { capacity: 4, used: 0, flags: unhealthy }], ['no longer there', { capacity: 0, used: 1, flags: gone }],
 ]
-const colors = ['fits', 'little', 'dim', 'page', 'ill', 'used', 'mark'] // what is drawn later covers what was before
+const colors = ['page', 'fits', 'little', 'used', 'dim', 'ill']
 
-const colorOf = ({ capacity, used, flags }, need) => flags & gone ? 'dim' : flags & unhealthy ? 'ill' : used >= capacity ? 'used' : capacity - used >= Math.max(1, need) ? 'fits' : 'little'
+// look returns a number that tells what the square of a unit looks like: its color, how much of it is dark, and whether it has a corner.
+function look({ capacity, used, reserved, flags }, side, need) {
+  const color = flags & gone ? 4 : flags & unhealthy ? 5 : used >= capacity ? 3 : capacity - used >= Math.max(1, need) ? 1 : 2
+  const part = capacity > 0 ? Math.min(1, used / capacity) : 1, tall = part > 0 && part < 1 ? Math.max(1, Math.min(side - 1, Math.round(side * part))) : side * part
+  return color << 7 | tall << 1 | reserved > 0
+}
 
-// rectangles returns the rectangles of a unit, each with its color. Unhealthy is striped, reserved has a corner, and what is no longer there is an
+// rectangles returns what a square with a look consists of. Unhealthy is striped, reserved has a corner, and what is no longer there is an
 // outline, so that none depends on color alone.
-function rectangles(unit, x, y, side, need, add) {
-  const { capacity, used, reserved } = unit, color = colorOf(unit, need)
-  add(color, x, y, side, side)
-  if (color === 'dim') return add('page', x + 1, y + 1, side - 2, side - 2)
-  if (color === 'ill') {
-    for (let at = 1; at < side; at += 4) add('used', x, y + at, side, Math.min(2, side - at))
-    return
+function rectangles(look, side) {
+  const color = colors[look >> 7], tall = look >> 1 & 63, corner = Math.max(2, Math.round(side / 4)), all = [[color, 0, 0, side, side]]
+  if (color === 'dim') all.push(['page', 1, 1, side - 2, side - 2])
+  else if (color === 'ill') for (let y = 1; y < side; y += 4) all.push(['used', 0, y, side, Math.min(2, side - y)])
+  else all.push(['used', 0, side - tall, side, tall], ['mark', 0, side - corner, look & 1 && corner, corner])
+  return all
+}
+
+// paint draws squares: for each look, the places that have it. A change of color costs more than a rectangle.
+function paint([context, color], places, side) {
+  for (const [look, at] of places) for (const [name, x, y, width, height] of rectangles(look, side)) {
+    context.fillStyle = color(name)
+    for (let i = 0; i < at.length; i += 2) context.fillRect(at[i] + x, at[i + 1] + y, width, height)
   }
-  const corner = Math.max(2, Math.round(side / 4))
-  if (reserved > 0) add('mark', x, y + side - corner, corner, corner)
-  const part = capacity > 0 ? Math.min(1, used / capacity) : 1
-  const tall = part > 0 && part < 1 ? Math.max(1, Math.min(side - 1, Math.round(side * part))) : Math.round(side * part)
-  add('used', x, y + side - tall, side, tall)
 }
 
 // begin returns the context of a canvas in which lengths are those of the page, and a function that returns a color.
 function begin(canvas) {
   const context = canvas.getContext('2d'), style = getComputedStyle(document.documentElement)
   context.setTransform(scale(), 0, 0, scale(), 0, 0)
-  context.clearRect(0, 0, canvas.width, canvas.height)
   return [context, name => style.getPropertyValue(`--${name}`).trim()]
 }
 const scale = () => window.devicePixelRatio || 1
 const canvasOf = (width, height, attributes) => h('canvas', { width: Math.round(width * scale()), height: Math.round(height * scale()), style: { width: `${width}px`, height: `${height}px` }, ...attributes })
 
-// paint draws the units, each with its place. It draws color by color, because a change of color costs more than a rectangle.
-function paint([context, color], units, side, need) {
-  const by = Object.fromEntries(colors.map(name => [name, []]))
-  for (const [unit, x, y] of units) rectangles(unit, x, y, side, need, (name, ...rectangle) => by[name].push(...rectangle))
-  for (const name of colors) {
-    context.fillStyle = color(name)
-    const all = by[name]
-    for (let i = 0; i < all.length; i += 4) context.fillRect(all[i], all[i + 1], all[i + 2], all[i + 3])
-  }
-}
-
-export const legend = () => h('ul.legend', { 'aria-label': 'Colors' }, kinds.map(([text]) => h('li', canvasOf(14, 14, { 'aria-hidden': 'true' }), text)))
-export const paintLegend = () => document.querySelectorAll('.legend canvas').forEach((canvas, i) => paint(begin(canvas), [[kinds[i][1], 0, 0]], 14, 3))
+export const legend = () => h('ul.legend', { 'aria-label': 'Colors' }, legends.map(([text]) => h('li', canvasOf(14, 14, { 'aria-hidden': 'true' }), text)))
+export const paintLegend = () => document.querySelectorAll('.legend canvas').forEach((canvas, i) => paint(begin(canvas), [[look(legends[i][1], 14, 3), [0, 0]]], 14))
 
 // across is how many columns of squares a node has.
 const across = n => n <= 4 ? n : n <= 16 ? Math.ceil(n / 2) : Math.ceil(Math.sqrt(n * 2))
@@ -92,23 +86,36 @@ export class Wall {
     return [at % this.perRow * this.width + unit % this.columns * this.pitch, Math.floor(at / this.perRow) * this.height + this.label + Math.floor(unit / this.columns) * this.pitch]
   }
 
+  // paint draws the squares that look different from those that the canvas has, or all if the canvas, the colors, the names or the choice have changed.
   paint(canvas, need, chosen) {
-    const begun = begin(canvas), [context, color] = begun, side = this.pitch - (this.pitch > 8 ? 2 : 1)
-    paint(begun, this.nodes.flatMap((n, at) => n.units.map((u, i) => [u, ...this.place(at, i)])), side, need)
-    context.font = '11px system-ui, "DejaVu Sans", sans-serif'
-    context.textBaseline = 'top'
-    context.fillStyle = color('dim')
-    if (this.label) this.nodes.forEach((n, at) => {
-      const [x, y] = this.place(at, 0)
-      context.fillText(shorten(context, n.node, this.width - 12), x, y - this.label + 2)
+    const begun = begin(canvas), [context, color] = begun, side = this.pitch - (this.pitch > 8 ? 2 : 1), { nodes, most } = this
+    const at = nodes.findIndex(n => n.node === chosen?.node), names = this.label ? nodes.map(n => n.node) : []
+    const state = [canvas.width, canvas.height, this.pitch, most, color('used'), at, chosen?.unit, ...names].join()
+    if (canvas !== this.painted || state !== this.state) {
+      context.clearRect(0, 0, canvas.width, canvas.height)
+      this.looks = []
+      context.font = '11px system-ui, "DejaVu Sans", sans-serif'
+      context.textBaseline = 'top'
+      context.fillStyle = color('dim')
+      names.forEach((name, at) => {
+        const [x, y] = this.place(at, 0)
+        context.fillText(shorten(context, name, this.width - 12), x, y - this.label + 2)
+      })
+    }
+    const looks = new Uint16Array(Math.max(this.looks.length, nodes.length * most)), places = new Map()
+    nodes.forEach((n, at) => n.units.forEach((u, i) => { looks[at * most + i] = look(u, side, need) }))
+    looks.forEach((now, i) => {
+      if (now === (this.looks[i] ?? 0)) return
+      if (!places.has(now)) places.set(now, [])
+      places.get(now).push(...this.place(Math.floor(i / most), i % most))
     })
-    const at = this.nodes.findIndex(n => n.node === chosen?.node)
+    paint(begun, places, side)
     for (const [name, width] of at < 0 ? [] : [['page', 6], ['accent', 4]]) {
       context.strokeStyle = color(name)
       context.lineWidth = width
       context.strokeRect(...this.place(at, chosen.unit), side, side)
     }
-    this.chosen = chosen
+    Object.assign(this, { chosen, looks, state, painted: canvas })
   }
 
   // at returns the node at the mouse, and its nearest unit.
@@ -136,10 +143,6 @@ export class Wall {
 
 // shorten cuts the middle of a name, because the ends of node names tell them apart.
 function shorten(context, text, width) {
-  if (context.measureText(text).width <= width) return text
-  for (let keep = text.length - 2; keep > 2; keep--) {
-    const cut = text.slice(0, Math.ceil(keep / 2)) + '…' + text.slice(-Math.floor(keep / 2))
-    if (context.measureText(cut).width <= width) return cut
-  }
-  return text.slice(-3)
+  const keep = Math.floor(text.length * width / context.measureText(text).width) - 1
+  return keep >= text.length - 1 ? text : text.slice(0, Math.ceil(keep / 2)) + '…' + text.slice(-Math.floor(keep / 2))
 }
