@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -178,7 +179,7 @@ func (m *merger) replicas(ctx context.Context) ([]replicas.Replica, error) {
 func (m *merger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	all, err := m.replicas(r.Context())
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
+		noData(w, err.Error())
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), mergeTimeout, fmt.Errorf("no response after %s", mergeTimeout))
@@ -195,7 +196,7 @@ func (m *merger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ui.WaitingPath:
 		good, failed := replicas.Split(replicas.FetchAll(ctx, all, m.waits.Fetch))
 		if len(good) == 0 {
-			http.Error(w, "replica "+failed[0].Replica+": "+replicas.Reason(failed[0].Err), http.StatusBadGateway)
+			noData(w, "replica "+failed[0].Replica+": "+replicas.Reason(failed[0].Err))
 			return
 		}
 		respond.JSON(w, r, replicas.Waiting(good, ui.QueryOf(query)), nil)
@@ -204,7 +205,7 @@ func (m *merger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return explain.Fetch(ctx, client, admin, query)
 		}))
 		if len(good) == 0 {
-			http.Error(w, "replica "+failed[0].Replica+": "+replicas.Reason(failed[0].Err), http.StatusBadGateway)
+			noData(w, "replica "+failed[0].Replica+": "+replicas.Reason(failed[0].Err))
 			return
 		}
 		decisions, err := strconv.Atoi(query.Get("decisions"))
@@ -216,6 +217,14 @@ func (m *merger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		m.forward(w, r, &all[0])
 	}
+}
+
+// noData responds with why there is no data, and what somebody can do about that. The page ends the sentence.
+func noData(w http.ResponseWriter, why string) {
+	if advice := ui.Advice(why); advice != "" {
+		why += ". " + strings.TrimSuffix(advice, ".")
+	}
+	http.Error(w, why, http.StatusBadGateway)
 }
 
 // forward responds with what one replica responds.
@@ -235,7 +244,7 @@ func (m *merger) forward(w http.ResponseWriter, r *http.Request, to *replicas.Re
 	req.ContentLength = r.ContentLength
 	res, err := to.RoundTrip(req)
 	if err != nil {
-		http.Error(w, "replica "+to.Name+": "+replicas.Reason(err), http.StatusBadGateway)
+		noData(w, "replica "+to.Name+": "+replicas.Reason(err))
 		return
 	}
 	defer res.Body.Close()

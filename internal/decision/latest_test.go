@@ -1,6 +1,7 @@
 package decision_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -66,5 +67,21 @@ TIME                  POD   VERB    DECISION            PROFILE  REPLICA     WHY
 	}
 	if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") || err != nil {
 		t.Errorf("%v, got%s\nwant%s", err, got, want)
+	}
+}
+
+// The JSON of a record has what the list says, and of rejected nodes the nearest one.
+func TestWordsInJSON(t *testing.T) {
+	for want, r := range map[string]decision.Record{
+		`"outcome":"1 of 3 nodes fit","why":["2 too full; the nearest, n1, has 40 of 60 GiB","1 other"]`: {Verb: decision.Filter, Nodes: 3, Fit: 1, Returned: 1, Rejections: []decision.Rejection{
+			{Text: "too full", Unit: "GiB", Nodes: 2, Nearest: []decision.Miss{{Node: "n1", Have: 40, Want: 60}}}, {Text: "other", Nodes: 1},
+		}},
+		`"outcome":"failed","why":["no view"]`: {Verb: decision.Filter, Error: "no view", Rejections: []decision.Rejection{{Unit: "GiB", Nearest: []decision.Miss{{Node: "n1"}}}}},
+		`"outcome":"1 of 2 candidate nodes kept","why":["a: dropped: its budget is spent","b: 1 victim proposed, none added"]`: {Verb: decision.Preempt, Preemptions: []decision.Preemption{{Node: "a", Dropped: "its budget is spent"}, {Node: "b", Given: 1}}},
+		`"outcome":"not managed: all nodes fit"`: {Verb: decision.Filter, Unmanaged: true, Nodes: 2, Fit: 2, Returned: 2},
+	} {
+		if got, err := json.Marshal(&r); err != nil || !strings.HasSuffix(string(got), want+"}") {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
 	}
 }

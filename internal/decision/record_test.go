@@ -186,7 +186,7 @@ func TestJSONOfAnEmptyRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"time":"2026-03-04T05:06:07.089Z","durationNanoseconds":0,"verb":"bind","profile":"/","pod":{"namespace":"","name":""},"generation":0,"nodes":0,"fit":0,"returned":0}`
+	want := `{"time":"2026-03-04T05:06:07.089Z","durationNanoseconds":0,"verb":"bind","profile":"/","pod":{"namespace":"","name":""},"generation":0,"nodes":0,"fit":0,"returned":0,"outcome":"bound to "}`
 	if diff := cmp.Diff(want, string(encoded)); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}

@@ -1,6 +1,7 @@
 package decision
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -35,8 +36,8 @@ func (r *Record) Text(w io.Writer) error {
 		r.Rejections[i].text(&b)
 	}
 	r.scores(&b)
-	for _, p := range r.Preemptions {
-		p.text(&b)
+	for i := range r.Preemptions {
+		fmt.Fprintf(&b, "    %s\n", &r.Preemptions[i])
 	}
 	if r.PreemptionsLeftOut > 0 {
 		fmt.Fprintf(&b, "    and %s\n", count(r.PreemptionsLeftOut, "more candidate node"))
@@ -109,34 +110,57 @@ func List(w io.Writer, records []*Record) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TIME\tPOD\tVERB\tDECISION\tPROFILE\tREPLICA\tWHY")
 	for _, r := range records {
-		why := Plain(r.Error)
-		switch {
-		case why != "":
-		case r.Verb == Prioritize && r.Chosen != nil:
-			why = Plain(r.Chosen.Node) + " " + r.scored(r.Chosen.Node)
-		case r.Verb == Prioritize && len(r.Top) > 0:
-			why = r.scored("")
-		case r.Verb == Bind:
-			why = r.bound()
-		default:
-			why = r.reasons()
-		}
 		replica := r.Replica
 		if replica == "" {
 			replica = "–"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.UTC().Format(time.RFC3339), Plain(r.Pod.Namespace+"/"+r.Pod.Name), r.Verb, r.outcome(), r.Profile, replica, why)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.UTC().Format(time.RFC3339), Plain(r.Pod.Namespace+"/"+r.Pod.Name), r.Verb, r.outcome(), r.Profile, replica, strings.Join(r.why(), ", "))
 	}
 	return table.Flush()
 }
 
-// reasons returns the reasons for which nodes were rejected, each with its number of nodes.
-func (r *Record) reasons() string {
-	var all []string
+// why returns the error, the reasons for which nodes were rejected, each with its number of nodes, the scores of the chosen node, or of the best
+// ones if that is unknown, or the claims and the reason of a bind call.
+func (r *Record) why() (all []string) {
+	switch {
+	case r.Error != "":
+		return []string{Plain(r.Error)}
+	case r.Verb == Prioritize && r.Chosen != nil:
+		return []string{Plain(r.Chosen.Node) + " " + r.scored(r.Chosen.Node)}
+	case r.Verb == Prioritize && len(r.Top) > 0:
+		return []string{r.scored("")}
+	case r.Verb == Bind:
+		if text := r.bound(); text != "" {
+			return []string{text}
+		}
+	}
 	for i := range r.Rejections {
 		all = append(all, fmt.Sprintf("%d %s", r.Rejections[i].Nodes, r.Rejections[i].Text))
 	}
-	return strings.Join(all, ", ")
+	return all
+}
+
+// MarshalJSON implements json.Marshaler: the fields, and what [List] shows of them in words.
+func (r *Record) MarshalJSON() ([]byte, error) {
+	type fields Record
+	says := struct {
+		*fields
+		Outcome string   `json:"outcome"`
+		Why     []string `json:"why,omitempty"`
+	}{(*fields)(r), r.outcome(), r.why()}
+	if r.Unmanaged {
+		says.Outcome = "not managed: all nodes fit"
+	}
+	for i := range says.Why {
+		if i < len(r.Rejections) && r.Error == "" && len(r.Rejections[i].Nearest) > 0 && r.Rejections[i].Unit != "" {
+			m := r.Rejections[i].Nearest[0]
+			says.Why[i] += fmt.Sprintf("; the nearest, %s, has %d of %d %s", Plain(m.Node), m.Have, m.Want, r.Rejections[i].Unit)
+		}
+	}
+	for i := range r.Preemptions {
+		says.Why = append(says.Why, r.Preemptions[i].String())
+	}
+	return json.Marshal(says)
 }
 
 func (r *Rejection) text(b *strings.Builder) {
@@ -199,16 +223,16 @@ func (n *ScoredNode) cells(chosen bool) []string {
 	return cells
 }
 
-func (p *Preemption) text(b *strings.Builder) {
+// String returns what was decided about the node, as one line.
+func (p *Preemption) String() string {
 	node := Plain(p.Node)
 	switch {
 	case p.Dropped != "":
-		fmt.Fprintf(b, "    %s: dropped: %s\n", node, p.Dropped)
+		return node + ": dropped: " + p.Dropped
 	case len(p.Added) > 0:
-		fmt.Fprintf(b, "    %s: %s proposed, added %s\n", node, count(p.Given, "victim"), Plain(strings.Join(p.Added, ", ")))
-	default:
-		fmt.Fprintf(b, "    %s: %s proposed, none added\n", node, count(p.Given, "victim"))
+		return fmt.Sprintf("%s: %s proposed, added %s", node, count(p.Given, "victim"), Plain(strings.Join(p.Added, ", ")))
 	}
+	return fmt.Sprintf("%s: %s proposed, none added", node, count(p.Given, "victim"))
 }
 
 // Plain returns the text on one line, quoted if it has non-printable characters: errors and,

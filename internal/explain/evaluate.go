@@ -108,6 +108,7 @@ func (v *evaluator) add(ctx context.Context, doc *Document, engines map[string]*
 		return err
 	}
 	doc.Now, doc.Placed = slices.Clone(e.now), e.placed
+	doc.Change = doc.change()
 	for i := range doc.Now {
 		p := &doc.Now[i]
 		if p.Unmanaged {
@@ -171,7 +172,9 @@ func (s Source) remedies(ctx context.Context, e *evaluation, view *snapshot.View
 		c.Engine = e.engines[path]
 		// There is no comparison for a pod about which a policy fails now.
 		if compared, err := remedy.CompareNode(ctx, c, e.pod); err == nil && compared != nil {
-			e.placed = append(e.placed, Placed{path, *compared})
+			p := Placed{Profile: path, Comparison: *compared}
+			p.Text = p.sentence()
+			e.placed = append(e.placed, p)
 		}
 	}
 }

@@ -69,6 +69,8 @@ type Document struct {
 	// Now is what each profile would decide about the pod now; nil if the pod is bound or unknown,
 	// or there is no profile.
 	Now []Profile `json:"now,omitempty"`
+	// Change is the smallest change with which the pod would fit, of all in Now, or why there is none.
+	Change string `json:"change,omitempty"`
 	// Placed is how the node of the pod compares with the others now, by each profile; nil if the pod is not bound.
 	Placed []Placed `json:"placed,omitempty"`
 	// Signals are the current signals, by name.
@@ -122,6 +124,7 @@ type Profile struct {
 // Placed is how the node of a pod compares with the others by a profile, and which weights would have changed the choice if the pod were placed now.
 type Placed struct {
 	Profile string `json:"profile"`
+	Text    string `json:"text"` // the comparison, as what follows a colon
 	remedy.Comparison
 }
 

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -23,20 +24,44 @@ func (p *Profile) remedies(b *strings.Builder) {
 	}
 }
 
+// change returns the smallest change with which the pod would fit, or why there is none; "" if no profile was asked.
+func (d *Document) change() (text string) {
+	for i := range d.Now {
+		p := &d.Now[i]
+		switch {
+		case p.Unmanaged:
+		case p.Fit > 0 && len(p.Remedies) == 0:
+			return "now"
+		case len(p.Remedies) > 0:
+			text = cmp.Or(text, p.Remedies[0].String())
+		}
+	}
+	for i := range d.Now {
+		text = cmp.Or(text, d.Now[i].Error)
+	}
+	if text == "" && len(d.Now) > 0 {
+		return "not by a single change"
+	}
+	return text
+}
+
 // text writes how the node of the pod compares with the others now.
 func (p *Placed) text(b *strings.Builder) {
-	fmt.Fprintf(b, "\nIf it were placed now, by profile %s: ", p.Profile)
-	switch {
-	case !p.Fits:
-		fmt.Fprintf(b, "it would not fit on %s.\n", p.Node)
-	case p.Best != "":
-		fmt.Fprintf(b, "%s would score %d, more than %s with %d.\n", p.Best, p.BestTotal, p.Node, p.Total)
-	case p.Next != "":
-		fmt.Fprintf(b, "no node would score more than %s with %d; the next is %s with %d.\n", p.Node, p.Total, p.Next, p.NextTotal)
-	default:
-		fmt.Fprintf(b, "it would fit on %s alone.\n", p.Node)
-	}
+	fmt.Fprintf(b, "\nIf it were placed now, by profile %s: %s\n", p.Profile, p.sentence())
 	for _, f := range p.Flips {
 		fmt.Fprintf(b, "  %s\n", &f)
 	}
+}
+
+// sentence is the comparison, as what follows a colon.
+func (p *Placed) sentence() string {
+	switch {
+	case !p.Fits:
+		return fmt.Sprintf("it would not fit on %s.", p.Node)
+	case p.Best != "":
+		return fmt.Sprintf("%s would score %d, more than %s with %d.", p.Best, p.BestTotal, p.Node, p.Total)
+	case p.Next != "":
+		return fmt.Sprintf("no node would score more than %s with %d; the next is %s with %d.", p.Node, p.Total, p.Next, p.NextTotal)
+	}
+	return fmt.Sprintf("it would fit on %s alone.", p.Node)
 }

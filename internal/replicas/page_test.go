@@ -22,6 +22,7 @@ func TestOverview(t *testing.T) {
 	}, "prod")
 	want := &ui.Overview{
 		Context: "prod", Replicas: []ui.Replica{{Name: "a", Nodes: 3}, {Name: "b", Error: "connection refused"}, {Name: "c", Nodes: 4}}, Resources: []ui.Resource{gpus, seats},
+		Profiles: []ui.Profile{}, Over: "in the last 0 s",
 		Troubles: []ui.Trouble{{Text: "Replica b does not respond (connection refused): what only it knows is not shown.", Incomplete: true}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

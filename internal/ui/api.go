@@ -31,8 +31,12 @@ type Overview struct {
 	Replicas []Replica `json:"replicas"`
 	// Resources are what policies allocate in units, in order of name.
 	Resources []Resource `json:"resources"`
-	// Troubles are what is not well, by all replicas: see Judge.
+	// Profiles are those of all replicas with their calls together, and Over is when those were, except Total: "in the last minute".
+	Profiles []Profile `json:"profiles"`
+	Over     string    `json:"over"`
+	// Troubles are what is not well, by all replicas, and Problem is why there is no data; "" if there is. See Judge.
 	Troubles []Trouble `json:"troubles"`
+	Problem  string    `json:"problem,omitempty"`
 }
 
 // Trouble is something that is not well.
@@ -70,6 +74,8 @@ type Replica struct {
 	Certificates []Certificate `json:"certificates,omitempty"`
 	Profiles     []Profile     `json:"profiles,omitempty"`
 	Unserved     []Unserved    `json:"unserved,omitempty"`
+	// Seconds is how much of the last minute Profiles count.
+	Seconds int `json:"seconds"`
 	// Requeues is how often Outboard made kube-scheduler try a pod again.
 	Requeues int64 `json:"requeues"`
 }
@@ -94,6 +100,9 @@ type Certificate struct {
 	Use      string    `json:"use"` // such as "serving" and "client CA"
 	Subject  string    `json:"subject"`
 	NotAfter time.Time `json:"notAfter"`
+	// Left is how long that is from now, such as "61 days left", and Level how urgent: "", "warn" or "bad". See Judge.
+	Left  string `json:"left"`
+	Level string `json:"level,omitempty"`
 }
 
 // Profile is one profile of the configuration, with the calls that it has served.
@@ -112,18 +121,23 @@ type Policy struct {
 	Weight int64  `json:"weight"`
 }
 
-// Calls are counted since the start of the replica.
+// Calls are those of one verb in the last minute, or since the page is read.
 type Calls struct {
-	Verb   decision.Verb `json:"verb"`
-	Total  int64         `json:"total"`
-	Failed int64         `json:"failed"`
+	Verb decision.Verb `json:"verb"`
+	// Total is how many calls there were since the start of the replica.
+	Total  int64 `json:"total"`
+	Calls  int64 `json:"calls"`
+	Failed int64 `json:"failed"`
 	// Last is when the latest call arrived; zero if there was none, or so long ago that its record is gone.
 	Last time.Time `json:"last,omitzero"`
 	// Durations counts the calls by duration.
-	Durations []Duration `json:"durations"`
+	Durations []Duration `json:"durations,omitempty"`
+	// P50 and P99 are quantiles of the calls of all replicas, such as "1.3 ms"; "" if there are none.
+	P50 string `json:"p50,omitempty"`
+	P99 string `json:"p99,omitempty"`
 }
 
-// Duration counts the calls that took at most so long, including the faster ones, since the start of the replica.
+// Duration counts the calls that took at most so long, including the faster ones.
 type Duration struct {
 	Seconds float64 `json:"seconds"`
 	Calls   int64   `json:"calls"`
@@ -277,6 +291,9 @@ type HeldRow struct {
 	Unclaimed bool `json:"unclaimed,omitempty"`
 	// Annotations are those of the pod, of the ones that its claim requires, that name the unit or the amount: "KEY: VALUE", in order.
 	Annotations []string `json:"annotations,omitempty"`
+	// Audit is what the latest audit says of the claim, and Differs whether that is wrong.
+	Audit   string `json:"audit"`
+	Differs bool   `json:"differs,omitempty"`
 }
 
 // Found are the pods and nodes whose names begin with a text, in order, at most 50 of each. A text with a slash is the namespace of pods and
@@ -304,8 +321,6 @@ type Signals struct {
 type Signal struct {
 	explain.Signal
 	Oldest time.Time `json:"oldest,omitzero"` // of the values
-	// Ages counts values by age: twenty ranges of equal width from Newest to Oldest.
-	Ages []int `json:"ages"`
 	// Missing is how many nodes have no value, for signals about nodes.
 	Missing int `json:"missing"`
 	// Readers are the policies that read the signal.

@@ -114,17 +114,47 @@ func (h *holders) held(s *Source, q url.Values) Held {
 			all.Rows = append(all.Rows, *r)
 		}
 	}
+	for i := range all.Rows {
+		all.Rows[i].judge(&all)
+	}
 	all.Groups = all.Groups[:min(maxRows, len(all.Groups))]
 	return all
+}
+
+// judge sets what the audit says of the row.
+func (r *HeldRow) judge(h *Held) {
+	found := slices.IndexFunc(h.Findings, func(f audit.Finding) bool {
+		return f.Resource == r.Resource && slices.ContainsFunc(f.Holders, func(p audit.Holder) bool { return string(p.UID) == r.UID })
+	})
+	switch {
+	case found >= 0:
+		r.Audit, r.Differs = string(h.Findings[found].Kind), true
+	case r.Unclaimed:
+		r.Audit, r.Differs = "without a claim", true
+	case h.Audited.IsZero() || r.Since.After(h.Audited):
+		r.Audit = "not yet"
+	default:
+		r.Audit = "agrees"
+	}
 }
 
 // heldQuery selects rows.
 type heldQuery struct{ resource, node, find string }
 
+// selects reports whether the query selects the row. There are many rows, and a request looks at all of them, so it makes no text.
 func (q *heldQuery) selects(r *HeldRow) bool {
-	return (q.resource == "" || r.Resource == q.resource || strings.HasPrefix(r.Resource, q.resource+"/")) &&
+	return (q.resource == "" || r.Resource == q.resource || strings.HasPrefix(r.Resource, q.resource) && r.Resource[len(q.resource)] == '/') &&
 		(q.node == "" || r.Node == q.node || r.Node == "" && r.Unit == q.node) &&
-		(q.find == "" || strings.Contains(r.Namespace+"/"+r.Pod+" "+r.Owner+" "+r.Node+" "+r.Unit, q.find))
+		(q.find == "" || q.finds(r))
+}
+
+// finds reports whether the name of the pod with or without its namespace, its owner, the node or the unit has the text that is searched for.
+func (q *heldQuery) finds(r *HeldRow) bool {
+	if strings.Contains(r.Node, q.find) || strings.Contains(r.Pod, q.find) || strings.Contains(r.Owner, q.find) || strings.Contains(r.Namespace, q.find) || strings.Contains(r.Unit, q.find) {
+		return true
+	}
+	namespace, pod, slash := strings.Cut(q.find, "/")
+	return slash && strings.HasSuffix(r.Namespace, namespace) && strings.HasPrefix(r.Pod, pod)
 }
 
 // pools returns the rows for claims in pools, and for pods of these nodes that lack such a claim, in the order of compareHeld.

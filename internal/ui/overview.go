@@ -14,7 +14,7 @@ import (
 )
 
 // overview returns what one replica says about itself.
-func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster) Overview {
+func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster, calls *lately) Overview {
 	r := Replica{Name: s.Name, Now: s.Now(), Checks: s.Checks(), Warnings: s.Warnings(), Certificates: []Certificate{}, Profiles: s.profiles()}
 	r.Generation = s.View().Generation()
 	r.Nodes = s.View().Len()
@@ -30,6 +30,7 @@ func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster) Ov
 		return cmp.Or(cmp.Compare(b.Use, a.Use), cmp.Compare(a.Subject, b.Subject))
 	})
 	r.called(s.Log)
+	calls.subtract(&r)
 	o := Overview{Replicas: []Replica{r}, Resources: s.resources(latest)}
 	o.Judge()
 	return o
@@ -87,6 +88,7 @@ func (r *Replica) count(profile string, verb decision.Verb, failed bool, h *dto.
 		return
 	}
 	c.Total += int64(h.GetSampleCount())
+	c.Calls = c.Total
 	if failed {
 		c.Failed += int64(h.GetSampleCount())
 	}

@@ -62,13 +62,14 @@ func Handlers(s Source) map[string]http.Handler {
 	var kept responses
 	var latest atomic.Pointer[resources]
 	var holding atomic.Pointer[holders]
+	var calls lately // only one overview is made at a time
 	waiting := newRoster(&s)
 	page := Handler()
 	return map[string]http.Handler{
 		"GET " + Path: page,
 		"GET /{$}":    page,
 		"GET " + OverviewPath: kept.handler(always, func(*http.Request) (any, any) {
-			o := s.overview(&latest, waiting)
+			o := s.overview(&latest, waiting, &calls)
 			return o, o.Unstamped()
 		}),
 		"GET " + UnitsPath: kept.handler(s.viewed, func(r *http.Request) (any, any) { return s.units(r.URL.Query().Get("resource")), nil }),

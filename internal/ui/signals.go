@@ -8,15 +8,12 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// ranges is how many ranges of ages are counted.
-const ranges = 20
-
 // signals returns the signals of the configuration.
 func (s *Source) signals() Signals {
 	all := Signals{Signals: []Signal{}}
 	c, view := s.Config(), s.View()
 	for _, status := range s.Signals() {
-		x := Signal{Signal: status, Ages: make([]int, ranges), Readers: []Reader{}}
+		x := Signal{Signal: status, Readers: []Reader{}}
 		about := policy.SignalAbout("")
 		for i := range c.Profiles {
 			for _, q := range c.Profiles[i].Policies {
@@ -34,7 +31,7 @@ func (s *Source) signals() Signals {
 			}
 		}
 		if signal := view.Signal(status.Name); signal != nil {
-			x.count(signal)
+			x.Oldest = oldest(signal)
 			if about == policy.AboutNodes {
 				for n := range view.All() {
 					if signal.Get(n.Name) == (snapshot.Value{}) {
@@ -48,25 +45,12 @@ func (s *Source) signals() Signals {
 	return all
 }
 
-// count counts the values by age.
-func (x *Signal) count(signal *snapshot.Signal) {
-	var times []time.Time
+// oldest returns the time of the oldest value; zero if there is none.
+func oldest(signal *snapshot.Signal) (first time.Time) {
 	for _, v := range signal.All() {
-		if !v.At.IsZero() {
-			times = append(times, v.At)
+		if !v.At.IsZero() && (first.IsZero() || v.At.Before(first)) {
+			first = v.At
 		}
 	}
-	if len(times) == 0 {
-		return
-	}
-	x.Oldest = slices.MinFunc(times, time.Time.Compare)
-	newest := slices.MaxFunc(times, time.Time.Compare)
-	whole := newest.Sub(x.Oldest)
-	for _, at := range times {
-		i := 0
-		if whole > 0 {
-			i = min(ranges-1, int(int64(newest.Sub(at))*ranges/int64(whole)))
-		}
-		x.Ages[i]++
-	}
+	return first
 }

@@ -5,11 +5,12 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
-// expiresSoon is when a certificate that ends is a trouble.
-const expiresSoon = 14 // days
+// expiresSoon is when a certificate that ends is a trouble, and renewSoon when it is marked, in days.
+const expiresSoon, renewSoon = 14, 30
 
 // unservedFor is how long calls that no profile serves are a trouble: kube-scheduler may call rarely, and a retry can take minutes.
 const unservedFor = 10 * time.Minute
@@ -31,7 +32,7 @@ var unserved = map[string]struct{ what, remedy string }{
 
 // Judge sets what is not well, and which replicas have another configuration than most, from the rest of the overview.
 func (o *Overview) Judge() {
-	o.Troubles = []Trouble{}
+	o.Troubles, o.Problem = []Trouble{}, ""
 	o.compareConfigurations()
 	up := 0
 	for i := range o.Replicas {
@@ -43,6 +44,11 @@ func (o *Overview) Judge() {
 		o.judge(&o.Replicas[i], up > 1)
 	}
 	o.judgeUnserved()
+	o.sumCalls()
+	if up == 0 && len(o.Replicas) > 0 {
+		first := &o.Replicas[0]
+		o.Problem = strings.TrimSpace(fmt.Sprintf("No replica responds. %s: %s. %s", first.Name, first.Error, Advice(first.Error)))
+	}
 	if slices.ContainsFunc(o.Replicas, func(r Replica) bool { return r.Differs }) {
 		o.add(Trouble{Text: "The replicas have different configurations: see Health."})
 	}
@@ -51,7 +57,7 @@ func (o *Overview) Judge() {
 // judge adds the troubles of one replica, of which there may be several.
 func (o *Overview) judge(r *Replica, several bool) {
 	if r.Error != "" {
-		o.add(Trouble{Text: fmt.Sprintf("Replica %s does not respond (%s): what only it knows is not shown.", r.Name, r.Error), Incomplete: true})
+		o.add(Trouble{Text: fmt.Sprintf("Replica %s does not respond (%s): what only it knows is not shown.", r.Name, r.Error), Incomplete: true, Remedy: Advice(r.Error)})
 		return
 	}
 	for _, c := range r.Checks {
@@ -65,18 +71,36 @@ func (o *Overview) judge(r *Replica, several bool) {
 		}
 		o.add(Trouble{Text: warning})
 	}
-	for _, c := range r.Certificates {
+	for i := range r.Certificates {
+		c := &r.Certificates[i]
 		name := c.Use
 		if c.Subject != "" {
 			name += " " + c.Subject
 		}
-		switch days := int(math.Floor(c.NotAfter.Sub(r.Now).Hours() / 24)); {
+		days := int(math.Floor(c.NotAfter.Sub(r.Now).Hours() / 24))
+		c.Left, c.Level = plural(int64(days), "day")+" left", ""
+		switch {
 		case days < 0:
+			c.Left, c.Level = "ended", "bad"
 			o.add(Trouble{Text: fmt.Sprintf("Replica %s: the certificate %s ended on %s.", r.Name, name, c.NotAfter.UTC().Format(time.DateOnly))})
 		case days < expiresSoon:
+			c.Level = "bad"
 			o.add(Trouble{Text: fmt.Sprintf("Replica %s: the certificate %s ends in %s.", r.Name, name, plural(int64(days), "day"))})
+		case days < renewSoon:
+			c.Level = "warn"
 		}
 	}
+}
+
+// Advice returns what somebody can do about an error of the API server, as a sentence; "" if the error is another one.
+func Advice(problem string) string {
+	switch {
+	case strings.Contains(problem, " is forbidden: "):
+		return "Ask an administrator of the cluster for the permissions to list pods and to create pods/portforward in the namespace of Outboard."
+	case strings.Contains(problem, "Unauthorized"), strings.Contains(problem, "provide credentials"):
+		return "Log in to the cluster, and start outboard ui again."
+	}
+	return ""
 }
 
 // judgeUnserved adds the calls that no profile serves, of all replicas together: a kube-scheduler may call any of them.

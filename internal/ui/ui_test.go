@@ -402,7 +402,7 @@ func TestHeldWithoutAClaim(t *testing.T) {
 	if len(h.Rows) != 2 || h.Total != 2 {
 		t.Fatalf("%+v", h)
 	}
-	want := ui.HeldRow{Resource: memory, Node: "n1", Namespace: "team", Pod: "bypassed", UID: "bypassed", Owner: "team/Pod/bypassed", Amount: 2, State: "bound", Unclaimed: true}
+	want := ui.HeldRow{Resource: memory, Node: "n1", Namespace: "team", Pod: "bypassed", UID: "bypassed", Owner: "team/Pod/bypassed", Amount: 2, State: "bound", Unclaimed: true, Audit: "without a claim", Differs: true}
 	if diff := cmp.Diff(want, h.Rows[0]); diff != "" || h.Rows[1].Unclaimed {
 		t.Errorf("%+v\n%s", h.Rows, diff)
 	}
@@ -473,12 +473,16 @@ func TestOverview(t *testing.T) {
 	w.registry.MustRegister(info)
 	info.WithLabelValues("abc").Set(1)
 	calls := callmetrics.New(w.registry).Of("/", decision.Filter)
-	calls.Observe(time.Millisecond, nil, nil)
-	calls.Observe(time.Millisecond, nil, fmt.Errorf("failed"))
 	w.log.Add(&decision.Record{Time: noon, Verb: decision.Filter, Profile: "/", Pod: decision.Pod{SchedulerName: "batch"}}, nil)
 	handlers := ui.Handlers(w.source())
+	calls.Observe(time.Millisecond, nil, nil)
+	calls.Observe(time.Millisecond, nil, fmt.Errorf("failed"))
+	get(t, handlers, ui.OverviewPath)
+	for i, took := range []time.Duration{time.Millisecond, 3 * time.Millisecond} {
+		w.now = w.now.Add(10 * time.Second)
+		calls.Observe(took, nil, []error{nil, fmt.Errorf("failed")}[i])
+	}
 	res := get(t, handlers, ui.OverviewPath)
-	etag := res.Header.Get("ETag")
 	o := decode[ui.Overview](t, res)
 	if len(o.Replicas) != 1 || len(o.Resources) != 3 {
 		t.Fatalf("%+v", o)
@@ -487,16 +491,27 @@ func TestOverview(t *testing.T) {
 	if r.Name != "a" || r.Configuration != "abc" || r.Nodes != 1 || r.Pods != 1 || r.Waiting != 1 || len(r.Profiles) != 2 {
 		t.Errorf("%+v", r)
 	}
-	if d := r.Profiles[0].Calls[0].Durations; len(d) == 0 || d[0].Calls != 0 || d[len(d)-1].Calls != 2 {
+	if d := r.Profiles[0].Calls[0].Durations; len(d) == 0 || d[0].Calls != 0 || d[6].Calls != 1 || d[len(d)-1].Calls != 2 {
 		t.Errorf("durations %+v", d)
 	}
 	if got := r.Profiles[0].Schedulers; !slices.Equal(got, []string{"batch"}) {
 		t.Errorf("schedulers %q", got)
 	}
-	if c := r.Profiles[0].Calls[0]; c.Verb != decision.Filter || c.Total != 2 || c.Failed != 1 || !c.Last.Equal(noon) {
+	if c := r.Profiles[0].Calls[0]; c.Verb != decision.Filter || c.Total != 4 || c.Calls != 2 || c.Failed != 1 || !c.Last.Equal(noon) {
 		t.Errorf("%+v", c)
 	}
-	w.now = noon.Add(time.Minute)
+	if c := o.Profiles[0].Calls[0]; o.Over != "in the last 20 s" || c.Calls != 2 || c.P50 != "1.6 ms" || c.P99 != "3.2 ms" || !slices.Equal(o.Troubles, []ui.Trouble{{Text: "1 of 2 filter calls of profile / failed in the last 20 s."}}) {
+		t.Errorf("%s: %+v, %+v", o.Over, o.Profiles, o.Troubles)
+	}
+	for _, later := range []time.Duration{time.Minute, 2 * time.Minute} { // from when on nothing has happened in the last minute
+		w.now = w.now.Add(later)
+		res = get(t, handlers, ui.OverviewPath)
+	}
+	etag := res.Header.Get("ETag")
+	if o := decode[ui.Overview](t, res); o.Over != "in the last minute" || len(o.Troubles) > 0 || o.Profiles[0].Calls[0].Calls != 0 || o.Profiles[0].Calls[0].Total != 4 {
+		t.Errorf("later: %+v", o)
+	}
+	w.now = w.now.Add(time.Minute)
 	if res := get(t, handlers, ui.OverviewPath, "If-None-Match", etag); res.StatusCode != http.StatusNotModified {
 		t.Errorf("a minute later: %s", res.Status)
 	}

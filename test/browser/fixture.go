@@ -131,7 +131,9 @@ func (f *fixture) data(r *http.Request) any {
 		if doc, ok := f.explain[pod]; ok {
 			return doc
 		}
+		f.mu.Unlock() // other requests do not wait for the search
 		doc := fetch[explain.Document](f.replica, r.URL.String())
+		f.mu.Lock()
 		return replicas.Explanation([]replicas.Response[*explain.Document]{{Replica: replicaNames[0], Value: &doc}, {Replica: replicaNames[1], Value: &explain.Document{Pod: doc.Pod}}}, 20)
 	}
 	return nil
@@ -152,11 +154,14 @@ func fetch[T any](h http.Handler, target string) (v T) {
 func serving(w *world) *fixture {
 	h := w.handlers(replicaNames[0])
 	f := &fixture{replica: h, units: map[string]ui.Units{}, explain: map[string]explain.Document{}}
-	one := fetch[ui.Overview](h, ui.OverviewPath)
+	w.now = noon.Add(-time.Minute)
 	two := fetch[ui.Overview](h, ui.OverviewPath)
+	w.lastMinute()
+	w.now = noon
+	one := fetch[ui.Overview](h, ui.OverviewPath)
 	for i := range two.Replicas[0].Profiles {
 		for j := range two.Replicas[0].Profiles[i].Calls {
-			two.Replicas[0].Profiles[i].Calls[j] = ui.Calls{Verb: two.Replicas[0].Profiles[i].Calls[j].Verb, Durations: []ui.Duration{}}
+			two.Replicas[0].Profiles[i].Calls[j] = ui.Calls{Verb: two.Replicas[0].Profiles[i].Calls[j].Verb}
 		}
 	}
 	f.overview = *replicas.Overview([]replicas.Response[*ui.Overview]{{Replica: replicaNames[0], Value: &one}, {Replica: replicaNames[1], Value: &two}}, "prod-eu")

@@ -248,6 +248,15 @@ func (w *world) record(verb decision.Verb, r *decision.Record, scores *decision.
 	w.calls.Of("/", verb).Observe(r.Duration, r, nil)
 }
 
+// lastMinute counts calls as they come in a minute, which nobody keeps.
+func (w *world) lastMinute() {
+	for verb, n := range map[decision.Verb]int{decision.Filter: 48, decision.Prioritize: 31, decision.Bind: 29} {
+		for i := range n {
+			w.calls.Of("/", verb).Observe(time.Duration(200+i*37)*time.Microsecond, nil, nil)
+		}
+	}
+}
+
 // reject notes why the pod waits, as Outboard and kube-scheduler do.
 func (w *world) reject(pod *corev1.Pod, all, called int, excluded map[string]int, rejections []decision.Rejection) {
 	if len(rejections) > 0 {
@@ -354,7 +363,7 @@ func (w *world) handlers(name string) http.Handler {
 		Places:    (*config.Profile).Places,
 		Signals:   w.signals,
 		View:      func() *snapshot.View { return view },
-		Now:       func() time.Time { return noon },
+		Now:       func() time.Time { return w.now },
 		CountPods: func() int { return len(w.pods) },
 		Unbound:   func() []*corev1.Pod { return unbound },
 		Version:   func() [2]uint64 { return [2]uint64{} },

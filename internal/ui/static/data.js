@@ -16,15 +16,16 @@ export async function read(path, options = {}) {
   return { etag: response.headers.get('ETag'), value: await response.json() }
 }
 
-const interval = 2000, longest = 30000
+const interval = 2000, longest = 30000, wakes = ['visibilitychange', 'online']
 
-// Poll reads a path again and again until stop. It calls changed with each value that differs from the one before, and failed with an
-// error, or with undefined when reading works again. It waits longer after each failure, and rests while nobody sees the page.
+// Poll reads a path again and again until stop. After each time, it calls heard: with the value if it differs from the one before, and without one
+// if it does not, or if there is a problem since some time. It waits longer after each failure, but not when another Poll works again, and
+// rests while nobody sees the page.
 export class Poll {
-  constructor(path, changed, failed) {
-    Object.assign(this, { path, changed, failed, pause: interval, ended: new AbortController() })
-    this.visible = () => { if (!document.hidden && this.resting) this.next(0) }
-    document.addEventListener('visibilitychange', this.visible)
+  constructor(path, heard) {
+    Object.assign(this, { path, heard, pause: interval, ended: new AbortController() })
+    this.wake = () => { if (!document.hidden && (this.resting || this.problem)) this.next(0) }
+    for (const event of wakes) window.addEventListener(event, this.wake)
     this.next(0)
   }
   next(ms) {
@@ -34,25 +35,24 @@ export class Poll {
   }
   async once() {
     if (document.hidden) { this.resting = true; return }
-    let fresh
+    const failed = this.problem
+    let fresh = {}
     try {
       fresh = await read(this.path, { signal: this.ended.signal, headers: this.etag ? { 'If-None-Match': this.etag } : {} })
+      this.problem = this.since = undefined
     } catch (e) {
-      if (this.ended.signal.aborted) return
-      this.etag = undefined
-      this.failed(e)
-      this.next(this.pause = Math.min(longest, this.pause * 2))
-      return
+      this.problem = e
+      this.since ??= Date.now()
     }
     if (this.ended.signal.aborted) return
     this.etag = fresh.etag
-    this.next(this.pause = interval)
-    this.failed(undefined)
-    if (fresh.value !== undefined) this.changed(fresh.value)
+    this.next(this.pause = this.problem ? Math.min(longest, this.pause * 2) : interval)
+    this.heard(fresh.value)
+    if (failed && !this.problem) window.dispatchEvent(new Event('online'))
   }
   stop() {
     this.ended.abort()
     clearTimeout(this.timer)
-    document.removeEventListener('visibilitychange', this.visible)
+    for (const event of wakes) window.removeEventListener(event, this.wake)
   }
 }

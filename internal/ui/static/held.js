@@ -6,12 +6,6 @@ export default (page, route) => ({
   draw(data) {
     const { query } = route, { audited, findings, groups } = data, now = page.now(), limit = Number(query.limit) || 60, all = groups ?? data.rows
     const unclaimed = data.rows.filter(r => r.unclaimed).length, claims = data.total - unclaimed, held = r => amount(r.amount, page.unit(r.resource))
-    // audit shows what the latest audit says of a row.
-    const audit = r => {
-      const found = findings.find(f => f.resource === r.resource && f.holders?.some(p => p.uid === r.uid))?.kind
-      if (found || r.unclaimed) return marked(found && found !== 'unclaimed' ? 'bad' : 'warn', found ?? 'without a claim')
-      return !audited || r.since > audited ? 'not yet' : 'agrees'
-    }
     return [
       h('p.dim', audited ? marked(findings.length ? 'bad' : 'good', `The audit at ${clock(audited)} found ${findings.length ? plural(findings.length, 'difference') : 'no difference'} between ledgers and pods.`) : 'The first audit has not ended.'),
       h('div.controls', filter(route, 'Filter by pod, owner or node'),
@@ -31,7 +25,7 @@ export default (page, route) => ({
         ['Annotations', r => h('span.clamp.dim.small', { title: r.annotations?.join('\n') }, r.annotations?.join(', ')), 'wide fill'],
         ['State', r => marked(r.state === 'terminating' && 'warn', r.state), 'label'],
         ['Bound', r => r.since && ago(r.since, now) + ' ago', 'n'],
-        ['Audit', audit, 'label'],
+        ['Audit', r => marked(r.differs && 'bad', r.audit), 'label'],
       ], all.slice(0, limit), r => [r.name, r.resource, r.node, r.unit, r.uid].join(' ')),
       h('p.dim', [claims && plural(claims, 'claim'), unclaimed && `${plural(unclaimed, 'pod')} without a claim`, all.length > limit && `${number(limit)} rows are shown. `].filter(Boolean).join(', '),
         all.length > limit && link('Show more', 'held', { ...query, limit: limit * 4 })),

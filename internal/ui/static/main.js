@@ -8,7 +8,7 @@ import attempt from './try.js'
 import held from './held.js'
 import signals from './signals.js'
 import find from './find.js'
-import health, { Lately, troublesOf } from './health.js'
+import health from './health.js'
 
 // A view is a function of the page and the route, whose query may change later. It returns draw, which returns elements for the value that
 // was read last, and may return what to read again and again (source), the title, and functions for when they are shown (shown), for its end
@@ -25,7 +25,7 @@ const views = {
 }
 const $ = id => document.getElementById(id)
 const page = {
-  overview: undefined, received: 0, calls: new Lately(), draw,
+  overview: undefined, received: 0, stale: false, draw,
   // now returns the time at the replicas.
   now() {
     const at = up()[0]?.now
@@ -36,7 +36,7 @@ const page = {
   // unit returns the unit of amounts of a resource, or of a pool of it.
   unit: resource => page.resources().find(r => r.resource === resource || resource.startsWith(r.resource + '/'))?.unit ?? '',
 }
-let route, view, value, poll, problem, since
+let route, view, value, poll, whole // whole reads the overview
 
 const up = () => page.overview?.replicas.filter(r => !r.error) ?? [] // the replicas that respond
 
@@ -47,7 +47,6 @@ function go() {
   const next = { name: Object.hasOwn(views, name) ? name : 'waiting', rest, query: Object.fromEntries(new URLSearchParams(query)) }
   const place = r => [r.name, ...r.rest, r.query.owner].join('/')
   poll?.stop()
-  problem = undefined
   if (route && place(route) === place(next)) Object.assign(route, next)
   else {
     view?.stop?.()
@@ -61,7 +60,13 @@ function go() {
   $('main').firstChild.setAttribute('aria-busy', 'true')
   document.title = `${rest.at(-1) ?? views[route.name].title} · Outboard`
   const source = view.source?.()
-  poll = source && new Poll(source, read => { value = read; draw(); ready(); state() }, failed)
+  poll = source && new Poll(source, read => {
+    if (read === undefined) return state()
+    value = read
+    draw()
+    ready()
+    state()
+  })
   draw()
   state()
 }
@@ -75,36 +80,29 @@ function draw() {
   if (known || !root.firstChild) show(root, h('h1', view.title?.() ?? views[route.name].title), drawn)
   if (known) view.shown?.()
   if (known && !poll) ready()
-  const troubles = page.overview ? troublesOf(page).length : 0, badges = { waiting: Math.max(0, ...up().map(r => r.waiting)), health: troubles }
+  const badges = { waiting: Math.max(0, ...up().map(r => r.waiting)), health: page.overview?.troubles.length }
   show($('views'), Object.entries(views).filter(([, v]) => v.key).map(([name, v]) => h('a', { href: hash(name), 'aria-current': name === route.name && 'page', title: `Keys: g ${v.key}` }, v.title,
     badges[name] > 0 && h('span.badge', { class: name === 'health' && 'bad' }, number(badges[name])))))
 }
 
-function failed(error) {
-  if (error && !problem) since = Date.now()
-  problem = error
-  state()
-}
-
-// advice is what somebody can do about an error of the API server.
-const advice = text => / is forbidden: /.test(text) ? ' Ask an administrator of the cluster for the permissions to list pods and to create pods/portforward in the namespace of Outboard.'
-  : /Unauthorized|provide credentials/.test(text) ? ' Log in to the cluster, and start outboard ui again.' : ''
-
 // state says how fresh the page is. Old data stays, dimmed.
 function state() {
-  const replicas = page.overview?.replicas ?? [], [first] = up(), none = replicas.length > 0 && !first
-  document.body.classList.toggle('stale', problem !== undefined || none)
-  show($('notices'),
-    problem ? h('p.notice.bad', `No data for ${Math.max(1, Math.round((Date.now() - since) / 1000))} s: ${problem.message}.${advice(problem.message)} ` +
-      (page.overview?.context || problem instanceof Refused ? '' : 'Is outboard ui or kubectl port-forward still running? ') + 'The page tries again.')
-    : none && h('p.notice.bad', `No replica responds. ${replicas[0].name}: ${replicas[0].error}.${advice(replicas[0].error)} The page tries again.`),
-    first && page.overview.troubles.filter(t => t.incomplete).map(t => h('p.notice', t.text + advice(t.text))))
-  $('context').textContent = page.overview?.context ?? ''
-  $('state').textContent = none ? 'No replica responds' : !first ? 'Loading…'
+  const [first] = up(), { context, problem, troubles = [] } = page.overview ?? {}, failed = [poll, whole].find(p => p?.problem)
+  const why = failed ? `No data for ${Math.max(1, Math.round((Date.now() - failed.since) / 1000))} s: ${failed.problem.message}. ` +
+    (context || failed.problem instanceof Refused ? '' : 'Is outboard ui or kubectl port-forward still running?') : problem
+  show($('notices'), why ? h('p.notice.bad', why, ' The page tries again.')
+    : troubles.filter(t => t.incomplete).map(t => h('p.notice', t.text, t.remedy && ' ' + t.remedy)))
+  $('context').textContent = context ?? ''
+  $('state').textContent = problem ? 'No replica responds' : !first ? 'Loading…'
     : `${up().length === 1 ? first.name : plural(up().length, 'replica')} · ${plural(first.nodes, 'node')}, ${plural(first.pods, 'pod')} · read at ${clock(first.now)}`
+  if (page.stale !== Boolean(why)) {
+    page.stale = !page.stale
+    draw()
+  }
+  document.body.classList.toggle('stale', page.stale)
 }
-setInterval(() => problem && state(), 1000)
-setInterval(() => problem || draw(), 5000) // how long ago things were
+setInterval(() => page.stale && state(), 1000)
+setInterval(() => page.stale || draw(), 5000) // how long ago things were
 
 let began // g was pressed
 document.addEventListener('keydown', e => {
@@ -126,10 +124,10 @@ window.addEventListener('hashchange', go)
 window.addEventListener('resize', draw)
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw) // squares are pixels
 go()
-new Poll('/api/overview', overview => {
+whole = new Poll('/api/overview', overview => {
+  if (!overview) return state()
   Object.assign(page, { overview, received: performance.now() })
-  page.calls.add(overview)
   if (!poll && view.source?.()) go() // now there is something to read
   draw()
   state()
-}, error => poll ? state() : failed(error))
+})

@@ -15,7 +15,6 @@ export default (page, { rest: [namespace = '', name = ''], query }) => ({
         fact('Waits', pending && `${ago(pending.since, now)}, since ${clock(pending.since)}`),
         fact('Requeued', pending?.requeues > 0 && `${pending.requeues}×, last ${ago(pending.lastRequeued, now)} ago`),
         fact('Bound', doc.bound && clock(doc.bound) + (Date.parse(doc.bound) - Date.parse(doc.created) < 1000 ? '' : `, after ${ago(doc.created, doc.bound)}`)),
-        fact('Score', scored?.chosen && margin(scored)),
         fact('Scheduling gates', doc.gates?.join(', ')),
         fact('Decided by', doc.replicas?.length > 1 && [...new Set(doc.decisions?.map(d => d.replica))].join(', ')),
         fact('kube-scheduler said last', doc.unschedulable, 'wide'),
@@ -38,7 +37,7 @@ export const explanation = (doc, page) => [
 
 function profileNow(p, name, page) {
   if (p.unmanaged) return [h('h2', `${name}does not manage this pod`), dim('The pod requests none of the profile’s managedResources, so kube-scheduler does not ask this profile.')]
-  const all = p.explanations ?? [], ahead = all[0]?.total - all[1]?.total
+  const all = p.explanations ?? []
   return [
     h('h2', `${name || 'It '}fits on ${p.fit > 0 ? number(p.fit) : 'none'} of ${plural(p.nodes, 'node')} now`),
     p.refused && h('p.bad', `A bind call would be refused: ${p.refused}.`),
@@ -46,7 +45,6 @@ function profileNow(p, name, page) {
     p.notes?.map(n => dim(`${n.policy}: ${n.notes.join('; ')}`)),
     p.remedies?.length ? [h('h2', 'It would fit'), h('ul.cards', p.remedies.map(r => h('li.card', h('p', r.text), h('p.dim.small', r.smallest ? 'No smaller change of this kind does.' : 'Perhaps a smaller change does, too.'))))]
       : !p.fit && !p.error && dim('It would not fit with any single change that Outboard has tried.'),
-    p.fit > 1 && dim(ahead > 0 ? `The best node is ${number(ahead)} ahead of the second.` : 'The best two nodes are equal; kube-scheduler’s own plugins decide.'),
     all.length > 0 && matrix(`${name}Nodes`, all, p.maxTotal, p.nodes, page),
     p.excluded?.length > 0 && [h('h2', 'Nodes that kube-scheduler excludes itself'), h('ul.plain', p.excluded.map(x => h('li', `${number(x.nodes)}: ${x.reason} `,
       h('span.dim', x.examples.join(', '), x.nodes > x.examples.length && ', …'))))],
@@ -70,18 +68,7 @@ function opinion(o) {
   return h('div', { title: o.notes?.join('\n') }, o.scored ? [number(o.score), bar(o.score, 100)] : marked('dim', 'passes'))
 }
 
-const placed = (p, by) => [h('h2', 'If it were placed now', by),
-  h('p', !p.fits ? `It would not fit on ${p.node}.` : p.best ? `${p.best} would score ${number(p.bestTotal)}, more than ${p.node} with ${number(p.total)}.`
-    : p.next ? `No node would score more than ${p.node} with ${number(p.total)}; the next is ${p.next} with ${number(p.nextTotal)}.` : `It would fit on ${p.node} alone.`),
-  p.flips?.length > 0 && h('ul.plain', p.flips.map(f => h('li', f.text)))]
-
-// margin says how the chosen node compares with the others.
-function margin({ chosen, top, maxTotal }) {
-  const other = top.find(n => n.node !== chosen.node), text = `${number(chosen.total)} of ${number(maxTotal)}`
-  if (chosen.better) return `${text}; ${plural(chosen.better, 'node')} scored more, and kube-scheduler’s own plugins decided`
-  if (chosen.equal) return `${text}, as much as ${plural(chosen.equal, 'other node')}`
-  return other ? `${text}, ${number(chosen.total - other.total)} more than ${other.node}` : text
-}
+const placed = (p, by) => [h('h2', 'If it were placed now', by), h('p', 'Then ', p.text), p.flips?.length > 0 && h('ul.plain', p.flips.map(f => h('li', f.text)))]
 
 // scores shows the best nodes of a call that scored, as kube-scheduler got them.
 function scores({ chosen, top, maxTotal, fit }, page) {
@@ -98,20 +85,7 @@ function history({ tried, known, decisions }) {
   return [h('h2', 'Decisions'), table('Decisions', [
     ['Call', d => [d.verb, profiles && note(d.profile)]],
     ['Time', d => [d.clock, replicas && note(d.replica)], 'tight'],
-    ['Nodes', d => d.nodes && `${number(d.fit)} of ${number(d.nodes)}`, 'n'],
-    ['Result', result],
+    ['Decision', d => marked(d.error && 'bad', d.outcome)],
+    ['Why', d => d.why?.slice(0, 4).map(text => line(text))],
   ], rows, d => d.time + d.verb + d.profile) || dim('kube-scheduler has not asked about this pod lately, or Outboard has restarted since.')]
-}
-
-function result(d) {
-  if (d.error) return marked('bad', d.error)
-  if (d.bound) return `bound to ${d.bound}`
-  if (d.unmanaged) return marked('dim', 'not managed: all nodes pass')
-  const lines = [
-    d.chosen ? `kube-scheduler chose ${d.chosen.node}${d.chosen.better ? `; ${plural(d.chosen.better, 'node')} scored more` : ''}`
-      : d.top?.length && `best ${d.top.slice(0, 3).map(n => `${n.node} ${n.holdsClaim ? 'holds its claim' : number(n.total)}`).join(', ')}`,
-    ...(d.rejections ?? []).slice(0, 4).map(r => `${number(r.nodes)} × ${r.code}${r.nearest?.[0]?.want ? `: nearest ${r.nearest[0].node} has ${number(r.nearest[0].have)} of ${amount(r.nearest[0].want, r.unit)}` : ''}`),
-    ...(d.preemptions ?? []).map(v => v.dropped ? `${v.node}: dropped: ${v.dropped}` : `${v.node}: ${plural(v.given, 'victim')}${v.added?.length ? ` and ${v.added.join(', ')}` : ''}`),
-  ].filter(Boolean)
-  return lines.length ? lines.map(l => line(l)) : marked('dim', 'all nodes pass')
 }

@@ -11,12 +11,8 @@ export default page => ({
       ['Stale', s => marked(s.stale > 0 && 'bad', number(s.stale)), 'n'],
       ['Newest', s => age(s.newest), 'n'],
       ['Oldest', s => age(s.oldest), 'n'],
-      ['Ages, new to old', s => s.ages.some(Boolean) && histogram(s.ages)],
       ['Read by', s => s.readers.length ? s.readers.map(r => line(r.policy, h('span.dim.small', ` ${r.profile}${r.whenStale ? `, when stale: ${r.whenStale}` : ''}`))) : marked('dim', 'no policy')],
     ], signals, s => s.name),
     !signals.length && empty('The configuration has no signals.', 'Policies such as Utilization and Rules can read numbers from Prometheus, files and URLs.')]
   },
 })
-
-const histogram = counts => h('div.spark', { role: 'img', 'aria-label': `Values by age, from new to old: ${counts.join(', ')}` },
-  counts.map(n => h('i', { style: { height: `${Math.max(4, 100 * n / Math.max(...counts))}%` } })))

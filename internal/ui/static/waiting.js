@@ -15,11 +15,6 @@ export default (page, route) => {
     return r.pods === 1 || owner ? [named(podLink(namespace, pod, pod)), note(namespace)]
       : [named(link(rest.join('/'), 'waiting', { ...route.query, owner: r.owner })), note(`${kind} in ${namespace}`)]
   }
-  // change is the smallest change with which the pod of a row would fit.
-  function change(r, above) {
-    const text = changes.of(r)
-    return text?.length > 30 && above && changes.of(above) === text ? h('span.dim', 'as the one above') : h('span.clamp', { title: text }, text ?? '…')
-  }
   return {
     title: () => owner && `Waiting: ${owner}`,
     source: () => `/api/waiting?${search({ ...route.query, limit: limit() })}`,
@@ -40,7 +35,7 @@ export default (page, route) => {
           ['Requests', r => r.requests.map(x => line(x, ' ', page.unit(x.split(':')[0]))), 'wide tight'],
           ['Reason', r => [line(reasonName(r.reason)), note(r.text)]],
           ['Nearest node', r => r.nearest?.want > 0 && [line(r.nearest.node), note(`${number(r.nearest.have)} of ${amount(r.nearest.want, r.unit)}`)], 'wide tight'],
-          ['It would fit', r => change(r, rows[rows.indexOf(r) - 1]), 'fill'],
+          ['It would fit', r => h('span.clamp', { title: changes.of(r) }, changes.of(r) ?? '…'), 'fill'],
         ], rows, r => r.owner + r.pod, 'waiting'),
         rows.length < data.total && h('p.dim', `${number(rows.length)} of ${plural(data.total, owner ? 'pod' : 'owner')} are shown. `,
           limit() < most ? link('Show more', 'waiting', { ...query, limit: limit() * 4 }) : 'Select a reason or a part of a name to see the others.'),
@@ -68,11 +63,10 @@ class Changes {
       const row = this.rows.find(r => r.reason !== 'gated' && !(Date.now() - this.known.get(r.pod)?.at < 60000))
       if (!row || document.hidden || this.ended.signal.aborted) break
       const [namespace, pod] = row.pod.split('/')
-      let text = '–'
+      let text
       try {
         const { value } = await read(`/explain?${new URLSearchParams({ namespace, pod, nodes: 0, decisions: 0 })}`, { signal: this.ended.signal })
-        const now = (value.now ?? []).filter(p => !p.unmanaged)
-        text = now.some(p => p.fit > 0 && !p.remedies?.length) ? 'now' : now.flatMap(p => p.remedies ?? [])[0]?.text ?? now.find(p => p.error)?.error ?? 'not by a single change'
+        text = value.change || '–'
       } catch { text = this.known.get(row.pod)?.text ?? 'unknown' }
       this.known.set(row.pod, { text, at: Date.now() })
       this.timer ??= setTimeout(() => { this.timer = undefined; if (!this.ended.signal.aborted) this.changed() }, 200) // several at a time
