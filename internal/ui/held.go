@@ -78,11 +78,13 @@ func compareHeld(a, b HeldRow) int {
 
 // held returns who holds what, by the ledgers. It makes only what belongs to the node in the query, or to changed nodes.
 func (h *holders) held(s *Source, q url.Values) Held {
-	all := Held{Findings: []audit.Finding{}, Rows: []HeldRow{}}
+	all := Held{Findings: []HeldFinding{}, Rows: []HeldRow{}}
 	if s.Audit != nil {
 		at, findings := s.Audit()
 		all.Audited = at
-		all.Findings = append(all.Findings, findings...)
+		for _, f := range findings {
+			all.Findings = append(all.Findings, HeldFinding{f, f.About()})
+		}
 	}
 	selected := heldQuery{q.Get("resource"), q.Get("node"), q.Get("find")}
 	view := s.View()
@@ -123,7 +125,7 @@ func (h *holders) held(s *Source, q url.Values) Held {
 
 // judge sets what the audit says of the row.
 func (r *HeldRow) judge(h *Held) {
-	found := slices.IndexFunc(h.Findings, func(f audit.Finding) bool {
+	found := slices.IndexFunc(h.Findings, func(f HeldFinding) bool {
 		return f.Resource == r.Resource && slices.ContainsFunc(f.Holders, func(p audit.Holder) bool { return string(p.UID) == r.UID })
 	})
 	switch {

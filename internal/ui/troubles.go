@@ -45,6 +45,7 @@ func (o *Overview) Judge() {
 	}
 	o.judgeUnserved()
 	o.sumCalls()
+	o.Example = o.example()
 	if up == 0 && len(o.Replicas) > 0 {
 		first := &o.Replicas[0]
 		o.Problem = strings.TrimSpace(fmt.Sprintf("No replica responds. %s: %s. %s", first.Name, first.Error, Advice(first.Error)))
@@ -90,6 +91,27 @@ func (o *Overview) judge(r *Replica, several bool) {
 			c.Level = "warn"
 		}
 	}
+}
+
+// example returns a manifest to begin with, for somebody who tries where a pod would fit.
+func (o *Overview) example() string {
+	limits := ""
+	for _, r := range o.Resources {
+		if r.Unit != "" && strings.Contains(r.Resource, "/") {
+			limits = "      limits: {" + r.Resource + ": 24}\n"
+			break
+		}
+	}
+	return `apiVersion: v1
+kind: Pod
+metadata: {name: try}
+spec:
+  containers:
+  - name: main
+    image: example.com/train
+    resources:
+      requests: {cpu: 4, memory: 16Gi}
+` + limits
 }
 
 // Advice returns what somebody can do about an error of the API server, as a sentence; "" if the error is another one.

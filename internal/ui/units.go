@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"outboard.dev/outboard/internal/config"
@@ -53,7 +54,7 @@ func (s *Source) resources(latest *atomic.Pointer[resources]) []Resource {
 
 // units returns all units of the resource.
 func (s *Source) units(resource string) *unitColumns {
-	c := newUnitColumns(Resource{Resource: resource})
+	c := newUnitColumns(Resource{Resource: resource, Title: resource}) // nobody may allocate it any more
 	groups, count := map[string][]*policy.NodeUnits{}, 0
 	for list := range lists(s.Config(), s.View()) {
 		if string(list.Resource) == resource {
@@ -82,7 +83,24 @@ func (s *Source) units(resource string) *unitColumns {
 			}
 		}
 	}
+	c.name()
 	return c
+}
+
+// name sets the noun.
+func (c *unitColumns) name() {
+	c.Noun = "unit"
+	if strings.Contains(strings.ToLower(c.Resource.Resource), "gpu") {
+		c.Noun = "GPU"
+	}
+	if len(c.Names) > 0 && !slices.ContainsFunc(c.Names, func(names []string) bool { return len(names) != 1 }) {
+		for i, node := range c.Nodes {
+			if c.Names[i][0] != node {
+				return
+			}
+		}
+		c.Noun = "pool"
+	}
 }
 
 // flagsOf returns the flags of NodeUnits.
@@ -115,6 +133,7 @@ func namesOf(units []policy.Unit) (names []string) {
 // most of them alike. Runs are pairs of a value and how many times it follows.
 type unitColumns struct {
 	Resource
+	Noun   string   `json:"noun"`
 	Groups []string `json:"groups"`
 	// Nodes are the names of the nodes, Group their indexes in Groups as runs, and Count how many units each has as runs.
 	Nodes []string `json:"nodes"`
@@ -169,6 +188,7 @@ func (u Units) MarshalJSON() ([]byte, error) {
 			c.addUnit(n.Units[at], n.Units[at+1], n.Units[at+2], n.Units[at+3])
 		}
 	}
+	c.name()
 	return json.Marshal(c)
 }
 
@@ -187,7 +207,7 @@ func (u *Units) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &c); err != nil {
 		return err
 	}
-	*u = Units{Resource: c.Resource, Groups: c.Groups, Nodes: make([]NodeUnits, len(c.Nodes))}
+	*u = Units{Resource: c.Resource, Noun: c.Noun, Groups: c.Groups, Nodes: make([]NodeUnits, len(c.Nodes))}
 	group, count, capacity, reserved, flags := expand(c.Group), expand(c.Count), expand(c.Capacity), expand(c.Reserved), expand(c.Flags)
 	if len(group) != len(c.Nodes) || len(count) != len(c.Nodes) || len(capacity) != len(c.Used) || len(reserved) != len(c.Used) || len(flags) != len(c.Used) {
 		return errors.New("the columns of units have different lengths")

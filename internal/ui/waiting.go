@@ -102,6 +102,17 @@ func codeOf(policy, code string) string {
 	return policy + "." + code
 }
 
+// titleOf returns a reason without the policy.
+func titleOf(code string) string {
+	switch code {
+	case NotAsked:
+		return "kube-scheduler itself"
+	case Gated:
+		return "Scheduling gates"
+	}
+	return code[strings.Index(code, ".")+1:]
+}
+
 // ownerOf returns the controller of the pod as namespace/kind/name.
 func ownerOf(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOf(pod); owner != nil {
@@ -173,10 +184,11 @@ func Group(pods []*WaitingRow, q Query) Waiting {
 	}
 	for _, g := range groups[:max(0, min(q.Limit, w.Total))] {
 		w.Rows = append(w.Rows, *g.first)
-		w.Rows[len(w.Rows)-1].Pods = g.pods
+		row := &w.Rows[len(w.Rows)-1]
+		row.Pods, row.Title = g.pods, titleOf(row.Reason)
 	}
 	for code, n := range reasons {
-		w.Reasons = append(w.Reasons, Reason{code, n})
+		w.Reasons = append(w.Reasons, Reason{code, titleOf(code), n})
 	}
 	slices.SortFunc(w.Reasons, func(a, b Reason) int { return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Code, b.Code)) })
 	return w

@@ -103,7 +103,7 @@ func TestCluster(t *testing.T) {
 	}
 	value[bool](b, `document.querySelector('tbody a').click(), true`)
 	for _, r := range explained.Now[0].Remedies {
-		b.until(fmt.Sprintf(`document.querySelector('.cards')?.innerText.includes(%q)`, r.Text))
+		b.until(fmt.Sprintf(`document.querySelector('main ul.plain')?.innerText.includes(%q)`, r.Text))
 	}
 
 	// What a pod holds is shown where it is held, and a pod that ends makes room.

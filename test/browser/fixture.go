@@ -107,7 +107,9 @@ func (f *fixture) data(r *http.Request) any {
 		o.Judge()
 		return o
 	case ui.UnitsPath:
-		return f.units[q.Get("resource")]
+		if units, ok := f.units[q.Get("resource")]; ok {
+			return units
+		}
 	case ui.WaitingPath:
 		return ui.Group(f.rows(), ui.QueryOf(q))
 	case ui.HeldPath:

@@ -164,7 +164,7 @@ func TestStale(t *testing.T) {
 // States that a cluster rarely has say what they mean.
 func TestStates(t *testing.T) {
 	none := func(f *fixture) {
-		f.pods, f.held, f.signals = nil, ui.Held{Rows: []ui.HeldRow{}, Findings: []audit.Finding{}}, ui.Signals{Signals: []ui.Signal{}}
+		f.pods, f.held, f.signals = nil, ui.Held{Rows: []ui.HeldRow{}, Findings: []ui.HeldFinding{}}, ui.Signals{Signals: []ui.Signal{}}
 		f.overview.Resources, f.units, f.replica = []ui.Resource{}, nil, newWorld().handlers("a")
 	}
 	for name, tt := range map[string]struct {
@@ -174,6 +174,7 @@ func TestStates(t *testing.T) {
 	}{
 		"no waiting pod":    {none, "waiting", "No pod waits."},
 		"no allocated unit": {none, "gpus", "No policy of the configuration allocates GPUs"},
+		"no such resource":  {none, "gpus?resource=example.com/gone", "No node has example.com/gone."},
 		"nothing held":      {none, "held", "No pod holds anything."},
 		"no signal":         {none, "signals", "The configuration has no signals."},
 		"no such pod":       {none, "pod/default/nobody", "Outboard does not know this pod."},
@@ -203,7 +204,7 @@ func TestStates(t *testing.T) {
 		"the schedulers and the policies": {func(*fixture) {}, "health", "extender /"},
 		"a row of the audit": {func(f *fixture) {
 			r := f.held.Rows[0]
-			f.held.Findings = []audit.Finding{{Kind: audit.Leaked, Resource: r.Resource, Node: r.Node, Unit: r.Unit, Holders: []audit.Holder{{UID: types.UID(r.UID)}}}}
+			f.held.Findings = []ui.HeldFinding{{Finding: audit.Finding{Kind: audit.Leaked, Resource: r.Resource, Node: r.Node, Unit: r.Unit, Holders: []audit.Holder{{UID: types.UID(r.UID)}}}}}
 		}, "held", "agrees"},
 		"sums by owner":     {func(*fixture) {}, "held?by=namespace", "sums by namespace"},
 		"what begins so":    {func(*fixture) {}, "find?text=train-91", "Names that begin with train-91"},
@@ -211,7 +212,7 @@ func TestStates(t *testing.T) {
 		"a warning":         {func(f *fixture) { f.overview.Replicas[0].Warnings = []string{"the disk is slow"} }, "health", "the disk is slow"},
 		"all well":          {func(*fixture) {}, "health", "Everything is well: 2 replicas ready, and no call has failed"},
 		"ledgers and pods": {func(f *fixture) {
-			f.held.Findings = []audit.Finding{{Kind: "Orphan", Resource: gpuMemory, Node: "gpu-h100-0001", Unit: "3"}}
+			f.held.Findings = []ui.HeldFinding{{Finding: audit.Finding{Kind: "Orphan", Resource: gpuMemory, Node: "gpu-h100-0001", Unit: "3"}}}
 		}, "held", "found 1 difference"},
 		"never audited":         {func(f *fixture) { f.held.Audited = time.Time{} }, "held", "The first audit has not ended."},
 		"held, without a claim": {func(f *fixture) { f.held.Rows[0].Unclaimed, f.held.Rows[0].Unit = true, "" }, "held", "1 pod without a claim"},

@@ -78,8 +78,15 @@ func (r *Report) WriteText(w io.Writer) error {
 
 // String returns the finding as one line of text.
 func (f Finding) String() string {
+	return fmt.Sprintf("%-13s  %s", f.Kind, f.text(f.Holders))
+}
+
+// About returns the text without the kind and the holders.
+func (f Finding) About() string { return f.text(nil) }
+
+func (f Finding) text(holders []Holder) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%-13s  %s", f.Kind, f.Resource)
+	text.WriteString(f.Resource)
 	if f.Unit != "" {
 		fmt.Fprintf(&text, " %s", f.Unit)
 	}
@@ -89,7 +96,7 @@ func (f Finding) String() string {
 	if f.CountedBy != "" {
 		fmt.Fprintf(&text, ": %d of %d by %s", f.Used, f.Capacity, f.CountedBy)
 	}
-	for i, h := range f.Holders {
+	for i, h := range holders {
 		separator := ", "
 		if i == 0 {
 			separator = ": "

@@ -18,9 +18,8 @@ export async function read(path, options = {}) {
 
 const interval = 2000, longest = 30000, wakes = ['visibilitychange', 'online']
 
-// Poll reads a path again and again until stop. After each time, it calls heard: with the value if it differs from the one before, and without one
-// if it does not, or if there is a problem since some time. It waits longer after each failure, but not when another Poll works again, and
-// rests while nobody sees the page.
+// Poll reads a path again and again until stop, and calls heard after each time, with the value if it has changed. problem is an error that
+// lasts since some time. It waits longer after each failure until another Poll works again, and rests while nobody sees the page.
 export class Poll {
   constructor(path, heard) {
     Object.assign(this, { path, heard, pause: interval, ended: new AbortController() })

@@ -1,10 +1,10 @@
-// Elements, and how numbers and times read.
+// Elements, numbers and times.
 
-const content = children => children.flat(Infinity).filter(c => c !== undefined && c !== null && c !== false && c !== '')
+// given reports whether a value is not left out.
+const given = v => v !== undefined && v !== null && v !== false && v !== ''
+const content = children => children.flat(Infinity).filter(given)
 
-// h returns an element, such as h('p.dim', { title: 'all' }, 'text'). The attribute class adds to the classes of the tag, those that are
-// undefined, null or false are left out, and "on…" are listeners. Children that are texts become text nodes, so nothing that comes from the
-// cluster is read as HTML.
+// h returns an element, such as h('p.dim', { title: 'all' }, 'text'). Attributes "on…" are listeners. Nothing is read as HTML.
 export function h(tag, ...children) {
   const [name, ...classes] = tag.split('.'), e = document.createElement(name)
   const { value, style, class: more, ...attributes } = children[0]?.constructor === Object ? children.shift() : {}
@@ -12,8 +12,7 @@ export function h(tag, ...children) {
   if (all) e.className = all
   for (const [name, v] of Object.entries(attributes)) {
     if (name.startsWith('on')) e.addEventListener(name.slice(2), v)
-    else if (v === true) e.setAttribute(name, '')
-    else if (v !== undefined && v !== null && v !== false) e.setAttribute(name, v)
+    else if (given(v)) e.setAttribute(name, v === true ? '' : v)
   }
   e.append(...content(children))
   Object.assign(e.style, style) // style attributes are not allowed
@@ -21,14 +20,14 @@ export function h(tag, ...children) {
   return e
 }
 
-// show makes the children of the parent like those given, and keeps the elements that it has already, with their listeners and the focus.
+// show makes the children of the parent like those given, and keeps elements that it has, with their listeners and the focus.
 export function show(parent, ...children) {
   const focus = document.activeElement
   replace(parent, content(children).map(c => c instanceof Node ? c : new Text(c)))
   if (focus !== document.activeElement && parent.contains(focus)) focus.focus({ preventScroll: true }) // it was moved
 }
 
-// replace keeps a child if it has the data-key of a new one, or without one, if both are the first p, the second p, and so on.
+// replace keeps a child if it has the data-key of a new one, or if both are the first p, the second p, and so on.
 function replace(parent, children) {
   const old = new Map(keyed([...parent.childNodes]))
   const now = keyed(children).map(([key, fresh]) => {
@@ -63,7 +62,7 @@ export const plural = (n, one, many = one + 's') => `${number(n)} ${n === 1 ? on
 export const amount = (n, unit) => unit ? `${number(n)} ${unit}` : number(n)
 export const percent = (part, whole) => whole > 0 ? `${Math.round(100 * part / whole)}\u00a0%` : 'unknown'
 
-// ago returns how long ago the time was at a replica: its clock may differ from that of the browser.
+// ago returns how long ago the time was at a replica, whose clock may be another.
 export function ago(time, now) {
   const s = Math.max(0, Math.floor((Date.parse(now) - Date.parse(time)) / 1000))
   if (Number.isNaN(s)) return 'unknown'
@@ -87,13 +86,13 @@ export const bar = (part, whole, wide) => h('span.bar', { class: wide && 'wide',
   h('i', { style: { width: `${whole > 0 ? Math.max(0, Math.min(100, 100 * part / whole)) : 0}%` } }))
 
 // table returns a table with a row for each item, or nothing. A column is [title, what it shows of an item, classes]; the first one names the
-// row. The class n is for numbers, and wide for what small screens hide. They show the title before a cell with n or label.
+// row. Small screens hide the class wide, and show the title before a cell with n (for numbers) or label.
 export function table(name, columns, items, key, classes, classOf = () => '') {
   const head = h('tr', columns.map(([title, , kind]) => h('th', { scope: 'col', class: kind }, title)))
   const cell = x => ([title, of, kind = ''], i) => i === 0 ? h('th', { scope: 'row', class: kind }, of(x))
     : h('td', { class: kind, 'data-label': /\b(n|label)\b/.test(kind) && title + ': ' }, of(x))
   const rows = items.map(x => h('tr', { class: classOf(x), 'data-key': key(x) }, columns.map(cell(x))))
-  return items.length > 0 && h('div.scroll', { 'data-key': name }, h('table.stack', { class: classes, 'aria-label': name }, h('thead', head), h('tbody', rows)))
+  return items.length > 0 && h('div.scroll', { 'data-key': name }, h('table', { class: classes, 'aria-label': name }, h('thead', head), h('tbody', rows)))
 }
 
 // line is a line of its own in a cell, remark a small one of some kind, and note a gray one.
@@ -102,8 +101,8 @@ export const remark = (kind, ...children) => h('span.line.small', { class: kind 
 export const note = (...children) => remark('dim', ...children)
 export const marked = (kind, text) => h('span', { class: kind }, text)
 
-// An address has the view and its query, of which undefined and empty values are left out.
-export const search = query => new URLSearchParams(Object.entries(query).filter(([, v]) => v !== undefined && v !== null && v !== ''))
+// An address has the view and its query.
+export const search = query => new URLSearchParams(Object.entries(query).filter(([, v]) => given(v)))
 export const hash = (path, query = {}) => `#/${path}?${search(query)}`.replace(/\?$/, '')
 export const link = (text, path, query) => h('a', { href: hash(path, query) }, text)
 export const podLink = (namespace, pod, text = `${namespace}/${pod}`) => link(text, `pod/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}`)
@@ -128,6 +127,9 @@ export const choice = (id, name, options, value, changed) => h('select', { id, '
 // chips returns links, each as [text, href, whether it is current, count], if there are several.
 export const chips = (name, items) => items.length > 1 && h('ul.chips', { 'aria-label': name },
   items.map(([text, href, here, count]) => h('li', h('a', { href, 'aria-current': here && 'true' }, text, count && h('b', number(count))))))
+
+// ownerName is the kind of a controller, given as namespace/kind/name, and where it is.
+export const ownerName = (owner, [namespace, kind] = owner.split('/')) => kind && kind !== 'Pod' ? `${kind} in ${namespace}` : namespace
 
 // unitName says what kind of unit a number is.
 export const unitName = (resource, unit) => /^\d+$/.test(unit) ? `${/gpu/i.test(resource) ? 'GPU' : 'unit'} ${unit}` : unit

@@ -1,9 +1,9 @@
 // Pods and nodes by the beginning of their names.
-import { empty, h, named, nodeLink, note, podLink, table } from './dom.js'
+import { empty, h, named, nodeLink, note, podLink, search, table } from './dom.js'
 
 export default (page, { query: { text = '' } }) => ({
   title: () => `Names that begin with ${text}`,
-  source: () => `/api/find?${new URLSearchParams({ text })}`,
+  source: () => `/api/find?${search({ text })}`,
   draw(found) {
     const all = [...found.nodes.map(name => ({ name, link: nodeLink(name) })), ...found.pods.map(p => ({ ...p, link: podLink(p.namespace, p.name, p.name) }))]
     const same = all.filter(x => x.name === text || `${x.namespace}/${x.name}` === text)

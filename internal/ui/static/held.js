@@ -1,5 +1,5 @@
 // Who holds what, and where ledgers and pods disagree.
-import { ago, amount, chips, choice, choose, clock, empty, filter, h, hash, link, marked, named, note, number, plural, podLink, search, table, unitName } from './dom.js'
+import { ago, amount, chips, choice, choose, clock, empty, filter, h, hash, link, marked, named, note, number, ownerName, plural, podLink, search, table, unitName } from './dom.js'
 
 export default (page, route) => ({
   source: () => `/api/held?${search({ ...route.query, limit: '' })}`,
@@ -11,7 +11,7 @@ export default (page, route) => ({
       h('div.controls', filter(route, 'Filter by pod, owner or node'),
         choice('held-by', 'Rows', [['', 'one row for each claim'], ['owner', 'sums by owner'], ['namespace', 'sums by namespace']], query.by, by => choose(route, { by }))),
       page.resources().length > 1 && chips('Resources', [{ resource: '', title: 'All' }, ...page.resources()].map(r => [r.title, hash('held', { ...query, resource: r.resource }), (query.resource ?? '') === r.resource])),
-      h('ul.plain', findings.map(f => h('li', h('b.bad', f.kind), ' ', [f.resource, f.node && `on ${f.node}`, f.unit && unitName(f.resource, f.unit), f.capacity && `${number(f.used ?? 0)} of ${number(f.capacity)}`, f.detail].filter(Boolean).join(', '),
+      h('ul.plain', findings.map(f => h('li', h('b.bad', f.kind), ' ', f.text,
         f.holders?.slice(0, 8).map(p => [', ', p.name ? podLink(p.namespace, p.name) : p.uid])))),
       table('Who holds what', groups ? [
         [query.by === 'owner' ? 'Owner' : 'Namespace', r => r.name ? named(link(r.name, 'held', { find: query.by === 'owner' ? r.name : r.name + '/', resource: r.resource })) : 'pods that are gone'],
@@ -19,24 +19,17 @@ export default (page, route) => ({
         ['Hold', held, 'n'],
         ['Of', r => r.resource],
       ] : [
-        ['Pod', r => [r.pod ? named(podLink(r.namespace, r.pod, r.pod)) : marked('name', r.uid), note(ownerName(r))], 'tight'],
+        ['Pod', r => [r.pod ? named(podLink(r.namespace, r.pod, r.pod)) : marked('name', r.uid), note(ownerName(r.owner ?? r.namespace))], 'tight'],
         ['Holds', held, 'n'],
-        ['Of', r => [r.unclaimed ? link(r.node, 'gpus', { resource: r.resource, node: r.node }) : r.node ? link(`${r.node}, ${unitName(r.resource, r.unit)}`, 'gpus', { resource: r.resource, node: r.node, unit: r.unit }) : r.unit, note(r.resource)], 'tight'],
+        ['Of', r => [r.node ? link(r.node + (r.unit && `, ${unitName(r.resource, r.unit)}`), 'gpus', { resource: r.resource, node: r.node, unit: r.unit }) : r.unit, note(r.resource)], 'tight'],
         ['Annotations', r => h('span.clamp.dim.small', { title: r.annotations?.join('\n') }, r.annotations?.join(', ')), 'wide fill'],
         ['State', r => marked(r.state === 'terminating' && 'warn', r.state), 'label'],
         ['Bound', r => r.since && ago(r.since, now) + ' ago', 'n'],
         ['Audit', r => marked(r.differs && 'bad', r.audit), 'label'],
       ], all.slice(0, limit), r => [r.name, r.resource, r.node, r.unit, r.uid].join(' ')),
-      h('p.dim', [claims && plural(claims, 'claim'), unclaimed && `${plural(unclaimed, 'pod')} without a claim`, all.length > limit && `${number(limit)} rows are shown. `].filter(Boolean).join(', '),
+      h('p.dim', [claims && plural(claims, 'claim'), unclaimed && `${plural(unclaimed, 'pod')} without a claim`, all.length > limit && `${limit} rows are shown. `].filter(Boolean).join(', '),
         all.length > limit && link('Show more', 'held', { ...query, limit: limit * 4 })),
-      !data.total && (query.find || query.resource || query.node ? empty('Nothing is selected.', link('Show all', 'held'))
-        : empty('No pod holds anything.', 'Pods to which GPUMemory, Devices or Licenses allocate are shown here.')),
+      !data.total && (query.find || query.resource || query.node ? empty('Nothing is selected.', link('Show all', 'held')) : empty('No pod holds anything.')),
     ]
   },
 })
-
-// ownerName is the namespace of a pod and its controller.
-function ownerName({ namespace, owner }) {
-  const [, kind, ...name] = (owner ?? '').split('/')
-  return kind && kind !== 'Pod' ? `${kind} ${name.join('/')} in ${namespace}` : namespace
-}

@@ -1,4 +1,4 @@
-// Chooses the view by the fragment of the address, keeps its data and the overview fresh, and handles keys.
+// Chooses the view by the address, keeps its data and the overview fresh, and handles keys.
 import { clock, h, hash, number, plural, show } from './dom.js'
 import { Poll, Refused } from './data.js'
 import waiting from './waiting.js'
@@ -10,9 +10,8 @@ import signals from './signals.js'
 import find from './find.js'
 import health from './health.js'
 
-// A view is a function of the page and the route, whose query may change later. It returns draw, which returns elements for the value that
-// was read last, and may return what to read again and again (source), the title, and functions for when they are shown (shown), for its end
-// (stop), and for Escape (escape).
+// A view is a function of the page and the route, whose query may change later. It returns draw, which returns elements for the value read
+// last, and may return the path of the value (source), the title, and functions for when they are shown, for its end (stop), and for Escape.
 const views = {
   waiting: { title: 'Waiting', key: 'w', of: waiting },
   gpus: { title: 'GPUs', key: 'u', of: units },
@@ -25,15 +24,13 @@ const views = {
 }
 const $ = id => document.getElementById(id)
 const page = {
-  overview: undefined, received: 0, stale: false, draw,
+  received: 0, stale: false, draw,
   // now returns the time at the replicas.
   now() {
     const at = up()[0]?.now
     return new Date(at ? Date.parse(at) + performance.now() - page.received : Date.now()).toISOString()
   },
-  // resources are what policies allocate.
   resources: () => page.overview?.resources ?? [],
-  // unit returns the unit of amounts of a resource, or of a pool of it.
   unit: resource => page.resources().find(r => r.resource === resource || resource.startsWith(r.resource + '/'))?.unit ?? '',
 }
 let route, view, value, poll, whole // whole reads the overview
@@ -61,10 +58,11 @@ function go() {
   document.title = `${rest.at(-1) ?? views[route.name].title} · Outboard`
   const source = view.source?.()
   poll = source && new Poll(source, read => {
-    if (read === undefined) return state()
-    value = read
-    draw()
-    ready()
+    if (read !== undefined) {
+      value = read
+      draw()
+      ready()
+    }
     state()
   })
   draw()
@@ -125,9 +123,10 @@ window.addEventListener('resize', draw)
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw) // squares are pixels
 go()
 whole = new Poll('/api/overview', overview => {
-  if (!overview) return state()
-  Object.assign(page, { overview, received: performance.now() })
-  if (!poll && view.source?.()) go() // now there is something to read
-  draw()
+  if (overview) {
+    Object.assign(page, { overview, received: performance.now() })
+    if (!poll && view.source?.()) go() // now there is something to read
+    draw()
+  }
   state()
 })

@@ -1,11 +1,12 @@
 // Why a pod is on its node or on none, and what would change that.
-import { ago, amount, bar, clock, empty, h, line, link, marked, nodeLink, note, number, plural, remark, table, unitName } from './dom.js'
+import { ago, amount, bar, clock, empty, h, line, marked, nodeLink, note, number, plural, remark, search, table, unitName } from './dom.js'
 
 export default (page, { rest: [namespace = '', name = ''], query }) => ({
   title: () => `${namespace}/${name}`,
-  source: () => `/explain?${new URLSearchParams({ namespace, pod: name, nodes: query.nodes ?? 20, decisions: 20, ...query.profile && { profile: query.profile } })}`,
+  source: () => `/explain?${search({ nodes: 20, decisions: 20, ...query, namespace, pod: name })}`,
   draw(doc) {
-    const now = page.now(), scored = !doc.now && doc.decisions?.find(d => d.top?.length) // the latest call that scored nodes for a pod that is on one
+    // Of a pod that is on a node, the latest call that scored nodes is shown.
+    const now = page.now(), scored = !doc.now && doc.decisions?.find(d => d.top?.length)
     const pending = doc.now?.map(p => p.pending).find(Boolean)
     const fact = (name, text, wide) => text && h('div', { class: wide }, h('dt', name), h('dd', text))
     return [
@@ -14,9 +15,8 @@ export default (page, { rest: [namespace = '', name = ''], query }) => ({
         fact('Holds', doc.holds && holdings(doc.holds, page)),
         fact('Waits', pending && `${ago(pending.since, now)}, since ${clock(pending.since)}`),
         fact('Requeued', pending?.requeues > 0 && `${pending.requeues}×, last ${ago(pending.lastRequeued, now)} ago`),
-        fact('Bound', doc.bound && clock(doc.bound) + (Date.parse(doc.bound) - Date.parse(doc.created) < 1000 ? '' : `, after ${ago(doc.created, doc.bound)}`)),
+        fact('Bound', doc.bound && `${clock(doc.bound)}, after ${ago(doc.created, doc.bound)}`),
         fact('Scheduling gates', doc.gates?.join(', ')),
-        fact('Decided by', doc.replicas?.length > 1 && [...new Set(doc.decisions?.map(d => d.replica))].join(', ')),
         fact('kube-scheduler said last', doc.unschedulable, 'wide'),
         fact('Annotation of the decision', doc.annotation, 'wide')),
       scored && scores(scored, page), explanation(doc, page), history(doc),
@@ -29,29 +29,28 @@ const dim = text => h('p.dim', text)
 
 // explanation shows what the profiles say of the pod now.
 export const explanation = (doc, page) => [
-  !doc.known && !doc.now && !doc.decisions?.length && empty('Outboard does not know this pod.', 'It may have ended, or its name may be different. ', link('Show all waiting pods', 'waiting')),
+  !doc.known && !doc.now && !doc.decisions?.length && empty('Outboard does not know this pod.', 'It may have ended, or have another name.'),
   doc.error && h('p.bad', doc.error),
   doc.now?.map(p => profileNow(p, doc.now.length > 1 ? `Profile ${p.profile}: ` : '', page)),
   doc.placed?.map(p => placed(p, doc.placed.length > 1 && `, by profile ${p.profile}`)),
 ]
 
 function profileNow(p, name, page) {
-  if (p.unmanaged) return [h('h2', `${name}does not manage this pod`), dim('The pod requests none of the profile’s managedResources, so kube-scheduler does not ask this profile.')]
+  if (p.unmanaged) return [h('h2', `${name}does not manage this pod`), dim('The pod requests none of its managedResources, so kube-scheduler does not ask.')]
   const all = p.explanations ?? []
   return [
     h('h2', `${name || 'It '}fits on ${p.fit > 0 ? number(p.fit) : 'none'} of ${plural(p.nodes, 'node')} now`),
     p.refused && h('p.bad', `A bind call would be refused: ${p.refused}.`),
     p.error && h('p.bad', p.error),
     p.notes?.map(n => dim(`${n.policy}: ${n.notes.join('; ')}`)),
-    p.remedies?.length ? [h('h2', 'It would fit'), h('ul.cards', p.remedies.map(r => h('li.card', h('p', r.text), h('p.dim.small', r.smallest ? 'No smaller change of this kind does.' : 'Perhaps a smaller change does, too.'))))]
+    p.remedies?.length ? [h('h2', 'It would fit'), h('ul.plain', p.remedies.map(r => h('li', r.text)))]
       : !p.fit && !p.error && dim('It would not fit with any single change that Outboard has tried.'),
     all.length > 0 && matrix(`${name}Nodes`, all, p.maxTotal, p.nodes, page),
-    p.excluded?.length > 0 && [h('h2', 'Nodes that kube-scheduler excludes itself'), h('ul.plain', p.excluded.map(x => h('li', `${number(x.nodes)}: ${x.reason} `,
-      h('span.dim', x.examples.join(', '), x.nodes > x.examples.length && ', …'))))],
+    p.excluded?.length > 0 && [h('h2', 'Nodes that kube-scheduler excludes itself'), h('ul.plain', p.excluded.map(x => h('li', x.text)))],
   ]
 }
 
-// matrix shows the scores and reasons of the policies for some of the nodes, which are as in engine.Explanation.
+// matrix shows the scores and reasons of the policies for some nodes, given as engine.Explanation.
 function matrix(name, nodes, maxTotal, count, page, chosen) {
   const policies = new Map(nodes.flatMap(x => x.policies.map(o => [o.policy, o.weight])))
   return [h('h2', name), table(name, [
@@ -61,11 +60,11 @@ function matrix(name, nodes, maxTotal, count, page, chosen) {
   ], nodes, x => x.node, 'matrix', x => !x.fits ? 'no' : x.node === chosen ? 'at' : ''), count > nodes.length && dim(`${plural(count - nodes.length, 'more node')}.`)]
 }
 
-// opinion shows what a policy says of a node, and its notes to those who point at it.
+// opinion shows what a policy says of a node, and its notes at the mouse.
 function opinion(o) {
   if (!o) return ''
   if (o.code) return [line(marked('bad', o.code)), remark('', o.want ? `${number(o.have ?? 0)} of ${amount(o.want, o.unit)}` : o.text)]
-  return h('div', { title: o.notes?.join('\n') }, o.scored ? [number(o.score), bar(o.score, 100)] : marked('dim', 'passes'))
+  return h('span', { title: o.notes?.join('\n') }, o.scored ? [number(o.score), bar(o.score, 100)] : marked('dim', 'passes'))
 }
 
 const placed = (p, by) => [h('h2', 'If it were placed now', by), h('p', 'Then ', p.text), p.flips?.length > 0 && h('ul.plain', p.flips.map(f => h('li', f.text)))]
@@ -76,16 +75,12 @@ function scores({ chosen, top, maxTotal, fit }, page) {
   return matrix('Scores', nodes.map(n => ({ ...n, fits: true, policies: (n.scores ?? []).map(s => ({ ...s, scored: true })) })), maxTotal, fit, page, chosen?.node)
 }
 
-// history shows the latest decisions. A time that is that of the row above is left out.
 function history({ tried, known, decisions }) {
-  decisions ??= []
-  if (tried || !known && !decisions.length) return
-  const several = of => new Set(decisions.map(of)).size > 1, profiles = several(d => d.profile), replicas = several(d => d.replica)
-  const rows = decisions.map((d, i) => ({ ...d, clock: clock(d.time) === clock(decisions[i - 1]?.time ?? 0) ? '' : clock(d.time) }))
+  if (tried || !known && !decisions?.length) return
   return [h('h2', 'Decisions'), table('Decisions', [
-    ['Call', d => [d.verb, profiles && note(d.profile)]],
-    ['Time', d => [d.clock, replicas && note(d.replica)], 'tight'],
+    ['Call', d => [d.verb, note(d.profile)]],
+    ['Time', d => [clock(d.time), note(d.replica)], 'tight'],
     ['Decision', d => marked(d.error && 'bad', d.outcome)],
     ['Why', d => d.why?.slice(0, 4).map(text => line(text))],
-  ], rows, d => d.time + d.verb + d.profile) || dim('kube-scheduler has not asked about this pod lately, or Outboard has restarted since.')]
+  ], decisions ?? [], d => d.time + d.verb + d.profile) || dim('No call about this pod is recorded.')]
 }

@@ -13,6 +13,6 @@ export default page => ({
       ['Oldest', s => age(s.oldest), 'n'],
       ['Read by', s => s.readers.length ? s.readers.map(r => line(r.policy, h('span.dim.small', ` ${r.profile}${r.whenStale ? `, when stale: ${r.whenStale}` : ''}`))) : marked('dim', 'no policy')],
     ], signals, s => s.name),
-    !signals.length && empty('The configuration has no signals.', 'Policies such as Utilization and Rules can read numbers from Prometheus, files and URLs.')]
+    !signals.length && empty('The configuration has no signals.')]
   },
 })

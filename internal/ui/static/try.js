@@ -1,24 +1,9 @@
 // Where a pod would fit that does not exist.
-import { choice, empty, h } from './dom.js'
+import { choice, empty, h, search } from './dom.js'
 import { read } from './data.js'
 import { explanation } from './pod.js'
 
 let text // kept while the page is open, and nowhere else
-
-// example returns a manifest that requests memory of what the policies allocate.
-const example = resource => `apiVersion: v1
-kind: Pod
-metadata:
-  name: try
-spec:
-  containers:
-  - name: main
-    image: example.com/train
-    resources:
-      requests:
-        cpu: "4"
-        memory: 16Gi
-${resource ? `      limits:\n        ${resource}: 24\n` : ''}`
 
 export default page => {
   let profile = '', tries = false, result
@@ -27,7 +12,7 @@ export default page => {
     text = document.getElementById('manifest').value
     page.draw()
     try {
-      const { value } = await read(`/api/try?${new URLSearchParams({ profile })}`, { method: 'POST', headers: { 'Content-Type': 'application/yaml' }, body: text })
+      const { value } = await read(`/api/try?${search({ profile })}`, { method: 'POST', headers: { 'Content-Type': 'application/yaml' }, body: text })
       result = value
     } catch (e) {
       result = e
@@ -37,14 +22,14 @@ export default page => {
   }
   return {
     draw() {
-      text ??= example(page.resources().find(r => r.unit && r.resource.includes('/'))?.resource)
-      const paths = [...new Set(page.overview.replicas.flatMap(r => r.profiles ?? []).map(p => p.path))]
+      const paths = page.overview.profiles.map(p => p.path)
+      text ??= page.overview.example
       const input = h('textarea', { id: 'manifest', 'aria-label': 'Manifest of a pod, or of a workload with a template', spellcheck: 'false', value: text,
-        oninput(e) { text = e.target.value }, onkeydown(e) { if (e.key === 'Enter' && (e.ctrlKey || e.metaKey)) { e.preventDefault(); ask() } } })
+        oninput(e) { text = e.target.value } })
       return [h('p.dim', 'Where would it fit, and what is missing? Nothing is created, stored or logged.'), h('div.two',
         h('form', { onsubmit(e) { e.preventDefault(); ask() } }, input, h('div.controls', h('button.primary', { disabled: tries }, 'Try'),
-          paths.length > 1 && choice('try-profile', 'Profile', [['', 'All profiles'], ...paths.map(p => [p, `Profile ${p}`])], profile, p => { profile = p }), h('span.dim.small', 'Ctrl Enter'))),
-        h('div.answer', { role: 'region', 'aria-live': 'polite', 'aria-label': 'Result' }, !result ? empty('No pod has been tried.', 'Change the manifest, and press Try.')
+          paths.length > 1 && choice('try-profile', 'Profile', [['', 'All profiles'], ...paths.map(p => [p, `Profile ${p}`])], profile, p => { profile = p }))),
+        h('div.answer', { role: 'region', 'aria-live': 'polite', 'aria-label': 'Result' }, !result ? empty('No pod has been tried.')
           : result instanceof Error ? [h('h2', 'The manifest was not tried'), h('pre.bad', result.message)] : explanation(result, page)))]
     },
   }

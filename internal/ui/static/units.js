@@ -1,5 +1,5 @@
 // Where room is, for a pod of some size: one square for each GPU, device or pool.
-import { amount, bar, chips, choice, empty, h, hash, line, link, number, percent, plural, podLink, table, unitName } from './dom.js'
+import { amount, bar, chips, choice, empty, h, hash, line, link, number, percent, plural, podLink, search, table, unitName } from './dom.js'
 import { Poll, read } from './data.js'
 import { Wall, gone, legend, paintLegend, unhealthy } from './wall.js'
 
@@ -11,16 +11,15 @@ export default (page, route) => {
   const resource = () => route.query.resource || page.resources()[0]?.resource
   const need = () => Math.max(0, Number(route.query.need ?? usual) || 0)
   const chosen = () => route.query.node && { node: route.query.node, unit: Number(route.query.unit) || 0 }
-  const pools = () => data.nodes.length > 0 && data.nodes.every(n => n.names?.length === 1 && n.names[0] === n.node) // belong to no node
+  const pools = () => data.noun === 'pool'
   const asTable = () => pools() || (route.query.table ?? (window.innerWidth < 480 ? '1' : '0')) === '1'
-  const noun = () => pools() ? 'pool' : /gpu/i.test(data.resource) ? 'GPU' : 'unit'
   const nameOf = (n, i) => n.names?.[i] ?? String(i)
   const full = (n, i) => n.node === nameOf(n, i) ? n.node : `${n.node}, ${unitName(data.resource, nameOf(n, i))}`
   const describe = u => [`${number(u.used)} of ${amount(u.capacity, data.unit)} allocated`, u.reserved && `${number(u.reserved)} of it reserved`, state(u) || `${number(u.free)} free`].filter(Boolean).join(', ')
-  const heldOn = node => `/api/held?${new URLSearchParams({ resource: resource(), node })}`
+  const heldOn = node => `/api/held?${search({ resource: resource(), node })}`
   const holding = (rows, name) => rows.filter(r => r.unit === name || r.unit === '')
 
-  // keep writes what is chosen into the address, so that a link shows the same.
+  // keep writes what is chosen into the address, for links.
   function keep(chosen) {
     Object.assign(route.query, chosen)
     history.replaceState(null, '', hash('gpus', { ...route.query, resource: resource() }))
@@ -36,7 +35,7 @@ export default (page, route) => {
     hovered = undefined
   }
 
-  // sorted returns the nodes in the order that is chosen, after it has counted how many pods fit. The order in the data is by name.
+  // sorted returns the nodes in the order that is chosen, and counts how many pods fit.
   function sorted() {
     const size = need()
     for (const n of data.nodes) {
@@ -48,31 +47,31 @@ export default (page, route) => {
   }
 
   function controls() {
-    const size = h('input', { type: 'number', id: 'size', min: '0', step: '1', inputmode: 'numeric', placeholder: 'any', 'aria-label': 'Amount that a pod needs of one unit', value: need() || '',
+    const size = h('input', { type: 'number', id: 'size', min: '0', placeholder: 'any', value: need() || '',
       oninput: e => keep({ need: Math.max(0, Number(e.target.value) || 0) }) })
     const any = () => { $('size').value = ''; $('size').focus(); keep({ need: 0 }) }
-    return h('form.controls', { onsubmit: e => e.preventDefault() }, h('label', 'A pod needs ', size, ` ${data.unit ?? ''} of one ${noun()}`), need() > 0 && h('button', { type: 'button', onclick: any }, 'Any amount'), !pools() && [
+    return h('form.controls', { onsubmit: e => e.preventDefault() }, h('label', 'A pod needs ', size, ` ${data.unit ?? ''} of one ${data.noun}`), need() > 0 && h('button', { type: 'button', onclick: any }, 'Any amount'), !pools() && [
       h('label', 'Nodes ', choice('order', 'Order of nodes', [['free', 'most free first'], ['left', 'most left over first'], ['name', 'by name']], route.query.order, order => keep({ order }))),
       h('label', h('input', { type: 'checkbox', id: 'as-table', checked: asTable(), onchange: e => keep({ table: e.target.checked ? '1' : '0' }) }), ' as a table')])
   }
 
-  function summary(all) {
-    const { total, free, fit, left } = totals(all)
-    return h('p.sum', need() > 0 && [h('b', plural(fit, 'pod')), ` of ${amount(need(), data.unit)} ${fit === 1 ? 'fits' : 'fit'}. `], h('b', percent(total - free, total)), ' is allocated or out of use, ',
-      h('b', amount(free, data.unit)), ' free', need() ? [', of which pods of this size cannot use ', h('b', amount(left, data.unit)), ` (${percent(left, total)} of all).`] : '.')
+  function summary(nodes, ...about) {
+    const { total, free, fit, left } = totals(nodes), size = need()
+    return h('p.sum', about, size > 0 && [h('b', plural(fit, 'pod')), ` of ${amount(size, data.unit)} ${fit === 1 ? 'fits' : 'fit'}. `], h('b', percent(total - free, total)), ' is allocated or out of use, ',
+      h('b', amount(free, data.unit)), ' free', size ? `, of which pods of this size cannot use ${amount(left, data.unit)} (${percent(left, total)} of all).` : '.')
   }
 
   // group is the heading and the wall of one kind of unit.
   function group(name, nodes, pitch) {
     if (!walls.has(name)) walls.set(name, new Wall(name, (n, unit) => keep({ node: n.node, unit }), hover))
-    const { total, free, fit, ill, count } = totals(nodes)
-    return h('section.group', { 'aria-label': name, 'data-key': name }, h('div.head', h('h2.minor', name || data.title), h('span.dim.sum', `${plural(count, noun())} on ${plural(nodes.length, 'node')} · ${percent(total - free, total)} allocated · ${amount(free, data.unit)} free`,
-      need() > 0 && [' · ', h('b', number(fit)), ` ${fit === 1 ? 'pod fits' : 'pods fit'}`], ill > 0 && ` · ${number(ill)} unhealthy`)), walls.get(name).canvas(nodes, pitch, width))
+    const { ill, count } = totals(nodes)
+    return h('section.group', { 'aria-label': name, 'data-key': name }, h('h2', name || data.title),
+      summary(nodes, `${plural(count, data.noun)} on ${plural(nodes.length, 'node')}`, ill > 0 && `, ${number(ill)} unhealthy`, ': '), walls.get(name).canvas(nodes, pitch, width))
   }
 
   function wall(all) {
     const pitch = Wall.pitch(all, data.groups.length, width)
-    return h('div.walls', data.groups.map((name, at) => [name, all.filter(n => n.group === at)]).filter(([, nodes]) => nodes.length).map(([name, nodes]) => group(name, nodes, pitch)))
+    return h('div.walls', data.groups.map((name, at) => group(name, all.filter(n => n.group === at), pitch)))
   }
 
   function tabular(all) {
@@ -83,7 +82,7 @@ export default (page, route) => {
       ['Free', n => `${number(n.free)} of ${amount(n.total, data.unit)}`, 'n'],
       ['Pods of this size', n => need() > 0 && number(n.fit), 'n'],
       pools() ? ['Allocated', n => [line(describe(n.units[0])), bar(n.units[0].used, n.units[0].capacity, true)]] : ['Free of each', n => n.units.map(u => state(u) || number(u.free)).join(' · ')],
-    ], list.slice(0, 60), n => n.node), h('p.dim', list.length < all.length ? link(`Show all ${plural(all.length, noun() === 'pool' ? 'pool' : 'node')}`, 'gpus', { ...query, node: '', unit: '' })
+    ], list.slice(0, 60), n => n.node), h('p.dim', list.length < all.length ? link(`Show all ${plural(all.length, pools() ? 'pool' : 'node')}`, 'gpus', { ...query, node: '', unit: '' })
       : list.length > 60 && `60 of ${plural(list.length, 'node')} are shown. Find a node by its name at the top.`)]
   }
 
@@ -92,48 +91,44 @@ export default (page, route) => {
     const { node, unit } = chosen() || {}, n = data.nodes.find(n => n.node === node), path = node && heldOn(node)
     if (path !== holders?.path) {
       holders?.poll?.stop()
-      holders = { path, rows: [] }
-      if (node) holders.poll = new Poll(path, v => { holders.rows = v.rows; page.draw() }, () => {})
+      holders = { path }
+      if (node) holders.poll = new Poll(path, v => { if (v) { holders.rows = v.rows; page.draw() } })
     }
-    if (!node) return data.nodes.length > 0 && !asTable() && `Click on a ${noun()}, or move with the arrow keys, to see who holds it.`
+    if (!node) return data.nodes.length > 0 && !asTable() && `Click on a ${data.noun}, or move with the arrow keys, to see who holds it.`
     if (!n) return `No node ${node} has ${data.title}.`
     const i = Math.min(unit, n.units.length - 1)
-    return [h('strong', full(n, i)), h('p', data.groups[n.group] && `${data.groups[n.group]}: `, `${describe(n.units[i])}.`),
-      h('ul', holding(holders.rows, nameOf(n, i)).map(r => h('li', r.pod ? podLink(r.namespace, r.pod) : r.uid, ` ${amount(r.amount, data.unit)}${r.state === 'running' || r.state === 'bound' ? '' : `, ${r.state}`}`))),
-      link(n.node === nameOf(n, i) ? 'All claims' : 'Everything on this node', 'held', { resource: data.resource, find: n.node })]
+    return [h('strong', full(n, i)), h('p', data.groups[n.group], ': ', describe(n.units[i])),
+      !holders.rows && '…', h('ul', holding(holders.rows ?? [], nameOf(n, i)).map(r => h('li', r.pod ? podLink(r.namespace, r.pod) : r.uid, ` ${amount(r.amount, data.unit)}, ${r.state}`))),
+      link('All claims', 'held', { resource: data.resource, find: n.node })]
   }
 
   // hover shows what is at the mouse and, when it rests there, how many pods hold it.
   function hover(e, n, i) {
     const tip = $('tip'), name = n && full(n, i)
     tip.hidden = !n
-    if (name !== hovered) {
-      hovered = name
-      clearTimeout(resting)
-      if (n) rest(tip, n, i)
-    }
     tip.style.left = `${Math.max(0, Math.min(e.clientX + 12, window.innerWidth - tip.offsetWidth - 8))}px`
     tip.style.top = `${e.clientY + 20}px`
-  }
-  function rest(tip, n, i) {
-    const head = h('b', full(n, i))
-    tip.replaceChildren(head, h('br'), describe(n.units[i]))
+    if (name === hovered) return
+    hovered = name
+    clearTimeout(resting)
+    if (!n) return
+    tip.replaceChildren(h('b', name), h('br'), describe(n.units[i]))
     resting = setTimeout(async () => {
       const { value } = await read(heldOn(n.node)).catch(() => ({}))
-      if (value && head.isConnected) tip.append(`, held by ${plural(holding(value.rows, nameOf(n, i)).length, 'pod')}`)
+      if (value && name === hovered) tip.append(`, held by ${plural(holding(value.rows, nameOf(n, i)).length, 'pod')}`)
     }, 200)
   }
 
   return {
     title: () => data?.title,
-    source: () => resource() && `/api/units?${new URLSearchParams({ resource: resource() })}`,
+    source: () => resource() && `/api/units?${search({ resource: resource() })}`,
     draw(value) {
-      if (!value) return empty('Nothing is allocated.', 'No policy of the configuration allocates GPUs, devices or licenses. The policies GPUMemory, Devices and Licenses do.')
+      if (!value) return empty('Nothing is allocated.', 'No policy of the configuration allocates GPUs, devices or licenses.')
       if (value !== latest) take(value)
       const all = sorted(), right = selected()
       return [chips('Resources', page.resources().map(r => [r.title, hash('gpus', { resource: r.resource }), r.resource === resource()])),
         all.length > 0 && [controls(), summary(all), !asTable() && legend()],
-        h('div.beside', h('div', asTable() ? tabular(all) : wall(all), !all.length && empty(`No node has ${data.title}.`, `Nodes whose status lists ${data.resource} are shown here.`)),
+        h('div.beside', h('div', asTable() ? tabular(all) : wall(all), !all.length && empty(`No node has ${data.title}.`)),
           right && h('section.selected', { role: 'status', 'aria-label': 'Selected unit' }, right))]
     },
     shown() {

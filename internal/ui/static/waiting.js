@@ -1,8 +1,6 @@
 // Why pods wait, and what would let them run.
-import { ago, amount, chips, choice, choose, empty, filter, h, hash, line, link, named, note, number, plural, podLink, search, table } from './dom.js'
+import { ago, amount, chips, choice, choose, empty, filter, h, hash, line, link, named, note, number, ownerName, plural, podLink, search, table } from './dom.js'
 import { read } from './data.js'
-
-const reasonName = code => ({ 'kube-scheduler': 'kube-scheduler itself', gated: 'Scheduling gates' })[code] ?? code.replace(/^[^.]*\./, '')
 
 export default (page, route) => {
   const changes = new Changes(page.draw), most = 500 // rows of a response, see maxRows in waiting.go
@@ -11,9 +9,9 @@ export default (page, route) => {
 
   // name names the owner of some pods, or one pod.
   function name(r) {
-    const [namespace, pod] = r.pod.split('/'), [, kind, ...rest] = r.owner.split('/')
+    const [namespace, pod] = r.pod.split('/')
     return r.pods === 1 || owner ? [named(podLink(namespace, pod, pod)), note(namespace)]
-      : [named(link(rest.join('/'), 'waiting', { ...route.query, owner: r.owner })), note(`${kind} in ${namespace}`)]
+      : [named(link(r.owner.split('/')[2], 'waiting', { ...route.query, owner: r.owner })), note(ownerName(r.owner))]
   }
   return {
     title: () => owner && `Waiting: ${owner}`,
@@ -27,20 +25,20 @@ export default (page, route) => {
         h('div.controls', filter(route, 'Filter by name'),
           choice('waiting-sort', 'Order', [['', 'longest wait first'], ['pods', 'most pods first'], ['reason', 'by reason']], query.sort, sort => choose(route, { sort })),
           owner && link('All owners', 'waiting', { ...query, owner: '' })),
-        !owner && chips('Reasons', [{ code: '', pods: data.pods }, ...data.reasons].map(r => [r.code ? reasonName(r.code) : 'All', hash('waiting', { ...query, reason: r.code }), (query.reason ?? '') === r.code, r.pods])),
+        !owner && chips('Reasons', [{ code: '', title: 'All', pods: data.pods }, ...data.reasons].map(r => [r.title, hash('waiting', { ...query, reason: r.code }), (query.reason ?? '') === r.code, r.pods])),
         table('Waiting pods', [
           [owner ? 'Pod' : 'Owner', name, 'tight'],
           ...owner ? [] : [['Pods', r => number(r.pods), 'n']],
           ['Waits', r => [ago(r.since, now), r.requeues > 0 && note(`requeued ${r.requeues}×`)], 'n'],
           ['Requests', r => r.requests.map(x => line(x, ' ', page.unit(x.split(':')[0]))), 'wide tight'],
-          ['Reason', r => [line(reasonName(r.reason)), note(r.text)]],
+          ['Reason', r => [line(r.title), note(r.text)]],
           ['Nearest node', r => r.nearest?.want > 0 && [line(r.nearest.node), note(`${number(r.nearest.have)} of ${amount(r.nearest.want, r.unit)}`)], 'wide tight'],
           ['It would fit', r => h('span.clamp', { title: changes.of(r) }, changes.of(r) ?? '…'), 'fill'],
         ], rows, r => r.owner + r.pod, 'waiting'),
         rows.length < data.total && h('p.dim', `${number(rows.length)} of ${plural(data.total, owner ? 'pod' : 'owner')} are shown. `,
           limit() < most ? link('Show more', 'waiting', { ...query, limit: limit() * 4 }) : 'Select a reason or a part of a name to see the others.'),
-        !rows.length && (data.pods ? empty('No waiting pod is selected.', link(`Show all ${number(data.pods)}`, 'waiting'))
-          : empty('No pod waits.', 'Pods that no node fits are shown here, with the smallest change that lets each of them run.')),
+        !rows.length && (data.pods ? empty('No waiting pod is selected.', link('Show all', 'waiting'))
+          : empty('No pod waits.', 'Pods that no node fits are shown here, with the smallest change that lets each run.')),
       ]
     },
   }
@@ -50,7 +48,6 @@ export default (page, route) => {
 // page. Each is kept for a minute.
 class Changes {
   known = new Map()
-  ended = new AbortController()
   constructor(changed) { this.changed = changed }
   of(row) {
     return row.reason === 'gated' ? 'when its gates are removed' : this.known.get(row.pod)?.text
@@ -61,17 +58,17 @@ class Changes {
     this.asking = true
     for (;;) {
       const row = this.rows.find(r => r.reason !== 'gated' && !(Date.now() - this.known.get(r.pod)?.at < 60000))
-      if (!row || document.hidden || this.ended.signal.aborted) break
+      if (!row || document.hidden || this.ended) break
       const [namespace, pod] = row.pod.split('/')
       let text
       try {
-        const { value } = await read(`/explain?${new URLSearchParams({ namespace, pod, nodes: 0, decisions: 0 })}`, { signal: this.ended.signal })
+        const { value } = await read(`/explain?${search({ namespace, pod, nodes: 0, decisions: 0 })}`)
         text = value.change || '–'
       } catch { text = this.known.get(row.pod)?.text ?? 'unknown' }
       this.known.set(row.pod, { text, at: Date.now() })
-      this.timer ??= setTimeout(() => { this.timer = undefined; if (!this.ended.signal.aborted) this.changed() }, 200) // several at a time
+      this.timer ??= setTimeout(() => { this.timer = undefined; if (!this.ended) this.changed() }, 200) // several at a time
     }
     this.asking = false
   }
-  stop() { this.ended.abort() }
+  stop() { this.ended = true }
 }

@@ -3,22 +3,23 @@ import { h } from './dom.js'
 
 export const unhealthy = 1, gone = 2 // flags of units: see NodeUnits in api.go
 
-// legends are the meanings of squares, each with a sample for a pod that needs 3. The dark part that rises from below is what is allocated.
-const legends = [
-  ['a pod of this size fits', { capacity: 4, used: 1 }], ['some is free, but too little', { capacity: 8, used: 6 }], ['allocated', { capacity: 4, used: 4 }],
-  ['reserved for a pod that starts', { capacity: 4, used: 4, reserved: 2 }], ['unhealthy', { capacity: 4, used: 0, flags: unhealthy }], ['no longer there', { capacity: 0, used: 1, flags: gone }],
-]
 const colors = ['page', 'fits', 'little', 'used', 'dim', 'ill']
 
-// look returns a number that tells what the square of a unit looks like: its color, how much of it is dark, and whether it has a corner.
+// encoded is a number for what a square looks like: its color, how much of it is dark, from below, and whether it has a corner.
+const encoded = (color, dark, corner) => colors.indexOf(color) << 7 | dark << 1 | corner
+const legends = [
+  ['a pod of this size fits', encoded('fits', 4)], ['some is free, but too little', encoded('little', 10)], ['allocated', encoded('used', 14)],
+  ['reserved for a pod that starts', encoded('used', 14, true)], ['unhealthy', encoded('ill')], ['no longer there', encoded('dim')],
+]
+
+// look returns what the square of a unit looks like. The dark part is what is allocated.
 function look({ capacity, used, reserved, flags }, side, need) {
-  const color = flags & gone ? 4 : flags & unhealthy ? 5 : used >= capacity ? 3 : capacity - used >= Math.max(1, need) ? 1 : 2
-  const part = capacity > 0 ? Math.min(1, used / capacity) : 1, tall = part > 0 && part < 1 ? Math.max(1, Math.min(side - 1, Math.round(side * part))) : side * part
-  return color << 7 | tall << 1 | reserved > 0
+  const color = flags & gone ? 'dim' : flags & unhealthy ? 'ill' : used >= capacity ? 'used' : capacity - used >= Math.max(1, need) ? 'fits' : 'little'
+  const part = capacity > 0 ? Math.min(1, used / capacity) : 1
+  return encoded(color, part > 0 && part < 1 ? Math.max(1, Math.min(side - 1, Math.round(side * part))) : side * part, reserved > 0)
 }
 
-// rectangles returns what a square with a look consists of. Unhealthy is striped, reserved has a corner, and what is no longer there is an
-// outline, so that none depends on color alone.
+// rectangles returns what a square consists of. Unhealthy is striped, and what is no longer there is an outline: none depends on color alone.
 function rectangles(look, side) {
   const color = colors[look >> 7], tall = look >> 1 & 63, corner = Math.max(2, Math.round(side / 4)), all = [[color, 0, 0, side, side]]
   if (color === 'dim') all.push(['page', 1, 1, side - 2, side - 2])
@@ -35,7 +36,7 @@ function paint([context, color], places, side) {
   }
 }
 
-// begin returns the context of a canvas in which lengths are those of the page, and a function that returns a color.
+// begin returns the context of a canvas, with lengths as on the page, and a function that returns a color.
 function begin(canvas) {
   const context = canvas.getContext('2d'), style = getComputedStyle(document.documentElement)
   context.setTransform(scale(), 0, 0, scale(), 0, 0)
@@ -45,13 +46,13 @@ const scale = () => window.devicePixelRatio || 1
 const canvasOf = (width, height, attributes) => h('canvas', { width: Math.round(width * scale()), height: Math.round(height * scale()), style: { width: `${width}px`, height: `${height}px` }, ...attributes })
 
 export const legend = () => h('ul.legend', { 'aria-label': 'Colors' }, legends.map(([text]) => h('li', canvasOf(14, 14, { 'aria-hidden': 'true' }), text)))
-export const paintLegend = () => document.querySelectorAll('.legend canvas').forEach((canvas, i) => paint(begin(canvas), [[look(legends[i][1], 14, 3), [0, 0]]], 14))
+export const paintLegend = () => document.querySelectorAll('.legend canvas').forEach((canvas, i) => paint(begin(canvas), [[legends[i][1], [0, 0]]], 14))
 
 // across is how many columns of squares a node has.
 const across = n => n <= 4 ? n : n <= 16 ? Math.ceil(n / 2) : Math.ceil(Math.sqrt(n * 2))
 
-// Wall draws the units of some nodes and lets people choose one, by mouse or arrow keys. It calls picked(node, unit) with what they choose, and
-// hovered(event, node, unit) when the mouse moves; without a node if there is none at the mouse.
+// Wall draws the units of some nodes. It calls picked(node, unit) with what people choose, by mouse or arrow keys, and hovered(event, node, unit)
+// when the mouse moves, without a node if there is none.
 export class Wall {
   constructor(name, picked, hovered) {
     Object.assign(this, { name, picked, hovered })
@@ -75,7 +76,7 @@ export class Wall {
     Object.assign(this, { nodes }, Wall.cell(pitch, Math.max(1, ...nodes.map(n => n.units.length))))
     this.perRow = Math.max(1, Math.floor((width + 8) / this.width))
     return canvasOf(Math.min(width, this.perRow * this.width), Math.ceil(nodes.length / this.perRow) * this.height, {
-      tabindex: '0', role: 'application', 'aria-roledescription': 'wall of units', 'aria-label': `${this.name}: ${nodes.length} nodes. The arrow keys move from unit to unit.`,
+      tabindex: '0', role: 'application', 'aria-label': `${this.name}: ${nodes.length} nodes. The arrow keys move from unit to unit.`,
       onclick: e => { const found = this.at(e); if (found) this.picked(...found) },
       onmousemove: e => this.hovered(e, ...this.at(e) ?? []), onmouseleave: this.hovered, onkeydown: e => this.key(e),
     })
@@ -86,7 +87,7 @@ export class Wall {
     return [at % this.perRow * this.width + unit % this.columns * this.pitch, Math.floor(at / this.perRow) * this.height + this.label + Math.floor(unit / this.columns) * this.pitch]
   }
 
-  // paint draws the squares that look different from those that the canvas has, or all if the canvas, the colors, the names or the choice have changed.
+  // paint draws the squares that have changed, or all if something else has.
   paint(canvas, need, chosen) {
     const begun = begin(canvas), [context, color] = begun, side = this.pitch - (this.pitch > 8 ? 2 : 1), { nodes, most } = this
     const at = nodes.findIndex(n => n.node === chosen?.node), names = this.label ? nodes.map(n => n.node) : []
@@ -126,22 +127,20 @@ export class Wall {
     const dx = near(e.offsetX - column * this.width, this.columns), dy = near(e.offsetY % this.height - this.label, Math.ceil(this.most / this.columns))
     return [n, Math.min(n.units.length - 1, dy * this.columns + dx)]
   }
-  // key moves to the nearest unit in the direction of an arrow.
+  // key moves by one square in the direction of an arrow.
   key(e) {
     const [dx, dy] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[e.key] ?? []
     if (dx === undefined) return
     e.preventDefault()
-    const at = this.nodes.findIndex(n => n.node === this.chosen?.node), [x, y] = at < 0 ? [-dx, -dy] : this.place(at, this.chosen.unit)
-    let least = Infinity, nearest
-    this.nodes.forEach((n, i) => n.units.forEach((_, unit) => {
-      const [a, b] = this.place(i, unit), along = (a - x) * dx + (b - y) * dy, far = along + 3 * Math.abs((a - x) * dy + (b - y) * dx)
-      if (along > 0 && far < least) [least, nearest] = [far, [n, unit]]
-    }))
-    if (nearest) this.picked(...nearest)
+    const { columns, perRow, nodes } = this, rows = Math.ceil(this.most / columns), was = nodes.findIndex(n => n.node === this.chosen?.node)
+    if (was < 0) return this.picked(nodes[0], 0)
+    const { unit } = this.chosen, x = was % perRow * columns + unit % columns + dx, y = Math.floor(was / perRow) * rows + Math.floor(unit / columns) + dy
+    const n = nodes[Math.floor(y / rows) * perRow + Math.floor(x / columns)], i = y % rows * columns + x % columns
+    if (x >= 0 && x < perRow * columns && n?.units[i]) this.picked(n, i)
   }
 }
 
-// shorten cuts the middle of a name, because the ends of node names tell them apart.
+// shorten cuts the middle of a name: the ends of node names tell them apart.
 function shorten(context, text, width) {
   const keep = Math.floor(text.length * width / context.measureText(text).width) - 1
   return keep >= text.length - 1 ? text : text.slice(0, Math.ceil(keep / 2)) + '…' + text.slice(-Math.floor(keep / 2))
