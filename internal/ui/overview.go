@@ -31,7 +31,7 @@ func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster, ca
 	})
 	r.called(s.Log)
 	calls.subtract(&r)
-	o := Overview{Replicas: []Replica{r}, Resources: s.resources(latest)}
+	o := Overview{Replicas: []Replica{r}, Resources: s.resources(latest).all}
 	o.Judge()
 	return o
 }

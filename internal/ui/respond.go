@@ -72,7 +72,9 @@ func Handlers(s Source) map[string]http.Handler {
 			o := s.overview(&latest, waiting, &calls)
 			return o, o.Unstamped()
 		}),
-		"GET " + UnitsPath: kept.handler(s.viewed, func(r *http.Request) (any, any) { return s.units(r.URL.Query().Get("resource")), nil }),
+		"GET " + UnitsPath: kept.handler(s.viewed, func(r *http.Request) (any, any) {
+			return s.units(r.URL.Query().Get("resource"), s.resources(&latest)), nil
+		}),
 		"GET " + WaitingPath: kept.handler(func() any { return waiting.state() }, func(r *http.Request) (any, any) {
 			return Group(waiting.rows(), QueryOf(r.URL.Query())), nil
 		}),

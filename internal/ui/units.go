@@ -13,15 +13,14 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/snapshot"
 )
 
-// lists yields the units of the policies that allocate some.
-func lists(c *config.Config, view *snapshot.View) iter.Seq[policy.UnitList] {
-	return func(yield func(policy.UnitList) bool) {
+// listers yields the policies that allocate units.
+func listers(c *config.Config) iter.Seq[policy.UnitLister] {
+	return func(yield func(policy.UnitLister) bool) {
 		for i := range c.Profiles {
 			for _, q := range c.Profiles[i].Policies {
-				if lister, ok := q.Policy.(policy.UnitLister); ok && !yield(lister.Units(view)) {
+				if lister, ok := q.Policy.(policy.UnitLister); ok && !yield(lister) {
 					return
 				}
 			}
@@ -33,37 +32,40 @@ func lists(c *config.Config, view *snapshot.View) iter.Seq[policy.UnitList] {
 type resources struct {
 	config *config.Config
 	all    []Resource
+	// by has the policies that allocate each of them, in order.
+	by map[string][]policy.UnitLister
 }
 
 // resources returns those of the configuration in use. It lists the units only once, because there are many.
-func (s *Source) resources(latest *atomic.Pointer[resources]) []Resource {
+func (s *Source) resources(latest *atomic.Pointer[resources]) *resources {
 	c := s.Config()
 	if r := latest.Load(); r != nil && r.config == c {
-		return r.all
+		return r
 	}
-	r := &resources{config: c, all: []Resource{}}
-	for list := range lists(c, s.View()) {
+	r := &resources{config: c, all: []Resource{}, by: map[string][]policy.UnitLister{}}
+	for lister := range listers(c) {
+		list := lister.Units(s.View())
+		r.by[string(list.Resource)] = append(r.by[string(list.Resource)], lister)
 		if x := (Resource{string(list.Resource), list.Title, list.Unit}); !slices.Contains(r.all, x) {
 			r.all = append(r.all, x)
 		}
 	}
 	slices.SortFunc(r.all, func(a, b Resource) int { return cmp.Compare(a.Title, b.Title) })
 	latest.Store(r)
-	return r.all
+	return r
 }
 
-// units returns all units of the resource.
-func (s *Source) units(resource string) *unitColumns {
+// units returns all units of the resource. It asks only the policies that allocate it, because each looks at all nodes.
+func (s *Source) units(resource string, known *resources) *unitColumns {
 	c := newUnitColumns(Resource{Resource: resource, Title: resource}) // nobody may allocate it any more
 	groups, count := map[string][]*policy.NodeUnits{}, 0
-	for list := range lists(s.Config(), s.View()) {
-		if string(list.Resource) == resource {
-			c.Title, c.Unit = list.Title, list.Unit
-			for i := range list.Nodes {
-				n := &list.Nodes[i]
-				groups[n.Group] = append(groups[n.Group], n)
-				count += len(n.Units)
-			}
+	for _, lister := range known.by[resource] {
+		list := lister.Units(s.View())
+		c.Title, c.Unit = list.Title, list.Unit
+		for i := range list.Nodes {
+			n := &list.Nodes[i]
+			groups[n.Group] = append(groups[n.Group], n)
+			count += len(n.Units)
 		}
 	}
 	c.Groups = slices.AppendSeq(c.Groups, maps.Keys(groups))

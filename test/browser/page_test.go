@@ -174,10 +174,15 @@ func TestStates(t *testing.T) {
 	}{
 		"no waiting pod":    {none, "waiting", "No pod waits."},
 		"no allocated unit": {none, "gpus", "No policy of the configuration allocates GPUs"},
-		"no such resource":  {none, "gpus?resource=example.com/gone", "No node has example.com/gone."},
-		"nothing held":      {none, "held", "No pod holds anything."},
-		"no signal":         {none, "signals", "The configuration has no signals."},
-		"no such pod":       {none, "pod/default/nobody", "Outboard does not know this pod."},
+		"a kind without a name": {func(f *fixture) {
+			u := f.units[gpuMemory]
+			u.Groups = append([]string{""}, u.Groups[1:]...)
+			f.units[gpuMemory] = u
+		}, "gpus", "64 GPUs on 16 nodes"},
+		"no such resource": {none, "gpus?resource=example.com/gone", "No node has example.com/gone."},
+		"nothing held":     {none, "held", "No pod holds anything."},
+		"no signal":        {none, "signals", "The configuration has no signals."},
+		"no such pod":      {none, "pod/default/nobody", "Outboard does not know this pod."},
 		"no GPU": {func(f *fixture) {
 			f.units[gpuMemory] = ui.Units{Resource: f.units[gpuMemory].Resource, Groups: []string{}, Nodes: []ui.NodeUnits{}}
 		}, "gpus", "No node has GPU memory."},

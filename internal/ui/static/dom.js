@@ -12,7 +12,7 @@ export function h(tag, ...children) {
   if (all) e.className = all
   for (const [name, v] of Object.entries(attributes)) {
     if (name.startsWith('on')) e.addEventListener(name.slice(2), v)
-    else if (given(v)) e.setAttribute(name, v === true ? '' : v)
+    else if (v === '' || given(v)) e.setAttribute(name, v === true ? '' : v)
   }
   e.append(...content(children))
   Object.assign(e.style, style) // style attributes are not allowed
