@@ -322,10 +322,13 @@ func (a *Attempt) noteIndexed(c *Choice, x *index, ns *nominations, best []int32
 		return
 	}
 	s := &result.scratch
+	result.Record.Top = make([]decision.ScoredNode, 0, len(best))
+	scores := make([]decision.Score, len(best)*len(ev.scorers))
 	for _, j := range best {
 		row := int(c.Rows[c.index(result.Kept[j])])
 		n := view.At(row)
 		scored := decision.ScoredNode{Node: n.Name, Total: s.totals[j]}
+		scored.Scores, scores = scores[:0:len(ev.scorers)], scores[len(ev.scorers):]
 		with := ns.counting(n, ev.pod, false)
 		for at := range ev.scorers {
 			scorer := &ev.scorers[at]
