@@ -23,7 +23,7 @@ const (
 	maxExact = 1 << 53
 )
 
-// nodeDevices are the devices of a node, in the order in which they are allocated. They are immutable, except that they keep their lines.
+// nodeDevices are the devices of a node, in the order in which they are allocated. They are immutable, except that they keep their node types.
 type nodeDevices struct {
 	plain   bool     // all devices of the node are described: none has counters
 	taken   uint64   // bit i: device i is allocated as a whole
@@ -33,7 +33,7 @@ type nodeDevices struct {
 	driver  []uint8  // of device i
 	drivers []usage  // of all units of each driver
 
-	lines [keptSets]atomic.Pointer[kept]
+	nodeTypes [keptSets]atomic.Pointer[kept]
 }
 
 // amount is how much of a capacity is allocated.
@@ -236,11 +236,11 @@ func (ps *plans) score(n *snapshot.Node) (score int64, ok bool) {
 	if !d.plain {
 		return 0, false
 	}
-	l := d.lineOf(ps.set, n)
-	if l == nil {
+	nt := d.nodeTypeOf(ps.set, n)
+	if nt == nil {
 		return 0, false
 	}
-	p := ps.of(l)
+	p := ps.of(nt)
 	if p == nil {
 		return 0, false
 	}

@@ -15,9 +15,9 @@ import (
 const (
 	// keptSets is how many sets of attributes are kept with a node: what the selectors of claims in the cluster read, which is few.
 	keptSets = 8
-	// maxLines is how many different lines of devices are kept for one set of attributes. A cluster has about as many as it has types of
+	// maxNodeTypes is how many different node types are kept for one set of attributes. A cluster has about as many as it has types of
 	// nodes. Nodes beyond that are predicted one by one.
-	maxLines = 256
+	maxNodeTypes = 256
 )
 
 // kind is what a claim can depend on of a device, except what is allocated of it.
@@ -27,17 +27,17 @@ type kind struct {
 	device *resourcev1.Device
 }
 
-// line is the kinds of the devices of a node, in the order in which they are allocated. Nodes share it. It is immutable.
-type line []*kind
+// nodeType is the kinds of the devices of a node, in the order in which they are allocated. Nodes share it. It is immutable.
+type nodeType []*kind
 
-// attributeSet is a set of attributes, and the lines of devices of which nothing but these attributes is known: it is the same for all nodes of a
-// type although each device has, for example, a serial number.
+// attributeSet is a set of attributes, and the types of nodes of whose devices nothing but these attributes is known: they are the same for all nodes
+// of a type, although each device has, for example, a serial number.
 type attributeSet struct {
 	names []string
 	slot  int
 
-	mu    sync.Mutex
-	lines map[string]weak.Pointer[line]
+	mu        sync.Mutex
+	nodeTypes map[string]weak.Pointer[nodeType]
 }
 
 // attributeSets are the sets of attributes that were needed last. It is safe for concurrent use.
@@ -60,7 +60,7 @@ func (as *attributeSets) of(names []string) *attributeSet {
 		if found != nil {
 			slot = found.slot
 		}
-		found = &attributeSet{names: names, slot: slot, lines: map[string]weak.Pointer[line]{}}
+		found = &attributeSet{names: names, slot: slot, nodeTypes: map[string]weak.Pointer[nodeType]{}}
 	}
 	copy(as.kept[1:at+1], as.kept[:at])
 	as.kept[0] = found
@@ -74,25 +74,25 @@ func (as *attributeSets) all() []*attributeSet {
 	return slices.DeleteFunc(slices.Clone(as.kept[:]), func(a *attributeSet) bool { return a == nil })
 }
 
-// kept is the line of a node for a set.
+// kept is the node type of a node for a set.
 type kept struct {
-	of   *attributeSet
-	line *line // nil: there are too many
+	of       *attributeSet
+	nodeType *nodeType // nil: there are too many
 }
 
-// lineOf returns the line of the node for the set, or nil.
-func (d *nodeDevices) lineOf(a *attributeSet, n *snapshot.Node) *line {
-	slot := &d.lines[a.slot]
+// nodeTypeOf returns the type of the node for the set, or nil.
+func (d *nodeDevices) nodeTypeOf(a *attributeSet, n *snapshot.Node) *nodeType {
+	slot := &d.nodeTypes[a.slot]
 	if k := slot.Load(); k != nil && k.of == a {
-		return k.line
+		return k.nodeType
 	}
-	k := &kept{a, a.lineOf(n.DevicePools())}
+	k := &kept{a, a.nodeTypeOf(n.DevicePools())}
 	slot.Store(k)
-	return k.line
+	return k.nodeType
 }
 
-func (a *attributeSet) lineOf(pools []snapshot.DevicePool) *line {
-	var all line
+func (a *attributeSet) nodeTypeOf(pools []snapshot.DevicePool) *nodeType {
+	var all nodeType
 	var key, buffer []byte
 	for i := range pools {
 		for _, s := range pools[i].Slices {
@@ -110,16 +110,16 @@ func (a *attributeSet) lineOf(pools []snapshot.DevicePool) *line {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if known := a.lines[string(key)].Value(); known != nil {
+	if known := a.nodeTypes[string(key)].Value(); known != nil {
 		return known
 	}
-	if len(a.lines) >= maxLines {
-		for key, l := range a.lines {
-			if l.Value() == nil {
-				delete(a.lines, key)
+	if len(a.nodeTypes) >= maxNodeTypes {
+		for key, nt := range a.nodeTypes {
+			if nt.Value() == nil {
+				delete(a.nodeTypes, key)
 			}
 		}
-		if len(a.lines) >= maxLines {
+		if len(a.nodeTypes) >= maxNodeTypes {
 			return nil
 		}
 	}
@@ -130,7 +130,7 @@ func (a *attributeSet) lineOf(pools []snapshot.DevicePool) *line {
 		}
 		all[i] = own[k]
 	}
-	a.lines[string(key)] = weak.Make(&all)
+	a.nodeTypes[string(key)] = weak.Make(&all)
 	return &all
 }
 

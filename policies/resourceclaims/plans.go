@@ -16,7 +16,7 @@ import (
 // maxPlanBytes is about how many bytes of plans are kept. A plan takes planBytes, and more for its amounts.
 const maxPlanBytes, planBytes = 8 << 20, 128
 
-// plan is which devices of a line each part of a request can get: see [firstfit.Request.Parts].
+// plan is which devices of a node type each part of a request can get: see [firstfit.Request.Parts].
 type plan [][]alternative
 
 type alternative struct {
@@ -25,7 +25,7 @@ type alternative struct {
 	amounts  []int64 // that it consumes, as in nodeDevices
 }
 
-// plans are those of one request, for each line. They are safe for concurrent use.
+// plans are those of one request, for each node type. They are safe for concurrent use.
 type plans struct {
 	policy *resourceClaims
 	set    *attributeSet
@@ -33,7 +33,7 @@ type plans struct {
 
 	mu    sync.Mutex
 	alone map[string][][]single // by kind
-	known atomic.Pointer[map[*line]plan]
+	known atomic.Pointer[map[*nodeType]plan]
 }
 
 // single is what a part gets of a device that is not allocated.
@@ -80,7 +80,7 @@ func (p *resourceClaims) newPlans(r *firstfit.Request) *plans {
 		return nil
 	}
 	ps := &plans{policy: p, set: p.sets.of(names), parts: parts, alone: map[string][][]single{}}
-	ps.known.Store(&map[*line]plan{})
+	ps.known.Store(&map[*nodeType]plan{})
 	return ps
 }
 
@@ -94,24 +94,24 @@ func (c *planCache) grow(bytes int64) {
 }
 
 // of returns the plan for nodes with the devices, or nil.
-func (ps *plans) of(l *line) plan {
-	if known, ok := (*ps.known.Load())[l]; ok {
+func (ps *plans) of(nt *nodeType) plan {
+	if known, ok := (*ps.known.Load())[nt]; ok {
 		return known
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	last := *ps.known.Load()
-	if known, ok := last[l]; ok {
+	if known, ok := last[nt]; ok {
 		return known
 	}
 	next := maps.Clone(last)
-	next[l] = ps.make(*l)
-	ps.policy.plans.grow(next[l].size())
+	next[nt] = ps.make(*nt)
+	ps.policy.plans.grow(next[nt].size())
 	ps.known.Store(&next)
-	return next[l]
+	return next[nt]
 }
 
-func (ps *plans) make(l line) plan {
+func (ps *plans) make(nt nodeType) plan {
 	p := make(plan, len(ps.parts))
 	for i, part := range ps.parts {
 		p[i] = make([]alternative, len(part))
@@ -119,7 +119,7 @@ func (ps *plans) make(l line) plan {
 			p[i][j].count = part[j].Count
 		}
 	}
-	for at, k := range l {
+	for at, k := range nt {
 		of, ok := ps.alone[k.key]
 		if !ok {
 			of = ps.policy.singles(k, ps.parts)

@@ -74,7 +74,7 @@ func (p *resourceClaims) Precompute(view *snapshot.View) {
 	for n := range view.All() {
 		d := *p.devices.Of(n)
 		for _, a := range sets {
-			d.lineOf(a, n)
+			d.nodeTypeOf(a, n)
 		}
 	}
 }
