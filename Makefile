@@ -151,10 +151,11 @@ hostile: ## measure memory use and latency of an honest client beside hostile on
 	@$(OUTBOARD)
 	$(GO) run ./test/hostile --outboard bin/outboard $(BENCH)
 
+# For example: make demo-gpu BENCH='-claims -percentage 100'
 demo-gpu: ## place the trace with an unmodified kube-scheduler, beside the simulated prediction
 	@$(MAKE) --no-print-directory -C kubernetes demo
 	@$(OUTBOARD)
-	$(GO) run ./test/demogpu --data $(OPENB) --outboard bin/outboard
+	$(GO) run ./test/demogpu --data $(OPENB) --outboard bin/outboard $(BENCH)
 
 # No part of make test: it builds other releases of Kubernetes the first time. For example:
 # make compat COMPAT='-only v1.29.6'

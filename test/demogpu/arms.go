@@ -8,6 +8,7 @@ import (
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policy"
 )
 
@@ -19,6 +20,8 @@ type arm struct {
 	shortlist int
 	// prioritize makes kube-scheduler ask for scores, which decide.
 	prioritize bool
+	// claims is the policy for pods with ResourceClaims, and alone kube-scheduler without Outboard; the other fields are ignored then.
+	claims, alone bool
 }
 
 var arms = []arm{
@@ -26,6 +29,9 @@ var arms = []arm{
 	{name: "LeastWaste, by prioritize", strategy: gpumemory.LeastWaste, prioritize: true},
 	{name: "LeastWaste, shortlist of 1", strategy: gpumemory.LeastWaste, shortlist: 1},
 }
+
+// claimArms are those for pods with ResourceClaims.
+var claimArms = []arm{{name: "kube-scheduler alone", alone: true}, {name: "ResourceClaims, LeastWaste", claims: true}}
 
 // decisive is a weight with which one of the 10 levels of an extender's scores outweighs
 // all of kube-scheduler's own.
@@ -49,6 +55,9 @@ func (a *arm) outboard() (string, error) {
 	if a.shortlist > 0 {
 		profile["shortlist"] = a.shortlist
 	}
+	if a.claims {
+		profile = map[string]any{"shortlist": 1, "policies": []any{map[string]any{"type": "ResourceClaims", "config": claimsConfig()}}}
+	}
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "outboard.dev/v1alpha1",
 		"kind":       "OutboardConfiguration",
@@ -65,8 +74,22 @@ func (a *arm) outboard() (string, error) {
 // need not leave anything of the API server to others.
 const apiQPS = 5000
 
-// scheduler is the configuration of kube-scheduler: its defaults, and the extender.
+// claimsConfig is that of the policy for claims.
+func claimsConfig() resourceclaims.Config {
+	c := resourceclaims.Defaults()
+	c.ScoringStrategy.Type = resourceclaims.LeastWaste
+	return c
+}
+
+// scheduler is the configuration of kube-scheduler: its defaults, and the extender. For claims, users get the extender from outboard scheduler-config.
 func (a *arm) scheduler() string {
+	if a.alone || a.claims {
+		return fmt.Sprintf(`
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {qps: %d, burst: %d}
+`, apiQPS, apiQPS)
+	}
 	prioritize := ""
 	if a.prioritize {
 		prioritize = fmt.Sprintf("\n  prioritizeVerb: prioritize\n  weight: %d", decisive)
@@ -87,10 +110,18 @@ extenders:
 // simulated is the same for the simulation.
 func (a *arm) simulated() (simulate.Scheduler, simulate.Extender, error) {
 	scheduler := simulate.Scheduler{ResourceScore: simulate.LeastAllocated, ExtenderWeight: decisive, NoPrioritize: !a.prioritize}
+	if a.alone {
+		return scheduler, simulate.Extender{}, nil
+	}
+	name, shortlist := "GPUMemory", a.shortlist
 	p, err := gpumemory.New(a.config())
+	if a.claims {
+		name, shortlist, scheduler.NoPrioritize = "ResourceClaims", 1, false
+		p, err = resourceclaims.New(claimsConfig())
+	}
 	if err != nil {
 		return scheduler, simulate.Extender{}, err
 	}
-	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: a.shortlist})
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: name, Policy: p, Weight: 1}}, Shortlist: shortlist})
 	return scheduler, simulate.Extender{Engine: e}, err
 }

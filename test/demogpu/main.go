@@ -1,6 +1,7 @@
 // Command demogpu fills the cluster of a published trace with pods through an unmodified
 // kube-scheduler and `outboard serve`, in three configurations, and prints the result of each with the
-// prediction of the simulation.
+// prediction of the simulation. With -claims, pods request the GPUs by ResourceClaims, and kube-scheduler
+// runs alone or with the policy ResourceClaims.
 package main
 
 import (
@@ -23,13 +24,22 @@ func main() {
 	flag.StringVar(&o.binary, "outboard", "", "the outboard binary (default: built from this checkout)")
 	flag.Uint64Var(&o.seed, "seed", 42, "seed for the order of the pods")
 	flag.Float64Var(&o.until, "until", 1.3, "how much GPU memory pods request until the end, relative to the capacity")
+	claims := flag.Bool("claims", false, "give the pods ResourceClaims for shares of devices instead of resources of gpushare")
+	flag.IntVar(&o.percentage, "percentage", 0, "percentageOfNodesToScore of kube-scheduler; 0: its default")
 	flag.IntVar(&o.draws, "draws", 5, "how often each arm is simulated")
 	flag.Parse()
 	measure.Main("demogpu", func(ctx context.Context) (err error) {
 		if err := o.read(*data, *nodes); err != nil {
 			return err
 		}
-		if o.arms, err = measure.Matching(arms, *only, func(a arm) string { return a.name }); err != nil {
+		all := arms
+		if *claims {
+			all = claimArms
+			if err := o.useClaims(); err != nil {
+				return err
+			}
+		}
+		if o.arms, err = measure.Matching(all, *only, func(a arm) string { return a.name }); err != nil {
 			return err
 		}
 		return o.run(ctx, os.Stdout, os.Stderr)
@@ -78,6 +88,7 @@ func (o *options) run(ctx context.Context, out, progress io.Writer) error {
 		if results[i].measured, err = o.play(ctx, &o.arms[i], pods, progress); err != nil {
 			return fmt.Errorf("%s: %w", o.arms[i].name, err)
 		}
+		fmt.Fprintf(progress, "%s: at %v, %.2f %% are allocated\n", o.arms[i].name, loads, results[i].measured.curve)
 	}
 	return o.report(results, out)
 }

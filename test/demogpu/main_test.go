@@ -105,6 +105,48 @@ func TestDemoGPU(t *testing.T) {
 	}
 }
 
+// With ResourceClaims, the simulation predicts the result, and the package firstfit the devices. kube-scheduler counts the capacity that a claim
+// consumes twice for a moment, while it finishes writing the claim: then it takes another device.
+func TestDemoClaims(t *testing.T) {
+	binary, err := stage.Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range claimArms {
+		t.Run(claimArms[i].name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			o := options{trace: small(), arms: claimArms[i : i+1], binary: binary, draws: 6, tolerance: 3}
+			if err := o.useClaims(); err != nil {
+				t.Fatal(err)
+			}
+			pods, err := o.order()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var progress bytes.Buffer
+			m, err := o.play(ctx, &o.arms[0], pods, &progress)
+			if err != nil {
+				t.Fatal(err)
+			}
+			predicted, err := o.predict(ctx, &o.arms[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			err = o.report([]result{{predicted, m}}, &out)
+			t.Logf("%s%s", &progress, &out)
+			if err != nil {
+				t.Error(err)
+			}
+			if c := m.claims; c.claims < 100 || len(c.different) > c.claims/20 {
+				t.Errorf("of %d claims, %d were predicted", c.claims, c.predicted)
+			}
+		})
+	}
+}
+
 func named(name string, asked int64) *corev1.Pod {
 	p := job(0, 1, int(asked), 1, "").Pod
 	p.Name = name
@@ -153,6 +195,21 @@ func TestTally(t *testing.T) {
 	}
 	if got, want := tally.String(), "    0 created,     2 bound,    2 rejected, 50.00 % of the GPUs allocated"; got != want {
 		t.Errorf("the failure is %q, want %q", got, want)
+	}
+}
+
+// A pod that was rejected at first was placed after all others.
+func TestTurn(t *testing.T) {
+	a, b, c := named("a", 100), named("b", 200), named("c", 400)
+	tally := newTally([]*corev1.Pod{a, b, c}, 500)
+	for _, pod := range []*corev1.Pod{refused(a, corev1.PodReasonUnschedulable), bound(c), bound(b), bound(a)} {
+		tally.see(pod)
+	}
+	if tally.turn("b") >= tally.turn("c") || tally.turn("c") >= tally.turn("a") {
+		t.Errorf("the turns are %d, %d and %d", tally.turn("a"), tally.turn("b"), tally.turn("c"))
+	}
+	if curve := tally.curve(); curve != [len(loads)]float64{140, 140, 140, 140, 140, 140, 140} {
+		t.Errorf("the curve is %v", curve)
 	}
 }
 

@@ -36,14 +36,24 @@ func (p *play) measure(ctx context.Context, m *measurement) error {
 		return fmt.Errorf("there are %d pods, and %d were created", m.pods, len(p.pods))
 	}
 	m.allocated = 100 * float64(allocated) / float64(capacity(nodes.Items))
-	m.late = p.tally.lateShare()
+	m.late, m.curve = p.tally.lateShare(), p.tally.curve()
 	m.first, m.anyRejected = p.tally.first()
 	counted, err := p.schedulerMetrics(ctx)
 	if err != nil {
 		return err
 	}
 	m.attempts = attemptsOf(counted)
-	m.failures = failures(p.outboard.Log())
+	m.skipped = strings.Count(p.scheduler.Log(), "Skipping extender as it returned error")
+	if p.outboard != nil {
+		m.failures = failures(p.outboard.Log())
+	}
+	if p.devices != nil {
+		if m.claims, err = p.allocations(ctx); err == nil {
+			m.allocated = 100 * float64(m.claims.used) / float64(m.claims.capacity)
+			m.audit = strings.Join(m.claims.exceeded, "\n")
+		}
+		return err
+	}
 	m.audit, err = p.audit(ctx)
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
@@ -29,10 +32,14 @@ type measurement struct {
 	bound, pods int
 	attempts    attempts
 	failures    map[string]int // of calls of Outboard, by why
+	skipped     int            // filter calls that kube-scheduler ignored because they failed
 	// tried is when every pod had been tried once, and rested when nothing happened any
 	// more, from the creation of the first pod on.
 	tried, rested time.Duration
 	audit         string // the findings; "": none
+	// curve is allocated at each of loads, of the pods that had been created by then.
+	curve  [len(loads)]float64
+	claims *allocations // nil without ResourceClaims
 }
 
 // play sets up a control plane for the arm, creates the pods, and measures when all is
@@ -43,7 +50,7 @@ func (o *options) play(ctx context.Context, a *arm, pods []*corev1.Pod, progress
 		return m, err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	p := &play{Stage: s, pods: pods}
+	p := &play{Stage: s, pods: pods, devices: o.devices}
 	if err := p.setUp(ctx, o, a); err != nil {
 		return m, err
 	}
@@ -74,8 +81,9 @@ func (o *options) play(ctx context.Context, a *arm, pods []*corev1.Pod, progress
 type play struct {
 	*stage.Stage
 	pods      []*corev1.Pod
+	devices   *simulate.Devices // nil unless the pods have ResourceClaims
 	tally     *tally
-	outboard  *stage.Outboard
+	outboard  *stage.Outboard // nil: kube-scheduler runs alone
 	scheduler *controlplane.Scheduler
 }
 
@@ -88,27 +96,53 @@ func (p *play) setUp(ctx context.Context, o *options, a *arm) error {
 	nodes := make([]*corev1.Node, len(o.nodes))
 	for i, n := range o.nodes {
 		nodes[i] = newNode(n)
+		if p.devices != nil {
+			nodes[i] = withoutGPUsOf(nodes[i])
+		}
 	}
 	if err := controlplane.CreateNodes(ctx, p.Client, nodes...); err != nil {
 		return err
 	}
-	list, err := p.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if p.devices != nil {
+		if err := p.createDevices(ctx); err != nil {
+			return err
+		}
+	}
+	p.tally = newTally(p.pods, o.world().Capacity())
+	config, err := p.startOutboard(ctx, a)
 	if err != nil {
 		return err
 	}
-	p.tally = newTally(p.pods, capacity(list.Items))
+	if o.percentage > 0 {
+		config += fmt.Sprintf("percentageOfNodesToScore: %d\n", o.percentage)
+	}
+	p.scheduler, err = p.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config, Env: []string{"GOGC=600"}}) // a third of its time is garbage collection otherwise
+	return err
+}
+
+// startOutboard starts Outboard for the arm, and returns the configuration of kube-scheduler with it.
+func (p *play) startOutboard(ctx context.Context, a *arm) (string, error) {
+	scheduler := a.scheduler()
+	if a.alone {
+		return scheduler, nil
+	}
 	config, err := a.outboard()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if p.outboard, err = p.StartOutboard(ctx, config); err != nil {
-		return err
+		return "", err
 	}
-	if config, err = p.outboard.SchedulerConfig(a.scheduler()); err != nil {
-		return err
+	if a.claims {
+		// The entry is the one that users get.
+		entry, err := exec.CommandContext(ctx, p.Binary(), "scheduler-config", "--config", p.outboard.ConfigFile).Output()
+		if err != nil {
+			return "", fmt.Errorf("scheduler-config: %w", err)
+		}
+		_, extenders, _ := strings.Cut(string(entry), "\nextenders:")
+		scheduler += "extenders:" + extenders
 	}
-	p.scheduler, err = p.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config})
-	return err
+	return p.outboard.SchedulerConfig(scheduler)
 }
 
 // follow makes the tally follow the pods until ctx ends; then ended waits for the last of it.
@@ -137,7 +171,13 @@ func (p *play) create(ctx context.Context) error {
 		return err
 	}
 	for _, pod := range p.pods {
-		if _, err := client.CoreV1().Pods(pod.Namespace).Create(ctx, newPod(pod), metav1.CreateOptions{}); err != nil {
+		pod := newPod(pod)
+		if p.devices != nil {
+			if pod, err = p.createClaim(ctx, pod); err != nil {
+				return fmt.Errorf("creating a claim: %w", err)
+			}
+		}
+		if _, err := client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("creating pod %s: %w", pod.Name, err)
 		}
 		p.tally.create()

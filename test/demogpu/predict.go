@@ -19,6 +19,8 @@ type prediction struct {
 	// Both in percent of the GPUs; of first, only runs in which a pod with GPUs was
 	// rejected are counted.
 	allocated, first measure.Figures
+	// curve is allocated at each of loads.
+	curve [len(loads)]measure.Figures
 }
 
 // describe returns the mean and the standard deviation of the figures.
@@ -42,7 +44,7 @@ func (o *options) predict(ctx context.Context, a *arm) (prediction, error) {
 			if w.Scheduler, w.Extender, err = a.simulated(); err != nil {
 				return err
 			}
-			w.Scheduler.Ties = uint64(i)
+			w.Scheduler.Ties, w.Scheduler.PercentageOfNodesToScore = uint64(i), o.percentage
 			w.Nodes = withUIDs(o.nodes, uint64(i))
 			filled[i], err = w.FillUp(ctx, o.jobs, o.seed, o.until, nil)
 			return err
@@ -54,6 +56,9 @@ func (o *options) predict(ctx context.Context, a *arm) (prediction, error) {
 	var p prediction
 	for _, f := range filled {
 		p.allocated = append(p.allocated, 100*f.Curve[len(f.Curve)-1].Allocated)
+		for i, load := range loads {
+			p.curve[i] = append(p.curve[i], 100*f.At(load))
+		}
 		if f.FirstRejected > 0 {
 			p.first = append(p.first, 100*f.FirstRejected)
 		}

@@ -43,15 +43,49 @@ func (o *options) report(results []result, out io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	if err := o.reportCurves(results, out); err != nil {
+		return err
+	}
 	for i := range results {
 		m := &results[i].measured
+		if m.claims != nil {
+			fmt.Fprintf(out, "%s: of %d claims, %d were predicted (%.2f %%)\n", o.arms[i].name, m.claims.claims, m.claims.predicted, 100*float64(m.claims.predicted)/float64(max(1, m.claims.claims)))
+			for _, what := range m.claims.different {
+				fmt.Fprintf(out, "  %s\n", what)
+			}
+		}
 		fmt.Fprintf(out, "%s: kube-scheduler made %.0f attempts: %.0f found a node, %.0f did not, %.0f failed; pods that were rejected at first and bound later have %.2f %% of the GPUs\n",
 			o.arms[i].name, m.attempts.scheduled+m.attempts.unschedulable+m.attempts.failed, m.attempts.scheduled, m.attempts.unschedulable, m.attempts.failed, m.late)
+		if m.skipped > 0 {
+			errs = append(errs, fmt.Errorf("%s: kube-scheduler placed %d pods without Outboard", o.arms[i].name, m.skipped))
+		}
 		for _, why := range slices.Sorted(maps.Keys(m.failures)) {
 			fmt.Fprintf(out, "  %d calls of Outboard failed: %s\n", m.failures[why], why)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// reportCurves writes what is allocated when pods have requested each of loads.
+func (o *options) reportCurves(results []result, out io.Writer) error {
+	header := []string{"allocated % when pods have requested %"}
+	for _, load := range loads {
+		header = append(header, fmt.Sprintf("%.0f", 100*load))
+	}
+	table := measure.NewTable(out, header...)
+	for i := range results {
+		measured, predicted := []any{o.arms[i].name}, []any{o.arms[i].name + ", predicted"}
+		for j, load := range loads {
+			if load > o.until {
+				continue
+			}
+			measured = append(measured, fmt.Sprintf("%.2f", results[i].measured.curve[j]))
+			predicted = append(predicted, describe(results[i].predicted.curve[j]))
+		}
+		table.Row(measured...)
+		table.Row(predicted...)
+	}
+	return table.Flush()
 }
 
 func (m *measurement) firstRejected() string {

@@ -14,6 +14,10 @@ const lookEvery = time.Second
 
 // await waits until the condition is met. It fails if kube-scheduler or Outboard ends.
 func (p *play) await(ctx context.Context, isSo func(context.Context) (bool, error)) error {
+	var outboardEnds <-chan struct{}
+	if p.outboard != nil {
+		outboardEnds = p.outboard.Done()
+	}
 	for {
 		if so, err := isSo(ctx); so || err != nil {
 			return err
@@ -23,7 +27,7 @@ func (p *play) await(ctx context.Context, isSo func(context.Context) (bool, erro
 			return context.Cause(ctx)
 		case <-p.scheduler.Done():
 			return fmt.Errorf("kube-scheduler ended: %s", p.scheduler.Log())
-		case <-p.outboard.Done():
+		case <-outboardEnds:
 			return fmt.Errorf("outboard ended: %s", p.outboard.Log())
 		case <-time.After(lookEvery):
 		}

@@ -99,6 +99,37 @@ func (t *tally) lateShare() float64 {
 	return t.percent(t.late)
 }
 
+// turn returns the place of the pod in the order in which kube-scheduler placed pods.
+func (t *tally) turn(pod string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := t.index[pod]
+	if t.rejected[i] {
+		return i + len(t.requested)
+	}
+	return i
+}
+
+// loads are sums of requests at which the allocation is reported, relative to the capacity.
+var loads = [...]float64{0.8, 0.9, 0.95, 1, 1.1, 1.2, 1.3}
+
+// curve is the allocation, in percent, of the pods that request each of loads.
+func (t *tally) curve() (allocated [len(loads)]float64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	arrived, sum, at := int64(0), int64(0), 0
+	for i, requested := range t.requested {
+		if arrived += requested; t.bound[i] {
+			sum += requested
+		}
+		for at < len(loads) && float64(arrived) >= loads[at]*float64(t.capacity) {
+			allocated[at] = t.percent(sum)
+			at++
+		}
+	}
+	return allocated
+}
+
 // first is the sum of requests, in percent, up to the first of the pods that request
 // GPUs that was ever rejected; false if none was.
 func (t *tally) first() (float64, bool) {

@@ -15,13 +15,20 @@ type trace struct {
 	jobs  []simulate.Job
 	seed  uint64  // of the order in which pods come
 	until float64 // the sum of their requests, relative to the capacity
+	// percentage is kube-scheduler's percentageOfNodesToScore; 0: its default.
+	percentage int
+	devices    *simulate.Devices // nil unless pods have ResourceClaims
 }
 
 const gpuMemory = corev1.ResourceName("aliyun.com/gpu-mem")
 
 // world is what is simulated.
 func (t *trace) world() *simulate.World {
-	return &simulate.World{Nodes: t.nodes, Resource: gpuMemory}
+	w := &simulate.World{Nodes: t.nodes, Resource: gpuMemory}
+	if t.devices != nil {
+		w.Devices = *t.devices
+	}
+	return w
 }
 
 // order returns the pods in the order of their creation.
