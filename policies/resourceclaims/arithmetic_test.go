@@ -17,6 +17,7 @@ import (
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/mig"
 )
 
 // mixedWorld is a cluster of nodes with devices of several drivers: shared or not, with several capacities, request policies, taints and
@@ -79,7 +80,7 @@ func (w *mixedWorld) addNode() {
 		}
 	}
 	if rare == 2 {
-		node, slices := migNode(name, 1)
+		node, slices := mig.Node(name, 1)
 		w.SetNode(node)
 		for _, s := range slices {
 			w.SetResourceSlice(s)

@@ -9,9 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/internal/placement"
@@ -19,102 +16,8 @@ import (
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/mig"
 )
-
-// migProfile is a MIG profile of the NVIDIA A100 40GB, as in NVIDIA's MIG User Guide, with what NVIDIA's DRA driver publishes of it.
-type migProfile struct {
-	name                                         string
-	id                                           int
-	memory, processors, copies, decoders, others int64 // memory in MiB; others: of JPEG and of optical flow
-	slices                                       int
-	starts                                       []int
-}
-
-var a100Profiles = []migProfile{
-	{"1g.5gb", 19, 4864, 14, 1, 0, 0, 1, []int{0, 1, 2, 3, 4, 5, 6}},
-	{"1g.10gb", 15, 9856, 14, 1, 1, 0, 2, []int{0, 2, 4, 6}},
-	{"2g.10gb", 14, 9856, 28, 2, 1, 0, 2, []int{0, 2, 4}},
-	{"3g.20gb", 9, 19968, 42, 3, 2, 0, 4, []int{0, 4}},
-	{"4g.20gb", 5, 19968, 56, 4, 2, 0, 4, []int{0}},
-	{"7g.40gb", 0, 40192, 98, 7, 5, 1, 8, []int{0}},
-}
-
-// counters returns what a partition of the profile uses if it begins at the memory slice.
-func (p *migProfile) counters(start int) map[string]resourcev1.Counter {
-	all := map[string]resourcev1.Counter{}
-	for name, value := range map[string]int64{
-		"memory": p.memory << 20, "multiprocessors": p.processors, "copy-engines": p.copies, "decoders": p.decoders, "encoders": 0, "jpeg-engines": p.others, "ofa-engines": p.others,
-	} {
-		all[name] = resourcev1.Counter{Value: *resource.NewQuantity(value, resource.BinarySI)}
-	}
-	for i := range p.slices {
-		all[fmt.Sprint("memory-slice-", start+i)] = resourcev1.Counter{Value: resource.MustParse("1")}
-	}
-	return all
-}
-
-// devices returns the devices of a GPU in the order in which the driver publishes them: by name.
-func migDevices(gpu int) []resourcev1.Device {
-	product, mig, whole := "NVIDIA A100-SXM4-40GB", "mig", "gpu"
-	set := fmt.Sprintf("gpu-%d-counter-set", gpu)
-	byName := map[string]resourcev1.Device{}
-	add := func(name, kind, profile string, counters map[string]resourcev1.Counter) {
-		d := resourcev1.Device{Name: name, Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"type": {StringValue: &kind}, "productName": {StringValue: &product}}}
-		if profile != "" {
-			d.Attributes["profile"] = resourcev1.DeviceAttribute{StringValue: &profile}
-		}
-		d.Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: counters["memory"].Value}}
-		d.ConsumesCounters = []resourcev1.DeviceCounterConsumption{{CounterSet: set, Counters: counters}}
-		byName[name] = d
-	}
-	for _, p := range a100Profiles {
-		for _, start := range p.starts {
-			name := fmt.Sprintf("gpu-%d-mig-%s-%d-%d", gpu, p.name[:1]+"g"+p.name[3:], p.id, start)
-			add(name, mig, p.name, p.counters(start))
-		}
-	}
-	add(fmt.Sprintf("gpu-%d", gpu), whole, "", a100Profiles[5].counters(0))
-	var all []resourcev1.Device
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		all = append(all, byName[name])
-	}
-	return all
-}
-
-// migNode returns a node and its ResourceSlices, as the driver publishes them on Kubernetes 1.35 and later: the counters of all GPUs, and the
-// devices of each.
-func migNode(name string, gpus int) (*corev1.Node, []*resourcev1.ResourceSlice) {
-	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi")}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: corev1.NodeStatus{Capacity: cpu, Allocatable: cpu}}
-	published := make([]*resourcev1.ResourceSlice, gpus+1)
-	for i := range published {
-		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-gpu.nvidia.com-%d", name, i), UID: types.UID(fmt.Sprint(name, i))}}
-		s.Spec = resourcev1.ResourceSliceSpec{Driver: "gpu.nvidia.com", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, Generation: 1, ResourceSliceCount: int64(gpus) + 1}}
-		if i == 0 {
-			for gpu := range gpus {
-				s.Spec.SharedCounters = append(s.Spec.SharedCounters, resourcev1.CounterSet{Name: fmt.Sprintf("gpu-%d-counter-set", gpu), Counters: a100Profiles[5].counters(0)})
-			}
-		} else {
-			s.Spec.Devices = migDevices(i - 1)
-		}
-		published[i] = s
-	}
-	return node, published
-}
-
-// migClaim requests a partition of the profile, or a GPU that is not divided.
-func migClaim(name, profile string) *resourcev1.ResourceClaim {
-	selector := fmt.Sprintf(`device.attributes["gpu.nvidia.com"].type == "mig" && device.attributes["gpu.nvidia.com"].profile == %q`, profile)
-	if profile == "" {
-		selector = `device.attributes["gpu.nvidia.com"].type == "gpu"`
-	}
-	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
-	c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
-		DeviceClassName: "mig", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
-		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: selector}}},
-	}}}
-	return c
-}
 
 // arithmetic is what the test knows of the GPUs of a node, apart from the policy.
 type arithmetic struct {
@@ -124,7 +27,7 @@ type arithmetic struct {
 
 func newArithmetic(gpus int) *arithmetic {
 	a := &arithmetic{}
-	names := slices.Sorted(maps.Keys(a100Profiles[5].counters(0)))
+	names := slices.Sorted(maps.Keys(mig.A100[5].Counters(0)))
 	amounts := func(counters map[string]resourcev1.Counter) (all []int64) {
 		for _, name := range names {
 			counter := counters[name]
@@ -134,15 +37,15 @@ func newArithmetic(gpus int) *arithmetic {
 	}
 	var partitions []placement.Partition
 	index := map[string]int{}
-	for profile, p := range a100Profiles {
-		for _, start := range p.starts {
-			index[fmt.Sprint(p.name, start)] = len(partitions)
-			partitions = append(partitions, placement.Partition{Profile: profile, Uses: amounts(p.counters(start))})
+	for profile, p := range mig.A100 {
+		for _, start := range p.Starts {
+			index[fmt.Sprint(p.Name, start)] = len(partitions)
+			partitions = append(partitions, placement.Partition{Profile: profile, Uses: amounts(p.Counters(start))})
 		}
 	}
-	a.Layout = placement.NewLayout(amounts(a100Profiles[5].counters(0)), partitions)
+	a.Layout = placement.NewLayout(amounts(mig.A100[5].Counters(0)), partitions)
 	for gpu := range gpus {
-		for _, d := range migDevices(gpu) {
+		for _, d := range mig.Devices(gpu) {
 			profile, start := "7g.40gb", 0 // the GPU that is not divided uses the same
 			if p := d.Attributes["profile"].StringValue; p != nil {
 				profile = *p
@@ -162,12 +65,10 @@ func TestPartitionsAreRankedByTheArithmetic(t *testing.T) {
 	const gpus = 2
 	random := rand.New(rand.NewPCG(5, 6))
 	var b snapshot.Builder
-	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "mig"}}
-	class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "gpu.nvidia.com"`}}}
-	b.SetDeviceClass(class)
+	b.SetDeviceClass(mig.DeviceClass())
 	known := map[string]*arithmetic{}
 	for i := range 5 {
-		node, published := migNode(fmt.Sprint("node-", i), gpus)
+		node, published := mig.Node(fmt.Sprint("node-", i), gpus)
 		b.SetNode(node)
 		known[node.Name] = newArithmetic(gpus)
 		for _, s := range published {
@@ -184,13 +85,13 @@ func TestPartitionsAreRankedByTheArithmetic(t *testing.T) {
 	var all []running
 	choices, learned := 0, 0
 	for step := range 300 {
-		profile := random.IntN(len(a100Profiles) + 1)
+		profile := random.IntN(len(mig.A100) + 1)
 		name := ""
-		if profile < len(a100Profiles) {
-			name = a100Profiles[profile].name
+		if profile < len(mig.A100) {
+			name = mig.A100[profile].Name
 		}
-		profile = min(profile, len(a100Profiles)-1)
-		claim := migClaim(fmt.Sprint("claim-", step), name)
+		profile = min(profile, len(mig.A100)-1)
+		claim := mig.Claim(fmt.Sprint("claim-", step), name)
 		pod := claiming(claim.Name)
 		pod.Namespace, pod.Name, pod.UID = "default", claim.Name, claim.UID
 		b.SetResourceClaim(claim)
@@ -201,7 +102,7 @@ func TestPartitionsAreRankedByTheArithmetic(t *testing.T) {
 		if _, err := fmt.Sscanf(cycle.(policy.Explainer).Explain(nil)[0], "LeastWaste: workload model of the first %d pods", &learned); err != nil {
 			t.Fatal(err)
 		}
-		came := make([]float64, len(a100Profiles))
+		came := make([]float64, len(mig.A100))
 		for _, profile := range arrived[:learned] {
 			came[profile]++
 		}
@@ -272,19 +173,5 @@ func TestPartitionsAreRankedByTheArithmetic(t *testing.T) {
 	}
 	if choices < 100 || learned < 100 {
 		t.Errorf("%d choices between different losses, and %d pods were learned from", choices, learned)
-	}
-}
-
-func TestSizesTemporary(t *testing.T) {
-	_, published := migNode("a", 8)
-	sum := int64(0)
-	for _, s := range published {
-		snapshot.TrimResourceSlice(s)
-		sum += snapshot.SizeOf(s)
-	}
-	w := newGPUWorld()
-	w.node("n", "T4", 8, false)
-	for s := range w.ResourceSlices() {
-		t.Log("MIG", sum, "plain", snapshot.SizeOf(s))
 	}
 }
