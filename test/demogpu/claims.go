@@ -174,15 +174,19 @@ func (p *play) createClaim(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, e
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return pod, nil
 	}
-	i := slices.IndexFunc(p.devices.Templates, func(t *resourcev1.ResourceClaimTemplate) bool {
-		return t.Name == *pod.Spec.ResourceClaims[0].ResourceClaimTemplateName
-	})
-	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Spec: p.devices.Templates[i].Spec.Spec}
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Spec: p.devices.Templates[p.template(pod)].Spec.Spec}
 	if _, err := p.Client.ResourceV1().ResourceClaims(pod.Namespace).Create(ctx, claim, metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
 	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &pod.Name}}
 	return pod, nil
+}
+
+// template returns the index of the template that the pod names.
+func (p *play) template(pod *corev1.Pod) int {
+	return slices.IndexFunc(p.devices.Templates, func(t *resourcev1.ResourceClaimTemplate) bool {
+		return t.Name == *pod.Spec.ResourceClaims[0].ResourceClaimTemplateName
+	})
 }
 
 // withoutGPUs returns the pod without what it requests of gpushare.

@@ -25,10 +25,14 @@ func main() {
 	flag.Uint64Var(&o.seed, "seed", 42, "seed for the order of the pods")
 	flag.Float64Var(&o.until, "until", 1.3, "how much GPU memory pods request until the end, relative to the capacity")
 	claims := flag.Bool("claims", false, "give the pods ResourceClaims for shares of devices instead of resources of gpushare")
+	partitions := flag.Int("partitions", 0, "instead, place so many pods, most of which request MIG partitions, one after the other, and compare with the simulation")
 	flag.IntVar(&o.percentage, "percentage", 0, "percentageOfNodesToScore of kube-scheduler; 0: its default")
 	flag.IntVar(&o.draws, "draws", 5, "how often each arm is simulated")
 	flag.Parse()
 	measure.Main("demogpu", func(ctx context.Context) (err error) {
+		if *partitions > 0 {
+			return o.comparePartitions(ctx, *partitions, os.Stdout, os.Stderr)
+		}
 		if err := o.read(*data, *nodes); err != nil {
 			return err
 		}

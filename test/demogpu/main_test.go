@@ -147,6 +147,20 @@ func TestDemoClaims(t *testing.T) {
 	}
 }
 
+// Partitions and shares, one after the other, are placed as in the simulation.
+func TestPartitions(t *testing.T) {
+	binary, err := stage.Build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	o, out := options{trace: trace{seed: 1}, binary: binary}, bytes.Buffer{}
+	if err := o.comparePartitions(ctx, 72, &out, io.Discard); err != nil {
+		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
 func named(name string, asked int64) *corev1.Pod {
 	p := job(0, 1, int(asked), 1, "").Pod
 	p.Name = name

@@ -43,7 +43,7 @@ func (p *play) measure(ctx context.Context, m *measurement) error {
 		return err
 	}
 	m.attempts = attemptsOf(counted)
-	m.skipped = strings.Count(p.scheduler.Log(), "Skipping extender as it returned error")
+	m.skipped = p.skipped()
 	if p.outboard != nil {
 		m.failures = failures(p.outboard.Log())
 	}
@@ -56,6 +56,11 @@ func (p *play) measure(ctx context.Context, m *measurement) error {
 	}
 	m.audit, err = p.audit(ctx)
 	return err
+}
+
+// skipped is how many filter calls failed and kube-scheduler ignored it.
+func (p *play) skipped() int {
+	return strings.Count(p.scheduler.Log(), "Skipping extender as it returned error")
 }
 
 // failures are why calls failed, by the last part of what the log says, which names

@@ -134,13 +134,13 @@ func (p *play) startOutboard(ctx context.Context, a *arm) (string, error) {
 		return "", err
 	}
 	if a.claims {
-		// The entry is the one that users get.
+		// The entry is the one that users get, except that kube-scheduler waits as long as with the other arms: this machine may be busy.
 		entry, err := exec.CommandContext(ctx, p.Binary(), "scheduler-config", "--config", p.outboard.ConfigFile).Output()
 		if err != nil {
 			return "", fmt.Errorf("scheduler-config: %w", err)
 		}
 		_, extenders, _ := strings.Cut(string(entry), "\nextenders:")
-		scheduler += "extenders:" + extenders
+		scheduler += "extenders:" + strings.Replace(extenders, "httpTimeout: 1s", "httpTimeout: 10s", 1)
 	}
 	return p.outboard.SchedulerConfig(scheduler)
 }
