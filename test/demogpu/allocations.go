@@ -52,6 +52,7 @@ type replay struct {
 	predictor *firstfit.Predictor
 	nodes     map[string]string // by pool
 	used      map[string]int64  // by pool and device
+	recent    []*resourcev1.ResourceClaim
 }
 
 func (p *play) newReplay(ctx context.Context) (*replay, error) {
@@ -84,24 +85,20 @@ func (p *play) newReplay(ctx context.Context) (*replay, error) {
 
 // add predicts the claim, compares it, and allocates what it has.
 func (r *replay) add(claim *resourcev1.ResourceClaim) error {
-	results, view := claim.Status.Allocation.Devices.Results, r.builder.View()
-	request, err := r.predictor.RequestOf([]*resourcev1.ResourceClaimSpec{&claim.Spec}, view)
+	results := claim.Status.Allocation.Devices.Results
+	want, err := r.predict(claim)
 	if err != nil {
 		return err
-	}
-	predicted, err := r.predictor.Allocate(request, view.Node(r.nodes[results[0].Pool]))
-	if err != nil {
-		return err
-	}
-	want := "nothing"
-	if len(predicted) > 0 {
-		want = describeDevices(predicted[0].Devices.Results)
 	}
 	r.claims++
 	if got := describeDevices(results); got == want {
 		r.predicted++
 	} else {
-		r.different = append(r.different, fmt.Sprintf("claim %s has %s; predicted: %s", claim.Name, got, want))
+		why, err := r.countedTwice(claim)
+		if err != nil {
+			return err
+		}
+		r.different = append(r.different, fmt.Sprintf("claim %s has %s; predicted: %s%s", claim.Name, got, want, why))
 	}
 	for _, result := range results {
 		amount, device := result.ConsumedCapacity["memory"], result.Pool+"/"+result.Device
@@ -111,7 +108,40 @@ func (r *replay) add(claim *resourcev1.ResourceClaim) error {
 		}
 	}
 	r.builder.SetResourceClaim(claim)
+	r.recent = append([]*resourcev1.ResourceClaim{claim}, r.recent[:min(len(r.recent), inFlight-1)]...)
 	return nil
+}
+
+// predict describes what the claim gets on the node that it has.
+func (r *replay) predict(claim *resourcev1.ResourceClaim) (string, error) {
+	view := r.builder.View()
+	request, err := r.predictor.RequestOf([]*resourcev1.ResourceClaimSpec{&claim.Spec}, view)
+	if err != nil {
+		return "", err
+	}
+	predicted, err := r.predictor.Allocate(request, view.Node(r.nodes[claim.Status.Allocation.Devices.Results[0].Pool]))
+	if err != nil || len(predicted) == 0 {
+		return "nothing", err
+	}
+	return describeDevices(predicted[0].Devices.Results), nil
+}
+
+// inFlight is about how many claims kube-scheduler writes at a time.
+const inFlight = 20
+
+// countedTwice names the claim before this one that explains the allocation if kube-scheduler counted it twice.
+func (r *replay) countedTwice(claim *resourcev1.ResourceClaim) (string, error) {
+	for _, before := range r.recent {
+		again := before.DeepCopy()
+		again.Name, again.UID = again.Name+"-again", again.UID+"-again"
+		r.builder.SetResourceClaim(again)
+		got, err := r.predict(claim)
+		r.builder.DeleteResourceClaim(again)
+		if err != nil || got == describeDevices(claim.Status.Allocation.Devices.Results) {
+			return fmt.Sprintf(", and if claim %s counts twice, what it has", before.Name), err
+		}
+	}
+	return "", nil
 }
 
 // describeDevices names the devices, and what is consumed of each.
