@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +17,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/gpushare"
@@ -171,6 +174,9 @@ func (p *play) placeOne(ctx context.Context, like *corev1.Pod) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := p.awaitClaim(ctx, pod); err != nil {
+		return "", err
+	}
 	pods, claims := p.Client.CoreV1().Pods(pod.Namespace), p.Client.ResourceV1().ResourceClaims(pod.Namespace)
 	if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		return "", err
@@ -190,6 +196,27 @@ func (p *play) placeOne(ctx context.Context, like *corev1.Pod) (string, error) {
 	}
 	err = p.awaitSeen(ctx, pod, func(d *explain.Document) bool { return d.Node != "" })
 	return pod.Spec.NodeName + "/" + claim.Status.Allocation.Devices.Results[0].Device, err
+}
+
+// awaitClaim waits until Outboard has seen the claim of the pod, which is not created yet. A pod that is faster is scored without devices.
+func (p *play) awaitClaim(ctx context.Context, pod *corev1.Pod) error {
+	pod = pod.DeepCopy()
+	pod.APIVersion, pod.Kind = "v1", "Pod"
+	manifest, err := yaml.Marshal(pod)
+	if err != nil {
+		return err
+	}
+	for {
+		doc, err := explain.Try(ctx, http.DefaultClient, p.outboard.Admin, manifest, nil)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(doc)
+		if err != nil || !bytes.Contains(text, []byte("there is no ResourceClaim")) {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 // awaitSeen waits until Outboard has seen what happened to the pod.
