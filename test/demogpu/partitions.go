@@ -174,7 +174,8 @@ func (p *play) placeOne(ctx context.Context, like *corev1.Pod) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := p.awaitClaim(ctx, pod); err != nil {
+	claimed := pod.DeepCopy()
+	if err := p.awaitClaim(ctx, pod, "there is no ResourceClaim"); err != nil {
 		return "", err
 	}
 	pods, claims := p.Client.CoreV1().Pods(pod.Namespace), p.Client.ResourceV1().ResourceClaims(pod.Namespace)
@@ -195,11 +196,15 @@ func (p *play) placeOne(ctx context.Context, like *corev1.Pod) (string, error) {
 		return "", err
 	}
 	err = p.awaitSeen(ctx, pod, func(d *explain.Document) bool { return d.Node != "" })
+	if err == nil {
+		err = p.awaitClaim(ctx, claimed, "would get ")
+	}
 	return pod.Spec.NodeName + "/" + claim.Status.Allocation.Devices.Results[0].Device, err
 }
 
-// awaitClaim waits until Outboard has seen the claim of the pod, which is not created yet. A pod that is faster is scored without devices.
-func (p *play) awaitClaim(ctx context.Context, pod *corev1.Pod) error {
+// awaitClaim waits until Outboard no longer says this when it is asked where the pod would fit: that there is no claim, because a pod that is faster
+// than its claim is scored without devices, or what the claim would get, because it is not allocated.
+func (p *play) awaitClaim(ctx context.Context, pod *corev1.Pod, says string) error {
 	pod = pod.DeepCopy()
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	manifest, err := yaml.Marshal(pod)
@@ -212,14 +217,14 @@ func (p *play) awaitClaim(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 		text, err := json.Marshal(doc)
-		if err != nil || !bytes.Contains(text, []byte("there is no ResourceClaim")) {
+		if err != nil || !bytes.Contains(text, []byte(says)) {
 			return err
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// awaitSeen waits until Outboard has seen what happened to the pod.
+// awaitSeen waits until Outboard has seen what happened to the pod. Claims come by a watch of their own.
 func (p *play) awaitSeen(ctx context.Context, pod *corev1.Pod, seen func(*explain.Document) bool) error {
 	for {
 		doc, err := explain.Fetch(ctx, http.DefaultClient, p.outboard.Admin, url.Values{"namespace": {pod.Namespace}, "pod": {pod.Name}})
@@ -235,6 +240,5 @@ func (p *play) awaitSeen(ctx context.Context, pod *corev1.Pod, seen func(*explai
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	time.Sleep(20 * time.Millisecond) // the claim comes by a watch of its own
 	return nil
 }
