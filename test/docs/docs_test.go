@@ -297,7 +297,7 @@ func (r *runner) yaml(b block) {
 	}
 }
 
-var makeCall = regexp.MustCompile(`(?m)^make ([a-z-]+)( [A-Z]+=\S+)?( +#.*)?$`)
+var makeCall = regexp.MustCompile(`(?m)^make ([a-z-]+)( [A-Z]+=(?:'[^']*'|\S+))?( +#.*)?$`)
 
 // blockTimeout bounds the commands of one block: much longer than they take on a slow machine.
 const blockTimeout = 10 * time.Minute
