@@ -9,8 +9,8 @@ import (
 	"outboard.dev/outboard/internal/decision"
 )
 
-// late is how long calls count: those that failed long ago say nothing about now.
-const late = time.Minute
+// callWindow is how long a call counts: one that failed long ago says nothing about now.
+const callWindow = time.Minute
 
 // lately compares what a process has counted with what it had counted a minute before. It knows nothing of the time in which nobody reads.
 type lately struct{ kept []counted }
@@ -35,12 +35,12 @@ func (l *lately) subtract(r *Replica) {
 			now.calls[verbOf{p.Path, c.Verb}] = c
 		}
 	}
-	l.kept = append(slices.DeleteFunc(l.kept, func(c counted) bool { return c.at.After(r.Now) || r.Now.Sub(c.at) > 2*late }), now)
-	for len(l.kept) > 1 && r.Now.Sub(l.kept[1].at) >= late {
+	l.kept = append(slices.DeleteFunc(l.kept, func(c counted) bool { return c.at.After(r.Now) || r.Now.Sub(c.at) > 2*callWindow }), now)
+	for len(l.kept) > 1 && r.Now.Sub(l.kept[1].at) >= callWindow {
 		l.kept = l.kept[1:]
 	}
 	before := l.kept[0]
-	r.Seconds = min(int(r.Now.Sub(before.at).Seconds()), int(late.Seconds()))
+	r.Seconds = min(int(r.Now.Sub(before.at).Seconds()), int(callWindow.Seconds()))
 	for i := range r.Profiles {
 		for j := range r.Profiles[i].Calls {
 			c := &r.Profiles[i].Calls[j]
@@ -64,7 +64,7 @@ func (o *Overview) sumCalls() {
 			o.addCalls(&o.Replicas[i].Profiles[j])
 		}
 	}
-	if seconds < int(late.Seconds()) {
+	if seconds < int(callWindow.Seconds()) {
 		o.Over = fmt.Sprintf("in the last %d s", seconds)
 	}
 	for i := range o.Profiles {
