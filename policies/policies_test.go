@@ -276,7 +276,11 @@ func TestFoldersHaveOneShape(t *testing.T) {
 			if got := strings.Join(setup, " "); got != "Config Type Defaults New Config.validate" {
 				t.Errorf("setup.go has %s: must have Config, Type, Defaults, New and Config.validate in this order", got)
 			}
+			if all := declared["request.go"]; folder != "resourceclaims" && !slices.ContainsFunc(all, func(d string) bool { return d == "request" || strings.HasSuffix(d, ".request") }) {
+				t.Errorf("request.go has %q: must have request, which returns what a pod requests", all)
+			}
 			for name, all := range declared {
+				inOrder(t, name, all)
 				for _, d := range all {
 					_, method, _ := strings.Cut(d, ".")
 					if belongs := map[string]string{"Explain": "explain.go", "Prepare": main, "Filter": main}[method]; belongs != "" && name != belongs {
@@ -293,6 +297,24 @@ func TestFoldersHaveOneShape(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// inOrder fails if the methods that all policies have are not in the order in which they are called.
+func inOrder(t *testing.T, file string, declared []string) {
+	t.Helper()
+	order := []string{"Inputs", "Prepare", "Signature", "Filter", "Score", "NormalizeScore"}
+	last := map[string]int{} // by receiver
+	for _, d := range declared {
+		receiver, method, _ := strings.Cut(d, ".")
+		i := slices.Index(order, method)
+		if i < 0 {
+			continue
+		}
+		if i < last[receiver] {
+			t.Errorf("%s: %s is after %s: the order must be %s", file, d, order[last[receiver]], strings.Join(order, ", "))
+		}
+		last[receiver] = i
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	resources "k8s.io/component-helpers/resource"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -42,7 +41,7 @@ func newCost(config Config) *cost {
 	for i := range config.Prices {
 		p.tables[i] = byInstanceType(config.Prices[i].Table)
 	}
-	p.hosts = snapshot.NewObjectFact(p.read)
+	p.hosts = snapshot.NewObjectFact(p.hostOf)
 	return p
 }
 
@@ -71,18 +70,12 @@ func (p *cost) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) 
 	if err != nil {
 		return nil, err
 	}
-	c := &cycle{policy: p, refusal: refusal, signals: make([]*snapshot.Signal, len(p.config.Prices)), requests: []amount{{corev1.ResourcePods, 1}}}
+	c := &cycle{policy: p, refusal: refusal, signals: make([]*snapshot.Signal, len(p.config.Prices)), requests: request(pod)}
 	for i, s := range p.config.Prices {
 		if s.Signal != "" {
 			c.signals[i] = view.Signal(s.Signal)
 		}
 	}
-	for name, quantity := range resources.PodRequests(pod, resources.PodResourcesOptions{}) {
-		if n := quantity.AsApproximateFloat64(); n > 0 {
-			c.requests = append(c.requests, amount{name, n})
-		}
-	}
-	slices.SortFunc(c.requests, func(a, b amount) int { return compareResource(a, b.resource) })
 	return c, nil
 }
 

@@ -29,8 +29,8 @@ const notAPrice = -1
 
 func valid(price float64) bool { return price >= 0 && price <= maxPrice }
 
-// read is the fact host.
-func (p *cost) read(n *corev1.Node) host {
+// hostOf is the fact host.
+func (p *cost) hostOf(n *corev1.Node) host {
 	h := host{allocatable: map[corev1.ResourceName]float64{}, offers: make([]offer, len(p.config.Prices))}
 	for _, l := range p.config.Spot.Labels {
 		if value, ok := n.Labels[l.Key]; ok && value == l.Value {

@@ -37,7 +37,7 @@ func newDevices(config Config) *devices {
 	case config.SameGroup == Required:
 		p.together, p.reasons = true, ofOneGroup
 	}
-	p.hardware = snapshot.NewObjectFact(p.read)
+	p.hardware = snapshot.NewObjectFact(p.hardwareOf)
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
 		return p.usageOf(n, n.Ledger(config.Resource), p.hardware.Of(n))
 	})
@@ -55,7 +55,7 @@ func (c *Config) Inputs() policy.Inputs {
 
 // Prepare implements policy.Policy.
 func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	want := p.requested(pod)
+	want := p.request(pod)
 	if want == 0 {
 		return nil, nil
 	}
@@ -98,6 +98,12 @@ type cycle struct {
 	none   *policy.Reason // why a node without units does not fit
 }
 
+// Signature implements policy.Signature: how much the pod requests, and the reason for nodes without units. Everything else that Filter and
+// Score read is the node's, with its ledger, except for which pod asks: that matters only where the pod has units already.
+func (c *cycle) Signature() string {
+	return strconv.FormatInt(c.want, 10) + c.none.Code
+}
+
 // Filter implements policy.Filter.
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	hw, u := c.policy.hardware.Of(n), c.policy.usage.Of(n)
@@ -134,12 +140,6 @@ func (p *devices) evaluate(want int64, hw *hardware, u *usage) policy.Verdict {
 	return policy.Verdict{}
 }
 
-// Signature implements policy.Signature: how much the pod requests, and the reason for nodes without units. Everything else that Filter and
-// Score read is the node's, with its ledger, except for which pod asks: that matters only where the pod has units already.
-func (c *cycle) Signature() string {
-	return strconv.FormatInt(c.want, 10) + c.none.Code
-}
-
 // Score implements policy.Score. If one group is only preferred, pods that request several units
 // score nodes with room in one group from 50 to 100, and other nodes from 0 to 50.
 func (c *cycle) Score(n *snapshot.Node) int64 {
@@ -163,7 +163,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 
 // Ledgers implements policy.Reserver.
 func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
-	if p.requested(pod) == 0 {
+	if p.request(pod) == 0 {
 		return nil, nil
 	}
 	return []snapshot.LedgerKey{{Resource: p.config.Resource, Node: node.Name}}, nil
@@ -172,7 +172,7 @@ func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Ledg
 // Reserve implements policy.Reserver.
 func (p *devices) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	others, ledger := claims.Others(ask)
-	want, hw := p.requested(ask.Pod), p.hardware.Of(ask.Node)
+	want, hw := p.request(ask.Pod), p.hardware.Of(ask.Node)
 	u := p.usageOf(others, ledger, hw)
 	if verdict := p.evaluate(want, hw, &u); !verdict.Fits() {
 		return policy.Claim{}, verdict

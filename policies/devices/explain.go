@@ -141,7 +141,7 @@ func (p *devices) holdings(n *snapshot.Node, hw *hardware) holdings {
 		}
 	}
 	for _, pod := range unclaimed {
-		want := p.requested(pod)
+		want := p.request(pod)
 		if want == 0 {
 			continue
 		}

@@ -43,8 +43,8 @@ type unit struct {
 	part int
 }
 
-// read reads the hardware of the node.
-func (p *devices) read(node *corev1.Node) hardware {
+// hardwareOf reads the hardware of the node.
+func (p *devices) hardwareOf(node *corev1.Node) hardware {
 	hw := hardware{}
 	if hw.units, hw.problem = p.units(node); hw.problem != nil {
 		return hw
@@ -220,7 +220,7 @@ func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 		}
 	}
 	for _, pod := range unclaimed {
-		if want := p.requested(pod); want > 0 {
+		if want := p.request(pod); want > 0 {
 			unplaced = snapshot.AddAmounts(unplaced, p.annotated(pod, want, hw, used))
 			u.holders.Add(claims.PodOf(pod.UID))
 		}

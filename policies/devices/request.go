@@ -6,8 +6,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// requested returns how much of the resource the pod requests.
-func (p *devices) requested(pod *corev1.Pod) int64 {
+// request returns how much of the resource the pod requests.
+func (p *devices) request(pod *corev1.Pod) int64 {
 	return snapshot.ExtendedResourceRequest(pod, corev1.ResourceName(p.config.Resource))
 }
 

@@ -63,7 +63,7 @@ func (c *Config) Inputs() policy.Inputs {
 // Prepare implements policy.Policy.
 func (p *hardwareHealth) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p}
-	tolerated := p.tolerated(pod)
+	tolerated := p.request(pod)
 	requests := resources.PodRequests(pod, resources.PodResourcesOptions{})
 	for i := range p.config.Rules {
 		r := &p.config.Rules[i]

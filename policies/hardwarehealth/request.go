@@ -11,8 +11,8 @@ import (
 // all means every rule, in a pod's annotation.
 const all = "*"
 
-// tolerated returns the names of the rules that the pod tolerates.
-func (p *hardwareHealth) tolerated(pod *corev1.Pod) []string {
+// request returns the names of the rules that the pod tolerates.
+func (p *hardwareHealth) request(pod *corev1.Pod) []string {
 	text := pod.Annotations[p.config.TolerationAnnotation]
 	if p.config.TolerationAnnotation == "" || text == "" {
 		return nil

@@ -30,7 +30,7 @@ type imageLocality struct {
 
 func newImageLocality(config Config) *imageLocality {
 	p := &imageLocality{bySize: config.ScoringStrategy.Type == Size, seed: maphash.MakeSeed()}
-	p.images = snapshot.NewObjectFact(p.imagesOn)
+	p.images = snapshot.NewObjectFact(p.imagesOf)
 	return p
 }
 
@@ -39,7 +39,7 @@ func (p *imageLocality) Inputs() policy.Inputs { return policy.Inputs{ScoreOnly:
 
 // Prepare implements policy.Policy.
 func (p *imageLocality) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	wanted := p.imagesOf(pod)
+	wanted := p.request(pod)
 	if len(wanted) == 0 {
 		return nil, nil
 	}

@@ -28,7 +28,7 @@ type images struct {
 	sizes []int64 // of the names, in bytes; 0: unknown; nil unless sizes count
 }
 
-func (p *imageLocality) imagesOn(n *corev1.Node) images {
+func (p *imageLocality) imagesOf(n *corev1.Node) images {
 	type named struct {
 		name image
 		size int64

@@ -26,7 +26,7 @@ type licenses struct {
 	whenStale  policy.WhenStale
 	inputs     policy.Inputs
 	features   []*feature // in order of name
-	bound      *snapshot.Fact[[]boundPod]
+	boundPods  *snapshot.Fact[[]boundPod]
 	latest     atomic.Pointer[viewHolders]
 }
 
@@ -60,7 +60,7 @@ func newLicenses(config Config) *licenses {
 		}
 		p.features = append(p.features, f)
 	}
-	p.bound = snapshot.NewFact(p.boundOn)
+	p.boundPods = snapshot.NewFact(p.boundPodsOf)
 	slices.SortFunc(p.features, func(a, b *feature) int { return strings.Compare(a.Name, b.Name) })
 	return p
 }
@@ -100,7 +100,7 @@ func (c *Config) Inputs() policy.Inputs {
 
 // Prepare implements policy.Policy.
 func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	needs, err := p.needs(pod)
+	needs, err := p.request(pod)
 	if err != nil || len(needs) == 0 {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func (c *cycle) freed(e *viewNeed, n *snapshot.Node) int64 {
 
 // Ledgers implements policy.Reserver.
 func (p *licenses) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
-	needs, err := p.needs(pod)
+	needs, err := p.request(pod)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +261,7 @@ func (p *licenses) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Led
 
 // Reserve implements policy.Reserver.
 func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	needs, err := p.needs(ask.Pod)
+	needs, err := p.request(ask.Pod)
 	i := slices.IndexFunc(needs, func(n need) bool { return n.feature.ledger() == ask.Ledger.Resource })
 	if err != nil || i < 0 {
 		return policy.Claim{}, policy.Verdict{Reason: notInstalled, Unresolvable: true} // Ledgers names no such ledger

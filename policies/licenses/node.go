@@ -26,7 +26,7 @@ func (p *licenses) nodeSeatsOf(f *feature, n *snapshot.Node, ledger *snapshot.Le
 		l.holders.Add(claims.PodOf(uid))
 	}
 	for _, pod := range unclaimed {
-		needs, err := p.needs(pod)
+		needs, err := p.request(pod)
 		if err != nil {
 			continue // its request is invalid
 		}
@@ -67,11 +67,11 @@ type boundPod struct {
 	seats           int64
 }
 
-// boundOn lists these pods for a node. A pod with an invalid request requests nothing.
-func (p *licenses) boundOn(n *snapshot.Node) []boundPod {
+// boundPodsOf lists these pods for a node. A pod with an invalid request requests nothing.
+func (p *licenses) boundPodsOf(n *snapshot.Node) []boundPod {
 	var bound []boundPod
 	for _, pod := range n.Pods {
-		needs, err := p.needs(pod)
+		needs, err := p.request(pod)
 		if err != nil {
 			continue
 		}

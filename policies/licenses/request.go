@@ -18,9 +18,9 @@ type need struct {
 	seats   int64 // 1 or more
 }
 
-// needs returns what the pod requests, in order of the features' names. Errors are for the pod's
+// request returns what the pod requests, in order of the features' names. Errors are for the pod's
 // owner.
-func (p *licenses) needs(pod *corev1.Pod) ([]need, error) {
+func (p *licenses) request(pod *corev1.Pod) ([]need, error) {
 	var needs []need
 	if text := strings.TrimSpace(pod.Annotations[p.annotation]); text != "" {
 		for item := range fields.List(text, ",") {

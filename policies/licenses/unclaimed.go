@@ -67,7 +67,7 @@ func (p *licenses) viewHolders(view *snapshot.View) *viewHolders {
 func (p *licenses) boundIn(view *snapshot.View) map[*feature][]boundPod {
 	all := map[*feature][]boundPod{}
 	for n := range view.All() {
-		for _, pod := range *p.bound.Of(n) {
+		for _, pod := range *p.boundPods.Of(n) {
 			all[pod.feature] = append(all[pod.feature], pod)
 		}
 	}
@@ -84,7 +84,7 @@ func (p *licenses) sameBound(last, next *snapshot.View) bool {
 	}
 	for row := range next.Rows() {
 		was, is := last.At(row), next.At(row)
-		if was != is && !slices.Equal(*p.bound.Of(was), *p.bound.Of(is)) {
+		if was != is && !slices.Equal(*p.boundPods.Of(was), *p.boundPods.Of(is)) {
 			return false
 		}
 	}
@@ -99,7 +99,7 @@ func (p *licenses) nominated(f *feature, asking *corev1.Pod, view *snapshot.View
 		if n.Pod.UID == asking.UID || corev1helpers.PodPriority(n.Pod) < corev1helpers.PodPriority(asking) || s.all.Pod(n.Pod.UID) != nil {
 			continue
 		}
-		needs, err := p.needs(n.Pod)
+		needs, err := p.request(n.Pod)
 		if err != nil {
 			continue
 		}

@@ -11,7 +11,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	if n == nil {
 		return nil
 	}
-	f, limit := c.policy.facts.Of(n), "max"
+	f, limit := c.policy.usage.Of(n), "max"
 	if text, declared := c.policy.maxFrom.Of(n.Object); declared {
 		limit = c.policy.maxFrom.String()
 		if f.max < 0 {

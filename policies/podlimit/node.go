@@ -7,14 +7,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// fact is the data about one node.
-type fact struct {
+// usage is the data about one node.
+type usage struct {
 	max   int64            // -1 if the node declares none that is a number
 	count map[string]int64 // matching pods, by namespace or sharedLimit
 }
 
-func (p *podLimit) observe(n *snapshot.Node) fact {
-	f := fact{max: p.max}
+func (p *podLimit) usageOf(n *snapshot.Node) usage {
+	f := usage{max: p.max}
 	if text, declared := p.maxFrom.Of(n.Object); declared {
 		own, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32)
 		if err != nil || own < 0 {
@@ -23,7 +23,7 @@ func (p *podLimit) observe(n *snapshot.Node) fact {
 		f.max = own
 	}
 	for _, pod := range n.Pods {
-		key, ok := p.countedAs(pod)
+		key, ok := p.request(pod)
 		if !ok {
 			continue
 		}

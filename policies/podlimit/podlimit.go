@@ -21,7 +21,7 @@ type podLimit struct {
 	all        bool     // namespaces includes all namespaces
 	max        int64
 	maxFrom    *fields.From
-	facts      *snapshot.Fact[fact]
+	usage      *snapshot.Fact[usage]
 }
 
 func newPodLimit(config Config, selector labels.Selector) *podLimit {
@@ -32,7 +32,7 @@ func newPodLimit(config Config, selector labels.Selector) *podLimit {
 		max:        int64(config.Max),
 		maxFrom:    config.MaxFrom,
 	}
-	p.facts = snapshot.NewFact(p.observe)
+	p.usage = snapshot.NewFact(p.usageOf)
 	return p
 }
 
@@ -48,7 +48,7 @@ func (p *podLimit) Inputs() policy.Inputs {
 
 // Prepare implements policy.Policy.
 func (p *podLimit) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
-	key, ok := p.countedAs(pod)
+	key, ok := p.request(pod)
 	if !ok {
 		return nil, nil
 	}
@@ -61,9 +61,12 @@ type cycle struct {
 	key    string
 }
 
+// Signature implements policy.Signature.
+func (c *cycle) Signature() string { return c.key }
+
 // Filter implements policy.Filter.
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
-	f := c.policy.facts.Of(n)
+	f := c.policy.usage.Of(n)
 	if f.max < 0 {
 		return policy.Verdict{Reason: invalidNodeLimit, Unresolvable: true}
 	}
@@ -74,13 +77,10 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{Reason: limitReached, Unresolvable: f.max == 0, Have: left, Want: 1}
 }
 
-// Signature implements policy.Signature.
-func (c *cycle) Signature() string { return c.key }
-
 // Score implements policy.Score: the larger the share of its limit that a node has left, the
 // better.
 func (c *cycle) Score(n *snapshot.Node) int64 {
-	f := c.policy.facts.Of(n)
+	f := c.policy.usage.Of(n)
 	if f.max <= 0 {
 		return 0
 	}

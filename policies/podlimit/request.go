@@ -10,8 +10,8 @@ import (
 // sharedLimit is the key of counts that do not belong to one namespace.
 const sharedLimit = ""
 
-// countedAs returns the key under which the pod counts, and whether it counts.
-func (p *podLimit) countedAs(pod *corev1.Pod) (string, bool) {
+// request returns the key under which the pod counts, and whether it counts.
+func (p *podLimit) request(pod *corev1.Pod) (string, bool) {
 	key := pod.Namespace
 	if len(p.namespaces) > 0 {
 		if _, listed := slices.BinarySearch(p.namespaces, pod.Namespace); !listed && !p.all {

@@ -70,7 +70,7 @@ func (c *Config) Inputs() policy.Inputs {
 
 // Prepare implements policy.Policy. It reads every node that represents a cluster, because pods on any of them count.
 func (p *remoteClusters) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	c := &cycle{policy: p, requests: amountsOf(pod), states: make([]clusterState, len(p.config.Clusters))}
+	c := &cycle{policy: p, requests: request(pod), states: make([]clusterState, len(p.config.Clusters))}
 	for i := range c.states {
 		c.states[i] = p.read(view.Signal(p.config.Clusters[i].Signal), c.requests)
 	}

@@ -21,8 +21,8 @@ type amount struct {
 	free, total, largest string
 }
 
-// amountsOf returns what the pod requests, including one pod, in order of resource.
-func amountsOf(pod *corev1.Pod) []amount {
+// request returns what the pod requests, including one pod, in order of resource.
+func request(pod *corev1.Pod) []amount {
 	requests := requestsOf(pod)
 	amounts := make([]amount, 0, len(requests))
 	for name, n := range requests {

@@ -119,7 +119,7 @@ func TestRulesAboutThePodShareABudget(t *testing.T) {
 	}
 	p := built.(*rules)
 	c := &cycle{policy: p, view: labelledNodes(1), request: make([]value, p.counts[ofRequest])}
-	vars := p.requestVars(annotated(2_000), c.view)
+	vars := p.request(annotated(2_000), c.view)
 	if _, err := c.begin(t.Context(), p.filters, vars); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestSharesAreBounded(t *testing.T) {
 			views[nodes] = labelledNodes(nodes)
 		}
 		c := &cycle{policy: p, view: views[nodes], request: make([]value, p.counts[ofRequest])}
-		vars := p.requestVars(annotated(rapid.SampledFrom([]int{0, 3, 60, 500}).Draw(t, "annotations")), c.view)
+		vars := p.request(annotated(rapid.SampledFrom([]int{0, 3, 60, 500}).Draw(t, "annotations")), c.view)
 		all := make([]planned, len(p.filters))
 		for i, f := range p.filters {
 			if err := c.compute(t.Context(), f.expression, vars); err != nil {
@@ -251,7 +251,7 @@ func TestPartsEndWithTheRequest(t *testing.T) {
 	c := &cycle{policy: p, view: view, request: make([]value, p.counts[ofRequest])}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("hung up"))
-	if err := c.compute(ctx, p.filters[0].expression, p.requestVars(annotated(1), view)); err == nil || err.Error() != "hung up" {
+	if err := c.compute(ctx, p.filters[0].expression, p.request(annotated(1), view)); err == nil || err.Error() != "hung up" {
 		t.Errorf("the error is %v, want the cause", err)
 	}
 }

@@ -159,7 +159,7 @@ func prepared(p *rules, pod *corev1.Pod, view *snapshot.View) *cycle {
 	for _, name := range p.signals {
 		c.signals = append(c.signals, view.Signal(name))
 	}
-	if err := c.compute(context.Background(), p.filters[0].expression, p.requestVars(pod, view)); err != nil {
+	if err := c.compute(context.Background(), p.filters[0].expression, p.request(pod, view)); err != nil {
 		panic(err)
 	}
 	return c

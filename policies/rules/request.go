@@ -14,8 +14,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// requestVars returns the variables that do not depend on a node.
-func (p *rules) requestVars(pod *corev1.Pod, view *snapshot.View) *activation {
+// request returns the variables that do not depend on a node.
+func (p *rules) request(pod *corev1.Pod, view *snapshot.View) *activation {
 	keyed := map[string]ref.Val{}
 	for _, name := range p.keyed {
 		keyed[name] = keyedSignal{view.Signal(name), p.schema}

@@ -92,7 +92,7 @@ func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.Vie
 	for _, name := range p.signals {
 		c.signals = append(c.signals, view.Signal(name))
 	}
-	vars := p.requestVars(pod, view)
+	vars := p.request(pod, view)
 	var err error
 	if c.filters, err = c.begin(ctx, p.filters, vars); err != nil {
 		return nil, err

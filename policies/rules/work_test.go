@@ -233,7 +233,7 @@ func evaluator(t *testing.T, c *compiler, text string) func(*corev1.Pod) result 
 	}
 	p := &rules{schema: c.schema}
 	return func(pod *corev1.Pod) result {
-		vars := p.requestVars(pod, new(snapshot.View))
+		vars := p.request(pod, new(snapshot.View))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, cost, err := count(program, vars)

@@ -12,7 +12,7 @@ func (p *utilization) boundPodsOf(n *snapshot.Node) boundPods {
 	all := boundPods{snapshot.PodsByBindTimeOf(n), make([]amounts, len(n.Pods)+1)}
 	for i, pod := range all.Pods {
 		all.uses[i+1] = all.uses[i]
-		for k, uses := range p.predict(pod) {
+		for k, uses := range p.request(pod) {
 			all.uses[i+1][k] += uses
 		}
 	}

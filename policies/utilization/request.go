@@ -22,11 +22,11 @@ var names = [kinds]corev1.ResourceName{cpu: corev1.ResourceCPU, memory: corev1.R
 // amounts are in cores, and in bytes.
 type amounts [kinds]float64
 
-// predict returns what the pod will use when it runs: the prediction of Trimaran's
+// request returns what the pod will use when it runs: the prediction of Trimaran's
 // TargetLoadPacking, also for memory, with sidecars, and with pod-level resources. Other init
 // containers end before. While the pod is resized, the higher one of what it requests and what it
 // has counts; if the resize is infeasible, what it has counts.
-func (p *utilization) predict(pod *corev1.Pod) amounts {
+func (p *utilization) request(pod *corev1.Pod) amounts {
 	var sum amounts
 	resized := withResourcesOfStatus(pod)
 	for k := range sum {

@@ -68,7 +68,7 @@ func (c *Config) uses() [kinds]*Use {
 
 // Prepare implements policy.Policy.
 func (p *utilization) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
-	c := &cycle{policy: p, pod: pod, needs: p.predict(pod)}
+	c := &cycle{policy: p, pod: pod, needs: p.request(pod)}
 	for k, use := range p.config.uses() {
 		if use != nil {
 			c.readings = append(c.readings, reading{kind: kind(k), Use: use, use: view.Signal(use.Signal), deviation: view.Signal(use.DeviationSignal)})
