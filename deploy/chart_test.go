@@ -196,7 +196,7 @@ func TestPageShowsThePreset(t *testing.T) {
 // The file that errors name is that of the chart.
 func TestErrorsNameTheLedgerCRD(t *testing.T) {
 	const file = "chart/crds/ledgers.yaml"
-	if command := "kubectl apply -f deploy/" + file; !strings.Contains(ledger.ErrNotServed.Error(), command) {
+	if command := "kubectl apply --server-side --force-conflicts -f deploy/" + file; !strings.Contains(ledger.ErrNotServed.Error(), command) {
 		t.Errorf("%q does not name %q", ledger.ErrNotServed, command)
 	}
 	if !bytes.Contains(read(t, file), []byte("\n  name: "+ledger.Resource.GroupResource().String()+"\n")) {

@@ -72,10 +72,10 @@ func TestMeaningOfFailures(t *testing.T) {
 		want, logged string
 	}{
 		{nil, "", ""},
-		{missing, "ledgers (the API server does not serve a resource: the server could not find the requested resource (list ledgers.outboard.dev); kubectl apply -f deploy/chart/crds/ledgers.yaml)", "does not serve"},
-		{missing, "ledgers (the API server does not serve a resource: the server could not find the requested resource (list ledgers.outboard.dev); kubectl apply -f deploy/chart/crds/ledgers.yaml)", ""},
+		{missing, "ledgers (the API server does not serve a resource: the server could not find the requested resource (list ledgers.outboard.dev); kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml)", "does not serve"},
+		{missing, "ledgers (the API server does not serve a resource: the server could not find the requested resource (list ledgers.outboard.dev); kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml)", ""},
 		{forbidden, "ledgers (the API server denies reading a resource: ledgers.outboard.dev is forbidden: no; grant the verbs list and watch on ledgers.outboard.dev)", "denies reading"},
-		{apierrors.NewMethodNotSupported(resource, "list"), "ledgers (the API server does not serve a resource: list is not supported on resources of kind \"ledgers.outboard.dev\"; kubectl apply -f deploy/chart/crds/ledgers.yaml)", "does not serve"},
+		{apierrors.NewMethodNotSupported(resource, "list"), "ledgers (the API server does not serve a resource: list is not supported on resources of kind \"ledgers.outboard.dev\"; kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml)", "does not serve"},
 		{apierrors.NewResourceExpired("too old"), "ledgers (the API server rejects a request: too old)", "rejects a request"},
 		{errors.New("timeout"), "ledgers (the API server does not respond: timeout)", "does not respond"},
 		{errors.New("another"), "ledgers (the API server does not respond: another)", ""},

@@ -208,7 +208,7 @@ func (f *resourceReflector) describeError(err error) (what, hint string) {
 	case apierrors.IsForbidden(err):
 		return "the API server denies reading a resource", "grant the verbs list and watch on " + resource
 	case (apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)) && f.resource == ledger.Resource.Resource:
-		return "the API server does not serve a resource", "kubectl apply -f deploy/chart/crds/ledgers.yaml"
+		return "the API server does not serve a resource", "kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml"
 	case apierrors.IsNotFound(err):
 		return "the API server does not serve a resource", ""
 	case apierrors.IsUnauthorized(err):

@@ -207,7 +207,7 @@ func TestClaimsWithoutTheResource(t *testing.T) {
 			api.gone = true
 			api.asked.Store(0)
 			err := claim("during")
-			if !errors.Is(err, ledger.ErrNotServed) || !strings.Contains(err.Error(), "kubectl apply -f deploy/chart/crds/ledgers.yaml") || strings.Contains(err.Error(), "not known") {
+			if !errors.Is(err, ledger.ErrNotServed) || !strings.Contains(err.Error(), "kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml") || strings.Contains(err.Error(), "not known") {
 				t.Errorf("got error %v", err)
 			}
 			if asked := api.asked.Load(); asked > 3 {

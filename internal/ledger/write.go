@@ -227,7 +227,7 @@ func outdated(o *Object, err error) bool {
 }
 
 // ErrNotServed means that the API server does not have the Ledger resource.
-var ErrNotServed = fmt.Errorf("the API server does not serve %s: install the Ledger CRD: kubectl apply -f deploy/chart/crds/ledgers.yaml", Resource.GroupResource())
+var ErrNotServed = fmt.Errorf("the API server does not serve %s: install the Ledger CRD: kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml", Resource.GroupResource())
 
 // notServed reports whether an error of reading a ledger, or of putting the object, is about the resource, and not about one object: the API
 // server does not serve the resource, or is deleting its definition.

@@ -25,7 +25,7 @@ profiles:
     config: {features: [{name: solver, seats: 2}]}
 `
 
-const installLedgers = "kubectl apply -f deploy/chart/crds/ledgers.yaml"
+const installLedgers = "kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml"
 
 // Somebody deletes the CRD of ledgers, with all claims, and installs it again. Meanwhile no pod
 // gets a seat, and the messages show the remedy. Afterwards the pod with a seat still has it, and

@@ -166,7 +166,7 @@ func (c *checker) ledgers() {
 		p := &c.Config.Profiles[i]
 		if name := p.Claimer(); name != "" {
 			c.elsewhere(Error, "LedgersNotServed", c.ConfigFile, fmt.Sprintf("profiles[%d]", i), "the API server does not serve ledgers, in which "+name+" claims resources",
-				"Outboard binds no pod that gets resources from it", "kubectl apply -f deploy/chart/crds/ledgers.yaml")
+				"Outboard binds no pod that gets resources from it", "kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml")
 			return
 		}
 	}
