@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
@@ -169,7 +171,7 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
 		{line: documented("docs/extender-or-plugin.md", "cat > scheduler.yaml")},
 		{documented("docs/extender-or-plugin.md", "helm upgrade"), "plugin", one},
-		{documented("docs/extender-or-plugin.md", "helm rollback"), "plugin", one},
+		{documented("docs/upgrading.md", "helm rollback"), "plugin", one}, // its pods are the same
 	}},
 	{"the page on taking Outboard out", "v4", "outboard-system", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
@@ -274,21 +276,26 @@ func TestLifecycles(t *testing.T) {
 // The cluster's own kube-scheduler calls Outboard, as docs/install.md describes for kubeadm.
 func TestWithoutSecondScheduler(t *testing.T) {
 	u := open(t, "v4")
-	u.types(documented("docs/install.md", "--for kubeadm"))
+	u.types(documented("docs/install.md", "type: GPUMemory"))
 	u.types(withoutSecondScheduler)
 	if got := u.applied(""); !slices.Equal(got, []string{outboard}) {
 		t.Errorf("pods of %v are new, want those of outboard alone", got)
 	}
+	u.types(documented("docs/install.md", "--for kubeadm"))
 	config, err := os.ReadFile(filepath.Join(u.dir, "wiring", "scheduler.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, err := u.nodePort(32766)
+	service, err := u.client.CoreV1().Services("outboard-system").Get(u.ctx, "outboard", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := services{u.kubelet}.resolve("outboard.outboard-system.svc:443")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := u.cp.StartScheduler(u.ctx, controlplane.SchedulerOptions{Config: strings.NewReplacer(
-		"127.0.0.1:32766", address, "/etc/kubernetes/outboard/", filepath.Join(u.dir, "tls")+"/", "/etc/kubernetes/scheduler.conf", u.cp.Kubeconfig(),
+		"https://"+service.Spec.ClusterIP, "https://"+address, "/etc/kubernetes/outboard/", filepath.Join(u.dir, "tls")+"/", "/etc/kubernetes/scheduler.conf", u.cp.Kubeconfig(),
 	).Replace(string(config))}); err != nil {
 		t.Fatal(err)
 	}

@@ -79,19 +79,3 @@ func (s services) endpoint(service *corev1.Service, port corev1.ServicePort) (st
 	}
 	return address, nil
 }
-
-// nodePort returns the address of a pod of the Service with this port on each node.
-func (u *user) nodePort(port int32) (string, error) {
-	list, err := u.client.CoreV1().Services("").List(u.ctx, metav1.ListOptions{})
-	if err != nil {
-		return "", err
-	}
-	for i := range list.Items {
-		for _, p := range list.Items[i].Spec.Ports {
-			if p.NodePort == port {
-				return services{u.kubelet}.endpoint(&list.Items[i], p)
-			}
-		}
-	}
-	return "", fmt.Errorf("no Service has the port %d on nodes", port)
-}
