@@ -75,7 +75,7 @@ func (p *plugin) bind(ctx context.Context, c *cycle, name string, record *decisi
 		return err
 	}
 	b := binder.Binder{
-		Engine: c.engine, Cluster: cluster, Ledgers: p.service.Keeper, Earlier: &p.earlier,
+		Engine: c.engine, Cluster: cluster, Ledgers: p.service.Keeper, Awaited: &p.awaited,
 		Why: func(pod *corev1.Pod, node string) string {
 			record.Summary = p.service.Log.Why(pod, c.profile, node)
 			return record.Summary

@@ -1,7 +1,9 @@
 package schedplugin
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 )
 
 // claimOf10Gi is a claim of 10Gi of a GPU, which it has on the node unless that is "".
@@ -60,5 +63,33 @@ func TestScoresForClaims(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.eventually(strategy+": the other node is better", func() bool { return better("n0", "n1") })
+	}
+}
+
+// waited is a context that calls the function when somebody waits for its end.
+type waited struct {
+	context.Context
+	once sync.Once
+	call func()
+}
+
+func (w *waited) Done() <-chan struct{} {
+	w.once.Do(w.call)
+	return w.Context.Done()
+}
+
+// A claim that the View does not have yet is awaited.
+func TestClaimsAreAwaited(t *testing.T) {
+	s := schedule(t, 1, `profiles: [{policies: [{type: ResourceClaims}]}]`)
+	pod := podNamed("p", nil)
+	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: new("late")}}
+	ctx, st := &waited{Context: t.Context(), call: func() {
+		if _, err := s.client.ResourceV1().ResourceClaims("default").Create(t.Context(), claimOf10Gi("late", ""), metav1.CreateOptions{}); err != nil {
+			t.Error(err)
+		}
+	}}, &state{}
+	s.PreFilter(ctx, st, pod, []fwk.NodeInfo{s.infos[0]})
+	if c, err := cycleOf(st); err != nil || c.view.ResourceClaim("default", "late") == nil {
+		t.Errorf("the claim is not in the view (%v)", err)
 	}
 }

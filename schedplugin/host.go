@@ -55,7 +55,7 @@ type process struct {
 	service *service.Service
 	metrics *callmetrics.Metrics
 	naming  *callmetrics.Candidates
-	earlier binder.Earlier
+	awaited binder.Awaited
 
 	adding  sync.Mutex // guards plugins
 	plugins []*plugin  // one for each profile of kube-scheduler that has the plugin

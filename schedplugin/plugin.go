@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -93,8 +92,8 @@ func (p *plugin) profile() (*config.Profile, *engine.Engine, error) {
 	return profile, current.Engines[profile.Path], nil
 }
 
-// view returns the latest View for the evaluation of the pod. The first call waits until there is a View.
-func (p *plugin) view(ctx context.Context, pod types.UID) (*snapshot.View, error) {
+// view returns the latest View for the evaluation of the pod by the engine. The first call waits until there is a View.
+func (p *plugin) view(ctx context.Context, e *engine.Engine, pod *corev1.Pod) (*snapshot.View, error) {
 	cluster := p.service.Cluster
 	if cluster.Synced() != nil {
 		p.awaitSync.Do(func() {
@@ -106,7 +105,10 @@ func (p *plugin) view(ctx context.Context, pod types.UID) (*snapshot.View, error
 			return nil, err
 		}
 	}
-	return cluster.ViewFor(pod), nil
+	if e.ReadsDevices() {
+		p.awaited.Claims(ctx, cluster, pod)
+	}
+	return cluster.ViewFor(pod.UID), nil
 }
 
 // trimmed returns the trimmed pod.
@@ -124,7 +126,7 @@ func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
 	if err != nil || !profile.Manages(pod) {
 		return nil, err
 	}
-	view, err := p.view(ctx, pod.UID)
+	view, err := p.view(ctx, e, pod)
 	if err != nil {
 		return nil, fmt.Errorf("the policies cannot evaluate pods yet: %w", err)
 	}

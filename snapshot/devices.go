@@ -56,6 +56,18 @@ func ClaimName(pod *corev1.Pod, claim *corev1.PodResourceClaim) (name string, ma
 	return "", false
 }
 
+// UnknownClaims returns the names of the pod's claims that the View does not have, although they are created.
+func (v *View) UnknownClaims(pod *corev1.Pod) []string {
+	var unknown []string
+	for i := range pod.Spec.ResourceClaims {
+		name, _ := ClaimName(pod, &pod.Spec.ResourceClaims[i])
+		if name != "" && v.ResourceClaim(pod.Namespace, name) == nil {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}
+
 // DeviceClass returns the trimmed class, or nil.
 func (v *View) DeviceClass(name string) *resourcev1.DeviceClass { return v.classes[name] }
 

@@ -45,7 +45,7 @@ type Binder struct {
 	Engine  *engine.Engine
 	Cluster Cluster
 	Ledgers engine.Ledgers // nil if no policy of the engine allocates resources
-	Earlier *Earlier
+	Awaited *Awaited
 	// Why returns the summary of the decisions about the pod, for its annotation [decision.Annotation]; "": none.
 	Why func(pod *corev1.Pod, node string) string
 }

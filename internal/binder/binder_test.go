@@ -100,7 +100,7 @@ func (s *apiServer) bind(ctx context.Context, p *oneUnit, pod *corev1.Pod, node 
 	if err != nil {
 		return err
 	}
-	b := binder.Binder{Engine: e, Cluster: s, Ledgers: s, Earlier: new(binder.Earlier), Why: func(*corev1.Pod, string) string { return "why" }}
+	b := binder.Binder{Engine: e, Cluster: s, Ledgers: s, Awaited: new(binder.Awaited), Why: func(*corev1.Pod, string) string { return "why" }}
 	_, err = b.Bind(ctx, pod, binder.Target{View: s.view, Node: s.view.Node(node)})
 	return err
 }
@@ -461,7 +461,7 @@ func TestReservationHasTheAmounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := binder.Binder{Engine: e, Cluster: s, Ledgers: s, Earlier: new(binder.Earlier)}
+	b := binder.Binder{Engine: e, Cluster: s, Ledgers: s, Awaited: new(binder.Awaited)}
 	for _, attempt := range []string{"first", "second"} {
 		held, err := b.Reserve(t.Context(), s.pod, binder.Target{View: s.view, Node: s.view.Node("a")})
 		if got := held.Record(); err != nil || len(got) != 1 || got[0].Resource == "" || got[0].Unit == "" || got[0].Amount != 1 {

@@ -3,7 +3,6 @@ package binder
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,55 +10,17 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// earlierRetention is how long the start of a wait is kept. It is longer than the usual life of a claim whose pod
-// is not bound.
-const earlierRetention = 10 * time.Minute
-
-// Earlier holds since when pods wait for pods that should be bound before them, and that another replica binds. All Binders of a process
-// share one. The zero value is ready. Its methods may be called concurrently.
-type Earlier struct {
-	mu    sync.Mutex
-	since map[types.UID]time.Time // when the first wait for the pod started
-}
-
-// begin records that a pod waits for the pod, and returns when the first one began to.
-func (e *Earlier) begin(uid types.UID, now time.Time) time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	since, known := e.since[uid]
-	if !known {
-		for other, at := range e.since {
-			if now.Sub(at) > earlierRetention {
-				delete(e.since, other)
-			}
-		}
-		if e.since == nil {
-			e.since = map[types.UID]time.Time{}
-		}
-		since = now
-		e.since[uid] = now
-	}
-	return since
-}
-
-// end removes a pod that need not be waited for any more.
-func (e *Earlier) end(uid types.UID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.since, uid)
-}
-
 // awaitEarlier waits until the pods are bound or gone; see waiting.
 func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UID) error {
 	w := waiting{node: node, after: after, moved: time.Now()}
 	for _, uid := range after {
-		b.Earlier.begin(uid, w.moved) // the time of all of them
+		b.Awaited.begin(string(uid), w.moved) // the time of all of them
 	}
 	for len(w.after) > 0 {
 		uid, now, view := w.after[0], time.Now(), b.Cluster.View()
-		pod := known{done: b.boundOrGone(uid, view.Node(node)), ours: b.Cluster.Assumed(uid) == node, since: b.Earlier.begin(uid, now)}
+		pod := known{done: b.boundOrGone(uid, view.Node(node)), ours: b.Cluster.Assumed(uid) == node, since: b.Awaited.begin(string(uid), now)}
 		if pod.done {
-			b.Earlier.end(uid)
+			b.Awaited.end(string(uid))
 		}
 		if w = w.next(now, pod); w.until.IsZero() {
 			continue

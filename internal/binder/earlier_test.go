@@ -75,7 +75,7 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.cancel)
 				defer cancel()
-				at, err := w.bindAfterEarlier(t, ctx, new(binder.Earlier))
+				at, err := w.bindAfterEarlier(t, ctx, new(binder.Awaited))
 				if at < tc.from || at > tc.to || (err != nil) != tc.fails {
 					t.Errorf("after %s: %v; want %s to %s, an error: %t", at, err, tc.from, tc.to, tc.fails)
 				}
@@ -90,7 +90,7 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 // All pods together wait once for a pod that another replica does not bind.
 func TestBindWaitsOnceForTheSamePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var earlier binder.Earlier
+		var earlier binder.Awaited
 		if at, err := newWatched().bindAfterEarlier(t, t.Context(), &earlier); at == 0 || err != nil {
 			t.Errorf("the first pod waits for %s: %v", at, err)
 		}
@@ -122,7 +122,7 @@ func (w *watched) bindEarlier() {
 }
 
 // bindAfterEarlier binds the pod to node a, and returns after which time the Binding was sent, or Bind failed without one.
-func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *binder.Earlier) (at time.Duration, err error) {
+func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *binder.Awaited) (at time.Duration, err error) {
 	t.Helper()
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: &oneUnit{after: []types.UID{"earlier"}}}}})
 	if err != nil {
@@ -133,7 +133,7 @@ func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *b
 		at, sent = time.Since(started), true
 		return w.receive(b)
 	}
-	b := binder.Binder{Engine: e, Cluster: w, Ledgers: w, Earlier: earlier, Why: func(*corev1.Pod, string) string { return "" }}
+	b := binder.Binder{Engine: e, Cluster: w, Ledgers: w, Awaited: earlier, Why: func(*corev1.Pod, string) string { return "" }}
 	if _, err = b.Bind(ctx, w.pod.DeepCopy(), binder.Target{View: w.view, Node: w.view.Node("a")}); !sent {
 		at = time.Since(started)
 	}

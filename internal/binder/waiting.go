@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// earlierTimeout bounds the wait for a pod that should be bound first and that this process does not bind. It runs
-	// once for each such pod, not once for each pod that waits. It must be well below kube-scheduler's httpTimeout,
+	// awaitTimeout bounds the wait for a pod that should be bound first and that this process does not bind, and for a ResourceClaim. It
+	// runs once for each of them, not once for each pod that waits. It must be well below kube-scheduler's httpTimeout,
 	// which is not in the request. A Binding takes some milliseconds; if another replica takes longer, its Binding may
 	// never come.
-	earlierTimeout = 500 * time.Millisecond
+	awaitTimeout = 500 * time.Millisecond
 	// stallTimeout is how long a pod waits for pods that this process binds if none of them gets bound: then it is not bound either, and
 	// kube-scheduler retries it. It is below the usual httpTimeout, so that kube-scheduler learns the cause.
 	stallTimeout = 2 * time.Second
@@ -46,7 +46,7 @@ type known struct {
 
 // next returns the state after a look at the first pod.
 func (w waiting) next(now time.Time, pod known) waiting {
-	uid, until := w.after[0], pod.since.Add(earlierTimeout)
+	uid, until := w.after[0], pod.since.Add(awaitTimeout)
 	if pod.ours {
 		until = w.moved.Add(stallTimeout)
 	}

@@ -76,6 +76,7 @@ func TestWordsInJSON(t *testing.T) {
 		`"outcome":"1 of 3 nodes fit","why":["2 too full; the nearest, n1, has 40 of 60 GiB","1 other"]`: {Verb: decision.Filter, Nodes: 3, Fit: 1, Returned: 1, Rejections: []decision.Rejection{
 			{Text: "too full", Unit: "GiB", Nodes: 2, Nearest: []decision.Miss{{Node: "n1", Have: 40, Want: 60}}}, {Text: "other", Nodes: 1},
 		}},
+		`"outcome":"1 of 1 node fit","why":["ResourceClaims not known to Outboard yet: gpu (no score counts them)"]`: {Verb: decision.Filter, Nodes: 1, Fit: 1, Returned: 1, UnknownClaims: []string{"gpu"}},
 		`"outcome":"failed","why":["no view"]`: {Verb: decision.Filter, Error: "no view", Rejections: []decision.Rejection{{Unit: "GiB", Nearest: []decision.Miss{{Node: "n1"}}}}},
 		`"outcome":"1 of 2 candidate nodes kept","why":["a: dropped: its budget is spent","b: 1 victim proposed, none added"]`: {Verb: decision.Preempt, Preemptions: []decision.Preemption{{Node: "a", Dropped: "its budget is spent"}, {Node: "b", Given: 1}}},
 		`"outcome":"not managed: all nodes fit"`: {Verb: decision.Filter, Unmanaged: true, Nodes: 2, Fit: 2, Returned: 2},

@@ -39,6 +39,9 @@ type Record struct {
 	// policy evaluated it: all nodes fit, and all scores are equal.
 	Unmanaged bool `json:"unmanaged,omitempty"`
 
+	// UnknownClaims are the ResourceClaims of the pod that Outboard's watch had not shown, so that no score counts them.
+	UnknownClaims []string `json:"unknownClaims,omitempty"`
+
 	// Nodes is the number of nodes in the call, Fit how many of them passed every filter, and
 	// Returned how many the response contained; Returned is less than Fit only with a shortlist.
 	Nodes    int `json:"nodes"`
@@ -181,6 +184,7 @@ const (
 	maxAdded       = 20
 	maxClaims      = 100
 	maxRejections  = 100
+	maxUnknown     = 20
 	maxText        = 1024
 )
 
@@ -194,6 +198,10 @@ func (r *Record) Bounded() *Record {
 	b := *r
 	b.Error, b.Summary = cut(b.Error), cut(b.Summary)
 	b.Claims = slices.Clone(b.Claims[:min(len(b.Claims), maxClaims)])
+	b.UnknownClaims = slices.Clone(b.UnknownClaims[:min(len(b.UnknownClaims), maxUnknown)])
+	for i, name := range b.UnknownClaims {
+		b.UnknownClaims[i] = cut(name)
+	}
 	if len(b.Policies) > 0 {
 		b.Policies = slices.Clone(b.Policies)
 		for i := range b.Policies {
@@ -219,7 +227,8 @@ func (r *Record) Bounded() *Record {
 }
 
 func (r *Record) isBounded() bool {
-	return len(r.Error) <= maxText && len(r.Summary) <= maxText && len(r.Claims) <= maxClaims && len(r.Rejections) <= maxRejections && len(r.Preemptions) <= maxPreemptions &&
+	return len(r.Error) <= maxText && len(r.Summary) <= maxText && len(r.Claims) <= maxClaims && len(r.UnknownClaims) <= maxUnknown && len(r.Rejections) <= maxRejections && len(r.Preemptions) <= maxPreemptions &&
+		!slices.ContainsFunc(r.UnknownClaims, func(name string) bool { return len(name) > maxText }) &&
 		!slices.ContainsFunc(r.Policies, func(p Policy) bool { return len(p.IgnoredError) > maxText }) &&
 		!slices.ContainsFunc(r.Rejections, func(j Rejection) bool { return len(j.Text) > maxText }) &&
 		!slices.ContainsFunc(r.Preemptions, func(p Preemption) bool { return len(p.Added) > maxAdded })

@@ -82,6 +82,9 @@ func TestText(t *testing.T) {
 			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 1, Fit: 1, Returned: 1, MaxTotal: 100, Ties: 1,
 			Top: []decision.ScoredNode{{Node: "node-a", Total: 5, Scores: []decision.Score{{Policy: strings.Repeat("Policy", 15), Score: 5, Weight: 1}}}},
 		},
+		"prioritize-unknown-claims": {
+			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 1, Fit: 1, Returned: 1, Policies: policies, MaxTotal: 700, UnknownClaims: []string{"own", "b\na"},
+		},
 		"prioritize-one": {
 			Verb: "prioritize", Profile: "/", Time: arrived, Pod: web, Nodes: 1, Fit: 1, Returned: 1, Policies: policies, MaxTotal: 700,
 		},
@@ -255,17 +258,18 @@ func TestBounded(t *testing.T) {
 	for range 1000 {
 		r.Rejections = append(r.Rejections, decision.Rejection{Text: long})
 		r.Preemptions = append(r.Preemptions, decision.Preemption{Node: "n", Added: make([]string, 1000)})
+		r.UnknownClaims = append(r.UnknownClaims, long)
 	}
 	b := r.Bounded()
-	if len(b.Rejections) != 100 || len(b.Preemptions) != 100 || b.PreemptionsLeftOut != 900 || len(b.Preemptions[0].Added) != 21 {
-		t.Errorf("%d rejections, %d candidates with %d pods, %d left out", len(b.Rejections), len(b.Preemptions), len(b.Preemptions[0].Added), b.PreemptionsLeftOut)
+	if len(b.Rejections) != 100 || len(b.Preemptions) != 100 || b.PreemptionsLeftOut != 900 || len(b.Preemptions[0].Added) != 21 || len(b.UnknownClaims) != 20 {
+		t.Errorf("%d rejections, %d candidates with %d pods, %d left out, %d unknown claims", len(b.Rejections), len(b.Preemptions), len(b.Preemptions[0].Added), b.PreemptionsLeftOut, len(b.UnknownClaims))
 	}
-	for _, text := range []string{b.Error, b.Policies[0].IgnoredError, b.Rejections[0].Text} {
+	for _, text := range []string{b.Error, b.Policies[0].IgnoredError, b.Rejections[0].Text, b.UnknownClaims[0]} {
 		if len(text) > 1030 || !utf8.ValidString(text) || !strings.HasPrefix(text, "éé") {
 			t.Errorf("the text has %d bytes", len(text))
 		}
 	}
-	if r.Error != long || len(r.Preemptions[0].Added) != 1000 || r.Rejections[0].Text != long || r.Policies[0].IgnoredError != long {
+	if r.Error != long || len(r.Preemptions[0].Added) != 1000 || r.Rejections[0].Text != long || r.UnknownClaims[0] != long || r.Policies[0].IgnoredError != long {
 		t.Error("the original has changed")
 	}
 	r.Error = ""

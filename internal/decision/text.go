@@ -24,6 +24,9 @@ func (r *Record) Text(w io.Writer) error {
 	if r.Unmanaged {
 		b.WriteString("  the pod requests none of the profile's managedResources, so no policy evaluated it\n")
 	}
+	if unknown := r.unknownClaims(); unknown != "" {
+		fmt.Fprintf(&b, "  %s\n", unknown)
+	}
 	for _, p := range r.Policies {
 		switch {
 		case p.IgnoredError != "":
@@ -92,6 +95,18 @@ func (r *Record) claimed() string {
 	return strings.Join(all, " and ")
 }
 
+// unknownClaims says which ResourceClaims no score counts; "" if there are none.
+func (r *Record) unknownClaims() string {
+	if len(r.UnknownClaims) == 0 {
+		return ""
+	}
+	names := make([]string, len(r.UnknownClaims))
+	for i, name := range r.UnknownClaims {
+		names[i] = Plain(name)
+	}
+	return fmt.Sprintf("ResourceClaims not known to Outboard yet: %s (no score counts them)", strings.Join(names, ", "))
+}
+
 // bound returns what a bind call claimed, and why the pod is on the node.
 func (r *Record) bound() string {
 	var all []string
@@ -119,9 +134,18 @@ func List(w io.Writer, records []*Record) error {
 	return table.Flush()
 }
 
-// why returns the error, the reasons for which nodes were rejected, each with its number of nodes, the scores of the chosen node, or of the best
-// ones if that is unknown, or the claims and the reason of a bind call.
-func (r *Record) why() (all []string) {
+// why returns the reasons, and which claims no score counts.
+func (r *Record) why() []string {
+	all := r.reasons()
+	if unknown := r.unknownClaims(); unknown != "" {
+		all = append(all, unknown)
+	}
+	return all
+}
+
+// reasons returns the error, the reasons for which nodes were rejected, each with its number of nodes, the scores of the chosen node, or of the
+// best ones if that is unknown, or the claims and the reason of a bind call.
+func (r *Record) reasons() (all []string) {
 	switch {
 	case r.Error != "":
 		return []string{Plain(r.Error)}

@@ -153,7 +153,7 @@ func (a *Attempt) Rejected() []*snapshot.Node {
 func (a *Attempt) Record(fit int) *decision.Record {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	record := newRecord(Request{Pod: a.ev.pod, View: a.ev.view})
+	record := a.engine.newRecord(Request{Pod: a.ev.pod, View: a.ev.view})
 	record.Nodes = max(fit, int(a.passed.Load())+len(a.rejected))
 	record.Fit, record.Returned = fit, fit
 	record.Policies, record.MaxTotal = a.ev.policies(), a.ev.maxTotal

@@ -63,11 +63,13 @@ type Engine struct {
 	clock     func() time.Time
 	maxTotal  int64
 	claimants *snapshot.Fact[[]types.UID] // nil: no policy allocates anything
-	caches    nodeCaches
-	trail     trail
-	zones     zones
-	holders   holders                     // empty without claimants
-	nominated atomic.Pointer[nominations] // of the latest View that has any
+	// readsDevices is whether a policy reads what Dynamic Resource Allocation allocates.
+	readsDevices bool
+	caches       nodeCaches
+	trail        trail
+	zones        zones
+	holders      holders                     // empty without claimants
+	nominated    atomic.Pointer[nominations] // of the latest View that has any
 }
 
 // New returns an Engine, or an error if the options are invalid.
@@ -90,6 +92,9 @@ func New(o Options) (*Engine, error) {
 			return nil, fmt.Errorf("policy %q: weight is %d: must be between 0 and %d", m.Name, m.Weight, MaxWeight)
 		}
 		names[m.Name] = true
+		if reader, ok := m.Policy.(policy.InputReader); ok && reader.Inputs().Devices {
+			e.readsDevices = true
+		}
 	}
 	e.maxTotal = maxTotal(e.members)
 	if e.Reserves() {
@@ -97,6 +102,9 @@ func New(o Options) (*Engine, error) {
 	}
 	return e, nil
 }
+
+// ReadsDevices reports whether a policy reads what Dynamic Resource Allocation allocates: see [policy.Inputs].
+func (e *Engine) ReadsDevices() bool { return e.readsDevices }
 
 // MaxTotal is the largest total that a node can have for any pod: 100 × the sum of the weights, and
 // 0 if no policy has a weight. The largest total for one pod may be less: see Record.MaxTotal in
@@ -222,8 +230,8 @@ func (e *Engine) run(ctx context.Context, req Request, result *Result, decide fu
 
 // decide is run with an evaluation, whose policies may be prepared already.
 func (e *Engine) decide(ctx context.Context, req Request, ev *evaluation, result *Result, decide func(*evaluation) error) error {
-	result.reset(newRecord(req))
-	err := ev.run(ctx, func() { result.reset(newRecord(req)) }, func(ev *evaluation) error {
+	result.reset(e.newRecord(req))
+	err := ev.run(ctx, func() { result.reset(e.newRecord(req)) }, func(ev *evaluation) error {
 		e.caches.takeForRequest(ev, &req, &result.scratch)
 		defer e.caches.put(ev)
 		return decide(ev)

@@ -102,7 +102,7 @@ func (a *Attempt) bestCached(c *Choice, result *Result) bool {
 	}
 	ev, view := a.ev, a.ev.view
 	x := &ev.cache.index
-	result.reset(newRecord(Request{Pod: ev.pod, View: view}))
+	result.reset(a.engine.newRecord(Request{Pod: ev.pod, View: view}))
 	ns := a.engine.nominations(view)
 	var counts []int
 	err := guard(itself, func() error {

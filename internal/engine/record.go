@@ -2,12 +2,16 @@ package engine
 
 import "outboard.dev/outboard/internal/decision"
 
-func newRecord(req Request) *decision.Record {
-	return &decision.Record{
+func (e *Engine) newRecord(req Request) *decision.Record {
+	r := &decision.Record{
 		Pod:        decision.PodOf(req.Pod),
 		Generation: req.View.Generation(),
 		Nodes:      len(req.Nodes),
 	}
+	if e.readsDevices {
+		r.UnknownClaims = req.View.UnknownClaims(req.Pod)
+	}
+	return r
 }
 
 // policies returns the part of each policy in the decision.

@@ -74,7 +74,7 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 		return nil
 	}
 	b := binder.Binder{
-		Engine: h.Engine, Cluster: h.Cluster, Ledgers: h.Ledgers, Earlier: &h.Shared.earlier,
+		Engine: h.Engine, Cluster: h.Cluster, Ledgers: h.Ledgers, Awaited: &h.Shared.awaited,
 		Why: func(pod *corev1.Pod, node string) string {
 			c.record.Summary = h.Log.Why(pod, h.Profile, node)
 			return c.record.Summary

@@ -26,6 +26,9 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err != nil {
 		return engine.Request{}, err
 	}
+	if err := h.awaitClaims(ctx, c, pod); err != nil {
+		return engine.Request{}, err
+	}
 	view, err := h.view(pod.UID)
 	if err != nil {
 		return engine.Request{}, err
@@ -56,6 +59,14 @@ func (h *Handler) view(pod types.UID) (*snapshot.View, error) {
 		return nil, err
 	}
 	return h.Cluster.ViewFor(pod), nil
+}
+
+// awaitClaims waits for the ResourceClaims of the pod, if a policy reads them and the cluster does not show them yet.
+func (h *Handler) awaitClaims(ctx context.Context, c *call, pod *corev1.Pod) error {
+	if h.Cluster == nil || !h.Engine.ReadsDevices() || h.Cluster.Synced() != nil || !h.manages(pod) || len(h.Cluster.View().UnknownClaims(pod)) == 0 {
+		return nil
+	}
+	return h.wait(ctx, c, func() { h.Shared.awaited.Claims(ctx, h.Cluster, pod) })
 }
 
 // pod returns the pod of the request: the view's copy if that has the same version, and else the

@@ -14,7 +14,7 @@ import (
 
 // Shared is what all Handlers of a process share, including those that a reload creates. The methods of Handler use it concurrently.
 type Shared struct {
-	earlier   binder.Earlier
+	awaited   binder.Awaited
 	admission chan struct{} // capacity 1; held while a pod is being admitted
 	rejected  rejections
 }

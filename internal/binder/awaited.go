@@ -1,0 +1,88 @@
+package binder
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/snapshot"
+)
+
+// awaitedRetention is how long the start of a wait is kept. It is longer than the usual life of a claim whose pod
+// is not bound.
+const awaitedRetention = 10 * time.Minute
+
+// Awaited holds since when pods wait for what others do and the watch has not shown: a Binding of another replica, or a ResourceClaim.
+// Everything is awaited once, and not once for each pod that waits. A process has one. The zero value is ready. Its methods may be called
+// concurrently.
+type Awaited struct {
+	mu    sync.Mutex
+	since map[string]time.Time // when the first wait started, by the UID of a pod, or the namespace/name of a ResourceClaim
+}
+
+// begin records that a pod waits, and returns when the first one began to.
+func (a *Awaited) begin(key string, now time.Time) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	since, known := a.since[key]
+	if !known {
+		for other, at := range a.since {
+			if now.Sub(at) > awaitedRetention {
+				delete(a.since, other)
+			}
+		}
+		if a.since == nil {
+			a.since = map[string]time.Time{}
+		}
+		since = now
+		a.since[key] = now
+	}
+	return since
+}
+
+// end removes what need not be waited for any more.
+func (a *Awaited) end(key string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.since, key)
+}
+
+// Views are the views of a cluster, as in [Cluster].
+type Views interface {
+	View() *snapshot.View
+	Superseded(view *snapshot.View) <-chan struct{}
+}
+
+// Claims waits until the View has the ResourceClaims of the pod. kube-scheduler calls once its own watch has shown the claims, which may
+// be earlier. Claims returns when each claim that is missing has been awaited for [awaitTimeout], or ctx has ended.
+func (a *Awaited) Claims(ctx context.Context, cluster Views, pod *corev1.Pod) {
+	var awaited []string
+	for {
+		view, now := cluster.View(), time.Now()
+		missing := view.UnknownClaims(pod)
+		var until time.Time
+		for _, name := range missing {
+			if since := a.begin(pod.Namespace+"/"+name, now); since.Add(awaitTimeout).After(until) {
+				until = since.Add(awaitTimeout)
+			}
+		}
+		for _, name := range awaited {
+			if !slices.Contains(missing, name) {
+				a.end(pod.Namespace + "/" + name)
+			}
+		}
+		if !now.Before(until) {
+			return
+		}
+		awaited = missing
+		select {
+		case <-ctx.Done():
+			return
+		case <-cluster.Superseded(view):
+		case <-time.After(until.Sub(now)):
+		}
+	}
+}
