@@ -15,6 +15,9 @@ import (
 // is not bound.
 const awaitedRetention = 10 * time.Minute
 
+// maxAwaited bounds what is awaited, because the names of ResourceClaims come from callers.
+const maxAwaited = 4096
+
 // Awaited holds since when pods wait for what others do and the watch has not shown: a Binding of another replica, or a ResourceClaim.
 // Everything is awaited once, and not once for each pod that waits. A process has one. The zero value is ready. Its methods may be called
 // concurrently.
@@ -23,7 +26,8 @@ type Awaited struct {
 	since map[string]time.Time // when the first wait started, by the UID of a pod, or the namespace/name of a ResourceClaim
 }
 
-// begin records that a pod waits, and returns when the first one began to.
+// begin records that a pod waits, and returns when the first one began to. While too much is awaited, nothing else is: it returns a time
+// that is long ago.
 func (a *Awaited) begin(key string, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -33,6 +37,9 @@ func (a *Awaited) begin(key string, now time.Time) time.Time {
 			if now.Sub(at) > awaitedRetention {
 				delete(a.since, other)
 			}
+		}
+		if len(a.since) == maxAwaited {
+			return now.Add(-awaitedRetention)
 		}
 		if a.since == nil {
 			a.since = map[string]time.Time{}

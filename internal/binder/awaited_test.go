@@ -2,6 +2,7 @@ package binder_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -89,4 +90,27 @@ func TestAwaitClaims(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A caller that names thousands of claims that do not exist fills no memory, and waits for a bounded number of them.
+func TestAwaitClaimsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		views, awaited := &claimViews{next: make(chan struct{})}, new(binder.Awaited)
+		waited := func(pod *corev1.Pod) time.Duration {
+			started := time.Now()
+			awaited.Claims(t.Context(), views, pod)
+			return time.Since(started)
+		}
+		many := podWithClaims()
+		many.Spec.ResourceClaims = nil
+		for i := range 10_000 {
+			name := fmt.Sprintf("missing-%d", i)
+			many.Spec.ResourceClaims = append(many.Spec.ResourceClaims, corev1.PodResourceClaim{Name: name, ResourceClaimName: &name})
+		}
+		first, second := waited(many), waited(podWithClaims())
+		time.Sleep(time.Hour)
+		if later := waited(podWithClaims()); first != 500*time.Millisecond || second != 0 || later != 500*time.Millisecond {
+			t.Errorf("the calls took %s, %s and, an hour later, %s", first, second, later)
+		}
+	})
 }
