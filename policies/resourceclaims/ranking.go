@@ -175,7 +175,7 @@ func (s *shapes) describe(request *firstfit.Request) (of shape) {
 	switch {
 	case allWhole: // of devices of several sizes, perhaps
 		of.Share = 0
-	case !sameShare || of.Share == 0 || of.GPUs > 1:
+	case !sameShare || of.Share == 0:
 		return shape{}
 	}
 	for _, d := range without {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
@@ -173,8 +174,9 @@ func TestClaimsWithAShape(t *testing.T) {
 		{w.claim("sixteen", 1, 16), "LeastWaste", ""},
 		{w.claim("two", 2, 0), "LeastWaste", ""},
 		{w.claim("four", 4, 0), "LeastWaste", "ac"},
-		{w.claim("shares of two", 2, 4), "", ""},
-		{w.claim("all of some GPUs, twice", 2, 16), "", ""},
+		{w.claim("shares of two", 2, 4), "LeastWaste", ""},
+		{w.claim("all of some GPUs, twice", 2, 16), "LeastWaste", ""},
+		{w.claim("shares of four", 4, 4), "LeastWaste", "ac"},
 		{w.claim("a large share", 1, 17), "LeastWaste", "ab"},
 		{w.claim("model", 1, 4, `device.attributes["gpu.example.com"].model == "P100"`), "LeastWaste", "ac"},
 		{w.claim("not the first", 1, 4, `device.attributes["gpu.example.com"].index == 1`), "", ""},
@@ -195,6 +197,83 @@ func TestClaimsWithAShape(t *testing.T) {
 				t.Errorf("%s: the score of %s is %d", tt.claim.Name, n, score)
 			}
 		}
+	}
+}
+
+// Several claims have a shape together if they get whole devices. Two shares are of one device, the first: then nodes are scored with BinPack, with
+// the devices of all claims.
+func TestSeveralClaims(t *testing.T) {
+	w, p := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), leastWaste)
+	for _, n := range []string{"a", "b"} {
+		w.node(n, "T4", 2, false)
+	}
+	w.come(allocated(w.claim("held", 1, 8), "b", 8, 0), "b")
+	for _, tt := range []struct {
+		memory [2]int64
+		want   string
+		a, b   int64 // the scores with BinPack: what is used of two GPUs
+	}{
+		{[2]int64{0, 0}, "LeastWaste", 0, 0},
+		{[2]int64{16, 0}, "LeastWaste", 0, 0},
+		{[2]int64{4, 4}, "scores: BinPack", 25, 50},
+		{[2]int64{4, 12}, "scores: BinPack", 50, 75},
+		{[2]int64{4, 0}, "scores: BinPack", 62, 87},
+	} {
+		var names []string
+		for i, memory := range tt.memory {
+			names = append(names, fmt.Sprint("claim-", i))
+			w.SetResourceClaim(w.claim(names[i], 1, memory))
+		}
+		pod, view := claiming(names...), w.View()
+		c := policytest.Prepare[policy.Explainer](t, p, pod, view)
+		if got := strings.Join(c.Explain(nil), " "); !strings.HasPrefix(got, tt.want) {
+			t.Errorf("%v: %s, want %s", tt.memory, got, tt.want)
+		}
+		if got, want := scores(t, p, pod, view), []int64{tt.a, tt.b}; tt.a > 0 && !slices.Equal(got, want) {
+			t.Errorf("%v: the scores are %v, want %v", tt.memory, got, want)
+		}
+	}
+}
+
+// A claim for shares of several GPUs has a place where kube-scheduler's allocator finds one.
+func TestSharesOfSeveralGPUs(t *testing.T) {
+	random, allocator := rand.New(rand.NewPCG(7, 8)), firstfit.New()
+	w, p := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), leastWaste)
+	for i := range 8 {
+		name := fmt.Sprint("n", i)
+		w.node(name, "T4", 4, i%2 == 1)
+		for gpu := range 4 {
+			if used := int64(random.IntN(16)); used > 0 {
+				w.come(allocated(w.claim(fmt.Sprint("old-", i, "-", gpu), 1, used), name, used, gpu), name)
+			}
+		}
+	}
+	fits, rejects := 0, 0
+	for i := range 60 {
+		pod := w.come(w.claim(fmt.Sprint("new-", i), 2+int64(i%2), 1+int64(random.IntN(15))), "")
+		view := w.View()
+		request, err := allocator.Request(pod, view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := policytest.Prepare[policy.Score](t, p, pod, view)
+		for n := range view.All() {
+			results, err := allocator.Allocate(request, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if score := c.Score(n); (score == policy.NoOpinion) != (results == nil) {
+				t.Errorf("pod %d: the score of %s is %d, and the allocator gives %v", i, n.Name, score, results)
+			}
+			if results == nil {
+				rejects++
+			} else {
+				fits++
+			}
+		}
+	}
+	if fits < 50 || rejects < 50 {
+		t.Errorf("%d fit, and %d do not", fits, rejects)
 	}
 }
 
