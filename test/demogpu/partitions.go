@@ -175,9 +175,6 @@ func (p *play) placeOne(ctx context.Context, like *corev1.Pod) (string, error) {
 		return "", err
 	}
 	claimed := pod.DeepCopy()
-	if err := p.awaitClaim(ctx, pod, "there is no ResourceClaim"); err != nil {
-		return "", err
-	}
 	pods, claims := p.Client.CoreV1().Pods(pod.Namespace), p.Client.ResourceV1().ResourceClaims(pod.Namespace)
 	if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 		return "", err
@@ -197,14 +194,13 @@ func (p *play) placeOne(ctx context.Context, like *corev1.Pod) (string, error) {
 	}
 	err = p.awaitSeen(ctx, pod, func(d *explain.Document) bool { return d.Node != "" })
 	if err == nil {
-		err = p.awaitClaim(ctx, claimed, "would get ")
+		err = p.awaitAllocation(ctx, claimed)
 	}
 	return pod.Spec.NodeName + "/" + claim.Status.Allocation.Devices.Results[0].Device, err
 }
 
-// awaitClaim waits until Outboard no longer says this when it is asked where the pod would fit: that there is no claim, because a pod that is faster
-// than its claim is scored without devices, or what the claim would get, because it is not allocated.
-func (p *play) awaitClaim(ctx context.Context, pod *corev1.Pod, says string) error {
+// awaitAllocation waits until Outboard no longer says what the claim of the pod would get when it is asked where the pod would fit.
+func (p *play) awaitAllocation(ctx context.Context, pod *corev1.Pod) error {
 	pod = pod.DeepCopy()
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	manifest, err := yaml.Marshal(pod)
@@ -217,7 +213,7 @@ func (p *play) awaitClaim(ctx context.Context, pod *corev1.Pod, says string) err
 			return err
 		}
 		text, err := json.Marshal(doc)
-		if err != nil || !bytes.Contains(text, []byte(says)) {
+		if err != nil || !bytes.Contains(text, []byte("would get ")) {
 			return err
 		}
 		time.Sleep(5 * time.Millisecond)
