@@ -123,6 +123,42 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:kube-
 	th.callVerbs(o, "outboard-scheduler")
 }
 
+// staticPod patches the static pod of kubeadm as kubeadm does, and starts the program with its command, in which here replaces paths. It
+// returns the pod.
+func (th *theater) staticPod(patch, program string, here *strings.Replacer) *corev1.Pod {
+	th.t.Helper()
+	patched, err := th.Kubectl(th.ctx, "patch", "--local", "-f", filepath.Join("testdata", "kubeadm-scheduler.yaml"),
+		"--type", "json", "--patch-file", patch, "-o", "yaml").Output()
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict(patched, &pod); err != nil {
+		th.t.Fatal(err)
+	}
+	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.Name == "outboard" && v.HostPath != nil && v.HostPath.Path == "/etc/kubernetes/outboard"
+	}) || !slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == "outboard" && m.MountPath == "/etc/kubernetes/outboard"
+	}) {
+		th.t.Errorf("the directory is not mounted:\n%s", patched)
+	}
+	var args []string
+	for _, arg := range pod.Spec.Containers[0].Command[1:] {
+		args = append(args, here.Replace(arg))
+	}
+	scheduler, err := th.StartProcess(controlplane.Command{Name: "kubeadm-scheduler", Path: program, Args: append(args, "--secure-port=0")})
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	th.t.Cleanup(func() {
+		if th.t.Failed() {
+			th.t.Logf("kube-scheduler:\n%s", tail(scheduler.Log(), 8000))
+		}
+	})
+	return &pod
+}
+
 // The static pod of kubeadm, patched as kubeadm does, runs kube-scheduler with the printed file.
 func TestSchedulerConfigOfKubeadm(t *testing.T) {
 	th := open(t)
@@ -150,37 +186,60 @@ func TestSchedulerConfigOfKubeadm(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	patched, err := th.Kubectl(th.ctx, "patch", "--local", "-f", filepath.Join("testdata", "kubeadm-scheduler.yaml"),
-		"--type", "json", "--patch-file", filepath.Join(dir, "patches", "kube-scheduler+json.yaml"), "-o", "yaml").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict(patched, &pod); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.Name == "outboard" && v.HostPath != nil && v.HostPath.Path == "/etc/kubernetes/outboard"
-	}) || !slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
-		return m.Name == "outboard" && m.MountPath == "/etc/kubernetes/outboard"
-	}) {
-		t.Errorf("the directory is not mounted:\n%s", patched)
-	}
-	var args []string
-	for _, arg := range pod.Spec.Containers[0].Command[1:] {
-		args = append(args, here.Replace(arg))
-	}
-	scheduler, err := th.StartProcess(controlplane.Command{
-		Name: "kubeadm-scheduler", Path: filepath.Join(filepath.Dir(th.KubectlPath()), "kube-scheduler"),
-		Args: append(args, "--secure-port=0"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("kube-scheduler:\n%s", tail(scheduler.Log(), 8000))
-		}
-	})
+	th.staticPod(filepath.Join(dir, "patches", "kube-scheduler+json.yaml"), filepath.Join(filepath.Dir(th.KubectlPath()), "kube-scheduler"), here)
 	th.callVerbs(o, "")
+}
+
+// The same with the plugin, as docs/extender-or-plugin.md describes it: its commands run as typed.
+func TestPluginOfKubeadm(t *testing.T) {
+	th := open(t)
+	th.gpuNodes()
+	page, err := os.ReadFile(filepath.Join(th.Root, "docs", "extender-or-plugin.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, typed, _ := strings.Cut(string(page), "```sh\ncat > scheduler.yaml")
+	file, rest, _ := strings.Cut(typed, "```")
+	_, rest, _ = strings.Cut(rest, "```sh\nmkdir -p own/patches\n")
+	own, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("the page has no commands for kubeadm")
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(filepath.Join(th.Root, "deploy"), filepath.Join(dir, "deploy")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(th.ctx, "bash", "-euo", "pipefail", "-c", "cat > scheduler.yaml"+file+"mkdir -p own/patches\n"+own)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+th.Kubeconfig(),
+		"PATH="+filepath.Dir(th.Binary())+":"+filepath.Dir(th.KubectlPath())+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	user, err := th.AddUser("system:kube-scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := strings.NewReplacer("/etc/kubernetes/outboard/", filepath.Join(dir, "own")+"/", "/etc/kubernetes/scheduler.conf", user.Kubeconfig, "127.0.0.1:8081", "127.0.0.1:0")
+	path := filepath.Join(dir, "own", "scheduler.yaml")
+	config, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(here.Replace(string(config))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program, err := plugged()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := th.staticPod(filepath.Join(dir, "own", "patches", "kube-scheduler+json.yaml"), program, here)
+	if image := pod.Spec.Containers[0].Image; image != "registry.example/kube-scheduler-outboard:v1" {
+		t.Errorf("the image is %s", image)
+	}
+	if bound := th.bound(controlplane.PodSpec{Name: "shared", Resources: map[string]string{"aliyun.com/gpu-mem": "2"}}); bound.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" {
+		t.Errorf("the pod has no GPU: %v", bound.Annotations)
+	}
+	th.audited()
 }
