@@ -40,7 +40,7 @@ type arm struct {
 	plugin bool
 	// candidates is how many nodes the plugin names at most; 0: none, so that kube-scheduler evaluates its sample.
 	candidates int
-	// idealPlugin replaces Outboard's plugin by one that does nothing.
+	// idealPlugin replaces Outboard's plugin by one that does nothing except name candidates.
 	idealPlugin bool
 	// tls serves the extender over TLS, with a client certificate.
 	tls bool
@@ -57,6 +57,7 @@ var arms = []arm{
 	{name: "plugin-8", plugin: true, candidates: 8},
 	{name: "plugin-batching", plugin: true, batching: true},
 	{name: "ideal-plugin", plugin: true, idealPlugin: true},
+	{name: "ideal-plugin-8", plugin: true, idealPlugin: true, candidates: 8},
 	{name: "ideal-plugin-batching", plugin: true, idealPlugin: true, batching: true},
 	{name: "outboard", extender: outboard},
 	{name: "outboard-64", extender: outboard, shortlist: 64},
@@ -172,11 +173,14 @@ func (a arm) profile(s setting, admin string) map[string]any {
 			"apiVersion": "outboard.dev/v1alpha1", "kind": "OutboardConfiguration", "admin": map[string]any{"address": admin},
 			"profiles": []any{map[string]any{"policies": policies(s)}},
 		}
-		if s.kind == sharing {
+		if s.kind == sharing && !a.idealPlugin {
 			plugins["bind"] = enabled // with claims
 		}
 		if a.candidates > 0 {
-			plugins["postFilter"], own["candidates"] = enabled, a.candidates
+			own["candidates"] = a.candidates
+			if !a.idealPlugin {
+				plugins["postFilter"] = enabled
+			}
 		}
 		profile["plugins"] = plugins
 		args = append(args, map[string]any{"name": "Outboard", "args": own})

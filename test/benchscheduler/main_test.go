@@ -161,7 +161,7 @@ func TestArms(t *testing.T) {
 			{"defaultingType: List", a.batching},
 			{"type: PodLimit", a.plugin},
 			{"candidates: ", a.candidates > 0},
-			{"postFilter:", a.candidates > 0},
+			{"postFilter:", a.candidates > 0 && !a.idealPlugin},
 			{"address: 127.0.0.1:2", a.plugin},
 		} {
 			if got := strings.Contains(scheduler, part.text); got != part.want {

@@ -105,7 +105,7 @@ func report(out io.Writer, s setting, results []result) error {
 			normalized = figures(func(r, base result) float64 { return r.normalized() / base.normalized() }).Spread("%.2f")
 		}
 		eligible := "–"
-		if a.candidates > 0 {
+		if a.candidates > 0 && !a.idealPlugin {
 			eligible = figures(func(r, _ result) float64 { return 100 * r.Eligible }).Median("%.0f %%")
 		}
 		failed, hinted := 0, 0
