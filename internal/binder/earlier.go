@@ -1,6 +1,7 @@
 package binder
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -12,7 +13,7 @@ import (
 
 // awaitEarlier waits until the pods are bound or gone; see waiting.
 func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UID) error {
-	w := waiting{node: node, after: after, moved: time.Now()}
+	w := waiting{node: node, after: after, stall: cmp.Or(b.Patience, stallTimeout), moved: time.Now()}
 	for _, uid := range after {
 		b.Awaited.begin(string(uid), w.moved) // the time of all of them
 	}

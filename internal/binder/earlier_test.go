@@ -49,17 +49,19 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 		after    time.Duration  // until change
 		change   func(*watched) // what happens to the earlier pod
 		cancel   time.Duration  // when the caller's context ends
-		from, to time.Duration  // when the Binding is sent; or when Bind returns an error
+		patience time.Duration
+		from, to time.Duration // when the Binding is sent; or when Bind returns an error
 		fails    bool
 	}{
-		{"gone already", false, 0, func(w *watched) { w.earlier.Store(nil) }, never, 0, 0, false},
-		{"bound by another replica", false, 100 * time.Millisecond, (*watched).bindEarlier, never, 100 * time.Millisecond, 100 * time.Millisecond, false},
+		{"gone already", false, 0, func(w *watched) { w.earlier.Store(nil) }, never, 0, 0, 0, false},
+		{"bound by another replica", false, 100 * time.Millisecond, (*watched).bindEarlier, never, 0, 100 * time.Millisecond, 100 * time.Millisecond, false},
 		{"gone meanwhile", false, 100 * time.Millisecond, func(w *watched) { w.earlier.Store(nil); close(w.next) }, never,
-			100 * time.Millisecond, 100 * time.Millisecond, false},
-		{"never bound by another replica", false, never, nil, never, 100*time.Millisecond + 1, time.Second, false},
-		{"bound by this process", true, 900 * time.Millisecond, (*watched).bindEarlier, never, 900 * time.Millisecond, 900 * time.Millisecond, false},
-		{"never bound by this process", true, never, nil, never, 900*time.Millisecond + 1, 3 * time.Second, true},
-		{"the caller gives up", true, never, nil, 50 * time.Millisecond, 50 * time.Millisecond, 50 * time.Millisecond, true},
+			0, 100 * time.Millisecond, 100 * time.Millisecond, false},
+		{"never bound by another replica", false, never, nil, never, 0, 100*time.Millisecond + 1, time.Second, false},
+		{"bound by this process", true, 900 * time.Millisecond, (*watched).bindEarlier, never, 0, 900 * time.Millisecond, 900 * time.Millisecond, false},
+		{"never bound by this process", true, never, nil, never, 0, 900*time.Millisecond + 1, 3 * time.Second, true},
+		{"bound late by this process", true, 9 * time.Second, (*watched).bindEarlier, never, 10 * time.Second, 9 * time.Second, 9 * time.Second, false},
+		{"the caller gives up", true, never, nil, 50 * time.Millisecond, 0, 50 * time.Millisecond, 50 * time.Millisecond, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -75,7 +77,7 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.cancel)
 				defer cancel()
-				at, err := w.bindAfterEarlier(t, ctx, new(binder.Awaited))
+				at, err := w.bindAfterEarlier(t, ctx, new(binder.Awaited), tc.patience)
 				if at < tc.from || at > tc.to || (err != nil) != tc.fails {
 					t.Errorf("after %s: %v; want %s to %s, an error: %t", at, err, tc.from, tc.to, tc.fails)
 				}
@@ -91,10 +93,10 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 func TestBindWaitsOnceForTheSamePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var earlier binder.Awaited
-		if at, err := newWatched().bindAfterEarlier(t, t.Context(), &earlier); at == 0 || err != nil {
+		if at, err := newWatched().bindAfterEarlier(t, t.Context(), &earlier, 0); at == 0 || err != nil {
 			t.Errorf("the first pod waits for %s: %v", at, err)
 		}
-		if at, err := newWatched().bindAfterEarlier(t, t.Context(), &earlier); at != 0 || err != nil {
+		if at, err := newWatched().bindAfterEarlier(t, t.Context(), &earlier, 0); at != 0 || err != nil {
 			t.Errorf("the second pod waits for another %s: %v", at, err)
 		}
 	})
@@ -122,7 +124,7 @@ func (w *watched) bindEarlier() {
 }
 
 // bindAfterEarlier binds the pod to node a, and returns after which time the Binding was sent, or Bind failed without one.
-func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *binder.Awaited) (at time.Duration, err error) {
+func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *binder.Awaited, patience time.Duration) (at time.Duration, err error) {
 	t.Helper()
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: &oneUnit{after: []types.UID{"earlier"}}}}})
 	if err != nil {
@@ -133,7 +135,7 @@ func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *b
 		at, sent = time.Since(started), true
 		return w.receive(b)
 	}
-	b := binder.Binder{Engine: e, Cluster: w, Ledgers: w, Awaited: earlier, Why: func(*corev1.Pod, string) string { return "" }}
+	b := binder.Binder{Engine: e, Cluster: w, Ledgers: w, Awaited: earlier, Why: func(*corev1.Pod, string) string { return "" }, Patience: patience}
 	if _, err = b.Bind(ctx, w.pod.DeepCopy(), binder.Target{View: w.view, Node: w.view.Node("a")}); !sent {
 		at = time.Since(started)
 	}

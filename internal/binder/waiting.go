@@ -14,7 +14,7 @@ const (
 	// never come.
 	awaitTimeout = 500 * time.Millisecond
 	// stallTimeout is how long a pod waits for pods that this process binds if none of them gets bound: then it is not bound either, and
-	// kube-scheduler retries it. It is below the usual httpTimeout, so that kube-scheduler learns the cause.
+	// kube-scheduler retries it. It is below the usual httpTimeout, so that kube-scheduler learns the cause. See Binder.Patience.
 	stallTimeout = 2 * time.Second
 )
 
@@ -22,7 +22,7 @@ const (
 // returns the following state, and a Binder looks and waits.
 //
 //	the first pod is bound or gone ───────────────────────────► the next pod
-//	this process binds it, and none has been bound for 2 s ───► end: the pod that waits is not bound
+//	this process binds it, and none has been bound for long ──► end: the pod that waits is not bound
 //	another replica binds it, and it is awaited for 500 ms ───► the next pod
 //	otherwise ────────────────────────────────────────────────► look at it again after a change, or at that time
 //
@@ -32,9 +32,10 @@ const (
 type waiting struct {
 	node  string
 	after []types.UID // those still to wait for; empty: the end
-	moved time.Time   // when the wait began, or one of the pods was last bound or gone
-	until time.Time   // when to look again even if nothing changes; zero: at once
-	err   error       // in the end, why the pod that waits must not be bound
+	stall time.Duration
+	moved time.Time // when the wait began, or one of the pods was last bound or gone
+	until time.Time // when to look again even if nothing changes; zero: at once
+	err   error     // in the end, why the pod that waits must not be bound
 }
 
 // known is what is known about the pod to wait for.
@@ -48,7 +49,7 @@ type known struct {
 func (w waiting) next(now time.Time, pod known) waiting {
 	uid, until := w.after[0], pod.since.Add(awaitTimeout)
 	if pod.ours {
-		until = w.moved.Add(stallTimeout)
+		until = w.moved.Add(w.stall)
 	}
 	w.until = time.Time{}
 	switch {
