@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -19,11 +20,12 @@ const awaitedRetention = 10 * time.Minute
 const maxAwaited = 4096
 
 // Awaited holds since when pods wait for what others do and the watch has not shown: a Binding of another replica, or a ResourceClaim.
-// Everything is awaited once, and not once for each pod that waits. A process has one. The zero value is ready. Its methods may be called
-// concurrently.
+// Everything is awaited once, and not once for each pod that waits. And it holds which pods this process is binding. A process has one. The
+// zero value is ready. Its methods may be called concurrently.
 type Awaited struct {
-	mu    sync.Mutex
-	since map[string]time.Time // when the first wait started, by the UID of a pod, or the namespace/name of a ResourceClaim
+	mu      sync.Mutex
+	since   map[string]time.Time      // when the first wait started, by the UID of a pod, or the namespace/name of a ResourceClaim
+	binding map[types.UID]*bindingPod // those for which Bind is called
 }
 
 // begin records that a pod waits, and returns when the first one began to. While too much is awaited, nothing else is: it returns a time
@@ -55,6 +57,45 @@ func (a *Awaited) end(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.since, key)
+}
+
+// bindingPod is a pod for which Bind is called.
+type bindingPod struct {
+	calls int
+	ended chan struct{} // closed when the last of the calls has ended
+}
+
+// bind records that a call of Bind for the pod begins, and returns what ends it.
+func (a *Awaited) bind(uid types.UID) (end func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b := a.binding[uid]
+	if b == nil {
+		if a.binding == nil {
+			a.binding = map[types.UID]*bindingPod{}
+		}
+		b = &bindingPod{ended: make(chan struct{})}
+		a.binding[uid] = b
+	}
+	b.calls++
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if b.calls--; b.calls == 0 {
+			delete(a.binding, uid)
+			close(b.ended)
+		}
+	}
+}
+
+// ended returns a channel that is closed when the calls of Bind for the pod have ended; nil if there are none.
+func (a *Awaited) ended(uid types.UID) <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if b := a.binding[uid]; b != nil {
+		return b.ended
+	}
+	return nil
 }
 
 // Views are the views of a cluster, as in [Cluster].

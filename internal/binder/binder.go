@@ -109,6 +109,7 @@ func (b *Binder) Bind(ctx context.Context, pod *corev1.Pod, target Target) (engi
 	if err != nil {
 		return engine.Reservation{}, err
 	}
+	defer b.Awaited.bind(pod.UID)()
 	p, next := Begin(b.Engine, target, pod)
 	for next.Action != Done {
 		p, next = p.Step(b.do(ctx, p, next))

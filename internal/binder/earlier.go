@@ -11,14 +11,21 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// awaitEarlier waits until the pods are bound or gone; see waiting.
+// lookEvery is how often a pod looks at one that this process binds before it, although the call of Bind has not ended: the watch may show
+// the other one bound before.
+const lookEvery = time.Second
+
+// awaitEarlier waits until the pods are bound or gone; see waiting. Hundreds of pods may wait at the same time. So a pod looks when the call
+// of Bind for the next one has ended, and at each new View only if there is none.
 func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UID) error {
 	w := waiting{node: node, after: after, stall: cmp.Or(b.Patience, stallTimeout), moved: time.Now()}
 	for _, uid := range after {
 		b.Awaited.begin(string(uid), w.moved) // the time of all of them
 	}
 	for len(w.after) > 0 {
-		uid, now, view := w.after[0], time.Now(), b.Cluster.View()
+		uid, now := w.after[0], time.Now()
+		ended := b.Awaited.ended(uid) // before the View is read, which has the outcome if the call ends in between
+		view := b.Cluster.View()
 		pod := known{done: b.boundOrGone(uid, view.Node(node)), ours: b.Cluster.Assumed(uid) == node, since: b.Awaited.begin(string(uid), now)}
 		if pod.done {
 			b.Awaited.end(string(uid))
@@ -26,11 +33,18 @@ func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UI
 		if w = w.next(now, pod); w.until.IsZero() {
 			continue
 		}
+		changed, until := b.Cluster.Superseded(view), w.until
+		if pod.ours && ended != nil {
+			changed = ended
+			if at := now.Add(lookEvery); at.Before(until) {
+				until = at
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the pod with UID %s to be bound to node %s first: %w", uid, node, context.Cause(ctx))
-		case <-b.Cluster.Superseded(view):
-		case <-time.After(w.until.Sub(now)):
+		case <-changed:
+		case <-time.After(until.Sub(now)):
 		}
 	}
 	return w.err

@@ -102,6 +102,55 @@ func TestBindWaitsOnceForTheSamePod(t *testing.T) {
 	})
 }
 
+// crowded is an API server of which there is a new View each millisecond.
+type crowded struct {
+	*watched
+	looks atomic.Int64
+}
+
+func (c *crowded) PodByUID(uid types.UID) *corev1.Pod {
+	if uid == "earlier" {
+		c.looks.Add(1)
+	}
+	return c.watched.PodByUID(uid)
+}
+
+func (c *crowded) Superseded(*snapshot.View) <-chan struct{} {
+	next := make(chan struct{})
+	time.AfterFunc(time.Millisecond, func() { close(next) })
+	return next
+}
+
+// A pod that waits for another one does not look at each View while this process binds the other one.
+func TestWaitingCostsLittle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 1900 * time.Millisecond
+		w := newWatched()
+		w.assume()
+		c, earlier := &crowded{watched: w}, new(binder.Awaited)
+		first := newWatched()
+		first.pod.UID = "earlier"
+		first.onBind = func(binder.Binding) error {
+			time.Sleep(takes)
+			w.bindEarlier()
+			return nil
+		}
+		e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: &oneUnit{}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			b := binder.Binder{Engine: e, Cluster: first, Ledgers: first, Awaited: earlier, Why: func(*corev1.Pod, string) string { return "" }}
+			_, _ = b.Bind(t.Context(), first.pod.DeepCopy(), binder.Target{View: first.view, Node: first.view.Node("a")})
+		}()
+		synctest.Wait()
+		at, err := bindAfterEarlier(t, t.Context(), w, c, earlier, 0)
+		if looks := c.looks.Load(); at != takes || err != nil || looks > 5 {
+			t.Errorf("bound after %s, after %d looks (%v), want %s and a few", at, looks, err, takes)
+		}
+	})
+}
+
 func newWatched() *watched {
 	w := &watched{apiServer: newAPIServer(), next: make(chan struct{})}
 	w.earlier.Store(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "earlier", UID: "earlier"}})
@@ -126,6 +175,12 @@ func (w *watched) bindEarlier() {
 // bindAfterEarlier binds the pod to node a, and returns after which time the Binding was sent, or Bind failed without one.
 func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *binder.Awaited, patience time.Duration) (at time.Duration, err error) {
 	t.Helper()
+	return bindAfterEarlier(t, ctx, w, w, earlier, patience)
+}
+
+// bindAfterEarlier is that of w in a cluster that is w, or has more.
+func bindAfterEarlier(t *testing.T, ctx context.Context, w *watched, in binder.Cluster, earlier *binder.Awaited, patience time.Duration) (at time.Duration, err error) {
+	t.Helper()
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: &oneUnit{after: []types.UID{"earlier"}}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +190,7 @@ func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *b
 		at, sent = time.Since(started), true
 		return w.receive(b)
 	}
-	b := binder.Binder{Engine: e, Cluster: w, Ledgers: w, Awaited: earlier, Why: func(*corev1.Pod, string) string { return "" }, Patience: patience}
+	b := binder.Binder{Engine: e, Cluster: in, Ledgers: w, Awaited: earlier, Why: func(*corev1.Pod, string) string { return "" }, Patience: patience}
 	if _, err = b.Bind(ctx, w.pod.DeepCopy(), binder.Target{View: w.view, Node: w.view.Node("a")}); !sent {
 		at = time.Since(started)
 	}
