@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -19,6 +20,7 @@ import (
 
 	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
 )
 
 func testCluster(t *testing.T, objects ...runtime.Object) (*Cluster, *fake.Clientset) {
@@ -45,6 +47,42 @@ func TestSyncedAfterTheFirstView(t *testing.T) {
 	if err := c.Synced(); err != nil || c.View().Len() != 1 {
 		t.Errorf("everything is read, and the view has %d nodes: %v", c.View().Len(), err)
 	}
+}
+
+// Each change makes a new View, also if no other change follows.
+func TestEachChangeIsPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := testCluster(t)
+		c.state.setComplete()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go c.publish(ctx)
+		node, pod := exampleNode(0), examplePod(0, "p")
+		signal := snapshot.NewSignal("load", nil)
+		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "budget"}}
+		for _, change := range []struct {
+			name string
+			make func()
+		}{
+			{"a node comes", func() { c.state.setNode(node) }},
+			{"a pod comes", func() { c.state.setPod(pod) }},
+			{"a signal comes", func() { c.SetSignal(signal) }},
+			{"a budget comes", func() { c.state.setBudget(budget) }},
+			{"the budget is gone", func() { c.state.removeBudget(budget) }},
+			{"the signal is gone", func() { c.DeleteSignal("load") }},
+			{"the pod is gone", func() { c.state.removePod(pod) }},
+			{"the node is gone", func() { c.state.removeNode(node) }},
+		} {
+			before := c.View()
+			change.make()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if c.View() == before {
+				t.Errorf("%s: there is no new view", change.name)
+			}
+		}
+	})
 }
 
 // A change after a pause is published immediately; many changes together are published as one View for each interval, including

@@ -5,17 +5,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/callmetrics"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender"
@@ -153,6 +158,56 @@ func TestBindCountsPodsBoundMeanwhile(t *testing.T) {
 	if !strings.Contains(answer, noRoom.Text) || len(cluster.bindings) > 0 {
 		t.Errorf("got response %s, and bound %v", answer, cluster.bindings)
 	}
+}
+
+// gated are labels that wait before they evaluate the first pod.
+type gated struct {
+	labels
+	first *sync.Once
+	open  chan struct{}
+}
+
+func (g gated) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+	g.first.Do(func() { <-g.open })
+	return g.labels.Prepare(ctx, pod, view)
+}
+
+// While one pod is being admitted, another bind call waits, and then evaluates its pod with the first one on the node.
+func TestBindCountsThePodAdmittedBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		second := somePod()
+		second.Name, second.UID = "q", "u2"
+		bound := make(chan error)
+		cluster := &fakeCluster{view: view([]*corev1.Node{labelled("one", "say", "full", "pods", "")}), pods: []*corev1.Pod{somePod(), second}}
+		cluster.onBind = func() error { return <-bound }
+		gate := gated{first: new(sync.Once), open: make(chan struct{})}
+		e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "Labels", Policy: gate, Weight: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bind := extender.New(extender.Options{
+			Profile: "/", Engine: e, Cluster: cluster, Log: decision.NewLog(16),
+			Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
+		}).Verb(decision.Bind)
+		begin := func(name, uid string) chan string {
+			answered := make(chan string, 1)
+			body := encode(t, extenderv1.ExtenderBindingArgs{PodName: name, PodNamespace: "default", PodUID: types.UID(uid), Node: "one"})
+			go func() { answered <- answer(bind, []byte(body)) }()
+			synctest.Wait()
+			return answered
+		}
+		first := begin("p", "u1")
+		other := begin("q", "u2")
+		close(gate.open)
+		synctest.Wait()
+		close(bound)
+		if got := <-first; got != `{"Error":""}` {
+			t.Errorf("the first pod: %s", got)
+		}
+		if got := <-other; !strings.Contains(got, noRoom.Text) {
+			t.Errorf("the second pod: %s", got)
+		}
+	})
 }
 
 // While a pod is being bound, filter and prioritize count it on its node, for other pods.

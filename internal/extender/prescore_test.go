@@ -163,14 +163,20 @@ func (s *scoring) bind(node string) {
 	synctest.Wait()
 }
 
-// The record of a prioritize call with scores from the filter call is the same as that of any other.
+// The record of a prioritize call with scores from the filter call is the same as that of any other, also if a filter call of another pod comes
+// in between.
 func TestRecordOfPrescoredCall(t *testing.T) {
-	nodes := []*corev1.Node{labelled("a", "score", "90"), labelled("b", "score", "50"), labelled("c", "score", "10")}
+	nodes := []*corev1.Node{
+		labelled("a", "score", "90"), labelled("b", "score", "50"), labelled("c", "score", "10"), labelled("d", "score", "30"), labelled("e", "score", "20"),
+	}
+	other := somePod()
+	other.Name, other.UID = "q", "u2"
 	args := extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: names("a", "b", "c")}
 	record := func(filter bool) *decision.Record {
-		s := newScoring(t, nodes, somePod())
+		s := newScoring(t, nodes, somePod(), other)
 		if filter {
 			s.call(decision.Filter, args)
+			s.call(decision.Filter, extenderv1.ExtenderArgs{Pod: other, NodeNames: names("e", "d", "c")})
 		}
 		if _, asked := s.prioritize(args); asked == filter {
 			t.Fatalf("filter calls the policy: %v, prioritize calls the policy: %v", filter, asked)

@@ -178,4 +178,47 @@ var claimProtocol = []declaredMutant{
 	{"schedplugin/nodes.go", "planned != nil {", "false && planned != nil {", "schedplugin TestNominatedPodKeepsItsGPU"},
 	{"schedplugin/claims.go", "c.engine.CountNominated(c.view, c.pod, node)", "node", "schedplugin TestNominatedPodKeepsItsGPU"},
 	{"schedplugin/claims.go", "Node: c.engine.CountNominated(view, pod, node)", "Node: node", "schedplugin TestNominatedPodKeepsItsGPU"},
+
+	// What the View shows of the events of the watch, and what is reused.
+	{"internal/cluster/state.go", "next, e := s.assumed[pod.UID].Watch(pod)\n\ts.apply(pod.UID, next, e)", "next, _ := s.assumed[pod.UID].Watch(pod)\n\ts.apply(pod.UID, next, assumption.AsWatched)", "internal/cluster TestAssumption"},
+	{"internal/cluster/state.go", "named != nil && named.UID == pod.UID {", "named != nil {", "internal/cluster TestPodsConvergeToTheAPIServer"},
+	{"internal/cluster/state.go", "\ts.claimsEnd(pod.UID, true)\n\ts.requestPublish()\n", "\ts.claimsEnd(pod.UID, true)\n", "internal/cluster TestEachChangeIsPublished"},
+	{"internal/cluster/state.go", "\ts.builder.DeleteNode(node.Name)\n\ts.requestPublish()\n", "\ts.builder.DeleteNode(node.Name)\n", "internal/cluster TestEachChangeIsPublished"},
+	{"internal/cluster/state.go", "\ts.requestPublish()\n\ts.requestReread() // the others", "\ts.requestReread() // the others", "internal/cluster TestEachChangeIsPublished"},
+	{"internal/cluster/state.go", "\ts.builder.DeleteSignal(name)\n\ts.requestPublish()\n", "\ts.builder.DeleteSignal(name)\n", "internal/cluster TestEachChangeIsPublished"},
+	{"snapshot/node.go", "!Ended(pod) && !slices.ContainsFunc(pods, func", "!Ended(pod) && !slices.ContainsFunc(n.Pods, func", "snapshot TestWith"},
+	{"snapshot/node.go", "p.UID == pod.UID }) {", "p == pod }) {", "snapshot TestWith"},
+	{"snapshot/node.go", "\trest := n.holding(pods)\n", "\trest := n.holding(n.Pods)\n", "snapshot TestWithout"},
+	{"snapshot/node.go", "l.Without(func(uid types.UID) bool { return gone[uid] })", "l", "snapshot TestNodeWithoutPodsIsWithoutTheirClaims"},
+	{"snapshot/node.go", "pods := slices.Clip(n.Pods)", "pods := n.Pods", "snapshot TestPodFactsFollowTheirPods"},
+	{"snapshot/node.go", "version: versions.Add(1)", "version: n.version", "snapshot TestViewsOfManyNodesStay"},
+	{"snapshot/node.go", "rest.Ledgers = slices.Clone(n.Ledgers)", "rest.Ledgers = n.Ledgers", "snapshot TestNodeWithoutPodsIsWithoutTheirClaims"},
+	{"internal/extender/shared.go", `	select {
+	case h.Shared.admission <- struct{}{}:
+		defer func() { <-h.Shared.admission }()
+	case <-ctx.Done():
+		return target, nil, fmt.Errorf("waiting for other pods to be admitted: %w", context.Cause(ctx))
+	}
+	view, err := h.view(pod.UID)
+	if err != nil {
+		return target, nil, err
+	}
+`, `	view, err := h.view(pod.UID)
+	if err != nil {
+		return target, nil, err
+	}
+	select {
+	case h.Shared.admission <- struct{}{}:
+		defer func() { <-h.Shared.admission }()
+	case <-ctx.Done():
+		return target, nil, fmt.Errorf("waiting for other pods to be admitted: %w", context.Cause(ctx))
+	}
+`, "internal/extender TestBindCountsThePodAdmittedBefore"},
+	{"internal/extender/shared.go", "if len(c.result.Rejected) > 0 {", "if false {", "internal/extender TestBindCountsPodsBoundMeanwhile"},
+	{"internal/extender/shared.go", "Node: h.Engine.CountNominated(view, pod, node)", "Node: node", "internal/extender TestReserveLeavesNominatedPodsTheirGPU"},
+	{"internal/extender/prescore.go", "bytes.Equal(s.body, c.body) })", "len(s.body) == len(c.body) })", "internal/extender TestPrioritizeUsesTheViewOfFilter"},
+	{"internal/extender/prescore.go", "s.scores, c.result.Scores = c.result.Scores, s.scores // reuse the memory of both", "s.scores = c.result.Scores", "internal/extender TestRecordOfPrescoredCall"},
+	{"internal/extender/prescore.go", "\ts.scores, c.result.Scores = c.result.Scores, s.scores\n\treturn true", "\treturn true", "internal/extender TestRecordOfPrescoredCall"},
+	{"internal/extender/prescore.go", "\ts.body = s.body[:0]\n", "", "internal/extender TestPrioritizeUsesTheViewOfFilter"},
+	{"internal/extender/prescore.go", "!isSubset(node.Pods, before.Pods) && bytes", "!isSubset(before.Pods, node.Pods) && bytes", "internal/extender TestPrioritizeUsesTheViewOfFilter"},
 }
