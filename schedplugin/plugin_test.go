@@ -311,7 +311,7 @@ func TestSignatures(t *testing.T) {
 		t.Error("different pods have the same signature")
 	}
 	for what, policies := range map[string]string{
-		"a policy that normalizes": `{type: Cost, config: {scoringStrategy: {type: NodeCost}, prices: [{nodeLabel: price}]}}`,
+		"a policy that normalizes": `{type: Cost, config: {scoringStrategy: {type: NodeCost}, prices: [{priceFrom: {label: price}}]}}`,
 		"a policy that allocates":  `{type: Devices, config: {resource: example.com/nic}}`,
 	} {
 		unsigned := schedule(t, 1, "profiles: [{policies: ["+policies+"]}]\n")

@@ -28,7 +28,7 @@ profiles:
 - policies:
   - {type: GPUMemory, weight: 3, config: {multiGPU: true}}
   - {type: Devices, weight: 2, config: {resource: example.com/fpga}}
-  - {type: Licenses, config: {features: [{name: cad, seats: 4}, {name: sim, seats: 2, nodeLabel: zone}]}}
+  - {type: Licenses, config: {features: [{name: cad, seats: 4}, {name: sim, seats: 2, nodeLabel: {key: zone}}]}}
   - {type: PodLimit, weight: 1, config: {max: 2, selector: {matchLabels: {app: web}}}}
   - type: Rules
     weight: 1

@@ -129,8 +129,8 @@ func (d draw) licenses() object {
 	server := object{"signal": "flexnet", "usedIncludesPods": d.chance(50, "used includes pods")}
 	solver := pick(d, "solver",
 		object{"seats": 3}, object{"seats": 5, "reservedSeats": 1, "maxPerNamespace": 2}, object{"server": server},
-		object{"seats": 2, "server": server, "reservedSeats": 1}, object{"nodeLabel": "example.com/solver"},
-		object{"nodeLabel": "example.com/solver=new", "seatsPerNode": 1}, object{"seats": 1, "seatsPerNode": 1})
+		object{"seats": 2, "server": server, "reservedSeats": 1}, object{"nodeLabel": object{"key": "example.com/solver"}},
+		object{"nodeLabel": object{"key": "example.com/solver", "values": []string{"new"}}, "seatsPerNode": 1}, object{"seats": 1, "seatsPerNode": 1})
 	solver["name"], solver["resource"] = "solver", seat
 	cad := pick(d, "cad", object{"seats": 1}, object{"seatsPerNode": 1, "server": server})
 	cad["name"] = "cad"
@@ -206,11 +206,11 @@ func (d draw) utilization() object {
 
 func (d draw) cost() object {
 	prices := slices.DeleteFunc([]object{
-		{"signal": "price"}, {"signal": "prices", "keyLabels": []string{instanceKey, zoneKey}}, {"nodeLabel": priceKey}, {"nodeAnnotation": priceKey},
-		{"table": []object{{"instanceType": "large", "capacityType": "Spot", "price": 0.5}, {"instanceType": "large", "price": 2}, {"instanceType": "small", "region": "eu", "price": 0.2}}},
+		{"signal": "price"}, {"signal": "prices", "keyLabels": []string{instanceKey, zoneKey}}, {"priceFrom": object{"label": priceKey}}, {"priceFrom": object{"annotation": priceKey}},
+		{"rows": []object{{"instanceType": "large", "capacityType": "Spot", "price": 0.5}, {"instanceType": "large", "price": 2}, {"instanceType": "small", "region": "eu", "price": 0.2}}},
 	}, func(object) bool { return !d.chance(50, "source") })
 	if len(prices) == 0 {
-		prices = []object{{"nodeLabel": priceKey}}
+		prices = []object{{"priceFrom": object{"label": priceKey}}}
 	}
 	strategy := pick(d, "strategy", object{"type": "PodCost"}, object{"type": "PodCost", "sunkCost": true}, object{"type": "NodeCost"},
 		object{"type": "ResourceCost", "resource": "cpu"}, object{"type": "ResourceCost", "resource": gpuMemory})

@@ -39,7 +39,7 @@ func newCost(config Config) *cost {
 	p := &cost{config: config, tables: make([]map[string][]Row, len(config.Prices)), used: snapshot.NewFact(isUsed)}
 	p.sunkCost = config.ScoringStrategy.SunkCost != nil && *config.ScoringStrategy.SunkCost
 	for i := range config.Prices {
-		p.tables[i] = byInstanceType(config.Prices[i].Table)
+		p.tables[i] = byInstanceType(config.Prices[i].Rows)
 	}
 	p.hosts = snapshot.NewObjectFact(p.hostOf)
 	return p

@@ -15,6 +15,7 @@ import (
 
 	"outboard.dev/outboard/policies/cost"
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
@@ -28,9 +29,9 @@ const everySource = `
 prices:
 - signal: prices
 - {signal: list, keyLabels: [node.kubernetes.io/instance-type]}
-- nodeAnnotation: example.com/price
-- nodeLabel: example.com/price
-- table: [{instanceType: m6i.large, zone: a, capacityType: Spot, price: 0.1}, {instanceType: m6i.large, price: 0.2}]
+- priceFrom: {annotation: example.com/price}
+- priceFrom: {label: example.com/price}
+- rows: [{instanceType: m6i.large, zone: a, capacityType: Spot, price: 0.1}, {instanceType: m6i.large, price: 0.2}]
 `
 
 func TestConformance(t *testing.T) {
@@ -76,7 +77,7 @@ list: {m6i.large: 0.1}
 // TestNormalizeScore: the cheapest nodes have 100, others in proportion, and a node that costs more
 // never has a higher score.
 func TestNormalizeScore(t *testing.T) {
-	cycle := policytest.Prepare[policy.NormalizeScore](t, policytest.Build(t, cost.Type(), "prices: [{nodeLabel: price}]"), new(corev1.Pod), new(snapshot.View))
+	cycle := policytest.Prepare[policy.NormalizeScore](t, policytest.Build(t, cost.Type(), "prices: [{priceFrom: {label: price}}]"), new(corev1.Pod), new(snapshot.View))
 	raw := rapid.OneOf(rapid.Int64Range(0, 5), rapid.Int64Range(0, math.MaxInt64/2))
 	rapid.Check(t, func(t *rapid.T) {
 		costs := rapid.SliceOfN(raw, 1, 20).Draw(t, "costs")
@@ -101,7 +102,7 @@ func TestNormalizeScore(t *testing.T) {
 
 func TestExplain(t *testing.T) {
 	const config = `
-prices: [{signal: prices}, {nodeAnnotation: example.com/price}, {nodeLabel: example.com/price}]
+prices: [{signal: prices}, {priceFrom: {annotation: example.com/price}}, {priceFrom: {label: example.com/price}}]
 currency: USD/h
 surcharge: 0.02
 scoringStrategy: {sunkCost: true}
@@ -150,7 +151,7 @@ status: {allocatable: {cpu: 4, memory: 8Gi}}
 		"{type: ResourceCost, resource: memory}":         "cost of one GiB of memory: 0.05 = 0.4 (label example.com/price) / 8",
 		"{type: ResourceCost, resource: nvidia.com/gpu}": "cost of one nvidia.com/gpu: the highest (the node has none)",
 	} {
-		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{nodeLabel: example.com/price}], scoringStrategy: "+strategy+"}"), new(corev1.Pod), new(snapshot.View))
+		cycle := policytest.Prepare[policy.Explainer](t, policytest.Build(t, cost.Type(), "{prices: [{priceFrom: {label: example.com/price}}], scoringStrategy: "+strategy+"}"), new(corev1.Pod), new(snapshot.View))
 		if got := cycle.Explain(node); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %q, want %q", strategy, got, want)
 		}
@@ -169,7 +170,7 @@ func TestSignals(t *testing.T) {
 
 func TestNumbersThatNoFileHas(t *testing.T) {
 	config := cost.Defaults()
-	config.Prices = []cost.Source{{NodeLabel: "price"}}
+	config.Prices = []cost.Source{{PriceFrom: &fields.From{Label: "price"}}}
 	config.MaxPrice, config.Surcharge, config.Spot.RiskFactor = new(math.NaN()), math.Inf(1), math.NaN()
 	_, err := cost.New(config)
 	for _, name := range []string{"maxPrice", "surcharge", "spot.riskFactor"} {
@@ -211,7 +212,7 @@ func BenchmarkCost(b *testing.B) {
 	pod := policytest.Pods(`{metadata: {name: new}, spec: {containers: [{name: a, resources: {requests: {cpu: 1, memory: 4Gi}}}]}}`)[0]
 	for name, config := range map[string]string{
 		"signal": "prices: [{signal: prices}]\nscoringStrategy: {sunkCost: true}\nmaxPrice: 5",
-		"table":  "scoringStrategy: {sunkCost: true}\nmaxPrice: 5\nprices:\n- table:\n" + table.String(),
+		"rows":   "scoringStrategy: {sunkCost: true}\nmaxPrice: 5\nprices:\n- rows:\n" + table.String(),
 	} {
 		b.Run(name, func(b *testing.B) { policytest.Benchmark(b, policytest.Build(b, cost.Type(), config), pod, view) })
 	}

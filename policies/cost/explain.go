@@ -84,11 +84,7 @@ func (c *cycle) explainCost(n *snapshot.Node, h *host, p price) string {
 // explainMissing returns why source i has no price for the node, or "".
 func (c *cycle) explainMissing(i int, n *snapshot.Node, h *host) string {
 	s := &c.policy.config.Prices[i]
-	text, given := n.Object.Labels[s.NodeLabel], s.NodeLabel != ""
-	if s.NodeAnnotation != "" {
-		text, given = n.Object.Annotations[s.NodeAnnotation], true
-	}
-	if given && text != "" {
+	if text, _ := s.PriceFrom.Of(n.Object); text != "" {
 		return fmt.Sprintf("%s: %q is not a price", s.describe(), text)
 	}
 	if s.Signal == "" {
@@ -106,14 +102,12 @@ func (c *cycle) explainMissing(i int, n *snapshot.Node, h *host) string {
 
 func (s *Source) describe() string {
 	switch {
-	case s.NodeLabel != "":
-		return "label " + s.NodeLabel
-	case s.NodeAnnotation != "":
-		return "annotation " + s.NodeAnnotation
+	case s.PriceFrom != nil:
+		return s.PriceFrom.String()
 	case s.Signal != "":
 		return "signal " + s.Signal
 	}
-	return "table"
+	return "rows"
 }
 
 func (c *cycle) money(amount float64) string {

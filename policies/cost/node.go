@@ -32,10 +32,8 @@ func valid(price float64) bool { return price >= 0 && price <= maxPrice }
 // hostOf is the fact host.
 func (p *cost) hostOf(n *corev1.Node) host {
 	h := host{allocatable: map[corev1.ResourceName]float64{}, offers: make([]offer, len(p.config.Prices))}
-	for _, l := range p.config.Spot.Labels {
-		if value, ok := n.Labels[l.Key]; ok && value == l.Value {
-			h.spot = true
-		}
+	for i := range p.config.Spot.NodeLabels {
+		h.spot = h.spot || p.config.Spot.NodeLabels[i].In(n.Labels)
 	}
 	for name, quantity := range n.Status.Allocatable {
 		if amount := quantity.AsApproximateFloat64(); amount > 0 {
@@ -50,10 +48,9 @@ func (p *cost) hostOf(n *corev1.Node) host {
 
 func (s *Source) offer(n *corev1.Node, spot bool, table map[string][]Row) offer {
 	switch {
-	case s.NodeLabel != "":
-		return offer{price: parsePrice(n.Labels[s.NodeLabel])}
-	case s.NodeAnnotation != "":
-		return offer{price: parsePrice(n.Annotations[s.NodeAnnotation])}
+	case s.PriceFrom != nil:
+		text, _ := s.PriceFrom.Of(n)
+		return offer{price: parsePrice(text)}
 	case s.Signal == "":
 		return offer{price: find(table[n.Labels[corev1.LabelInstanceTypeStable]], n, spot)}
 	}

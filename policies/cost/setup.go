@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"outboard.dev/outboard/policy"
@@ -77,7 +76,7 @@ type ScoringStrategy struct {
 	SunkCost *bool `json:"sunkCost"`
 }
 
-// Source is one place with prices: exactly one of Signal, NodeLabel, NodeAnnotation and Table.
+// Source is one place with prices: exactly one of Signal, PriceFrom and Rows.
 type Source struct {
 	// Signal is the name of a signal with prices: about nodes, or with KeyLabels
 	// about keys.
@@ -85,12 +84,10 @@ type Source struct {
 	// KeyLabels are the keys of node labels whose values, joined by /, are the key
 	// of the node's price in the signal. A node without one of these labels has no price in the signal.
 	KeyLabels []string `json:"keyLabels" items:"must not be empty" form:"key"`
-	// NodeLabel is the key of a node label with the price, such as 0.096.
-	NodeLabel string `json:"nodeLabel" oneOf:"source" form:"key"`
-	// NodeAnnotation is the key of a node annotation with the price.
-	NodeAnnotation string `json:"nodeAnnotation" oneOf:"source" form:"key"`
-	// Table is a price list. The first row that matches a node counts.
-	Table []Row `json:"table" oneOf:"source"`
+	// PriceFrom is where a node declares its price, such as 0.096.
+	PriceFrom *fields.From `json:"priceFrom" oneOf:"source"`
+	// Rows are a price list. The first row that matches a node counts.
+	Rows []Row `json:"rows" oneOf:"source"`
 }
 
 // Row is the price of nodes of one instance type, or of some of them.
@@ -110,9 +107,9 @@ type Row struct {
 
 // SpotConfig says which nodes are spot nodes, and which pods may run on them.
 type SpotConfig struct {
-	// Labels are those of spot nodes; a node with one of them is a spot node. Default: those
-	// of Karpenter, EKS, GKE and AKS.
-	Labels []Label `json:"labels"`
+	// NodeLabels are those of spot nodes; a node that matches one of them is a spot node. Default: the
+	// labels of Karpenter, EKS, GKE and AKS.
+	NodeLabels []fields.Match `json:"nodeLabels"`
 	// RiskFactor multiplies the cost of a spot node, for the work that is lost when
 	// the node is reclaimed. Default 1.
 	RiskFactor float64 `json:"riskFactor" limits:"1..100"`
@@ -124,14 +121,6 @@ type SpotConfig struct {
 	ChoiceAnnotation string `json:"choiceAnnotation" form:"key"`
 }
 
-// Label is a label with one value.
-type Label struct {
-	// Key is the key of a node label. Required.
-	Key string `json:"key" required:"must not be empty" form:"key"`
-	// Value is the value that the label must have.
-	Value string `json:"value"`
-}
-
 // Type is the policy as a configuration file knows it.
 func Type() policy.Type { return policy.TypeOf("Cost", Defaults, New) }
 
@@ -140,12 +129,12 @@ func Defaults() Config {
 	return Config{
 		ScoringStrategy: ScoringStrategy{Type: PodCost},
 		Spot: SpotConfig{
-			Labels: []Label{
-				{"karpenter.sh/capacity-type", "spot"},
-				{"eks.amazonaws.com/capacityType", "SPOT"},
-				{"cloud.google.com/gke-spot", "true"},
-				{"cloud.google.com/gke-preemptible", "true"},
-				{"kubernetes.azure.com/scalesetpriority", "spot"},
+			NodeLabels: []fields.Match{
+				{Key: "karpenter.sh/capacity-type", Values: []string{"spot"}},
+				{Key: "eks.amazonaws.com/capacityType", Values: []string{"SPOT"}},
+				{Key: "cloud.google.com/gke-spot", Values: []string{"true"}},
+				{Key: "cloud.google.com/gke-preemptible", Values: []string{"true"}},
+				{Key: "kubernetes.azure.com/scalesetpriority", Values: []string{"spot"}},
 			},
 			RiskFactor: 1,
 		},
@@ -177,10 +166,10 @@ func (s *Source) validate(at *field.Path) field.ErrorList {
 	if s.Signal == "" && len(s.KeyLabels) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("keyLabels"), "needs signal"))
 	}
-	return append(errs, validateTable(at.Child("table"), s.Table)...)
+	return append(errs, validateRows(at.Child("rows"), s.Rows)...)
 }
 
-func validateTable(at *field.Path, rows []Row) field.ErrorList {
+func validateRows(at *field.Path, rows []Row) field.ErrorList {
 	var errs field.ErrorList
 	first := map[string][]int{} // by instance type
 	for i, r := range rows {
@@ -222,14 +211,14 @@ func (s *ScoringStrategy) validate(at *field.Path) field.ErrorList {
 
 func (s *SpotConfig) validate(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, l := range s.Labels {
-		errs = append(errs, fields.Valid(at.Child("labels").Index(i).Child("value"), l.Value, content.IsLabelValue)...)
+	for i := range s.NodeLabels {
+		errs = append(errs, s.NodeLabels[i].CheckLabel(at.Child("nodeLabels").Index(i))...)
 	}
-	if len(s.Labels) == 0 && s.RiskFactor != 1 {
-		errs = append(errs, field.Forbidden(at.Child("riskFactor"), "needs labels, or no node is known as spot"))
+	if len(s.NodeLabels) == 0 && s.RiskFactor != 1 {
+		errs = append(errs, field.Forbidden(at.Child("riskFactor"), "needs nodeLabels, or no node is known as spot"))
 	}
-	if len(s.Labels) == 0 && s.FromPriority != nil {
-		errs = append(errs, field.Forbidden(at.Child("fromPriority"), "needs labels, or no node is known as spot"))
+	if len(s.NodeLabels) == 0 && s.FromPriority != nil {
+		errs = append(errs, field.Forbidden(at.Child("fromPriority"), "needs nodeLabels, or no node is known as spot"))
 	}
 	return errs
 }

@@ -2,7 +2,6 @@ package hardwarehealth
 
 import (
 	"cmp"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -14,9 +13,9 @@ func (r *Rule) matches(n *corev1.Node) bool {
 		c := r.NodeCondition.of(n)
 		return c != nil && c.Status == *cmp.Or(r.NodeCondition.Status, new(corev1.ConditionTrue))
 	case r.NodeLabel != nil:
-		return r.NodeLabel.in(n.Labels)
+		return r.NodeLabel.In(n.Labels)
 	case r.NodeAnnotation != nil:
-		return r.NodeAnnotation.in(n.Annotations)
+		return r.NodeAnnotation.In(n.Annotations)
 	}
 	return false
 }
@@ -29,9 +28,4 @@ func (c *Condition) of(n *corev1.Node) *corev1.NodeCondition {
 		}
 	}
 	return nil
-}
-
-func (m *KeyMatch) in(values map[string]string) bool {
-	value, ok := values[m.Key]
-	return ok && (len(m.Values) == 0 || slices.Contains(m.Values, value))
 }

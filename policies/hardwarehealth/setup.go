@@ -36,10 +36,10 @@ type Rule struct {
 	Name string `json:"name" required:"must name the rule" form:"name"`
 	// NodeCondition is a condition of the node.
 	NodeCondition *Condition `json:"nodeCondition" oneOf:"sign"`
-	// NodeLabel is a label of the node.
-	NodeLabel *KeyMatch `json:"nodeLabel" oneOf:"sign"`
-	// NodeAnnotation is an annotation of the node.
-	NodeAnnotation *KeyMatch `json:"nodeAnnotation" oneOf:"sign"`
+	// NodeLabel is a label that indicates degraded hardware.
+	NodeLabel *fields.Match `json:"nodeLabel" oneOf:"sign"`
+	// NodeAnnotation is an annotation that indicates degraded hardware.
+	NodeAnnotation *fields.Match `json:"nodeAnnotation" oneOf:"sign"`
 	// Signal is a number about the node.
 	Signal *Signal `json:"signal" oneOf:"sign"`
 	// Reject rejects the node.
@@ -56,15 +56,6 @@ type Condition struct {
 	Type string `json:"type" required:"must not be empty" form:"key"`
 	// Status is the status that indicates degraded hardware. Default True.
 	Status *corev1.ConditionStatus `json:"status" values:"True,False,Unknown"`
-}
-
-// KeyMatch is a label or an annotation.
-type KeyMatch struct {
-	// Key is the key that the node must have. Required.
-	Key string `json:"key" required:"must not be empty" form:"key"`
-	// Values are the values that indicate degraded hardware. None (the default): any value
-	// does.
-	Values []string `json:"values"`
 }
 
 // Signal is a number about a node, with at most one threshold. Without one, any number
@@ -131,6 +122,7 @@ func (c *Config) validate() field.ErrorList {
 
 func (r *Rule) validate(at *field.Path) field.ErrorList {
 	errs := r.Signal.validate(at.Child("signal"))
+	errs = append(errs, r.NodeLabel.CheckLabel(at.Child("nodeLabel"))...)
 	return append(errs, metavalidation.ValidateLabelSelector(r.Pods.Selector, metavalidation.LabelSelectorValidationOptions{}, at.Child("pods", "selector"))...)
 }
 

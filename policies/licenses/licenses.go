@@ -33,11 +33,9 @@ type licenses struct {
 // feature is a Feature with its derived data.
 type feature struct {
 	Feature
-	signal               string // "": none
-	totalKey, usedKey    string // in its signal
-	labelKey, labelValue string // "" and any value if all nodes have the feature
-	anyValue             bool
-	nodeSeats            *snapshot.Fact[nodeSeats] // nil: nodes have no own seats
+	signal            string                    // "": none
+	totalKey, usedKey string                    // in its signal
+	nodeSeats         *snapshot.Fact[nodeSeats] // nil: nodes have no own seats
 }
 
 func newLicenses(config Config) *licenses {
@@ -52,9 +50,6 @@ func newLicenses(config Config) *licenses {
 			}
 			f.totalKey, f.usedKey = name+"/total", name+"/used"
 		}
-		var valued bool
-		f.labelKey, f.labelValue, valued = strings.Cut(c.NodeLabel, "=")
-		f.anyValue = !valued
 		if c.SeatsPerNode != nil {
 			f.nodeSeats = snapshot.NewFact(func(n *snapshot.Node) nodeSeats { return p.nodeSeatsOf(f, n, n.Ledger(f.ledger())) })
 		}
@@ -69,11 +64,7 @@ func (f *feature) ledger() string { return ledgerPrefix + f.Name }
 
 // on reports whether the node has the feature.
 func (f *feature) on(n *snapshot.Node) bool {
-	if f.labelKey == "" {
-		return true
-	}
-	value, ok := n.Object.Labels[f.labelKey]
-	return ok && (f.anyValue || value == f.labelValue)
+	return f.NodeLabel == nil || f.NodeLabel.In(n.Object.Labels)
 }
 
 // Inputs implements policy.InputReader.

@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 		"floating": `{features: [{name: solver, seats: 3, resource: example.com/solver, maxPerNamespace: 2}, {name: cad, seats: 1}]}`,
 		"server": `{whenStale: Reject, features: [{name: solver, server: {signal: flexnet, usedIncludesPods: true}, reservedSeats: 1},
 {name: cad, seats: 4, server: {signal: flexnet, feature: CAD}}]}`,
-		"nodes": `{features: [{name: solver, nodeLabel: example.com/solver, seatsPerNode: 2}, {name: cad, nodeLabel: example.com/solver=new}]}`,
+		"nodes": `{features: [{name: solver, nodeLabel: {key: example.com/solver}, seatsPerNode: 2}, {name: cad, nodeLabel: {key: example.com/solver, values: [new]}}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
@@ -76,7 +76,7 @@ func TestAPoolIsOfTheWholeCluster(t *testing.T) {
 
 // A pod gets all seats that it needs or none.
 func TestSeveralFeatures(t *testing.T) {
-	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 3}, {name: cad, seats: 1}, {name: mesh, nodeLabel: mesh, seatsPerNode: 1, seats: 2}]}`)
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 3}, {name: cad, seats: 1}, {name: mesh, nodeLabel: {key: mesh}, seatsPerNode: 1, seats: 2}]}`)
 	w := newWorld("a")
 	w.nodes[0].Labels = map[string]string{"mesh": ""}
 	keys, err := p.(policy.Reserver).Ledgers(needing("x", "all", "solver=2,mesh,cad=1"), w.view().Node("a"))
@@ -225,7 +225,7 @@ func TestManyHolders(t *testing.T) {
 
 // If nodes have their own seats, pods without a claim also hold seats.
 func TestNodesHaveSeats(t *testing.T) {
-	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seatsPerNode: 3, nodeLabel: gpu=new}]}`)
+	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seatsPerNode: 3, nodeLabel: {key: gpu, values: [new]}}]}`)
 	w := newWorld("a", "b")
 	w.nodes[0].Labels = map[string]string{"gpu": "new"}
 	w.nodes[1].Labels = map[string]string{"gpu": "old"}

@@ -2,10 +2,8 @@ package licenses
 
 import (
 	"regexp"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -52,8 +50,8 @@ type Feature struct {
 	// MaxPerNamespace is how many floating seats the pods of one namespace may have
 	// together. Default: no limit.
 	MaxPerNamespace *int64 `json:"maxPerNamespace" limits:"0..1000000000"`
-	// NodeLabel is a label, "key" or "key=value", of the nodes that have the feature. "" is all nodes.
-	NodeLabel string `json:"nodeLabel"`
+	// NodeLabel is a label of the nodes that have the feature. Without it (the default), all nodes have the feature.
+	NodeLabel *fields.Match `json:"nodeLabel"`
 	// SeatsPerNode is how many node-locked seats each of these nodes has.
 	SeatsPerNode *int64 `json:"seatsPerNode" limits:"0..1000000000"`
 }
@@ -122,11 +120,11 @@ func (f *Feature) validate(at *field.Path) field.ErrorList {
 	if f.Resource != "" {
 		errs = append(errs, fields.ExtendedResource(at.Child("resource"), f.Resource)...)
 	}
-	errs = append(errs, validateLabel(at.Child("nodeLabel"), f.NodeLabel)...)
+	errs = append(errs, f.NodeLabel.CheckLabel(at.Child("nodeLabel"))...)
 	if f.Server != nil {
 		errs = append(errs, f.Server.validate(at.Child("server"))...)
 	}
-	if !f.floating() && f.NodeLabel == "" && f.SeatsPerNode == nil {
+	if !f.floating() && f.NodeLabel == nil && f.SeatsPerNode == nil {
 		errs = append(errs, field.Required(at.Child("seats"), "or server, nodeLabel or seatsPerNode must say where there are seats"))
 	}
 	if !f.floating() && f.ReservedSeats != 0 {
@@ -146,13 +144,4 @@ func (s *Server) validate(at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Forbidden(at.Child("checkoutDelay"), "needs usedIncludesPods: true")}
 	}
 	return nil
-}
-
-// validateLabel allows "".
-func validateLabel(at *field.Path, label string) field.ErrorList {
-	if label == "" {
-		return nil
-	}
-	key, value, _ := strings.Cut(label, "=")
-	return append(fields.Valid(at, key, content.IsLabelKey), fields.Valid(at, value, content.IsLabelValue)...)
 }

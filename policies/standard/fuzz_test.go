@@ -23,7 +23,7 @@ import (
 // readsTexts are policies that read the texts of pods and nodes: of pods the annotations below, of nodes the annotation and label x.
 var readsTexts = []struct{ kind, config string }{
 	{"PodLimit", `{max: 3, maxFrom: {label: x}, selector: {}}`},
-	{"Cost", `{scoringStrategy: {type: NodeCost}, prices: [{nodeAnnotation: x}]}`},
+	{"Cost", `{scoringStrategy: {type: NodeCost}, prices: [{priceFrom: {annotation: x}}]}`},
 	{"Licenses", `{features: [{name: solver, seats: 5}]}`},
 	{"Devices", `{resource: example.com/counted, capacityFrom: {annotation: x}}`},
 	{"Devices", `{resource: example.com/named, units: Named, unitsFrom: {annotation: x}, groupsFrom: {annotation: x}, resultAnnotation: k}`},

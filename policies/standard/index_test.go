@@ -37,8 +37,8 @@ var indexed = []struct{ kind, config string }{
 	{"HardwareHealth", `{tolerationAnnotation: tolerates, rules: [
 		{name: hot, signal: {name: heat, above: 60}, penalty: 30}, {name: broken, nodeLabel: {key: broken}, reject: true}, {name: gpu, pods: {resources: [aliyun.com/gpu-mem]}, signal: {name: heat, above: 90}, reject: true}]}`},
 	{"Utilization", `{cpu: {signal: heat, unit: Percent, max: 95}}`},
-	{"Cost", `{prices: [{signal: heat}, {nodeLabel: price}], maxPrice: 80}`},
-	{"Cost", `{scoringStrategy: {type: PodCost, sunkCost: true}, prices: [{nodeLabel: price}]}`},
+	{"Cost", `{prices: [{signal: heat}, {priceFrom: {label: price}}], maxPrice: 80}`},
+	{"Cost", `{scoringStrategy: {type: PodCost, sunkCost: true}, prices: [{priceFrom: {label: price}}]}`},
 	{"Licenses", `{features: [{name: solver, seats: 9}, {name: cad, seatsPerNode: 2}]}`},
 	{"PodLimit", `{max: 6, selector: {}}`},
 	{"ImageLocality", `{}`},

@@ -208,7 +208,7 @@ func annotations(t *testing.T) []parser {
 		resource    corev1.ResourceName
 	}{
 		{podlimit.Type(), `{max: 3, maxFrom: {label: x}, selector: {}}`, nil, ""},
-		{cost.Type(), `{scoringStrategy: {type: NodeCost}, prices: [{nodeAnnotation: x}]}`, nil, ""},
+		{cost.Type(), `{scoringStrategy: {type: NodeCost}, prices: [{priceFrom: {annotation: x}}]}`, nil, ""},
 		{licenses.Type(), `{features: [{name: solver, seats: 5}]}`, []string{"outboard.dev/licenses"}, ""},
 		{devices.Type(), `{resource: example.com/d, capacityFrom: {annotation: x}}`, nil, "example.com/d"},
 		{devices.Type(), `{resource: example.com/d, units: Named, unitsFrom: {annotation: x}, groupsFrom: {annotation: x}, resultAnnotation: k}`, []string{"k"}, "example.com/d"},

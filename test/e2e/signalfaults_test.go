@@ -96,7 +96,7 @@ signals:
   interval: 1s
   timeout: 1s
   maxAge: 3s
-  prometheus: {address: %q, query: load, nodeLabel: node}
+  prometheus: {address: %q, query: load, nodeNameLabel: node}
 profiles:
 - path: /
   policies: [{type: Utilization, config: {cpu: {signal: load, unit: Fraction}, metricDelay: 0s}}]

@@ -123,7 +123,7 @@ func TestServer(t *testing.T) {
 	e.load.WithLabelValues("n2").Set(math.NaN())
 	p := serve(t, e, "")
 	ask := func(query, nodeLabel string) *prometheus.Source {
-		return reader(t, prometheus.Config{Address: "http://" + p.Address, Query: query, NodeLabel: nodeLabel})
+		return reader(t, prometheus.Config{Address: "http://" + p.Address, Query: query, NodeNameLabel: nodeLabel})
 	}
 
 	t.Run("values and times", func(t *testing.T) {

@@ -53,7 +53,7 @@ func (s *Source) read(ctx context.Context, limits signal.Limits) ([]signal.Sampl
 		return nil, err
 	}
 	defer res.Close()
-	said, err := decode(ctx, res, s.config.NodeLabel+s.config.KeyLabel, limits.Values) // at most one of them
+	said, err := decode(ctx, res, s.config.NodeNameLabel+s.config.KeyLabel, limits.Values) // at most one of them
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (s *Source) warn(text string) {
 }
 
 func (s *Source) samples(said *response, res *httpclient.Response) ([]signal.Sample, error) {
-	label := s.config.NodeLabel + s.config.KeyLabel
+	label := s.config.NodeNameLabel + s.config.KeyLabel
 	switch said.resultType {
 	case scalar:
 		if label != "" {
@@ -93,7 +93,7 @@ func (s *Source) samples(said *response, res *httpclient.Response) ([]signal.Sam
 		return []signal.Sample{sample}, nil
 	case vector:
 		if label == "" && len(said.series) > 1 {
-			return nil, fmt.Errorf("the query returns %d numbers: without nodeLabel and keyLabel it must return one", len(said.series))
+			return nil, fmt.Errorf("the query returns %d numbers: without nodeNameLabel and keyLabel it must return one", len(said.series))
 		}
 		return s.vector(said.series, label, res)
 	case "":
@@ -112,7 +112,7 @@ func (s *Source) vector(all []series, label string, res *httpclient.Response) ([
 			return nil, errors.New("the query returns histograms: it must return numbers, as with histogram_quantile")
 		}
 		key := one.key
-		if s.config.NodeLabel != "" {
+		if s.config.NodeNameLabel != "" {
 			key = withoutPort(key)
 		}
 		sample, err := one.sample(key)

@@ -61,7 +61,7 @@ func show(samples []signal.Sample) string {
 }
 
 func TestRead(t *testing.T) {
-	byNode, byKey := prometheus.Config{NodeLabel: "instance"}, prometheus.Config{KeyLabel: "zone"}
+	byNode, byKey := prometheus.Config{NodeNameLabel: "instance"}, prometheus.Config{KeyLabel: "zone"}
 	for name, tc := range map[string]struct {
 		config     prometheus.Config
 		body, want string
@@ -95,7 +95,7 @@ func TestRead(t *testing.T) {
 }
 
 func TestReadRefuses(t *testing.T) {
-	byNode := prometheus.Config{NodeLabel: "instance"}
+	byNode := prometheus.Config{NodeNameLabel: "instance"}
 	one := `{"metric":{"instance":"n1"},"value":[1,"1"]}`
 	for name, tc := range map[string]struct {
 		config prometheus.Config
@@ -124,7 +124,7 @@ func TestReadRefuses(t *testing.T) {
 		"strange type":      {byNode, 200, `{"status":"success","data":{"resultType":"a\r\n` + strings.Repeat("x", 2000) + `","result":[]}}`, "the query returns a"},
 		"histogram":         {byNode, 200, vector(`{"metric":{"instance":"n1"},"histogram":[1,{"count":"1","sum":"1","buckets":[[0,"1","2","1"]]}]}`), "the query returns histograms"},
 		"scalar for nodes":  {byNode, 200, `{"status":"success","data":{"resultType":"scalar","result":[2,"7"]}}`, `the query returns a scalar, which has no label "instance"`},
-		"several for one":   {prometheus.Config{}, 200, vector(one, one), "the query returns 2 numbers: without nodeLabel and keyLabel"},
+		"several for one":   {prometheus.Config{}, 200, vector(one, one), "the query returns 2 numbers: without nodeNameLabel and keyLabel"},
 		"not a number":      {byNode, 200, vector(`{"metric":{"instance":"n1"},"value":[1,"many"]}`), "the response is invalid"},
 		"value in no pair":  {byNode, 200, vector(`{"metric":{"instance":"n1"},"value":{}}`), "the response is invalid"},
 		"more than allowed": {byNode, 200, vector(one, one, one, one, one), signal.ErrTooMany.Error()},
@@ -144,7 +144,7 @@ func TestReadRefuses(t *testing.T) {
 // TestRequest: the request limits the number of series and the time.
 func TestRequest(t *testing.T) {
 	got := make(chan http.Request, 10)
-	s := standIn(t, prometheus.Config{Query: `sum by (instance) (a{b="c"})`, NodeLabel: "instance"}, func(w http.ResponseWriter, r *http.Request) {
+	s := standIn(t, prometheus.Config{Query: `sum by (instance) (a{b="c"})`, NodeNameLabel: "instance"}, func(w http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
 		got <- *r
 		if r.Method == http.MethodPost {
@@ -217,7 +217,7 @@ func flood(sent *atomic.Int64) http.HandlerFunc {
 // TestMillionSeries: the Source stops to read at the limit of series.
 func TestMillionSeries(t *testing.T) {
 	var sent atomic.Int64
-	s := standIn(t, prometheus.Config{NodeLabel: "instance"}, flood(&sent))
+	s := standIn(t, prometheus.Config{NodeNameLabel: "instance"}, flood(&sent))
 	_, err := s.Read(t.Context(), signal.Limits{Values: 20_000, Bytes: signal.MaxBytes})
 	if !errors.Is(err, signal.ErrTooMany) {
 		t.Fatalf("a million series: %v", err)
@@ -254,7 +254,7 @@ func TestMemory(t *testing.T) {
 			if tc.want == signal.ErrTooLong.Error() {
 				parts += 2
 			}
-			s := standIn(t, prometheus.Config{NodeLabel: "instance"}, saying(200, tc.head+strings.Repeat(tc.part, parts)+tc.tail))
+			s := standIn(t, prometheus.Config{NodeNameLabel: "instance"}, saying(200, tc.head+strings.Repeat(tc.part, parts)+tc.tail))
 			most := watchHeap(t)
 			samples, err := s.Read(t.Context(), signal.Limits{Values: 1000, Bytes: maxBytes})
 			heap := most()
@@ -300,7 +300,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(`{"status":"error","errorType":"execution","error":"no"}`)
 	f.Add(`<html>`)
 	var body atomic.Pointer[string]
-	s := standIn(f, prometheus.Config{NodeLabel: "instance"}, func(w http.ResponseWriter, r *http.Request) {
+	s := standIn(f, prometheus.Config{NodeNameLabel: "instance"}, func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, *body.Load())
 	})
 	f.Fuzz(func(t *testing.T, answer string) {

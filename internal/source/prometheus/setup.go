@@ -17,10 +17,10 @@ type Config struct {
 	Address string `json:"address" required:"must be the server's URL, such as http://prometheus:9090"`
 	// Query is a PromQL query that returns a vector or a scalar. Required.
 	Query string `json:"query" required:"-"`
-	// NodeLabel is the label with the name of the node. A port at the end of its value is removed.
-	NodeLabel string `json:"nodeLabel" oneOf:"label?"`
+	// NodeNameLabel is the label with the name of the node. A port at the end of its value is removed.
+	NodeNameLabel string `json:"nodeNameLabel" oneOf:"label?"`
 	// KeyLabel is the label with the key, for numbers that are not about nodes. At most one of
-	// NodeLabel and KeyLabel may be set; without both, the query must return one number.
+	// NodeNameLabel and KeyLabel may be set; without both, the query must return one number.
 	KeyLabel string `json:"keyLabel" oneOf:"label?"`
 	// Client is how to reach the server.
 	Client httpclient.Config `json:"client"`
@@ -37,7 +37,7 @@ func (c *Config) Files() map[string]*string { return c.Client.Files() }
 
 func spec(c Config) (signal.Spec, error) {
 	about := policy.AboutKeys
-	if c.NodeLabel != "" {
+	if c.NodeNameLabel != "" {
 		about = policy.AboutNodes
 	}
 	open := func(signal.Cluster) (signal.Source, error) { return New(c) }
