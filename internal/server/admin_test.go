@@ -177,7 +177,7 @@ func TestAdminHost(t *testing.T) {
 }
 
 // Other hosts can reach metrics and health, and nothing else. The address to which a request comes decides that.
-func TestAllowRemoteMetrics(t *testing.T) {
+func TestAdminForOtherHosts(t *testing.T) {
 	explain := map[string]http.Handler{"/explain/{pod}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.PathValue("pod")) })}
 	all := map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/explain/p": 200, "/debug/pprof/": 200} // status by path
 	some := map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/explain/p": 403, "/debug/pprof/": 403, "/metrics/": 403, "//explain/p": 403}
