@@ -28,7 +28,7 @@ export BUILDVCS ?= auto
 # Compiles the command with lines that say how far it is: the first time takes minutes.
 OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
 
-.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler scheduler-perf bench-placement hostile demo-gpu compat image scheduler-image release reproduce manifests api tidy check format vet lint scan compile build control-plane clean
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz cases figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler scheduler-perf bench-placement hostile demo-gpu compat image scheduler-image release reproduce manifests api tidy check format vet lint scan compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,9 @@ race: ## run the tests of concurrent packages under the race detector
 
 fuzz: ## run each fuzz target for FUZZTIME
 	./test/fuzz $(FUZZTIME)
+
+cases: ## compare the JSON Schema with the loader for 100,000 generated configuration files
+	$(GO) test -vet=off -run '^TestSchema$$' -count 1 -timeout 60m ./internal/config -args -cases 100000
 
 chaos: control-plane ## run the chaos tests of make test with thousands of pods, ten rolling updates, and network faults that last longer
 	$(GO) test -run '^Test(Chaos|Kinds|Burst|RollingUpdate)$$' -count 1 -v -timeout 60m ./test/chaos -args -full
