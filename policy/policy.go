@@ -197,14 +197,15 @@ func (p Packing) Compare(left, other int64) int {
 	return cmp.Compare(left, other)
 }
 
-// WhenStale defines what a policy does about a missing or stale signal.
-type WhenStale string
+// UnknownAction is what a policy does about a node of which it does not know what it needs, because a signal is missing or stale, or nothing
+// has the number.
+type UnknownAction string
 
 const (
 	// Neutral lets the node pass Filter, and Score returns [NoOpinion].
-	Neutral WhenStale = "Neutral"
-	// Reject rejects the node until the signal is current again.
-	Reject WhenStale = "Reject"
+	Neutral UnknownAction = "Neutral"
+	// Reject rejects the node until what the policy needs is known.
+	Reject UnknownAction = "Reject"
 )
 
 // NoOpinion is what Score returns for a node without current data: the node is then neither better

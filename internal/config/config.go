@@ -192,10 +192,11 @@ type Log struct {
 // Profile is a set of policies that one call evaluates.
 type Profile struct {
 	// Path is the path at which the profile is served, and its name in metrics and explanations. It
-	// starts with / and is unique. Default "/".
+	// starts with / and is unique. Default "/". With several profiles, each needs its own.
 	Path string `json:"path" required:"-"`
 	// Verb is the only verb to serve, at the path itself. Without it (the default), all four are served, at
-	// path/filter, path/prioritize, path/preempt and path/bind.
+	// path/filter, path/prioritize, path/preempt and path/bind. It serves a verb at a URL that kube-scheduler's configuration
+	// has already, and that does not end so.
 	Verb *Verb `json:"verb" values:"Filter,Prioritize,Preempt,Bind"`
 	// ManagedResources are the extended resources of which a pod must request at least one to be
 	// evaluated by the profile; kube-scheduler does not call for other pods. They must include those that its policies allocate. [] is
@@ -262,8 +263,8 @@ type ManagedResource struct {
 type Policy struct {
 	// Type is the type of policy. Required.
 	Type string `json:"type" required:"-"`
-	// Name is the policy's name in metrics and explanations, unique in its profile.
-	// Default: Type.
+	// Name is the policy's name in metrics and explanations, unique in its profile. Default: Type, so it may have
+	// capital letters: it is letters, digits and ._-, at most 63, with a letter or digit first and last.
 	Name string `json:"name"`
 	// Weight multiplies the policy's scores, 0..100. With 0 the policy only filters. Default 1.
 	Weight int64 `json:"weight" limits:"0..100"`

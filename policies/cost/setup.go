@@ -31,10 +31,10 @@ type Config struct {
 	Spot SpotConfig `json:"spot"`
 	// WhenUnknown says what happens to a node for which no source has a price: Neutral (the
 	// default) or Reject.
-	WhenUnknown policy.WhenStale `json:"whenUnknown" values:"Neutral,Reject"`
+	WhenUnknown policy.UnknownAction `json:"whenUnknown" values:"Neutral,Reject"`
 	// WhenStale says what happens to a node whose only price is from a stale signal: Neutral
 	// (the default) or Reject.
-	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
+	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 }
 
 // ScoringStrategyType says which cost nodes are compared by.

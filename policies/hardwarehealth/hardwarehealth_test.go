@@ -56,7 +56,7 @@ ecc: {a: 1, b: 0, c: {number: 1, at: "2026-01-01T11:00:00Z"}, d: 0}
 `
 
 func TestConformance(t *testing.T) {
-	for _, whenStale := range []policy.WhenStale{policy.Neutral, policy.Reject} {
+	for _, whenStale := range []policy.UnknownAction{policy.Neutral, policy.Reject} {
 		t.Run(string(whenStale), func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
 				New:      policytest.FromYAML(hardwarehealth.Type(), everySource+"whenStale: "+string(whenStale)),

@@ -25,7 +25,7 @@ type Config struct {
 	TolerationAnnotation string `json:"tolerationAnnotation" form:"key"`
 	// WhenStale says what happens to a node for which the signal of a rule is missing or
 	// stale: Neutral (the default) or Reject.
-	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
+	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 }
 
 // Rule is one sign of degraded hardware, and what follows from it. It has exactly one of

@@ -41,7 +41,7 @@ func (s *floatingSeats) free() int64 {
 }
 
 // floatingSeats counts the seats with the given holders.
-func (f *feature) floatingSeats(signal *snapshot.Signal, h holders, whenStale policy.WhenStale) floatingSeats {
+func (f *feature) floatingSeats(signal *snapshot.Signal, h holders, whenStale policy.UnknownAction) floatingSeats {
 	s := floatingSeats{holders: h, reserved: f.ReservedSeats, held: used(h.all)}
 	counts := func(v snapshot.Value) bool { return v.Current() || !v.At.IsZero() && whenStale == policy.Neutral }
 	if f.Seats != nil {

@@ -23,7 +23,7 @@ const ledgerPrefix = "licenses/"
 // licenses is the policy.
 type licenses struct {
 	annotation string
-	whenStale  policy.WhenStale
+	whenStale  policy.UnknownAction
 	inputs     policy.Inputs
 	features   []*feature // in order of name
 	boundPods  *snapshot.Fact[[]boundPod]

@@ -27,7 +27,7 @@ type Config struct {
 	// WhenStale says what happens when the numbers of a server are stale: with Neutral (the
 	// default) the last ones count, or else the seats of the feature; with Reject no pod gets a floating
 	// seat.
-	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
+	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 	// Features are what pods can request. At least one.
 	Features []Feature `json:"features" required:"says what pods can request"`
 }

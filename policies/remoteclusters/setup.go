@@ -25,7 +25,7 @@ type Config struct {
 	MetricDelay metav1.Duration `json:"metricDelay" limits:"0s..1h"`
 	// WhenStale says what happens to a node whose cluster has a missing or stale signal, or is
 	// not configured: Reject (the default) or Neutral.
-	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
+	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 }
 
 // ScoringStrategy says which clusters are better.

@@ -18,7 +18,7 @@ import (
 
 // rules is the policy.
 type rules struct {
-	whenStale policy.WhenStale
+	whenStale policy.UnknownAction
 	filters   []*rule // first those for which preemption does not help
 	scores    []*rule
 	reads     []policy.Signal

@@ -17,7 +17,7 @@ import (
 type Config struct {
 	// WhenStale says what happens to a node if a filter reads a signal that is missing or
 	// stale: Neutral (the default), the rule is ignored, or Reject.
-	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
+	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 	// Filters are rules that say which nodes fit.
 	Filters []FilterRule `json:"filters"`
 	// Scores are rules that say which nodes are better.
@@ -37,8 +37,9 @@ type FilterRule struct {
 	// without numbers, because events count equal messages. "" is "node(s) do not satisfy rule" and the
 	// name.
 	Message string `json:"message"`
-	// Resolvable says whether preemption can help: the pod may fit when other pods are
-	// gone. By default, it can if the expression reads usage.
+	// Resolvable says whether preemption can help: the pod may fit when other pods are gone. kube-scheduler's status of a
+	// rejected node is Unschedulable if it can, and UnschedulableAndUnresolvable if not. By default, it can if the
+	// expression reads usage.
 	Resolvable *bool `json:"resolvable"`
 	// FailurePolicy says what happens if an evaluation fails, because a key is missing, a text is
 	// not a version, or it exceeds its cost limit. Fail (the default) rejects the node if it is

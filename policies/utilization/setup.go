@@ -22,7 +22,7 @@ type Config struct {
 	Memory *Use `json:"memory"`
 	// WhenStale says what happens to a node if a signal is missing or stale: Neutral (the
 	// default) or Reject.
-	WhenStale policy.WhenStale `json:"whenStale" values:"Neutral,Reject"`
+	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 	// MetricDelay is how long it takes until the signals include what a pod uses once it is
 	// bound, 0..24h. Default 1m.
 	MetricDelay metav1.Duration `json:"metricDelay" limits:"0s..24h"`
