@@ -237,7 +237,8 @@ func compileProgram(t *testing.T, files map[string][]byte) (run func(number int)
 	}
 }
 
-// What was killed with the same code and tests is not run again, and a survivor is.
+// What was killed with the same code and tests is not run again, and a survivor is. With other code or tests, the test that has killed a mutant is
+// known.
 func TestResultsAreKept(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "mutants")
 	for _, again := range []bool{false, true} {
@@ -254,6 +255,9 @@ func TestResultsAreKept(t *testing.T) {
 		}
 		if r.killed != 1 || r.survived != 1 || r.ok != 1 || strings.Contains(ran, "killed") == again {
 			t.Errorf("again: %t: %d killed, %d survived, %d accepted; ran %s", again, r.killed, r.survived, r.ok, ran)
+		}
+		if known.killed("killed", "other") || known.killerOf("killed") != "TestIt" || known.killerOf("surviving") != "" {
+			t.Errorf("with other code, killed: %t; the former killers are %q and %q", known.killed("killed", "other"), known.killerOf("killed"), known.killerOf("surviving"))
 		}
 		if err := known.file.Close(); err != nil {
 			t.Fatal(err)

@@ -85,22 +85,32 @@ func (p *program) command(ctx context.Context, number int, flags ...string) *exe
 // run runs the tests that the pattern selects with the mutant, and returns the first that failed; "" if there is none. A mutant that does not
 // end, or that ends the program, is killed, too.
 func (p *program) run(ctx context.Context, number int, pattern string) (killer string, err error) {
+	output, killer, err := p.output(ctx, number, "-test.run", pattern)
+	if err == nil && killer == "" && bytes.Contains(output, []byte(noTests)) {
+		return "", fmt.Errorf("%s has no test %s", p.dir, pattern)
+	}
+	return killer, err
+}
+
+// noTests is what a test program prints if the pattern selects no test.
+const noTests = "testing: warning: no tests to run"
+
+// output is like run, with the flags, and returns what the program has printed as well.
+func (p *program) output(ctx context.Context, number int, flags ...string) (output []byte, killer string, err error) {
 	limited, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
-	output, err := p.command(limited, number, "-test.run", pattern).CombinedOutput()
+	output, err = p.command(limited, number, flags...).CombinedOutput()
 	switch exit := (*exec.ExitError)(nil); {
 	case ctx.Err() != nil:
-		return "", context.Cause(ctx)
+		return nil, "", context.Cause(ctx)
 	case limited.Err() != nil:
-		return "the time limit", nil
-	case err == nil && bytes.Contains(output, []byte("testing: warning: no tests to run")):
-		return "", fmt.Errorf("%s has no test %s", p.dir, pattern)
+		return output, "the time limit", nil
 	case err == nil:
-		return "", nil
+		return output, "", nil
 	case !errors.As(err, &exit):
-		return "", err
+		return nil, "", err
 	}
-	return failure(output), nil
+	return output, failure(output), nil
 }
 
 var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)

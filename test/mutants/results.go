@@ -15,8 +15,10 @@ import (
 // not kept: the next run runs them again.
 type results struct {
 	file  *os.File
-	known map[string]bool
+	known map[string]result // by the name of the mutant: the latest
 }
+
+type result struct{ state, killer string }
 
 func openResults(name string) (*results, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -26,19 +28,29 @@ func openResults(name string) (*results, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &results{file, map[string]bool{}}
+	r := &results{file, map[string]result{}}
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		if fields := strings.Split(lines.Text(), "\t"); len(fields) == 3 {
-			r.known[fields[0]+"\t"+fields[1]] = true
+			r.known[fields[1]] = result{fields[0], fields[2]}
 		}
 	}
 	return r, lines.Err()
 }
 
-func (r *results) killed(name, state string) bool { return r.known[state+"\t"+name] }
+func (r *results) killed(name, state string) bool { return r.known[name].state == state }
+
+// killerOf returns the test that has killed the mutant, maybe with other code; "" if none is known.
+func (r *results) killerOf(name string) string {
+	test, _, _ := strings.Cut(r.known[name].killer, "/")
+	if !strings.HasPrefix(test, "Test") {
+		return "" // the time limit, or a panic
+	}
+	return test
+}
 
 func (r *results) add(name, state, killer string) error {
+	r.known[name] = result{state, killer}
 	_, err := fmt.Fprintf(r.file, "%s\t%s\t%s\n", state, name, killer)
 	return err
 }

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -15,11 +20,6 @@ var mutated = []string{"./internal/engine", "./snapshot", "./internal/cluster/..
 
 // judges has the folder of the tests that judge a package without tests.
 var judges = map[string]string{"internal/cluster/assumption": "internal/cluster"}
-
-// early has the tests that run first, because those of the package take long. The others run if these do not kill the mutant.
-var early = map[string]string{
-	"internal/cluster": "^Test(Assumption|Response|ViewFor|Forget|Nominat|Claims|ConfigMapsOf|Sending|PodsConverge|History|Late|Name|State|Intern|FirstReading|Templates|Reduce|Meaning|Repeated|Transport)",
-}
 
 // sampled runs generated mutants.
 func (r *runner) sampled(ctx context.Context) error {
@@ -44,7 +44,7 @@ func (r *runner) sampled(ctx context.Context) error {
 	return nil
 }
 
-// samplePackage runs the chosen mutants of the package.
+// samplePackage runs the chosen mutants of the package, and prints how long they took.
 func (r *runner) samplePackage(ctx context.Context, p *mutatedPackage, chosen map[*mutant]bool) error {
 	judge := p.dir
 	if other := judges[p.dir]; other != "" {
@@ -54,11 +54,9 @@ func (r *runner) samplePackage(ctx context.Context, p *mutatedPackage, chosen ma
 	if err != nil {
 		return err
 	}
-	patterns := []string{"."}
-	if first := early[judge]; first != "" {
-		patterns = []string{first, "."}
-	}
 	var tests *program
+	var patterns []string
+	started, prepared, before := time.Now(), time.Duration(0), r.total-r.skipped
 	for _, m := range p.mutants {
 		if !chosen[m] {
 			continue
@@ -68,11 +66,16 @@ func (r *runner) samplePackage(ctx context.Context, p *mutatedPackage, chosen ma
 				if tests, err = r.build(ctx, p.files, judge); err != nil {
 					return "", err
 				}
-				if err := tests.measure(ctx); err != nil {
+				if patterns, err = tests.measure(ctx); err != nil {
 					return "", err
 				}
+				prepared = time.Since(started)
 			}
-			for _, pattern := range patterns {
+			first := []string{}
+			if former := r.results.killerOf(m.name); former != "" {
+				first = []string{"^" + former + "$"}
+			}
+			for _, pattern := range slices.Concat(first, patterns) {
 				if killer, err = tests.run(ctx, m.number, pattern); killer != "" || err != nil {
 					return killer, err
 				}
@@ -83,17 +86,51 @@ func (r *runner) samplePackage(ctx context.Context, p *mutatedPackage, chosen ma
 			return err
 		}
 	}
+	if n := r.total - r.skipped - before; n > 0 {
+		fmt.Fprintf(r.out, "%s: %d mutants, %.1f s each, after %.1f s for compiling and running the tests without one\n",
+			p.dir, n, (time.Since(started)-prepared).Seconds()/float64(n), prepared.Seconds())
+	}
 	return nil
 }
 
-// measure runs all tests without a mutant, and gives mutants a few times as long.
-func (p *program) measure(ctx context.Context) error {
+var passed = regexp.MustCompile(`(?m)^--- (?:PASS|SKIP): (\S+) \((\d+\.\d+)s\)`)
+
+// measure runs all tests without a mutant, and gives mutants a few times as long. It returns patterns that together select each test once: first
+// those of tests that take little time, which kill most mutants.
+func (p *program) measure(ctx context.Context) (patterns []string, err error) {
 	started := time.Now()
 	p.limit = 10 * time.Minute
-	killer, err := p.run(ctx, 0, ".")
-	if err == nil && killer != "" {
-		err = fmt.Errorf("the tests of %s fail without a mutant: %s", p.dir, killer)
+	output, killer, err := p.output(ctx, 0, "-test.v")
+	switch {
+	case err != nil:
+		return nil, err
+	case killer != "":
+		return nil, fmt.Errorf("the tests of %s fail without a mutant: %s", p.dir, killer)
 	}
 	p.limit = 3*time.Since(started) + 10*time.Second
-	return err
+	type test struct {
+		name string
+		took float64
+	}
+	var tests []test
+	total := 0.0
+	for _, match := range passed.FindAllSubmatch(output, -1) {
+		took, err := strconv.ParseFloat(string(match[2]), 64)
+		if err != nil {
+			return nil, err
+		}
+		tests, total = append(tests, test{string(match[1]), took}), total+took
+	}
+	slices.SortStableFunc(tests, func(a, b test) int { return cmp.Compare(a.took, b.took) })
+	sum := 0.0
+	for _, part := range []float64{0.05, 0.25, 1} { // of the time
+		var names []string
+		for len(tests) > 0 && (sum+tests[0].took <= part*total || part == 1) {
+			names, sum, tests = append(names, tests[0].name), sum+tests[0].took, tests[1:]
+		}
+		if names != nil {
+			patterns = append(patterns, "^("+strings.Join(names, "|")+")$")
+		}
+	}
+	return patterns, nil
 }
