@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -35,6 +36,34 @@ func TestDeclaredMutantsApply(t *testing.T) {
 		if name, _, _ := strings.Cut(test, "/"); !strings.Contains(tests[dir], "\nfunc "+name+"(t *testing.T) {") {
 			t.Errorf("%s: there is no test %s in %s", claimProtocol[i].name(), name, dir)
 		}
+	}
+}
+
+// The tests that are skipped count allocations, and do not only have a name like that.
+func TestSkippedTestsCountAllocations(t *testing.T) {
+	name, found := regexp.MustCompile(skipped), 0
+	for _, dir := range []string{"internal/engine", "internal/extender", "internal/cluster", "internal/ledger", "snapshot", "policies/*"} {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("tests in %s: %v, %v", dir, files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllSubmatch(text, -1) {
+				if !name.Match(match[1]) {
+					continue
+				}
+				if found++; !strings.Contains(string(text), "AllocsPerRun") {
+					t.Errorf("%s in %s is skipped, and nothing there counts allocations", match[1], file)
+				}
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no test is skipped")
 	}
 }
 

@@ -32,6 +32,9 @@ import (
 var theMutant = func() int { n, _ := strconv.Atoi(os.Getenv(%q)); return n }()
 `
 
+// skipped selects the tests that count allocations of memory: mutants may allocate.
+const skipped = "^TestAllocations$|AllocatesNothing|DoNotAllocate|AllocationsDoNotGrow"
+
 // program is a test program with many mutants, of which a variable of the environment selects one. To compile a program for each would take
 // most of the time.
 type program struct {
@@ -67,7 +70,7 @@ func (r *runner) build(ctx context.Context, changed map[string][]byte, dir strin
 	if output, err := compile.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compiling the tests of %s with mutants: %w\n%s", dir, err, output)
 	}
-	p.flags = []string{"-test.failfast", "-test.skip", "Allocat"} // mutants may allocate
+	p.flags = []string{"-test.failfast", "-test.skip", skipped}
 	if p.command(ctx, 0, "-test.run", "^$", "-rapid.nofailfile").Run() == nil {
 		p.flags = append(p.flags, "-rapid.nofailfile") // later runs would replay it
 	}
