@@ -272,3 +272,35 @@ func TestNodeObjects(t *testing.T) {
 		t.Error("two Builders have the same NodeObjects")
 	}
 }
+
+// Each change of what belongs to a node makes a new View, which has it.
+func TestBuilderShowsWhatBelongsToANode(t *testing.T) {
+	var b snapshot.Builder
+	b.AssumePod(pod("early", ""), "a") // before there is a View
+	b.SetNode(node("a"))
+	last := b.View()
+	if !last.Node("a").Has(pod("early", "").UID) {
+		t.Error("a pod that was assumed before the first View is not on its node")
+	}
+	source, ledger := snapshot.ConfigMapSource{Namespace: "n", Prefix: "p-"}, ledgerOf("a")
+	for _, step := range []struct {
+		what   string
+		change func()
+		data   string
+		ledger bool
+	}{
+		{"a ConfigMap comes", func() { b.SetConfigMap(source, "a", map[string]string{"key": "one"}) }, "one", false},
+		{"it changes", func() { b.SetConfigMap(source, "a", map[string]string{"key": "two"}) }, "two", false},
+		{"a ledger comes", func() { b.SetLedger(ledger) }, "two", true},
+		{"the ledger is gone", func() { b.DeleteLedger(ledger.Key()) }, "two", false},
+		{"the ConfigMap is gone", func() { b.SetConfigMap(source, "a", nil) }, "", false},
+	} {
+		step.change()
+		next := b.View()
+		n := next.Node("a")
+		if next == last || n.ConfigMap(source)["key"] != step.data || (n.Ledger(ledger.Resource) != nil) != step.ledger {
+			t.Errorf("%s: the View is new: %t; it has %q and the ledger %v", step.what, next != last, n.ConfigMap(source), n.Ledger(ledger.Resource))
+		}
+		last = next
+	}
+}

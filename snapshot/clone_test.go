@@ -38,3 +38,18 @@ func TestCloneOfBuilder(t *testing.T) {
 		t.Errorf("the original has %d pods on the node", len(pods))
 	}
 }
+
+// A pod that came before the clone was made, and is in no View yet, comes and ends in the History of both.
+func TestCloneHasTheEventsBeforeTheNextView(t *testing.T) {
+	var b snapshot.Builder
+	b.SetNode(node("n"))
+	b.SetPod(pod("a", "n"))
+	c := b.Clone()
+	for name, builder := range map[string]*snapshot.Builder{"clone": &c, "original": &b} {
+		builder.View()
+		builder.DeletePod(pod("a", "n").UID)
+		if events := builder.View().History().Events; len(events) != 2 {
+			t.Errorf("the %s has %d events, want that the pod has come and is gone", name, len(events))
+		}
+	}
+}

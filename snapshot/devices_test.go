@@ -172,7 +172,11 @@ func TestLargeDeviceObjects(t *testing.T) {
 	share := types.UID("share")
 	c.Status.Allocation.Devices.Results[0].ShareID = &share
 	c.Status.Allocation.Devices.Results[0].ConsumedCapacity = map[resourcev1.QualifiedName]resource.Quantity{"memory": resource.MustParse("1Gi")}
+	c.Status.Allocation.NodeSelector = &corev1.NodeSelector{NodeSelectorTerms: make([]corev1.NodeSelectorTerm, 1)}
 	snapshot.TrimResourceClaim(c)
+	if c.Status.Allocation.NodeSelector != nil {
+		t.Errorf("the claim keeps %+v", c.Status.Allocation.NodeSelector)
+	}
 	if r := c.Status.Allocation.Devices.Results[0]; !snapshot.IsReducedClaim(c) || r.Device != "x" || r.ShareID != nil || r.ConsumedCapacity != nil {
 		t.Errorf("the claim is %+v", c)
 	}

@@ -225,3 +225,37 @@ func TestScoringRequests(t *testing.T) {
 		}
 	}
 }
+
+// A container names a resource if it has a request or a limit of it, and a limit is also a request if there is none.
+func TestResourcesOfContainers(t *testing.T) {
+	list := func(amounts ...string) corev1.ResourceList {
+		l := corev1.ResourceList{}
+		for i := 0; i < len(amounts); i += 2 {
+			l[corev1.ResourceName(amounts[i])] = resource.MustParse(amounts[i+1])
+		}
+		return l
+	}
+	for name, tt := range map[string]struct {
+		resources corev1.ResourceRequirements
+		requests  corev1.ResourceList // with defaults
+	}{
+		"a request":               {corev1.ResourceRequirements{Requests: list("x", "1")}, list("x", "1")},
+		"a limit":                 {corev1.ResourceRequirements{Limits: list("x", "2")}, list("x", "2")},
+		"both":                    {corev1.ResourceRequirements{Requests: list("x", "1"), Limits: list("x", "2")}, list("x", "1")},
+		"a limit and another one": {corev1.ResourceRequirements{Requests: list("y", "1"), Limits: list("x", "2")}, list("x", "2", "y", "1")},
+	} {
+		containers := []corev1.Container{{Resources: tt.resources}}
+		for _, spec := range []corev1.PodSpec{{Containers: containers}, {InitContainers: containers}} {
+			pod := (&corev1.Pod{Spec: spec}).DeepCopy()
+			if !snapshot.NamesResource(pod, "x") || snapshot.NamesResource(pod, "z") {
+				t.Errorf("%s: the pod names x: %t, z: %t", name, snapshot.NamesResource(pod, "x"), snapshot.NamesResource(pod, "z"))
+			}
+			snapshot.DefaultRequests(pod)
+			for _, c := range append(pod.Spec.Containers, pod.Spec.InitContainers...) {
+				if !equality.Semantic.DeepEqual(c.Resources.Requests, tt.requests) {
+					t.Errorf("%s: the requests are %v, want %v", name, c.Resources.Requests, tt.requests)
+				}
+			}
+		}
+	}
+}

@@ -147,6 +147,20 @@ func TestTrimmedObjectsAreCopies(t *testing.T) {
 	if diff := cmp.Diff(wantPod, trimmedPod) + cmp.Diff(wantNode, trimmedNode); diff != "" {
 		t.Errorf("they are trimmed differently from others: %s", diff)
 	}
+	if &n.Status.Images[0] == &trimmedNode.Status.Images[0] || &n.Status.Images[0].Names[0] == &trimmedNode.Status.Images[0].Names[0] {
+		t.Error("the node shares its images, which are written to, with its copy")
+	}
+}
+
+// The size of a pod is that of what a watch shows, wherever the pod was read.
+func TestPodSizeOfRequests(t *testing.T) {
+	watched := filled[corev1.Pod]()
+	watched.TypeMeta, watched.ResourceVersion = metav1.TypeMeta{}, "7"
+	requested := watched.DeepCopy()
+	requested.TypeMeta, requested.ResourceVersion = metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}, "123456"
+	if a, b := snapshot.PodSize(watched), snapshot.PodSize(requested); a != b || a < 1000 {
+		t.Errorf("a pod of a watch has %d bytes, and the same pod of a request %d", a, b)
+	}
 }
 
 func TestTrimTwiceIsTrimOnce(t *testing.T) {
