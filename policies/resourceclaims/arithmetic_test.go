@@ -180,6 +180,114 @@ func (w *mixedWorld) exactly() resourcev1.ExactDeviceRequest {
 	return e
 }
 
+// partitionClaim is a claim for one or more partitions or whole GPUs, in one or more ways.
+func partitionClaim(random *rand.Rand, name string) *resourcev1.ResourceClaim {
+	of := func(name string) *resourcev1.ResourceClaim {
+		profile := ""
+		if at := random.IntN(len(mig.A100) + 2); at < len(mig.A100) {
+			profile = mig.A100[at].Name
+		}
+		c := mig.Claim(name, profile)
+		exact := c.Spec.Devices.Requests[0].Exactly
+		exact.Count = oneOf(random, int64(1), 1, 1, 1, 2, 3)
+		if random.IntN(6) == 0 {
+			exact.Selectors = nil
+			exact.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{"memory": resource.MustParse(oneOf(random, "5Gi", "15Gi"))}}
+		}
+		if random.IntN(8) == 0 {
+			exact.Tolerations = []resourcev1.DeviceToleration{{Key: "ill", Operator: resourcev1.DeviceTolerationOpExists}}
+		}
+		return c
+	}
+	c := of(name)
+	for i := range oneOf(random, 0, 0, 0, 1, 2) {
+		more := of(name).Spec.Devices.Requests[0]
+		more.Name = fmt.Sprint("more-", i)
+		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, more)
+	}
+	if random.IntN(5) == 0 {
+		r := &c.Spec.Devices.Requests[0]
+		for j := range 2 {
+			e := of(name).Spec.Devices.Requests[0].Exactly
+			r.FirstAvailable = append(r.FirstAvailable, resourcev1.DeviceSubRequest{Name: fmt.Sprint("s", j), DeviceClassName: e.DeviceClassName, Selectors: e.Selectors, AllocationMode: e.AllocationMode, Count: e.Count, Tolerations: e.Tolerations, Capacity: e.Capacity})
+		}
+		r.Exactly = nil
+	}
+	return c
+}
+
+// The arithmetic of partitions, which share counters, gives the scores that the allocator gives alone.
+func TestPartitionScoresAreThoseOfTheAllocator(t *testing.T) {
+	cases, arithmetic, allocated := 0, 0, 0
+	for seed := range uint64(6) {
+		random, b := rand.New(rand.NewPCG(seed, 2)), snapshot.Builder{}
+		p, allocator := policytest.Build(t, resourceclaims.Type(), oneOf(random, "", "scoringStrategy: {type: Spread}")), firstfit.New()
+		b.SetDeviceClass(mig.DeviceClass())
+		for i := range 4 {
+			node, published := mig.Node(fmt.Sprint("node-", i), 1+i%3)
+			b.SetNode(node)
+			for _, s := range published {
+				if random.IntN(4) == 0 && len(s.Spec.Devices) > 0 {
+					s.Spec.Devices[random.IntN(len(s.Spec.Devices))].Taints = []resourcev1.DeviceTaint{{Key: "ill", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
+				}
+				if random.IntN(12) == 0 && len(s.Spec.SharedCounters) > 0 { // less than its partitions need
+					s.Spec.SharedCounters[0].Counters["memory"] = resourcev1.Counter{Value: resource.MustParse("30Gi")}
+				}
+				b.SetResourceSlice(s)
+			}
+		}
+		var held []*resourcev1.ResourceClaim
+		for step := range 60 {
+			claims, names := []*resourcev1.ResourceClaim{partitionClaim(random, fmt.Sprint("a-", step))}, []string{fmt.Sprint("a-", step)}
+			if random.IntN(4) == 0 {
+				claims, names = append(claims, partitionClaim(random, fmt.Sprint("b-", step))), append(names, fmt.Sprint("b-", step))
+			}
+			for _, c := range claims {
+				b.SetResourceClaim(c)
+			}
+			view, pod := b.View(), claiming(names...)
+			pod.Namespace = "default"
+			cycle := policytest.Prepare[policy.Score](t, p, pod, view)
+			for n := range view.All() {
+				want, simple := resourceclaims.ByAllocator(allocator, cycle, n)
+				if got := cycle.Score(n); got != want {
+					t.Fatalf("seed %d, step %d: the score of %s is %d, and %d by the allocator", seed, step, n.Name, got, want)
+				}
+				if cases++; simple {
+					arithmetic++
+					if want != policy.NoOpinion {
+						allocated++
+					}
+				}
+			}
+			request, err := allocator.Request(pod, view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			results, _ := allocator.Allocate(request, oneOf(random, slices.Collect(view.All())...))
+			for i, c := range claims {
+				if results == nil {
+					b.DeleteResourceClaim(c)
+					continue
+				}
+				c = c.DeepCopy()
+				c.Status.Allocation = &results[i]
+				b.SetResourceClaim(c)
+				held = append(held, c)
+			}
+			for len(held) > 12 {
+				at := random.IntN(len(held))
+				b.DeleteResourceClaim(held[at])
+				held = slices.Delete(held, at, at+1)
+			}
+		}
+	}
+	t.Logf("%d cases, %d of them without the allocator, %d of these with devices", cases, arithmetic, allocated)
+	if arithmetic < cases/2 || allocated < 200 {
+		t.Error("too few cases")
+	}
+}
+
 // The scores of a policy that has seen many requests and changes are those that the allocator gives alone, which keeps nothing.
 func TestScoresAreThoseOfTheAllocator(t *testing.T) {
 	cases, arithmetic, allocated := 0, 0, 0

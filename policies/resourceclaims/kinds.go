@@ -20,11 +20,12 @@ const (
 	maxNodeTypes = 256
 )
 
-// kind is what a claim can depend on of a device, except what is allocated of it.
+// kind is what a claim can depend on of a device, except what is allocated of it, and of the counters that it uses.
 type kind struct {
-	key    string
-	driver string
-	device *resourcev1.Device
+	key     string
+	driver  string
+	device  *resourcev1.Device
+	counted bool // it uses counters
 }
 
 // nodeType is the kinds of the devices of a node, in the order in which they are allocated. Nodes share it. It is immutable.
@@ -103,7 +104,7 @@ func (a *attributeSet) nodeTypeOf(pools []snapshot.DevicePool) *nodeType {
 					all, key = append(all, all[last]), append(key, 0)
 					continue
 				}
-				all = append(all, &kind{string(buffer), pools[i].Driver, device})
+				all = append(all, &kind{string(buffer), pools[i].Driver, device, len(device.ConsumesCounters) > 0})
 				key = append(binary.AppendUvarint(append(key, 1), uint64(len(buffer))), buffer...)
 			}
 		}
@@ -126,7 +127,7 @@ func (a *attributeSet) nodeTypeOf(pools []snapshot.DevicePool) *nodeType {
 	own := map[*kind]*kind{}
 	for i, k := range all {
 		if own[k] == nil {
-			own[k] = &kind{k.key, k.driver, a.without(k.device)}
+			own[k] = &kind{k.key, k.driver, a.without(k.device), k.counted}
 		}
 		all[i] = own[k]
 	}
@@ -138,9 +139,14 @@ func (a *attributeSet) nodeTypeOf(pools []snapshot.DevicePool) *nodeType {
 // invalid: the allocator parses versions, and rejects values that it does not know.
 func (a *attributeSet) appendKey(key []byte, driver string, d *resourcev1.Device) []byte {
 	key = appendText(key, driver)
+	shared, counted := byte(0), byte(0)
 	if d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations {
-		key = append(key, 1)
+		shared = 1
 	}
+	if len(d.ConsumesCounters) > 0 {
+		counted = 1
+	}
+	key = append(key, shared, counted)
 	var few [8]resourcev1.QualifiedName
 	names := few[:0]
 	for name, is := range d.Attributes {
@@ -189,9 +195,10 @@ func (a *attributeSet) counts(name resourcev1.QualifiedName, is *resourcev1.Devi
 	return !isPlain(is) || slices.Contains(a.names, string(name[strings.LastIndexByte(string(name), '/')+1:]))
 }
 
-// without returns a copy of the device with only the attributes that count. It keeps no other device in memory.
+// without returns a copy of the device with only the attributes that count, and without counters. It keeps no other device in memory.
 func (a *attributeSet) without(d *resourcev1.Device) *resourcev1.Device {
 	own := *d
+	own.ConsumesCounters = nil
 	own.Attributes = map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{}
 	for name, is := range d.Attributes {
 		if a.counts(name, &is) {

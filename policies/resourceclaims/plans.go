@@ -21,8 +21,9 @@ type plan [][]alternative
 
 type alternative struct {
 	count    int
-	eligible uint64  // bit i: device i, if as much of it is free
-	amounts  []int64 // that it consumes, as in nodeDevices
+	eligible deviceSet // those that can be allocated if as much of them is free
+	counted  bool      // some of them use counters
+	amounts  []int64   // that it consumes, as in nodeDevices
 }
 
 // plans are those of one request, for each node type. They are safe for concurrent use.
@@ -133,7 +134,11 @@ func (ps *plans) make(nt nodeType) plan {
 					return nil
 				}
 				if s.ok {
-					a.eligible |= 1 << at
+					a.eligible.add(at)
+					a.counted = a.counted || k.counted
+				}
+				if k.counted {
+					continue
 				}
 				a.amounts = append(a.amounts, make([]int64, len(k.device.Capacity))...)
 				copy(a.amounts[len(a.amounts)-len(k.device.Capacity):], s.amounts)

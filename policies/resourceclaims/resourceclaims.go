@@ -27,7 +27,7 @@ type resourceClaims struct {
 
 func newResourceClaims(config Config) *resourceClaims {
 	p := &resourceClaims{
-		config: config, predictor: firstfit.New(), layouts: new(layouts), devices: snapshot.NewFact(newNodeDevices),
+		config: config, predictor: firstfit.New(), layouts: new(layouts), devices: snapshot.NewFact(new(countedNodes).newNodeDevices),
 		predictions: snapshot.NewFact(func(*snapshot.Node) *predictions { return new(predictions) }),
 	}
 	p.sets.of(nil) // what most claims need
