@@ -127,7 +127,7 @@ func open(t *testing.T, s scale) *scene {
 	var nodes []*corev1.Node
 	for i := range s.nodes {
 		nodes = append(nodes, controlplane.NodeSpec{Name: nodeName(i), Resources: map[string]string{
-			countResource: fmt.Sprint(s.cards), memoryResource: fmt.Sprint(s.cards * cardSize),
+			countResource: fmt.Sprint(s.cards), memoryResource: fmt.Sprint(s.cards * cardSize), deviceResource: fmt.Sprint(s.cards),
 		}}.Node())
 	}
 	if err := controlplane.CreateNodes(ctx, set.Client, nodes...); err != nil {

@@ -164,9 +164,15 @@ type observation struct {
 	after, till time.Time
 }
 
+// history is what was done to a ledger, and what it must be equivalent to.
+type history struct {
+	operations []porcupine.Operation
+	model      porcupine.Model
+}
+
 // histories returns the history of each ledger, by its name. The observations are in order of time, the last one at the
 // end of all histories. All records arrived before now.
-func histories(records []*record, observations []observation, now time.Time) (map[string][]porcupine.Operation, error) {
+func histories(records []*record, observations []observation, now time.Time) (map[string]history, error) {
 	b := builder{
 		known: map[string]versions{}, named: map[string]map[string]bool{}, forever: now.UnixMicro(), lost: map[string]int64{},
 		all: map[string][]porcupine.Operation{}, requested: requests(records),
@@ -188,7 +194,11 @@ func histories(records []*record, observations []observation, now time.Time) (ma
 			return nil, err
 		}
 	}
-	return b.all, nil
+	all := map[string]history{}
+	for name, operations := range b.all {
+		all[name] = history{operations, modelOf(&b.known[name][0].Spec)}
+	}
+	return all, nil
 }
 
 // builder makes histories of records.
@@ -222,7 +232,7 @@ func (b *builder) collect(r *record) error {
 
 func (b *builder) know(o *ledger.Object) {
 	if b.known[o.Name] == nil {
-		b.known[o.Name] = versions{0: &ledger.Object{Spec: snapshot.Ledger{Node: o.Spec.Node}}}
+		b.known[o.Name] = versions{0: &ledger.Object{Spec: snapshot.Ledger{Resource: o.Spec.Resource, Node: o.Spec.Node}}}
 		b.named[o.Name] = map[string]bool{}
 	}
 	b.known[o.Name][versionOf(o)] = o
@@ -262,7 +272,7 @@ func (b *builder) add(r *record) error {
 	case binding != nil:
 		concerned, wants := 0, requestOf(b.requested, r.pod())
 		for name, versions := range b.known {
-			if node := versions[0].Spec.Node; node == binding.Target.Name && wants.gpus() || node == "" && wants.seats > 0 {
+			if wants.claims(&versions[0].Spec, binding.Target.Name) {
 				b.append(name, operation{kind: bind, pod: r.pod(), annotations: binding.Annotations, unknown: r.unknown()}, sent, done)
 				concerned++
 			}

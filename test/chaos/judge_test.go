@@ -15,6 +15,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
 )
 
 // checkTime is the timeout for checking one history.
@@ -70,29 +71,37 @@ func (c *scene) observe() error {
 	return nil
 }
 
+// wrong is a history that is not that of its model.
+type wrong struct {
+	model porcupine.Model
+	info  porcupine.LinearizationInfo
+}
+
 // verdict is what was checked.
 type verdict struct {
 	histories, operations, placed int
-	wrong                         map[string]porcupine.LinearizationInfo // by the name of the ledger
+	wrong                         map[string]wrong // by the name of the ledger
 }
 
 func (v verdict) String() string {
-	return fmt.Sprintf("%d histories with %d operations, and %d pods with GPUs or seats", v.histories, v.operations, v.placed)
+	return fmt.Sprintf("%d histories with %d operations, and %d pods with GPUs, seats or devices", v.histories, v.operations, v.placed)
 }
 
-// judge checks the records, with observations at their end and maybe before. GPUs have cardSize of memory, and the license has allSeats.
+// judge checks the records, with observations at their end and maybe before. GPUs have cardSize of memory, the license has allSeats, and a
+// device is for one pod.
 func judge(records []*record, observations []observation) (v verdict, err error) {
 	all, err := histories(records, observations, time.Now())
 	if err != nil {
 		return v, err
 	}
-	v.histories, v.wrong = len(all), map[string]porcupine.LinearizationInfo{}
+	v.histories, v.wrong = len(all), map[string]wrong{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		v.operations += len(all[name])
-		result, info := porcupine.CheckOperationsVerbose(modelOf(name), all[name], checkTime)
+		h := all[name]
+		v.operations += len(h.operations)
+		result, info := porcupine.CheckOperationsVerbose(h.model, h.operations, checkTime)
 		if result != porcupine.Ok {
-			v.wrong[name] = info
+			v.wrong[name] = wrong{h.model, info}
 			errs = append(errs, fmt.Errorf("the history of ledger %s is not that of a sequential ledger: %s", name, result))
 		}
 	}
@@ -107,16 +116,16 @@ func (v verdict) keep(log []byte) (dir string, err error) {
 		return "", err
 	}
 	errs := []error{os.WriteFile(filepath.Join(dir, "audit.log"), log, 0o600)}
-	for name, info := range v.wrong {
-		errs = append(errs, porcupine.VisualizePath(modelOf(name), info, filepath.Join(dir, name+".html")))
+	for name, w := range v.wrong {
+		errs = append(errs, porcupine.VisualizePath(w.model, w.info, filepath.Join(dir, name+".html")))
 	}
 	return dir, errors.Join(errs...)
 }
 
-// script is an audit log of the ledger of one GPU, or of the license if pool is true. Each request arrives after the response to the one before it.
+// script is an audit log of one ledger: that of the GPUs or the devices of a node, or of the license. Each request arrives after the response to the one before it.
 type script struct {
 	t        *testing.T
-	pool     bool
+	key      snapshot.LedgerKey // of the ledger
 	now      time.Time
 	log      []byte
 	version  int // of the ledger
@@ -127,30 +136,39 @@ const scriptedNode = "node-00"
 
 // name returns the name of the ledger.
 func (s *script) name() string {
-	if s.pool {
-		return ledger.Name(licenseKey)
-	}
-	return "node-00.gpu"
+	return ledger.Name(s.key)
 }
 
-// ledger returns a ledger in which each pod has claimed 10, or all seats.
+// amount is how much each pod requests: more than half of what there is.
+func (s *script) amount() int {
+	switch s.key.Resource {
+	case licenseKey.Resource:
+		return allSeats
+	case deviceResource:
+		return 1
+	}
+	return 10
+}
+
+// ledger returns a ledger in which each pod has a claim.
 func (s *script) ledger(version int, pods ...string) map[string]any {
 	var named, claims []any
-	node, amount := scriptedNode, 10
-	if s.pool {
-		node, amount = "", allSeats
-	}
+	amount := s.amount()
 	for _, p := range pods {
-		named = append(named, map[string]any{"uid": "uid-" + p, "namespace": "default", "name": p, "annotations": gpuAnnotations("0")})
+		named = append(named, map[string]any{"uid": "uid-" + p, "namespace": "default", "name": p, "annotations": s.annotations("0")})
 		claims = append(claims, map[string]any{"pod": "uid-" + p, "amount": amount})
 	}
 	return map[string]any{
 		"metadata": map[string]any{"name": s.name(), "resourceVersion": strconv.Itoa(version)},
-		"spec":     map[string]any{"node": node, "pods": named, "units": []any{map[string]any{"name": "0", "capacity": amount, "claims": claims}}},
+		"spec":     map[string]any{"resource": s.key.Resource, "node": s.key.Node, "pods": named, "units": []any{map[string]any{"name": "0", "capacity": amount, "claims": claims}}},
 	}
 }
 
-func gpuAnnotations(index string) map[string]string {
+// annotations returns those of a pod with the GPU or the device.
+func (s *script) annotations(index string) map[string]string {
+	if s.key.Resource == deviceResource {
+		return map[string]string{deviceAnnotation: index}
+	}
 	return map[string]string{"ALIYUN_COM_GPU_MEM_IDX": index, "ALIYUN_COM_GPU_MEM_POD": "10"}
 }
 
@@ -200,13 +218,16 @@ func (s *script) observe(pods ...string) {
 	s.observed = append(s.observed, seen)
 }
 
-func (s *script) bind(pod, gpu string) {
+func (s *script) bind(pod, unit string) {
 	s.t.Helper()
-	if s.pool {
+	switch s.key.Resource {
+	case licenseKey.Resource:
 		s.pod(pod, seatResource, strconv.Itoa(allSeats))
+	case deviceResource:
+		s.pod(pod, deviceResource, "1")
 	}
 	s.request("create", map[string]any{"resource": "pods", "subresource": "binding", "namespace": "default", "name": pod}, 201, map[string]any{
-		"metadata": map[string]any{"name": pod, "annotations": gpuAnnotations(gpu)}, "target": map[string]any{"name": scriptedNode},
+		"metadata": map[string]any{"name": pod, "annotations": s.annotations(unit)}, "target": map[string]any{"name": scriptedNode},
 	}, nil)
 }
 
@@ -304,8 +325,8 @@ func TestJudge(t *testing.T) {
 			s.bind("a", "1")
 		}, final: []string{"a"}},
 	} {
-		for _, pool := range []bool{false, true} {
-			s := &script{t: t, pool: pool, now: time.Now().Add(-time.Hour), version: 1}
+		for _, key := range []snapshot.LedgerKey{{Resource: memoryResource, Node: scriptedNode}, {Resource: deviceResource, Node: scriptedNode}, licenseKey} {
+			s := &script{t: t, key: key, now: time.Now().Add(-time.Hour), version: 1}
 			t.Run(fmt.Sprintf("%s in %s", test.name, s.name()), func(t *testing.T) {
 				s.t = t
 				s.request("create", map[string]any{"resource": "ledgers", "name": s.name()}, 201, s.ledger(0), s.ledger(1))

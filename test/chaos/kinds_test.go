@@ -28,9 +28,14 @@ clientConnection: {kubeconfig: %q, qps: 1000, burst: 2000}
 ledgers: {reclaimAfter: %s}
 log: {level: Info}
 profiles:
-- managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}, {name: example.com/tool, ignoredByScheduler: true}]
+- managedResources:
+  - {name: aliyun.com/gpu-mem}
+  - {name: aliyun.com/gpu-count}
+  - {name: example.com/fpga}
+  - {name: example.com/tool, ignoredByScheduler: true}
   policies:
   - type: GPUMemory
+  - {type: Devices, config: {resource: example.com/fpga, units: Numbered}}
   - {type: Licenses, config: {features: [{name: tool, resource: example.com/tool, seats: %d}]}}
 `
 
@@ -50,11 +55,15 @@ extenders:
   weight: 1
   nodeCacheCapable: true
   httpTimeout: 5s
-  managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}, {name: example.com/tool, ignoredByScheduler: true}]
+  managedResources:
+  - {name: aliyun.com/gpu-mem}
+  - {name: aliyun.com/gpu-count}
+  - {name: example.com/fpga}
+  - {name: example.com/tool, ignoredByScheduler: true}
 `
 
-// kinds are the kinds of pods: those that share a GPU, that have one or two whole GPUs, seats of a license, or both, and important ones, for
-// which kube-scheduler evicts others. CPU makes it do so: it counts the memory of GPUs for each node only.
+// kinds are the kinds of pods: those that share a GPU, that have one or two whole GPUs or devices, seats of a license, or several of these,
+// and important ones, for which kube-scheduler evicts others. CPU makes it do so: it counts GPUs and devices for each node only.
 var kinds = []struct {
 	name      string
 	resources map[string]string
@@ -65,13 +74,17 @@ var kinds = []struct {
 	{"whole", map[string]string{countResource: "1"}, "1", false},
 	{"seat", map[string]string{seatResource: "2"}, "1", false},
 	{"shared-and-seat", map[string]string{memoryResource: "9", seatResource: "1"}, "1", false},
+	{"device", map[string]string{deviceResource: "1"}, "1", false},
+	{"two-devices", map[string]string{deviceResource: "2"}, "1", false},
+	{"shared-and-device", map[string]string{memoryResource: "6", deviceResource: "1"}, "1", false},
 	{"two-whole", map[string]string{countResource: "2"}, "1", false},
 	{"important", map[string]string{memoryResource: "12"}, "4", true},
 	{"important-seat", map[string]string{countResource: "1", seatResource: "1"}, "4", true},
+	{"important-device", map[string]string{deviceResource: "2"}, "4", true},
 }
 
 var kindsScale = scale{
-	nodes: 3, cards: 4, pods: 98, waiting: 28, stay: time.Second, calm: time.Second,
+	nodes: 3, cards: 4, pods: 110, waiting: 33, stay: time.Second, calm: time.Second,
 	randomKills: 2, killsPerPoint: 1, longestHold: time.Second,
 	reclaimAfter: 2 * time.Second, report: 5 * time.Second, patience: 6 * time.Minute, kinds: true,
 }
@@ -162,7 +175,8 @@ func (c *crowd) step(ctx context.Context) (done bool, err error) {
 	return !wanted && waiting == 0, err
 }
 
-// resize doubles or halves the CPU of the pod. Its claims stay as they are.
+// resize doubles or halves the CPU of the pod. Its claims stay as they are: they are of extended resources, and Kubernetes resizes CPU and
+// memory only.
 func (c *crowd) resize(ctx context.Context, pod *corev1.Pod) error {
 	cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
 	patch := fmt.Appendf(nil, `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"%dm"}}}]}}`, []int64{cpu / 2, cpu * 2}[rand.IntN(2)])
@@ -172,12 +186,12 @@ func (c *crowd) resize(ctx context.Context, pod *corev1.Pod) error {
 
 func (c *crowd) String() string { return fmt.Sprintf("%d pods created, bound: %v", c.created, c.bound) }
 
-// Whole GPUs, shares of GPUs and seats of a license are never allocated above what there is, while kube-schedulers evict pods for
+// Whole GPUs, shares of GPUs, devices and seats of a license are never allocated above what there is, while kube-schedulers evict pods for
 // important ones, pods are resized, and replicas are killed.
 func TestKinds(t *testing.T) {
 	s := kindsScale
 	if *full {
-		s.nodes, s.pods, s.waiting, s.randomKills, s.killsPerPoint, s.patience = 12, 980, 84, 20, 4, 30*time.Minute
+		s.nodes, s.pods, s.waiting, s.randomKills, s.killsPerPoint, s.patience = 12, 990, 88, 20, 4, 30*time.Minute
 	}
 	c := open(t, s)
 	defer c.checkHistories() // also of a test that fails
@@ -255,7 +269,7 @@ func TestKindsOversell(t *testing.T) {
 		}
 		return nil
 	})
-	wanted := map[string]bool{"GPU": true, license: true}
+	wanted := map[string]bool{" GPU ": true, device: true, license: true}
 	var above error
 	for len(wanted) > 0 && ctx.Err() == nil {
 		time.Sleep(time.Second)

@@ -14,7 +14,6 @@ import (
 	"github.com/anishathalye/porcupine"
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -23,15 +22,27 @@ const (
 	memoryResource = "aliyun.com/gpu-mem"   // of one GPU
 	countResource  = "aliyun.com/gpu-count" // whole GPUs
 	seatResource   = "example.com/tool"     // seats of a license
+	deviceResource = "example.com/fpga"     // whole devices
 )
 
 // allSeats is how many seats the license has.
 const allSeats = 6
 
 // request is what a pod requests. If memory is negative, it is unknown how much.
-type request struct{ memory, whole, seats int64 }
+type request struct{ memory, whole, seats, devices int64 }
 
 func (r request) gpus() bool { return r.memory != 0 || r.whole != 0 }
+
+// claims reports whether the pod must have a claim in the ledger when it is bound to the node.
+func (r request) claims(l *snapshot.Ledger, node string) bool {
+	switch {
+	case l.Node == "":
+		return r.seats > 0
+	case l.Resource == deviceResource:
+		return l.Node == node && r.devices > 0
+	}
+	return l.Node == node && r.gpus()
+}
 
 // requestOf returns what the pod requests; of one whose creation is not recorded, nothing is known but that it requests memory of a GPU.
 func requestOf(all map[string]request, pod string) request {
@@ -52,7 +63,8 @@ func requests(records []*record) map[string]request {
 		var sum request
 		for _, c := range pod.Spec.Containers {
 			limit := func(name corev1.ResourceName) int64 { q := c.Resources.Limits[name]; return q.Value() }
-			sum.memory, sum.whole, sum.seats = sum.memory+limit(memoryResource), sum.whole+limit(countResource), sum.seats+limit(seatResource)
+			sum.memory, sum.whole = sum.memory+limit(memoryResource), sum.whole+limit(countResource)
+			sum.seats, sum.devices = sum.seats+limit(seatResource), sum.devices+limit(deviceResource)
 		}
 		all[r.pod()] = sum
 	}
@@ -61,21 +73,50 @@ func requests(records []*record) map[string]request {
 
 var licenseKey = snapshot.LedgerKey{Resource: "licenses/tool"}
 
-// modelOf returns the model of the ledger with the name.
-func modelOf(name string) porcupine.Model {
-	if name == ledger.Name(licenseKey) {
+// modelOf returns the model of the ledger.
+func modelOf(l *snapshot.Ledger) porcupine.Model {
+	switch {
+	case l.Node == "":
 		return model(allSeats)
+	case l.Resource == deviceResource:
+		return model(1)
 	}
 	return model(cardSize)
 }
 
-const license = "the license"
+// license is the unit of all pods with seats; those with devices and GPUs have the name of the node before this.
+const (
+	license = "the license"
+	device  = " device "
+)
+
+// capacity returns how much there is of the unit.
+func capacity(unit string) int64 {
+	switch {
+	case unit == license:
+		return allSeats
+	case strings.Contains(unit, device):
+		return 1
+	}
+	return cardSize
+}
+
+// deviceAnnotation has the devices of a pod.
+const deviceAnnotation = "outboard.dev/example.com.fpga"
 
 // holds returns how much of each unit the pod of the Binding has from then on.
 func (r request) holds(b *corev1.Binding) (map[string]int64, error) {
 	held := map[string]int64{}
 	if r.seats > 0 {
 		held[license] = r.seats
+	}
+	if r.devices > 0 {
+		for _, name := range strings.Split(b.Annotations[deviceAnnotation], ",") {
+			held[b.Target.Name+device+name] = 1
+		}
+		if int64(len(held)) != r.devices+min(r.seats, 1) {
+			return nil, fmt.Errorf("requests %+v, and is bound with %v", r, b.Annotations)
+		}
 	}
 	if !r.gpus() {
 		return held, nil
@@ -94,8 +135,8 @@ func (r request) holds(b *corev1.Binding) (map[string]int64, error) {
 	return held, nil
 }
 
-// occupancy counts the pods that were bound, and returns an error for each GPU that ever had more of them than it has memory, and for the
-// license if pods ever had more seats. It reads Bindings, and the creation and the ends of pods, and no ledger. A pod counts from the
+// occupancy counts the pods that were bound, and returns an error for each GPU that ever had more of them than it has memory, for each device
+// that ever had two, and for the license if pods ever had more seats. It reads Bindings, and the creation and the ends of pods, and no ledger. A pod counts from the
 // response to its Binding until the first request that may end it.
 func occupancy(records []*record) (placed int, err error) {
 	ended, requested := map[string]int64{}, requests(records)
@@ -134,10 +175,7 @@ func occupancy(records []*record) (placed int, err error) {
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.amount, b.amount)) })
 	used, above := map[string]int64{}, map[string]error{}
 	for _, c := range changes {
-		has := int64(cardSize)
-		if c.unit == license {
-			has = allSeats
-		}
+		has := capacity(c.unit)
 		if used[c.unit] += c.amount; used[c.unit] > has && above[c.unit] == nil {
 			above[c.unit] = fmt.Errorf("%s has %d, and pods with %d", c.unit, has, used[c.unit])
 			err = errors.Join(err, above[c.unit])
@@ -171,7 +209,15 @@ func (s *script) evict(pod string) {
 	})
 }
 
-// Pods that share a GPU with more memory than it has, or a license with more seats, are found without any ledger.
+// bindDevices adds a Binding with the devices.
+func (s *script) bindDevices(pod, devices string) {
+	s.t.Helper()
+	s.request("create", map[string]any{"resource": "pods", "subresource": "binding", "namespace": "default", "name": pod}, 201, map[string]any{
+		"metadata": map[string]any{"name": pod, "annotations": map[string]string{deviceAnnotation: devices}}, "target": map[string]any{"name": scriptedNode},
+	}, nil)
+}
+
+// Pods that share a GPU with more memory than it has, a license with more seats, or a device, are found without any ledger.
 func TestOccupancy(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -214,6 +260,23 @@ func TestOccupancy(t *testing.T) {
 			s.pod("b", seatResource, "3")
 			s.bindTo("a", "", 0)
 			s.bindTo("b", "", 0)
+		}},
+		{name: "devices one after the other", play: func(s *script) {
+			s.pod("a", deviceResource, "2")
+			s.pod("b", deviceResource, "1")
+			s.bindDevices("a", "0,1")
+			s.deletePod("a", 200)
+			s.bindDevices("b", "1")
+		}},
+		{name: "a device of two pods", wrong: "node-00 device 1 has 1, and pods with 2", play: func(s *script) {
+			s.pod("a", deviceResource, "2")
+			s.pod("b", deviceResource, "1")
+			s.bindDevices("a", "0,1")
+			s.bindDevices("b", "1")
+		}},
+		{name: "fewer devices than requested", wrong: "pod default/a requests", play: func(s *script) {
+			s.pod("a", deviceResource, "2")
+			s.bindDevices("a", "1,1")
 		}},
 		{name: "the GPU of an evicted pod that is gone", play: func(s *script) {
 			s.bind("a", "0")
