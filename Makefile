@@ -105,7 +105,7 @@ chaos: control-plane ## run the chaos tests of make test with thousands of pods,
 # What was searched is not searched again by the same code: stop it at any time, and run it again.
 prove: ## search all interleavings of the protocols within larger bounds (test/search/README.md), and predict more devices
 	@mkdir -p bin
-	$(GO) test -vet=off -run '^TestPredictionsAreAllocations$$' -count 1 -v ./internal/firstfit -args -seeds 510
+	$(GO) test -vet=off -run '^TestPredictionsAreAllocations$$' -count 1 -v ./internal/firstfit -args -seeds 510 -finished $(CURDIR)/bin/predicted
 	$(GO) test -vet=off -run '^TestEveryInterleaving$$' -count 1 -v -timeout 130m ./test/search -args -full -finished $(CURDIR)/bin/searched
 
 # What was killed by the same tests is not run again: stop it at any time, and run it again. For example:

@@ -2,6 +2,7 @@ package firstfit_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/finished"
 )
 
 // world is a cluster in two forms: the objects of the API server, and a View.
@@ -284,63 +286,102 @@ func podOf(claims ...*resourcev1.ResourceClaim) *corev1.Pod {
 }
 
 // The full run, with 10,200 predictions, is part of make prove.
-var seeds = flag.Uint64("seeds", 60, "how many clusters to draw, each for 20 predictions")
+var (
+	seeds        = flag.Uint64("seeds", 60, "how many clusters to draw, each for 20 predictions")
+	finishedFile = flag.String("finished", "", "file with the clusters that an earlier run of the same program has finished, which are skipped")
+)
+
+// counts are what came of the predictions for a cluster.
+type counts struct{ Cases, Allocated, Invalid, Endless, GivenUp, Missed int }
+
+func (c *counts) add(o counts) {
+	c.Cases, c.Allocated, c.Invalid = c.Cases+o.Cases, c.Allocated+o.Allocated, c.Invalid+o.Invalid
+	c.Endless, c.GivenUp, c.Missed = c.Endless+o.Endless, c.GivenUp+o.GivenUp, c.Missed+o.Missed
+}
 
 // Predictions are what kube-scheduler's allocator gives when it knows the whole cluster.
 func TestPredictionsAreAllocations(t *testing.T) {
+	done, err := finished.Open(*finishedFile)
+	if err != nil {
+		t.Fatal(err)
+	}
 	predictor := firstfit.New()
-	cases, allocated, invalid, endless, givenUp, missed := 0, 0, 0, 0, 0, 0
+	var all counts
+	earlier, predicted := 0, 0
 	for seed := range *seeds {
-		w := newWorld(rand.New(rand.NewPCG(seed, 0)))
-		for range 20 {
-			claims := []*resourcev1.ResourceClaim{w.claim()}
-			if w.random.IntN(4) == 0 {
-				claims = append(claims, w.claim())
-			}
-			for _, c := range claims {
-				own := c.DeepCopy()
-				snapshot.TrimResourceClaim(own)
-				w.builder.SetResourceClaim(own)
-			}
-			view := w.builder.View()
-			node := pick(w.random, w.nodes...)
-			request, err := predictor.Request(podOf(claims...), view)
-			if err != nil {
+		var c counts
+		name := fmt.Sprint("cluster ", seed)
+		if result, ok := done.Result(name); ok {
+			if err := json.Unmarshal([]byte(result), &c); err != nil {
 				t.Fatal(err)
 			}
-			got, gotErr := predictor.Allocate(request, view.Node(node.Name))
-			want, wantErr := w.reference(node, claims)
-			if cases++; len(want) > 0 {
-				allocated++
+			earlier++
+		} else {
+			if predicted++; predicted == 1 && earlier > 0 {
+				t.Logf("continues with %s", name)
 			}
-			if errors.Is(wantErr, errImpatient) {
-				endless++
-			} else if wantErr != nil {
-				invalid++ // kube-scheduler does not place the pod at all, say, because it wants all devices and a pool is incomplete
-			} else if errors.Is(gotErr, firstfit.ErrTooManySteps) {
-				if givenUp++; len(want) > 0 {
-					missed++
-				}
-			} else if diff := gocmp.Diff(said(want, wantErr), said(got, gotErr)); diff != "" {
-				t.Fatalf("seed %d: the prediction differs (-want +got):\n%s%v, %v", seed, diff, wantErr, gotErr)
-			}
-			for i, c := range claims {
-				if len(want) == 0 || w.random.IntN(4) == 0 {
-					w.builder.DeleteResourceClaim(c)
-					continue
-				}
-				c.Status.Allocation = &want[i]
-				w.claims = append(w.claims, c)
-				own := c.DeepCopy()
-				snapshot.TrimResourceClaim(own)
-				w.builder.SetResourceClaim(own)
+			c = predict(t, predictor, seed)
+			if result, err := json.Marshal(c); err != nil || done.Add(name, string(result)) != nil {
+				t.Fatalf("%s cannot be written", *finishedFile)
 			}
 		}
+		all.add(c)
 	}
-	t.Logf("%d predictions, %d of them with devices; %d of invalid claims; %d endless; %d given up, for %d of which there are devices", cases, allocated, invalid, endless, givenUp, missed)
-	if allocated < cases/5 || missed > 1+cases/1000 {
+	t.Logf("%d clusters, %d of them by an earlier run; %d predictions, %d of them with devices; %d of invalid claims; %d endless; %d given up, for %d of which there are devices",
+		*seeds, earlier, all.Cases, all.Allocated, all.Invalid, all.Endless, all.GivenUp, all.Missed)
+	if all.Allocated < all.Cases/5 || all.Missed > 1+all.Cases/1000 {
 		t.Error("the cases are too few, or too many of them are given up")
 	}
+}
+
+// predict compares 20 predictions for the cluster.
+func predict(t *testing.T, predictor *firstfit.Predictor, seed uint64) (c counts) {
+	w := newWorld(rand.New(rand.NewPCG(seed, 0)))
+	for range 20 {
+		claims := []*resourcev1.ResourceClaim{w.claim()}
+		if w.random.IntN(4) == 0 {
+			claims = append(claims, w.claim())
+		}
+		for _, c := range claims {
+			own := c.DeepCopy()
+			snapshot.TrimResourceClaim(own)
+			w.builder.SetResourceClaim(own)
+		}
+		view := w.builder.View()
+		node := pick(w.random, w.nodes...)
+		request, err := predictor.Request(podOf(claims...), view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, gotErr := predictor.Allocate(request, view.Node(node.Name))
+		want, wantErr := w.reference(node, claims)
+		if c.Cases++; len(want) > 0 {
+			c.Allocated++
+		}
+		if errors.Is(wantErr, errImpatient) {
+			c.Endless++
+		} else if wantErr != nil {
+			c.Invalid++ // kube-scheduler does not place the pod at all, say, because it wants all devices and a pool is incomplete
+		} else if errors.Is(gotErr, firstfit.ErrTooManySteps) {
+			if c.GivenUp++; len(want) > 0 {
+				c.Missed++
+			}
+		} else if diff := gocmp.Diff(said(want, wantErr), said(got, gotErr)); diff != "" {
+			t.Fatalf("seed %d: the prediction differs (-want +got):\n%s%v, %v", seed, diff, wantErr, gotErr)
+		}
+		for i, c := range claims {
+			if len(want) == 0 || w.random.IntN(4) == 0 {
+				w.builder.DeleteResourceClaim(c)
+				continue
+			}
+			c.Status.Allocation = &want[i]
+			w.claims = append(w.claims, c)
+			own := c.DeepCopy()
+			snapshot.TrimResourceClaim(own)
+			w.builder.SetResourceClaim(own)
+		}
+	}
+	return c
 }
 
 // A request has the claims that are not allocated, by the names in the status of the pod if they are made from templates.

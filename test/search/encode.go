@@ -3,6 +3,7 @@ package search
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"reflect"
 	"slices"
@@ -117,6 +118,10 @@ func (p *part) mark(c class, value int64) {
 
 func (p *part) int(n int64) { p.bytes = append(p.bytes, byte(n), byte(n>>8)) }
 
+func (p *part) view(v *snapshot.View) {
+	p.bytes = binary.LittleEndian.AppendUint64(p.bytes, viewNumber(v))
+}
+
 func (p *part) string(s string) { p.bytes = append(append(p.bytes, byte(len(s))), s...) }
 
 func (p *part) bool(b bool) {
@@ -230,7 +235,7 @@ func init() {
 	writers = map[reflect.Type]func(p *part, v reflect.Value){
 		reflect.TypeFor[*corev1.Pod]():    func(p *part, v reflect.Value) { p.pod((*corev1.Pod)(v.UnsafePointer())) },
 		reflect.TypeFor[*corev1.Node]():   func(p *part, v reflect.Value) { p.node((*corev1.Node)(v.UnsafePointer())) },
-		reflect.TypeFor[*snapshot.View](): func(p *part, v reflect.Value) { p.int(int64(viewNumber((*snapshot.View)(v.UnsafePointer())))) },
+		reflect.TypeFor[*snapshot.View](): func(p *part, v reflect.Value) { p.view((*snapshot.View)(v.UnsafePointer())) },
 		reflect.TypeFor[*ledger.Object](): func(p *part, v reflect.Value) { p.ledger((*ledger.Object)(v.UnsafePointer())) },
 		reflect.TypeFor[time.Time](): func(p *part, v reflect.Value) {
 			p.mark(timestamp, (*time.Time)(unsafe.Pointer(v.UnsafeAddr())).UnixMicro())
@@ -348,7 +353,7 @@ func (p *part) filtered(f filtered, replica int) {
 		return
 	}
 	p.bool(true)
-	p.int(int64(viewNumber(f.view)))
+	p.view(f.view)
 	p.pod(f.pod)
 }
 

@@ -1,9 +1,13 @@
 package search
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Result is what a search has found.
@@ -24,6 +28,10 @@ type Options struct {
 	States int
 	// Progress is called after each number of moves, if it is not nil.
 	Progress func(depth, states, frontier int)
+	// Checkpoint is where the search is kept until it ends; nil: nowhere.
+	Checkpoint *Checkpoint
+	// Continued is called if an earlier search is continued, if it is not nil.
+	Continued func(depth, states int)
 }
 
 // node is a visited state: how it was first reached.
@@ -38,8 +46,12 @@ type reached struct {
 	world *World
 }
 
-// workers is how many goroutines take moves.
-const workers = 2
+const (
+	// workers is how many goroutines take moves.
+	workers = 2
+	// between is from how many states all moves are taken until the search can be saved.
+	between = 256
+)
 
 // Explore visits all states within the scope, those after fewer moves first, until a promise is broken.
 func Explore(scope Scope, o Options) (Result, error) {
@@ -47,25 +59,64 @@ func Explore(scope Scope, o Options) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	s := search{visited: map[digest]struct{}{first.digest(): {}}, nodes: []node{{before: -1}}}
-	frontier := []reached{{0, first}}
-	for depth := 0; len(frontier) > 0; depth++ {
-		s.result.Depth, s.result.States = depth, len(s.nodes)
+	s := search{visited: map[digest]struct{}{first.digest(): {}}, nodes: []node{{before: -1}}, saved: time.Now()}
+	frontier, next := []reached{{0, first}}, []reached(nil)
+	if o.Checkpoint != nil {
+		if frontier, next, err = s.restore(o.Checkpoint, first); err != nil {
+			return Result{}, err
+		}
+		if o.Continued != nil && len(s.nodes) > 1 {
+			o.Continued(s.result.Depth, len(s.nodes))
+		}
+	}
+	for ; len(frontier) > 0; s.result.Depth++ {
+		s.result.States = len(s.nodes)
 		if o.Progress != nil {
-			o.Progress(depth, len(s.nodes), len(frontier))
+			o.Progress(s.result.Depth, len(s.nodes), len(frontier))
 		}
-		if o.States > 0 && len(s.nodes) > o.States {
-			return s.result, nil
+		if o.States > 0 && len(s.nodes) > o.States && next == nil {
+			return s.result, s.end(o.Checkpoint)
 		}
-		frontier = s.expand(frontier)
+		if frontier, err = s.level(frontier, next, o.Checkpoint); err != nil {
+			return Result{}, err
+		}
+		next = nil
 		if s.result.Broken != nil {
 			s.result.States = len(s.nodes)
 			s.result.History, err = s.history(scope)
 			return s.result, err
 		}
 	}
+	s.result.Depth--
 	s.result.Finished = true
-	return s.result, nil
+	return s.result, s.end(o.Checkpoint)
+}
+
+// level takes all moves from the states, saves the search from time to time, and returns the states that are new, after those in next.
+func (s *search) level(frontier, next []reached, c *Checkpoint) ([]reached, error) {
+	for len(frontier) > 0 && s.result.Broken == nil {
+		some := frontier[:min(len(frontier), between)]
+		frontier = frontier[len(some):]
+		next = append(next, s.expand(some)...)
+		if c != nil && len(frontier) > 0 && time.Since(s.saved) > c.Interval && s.result.Broken == nil {
+			if err := s.save(c, frontier, next); err != nil {
+				return nil, err
+			}
+			s.saved = time.Now()
+		}
+	}
+	return next, nil
+}
+
+// end removes what is kept of the search.
+func (s *search) end(c *Checkpoint) error {
+	if c == nil {
+		return nil
+	}
+	if err := os.Remove(c.File); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 type search struct {
@@ -74,6 +125,7 @@ type search struct {
 	nodes   []node
 	result  Result
 	broken  int32
+	saved   time.Time // when the search was last saved, or began
 }
 
 // expand takes all moves from the states, and returns the states that are new.

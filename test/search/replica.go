@@ -167,7 +167,7 @@ func (r *replica) look(s *Scope) *shown {
 		of.others[p] = s.canonical(r.cluster.ViewFor(s.uid(p)))
 	}
 	of.part.cluster(r.cluster)
-	of.part.int(int64(viewNumber(of.view)))
+	of.part.view(of.view)
 	r.shown = of
 	return of
 }

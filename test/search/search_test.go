@@ -1,21 +1,22 @@
 package search_test
 
 import (
-	"crypto/sha256"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
 
+	"outboard.dev/outboard/test/finished"
 	"outboard.dev/outboard/test/search"
 )
 
 var (
-	full     = flag.Bool("full", false, "search larger scopes, which takes up to two hours")
-	finished = flag.String("finished", "", "file with the scopes that an earlier run of the same program has finished, which are skipped")
+	full         = flag.Bool("full", false, "search larger scopes, which takes up to two hours")
+	finishedFile = flag.String("finished", "", "file with the scopes that an earlier run of the same program has finished, which are skipped; beside it is the one that it has begun")
 )
 
 // A search allocates much and keeps little: collecting garbage less often takes a third less time.
@@ -90,19 +91,28 @@ func TestEveryInterleaving(t *testing.T) {
 	if *full {
 		bounds = larger
 	}
+	done, err := finished.Open(*finishedFile)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, b := range bounds {
 		t.Run(b.name, func(t *testing.T) {
-			id := fmt.Sprintf("%x %+v", program(t), b)
-			if wasFinished(t, id) {
-				t.Skip("an earlier run has finished this scope")
+			id := fmt.Sprintf("%+v", b)
+			if result, ok := done.Result(id); ok {
+				t.Skip("an earlier run has finished this scope: ", result)
 			}
 			shown := time.Now()
-			r, err := search.Explore(b.scope, search.Options{States: b.states, Progress: func(depth, states, frontier int) {
+			o := search.Options{States: b.states, Progress: func(depth, states, frontier int) {
 				if *full && time.Since(shown) > 10*time.Second {
 					shown = time.Now()
 					t.Logf("%d states within %d moves, %d of them new", states, depth, frontier)
 				}
-			}})
+			}}
+			if *finishedFile != "" {
+				o.Checkpoint = &search.Checkpoint{File: *finishedFile + ".search", ID: done.Program() + id, Interval: time.Minute}
+				o.Continued = func(depth, states int) { t.Logf("continues with %d states within %d moves", states, depth) }
+			}
+			r, err := search.Explore(b.scope, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,47 +127,10 @@ func TestEveryInterleaving(t *testing.T) {
 			default:
 				t.Logf("all histories of up to %d moves: %v", r.Depth, r)
 			}
-			markFinished(t, id)
+			if err := done.Add(id, r.String()); err != nil {
+				t.Fatal(err)
+			}
 		})
-	}
-}
-
-// program identifies this test program, and so the code that it searches.
-func program(t *testing.T) [8]byte {
-	name, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(data)
-	return [8]byte(sum[:8])
-}
-
-func wasFinished(t *testing.T, id string) bool {
-	if *finished == "" {
-		return false
-	}
-	data, err := os.ReadFile(*finished)
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	return strings.Contains(string(data), id+"\n")
-}
-
-func markFinished(t *testing.T, id string) {
-	if *finished == "" {
-		return
-	}
-	file, err := os.OpenFile(*finished, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := file.WriteString(id + "\n"); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -245,6 +218,43 @@ func TestSearchesAreIndependent(t *testing.T) {
 	verdict(t, search.Scope{Replicas: 3, Pods: 1, Nodes: 1, Calls: 1})
 	if again := verdict(t, small); again.States != alone.States {
 		t.Errorf("%d states, and %d after a search with more replicas", alone.States, again.States)
+	}
+}
+
+// A search that was ended in the middle continues in another process, and visits the same states as one that was not.
+func TestSearchContinues(t *testing.T) {
+	scope := search.Scope{Replicas: 1, Pods: 3, Nodes: 1, Calls: 1, Victims: 1, Preemptions: 1}
+	file, earlier := filepath.Join(t.TempDir(), "search"), []byte(nil)
+	whole, err := search.Explore(scope, search.Options{Checkpoint: &search.Checkpoint{File: file, ID: "this"}, Progress: func(_, states, _ int) {
+		if states > 5_000 && earlier == nil {
+			earlier, _ = os.ReadFile(file)
+		}
+	}})
+	if err != nil || len(earlier) == 0 {
+		t.Fatalf("%v; the file had %d bytes", err, len(earlier))
+	}
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the file stays after the end of the search: %v", err)
+	}
+	for id, limit := range map[string]int{"another": 1, "this": 0} {
+		if err := os.WriteFile(file, earlier, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		search.ForgetViews()
+		from := 0
+		r, err := search.Explore(scope, search.Options{
+			States: limit, Checkpoint: &search.Checkpoint{File: file, ID: id, Interval: time.Hour}, Continued: func(_, states int) { from = states },
+		})
+		switch {
+		case err != nil:
+			t.Error(err)
+		case id == "another":
+			if from != 0 || r.States > 100 {
+				t.Errorf("another search continues from %d states: %v", from, r)
+			}
+		case r.String() != whole.String() || from < 1_000 || from >= whole.States:
+			t.Errorf("the search continues from %d states, and finds %v, want %v", from, r, whole)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package search
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"sync"
@@ -17,7 +19,7 @@ import (
 var views struct {
 	sync.Mutex
 	byKey   map[string]*snapshot.View
-	numbers map[*snapshot.View]int
+	numbers map[*snapshot.View]uint64
 	fits    map[fitKey]bool
 }
 
@@ -67,10 +69,11 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 		return view
 	}
 	if views.byKey == nil {
-		views.byKey, views.numbers = map[string]*snapshot.View{}, map[*snapshot.View]int{}
+		views.byKey, views.numbers = map[string]*snapshot.View{}, map[*snapshot.View]uint64{}
 	}
 	views.byKey[key.String()] = v
-	views.numbers[v] = len(views.numbers)
+	sum := sha256.Sum256([]byte(key.String()))
+	views.numbers[v] = binary.LittleEndian.Uint64(sum[:])
 	return v
 }
 
@@ -102,8 +105,8 @@ type fitKey struct {
 	node int
 }
 
-// viewNumber returns the number of the View.
-func viewNumber(v *snapshot.View) int {
+// viewNumber returns the number of the View, which is the same in each process.
+func viewNumber(v *snapshot.View) uint64 {
 	views.Lock()
 	defer views.Unlock()
 	return views.numbers[v]
