@@ -120,6 +120,8 @@ func TestUnreadableIndex(t *testing.T) {
 		w := &world{node: gpuNode("n", 2, 16), pods: []*corev1.Pod{tc.pod}}
 		expect(t, name, usage(w.snapshot(), gpumemory.Defaults()), tc.want)
 	}
+	several := &world{node: gpuNode("n", 1, 16), pods: []*corev1.Pod{placed("a", 6, "9"), placed("b", 5, "7")}}
+	expect(t, "several past the end", usage(several.snapshot(), gpumemory.Defaults()), "0:0/16 7:5/0 9:6/0 ")
 	w := &world{node: gpuNode("n", 1, 16), pods: []*corev1.Pod{unplaced()}}
 	expect(t, "none on the only GPU", usage(w.snapshot(), gpumemory.Defaults()), "0:6/16 ")
 }

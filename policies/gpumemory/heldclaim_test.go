@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
@@ -44,6 +46,26 @@ func TestHeldClaimKeepsItsTurn(t *testing.T) {
 			Pod: gpuPod("second", 10, 0), Node: tt.node, Ledger: w.ledger, At: w.ledger.Pod("uid-second").At,
 		})
 		expect(t, "with the first on the node, the second comes after", fmt.Sprint(after), tt.want)
+	}
+}
+
+// A pod with whole GPUs waits for no other: its annotations are those of its claim, whichever pod is bound first. Nor does one that requests none.
+func TestHeldClaimOfWholeGPUs(t *testing.T) {
+	p := policytest.Build(t, gpumemory.Type(), `{}`)
+	w := &world{node: gpuNode("n", 3, 16)}
+	w.claim(t, p, gpuPod("sharing", 16, 0))
+	w.claim(t, p, gpuPod("first", 0, 1))
+	second := gpuPod("second", 0, 1)
+	w.claim(t, p, second)
+	for _, pod := range []*corev1.Pod{second, gpuPod("none", 0, 0)} {
+		ask := policy.ReserveRequest{Pod: pod, Node: w.snapshot(), Ledger: w.ledger}
+		if held := w.ledger.Pod(pod.UID); held != nil {
+			ask.At = held.At
+		}
+		after, verdict := p.(policy.ClaimValidator).ValidateClaim(ask)
+		if len(after) > 0 || !verdict.Fits() {
+			t.Errorf("%s comes after %v: %s", pod.Name, after, policytest.Says(verdict))
+		}
 	}
 }
 

@@ -137,6 +137,23 @@ func TestSearchForSizesEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// The size of an image is found on whichever node has it.
+func TestSizesAreFoundOnTheLastNode(t *testing.T) {
+	var b snapshot.Builder
+	for i := range 2000 {
+		b.SetNode(nodeWith(fmt.Sprintf("%04d", i), nil))
+	}
+	b.SetNode(nodeWith("0000", map[string]int64{"a.io/small:1": 1_000}))
+	b.SetNode(nodeWith("1999", map[string]int64{"a.io/large:1": 9_000}))
+	p := policytest.Build(t, imagelocality.Type(), "scoringStrategy: {type: Size}")
+	cycle := policytest.Prepare[policy.Score](t, p, podOf("a.io/small:1", "a.io/large:1"), b.View())
+	for name, want := range map[string]int64{"0000": policy.MaxScore / 10, "1999": policy.MaxScore * 9 / 10} {
+		if got := cycle.Score(b.View().Node(name)); got != want {
+			t.Errorf("node %s has the score %d, want %d", name, got, want)
+		}
+	}
+}
+
 func BenchmarkImageLocality(b *testing.B) {
 	var builder snapshot.Builder
 	for i := range 5000 {

@@ -219,6 +219,15 @@ func TestManyHolders(t *testing.T) {
 			expect(t, "the claim of the 513th", w.claim(t, p, late, "a"), want)
 			w.end("uid-x-p200")
 			expect(t, "when one is gone", w.claim(t, p, late, "a"), "fits")
+			for _, l := range w.ledgers {
+				capacity := int64(0)
+				for i := range l.Units {
+					capacity += l.Units[i].Capacity
+				}
+				if capacity != 1000 {
+					t.Errorf("the units have %d seats, want 1000", capacity)
+				}
+			}
 		})
 	}
 }
@@ -265,6 +274,15 @@ func TestExplain(t *testing.T) {
 	}
 	if !slices.Equal(said, want) {
 		t.Errorf("the explanation of the pod is\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
+	}
+	important := needing("y", "important", "solver=4")
+	important.Spec.Priority, important.Status.NominatedNodeName = new(int32(10)), "a"
+	w.pods = append(w.pods, important)
+	w.signals = told(map[string]string{"solver/total": "40", "solver/used": "4"})
+	said = prepare(t, p, needing("x", "new", "solver"), w.view()).Explain(nil)
+	if len(said) != 1 || !strings.HasPrefix(said[0], "solver: requests 1 seat of 40; 4 used by others as of 2026-01-01T12:00:00Z; ") ||
+		!strings.HasSuffix(said[0], "; 4 kept for nominated pods") {
+		t.Errorf("with a nominated pod and a current signal, the explanation is %q", said)
 	}
 	if said := c.Explain(view.Node("a")); !slices.Equal(said, []string{"mesh: requests 1 seat of 2 on the node; 2 used: y/q (2)"}) {
 		t.Errorf("the explanation of the node is %q", said)
