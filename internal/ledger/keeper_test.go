@@ -268,6 +268,7 @@ func TestNames(t *testing.T) {
 	for _, key := range []snapshot.LedgerKey{
 		{Resource: "aliyun.com/gpu-mem", Node: "node-1"}, {Resource: "aliyun.com/gpu-mem"}, {Resource: "gpu-mem", Node: "node-1.aliyun.com"},
 		{Resource: "License/MATLAB", Node: ""}, {Resource: "license/matlab", Node: ""}, {Resource: "ä/ö", Node: ""}, {Resource: "-", Node: "n"},
+		{Resource: "-a.b-/-.c-", Node: "n"},
 		{Resource: strings.Repeat("r", 300), Node: strings.Repeat("n", 253)}, {Resource: strings.Repeat("r", 300), Node: strings.Repeat("n", 252)},
 	} {
 		name := ledger.Name(key)
@@ -281,5 +282,19 @@ func TestNames(t *testing.T) {
 	}
 	if got := ledger.Name(snapshot.LedgerKey{Resource: "aliyun.com/gpu-mem", Node: "node-1"}); !strings.HasPrefix(got, "node-1.aliyun.com-gpu-mem-") {
 		t.Errorf("name %q is not readable", got)
+	}
+	if got := ledger.Name(snapshot.LedgerKey{Resource: "license/MATLAB"}); !strings.HasPrefix(got, "license-matlab-") {
+		t.Errorf("name %q is not readable", got)
+	}
+}
+
+// A copy of a list shares nothing with it that can be changed.
+func TestCopyOfAList(t *testing.T) {
+	list := &ledger.ObjectList{Items: make([]ledger.Object, 1)}
+	list.RemainingItemCount = new(int64(7))
+	copied := list.DeepCopyObject().(*ledger.ObjectList)
+	*list.RemainingItemCount, list.Items[0].Name = 8, "changed"
+	if *copied.RemainingItemCount != 7 || copied.Items[0].Name != "" {
+		t.Errorf("the copy changes with the list: %d, %q", *copied.RemainingItemCount, copied.Items[0].Name)
 	}
 }

@@ -153,6 +153,15 @@ func TestReclaimsThatAreRefused(t *testing.T) {
 			if w.server.ledgers[ledger.Name(gpuOnA)] != nil {
 				t.Error("the ledger of a deleted node still exists")
 			}
+			reason := "reclaimed"
+			if tc.deleted {
+				reason = "finished"
+			}
+			expected := "# HELP outboard_ledger_released_claims_total Claims released in the background, by reason (finished, reclaimed).\n" +
+				"# TYPE outboard_ledger_released_claims_total counter\noutboard_ledger_released_claims_total{reason=\"" + reason + "\"} 1\n"
+			if err := testutil.GatherAndCompare(k.metrics, strings.NewReader(expected), "outboard_ledger_released_claims_total"); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }
