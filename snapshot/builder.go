@@ -121,7 +121,7 @@ func (b *Builder) SetPod(pod *corev1.Pod) {
 }
 
 // AssumePod is like SetPod, for a pod that is decided to be on the node, and that the API server has not shown there. Its spec.nodeName
-// is the node if the pod is bound, and else "". The History does not get the pod, and [View.Room] stays as it is if the pod was on no node, and
+// may be "" even if it is bound. The History does not get the pod, and [View.Room] stays as it is if the pod was on no node, and
 // nominated to no other one.
 func (b *Builder) AssumePod(pod *corev1.Pod, node string) {
 	if b.Pod(pod.UID) != nil || b.nominatedElsewhere(pod.UID, node) { // it may leave another node, or hold less than was planned
@@ -133,14 +133,18 @@ func (b *Builder) AssumePod(pod *corev1.Pod, node string) {
 
 // withoutRoom makes a change with which no pod fits that did not fit before.
 func (b *Builder) withoutRoom(change func()) {
-	if b.current == nil {
+	before := b.current
+	if before == nil {
 		change()
 		return
 	}
-	before := b.View()
+	room := before.room
+	if b.changed() { // before this change
+		room++
+	}
 	change()
 	if view := b.View(); view != before {
-		view.room = before.room
+		view.room = room
 	}
 }
 
@@ -280,7 +284,7 @@ func compareLedger(l *Ledger, resource string) int { return cmp.Compare(l.Resour
 // View publishes the current state. It returns the same View while nothing changes. Its cost is
 // that of the changed nodes, plus copying 64 rows for each of them and one pointer for each 64 nodes.
 func (b *Builder) View() *View {
-	if b.current != nil && len(b.dirty) == 0 && !b.setChanged && len(b.dirtyBudgets) == 0 && !b.poolsDirty && !b.signalsDirty && !b.nominatedDirty && !b.devices.dirty() {
+	if b.current != nil && !b.changed() {
 		return b.current
 	}
 	next := &View{generation: 1, room: 1}
@@ -340,6 +344,11 @@ func (b *Builder) View() *View {
 	next.history = b.journal.history(next.Len(), &b.devices)
 	b.current = next
 	return next
+}
+
+// changed reports whether the next View differs from the current one.
+func (b *Builder) changed() bool {
+	return len(b.dirty) > 0 || b.setChanged || len(b.dirtyBudgets) > 0 || b.poolsDirty || b.signalsDirty || b.nominatedDirty || b.devices.dirty()
 }
 
 // signalsByRow returns the signals with their values by row. It reuses those of the last View for unchanged signals,
