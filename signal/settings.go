@@ -14,12 +14,12 @@ type Settings struct {
 	// Name is the name that policies use: lower-case letters, digits and -, at most 63. Required,
 	// and unique.
 	Name string `json:"name" required:"must be the name that policies use" form:"name"`
-	// Interval is the longest pause between two reads, 1s..1h. The pauses vary by a fifth, so that replicas do not read at the
+	// Interval is the longest pause between two reads. The pauses vary by a fifth, so that replicas do not read at the
 	// same time. Default 30s.
 	Interval time.Duration `json:"interval" limits:"1s..1h"`
-	// Timeout bounds one read, 100ms..5m; some types of sources need more than others. Default 10s.
+	// Timeout bounds one read; some types of sources need more than others. Default 10s.
 	Timeout time.Duration `json:"timeout" limits:"100ms..5m"`
-	// MaxAge is the age at which a number becomes stale, at most 24h, and at least interval + 2 × timeout: until then, the next
+	// MaxAge is the age at which a number becomes stale, at least interval + 2 × timeout: until then, the next
 	// reading has ended. Default 5m.
 	MaxAge time.Duration `json:"maxAge" limits:"1s..24h"`
 	// Hysteresis converts the numbers to states; without it (the default), the numbers stay as they are.
@@ -62,11 +62,9 @@ type Hysteresis struct {
 	// ClearAbove is the threshold above which the state becomes 0 again, at least Below. Without it
 	// (the default), it is Below.
 	ClearAbove *float64 `json:"clearAbove"`
-	// For is how long all numbers must be beyond Above or Below, 0s..24h, by the times of the
-	// numbers. Default 0s: the first number is enough.
+	// For is how long all numbers must be beyond Above or Below, by the times of the numbers. Default 0s: the first number is enough.
 	For time.Duration `json:"for" limits:"0s..24h"`
-	// ClearAfter is how long all numbers must be beyond ClearBelow or ClearAbove, 0s..24h. Default
-	// 0s: the first number is enough.
+	// ClearAfter is how long all numbers must be beyond ClearBelow or ClearAbove. Default 0s: the first number is enough.
 	ClearAfter time.Duration `json:"clearAfter" limits:"0s..24h"`
 }
 

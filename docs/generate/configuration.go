@@ -267,10 +267,14 @@ func (s *schema) scalar() string {
 	return "depends on `type`"
 }
 
-// limits returns the limits of a number, except those that all numbers of its Go type have.
+// limits returns the limits of a number, a duration or a size, except those that all numbers of its Go type have.
 func (s *schema) limits() string {
 	if s.Pattern != "" {
-		return ""
+		m := saysLimits.FindStringSubmatch(s.Description)
+		if m == nil {
+			return ""
+		}
+		return ", " + m[1] + " to " + m[2]
 	}
 	least, most := s.Minimum, s.Maximum
 	if least != nil && *least == "-2147483648" {
@@ -298,6 +302,9 @@ func defaultOf(s *schema, required bool) string {
 	}
 	switch v := s.Default.(type) {
 	case nil:
+		if m := saysDefault.FindStringSubmatch(s.Description); m != nil { // of a pointer
+			return code(strings.Trim(m[1], `"`))
+		}
 		return ""
 	case []any:
 		if len(v) > 0 && s.Items != nil && len(s.Items.Properties) > 0 {
@@ -328,15 +335,14 @@ func shortDuration(s *schema, v string) string {
 
 var (
 	saysDefault  = regexp.MustCompile(` Default (true|false|"[^"]*"|[^ ,:;]+)\.( |$)`)
+	saysLimits   = regexp.MustCompile(` Must be between ([^ ]+) and ([^ ]+)\.$`) // as Limits.Rule of package fields
 	saysRequired = regexp.MustCompile(`\bRequired(?:, and |; |\.(?: |$))`)
 )
 
 // description returns what the other columns do not say.
 func (s *schema) description() string {
-	text := s.Description
-	if s.Default != nil {
-		text = saysDefault.ReplaceAllString(text, "$2")
-	}
+	text := saysLimits.ReplaceAllString(s.Description, "")
+	text = saysDefault.ReplaceAllString(text, "$2")
 	text = sentences(saysRequired.ReplaceAllString(text, ""))
 	if s.Minimum != nil && s.Maximum != nil {
 		text = strings.Replace(text, fmt.Sprintf(", %s..%s.", *s.Minimum, *s.Maximum), ".", 1)

@@ -45,8 +45,8 @@ func firstDifference(a, b string) int {
 	return 0
 }
 
-// repeatsLimits matches limits of a number, which the column of the type has.
-var repeatsLimits = regexp.MustCompile(`\d\.\.\d|\bat least \d|\d or more\b`)
+// repeatsLimits matches limits of a number, a duration or a size, which the column of the type has.
+var repeatsLimits = regexp.MustCompile(`\d[a-zA-Z]*\.\.\d|\bat least \d|\d or more\b`)
 
 // No description in the schema begins with the name of its field as a Go comment does, leaves it to the reader which field is
 // required, repeats the limits beside the type, or is that of another field of the object.
@@ -107,6 +107,7 @@ func TestLimits(t *testing.T) {
 		{"both", schema{Minimum: number("1"), Maximum: number("5")}, ", 1 to 5"},
 		{"more than", schema{ExclusiveMinimum: number("0"), Maximum: number("5")}, ", more than 0, at most 5"},
 		{"of a text", schema{Minimum: number("1"), Pattern: "^[0-9]+$"}, ""},
+		{"of a duration", schema{Description: "How long. Default 5m. Must be between 1s and 24h.", Pattern: "."}, ", 1s to 24h"},
 	} {
 		former := tt.s
 		if got := tt.s.limits(); got != tt.want {
@@ -114,6 +115,25 @@ func TestLimits(t *testing.T) {
 		}
 		if !reflect.DeepEqual(tt.s, former) {
 			t.Errorf("%s: the schema is changed to %+v", tt.name, tt.s)
+		}
+	}
+}
+
+// The column has the default of the Go type or the one that only the description says, and the description says neither that nor limits.
+func TestDefaults(t *testing.T) {
+	for _, tt := range []struct {
+		s                schema
+		column, describe string
+	}{
+		{schema{Description: "How long."}, "", "How long."},
+		{schema{Description: "How long. Default 5m."}, "`5m`", "How long."},
+		{schema{Description: "How long. Default 5m.", Default: 5.0}, "`5`", "How long."},
+		{schema{Description: "How long. Default 5m. More.", Pattern: "."}, "`5m`", "How long. More."},
+		{schema{Description: "How long. Default 5m. Must be between 1s and 24h.", Pattern: "."}, "`5m`", "How long."},
+		{schema{Description: "Which. Default: any."}, "", "Which. Default: any."},
+	} {
+		if column, text := defaultOf(&tt.s, false), tt.s.description(); column != tt.column || text != tt.describe {
+			t.Errorf("%q: %q, %q", tt.s.Description, column, text)
 		}
 	}
 }

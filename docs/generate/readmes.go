@@ -75,7 +75,12 @@ func fieldRows(prefix string, s *schema) [][]string {
 			kind = "object"
 		}
 		if inner != nil {
-			text = strings.Join(append([]string{text}, inner.alternatives()...), " ")
+			for _, rule := range inner.alternatives() {
+				if f.Items != nil {
+					rule = "In each item, " + strings.ToLower(rule[:1]) + rule[1:]
+				}
+				text += " " + rule
+			}
 		}
 		rows = append(rows, []string{code(prefix + name), kind, defaultOf(f, slices.Contains(s.Required, name)), text})
 		if inner != nil {

@@ -90,15 +90,15 @@ type Serving struct {
 	// TLS enables TLS. Without it (the default), Outboard serves plain HTTP, which needs insecure
 	// and a loopback address.
 	TLS *TLS `json:"tls"`
-	// MaxBodyBytes is the maximum length of a request, 1Ki..1Gi. Default 128Mi.
+	// MaxBodyBytes is the maximum length of a request. Default 128Mi.
 	MaxBodyBytes Bytes `json:"maxBodyBytes" limits:"1Ki..1Gi"`
-	// MaxInFlightBytes bounds the memory of the bodies of all requests longer than 96Ki together,
-	// maxBodyBytes..16Gi. Default 256Mi.
+	// MaxInFlightBytes bounds the memory of the bodies of all requests longer than 96Ki together. It is
+	// at least maxBodyBytes. Default 256Mi.
 	MaxInFlightBytes Bytes `json:"maxInFlightBytes" limits:"1Ki..16Gi"`
 	// ShutdownDelay is how long Outboard continues to serve after it is stopped, and reports that
-	// it is not ready, 0s..10m. Default 10s.
+	// it is not ready. Default 10s.
 	ShutdownDelay time.Duration `json:"shutdownDelay" limits:"0s..10m"`
-	// DrainTimeout is how long requests may take to complete after ShutdownDelay, 1s..10m. Default 20s.
+	// DrainTimeout is how long requests may take to complete after ShutdownDelay. Default 20s.
 	DrainTimeout time.Duration `json:"drainTimeout" limits:"1s..10m"`
 }
 
@@ -162,7 +162,7 @@ type ClientConnection struct {
 
 // Ledgers configures claims, for policies that allocate resources.
 type Ledgers struct {
-	// ReclaimAfter is how long a pod that is not bound keeps its claim, 1s..24h. Set it longer than
+	// ReclaimAfter is how long a pod that is not bound keeps its claim. Set it longer than
 	// the slowest response of the API server: a claim released earlier makes the pod's Binding
 	// fail, and kube-scheduler retries the pod. Default 5m.
 	ReclaimAfter time.Duration `json:"reclaimAfter" limits:"1s..24h"`

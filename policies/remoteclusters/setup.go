@@ -21,7 +21,7 @@ type Config struct {
 	// ScoringStrategy says which clusters are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// MetricDelay is how long it takes until the cluster that a node represents counts a
-	// pod bound to the node, 0s..1h. Default 10s.
+	// pod bound to the node. Default 10s.
 	MetricDelay metav1.Duration `json:"metricDelay" limits:"0s..1h"`
 	// WhenStale says what happens to a node whose cluster has a missing or stale signal, or is
 	// not configured: Reject (the default) or Neutral.

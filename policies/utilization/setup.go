@@ -24,7 +24,7 @@ type Config struct {
 	// default) or Reject.
 	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 	// MetricDelay is how long it takes until the signals include what a pod uses once it is
-	// bound, 0..24h. Default 1m.
+	// bound. Default 1m.
 	MetricDelay metav1.Duration `json:"metricDelay" limits:"0s..24h"`
 	// Prediction says what pods are predicted to use.
 	Prediction Prediction `json:"prediction"`

@@ -87,7 +87,7 @@ func checkField(at *field.Path, f reflect.StructField, v reflect.Value) (errs fi
 		v = v.Elem()
 	}
 	if limits, ok := LimitsOf(f); ok && !limits.allow(v) {
-		err := field.Invalid(at, v.Interface(), limits.rule())
+		err := field.Invalid(at, v.Interface(), limits.Rule())
 		if s, ok := err.BadValue.(fmt.Stringer); ok {
 			err.BadValue = s.String() // "5m0s", not nanoseconds
 		}
@@ -243,7 +243,8 @@ func (l *Limits) allow(v reflect.Value) bool {
 	return (n > l.Low || n == l.Low && !l.Exclusive) && (l.High == nil || n <= *l.High) // NaN is not
 }
 
-func (l *Limits) rule() string {
+// Rule says what a value must be, such as "must be between 1s and 24h".
+func (l *Limits) Rule() string {
 	switch {
 	case l.Exclusive && l.High != nil:
 		return fmt.Sprintf("must be more than %s, and at most %s", l.text[0], l.text[1])

@@ -149,7 +149,7 @@ func (s *Schema) Require(field string) {
 
 // restrict allows only what the tags of the field say: see [fields.Check].
 func (s *Schema) restrict(owner reflect.Type, f reflect.StructField) {
-	if limits, ok := fields.LimitsOf(f); ok && (s.Type.Has("integer") || s.Type.Has("number")) { // a schema cannot limit a duration
+	if limits, ok := fields.LimitsOf(f); ok && (s.Type.Has("integer") || s.Type.Has("number")) {
 		if limits.Exclusive {
 			s.ExclusiveMinimum = &limits.Low
 		} else {
@@ -365,6 +365,9 @@ func (b *schemaBuilder) structure(rv reflect.Value) *Schema {
 			goName := owner.Field(f.index[last]).Name
 			property.SetDescription(b.describe(owner, goName), goName, f.name)
 			property.Description = namesInFiles(owner, property.Description)
+			if limits, ok := fields.LimitsOf(field); ok && property.Description != "" && property.Type.Has("string") {
+				property.Description += " " + sentence(limits.Rule()) + "." // a schema cannot limit a text, such as a duration, otherwise
+			}
 		}
 		s.Properties[f.name] = property
 		if fields.Missing(field, value) || requiredByKubernetes(t, field) {
