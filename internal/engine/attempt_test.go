@@ -156,6 +156,27 @@ func TestAttemptWithAPolicyThatPanics(t *testing.T) {
 	}
 }
 
+// Nodes can differ in their totals if a policy scores, or if the pod may have a claim on one of them.
+func TestAttemptScores(t *testing.T) {
+	pass := func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }
+	for name, tt := range map[string]struct {
+		policy policy.Policy
+		want   bool
+	}{
+		"filters":              {&fake{filter: pass}, false},
+		"scores":               {&fake{score: func(*snapshot.Node) int64 { return 1 }}, true},
+		"filters and reserves": {&reserver{fake: fake{filter: pass}, resources: []string{"r"}}, true},
+	} {
+		attempt, err := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tt.policy, Weight: 1}).NewAttempt(t.Context(), podOf("u", "1"), numberedNodes(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := attempt.Scores(); got != tt.want {
+			t.Errorf("a policy that %s: nodes differ: %t, want %t", name, got, tt.want)
+		}
+	}
+}
+
 // Two pods have the same signature only if every policy that concerns them returns the same signature for both.
 func TestAttemptSignature(t *testing.T) {
 	pass := func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }

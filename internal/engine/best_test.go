@@ -135,6 +135,41 @@ func TestBest(t *testing.T) {
 	})
 }
 
+// A node to which a pod is nominated is chosen only if the pod fits with that pod and without it.
+func TestBestBesideNominatedPods(t *testing.T) {
+	accompanied := &fake{signature: "s", score: func(*snapshot.Node) int64 { return 1 }, filter: func(n *snapshot.Node) policy.Verdict {
+		if len(n.Pods) == 0 {
+			return policy.Verdict{Reason: attemptTens}
+		}
+		return policy.Verdict{}
+	}}
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: accompanied, Weight: 1})
+	var b snapshot.Builder
+	c := engine.Choice{N: 9, Usable: func(int32) (bool, bool) { return true, false }}
+	for i := range 9 {
+		b.SetNode(object(fmt.Sprint("n", i)))
+		c.Rows = append(c.Rows, int32(i))
+	}
+	b.SetPod(nominee("nominated", 10, "n0"))
+	there := podOf("there", "1")
+	there.Spec.NodeName = "n1"
+	b.SetPod(there)
+	for _, cached := range []bool{false, true} {
+		a, err := e.NewAttempt(t.Context(), podOf("u", "1"), b.View())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cached {
+			a.TakeNodeCache()
+		}
+		var result engine.Result
+		if err := a.Best(t.Context(), c, &result); err != nil || !slices.Equal(result.Kept, []int32{1}) {
+			t.Errorf("cached: %t: chose %v, %v, want node 1", cached, result.Kept, err)
+		}
+		a.ReturnNodeCache()
+	}
+}
+
 // Best stops when Usable says so.
 func TestBestStops(t *testing.T) {
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "s", Weight: 1, Policy: &fake{score: func(n *snapshot.Node) int64 { return numberOf(n) }}}}})

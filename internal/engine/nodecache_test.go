@@ -175,6 +175,38 @@ func TestCachesKeepNoNodes(t *testing.T) {
 	runtime.KeepAlive(view)
 }
 
+// A pod that is on a node does not use the results for other pods, also if it has come there in place of another one.
+func TestPodInPlaceOfAnotherIsEvaluatedItself(t *testing.T) {
+	p := &reserver{fake: fake{filter: func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }, signature: "s"}, resources: []string{"r"}}
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p, Weight: 1})
+	var b snapshot.Builder
+	var names []string
+	for i := range 9 {
+		names = append(names, fmt.Sprint("n", i))
+		b.SetNode(object(names[i]))
+	}
+	var result engine.Result
+	evaluated := func(uid string) int {
+		p.calls()
+		if err := e.Filter(t.Context(), asking(podOf(uid, "1"), b.View(), names...), &result); err != nil {
+			t.Fatal(err)
+		}
+		return p.calls().Filter
+	}
+	b.AssumePod(podOf("first", "1"), "n0")
+	evaluated("a")
+	b.DeletePod("first")
+	b.AssumePod(podOf("second", "1"), "n0")
+	for _, tt := range []struct {
+		uid  string
+		want int
+	}{{"b", 1}, {"c", 0}, {"second", len(names)}, {"first", 0}} {
+		if got := evaluated(tt.uid); got != tt.want {
+			t.Errorf("pod %s: %d nodes are evaluated, want %d", tt.uid, got, tt.want)
+		}
+	}
+}
+
 // An engine responds as a new engine does to requests with any signatures, and for views of several builders with and without
 // pods in flight.
 func TestCachesAgainstNewEngine(t *testing.T) {

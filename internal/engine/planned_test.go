@@ -14,7 +14,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// firstUnit allocates the first of the units 0 and 1 of a node that no pod there has by its annotation.
+// firstUnit allocates the first of the units 0 and 1 of a node that no pod there has by its annotation, and none by a claim.
 type firstUnit struct{}
 
 func (firstUnit) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
@@ -27,7 +27,8 @@ func (firstUnit) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey,
 
 func (firstUnit) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
 	for _, unit := range []string{"0", "1"} {
-		if !slices.ContainsFunc(ask.Node.Pods, func(p *corev1.Pod) bool { return p.Annotations["unit"] == unit }) {
+		taken := func(p *corev1.Pod) bool { return p.Annotations["unit"] == unit }
+		if !slices.ContainsFunc(ask.Node.Pods, taken) && ask.Ledger.Unit(unit).Used() == 0 {
 			return policy.Claim{Annotations: map[string]string{"unit": unit}}, policy.Verdict{}
 		}
 	}
@@ -75,6 +76,34 @@ func TestNominatedPodIsPlannedInPlaceOfItsVictims(t *testing.T) {
 		b.Nominate(nominee("second", 10, ""), []snapshot.NominatedNode{{Name: "a", Victims: tc.victims2}})
 		if got := planned("second"); got != tc.want2 {
 			t.Errorf("%s: planned unit %s for a second pod, want %s", name, got, tc.want2)
+		}
+	}
+}
+
+// A nominated pod is planned beside claims of pods that are not on the node yet. Other pods, and pods on other nodes, are not planned.
+func TestNominatedPodIsPlannedBesideClaims(t *testing.T) {
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: firstUnit{}})
+	var b snapshot.Builder
+	b.SetNode(object("a"))
+	b.SetNode(object("b"))
+	b.SetLedger(&snapshot.Ledger{
+		Resource: "unit", Node: "a", Pods: []snapshot.LedgerPod{{UID: "coming"}},
+		Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 1, Claims: []snapshot.LedgerClaim{{Pod: "coming", Amount: 1}}}},
+	})
+	unit := func(node, name string) string {
+		view := b.View()
+		if pod := e.PlannedNominated(view, view.Node(node), types.UID(name)); pod != nil {
+			return pod.Annotations["unit"]
+		}
+		return "not planned"
+	}
+	if got := unit("a", "high"); got != "not planned" {
+		t.Errorf("before the pod is nominated: %s", got)
+	}
+	b.Nominate(nominee("high", 10, ""), []snapshot.NominatedNode{{Name: "a"}})
+	for _, tt := range []struct{ node, name, want string }{{"a", "high", "1"}, {"b", "high", "not planned"}, {"a", "other", "not planned"}} {
+		if got := unit(tt.node, tt.name); got != tt.want {
+			t.Errorf("%s on node %s: %s, want %s", tt.name, tt.node, got, tt.want)
 		}
 	}
 }
