@@ -154,3 +154,13 @@ func benchmarkCluster(b *testing.B, strategy string, count int, usual bool) {
 		next()
 	}
 }
+
+// Only LeastWaste learns from the pods that have come.
+func TestInputs(t *testing.T) {
+	for config, want := range map[string]bool{"": false, "scoringStrategy: {type: Spread}": false, "scoringStrategy: {type: LeastWaste}": true} {
+		in := policytest.Build(t, resourceclaims.Type(), config).(policy.InputReader).Inputs()
+		if in.History != want || !in.Devices || !in.ScoreOnly {
+			t.Errorf("%q: the policy reads %+v, want the history: %t", config, in, want)
+		}
+	}
+}

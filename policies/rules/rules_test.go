@@ -187,3 +187,30 @@ status: {allocatable: {cpu: "%d", memory: 64Gi}, nodeInfo: {kubeletVersion: v1.3
 metadata: {name: new, labels: {team: red}}
 spec: {containers: [{name: a, image: registry.example.com/a, resources: {requests: {cpu: "1"}}}, {name: b, image: registry.example.com/b}]}`)[0], now, b.View()
 }
+
+// A rule that reads a label which pods may not have is warned about, whether it filters or scores; a score of weight 0 is not evaluated.
+func TestLookupsAreWarnedAbout(t *testing.T) {
+	const condition = `matchConditions: [{name: team, expression: 'pod.metadata.labels["team"] == "a"'}]`
+	for config, want := range map[string]int{
+		"{filters: [{name: r, message: m, " + condition + ", expression: 'true'}]}":   1,
+		"{scores: [{name: r, " + condition + ", expression: '1.0'}]}":                 1,
+		"{scores: [{name: r, weight: 0, " + condition + ", expression: '1.0'}]}":      0,
+		"{scores: [{name: r, expression: 'pod.metadata.name == \"a\" ? 1.0 : 0.0'}]}": 0,
+	} {
+		warnings := policytest.Build(t, rules.Type(), config).(policy.Warner).Warnings()
+		if len(warnings) != want {
+			t.Errorf("%s: the warnings are %v, want %d", config, warnings, want)
+		}
+	}
+}
+
+// An expression may have 10,000 bytes.
+func TestLengthOfExpressions(t *testing.T) {
+	for length, valid := range map[int]bool{10_000: true, 10_001: false} {
+		text := fmt.Sprintf("%-*s", length, "true")
+		_, err := policytest.FromYAML(rules.Type(), "{filters: [{name: r, message: m, expression: '"+text+"'}]}")()
+		if (err == nil) != valid {
+			t.Errorf("an expression of %d bytes: %v", length, err)
+		}
+	}
+}

@@ -166,6 +166,32 @@ func TestPublishedLoadVariationRisk(t *testing.T) {
 	}
 }
 
+// Pods share results only for the same values of all signals, also of the deviations alone.
+func TestSignatureHasAllSignals(t *testing.T) {
+	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: use, unit: Percent, deviationSignal: deviation}}`)
+	pod := podOf(container(amounts("1", "1Gi"), amounts("1", "1Gi")))
+	var b snapshot.Builder
+	b.SetNode(node("n", "4", "8Gi"))
+	signature := func(changed string) string {
+		if changed != "" {
+			b.SetSignal(policytest.Signals(changed + ": {n: 20}")[0])
+		}
+		return policytest.Prepare[policy.Signature](t, p, pod, b.View()).Signature()
+	}
+	signature("use")
+	last := signature("deviation")
+	if signature("") != last {
+		t.Error("the signature of the same view differs")
+	}
+	for _, changed := range []string{"use", "deviation"} {
+		next := signature(changed)
+		if next == last {
+			t.Errorf("the signature stays when the signal %s changes", changed)
+		}
+		last = next
+	}
+}
+
 // TestSafeBalance: with margin 1 and sensitivity 2 the score is that of safe-balance in IBM/kube-safe-scheduler,
 // round(10·(1-(mu+√sigma)/2)), with ten times the levels.
 func TestSafeBalance(t *testing.T) {

@@ -324,7 +324,7 @@ func (g *generator) unobservable(s *ast.ExprStmt) bool {
 	case *ast.Ident:
 		return f.Name == "panic"
 	case *ast.SelectorExpr:
-		return slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock", "Debug", "Info", "Warn", "Error"}, f.Sel.Name)
+		return slices.Contains([]string{"Lock", "Unlock", "RLock", "RUnlock", "Debug", "Info", "Warn", "Error", "Log"}, f.Sel.Name)
 	}
 	return false
 }

@@ -18,9 +18,6 @@ const module = "outboard.dev/outboard"
 // package.
 var mutated = []string{"./internal/engine", "./snapshot", "./internal/cluster/...", "./internal/ledger", "./policies/..."}
 
-// judges has the folder of the tests that judge a package without tests.
-var judges = map[string]string{"internal/cluster/assumption": "internal/cluster"}
-
 // sampled runs generated mutants.
 func (r *runner) sampled(ctx context.Context) error {
 	packages, err := load(ctx, mutated)
@@ -46,11 +43,7 @@ func (r *runner) sampled(ctx context.Context) error {
 
 // samplePackage runs the chosen mutants of the package, and prints how long they took.
 func (r *runner) samplePackage(ctx context.Context, p *mutatedPackage, chosen map[*mutant]bool) error {
-	judge := p.dir
-	if other := judges[p.dir]; other != "" {
-		judge = other
-	}
-	state, err := stateOf(p.dir, judge)
+	state, err := stateOf(p.dir)
 	if err != nil {
 		return err
 	}
@@ -63,7 +56,7 @@ func (r *runner) samplePackage(ctx context.Context, p *mutatedPackage, chosen ma
 		}
 		err := r.judge(m.name, state, func() (killer string, err error) {
 			if tests == nil {
-				if tests, err = r.build(ctx, p.files, judge); err != nil {
+				if tests, err = r.build(ctx, p.files, p.dir); err != nil {
 					return "", err
 				}
 				if patterns, err = tests.measure(ctx); err != nil {
