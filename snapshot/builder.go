@@ -121,7 +121,7 @@ func (b *Builder) SetPod(pod *corev1.Pod) {
 }
 
 // AssumePod is like SetPod, for a pod that is decided to be on the node, and that the API server has not shown there. Its spec.nodeName
-// may be "" even if it is bound. The History does not get the pod, and [View.Room] stays as it is if the pod was on no node, and
+// is the node if the pod is bound, and else "". The History does not get the pod, and [View.Room] stays as it is if the pod was on no node, and
 // nominated to no other one.
 func (b *Builder) AssumePod(pod *corev1.Pod, node string) {
 	if b.Pod(pod.UID) != nil || b.nominatedElsewhere(pod.UID, node) { // it may leave another node, or hold less than was planned

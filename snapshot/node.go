@@ -19,7 +19,7 @@ type Node struct {
 	Object *corev1.Node
 	// Pods are the pods on the node that have not ended (their phase is neither Succeeded nor
 	// Failed), ordered by namespace and name. One without spec.nodeName is decided to be on the node,
-	// with the annotations that it will probably get, and is not known to be bound. A pod with a deletionTimestamp is still listed: what
+	// with the annotations that it will probably get, and is not bound yet. A pod with a deletionTimestamp is still listed: what
 	// it holds is free only when it is gone. Neither the slice nor the pods may be changed.
 	Pods []*corev1.Pod
 	// Ledgers hold the claims on the node's units, in order of resource, including claims of pods

@@ -151,11 +151,13 @@ func (s *state) endBind(uid types.UID, number int, bound *corev1.Pod, now time.T
 	}
 }
 
+// finishBinding leaves the View as it is until the next one: the pod counts on its node already.
 func (s *state) finishBinding(uid types.UID, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next, e := s.assumed[uid].Finish(now)
-	s.decide(uid, next, e)
+	s.apply(uid, next, e)
+	s.requestPublish()
 }
 
 // unconfirmed returns the pods that count as bound since before the time.

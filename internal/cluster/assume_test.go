@@ -108,7 +108,7 @@ func TestAssumption(t *testing.T) {
 				case step.do[:7] == "confirm":
 					s.confirm(s.unconfirmed(now.Add(time.Hour))[0], pod(step.do[8:]), now)
 				}
-				if step.do == "gone" {
+				if step.do == "gone" || step.do == "finish" {
 					s.publish()
 				}
 				if got := shown(s); got != step.want {
@@ -168,8 +168,12 @@ func TestViewFor(t *testing.T) {
 	if has("p") || !has("q") || !has("") || c.Assumed("p") != "a" {
 		t.Errorf("while it is decided: for itself %v, for another %v, for nobody %v, on %q", has("p"), has("q"), has(""), c.Assumed("p"))
 	}
+	before := c.View()
 	c.FinishBinding("p")
 	forget()
+	if c.View() != before {
+		t.Error("there is another View, although the pod counts as before")
+	}
 	if !has("p") || !has("q") || c.Assumed("p") != "" {
 		t.Errorf("when it is bound: for itself %v, for another %v, on %q", has("p"), has("q"), c.Assumed("p"))
 	}

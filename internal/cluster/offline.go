@@ -76,7 +76,10 @@ func (o *Offline) EndBind(uid types.UID, number int, pod *corev1.Pod, now time.T
 }
 
 // FinishBindingAt is FinishBinding at that time.
-func (o *Offline) FinishBindingAt(uid types.UID, now time.Time) { o.state.finishBinding(uid, now) }
+func (o *Offline) FinishBindingAt(uid types.UID, now time.Time) {
+	o.state.finishBinding(uid, now)
+	o.state.publish()
+}
 
 // Unconfirmed returns the pods that count as bound, and that the watch does not show on a node, in no particular order.
 func (o *Offline) Unconfirmed(before time.Time) []*corev1.Pod { return o.state.unconfirmed(before) }
