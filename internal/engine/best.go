@@ -80,8 +80,8 @@ func (r *Result) keep(c *Choice, chosen []int32) {
 }
 
 // choose returns indices into result.Kept, which are positions in ascending order, and into the totals in the scratch memory, the best
-// first. zones are by row.
-func (c *Choice) choose(result *Result, zones []int16) (chosen []int32) {
+// first.
+func (c *Choice) choose(result *Result, zones zoneIDs) (chosen []int32) {
 	totals, kept := result.scratch.totals, result.Kept
 	ask := func(j int32) (stop bool) {
 		usable, stop := c.Usable(c.index(kept[j]))

@@ -146,7 +146,7 @@ type apart struct {
 // each of the index's rejections.
 func (a *Attempt) rank(c *Choice, x *index, ns *nominations, result *Result) (counts []int, err error) {
 	s, n, fit := &result.scratch, len(c.Rows), 0
-	totals, kept, rows := slices.Grow(s.totals[:0], n)[:n], slices.Grow(result.Kept[:0], n)[:n], slices.Grow(s.rows[:0], n)[:n]
+	totals, kept := slices.Grow(s.totals[:0], n)[:n], slices.Grow(result.Kept[:0], n)[:n]
 	counts = make([]int, len(x.rejections))
 	var others []apart
 	for position := range c.Rows {
@@ -162,7 +162,7 @@ func (a *Attempt) rank(c *Choice, x *index, ns *nominations, result *Result) (co
 			}
 		}
 		if total >= 0 {
-			kept[fit], totals[fit], rows[fit] = int32(position), int64(total), row
+			kept[fit], totals[fit] = int32(position), int64(total)
 			fit++
 		} else if total != noNode {
 			for len(counts) < len(x.rejections) {
@@ -171,19 +171,26 @@ func (a *Attempt) rank(c *Choice, x *index, ns *nominations, result *Result) (co
 			counts[-1-total]++
 		}
 	}
-	result.Kept, s.totals, s.rows = kept[:fit], totals[:fit], rows[:fit]
-	return counts, a.addRelative(x, others, result)
+	result.Kept, s.totals = kept[:fit], totals[:fit]
+	return counts, a.addRelative(c, x, others, result)
 }
 
-// addRelative adds to the totals of the nodes that fit, which are at the rows in the scratch memory, the scores that depend on each other.
-func (a *Attempt) addRelative(x *index, others []apart, result *Result) error {
+// addRelative adds to the totals of the nodes that fit the scores that depend on each other.
+func (a *Attempt) addRelative(c *Choice, x *index, others []apart, result *Result) error {
 	ev, s := a.ev, &result.scratch
+	if len(result.Kept) == 0 || !slices.ContainsFunc(x.columns, func(col column) bool { return col.relative }) {
+		return nil
+	}
+	s.rows = slices.Grow(s.rows[:0], len(result.Kept))
+	for _, position := range result.Kept {
+		s.rows = append(s.rows, c.Rows[c.index(position)])
+	}
 	for len(s.scores) < len(ev.scorers) {
 		s.scores = append(s.scores, nil)
 	}
 	for at := range ev.scorers {
 		scorer, col := &ev.scorers[at], &x.columns[at]
-		if !col.relative || len(result.Kept) == 0 {
+		if !col.relative {
 			continue
 		}
 		scores := slices.Grow(s.scores[at][:0], len(s.rows))[:len(s.rows)]

@@ -18,8 +18,14 @@ type zones struct {
 	known map[string]int16 // by the name of the zone
 }
 
-// of returns a number for the zone of each node, by row, which the caller must not change.
-func (z *zones) of(view *snapshot.View) []int16 {
+// zoneIDs are numbers for the zones of nodes, which must not be changed.
+type zoneIDs struct {
+	of    []int16 // by row
+	count int     // all are below
+}
+
+// of returns those of the nodes of the View.
+func (z *zones) of(view *snapshot.View) zoneIDs {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	last := z.view
@@ -39,7 +45,7 @@ func (z *zones) of(view *snapshot.View) []int16 {
 			z.ids[n.Row()] = z.id(n)
 		}
 	}
-	return z.ids
+	return zoneIDs{z.ids, min(len(z.known), math.MaxInt16+1)}
 }
 
 // id returns the number of the zone; all zones after too many are the same.
@@ -55,16 +61,11 @@ func (z *zones) id(n *snapshot.Node) int16 {
 
 // spread returns the best positions instead of those in best, which are as many as to choose. Of the worst ones among them, and those that are
 // as good, it takes the positions in zones of which the fewest are chosen.
-func (c *Choice) spread(best []int32, totals []int64, kept []int32, zones []int16) []int32 {
+func (c *Choice) spread(best []int32, totals []int64, kept []int32, zones zoneIDs) []int32 {
 	cutoff := totals[best[len(best)-1]]
-	var taken []int // by zone
-	full := 0       // of these zones, how many have no use for more
-	for _, zone := range zones {
-		if int(zone) >= len(taken) {
-			taken = append(taken, make([]int, int(zone)+1-len(taken))...)
-		}
-	}
-	zoneOf := func(j int32) int16 { return zones[c.Rows[c.index(kept[j])]] }
+	taken := make([]int, zones.count) // by zone
+	full := 0                         // of these zones, how many have no use for more
+	zoneOf := func(j int32) int16 { return zones.of[c.Rows[c.index(kept[j])]] }
 	better := 0
 	for ; totals[best[better]] > cutoff; better++ {
 		taken[zoneOf(best[better])]++
