@@ -37,7 +37,7 @@ type remoteNodes struct {
 }
 
 func newRemoteClusters(config Config) *remoteClusters {
-	p := &remoteClusters{config: config, boundPods: snapshot.NewFact(boundPodsOf)}
+	p := &remoteClusters{config: config, boundPods: snapshot.NewFact(boundPodsOf), largest: 1} // 1 if all weights are 0
 	index := map[string]int{}
 	for i := range config.Clusters {
 		index[config.Clusters[i].Name] = i

@@ -50,8 +50,9 @@ type Cluster struct {
 	// Signal is the name of the signal with the free resources of the cluster. The signal is about keys.
 	// Required, and unique.
 	Signal string `json:"signal" required:"says what the cluster has left"`
-	// Weight is how much the cluster is preferred to others, 1..100. Default 1.
-	Weight *int32 `json:"weight" limits:"1..100"`
+	// Weight is how much the cluster is preferred to others, 0..100. With 0 the nodes that represent it
+	// score 0. Default 1.
+	Weight *int32 `json:"weight" limits:"0..100"`
 }
 
 // Type is the policy as a configuration file knows it.

@@ -123,6 +123,9 @@ func (c *compiler) build(config Config) (policy.Policy, error) {
 	if len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
+	if len(config.Scores) > 0 && len(p.scores) == 0 {
+		p.warnings = append(p.warnings, field.Invalid(field.NewPath("scores").Index(0).Child("weight"), 0, "no score has an effect: each has the weight 0"))
+	}
 	slices.SortStableFunc(p.filters, func(a, b *rule) int {
 		if a.unresolvable == b.unresolvable {
 			return 0
