@@ -258,6 +258,9 @@ type Inputs struct {
 	// ResourcesOnly is true if the policy concerns only pods that request one of Resources: for any other pod, Prepare returns a nil
 	// Cycle. The managedResources of a profile with only such policies are their Resources, unless its configuration lists others.
 	ResourcesOnly bool
+	// ClaimFields are the fields of the policy's configuration by which it counts claims that pods already hold, such as "sizesFrom".
+	// A change of one of them is reported as a risk while there are claims.
+	ClaimFields []string
 	// Unreported are those of Resources that the policy counts for the whole cluster: usually no node reports them, and kube-scheduler
 	// must not count them.
 	Unreported []corev1.ResourceName

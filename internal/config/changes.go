@@ -152,7 +152,7 @@ const restarted = "is restarted with what outboard scheduler-config --config FIL
 // risks returns the risks of changes of profiles. A risk that an operator can look into or end names the command.
 func risks(old, new *Config, seen Observed) []string {
 	if seen.Plugin {
-		return claimRisks(old, new, seen.View)
+		return append(countingRisks(old, new, seen.View), claimRisks(old, new, seen.View)...)
 	}
 	var risks []string
 	served := map[string]bool{}
@@ -172,7 +172,7 @@ func risks(old, new *Config, seen Observed) []string {
 			risks = append(risks, profileRisks(p, &new.Profiles[j], seen)...)
 		}
 	}
-	return append(risks, claimRisks(old, new, seen.View)...)
+	return slices.Concat(risks, countingRisks(old, new, seen.View), claimRisks(old, new, seen.View))
 }
 
 // addedRisks returns the risks of profiles at new URLs, which no extender calls.
@@ -355,25 +355,77 @@ func claimRisks(old, new *Config, view *snapshot.View) []string {
 	return risks
 }
 
+// countingRisks returns the risks of claims that a policy of both configurations counts in another way than before.
+func countingRisks(old, new *Config, view *snapshot.View) (risks []string) {
+	for i := range old.Profiles {
+		p, j := &old.Profiles[i], slices.Index(paths(new), old.Profiles[i].Path)
+		for k := 0; j >= 0 && k < len(p.Policies); k++ {
+			q, others := &p.Policies[k], new.Profiles[j].Policies
+			if l := slices.IndexFunc(others, func(r Policy) bool { return r.Name == q.Name && r.Type == q.Type }); l >= 0 {
+				if risk := p.countingRisk(q, others[l].Config, view); risk != "" {
+					risks = append(risks, risk)
+				}
+			}
+		}
+	}
+	return risks
+}
+
+// countingRisk returns the risk of another configuration of the policy; "" if there is none.
+func (p *Profile) countingRisk(q *Policy, new strictyaml.Value, view *snapshot.View) string {
+	differ := slices.DeleteFunc(slices.Clone(q.Inputs().ClaimFields), func(name string) bool {
+		return len(strictyaml.Diff("", q.Config.At(name), new.At(name))) == 0
+	})
+	if len(differ) == 0 {
+		return ""
+	}
+	holders := ""
+	if view != nil {
+		n := p.holders(q, view)
+		if n == 0 {
+			return ""
+		}
+		holders = fmt.Sprintf(" (pods with claims: %d)", n)
+	}
+	return fmt.Sprintf("profile %s: a change of %s of %s does not change the claims that pods hold%s: until these pods end, units may be allocated twice, or stay unused (outboard audit lists those that are allocated twice)",
+		p.Path, strings.Join(differ, " and "), q.Name, holders)
+}
+
+// holders returns how many pods hold claims for which the policy is responsible.
+func (p *Profile) holders(q *Policy, view *snapshot.View) (sum int) {
+	for n := range view.All() {
+		for _, pod := range n.Pods {
+			holds := false
+			p.eachClaim(q, n, pod, func(key snapshot.LedgerKey) { holds = holds || view.Ledger(key).Pod(pod.UID) != nil })
+			if holds {
+				sum++
+			}
+		}
+	}
+	return sum
+}
+
+// eachClaim calls visit for each ledger in which the pod must have a claim of the policy to be bound to the node.
+func (p *Profile) eachClaim(q *Policy, n *snapshot.Node, pod *corev1.Pod, visit func(snapshot.LedgerKey)) {
+	reserver, ok := q.Policy.(policy.Reserver)
+	if !ok || !p.Manages(pod) {
+		return
+	}
+	keys, err := reserver.Ledgers(pod, n)
+	if err != nil {
+		return // it cannot be bound, and so holds no claim of this policy
+	}
+	for _, key := range keys {
+		visit(key)
+	}
+}
+
 // EachClaim calls visit for each ledger in which the pod must have a claim to be bound to the node.
 func (c *Config) EachClaim(n *snapshot.Node, pod *corev1.Pod, visit func(snapshot.LedgerKey)) {
 	for i := range c.Profiles {
 		p := &c.Profiles[i]
-		if !p.Manages(pod) {
-			continue
-		}
-		for _, q := range p.Policies {
-			reserver, ok := q.Policy.(policy.Reserver)
-			if !ok {
-				continue
-			}
-			keys, err := reserver.Ledgers(pod, n)
-			if err != nil {
-				continue // it cannot be bound, and so holds no claim of this policy
-			}
-			for _, key := range keys {
-				visit(key)
-			}
+		for j := range p.Policies {
+			p.eachClaim(&p.Policies[j], n, pod, visit)
 		}
 	}
 }

@@ -49,6 +49,19 @@ func TestRisksCountPodsWithClaims(t *testing.T) {
 	for _, l := range ledgers {
 		b.SetLedger(l)
 	}
+	t.Run("how claims count", func(t *testing.T) {
+		sized := strings.NewReplacer("{type: GPUMemory}", "{type: GPUMemory, config: {sizesFrom: {label: sizes}}}", "fpga}", "fpga, units: Numbered}")
+		risks := config.Compare(load(gpus+fpgas), load(sized.Replace(gpus+fpgas)), config.Observed{View: b.View()}).Risks
+		want := []string{"profile /gpu: a change of sizesFrom of GPUMemory does not change the claims that pods hold (pods with claims: 2): ",
+			"profile /fpga: a change of units of Devices does not change the claims that pods hold (pods with claims: 1): "}
+		if len(risks) != 2 || !strings.HasPrefix(risks[0], want[0]) || !strings.HasPrefix(risks[1], want[1]) {
+			t.Errorf("got %q, want %q", risks, want)
+		}
+		var empty snapshot.Builder
+		if risks := config.Compare(load(gpus), load(sized.Replace(gpus)), config.Observed{View: empty.View()}).Risks; len(risks) > 0 {
+			t.Errorf("without claims: %q", risks)
+		}
+	})
 	const gone = "%s (pods with claims: %d)"
 	for _, tt := range []struct {
 		name, old, new string

@@ -50,7 +50,12 @@ func (p *devices) Inputs() policy.Inputs { return p.config.Inputs() }
 
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
-	return policy.Inputs{Resources: []corev1.ResourceName{corev1.ResourceName(c.Resource)}, ResourcesOnly: true, PodKeys: []string{c.annotation()}}
+	return policy.Inputs{
+		Resources:     []corev1.ResourceName{corev1.ResourceName(c.Resource)},
+		ResourcesOnly: true,
+		ClaimFields:   []string{"capacityFrom", "units", "unitsFrom", "allocationMode", "sharesPerUnit"},
+		PodKeys:       []string{c.annotation()},
+	}
 }
 
 // Prepare implements policy.Policy.

@@ -67,6 +67,7 @@ func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
 		Resources:     []corev1.ResourceName{memoryResource, countResource},
 		ResourcesOnly: c.ScoringStrategy.Type != LeastWaste,
+		ClaimFields:   []string{"unit", "sizesFrom"},
 		ConfigMaps:    []snapshot.ConfigMapSource{unhealthyGPUs},
 		PodKeys:       []string{countResource, c.ModelAnnotation, indexKey, sizeKey, amountKey, assignedKey, timeKey, allocationKey},
 		History:       c.ScoringStrategy.Type == LeastWaste,

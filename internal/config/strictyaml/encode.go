@@ -21,7 +21,8 @@ import (
 
 // Marshal returns v as YAML. Decoding the text into a value of v's type, with any
 // defaults, gives v again: Marshal writes every field,
-// omitempty or not, except nil pointers, slices and maps. Fields are in the order
+// omitempty or not, except nil pointers, slices and maps, and fields with the tag oneOf
+// (see [fields.Check]) that are not set. Fields are in the order
 // of the struct, and keys of maps are sorted.
 func Marshal(v any) ([]byte, error) {
 	value, err := Encode(v)
@@ -230,7 +231,7 @@ func encodeStruct(rv reflect.Value, depth int) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, f := range structFields(rv.Type()) {
 		value, ok := f.of(rv, false)
-		if !ok {
+		if !ok || rv.Type().FieldByIndex(f.index).Tag.Get("oneOf") != "" && value.IsZero() { // one that is not set is absent
 			continue
 		}
 		inner, err := encode(value, depth+1)
