@@ -46,6 +46,7 @@ type certsOptions struct {
 
 func certsCommand() *cobra.Command {
 	o := certsOptions{}
+	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "certs --dir DIRECTORY",
 		Short: "Create and renew certificates for mutual TLS between kube-scheduler and Outboard",
@@ -67,6 +68,9 @@ docs/certificates.md has the steps in between.`,
   outboard certs --dir tls --renew`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := output.check(); err != nil {
+				return err
+			}
 			if o.dir == "" {
 				return missing(cmd, "dir")
 			}
@@ -75,15 +79,17 @@ docs/certificates.md has the steps in between.`,
 			if !o.changedNames {
 				o.names = wiring.ServerNames(o.namespace)
 			}
-			report := cmd.OutOrStdout()
-			if o.secrets {
-				report = cmd.ErrOrStderr()
+			set, report, err := o.run()
+			if err != nil {
+				return err
 			}
-			set, err := o.run(report)
-			if err == nil && o.secrets {
-				err = o.writeSecrets(cmd.OutOrStdout(), set)
+			if !o.secrets {
+				return output.write(cmd.OutOrStdout(), inJSON(report), report.text)
 			}
-			return err
+			if err := output.write(cmd.ErrOrStderr(), inJSON(report), report.text); err != nil {
+				return err
+			}
+			return o.writeSecrets(cmd.OutOrStdout(), set)
 		},
 	}
 	flags := cmd.Flags()
@@ -97,62 +103,64 @@ docs/certificates.md has the steps in between.`,
 	flags.BoolVar(&o.newKeys, "new-keys", false, "with --renew: replace the keys, too")
 	flags.BoolVar(&o.addCA, "add-ca", false, "create a new CA, which signs from now on; ca.crt keeps the former one")
 	flags.BoolVar(&o.removeOldCAs, "remove-old-cas", false, "remove the former CA from ca.crt")
+	output.register(cmd)
 	return cmd
 }
 
 // run changes the files according to the flags, and reports its changes and when each certificate expires.
-func (o certsOptions) run(report io.Writer) (*certs.Set, error) {
+func (o certsOptions) run() (*certs.Set, *certsReport, error) {
 	if o.lifetime < time.Hour || o.lifetime > longestLifetime {
-		return nil, fmt.Errorf("--lifetime=%s: must be between 1h and %.0fh, for which a new CA is valid", o.lifetime, longestLifetime.Hours())
+		return nil, nil, fmt.Errorf("--lifetime=%s: must be between 1h and %.0fh, for which a new CA is valid", o.lifetime, longestLifetime.Hours())
 	}
 	if o.renew && o.addCA || o.renew && o.removeOldCAs || o.addCA && o.removeOldCAs {
-		return nil, errors.New("--add-ca, --renew and --remove-old-cas are three steps, with others in between: use one of them, as docs/certificates.md describes")
+		return nil, nil, errors.New("--add-ca, --renew and --remove-old-cas are three steps, with others in between: use one of them, as docs/certificates.md describes")
 	}
 	if o.client == "" {
-		return nil, errors.New("--client-name must not be empty: serving.tls.allowedClients of Outboard lists it")
+		return nil, nil, errors.New("--client-name must not be empty: serving.tls.allowedClients of Outboard lists it")
 	}
 	if o.newKeys && !o.renew {
-		return nil, errors.New("--new-keys needs --renew")
+		return nil, nil, errors.New("--new-keys needs --renew")
 	}
 	if wrong := validation.IsDNS1123Label(o.namespace); len(wrong) > 0 {
-		return nil, fmt.Errorf("--outboard-namespace=%q: %s", o.namespace, wrong[0])
+		return nil, nil, fmt.Errorf("--outboard-namespace=%q: %s", o.namespace, wrong[0])
 	}
 	set, err := certs.ReadSet(o.dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	changed := o.renew
 	if set.Authority == nil && (o.renew || o.addCA || o.removeOldCAs) {
-		return nil, fmt.Errorf("%s has no certificates yet", o.dir)
+		return nil, nil, fmt.Errorf("%s has no certificates yet", o.dir)
 	}
 	if set.Authority == nil || o.addCA {
 		changed = true
 		if err := addCA(set); err != nil {
-			return nil, fmt.Errorf("%s: %w", o.file("ca.crt"), err)
+			return nil, nil, fmt.Errorf("%s: %w", o.file("ca.crt"), err)
 		}
 	}
 	if o.removeOldCAs {
 		changed = changed || set.Rotating()
 		if err := set.RemoveOldAuthorities(); err != nil {
-			return nil, fmt.Errorf("%w: renew the certificates with --renew first", err)
+			return nil, nil, fmt.Errorf("%w: renew the certificates with --renew first", err)
 		}
 	}
 	former := set.Server.Cert
 	server, err := o.server(set)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.file("server.crt"), err)
+		return nil, nil, fmt.Errorf("%s: %w", o.file("server.crt"), err)
 	}
 	client, err := o.clientCert(set)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.file("client.crt"), err)
+		return nil, nil, fmt.Errorf("%s: %w", o.file("client.crt"), err)
 	}
 	changed = changed || server || client
 	if changed {
 		if err := set.WriteFiles(o.dir); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return set, o.report(report, set, parsed(former))
+	report, err := o.report(set, parsed(former))
+	return set, report, err
 }
 
 func (o certsOptions) file(name string) string { return filepath.Join(o.dir, name) }
@@ -272,39 +280,64 @@ func namesBeyond(cert *x509.Certificate, names []string) []string {
 	return beyond
 }
 
-// report prints a line for each certificate, and what the new ones can break. former is the server's certificate before, or nil.
-func (o certsOptions) report(w io.Writer, set *certs.Set, former *x509.Certificate) error {
+// certsReport has the certificates of a directory, and what new ones can break.
+type certsReport struct {
+	Certificates []reportedCert `json:"certificates"`
+	Notes        []string       `json:"notes,omitempty"`
+}
+
+type reportedCert struct {
+	File        string    `json:"file"`
+	NotAfter    time.Time `json:"notAfter"`
+	Names       []string  `json:"names"`
+	ExpiresSoon bool      `json:"expiresSoon,omitempty"`
+}
+
+// report describes the certificates. former is the server's certificate before, or nil.
+func (o certsOptions) report(set *certs.Set, former *x509.Certificate) (*certsReport, error) {
 	server, client := parsed(set.Server.Cert), parsed(set.Client.Cert)
-	var lines []string
-	line := func(file string, cert *x509.Certificate, names string) {
-		text := fmt.Sprintf("%-22s valid until %s  %s", o.file(file), cert.NotAfter.UTC().Format(time.RFC3339), names)
-		if time.Until(cert.NotAfter) < renewalNotice {
-			text += "  (expires soon)"
-		}
-		lines = append(lines, text)
+	r := &certsReport{}
+	add := func(file string, cert *x509.Certificate, names ...string) {
+		r.Certificates = append(r.Certificates, reportedCert{o.file(file), cert.NotAfter.UTC(), names, time.Until(cert.NotAfter) < renewalNotice})
 	}
 	cas, err := certs.Parse(set.CAs)
 	if err != nil {
-		return fmt.Errorf("%s: %w", o.file("ca.crt"), err)
+		return nil, fmt.Errorf("%s: %w", o.file("ca.crt"), err)
 	}
 	for _, ca := range cas {
-		line("ca.crt", ca, ca.Subject.CommonName)
+		add("ca.crt", ca, ca.Subject.CommonName)
 	}
-	line("server.crt", server, strings.Join(certs.Hosts(server), ", "))
-	line("client.crt", client, client.Subject.CommonName)
+	add("server.crt", server, certs.Hosts(server)...)
+	add("client.crt", client, client.Subject.CommonName)
 	var dropped []string
 	if former != nil {
 		dropped = namesBeyond(server, certs.Hosts(former))
 	}
 	if len(dropped) > 0 {
-		lines = append(lines, fmt.Sprintf("server.crt is no longer for %s: each kube-scheduler that calls Outboard by such a name refuses it. To keep them, run the command again with --server-name %s.",
+		r.Notes = append(r.Notes, fmt.Sprintf("server.crt is no longer for %s: each kube-scheduler that calls Outboard by such a name refuses it. To keep them, run the command again with --server-name %s.",
 			strings.Join(dropped, ", "), strings.Join(append(dropped, certs.Hosts(server)...), ",")))
 	}
 	if o.renew && set.Rotating() {
-		lines = append(lines, "kube-scheduler reads ca.crt only when it starts. If you have not restarted kube-scheduler since --add-ca, restart it before "+
+		r.Notes = append(r.Notes, "kube-scheduler reads ca.crt only when it starts. If you have not restarted kube-scheduler since --add-ca, restart it before "+
 			"you distribute these certificates: otherwise all calls fail as soon as the open connections end.")
 	}
-	_, err = fmt.Fprintln(w, strings.Join(lines, "\n"))
+	return r, nil
+}
+
+// text writes a line for each certificate and note.
+func (r *certsReport) text(w io.Writer) error {
+	var b strings.Builder
+	for _, c := range r.Certificates {
+		fmt.Fprintf(&b, "%-22s valid until %s  %s", c.File, c.NotAfter.Format(time.RFC3339), strings.Join(c.Names, ", "))
+		if c.ExpiresSoon {
+			b.WriteString("  (expires soon)")
+		}
+		b.WriteString("\n")
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintln(&b, note)
+	}
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

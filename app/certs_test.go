@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"net"
 	"net/url"
@@ -147,6 +148,29 @@ func TestCertsOptions(t *testing.T) {
 
 // Renewing keeps the CA, the names and the keys, and replaces the certificates, so that the key fits both the former and the new
 // certificate.
+// The report has the same facts in each format.
+func TestCertsReport(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tls")
+	text, err := execute(t, "certs", "--dir", dir, "--lifetime", "24h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := execute(t, "certs", "--dir", dir, "-o", "json")
+	var report certsReport
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &report)
+	}
+	if err != nil || len(report.Certificates) != 3 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for i, c := range report.Certificates {
+		line := strings.Split(text, "\n")[i]
+		if !strings.HasPrefix(line, c.File) || !strings.Contains(line, c.NotAfter.Format(time.RFC3339)) || !strings.Contains(line, strings.Join(c.Names, ", ")) || c.ExpiresSoon != strings.HasSuffix(line, "(expires soon)") || c.ExpiresSoon != (i > 0) {
+			t.Errorf("%+v, and as text %q", c, line)
+		}
+	}
+}
+
 func TestCertsRenew(t *testing.T) {
 	dir := t.TempDir()
 	before := certsDir(t, dir, "--server-name", "outboard.example", "--client-name", "scheduler")
