@@ -61,8 +61,9 @@ trusted until you have replaced ca.crt everywhere.
 keeps their keys, so that a program that reads the two files one after the other never finds
 a certificate without its key. --new-keys replaces the keys, too: a connection that
 kube-scheduler opens in that moment may fail.
---add-ca and then, after --renew, --remove-old-cas replace the CA without a refused call.
-docs/certificates.md has the steps in between.`,
+--add-ca, --renew and --remove-old-cas, in this order, replace the CA without a refused call.
+After each of the three, distribute the files, and wait until Outboard has them. After --add-ca
+and after --renew, also restart kube-scheduler, which reads ca.crt only when it starts.`,
 		Example: `  outboard certs --dir tls
   outboard certs --dir tls --secrets | kubectl apply -f -
   outboard certs --dir tls --renew`,
@@ -113,7 +114,7 @@ func (o certsOptions) run() (*certs.Set, *certsReport, error) {
 		return nil, nil, fmt.Errorf("--lifetime=%s: must be between 1h and %.0fh, for which a new CA is valid", o.lifetime, longestLifetime.Hours())
 	}
 	if o.renew && o.addCA || o.renew && o.removeOldCAs || o.addCA && o.removeOldCAs {
-		return nil, nil, errors.New("--add-ca, --renew and --remove-old-cas are three steps, with others in between: use one of them, as docs/certificates.md describes")
+		return nil, nil, errors.New("--add-ca, --renew and --remove-old-cas are three steps, with others in between: use one of them, as outboard certs --help describes")
 	}
 	if o.client == "" {
 		return nil, nil, errors.New("--client-name must not be empty: serving.tls.allowedClients of Outboard lists it")

@@ -73,13 +73,11 @@ The exit status means the same for every command:
      service or extender`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       versionLine(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return errors.Join(cmd.Help(), errors.New("COMMAND is missing"))
 		},
 	}
 	root.SetFlagErrorFunc(wrongFlag)
-	root.SetVersionTemplate("{{.Version}}")
 	for _, group := range []struct {
 		title    string
 		commands []*cobra.Command

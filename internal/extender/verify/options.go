@@ -114,9 +114,9 @@ func (o Options) validate() error {
 
 	if u, err := url.Parse(o.URL); err != nil {
 		withoutPassword := o.URL[strings.LastIndex(o.URL, "@")+1:] // the error of Parse has it
-		bad("url: %q: not a URL: must be http://host… or https://host…", withoutPassword)
+		bad("URL: %q: not a URL: must be http://host… or https://host…", withoutPassword)
 	} else if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		bad("url: %q: must be http://host… or https://host…", u.Redacted())
+		bad("URL: %q: must be http://host… or https://host…", u.Redacted())
 	}
 	if !slices.Contains([]Mode{ModeAuto, ModeNames, ModeNodes, ModeBoth}, o.Mode) {
 		bad("mode: %q: must be names, nodes or both, or left out", o.Mode)

@@ -413,9 +413,9 @@ func TestOptionsAreChecked(t *testing.T) {
 		options verify.Options
 		want    string
 	}{
-		{verify.Options{}, `url: "": must be http://host… or https://host…`},
-		{verify.Options{URL: "ftp://x"}, `url: "ftp://x": must be http://host… or https://host…`},
-		{verify.Options{URL: "http://u:secret@x\x7f"}, `url: "x\x7f": not a URL: must be http://host… or https://host…`},
+		{verify.Options{}, `URL: "": must be http://host… or https://host…`},
+		{verify.Options{URL: "ftp://x"}, `URL: "ftp://x": must be http://host… or https://host…`},
+		{verify.Options{URL: "http://u:secret@x\x7f"}, `URL: "x\x7f": not a URL: must be http://host… or https://host…`},
 		{verify.Options{URL: "http://x", Mode: "fast"}, `mode: "fast": must be names, nodes or both, or left out`},
 		{verify.Options{URL: "http://x", Sizes: []int{0}}, `sizes: 0: must be between 1 and 20000`},
 		{verify.Options{URL: "http://x", NodeNames: []string{"a", "a"}}, `node names: "a" is given twice`},
