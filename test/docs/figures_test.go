@@ -1,0 +1,95 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	figure     = regexp.MustCompile(`\d[\d,]*(?:\.\d+)?`)
+	linkTarget = regexp.MustCompile(`\]\([^)]*\)`)
+	source     = regexp.MustCompile(`\[how it (?:was measured|is tested)\]\(([^)#]+)#([^)]+)\)`)
+)
+
+// figures returns the numbers in the text, without those in the targets of links.
+func figures(text string) []string {
+	all := figure.FindAllString(linkTarget.ReplaceAllString(text, "]"), -1)
+	for i := range all {
+		all[i] = strings.TrimRight(all[i], ",")
+	}
+	return all
+}
+
+// section returns the section of the page with the anchor, with the sections in it; "" if there is none.
+func section(page, anchor string) string {
+	var found strings.Builder
+	level := 0 // of the heading, once it is found
+	fenced := false
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		if marks, _, ok := strings.Cut(line, " "); ok && !fenced && marks != "" && strings.Trim(marks, "#") == "" {
+			if level > 0 && len(marks) <= level {
+				break
+			}
+			if level == 0 && slices.Equal(anchors(line), []string{anchor}) {
+				level = len(marks)
+			}
+		}
+		if level > 0 {
+			found.WriteString(line)
+		}
+	}
+	return found.String()
+}
+
+// Each figure in the README's table of results is one of the section to which its row links. Whether a percent sign follows a space does
+// not matter.
+func TestFiguresOfTheREADME(t *testing.T) {
+	root := filepath.Join("..", "..")
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, checked := 0, 0
+	for line := range strings.Lines(string(readme)) {
+		link := source.FindStringSubmatch(line)
+		if link == nil || !strings.HasPrefix(line, "|") {
+			continue
+		}
+		rows++
+		page, err := os.ReadFile(filepath.Join(root, link[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := section(string(page), link[2])
+		if text == "" {
+			t.Errorf("%s has no section #%s", link[1], link[2])
+		}
+		there := figures(text)
+		for _, number := range figures(line) {
+			checked++
+			if !slices.Contains(there, number) {
+				t.Errorf("the section #%s of %s does not have %s, which README.md says of it", link[2], link[1], number)
+			}
+		}
+	}
+	if rows < 5 || checked < 15 {
+		t.Errorf("only %d figures in %d rows are checked", checked, rows)
+	}
+}
+
+func TestFigures(t *testing.T) {
+	if got, want := figures("**96.05 %**, 95.2%, 5,000 nodes, [8](docs/7.md#6), 1, 0.3 to 0.4."), []string{"96.05", "95.2", "5,000", "8", "1", "0.3", "0.4"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	const page = "# A\n1\n## B c\n2\n### D\n3\n```\n# 4\n```\n## E\n5\n"
+	if got := figures(section(page, "b-c")); !slices.Equal(got, []string{"2", "3", "4"}) {
+		t.Errorf("the section has %q", got)
+	}
+}
