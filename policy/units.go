@@ -2,6 +2,7 @@ package policy
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -38,4 +39,14 @@ type Unit struct {
 	Capacity, Used, Reserved int64
 	// Unhealthy units are not given to pods. A unit that is Gone does not exist any more, but a pod holds some of it.
 	Unhealthy, Gone bool
+	// Holders have Used, if no ledger says who does.
+	Holders []UnitHolder
+}
+
+// UnitHolder is a ResourceClaim that has something of a unit.
+type UnitHolder struct {
+	Claim types.NamespacedName
+	// Pod is a pod on the node that uses the claim; "" if there is none.
+	Pod    types.UID
+	Amount int64
 }

@@ -258,7 +258,7 @@ type WaitingChange struct {
 	Row *WaitingRow `json:"row,omitempty"` // for this pod alone; nil: it waits no longer
 }
 
-// Held says who holds what, by the ledgers, and where the audit finds that ledgers and pods disagree.
+// Held says who holds what, by the ledgers and ResourceClaims, and where the audit finds that ledgers and pods disagree.
 type Held struct {
 	// Audited is when the latest audit ended; zero if none has. Findings are its differences.
 	Audited  time.Time     `json:"audited,omitzero"`
@@ -296,15 +296,17 @@ type HeldRow struct {
 	UID       string `json:"uid"`
 	Owner     string `json:"owner,omitempty"`
 	Amount    int64  `json:"amount"`
-	// State is that of the pod: "pending", "bound", "running", "terminating", "ended" or "deleted".
+	// State is that of the pod: "pending", "bound", "running", "terminating", "ended" or "deleted"; or "unknown" if a ResourceClaim has devices
+	// and no pod on the node uses it. Then UID is "claim NAME".
 	State string    `json:"state"`
 	Since time.Time `json:"since,omitzero"` // when the pod was bound; zero if that is not known
 	// Unclaimed is true if the pod is on the node without the claim that its profile requires, because something else than Outboard bound
 	// it. Then Unit is "", and Amount is what the pod requests.
 	Unclaimed bool `json:"unclaimed,omitempty"`
-	// Annotations are those of the pod, of the ones that its claim requires, that name the unit or the amount: "KEY: VALUE", in order.
+	// Annotations are those of the pod, of the ones that its claim requires, that name the unit or the amount: "KEY: VALUE", in order. Of a
+	// ResourceClaim, which is in no ledger, it is the name.
 	Annotations []string `json:"annotations,omitempty"`
-	// Audit is what the latest audit says of the claim, and Differs whether that is wrong.
+	// Audit is what the latest audit says of the claim, "not audited" of a ResourceClaim, and Differs whether that is wrong.
 	Audit   string `json:"audit"`
 	Differs bool   `json:"differs,omitempty"`
 }

@@ -12,6 +12,7 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -104,6 +105,7 @@ func (h *holders) held(s *Source, q url.Values) Held {
 	for _, n := range nodes {
 		add(h.nodes.Of(n).rows)
 	}
+	add(h.devices(view, selected.node))
 	by := q.Get("by")
 	for _, resource := range slices.Sorted(maps.Keys(byResource)) {
 		rows := byResource[resource]
@@ -123,12 +125,44 @@ func (h *holders) held(s *Source, q url.Values) Held {
 	return all
 }
 
+// devices returns the rows for ResourceClaims, of the node unless that is "". They are in no ledger.
+func (h *holders) devices(view *snapshot.View, node string) (rows []HeldRow) {
+	for lister := range listers(h.config) {
+		if reader, ok := lister.(policy.InputReader); !ok || !reader.Inputs().Devices {
+			continue
+		}
+		list := lister.Units(view)
+		for i := range list.Nodes {
+			n := &list.Nodes[i]
+			if node != "" && n.Node != node {
+				continue
+			}
+			for j := range n.Units {
+				for _, holder := range n.Units[j].Holders {
+					r := HeldRow{
+						Resource: string(list.Resource), Node: n.Node, Unit: n.Units[j].Name, Namespace: holder.Claim.Namespace, UID: "claim " + holder.Claim.Name,
+						Amount: holder.Amount, Annotations: []string{"ResourceClaim: " + holder.Claim.Name}, State: "unknown", Audit: "not audited",
+					}
+					if pod := podOn(view.Node(n.Node), holder.Pod); pod != nil {
+						r.UID = string(pod.UID)
+						r.describe(pod)
+					}
+					rows = append(rows, r)
+				}
+			}
+		}
+	}
+	slices.SortFunc(rows, compareHeld)
+	return rows
+}
+
 // judge sets what the audit says of the row.
 func (r *HeldRow) judge(h *Held) {
 	found := slices.IndexFunc(h.Findings, func(f HeldFinding) bool {
 		return f.Resource == r.Resource && slices.ContainsFunc(f.Holders, func(p audit.Holder) bool { return string(p.UID) == r.UID })
 	})
 	switch {
+	case r.Audit != "": // not of a ledger
 	case found >= 0:
 		r.Audit, r.Differs = string(h.Findings[found].Kind), true
 	case r.Unclaimed:

@@ -29,6 +29,7 @@ import (
 	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -388,6 +389,51 @@ func TestHeld(t *testing.T) {
 	for query, want := range map[string]int{"?resource=" + memory: 3, "?resource=other": 0, "?node=n1": 3, "?node=n2": 0, "?find=team/ru": 1} {
 		if h := decode[ui.Held](t, get(t, handlers, ui.HeldPath+query)); h.Total != want {
 			t.Errorf("%s: %d rows, want %d", query, h.Total, want)
+		}
+	}
+}
+
+// Devices of Dynamic Resource Allocation are units, and claims hold them.
+func TestDevicesOfClaims(t *testing.T) {
+	w := newWorld(t)
+	var err error
+	w.config, err = config.Parse("f", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, serving: {insecure: true}, profiles: [{policies: [{type: ResourceClaims}]}]}"), config.Types{Policies: standard.Types()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	policytest.Devices(`
+- kind: ResourceSlice
+  metadata: {name: s}
+  spec:
+    driver: gpu.nvidia.com
+    nodeName: n1
+    pool: {name: n1, generation: 1, resourceSliceCount: 1}
+    devices:
+    - {name: gpu-0, allowMultipleAllocations: true, attributes: {productName: {string: T4}}, capacity: {memory: {value: 16Gi}}}
+    - {name: gpu-1, allowMultipleAllocations: true, attributes: {productName: {string: T4}}, capacity: {memory: {value: 16Gi}}}
+- kind: ResourceClaim
+  metadata: {name: used}
+  status: {allocation: {devices: {results: [{request: r, driver: gpu.nvidia.com, pool: n1, device: gpu-1, shareID: s1, consumedCapacity: {memory: 4Gi}}]}}}
+- kind: ResourceClaim
+  metadata: {name: left}
+  status: {allocation: {devices: {results: [{request: r, driver: gpu.nvidia.com, pool: n1, device: gpu-1, shareID: s2, consumedCapacity: {memory: 2Gi}}]}}}
+`)(&w.builder)
+	claim := "used"
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n1", ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &claim}}}}
+	w.builder.SetPod(pod)
+	handlers := ui.Handlers(w.source())
+	u := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource=gpu.nvidia.com"))
+	if got, want := fmt.Sprint(u.Noun, u.Groups, u.Nodes), "GPU[T4] [{n1 0 [gpu-0 gpu-1] [16 0 0 0 16 6 0 0]}]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for query, want := range map[string]string{"": "gpu-1  unknown 2 not audited; gpu-1 p bound 4 not audited; ", "?node=n1&resource=gpu.nvidia.com": "gpu-1  unknown 2 not audited; gpu-1 p bound 4 not audited; ", "?node=n2": ""} {
+		got := ""
+		for _, r := range decode[ui.Held](t, get(t, handlers, ui.HeldPath+query)).Rows {
+			got += fmt.Sprintf("%s %s %s %d %s; ", r.Unit, r.Pod, r.State, r.Amount, r.Audit)
+		}
+		if got != want {
+			t.Errorf("%q: got %q, want %q", query, got, want)
 		}
 	}
 }

@@ -19,6 +19,7 @@ type resourceClaims struct {
 	predictor   *firstfit.Predictor
 	predictions *snapshot.Fact[*predictions]
 	devices     *snapshot.Fact[*nodeDevices]
+	listed      *snapshot.Fact[policy.NodeUnits]
 	sets        attributeSets
 	plans       planCache
 	layouts     *layouts
@@ -31,6 +32,7 @@ func newResourceClaims(config Config) *resourceClaims {
 		predictions: snapshot.NewFact(func(*snapshot.Node) *predictions { return new(predictions) }),
 	}
 	p.sets.of(nil) // what most claims need
+	p.listed = snapshot.NewFact(p.list)
 	if config.ScoringStrategy.Type == LeastWaste {
 		p.ranker = strategy.New(strategy.Options{Strategy: strategy.LeastWaste(), Node: p.room, Shapes: p.shapesOf})
 	}

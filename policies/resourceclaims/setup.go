@@ -19,7 +19,7 @@ type ScoringStrategy struct {
 	// devices; Spread, which prefers nodes whose devices are used less; or LeastWaste, which ranks nodes by
 	// what the pods that usually arrive can still use.
 	Type policy.Packing `json:"type" values:"BinPack,Spread,LeastWaste"`
-	// Driver is the driver of the devices that LeastWaste ranks by.
+	// Driver is the driver of the devices that LeastWaste ranks by, and that the page shows.
 	Driver string `json:"driver" required:"must not be empty"`
 	// ModelAttribute is the attribute of these devices that names their model, for LeastWaste.
 	ModelAttribute string `json:"modelAttribute" required:"must not be empty"`
