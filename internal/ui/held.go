@@ -2,10 +2,12 @@ package ui
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +22,9 @@ import (
 type holders struct {
 	config *config.Config
 	nodes  *snapshot.Fact[nodeHolders]
+
+	mu     sync.Mutex
+	claims map[unitsKey]deviceRows
 }
 
 // nodeHolders are the holders of one node.
@@ -31,7 +36,7 @@ type nodeHolders struct {
 }
 
 func newHolders(c *config.Config) *holders {
-	return &holders{c, snapshot.NewFact(func(n *snapshot.Node) nodeHolders { return holdersOf(c, n) })}
+	return &holders{config: c, nodes: snapshot.NewFact(func(n *snapshot.Node) nodeHolders { return holdersOf(c, n) })}
 }
 
 func holdersOf(c *config.Config, n *snapshot.Node) (h nodeHolders) {
@@ -105,7 +110,9 @@ func (h *holders) held(s *Source, q url.Values) Held {
 	for _, n := range nodes {
 		add(h.nodes.Of(n).rows)
 	}
-	add(h.devices(view, selected.node))
+	for rows := range h.devices(view, selected.node) {
+		add(rows)
+	}
 	by := q.Get("by")
 	for _, resource := range slices.Sorted(maps.Keys(byResource)) {
 		rows := byResource[resource]
@@ -125,31 +132,60 @@ func (h *holders) held(s *Source, q url.Values) Held {
 	return all
 }
 
-// devices returns the rows for ResourceClaims, of the node unless that is "". They are in no ledger.
-func (h *holders) devices(view *snapshot.View, node string) (rows []HeldRow) {
-	for lister := range listers(h.config) {
-		if reader, ok := lister.(policy.InputReader); !ok || !reader.Inputs().Devices {
-			continue
-		}
-		list := lister.Units(view)
-		for i := range list.Nodes {
-			n := &list.Nodes[i]
-			if node != "" && n.Node != node {
+// deviceRows are the rows for the ResourceClaims of a node with these units. A changed node has other units.
+type deviceRows struct {
+	units *policy.Unit // the first one
+	rows  []HeldRow
+}
+
+// unitsKey identifies the units of one resource on one node.
+type unitsKey struct{ resource, node string }
+
+// devices yields the rows for ResourceClaims, node by node: of the node, or of all if that is "". These claims are in no ledger.
+func (h *holders) devices(view *snapshot.View, node string) iter.Seq[[]HeldRow] {
+	return func(yield func([]HeldRow) bool) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		kept := make(map[unitsKey]deviceRows, len(h.claims))
+		for lister := range listers(h.config) {
+			if reader, ok := lister.(policy.InputReader); !ok || !reader.Inputs().Devices {
 				continue
 			}
-			for j := range n.Units {
-				for _, holder := range n.Units[j].Holders {
-					r := HeldRow{
-						Resource: string(list.Resource), Node: n.Node, Unit: n.Units[j].Name, Namespace: holder.Claim.Namespace, UID: "claim " + holder.Claim.Name,
-						Amount: holder.Amount, Annotations: []string{"ResourceClaim: " + holder.Claim.Name}, State: "unknown", Audit: "not audited",
-					}
-					if pod := podOn(view.Node(n.Node), holder.Pod); pod != nil {
-						r.UID = string(pod.UID)
-						r.describe(pod)
-					}
-					rows = append(rows, r)
+			list := lister.Units(view)
+			for i := range list.Nodes {
+				n := &list.Nodes[i]
+				if node != "" && n.Node != node {
+					continue
+				}
+				key := unitsKey{string(list.Resource), n.Node}
+				of := h.claims[key]
+				if of.units != &n.Units[0] {
+					of = deviceRows{&n.Units[0], rowsOfDevices(string(list.Resource), n, view.Node(n.Node))}
+				}
+				kept[key] = of
+				if !yield(of.rows) {
+					return
 				}
 			}
+		}
+		if node == "" {
+			h.claims = kept
+		}
+	}
+}
+
+func rowsOfDevices(resource string, units *policy.NodeUnits, n *snapshot.Node) (rows []HeldRow) {
+	for i := range units.Units {
+		for _, holder := range units.Units[i].Holders {
+			r := HeldRow{
+				Resource: resource, Node: n.Name, Unit: units.Units[i].Name, Namespace: holder.Claim.Namespace, UID: "claim " + holder.Claim.Name,
+				Amount: holder.Amount, Annotations: []string{"ResourceClaim: " + holder.Claim.Name}, State: "unknown", Audit: "not audited",
+			}
+			if pod := podOn(n, holder.Pod); pod != nil {
+				r.UID = string(pod.UID)
+				r.describe(pod)
+			}
+			rows = append(rows, r)
 		}
 	}
 	slices.SortFunc(rows, compareHeld)
