@@ -61,6 +61,34 @@ func TestLargePods(t *testing.T) {
 	}
 }
 
+// A Cluster that runs reads large pods again.
+func TestRunReadsLargePodsAgain(t *testing.T) {
+	node := exampleNodeName(0)
+	c, _ := testCluster(t, exampleNode(0), largePod("bound", node))
+	c.KeepOfPods([]string{"app"}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	later := func() (value string, known bool) {
+		if pod := c.PodByUID("bound"); pod != nil {
+			return pod.Labels["later"] + pod.Annotations["later"], true
+		}
+		return "", false
+	}
+	eventually(t, "large pod", func() bool { _, known := later(); return known })
+	if value, _ := later(); value != "" {
+		t.Errorf("before a policy reads it, the pod has %q", value)
+	}
+	c.KeepOfPods([]string{"app", "later"}, nil)
+	eventually(t, "what a new policy reads", func() bool { value, _ := later(); return value == "1" })
+}
+
 // When a policy or a budget comes that reads more of pods, the Cluster reads again the pods of which that was removed, and no others.
 func TestLargePodsAreReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
