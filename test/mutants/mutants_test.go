@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -239,6 +240,33 @@ func main() {
 		if _, err := dispatched([]declaredMutant{m}, dir, all); err == nil {
 			t.Errorf("%s: no error", m.name())
 		}
+	}
+}
+
+// Tests are run in parts, each once: first those that take least time. One that has killed a mutant is run alone only if it still exists.
+func TestQuickTestsRunFirst(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tests")
+	const output = `#!/bin/sh
+echo "--- PASS: TestSlow (9.00s)"
+echo "    --- PASS: TestSlow/part (8.00s)"
+echo "--- PASS: TestQuick (0.01s)"
+echo "--- SKIP: TestSkipped (0.00s)"
+echo "--- PASS: TestMedium (1.00s)"
+echo PASS
+`
+	if err := os.WriteFile(file, []byte(output), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := &program{file: file, dir: t.TempDir()}
+	patterns, err := p.measure(t.Context())
+	if want := []string{"^(TestSkipped|TestQuick)$", "^(TestMedium)$", "^(TestSlow)$"}; err != nil || !slices.Equal(patterns, want) {
+		t.Errorf("the patterns are %q, %v, want %q", patterns, err, want)
+	}
+	if got := p.only("TestQuick"); !slices.Equal(got, []string{"^TestQuick$"}) {
+		t.Errorf("the pattern of one test is %q", got)
+	}
+	if got := p.only("TestRenamed"); got != nil {
+		t.Errorf("the pattern of a test that does not exist is %q", got)
 	}
 }
 

@@ -41,6 +41,7 @@ type program struct {
 	file, dir string
 	flags     []string
 	limit     time.Duration // after which a mutant counts as one that does not end
+	tests     []string      // as measure has seen them
 }
 
 // build compiles the tests in the folder with the changed files.

@@ -64,11 +64,7 @@ func (r *runner) samplePackage(ctx context.Context, p *mutatedPackage, chosen ma
 				}
 				prepared = time.Since(started)
 			}
-			first := []string{}
-			if former := r.results.killerOf(m.name); former != "" {
-				first = []string{"^" + former + "$"}
-			}
-			for _, pattern := range slices.Concat(first, patterns) {
+			for _, pattern := range slices.Concat(tests.only(r.results.killerOf(m.name)), patterns) {
 				if killer, err = tests.run(ctx, m.number, pattern); killer != "" || err != nil {
 					return killer, err
 				}
@@ -84,6 +80,14 @@ func (r *runner) samplePackage(ctx context.Context, p *mutatedPackage, chosen ma
 			p.dir, n, (time.Since(started)-prepared).Seconds()/float64(n), prepared.Seconds())
 	}
 	return nil
+}
+
+// only returns the pattern that selects this test; none if the program does not have it any more.
+func (p *program) only(test string) (patterns []string) {
+	if slices.Contains(p.tests, test) {
+		patterns = append(patterns, "^"+test+"$")
+	}
+	return patterns
 }
 
 var passed = regexp.MustCompile(`(?m)^--- (?:PASS|SKIP): (\S+) \((\d+\.\d+)s\)`)
@@ -113,6 +117,7 @@ func (p *program) measure(ctx context.Context) (patterns []string, err error) {
 			return nil, err
 		}
 		tests, total = append(tests, test{string(match[1]), took}), total+took
+		p.tests = append(p.tests, string(match[1]))
 	}
 	slices.SortStableFunc(tests, func(a, b test) int { return cmp.Compare(a.took, b.took) })
 	sum := 0.0
