@@ -1,7 +1,7 @@
 package main
 
-// claimProtocol are changes of what makes and releases claims, binds pods, and evicts pods for others: each leaves out or inverts one
-// condition or step.
+// claimProtocol are changes of what makes and releases claims, binds pods, evicts pods for others, and shows all this in Views: each leaves out
+// or inverts one condition or step.
 var claimProtocol = []declaredMutant{
 	// A claim in a ledger.
 	{"internal/ledger/apply.go", "p.Token == o.token && (o.shared || !p.Shared)", "(o.shared || !p.Shared)", "internal/ledger TestWritingHistories"},
