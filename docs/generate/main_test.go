@@ -138,6 +138,58 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// namesSignal matches the description of a field with the name of a signal.
+var namesSignal = regexp.MustCompile(`\bname of (a|the) signal\b`)
+
+// Lists have plural names, the values of enums begin with a capital, and fields that name a signal end in Signal.
+func TestNamesInFiles(t *testing.T) {
+	root, err := readSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Names of Kubernetes that are values.
+	kubernetes := []any{"cpu", "memory", "outboard.dev/v1alpha1"} // two resources, and a group and version
+	lists, values, signals := 0, 0, 0
+	var visit func(path, parent string, s *schema)
+	visit = func(path, parent string, s *schema) {
+		for name, f := range s.Properties {
+			if f.Items != nil {
+				lists++
+				if !strings.HasSuffix(name, "s") {
+					t.Errorf("%s.%s is a list: name it in the plural", path, name)
+				}
+			}
+			for _, value := range f.Enum {
+				text, _ := value.(string)
+				values++
+				if text != "" && !('A' <= text[0] && text[0] <= 'Z') && !slices.Contains(kubernetes, value) {
+					t.Errorf("%s.%s: value %q does not begin with a capital", path, name, text)
+				}
+			}
+			text := f.scalar() == "string" && f.Items == nil && f.Enum == nil
+			named := strings.HasSuffix(name, "Signal") || name == "signal" || name == "name" && parent == "signal"
+			if said := namesSignal.MatchString(f.Description); text && said != named {
+				t.Errorf("%s.%s: a field with the name of a signal, and no other, is called signal or …Signal: %s", path, name, f.Description)
+			} else if said && text {
+				signals++
+			}
+			visit(path+"."+name, name, f)
+		}
+		if s.Items != nil {
+			visit(path+"[]", parent, s.Items)
+		}
+		for _, rule := range s.AllOf {
+			if rule.Then != nil {
+				visit(path, parent, rule.Then)
+			}
+		}
+	}
+	visit("", "", root)
+	if lists < 20 || values < 50 || signals < 5 {
+		t.Errorf("only %d lists, %d values and %d names of signals are checked", lists, values, signals)
+	}
+}
+
 // The type of each metric in the code is the type that Prometheus gathers, for all metrics with a value.
 func TestMetricKinds(t *testing.T) {
 	kinds, err := kindsInCode(root)
