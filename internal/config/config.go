@@ -149,7 +149,7 @@ type ClientConnection struct {
 	// Enabled connects to the API server. With false, Outboard uses only the requests. Default true.
 	Enabled bool `json:"enabled"`
 	// Kubeconfig is the path of a kubeconfig file; "" (the default) uses the in-cluster
-	// configuration, or else ~/.kube/config.
+	// configuration, or else that of the environment variable KUBECONFIG, or else ~/.kube/config.
 	Kubeconfig string `json:"kubeconfig"`
 	// Context is the context in the kubeconfig; "" (the default) is its current context.
 	Context string `json:"context"`
