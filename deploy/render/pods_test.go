@@ -165,6 +165,17 @@ func TestServiceValues(t *testing.T) {
 	}
 }
 
+// A Prometheus selects rules and monitors by labels.
+func TestMonitoringLabels(t *testing.T) {
+	const set = "monitoring.rules=true,monitoring.serviceMonitor=true,monitoring.labels.release=metrics"
+	found := objects(t, set, "outboard-system", "v1.37.0")
+	for _, name := range []string{"ServiceMonitor outboard", "PrometheusRule outboard"} {
+		if got := fmt.Sprint(found[name].Metadata.Labels); got != "map[release:metrics]" {
+			t.Errorf("%s has the labels %s", name, got)
+		}
+	}
+}
+
 // Each alert links to its section of the pages that monitoring.documentation names.
 func TestAlertsLinkToTheDocumentation(t *testing.T) {
 	const set = "monitoring.rules=true,monitoring.documentation=https://git.example/outboard/docs/"
