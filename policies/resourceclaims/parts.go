@@ -132,12 +132,11 @@ func (g *divided) add(consumes map[string]resourcev1.Counter) int {
 
 // id is the same for GPUs that can be divided in the same way.
 func (g *divided) id() string {
-	var id []byte
+	id := binary.AppendVarint(nil, int64(len(g.counters)))
 	for _, c := range g.counters {
 		id = binary.AppendVarint(id, c)
 	}
 	for _, uses := range slices.SortedFunc(slices.Values(g.uses), slices.Compare) {
-		id = append(id, '|')
 		for _, u := range uses {
 			id = binary.AppendVarint(id, u)
 		}

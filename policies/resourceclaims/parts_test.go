@@ -178,6 +178,49 @@ func TestPartitionsAreRankedByTheArithmetic(t *testing.T) {
 	}
 }
 
+// GPUs that have the same counters, and from which other partitions are cut, are told apart: a node scores as if it were alone.
+func TestGPUsWithOtherPartitionsAreOthers(t *testing.T) {
+	scores := func(nodes ...string) map[string]int64 {
+		var b snapshot.Builder
+		b.SetDeviceClass(mig.DeviceClass())
+		for _, name := range nodes {
+			node, published := mig.Node(name, 1)
+			b.SetNode(node)
+			for _, s := range published {
+				if name == "few" {
+					s.Spec.Devices = slices.DeleteFunc(s.Spec.Devices, func(d resourcev1.Device) bool {
+						profile := d.Attributes["profile"].StringValue
+						return profile != nil && *profile == mig.A100[0].Name
+					})
+				}
+				b.SetResourceSlice(s)
+			}
+		}
+		claim := mig.Claim("claim", mig.A100[1].Name)
+		pod := claiming(claim.Name)
+		pod.Namespace = "default"
+		b.SetResourceClaim(claim)
+		view, found := b.View(), map[string]int64{}
+		p := policytest.Build(t, resourceclaims.Type(), "scoringStrategy: {type: LeastWaste}")
+		for range 2 { // what the first cycle has learned of the nodes counts in the second one
+			cycle := policytest.Prepare[policy.Score](t, p, pod, view)
+			for _, name := range nodes {
+				found[name] = cycle.Score(view.Node(name))
+			}
+		}
+		return found
+	}
+	few, all := scores("few")["few"], scores("all")["all"]
+	if few == policy.NoOpinion || all == policy.NoOpinion || few == all {
+		t.Fatalf("the scores are %d with few partitions, and %d with all", few, all)
+	}
+	for _, nodes := range [][]string{{"few", "all"}, {"all", "few"}} {
+		if found := scores(nodes...); found["few"] != few || found["all"] != all {
+			t.Errorf("%v: the scores are %v, and alone %d and %d", nodes, found, few, all)
+		}
+	}
+}
+
 // BenchmarkPartitions scores all nodes of a cluster with MIG for one pod after another, each of which takes a partition on the best node.
 // Some nodes are in use, each in another way. Pods request the usual profiles, or each a profile with another condition, so that
 // nothing is known of it.
