@@ -387,7 +387,7 @@ func (p *Profile) countingRisk(q *Policy, new strictyaml.Value, view *snapshot.V
 		}
 		holders = fmt.Sprintf(" (pods with claims: %d)", n)
 	}
-	return fmt.Sprintf("profile %s: a change of %s of %s does not change the claims that pods hold%s: until these pods end, units may be allocated twice, or stay unused (outboard audit lists those that are allocated twice)",
+	return fmt.Sprintf("profile %s: a change of %s of %s does not change the claims that pods hold%s: until these pods end, units may be allocated twice, or stay unused",
 		p.Path, strings.Join(differ, " and "), q.Name, holders)
 }
 
