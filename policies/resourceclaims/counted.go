@@ -158,7 +158,7 @@ func (s *counterSets) addDevice(pool int, d *resourcev1.Device) (ok bool) {
 
 // of returns an equal counted that other nodes have as well.
 func (known *countedNodes) of(c *counted) *counted {
-	var key []byte
+	key := binary.AppendUvarint(nil, uint64(len(c.ends)))
 	for i, end := range c.ends {
 		key = append(binary.AppendUvarint(key, uint64(end)), c.drivers[i])
 	}
