@@ -192,10 +192,10 @@ spec: {containers: [{name: a, image: registry.example.com/a, resources: {request
 func TestLookupsAreWarnedAbout(t *testing.T) {
 	const condition = `matchConditions: [{name: team, expression: 'pod.metadata.labels["team"] == "a"'}]`
 	for config, want := range map[string]int{
-		"{filters: [{name: r, message: m, " + condition + ", expression: 'true'}]}":   1,
-		"{scores: [{name: r, " + condition + ", expression: '1.0'}]}":                 1,
-		"{scores: [{name: r, weight: 0, " + condition + ", expression: '1.0'}]}":      0,
-		"{scores: [{name: r, expression: 'pod.metadata.name == \"a\" ? 1.0 : 0.0'}]}": 0,
+		"{filters: [{name: r, message: m, " + condition + ", expression: 'true'}]}":                            1,
+		"{scores: [{name: r, " + condition + ", expression: '1.0'}]}":                                          1,
+		"{scores: [{name: r, weight: 0, " + condition + ", expression: '1.0'}, {name: s, expression: '1.0'}]}": 0,
+		"{scores: [{name: r, expression: 'pod.metadata.name == \"a\" ? 1.0 : 0.0'}]}":                          0,
 	} {
 		warnings := policytest.Build(t, rules.Type(), config).(policy.Warner).Warnings()
 		if len(warnings) != want {
