@@ -68,8 +68,8 @@ test-browser: control-plane ## test the page in Chromium, which must be installe
 
 bench-page: ## measure the page in Chromium, and what it costs a replica, with 5,000 nodes
 	$(GO) -C test/browser test -vet=off -run '^TestLarge$$' -count 1 -v . -args -budgets
-	@echo 'one request to a replica, with 30,000 bound pods: at most 10 processor-ms'
-	$(GO) test -vet=off -run '^$$' -bench '^BenchmarkRequest$$' -benchtime 50x -count 1 ./internal/ui
+	@echo 'one request to a replica, with 30,000 bound pods, or claims of DRA devices: at most 10 processor-ms'
+	$(GO) test -vet=off -run '^$$' -bench '^Benchmark(Request|ClaimsHeld)$$' -benchtime 50x -count 1 ./internal/ui
 	@echo 'a search for what would make a pod fit, with 40,000 pods: at most 50 processor-ms'
 	$(GO) test -vet=off -run '^$$' -bench '^BenchmarkFind$$' -benchtime 20x -count 1 ./internal/remedy
 

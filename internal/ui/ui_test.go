@@ -393,11 +393,11 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// Devices of Dynamic Resource Allocation are units, and claims hold them.
+// Devices of Dynamic Resource Allocation are units, and claims hold them. Two profiles have the same devices.
 func TestDevicesOfClaims(t *testing.T) {
 	w := newWorld(t)
 	var err error
-	w.config, err = config.Parse("f", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, serving: {insecure: true}, profiles: [{policies: [{type: ResourceClaims}]}]}"), config.Types{Policies: standard.Types()})
+	w.config, err = config.Parse("f", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, serving: {insecure: true}, profiles: [{path: /a, policies: [{type: ResourceClaims}]}, {path: /b, policies: [{type: ResourceClaims}]}]}"), config.Types{Policies: standard.Types()})
 	if err != nil {
 		t.Fatal(err)
 	}
