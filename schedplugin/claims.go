@@ -68,10 +68,10 @@ func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	return nil
 }
 
-// bindPatience is longer than a claim and a Binding take before they fail. Nobody gives up in the meantime, as the caller of an extender
+// stallTimeout is longer than a claim and a Binding take before they fail. Nobody gives up in the meantime, as the caller of an extender
 // does, and to bind a pod that has failed costs the API server more than the wait: its claim is released, its status is written, and
 // another claim is made.
-const bindPatience = 30 * time.Second
+const stallTimeout = 30 * time.Second
 
 func (p *plugin) bind(ctx context.Context, c *cycle, name string, record *decision.Record) error {
 	cluster := p.service.Cluster
@@ -80,7 +80,7 @@ func (p *plugin) bind(ctx context.Context, c *cycle, name string, record *decisi
 		return err
 	}
 	b := binder.Binder{
-		Engine: c.engine, Cluster: cluster, Ledgers: p.service.Keeper, Awaited: &p.awaited, Patience: bindPatience,
+		Engine: c.engine, Cluster: cluster, Ledgers: p.service.Keeper, Awaited: &p.awaited, StallTimeout: stallTimeout,
 		Why: func(pod *corev1.Pod, node string) string {
 			record.Summary = p.service.Log.Why(pod, c.profile, node)
 			return record.Summary

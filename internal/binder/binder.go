@@ -48,9 +48,10 @@ type Binder struct {
 	Awaited *Awaited
 	// Why returns the summary of the decisions about the pod, for its annotation [decision.Annotation]; "": none.
 	Why func(pod *corev1.Pod, node string) string
-	// Patience is how long a pod waits for pods that this process binds to the node before it, if none of them gets bound. The default is
-	// 2 s, so that kube-scheduler, which calls an extender, learns the cause before it gives up.
-	Patience time.Duration
+	// StallTimeout is how long a pod waits for pods that this process binds to the node before it, if none of them gets bound: then it is not
+	// bound either, and kube-scheduler retries it. 0: 2 s, which is below the usual httpTimeout, so that a caller of the extender learns the
+	// cause.
+	StallTimeout time.Duration
 }
 
 // Target is where a pod is to be bound.

@@ -18,7 +18,7 @@ const lookEvery = time.Second
 // awaitEarlier waits until the pods are bound or gone; see waiting. Hundreds of pods may wait at the same time. So a pod looks when the call
 // of Bind for the next one has ended, and at each new View only if there is none.
 func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UID) error {
-	w := waiting{node: node, after: after, stall: cmp.Or(b.Patience, stallTimeout), moved: time.Now()}
+	w := waiting{node: node, after: after, stall: cmp.Or(b.StallTimeout, defaultStallTimeout), moved: time.Now()}
 	for _, uid := range after {
 		b.Awaited.begin(string(uid), w.moved) // the time of all of them
 	}

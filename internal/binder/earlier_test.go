@@ -49,7 +49,7 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 		after    time.Duration  // until change
 		change   func(*watched) // what happens to the earlier pod
 		cancel   time.Duration  // when the caller's context ends
-		patience time.Duration
+		stall    time.Duration
 		from, to time.Duration // when the Binding is sent; or when Bind returns an error
 		fails    bool
 	}{
@@ -77,7 +77,7 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), tc.cancel)
 				defer cancel()
-				at, err := w.bindAfterEarlier(t, ctx, new(binder.Awaited), tc.patience)
+				at, err := w.bindAfterEarlier(t, ctx, new(binder.Awaited), tc.stall)
 				if at < tc.from || at > tc.to || (err != nil) != tc.fails {
 					t.Errorf("after %s: %v; want %s to %s, an error: %t", at, err, tc.from, tc.to, tc.fails)
 				}
@@ -173,13 +173,13 @@ func (w *watched) bindEarlier() {
 }
 
 // bindAfterEarlier binds the pod to node a, and returns after which time the Binding was sent, or Bind failed without one.
-func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *binder.Awaited, patience time.Duration) (at time.Duration, err error) {
+func (w *watched) bindAfterEarlier(t *testing.T, ctx context.Context, earlier *binder.Awaited, stall time.Duration) (at time.Duration, err error) {
 	t.Helper()
-	return bindAfterEarlier(t, ctx, w, w, earlier, patience)
+	return bindAfterEarlier(t, ctx, w, w, earlier, stall)
 }
 
 // bindAfterEarlier is that of w in a cluster that is w, or has more.
-func bindAfterEarlier(t *testing.T, ctx context.Context, w *watched, in binder.Cluster, earlier *binder.Awaited, patience time.Duration) (at time.Duration, err error) {
+func bindAfterEarlier(t *testing.T, ctx context.Context, w *watched, in binder.Cluster, earlier *binder.Awaited, stall time.Duration) (at time.Duration, err error) {
 	t.Helper()
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: &oneUnit{after: []types.UID{"earlier"}}}}})
 	if err != nil {
@@ -190,7 +190,7 @@ func bindAfterEarlier(t *testing.T, ctx context.Context, w *watched, in binder.C
 		at, sent = time.Since(started), true
 		return w.receive(b)
 	}
-	b := binder.Binder{Engine: e, Cluster: in, Ledgers: w, Awaited: earlier, Why: func(*corev1.Pod, string) string { return "" }, Patience: patience}
+	b := binder.Binder{Engine: e, Cluster: in, Ledgers: w, Awaited: earlier, Why: func(*corev1.Pod, string) string { return "" }, StallTimeout: stall}
 	if _, err = b.Bind(ctx, w.pod.DeepCopy(), binder.Target{View: w.view, Node: w.view.Node("a")}); !sent {
 		at = time.Since(started)
 	}

@@ -13,16 +13,15 @@ const (
 	// which is not in the request. A Binding takes some milliseconds; if another replica takes longer, its Binding may
 	// never come.
 	awaitTimeout = 500 * time.Millisecond
-	// stallTimeout is how long a pod waits for pods that this process binds if none of them gets bound: then it is not bound either, and
-	// kube-scheduler retries it. It is below the usual httpTimeout, so that kube-scheduler learns the cause. See Binder.Patience.
-	stallTimeout = 2 * time.Second
+	// defaultStallTimeout is that of a Binder without another one.
+	defaultStallTimeout = 2 * time.Second
 )
 
 // waiting is the wait of a pod for those that must be bound to its node before it. It is a value without client, clock or goroutine: next
 // returns the following state, and a Binder looks and waits.
 //
 //	the first pod is bound or gone ───────────────────────────► the next pod
-//	this process binds it, and none has been bound for long ──► end: the pod that waits is not bound
+//	this process binds it, none is bound for StallTimeout ────► end: the pod that waits is not bound
 //	another replica binds it, and it is awaited for 500 ms ───► the next pod
 //	otherwise ────────────────────────────────────────────────► look at it again after a change, or at that time
 //
@@ -31,11 +30,11 @@ const (
 // testdata/waiting.txt has histories of it.
 type waiting struct {
 	node  string
-	after []types.UID // those still to wait for; empty: the end
-	stall time.Duration
-	moved time.Time // when the wait began, or one of the pods was last bound or gone
-	until time.Time // when to look again even if nothing changes; zero: at once
-	err   error     // in the end, why the pod that waits must not be bound
+	after []types.UID   // those still to wait for; empty: the end
+	stall time.Duration // the StallTimeout
+	moved time.Time     // when the wait began, or one of the pods was last bound or gone
+	until time.Time     // when to look again even if nothing changes; zero: at once
+	err   error         // in the end, why the pod that waits must not be bound
 }
 
 // known is what is known about the pod to wait for.

@@ -30,7 +30,7 @@ func TestWaiting(t *testing.T) {
 				return began.Add(d)
 			}
 			lines := strings.Split(history, "\n")
-			w := waiting{node: "a", stall: stallTimeout, moved: began}
+			w := waiting{node: "a", stall: defaultStallTimeout, moved: began}
 			for _, line := range lines {
 				if uid := types.UID(strings.Fields(line)[1]); !slices.Contains(w.after, uid) {
 					w.after = append(w.after, uid)
