@@ -358,9 +358,14 @@ func claimRisks(old, new *Config, view *snapshot.View) []string {
 // countingRisks returns the risks of claims that a policy of both configurations counts in another way than before.
 func countingRisks(old, new *Config, view *snapshot.View) (risks []string) {
 	for i := range old.Profiles {
-		p, j := &old.Profiles[i], slices.Index(paths(new), old.Profiles[i].Path)
-		for k := 0; j >= 0 && k < len(p.Policies); k++ {
-			q, others := &p.Policies[k], new.Profiles[j].Policies
+		p := &old.Profiles[i]
+		j := slices.Index(paths(new), p.Path)
+		if j < 0 {
+			continue
+		}
+		others := new.Profiles[j].Policies
+		for k := range p.Policies {
+			q := &p.Policies[k]
 			if l := slices.IndexFunc(others, func(r Policy) bool { return r.Name == q.Name && r.Type == q.Type }); l >= 0 {
 				if risk := p.countingRisk(q, others[l].Config, view); risk != "" {
 					risks = append(risks, risk)

@@ -49,7 +49,7 @@ func TestHeldClaimKeepsItsTurn(t *testing.T) {
 	}
 }
 
-// A pod with whole GPUs waits for no other: its annotations are those of its claim, whichever pod is bound first. Nor does one that requests none.
+// A pod with whole GPUs waits for no other: the order of the Bindings does not change its annotations. Nor does a pod that requests none.
 func TestHeldClaimOfWholeGPUs(t *testing.T) {
 	p := policytest.Build(t, gpumemory.Type(), `{}`)
 	w := &world{node: gpuNode("n", 3, 16)}

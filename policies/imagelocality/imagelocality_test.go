@@ -137,7 +137,7 @@ func TestSearchForSizesEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The size of an image is found on whichever node has it.
+// The size of an image is found on any node that has the image.
 func TestSizesAreFoundOnTheLastNode(t *testing.T) {
 	var b snapshot.Builder
 	for i := range 2000 {
