@@ -259,7 +259,11 @@ func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
 	case w.options.Strict:
 		return true, "Strict, and for every pod: " + none + "."
 	}
-	return false, "Soft: pods are placed without Outboard while it does not respond. It sees a pod on its node when its watch of the API server shows it."
+	why = "Soft: pods are placed without Outboard while it does not respond. Outboard sees a bound pod when its watch of the API server shows the pod"
+	if p.NeedsFilter() {
+		why += ", so pods in quick succession can exceed a limit"
+	}
+	return false, why + "."
 }
 
 // oneBinder returns an error if kube-scheduler would not accept the extenders.

@@ -155,7 +155,7 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 	}},
 	{"the page on installing", "v4", "outboard-system", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
-		{line: documented("docs/install.md", "--for service > scheduler.yaml")},
+		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
 		{line: listen}, {line: documented("docs/install.md", "outboard doctor --outboard-namespace")},
 		{documented("docs/install.md", "helm upgrade"), "own", both},
 		{line: documented("docs/install.md", "outboard doctor --outboard-namespace")},
