@@ -2,6 +2,7 @@ package binder
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -34,22 +35,20 @@ func (a *Awaited) begin(key string, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	since, known := a.since[key]
-	if !known {
-		for other, at := range a.since {
-			if now.Sub(at) > awaitedRetention {
-				delete(a.since, other)
-			}
-		}
+	if known && now.Sub(since) <= awaitedRetention {
+		return since
+	}
+	if !known && len(a.since) == maxAwaited {
+		maps.DeleteFunc(a.since, func(_ string, at time.Time) bool { return now.Sub(at) > awaitedRetention })
 		if len(a.since) == maxAwaited {
 			return now.Add(-awaitedRetention)
 		}
-		if a.since == nil {
-			a.since = map[string]time.Time{}
-		}
-		since = now
-		a.since[key] = now
 	}
-	return since
+	if a.since == nil {
+		a.since = map[string]time.Time{}
+	}
+	a.since[key] = now
+	return now
 }
 
 // end removes what need not be waited for any more.
