@@ -47,11 +47,13 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	given, dropped := h.withVictimsOfOneNode(given)
 	kept, err := h.evaluate(ctx, c, engine.Request{Pod: pod, View: view}, given)
 	c.record = c.result.Record
 	if err != nil {
 		return err
 	}
+	c.record.Preemptions = append(c.record.Preemptions, dropped...)
 	if known := h.Cluster.PodByUID(pod.UID); known != nil && known.Spec.NodeName == "" {
 		h.Cluster.Nominate(known, chosenFrom(kept))
 	}
@@ -65,6 +67,28 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 	}
 	c.response.Text, err = json.Marshal(response)
 	return err
+}
+
+// withVictimsOfOneNode drops the candidates with a victim on another node. kube-scheduler evicts the pods of a PodGroup with the disruption
+// mode "all" together, wherever they run, and sends them as victims of one node. Up to Kubernetes 1.37 it reads such a response as an error
+// (convertPodUIDToPod in pkg/scheduler/extender.go), and evicts no pod on any node.
+func (h *Handler) withVictimsOfOneNode(given []engine.Candidate) (kept []engine.Candidate, dropped []decision.Preemption) {
+	for _, c := range given {
+		var other *corev1.Pod
+		for _, uid := range c.Victims {
+			if pod := h.Cluster.PodByUID(uid); pod != nil && pod.Spec.NodeName != "" && pod.Spec.NodeName != c.Name {
+				other = pod
+				break
+			}
+		}
+		if other == nil {
+			kept = append(kept, c)
+			continue
+		}
+		dropped = append(dropped, decision.Preemption{Node: c.Name, Given: len(c.Victims), Dropped: fmt.Sprintf(
+			"kube-scheduler would also evict pod %s/%s on node %q, and accepts no pods of other nodes from an extender", other.Namespace, other.Name, other.Spec.NodeName)})
+	}
+	return kept, dropped
 }
 
 // evaluate returns the candidates to keep.

@@ -40,6 +40,26 @@ func TestNominatedPodWaitsForTheAPIServer(t *testing.T) {
 	}
 }
 
+// kube-scheduler reads a response in which a victim runs on another node as an error, so that it would evict no pod on any node. It sends
+// such victims for the pods of a PodGroup that are evicted together.
+func TestPreemptKeepsNoNodeWithVictimsOfOthers(t *testing.T) {
+	lowN, lowM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
+	important := sharing("important", 1000, 16)
+	g := serveGPUProfile(t, nil, lowN, lowM, important)
+	g.see([]*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}, lowN, lowM, important)
+	for _, pod := range []*corev1.Pod{important, somePod()} { // of the other one, no policy counts anything
+		if got := g.preempt(pod, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n", "low-m"), "m": metaVictims("low-m", "unseen")}); got != "m[low-m unseen]" {
+			t.Errorf("%s: preempt returns %q", pod.Name, got)
+		}
+	}
+	record := g.log.Find(decision.Query{Namespace: "default", Name: "important", Limit: 1})[0]
+	want := `n: dropped: kube-scheduler would also evict pod default/low-m on node "m", and accepts no pods of other nodes from an extender`
+	var text strings.Builder
+	if err := record.Text(&text); err != nil || !strings.Contains(text.String(), want) {
+		t.Errorf("got record\n%s%v", text.String(), err)
+	}
+}
+
 // A preempt call does not wait longer for the API server than it evaluates candidates. It evicts no pod that it may not have to: pods
 // about which the API server has not responded count as gone, and the others as the API server has them.
 func TestNominatedPodWaitsForTheAPIServerBriefly(t *testing.T) {

@@ -91,7 +91,7 @@ func (f *folder) run(b *testing.B, a arm, outboard string, r *report) {
 	for i := range address {
 		address[i] = freeAddress(b)
 	}
-	file, err := f.configure(dir, func(scheduler map[string]any) { a.configure(scheduler, address[0]) })
+	file, err := f.configure(dir, a, address[0])
 	if err != nil {
 		b.Fatal(err)
 	}

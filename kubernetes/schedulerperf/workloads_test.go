@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,18 @@ import (
 
 // chosen is the label of the workloads that run.
 const chosen = "chosen"
+
+// excluded are workloads that cannot end, by folder, test case and name, for all arms.
+var excluded = map[string]bool{
+	// The Go test of the folder registers the features that the workload counts.
+	"nodedeclaredfeatures/NodeDeclaredFeaturesEnabled/5Nodes5DeclaredFeatures": true,
+}
+
+// excludedWithExtender are those that cannot end with an extender that has the verb preempt.
+var excludedWithExtender = map[string]bool{
+	// kube-scheduler sends victims on other nodes, and accepts none from an extender (convertPodUIDToPod in pkg/scheduler/extender.go).
+	"default_preemption/PreemptionPodGroupDisruptionMode/FastTest_PodGroupDisruptionMode_All": true,
+}
 
 // A folder is one of scheduler_perf, which has a file of test cases with workloads.
 type folder struct {
@@ -67,6 +80,9 @@ func (f *folder) choose() {
 
 // runs reports whether a workload of a test case runs: the size of largeSizes, or what Kubernetes runs as an integration test.
 func (f *folder) runs(c, workload map[string]any) bool {
+	if excluded[f.path(c, workload)] {
+		return false
+	}
 	if *large {
 		return workload["name"] == largeSizes[fmt.Sprintf("%s/%s", f.name, c["name"])]
 	}
@@ -76,11 +92,22 @@ func (f *folder) runs(c, workload map[string]any) bool {
 	return slices.Contains(labels, any("integration-test")) && !slices.Contains(labels, any("performance"))
 }
 
+// path returns the name of a workload of a test case.
+func (f *folder) path(c, workload map[string]any) string {
+	return fmt.Sprintf("%s/%s/%s", f.name, c["name"], workload["name"])
+}
+
 // configure writes the test cases to dir with a configuration of kube-scheduler, which may be the case's own, as changed by change. It
 // returns the path of the file. The working directory is that of the folder.
-func (f *folder) configure(dir string, change func(scheduler map[string]any)) (string, error) {
+func (f *folder) configure(dir string, a arm, address string) (string, error) {
 	cases := make([]map[string]any, 0, len(f.cases))
 	for i, c := range f.cases {
+		workloads := slices.DeleteFunc(slices.Clone(c["workloads"].([]any)), func(w any) bool {
+			return a.extender && excludedWithExtender[f.path(c, w.(map[string]any))]
+		})
+		if len(workloads) == 0 {
+			continue
+		}
 		scheduler := map[string]any{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 		if own, ok := c["schedulerConfigPath"].(string); ok {
 			text, err := os.ReadFile(own)
@@ -91,17 +118,13 @@ func (f *folder) configure(dir string, change func(scheduler map[string]any)) (s
 				return "", fmt.Errorf("%s: %w", own, err)
 			}
 		}
-		change(scheduler)
+		a.configure(scheduler, address)
 		path := filepath.Join(dir, fmt.Sprintf("scheduler-%d.yaml", i))
 		if err := write(path, scheduler); err != nil {
 			return "", err
 		}
-		changed := map[string]any{"schedulerConfigPath": path}
-		for key, value := range c {
-			if key != "schedulerConfigPath" {
-				changed[key] = value
-			}
-		}
+		changed := maps.Clone(c)
+		changed["schedulerConfigPath"], changed["workloads"] = path, workloads
 		cases = append(cases, changed)
 	}
 	path := filepath.Join(dir, "performance-config.yaml")
