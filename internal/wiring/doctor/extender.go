@@ -174,6 +174,20 @@ func (e *extenderAt) ownWeight() bool {
 	})
 }
 
+// weightDiffers reports a weight with which the policies of a profile count otherwise than plugins of kube-scheduler with their weights. Weight
+// and LargeWeight report other mistakes of the same field.
+func (e *extenderAt) weightDiffers(matches []match) {
+	for _, m := range matches {
+		got, want := e.extender.Weight, m.profile.ExtenderWeight()
+		if !slices.Contains(m.verbs, decision.Prioritize) || want == 0 || got == want || got <= 0 || got > max(want, mostWeight) {
+			continue
+		}
+		e.report(Warning, "WeightDiffers", "weight", fmt.Sprintf("weight is %d, and the weights of the policies of the profile %s add up to %d", got, m.profile.Path, want),
+			fmt.Sprintf("a policy has %.2g times the influence of a plugin of kube-scheduler with the same weight", float64(got)/float64(want)),
+			fmt.Sprintf("write weight: %d, as scheduler-config prints; ignore this if the influence is intended", want))
+	}
+}
+
 // rightWeight is the weight that scheduler-config writes for the only profile that the extender calls; else 1.
 func (e *extenderAt) rightWeight() string {
 	if all := e.matches(); e.outboard && len(all) == 1 {

@@ -111,6 +111,7 @@ func (c *checker) profiles(all []extenderAt) {
 			e.served(matches)
 			e.notAllocated(matches)
 			e.claimsNotCalled(matches)
+			e.weightDiffers(matches)
 			e.mode()
 		}
 		for _, m := range matches {
