@@ -41,6 +41,9 @@ type Cluster struct {
 	Configz func(namespace, pod string, port int) ([]byte, error)
 }
 
+// podPort is the port of the pods that the manifests and the chart create. Their Service has the port of https.
+const podPort = "8443"
+
 // scheduler is a container that runs kube-scheduler.
 type scheduler struct {
 	pod       *corev1.Pod
@@ -239,13 +242,19 @@ func (e *extenderAt) service() {
 	}
 }
 
-// manifestService checks that the Service has the port, if it is in the manifests.
+// manifestService checks that the Service has the port, if it is in the manifests. A Service that is not there probably is Outboard's own, if
+// it has that name.
 func (e *extenderAt) manifestService() {
-	if e.manifests == nil {
-		return
+	u := e.url()
+	if e.manifests != nil {
+		if s, _ := e.manifests.serviceOf(u); s != nil {
+			e.servicePort(s)
+			return
+		}
 	}
-	if s, _ := e.manifests.serviceOf(e.url()); s != nil {
-		e.servicePort(s)
+	if host := u.Hostname(); u.Scheme == "https" && u.Port() == podPort && strings.HasPrefix(host, "outboard.") && clusterName(host) {
+		e.report(Warning, "WrongPort", "urlPrefix", "the port is "+podPort+", at which the pods of Outboard listen, and the Service "+host+" of the manifests and of the chart has 443",
+			"every call fails, unless this Service has another port", "write https://"+host+u.Path)
 	}
 }
 

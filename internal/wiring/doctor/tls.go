@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
@@ -137,6 +138,8 @@ func (e *extenderAt) files(t *tlsConfig) {
 		}
 		if m := missing(part.file, e.ReadFile); m != nil && part.data == "" {
 			e.refuse("FileNotMounted", e.field("tlsConfig."+part.name+"File"), part.file+" does not exist: "+m.Error(), "", "add the key, or name a file that the container has")
+		} else if part.data == "" && e.notFound(part.file) {
+			e.refuse("FileNotFound", e.field("tlsConfig."+part.name+"File"), part.file+" does not exist", "", "write the file, or correct the path")
 		}
 		e.encoding("tlsConfig."+part.name, part.data)
 	}
@@ -157,6 +160,7 @@ func (e *extenderAt) files(t *tlsConfig) {
 	}
 	cert, private := e.text(t.CertFile, t.CertData), e.text(t.KeyFile, t.KeyData)
 	if cert == nil || private == nil {
+		e.exchanged(t, cert, private)
 		return
 	}
 	if _, err := tls.X509KeyPair(cert, private); err != nil {
@@ -166,6 +170,23 @@ func (e *extenderAt) files(t *tlsConfig) {
 			return
 		}
 		e.report(Error, "ClientKey", "tlsConfig.certFile", strings.TrimPrefix(err.Error(), "tls: "), why, "use a certificate and its key")
+	}
+}
+
+// exchanged reports a key in the place of the certificate, or the reverse, if not both can be read here. If neither can, the names of the
+// files say what they are.
+func (e *extenderAt) exchanged(t *tlsConfig, cert, private []byte) {
+	ends := func(file string, suffixes ...string) bool { return slices.Contains(suffixes, path.Ext(file)) }
+	isKey := func(text []byte) bool { return bytes.Contains(text, []byte("PRIVATE KEY-----")) }
+	isCertificate := func(text []byte) bool { return len(certificates(text)) > 0 }
+	const why, fix = "kube-scheduler has no certificate that it can use: every call fails", "exchange the two"
+	switch {
+	case isKey(cert) && !isCertificate(cert):
+		e.report(Error, "ClientKey", dataOrFile("tlsConfig.cert", t.CertData), "there is a private key, and no certificate", why, fix)
+	case isCertificate(private) && !isKey(private):
+		e.report(Error, "ClientKey", dataOrFile("tlsConfig.key", t.KeyData), "there is a certificate, and no private key", why, fix)
+	case cert == nil && private == nil && ends(t.CertFile, ".key") && ends(t.KeyFile, ".crt", ".cert", ".pem"):
+		e.report(Warning, "ClientKey", "tlsConfig.certFile", "certFile has the name of a private key, and keyFile that of a certificate", "if the names are right, "+why, fix)
 	}
 }
 
@@ -348,7 +369,7 @@ func (e *extenderAt) text(file, data string) []byte {
 		}
 		return text
 	}
-	if file == "" {
+	if file == "" || e.notFound(file) {
 		return nil
 	}
 	return e.readOrOmit(file, e.ReadFile)
