@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,8 +37,9 @@ kube-scheduler rejects, what it silently does otherwise than one expects, and, w
 what does not go with the configuration of Outboard. With --cluster or --kubeconfig it also reads
 nodes, pods, ResourceSlices, Services and endpoints of the cluster, and the flags of kube-scheduler's pods. With
 --outboard-namespace it reads both configurations and their certificates from the cluster, too: from the
-ConfigMaps and Secrets that the Deployments in the namespace mount. It ends with what it did not
-check. FILE - is standard input.
+ConfigMaps and Secrets that the Deployments in the namespace mount. It ends with how many findings
+there are, with the codes of notes that every such file has, and with what it did not check. FILE -
+is standard input.
 
 --fix prints the file with everything corrected that has one right correction. On standard error,
 it lists the corrections, with the lines of FILE, and what is left, with the lines of the
@@ -166,7 +168,7 @@ func (o *doctorOptions) writeFixed(in doctor.Input, fixed *doctor.Fixed, out, st
 		if _, err = out.Write(fixed.Data); err != nil {
 			return nil, err
 		}
-		if len(fixed.Corrected) > 0 && len(fixed.Left) > 0 {
+		if len(fixed.Corrected) > 0 && slices.ContainsFunc(fixed.Left, func(f doctor.Finding) bool { return !f.Inherent() }) {
 			notes.WriteString("The findings below have the lines of the corrected text.\n")
 		}
 	case !bytes.Equal(fixed.Data, in.Data):
@@ -214,13 +216,23 @@ func count(findings []doctor.Finding, severity doctor.Severity) (n int) {
 	return n
 }
 
-// diagnosis writes the findings as text, how many there are, and what is not checked.
+// diagnosis writes the findings as text, how many there are, and what is not checked. Inherent ones, which a right file has too, have no line.
 func diagnosis(w io.Writer, findings []doctor.Finding, omissions []doctor.Omission) error {
 	var b strings.Builder
+	var inherent []string
 	for i := range findings {
-		b.WriteString(findings[i].Text())
+		if f := &findings[i]; f.Inherent() {
+			inherent = append(inherent, f.Code)
+		} else {
+			b.WriteString(f.Text())
+		}
 	}
-	fmt.Fprintf(&b, "errors: %d, warnings: %d, notes: %d\n", count(findings, doctor.Error), count(findings, doctor.Warning), count(findings, doctor.Note))
+	fmt.Fprintf(&b, "errors: %d, warnings: %d, notes: %d", count(findings, doctor.Error), count(findings, doctor.Warning), count(findings, doctor.Note))
+	if len(inherent) > 0 {
+		slices.Sort(inherent)
+		fmt.Fprintf(&b, " (%s: outboard doctor --explain CODE)", strings.Join(slices.Compact(inherent), ", "))
+	}
+	b.WriteString("\n")
 	b.WriteString(doctor.OmissionsText(omissions))
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -51,8 +51,9 @@ func TestDoctor(t *testing.T) {
 		want  []string
 		not   string
 	}{
-		{name: "errors", args: []string{wrong}, fails: true, want: []string{wrong + ":8: [ERROR IgnorableBinder] extenders[0].ignorable: ", "    Why: ", "    Fix: ", "    See: outboard doctor --explain IgnorableBinder\n", "errors: 1, warnings: 0, notes: 1\nnot checked: Outboard's configuration (--config names it)\nnot checked: the cluster (--cluster reads it)\n"}},
-		{name: "no errors", args: []string{right}, want: []string{"errors: 0, warnings: 0, notes: 1\n"}},
+		{name: "errors", args: []string{wrong}, fails: true, want: []string{wrong + ":8: [ERROR IgnorableBinder] extenders[0].ignorable: ", "    Why: ", "    Fix: ", "    See: outboard doctor --explain IgnorableBinder\n", "errors: 1, warnings: 0, notes: 1 (BatchingDisabled: outboard doctor --explain CODE)\nnot checked: Outboard's configuration (--config names it)\nnot checked: the cluster (--cluster reads it)\n"}},
+		{name: "no errors", args: []string{right}, want: []string{"errors: 0, warnings: 0, notes: 1 (BatchingDisabled: outboard doctor --explain CODE)\n"}, not: right},
+		{name: "every note, as JSON", args: []string{right, "-o", "json"}, want: []string{"\"code\": \"BatchingDisabled\""}},
 		{name: "a version", args: []string{right, "--kubernetes-version", "1.34"}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}},
 		{name: "with Outboard's configuration", args: []string{right, "--config", outboard}, want: []string{"errors: 0"}},
 		{name: "the configuration of a plugin", args: []string{plugin}, want: []string{"not checked: /etc/none.yaml (not on this machine)\nnot checked: what the policies of Outboard's plugin need in profiles[0].plugins (its configuration is not known: --config names it)\n"}, not: "PluginNotEnabled"},

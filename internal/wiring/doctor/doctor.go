@@ -241,6 +241,9 @@ func (c *checker) elsewhere(severity Severity, code, where, field, message, why,
 	})
 }
 
+// Inherent reports whether the finding is a note that no correction removes: it is about all extenders, all with a CA, or all candidates.
+func (f *Finding) Inherent() bool { return f.Code == "BatchingDisabled" || f.Code == "CANotReloaded" }
+
 // Correction returns the correction of the finding as one line of text.
 func (f *Finding) Correction() string {
 	return fmt.Sprintf("%s: corrected [%s] %s%s\n", f.position(), f.Code, strings.TrimPrefix(f.Field+": ", ": "), f.Fix)
