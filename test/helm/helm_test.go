@@ -113,6 +113,9 @@ var everyPair = [][]string{
 	{"gpu-sharing", "placement", "licenses", "placement", "utilization"},
 }
 
+// overlay installs with kubectl.
+var overlay = documented("docs/install.md", "cat > my-outboard/kustomization.yaml")
+
 // lifecycles are what users do with a release, from an empty cluster on.
 var lifecycles = []struct {
 	name, helm, namespace string
@@ -143,15 +146,22 @@ var lifecycles = []struct {
 	)},
 	{"another namespace", "v3", "gpu-team", []step{
 		{line: documented("docs/install.md", "kubectl create namespace gpu-team")},
-		{documented("docs/install.md", "helm install outboard deploy/chart --namespace gpu-team"), "gpu-sharing", both},
+		{"helm install outboard deploy/chart --namespace gpu-team --set preset=gpu-sharing", "gpu-sharing", both},
 		{`helm install second deploy/chart --namespace default 2> refused && exit 1
 grep 'the release outboard in the namespace gpu-team serves this cluster' refused`, "gpu-sharing", nil},
 		{line: "helm uninstall outboard --namespace gpu-team"},
 	}},
 	{"another namespace with kubectl", "v3", "gpu-team", []step{
+		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
+		{line: strings.Split(overlay, "kubectl apply")[0]},
 		{line: documented("docs/install.md", "kubectl create namespace gpu-team")},
-		{line: documented("docs/install.md", "kubectl kustomize deploy")},
-		{documented("docs/install.md", "-f gpu-team.yaml"), "placement", both},
+		{documented("docs/install.md", "-f gpu-team.yaml"), "own", both},
+	}},
+	{"the page on installing with kubectl", "v3", "outboard-system", []step{
+		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
+		{line: overlay, starts: both},
+		{"kubectl delete --force -f deploy/test-pods.yaml", "own", nil},
+		{"sed -i 's/httpTimeout: 3s/httpTimeout: 4s/' my-outboard/scheduler.yaml\nkubectl apply --server-side --force-conflicts -k my-outboard", "own", one},
 	}},
 	{"the page on installing", "v4", "outboard-system", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},

@@ -68,17 +68,38 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 }
 
-// The files that the page about the installation has Helm install, with the output of scheduler-config for them, have no errors: the
-// chart serves with TLS what serves its own host only.
-func TestFilesForTheChart(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "install.md"))
+// documented returns the first configuration of Outboard of a page after a heading.
+func documented(t *testing.T, page, heading string) *config.Config {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, own, _ := strings.Cut(string(page), "### Your own policies")
-	_, own, _ = strings.Cut(own, "<<'END'\n")
-	own, _, _ = strings.Cut(own, "\nEND\n")
-	c := parseConfig(t, []byte(own))
+	_, file, _ := strings.Cut(string(text), heading)
+	_, file, _ = strings.Cut(file, "cat > outboard.yaml <<'END'\n")
+	file, _, _ = strings.Cut(file, "\nEND\n")
+	return parseConfig(t, []byte(file))
+}
+
+// The file of the page about the installation, which Helm and kubectl install, has no findings except notes.
+func TestFileOfTheInstallation(t *testing.T) {
+	c := documented(t, "install.md", "### Your own policies")
+	w, err := wiring.New(c, wiring.Options{For: wiring.Service, Strict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := doctor.Input{File: "scheduler.yaml", Data: w.YAML(), Config: c, ConfigFile: "outboard.yaml", Types: types, Now: now}
+	for code, severity := range severities(t, in) {
+		if severity != doctor.Note {
+			t.Errorf("%s is a %s", code, severity)
+		}
+	}
+}
+
+// Files that Helm installs may serve their own host only: the chart serves them with TLS. With the output of scheduler-config for them, they
+// have no errors.
+func TestFilesForTheChart(t *testing.T) {
+	c := documented(t, "signals.md", "### Documents")
 	for _, o := range []wiring.Options{{For: wiring.Service}, {For: wiring.NodePort}, {URL: "https://10.96.0.20"}} {
 		w, err := wiring.New(c, o)
 		if err != nil {
