@@ -1,0 +1,75 @@
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/wiring"
+	"outboard.dev/outboard/policies/standard"
+)
+
+// The command of docs/install.md copies to each node, here a directory, all files that kube-scheduler's configuration names, and the patch.
+func TestCopyToNodes(t *testing.T) {
+	c, err := config.Parse("outboard.yaml", []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles: [{policies: [{type: GPUMemory}]}]\n"+
+		"serving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\n"), config.Types{Policies: standard.Types()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := wiring.New(c, wiring.Options{For: wiring.Kubeadm, URL: "https://10.96.0.20"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	const ssh, scp = "#!/bin/sh\n[ \"$2\" = mkdir ] && exec mkdir \"$3\" \"nodes/${1#root@}$4\"\n",
+		"#!/bin/bash\nto=${!#}\nto=${to#root@}\nexec cp \"${@:1:$#-1}\" \"nodes/${to%%:*}/${to#*:}\"\n"
+	for path, text := range map[string]string{
+		"bin/ssh": ssh, "bin/scp": scp, "wiring/scheduler.yaml": string(w.YAML()), "wiring/patches/kube-scheduler+json.yaml": "[]\n",
+		"tls/ca.crt": "", "tls/ca.key": "", "tls/client.crt": "", "tls/client.key": "", "tls/server.crt": "", "tls/server.key": "",
+	} {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _ := blocksOf("install.md", page)
+	for _, b := range all {
+		if !strings.Contains(b.text, "scp ") {
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", b.text)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s\n%s", err, out, b.text)
+		}
+	}
+	want := []string{wiring.Directory + "/scheduler.yaml", wiring.Directory + "/patches/kube-scheduler+json.yaml"}
+	for _, e := range w.Extenders() {
+		want = append(want, e.TLSConfig.CAFile, e.TLSConfig.CertFile, e.TLSConfig.KeyFile)
+	}
+	nodes, err := filepath.Glob(filepath.Join(dir, "nodes", "*"))
+	if err != nil || len(nodes) != 3 {
+		t.Fatalf("%v: the nodes are %v, want 3", err, nodes)
+	}
+	for _, node := range nodes {
+		for _, file := range want {
+			if _, err := os.Stat(filepath.Join(node, file)); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := os.Stat(filepath.Join(node, wiring.Directory, "ca.key")); err == nil {
+			t.Errorf("%s has the key of the CA", node)
+		}
+	}
+}
