@@ -15,26 +15,36 @@ import (
 
 	"outboard.dev/outboard/internal/replicas"
 	"outboard.dev/outboard/internal/service"
+	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policy/claims"
 )
+
+// gpusReport is what gpus shows: the GPUs of device plugins, and the devices of ResourceClaims. Without a profile with GPUMemory, Unit is "".
+// Error is why there are neither.
+type gpusReport struct {
+	gpumemory.Report
+	Drivers []ui.DriverDevices `json:"drivers"`
+}
 
 func gpusCommand() *cobra.Command {
 	var from serviceFlags
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "gpus [NODE]",
-		Short: "Show shared GPUs, and how much of them each pod uses",
+		Short: "Show GPUs and devices of ResourceClaims, and what each pod has of them",
 		Long: `Show the GPUs of all nodes, or of one: how much memory of each GPU pods use, how much
 of that is reserved for pods whose containers have not started, and how much is free.
-Unannotated pods have a GPU, but nothing says which one, so they count on none. GPUs belong
-to nodes, so there is no flag for a namespace: the pods are those of all namespaces.
+Unannotated pods have a GPU, but nothing says which one, so they count on none. Then show the
+devices of the drivers that ResourceClaims name in scoringStrategy.driver: how much memory of
+each device claims have, and the pods with these claims. GPUs and devices belong to nodes, so
+there is no flag for a namespace: the pods are those of all namespaces.
 
 The command reads from all replicas through the API server, as kubectl port-forward does, or
 from one service with --admin. All replicas read the same claims, so they differ only for a
 moment, or if one cannot read the API server: then the command shows what most of them
-respond, and names the others. The exit status is 1 if there is no such node, or it shares
-no GPUs, and 2 if no replica responds.`,
+respond, and names the others. The exit status is 1 if there is no such node, or it has
+neither GPUs nor devices, and 2 if no replica responds.`,
 		Example: `  outboard gpus
   outboard gpus gpu-1 -o json`,
 		Args: positional("[NODE]"),
@@ -42,8 +52,12 @@ no GPUs, and 2 if no replica responds.`,
 			if err := output.check(); err != nil {
 				return err
 			}
-			responses, err := read(cmd, &from, func(ctx context.Context, client *http.Client, admin string) (*gpumemory.Report, error) {
-				return fetchGPUs(ctx, client, admin, args)
+			node := ""
+			if len(args) > 0 {
+				node = args[0]
+			}
+			responses, err := read(cmd, &from, func(ctx context.Context, client *http.Client, admin string) (*gpusReport, error) {
+				return fetchGPUs(ctx, client, admin, node)
 			})
 			if err != nil {
 				return err
@@ -52,7 +66,7 @@ no GPUs, and 2 if no replica responds.`,
 			for _, replica := range differing {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: replica %s reports other GPUs or pods: it is binding a pod, or cannot read the API server\n", cmd.Root().Name(), replica)
 			}
-			err = output.write(cmd.OutOrStdout(), inJSON(report), func(w io.Writer) error { return gpuTable(w, report) })
+			err = output.write(cmd.OutOrStdout(), inJSON(report), func(w io.Writer) error { return report.text(w) })
 			if err == nil && report.Error != "" {
 				return errFindings
 			}
@@ -65,48 +79,99 @@ no GPUs, and 2 if no replica responds.`,
 	return cmd
 }
 
-// fetchGPUs reads the GPUs of the node, or of all nodes in the order of their names.
-func fetchGPUs(ctx context.Context, client *http.Client, admin string, node []string) (*gpumemory.Report, error) {
-	target, err := url.JoinPath(admin, service.InspectPath, "gpus")
+// fetchGPUs reads the GPUs and devices of the node, or of all nodes in the order of their names if that is "".
+func fetchGPUs(ctx context.Context, client *http.Client, admin, node string) (*gpusReport, error) {
+	path := service.InspectPath + "/gpus"
+	if node != "" {
+		path += "/" + url.PathEscape(node)
+	}
+	report := &gpusReport{Report: gpumemory.Report{Nodes: []gpumemory.NodeReport{}}}
+	var devices ui.Devices
+	shared, err := readIfFound(ctx, client, admin, path, &report.Report)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range node {
-		target += "/" + url.PathEscape(name)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
+	if _, err := readIfFound(ctx, client, admin, ui.DevicesPath+"?node="+url.QueryEscape(node), &devices); err != nil {
 		return nil, err
 	}
-	res, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("calling the service: %w", err)
+	if !shared && len(devices.Drivers) == 0 {
+		return nil, fmt.Errorf("the service at %s shows no GPUs (status 404): no profile has the policy GPUMemory or ResourceClaims, or --admin is not the admin address of outboard serve", admin)
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return nil, fmt.Errorf("calling the service: %w", err)
-	}
-	if res.StatusCode == http.StatusNotFound {
-		return nil, fmt.Errorf("the service at %s shows no GPUs (status 404): no profile has the policy GPUMemory, or --admin is not the admin address of outboard serve", admin)
-	}
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the service responded with %s: %s", res.Status, strings.TrimSpace(string(body)))
-	}
-	report := new(gpumemory.Report)
-	if err := json.Unmarshal(body, report); err != nil {
-		return nil, fmt.Errorf("reading the response of the service: %w", err)
+	report.Drivers = append([]ui.DriverDevices{}, devices.Drivers...)
+	switch {
+	case !shared:
+		report.Error = devices.Error
+	case report.Error == "" || len(devices.Drivers) == 0 || report.Error == devices.Error:
+	case devices.Error == "":
+		report.Error = ""
+	default:
+		report.Error += "; " + devices.Error
 	}
 	slices.SortFunc(report.Nodes, func(a, b gpumemory.NodeReport) int { return strings.Compare(a.Name, b.Name) })
 	return report, nil
 }
 
-// gpuTable writes one line for each GPU, and the totals, or why there are none.
-func gpuTable(w io.Writer, report *gpumemory.Report) error {
-	if report.Error != "" {
-		_, err := fmt.Fprintln(w, report.Error)
+// readIfFound reads the JSON at the path of the admin address. found is false if nothing is there.
+func readIfFound(ctx context.Context, client *http.Client, admin, path string, into any) (found bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(admin, "/")+path, nil)
+	if err != nil {
+		return false, err
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return false, fmt.Errorf("calling the service: %w", err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return false, fmt.Errorf("calling the service: %w", err)
+	}
+	if res.StatusCode == http.StatusNotFound {
+		return false, nil
+	}
+	if res.StatusCode != http.StatusOK {
+		return false, fmt.Errorf("the service responded with %s: %s", res.Status, strings.TrimSpace(string(body)))
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return false, fmt.Errorf("reading the response of the service: %w", err)
+	}
+	return true, nil
+}
+
+// text writes a table of the GPUs, and one for each driver, or why there are none. Of several tables, those without nodes are left out.
+func (r *gpusReport) text(w io.Writer) error {
+	if r.Error != "" {
+		_, err := fmt.Fprintln(w, r.Error)
 		return err
 	}
+	type section struct {
+		nodes int
+		write func(io.Writer) error
+	}
+	var sections []section
+	if r.Unit != "" {
+		sections = append(sections, section{len(r.Nodes), func(w io.Writer) error { return gpuTable(w, &r.Report) }})
+	}
+	for i := range r.Drivers {
+		d := &r.Drivers[i]
+		sections = append(sections, section{len(d.Nodes), func(w io.Writer) error { return deviceTable(w, d) }})
+	}
+	if slices.ContainsFunc(sections, func(s section) bool { return s.nodes > 0 }) {
+		sections = slices.DeleteFunc(sections, func(s section) bool { return s.nodes == 0 })
+	}
+	for i, s := range sections {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := s.write(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gpuTable writes one line for each GPU, and the totals.
+func gpuTable(w io.Writer, report *gpumemory.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "NODE\tGPU\tUSED\tRESERVED\tFREE\tOF %s\tPODS\n", report.Unit)
 	var used, reserved, free, capacity int64
@@ -133,6 +198,43 @@ func gpuTable(w io.Writer, report *gpumemory.Report) error {
 	}
 	fmt.Fprintf(table, "all\t\t%d\t%d\t%d\t%d\t\n", used, reserved, free, capacity)
 	return table.Flush()
+}
+
+// deviceTable writes one line for each device of the driver, and the totals.
+func deviceTable(w io.Writer, driver *ui.DriverDevices) error {
+	fmt.Fprintf(w, "Devices of %s\n", driver.Driver)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "NODE\tDEVICE\tUSED\tFREE\tOF %s\tPODS\n", driver.Unit)
+	var used, free, capacity int64
+	for _, n := range driver.Nodes {
+		for i := range n.Devices {
+			d := &n.Devices[i]
+			left := fmt.Sprint(d.Capacity - d.Used)
+			switch {
+			case !d.Healthy:
+				left = "unhealthy"
+			case d.Used > d.Capacity:
+				left = "overcommitted"
+			default:
+				free += d.Capacity - d.Used
+			}
+			used, capacity = used+d.Used, capacity+d.Capacity
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%d\t%s\n", n.Name, d.Name, d.Used, left, d.Capacity, claimList(d.Claims))
+		}
+	}
+	fmt.Fprintf(table, "all\t\t%d\t%d\t%d\t\n", used, free, capacity)
+	return table.Flush()
+}
+
+// claimList returns the pods that have the claims. A claim that no pod on the node uses has its own name.
+func claimList(all []ui.DeviceClaim) string {
+	list := make([]string, len(all))
+	for i, c := range all {
+		if list[i] = fmt.Sprintf("claim %s/%s (%d)", c.Namespace, c.Name, c.Amount); c.Pod != nil {
+			list[i] = claims.Held{Holder: *c.Pod, Amount: c.Amount}.String()
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 func podList(pods []gpumemory.GPUPod) string {

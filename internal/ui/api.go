@@ -6,6 +6,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/policy/claims"
 )
 
 // No slice in the data is nil, so that each is an array in JSON.
@@ -16,6 +17,7 @@ const (
 	UnitsPath    = "/api/units"    // ?resource=R: Units
 	WaitingPath  = "/api/waiting"  // ?find=F&reason=C&owner=O&sort=pods or reason&limit=N: Waiting
 	HeldPath     = "/api/held"     // ?resource=R&node=N&find=F&by=namespace or owner: Held
+	DevicesPath  = "/api/devices"  // ?node=N: Devices
 	FindPath     = "/api/find"     // ?text=T: Found
 	SignalsPath  = "/api/signals"  // Signals
 	TryPath      = explain.TryPath // ?profile=P, POST of a manifest: explain.Document
@@ -309,6 +311,48 @@ type HeldRow struct {
 	// Audit is what the latest audit says of the claim, "not audited" of a ResourceClaim, and Differs whether that is wrong.
 	Audit   string `json:"audit"`
 	Differs bool   `json:"differs,omitempty"`
+}
+
+// Devices are the devices of ResourceClaims, with who has them: of Units, those that are in no ledger.
+type Devices struct {
+	// Drivers has one entry for each driver that a policy names.
+	Drivers []DriverDevices `json:"drivers"`
+	// Error is why the node in the query has none, or "".
+	Error string `json:"error,omitempty"`
+}
+
+// DriverDevices are the devices of one driver.
+type DriverDevices struct {
+	Driver string        `json:"driver"`
+	Unit   string        `json:"unit"` // of amounts
+	Nodes  []NodeDevices `json:"nodes"`
+}
+
+// NodeDevices are the devices of one driver on one node.
+type NodeDevices struct {
+	Name    string   `json:"name"`
+	Model   string   `json:"model,omitempty"`
+	Devices []Device `json:"devices"`
+}
+
+// Device is one device, or the set of counters from which partitions are cut.
+type Device struct {
+	Name string `json:"name"`
+	// Capacity is its memory, and Used how much of that claims have. A device without memory has the capacity 1.
+	Capacity int64 `json:"capacity"`
+	Used     int64 `json:"used"`
+	// Healthy is false if the device has a taint, so that pods do not get it.
+	Healthy bool          `json:"healthy"`
+	Claims  []DeviceClaim `json:"claims"`
+}
+
+// DeviceClaim is what one ResourceClaim has of a device.
+type DeviceClaim struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Pod is a pod on the node that uses the claim; nil if there is none.
+	Pod    *claims.Holder `json:"pod,omitempty"`
+	Amount int64          `json:"amount"`
 }
 
 // Found are the pods and nodes whose names begin with a text, in order, at most 50 of each. A text with a slash is the namespace of pods and

@@ -148,7 +148,7 @@ func (h *holders) devices(view *snapshot.View, node string) iter.Seq[[]HeldRow] 
 		defer h.mu.Unlock()
 		kept := make(map[unitsKey]deviceRows, len(h.claims))
 		for lister := range listers(h.config) {
-			if reader, ok := lister.(policy.InputReader); !ok || !reader.Inputs().Devices {
+			if !listsDevices(lister) {
 				continue
 			}
 			list := lister.Units(view)

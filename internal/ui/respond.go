@@ -87,6 +87,7 @@ func Handlers(s Source) map[string]http.Handler {
 			}
 			return h.held(&s, r.URL.Query()), nil
 		}),
+		"GET " + DevicesPath: kept.handler(s.viewed, func(r *http.Request) (any, any) { return s.devices(r.URL.Query().Get("node")), nil }),
 		"GET " + FindPath:    kept.handler(always, func(r *http.Request) (any, any) { return s.find(r.URL.Query().Get("text")), nil }),
 		"GET " + SignalsPath: kept.handler(always, func(*http.Request) (any, any) { return s.signals(), nil }),
 	}

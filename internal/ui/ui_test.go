@@ -29,6 +29,7 @@ import (
 	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
@@ -402,6 +403,7 @@ func TestDevicesOfClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}})
+	w.builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}})
 	policytest.Devices(`
 - kind: ResourceSlice
   metadata: {name: s}
@@ -434,6 +436,23 @@ func TestDevicesOfClaims(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q: got %q, want %q", query, got, want)
+		}
+	}
+	devices := ui.DriverDevices{Driver: "gpu.nvidia.com", Unit: "GiB", Nodes: []ui.NodeDevices{{Name: "n1", Model: "T4", Devices: []ui.Device{
+		{Name: "gpu-0", Capacity: 16, Healthy: true, Claims: []ui.DeviceClaim{}},
+		{Name: "gpu-1", Capacity: 16, Used: 6, Healthy: true, Claims: []ui.DeviceClaim{
+			{Namespace: "default", Name: "left", Amount: 2},
+			{Namespace: "default", Name: "used", Pod: &claims.Holder{Namespace: "default", Name: "p", UID: "p"}, Amount: 4},
+		}},
+	}}}}
+	none := ui.DriverDevices{Driver: "gpu.nvidia.com", Unit: "GiB", Nodes: []ui.NodeDevices{}}
+	for query, want := range map[string]ui.Devices{
+		"": {Drivers: []ui.DriverDevices{devices}}, "?node=n1": {Drivers: []ui.DriverDevices{devices}},
+		"?node=n2":      {Drivers: []ui.DriverDevices{none}, Error: `node "n2" has no devices of gpu.nvidia.com`},
+		"?node=no-such": {Drivers: []ui.DriverDevices{none}, Error: `node "no-such" not found`},
+	} {
+		if diff := cmp.Diff(want, decode[ui.Devices](t, get(t, handlers, ui.DevicesPath+query))); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", query, diff)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -143,5 +145,48 @@ func TestResourceClaimsFillNodes(t *testing.T) {
 	}
 	if placed, err = th.Place(th.ctx, th.claiming("changed", "30Gi", 2)); err != nil || placed.Pod.Spec.NodeName != partly {
 		t.Errorf("the changed pod is on %q: %s (%v)", placed.Pod.Spec.NodeName, placed.Waiting, err)
+	}
+}
+
+// gpus shows the GPUs of device plugins and the devices of ResourceClaims, from all replicas.
+func TestGPUsShowDevices(t *testing.T) {
+	th := open(t)
+	th.deviceNodes("claimed")
+	th.nodes(gpus("shared", 1, 16))
+	th.host("shared", kubelet(t))
+	config := gpushare + "- path: /claims\n  policies:\n  - {type: ResourceClaims, config: {scoringStrategy: {driver: " + gpuDriver + "}}}\n"
+	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"))
+	for _, name := range []string{"outboard-1", "outboard-2"} {
+		th.replica(name, "shared", th.outboard(config).Admin, corev1.PodRunning)
+	}
+	th.scheduler("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+	if placed, err := th.Place(th.ctx, th.claiming("train", "10Gi", 1)); err != nil || placed.Waiting != "" {
+		t.Fatal(placed.Waiting, err)
+	}
+	const devices = `Devices of gpu.example.com
+NODE     DEVICE  USED  FREE  OF GiB  PODS
+claimed  gpu-0   10    30    40      default/train (10)
+claimed  gpu-1   0     40    40      
+all              10    70    80      
+`
+	const all = `NODE    GPU  USED  RESERVED  FREE  OF GiB  PODS
+shared  0    0     0         16    16      
+all          0     0         16    16      
+
+` + devices
+	for node, want := range map[string]string{"": all, "claimed": devices} {
+		args := slices.DeleteFunc([]string{"gpus", node}, func(arg string) bool { return arg == "" })
+		var status int
+		var stdout, stderr string
+		th.eventually("both replicas have seen the claim", func() bool {
+			status, stdout, stderr = th.run(th.Kubeconfig(), args...)
+			return status == 0 && strings.Contains(stdout, "train") && stderr == ""
+		})
+		if stdout != want {
+			t.Errorf("%q:\n%s\nwant\n%s", args, stdout, want)
+		}
+	}
+	if status, stdout, _ := th.run(th.Kubeconfig(), "gpus", "none"); status != 1 || stdout != "node \"none\" not found\n" {
+		t.Errorf("status %d, %q", status, stdout)
 	}
 }
