@@ -1,5 +1,7 @@
 // Elements, numbers and times.
 
+export const $ = id => document.getElementById(id)
+
 // given reports whether a value is not left out.
 const given = v => v !== undefined && v !== null && v !== false && v !== ''
 const content = children => children.flat(Infinity).filter(given)

@@ -1,5 +1,5 @@
 // Chooses the view by the address, keeps its data and the overview fresh, and handles keys.
-import { clock, h, hash, number, plural, show } from './dom.js'
+import { $, clock, h, hash, number, plural, show } from './dom.js'
 import { Poll, Refused } from './data.js'
 import waiting from './waiting.js'
 import units from './units.js'
@@ -22,7 +22,6 @@ const views = {
   pod: { title: 'Pod', of: pod },
   find: { title: 'Find', of: find },
 }
-const $ = id => document.getElementById(id)
 const page = {
   received: 0, stale: false, draw,
   // now returns the time at the replicas.

@@ -1,5 +1,5 @@
 // Where a pod would fit that does not exist.
-import { choice, empty, h, search } from './dom.js'
+import { $, choice, empty, h, search } from './dom.js'
 import { read } from './data.js'
 import { explanation } from './pod.js'
 
@@ -9,7 +9,7 @@ export default page => {
   let profile = '', tries = false, result
   async function ask() {
     tries = true
-    text = document.getElementById('manifest').value
+    text = $('manifest').value
     page.draw()
     try {
       const { value } = await read(`/api/try?${search({ profile })}`, { method: 'POST', headers: { 'Content-Type': 'application/yaml' }, body: text })

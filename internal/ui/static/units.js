@@ -1,23 +1,26 @@
 // Where room is, for a pod of some size: one square for each GPU, device or pool.
-import { amount, bar, chips, choice, empty, h, hash, line, link, number, percent, plural, podLink, search, table, unitName } from './dom.js'
+import { $, amount, bar, chips, choice, empty, h, hash, line, link, number, percent, plural, podLink, search, table, unitName } from './dom.js'
 import { Poll, read } from './data.js'
 import { Wall, gone, legend, paintLegend, unhealthy } from './wall.js'
-
-const $ = id => document.getElementById(id)
 
 export default (page, route) => {
   const walls = new Map() // by group
   let latest, data, usual, width = 0, fitting = false, holders, hovered, resting
   const resource = () => route.query.resource || page.resources()[0]?.resource
   const need = () => Math.max(0, Number(route.query.need ?? usual) || 0)
-  const chosen = () => route.query.node && { node: route.query.node, unit: Number(route.query.unit) || 0 }
   const pools = () => data.noun === 'pool'
   const asTable = () => pools() || (route.query.table ?? (window.innerWidth < 480 ? '1' : '0')) === '1'
   const nameOf = (n, i) => n.names?.[i] ?? String(i)
   const full = (n, i) => n.node === nameOf(n, i) ? n.node : `${n.node}, ${unitName(data.resource, nameOf(n, i))}`
   const describe = u => [`${number(u.used)} of ${amount(u.capacity, data.unit)} allocated`, u.reserved && `${number(u.reserved)} of it reserved`, state(u) || `${number(u.free)} free`].filter(Boolean).join(', ')
   const heldOn = node => `/api/held?${search({ resource: resource(), node })}`
-  const holding = (rows, name) => rows.filter(r => r.unit === name || r.unit === '')
+  const holding = (rows, n, i) => rows.filter(r => r.unit === nameOf(n, i) || r.unit === '')
+
+  // chosen returns the node in the address and the index of the unit there, which has its name, or none for the first one.
+  function chosen() {
+    const { node, unit } = route.query, n = data.nodes.find(n => n.node === node), i = unit ? n?.units.findIndex((_, i) => nameOf(n, i) === unit) : 0
+    return i < 0 ? { node } : { node, n, i }
+  }
 
   // keep writes what is chosen into the address, for links.
   function keep(chosen) {
@@ -63,7 +66,7 @@ export default (page, route) => {
 
   // group is the heading and the wall of one kind of unit.
   function group(name, nodes, pitch) {
-    if (!walls.has(name)) walls.set(name, new Wall(name, (n, unit) => keep({ node: n.node, unit }), hover))
+    if (!walls.has(name)) walls.set(name, new Wall(name, (n, i) => keep({ node: n.node, unit: nameOf(n, i) }), hover))
     const { ill, count } = totals(nodes)
     return h('section.group', { 'aria-label': name, 'data-key': name }, h('h2', name || data.title),
       summary(nodes, `${plural(count, data.noun)} on ${plural(nodes.length, 'node')}`, ill > 0 && `, ${number(ill)} unhealthy`, ': '), walls.get(name).canvas(nodes, pitch, width))
@@ -77,7 +80,7 @@ export default (page, route) => {
   function tabular(all) {
     const { query } = route, list = query.node ? all.filter(n => n.node.startsWith(query.node)) : all
     return [table('Nodes', [
-      [pools() ? 'Pool' : 'Node', n => link(n.node, 'gpus', { ...query, node: n.node, unit: 0 }), 'tight'],
+      [pools() ? 'Pool' : 'Node', n => link(n.node, 'gpus', { ...query, node: n.node, unit: '' }), 'tight'],
       ['Kind', n => data.groups[n.group], 'label'],
       ['Free', n => `${number(n.free)} of ${amount(n.total, data.unit)}`, 'n'],
       ['Pods of this size', n => need() > 0 && number(n.fit), 'n'],
@@ -88,17 +91,16 @@ export default (page, route) => {
 
   // selected shows one unit and who holds it.
   function selected() {
-    const { node, unit } = chosen() || {}, n = data.nodes.find(n => n.node === node), path = node && heldOn(node)
+    const { node, n, i } = chosen(), { unit } = route.query, path = node && heldOn(node)
     if (path !== holders?.path) {
       holders?.poll?.stop()
       holders = { path }
       if (node) holders.poll = new Poll(path, v => { if (v) { holders.rows = v.rows; page.draw() } })
     }
     if (!node) return data.nodes.length > 0 && !asTable() && `Click on a ${data.noun}, or move with the arrow keys, to see who holds it.`
-    if (!n) return `No node ${node} has ${data.title}.`
-    const i = Math.min(unit, n.units.length - 1)
+    if (!n) return `Node ${node} has no ${unit ? unitName(data.resource, unit) : data.title}.`
     return [h('strong', full(n, i)), h('p', data.groups[n.group], ': ', describe(n.units[i])),
-      !holders.rows && '…', h('ul', holding(holders.rows ?? [], nameOf(n, i)).map(r => h('li', r.pod ? podLink(r.namespace, r.pod) : r.uid, ` ${amount(r.amount, data.unit)}, ${r.state}`))),
+      !holders.rows && '…', h('ul', holding(holders.rows ?? [], n, i).map(r => h('li', r.pod ? podLink(r.namespace, r.pod) : r.uid, ` ${amount(r.amount, data.unit)}, ${r.state}`))),
       link('All claims', 'held', { resource: data.resource, find: n.node })]
   }
 
@@ -115,7 +117,7 @@ export default (page, route) => {
     tip.replaceChildren(h('b', name), h('br'), describe(n.units[i]))
     resting = setTimeout(async () => {
       const { value } = await read(heldOn(n.node)).catch(() => ({}))
-      if (value && name === hovered) tip.append(`, held by ${plural(holding(value.rows, nameOf(n, i)).length, 'pod')}`)
+      if (value && name === hovered) tip.append(`, held by ${plural(holding(value.rows, n, i).length, 'pod')}`)
     }, 200)
   }
 
@@ -149,7 +151,7 @@ export default (page, route) => {
       $('tip').hidden = true
     },
     escape() {
-      if (!chosen()) return false
+      if (!route.query.node) return false
       keep({ node: undefined, unit: undefined })
       return true
     },

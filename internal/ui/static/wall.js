@@ -60,7 +60,7 @@ export class Wall {
 
   // pitch returns the largest distance between squares at which all groups together stay about one screen high.
   static pitch(nodes, groups, width) {
-    const most = Math.max(1, ...nodes.map(n => n.units.length)), room = Math.max(480, window.innerHeight)
+    const most = Math.max(1, ...nodes.map(n => n.count)), room = Math.max(480, window.innerHeight)
     return [32, 26, 20, 16, 13, 11, 9, 8, 7, 6].find(p => {
       const cell = Wall.cell(p, most), rows = Math.ceil(nodes.length / Math.max(1, Math.floor(width / cell.width))) + groups
       return rows * cell.height <= room
@@ -73,7 +73,7 @@ export class Wall {
 
   // canvas returns the canvas for the nodes, which paint draws.
   canvas(nodes, pitch, width) {
-    Object.assign(this, { nodes }, Wall.cell(pitch, Math.max(1, ...nodes.map(n => n.units.length))))
+    Object.assign(this, { nodes }, Wall.cell(pitch, Math.max(1, ...nodes.map(n => n.count))))
     this.perRow = Math.max(1, Math.floor((width + 8) / this.width))
     return canvasOf(Math.min(width, this.perRow * this.width), Math.ceil(nodes.length / this.perRow) * this.height, {
       tabindex: '0', role: 'application', 'aria-label': `${this.name}: ${nodes.length} nodes. The arrow keys move from unit to unit.`,
@@ -90,8 +90,8 @@ export class Wall {
   // paint draws the squares that have changed, or all if something else has.
   paint(canvas, need, chosen) {
     const begun = begin(canvas), [context, color] = begun, side = this.pitch - (this.pitch > 8 ? 2 : 1), { nodes, most } = this
-    const at = nodes.findIndex(n => n.node === chosen?.node), names = this.label ? nodes.map(n => n.node) : []
-    const state = [canvas.width, canvas.height, this.pitch, most, color('used'), at, chosen?.unit, ...names].join()
+    const at = nodes.indexOf(chosen.n), names = this.label ? nodes.map(n => n.node) : []
+    const state = [canvas.width, canvas.height, this.pitch, most, color('used'), at, chosen.i, ...names].join()
     if (canvas !== this.painted || state !== this.state) {
       context.clearRect(0, 0, canvas.width, canvas.height)
       this.looks = []
@@ -114,7 +114,7 @@ export class Wall {
     for (const [name, width] of at < 0 ? [] : [['page', 6], ['accent', 4]]) {
       context.strokeStyle = color(name)
       context.lineWidth = width
-      context.strokeRect(...this.place(at, chosen.unit), side, side)
+      context.strokeRect(...this.place(at, chosen.i), side, side)
     }
     Object.assign(this, { chosen, looks, state, painted: canvas })
   }
@@ -125,16 +125,16 @@ export class Wall {
     if (column >= this.perRow || !n) return
     const near = (at, count) => Math.max(0, Math.min(count - 1, Math.floor(at / this.pitch))) // between nodes, that beside it
     const dx = near(e.offsetX - column * this.width, this.columns), dy = near(e.offsetY % this.height - this.label, Math.ceil(this.most / this.columns))
-    return [n, Math.min(n.units.length - 1, dy * this.columns + dx)]
+    return [n, Math.min(n.count - 1, dy * this.columns + dx)]
   }
   // key moves by one square in the direction of an arrow.
   key(e) {
     const [dx, dy] = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[e.key] ?? []
     if (dx === undefined) return
     e.preventDefault()
-    const { columns, perRow, nodes } = this, rows = Math.ceil(this.most / columns), was = nodes.findIndex(n => n.node === this.chosen?.node)
+    const { columns, perRow, nodes } = this, rows = Math.ceil(this.most / columns), was = nodes.indexOf(this.chosen.n)
     if (was < 0) return this.picked(nodes[0], 0)
-    const { unit } = this.chosen, x = was % perRow * columns + unit % columns + dx, y = Math.floor(was / perRow) * rows + Math.floor(unit / columns) + dy
+    const old = this.chosen.i, x = was % perRow * columns + old % columns + dx, y = Math.floor(was / perRow) * rows + Math.floor(old / columns) + dy
     const n = nodes[Math.floor(y / rows) * perRow + Math.floor(x / columns)], i = y % rows * columns + x % columns
     if (x >= 0 && x < perRow * columns && n?.units[i]) this.picked(n, i)
   }

@@ -1,0 +1,38 @@
+package browser
+
+import (
+	"fmt"
+	"net/url"
+	"testing"
+
+	"outboard.dev/outboard/internal/ui"
+)
+
+// A claim links to the unit that it holds, whatever the units are called.
+func TestHeldLinksToUnits(t *testing.T) {
+	f := cluster()
+	b, at := browse(t, f)
+	b.size(1280, 900, "light")
+	for resource, tt := range map[string]struct {
+		names []string // of the units; nil: 0 and 1
+		last  string   // the name of the last unit
+		shown string
+	}{
+		"example.com/gpu-memory": {nil, "1", "n, GPU 1"},
+		"example.com/gpu":        {[]string{"1", "5"}, "5", "n, GPU 5"},
+		"example.com/fpga":       {[]string{"a-0", "a-1"}, "a-1", "n, a-1"},
+		"gpu.example.com":        {[]string{"pool/gpu-0", "pool/gpu-1"}, "pool/gpu-1", "n, pool/gpu-1"},
+	} {
+		f.change(func(f *fixture) {
+			of := ui.Resource{Resource: resource, Title: resource}
+			f.overview.Resources = []ui.Resource{of}
+			f.units[resource] = ui.Units{Resource: of, Groups: []string{"kind"}, Nodes: []ui.NodeUnits{{Node: "n", Names: tt.names, Units: []int64{8, 0, 0, 0, 8, 2, 0, 0}}}}
+			f.held.Rows = []ui.HeldRow{{Resource: resource, Node: "n", Unit: tt.last, Namespace: "ml", Pod: "train", UID: "1", Amount: 2}}
+		})
+		b.visit(at + "/ui/#/held?resource=" + resource)
+		b.click(fmt.Sprintf(`tbody a[href*="node=n&unit=%s"]`, url.QueryEscape(tt.last)))
+		b.until(fmt.Sprintf(`document.querySelector('.selected strong')?.innerText === %q && document.querySelector('.selected li')?.innerText.startsWith('ml/train')`, tt.shown))
+		b.visit(at + "/ui/#/gpus?node=n&unit=gone-9&resource=" + resource)
+		b.until(`document.querySelector('.selected')?.innerText === 'Node n has no gone-9.'`)
+	}
+}
