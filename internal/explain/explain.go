@@ -117,7 +117,7 @@ type Profile struct {
 	Pending *Pending `json:"pending,omitempty"`
 	// Refused is why a bind call of the profile would refuse the pod on any node; "" if it would not.
 	Refused string `json:"refused,omitempty"`
-	// Error is why the policies cannot evaluate the pod.
+	// Error is why the policies cannot evaluate the pod on any node.
 	Error string `json:"error,omitempty"`
 }
 
@@ -285,8 +285,11 @@ func (s Source) now(ctx context.Context, engines map[string]*engine.Engine, pod 
 		}
 		p := Profile{Profile: path, Nodes: len(nodes), Excluded: excluded}
 		all, err := e.Explain(ctx, engine.Request{Pod: pod, View: view, Nodes: nodes})
-		if err != nil {
+		switch {
+		case err != nil:
 			p.Error = err.Error()
+		case view.Len() == 0:
+			p.Error = "the cluster has no nodes"
 		}
 		explanations := all.Nodes
 		p.Notes, p.MaxTotal = all.Pod, all.MaxTotal

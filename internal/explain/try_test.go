@@ -73,6 +73,24 @@ func TestTry(t *testing.T) {
 	}
 }
 
+// Without nodes, the explanation says so, instead of which changes were tried.
+func TestWithoutNodes(t *testing.T) {
+	s := tried(t)
+	s.View = func(types.UID) *snapshot.View { return new(snapshot.Builder).View() }
+	w := try(t, s, explain.TryPath, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: ["+container+"]}")
+	var doc explain.Document
+	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := doc.Text(&text); err != nil {
+		t.Fatal(err)
+	}
+	if want := "0 of 0 nodes fit.\n  error: the cluster has no nodes\n"; !strings.HasSuffix(text.String(), want) || doc.Change != doc.Now[0].Error {
+		t.Errorf("%q as the change, and\n%s", doc.Change, text.String())
+	}
+}
+
 // What cannot be tried is refused with the reason, and where it is in the manifest.
 func TestTryRefuses(t *testing.T) {
 	s := tried(t)

@@ -150,6 +150,9 @@ func TestStale(t *testing.T) {
 	if value[bool](b, well) {
 		t.Error("Health says that everything is well")
 	}
+	if n := value[int](b, `document.querySelectorAll('main .good').length`); n > 0 || !value[bool](b, `document.querySelector('main').innerText.includes('cluster: was ok')`) {
+		t.Errorf("%d green texts in Health:\n%s", n, value[string](b, `document.querySelector('main').innerText`))
+	}
 	for _, name := range []string{"waiting", "gpus", "try", "held", "signals", "health"} {
 		value[bool](b, fmt.Sprintf(`document.querySelector('nav a[href="#/%s"]').click(), true`, name))
 		b.until(fmt.Sprintf(`document.querySelector('nav [aria-current]').hash === '#/%s'`, name))

@@ -18,7 +18,7 @@ export default page => ({
         ['Last call', c => c.last ? ago(c.last, now) + ' ago' : c.total ? 'not lately' : 'never', 'n'],
       ], p.calls, c => c.verb))),
     h('h2', 'Replicas'), table('Replicas', [
-      ['Replica', r => [marked('name', r.name), r.error && remark('bad', r.error), r.checks?.map(c => remark(c.error ? 'bad' : 'good', `${c.name}: ${c.error || 'ok'}`))]],
+      ['Replica', r => [marked('name', r.name), r.error && remark('bad', r.error), r.checks?.map(c => remark(c.error ? 'bad' : page.stale ? 'dim' : 'good', `${c.name}: ${c.error || (page.stale ? 'was ok' : 'ok')}`))]],
       ['Version', r => r.version, 'label'],
       ['Configuration', r => [h('code', r.configuration), r.differs && remark('bad', 'differs from the others')], 'label'],
       ['Runs', r => r.started && ago(r.started, r.now), 'n'],
