@@ -5,6 +5,7 @@ import (
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/histogram"
 	"outboard.dev/outboard/internal/ledger/audit"
 	"outboard.dev/outboard/policy/claims"
 )
@@ -135,16 +136,10 @@ type Calls struct {
 	// Last is when the latest call arrived; zero if there was none, or so long ago that its record is gone.
 	Last time.Time `json:"last,omitzero"`
 	// Durations counts the calls by duration.
-	Durations []Duration `json:"durations,omitempty"`
+	Durations histogram.Histogram `json:"durations,omitempty"`
 	// P50 and P99 are quantiles of the calls of all replicas, such as "1.3 ms"; "" if there are none.
 	P50 string `json:"p50,omitempty"`
 	P99 string `json:"p99,omitempty"`
-}
-
-// Duration counts the calls that took at most so long, including the faster ones.
-type Duration struct {
-	Seconds float64 `json:"seconds"`
-	Calls   int64   `json:"calls"`
 }
 
 // Resource is something that a policy allocates in units: memory of GPUs, whole devices, seats of licenses.

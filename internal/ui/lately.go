@@ -31,7 +31,6 @@ func (l *lately) subtract(r *Replica) {
 	now := counted{r.Now, map[verbOf]Calls{}}
 	for _, p := range r.Profiles {
 		for _, c := range p.Calls {
-			c.Durations = slices.Clone(c.Durations)
 			now.calls[verbOf{p.Path, c.Verb}] = c
 		}
 	}
@@ -47,9 +46,7 @@ func (l *lately) subtract(r *Replica) {
 			was := before.calls[verbOf{r.Profiles[i].Path, c.Verb}]
 			c.Calls -= was.Calls
 			c.Failed -= was.Failed
-			for k := range was.Durations {
-				c.Durations[k].Calls -= was.Durations[k].Calls
-			}
+			c.Durations = c.Durations.Since(was.Durations)
 		}
 	}
 }
@@ -107,28 +104,15 @@ func (c *Calls) add(other *Calls) {
 	if c.Last.Before(other.Last) {
 		c.Last = other.Last
 	}
-	for i, d := range other.Durations {
-		if i == len(c.Durations) {
-			c.Durations = append(c.Durations, Duration{Seconds: d.Seconds})
-		}
-		c.Durations[i].Calls += d.Calls
-	}
+	c.Durations = c.Durations.Plus(other.Durations)
 }
 
-// quantile estimates a quantile of the durations as Prometheus does, to two digits; "" without calls.
+// quantile estimates a quantile of the durations, to two digits; "" without calls.
 func (c *Calls) quantile(q float64) string {
-	wanted, low := q*float64(c.Calls), Duration{}
 	if c.Calls == 0 {
 		return ""
 	}
-	for _, d := range c.Durations {
-		if float64(d.Calls) >= wanted {
-			part := (wanted - float64(low.Calls)) / float64(max(d.Calls-low.Calls, 1))
-			return shortened(low.Seconds + (d.Seconds-low.Seconds)*part)
-		}
-		low = d
-	}
-	return shortened(low.Seconds) // the rest took longer than all that is distinguished
+	return shortened(c.Durations.Quantile(q, c.Calls))
 }
 
 // shortened returns seconds with two digits, such as "1.3 ms".

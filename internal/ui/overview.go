@@ -11,6 +11,7 @@ import (
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/exemplar"
+	"outboard.dev/outboard/internal/histogram"
 )
 
 // overview returns what one replica says about itself.
@@ -92,12 +93,7 @@ func (r *Replica) count(profile string, verb decision.Verb, failed bool, h *dto.
 	if failed {
 		c.Failed += int64(h.GetSampleCount())
 	}
-	for i, b := range h.GetBucket() {
-		if i == len(c.Durations) {
-			c.Durations = append(c.Durations, Duration{Seconds: b.GetUpperBound()})
-		}
-		c.Durations[i].Calls += int64(b.GetCumulativeCount())
-	}
+	c.Durations = c.Durations.Plus(histogram.Of(h))
 }
 
 // lost adds calls that no profile serves.
@@ -129,7 +125,7 @@ func (s *Source) profiles() []Profile {
 			p.Policies = append(p.Policies, Policy{q.Name, q.Type, q.Weight})
 		}
 		for _, route := range c.Profiles[i].Routes() {
-			p.Calls = append(p.Calls, Calls{Verb: route.Verb, Durations: []Duration{}})
+			p.Calls = append(p.Calls, Calls{Verb: route.Verb})
 		}
 		all = append(all, p)
 	}

@@ -557,7 +557,7 @@ func TestOverview(t *testing.T) {
 	if r.Name != "a" || r.Configuration != "abc" || r.Nodes != 1 || r.Pods != 1 || r.Waiting != 1 || len(r.Profiles) != 2 {
 		t.Errorf("%+v", r)
 	}
-	if d := r.Profiles[0].Calls[0].Durations; len(d) == 0 || d[0].Calls != 0 || d[6].Calls != 1 || d[len(d)-1].Calls != 2 {
+	if d := r.Profiles[0].Calls[0].Durations; len(d) == 0 || d[0].Count != 0 || d[6].Count != 1 || d[len(d)-1].Count != 2 {
 		t.Errorf("durations %+v", d)
 	}
 	if got := r.Profiles[0].Schedulers; !slices.Equal(got, []string{"batch"}) {

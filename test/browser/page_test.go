@@ -423,7 +423,7 @@ func TestFailures(t *testing.T) {
 		c := &f.overview.Replicas[0].Profiles[0].Calls[0]
 		c.Calls, c.Failed = 20, 6
 		for i := range c.Durations {
-			c.Durations[i].Calls = 20
+			c.Durations[i].Count = 20
 		}
 	})
 	b.until(`document.querySelector('main').innerText.includes('6 of 20 filter calls of profile / failed') && /filter\t20\t6\t[\d.]+ µs\t[\d.]+ µs/.test(document.querySelector('main').innerText)`)

@@ -3,12 +3,13 @@ package measure
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"outboard.dev/outboard/internal/histogram"
 )
 
 // Metrics are the metrics of a process at one time, by name.
@@ -46,14 +47,9 @@ func (m Metrics) Histogram(name, label, value string) Histogram {
 	var h Histogram
 	for _, metric := range m.with(name, label, value) {
 		from := metric.GetHistogram()
-		h.count += float64(from.GetSampleCount())
+		h.count += int64(from.GetSampleCount())
 		h.sum += from.GetSampleSum()
-		for i, b := range from.GetBucket() {
-			if i == len(h.buckets) {
-				h.buckets = append(h.buckets, bucket{upTo: b.GetUpperBound()})
-			}
-			h.buckets[i].count += float64(b.GetCumulativeCount())
-		}
+		h.buckets = h.buckets.Plus(histogram.Of(from))
 	}
 	return h
 }
@@ -72,52 +68,28 @@ func (m Metrics) with(name, label, value string) []*dto.Metric {
 	return with
 }
 
-// Histogram is a histogram of durations in seconds. The bounds of two histograms of one metric are the same.
+// Histogram is a histogram of durations in seconds, with their sum.
 type Histogram struct {
-	count, sum float64
-	buckets    []bucket // cumulative
+	count   int64
+	sum     float64
+	buckets histogram.Histogram
 }
-
-type bucket struct{ upTo, count float64 }
 
 // Since returns what has been observed after an earlier reading.
 func (h *Histogram) Since(earlier *Histogram) Histogram {
-	d := Histogram{count: h.count - earlier.count, sum: h.sum - earlier.sum}
-	for i, b := range h.buckets {
-		if i < len(earlier.buckets) {
-			b.count -= earlier.buckets[i].count
-		}
-		d.buckets = append(d.buckets, b)
-	}
-	return d
+	return Histogram{h.count - earlier.count, h.sum - earlier.sum, h.buckets.Since(earlier.buckets)}
 }
 
 // Count returns how many durations were observed.
-func (h *Histogram) Count() float64 { return h.count }
+func (h *Histogram) Count() float64 { return float64(h.count) }
 
 // Mean is 0 if nothing was observed.
 func (h *Histogram) Mean() float64 {
 	if h.count == 0 {
 		return 0
 	}
-	return h.sum / h.count
+	return h.sum / h.Count()
 }
 
-// Quantile returns the quantile as Prometheus does: linear within its bucket, and the last finite bound if it is beyond that. It is 0 if
-// nothing was observed.
-func (h *Histogram) Quantile(q float64) float64 {
-	if h.count == 0 {
-		return 0
-	}
-	rank, from, before := q*h.count, 0.0, 0.0
-	for _, b := range h.buckets {
-		if math.IsInf(b.upTo, 1) {
-			break
-		}
-		if b.count >= rank && b.count > before {
-			return from + (b.upTo-from)*(rank-before)/(b.count-before)
-		}
-		from, before = b.upTo, b.count
-	}
-	return from
-}
+// Quantile estimates a quantile. It is 0 if nothing was observed.
+func (h *Histogram) Quantile(q float64) float64 { return h.buckets.Quantile(q, h.count) }

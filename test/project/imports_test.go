@@ -62,6 +62,7 @@ var rules = []struct {
 	{"gpushare", nil, "names only"},
 	{"throttle", nil, "records are throttled whatever they say"},
 	{"exemplar", nil, "events are counted whatever they are"},
+	{"histogram", nil, "durations are counted whatever takes them"},
 	{"server", []string{"exemplar", "filewatch", "throttle"}, "the server knows nothing of scheduling"},
 	{"filewatch", nil, "files only"},
 	{"atomicfile", nil, "files only"},
