@@ -48,6 +48,7 @@ type nodeDevices struct {
 // amount is how much of a capacity is allocated.
 type amount struct{ used, size int64 }
 
+// newNodeDevices describes the devices of the node; they are not plain if only the allocator can predict it.
 func (known *countedNodes) newNodeDevices(n *snapshot.Node) *nodeDevices {
 	count, pools := 0, n.DevicePools()
 	for i := range pools {
@@ -96,6 +97,8 @@ type capacities struct {
 	names  []resourcev1.QualifiedName
 }
 
+// addPool describes the devices of the pool, with nothing allocated, and appends their capacities to added. ok is false if only the allocator
+// can predict them.
 func (d *nodeDevices) addPool(pool *snapshot.DevicePool, added []capacities) (all []capacities, ok bool) {
 	seen := map[string]bool{}
 	for _, s := range pool.Slices {
@@ -104,7 +107,7 @@ func (d *nodeDevices) addPool(pool *snapshot.DevicePool, added []capacities) (al
 		}
 		for i := range s.Spec.Devices {
 			device := &s.Spec.Devices[i]
-			shared, isCounted := device.AllowMultipleAllocations != nil && *device.AllowMultipleAllocations, len(device.ConsumesCounters) > 0
+			shared, isCounted := isShared(device), len(device.ConsumesCounters) > 0
 			if seen[device.Name] || shared && isCounted || device.BindingConditions != nil {
 				return nil, false
 			}
@@ -313,7 +316,7 @@ func (d *nodeDevices) usageWith(to *allocation) (u usage) {
 		first := 0
 		for _, end := range d.counted.ends {
 			if !slices.Equal(to.used[first:end], d.used[first:end]) { // as few are
-				u.used += share(to.used[first:end], d.counted.sizes[first:end]) - share(d.used[first:end], d.counted.sizes[first:end])
+				u.used += meanShare(to.used[first:end], d.counted.sizes[first:end]) - meanShare(d.used[first:end], d.counted.sizes[first:end])
 			}
 			first = end
 		}

@@ -3,7 +3,6 @@ package resourceclaims_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,9 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/firstfit"
-	"outboard.dev/outboard/policies/resourceclaims"
-	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/mig"
 )
@@ -218,10 +214,10 @@ func partitionClaim(random *rand.Rand, name string) *resourcev1.ResourceClaim {
 
 // The arithmetic of partitions, which share counters, gives the scores that the allocator gives alone.
 func TestPartitionScoresAreThoseOfTheAllocator(t *testing.T) {
-	cases, arithmetic, allocated := 0, 0, 0
+	c := comparison{allocator: firstfit.New()}
 	for seed := range uint64(6) {
-		random, b := rand.New(rand.NewPCG(seed, 2)), snapshot.Builder{}
-		p, allocator := policytest.Build(t, resourceclaims.Type(), oneOf(random, "", "scoringStrategy: {type: Spread}")), firstfit.New()
+		random, b := rand.New(rand.NewPCG(seed, 2)), new(snapshot.Builder)
+		p := build(t, oneOf(random, "", "scoringStrategy: {type: Spread}"))
 		b.SetDeviceClass(mig.DeviceClass())
 		for i := range 4 {
 			node, published := mig.Node(fmt.Sprint("node-", i), 1+i%3)
@@ -236,7 +232,7 @@ func TestPartitionScoresAreThoseOfTheAllocator(t *testing.T) {
 				b.SetResourceSlice(s)
 			}
 		}
-		var held []*resourcev1.ResourceClaim
+		held := holders{builder: b, allocator: c.allocator, random: random}
 		for step := range 60 {
 			claims, names := []*resourcev1.ResourceClaim{partitionClaim(random, fmt.Sprint("a-", step))}, []string{fmt.Sprint("a-", step)}
 			if random.IntN(4) == 0 {
@@ -246,56 +242,23 @@ func TestPartitionScoresAreThoseOfTheAllocator(t *testing.T) {
 				b.SetResourceClaim(c)
 			}
 			view, pod := b.View(), claiming(names...)
-			pod.Namespace = "default"
-			cycle := policytest.Prepare[policy.Score](t, p, pod, view)
-			for n := range view.All() {
-				want, simple := resourceclaims.ByAllocator(allocator, cycle, n)
-				if got := cycle.Score(n); got != want {
-					t.Fatalf("seed %d, step %d: the score of %s is %d, and %d by the allocator", seed, step, n.Name, got, want)
-				}
-				if cases++; simple {
-					arithmetic++
-					if want != policy.NoOpinion {
-						allocated++
-					}
-				}
-			}
-			request, err := allocator.Request(pod, view)
-			if err != nil {
-				t.Fatal(err)
-			}
-			results, _ := allocator.Allocate(request, oneOf(random, slices.Collect(view.All())...))
-			for i, c := range claims {
-				if results == nil {
-					b.DeleteResourceClaim(c)
-					continue
-				}
-				c = c.DeepCopy()
-				c.Status.Allocation = &results[i]
-				b.SetResourceClaim(c)
-				held = append(held, c)
-			}
-			for len(held) > 12 {
-				at := random.IntN(len(held))
-				b.DeleteResourceClaim(held[at])
-				held = slices.Delete(held, at, at+1)
-			}
+			c.compare(t, p, pod, view, fmt.Sprintf("seed %d, step %d", seed, step))
+			held.add(t, pod, claims, view)
 		}
 	}
-	t.Logf("%d cases, %d of them without the allocator, %d of these with devices", cases, arithmetic, allocated)
-	if arithmetic < cases/2 || allocated < 200 {
+	t.Logf("%d cases, %d of them without the allocator, %d of these with devices", c.cases, c.arithmetic, c.allocated)
+	if c.arithmetic < c.cases/2 || c.allocated < 200 {
 		t.Error("too few cases")
 	}
 }
 
 // The scores of a policy that has seen many requests and changes are those that the allocator gives alone, which keeps nothing.
 func TestScoresAreThoseOfTheAllocator(t *testing.T) {
-	cases, arithmetic, allocated := 0, 0, 0
+	c := comparison{allocator: firstfit.New()}
 	for seed := range uint64(40) {
 		w := newMixedWorld(rand.New(rand.NewPCG(seed, 1)))
-		p := policytest.Build(t, resourceclaims.Type(), oneOf(w.random, "", "scoringStrategy: {type: Spread}"))
-		var held []*resourcev1.ResourceClaim
-		allocator := firstfit.New()
+		p := build(t, oneOf(w.random, "", "scoringStrategy: {type: Spread}"))
+		held := holders{builder: &w.Builder, allocator: c.allocator, random: w.random}
 		for step := range 40 {
 			claims := []*resourcev1.ResourceClaim{w.claim()}
 			if w.random.IntN(4) == 0 {
@@ -307,48 +270,15 @@ func TestScoresAreThoseOfTheAllocator(t *testing.T) {
 				names = append(names, c.Name)
 			}
 			view, pod := w.View(), claiming(names...)
-			pod.Namespace = "default"
-			cycle := policytest.Prepare[policy.Score](t, p, pod, view)
-			for n := range view.All() {
-				want, simple := resourceclaims.ByAllocator(allocator, cycle, n)
-				if got := cycle.Score(n); got != want {
-					t.Fatalf("seed %d, step %d: the score of %s is %d, and %d by the allocator", seed, step, n.Object.Name, got, want)
-				}
-				if cases++; simple {
-					arithmetic++
-					if want != policy.NoOpinion {
-						allocated++
-					}
-				}
-			}
-			request, err := allocator.Request(pod, view)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := slices.Collect(view.All())
-			results, _ := allocator.Allocate(request, oneOf(w.random, all...))
-			for i, c := range claims {
-				if results == nil {
-					w.DeleteResourceClaim(c)
-					continue
-				}
-				c = c.DeepCopy()
-				c.Status.Allocation = &results[i]
-				w.SetResourceClaim(c)
-				held = append(held, c)
-			}
-			if len(held) > 10 {
-				at := w.random.IntN(len(held))
-				w.DeleteResourceClaim(held[at])
-				held = slices.Delete(held, at, at+1)
-			}
+			c.compare(t, p, pod, view, fmt.Sprintf("seed %d, step %d", seed, step))
+			held.add(t, pod, claims, view)
 			if w.random.IntN(10) == 0 {
 				w.addNode()
 			}
 		}
 	}
-	t.Logf("%d cases, %d of them without the allocator, %d of these with devices", cases, arithmetic, allocated)
-	if arithmetic < cases/4 || allocated < 2000 {
+	t.Logf("%d cases, %d of them without the allocator, %d of these with devices", c.cases, c.arithmetic, c.allocated)
+	if c.arithmetic < c.cases/4 || c.allocated < 2000 {
 		t.Error("the cases are too few")
 	}
 }
@@ -357,7 +287,7 @@ func TestScoresAreThoseOfTheAllocator(t *testing.T) {
 // tells more nodes apart than are kept.
 func TestKeptDevicesAreBounded(t *testing.T) {
 	const count = 300
-	w, p, allocator := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), ""), firstfit.New()
+	w, p, allocator := newGPUWorld(), build(t, ""), firstfit.New()
 	for i := range count {
 		w.node(fmt.Sprint("n", i), "T4", 1+i%2, false)
 	}
@@ -374,20 +304,10 @@ func TestKeptDevicesAreBounded(t *testing.T) {
 			}
 			w.SetResourceClaim(claim)
 			pod := claiming(claim.Name)
-			pod.Namespace = "default"
-			view, arithmetic := w.View(), 0
-			cycle := policytest.Prepare[policy.Score](t, p, pod, view)
-			for n := range view.All() {
-				want, simple := resourceclaims.ByAllocator(allocator, cycle, n)
-				if got := cycle.Score(n); got != want {
-					t.Fatalf("round %d, claim %d: the score of %s is %d, and %d by the allocator", round, i, n.Object.Name, got, want)
-				}
-				if simple {
-					arithmetic++
-				}
-			}
-			if most := map[bool]int{true: 256, false: count}[i == 12]; arithmetic != most {
-				t.Errorf("round %d, claim %d: %d nodes are predicted without the allocator, not %d", round, i, arithmetic, most)
+			c := comparison{allocator: allocator}
+			c.compare(t, p, pod, w.View(), fmt.Sprintf("round %d, claim %d", round, i))
+			if most := map[bool]int{true: 256, false: count}[i == 12]; c.arithmetic != most {
+				t.Errorf("round %d, claim %d: %d nodes are predicted without the allocator, not %d", round, i, c.arithmetic, most)
 			}
 		}
 	}

@@ -97,7 +97,7 @@ func (d *nodeDevices) describeCounters(known *countedNodes, pools []snapshot.Dev
 	first := 0
 	for i, end := range d.counted.ends {
 		driver := &d.drivers[d.counted.drivers[i]]
-		driver.used, driver.capacity = driver.used+share(d.used[first:end], d.counted.sizes[first:end]), driver.capacity+whole
+		driver.used, driver.capacity = driver.used+meanShare(d.used[first:end], d.counted.sizes[first:end]), driver.capacity+whole
 		first = end
 	}
 	return true
@@ -205,8 +205,8 @@ func (c *counted) use(uses []use, used *[maxUsed]int64) (ok bool) {
 	return true
 }
 
-// share returns how much is used of a set with counters of these sizes, in thousandths, as [unit.used].
-func share(used, sizes []int64) int64 {
+// meanShare returns how much is used of a set with counters of these sizes, in thousandths, as [unit.used].
+func meanShare(used, sizes []int64) int64 {
 	sum := int64(0)
 	for i, size := range sizes {
 		if size > 0 {

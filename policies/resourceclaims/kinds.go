@@ -140,7 +140,7 @@ func (a *attributeSet) nodeTypeOf(pools []snapshot.DevicePool) *nodeType {
 func (a *attributeSet) appendKey(key []byte, driver string, d *resourcev1.Device) []byte {
 	key = appendText(key, driver)
 	shared, counted := byte(0), byte(0)
-	if d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations {
+	if isShared(d) {
 		shared = 1
 	}
 	if len(d.ConsumesCounters) > 0 {

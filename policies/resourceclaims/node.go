@@ -77,7 +77,7 @@ func (h *hardware) allocate(results []*resourcev1.DeviceRequestAllocationResult)
 		id := deviceID{r.Driver, r.Pool, r.Device}
 		device := h.devices[id]
 		switch {
-		case device == nil || r.AdminAccess != nil && *r.AdminAccess || partitions[id]:
+		case device == nil || isAdmin(r) || partitions[id]:
 		case len(device.ConsumesCounters) > 0:
 			partitions[id] = true
 			for _, consumed := range device.ConsumesCounters {
@@ -124,6 +124,27 @@ func (u *unit) used(counters bool) int64 {
 		return sum / int64(max(1, len(u.capacity)))
 	}
 	return most
+}
+
+// isAdmin reports whether the result is administrative access, which uses nothing of the device.
+func isAdmin(r *resourcev1.DeviceRequestAllocationResult) bool {
+	return r.AdminAccess != nil && *r.AdminAccess
+}
+
+// isShared reports whether several claims can have parts of the device.
+func isShared(d *resourcev1.Device) bool {
+	return d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations
+}
+
+// memoryCapacity is the capacity of which claims request shares.
+const memoryCapacity = "memory"
+
+// memoryIn returns the memory among capacities or counters, whose names may begin with that of the driver.
+func memoryIn[K ~string, V any](of map[K]V, driver string) (memory V, ok bool) {
+	if memory, ok = of[memoryCapacity]; !ok {
+		memory, ok = of[K(driver+"/"+memoryCapacity)]
+	}
+	return memory, ok
 }
 
 // allocated returns what claims have of the node.

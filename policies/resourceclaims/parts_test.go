@@ -14,7 +14,6 @@ import (
 
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/internal/placement"
-	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
@@ -61,30 +60,127 @@ func newArithmetic(gpus int) *arithmetic {
 	return a
 }
 
+// partitionWorld is a cluster whose GPUs are divided into partitions, and what the test knows of them.
+type partitionWorld struct {
+	snapshot.Builder
+	known   map[string]*arithmetic // by node
+	running []running
+}
+
+// running is a pod with a partition.
+type running struct {
+	pod   *corev1.Pod
+	claim *resourcev1.ResourceClaim // allocated
+	node  string
+}
+
+func newPartitionWorld(nodes, gpus int) *partitionWorld {
+	w := &partitionWorld{known: map[string]*arithmetic{}}
+	w.SetDeviceClass(mig.DeviceClass())
+	for i := range nodes {
+		node, published := mig.Node(fmt.Sprint("node-", i), gpus)
+		w.SetNode(node)
+		w.known[node.Name] = newArithmetic(gpus)
+		for _, s := range published {
+			w.SetResourceSlice(s)
+		}
+	}
+	return w
+}
+
+// come adds a pending pod with a claim for a partition of the profile, or for a whole GPU if it is "".
+func (w *partitionWorld) come(name, profile string) (*corev1.Pod, *resourcev1.ResourceClaim) {
+	claim := mig.Claim(name, profile)
+	pod := claiming(claim.Name)
+	pod.Name, pod.UID = claim.Name, claim.UID
+	w.SetResourceClaim(claim)
+	w.SetPod(pod)
+	return pod, claim
+}
+
+// leave deletes the pod and its claim.
+func (w *partitionWorld) leave(pod *corev1.Pod, claim *resourcev1.ResourceClaim) {
+	w.DeletePod(pod.UID)
+	w.DeleteResourceClaim(claim)
+}
+
+// partition returns the partition that the pod has.
+func (r *running) partition(n *arithmetic) placement.Device {
+	return n.Devices[slices.Index(n.names, r.claim.Status.Allocation.Devices.Results[0].Device)]
+}
+
+// start gives the claim of the pod what kube-scheduler's allocator gives it on the node, which must be the first partition of the profile.
+func (w *partitionWorld) start(t *testing.T, predictor *firstfit.Predictor, r running, profile int) {
+	t.Helper()
+	view := w.View()
+	request, err := predictor.Request(r.pod, view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := predictor.Allocate(request, view.Node(r.node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.claim = r.claim.DeepCopy()
+	r.claim.Status.Allocation = &results[0]
+	n := w.known[r.node]
+	d, _ := n.First(profile)
+	if got := r.partition(n); got != d {
+		t.Fatalf("pod %s: kube-scheduler takes %v, and the arithmetic %v", r.pod.Name, got, d)
+	}
+	n.GPUs[d.GPU], _ = n.Layout.Take(n.GPUs[d.GPU], d.Partition)
+	w.SetResourceClaim(r.claim)
+	w.running = append(w.running, r)
+}
+
+// end deletes a running pod.
+func (w *partitionWorld) end(at int) {
+	over := w.running[at]
+	w.running = slices.Delete(w.running, at, at+1)
+	w.leave(over.pod, over.claim)
+	n := w.known[over.node]
+	clear(n.GPUs)
+	for _, r := range w.running {
+		if r.node == over.node {
+			d := r.partition(n)
+			n.GPUs[d.GPU], _ = n.Layout.Take(n.GPUs[d.GPU], d.Partition)
+		}
+	}
+}
+
+// rank fails the test unless the scores of the nodes are the arithmetic's costs. It returns the best node, or "" if none has room, and how
+// many different losses there are.
+func (w *partitionWorld) rank(t *testing.T, cycle policy.Score, values *placement.PartitionValues, profile int) (best string, losses int) {
+	t.Helper()
+	lowest, view, lost := placement.Cost(0), w.View(), map[placement.Cost]bool{}
+	for name, n := range w.known {
+		score := cycle.Score(view.Node(name))
+		d, ok := n.First(profile)
+		if !ok {
+			if score != policy.NoOpinion {
+				t.Fatalf("%s has no room, and the score %d", name, score)
+			}
+			continue
+		}
+		loss, _ := values.Loss(n.GPUs[d.GPU], d.Partition)
+		cost := loss + placement.Order(name)
+		if score != -int64(cost) {
+			t.Fatalf("the score of %s is %d, and the arithmetic's cost %d", name, score, cost)
+		}
+		lost[loss] = true
+		if best == "" || cost < lowest {
+			best, lowest = name, cost
+		}
+	}
+	return best, len(lost)
+}
+
 // Nodes with the slices of NVIDIA's driver are ranked as the arithmetic ranks them, which is compared with brute force and the optimum in
 // internal/placement; and its first partition is the one that kube-scheduler's allocator takes.
 func TestPartitionsAreRankedByTheArithmetic(t *testing.T) {
-	const gpus = 2
-	random := rand.New(rand.NewPCG(5, 6))
-	var b snapshot.Builder
-	b.SetDeviceClass(mig.DeviceClass())
-	known := map[string]*arithmetic{}
-	for i := range 5 {
-		node, published := mig.Node(fmt.Sprint("node-", i), gpus)
-		b.SetNode(node)
-		known[node.Name] = newArithmetic(gpus)
-		for _, s := range published {
-			b.SetResourceSlice(s)
-		}
-	}
-	p, predictor := policytest.Build(t, resourceclaims.Type(), "scoringStrategy: {type: LeastWaste}"), firstfit.New()
+	random, w := rand.New(rand.NewPCG(5, 6)), newPartitionWorld(5, 2)
+	p, predictor := build(t, "scoringStrategy: {type: LeastWaste}"), firstfit.New()
 	var arrived []int // profiles
-	type running struct {
-		pod   *corev1.Pod
-		claim *resourcev1.ResourceClaim
-		node  string
-	}
-	var all []running
 	choices, learned := 0, 0
 	for step := range 300 {
 		profile := random.IntN(len(mig.A100) + 1)
@@ -92,15 +188,10 @@ func TestPartitionsAreRankedByTheArithmetic(t *testing.T) {
 		if profile < len(mig.A100) {
 			name = mig.A100[profile].Name
 		}
-		profile = min(profile, len(mig.A100)-1)
-		claim := mig.Claim(fmt.Sprint("claim-", step), name)
-		pod := claiming(claim.Name)
-		pod.Namespace, pod.Name, pod.UID = "default", claim.Name, claim.UID
-		b.SetResourceClaim(claim)
-		b.SetPod(pod)
+		profile = min(profile, len(mig.A100)-1) // the GPU that is not divided uses the same
+		pod, claim := w.come(fmt.Sprint("claim-", step), name)
 		arrived = append(arrived, profile)
-		view := b.View()
-		cycle := policytest.Prepare[policy.Score](t, p, pod, view)
+		cycle := policytest.Prepare[policy.Score](t, p, pod, w.View())
 		if _, err := fmt.Sscanf(cycle.(policy.Explainer).Explain(nil)[0], "LeastWaste: workload model of the first %d pods", &learned); err != nil {
 			t.Fatal(err)
 		}
@@ -108,69 +199,17 @@ func TestPartitionsAreRankedByTheArithmetic(t *testing.T) {
 		for _, profile := range arrived[:learned] {
 			came[profile]++
 		}
-		values := placement.NewPartitionValues(known["node-0"].Layout, came)
-		best, lowest := "", placement.Cost(0)
-		costs := map[placement.Cost]bool{}
-		for name, n := range known {
-			score := cycle.Score(view.Node(name))
-			d, ok := n.First(profile)
-			if !ok {
-				if score != policy.NoOpinion {
-					t.Fatalf("step %d: %s has no room, and the score %d", step, name, score)
-				}
-				continue
-			}
-			lost, _ := values.Loss(n.GPUs[d.GPU], d.Partition)
-			cost := lost + placement.Order(name)
-			if score != -int64(cost) {
-				t.Fatalf("step %d: the score of %s is %d, and the arithmetic's cost %d", step, name, score, cost)
-			}
-			costs[lost] = true
-			if best == "" || cost < lowest {
-				best, lowest = name, cost
-			}
+		best, losses := w.rank(t, cycle, placement.NewPartitionValues(w.known["node-0"].Layout, came), profile)
+		if losses > 1 {
+			choices++
 		}
-		if best != "" {
-			if len(costs) > 1 {
-				choices++
-			}
-			request, err := predictor.Request(pod, view)
-			if err != nil {
-				t.Fatal(err)
-			}
-			results, err := predictor.Allocate(request, view.Node(best))
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := known[best]
-			d, _ := n.First(profile)
-			device := slices.Index(n.names, results[0].Devices.Results[0].Device)
-			if n.Devices[device] != d {
-				t.Fatalf("step %d: kube-scheduler takes %s, and the arithmetic %v", step, n.names[device], d)
-			}
-			n.GPUs[d.GPU], _ = n.Layout.Take(n.GPUs[d.GPU], d.Partition)
-			claim = claim.DeepCopy()
-			claim.Status.Allocation = &results[0]
-			b.SetResourceClaim(claim)
-			all = append(all, running{pod, claim, best})
-		} else {
-			b.DeletePod(pod.UID)
-			b.DeleteResourceClaim(claim)
+		if best == "" {
+			w.leave(pod, claim)
+			continue
 		}
-		if len(all) > 12 { // one of them ends
-			at := random.IntN(len(all))
-			over := all[at]
-			all = slices.Delete(all, at, at+1)
-			b.DeletePod(over.pod.UID)
-			b.DeleteResourceClaim(over.claim)
-			n := known[over.node]
-			clear(n.GPUs)
-			for _, r := range all {
-				if r.node == over.node {
-					d := n.Devices[slices.Index(n.names, r.claim.Status.Allocation.Devices.Results[0].Device)]
-					n.GPUs[d.GPU], _ = n.Layout.Take(n.GPUs[d.GPU], d.Partition)
-				}
-			}
+		w.start(t, predictor, running{pod, claim, best}, profile)
+		if len(w.running) > 12 {
+			w.end(random.IntN(len(w.running)))
 		}
 	}
 	if choices < 100 || learned < 100 {
@@ -198,10 +237,9 @@ func TestGPUsWithOtherPartitionsAreOthers(t *testing.T) {
 		}
 		claim := mig.Claim("claim", mig.A100[1].Name)
 		pod := claiming(claim.Name)
-		pod.Namespace = "default"
 		b.SetResourceClaim(claim)
 		view, found := b.View(), map[string]int64{}
-		p := policytest.Build(t, resourceclaims.Type(), "scoringStrategy: {type: LeastWaste}")
+		p := build(t, "scoringStrategy: {type: LeastWaste}")
 		for range 2 { // what the first cycle has learned of the nodes counts in the second one
 			cycle := policytest.Prepare[policy.Score](t, p, pod, view)
 			for _, name := range nodes {
@@ -251,7 +289,7 @@ func benchmarkPartitions(b *testing.B, strategy string, count int, anew bool) {
 			w.SetResourceSlice(own)
 		}
 	}
-	random, p, predictor := rand.New(rand.NewPCG(9, 9)), policytest.Build(b, resourceclaims.Type(), "scoringStrategy: {type: "+strategy+"}"), firstfit.New()
+	random, p, predictor := rand.New(rand.NewPCG(9, 9)), build(b, "scoringStrategy: {type: "+strategy+"}"), firstfit.New()
 	claims := 0
 	claim := func() *resourcev1.ResourceClaim {
 		claims++
@@ -288,17 +326,9 @@ func benchmarkPartitions(b *testing.B, strategy string, count int, anew bool) {
 		}
 		w.SetResourceClaim(c)
 		view, pod := w.View(), claiming(c.Name)
-		pod.Namespace = "default"
 		b.StartTimer()
 		cycle := policytest.Prepare[policy.Score](b, p, pod, view)
-		if together, ok := cycle.(policy.ScoreRows); ok {
-			together.ScoreRows(rows, all)
-			cycle.(policy.NormalizeScore).NormalizeScore(all)
-		} else {
-			for i, row := range rows {
-				all[i] = cycle.Score(view.At(int(row)))
-			}
-		}
+		scoreAll(cycle, view, rows, all)
 		b.StopTimer()
 		place(c, view, view.At(int(rows[slices.Index(all, slices.Max(all))])))
 	}

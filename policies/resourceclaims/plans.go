@@ -19,6 +19,7 @@ const maxPlanBytes, planBytes = 8 << 20, 128
 // plan is which devices of a node type each part of a request can get: see [firstfit.Request.Parts].
 type plan [][]alternative
 
+// alternative is one way in which a part can be served: so many devices of a subset.
 type alternative struct {
 	count    int
 	eligible deviceSet // those that can be allocated if as much of them is free
@@ -71,6 +72,7 @@ func (p *resourceClaims) plansOf(r *firstfit.Request) *plans {
 	return ps
 }
 
+// newPlans returns the plans of the request, none of which is made yet, or nil.
 func (p *resourceClaims) newPlans(r *firstfit.Request) *plans {
 	parts, ok := r.Parts()
 	if !ok {
@@ -106,13 +108,14 @@ func (ps *plans) of(nt *nodeType) plan {
 		return known
 	}
 	next := maps.Clone(last)
-	next[nt] = ps.make(*nt)
+	next[nt] = ps.planFor(*nt)
 	ps.policy.plans.grow(next[nt].size())
 	ps.known.Store(&next)
 	return next[nt]
 }
 
-func (ps *plans) make(nt nodeType) plan {
+// planFor makes the plan for nodes with the devices; nil if only the allocator can predict them.
+func (ps *plans) planFor(nt nodeType) plan {
 	p := make(plan, len(ps.parts))
 	for i, part := range ps.parts {
 		p[i] = make([]alternative, len(part))

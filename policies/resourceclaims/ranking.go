@@ -45,17 +45,18 @@ func (p *resourceClaims) rank(pod *corev1.Pod, view *snapshot.View, request *fir
 func (r *ranking) Signature() string { return "LeastWaste" }
 
 // Score implements policy.Score. kube-scheduler calls only for nodes where it found devices: if there is no room here, it knows more.
-func (r *ranking) Score(n *snapshot.Node) int64 { return known(r.Ranking.Score(n)) }
+func (r *ranking) Score(n *snapshot.Node) int64 { return orNoOpinion(r.Ranking.Score(n)) }
 
 // ScoreRows implements policy.ScoreRows.
 func (r *ranking) ScoreRows(rows []int32, scores []int64) {
 	r.Ranking.ScoreRows(rows, scores)
 	for i, s := range scores {
-		scores[i] = known(s)
+		scores[i] = orNoOpinion(s)
 	}
 }
 
-func known(score int64) int64 {
+// orNoOpinion returns the score, or NoOpinion for a node without room.
+func orNoOpinion(score int64) int64 {
 	if score == strategy.NoRoom {
 		return policy.NoOpinion
 	}

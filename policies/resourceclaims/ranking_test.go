@@ -9,18 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
-	"outboard.dev/outboard/snapshot"
 )
-
-const leastWaste = "scoringStrategy: {type: LeastWaste, driver: gpu.example.com, modelAttribute: model}"
 
 func TestLeastWasteConformance(t *testing.T) {
 	policytest.Run(t, policytest.Options{
@@ -31,99 +25,11 @@ func TestLeastWasteConformance(t *testing.T) {
 	})
 }
 
-// gpuWorld is a cluster whose nodes have GPUs that pods share: with 40 GiB if their model is A100, and else with 16.
-type gpuWorld struct {
-	snapshot.Builder
-}
-
-func newGPUWorld() *gpuWorld {
-	w := new(gpuWorld)
-	w.class("gpu", `device.driver == "gpu.example.com"`)
-	return w
-}
-
-func (w *gpuWorld) class(name, selector string) {
-	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: selector}}}
-	w.SetDeviceClass(class)
-}
-
-// node adds a node with this many GPUs, the last first in the order of devices if reversed.
-func (w *gpuWorld) node(name, model string, count int, reversed bool) {
-	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi")}
-	w.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: corev1.NodeStatus{Capacity: cpu, Allocatable: cpu}})
-	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + model + fmt.Sprint(count))}}
-	s.Spec = resourcev1.ResourceSliceSpec{Driver: "gpu.example.com", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1}}
-	size := resource.MustParse("16Gi")
-	if model == "A100" {
-		size = resource.MustParse("40Gi")
-	}
-	for i := range count {
-		uuid := fmt.Sprint(name, "-", i)
-		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{
-			Name: fmt.Sprint("gpu-", i), AllowMultipleAllocations: new(true),
-			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"model": {StringValue: &model}, "uuid": {StringValue: &uuid}, "index": {IntValue: new(int64(i))}},
-			Capacity:   map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: size}},
-		})
-	}
-	if reversed {
-		slices.Reverse(s.Spec.Devices)
-	}
-	w.SetResourceSlice(s)
-}
-
-// claim returns a claim for this many GPUs, each with this many GiB: 0 for all of it.
-func (w *gpuWorld) claim(name string, count, memory int64, selectors ...string) *resourcev1.ResourceClaim {
-	exact := &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count}
-	if memory > 0 {
-		exact.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{"memory": *resource.NewQuantity(memory<<30, resource.BinarySI)}}
-	}
-	for _, s := range selectors {
-		exact.Selectors = append(exact.Selectors, resourcev1.DeviceSelector{CEL: &resourcev1.CELDeviceSelector{Expression: s}})
-	}
-	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
-	c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: exact}}
-	return c
-}
-
-// allocated is the claim with a share of each of the GPUs.
-func allocated(c *resourcev1.ResourceClaim, node string, memory int64, gpus ...int) *resourcev1.ResourceClaim {
-	c = c.DeepCopy()
-	c.Status.Allocation = &resourcev1.AllocationResult{}
-	for _, gpu := range gpus {
-		share := types.UID(fmt.Sprint(c.Name, "-", gpu))
-		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{
-			Request: "r", Driver: "gpu.example.com", Pool: node, Device: fmt.Sprint("gpu-", gpu), ShareID: &share,
-			ConsumedCapacity: map[resourcev1.QualifiedName]resource.Quantity{"memory": *resource.NewQuantity(memory<<30, resource.BinarySI)},
-		})
-	}
-	return c
-}
-
-// come adds a pod with the claim.
-func (w *gpuWorld) come(c *resourcev1.ResourceClaim, node string) *corev1.Pod {
-	pod := claiming(c.Name)
-	pod.Name, pod.Namespace, pod.UID, pod.Spec.NodeName = c.Name, "default", types.UID(c.Name), node
-	w.SetResourceClaim(c)
-	w.SetPod(pod)
-	return pod
-}
-
-func scores(t testing.TB, p policy.Policy, pod *corev1.Pod, view *snapshot.View) []int64 {
-	t.Helper()
-	c := policytest.Prepare[policy.Score](t, p, pod, view)
-	var all []int64
-	for n := range view.All() {
-		all = append(all, c.Score(n))
-	}
-	return all
-}
-
 // Pods have requested 6 and 8 of 16. A pod with 8 gets the node whose first GPU with room has 14, where a pod with 6 then fits, and a pod
 // with 6 that with 13: the claims teach what pods request, and the device is the first in the order of the slices.
 func TestLeastWasteLearnsFromClaims(t *testing.T) {
 	for _, reversed := range []bool{false, true} {
-		w, p := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), leastWaste)
+		w, p := newGPUWorld(), build(t, leastWaste)
 		first, second := 0, 1
 		if reversed {
 			first, second = 1, 0
@@ -153,7 +59,7 @@ func TestLeastWasteLearnsFromClaims(t *testing.T) {
 
 // A claim has a shape if kube-scheduler allocates the same for it on each kind of empty node, as the arithmetic does.
 func TestClaimsWithAShape(t *testing.T) {
-	w, p := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), leastWaste)
+	w, p := newGPUWorld(), build(t, leastWaste)
 	w.node("a", "T4", 2, false)
 	w.node("b", "P100", 4, false)
 	w.node("c", "A100", 2, false)
@@ -203,7 +109,7 @@ func TestClaimsWithAShape(t *testing.T) {
 // Several claims have a shape together if they get whole devices. Two shares are of one device, the first: then nodes are scored with BinPack, with
 // the devices of all claims.
 func TestSeveralClaims(t *testing.T) {
-	w, p := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), leastWaste)
+	w, p := newGPUWorld(), build(t, leastWaste)
 	for _, n := range []string{"a", "b"} {
 		w.node(n, "T4", 2, false)
 	}
@@ -238,7 +144,7 @@ func TestSeveralClaims(t *testing.T) {
 // A claim for shares of several GPUs has a place where kube-scheduler's allocator finds one.
 func TestSharesOfSeveralGPUs(t *testing.T) {
 	random, allocator := rand.New(rand.NewPCG(7, 8)), firstfit.New()
-	w, p := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), leastWaste)
+	w, p := newGPUWorld(), build(t, leastWaste)
 	for i := range 8 {
 		name := fmt.Sprint("n", i)
 		w.node(name, "T4", 4, i%2 == 1)
@@ -281,7 +187,7 @@ func TestSharesOfSeveralGPUs(t *testing.T) {
 // and the workload model changes several times.
 func TestWhatIsKeptChangesNoScore(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	w, old := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), leastWaste)
+	w, old := newGPUWorld(), build(t, leastWaste)
 	for i := range 6 {
 		w.node(fmt.Sprint("n", i), []string{"T4", "P100"}[i%2], 1+i%3, false)
 	}
@@ -302,7 +208,7 @@ func TestWhatIsKeptChangesNoScore(t *testing.T) {
 		}
 		pod := w.come(claim, "")
 		view := w.View()
-		if x, y := scores(t, old, pod, view), scores(t, policytest.Build(t, resourceclaims.Type(), leastWaste), pod, view); !slices.Equal(x, y) {
+		if x, y := scores(t, old, pod, view), scores(t, build(t, leastWaste), pod, view); !slices.Equal(x, y) {
 			t.Fatalf("step %d: the scores are %v, and of a new policy %v", step, x, y)
 		}
 		models[strings.Join(policytest.Prepare[policy.Explainer](t, old, pod, view).Explain(nil), "")] = true
@@ -317,8 +223,4 @@ func TestWhatIsKeptChangesNoScore(t *testing.T) {
 	if len(models) < 6 {
 		t.Errorf("only %d models", len(models))
 	}
-}
-
-func claimOf(pod *corev1.Pod) *resourcev1.ResourceClaim {
-	return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: pod.Name, UID: pod.UID}}
 }

@@ -1,5 +1,16 @@
 // Package resourceclaims is the policy ResourceClaims: scores for pods whose devices kube-scheduler allocates (Dynamic Resource
 // Allocation). README.md in this folder is its documentation.
+//
+// A node is scored alone, by what is used of its devices once the pod has the predicted ones (node.go). kube-scheduler's allocator predicts
+// them (prediction.go), or arithmetic, which is faster, and gives the same scores for most nodes and requests:
+//
+//	kinds.go       which devices are alike for what selectors read
+//	plans.go       which devices each part of a request can get, by what the allocator gives it of one device of each kind
+//	arithmetic.go  the first of these devices that are free
+//	counted.go     what devices use of counters, for the arithmetic
+//
+// With LeastWaste, nodes are ranked with a strategy instead (ranking.go), for which room.go describes the devices of a node, and parts.go
+// GPUs that are divided into partitions. units.go lists the devices and who has them, for the page and outboard gpus.
 package resourceclaims
 
 import (

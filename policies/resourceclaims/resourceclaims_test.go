@@ -2,7 +2,6 @@ package resourceclaims_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,31 +12,10 @@ import (
 	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
-	"outboard.dev/outboard/snapshot"
 )
 
 func TestScenarios(t *testing.T) {
 	policytest.RunScenarios(t, resourceclaims.Type(), "testdata/*.txtar")
-}
-
-// objects is a cluster with two nodes of two GPUs each, of which claims have parts.
-func objects(t testing.TB) string {
-	t.Helper()
-	data, err := os.ReadFile("testdata/objects.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
-const nodes = "[{metadata: {name: a}}, {metadata: {name: b}}, {metadata: {name: c}}]"
-
-func claiming(names ...string) *corev1.Pod {
-	pod := policytest.Pods("{metadata: {name: new}, spec: {containers: [{name: main}]}}")[0]
-	for _, name := range names {
-		pod.Spec.ResourceClaims = append(pod.Spec.ResourceClaims, corev1.PodResourceClaim{Name: name, ResourceClaimName: &name})
-	}
-	return pod
 }
 
 func TestConformance(t *testing.T) {
@@ -49,22 +27,13 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func view(t testing.TB) *snapshot.View {
-	var b snapshot.Builder
-	for _, n := range policytest.Nodes(nodes) {
-		b.SetNode(n)
-	}
-	policytest.Devices(objects(t))(&b)
-	return b.View()
-}
-
 func BenchmarkPolicy(b *testing.B) {
-	policytest.Benchmark(b, policytest.Build(b, resourceclaims.Type(), ""), claiming("share"), view(b))
+	policytest.Benchmark(b, build(b, ""), claiming("share"), view(b))
 }
 
 // The explanation of a node names the devices that the pod would get, or what each device lacks.
 func TestExplain(t *testing.T) {
-	p := policytest.Build(t, resourceclaims.Type(), "")
+	p := build(t, "")
 	for _, tt := range []struct {
 		claim, node, want string
 	}{
@@ -105,7 +74,7 @@ func BenchmarkCluster(b *testing.B) {
 }
 
 func benchmarkCluster(b *testing.B, strategy string, count int, usual bool) {
-	w, p := newGPUWorld(), policytest.Build(b, resourceclaims.Type(), "scoringStrategy: {type: "+strategy+", driver: gpu.example.com, modelAttribute: model}")
+	w, p := newGPUWorld(), build(b, "scoringStrategy: {type: "+strategy+", driver: gpu.example.com, modelAttribute: model}")
 	for i := range count {
 		w.node(fmt.Sprint("n", i), []string{"T4", "P100", "V100"}[i%3], 8, false)
 	}
@@ -129,14 +98,7 @@ func benchmarkCluster(b *testing.B, strategy string, count int, usual bool) {
 		view = w.View()
 		b.StartTimer()
 		cycle := policytest.Prepare[policy.Score](b, p, pending, view)
-		if together, ok := cycle.(policy.ScoreRows); ok {
-			together.ScoreRows(rows, all)
-			cycle.(policy.NormalizeScore).NormalizeScore(all)
-		} else {
-			for i, row := range rows {
-				all[i] = cycle.Score(view.At(int(row)))
-			}
-		}
+		scoreAll(cycle, view, rows, all)
 		b.StopTimer()
 		if best := slices.Max(all); best <= 0 {
 			b.Fatalf("the best score is %d", best)
@@ -158,7 +120,7 @@ func benchmarkCluster(b *testing.B, strategy string, count int, usual bool) {
 // Only LeastWaste learns from the pods that have come.
 func TestInputs(t *testing.T) {
 	for config, want := range map[string]bool{"": false, "scoringStrategy: {type: Spread}": false, "scoringStrategy: {type: LeastWaste}": true} {
-		in := policytest.Build(t, resourceclaims.Type(), config).(policy.InputReader).Inputs()
+		in := build(t, config).(policy.InputReader).Inputs()
 		if in.History != want || !in.Devices || !in.ScoreOnly {
 			t.Errorf("%q: the policy reads %+v, want the history: %t", config, in, want)
 		}

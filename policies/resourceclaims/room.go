@@ -10,9 +10,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// memoryCapacity is the capacity of which claims request shares.
-const memoryCapacity = "memory"
-
 // room describes the node for the strategy: what is free of its processors and memory, and of the driver's devices. Devices that are not
 // alike are not described.
 func (p *resourceClaims) room(n *snapshot.Node) placement.Node {
@@ -51,9 +48,9 @@ func (p *resourceClaims) describe(pools []snapshot.DevicePool, used bool) *descr
 		return nil
 	}
 	d := &described{model: p.modelOf(devices[0].Device), index: map[deviceID]int{}, part: map[deviceID]placement.Device{}}
-	shared, parts := devices[0].shared(), len(devices[0].ConsumesCounters) > 0
+	shared, parts := isShared(devices[0].Device), len(devices[0].ConsumesCounters) > 0
 	for _, other := range devices {
-		if p.modelOf(other.Device) != d.model || other.shared() != shared || len(other.ConsumesCounters) > 0 != parts {
+		if p.modelOf(other.Device) != d.model || isShared(other.Device) != shared || len(other.ConsumesCounters) > 0 != parts {
 			return nil
 		}
 	}
@@ -86,10 +83,6 @@ type ownDevice struct {
 
 func (d ownDevice) id() deviceID { return deviceID{d.pool.Driver, d.pool.Name, d.Name} }
 
-func (d ownDevice) shared() bool {
-	return d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations
-}
-
 // tainted reports whether usual claims, which tolerate no taint, cannot have the device.
 func (d ownDevice) tainted() bool {
 	return slices.ContainsFunc(d.Taints, func(t resourcev1.DeviceTaint) bool { return t.Effect != resourcev1.DeviceTaintEffectNone })
@@ -108,10 +101,8 @@ func (p *resourceClaims) modelOf(d *resourcev1.Device) string {
 
 // amountOf returns what the device has of its memory, or 1 if it has none: then it can only be allocated as a whole.
 func amountOf(d ownDevice) int64 {
-	for _, name := range []string{memoryCapacity, d.pool.Driver + "/" + memoryCapacity} {
-		if c, ok := d.Capacity[resourcev1.QualifiedName(name)]; ok {
-			return c.Value.Value()
-		}
+	if c, ok := memoryIn(d.Capacity, d.pool.Driver); ok {
+		return c.Value.Value()
 	}
 	return 1
 }
@@ -121,18 +112,12 @@ func consumed(r *resourcev1.DeviceRequestAllocationResult) int64 {
 	if r.ShareID == nil {
 		return 0
 	}
-	for _, name := range []string{memoryCapacity, r.Driver + "/" + memoryCapacity} {
-		if amount, ok := r.ConsumedCapacity[resourcev1.QualifiedName(name)]; ok {
-			return max(0, amount.Value())
-		}
-	}
-	return 0
+	amount, _ := memoryIn(r.ConsumedCapacity, r.Driver)
+	return max(0, amount.Value())
 }
 
-func isAdmin(r *resourcev1.DeviceRequestAllocationResult) bool {
-	return r.AdminAccess != nil && *r.AdminAccess
-}
-
+// describeGPUs describes devices that are allocated as a whole or by their memory. ok is false if there are too many, or
+// one has a memory of 0.
 func (d *described) describeGPUs(devices []ownDevice) (ok bool) {
 	if len(devices) > placement.MaxGPUs {
 		return false
@@ -149,7 +134,7 @@ func (d *described) describeGPUs(devices []ownDevice) (ok bool) {
 		d.gpus = append(d.gpus, gpu)
 		d.index[device.id()] = i
 	}
-	if devices[0].shared() {
+	if isShared(devices[0].Device) {
 		d.model += ", shared" // nodes of the model with other devices are of another kind
 	}
 	return true

@@ -147,7 +147,7 @@ func BenchmarkTrace(b *testing.B) {
 }
 
 func benchmarkTrace(b *testing.B, count int, kinds string, allocator bool) {
-	w, p := newTraceWorld(b, count), policytest.Build(b, resourceclaims.Type(), "")
+	w, p := newTraceWorld(b, count), build(b, "")
 	pod := 0
 	next := func() {
 		memory, model := int64(100_000+pod%700_000), "" // differs for 700,000 pods
@@ -158,11 +158,10 @@ func benchmarkTrace(b *testing.B, count int, kinds string, allocator bool) {
 				model = []string{"T4", "P100", "V100M16"}[pod%3]
 			}
 		case "start":
-			p = policytest.Build(b, resourceclaims.Type(), "")
+			p = build(b, "")
 		}
 		claim := w.request(fmt.Sprint("new-", pod), 1, memory, model)
 		pending := claiming(claim.Name)
-		pending.Namespace = "default"
 		w.SetResourceClaim(claim)
 		view := w.View()
 		b.StartTimer()

@@ -124,12 +124,8 @@ func podsOfClaims(n *snapshot.Node) map[types.NamespacedName]types.UID {
 
 // memoryOf returns the memory of the amounts in GiB, rounded up.
 func memoryOf(amounts map[string]resource.Quantity, driver string) int64 {
-	for _, name := range []string{memoryCapacity, driver + "/" + memoryCapacity} {
-		if amount, ok := amounts[name]; ok {
-			return gibOf(amount.Value())
-		}
-	}
-	return 0
+	amount, _ := memoryIn(amounts, driver)
+	return gibOf(amount.Value())
 }
 
 func gibOf(bytes int64) int64 { return (max(0, bytes) + gib - 1) / gib }

@@ -8,7 +8,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"outboard.dev/outboard/internal/firstfit"
-	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
@@ -45,7 +44,7 @@ func TestUnits(t *testing.T) {
 	pod := claiming("held")
 	pod.UID, pod.Spec.NodeName = "holder", "a"
 	b.SetPod(pod)
-	p := policytest.Build(t, resourceclaims.Type(), "scoringStrategy: {driver: gpu.example.com, modelAttribute: model}").(policy.UnitLister)
+	p := build(t, "scoringStrategy: {driver: gpu.example.com, modelAttribute: model}").(policy.UnitLister)
 	want := "a (A100): gpu-0 30/40 held=holder:10 more=:20; gpu-1 0/40;\n" + "b (A100): gpu-0 40/40 whole=:40; gpu-1 0/40 unhealthy;\n"
 	list := p.Units(b.View())
 	if got := unitsOf(list); got != want || list.Resource != "gpu.example.com" || list.Unit != "GiB" {
@@ -60,7 +59,7 @@ func TestUnits(t *testing.T) {
 	}
 	claim := mig.Claim("partition", "2g.10gb")
 	allocate(t, &b, claim, "m")
-	p = policytest.Build(t, resourceclaims.Type(), "").(policy.UnitLister)
+	p = build(t, "").(policy.UnitLister)
 	want = "m (NVIDIA A100-SXM4-40GB): gpu-0-counter-set 10/40 partition=:10; gpu-1-counter-set 0/40;\n"
 	if got := unitsOf(p.Units(b.View())); got != want {
 		t.Errorf("partitions:\n%swant\n%s", got, want)
