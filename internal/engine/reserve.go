@@ -128,7 +128,8 @@ func (c Claim) Make(ctx context.Context, ledgers Ledgers) (HeldClaim, error) {
 		return claim, err
 	})
 	if unusable := (*UnusableClaimError)(nil); errors.As(err, &unusable) {
-		unusable.Claim = held
+		// Not in place: the outcome of the operation has the error, too.
+		err = &PolicyError{Policy: c.Policy, Err: &UnusableClaimError{unusable.Reason, held}}
 	}
 	if err != nil {
 		return HeldClaim{}, fmt.Errorf("node %s: %w", node, err)
