@@ -50,7 +50,7 @@ const (
 )
 
 // digest returns the digest of the World, which is the same for two Worlds if the same can happen from then on, with other names for
-// versions, tokens, and, if the scope says so, replicas. The order of replicas is that of their bytes.
+// versions, tokens, and, unless the scope says otherwise, replicas. The order of replicas is the one with the smallest bytes.
 func (w *World) digest() digest {
 	v := *w
 	v.versions, v.tokens, v.replicas = 0, 0, nil // the counters are only for new names
@@ -76,26 +76,45 @@ func (w *World) digest() digest {
 		p.bool(w.replicas[i].confirm != nil && slices.Contains(w.replicas[i].unconfirmed(), w.replicas[i].confirm.assumed))
 		p.append(&w.replicas[i].look(w.scope).part)
 	}
+	smallest := numbered(parts)
 	if !w.scope.Asymmetric {
 		slices.SortStableFunc(parts[1:], func(a, b part) int { return bytes.Compare(a.bytes, b.bytes) })
+		smallest = nil
+		orders(parts[1:], func() {
+			if all := numbered(parts); smallest == nil || bytes.Compare(all, smallest) < 0 {
+				smallest = all
+			}
+		})
 	}
-	number(parts)
-	all := parts[0].bytes
-	for _, p := range parts[1:] {
-		all = append(append(all, 255), p.bytes...)
-	}
-	parts[0].bytes = all
-	sum := sha256.Sum256(all)
+	sum := sha256.Sum256(smallest)
 	return digest(sum[:16])
+}
+
+// orders calls the function with the parts in each order in which their bytes ascend: those that differ only in marks change places.
+func orders(parts []part, f func()) {
+	if len(parts) < 2 {
+		f()
+		return
+	}
+	for i := range parts {
+		if !bytes.Equal(parts[i].bytes, parts[0].bytes) {
+			break
+		}
+		parts[0], parts[i] = parts[i], parts[0]
+		orders(parts[1:], f)
+		parts[0], parts[i] = parts[i], parts[0]
+	}
 }
 
 // scratches holds parts whose memory can be used again.
 var scratches = sync.Pool{New: func() any { return new([]part) }}
 
-// number numbers the marked values.
-func number(parts []part) {
+// numbered returns the bytes of all parts, with numbers for the marked values.
+func numbered(parts []part) []byte {
 	var values [classes][]int64
+	size := 0
 	for _, p := range parts {
+		size += len(p.bytes)
 		for _, m := range p.marks {
 			if !slices.Contains(values[m.class], m.value) {
 				values[m.class] = append(values[m.class], m.value)
@@ -104,11 +123,15 @@ func number(parts []part) {
 	}
 	slices.Sort(values[generation])
 	slices.Sort(values[timestamp])
+	all := make([]byte, 0, size+len(parts))
 	for _, p := range parts {
+		start := len(all)
+		all = append(append(all, p.bytes...), 255)
 		for _, m := range p.marks {
-			p.bytes[m.at] = byte(slices.Index(values[m.class], m.value))
+			all[start+m.at] = byte(slices.Index(values[m.class], m.value))
 		}
 	}
+	return all
 }
 
 func (p *part) mark(c class, value int64) {

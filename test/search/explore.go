@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -120,7 +121,6 @@ func (s *search) end(c *Checkpoint) error {
 }
 
 type search struct {
-	mu      sync.Mutex
 	visited map[digest]struct{}
 	nodes   []node
 	result  Result
@@ -128,44 +128,60 @@ type search struct {
 	saved   time.Time // when the search was last saved, or began
 }
 
-// expand takes all moves from the states, and returns the states that are new.
+// expand takes all moves from the states, and returns the states that are new, in the order of the states before them and of their moves. This
+// order is the same in each run, so that of several states with the same digest, the same one is visited.
 func (s *search) expand(frontier []reached) []reached {
+	after := make([][]successor, len(frontier))
+	each(len(frontier), func(i int) {
+		world := frontier[i].world
+		frontier[i].world = nil // so that it can be garbage-collected
+		for _, m := range world.Moves() {
+			next := successor{move: m, world: world.After(m)}
+			next.digest = next.world.digest()
+			if _, known := s.visited[next.digest]; known {
+				next.world = nil
+			}
+			after[i] = append(after[i], next)
+		}
+	})
 	var next []reached
+	for i, from := range frontier {
+		s.result.Steps += len(after[i])
+		for _, a := range after[i] {
+			if _, known := s.visited[a.digest]; known {
+				continue
+			}
+			s.visited[a.digest] = struct{}{}
+			next = append(next, reached{int32(len(s.nodes)), a.world})
+			s.nodes = append(s.nodes, node{from.index, a.move})
+		}
+	}
+	broken := make([]error, len(next))
+	each(len(next), func(i int) { broken[i] = next[i].world.Check() })
+	if i := slices.IndexFunc(broken, func(err error) bool { return err != nil }); i >= 0 {
+		s.result.Broken, s.broken = broken[i], next[i].index
+	}
+	return next
+}
+
+// successor is what a move leads to.
+type successor struct {
+	move   Move
+	world  *World // nil: it was visited before
+	digest digest
+}
+
+// each calls the function with each number below n, in several goroutines.
+func each(n int, f func(i int)) {
 	var group sync.WaitGroup
 	for part := range workers {
 		group.Go(func() {
-			for i := part; i < len(frontier); i += workers {
-				from := frontier[i]
-				frontier[i].world = nil // so that it can be garbage-collected
-				for _, m := range from.world.Moves() {
-					after := from.world.After(m)
-					digest := after.digest()
-					s.mu.Lock()
-					s.result.Steps++
-					_, known := s.visited[digest]
-					index := int32(len(s.nodes))
-					if !known {
-						s.visited[digest] = struct{}{}
-						s.nodes = append(s.nodes, node{from.index, m})
-						next = append(next, reached{index, after})
-					}
-					s.mu.Unlock()
-					if known {
-						continue
-					}
-					if err := after.Check(); err != nil {
-						s.mu.Lock()
-						if s.result.Broken == nil {
-							s.result.Broken, s.broken = err, index
-						}
-						s.mu.Unlock()
-					}
-				}
+			for i := part; i < n; i += workers {
+				f(i)
 			}
 		})
 	}
 	group.Wait()
-	return next
 }
 
 // history returns the moves to the broken promise.
