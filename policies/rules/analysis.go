@@ -224,6 +224,7 @@ func access(e ast.Expr) (operand ast.Expr, name string, want presence, ok bool) 
 	return nil, "", 0, false
 }
 
+// children returns the expressions directly inside one. Rules make no objects.
 func children(e ast.Expr) []ast.Expr {
 	var all []ast.Expr
 	switch e.Kind() {
@@ -244,10 +245,6 @@ func children(e ast.Expr) []ast.Expr {
 		}
 	case ast.SelectKind:
 		all = append(all, e.AsSelect().Operand())
-	case ast.StructKind:
-		for _, f := range e.AsStruct().Fields() {
-			all = append(all, f.AsStructField().Value())
-		}
 	}
 	return all
 }

@@ -117,10 +117,11 @@ func (c *cycle) plan(ctx context.Context) error {
 		}
 	}
 	c.filters = slices.DeleteFunc(c.filters, func(f planned) bool {
-		if f.exceeded && f.failurePolicy == policy.Ignore {
+		drop := f.exceeded && f.failurePolicy == policy.Ignore
+		if drop {
 			c.silent = append(c.silent, fmt.Sprintf("rule %s: ignored (%v)", f.name, errCostExceeded))
 		}
-		return f.exceeded && f.failurePolicy == policy.Ignore
+		return drop
 	})
 	return nil
 }

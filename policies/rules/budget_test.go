@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/common/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/cel/library"
 	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/policy"
@@ -189,6 +191,57 @@ func TestBoundsHold(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The estimate knows how much a function returns: it bounds the cost, and is not much higher.
+func TestEstimateKnowsTheResultsOfFunctions(t *testing.T) {
+	view := labelledNodes(1)
+	pod := annotated(1)
+	pod.Annotations["a0"] = strings.Repeat("a", int(usualSizes.text))
+	const x = `pod.metadata.annotations["a0"]`
+	p := compileOne(t, newShared(t), `(node.metadata.name + `+strings.Repeat(x+" + ", 8)+x+`).find(".*").contains(`+x+`)`)
+	c, e := prepared(p, pod, view), p.filters[0].expression
+	f := c.policy.activations.Get().(*partActivation)
+	f.cycle, f.node = c, view.At(0)
+	if _, cost, err := count(e.counting[0], f); err != nil || cost > e.usualCost || e.usualCost > 2*cost || !c.isUsual(e, f.node) {
+		t.Errorf("it costs %d (%v), and the estimate is %d", cost, err, e.usualCost)
+	}
+}
+
+// An expression may have an estimated cost of exactly the limit.
+func TestEstimateUpToTheLimitIsAccepted(t *testing.T) {
+	c := newShared(t)
+	estimate := func(text string) uint64 {
+		checked, issues := c.env.Compile(text)
+		if issues.Err() != nil {
+			t.Fatal(text, ": ", issues.Err())
+		}
+		cost, err := c.env.EstimateCost(checked, &estimator{library.CostEstimator{SizeEstimator: computedSizes{usualSizes}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cost.Max
+	}
+	text := `1 == 2`
+	for length := 900; length > 0; { // the cost is about the length of the literal times usualSizes.text
+		if longer := text + ` || pod.metadata.name.indexOf("` + strings.Repeat("a", length) + `") == 1`; estimate(longer) <= costLimit {
+			text = longer
+		} else {
+			length /= 2
+		}
+	}
+	for estimate(text) < costLimit {
+		text += ` || 1 == 2`
+	}
+	if cost := estimate(text); cost != costLimit {
+		t.Fatalf("the cost of %s is %d, want %d", text, cost, costLimit)
+	}
+	if _, errs := c.compile(nil, text, ^deps(0), types.BoolType); len(errs) > 0 {
+		t.Errorf("%s: %v", text, errs)
+	}
+	if _, errs := c.compile(nil, text+` || 1 == 2`, ^deps(0), types.BoolType); len(errs) == 0 {
+		t.Errorf("a cost of %d is accepted", estimate(text+` || 1 == 2`))
+	}
 }
 
 // The cost of all nodes together is bounded, for any number of rules, nodes and pods.

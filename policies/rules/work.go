@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"regexp/syntax"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -287,7 +288,8 @@ func (w *weight) add(v ref.Val) {
 			w.add(v.GetValue())
 		}
 	case apiservercel.URL:
-		w.take(1, len(v.URL.Host)+len(v.URL.Path)+len(v.URL.RawPath)+len(v.URL.RawQuery)+len(v.URL.Fragment)+len(v.URL.Opaque))
+		w.take(1, 0)
+		w.addNative(reflect.ValueOf(v.URL))
 	case apiservercel.Semver:
 		w.take(1+len(v.Pre)+len(v.Build), 0)
 	case traits.Mapper:
@@ -416,15 +418,12 @@ func (c *compiler) binding(call interpreter.InterpretableCall) (functions.Functi
 	if err != nil {
 		return nil, err
 	}
-	var found *functions.Overload
-	for _, b := range bindings {
-		if b.Operator == call.OverloadID() || found == nil && b.Operator == call.Function() {
-			found = b
-		}
-	}
-	if found == nil {
+	// The binding of the function itself calls that of the overload.
+	i := slices.IndexFunc(bindings, func(b *functions.Overload) bool { return b.Operator == call.Function() })
+	if i < 0 {
 		return nil, errors.New("there is no function " + call.Function())
 	}
+	found := bindings[i]
 	return func(args ...ref.Val) ref.Val {
 		switch {
 		case found.OperandTrait != 0 && !args[0].Type().HasTrait(found.OperandTrait):

@@ -395,7 +395,7 @@ func TestComparisonsAreCounted(t *testing.T) {
 // The cost counts what a call does with texts without allocating.
 func TestWorkOnTextsIsCounted(t *testing.T) {
 	c := newShared(t)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"x": strings.Repeat("a", 2000), "y": strings.Repeat("a", 1000) + "b", "z": strings.Repeat(",", 2000)}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"x": strings.Repeat("a", 2000), "y": strings.Repeat("a", 1000) + "b", "z": strings.Repeat(",", 2000)}}, Spec: corev1.PodSpec{Containers: make([]corev1.Container, 3000)}}
 	for text, least := range map[string]uint64{
 		`pod.metadata.annotations["x"].indexOf(pod.metadata.annotations["y"])`:       1000 * 1000 / 10,
 		`pod.metadata.annotations["x"].lastIndexOf(pod.metadata.annotations["y"])`:   1000 * 1000 / 10,
@@ -405,9 +405,12 @@ func TestWorkOnTextsIsCounted(t *testing.T) {
 		`timestamp("2026-01-02T03:04:05Z").getHours("Europe/Berlin")`:                2000,
 		`pod.metadata.annotations["x"].matches("(a{1000}){1}(a{1000}){1}(a{1000})")`: 200 * 3000 / 4,
 		`pod.metadata.annotations["z"].split(",").includes("q")`:                     2000,
+		`pod.metadata.annotations["x"].replace("a", "bb")`:                           (2*2000 + 2000*2) / 10,
+		`pod.spec == pod.spec`: 3000, // its containers
+		`url("https://user@host/%2F" + pod.metadata.annotations["x"] + "?" + pod.metadata.annotations["x"]) == url("https://host")`: 2 * 200,
 	} {
-		if got := evaluator(t, c, text)(pod); got.cost < least {
-			t.Errorf("%s costs %d, want at least %d", text, got.cost, least)
+		if got := evaluator(t, c, text)(pod); got.cost < least || got.cost > 2*least+1000 {
+			t.Errorf("%s costs %d, want at least %d, and at most about twice that", text, got.cost, least)
 		}
 	}
 	long := pod.DeepCopy()
