@@ -79,12 +79,17 @@ func (c *Cluster) Follow(ctx context.Context, ledgers, devices bool, sources []s
 }
 
 // followOne watches resources that are read together.
-func (c *Cluster) followOne(ctx context.Context, more resources) error {
+func (c *Cluster) followOne(ctx context.Context, more resources) (err error) {
 	feeds, err := c.feedsOf(more)
 	if err != nil {
 		return err
 	}
 	following, stop := context.WithCancel(c.ctx)
+	defer func() {
+		if err != nil {
+			stop()
+		}
+	}()
 	for _, f := range feeds {
 		c.running.Go(func() { f.run(following) })
 	}
@@ -94,11 +99,9 @@ func (c *Cluster) followOne(ctx context.Context, more resources) error {
 				time.Sleep(10 * time.Millisecond)
 				continue
 			}
-			stop()
 			return fmt.Errorf("not read from the API server: %s", cmp.Or(f.warning(), f.resource))
 		}
 	}
-	context.AfterFunc(c.ctx, stop)
 	all := append(slices.Clone(*c.reflectors.Load()), feeds...)
 	c.reflectors.Store(&all)
 	c.followsLedgers = c.followsLedgers || more.followsLedgers

@@ -3,11 +3,13 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"testing"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"outboard.dev/outboard/snapshot"
@@ -37,6 +39,31 @@ func TestFirstReadingIsShared(t *testing.T) {
 	}
 	if len(distinct) != templates {
 		t.Errorf("%d pods of %d templates hold %d copies of their containers", 2*templates, templates, len(distinct))
+	}
+}
+
+// A pod shares memory with its former version, also what it has in common with no other pod.
+func TestVersionsOfAPodAreShared(t *testing.T) {
+	const address = "cni.projectcalico.org/podIP"
+	one, other := examplePod(0, "one"), examplePod(1500, "other") // of the same template
+	c, client := testCluster(t, one, other)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	eventually(t, "everything read", func() bool { return c.Synced() == nil })
+	before := c.PodByName(one.Namespace, "one").Annotations[address]
+	changed := examplePod(0, "one")
+	changed.ResourceVersion, changed.Labels["changed"] = "3000000", "yes"
+	if _, err := client.CoreV1().Pods(one.Namespace).Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the change", func() bool { return c.PodByName(one.Namespace, "one").Labels["changed"] == "yes" })
+	if after := c.PodByName(one.Namespace, "one").Annotations[address]; after != before || unsafe.StringData(after) != unsafe.StringData(before) {
+		t.Errorf("the address is %s, not shared with %s", after, before)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -82,6 +109,13 @@ func TestInternPod(t *testing.T) {
 	}
 	if &two.Spec.Containers[0] != &one.Spec.Containers[0] {
 		t.Error("equal containers are not shared")
+	}
+	for i, spec := range reflect.ValueOf(two.Spec).Fields() {
+		kind := spec.Kind()
+		shareable := kind == reflect.Slice || kind == reflect.Map || kind == reflect.Pointer && spec.Type().Elem().Kind() == reflect.Struct
+		if shareable && !spec.IsNil() && spec.Pointer() != reflect.ValueOf(one.Spec).FieldByIndex(i.Index).Pointer() {
+			t.Errorf("equal parts of the spec are not shared: %s", i.Name)
+		}
 	}
 	if len(one.Status.ContainerStatuses) > 0 || one.Status.Resources != nil || one.Status.AllocatedResources != nil {
 		t.Errorf("a pod that is not resized keeps these resources: %v", one.Status)
