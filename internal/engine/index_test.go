@@ -126,14 +126,26 @@ func relativePolicies(which int) (policies []engine.WeightedPolicy) {
 			}}
 		})})
 	}
+	if which&16 > 0 {
+		policies = append(policies, engine.WeightedPolicy{Name: "odd", Policy: prepares(func(*corev1.Pod) policy.Cycle {
+			return counted{key: "odd", filter: func(n *snapshot.Node) policy.Verdict {
+				if n.Row()%2 == 0 {
+					return policy.Verdict{Reason: &evenRow}
+				}
+				return policy.Verdict{}
+			}, score: func(*snapshot.Node) int64 { return 0 }}
+		})})
+	}
 	return policies
 }
+
+var evenRow = policy.Reason{Code: "EvenRow", Text: "the row is even"}
 
 // Whatever the policies, pods with claims among them, an engine that has seen former Views chooses as a new one without caches, which calls
 // Filter and Score for all nodes; and its cache says of no node that a pod fits there that does not.
 func TestBestWithRelativeScoresAndClaims(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		which := rapid.IntRange(1, 15).Draw(t, "policies")
+		which := rapid.IntRange(1, 31).Draw(t, "policies")
 		newEngine := func() *engine.Engine {
 			e, err := engine.New(engine.Options{Policies: relativePolicies(which)})
 			if err != nil {

@@ -106,27 +106,46 @@ func TestManySignatures(t *testing.T) {
 // The caches of an engine take 16 MiB at most, for any number of nodes and signatures and any length of a signature. Everything
 // else that the engine keeps takes less than 2 MiB here.
 func TestMemoryOfCachesIsLimited(t *testing.T) {
-	for _, tt := range []struct{ nodes, signatures, length int }{
-		{10, 60_000, 0}, {10, 3000, 12_000}, {5000, 400, 0}, {20_000, 100, 0},
+	for _, tt := range []struct {
+		nodes, signatures, length int
+		best                      bool // all nodes are ranked
+	}{
+		{10, 60_000, 0, false}, {10, 3000, 12_000, false}, {5000, 400, 0, false}, {20_000, 100, 0, false}, {5000, 400, 0, true},
 	} {
-		t.Run(fmt.Sprintf("%d signatures of %d bytes, %d nodes", tt.signatures, tt.length, tt.nodes), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d signatures of %d bytes, %d nodes, ranked: %t", tt.signatures, tt.length, tt.nodes, tt.best), func(t *testing.T) {
 			var builder snapshot.Builder
 			for i := range tt.nodes {
 				builder.SetNode(object(fmt.Sprint("n", i)))
 			}
 			view := builder.View()
-			p := &fake{filter: func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }}
-			e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p})
+			p := &fake{filter: func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }, score: scoreBy("memory"), normalize: toLargest}
+			e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p, Weight: 1})
 			req := engine.Request{View: view, Nodes: slices.Collect(view.All())[:10]}
+			choice := engine.Choice{N: 1, Usable: func(int32) (bool, bool) { return true, false }}
+			for n := range view.All() {
+				choice.Rows = append(choice.Rows, int32(n.Row()))
+			}
 			prefix := strings.Repeat("x", tt.length)
 			var result engine.Result
 			before := heap()
 			for i := range tt.signatures {
 				p.signature = fmt.Sprint(prefix, i)
 				req.Pod = podOf("u", fmt.Sprint(i))
-				if err := e.Filter(t.Context(), req, &result); err != nil {
+				if !tt.best {
+					if err := e.Filter(t.Context(), req, &result); err != nil {
+						t.Fatal(err)
+					}
+					continue
+				}
+				a, err := e.NewAttempt(t.Context(), req.Pod, view)
+				if err != nil {
 					t.Fatal(err)
 				}
+				a.TakeNodeCache()
+				if err := a.Best(t.Context(), choice, &result); err != nil {
+					t.Fatal(err)
+				}
+				a.ReturnNodeCache()
 			}
 			if got, most := heap()-before, int64(18<<20); got > most {
 				t.Errorf("the engine keeps %d bytes, want at most %d", got, most)
