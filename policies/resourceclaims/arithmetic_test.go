@@ -283,6 +283,47 @@ func TestScoresAreThoseOfTheAllocator(t *testing.T) {
 	}
 }
 
+// What the arithmetic does not know of devices is left to the allocator: a capacity that is not a whole number, also if a claim requests a
+// whole number of it, and more capacities than it counts.
+func TestOddCapacitiesAreLeftToTheAllocator(t *testing.T) {
+	for _, tt := range []struct {
+		devices    int
+		capacities []string
+		arithmetic bool
+	}{
+		{1, []string{"2"}, true}, {1, []string{"1500m"}, false}, {1, []string{"2", "1500m"}, false},
+		{32, []string{"2", "2"}, true}, {33, []string{"2", "2"}, false}, {100, []string{"2", "2", "2"}, false},
+	} {
+		w, p := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), "")
+		w.node("n", "T4", 0, false)
+		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "slice", UID: "slice"}}
+		s.Spec = resourcev1.ResourceSliceSpec{Driver: "gpu.example.com", NodeName: new("n"), Pool: resourcev1.ResourcePool{Name: "pool", ResourceSliceCount: 1}}
+		for i := range tt.devices {
+			d := resourcev1.Device{Name: fmt.Sprint("gpu-", i), AllowMultipleAllocations: new(true), Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{}}
+			for j, capacity := range tt.capacities {
+				d.Capacity[resourcev1.QualifiedName(fmt.Sprint("c", j))] = resourcev1.DeviceCapacity{Value: resource.MustParse(capacity)}
+			}
+			s.Spec.Devices = append(s.Spec.Devices, d)
+		}
+		w.SetResourceSlice(s)
+		claim := w.claim("c", int64(min(32, tt.devices)), 0)
+		requests := map[resourcev1.QualifiedName]resource.Quantity{}
+		for j := range tt.capacities {
+			requests[resourcev1.QualifiedName(fmt.Sprint("c", j))] = resource.MustParse("1")
+		}
+		claim.Spec.Devices.Requests[0].Exactly.Capacity = &resourcev1.CapacityRequirements{Requests: requests}
+		w.SetResourceClaim(claim)
+		pod := claiming("c")
+		pod.Namespace = "default"
+		view := w.View()
+		cycle := policytest.Prepare[policy.Score](t, p, pod, view)
+		want, arithmetic := resourceclaims.ByAllocator(firstfit.New(), cycle, view.Node("n"))
+		if got := cycle.Score(view.Node("n")); got != want || want == policy.NoOpinion || arithmetic != tt.arithmetic {
+			t.Errorf("%d devices of %q: the score is %d, and %d by the allocator; predicted without it: %t, want %t", tt.devices, tt.capacities, got, want, arithmetic, tt.arithmetic)
+		}
+	}
+}
+
 // What is kept of devices is bounded, and scores do not depend on it: claims read more sets of attributes than are kept, and one of them
 // tells more nodes apart than are kept.
 func TestKeptDevicesAreBounded(t *testing.T) {

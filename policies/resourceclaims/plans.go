@@ -191,7 +191,7 @@ func consumedAmounts(d *resourcev1.Device, r *resourcev1.DeviceRequestAllocation
 	for _, name := range sortedNames(d.Capacity) {
 		consumed := r.ConsumedCapacity[name]
 		value, ok := consumed.AsInt64()
-		if !ok || value < 0 || value > maxExact {
+		if !ok || value < 0 { // it is at most the capacity, which addPool has checked
 			return nil, false
 		}
 		amounts = append(amounts, value)
