@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,16 @@ func TestFollowLater(t *testing.T) {
 			t.Errorf("Synced misses a resource that is not followed: %v", err)
 		}
 	}
+	changed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a-follow-n"}, Data: map[string]string{"is": "changed"}}
+	if _, err := client.CoreV1().ConfigMaps("default").Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the change of a ConfigMap", func() error {
+		if got := c.View().Node("follow-n").ConfigMap(a)["is"]; got != "changed" {
+			return fmt.Errorf("it is %q", got)
+		}
+		return nil
+	})
 	// Nodes, pods, disruption budgets, and the namespace, which has two Follow calls.
 	if n, err := testutil.GatherAndCount(registry, "outboard_cluster_synced"); err != nil || n != 5 {
 		t.Errorf("%d resources have metrics (%v), want 5", n, err)
