@@ -61,12 +61,15 @@ func TestEachChangeIsPublished(t *testing.T) {
 		node, pod := exampleNode(0), examplePod(0, "p")
 		signal := snapshot.NewSignal("load", nil)
 		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "budget"}}
+		claims := &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: snapshot.Ledger{Resource: "gpu", Node: node.Name, Pods: []snapshot.LedgerPod{{UID: "u"}}}}
 		for _, change := range []struct {
 			name string
 			make func()
 		}{
 			{"a node comes", func() { c.state.setNode(node) }},
 			{"a pod comes", func() { c.state.setPod(pod) }},
+			{"a ledger comes", func() { c.state.setLedger(claims) }},
+			{"the ledger is gone", func() { c.state.removeLedger(claims) }},
 			{"a signal comes", func() { c.SetSignal(signal) }},
 			{"a budget comes", func() { c.state.setBudget(budget) }},
 			{"the budget is gone", func() { c.state.removeBudget(budget) }},
