@@ -13,11 +13,7 @@ const all = "*"
 
 // request returns the names of the rules that the pod tolerates.
 func (p *hardwareHealth) request(pod *corev1.Pod) []string {
-	text := pod.Annotations[p.config.TolerationAnnotation]
-	if p.config.TolerationAnnotation == "" || text == "" {
-		return nil
-	}
-	return slices.Collect(fields.List(text, ","))
+	return slices.Collect(fields.List(pod.Annotations[p.config.TolerationAnnotation], ",")) // without the annotation, it is "", which no rule has as its name
 }
 
 func (p *Pods) asksFor(requests corev1.ResourceList) bool {
