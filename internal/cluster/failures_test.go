@@ -74,7 +74,7 @@ func TestMeaningOfFailures(t *testing.T) {
 		{nil, "", ""},
 		{missing, "ledgers (the API server does not serve a resource: the server could not find the requested resource (list ledgers.outboard.dev); kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml)", "does not serve"},
 		{missing, "ledgers (the API server does not serve a resource: the server could not find the requested resource (list ledgers.outboard.dev); kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml)", ""},
-		{forbidden, "ledgers (the API server denies reading a resource: ledgers.outboard.dev is forbidden: no; grant the verbs list and watch on ledgers.outboard.dev)", "denies reading"},
+		{forbidden, "ledgers (the API server denies reading a resource: ledgers.outboard.dev is forbidden: no; grant the verbs list and watch on ledgers.outboard.dev)", `hint="grant the verbs list and watch`},
 		{apierrors.NewMethodNotSupported(resource, "list"), "ledgers (the API server does not serve a resource: list is not supported on resources of kind \"ledgers.outboard.dev\"; kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml)", "does not serve"},
 		{apierrors.NewResourceExpired("too old"), "ledgers (the API server rejects a request: too old)", "rejects a request"},
 		{errors.New("timeout"), "ledgers (the API server does not respond: timeout)", "does not respond"},
@@ -94,6 +94,14 @@ func TestMeaningOfFailures(t *testing.T) {
 		if got := log.String(); (got == "") != (step.logged == "") || !strings.Contains(got, step.logged) {
 			t.Errorf("step %d: got log %q, want %q", i, got, step.logged)
 		}
+	}
+}
+
+// The age of the last event counts from each object.
+func TestObjectsAreEvents(t *testing.T) {
+	s := store[*corev1.Pod]{reflector: &resourceReflector{resource: "pods"}}
+	if err := s.Add(&corev1.Pod{}); err != nil || s.reflector.lastEvent.Load() == 0 {
+		t.Errorf("the last event came at %d: %v", s.reflector.lastEvent.Load(), err)
 	}
 }
 
