@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/firstfit"
+	"outboard.dev/outboard/policies/resourceclaims"
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/mig"
 )
@@ -294,7 +297,7 @@ func TestOddCapacitiesAreLeftToTheAllocator(t *testing.T) {
 		{1, []string{"2"}, true}, {1, []string{"1500m"}, false}, {1, []string{"2", "1500m"}, false},
 		{32, []string{"2", "2"}, true}, {33, []string{"2", "2"}, false}, {100, []string{"2", "2", "2"}, false},
 	} {
-		w, p := newGPUWorld(), policytest.Build(t, resourceclaims.Type(), "")
+		w, p := newGPUWorld(), build(t, "")
 		w.node("n", "T4", 0, false)
 		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "slice", UID: "slice"}}
 		s.Spec = resourcev1.ResourceSliceSpec{Driver: "gpu.example.com", NodeName: new("n"), Pool: resourcev1.ResourcePool{Name: "pool", ResourceSliceCount: 1}}
