@@ -25,7 +25,8 @@ type Comparison struct {
 	// change.
 	Changes []Change `json:"changes,omitempty"`
 	// Risks has a line for each change that makes calls fail, or lets kube-scheduler place pods without the new configuration, because
-	// kube-scheduler reads its own only when it starts; and for each change of Process, which has no effect until Outboard is restarted.
+	// kube-scheduler reads its own only when it starts; and for each change of Process, which has no effect until Outboard is restarted:
+	// what it exposes to more callers, or else that it requires the restart.
 	Risks []string `json:"risks,omitempty"`
 	// Restart is true if a change has no effect until Outboard is restarted.
 	Restart bool `json:"-"`
@@ -50,7 +51,14 @@ func Compare(old, new *Config, seen Observed) Comparison {
 	if seen.Plugin {
 		how = ""
 	}
+	exposed := exposures(&old.Process, &new.Process, seen.Plugin)
+	for _, e := range exposed {
+		c.Risks = append(c.Risks, e.String())
+	}
 	for _, change := range restart {
+		if slices.ContainsFunc(exposed, func(e exposure) bool { return e.explains(change) }) {
+			continue // how to restart Outboard would be how to expose it
+		}
 		c.Risks = append(c.Risks, change.String()+": has no effect until Outboard is restarted"+how)
 	}
 	return c

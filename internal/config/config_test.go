@@ -227,7 +227,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// A change requires a restart exactly if it is one of Process.
+// A change requires a restart exactly if it is one of Process. The risk says so, or what the change exposes from the next start on.
 func TestNeedsRestart(t *testing.T) {
 	base := header + gpus + "  - {type: ImageLocality, name: x}\nserving: {tls: {certFile: a, keyFile: b, clientCAFile: c}}\n"
 	load := func(old, new string) *config.Config {
@@ -246,10 +246,10 @@ func TestNeedsRestart(t *testing.T) {
 		{"a policy's configuration", "GPUMemory\n", "GPUMemory\n    config: {perDeviceMiB: 7}\n", ""},
 		{"a profile", "- policies:", "- path: /more\n  policies: [{type: ImageLocality}]\n- policies:", ""},
 		{"the address", "serving: {", "serving: {address: 127.0.0.1:9443, ", "serving.address"},
-		{"admin", "serving: {", "admin: {address: 127.0.0.1:9090, pprof: true}\nserving: {", "admin.address admin.pprof"},
-		{"tls off", "tls: {certFile: a, keyFile: b, clientCAFile: c}", "insecure: true", "serving.address serving.insecure serving.tls"},
+		{"admin", "serving: {", "admin: {address: 127.0.0.1:9090, pprof: true}\nserving: {", "admin.address"},
+		{"tls off", "tls: {certFile: a, keyFile: b, clientCAFile: c}", "insecure: true", ""},
 		{"a file", "certFile: a", "certFile: z", "serving.tls.certFile"},
-		{"a client", "clientCAFile: c", "clientCAFile: c, allowedClients: [system:kube-scheduler, me]", "serving.tls.allowedClients"},
+		{"a client", "clientCAFile: c", "clientCAFile: c, allowedClients: [system:kube-scheduler, me]", ""},
 		{"sizes and times", "serving: {", "serving: {maxBodyBytes: 1Mi, shutdownDelay: 0s, ", "serving.maxBodyBytes serving.shutdownDelay"},
 		{"no API server", "serving:", "clientConnection: {enabled: false}\nserving:", "clientConnection.enabled"},
 		{"cluster", "serving:", "clientConnection: {context: x, qps: 5}\nserving:", "clientConnection.context clientConnection.qps"},
@@ -258,7 +258,10 @@ func TestNeedsRestart(t *testing.T) {
 		{"log", "serving:", "log: {level: Debug}\nserving:", "log.level"},
 	} {
 		var paths []string
-		for _, risk := range config.Compare(old, load(tt.old, tt.new), config.Observed{}).Risks {
+		exposes := false
+		compared := config.Compare(old, load(tt.old, tt.new), config.Observed{})
+		for _, risk := range compared.Risks {
+			exposes = exposes || strings.Contains(risk, ": from the next start on, ")
 			if change, ok := strings.CutSuffix(risk, ": has no effect until Outboard is restarted, in a cluster by kubectl --namespace outboard-system rollout restart deployment/outboard"); ok {
 				path, _, _ := strings.Cut(change, ": ")
 				paths = append(paths, path)
@@ -266,6 +269,9 @@ func TestNeedsRestart(t *testing.T) {
 		}
 		if got := strings.Join(paths, " "); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+		if want := tt.want != "" || exposes; compared.Restart != want {
+			t.Errorf("%s: it requires a restart: %t, want %t", tt.name, compared.Restart, want)
 		}
 	}
 }
