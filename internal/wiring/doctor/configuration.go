@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"outboard.dev/outboard/internal/wiring"
 )
 
 const (
@@ -175,5 +177,7 @@ func (c *checker) lease() {
 		return
 	}
 	c.at(Error, "SharedLease", "leaderElection", "this is a second scheduler that uses the lease of the cluster's scheduler, kube-system/kube-scheduler",
-		"only one of the two places pods at a time", "give it a lease of its own in leaderElection.resourceName", setText("leaderElection.resourceName", names[0]))
+		"only one of the two places pods at a time",
+		fmt.Sprintf("give it a lease of its own, for which it has a Role: set leaderElection.resourceNamespace: %s and leaderElection.resourceName: %s", wiring.Namespace, wiring.Quoted(names[0])),
+		setText("leaderElection.resourceNamespace", wiring.Namespace), setText("leaderElection.resourceName", names[0]))
 }
