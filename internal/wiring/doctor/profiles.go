@@ -120,10 +120,6 @@ func (c *checker) profiles(all []extenderAt) {
 	}
 	for i := range c.Config.Profiles {
 		p := &c.Config.Profiles[i]
-		severity := Warning
-		if len(callers) == 0 {
-			severity = Error
-		}
 		switch {
 		case len(callers[p]) > 0:
 			c.callersOf(p, callers[p])
@@ -134,7 +130,7 @@ func (c *checker) profiles(all []extenderAt) {
 		case lost > 0:
 			lost--
 		default:
-			c.at(severity, "ProfileNotCalled", extendersPath, "no extender calls the profile "+p.Path+" of "+c.ConfigFile, "its policies are not used", "outboard scheduler-config prints the extender for it")
+			c.notCalled(p, len(callers) == 0)
 		}
 	}
 	if unreachable != nil {
@@ -161,6 +157,22 @@ func (c *checker) profiles(all []extenderAt) {
 		c.elsewhere(Warning, "OutboardWarning", w.File, w.Path, strings.TrimPrefix(strings.Join([]string{w.Kind, w.Value, w.Rule}, ": "), ": "), "it is valid, and probably not meant", "")
 		c.findings[len(c.findings)-1].Line = w.Line
 	}
+}
+
+// notCalled reports a profile that no extender calls. none says that no extender calls any profile.
+func (c *checker) notCalled(p *config.Profile, none bool) {
+	severity, why, fix := Warning, "its policies are not used", "outboard scheduler-config prints the extender for it"
+	if none {
+		severity = Error
+	}
+	ours := len(p.SchedulerNames) == 0 || slices.ContainsFunc(c.doc.config.schedulerNames(), func(name string) bool { return slices.Contains(p.SchedulerNames, name) })
+	// Outboard's plugin may reserve for the profile, and an extender whose urlPrefix is unknown may call it.
+	if allocates := p.Claimer(); allocates != "" && ours && !c.plugged && len(c.broken) == 0 {
+		severity = Error
+		why += ", and " + allocates + " allocates resources: kube-scheduler binds pods without the claims and annotations by which they get their resources"
+		fix += "; if the pods that request these resources select another scheduler, which has the extender, ignore this, or name that scheduler in schedulerNames of the profile"
+	}
+	c.at(severity, "ProfileNotCalled", extendersPath, "no extender calls the profile "+p.Path+" of "+c.ConfigFile, why, fix)
 }
 
 // served checks that Outboard serves the verbs that kube-scheduler calls.
