@@ -209,6 +209,7 @@ func TestTutorialsAreConverted(t *testing.T) {
 			extender["nodeCacheCapable"], extender["httpTimeout"] = true, "3s"
 		},
 		"gotchas": func(corrected map[string]any) {
+			corrected["percentageOfNodesToScore"] = 100.0
 			extender := corrected["extenders"].([]any)[0].(map[string]any)
 			extender["urlPrefix"], extender["bindVerb"], extender["nodeCacheCapable"] = "https://127.0.0.1:8443", "bind", true
 			const dir = "/etc/kubernetes/outboard/"

@@ -158,7 +158,7 @@ func (c *checker) sampling() {
 	}
 	c.at(Warning, "AdaptiveSampling", "percentageOfNodesToScore", fmt.Sprintf("in clusters of more than %d nodes, kube-scheduler calls extenders[%d], which is not ignorable, for a sample of the nodes that fit", defaultNodes, strict),
 		"if the extender rejects the whole sample, the pod stays pending until its next attempt although other nodes fit",
-		"set percentageOfNodesToScore: 100, or rely on the next attempt, which evaluates other nodes", set("percentageOfNodesToScore", "100"))
+		"set percentageOfNodesToScore: 100; or leave it, if placing many pods per second is worth more, as with a shortlist: the next attempt evaluates other nodes") // no edit: both are right
 }
 
 // lease checks whether a second scheduler uses the lease of the cluster's own, or places the same pods under another lease.
