@@ -283,11 +283,18 @@ func TestLifecycles(t *testing.T) {
 	}
 }
 
-// The cluster's own kube-scheduler calls Outboard, as docs/install.md describes for kubeadm.
+// The cluster's own kube-scheduler calls Outboard, as docs/install.md describes for kubeadm. Neither Helm nor kubectl needs the files of
+// another section of the page.
 func TestWithoutSecondScheduler(t *testing.T) {
+	for with, install := range map[string]string{"helm": withoutSecondScheduler, "kubectl": documented("docs/install.md", "patches: # no second kube-scheduler")} {
+		t.Run(with, func(t *testing.T) { ownScheduler(t, install) })
+	}
+}
+
+func ownScheduler(t *testing.T, install string) {
 	u := open(t, "v4")
 	u.types(documented("docs/install.md", "type: GPUMemory"))
-	u.types(withoutSecondScheduler)
+	u.types(install)
 	if got := u.applied(""); !slices.Equal(got, []string{outboard}) {
 		t.Errorf("pods of %v are new, want those of outboard alone", got)
 	}
