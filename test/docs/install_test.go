@@ -12,6 +12,17 @@ import (
 	"outboard.dev/outboard/policies/standard"
 )
 
+// The commands of docs/extender-or-plugin.md copy the plugin's file and patch to each node.
+func TestCopyPluginToNodes(t *testing.T) {
+	for _, node := range copyToNodes(t, "extender-or-plugin.md", map[string]string{"own/scheduler.yaml": "", "own/patches/kube-scheduler+json.yaml": ""}) {
+		for _, file := range []string{"scheduler.yaml", "patches/kube-scheduler+json.yaml"} {
+			if _, err := os.Stat(filepath.Join(node, wiring.Directory, file)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // The command of docs/install.md copies to each node, here a directory, all files that kube-scheduler's configuration names, and the patch.
 func TestCopyToNodes(t *testing.T) {
 	c, err := config.Parse("outboard.yaml", []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles: [{policies: [{type: GPUMemory}]}]\n"+
@@ -23,44 +34,13 @@ func TestCopyToNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	const ssh, scp = "#!/bin/sh\n[ \"$2\" = mkdir ] && exec mkdir \"$3\" \"nodes/${1#root@}$4\"\n",
-		"#!/bin/bash\nto=${!#}\nto=${to#root@}\nexec cp \"${@:1:$#-1}\" \"nodes/${to%%:*}/${to#*:}\"\n"
-	for path, text := range map[string]string{
-		"bin/ssh": ssh, "bin/scp": scp, "wiring/scheduler.yaml": string(w.YAML()), "wiring/patches/kube-scheduler+json.yaml": "[]\n",
+	nodes := copyToNodes(t, "install.md", map[string]string{
+		"wiring/scheduler.yaml": string(w.YAML()), "wiring/patches/kube-scheduler+json.yaml": "[]\n",
 		"tls/ca.crt": "", "tls/ca.key": "", "tls/client.crt": "", "tls/client.key": "", "tls/server.crt": "", "tls/server.key": "",
-	} {
-		path = filepath.Join(dir, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "install.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, _ := blocksOf("install.md", page)
-	for _, b := range all {
-		if !strings.Contains(b.text, "scp ") {
-			continue
-		}
-		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", b.text)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s\n%s", err, out, b.text)
-		}
-	}
+	})
 	want := []string{wiring.Directory + "/scheduler.yaml", wiring.Directory + "/patches/kube-scheduler+json.yaml"}
 	for _, e := range w.Extenders() {
 		want = append(want, e.TLSConfig.CAFile, e.TLSConfig.CertFile, e.TLSConfig.KeyFile)
-	}
-	nodes, err := filepath.Glob(filepath.Join(dir, "nodes", "*"))
-	if err != nil || len(nodes) != 3 {
-		t.Fatalf("%v: the nodes are %v, want 3", err, nodes)
 	}
 	for _, node := range nodes {
 		for _, file := range want {
@@ -72,4 +52,42 @@ func TestCopyToNodes(t *testing.T) {
 			t.Errorf("%s has the key of the CA", node)
 		}
 	}
+}
+
+// copyToNodes runs the commands of the page that copy files to nodes, and returns the directories that stand for the nodes.
+func copyToNodes(t *testing.T, name string, files map[string]string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	files["bin/ssh"] = "#!/bin/sh\n[ \"$2\" = mkdir ] && exec mkdir \"$3\" \"nodes/${1#root@}$4\"\n"
+	files["bin/scp"] = "#!/bin/bash\nto=${!#}\nto=${to#root@}\nexec cp \"${@:1:$#-1}\" \"nodes/${to%%:*}/${to#*:}\"\n"
+	for path, text := range files {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _ := blocksOf(name, page)
+	for _, b := range all {
+		if !strings.Contains(b.text, "scp ") {
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", b.text)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s\n%s", err, out, b.text)
+		}
+	}
+	nodes, err := filepath.Glob(filepath.Join(dir, "nodes", "*"))
+	if err != nil || len(nodes) != 3 {
+		t.Fatalf("%v: the nodes are %v, want 3", err, nodes)
+	}
+	return nodes
 }
