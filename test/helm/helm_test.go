@@ -116,6 +116,9 @@ var everyPair = [][]string{
 // overlay installs with kubectl.
 var overlay = documented("docs/install.md", "cat > my-outboard/kustomization.yaml")
 
+// ownPolicies adds the files of the user to the overlay.
+var ownPolicies = documented("docs/install.md", "cat >> my-outboard/kustomization.yaml")
+
 // lifecycles are what users do with a release, from an empty cluster on.
 var lifecycles = []struct {
 	name, helm, namespace string
@@ -153,15 +156,26 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 	}},
 	{"another namespace with kubectl", "v3", "gpu-team", []step{
 		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
-		{line: strings.Split(overlay, "kubectl apply")[0]},
+		{line: strings.Split(overlay, "kubectl apply")[0]}, {line: strings.Split(ownPolicies, "kubectl apply")[0]},
 		{line: documented("docs/install.md", "kubectl create namespace gpu-team")},
 		{documented("docs/install.md", "-f gpu-team.yaml"), "own", both},
 	}},
 	{"the page on installing with kubectl", "v3", "outboard-system", []step{
-		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
 		{line: overlay, starts: both},
-		{"kubectl delete --force -f deploy/test-pods.yaml", "own", nil},
-		{"sed -i 's/httpTimeout: 3s/httpTimeout: 4s/' my-outboard/scheduler.yaml\nkubectl apply --server-side --force-conflicts -k my-outboard", "own", one},
+		{"kubectl delete --force -f deploy/test-pods.yaml", "placement", nil},
+		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
+		{ownPolicies, "own", one},
+		{"sed -i 's|/spread|/wide|' my-outboard/outboard.yaml\n" + documented("docs/install.md", "--config my-outboard/outboard.yaml"), "own", one},
+		{line: documented("docs/install.md", "presets/gpu-sharing.yaml")},
+		{"cp outboard.yaml scheduler.yaml my-outboard\nkubectl apply --server-side --force-conflicts -k my-outboard", "gpu-sharing", one},
+	}},
+	{"the plugin in an overlay", "v3", "outboard-system", []step{
+		{line: overlay, starts: both},
+		{"kubectl delete --force -f deploy/test-pods.yaml", "placement", nil},
+		{line: documented("docs/extender-or-plugin.md", "cat > scheduler.yaml")},
+		{documented("docs/extender-or-plugin.md", "cat > with-plugin/kustomization.yaml"), "plugin", one},
+		{documented("docs/extender-or-plugin.md", "--force-conflicts -k my-outboard"), "", one},
+		{"true", "placement", nil}, // Outboard had this configuration all the time
 	}},
 	{"the page on installing", "v4", "outboard-system", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
