@@ -168,6 +168,8 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 		{"sed -i 's|/spread|/wide|' my-outboard/outboard.yaml\n" + documented("docs/install.md", "--config my-outboard/outboard.yaml"), "own", one},
 		{line: documented("docs/install.md", "presets/gpu-sharing.yaml")},
 		{"cp outboard.yaml scheduler.yaml my-outboard\nkubectl apply --server-side --force-conflicts -k my-outboard", "gpu-sharing", one},
+		{line: documented("docs/install.md", "kubectl delete --ignore-not-found -k my-outboard")},
+		{line: "! kubectl --namespace outboard-system get deployments,services,configmaps --output name | grep outboard | grep -v /outboard-scheduler-checksum-"},
 	}},
 	{"the plugin in an overlay", "v3", "outboard-system", []step{
 		{line: overlay, starts: both},
