@@ -288,12 +288,13 @@ func TestKubeSchedulerStartsAsTheDoctorSays(t *testing.T) {
 		t.Fatalf("no archives: %v", err)
 	}
 	dir := certificatesAs(t, th.outboard(webLimit+mutualTLS), "client.crt", "client.key")
-	for name, target := range map[string]string{"soon.crt": "ca.crt", "ended.crt": "ca.crt", "over.crt": "client.crt", "over.key": "client.key", "server.key": "client.key", "tls.crt": "client.crt", "tls.key": "client.key"} {
+	for name, target := range map[string]string{"soon.crt": "ca.crt", "ended.crt": "ca.crt", "over.crt": "client.crt", "over.key": "client.key", "server.key": "client.key", "tls.crt": "client.crt", "tls.key": "client.key", "client.pem": "client.crt", "client-key.pem": "client.key"} {
 		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	here := strings.NewReplacer("/tls/", dir+"/", "/etc/kubernetes/outboard/", dir+"/")
+	onNode := strings.NewReplacer("/root/", dir+"/") // which the doctor cannot read
 	for _, name := range archives {
 		archive, err := txtar.ParseFile(name)
 		if err != nil {
@@ -308,7 +309,7 @@ func TestKubeSchedulerStartsAsTheDoctorSays(t *testing.T) {
 				t.Error(err)
 			}
 			rejected := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return strings.Contains(f.Why, "does not start") })
-			if err := th.tryScheduler(dir, here.Replace(string(f.Data))); (err != nil) != rejected {
+			if err := th.tryScheduler(dir, onNode.Replace(here.Replace(string(f.Data)))); (err != nil) != rejected {
 				t.Errorf("%s %s: the doctor reports that kube-scheduler does not start: %t; kube-scheduler: %v", filepath.Base(name), f.Name, rejected, err)
 			}
 		}
