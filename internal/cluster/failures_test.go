@@ -37,8 +37,9 @@ func TestTransportLearnsTheTime(t *testing.T) {
 		date    string
 		learned bool
 	}{
-		"answered": {200, ahead.UTC().Format(http.TimeFormat), true},
-		"refused":  {403, ahead.UTC().Format(http.TimeFormat), true},
+		"answered":                             {200, ahead.UTC().Format(http.TimeFormat), true},
+		"refused":                              {403, ahead.UTC().Format(http.TimeFormat), true},
+		"somebody fails, perhaps in its place": {500, ahead.UTC().Format(http.TimeFormat), false},
 		"in its place, somebody says that it is not there": {503, ahead.UTC().Format(http.TimeFormat), false},
 		"no date":  {200, "", false},
 		"nonsense": {200, "yesterday", false},

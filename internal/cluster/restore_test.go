@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -44,6 +46,9 @@ func TestRestoreOfABackup(t *testing.T) {
 
 	// The restore undoes all of the following.
 	createNodes(t, client, "restore", "2")
+	if _, err := client.PolicyV1().PodDisruptionBudgets("default").Create(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "restore"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	for range 20 {
 		extra := createPod(t, client, controlplane.PodSpec{Name: "restore-extra"})
 		if err := controlplane.DeletePod(ctx, client, extra); err != nil {
@@ -56,6 +61,16 @@ func TestRestoreOfABackup(t *testing.T) {
 	await(t, "bind", func() error { return c.Bind(ctx, bindingOf(pod, "restore-1")) })
 	awaitView(t, c, "restore", "restore-1[restore-first] restore-2[]")
 	await(t, "confirmation", func() error { return sameAsServer(t, c, client, "restore") })
+	awaitBudgets := func(want int) {
+		t.Helper()
+		await(t, "disruption budgets", func() error {
+			if got := len(slices.Collect(c.View().DisruptionBudgets("default"))); got != want {
+				return fmt.Errorf("got %d, want %d", got, want)
+			}
+			return nil
+		})
+	}
+	awaitBudgets(1)
 
 	cp.APIServer().Kill()
 	etcd.Kill()
@@ -69,6 +84,7 @@ func TestRestoreOfABackup(t *testing.T) {
 	startAPIServer()
 	awaitView(t, c, "restore", "restore-1[restore-gone]")
 	await(t, "truth", func() error { return sameAsServer(t, c, client, "restore") })
+	awaitBudgets(0)
 	if got := c.View().Node("restore-1").Object.Labels["since"]; got != "" {
 		t.Errorf("the node still has a label that the restore removed")
 	}
