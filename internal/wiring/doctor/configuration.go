@@ -176,8 +176,9 @@ func (c *checker) lease() {
 	case slices.Contains(names, ownScheduler) || other:
 		return
 	}
+	namespace := cmp.Or(c.namespace, wiring.Namespace)
 	c.at(Error, "SharedLease", "leaderElection", "this is a second scheduler that uses the lease of the cluster's scheduler, kube-system/kube-scheduler",
 		"only one of the two places pods at a time",
-		fmt.Sprintf("give it a lease of its own, for which it has a Role: set leaderElection.resourceNamespace: %s and leaderElection.resourceName: %s", wiring.Namespace, wiring.Quoted(names[0])),
-		setText("leaderElection.resourceNamespace", wiring.Namespace), setText("leaderElection.resourceName", names[0]))
+		fmt.Sprintf("give it a lease of its own, for which it has a Role: set leaderElection.resourceNamespace: %s and leaderElection.resourceName: %s", namespace, wiring.Quoted(names[0])),
+		setText("leaderElection.resourceNamespace", namespace), setText("leaderElection.resourceName", names[0]))
 }

@@ -73,6 +73,7 @@ type Input struct {
 	// wiring.Directory.
 	CertificateDir string
 
+	namespace      string             // that of FromNamespace
 	deployed       bool               // the file is from the cluster: File is the key of its object
 	configDeployed bool               // so is Config
 	wired          []deployed         // the containers in the namespace with a configuration

@@ -87,7 +87,7 @@ func (in *Input) FromNamespace(namespace string, types config.Types) error {
 		s := schedulers[0]
 		in.File, in.Data, in.ReadFile, in.deployed = s.object.keyRef(), s.text, s.readFile(in.Cluster), true
 	}
-	in.wired = append(slices.Clone(schedulers), outboards...)
+	in.namespace, in.wired = namespace, append(slices.Clone(schedulers), outboards...)
 	if len(outboards) == 1 {
 		in.outboardHere = outboards[0].deployment
 	}

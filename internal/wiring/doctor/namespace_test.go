@@ -169,6 +169,19 @@ func TestFromNamespace(t *testing.T) {
 	if want := "configmap ns/scheduler-7k8f wiring:13: [ERROR ServerName] "; !strings.HasPrefix(places["ServerName"], want) {
 		t.Errorf("%v does not begin with %q", places, want)
 	}
+
+	// The second scheduler has a Role for leases in its own namespace.
+	c.ConfigMap = func(namespace, name string) (*corev1.ConfigMap, error) {
+		m, err := read(namespace, name)
+		if name == "scheduler-7k8f" {
+			m.Data["wiring"] = strings.Replace(m.Data["wiring"], "leaderElect: false", "leaderElect: true", 1)
+		}
+		return m, err
+	}
+	_, places, _ = fromNamespace(t, doctor.Input{Cluster: c})
+	if want := "set leaderElection.resourceNamespace: ns and leaderElection.resourceName: second"; !strings.Contains(places["SharedLease"], want) {
+		t.Errorf("%q does not say %q", places["SharedLease"], want)
+	}
 }
 
 // A Secret of the cluster lacks a key that kube-scheduler's configuration names.
