@@ -11,14 +11,19 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
@@ -26,9 +31,10 @@ import (
 // cluster is a control plane with nodes and running pods.
 type cluster struct {
 	*stage.Stage
-	nodes  int
-	gpus   bool // nodes have GPUs
-	client kubernetes.Interface
+	nodes   int
+	gpus    bool // nodes have GPUs
+	client  kubernetes.Interface
+	ledgers dynamic.ResourceInterface
 }
 
 // creators is how many requests are under way at a time.
@@ -57,6 +63,14 @@ func startCluster(ctx context.Context, o *options, nodes int, gpus bool, progres
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
+	custom, err := dynamic.NewForConfig(c.AdminConfig())
+	if err != nil {
+		return nil, err
+	}
+	c.ledgers = custom.Resource(ledger.Resource)
+	if err := c.lengthenQueues(ctx); err != nil {
+		return nil, err
+	}
 	all := make([]*corev1.Node, nodes)
 	for i := range all {
 		all[i] = newNode(i)
@@ -72,6 +86,47 @@ func startCluster(ctx context.Context, o *options, nodes int, gpus bool, progres
 	}
 	fmt.Fprintf(progress, "%d nodes and %d running pods are created after %.0f s\n", nodes, nodes*o.running, time.Since(began).Seconds())
 	return c, nil
+}
+
+// waits is the part of kube-scheduler's configuration that makes it wait for its lease. It renews the lease once a second.
+const waits = "leaderElection: {leaderElect: true, leaseDuration: 10m, renewDeadline: 5m, retryPeriod: 1s}\n"
+
+// lease is the one that kube-scheduler needs.
+var lease = metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler"}
+
+// holdLease gives the lease to this process, whoever has it.
+func (c *cluster) holdLease(ctx context.Context) error {
+	if err := c.releaseLease(ctx); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	now := metav1.NowMicro()
+	_, err := c.client.CoordinationV1().Leases(lease.Namespace).Create(ctx, &coordinationv1.Lease{ObjectMeta: lease, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To("benchscheduler"), LeaseDurationSeconds: ptr.To(int32(time.Hour.Seconds())), AcquireTime: &now, RenewTime: &now,
+	}}, metav1.CreateOptions{})
+	return err
+}
+
+// releaseLease lets the first kube-scheduler that asks have the lease.
+func (c *cluster) releaseLease(ctx context.Context) error {
+	return c.client.CoordinationV1().Leases(lease.Namespace).Delete(ctx, lease.Name, metav1.DeleteOptions{})
+}
+
+// queued is how many requests of kube-scheduler may wait in each queue of the API server.
+const queued = 10000
+
+// lengthenQueues makes the API server reject no request of kube-scheduler. Of an arm that schedules pods faster than they are bound, it
+// would reject Bindings because its queues are full, and kube-scheduler repeats a rejected request after a second, in which the machine
+// is idle.
+func (c *cluster) lengthenQueues(ctx context.Context) error {
+	levels := c.client.FlowcontrolV1().PriorityLevelConfigurations()
+	level, err := levels.Get(ctx, "workload-high", metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("the API server's priority level of kube-scheduler: %w", err)
+	}
+	metav1.SetMetaDataAnnotation(&level.ObjectMeta, flowcontrolv1.AutoUpdateAnnotationKey, "false") // otherwise the API server restores it
+	level.Spec.Limited.LimitResponse.Queuing.QueueLengthLimit = queued
+	_, err = levels.Update(ctx, level, metav1.UpdateOptions{})
+	return err
 }
 
 // selectPods has a Service select the pods of arms, or none.
@@ -151,6 +206,10 @@ func (c *cluster) clear(ctx context.Context) error {
 	events := c.client.EventsV1().Events(metav1.NamespaceDefault)
 	if err := events.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete events: %w", err)
+	}
+	// Otherwise the next arm with claims releases those of the deleted pods while it is measured.
+	if err := c.ledgers.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("delete ledgers: %w", err)
 	}
 	return nil
 }

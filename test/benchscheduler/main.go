@@ -41,9 +41,6 @@ type options struct {
 	limit time.Duration
 	// interval is the time between two readings of kube-scheduler's metrics.
 	interval time.Duration
-	// warmUp is the part of the pods that are placed before anything is counted: connections are made, and heaps grow. 0: everything
-	// counts.
-	warmUp float64
 	// running is how many pods each node has from the beginning.
 	running int
 	// qps is how many requests per second kube-scheduler may make.
@@ -55,12 +52,12 @@ type options struct {
 	results                   string // where all figures are written as JSON; "": nowhere
 }
 
-// fewPods are so few that kube-scheduler may place all of them before the second reading: everything counts, and readings come more often.
+// fewPods are so few that kube-scheduler may place all of them before the second reading: readings come more often.
 // That is to try something, and no measurement.
 const fewPods = 1000
 
 func parse(args []string, usage io.Writer) (*options, error) {
-	o := &options{interval: 500 * time.Millisecond, warmUp: 0.1}
+	o := &options{interval: 500 * time.Millisecond}
 	flags := flag.NewFlagSet("benchscheduler", flag.ContinueOnError)
 	flags.SetOutput(usage)
 	var s selection
@@ -99,7 +96,7 @@ func parse(args []string, usage io.Writer) (*options, error) {
 		return nil, errors.New("-rounds, -limit and -qps must be positive, -running and -pods not negative")
 	}
 	if s.pods > 0 && s.pods < fewPods {
-		o.interval, o.warmUp = 20*time.Millisecond, 0
+		o.interval = 20 * time.Millisecond
 	}
 	var err error
 	o.plan, err = s.apply(plan)

@@ -40,7 +40,6 @@ func TestBenchScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.interval = 10 * time.Millisecond
-	o.warmUp = 0 // so few pods: kube-scheduler may choose the nodes of all of them before it has bound the first
 	var out, progress bytes.Buffer
 	err = o.run(ctx, &out, &progress)
 	t.Logf("%s%s", &progress, &out)

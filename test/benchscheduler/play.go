@@ -16,7 +16,8 @@ import (
 )
 
 // play measures an arm once: it starts the extender, creates the pods, starts kube-scheduler, and reads how far it is until the pods
-// are placed or the time is up.
+// are placed or the time is up. kube-scheduler waits for its lease until it has read all nodes and pods, so that what is measured has
+// all of each attempt, also if it chooses nodes faster than it binds pods, and nothing else.
 func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round int) (r result, err error) {
 	p := &playing{options: o, cluster: c, setting: s, arm: a}
 	defer func() { err = errors.Join(err, p.stop(), c.clear(ctx)) }()
@@ -40,14 +41,16 @@ func (o *options) play(ctx context.Context, c *cluster, s setting, a arm, round 
 			return r, err
 		}
 	}
-	start, err := p.readOthers()
-	if err != nil {
+	if err := c.holdLease(ctx); err != nil {
 		return r, err
 	}
-	if p.scheduler, err = c.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config, Path: o.program(a)}); err != nil {
+	if p.scheduler, err = c.StartScheduler(ctx, controlplane.SchedulerOptions{Config: config + waits, Path: o.program(a)}); err != nil {
 		return r, err
 	}
-	first, last, err := p.follow(ctx, round, start)
+	if err := c.releaseLease(ctx); err != nil {
+		return r, err
+	}
+	first, last, err := p.follow(ctx, round)
 	if err != nil {
 		return r, fmt.Errorf("%w\n%s", err, tail(p.scheduler.Log()))
 	}
@@ -136,26 +139,30 @@ func (p *playing) startExtender(ctx context.Context) (url string, err error) {
 	return other.URL, nil
 }
 
+const (
+	// startLimit is how long kube-scheduler may take to get its lease and begin the first attempt.
+	startLimit = 30 * time.Second
+	// idleInterval is the time between two readings until then.
+	idleInterval = 20 * time.Millisecond
+)
+
 // follow reads the state of the processes until all pods are placed or the time is up, and returns the readings between which
-// kube-scheduler was busy: the first one after the warm-up, or start without a warm-up, and the last one before the last pod was placed.
-func (p *playing) follow(ctx context.Context, round int, start reading) (first, last reading, err error) {
-	if p.warmUp == 0 {
-		first = start
-		p.profiling = p.startProfiles(ctx, round)
-	}
-	tick := time.NewTicker(p.interval)
-	defer tick.Stop()
-	deadline := time.Now().Add(p.limit)
+// kube-scheduler was busy: the last one before the first attempt, and the last one before the last pod was placed.
+func (p *playing) follow(ctx context.Context, round int) (first, last reading, err error) {
+	deadline := time.Now().Add(startLimit)
 	for total := float64(p.setting.pods); ; {
 		now, err := p.read(ctx)
 		if err != nil {
 			return first, last, err
 		}
+		wait := p.interval
 		switch {
-		case first.at.IsZero() && (now.scheduled >= p.warmUp*total || now.scheduled > 0 && now.at.After(deadline.Add(-p.limit/2))):
-			first = now
+		case now.algorithm.Count() == 0:
+			first, wait = now, min(wait, idleInterval)
+		case last.at.IsZero():
+			last, deadline = now, first.at.Add(p.limit)
 			p.profiling = p.startProfiles(ctx, round)
-		case now.scheduled < total || last.at.IsZero():
+		case now.scheduled < total:
 			last = now
 		}
 		if now.scheduled >= total || now.at.After(deadline) {
@@ -166,16 +173,12 @@ func (p *playing) follow(ctx context.Context, round int, start reading) (first, 
 			return first, last, context.Cause(ctx)
 		case <-p.scheduler.Done():
 			return first, last, errors.New("kube-scheduler ended")
-		case <-tick.C:
+		case <-time.After(wait):
 		}
 	}
-	if first.at.IsZero() || last.scheduled <= first.scheduled {
+	if last.scheduled == 0 {
 		return first, last, fmt.Errorf("kube-scheduler has placed %.0f of %d pods, too few to measure within %s: change -pods or -limit",
 			last.scheduled, p.setting.pods, p.limit)
-	}
-	// kube-scheduler binds in the background, and may have chosen all nodes during the warm-up.
-	if chosen := last.algorithm.Since(&first.algorithm); chosen.Count() == 0 {
-		return first, last, fmt.Errorf("kube-scheduler has chosen the nodes of all %d pods before it bound %.0f of them, too few to measure: change -pods", p.setting.pods, first.scheduled)
 	}
 	return first, last, nil
 }
