@@ -28,8 +28,9 @@ import (
 )
 
 // New returns the factory of the plugin, for the registry of kube-scheduler. Configurations can use these types of policies and of sources
-// of signals; a nil list stands for the built-in ones. The plugins of one factory, one for each profile of kube-scheduler, share one configuration and all background
-// work. Plugins of different factories share nothing.
+// of signals; a nil list stands for the built-in ones. The plugins of one factory, one for each profile of kube-scheduler, share one
+// configuration and all background work, which ends with the ctx of the first of them. A plugin that is made after that begins anew.
+// Plugins of different factories share nothing.
 func New(policyTypes []policy.Type, signalTypes []signal.Type) func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	if policyTypes == nil {
 		policyTypes = policies.Types()
@@ -46,8 +47,9 @@ type host struct {
 	types config.Types
 
 	mu    sync.Mutex
-	first arguments // of the process
-	made  *process  // nil: not yet
+	first arguments       // of the process
+	made  *process        // nil: not yet
+	ended <-chan struct{} // closed when what the process runs ends
 }
 
 // process is the composition of cluster, signals, ledgers and engines that the plugins use.
@@ -87,12 +89,12 @@ func (h *host) plugin(ctx context.Context, args runtime.Object, handle fwk.Handl
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.made == nil {
+	if h.made == nil || h.hasEnded() {
 		made, err := h.start(ctx, a, c, handle)
 		if err != nil {
 			return nil, err
 		}
-		h.first, h.made = a, made
+		h.first, h.made, h.ended = a, made, ctx.Done()
 	} else if a.ConfigFile != h.first.ConfigFile || c != nil && len(config.Compare(h.made.service.Current().Config, c, config.Observed{}).Changes) > 0 {
 		return nil, errors.New(argsName + ": all profiles of kube-scheduler must have the same configuration except for profile, candidates and inertPlugins")
 	}
@@ -100,6 +102,16 @@ func (h *host) plugin(ctx context.Context, args runtime.Object, handle fwk.Handl
 		return nil, err
 	}
 	return newPlugin(h.made, a, handle), nil
+}
+
+// hasEnded reports whether the process runs no more: it would decide by what it has seen last.
+func (h *host) hasEnded() bool {
+	select {
+	case <-h.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // start makes the process, which runs until ctx ends. c is the configuration; nil: it is in a file.
