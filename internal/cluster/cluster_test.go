@@ -63,15 +63,7 @@ func TestViewFollowsTheCluster(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitBudgets := func(want int) {
-		await(t, "budgets", func() error {
-			if got := len(slices.Collect(c.View().DisruptionBudgets("default"))); got != want {
-				return fmt.Errorf("%d, want %d", got, want)
-			}
-			return nil
-		})
-	}
-	awaitBudgets(1)
+	awaitBudgets(t, c, 1)
 	for b := range c.View().DisruptionBudgets("default") {
 		if b.Name() != "follow" {
 			t.Errorf("got budget %q", b.Name())
@@ -80,7 +72,18 @@ func TestViewFollowsTheCluster(t *testing.T) {
 	if err := budgets.Delete(ctx, "follow", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitBudgets(0)
+	awaitBudgets(t, c, 0)
+}
+
+// awaitBudgets waits until the view has as many disruption budgets in the namespace default.
+func awaitBudgets(t *testing.T, c *cluster.Cluster, want int) {
+	t.Helper()
+	await(t, "budgets", func() error {
+		if got := len(slices.Collect(c.View().DisruptionBudgets("default"))); got != want {
+			return fmt.Errorf("%d, want %d", got, want)
+		}
+		return nil
+	})
 }
 
 // The kubelet's heartbeat, once in a few minutes from every node, changes nothing that a policy reads.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -61,16 +60,7 @@ func TestRestoreOfABackup(t *testing.T) {
 	await(t, "bind", func() error { return c.Bind(ctx, bindingOf(pod, "restore-1")) })
 	awaitView(t, c, "restore", "restore-1[restore-first] restore-2[]")
 	await(t, "confirmation", func() error { return sameAsServer(t, c, client, "restore") })
-	awaitBudgets := func(want int) {
-		t.Helper()
-		await(t, "disruption budgets", func() error {
-			if got := len(slices.Collect(c.View().DisruptionBudgets("default"))); got != want {
-				return fmt.Errorf("got %d, want %d", got, want)
-			}
-			return nil
-		})
-	}
-	awaitBudgets(1)
+	awaitBudgets(t, c, 1)
 
 	cp.APIServer().Kill()
 	etcd.Kill()
@@ -84,7 +74,7 @@ func TestRestoreOfABackup(t *testing.T) {
 	startAPIServer()
 	awaitView(t, c, "restore", "restore-1[restore-gone]")
 	await(t, "truth", func() error { return sameAsServer(t, c, client, "restore") })
-	awaitBudgets(0)
+	awaitBudgets(t, c, 0)
 	if got := c.View().Node("restore-1").Object.Labels["since"]; got != "" {
 		t.Errorf("the node still has a label that the restore removed")
 	}

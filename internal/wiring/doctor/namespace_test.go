@@ -158,26 +158,23 @@ func TestFromNamespace(t *testing.T) {
 	// What is wrong is reported with its place.
 	c = namespace(t, schedulerDeployment, outboardDeployment)
 	read := c.ConfigMap
-	c.ConfigMap = func(namespace, name string) (*corev1.ConfigMap, error) {
-		m, err := read(namespace, name)
-		if name == "scheduler-7k8f" {
-			m.Data["wiring"] = strings.Replace(m.Data["wiring"], "outboard.outboard-system.svc", "outboard.ns.svc", 1)
+	replace := func(old, new string) {
+		c.ConfigMap = func(namespace, name string) (*corev1.ConfigMap, error) {
+			m, err := read(namespace, name)
+			if name == "scheduler-7k8f" {
+				m.Data["wiring"] = strings.Replace(m.Data["wiring"], old, new, 1)
+			}
+			return m, err
 		}
-		return m, err
 	}
+	replace("outboard.outboard-system.svc", "outboard.ns.svc")
 	_, places, _ = fromNamespace(t, doctor.Input{Cluster: c})
 	if want := "configmap ns/scheduler-7k8f wiring:13: [ERROR ServerName] "; !strings.HasPrefix(places["ServerName"], want) {
 		t.Errorf("%v does not begin with %q", places, want)
 	}
 
 	// The second scheduler has a Role for leases in its own namespace.
-	c.ConfigMap = func(namespace, name string) (*corev1.ConfigMap, error) {
-		m, err := read(namespace, name)
-		if name == "scheduler-7k8f" {
-			m.Data["wiring"] = strings.Replace(m.Data["wiring"], "leaderElect: false", "leaderElect: true", 1)
-		}
-		return m, err
-	}
+	replace("leaderElect: false", "leaderElect: true")
 	_, places, _ = fromNamespace(t, doctor.Input{Cluster: c})
 	if want := "set leaderElection.resourceNamespace: ns and leaderElection.resourceName: second"; !strings.Contains(places["SharedLease"], want) {
 		t.Errorf("%q does not say %q", places["SharedLease"], want)
