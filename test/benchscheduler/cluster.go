@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/test/controlplane"
@@ -101,7 +100,7 @@ func (c *cluster) holdLease(ctx context.Context) error {
 	}
 	now := metav1.NowMicro()
 	_, err := c.client.CoordinationV1().Leases(lease.Namespace).Create(ctx, &coordinationv1.Lease{ObjectMeta: lease, Spec: coordinationv1.LeaseSpec{
-		HolderIdentity: ptr.To("benchscheduler"), LeaseDurationSeconds: ptr.To(int32(time.Hour.Seconds())), AcquireTime: &now, RenewTime: &now,
+		HolderIdentity: new("benchscheduler"), LeaseDurationSeconds: new(int32(time.Hour.Seconds())), AcquireTime: &now, RenewTime: &now,
 	}}, metav1.CreateOptions{})
 	return err
 }

@@ -177,8 +177,7 @@ func (p *playing) follow(ctx context.Context, round int) (first, last reading, e
 		}
 	}
 	if last.scheduled == 0 {
-		return first, last, fmt.Errorf("kube-scheduler has placed %.0f of %d pods, too few to measure within %s: change -pods or -limit",
-			last.scheduled, p.setting.pods, p.limit)
+		return first, last, fmt.Errorf("kube-scheduler has placed none of %d pods within %s, too few to measure: change -limit", p.setting.pods, p.limit)
 	}
 	return first, last, nil
 }
