@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	cryptotls "crypto/tls"
@@ -108,21 +109,27 @@ func TestSlowBodyTimesOut(t *testing.T) {
 	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			opts.BodyTimeout, opts.Handler = time.Second, echo // any machine reads five bytes in this time
+			opts.BodyTimeout, opts.Handler = 100*time.Millisecond, echo
 			r := start(t, opts)
-			client, url := p.client(t, r)
-			body, sender := io.Pipe()
-			defer sender.Close()
-			go sender.Write([]byte("hello"))
-			req, _ := http.NewRequestWithContext(t.Context(), "POST", url, body)
-			req.ContentLength = 100
-			resp, err := client.Do(req)
+			c := dial(t, r.addr)
+			_ = c.SetDeadline(time.Now().Add(time.Minute)) // only a server without a timeout takes as long
+			if opts.TLS != nil {
+				client, _ := p.client(t, r)
+				config := client.Transport.(*http.Transport).TLSClientConfig
+				config.ServerName = "127.0.0.1"
+				c = cryptotls.Client(c, config)
+			}
+			// One write: the five bytes come with the header, before the time begins.
+			if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhello"); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer resp.Body.Close()
 			answer, err := io.ReadAll(resp.Body)
-			if err != nil || string(answer) != "Error: request body not received in time: 5 bytes came within 1s" {
+			if err != nil || string(answer) != "Error: request body not received in time: 5 bytes came within 100ms" {
 				t.Errorf("got response %q, %v", answer, err)
 			}
 			if got := r.metric(t, "outboard_server_refused_bodies_total", "timeout"); got != 1 {
@@ -240,7 +247,8 @@ func TestCompetingBodiesDoNotDeadlock(t *testing.T) {
 // While large bodies fill the memory and their senders stall, the server refuses a large call and serves a small one.
 func TestFullMemoryStopsOnlyLargeCalls(t *testing.T) {
 	const size = 1 << 20
-	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: size, BusyTimeout: time.Millisecond, Handler: echo})
+	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: size, BusyTimeout: time.Millisecond, Handler: echo},
+		func(s *server.Server) { s.SetSlow(time.Hour) }) // so that no sender stalls long enough to yield, however slow the test is
 	stalled := dial(t, r.addr)
 	fmt.Fprintf(stalled, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
 	_, _ = stalled.Write(make([]byte, size-1))
@@ -313,8 +321,8 @@ func TestSlowBodiesDoNotKeepCallersOut(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 			}
 			for range 10 {
+				client.CloseIdleConnections() // the client may not have noticed yet that the server closed its connection
 				mustPost(t, client, url, "hello", 200)
-				client.CloseIdleConnections()
 			}
 			if got := r.metric(t, "outboard_server_connections_total", "refused"); got > 0 {
 				t.Errorf("%v connections refused", got)

@@ -30,6 +30,9 @@ func (s *Server) CloseListener() { _ = s.listener.Close() }
 // SetHurryGrace sets how long the server waits for idle connections at the end. Call it before Run and after Listen.
 func (s *Server) SetHurryGrace(d time.Duration) { s.listener.hurryGrace = d }
 
+// SetSlow sets how long a large body may wait for its client before it yields to a request of the same caller. Call it before Run.
+func (s *Server) SetSlow(d time.Duration) { s.budget.large.slow = d }
+
 // ServesTLS reports whether the serving listener speaks TLS.
 func (s *Server) ServesTLS() bool { return s.identity != nil }
 

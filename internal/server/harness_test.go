@@ -39,11 +39,15 @@ type replica struct {
 	err      error // valid after ended is closed
 }
 
-// start runs a server on free ports until the end of the test or a call of stop. Without ShutdownDelay there is no delay.
+// start runs a server on free ports until the end of the test or a call of stop. Without ShutdownDelay there is no delay. Other times that
+// the test does not set are so long that they do not end on a busy machine.
 func start(t testing.TB, opts server.Options, adjust ...func(*server.Server)) *replica {
 	t.Helper()
 	r := &replica{registry: prometheus.NewRegistry(), log: newLogBook(), ended: make(chan struct{})}
 	opts.Address, opts.Admin.Address = "127.0.0.1:0", cmp.Or(opts.Admin.Address, "127.0.0.1:0")
+	for _, d := range []*time.Duration{&opts.ReadHeaderTimeout, &opts.BodyTimeout, &opts.BusyTimeout, &opts.DrainTimeout} {
+		*d = cmp.Or(*d, 2*time.Minute)
+	}
 	opts.Logger = slog.New(r.log)
 	opts.Registerer, opts.Admin.Gatherer = r.registry, r.registry
 	if opts.ShutdownDelay == 0 {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -123,30 +124,32 @@ func TestFullListenerWaitsForAConnectionThatEnds(t *testing.T) {
 
 // A request whose body is on its way does not lose its connection to connections that were opened since, until its client is late.
 func TestFullListenerGivesABodyAMoment(t *testing.T) {
-	for owed, closes := range map[time.Duration]int{10 * time.Millisecond: 1, time.Minute: 0} {
-		l := listen(t, 3)
-		var conns []*conn
-		for range 3 {
+	synctest.Test(t, func(t *testing.T) { // in which no time passes
+		for owed, closes := range map[time.Duration]int{brief - 1: 1, brief: 0} {
+			l := listen(t, 3)
+			var conns []*conn
+			for range 3 {
+				dialTo(t, l)
+				conns = append(conns, accept(t, l))
+			}
+			l.observe(conns[0], http.StateActive)
+			conns[0].request.Store(&lease{since: time.Now().Add(-owed)})
+			l.observe(conns[2], http.StateIdle)
 			dialTo(t, l)
-			conns = append(conns, accept(t, l))
-		}
-		l.observe(conns[0], http.StateActive)
-		conns[0].request.Store(&lease{since: time.Now().Add(-owed)})
-		l.observe(conns[2], http.StateIdle)
-		dialTo(t, l)
-		accept(t, l)
-		for i, c := range conns {
-			if _, open := l.conns[c]; open != (i != closes) {
-				t.Errorf("the body is owed for %s: connection %d is open: %t", owed, i, open)
+			accept(t, l)
+			for i, c := range conns {
+				if _, open := l.conns[c]; open != (i != closes) {
+					t.Errorf("the body is owed for %s: connection %d is open: %t", owed, i, open)
+				}
 			}
 		}
-	}
+	})
 }
 
 // The end of the server does not reset a connection that a client has opened, even if the server has not accepted it yet.
 func TestFinishAcceptsOpenedConnections(t *testing.T) {
 	l := listen(t, 10)
-	l.acceptGrace = 2 * time.Second
+	l.acceptGrace = time.Hour
 	for range 3 {
 		dialTo(t, l)
 	}
@@ -154,6 +157,8 @@ func TestFinishAcceptsOpenedConnections(t *testing.T) {
 	for range 3 {
 		accept(t, l)
 	}
+	l.acceptGrace = 0 // it is over
+	l.finish()
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("afterwards Accept returns %v, want net.ErrClosed", err)
 	}
