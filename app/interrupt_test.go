@@ -79,7 +79,7 @@ func TestSecondInterruptKills(t *testing.T) {
 	}
 	killed := make(chan error, 1)
 	go func() { killed <- child.Wait() }()
-	for range 1000 { // the process may have said so before it resets the signal
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); { // the process may have said so before it resets the signal
 		select {
 		case err := <-killed:
 			if status, ok := child.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGINT {

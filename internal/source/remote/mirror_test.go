@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -80,34 +81,37 @@ func TestMirror(t *testing.T) {
 		"more than is kept":      {script{watches: [][]watch.Event{pods(3000, 2)}}, "watch from 1", 3001, "watching pods: the cluster has more than 3000 pods"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			m := tc.script.mirror()
-			err := m.catchUp(t.Context())
-			if got := strings.Join(tc.script.asked, ", "); got != tc.asked {
-				t.Errorf("the requests are %s, want %s", got, tc.asked)
-			}
-			if text := fmt.Sprint(err); (err == nil) != (tc.err == "") || err != nil && text != tc.err {
-				t.Errorf("the error is %v, want %q", err, tc.err)
-			}
-			if len(m.kept) != tc.kept {
-				t.Errorf("the mirror keeps %d, want %d", len(m.kept), tc.kept)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				m := tc.script.mirror()
+				err := m.catchUp(t.Context())
+				if got := strings.Join(tc.script.asked, ", "); got != tc.asked {
+					t.Errorf("the requests are %s, want %s", got, tc.asked)
+				}
+				if text := fmt.Sprint(err); (err == nil) != (tc.err == "") || err != nil && text != tc.err {
+					t.Errorf("the error is %v, want %q", err, tc.err)
+				}
+				if len(m.kept) != tc.kept {
+					t.Errorf("the mirror keeps %d, want %d", len(m.kept), tc.kept)
+				}
+			})
 		})
 	}
 }
 
 // TestMirrorGoesOn: after an error the next reading continues where the last one ended.
 func TestMirrorGoesOn(t *testing.T) {
-	s := script{watches: [][]watch.Event{pods(2, 2)}, early: true}
-	m := s.mirror()
-	if err := m.catchUp(t.Context()); !errors.Is(err, errEndedEarly) {
-		t.Fatal(err)
-	}
-	s.early = false
-	if err := m.catchUp(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.Join(s.asked, ", "); got != "watch from 1, watch from 3" {
-		t.Errorf("the requests are %s", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := script{watches: [][]watch.Event{pods(2, 2)}, early: true}
+		m := s.mirror()
+		if err := m.catchUp(t.Context()); !errors.Is(err, errEndedEarly) {
+			t.Fatal(err)
+		}
+		s.early = false
+		if err := m.catchUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(s.asked, ", "); got != "watch from 1, watch from 3" {
+			t.Errorf("the requests are %s", got)
+		}
+	})
 }
