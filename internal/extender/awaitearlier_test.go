@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,9 +78,19 @@ func (c *bindingCluster) Bind(ctx context.Context, b binder.Binding) error {
 	return nil
 }
 
+// bindHere is bindTo without a network.
+func bindHere(t *testing.T, h http.Handler, pod, node string) string {
+	args := extenderv1.ExtenderBindingArgs{PodName: pod, PodNamespace: "default", PodUID: types.UID(pod), Node: node}
+	return decode[extenderv1.ExtenderBindingResult](t, here(t, h, "bind", encode(t, args))).Error
+}
+
 // A replica is killed after it made a claim, so that pod is never bound. The other pods of its size, whose Bindings should
 // follow, are bound: concurrent bind calls, and sequential ones.
 func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
+	synctest.Test(t, boundBesideAClaimOfAPodThatIsNot)
+}
+
+func boundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 	const gpus, together = 16, 5
 	b := newLedgerStore()
 	nodes := []*corev1.Node{gpuNode("n", gpus)}
@@ -91,23 +101,17 @@ func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 	}
 	// The claim of the killed replica.
 	killed := &fakeCluster{view: cluster.view, pods: cluster.pods, bindErr: binder.ErrOutcomeUnknown, touchErr: io.ErrUnexpectedEOF}
-	bindTo(t, serveGPUMemory(t, killed, b), "dead", "n")
+	dying, _ := handlerOf(t, killed, withGPUMemory(t, b))
+	bindHere(t, dying, "dead", "n")
 	if held := b.holders("dead"); len(held) != 1 {
 		t.Fatalf("the pod holds claims on %q", held)
 	}
 
-	s := serveGPUMemory(t, cluster, b)
+	h, _ := handlerOf(t, cluster, withGPUMemory(t, b))
 	bind := func(i int) {
 		pod := fmt.Sprint("p", i)
-		args := extenderv1.ExtenderBindingArgs{PodName: pod, PodNamespace: "default", PodUID: types.UID(pod), Node: "n"}
-		res, err := http.Post(s.URL+"/bind", "application/json", strings.NewReader(encode(t, args)))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer res.Body.Close()
-		if answer, err := io.ReadAll(res.Body); err != nil || string(answer) != `{"Error":""}` {
-			t.Errorf("%s: %s (%v)", pod, answer, err)
+		if got := bindHere(t, h, pod, "n"); got != "" {
+			t.Errorf("%s: %s", pod, got)
 		}
 	}
 	var all sync.WaitGroup
@@ -127,24 +131,23 @@ func TestPodsAreBoundBesideAClaimOfAPodThatIsNot(t *testing.T) {
 
 // Bind waits longer for a pod that this replica is binding: it will be bound, or its claim released.
 func TestPodWaitsForTheOneThatIsBeingBound(t *testing.T) {
-	b := newLedgerStore()
-	cluster := newBindingCluster(&fakeCluster{view: b.view([]*corev1.Node{gpuNode("n", 2)}, ""), pods: []*corev1.Pod{largeGPUPod("first"), largeGPUPod("second")}})
-	cluster.slow = map[types.UID]time.Duration{"first": 700 * time.Millisecond}
-	s := serveGPUMemory(t, cluster, b)
-	var first sync.WaitGroup
-	first.Go(func() {
-		if got := bindTo(t, s, "first", "n"); got != "" {
-			t.Error(got)
+	synctest.Test(t, func(t *testing.T) {
+		b := newLedgerStore()
+		cluster := newBindingCluster(&fakeCluster{view: b.view([]*corev1.Node{gpuNode("n", 2)}, ""), pods: []*corev1.Pod{largeGPUPod("first"), largeGPUPod("second")}})
+		cluster.slow = map[types.UID]time.Duration{"first": 700 * time.Millisecond}
+		h, _ := handlerOf(t, cluster, withGPUMemory(t, b))
+		bind := func(pod string) {
+			if got := bindHere(t, h, pod, "n"); got != "" {
+				t.Errorf("%s: %s", pod, got)
+			}
+		}
+		var first sync.WaitGroup
+		first.Go(func() { bind("first") })
+		synctest.Wait() // until its Binding takes its time
+		bind("second")
+		first.Wait()
+		if got := fmt.Sprint(cluster.order); got != "[first second]" {
+			t.Errorf("got the order %s", got)
 		}
 	})
-	for len(b.holders("first")) == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if got := bindTo(t, s, "second", "n"); got != "" {
-		t.Error(got)
-	}
-	first.Wait()
-	if got := fmt.Sprint(cluster.order); got != "[first second]" {
-		t.Errorf("got the order %s", got)
-	}
 }

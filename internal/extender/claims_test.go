@@ -101,15 +101,19 @@ func largeGPUPod(name string) *corev1.Pod { return sharing(name, 0, 10) }
 // serveGPUMemory serves a profile with only GPUMemory.
 func serveGPUMemory(t *testing.T, cluster extender.Cluster, ledgers engine.Ledgers, change ...func(*engine.Options, *extender.Options)) server {
 	t.Helper()
+	return serve(t, cluster, append([]func(*engine.Options, *extender.Options){withGPUMemory(t, ledgers)}, change...)...)
+}
+
+func withGPUMemory(t *testing.T, ledgers engine.Ledgers) func(*engine.Options, *extender.Options) {
+	t.Helper()
 	p, err := gpumemory.New(gpumemory.Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}
-	gpus := func(e *engine.Options, o *extender.Options) {
+	return func(e *engine.Options, o *extender.Options) {
 		e.Policies = []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}
 		o.Ledgers = ledgers
 	}
-	return serve(t, cluster, append([]func(*engine.Options, *extender.Options){gpus}, change...)...)
 }
 
 // bindTo returns the error in the response to a bind call.

@@ -89,8 +89,18 @@ type server struct {
 	log *decision.Log
 }
 
-// serve serves all verbs of one profile; cluster may be nil.
+// serve serves all verbs of one profile, see handlerOf.
 func serve(t *testing.T, cluster extender.Cluster, change ...func(*engine.Options, *extender.Options)) server {
+	t.Helper()
+	h, log := handlerOf(t, cluster, change...)
+	s := server{httptest.NewServer(h), log}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// handlerOf returns the handler of all verbs of one profile, for a test in a synctest bubble, whose clock stands still while a server waits
+// for connections; cluster may be nil.
+func handlerOf(t *testing.T, cluster extender.Cluster, change ...func(*engine.Options, *extender.Options)) (http.Handler, *decision.Log) {
 	t.Helper()
 	members := engine.Options{Policies: []engine.WeightedPolicy{{Name: "Labels", Policy: labels{}, Weight: 1}}}
 	o := extender.Options{
@@ -110,9 +120,16 @@ func serve(t *testing.T, cluster extender.Cluster, change ...func(*engine.Option
 	for _, verb := range decision.Verbs() {
 		mux.Handle("/"+string(verb), h.Verb(verb))
 	}
-	s := server{httptest.NewServer(mux), o.Log}
-	t.Cleanup(s.Close)
-	return s
+	return mux, o.Log
+}
+
+// here makes a call without a network, and returns the response: then the handler has returned, too.
+func here(t *testing.T, h http.Handler, verb, body string) string {
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+verb, strings.NewReader(body))); w.Code != http.StatusOK {
+		t.Errorf("%s returned %d: %.1000s", verb, w.Code, w.Body)
+	}
+	return w.Body.String()
 }
 
 // post returns the body of a 200 response, and checks what applies to all responses.

@@ -6,13 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,17 +111,18 @@ var hostile = map[string]struct {
 func TestNothingOutlivesItsRequest(t *testing.T) {
 	for name, attack := range hostile {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}},
+			h, _ := handlerOf(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}},
 				func(_ *engine.Options, o *extender.Options) { o.Log = decision.NewLog(0) })
-			s.post(t, attack.verb, attack.body(0)) // allocates now what exists at most once
+			here(t, h, attack.verb, attack.body(0)) // allocates now what exists at most once
 			before := heap()
 			const calls = 10
 			for i := range calls {
-				s.post(t, attack.verb, attack.body(i))
+				here(t, h, attack.verb, attack.body(i))
 			}
 			if kept := heap() - before; kept > calls<<20 {
 				t.Errorf("the handler retains %d MiB", kept>>20)
 			}
+			runtime.KeepAlive(h)
 		})
 	}
 }
@@ -153,20 +156,41 @@ func TestAnnouncedBodyTakesNoMemory(t *testing.T) {
 	}
 }
 
+// meeting is a body that ends when those of all others have arrived.
+type meeting struct {
+	io.Reader
+	others *sync.WaitGroup
+}
+
+func (m *meeting) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	if err != nil {
+		m.others.Done()
+		m.others.Wait()
+	}
+	return n, err
+}
+
 // Many large concurrent calls leave no more buffers behind than one.
 func TestBuffersOfManyCallsAreNotKept(t *testing.T) {
-	s := serve(t, &fakeCluster{view: view(threeNodes)})
+	h, _ := handlerOf(t, &fakeCluster{view: view(threeNodes)})
 	body := `{"Pod":` + podWith(0, ``) + `,"NodeNames":["good"],"x":"` + strings.Repeat("x", 4<<20) + `"}`
-	s.post(t, "filter", body)
+	here(t, h, "filter", body)
 	before := heap()
-	var running sync.WaitGroup
+	var running, arrived sync.WaitGroup
 	for range 32 {
-		running.Go(func() { s.post(t, "filter", body) })
+		arrived.Add(1)
+		running.Go(func() {
+			req := httptest.NewRequest(http.MethodPost, "/filter", &meeting{strings.NewReader(body), &arrived})
+			req.ContentLength = int64(len(body))
+			h.ServeHTTP(httptest.NewRecorder(), req)
+		})
 	}
 	running.Wait()
 	if kept := heap() - before; kept > 16<<20 {
 		t.Errorf("the handler retains %d MiB", kept>>20)
 	}
+	runtime.KeepAlive(h)
 }
 
 // A request reserves memory once, before its body is decoded, and a usual request reserves little.
@@ -266,20 +290,16 @@ func TestManyNewNodesAtOnce(t *testing.T) {
 // A caller cannot fill the log: it has a few lines for each cause.
 func TestFailuresDoNotFillTheLog(t *testing.T) {
 	var log lockedBuffer
-	s := serve(t, &fakeCluster{view: view(threeNodes)}, func(_ *engine.Options, o *extender.Options) {
-		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	})
-	for i := range 300 {
-		s.post(t, "filter", `{"Pod":`)
-		s.post(t, "bind", fmt.Sprintf(`{"PodName":"p%d","PodNamespace":"default","PodUID":"u","Node":"good"}`, i))
-	}
-	s.post(t, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod("error", "x"), NodeNames: names("good")}))
-	for range 5000 { // a call is logged after its response
-		if strings.Contains(log.String(), "policy Labels") {
-			break
+	synctest.Test(t, func(t *testing.T) { // in which no time passes, after which there would be more lines
+		h, _ := handlerOf(t, &fakeCluster{view: view(threeNodes)}, func(_ *engine.Options, o *extender.Options) {
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		for i := range 300 {
+			here(t, h, "filter", `{"Pod":`)
+			here(t, h, "bind", fmt.Sprintf(`{"PodName":"p%d","PodNamespace":"default","PodUID":"u","Node":"good"}`, i))
 		}
-		time.Sleep(time.Millisecond)
-	}
+		here(t, h, "filter", encode(t, extenderv1.ExtenderArgs{Pod: somePod("error", "x"), NodeNames: names("good")}))
+	})
 	lines := log.String()
 	for text, want := range map[string]int{"does not exist": 10, "verb=filter": 11, "policy Labels": 1} {
 		if got := strings.Count(lines, text); got != want {
