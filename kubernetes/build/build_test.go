@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -118,17 +117,45 @@ func TestBuildFailureIsReportedAndKeepsTheOldProgram(t *testing.T) {
 	}
 }
 
+// halfABuild is a go command whose build writes a part of the program, and ends only when it is interrupted.
+const halfABuild = `#!/bin/sh
+[ "$1" = build ] || exec "$REAL_GO" "$@"
+trap 'exit 1' INT
+while [ "$1" != -o ]; do shift; done
+rm -f "$2"
+echo half >"$2"
+while :; do sleep 0.05; done
+`
+
 func TestInterruptedBuildKeepsTheOldProgram(t *testing.T) {
 	module(t, toy)
 	oldProgram(t)
+	goCommand, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "go"), []byte(halfABuild), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("REAL_GO", goCommand)
+	t.Setenv("PATH", programs+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	ctx, cancel := context.WithCancel(t.Context())
-	var once sync.Once
-	report := newReport(writerFunc(func(p []byte) (int, error) { once.Do(cancel); return len(p), nil }), "toy", false)
-	report.interval = time.Millisecond // the first line, well before the end, interrupts the build
+	defer cancel()
+	report := newReport(writerFunc(func(p []byte) (int, error) {
+		if half, _ := filepath.Glob("bin/.*"); len(half) > 0 && !bytes.HasPrefix(p, []byte("toy: failed")) {
+			if text, _ := os.ReadFile(half[0]); string(text) == "half\n" {
+				cancel()
+			}
+		}
+		return len(p), nil
+	}), "toy", false)
+	report.interval = time.Millisecond // a line interrupts the build
 	if err := build(ctx, report, program{pkg: "example.test/toy/toy"}, "", "bin/toy"); err == nil {
 		t.Fatal("no error")
 	}
 	isOldProgram(t)
+	onlyFiles(t, "toy")
 }
 
 type writerFunc func([]byte) (int, error)
