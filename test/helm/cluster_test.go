@@ -283,7 +283,7 @@ func (u *user) audit(preset string, first int) {
 			want++
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(5 * time.Minute); ; {
 		out, err := u.sh("outboard audit --recheck 0")
 		if err == nil && strings.Contains(out, fmt.Sprintf(" claims: %d, ", want)) && strings.HasSuffix(out, "; no findings\n") {
 			return
