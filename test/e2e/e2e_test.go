@@ -29,9 +29,10 @@ const patience = 10 * time.Minute
 // theater is a stage for one test.
 type theater struct {
 	*stage.Stage
-	t       *testing.T
-	ctx     context.Context
-	anyNode string
+	t         *testing.T
+	ctx       context.Context
+	anyNode   string
+	scheduled *controlplane.Scheduler // that was started last; nil: none
 }
 
 func open(t *testing.T) *theater {
@@ -75,7 +76,7 @@ func (th *theater) parallel(t *testing.T) *theater {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	return &theater{Stage: th.Stage, t: t, ctx: ctx, anyNode: th.anyNode}
+	return &theater{Stage: th.Stage, t: t, ctx: ctx, anyNode: th.anyNode, scheduled: th.scheduled}
 }
 
 func (th *theater) nodes(specs ...controlplane.NodeSpec) {
@@ -117,6 +118,7 @@ func (th *theater) scheduler(config string, env ...string) *controlplane.Schedul
 			th.t.Logf("kube-scheduler:\n%s", tail(s.Log(), 8000))
 		}
 	})
+	th.scheduled = s
 	return s
 }
 

@@ -36,7 +36,7 @@ func TestOwnPodsNeedNoOutboard(t *testing.T) {
 	soft := config[:strings.Index(config, "  managedResources:")] + config[strings.Index(config, "  enableHTTPS:"):]
 	soft = strings.NewReplacer("ignorable: false", "ignorable: true", "  bindVerb: bind\n", "", "httpTimeout: 3s", "httpTimeout: 1s").Replace(soft)
 
-	refused := freeAddress(t)
+	refused := th.nobodysAddress()
 	silent := newSilence(t)
 	for _, arm := range []struct{ name, config, address string }{
 		{"strict, connection refused", config, refused},
@@ -84,7 +84,7 @@ func TestOwnPodsWaitForAStrictEntryForAllPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := th.nobodysAddress()
 	th.scheduler(th.without(address, strings.Replace(string(all), "schedulerName: outboard-scheduler", "schedulerName: default-scheduler", 1)))
 	for _, pod := range th.createOwnPods() {
 		event, err := controlplane.WaitForPodEvent(th.ctx, th.Client, pod, "FailedScheduling")
@@ -164,15 +164,14 @@ func (th *theater) delete(pods ...*corev1.Pod) {
 	}
 }
 
-// freeAddress returns an address on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// nobodysAddress returns an address on which nothing listens until the end of the test.
+func (th *theater) nobodysAddress() string {
+	th.t.Helper()
+	address, err := th.HoldAddress()
 	if err != nil {
-		t.Fatal(err)
+		th.t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 // silence accepts connections and never responds.
