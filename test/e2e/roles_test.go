@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -226,8 +228,8 @@ func TestEveryRuleForTheLeaseIsNeeded(t *testing.T) {
 			if _, err := th.Client.CoreV1().Namespaces().Create(th.ctx, namespace, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			client := kubernetes.NewForConfigOrDie(th.grant(name, name, without(shipped[0].Rules, p)).Config)
-			leases := client.CoordinationV1().Leases(name)
+			config := th.grant(name, name, without(shipped[0].Rules, p)).Config
+			leases := kubernetes.NewForConfigOrDie(config).CoordinationV1().Leases(name)
 			if p.verb != "create" { // any other rule shows that the Role is in force
 				th.eventually("the Role is in force", func() bool {
 					_, err := leases.Create(th.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -239,7 +241,7 @@ func TestEveryRuleForTheLeaseIsNeeded(t *testing.T) {
 					return apierrors.IsNotFound(err)
 				})
 			}
-			if got := lead(th.ctx, client, name); got != want[p] {
+			if got := lead(th.ctx, config, name); got != want[p] {
 				t.Errorf("it %s, want: it %s", got, want[p])
 			}
 		})
@@ -247,34 +249,55 @@ func TestEveryRuleForTheLeaseIsNeeded(t *testing.T) {
 }
 
 // lead tries to lead as kube-scheduler does, with the Lease of the shipped configuration and shorter
-// times, and returns what happens.
-func lead(ctx context.Context, client kubernetes.Interface, namespace string) string {
-	ctx, cancel := context.WithTimeout(ctx, 6*time.Second)
+// times, until it has renewed the Lease, or lost it, or was denied twice before it led. It returns which.
+func lead(ctx context.Context, config *rest.Config, namespace string) string {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var acquired, renewed, denied atomic.Int64
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			switch {
+			case err != nil:
+			case resp.StatusCode == http.StatusCreated:
+				acquired.Add(1)
+			case resp.StatusCode == http.StatusOK && req.Method == http.MethodPut:
+				renewed.Add(1)
+				cancel()
+			case resp.StatusCode == http.StatusForbidden && denied.Add(1) > 1 && acquired.Load() == 0:
+				cancel()
+			}
+			return resp, err
+		})
+	})
 	started := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: "outboard-scheduler"}, Client: client.CoordinationV1(),
+			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: "outboard-scheduler"}, Client: kubernetes.NewForConfigOrDie(config).CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: "one"},
 		},
-		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond,
+		LeaseDuration: 20 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 200 * time.Millisecond,
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { close(started) }, OnStoppedLeading: func() {}},
 	})
 	if err != nil {
 		return err.Error()
 	}
 	elector.Run(klog.NewContext(ctx, klog.Logger{})) // without log; returns when it has lost the Lease, or ctx ends
-	lost := ctx.Err() == nil
-	select {
-	case <-started:
-		if lost {
-			return "stops"
-		}
-		return "leads"
-	default:
+	if acquired.Load() == 0 {
 		return "never leads"
 	}
+	<-started
+	if renewed.Load() == 0 {
+		return "stops"
+	}
+	return "leads"
 }
+
+// roundTripper is an http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // Without any one rule of the manifests for signals, a read of the signal fails, and names the rule.
 func TestEveryRuleForSignalsIsNeeded(t *testing.T) {
