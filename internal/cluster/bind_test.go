@@ -310,7 +310,7 @@ func TestBindResponseLost(t *testing.T) {
 	cp, client := sharedServer(t)
 	createNodes(t, client, "lost", "1")
 	var f *faulty
-	c := synced(t, cluster.Options{LookupTimeout: time.Second, Config: withTransport(cp.AdminConfig(), func(next http.RoundTripper) http.RoundTripper {
+	c := synced(t, cluster.Options{Config: withTransport(cp.AdminConfig(), func(next http.RoundTripper) http.RoundTripper {
 		f = &faulty{next: next}
 		return f
 	})})
@@ -329,7 +329,7 @@ func TestBindResponseLost(t *testing.T) {
 		{"504 with Retry-After before it was written", &fault{answer: answer(504, "Retry-After", "1")}, unknown, "; it is not yet: "},
 		{"500 before it was written", &fault{answer: answer(500)}, unknown, "; it is not yet: "},
 		{"given up after it was written", &fault{forward: true, ends: true}, bound, ""},
-		{"given up before it was written", &fault{ends: true}, unknown, "; it is not yet: the API server did not respond within 0s: "},
+		{"given up before it was written", &fault{ends: true}, unknown, "; it is not yet: the API server did not respond within "},
 		{"408 after it was written", &fault{forward: true, answer: answer(408)}, bound, ""},
 		{"403 from a proxy", &fault{answer: answer(403)}, refused, ""},
 		{"lost, and the pod cannot be asked for", &fault{forward: true, noGet: true}, unknown, "; reading the pod: "},

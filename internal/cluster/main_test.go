@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,6 +72,7 @@ func run(t *testing.T, o cluster.Options) *cluster.Cluster {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.BindTimeout, o.LookupTimeout = cmp.Or(o.BindTimeout, time.Minute), cmp.Or(o.LookupTimeout, time.Minute) // the machine may be busy
 	closeIdle := func() {}
 	if o.Config != nil {
 		o.Config, closeIdle = ownConnections(t, o.Config)
