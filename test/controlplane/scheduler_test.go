@@ -170,6 +170,21 @@ func TestTwoSchedulers(t *testing.T) {
 	if _, err := client.CoreV1().Pods("default").Create(ctx, used, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	for _, s := range []*controlplane.Scheduler{first, second} { // which need not see the nodes and the pod before a later pod
+		until(t, s.Name()+" has seen them", func() bool {
+			resp, err := s.Client().Get(s.URL() + "/metrics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(body)
+			return strings.Contains(text, "\nscheduler_cache_size{type=\"nodes\"} 2\n") && strings.Contains(text, "\nscheduler_cache_size{type=\"pods\"} 1\n")
+		})
+	}
 	for profile, want := range map[string]string{"default-scheduler": "idle", "spreading": "idle", "packing": "used"} {
 		// The test creates pods one by one, so that the scheduler finds the nodes as above.
 		pod := controlplane.PodSpec{Name: profile, CPU: "1", SchedulerName: profile}.Pod()
