@@ -343,7 +343,7 @@ func (c *scene) awaitReleases() string {
 	c.t.Helper()
 	// Replicas release claims of deleted pods within two checks, 5 s apart, and claims of pods that
 	// stay unbound a while later.
-	for until := time.Now().Add(c.scale.reclaimAfter + time.Minute); ; {
+	for until := time.Now().Add(c.scale.reclaimAfter + 3*time.Minute); ; { // much longer than it takes on a slow machine
 		findings, err := c.audit("--grace", c.scale.reclaimAfter.String())
 		switch {
 		case err == nil && len(findings) == 0:

@@ -86,7 +86,7 @@ var kinds = []struct {
 var kindsScale = scale{
 	nodes: 3, cards: 4, pods: 110, waiting: 33, stay: time.Second, calm: time.Second,
 	randomKills: 2, killsPerPoint: 1, longestHold: time.Second,
-	reclaimAfter: 2 * time.Second, report: 5 * time.Second, patience: 6 * time.Minute, kinds: true,
+	reclaimAfter: 2 * time.Second, report: 5 * time.Second, patience: 10 * time.Minute, kinds: true,
 }
 
 // crowd creates pods of all kinds, and resizes and deletes those that are bound.
