@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -35,7 +36,7 @@ var scenarioRoles = []role{
 }
 
 // TestThreeExtenders plays that scenario with kube-scheduler's extenders, and with Outboard in the place of each of them and of all three. The
-// first pod must be where kube-scheduler's test wants it. When nodes are cordoned, the next pods must be where those extenders place them.
+// first pod must be where kube-scheduler's test wants it. The next pods select other nodes, and must be where those extenders place them.
 func TestThreeExtenders(t *testing.T) {
 	for name, outboards := range map[string][]string{
 		"none": nil, "first": {"extender1"}, "second": {"extender2"}, "third": {"extender3"}, "all": {"extender1", "extender2", "extender3"},
@@ -47,8 +48,15 @@ func TestThreeExtenders(t *testing.T) {
 func playThreeExtenders(t *testing.T, outboards []string) {
 	th := open(t)
 	var nodes []controlplane.NodeSpec
+	places := []string{"machine2", "machine3"}
 	for i := range 5 {
-		nodes = append(nodes, controlplane.NodeSpec{Name: fmt.Sprint("machine", i+1)})
+		n := controlplane.NodeSpec{Name: fmt.Sprint("machine", i+1), Labels: map[string]string{}}
+		for _, place := range places {
+			if n.Name != place {
+				n.Labels["not-"+place] = ""
+			}
+		}
+		nodes = append(nodes, n)
 	}
 	th.nodes(nodes...)
 	config := "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving: {insecure: true}\nprofiles:\n"
@@ -68,14 +76,16 @@ func playThreeExtenders(t *testing.T, outboards []string) {
 		scheduler += fmt.Sprintf("- {urlPrefix: %s, filterVerb: filter, prioritizeVerb: prioritize, %s}\n", url, r.entry)
 	}
 	th.scheduler(scheduler)
-	for i, want := range []string{"machine2", "machine3"} {
-		pod := th.bound(controlplane.PodSpec{Name: fmt.Sprint("pod-", i), Resources: map[string]string{"foo.com/bar": "1"}})
+	elsewhere := map[string]string{}
+	for i, want := range places {
+		pod := th.bound(controlplane.PodSpec{Name: fmt.Sprint("pod-", i), Resources: map[string]string{"foo.com/bar": "1"}, NodeSelector: maps.Clone(elsewhere)})
 		if pod.Spec.NodeName != want {
 			t.Errorf("pod %d is on %s, want %s", i, pod.Spec.NodeName, want)
 		}
-		th.cordon(want, true)
+		elsewhere["not-"+want] = ""
 	}
-	if last := th.place(controlplane.PodSpec{Name: "last", Resources: map[string]string{"foo.com/bar": "1"}}); last.Waiting == "" {
+	last := th.place(controlplane.PodSpec{Name: "last", Resources: map[string]string{"foo.com/bar": "1"}, NodeSelector: elsewhere})
+	if last.Waiting == "" {
 		t.Errorf("without a node for all three, the pod is on %s", last.Pod.Spec.NodeName)
 	}
 	for _, r := range scenarioRoles {
