@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,18 +46,35 @@ const (
 )
 
 // Nominate counts the pod on the nodes, to one of which kube-scheduler is about to nominate it, in all Views from now on: see
-// [snapshot.Builder.Nominate]. If the watch does not show the nomination for half a minute, the pod does not count any more.
-func (c *Cluster) Nominate(pod *corev1.Pod, nodes []snapshot.NominatedNode) {
-	if forget := c.state.nominate(pod.UID, nodes); forget != nil {
+// [snapshot.Builder.Nominate]. If the watch does not show the nomination for half a minute, the pod does not count any more. kube-scheduler
+// may see a new pod before this watch does, so Nominate reads a pod that the watch does not show from the API server: the error is that of
+// the reading. A pod that is gone does not count.
+func (c *Cluster) Nominate(ctx context.Context, pod *corev1.Pod, nodes []snapshot.NominatedNode) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	var unseen *corev1.Pod
+	if c.state.seen(pod.UID) == nil {
+		var err error
+		if unseen, err = c.lookup(ctx, pod.Namespace, pod.Name, pod.UID); err != nil {
+			return fmt.Errorf("the watch does not show pod %s/%s yet, and reading it failed: %w", pod.Namespace, pod.Name, err)
+		}
+	}
+	if forget := c.state.nominate(pod.UID, unseen, nodes); forget != nil {
 		time.AfterFunc(nominationTimeout, func() { forget(c.state) })
 	}
+	return nil
 }
 
-// nominate returns nil if the pod is unknown or too many nominations are expected. forget takes it back in this state or a clone of it.
-func (s *state) nominate(uid types.UID, nodes []snapshot.NominatedNode) (forget func(*state)) {
+// nominate counts the pod in the state that the watch has shown; if it has shown none, in the state unseen. It returns nil if that is nil, too,
+// or has a node, or too many nominations are expected. forget takes it back in this state or a clone of it.
+func (s *state) nominate(uid types.UID, unseen *corev1.Pod, nodes []snapshot.NominatedNode) (forget func(*state)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pod := s.seen(uid)
+	if pod == nil && unseen != nil && unseen.Spec.NodeName == "" && !snapshot.Ended(unseen) {
+		pod = unseen
+	}
 	if pod == nil || s.expected >= maxExpected {
 		return nil
 	}

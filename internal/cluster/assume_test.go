@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,7 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -221,13 +225,14 @@ func BenchmarkAssume(b *testing.B) {
 	}
 }
 
-// A pod counts on the nodes to one of which it will be nominated, until it is nominated elsewhere or for half a minute, and not at all if it
-// is unknown, for example because it was deleted.
+// A pod counts on the nodes to one of which it will be nominated, until it is nominated elsewhere or for half a minute, also if the watch has
+// not shown the pod yet, and not at all if the pod is gone.
 func TestNominate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newState()
 		s.setComplete()
-		c := &Cluster{state: s}
+		api := fake.NewClientset()
+		c := &Cluster{state: s, client: api, options: Options{LookupTimeout: time.Second}}
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
 		nodes := []snapshot.NominatedNode{{Name: "a"}, {Name: "b"}}
 		expect := func(when string, want int) {
@@ -236,22 +241,46 @@ func TestNominate(t *testing.T) {
 				t.Errorf("%s: %d nominated pods, want %d", when, got, want)
 			}
 		}
-		c.Nominate(pod, nodes)
-		expect("unknown", 0)
+		nominate := func() {
+			t.Helper()
+			if err := c.Nominate(t.Context(), pod, nodes); err != nil {
+				t.Error(err)
+			}
+		}
+		nominate()
+		expect("gone", 0)
 		s.setPod(pod)
-		c.Nominate(pod, nodes)
+		nominate()
 		expect("expected", 1)
 		time.Sleep(nominationTimeout - time.Second)
 		expect("almost half a minute later", 1)
-		c.Nominate(pod, nodes)
+		nominate()
 		time.Sleep(2 * time.Second)
 		expect("expected again", 1)
 		time.Sleep(nominationTimeout + time.Second)
 		expect("half a minute later", 0)
-		c.Nominate(pod, nodes)
+		nominate()
 		s.removePod(pod)
 		s.publish()
 		expect("deleted", 0)
+		live, err := api.CoreV1().Pods("ns").Create(t.Context(), pod, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nominate()
+		expect("not shown yet", 1)
+		s.setPod(live)
+		s.publish()
+		expect("shown", 1)
+		s.removePod(live)
+		s.publish()
+		expect("shown, and deleted", 0)
+		api.PrependReactor("get", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("no route to host")
+		})
+		if err := c.Nominate(t.Context(), pod, nodes); err == nil || err.Error() != "the watch does not show pod ns/p yet, and reading it failed: no route to host" {
+			t.Errorf("the error is %v", err)
+		}
 		time.Sleep(nominationTimeout + time.Second)
 		s.mu.Lock()
 		defer s.mu.Unlock()

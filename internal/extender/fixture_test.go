@@ -38,7 +38,7 @@ type fakeCluster struct {
 	touches  int
 }
 
-// see publishes a view of the nodes and pods. Other pods are gone, unless they are in pods.
+// see publishes a view of the nodes and pods. Other pods are gone, unless they are in pods, or live.
 func (f *fakeCluster) see(nodes []*corev1.Node, pods ...*corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,7 +52,9 @@ func (f *fakeCluster) see(nodes []*corev1.Node, pods ...*corev1.Pod) {
 		}
 	}
 	for _, n := range before.Nominated() {
-		f.leave(n.Pod, pods)
+		if f.live == nil || f.live.UID != n.Pod.UID {
+			f.leave(n.Pod, pods)
+		}
 	}
 	for _, n := range nodes {
 		f.builder.SetNode(n)
@@ -76,7 +78,14 @@ func (f *fakeCluster) leave(pod *corev1.Pod, list []*corev1.Pod) {
 	}
 }
 
-func (f *fakeCluster) Nominate(pod *corev1.Pod, nodes []snapshot.NominatedNode) {
+func (f *fakeCluster) Nominate(ctx context.Context, pod *corev1.Pod, nodes []snapshot.NominatedNode) (err error) {
+	known := f.PodByUID(pod.UID)
+	if known == nil {
+		known, err = f.LivePod(ctx, pod.Namespace, pod.Name, pod.UID)
+	}
+	if known == nil || known.Spec.NodeName != "" {
+		return err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.view != f.builder.View() { // a test has set it
@@ -87,8 +96,9 @@ func (f *fakeCluster) Nominate(pod *corev1.Pod, nodes []snapshot.NominatedNode) 
 			}
 		}
 	}
-	f.builder.Nominate(pod, nodes)
+	f.builder.Nominate(known, nodes)
 	f.view = f.builder.View()
+	return nil
 }
 
 type assumed struct {

@@ -1,6 +1,8 @@
 package extender_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -263,6 +265,54 @@ func TestPreemptingPodIsDeleted(t *testing.T) {
 	g.see(nodes, onN, onM)
 	if got := g.fits(small, "n", "m"); got != "n m" {
 		t.Errorf("small fits on %q after important was deleted", got)
+	}
+}
+
+// kube-scheduler may see a new pod before the watch shows it. The pod counts on the node nevertheless, as the API server has it. The call
+// holds no memory for decoding while the API server responds.
+func TestPreemptingPodIsNotShownYet(t *testing.T) {
+	holds, waits := false, 0
+	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
+	g := serveGPUsWith(t, nil, func(o *extender.Options) {
+		o.ReserveMemory = func(context.Context, int64) error { holds = true; return nil }
+		o.Wait = func(_ context.Context, _ int64, wait func()) error {
+			waits++
+			holds = false
+			wait()
+			return nil
+		}
+	}, small)
+	g.cluster.live = important
+	g.cluster.onLive = func(context.Context, string) error {
+		if holds {
+			t.Error("the call holds memory for decoding while it waits for the API server")
+		}
+		return nil
+	}
+	g.see([]*corev1.Node{gpuNode("n", 1)}, on(sharing("low", 0, 10), "n", "0"))
+	if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}); got != "n[low]" || waits != 1 {
+		t.Fatalf("preempt returns %q after %d waits", got, waits)
+	}
+	g.see([]*corev1.Node{gpuNode("n", 1)}) // low is gone, and the nomination is not shown
+	if got := g.fits(small, "n"); got != "" {
+		t.Errorf("small fits on %q", got)
+	}
+	g.cluster.pods = append(g.cluster.pods, important)
+	g.see([]*corev1.Node{gpuNode("n", 1)})
+	if got := g.fits(small, "n"); got != "" {
+		t.Errorf("small fits on %q when the watch shows important", got)
+	}
+}
+
+// If the API server does not respond about such a pod, no pod is evicted.
+func TestPreemptingPodIsNotReadable(t *testing.T) {
+	important := sharing("important", 1000, 16)
+	g := serveGPUProfile(t, nil)
+	g.cluster.liveErr = errors.New("no route to host")
+	g.see([]*corev1.Node{gpuNode("n", 1)}, on(sharing("low", 0, 10), "n", "0"))
+	got := g.post(t, "preempt", encode(t, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}}))
+	if preempted(t, got) != "" || !strings.Contains(got, "no route to host") {
+		t.Errorf("preempt returns %s", got)
 	}
 }
 

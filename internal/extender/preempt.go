@@ -54,8 +54,8 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 		return err
 	}
 	c.record.Preemptions = append(c.record.Preemptions, dropped...)
-	if known := h.Cluster.PodByUID(pod.UID); known != nil && known.Spec.NodeName == "" {
-		h.Cluster.Nominate(known, chosenFrom(kept))
+	if err := h.nominate(ctx, c, pod, chosenFrom(kept)); err != nil {
+		return err
 	}
 	response := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
 	for _, candidate := range kept {
@@ -66,6 +66,19 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 		response.NodeNameToMetaVictims[candidate.Name] = victims
 	}
 	c.response.Text, err = json.Marshal(response)
+	return err
+}
+
+// nominate counts the pod on the nodes, so that no other pod gets what will be freed there.
+func (h *Handler) nominate(ctx context.Context, c *call, pod *corev1.Pod, nodes []snapshot.NominatedNode) (err error) {
+	nominate := func() { err = h.Cluster.Nominate(ctx, pod, nodes) }
+	if h.Cluster.PodByUID(pod.UID) != nil {
+		nominate()
+		return err
+	}
+	if busy := h.wait(ctx, c, nominate); busy != nil {
+		return busy
+	}
 	return err
 }
 

@@ -207,8 +207,9 @@ type caller struct {
 
 func (*caller) Synced() error                      { return nil }
 func (c *caller) ViewFor(types.UID) *snapshot.View { return c.view }
-func (c *caller) Nominate(pod *corev1.Pod, nodes []snapshot.NominatedNode) {
+func (c *caller) Nominate(_ context.Context, pod *corev1.Pod, nodes []snapshot.NominatedNode) error {
 	c.nominate(pod.UID, nodes)
+	return nil
 }
 func (c *caller) LivePod(_ context.Context, _, name string, uid types.UID) (*corev1.Pod, error) {
 	if c.world.scope.Mutation == EvictedFromCache {
@@ -276,7 +277,7 @@ func (h *handler) post(verb decision.Verb, args, response any) {
 
 // expect counts pod p on the nodes to one of which it will be nominated.
 func (w *World) expect(r *replica, p int, uid types.UID, nodes []snapshot.NominatedNode) {
-	r.expiries = append(r.expiries, expiry{p, r.change().Nominate(uid, nodes)})
+	r.expiries = append(r.expiries, expiry{p, r.change().Nominate(uid, w.pods[p], nodes)})
 	if len(nodes) == 0 || r.decided[p] != "" {
 		return
 	}

@@ -29,16 +29,18 @@ import (
 // stillCluster is a cluster that does not change.
 type stillCluster struct{ view *snapshot.View }
 
-func (c stillCluster) View() *snapshot.View                         { return c.view }
-func (c stillCluster) ViewFor(types.UID) *snapshot.View             { return c.view }
-func (stillCluster) Assume(*corev1.Pod, string) func()              { return func() {} }
-func (stillCluster) Assumed(types.UID) string                       { return "" }
-func (stillCluster) Superseded(*snapshot.View) <-chan struct{}      { return nil }
-func (stillCluster) Synced() error                                  { return nil }
-func (stillCluster) Pod(types.UID, string) *corev1.Pod              { return nil }
-func (stillCluster) PodByName(_, _ string) *corev1.Pod              { return nil }
-func (stillCluster) PodByUID(types.UID) *corev1.Pod                 { return nil }
-func (stillCluster) Nominate(*corev1.Pod, []snapshot.NominatedNode) {}
+func (c stillCluster) View() *snapshot.View                    { return c.view }
+func (c stillCluster) ViewFor(types.UID) *snapshot.View        { return c.view }
+func (stillCluster) Assume(*corev1.Pod, string) func()         { return func() {} }
+func (stillCluster) Assumed(types.UID) string                  { return "" }
+func (stillCluster) Superseded(*snapshot.View) <-chan struct{} { return nil }
+func (stillCluster) Synced() error                             { return nil }
+func (stillCluster) Pod(types.UID, string) *corev1.Pod         { return nil }
+func (stillCluster) PodByName(_, _ string) *corev1.Pod         { return nil }
+func (stillCluster) PodByUID(types.UID) *corev1.Pod            { return nil }
+func (stillCluster) Nominate(context.Context, *corev1.Pod, []snapshot.NominatedNode) error {
+	return nil
+}
 func (stillCluster) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("not found")
 }
