@@ -316,6 +316,29 @@ func TestPreemptingPodIsNotReadable(t *testing.T) {
 	}
 }
 
+// Two pods preempt at the same time, and the view does not show yet to which of two nodes each is nominated. The one that knows its node does
+// not evict the pod of the other node, too.
+func TestNominatedPodsEvictOnePodEach(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
+	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
+	first, second := sharing("first", 1000, 16), sharing("second", 1000, 16)
+	g := serveGPUProfile(t, nil, onM, first, second)
+	g.see(nodes, onN, onM)
+	victims := map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}
+	for _, pod := range []*corev1.Pod{first, second} {
+		if got := g.preempt(pod, victims); got != "m[low-m] n[low-n]" {
+			t.Fatalf("preempt of %s returns %q", pod.Name, got)
+		}
+	}
+	retried := nominatedTo("n", second) // low-n is gone, which the view does not show
+	if got := g.fits(retried, "n"); got != "" {
+		t.Fatalf("the pod fits on %q", got)
+	}
+	if got := g.preempt(retried, map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}); got != "" {
+		t.Errorf("preempt returns %q", got)
+	}
+}
+
 // The effect of a response ends when kube-scheduler nominates the pod elsewhere, or nowhere.
 func TestPreemptedNodeIsFreeAgain(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}

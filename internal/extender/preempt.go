@@ -135,7 +135,8 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, giv
 // pods on other nodes. So needsNoEviction reads from the API server which of these pods are gone, and which of those that
 // terminate for another reason. Those about which the API server has not responded when preemptTime ends count as gone: a
 // pod that waits for its retry does less harm than an eviction that was not necessary, and kube-scheduler can neither evict
-// nor bind without the API server. If no filter call has rejected the node, kube-scheduler rejects it for a reason of its own.
+// nor bind without the API server. Pods do not count of which the view does not show yet to which of several nodes they are nominated:
+// kube-scheduler has chosen this node beside them. If no filter call has rejected the node, kube-scheduler rejects it for a reason of its own.
 func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Request) (why string, err error) {
 	name := h.Shared.rejected.take(req.Pod.UID)
 	node := req.View.Node(name)
@@ -146,7 +147,11 @@ func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Reque
 	gone := map[types.UID]bool{}
 	fits := func() bool {
 		req.Nodes = []*snapshot.Node{node.Without(func(pod *corev1.Pod) bool { return gone[pod.UID] })}
-		return h.Engine.Filter(ctx, req, &c.result) == nil && len(c.result.Kept) > 0 // after an error, Preempt returns the same one
+		if h.Engine.Filter(ctx, req, &c.result) != nil { // Preempt returns the same error
+			return false
+		}
+		fits, err := h.Engine.FitsAny(ctx, req, true)
+		return err == nil && fits
 	}
 	why = fmt.Sprintf("needs no eviction: the pod fits on node %q, to which it is nominated", name)
 	if fits() {

@@ -4,6 +4,13 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/test/controlplane"
 )
@@ -25,8 +33,19 @@ var preemptions = flag.Int("preemptions", 100, "how many pods preempt others in 
 // So each smaller pod that is bound has taken the room for an important pod; and each important pod
 // evicts one other pod.
 func TestNominatedPodsKeepTheirGPU(t *testing.T) {
-	const nodes, each, workers, smaller = 12, 16, 6, 12
 	th := openFor(t, patience+time.Duration(*preemptions)*time.Second)
+	keepTheirGPU(th, *preemptions, gpushare)
+}
+
+// kube-scheduler sees each pod, and calls Outboard about it, before Outboard's watch shows the pod.
+func TestNominatedPodsKeepTheirGPUBeforeTheWatchShowsThem(t *testing.T) {
+	th := open(t)
+	keepTheirGPU(th, 20, gpushare+"clientConnection: {kubeconfig: "+th.lateWatches(150*time.Millisecond)+"}\n")
+}
+
+func keepTheirGPU(th *theater, preemptions int, config string) {
+	const nodes, each, workers, smaller = 12, 16, 6, 12
+	t := th.t
 	var specs []controlplane.NodeSpec
 	for n := range nodes {
 		specs = append(specs, gpus(fmt.Sprintf("gpu-%02d", n), 2, each))
@@ -46,7 +65,7 @@ func TestNominatedPodsKeepTheirGPU(t *testing.T) {
 		runs("top-"+n.Name, "top", n.Name, "1", 12)
 		low(n.Name)
 	}
-	o := th.outboard(gpushare)
+	o := th.outboard(config)
 	k := startSlowKubelets(th, 30*time.Millisecond)
 	th.scheduler(gpushareScheduler(o))
 
@@ -80,7 +99,7 @@ func TestNominatedPodsKeepTheirGPU(t *testing.T) {
 	}
 	group.Go(func() error {
 		defer close(work)
-		for i := range *preemptions {
+		for i := range preemptions {
 			select {
 			case work <- i:
 			case <-ctx.Done():
@@ -96,10 +115,76 @@ func TestNominatedPodsKeepTheirGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	thefts, evicted := k.count()
-	t.Logf("%d pods preempted %d others; smaller pods took the freed GPU %d times", *preemptions, evicted, thefts)
-	if thefts > 0 || evicted != *preemptions {
+	t.Logf("%d pods preempted %d others; smaller pods took the freed GPU %d times", preemptions, evicted, thefts)
+	if thefts > 0 || evicted != preemptions {
 		t.Error("want 1 eviction each, and 0")
 	}
+}
+
+// lateWatches returns a kubeconfig for an address of the API server from which events of pods arrive late.
+func (th *theater) lateWatches(late time.Duration) (kubeconfig string) {
+	th.t.Helper()
+	config := th.AdminConfig()
+	api, err := url.Parse(config.Host)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(api)
+	proxy.FlushInterval = -1
+	if proxy.Transport, err = rest.TransportFor(config); err != nil {
+		th.t.Fatal(err)
+	}
+	proxy.ModifyResponse = func(res *http.Response) error {
+		if res.Request.URL.Path == "/api/v1/pods" && res.Request.URL.Query().Get("watch") != "" {
+			res.Body = lateBody(res.Body, late)
+		}
+		return nil
+	}
+	server := httptest.NewServer(proxy)
+	th.t.Cleanup(func() { // Outboard still watches, so Close would wait
+		server.Listener.Close()
+		server.CloseClientConnections()
+	})
+	kubeconfig = filepath.Join(th.t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", server.URL)
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		th.t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// lateBody returns a body that has what the other one has, each part of it later.
+func lateBody(body io.ReadCloser, late time.Duration) io.ReadCloser {
+	type part struct {
+		data []byte
+		due  time.Time
+	}
+	parts := make(chan part, 10_000)
+	r, w := io.Pipe()
+	go func() {
+		defer close(parts)
+		for {
+			buf := make([]byte, 32<<10)
+			n, err := body.Read(buf)
+			if n > 0 {
+				parts <- part{buf[:n], time.Now().Add(late)}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		defer body.Close()
+		for p := range parts {
+			time.Sleep(time.Until(p.due))
+			if _, err := w.Write(p.data); err != nil {
+				return
+			}
+		}
+		w.Close()
+	}()
+	return r
 }
 
 // keepTrying creates a pod of 8 units of one GPU, and after a while its successor, until ctx ends.

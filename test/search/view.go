@@ -86,7 +86,7 @@ func (s *Scope) fits(view *snapshot.View, pod *corev1.Pod, n int) bool {
 	if known {
 		return fits
 	}
-	fits, err := s.engine.FitsAny(context.Background(), engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{view.Node(s.nodes[n].Name)}})
+	fits, err := s.engine.FitsAny(context.Background(), engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{view.Node(s.nodes[n].Name)}}, false)
 	if err != nil {
 		panic(err)
 	}
