@@ -53,27 +53,27 @@ func (c *Cluster) Nominate(ctx context.Context, pod *corev1.Pod, nodes []snapsho
 	if len(nodes) == 0 {
 		return nil
 	}
-	var unseen *corev1.Pod
+	var live *corev1.Pod
 	if c.state.seen(pod.UID) == nil {
 		var err error
-		if unseen, err = c.lookup(ctx, pod.Namespace, pod.Name, pod.UID); err != nil {
+		if live, err = c.lookup(ctx, pod.Namespace, pod.Name, pod.UID); err != nil {
 			return fmt.Errorf("the watch does not show pod %s/%s yet, and reading it failed: %w", pod.Namespace, pod.Name, err)
 		}
 	}
-	if forget := c.state.nominate(pod.UID, unseen, nodes); forget != nil {
+	if forget := c.state.nominate(pod.UID, live, nodes); forget != nil {
 		time.AfterFunc(nominationTimeout, func() { forget(c.state) })
 	}
 	return nil
 }
 
-// nominate counts the pod in the state that the watch has shown; if it has shown none, in the state unseen. It returns nil if that is nil, too,
+// nominate counts the pod in the state that the watch has shown; if it has shown none, as live, from the API server. It returns nil if that is nil, too,
 // or has a node, or too many nominations are expected. forget takes it back in this state or a clone of it.
-func (s *state) nominate(uid types.UID, unseen *corev1.Pod, nodes []snapshot.NominatedNode) (forget func(*state)) {
+func (s *state) nominate(uid types.UID, live *corev1.Pod, nodes []snapshot.NominatedNode) (forget func(*state)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pod := s.seen(uid)
-	if pod == nil && unseen != nil && unseen.Spec.NodeName == "" && !snapshot.Ended(unseen) {
-		pod = unseen
+	if pod == nil && live != nil && live.Spec.NodeName == "" && !snapshot.Ended(live) {
+		pod = live
 	}
 	if pod == nil || s.expected >= maxExpected {
 		return nil

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/measure"
 )
 
 // twoProfiles are two profiles, the second of which packs nodes.
@@ -172,17 +173,12 @@ func TestTwoSchedulers(t *testing.T) {
 	}
 	for _, s := range []*controlplane.Scheduler{first, second} { // which need not see the nodes and the pod before a later pod
 		until(t, s.Name()+" has seen them", func() bool {
-			resp, err := s.Client().Get(s.URL() + "/metrics")
+			metrics, err := measure.Scrape(ctx, s.Client(), s.URL()+"/metrics")
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer resp.Body.Close()
-			body, err := io.ReadAll(resp.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text := string(body)
-			return strings.Contains(text, "\nscheduler_cache_size{type=\"nodes\"} 2\n") && strings.Contains(text, "\nscheduler_cache_size{type=\"pods\"} 1\n")
+			const size = "scheduler_cache_size"
+			return metrics.Sum(size, "type", "nodes") == 2 && metrics.Sum(size, "type", "pods") == 1
 		})
 	}
 	for profile, want := range map[string]string{"default-scheduler": "idle", "spreading": "idle", "packing": "used"} {

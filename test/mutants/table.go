@@ -176,7 +176,7 @@ var claimProtocol = []declaredMutant{
 	{"internal/extender/preempt.go", "err = h.Cluster.Nominate(ctx, pod, nodes)", "err = nil", "internal/extender TestPreemptedNodeIsKept"},
 	{"internal/extender/preempt.go", "if h.Cluster.PodByUID(pod.UID) != nil {", "if true {", "internal/extender TestPreemptingPodIsNotShownYet"},
 	{"internal/extender/preempt.go", "h.Engine.FitsAny(ctx, req, true)", "h.Engine.FitsAny(ctx, req, false)", "internal/extender TestNominatedPodsEvictOnePodEach"},
-	{"internal/cluster/assume.go", "if pod == nil && unseen != nil ", "if false && unseen != nil ", "internal/cluster TestNominate"},
+	{"internal/cluster/assume.go", "if pod == nil && live != nil ", "if false && live != nil ", "internal/cluster TestNominate"},
 	{"internal/extender/preempt.go", "if why == \"\" {\n\t\treturn h.Engine.Preempt", "if true {\n\t\treturn h.Engine.Preempt", "internal/extender TestNominatedPodEvictsNoPodElsewhere"},
 	{"schedplugin/nodes.go", "planned != nil {", "false && planned != nil {", "schedplugin TestNominatedPodKeepsItsGPU"},
 	{"schedplugin/claims.go", "c.engine.CountNominated(c.view, c.pod, node)", "node", "schedplugin TestNominatedPodKeepsItsGPU"},
