@@ -228,6 +228,9 @@ func (s *state) setPod(pod *corev1.Pod) {
 	s.store(pod)
 	next, e := s.assumed[pod.UID].Watch(pod)
 	s.apply(pod.UID, next, e)
+	if e == assumption.Unchanged && !next.Bound { // Views have it as it was assumed
+		s.name(pod)
+	}
 	s.claimsEnd(pod.UID, false)
 	if snapshot.IsReduced(pod) && s.readsOfLocked(pod.Namespace).MayLack(pod) {
 		s.requestReread()

@@ -473,6 +473,28 @@ func TestNameOfAPodTheWatchHasShown(t *testing.T) {
 	}
 }
 
+// A pod that is decided to be on a node is found by its name as the watch shows it, also if the watch shows it for the first time.
+func TestNameOfADecidedPod(t *testing.T) {
+	s := newState()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
+	forget := s.assume(pod, "a")
+	for range 2 {
+		pod = pod.DeepCopy()
+		s.setPod(pod)
+		if got := s.named("ns", "p"); got != pod {
+			t.Errorf("the name returns %v", got)
+		}
+	}
+	bound := pod.DeepCopy()
+	bound.Spec.NodeName = "a"
+	s.endBind("p", s.beginBind("p"), bound, time.Now())
+	s.setPod(pod)
+	if got := s.named("ns", "p"); got != bound {
+		t.Errorf("once the pod is bound, the name returns %v", got)
+	}
+	forget()
+}
+
 func TestStatePublishesNothingUntilComplete(t *testing.T) {
 	s := newState()
 	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
