@@ -48,6 +48,8 @@ const (
 	pauseFactor = 4
 	// idleInterval is how often it removes deleted pods while nothing else happens.
 	idleInterval = time.Minute
+	// unseenInterval is how often it looks for a pod that the watch does not show yet: that the watch shows the pod changes no View.
+	unseenInterval = time.Second
 	// errorPause and forbiddenPause are how long it writes nothing after the API server has failed, or denied a write.
 	errorPause     = time.Second
 	forbiddenPause = 5 * time.Minute
@@ -256,6 +258,7 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 	pods, next := r.queue.due(now)
 	engines := r.engines
 	r.mu.Unlock()
+	wait := idleInterval
 	for _, p := range pods {
 		if ctx.Err() != nil {
 			break
@@ -263,6 +266,7 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 		pod, e := r.options.Cluster.PodByUID(p.uid), engines[p.profile]
 		switch {
 		case pod == nil && now.Sub(p.lastCall) < idleInterval: // kube-scheduler may see a new pod before Outboard does
+			wait = unseenInterval
 			continue
 		case pod == nil, pod.Spec.NodeName != "", pod.DeletionTimestamp != nil, e == nil:
 			r.update(func(q *queue) { q.remove(p) })
@@ -288,9 +292,9 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 		}
 	}
 	if next.IsZero() {
-		return nil, idleInterval
+		return nil, wait
 	}
-	return nil, min(idleInterval, next.Sub(now))
+	return nil, min(wait, next.Sub(now))
 }
 
 func (r *Requeuer) update(change func(*queue)) {

@@ -233,6 +233,24 @@ func TestLateView(t *testing.T) {
 	})
 }
 
+// kube-scheduler can see a new pod before Outboard does. When the watch shows the pod, no View changes.
+func TestNewPod(t *testing.T) {
+	simulate(t, 0, func(c *fakeCluster) {
+		c.node("a", 0)
+		view := c.View()
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "new", UID: "new"}}
+		c.observe(engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{view.Node("a")}}, false, nil, nil)
+		c.node("a", 1)
+		if requeued := c.after(10 * time.Second); requeued != "" {
+			t.Errorf("requeued before the watch shows it: %s", requeued)
+		}
+		c.set(pod)
+		if requeued := c.after(2 * time.Second); !strings.HasPrefix(requeued, "new@") {
+			t.Errorf("requeued: %q", requeued)
+		}
+	})
+}
+
 // A node that a call names before the cluster has it counts once the cluster has it; a node outside the call never counts.
 func TestOnlyNodesAskedAbout(t *testing.T) {
 	simulate(t, 0, func(c *fakeCluster) {
