@@ -28,11 +28,15 @@ type NominatedNode struct {
 
 // Node returns the nominated node with the name; ok is false if the pod is not nominated to it.
 func (n *Nomination) Node(name string) (node NominatedNode, ok bool) {
-	i := slices.IndexFunc(n.Nodes, func(c NominatedNode) bool { return c.Name == name })
+	i := indexNamed(n.Nodes, name)
 	if i < 0 {
 		return NominatedNode{}, false
 	}
 	return n.Nodes[i], true
+}
+
+func indexNamed(nodes []NominatedNode, name string) int {
+	return slices.IndexFunc(nodes, func(n NominatedNode) bool { return n.Name == name })
 }
 
 // Nominated returns the nominated pods. The most important pod comes first: the one with the highest priority, and of those the oldest. The
@@ -47,12 +51,15 @@ func (v *View) Nominated() []*Nomination { return v.nominated }
 //	     └──────────────────────────────────────────────────────────────────────────────┘
 //	       SetPod, not nominated there any more; in every state: SetPod or AssumePod, on a node; DeletePod
 //
-// A nomination that no Nominate has announced goes from not nominated to nominated.
+// A nomination that no Nominate has announced goes from not nominated to nominated. When Nominate is called again, the nominations that follow
+// the earlier calls may still have to be shown: each change that SetPod shows is that of the earliest call that allows it.
 type nominee struct {
 	*Nomination
 	// expected are the nodes of Nominate; one once the pod is nominated to it.
 	expected []NominatedNode
 	shown    bool // the pod is nominated to the expected node
+	// earlier are the nodes of earlier calls whose nomination was not shown, the earliest first.
+	earlier [][]NominatedNode
 }
 
 // Nominate says that kube-scheduler will nominate the pod, which is on no node, and here in its latest state, to one of the nodes: it has been
@@ -62,31 +69,73 @@ func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func(
 	if b.Pod(pod.UID) != nil || len(nodes) == 0 {
 		return func(*Builder) {}
 	}
-	nodes = slices.Clone(nodes)      // forget finds what this call has said by its address
-	if b.nominated[pod.UID] != nil { // it may leave another node
-		b.expect(pod, nodes, false)
-	} else {
-		b.withoutRoom(func() { b.expect(pod, nodes, false) })
+	nodes = slices.Clone(nodes) // forget finds what this call has said by its address
+	next := nominee{expected: nodes}
+	former, own := b.nominated[pod.UID], pod.Status.NominatedNodeName
+	switch {
+	case former == nil && own != "": // SetPod has not shown the pod
+		next.earlier = [][]NominatedNode{{{Name: own}}}
+	case former != nil && !former.shown && len(former.expected) > 0:
+		next.earlier = append(slices.Clip(former.earlier), former.expected)
 	}
-	return func(b *Builder) {
-		if n := b.nominated[pod.UID]; n != nil && !n.shown && len(n.expected) > 0 && &n.expected[0] == &nodes[0] {
-			b.expect(n.Pod, nil, false)
-		}
+	if former != nil { // it may leave another node
+		b.expect(pod, next)
+	} else {
+		b.withoutRoom(func() { b.expect(pod, next) })
+	}
+	return func(b *Builder) { b.forgetNomination(pod.UID, nodes) }
+}
+
+// forgetNomination takes back what a call of Nominate has said.
+func (b *Builder) forgetNomination(uid types.UID, nodes []NominatedNode) {
+	n := b.nominated[uid]
+	if n == nil || n.shown {
+		return
+	}
+	said := func(of []NominatedNode) bool { return len(of) > 0 && &of[0] == &nodes[0] }
+	if said(n.expected) {
+		b.expect(n.Pod, nominee{})
+		return
+	}
+	if i := slices.IndexFunc(n.earlier, said); i >= 0 {
+		less := *n // a clone of b has the same
+		less.earlier = slices.Delete(slices.Clone(n.earlier), i, i+1)
+		b.nominated[uid] = &less
 	}
 }
 
 // showNomination records the nomination of a pod that is on the node; "": on none.
 func (b *Builder) showNomination(pod *corev1.Pod, node string) {
 	former := b.nominated[pod.UID]
+	own := pod.Status.NominatedNodeName
 	switch {
 	case node != "" || pod.DeletionTimestamp != nil || Ended(pod):
 		b.endNomination(pod.UID)
-	case former == nil && pod.Status.NominatedNodeName == "", former != nil && same(former.Pod, pod):
+	case former == nil && own == "", former != nil && same(former.Pod, pod):
 	case former == nil:
-		b.expect(pod, nil, false)
+		b.expect(pod, nominee{})
 	default:
-		b.expect(pod, former.expected, former.shown)
+		b.expect(pod, former.after(own))
 	}
+}
+
+// after returns what is expected after SetPod has shown that the pod is nominated to the node; "": to none.
+func (n nominee) after(node string) nominee {
+	i := indexNamed(n.expected, node)
+	switch {
+	case n.shown && i < 0:
+		return nominee{}
+	case n.shown || node == n.Pod.Status.NominatedNodeName:
+		return n
+	}
+	if k := slices.IndexFunc(n.earlier, func(nodes []NominatedNode) bool { return indexNamed(nodes, node) >= 0 }); k >= 0 {
+		n.earlier = n.earlier[k+1:]
+		return n
+	}
+	if i >= 0 {
+		return nominee{expected: n.expected[i : i+1], shown: true}
+	}
+	return n
 }
 
 // nominatedElsewhere reports whether the pod is nominated to another node than this one.
@@ -102,22 +151,11 @@ func (b *Builder) endNomination(uid types.UID) {
 	}
 }
 
-// expect records that the pod, in its latest state, will be nominated to one of the expected nodes. If shown is true, it has been.
-func (b *Builder) expect(pod *corev1.Pod, expected []NominatedNode, shown bool) {
-	own := pod.Status.NominatedNodeName
-	nodes := expected
-	switch i := slices.IndexFunc(expected, func(n NominatedNode) bool { return n.Name == own }); {
-	case i >= 0:
-		nodes, shown = expected[i:i+1], true
-		expected = nodes
-	case shown: // not any more
-		expected, shown = nil, false
-		nodes = nil
-		fallthrough
-	default:
-		if own != "" {
-			nodes = append([]NominatedNode{{Name: own}}, nodes...)
-		}
+// expect records the pod in its latest state, of which n says what is expected.
+func (b *Builder) expect(pod *corev1.Pod, n nominee) {
+	nodes := n.expected
+	if own := pod.Status.NominatedNodeName; own != "" && indexNamed(nodes, own) < 0 {
+		nodes = append([]NominatedNode{{Name: own}}, nodes...)
 	}
 	if len(nodes) == 0 {
 		b.endNomination(pod.UID)
@@ -126,7 +164,8 @@ func (b *Builder) expect(pod *corev1.Pod, expected []NominatedNode, shown bool) 
 	if b.nominated == nil {
 		b.nominated = map[types.UID]*nominee{}
 	}
-	b.nominated[pod.UID] = &nominee{Nomination: &Nomination{pod, nodes}, expected: expected, shown: shown}
+	n.Nomination = &Nomination{pod, nodes}
+	b.nominated[pod.UID] = &n
 	b.nominatedDirty = true
 }
 

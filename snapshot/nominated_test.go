@@ -37,7 +37,13 @@ func TestNominee(t *testing.T) {
 		"the watch is behind":                   {{"expect a", "a[on-a]"}, {"set", "a[on-a]"}, {"set c", "c a[on-a]"}, {"set a", "a[on-a]"}},
 		"nominated elsewhere, and forgotten":    {{"expect a", "a[on-a]"}, {"set c", "c a[on-a]"}, {"forget", "c"}},
 		"nominated, and then elsewhere":         {{"expect a", "a[on-a]"}, {"set a", "a[on-a]"}, {"set c", "c"}, {"set a", "a"}},
-		"expected where it is nominated":        {{"set a", "a"}, {"expect a b", "a[on-a]"}},
+		"expected where it is nominated":        {{"set a", "a"}, {"expect a", "a[on-a]"}, {"set", "a[on-a]"}, {"set a", "a[on-a]"}, {"set", ""}},
+		"expected where it was nominated":       {{"set a", "a"}, {"expect a b c", "a[on-a] b[on-b] c[on-c]"}, {"set a", "a[on-a] b[on-b] c[on-c]"}, {"set b", "b[on-b]"}},
+		"expected there, and forgotten":         {{"set a", "a"}, {"expect a b", "a[on-a] b[on-b]"}, {"forget", "a"}},
+		"expected while the watch is behind":    {{"expect a b", "a[on-a] b[on-b]"}, {"expect b c", "b[on-b] c[on-c]"}, {"expect a c", "a[on-a] c[on-c]"}, {"set b", "b a[on-a] c[on-c]"}, {"set c", "a[on-a] c[on-c]"}, {"set a", "a[on-a]"}},
+		"one was shown as another":              {{"expect a b", "a[on-a] b[on-b]"}, {"expect a b", "a[on-a] b[on-b]"}, {"set b", "a[on-a] b[on-b]"}, {"forget", "b"}},
+		"the earlier is over":                   {{"expect a b", "a[on-a] b[on-b]"}, {"expect a b", "a[on-a] b[on-b]"}, {"forget first", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
+		"nominated before the first SetPod":     {{"unseen a", ""}, {"expect a b", "a[on-a] b[on-b]"}, {"set", "a[on-a] b[on-b]"}, {"set a", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
 		"expected anew":                         {{"expect a", "a[on-a]"}, {"expect b", "b[on-b]"}},
 		"expected anew, then the first is over": {{"expect a", "a[on-a]"}, {"expect b", "b[on-b]"}, {"forget first", "b[on-b]"}, {"forget", ""}},
 		"bound":                                 {{"expect a", "a[on-a]"}, {"bound a", ""}, {"forget", ""}},
@@ -60,6 +66,8 @@ func TestNominee(t *testing.T) {
 				case "set":
 					latest = nominated(names)
 					b.SetPod(latest)
+				case "unseen": // only the API server has it nominated
+					latest = nominated(names)
 				case "expect":
 					forgets = append(forgets, b.Nominate(latest, to(strings.Fields(names)...)))
 				case "forget":

@@ -275,6 +275,21 @@ func TestNominate(t *testing.T) {
 		s.removePod(live)
 		s.publish()
 		expect("shown, and deleted", 0)
+		nominated := live.DeepCopy()
+		nominated.Status.NominatedNodeName = "a"
+		if _, err := api.CoreV1().Pods("ns").UpdateStatus(t.Context(), nominated, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		nominate()
+		s.setPod(live)
+		s.publish()
+		expect("shown as it was before it was nominated", 1)
+		s.setPod(nominated)
+		s.publish()
+		expect("shown as nominated", 1)
+		s.removePod(nominated)
+		s.publish()
+		expect("deleted again", 0)
 		api.PrependReactor("get", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("no route to host")
 		})
