@@ -72,7 +72,7 @@ func (p *plugin) fitsNewNode(_ klog.Logger, pod *corev1.Pod, _, newObj any) (fwk
 		return fwk.Queue, nil
 	}
 	node := snapshot.NewNode(snapshot.TrimmedNode(object))
-	fits, err := e.FitsAny(context.Background(), engine.Request{Pod: p.trimmed(pod), View: p.service.Cluster.View(), Nodes: []*snapshot.Node{node}}, false)
+	fits, err := e.FitsAny(context.Background(), engine.Request{Pod: p.trimmed(pod), View: p.service.Cluster.View(), Nodes: []*snapshot.Node{node}})
 	if fits || err != nil {
 		return fwk.Queue, nil
 	}

@@ -38,7 +38,7 @@ func TestNominee(t *testing.T) {
 		"nominated elsewhere, and forgotten":    {{"expect a", "a[on-a]"}, {"set c", "c a[on-a]"}, {"forget", "c"}},
 		"nominated, and then elsewhere":         {{"expect a", "a[on-a]"}, {"set a", "a[on-a]"}, {"set c", "c"}, {"set a", "a"}},
 		"expected where it is nominated":        {{"set a", "a"}, {"expect a", "a[on-a]"}, {"set", "a[on-a]"}, {"set a", "a[on-a]"}, {"set", ""}},
-		"expected where it was nominated":       {{"set a", "a"}, {"expect a b c", "a[on-a] b[on-b] c[on-c]"}, {"set a", "a[on-a] b[on-b] c[on-c]"}, {"set b", "b[on-b]"}},
+		"expected where it was nominated":       {{"set a", "a"}, {"expect a b c", "a[on-a] b[on-b] c[on-c]"}, {"change", "a[on-a] b[on-b] c[on-c]"}, {"set b", "b[on-b]"}},
 		"expected there, and forgotten":         {{"set a", "a"}, {"expect a b", "a[on-a] b[on-b]"}, {"forget", "a"}},
 		"expected while the watch is behind":    {{"expect a b", "a[on-a] b[on-b]"}, {"expect b c", "b[on-b] c[on-c]"}, {"expect a c", "a[on-a] c[on-c]"}, {"set b", "b a[on-a] c[on-c]"}, {"set c", "a[on-a] c[on-c]"}, {"set a", "a[on-a]"}},
 		"one was shown as another":              {{"expect a b", "a[on-a] b[on-b]"}, {"expect a b", "a[on-a] b[on-b]"}, {"set b", "a[on-a] b[on-b]"}, {"forget", "b"}},
@@ -65,6 +65,10 @@ func TestNominee(t *testing.T) {
 				switch do {
 				case "set":
 					latest = nominated(names)
+					b.SetPod(latest)
+				case "change": // in something else
+					latest = latest.DeepCopy()
+					latest.Labels = map[string]string{"changed": "yes"}
 					b.SetPod(latest)
 				case "unseen": // only the API server has it nominated
 					latest = nominated(names)

@@ -195,8 +195,8 @@ func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error 
 
 // FitsAny reports whether the pod fits on at least one of the nodes. It evaluates them in order until one fits. It
 // writes no record, and neither reads nor changes the caches, so that checking many pending pods does not slow down the
-// pods that are being placed. If certain is true, pods do not count that will be nominated to one of several nodes. The error is as for Filter.
-func (e *Engine) FitsAny(ctx context.Context, req Request, certain bool) (fits bool, err error) {
+// pods that are being placed. The error is as for Filter.
+func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error) {
 	ev := e.newEvaluation(req.Pod, req.View)
 	nominations := e.nominations(req.View)
 	err = ev.run(ctx, func() {}, func(ev *evaluation) error {
@@ -204,7 +204,7 @@ func (e *Engine) FitsAny(ctx context.Context, req Request, certain bool) (fits b
 			if i%checkInterval == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if fits = n != nil && ev.fitsBeside(nominations, n, certain); fits {
+			if fits = n != nil && ev.fitsBeside(nominations, n, false); fits {
 				return nil
 			}
 		}

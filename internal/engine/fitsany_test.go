@@ -23,14 +23,14 @@ func TestFitsAny(t *testing.T) {
 			if err := e.Filter(t.Context(), req, &result); err != nil {
 				t.Fatal(err)
 			}
-			got, err := e.FitsAny(t.Context(), req, false)
+			got, err := e.FitsAny(t.Context(), req)
 			if err != nil || got != (len(result.Kept) > 0) {
 				t.Errorf("request %q for nodes from %q on: %v, %v; Filter keeps %q", asked, fits, got, err, kept(req, &result))
 			}
 		}
 	}
 	p := &fake{filter: atLeast("s", 2, short)}
-	if fits, err := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p}).FitsAny(t.Context(), asking(podOf("u", "1"), view, "a", "b", "c"), false); !fits || err != nil {
+	if fits, err := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p}).FitsAny(t.Context(), asking(podOf("u", "1"), view, "a", "b", "c")); !fits || err != nil {
 		t.Errorf("%v, %v", fits, err)
 	}
 	if got := p.calls(); got != (calls{Prepare: 1, Filter: 2}) {
@@ -47,19 +47,19 @@ func TestFitsAnyWithFailures(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for asked, want := range map[string]bool{"c": true, "b c": true, "b": false} { // Before rejects b
 				req := asking(podOf("u", "1"), view, strings.Fields(asked)...)
-				if fits, err := newEngine(t, steady(tt.make(), policy.Ignore)...).FitsAny(t.Context(), req, false); fits != want || err != nil {
+				if fits, err := newEngine(t, steady(tt.make(), policy.Ignore)...).FitsAny(t.Context(), req); fits != want || err != nil {
 					t.Errorf("%s: %v, %v", asked, fits, err)
 				}
 			}
 			failure := new(engine.PolicyError)
-			if fits, err := newEngine(t, steady(tt.make(), policy.Fail)...).FitsAny(t.Context(), asking(podOf("u", "1"), view, "c"), false); fits || !errors.As(err, &failure) {
+			if fits, err := newEngine(t, steady(tt.make(), policy.Fail)...).FitsAny(t.Context(), asking(podOf("u", "1"), view, "c")); fits || !errors.As(err, &failure) {
 				t.Errorf("%v, %v", fits, err)
 			}
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if fits, err := newEngine(t).FitsAny(ctx, asking(podOf("u", "1"), view, "a"), false); fits || !errors.Is(err, context.Canceled) {
+	if fits, err := newEngine(t).FitsAny(ctx, asking(podOf("u", "1"), view, "a")); fits || !errors.Is(err, context.Canceled) {
 		t.Errorf("a request that has ended: %v, %v", fits, err)
 	}
 }
@@ -72,7 +72,7 @@ func TestFitsAnyDisturbsNothing(t *testing.T) {
 	req := asking(podOf("u", "1"), view, "a", "b", "c", "d", "e", "f", "g", "h")
 	var result engine.Result
 	for i, want := range []int{8, 1} { // the cache has the nodes that passed
-		if fits, err := e.FitsAny(t.Context(), req, false); !fits || err != nil {
+		if fits, err := e.FitsAny(t.Context(), req); !fits || err != nil {
 			t.Fatal(fits, err)
 		}
 		if got := p.calls(); got != (calls{Prepare: 1, Filter: 2}) {

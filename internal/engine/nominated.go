@@ -24,6 +24,7 @@ type nominations struct {
 // reused while they stay the same.
 type nominatedNode struct {
 	node *snapshot.Node
+	// pods are the most important ones first; of the same priority, first those that are nominated to no other node.
 	pods []*snapshot.Nomination
 	// planned are the pods with the annotations that they will probably get.
 	planned []*corev1.Pod
@@ -58,6 +59,9 @@ func (e *Engine) nominationsAfter(last *nominations, view *snapshot.View) *nomin
 	}
 	next := &nominations{engine: e, view: view, byRow: make([]*nominatedNode, view.Rows())}
 	for node, pods := range byNode {
+		slices.SortStableFunc(pods, func(x, y *snapshot.Nomination) int {
+			return cmp.Or(cmp.Compare(corev1helpers.PodPriority(y.Pod), corev1helpers.PodPriority(x.Pod)), cmp.Compare(min(len(x.Nodes), 2), min(len(y.Nodes), 2)))
+		})
 		row := node.Row()
 		if last != nil && row < len(last.byRow) && last.byRow[row].is(node, pods) {
 			next.byRow[row] = last.byRow[row]
@@ -102,24 +106,42 @@ func (e *Engine) plan(node *snapshot.Node, pods []*snapshot.Nomination) []*corev
 // counting returns the node with the nominated pods that count for the pod: those of the same or higher importance, as
 // in kube-scheduler's own filters. n may be a changed copy of the node of the View, with more or fewer pods: the nominated
 // pods may get something else there. If certain is true, pods that may be nominated to another node do not count.
+//
+// They do not count either for a pod that is nominated to this node, because kube-scheduler has chosen the node beside them: otherwise two pods
+// would wait for each other. Of several pods that are nominated to this node alone, each counts what it would get after those before it.
 func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod, certain bool) *snapshot.Node {
 	if ns == nil || n == nil || uint(n.Row()) >= uint(len(ns.byRow)) || ns.byRow[n.Row()] == nil {
 		return n
 	}
 	nominated := ns.byRow[n.Row()]
-	if n != nominated.node {
-		nominated = ns.engine.nominatedTo(n, nominated.pods)
+	is := func(n *snapshot.Nomination) bool { return n.Pod.UID == pod.UID }
+	own := slices.IndexFunc(nominated.pods, is)
+	chosen := n.Name == pod.Status.NominatedNodeName
+	if own >= 0 {
+		o := nominated.pods[own]
+		chosen = chosen || n.Name == o.Pod.Status.NominatedNodeName || len(o.Nodes) == 1
 	}
-	count := make([]*corev1.Pod, 0, len(nominated.planned))
-	for i, p := range nominated.planned {
-		if corev1helpers.PodPriority(p) >= corev1helpers.PodPriority(pod) && p.UID != pod.UID && !(certain && len(nominated.pods[i].Nodes) > 1) {
-			count = append(count, p)
-		}
+	counts := func(n *snapshot.Nomination) bool {
+		return corev1helpers.PodPriority(n.Pod) >= corev1helpers.PodPriority(pod) && !((certain || chosen) && len(n.Nodes) > 1)
 	}
-	if len(count) == len(nominated.planned) {
-		return nominated.with
+	first := 0
+	for first < len(nominated.pods) && counts(nominated.pods[first]) {
+		first++
 	}
-	return n.With(count...)
+	switch others := nominated.pods[first:]; {
+	case own >= 0, n != nominated.node, slices.ContainsFunc(others, counts):
+		pods := slices.DeleteFunc(slices.Clone(nominated.pods), func(n *snapshot.Nomination) bool {
+			if is(n) {
+				return !chosen
+			}
+			return !counts(n)
+		})
+		planned := ns.engine.plan(n, pods)
+		return n.With(slices.DeleteFunc(planned, func(p *corev1.Pod) bool { return p.UID == pod.UID })...)
+	case len(others) > 0:
+		return n.With(nominated.planned[:first]...)
+	}
+	return nominated.with
 }
 
 // withNominated returns the nodes of the request, each with the nominated pods that count for the pod of the request.

@@ -94,7 +94,7 @@ func TestNominatedPodsCount(t *testing.T) {
 				if fits := len(result.Kept) == 1; fits != tc.fits {
 					t.Errorf("nominated by %s: fits: %v, want %v", by, fits, tc.fits)
 				}
-				if fits, err := e.FitsAny(t.Context(), req, false); err != nil || fits != tc.fits {
+				if fits, err := e.FitsAny(t.Context(), req); err != nil || fits != tc.fits {
 					t.Errorf("nominated by %s: FitsAny: %v, want %v (%v)", by, fits, tc.fits, err)
 				}
 				x, err := e.Explain(t.Context(), req)

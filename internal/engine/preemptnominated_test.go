@@ -100,7 +100,7 @@ func drawCrowded(t *testing.T, r *rand.Rand, e *engine.Engine) (w *crowded, pod 
 		pod := drawClaimant(r, fmt.Sprintf("p%d", i), 4)
 		node := w.nodes[r.IntN(len(w.nodes))].Name
 		view := w.view()
-		if fits, err := e.FitsAny(t.Context(), asking(pod, view, node), false); !fits || err != nil {
+		if fits, err := e.FitsAny(t.Context(), asking(pod, view, node)); !fits || err != nil {
 			continue
 		}
 		planned, _ := e.Planned(view, pod, view.Node(node), time.Unix(int64(i), 0))

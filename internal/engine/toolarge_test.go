@@ -55,7 +55,7 @@ func TestPodTooLarge(t *testing.T) {
 					t.Errorf("rejected as %+v, recorded as %+v", r.Rejected, r.Record.Rejections)
 				}
 			}
-			if any, err := e.FitsAny(t.Context(), req, false); err != nil || any != tc.fits {
+			if any, err := e.FitsAny(t.Context(), req); err != nil || any != tc.fits {
 				t.Errorf("FitsAny: %v, %v", any, err)
 			}
 			a, err := e.NewAttempt(t.Context(), tc.pod, view)
@@ -84,7 +84,7 @@ func TestPodTooLarge(t *testing.T) {
 			}
 			bound := tc.pod.DeepCopy()
 			bound.Spec.NodeName = "n"
-			if any, err := e.FitsAny(t.Context(), engine.Request{Pod: bound, View: view, Nodes: []*snapshot.Node{node}}, false); err != nil || !any {
+			if any, err := e.FitsAny(t.Context(), engine.Request{Pod: bound, View: view, Nodes: []*snapshot.Node{node}}); err != nil || !any {
 				t.Errorf("the limit applies to a pod on a node: %v, %v", any, err)
 			}
 		})

@@ -44,9 +44,12 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 
 // filtered records for later calls, and reports to h.Filtered, whether the pod fits.
 func (h *Handler) filtered(c *call, req engine.Request) {
-	if node := req.Pod.Status.NominatedNodeName; node != "" && c.rejects(node) {
-		if _, ok := nominatedTo(node, req.Pod.UID, req.View); ok {
-			h.Shared.rejected.add(req.Pod.UID, node)
+	if n := nominationOf(req.Pod.UID, req.View); n != nil {
+		// Either may be later: kube-scheduler's copy of the pod, or the view's.
+		for _, node := range []string{n.Pod.Status.NominatedNodeName, req.Pod.Status.NominatedNodeName} {
+			if _, ok := n.Node(node); ok && c.rejects(node) {
+				h.Shared.rejected.add(req.Pod.UID, node)
+			}
 		}
 	}
 	fits := c.record.Fit > 0

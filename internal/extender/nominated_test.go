@@ -339,6 +339,142 @@ func TestNominatedPodsEvictOnePodEach(t *testing.T) {
 	}
 }
 
+// A pod that may be nominated to one of several nodes gets none on which another pod needs the GPU, and of two that are nominated to the same
+// node, one fits. "first" comes before "second", and this one before "third", because of their names.
+func TestNominatedPodsTakeNoPlaceOfOthers(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 2), gpuNode("m", 1)}
+	onN, onM, stays := on(sharing("low-n", 0, 16), "n", "0"), on(sharing("low-m", 0, 16), "m", "0"), on(sharing("stays", 2000, 12), "n", "1")
+	first, second, third := sharing("first", 1000, 10), sharing("second", 1000, 10), sharing("third", 1000, 10)
+	g := serveGPUProfile(t, nil, onM, first, second, third)
+	g.see(nodes, onN, onM, stays)
+	if got := g.preempt(first, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[low-n]" {
+		t.Fatalf("preempt returns %q", got)
+	}
+	retried := nominatedTo("n", third)
+	g.see(nodes, onM, stays, nominatedTo("n", second), retried) // low-n is gone
+	if got := g.fits(first, "n"); got != "" {
+		t.Errorf("first fits on %q, and second is nominated there", got)
+	}
+	if got := g.fits(retried, "n"); got != "" {
+		t.Errorf("third fits on %q, and second is nominated there", got)
+	}
+	if got := g.fits(nominatedTo("n", second), "n"); got != "n" {
+		t.Errorf("second fits on %q, and comes before third", got)
+	}
+	if got := g.preempt(retried, map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}); got != "m[low-m]" {
+		t.Errorf("preempt for third returns %q", got)
+	}
+}
+
+// The same, if it is not known yet where any of them is nominated.
+func TestPodsThatMayBeNominatedTakeNoPlaceOfOthers(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 2), gpuNode("m", 2)}
+	onN, onM := on(sharing("low-n", 0, 16), "n", "0"), on(sharing("low-m", 0, 16), "m", "0")
+	staysN, staysM := on(sharing("stays-n", 2000, 12), "n", "1"), on(sharing("stays-m", 2000, 12), "m", "1")
+	first, second, third := sharing("first", 1000, 10), sharing("second", 1000, 10), sharing("third", 1000, 10)
+	g := serveGPUProfile(t, nil, first, second, third)
+	g.see(nodes, onN, onM, staysN, staysM)
+	for _, pod := range []*corev1.Pod{first, second} {
+		if got := g.preempt(pod, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[low-n]" {
+			t.Fatalf("preempt of %s returns %q", pod.Name, got)
+		}
+	}
+	if got := g.preempt(third, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n")}); got != "n[low-n]" {
+		t.Fatalf("preempt of third returns %q", got)
+	}
+	g.see(nodes, first, second, third, staysN, staysM) // both are gone
+	for pod, want := range map[*corev1.Pod]string{first: "", second: "", third: "n"} {
+		if got := g.fits(pod, "n", "m"); got != want {
+			t.Errorf("%s fits on %q, want %q", pod.Name, got, want)
+		}
+	}
+}
+
+// Of pods with the same priority, those come first that are nominated to this node alone: a pod that may get another node counts in what they
+// leave.
+func TestPodsNominatedToOneNodeAreFirst(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 3), gpuNode("m", 1)}
+	onN, onM := on(sharing("low-n", 0, 16), "n", "0"), on(sharing("low-m", 0, 16), "m", "0")
+	one, two := on(sharing("one", 2000, 10), "n", "1"), on(sharing("two", 2000, 10), "n", "2")
+	first, second, small := sharing("first", 1000, 9), sharing("second", 1000, 10), sharing("small", 0, 7)
+	g := serveGPUProfile(t, nil, first, second, small)
+	g.see(nodes, onN, onM, one, two)
+	if got := g.preempt(first, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[low-n]" {
+		t.Fatalf("preempt returns %q", got)
+	}
+	g.see(nodes, onM, one, two, nominatedTo("n", second)) // low-n is gone
+	if got := g.fits(small, "n"); got != "" {
+		t.Errorf("small fits on %q, and leaves second too little", got)
+	}
+}
+
+// Two pods that may each be nominated to the same nodes do not wait for each other: each is bound to the node that kube-scheduler has chosen,
+// also before the watch shows which one that is.
+func TestNominatedPodIsBoundBesideOthers(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
+	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
+	first, second := sharing("first", 1000, 16), sharing("second", 1000, 16)
+	g := serveGPUProfile(t, nil, onM, first, second)
+	g.see(nodes, onN, onM)
+	victims := map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}
+	for _, pod := range []*corev1.Pod{first, second} {
+		if got := g.preempt(pod, victims); got != "m[low-m] n[low-n]" {
+			t.Fatalf("preempt of %s returns %q", pod.Name, got)
+		}
+	}
+	g.see(nodes, first, second) // both are gone
+	for pod, node := range map[*corev1.Pod]string{first: "m", second: "n"} {
+		if got := g.fits(nominatedTo(node, pod), node); got != node {
+			t.Errorf("%s, which is nominated to %s, fits on %q", pod.Name, node, got)
+		}
+		if got := g.bind(pod.Name, node); got != "GPU 0" {
+			t.Errorf("%s is bound to %q", pod.Name, got)
+		}
+	}
+}
+
+// kube-scheduler may have nominated a pod whose copy does not show that yet, and the view may show it.
+func TestNominatedPodInAnOlderCopy(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
+	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
+	first, second := sharing("first", 1000, 16), sharing("second", 1000, 16)
+	g := serveGPUProfile(t, nil, onM, nominatedTo("n", first), second)
+	victims := map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}
+	g.see(nodes, onN, onM, nominatedTo("n", first))
+	for _, pod := range []*corev1.Pod{first, second} {
+		if got := g.preempt(pod, victims); got != "m[low-m] n[low-n]" {
+			t.Fatalf("preempt of %s returns %q", pod.Name, got)
+		}
+	}
+	// low-n is gone, which the view does not show.
+	if got := g.fits(first, "n"); got != "" {
+		t.Fatalf("the pod fits on %q", got)
+	}
+	if got := g.preempt(first, map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}); got != "" {
+		t.Errorf("preempt returns %q", got)
+	}
+	g.see(nodes, onM, nominatedTo("n", first))
+	if got := g.fits(first, "n"); got != "n" {
+		t.Errorf("once the view shows that the victim is gone, the pod fits on %q", got)
+	}
+}
+
+// A pod that kube-scheduler nominates to another node than before counts there, before the watch shows the nomination.
+func TestNominatedToAnotherNode(t *testing.T) {
+	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
+	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
+	pod, small := nominatedTo("n", sharing("important", 1000, 16)), sharing("small", 0, 4)
+	g := serveGPUProfile(t, nil, pod, small)
+	g.see(nodes, onN, onM, pod)
+	if got := g.preempt(pod, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[low-n]" {
+		t.Fatalf("preempt returns %q", got)
+	}
+	g.see(nodes, onN, pod) // kube-scheduler has chosen m, and low-m is gone
+	if got := g.fits(small, "m"); got != "" {
+		t.Errorf("small fits on %q, which is freed for another pod", got)
+	}
+}
+
 // The effect of a response ends when kube-scheduler nominates the pod elsewhere, or nowhere.
 func TestPreemptedNodeIsFreeAgain(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
@@ -427,12 +563,15 @@ func TestNominatedPodEvictsNoPodElsewhere(t *testing.T) {
 func TestNominationOfOthersKeepsNoPods(t *testing.T) {
 	low, lowM, important := on(sharing("low", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0"), sharing("important", 1000, 16)
 	g := serveGPUProfile(t, nil, important)
-	g.see([]*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}, terminating(low), lowM)
-	if got := g.fits(nominatedTo("n", important), "n"); got != "" {
-		t.Fatalf("the pod fits on %q in a view that shows low", got)
-	}
-	if got := g.preempt(nominatedTo("n", important), map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}); got != "m[low-m]" {
-		t.Errorf("preempt returns %q", got)
+	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
+	for what, pods := range map[string][]*corev1.Pod{"nowhere": nil, "elsewhere": {nominatedTo("m", important)}} {
+		g.see(nodes, append(pods, terminating(low), lowM)...)
+		if got := g.fits(nominatedTo("n", important), "n"); got != "" {
+			t.Fatalf("the pod fits on %q in a view that shows low", got)
+		}
+		if got := g.preempt(nominatedTo("n", important), map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}); got != "m[low-m]" {
+			t.Errorf("the view has it nominated %s: preempt returns %q", what, got)
+		}
 	}
 }
 

@@ -135,23 +135,21 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, giv
 // pods on other nodes. So needsNoEviction reads from the API server which of these pods are gone, and which of those that
 // terminate for another reason. Those about which the API server has not responded when preemptTime ends count as gone: a
 // pod that waits for its retry does less harm than an eviction that was not necessary, and kube-scheduler can neither evict
-// nor bind without the API server. Pods do not count of which the view does not show yet to which of several nodes they are nominated:
-// kube-scheduler has chosen this node beside them. If no filter call has rejected the node, kube-scheduler rejects it for a reason of its own.
+// nor bind without the API server. If no filter call has rejected the node, kube-scheduler rejects it for a reason of its own.
 func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Request) (why string, err error) {
 	name := h.Shared.rejected.take(req.Pod.UID)
 	node := req.View.Node(name)
 	if node == nil {
 		return "", nil
 	}
-	nominated, _ := nominatedTo(name, req.Pod.UID, req.View)
+	nominated := snapshot.NominatedNode{}
+	if n := nominationOf(req.Pod.UID, req.View); n != nil {
+		nominated, _ = n.Node(name)
+	}
 	gone := map[types.UID]bool{}
 	fits := func() bool {
 		req.Nodes = []*snapshot.Node{node.Without(func(pod *corev1.Pod) bool { return gone[pod.UID] })}
-		if h.Engine.Filter(ctx, req, &c.result) != nil { // Preempt returns the same error
-			return false
-		}
-		fits, err := h.Engine.FitsAny(ctx, req, true)
-		return err == nil && fits
+		return h.Engine.Filter(ctx, req, &c.result) == nil && len(c.result.Kept) > 0 // after an error, Preempt returns the same one
 	}
 	why = fmt.Sprintf("needs no eviction: the pod fits on node %q, to which it is nominated", name)
 	if fits() {
@@ -198,14 +196,14 @@ func (h *Handler) askWhichAreGone(ctx context.Context, c *call, leaving []*corev
 	return true, nil
 }
 
-// nominatedTo returns the nomination of the pod to the node; ok is false if the view has none.
-func nominatedTo(node string, uid types.UID, view *snapshot.View) (to snapshot.NominatedNode, ok bool) {
+// nominationOf returns the nomination of the pod, or nil.
+func nominationOf(uid types.UID, view *snapshot.View) *snapshot.Nomination {
 	for _, n := range view.Nominated() {
 		if n.Pod.UID == uid {
-			return n.Node(node)
+			return n
 		}
 	}
-	return to, false
+	return nil
 }
 
 // maxLikeliest bounds the nodes on which a pod counts that will be nominated to one of them.

@@ -283,7 +283,7 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 			return p, 0
 		}
 		r.nodes = p.nodes.in(view, r.nodes[:0])
-		fits, err := e.FitsAny(ctx, engine.Request{Pod: pod, View: view, Nodes: r.nodes}, false)
+		fits, err := e.FitsAny(ctx, engine.Request{Pod: pod, View: view, Nodes: r.nodes})
 		if fits {
 			return p, 0
 		}
