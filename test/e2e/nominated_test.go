@@ -30,8 +30,8 @@ var preemptions = flag.Int("preemptions", 100, "how many pods preempt others in 
 
 // kube-scheduler evicts pods from GPUs for important pods, one by one, while smaller pods retry. By
 // kube-scheduler's sum, the node always has enough left for a smaller pod, but no single GPU has.
-// So each smaller pod that is bound has taken the room for an important pod; and each important pod
-// evicts one other pod.
+// So a smaller pod that is bound to a node to which an important pod is nominated has taken its room. kube-scheduler evicts a second pod for an
+// important one if it does not see yet that the first one is gone, or other pods are nominated to the same node.
 func TestNominatedPodsKeepTheirGPU(t *testing.T) {
 	th := openFor(t, patience+time.Duration(*preemptions)*time.Second)
 	keepTheirGPU(th, *preemptions, gpushare)
@@ -114,10 +114,16 @@ func keepTheirGPU(th *theater, preemptions int, config string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	thefts, evicted := k.count()
-	t.Logf("%d pods preempted %d others; smaller pods took the freed GPU %d times", preemptions, evicted, thefts)
-	if thefts > 0 || evicted != preemptions {
-		t.Error("want 1 eviction each, and 0")
+	p := readPreemptions(th.scheduled.Log())
+	t.Logf("%d pods preempted %d others; other pods took what was freed %d times", preemptions, k.count(), len(p.taken))
+	if len(p.cycles) <= preemptions {
+		t.Errorf("the log of kube-scheduler has %d pods", len(p.cycles))
+	}
+	if len(p.taken) > 0 {
+		t.Errorf("pods were bound to nodes to which others were nominated: %s", p.taken)
+	}
+	if len(p.needless) > preemptions/20 { // more than a view that is behind explains
+		t.Errorf("pods preempt others, and fit on the node to which they are nominated: %s", p.needless)
 	}
 }
 
@@ -205,19 +211,19 @@ func keepTrying(ctx context.Context, th *theater, name string) {
 
 // slowKubelets removes deleted pods after their grace period, and counts them.
 type slowKubelets struct {
-	mu              sync.Mutex
-	thefts, evicted map[string]bool
+	mu      sync.Mutex
+	evicted map[string]bool
 }
 
-func (k *slowKubelets) count() (thefts, evicted int) {
+func (k *slowKubelets) count() (evicted int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.thefts), len(k.evicted)
+	return len(k.evicted)
 }
 
 func startSlowKubelets(th *theater, grace time.Duration) *slowKubelets {
 	th.t.Helper()
-	k := &slowKubelets{thefts: map[string]bool{}, evicted: map[string]bool{}}
+	k := &slowKubelets{evicted: map[string]bool{}}
 	w, err := th.Client.CoreV1().Pods("default").Watch(th.ctx, metav1.ListOptions{})
 	if err != nil {
 		th.t.Fatal(err)
@@ -244,10 +250,7 @@ func startSlowKubelets(th *theater, grace time.Duration) *slowKubelets {
 func (k *slowKubelets) see(th *theater, pod *corev1.Pod, grace time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	switch {
-	case strings.HasPrefix(pod.Name, "smaller-") && pod.Spec.NodeName != "":
-		k.thefts[pod.Name] = true
-	case strings.HasPrefix(pod.Name, "low-") && pod.DeletionTimestamp != nil && !k.evicted[pod.Name]:
+	if strings.HasPrefix(pod.Name, "low-") && pod.DeletionTimestamp != nil && !k.evicted[pod.Name] {
 		k.evicted[pod.Name] = true
 		time.AfterFunc(grace, func() {
 			for th.ctx.Err() == nil { // the API server may be slow

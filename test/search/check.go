@@ -128,7 +128,7 @@ func (w *World) checkEnd() error {
 		scope.Expiries = 0
 	}
 	end := w.clone()
-	end.scope, end.late, end.preempted = &scope, nil, scope.Preemptions
+	end.scope, end.late, end.preempted, end.created = &scope, nil, scope.Preemptions, scope.Creations
 	for n := 0; ; n++ {
 		moves := end.Moves()
 		if len(moves) == 0 {

@@ -45,6 +45,7 @@ const (
 	showLedger                       // the watch shows the replica the next change of a ledger
 	sweepClaim                       // the replica's sweep examines claim b of ledger a; c is 1 if its time has ended
 	crash                            // the replica is killed, and starts again
+	createPod                        // the next pod is created
 	deletePod                        // pod a is deleted
 	showNode                         // the watch shows the replica the next change of a node
 	replaceDevice                    // the device of node a is replaced
@@ -108,6 +109,9 @@ func (w *World) Moves() []Move {
 	for i := range w.late {
 		moves = append(moves, Move{kind: arriveLate, a: int8(i)})
 	}
+	if w.created < w.scope.Creations {
+		moves = append(moves, Move{kind: createPod})
+	}
 	if w.deletions < w.scope.Deletions {
 		for p, pod := range w.pods {
 			if pod != nil {
@@ -127,7 +131,7 @@ func (w *World) movesOf(moves []Move, i int8) []Move {
 	r := &w.replicas[i]
 	add := func(kind moveKind, a, b, c int8) { moves = append(moves, Move{kind, i, a, b, c}) }
 	for p := range r.pods {
-		pod := r.cluster.PodByUID(w.scope.uid(p))
+		pod := w.queued(r, p)
 		if pod != nil && pod.Spec.NodeName == "" && (w.rejected[p] == 0 || w.retriesEarly(p)) && w.tried[p] < w.scope.Calls && !(w.scope.Plugin && r.has(p)) {
 			nodes := w.fitting(r, p)
 			for _, n := range nodes {
@@ -138,7 +142,7 @@ func (w *World) movesOf(moves []Move, i int8) []Move {
 			}
 		}
 	}
-	if len(r.expiries) > 0 {
+	if len(r.awaited) > 0 {
 		add(expireNomination, 0, 0, 0)
 	}
 	if len(r.podEvents) > 0 {
@@ -243,7 +247,7 @@ func (w *World) After(m Move) *World {
 }
 
 // reduce removes what has no effect any more, so that Worlds are the same that differ in nothing else: late requests that the API server will
-// reject, ends of expectations that have ended, and versions of a pod that is not bound, if no replica will read one from its cache to bind the pod.
+// reject, ends of expectations that have no effect any more, and versions of a pod that is not bound, if no replica will read one from its cache to bind the pod.
 func (w *World) reduce() {
 	w.late = slices.DeleteFunc(w.late, w.futile)
 	if w.scope.Unreduced {
@@ -276,8 +280,8 @@ func (w *World) move(m Move) {
 	case try:
 		if m.b < 0 {
 			w.rejected[m.a] = int(m.replica) + 1
-			if w.preempted < w.scope.Preemptions && int(m.a) == w.scope.Victims {
-				w.preemptions[m.a].filtered = filtered{int(m.replica) + 1, r.look(w.scope).others[m.a], r.cluster.PodByUID(w.scope.uid(int(m.a)))}
+			if w.preempted < w.scope.Preemptions && w.scope.preemptor(int(m.a)) {
+				w.preemptions[m.a].filtered = filtered{int(m.replica) + 1, r.look(w.scope).others[m.a], w.queued(r, int(m.a))}
 			}
 			return
 		}
@@ -329,6 +333,10 @@ func (w *World) move(m Move) {
 		r.sweep.claim, r.sweep.request = w.examine(r, r.examination(w, int(m.a), int(m.b), m.c))
 	case crash:
 		w.crash(int(m.replica))
+	case createPod:
+		p := w.scope.Pods - w.scope.Creations + w.created
+		w.created++
+		w.setPod(p, w.scope.newPod(p))
 	case deletePod:
 		w.deletions++
 		w.setPod(int(m.a), nil)
@@ -375,8 +383,11 @@ func (w *World) showPod(r *replica) {
 	r.podEvents = r.podEvents[1:]
 	former := r.pods[p]
 	r.pods[p] = pod
+	if former == nil {
+		r.room = unevaluated
+	}
 	if pod == nil {
-		r.omitted[p] = r.claims(w.scope, p)
+		r.omitted[p], r.gone[p] = r.claims(w.scope, p), true
 		r.change().ShowNoPod(former)
 	} else {
 		r.change().ShowPod(pod)
@@ -384,7 +395,7 @@ func (w *World) showPod(r *replica) {
 	if pod == nil || pod.Spec.NodeName != "" {
 		r.decided[p], r.bound[p] = "", false
 	}
-	w.showNomination(r, p)
+	r.unshown[p] = ""
 }
 
 // crash kills the replica. It starts again, and kube-scheduler retries the pods that it has rejected.
@@ -469,6 +480,8 @@ func (w *World) Text(m Move) string {
 		return at + "plugin: binds pod " + w.scope.pod(r.calls[m.a].pod)
 	case unreserve:
 		return at + "plugin: does not bind pod " + w.scope.pod(r.calls[m.a].pod)
+	case createPod:
+		return "pod " + w.scope.pod(w.scope.Pods-w.scope.Creations+w.created) + " is created"
 	case preempt, evict, nominate, restartScheduler, terminate, expireNomination:
 		return w.preemptText(m)
 	}

@@ -40,21 +40,17 @@ type filtered struct {
 	pod  *corev1.Pod
 }
 
-// expectation is what a replica expects of a pod from its response to a preempt call on.
+// expectation is what a replica has responded to a preempt call, until it does not expect a nomination any more.
 type expectation struct {
-	nodes []string // to one of which the pod will be nominated; one if shown
-	shown bool     // the watch has shown the nomination
-}
-
-// expiry ends an expectation some time after the preempt call.
-type expiry struct {
 	pod    int
+	nodes  []string // to one of which the pod will be nominated
+	was    string   // to which node it was nominated then, as far as the replica knew
 	forget func(*cluster.Offline)
 }
 
 // lower reports whether pod v has a lower priority than pod p.
 func (s *Scope) lower(v, p int) bool {
-	return s.Preemptions > 0 && p == s.Victims && v != p
+	return s.preemptor(p) && !s.preemptor(v)
 }
 
 // bindVictims binds the first pods before anything else happens, each to another node.
@@ -152,6 +148,7 @@ func (w *World) preempt(i, p, number int) {
 	on := w.candidates(p)
 	if !slices.ContainsFunc(on, func(victims []int) bool { return len(victims) > 0 }) {
 		k.nominates, k.node = true, "" // it does not call an extender
+		w.choose(p, nil)
 		return
 	}
 	if before.by != i+1 {
@@ -166,9 +163,22 @@ func (w *World) preempt(i, p, number int) {
 	}
 	n := kept[number%len(kept)]
 	k.nominates, k.node, k.evicts = true, w.nodes[n].Name, on[n]
+	w.choose(p, r)
 }
 
-// roomOn reports whether pod p fits on the node if those pods are gone that are gone, and that the replica knows to have been evicted.
+// choose records that a kube-scheduler has chosen a node for pod p from what the replica has kept; nil: that it has chosen none, or has forgotten
+// it.
+func (w *World) choose(p int, r *replica) {
+	for i := range w.replicas {
+		w.replicas[i].chosen[p] = ""
+	}
+	if r != nil && !r.late[p] {
+		r.chosen[p] = w.preemptions[p].node
+	}
+}
+
+// roomOn reports whether pod p fits on the node if those pods are gone that are gone, and that the replica knows to have been evicted. Other pods
+// need room there that are nominated to this node alone.
 func (w *World) roomOn(r *replica, p, n int) bool {
 	view := r.look(w.scope).others[p]
 	nominated := slices.IndexFunc(view.Nominated(), func(n *snapshot.Nomination) bool { return n.Pod.UID == w.scope.uid(p) })
@@ -176,6 +186,11 @@ func (w *World) roomOn(r *replica, p, n int) bool {
 		return false
 	}
 	to, ok := view.Nominated()[nominated].Node(w.nodes[n].Name)
+	for _, other := range view.Nominated() {
+		if other.Pod.UID != w.scope.uid(p) && len(other.Nodes) == 1 && other.Nodes[0].Name == w.nodes[n].Name {
+			return false
+		}
+	}
 	for _, pod := range view.Node(w.nodes[n].Name).Pods {
 		evicted := pod.DeletionTimestamp != nil || slices.Contains(to.Victims, pod.UID)
 		ok = ok && evicted && w.pods[w.scope.podNamed(pod.Name)] == nil
@@ -233,7 +248,7 @@ func (w *World) callPreempt(r *replica, p int, before filtered, candidates [][]i
 		}
 		h.post(decision.Filter, map[string]any{"Pod": before.pod, "NodeNames": names}, nil)
 	}
-	pod := r.cluster.PodByUID(w.scope.uid(p))
+	pod := w.queued(r, p)
 	if pod == nil {
 		pod = w.pods[p]
 	}
@@ -277,77 +292,83 @@ func (h *handler) post(verb decision.Verb, args, response any) {
 
 // expect counts pod p on the nodes to one of which it will be nominated.
 func (w *World) expect(r *replica, p int, uid types.UID, nodes []snapshot.NominatedNode) {
-	r.expiries = append(r.expiries, expiry{p, r.change().Nominate(uid, w.pods[p], nodes)})
-	if len(nodes) == 0 || r.decided[p] != "" {
+	if len(nodes) == 0 {
 		return
 	}
-	e := expectation{}
+	live := w.pods[p]
+	if r.pods[p] == nil && live != nil {
+		r.unshown[p] = live.Status.NominatedNodeName
+	}
+	if w.scope.Mutation == UnseenNotNominated {
+		live = nil
+	}
+	e := expectation{pod: p, was: r.own(p), forget: r.change().Nominate(uid, live, nodes)}
 	for _, n := range nodes {
 		e.nodes = append(e.nodes, n.Name)
 	}
-	r.awaited[p] = e
-	w.showNomination(r, p)
+	r.awaited = append(r.awaited, e)
 }
 
-// showNomination compares what the replica expects of pod p with what the watch has shown.
-func (w *World) showNomination(r *replica, p int) {
-	e := &r.awaited[p]
-	switch pod := r.pods[p]; {
-	case pod == nil || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || r.decided[p] != "":
-		*e = expectation{}
-	case slices.Contains(e.nodes, pod.Status.NominatedNodeName):
-		*e = expectation{[]string{pod.Status.NominatedNodeName}, true}
-	case e.shown:
-		*e = expectation{}
-	}
-}
-
-// expire ends the oldest expectation of the replica.
+// expire ends the oldest expectation of the replica. From then on, the watch may show a nomination as if it followed a later preempt call.
 func (w *World) expire(r *replica) {
-	first := r.expiries[0]
-	r.expiries = r.expiries[1:]
+	first := r.awaited[0]
+	r.awaited = r.awaited[1:]
 	if first.forget == nil || w.scope.Mutation == NominationKept {
 		return
 	}
 	first.forget(r.change())
-	later := slices.ContainsFunc(r.expiries, func(e expiry) bool { return e.pod == first.pod })
-	if e := &r.awaited[first.pod]; !e.shown && !later {
-		*e = expectation{}
+	own := r.own(first.pod)
+	if r.pods[first.pod] == nil || own == first.was {
+		r.late[first.pod], r.chosen[first.pod] = true, ""
+	}
+	if own != r.chosen[first.pod] && !slices.ContainsFunc(r.awaited, func(e expectation) bool { return e.pod == first.pod }) {
+		r.chosen[first.pod] = ""
 	}
 }
 
-// expireInVain ends the expectations of the replica that have ended before.
+// expireInVain ends expectations that have no effect any more.
 func (w *World) expireInVain(r *replica) {
-	for len(r.expiries) > 0 {
-		e := r.awaited[r.expiries[0].pod]
-		later := slices.ContainsFunc(r.expiries[1:], func(later expiry) bool { return later.pod == r.expiries[0].pod })
-		if len(e.nodes) > 0 && !e.shown && !later {
-			return
-		}
+	for len(r.awaited) > 0 && (!r.waits(r.awaited[0].pod) || r.resolved(r.awaited[0].pod)) {
 		w.expire(r)
 	}
 }
 
-// nominations returns the nodes to which the views of the replica should have pod p nominated.
-func (r *replica) nominations(p int) []string {
+// waits reports whether the replica knows pod p as one that is on no node, and stays.
+func (r *replica) waits(p int) bool {
 	pod := r.pods[p]
-	if pod == nil || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || r.decided[p] != "" {
-		return nil
-	}
-	nodes := slices.Clone(r.awaited[p].nodes)
-	if own := pod.Status.NominatedNodeName; own != "" && !slices.Contains(nodes, own) {
-		nodes = append(nodes, own)
-	}
-	return slices.Sorted(slices.Values(nodes))
+	return r.decided[p] == "" && (pod == nil && !r.gone[p] || pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil)
 }
 
-// reserves reports whether pod p is nominated to the node, or, if it is "", to any, in the views of the replica.
-func (r *replica) reserves(p int, node string) bool {
-	nodes := r.nominations(p)
-	return slices.Contains(nodes, node) || node == "" && len(nodes) > 0
+// own returns the node to which pod p is nominated, as far as the replica knows from the API server; "" if to none.
+func (r *replica) own(p int) string {
+	if pod := r.pods[p]; pod != nil {
+		return pod.Status.NominatedNodeName
+	}
+	return r.unshown[p]
 }
 
-// checkNominations checks which pods the view of the replica has nominated, and to which nodes.
+// resolved reports whether the watch has shown the nomination that follows the one preempt call for pod p that the replica remembers.
+func (r *replica) resolved(p int) bool {
+	calls, was := 0, ""
+	for _, e := range r.awaited {
+		if e.pod == p {
+			calls, was = calls+1, e.was
+		}
+	}
+	own := r.own(p)
+	return calls == 1 && r.pods[p] != nil && own != "" && own != was && own == r.chosen[p] && !r.late[p]
+}
+
+// reserves reports whether pod p is nominated to the node, or, if it is "", to any, in the view.
+func (s *Scope) reserves(view *snapshot.View, p int, node string) bool {
+	return slices.ContainsFunc(view.Nominated(), func(n *snapshot.Nomination) bool {
+		_, ok := n.Node(node)
+		return n.Pod.UID == s.uid(p) && (ok || node == "")
+	})
+}
+
+// checkNominations checks to which nodes the view of the replica has pods nominated: to the one that kube-scheduler has chosen, and otherwise
+// only to those that the watch or a preempt call has named; after one call, once the watch shows the nomination, to no other one.
 func (w *World) checkNominations(r *replica, view *snapshot.View) error {
 	for p := range w.pods {
 		var got []string
@@ -359,8 +380,22 @@ func (w *World) checkNominations(r *replica, view *snapshot.View) error {
 			}
 		}
 		slices.Sort(got)
-		if want := r.nominations(p); !slices.Equal(got, want) {
-			return fmt.Errorf("the view has pod %s nominated to %v, want %v", w.scope.pod(p), got, want)
+		own, may, waits := r.own(p), []string(nil), r.waits(p)
+		for _, e := range r.awaited {
+			if e.pod == p && !r.resolved(p) {
+				may = append(may, e.nodes...)
+			}
+		}
+		if chosen := r.chosen[p]; waits && chosen != "" && !slices.Contains(got, chosen) && w.pods[p] != nil && w.pods[p].Spec.NodeName == "" {
+			return fmt.Errorf("the view has pod %s nominated to %v, and kube-scheduler has chosen %s", w.scope.pod(p), got, chosen)
+		}
+		if waits && r.pods[p] != nil && own != "" && !slices.Contains(got, own) {
+			return fmt.Errorf("the view has pod %s nominated to %v, and the watch has shown that it is nominated to %s", w.scope.pod(p), got, own)
+		}
+		for _, name := range got {
+			if !waits || name != own && !slices.Contains(may, name) {
+				return fmt.Errorf("the view has pod %s nominated to %v, and it should be to one of %v at most", w.scope.pod(p), got, append(may, own))
+			}
 		}
 	}
 	return nil
@@ -391,6 +426,7 @@ func (w *World) preemptMove(m Move) {
 		w.faults++
 		*k = preemption{}
 		w.rejected[m.a] = 0
+		w.choose(int(m.a), nil)
 	case terminate:
 		w.setPod(int(m.a), nil)
 	case expireNomination:
@@ -413,5 +449,5 @@ func (w *World) preemptText(m Move) string {
 	case terminate:
 		return "pod " + pod + " has terminated and is gone"
 	}
-	return fmt.Sprintf("replica %d: the nomination of pod %s was not shown in time", m.replica, w.scope.pod(w.replicas[m.replica].expiries[0].pod))
+	return fmt.Sprintf("replica %d: the nomination of pod %s was not shown in time", m.replica, w.scope.pod(w.replicas[m.replica].awaited[0].pod))
 }

@@ -2,6 +2,7 @@ package search
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -20,27 +21,32 @@ type replica struct {
 	cluster *cluster.Offline
 	owned   bool   // no other World has the cluster, so that it can change
 	shown   *shown // nil: the cluster has changed since
-	room    uint64 // of the last View for which the rejected pods were evaluated
+	room    uint64 // of the last View for which the rejected pods were evaluated, or unevaluated
 
 	podEvents    []event[*corev1.Pod]
 	ledgerEvents []event[*ledger.Object]
 	nodeEvents   []event[*corev1.Node]
 	writers      []writer // one for each ledger
 	calls        []call
-	sweep        *sweep   // at most one at a time
-	confirm      *confirm // the same
-	expiries     []expiry // the oldest first
+	sweep        *sweep        // at most one at a time
+	confirm      *confirm      // the same
+	awaited      []expectation // the oldest first
 
 	// What the checks compare with: what the watches have shown, and what the replica has decided and learned meanwhile.
-	pods    []*corev1.Pod // nil: deleted
+	pods    []*corev1.Pod // nil: deleted, or not shown yet
 	ledgers []*ledger.Object
 	nodes   []*corev1.Node
-	decided []string      // the node on which a bind call for the pod that has not ended has assumed it last; "": none
-	bound   []bool        // the API server has said that the pod is bound, and the watch has shown it neither bound nor gone
-	gone    []bool        // the API server has said that the pod is gone
-	omitted []bool        // the watch has shown that the pod is gone while it had a claim, which the views omit
-	awaited []expectation // for each pod
+	decided []string // the node on which a bind call for the pod that has not ended has assumed it last; "": none
+	bound   []bool   // the API server has said that the pod is bound, and the watch has shown it neither bound nor gone
+	gone    []bool   // the API server or the watch has said that the pod is gone
+	omitted []bool   // the watch has shown that the pod is gone while it had a claim, which the views omit
+	unshown []string // to which node the API server had each pod nominated in the latest preempt call, if the watch did not show the pod; "": none
+	late    []bool   // an expectation for the pod has ended before the watch showed the nomination
+	chosen  []string // the node that a kube-scheduler has chosen after the latest preempt call for each pod, if that was of this replica; "": none
 }
+
+// unevaluated is no room of a View.
+const unevaluated = math.MaxUint64
 
 // event is a change that a watch will show. Each resource has one watch, which shows changes in their order.
 type event[T any] struct {
@@ -102,7 +108,7 @@ func (w *World) started() replica {
 		cluster: cluster.NewOffline(), owned: true,
 		pods: slices.Clone(w.pods), ledgers: slices.Clone(w.ledgers), nodes: slices.Clone(w.nodes),
 		decided: make([]string, len(w.pods)), bound: make([]bool, len(w.pods)), gone: make([]bool, len(w.pods)), omitted: make([]bool, len(w.pods)),
-		awaited: make([]expectation, len(w.pods)),
+		unshown: make([]string, len(w.pods)), late: make([]bool, len(w.pods)), chosen: make([]string, len(w.pods)),
 		writers: make([]writer, len(w.ledgers)),
 	}
 	for _, node := range r.nodes {
@@ -132,7 +138,8 @@ func (r *replica) clone() replica {
 	c.pods, c.ledgers, c.nodes = slices.Clone(r.pods), slices.Clone(r.ledgers), slices.Clone(r.nodes)
 	c.podEvents, c.ledgerEvents, c.nodeEvents = slices.Clone(r.podEvents), slices.Clone(r.ledgerEvents), slices.Clone(r.nodeEvents)
 	c.decided, c.bound, c.gone, c.omitted = slices.Clone(r.decided), slices.Clone(r.bound), slices.Clone(r.gone), slices.Clone(r.omitted)
-	c.calls, c.awaited, c.expiries = slices.Clone(r.calls), slices.Clone(r.awaited), slices.Clone(r.expiries)
+	c.calls, c.awaited = slices.Clone(r.calls), slices.Clone(r.awaited)
+	c.unshown, c.late, c.chosen = slices.Clone(r.unshown), slices.Clone(r.late), slices.Clone(r.chosen)
 	c.writers = slices.Clone(r.writers)
 	for l := range c.writers {
 		c.writers[l].queue = c.writers[l].queue.Clone()
@@ -177,6 +184,17 @@ func (r *replica) unconfirmed() []*corev1.Pod {
 	pods := r.cluster.Unconfirmed(epoch.Add(time.Hour))
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods
+}
+
+// unseen returns the pod as it was created, if the watch has yet to show that; nil if not.
+func (r *replica) unseen(p int) *corev1.Pod {
+	if r.pods[p] != nil {
+		return nil
+	}
+	if i := slices.IndexFunc(r.podEvents, func(e event[*corev1.Pod]) bool { return e.index == p }); i >= 0 {
+		return r.podEvents[i].now
+	}
+	return nil
 }
 
 // claims reports whether the pod has a claim in the ledgers that the watch has shown.
@@ -245,15 +263,10 @@ func (w *World) checkReader(i int) error {
 
 // expected returns the node on which the views of the replica should have the pod, and whether it should be bound there.
 func (r *replica) expected(p int) (node string, bound bool) {
-	switch pod := r.pods[p]; {
-	case pod == nil:
-		return "", false
-	case pod.Spec.NodeName != "":
+	if pod := r.pods[p]; pod != nil && pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName, true
-	case r.bound[p]:
-		return r.decided[p], true
 	}
-	return r.decided[p], false
+	return r.decided[p], r.bound[p]
 }
 
 // checkLookups checks what the replica finds by the name or UID of the pod.
@@ -271,7 +284,9 @@ func (w *World) checkLookups(r *replica, p int, node string, bound bool) error {
 	if bound {
 		on = node
 	}
-	if got := r.cluster.PodByName(namespace, name); (got == nil) != (watched == nil) || got != nil && got.Spec.NodeName != on {
+	switch got := r.cluster.PodByName(namespace, name); {
+	case (got == nil) != (watched == nil && !bound) || got != nil && got.Spec.NodeName != on,
+		got != nil && on == "" && got.ResourceVersion != watched.ResourceVersion:
 		return fmt.Errorf("pod %s is not found by its name as it is counted", name)
 	}
 	assumed := ""
@@ -300,7 +315,7 @@ func (w *World) occupied(r *replica, held []string, n int) bool {
 			continue
 		}
 		for p := range w.pods {
-			if held[p] != "" && (node == "" || held[p] == node) || r.reserves(p, node) || o != nil && o.Spec.Pod(w.scope.uid(p)) != nil && !r.omitted[p] {
+			if held[p] != "" && (node == "" || held[p] == node) || w.scope.reserves(r.look(w.scope).view, p, node) || o != nil && o.Spec.Pod(w.scope.uid(p)) != nil && !r.omitted[p] {
 				count++
 			}
 		}

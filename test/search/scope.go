@@ -25,13 +25,14 @@ type Scope struct {
 	Calls          int // how often kube-schedulers try each pod
 	Faults         int // how many requests or responses are lost or late, or end because the caller gives up
 	Crashes        int // how often a replica is killed
+	Creations      int // how many of the pods, the last ones, are created after the replicas have started
 	Deletions      int // how many pods are deleted
 	Expiries       int // how many sweeps find that the time of a claim has ended
 	Replacements   int // how many devices are replaced by others
 	Confirms       int // how often a replica reads a pod that it counts as bound and that its watch does not show there
-	// Victims are how many of the pods are bound in the beginning, each to another node. The first of the others has a higher priority,
-	// and kube-schedulers call preempt for it that often.
-	Victims, Preemptions int
+	// Victims are how many of the pods are bound in the beginning, each to another node. As many of the next ones as there are Preemptors have
+	// a higher priority, and Preemptions is how often kube-schedulers call preempt for them.
+	Victims, Preemptors, Preemptions int
 	// Plugin has kube-schedulers call the plugin, which reserves a pod, and binds it later, or not at all.
 	Plugin bool
 	// Unreduced has Worlds differ by what has no effect any more.
@@ -76,6 +77,7 @@ const (
 	FinishedWithoutBinding  Mutation = "the plugin finishes a binding that has failed"
 	EvictedFromCache        Mutation = "evicted pods are read from the cache"
 	NominationKept          Mutation = "a nomination that the watch does not show does not end"
+	UnseenNotNominated      Mutation = "a preempt call ignores a pod that the watch does not show yet"
 )
 
 const (
@@ -155,6 +157,9 @@ func newNode(n, replaced int) *corev1.Node {
 	}
 }
 
+// preemptor reports whether pod p has a higher priority.
+func (s *Scope) preemptor(p int) bool { return p >= s.Victims && p < s.Victims+s.Preemptors }
+
 func (s *Scope) pod(p int) string { return string(rune('p' + p)) }
 
 // ledger names what the ledger with that index is of.
@@ -183,7 +188,7 @@ func (s *Scope) podWith(name string) *corev1.Pod {
 		limits[seat] = resource.MustParse("1")
 	}
 	var priority *int32
-	if s.Preemptions > 0 && name == s.pod(s.Victims) {
+	if s.preemptor(s.podNamed(name)) {
 		priority = new(int32(1))
 	}
 	return &corev1.Pod{

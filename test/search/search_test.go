@@ -43,11 +43,16 @@ var bounded = []bound{
 	{"one device is replaced, two calls", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Request: search.NamedDevice, Replacements: 1}, 0},
 	{"one unconfirmed pod", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Confirms: 1, Deletions: 1}, 0},
 	{"plugin", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Plugin: true}, 0},
-	{"preemption, a third pod", search.Scope{Replicas: 1, Pods: 3, Nodes: 1, Calls: 1, Victims: 1, Preemptions: 1}, 0},
-	{"preemption, one crash", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Crashes: 1, Victims: 1, Preemptions: 1}, 0},
-	{"preemption, one seat, two nodes", search.Scope{Replicas: 1, Pods: 2, Nodes: 2, Calls: 1, Victims: 1, Preemptions: 1, Request: search.Seat}, 0},
+	{"preemption, a third pod", search.Scope{Replicas: 1, Pods: 3, Nodes: 1, Calls: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, 0},
+	{"preemption, one crash", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Crashes: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, 0},
+	{"preemption, one seat, two nodes", search.Scope{Replicas: 1, Pods: 2, Nodes: 2, Calls: 1, Victims: 1, Preemptors: 1, Preemptions: 1, Request: search.Seat}, 0},
+	{"one pod is created, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Creations: 1}, 0},
+	{"one pod is created, one deletion, one unconfirmed pod", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Creations: 1, Deletions: 1, Confirms: 1}, 0},
+	{"preemption, the pod is created", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Creations: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, 0},
+	{"preemption, two preempt calls, two nodes, one fault", search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Faults: 1, Creations: 1, Victims: 2, Preemptors: 1, Preemptions: 2}, 8_000},
+	{"preemption, two preemptors, two nodes", search.Scope{Replicas: 1, Pods: 4, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 2, Preemptions: 3}, 8_000},
 	{"everything", search.Scope{
-		Replicas: 2, Pods: 2, Nodes: 1, Calls: 2, Faults: 1, Crashes: 1, Deletions: 1, Expiries: 1, Confirms: 1,
+		Replicas: 2, Pods: 2, Nodes: 1, Calls: 2, Faults: 1, Crashes: 1, Creations: 1, Deletions: 1, Expiries: 1, Confirms: 1,
 	}, 8_000},
 }
 
@@ -55,9 +60,13 @@ var bounded = []bound{
 var larger = []bound{
 	{"one pod, one deletion", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Deletions: 1}, 6_000_000},
 	{"one replica, two calls, two nodes", search.Scope{Replicas: 1, Pods: 1, Nodes: 2, Calls: 2}, 6_000_000},
-	{"preemption, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Victims: 1, Preemptions: 1}, 6_000_000},
-	{"preemption, two preempt calls, two nodes", search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Victims: 2, Preemptions: 2}, 6_000_000},
-	{"preemption, two replicas", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Victims: 1, Preemptions: 1}, 6_000_000},
+	{"preemption, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, 6_000_000},
+	{"preemption, two preempt calls, two nodes", search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 1, Preemptions: 2}, 6_000_000},
+	{"preemption, two preempt calls, the pod is created, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Creations: 1, Victims: 1, Preemptors: 1, Preemptions: 2}, 6_000_000},
+	{"preemption, a third pod, both are created", search.Scope{Replicas: 1, Pods: 3, Nodes: 1, Calls: 1, Creations: 2, Victims: 1, Preemptors: 1, Preemptions: 1}, 6_000_000},
+	{"preemption, two replicas", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, 6_000_000},
+	{"one pod is created, two calls, one fault", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Faults: 1, Creations: 1}, 6_000_000},
+	{"two pods, one is created", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Creations: 1}, 6_000_000},
 	{"one seat, two nodes, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 2, Calls: 1, Faults: 1, Request: search.Seat}, 6_000_000},
 	{"one seat, two nodes, one deletion", search.Scope{Replicas: 1, Pods: 2, Nodes: 2, Calls: 1, Deletions: 1, Request: search.Seat}, 6_000_000},
 	{"one device is replaced, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Request: search.NamedDevice, Replacements: 1}, 6_000_000},
@@ -73,10 +82,11 @@ var larger = []bound{
 	{"two pods, two faults", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 2}, 6_000_000},
 	{"two pods, one deletion", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Deletions: 1}, 6_000_000},
 	{"one pod, two calls, two nodes, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 2, Calls: 2, Faults: 1}, 6_000_000},
-	{"preemption, two replicas, a third pod", search.Scope{Replicas: 2, Pods: 3, Nodes: 1, Calls: 1, Victims: 1, Preemptions: 1}, 6_000_000},
+	{"preemption, two replicas, a third pod", search.Scope{Replicas: 2, Pods: 3, Nodes: 1, Calls: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, 6_000_000},
+	{"preemption, two preemptors, two nodes", search.Scope{Replicas: 1, Pods: 4, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 2, Preemptions: 3}, 6_000_000},
 	{"three replicas, two pods, two nodes", search.Scope{Replicas: 3, Pods: 2, Nodes: 2, Calls: 1, Faults: 1}, 6_000_000},
 	{"everything", search.Scope{
-		Replicas: 3, Pods: 2, Nodes: 2, Calls: 2, Faults: 1, Crashes: 1, Deletions: 1, Expiries: 1, Confirms: 1,
+		Replicas: 3, Pods: 2, Nodes: 2, Calls: 2, Faults: 1, Crashes: 1, Creations: 1, Deletions: 1, Expiries: 1, Confirms: 1,
 	}, 6_000_000},
 }
 
@@ -149,8 +159,9 @@ var mutations = []struct {
 	{search.PoolWithoutVersion, search.Scope{Replicas: 2, Pods: 2, Nodes: 2, Calls: 1, Request: search.Seat}, "pod p is bound to node-0, and the ledger has no claim of it"},
 	{search.UnusableClaimUsed, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Request: search.NamedDevice, Replacements: 1}, `pod p is bound with device "a", and the node of the bind call has "b"`},
 	{search.ConfirmedFromCache, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Confirms: 1}, "replica 0: the view does not have pod p on node-0"},
-	{search.EvictedFromCache, search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Victims: 2, Preemptions: 2}, "pod r is nominated to node-0 and fits there, and the preempt call evicts pods on other nodes"},
-	{search.NominationKept, search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Victims: 1, Preemptions: 1}, "in the end, replica 0: the view has pod p nominated to [node-0], want []"},
+	{search.EvictedFromCache, search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 1, Preemptions: 2}, "pod r is nominated to node-0 and fits there, and the preempt call evicts pods on other nodes"},
+	{search.NominationKept, search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, "replica 0: the view has pod p nominated to [node-0], and it should be to one of [] at most"},
+	{search.UnseenNotNominated, search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Creations: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, "replica 0: the view has pod p nominated to [], and kube-scheduler has chosen node-0"},
 	{search.FinishedWithoutBinding, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Plugin: true}, `replica 0: the view has pod p on node-0, and it should be on ""`},
 }
 
@@ -185,7 +196,7 @@ func anonymous(err error) string {
 // The reductions change no verdict: without them, the search visits more states, and finds the same.
 func TestReductionsChangeNoVerdict(t *testing.T) {
 	scopes := []search.Scope{
-		{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Victims: 1, Preemptions: 1},
+		{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Creations: 1, Victims: 1, Preemptors: 1, Preemptions: 1},
 		{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Expiries: 1},
 		{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1},
 	}
@@ -255,7 +266,7 @@ func TestSearchesAreIndependent(t *testing.T) {
 
 // A search that was ended in the middle continues in another process, and visits the same states as one that was not.
 func TestSearchContinues(t *testing.T) {
-	scope := search.Scope{Replicas: 1, Pods: 3, Nodes: 1, Calls: 1, Victims: 1, Preemptions: 1}
+	scope := search.Scope{Replicas: 1, Pods: 3, Nodes: 1, Calls: 1, Victims: 1, Preemptors: 1, Preemptions: 1}
 	file, earlier := filepath.Join(t.TempDir(), "search"), []byte(nil)
 	whole, err := search.Explore(scope, search.Options{Checkpoint: &search.Checkpoint{File: file, ID: "this"}, Progress: func(_, states, _ int) {
 		if states > 5_000 && earlier == nil {

@@ -26,7 +26,7 @@ var views struct {
 // canonical returns the View that stands for all with the same content.
 func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 	var key strings.Builder
-	fmt.Fprint(&key, s.Request, s.Victims, s.Preemptions > 0)
+	fmt.Fprint(&key, s.Request, s.Victims, s.Preemptors)
 	ledger := func(l *snapshot.Ledger) {
 		for i := range l.Units {
 			fmt.Fprintf(&key, "/%s %s %d", l.Resource, l.Units[i].Name, l.Units[i].Capacity)
@@ -86,7 +86,7 @@ func (s *Scope) fits(view *snapshot.View, pod *corev1.Pod, n int) bool {
 	if known {
 		return fits
 	}
-	fits, err := s.engine.FitsAny(context.Background(), engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{view.Node(s.nodes[n].Name)}}, false)
+	fits, err := s.engine.FitsAny(context.Background(), engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{view.Node(s.nodes[n].Name)}})
 	if err != nil {
 		panic(err)
 	}

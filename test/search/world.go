@@ -18,7 +18,7 @@ import (
 // World is a state of everything. It is a value: a move changes a copy.
 type World struct {
 	scope    *Scope
-	pods     []*corev1.Pod    // in the API server; nil: deleted
+	pods     []*corev1.Pod    // in the API server; nil: deleted, or not created yet
 	ledgers  []*ledger.Object // in the API server; nil: none
 	nodes    []*corev1.Node   // in the API server
 	was      []*corev1.Pod    // as each pod was bound, also after it is deleted; nil: not bound so far
@@ -31,7 +31,7 @@ type World struct {
 	// preemptions are what kube-schedulers do to make room for each pod.
 	preemptions []preemption
 	// What the scope bounds, so far.
-	faults, crashes, deletions, expiries, replacements, confirms, preempted int
+	faults, crashes, created, deletions, expiries, replacements, confirms, preempted int
 	// broken is a promise that the last move has broken; nil: none.
 	broken error
 }
@@ -45,10 +45,10 @@ func NewWorld(scope Scope) (*World, error) {
 		scope: &scope, ledgers: make([]*ledger.Object, len(scope.keys)), nodes: scope.nodes, was: make([]*corev1.Pod, scope.Pods),
 		tried: make([]int, scope.Pods), rejected: make([]int, scope.Pods), preemptions: make([]preemption, scope.Pods),
 	}
-	for p := range scope.Pods {
-		pod := scope.newPod(p)
-		pod.ResourceVersion = w.version()
-		w.pods = append(w.pods, pod)
+	w.pods = make([]*corev1.Pod, scope.Pods)
+	for p := range scope.Pods - scope.Creations {
+		w.pods[p] = scope.newPod(p)
+		w.pods[p].ResourceVersion = w.version()
 	}
 	for range scope.Replicas {
 		w.replicas = append(w.replicas, w.started())
@@ -84,7 +84,9 @@ func (w *World) requeue(i int) {
 		if by != i+1 {
 			continue
 		}
-		if pod := r.cluster.PodByUID(w.scope.uid(p)); pod == nil || pod.Spec.NodeName != "" || room != r.room && len(w.fitting(r, p)) > 0 {
+		switch pod := r.cluster.PodByUID(w.scope.uid(p)); {
+		case pod == nil && r.unseen(p) != nil: // it is evaluated once the watch shows it
+		case pod == nil, pod.Spec.NodeName != "", room != r.room && len(w.fitting(r, p)) > 0:
 			w.rejected[p] = 0
 		}
 	}
@@ -95,32 +97,52 @@ func (w *World) requeue(i int) {
 func (w *World) fitting(r *replica, p int) []int {
 	var nodes []int
 	for n := range w.scope.nodes {
-		if w.scope.fits(r.look(w.scope).others[p], r.cluster.PodByUID(w.scope.uid(p)), n) {
+		if w.scope.fits(r.look(w.scope).others[p], w.queued(r, p), n) {
 			nodes = append(nodes, n)
 		}
 	}
 	return nodes
 }
 
+// queued returns the pod as a kube-scheduler has it that calls the replica: as the watch of the replica shows it or, if that does not show it
+// yet, as it was created; nil if it is gone.
+func (w *World) queued(r *replica, p int) *corev1.Pod {
+	if pod := r.cluster.PodByUID(w.scope.uid(p)); pod != nil {
+		return pod
+	}
+	return r.unseen(p)
+}
+
 // begin begins a bind call, as the extender and the plugin do. The pod is waiting.
 func (w *World) begin(r *replica, p, n int) {
-	c, uid, name := call{pod: p, node: n}, w.scope.uid(p), w.scope.nodes[n].Name
+	c := call{pod: p, node: n}
 	if w.scope.Plugin {
 		c.permit = true
-		w.assume(r, &c, r.cluster.PodByUID(uid))
+		w.assume(r, &c, w.queued(r, p))
 		r.calls = append(r.calls, c)
 		return
 	}
 	pod := r.cluster.PodByName(namespace, w.scope.pod(p))
-	if done, err := binder.AlreadyBound(namespace, w.scope.pod(p), uid, name, pod); done || err != nil {
-		return
-	}
-	if former := r.cluster.Assumed(uid); former != "" && former != name {
-		c.request = &request{verb: touchPod, object: p} // Binder.Resolve
+	if pod == nil {
+		c.request = &request{verb: getPod, object: p}
 		r.calls = append(r.calls, c)
 		return
 	}
-	w.admit(r, &c, pod)
+	w.resolve(r, &c, pod)
+}
+
+// resolve continues a bind call with the pod, as the extender does.
+func (w *World) resolve(r *replica, c *call, pod *corev1.Pod) {
+	uid, name := w.scope.uid(c.pod), w.scope.nodes[c.node].Name
+	if done, err := binder.AlreadyBound(namespace, w.scope.pod(c.pod), uid, name, pod); done || err != nil {
+		return
+	}
+	if former := r.cluster.Assumed(uid); former != "" && former != name {
+		c.request = &request{verb: touchPod, object: c.pod} // Binder.Resolve
+		r.calls = append(r.calls, *c)
+		return
+	}
+	w.admit(r, c, pod)
 }
 
 // assume assumes the pod on the node of the call, if it fits there.
@@ -134,8 +156,7 @@ func (w *World) assume(r *replica, c *call, pod *corev1.Pod) bool {
 	planned, _ := w.scope.engine.Planned(view, pod, c.target.Node, epoch)
 	r.change().Assume(planned, name)
 	if c.assumed = true; !r.bound[c.pod] {
-		r.decided[c.pod] = name
-		w.showNomination(r, c.pod)
+		r.decided[c.pod], r.chosen[c.pod] = name, ""
 	}
 	return true
 }
@@ -152,7 +173,7 @@ func (w *World) admit(r *replica, c *call, pod *corev1.Pod) {
 func (w *World) proceed(r *replica, i int) {
 	c := &r.calls[i]
 	c.permit = false
-	pod := r.cluster.PodByUID(w.scope.uid(c.pod))
+	pod := w.queued(r, c.pod)
 	if pod == nil {
 		pod = w.scope.newPod(c.pod) // as in kube-scheduler's queue
 	}
@@ -174,7 +195,7 @@ func (w *World) end(r *replica, i int, err error) {
 	switch {
 	case w.scope.Plugin && (err == nil || w.scope.Mutation == FinishedWithoutBinding):
 		r.change().FinishBindingAt(w.scope.uid(p), epoch)
-		if watched := r.pods[p]; err == nil && watched != nil && watched.Spec.NodeName == "" && r.decided[p] != "" {
+		if err == nil && r.decided[p] != "" {
 			r.bound[p] = true
 		}
 	case err != nil && w.scope.Mutation == NotForgotten:
@@ -270,14 +291,18 @@ func (w *World) finish(r *replica, i int, o ledger.Outcome) {
 func (w *World) respond(r *replica, i int, done *request, sent bool) {
 	c := &r.calls[i]
 	uid := w.scope.uid(c.pod)
-	if !c.assumed { // Binder.Resolve
+	if !c.assumed { // before Binder.Bind
 		resolved := *c
 		resolved.request = nil
 		r.calls = slices.Delete(r.calls, i, i+1)
 		if done.err != nil {
 			return
 		}
-		if _, err := binder.AlreadyBound(namespace, w.scope.pod(c.pod), uid, w.scope.nodes[resolved.node].Name, done.pod); err == nil {
+		if done.verb == getPod {
+			w.resolve(r, &resolved, done.pod)
+			return
+		}
+		if _, err := binder.AlreadyBound(namespace, w.scope.pod(resolved.pod), uid, w.scope.nodes[resolved.node].Name, done.pod); err == nil {
 			w.admit(r, &resolved, done.pod)
 		}
 		return
@@ -303,9 +328,8 @@ func (w *World) sent(r *replica, i int, response cluster.SendResponse) {
 	}
 	pod := c.sending.Pod
 	r.change().EndBind(w.scope.uid(c.pod), c.number, pod, epoch)
-	if watched := r.pods[c.pod]; pod != nil && watched != nil && watched.Spec.NodeName == "" && !r.gone[c.pod] {
+	if watched := r.pods[c.pod]; pod != nil && (watched == nil || watched.Spec.NodeName == "") && !r.gone[c.pod] {
 		r.decided[c.pod], r.bound[c.pod] = pod.Spec.NodeName, true
-		w.showNomination(r, c.pod)
 	}
 	var err error
 	if c.sending.Failure != nil {
