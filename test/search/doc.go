@@ -17,6 +17,7 @@
 //   - a replica reads a pod that it counts as bound and that its watch does not show there;
 //   - a kube-scheduler calls preempt of a replica, whose shipped Handler responds, and later evicts the pods and writes the nomination, or is
 //     killed before; an evicted pod terminates; a replica ends its expectation of a nomination that its watch does not show;
+//   - a pod is created, which kube-schedulers see before the watch shows it to a replica;
 //   - a replica is killed and starts again, a pod is deleted, a device of a node is replaced.
 //
 // [Explore] visits every state that can be reached, in order of the number of moves, and checks the promises in each, also those about what
