@@ -115,7 +115,7 @@ func keepTheirGPU(th *theater, preemptions int, config string) {
 		t.Fatal(err)
 	}
 	p := readPreemptions(th.scheduled.Log())
-	t.Logf("%d pods preempted %d others; other pods took what was freed %d times", preemptions, k.count(), len(p.taken))
+	t.Logf("%d pods preempted %d others, %d of them needlessly; other pods took what was freed %d times", preemptions, k.count(), len(p.needless), len(p.taken))
 	if len(p.cycles) <= preemptions {
 		t.Errorf("the log of kube-scheduler has %d pods", len(p.cycles))
 	}
