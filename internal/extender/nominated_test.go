@@ -316,13 +316,13 @@ func TestPreemptingPodIsNotReadable(t *testing.T) {
 	}
 }
 
-// Two pods preempt at the same time, and the view does not show yet to which of two nodes each is nominated. The one that knows its node does
-// not evict the pod of the other node, too.
-func TestNominatedPodsEvictOnePodEach(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
+// twoThatPreempt returns two pods that need the GPU of either node, after a preempt call for each.
+func twoThatPreempt(t *testing.T) (g *gpuProfile, nodes []*corev1.Node, first, second *corev1.Pod) {
+	t.Helper()
+	nodes = []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
 	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
-	first, second := sharing("first", 1000, 16), sharing("second", 1000, 16)
-	g := serveGPUProfile(t, nil, onM, first, second)
+	first, second = sharing("first", 1000, 16), sharing("second", 1000, 16)
+	g = serveGPUProfile(t, nil, onM, first, second)
 	g.see(nodes, onN, onM)
 	victims := map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}
 	for _, pod := range []*corev1.Pod{first, second} {
@@ -330,6 +330,13 @@ func TestNominatedPodsEvictOnePodEach(t *testing.T) {
 			t.Fatalf("preempt of %s returns %q", pod.Name, got)
 		}
 	}
+	return g, nodes, first, second
+}
+
+// Two pods preempt at the same time, and the view does not show yet to which of two nodes each is nominated. The one that knows its node does
+// not evict the pod of the other node, too.
+func TestNominatedPodsEvictOnePodEach(t *testing.T) {
+	g, _, _, second := twoThatPreempt(t)
 	retried := nominatedTo("n", second) // low-n is gone, which the view does not show
 	if got := g.fits(retried, "n"); got != "" {
 		t.Fatalf("the pod fits on %q", got)
@@ -411,17 +418,7 @@ func TestPodsNominatedToOneNodeAreFirst(t *testing.T) {
 // Two pods that may each be nominated to the same nodes do not wait for each other: each is bound to the node that kube-scheduler has chosen,
 // also before the watch shows which one that is.
 func TestNominatedPodIsBoundBesideOthers(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
-	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
-	first, second := sharing("first", 1000, 16), sharing("second", 1000, 16)
-	g := serveGPUProfile(t, nil, onM, first, second)
-	g.see(nodes, onN, onM)
-	victims := map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}
-	for _, pod := range []*corev1.Pod{first, second} {
-		if got := g.preempt(pod, victims); got != "m[low-m] n[low-n]" {
-			t.Fatalf("preempt of %s returns %q", pod.Name, got)
-		}
-	}
+	g, nodes, first, second := twoThatPreempt(t)
 	g.see(nodes, first, second) // both are gone
 	for pod, node := range map[*corev1.Pod]string{first: "m", second: "n"} {
 		if got := g.fits(nominatedTo(node, pod), node); got != node {
