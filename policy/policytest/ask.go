@@ -194,10 +194,15 @@ func guard(f func()) (crash string) {
 
 // policyStack returns the stack of the panic, up to this package.
 func policyStack() string {
+	calls := make([]uintptr, 64)
+	return stackText(calls[:runtime.Callers(3, calls)]) // without the frames of Callers, policyStack and guard's deferred call
+}
+
+// stackText returns the calls, a line each, from the innermost up to this package, without those of the runtime.
+func stackText(calls []uintptr) string {
 	own := reflect.TypeFor[prepared]().PkgPath() + "."
 	var text strings.Builder
-	calls := make([]uintptr, 64)
-	frames := runtime.CallersFrames(calls[:runtime.Callers(3, calls)]) // without the frames of Callers, policyStack and guard's deferred call
+	frames := runtime.CallersFrames(calls)
 	for {
 		frame, more := frames.Next()
 		if strings.HasPrefix(frame.Function, own) || frame.Function == "" {

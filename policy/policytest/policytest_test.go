@@ -465,7 +465,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}),
 		},
 		{
-			name: "allocates in Filter", rule: "allocations", says: "Filter allocates 1 times",
+			name: "allocates in Filter", rule: "allocations", says: "Filter allocates 1 times: compute it in Prepare or in a snapshot.Fact\n\t1 times at:\n\t",
 			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
 				if pods := slices.Clone(n.Pods); len(pods) > 1 {
 					return policy.Verdict{Reason: tooMany}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -170,98 +169,6 @@ func changed[T any](before, after T) string {
 		return d
 	}
 	return "\ta value that the object caches, such as a Quantity's text"
-}
-
-// allocations measures all cases together, because each measurement stops the world. Only if there
-// are any does it measure the cases one by one.
-func (s *suite) allocations() {
-	type question struct {
-		c    *testCase
-		what string
-		ask  func(*snapshot.Node)
-		node *snapshot.Node
-	}
-	var questions []question
-	for _, c := range s.cases {
-		w, prep := s.fresh(c, s.policy)
-		prep.evaluate(w.nodes, forward(len(w.nodes))) // from here on the Facts are computed
-		filter, filters := prep.cycle.(policy.Filter)
-		score, scores := prep.cycle.(policy.Score)
-		for _, n := range w.nodes {
-			if filters {
-				questions = append(questions, question{c, "Filter", func(n *snapshot.Node) { filter.Filter(n) }, n})
-			}
-			if scores {
-				questions = append(questions, question{c, "Score", func(n *snapshot.Node) { score.Score(n) }, n})
-			}
-		}
-	}
-	const runs = 10
-	allowed := float64(s.options.Allocates.AtMost)
-	all := testing.AllocsPerRun(runs, func() {
-		for _, q := range questions {
-			q.ask(q.node)
-		}
-	})
-	if all == 0 {
-		s.preparedAgain()
-		return
-	}
-	for _, q := range questions {
-		once := func() { q.ask(q.node) }
-		// Allocations of other goroutines are in some measurements, but not in all.
-		one := testing.AllocsPerRun(runs, once)
-		for again := 0; again < 4 && one > allowed; again++ {
-			one = min(one, testing.AllocsPerRun(runs, once))
-		}
-		if one > allowed {
-			s.fail("allocations", q.c.name+", "+nodeName(q.node), "%s allocates %.0f times: compute it in Prepare or in a snapshot.Fact", q.what, one)
-		}
-	}
-}
-
-// preparedAgain calls Cycles that are prepared after the Facts of the nodes are computed. A Fact that is created for each pod
-// would be computed for each pod.
-func (s *suite) preparedAgain() {
-	type known struct {
-		c *testCase
-		w *world
-	}
-	var all []known
-	for _, c := range s.cases {
-		w, prep := s.fresh(c, s.policy)
-		prep.evaluate(w.nodes, forward(len(w.nodes)))
-		all = append(all, known{c, w})
-	}
-	// AllocsPerRun calls the function once before it measures one call, and each call has Cycles of its own.
-	measure := func(cases []known) float64 {
-		var calls [2][]func()
-		for i := range calls {
-			for _, k := range cases {
-				prep := prepare(context.Background(), s.policy, k.c.pod.DeepCopy(), k.w.view)
-				calls[i] = append(calls[i], prep.calls(k.w.nodes)...)
-			}
-		}
-		i := 0
-		return testing.AllocsPerRun(1, func() {
-			for _, call := range calls[i] {
-				call()
-			}
-			i++
-		})
-	}
-	if s.options.Allocates.AtMost > 0 || measure(all) == 0 {
-		return
-	}
-	for i := range all {
-		allocs := measure(all[i : i+1])
-		for again := 0; again < 4 && allocs > 0; again++ { // other goroutines allocate, too
-			allocs = min(allocs, measure(all[i:i+1]))
-		}
-		if allocs > 0 {
-			s.fail("allocations", all[i].c.name, "a Cycle that is prepared again for the same nodes allocates %.0f times: create a snapshot.Fact once, with the policy", allocs)
-		}
-	}
 }
 
 // calls returns a call of Filter and one of Score for each node.
