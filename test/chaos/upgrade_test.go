@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -161,27 +160,29 @@ func (u *upgrade) pods() []corev1.Pod {
 	return list.Items
 }
 
-// claims returns what each bound pod has claimed, as text.
+// claims returns what each bound pod has claimed on its node, as text. On another node it may still have the claim of a bind call that a
+// killed replica did not finish.
 func (u *upgrade) claims() map[types.UID]string {
 	u.t.Helper()
 	var list ledger.ObjectList
 	if err := json.Unmarshal(u.ledgers(), &list); err != nil {
 		u.t.Fatal(err)
 	}
+	nodes := map[types.UID]string{}
+	for _, pod := range u.pods() {
+		nodes[pod.UID] = pod.Spec.NodeName
+	}
 	all := map[types.UID]string{}
 	for i := range list.Items {
 		spec := &list.Items[i].Spec
 		for _, unit := range spec.Units {
 			for _, c := range unit.Claims {
-				all[c.Pod] += fmt.Sprintf("%d of GPU %s on %s;", c.Amount, unit.Name, spec.Node)
+				if nodes[c.Pod] == spec.Node {
+					all[c.Pod] += fmt.Sprintf("%d of GPU %s on %s;", c.Amount, unit.Name, spec.Node)
+				}
 			}
 		}
 	}
-	bound := map[types.UID]bool{}
-	for _, pod := range u.pods() {
-		bound[pod.UID] = pod.Spec.NodeName != ""
-	}
-	maps.DeleteFunc(all, func(uid types.UID, _ string) bool { return !bound[uid] })
 	return all
 }
 
