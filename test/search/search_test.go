@@ -56,8 +56,8 @@ var bounded = []bound{
 	}, 8_000},
 }
 
-// most is after how many states make prove goes on with the next bound: what it has not visited by then would take days.
-const most = 1_500_000
+// most is the number of states after which make prove goes on with the next bound.
+const most = 6_000_000
 
 // larger are searched by make prove.
 var larger = []bound{
