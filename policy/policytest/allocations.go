@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,8 +36,9 @@ func (s *suite) allocations() {
 			}
 		}
 	}
+	const runs = 10
 	allowed := float64(s.options.Allocates.AtMost)
-	all := testing.AllocsPerRun(10, func() {
+	all := testing.AllocsPerRun(runs, func() {
 		for _, q := range questions {
 			q.ask(q.node)
 		}
@@ -48,10 +50,10 @@ func (s *suite) allocations() {
 	failed := false
 	for _, q := range questions {
 		once := func() { q.ask(q.node) }
-		if n := fewest(allowed, func() float64 { return testing.AllocsPerRun(1, once) }); n > allowed {
+		if n := fewest(allowed, func() float64 { return testing.AllocsPerRun(runs, once) }); n > allowed {
 			where := ""
 			if !failed {
-				where = allocated(once) // only once, because a profile takes as long as collecting the garbage
+				where = allocated(once) // collects the garbage four times, so only the first failure has it
 			}
 			failed = true
 			s.fail("allocations", q.c.name+", "+nodeName(q.node), "%s allocates %.0f times: compute it in Prepare or in a snapshot.Fact%s", q.what, n, where)
@@ -99,7 +101,7 @@ func (s *suite) preparedAgain() {
 	}
 }
 
-// fewest returns the fewest allocations of up to 20 measurements of one call. What other goroutines and the garbage
+// fewest returns the fewest allocations of up to 20 measurements. What other goroutines and the garbage
 // collector allocate is in some of the measurements, but not in all.
 func fewest(allowed float64, measure func() float64) float64 {
 	n := measure()
@@ -123,20 +125,19 @@ func allocated(f func()) string {
 		f()
 	}
 	runtime.MemProfileRate = 0
-	var text strings.Builder
-	shown := 0
+	var all []string
 	for stack, objects := range allocationProfile() {
-		if n := (objects - before[stack]) / calls; n > 0 && shown < stacks {
-			shown++
-			fmt.Fprintf(&text, "\n\t%d times at:%s", n, stackText(stack[:]))
+		if n := (objects - before[stack]) / calls; n > 0 {
+			all = append(all, fmt.Sprintf("\n\t%d times at:%s", n, stackText(stack[:])))
 		}
 	}
-	return text.String()
+	slices.Sort(all)
+	return strings.Join(all[:min(len(all), stacks)], "")
 }
 
 // allocationProfile returns how many objects each stack has allocated since the process started.
 func allocationProfile() map[[32]uintptr]int64 {
-	for range 2 { // the profile shows what was allocated before the last but one collection
+	for range 2 { // the profile is up to two collections behind
 		runtime.GC()
 	}
 	records := make([]runtime.MemProfileRecord, 1000)
