@@ -114,7 +114,7 @@ func fewest(allowed float64, measure func() float64) float64 {
 	return n
 }
 
-// allocated returns where f allocates: up to three stacks, each with the number of its allocations in one call. Of several
+// allocated returns where f allocates: up to three stacks, each with the number of its allocations. Of several
 // allocations of less than 16 bytes, the profile has only some.
 func allocated(f func()) string {
 	const calls, stacks = 100, 3
@@ -127,8 +127,8 @@ func allocated(f func()) string {
 	runtime.MemProfileRate = 0
 	var all []string
 	for stack, objects := range allocationProfile() {
-		if n := (objects - before[stack]) / calls; n > 0 {
-			all = append(all, fmt.Sprintf("\n\t%d times at:%s", n, stackText(stack[:])))
+		if n := objects - before[stack]; n >= calls/10 {
+			all = append(all, fmt.Sprintf("\n\t%d times in %d calls at:%s", n, calls, stackText(stack[:])))
 		}
 	}
 	slices.Sort(all)

@@ -465,9 +465,18 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}),
 		},
 		{
-			name: "allocates in Filter", rule: "allocations", says: "Filter allocates 1 times: compute it in Prepare or in a snapshot.Fact\n\t1 times at:\n\t",
+			name: "allocates in Filter", rule: "allocations", says: "Filter allocates 1 times: compute it in Prepare or in a snapshot.Fact\n\t100 times in 100 calls at:\n\t",
 			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
 				if pods := slices.Clone(n.Pods); len(pods) > 1 {
+					return policy.Verdict{Reason: tooMany}
+				}
+				return policy.Verdict{}
+			}),
+		},
+		{
+			name: "allocates in every second call of Filter", rule: "allocations", says: "Filter allocates",
+			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
+				if calls.Add(1)%2 == 0 && len(fmt.Sprint("node ", n.Name)) == 0 {
 					return policy.Verdict{Reason: tooMany}
 				}
 				return policy.Verdict{}
