@@ -474,9 +474,9 @@ func TestBrokenPoliciesFail(t *testing.T) {
 			}),
 		},
 		{
-			name: "allocates in every second call of Filter", rule: "allocations", says: "Filter allocates",
+			name: "allocates in every third call of Filter", rule: "allocations", says: "Filter allocates",
 			policy: filterBy(func(n *snapshot.Node) policy.Verdict {
-				if calls.Add(1)%2 == 0 && len(fmt.Sprint("node ", n.Name)) == 0 {
+				if calls.Add(1)%3 == 0 && len(fmt.Sprint("node ", n.Name, n.Name, n.Name, n.Name)) == 0 {
 					return policy.Verdict{Reason: tooMany}
 				}
 				return policy.Verdict{}
