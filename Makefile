@@ -102,11 +102,14 @@ chaos: control-plane ## run the chaos tests of make test with thousands of pods,
 	$(GO) test -run '^TestNominatedPodsKeepTheirGPU$$' -count 1 -v -timeout 60m ./test/e2e -args -preemptions 1000
 	$(GO) -C test/network test -run '^TestNetworkFaults$$' -count 1 -v -timeout 60m . -args -full
 
-# What was searched is not searched again by the same code: stop it at any time, and run it again.
+# What was searched is not searched again by the same code: stop it at any time, and run it again. For example, to search for a night:
+# make prove PROVETIME=10h
+PROVETIME ?= 100m
+
 prove: ## search all interleavings of the protocols within larger bounds (test/search/README.md), and predict more devices
 	@mkdir -p bin
 	$(GO) test -vet=off -run '^TestPredictionsAreAllocations$$' -count 1 -v ./internal/firstfit -args -seeds 510 -finished $(CURDIR)/bin/predicted
-	$(GO) test -vet=off -run '^TestEveryInterleaving$$' -count 1 -v -timeout 130m ./test/search -args -full -finished $(CURDIR)/bin/searched
+	$(GO) test -vet=off -run '^TestEveryInterleaving$$' -count 1 -v -timeout 0 ./test/search -args -full $(PROVETIME) -finished $(CURDIR)/bin/searched
 
 # What was killed by the same tests is not run again: stop it at any time, and run it again. For example:
 # make mutants MUTANTS='-seed 2 -sample 100'

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +16,7 @@ import (
 type Result struct {
 	States   int // visited
 	Steps    int // moves taken
-	Depth    int // of the longest shortest history
+	Depth    int // all histories of up to so many moves were searched; if Finished, the length of the longest shortest history
 	Finished bool
 	// Broken is the first broken promise; nil if there is none.
 	Broken error
@@ -54,8 +55,8 @@ const (
 	between = 256
 )
 
-// Explore visits all states within the scope, those after fewer moves first, until a promise is broken.
-func Explore(scope Scope, o Options) (Result, error) {
+// Explore visits all states within the scope, those after fewer moves first, until a promise is broken or ctx ends. The end of ctx is no error.
+func Explore(ctx context.Context, scope Scope, o Options) (Result, error) {
 	first, err := NewWorld(scope)
 	if err != nil {
 		return Result{}, err
@@ -78,7 +79,7 @@ func Explore(scope Scope, o Options) (Result, error) {
 		if o.States > 0 && len(s.nodes) > o.States && next == nil {
 			return s.result, s.end(o.Checkpoint)
 		}
-		if frontier, err = s.level(frontier, next, o.Checkpoint); err != nil {
+		if frontier, err = s.level(ctx, frontier, next, o.Checkpoint); err != nil {
 			return Result{}, err
 		}
 		next = nil
@@ -87,15 +88,20 @@ func Explore(scope Scope, o Options) (Result, error) {
 			s.result.History, err = s.history(scope)
 			return s.result, err
 		}
+		if ctx.Err() != nil {
+			s.result.States = len(s.nodes)
+			return s.result, s.end(o.Checkpoint)
+		}
 	}
 	s.result.Depth--
 	s.result.Finished = true
 	return s.result, s.end(o.Checkpoint)
 }
 
-// level takes all moves from the states, saves the search from time to time, and returns the states that are new, after those in next.
-func (s *search) level(frontier, next []reached, c *Checkpoint) ([]reached, error) {
-	for len(frontier) > 0 && s.result.Broken == nil {
+// level takes all moves from the states until ctx ends, saves the search from time to time, and returns the states that are new, after those in
+// next.
+func (s *search) level(ctx context.Context, frontier, next []reached, c *Checkpoint) ([]reached, error) {
+	for len(frontier) > 0 && s.result.Broken == nil && ctx.Err() == nil {
 		some := frontier[:min(len(frontier), between)]
 		frontier = frontier[len(some):]
 		next = append(next, s.expand(some)...)

@@ -1,6 +1,7 @@
 package search_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -16,7 +17,7 @@ import (
 )
 
 var (
-	full         = flag.Bool("full", false, "search larger scopes, which takes up to two hours")
+	full         = flag.Duration("full", 0, "search larger scopes, and end after so long")
 	finishedFile = flag.String("finished", "", "file with the scopes that an earlier run of the same program has finished, which are skipped; beside it is the one that it has begun")
 )
 
@@ -56,41 +57,38 @@ var bounded = []bound{
 	}, 8_000},
 }
 
-// most is the number of states after which make prove goes on with the next bound.
-const most = 6_000_000
-
-// larger are searched by make prove.
+// larger are searched by make prove, each in an equal share of the time that is left.
 var larger = []bound{
-	{"one pod, one deletion", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Deletions: 1}, most},
-	{"one replica, two calls, two nodes", search.Scope{Replicas: 1, Pods: 1, Nodes: 2, Calls: 2}, most},
-	{"preemption, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, most},
-	{"preemption, two preempt calls, two nodes", search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 1, Preemptions: 2}, most},
-	{"preemption, two preempt calls, the pod is created, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Creations: 1, Victims: 1, Preemptors: 1, Preemptions: 2}, most},
-	{"preemption, a third pod, both are created", search.Scope{Replicas: 1, Pods: 3, Nodes: 1, Calls: 1, Creations: 2, Victims: 1, Preemptors: 1, Preemptions: 1}, most},
-	{"preemption, two replicas", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, most},
-	{"one pod is created, two calls, one fault", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Faults: 1, Creations: 1}, most},
-	{"two pods, one is created", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Creations: 1}, most},
-	{"one seat, two nodes, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 2, Calls: 1, Faults: 1, Request: search.Seat}, most},
-	{"one seat, two nodes, one deletion", search.Scope{Replicas: 1, Pods: 2, Nodes: 2, Calls: 1, Deletions: 1, Request: search.Seat}, most},
-	{"one device is replaced, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Request: search.NamedDevice, Replacements: 1}, most},
-	{"one unconfirmed pod, two calls", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Confirms: 1, Deletions: 1}, most},
-	{"one pod, two calls, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Faults: 1}, most},
-	{"two pods, one expired claim", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Expiries: 1}, most},
-	{"one pod, two calls, one crash, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Crashes: 1, Faults: 1}, most},
-	{"one pod, one fault, one deletion", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Deletions: 1}, most},
-	{"one pod, two calls, two nodes", search.Scope{Replicas: 2, Pods: 1, Nodes: 2, Calls: 2}, most},
-	{"plugin, two calls, one deletion", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 2, Deletions: 1, Plugin: true}, most},
-	{"two pods, two calls", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 2}, most},
-	{"two pods, one fault, one expired claim", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Expiries: 1}, most},
-	{"two pods, two faults", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 2}, most},
-	{"two pods, one deletion", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Deletions: 1}, most},
-	{"one pod, two calls, two nodes, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 2, Calls: 2, Faults: 1}, most},
-	{"preemption, two replicas, a third pod", search.Scope{Replicas: 2, Pods: 3, Nodes: 1, Calls: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, most},
-	{"preemption, two preemptors, two nodes", search.Scope{Replicas: 1, Pods: 4, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 2, Preemptions: 3}, most},
-	{"three replicas, two pods, two nodes", search.Scope{Replicas: 3, Pods: 2, Nodes: 2, Calls: 1, Faults: 1}, most},
+	{"one pod, one deletion", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Deletions: 1}, 0},
+	{"one replica, two calls, two nodes", search.Scope{Replicas: 1, Pods: 1, Nodes: 2, Calls: 2}, 0},
+	{"preemption, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, 0},
+	{"preemption, two preempt calls, two nodes", search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 1, Preemptions: 2}, 0},
+	{"preemption, two preempt calls, the pod is created, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Creations: 1, Victims: 1, Preemptors: 1, Preemptions: 2}, 0},
+	{"preemption, a third pod, both are created", search.Scope{Replicas: 1, Pods: 3, Nodes: 1, Calls: 1, Creations: 2, Victims: 1, Preemptors: 1, Preemptions: 1}, 0},
+	{"preemption, two replicas", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, 0},
+	{"one pod is created, two calls, one fault", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Faults: 1, Creations: 1}, 0},
+	{"two pods, one is created", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Creations: 1}, 0},
+	{"one seat, two nodes, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 2, Calls: 1, Faults: 1, Request: search.Seat}, 0},
+	{"one seat, two nodes, one deletion", search.Scope{Replicas: 1, Pods: 2, Nodes: 2, Calls: 1, Deletions: 1, Request: search.Seat}, 0},
+	{"one device is replaced, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Request: search.NamedDevice, Replacements: 1}, 0},
+	{"one unconfirmed pod, two calls", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Confirms: 1, Deletions: 1}, 0},
+	{"one pod, two calls, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Faults: 1}, 0},
+	{"two pods, one expired claim", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Expiries: 1}, 0},
+	{"one pod, two calls, one crash, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Crashes: 1, Faults: 1}, 0},
+	{"one pod, one fault, one deletion", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Deletions: 1}, 0},
+	{"one pod, two calls, two nodes", search.Scope{Replicas: 2, Pods: 1, Nodes: 2, Calls: 2}, 0},
+	{"plugin, two calls, one deletion", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 2, Deletions: 1, Plugin: true}, 0},
+	{"two pods, two calls", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 2}, 0},
+	{"two pods, one fault, one expired claim", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Expiries: 1}, 0},
+	{"two pods, two faults", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 2}, 0},
+	{"two pods, one deletion", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Deletions: 1}, 0},
+	{"one pod, two calls, two nodes, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 2, Calls: 2, Faults: 1}, 0},
+	{"preemption, two replicas, a third pod", search.Scope{Replicas: 2, Pods: 3, Nodes: 1, Calls: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, 0},
+	{"preemption, two preemptors, two nodes", search.Scope{Replicas: 1, Pods: 4, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 2, Preemptions: 3}, 0},
+	{"three replicas, two pods, two nodes", search.Scope{Replicas: 3, Pods: 2, Nodes: 2, Calls: 1, Faults: 1}, 0},
 	{"everything", search.Scope{
 		Replicas: 3, Pods: 2, Nodes: 2, Calls: 2, Faults: 1, Crashes: 1, Creations: 1, Deletions: 1, Expiries: 1, Confirms: 1,
-	}, most},
+	}, 0},
 }
 
 type bound struct {
@@ -101,15 +99,15 @@ type bound struct {
 
 // TestEveryInterleaving searches all interleavings within the bounds for a broken promise.
 func TestEveryInterleaving(t *testing.T) {
-	bounds := bounded
-	if *full {
+	bounds, end := bounded, time.Now().Add(*full)
+	if *full > 0 {
 		bounds = larger
 	}
 	done, err := finished.Open(*finishedFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range bounds {
+	for i, b := range bounds {
 		t.Run(b.name, func(t *testing.T) {
 			id := fmt.Sprintf("%+v", b)
 			if result, ok := done.Result(id); ok {
@@ -117,7 +115,7 @@ func TestEveryInterleaving(t *testing.T) {
 			}
 			shown := time.Now()
 			o := search.Options{States: b.states, Progress: func(depth, states, frontier int) {
-				if *full && time.Since(shown) > 10*time.Second {
+				if *full > 0 && time.Since(shown) > 10*time.Second {
 					shown = time.Now()
 					t.Logf("%d states within %d moves, %d of them new", states, depth, frontier)
 				}
@@ -126,7 +124,13 @@ func TestEveryInterleaving(t *testing.T) {
 				o.Checkpoint = &search.Checkpoint{File: *finishedFile + ".search", ID: done.Program() + id, Interval: time.Minute}
 				o.Continued = func(depth, states int) { t.Logf("continues with %d states within %d moves", states, depth) }
 			}
-			r, err := search.Explore(b.scope, o)
+			ctx := t.Context()
+			if *full > 0 {
+				within, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(len(bounds)-i))
+				defer cancel()
+				ctx = within
+			}
+			r, err := search.Explore(ctx, b.scope, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +140,7 @@ func TestEveryInterleaving(t *testing.T) {
 			switch {
 			case r.Finished:
 				t.Logf("complete: %v", r)
-			case b.states == 0:
+			case b.states == 0 && *full == 0:
 				t.Errorf("not complete: %v", r)
 			default:
 				t.Logf("all histories of up to %d moves: %v", r.Depth, r)
@@ -175,7 +179,7 @@ func TestSeededDefectsAreFound(t *testing.T) {
 	for _, m := range mutations {
 		t.Run(string(m.mutation), func(t *testing.T) {
 			m.scope.Mutation = m.mutation
-			r, err := search.Explore(m.scope, search.Options{})
+			r, err := search.Explore(t.Context(), m.scope, search.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -271,7 +275,7 @@ func TestSearchesAreIndependent(t *testing.T) {
 func TestSearchContinues(t *testing.T) {
 	scope := search.Scope{Replicas: 1, Pods: 3, Nodes: 1, Calls: 1, Victims: 1, Preemptors: 1, Preemptions: 1}
 	file, earlier := filepath.Join(t.TempDir(), "search"), []byte(nil)
-	whole, err := search.Explore(scope, search.Options{Checkpoint: &search.Checkpoint{File: file, ID: "this"}, Progress: func(_, states, _ int) {
+	whole, err := search.Explore(t.Context(), scope, search.Options{Checkpoint: &search.Checkpoint{File: file, ID: "this"}, Progress: func(_, states, _ int) {
 		if states > 5_000 && earlier == nil {
 			earlier, _ = os.ReadFile(file)
 		}
@@ -288,7 +292,7 @@ func TestSearchContinues(t *testing.T) {
 		}
 		search.ForgetViews()
 		from := 0
-		r, err := search.Explore(scope, search.Options{
+		r, err := search.Explore(t.Context(), scope, search.Options{
 			States: limit, Checkpoint: &search.Checkpoint{File: file, ID: id, Interval: time.Hour}, Continued: func(_, states int) { from = states },
 		})
 		switch {
@@ -304,9 +308,30 @@ func TestSearchContinues(t *testing.T) {
 	}
 }
 
+// A search that has no more time says up to how many moves it has searched all histories.
+func TestSearchEndsInTime(t *testing.T) {
+	const last = 5
+	file := filepath.Join(t.TempDir(), "search")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	states := 0
+	r, err := search.Explore(ctx, smallest, search.Options{Checkpoint: &search.Checkpoint{File: file}, Progress: func(depth, now, _ int) {
+		if depth == last {
+			states = now
+			cancel()
+		}
+	}})
+	if err != nil || r.Finished || r.Broken != nil || r.Depth != last || r.States != states {
+		t.Errorf("%v, %v; want %d states within %d moves", r, err, states, last)
+	}
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the file stays after the end of the search: %v", err)
+	}
+}
+
 func verdict(t *testing.T, scope search.Scope) search.Result {
 	t.Helper()
-	r, err := search.Explore(scope, search.Options{})
+	r, err := search.Explore(t.Context(), scope, search.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
