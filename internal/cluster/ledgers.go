@@ -147,14 +147,14 @@ func (s *state) allLedgers() []*ledger.Object {
 func (s *state) setLedger(o *ledger.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgetClaims(s.ledgers[o.Name])
+	var old []snapshot.LedgerPod
+	if known := s.ledgers[o.Name]; known != nil {
+		old = known.Spec.Pods
+	}
+	s.replaceClaims(o.Name, old, o.Spec.Pods)
 	s.lookups.Lock()
 	s.ledgers[o.Name] = o
 	s.lookups.Unlock()
-	for i := range o.Spec.Pods {
-		uid := o.Spec.Pods[i].UID
-		s.claims[uid] = append(s.claims[uid], o.Name)
-	}
 	s.showLedger(o)
 }
 
@@ -162,26 +162,32 @@ func (s *state) removeLedger(o *ledger.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.ledgers[o.Name]
-	s.forgetClaims(known)
+	if known == nil {
+		return
+	}
+	s.replaceClaims(known.Name, known.Spec.Pods, nil)
 	s.lookups.Lock()
 	delete(s.ledgers, o.Name)
 	s.lookups.Unlock()
-	if known != nil {
-		s.builder.DeleteLedger(known.Spec.Key())
-		s.requestPublish()
-	}
+	s.builder.DeleteLedger(known.Spec.Key())
+	s.requestPublish()
 }
 
-// forgetClaims removes this ledger from the pod index. It may be nil.
-func (s *state) forgetClaims(o *ledger.Object) {
-	if o == nil {
-		return
+// replaceClaims replaces the pods of the ledger with the name in the index of claims. A pod without
+// claims is no longer in gone: its next claim, of a bind call that comes late, counts until a sweep
+// releases the claim.
+func (s *state) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
+	for i := range old {
+		uid := old[i].UID
+		s.claims[uid] = slices.DeleteFunc(s.claims[uid], func(other string) bool { return other == name })
 	}
-	for i := range o.Spec.Pods {
-		uid := o.Spec.Pods[i].UID
-		names := slices.DeleteFunc(s.claims[uid], func(name string) bool { return name == o.Name })
-		if s.claims[uid] = names; len(names) == 0 {
+	for i := range pods {
+		s.claims[pods[i].UID] = append(s.claims[pods[i].UID], name)
+	}
+	for i := range old {
+		if uid := old[i].UID; len(s.claims[uid]) == 0 {
 			delete(s.claims, uid)
+			delete(s.gone, uid)
 		}
 	}
 }
@@ -211,10 +217,5 @@ func (s *state) claimsEnd(uid types.UID, gone bool) {
 	}
 	for _, name := range names {
 		s.showLedger(s.ledgers[name])
-	}
-	for uid := range s.gone { // few: pods whose claims are about to be released
-		if len(s.claims[uid]) == 0 {
-			delete(s.gone, uid)
-		}
 	}
 }
