@@ -249,10 +249,10 @@ func (w *World) After(m Move) *World {
 // reduce removes what has no effect any more, so that Worlds are the same that differ in nothing else: late requests that the API server will
 // reject, ends of expectations that have no effect any more, and versions of a pod that is not bound, if no replica will read one from its cache to bind the pod.
 func (w *World) reduce() {
-	w.late = slices.DeleteFunc(w.late, w.futile)
 	if w.scope.Unreduced {
 		return
 	}
+	w.late = slices.DeleteFunc(w.late, w.futile)
 	for i := range w.replicas {
 		r := &w.replicas[i]
 		w.expireInVain(r)

@@ -212,6 +212,7 @@ func TestReductionsChangeNoVerdict(t *testing.T) {
 	scopes := []search.Scope{
 		{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Creations: 1, Victims: 1, Preemptors: 1, Preemptions: 1},
 		{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Expiries: 1},
+		{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1},
 		{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1},
 	}
 	for _, m := range mutations {
