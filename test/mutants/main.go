@@ -22,7 +22,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.IntVar(&o.sample, "sample", 0, "run this many generated mutants, instead of those in declared.go")
+	flag.IntVar(&o.sample, "sample", 0, "run this many generated mutants, instead of those in table.go")
 	flag.Uint64Var(&o.seed, "seed", 1, "which of the generated mutants are sampled")
 	flag.StringVar(&o.only, "only", "", "run only the mutants whose name contains this text")
 	flag.StringVar(&o.results, "results", "bin/mutants", "file with the mutants that earlier runs have killed, which are skipped while code and tests are the same")
@@ -64,6 +64,9 @@ func run(ctx context.Context, o options, out io.Writer) (survivors int, err erro
 	}
 	fmt.Fprintf(out, "%d mutants: %d killed (%d of them by an earlier run), %d accepted, %d survived; %s\n",
 		r.total, r.killed, r.skipped, r.ok, r.survived, time.Since(started).Round(time.Second))
+	if err == nil && r.total == 0 {
+		err = fmt.Errorf("the name of no mutant contains %q", o.only)
+	}
 	return r.survived, err
 }
 

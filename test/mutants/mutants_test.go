@@ -321,3 +321,12 @@ func TestResultsAreKept(t *testing.T) {
 		}
 	}
 }
+
+// A text that no name contains is a mistake of the one who calls, and not a success.
+func TestOnlyWithoutAMutant(t *testing.T) {
+	results := filepath.Join(t.TempDir(), "mutants")
+	t.Chdir(root)
+	if _, err := run(t.Context(), options{only: "no such mutant", results: results}, io.Discard); err == nil || !strings.Contains(err.Error(), "no such mutant") {
+		t.Errorf("got %v", err)
+	}
+}
