@@ -53,5 +53,11 @@ func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UI
 // boundOrGone reports whether the pod is bound or gone, or its node is gone (nil).
 func (b *Binder) boundOrGone(uid types.UID, node *snapshot.Node) bool {
 	pod := b.Cluster.PodByUID(uid)
-	return pod == nil || pod.Spec.NodeName != "" || node == nil || node.Has(uid) && b.Cluster.Assumed(uid) == ""
+	switch {
+	case node == nil, pod != nil && pod.Spec.NodeName != "":
+		return true
+	case b.Cluster.Assumed(uid) != "": // perhaps the watch does not show the pod yet
+		return false
+	}
+	return pod == nil || node.Has(uid)
 }

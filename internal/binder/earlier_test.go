@@ -89,6 +89,19 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 	}
 }
 
+// A pod that this process binds is not gone if the watch does not show it yet.
+func TestBindWaitsForAPodThatTheWatchDoesNotShow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatched()
+		w.assume()
+		w.earlier.Store(nil)
+		time.AfterFunc(900*time.Millisecond, w.bindEarlier)
+		if at, err := w.bindAfterEarlier(t, t.Context(), new(binder.Awaited), 0); at != 900*time.Millisecond || err != nil {
+			t.Errorf("bound after %s: %v", at, err)
+		}
+	})
+}
+
 // All pods together wait once for a pod that another replica does not bind.
 func TestBindWaitsOnceForTheSamePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -153,20 +166,24 @@ func TestWaitingCostsLittle(t *testing.T) {
 
 func newWatched() *watched {
 	w := &watched{apiServer: newAPIServer(), next: make(chan struct{})}
-	w.earlier.Store(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "earlier", UID: "earlier"}})
+	w.earlier.Store(earlierPod())
 	return w
+}
+
+func earlierPod() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "earlier", UID: "earlier"}}
 }
 
 // assume lets this process bind the earlier pod: the View counts it on the node, although it is not bound.
 func (w *watched) assume() {
 	var b snapshot.Builder
 	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-	b.AssumePod(w.earlier.Load(), "a")
+	b.AssumePod(earlierPod(), "a")
 	w.assumed, w.view = "a", b.View()
 }
 
 func (w *watched) bindEarlier() {
-	bound := w.earlier.Load().DeepCopy()
+	bound := earlierPod()
 	bound.Spec.NodeName = "a"
 	w.earlier.Store(bound)
 	close(w.next)
