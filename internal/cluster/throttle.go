@@ -51,7 +51,11 @@ func (l *limiter) Wait(ctx context.Context) error {
 		}
 		return nil
 	}
-	return l.bucket.Wait(ctx)
+	err := l.bucket.Wait(ctx)
+	if _, ends := ctx.Deadline(); err != nil && ends && ctx.Err() == nil { // the deadline comes before the turn
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return err
 }
 
 // Accept implements flowcontrol.RateLimiter.

@@ -9,6 +9,23 @@ import (
 	"time"
 )
 
+// A request whose turn comes after the deadline of its context fails at once, as if it had waited.
+func TestTurnAfterTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(1, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		for i, want := range []error{nil, nil, context.DeadlineExceeded} {
+			if err := l.Wait(ctx); !errors.Is(err, want) || (err == nil) != (want == nil) {
+				t.Errorf("request %d: %v, want %v", i, err, want)
+			}
+		}
+		if ctx.Err() != nil {
+			t.Error("the last one has waited until the deadline")
+		}
+	})
+}
+
 // With a negative ThrottleTimeout, all callers get their turn, however many wait, and another request waits for one of them only.
 func TestThrottleInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package extender_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -73,24 +74,29 @@ func TestNominatedPodWaitsForTheAPIServerBriefly(t *testing.T) {
 		runs    []*corev1.Pod // on node n, as the view shows them
 		live    []*corev1.Pod // as the API server has them
 		hangs   string        // the pod for which the API server does not respond
+		limited bool          // it is not asked, because the limit of requests permits it too late
 		want    string        // the response
 		dropped string        // the record's reason for dropping the candidate
 	}{
-		{"no response", []*corev1.Pod{terminating(first), on(sharing("high", 2000, 10), "n", "1")}, nil, "first", "", mayNeedNone},
-		{"another evicted pod is gone", []*corev1.Pod{terminating(first), terminating(second)}, nil, "second", "", mayNeedNone},
+		{"no response", []*corev1.Pod{terminating(first), on(sharing("high", 2000, 10), "n", "1")}, nil, "first", false, "", mayNeedNone},
+		{"no request", []*corev1.Pod{terminating(first), on(sharing("high", 2000, 10), "n", "1")}, nil, "first", true, "", mayNeedNone},
+		{"another evicted pod is gone", []*corev1.Pod{terminating(first), terminating(second)}, nil, "second", false, "", mayNeedNone},
 		{"another evicted pod is not gone, and the pod fits beside it", []*corev1.Pod{terminating(first), terminating(second)},
-			[]*corev1.Pod{first}, "second", "", mayNeedNone},
+			[]*corev1.Pod{first}, "second", false, "", mayNeedNone},
 		{"another evicted pod is not gone, and the pod does not fit beside it", []*corev1.Pod{terminating(first),
-			terminating(on(sharing("third", 0, 4), "n", "0")), on(sharing("high", 2000, 10), "n", "1")}, []*corev1.Pod{first}, "third", "m[low-m]", ""},
+			terminating(on(sharing("third", 0, 4), "n", "0")), on(sharing("high", 2000, 10), "n", "1")}, []*corev1.Pod{first}, "third", false, "m[low-m]", ""},
 		{"the pod would not fit without it", []*corev1.Pod{terminating(first), on(sharing("high", 2000, 10), "n", "1"),
-			on(sharing("higher", 2000, 6), "n", "0")}, nil, "first", "m[low-m]", ""},
-		{"all respond", []*corev1.Pod{terminating(first), terminating(second)}, nil, "", "", needsNone},
+			on(sharing("higher", 2000, 6), "n", "0")}, nil, "first", false, "m[low-m]", ""},
+		{"all respond", []*corev1.Pod{terminating(first), terminating(second)}, nil, "", false, "", needsNone},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := serveGPUProfile(t, nil, append(tc.live, important)...)
 			g.cluster.onLive = func(ctx context.Context, name string) error {
 				if name != tc.hangs {
 					return nil
+				}
+				if tc.limited {
+					return fmt.Errorf("limit of requests: %w", context.DeadlineExceeded)
 				}
 				<-ctx.Done()
 				return ctx.Err()
