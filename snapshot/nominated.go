@@ -64,10 +64,11 @@ type nominee struct {
 
 // Nominate says that kube-scheduler will nominate the pod, which is on no node, and here in its latest state, to one of the nodes: it has been
 // told which pods it can evict there, and counts the pod from then on. forget takes that back in this Builder or a clone of it, unless SetPod
-// has shown the nomination. Nominate replaces what an earlier call has said about the pod.
-func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func(*Builder)) {
+// has shown the nomination. If SetPod has not shown the pod at all, which seen says, forget also takes back what pod was nominated to: the
+// pod may be gone. Nominate replaces what an earlier call has said about the pod.
+func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func(b *Builder, seen bool)) {
 	if b.Pod(pod.UID) != nil || len(nodes) == 0 {
-		return func(*Builder) {}
+		return func(*Builder, bool) {}
 	}
 	nodes = slices.Clone(nodes) // forget finds what this call has said by its address
 	next := nominee{expected: nodes}
@@ -83,18 +84,22 @@ func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func(
 	} else {
 		b.withoutRoom(func() { b.expect(pod, next) })
 	}
-	return func(b *Builder) { b.forgetNomination(pod.UID, nodes) }
+	return func(b *Builder, seen bool) { b.forgetNomination(pod.UID, nodes, seen) }
 }
 
 // forgetNomination takes back what a call of Nominate has said.
-func (b *Builder) forgetNomination(uid types.UID, nodes []NominatedNode) {
+func (b *Builder) forgetNomination(uid types.UID, nodes []NominatedNode, seen bool) {
 	n := b.nominated[uid]
 	if n == nil || n.shown {
 		return
 	}
 	said := func(of []NominatedNode) bool { return len(of) > 0 && &of[0] == &nodes[0] }
-	if said(n.expected) {
+	switch {
+	case said(n.expected) && seen:
 		b.expect(n.Pod, nominee{})
+		return
+	case said(n.expected):
+		b.endNomination(uid)
 		return
 	}
 	if i := slices.IndexFunc(n.earlier, said); i >= 0 {

@@ -50,6 +50,8 @@ func TestNominee(t *testing.T) {
 		"assumed":                               {{"expect a", "a[on-a]"}, {"assume a", ""}, {"expect b", ""}, {"set a", "a"}},
 		"deleted":                               {{"expect a", "a[on-a]"}, {"delete", ""}, {"forget", ""}},
 		"being deleted":                         {{"expect a", "a[on-a]"}, {"terminate", ""}},
+		"never seen, and forgotten":             {{"unseen a", ""}, {"expect b", "a b[on-b]"}, {"forget unseen", ""}},
+		"the first of an unseen pod is over":    {{"unseen a", ""}, {"expect b", "a b[on-b]"}, {"expect c", "a c[on-c]"}, {"forget first unseen", "a c[on-c]"}, {"forget unseen", ""}},
 		"expected nowhere":                      {{"expect", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +59,7 @@ func TestNominee(t *testing.T) {
 			b.SetNode(node("a"))
 			b.SetPod(pod("p", ""))
 			b.View()
-			var forgets []func(*snapshot.Builder)
+			var forgets []func(*snapshot.Builder, bool)
 			latest, former := pod("p", ""), ""
 			for i, step := range steps {
 				do, names, _ := strings.Cut(step.do, " ")
@@ -75,11 +77,11 @@ func TestNominee(t *testing.T) {
 				case "expect":
 					forgets = append(forgets, b.Nominate(latest, to(strings.Fields(names)...)))
 				case "forget":
-					if names == "first" {
-						forgets[0](&b)
-					} else {
-						forgets[len(forgets)-1](&b)
+					which, seen := len(forgets)-1, !strings.Contains(names, "unseen")
+					if strings.Contains(names, "first") {
+						which = 0
 					}
+					forgets[which](&b, seen)
 				case "bound":
 					b.SetPod(pod("p", names))
 				case "assume":

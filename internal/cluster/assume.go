@@ -85,7 +85,7 @@ func (s *state) nominate(uid types.UID, live *corev1.Pod, nodes []snapshot.Nomin
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.expected--
-		expected(&s.builder)
+		expected(&s.builder, s.seen(uid) != nil)
 		s.publishLocked()
 	}
 }

@@ -290,6 +290,10 @@ func TestNominate(t *testing.T) {
 		s.removePod(nominated)
 		s.publish()
 		expect("deleted again", 0)
+		nominate()
+		expect("not shown yet, nominated before", 1)
+		time.Sleep(nominationTimeout + time.Second)
+		expect("not shown for half a minute: perhaps deleted", 0)
 		api.PrependReactor("get", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("no route to host")
 		})
