@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/binder"
-	"outboard.dev/outboard/snapshot"
 )
 
 // BindError is the error of [Cluster.Bind]. errors.Is finds [binder.ErrOutcomeUnknown] in it if Unknown, and
@@ -202,7 +201,7 @@ func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.
 	if pod.UID != uid {
 		return nil, nil
 	}
-	snapshot.TrimPod(pod)
+	trimPod(pod)
 	return pod, nil
 }
 

@@ -151,10 +151,12 @@ func (c *Cluster) reread(ctx context.Context) {
 	}
 }
 
-// replaceVersion replaces the same version of the pod. If the watch has shown or will show another version, that one has all that is read.
+// replaceVersion replaces the version of the pod that the watch has shown last. If the watch will show another version, that one has all that
+// is read.
 func (s *state) replaceVersion(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if known := s.seen(pod.UID); known != nil && known.ResourceVersion == pod.ResourceVersion {
-		pod.Status.NominatedNodeName = known.Status.NominatedNodeName // see trimPod
-		s.setPod(pod)
+		s.setPodLocked(pod)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,6 +150,52 @@ func TestLargePodsAreReadAgain(t *testing.T) {
 			t.Errorf("%d pods are read because a policy has gone", n)
 		}
 	})
+}
+
+// The Cluster also reads a large pod again of which the watch has shown a version that differs only in what is removed.
+func TestLargePodWithALaterVersionIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		earlier := largePod("bound", exampleNodeName(0))
+		later := earlier.DeepCopy()
+		later.ResourceVersion, later.Annotations["unread"] = "2", "x"
+		c, _ := testCluster(t, later)
+		c.KeepOfPods([]string{"app"}, nil)
+		c.state.setNode(exampleNode(0))
+		c.watched(earlier)
+		c.watched(later)
+		c.state.setComplete()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go c.reread(ctx)
+		c.KeepOfPods([]string{"app", "later"}, nil)
+		time.Sleep(2 * rereadPause)
+		synctest.Wait()
+		if got := c.PodByUID("bound").Annotations["later"]; got != "1" {
+			t.Errorf("the annotation is %q", got)
+		}
+	})
+}
+
+// A pod that is deleted while it is read again stays deleted.
+func TestDeletedPodIsNotReadAgain(t *testing.T) {
+	s := newState()
+	s.setComplete()
+	pod := largePod("p", exampleNodeName(0))
+	trimPod(pod)
+	snapshot.ReducePod(pod, s.readsOf)
+	s.setPod(pod)
+	var events sync.WaitGroup
+	s.mu.Lock() // both come while a View is made
+	events.Go(func() { s.removePod(pod) })
+	time.Sleep(10 * time.Millisecond) // the watch is first
+	events.Go(func() { s.replaceVersion(pod.DeepCopy()) })
+	time.Sleep(10 * time.Millisecond)
+	s.mu.Unlock()
+	events.Wait()
+	if s.seen("p") != nil {
+		t.Error("the pod is back")
+	}
 }
 
 // However many labels the budgets of a namespace select, a large pod takes little memory. It has these labels again when they are few.

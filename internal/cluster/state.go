@@ -225,6 +225,10 @@ func (s *state) setPod(pod *corev1.Pod) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.setPodLocked(pod)
+}
+
+func (s *state) setPodLocked(pod *corev1.Pod) {
 	s.store(pod)
 	next, e := s.assumed[pod.UID].Watch(pod)
 	s.apply(pod.UID, next, e)
@@ -262,6 +266,11 @@ func (s *state) removePod(pod *corev1.Pod) {
 func (s *state) addToViews(pod *corev1.Pod) {
 	s.builder.SetPod(pod)
 	if kept := s.builder.Pod(pod.UID); kept != nil && kept != pod {
+		if snapshot.IsReduced(pod) { // what is removed differs: replaceVersion must know this version
+			latest := *kept
+			latest.ResourceVersion = pod.ResourceVersion
+			kept = &latest
+		}
 		pod = kept
 		s.store(pod)
 	}
