@@ -43,11 +43,22 @@ func newLedgerClient(config *rest.Config) (*ledgerClient, error) {
 func (c *Cluster) ledgerFeed() *resourceReflector {
 	return newResourceReflector(c.ledgers.GetClient(), c.feed("ledgers"), "", c.ledgers, store[*ledger.Object]{
 		trim:   func(o *ledger.Object) { o.ManagedFields = nil },
-		set:    c.state.setLedger,
+		set:    c.setLedger,
 		remove: c.state.removeLedger,
 		known:  c.state.allLedgers,
 		done:   c.completed,
 	})
+}
+
+// setLedger handles a Ledger shown by the watch. One that somebody has made with another name than that of its key is as if it did not exist:
+// Outboard writes no claims to it, and it would take the place of the other one.
+func (c *Cluster) setLedger(o *ledger.Object) {
+	if name := ledger.Name(o.Spec.Key()); o.Name != name {
+		c.options.Logger.Warn("ignoring a ledger that Outboard has not made", "ledger", o.Name, "name_of_the_ledger_in_use", name)
+		c.state.removeLedger(o)
+		return
+	}
+	c.state.setLedger(o)
 }
 
 // GetLedger reads a Ledger from the API server.

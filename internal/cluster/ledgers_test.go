@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"log/slog"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,42 @@ func TestClaimsOfPodsThatAreGone(t *testing.T) {
 	if len(s.gone) > 0 || len(s.claims) > 0 {
 		t.Errorf("got %v and %v in memory", s.gone, s.claims)
 	}
+}
+
+// A ledger that somebody has made by hand, beside the one of the same key, changes no View. It may also take the name of another ledger while the
+// watch is interrupted.
+func TestLedgersWithOtherNames(t *testing.T) {
+	c := &Cluster{state: newState(), options: Options{Logger: slog.New(slog.DiscardHandler)}}
+	c.state.setComplete()
+	c.state.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	key := snapshot.LedgerKey{Resource: "gpu", Node: "n"}
+	object := func(name, node string, used int64) *ledger.Object {
+		return &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: snapshot.Ledger{
+			Resource: "gpu", Node: node, Pods: []snapshot.LedgerPod{{UID: "a"}},
+			Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 10, Claims: []snapshot.LedgerClaim{{Pod: "a", Amount: used}}}},
+		}}
+	}
+	used := func(step string, want int64) {
+		t.Helper()
+		c.state.publish()
+		var got int64
+		if l := c.View().Node("n").Ledger("gpu"); l != nil {
+			got = l.Unit("0").Used()
+		}
+		if got != want {
+			t.Errorf("%s: %d used, want %d", step, got, want)
+		}
+	}
+	c.setLedger(object(ledger.Name(key), "n", 3))
+	c.setLedger(object("made-by-hand", "n", 5))
+	used("made by hand", 3)
+	c.state.removeLedger(object("made-by-hand", "n", 5))
+	used("removed", 3)
+	if n := len(c.Ledgers()); n != 1 {
+		t.Errorf("%d ledgers", n)
+	}
+	c.setLedger(object(ledger.Name(key), "another node", 5))
+	used("the name has another ledger", 0)
 }
 
 func TestConfigMapsOfNodes(t *testing.T) {
