@@ -185,7 +185,7 @@ func (h *Handler) askWhichAreGone(ctx context.Context, c *call, leaving []*corev
 	defer cancel()
 	for _, pod := range leaving {
 		live, err := h.Cluster.LivePod(asking, pod.Namespace, pod.Name, pod.UID)
-		if err != nil && (errors.Is(asking.Err(), context.DeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)) {
+		if errors.Is(err, context.DeadlineExceeded) {
 			return false, nil
 		}
 		if err != nil {
