@@ -184,19 +184,23 @@ func (s *state) removeLedger(o *ledger.Object) {
 	s.requestPublish()
 }
 
-// replaceClaims replaces the pods of the ledger with the name in the index of claims. A pod without
-// claims is no longer in gone: its next claim, of a bind call that comes late, counts until a sweep
-// releases the claim.
+// replaceClaims replaces the pods of the ledger with the name in the index of claims. A pod that is gone and loses its claim may get another
+// one, by a bind call that comes late. That one counts until a sweep releases it.
 func (s *state) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
+	this := func(other string) bool { return other == name }
 	for i := range old {
 		uid := old[i].UID
-		s.claims[uid] = slices.DeleteFunc(s.claims[uid], func(other string) bool { return other == name })
+		s.claims[uid] = slices.DeleteFunc(s.claims[uid], this)
 	}
 	for i := range pods {
 		s.claims[pods[i].UID] = append(s.claims[pods[i].UID], name)
 	}
 	for i := range old {
-		if uid := old[i].UID; len(s.claims[uid]) == 0 {
+		uid := old[i].UID
+		if gone, ok := s.gone[uid]; ok && !slices.Contains(s.claims[uid], name) {
+			s.gone[uid] = slices.DeleteFunc(gone, this)
+		}
+		if len(s.claims[uid]) == 0 {
 			delete(s.claims, uid)
 			delete(s.gone, uid)
 		}
@@ -207,10 +211,7 @@ func (s *state) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
 // gone. These claims are in the Ledger for some seconds more, but a pod that needs the units is
 // retried now.
 func (s *state) showLedger(o *ledger.Object) {
-	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool {
-		_, gone := s.gone[uid]
-		return gone
-	}))
+	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool { return slices.Contains(s.gone[uid], o.Name) }))
 	s.requestPublish()
 }
 
@@ -222,7 +223,7 @@ func (s *state) claimsEnd(uid types.UID, gone bool) {
 	}
 	names := s.claims[uid]
 	if gone && len(names) > 0 {
-		s.gone[uid] = struct{}{}
+		s.gone[uid] = slices.Clone(names)
 	} else {
 		delete(s.gone, uid)
 	}

@@ -100,8 +100,10 @@ func (s *state) clone() *state {
 		builder: s.builder.Clone(), complete: s.complete, claims: maps.Clone(s.claims), gone: maps.Clone(s.gone), expected: s.expected,
 		reads: s.reads,
 	}
-	for uid, names := range c.claims {
-		c.claims[uid] = slices.Clone(names)
+	for _, index := range []map[types.UID][]string{c.claims, c.gone} {
+		for uid, names := range index {
+			index[uid] = slices.Clone(names)
+		}
 	}
 	c.reads.selected = maps.Clone(s.reads.selected)
 	current := s.published.Load()

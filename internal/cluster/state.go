@@ -47,7 +47,7 @@ type state struct {
 	builder  snapshot.Builder
 	complete bool                   // everything was read once: Views may be published
 	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
-	gone     map[types.UID]struct{} // pods that are gone and have claims
+	gone     map[types.UID][]string // the names of those in which a pod that is gone has kept its claims since
 	expected int                    // the calls of nominate in the last nominationTimeout
 	reads    reads
 }
@@ -69,7 +69,7 @@ func newState() *state {
 		lacking: make(chan struct{}, 1),
 		assumed: map[types.UID]assumption.State{},
 		claims:  map[types.UID][]string{},
-		gone:    map[types.UID]struct{}{},
+		gone:    map[types.UID][]string{},
 	}
 	s.published.Store(&published{view: &snapshot.View{}, at: time.Now(), superseded: make(chan struct{})})
 	s.builder.DropHistory()

@@ -131,8 +131,9 @@ var claimProtocol = []declaredMutant{
 	{"internal/cluster/assume.go", "if a := s.assumed[uid]; !a.Bound {", "if a := s.assumed[uid]; true {", "internal/cluster TestViewFor"},
 	{"internal/cluster/assume.go", "if a.Bound && a.Since.Before(before) {", "if a.Since.Before(before) {", "internal/cluster TestPodsConvergeToTheAPIServer"},
 	{"internal/cluster/assume.go", "case e == assumption.AsWatched && former.Pod != nil:", "case false:", "internal/cluster TestAssumption"},
-	{"internal/cluster/ledgers.go", "\t\treturn gone\n", "\t\treturn gone && false\n", "internal/cluster TestClaimsOfPodsThatAreGone"},
+	{"internal/cluster/ledgers.go", "return slices.Contains(s.gone[uid], o.Name)", "return false", "internal/cluster TestClaimsOfPodsThatAreGone"},
 	{"internal/cluster/ledgers.go", "\t\t\tdelete(s.gone, uid)\n", "", "internal/cluster TestClaimsOfPodsThatAreGone"},
+	{"internal/cluster/ledgers.go", "s.gone[uid] = slices.DeleteFunc(gone, this)", "_ = gone", "internal/cluster TestLateClaimBesideAnother"},
 
 	// Preemption, and the pods that are nominated.
 	{"internal/engine/preempt.go", "return victim || pod.DeletionTimestamp != nil", "return victim", "internal/engine TestPreempt"},

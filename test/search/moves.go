@@ -319,7 +319,10 @@ func (w *World) move(m Move) {
 		r.ledgerEvents = r.ledgerEvents[1:]
 		r.ledgers[l.index] = l.now
 		for p := range r.omitted {
-			r.omitted[p] = r.omitted[p] && r.claims(w.scope, p)
+			if r.omits(p, l.index) && !r.claims(w.scope, p, l.index) {
+				r.omitted[p] = slices.Clone(r.omitted[p]) // another World has the same
+				r.omitted[p][l.index] = false
+			}
 		}
 		r.change().ShowLedger(l.now)
 	case showNode:
@@ -387,7 +390,10 @@ func (w *World) showPod(r *replica) {
 		r.room = unevaluated
 	}
 	if pod == nil {
-		r.omitted[p], r.gone[p] = r.claims(w.scope, p), true
+		r.omitted[p], r.gone[p] = make([]bool, len(r.ledgers)), true
+		for l := range r.ledgers {
+			r.omitted[p][l] = r.claims(w.scope, p, l)
+		}
 		r.change().ShowNoPod(former)
 	} else {
 		r.change().ShowPod(pod)

@@ -39,7 +39,7 @@ type replica struct {
 	decided []string // the node on which a bind call for the pod that has not ended has assumed it last; "": none
 	bound   []bool   // the API server has said that the pod is bound, and the watch has shown it neither bound nor gone
 	gone    []bool   // the API server or the watch has said that the pod is gone
-	omitted []bool   // the watch has shown that the pod is gone while it had a claim, which the views omit
+	omitted [][]bool // for each pod and ledger: the watch has shown that the pod is gone while it had a claim there, which the views omit
 	unshown []string // to which node the API server had each pod nominated in the latest preempt call, if the watch did not show the pod; "": none
 	late    []bool   // an expectation for the pod has ended before the watch showed the nomination
 	chosen  []string // the node that a kube-scheduler has chosen after the latest preempt call for each pod, if that was of this replica; "": none
@@ -107,7 +107,7 @@ func (w *World) started() replica {
 	r := replica{
 		cluster: cluster.NewOffline(), owned: true,
 		pods: slices.Clone(w.pods), ledgers: slices.Clone(w.ledgers), nodes: slices.Clone(w.nodes),
-		decided: make([]string, len(w.pods)), bound: make([]bool, len(w.pods)), gone: make([]bool, len(w.pods)), omitted: make([]bool, len(w.pods)),
+		decided: make([]string, len(w.pods)), bound: make([]bool, len(w.pods)), gone: make([]bool, len(w.pods)), omitted: make([][]bool, len(w.pods)),
 		unshown: make([]string, len(w.pods)), late: make([]bool, len(w.pods)), chosen: make([]string, len(w.pods)),
 		writers: make([]writer, len(w.ledgers)),
 	}
@@ -198,9 +198,13 @@ func (r *replica) unseen(p int) *corev1.Pod {
 }
 
 // claims reports whether the pod has a claim in the ledgers that the watch has shown.
-func (r *replica) claims(s *Scope, p int) bool {
-	return slices.ContainsFunc(r.ledgers, func(o *ledger.Object) bool { return o != nil && o.Spec.Pod(s.uid(p)) != nil })
+func (r *replica) claims(s *Scope, p, l int) bool {
+	o := r.ledgers[l]
+	return o != nil && o.Spec.Pod(s.uid(p)) != nil
 }
+
+// omits reports whether the views omit the claim of the pod in the ledger.
+func (r *replica) omits(p, l int) bool { return r.omitted[p] != nil && r.omitted[p][l] }
 
 // has reports whether a bind call for the pod has assumed it and has not ended.
 func (r *replica) has(p int) bool {
@@ -244,7 +248,7 @@ func (w *World) checkReader(i int) error {
 		}
 		want := ""
 		if o != nil {
-			want = holders(o.Spec.Without(func(uid types.UID) bool { return r.omitted[w.scope.podNamed(string(uid))] }))
+			want = holders(o.Spec.Without(func(uid types.UID) bool { return r.omits(w.scope.podNamed(string(uid)), l) }))
 		}
 		if got := holders(view.Ledger(w.scope.keys[l])); got != want {
 			return wrong("the view has claims in the ledger of %s of%s, want%s", w.scope.ledger(l), got, want)
@@ -315,7 +319,7 @@ func (w *World) occupied(r *replica, held []string, n int) bool {
 			continue
 		}
 		for p := range w.pods {
-			if held[p] != "" && (node == "" || held[p] == node) || w.scope.reserves(r.look(w.scope).view, p, node) || o != nil && o.Spec.Pod(w.scope.uid(p)) != nil && !r.omitted[p] {
+			if held[p] != "" && (node == "" || held[p] == node) || w.scope.reserves(r.look(w.scope).view, p, node) || o != nil && o.Spec.Pod(w.scope.uid(p)) != nil && !r.omits(p, l) {
 				count++
 			}
 		}
