@@ -64,8 +64,8 @@ type nominee struct {
 
 // Nominate says that kube-scheduler will nominate the pod, which is on no node, and here in its latest state, to one of the nodes: it has been
 // told which pods it can evict there, and counts the pod from then on. forget takes that back in this Builder or a clone of it, unless SetPod
-// has shown the nomination. If SetPod has not shown the pod at all, which seen says, forget also takes back what pod was nominated to: the
-// pod may be gone. Nominate replaces what an earlier call has said about the pod.
+// has shown the nomination. seen is whether SetPod has shown the pod: otherwise forget also takes back the nomination that pod has here, because
+// the pod may be gone. Nominate replaces what an earlier call has said about the pod.
 func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func(b *Builder, seen bool)) {
 	if b.Pod(pod.UID) != nil || len(nodes) == 0 {
 		return func(*Builder, bool) {}

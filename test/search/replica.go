@@ -197,7 +197,7 @@ func (r *replica) unseen(p int) *corev1.Pod {
 	return nil
 }
 
-// claims reports whether the pod has a claim in the ledgers that the watch has shown.
+// claims reports whether the pod has a claim in the ledger, as the watch has shown it.
 func (r *replica) claims(s *Scope, p, l int) bool {
 	o := r.ledgers[l]
 	return o != nil && o.Spec.Pod(s.uid(p)) != nil
