@@ -117,7 +117,7 @@ type Cluster struct {
 	clock      *ledger.Clock
 	failures   atomic.Uint64 // requests without a response of the API server, as counted by the transport
 	denials    denials
-	tooLarge   throttle.Log
+	warnings   throttle.Log
 	started    atomic.Bool
 
 	followMu sync.Mutex
@@ -275,7 +275,7 @@ func (c *Cluster) budgetFeed() *resourceReflector {
 
 func (c *Cluster) setBudget(budget *policyv1.PodDisruptionBudget) {
 	if !c.state.setBudget(budget) {
-		c.tooLarge.Log(c.options.Logger, slog.LevelWarn, "budget", "a PodDisruptionBudget is too large: all pods of its namespace count as pods that may not be disrupted",
+		c.warnings.Log(c.options.Logger, slog.LevelWarn, "budget", "a PodDisruptionBudget is too large: all pods of its namespace count as pods that may not be disrupted",
 			"poddisruptionbudget", budget.Namespace+"/"+budget.Name)
 	}
 }

@@ -96,12 +96,12 @@ func copied[T object](to store[T]) store[T] {
 
 func (c *Cluster) trimSlice(s *resourcev1.ResourceSlice) {
 	if !snapshot.TrimResourceSlice(s) {
-		c.tooLarge.Log(c.options.Logger, slog.LevelWarn, "slice", "a ResourceSlice is too large: its pool counts as incomplete", "resourceslice", s.Name)
+		c.warnings.Log(c.options.Logger, slog.LevelWarn, "slice", "a ResourceSlice is too large: its pool counts as incomplete", "resourceslice", s.Name)
 	}
 }
 
 func (c *Cluster) trimClass(class *resourcev1.DeviceClass) {
 	if !snapshot.TrimDeviceClass(class) {
-		c.tooLarge.Log(c.options.Logger, slog.LevelWarn, "class", "a DeviceClass is too large: scores do not use it", "deviceclass", class.Name)
+		c.warnings.Log(c.options.Logger, slog.LevelWarn, "class", "a DeviceClass is too large: scores do not use it", "deviceclass", class.Name)
 	}
 }

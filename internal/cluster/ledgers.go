@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +55,7 @@ func (c *Cluster) ledgerFeed() *resourceReflector {
 // Outboard writes no claims to it, and it would take the place of the other one.
 func (c *Cluster) setLedger(o *ledger.Object) {
 	if name := ledger.Name(o.Spec.Key()); o.Name != name {
-		c.options.Logger.Warn("ignoring a ledger that Outboard has not made", "ledger", o.Name, "name_of_the_ledger_in_use", name)
+		c.warnings.Log(c.options.Logger, slog.LevelWarn, "ledger", "ignoring a ledger whose name is not that of its resource and node", "ledger", o.Name, "expected", name)
 		c.state.removeLedger(o)
 		return
 	}

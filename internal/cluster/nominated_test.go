@@ -6,6 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 )
 
 // A nomination counts only if a scheduler wrote it.
@@ -36,6 +39,15 @@ func TestNominationsOfSchedulers(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", ManagedFields: tc.managers}, Status: corev1.PodStatus{NominatedNodeName: "n"}}
 		if got := trimmedPod(pod).Status.NominatedNodeName != ""; got != tc.counts || pod.Status.NominatedNodeName == "" {
 			t.Errorf("nominated by %s: counts in the informers of kube-scheduler: %v, want %v", tc.what, got, tc.counts)
+		}
+		api := fake.NewClientset()
+		api.PrependReactor("get", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, pod.DeepCopy(), nil })
+		live, err := (&Cluster{client: api, options: Options{LookupTimeout: time.Second}}).LivePod(t.Context(), "", "p", "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := live.Status.NominatedNodeName != ""; got != tc.counts {
+			t.Errorf("nominated by %s: counts in what is read from the API server: %v, want %v", tc.what, got, tc.counts)
 		}
 		trimPod(pod)
 		s := newState()

@@ -103,10 +103,7 @@ func TestLargePodsAreReadAgain(t *testing.T) {
 			c.watched(pod)
 		}
 		c.state.setComplete()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer synctest.Wait()
-		defer cancel()
-		go c.reread(ctx)
+		go c.reread(t.Context())
 		expect := func(what, key string, want string) {
 			t.Helper()
 			time.Sleep(2 * rereadPause)
@@ -164,10 +161,7 @@ func TestLargePodWithALaterVersionIsReadAgain(t *testing.T) {
 		c.watched(earlier)
 		c.watched(later)
 		c.state.setComplete()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer synctest.Wait()
-		defer cancel()
-		go c.reread(ctx)
+		go c.reread(t.Context())
 		c.KeepOfPods([]string{"app", "later"}, nil)
 		time.Sleep(2 * rereadPause)
 		synctest.Wait()
