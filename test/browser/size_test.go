@@ -37,8 +37,8 @@ func TestStylesAreUsed(t *testing.T) {
 	left := value[[]string](b, unused)
 	look := func(path string, ready ...string) {
 		t.Helper()
-		if path != "" {
-			value[string](b, `location.hash = '#/`+path+`'`) // without a reload, so that the selectors stay
+		if path != "" { // without a reload, so that the selectors stay; the event of the browser comes later
+			value[bool](b, `location.hash = '#/`+path+`', window.dispatchEvent(new HashChangeEvent('hashchange'))`)
 		}
 		b.until(strings.Join(append(ready, `document.querySelector('main h1') && !document.querySelector('[aria-busy]')`), " && "))
 		left = value[[]string](b, unused)
@@ -57,8 +57,8 @@ func TestStylesAreUsed(t *testing.T) {
 	})
 	look("health", `document.querySelector('.notice')`)
 	look("signals", `document.querySelector('.warn')`)
-	value[bool](b, `location.hash = '#/held', window.dispatchEvent(new HashChangeEvent('hashchange')), true`) // it has no data yet
-	left = value[[]string](b, unused)
+	// In one expression, after which the data may come at once.
+	left = value[[]string](b, `location.hash = '#/held', window.dispatchEvent(new HashChangeEvent('hashchange')), `+unused)
 	look("try")
 	value[bool](b, `document.getElementById('manifest').value = 'kind: Nothing', document.querySelector('button.primary').click(), true`)
 	look("", `document.querySelector('pre.bad')`)
