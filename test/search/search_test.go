@@ -110,6 +110,11 @@ func TestEveryInterleaving(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.ReplaceAll(string(readme), ",", "")
 	for i, b := range bounds {
 		t.Run(b.name, func(t *testing.T) {
 			id := fmt.Sprintf("%+v", b)
@@ -146,6 +151,9 @@ func TestEveryInterleaving(t *testing.T) {
 			switch {
 			case r.Finished:
 				t.Logf("complete: %v", r)
+				if row := fmt.Sprintf("| %d | %d |", r.States, r.Steps); *within == 0 && !strings.Contains(rows, row) {
+					t.Errorf("README.md has no row that ends with %q", row)
+				}
 			case b.states == 0:
 				t.Errorf("not complete: %v", r)
 			default:
