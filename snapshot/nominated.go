@@ -58,28 +58,30 @@ type nominee struct {
 	// expected are the nodes of Nominate; one once the pod is nominated to it.
 	expected []NominatedNode
 	shown    bool // the pod is nominated to the expected node
-	// earlier are the nodes of earlier calls whose nomination was not shown, the earliest first.
+	// earlier are the nodes of nominations that were not shown, and that are not the answer to the last call: those of earlier calls, the
+	// earliest first, and then the one that another replica was called for.
 	earlier [][]NominatedNode
 }
 
 // Nominate says that kube-scheduler will nominate the pod, which is on no node, and here in its latest state, to one of the nodes: it has been
-// told which pods it can evict there, and counts the pod from then on. forget takes that back in this Builder or a clone of it, unless SetPod
-// has shown the nomination. seen is whether SetPod has shown the pod: otherwise forget also takes back the nomination that pod has here, because
+// told which pods it can evict there, and counts the pod from then on. former is the node to which the pod is nominated already, if SetPod has
+// yet to show that; "" if not. forget takes that back in this Builder or a clone of it, unless SetPod has shown the nomination. seen is whether SetPod has shown the pod: otherwise forget also takes back the nomination that pod has here, because
 // the pod may be gone. Nominate replaces what an earlier call has said about the pod.
-func (b *Builder) Nominate(pod *corev1.Pod, nodes []NominatedNode) (forget func(b *Builder, seen bool)) {
+func (b *Builder) Nominate(pod *corev1.Pod, former string, nodes []NominatedNode) (forget func(b *Builder, seen bool)) {
 	if b.Pod(pod.UID) != nil || len(nodes) == 0 {
 		return func(*Builder, bool) {}
 	}
 	nodes = slices.Clone(nodes) // forget finds what this call has said by its address
 	next := nominee{expected: nodes}
-	former, own := b.nominated[pod.UID], pod.Status.NominatedNodeName
-	switch {
-	case former == nil && own != "": // SetPod has not shown the pod
-		next.earlier = [][]NominatedNode{{{Name: own}}}
-	case former != nil && !former.shown && len(former.expected) > 0:
-		next.earlier = append(slices.Clip(former.earlier), former.expected)
+	now := b.nominated[pod.UID]
+	if now != nil && !now.shown && len(now.expected) > 0 {
+		next.earlier = append(slices.Clip(now.earlier), now.expected)
 	}
-	if former != nil { // it may leave another node
+	announced := func(nodes []NominatedNode) bool { return indexNamed(nodes, former) >= 0 }
+	if former != "" && !slices.ContainsFunc(next.earlier, announced) {
+		next.earlier = append(slices.Clip(next.earlier), []NominatedNode{{Name: former}})
+	}
+	if now != nil { // it may leave another node
 		b.expect(pod, next)
 	} else {
 		b.withoutRoom(func() { b.expect(pod, next) })

@@ -44,6 +44,11 @@ func TestNominee(t *testing.T) {
 		"one was shown as another":              {{"expect a b", "a[on-a] b[on-b]"}, {"expect a b", "a[on-a] b[on-b]"}, {"set b", "a[on-a] b[on-b]"}, {"forget", "b"}},
 		"the earlier is over":                   {{"expect a b", "a[on-a] b[on-b]"}, {"expect a b", "a[on-a] b[on-b]"}, {"forget first", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
 		"nominated before the first SetPod":     {{"unseen a", ""}, {"expect a b", "a[on-a] b[on-b]"}, {"set", "a[on-a] b[on-b]"}, {"set a", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
+		"nominated, which is not shown yet":     {{"elsewhere a", ""}, {"expect a b", "a[on-a] b[on-b]"}, {"set a", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
+		"nominated, which is never shown":       {{"elsewhere c", ""}, {"expect a b", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
+		"moved, which is not shown yet":         {{"set c", "c"}, {"elsewhere a", "c"}, {"expect a b", "c a[on-a] b[on-b]"}, {"set a", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
+		"nominated after an earlier call":       {{"expect a c", "a[on-a] c[on-c]"}, {"elsewhere a", "a[on-a] c[on-c]"}, {"expect a b", "a[on-a] b[on-b]"}, {"set a", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
+		"nominated after another call":          {{"expect c", "c[on-c]"}, {"elsewhere a", "c[on-c]"}, {"expect a b", "a[on-a] b[on-b]"}, {"set a", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
 		"expected anew":                         {{"expect a", "a[on-a]"}, {"expect b", "b[on-b]"}},
 		"expected anew, then the first is over": {{"expect a", "a[on-a]"}, {"expect b", "b[on-b]"}, {"forget first", "b[on-b]"}, {"forget", ""}},
 		"bound":                                 {{"expect a", "a[on-a]"}, {"bound a", ""}, {"forget", ""}},
@@ -60,22 +65,24 @@ func TestNominee(t *testing.T) {
 			b.SetPod(pod("p", ""))
 			b.View()
 			var forgets []func(*snapshot.Builder, bool)
-			latest, former := pod("p", ""), ""
+			latest, former, unshown := pod("p", ""), "", ""
 			for i, step := range steps {
 				do, names, _ := strings.Cut(step.do, " ")
 				before := b.View()
 				switch do {
 				case "set":
-					latest = nominated(names)
+					latest, unshown = nominated(names), ""
 					b.SetPod(latest)
 				case "change": // in something else
 					latest = latest.DeepCopy()
 					latest.Labels = map[string]string{"changed": "yes"}
 					b.SetPod(latest)
-				case "unseen": // only the API server has it nominated
-					latest = nominated(names)
+				case "unseen": // only the API server has the pod
+					latest, unshown = nominated(names), names
+				case "elsewhere": // SetPod shows this nomination later
+					unshown = names
 				case "expect":
-					forgets = append(forgets, b.Nominate(latest, to(strings.Fields(names)...)))
+					forgets = append(forgets, b.Nominate(latest, unshown, to(strings.Fields(names)...)))
 				case "forget":
 					which, seen := len(forgets)-1, !strings.Contains(names, "unseen")
 					if strings.Contains(names, "first") {

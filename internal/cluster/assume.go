@@ -48,7 +48,8 @@ const (
 // Nominate counts the pod on the nodes, to one of which kube-scheduler is about to nominate it, in all Views from now on: see
 // [snapshot.Builder.Nominate]. If the watch does not show the nomination for half a minute, the pod does not count any more. kube-scheduler
 // may see a new pod before this watch does, so Nominate reads a pod that the watch does not show from the API server: the error is that of
-// the reading. A pod that is gone does not count.
+// the reading. A pod that is gone does not count. The pod is as kube-scheduler has it, and so with a nomination that another replica was called
+// for, which the watch may have yet to show.
 func (c *Cluster) Nominate(ctx context.Context, pod *corev1.Pod, nodes []snapshot.NominatedNode) error {
 	if len(nodes) == 0 {
 		return nil
@@ -60,26 +61,30 @@ func (c *Cluster) Nominate(ctx context.Context, pod *corev1.Pod, nodes []snapsho
 			return fmt.Errorf("the watch does not show pod %s/%s yet, and reading it failed: %w", pod.Namespace, pod.Name, err)
 		}
 	}
-	if forget := c.state.nominate(pod.UID, live, nodes); forget != nil {
+	if forget := c.state.nominate(pod, live, nodes); forget != nil {
 		time.AfterFunc(nominationTimeout, func() { forget(c.state) })
 	}
 	return nil
 }
 
-// nominate counts the pod in the state that the watch has shown; if it has shown none, as live, from the API server. It returns nil if that is nil, too,
+// nominate counts the pod, which is as kube-scheduler has it, in the state that the watch has shown; if it has shown none, as live, from the API server. It returns nil if that is nil, too,
 // or has a node, or too many nominations are expected. forget takes it back in this state or a clone of it.
-func (s *state) nominate(uid types.UID, live *corev1.Pod, nodes []snapshot.NominatedNode) (forget func(*state)) {
+func (s *state) nominate(pod, live *corev1.Pod, nodes []snapshot.NominatedNode) (forget func(*state)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pod := s.seen(uid)
-	if pod == nil && live != nil && live.Spec.NodeName == "" && !snapshot.Ended(live) {
-		pod = live
+	uid, former := pod.UID, pod.Status.NominatedNodeName
+	latest := s.seen(uid)
+	switch {
+	case latest != nil && latest.Status.NominatedNodeName == former:
+		former = ""
+	case latest == nil && live != nil && live.Spec.NodeName == "" && !snapshot.Ended(live):
+		latest, former = live, live.Status.NominatedNodeName
 	}
-	if pod == nil || s.expected >= maxExpected {
+	if latest == nil || s.expected >= maxExpected {
 		return nil
 	}
 	s.expected++
-	expected := s.builder.Nominate(pod, nodes)
+	expected := s.builder.Nominate(latest, former, nodes)
 	s.publishLocked()
 	return func(s *state) {
 		s.mu.Lock()

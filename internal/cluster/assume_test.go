@@ -225,6 +225,43 @@ func BenchmarkAssume(b *testing.B) {
 	}
 }
 
+// The nomination that another replica was called for may be shown after a preempt call: it is not the answer to this one.
+func TestNominateAgain(t *testing.T) {
+	nominated := func(node string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
+		p.Status.NominatedNodeName = node
+		return p
+	}
+	for _, tc := range []struct{ watched, scheduler, then, want string }{
+		{"", "a", "a", "a b"},
+		{"", "", "a", "a"},
+		{"a", "a", "c a", "a"},
+		{"c", "a", "a", "a b"},
+		{"a", "a", "b", "b"},
+		{"c", "a", "b", "b"},
+	} {
+		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
+			s := newState()
+			s.setComplete()
+			s.setPod(nominated(tc.watched))
+			if s.nominate(nominated(tc.scheduler), nil, []snapshot.NominatedNode{{Name: "a"}, {Name: "b"}}) == nil {
+				t.Fatal("it expects no nomination")
+			}
+			for _, node := range strings.Fields(tc.then) {
+				s.setPod(nominated(node))
+			}
+			s.publish()
+			var got []string
+			for _, n := range s.view().Nominated()[0].Nodes {
+				got = append(got, n.Name)
+			}
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("nominated to %v, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
 // A pod counts on the nodes to one of which it will be nominated, until it is nominated elsewhere or for half a minute, also if the watch has
 // not shown the pod yet, and not at all if the pod is gone.
 func TestNominate(t *testing.T) {

@@ -60,8 +60,8 @@ func (o *Offline) Forget(uid types.UID) { o.state.forget(uid) }
 
 // Nominate is [Cluster.Nominate], and ends when the caller calls forget, with o or a clone of it; nil: there is nothing to end. live is the pod
 // in the API server; nil if it is gone.
-func (o *Offline) Nominate(uid types.UID, live *corev1.Pod, nodes []snapshot.NominatedNode) (forget func(*Offline)) {
-	end := o.state.nominate(uid, live, nodes)
+func (o *Offline) Nominate(pod, live *corev1.Pod, nodes []snapshot.NominatedNode) (forget func(*Offline)) {
+	end := o.state.nominate(pod, live, nodes)
 	if end == nil {
 		return nil
 	}

@@ -80,7 +80,7 @@ func TestNominatedPodsCount(t *testing.T) {
 			expected.SetNode(object("a"))
 			expected.SetNode(object("b"))
 			for _, pod := range tc.nominated {
-				expected.Nominate(pod, []snapshot.NominatedNode{{Name: pod.Status.NominatedNodeName}})
+				expected.Nominate(pod, "", []snapshot.NominatedNode{{Name: pod.Status.NominatedNodeName}})
 			}
 			e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tc.policy, Weight: 1})
 			for by, req := range map[string]engine.Request{
@@ -159,7 +159,7 @@ func TestPreemptCountsNominatedPods(t *testing.T) {
 		var b snapshot.Builder
 		b.SetNode(object("a"))
 		b.SetPod(low)
-		b.Nominate(tc.nominated, tc.to)
+		b.Nominate(tc.nominated, "", tc.to)
 		view := b.View()
 		e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tc.policy})
 		for _, given := range [][]types.UID{{"low"}, nil} { // without it, Preempt chooses the same victim

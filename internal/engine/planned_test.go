@@ -69,11 +69,11 @@ func TestNominatedPodIsPlannedInPlaceOfItsVictims(t *testing.T) {
 			}
 			return "not planned"
 		}
-		b.Nominate(nominee("high", 10, ""), []snapshot.NominatedNode{{Name: "a", Victims: tc.victims}})
+		b.Nominate(nominee("high", 10, ""), "", []snapshot.NominatedNode{{Name: "a", Victims: tc.victims}})
 		if got := planned("high"); got != tc.want {
 			t.Errorf("%s: planned unit %s, want %s", name, got, tc.want)
 		}
-		b.Nominate(nominee("second", 10, ""), []snapshot.NominatedNode{{Name: "a", Victims: tc.victims2}})
+		b.Nominate(nominee("second", 10, ""), "", []snapshot.NominatedNode{{Name: "a", Victims: tc.victims2}})
 		if got := planned("second"); got != tc.want2 {
 			t.Errorf("%s: planned unit %s for a second pod, want %s", name, got, tc.want2)
 		}
@@ -100,7 +100,7 @@ func TestNominatedPodIsPlannedBesideClaims(t *testing.T) {
 	if got := unit("a", "high"); got != "not planned" {
 		t.Errorf("before the pod is nominated: %s", got)
 	}
-	b.Nominate(nominee("high", 10, ""), []snapshot.NominatedNode{{Name: "a"}})
+	b.Nominate(nominee("high", 10, ""), "", []snapshot.NominatedNode{{Name: "a"}})
 	for _, tt := range []struct{ node, name, want string }{{"a", "high", "1"}, {"b", "high", "not planned"}, {"a", "other", "not planned"}} {
 		if got := unit(tt.node, tt.name); got != tt.want {
 			t.Errorf("%s on node %s: %s, want %s", tt.name, tt.node, got, tt.want)

@@ -66,7 +66,7 @@ func (w *crowded) view(gone ...types.UID) *snapshot.View {
 	}
 	for _, pod := range w.nominated {
 		if victims, ok := w.victims[pod.UID]; ok {
-			b.Nominate(pod, []snapshot.NominatedNode{{Name: w.nodes[0].Name, Victims: victims}})
+			b.Nominate(pod, "", []snapshot.NominatedNode{{Name: w.nodes[0].Name, Victims: victims}})
 		} else {
 			b.SetPod(pod)
 		}

@@ -96,7 +96,7 @@ func (f *fakeCluster) Nominate(ctx context.Context, pod *corev1.Pod, nodes []sna
 			}
 		}
 	}
-	f.builder.Nominate(known, nodes)
+	f.builder.Nominate(known, "", nodes)
 	f.view = f.builder.View()
 	return nil
 }

@@ -609,7 +609,7 @@ func TestNominatedPodsFollowFromTheView(t *testing.T) {
 				for _, name := range rapid.SliceOfNDistinct(node, 1, 2, rapid.ID[string]).Draw(t, "nodes") {
 					nodes = append(nodes, snapshot.NominatedNode{Name: name, Victims: []types.UID{draw().UID}})
 				}
-				forget = b.Nominate(draw(), nodes)
+				forget = b.Nominate(draw(), "", nodes)
 			},
 			"": func(t *rapid.T) {
 				view := b.View()

@@ -52,7 +52,7 @@ const (
 	confirmPod                       // the replica reads the a-th pod that it counts as bound and that its watch does not show there
 	proceed                          // the plugin binds the pod that call a has reserved
 	unreserve                        // the plugin does not bind it
-	preempt                          // kube-scheduler asks the replica which pods to evict for pod a, and chooses the b-th node
+	preempt                          // kube-scheduler asks the replica which pods to evict for pod a, and chooses the b-th node; c is 1 if it does not know which pods are gone
 	evict                            // kube-scheduler evicts the b-th of the pods that it has chosen for pod a
 	nominate                         // kube-scheduler nominates pod a
 	restartScheduler                 // the kube-scheduler of pod a is killed, and starts again
@@ -281,7 +281,7 @@ func (w *World) move(m Move) {
 		if m.b < 0 {
 			w.rejected[m.a] = int(m.replica) + 1
 			if w.preempted < w.scope.Preemptions && w.scope.preemptor(int(m.a)) {
-				w.preemptions[m.a].filtered = filtered{int(m.replica) + 1, r.look(w.scope).others[m.a], w.queued(r, int(m.a))}
+				w.preemptions[m.a].filtered = filtered{int(m.replica) + 1, r.look(w.scope).others[m.a], w.latest(r, int(m.a))}
 			}
 			return
 		}

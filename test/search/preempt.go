@@ -69,11 +69,15 @@ func (w *World) bindVictims() {
 	}
 }
 
-// candidates returns, for each node, the pods that a kube-scheduler that sees the current state could evict there for pod p.
-func (w *World) candidates(p int) [][]int {
+// candidates returns, for each node, the pods that a kube-scheduler that sees the current state could evict there for pod p; if it is unaware,
+// it also sees pods that are gone.
+func (w *World) candidates(p int, unaware bool) [][]int {
 	on := make([][]int, len(w.nodes))
 	for n, node := range w.nodes {
 		for v, pod := range w.pods {
+			if unaware && pod == nil {
+				pod = w.was[v]
+			}
 			if pod != nil && pod.Spec.NodeName == node.Name && w.scope.lower(v, p) {
 				on[n] = append(on[n], v)
 			}
@@ -96,17 +100,27 @@ func (w *World) preempts(p int) bool {
 	if w.preemptions[p].filtered.by == 0 || w.preempted >= w.scope.Preemptions || w.pods[p] == nil || w.pods[p].Spec.NodeName != "" {
 		return false
 	}
-	n, on := w.nominatedTo(p), w.candidates(p)
+	n, on := w.nominatedTo(p), w.candidates(p, false)
 	if n >= 0 && slices.ContainsFunc(on[n], func(v int) bool { return w.pods[v].DeletionTimestamp != nil }) {
 		return false
 	}
-	return n >= 0 || slices.ContainsFunc(on, func(victims []int) bool { return len(victims) > 0 })
+	return n >= 0 || anyVictim(on)
+}
+
+func anyVictim(on [][]int) bool {
+	return slices.ContainsFunc(on, func(victims []int) bool { return len(victims) > 0 })
+}
+
+// preemptsUnaware reports whether a kube-scheduler that does not know yet which pods are gone may call preempt for pod p, and would evict one.
+func (w *World) preemptsUnaware(p int) bool {
+	return w.unaware < w.scope.Unaware && w.preemptions[p].filtered.by != 0 && w.preempted < w.scope.Preemptions && w.pods[p] != nil &&
+		w.pods[p].Spec.NodeName == "" && slices.Contains(w.pods[:w.scope.Victims], nil) && anyVictim(w.candidates(p, true))
 }
 
 // retriesEarly reports whether a kube-scheduler retries pod p without being asked: it is nominated, and the evicted pods are gone.
 func (w *World) retriesEarly(p int) bool {
 	n := w.nominatedTo(p)
-	return n >= 0 && len(w.candidates(p)[n]) == 0
+	return n >= 0 && len(w.candidates(p, false)[n]) == 0
 }
 
 // preemptMoves returns what kube-schedulers and kubelets can do next about preemption.
@@ -117,6 +131,13 @@ func (w *World) preemptMoves(moves []Move) []Move {
 			for i := range w.replicas {
 				for n := range w.nodes {
 					moves = append(moves, Move{preempt, int8(i), int8(p), int8(n), 0})
+				}
+			}
+		}
+		if w.preemptsUnaware(p) {
+			for i := range w.replicas {
+				for n := range w.nodes {
+					moves = append(moves, Move{preempt, int8(i), int8(p), int8(n), 1})
 				}
 			}
 		}
@@ -140,30 +161,48 @@ func (w *World) preemptMoves(moves []Move) []Move {
 
 // preempt has a kube-scheduler call preempt of the replica for pod p. Of the nodes in the response, which are equally good, it chooses one,
 // by the number.
-func (w *World) preempt(i, p, number int) {
+func (w *World) preempt(i, p, number int, unaware bool) {
 	r, k := &w.replicas[i], &w.preemptions[p]
 	before := k.filtered
 	k.filtered = filtered{}
 	w.preempted++
-	on := w.candidates(p)
-	if !slices.ContainsFunc(on, func(victims []int) bool { return len(victims) > 0 }) {
+	if unaware {
+		w.unaware++
+	}
+	on := w.candidates(p, unaware)
+	if !anyVictim(on) {
 		k.nominates, k.node = true, "" // it does not call an extender
 		w.choose(p, nil)
 		return
 	}
+	pod := before.pod
 	if before.by != i+1 {
 		before = filtered{}
 	}
-	kept := w.callPreempt(r, p, before, on)
+	w.forgetful(r, pod)
+	kept := w.callPreempt(r, pod, before, on)
 	if len(kept) == 0 {
 		return
 	}
-	if n := w.nominatedTo(p); before.by != 0 && n >= 0 && before.pod.Status.NominatedNodeName == w.nodes[n].Name && w.roomOn(r, p, n) {
+	n := w.nominatedTo(p)
+	if before.by != 0 && n >= 0 && before.pod.Status.NominatedNodeName == w.nodes[n].Name && w.scope.reserves(before.view, p, w.nodes[n].Name) && w.roomOn(r, p, n) {
 		w.broken = fmt.Errorf("pod %s is nominated to %s and fits there, and the preempt call evicts pods on other nodes", w.scope.pod(p), w.nodes[n].Name)
 	}
-	n := kept[number%len(kept)]
+	n = kept[number%len(kept)]
 	k.nominates, k.node, k.evicts = true, w.nodes[n].Name, on[n]
 	w.choose(p, r)
+}
+
+// forgetful notes that neither the replica nor kube-scheduler, which has the pod, knows yet to which node the pod is nominated: then the watch
+// will show this nomination as if it followed the preempt call.
+func (w *World) forgetful(r *replica, pod *corev1.Pod) {
+	p := w.scope.podNamed(pod.Name)
+	switch now := w.pods[p].Status.NominatedNodeName; {
+	case now == "", now == pod.Status.NominatedNodeName, r.pods[p] == nil, now == r.own(p):
+	case slices.ContainsFunc(r.awaited, func(e expectation) bool { return e.pod == p && slices.Contains(e.nodes, now) }):
+	default:
+		r.late[p] = true
+	}
 }
 
 // choose records that a kube-scheduler has chosen a node for pod p from what the replica has kept; nil: that it has chosen none, or has forgotten
@@ -217,13 +256,13 @@ type caller struct {
 	*cluster.Offline
 	world    *World
 	view     *snapshot.View
-	nominate func(uid types.UID, nodes []snapshot.NominatedNode)
+	nominate func(pod *corev1.Pod, nodes []snapshot.NominatedNode)
 }
 
 func (*caller) Synced() error                      { return nil }
 func (c *caller) ViewFor(types.UID) *snapshot.View { return c.view }
 func (c *caller) Nominate(_ context.Context, pod *corev1.Pod, nodes []snapshot.NominatedNode) error {
-	c.nominate(pod.UID, nodes)
+	c.nominate(pod, nodes)
 	return nil
 }
 func (c *caller) LivePod(_ context.Context, _, name string, uid types.UID) (*corev1.Pod, error) {
@@ -233,13 +272,15 @@ func (c *caller) LivePod(_ context.Context, _, name string, uid types.UID) (*cor
 	return c.world.pods[c.world.scope.podNamed(name)], nil
 }
 
-// callPreempt calls preempt of a replica, after the filter call if that was one of the same replica, and returns the nodes that it keeps.
-func (w *World) callPreempt(r *replica, p int, before filtered, candidates [][]int) (kept []int) {
+// callPreempt calls preempt of a replica for the pod, as kube-scheduler has it, after the filter call if that was one of the same replica, and
+// returns the nodes that it keeps.
+func (w *World) callPreempt(r *replica, pod *corev1.Pod, before filtered, candidates [][]int) (kept []int) {
+	p := w.scope.podNamed(pod.Name)
 	h := handlers.Get().(*handler)
 	defer handlers.Put(h)
 	h.Engine = w.scope.engine
-	*h.cluster = caller{Offline: r.cluster, world: w, view: before.view, nominate: func(uid types.UID, nodes []snapshot.NominatedNode) {
-		w.expect(r, p, uid, nodes)
+	*h.cluster = caller{Offline: r.cluster, world: w, view: before.view, nominate: func(pod *corev1.Pod, nodes []snapshot.NominatedNode) {
+		w.expect(r, p, pod, nodes)
 	}}
 	if before.by != 0 {
 		var names []string
@@ -247,10 +288,6 @@ func (w *World) callPreempt(r *replica, p int, before filtered, candidates [][]i
 			names = append(names, node.Name)
 		}
 		h.post(decision.Filter, map[string]any{"Pod": before.pod, "NodeNames": names}, nil)
-	}
-	pod := w.queued(r, p)
-	if pod == nil {
-		pod = w.pods[p]
 	}
 	type victims struct{ Pods []map[string]string }
 	given, response := map[string]victims{}, struct{ NodeNameToMetaVictims map[string]any }{}
@@ -291,7 +328,7 @@ func (h *handler) post(verb decision.Verb, args, response any) {
 }
 
 // expect counts pod p on the nodes to one of which it will be nominated.
-func (w *World) expect(r *replica, p int, uid types.UID, nodes []snapshot.NominatedNode) {
+func (w *World) expect(r *replica, p int, pod *corev1.Pod, nodes []snapshot.NominatedNode) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -302,7 +339,7 @@ func (w *World) expect(r *replica, p int, uid types.UID, nodes []snapshot.Nomina
 	if w.scope.Mutation == UnseenNotNominated {
 		live = nil
 	}
-	e := expectation{pod: p, was: r.own(p), forget: r.change().Nominate(uid, live, nodes)}
+	e := expectation{pod: p, was: r.own(p), forget: r.change().Nominate(pod, live, nodes)}
 	for _, n := range nodes {
 		e.nodes = append(e.nodes, n.Name)
 	}
@@ -406,7 +443,7 @@ func (w *World) preemptMove(m Move) {
 	k := &w.preemptions[m.a]
 	switch m.kind {
 	case preempt:
-		w.preempt(int(m.replica), int(m.a), int(m.b))
+		w.preempt(int(m.replica), int(m.a), int(m.b), m.c == 1)
 	case evict:
 		v := k.evicts[m.b]
 		k.evicts = slices.Delete(slices.Clone(k.evicts), int(m.b), int(m.b)+1)
@@ -439,7 +476,11 @@ func (w *World) preemptText(m Move) string {
 	pod, k := w.scope.pod(int(m.a)), &w.preemptions[m.a]
 	switch m.kind {
 	case preempt:
-		return fmt.Sprintf("replica %d: is asked for the pods to evict for pod %s", m.replica, pod)
+		text := fmt.Sprintf("replica %d: is asked for the pods to evict for pod %s", m.replica, pod)
+		if m.c == 1 {
+			text += ", by a kube-scheduler that does not know which pods are gone"
+		}
+		return text
 	case evict:
 		return fmt.Sprintf("kube-scheduler evicts pod %s for pod %s", w.scope.pod(k.evicts[m.b]), pod)
 	case nominate:

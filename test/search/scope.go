@@ -33,6 +33,7 @@ type Scope struct {
 	// Victims are how many of the pods are bound in the beginning, each to another node. As many of the next ones as there are Preemptors have
 	// a higher priority, and Preemptions is how often kube-schedulers call preempt for them.
 	Victims, Preemptors, Preemptions int
+	Unaware                          int // how many preempt calls are of a kube-scheduler that does not know yet which pods are gone
 	// Plugin has kube-schedulers call the plugin, which reserves a pod, and binds it later, or not at all.
 	Plugin bool
 	// Unreduced has Worlds differ by what has no effect any more.

@@ -31,7 +31,7 @@ type World struct {
 	// preemptions are what kube-schedulers do to make room for each pod.
 	preemptions []preemption
 	// What the scope bounds, so far.
-	faults, crashes, created, deletions, expiries, replacements, confirms, preempted int
+	faults, crashes, created, deletions, expiries, replacements, confirms, preempted, unaware int
 	// broken is a promise that the last move has broken; nil: none.
 	broken error
 }
@@ -113,6 +113,14 @@ func (w *World) queued(r *replica, p int) *corev1.Pod {
 	return r.unseen(p)
 }
 
+// latest returns the pod, which is in kube-scheduler's queue, as the API server has it, if it does and the pod is on no node.
+func (w *World) latest(r *replica, p int) *corev1.Pod {
+	if pod := w.pods[p]; pod != nil && pod.Spec.NodeName == "" {
+		return pod
+	}
+	return w.queued(r, p)
+}
+
 // begin begins a bind call, as the extender and the plugin do. The pod is waiting.
 func (w *World) begin(r *replica, p, n int) {
 	c := call{pod: p, node: n}
@@ -153,7 +161,10 @@ func (w *World) assume(r *replica, c *call, pod *corev1.Pod) bool {
 	}
 	name := w.scope.nodes[c.node].Name
 	c.target = binder.Target{View: view, Node: w.scope.engine.CountNominated(view, pod, view.Node(name))}
-	planned, _ := w.scope.engine.Planned(view, pod, c.target.Node, epoch)
+	planned, claims := w.scope.engine.Planned(view, pod, c.target.Node, epoch)
+	if w.scope.Plugin && !claims {
+		w.broken = fmt.Errorf("the plugin leaves pod %s, which requests a device or a seat, to a plugin that claims nothing", w.scope.pod(c.pod))
+	}
 	r.change().Assume(planned, name)
 	if c.assumed = true; !r.bound[c.pod] {
 		r.decided[c.pod], r.chosen[c.pod] = name, ""
@@ -322,13 +333,14 @@ func (w *World) respond(r *replica, i int, done *request, sent bool) {
 // sent continues the Bind of a call, as Cluster.Bind does.
 func (w *World) sent(r *replica, i int, response cluster.SendResponse) {
 	c := &r.calls[i]
+	gone := c.sending.Request == cluster.ReadPod && response.Pod == nil && response.Err == nil
 	if c.sending = c.sending.Next(response); c.sending.Request == cluster.ReadPod {
 		c.request = &request{verb: getPod, object: c.pod}
 		return
 	}
 	pod := c.sending.Pod
 	r.change().EndBind(w.scope.uid(c.pod), c.number, pod, epoch)
-	if watched := r.pods[c.pod]; pod != nil && (watched == nil || watched.Spec.NodeName == "") && !r.gone[c.pod] {
+	if watched := r.pods[c.pod]; pod != nil && !gone && (watched == nil || watched.Spec.NodeName == "") && !r.gone[c.pod] {
 		r.decided[c.pod], r.bound[c.pod] = pod.Spec.NodeName, true
 	}
 	var err error
