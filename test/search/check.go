@@ -124,7 +124,7 @@ const maxEnd = 1000
 func (w *World) checkEnd() error {
 	scope := *w.scope
 	scope.Calls, scope.Faults, scope.Crashes, scope.Deletions, scope.Expiries = 0, 0, 0, 0, 1<<30
-	scope.Replacements, scope.Confirms = 0, 0
+	scope.Replacements, scope.Confirms, scope.Changes = 0, 0, 0
 	if scope.Prompt {
 		scope.Expiries = 0
 	}

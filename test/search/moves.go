@@ -46,6 +46,7 @@ const (
 	sweepClaim                       // the replica's sweep examines claim b of ledger a; c is 1 if its time has ended
 	crash                            // the replica is killed, and starts again
 	createPod                        // the next pod is created
+	changePod                        // pod a is changed by somebody else
 	deletePod                        // pod a is deleted
 	showNode                         // the watch shows the replica the next change of a node
 	replaceDevice                    // the device of node a is replaced
@@ -111,6 +112,13 @@ func (w *World) Moves() []Move {
 	}
 	if w.created < w.scope.Creations {
 		moves = append(moves, Move{kind: createPod})
+	}
+	if w.changes < w.scope.Changes {
+		for p, pod := range w.pods {
+			if pod != nil && pod.Spec.NodeName == "" {
+				moves = append(moves, Move{kind: changePod, a: int8(p)})
+			}
+		}
 	}
 	if w.deletions < w.scope.Deletions {
 		for p, pod := range w.pods {
@@ -340,6 +348,10 @@ func (w *World) move(m Move) {
 		p := w.scope.Pods - w.scope.Creations + w.created
 		w.created++
 		w.setPod(p, w.scope.newPod(p))
+	case changePod:
+		w.changes++
+		changed := *w.pods[m.a]
+		w.setPod(int(m.a), &changed)
 	case deletePod:
 		w.deletions++
 		w.setPod(int(m.a), nil)
@@ -488,6 +500,8 @@ func (w *World) Text(m Move) string {
 		return at + "plugin: does not bind pod " + w.scope.pod(r.calls[m.a].pod)
 	case createPod:
 		return "pod " + w.scope.pod(w.scope.Pods-w.scope.Creations+w.created) + " is created"
+	case changePod:
+		return "pod " + w.scope.pod(int(m.a)) + " is changed by somebody else"
 	case preempt, evict, nominate, restartScheduler, terminate, expireNomination:
 		return w.preemptText(m)
 	}

@@ -26,6 +26,7 @@ type Scope struct {
 	Faults         int // how many requests or responses are lost or late, or end because the caller gives up
 	Crashes        int // how often a replica is killed
 	Creations      int // how many of the pods, the last ones, are created after the replicas have started
+	Changes        int // how often somebody else changes a pod that is on no node, such as its status
 	Deletions      int // how many pods are deleted
 	Expiries       int // how many sweeps find that the time of a claim has ended
 	Replacements   int // how many devices are replaced by others

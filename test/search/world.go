@@ -31,7 +31,7 @@ type World struct {
 	// preemptions are what kube-schedulers do to make room for each pod.
 	preemptions []preemption
 	// What the scope bounds, so far.
-	faults, crashes, created, deletions, expiries, replacements, confirms, preempted, unaware int
+	faults, crashes, created, changes, deletions, expiries, replacements, confirms, preempted, unaware int
 	// broken is a promise that the last move has broken; nil: none.
 	broken error
 }
