@@ -264,6 +264,9 @@ func (w *World) reduce() {
 	for i := range w.replicas {
 		r := &w.replicas[i]
 		w.expireInVain(r)
+		if w.scope.Changes > 0 { // a sweep may read a version from the cache, too
+			continue
+		}
 		waits := func(pod *corev1.Pod) bool { return pod != nil && pod.Spec.NodeName == "" }
 		last := slices.Clone(r.pods)
 		r.podEvents = slices.DeleteFunc(r.podEvents, func(e event[*corev1.Pod]) bool {
