@@ -48,6 +48,7 @@ func TestNominee(t *testing.T) {
 		"nominated, which is never shown":       {{"elsewhere c", ""}, {"expect a b", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
 		"moved, which is not shown yet":         {{"set c", "c"}, {"elsewhere a", "c"}, {"expect a b", "c a[on-a] b[on-b]"}, {"set a", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
 		"nominated after an earlier call":       {{"expect a c", "a[on-a] c[on-c]"}, {"elsewhere a", "a[on-a] c[on-c]"}, {"expect a b", "a[on-a] b[on-b]"}, {"set a", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
+		"nominated there again":                 {{"expect a c", "a[on-a] c[on-c]"}, {"elsewhere a", "a[on-a] c[on-c]"}, {"expect a b", "a[on-a] b[on-b]"}, {"set a", "a[on-a] b[on-b]"}, {"set c", "c a[on-a] b[on-b]"}, {"set a", "a[on-a]"}},
 		"nominated after another call":          {{"expect c", "c[on-c]"}, {"elsewhere a", "c[on-c]"}, {"expect a b", "a[on-a] b[on-b]"}, {"set a", "a[on-a] b[on-b]"}, {"set b", "b[on-b]"}},
 		"expected anew":                         {{"expect a", "a[on-a]"}, {"expect b", "b[on-b]"}},
 		"expected anew, then the first is over": {{"expect a", "a[on-a]"}, {"expect b", "b[on-b]"}, {"forget first", "b[on-b]"}, {"forget", ""}},

@@ -204,7 +204,7 @@ var claimProtocol = []declaredMutant{
 	{"internal/cluster/assume.go", "case latest == nil && live != nil ", "case false && live != nil ", "internal/cluster TestNominate"},
 	{"internal/cluster/assume.go", "latest != nil && latest.Status.NominatedNodeName == former", "false", "internal/cluster TestNominateAgain"},
 	{"internal/cluster/assume.go", "latest != nil && latest.Status.NominatedNodeName == former", "latest != nil", "internal/cluster TestNominateAgain"},
-	{"snapshot/nominated.go", `former != "" && !slices.ContainsFunc(next.earlier, announced)`, `former != ""`, "snapshot TestNominee"},
+	{"snapshot/nominated.go", `former != "" && !slices.ContainsFunc(next.earlier, announced)`, `former != "" && (true || !slices.ContainsFunc(next.earlier, announced))`, "snapshot TestNominee"},
 	{"internal/extender/preempt.go", "if why == \"\" {\n\t\treturn h.Engine.Preempt", "if true {\n\t\treturn h.Engine.Preempt", "internal/extender TestNominatedPodEvictsNoPodElsewhere"},
 	{"schedplugin/nodes.go", "planned != nil {", "false && planned != nil {", "schedplugin TestNominatedPodKeepsItsGPU"},
 	{"schedplugin/claims.go", "c.engine.CountNominated(c.view, c.pod, node)", "node", "schedplugin TestNominatedPodKeepsItsGPU"},
