@@ -203,6 +203,7 @@ var claimProtocol = []declaredMutant{
 	{"internal/cluster/state.go", "if e == assumption.Unchanged && !next.Bound {", "if e == assumption.Unchanged {", "internal/cluster TestNameOfADecidedPod"},
 	{"internal/cluster/assume.go", "case latest == nil && live != nil ", "case false && live != nil ", "internal/cluster TestNominate"},
 	{"internal/cluster/assume.go", "latest != nil && latest.Status.NominatedNodeName == former", "false", "internal/cluster TestNominateAgain"},
+	{"internal/cluster/assume.go", "latest, former = live, live.Status.NominatedNodeName", `latest, former = live, ""`, "test/search TestEveryInterleaving/preemption,_two_replicas,_the_pod_is_created,_two_preempt_calls,_two_nodes,_one_fault"},
 	{"internal/cluster/assume.go", "latest != nil && latest.Status.NominatedNodeName == former", "latest != nil", "internal/cluster TestNominateAgain"},
 	{"snapshot/nominated.go", `former != "" && !slices.ContainsFunc(next.earlier, announced)`, `former != "" && (true || !slices.ContainsFunc(next.earlier, announced))`, "snapshot TestNominee"},
 	{"internal/extender/preempt.go", "if why == \"\" {\n\t\treturn h.Engine.Preempt", "if true {\n\t\treturn h.Engine.Preempt", "internal/extender TestNominatedPodEvictsNoPodElsewhere"},
