@@ -67,8 +67,9 @@ func (c *Cluster) Nominate(ctx context.Context, pod *corev1.Pod, nodes []snapsho
 	return nil
 }
 
-// nominate counts the pod, which is as kube-scheduler has it, in the state that the watch has shown; if it has shown none, as live, from the API server. It returns nil if that is nil, too,
-// or has a node, or too many nominations are expected. forget takes it back in this state or a clone of it.
+// nominate counts the pod, which is as kube-scheduler has it, in the state that the watch has shown; if it has shown none, as live, from the
+// API server. It returns nil if that is nil, too, or has a node, or too many nominations are expected. forget takes it back in this state or a
+// clone of it.
 func (s *state) nominate(pod, live *corev1.Pod, nodes []snapshot.NominatedNode) (forget func(*state)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

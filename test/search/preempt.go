@@ -127,17 +127,10 @@ func (w *World) retriesEarly(p int) bool {
 func (w *World) preemptMoves(moves []Move) []Move {
 	for p := range w.preemptions {
 		k := &w.preemptions[p]
-		if w.preempts(p) {
-			for i := range w.replicas {
+		for unaware, may := range []bool{w.preempts(p), w.preemptsUnaware(p)} {
+			for i := 0; may && i < len(w.replicas); i++ {
 				for n := range w.nodes {
-					moves = append(moves, Move{preempt, int8(i), int8(p), int8(n), 0})
-				}
-			}
-		}
-		if w.preemptsUnaware(p) {
-			for i := range w.replicas {
-				for n := range w.nodes {
-					moves = append(moves, Move{preempt, int8(i), int8(p), int8(n), 1})
+					moves = append(moves, Move{preempt, int8(i), int8(p), int8(n), int8(unaware)})
 				}
 			}
 		}
