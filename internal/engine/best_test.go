@@ -170,6 +170,29 @@ func TestBestBesideNominatedPods(t *testing.T) {
 	}
 }
 
+// A wrong score of a node beside a nominated pod is an error, also if the score without that pod is right.
+func TestWrongScoreBesideNominatedPods(t *testing.T) {
+	crowded := &fake{signature: "s", score: func(n *snapshot.Node) int64 { return int64(len(n.Pods)) * (policy.MaxScore + 1) }}
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: crowded, Weight: 1})
+	var b snapshot.Builder
+	b.SetNode(object("n"))
+	b.SetPod(nominee("nominated", 10, "n"))
+	for _, cached := range []bool{false, true} {
+		a, err := e.NewAttempt(t.Context(), podOf("u", "1"), b.View())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cached {
+			a.TakeNodeCache()
+		}
+		c := engine.Choice{Rows: []int32{0}, N: 1, Usable: func(int32) (bool, bool) { return true, false }}
+		if err := a.Best(t.Context(), c, &engine.Result{}); err == nil {
+			t.Errorf("cached: %t: no error", cached)
+		}
+		a.ReturnNodeCache()
+	}
+}
+
 // Best stops when Usable says so.
 func TestBestStops(t *testing.T) {
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "s", Weight: 1, Policy: &fake{score: func(n *snapshot.Node) int64 { return numberOf(n) }}}}})

@@ -109,6 +109,37 @@ func TestNominatedPodsCount(t *testing.T) {
 	}
 }
 
+// A pod that is nominated to one node does not count there those that may get another one: otherwise both would wait. That is so as well if
+// only the View knows the nomination, and not the pod in the request.
+func TestNominatedPodsDoNotWaitForEachOther(t *testing.T) {
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: atMost(1), Weight: 1})
+	for name, nominate := range map[string]func(*snapshot.Builder){
+		"the API server": func(b *snapshot.Builder) { b.SetPod(nominee("one", 5, "a")) },
+		"a preempt call": func(b *snapshot.Builder) {
+			b.Nominate(nominee("one", 5, ""), "", []snapshot.NominatedNode{{Name: "a"}})
+		},
+	} {
+		var b snapshot.Builder
+		b.SetNode(object("a"))
+		b.SetNode(object("b"))
+		nominate(&b)
+		b.Nominate(nominee("either", 5, ""), "", []snapshot.NominatedNode{{Name: "a"}, {Name: "b"}})
+		view := b.View()
+		for _, tc := range []struct {
+			pod, node string
+			fits      bool
+		}{{"one", "a", true}, {"one", "b", false}, {"either", "a", false}, {"either", "b", true}} {
+			var result engine.Result
+			if err := e.Filter(t.Context(), asking(nominee(tc.pod, 5, ""), view, tc.node), &result); err != nil {
+				t.Fatal(err)
+			}
+			if fits := len(result.Kept) == 1; fits != tc.fits {
+				t.Errorf("nominated by %s: pod %s fits on %s: %t, want %t", name, tc.pod, tc.node, fits, tc.fits)
+			}
+		}
+	}
+}
+
 // Scores and explanations count nominated pods, too.
 func TestNominatedPodsCountInScores(t *testing.T) {
 	var b snapshot.Builder
