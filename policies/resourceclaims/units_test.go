@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/policy"
@@ -63,6 +65,27 @@ func TestUnits(t *testing.T) {
 	want = "m (NVIDIA A100-SXM4-40GB): gpu-0-counter-set 10/40 partition=:10; gpu-1-counter-set 0/40;\n"
 	if got := unitsOf(p.Units(b.View())); got != want {
 		t.Errorf("partitions:\n%swant\n%s", got, want)
+	}
+}
+
+// Administrative access uses nothing of a device, and a claim may have a device that no slice has any more.
+func TestUnitsWithoutUse(t *testing.T) {
+	var b snapshot.Builder
+	for _, n := range policytest.Nodes(nodes) {
+		b.SetNode(n)
+	}
+	policytest.Devices(objects(t))(&b)
+	for _, r := range []resourcev1.DeviceRequestAllocationResult{
+		{Driver: "gpu.example.com", Pool: "a", Device: "gpu-1", AdminAccess: new(true)},
+		{Driver: "gpu.example.com", Pool: "a", Device: "gpu-2"},
+	} {
+		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: r.Device, UID: types.UID(r.Device)}}
+		c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{r}}}
+		b.SetResourceClaim(c)
+	}
+	p := build(t, "scoringStrategy: {driver: gpu.example.com, modelAttribute: model}").(policy.UnitLister)
+	if got, want := unitsOf(p.Units(b.View())), "a (A100): gpu-0 30/40 held=:10 more=:20; gpu-1 0/40;\n"; !strings.HasPrefix(got, want) {
+		t.Errorf("%swant\n%s", got, want)
 	}
 }
 
