@@ -3,6 +3,7 @@ package schedplugin
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"outboard.dev/outboard/internal/decision"
@@ -426,6 +429,40 @@ func TestBindWithoutReserve(t *testing.T) {
 	st, _ = limited.attempt(podNamed("web", web))
 	if status := limited.Bind(t.Context(), st, podNamed("web", web), "n0"); !status.IsSkip() {
 		t.Errorf("a pod of a profile that allocates nothing: %v", status)
+	}
+}
+
+// A Binding whose outcome is unknown has bound the pod, as the patch of the pod says that follows. The pod counts on the node although the
+// watch does not show it there.
+func TestPodOfALostBindingCounts(t *testing.T) {
+	s := schedule(t, 0, allocating, gpuPod("p"))
+	node := s.withGPU("n")
+	if _, err := s.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the node", func() bool { return s.service.Cluster.View().Len() == 1 })
+	lost := func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("connection lost")
+	}
+	s.client.PrependReactor("create", "pods", lost)
+	s.client.PrependReactor("get", "pods", lost)
+	s.client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		bound := gpuPod("p")
+		bound.Spec.NodeName = "n"
+		return true, bound, json.Unmarshal(a.(clienttesting.PatchAction).GetPatch(), bound)
+	})
+	s.checkOrder = func() error { return nil }
+	pod := gpuPod("p")
+	st, _ := s.attempt(pod)
+	if status := s.Reserve(t.Context(), st, pod, "n"); !status.IsSuccess() {
+		t.Fatal(status.AsError())
+	}
+	if status := s.Bind(t.Context(), st, pod, "n"); !status.IsSuccess() {
+		t.Fatal(status.AsError())
+	}
+	s.PostBind(t.Context(), st, pod, "n")
+	if pods := s.service.Cluster.View().Node("n").Pods; len(pods) != 1 {
+		t.Errorf("%d pods are on the node", len(pods))
 	}
 }
 

@@ -64,7 +64,7 @@ func (w *World) checkPods() error {
 		var places []string
 		for l, o := range w.ledgers {
 			key := w.scope.keys[l]
-			if key.Node != "" && key.Node != pod.Spec.NodeName {
+			if key.Node != "" && key.Node != pod.Spec.NodeName || !w.scope.asks(pod, l) {
 				continue
 			}
 			switch {
@@ -123,7 +123,7 @@ const maxEnd = 1000
 // checkEnd checks what holds in the end, after sweeps of a quiet World. What may still arrive late does not arrive.
 func (w *World) checkEnd() error {
 	scope := *w.scope
-	scope.Calls, scope.Faults, scope.Crashes, scope.Deletions, scope.Expiries = 0, 0, 0, 0, 1<<30
+	scope.Calls, scope.Faults, scope.Duplicates, scope.Crashes, scope.Deletions, scope.Expiries = 0, 0, 0, 0, 0, 1<<30
 	scope.Replacements, scope.Confirms, scope.Changes = 0, 0, 0
 	if scope.Prompt {
 		scope.Expiries = 0

@@ -323,10 +323,11 @@ func (p *part) kind(v reflect.Value, by *plan) {
 }
 
 func (p *part) annotations(of map[string]string) {
-	p.bytes = append(p.bytes, byte(len(of)))
-	if len(of) > 0 {
+	if p.bool(of[annotation] != ""); of[annotation] != "" {
 		p.string(of[annotation])
 	}
+	p.bool(of[asksForSeat] != "")
+	p.bool(of[cluster.ReleaseAnnotation] != "")
 }
 
 // entries writes a map, in order of the keys.

@@ -62,6 +62,10 @@ func Explore(ctx context.Context, scope Scope, o Options) (Result, error) {
 		return Result{}, err
 	}
 	s := search{visited: map[digest]struct{}{first.digest(): {}}, nodes: []node{{before: -1}}, saved: time.Now()}
+	if s.result.Broken = first.Check(); s.result.Broken != nil {
+		s.result.States = len(s.nodes)
+		return s.result, nil
+	}
 	frontier, next := []reached{{0, first}}, []reached(nil)
 	if o.Checkpoint != nil {
 		if frontier, next, err = s.restore(o.Checkpoint, first); err != nil {

@@ -36,7 +36,7 @@ type moveKind int8
 const (
 	try              moveKind = iota // kube-scheduler tries pod a at the replica, and binds it to node b; b is -1 if none fits
 	work                             // the replica begins to write ledger a
-	arrive                           // the request of sender a, b arrives at the API server
+	arrive                           // the request of sender a, b arrives at the API server; c is 1 if it arrives twice
 	respond                          // its response arrives at the sender
 	lose                             // the sender gives up waiting for it; c is 1 if the time of the write has ended, and 2 if it was not sent
 	giveUp                           // call a gives up waiting for an operation
@@ -171,6 +171,9 @@ func (w *World) movesOf(moves []Move, i int8) []Move {
 			add(respond, sender, j, 0)
 		default:
 			add(arrive, sender, j, 0)
+			if w.duplicates < w.scope.Duplicates && !w.futile(request) {
+				add(arrive, sender, j, 1)
+			}
 		}
 		if w.faults < w.scope.Faults && !(request.arrived && request.reads()) { // to lose what was read is to lose the request
 			add(lose, sender, j, 0)
@@ -305,6 +308,10 @@ func (w *World) move(m Move) {
 		q.writing = true
 		w.next(r, int(m.a), ledger.Response{})
 	case arrive:
+		if m.c == 1 {
+			w.duplicates++
+			w.serve(*r.request(m.a, m.b))
+		}
 		r.setRequest(m.a, m.b, w.serve(*r.request(m.a, m.b)))
 	case respond:
 		w.responded(r, m, r.request(m.a, m.b))
@@ -354,6 +361,9 @@ func (w *World) move(m Move) {
 	case changePod:
 		w.changes++
 		changed := *w.pods[m.a]
+		if w.scope.Request == Later {
+			changed = *annotated(&changed, asksForSeat, tool)
+		}
 		w.setPod(int(m.a), &changed)
 	case deletePod:
 		w.deletions++
@@ -462,6 +472,11 @@ func (w *World) Text(m Move) string {
 	case work:
 		return at + "begins to write the ledger of " + w.scope.ledger(int(m.a))
 	case arrive:
+		if m.c == 1 {
+			next := w.clone()
+			next.serve(*r.request(m.a, m.b))
+			return sender() + ": twice: " + next.serve(*r.request(m.a, m.b)).outcome()
+		}
 		return sender() + ": " + w.clone().serve(*r.request(m.a, m.b)).outcome()
 	case respond:
 		return sender() + ": response"

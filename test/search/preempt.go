@@ -58,7 +58,7 @@ func (w *World) bindVictims() {
 	progress := []moveKind{showPod, showLedger, arrive, respond, work}
 	for v := range w.scope.Victims {
 		w.tried[v] = w.scope.Calls
-		w.begin(&w.replicas[0], v, v)
+		w.begin(&w.replicas[0], v, v%len(w.nodes))
 		for {
 			moves := slices.DeleteFunc(w.Moves(), func(m Move) bool { return !slices.Contains(progress, m.kind) })
 			if len(moves) == 0 {
@@ -404,6 +404,9 @@ func (w *World) checkNominations(r *replica, view *snapshot.View) error {
 		var got []string
 		for _, n := range view.Nominated() {
 			if n.Pod.UID == w.scope.uid(p) {
+				if shown := r.pods[p]; shown != nil && shown.Annotations[asksForSeat] != n.Pod.Annotations[asksForSeat] {
+					return fmt.Errorf("the view has nominated pod %s as it was before somebody else changed it", w.scope.pod(p))
+				}
 				for _, to := range n.Nodes {
 					got = append(got, to.Name)
 				}

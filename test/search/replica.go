@@ -315,7 +315,7 @@ const probe = "z"
 func (w *World) occupied(r *replica, held []string, n int) bool {
 	for l, o := range r.ledgers {
 		node, count := w.scope.keys[l].Node, int64(0)
-		if node != "" && node != w.scope.nodes[n].Name {
+		if node != "" && node != w.scope.nodes[n].Name || !w.scope.asks(w.scope.podWith(probe), l) {
 			continue
 		}
 		for p := range w.pods {

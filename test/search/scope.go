@@ -20,10 +20,12 @@ import (
 // Scope bounds a search. Within these numbers, everything may happen in any order.
 type Scope struct {
 	Replicas, Pods int
-	Nodes          int // each with one device
+	Nodes          int // each with one device, or as many as Devices says
+	Devices        int // of each node; 0: one
 	Request        Request
 	Calls          int // how often kube-schedulers try each pod
 	Faults         int // how many requests or responses are lost or late, or end because the caller gives up
+	Duplicates     int // how many requests arrive twice, of which the sender gets the second response
 	Crashes        int // how often a replica is killed
 	Creations      int // how many of the pods, the last ones, are created after the replicas have started
 	Changes        int // how often somebody else changes a pod that is on no node, such as its status
@@ -32,9 +34,10 @@ type Scope struct {
 	Replacements   int // how many devices are replaced by others
 	Confirms       int // how often a replica reads a pod that it counts as bound and that its watch does not show there
 	// Victims are how many of the pods are bound in the beginning, each to another node. As many of the next ones as there are Preemptors have
-	// a higher priority, and Preemptions is how often kube-schedulers call preempt for them.
-	Victims, Preemptors, Preemptions int
-	Unaware                          int // how many preempt calls are of a kube-scheduler that does not know yet which pods are gone
+	// a higher priority, and Preemptions is how often kube-schedulers call preempt for them. As many of these as Nominated are nominated to the
+	// first node in the beginning.
+	Victims, Preemptors, Preemptions, Nominated int
+	Unaware                                     int // how many preempt calls are of a kube-scheduler that does not know yet which pods are gone
 	// Plugin has kube-schedulers call the plugin, which reserves a pod, and binds it later, or not at all.
 	Plugin bool
 	// Unreduced has Worlds differ by what has no effect any more.
@@ -60,6 +63,7 @@ const (
 	Seat        Request = "seat"              // one seat of a license, of which there is one for all nodes
 	OneOfTwo    Request = "one of two seats"  // the same, with two seats
 	Both        Request = "device and a seat" // of that license
+	Later       Request = "device, and a seat as well once somebody else has changed the pod"
 )
 
 // Mutation is a defect of the World, with which a test shows that the search finds it.
@@ -88,6 +92,9 @@ const (
 	units  = "example.com/units" // the annotation in which a node names its devices
 	// annotation has the device of a pod.
 	annotation = "outboard.dev/example.com.device"
+	// asksForSeat is the annotation with which a pod requests a seat, if it has one.
+	asksForSeat = "outboard.dev/licenses"
+	tool        = "tool" // the license
 )
 
 func (r Request) devices() bool { return r != Seat && r != OneOfTwo }
@@ -97,7 +104,7 @@ func (r Request) seats() int64 {
 	switch r {
 	case OneOfTwo:
 		return 2
-	case Seat, Both:
+	case Seat, Both, Later:
 		return 1
 	}
 	return 0
@@ -108,14 +115,15 @@ func (s *Scope) prepare() error {
 	if s.Pods > 9 {
 		return fmt.Errorf("%d pods, the limit is 9", s.Pods)
 	}
+	s.Devices = max(s.Devices, 1)
 	for n := range s.Nodes {
-		s.nodes = append(s.nodes, newNode(n, 0))
+		s.nodes = append(s.nodes, s.newNode(n, 0))
 		if s.Request.devices() {
 			s.keys = append(s.keys, snapshot.LedgerKey{Resource: device, Node: s.nodes[n].Name})
 		}
 	}
 	if s.Request.seats() > 0 {
-		s.keys = append(s.keys, snapshot.LedgerKey{Resource: "licenses/tool"})
+		s.keys = append(s.keys, snapshot.LedgerKey{Resource: "licenses/" + tool})
 	}
 	policies, err := s.policies()
 	if err != nil {
@@ -140,7 +148,7 @@ func (s *Scope) policies() (all []engine.WeightedPolicy, err error) {
 	}
 	if s.Request.seats() > 0 {
 		config, seats := licenses.Defaults(), s.Request.seats()
-		config.Features = []licenses.Feature{{Name: "tool", Resource: seat, Seats: &seats}}
+		config.Features = []licenses.Feature{{Name: tool, Resource: seat, Seats: &seats}}
 		p, err := licenses.New(config)
 		if err != nil {
 			return nil, err
@@ -151,11 +159,11 @@ func (s *Scope) policies() (all []engine.WeightedPolicy, err error) {
 }
 
 // newNode returns the node with that index, whose device was replaced that often.
-func newNode(n, replaced int) *corev1.Node {
+func (s *Scope) newNode(n, replaced int) *corev1.Node {
 	name := fmt.Sprintf("node-%d", n)
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: map[string]string{units: string(rune('a' + replaced))}},
-		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{device: resource.MustParse("1")}},
+		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{device: *resource.NewQuantity(int64(s.Devices), resource.DecimalSI)}},
 	}
 }
 
@@ -172,7 +180,12 @@ func (s *Scope) capacity(l int) int64 {
 	if s.keys[l].Node == "" {
 		return s.Request.seats()
 	}
-	return 1
+	return int64(s.Devices)
+}
+
+// asks reports whether the pod requests what the ledger with that index is of.
+func (s *Scope) asks(pod *corev1.Pod, l int) bool {
+	return s.Request != Later || s.keys[l].Node != "" || pod.Annotations[asksForSeat] != ""
 }
 
 // ledgerOf returns the index of the ledger with the key.
@@ -186,7 +199,7 @@ func (s *Scope) podWith(name string) *corev1.Pod {
 	if s.Request.devices() {
 		limits[device] = resource.MustParse("1")
 	}
-	if s.Request.seats() > 0 {
+	if s.Request.seats() > 0 && s.Request != Later {
 		limits[seat] = resource.MustParse("1")
 	}
 	var priority *int32

@@ -3,7 +3,6 @@ package search
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/internal/ledger"
 )
 
@@ -104,8 +104,7 @@ func (w *World) serve(r request) *request {
 		}
 	case touchPod:
 		if pod := w.pods[r.object]; pod != nil && w.scope.Mutation != ReleaseWithoutTouch {
-			changed := *pod
-			w.setPod(r.object, &changed)
+			w.setPod(r.object, annotated(pod, cluster.ReleaseAnnotation, "now"))
 		}
 		r.pod = w.pods[r.object]
 	case bindPod, annotatePod:
@@ -114,6 +113,18 @@ func (w *World) serve(r request) *request {
 		r.ledger, r.err = w.put(r)
 	}
 	return &r
+}
+
+// annotated returns a copy of the pod with the annotation.
+func annotated(pod *corev1.Pod, key, value string) *corev1.Pod {
+	changed := *pod
+	changed.Annotations = map[string]string{key: value}
+	for k, v := range pod.Annotations {
+		if k != key {
+			changed.Annotations[k] = v
+		}
+	}
+	return &changed
 }
 
 // bind is what the API server does with a Binding.
@@ -131,11 +142,9 @@ func (w *World) bind(r request) error {
 	changed := *pod
 	changed.Spec.NodeName = b.Node
 	if r.verb == annotatePod || w.scope.Mutation != AnnotationsAfterBinding {
-		changed.Annotations = maps.Clone(pod.Annotations)
-		if changed.Annotations == nil {
-			changed.Annotations = map[string]string{}
+		for key, value := range b.Annotations {
+			changed = *annotated(&changed, key, value)
 		}
-		maps.Copy(changed.Annotations, b.Annotations)
 	}
 	w.setPod(r.object, &changed)
 	return nil
@@ -185,7 +194,7 @@ func (w *World) setPod(p int, pod *corev1.Pod) {
 // replace replaces the device of the node. The watches will show it.
 func (w *World) replace(n int) {
 	w.replacements++
-	w.nodes[n] = newNode(n, w.replacements)
+	w.nodes[n] = w.scope.newNode(n, w.replacements)
 	for i := range w.replicas {
 		rep := &w.replicas[i]
 		rep.nodeEvents = append(rep.nodeEvents, event[*corev1.Node]{n, w.nodes[n]})

@@ -26,7 +26,7 @@ var views struct {
 // canonical returns the View that stands for all with the same content.
 func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 	var key strings.Builder
-	fmt.Fprint(&key, s.Request, s.Victims, s.Preemptors)
+	fmt.Fprint(&key, s.Request, s.Devices, s.Victims, s.Preemptors)
 	ledger := func(l *snapshot.Ledger) {
 		for i := range l.Units {
 			fmt.Fprintf(&key, "/%s %s %d", l.Resource, l.Units[i].Name, l.Units[i].Capacity)
@@ -49,6 +49,7 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 			key.WriteString(pod.Spec.NodeName)
 			key.WriteByte('=')
 			key.WriteString(pod.Annotations[annotation])
+			key.WriteString(pod.Annotations[asksForSeat])
 			if pod.DeletionTimestamp != nil {
 				key.WriteByte('-')
 			}
@@ -61,7 +62,7 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 		ledger(l)
 	}
 	for _, n := range v.Nominated() {
-		fmt.Fprintf(&key, "!%s %v", n.Pod.Name, n.Nodes)
+		fmt.Fprintf(&key, "!%s%s %v", n.Pod.Name, n.Pod.Annotations[asksForSeat], n.Nodes)
 	}
 	views.Lock()
 	defer views.Unlock()
@@ -77,10 +78,11 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 	return v
 }
 
-// fits reports whether the pod fits on the node. All pods request the same, and each has a priority that the key of the view determines.
+// fits reports whether the pod fits on the node. All pods request the same, but for seats that they ask for later, and each has a priority that
+// the key of the view determines.
 func (s *Scope) fits(view *snapshot.View, pod *corev1.Pod, n int) bool {
 	views.Lock()
-	key := fitKey{view, pod.UID, n}
+	key := fitKey{view, pod.UID, pod.Annotations[asksForSeat] != "", n}
 	fits, known := views.fits[key]
 	views.Unlock()
 	if known {
@@ -102,6 +104,7 @@ func (s *Scope) fits(view *snapshot.View, pod *corev1.Pod, n int) bool {
 type fitKey struct {
 	view *snapshot.View
 	pod  types.UID
+	asks bool // for a seat
 	node int
 }
 

@@ -31,7 +31,7 @@ type World struct {
 	// preemptions are what kube-schedulers do to make room for each pod.
 	preemptions []preemption
 	// What the scope bounds, so far.
-	faults, crashes, created, changes, deletions, expiries, replacements, confirms, preempted, unaware int
+	faults, duplicates, crashes, created, changes, deletions, expiries, replacements, confirms, preempted, unaware int
 	// broken is a promise that the last move has broken; nil: none.
 	broken error
 }
@@ -48,6 +48,9 @@ func NewWorld(scope Scope) (*World, error) {
 	w.pods = make([]*corev1.Pod, scope.Pods)
 	for p := range scope.Pods - scope.Creations {
 		w.pods[p] = scope.newPod(p)
+		if scope.preemptor(p) && p < scope.Victims+scope.Nominated {
+			w.pods[p].Status.NominatedNodeName = scope.nodes[0].Name
+		}
 		w.pods[p].ResourceVersion = w.version()
 	}
 	for range scope.Replicas {
