@@ -282,9 +282,15 @@ func (s *state) removeFromViews(pod *corev1.Pod) {
 	s.builder.DeletePod(pod.UID)
 	// Another pod may have the name now.
 	if named := s.named(pod.Namespace, pod.Name); named != nil && named.UID == pod.UID {
+		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 		s.lookups.Lock()
-		delete(s.names, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
-		s.lookups.Unlock()
+		defer s.lookups.Unlock()
+		delete(s.names, key)
+		for uid, a := range s.assumed { // Bind may have bound a later pod of that name
+			if a.Bound && uid != pod.UID && a.Pod.Namespace == key.Namespace && a.Pod.Name == key.Name {
+				s.names[key] = a.Pod
+			}
+		}
 	}
 }
 

@@ -473,6 +473,25 @@ func TestNameOfAPodTheWatchHasShown(t *testing.T) {
 	}
 }
 
+// A pod is deleted and created again, and this process binds the new one before the watch shows either.
+func TestNameOfAPodCreatedAgain(t *testing.T) {
+	s := newState()
+	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}})
+	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2"}, Spec: corev1.PodSpec{NodeName: "a"}}
+	s.endBind("2", s.beginBind("2"), bound, time.Now())
+	if got := s.named("ns", "p"); got == nil || got.UID != "1" {
+		t.Errorf("the name returns %v, and the watch has not shown that the first pod is gone", got)
+	}
+	s.removePod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}})
+	if got := s.named("ns", "p"); got != bound {
+		t.Errorf("the name returns %v", got)
+	}
+	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2"}})
+	if got := s.named("ns", "p"); got != bound {
+		t.Errorf("once the watch shows the pod without its node, the name returns %v", got)
+	}
+}
+
 // A pod that is decided to be on a node is found by its name as the watch shows it, also if the watch shows it for the first time.
 func TestNameOfADecidedPod(t *testing.T) {
 	s := newState()

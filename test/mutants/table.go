@@ -204,6 +204,7 @@ var claimProtocol = []declaredMutant{
 	{"internal/cluster/assume.go", "case latest == nil && live != nil ", "case false && live != nil ", "internal/cluster TestNominate"},
 	{"internal/cluster/assume.go", "latest != nil && latest.Status.NominatedNodeName == former", "false", "internal/cluster TestNominateAgain"},
 	{"internal/cluster/assume.go", "latest, former = live, live.Status.NominatedNodeName", `latest, former = live, ""`, "test/search TestEveryInterleaving/preemption,_two_replicas,_the_pod_is_created,_two_preempt_calls,_two_nodes,_one_fault"},
+	{"internal/cluster/state.go", "a.Bound && uid != pod.UID &&", "false && a.Bound && uid != pod.UID &&", "internal/cluster TestNameOfAPodCreatedAgain"},
 	{"internal/cluster/sending.go", "\tcase bound:\n\t\treturn nil\n", "\tcase bound && (b.ResourceVersion == pod.ResourceVersion || !apierrors.IsConflict(err)):\n\t\treturn nil\n", "test/search TestEveryInterleaving/two_pods,_one_request_arrives_twice"},
 	{"internal/ledger/examine.go", "case asked == ReadPod && n == finishedWith:", `case asked == ReadPod && (n == finishedWith || expired && pod.Annotations["outboard.dev/claim-release-started"] != ""):`, "test/search TestEveryInterleaving/one_pod,_two_calls,_two_expired_claims"},
 	{"internal/binder/protocol.go", "claims, err := p.engine.Claims(p.target.View, pod, p.target.Node)", "claims, err := p.engine.Claims(p.target.View, p.pod, p.target.Node)", "test/search TestEveryInterleaving/one_pod_asks_for_a_seat_later,_one_fault"},

@@ -145,7 +145,7 @@ func (w *World) checkEnd() error {
 			continue
 		}
 		for _, held := range o.Spec.Pods {
-			if pod := end.pods[w.scope.podNamed(held.Name)]; pod == nil || pod.Spec.NodeName == "" || o.Spec.Node != "" && pod.Spec.NodeName != held.Node {
+			if pod := end.pods[w.scope.index(held.UID)]; pod == nil || pod.Spec.NodeName == "" || o.Spec.Node != "" && pod.Spec.NodeName != held.Node {
 				return fmt.Errorf("in the end the ledger of %s has a claim of pod %s, which is not bound there", w.scope.ledger(l), held.Name)
 			}
 		}

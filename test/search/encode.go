@@ -270,7 +270,7 @@ func init() {
 		reflect.TypeFor[ledger.ClaimOperation](): func(p *part, v reflect.Value) {
 			held := (*snapshot.LedgerPod)(unsafe.Pointer(v.FieldByName("pod").UnsafeAddr()))
 			id, view, _ := strings.Cut(held.Token, ".")
-			p.string(held.Name)
+			p.string(string(held.UID))
 			p.string(held.Node)
 			p.numberIn(token, id)
 			p.string(view)
@@ -362,7 +362,7 @@ func (p *part) pod(pod *corev1.Pod) {
 		return
 	}
 	p.bool(true)
-	p.string(pod.Name)
+	p.string(string(pod.UID))
 	p.numberIn(version, pod.ResourceVersion)
 	p.string(pod.Spec.NodeName)
 	p.string(pod.Status.NominatedNodeName)

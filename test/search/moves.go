@@ -110,7 +110,7 @@ func (w *World) Moves() []Move {
 	for i := range w.late {
 		moves = append(moves, Move{kind: arriveLate, a: int8(i)})
 	}
-	if w.created < w.scope.Creations {
+	if w.created < w.scope.Creations && !(w.scope.Again && w.holds(w.scope.pod(0))) {
 		moves = append(moves, Move{kind: createPod})
 	}
 	if w.changes < w.scope.Changes {
@@ -373,7 +373,7 @@ func (w *World) move(m Move) {
 	case confirmPod:
 		w.confirms++
 		assumed := r.unconfirmed()[m.a]
-		p := w.scope.podNamed(assumed.Name)
+		p := w.scope.index(assumed.UID)
 		r.confirm = &confirm{p, assumed, &request{verb: getPod, object: p}}
 	case proceed:
 		w.proceed(r, int(m.a))

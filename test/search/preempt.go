@@ -189,7 +189,7 @@ func (w *World) preempt(i, p, number int, unaware bool) {
 // forgetful notes that neither the replica nor kube-scheduler, which has the pod, knows yet to which node the pod is nominated: then the watch
 // will show this nomination as if it followed the preempt call.
 func (w *World) forgetful(r *replica, pod *corev1.Pod) {
-	p := w.scope.podNamed(pod.Name)
+	p := w.scope.index(pod.UID)
 	switch now := w.pods[p].Status.NominatedNodeName; {
 	case now == "", now == pod.Status.NominatedNodeName, r.pods[p] == nil, now == r.own(p):
 	case slices.ContainsFunc(r.awaited, func(e expectation) bool { return e.pod == p && slices.Contains(e.nodes, now) }):
@@ -225,7 +225,7 @@ func (w *World) roomOn(r *replica, p, n int) bool {
 	}
 	for _, pod := range view.Node(w.nodes[n].Name).Pods {
 		evicted := pod.DeletionTimestamp != nil || slices.Contains(to.Victims, pod.UID)
-		ok = ok && evicted && w.pods[w.scope.podNamed(pod.Name)] == nil
+		ok = ok && evicted && w.pods[w.scope.index(pod.UID)] == nil
 	}
 	return ok
 }
@@ -258,17 +258,17 @@ func (c *caller) Nominate(_ context.Context, pod *corev1.Pod, nodes []snapshot.N
 	c.nominate(pod, nodes)
 	return nil
 }
-func (c *caller) LivePod(_ context.Context, _, name string, uid types.UID) (*corev1.Pod, error) {
+func (c *caller) LivePod(_ context.Context, _, _ string, uid types.UID) (*corev1.Pod, error) {
 	if c.world.scope.Mutation == EvictedFromCache {
 		return c.PodByUID(uid), nil
 	}
-	return c.world.pods[c.world.scope.podNamed(name)], nil
+	return c.world.pods[c.world.scope.index(uid)], nil
 }
 
 // callPreempt calls preempt of a replica for the pod, as kube-scheduler has it, after the filter call if that was one of the same replica, and
 // returns the nodes that it keeps.
 func (w *World) callPreempt(r *replica, pod *corev1.Pod, before filtered, candidates [][]int) (kept []int) {
-	p := w.scope.podNamed(pod.Name)
+	p := w.scope.index(pod.UID)
 	h := handlers.Get().(*handler)
 	defer handlers.Put(h)
 	h.Engine = w.scope.engine

@@ -182,7 +182,7 @@ func (r *replica) look(s *Scope) *shown {
 // unconfirmed returns the pods that the replica may confirm, in order of name.
 func (r *replica) unconfirmed() []*corev1.Pod {
 	pods := r.cluster.Unconfirmed(epoch.Add(time.Hour))
-	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
 	return pods
 }
 
@@ -248,7 +248,7 @@ func (w *World) checkReader(i int) error {
 		}
 		want := ""
 		if o != nil {
-			want = holders(o.Spec.Without(func(uid types.UID) bool { return r.omits(w.scope.podNamed(string(uid)), l) }))
+			want = holders(o.Spec.Without(func(uid types.UID) bool { return r.omits(w.scope.index(uid), l) }))
 		}
 		if got := holders(view.Ledger(w.scope.keys[l])); got != want {
 			return wrong("the view has claims in the ledger of %s of%s, want%s", w.scope.ledger(l), got, want)
@@ -288,7 +288,11 @@ func (w *World) checkLookups(r *replica, p int, node string, bound bool) error {
 	if bound {
 		on = node
 	}
-	switch got := r.cluster.PodByName(namespace, name); {
+	switch got := r.cluster.PodByName(namespace, w.scope.name(p)); {
+	case got != nil && got.UID != uid:
+		if other := w.scope.index(got.UID); watched != nil || r.pods[other] == nil && !r.bound[other] {
+			return fmt.Errorf("pod %s is not found by its name, but pod %s", name, got.UID)
+		}
 	case (got == nil) != (watched == nil && !bound) || got != nil && got.Spec.NodeName != on,
 		got != nil && on == "" && got.ResourceVersion != watched.ResourceVersion:
 		return fmt.Errorf("pod %s is not found by its name as it is counted", name)
@@ -308,8 +312,8 @@ func (w *World) checkLookups(r *replica, p int, node string, bound bool) error {
 	return nil
 }
 
-// probe is the name of a pod that does not exist.
-const probe = "z"
+// probe is the UID of a pod that does not exist.
+const probe types.UID = "z"
 
 // occupied reports whether pods hold the device of the node or all seats, as far as the replica knows.
 func (w *World) occupied(r *replica, held []string, n int) bool {
@@ -332,7 +336,7 @@ func (w *World) occupied(r *replica, held []string, n int) bool {
 
 func podOn(view *snapshot.View, s *Scope, n, p int) *corev1.Pod {
 	for _, pod := range view.Node(s.nodes[n].Name).Pods {
-		if pod.Name == s.pod(p) {
+		if pod.UID == s.uid(p) {
 			return pod
 		}
 	}

@@ -23,16 +23,17 @@ type Scope struct {
 	Nodes          int // each with one device, or as many as Devices says
 	Devices        int // of each node; 0: one
 	Request        Request
-	Calls          int // how often kube-schedulers try each pod
-	Faults         int // how many requests or responses are lost or late, or end because the caller gives up
-	Duplicates     int // how many requests arrive twice, of which the sender gets the second response
-	Crashes        int // how often a replica is killed
-	Creations      int // how many of the pods, the last ones, are created after the replicas have started
-	Changes        int // how often somebody else changes a pod that is on no node, such as its status
-	Deletions      int // how many pods are deleted
-	Expiries       int // how many sweeps find that the time of a claim has ended
-	Replacements   int // how many devices are replaced by others
-	Confirms       int // how often a replica reads a pod that it counts as bound and that its watch does not show there
+	Calls          int  // how often kube-schedulers try each pod
+	Faults         int  // how many requests or responses are lost or late, or end because the caller gives up
+	Duplicates     int  // how many requests arrive twice, of which the sender gets the second response
+	Crashes        int  // how often a replica is killed
+	Creations      int  // how many of the pods, the last ones, are created after the replicas have started
+	Again          bool // they have the name of the first pod, and are created once that is gone
+	Changes        int  // how often somebody else changes a pod that is on no node, such as its status
+	Deletions      int  // how many pods are deleted
+	Expiries       int  // how many sweeps find that the time of a claim has ended
+	Replacements   int  // how many devices are replaced by others
+	Confirms       int  // how often a replica reads a pod that it counts as bound and that its watch does not show there
 	// Victims are how many of the pods are bound in the beginning, each to another node. As many of the next ones as there are Preemptors have
 	// a higher priority, and Preemptions is how often kube-schedulers call preempt for them. As many of these as Nominated are nominated to the
 	// first node in the beginning.
@@ -170,6 +171,7 @@ func (s *Scope) newNode(n, replaced int) *corev1.Node {
 // preemptor reports whether pod p has a higher priority.
 func (s *Scope) preemptor(p int) bool { return p >= s.Victims && p < s.Victims+s.Preemptors }
 
+// pod is what the pod with that index is called in histories: its UID.
 func (s *Scope) pod(p int) string { return string(rune('p' + p)) }
 
 // ledger names what the ledger with that index is of.
@@ -192,9 +194,13 @@ func (s *Scope) asks(pod *corev1.Pod, l int) bool {
 func (s *Scope) ledgerOf(key snapshot.LedgerKey) int { return slices.Index(s.keys, key) }
 
 // newPod returns the pod with that index.
-func (s *Scope) newPod(p int) *corev1.Pod { return s.podWith(s.pod(p)) }
+func (s *Scope) newPod(p int) *corev1.Pod {
+	pod := s.podWith(s.uid(p))
+	pod.Name = s.name(p)
+	return pod
+}
 
-func (s *Scope) podWith(name string) *corev1.Pod {
+func (s *Scope) podWith(uid types.UID) *corev1.Pod {
 	limits := corev1.ResourceList{}
 	if s.Request.devices() {
 		limits[device] = resource.MustParse("1")
@@ -203,11 +209,11 @@ func (s *Scope) podWith(name string) *corev1.Pod {
 		limits[seat] = resource.MustParse("1")
 	}
 	var priority *int32
-	if s.preemptor(s.podNamed(name)) {
+	if s.preemptor(s.index(uid)) {
 		priority = new(int32(1))
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: string(uid), UID: uid},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: limits, Requests: limits}}}, Priority: priority},
 	}
 }
@@ -216,5 +222,13 @@ const namespace = "default"
 
 func (s *Scope) uid(p int) types.UID { return types.UID(s.pod(p)) }
 
-// podNamed returns the index of the pod with the name.
-func (s *Scope) podNamed(name string) int { return int(name[0] - 'p') }
+// index returns the index of the pod with the UID.
+func (s *Scope) index(uid types.UID) int { return int(uid[0] - 'p') }
+
+// name returns the name of the pod with that index.
+func (s *Scope) name(p int) string {
+	if s.Again && p >= s.Pods-s.Creations {
+		return s.pod(0)
+	}
+	return s.pod(p)
+}

@@ -3,6 +3,7 @@ package search
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -131,6 +132,8 @@ func annotated(pod *corev1.Pod, key, value string) *corev1.Pod {
 func (w *World) bind(r request) error {
 	pod, b := w.pods[r.object], r.binding
 	switch {
+	case pod == nil && w.holds(b.Name):
+		return apierrors.NewConflict(pods, b.Name, errors.New("its UID is another one"))
 	case pod == nil:
 		return apierrors.NewNotFound(pods, b.Name)
 	case r.verb == annotatePod:
@@ -148,6 +151,11 @@ func (w *World) bind(r request) error {
 	}
 	w.setPod(r.object, &changed)
 	return nil
+}
+
+// holds reports whether the API server has a pod with the name.
+func (w *World) holds(name string) bool {
+	return slices.ContainsFunc(w.pods, func(pod *corev1.Pod) bool { return pod != nil && pod.Name == name })
 }
 
 // put is what the API server does with a ledger. It does not have the validation rules of the CRD, which would hide what the search is to

@@ -45,7 +45,7 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 		key.WriteString(n.Object.Annotations[units])
 		for _, pod := range n.Pods {
 			key.WriteByte(' ')
-			key.WriteString(pod.Name)
+			key.WriteString(string(pod.UID))
 			key.WriteString(pod.Spec.NodeName)
 			key.WriteByte('=')
 			key.WriteString(pod.Annotations[annotation])
@@ -62,7 +62,7 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 		ledger(l)
 	}
 	for _, n := range v.Nominated() {
-		fmt.Fprintf(&key, "!%s%s %v", n.Pod.Name, n.Pod.Annotations[asksForSeat], n.Nodes)
+		fmt.Fprintf(&key, "!%s%s %v", n.Pod.UID, n.Pod.Annotations[asksForSeat], n.Nodes)
 	}
 	views.Lock()
 	defer views.Unlock()

@@ -133,8 +133,8 @@ func (w *World) begin(r *replica, p, n int) {
 		r.calls = append(r.calls, c)
 		return
 	}
-	pod := r.cluster.PodByName(namespace, w.scope.pod(p))
-	if pod == nil {
+	pod := r.cluster.PodByName(namespace, w.scope.name(p))
+	if pod == nil || pod.UID != w.scope.uid(p) {
 		c.request = &request{verb: getPod, object: p}
 		r.calls = append(r.calls, c)
 		return
@@ -145,7 +145,7 @@ func (w *World) begin(r *replica, p, n int) {
 // resolve continues a bind call with the pod, as the extender does.
 func (w *World) resolve(r *replica, c *call, pod *corev1.Pod) {
 	uid, name := w.scope.uid(c.pod), w.scope.nodes[c.node].Name
-	if done, err := binder.AlreadyBound(namespace, w.scope.pod(c.pod), uid, name, pod); done || err != nil {
+	if done, err := binder.AlreadyBound(namespace, w.scope.name(c.pod), uid, name, pod); done || err != nil {
 		return
 	}
 	if former := r.cluster.Assumed(uid); former != "" && former != name {
@@ -316,7 +316,7 @@ func (w *World) respond(r *replica, i int, done *request, sent bool) {
 			w.resolve(r, &resolved, done.pod)
 			return
 		}
-		if _, err := binder.AlreadyBound(namespace, w.scope.pod(resolved.pod), uid, w.scope.nodes[resolved.node].Name, done.pod); err == nil {
+		if _, err := binder.AlreadyBound(namespace, w.scope.name(resolved.pod), uid, w.scope.nodes[resolved.node].Name, done.pod); err == nil {
 			w.admit(r, &resolved, done.pod)
 		}
 		return
@@ -438,7 +438,7 @@ func (w *World) examineNext(r *replica, l int) {
 
 // examine continues an examination until it needs the API server, or has ended.
 func (w *World) examine(r *replica, e ledger.Examination) (ledger.Examination, *request) {
-	p := w.scope.podNamed(e.Claim.Name)
+	p := w.scope.index(e.Claim.UID)
 	for e.Err == nil {
 		switch e.Request {
 		case ledger.ReadCachedPod:
