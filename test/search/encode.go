@@ -328,6 +328,7 @@ func (p *part) annotations(of map[string]string) {
 	}
 	p.bool(of[asksForSeat] != "")
 	p.bool(of[cluster.ReleaseAnnotation] != "")
+	p.string(of[changes])
 }
 
 // entries writes a map, in order of the keys.

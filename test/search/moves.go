@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -360,11 +361,11 @@ func (w *World) move(m Move) {
 		w.setPod(p, w.scope.newPod(p))
 	case changePod:
 		w.changes++
-		changed := *w.pods[m.a]
+		changed := annotated(w.pods[m.a], changes, strconv.Itoa(w.changes))
 		if w.scope.Request == Later {
-			changed = *annotated(&changed, asksForSeat, tool)
+			changed = annotated(changed, asksForSeat, tool)
 		}
-		w.setPod(int(m.a), &changed)
+		w.setPod(int(m.a), changed)
 	case deletePod:
 		w.deletions++
 		w.setPod(int(m.a), nil)

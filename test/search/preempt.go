@@ -43,9 +43,10 @@ type filtered struct {
 // expectation is what a replica has responded to a preempt call, until it does not expect a nomination any more.
 type expectation struct {
 	pod    int
-	nodes  []string // to one of which the pod will be nominated
-	was    string   // to which node it was nominated then, as far as the replica knew
-	forget func(*cluster.Offline)
+	nodes  []string               // to one of which the pod will be nominated
+	was    string                 // to which node it was nominated then, as far as the replica knew
+	seen   bool                   // the watch had shown the pod then
+	forget func(*cluster.Offline) // may depend on all of these, and the digest does not see what a function has kept
 }
 
 // lower reports whether pod v has a lower priority than pod p.
@@ -65,6 +66,20 @@ func (w *World) bindVictims() {
 				break
 			}
 			w.move(moves[0])
+		}
+	}
+}
+
+// nominateFirst nominates pods to the first node before anything else happens.
+func (w *World) nominateFirst() {
+	for p := w.scope.Victims; p < w.scope.Victims+w.scope.Nominated; p++ {
+		changed := *w.pods[p]
+		changed.Status.NominatedNodeName = w.nodes[0].Name
+		w.setPod(p, &changed)
+	}
+	for i := range w.replicas {
+		for len(w.replicas[i].podEvents) > 0 {
+			w.showPod(&w.replicas[i])
 		}
 	}
 }
@@ -332,7 +347,7 @@ func (w *World) expect(r *replica, p int, pod *corev1.Pod, nodes []snapshot.Nomi
 	if w.scope.Mutation == UnseenNotNominated {
 		live = nil
 	}
-	e := expectation{pod: p, was: r.own(p), forget: r.change().Nominate(pod, live, nodes)}
+	e := expectation{pod: p, was: r.own(p), seen: r.pods[p] != nil, forget: r.change().Nominate(pod, live, nodes)}
 	for _, n := range nodes {
 		e.nodes = append(e.nodes, n.Name)
 	}

@@ -29,7 +29,7 @@ type Scope struct {
 	Crashes        int  // how often a replica is killed
 	Creations      int  // how many of the pods, the last ones, are created after the replicas have started
 	Again          bool // they have the name of the first pod, and are created once that is gone
-	Changes        int  // how often somebody else changes a pod that is on no node, such as its status
+	Changes        int  // how often somebody else changes a pod that is on no node
 	Deletions      int  // how many pods are deleted
 	Expiries       int  // how many sweeps find that the time of a claim has ended
 	Replacements   int  // how many devices are replaced by others
@@ -41,6 +41,8 @@ type Scope struct {
 	Unaware                                     int // how many preempt calls are of a kube-scheduler that does not know yet which pods are gone
 	// Plugin has kube-schedulers call the plugin, which reserves a pod, and binds it later, or not at all.
 	Plugin bool
+	// Ahead has the kube-scheduler of the plugin see that pods are gone before the replicas do.
+	Ahead bool
 	// Unreduced has Worlds differ by what has no effect any more.
 	Unreduced bool
 	// Asymmetric has Worlds differ that are the same except for the order of replicas.
@@ -96,6 +98,8 @@ const (
 	// asksForSeat is the annotation with which a pod requests a seat, if it has one.
 	asksForSeat = "outboard.dev/licenses"
 	tool        = "tool" // the license
+	// changes is an annotation that no step reads.
+	changes = "example.com/changes"
 )
 
 func (r Request) devices() bool { return r != Seat && r != OneOfTwo }

@@ -48,15 +48,13 @@ func NewWorld(scope Scope) (*World, error) {
 	w.pods = make([]*corev1.Pod, scope.Pods)
 	for p := range scope.Pods - scope.Creations {
 		w.pods[p] = scope.newPod(p)
-		if scope.preemptor(p) && p < scope.Victims+scope.Nominated {
-			w.pods[p].Status.NominatedNodeName = scope.nodes[0].Name
-		}
 		w.pods[p].ResourceVersion = w.version()
 	}
 	for range scope.Replicas {
 		w.replicas = append(w.replicas, w.started())
 	}
 	w.bindVictims()
+	w.nominateFirst()
 	return w, nil
 }
 
@@ -96,15 +94,33 @@ func (w *World) requeue(i int) {
 	r.room = room
 }
 
-// fitting returns the nodes on which the pod fits, in the view of the replica.
+// fitting returns the nodes on which the pod fits, in the view of the replica or as kube-scheduler sees the node.
 func (w *World) fitting(r *replica, p int) []int {
 	var nodes []int
 	for n := range w.scope.nodes {
-		if w.scope.fits(r.look(w.scope).others[p], w.queued(r, p), n) {
+		if w.scope.fits(r.look(w.scope).others[p], w.queued(r, p), n) || w.vacant(r, p, n) {
 			nodes = append(nodes, n)
 		}
 	}
 	return nodes
+}
+
+// vacant reports whether kube-scheduler sees that all other pods on the node are gone, and those that have claims in the view of the replica. The
+// plugin evaluates nodes with the pods that kube-scheduler has there.
+func (w *World) vacant(r *replica, p, n int) bool {
+	if !w.scope.Ahead {
+		return false
+	}
+	for q, pod := range w.pods {
+		holds := podOn(r.look(w.scope).view, w.scope, n, q) != nil
+		for l := range r.ledgers {
+			holds = holds || r.claims(w.scope, q, l)
+		}
+		if q != p && pod != nil && holds {
+			return false
+		}
+	}
+	return true
 }
 
 // queued returns the pod as a kube-scheduler has it that calls the replica: as the watch of the replica shows it or, if that does not show it
@@ -159,7 +175,7 @@ func (w *World) resolve(r *replica, c *call, pod *corev1.Pod) {
 // assume assumes the pod on the node of the call, if it fits there.
 func (w *World) assume(r *replica, c *call, pod *corev1.Pod) bool {
 	view := r.look(w.scope).others[c.pod]
-	if !w.scope.fits(view, pod, c.node) {
+	if !w.scope.fits(view, pod, c.node) && !w.vacant(r, c.pod, c.node) {
 		return false
 	}
 	name := w.scope.nodes[c.node].Name
