@@ -481,25 +481,3 @@ func (w *World) preemptMove(m Move) {
 		w.expire(&w.replicas[m.replica])
 	}
 }
-
-// preemptText describes such a move.
-func (w *World) preemptText(m Move) string {
-	pod, k := w.scope.pod(int(m.a)), &w.preemptions[m.a]
-	switch m.kind {
-	case preempt:
-		text := fmt.Sprintf("replica %d: is asked for the pods to evict for pod %s", m.replica, pod)
-		if m.c == 1 {
-			text += ", by a kube-scheduler that does not know which pods are gone"
-		}
-		return text
-	case evict:
-		return fmt.Sprintf("kube-scheduler evicts pod %s for pod %s", w.scope.pod(k.evicts[m.b]), pod)
-	case nominate:
-		return fmt.Sprintf("kube-scheduler nominates pod %s to %q", pod, k.node)
-	case restartScheduler:
-		return "kube-scheduler is killed, and starts again"
-	case terminate:
-		return "pod " + pod + " has terminated and is gone"
-	}
-	return fmt.Sprintf("replica %d: the nomination of pod %s was not shown in time", m.replica, w.scope.pod(w.replicas[m.replica].awaited[0].pod))
-}

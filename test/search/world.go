@@ -77,69 +77,6 @@ func (w *World) forget(r *replica, p int) {
 	}
 }
 
-// requeue has kube-scheduler retry the rejected pods that fit in the replica's view, if that may have more room than the last one.
-func (w *World) requeue(i int) {
-	r := &w.replicas[i]
-	room := r.cluster.View().Room()
-	for p, by := range w.rejected {
-		if by != i+1 {
-			continue
-		}
-		switch pod := r.cluster.PodByUID(w.scope.uid(p)); {
-		case pod == nil && r.unseen(p) != nil: // it is evaluated once the watch shows it
-		case pod == nil, pod.Spec.NodeName != "", room != r.room && len(w.fitting(r, p)) > 0:
-			w.rejected[p] = 0
-		}
-	}
-	r.room = room
-}
-
-// fitting returns the nodes on which the pod fits, in the view of the replica or as kube-scheduler sees the node.
-func (w *World) fitting(r *replica, p int) []int {
-	var nodes []int
-	for n := range w.scope.nodes {
-		if w.scope.fits(r.look(w.scope).others[p], w.queued(r, p), n) || w.vacant(r, p, n) {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
-}
-
-// vacant reports whether kube-scheduler sees that all other pods on the node are gone, and those that have claims in the view of the replica. The
-// plugin evaluates nodes with the pods that kube-scheduler has there.
-func (w *World) vacant(r *replica, p, n int) bool {
-	if !w.scope.Ahead {
-		return false
-	}
-	for q, pod := range w.pods {
-		holds := podOn(r.look(w.scope).view, w.scope, n, q) != nil
-		for l := range r.ledgers {
-			holds = holds || r.claims(w.scope, q, l)
-		}
-		if q != p && pod != nil && holds {
-			return false
-		}
-	}
-	return true
-}
-
-// queued returns the pod as a kube-scheduler has it that calls the replica: as the watch of the replica shows it or, if that does not show it
-// yet, as it was created; nil if it is gone.
-func (w *World) queued(r *replica, p int) *corev1.Pod {
-	if pod := r.cluster.PodByUID(w.scope.uid(p)); pod != nil {
-		return pod
-	}
-	return r.unseen(p)
-}
-
-// latest returns the pod, which is in kube-scheduler's queue, as the API server has it, if it does and the pod is on no node.
-func (w *World) latest(r *replica, p int) *corev1.Pod {
-	if pod := w.pods[p]; pod != nil && pod.Spec.NodeName == "" {
-		return pod
-	}
-	return w.queued(r, p)
-}
-
 // begin begins a bind call, as the extender and the plugin do. The pod is waiting.
 func (w *World) begin(r *replica, p, n int) {
 	c := call{pod: p, node: n}
