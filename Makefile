@@ -109,7 +109,7 @@ PROVETIME ?= 100m
 prove: ## search all interleavings of the protocols within larger bounds (test/search/README.md), and predict more devices
 	@mkdir -p bin
 	$(GO) test -vet=off -run '^TestPredictionsAreAllocations$$' -count 1 -v ./internal/firstfit -args -seeds 510 -finished $(CURDIR)/bin/predicted
-	$(GO) test -vet=off -run '^TestEveryInterleaving$$' -count 1 -v -timeout 0 ./test/search -args -within $(PROVETIME) -finished $(CURDIR)/bin/searched
+	$(GO) test -vet=off -run '^TestEvery(Combination|Interleaving)$$' -count 1 -v -timeout 0 ./test/search -args -within $(PROVETIME) -finished $(CURDIR)/bin/searched
 
 # What was killed by the same tests is not run again: stop it at any time, and run it again. For example:
 # make mutants MUTANTS='-seed 2 -sample 100'

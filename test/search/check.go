@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 
+	"outboard.dev/outboard/internal/cluster/assumption"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -54,7 +55,7 @@ func (w *World) Check() error {
 func (w *World) checkPods() error {
 	holders := map[string]string{}
 	for p, pod := range w.pods {
-		if pod == nil || pod.Spec.NodeName == "" {
+		if !assumption.OnNode(pod) {
 			continue
 		}
 		unit, annotated := pod.Annotations[annotation]
@@ -124,7 +125,7 @@ const maxEnd = 1000
 func (w *World) checkEnd() error {
 	scope := *w.scope
 	scope.Calls, scope.Faults, scope.Duplicates, scope.Crashes, scope.Deletions, scope.Expiries = 0, 0, 0, 0, 0, 1<<30
-	scope.Replacements, scope.Confirms, scope.Changes = 0, 0, 0
+	scope.Replacements, scope.Confirms, scope.Changes, scope.Endings = 0, 0, 0, 0
 	if scope.Prompt {
 		scope.Expiries = 0
 	}
@@ -145,7 +146,7 @@ func (w *World) checkEnd() error {
 			continue
 		}
 		for _, held := range o.Spec.Pods {
-			if pod := end.pods[w.scope.index(held.UID)]; pod == nil || pod.Spec.NodeName == "" || o.Spec.Node != "" && pod.Spec.NodeName != held.Node {
+			if pod := end.pods[w.scope.index(held.UID)]; !assumption.OnNode(pod) || o.Spec.Node != "" && pod.Spec.NodeName != held.Node {
 				return fmt.Errorf("in the end the ledger of %s has a claim of pod %s, which is not bound there", w.scope.ledger(l), held.Name)
 			}
 		}
@@ -154,7 +155,7 @@ func (w *World) checkEnd() error {
 		view := end.replicas[i].cluster.View()
 		for p, pod := range end.pods {
 			for n, node := range end.nodes {
-				want := pod != nil && pod.Spec.NodeName == node.Name
+				want := assumption.OnNode(pod) && pod.Spec.NodeName == node.Name
 				if got := podOn(view, w.scope, n, p) != nil; got != want {
 					return fmt.Errorf("in the end the view of replica %d has pod %s on %s: %t, want %t", i, w.scope.pod(p), node.Name, got, want)
 				}

@@ -368,6 +368,7 @@ func (p *part) pod(pod *corev1.Pod) {
 	p.string(pod.Spec.NodeName)
 	p.string(pod.Status.NominatedNodeName)
 	p.bool(pod.DeletionTimestamp != nil)
+	p.bool(snapshot.Ended(pod))
 	p.annotations(pod.Annotations)
 }
 

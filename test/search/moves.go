@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -8,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"outboard.dev/outboard/internal/cluster/assumption"
 	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/snapshot"
 )
 
 // reasonOf classifies an error of the API server as ledgers and binders do.
@@ -48,6 +51,7 @@ const (
 	createPod                        // the next pod is created
 	changePod                        // pod a is changed by somebody else
 	deletePod                        // pod a is deleted
+	endPod                           // pod a, which is bound, has ended
 	showNode                         // the watch shows the replica the next change of a node
 	replaceDevice                    // the device of node a is replaced
 	confirmPod                       // the replica reads the a-th pod that it counts as bound and that its watch does not show there
@@ -124,6 +128,13 @@ func (w *World) Moves() []Move {
 		for p, pod := range w.pods {
 			if pod != nil {
 				moves = append(moves, Move{kind: deletePod, a: int8(p)})
+			}
+		}
+	}
+	if w.endings < w.scope.Endings {
+		for p, pod := range w.pods {
+			if assumption.OnNode(pod) {
+				moves = append(moves, Move{kind: endPod, a: int8(p)})
 			}
 		}
 	}
@@ -368,6 +379,11 @@ func (w *World) move(m Move) {
 	case deletePod:
 		w.deletions++
 		w.setPod(int(m.a), nil)
+	case endPod:
+		w.endings++
+		changed := *w.pods[m.a]
+		changed.Status.Phase = corev1.PodSucceeded
+		w.setPod(int(m.a), &changed)
 	case replaceDevice:
 		w.replace(int(m.a))
 	case confirmPod:
@@ -407,9 +423,9 @@ func (w *World) abandon(r *request) {
 
 // showPod shows the replica the next change of a pod.
 func (w *World) showPod(r *replica) {
-	p, pod := r.podEvents[0].index, r.podEvents[0].now
+	p, shown := r.podEvents[0].index, r.podEvents[0].now
 	r.podEvents = r.podEvents[1:]
-	former := r.pods[p]
+	former, pod := r.pods[p], existing(shown)
 	r.pods[p] = pod
 	if former == nil {
 		r.room = unevaluated
@@ -419,14 +435,24 @@ func (w *World) showPod(r *replica) {
 		for l := range r.ledgers {
 			r.omitted[p][l] = r.claims(w.scope, p, l)
 		}
-		r.change().ShowNoPod(former)
+	}
+	if shown == nil {
+		r.change().ShowNoPod(cmp.Or(former, w.was[p]))
 	} else {
-		r.change().ShowPod(pod)
+		r.change().ShowPod(shown)
 	}
 	if pod == nil || pod.Spec.NodeName != "" {
 		r.decided[p], r.bound[p] = "", false
 	}
 	r.unshown[p] = ""
+}
+
+// existing returns the pod; nil if it has ended, which is the same to replicas as being gone.
+func existing(pod *corev1.Pod) *corev1.Pod {
+	if pod != nil && snapshot.Ended(pod) {
+		return nil
+	}
+	return pod
 }
 
 // crash kills the replica. It starts again, and kube-scheduler retries the pods that it has rejected.

@@ -31,6 +31,7 @@ type Scope struct {
 	Again          bool // they have the name of the first pod, and are created once that is gone
 	Changes        int  // how often somebody else changes a pod that is on no node
 	Deletions      int  // how many pods are deleted
+	Endings        int  // how many bound pods end, and stay
 	Expiries       int  // how many sweeps find that the time of a claim has ended
 	Replacements   int  // how many devices are replaced by others
 	Confirms       int  // how often a replica reads a pod that it counts as bound and that its watch does not show there

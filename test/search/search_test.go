@@ -37,17 +37,12 @@ var bounded = []bound{
 	{"one pod, one deletion", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Deletions: 1}, 0},
 	{"two pods, two nodes", search.Scope{Replicas: 2, Pods: 2, Nodes: 2, Calls: 1}, 0},
 	{"one replica, two calls, two nodes", search.Scope{Replicas: 1, Pods: 1, Nodes: 2, Calls: 2}, 15_000},
-	{"one pod is changed, one fault", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Changes: 1, Faults: 1}, 0},
-	{"one pod is changed, one expired claim", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Changes: 1, Expiries: 1}, 0},
 	{"one seat, two calls, two nodes", search.Scope{Replicas: 1, Pods: 1, Nodes: 2, Calls: 2, Request: search.Seat}, 0},
-	{"one replica, one fault, one deletion", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Deletions: 1}, 0},
-	{"one pod, two faults", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Faults: 2}, 0},
 	{"one seat, two nodes, one fault", search.Scope{Replicas: 1, Pods: 2, Nodes: 2, Calls: 1, Faults: 1, Request: search.Seat}, 0},
 	{"one seat, two nodes", search.Scope{Replicas: 2, Pods: 2, Nodes: 2, Calls: 1, Request: search.Seat}, 0},
 	{"two seats", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Request: search.OneOfTwo}, 0},
 	{"one device and one seat", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Request: search.Both}, 0},
 	{"one device and one seat, one deletion", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Deletions: 1, Request: search.Both}, 0},
-	{"one device is replaced", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Request: search.NamedDevice, Replacements: 1}, 0},
 	{"one device is replaced, two calls", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Request: search.NamedDevice, Replacements: 1}, 0},
 	{"one unconfirmed pod, two calls", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Confirms: 1, Deletions: 1}, 0},
 	{"plugin", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Plugin: true}, 0},
@@ -65,7 +60,6 @@ var bounded = []bound{
 	{"one pod is created again", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Creations: 1, Again: true, Deletions: 1}, 0},
 	{"two pods, one request arrives twice", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Duplicates: 1}, 0},
 	{"one pod, one request arrives twice, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Duplicates: 1}, 0},
-	{"one pod, two calls, one request arrives twice", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Duplicates: 1}, 0},
 	{"one pod, two calls, two expired claims", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Expiries: 2}, 15_000},
 	{"one pod asks for a seat later, one fault", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Changes: 1, Faults: 1, Request: search.Later}, 0},
 	{"a nominated pod asks for a seat later", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Changes: 1, Preemptors: 1, Nominated: 1, Request: search.Later}, 0},
@@ -123,6 +117,72 @@ var larger = []bound{
 	{"everything", search.Scope{
 		Replicas: 3, Pods: 2, Nodes: 2, Calls: 2, Faults: 1, Crashes: 1, Creations: 1, Deletions: 1, Expiries: 1, Confirms: 1,
 	}, most},
+}
+
+// kinds are what there may be one more of than in the smallest scope.
+var kinds = []struct {
+	name string
+	add  func(*search.Scope)
+}{
+	{"bind call", func(s *search.Scope) { s.Calls++ }},
+	{"fault", func(s *search.Scope) { s.Faults++ }},
+	{"request that arrives twice", func(s *search.Scope) { s.Duplicates++ }},
+	{"crash", func(s *search.Scope) { s.Crashes++ }},
+	{"change", func(s *search.Scope) { s.Changes++ }},
+	{"deletion", func(s *search.Scope) { s.Deletions++ }},
+	{"pod that ends", func(s *search.Scope) { s.Endings++ }},
+	{"expired claim", func(s *search.Scope) { s.Expiries++ }},
+	{"unconfirmed pod", func(s *search.Scope) { s.Confirms++ }},
+	{"replaced device", func(s *search.Scope) { s.Request, s.Replacements = search.NamedDevice, s.Replacements+1 }},
+	{"pod that is created", func(s *search.Scope) { s.Creations = 1 }},
+	{"plugin", func(s *search.Scope) { s.Plugin = true }},
+	{"second replica", func(s *search.Scope) { s.Replicas = 2 }},
+	{"second pod", func(s *search.Scope) { s.Pods = 2 }},
+	{"second node", func(s *search.Scope) { s.Nodes = 2 }},
+}
+
+// combined returns a bound for each number of kinds together, of which one may be taken twice, after those before first.
+func combined(number, first int, b bound) (all []bound) {
+	if number == 0 {
+		return []bound{b}
+	}
+	for i := first; i < len(kinds); i++ {
+		next := b
+		next.name = strings.TrimPrefix(b.name+", "+kinds[i].name, ", ")
+		kinds[i].add(&next.scope)
+		all = append(all, combined(number-1, i, next)...)
+	}
+	return all
+}
+
+var one = search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1}
+
+// TestEveryCombination searches what may happen beside one pod that is bound once: all combinations of two kinds of events, and with -within
+// those of three.
+func TestEveryCombination(t *testing.T) {
+	number, end := 2, time.Time{}
+	if *within > 0 {
+		number, end = 3, time.Now().Add(*within)
+	}
+	bounds := combined(number, 0, bound{scope: one, states: 5_000})
+	done, complete, states := 0, 0, 0
+	for _, b := range bounds {
+		if *within > 0 && time.Now().After(end) {
+			break
+		}
+		r, err := search.Explore(t.Context(), b.scope, search.Options{States: b.states})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Broken != nil {
+			t.Fatalf("%s: %v", b.name, r)
+		}
+		done, states = done+1, states+r.States
+		if r.Finished {
+			complete++
+		}
+	}
+	t.Logf("%d of %d combinations: %d complete, %d states", done, len(bounds), complete, states)
 }
 
 type bound struct {

@@ -72,6 +72,8 @@ func (w *World) Text(m Move) string {
 		return at + "plugin: does not bind pod " + w.scope.pod(r.calls[m.a].pod)
 	case createPod:
 		return "pod " + w.scope.pod(w.scope.Pods-w.scope.Creations+w.created) + " is created"
+	case endPod:
+		return "pod " + w.scope.pod(int(m.a)) + " has ended"
 	case changePod:
 		return "pod " + w.scope.pod(int(m.a)) + " is changed by somebody else"
 	case preempt, evict, nominate, restartScheduler, terminate, expireNomination:

@@ -31,7 +31,7 @@ type World struct {
 	// preemptions are what kube-schedulers do to make room for each pod.
 	preemptions []preemption
 	// What the scope bounds, so far.
-	faults, duplicates, crashes, created, changes, deletions, expiries, replacements, confirms, preempted, unaware int
+	faults, duplicates, crashes, created, changes, deletions, endings, expiries, replacements, confirms, preempted, unaware int
 	// broken is a promise that the last move has broken; nil: none.
 	broken error
 }
@@ -296,7 +296,7 @@ func (w *World) sent(r *replica, i int, response cluster.SendResponse) {
 	}
 	pod := c.sending.Pod
 	r.change().EndBind(w.scope.uid(c.pod), c.number, pod, epoch)
-	if watched := r.pods[c.pod]; pod != nil && !gone && (watched == nil || watched.Spec.NodeName == "") && !r.gone[c.pod] {
+	if watched := r.pods[c.pod]; existing(pod) != nil && !gone && (watched == nil || watched.Spec.NodeName == "") && !r.gone[c.pod] {
 		r.decided[c.pod], r.bound[c.pod] = pod.Spec.NodeName, true
 	}
 	var err error
@@ -318,7 +318,7 @@ func (w *World) confirmed(r *replica, done *request) {
 	if w.scope.Mutation == ConfirmedFromCache {
 		truth = r.cluster.PodByUID(f.assumed.UID)
 	}
-	if r.change().Confirm(f.assumed, truth, epoch); current && done.pod == nil {
+	if r.change().Confirm(f.assumed, truth, epoch); current && existing(done.pod) == nil {
 		r.decided[f.pod], r.bound[f.pod], r.gone[f.pod] = "", false, true
 	}
 }

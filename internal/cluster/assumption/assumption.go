@@ -125,7 +125,7 @@ func (a State) Confirm(assumed, truth *corev1.Pod, now time.Time) (State, Effect
 		return State{}, AsWatched
 	}
 	a.Pod, a.Node, a.Bound = nil, "", false
-	if truth == nil {
+	if truth == nil || snapshot.Ended(truth) {
 		a.overtaken = a.Begun // a response of before may say that the pod is bound
 	}
 	return a, AsWatched

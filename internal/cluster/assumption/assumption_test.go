@@ -60,6 +60,9 @@ func TestStates(t *testing.T) {
 		"gone, and a response from before": {
 			begin, then{}, decided, onA, finish, boundOn("a"), confirm(current, nil), then{AsWatched, "", false}, respond(1, podOn("a"), nil), then{},
 		},
+		"ended, and a response from before": {
+			begin, then{}, decided, onA, finish, boundOn("a"), confirm(current, endedOn("a")), then{AsWatched, "", false}, respond(1, podOn("a"), nil), then{},
+		},
 		"not bound yet, and a response": {
 			begin, then{}, decided, onA, finish, boundOn("a"), confirm(current, podOn("")), then{AsWatched, "", false}, respond(1, podOn("a"), nil), boundOn("a"),
 		},
