@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -196,7 +197,9 @@ func (w *World) preempt(i, p, number int, unaware bool) {
 	if before.by != 0 && n >= 0 && before.pod.Status.NominatedNodeName == w.nodes[n].Name && w.scope.reserves(before.view, p, w.nodes[n].Name) && w.roomOn(r, p, n) {
 		w.broken = fmt.Errorf("pod %s is nominated to %s and fits there, and the preempt call evicts pods on other nodes", w.scope.pod(p), w.nodes[n].Name)
 	}
-	n = kept[number%len(kept)]
+	if n = kept[number%len(kept)]; w.scope.Started {
+		n = slices.MaxFunc(kept, func(a, b int) int { return cmp.Compare(slices.Max(on[a]), slices.Max(on[b])) })
+	}
 	k.nominates, k.node, k.evicts = true, w.nodes[n].Name, on[n]
 	w.choose(p, r)
 }

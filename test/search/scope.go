@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -39,7 +40,8 @@ type Scope struct {
 	// a higher priority, and Preemptions is how often kube-schedulers call preempt for them. As many of these as Nominated are nominated to the
 	// first node in the beginning.
 	Victims, Preemptors, Preemptions, Nominated int
-	Unaware                                     int // how many preempt calls are of a kube-scheduler that does not know yet which pods are gone
+	Unaware                                     int  // how many preempt calls are of a kube-scheduler that does not know yet which pods are gone
+	Started                                     bool // victims have started one after the other, so that kube-scheduler prefers the one that started last
 	// Plugin has kube-schedulers call the plugin, which reserves a pod, and binds it later, or not at all.
 	Plugin bool
 	// Ahead has the kube-scheduler of the plugin see that pods are gone before the replicas do.
@@ -202,6 +204,9 @@ func (s *Scope) ledgerOf(key snapshot.LedgerKey) int { return slices.Index(s.key
 func (s *Scope) newPod(p int) *corev1.Pod {
 	pod := s.podWith(s.uid(p))
 	pod.Name = s.name(p)
+	if s.Started && p < s.Victims {
+		pod.Status.StartTime = &metav1.Time{Time: epoch.Add(time.Duration(p) * time.Hour)}
+	}
 	return pod
 }
 

@@ -58,6 +58,8 @@ var bounded = []bound{
 	{"preemption, one deletion, an unaware kube-scheduler", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Deletions: 1, Victims: 1, Preemptors: 1, Preemptions: 1, Unaware: 1}, 0},
 	{"preemption, two replicas, the pod is created, two preempt calls, two nodes, one fault", search.Scope{Replicas: 2, Pods: 3, Nodes: 2, Calls: 1, Faults: 1, Creations: 1, Victims: 2, Preemptors: 1, Preemptions: 2}, 5_000},
 	{"one pod is created again", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Creations: 1, Again: true, Deletions: 1}, 0},
+	{"one bound pod is created again, two devices", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Devices: 2, Calls: 1, Creations: 1, Again: true, Deletions: 1, Victims: 1}, 0},
+	{"preemption, two nodes, pods that started one after the other", search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 1, Preemptions: 1, Started: true}, 0},
 	{"two pods, one request arrives twice", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Duplicates: 1}, 0},
 	{"one pod, one request arrives twice, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Duplicates: 1}, 0},
 	{"one pod, two calls, two expired claims", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Expiries: 2}, 15_000},
