@@ -26,7 +26,7 @@ var views struct {
 // canonical returns the View that stands for all with the same content.
 func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 	var key strings.Builder
-	fmt.Fprint(&key, s.Request, s.Devices, s.Victims, s.Preemptors)
+	fmt.Fprint(&key, s.Request, s.Devices, s.Victims, s.Preemptors, s.Started, s.Again)
 	ledger := func(l *snapshot.Ledger) {
 		for i := range l.Units {
 			fmt.Fprintf(&key, "/%s %s %d", l.Resource, l.Units[i].Name, l.Units[i].Capacity)
@@ -78,7 +78,7 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 	return v
 }
 
-// fits reports whether the pod fits on the node. All pods request the same, but for seats that they ask for later, and each has a priority that
+// fits reports whether the pod fits on the node. All pods request the same, except seats that they ask for later, and each has a priority that
 // the key of the view determines.
 func (s *Scope) fits(view *snapshot.View, pod *corev1.Pod, n int) bool {
 	views.Lock()
