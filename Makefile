@@ -55,7 +55,7 @@ test-all: test race fuzz scale figures test-browser ## run everything: make test
 # and runs, or a file outside the module, has changed.
 unit: ## run the tests of make test, with a control plane that is already built
 	@echo 'compiling and running the tests of Outboard; the packages with the longest tests come first, and go test prints each after those before it'
-	$(GO) test -vet=off -count 1 -timeout 30m -p 4 ./test/e2e ./test/chaos ./test/docs ./test/helm $$($(GO) list ./... | grep -vE '$(FIGURES)')
+	$(GO) test -vet=off -count 1 -timeout 60m -p 4 ./test/e2e ./test/chaos ./test/docs ./test/helm $$($(GO) list ./... | grep -vE '$(FIGURES)')
 	@echo 'compiling and running the tests of the modules kubernetes, deploy/image, deploy/render and test/network'
 	$(GO) -C kubernetes test -vet=off -count 1 -timeout 30m ./...
 	$(GO) -C deploy/image test -vet=off -count 1 -timeout 30m ./...
@@ -173,13 +173,14 @@ compat: kubernetes ## place pods with the kube-schedulers of other Kubernetes ve
 
 # For example: make image IMAGE=registry.example/outboard:v1
 IMAGE ?= outboard:dev
+PLATFORMS ?= linux/amd64,linux/arm64
 
-image: ## write the container image for amd64 and arm64 to bin/image, as an OCI layout
-	$(GO) -C deploy/image run . -name $(IMAGE)
+image: ## write the container image for PLATFORMS to bin/image, as an OCI layout
+	$(GO) -C deploy/image run . -name $(IMAGE) -platforms $(PLATFORMS)
 
 scheduler-image: IMAGE = kube-scheduler-outboard:dev
-scheduler-image: ## write the image of kube-scheduler with Outboard as a plugin to bin/scheduler-image
-	$(GO) -C deploy/image run . -scheduler -name $(IMAGE) -o ../../bin/scheduler-image
+scheduler-image: ## write the image of kube-scheduler with Outboard as a plugin for PLATFORMS to bin/scheduler-image
+	$(GO) -C deploy/image run . -scheduler -name $(IMAGE) -platforms $(PLATFORMS) -o ../../bin/scheduler-image
 
 # For example: make release VERSION=v0.1.0, where that is the tag of the commit.
 DOWNLOADS ?= https://outboard.dev/releases

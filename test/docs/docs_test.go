@@ -142,8 +142,7 @@ func TestBlocks(t *testing.T) {
 }
 
 func TestDocumentation(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute) // less than the timeout of go test
-	defer cancel()
+	ctx := untilTimeout(t)
 	s, err := stage.Set(ctx, stage.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -187,6 +186,18 @@ func TestDocumentation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// untilTimeout returns a context that ends a minute before the timeout of go test, so that a command that hangs fails its own test,
+// with what it has printed. No command has a shorter limit, because some compile for minutes, and the longer the more runs beside them.
+func untilTimeout(t *testing.T) context.Context {
+	deadline, ok := t.Deadline()
+	if !ok {
+		return t.Context()
+	}
+	ctx, cancel := context.WithDeadline(t.Context(), deadline.Add(-time.Minute))
+	t.Cleanup(cancel)
+	return ctx
 }
 
 type runner struct {
@@ -299,9 +310,6 @@ func (r *runner) yaml(b block) {
 
 var makeCall = regexp.MustCompile(`(?m)^make ([a-z-]+)( [A-Z]+=(?:'[^']*'|\S+))?( +#.*)?$`)
 
-// blockTimeout bounds the commands of one block: much longer than they take on a slow machine.
-const blockTimeout = 10 * time.Minute
-
 // shell runs the commands with read access to the checkout's own files, with outboard, kubectl
 // (see TestMain) and kube-scheduler on the PATH, and with the stage as kubectl's cluster. It does not run a block of make targets,
 // because one of them runs this test; the targets must exist.
@@ -331,9 +339,7 @@ func (r *runner) shell(b block) {
 	if err := os.WriteFile(log, []byte(r.any.Log()), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, blockTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", b.text)
+	cmd := exec.CommandContext(r.ctx, "bash", "-euo", "pipefail", "-c", b.text)
 	cmd.Dir = r.dir
 	cmd.WaitDelay = 30 * time.Second // a program that the block left running may hold its output
 	cmd.Env = append(os.Environ(),

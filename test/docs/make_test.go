@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // notMade are the documented make targets that TestMake does not run, with the reason.
@@ -128,8 +127,7 @@ func TestRecipes(t *testing.T) {
 // runsUntilInterrupted runs a command that starts a control plane, and presses Ctrl-C when it says how to use it. Then its files are gone.
 func runsUntilInterrupted(t *testing.T, dir, command string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
-	defer cancel()
+	ctx := untilTimeout(t)
 	cmd := inShell(ctx, dir, command)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // as a terminal does: Ctrl-C is for make and what it runs
 	cmd.Stderr = os.Stderr
@@ -215,9 +213,7 @@ func cloneTo(t *testing.T, root, clone string) {
 // shell runs a command as in an interactive shell of a user, and returns what it prints.
 func shell(t *testing.T, dir, command string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
-	defer cancel()
-	out, err := inShell(ctx, dir, command).CombinedOutput()
+	out, err := inShell(untilTimeout(t), dir, command).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", command, err, out)
 	}
