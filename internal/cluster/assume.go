@@ -33,7 +33,7 @@ func (c *Cluster) ViewFor(uid types.UID) *snapshot.View {
 	return view.WithoutPod(node, uid)
 }
 
-// FinishBinding says that the pod is bound to the node for which it was assumed, by another client than this Cluster.
+// FinishBinding says that the pod is bound to the node for which it was assumed, perhaps by another client than this Cluster.
 func (c *Cluster) FinishBinding(uid types.UID) { c.state.finishBinding(uid, time.Now()) }
 
 const (
@@ -139,7 +139,7 @@ func (s *state) assume(pod *corev1.Pod, node string) (forget func()) {
 func (s *state) forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, e := s.assumed[uid].End()
+	next, e := s.assumed[uid].Forget()
 	s.decide(uid, next, e)
 }
 
@@ -153,8 +153,8 @@ func (s *state) assumedOn(uid types.UID) string {
 	return ""
 }
 
-// beginBind returns the number of a call of Bind, for endBind.
-func (s *state) beginBind(uid types.UID) (number int) {
+// beginRequest returns the number of a request whose response may say that the pod is bound, for endRequest.
+func (s *state) beginRequest(uid types.UID) (number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.assumed[uid].Begin()
@@ -162,16 +162,14 @@ func (s *state) beginBind(uid types.UID) (number int) {
 	return next.Begun
 }
 
-// endBind ends a Bind. bound is the pod as it was bound, or nil if it was not. When endBind returns, the View has the pod on its node, unless
-// a later Bind has bound it: two can only succeed if etcd was restored in between.
-func (s *state) endBind(uid types.UID, number int, bound *corev1.Pod, now time.Time) {
+// endRequest ends a request. pod is the pod as the API server has bound or read it; nil if it is unknown or gone. If it is on a node, the View
+// has it there when endRequest returns, unless a later request has found it elsewhere, which is possible only if etcd was restored in between.
+func (s *state) endRequest(uid types.UID, number int, pod *corev1.Pod, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, e := s.assumed[uid].Respond(number, bound, s.seen(uid), now)
+	next, e := s.assumed[uid].Respond(number, pod, s.seen(uid), now)
 	s.apply(uid, next, e)
-	next, e = s.assumed[uid].End()
-	s.decide(uid, next, e)
-	if bound != nil {
+	if pod != nil && pod.Spec.NodeName != "" {
 		s.publishLocked() // includes what the watch has shown
 	}
 }

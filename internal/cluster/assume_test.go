@@ -105,7 +105,7 @@ func TestAssumption(t *testing.T) {
 				case step.do == "gone from the API":
 					s.confirm(s.unconfirmed(now.Add(time.Hour))[0], nil, now)
 				case step.do[:4] == "bind":
-					s.endBind("p", s.beginBind("p"), pod(step.do[5:]), now)
+					s.endRequest("p", s.beginRequest("p"), pod(step.do[5:]), now)
 				case step.do[:5] == "watch":
 					s.setPod(pod(step.do[6:]))
 					s.publish()
@@ -133,10 +133,10 @@ func TestResponseFromBeforeAPodIsGone(t *testing.T) {
 	s.setComplete()
 	bound := pod.DeepCopy()
 	bound.Spec.NodeName = "a"
-	first, second := s.beginBind("p"), s.beginBind("p")
-	s.endBind("p", first, bound, time.Now())
+	first, second := s.beginRequest("p"), s.beginRequest("p")
+	s.endRequest("p", first, bound, time.Now())
 	s.confirm(s.unconfirmed(time.Now().Add(time.Hour))[0], nil, time.Now())
-	s.endBind("p", second, bound, time.Now())
+	s.endRequest("p", second, bound, time.Now())
 	if got := shown(s); got != "nowhere" {
 		t.Errorf("the pod is %s", got)
 	}
@@ -154,9 +154,9 @@ func TestResponseFromBeforeARestore(t *testing.T) {
 	}
 	s.setPod(pod(""))
 	s.setComplete()
-	first, second := s.beginBind("p"), s.beginBind("p")
-	s.endBind("p", second, pod("b"), time.Now())
-	s.endBind("p", first, pod("a"), time.Now())
+	first, second := s.beginRequest("p"), s.beginRequest("p")
+	s.endRequest("p", second, pod("b"), time.Now())
+	s.endRequest("p", first, pod("a"), time.Now())
 	if got := shown(s); got != "on b, bound" {
 		t.Errorf("the pod is %s", got)
 	}
@@ -180,6 +180,37 @@ func TestViewFor(t *testing.T) {
 	}
 	if !has("p") || !has("q") || c.Assumed("p") != "" {
 		t.Errorf("when it is bound: for itself %v, for another %v, on %q", has("p"), has("q"), c.Assumed("p"))
+	}
+}
+
+// A bind call whose outcome was unknown may end because the pod turns out to be bound. Then the pod counts with its own annotations, not with
+// those that were planned, before the watch shows it.
+func TestWhatIsReadCounts(t *testing.T) {
+	bound := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p", Annotations: map[string]string{"device": "1"}},
+		Spec:       corev1.PodSpec{NodeName: "a"},
+	}
+	for name, read := range map[string]func(*Cluster) (*corev1.Pod, error){
+		"LivePod":  func(c *Cluster) (*corev1.Pod, error) { return c.LivePod(t.Context(), "ns", "p", "p") },
+		"TouchPod": func(c *Cluster) (*corev1.Pod, error) { return c.TouchPod(t.Context(), "ns", "p", "p") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &Cluster{client: fake.NewClientset(bound), state: newState(), options: Options{BindTimeout: time.Minute, LookupTimeout: time.Minute}}
+			c.state.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+			c.state.setComplete()
+			planned := bound.DeepCopy()
+			planned.Spec.NodeName, planned.Annotations["device"] = "", "0"
+			forget := c.Assume(planned, "a")
+			if pod, err := read(c); err != nil || pod == nil {
+				t.Fatal(pod, err)
+			}
+			c.FinishBinding("p")
+			forget()
+			pods := c.View().Node("a").Pods
+			if len(pods) != 1 || pods[0].Spec.NodeName != "a" || pods[0].Annotations["device"] != "1" {
+				t.Errorf("the View has %v", pods)
+			}
+		})
 	}
 }
 

@@ -125,8 +125,8 @@ func (c *Cluster) bind(ctx context.Context, b binder.Binding) Sending {
 	if err := ctx.Err(); err != nil {
 		return s.end(nil, notSent(b, err))
 	}
-	call := c.state.beginBind(b.UID)
-	defer func() { c.state.endBind(b.UID, call, s.Pod, time.Now()) }()
+	number := c.state.beginRequest(b.UID)
+	defer func() { c.state.endRequest(b.UID, number, s.Pod, time.Now()) }()
 	for s.Request != Ended {
 		var r SendResponse
 		switch s.Request {
@@ -205,8 +205,11 @@ func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.
 	return pod, nil
 }
 
-// LivePod reads the pod from the API server, not from the cache. Nil if it does not exist.
-func (c *Cluster) LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+// LivePod reads the pod from the API server, not from the cache. Nil if it does not exist. If the pod is on a node, Views count it there from
+// then on, even if the watch does not show that yet.
+func (c *Cluster) LivePod(ctx context.Context, namespace, name string, uid types.UID) (pod *corev1.Pod, err error) {
+	number := c.state.beginRequest(uid)
+	defer func() { c.state.endRequest(uid, number, pod, time.Now()) }()
 	return c.lookup(ctx, namespace, name, uid)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -100,8 +101,10 @@ func (c *Cluster) DeleteLedger(ctx context.Context, o *ledger.Object) error {
 }
 
 // TouchPod changes the resourceVersion of the pod, by setting an annotation, and returns the
-// changed pod; nil if it is gone.
-func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error) {
+// changed pod; nil if it is gone. Views count the pod as after [Cluster.LivePod].
+func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (touched *corev1.Pod, err error) {
+	number := c.state.beginRequest(uid)
+	defer func() { c.state.endRequest(uid, number, touched, time.Now()) }()
 	pod, err := c.stamp(ctx, namespace, name, uid, ReleaseAnnotation)
 	if rejected(err) || apierrors.IsConflict(err) { // perhaps because there is another pod of that name
 		if pod, lookupErr := c.lookup(ctx, namespace, name, uid); pod == nil {
@@ -111,7 +114,7 @@ func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid type
 	if err != nil {
 		return nil, err
 	}
-	snapshot.TrimPod(pod)
+	trimPod(pod)
 	return pod, nil
 }
 

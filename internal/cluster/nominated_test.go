@@ -42,7 +42,7 @@ func TestNominationsOfSchedulers(t *testing.T) {
 		}
 		api := fake.NewClientset()
 		api.PrependReactor("get", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, pod.DeepCopy(), nil })
-		live, err := (&Cluster{client: api, options: Options{LookupTimeout: time.Second}}).LivePod(t.Context(), "", "p", "p")
+		live, err := (&Cluster{client: api, state: newState(), options: Options{LookupTimeout: time.Second}}).LivePod(t.Context(), "", "p", "p")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestNominationEnds(t *testing.T) {
 	}
 	for what, end := range map[string]func(*state){
 		"bound by us": func(s *state) {
-			s.endBind("p", s.beginBind("p"), pod("n"), time.Now())
+			s.endRequest("p", s.beginRequest("p"), pod("n"), time.Now())
 		},
 		"seen bound": func(s *state) { s.setPod(pod("n")) },
 		"gone":       func(s *state) { s.removePod(pod("")) },

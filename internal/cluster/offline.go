@@ -13,7 +13,7 @@ import (
 )
 
 // Offline is a Cluster without client, clock or goroutine, for tests that play every order of events: what the watches show, and what the API
-// server responds to Bind, comes as calls of these methods, and is in the next View at once. Clone returns another one in the same state.
+// server responds about pods, comes as calls of these methods, and is in the next View at once. Clone returns another one in the same state.
 type Offline struct{ Cluster }
 
 // NewOffline returns an Offline that is empty.
@@ -68,12 +68,13 @@ func (o *Offline) Nominate(pod, live *corev1.Pod, nodes []snapshot.NominatedNode
 	return func(o *Offline) { end(o.state) }
 }
 
-// BeginBind begins a Bind of the pod, for which the caller takes the steps of a [Sending]. It returns its number.
-func (o *Offline) BeginBind(uid types.UID) (number int) { return o.state.beginBind(uid) }
+// BeginRequest begins a request about the pod: Bind, for which the caller takes the steps of a [Sending], LivePod, or TouchPod. It returns
+// its number.
+func (o *Offline) BeginRequest(uid types.UID) (number int) { return o.state.beginRequest(uid) }
 
-// EndBind ends the Bind with that number. pod is [Sending.Pod] in the end.
-func (o *Offline) EndBind(uid types.UID, number int, pod *corev1.Pod, now time.Time) {
-	o.state.endBind(uid, number, pod, now)
+// EndRequest ends the request with that number. pod is [Sending.Pod] in the end, or what LivePod or TouchPod returns.
+func (o *Offline) EndRequest(uid types.UID, number int, pod *corev1.Pod, now time.Time) {
+	o.state.endRequest(uid, number, pod, now)
 }
 
 // FinishBindingAt is FinishBinding at that time.

@@ -159,7 +159,7 @@ func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
 		defer try.forget()
 	}
 	if !try.success || !answered {
-		w.state.endBind(uid, try.call, nil, time.Now())
+		w.state.endRequest(uid, try.call, nil, time.Now())
 		return
 	}
 	var bound *corev1.Pod
@@ -175,7 +175,7 @@ func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
 		bound = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: try.name, UID: uid}}
 		bound.Spec.NodeName = try.node
 	}
-	w.state.endBind(uid, try.call, bound, time.Now())
+	w.state.endRequest(uid, try.call, bound, time.Now())
 	if pod := w.byUID(uid); assumption.OnNode(pod) && pod.Spec.NodeName == try.node && try.begun == w.restores && !w.relist {
 		w.promised[uid] = promise{try.node, w.restores}
 		if got := w.counted()[uid]; got != try.node {
@@ -323,7 +323,7 @@ func checkConvergence(t *rapid.T) {
 				t.Fatalf("when Assume returns, pod %s is on %q in the view, not on %s", try.uid, got, try.node)
 			}
 		}
-		try.call = w.state.beginBind(try.uid)
+		try.call = w.state.beginRequest(try.uid)
 		w.attempts = append(w.attempts, try)
 	}
 	serve := func(t *rapid.T) { w.serve(w.attempts[anyTry(t, false)]) }
@@ -444,7 +444,7 @@ func TestLateResponseIsIgnored(t *testing.T) {
 	bind := func() {
 		bound := unbound.DeepCopy()
 		bound.Spec.NodeName = "a"
-		s.endBind("1", s.beginBind("1"), bound, time.Now())
+		s.endRequest("1", s.beginRequest("1"), bound, time.Now())
 	}
 	s.setPod(unbound)
 	bind()
@@ -459,11 +459,11 @@ func TestLateResponseIsIgnored(t *testing.T) {
 // A pod that this process bound may be deleted, and another pod have its name, before the watch shows any of it.
 func TestNameOfAPodTheWatchHasShown(t *testing.T) {
 	s := newState()
-	first := s.beginBind("1")
+	first := s.beginRequest("1")
 	second := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2"}}
 	s.setPod(second)
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Spec: corev1.PodSpec{NodeName: "a"}}
-	s.endBind("1", first, bound, time.Now())
+	s.endRequest("1", first, bound, time.Now())
 	if got := s.named("ns", "p"); got != second {
 		t.Errorf("the name returns %v", got)
 	}
@@ -478,7 +478,7 @@ func TestNameOfAPodCreatedAgain(t *testing.T) {
 	s := newState()
 	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}})
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2"}, Spec: corev1.PodSpec{NodeName: "a"}}
-	s.endBind("2", s.beginBind("2"), bound, time.Now())
+	s.endRequest("2", s.beginRequest("2"), bound, time.Now())
 	if got := s.named("ns", "p"); got == nil || got.UID != "1" {
 		t.Errorf("the name returns %v, and the watch has not shown that the first pod is gone", got)
 	}
@@ -506,7 +506,7 @@ func TestNameOfADecidedPod(t *testing.T) {
 	}
 	bound := pod.DeepCopy()
 	bound.Spec.NodeName = "a"
-	s.endBind("p", s.beginBind("p"), bound, time.Now())
+	s.endRequest("p", s.beginRequest("p"), bound, time.Now())
 	s.setPod(pod)
 	if got := s.named("ns", "p"); got != bound {
 		t.Errorf("once the pod is bound, the name returns %v", got)

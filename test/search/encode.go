@@ -41,11 +41,12 @@ type mark struct {
 type class byte
 
 const (
-	version    class = iota // steps compare whether two are the same: the number of the value is its place among those so far
-	token                   // the same
-	pointer                 // the same
-	generation              // steps compare which one is larger: the number of the value is its rank
-	timestamp               // the same
+	version       class = iota // steps compare whether two are the same: the number of the value is its place among those so far
+	token                      // the same
+	pointer                    // the same
+	generation                 // steps compare which one is larger: the number of the value is its rank
+	timestamp                  // the same
+	requestNumber              // the same, within a replica; 0 stays 0
 	classes
 )
 
@@ -116,7 +117,7 @@ func numbered(parts []part) []byte {
 	for _, p := range parts {
 		size += len(p.bytes)
 		for _, m := range p.marks {
-			if !slices.Contains(values[m.class], m.value) {
+			if m.class != requestNumber && !slices.Contains(values[m.class], m.value) {
 				values[m.class] = append(values[m.class], m.value)
 			}
 		}
@@ -125,6 +126,7 @@ func numbered(parts []part) []byte {
 	slices.Sort(values[timestamp])
 	all := make([]byte, 0, size+len(parts))
 	for _, p := range parts {
+		values[requestNumber] = p.requestNumbers(values[requestNumber][:0])
 		start := len(all)
 		all = append(append(all, p.bytes...), 255)
 		for _, m := range p.marks {
@@ -132,6 +134,18 @@ func numbered(parts []part) []byte {
 		}
 	}
 	return all
+}
+
+// requestNumbers appends 0, and those of the part, in ascending order, to nothing.
+func (p *part) requestNumbers(values []int64) []int64 {
+	values = append(values, 0)
+	for _, m := range p.marks {
+		if m.class == requestNumber && !slices.Contains(values, m.value) {
+			values = append(values, m.value)
+		}
+	}
+	slices.Sort(values)
+	return values
 }
 
 func (p *part) mark(c class, value int64) {
@@ -205,6 +219,8 @@ func newPlan(t reflect.Type) *plan {
 			switch t.Field(i).Name {
 			case "Token", "token":
 				f.plan = &plan{write: func(p *part, v reflect.Value) { p.numberIn(token, v.String()) }}
+			case "number", "Begun", "overtaken":
+				f.plan = &plan{write: func(p *part, v reflect.Value) { p.mark(requestNumber, v.Int()) }}
 			case "ResourceVersion":
 				f.plan = &plan{write: func(p *part, v reflect.Value) { p.numberIn(version, v.String()) }}
 			}

@@ -50,7 +50,7 @@ const (
 	crash                            // the replica is killed, and starts again
 	createPod                        // the next pod is created
 	changePod                        // pod a is changed by somebody else
-	deletePod                        // pod a is deleted
+	deletePod                        // pod a is deleted; if it is on a node, it terminates
 	endPod                           // pod a, which is bound, has ended
 	showNode                         // the watch shows the replica the next change of a node
 	replaceDevice                    // the device of node a is replaced
@@ -61,7 +61,7 @@ const (
 	evict                            // kube-scheduler evicts the b-th of the pods that it has chosen for pod a
 	nominate                         // kube-scheduler nominates pod a
 	restartScheduler                 // the kube-scheduler of pod a is killed, and starts again
-	terminate                        // pod a, which was evicted, is gone
+	terminate                        // pod a, which terminates, is gone
 	expireNomination                 // the replica does not expect a nomination any more
 )
 
@@ -90,6 +90,21 @@ func (r *replica) request(sender, i int8) *request {
 		}
 	}
 	return nil
+}
+
+// sending is who sends a request.
+type sending struct{ sender, index int8 }
+
+// requests returns the senders of LivePod and TouchPod that have no response yet.
+func (r *replica) requests() (all []sending) {
+	for i := range r.calls {
+		all = append(all, sending{ofCall, int8(i)})
+	}
+	for l := range r.writers {
+		all = append(all, sending{ofWrite, int8(l)})
+	}
+	all = append(all, sending{ofSweep, 0})
+	return slices.DeleteFunc(all, func(s sending) bool { return r.request(s.sender, s.index) == nil })
 }
 
 func (r *replica) setRequest(sender, i int8, to *request) {
@@ -126,7 +141,7 @@ func (w *World) Moves() []Move {
 	}
 	if w.deletions < w.scope.Deletions {
 		for p, pod := range w.pods {
-			if pod != nil {
+			if pod != nil && pod.DeletionTimestamp == nil {
 				moves = append(moves, Move{kind: deletePod, a: int8(p)})
 			}
 		}
@@ -269,7 +284,8 @@ func (w *World) After(m Move) *World {
 }
 
 // reduce removes what has no effect any more, so that Worlds are the same that differ in nothing else: late requests that the API server will
-// reject, ends of expectations that have no effect any more, and versions of a pod that is not bound, if no replica will read one from its cache to bind the pod.
+// reject, ends of expectations and responses that have no effect any more, and versions of a pod that is not bound, if no replica will read one
+// from its cache to bind the pod.
 func (w *World) reduce() {
 	if w.scope.Unreduced {
 		return
@@ -278,6 +294,7 @@ func (w *World) reduce() {
 	for i := range w.replicas {
 		r := &w.replicas[i]
 		w.expireInVain(r)
+		w.answerInVain(r)
 		if w.scope.Changes > 0 { // a sweep may read a version from the cache, too
 			continue
 		}
@@ -378,7 +395,7 @@ func (w *World) move(m Move) {
 		w.setPod(int(m.a), changed)
 	case deletePod:
 		w.deletions++
-		w.setPod(int(m.a), nil)
+		w.delete(int(m.a))
 	case endPod:
 		w.endings++
 		changed := *w.pods[m.a]
@@ -417,6 +434,7 @@ func (w *World) responded(r *replica, m Move, done *request) {
 func (w *World) abandon(r *request) {
 	if r != nil && !r.arrived {
 		late := *r
+		late.number = 0 // nobody waits for the response
 		w.late = append(w.late, &late)
 	}
 }

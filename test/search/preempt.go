@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/callmetrics"
@@ -266,6 +265,7 @@ type handler struct {
 type caller struct {
 	*cluster.Offline
 	world    *World
+	replica  *replica
 	view     *snapshot.View
 	nominate func(pod *corev1.Pod, nodes []snapshot.NominatedNode)
 }
@@ -280,7 +280,11 @@ func (c *caller) LivePod(_ context.Context, _, _ string, uid types.UID) (*corev1
 	if c.world.scope.Mutation == EvictedFromCache {
 		return c.PodByUID(uid), nil
 	}
-	return c.world.pods[c.world.scope.index(uid)], nil
+	done := c.world.ask(c.replica, getPod, c.world.scope.index(uid))
+	done.pod = c.world.pods[done.object]
+	c.world.answer(c.replica, done)
+	c.Offline = c.replica.cluster
+	return done.pod, nil
 }
 
 // callPreempt calls preempt of a replica for the pod, as kube-scheduler has it, after the filter call if that was one of the same replica, and
@@ -290,7 +294,7 @@ func (w *World) callPreempt(r *replica, pod *corev1.Pod, before filtered, candid
 	h := handlers.Get().(*handler)
 	defer handlers.Put(h)
 	h.Engine = w.scope.engine
-	*h.cluster = caller{Offline: r.cluster, world: w, view: before.view, nominate: func(pod *corev1.Pod, nodes []snapshot.NominatedNode) {
+	*h.cluster = caller{Offline: r.cluster, world: w, replica: r, view: before.view, nominate: func(pod *corev1.Pod, nodes []snapshot.NominatedNode) {
 		w.expect(r, p, pod, nodes)
 	}}
 	if before.by != 0 {
@@ -461,11 +465,7 @@ func (w *World) preemptMove(m Move) {
 	case evict:
 		v := k.evicts[m.b]
 		k.evicts = slices.Delete(slices.Clone(k.evicts), int(m.b), int(m.b)+1)
-		if pod := w.pods[v]; pod != nil && pod.DeletionTimestamp == nil {
-			changed := *pod
-			changed.DeletionTimestamp = &metav1.Time{Time: epoch}
-			w.setPod(v, &changed)
-		}
+		w.delete(v)
 	case nominate:
 		if pod := w.pods[m.a]; pod != nil && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != k.node {
 			changed := *pod

@@ -12,7 +12,6 @@ import (
 
 	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/cluster"
-	"outboard.dev/outboard/internal/cluster/assumption"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
 )
@@ -81,7 +80,7 @@ type call struct {
 	permit   bool // the plugin has reserved the pod, and does not bind it yet
 	protocol binder.Protocol
 	task     binder.Task
-	number   int // of the call of Bind; 0: none
+	number   int // of the Bind; 0: none
 	sending  cluster.Sending
 	request  *request
 	waits    *ledger.Submission
@@ -234,7 +233,7 @@ func (w *World) checkReader(i int) error {
 				return wrong("the view has pod %s on %s, and it should be on %q", w.scope.pod(p), name, want)
 			case (pod.Spec.NodeName != "") != bound:
 				return wrong("the view has pod %s on %s, bound: %t", w.scope.pod(p), name, !bound)
-			case bound && pod.Annotations[annotation] != w.was[p].Annotations[annotation] && !w.planned(r, p):
+			case bound && pod.Annotations[annotation] != w.was[p].Annotations[annotation]:
 				return wrong("the view has pod %s with device %q, and it has %q", w.scope.pod(p), pod.Annotations[annotation], w.was[p].Annotations[annotation])
 			case w.scope.Request.devices() && pod.Annotations[annotation] == "":
 				return wrong("the view has pod %s on %s without a device", w.scope.pod(p), name)
@@ -265,12 +264,6 @@ func (w *World) checkReader(i int) error {
 		}
 	}
 	return nil
-}
-
-// planned reports whether the views may have the pod with the device that was planned for it: the plugin has bound it, and the watch does not
-// show that yet.
-func (w *World) planned(r *replica, p int) bool {
-	return w.scope.Plugin && !assumption.OnNode(r.pods[p])
 }
 
 // expected returns the node on which the views of the replica should have the pod, and whether it should be bound there.

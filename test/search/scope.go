@@ -166,11 +166,14 @@ func (s *Scope) policies() (all []engine.WeightedPolicy, err error) {
 	return all, nil
 }
 
-// newNode returns the node with that index, whose device was replaced that often.
+// newNode returns the node with that index, whose first device was replaced that often.
 func (s *Scope) newNode(n, replaced int) *corev1.Node {
-	name := fmt.Sprintf("node-%d", n)
+	name, named := fmt.Sprintf("node-%d", n), string(rune('a'+replaced))
+	for d := range s.Devices - 1 {
+		named += "," + string(rune('m'+d))
+	}
 	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: map[string]string{units: string(rune('a' + replaced))}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: map[string]string{units: named}},
 		Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{device: *resource.NewQuantity(int64(s.Devices), resource.DecimalSI)}},
 	}
 }

@@ -34,6 +34,7 @@ const (
 type request struct {
 	verb    verb
 	object  int // the index of the pod or ledger
+	number  int // of a LivePod or TouchPod; 0: it is neither
 	binding binder.Binding
 	put     *ledger.Object
 	arrived bool
@@ -206,6 +207,20 @@ func (w *World) replace(n int) {
 	for i := range w.replicas {
 		rep := &w.replicas[i]
 		rep.nodeEvents = append(rep.nodeEvents, event[*corev1.Node]{n, w.nodes[n]})
+	}
+}
+
+// delete deletes the pod, or, if it is on a node, has it terminate.
+func (w *World) delete(p int) {
+	pod := w.pods[p]
+	switch {
+	case pod == nil || pod.DeletionTimestamp != nil:
+	case pod.Spec.NodeName == "":
+		w.setPod(p, nil)
+	default:
+		changed := *pod
+		changed.DeletionTimestamp = &metav1.Time{Time: epoch}
+		w.setPod(p, &changed)
 	}
 }
 

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/cluster"
+	"outboard.dev/outboard/internal/cluster/assumption"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
@@ -88,7 +90,7 @@ func (w *World) begin(r *replica, p, n int) {
 	}
 	pod := r.cluster.PodByName(namespace, w.scope.name(p))
 	if pod == nil || pod.UID != w.scope.uid(p) {
-		c.request = &request{verb: getPod, object: p}
+		c.request = w.ask(r, getPod, p)
 		r.calls = append(r.calls, c)
 		return
 	}
@@ -102,7 +104,7 @@ func (w *World) resolve(r *replica, c *call, pod *corev1.Pod) {
 		return
 	}
 	if former := r.cluster.Assumed(uid); former != "" && former != name {
-		c.request = &request{verb: touchPod, object: c.pod} // Binder.Resolve
+		c.request = w.ask(r, touchPod, c.pod) // Binder.Resolve
 		r.calls = append(r.calls, *c)
 		return
 	}
@@ -209,15 +211,16 @@ func (w *World) perform(r *replica, i int) {
 		if w.scope.Mutation == BindingWithoutVersion {
 			c.task.Binding.ResourceVersion = ""
 		}
-		if has := c.target.Node.Object.Annotations[units]; w.scope.Request == NamedDevice && c.task.Binding.Annotations[annotation] != has {
-			w.broken = fmt.Errorf("pod %s is bound with device %q, and the node of the bind call has %q", w.scope.pod(c.pod), c.task.Binding.Annotations[annotation], has)
+		has, gets := c.target.Node.Object.Annotations[units], c.task.Binding.Annotations[annotation]
+		if w.scope.Request == NamedDevice && !slices.Contains(strings.Split(has, ","), gets) {
+			w.broken = fmt.Errorf("pod %s is bound with device %q, and the node of the bind call has %q", w.scope.pod(c.pod), gets, has)
 		}
-		c.number, c.sending = r.change().BeginBind(w.scope.uid(c.pod)), cluster.Sending{Binding: c.task.Binding}
+		c.number, c.sending = r.change().BeginRequest(w.scope.uid(c.pod)), cluster.Sending{Binding: c.task.Binding}
 		c.request = &request{verb: bindPod, object: c.pod, binding: c.task.Binding}
 	case binder.Read:
-		c.request = &request{verb: getPod, object: c.pod}
+		c.request = w.ask(r, getPod, c.pod)
 	case binder.Touch:
-		c.request = &request{verb: touchPod, object: c.pod}
+		c.request = w.ask(r, touchPod, c.pod)
 	case binder.Await:
 		panic("search: claims of Devices wait for no pod")
 	}
@@ -256,6 +259,7 @@ func (w *World) finish(r *replica, i int, o ledger.Outcome) {
 
 // respond passes the response to the request of a call. sent is false if the request has not left the replica.
 func (w *World) respond(r *replica, i int, done *request, sent bool) {
+	w.answer(r, done)
 	c := &r.calls[i]
 	uid := w.scope.uid(c.pod)
 	if !c.assumed { // before Binder.Bind
@@ -286,6 +290,41 @@ func (w *World) respond(r *replica, i int, done *request, sent bool) {
 	}
 }
 
+// ask begins a LivePod or TouchPod, as the verb says.
+func (w *World) ask(r *replica, v verb, p int) *request {
+	return &request{verb: v, object: p, number: r.change().BeginRequest(w.scope.uid(p))}
+}
+
+// answer ends it.
+func (w *World) answer(r *replica, done *request) {
+	if done.number == 0 {
+		return
+	}
+	r.change().EndRequest(w.scope.uid(done.object), done.number, done.pod, epoch)
+	r.learn(done.object, done.pod)
+}
+
+// answerInVain ends each LivePod and TouchPod whose response will say nothing about the pod that the views do not have.
+func (w *World) answerInVain(r *replica) {
+	for _, at := range r.requests() {
+		q := r.request(at.sender, at.index)
+		if q.number == 0 || !assumption.OnNode(r.pods[q.object]) && !r.gone[q.object] && !(q.arrived && !assumption.OnNode(q.pod)) {
+			continue
+		}
+		r.change().EndRequest(w.scope.uid(q.object), q.number, nil, epoch)
+		ended := *q
+		ended.number = 0
+		r.setRequest(at.sender, at.index, &ended)
+	}
+}
+
+// learn records what the API server has said about a pod: it may be on a node.
+func (r *replica) learn(p int, pod *corev1.Pod) {
+	if watched := r.pods[p]; existing(pod) != nil && pod.Spec.NodeName != "" && (watched == nil || watched.Spec.NodeName == "") && !r.gone[p] {
+		r.decided[p], r.bound[p] = pod.Spec.NodeName, true
+	}
+}
+
 // sent continues the Bind of a call, as Cluster.Bind does.
 func (w *World) sent(r *replica, i int, response cluster.SendResponse) {
 	c := &r.calls[i]
@@ -295,9 +334,9 @@ func (w *World) sent(r *replica, i int, response cluster.SendResponse) {
 		return
 	}
 	pod := c.sending.Pod
-	r.change().EndBind(w.scope.uid(c.pod), c.number, pod, epoch)
-	if watched := r.pods[c.pod]; existing(pod) != nil && !gone && (watched == nil || watched.Spec.NodeName == "") && !r.gone[c.pod] {
-		r.decided[c.pod], r.bound[c.pod] = pod.Spec.NodeName, true
+	r.change().EndRequest(w.scope.uid(c.pod), c.number, pod, epoch)
+	if !gone {
+		r.learn(c.pod, pod)
 	}
 	var err error
 	if c.sending.Failure != nil {
@@ -397,9 +436,9 @@ func (w *World) examine(r *replica, e ledger.Examination) (ledger.Examination, *
 		case ledger.ReadCachedPod:
 			e = e.Next(r.cluster.PodByUID(e.Claim.UID), nil)
 		case ledger.ReadPod:
-			return e, &request{verb: getPod, object: p}
+			return e, w.ask(r, getPod, p)
 		case ledger.TouchPod:
-			return e, &request{verb: touchPod, object: p}
+			return e, w.ask(r, touchPod, p)
 		default:
 			return e, nil
 		}
@@ -414,6 +453,7 @@ func (w *World) written(r *replica, l int, done *request, ended bool) {
 		w.next(r, l, ledger.Response{Object: done.ledger, Err: done.err, Ended: ended})
 		return
 	}
+	w.answer(r, done)
 	last := len(q.claims) - 1
 	q.claims = slices.Clone(q.claims)
 	var e ledger.Examination
@@ -427,6 +467,7 @@ func (w *World) written(r *replica, l int, done *request, ended bool) {
 
 // swept passes the response to the request of a sweep.
 func (w *World) swept(r *replica, done *request) {
+	w.answer(r, done)
 	s := r.sweep
 	s.claim, s.request = w.examine(r, s.claim.Next(done.pod, done.err))
 	switch {

@@ -12,29 +12,29 @@ import (
 // State is what is assumed about a pod between the decision to bind it to a node and the watch that shows it there. Views have it on its
 // node, so that a decision about another pod counts it:
 //
-//	          Assume              Bind succeeds
-//	waiting ─────────▶ decided ─────────────────▶ bound
-//	   ▲                 │  │                      │  │
-//	   └─────────────────┘  │                      │  │ the watch does not show it for ConfirmAfter:
-//	     forget             │                      │  │ as the API server says
-//	                        ▼                      ▼  ▼
+//	          Assume            the API server says so
+//	waiting ─────────▶ decided ───────────────────────▶ bound
+//	   ▲                 │  │                            │  │
+//	   └─────────────────┘  │                            │  │ the watch does not show it for ConfirmAfter:
+//	     forget             │                            │  │ as the API server says
+//	                        ▼                            ▼  ▼
 //	         the watch shows the pod on a node, or gone: as the watch says
 //
-// What the watch shows ends the assumption in every state: an Assume, forget or Bind that began before has no effect on the pod any more.
-// A pod has one assumption, which all calls about it share: the pod is forgotten when the last of them ends. An Assume for another node
-// moves the pod there: the caller has made sure that the earlier Binding has no effect.
+// What the watch shows ends the assumption in every state: an Assume, forget or request that began before has no effect on the pod any more.
+// A pod has one assumption, which all calls about it share: the pod is forgotten when the last Assume is. An Assume for another node moves the
+// pod there: the caller has made sure that the earlier Binding has no effect.
 //
 // An assumption is a value, and its methods are pure: they return the next one, and what Views show of the pod from then on. The zero value
 // is a pod that waits, and about which nobody decides.
 type State struct {
 	Pod   *corev1.Pod // as it counts on the node; nil: it waits
 	Node  string      // "" if Pod is nil
-	Bound bool        // the API server has accepted the Binding
+	Bound bool        // the API server has said that the pod is bound
 	Since time.Time   // when that was last confirmed
-	calls int         // the callers of Assume and Bind that have not ended
-	// Begun numbers the calls of Bind: it is the number of the latest one. What the API server responds to those up to overtaken has no
-	// effect any more: the watch has shown the pod since, a later Binding has succeeded, or the pod is gone.
-	Begun, overtaken int
+	calls int         // the calls of Assume that are not forgotten
+	// requests bind or read the pod and have no response yet. Begun is the number of the latest one. What the API server responds to those up to
+	// overtaken has no effect any more: the watch has shown the pod since, a later one has said that the pod is bound, or the pod is gone.
+	requests, Begun, overtaken int
 }
 
 // Effect is what Views show of a pod after a step.
@@ -56,21 +56,27 @@ func (a State) Assume(pod *corev1.Pod, node string, watched *corev1.Pod) (State,
 	return a, AsAssumed
 }
 
-// Begin begins a call of Bind, whose number is Begun from then on. It must come before the Binding is sent: what the watch shows after it may
-// be newer than the Binding, even if the response comes later.
+// Begin begins a request whose response may say that the pod is bound. Its number is Begun from then on. Begin must come before the request
+// is sent: what the watch shows after it may be newer than the response, even if the response comes later.
 func (a State) Begin() State {
-	a.calls++
+	a.requests++
 	a.Begun++
 	return a
 }
 
-// Respond records what came of the call of Bind with that number: the pod as it was bound, or nil. watched is the pod as the watch shows it.
-func (a State) Respond(number int, bound, watched *corev1.Pod, now time.Time) (State, Effect) {
-	if number <= a.overtaken || !OnNode(bound) || OnNode(watched) {
-		return a, Unchanged
+// Respond ends the request with that number: the pod is as it was bound or read, or nil. watched is the pod as the watch shows it.
+func (a State) Respond(number int, pod, watched *corev1.Pod, now time.Time) (next State, e Effect) {
+	if a.requests--; a.requests < 0 {
+		panic("assumption: a request has two responses")
 	}
-	a.overtaken = number
-	return a.bindTo(bound, now)
+	if number > a.overtaken && OnNode(pod) && !OnNode(watched) {
+		a.overtaken = number
+		a, e = a.bindTo(pod, now)
+	}
+	if a.requests == 0 {
+		a.Begun, a.overtaken = 0, 0
+	}
+	return a, e
 }
 
 // bindTo records that the pod is bound as it is.
@@ -79,7 +85,7 @@ func (a State) bindTo(bound *corev1.Pod, now time.Time) (State, Effect) {
 	return a, AsAssumed
 }
 
-// Finish records that the pod is bound where it was decided.
+// Finish records that the pod is bound where it was decided, as it was decided, unless a response has said how it is bound.
 func (a State) Finish(now time.Time) (State, Effect) {
 	if a.Pod == nil || a.Bound {
 		return a, Unchanged
@@ -89,15 +95,15 @@ func (a State) Finish(now time.Time) (State, Effect) {
 	return a.bindTo(&bound, now)
 }
 
-// End ends a call of Assume or Bind.
-func (a State) End() (State, Effect) {
+// Forget ends a call of Assume.
+func (a State) Forget() (State, Effect) {
 	if a.calls--; a.calls < 0 {
 		panic("assumption: forget was called twice")
 	}
 	if a.calls > 0 || a.Bound {
 		return a, Unchanged
 	}
-	return State{}, AsWatched
+	return a.wait(a.overtaken), AsWatched
 }
 
 // Watch records that the watch shows the pod, or, if it is nil, that the pod is gone.
@@ -107,10 +113,8 @@ func (a State) Watch(watched *corev1.Pod) (State, Effect) {
 		return a, Unchanged // as it was before the decision, or before it was bound
 	case watched != nil && watched.Spec.NodeName == "":
 		return a, AsWatched
-	case a.calls == 0:
-		return State{}, AsWatched
 	}
-	return State{calls: a.calls, Begun: a.Begun, overtaken: a.Begun}, AsWatched
+	return a.wait(a.Begun), AsWatched
 }
 
 // Confirm replaces the assumption that the pod is bound with its state in the API server; nil if the pod is gone. It has no effect if the
@@ -121,14 +125,15 @@ func (a State) Confirm(assumed, truth *corev1.Pod, now time.Time) (State, Effect
 		return a, Unchanged
 	case OnNode(truth):
 		return a.bindTo(truth, now)
-	case a.calls == 0:
-		return State{}, AsWatched
+	case truth == nil || snapshot.Ended(truth):
+		return a.wait(a.Begun), AsWatched // a response of before may say that the pod is bound
 	}
-	a.Pod, a.Node, a.Bound = nil, "", false
-	if truth == nil || snapshot.Ended(truth) {
-		a.overtaken = a.Begun // a response of before may say that the pod is bound
-	}
-	return a, AsWatched
+	return a.wait(a.overtaken), AsWatched
+}
+
+// wait records that nothing is assumed about the pod, and that the requests up to overtaken have no effect any more.
+func (a State) wait(overtaken int) State {
+	return State{calls: a.calls, requests: a.requests, Begun: a.Begun, overtaken: overtaken}
 }
 
 // OnNode reports whether the pod, nil if it does not exist, is bound and has not ended.
