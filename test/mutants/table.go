@@ -270,4 +270,8 @@ var claimProtocol = []declaredMutant{
 	{"internal/extender/prescore.go", "\ts.scores, c.result.Scores = c.result.Scores, s.scores\n\treturn true", "\treturn true", "internal/extender TestRecordOfPrescoredCall"},
 	{"internal/extender/prescore.go", "\ts.body = s.body[:0]\n", "", "internal/extender TestPrioritizeUsesTheViewOfFilter"},
 	{"internal/extender/prescore.go", "!isSubset(node.Pods, before.Pods) && bytes", "!isSubset(before.Pods, node.Pods) && bytes", "internal/extender TestPrioritizeUsesTheViewOfFilter"},
+	{"internal/binder/binder.go", "case pod.Spec.NodeName == node:\n", "case pod.Spec.NodeName == node && pod.DeletionTimestamp == nil:\n", "internal/binder TestAlreadyBound"},
+	{"internal/binder/protocol.go", "\t\treturn p.giveUp(err)\n\tcase unusable", "\t\tp.cause, p.undo = err, p.held.Held\n\tcase unusable", "internal/binder TestProtocol"},
+	{"internal/cluster/ledgers.go", "if gone, ok := s.gone[uid]; ok && !slices", "if gone, ok := s.gone[uid]; ok && false && !slices", "internal/cluster TestLateClaimBesideAnother"},
+	{"snapshot/nominated.go", "case n.shown && i < 0:", "case i < 0 && (n.shown || node == \"\"):", "snapshot TestNominee"},
 }
