@@ -65,8 +65,9 @@ type nominee struct {
 
 // Nominate says that kube-scheduler will nominate the pod, which is on no node, and here in its latest state, to one of the nodes: it has been
 // told which pods it can evict there, and counts the pod from then on. former is the node to which the pod is nominated already, if SetPod has
-// yet to show that; "" if not. forget takes that back in this Builder or a clone of it, unless SetPod has shown the nomination. seen is whether SetPod has shown the pod: otherwise forget also takes back the nomination that pod has here, because
-// the pod may be gone. Nominate replaces what an earlier call has said about the pod.
+// yet to show that; "" if not. Nominate replaces what an earlier call has said about the pod. forget takes that back in this Builder or a clone
+// of it, unless SetPod has shown the nomination. seen is whether SetPod has shown the pod: otherwise forget also takes back the nomination that
+// pod has here, because the pod may be gone.
 func (b *Builder) Nominate(pod *corev1.Pod, former string, nodes []NominatedNode) (forget func(b *Builder, seen bool)) {
 	if b.Pod(pod.UID) != nil || len(nodes) == 0 {
 		return func(*Builder, bool) {}
