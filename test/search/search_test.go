@@ -60,7 +60,7 @@ var bounded = []bound{
 	{"preemption, two nodes, pods that started one after the other", search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 1, Preemptions: 1, Started: true}, 0},
 	{"two pods, one request arrives twice", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Duplicates: 1}, 0},
 	{"one pod, one request arrives twice, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Duplicates: 1}, 0},
-	{"one pod, two calls, two expired claims", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Expiries: 2}, 15_000},
+	{"one pod, two calls, two expired claims", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Expiries: 2}, 20_000},
 	{"one pod asks for a seat later, one fault", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Changes: 1, Faults: 1, Request: search.Later}, 0},
 	{"a nominated pod asks for a seat later", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Changes: 1, Preemptors: 1, Nominated: 1, Request: search.Later}, 0},
 	{"preemption, two nodes, the nominated pod is changed", search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Changes: 1, Victims: 2, Preemptors: 1, Preemptions: 1, Nominated: 1}, 8_000},
