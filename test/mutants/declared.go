@@ -37,7 +37,11 @@ func (r *runner) declared(ctx context.Context) error {
 	for i := range claimProtocol {
 		m := &claimProtocol[i]
 		dir, pattern := m.judgedBy()
-		state, err := stateOf(filepath.Dir(m.file), dir)
+		code := []string{filepath.Dir(m.file)}
+		if dir == search {
+			code = []string{"internal", "snapshot", "policy", "policies"} // what surrounds the changed step decides, too
+		}
+		state, err := stateOf(append(code, dir)...)
 		if err != nil {
 			return err
 		}

@@ -78,6 +78,7 @@ type runner struct {
 	results  *results
 	accepted map[string]string // the reason for each mutant that may survive
 
+	built                                int // test programs
 	total, killed, skipped, ok, survived int
 }
 

@@ -66,7 +66,8 @@ func (r *runner) build(ctx context.Context, changed map[string][]byte, dir strin
 	if err := os.WriteFile(overlay, data, 0o644); err != nil {
 		return nil, err
 	}
-	p := &program{file: filepath.Join(r.work, strings.ReplaceAll(dir, "/", "_")+".test"), dir: dir, limit: 3 * time.Minute}
+	r.built++ // there may be two of a folder, with different mutants
+	p := &program{file: filepath.Join(r.work, fmt.Sprintf("%s.%d.test", strings.ReplaceAll(dir, "/", "_"), r.built)), dir: dir, limit: 3 * time.Minute}
 	compile := exec.CommandContext(ctx, "go", "test", "-vet=off", "-c", "-overlay", overlay, "-o", p.file, "./"+dir)
 	if output, err := compile.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compiling the tests of %s with mutants: %w\n%s", dir, err, output)

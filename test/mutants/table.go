@@ -132,6 +132,8 @@ var claimProtocol = []declaredMutant{
 	{"internal/cluster/bind.go", "case http.StatusRequestTimeout, http.StatusConflict:", "case http.StatusRequestTimeout:", "internal/cluster TestSending"},
 	{"internal/cluster/bind.go", "case http.StatusRequestTimeout, http.StatusConflict:", "case http.StatusConflict:", "internal/cluster TestSending"},
 	{"internal/cluster/annotate.go", "if err == nil && pod.Annotations[annotation] != now {", "if err == nil && false {", "internal/cluster TestTouchThatIsNotStored"},
+	{"internal/cluster/assume.go", "next, e := s.assumed[uid].Forget()\n\ts.decide(uid, next, e)", "next, e := s.assumed[uid].Forget()\n\ts.apply(uid, next, e)", "test/search TestEveryInterleaving/two_pods,_one_fault"},
+	{"internal/cluster/assume.go", "Assume(pod, node, s.seen(pod.UID))\n\ts.decide(pod.UID, next, e)", "Assume(pod, node, s.seen(pod.UID))\n\ts.apply(pod.UID, next, e)", "internal/cluster TestViewFor"},
 	{"internal/cluster/assume.go", "if a := s.assumed[uid]; !a.Bound {", "if a := s.assumed[uid]; true {", "internal/cluster TestViewFor"},
 	{"internal/cluster/assume.go", "if a.Bound && a.Since.Before(before) {", "if a.Since.Before(before) {", "internal/cluster TestPodsConvergeToTheAPIServer"},
 	{"internal/cluster/assume.go", "case e == assumption.AsWatched && former.Pod != nil:", "case false:", "internal/cluster TestAssumption"},

@@ -10,6 +10,7 @@
 //   - a replica begins to write the operations that wait for a ledger, or sweeps a claim;
 //   - a request arrives at the API server, and later its response at the replica: other moves come in between, so both are delayed, and
 //     what was read is stale;
+//   - a request arrives twice;
 //   - the sender gives up: the response is lost, or the request, which may still arrive at any later time, also after the sender was
 //     killed;
 //   - the watch shows a replica the next change of a pod or a ledger, and until then its cache is stale;
@@ -18,7 +19,7 @@
 //   - a kube-scheduler calls preempt of a replica, whose shipped Handler responds, and later evicts the pods and writes the nomination, or is
 //     killed before; an evicted pod terminates; a replica ends its expectation of a nomination that its watch does not show;
 //   - a pod is created, which kube-schedulers see before the watch shows it to a replica;
-//   - a replica is killed and starts again, a pod is deleted, a device of a node is replaced.
+//   - a replica is killed and starts again, a pod ends, is changed or deleted, a device of a node is replaced.
 //
 // [Explore] visits every state that can be reached, in order of the number of moves, and checks the promises in each, also those about what
 // readers of a replica see: [World.Check]. So the history that it returns for a broken promise is one of the shortest.
