@@ -227,7 +227,8 @@ func (w *World) choose(p int, r *replica) {
 }
 
 // roomOn reports whether pod p fits on the node if those pods are gone that are gone, and that the replica knows to have been evicted. Other pods
-// need room there that are nominated to this node alone.
+// need room there that are nominated to this node, also if kube-scheduler has yet to choose between this node and others: then each node has
+// one device, so that it evicts for them what the preempt call evicts for pod p.
 func (w *World) roomOn(r *replica, p, n int) bool {
 	view := r.look(w.scope).others[p]
 	nominated := slices.IndexFunc(view.Nominated(), func(n *snapshot.Nomination) bool { return n.Pod.UID == w.scope.uid(p) })
@@ -236,7 +237,7 @@ func (w *World) roomOn(r *replica, p, n int) bool {
 	}
 	to, ok := view.Nominated()[nominated].Node(w.nodes[n].Name)
 	for _, other := range view.Nominated() {
-		if other.Pod.UID != w.scope.uid(p) && len(other.Nodes) == 1 && other.Nodes[0].Name == w.nodes[n].Name {
+		if _, there := other.Node(w.nodes[n].Name); there && other.Pod.UID != w.scope.uid(p) {
 			return false
 		}
 	}

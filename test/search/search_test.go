@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 var bounded = []bound{
 	{"two pods, one fault", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Prompt: true}, 0},
 	{"two pods, one crash", search.Scope{Replicas: 2, Pods: 2, Nodes: 1, Calls: 1, Crashes: 1}, 0},
+	{"three replicas, two pods", search.Scope{Replicas: 3, Pods: 2, Nodes: 1, Calls: 1}, 0},
 	{"three replicas, one pod, one fault", search.Scope{Replicas: 3, Pods: 1, Nodes: 1, Calls: 1, Faults: 1}, 0},
 	{"one pod, two calls, one crash", search.Scope{Replicas: 2, Pods: 1, Nodes: 1, Calls: 2, Crashes: 1}, 0},
 	{"one replica, two calls, one fault", search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Faults: 1}, 0},
@@ -125,7 +126,6 @@ var larger = []bound{
 	{"one pod, two calls, two nodes, one fault", search.Scope{Replicas: 2, Pods: 1, Nodes: 2, Calls: 2, Faults: 1}, most},
 	{"preemption, two replicas, a third pod", search.Scope{Replicas: 2, Pods: 3, Nodes: 1, Calls: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, most},
 	{"preemption, two preemptors, two nodes", search.Scope{Replicas: 1, Pods: 4, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 2, Preemptions: 3}, most},
-	{"three replicas, two pods", search.Scope{Replicas: 3, Pods: 2, Nodes: 1, Calls: 1}, most},
 	{"three replicas, two pods, two nodes", search.Scope{Replicas: 3, Pods: 2, Nodes: 2, Calls: 1}, most},
 	{"three replicas, two pods, two nodes, one fault", search.Scope{Replicas: 3, Pods: 2, Nodes: 2, Calls: 1, Faults: 1}, most},
 	{"everything", search.Scope{
