@@ -193,8 +193,7 @@ func (w *World) preempt(i, p, number int, unaware bool) {
 		return
 	}
 	n := w.nominatedTo(p)
-	if before.by != 0 && n >= 0 && before.pod.Status.NominatedNodeName == w.nodes[n].Name && w.scope.reserves(before.view, p, w.nodes[n].Name) &&
-		!w.contested(before.view, p, n) && w.roomOn(r, p, n) {
+	if before.by != 0 && n >= 0 && before.pod.Status.NominatedNodeName == w.nodes[n].Name && w.scope.reserves(before.view, p, w.nodes[n].Name) && w.roomOn(r, p, n) {
 		w.broken = fmt.Errorf("pod %s is nominated to %s and fits there, and the preempt call evicts pods on other nodes", w.scope.pod(p), w.nodes[n].Name)
 	}
 	if n = kept[number%len(kept)]; w.scope.Started {
@@ -227,16 +226,8 @@ func (w *World) choose(p int, r *replica) {
 	}
 }
 
-// contested reports whether another pod needs room on the node: it is nominated there, also if kube-scheduler has yet to choose between this
-// node and others. Each node has one device, so that kube-scheduler evicts for it what a preempt call evicts for pod p.
-func (w *World) contested(view *snapshot.View, p, n int) bool {
-	return slices.ContainsFunc(view.Nominated(), func(other *snapshot.Nomination) bool {
-		_, there := other.Node(w.nodes[n].Name)
-		return there && other.Pod.UID != w.scope.uid(p)
-	})
-}
-
-// roomOn reports whether pod p fits on the node if those pods are gone that are gone, and that the replica knows to have been evicted.
+// roomOn reports whether pod p fits on the node if those pods are gone that are gone, and that the replica knows to have been evicted. Other pods
+// need room there that are nominated to this node alone.
 func (w *World) roomOn(r *replica, p, n int) bool {
 	view := r.look(w.scope).others[p]
 	nominated := slices.IndexFunc(view.Nominated(), func(n *snapshot.Nomination) bool { return n.Pod.UID == w.scope.uid(p) })
@@ -244,8 +235,10 @@ func (w *World) roomOn(r *replica, p, n int) bool {
 		return false
 	}
 	to, ok := view.Nominated()[nominated].Node(w.nodes[n].Name)
-	if w.contested(view, p, n) {
-		return false
+	for _, other := range view.Nominated() {
+		if other.Pod.UID != w.scope.uid(p) && len(other.Nodes) == 1 && other.Nodes[0].Name == w.nodes[n].Name {
+			return false
+		}
 	}
 	for _, pod := range view.Node(w.nodes[n].Name).Pods {
 		evicted := pod.DeletionTimestamp != nil || slices.Contains(to.Victims, pod.UID)
