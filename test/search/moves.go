@@ -323,7 +323,7 @@ func (w *World) move(m Move) {
 		if m.b < 0 {
 			w.rejected[m.a] = int(m.replica) + 1
 			if w.preempted < w.scope.Preemptions && w.scope.preemptor(int(m.a)) {
-				w.preemptions[m.a].filtered = filtered{int(m.replica) + 1, r.look(w.scope).others[m.a], w.latest(r, int(m.a))}
+				w.preemptions[m.a].filtered = filtered{int(m.replica) + 1, r.look(w.scope).others[m.a], w.rejectedAs(r, int(m.a))}
 			}
 			return
 		}

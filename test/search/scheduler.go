@@ -21,9 +21,14 @@ func (w *World) requeue(i int) {
 
 // fitting returns the nodes on which the pod fits, in the view of the replica or as kube-scheduler sees the node.
 func (w *World) fitting(r *replica, p int) []int {
-	var nodes []int
+	return w.fittingAs(r, w.queued(r, p))
+}
+
+// fittingAs is like fitting, of the pod as kube-scheduler has it.
+func (w *World) fittingAs(r *replica, pod *corev1.Pod) []int {
+	p, nodes := w.scope.index(pod.UID), []int(nil)
 	for n := range w.scope.nodes {
-		if w.scope.fits(r.look(w.scope).others[p], w.queued(r, p), n) || w.vacant(r, p, n) {
+		if w.scope.fits(r.look(w.scope).others[p], pod, n) || w.vacant(r, p, n) {
 			nodes = append(nodes, n)
 		}
 	}
@@ -57,9 +62,10 @@ func (w *World) queued(r *replica, p int) *corev1.Pod {
 	return r.unseen(p)
 }
 
-// latest returns the pod, which is in kube-scheduler's queue, as the API server has it, if it does and the pod is on no node.
-func (w *World) latest(r *replica, p int) *corev1.Pod {
-	if pod := w.pods[p]; pod != nil && pod.Spec.NodeName == "" {
+// rejectedAs returns the pod, which the replica has rejected on all nodes, as kube-scheduler has it in that call and in the preempt call that
+// follows: as the API server has it, if the replica rejects that, too.
+func (w *World) rejectedAs(r *replica, p int) *corev1.Pod {
+	if pod := w.pods[p]; pod != nil && pod.Spec.NodeName == "" && len(w.fittingAs(r, pod)) == 0 {
 		return pod
 	}
 	return w.queued(r, p)

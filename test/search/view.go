@@ -62,7 +62,7 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 		ledger(l)
 	}
 	for _, n := range v.Nominated() {
-		fmt.Fprintf(&key, "!%s%s %v", n.Pod.UID, n.Pod.Annotations[asksForSeat], n.Nodes)
+		fmt.Fprintf(&key, "!%s%s%s %v", n.Pod.UID, n.Pod.Annotations[asksForSeat], n.Pod.Status.NominatedNodeName, n.Nodes)
 	}
 	views.Lock()
 	defer views.Unlock()
@@ -79,10 +79,10 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 }
 
 // fits reports whether the pod fits on the node. All pods request the same, except seats that they ask for later, and each has a priority that
-// the key of the view determines.
+// the key of the view determines. The pod and the view may have different nominations of the pod.
 func (s *Scope) fits(view *snapshot.View, pod *corev1.Pod, n int) bool {
 	views.Lock()
-	key := fitKey{view, pod.UID, pod.Annotations[asksForSeat] != "", n}
+	key := fitKey{view, pod.UID, pod.Annotations[asksForSeat] != "", pod.Status.NominatedNodeName, n}
 	fits, known := views.fits[key]
 	views.Unlock()
 	if known {
@@ -102,10 +102,11 @@ func (s *Scope) fits(view *snapshot.View, pod *corev1.Pod, n int) bool {
 }
 
 type fitKey struct {
-	view *snapshot.View
-	pod  types.UID
-	asks bool // for a seat
-	node int
+	view      *snapshot.View
+	pod       types.UID
+	asks      bool // for a seat
+	nominated string
+	node      int
 }
 
 // viewNumber returns the number of the View, which is the same in each process.
