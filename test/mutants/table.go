@@ -177,6 +177,7 @@ var claimProtocol = []declaredMutant{
 	{"internal/cluster/state.go", "\t\t\tlatest.ResourceVersion = pod.ResourceVersion\n", "", "internal/cluster TestLargePodWithALaterVersionIsReadAgain"},
 	{"internal/cluster/throttle.go", "err != nil && ends && ctx.Err() == nil", "err != nil && ends && ctx.Err() != nil", "internal/cluster TestTurnAfterTheDeadline"},
 	{"internal/cluster/ledgers.go", "o.Name != name", "false", "internal/cluster TestLedgersWithOtherNames"},
+	{"internal/cluster/ledgers.go", "\t\told = known.Spec.Pods\n", "\t\told = known.Spec.Pods\n\t\tif o.Generation < known.Generation {\n\t\t\treturn\n\t\t}\n", "internal/cluster TestLedgerWithALowerGeneration"},
 	{"internal/cluster/ledgers.go", "\t\tc.state.removeLedger(o)\n\t\treturn\n", "\t\treturn\n", "internal/cluster TestLedgersWithOtherNames"},
 	{"internal/cluster/informers.go", `pod.Status.NominatedNodeName != "" && nominatedByOthers(pod.ManagedFields)`, "false", "internal/cluster TestNominationsOfSchedulers"},
 	{"internal/extender/preempt.go", "chosenFrom(kept)", "chosenFrom(given)", "internal/extender TestPreemptingPodCountsByItsResponse"},
