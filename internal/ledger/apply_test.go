@@ -51,13 +51,16 @@ func TestClaimOfMoreThanIsLeft(t *testing.T) {
 	}
 }
 
-// A unit that its node does not have any more stays in the ledger while a pod has a claim of it, and nobody gets more of it.
+// A unit that its node does not have any more stays in the ledger only while a pod has a claim of it, and nobody gets more of it.
 func TestUnitThatIsGoneKeepsItsClaims(t *testing.T) {
-	both := []policy.Capacity{{Unit: "0", Capacity: 4}, {Unit: "1", Capacity: 4}}
-	l, _ := made(t, emptyOnA, "first", "a", noon, amountOfUnit("1", 3, both...))
-	l, _ = made(t, l, "second", "a", noon, amountOfUnit("0", 1, both[:1]...))
+	all := []policy.Capacity{{Unit: "0", Capacity: 4}, {Unit: "1", Capacity: 4}, {Unit: "2", Capacity: 4}}
+	l, _ := made(t, emptyOnA, "first", "a", noon, amountOfUnit("1", 3, all...))
+	l, _ = made(t, l, "second", "a", noon, amountOfUnit("0", 1, all[:1]...))
 	if u := l.Unit("1"); u == nil || u.Amount("first") != 3 || u.Capacity != 0 {
 		t.Errorf("the unit with a claim of a pod is %+v, want it with capacity 0", u)
+	}
+	if u := l.Unit("2"); u != nil {
+		t.Errorf("the unit without a claim is still in the ledger: %+v", u)
 	}
 }
 

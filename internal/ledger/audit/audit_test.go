@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,7 +211,7 @@ func TestAudit(t *testing.T) {
 			pods: []corev1.Pod{
 				pod("a", "n", 12, given("0,1", 12, 16)),
 				pod("b", "n", 22, with(pod("", "", 0, given("0,1", 22, 16)), func(p *corev1.Pod) {
-					p.Annotations["scheduler.framework.gpushare.allocation"] = `{"0":{"0":11,"1":10},"1":{"1":1}}`
+					p.Annotations["scheduler.framework.gpushare.allocation"] = `{"0":{"0":12,"1":8},"1":{"1":2}}`
 				}).Annotations),
 				with(pod("c", "n", 0, map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "2,3", "ALIYUN_COM_GPU_MEM_DEV": "16,16", "ALIYUN_COM_GPU_MEM_POD": "32"}), func(p *corev1.Pod) {
 					p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"aliyun.com/gpu-count": resource.MustParse("2")}
@@ -218,10 +219,23 @@ func TestAudit(t *testing.T) {
 				pod("d", "n", 1, given("3", 1, 16)),
 			},
 			want: []string{
-				"overallocated  " + memory + " 0 on node n: 17 of 16 by annotations: ns/a has 6, ns/b has 11",
-				"overallocated  " + memory + " 1 on node n: 17 of 16 by annotations: ns/a has 6, ns/b has 11",
+				"overallocated  " + memory + " 0 on node n: 18 of 16 by annotations: ns/a has 6, ns/b has 12",
 				"overallocated  " + memory + " 3 on node n: 17 of 16 by annotations: ns/c has 16, ns/d has 1",
 				"unclaimed", "unclaimed", "unclaimed", "unclaimed",
+			},
+		},
+		{
+			name:  "equal shares are rounded up, and a card that is full of what it had once",
+			nodes: []corev1.Node{node("n", 3, 16)},
+			pods: []corev1.Pod{
+				pod("a", "n", 13, given("0,1", 13, 16)), pod("b", "n", 10, given("0", 10, 16)), pod("c", "n", 9, given("1", 9, 16)),
+				pod("d", "n", 12, map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "2", "ALIYUN_COM_GPU_MEM_DEV": "24"}),
+				pod("e", "n", 12, map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "2", "ALIYUN_COM_GPU_MEM_DEV": "24"}),
+			},
+			want: []string{
+				"overallocated  " + memory + " 0 on node n: 17 of 16 by annotations: ns/a has 7, ns/b has 10",
+				"overcommitted  " + memory + " 2 on node n: 24 of 16 by annotations: ns/d has 12, ns/e has 12",
+				"unclaimed", "unclaimed", "unclaimed", "unclaimed", "unclaimed",
 			},
 		},
 		{
@@ -295,6 +309,44 @@ func TestAudit(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What the annotation of a pod with 20 units says that its containers hold of each GPU counts if it can be right. Otherwise, the pod holds equal
+// shares of the GPUs that it names.
+func TestToldShares(t *testing.T) {
+	const equal = "0: 10, 1: 10"
+	for _, tc := range []struct{ told, want string }{
+		{`{"0":{"0":20}}`, "0: 20"},
+		{`{"0":{"0":20,"1":0}}`, "0: 20, 1: 0"},
+		{`{"0":{"0":3,"1":8},"1":{"1":9}}`, "0: 3, 1: 17"},
+		{``, equal},
+		{`{"0":{"0":12,"1":7}}`, equal},
+		{`{"0":{"0":12,"1":9}}`, equal},
+		{`{"0":{"0":-1,"1":20},"1":{"0":1}}`, equal},
+		{`{"0":{"0":21},"1":{"1":0}}`, equal},
+		{`{"0":"20"}`, equal},
+		{`{`, equal},
+	} {
+		annotations := map[string]string{
+			"ALIYUN_COM_GPU_MEM_IDX": "0,1", "ALIYUN_COM_GPU_MEM_DEV": "16,16", "scheduler.framework.gpushare.allocation": tc.told,
+		}
+		told := pod("told", "n", 20, annotations)
+		// Each GPU has one unit, of which another pod holds two, so that there is a finding for each.
+		others := []corev1.Pod{pod("x", "n", 2, given("0", 2, 16)), pod("y", "n", 2, given("1", 2, 16))}
+		small := node("n", 2, 1)
+		var got []string
+		for _, f := range audit.Audit(audit.Input{Pods: pointers(append(others, told)), Nodes: pointers([]corev1.Node{small}), Now: now}) {
+			for _, h := range f.Holders {
+				if f.Unit != "" && h.Name == "told" {
+					got = append(got, fmt.Sprintf("%s: %d", f.Unit, h.Amount))
+				}
+			}
+		}
+		slices.Sort(got)
+		if got := strings.Join(got, ", "); got != tc.want {
+			t.Errorf("told %s: got %s, want %s", tc.told, got, tc.want)
+		}
 	}
 }
 
