@@ -105,13 +105,13 @@ func filter(e fwk.Extender) (string, error) {
 }
 
 func prioritize(e fwk.Extender) (string, error) {
-	scores, weight, err := e.Prioritize(pod, nodes)
+	scores, _, err := e.Prioritize(pod, nodes)
 	if err != nil {
 		return "", err
 	}
 	var texts []string
 	for _, s := range *scores {
-		texts = append(texts, fmt.Sprintf("%s %d", s.Host, s.Score*weight))
+		texts = append(texts, fmt.Sprintf("%s %d", s.Host, s.Score))
 	}
 	return "scores: " + list(texts), nil
 }
