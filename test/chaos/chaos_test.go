@@ -291,6 +291,9 @@ func TestChaos(t *testing.T) {
 		t.Fatalf("%v\n%s\n%s", err, load.status(), plan.report())
 	}
 	took := time.Since(started)
+	if audits.Load() == 0 {
+		t.Error("no audit on the way had a result")
+	}
 	final := c.awaitReleases()
 	takenBack, err := load.takenBack(c.ctx)
 	if err != nil {
