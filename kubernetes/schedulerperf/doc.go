@@ -6,6 +6,7 @@
 //	make scheduler-perf BENCH=-large       # some in larger sizes
 //
 // A workload fails if its pods are not scheduled in time, or if it leaves goroutines behind. The table in the end has the processor time of
-// the API server, kube-scheduler and Outboard, from the first node to the last pod, and the pods per second of workloads that take more than
+// the API server, kube-scheduler, the benchmark and Outboard, without etcd, from the first node to the last pod, of the extender from its
+// start to its end, and the pods per second of workloads that take more than
 // a second.
 package schedulerperf

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -87,6 +88,27 @@ func TestMake(t *testing.T) {
 	}
 	if beside, err := os.ReadDir(parent); err != nil || len(beside) != 1 {
 		t.Errorf("beside the clone are %v (%v)", beside, err)
+	}
+}
+
+// Every make command that a page has in a sentence names a target that make help explains.
+func TestMakeTargetsExist(t *testing.T) {
+	root := filepath.Join("..", "..")
+	help, found := shell(t, root, "make help"), 0
+	for _, page := range pages(t, root) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`make ([a-z][a-z-]*)").FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !strings.Contains(help, "\nmake "+m[1]+" ") && !strings.HasPrefix(help, "make "+m[1]+" ") {
+				t.Errorf("%s has make %s, which make help does not explain", page, m[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("pages have %d make commands in sentences", found)
 	}
 }
 
