@@ -74,7 +74,7 @@ var bounded = []bound{
 	{"preemption, two nodes, the nominated pod is changed", search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Changes: 1, Victims: 2, Preemptors: 1, Preemptions: 1, Nominated: 1}, 8_000},
 	{"plugin, kube-scheduler is ahead, one deletion", search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Deletions: 1, Victims: 1, Request: search.Seat, Plugin: true, Ahead: true}, 0},
 	{"two nominated pods, two devices", search.Scope{Replicas: 1, Pods: 3, Nodes: 1, Devices: 2, Calls: 1, Preemptors: 2, Nominated: 2}, 0},
-	{"everything", search.Scope{
+	{"one fault, crash, creation, deletion, expired claim and read of an unconfirmed pod together", search.Scope{
 		Replicas: 2, Pods: 2, Nodes: 1, Calls: 2, Faults: 1, Crashes: 1, Creations: 1, Deletions: 1, Expiries: 1, Confirms: 1,
 	}, 5_000},
 }
@@ -128,7 +128,7 @@ var larger = []bound{
 	{"preemption, two preemptors, two nodes", search.Scope{Replicas: 1, Pods: 4, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 2, Preemptions: 3}, most},
 	{"three replicas, two pods, two nodes", search.Scope{Replicas: 3, Pods: 2, Nodes: 2, Calls: 1}, most},
 	{"three replicas, two pods, two nodes, one fault", search.Scope{Replicas: 3, Pods: 2, Nodes: 2, Calls: 1, Faults: 1}, most},
-	{"everything", search.Scope{
+	{"one fault, crash, creation, deletion, expired claim and read of an unconfirmed pod together", search.Scope{
 		Replicas: 3, Pods: 2, Nodes: 2, Calls: 2, Faults: 1, Crashes: 1, Creations: 1, Deletions: 1, Expiries: 1, Confirms: 1,
 	}, most},
 }
