@@ -16,7 +16,7 @@ const module = "outboard.dev/outboard"
 
 // mutated are the packages of which mutants are generated; ... stands for all folders below. Each mutant is judged by the tests of its own
 // package.
-var mutated = []string{"./internal/engine", "./snapshot", "./internal/cluster/...", "./internal/ledger", "./policies/..."}
+var mutated = []string{"./internal/engine", "./snapshot", "./internal/cluster/...", "./internal/ledger/...", "./policies/..."}
 
 // sampled runs generated mutants.
 func (r *runner) sampled(ctx context.Context) error {

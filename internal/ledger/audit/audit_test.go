@@ -239,6 +239,30 @@ func TestAudit(t *testing.T) {
 			},
 		},
 		{
+			name:  "claims that are not in the order of their times, on a unit that was full once",
+			nodes: []corev1.Node{node("n", 1, 16)},
+			ledgers: []ledger.Object{book(memory, "n", two, claim{"late", "0", 10, time.Minute, given("0", 10, 20)},
+				claim{"early", "0", 10, time.Hour, given("0", 10, 16)})},
+			pods: []corev1.Pod{pod("late", "n", 10, given("0", 10, 20)), pod("early", "n", 10, given("0", 10, 16))},
+			want: []string{
+				"overcommitted  " + memory + " 0 on node n: 20 of 16 by annotations: ns/early has 10, ns/late has 10",
+				"overcommitted  " + memory + " 0 on node n: 20 of 16 by claims: ns/early has 10, ns/late has 10",
+			},
+		},
+		{
+			name:  "a GPU whose index is no number, and one beyond the limit of a node",
+			nodes: []corev1.Node{node("n", 65, 16)},
+			pods: []corev1.Pod{
+				pod("a", "n", 4, map[string]string{"scheduler.framework.gpushare.allocation": `{"0":{"x":4}}`}),
+				pod("b", "n", 5, given("64", 5, 16)),
+			},
+			want: []string{
+				"overallocated  " + memory + " x on node n: 4 of 0 by annotations: ns/a has 4",
+				"overcommitted  " + memory + " 64 on node n: 5 of 0 by annotations: ns/b has 5",
+				"unclaimed", "unclaimed",
+			},
+		},
+		{
 			name: "claims that nobody needs",
 			ledgers: []ledger.Object{
 				book("x", "n", map[string]int64{"0": 99, "1": 99}, claim{"gone", "0", 1, time.Second, nil}, claim{"ended", "0", 2, time.Second, nil}, claim{"ended", "1", 2, time.Second, nil},
@@ -272,9 +296,10 @@ func TestAudit(t *testing.T) {
 			name:  "annotations that differ from those demanded",
 			nodes: []corev1.Node{node("n", 2, 16)},
 			ledgers: []ledger.Object{book(memory, "n", two, claim{"a", "0", 4, time.Hour, given("0", 4, 16)},
-				claim{"b", "0", 4, time.Hour, given("0", 4, 16)}, claim{"served", "0", 4, time.Hour, given("0", 4, 16)})},
+				claim{"b", "0", 4, time.Hour, given("0", 4, 16)}, claim{"c", "1", 4, time.Hour, given("1", 4, 16)},
+				claim{"served", "0", 4, time.Hour, given("0", 4, 16)})},
 			pods: []corev1.Pod{
-				pod("a", "n", 4, given("1", 4, 16)), pod("b", "n", 4, nil),
+				pod("a", "n", 4, given("1", 4, 16)), pod("b", "n", 4, nil), pod("c", "n", 4, given(strings.Repeat("7", 200), 4, 16)),
 				pod("served", "n", 4, with(pod("", "", 0, given("0", 4, 16)), func(p *corev1.Pod) {
 					maps.Copy(p.Annotations, map[string]string{"ALIYUN_COM_GPU_MEM_ASSIGNED": "true", "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "2"})
 				}).Annotations),
@@ -282,6 +307,7 @@ func TestAudit(t *testing.T) {
 			want: []string{
 				`unannotated    ` + memory + ` on node n: ns/a has 4: the pod's annotation ALIYUN_COM_GPU_MEM_IDX is "1" and should be "0"`,
 				`unannotated    ` + memory + ` on node n: ns/b has 4: the pod lacks annotation ALIYUN_COM_GPU_MEM_ASSIGNED: "false", the pod lacks`,
+				`unannotated    ` + memory + ` on node n: ns/c has 4: the pod's annotation ALIYUN_COM_GPU_MEM_IDX is "` + strings.Repeat("7", 200) + `" and should be "1"`,
 			},
 		},
 		{
@@ -350,6 +376,30 @@ func TestToldShares(t *testing.T) {
 	}
 }
 
+// What the annotation says counts for up to 64 GPUs.
+func TestToldSharesOfManyGPUs(t *testing.T) {
+	for count, want := range map[int]int{64: 64, 65: 1} {
+		told := map[string]int{}
+		for i := range count {
+			told[fmt.Sprint(i)] = 1
+		}
+		text, err := json.Marshal(map[string]any{"0": told})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := pod("a", "n", int64(count), map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "0", "scheduler.framework.gpushare.allocation": string(text)})
+		units := 0
+		for _, f := range audit.Audit(audit.Input{Pods: []*corev1.Pod{&p}, Now: now}) {
+			if f.Unit != "" {
+				units++
+			}
+		}
+		if units != want {
+			t.Errorf("a pod that was told of %d GPUs holds %d, want %d", count, units, want)
+		}
+	}
+}
+
 func pointers[T any](list []T) []*T {
 	all := make([]*T, len(list))
 	for i := range list {
@@ -386,6 +436,7 @@ func TestConfirm(t *testing.T) {
 		{"overallocated before", []audit.Finding{overallocated}, nil, []audit.Finding{overallocated}},
 		{"overallocated since", nil, []audit.Finding{overallocated}, []audit.Finding{overallocated}},
 		{"overallocated ever more", []audit.Finding{overallocated}, []audit.Finding{more}, []audit.Finding{more}},
+		{"overallocated here, and before that there", []audit.Finding{overallocated}, []audit.Finding{other}, []audit.Finding{overallocated, other}},
 		{"overallocated here and there", []audit.Finding{other}, []audit.Finding{overallocated}, []audit.Finding{overallocated, other}},
 	} {
 		if got := audit.Confirm(tt.first, tt.second); fmt.Sprint(got) != fmt.Sprint(tt.want) {
@@ -421,6 +472,9 @@ func TestReport(t *testing.T) {
 		}
 		if err := report.WriteJSON(&data); err != nil {
 			t.Fatal(err)
+		}
+		if !strings.HasPrefix(data.String(), "{\n  \"") {
+			t.Errorf("%s: the JSON is not indented: %s", tt.name, data.String())
 		}
 		var read struct {
 			OK       bool            `json:"ok"`
