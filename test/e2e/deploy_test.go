@@ -425,7 +425,7 @@ func TestVerify(t *testing.T) {
 	th.create(controlplane.PodSpec{Name: "some", NodeName: "a", Labels: map[string]string{"app": "web"}})
 	cmd := exec.CommandContext(th.ctx, th.Binary(), "verify", o.URL,
 		"--filter", "filter", "--prioritize", "prioritize", "--preempt", "preempt", "--bind", "bind", "--mode", "both",
-		"--ca", o.CAFile, "--cert", o.CertFile, "--key", o.KeyFile, "--cluster", "--kubeconfig", th.Kubeconfig(), "--timeout", "30s")
+		"--ca", o.CAFile, "--cert", o.CertFile, "--key", o.KeyFile, "--cluster", "--kubeconfig", th.Kubeconfig(), "--timeout", "5m")
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Contains(string(out), "✗") {
 		t.Errorf("%v\n%s", err, out)

@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds one test: much longer than a test takes on a slow machine.
-const patience = 10 * time.Minute
+const patience = 25 * time.Minute
 
 // theater is a stage for one test.
 type theater struct {
