@@ -191,6 +191,9 @@ func TestPodsAreNotRetriedBesideAReservation(t *testing.T) {
 		}
 		s.eventually("the View has the node", func() bool { return s.service.Cluster.View().Node("n0").Object.Labels["n"] == fmt.Sprint(i) })
 	}
+	if status, _ := s.service.Requeuer.Status("/", "waiting"); status.Requeues > 0 {
+		t.Errorf("it was retried %d times before the reservation ended", status.Requeues)
+	}
 	s.Unreserve(t.Context(), st, first, "n0")
 	s.eventually("it is retried", func() bool {
 		status, _ := s.service.Requeuer.Status("/", "waiting")

@@ -232,6 +232,8 @@ var claimProtocol = []declaredMutant{
 	{"snapshot/nominated.go", `former != "" && !slices.ContainsFunc(next.earlier, announced)`, `former != "" && (true || !slices.ContainsFunc(next.earlier, announced))`, "snapshot TestNominee"},
 	{"internal/extender/preempt.go", "if why == \"\" {\n\t\treturn h.Engine.Preempt", "if true {\n\t\treturn h.Engine.Preempt", "internal/extender TestNominatedPodEvictsNoPodElsewhere"},
 	{"schedplugin/nodes.go", "planned != nil {", "false && planned != nil {", "schedplugin TestNominatedPodKeepsItsGPU"},
+	{"schedplugin/claims.go", "p.service.Cluster.Assume(planned, name)", "func(any) func() { return func() {} }(planned)", "schedplugin TestPodsAreNotRetriedBesideAReservation"},
+	{"snapshot/builder.go", "\tb.endNomination(uid)\n\tb.removePod(uid)\n\tb.journal.gone(uid)\n", "\tend := func() {\n\t\tb.endNomination(uid)\n\t\tb.removePod(uid)\n\t\tb.journal.gone(uid)\n\t}\n\tif p := b.Pod(uid); p != nil && p.Spec.NodeName == \"\" {\n\t\tb.withoutRoom(end)\n\t} else {\n\t\tend()\n\t}\n", "test/search TestEveryInterleaving/plugin,_kube-scheduler_is_ahead,_one_deletion"},
 	{"schedplugin/claims.go", "c.engine.CountNominated(c.view, c.pod, node)", "node", "schedplugin TestNominatedPodKeepsItsGPU"},
 	{"schedplugin/claims.go", "Node: c.engine.CountNominated(view, pod, node)", "Node: node", "schedplugin TestNominatedPodKeepsItsGPU"},
 
