@@ -4,7 +4,6 @@ GO    ?= go
 
 # One way to compile, so that nothing is compiled twice. Only the race detector needs C.
 export CGO_ENABLED := 0
-TOOLS := $(GO) tool -modfile=go.tools.mod
 
 # The packages whose tests also run under the race detector: those that use concurrency or test a policy, which is called concurrently,
 # except tests of several processes, and those of policies/standard, which call one policy after the other.
@@ -28,7 +27,7 @@ export BUILDVCS ?= auto
 # Compiles the command with lines that say how far it is: the first time takes minutes.
 OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
 
-.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz cases figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler scheduler-perf bench-placement hostile demo-gpu compat image scheduler-image release reproduce manifests api tidy check format vet lint scan compile build control-plane clean
+.PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz cases figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler scheduler-perf bench-placement hostile demo-gpu compat image scheduler-image release reproduce manifests api tidy check format lint scan compile build control-plane clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,9 +49,9 @@ test: control-plane unit ## run everything that must hold, against a real contro
 
 test-all: test race fuzz scale figures test-browser ## run everything: make test, race, fuzz, scale, figures and test-browser
 
-# The longest tests are first. More packages run at a time than there are cores, because some wait most of the time. make check runs vet,
-# so go test need not repeat it for each package. Without -count 1, go test repeats earlier results although a program that a test builds
-# and runs, or a file outside the module, has changed.
+# The longest tests are first. More packages run at a time than there are cores, because some wait most of the time. make check runs the
+# analyzers of go vet, so go test need not repeat them for each package. Without -count 1, go test repeats earlier results although a
+# program that a test builds and runs, or a file outside the module, has changed.
 unit: ## run the tests of make test, with a control plane that is already built
 	@echo 'compiling and running the tests of Outboard; the packages with the longest tests come first, and go test prints each after those before it'
 	$(GO) test -vet=off -count 1 -timeout 60m -p 4 ./test/e2e ./test/chaos ./test/docs ./test/helm $$($(GO) list ./... | grep -vE '$(FIGURES)')
@@ -208,27 +207,22 @@ tidy: ## give all modules with code of Outboard the versions of kubernetes/go.mo
 		$$($(GO) list -m -f '{{if not (or .Indirect .Main)}}{{.Path}}{{end}}' all))
 	for file in $$(git ls-files '*go.mod'); do $(GO) -C $$(dirname $$file) mod tidy || exit 1; done
 
-check: format vet lint compile build ## check formatting, vet, lint, and that everything compiles
+check: format lint compile build ## check formatting, what go vet and staticcheck report, and that everything compiles
 
 format:
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
 
-vet:
-	$(GO) vet ./...
-	$(GO) -C kubernetes vet ./...
-	$(GO) -C deploy/image vet ./...
-	$(GO) -C deploy/render vet ./...
-	$(GO) -C test/browser vet ./...
-	$(GO) -C test/network vet ./...
-
+# bin/lint has the analyzers of go vet, too.
 lint:
-	$(TOOLS) staticcheck ./...
-	$(GO) -C kubernetes tool -modfile=../go.tools.mod staticcheck ./...
-	$(GO) -C deploy/image tool -modfile=../../go.tools.mod staticcheck ./...
-	$(GO) -C deploy/render tool -modfile=../../go.tools.mod staticcheck ./...
-	$(GO) -C test/browser tool -modfile=../../go.tools.mod staticcheck ./...
-	$(GO) -C test/network tool -modfile=../../go.tools.mod staticcheck ./...
-	$(TOOLS) actionlint -shellcheck= -pyflakes=
+	$(GO) -C test/lint build -o ../../bin/lint .
+	bin/lint ./...
+	cd kubernetes && ../bin/lint ./...
+	cd deploy/image && ../../bin/lint ./...
+	cd deploy/render && ../../bin/lint ./...
+	cd test/browser && ../../bin/lint ./...
+	cd test/lint && ../../bin/lint ./...
+	cd test/network && ../../bin/lint ./...
+	$(GO) -C test/lint tool actionlint -shellcheck= -pyflakes=
 
 # docs/how-it-is-tested.md has the reason for each check of kube-score that is left out, and go.gosec.json for those of gosec.
 scan: ## check the manifests in deploy with kube-score, and what a release contains with gosec

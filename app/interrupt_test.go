@@ -73,7 +73,7 @@ func TestSecondInterruptKills(t *testing.T) {
 	says := bufio.NewScanner(stdout)
 	for _, want := range []string{"running", "interrupted"} {
 		if !says.Scan() || says.Text() != want {
-			t.Errorf("the process says %q, want %q", says.Text(), want)
+			t.Errorf("the process says %q, want %q (%v)", says.Text(), want, says.Err())
 		}
 		_ = child.Process.Signal(os.Interrupt)
 	}

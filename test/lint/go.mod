@@ -1,10 +1,10 @@
-module outboard.dev/outboard/tools
+module outboard.dev/outboard/test/lint
 
 go 1.26.0
 
-tool (
-	github.com/rhysd/actionlint/cmd/actionlint
-	honnef.co/go/tools/cmd/staticcheck
+require (
+	golang.org/x/tools v0.51.0
+	honnef.co/go/tools v0.8.2
 )
 
 require (
@@ -16,13 +16,14 @@ require (
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/mattn/go-runewidth v0.0.21 // indirect
 	github.com/mattn/go-shellwords v1.0.12 // indirect
-	github.com/rhysd/actionlint v1.7.12 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	go.yaml.in/yaml/v4 v4.0.0-rc.3 // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
-	golang.org/x/tools v0.51.0 // indirect
-	honnef.co/go/tools v0.8.2 // indirect
 )
+
+tool github.com/rhysd/actionlint/cmd/actionlint
+
+require github.com/rhysd/actionlint v1.7.12 // indirect
