@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,8 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"golang.org/x/tools/txtar"
 
 	"outboard.dev/outboard/internal/wiring/doctor"
 	"outboard.dev/outboard/test/controlplane"
@@ -277,58 +273,4 @@ func TestDoctorReadsTheCluster(t *testing.T) {
 			t.Errorf("the doctor reports %v, and not %s", codes, code)
 		}
 	}
-}
-
-// kube-scheduler starts with a file unless the doctor reports that it does not, and with every
-// corrected file.
-func TestKubeSchedulerStartsAsTheDoctorSays(t *testing.T) {
-	th := open(t)
-	archives, err := filepath.Glob(filepath.Join(th.Root, "internal", "wiring", "doctor", "testdata", "*.txtar"))
-	if err != nil || len(archives) == 0 {
-		t.Fatalf("no archives: %v", err)
-	}
-	dir := certificatesAs(t, th.outboard(webLimit+mutualTLS), "client.crt", "client.key")
-	for name, target := range map[string]string{"soon.crt": "ca.crt", "ended.crt": "ca.crt", "over.crt": "client.crt", "over.key": "client.key", "server.key": "client.key", "tls.crt": "client.crt", "tls.key": "client.key", "client.pem": "client.crt", "client-key.pem": "client.key"} {
-		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	here := strings.NewReplacer("/tls/", dir+"/", "/etc/kubernetes/outboard/", dir+"/")
-	onNode := strings.NewReplacer("/root/", dir+"/") // which the doctor cannot read
-	for _, name := range archives {
-		archive, err := txtar.ParseFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range archive.Files {
-			if f.Name != "scheduler.yaml" && f.Name != "fixed.yaml" || strings.Contains(string(f.Data), "kind: ConfigMap") || strings.Contains(string(f.Data), "name: Outboard") {
-				continue // a manifest, or for a kube-scheduler with the plugin
-			}
-			findings, err := doctor.Check(doctor.Input{File: f.Name, Data: f.Data, ReadFile: func(name string) ([]byte, error) { return os.ReadFile(here.Replace(name)) }})
-			if err != nil {
-				t.Error(err)
-			}
-			rejected := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return strings.Contains(f.Why, "does not start") })
-			if err := th.tryScheduler(dir, onNode.Replace(here.Replace(string(f.Data)))); (err != nil) != rejected {
-				t.Errorf("%s %s: the doctor reports that kube-scheduler does not start: %t; kube-scheduler: %v", filepath.Base(name), f.Name, rejected, err)
-			}
-		}
-	}
-}
-
-// tryScheduler makes kube-scheduler read the file, without a cluster, in the directory.
-func (th *theater) tryScheduler(dir, config string) error {
-	th.t.Helper()
-	file := filepath.Join(th.t.TempDir(), "scheduler.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		th.t.Fatal(err)
-	}
-	cmd := exec.CommandContext(th.ctx, filepath.Join(filepath.Dir(th.KubectlPath()), "kube-scheduler"),
-		"--config", file, "--master", "http://127.0.0.1:1", "--secure-port=0", "--write-config-to", file+".read")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return errors.Join(err, fmt.Errorf("%s", tail(string(out), 600)))
-	}
-	_, err := os.Stat(file + ".read")
-	return err
 }
