@@ -16,6 +16,11 @@ FUZZTIME ?= 10000x
 # The packages whose tests repeat published measurements on a small scale.
 FIGURES = /test/(benchplacement|benchscheduler|demogpu)$$
 
+# make check runs the analyzers of go vet, so go test need not repeat them for each package. Without what only debuggers read, programs
+# are linked in two thirds of the time. Without -count 1, go test repeats earlier results although a program that a test builds and runs,
+# or a file outside the module, has changed.
+TESTFLAGS := -vet=off -ldflags='-s -w' -count 1
+
 # The trace for placement measurements, and its list of pods.
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
@@ -49,21 +54,19 @@ test: control-plane unit ## run everything that must hold, against a real contro
 
 test-all: test race fuzz scale figures test-browser ## run everything: make test, race, fuzz, scale, figures and test-browser
 
-# The longest tests are first. More packages run at a time than there are cores, because some wait most of the time. make check runs the
-# analyzers of go vet, so go test need not repeat them for each package. Without -count 1, go test repeats earlier results although a
-# program that a test builds and runs, or a file outside the module, has changed.
+# The longest tests are first. More packages run at a time than there are cores, because some wait most of the time.
 unit: ## run the tests of make test, with a control plane that is already built
 	@echo 'compiling and running the tests of Outboard; the packages with the longest tests come first, and go test prints each after those before it'
-	$(GO) test -vet=off -count 1 -timeout 60m -p 4 ./test/e2e ./test/chaos ./test/docs ./test/helm $$($(GO) list ./... | grep -vE '$(FIGURES)')
+	$(GO) test $(TESTFLAGS) -timeout 60m -p 4 ./test/e2e ./test/chaos ./test/docs ./test/helm $$($(GO) list ./... | grep -vE '$(FIGURES)')
 	@echo 'compiling and running the tests of the modules kubernetes, deploy/image, deploy/render and test/network'
-	$(GO) -C kubernetes test -vet=off -count 1 -timeout 30m ./...
-	$(GO) -C deploy/image test -vet=off -count 1 -timeout 30m ./...
-	$(GO) -C deploy/render test -vet=off -count 1 -timeout 30m ./...
-	$(GO) -C test/network test -vet=off -count 1 -timeout 30m ./...
+	$(GO) -C kubernetes test $(TESTFLAGS) -timeout 30m ./...
+	$(GO) -C deploy/image test $(TESTFLAGS) -timeout 30m ./...
+	$(GO) -C deploy/render test $(TESTFLAGS) -timeout 30m ./...
+	$(GO) -C test/network test $(TESTFLAGS) -timeout 30m ./...
 
 test-browser: control-plane ## test the page in Chromium, which must be installed
 	@echo 'testing the page in Chromium'
-	$(GO) -C test/browser test -vet=off -count 1 -timeout 30m ./...
+	$(GO) -C test/browser test $(TESTFLAGS) -timeout 30m ./...
 
 bench-page: ## measure the page in Chromium, and what it costs a replica, with 5,000 nodes
 	$(GO) -C test/browser test -vet=off -run '^TestLarge$$' -count 1 -v . -args -budgets
@@ -81,7 +84,7 @@ scale: control-plane ## run tests of make test again with a thousand pods
 
 figures: control-plane ## repeat the published measurements on a small scale
 	@echo 'repeating the published measurements on a small scale'
-	$(GO) test -vet=off -count 1 -timeout 30m $$($(GO) list ./... | grep -E '$(FIGURES)')
+	$(GO) test $(TESTFLAGS) -timeout 30m $$($(GO) list ./... | grep -E '$(FIGURES)')
 
 # Skipped are tests of allocations, because the detector allocates, too; what the extender and its engine retain, because other tests
 # make the same calls; scenarios, and what rules cost and compute, which have no concurrency; and the 80 broken extenders of verify, which
@@ -219,6 +222,7 @@ lint:
 	cd kubernetes && ../bin/lint ./...
 	cd deploy/image && ../../bin/lint ./...
 	cd deploy/render && ../../bin/lint ./...
+	cd examples/own-policy && ../../bin/lint ./...
 	cd test/browser && ../../bin/lint ./...
 	cd test/lint && ../../bin/lint ./...
 	cd test/network && ../../bin/lint ./...
