@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/test/controlplane"
@@ -125,9 +126,6 @@ var lifecycles = []struct {
 	steps                 []step
 }{
 	{"every preset to every other 1", "v3", "outboard-system", installAndUpgrade(everyPair[0])},
-	{"every preset to every other 2", "v3", "outboard-system", installAndUpgrade(everyPair[1])},
-	{"every preset to every other 3", "v3", "outboard-system", installAndUpgrade(everyPair[2])},
-	{"every preset to every other 1", "v4", "outboard-system", installAndUpgrade(everyPair[0])},
 	{"every preset to every other 2", "v4", "outboard-system", installAndUpgrade(everyPair[1])},
 	{"every preset to every other 3", "v4", "outboard-system", installAndUpgrade(everyPair[2])},
 	{"roll back, uninstall and install again", "v3", "outboard-system", []step{
@@ -348,40 +346,50 @@ func presets(t *testing.T) (names []string) {
 	return names
 }
 
-// Neither Helm has an objection to the chart.
+var emptyLines = regexp.MustCompile(`\n{2,}`)
+
+// Neither Helm has an objection to the chart, and both render it alike.
 func TestLint(t *testing.T) {
-	for helm, program := range programs {
-		path, err := program()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, preset := range presets(t) {
-			out, err := exec.CommandContext(t.Context(), path, "lint", "--strict", "--set", "preset="+preset, filepath.Join(root, "deploy", "chart")).CombinedOutput()
+	chart := filepath.Join(root, "deploy", "chart")
+	for _, preset := range presets(t) {
+		rendered := map[string]string{}
+		for helm, program := range programs {
+			path, err := program()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), path, "lint", "--strict", "--set", "preset="+preset, chart).CombinedOutput()
 			if err != nil || strings.Contains(string(out), "WARN") {
 				t.Errorf("helm %s lint with the preset %s: %v\n%s", helm, preset, err, out)
 			}
+			out, err = exec.CommandContext(t.Context(), path, "template", "outboard", "--namespace", "outboard-system", "--kube-version", "v1.37.0", "--set", "preset="+preset, chart).Output()
+			if err != nil || len(out) == 0 {
+				t.Errorf("helm %s template with the preset %s: %v", helm, preset, err)
+			}
+			rendered[helm] = emptyLines.ReplaceAllString(string(out), "\n") // which the versions write differently between documents
+		}
+		if rendered["v3"] != rendered["v4"] {
+			t.Errorf("the versions of Helm render the preset %s differently (-v3 +v4):\n%s", preset, cmp.Diff(rendered["v3"], rendered["v4"]))
 		}
 	}
 }
 
-// The upgrades with either Helm have every ordered pair of presets.
+// The upgrades have every ordered pair of presets. What an upgrade changes is in the chart, which both versions of Helm render alike.
 func TestEveryPair(t *testing.T) {
-	type upgrade struct{ helm, from, to string }
+	type upgrade struct{ from, to string }
 	upgrades := map[upgrade]bool{}
 	for _, l := range lifecycles {
 		for i, s := range l.steps {
 			if i > 0 && strings.HasPrefix(s.line, "helm upgrade ") {
-				upgrades[upgrade{l.helm, l.steps[i-1].preset, s.preset}] = true
+				upgrades[upgrade{l.steps[i-1].preset, s.preset}] = true
 			}
 		}
 	}
 	all := presets(t)
-	for helm := range programs {
-		for _, from := range all {
-			for _, to := range all {
-				if from != to && !upgrades[upgrade{helm, from, to}] {
-					t.Errorf("no test upgrades from %s to %s with helm %s", from, to, helm)
-				}
+	for _, from := range all {
+		for _, to := range all {
+			if from != to && !upgrades[upgrade{from, to}] {
+				t.Errorf("no test upgrades from %s to %s", from, to)
 			}
 		}
 	}
