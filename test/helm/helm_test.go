@@ -126,6 +126,9 @@ var lifecycles = []struct {
 	steps                 []step
 }{
 	{"every preset to every other 1", "v3", "outboard-system", installAndUpgrade(everyPair[0])},
+	{"every preset to every other 2", "v3", "outboard-system", installAndUpgrade(everyPair[1])},
+	{"every preset to every other 3", "v3", "outboard-system", installAndUpgrade(everyPair[2])},
+	{"every preset to every other 1", "v4", "outboard-system", installAndUpgrade(everyPair[0])},
 	{"every preset to every other 2", "v4", "outboard-system", installAndUpgrade(everyPair[1])},
 	{"every preset to every other 3", "v4", "outboard-system", installAndUpgrade(everyPair[2])},
 	{"roll back, uninstall and install again", "v3", "outboard-system", []step{
@@ -374,22 +377,24 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// The upgrades have every ordered pair of presets. What an upgrade changes is in the chart, which both versions of Helm render alike.
+// The upgrades with either Helm have every ordered pair of presets.
 func TestEveryPair(t *testing.T) {
-	type upgrade struct{ from, to string }
+	type upgrade struct{ helm, from, to string }
 	upgrades := map[upgrade]bool{}
 	for _, l := range lifecycles {
 		for i, s := range l.steps {
 			if i > 0 && strings.HasPrefix(s.line, "helm upgrade ") {
-				upgrades[upgrade{l.steps[i-1].preset, s.preset}] = true
+				upgrades[upgrade{l.helm, l.steps[i-1].preset, s.preset}] = true
 			}
 		}
 	}
 	all := presets(t)
-	for _, from := range all {
-		for _, to := range all {
-			if from != to && !upgrades[upgrade{from, to}] {
-				t.Errorf("no test upgrades from %s to %s", from, to)
+	for helm := range programs {
+		for _, from := range all {
+			for _, to := range all {
+				if from != to && !upgrades[upgrade{helm, from, to}] {
+					t.Errorf("no test upgrades from %s to %s with helm %s", from, to, helm)
+				}
 			}
 		}
 	}

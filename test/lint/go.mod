@@ -1,4 +1,4 @@
-// The versions are those of the linters. No code of Outboard is compiled with them.
+// The versions are those of the linters. No other module of Outboard is compiled with them.
 module outboard.dev/outboard/test/lint
 
 go 1.26.0

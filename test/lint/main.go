@@ -1,5 +1,5 @@
-// Lint runs the analyzers of go vet and of staticcheck on the packages that are its arguments. To load them and all that they
-// import once is several times as fast as both programs one after the other: go vet starts a process for each imported package.
+// Lint runs the analyzers of go vet and of staticcheck on the packages that are its arguments. It loads them and all that they import
+// once, in one process: go vet starts one for each imported package.
 package main
 
 import (
