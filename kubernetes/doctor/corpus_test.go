@@ -82,7 +82,7 @@ func corpus(tb testing.TB) []sampleFile {
 // block is a configuration in a page.
 var block = regexp.MustCompile(`(?s)(?:^|\n)(?:cat > scheduler.yaml <<'END'|` + "```yaml" + `)\n(apiVersion: kubescheduler.*?\n)(?:END|` + "```" + `)\n`)
 
-// ofTheDoctor returns the test data of package wiring/doctor.
+// ofTheDoctor returns the test data of package wiring/doctor: each configuration, and what the doctor makes of it.
 func ofTheDoctor(tb testing.TB) (all []sampleFile) {
 	tb.Helper()
 	for _, name := range matching(tb, "internal/wiring/doctor/testdata/*.txtar") {
@@ -90,11 +90,15 @@ func ofTheDoctor(tb testing.TB) (all []sampleFile) {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		f := sampleFile{"internal/wiring/doctor/testdata/" + filepath.Base(name), string(archive.Files[0].Data), ""}
+		outboard := ""
 		if i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "outboard.yaml" }); i >= 0 {
-			f.outboard = string(archive.Files[i].Data)
+			outboard = string(archive.Files[i].Data)
 		}
-		all = append(all, f)
+		for i, f := range archive.Files {
+			if i == 0 || f.Name == "fixed.yaml" {
+				all = append(all, sampleFile{"internal/wiring/doctor/testdata/" + filepath.Base(name) + "/" + f.Name, string(f.Data), outboard})
+			}
+		}
 	}
 	return all
 }
