@@ -224,41 +224,6 @@ func (th *theater) install() {
 	th.apply(nil, "--server-side", "--force-conflicts", "-k", deploy)
 }
 
-// kubectl delete -k keeps what helm uninstall keeps (test/helm): the claims, the namespace, and the certificates.
-func TestUninstall(t *testing.T) {
-	th := open(t)
-	kubectl := func(args ...string) string {
-		t.Helper()
-		out, err := th.Kubectl(th.ctx, args...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-		return string(out)
-	}
-	objects := func() []string {
-		t.Helper()
-		const kinds = "deployments,configmaps,services,serviceaccounts,roles,rolebindings,networkpolicies,poddisruptionbudgets,resourcequotas"
-		return strings.Fields(kubectl("get", kinds, "--all-namespaces", "--output=name") + kubectl("get", "clusterroles,clusterrolebindings", "--output=name"))
-	}
-	before := objects() // the stage has created some roles
-	th.install()
-	th.apply([]byte(th.command("certs", "--dir", t.TempDir(), "--secrets")), "-f", "-")
-	th.apply([]byte("apiVersion: outboard.dev/v1alpha1\nkind: Ledger\nmetadata: {name: kept}\nspec: {resource: example.com/seats}\n"), "-f", "-")
-	kubectl("delete", "--wait=false", "-k", filepath.Join(th.Root, "deploy"))
-	const kept = "customresourcedefinition.apiextensions.k8s.io/ledgers.outboard.dev\nledger.outboard.dev/kept\nnamespace/outboard-system\n" +
-		"secret/outboard-client\nsecret/outboard-server\n"
-	got := kubectl("get", "customresourcedefinitions", "ledgers.outboard.dev", "--output=name") + kubectl("get", "ledgers", "--output=name") +
-		kubectl("get", "namespaces", "outboard-system", "--output=name") + kubectl("get", "secrets", "--namespace=outboard-system", "--output=name")
-	if got != kept {
-		t.Errorf("these are left:\n%swant\n%s", got, kept)
-	}
-	for _, name := range objects() {
-		if strings.Contains(name, "outboard") && !slices.Contains(before, name) {
-			t.Errorf("%s is left", name)
-		}
-	}
-}
-
 // ofPods are the values of the pods of a Deployment.
 func ofPods(prefix string) string {
 	values := []string{
@@ -271,54 +236,25 @@ func ofPods(prefix string) string {
 	return prefix + strings.Join(values, ","+prefix)
 }
 
-// Everything that the chart can create, with each preset, is valid for the API server, with the CRDs
-// of cert-manager and the Prometheus Operator.
-func TestDeployPresets(t *testing.T) {
+// Everything that the chart can create is valid for the API server, with the CRDs of cert-manager and the Prometheus Operator. test/helm
+// installs each preset.
+func TestForeignCRDs(t *testing.T) {
 	// A node port that no other test creates: a dry run does not see that Restore released it.
 	const nodePort = "32000"
 	// The control plane, which has a time limit, starts after the program that renders has been compiled.
-	var presets [][]byte
-	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
-		render := exec.CommandContext(t.Context(), "go", "run", ".", "-set", "service.nodePort="+nodePort+",service.annotations.a=b,service.labels.a=b,imagePullSecrets[0].name=a,setSchedulerName.enabled=true,"+
-			"certificates.source=CertManager,monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true,preset="+preset+","+ofPods("")+","+ofPods("scheduler."))
-		render.Dir = filepath.Join("..", "..", "deploy", "render")
-		var stderr bytes.Buffer
-		render.Stderr = &stderr
-		manifests, err := render.Output()
-		if err != nil {
-			t.Fatalf("preset %s: %v\n%s", preset, err, &stderr)
-		}
-		presets = append(presets, manifests)
+	render := exec.CommandContext(t.Context(), "go", "run", ".", "-set", "service.nodePort="+nodePort+",service.annotations.a=b,service.labels.a=b,imagePullSecrets[0].name=a,setSchedulerName.enabled=true,"+
+		"certificates.source=CertManager,monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true,preset=gpu-sharing,"+ofPods("")+","+ofPods("scheduler."))
+	render.Dir = filepath.Join("..", "..", "deploy", "render")
+	var stderr bytes.Buffer
+	render.Stderr = &stderr
+	manifests, err := render.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
 	}
 	th := open(t)
 	th.installForeignCRDs()
 	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"))
-	for _, manifests := range presets {
-		th.apply(manifests, "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-") // the stage has created some roles
-	}
-}
-
-// The API server rejects a field that cert-manager or the Prometheus Operator does not know, so
-// TestDeployPresets would find it.
-func TestForeignCRDsRejectUnknownFields(t *testing.T) {
-	th := open(t)
-	th.installForeignCRDs()
-	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"))
-	for file, change := range map[string][2]string{
-		"certificates.yaml": {"secretName: outboard-server", "secret: outboard-server"},
-		"monitoring.yaml":   {"port: metrics", "portName: metrics"},
-	} {
-		text, err := os.ReadFile(filepath.Join(th.Root, "deploy", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		changed := bytes.Replace(text, []byte(change[0]), []byte(change[1]), 1)
-		kubectl := th.Kubectl(th.ctx, "apply", "--server-side", "--dry-run=server", "-f", "-")
-		kubectl.Stdin = bytes.NewReader(changed)
-		if out, err := kubectl.CombinedOutput(); err == nil || bytes.Equal(changed, text) {
-			t.Errorf("%s with %s: %s", file, change[1], out)
-		}
-	}
+	th.apply(manifests, "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-") // the stage has created some roles
 }
 
 // New pods that request a GPU get the name of the second scheduler, and others do not.
@@ -411,28 +347,6 @@ func configMap(t *testing.T, path, key string) string {
 	}
 	t.Fatalf("%s has no ConfigMap with %s", path, key)
 	return ""
-}
-
-// Outboard complies with every rule of its own verifier, for the nodes of a real cluster.
-func TestVerify(t *testing.T) {
-	th := open(t)
-	var nodes []controlplane.NodeSpec
-	for _, name := range strings.Fields("a b c d e f g h i j") {
-		nodes = append(nodes, controlplane.NodeSpec{Name: name})
-	}
-	th.nodes(nodes...)
-	o := th.outboard(webLimit + mutualTLS)
-	th.create(controlplane.PodSpec{Name: "some", NodeName: "a", Labels: map[string]string{"app": "web"}})
-	cmd := exec.CommandContext(th.ctx, th.Binary(), "verify", o.URL,
-		"--filter", "filter", "--prioritize", "prioritize", "--preempt", "preempt", "--bind", "bind", "--mode", "both",
-		"--ca", o.CAFile, "--cert", o.CertFile, "--key", o.KeyFile, "--cluster", "--kubeconfig", th.Kubeconfig(), "--timeout", "5m")
-	out, err := cmd.CombinedOutput()
-	if err != nil || strings.Contains(string(out), "✗") {
-		t.Errorf("%v\n%s", err, out)
-	}
-	if !strings.Contains(string(out), "✓") {
-		t.Errorf("the verifier checked nothing:\n%s", out)
-	}
 }
 
 // The example does what its README says.

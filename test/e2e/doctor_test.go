@@ -99,30 +99,6 @@ func TestDoctorUnverifiedHTTPS(t *testing.T) {
 	}
 }
 
-// enableHTTPS and a CA do not make calls of http:// secure.
-func TestDoctorPlaintextPrefix(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"})
-	url, calls := impostor(t, httptest.NewServer)
-	o := th.outboard(webLimit + mutualTLS) // for its CA
-	config := strings.Replace(schedulerConfig(extender{o: o, verbs: "filter"}), o.URL, url, 1)
-	fixed := th.diagnosed("PlaintextPrefix", config)
-
-	scheduler := th.scheduler(config)
-	th.bound(controlplane.PodSpec{Name: "first"})
-	if calls.Load() == 0 {
-		t.Error("there was no call in plain text")
-	}
-	if err := scheduler.Stop(); err != nil {
-		t.Error(err)
-	}
-	calls.Store(0)
-	th.scheduler(fixed)
-	if placed := th.place(controlplane.PodSpec{Name: "second"}); placed.Waiting == "" || calls.Load() != 0 {
-		t.Errorf("with https:// the pod is on %q, after %d calls in plain text", placed.Pod.Spec.NodeName, calls.Load())
-	}
-}
-
 // If an ignorable binder does not respond, kube-scheduler binds pods without their allocations.
 // With the doctor's corrected file the pods wait.
 func TestDoctorIgnorableBinder(t *testing.T) {

@@ -46,17 +46,19 @@ func openFor(t *testing.T, patience time.Duration) *theater {
 	return openWith(t, patience, stage.Options{Pool: &pool})
 }
 
-// openWith is openFor with options for the stage, except for Outboard.
+// openWith is openFor with options for the stage.
 func openWith(t *testing.T, patience time.Duration, o stage.Options) *theater {
 	t.Helper()
 	t.Parallel()
-	outboard, err := binary()
-	if err != nil {
-		t.Fatal(err)
+	if o.Outboard == "" {
+		outboard, err := binary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Outboard = outboard
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	o.Outboard = outboard
 	s, err := stage.Set(ctx, o)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +78,14 @@ func (th *theater) parallel(t *testing.T) *theater {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	return &theater{Stage: th.Stage, t: t, ctx: ctx, anyNode: th.anyNode, scheduled: th.scheduled}
+	th = th.forTest(t)
+	th.ctx = ctx
+	return th
+}
+
+// forTest returns the stage for t, a subtest of the test of th.
+func (th *theater) forTest(t *testing.T) *theater {
+	return &theater{Stage: th.Stage, t: t, ctx: th.ctx, anyNode: th.anyNode, scheduled: th.scheduled}
 }
 
 func (th *theater) nodes(specs ...controlplane.NodeSpec) {
@@ -126,7 +135,6 @@ func tail(text string, n int) string {
 	return text[max(0, len(text)-n):]
 }
 
-// place creates the pod and returns the result.
 // Place is that of the stage, for an extender that responds. On a busy machine a call may take longer than httpTimeout; kube-scheduler then
 // tries again.
 func (th *theater) Place(ctx context.Context, pod *corev1.Pod) (stage.Outcome, error) {
@@ -144,6 +152,7 @@ func (th *theater) Place(ctx context.Context, pod *corev1.Pod) (stage.Outcome, e
 	return stage.Outcome{Pod: decided, Waiting: stage.Waiting(decided)}, nil
 }
 
+// place creates the pod and returns the result.
 func (th *theater) place(spec controlplane.PodSpec) stage.Outcome {
 	th.t.Helper()
 	placed, err := th.Place(th.ctx, spec.Pod())

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -51,48 +50,4 @@ func (th *theater) condition(node, kind string, status corev1.ConditionStatus) {
 			}
 		}
 	})
-}
-
-// A temperature that oscillates around its threshold changes the verdict of a rule with that
-// threshold, and does not change the verdict of a rule about the state.
-func TestFlappingSignal(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"})
-	if err := th.WriteFile("temperatures.yaml", []byte("a: 20")); err != nil {
-		t.Fatal(err)
-	}
-	o := th.outboard(`
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving: {insecure: true}
-requeue: {perSecond: 0}
-signals:
-- {name: temperature, file: {path: temperatures.yaml}}
-- {name: hot, file: {path: temperatures.yaml}, hysteresis: {above: 85, clearBelow: 75}}
-profiles:
-- policies:
-  - type: HardwareHealth
-    config:
-      rules:
-      - {name: state, signal: {name: hot}, reject: true, pods: {selector: {matchLabels: {by: state}}}}
-      - {name: number, signal: {name: temperature, above: 85}, reject: true, pods: {selector: {matchLabels: {by: number}}}}
-`)
-	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter prioritize"}))
-	for step, tt := range []struct {
-		degrees           int
-		byState, byNumber bool
-	}{
-		{90, false, false}, {80, false, true}, {86, false, false}, {76, false, true}, {74, true, true}, {80, true, true}, {84, true, true}, {86, false, false},
-	} {
-		th.rewrite(o, "temperatures.yaml", fmt.Sprintf("a: %d", tt.degrees), "temperature", "hot")
-		for by, want := range map[string]bool{"state": tt.byState, "number": tt.byNumber} {
-			placed := th.place(controlplane.PodSpec{Name: fmt.Sprint("by-", by, "-", step), Labels: map[string]string{"by": by}})
-			if fits := placed.Waiting == ""; fits != want {
-				t.Errorf("step %d, at %d degrees: by the %s the pod fits: %t, want %t (%s)", step, tt.degrees, by, fits, want, placed.Waiting)
-			}
-			if placed.Waiting != "" && !strings.Contains(placed.Waiting, "node(s) have a signal that indicates degraded hardware") {
-				t.Errorf("step %d: the pod waits because of %q", step, placed.Waiting)
-			}
-		}
-	}
 }

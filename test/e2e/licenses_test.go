@@ -90,36 +90,6 @@ func TestLicensesExample(t *testing.T) {
 	th.audited()
 }
 
-// Whatever happens outside, pods keep their seats, and no other pod gets a seat that people use.
-func TestSeatsUsedOutside(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
-	usage := func(used int) string {
-		return fmt.Sprintf("Users of solver:  (Total of 4 licenses issued;  Total of %d licenses in use)\n", used)
-	}
-	if err := th.WriteFile("lmstat.txt", []byte(usage(0))); err != nil {
-		t.Fatal(err)
-	}
-	o := th.outboard(`
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving: {insecure: true}
-signals: [{name: flexnet, file: {path: lmstat.txt, format: LMStat}}]
-profiles:
-- policies: [{type: Licenses, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
-`)
-	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter bind"}))
-	th.bound(licensed("first", "solver=2"))
-	th.rewrite(o, "lmstat.txt", usage(3), "flexnet") // one more than pods leave free
-	waits := th.place(licensed("second", "solver"))
-	if want := "2 not enough free seats of a floating license"; !strings.Contains(waits.Waiting, want) {
-		t.Fatalf("second is on %q, waiting: %q, want %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
-	}
-	th.rewrite(o, "lmstat.txt", usage(1), "flexnet")
-	th.awaitBound(waits.Pod)
-	th.audited()
-}
-
 // Two schedulers with a replica each allocate all seats to pods, and never more: the number of
 // running pods never exceeds the seats, and each pod runs eventually.
 func TestReplicasShareSeats(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 	"outboard.dev/outboard/test/controlplane"
 )
 
-var preemptions = flag.Int("preemptions", 100, "how many pods preempt others in TestNominatedPodsKeepTheirGPU")
+var preemptions = flag.Int("preemptions", 20, "how many pods preempt others in TestNominatedPodsKeepTheirGPU")
 
 // kube-scheduler evicts pods from GPUs for important pods, one by one, while smaller pods retry. By
 // kube-scheduler's sum, the node always has enough left for a smaller pod, but no single GPU has.

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -175,15 +174,13 @@ func (th *theater) firesAmongOthers(p *controlplane.Prometheus, want string) {
 
 func (th *theater) awaitAlerts(p *controlplane.Prometheus, ok func([]string) bool, how string, want []string) {
 	th.t.Helper()
-	ctx, cancel := context.WithTimeout(th.ctx, 4*time.Minute)
-	defer cancel()
 	for {
 		firing := th.firing(p)
 		if ok(firing) {
 			return
 		}
 		select {
-		case <-ctx.Done():
+		case <-th.ctx.Done():
 			th.t.Fatalf("%q fire, want %s %q", firing, how, want)
 		case <-time.After(100 * time.Millisecond):
 		}

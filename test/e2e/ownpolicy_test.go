@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,25 +15,13 @@ import (
 // A program with a custom policy, in its own module, serves the policy: pods are bound with claims,
 // explain shows the policy's reasons, and a reload changes its configuration.
 func TestOwnPolicy(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
 	program := filepath.Join(t.TempDir(), "outboard")
-	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", program, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, ".")
 	build.Dir = filepath.Join("..", "..", "examples", "own-policy")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	s, err := stage.Set(ctx, stage.Options{Outboard: program, Pool: &pool})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	th := &theater{Stage: s, t: t, ctx: ctx}
+	th := openWith(t, patience, stage.Options{Outboard: program, Pool: &pool})
 	th.nodes(controlplane.NodeSpec{Name: "a"})
 	config, err := os.ReadFile(filepath.Join(build.Dir, "outboard.yaml"))
 	if err != nil {
@@ -54,7 +41,7 @@ func TestOwnPolicy(t *testing.T) {
 	if !strings.Contains(third.Waiting, "all seats of the license are taken") {
 		t.Fatalf("the third pod waits because of %q", third.Waiting)
 	}
-	explained, err := exec.CommandContext(ctx, program, "explain", "default/third", "--admin", strings.TrimPrefix(o.Admin, "http://")).CombinedOutput()
+	explained, err := exec.CommandContext(th.ctx, program, "explain", "default/third", "--admin", strings.TrimPrefix(o.Admin, "http://")).CombinedOutput()
 	if err != nil || !bytes.Contains(explained, []byte("all seats of the license are taken")) || !bytes.Contains(explained, []byte("Seats")) {
 		t.Errorf("explain: %v\n%s", err, explained)
 	}

@@ -93,7 +93,7 @@ type actor struct {
 
 func (th *theater) actor(t *testing.T, name string, may []permission) *actor {
 	t.Helper()
-	th = &theater{th.Stage, t, th.ctx, th.anyNode, th.scheduled}
+	th = th.forTest(t)
 	var rules []rbacv1.PolicyRule
 	for _, p := range may {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{p.group}, Resources: []string{p.resource}, Verbs: []string{p.verb}})

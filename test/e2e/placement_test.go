@@ -15,53 +15,6 @@ import (
 
 const nginx = "docker.io/library/nginx:latest"
 
-// The tutorial's scenario at the tutorial's URL: the profile serves only prioritize, and the second
-// nginx pod goes to the node with the first one's image.
-func TestImageScoreAtTheTutorialsURL(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []string{"names", "nodes"} {
-		t.Run(mode, func(t *testing.T) {
-			th := open(t)
-			th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"}, controlplane.NodeSpec{Name: "c"}, controlplane.NodeSpec{Name: "d"})
-			o := th.outboard(`
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving: {insecure: true}
-profiles:
-- path: /my_scheduler_extension/my_new_priorities/image_score
-  verb: Prioritize
-  policies:
-  - type: ImageLocality
-`)
-			th.scheduler(schedulerConfig(extender{o: o, path: "/my_scheduler_extension/my_new_priorities", verbs: "prioritize=image_score", nodes: mode == "nodes"}))
-			first := th.boundAndSeen(o, controlplane.PodSpec{Name: "first", Image: "nginx", CPU: "1"})
-			th.pull(first.Spec.NodeName, nginx)
-			th.create(controlplane.PodSpec{Name: "never", Image: "nginx:latest", SchedulerName: "nobody"})
-			th.eventually("Outboard has seen the image", func() bool {
-				now := th.explain(o, "never").Now
-				return len(now) == 1 && len(now[0].Explanations) > 0 && now[0].Explanations[0].Node == first.Spec.NodeName && now[0].Explanations[0].Total == 100
-			})
-			// Without Outboard, the second pod would go to a less used node.
-			second := th.bound(controlplane.PodSpec{Name: "second", Image: "nginx:latest", CPU: "1"})
-			if second.Spec.NodeName != first.Spec.NodeName {
-				t.Errorf("second is on %s, the image is on %s", second.Spec.NodeName, first.Spec.NodeName)
-			}
-			doc := th.explain(o, "second")
-			if len(doc.Decisions) == 0 || doc.Decisions[0].Verb != "prioritize" || doc.Decisions[0].Top[0].Node != second.Spec.NodeName || doc.Decisions[0].Top[0].Total != 100 {
-				t.Errorf("the explanation is %+v", doc.Decisions)
-			}
-		})
-	}
-}
-
-// pull adds an image to the node, as a kubelet does.
-func (th *theater) pull(node, image string) {
-	th.t.Helper()
-	th.changeStatus(node, func(s *corev1.NodeStatus) {
-		s.Images = append(s.Images, corev1.ContainerImage{Names: []string{image}, SizeBytes: 190 << 20})
-	})
-}
-
 // changeStatus changes the status of a node, concurrently with other writers.
 func (th *theater) changeStatus(node string, change func(*corev1.NodeStatus)) {
 	th.t.Helper()
@@ -157,35 +110,5 @@ func TestBindThroughUs(t *testing.T) {
 				t.Errorf("%d connections for 60 calls (%v)", accepted, err)
 			}
 		})
-	}
-}
-
-// kube-scheduler calls Outboard only for pods that request a managed resource.
-func TestManagedResources(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"})
-	o := th.outboard(`
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving: {insecure: true}
-profiles:
-- managedResources: [{name: example.com/license, ignoredByScheduler: true}]
-  policies:
-  - type: PodLimit
-    config: {max: 1, selector: {}}
-`)
-	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter", managed: []string{"example.com/license"}}))
-	licensed := func(name string) controlplane.PodSpec {
-		return controlplane.PodSpec{Name: name, Resources: map[string]string{"example.com/license": "1"}}
-	}
-	// No node reports the resource, and kube-scheduler leaves the check to Outboard.
-	th.boundAndSeen(o, licensed("one"))
-	th.bound(controlplane.PodSpec{Name: "plain-1"})
-	th.bound(controlplane.PodSpec{Name: "plain-2"})
-	if got := th.place(licensed("two")); got.Waiting == "" {
-		t.Errorf("two is on %s", got.Pod.Spec.NodeName)
-	}
-	if len(th.explain(o, "plain-1").Decisions) > 0 {
-		t.Error("Outboard got a call for a pod without the resource")
 	}
 }

@@ -241,7 +241,7 @@ func TestRequeueWhenAClaimIsReleased(t *testing.T) {
 	})
 }
 
-var pods = flag.Int("pods", 200, "how many pods TestRequeueOneOfMany and TestRetriedBindKeepsTheGPU create")
+var pods = flag.Int("pods", 40, "how many pods TestRequeueOneOfMany and TestRetriedBindKeepsTheGPU create")
 
 // Many pods need one unit that becomes free. One of them is requeued and bound; the requeuer does not
 // patch the others.

@@ -2,20 +2,12 @@ package e2e
 
 import (
 	"bytes"
-	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"outboard.dev/outboard/internal/certs"
 	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/controlplane"
 )
@@ -63,80 +55,6 @@ profiles:
 	// A cluster event makes kube-scheduler retry.
 	th.nodes(controlplane.NodeSpec{Name: "c"})
 	th.awaitBound(waiting)
-}
-
-// A caller without the right certificate changes nothing.
-func TestWrongCertificateChangesNothing(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"})
-	o := th.outboard(webLimit + mutualTLS)
-	pod := th.create(controlplane.PodSpec{Name: "target", SchedulerName: "nobody"})
-	body := `{"PodName":"target","PodNamespace":"default","PodUID":"` + string(pod.UID) + `","Node":"a"}`
-
-	call := func(client *tls.Certificate) (status int, answer string, err error) {
-		ca, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(ca)
-		config := &tls.Config{RootCAs: roots}
-		if client != nil {
-			config.Certificates = []tls.Certificate{*client}
-		}
-		transport := &http.Transport{TLSClientConfig: config}
-		defer transport.CloseIdleConnections()
-		req, err := http.NewRequestWithContext(th.ctx, http.MethodPost, o.URL+"/bind", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := transport.RoundTrip(req)
-		if err != nil {
-			return 0, "", err
-		}
-		defer res.Body.Close()
-		text, err := io.ReadAll(res.Body)
-		return res.StatusCode, string(text), err
-	}
-	certificate := func(issuer *certs.Authority, name string) *tls.Certificate {
-		pair, err := issuer.Issue(certs.Request{CommonName: name, Client: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := tls.X509KeyPair(pair.Cert, pair.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &c
-	}
-	stranger, err := certs.NewAuthority(certs.AuthorityOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, client := range map[string]*tls.Certificate{
-		"no certificate":     nil,
-		"another authority":  certificate(stranger, "kube-scheduler"),
-		"another name":       certificate(th.Authority(), "kubelet"),
-		"a name that begins": certificate(th.Authority(), "kube-scheduler-2"),
-	} {
-		status, answer, err := call(client)
-		known := name == "another name" || name == "a name that begins" // such a caller gets the reason, as kube-scheduler shows it in the pod's events
-		if known != (err == nil) || known && (status != http.StatusOK || !strings.Contains(answer, "is not allowed to call: add a name of its certificate to serving.tls.allowedClients")) {
-			t.Errorf("%s: the response is %d %s, %v", name, status, answer, err)
-		}
-	}
-	now, err := th.Client.CoreV1().Pods("default").Get(th.ctx, "target", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if now.Spec.NodeName != "" || now.ResourceVersion != pod.ResourceVersion {
-		t.Errorf("the pod was changed: %+v", now)
-	}
-	// A caller with the right certificate is permitted.
-	if status, answer, err := call(certificate(th.Authority(), "kube-scheduler")); err != nil || status != http.StatusOK || answer != `{"Error":""}` {
-		t.Errorf("the right certificate: %d %s %v", status, answer, err)
-	}
-	th.awaitBound(pod)
 }
 
 // The service follows the configuration file; an invalid one changes nothing, and the log shows it.
@@ -215,48 +133,5 @@ func TestReloadStartsLedgers(t *testing.T) {
 	}
 	if !claimed {
 		t.Errorf("no ledger has a claim of the pod: %+v", th.ledgers())
-	}
-}
-
-// A replica that is stopping serves until it gets no more calls.
-func TestStopLosesNoCall(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"})
-	o := th.outboard(strings.Replace(oneWeb, "insecure: true", "insecure: true, shutdownDelay: 3s", 1))
-	body := `{"Pod":{"metadata":{"name":"p","namespace":"default"}},"NodeNames":["a"]}`
-	ctx, cancel := context.WithCancel(th.ctx)
-	defer cancel()
-	stopped := make(chan error, 1)
-	calls := 0
-	for {
-		if calls == 100 {
-			go func() { stopped <- o.Stop() }()
-		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.URL+"/filter", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatalf("call %d: %v", calls, err)
-		}
-		answer, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		if err != nil || !strings.Contains(string(answer), `"NodeNames":["a"]`) {
-			t.Fatalf("call %d: %s %v", calls, answer, err)
-		}
-		calls++
-		if calls > 100 && res.Close {
-			break // the response asks the caller to close the connection
-		}
-	}
-	if res, err := http.Get(o.Admin + "/readyz"); err == nil {
-		res.Body.Close()
-		if res.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("/readyz responds %s while stopping", res.Status)
-		}
-	}
-	if err := <-stopped; err != nil {
-		t.Errorf("outboard ended: %v", err)
 	}
 }

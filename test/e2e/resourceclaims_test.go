@@ -96,17 +96,6 @@ func (th *theater) placeClaims(seen func(*corev1.Pod)) (count map[string]int, la
 	return count, last
 }
 
-// kube-scheduler alone spreads the shares of GPUs over all nodes, and then no node has two whole GPUs.
-func TestSharesSpreadWithoutOutboard(t *testing.T) {
-	th := open(t)
-	th.deviceNodes("a", "b", "c")
-	th.scheduler("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
-	count, last := th.placeClaims(func(*corev1.Pod) {})
-	if len(count) != 3 || !strings.Contains(last.Waiting, "cannot allocate all claims") {
-		t.Errorf("the shares are on %v, and the pod with whole GPUs: %q", count, last.Waiting)
-	}
-}
-
 // With ResourceClaims, they fill the GPUs of one node first. The entry is the generated one: it is soft, and does not call filter.
 func TestResourceClaimsFillNodes(t *testing.T) {
 	th := open(t)

@@ -330,7 +330,7 @@ func TestEveryRuleForSignalsIsNeeded(t *testing.T) {
 		}
 		for i, p := range append([]permission{{}}, permissions(shipped[0].Rules)...) {
 			t.Run(file+" without "+p.String(), func(t *testing.T) {
-				th := &theater{th.Stage, t, th.ctx, th.anyNode, th.scheduled}
+				th := th.forTest(t)
 				rules := without(shipped[0].Rules, p)
 				user := th.grant(strings.ReplaceAll(file, ".yaml", "-")+string(rune('a'+i)), "", rules)
 				if p == (permission{}) {

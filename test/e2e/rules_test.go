@@ -84,16 +84,3 @@ func TestRulesAndPreemption(t *testing.T) {
 	}
 	t.Error("no preempt call was recorded")
 }
-
-// The error for a misspelled field has its position in the file and in the expression, and the
-// service does not start.
-func TestWrongRulesAreNotServed(t *testing.T) {
-	th := open(t)
-	_, err := th.StartOutboard(th.ctx, strings.Replace(halfFull, "node.status.allocatable", "node.status.alocatable", 1))
-	if err == nil {
-		t.Fatal("the service starts")
-	}
-	if want := "undefined field 'alocatable'"; !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want %q", err, want)
-	}
-}

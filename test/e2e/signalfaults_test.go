@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -174,65 +173,6 @@ func TestSignalFaults(t *testing.T) {
 		t.Error("outboard has ended")
 	default:
 	}
-}
-
-// BenchmarkSignalFaults is the time of filter calls about 200 nodes while Prometheus is healthy and
-// while it is not: the median and the 99th percentile, and the ratio of each to the healthy one.
-// The arms take turns. The simulated Prometheus runs on the same processors.
-func BenchmarkSignalFaults(b *testing.B) {
-	s, err := stage.Set(b.Context(), stage.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Stop()
-	var names []string
-	var nodes []*corev1.Node
-	for i := range 200 {
-		names = append(names, fmt.Sprint("node-", i))
-		nodes = append(nodes, controlplane.NodeSpec{Name: names[i]}.Node())
-	}
-	if err := controlplane.CreateNodes(b.Context(), s.Client, nodes...); err != nil {
-		b.Fatal(err)
-	}
-	f := newFront(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var series []string
-		for _, name := range names {
-			series = append(series, fmt.Sprintf(`{"metric":{"node":%q},"value":[%d,"0.5"]}`, name, time.Now().Unix()))
-		}
-		fmt.Fprintf(w, `{"status":"success","data":{"resultType":"vector","result":[%s]}}`, strings.Join(series, ","))
-	}))
-	o, err := s.StartOutboard(b.Context(), fmt.Sprintf(faultySignal, f.URL))
-	if err != nil {
-		b.Fatal(err)
-	}
-	caller := newCaller(o, controlplane.PodSpec{Name: "asked"}.Pod(), names...)
-	arms := append([]fault{{name: "healthy"}}, faults...)
-	took := make([][]time.Duration, len(arms))
-	for b.Loop() {
-		for i, arm := range arms {
-			if f.fault.Store(nil); arm.answer != nil {
-				f.fault.Store(&arm.answer)
-			}
-			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
-				began := time.Now()
-				caller.filter(b, "")
-				took[i] = append(took[i], time.Since(began))
-			}
-		}
-	}
-	at := func(i int, q float64) float64 {
-		slices.Sort(took[i])
-		return float64(took[i][int(q*float64(len(took[i])-1))].Microseconds())
-	}
-	for i, arm := range arms {
-		b.ReportMetric(at(i, 0.5), arm.name+"-p50-µs")
-		b.ReportMetric(at(i, 0.99), arm.name+"-p99-µs")
-		if i > 0 {
-			b.ReportMetric(at(i, 0.5)/at(0, 0.5), arm.name+"/healthy-p50")
-			b.ReportMetric(at(i, 0.99)/at(0, 0.99), arm.name+"/healthy-p99")
-		}
-	}
-	b.ReportMetric(0, "ns/op")
 }
 
 // caller calls as kube-scheduler does, and checks the properties of every response.

@@ -90,15 +90,6 @@ func (th *theater) gpuNodes() {
 	th.nodes(a, b)
 }
 
-// kube-scheduler accepts the unmodified output, over mutual TLS, and calls every verb.
-func TestSchedulerConfig(t *testing.T) {
-	th := open(t)
-	th.gpuNodes()
-	o := th.outboard(gpusAndImages)
-	th.scheduler(th.command("scheduler-config", "--config", o.ConfigFile, "--url", o.URL, "--certificate-dir", filepath.Dir(o.CAFile)))
-	th.callVerbs(o, "")
-}
-
 // A second scheduler with the printed file has its own lease.
 func TestSchedulerConfigOfASecondScheduler(t *testing.T) {
 	th := open(t)
@@ -193,7 +184,7 @@ func TestSchedulerConfigOfKubeadm(t *testing.T) {
 // The same with the plugin, as docs/extender-or-plugin.md describes it: its commands run as typed.
 func TestPluginOfKubeadm(t *testing.T) {
 	th := open(t)
-	th.gpuNodes()
+	th.nodes(gpus("a", 1, 8))
 	page, err := os.ReadFile(filepath.Join(th.Root, "docs", "extender-or-plugin.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -191,7 +191,7 @@ func othersExtender(url string) string {
 // TestWirings compares what doctor says with what happens: with the real kube-scheduler and Outboard, a pod gets a node and every
 // call arrives, or not. doctor must have an error exactly if not.
 func TestWirings(t *testing.T) {
-	th := openFor(t, 10*time.Minute)
+	th := open(t)
 	// The pods need GPUs as only the nodes with small scores have them.
 	small := gpus("small", 32, 8)
 	small.Images = map[string]int64{nginx: 1 << 20}
