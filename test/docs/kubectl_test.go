@@ -30,7 +30,7 @@ const (
 // binary checks with the real kubectl that the object exists, and then uses the outboard that the test runs. For `kubectl rollout
 // status`, it first reports in the status of the Deployment, as the Deployment controller would, that all replicas are updated.
 // Everything else is the real kubectl. Started as outboard, it is the real outboard, but the commands that read from all replicas read
-// from the outboard that the test runs: a test in test/e2e has a kubelet that forwards ports. Started as the plugin of kubectl, it is the
+// from the outboard that the test runs: a test in test/nightly has a kubelet that forwards ports. Started as the plugin of kubectl, it is the
 // real outboard. Started as sleep, it sleeps for a second: the documented pauses wait for kubelets, which do not run here, but kubectl
 // refuses to restart a Deployment twice in the same second.
 func TestMain(m *testing.M) {

@@ -2,10 +2,8 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -13,79 +11,77 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/wiring/doctor"
 	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/theater"
 )
 
 // The API server accepts the unmodified manifests. With the configurations in their ConfigMaps, the
 // certificates in their Secrets and the permissions of their ServiceAccounts, Outboard and
 // kube-scheduler place the test pods.
 func TestDeploy(t *testing.T) {
-	th := open(t)
-	th.nodes(
+	th := theater.Open(t)
+	th.Nodes(
 		controlplane.NodeSpec{Name: "a"},
-		controlplane.NodeSpec{Name: "b", Images: map[string]int64{nginx: 1 << 27}},
+		controlplane.NodeSpec{Name: "b", Images: map[string]int64{theater.Nginx: 1 << 27}},
 		controlplane.NodeSpec{Name: "c"},
 	)
 	deploy := filepath.Join(th.Root, "deploy")
-	th.install()
-	th.apply([]byte(th.command("certs", "--dir", t.TempDir(), "--secrets")), "-f", "-")
+	th.Install()
+	th.Apply([]byte(th.Command("certs", "--dir", t.TempDir(), "--secrets")), "-f", "-")
 
-	th.readByDoctor()
+	readByDoctor(th)
 
-	tls := th.mounted()
+	tls := mounted(th)
 	config := configMap(t, filepath.Join(deploy, "outboard.yaml"), "outboard.yaml")
-	config = strings.ReplaceAll(config, "/etc/outboard/tls/", tls+"/") + fmt.Sprintf("\nclientConnection: {kubeconfig: %q}\n", th.serviceAccount("outboard"))
-	o := th.outboard(config)
+	config = strings.ReplaceAll(config, "/etc/outboard/tls/", tls+"/") + fmt.Sprintf("\nclientConnection: {kubeconfig: %q}\n", th.ServiceAccount("outboard"))
+	o := th.Outboard(config)
 	scheduler, err := o.SchedulerConfig(configMap(t, filepath.Join(deploy, "scheduler.yaml"), "scheduler.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	th.scheduler(scheduler + fmt.Sprintf(`
+	th.Scheduler(scheduler + fmt.Sprintf(`
 clientConnection: {kubeconfig: %q}
 leaderElection: {leaderElect: true, resourceNamespace: outboard-system, resourceName: outboard-scheduler}
-`, th.serviceAccount("outboard-scheduler")))
+`, th.ServiceAccount("outboard-scheduler")))
 
-	th.apply(nil, "-f", filepath.Join(deploy, "test-pods.yaml"))
+	th.Apply(nil, "-f", filepath.Join(deploy, "test-pods.yaml"))
 	for _, name := range []string{"web-1", "web-2"} {
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name = "default", name
-		if pod = th.awaitBound(pod); pod.Spec.NodeName != "b" {
+		if pod = th.AwaitBound(pod); pod.Spec.NodeName != "b" {
 			t.Errorf("%s is on %s, its image on b", name, pod.Spec.NodeName)
 		}
 	}
 	third := controlplane.PodSpec{Name: "web-3", Labels: map[string]string{"app": "web"}, SchedulerName: "outboard-scheduler", Image: "nginx"}
-	if pod := th.bound(third); pod.Spec.NodeName == "b" {
+	if pod := th.Bound(third); pod.Spec.NodeName == "b" {
 		t.Error("web-3 is on b, which has two pods of its kind")
 	}
 	for _, verb := range []string{"filter", "prioritize", "bind"} {
-		if n := th.metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/placement",verb="`+verb+`"} `); n == "" {
+		if n := th.Metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/placement",verb="`+verb+`"} `); n == "" {
 			t.Errorf("no %s call", verb)
 		}
 	}
-	if said := th.get(o.Admin + "/readyz"); strings.Contains(said, "[!]") {
+	if said := th.Get(o.Admin + "/readyz"); strings.Contains(said, "[!]") {
 		t.Errorf("readyz warns:\n%s", said)
 	}
 }
 
 // With kubectl apply -k, too, a changed file of kube-scheduler changes the template of its pods, and nothing else does.
 func TestKustomizationStartsNewPods(t *testing.T) {
-	th := open(t)
+	th := theater.Open(t)
 	deploy := filepath.Join(t.TempDir(), "deploy")
 	if err := os.CopyFS(deploy, os.DirFS(filepath.Join(th.Root, "deploy"))); err != nil {
 		t.Fatal(err)
 	}
 	objects := func() (template corev1.PodTemplateSpec, configMaps []string, leases []string) {
 		t.Helper()
-		out, err := th.Kubectl(th.ctx, "kustomize", deploy).Output()
+		out, err := th.Kubectl(th.Ctx, "kustomize", deploy).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,194 +138,74 @@ func TestKustomizationStartsNewPods(t *testing.T) {
 
 // readByDoctor checks that outboard doctor reads both configurations and all certificates of the manifests from the cluster, without a
 // finding but that no pod of Outboard runs.
-func (th *theater) readByDoctor() {
-	th.t.Helper()
-	r := th.inNamespace(th.Kubeconfig())
+func readByDoctor(th *theater.Theater) {
+	th.T.Helper()
+	r := th.InNamespace(th.Kubeconfig())
 	for _, f := range r.Findings {
 		if f.Severity != doctor.Note && f.Code != "NoEndpoints" {
-			th.t.Error(f.Text())
+			th.T.Error(f.Text())
 		}
 		if !strings.HasPrefix(f.File, "configmap outboard-system/outboard") {
-			th.t.Errorf("the place of %s is %s", f.Code, f.File)
+			th.T.Errorf("the place of %s is %s", f.Code, f.File)
 		}
 	}
 	for _, o := range r.NotChecked {
 		if o.What != "the running kube-scheduler" { // no kubelet runs here
-			th.t.Errorf("not checked: %+v", o)
+			th.T.Errorf("not checked: %+v", o)
 		}
 	}
-	secret, err := th.Client.CoreV1().Secrets("outboard-system").Get(th.ctx, "outboard-client", metav1.GetOptions{})
+	secret, err := th.Client.CoreV1().Secrets("outboard-system").Get(th.Ctx, "outboard-client", metav1.GetOptions{})
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	for _, line := range strings.Split(string(secret.Data["tls.key"]), "\n") {
-		if len(line) > 20 && !strings.HasPrefix(line, "-----") && strings.Contains(r.text, line) {
-			th.t.Error("the report has a key")
+		if len(line) > 20 && !strings.HasPrefix(line, "-----") && strings.Contains(r.Text, line) {
+			th.T.Error("the report has a key")
 		}
 	}
-}
-
-// foreign is a Go module that contains the CRDs of another project as files.
-type foreign struct {
-	module, sum string // with its version, and the hash that go.sum would have
-	crds        []string
-}
-
-// foreignModules have the CRDs of what the chart creates for cert-manager and the Prometheus
-// Operator.
-var foreignModules = []foreign{
-	{"github.com/cert-manager/cert-manager@v1.21.2", "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=", []string{
-		"deploy/crds/cert-manager.io_certificates.yaml", "deploy/crds/cert-manager.io_issuers.yaml",
-	}},
-	{"github.com/prometheus-operator/prometheus-operator@v0.85.0", "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=", []string{
-		"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
-		"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
-	}},
-}
-
-// installForeignCRDs installs them. Go downloads the modules, and they are no dependency of Outboard.
-func (th *theater) installForeignCRDs() {
-	th.t.Helper()
-	for _, f := range foreignModules {
-		download := exec.CommandContext(th.ctx, "go", "mod", "download", "-json", f.module)
-		download.Dir = th.t.TempDir() // in no module
-		download.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GONOSUMDB=*", "GOSUMDB=off")
-		out, err := download.Output()
-		if err != nil {
-			th.t.Fatalf("go mod download %s: %v: %s", f.module, err, out)
-		}
-		var module struct{ Dir, Sum string }
-		if err := json.Unmarshal(out, &module); err != nil {
-			th.t.Fatal(err)
-		}
-		if module.Sum != f.sum {
-			th.t.Fatalf("%s has the hash %s, want %s", f.module, module.Sum, f.sum)
-		}
-		for _, file := range f.crds {
-			path := filepath.Join(module.Dir, file)
-			th.apply(nil, "--server-side", "-f", path)
-			// kubectl wait fails as long as the CRD has no list of conditions.
-			th.eventually("the CRDs of "+f.module+" are established", func() bool {
-				return th.Kubectl(th.ctx, "wait", "--for=condition=Established", "--timeout=2m", "-f", path).Run() == nil
-			})
-		}
-	}
-}
-
-// install applies the manifests as a user does. The stage has installed the CRD.
-func (th *theater) install() {
-	th.t.Helper()
-	deploy := filepath.Join(th.Root, "deploy")
-	th.apply(nil, "--server-side", "--force-conflicts", "-f", filepath.Join(deploy, "namespace.yaml"))
-	th.apply(nil, "--server-side", "--force-conflicts", "-k", deploy)
-}
-
-// ofPods are the values of the pods of a Deployment.
-func ofPods(prefix string) string {
-	values := []string{
-		"podAnnotations.a=b", "podLabels.a=b", "nodeSelector.a=b", "tolerations[0].key=a", "tolerations[0].operator=Exists",
-		"affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=a",
-		"extraEnv[0].name=A", "extraEnv[0].value=b", "extraEnvFrom[0].secretRef.name=a",
-		"extraVolumes[0].name=a", "extraVolumes[0].secret.secretName=a", "extraVolumeMounts[0].name=a", "extraVolumeMounts[0].mountPath=/a",
-		"extraContainers[0].name=a", "extraContainers[0].image=a",
-	}
-	return prefix + strings.Join(values, ","+prefix)
-}
-
-// Everything that the chart can create is valid for the API server, with the CRDs of cert-manager and the Prometheus Operator. test/helm
-// installs each preset.
-func TestForeignCRDs(t *testing.T) {
-	// A node port that no other test creates: a dry run does not see that Restore released it.
-	const nodePort = "32000"
-	// The control plane, which has a time limit, starts after the program that renders has been compiled.
-	render := exec.CommandContext(t.Context(), "go", "run", ".", "-set", "service.nodePort="+nodePort+",service.annotations.a=b,service.labels.a=b,imagePullSecrets[0].name=a,setSchedulerName.enabled=true,"+
-		"certificates.source=CertManager,monitoring.serviceMonitor=true,monitoring.rules=true,monitoring.dashboard=true,preset=gpu-sharing,"+ofPods("")+","+ofPods("scheduler."))
-	render.Dir = filepath.Join("..", "..", "deploy", "render")
-	var stderr bytes.Buffer
-	render.Stderr = &stderr
-	manifests, err := render.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &stderr)
-	}
-	th := open(t)
-	th.installForeignCRDs()
-	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"))
-	th.apply(manifests, "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-") // the stage has created some roles
 }
 
 // New pods that request a GPU get the name of the second scheduler, and others do not.
 func TestDeploySetsTheSchedulerName(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"})
-	th.apply(nil, "--server-side", "-f", filepath.Join(th.Root, "deploy", "schedulername.yaml"))
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"})
+	th.Apply(nil, "--server-side", "-f", filepath.Join(th.Root, "deploy", "schedulername.yaml"))
 	n := 0
 	// The API server applies policies with a delay.
-	th.eventually("the policy is in force", func() bool {
+	th.Eventually("the policy is in force", func() bool {
 		n++
-		return th.create(gpuPod(fmt.Sprintf("gpu-%d", n), 1)).Spec.SchedulerName == "outboard-scheduler"
+		return th.Create(theater.GPUPod(fmt.Sprintf("gpu-%d", n), 1)).Spec.SchedulerName == "outboard-scheduler"
 	})
-	if name := th.create(controlplane.PodSpec{Name: "web"}).Spec.SchedulerName; name != "default-scheduler" {
+	if name := th.Create(controlplane.PodSpec{Name: "web"}).Spec.SchedulerName; name != "default-scheduler" {
 		t.Errorf("a pod without a GPU is for %s", name)
 	}
-	other := gpuPod("other", 1)
+	other := theater.GPUPod("other", 1)
 	other.SchedulerName = "other-scheduler"
-	if name := th.create(other).Spec.SchedulerName; name != "other-scheduler" {
+	if name := th.Create(other).Spec.SchedulerName; name != "other-scheduler" {
 		t.Errorf("a pod for another scheduler is for %s", name)
 	}
 }
 
 // mounted writes the Secrets of both sides to files, as the kubelet does, and returns their
 // directory.
-func (th *theater) mounted() string {
-	th.t.Helper()
-	dir := th.t.TempDir()
+func mounted(th *theater.Theater) string {
+	th.T.Helper()
+	dir := th.T.TempDir()
 	for secret, files := range map[string]map[string]string{
 		"outboard-server": {"ca.crt": "ca.crt", "tls.crt": "tls.crt", "tls.key": "tls.key"},
 		"outboard-client": {"client.crt": "tls.crt", "client.key": "tls.key"},
 	} {
-		s, err := th.Client.CoreV1().Secrets("outboard-system").Get(th.ctx, secret, metav1.GetOptions{})
+		s, err := th.Client.CoreV1().Secrets("outboard-system").Get(th.Ctx, secret, metav1.GetOptions{})
 		if err != nil {
-			th.t.Fatal(err)
+			th.T.Fatal(err)
 		}
 		for file, key := range files {
 			if err := os.WriteFile(filepath.Join(dir, file), s.Data[key], 0o600); err != nil {
-				th.t.Fatal(err)
+				th.T.Fatal(err)
 			}
 		}
 	}
 	return dir
-}
-
-// serviceAccount returns a kubeconfig file with a token of a ServiceAccount, which has the permissions that the manifests
-// grant it and no others.
-func (th *theater) serviceAccount(name string) string {
-	th.t.Helper()
-	token, err := th.Client.CoreV1().ServiceAccounts("outboard-system").CreateToken(th.ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		th.t.Fatal(err)
-	}
-	admin := th.AdminConfig()
-	file := filepath.Join(th.t.TempDir(), "kubeconfig")
-	const entry = "cluster"
-	if err := clientcmd.WriteToFile(clientcmdapi.Config{
-		CurrentContext: entry,
-		Contexts:       map[string]*clientcmdapi.Context{entry: {Cluster: entry, AuthInfo: entry}},
-		Clusters:       map[string]*clientcmdapi.Cluster{entry: {Server: admin.Host, CertificateAuthorityData: admin.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{entry: {Token: token.Status.Token}},
-	}, file); err != nil {
-		th.t.Fatal(err)
-	}
-	return file
-}
-
-// apply runs kubectl apply as a user does.
-func (th *theater) apply(stdin []byte, args ...string) {
-	th.t.Helper()
-	kubectl := th.Kubectl(th.ctx, append([]string{"apply"}, args...)...)
-	kubectl.Stdin = bytes.NewReader(stdin)
-	if out, err := kubectl.CombinedOutput(); err != nil {
-		th.t.Fatalf("kubectl apply %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
 }
 
 // configMap returns a key of the ConfigMap in a file of manifests.
@@ -351,11 +227,11 @@ func configMap(t *testing.T, path, key string) string {
 
 // The example does what its README says.
 func TestPlacementExample(t *testing.T) {
-	th := open(t)
-	play := th.play("placement")
+	th := theater.Open(t)
+	play := th.PlayExample("placement")
 	perNode, waits := map[string]int{}, 0
 	for _, pod := range play.Example.Pods {
-		placed, err := th.Place(th.ctx, pod)
+		placed, err := th.Place(th.Ctx, pod)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,16 +4,15 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
-	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/theater"
 )
 
 // calls records which extenders kube-scheduler calls for which pod, in order.
@@ -49,8 +48,8 @@ func (c *calls) extender(t *testing.T, name string) string {
 // kube-scheduler calls strict extenders before ignorable ones, both in the order of the file, and none after one that rejects all nodes.
 // docs/verbs.md says so.
 func TestOrderOfExtenders(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
 	c := &calls{order: map[string][]string{}}
 	config := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n"
 	for _, name := range []string{"soft-1", "strict-1", "soft-2", "strict-2"} {
@@ -60,10 +59,10 @@ func TestOrderOfExtenders(t *testing.T) {
 		}
 		config += "}\n"
 	}
-	th.scheduler(config)
-	th.bound(controlplane.PodSpec{Name: "fits"})
+	th.Scheduler(config)
+	th.Bound(controlplane.PodSpec{Name: "fits"})
 	for _, pod := range []string{"strict-2", "soft-1"} {
-		if placed := th.place(controlplane.PodSpec{Name: pod}); !strings.Contains(placed.Waiting, "2 no tape drive") {
+		if placed := th.Placed(controlplane.PodSpec{Name: pod}); !strings.Contains(placed.Waiting, "2 no tape drive") {
 			t.Errorf("%s is on %q, waiting because of %q", pod, placed.Pod.Spec.NodeName, placed.Waiting)
 		}
 	}
@@ -79,55 +78,5 @@ func TestOrderOfExtenders(t *testing.T) {
 		if len(got) < len(want) || !slices.Equal(got, again[:len(got)]) {
 			t.Errorf("the calls for %s are %q, want %q", pod, got, want)
 		}
-	}
-}
-
-// With the weights in docs/scores.md, the smallest weight of an extender counts less than a plugin; with kube-scheduler's own, as much.
-func TestLessInfluenceThanAPlugin(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../docs/scores.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, found := strings.Cut(string(page), "## Less influence than a plugin\n")
-	_, block, fenced := strings.Cut(block, "```yaml\n")
-	block, _, closed := strings.Cut(block, "```\n")
-	if !found || !fenced || !closed {
-		t.Fatal("docs/scores.md has no weights")
-	}
-	var defaults map[string]any
-	if err := yaml.Unmarshal([]byte(block), &defaults); err != nil {
-		t.Fatal(err)
-	}
-	delete(defaults, "profiles")
-	without, err := yaml.Marshal(defaults)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, tt := range map[string]struct{ config, want string }{
-		"ten times the weights": {block, "idle"},
-		"the default weights":   {string(without), "busy"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			th := open(t)
-			th.nodes(controlplane.NodeSpec{Name: "busy", CPU: "8", Memory: "16Gi"}, controlplane.NodeSpec{Name: "idle", CPU: "8", Memory: "16Gi"})
-			th.create(controlplane.PodSpec{Name: "runs", NodeName: "busy", CPU: "4", Memory: "8Gi"})
-			o := th.outboard(`
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving: {insecure: true}
-profiles:
-- policies:
-  - {type: Rules, config: {scores: [{name: busy, expression: 'node.metadata.name == "busy" ? 100 : 0'}]}}
-`)
-			config, err := o.SchedulerConfig(tt.config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			th.scheduler(config)
-			if pod := th.bound(controlplane.PodSpec{Name: "new", CPU: "1", Memory: "2Gi"}); pod.Spec.NodeName != tt.want {
-				t.Errorf("the pod is on %s, want %s", pod.Spec.NodeName, tt.want)
-			}
-		})
 	}
 }

@@ -1,83 +1,60 @@
 package e2e
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 
 	"outboard.dev/outboard/test/controlplane"
-	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
 )
-
-// gpushare configures Outboard as a replacement of the gpushare extender: the same paths, the same
-// resource.
-const gpushare = `
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving: {insecure: true}
-profiles:
-- path: /gpushare-scheduler
-  managedResources:
-  - {name: aliyun.com/gpu-mem}
-  - {name: aliyun.com/gpu-count}
-  policies:
-  - {type: GPUMemory, weight: 1}
-`
-
-// gpushareScheduler is the unchanged scheduler configuration of a gpushare installation.
-func gpushareScheduler(o *stage.Outboard) string {
-	return strings.ReplaceAll(schedulerConfig(extender{o: o, path: "/gpushare-scheduler", verbs: "filter bind preempt", managed: []string{string(gpuMem)}}),
-		"ignoredByScheduler: true", "ignoredByScheduler: false")
-}
-
-// gpus describes a node with a number of GPUs of the same memory.
-func gpus(name string, count, each int) controlplane.NodeSpec {
-	return controlplane.NodeSpec{Name: name, CPU: "1000", Memory: "1000Gi", Resources: map[string]string{
-		"pods": "1000", "aliyun.com/gpu-count": fmt.Sprint(count), string(gpuMem): fmt.Sprint(count * each),
-	}}
-}
-
-func gpuPod(name string, units int) controlplane.PodSpec {
-	return controlplane.PodSpec{Name: name, Resources: map[string]string{string(gpuMem): fmt.Sprint(units)}}
-}
 
 // Hundreds of equal pods on one node, at the speed of kube-scheduler: every container runs on the
 // GPU that Outboard chose for its pod, although the device plugin can only guess which pod it
 // serves; and every GPU is full.
 func TestEveryContainerGetsItsGPU(t *testing.T) {
-	th := open(t)
+	th := theater.Open(t)
 	const cards, each = 8, 30
-	th.nodes(gpus("gpu-node", cards, each))
-	o := th.outboard(gpushare)
-	th.scheduler(gpushareScheduler(o))
-	node := startGPUNode(th.ctx, th.Client, "gpu-node")
-	group, ctx := errgroup.WithContext(th.ctx)
+	th.Nodes(theater.GPUs("gpu-node", cards, each))
+	o := th.Outboard(theater.GPUShare)
+	th.Scheduler(theater.GPUShareScheduler(o))
+	node := startGPUNode(th.Ctx, th.Client, "gpu-node")
+	group, ctx := errgroup.WithContext(th.Ctx)
 	group.SetLimit(8)
 	for i := range cards * each {
 		group.Go(func() error {
-			_, err := th.Client.CoreV1().Pods("default").Create(ctx, gpuPod(fmt.Sprintf("p%03d", i), 1).Pod(), metav1.CreateOptions{})
+			_, err := th.Client.CoreV1().Pods("default").Create(ctx, theater.GPUPod(fmt.Sprintf("p%03d", i), 1).Pod(), metav1.CreateOptions{})
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	th.eventually("all containers have a GPU", func() bool { return node.count() == cards*each })
+	th.Eventually("all containers have a GPU", func() bool { return node.count() == cards*each })
 	for _, err := range node.failed {
 		t.Error(err)
 	}
-	pods, err := th.Client.CoreV1().Pods("default").List(th.ctx, metav1.ListOptions{})
+	pods, err := th.Client.CoreV1().Pods("default").List(th.Ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	used := map[string]int{}
 	for _, p := range pods.Items {
-		chosen := p.Annotations[gpuIndex]
+		chosen := p.Annotations[GPUIndex]
 		used[chosen]++
 		if got := node.served[p.UID]; got != chosen {
 			t.Errorf("pod %s has a claim of GPU %s, and its container runs on %s", p.Name, chosen, got)
@@ -88,7 +65,7 @@ func TestEveryContainerGetsItsGPU(t *testing.T) {
 			t.Errorf("GPU %d has %d pods, want %d", card, got, each)
 		}
 	}
-	one := th.place(gpuPod("one-more", 1))
+	one := th.Placed(theater.GPUPod("one-more", 1))
 	if one.Waiting == "" {
 		t.Errorf("one more pod was bound to %s", one.Pod.Spec.NodeName)
 	}
@@ -97,13 +74,13 @@ func TestEveryContainerGetsItsGPU(t *testing.T) {
 // A pod that is too large for each GPU waits, and its event has the reason in gpushare's words;
 // when another pod has ended and is deleted, it runs.
 func TestGPUMemoryIsOfOneGPU(t *testing.T) {
-	th := open(t)
-	th.nodes(gpus("gpu-node", 2, 16))
-	o := th.outboard(gpushare)
-	th.scheduler(gpushareScheduler(o))
-	first, second := th.bound(gpuPod("first", 9)), th.bound(gpuPod("second", 9))
-	if first.Annotations[gpuIndex] == second.Annotations[gpuIndex] {
-		t.Errorf("both pods are on GPU %s", first.Annotations[gpuIndex])
+	th := theater.Open(t)
+	th.Nodes(theater.GPUs("gpu-node", 2, 16))
+	o := th.Outboard(theater.GPUShare)
+	th.Scheduler(theater.GPUShareScheduler(o))
+	first, second := th.Bound(theater.GPUPod("first", 9)), th.Bound(theater.GPUPod("second", 9))
+	if first.Annotations[GPUIndex] == second.Annotations[GPUIndex] {
+		t.Errorf("both pods are on GPU %s", first.Annotations[GPUIndex])
 	}
 	const shown = `{"nodes":[{"name":"gpu-node","totalGPU":32,"usedGPU":18,"devs":[` +
 		`{"id":0,"totalGPU":16,"usedGPU":9,"pods":[{"name":"first","namespace":"default","usedGPU":9}]},` +
@@ -111,11 +88,11 @@ func TestGPUMemoryIsOfOneGPU(t *testing.T) {
 	for path, want := range map[string]string{
 		"inspect": shown, "inspect/gpu-node": shown, "inspect/no-such-node": `{"nodes":[],"error":"node \"no-such-node\" not found"}`,
 	} {
-		if got := th.get(o.URL + "/gpushare-scheduler/" + path); got != want {
+		if got := th.Get(o.URL + "/gpushare-scheduler/" + path); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", path, got, want)
 		}
 	}
-	table, err := exec.CommandContext(th.ctx, th.Binary(), "gpus", "--admin", o.Admin).CombinedOutput()
+	table, err := exec.CommandContext(th.Ctx, th.Binary(), "gpus", "--admin", o.Admin).CombinedOutput()
 	const want = `NODE      GPU  USED  RESERVED  FREE  OF GiB  PODS
 gpu-node  0    9     9         7     16      default/first (9)
 gpu-node  1    9     9         7     16      default/second (9)
@@ -124,16 +101,16 @@ all            18    18        14    32
 	if err != nil || string(table) != want {
 		t.Errorf("outboard gpus: %v\n%s\nwant\n%s", err, table, want)
 	}
-	waits := th.place(gpuPod("third", 10))
+	waits := th.Placed(theater.GPUPod("third", 10))
 	if !strings.Contains(waits.Waiting, "Insufficient GPU Memory in one device") {
 		t.Fatalf("the third pod: bound to %q, waiting: %q", waits.Pod.Spec.NodeName, waits.Waiting)
 	}
-	if err := controlplane.DeletePod(th.ctx, th.Client, first); err != nil {
+	if err := controlplane.DeletePod(th.Ctx, th.Client, first); err != nil {
 		t.Fatal(err)
 	}
-	third := th.willBeBound(waits.Pod)
-	if third.Annotations[gpuIndex] != first.Annotations[gpuIndex] {
-		t.Errorf("the third pod is on GPU %s, want %s", third.Annotations[gpuIndex], first.Annotations[gpuIndex])
+	third := th.WillBeBound(waits.Pod)
+	if third.Annotations[GPUIndex] != first.Annotations[GPUIndex] {
+		t.Errorf("the third pod is on GPU %s, want %s", third.Annotations[GPUIndex], first.Annotations[GPUIndex])
 	}
 	for key, want := range map[string]string{"ALIYUN_COM_GPU_MEM_POD": "10", "ALIYUN_COM_GPU_MEM_DEV": "16", gpuTaken: "false"} {
 		if third.Annotations[key] != want {
@@ -146,34 +123,34 @@ all            18    18        14    32
 // pod, after which the sum over both GPUs is enough, but neither GPU alone is; so the pod that
 // shares its GPU is evicted too. The two pods on the other GPU stay.
 func TestPreemptFreesOneGPU(t *testing.T) {
-	th := open(t)
-	node := gpus("gpu-node", 2, 16)
+	th := theater.Open(t)
+	node := theater.GPUs("gpu-node", 2, 16)
 	node.CPU = "8"
-	th.nodes(node)
+	th.Nodes(node)
 	for name, value := range map[string]int32{"low": 10, "less": 15, "middle": 20, "high": 1000} {
-		th.priority(name, value)
+		th.Priority(name, value)
 	}
-	o := th.outboard(gpushare)
-	th.scheduler(gpushareScheduler(o))
+	o := th.Outboard(theater.GPUShare)
+	th.Scheduler(theater.GPUShareScheduler(o))
 	pod := func(name, class, cpu string, units int) controlplane.PodSpec {
-		spec := gpuPod(name, units)
+		spec := theater.GPUPod(name, units)
 		spec.PriorityClass, spec.CPU = class, cpu
 		return spec
 	}
-	important := th.bound(pod("important", "middle", "100m", 10))
-	neighbor := th.bound(pod("neighbor", "middle", "100m", 3))
-	hog := th.bound(pod("hog", "low", "6", 9))
-	small := th.bound(pod("small", "less", "100m", 4))
-	if important.Annotations[gpuIndex] != neighbor.Annotations[gpuIndex] || hog.Annotations[gpuIndex] != small.Annotations[gpuIndex] {
+	important := th.Bound(pod("important", "middle", "100m", 10))
+	neighbor := th.Bound(pod("neighbor", "middle", "100m", 3))
+	hog := th.Bound(pod("hog", "low", "6", 9))
+	small := th.Bound(pod("small", "less", "100m", 4))
+	if important.Annotations[GPUIndex] != neighbor.Annotations[GPUIndex] || hog.Annotations[GPUIndex] != small.Annotations[GPUIndex] {
 		t.Fatal("the pods are not where the test needs them")
 	}
-	go controlplane.FinishDeletions(th.ctx, th.Client)
-	urgent := th.awaitBound(th.create(pod("urgent", "high", "3", 14)))
-	if got, want := urgent.Annotations[gpuIndex], hog.Annotations[gpuIndex]; got != want {
+	go controlplane.FinishDeletions(th.Ctx, th.Client)
+	urgent := th.AwaitBound(th.Create(pod("urgent", "high", "3", 14)))
+	if got, want := urgent.Annotations[GPUIndex], hog.Annotations[GPUIndex]; got != want {
 		t.Errorf("the pod is on GPU %s, want %s", got, want)
 	}
 	for name, stays := range map[string]bool{"important": true, "neighbor": true, "hog": false, "small": false} {
-		p, err := th.Client.CoreV1().Pods("default").Get(th.ctx, name, metav1.GetOptions{})
+		p, err := th.Client.CoreV1().Pods("default").Get(th.Ctx, name, metav1.GetOptions{})
 		if got := err == nil && p.DeletionTimestamp == nil; got != stays {
 			t.Errorf("%s still exists: %v, want %v", name, got, stays)
 		}
@@ -184,39 +161,135 @@ func TestPreemptFreesOneGPU(t *testing.T) {
 // bound them, with the same annotations, and without claims. They count; and a GPU that the device
 // plugin marks as unhealthy gets no pods until it is healthy.
 func TestTakesOverFromGPUShare(t *testing.T) {
-	th := open(t)
-	th.nodes(gpus("gpu-node", 2, 16))
+	th := theater.Open(t)
+	th.Nodes(theater.GPUs("gpu-node", 2, 16))
 	for name, index := range map[string]string{"old-0": "0", "old-1": "1"} {
-		spec := gpuPod(name, 8)
+		spec := theater.GPUPod(name, 8)
 		spec.NodeName = "gpu-node"
 		spec.Annotations = map[string]string{
-			gpuIndex: index, "ALIYUN_COM_GPU_MEM_POD": "8", "ALIYUN_COM_GPU_MEM_DEV": "16", gpuTaken: "true", gpuAssumed: "1700000000000000000",
+			GPUIndex: index, "ALIYUN_COM_GPU_MEM_POD": "8", "ALIYUN_COM_GPU_MEM_DEV": "16", gpuTaken: "true", gpuAssumed: "1700000000000000000",
 		}
-		th.create(spec)
+		th.Create(spec)
 	}
-	o := th.outboard(gpushare)
-	th.scheduler(gpushareScheduler(o))
-	if waits := th.place(gpuPod("large", 9)); waits.Waiting == "" {
-		t.Errorf("9 of 8 free units: on GPU %s", waits.Pod.Annotations[gpuIndex])
+	o := th.Outboard(theater.GPUShare)
+	th.Scheduler(theater.GPUShareScheduler(o))
+	if waits := th.Placed(theater.GPUPod("large", 9)); waits.Waiting == "" {
+		t.Errorf("9 of 8 free units: on GPU %s", waits.Pod.Annotations[GPUIndex])
 	}
 	health := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "unhealthy-gpu-gpu-node"}, Data: map[string]string{"gpus": "0"}}
-	if _, err := th.Client.CoreV1().ConfigMaps("kube-system").Create(th.ctx, health, metav1.CreateOptions{}); err != nil {
+	if _, err := th.Client.CoreV1().ConfigMaps("kube-system").Create(th.Ctx, health, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	th.eventually("Outboard knows that GPU 0 is unhealthy", func() bool {
-		return strings.Contains(th.get(o.Admin+"/inspect/gpus"), `"healthy":false`)
+	th.Eventually("Outboard knows that GPU 0 is unhealthy", func() bool {
+		return strings.Contains(th.Get(o.Admin+"/inspect/gpus"), `"healthy":false`)
 	})
-	if got := th.bound(gpuPod("first", 5)).Annotations[gpuIndex]; got != "1" {
+	if got := th.Bound(theater.GPUPod("first", 5)).Annotations[GPUIndex]; got != "1" {
 		t.Errorf("while GPU 0 is unhealthy: on GPU %s", got)
 	}
-	waits := th.place(gpuPod("second", 5))
+	waits := th.Placed(theater.GPUPod("second", 5))
 	if waits.Waiting == "" {
-		t.Errorf("while GPU 0 is unhealthy and GPU 1 has 3 units left: on GPU %s", waits.Pod.Annotations[gpuIndex])
+		t.Errorf("while GPU 0 is unhealthy and GPU 1 has 3 units left: on GPU %s", waits.Pod.Annotations[GPUIndex])
 	}
-	if err := th.Client.CoreV1().ConfigMaps("kube-system").Delete(th.ctx, health.Name, metav1.DeleteOptions{}); err != nil {
+	if err := th.Client.CoreV1().ConfigMaps("kube-system").Delete(th.Ctx, health.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := th.willBeBound(waits.Pod).Annotations[gpuIndex]; got != "0" {
+	if got := th.WillBeBound(waits.Pod).Annotations[GPUIndex]; got != "0" {
 		t.Errorf("when GPU 0 is healthy: on GPU %s", got)
 	}
+}
+
+const GPUIndex = "ALIYUN_COM_GPU_MEM_IDX"
+
+const gpuAssumed = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
+
+const gpuTaken = "ALIYUN_COM_GPU_MEM_ASSIGNED"
+
+// gpuNode simulates a kubelet and the gpushare device plugin of one node. The kubelet admits pods
+// one by one, in the order of their arrival, and calls the plugin for each container. The call does
+// not name the pod. The plugin does what its source code does: among the node's pending pods that
+// request GPU memory, have an assume time and are not assigned, it takes the first by assume time
+// whose total equals the container's request.
+type gpuNode struct {
+	client kubernetes.Interface
+	name   string
+
+	mu     sync.Mutex
+	served map[types.UID]string // the GPU each pod's container got
+	failed []error
+}
+
+// startGPUNode simulates until ctx ends.
+func startGPUNode(ctx context.Context, client kubernetes.Interface, name string) *gpuNode {
+	g := &gpuNode{client: client, name: name, served: map[types.UID]string{}}
+	go func() {
+		err := controlplane.FollowPods(ctx, client, "spec.nodeName="+name, func(event watch.EventType, pod *corev1.Pod) {
+			if event != watch.Deleted && pod.Status.Phase == corev1.PodPending {
+				g.admit(ctx, pod)
+			}
+		})
+		if ctx.Err() == nil {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.failed = append(g.failed, fmt.Errorf("watching the pods: %w", err))
+		}
+	}()
+	return g
+}
+
+func (g *gpuNode) admit(ctx context.Context, pod *corev1.Pod) {
+	g.mu.Lock()
+	_, known := g.served[pod.UID]
+	g.mu.Unlock()
+	if known {
+		return
+	}
+	for _, c := range pod.Spec.Containers {
+		units := c.Resources.Limits[theater.GPUMem]
+		index, err := g.allocate(ctx, units.Value())
+		g.mu.Lock()
+		g.served[pod.UID] = index
+		if err != nil && ctx.Err() == nil {
+			g.failed = append(g.failed, fmt.Errorf("pod %s: %w", pod.Name, err))
+		}
+		g.mu.Unlock()
+	}
+}
+
+// allocate is the plugin's Allocate, for one container.
+func (g *gpuNode) allocate(ctx context.Context, units int64) (string, error) {
+	list, err := g.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Pending,spec.nodeName=" + g.name})
+	if err != nil {
+		return "", err
+	}
+	assumed := func(p corev1.Pod) int64 {
+		at, err := strconv.ParseInt(p.Annotations[gpuAssumed], 10, 64)
+		if err != nil {
+			return 0
+		}
+		return at
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return cmp.Compare(assumed(a), assumed(b)) })
+	for _, p := range list.Items {
+		var total int64
+		for _, c := range p.Spec.Containers {
+			limit := c.Resources.Limits[theater.GPUMem]
+			total += limit.Value()
+		}
+		if total == 0 || assumed(p) == 0 || p.Annotations[gpuTaken] != "false" || total != units {
+			continue
+		}
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true",%q:"%d"}}}`, gpuTaken, gpuAssumed, time.Now().UnixNano())
+		if _, err := g.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return "", err
+		}
+		return p.Annotations[GPUIndex], nil
+	}
+	return "-1", fmt.Errorf("no pod waits for %d units", units)
+}
+
+// count returns how many pods the plugin has served.
+func (g *gpuNode) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.served)
 }

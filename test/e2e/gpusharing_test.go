@@ -11,30 +11,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
 )
 
 // The example does what its README says, and the pages show the real output.
 func TestGPUSharingExample(t *testing.T) {
-	th := open(t)
+	th := theater.Open(t)
 	example, err := stage.ReadExample(filepath.Join(th.Root, "examples", "gpu-sharing"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	play, err := th.Play(th.ctx, example)
+	play, err := th.Play(th.Ctx, example)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sharing, claims := th.page("sharing-gpus"), th.page("claims")
+	sharing, claims := readPage(th, "sharing-gpus"), readPage(th, "claims")
 	where := map[string]string{
 		"notebook-1": "small 0", "notebook-2": "small 0", "notebook-3": "small 1", "inference": "large 0",
 		"whole": "mixed 1", "training": "mixed 0", "too-late": " ",
 	}
 	for _, pod := range example.Pods {
-		placed, err := th.Place(th.ctx, pod)
+		placed, err := th.Place(th.Ctx, pod)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := placed.Pod.Spec.NodeName + " " + placed.Pod.Annotations[gpuIndex]; got != where[pod.Name] {
+		if got := placed.Pod.Spec.NodeName + " " + placed.Pod.Annotations[GPUIndex]; got != where[pod.Name] {
 			t.Errorf("%s is on %q, want %q", pod.Name, got, where[pod.Name])
 		}
 		if placed.Waiting != "" {
@@ -43,7 +44,7 @@ func TestGPUSharingExample(t *testing.T) {
 		}
 	}
 	outboard := func(args ...string) string {
-		out, err := exec.CommandContext(th.ctx, th.Binary(), append(args, "--admin", play.Outboard.Admin)...).CombinedOutput()
+		out, err := exec.CommandContext(th.Ctx, th.Binary(), append(args, "--admin", play.Outboard.Admin)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("outboard %v: %v\n%s", args, err, out)
 		}
@@ -53,8 +54,8 @@ func TestGPUSharingExample(t *testing.T) {
 	explained := outboard("explain", "too-late")
 	_, now, _ := strings.Cut(explained, "Now, by profile /")
 	sharing.shows(t, "Now, by profile /"+now)
-	th.excerpt("README.md", "$ outboard explain too-late", explained)
-	ledgers, err := th.Kubectl(th.ctx, "get", "ledgers").Output()
+	excerpt(th, "README.md", "$ outboard explain too-late", explained)
+	ledgers, err := th.Kubectl(th.Ctx, "get", "ledgers").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,17 +63,17 @@ func TestGPUSharingExample(t *testing.T) {
 		fields := strings.Fields(line)
 		claims.shows(t, strings.Join(fields[:len(fields)-1], " ")) // without the age
 	}
-	audit, err := exec.CommandContext(th.ctx, th.Binary(), "audit", "--kubeconfig", th.Kubeconfig(), "--sizes-from", "annotation=example.com/gpu-sizes", "--recheck", "0").CombinedOutput()
+	audit, err := exec.CommandContext(th.Ctx, th.Binary(), "audit", "--kubeconfig", th.Kubeconfig(), "--sizes-from", "annotation=example.com/gpu-sizes", "--recheck", "0").CombinedOutput()
 	if err != nil {
 		t.Errorf("outboard audit: %v", err)
 	}
 	claims.shows(t, string(audit))
 	// The page describes the preemption: kube-scheduler counts 30 GiB left on the node, so it finds
 	// no pod to evict, and makes no preempt call.
-	th.priority("urgent", 1000)
-	urgent := gpuPod("urgent", 30)
+	th.Priority("urgent", 1000)
+	urgent := theater.GPUPod("urgent", 30)
 	urgent.PriorityClass, urgent.NodeSelector = "urgent", map[string]string{corev1.LabelHostname: "mixed"}
-	waits := th.place(urgent)
+	waits := th.Placed(urgent)
 	if want := "preemption: expected at least one victim pod on node"; !strings.Contains(waits.Waiting, want) {
 		t.Errorf("bound to %q, waiting: %q, want it to contain %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
 	}
@@ -81,11 +82,11 @@ func TestGPUSharingExample(t *testing.T) {
 // page is a page of docs/.
 type page struct{ name, text string }
 
-func (th *theater) page(name string) page {
-	th.t.Helper()
+func readPage(th *theater.Theater, name string) page {
+	th.T.Helper()
 	text, err := os.ReadFile(filepath.Join(th.Root, "docs", name+".md"))
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	return page{name, oneSpaced(string(text))}
 }
@@ -100,15 +101,15 @@ func (p page) shows(t *testing.T, text string) {
 
 // excerpt fails the test unless the lines after the command in a page are lines of the output, in this order, except those that
 // mark omissions.
-func (th *theater) excerpt(page, command, output string) {
-	th.t.Helper()
+func excerpt(th *theater.Theater, page, command, output string) {
+	th.T.Helper()
 	text, err := os.ReadFile(filepath.Join(th.Root, page))
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	_, after, found := strings.Cut(string(text), "\n"+command+"\n")
 	if !found {
-		th.t.Fatalf("%s has no %s", page, command)
+		th.T.Fatalf("%s has no %s", page, command)
 	}
 	block, _, _ := strings.Cut(after, "```")
 	rest := "\n" + timestamp.ReplaceAllString(output, "TIME")
@@ -117,7 +118,7 @@ func (th *theater) excerpt(page, command, output string) {
 			continue
 		}
 		if _, rest, found = strings.Cut(rest, "\n"+strings.TrimSuffix(line, "\n")); !found {
-			th.t.Errorf("%s: %q is not in the output, or not in this order:\n%s", page, line, output)
+			th.T.Errorf("%s: %q is not in the output, or not in this order:\n%s", page, line, output)
 			return
 		}
 	}

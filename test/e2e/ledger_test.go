@@ -3,42 +3,47 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/theater"
 )
 
-const ledgersPath = "/apis/outboard.dev/v1alpha1/ledgers"
-
-// write sends a Ledger as a faulty client does, and returns the API server's response.
-func (th *theater) write(client rest.Interface, name, spec string) error {
-	th.t.Helper()
+// writeLedger sends a Ledger as a faulty client does, and returns the API server's response.
+func writeLedger(th *theater.Theater, client rest.Interface, name, spec string) error {
+	th.T.Helper()
 	old := new(ledger.Object)
-	data, err := client.Get().AbsPath(ledgersPath, name).DoRaw(th.ctx)
+	data, err := client.Get().AbsPath(theater.LedgersPath, name).DoRaw(th.Ctx)
 	switch {
 	case err == nil:
 		if err := json.Unmarshal(data, old); err != nil {
-			th.t.Fatal(err)
+			th.T.Fatal(err)
 		}
 	case !apierrors.IsNotFound(err):
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	body := fmt.Appendf(nil, `{"apiVersion":"outboard.dev/v1alpha1","kind":"Ledger","metadata":{"name":%q,"resourceVersion":%q},"spec":%s}`, name, old.ResourceVersion, spec)
-	request := client.Post().AbsPath(ledgersPath)
+	request := client.Post().AbsPath(theater.LedgersPath)
 	if old.ResourceVersion != "" {
-		request = client.Put().AbsPath(ledgersPath, name)
+		request = client.Put().AbsPath(theater.LedgersPath, name)
 	}
-	return request.SetHeader("Content-Type", "application/json").Body(body).Do(th.ctx).Error()
+	return request.SetHeader("Content-Type", "application/json").Body(body).Do(th.Ctx).Error()
 }
 
 // The API server itself rejects a ledger that allocates more than there is, from any client.
 func TestAPIServerGuardsLedgers(t *testing.T) {
-	th := open(t)
+	th := theater.Open(t)
 	client := th.Client.Discovery().RESTClient()
 	unit := func(capacity int, claims string) string {
 		return fmt.Sprintf(`{"resource":"gpu","node":"n","units":[{"name":"0","capacity":%d,"claims":[%s]}]}`, capacity, claims)
@@ -69,7 +74,7 @@ func TestAPIServerGuardsLedgers(t *testing.T) {
 		{"more units than it can hold", `{"resource":"gpu","node":"n","units":[` + units(snapshot.MaxLedgerUnits+1) + `]}`, "must have at most 64 items"},
 		{"as many units as it can hold", `{"resource":"gpu","node":"n","units":[` + units(snapshot.MaxLedgerUnits) + `]}`, ""},
 	} {
-		err := th.write(client, "by-hand", step.spec)
+		err := writeLedger(th, client, "by-hand", step.spec)
 		if step.refused == "" && err != nil {
 			t.Errorf("%s: %v", step.name, err)
 		}
@@ -85,4 +90,100 @@ func units(n int) string {
 		list[i] = fmt.Sprintf(`{"name":"%d","capacity":1}`, i)
 	}
 	return strings.Join(list, ",")
+}
+
+const twoSeats = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {insecure: true}
+profiles:
+- policies:
+  - type: Licenses
+    config: {features: [{name: solver, seats: 2}]}
+`
+
+const installLedgers = "kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml"
+
+// Somebody deletes the CRD of ledgers, with all claims, and installs it again. Meanwhile no pod
+// gets a seat, and the messages show the remedy. Afterwards the pod with a seat still has it, and
+// Outboard allocates only the others.
+func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"})
+	o := th.Outboard(twoSeats)
+	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter bind"}))
+	th.BoundAndSeen(o, theater.Licensed("first", "solver"))
+
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ledgers.outboard.dev"
+	if err := th.Client.Discovery().RESTClient().Delete().AbsPath(path).Do(th.Ctx).Error(); err != nil {
+		t.Fatal(err)
+	}
+	th.Eventually("/readyz warns", func() bool {
+		return strings.Contains(th.Get(o.Admin+"/readyz"), "[!] cluster: ledgers (the API server does not serve a resource")
+	})
+	if ready := th.Get(o.Admin + "/readyz"); strings.Contains(ready, "[-]") || !strings.Contains(ready, installLedgers) {
+		t.Errorf("/readyz returns\n%s", ready)
+	}
+	if got := th.Metric(o, `outboard_cluster_unreadable{resource="ledgers"} `); got != "1" {
+		t.Errorf("the metric is %q", got)
+	}
+	second := th.Create(theater.Licensed("second", "solver"))
+	th.Eventually("the pod's events say what is missing", func() bool { return strings.Contains(th.Events(second), installLedgers) })
+	if podNamed(th, "second").Spec.NodeName != "" {
+		t.Error("a pod without a claim is bound")
+	}
+	if got := strings.Count(o.Log(), "does not serve a resource"); got != 1 {
+		t.Errorf("the log has it %d times", got)
+	}
+
+	th.Apply(nil, "-f", filepath.Join(th.Root, "deploy", "chart", "crds", "ledgers.yaml"))
+	th.AwaitBound(second)
+	th.Eventually("the warning is gone", func() bool { return !strings.Contains(th.Get(o.Admin+"/readyz"), "[!]") })
+	if third := th.Placed(theater.Licensed("third", "solver")); third.Waiting == "" || !strings.Contains(third.Waiting, "not enough free seats") {
+		t.Errorf("a third pod has one of two seats, or waits: %q", third.Waiting)
+	}
+	if said := fmt.Sprint(th.ExplainPending(o, "third").Now[0].Notes); !strings.Contains(said, "1 used by pods without a claim: default/first") {
+		t.Errorf("the explanation is %q", said)
+	}
+}
+
+// Without the permission to change a pod its claim stays. The log shows the permission once, and
+// /readyz shows it until it is granted.
+func TestReclaimWithoutPermission(t *testing.T) {
+	th := theater.Open(t)
+	roles := th.Client.RbacV1().ClusterRoles()
+	role, err := roles.Get(th.Ctx, "outboard", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := role.Rules
+	role.Rules = slices.DeleteFunc(slices.Clone(rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Verbs, "patch") })
+	if role, err = roles.Update(th.Ctx, role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	th.Nodes(theater.GPUs("gpu-node", 1, 16))
+	o := th.Outboard(theater.GPUShare + "ledgers: {reclaimAfter: 1s}\n")
+	abandon(th, "gpu-node")
+	const warning = `[!] ledgers: cannot delete unneeded claims or ledgers (1): grant the permission "patch pods/status": `
+	th.Eventually("/readyz warns", func() bool { return strings.Contains(th.Get(o.Admin+"/readyz"), warning) })
+	if ready := th.Get(o.Admin + "/readyz"); strings.Contains(ready, "[-]") {
+		t.Errorf("it is not ready:\n%s", ready)
+	}
+	if got := th.Metric(o, "outboard_ledger_forbidden_deletions "); got != "1" {
+		t.Errorf("the metric is %q", got)
+	}
+	role.Rules = rules
+	if _, err := roles.Update(th.Ctx, role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	th.Eventually("the claim is released", func() bool {
+		return th.Metric(o, `outboard_ledger_released_claims_total{reason="reclaimed"} `) == "1"
+	})
+	th.Eventually("the warning is gone", func() bool { return !strings.Contains(th.Get(o.Admin+"/readyz"), "[!]") })
+	if podNamed(th, "abandoned").Annotations[cluster.ReleaseAnnotation] == "" {
+		t.Error("the pod is unchanged")
+	}
+	if got := strings.Count(o.Log(), "a permission is missing"); got != 1 {
+		t.Errorf("the log has it %d times", got)
+	}
 }

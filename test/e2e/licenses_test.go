@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -16,86 +15,15 @@ import (
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/theater"
 )
-
-const licensesKey = "outboard.dev/licenses"
-
-func licensed(name, needs string) controlplane.PodSpec {
-	return controlplane.PodSpec{Name: name, Annotations: map[string]string{licensesKey: needs}}
-}
-
-// finish sets the pod's phase to Succeeded, as its kubelet does.
-func (th *theater) finish(pod *corev1.Pod) {
-	th.t.Helper()
-	pod = pod.DeepCopy()
-	pod.Status.Phase = corev1.PodSucceeded
-	if _, err := th.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(th.ctx, pod, metav1.UpdateOptions{}); err != nil {
-		th.t.Fatal(err)
-	}
-}
-
-// audited fails the test if `outboard audit` finds anything.
-func (th *theater) audited() {
-	th.t.Helper()
-	out, err := exec.CommandContext(th.ctx, th.Binary(), "audit", "--kubeconfig", th.Kubeconfig()).CombinedOutput()
-	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "no findings") {
-		th.t.Errorf("outboard audit: %v\n%s", err, out)
-	}
-}
-
-// The example does what its README says. The reason of a pending pod shows who has the seats, and
-// the pod runs when somebody outside the cluster returns one.
-func TestLicensesExample(t *testing.T) {
-	th := open(t)
-	play := th.play("licenses")
-	waiting := map[string]string{
-		"sim-3": "2 not enough free seats of a floating license",
-		"cad-2": "1 node(s) do not have a license that the pod requests, 1 node(s) do not have enough free seats of a node-locked license",
-		"typo":  `annotation outboard.dev/licenses: there is no license "mathlab"`,
-	}
-	pods := map[string]*corev1.Pod{}
-	for _, pod := range play.Example.Pods {
-		placed, err := th.Place(th.ctx, pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pods[pod.Name] = placed.Pod
-		if want := waiting[pod.Name]; want == "" && placed.Waiting != "" || !strings.Contains(placed.Waiting, want) {
-			t.Errorf("%s is on %q, waiting: %q, want %q", pod.Name, placed.Pod.Spec.NodeName, placed.Waiting, want)
-		}
-	}
-	if got := pods["cad-1"].Spec.NodeName; got != "cad" {
-		t.Errorf("cad-1 is on %q", got)
-	}
-	th.audited()
-	said := ""
-	for _, n := range th.explainPending(play.Outboard, "sim-3").Now[0].Notes {
-		said += strings.Join(n.Notes, "\n")
-	}
-	for _, want := range []string{"matlab: requests 1 seat of 6; 3 used by others as of ", "; 1 reserved; 2 claimed by pods: default/sim-1, default/sim-2"} {
-		if !strings.Contains(said, want) {
-			t.Errorf("the explanation of sim-3 is %q, want %q", said, want)
-		}
-	}
-	// Ben returns both of his.
-	before, rest, _ := strings.Cut(string(play.Example.Data["lmstat.txt"]), "    ben ")
-	_, after, _ := strings.Cut(rest, "\n")
-	text := strings.Replace(before+after, "Total of 4 licenses in use", "Total of 2 licenses in use", 1)
-	th.rewrite(play.Outboard, "lmstat.txt", text, "flexnet")
-	th.awaitBound(pods["sim-3"])
-	th.finish(pods["cad-1"])
-	if bound := th.awaitBound(pods["cad-2"]); bound.Spec.NodeName != "cad" {
-		t.Errorf("cad-2 is on %q", bound.Spec.NodeName)
-	}
-	th.audited()
-}
 
 // Two schedulers with a replica each allocate all seats to pods, and never more: the number of
 // running pods never exceeds the seats, and each pod runs eventually.
 func TestReplicasShareSeats(t *testing.T) {
 	const seats, pods = 3, 12
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
 	var config strings.Builder
 	fmt.Fprintf(&config, `
 apiVersion: outboard.dev/v1alpha1
@@ -106,15 +34,15 @@ profiles:
 `, seats, seats+1)
 	names := []string{"one", "two"}
 	for _, name := range names {
-		th.scheduler(schedulerConfig(extender{o: th.outboard(config.String()), verbs: "filter bind"}) + "profiles: [{schedulerName: " + name + "}]\n")
+		th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: th.Outboard(config.String()), Verbs: "filter bind"}) + "profiles: [{schedulerName: " + name + "}]\n")
 	}
 	var creating sync.WaitGroup
 	for i := range pods {
 		creating.Go(func() {
-			spec := licensed(fmt.Sprintf("pod-%d", i), "solver,mesh")
+			spec := theater.Licensed(fmt.Sprintf("pod-%d", i), "solver,mesh")
 			spec.SchedulerName = names[i%len(names)]
 			pod := spec.Pod()
-			if _, err := th.Client.CoreV1().Pods(pod.Namespace).Create(th.ctx, pod, metav1.CreateOptions{}); err != nil {
+			if _, err := th.Client.CoreV1().Pods(pod.Namespace).Create(th.Ctx, pod, metav1.CreateOptions{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -122,15 +50,15 @@ profiles:
 	creating.Wait()
 	for ended := 0; ended < pods && !t.Failed(); {
 		var running []*corev1.Pod
-		th.eventually(fmt.Sprintf("pods run when %d have ended", ended), func() bool {
-			if running = th.running(); len(running) > seats {
+		th.Eventually(fmt.Sprintf("pods run when %d have ended", ended), func() bool {
+			if running = runningPods(th); len(running) > seats {
 				t.Fatalf("%d pods run at once, and there are %d seats", len(running), seats)
 			}
 			return len(running) == min(seats, pods-ended)
 		})
-		th.audited()
+		th.Audited()
 		for _, pod := range running {
-			th.finish(pod)
+			th.Finish(pod)
 			ended++
 		}
 	}
@@ -139,7 +67,7 @@ profiles:
 // The API server accepts the ledger of a license with the maximum number of pods, and still
 // validates it.
 func TestAPIServerTakesAFullPool(t *testing.T) {
-	th := open(t)
+	th := theater.Open(t)
 	client := th.Client.Discovery().RESTClient()
 	pool := func(capacity, claims int) string {
 		l := snapshot.Ledger{Resource: "licenses/solver", LastAt: time.Now()}
@@ -167,19 +95,19 @@ func TestAPIServerTakesAFullPool(t *testing.T) {
 		{"more again", pool(snapshot.MaxUnitClaims, snapshot.MaxUnitClaims), "claims may not grow past capacity"},
 		{"a claim more than it can hold", pool(4*snapshot.MaxUnitClaims, snapshot.MaxUnitClaims+1), "must have at most"},
 	} {
-		err := th.write(client, name, step.spec)
+		err := writeLedger(th, client, name, step.spec)
 		if step.refused == "" && err != nil || step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)) {
 			t.Errorf("%s: %v, want %q", step.what, err, step.refused)
 		}
 	}
 }
 
-// running are the pods that are bound and have not ended.
-func (th *theater) running() []*corev1.Pod {
-	th.t.Helper()
-	list, err := th.Client.CoreV1().Pods(corev1.NamespaceAll).List(th.ctx, metav1.ListOptions{})
+// runningPods are the pods that are bound and have not ended.
+func runningPods(th *theater.Theater) []*corev1.Pod {
+	th.T.Helper()
+	list, err := th.Client.CoreV1().Pods(corev1.NamespaceAll).List(th.Ctx, metav1.ListOptions{})
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	var running []*corev1.Pod
 	for i := range list.Items {

@@ -1,42 +1,12 @@
+// Package e2e holds tests in which an unmodified kube-scheduler places pods on a real API server,
+// with `outboard serve` as a separate process: those that each change must pass. test/nightly has
+// the others.
 package e2e
 
 import (
-	"context"
-	"flag"
-	"fmt"
-	"os"
-	"sync"
 	"testing"
 
-	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
 )
 
-// atOnce is how many tests run in parallel unless a flag overrides it. Most of the time they wait:
-// for the backoff of a kube-scheduler, or for values to become stale.
-const atOnce = "4"
-
-// binary is Outboard, built once for all tests.
-var binary = sync.OnceValues(func() (string, error) { return stage.Build(context.Background()) })
-
-// plugged is kube-scheduler with the plugin, built once for all tests.
-var plugged = sync.OnceValues(func() (string, error) { return stage.BuildScheduler(context.Background()) })
-
-// pool has the control planes of all tests that need no options for them.
-var pool stage.Pool
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", atOnce); err != nil {
-			panic(err)
-		}
-	}
-	code := m.Run()
-	if err := pool.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { theater.Main(m) }

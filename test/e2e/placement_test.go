@@ -5,55 +5,33 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
-
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/theater"
 )
-
-const nginx = "docker.io/library/nginx:latest"
-
-// changeStatus changes the status of a node, concurrently with other writers.
-func (th *theater) changeStatus(node string, change func(*corev1.NodeStatus)) {
-	th.t.Helper()
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		n, err := th.Client.CoreV1().Nodes().Get(th.ctx, node, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		change(&n.Status)
-		_, err = th.Client.CoreV1().Nodes().UpdateStatus(th.ctx, n, metav1.UpdateOptions{})
-		return err
-	})
-	if err != nil {
-		th.t.Fatal(err)
-	}
-}
 
 // The pod's event shows a rejection with Outboard's text, counted by node.
 func TestRejectReachesTheEvent(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
-	o := th.outboard(oneWeb)
-	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter"}))
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
+	o := th.Outboard(theater.OneWeb)
+	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter"}))
 	// kube-scheduler binds here, and may make the next call before Outboard's view shows the
 	// binding.
-	one := th.boundAndSeen(o, web("web-1"))
-	two := th.boundAndSeen(o, web("web-2"))
+	one := th.BoundAndSeen(o, web("web-1"))
+	two := th.BoundAndSeen(o, web("web-2"))
 	if one.Spec.NodeName == two.Spec.NodeName {
 		t.Fatalf("both are on %s", one.Spec.NodeName)
 	}
-	three := th.place(web("web-3"))
+	three := th.Placed(web("web-3"))
 	if three.Waiting == "" {
 		t.Fatalf("web-3 is on %s", three.Pod.Spec.NodeName)
 	}
-	event, err := controlplane.WaitForPodEvent(th.ctx, th.Client, three.Pod, "FailedScheduling")
+	event, err := controlplane.WaitForPodEvent(th.Ctx, th.Client, three.Pod, "FailedScheduling")
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc := th.explainPending(o, "web-3")
+	doc := th.ExplainPending(o, "web-3")
 	if len(doc.Decisions) == 0 || len(doc.Decisions[0].Rejections) != 1 {
 		t.Fatalf("the explanation is %+v", doc)
 	}
@@ -65,12 +43,12 @@ func TestRejectReachesTheEvent(t *testing.T) {
 		t.Errorf("the explanation is %+v", doc)
 	}
 	// A pod to which the policy does not apply is placed.
-	th.bound(controlplane.PodSpec{Name: "other"})
+	th.Bound(controlplane.PodSpec{Name: "other"})
 	// kube-scheduler places a pod in a freed place.
-	if err := controlplane.DeletePod(th.ctx, th.Client, one); err != nil {
+	if err := controlplane.DeletePod(th.Ctx, th.Client, one); err != nil {
 		t.Fatal(err)
 	}
-	if again := th.willBeBound(three.Pod); again.Spec.NodeName != one.Spec.NodeName {
+	if again := th.WillBeBound(three.Pod); again.Spec.NodeName != one.Spec.NodeName {
 		t.Errorf("web-3 is on %s, the free place is on %s", again.Spec.NodeName, one.Spec.NodeName)
 	}
 }
@@ -82,15 +60,15 @@ func TestBindThroughUs(t *testing.T) {
 	for _, tt := range []struct {
 		name, tls string
 		nodes     bool
-	}{{"names over mTLS", mutualTLS, false}, {"nodes over HTTP", plainHTTP, true}} {
+	}{{"names over mTLS", theater.MutualTLS, false}, {"nodes over HTTP", theater.PlainHTTP, true}} {
 		t.Run(tt.name, func(t *testing.T) {
-			th := open(t)
-			th.nodes(controlplane.NodeSpec{Name: "a", Images: map[string]int64{nginx: 1 << 27}}, controlplane.NodeSpec{Name: "b"}, controlplane.NodeSpec{Name: "c"})
-			o := th.outboard(webLimit + "  - type: ImageLocality\n" + tt.tls)
-			th.scheduler(schedulerConfig(extender{o: o, verbs: "filter prioritize bind", nodes: tt.nodes}))
+			th := theater.Open(t)
+			th.Nodes(controlplane.NodeSpec{Name: "a", Images: map[string]int64{theater.Nginx: 1 << 27}}, controlplane.NodeSpec{Name: "b"}, controlplane.NodeSpec{Name: "c"})
+			o := th.Outboard(theater.WebLimit + "  - type: ImageLocality\n" + tt.tls)
+			th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter prioritize bind", Nodes: tt.nodes}))
 			const pods = 20
 			for i := range pods {
-				pod := th.bound(controlplane.PodSpec{Name: "p-" + string(rune('a'+i)), Image: "nginx"})
+				pod := th.Bound(controlplane.PodSpec{Name: "p-" + string(rune('a'+i)), Image: "nginx"})
 				why := pod.Annotations[decision.Annotation]
 				if !strings.HasPrefix(why, "scored ") || !strings.Contains(why, "ImageLocality 100×1") || !strings.Contains(why, "3 of 3 nodes fit") {
 					t.Fatalf("%s on %s has the annotation %q", pod.Name, pod.Spec.NodeName, why)
@@ -100,15 +78,19 @@ func TestBindThroughUs(t *testing.T) {
 				}
 			}
 			// The metric counts the last call shortly after its pod is bound.
-			th.eventually("20 binds are counted", func() bool {
-				return th.metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/",verb="bind"} `) == "20"
+			th.Eventually("20 binds are counted", func() bool {
+				return th.Metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/",verb="bind"} `) == "20"
 			})
 			// 60 calls or more. Bind calls overlap with the calls for the next pod, and
 			// kube-scheduler keeps two idle connections, so it sometimes opens a third one.
-			accepted, err := strconv.Atoi(th.metric(o, `outboard_server_connections_total{outcome="accepted"} `))
+			accepted, err := strconv.Atoi(th.Metric(o, `outboard_server_connections_total{outcome="accepted"} `))
 			if err != nil || accepted < 1 || accepted > 30 {
 				t.Errorf("%d connections for 60 calls (%v)", accepted, err)
 			}
 		})
 	}
+}
+
+func web(name string) controlplane.PodSpec {
+	return controlplane.PodSpec{Name: name, Labels: map[string]string{"app": "web"}}
 }

@@ -1,25 +1,27 @@
 package e2e
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/theater"
 )
 
 // kube-scheduler alone would evict only the pod that uses the CPU. That does not help, because two
 // pods of the limited kind are on the node. So preemption must also evict the less important of
 // them, and the third pod must stay.
 func TestPreemptExtendsTheVictims(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a", CPU: "4"})
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a", CPU: "4"})
 	for name, value := range map[string]int32{"low": 10, "middle": 20, "high": 1000} {
-		th.priority(name, value)
+		th.Priority(name, value)
 	}
-	o := th.outboard(`
+	o := th.Outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {insecure: true}
@@ -28,29 +30,29 @@ profiles:
   - type: PodLimit
     config: {max: 2, selector: {matchLabels: {app: web}}}
 `)
-	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter preempt bind"}))
+	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter preempt bind"}))
 	webPod := func(name, class, cpu string) controlplane.PodSpec {
 		return controlplane.PodSpec{Name: name, Labels: map[string]string{"app": "web"}, PriorityClass: class, CPU: cpu}
 	}
-	hog := th.bound(controlplane.PodSpec{Name: "hog", PriorityClass: "middle", CPU: "3"})
-	important := th.bound(webPod("web-middle", "middle", "100m"))
-	unimportant := th.bound(webPod("web-low", "low", "100m"))
+	hog := th.Bound(controlplane.PodSpec{Name: "hog", PriorityClass: "middle", CPU: "3"})
+	important := th.Bound(webPod("web-middle", "middle", "100m"))
+	unimportant := th.Bound(webPod("web-low", "low", "100m"))
 
-	go controlplane.FinishDeletions(th.ctx, th.Client)
-	urgent := th.create(webPod("web-high", "high", "3"))
-	th.awaitBound(urgent)
+	go controlplane.FinishDeletions(th.Ctx, th.Client)
+	urgent := th.Create(webPod("web-high", "high", "3"))
+	th.AwaitBound(urgent)
 
 	for _, gone := range []*corev1.Pod{hog, unimportant} {
-		th.eventually(gone.Name+" is gone", func() bool {
-			_, err := th.Client.CoreV1().Pods("default").Get(th.ctx, gone.Name, metav1.GetOptions{})
+		th.Eventually(gone.Name+" is gone", func() bool {
+			_, err := th.Client.CoreV1().Pods("default").Get(th.Ctx, gone.Name, metav1.GetOptions{})
 			return err != nil
 		})
 	}
-	still, err := th.Client.CoreV1().Pods("default").Get(th.ctx, important.Name, metav1.GetOptions{})
+	still, err := th.Client.CoreV1().Pods("default").Get(th.Ctx, important.Name, metav1.GetOptions{})
 	if err != nil || still.DeletionTimestamp != nil {
 		t.Errorf("%s was evicted without need: %v", important.Name, err)
 	}
-	for _, d := range th.explain(o, "web-high").Decisions {
+	for _, d := range th.Explain(o, "web-high").Decisions {
 		if d.Verb == "preempt" {
 			if len(d.Preemptions) != 1 || d.Preemptions[0].Given != 1 || len(d.Preemptions[0].Added) != 1 || d.Preemptions[0].Added[0] != "default/web-low" {
 				t.Errorf("the explanation of the preemption is %+v", d.Preemptions)
@@ -61,16 +63,50 @@ profiles:
 	t.Error("no preempt call was recorded")
 }
 
-// priority creates a PriorityClass.
-func (th *theater) priority(name string, value int32) {
-	th.t.Helper()
-	_, err := th.Client.SchedulingV1().PriorityClasses().Create(th.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{})
-	if err != nil {
-		th.t.Fatal(err)
+// halfFull passes pods on a node whose memory they would fill at most by half.
+const halfFull = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {insecure: true}
+profiles:
+- policies:
+  - type: Rules
+    config:
+      filters:
+      - name: half-full
+        message: node(s) would be more than half full
+        expression: >-
+          usage.requested["memory"].add(podRequests["memory"]).asApproximateFloat() <=
+          0.5 * node.status.allocatable["memory"].asApproximateFloat()
+`
+
+// kube-scheduler alone would evict only the pod that uses the CPUs. The rule still rejects the pod
+// then: the pod that uses the memory must also be evicted.
+func TestRulesAndPreemption(t *testing.T) {
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a", CPU: "4", Memory: "8Gi"})
+	th.Priority("low", 10)
+	th.Priority("high", 1000)
+	o := th.Outboard(halfFull)
+	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter preempt bind"}))
+	th.Bound(controlplane.PodSpec{Name: "hog", PriorityClass: "low", CPU: "3"})
+	th.BoundAndSeen(o, controlplane.PodSpec{Name: "large", PriorityClass: "low", Memory: "3Gi"})
+	waits := th.Placed(controlplane.PodSpec{Name: "second", PriorityClass: "low", Memory: "2Gi"})
+	if want := "1 node(s) would be more than half full"; !strings.Contains(waits.Waiting, want) {
+		t.Errorf("second is on %q and waits because of %q, want %q", waits.Pod.Spec.NodeName, waits.Waiting, want)
 	}
-	probe := controlplane.PodSpec{Name: "probe", PriorityClass: name}.Pod()
-	th.eventually("the API server's admission knows the class", func() bool {
-		_, err := th.Client.CoreV1().Pods("default").Create(th.ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err == nil
-	})
+	if err := controlplane.DeletePod(th.Ctx, th.Client, waits.Pod); err != nil { // otherwise it would use the room
+		t.Fatal(err)
+	}
+	go controlplane.FinishDeletions(th.Ctx, th.Client)
+	th.AwaitBound(th.Create(controlplane.PodSpec{Name: "urgent", PriorityClass: "high", CPU: "3", Memory: "3Gi"}))
+	for _, d := range th.Explain(o, "urgent").Decisions {
+		if d.Verb == "preempt" {
+			if len(d.Preemptions) != 1 || d.Preemptions[0].Given != 1 || !slices.Equal(d.Preemptions[0].Added, []string{"default/large"}) {
+				t.Errorf("the explanation of the preemption is %+v", d.Preemptions)
+			}
+			return
+		}
+	}
+	t.Error("no preempt call was recorded")
 }

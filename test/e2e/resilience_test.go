@@ -10,61 +10,62 @@ import (
 
 	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/theater"
 )
 
 // One scheduler has a required extender and an ignorable one. Without the ignorable one,
 // kube-scheduler places pods anyway. Without the required one, they wait, and kube-scheduler places
 // them when it is back.
 func TestStrictAndIgnorable(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b", Images: map[string]int64{nginx: 1 << 27}})
-	strict := th.outboard(oneWeb)
-	ignorable := th.outboard(`
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b", Images: map[string]int64{theater.Nginx: 1 << 27}})
+	strict := th.Outboard(theater.OneWeb)
+	ignorable := th.Outboard(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {insecure: true}
 profiles:
 - policies: [{type: ImageLocality}]
 `)
-	th.scheduler(schedulerConfig(
-		extender{o: strict, verbs: "filter"},
-		extender{o: ignorable, verbs: "filter prioritize", ignorable: true},
+	th.Scheduler(theater.SchedulerConfig(
+		theater.Extender{Outboard: strict, Verbs: "filter"},
+		theater.Extender{Outboard: ignorable, Verbs: "filter prioritize", Ignorable: true},
 	))
 	both := controlplane.PodSpec{Name: "both", Image: "nginx"}
-	if pod := th.bound(both); pod.Spec.NodeName != "b" {
+	if pod := th.Bound(both); pod.Spec.NodeName != "b" {
 		t.Errorf("both is on %s, the image on b", pod.Spec.NodeName)
 	}
 
 	ignorable.Kill()
 	<-ignorable.Done()
-	th.bound(controlplane.PodSpec{Name: "without-the-ignorable"})
+	th.Bound(controlplane.PodSpec{Name: "without-the-ignorable"})
 
 	strict.Kill()
 	<-strict.Done()
-	waiting := th.create(controlplane.PodSpec{Name: "without-the-strict"})
-	event, err := controlplane.WaitForPodEvent(th.ctx, th.Client, waiting, "FailedScheduling")
+	waiting := th.Create(controlplane.PodSpec{Name: "without-the-strict"})
+	event, err := controlplane.WaitForPodEvent(th.Ctx, th.Client, waiting, "FailedScheduling")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(event.Message, strict.URL) {
 		t.Errorf("the event is %q", event.Message)
 	}
-	if err := strict.Start(th.ctx); err != nil {
+	if err := strict.Start(th.Ctx); err != nil {
 		t.Fatal(err)
 	}
 	// A cluster event makes kube-scheduler retry.
-	th.nodes(controlplane.NodeSpec{Name: "c"})
-	th.awaitBound(waiting)
+	th.Nodes(controlplane.NodeSpec{Name: "c"})
+	th.AwaitBound(waiting)
 }
 
 // The service follows the configuration file; an invalid one changes nothing, and the log shows it.
 func TestReload(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"})
-	o := th.outboard(oneWeb)
-	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter"}))
-	th.boundAndSeen(o, web("web-1"))
-	second := th.place(web("web-2"))
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"})
+	o := th.Outboard(theater.OneWeb)
+	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter"}))
+	th.BoundAndSeen(o, web("web-1"))
+	second := th.Placed(web("web-2"))
 	if second.Waiting == "" {
 		t.Fatal("web-2 is placed before the limit was raised")
 	}
@@ -78,31 +79,31 @@ func TestReload(t *testing.T) {
 		}
 	}
 	write(bytes.Replace(text, []byte("max: 1"), []byte("maximum: 1"), 1))
-	th.eventually("the invalid file is reported", func() bool {
-		return th.metric(o, `outboard_config_reloads_total{outcome="error"} `) == "1"
+	th.Eventually("the invalid file is reported", func() bool {
+		return th.Metric(o, `outboard_config_reloads_total{outcome="error"} `) == "1"
 	})
-	th.logs(o, "maximum")
-	if doc := th.explainPending(o, "web-2"); len(doc.Now) != 1 || doc.Now[0].Fit != 0 {
+	th.Logs(o, "maximum")
+	if doc := th.ExplainPending(o, "web-2"); len(doc.Now) != 1 || doc.Now[0].Fit != 0 {
 		t.Errorf("the former configuration is not in use: %+v", doc)
 	}
 	write(bytes.Replace(text, []byte("max: 1"), []byte("max: 2"), 1))
-	th.eventually("the valid file is in force", func() bool {
-		return th.metric(o, `outboard_config_reloads_total{outcome="success"} `) == "1"
+	th.Eventually("the valid file is in force", func() bool {
+		return th.Metric(o, `outboard_config_reloads_total{outcome="success"} `) == "1"
 	})
-	th.willBeBound(second.Pod)
+	th.WillBeBound(second.Pod)
 }
 
 // A reload starts what the first policy with claims needs, once the CRD is installed.
 func TestReloadStartsLedgers(t *testing.T) {
-	th := open(t)
-	th.nodes(gpus("gpu-node", 2, 16))
+	th := theater.Open(t)
+	th.Nodes(theater.GPUs("gpu-node", 2, 16))
 	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ledgers.outboard.dev"
-	if err := th.Client.Discovery().RESTClient().Delete().AbsPath(path).Do(th.ctx).Error(); err != nil {
+	if err := th.Client.Discovery().RESTClient().Delete().AbsPath(path).Do(th.Ctx).Error(); err != nil {
 		t.Fatal(err)
 	}
-	o := th.outboard(strings.Replace(gpushare, "{type: GPUMemory, weight: 1}", "{type: ImageLocality}", 1))
-	th.scheduler(gpushareScheduler(o))
-	th.boundAndSeen(o, gpuPod("before", 1))
+	o := th.Outboard(strings.Replace(theater.GPUShare, "{type: GPUMemory, weight: 1}", "{type: ImageLocality}", 1))
+	th.Scheduler(theater.GPUShareScheduler(o))
+	th.BoundAndSeen(o, theater.GPUPod("before", 1))
 	text, err := os.ReadFile(o.ConfigFile)
 	if err != nil {
 		t.Fatal(err)
@@ -111,27 +112,53 @@ func TestReloadStartsLedgers(t *testing.T) {
 	if err := th.WriteFile(filepath.Base(o.ConfigFile), text); err != nil {
 		t.Fatal(err)
 	}
-	th.eventually("/readyz says what is missing", func() bool {
-		ready := th.get(o.Admin + "/readyz")
+	th.Eventually("/readyz says what is missing", func() bool {
+		ready := th.Get(o.Admin + "/readyz")
 		return strings.Contains(ready, "[!] cannot reload the configuration") && strings.Contains(ready, installLedgers) && !strings.Contains(ready, "[-]")
 	})
-	if got := th.metric(o, "outboard_config_last_reload_successful "); got != "0" {
+	if got := th.Metric(o, "outboard_config_last_reload_successful "); got != "0" {
 		t.Errorf("the gauge is %q", got)
 	}
-	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "chart", "crds", "ledgers.yaml"))
-	th.eventually("the configuration is in force", func() bool { return th.metric(o, "outboard_config_last_reload_successful ") == "1" })
-	if got := th.metric(o, `outboard_cluster_synced{resource="ledgers"} `); got != "1" {
+	th.Apply(nil, "-f", filepath.Join(th.Root, "deploy", "chart", "crds", "ledgers.yaml"))
+	th.Eventually("the configuration is in force", func() bool { return th.Metric(o, "outboard_config_last_reload_successful ") == "1" })
+	if got := th.Metric(o, `outboard_cluster_synced{resource="ledgers"} `); got != "1" {
 		t.Errorf("the metric of the resource is %q", got)
 	}
-	pod := th.bound(gpuPod("after", 16))
-	if pod.Annotations[gpuIndex] == "" {
+	pod := th.Bound(theater.GPUPod("after", 16))
+	if pod.Annotations[GPUIndex] == "" {
 		t.Errorf("the pod has no GPU: %v", pod.Annotations)
 	}
 	claimed := false
-	for _, l := range th.ledgers() {
+	for _, l := range th.Ledgers() {
 		claimed = claimed || slices.ContainsFunc(l.Spec.Pods, func(p snapshot.LedgerPod) bool { return p.UID == pod.UID })
 	}
 	if !claimed {
-		t.Errorf("no ledger has a claim of the pod: %+v", th.ledgers())
+		t.Errorf("no ledger has a claim of the pod: %+v", th.Ledgers())
+	}
+}
+
+// If an ignorable binder does not respond, kube-scheduler binds pods without their allocations.
+// With the doctor's corrected file the pods wait.
+func TestDoctorIgnorableBinder(t *testing.T) {
+	th := theater.Open(t)
+	th.Nodes(theater.GPUs("a", 1, 8))
+	o := th.Outboard(theater.GPUShare)
+	config := strings.ReplaceAll(theater.GPUShareScheduler(o), "ignorable: false", "ignorable: true")
+	fixed := th.Diagnosed("IgnorableBinder", config, "--config", o.ConfigFile)
+
+	scheduler := th.Scheduler(config)
+	if with := th.Bound(theater.GPUPod("with", 2)); with.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != "0" {
+		t.Errorf("the annotations are %v", with.Annotations)
+	}
+	o.Kill()
+	if without := th.Bound(theater.GPUPod("without", 2)); without.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != "" {
+		t.Errorf("the annotations are %v, and Outboard has ended", without.Annotations)
+	}
+	if err := scheduler.Stop(); err != nil {
+		t.Error(err)
+	}
+	th.Scheduler(fixed)
+	if placed := th.Placed(theater.GPUPod("later", 2)); placed.Waiting == "" {
+		t.Errorf("the pod is on %s, and Outboard has ended", placed.Pod.Spec.NodeName)
 	}
 }

@@ -19,25 +19,26 @@ import (
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
 )
 
 // A scheduler stops listening at some moment of a bind call for each of many pods, and retries, twice
 // more after a success: each pod is bound once, has the GPU of its claim, and keeps it.
 func TestRetriedBindKeepsTheGPU(t *testing.T) {
-	th := open(t)
+	th := theater.Open(t)
 	const cards, each, podsOfNode = 2, 16, 16
 	nodes := 1 + *pods/podsOfNode
 	specs := make([]string, nodes)
 	for i := range specs {
 		specs[i] = fmt.Sprintf("n%d", i)
-		th.nodes(gpus(specs[i], cards, each))
+		th.Nodes(theater.GPUs(specs[i], cards, each))
 	}
-	o := th.outboard(gpushare + "clientConnection: {qps: 1000, burst: 2000}\n")
-	group, ctx := errgroup.WithContext(th.ctx)
+	o := th.Outboard(theater.GPUShare + "clientConnection: {qps: 1000, burst: 2000}\n")
+	group, ctx := errgroup.WithContext(th.Ctx)
 	group.SetLimit(16)
 	for i := range *pods {
 		group.Go(func() error {
-			spec := gpuPod(fmt.Sprintf("p%04d", i), 1)
+			spec := theater.GPUPod(fmt.Sprintf("p%04d", i), 1)
 			spec.SchedulerName = "nobody"
 			pod, err := th.Client.CoreV1().Pods("default").Create(ctx, spec.Pod(), metav1.CreateOptions{})
 			if err != nil {
@@ -49,17 +50,17 @@ func TestRetriedBindKeepsTheGPU(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	ledgers := th.ledgers()
-	bound, err := th.Client.CoreV1().Pods("default").List(th.ctx, metav1.ListOptions{})
+	ledgers := th.Ledgers()
+	bound, err := th.Client.CoreV1().Pods("default").List(th.Ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	used := map[string]int{}
 	for _, p := range bound.Items {
-		node, card := p.Spec.NodeName, p.Annotations[gpuIndex]
+		node, card := p.Spec.NodeName, p.Annotations[GPUIndex]
 		used[node+"/"+card]++
-		l := ledgers[ledger.Name(snapshot.LedgerKey{Resource: string(gpuMem), Node: node})]
-		if l == nil || l.Spec.Unit(card).Amount(p.UID) != 1 || l.Spec.Pod(p.UID).Annotations[gpuIndex] != card {
+		l := ledgers[ledger.Name(snapshot.LedgerKey{Resource: string(theater.GPUMem), Node: node})]
+		if l == nil || l.Spec.Unit(card).Amount(p.UID) != 1 || l.Spec.Pod(p.UID).Annotations[GPUIndex] != card {
 			t.Errorf("pod %s is on GPU %s of %s, and the ledger differs", p.Name, card, node)
 		}
 	}
@@ -115,22 +116,4 @@ func retriedBind(ctx context.Context, o *stage.Outboard, pod *corev1.Pod, node s
 		}
 	}
 	return nil
-}
-
-// ledgers returns all Ledgers, by name.
-func (th *theater) ledgers() map[string]*ledger.Object {
-	th.t.Helper()
-	data, err := th.Client.Discovery().RESTClient().Get().AbsPath(ledgersPath).DoRaw(th.ctx)
-	if err != nil {
-		th.t.Fatal(err)
-	}
-	var list ledger.ObjectList
-	if err := json.Unmarshal(data, &list); err != nil {
-		th.t.Fatal(err)
-	}
-	all := map[string]*ledger.Object{}
-	for i := range list.Items {
-		all[list.Items[i].Name] = &list.Items[i]
-	}
-	return all
 }

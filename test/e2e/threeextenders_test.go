@@ -16,6 +16,7 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/theater"
 )
 
 // A role is one of the extenders in the scenario of kube-scheduler's own test (test/integration/scheduler/extender in its repository): it lets
@@ -46,7 +47,7 @@ func TestThreeExtenders(t *testing.T) {
 }
 
 func playThreeExtenders(t *testing.T, outboards []string) {
-	th := open(t)
+	th := theater.Open(t)
 	var nodes []controlplane.NodeSpec
 	places := []string{"machine2", "machine3"}
 	for i := range 5 {
@@ -58,13 +59,13 @@ func playThreeExtenders(t *testing.T, outboards []string) {
 		}
 		nodes = append(nodes, n)
 	}
-	th.nodes(nodes...)
+	th.Nodes(nodes...)
 	config := "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving: {insecure: true}\nprofiles:\n"
 	for _, r := range scenarioRoles {
 		config += fmt.Sprintf("- path: /%s\n  policies:\n  - type: Rules\n    config:\n      filters: [{name: fits, expression: 'node.metadata.name in %s'}]\n"+
 			"      scores: [{name: prefers, expression: 'node.metadata.name == %q ? 100 : 10'}]\n", r.name, strings.ReplaceAll(fmt.Sprintf("%q", r.fits), " ", ", "), r.prefers)
 	}
-	o := th.outboard(config)
+	o := th.Outboard(config)
 	scheduler := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders:\n"
 	for _, r := range scenarioRoles {
 		url := o.URL + "/" + r.name
@@ -75,22 +76,22 @@ func playThreeExtenders(t *testing.T, outboards []string) {
 		}
 		scheduler += fmt.Sprintf("- {urlPrefix: %s, filterVerb: filter, prioritizeVerb: prioritize, %s}\n", url, r.entry)
 	}
-	th.scheduler(scheduler)
+	th.Scheduler(scheduler)
 	elsewhere := map[string]string{}
 	for i, want := range places {
-		pod := th.bound(controlplane.PodSpec{Name: fmt.Sprint("pod-", i), Resources: map[string]string{"foo.com/bar": "1"}, NodeSelector: maps.Clone(elsewhere)})
+		pod := th.Bound(controlplane.PodSpec{Name: fmt.Sprint("pod-", i), Resources: map[string]string{"foo.com/bar": "1"}, NodeSelector: maps.Clone(elsewhere)})
 		if pod.Spec.NodeName != want {
 			t.Errorf("pod %d is on %s, want %s", i, pod.Spec.NodeName, want)
 		}
 		elsewhere["not-"+want] = ""
 	}
-	last := th.place(controlplane.PodSpec{Name: "last", Resources: map[string]string{"foo.com/bar": "1"}, NodeSelector: elsewhere})
+	last := th.Placed(controlplane.PodSpec{Name: "last", Resources: map[string]string{"foo.com/bar": "1"}, NodeSelector: elsewhere})
 	if last.Waiting == "" {
 		t.Errorf("without a node for all three, the pod is on %s", last.Pod.Spec.NodeName)
 	}
 	for _, r := range scenarioRoles {
 		for _, verb := range r.verbs {
-			called := th.metric(o, fmt.Sprintf("outboard_request_duration_seconds_count{outcome=\"success\",profile=\"/%s\",verb=%q} ", r.name, verb)) != ""
+			called := th.Metric(o, fmt.Sprintf("outboard_request_duration_seconds_count{outcome=\"success\",profile=\"/%s\",verb=%q} ", r.name, verb)) != ""
 			if called != slices.Contains(outboards, r.name) {
 				t.Errorf("as %s, Outboard was called for %s: %t", r.name, verb, called)
 			}

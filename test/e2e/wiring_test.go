@@ -13,29 +13,17 @@ import (
 
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
 )
 
 // gpusAndImages has a profile for GPUs and one for all pods.
-const gpusAndImages = outboardHeader + tlsOfOutboard + `profiles:
+const gpusAndImages = theater.OutboardHeader + theater.TLSOfOutboard + `profiles:
 - path: /gpu
   managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
   policies: [{type: GPUMemory, weight: 5}]
 - path: /images
   policies: [{type: ImageLocality, weight: 2}]
 `
-
-// command runs outboard and returns what it prints.
-func (th *theater) command(args ...string) string {
-	th.t.Helper()
-	cmd := exec.CommandContext(th.ctx, th.Binary(), args...)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		th.t.Fatalf("outboard %s: %v\n%s%s", strings.Join(args, " "), err, out, stderr.String())
-	}
-	return string(out)
-}
 
 // certificatesAs returns a directory with the certificates for kube-scheduler, under these names.
 func certificatesAs(t *testing.T, o *stage.Outboard, cert, key string) string {
@@ -51,51 +39,51 @@ func certificatesAs(t *testing.T, o *stage.Outboard, cert, key string) string {
 
 // callVerbs makes kube-scheduler call both profiles for every verb that they serve: with a pod
 // whose image is on one node, and with a pod that requests a GPU and preempts another.
-func (th *theater) callVerbs(o *stage.Outboard, scheduler string) {
-	th.t.Helper()
+func callVerbs(th *theater.Theater, o *stage.Outboard, scheduler string) {
+	th.T.Helper()
 	for name, value := range map[string]int32{"low": 10, "high": 1000} {
-		th.priority(name, value)
+		th.Priority(name, value)
 	}
 	for _, node := range []string{"a", "b"} {
-		pod := gpuPod("gpu-"+node, 8)
+		pod := theater.GPUPod("gpu-"+node, 8)
 		pod.PriorityClass, pod.SchedulerName = "low", scheduler
-		th.bound(pod)
+		th.Bound(pod)
 	}
-	if pod := th.bound(controlplane.PodSpec{Name: "web", Image: "nginx", SchedulerName: scheduler}); pod.Spec.NodeName != "b" {
-		th.t.Errorf("the pod is on %s, its image on b", pod.Spec.NodeName)
+	if pod := th.Bound(controlplane.PodSpec{Name: "web", Image: "nginx", SchedulerName: scheduler}); pod.Spec.NodeName != "b" {
+		th.T.Errorf("the pod is on %s, its image on b", pod.Spec.NodeName)
 	}
-	go controlplane.FinishDeletions(th.ctx, th.Client)
-	urgent := gpuPod("urgent", 8)
+	go controlplane.FinishDeletions(th.Ctx, th.Client)
+	urgent := theater.GPUPod("urgent", 8)
 	urgent.PriorityClass, urgent.SchedulerName = "high", scheduler
-	th.awaitBound(th.create(urgent))
+	th.AwaitBound(th.Create(urgent))
 	for _, call := range []string{
 		`profile="/gpu",verb="filter"`, `profile="/gpu",verb="prioritize"`, `profile="/gpu",verb="preempt"`, `profile="/gpu",verb="bind"`,
 		`profile="/images",verb="prioritize"`,
 	} {
-		if th.metric(o, `outboard_request_duration_seconds_count{outcome="success",`+call+"} ") == "" {
-			th.t.Errorf("no call of %s", call)
+		if th.Metric(o, `outboard_request_duration_seconds_count{outcome="success",`+call+"} ") == "" {
+			th.T.Errorf("no call of %s", call)
 		}
 	}
 	for _, verb := range []string{"filter", "bind", "preempt"} {
-		if n := th.metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/images",verb="`+verb+`"} `); n != "" {
-			th.t.Errorf("the soft extender, whose policies only score, was called for %s, %s times", verb, n)
+		if n := th.Metric(o, `outboard_request_duration_seconds_count{outcome="success",profile="/images",verb="`+verb+`"} `); n != "" {
+			th.T.Errorf("the soft extender, whose policies only score, was called for %s, %s times", verb, n)
 		}
 	}
 }
 
-func (th *theater) gpuNodes() {
-	th.t.Helper()
-	a, b := gpus("a", 1, 8), gpus("b", 1, 8)
-	b.Images = map[string]int64{nginx: 1 << 29}
-	th.nodes(a, b)
+func gpuNodes(th *theater.Theater) {
+	th.T.Helper()
+	a, b := theater.GPUs("a", 1, 8), theater.GPUs("b", 1, 8)
+	b.Images = map[string]int64{theater.Nginx: 1 << 29}
+	th.Nodes(a, b)
 }
 
 // A second scheduler with the printed file has its own lease.
 func TestSchedulerConfigOfASecondScheduler(t *testing.T) {
-	th := open(t)
-	th.gpuNodes()
-	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"))
-	th.apply([]byte(`
+	th := theater.Open(t)
+	gpuNodes(th)
+	th.Apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"))
+	th.Apply([]byte(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: lease, namespace: outboard-system}
@@ -109,30 +97,30 @@ metadata: {name: lease, namespace: outboard-system}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: lease}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:kube-scheduler"}]
 `), "-f", "-")
-	o := th.outboard(gpusAndImages)
-	th.scheduler(th.command("scheduler-config", "--config", o.ConfigFile, "--for", "sidecar", "--url", o.URL, "--certificate-dir", certificatesAs(t, o, "tls.crt", "tls.key")))
-	th.callVerbs(o, "outboard-scheduler")
+	o := th.Outboard(gpusAndImages)
+	th.Scheduler(th.Command("scheduler-config", "--config", o.ConfigFile, "--for", "sidecar", "--url", o.URL, "--certificate-dir", certificatesAs(t, o, "tls.crt", "tls.key")))
+	callVerbs(th, o, "outboard-scheduler")
 }
 
 // staticPod patches the static pod of kubeadm as kubeadm does, and starts the program with its command, in which here replaces paths. It
 // returns the pod.
-func (th *theater) staticPod(patch, program string, here *strings.Replacer) *corev1.Pod {
-	th.t.Helper()
-	patched, err := th.Kubectl(th.ctx, "patch", "--local", "-f", filepath.Join("testdata", "kubeadm-scheduler.yaml"),
+func staticPod(th *theater.Theater, patch, program string, here *strings.Replacer) *corev1.Pod {
+	th.T.Helper()
+	patched, err := th.Kubectl(th.Ctx, "patch", "--local", "-f", filepath.Join("testdata", "kubeadm-scheduler.yaml"),
 		"--type", "json", "--patch-file", patch, "-o", "yaml").Output()
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict(patched, &pod); err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
 		return v.Name == "outboard" && v.HostPath != nil && v.HostPath.Path == "/etc/kubernetes/outboard"
 	}) || !slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
 		return m.Name == "outboard" && m.MountPath == "/etc/kubernetes/outboard"
 	}) {
-		th.t.Errorf("the directory is not mounted:\n%s", patched)
+		th.T.Errorf("the directory is not mounted:\n%s", patched)
 	}
 	var args []string
 	for _, arg := range pod.Spec.Containers[0].Command[1:] {
@@ -140,11 +128,11 @@ func (th *theater) staticPod(patch, program string, here *strings.Replacer) *cor
 	}
 	scheduler, err := th.StartProcess(controlplane.Command{Name: "kubeadm-scheduler", Path: program, Args: append(args, "--secure-port=0")})
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
-	th.t.Cleanup(func() {
-		if th.t.Failed() {
-			th.t.Logf("kube-scheduler:\n%s", tail(scheduler.Log(), 8000))
+	th.T.Cleanup(func() {
+		if th.T.Failed() {
+			th.T.Logf("kube-scheduler:\n%s", theater.Tail(scheduler.Log(), 8000))
 		}
 	})
 	return &pod
@@ -152,9 +140,9 @@ func (th *theater) staticPod(patch, program string, here *strings.Replacer) *cor
 
 // The static pod of kubeadm, patched as kubeadm does, runs kube-scheduler with the printed file.
 func TestSchedulerConfigOfKubeadm(t *testing.T) {
-	th := open(t)
-	th.gpuNodes()
-	o := th.outboard(gpusAndImages)
+	th := theater.Open(t)
+	gpuNodes(th)
+	o := th.Outboard(gpusAndImages)
 	user, err := th.AddUser("system:kube-scheduler")
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +155,7 @@ func TestSchedulerConfigOfKubeadm(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	th.command("scheduler-config", "--config", o.ConfigFile, "--for", "kubeadm", "--url", o.URL, "--dir", dir)
+	th.Command("scheduler-config", "--config", o.ConfigFile, "--for", "kubeadm", "--url", o.URL, "--dir", dir)
 	config, err := os.ReadFile(filepath.Join(dir, "scheduler.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -177,14 +165,14 @@ func TestSchedulerConfigOfKubeadm(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	th.staticPod(filepath.Join(dir, "patches", "kube-scheduler+json.yaml"), filepath.Join(filepath.Dir(th.KubectlPath()), "kube-scheduler"), here)
-	th.callVerbs(o, "")
+	staticPod(th, filepath.Join(dir, "patches", "kube-scheduler+json.yaml"), filepath.Join(filepath.Dir(th.KubectlPath()), "kube-scheduler"), here)
+	callVerbs(th, o, "")
 }
 
 // The same with the plugin, as docs/extender-or-plugin.md describes it: its commands run as typed.
 func TestPluginOfKubeadm(t *testing.T) {
-	th := open(t)
-	th.nodes(gpus("a", 1, 8))
+	th := theater.Open(t)
+	th.Nodes(theater.GPUs("a", 1, 8))
 	page, err := os.ReadFile(filepath.Join(th.Root, "docs", "extender-or-plugin.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +188,7 @@ func TestPluginOfKubeadm(t *testing.T) {
 	if err := os.Symlink(filepath.Join(th.Root, "deploy"), filepath.Join(dir, "deploy")); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(th.ctx, "bash", "-euo", "pipefail", "-c", "cat > scheduler.yaml"+file+"mkdir -p own/patches\n"+own)
+	cmd := exec.CommandContext(th.Ctx, "bash", "-euo", "pipefail", "-c", "cat > scheduler.yaml"+file+"mkdir -p own/patches\n"+own)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+th.Kubeconfig(),
 		"PATH="+filepath.Dir(th.Binary())+":"+filepath.Dir(th.KubectlPath())+":"+os.Getenv("PATH"))
@@ -221,16 +209,16 @@ func TestPluginOfKubeadm(t *testing.T) {
 	if err := os.WriteFile(path, []byte(here.Replace(string(config))), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	program, err := plugged()
+	program, err := theater.Plugged()
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := th.staticPod(filepath.Join(dir, "own", "patches", "kube-scheduler+json.yaml"), program, here)
+	pod := staticPod(th, filepath.Join(dir, "own", "patches", "kube-scheduler+json.yaml"), program, here)
 	if image := pod.Spec.Containers[0].Image; image != "registry.example/kube-scheduler-outboard:v1" {
 		t.Errorf("the image is %s", image)
 	}
-	if bound := th.bound(controlplane.PodSpec{Name: "shared", Resources: map[string]string{"aliyun.com/gpu-mem": "2"}}); bound.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" {
+	if bound := th.Bound(controlplane.PodSpec{Name: "shared", Resources: map[string]string{"aliyun.com/gpu-mem": "2"}}); bound.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" {
 		t.Errorf("the pod has no GPU: %v", bound.Annotations)
 	}
-	th.audited()
+	th.Audited()
 }

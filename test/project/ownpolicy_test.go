@@ -11,7 +11,7 @@ import (
 )
 
 // ownPolicy is a program in a module of its own, as a user writes it: Outboard with one additional
-// policy. test/e2e serves with it.
+// policy. test/nightly serves with it.
 type ownPolicy struct {
 	t   *testing.T
 	dir string

@@ -1,4 +1,4 @@
-package e2e
+package nightly
 
 import (
 	"encoding/base64"
@@ -18,6 +18,7 @@ import (
 	signals "outboard.dev/outboard/signal/standard"
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
 )
 
 // wiring is a configuration of kube-scheduler beside one of Outboard. Both are a correct one with changes: pairs of a text and what
@@ -34,9 +35,7 @@ type wiring struct {
 	besides []string
 }
 
-// Parts of the texts, some of them for changes.
-const (
-	schedulerHeader = `
+const schedulerHeader = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 percentageOfNodesToScore: 100
@@ -45,13 +44,14 @@ leaderElection: {leaderElect: false}
 profiles:
 - schedulerName: NAME
 `
-	tlsOfScheduler = "  enableHTTPS: true\n  tlsConfig:\n    caFile: ca\n    certFile: client\n    keyFile: key\n"
-	outboardHeader = "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\n"
-	tlsOfOutboard  = "serving:\n  tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}\n"
-	bothResources  = "  managedResources:\n  - name: aliyun.com/gpu-mem\n  - name: aliyun.com/gpu-count\n"
-	onlyServerTLS  = "serving:\n  tls: {certFile: x, keyFile: x}\n"
-	splitPath      = "- path: /my_scheduler_extension/my_new_priorities/image_score\n  verb: Prioritize\n"
-)
+
+const tlsOfScheduler = "  enableHTTPS: true\n  tlsConfig:\n    caFile: ca\n    certFile: client\n    keyFile: key\n"
+
+const bothResources = "  managedResources:\n  - name: aliyun.com/gpu-mem\n  - name: aliyun.com/gpu-count\n"
+
+const onlyServerTLS = "serving:\n  tls: {certFile: x, keyFile: x}\n"
+
+const splitPath = "- path: /my_scheduler_extension/my_new_priorities/image_score\n  verb: Prioritize\n"
 
 const gpuWiring = schedulerHeader + `extenders:
 - urlPrefix: URL/gpu
@@ -64,7 +64,7 @@ const gpuWiring = schedulerHeader + `extenders:
   httpTimeout: 3s
 ` + bothResources + tlsOfScheduler
 
-const gpuOutboard = outboardHeader + tlsOfOutboard + `profiles:
+const gpuOutboard = theater.OutboardHeader + theater.TLSOfOutboard + `profiles:
 - path: /gpu
   managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
   policies: [{type: GPUMemory}]
@@ -80,13 +80,13 @@ const imageWiring = schedulerHeader + `extenders:
   httpTimeout: 1s
 ` + tlsOfScheduler
 
-const imageOutboard = outboardHeader + tlsOfOutboard + `profiles:
+const imageOutboard = theater.OutboardHeader + theater.TLSOfOutboard + `profiles:
 - path: /images
   policies: [{type: ImageLocality}]
 `
 
 // plain makes Outboard serve plain HTTP, and kube-scheduler call it so.
-var plain = struct{ outboard, scheduler []string }{[]string{tlsOfOutboard, "serving: {insecure: true}\n"}, []string{tlsOfScheduler, ""}}
+var plain = struct{ outboard, scheduler []string }{[]string{theater.TLSOfOutboard, "serving: {insecure: true}\n"}, []string{tlsOfScheduler, ""}}
 
 func changed(lists ...[]string) []string { return slices.Concat(lists...) }
 
@@ -161,8 +161,8 @@ var wirings = []wiring{
 	{name: "images, strict", images: true, changes: []string{"ignorable: true", "ignorable: false"}, works: true},
 	{name: "images, only filter", images: true, changes: []string{"  prioritizeVerb: prioritize\n  weight: 1\n", ""}, works: true},
 	{name: "images, only prioritize", images: true, changes: []string{"  filterVerb: filter\n", ""}, works: true},
-	{name: "images, server TLS only", images: true, outboard: []string{tlsOfOutboard, onlyServerTLS}, works: true},
-	{name: "images, TLS without enableHTTPS and CA", images: true, outboard: []string{tlsOfOutboard, onlyServerTLS}, changes: []string{tlsOfScheduler, ""}},
+	{name: "images, server TLS only", images: true, outboard: []string{theater.TLSOfOutboard, onlyServerTLS}, works: true},
+	{name: "images, TLS without enableHTTPS and CA", images: true, outboard: []string{theater.TLSOfOutboard, onlyServerTLS}, changes: []string{tlsOfScheduler, ""}},
 	{name: "images, whole nodes", images: true, outboard: []string{"serving:", "clientConnection: {enabled: false}\nserving:"}, changes: []string{"  filterVerb: filter\n", "", "nodeCacheCapable: true", "nodeCacheCapable: false"}, works: true},
 	{name: "images, names without a cluster", images: true, outboard: []string{"serving:", "clientConnection: {enabled: false}\nserving:"}},
 	{name: "images, split path", images: true, outboard: []string{"- path: /images\n", splitPath}, works: true,
@@ -191,36 +191,36 @@ func othersExtender(url string) string {
 // TestWirings compares what doctor says with what happens: with the real kube-scheduler and Outboard, a pod gets a node and every
 // call arrives, or not. doctor must have an error exactly if not.
 func TestWirings(t *testing.T) {
-	th := open(t)
+	th := theater.Open(t)
 	// The pods need GPUs as only the nodes with small scores have them.
-	small := gpus("small", 32, 8)
-	small.Images = map[string]int64{nginx: 1 << 20}
-	large := []controlplane.NodeSpec{gpus("large-1", 64, 16), gpus("large-2", 64, 16)}
+	small := theater.GPUs("small", 32, 8)
+	small.Images = map[string]int64{theater.Nginx: 1 << 20}
+	large := []controlplane.NodeSpec{theater.GPUs("large-1", 64, 16), theater.GPUs("large-2", 64, 16)}
 	for i := range large {
 		large[i].CPU, large[i].Memory = "8", "16Gi"
 	}
-	th.nodes(small, large[0], large[1])
-	files := th.strangers()
+	th.Nodes(small, large[0], large[1])
+	files := strangers(th)
 	other, _ := impostor(t, httptest.NewServer)
 	replace := strings.NewReplacer("FOREIGNPORT", other[strings.LastIndexByte(other, ':')+1:], "FOREIGN", other,
 		"OTHER.", files+"/other.", "STRANGE.", files+"/strange.", "STRANGER.", files+"/stranger.", "ENDED.", files+"/ended.")
 	for i, w := range wirings {
 		t.Run(w.name, func(t *testing.T) {
-			th.parallel(t).try(w, fmt.Sprintf("wiring-%d", i), replace)
+			tryWiring(th.Parallel(t), w, fmt.Sprintf("wiring-%d", i), replace)
 		})
 	}
 }
 
 // strangers writes certificates that do not belong to Outboard and its kube-scheduler.
-func (th *theater) strangers() (dir string) {
-	th.t.Helper()
-	dir = th.t.TempDir()
+func strangers(th *theater.Theater) (dir string) {
+	th.T.Helper()
+	dir = th.T.TempDir()
 	stranger, err := certs.NewAuthority(certs.AuthorityOptions{})
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "stranger.crt"), stranger.Pair().Cert, 0o600); err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	now := time.Now()
 	for name, issue := range map[string]func() (certs.Pair, error){
@@ -239,7 +239,7 @@ func (th *theater) strangers() (dir string) {
 			err = pair.WriteFiles(filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"))
 		}
 		if err != nil {
-			th.t.Fatal(err)
+			th.T.Fatal(err)
 		}
 	}
 	return dir
@@ -257,9 +257,9 @@ func with(t *testing.T, text string, changes []string) string {
 	return text
 }
 
-func (th *theater) try(w wiring, name string, replace *strings.Replacer) {
-	th.t.Helper()
-	ours, pod := gpuOutboard, gpuPod(name, 12)
+func tryWiring(th *theater.Theater, w wiring, name string, replace *strings.Replacer) {
+	th.T.Helper()
+	ours, pod := gpuOutboard, theater.GPUPod(name, 12)
 	if w.images {
 		ours, pod = imageOutboard, controlplane.PodSpec{Name: name, Image: "nginx"}
 	}
@@ -271,91 +271,91 @@ func (th *theater) try(w wiring, name string, replace *strings.Replacer) {
 		pod = controlplane.PodSpec{Name: name, Resources: map[string]string{w.pod: "1"}}
 	}
 	pod.SchedulerName = name
-	o := th.outboard(strings.ReplaceAll(with(th.t, ours, w.outboard), "NAME", name))
+	o := th.Outboard(strings.ReplaceAll(with(th.T, ours, w.outboard), "NAME", name))
 	defer o.Kill()
-	scheduler := th.texts(o, w, name, replace)
-	findings := slices.DeleteFunc(th.findingsOf(o, scheduler), func(f doctor.Finding) bool {
+	scheduler := texts(th, o, w, name, replace)
+	findings := slices.DeleteFunc(findingsOf(th, o, scheduler), func(f doctor.Finding) bool {
 		return f.Severity != doctor.Error || slices.Contains(w.besides, f.Code)
 	})
-	running, err := th.StartScheduler(th.ctx, controlplane.SchedulerOptions{Config: scheduler})
+	running, err := th.StartScheduler(th.Ctx, controlplane.SchedulerOptions{Config: scheduler})
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	defer running.Kill()
 	place := th.Stage.Place
 	if w.works {
 		place = th.Place
 	}
-	placed, err := place(th.ctx, pod.Pod())
+	placed, err := place(th.Ctx, pod.Pod())
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	if w.works {
 		// The metric of a bind call changes after the pod is bound.
-		th.eventually("all calls have arrived", func() bool { return placed.Waiting != "" || len(th.missing(o, w, scheduler)) == 0 })
+		th.Eventually("all calls have arrived", func() bool { return placed.Waiting != "" || len(missing(th, o, w, scheduler)) == 0 })
 	}
-	missing := th.missing(o, w, scheduler)
+	missing := missing(th, o, w, scheduler)
 	works := placed.Waiting == "" && len(missing) == 0
 	saw := fmt.Sprintf("the pod waits because of %q; calls without success: %v", placed.Waiting, missing)
 	if works != w.works {
-		th.t.Errorf("it works: %t, and the table says %t: %s\n%s", works, w.works, saw, scheduler)
+		th.T.Errorf("it works: %t, and the table says %t: %s\n%s", works, w.works, saw, scheduler)
 	}
 	if (len(findings) > 0) == works {
-		th.t.Errorf("it works: %t, and doctor has %d errors: %s\n%s\n%v", works, len(findings), saw, scheduler, findings)
+		th.T.Errorf("it works: %t, and doctor has %d errors: %s\n%s\n%v", works, len(findings), saw, scheduler, findings)
 	}
 }
 
 // texts returns the configuration of kube-scheduler.
-func (th *theater) texts(o *stage.Outboard, w wiring, name string, replace *strings.Replacer) string {
-	th.t.Helper()
+func texts(th *theater.Theater, o *stage.Outboard, w wiring, name string, replace *strings.Replacer) string {
+	th.T.Helper()
 	theirs := gpuWiring
 	if w.images {
 		theirs = imageWiring
 	}
-	scheduler := replace.Replace(with(th.t, theirs, w.changes))
+	scheduler := replace.Replace(with(th.T, theirs, w.changes))
 	host := strings.TrimPrefix(strings.TrimPrefix(o.URL, "https://"), "http://")
 	return strings.NewReplacer("NAME", name, "URL/", o.URL+"/", "URL\n", o.URL+"\n", "HOST", host, "PORT", host[strings.LastIndexByte(host, ':')+1:],
 		"File: ca\n", "File: "+o.CAFile+"\n", "File: client\n", "File: "+o.CertFile+"\n", "File: key\n", "File: "+o.KeyFile+"\n",
 		`"ca"`, `"`+o.CAFile+`"`, `"client"`, `"`+o.CertFile+`"`, `"key"`, `"`+o.KeyFile+`"`,
-		"CADATA", th.data(o.CAFile), "CLIENTDATA", th.data(o.CertFile), "KEYDATA", th.data(o.KeyFile)).Replace(scheduler)
+		"CADATA", data(th, o.CAFile), "CLIENTDATA", data(th, o.CertFile), "KEYDATA", data(th, o.KeyFile)).Replace(scheduler)
 }
 
-func (th *theater) data(file string) string {
-	th.t.Helper()
+func data(th *theater.Theater, file string) string {
+	th.T.Helper()
 	if file == "" {
 		return ""
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	return base64.StdEncoding.EncodeToString(data)
 }
 
 // findingsOf returns what doctor says about the configuration of a kube-scheduler that calls o.
-func (th *theater) findingsOf(o *stage.Outboard, scheduler string) []doctor.Finding {
-	th.t.Helper()
+func findingsOf(th *theater.Theater, o *stage.Outboard, scheduler string) []doctor.Finding {
+	th.T.Helper()
 	c, err := config.Load(o.ConfigFile, config.Types{Policies: standard.Types(), Signals: signals.Types()})
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	_, c.Serving.Address, _ = strings.Cut(o.URL, "://") // in the file, the port is 0
 	findings, err := doctor.Check(doctor.Input{
 		File: "scheduler.yaml", Data: []byte(scheduler), Config: c, ConfigFile: o.ConfigFile, ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now(),
 	})
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	return findings
 }
 
 // missing returns the verbs of which Outboard has answered no call: of those that the configuration of kube-scheduler names, and of
 // those that a pod with a GPU needs. kube-scheduler calls preempt for other pods.
-func (th *theater) missing(o *stage.Outboard, w wiring, scheduler string) (verbs []string) {
-	th.t.Helper()
+func missing(th *theater.Theater, o *stage.Outboard, w wiring, scheduler string) (verbs []string) {
+	th.T.Helper()
 	for _, verb := range []string{"filter", "prioritize", "bind"} {
 		needed := strings.Contains(scheduler, "  "+verb+"Verb: ") || !w.images && verb != "prioritize"
-		if needed && !th.answered(o, verb) {
+		if needed && !answered(th, o, verb) {
 			verbs = append(verbs, verb)
 		}
 	}
@@ -363,9 +363,9 @@ func (th *theater) missing(o *stage.Outboard, w wiring, scheduler string) (verbs
 }
 
 // answered reports whether Outboard has answered a call of the verb.
-func (th *theater) answered(o *stage.Outboard, verb string) bool {
-	th.t.Helper()
-	return slices.ContainsFunc(strings.Split(th.get(o.Admin+"/metrics"), "\n"), func(line string) bool {
+func answered(th *theater.Theater, o *stage.Outboard, verb string) bool {
+	th.T.Helper()
+	return slices.ContainsFunc(strings.Split(th.Get(o.Admin+"/metrics"), "\n"), func(line string) bool {
 		return strings.HasPrefix(line, `outboard_request_duration_seconds_count{outcome="success"`) && strings.Contains(line, `verb="`+verb+`"`)
 	})
 }
@@ -380,24 +380,24 @@ func TestWiringsThatPreempt(t *testing.T) {
 			changes:  []string{"gpu-mem\n", "gpu-mem\n    ignoredByScheduler: true\n", "gpu-count\n", "gpu-count\n    ignoredByScheduler: true\n"}},
 	} {
 		t.Run(w.name, func(t *testing.T) {
-			th := open(t)
-			th.nodes(gpus("gpu-node", 1, 8))
-			th.priority("urgent", 1000)
+			th := theater.Open(t)
+			th.Nodes(theater.GPUs("gpu-node", 1, 8))
+			th.Priority("urgent", 1000)
 			const name = "preempting"
-			o := th.outboard(with(t, gpuOutboard, w.outboard))
-			scheduler := th.texts(o, w, name, strings.NewReplacer())
-			th.scheduler(scheduler)
-			low, urgent := gpuPod("low", 8), gpuPod("urgent", 8)
+			o := th.Outboard(with(t, gpuOutboard, w.outboard))
+			scheduler := texts(th, o, w, name, strings.NewReplacer())
+			th.Scheduler(scheduler)
+			low, urgent := theater.GPUPod("low", 8), theater.GPUPod("urgent", 8)
 			low.SchedulerName, urgent.SchedulerName, urgent.PriorityClass = name, name, "urgent"
-			th.boundAndSeen(o, low)
+			th.BoundAndSeen(o, low)
 			// kube-scheduler says why the pod waits after it has tried to preempt.
-			if placed := th.place(urgent); placed.Waiting == "" {
+			if placed := th.Placed(urgent); placed.Waiting == "" {
 				t.Errorf("urgent is on %s beside the pod that has its GPU", placed.Pod.Spec.NodeName)
 			}
-			if called := th.answered(o, "preempt"); called != w.works {
+			if called := answered(th, o, "preempt"); called != w.works {
 				t.Errorf("preempt is called: %t, want %t", called, w.works)
 			}
-			reported := slices.ContainsFunc(th.findingsOf(o, scheduler), func(f doctor.Finding) bool { return f.Code == "PreemptNeverCalled" })
+			reported := slices.ContainsFunc(findingsOf(th, o, scheduler), func(f doctor.Finding) bool { return f.Code == "PreemptNeverCalled" })
 			if reported == w.works {
 				t.Errorf("doctor reports PreemptNeverCalled: %t", reported)
 			}
@@ -405,7 +405,7 @@ func TestWiringsThatPreempt(t *testing.T) {
 	}
 }
 
-const pluginWiring = schedulerHeader + pluginEnabled + `      apiVersion: outboard.dev/v1alpha1
+const pluginWiring = schedulerHeader + theater.PluginEnabled + `      apiVersion: outboard.dev/v1alpha1
       kind: OutboardConfiguration
       admin: {address: 127.0.0.1:0}
       profiles:
@@ -416,13 +416,13 @@ const pluginWiring = schedulerHeader + pluginEnabled + `      apiVersion: outboa
 // TestPluginWirings compares what doctor says about the plugin with what kube-scheduler with the plugin does: a pod gets a GPU, or not.
 // doctor must have an error or a warning exactly if not.
 func TestPluginWirings(t *testing.T) {
-	th := open(t)
-	th.nodes(gpus("gpu-node", 32, 16))
-	path, err := plugged()
+	th := theater.Open(t)
+	th.Nodes(theater.GPUs("gpu-node", 32, 16))
+	path, err := theater.Plugged()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := th.Grant(th.ctx, "plugin.yaml", "system:kube-scheduler"); err != nil {
+	if err := th.Grant(th.Ctx, "plugin.yaml", "system:kube-scheduler"); err != nil {
 		t.Fatal(err)
 	}
 	_, arguments, _ := strings.Cut(pluginWiring, "    args:\n")
@@ -438,34 +438,34 @@ func TestPluginWirings(t *testing.T) {
 		{name: "no arguments", changes: []string{"  pluginConfig:\n  - name: Outboard\n    args:\n" + arguments, ""}},
 	} {
 		t.Run(w.name, func(t *testing.T) {
-			th.parallel(t).tryPlugin(w, fmt.Sprintf("plugin-%d", i), path)
+			tryPlugin(th.Parallel(t), w, fmt.Sprintf("plugin-%d", i), path)
 		})
 	}
 }
 
-func (th *theater) tryPlugin(w wiring, name, path string) {
-	th.t.Helper()
-	configuration := strings.ReplaceAll(with(th.t, pluginWiring, w.changes), "NAME", name)
+func tryPlugin(th *theater.Theater, w wiring, name, path string) {
+	th.T.Helper()
+	configuration := strings.ReplaceAll(with(th.T, pluginWiring, w.changes), "NAME", name)
 	findings, err := doctor.Check(doctor.Input{File: "scheduler.yaml", Data: []byte(configuration), Types: config.Types{Policies: standard.Types(), Signals: signals.Types()}})
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	findings = slices.DeleteFunc(findings, func(f doctor.Finding) bool { return f.Severity == doctor.Note })
 	works, saw := false, ""
-	if running, err := th.StartScheduler(th.ctx, controlplane.SchedulerOptions{Config: configuration, Path: path}); err != nil {
+	if running, err := th.StartScheduler(th.Ctx, controlplane.SchedulerOptions{Config: configuration, Path: path}); err != nil {
 		saw = err.Error()
 	} else {
 		defer running.Kill()
-		pod := gpuPod(name, 6)
+		pod := theater.GPUPod(name, 6)
 		pod.SchedulerName = name
-		placed := th.place(pod)
+		placed := th.Placed(pod)
 		works = placed.Waiting == "" && placed.Pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != ""
 		saw = fmt.Sprintf("the pod waits because of %q, or has the annotations %v", placed.Waiting, placed.Pod.Annotations)
 	}
 	if works != w.works {
-		th.t.Errorf("it works: %t, and the table says %t: %s", works, w.works, saw)
+		th.T.Errorf("it works: %t, and the table says %t: %s", works, w.works, saw)
 	}
 	if (len(findings) > 0) == works {
-		th.t.Errorf("it works: %t, and doctor has %d findings: %s\n%s\n%v", works, len(findings), saw, configuration, findings)
+		th.T.Errorf("it works: %t, and doctor has %d findings: %s\n%s\n%v", works, len(findings), saw, configuration, findings)
 	}
 }

@@ -1,4 +1,4 @@
-package e2e
+package nightly
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"outboard.dev/outboard/test/controlplane"
-	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
 )
 
 // A program with a custom policy, in its own module, serves the policy: pods are bound with claims,
@@ -21,27 +21,27 @@ func TestOwnPolicy(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	th := openWith(t, patience, stage.Options{Outboard: program, Pool: &pool})
-	th.nodes(controlplane.NodeSpec{Name: "a"})
+	th := theater.OpenProgram(t, program)
+	th.Nodes(controlplane.NodeSpec{Name: "a"})
 	config, err := os.ReadFile(filepath.Join(build.Dir, "outboard.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := th.outboard(strings.Replace(string(config), "{license: cad}", "{license: cad, seats: 2}", 1))
-	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter bind"}))
+	o := th.Outboard(strings.Replace(string(config), "{license: cad}", "{license: cad, seats: 2}", 1))
+	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter bind"}))
 	seat := func(name string) controlplane.PodSpec {
 		return controlplane.PodSpec{Name: name, Labels: map[string]string{"example.com/license": "cad"}}
 	}
 	for _, name := range []string{"first", "second"} {
-		if pod := th.boundAndSeen(o, seat(name)); pod.Annotations["example.com/seat"] != "cad" {
+		if pod := th.BoundAndSeen(o, seat(name)); pod.Annotations["example.com/seat"] != "cad" {
 			t.Errorf("%s has the annotations %v", name, pod.Annotations)
 		}
 	}
-	third := th.place(seat("third"))
+	third := th.Placed(seat("third"))
 	if !strings.Contains(third.Waiting, "all seats of the license are taken") {
 		t.Fatalf("the third pod waits because of %q", third.Waiting)
 	}
-	explained, err := exec.CommandContext(th.ctx, program, "explain", "default/third", "--admin", strings.TrimPrefix(o.Admin, "http://")).CombinedOutput()
+	explained, err := exec.CommandContext(th.Ctx, program, "explain", "default/third", "--admin", strings.TrimPrefix(o.Admin, "http://")).CombinedOutput()
 	if err != nil || !bytes.Contains(explained, []byte("all seats of the license are taken")) || !bytes.Contains(explained, []byte("Seats")) {
 		t.Errorf("explain: %v\n%s", err, explained)
 	}
@@ -52,15 +52,15 @@ func TestOwnPolicy(t *testing.T) {
 	if err := th.WriteFile(filepath.Base(o.ConfigFile), bytes.Replace(text, []byte("seats: 2"), []byte("seats: 3"), 1)); err != nil {
 		t.Fatal(err)
 	}
-	th.willBeBound(third.Pod)
+	th.WillBeBound(third.Pod)
 	claims := 0
-	for _, l := range th.ledgers() {
+	for _, l := range th.Ledgers() {
 		if l.Spec.Resource == "seats/cad" {
 			claims += len(l.Spec.Pods)
 		}
 	}
 	if claims != 3 {
-		t.Errorf("the ledger has %d claims, want 3: %+v", claims, th.ledgers())
+		t.Errorf("the ledger has %d claims, want 3: %+v", claims, th.Ledgers())
 	}
-	th.logs(o, "profiles[0].policies[0].config.seats")
+	th.Logs(o, "profiles[0].policies[0].config.seats")
 }

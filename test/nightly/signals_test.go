@@ -1,4 +1,4 @@
-package e2e
+package nightly
 
 import (
 	"bytes"
@@ -19,10 +19,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
 )
 
 // front is a proxy between Outboard and Prometheus, with faults on demand.
@@ -106,7 +109,7 @@ profiles:
 // During any fault of Prometheus, the rules determine the responses to calls, and stale values are
 // shown as stale; after the fault, everything is normal again.
 func TestSignalFaults(t *testing.T) {
-	th := open(t)
+	th := theater.Open(t)
 	load := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "load"}, []string{"node"})
 	load.WithLabelValues("a").Set(0.2)
 	load.WithLabelValues("b").Set(0.7)
@@ -114,7 +117,7 @@ func TestSignalFaults(t *testing.T) {
 	registry.MustRegister(load)
 	exporter := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	t.Cleanup(exporter.Close)
-	server, err := controlplane.StartPrometheus(th.ctx, controlplane.PrometheusOptions{Config: fmt.Sprintf(
+	server, err := controlplane.StartPrometheus(th.Ctx, controlplane.PrometheusOptions{Config: fmt.Sprintf(
 		"global: {scrape_interval: 200ms, scrape_timeout: 200ms}\nscrape_configs: [{job_name: nodes, static_configs: [{targets: [%q]}]}]\n", exporter.Listener.Addr())})
 	if err != nil {
 		t.Fatal(err)
@@ -125,24 +128,24 @@ func TestSignalFaults(t *testing.T) {
 		}
 	})
 	f := newFront(t, httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: server.Address}))
-	th.nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
-	o := th.outboard(fmt.Sprintf(faultySignal, f.URL))
-	pod := th.create(controlplane.PodSpec{Name: "asked", SchedulerName: "nobody"})
+	th.Nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
+	o := th.Outboard(fmt.Sprintf(faultySignal, f.URL))
+	pod := th.Create(controlplane.PodSpec{Name: "asked", SchedulerName: "nobody"})
 
 	caller := newCaller(o, pod, "a", "b")
 	stop := caller.run(t)
 	defer stop()
 	known := func() bool {
-		return th.metric(o, `outboard_signal_stale_values{signal="load"} `) == "0" && caller.scores(t, "")["a"] > caller.scores(t, "")["b"]
+		return th.Metric(o, `outboard_signal_stale_values{signal="load"} `) == "0" && caller.scores(t, "")["a"] > caller.scores(t, "")["b"]
 	}
-	th.eventually("a is better than b", known)
+	th.Eventually("a is better than b", known)
 	for _, fault := range faults {
 		f.fault.Store(&fault.answer)
-		th.eventually(fault.name+" makes all values stale", func() bool {
-			return th.metric(o, `outboard_signal_stale_values{signal="load"} `) == "2"
+		th.Eventually(fault.name+" makes all values stale", func() bool {
+			return th.Metric(o, `outboard_signal_stale_values{signal="load"} `) == "2"
 		})
 		// A prioritize call may return the scores of a filter call up to a second before.
-		th.eventually(fault.name+" makes the scores of a and b equal", func() bool {
+		th.Eventually(fault.name+" makes the scores of a and b equal", func() bool {
 			s := caller.scores(t, "")
 			return s["a"] == s["b"]
 		})
@@ -153,16 +156,16 @@ func TestSignalFaults(t *testing.T) {
 			t.Errorf("%s: %v do not fit", fault.name, why)
 		}
 		// The error sometimes is a timeout.
-		th.eventually(fault.name+" is shown", func() bool {
-			signals := th.explain(o, "asked").Signals
+		th.Eventually(fault.name+" is shown", func() bool {
+			signals := th.Explain(o, "asked").Signals
 			return len(signals) == 1 && signals[0].Stale == 2 && strings.Contains(signals[0].Error, fault.says)
 		})
-		th.eventually(fault.name+" is on /readyz", func() bool {
-			ready := th.get(o.Admin + "/readyz")
+		th.Eventually(fault.name+" is on /readyz", func() bool {
+			ready := th.Get(o.Admin + "/readyz")
 			return strings.Contains(ready, "signal load: 2 of 2 values are stale; ") && strings.Contains(ready, fault.says)
 		})
 		f.fault.Store(nil)
-		th.eventually("a is better than b after "+fault.name, known)
+		th.Eventually("a is better than b after "+fault.name, known)
 	}
 	stop()
 	if caller.calls.Load() == 0 {
@@ -251,4 +254,56 @@ func (c *caller) scores(t testing.TB, profile string) map[string]int64 {
 		t.Errorf("prioritize returns %v", answer)
 	}
 	return scores
+}
+
+// The signal needs only the permission to get its ConfigMap.
+func TestConfigMapSignal(t *testing.T) {
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"}, controlplane.NodeSpec{Name: "b"})
+	prices, err := th.Client.CoreV1().ConfigMaps("default").Create(th.Ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "prices"}, Data: map[string]string{"prices.yaml": "a: 0.2\nb: 0.8\n"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := th.Outboard(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {insecure: true}
+signals:
+- {name: load, interval: 1s, configMap: {namespace: default, name: prices, dataKey: prices.yaml}}
+profiles:
+- policies: [{type: Utilization, config: {cpu: {signal: load, unit: Fraction}}}]
+`)
+	if ready := th.Get(o.Admin + "/readyz"); !strings.Contains(ready, `cannot get resource "configmaps"`) {
+		t.Errorf("without the permission to get it /readyz returns %q", ready)
+	}
+	grantConfigMap(th, "prices")
+	caller := newCaller(o, th.Create(controlplane.PodSpec{Name: "asked", SchedulerName: "nobody"}), "a", "b")
+	better := func(one, other string) func() bool {
+		return func() bool { s := caller.scores(t, ""); return s[one] > s[other] }
+	}
+	th.Eventually("a is better than b", better("a", "b"))
+	prices.Data["prices.yaml"] = "a: 0.8\nb: 0.2\n"
+	if _, err := th.Client.CoreV1().ConfigMaps("default").Update(th.Ctx, prices, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	th.Eventually("b is better than a", better("b", "a"))
+}
+
+func grantConfigMap(th *theater.Theater, name string) {
+	th.T.Helper()
+	meta := metav1.ObjectMeta{Name: "outboard-" + name}
+	_, err := th.Client.RbacV1().Roles("default").Create(th.Ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{name}, Verbs: []string{"get"},
+	}}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = th.Client.RbacV1().RoleBindings("default").Create(th.Ctx, &rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "outboard"}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		th.T.Fatal(err)
+	}
 }

@@ -1,4 +1,4 @@
-package e2e
+package nightly
 
 import (
 	"flag"
@@ -16,6 +16,7 @@ import (
 	"outboard.dev/outboard/internal/remedy"
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
 )
 
 var (
@@ -37,10 +38,10 @@ profiles:
 // What explain says would make a pod fit does: in random clusters, kube-scheduler binds the changed pod, or the waiting pod after the
 // named pods are gone, and does not bind a pod that requests one unit more.
 func TestRemediesAreTrue(t *testing.T) {
-	th := open(t)
-	o := th.outboard(remedyPolicies)
-	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter prioritize bind"}))
-	s := remedyScene{theater: th, o: o, r: rand.New(rand.NewPCG(*remediesSeed, 1)), applied: map[remedy.Kind]int{}}
+	th := theater.Open(t)
+	o := th.Outboard(remedyPolicies)
+	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter prioritize bind"}))
+	s := remedyScene{Theater: th, o: o, r: rand.New(rand.NewPCG(*remediesSeed, 1)), applied: map[remedy.Kind]int{}}
 	for count := 0; count < *remedies; count = total(s.applied) {
 		s.round++
 		s.play()
@@ -62,7 +63,7 @@ func total(counts map[remedy.Kind]int) int {
 
 // remedyScene is a series of clusters, one after the other.
 type remedyScene struct {
-	*theater
+	*theater.Theater
 	o           *stage.Outboard
 	r           *rand.Rand
 	round, pods int
@@ -76,25 +77,25 @@ func (s *remedyScene) play() {
 	for i := range 1 + s.r.IntN(2) {
 		specs = append(specs, s.node(i))
 	}
-	s.nodes(specs...)
+	s.Nodes(specs...)
 	for range 3 + s.r.IntN(4) {
-		if spec := s.pod(6); s.place(spec).Waiting != "" {
+		if spec := s.pod(6); s.Placed(spec).Waiting != "" {
 			s.gone("default/" + spec.Name)
 		}
 	}
 	if s.r.IntN(4) == 0 {
 		s.patchNode(specs[0].Name, `{"spec":{"unschedulable":true}}`)
 	}
-	s.nextView(s.o)
+	s.NextView(s.o)
 	spec := s.pod(14)
 	if s.r.IntN(3) == 0 {
 		spec.NodeSelector = map[string]string{"disk": "ssd"}
 	}
-	waiting := s.place(spec)
+	waiting := s.Placed(spec)
 	if waiting.Waiting == "" {
 		return
 	}
-	now := s.explainPending(s.o, spec.Name).Now[0]
+	now := s.ExplainPending(s.o, spec.Name).Now[0]
 	for i := range now.Remedies {
 		if r := &now.Remedies[i]; r.Kind == remedy.Request {
 			s.oneMore(waiting.Pod, r)
@@ -135,8 +136,8 @@ func (s *remedyScene) end(waiting *corev1.Pod, all []remedy.Remedy) {
 		default:
 			continue
 		}
-		s.t.Logf("cluster %d: %s would fit %s", s.round, waiting.Name, r)
-		s.awaitBound(waiting)
+		s.T.Logf("cluster %d: %s would fit %s", s.round, waiting.Name, r)
+		s.AwaitBound(waiting)
 		s.applied[r.Kind]++
 		return
 	}
@@ -144,13 +145,13 @@ func (s *remedyScene) end(waiting *corev1.Pod, all []remedy.Remedy) {
 
 // apply creates the changed pod, which must be bound, and deletes it.
 func (s *remedyScene) apply(r *remedy.Remedy, changed *corev1.Pod) {
-	s.t.Logf("cluster %d: %s would fit %s", s.round, changed.Name, r)
-	placed, err := s.Place(s.ctx, changed)
+	s.T.Logf("cluster %d: %s would fit %s", s.round, changed.Name, r)
+	placed, err := s.Place(s.Ctx, changed)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	if placed.Waiting != "" { // a claim of the pod before it may not be released yet
-		s.awaitBound(placed.Pod)
+		s.AwaitBound(placed.Pod)
 	}
 	s.applied[r.Kind]++
 	s.gone("default/" + changed.Name)
@@ -163,12 +164,12 @@ func (s *remedyScene) oneMore(waiting *corev1.Pod, r *remedy.Remedy) {
 	}
 	pod := s.copyOf(waiting)
 	setRequest(pod, r.Resource, r.Next.String())
-	placed, err := s.Place(s.ctx, pod)
+	placed, err := s.Place(s.Ctx, pod)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	if placed.Waiting == "" {
-		s.t.Errorf("cluster %d: it would fit %s, but the pod with %s is bound to %s", s.round, r, r.Next, placed.Pod.Spec.NodeName)
+		s.T.Errorf("cluster %d: it would fit %s, but the pod with %s is bound to %s", s.round, r, r.Next, placed.Pod.Spec.NodeName)
 	}
 	s.more++
 	s.gone("default/" + pod.Name)
@@ -178,8 +179,8 @@ func (s *remedyScene) oneMore(waiting *corev1.Pod, r *remedy.Remedy) {
 func (s *remedyScene) copyOf(pod *corev1.Pod) *corev1.Pod {
 	s.pods++
 	c := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: fmt.Sprintf("copy-%d", s.pods), Labels: pod.Labels}}
-	if needs, ok := pod.Annotations[licensesKey]; ok {
-		c.Annotations = map[string]string{licensesKey: needs}
+	if needs, ok := pod.Annotations[theater.LicensesKey]; ok {
+		c.Annotations = map[string]string{theater.LicensesKey: needs}
 	}
 	c.Spec = corev1.PodSpec{NodeSelector: maps.Clone(pod.Spec.NodeSelector), Containers: []corev1.Container{{
 		Name: "main", Image: "pause", Resources: *pod.Spec.Containers[0].Resources.DeepCopy(),
@@ -198,7 +199,7 @@ func setRequest(pod *corev1.Pod, name corev1.ResourceName, amount string) {
 
 // node returns a random node. Some are cordoned or have a taint.
 func (s *remedyScene) node(i int) controlplane.NodeSpec {
-	n := gpus(fmt.Sprintf("n%d-%d", s.round, i), 1+s.r.IntN(2), 8+2*s.r.IntN(5))
+	n := theater.GPUs(fmt.Sprintf("n%d-%d", s.round, i), 1+s.r.IntN(2), 8+2*s.r.IntN(5))
 	n.CPU = fmt.Sprint(6 + s.r.IntN(10))
 	n.Labels = map[string]string{"disk": []string{"ssd", "hdd"}[s.r.IntN(2)]}
 	if s.r.IntN(5) == 0 {
@@ -212,56 +213,56 @@ func (s *remedyScene) pod(most int) controlplane.PodSpec {
 	s.pods++
 	p := controlplane.PodSpec{Name: fmt.Sprintf("p%d", s.pods), Labels: map[string]string{"app": []string{"web", "db"}[s.r.IntN(2)]}}
 	if s.r.IntN(3) > 0 {
-		p.Resources = map[string]string{string(gpuMem): fmt.Sprint(1 + s.r.IntN(most))}
+		p.Resources = map[string]string{string(theater.GPUMem): fmt.Sprint(1 + s.r.IntN(most))}
 	}
 	if s.r.IntN(2) == 0 {
 		p.CPU = fmt.Sprintf("%dm", 250*(1+s.r.IntN(4*most)))
 	}
 	if s.r.IntN(5) < 2 {
-		p.Annotations = map[string]string{licensesKey: fmt.Sprintf("cad=%d", 1+s.r.IntN(2))}
+		p.Annotations = map[string]string{theater.LicensesKey: fmt.Sprintf("cad=%d", 1+s.r.IntN(2))}
 	}
 	return p
 }
 
 // gone deletes the pod, and waits until Outboard has seen that.
 func (s *remedyScene) gone(key string) {
-	s.t.Helper()
+	s.T.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
-	pod, err := s.Client.CoreV1().Pods(namespace).Get(s.ctx, name, metav1.GetOptions{})
+	pod, err := s.Client.CoreV1().Pods(namespace).Get(s.Ctx, name, metav1.GetOptions{})
 	if err == nil {
-		err = controlplane.DeletePod(s.ctx, s.Client, pod)
+		err = controlplane.DeletePod(s.Ctx, s.Client, pod)
 	}
 	if err != nil && !apierrors.IsNotFound(err) { // only its claim may be left
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	s.eventually("Outboard has seen "+name+" deleted", func() bool { return !s.explain(s.o, name).Known })
-	s.nextView(s.o)
+	s.Eventually("Outboard has seen "+name+" deleted", func() bool { return !s.Explain(s.o, name).Known })
+	s.NextView(s.o)
 }
 
 func (s *remedyScene) patchNode(name, patch string) {
-	if _, err := s.Client.CoreV1().Nodes().Patch(s.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-		s.t.Fatal(err)
+	if _, err := s.Client.CoreV1().Nodes().Patch(s.Ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		s.T.Fatal(err)
 	}
 }
 
 // clear deletes all pods and nodes.
 func (s *remedyScene) clear() {
-	pods, err := s.Client.CoreV1().Pods("default").List(s.ctx, metav1.ListOptions{})
+	pods, err := s.Client.CoreV1().Pods("default").List(s.Ctx, metav1.ListOptions{})
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	for i := range pods.Items {
-		if err := controlplane.DeletePod(s.ctx, s.Client, &pods.Items[i]); err != nil {
-			s.t.Fatal(err)
+		if err := controlplane.DeletePod(s.Ctx, s.Client, &pods.Items[i]); err != nil {
+			s.T.Fatal(err)
 		}
 	}
-	nodes, err := s.Client.CoreV1().Nodes().List(s.ctx, metav1.ListOptions{})
+	nodes, err := s.Client.CoreV1().Nodes().List(s.Ctx, metav1.ListOptions{})
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	for _, n := range nodes.Items {
-		if err := s.Client.CoreV1().Nodes().Delete(s.ctx, n.Name, metav1.DeleteOptions{}); err != nil {
-			s.t.Fatal(err)
+		if err := s.Client.CoreV1().Nodes().Delete(s.Ctx, n.Name, metav1.DeleteOptions{}); err != nil {
+			s.T.Fatal(err)
 		}
 	}
 }

@@ -1,15 +1,17 @@
-package e2e
+package nightly
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,13 +30,225 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
+	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/source/metricsapi"
 	"outboard.dev/outboard/internal/source/remote"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
+	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
 )
+
+// permission is one verb on one resource.
+type permission struct{ group, resource, verb string }
+
+func (p permission) String() string { return p.verb + " " + p.resource }
+
+// needed maps each permission to what fails without it.
+var needed = map[string]string{
+	"":                           "",
+	"list nodes":                 "",
+	"watch nodes":                "following nodes",
+	"get pods":                   "looking at a pod",
+	"list pods":                  "",
+	"watch pods":                 "following pods",
+	"list poddisruptionbudgets":  "",
+	"watch poddisruptionbudgets": "following poddisruptionbudgets",
+	"create pods/binding":        "binding",
+	"get ledgers":                "claiming after somebody else",
+	"list ledgers":               "",
+	"watch ledgers":              "following ledgers",
+	"create ledgers":             "claiming first, claiming again, claiming after somebody else, deleting a ledger",
+	"update ledgers":             "claiming again, claiming after somebody else",
+	"delete ledgers":             "deleting a ledger",
+	"patch pods/status":          "requeuing a pod, releasing a claim",
+	"list configmaps":            "",
+	"watch configmaps":           "following configmaps in kube-system",
+	"list resourceslices":        "",
+	"watch resourceslices":       "following resourceslices",
+	"list resourceclaims":        "",
+	"watch resourceclaims":       "following resourceclaims",
+	"list deviceclasses":         "",
+	"watch deviceclasses":        "following deviceclasses",
+	"list devicetaintrules":      "",
+	"watch devicetaintrules":     "following devicetaintrules",
+}
+
+// The shipped roles have exactly the needed permissions: without any one of them something fails,
+// and with all of them everything works. An API server that streams lists requires only watch for
+// everything that Outboard lists, so list is not needed there; it is needed before 1.34.
+func TestEveryPermissionIsNeeded(t *testing.T) {
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"})
+	shipped := shippedPermissions(t, th.Root)
+	cases := []permission{{}}
+	for _, p := range shipped {
+		if _, known := needed[p.String()]; !known {
+			t.Errorf("the test does not know what needs the permission to %s", p)
+		}
+		cases = append(cases, p)
+	}
+	for i, without := range cases {
+		name := strings.TrimSpace(without.String())
+		t.Run(strings.ReplaceAll("without "+name, " ", "-"), func(t *testing.T) {
+			a := newActor(th, t, fmt.Sprintf("without-%d", i), slices.DeleteFunc(slices.Clone(shipped), func(p permission) bool { return p == without }))
+			want := needed[name]
+			if got := a.fails(strings.Split(want, ", ")); got != want {
+				t.Errorf("without %q this fails: %q, want %q", name, got, want)
+			}
+		})
+	}
+}
+
+// actor does what Outboard does, as its own user.
+type actor struct {
+	*theater.Theater
+	name    string
+	cluster *cluster.Cluster
+	failed  []string
+}
+
+func newActor(th *theater.Theater, t *testing.T, name string, may []permission) *actor {
+	t.Helper()
+	th = th.ForTest(t)
+	var rules []rbacv1.PolicyRule
+	for _, p := range may {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{p.group}, Resources: []string{p.resource}, Verbs: []string{p.verb}})
+	}
+	user := grant(th, name, "", rules)
+	a := &actor{Theater: th, name: name}
+	var err error
+	if a.cluster, err = cluster.New(cluster.Options{
+		Config: user.Config, Ledgers: true, Devices: true, ConfigMaps: []snapshot.ConfigMapSource{{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}}, Logger: slog.New(slog.DiscardHandler),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(th.Ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = a.cluster.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	// Roles take effect with a delay.
+	th.Eventually("the role is in force", func() bool {
+		_, err := a.cluster.LivePod(th.Ctx, "default", "no-such-pod", "none")
+		return err == nil || !slices.Contains(may, permission{"", "pods", "get"})
+	})
+	return a
+}
+
+// try records a failure because of a missing permission. No other error may occur.
+func (a *actor) try(what string, err error) {
+	a.T.Helper()
+	switch {
+	case err == nil:
+	case apierrors.IsForbidden(err):
+		a.failed = append(a.failed, what)
+	default:
+		a.T.Errorf("%s: %v", what, err)
+	}
+}
+
+// fails returns what fails because of missing permissions, in order. It waits for the expected
+// failures.
+func (a *actor) fails(expected []string) string {
+	a.follow(expected)
+	pods := make([]*corev1.Pod, 4)
+	for i := range pods {
+		pods[i] = a.Create(controlplane.PodSpec{Name: fmt.Sprintf("%s-%d", a.name, i), SchedulerName: "nobody"})
+	}
+	_, err := a.cluster.LivePod(a.Ctx, "default", pods[0].Name, pods[0].UID)
+	a.try("looking at a pod", err)
+	a.claim(pods)
+	_, err = a.cluster.RetryPod(a.Ctx, "default", pods[0].Name, pods[0].UID)
+	a.try("requeuing a pod", err)
+	a.takeBack(pods[1])
+	a.try("binding", a.bind(pods[3], pods[3].ResourceVersion))
+	return strings.Join(a.failed, ", ")
+}
+
+// follow records what cannot be listed or watched.
+func (a *actor) follow(expected []string) {
+	seen := map[string]bool{}
+	a.Eventually("what can be read is read", func() bool {
+		said := strings.Join(a.cluster.Warnings(), "; ")
+		missing := a.cluster.Synced()
+		if missing != nil {
+			said += missing.Error()
+		}
+		for _, resource := range []string{"nodes", "pods", "poddisruptionbudgets", "ledgers", "configmaps in kube-system", "resourceslices", "resourceclaims", "deviceclasses", "devicetaintrules"} {
+			if strings.Contains(said, " "+resource+" (the API server denies") {
+				seen["following "+resource] = true
+			}
+		}
+		for _, what := range expected {
+			if strings.HasPrefix(what, "following ") {
+				return seen[what]
+			}
+		}
+		return missing == nil
+	})
+	for what := range seen {
+		a.failed = append(a.failed, what)
+	}
+}
+
+// forgetful is a cache without any ledger.
+type forgetful struct{ *cluster.Cluster }
+
+func (forgetful) Ledger(string) *ledger.Object { return nil }
+
+// claim makes claims for the pods, and deletes the ledger.
+func (a *actor) claim(pods []*corev1.Pod) {
+	key := snapshot.LedgerKey{Resource: "example.com/" + a.name}
+	choose := func(*snapshot.Ledger, time.Time) (policy.Claim, error) {
+		return policy.Claim{Units: []policy.Capacity{{Unit: "0", Capacity: 10}}, Amounts: []policy.Amount{{Unit: "0", Amount: 1}}}, nil
+	}
+	first, second := a.keeper(a.cluster), a.keeper(forgetful{a.cluster})
+	_, err := first.Claim(a.Ctx, key, pods[0], "a", choose)
+	a.try("claiming first", err)
+	_, err = first.Claim(a.Ctx, key, pods[1], "a", choose)
+	a.try("claiming again", err)
+	_, err = second.Claim(a.Ctx, key, pods[2], "a", choose)
+	a.try("claiming after somebody else", err)
+	o := a.Ledgers()[ledger.Name(key)]
+	if o == nil {
+		a.failed = append(a.failed, "deleting a ledger")
+		return
+	}
+	a.try("deleting a ledger", a.cluster.DeleteLedger(a.Ctx, o))
+}
+
+func (a *actor) keeper(cache ledger.Cache) *ledger.Keeper {
+	k, err := ledger.New(ledger.Options{API: a.cluster, Cache: cache, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		a.T.Fatal(err)
+	}
+	return k
+}
+
+// takeBack changes the pod so that the API server rejects a Binding of the previous version.
+func (a *actor) takeBack(pod *corev1.Pod) {
+	touched, err := a.cluster.TouchPod(a.Ctx, "default", pod.Name, pod.UID)
+	if a.try("releasing a claim", err); err != nil {
+		return
+	}
+	if touched.ResourceVersion == pod.ResourceVersion || touched.Annotations[cluster.ReleaseAnnotation] == "" {
+		a.T.Errorf("the pod has version %s and annotations %v", touched.ResourceVersion, touched.Annotations)
+	}
+	if err := a.bind(pod, pod.ResourceVersion); err == nil {
+		a.T.Errorf("a Binding of the previous version: %v", err)
+	}
+}
+
+func (a *actor) bind(pod *corev1.Pod, version string) error {
+	return a.cluster.Bind(a.Ctx, binder.Binding{Namespace: "default", Name: pod.Name, UID: pod.UID, Node: "a", ResourceVersion: version})
+}
 
 // roles returns the Roles and ClusterRoles in a file of deploy/. A Role is a ClusterRole with a
 // namespace here.
@@ -123,8 +337,8 @@ func TestEveryRoleIsTested(t *testing.T) {
 // The plugin and the replacement for gpushare run the policy GPUMemory, too, so they need the same permissions as Outboard with it. The
 // plugin also has those of kube-scheduler.
 func TestRolesForTheSamePolicies(t *testing.T) {
-	th := open(t)
-	standard, err := th.Client.RbacV1().ClusterRoles().Get(th.ctx, "system:kube-scheduler", metav1.GetOptions{})
+	th := theater.Open(t)
+	standard, err := th.Client.RbacV1().ClusterRoles().Get(th.Ctx, "system:kube-scheduler", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,31 +386,31 @@ func TestRolesForTheSamePolicies(t *testing.T) {
 }
 
 // grant creates a user with the rules: in the namespace, or everywhere if it is "".
-func (th *theater) grant(name, namespace string, rules []rbacv1.PolicyRule) *controlplane.User {
-	th.t.Helper()
+func grant(th *theater.Theater, name, namespace string, rules []rbacv1.PolicyRule) *controlplane.User {
+	th.T.Helper()
 	user, err := th.AddUser(name)
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	meta := metav1.ObjectMeta{Name: name, Namespace: namespace}
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
 	rbac := th.Client.RbacV1()
 	var errs []error
 	if namespace == "" {
-		_, err = rbac.ClusterRoles().Create(th.ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		_, err = rbac.ClusterRoles().Create(th.Ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 		errs = append(errs, err)
-		_, err = rbac.ClusterRoleBindings().Create(th.ctx, &rbacv1.ClusterRoleBinding{
+		_, err = rbac.ClusterRoleBindings().Create(th.Ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		}, metav1.CreateOptions{})
 	} else {
-		_, err = rbac.Roles(namespace).Create(th.ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+		_, err = rbac.Roles(namespace).Create(th.Ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 		errs = append(errs, err)
-		_, err = rbac.RoleBindings(namespace).Create(th.ctx, &rbacv1.RoleBinding{
+		_, err = rbac.RoleBindings(namespace).Create(th.Ctx, &rbacv1.RoleBinding{
 			ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		}, metav1.CreateOptions{})
 	}
 	if err := errors.Join(append(errs, err)...); err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	return user
 }
@@ -204,7 +418,7 @@ func (th *theater) grant(name, namespace string, rules []rbacv1.PolicyRule) *con
 // Without any one rule for the Lease, the second kube-scheduler of deploy/scheduler.yaml places no
 // pods, or stops to place pods when it has to renew the Lease.
 func TestEveryRuleForTheLeaseIsNeeded(t *testing.T) {
-	th := open(t)
+	th := theater.Open(t)
 	shipped := roles(t, th.Root, "scheduler.yaml")
 	if len(shipped) != 1 {
 		t.Fatalf("scheduler.yaml has %d roles, want that for the Lease", len(shipped))
@@ -221,27 +435,27 @@ func TestEveryRuleForTheLeaseIsNeeded(t *testing.T) {
 	}
 	for i, p := range cases {
 		t.Run("without "+p.String(), func(t *testing.T) {
-			th := th.parallel(t)
+			th := th.Parallel(t)
 			// The Role is for the namespace of the release. Here, each case has its own Lease.
 			name := fmt.Sprint("lease-", i)
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			if _, err := th.Client.CoreV1().Namespaces().Create(th.ctx, namespace, metav1.CreateOptions{}); err != nil {
+			if _, err := th.Client.CoreV1().Namespaces().Create(th.Ctx, namespace, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			config := th.grant(name, name, without(shipped[0].Rules, p)).Config
+			config := grant(th, name, name, without(shipped[0].Rules, p)).Config
 			leases := kubernetes.NewForConfigOrDie(config).CoordinationV1().Leases(name)
 			if p.verb != "create" { // any other rule shows that the Role is in force
-				th.eventually("the Role is in force", func() bool {
-					_, err := leases.Create(th.ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+				th.Eventually("the Role is in force", func() bool {
+					_, err := leases.Create(th.Ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 					return err == nil
 				})
 			} else {
-				th.eventually("the Role is in force", func() bool {
-					_, err := leases.Get(th.ctx, "outboard-scheduler", metav1.GetOptions{})
+				th.Eventually("the Role is in force", func() bool {
+					_, err := leases.Get(th.Ctx, "outboard-scheduler", metav1.GetOptions{})
 					return apierrors.IsNotFound(err)
 				})
 			}
-			if got := lead(th.ctx, config, name); got != want[p] {
+			if got := lead(th.Ctx, config, name); got != want[p] {
 				t.Errorf("it %s, want: it %s", got, want[p])
 			}
 		})
@@ -301,13 +515,13 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 
 // Without any one rule of the manifests for signals, a read of the signal fails, and names the rule.
 func TestEveryRuleForSignalsIsNeeded(t *testing.T) {
-	th := open(t)
+	th := theater.Open(t)
 	limits := signal.Limits{Values: 100, Bytes: 1 << 20}
 	for file, read := range map[string]func(*controlplane.User) error{
 		"metrics.yaml": func(user *controlplane.User) error {
 			source, err := metricsapi.New(metricsapi.Config{Resource: "cpu"}, user.Config)
 			if err == nil {
-				_, err = source.Read(th.ctx, limits)
+				_, err = source.Read(th.Ctx, limits)
 			}
 			if errors.Is(err, metricsapi.ErrNotServed) { // the API server permits it, and has no metrics
 				return nil
@@ -317,7 +531,7 @@ func TestEveryRuleForSignalsIsNeeded(t *testing.T) {
 		"other-cluster.yaml": func(user *controlplane.User) error {
 			source := remote.New(remote.Config{Kubeconfig: user.Kubeconfig})
 			for range 2 { // the first read lists, and the next ones watch
-				if _, err := source.Read(th.ctx, limits); err != nil {
+				if _, err := source.Read(th.Ctx, limits); err != nil {
 					return err
 				}
 			}
@@ -330,16 +544,16 @@ func TestEveryRuleForSignalsIsNeeded(t *testing.T) {
 		}
 		for i, p := range append([]permission{{}}, permissions(shipped[0].Rules)...) {
 			t.Run(file+" without "+p.String(), func(t *testing.T) {
-				th := th.forTest(t)
+				th := th.ForTest(t)
 				rules := without(shipped[0].Rules, p)
-				user := th.grant(strings.ReplaceAll(file, ".yaml", "-")+string(rune('a'+i)), "", rules)
+				user := grant(th, strings.ReplaceAll(file, ".yaml", "-")+string(rune('a'+i)), "", rules)
 				if p == (permission{}) {
-					th.eventually("it can be read", func() bool { return read(user) == nil })
+					th.Eventually("it can be read", func() bool { return read(user) == nil })
 					return
 				}
 				want := `cannot ` + p.verb + ` resource "` + p.resource + `"`
 				// While the other rules are not in force yet, the error may name one of them.
-				th.eventually("the error names the rule", func() bool {
+				th.Eventually("the error names the rule", func() bool {
 					err := read(user)
 					if err == nil {
 						t.Error("it can be read")
@@ -353,14 +567,14 @@ func TestEveryRuleForSignalsIsNeeded(t *testing.T) {
 
 // Without any one binding of the manifests, a ServiceAccount lacks what the program does with it.
 func TestEveryBindingIsNeeded(t *testing.T) {
-	th := open(t)
-	th.install()
+	th := theater.Open(t)
+	th.Install()
 	for _, file := range stage.Permissions() {
-		th.apply(nil, "--server-side", "-f", filepath.Join(th.Root, "deploy", file))
+		th.Apply(nil, "--server-side", "-f", filepath.Join(th.Root, "deploy", file))
 	}
 	const release = "outboard-system"
 	client := func(account string) kubernetes.Interface {
-		token, err := th.Client.CoreV1().ServiceAccounts(release).CreateToken(th.ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		token, err := th.Client.CoreV1().ServiceAccounts(release).CreateToken(th.Ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,43 +588,43 @@ func TestEveryBindingIsNeeded(t *testing.T) {
 		does            string
 		try             func() error
 	}{
-		{"", "outboard", "Outboard reads nodes", func() error { _, err := outboard.CoreV1().Nodes().List(th.ctx, list); return err }},
+		{"", "outboard", "Outboard reads nodes", func() error { _, err := outboard.CoreV1().Nodes().List(th.Ctx, list); return err }},
 		{"", "outboard-claims", "Outboard reads a ledger", func() error {
 			path := "/apis/" + ledger.GroupVersion.String() + "/" + ledger.Resource.Resource
-			return outboard.Discovery().RESTClient().Get().AbsPath(path).Do(th.ctx).Error()
+			return outboard.Discovery().RESTClient().Get().AbsPath(path).Do(th.Ctx).Error()
 		}},
-		{"", "outboard-devices", "Outboard reads devices", func() error { _, err := outboard.ResourceV1().ResourceSlices().List(th.ctx, list); return err }},
+		{"", "outboard-devices", "Outboard reads devices", func() error { _, err := outboard.ResourceV1().ResourceSlices().List(th.Ctx, list); return err }},
 		{"kube-system", "outboard-unhealthy-gpus", "Outboard reads which GPUs are unhealthy", func() error {
-			_, err := outboard.CoreV1().ConfigMaps("kube-system").List(th.ctx, list)
+			_, err := outboard.CoreV1().ConfigMaps("kube-system").List(th.Ctx, list)
 			return err
 		}},
-		{"", "outboard-scheduler", "kube-scheduler reads nodes", func() error { _, err := scheduler.CoreV1().Nodes().List(th.ctx, list); return err }},
+		{"", "outboard-scheduler", "kube-scheduler reads nodes", func() error { _, err := scheduler.CoreV1().Nodes().List(th.Ctx, list); return err }},
 		{"", "outboard-scheduler-volumes", "kube-scheduler selects the node of a volume", func() error {
-			_, err := scheduler.CoreV1().PersistentVolumeClaims("default").Patch(th.ctx, "none", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
+			_, err := scheduler.CoreV1().PersistentVolumeClaims("default").Patch(th.Ctx, "none", types.MergePatchType, []byte(`{}`), metav1.PatchOptions{})
 			return err
 		}},
 		{"kube-system", "outboard-scheduler-authentication-reader", "kube-scheduler reads who may read its metrics", func() error {
-			_, err := scheduler.CoreV1().ConfigMaps("kube-system").Get(th.ctx, "extension-apiserver-authentication", metav1.GetOptions{})
+			_, err := scheduler.CoreV1().ConfigMaps("kube-system").Get(th.Ctx, "extension-apiserver-authentication", metav1.GetOptions{})
 			return err
 		}},
 		{release, "outboard-scheduler-lease", "kube-scheduler reads its Lease", func() error {
-			_, err := scheduler.CoordinationV1().Leases(release).Get(th.ctx, "outboard-scheduler", metav1.GetOptions{})
+			_, err := scheduler.CoordinationV1().Leases(release).Get(th.Ctx, "outboard-scheduler", metav1.GetOptions{})
 			return err
 		}},
 	}
 	known := map[string]bool{}
 	for i, b := range bindings {
 		known[b.namespace+"/"+b.name] = true
-		th.eventually(b.does, func() bool { return !apierrors.IsForbidden(b.try()) })
+		th.Eventually(b.does, func() bool { return !apierrors.IsForbidden(b.try()) })
 		rbac := th.Client.RbacV1()
 		remove := rbac.ClusterRoleBindings().Delete
 		if b.namespace != "" {
 			remove = rbac.RoleBindings(b.namespace).Delete
 		}
-		if err := remove(th.ctx, b.name, metav1.DeleteOptions{}); err != nil {
+		if err := remove(th.Ctx, b.name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		th.eventually("it no longer does: "+b.does, func() bool { return apierrors.IsForbidden(b.try()) })
+		th.Eventually("it no longer does: "+b.does, func() bool { return apierrors.IsForbidden(b.try()) })
 		for _, other := range bindings[i+1:] {
 			if err := other.try(); apierrors.IsForbidden(err) {
 				t.Errorf("without the binding %s also fails: %s: %v", b.name, other.does, err)

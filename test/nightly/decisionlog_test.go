@@ -1,4 +1,4 @@
-package e2e
+package nightly
 
 import (
 	"encoding/json"
@@ -9,15 +9,16 @@ import (
 	"testing"
 
 	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/theater"
 )
 
 // The file of decisions has where each pod went, and by how much, and why a pod waits, after the process has ended.
 func TestDecisionLog(t *testing.T) {
-	th := open(t)
+	th := theater.Open(t)
 	gpus := map[string]string{"aliyun.com/gpu-mem": "16", "aliyun.com/gpu-count": "1"}
-	th.nodes(controlplane.NodeSpec{Name: "a", Resources: gpus}, controlplane.NodeSpec{Name: "b", Resources: gpus})
+	th.Nodes(controlplane.NodeSpec{Name: "a", Resources: gpus}, controlplane.NodeSpec{Name: "b", Resources: gpus})
 	file := filepath.Join(t.TempDir(), "decisions.jsonl")
-	o := th.outboard(fmt.Sprintf(`
+	o := th.Outboard(fmt.Sprintf(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {insecure: true, shutdownDelay: 0s}
@@ -25,10 +26,10 @@ log: {decisions: %q}
 profiles:
 - policies: [{type: GPUMemory}]
 `, file))
-	th.scheduler(schedulerConfig(extender{o: o, verbs: "filter prioritize bind", managed: []string{"aliyun.com/gpu-mem", "aliyun.com/gpu-count"}}))
-	first := th.boundAndSeen(o, controlplane.PodSpec{Name: "first", Resources: map[string]string{"aliyun.com/gpu-mem": "4"}})
-	second := th.bound(controlplane.PodSpec{Name: "second", Resources: map[string]string{"aliyun.com/gpu-mem": "4"}})
-	th.place(controlplane.PodSpec{Name: "too-large", Resources: map[string]string{"aliyun.com/gpu-mem": "17"}})
+	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter prioritize bind", Managed: []string{"aliyun.com/gpu-mem", "aliyun.com/gpu-count"}}))
+	first := th.BoundAndSeen(o, controlplane.PodSpec{Name: "first", Resources: map[string]string{"aliyun.com/gpu-mem": "4"}})
+	second := th.Bound(controlplane.PodSpec{Name: "second", Resources: map[string]string{"aliyun.com/gpu-mem": "4"}})
+	th.Placed(controlplane.PodSpec{Name: "too-large", Resources: map[string]string{"aliyun.com/gpu-mem": "17"}})
 	if err := o.Stop(); err != nil {
 		t.Error(err)
 	}

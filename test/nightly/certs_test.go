@@ -1,4 +1,4 @@
-package e2e
+package nightly
 
 import (
 	"context"
@@ -15,12 +15,13 @@ import (
 
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
 )
 
 // load calls filter repeatedly, each time on a new connection, and with certificates as
 // kube-scheduler reads them.
 type load struct {
-	*theater
+	*theater.Theater
 	outboard *stage.Outboard
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
@@ -30,13 +31,13 @@ type load struct {
 
 // start starts the callers, which read the CA at that time.
 func (l *load) start(callers int) {
-	l.t.Helper()
-	ctx, cancel := context.WithCancel(l.ctx)
+	l.T.Helper()
+	ctx, cancel := context.WithCancel(l.Ctx)
 	l.cancel = cancel
 	for range callers {
 		config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: l.outboard.CAFile, CertFile: l.outboard.CertFile, KeyFile: l.outboard.KeyFile}})
 		if err != nil {
-			l.t.Fatal(err)
+			l.T.Fatal(err)
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 		l.running.Go(func() {
@@ -78,19 +79,19 @@ func call(ctx context.Context, client *http.Client, url string) error {
 // While kube-scheduler places pods and other callers call, the test replaces the certificates and
 // the CA, and no handshake fails.
 func TestCertificatesAreReplaced(t *testing.T) {
-	th := open(t)
-	th.nodes(controlplane.NodeSpec{Name: "a"})
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"})
 	dir := t.TempDir()
-	th.command("certs", "--dir", dir)
+	th.Command("certs", "--dir", dir)
 	file := func(name string) string { return filepath.Join(dir, name) }
-	o := th.outboard(fmt.Sprintf(`
+	o := th.Outboard(fmt.Sprintf(`
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {tls: {certFile: %q, keyFile: %q, clientCAFile: %q}}
 profiles: [{policies: [{type: PodLimit, config: {max: 100, selector: {}}}]}]
 `, file("server.crt"), file("server.key"), file("ca.crt")))
-	config := th.command("scheduler-config", "--config", o.ConfigFile, "--url", o.URL, "--certificate-dir", dir, "--strict")
-	scheduler, calls := th.scheduler(config), &load{theater: th, outboard: o, failed: make(chan error, 1)}
+	config := th.Command("scheduler-config", "--config", o.ConfigFile, "--url", o.URL, "--certificate-dir", dir, "--strict")
+	scheduler, calls := th.Scheduler(config), &load{Theater: th, outboard: o, failed: make(chan error, 1)}
 	calls.start(4)
 	t.Cleanup(func() { calls.stop() })
 	restart := func() {
@@ -99,14 +100,14 @@ profiles: [{policies: [{type: PodLimit, config: {max: 100, selector: {}}}]}]
 			t.Error(err)
 		}
 		calls.start(4)
-		scheduler = th.scheduler(config)
+		scheduler = th.Scheduler(config)
 	}
 	check := func(step string) {
 		t.Helper()
 		// Each caller opens a connection after the last change, and kube-scheduler places a pod.
 		seen := calls.calls.Load()
-		th.eventually("new connections", func() bool { return calls.calls.Load() >= seen+200 })
-		th.bound(controlplane.PodSpec{Name: step})
+		th.Eventually("new connections", func() bool { return calls.calls.Load() >= seen+200 })
+		th.Bound(controlplane.PodSpec{Name: step})
 		select {
 		case err := <-calls.failed:
 			t.Fatalf("%s: a call failed: %v", step, err)
@@ -115,10 +116,10 @@ profiles: [{policies: [{type: PodLimit, config: {max: 100, selector: {}}}]}]
 	}
 	change := func(flag string) {
 		t.Helper()
-		reloads := func() string { return th.metric(o, `outboard_server_tls_reloads_total{outcome="success"} `) }
+		reloads := func() string { return th.Metric(o, `outboard_server_tls_reloads_total{outcome="success"} `) }
 		before := reloads()
-		th.command("certs", "--dir", dir, flag)
-		th.eventually("the files are reloaded", func() bool { return reloads() != before })
+		th.Command("certs", "--dir", dir, flag)
+		th.Eventually("the files are reloaded", func() bool { return reloads() != before })
 	}
 
 	check("before")
@@ -137,7 +138,7 @@ profiles: [{policies: [{type: PodLimit, config: {max: 100, selector: {}}}]}]
 	change("--remove-old-cas")
 	check("ca-removed")
 
-	for line := range strings.Lines(th.get(o.Admin + "/metrics")) {
+	for line := range strings.Lines(th.Get(o.Admin + "/metrics")) {
 		if strings.HasPrefix(line, "outboard_server_refused_callers_total{") && !strings.HasSuffix(strings.TrimSpace(line), " 0") {
 			t.Errorf("Outboard rejected a caller: %s", line)
 		}

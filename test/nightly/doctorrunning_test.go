@@ -1,4 +1,4 @@
-package e2e
+package nightly
 
 import (
 	"encoding/base64"
@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -23,7 +22,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
-	"outboard.dev/outboard/internal/wiring/doctor"
+	"outboard.dev/outboard/test/theater"
 )
 
 // kubelet serves port-forwards to the loopback address of this machine, as a kubelet does for pods on the network of its host, and
@@ -78,16 +77,16 @@ func kubelet(t *testing.T) int32 {
 }
 
 // host makes the kubelet at the port that of the node.
-func (th *theater) host(node string, port int32) {
-	th.t.Helper()
-	n, err := th.Client.CoreV1().Nodes().Get(th.ctx, node, metav1.GetOptions{})
+func host(th *theater.Theater, node string, port int32) {
+	th.T.Helper()
+	n, err := th.Client.CoreV1().Nodes().Get(th.Ctx, node, metav1.GetOptions{})
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = port
-	if _, err := th.Client.CoreV1().Nodes().UpdateStatus(th.ctx, n, metav1.UpdateOptions{}); err != nil {
-		th.t.Fatal(err)
+	if _, err := th.Client.CoreV1().Nodes().UpdateStatus(th.Ctx, n, metav1.UpdateOptions{}); err != nil {
+		th.T.Fatal(err)
 	}
 }
 
@@ -111,26 +110,26 @@ spec:
 `
 
 // schedulerPod creates the Deployment whose pod runs the scheduler, and the pod, which started at a time, in place of a former one.
-func (th *theater) schedulerPod(node, port string, started time.Time) {
-	th.t.Helper()
-	if out, err := th.Kubectl(th.ctx, "-n", "outboard-system", "delete", "pod", "outboard-scheduler-6d5f-x1", "--ignore-not-found", "--force").CombinedOutput(); err != nil {
-		th.t.Fatalf("%v: %s", err, out)
+func schedulerPod(th *theater.Theater, node, port string, started time.Time) {
+	th.T.Helper()
+	if out, err := th.Kubectl(th.Ctx, "-n", "outboard-system", "delete", "pod", "outboard-scheduler-6d5f-x1", "--ignore-not-found", "--force").CombinedOutput(); err != nil {
+		th.T.Fatalf("%v: %s", err, out)
 	}
 	_, template, _ := strings.Cut(strings.ReplaceAll(schedulerInPod, "PORT", port), "  template: &template\n")
 	template = strings.ReplaceAll(regexp.MustCompile(`(?m)^    `).ReplaceAllString(template, ""), "spec: &spec\n", "spec:\n  nodeName: "+node+"\n")
 	deployment := strings.NewReplacer("PORT", port, " &template", "", " &spec", "").Replace(schedulerInPod)
 	pod := "---\napiVersion: v1\nkind: Pod\n" + strings.Replace(template, "metadata: {", "metadata: {name: outboard-scheduler-6d5f-x1, namespace: outboard-system, ", 1)
-	th.apply([]byte(deployment+pod), "-f", "-")
-	p, err := th.Client.CoreV1().Pods("outboard-system").Get(th.ctx, "outboard-scheduler-6d5f-x1", metav1.GetOptions{})
+	th.Apply([]byte(deployment+pod), "-f", "-")
+	p, err := th.Client.CoreV1().Pods("outboard-system").Get(th.Ctx, "outboard-scheduler-6d5f-x1", metav1.GetOptions{})
 	if err != nil {
-		th.t.Fatal(err)
+		th.T.Fatal(err)
 	}
 	p.Status.Phase = corev1.PodRunning
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "kube-scheduler", Image: "kube-scheduler", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}},
 	}}
-	if _, err := th.Client.CoreV1().Pods("outboard-system").UpdateStatus(th.ctx, p, metav1.UpdateOptions{}); err != nil {
-		th.t.Fatal(err)
+	if _, err := th.Client.CoreV1().Pods("outboard-system").UpdateStatus(th.Ctx, p, metav1.UpdateOptions{}); err != nil {
+		th.T.Fatal(err)
 	}
 }
 
@@ -153,26 +152,8 @@ func withData(t *testing.T, config string) (_ string, keys []string) {
 	}), keys
 }
 
-type doctorsReport struct {
-	Findings   []doctor.Finding
-	NotChecked []doctor.Omission
-	text       string
-}
-
-// inNamespace runs outboard doctor --outboard-namespace outboard-system.
-func (th *theater) inNamespace(kubeconfig string, args ...string) doctorsReport {
-	th.t.Helper()
-	cmd := exec.CommandContext(th.ctx, th.Binary(), append([]string{"doctor", "--outboard-namespace", "outboard-system", "--kubeconfig", kubeconfig, "-o", "json"}, args...)...)
-	out, err := cmd.Output()
-	r := doctorsReport{text: string(out)}
-	if json.Unmarshal(out, &r) != nil {
-		th.t.Fatalf("%v: %s", err, out)
-	}
-	return r
-}
-
 // notRestarted returns the finding about a kube-scheduler that must be restarted, as text; "" if there is none.
-func (r doctorsReport) notRestarted() string {
+func notRestarted(r theater.DoctorsReport) string {
 	for _, f := range r.Findings {
 		if f.Code == "SchedulerNotRestarted" {
 			return f.Text()
@@ -182,7 +163,7 @@ func (r doctorsReport) notRestarted() string {
 }
 
 // notLoaded returns why it is unknown what kube-scheduler has loaded; "" if it is known.
-func (r doctorsReport) notLoaded() string {
+func notLoaded(r theater.DoctorsReport) string {
 	for _, o := range r.NotChecked {
 		if strings.HasSuffix(o.What, " has loaded") {
 			return o.Why
@@ -194,9 +175,9 @@ func (r doctorsReport) notLoaded() string {
 // The ConfigMap of a real kube-scheduler changes to another preset, and nobody restarts it. outboard doctor reads what it has loaded,
 // through a port-forward of the real API server.
 func TestDoctorFindsASchedulerThatWasNotRestarted(t *testing.T) {
-	th := open(t)
-	th.nodes(gpus("n1", 2, 16))
-	th.host("n1", kubelet(t))
+	th := theater.Open(t)
+	th.Nodes(theater.GPUs("n1", 2, 16))
+	host(th, "n1", kubelet(t))
 	preset := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(th.Root, "deploy", "chart", "presets", name))
 		if err != nil {
@@ -204,7 +185,7 @@ func TestDoctorFindsASchedulerThatWasNotRestarted(t *testing.T) {
 		}
 		return string(text)
 	}
-	o := th.outboard("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving:\n  tls: {certFile: server.crt, keyFile: server.key, clientCAFile: ca.crt, allowedClients: [kube-scheduler]}\n" + preset("gpu-sharing.yaml"))
+	o := th.Outboard("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving:\n  tls: {certFile: server.crt, keyFile: server.key, clientCAFile: ca.crt, allowedClients: [kube-scheduler]}\n" + preset("gpu-sharing.yaml"))
 	config := func(name string) (string, []string) {
 		text, err := o.SchedulerConfig(preset(name))
 		if err != nil {
@@ -217,13 +198,13 @@ func TestDoctorFindsASchedulerThatWasNotRestarted(t *testing.T) {
 	if len(keys) == 0 {
 		t.Fatalf("no key in:\n%s", former)
 	}
-	address, err := url.Parse(th.scheduler(former).URL())
+	address, err := url.Parse(th.Scheduler(former).URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	th.apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"))
+	th.Apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"))
 	started := time.Now().Add(-time.Hour)
-	th.schedulerPod("n1", address.Port(), started)
+	schedulerPod(th, "n1", address.Port(), started)
 	mounts := func(config string) {
 		t.Helper()
 		m := corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{"scheduler.yaml": config}}
@@ -232,47 +213,47 @@ func TestDoctorFindsASchedulerThatWasNotRestarted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		th.apply(text, "--server-side", "-f", "-")
+		th.Apply(text, "--server-side", "-f", "-")
 	}
 
 	mounts(former)
-	r := th.inNamespace(th.Kubeconfig())
-	if found, unknown := r.notRestarted(), r.notLoaded(); found != "" || unknown != "" {
+	r := th.InNamespace(th.Kubeconfig())
+	if found, unknown := notRestarted(r), notLoaded(r); found != "" || unknown != "" {
 		t.Errorf("the configuration is that which is loaded: %q, not checked: %q", found, unknown)
 	}
 
 	mounts(current)
-	r = th.inNamespace(th.Kubeconfig())
+	r = th.InNamespace(th.Kubeconfig())
 	for _, want := range []string{"[ERROR SchedulerNotRestarted]", "configmap outboard-system/scheduler-5g7h scheduler.yaml:", "extenders[0].bindVerb is not set, and bind in the file"} {
-		if !strings.Contains(r.notRestarted(), want) {
-			t.Errorf("%q is not in %q, not checked: %q", want, r.notRestarted(), r.notLoaded())
+		if !strings.Contains(notRestarted(r), want) {
+			t.Errorf("%q is not in %q, not checked: %q", want, notRestarted(r), notLoaded(r))
 		}
 	}
 	for _, key := range keys {
-		if strings.Contains(r.text, key) || strings.Contains(r.text, key[:40]) {
+		if strings.Contains(r.Text, key) || strings.Contains(r.Text, key[:40]) {
 			t.Error("the report has a key")
 		}
 	}
 
 	// A user with a token does not show it to the pod, and sees that the ConfigMap has changed.
-	th.apply([]byte(`{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "outboard", "namespace": "outboard-system"}}`), "-f", "-")
-	th.apply([]byte(`
+	th.Apply([]byte(`{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "outboard", "namespace": "outboard-system"}}`), "-f", "-")
+	th.Apply([]byte(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: doctor}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
 subjects: [{kind: ServiceAccount, name: outboard, namespace: outboard-system}]
 `), "-f", "-")
-	token := th.serviceAccount("outboard")
-	r = th.inNamespace(token)
-	if found := r.notRestarted(); !strings.Contains(found, "[WARNING SchedulerNotRestarted]") || !strings.Contains(found, "started at "+started.UTC().Format(time.RFC3339)) {
+	token := th.ServiceAccount("outboard")
+	r = th.InNamespace(token)
+	if found := notRestarted(r); !strings.Contains(found, "[WARNING SchedulerNotRestarted]") || !strings.Contains(found, "started at "+started.UTC().Format(time.RFC3339)) {
 		t.Errorf("found %q", found)
 	}
 
 	// One that started after the change is not reported, and why it is not asked.
-	th.schedulerPod("n1", address.Port(), time.Now().Add(time.Hour))
-	r = th.inNamespace(token)
-	if found, unknown := r.notRestarted(), r.notLoaded(); found != "" || !strings.Contains(unknown, "no client certificate") {
+	schedulerPod(th, "n1", address.Port(), time.Now().Add(time.Hour))
+	r = th.InNamespace(token)
+	if found, unknown := notRestarted(r), notLoaded(r); found != "" || !strings.Contains(unknown, "no client certificate") {
 		t.Errorf("found %q, not checked: %q", found, unknown)
 	}
 
@@ -281,7 +262,7 @@ subjects: [{kind: ServiceAccount, name: outboard, namespace: outboard-system}]
 	if err != nil {
 		t.Fatal(err)
 	}
-	th.apply([]byte(`
+	th.Apply([]byte(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: doctor}
@@ -312,15 +293,15 @@ rules:
 		{"may", forward + "- {nonResourceURLs: [/configz], verbs: [get]}\n", ""},
 	} {
 		if tt.role != "" {
-			th.apply([]byte(tt.role), "-f", "-")
+			th.Apply([]byte(tt.role), "-f", "-")
 		}
-		th.eventually(tt.name, func() bool { // the API server and kube-scheduler learn of permissions a moment later
-			unknown := th.inNamespace(user.Kubeconfig).notLoaded()
+		th.Eventually(tt.name, func() bool { // the API server and kube-scheduler learn of permissions a moment later
+			unknown := notLoaded(th.InNamespace(user.Kubeconfig))
 			return unknown == tt.want || tt.want != "" && strings.Contains(unknown, tt.want)
 		})
 	}
-	th.schedulerPod("n1", "1", time.Now().Add(time.Hour))
-	if unknown := th.inNamespace(th.Kubeconfig()).notLoaded(); !strings.Contains(unknown, "connection refused") {
+	schedulerPod(th, "n1", "1", time.Now().Add(time.Hour))
+	if unknown := notLoaded(th.InNamespace(th.Kubeconfig())); !strings.Contains(unknown, "connection refused") {
 		t.Errorf("nothing listens, and %q", unknown)
 	}
 }

@@ -1,0 +1,191 @@
+package nightly
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/stage"
+	"outboard.dev/outboard/test/theater"
+)
+
+// impostor is a server that passes all nodes, over HTTPS with a certificate that it has created
+// itself, or over plain HTTP. It counts calls.
+func impostor(t *testing.T, start func(http.Handler) *httptest.Server) (url string, calls *atomic.Int64) {
+	t.Helper()
+	calls = new(atomic.Int64)
+	s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var args struct{ NodeNames []string }
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			t.Error(err)
+		}
+		calls.Add(1)
+		if err := json.NewEncoder(w).Encode(args); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, calls
+}
+
+// Without a CA kube-scheduler places a pod by the response of an impostor. With the doctor's
+// corrected file it does not.
+func TestDoctorUnverifiedHTTPS(t *testing.T) {
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"})
+	url, calls := impostor(t, httptest.NewTLSServer)
+	o := th.Outboard(theater.WebLimit + theater.MutualTLS) // for its CA
+	config := strings.Replace(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter"}), o.URL, url, 1)
+	config = config[:strings.Index(config, "  tlsConfig:")]
+	fixed := th.Diagnosed("UnverifiedHTTPS", config, "--certificate-dir", filepath.Dir(o.CAFile))
+
+	scheduler := th.Scheduler(config)
+	th.Bound(controlplane.PodSpec{Name: "first"})
+	if calls.Load() == 0 {
+		t.Error("the impostor got no call")
+	}
+	if err := scheduler.Stop(); err != nil {
+		t.Error(err)
+	}
+	calls.Store(0)
+	th.Scheduler(fixed)
+	if placed := th.Placed(controlplane.PodSpec{Name: "second"}); !strings.Contains(placed.Waiting, "certificate") {
+		t.Errorf("with a CA the pod waits because of %q", placed.Waiting)
+	}
+	if n := calls.Load(); n != 0 {
+		t.Errorf("with a CA the impostor got %d calls", n)
+	}
+}
+
+// leastAllocated places pods on the node with the largest free part.
+const leastAllocated = `profiles:
+- schedulerName: default-scheduler
+  plugins:
+    score:
+      disabled: [{name: "*"}]
+      enabled: [{name: NodeResourcesFit, weight: 1}]
+`
+
+// After a filter call with whole nodes, kube-scheduler counts a busy node as idle. With the
+// doctor's corrected file it does not. The busy node is the larger one, so it has the larger free
+// part if it is idle.
+func TestDoctorEmptyNodeInfos(t *testing.T) {
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "busy", CPU: "16", Memory: "64Gi"}, controlplane.NodeSpec{Name: "idle", CPU: "8"})
+	o := th.Outboard("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving: {insecure: true}\nprofiles:\n- policies: [{type: ImageLocality, weight: 0}]\n")
+	th.Create(controlplane.PodSpec{Name: "hog", NodeName: "busy", CPU: "12", Memory: "48Gi"})
+	config := theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter", Nodes: true}) + leastAllocated
+	fixed := th.Diagnosed("EmptyNodeInfos", config, "--config", o.ConfigFile)
+
+	pod := controlplane.PodSpec{Name: "whole-nodes", CPU: "1", Memory: "1Gi"}
+	scheduler := th.Scheduler(config)
+	if got := th.Bound(pod).Spec.NodeName; got != "busy" {
+		t.Errorf("with whole nodes the pod is on %s: kube-scheduler knows the pods of the nodes", got)
+	}
+	if err := scheduler.Stop(); err != nil {
+		t.Error(err)
+	}
+	th.Scheduler(fixed)
+	pod.Name = "names"
+	if got := th.Bound(pod).Spec.NodeName; got != "idle" {
+		t.Errorf("with names the pod is on %s", got)
+	}
+}
+
+// What kube-scheduler does with other files that the doctor reports, and with the corrected ones.
+func TestDoctorConsequences(t *testing.T) {
+	th := theater.Open(t)
+	th.Nodes(theater.GPUs("a", 4, 8))
+	shared := th.Outboard(theater.GPUShare)
+	plain := th.Outboard(theater.OneWeb)
+	secret := th.Outboard(theater.WebLimit + theater.MutualTLS)
+	alone := th.Outboard("clientConnection: {enabled: false}\n" + theater.OneWeb)
+	for _, tt := range []struct {
+		code, config string
+		o            *stage.Outboard
+		pod          controlplane.PodSpec
+		wrong, right func(stage.Outcome) bool
+	}{
+		{
+			code: "BindNotCalled", o: shared, pod: theater.GPUPod("gpu", 2),
+			config: strings.Replace(theater.GPUShareScheduler(shared), "  bindVerb: bind\n", "", 1),
+			wrong: func(p stage.Outcome) bool {
+				return p.Waiting == "" && p.Pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == ""
+			},
+			right: func(p stage.Outcome) bool {
+				return p.Waiting == "" && p.Pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != ""
+			},
+		},
+		{
+			code: "VerbNotServed", o: plain, pod: controlplane.PodSpec{Name: "verb"},
+			config: theater.SchedulerConfig(theater.Extender{Outboard: plain, Verbs: "filter=predicates"}),
+			wrong:  func(p stage.Outcome) bool { return strings.Contains(p.Waiting, "404") }, right: placed,
+		},
+		{
+			code: "NoClientCertificate", o: secret, pod: controlplane.PodSpec{Name: "certificate"},
+			config: strings.Replace(theater.SchedulerConfig(theater.Extender{Outboard: secret, Verbs: "filter"}), ", certFile: "+secret.CertFile+", keyFile: "+secret.KeyFile, "", 1),
+			// kube-scheduler has sent its request when Outboard refuses it. It may report that the connection is closed instead of
+			// the reason, which Outboard counts.
+			wrong: func(p stage.Outcome) bool {
+				refused := th.Metric(secret, `outboard_server_refused_callers_total{reason="no_certificate"} `)
+				return p.Waiting != "" && refused != "" && refused != "0"
+			},
+			right: placed,
+		},
+		{
+			code: "NamesWithoutCluster", o: alone, pod: controlplane.PodSpec{Name: "names"},
+			config: theater.SchedulerConfig(theater.Extender{Outboard: alone, Verbs: "filter"}),
+			wrong:  func(p stage.Outcome) bool { return strings.Contains(p.Waiting, "only node names") }, right: placed,
+		},
+	} {
+		fixed := th.Diagnosed(tt.code, tt.config, "--config", tt.o.ConfigFile, "--certificate-dir", filepath.Dir(tt.o.CAFile))
+		for which, config := range map[string]string{"wrong": tt.config, "right": fixed} {
+			pod := tt.pod
+			pod.Name += "-" + which
+			scheduler := th.Scheduler(config)
+			got, is := th.Placed(pod), tt.right
+			if which == "wrong" {
+				is = tt.wrong
+			}
+			if !is(got) {
+				t.Errorf("%s: with the %s file the pod is on %q, and waits because of %q:\n%s", tt.code, which, got.Pod.Spec.NodeName, got.Waiting, config)
+			}
+			if err := scheduler.Stop(); err != nil {
+				t.Error(err)
+			}
+			if err := controlplane.DeletePod(th.Ctx, th.Client, got.Pod); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// placed reports whether a pod is on a node.
+func placed(p stage.Outcome) bool { return p.Waiting == "" }
+
+// The doctor reads the cluster: kube-scheduler's pod, the resources of nodes, Services.
+func TestDoctorReadsTheCluster(t *testing.T) {
+	th := theater.Open(t)
+	th.Nodes(controlplane.NodeSpec{Name: "a"})
+	static, err := os.ReadFile(filepath.Join(th.Root, "test", "e2e", "testdata", "kubeadm-scheduler.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	th.Apply(static, "-f", "-")
+	th.Apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"), "-f", filepath.Join(th.Root, "deploy", "outboard.yaml"))
+	o := th.Outboard(theater.GPUShare)
+	config := strings.ReplaceAll(theater.GPUShareScheduler(o), o.URL, "http://outboard.outboard-system.svc")
+	codes, _ := th.Doctor(config, "--kubeconfig", th.Kubeconfig())
+	for _, code := range []string{"SchedulerWithoutConfig", "ClusterDNS", "NoEndpoints", "ResourceNotReported"} {
+		if !slices.Contains(codes, code) {
+			t.Errorf("the doctor reports %v, and not %s", codes, code)
+		}
+	}
+}

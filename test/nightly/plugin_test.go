@@ -1,0 +1,182 @@
+package nightly
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/test/controlplane"
+	"outboard.dev/outboard/test/theater"
+)
+
+// A custom kube-scheduler, in a module of its own with at most 20 lines of code, has a custom
+// policy.
+func TestOwnScheduler(t *testing.T) {
+	th := theater.Open(t)
+	program := filepath.Join(t.TempDir(), "scheduler")
+	build := exec.CommandContext(th.Ctx, "go", "build", "-ldflags=-s -w", "-o", program, ".")
+	build.Dir = filepath.Join(th.Root, "examples", "own-scheduler")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	main, err := os.ReadFile(filepath.Join(build.Dir, "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := bytes.Count(main, []byte("\n")); lines > 20 {
+		t.Errorf("main.go has %d lines, and should have 20 at most", lines)
+	}
+	th.Nodes(controlplane.NodeSpec{Name: "a"})
+	th.PluginOf(program, "profiles:\n- policies: [{type: Seats, config: {license: cad, seats: 2}}]\n")
+	seat := func(name string) controlplane.PodSpec {
+		return controlplane.PodSpec{Name: name, Labels: map[string]string{"example.com/license": "cad"}}
+	}
+	for _, name := range []string{"first", "second"} {
+		if pod := th.Bound(seat(name)); pod.Annotations["example.com/seat"] != "cad" {
+			t.Errorf("%s has the annotations %v", name, pod.Annotations)
+		}
+	}
+	third := th.Placed(seat("third"))
+	if !strings.Contains(third.Waiting, "all seats of the license are taken") {
+		t.Fatalf("the third pod waits because of %q", third.Waiting)
+	}
+	if err := th.Client.CoreV1().Pods("default").Delete(th.Ctx, "first", *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	if pod := th.WillBeBound(third.Pod); pod.Annotations["example.com/seat"] != "cad" {
+		t.Errorf("third has the annotations %v", pod.Annotations)
+	}
+}
+
+// The plugin sends as many requests as kube-scheduler may, whatever its own configuration says, and pods wait for their turn: a rejected pod
+// would take more requests than its Binding.
+func TestPluginBindsManyPodsAtOnce(t *testing.T) {
+	th := theater.Open(t)
+	th.Nodes(theater.GPUs("gpu-node", 8, 10))
+	var pods []*corev1.Pod
+	for i := range 60 {
+		pods = append(pods, th.Create(theater.GPUPod(fmt.Sprint("share-", i), 1)))
+	}
+	th.Plugin("clientConnection: {qps: 1, burst: 1}\nprofiles:\n- policies: [{type: GPUMemory}]\n")
+	for _, pod := range pods {
+		th.WillBeBound(pod)
+		if events := th.Events(pod); strings.Contains(events, "too many pods") {
+			t.Errorf("pod %s is rejected first:\n%s", pod.Name, events)
+		}
+	}
+}
+
+// With kube-scheduler's gang scheduling, a gang of 8 is placed as a whole, or not at all: each
+// member counts the GPUs of the members before it, although none of them is bound, and the plugin
+// releases the reservations of a group that does not fit.
+func TestPluginPlacesGangs(t *testing.T) {
+	const gate = "--feature-gates=GenericWorkload=true"
+	th := theater.OpenWith(t, controlplane.Options{APIServerArgs: []string{gate, "--runtime-config=scheduling.k8s.io/v1beta1=true"}})
+	th.Nodes(theater.GPUs("one", 4, 10), theater.GPUs("two", 4, 10))
+	path, err := theater.Plugged()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := th.PluginOf(path, "profiles:\n- managedResources: [{name: "+string(theater.GPUMem)+"}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n", gate)
+	blocker := th.Bound(theater.GPUPod("blocker", 6))
+	group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "gang"}}
+	group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 8}
+	if _, err := th.Client.SchedulingV1beta1().PodGroups("default").Create(th.Ctx, group, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var members []*corev1.Pod
+	for i := range 8 {
+		member := theater.GPUPod(fmt.Sprintf("member-%d", i), 6).Pod()
+		member.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("gang")}
+		created, err := th.Client.CoreV1().Pods("default").Create(th.Ctx, member, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, created)
+	}
+	th.Eventually("the gang was tried", func() bool { return strings.Contains(s.Log(), "Insufficient GPU Memory in one device") })
+	for _, member := range members {
+		if pod, err := th.Client.CoreV1().Pods("default").Get(th.Ctx, member.Name, metav1.GetOptions{}); err != nil || pod.Spec.NodeName != "" {
+			t.Fatalf("%s is bound although only 7 fit: %v", member.Name, err)
+		}
+	}
+	if err := th.Client.CoreV1().Pods("default").Delete(th.Ctx, blocker.Name, *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	taken := map[string]bool{}
+	for _, member := range members {
+		pod := th.WillBeBound(member)
+		taken[pod.Spec.NodeName+"/"+pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"]] = true
+	}
+	if len(taken) != 8 {
+		t.Errorf("the members have the GPUs %v, want 8", taken)
+	}
+}
+
+// A pod of high priority evicts no other pod while it fits on a node that the plugin has not named, whatever the plugin takes for inert:
+// kube-scheduler considers only the named nodes for preemption.
+func TestCandidatesEvictNoPods(t *testing.T) {
+	const postFilter = "    postFilter: {enabled: [{name: Outboard}]}\n"
+	for _, tt := range []struct {
+		name, plugins, args string
+		fails               bool   // the attempt with the named node
+		log                 string // of kube-scheduler
+	}{
+		{"FiltersRun", postFilter, "candidates: 1", false, ""},
+		{"ListFails", postFilter, "candidates: 1\ninertPlugins: [NodePorts]", true, ""},
+		{"PostFilterIsNotFirst", "", "candidates: 1\ninertPlugins: [NodePorts]", false, "Outboard names no candidates"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			th := theater.Open(t)
+			th.Nodes(
+				controlplane.NodeSpec{Name: "without"},
+				controlplane.NodeSpec{Name: "with", Images: map[string]int64{"registry.example/app:1": 900 << 20}},
+			)
+			th.Priority("high", 1000)
+			path, err := theater.Plugged()
+			if err != nil {
+				t.Fatal(err)
+			}
+			profile := strings.Replace(theater.PluginEnabled, "  pluginConfig:", tt.plugins+"  pluginConfig:", 1)
+			s := th.PluginIn(path, profile, tt.args+"\nprofiles: [{policies: [{type: ImageLocality}]}]")
+			onPort := func(name, class string) *corev1.Pod {
+				pod := controlplane.PodSpec{Name: name, Image: "registry.example/app:1", PriorityClass: class}.Pod()
+				pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
+				pod, err := th.Client.CoreV1().Pods(pod.Namespace).Create(th.Ctx, pod, metav1.CreateOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return th.WillBeBound(pod)
+			}
+			if low := onPort("low", ""); low.Spec.NodeName != "with" {
+				t.Fatalf("low is on node %s", low.Spec.NodeName)
+			}
+			high := onPort("high", "high")
+			if high.Spec.NodeName != "without" {
+				t.Errorf("high is on node %s", high.Spec.NodeName)
+			}
+			low, err := th.Client.CoreV1().Pods("default").Get(th.Ctx, "low", metav1.GetOptions{})
+			if err != nil || low.DeletionTimestamp != nil {
+				t.Errorf("low is evicted: %v", err)
+			}
+			const retried = "other plugins reject the best 1 node(s): the pod is retried at once with all nodes"
+			if tt.fails {
+				th.Eventually("the event of the attempt", func() bool { return strings.Contains(th.Events(high), retried) })
+			} else if events := th.Events(high); strings.Contains(events, "FailedScheduling") {
+				t.Errorf("the events are %s", events)
+			}
+			if !strings.Contains(s.Log(), tt.log) {
+				t.Errorf("the log does not have %q", tt.log)
+			}
+		})
+	}
+}
