@@ -192,111 +192,33 @@ func (s *script) pod(name string, resource corev1.ResourceName, amount string) {
 	}, nil)
 }
 
-// bindTo adds a Binding with the GPUs, and their memory together.
-func (s *script) bindTo(pod, gpus string, memory int) {
-	s.t.Helper()
-	s.request("create", map[string]any{"resource": "pods", "subresource": "binding", "namespace": "default", "name": pod}, 201, map[string]any{
-		"metadata": map[string]any{"name": pod, "annotations": map[string]string{"ALIYUN_COM_GPU_MEM_IDX": gpus, "ALIYUN_COM_GPU_MEM_POD": strconv.Itoa(memory)}},
-		"target":   map[string]any{"name": scriptedNode},
-	}, nil)
-}
-
-// evict adds the deletion of a pod that its kubelet is to finish.
-func (s *script) evict(pod string) {
-	s.t.Helper()
-	s.request("delete", map[string]any{"resource": "pods", "namespace": "default", "name": pod}, 200, nil, map[string]any{
-		"metadata": map[string]any{"name": pod, "deletionGracePeriodSeconds": 30},
-	})
-}
-
-// bindDevices adds a Binding with the devices.
-func (s *script) bindDevices(pod, devices string) {
-	s.t.Helper()
-	s.request("create", map[string]any{"resource": "pods", "subresource": "binding", "namespace": "default", "name": pod}, 201, map[string]any{
-		"metadata": map[string]any{"name": pod, "annotations": map[string]string{deviceAnnotation: devices}}, "target": map[string]any{"name": scriptedNode},
-	}, nil)
-}
-
 // Pods that share a GPU with more memory than it has, a license with more seats, or a device, are found without any ledger.
 func TestOccupancy(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		play  func(s *script)
-		wrong string // a part of the error; "": none
-	}{
-		{name: "two GPUs", play: func(s *script) {
-			s.bind("a", "0")
-			s.bind("b", "1")
-			s.deletePod("a", 200)
-			s.bind("c", "0")
-		}},
-		{name: "two pods on one GPU", wrong: "node-00 GPU 1 has 16, and pods with 20", play: func(s *script) {
-			s.bind("b", "1")
-			s.bind("d", "1")
-		}},
-		{name: "whole GPUs one after the other", play: func(s *script) {
-			s.pod("a", countResource, "2")
-			s.bindTo("a", "0,1", 2*cardSize)
-			s.deletePod("a", 200)
-			s.bind("b", "1")
-		}},
-		{name: "a whole GPU that another pod shares", wrong: "node-00 GPU 1 has 16, and pods with 26", play: func(s *script) {
-			s.pod("a", countResource, "2")
-			s.bindTo("a", "0,1", 2*cardSize)
-			s.bind("b", "1")
-		}},
-		{name: "fewer GPUs than requested", wrong: "pod default/a requests", play: func(s *script) {
-			s.pod("a", countResource, "2")
-			s.bindTo("a", "0", cardSize)
-		}},
-		{name: "all seats", play: func(s *script) {
-			s.pod("a", seatResource, "4")
-			s.pod("b", seatResource, "2")
-			s.bindTo("a", "", 0)
-			s.bindTo("b", "", 0)
-		}},
-		{name: "more seats than there are", wrong: "the license has 6, and pods with 7", play: func(s *script) {
+	onDevice := map[string]string{deviceAnnotation: "1"}
+	for wrong, play := range map[string]func(s *script){
+		"node-00 GPU 1 has 16, and pods with 20": func(s *script) { // an evicted pod still runs
+			s.bind("a", onGPU("1"))
+			s.deletePod("a", 30)
+			s.bind("b", onGPU("1"))
+			s.deletePod("a", 0)
+		},
+		"the license has 6, and pods with 7": func(s *script) {
 			s.pod("a", seatResource, "4")
 			s.pod("b", seatResource, "3")
-			s.bindTo("a", "", 0)
-			s.bindTo("b", "", 0)
-		}},
-		{name: "devices one after the other", play: func(s *script) {
-			s.pod("a", deviceResource, "2")
+			s.bind("a", nil)
+			s.bind("b", nil)
+		},
+		"node-00 device 1 has 1, and pods with 2": func(s *script) {
+			s.pod("a", deviceResource, "1")
 			s.pod("b", deviceResource, "1")
-			s.bindDevices("a", "0,1")
-			s.deletePod("a", 200)
-			s.bindDevices("b", "1")
-		}},
-		{name: "a device of two pods", wrong: "node-00 device 1 has 1, and pods with 2", play: func(s *script) {
-			s.pod("a", deviceResource, "2")
-			s.pod("b", deviceResource, "1")
-			s.bindDevices("a", "0,1")
-			s.bindDevices("b", "1")
-		}},
-		{name: "fewer devices than requested", wrong: "pod default/a requests", play: func(s *script) {
-			s.pod("a", deviceResource, "2")
-			s.bindDevices("a", "1,1")
-		}},
-		{name: "the GPU of an evicted pod that is gone", play: func(s *script) {
-			s.bind("a", "0")
-			s.evict("a")
-			s.deletePod("a", 200)
-			s.bind("b", "0")
-		}},
-		{name: "the GPU of an evicted pod that still runs", wrong: "node-00 GPU 0 has 16, and pods with 20", play: func(s *script) {
-			s.bind("a", "0")
-			s.evict("a")
-			s.bind("b", "0")
-			s.deletePod("a", 200)
-		}},
+			s.bind("a", onDevice)
+			s.bind("b", onDevice)
+		},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := &script{t: t, now: time.Now().Add(-time.Hour)}
-			test.play(s)
-			if _, err := occupancy(s.records()); (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
-				t.Errorf("got %v, want %q", err, test.wrong)
-			}
-		})
+		s := &script{t: t, now: time.Now().Add(-time.Hour)}
+		play(s)
+		if _, err := occupancy(s.records()); err == nil || !strings.Contains(err.Error(), wrong) {
+			t.Errorf("got %v, want %q", err, wrong)
+		}
 	}
 }
