@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/internal/explain"
@@ -107,5 +109,23 @@ func TestPluginClaims(t *testing.T) {
 	pod := th.WillBeBound(preemptor)
 	if pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == "" {
 		t.Errorf("urgent has no GPU: %v", pod.Annotations)
+	}
+}
+
+// The plugin sends as many requests as kube-scheduler may, whatever its own configuration says, and pods wait for their turn: a rejected pod
+// would take more requests than its Binding.
+func TestPluginBindsManyPodsAtOnce(t *testing.T) {
+	th := theater.Open(t)
+	th.Nodes(theater.GPUs("gpu-node", 8, 10))
+	var pods []*corev1.Pod
+	for i := range 60 {
+		pods = append(pods, th.Create(theater.GPUPod(fmt.Sprint("share-", i), 1)))
+	}
+	th.Plugin("clientConnection: {qps: 1, burst: 1}\nprofiles:\n- policies: [{type: GPUMemory}]\n")
+	for _, pod := range pods {
+		th.WillBeBound(pod)
+		if events := th.Events(pod); strings.Contains(events, "too many pods") {
+			t.Errorf("pod %s is rejected first:\n%s", pod.Name, events)
+		}
 	}
 }

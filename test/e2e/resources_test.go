@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -88,4 +89,77 @@ func TestGatedPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	th.Eventually("explain says that the pod is bound", func() bool { doc := th.Explain(o, "gated"); return doc.Node == "a" && doc.Gates == nil })
+}
+
+// countedFPGAs counts the devices that nodes report.
+const countedFPGAs = `
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {insecure: true}
+profiles:
+- policies:
+  - type: Devices
+    config: {resource: example.com/fpga}
+`
+
+// serveFPGAs makes DRA provide example.com/fpga with two devices of the node.
+func serveFPGAs(th *theater.Theater, node string) {
+	th.T.Helper()
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "fpga.example.com"}}
+	class.Spec.ExtendedResourceName = new("example.com/fpga")
+	class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "fpga.example.com"`}}}
+	if _, err := th.Client.ResourceV1().DeviceClasses().Create(th.Ctx, class, metav1.CreateOptions{}); err != nil {
+		th.T.Fatal(err)
+	}
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "fpgas-of-" + node}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "fpga.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
+		Devices: []resourcev1.Device{{Name: "fpga-0"}, {Name: "fpga-1"}},
+	}}
+	if _, err := th.Client.ResourceV1().ResourceSlices().Create(th.Ctx, slice, metav1.CreateOptions{}); err != nil {
+		th.T.Fatal(err)
+	}
+}
+
+// A resource that DRA provides is in no node's status.allocatable. kube-scheduler calls the
+// extender that manages it anyway, and Devices rejects the pod with the reason; without the entry
+// in managedResources kube-scheduler allocates the device.
+func TestResourceServedByDRA(t *testing.T) {
+	t.Parallel()
+	for name, ignored := range map[string]string{"counted by kube-scheduler": "false", "ignored by kube-scheduler": "true"} {
+		t.Run(name, func(t *testing.T) {
+			th := theater.Open(t)
+			th.Nodes(controlplane.NodeSpec{Name: "a"})
+			serveFPGAs(th, "a")
+			o := th.Outboard(countedFPGAs)
+			config := theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter bind", Managed: []string{"example.com/fpga"}})
+			th.Scheduler(strings.ReplaceAll(config, "ignoredByScheduler: true", "ignoredByScheduler: "+ignored))
+			placed := th.Placed(controlplane.PodSpec{Name: "p", Resources: map[string]string{"example.com/fpga": "1"}})
+			if want := "no node reports any in status.allocatable; Devices does not count devices that DRA allocates"; !strings.Contains(placed.Waiting, want) {
+				t.Errorf("the pod is on %q and waits because of %q, want %q", placed.Pod.Spec.NodeName, placed.Waiting, want)
+			}
+			var notes []string
+			for _, n := range th.ExplainPending(o, "p").Now[0].Notes {
+				notes = append(notes, n.Notes...)
+			}
+			if len(notes) != 1 || !strings.HasPrefix(notes[0], "example.com/fpga: no node reports any in status.allocatable ") {
+				t.Errorf("the explanation is %q", notes)
+			}
+		})
+	}
+	t.Run("left to kube-scheduler", func(t *testing.T) {
+		th := theater.Open(t)
+		th.Nodes(controlplane.NodeSpec{Name: "a"})
+		serveFPGAs(th, "a")
+		o := th.Outboard(countedFPGAs)
+		th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter bind", Managed: []string{"example.com/other"}}))
+		th.Bound(controlplane.PodSpec{Name: "served", Resources: map[string]string{"example.com/fpga": "1"}})
+		claims, err := th.Client.ResourceV1().ResourceClaims(metav1.NamespaceDefault).List(th.Ctx, metav1.ListOptions{})
+		if err != nil || len(claims.Items) != 1 || claims.Items[0].Status.Allocation == nil {
+			t.Errorf("the allocated devices: %v (%v)", claims, err)
+		}
+		both := th.Placed(controlplane.PodSpec{Name: "both", Resources: map[string]string{"example.com/fpga": "1", "example.com/other": "1"}})
+		if want := "cannot fit resource"; !strings.Contains(both.Waiting, want) {
+			t.Errorf("a pod that also requests an unreported resource is on %q and waits because of %q, want %q", both.Pod.Spec.NodeName, both.Waiting, want)
+		}
+	})
 }

@@ -1,4 +1,4 @@
-package nightly
+package e2e
 
 import (
 	"bytes"
