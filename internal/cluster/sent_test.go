@@ -66,6 +66,19 @@ func bindingTo(node, pod string) binder.Binding {
 	return binder.Binding{Namespace: "default", Name: pod, UID: types.UID(pod), Node: node}
 }
 
+// bindError returns the error of Bind, which must be a *BindError.
+func bindError(t testing.TB, err error) *cluster.BindError {
+	t.Helper()
+	var bindErr *cluster.BindError
+	if !errors.As(err, &bindErr) {
+		t.Fatalf("got error %v from Bind", err)
+	}
+	if errors.Is(err, binder.ErrOutcomeUnknown) != bindErr.Unknown || errors.Is(err, binder.ErrPodChanged) != bindErr.Changed {
+		t.Errorf("got Unknown %v and Changed %v, which do not match error %v", bindErr.Unknown, bindErr.Changed, err)
+	}
+	return bindErr
+}
+
 // A Binding that has not left this process certainly has no effect, so the outcome is known without a lookup.
 func TestBindingThatIsNotSent(t *testing.T) {
 	check := func(t *testing.T, err error) {

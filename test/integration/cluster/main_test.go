@@ -22,7 +22,6 @@ import (
 
 	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/cluster"
-	"outboard.dev/outboard/internal/extender"
 	"outboard.dev/outboard/test/controlplane"
 )
 
@@ -189,9 +188,6 @@ func createPod(t testing.TB, client kubernetes.Interface, spec controlplane.PodS
 	t.Cleanup(func() { _ = controlplane.DeletePod(context.Background(), client, pod) })
 	return pod
 }
-
-// Handler accepts a Cluster as it is.
-var _ extender.Cluster = (*cluster.Cluster)(nil)
 
 func bindingOf(pod *corev1.Pod, node string, annotations ...string) binder.Binding {
 	b := binder.Binding{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: node}

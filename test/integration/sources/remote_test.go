@@ -1,4 +1,4 @@
-package remote_test
+package sources_test
 
 import (
 	"context"
