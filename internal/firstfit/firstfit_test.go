@@ -2,7 +2,6 @@ package firstfit_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,7 +22,6 @@ import (
 
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/snapshot"
-	"outboard.dev/outboard/test/finished"
 )
 
 // world is a cluster in two forms: the objects of the API server, and a View.
@@ -286,10 +284,7 @@ func podOf(claims ...*resourcev1.ResourceClaim) *corev1.Pod {
 }
 
 // The full run, with 10,200 predictions, is part of make prove.
-var (
-	seeds        = flag.Uint64("seeds", 60, "how many clusters to draw, each for 20 predictions")
-	finishedFile = flag.String("finished", "", "file with the clusters that an earlier run of the same program has finished, which are skipped")
-)
+var seeds = flag.Uint64("seeds", 60, "how many clusters to draw, each for 20 predictions")
 
 // counts are what came of the predictions for a cluster.
 type counts struct{ Cases, Allocated, Invalid, Endless, GivenUp, Missed int }
@@ -301,34 +296,13 @@ func (c *counts) add(o counts) {
 
 // Predictions are what kube-scheduler's allocator gives when it knows the whole cluster.
 func TestPredictionsAreAllocations(t *testing.T) {
-	done, err := finished.Open(*finishedFile)
-	if err != nil {
-		t.Fatal(err)
-	}
 	predictor := firstfit.New()
 	var all counts
-	earlier, predicted := 0, 0
 	for seed := range *seeds {
-		var c counts
-		name := fmt.Sprint("cluster ", seed)
-		if result, ok := done.Result(name); ok {
-			if err := json.Unmarshal([]byte(result), &c); err != nil {
-				t.Fatal(err)
-			}
-			earlier++
-		} else {
-			if predicted++; predicted == 1 && earlier > 0 {
-				t.Logf("continues with %s", name)
-			}
-			c = predict(t, predictor, seed)
-			if result, err := json.Marshal(c); err != nil || done.Add(name, string(result)) != nil {
-				t.Fatalf("%s cannot be written", *finishedFile)
-			}
-		}
-		all.add(c)
+		all.add(predict(t, predictor, seed))
 	}
-	t.Logf("%d clusters, %d of them by an earlier run; %d predictions, %d of them with devices; %d of invalid claims; %d endless; %d given up, for %d of which there are devices",
-		*seeds, earlier, all.Cases, all.Allocated, all.Invalid, all.Endless, all.GivenUp, all.Missed)
+	t.Logf("%d predictions, %d of them with devices; %d of invalid claims; %d endless; %d given up, for %d of which there are devices",
+		all.Cases, all.Allocated, all.Invalid, all.Endless, all.GivenUp, all.Missed)
 	if all.Allocated < all.Cases/5 || all.Missed > 1+all.Cases/1000 {
 		t.Error("the cases are too few, or too many of them are given up")
 	}

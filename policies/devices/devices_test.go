@@ -403,7 +403,7 @@ func TestAllocationsWithLedger(t *testing.T) {
 	n := w.snapshot()
 	for _, pod := range []*corev1.Pod{mine, asking("p", 1), asking("p", 2), asking("p", 5)} {
 		cycle := prepare(t, p, pod)
-		if allocs := testing.AllocsPerRun(10, func() {
+		if allocs := testing.AllocsPerRun(100, func() {
 			cycle.Filter(n)
 			cycle.Score(n)
 		}); allocs > 0 {

@@ -302,7 +302,7 @@ func TestAllocationsWithLedger(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if allocs := testing.AllocsPerRun(10, func() {
+		if allocs := testing.AllocsPerRun(100, func() {
 			cycle.(policy.Filter).Filter(n)
 			cycle.(policy.Score).Score(n)
 		}); allocs > 0 {

@@ -124,7 +124,7 @@ scores:
 		}
 	}
 	request()
-	if n := testing.AllocsPerRun(5, request); n > 0 {
+	if n := testing.AllocsPerRun(20, request); n > 0 {
 		t.Errorf("%v allocations for %d nodes", n, view.Len())
 	}
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	goflag "flag"
 	"fmt"
 	"runtime"
 	"slices"
@@ -25,6 +26,8 @@ const (
 	// leastPerByte is the least cost of a byte of text, in thousandths. Kubernetes counts 100.
 	leastPerByte = 50
 )
+
+var longest = goflag.Int("longest", 60<<10, "how many bytes the long texts of TestEveryFunctionIsBounded have")
 
 // arguments are expressions of each type from annotations of the pod: x is text, y and z are other texts.
 var arguments = map[string][]string{
@@ -196,7 +199,7 @@ func boundedBy(t *testing.T, what string, text func(int) string, call, arguments
 	}
 	for i, other := range others {
 		var costs [2]uint64
-		sizes := [2]int{4 << 10, 240 << 10}
+		sizes := [2]int{4 << 10, *longest}
 		for j, n := range sizes {
 			x := text(n)
 			y, z := other(x)

@@ -93,7 +93,8 @@ const maxFailures = 3
 type suite struct {
 	options  Options
 	policy   policy.Policy
-	cases    []*testCase // those that can be evaluated
+	other    policy.Policy // with the same configuration; nil until it is needed
+	cases    []*testCase   // those that can be evaluated
 	failures []*Failure
 	omitted  map[string]int // by rule
 

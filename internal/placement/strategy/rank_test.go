@@ -27,7 +27,7 @@ func TestNormalizedRanks(t *testing.T) {
 			t.Errorf("%d from the top: %d, want %d", 249-i*7%250, s, want)
 		}
 	}
-	if allocs := testing.AllocsPerRun(10, func() { r.NormalizeScore(many) }); allocs > 0 {
+	if allocs := testing.AllocsPerRun(100, func() { r.NormalizeScore(many) }); allocs > 0 {
 		t.Errorf("%v allocations", allocs)
 	}
 }

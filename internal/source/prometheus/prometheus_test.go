@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
-	"runtime/metrics"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -226,75 +224,6 @@ func TestMillionSeries(t *testing.T) {
 	if sent := sent.Load(); sent > 16<<20 {
 		t.Errorf("%d bytes were sent", sent)
 	}
-}
-
-// TestMemory: the size of the response does not determine what the Source keeps, whatever the
-// response has.
-func TestMemory(t *testing.T) {
-	const maxBytes = 4 << 20
-	const head, tail = `{"status":"success","data":{"resultType":"vector","result":[`, `{}]}}`
-	for name, tc := range map[string]struct {
-		head, part, tail string // part is repeated
-		want             string // "": no error, and no samples
-	}{
-		"series":        {head, `{"metric":{},"value":[1,"1"]},`, tail, signal.ErrTooMany.Error()},
-		"empty series":  {head, `{},`, tail, signal.ErrTooMany.Error()},
-		"space":         {head, `{"metric": {"":""}},`, tail, signal.ErrTooMany.Error()},
-		"null":          {head, `null,`, tail, signal.ErrTooMany.Error()},
-		"numbers":       {head, `1,`, tail, "the result is not a list of series"},
-		"labels":        {head + `{"metric":{`, `"a":"",`, `"b":""},"value":[1,"1"]}]}}`, ""},
-		"a long label":  {head + `{"metric":{"instance":"`, `x`, `"},"value":[1,"1"]}]}}`, "a text or number is longer than 65536 bytes"},
-		"warnings":      {`{"status":"success","warnings":[`, `"down",`, `""],"data":{"resultType":"vector","result":[]}}`, ""},
-		"nested":        {head, `[`, ``, "nested deeper than 64"},
-		"too long":      {`{"other":[`, `"xxxxxx",`, `1]}         `, signal.ErrTooLong.Error()},
-		"range vectors": {`{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[`, `[1,"1"],`, `[1,"1"]]}]}}`, "the query returns a matrix"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			parts := (maxBytes - len(tc.head) - len(tc.tail)) / len(tc.part)
-			if tc.want == signal.ErrTooLong.Error() {
-				parts += 2
-			}
-			body := tc.head + strings.Repeat(tc.part, parts) + tc.tail
-			kept := make(chan uint64, 1)
-			s := standIn(t, prometheus.Config{NodeNameLabel: "instance"}, func(w http.ResponseWriter, _ *http.Request) {
-				io.WriteString(w, body[:maxBytes*3/4])
-				w.(http.Flusher).Flush()
-				awaitIdle()
-				kept <- live()
-				io.WriteString(w, body[maxBytes*3/4:])
-			})
-			before := live()
-			samples, err := s.Read(t.Context(), signal.Limits{Values: 1000, Bytes: maxBytes})
-			if tc.want == "" && (err != nil || len(samples) > 0) || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
-				t.Fatalf("%d samples, error %v, want %q", len(samples), err, tc.want)
-			}
-			grown := int64(<-kept) - int64(before)
-			if grown > maxBytes/8 {
-				t.Errorf("after 3 of 4 MiB the process keeps %d bytes more", grown)
-			}
-		})
-	}
-}
-
-// awaitIdle returns when nobody allocates any more: the Source has read everything that was sent,
-// and waits. How much garbage the heap has before then is a matter of the collector's delays.
-func awaitIdle() {
-	var before, now runtime.MemStats
-	for range 100 {
-		runtime.ReadMemStats(&before)
-		time.Sleep(50 * time.Millisecond)
-		if runtime.ReadMemStats(&now); now.TotalAlloc-before.TotalAlloc < 1<<10 {
-			return
-		}
-	}
-}
-
-// live returns the bytes of the heap that are not garbage.
-func live() uint64 {
-	runtime.GC()
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
 }
 
 func FuzzRead(f *testing.F) {
