@@ -108,7 +108,7 @@ var hostile = map[string]struct {
 }
 
 // The handler retains almost nothing of any calls, however many.
-func TestNothingOutlivesItsRequest(t *testing.T) {
+func TestMemoryOfRequestsIsFreed(t *testing.T) {
 	for name, attack := range hostile {
 		t.Run(name, func(t *testing.T) {
 			h, _ := handlerOf(t, &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}},
@@ -172,7 +172,7 @@ func (m *meeting) Read(p []byte) (int, error) {
 }
 
 // Many large concurrent calls leave no more buffers behind than one.
-func TestBuffersOfManyCallsAreNotKept(t *testing.T) {
+func TestMemoryOfBuffersIsFreed(t *testing.T) {
 	h, _ := handlerOf(t, &fakeCluster{view: view(threeNodes)})
 	body := `{"Pod":` + podWith(0, ``) + `,"NodeNames":["good"],"x":"` + strings.Repeat("x", 4<<20) + `"}`
 	here(t, h, "filter", body)
