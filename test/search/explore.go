@@ -2,14 +2,10 @@ package search
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 // Result is what a search has found.
@@ -22,18 +18,6 @@ type Result struct {
 	Broken error
 	// History is how it comes to that: one line for each move.
 	History []string
-}
-
-// Options are how to search.
-type Options struct {
-	// States is the number of states after which the search ends; 0: no limit.
-	States int
-	// Progress is called after each number of moves, if it is not nil.
-	Progress func(depth, states, frontier int)
-	// Checkpoint is where the search is kept until it ends; nil: nowhere.
-	Checkpoint *Checkpoint
-	// Continued is called if an earlier search is continued, if it is not nil.
-	Continued func(depth, states int)
 }
 
 // node is a visited state: how it was first reached.
@@ -51,83 +35,46 @@ type reached struct {
 const (
 	// workers is how many goroutines take moves.
 	workers = 2
-	// between is from how many states all moves are taken until the search can be saved.
+	// between is from how many states all moves are taken until the search can end.
 	between = 256
 )
 
-// Explore visits all states within the scope, those after fewer moves first, until a promise is broken or ctx ends. The end of ctx is no error.
-func Explore(ctx context.Context, scope Scope, o Options) (Result, error) {
+// Explore visits all states within the scope, those after fewer moves first, until a promise is broken, it has visited so many states (0: no
+// limit), or ctx ends. The end of ctx is no error.
+func Explore(ctx context.Context, scope Scope, states int) (Result, error) {
 	first, err := NewWorld(scope)
 	if err != nil {
 		return Result{}, err
 	}
-	s := search{visited: map[digest]struct{}{first.digest(): {}}, nodes: []node{{before: -1}}, saved: time.Now()}
-	if s.result.Broken = first.Check(); s.result.Broken != nil {
-		s.result.States = len(s.nodes)
-		return s.result, nil
+	s := search{visited: map[digest]struct{}{first.digest(): {}}, nodes: []node{{before: -1}}}
+	s.result.Broken = first.Check()
+	frontier := []reached{{0, first}}
+	for s.result.Broken == nil && ctx.Err() == nil && (states == 0 || len(s.nodes) <= states) {
+		next := s.level(ctx, frontier)
+		if s.result.Broken != nil || ctx.Err() != nil {
+			break
+		}
+		if s.result.Finished = len(next) == 0; s.result.Finished {
+			break
+		}
+		frontier = next
+		s.result.Depth++
 	}
-	frontier, next := []reached{{0, first}}, []reached(nil)
-	if o.Checkpoint != nil {
-		if frontier, next, err = s.restore(o.Checkpoint, first); err != nil {
-			return Result{}, err
-		}
-		if o.Continued != nil && len(s.nodes) > 1 {
-			o.Continued(s.result.Depth, len(s.nodes))
-		}
+	s.result.States = len(s.nodes)
+	if s.result.Broken != nil {
+		s.result.History, err = s.history(scope)
 	}
-	for ; len(frontier) > 0; s.result.Depth++ {
-		s.result.States = len(s.nodes)
-		if o.Progress != nil {
-			o.Progress(s.result.Depth, len(s.nodes), len(frontier))
-		}
-		if o.States > 0 && len(s.nodes) > o.States && next == nil {
-			return s.result, s.end(o.Checkpoint)
-		}
-		if frontier, err = s.level(ctx, frontier, next, o.Checkpoint); err != nil {
-			return Result{}, err
-		}
-		next = nil
-		if s.result.Broken != nil {
-			s.result.States = len(s.nodes)
-			s.result.History, err = s.history(scope)
-			return s.result, err
-		}
-		if ctx.Err() != nil {
-			s.result.States = len(s.nodes)
-			return s.result, s.end(o.Checkpoint)
-		}
-	}
-	s.result.Depth--
-	s.result.Finished = true
-	return s.result, s.end(o.Checkpoint)
+	return s.result, err
 }
 
-// level takes all moves from the states until ctx ends, saves the search from time to time, and returns the states that are new, after those in
-// next.
-func (s *search) level(ctx context.Context, frontier, next []reached, c *Checkpoint) ([]reached, error) {
+// level takes all moves from the states until ctx ends, and returns the states that are new.
+func (s *search) level(ctx context.Context, frontier []reached) (next []reached) {
 	for len(frontier) > 0 && s.result.Broken == nil && ctx.Err() == nil {
 		some := frontier[:min(len(frontier), between)]
 		frontier = frontier[len(some):]
 		next = append(next, s.expand(some)...)
-		if c != nil && len(frontier) > 0 && time.Since(s.saved) > c.Interval && s.result.Broken == nil {
-			if err := s.save(c, frontier, next); err != nil {
-				return nil, err
-			}
-			s.saved = time.Now()
-		}
 	}
-	return next, nil
-}
-
-// end removes what is kept of the search.
-func (s *search) end(c *Checkpoint) error {
-	if c == nil {
-		return nil
-	}
-	if err := os.Remove(c.File); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return next
 }
 
 type search struct {
@@ -135,7 +82,6 @@ type search struct {
 	nodes   []node
 	result  Result
 	broken  int32
-	saved   time.Time // when the search was last saved, or began
 }
 
 // expand takes all moves from the states, and returns the states that are new, in the order of the states before them and of their moves. This

@@ -109,7 +109,7 @@ type fitKey struct {
 	node      int
 }
 
-// viewNumber returns the number of the View, which is the same in each process.
+// viewNumber returns the number of the View, which is the same in each run, so that a search visits the same states.
 func viewNumber(v *snapshot.View) uint64 {
 	views.Lock()
 	defer views.Unlock()
