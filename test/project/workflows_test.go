@@ -47,7 +47,7 @@ func TestWorkflowsRunMakeTargets(t *testing.T) {
 			t.Errorf("there is no make target %q", name)
 		}
 	}
-	for _, name := range []string{"check", "test", "race", "fuzz", "cases", "figures", "scale", "test-browser", "chaos", "compat", "reproduce", "mutants", "scan", "scheduler-perf"} {
+	for _, name := range []string{"check", "test", "race", "fuzz", "cases", "figures", "scale", "test-browser", "chaos", "compat", "reproduce", "scan", "scheduler-perf"} {
 		if !slices.Contains(targets, name) {
 			t.Errorf("no workflow runs make %s", name)
 		}
