@@ -214,7 +214,7 @@ func benchmarkCluster(size int) *fakeCluster {
 }
 
 // BenchmarkFilter measures one filter call with full nodes over loopback as the client sees it: the body is ready, and the
-// response is read but not decoded. The arms take turns. Ratios are of medians: tutorial/ours and ours/echo. test/benchwire
+// response is read but not decoded. The arms take turns. Ratios are of medians: tutorial/ours and ours/echo. bench/wire
 // measures calls by names, as kube-scheduler makes them.
 func BenchmarkFilter(b *testing.B) {
 	for _, size := range []int{500, 5000} {

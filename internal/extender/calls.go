@@ -51,7 +51,7 @@ const (
 )
 
 // calls holds the memory of completed requests for later ones. Its size is bounded; that of a
-// sync.Pool is not: with one, hostile callers (test/hostile) make the process use twice the memory.
+// sync.Pool is not: with one, hostile callers (bench/hostile) make the process use twice the memory.
 // The zero value is ready.
 type calls struct {
 	mu    sync.Mutex

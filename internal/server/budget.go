@@ -33,7 +33,7 @@ const (
 
 	// While other callers have sent ordinary requests within lately, a caller rests restTimes as long as decoding and evaluating its
 	// latest large request took, see [room.rest]. So what cannot be interrupted delays few of the others: 30 keeps it out of the
-	// 99th percentile of their time (test/hostile).
+	// 99th percentile of their time (bench/hostile).
 	restTimes = 30
 	lately    = time.Second
 

@@ -10,7 +10,7 @@
 //   - Scores: the order of the nodes, and which of them are best.
 //   - Claims: the annotations of the Binding, and what every ledger holds afterwards; or the error, if another replica has just
 //     claimed the units.
-//   - Places: each pod of the GPU trace of test/openb, placed one after the other beside kube-scheduler's own plugins for
+//   - Places: each pod of the GPU trace of bench/openb, placed one after the other beside kube-scheduler's own plugins for
 //     resources, is bound to the same node with the same GPUs as in a simulation, or fits on no node.
 //
 // # What a process changes

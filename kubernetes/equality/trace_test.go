@@ -90,7 +90,7 @@ func TestTraceIsPlacedAlike(t *testing.T) {
 
 // readTrace returns a part of the trace's nodes, of all kinds, and all its pods.
 func readTrace(t *testing.T) (*simulate.World, []simulate.Job) {
-	nodes, jobs, err := simulate.ReadOpenBFolder("../../test/openb", simulate.OpenBPods)
+	nodes, jobs, err := simulate.ReadOpenBFolder("../../bench/openb", simulate.OpenBPods)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"text/tabwriter"
 	"time"
 
 	_ "k8s.io/component-base/logs/json/register"
@@ -148,7 +149,8 @@ func (r *report) add(workload, arm string, t took) {
 }
 
 func (r *report) print() {
-	table := measure.NewTable(os.Stdout, "workload", "arm", "pods/s", "to stock", "processor time", "to stock", "of Outboard", "")
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "workload\tarm\tpods/s\tto stock\tprocessor time\tto stock\tof Outboard\t")
 	var names []string
 	for name := range r.took {
 		names = append(names, name)
@@ -169,8 +171,8 @@ func (r *report) print() {
 				failed = "failed"
 			}
 			total := t.processor + t.outboard
-			table.Row(name, a.name, speed, ratio, total.Round(10*time.Millisecond), fmt.Sprintf("%.2f", total.Seconds()/stock.processor.Seconds()),
-				t.outboard.Round(10*time.Millisecond), failed)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%.2f\t%s\t%s\n", name, a.name, speed, ratio, total.Round(10*time.Millisecond),
+				total.Seconds()/stock.processor.Seconds(), t.outboard.Round(10*time.Millisecond), failed)
 		}
 	}
 	if err := table.Flush(); err != nil {

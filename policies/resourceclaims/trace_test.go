@@ -19,7 +19,7 @@ import (
 	"outboard.dev/outboard/policy/policytest"
 )
 
-var openb = flag.String("openb", "../../test/openb", "the folder with the trace openb, for BenchmarkTrace")
+var openb = flag.String("openb", "../../bench/openb", "the folder with the trace openb, for BenchmarkTrace")
 
 // traceWorld is a cluster with the nodes of the trace, repeated, and pods of the trace on random nodes until 70 % of the GPUs are in use.
 type traceWorld struct {

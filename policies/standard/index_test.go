@@ -332,7 +332,7 @@ func TestIndexEqualsFilterAndScoreOnTheTrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("places thousands of pods")
 	}
-	nodes, jobs, err := simulate.ReadOpenBFolder("../../test/openb", simulate.OpenBPods)
+	nodes, jobs, err := simulate.ReadOpenBFolder("../../bench/openb", simulate.OpenBPods)
 	if err != nil {
 		t.Fatal(err)
 	}

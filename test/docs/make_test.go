@@ -20,8 +20,8 @@ var notMade = map[string]string{
 	"test":            "it runs this test",
 	"test-all":        "it runs this test",
 	"check":           ".ci/run runs it",
-	"bench-placement": "takes 40 minutes; a test of test/benchplacement runs a part of it",
-	"demo-gpu":        "takes minutes; a test of test/demogpu runs a part of it",
+	"bench-placement": "takes 40 minutes; a test of bench/placement runs a part of it",
+	"demo-gpu":        "takes minutes; a test of bench/gpu runs a part of it",
 	"release":         "compiles for six platforms; TestRelease of deploy/image makes a release",
 	"scheduler-image": "compiles kube-scheduler for two architectures; TestImage of deploy/image writes the image for one",
 	"compat":          "compiles other releases of Kubernetes",
@@ -145,6 +145,7 @@ func TestRecipes(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			lines := recipe(command)
 			last := strings.Replace(lines[len(lines)-1], "bin/"+target+" ", "go run ./test/"+target+" ", 1)
+			last = strings.Replace(last, "bin/bench/", "go -C bench run ./", 1)
 			if help := shell(t, root, "CGO_ENABLED=0 "+last+" -help"); !strings.HasPrefix(last, "go ") || !strings.Contains(help, "Usage of ") {
 				t.Errorf("%s -help prints\n%s", last, help)
 			}

@@ -1,20 +1,17 @@
-// Package measure has what the measuring programs share: arms in turn, figures, tables, metrics, and processes that serve an arm.
+// Package measure reads the processor time and the metrics of processes.
 package measure
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"math"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
-	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Main runs a measuring program until it returns or is interrupted. It ends the process with status 1 after an error.
@@ -28,80 +25,21 @@ func Main(name string, run func(context.Context) error) {
 	}
 }
 
-// Turn returns the arms in the order of a turn: each begins one turn in len(arms), so that none always follows the same load.
-func Turn[A any](arms []A, turn int) []A {
-	first := turn % len(arms)
-	return append(slices.Clone(arms[first:]), arms[:first]...)
-}
-
-// Matching returns the arms whose names contain the text. None is an error.
-func Matching[A any](arms []A, text string, name func(A) string) ([]A, error) {
-	matching := slices.DeleteFunc(slices.Clone(arms), func(a A) bool { return !strings.Contains(name(a), text) })
-	if len(matching) == 0 {
-		names := make([]string, len(arms))
-		for i, a := range arms {
-			names[i] = name(a)
-		}
-		return nil, fmt.Errorf("nothing to measure has %q in its name, there are: %s", text, strings.Join(names, "; "))
+// Used returns how long this process has used a processor, in µs.
+func Used() float64 {
+	used, err := ProcessorTime(os.Getpid())
+	if err != nil {
+		panic(err)
 	}
-	return matching, nil
+	return float64(used.Nanoseconds()) / 1e3
 }
 
-// Quantile returns the quantile of sorted values, of which there is at least one.
-func Quantile[T cmp.Ordered](sorted []T, q float64) T { return sorted[int(q*float64(len(sorted)-1))] }
-
-// Figures are what one figure was in each round.
-type Figures []float64
-
-// Median returns the median as text in the format, or – without figures.
-func (f Figures) Median(format string) string {
-	if len(f) == 0 {
-		return "–"
+// ProcessorTime returns how long the process has used a processor since it began, with the resolution of the kernel's scheduler.
+func ProcessorTime(pid int) (time.Duration, error) {
+	const scheduled = 2 // CPUCLOCK_SCHED: see clock_getcpuclockid(3)
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &t); err != nil {
+		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
 	}
-	sorted := slices.Sorted(slices.Values(f))
-	n := len(sorted)
-	return fmt.Sprintf(format, (sorted[(n-1)/2]+sorted[n/2])/2)
+	return time.Duration(t.Nano()), nil
 }
-
-// Spread returns the median and the range of the figures as text in the format, or – without figures.
-func (f Figures) Spread(format string) string {
-	if len(f) == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%s ["+format+"–"+format+"]", f.Median(format), slices.Min(f), slices.Max(f))
-}
-
-// Mean returns the mean and the standard deviation of the figures.
-func (f Figures) Mean() (mean, deviation float64) {
-	for _, v := range f {
-		mean += v / float64(len(f))
-	}
-	for _, v := range f {
-		deviation += (v - mean) * (v - mean)
-	}
-	return mean, math.Sqrt(deviation / float64(max(1, len(f)-1)))
-}
-
-// Table is a table of results as text.
-type Table struct{ out *tabwriter.Writer }
-
-// NewTable returns a table with a header. Nothing is printed before Flush.
-func NewTable(out io.Writer, header ...string) *Table {
-	t := &Table{tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
-	fmt.Fprintln(t.out, strings.Join(header, "\t"))
-	return t
-}
-
-// Row adds a row.
-func (t *Table) Row(cells ...any) {
-	for i, cell := range cells {
-		if i > 0 {
-			fmt.Fprint(t.out, "\t")
-		}
-		fmt.Fprint(t.out, cell)
-	}
-	fmt.Fprintln(t.out)
-}
-
-// Flush prints the table.
-func (t *Table) Flush() error { return t.out.Flush() }
