@@ -112,7 +112,7 @@ func TestDescriptions(t *testing.T) {
 	maps.Copy(keys, got)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if got[key] != want[key] {
-			t.Errorf("%s: descriptions.json has %q, and the comment is %q: go test ./app -run TestDescriptions -update", key, got[key], want[key])
+			t.Errorf("%s: descriptions.json has %q, and the comment is %q: make generate", key, got[key], want[key])
 		}
 	}
 }

@@ -71,7 +71,7 @@ func TestPresets(t *testing.T) {
 				}
 			}
 			if !bytes.Equal(read(t, file), w.YAML()) {
-				t.Errorf("%s is not current: make manifests", file)
+				t.Errorf("%s is not current: make generate", file)
 			}
 		})
 	}
@@ -91,7 +91,7 @@ func TestChartHasTheSchema(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(read(t, file), schema) {
-		t.Errorf("%s is not current: make manifests", file)
+		t.Errorf("%s is not current: make generate", file)
 	}
 }
 

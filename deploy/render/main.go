@@ -26,7 +26,7 @@ var more = []string{"preset=gpu-sharing", "preset=utilization",
 	"config=apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- path: /\n  policies:\n  - type: ResourceClaims\n,scheduler.enabled=false"}
 
 // header is the first line of each file in deploy/ that the chart is the source of.
-const header = "# Generated from deploy/chart: change it there, and run make manifests.\n"
+const header = "# Generated from deploy/chart: change it there, and run make generate.\n"
 
 func main() {
 	chart := flag.String("chart", "../chart", "directory of the chart")

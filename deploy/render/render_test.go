@@ -92,7 +92,7 @@ func TestManifestsAreCurrent(t *testing.T) {
 	}
 	for name, text := range files {
 		if data, err := os.ReadFile(filepath.Join("..", name)); err != nil || string(data) != text {
-			t.Errorf("deploy/%s differs from the output of the chart (%v): make manifests", name, err)
+			t.Errorf("deploy/%s differs from the output of the chart (%v): make generate", name, err)
 		}
 	}
 	paths, err := filepath.Glob("../*.yaml")

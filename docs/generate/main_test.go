@@ -29,7 +29,7 @@ func TestPagesAreUpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if line := firstDifference(string(got), want); line > 0 {
-			t.Errorf("line %d of %s differs: go run ./docs/generate", line, p.path)
+			t.Errorf("line %d of %s differs: make generate", line, p.path)
 		}
 	}
 }

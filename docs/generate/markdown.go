@@ -13,7 +13,7 @@ type document struct{ strings.Builder }
 // newDocument returns a page with a title and a comment that names the source of the page.
 func newDocument(title, source string) *document {
 	d := &document{}
-	d.line("# %s\n\n<!-- Generated from %s: change that, and then run: go run ./docs/generate -->\n", title, source)
+	d.line("# %s\n\n<!-- Generated from %s: change that, and then run: make generate -->\n", title, source)
 	return d
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	tableBegin = "<!-- Generated from the comments, types and defaults in setup.go: change those, and then run: go run ./docs/generate -->"
+	tableBegin = "<!-- Generated from the comments, types and defaults in setup.go: change those, and then run: make generate -->"
 	tableEnd   = "<!-- End of the generated table. -->"
 )
 

@@ -43,7 +43,7 @@ func TestAPI(t *testing.T) {
 				t.Errorf("added: %s", line)
 			}
 		}
-		t.Error("the public API has changed: if that is intended, run make api and commit test/project/api.txt")
+		t.Error("the public API has changed: if that is intended, run make generate and commit test/project/api.txt")
 	}
 }
 
