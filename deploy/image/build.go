@@ -16,30 +16,18 @@ import (
 
 // A program is what an image runs.
 type program struct {
-	name string // for people
-	path string // in the image
-	user string // of the image, and its group; "": root
-	// commands returns the commands that write the program to output, in folders of the checkout: the last one compiles it for the platform
-	// of its environment.
-	commands func(output string) []command
+	name   string // also of its file
+	path   string // in the image
+	user   string // of the image, and its group; "": root
+	module string // its folder in the checkout
 }
 
-type command struct {
-	folder string
-	args   []string
-}
-
-var outboard = program{name: "outboard", path: "outboard", user: "65532:65532", // as numbers, because the kubelet must see that it is not root
-	commands: func(output string) []command {
-		return []command{{".", []string{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", output, "./cmd/outboard"}}}
-	}}
+// The user is a number, because the kubelet must see that it is not root.
+var outboard = program{name: "outboard", path: "outboard", user: "65532:65532", module: "."}
 
 // scheduler is kube-scheduler with Outboard as a plugin. Its path and user are those of kube-scheduler in its own image, so that it also
 // runs in a static pod of kubeadm, whose files only root can read.
-var scheduler = program{name: "kube-scheduler-outboard", path: "usr/local/bin/kube-scheduler",
-	commands: func(output string) []command {
-		return []command{{"kubernetes", []string{"make", "--silent", "bin/.build"}}, {"kubernetes", []string{"bin/.build", output}}}
-	}}
+var scheduler = program{name: "kube-scheduler-outboard", path: "usr/local/bin/kube-scheduler", module: "kubernetes"}
 
 // A binary is a program for one platform.
 type binary struct {
@@ -55,20 +43,18 @@ func (p program) build(ctx context.Context, root, platform, dir string) (binary,
 	if !ok {
 		return binary{}, fmt.Errorf("platform %q: must be OS/ARCHITECTURE", platform)
 	}
-	output := filepath.Join(dir, p.name)
-	commands := p.commands(output)
-	for i, c := range commands {
-		cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
-		cmd.Dir = filepath.Join(root, c.folder)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly", "GOWORK=off")
-		if i == len(commands)-1 {
-			cmd.Env = append(cmd.Env, "GOOS="+goos, "GOARCH="+arch)
-		}
-		cmd.Stderr = os.Stderr // says how far it is
-		if err := cmd.Run(); err != nil {
-			return binary{}, fmt.Errorf("building %s for %s: %w", p.name, platform, err)
-		}
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return binary{}, err
 	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "kubernetes", "build"), p.name)
+	cmd.Dir = filepath.Join(root, p.module)
+	cmd.Env = append(os.Environ(), "BIN="+dir, "GOOS="+goos, "GOARCH="+arch)
+	cmd.Stderr = os.Stderr // says how far it is
+	if err := cmd.Run(); err != nil {
+		return binary{}, fmt.Errorf("building %s for %s: %w", p.name, platform, err)
+	}
+	output := filepath.Join(dir, p.name)
 	content, err := os.ReadFile(output)
 	if err != nil {
 		return binary{}, err

@@ -23,10 +23,10 @@ import (
 
 func main() {
 	var o options
-	needs := flag.Bool("needs", false, "print the programs of other releases that the command needs, as make targets of kubernetes/, and exit")
+	needs := flag.Bool("needs", false, "print the programs of other releases that the command needs, as arguments of test/compat/build, and exit")
 	only := flag.String("only", "", "test only the kube-schedulers of these releases, separated by commas")
 	flag.StringVar(&o.outboard, "outboard", "", "the outboard binary (default: built from this checkout)")
-	flag.StringVar(&o.kubernetes, "kubernetes", "kubernetes", "the directory with bin/ and compat/RELEASE/")
+	flag.StringVar(&o.kubernetes, "kubernetes", "kubernetes", "the directory with bin/ and compat/RELEASE/bin/")
 	flag.StringVar(&o.page, "page", "", "write each table into this page of which all releases are tested")
 	flag.Parse()
 	o.only = strings.FieldsFunc(*only, func(r rune) bool { return r == ',' })

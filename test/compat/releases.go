@@ -55,15 +55,15 @@ func (o *options) selected(release string) bool {
 	return len(o.only) == 0 || slices.Contains(o.only, release)
 }
 
-// needs returns the programs of other releases, relative to the directory kubernetes.
+// needs returns the programs of other releases, as RELEASE/PROGRAM.
 func (o *options) needs() []string {
 	var programs []string
 	for _, release := range append(slices.Clone(policySchedulers), schedulers...) {
 		if o.selected(release) {
-			programs = append(programs, "compat/"+release+"/kube-scheduler")
+			programs = append(programs, release+"/kube-scheduler")
 		}
 		if o.selected(release) && slices.Contains(servers, release) {
-			programs = append(programs, "compat/"+release+"/kube-apiserver")
+			programs = append(programs, release+"/kube-apiserver")
 		}
 	}
 	return programs
@@ -79,7 +79,7 @@ func (o *options) pairs(ctx context.Context) ([]pair, error) {
 		if release == current {
 			return filepath.Join(o.kubernetes, "bin", program)
 		}
-		return filepath.Join(o.kubernetes, "compat", release, program)
+		return filepath.Join(o.kubernetes, "compat", release, "bin", program)
 	}
 	pairs := slices.DeleteFunc(pairsBeside(current), func(p pair) bool { return !o.selected(p.scheduler) })
 	if len(pairs) == 0 {

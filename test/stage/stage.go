@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -394,40 +393,24 @@ func moduleRoot(ctx context.Context) (string, error) {
 // Build builds the binary into bin/ of the checkout. Concurrent builds are safe: each replaces the file
 // atomically.
 func Build(ctx context.Context) (string, error) {
-	return build(ctx, "", "outboard", "outboard")
+	return build(ctx, "", "outboard")
 }
 
-// BuildScheduler builds kube-scheduler with the plugin, as bin/kube-scheduler-outboard.
+// BuildScheduler builds kube-scheduler with the plugin into kubernetes/bin/.
 func BuildScheduler(ctx context.Context) (string, error) {
-	return build(ctx, "kubernetes", "kube-scheduler-outboard", "kube-scheduler-outboard")
+	return build(ctx, "kubernetes", "kube-scheduler-outboard")
 }
 
-// build builds a command of the module in the folder, as a file of that name in bin/ of the root.
-func build(ctx context.Context, module, command, name string) (string, error) {
+// build builds a program of the module in the folder as make does, so that nothing is compiled or linked twice.
+func build(ctx context.Context, module, program string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(root, "bin")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	temp, err := os.MkdirTemp(dir, "build-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(temp)
-	path, built := filepath.Join(dir, name), filepath.Join(temp, name)
-	// go build keeps a program that is up to date, which saves linking it again, and otherwise replaces the link. The flags are those of
-	// make build, which writes the same file.
-	if err := os.Link(path, built); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", built, "./cmd/"+command)
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "kubernetes", "build"), program)
 	cmd.Dir = filepath.Join(root, module)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // like the programs of the control plane, so that Go compiles nothing twice
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
+		return "", fmt.Errorf("building %s: %w\n%s", program, err, out)
 	}
-	return path, os.Rename(built, path)
+	return filepath.Join(cmd.Dir, "bin", program), nil
 }
