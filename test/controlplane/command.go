@@ -1,9 +1,9 @@
 package controlplane
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,9 +23,8 @@ type Command struct {
 	Dir  string
 	// Env has variables to set, as NAME=value, besides PATH, HOME and TMPDIR.
 	Env []string
-	// Log gets a copy of what the program prints while it runs. Default: none; see
-	// [Process.Log].
-	Log io.Writer
+	// StopGrace is how long [Process.Stop] waits before it kills the program. Default: 30 s.
+	StopGrace time.Duration
 }
 
 // StartProcess starts a program that lives no longer than the control plane,
@@ -61,20 +60,15 @@ func launch(r *reaper, c Command, logFile string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	var log io.Writer = f
-	if c.Log != nil {
-		log = io.MultiWriter(f, c.Log)
-	}
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir = c.Dir
 	cmd.Env = append(baseEnvironment(), c.Env...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.WaitDelay = time.Second // for a log held open by a child of the process
+	cmd.Stdout, cmd.Stderr = f, f
 	if err := r.start(cmd); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
-	p := &Process{name: c.Name, cmd: cmd, logFile: logFile, done: make(chan struct{})}
+	p := &Process{name: c.Name, cmd: cmd, logFile: logFile, stopGrace: cmp.Or(c.StopGrace, defaultStopGrace), done: make(chan struct{})}
 	go func() {
 		p.err = cmd.Wait()
 		r.forget(cmd.Process.Pid)

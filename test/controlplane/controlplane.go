@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -22,9 +23,9 @@ import (
 // Options say how to start a control plane. The zero value is a good choice.
 type Options struct {
 	// BinDir is the directory of the programs: etcd and kube-apiserver, and, for Kubectl,
-	// kubectl. Default: kubernetes/bin of the checkout that the working directory is in.
-	// If it has no kube-scheduler, as the directory that envtest names in
-	// KUBEBUILDER_ASSETS, StartScheduler takes that of the checkout.
+	// kubectl. Default: the directory that KUBEBUILDER_ASSETS names, or kubernetes/bin of
+	// the checkout that the working directory is in. If it has no kube-scheduler, as that
+	// of envtest, StartScheduler takes that of the checkout.
 	BinDir string
 
 	// APIServerArgs are further arguments of kube-apiserver, such as
@@ -67,7 +68,7 @@ type ControlPlane struct {
 // given three minutes at most. The error of a server that does not start contains
 // the end of its log.
 func Start(ctx context.Context, opts Options) (_ *ControlPlane, err error) {
-	binDir, err := findBinaries(opts.BinDir, "kubernetes", "etcd", "kube-apiserver")
+	binDir, err := findBinaries(cmp.Or(opts.BinDir, os.Getenv("KUBEBUILDER_ASSETS")), "kubernetes", "etcd", "kube-apiserver")
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}

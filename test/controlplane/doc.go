@@ -13,12 +13,11 @@
 //
 //	make -C kubernetes
 //
-// and found from any directory of the checkout. [Options].BinDir names another
-// directory, such as that of envtest, which lacks kube-scheduler only: it is taken from
-// the checkout (make -C kubernetes bin/kube-scheduler). To
-// run another kube-scheduler, name it:
+// and found from any directory of the checkout. The variable KUBEBUILDER_ASSETS or
+// [Options].BinDir names another directory, such as that of envtest, which lacks
+// kube-scheduler only: it is taken from the checkout (make -C kubernetes
+// bin/kube-scheduler). To run another kube-scheduler, name it:
 //
-//	cp, err := controlplane.Start(ctx, controlplane.Options{BinDir: os.Getenv("KUBEBUILDER_ASSETS")})
 //	_, err = cp.StartScheduler(ctx, controlplane.SchedulerOptions{Path: "/usr/local/bin/kube-scheduler"})
 //
 // [StartPrometheus] starts a Prometheus server without a control plane. make -C test/prometheus

@@ -21,9 +21,9 @@ const (
 	// takes seconds, but more than half a minute has been seen on a busy machine.
 	startTimeout = 3 * time.Minute
 
-	// stopGrace is how long Stop waits before it kills. On a busy machine a second's
+	// defaultStopGrace is how long Stop waits before it kills. On a busy machine a second's
 	// work takes many.
-	stopGrace = 30 * time.Second
+	defaultStopGrace = 30 * time.Second
 
 	// logTail is how much of a log goes into an error, in bytes.
 	logTail = 4 << 10
@@ -32,11 +32,12 @@ const (
 // Process is a server of the control plane, or a program beside it. Its methods may be called
 // at any time, concurrently, also after it has ended.
 type Process struct {
-	name    string
-	cmd     *exec.Cmd
-	logFile string
-	done    chan struct{}
-	err     error // what Wait returned; to be read after done
+	name      string
+	cmd       *exec.Cmd
+	logFile   string
+	stopGrace time.Duration
+	done      chan struct{}
+	err       error // what Wait returned; to be read after done
 }
 
 // Name returns the name of the server, such as "kube-apiserver" or "kube-scheduler-1".
@@ -48,12 +49,12 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Stop asks the process to end and waits until it has. After 30 s it kills it
-// and returns an error.
+// Stop asks the process to end and waits until it has. After
+// [Command].StopGrace it kills it and returns an error.
 func (p *Process) Stop() error {
 	p.signal(syscall.SIGTERM)
-	p.signal(syscall.SIGCONT)           // a paused process could not notice
-	for range stopGrace / time.Second { // so a machine that stands still for a minute uses one second of it
+	p.signal(syscall.SIGCONT)             // a paused process could not notice
+	for range p.stopGrace / time.Second { // so a machine that stands still for a minute uses one second of it
 		select {
 		case <-p.done:
 			return nil
@@ -61,7 +62,7 @@ func (p *Process) Stop() error {
 		}
 	}
 	p.Kill()
-	return fmt.Errorf("%s did not end within %v and was killed", p.name, stopGrace)
+	return fmt.Errorf("%s did not end within %v and was killed", p.name, p.stopGrace)
 }
 
 // Kill ends the process as a crash would, and waits until it has ended.

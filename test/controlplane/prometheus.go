@@ -13,9 +13,6 @@ import (
 
 // PrometheusOptions say how to start a Prometheus server.
 type PrometheusOptions struct {
-	// BinDir is the directory of prometheus. Default: test/prometheus/bin of the checkout
-	// that the working directory is in.
-	BinDir string
 	// Config is the configuration, and WebConfig that of its listener (TLS, users);
 	// both as YAML. File names must be absolute. Default: nothing is scraped, and
 	// anybody is answered.
@@ -40,7 +37,7 @@ var listeningOn = regexp.MustCompile(`msg="Listening on" component=web address=(
 // lives no longer than this process, however that ends. The context bounds the start
 // only.
 func StartPrometheus(ctx context.Context, opts PrometheusOptions) (_ *Prometheus, err error) {
-	binDir, err := findBinaries(opts.BinDir, "test/prometheus", "prometheus")
+	binDir, err := findBinaries("", "test/prometheus", "prometheus")
 	if err != nil {
 		return nil, fmt.Errorf("prometheus: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"strconv"
@@ -24,9 +23,6 @@ type SchedulerOptions struct {
 
 	// Verbosity is the log level (-v). Default 0.
 	Verbosity int
-
-	// Log gets a copy of the log while it is written. Default: none; see [Process.Log].
-	Log io.Writer
 
 	// Env has variables to set, as NAME=value. Of the variables of this process
 	// a scheduler gets PATH, HOME and TMPDIR only.
@@ -87,7 +83,6 @@ func (cp *ControlPlane) startScheduler(ctx context.Context, opts SchedulerOption
 		Name: name,
 		Path: path,
 		Env:  opts.Env,
-		Log:  opts.Log,
 		Args: append([]string{
 			"--config=" + configFile,
 			"--authentication-kubeconfig=" + cp.identity.Kubeconfig,
