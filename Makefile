@@ -2,8 +2,13 @@
 
 GO    ?= go
 
-# One way to compile, so that nothing is compiled twice. Only the race detector needs C.
+# The go command stamps the version and the commit, so that the command, the image and the metrics name the same. Outside of a
+# repository, and in a worktree, there is no commit. Where git refuses to read the repository, set BUILDVCS=false.
+export BUILDVCS ?= auto
+
+# One way to compile, that of kubernetes/build, so that nothing is compiled twice, in no checkout. Only the race detector needs C.
 export CGO_ENABLED := 0
+export GOFLAGS := -trimpath -buildvcs=$(BUILDVCS)
 
 # The packages whose tests also run under the race detector: those that use concurrency or test a policy, which is called concurrently,
 # except tests of several processes, and those of policies/standard, which call one policy after the other.
@@ -25,12 +30,8 @@ TESTFLAGS := -vet=off -ldflags='-s -w' -count 1
 OPENB ?= test/openb
 PODS ?= openb_pod_list_default.csv
 
-# The go command stamps the version and the commit, whatever GOFLAGS says, so that the command, the image and the metrics name the same.
-# Outside of a repository, and in a worktree, there is no commit. Where git refuses to read the repository, set BUILDVCS=false.
-export BUILDVCS ?= auto
-
 # Compiles the command with lines that say how far it is: the first time takes minutes.
-OUTBOARD = $(MAKE) -s --no-print-directory -C kubernetes bin/.build && kubernetes/bin/.build bin/outboard
+OUTBOARD = kubernetes/build outboard
 
 .PHONY: help docs kubernetes prometheus helm demo cluster test test-all test-browser bench-page screenshots unit race fuzz cases figures scale chaos prove mutants upgrade bench bench-layers bench-scheduler scheduler-perf bench-placement hostile demo-gpu compat image scheduler-image release reproduce manifests api tidy check format lint scan compile build control-plane clean
 
@@ -41,7 +42,7 @@ help:
 # make demo EXAMPLE=examples/devices
 demo: ## place pods with an unmodified kube-scheduler and Outboard
 	@$(MAKE) --no-print-directory -C kubernetes demo
-	@kubernetes/bin/.build bin/outboard bin/demo
+	@kubernetes/build outboard demo
 	@bin/demo --outboard bin/outboard $(if $(KEEP),--keep) $(if $(EXAMPLE),--example $(EXAMPLE))
 
 # For example: make cluster SCHEDULER=scheduler.yaml
@@ -170,7 +171,7 @@ demo-gpu: ## place the trace with an unmodified kube-scheduler, beside the simul
 compat: kubernetes ## place pods with the kube-schedulers of other Kubernetes versions (docs/compatibility.md)
 	@$(OUTBOARD)
 	@$(GO) build -o bin/compat ./test/compat
-	@$(MAKE) --no-print-directory -C kubernetes $$(bin/compat -needs $(COMPAT))
+	@test/compat/build $$(bin/compat -needs $(COMPAT))
 	@bin/compat -outboard bin/outboard -page docs/compatibility.md $(COMPAT)
 
 # For example: make image IMAGE=registry.example/outboard:v1
