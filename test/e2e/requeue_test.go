@@ -102,7 +102,7 @@ func podNamed(th *theater.Theater, name string) *corev1.Pod {
 	return pod
 }
 
-// gpushareIgnored is gpushareScheduler, but only Outboard counts the memory.
+// gpushareIgnored is theater.GPUShareScheduler, but only Outboard counts the memory.
 func gpushareIgnored(o *stage.Outboard) string {
 	return strings.ReplaceAll(theater.GPUShareScheduler(o), "ignoredByScheduler: false", "ignoredByScheduler: true")
 }
