@@ -71,8 +71,6 @@ func requests(records []*record) map[string]request {
 	return all
 }
 
-var licenseKey = snapshot.LedgerKey{Resource: "licenses/tool"}
-
 // modelOf returns the model of the ledger.
 func modelOf(l *snapshot.Ledger) porcupine.Model {
 	switch {
