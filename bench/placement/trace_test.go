@@ -24,9 +24,9 @@ func fill(t *testing.T, c contender, nodes, percentage int) *simulate.Filled {
 	return f
 }
 
-// One seed of the published trace, through the engine: best fit and FGD match the paper, whose figures are the mean of ten seeds
-// (experiments/analysis/expected_results of its repository), and LeastWaste is never below FGD, although kube-scheduler evaluates only some of
-// the nodes.
+// One seed of the published trace, through the engine: best fit and FGD match the paper, whose
+// figures are the mean of ten seeds (experiments/analysis/expected_results of its repository), and
+// LeastWaste is never below FGD, although kube-scheduler evaluates only some of the nodes.
 func TestPublishedTrace(t *testing.T) {
 	marks := []float64{.90, .95, 1, 1.10, 1.20, 1.30}
 	fgd := fill(t, fgdKnown, 0, 100)
@@ -54,8 +54,8 @@ func TestPublishedTrace(t *testing.T) {
 	if first := 100 * waste.FirstRejected; first < 95.5 {
 		t.Errorf("LeastWaste rejects a pod with GPUs after %.2f %% of the requests", first)
 	}
-	// Sixty nodes, where kube-scheduler selects the first GPUs with room: LeastWaste fills them as far as if it selected the GPUs, and further than
-	// kube-scheduler's own scores do.
+	// Sixty nodes, where kube-scheduler selects the first GPUs with room: LeastWaste fills them as
+	// far as if it selected the GPUs, and further than kube-scheduler's own scores do.
 	at := func(c contender) float64 { return 100 * fill(t, c, 60, 100).At(until) }
 	least, most, first, own := at(leastAllocatedFirst), at(mostAllocatedFirst), at(leastWasteFirst), at(leastWasteLearned)
 	if first < own-0.2 || first < least+3 || first < most+3 {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A few pods on a few nodes have plausible figures: those of kube-scheduler alone have no extender, and the others do.
+// A few pods on a few nodes have plausible figures. Only the arms with an extender have its time.
 func TestSmallCluster(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

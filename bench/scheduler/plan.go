@@ -118,7 +118,8 @@ type selection struct {
 	arms, kinds string
 }
 
-// apply returns the plan, or, if the selection has numbers of nodes, one setting for each of them and each kind of pods in the plan.
+// apply returns the plan, or, if the selection has numbers of nodes, one setting for each of them
+// and each kind of pods in the plan.
 func (s *selection) apply(plan []setting) ([]setting, error) {
 	plan, err := s.ofKinds(plan)
 	if err != nil {

@@ -94,7 +94,8 @@ func newOutboard(calls []call, registry *prometheus.Registry) (http.Handler, err
 	return mux, nil
 }
 
-// newPolicies returns two cheap policies: one compares what a pod needs with what a node has, and one counts pods.
+// newPolicies returns two cheap policies: one compares what a pod needs with what a node has, and
+// one counts pods.
 func newPolicies() ([]engine.WeightedPolicy, error) {
 	images, err := imagelocality.New(imagelocality.Defaults())
 	if err != nil {
