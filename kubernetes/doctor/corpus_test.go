@@ -188,13 +188,16 @@ func outcome(tb testing.TB, file string) string {
 	return text
 }
 
-// TestBinary compares the judge with the program kube-scheduler.
+// TestBinary compares the judge with the program kube-scheduler, with every fifth file of the corpus.
 func TestBinary(t *testing.T) {
 	j := newJudge(t)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan bool, 2)
 	for i, f := range corpus(t) {
+		if i%5 != 0 {
+			continue
+		}
 		inner, _ := configurationIn([]byte(j.here(f.content)))
 		want := ""
 		if _, err := load(t, inner); err != nil {

@@ -21,9 +21,7 @@
 //     correction changes nothing. Comments stay, and fields without a finding keep their values, also in files with which
 //     kube-scheduler does not start.
 //
-// Known exceptions are in a table, with the reason. A fifth of the seeds is held out: its test prints rates only. Do not look at
-// these files while you develop.
+// Known exceptions are in a table, with the reason.
 //
-// The flag -files generates more files, -sample prints more of each kind of disagreement, -only judges one file, and -reduce prints
-// as few lines as show a disagreement.
+// The flag -files generates more files, -sample prints more of each kind of disagreement, and -only judges one file.
 package doctor

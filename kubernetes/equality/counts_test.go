@@ -71,14 +71,14 @@ func (c *counts) add(other counts) {
 	}
 }
 
-// check logs the counts, and fails if a compared event did not occur, except for the exceptions.
+// check logs the counts, and fails if a compared event did not occur, except for the exceptions. Rare events only occur in many draws.
 func (c *counts) check(t *testing.T, except ...string) {
 	t.Helper()
 	all := reflect.ValueOf(*c)
 	for i := range all.NumField() {
 		n, name := all.Field(i).Int(), all.Type().Field(i).Name
 		t.Logf("%8d %s", n, name)
-		if n == 0 && !t.Failed() && !slices.Contains(except, name) {
+		if n == 0 && (drawsMany || name == "Bound") && !t.Failed() && !slices.Contains(except, name) {
 			t.Errorf("%s never occurred", name)
 		}
 	}

@@ -33,6 +33,6 @@
 //   - Unknown nodes: a node whose name is all that is known is rejected as unknown, and one
 //     that exists in the request alone is evaluated by its object.
 //
-// The flag -rapid.checks draws more clusters than make unit does, and -rapid.seed draws the
+// The flag -rapid.checks draws more clusters, with 1500 also rare events, and -rapid.seed draws the
 // same again. -trace.nodes takes more nodes of the trace, which has 1213.
 package equality

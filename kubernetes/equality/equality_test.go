@@ -27,7 +27,12 @@ import (
 )
 
 // checks is how many clusters and configurations are drawn unless -rapid.checks is set. Each places several pods.
-const checks = "1500"
+const checks = "300"
+
+// many is how many checks draw even rare events, and drawsMany whether this run has as many.
+const many = 1500
+
+var drawsMany bool
 
 func TestMain(m *testing.M) {
 	for name, value := range map[string]string{"rapid.checks": checks, "test.parallel": strconv.Itoa(maxShards)} {
@@ -36,6 +41,9 @@ func TestMain(m *testing.M) {
 		}
 	}
 	flag.Int(traceNodes, 60, "how many nodes of the GPU trace are filled up")
+	flag.Parse()
+	n, err := strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
+	drawsMany = err == nil && n >= many
 	debug.SetGCPercent(300) // a fifth less processor time: the tests allocate much and keep little
 	metrics.Register()
 	klog.SetLogger(logr.Discard())

@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -241,20 +240,5 @@ func TestRequests(t *testing.T) {
 		if want, err := os.ReadFile(path); err != nil || !bytes.Equal(want, indented.Bytes()) {
 			t.Errorf("%v: kube-scheduler sends, other than in %s:\n%s", err, path, indented.Bytes())
 		}
-	}
-}
-
-// The README has the number of responses.
-func TestReadme(t *testing.T) {
-	data, err := os.ReadFile(responsesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := fmt.Sprintf("has %d responses", len(regexp.MustCompile(`(?m)^- `).FindAll(data, -1))); !strings.Contains(string(readme), want) {
-		t.Errorf("README.md does not say %q", want)
 	}
 }

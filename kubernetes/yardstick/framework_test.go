@@ -33,7 +33,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "2000"); err != nil { // before the command line is parsed
+	if err := flag.Set("rapid.checks", "500"); err != nil { // before the command line is parsed
 		panic(err)
 	}
 	metrics.Register()
