@@ -77,7 +77,6 @@ type Mutation string
 
 // The mutations.
 const (
-	None                    Mutation = ""
 	BindingWithoutVersion   Mutation = "the Binding has no resourceVersion"
 	AnnotationsAfterBinding Mutation = "the annotations are written after the Binding"
 	ReleaseWithoutTouch     Mutation = "a claim is released without changing the pod"
