@@ -15,9 +15,6 @@ TEST := test -vet=off -ldflags='-s -w' -timeout 60m
 # The packages of the product: none starts a program.
 PRODUCT = $$($(GO) list ./... | grep -vE '/(examples|test)(/|$$)')
 
-# Tests of what the process allocates, which other packages' tests would disturb.
-ALONE := ^Test(Memory|Allocations)
-
 # The packages whose tests also run under the race detector: those that use concurrency or test a policy, which is called concurrently,
 # except tests of several processes, and those of policies/standard, which call one policy after the other.
 RACE = $(shell $(GO) list -f '{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}' ./... | \
@@ -49,10 +46,8 @@ cluster: ## run etcd and kube-apiserver until Ctrl-C, and kube-scheduler with SC
 # go test repeats the earlier result of a package whose code and files have not changed. It cannot know for what reads other modules.
 test: ## run the tests of the packages and of the project: no control plane is needed
 	@echo 'compiling and running the tests of the packages; the first time, this compiles about a thousand packages that they import'
-	$(GO) $(TEST) -skip '$(ALONE)' $(PRODUCT)
+	$(GO) $(TEST) $(PRODUCT)
 	$(GO) $(TEST) -count 1 ./test/project ./test/bounds ./test/docs
-	@echo 'measuring what processes allocate, one after the other'
-	$(GO) $(TEST) -p 1 -run '$(ALONE)' $$(git grep -lE '^func Test(Memory|Allocations)' -- internal policies policy snapshot schedplugin | xargs dirname | sort -u | sed 's,^,./,')
 
 # Longest tests first. More packages run at a time than there are cores, because some wait most of the time.
 test-cluster: control-plane ## run the tests with a real API server and kube-scheduler
@@ -100,6 +95,8 @@ chaos: control-plane ### kill replicas with thousands of pods, make ten rolling 
 	$(GO) $(TEST) -count 1 -v -run '^TestNominatedPodsKeepTheirGPU$$' ./test/e2e -args -preemptions 1000
 
 test-equality: ### compare extender, plugin, simulation and doctor with kube-scheduler's code more often
+	$(GO) -C kubernetes $(TEST) -count 1 ./equality -rapid.checks 1500
+	$(GO) -C kubernetes $(TEST) -count 1 ./doctor -files 1000
 
 test-helm: control-plane helm ### install, upgrade and remove the chart with Helm 3 and 4
 	$(GO) -C deploy/render $(TEST) -count 1 ./...
@@ -129,15 +126,19 @@ test-harness: control-plane ### test what starts control planes for tests
 # run the same code as other extenders.
 race: ### run the tests of concurrent packages under the race detector
 	@echo 'compiling and running the tests of concurrent packages under the race detector'
-	CGO_ENABLED=1 $(GO) test -vet=off -race -skip '$(ALONE)|NothingOutlivesItsRequest|EveryFunctionIsBounded|Scenarios|CostsTooMuch|ShareABudget|SharesAreBounded|IsThatOfCEL|EachBrokenExtender' -timeout 30m $(RACE)
+	CGO_ENABLED=1 $(GO) test -vet=off -race -skip 'Allocat|^TestMemory|EveryFunctionIsBounded|Scenarios|CostsTooMuch|ShareABudget|SharesAreBounded|IsThatOfCEL|EachBrokenExtender' -timeout 30m $(RACE)
 
 FUZZTIME ?= 1000000x
 
 fuzz: ### run each fuzz target for FUZZTIME
 	./test/fuzz $(FUZZTIME)
 
-cases: ### compare the JSON Schema with the loader for 100,000 generated configuration files
-	$(GO) test -vet=off -run '^TestSchema$$' -count 1 -timeout 60m ./internal/config -args -cases 100000
+cases: ### draw more cases in tests of make test, such as 100,000 configuration files for the JSON Schema
+	$(GO) $(TEST) -count 1 -run '^TestSchema$$' ./internal/config -args -cases 100000
+	$(GO) $(TEST) -count 1 -run '^TestHypotheticalNodesChangeNothing$$' ./internal/extender -args -hypothetical-calls 100000
+	$(GO) $(TEST) -count 1 -run '^TestPredictionsAreAllocations$$' ./internal/firstfit -args -seeds 510
+	$(GO) $(TEST) -count 1 -run '^TestScoresAreThoseOfTheAllocator$$' ./policies/resourceclaims -args -seeds 40
+	$(GO) $(TEST) -count 1 -run '^TestEveryFunctionIsBounded$$' ./policies/rules -args -longest 245760
 
 scale: control-plane ### run tests of make test-cluster again with a thousand pods
 	@echo 'running tests with a thousand pods'
@@ -150,8 +151,7 @@ figures: control-plane ### repeat the published measurements on a small scale
 # For example, to search for a night: make prove PROVETIME=10h
 PROVETIME ?= 100m
 
-prove: ### search all interleavings of the protocols within larger bounds (test/search/README.md), and predict more devices
-	$(GO) $(TEST) -count 1 ./internal/firstfit -args -seeds 510
+prove: ### search all interleavings of the protocols within larger bounds (test/search/README.md)
 	$(GO) test -vet=off -run '^TestEvery(Combination|Interleaving)$$' -count 1 -v -timeout 0 ./test/search -args -within $(PROVETIME)
 
 # It builds other releases of Kubernetes the first time. For example:
