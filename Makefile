@@ -97,6 +97,7 @@ chaos: control-plane ### kill replicas with thousands of pods, make ten rolling 
 test-equality: ### compare extender, plugin, simulation and doctor with kube-scheduler's code more often
 	$(GO) -C kubernetes $(TEST) -count 1 ./equality -rapid.checks 1500
 	$(GO) -C kubernetes $(TEST) -count 1 ./doctor -files 1000
+	$(GO) -C kubernetes $(TEST) -count 1 ./yardstick -rapid.checks 2000
 
 test-helm: control-plane helm ### install, upgrade and remove the chart with Helm 3 and 4
 	$(GO) -C deploy/render $(TEST) -count 1 ./...
