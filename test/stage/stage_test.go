@@ -27,12 +27,7 @@ func TestPool(t *testing.T) {
 		if err := controlplane.CreateNodes(t.Context(), s.Client, controlplane.NodeSpec{Name: "left"}.Node()); err != nil {
 			t.Fatal(err)
 		}
-		outboard, err := s.StartOutboard(t.Context(), `
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-serving: {insecure: true}
-profiles: [{policies: [{type: ImageLocality}]}]
-`)
+		outboard, err := s.StartOutboard(t.Context(), "{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, serving: {insecure: true}, profiles: [{policies: [{type: ImageLocality}]}]}")
 		if err != nil {
 			t.Fatal(err)
 		}
