@@ -1,398 +1,301 @@
-// Package docs tests the content of the documentation: the program that reads a YAML block accepts
-// it, every command runs and prints the text below it, and every piece of Go is in a compiled file.
-// A block for which this is impossible follows a comment with the reason:
-//
-//	<!-- not run: it takes an hour -->
-//	<!-- not compared: times differ -->
 package docs
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"io/fs"
-	"net/http"
 	"os"
-	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
-
-	"outboard.dev/outboard/test/controlplane"
-	"outboard.dev/outboard/test/stage"
+	"unicode/utf8"
 )
 
-// block is a fenced block of a page.
-type block struct {
-	page, language, text string
-	line                 int
-	next                 bool   // only an empty line stands between it and the block before
-	unchecked            string // "run" or "compared" if a comment says that it is not; else ""
+// read returns the text of a file of the checkout.
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Root, filepath.FromSlash(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
-func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
+// check is what each page must hold to.
+type check struct {
+	name  string
+	wrong func(Page) []string // what is wrong in a page
+	// On the page docs/page.md with the text, found is wrong.
+	text  string
+	found []string
+}
 
-// languages are the permitted languages of a block. Text is for the output of programs, and a text
-// block right after commands has their output.
-var languages = []string{"yaml", "sh", "go", "text"}
+func checks(t *testing.T) []check {
+	metrics := metricName.FindAllString(read(t, "docs/reference/metrics.md"), -1)
+	makefile := read(t, "Makefile")
+	var code []string
+	tests := map[string][]string{}
+	walk(t, ".go", func(file, text string) {
+		code = append(code, text)
+		if strings.HasSuffix(file, "_test.go") {
+			for _, m := range testFunc.FindAllStringSubmatch(text, -1) {
+				tests[m[1]] = append(tests[m[1]], path.Dir(file))
+			}
+		}
+	})
+	wide := strings.Repeat("word ", 21)
+	return []check{
+		{"links have targets", brokenLinks,
+			"# Can it `read`, too?\n[a](#can-it-read-too) [b](../README.md) [c](https://example.com/x#y) [d](gone.md) [e](../README.md#gone)\n" +
+				"```sh\n# no heading\n[g](gone.md)\n```\n[h](#no-heading)\n",
+			[]string{"gone.md", "../README.md#gone", "#no-heading"}},
+		{"rows have as many cells as their header", brokenRows,
+			"| a | b |\n|---|---|\n| `x\\|y` | 1 |\n| 2 |\n|||\n||||\n\n```text\n| no | table\n```\n| c |\n|---|\n| 3\n",
+			[]string{"line 4", "line 6", "line 13"}},
+		{"lines have at most 100 characters", tooWide,
+			"# " + wide + "\n" + wide + "\n```sh\n" + wide + "\n```\n| " + wide + "|\n* " + wide + "\nhttps://example.com/" + strings.Repeat("x", 100) + "\n",
+			[]string{"line 2", "line 7"}},
+		{"metrics exist", func(p Page) []string { return missingMetrics(p, metrics) },
+			"`outboard_config_last_reload_successful`, `outboard_none`", []string{"outboard_none"}},
+		{"tests exist", func(p Page) []string { return missingTests(p, tests) },
+			"`TestPages` in [test/docs](../test/docs), `TestPages` in [test/e2e](../test/e2e), `TestChecks`, `TestNone`",
+			[]string{"TestPages` in [test/e2e](../test/e2e)", "TestNone"}},
+		{"make targets exist", func(p Page) []string { return missingTargets(p, makefile) },
+			"`make build` and `make none`\n```sh\nmake nothing\n```\n", []string{"none", "nothing"}},
+		{"blocks are checked", func(p Page) []string { return uncheckedBlocks(p, code) },
+			"```sh\nls\n```\n\n```text\na\n```\n\n<!-- not run: it takes an hour -->\n```sh\nls\n```\n\n```text\na\n```\n\n" +
+				"<!-- not run: why -->\n```text\na\n```\n```python\n```\n```sh\nmake build\nls\n```\n```go\nfunc none() {\n}\n```\n\n    code\n",
+			[]string{"line 14 has no output to compare with", "line 19 is marked as not run", "line 22 is in \"python\"",
+				"line 24 has other commands beside make", "line 28 is in no Go file:\nfunc none() {\n}", "line 33 is code outside a fenced block"}},
+	}
+}
+
+func TestPages(t *testing.T) {
+	all := checks(t)
+	for _, p := range Pages(t) {
+		for _, c := range all {
+			for _, wrong := range c.wrong(p) {
+				t.Errorf("%s: %s: %s", p.Path, c.name, wrong)
+			}
+		}
+	}
+}
+
+// Each check finds what is wrong.
+func TestChecks(t *testing.T) {
+	for _, c := range checks(t) {
+		if got := c.wrong(Page{"docs/page.md", c.text}); !slices.Equal(got, c.found) {
+			t.Errorf("%s: found\n%q, want\n%q", c.name, got, c.found)
+		}
+	}
+}
 
 var (
-	fence     = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
-	unchecked = regexp.MustCompile(`<!-- not (run|compared): \S.* -->\n$`)
-	// unfenced matches code that Markdown supports and fence does not: indented after an empty
-	// line, or with another kind of fence.
-	unfenced = regexp.MustCompile("(?m)(?:\\A|^[ \t]*\n)(?: {4}|\t)[ \t]*\\S.*$|^.*(?:```|~~~).*$")
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	omitted = regexp.MustCompile(`[^\p{L}\p{N} _-]`) // from a heading, in its anchor
 )
 
-// blocksOf returns the blocks of a page, and the lines of code outside blocks.
-func blocksOf(page string, text []byte) (found []block, elsewhere []int) {
-	rest, end := bytes.Clone(text), -1
-	for _, m := range fence.FindAllSubmatchIndex(text, -1) {
-		b := block{
-			page: page, language: string(text[m[2]:m[3]]), text: string(text[m[4]:m[5]]),
-			line: 1 + bytes.Count(text[:m[0]], []byte("\n")),
-			next: end > 0 && len(bytes.TrimSpace(text[end:m[0]])) == 0,
-		}
-		if mark := unchecked.FindSubmatch(text[:m[0]]); mark != nil {
-			b.unchecked = string(mark[1])
-		}
-		found, end = append(found, b), m[1]
-		for i := m[0]; i < m[1]; i++ {
-			if rest[i] != '\n' {
-				rest[i] = '-'
-			}
-		}
-	}
-	for _, m := range unfenced.FindAllIndex(rest, -1) {
-		elsewhere = append(elsewhere, 1+bytes.Count(rest[:m[1]], []byte("\n")))
-	}
-	return found, elsewhere
-}
-
-// pages returns the paths of all pages below root.
-func pages(t *testing.T, root string) []string {
-	t.Helper()
+// anchors returns the anchors of the headings of a page, as GitHub derives them.
+func anchors(text string) []string {
 	var found []string
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case !d.IsDir() && filepath.Ext(path) == ".md":
-			found = append(found, path)
-		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata"):
-			return filepath.SkipDir
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		found = append(found, strings.ReplaceAll(omitted.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
 	}
 	return found
 }
 
-func blocks(t *testing.T, root string) []block {
-	t.Helper()
-	var found []block
-	for _, path := range pages(t, root) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		page, err := filepath.Rel(root, path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ofPage, elsewhere := blocksOf(page, text)
-		for _, line := range elsewhere {
-			t.Errorf("%s:%d: code outside a fenced block, which is not checked", page, line)
-		}
-		found = append(found, ofPage...)
-	}
-	if len(found) == 0 {
-		t.Fatalf("no page below %s has a block", root)
-	}
-	return found
-}
-
-// blocksOf finds every way to write code in Markdown.
-func TestBlocks(t *testing.T) {
-	const page = "# Title\n\n```sh\nls\n```\n\n```text\na\n    b\n```\n\nText:\n\n    indented\n      more\n\n" +
-		"<!-- not run: it takes an hour -->\n```sh\nsleep 3600\n```\n\n* item\n\n  ```sh\n  ls\n  ```\n\n\ttab\n\n~~~\nx\n~~~\n* a list\n    goes on\n"
-	found, elsewhere := blocksOf("page.md", []byte(page))
-	want := []block{
-		{page: "page.md", language: "sh", text: "ls\n", line: 3},
-		{page: "page.md", language: "text", text: "a\n    b\n", line: 7, next: true},
-		{page: "page.md", language: "sh", text: "sleep 3600\n", line: 18, unchecked: "run"},
-	}
-	if !slices.Equal(found, want) {
-		t.Errorf("blocks are %+v", found)
-	}
-	if !slices.Equal(elsewhere, []int{14, 24, 26, 28, 30, 32}) {
-		t.Errorf("the lines of code outside blocks are %v", elsewhere)
-	}
-}
-
-func TestDocumentation(t *testing.T) {
-	ctx := untilTimeout(t)
-	s, err := stage.Set(ctx, stage.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	runner := newRunner(t, ctx, s)
-	page := ""
-	for _, b := range blocks(t, s.Root) {
-		if b.page != page {
-			page, runner.t = b.page, t
-			runner.prepare(page)
-		}
-		t.Run(b.String(), func(t *testing.T) {
-			runner.t = t
-			if b.language != "text" {
-				runner.ran = false
-			}
-			if b.unchecked != "" {
-				if (b.unchecked == "compared") != (b.language == "text") || b.language == "go" {
-					t.Errorf("a block in %q is marked as not %s", b.language, b.unchecked)
-				}
-				return
-			}
-			switch b.language {
-			case "yaml":
-				runner.yaml(b)
-			case "sh":
-				runner.shell(b)
-			case "text":
-				runner.output(b)
-			case "go":
-				runner.golang(b)
-			default:
-				if !slices.Contains(languages, b.language) {
-					t.Errorf("a block in %q: must be one of %v", b.language, languages)
-				}
-			}
-		})
-	}
-}
-
-// untilTimeout returns a context that ends a minute before the timeout of go test, so that a command that hangs fails its own test,
-// with what it has printed. No command has a shorter limit, because some compile for minutes, and the longer the more runs beside them.
-func untilTimeout(t *testing.T) context.Context {
-	deadline, ok := t.Deadline()
-	if !ok {
-		return t.Context()
-	}
-	ctx, cancel := context.WithDeadline(t.Context(), deadline.Add(-time.Minute))
-	t.Cleanup(cancel)
-	return ctx
-}
-
-type runner struct {
-	*stage.Stage
-	t     *testing.T
-	ctx   context.Context
-	dir   string
-	tools string          // the directory with kubectl, outboard and sleep, as TestMain describes them
-	any   *stage.Outboard // for scheduler configurations to point at, and for kubectl to reach
-
-	ran     bool   // the block before was run
-	printed string // what it printed
-}
-
-func newRunner(t *testing.T, ctx context.Context, s *stage.Stage) *runner {
-	o, err := s.StartOutboard(ctx, `
-apiVersion: outboard.dev/v1alpha1
-kind: OutboardConfiguration
-profiles: [{policies: [{type: ImageLocality}, {type: GPUMemory}]}]
-serving: {tls: {certFile: x, keyFile: x, clientCAFile: x, allowedClients: [kube-scheduler]}}
-`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkRunningVersion(t, ctx, s.Binary(), o)
-	tools, self := t.TempDir(), os.Args[0]
-	if self, err = filepath.Abs(self); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"kubectl", "outboard", "sleep"} {
-		if err := os.Symlink(self, filepath.Join(tools, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return &runner{Stage: s, t: t, ctx: ctx, dir: t.TempDir(), tools: tools, any: o}
-}
-
-// checkRunningVersion checks that the log and the metrics name the version that the command prints.
-func checkRunningVersion(t *testing.T, ctx context.Context, binary string, o *stage.Outboard) {
-	t.Helper()
-	var v struct{ Version, Commit string }
-	printed, err := exec.CommandContext(ctx, binary, "version", "-o", "json").Output()
-	if err == nil {
-		err = json.Unmarshal(printed, &v)
-	}
-	if err != nil || v.Version == "" || v.Commit == "" {
-		t.Fatalf("%v: %s", err, printed)
-	}
-	if want := fmt.Sprintf(`"msg":"starting","version":%q,"commit":%q,`, v.Version, v.Commit); !strings.Contains(o.Log(), want) {
-		t.Errorf("the log does not say %q:\n%s", want, o.Log())
-	}
-	metrics, err := http.Get(o.Admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer metrics.Body.Close()
-	text, err := io.ReadAll(metrics.Body)
-	if want := fmt.Sprintf(`outboard_build_info{goversion=%q,revision=%q,version=%q} 1`, runtime.Version(), v.Commit, v.Version); err != nil || !bytes.Contains(text, []byte(want)) {
-		t.Errorf("the metrics have no line %s (%v)", want, err)
-	}
-}
-
-// prepare creates the objects that a page requires, from the file of its name in testdata/.
-func (r *runner) prepare(page string) {
-	objects := filepath.Join("testdata", strings.TrimSuffix(filepath.Base(page), ".md")+".yaml")
-	if _, err := os.Stat(objects); err != nil {
-		return
-	}
-	if out, err := r.Kubectl(r.ctx, "create", "-f", objects).CombinedOutput(); err != nil {
-		r.t.Fatalf("%v\n%s", err, out)
-	}
-}
-
-// yaml checks a document with its reader: Outboard's configuration with outboard, kube-scheduler's
-// with kube-scheduler, and objects with the API server.
-func (r *runner) yaml(b block) {
-	for doc := range strings.SplitSeq(b.text, "\n---\n") {
-		var kind metav1.TypeMeta
-		if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
-			r.t.Fatal(err)
-		}
-		switch kind.Kind {
-		case "OutboardConfiguration":
-			o, err := r.StartOutboard(r.ctx, doc)
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			o.Kill()
-		case "KubeSchedulerConfiguration":
-			config, err := r.any.SchedulerConfig(doc)
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			scheduler, err := r.StartScheduler(r.ctx, controlplane.SchedulerOptions{Config: config})
-			if err != nil {
-				r.t.Fatal(err)
-			}
-			scheduler.Kill()
-		case "":
-			r.t.Errorf("is not a complete document: it has no kind")
-		default:
-			kubectl := r.Kubectl(r.ctx, "create", "--dry-run=server", "-f", "-")
-			kubectl.Stdin = strings.NewReader(doc)
-			if out, err := kubectl.CombinedOutput(); err != nil {
-				r.t.Errorf("%v: %s", err, out)
-			}
-		}
-	}
-}
-
-var makeCall = regexp.MustCompile(`(?m)^make ([a-z-]+)( [A-Z]+=(?:'[^']*'|\S+))?( +#.*)?$`)
-
-// shell runs the commands with read access to the checkout's own files, with outboard, kubectl
-// (see TestMain) and kube-scheduler on the PATH, and with the stage as kubectl's cluster. It does not run a block of make targets,
-// because one of them runs this test; the targets must exist.
-func (r *runner) shell(b block) {
-	if targets := makeCall.FindAllStringSubmatch(b.text, -1); targets != nil {
-		makefile, err := os.ReadFile(filepath.Join(r.Root, "Makefile"))
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		for _, target := range targets {
-			if !bytes.Contains(makefile, []byte("\n"+target[1]+":")) {
-				r.t.Errorf("there is no make target %q", target[1])
-			}
-		}
-		if rest := strings.TrimSpace(makeCall.ReplaceAllString(b.text, "")); rest != "" {
-			r.t.Errorf("other commands beside make: %q", rest)
-		}
-		return
-	}
-	// The directory stands both for the checkout and for the folder that contains it.
-	for link, target := range map[string]string{"deploy": "deploy", "examples": "examples", "outboard": "."} {
-		if err := os.Symlink(filepath.Join(r.Root, target), filepath.Join(r.dir, link)); err != nil && !os.IsExist(err) {
-			r.t.Fatal(err)
-		}
-	}
-	log := filepath.Join(r.tools, "outboard.log")
-	if err := os.WriteFile(log, []byte(r.any.Log()), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	cmd := exec.CommandContext(r.ctx, "bash", "-euo", "pipefail", "-c", b.text)
-	cmd.Dir = r.dir
-	cmd.WaitDelay = 30 * time.Second // a program that the block left running may hold its output
-	cmd.Env = append(os.Environ(),
-		"PATH="+r.tools+":"+filepath.Dir(r.Binary())+":"+filepath.Dir(r.KubectlPath())+":"+os.Getenv("PATH"),
-		"KUBECONFIG="+r.Kubeconfig(),
-		realKubectl+"="+r.KubectlPath(), outboardPath+"="+r.Binary(), outboardAdmin+"="+r.any.Admin, outboardLog+"="+log,
-	)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		r.t.Errorf("%v\n%s", err, out)
-	}
-	r.ran, r.printed = true, string(out)
-}
-
-// output finds every line of the block, in this order, in the output of the commands before it,
-// except lines that mark omissions.
-func (r *runner) output(b block) {
-	if !r.ran || !b.next {
-		r.t.Fatal("has no output to compare with: it does not follow commands that run, and no comment explains why")
-	}
-	rest := r.printed
-	for line := range strings.Lines(b.text) {
-		if line == "…\n" {
+// brokenLinks returns the links to missing files or headings. It skips links to other sites.
+func brokenLinks(p Page) (broken []string) {
+	for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(p.Text, ""), -1) {
+		file, anchor, hasAnchor := strings.Cut(m[1], "#")
+		if strings.Contains(file, "://") {
 			continue
 		}
-		var ok bool
-		if _, rest, ok = strings.Cut("\n"+rest, "\n"+line); !ok {
-			r.t.Fatalf("%q is not in the output, or not in this order:\n%s", line, r.printed)
+		text := []byte(p.Text)
+		var err error
+		if file != "" {
+			target := filepath.Join(Root, path.Dir(p.Path), file)
+			if _, err = os.Stat(target); err == nil && hasAnchor {
+				text, err = os.ReadFile(target)
+			}
+		}
+		if err != nil || hasAnchor && !slices.Contains(anchors(string(text)), anchor) {
+			broken = append(broken, m[1])
 		}
 	}
+	return broken
 }
 
-// golang finds the declarations of the block, one by one, in the checkout's Go files.
-func (r *runner) golang(b block) {
-	for declaration := range strings.SplitSeq(strings.TrimSpace(b.text), "\n\n") {
-		if !slices.ContainsFunc(r.goFiles(), func(text string) bool { return strings.Contains(text, declaration) }) {
-			r.t.Errorf("is in no Go file of the checkout:\n%s", declaration)
+// brokenRows returns the rows of tables with another number of cells than the header. A browser hides the cells that are too many.
+func brokenRows(p Page) (broken []string) {
+	header, fenced := 0, false
+	for i, line := range strings.Split(p.Text, "\n") {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		if fenced || !strings.HasPrefix(line, "|") {
+			header = 0
+			continue
+		}
+		cells := strings.Count(line, "|") - strings.Count(line, `\|`)
+		if header == 0 {
+			header = cells
+		}
+		if cells != header || !strings.HasSuffix(line, "|") {
+			broken = append(broken, fmt.Sprint("line ", i+1))
 		}
 	}
+	return broken
 }
 
-func (r *runner) goFiles() []string {
-	var texts []string
-	err := filepath.WalkDir(r.Root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".go" {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		texts = append(texts, string(text))
-		return err
+var (
+	// unwrapped matches what cannot be wrapped: rows of tables, headings, pictures, comments.
+	unwrapped = regexp.MustCompile(`^ *(\||#|!\[|<!--)`)
+	listItem  = regexp.MustCompile(`^ *([-*]|\d+\.) `)
+)
+
+// tooWide returns the lines of prose that are longer than 100 characters and could be wrapped: code, tables, headings, pictures, comments
+// and single words such as addresses are exempt.
+func tooWide(p Page) (found []string) {
+	prose := fence.ReplaceAllFunc([]byte(p.Text), func(block []byte) []byte {
+		return bytes.Repeat([]byte("\n"), bytes.Count(block, []byte("\n")))
 	})
-	if err != nil {
-		r.t.Fatal(err)
+	for i, line := range strings.Split(string(prose), "\n") {
+		words := strings.TrimSpace(listItem.ReplaceAllString(line, ""))
+		if utf8.RuneCountInString(line) > 100 && !unwrapped.MatchString(line) && strings.Contains(words, " ") {
+			found = append(found, fmt.Sprint("line ", i+1))
+		}
 	}
-	return texts
+	return found
+}
+
+var metricName = regexp.MustCompile(`\boutboard_[a-z_]+[a-z]\b`)
+
+func missingMetrics(p Page, known []string) (missing []string) {
+	for _, name := range metricName.FindAllString(p.Text, -1) {
+		series := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_count"), "_sum"), "_bucket")
+		if !slices.Contains(known, name) && !slices.Contains(known, series) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+var (
+	// testName is a test that a page names, and maybe the folder to which the page links beside it: "`TestX` in [test/e2e](../test/e2e)".
+	testName = regexp.MustCompile(`\b(Test[A-Z][A-Za-z]{2,})\b(?:` + "`" + ` in \[[^\]]+\]\(([^)#]+)\))?`)
+	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
+)
+
+// missingTests returns the tests that the page names and that do not exist, or not in the folder to which it links. folders are those of
+// the tests with each name.
+func missingTests(p Page, folders map[string][]string) (missing []string) {
+	for _, m := range testName.FindAllStringSubmatch(p.Text, -1) {
+		found := folders[m[1]]
+		if found == nil || m[2] != "" && !slices.Contains(found, path.Join(path.Dir(p.Path), m[2])) {
+			missing = append(missing, m[0])
+		}
+	}
+	return missing
+}
+
+var makeTarget = regexp.MustCompile("`make ([a-z][a-z-]*)")
+
+// missingTargets returns the targets of make that the page has in sentences and blocks, and the Makefile does not.
+func missingTargets(p Page, makefile string) (missing []string) {
+	var targets []string
+	for _, m := range makeTarget.FindAllStringSubmatch(p.Text, -1) {
+		targets = append(targets, m[1])
+	}
+	blocks, _ := p.Blocks()
+	for _, b := range blocks {
+		calls, _ := b.MakeCalls()
+		for _, call := range calls {
+			targets = append(targets, strings.Fields(call)[1])
+		}
+	}
+	for _, target := range targets {
+		if !strings.Contains(makefile, "\n"+target+":") {
+			missing = append(missing, target)
+		}
+	}
+	return missing
+}
+
+// uncheckedBlocks returns the blocks, and the code elsewhere, that test/pages cannot check, or, if they are Go, that are in no file.
+func uncheckedBlocks(p Page, code []string) (wrong []string) {
+	blocks, elsewhere := p.Blocks()
+	printed := false // whether the commands before are run
+	for _, b := range blocks {
+		complain := func(format string, args ...any) {
+			wrong = append(wrong, fmt.Sprintf("line %d ", b.Line)+fmt.Sprintf(format, args...))
+		}
+		calls, rest := b.MakeCalls()
+		if b.Unchecked == "" && len(calls) > 0 && rest != "" {
+			complain("has other commands beside make")
+		}
+		switch {
+		case !slices.Contains([]string{"yaml", "sh", "go", "text"}, b.Language):
+			complain("is in %q", b.Language)
+		case b.Unchecked != "" && ((b.Unchecked == "compared") != (b.Language == "text") || b.Language == "go"):
+			complain("is marked as not %s", b.Unchecked)
+		case b.Language == "text" && b.Unchecked == "" && (!printed || !b.Next):
+			complain("has no output to compare with")
+		case b.Language == "go":
+			for declaration := range strings.SplitSeq(strings.TrimSpace(b.Text), "\n\n") {
+				if !slices.ContainsFunc(code, func(text string) bool { return strings.Contains(text, declaration) }) {
+					complain("is in no Go file:\n%s", declaration)
+				}
+			}
+		}
+		if b.Language != "text" {
+			printed = b.Language == "sh" && b.Unchecked == "" && len(calls) == 0
+		}
+	}
+	for _, line := range elsewhere {
+		wrong = append(wrong, fmt.Sprintf("line %d is code outside a fenced block", line))
+	}
+	return wrong
+}
+
+// docs/alerts.md has a section for each alert, and for no other, and each alert links to its own.
+func TestAlertsAreExplained(t *testing.T) {
+	page, text := read(t, "docs/alerts.md"), read(t, "deploy/chart/monitoring/alerts.yaml")
+	var alerts, sections []string
+	for _, m := range regexp.MustCompile(`(?m)^ *- alert: (\S+)$`).FindAllStringSubmatch(text, -1) {
+		alerts = append(alerts, m[1])
+		anchor := "#" + strings.ToLower(m[1])
+		if strings.Count(text, `runbook_url: "https://outboard.dev/docs/alerts.md`+anchor+`"`) != 1 {
+			t.Errorf("%s does not link to its section", m[1])
+		}
+		if !strings.Contains(page[:strings.Index(page, "\n## ")], "["+m[1]+"]("+anchor+")") {
+			t.Errorf("the table at the beginning of docs/alerts.md does not have %s", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^## (Outboard[A-Za-z]+)$").FindAllStringSubmatch(page, -1) {
+		sections = append(sections, m[1])
+	}
+	slices.Sort(alerts)
+	slices.Sort(sections)
+	if len(alerts) == 0 || !slices.Equal(alerts, sections) {
+		t.Errorf("the alerts are %q, and docs/alerts.md has %q", alerts, sections)
+	}
+}
+
+// docs/README.md leads to each page below docs.
+func TestIndex(t *testing.T) {
+	linked := map[string]bool{"README.md": true}
+	for _, m := range link.FindAllStringSubmatch(read(t, "docs/README.md"), -1) {
+		file, _, _ := strings.Cut(m[1], "#")
+		linked[file] = true
+	}
+	for _, p := range Pages(t) {
+		if page, ok := strings.CutPrefix(p.Path, "docs/"); ok && !linked[page] {
+			t.Errorf("no task in docs/README.md has the page %s", page)
+		}
+	}
 }

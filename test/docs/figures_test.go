@@ -1,8 +1,6 @@
 package docs
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,23 +49,14 @@ func section(page, anchor string) string {
 // Each figure in the README's table of results is one of the section to which its row links. Whether a percent sign follows a space does
 // not matter.
 func TestFiguresOfTheREADME(t *testing.T) {
-	root := filepath.Join("..", "..")
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	rows, checked := 0, 0
-	for line := range strings.Lines(string(readme)) {
+	for line := range strings.Lines(read(t, "README.md")) {
 		link := source.FindStringSubmatch(line)
 		if link == nil || !strings.HasPrefix(line, "|") {
 			continue
 		}
 		rows++
-		page, err := os.ReadFile(filepath.Join(root, link[1]))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := section(string(page), link[2])
+		text := section(read(t, link[1]), link[2])
 		if text == "" {
 			t.Errorf("%s has no section #%s", link[1], link[2])
 		}

@@ -4,8 +4,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,15 +13,8 @@ import (
 // docs/gpu-sharing.svg is well-formed, and shows the GPUs of the table in docs/sharing-gpus.md, what each pod has and what is free,
 // and each pod of the example, also the one that waits.
 func TestPictureOfGPUs(t *testing.T) {
-	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
 	var shown []string // the texts of the picture
-	decoder, in := xml.NewDecoder(strings.NewReader(read("docs/gpu-sharing.svg"))), ""
+	decoder, in := xml.NewDecoder(strings.NewReader(read(t, "docs/gpu-sharing.svg"))), ""
 	for {
 		token, err := decoder.Token()
 		if errors.Is(err, io.EOF) {
@@ -46,7 +37,7 @@ func TestPictureOfGPUs(t *testing.T) {
 	var want []string // the texts of the table, in the order of names
 	row := regexp.MustCompile(`(?m)^(\w+) +\d+ +\d+ +\d+ +(\d+) +(\d+)(?: +(.*))?$`)
 	share := regexp.MustCompile(`default/(\S+) \((\d+)\)`)
-	page := read("docs/sharing-gpus.md")
+	page := read(t, "docs/sharing-gpus.md")
 	for _, gpu := range row.FindAllStringSubmatch(page, -1) {
 		for _, pod := range share.FindAllStringSubmatch(gpu[4], -1) {
 			want = append(want, pod[1]+" "+pod[2])
@@ -62,7 +53,7 @@ func TestPictureOfGPUs(t *testing.T) {
 	if len(want) < 20 {
 		t.Fatalf("the table has only %q", want)
 	}
-	for _, pod := range regexp.MustCompile(`(?ms)^  name: (\S+)$.*?gpu-(mem|count): (\d+)`).FindAllStringSubmatch(read("examples/gpu-sharing/pods.yaml"), -1) {
+	for _, pod := range regexp.MustCompile(`(?ms)^  name: (\S+)$.*?gpu-(mem|count): (\d+)`).FindAllStringSubmatch(read(t, "examples/gpu-sharing/pods.yaml"), -1) {
 		if !slices.ContainsFunc(want, func(text string) bool { return strings.HasPrefix(text, pod[1]+" ") }) {
 			want = append(want, pod[1], pod[3]+" GiB", "pending")
 		}

@@ -1,8 +1,6 @@
 package docs
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -13,11 +11,7 @@ import (
 
 // The table of extension points has all that kube-scheduler's configuration has, and the one of Score that has no plugins of its own.
 func TestExtensionPoints(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "extender-or-plugin.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "\n| extension point |")
+	_, table, _ := strings.Cut(read(t, "docs/extender-or-plugin.md"), "\n| extension point |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	listed := map[string]bool{}
 	for line := range strings.Lines(table) {
@@ -40,21 +34,14 @@ func TestExtensionPoints(t *testing.T) {
 
 // The table of what policies do without a current value has all policies with the field whenStale, and its default in each.
 func TestWhenStale(t *testing.T) {
-	read := func(elem ...string) string {
-		text, err := os.ReadFile(filepath.Join(append([]string{"..", "..", "docs"}, elem...)...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	_, table, _ := strings.Cut(read("signals.md"), "\n| policy | default |")
+	_, table, _ := strings.Cut(read(t, "docs/signals.md"), "\n| policy | default |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	listed := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| \\[([A-Za-z]+)\\]\\(\\S+\\) \\| `([A-Za-z]+)` \\|").FindAllStringSubmatch(table, -1) {
 		listed[m[1]] = m[2]
 	}
 	want := map[string]string{}
-	for section := range strings.SplitSeq(read("reference", "configuration.md"), "\n## ") {
+	for section := range strings.SplitSeq(read(t, "docs/reference/configuration.md"), "\n## ") {
 		if m := regexp.MustCompile("(?m)^\\| `whenStale` \\| [^|]+ \\| `([A-Za-z]+)` \\|").FindStringSubmatch(section); m != nil {
 			name, _, _ := strings.Cut(section, "\n")
 			want[name] = m[1]

@@ -1,4 +1,4 @@
-package docs
+package pages
 
 import (
 	"os"
@@ -10,6 +10,7 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/wiring"
 	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/test/docs"
 )
 
 // The commands of docs/extender-or-plugin.md copy the plugin's file and patch to each node.
@@ -60,6 +61,36 @@ func copyToNodes(t *testing.T, name string, files map[string]string) []string {
 	dir := t.TempDir()
 	files["bin/ssh"] = "#!/bin/sh\n[ \"$2\" = mkdir ] && exec mkdir \"$3\" \"nodes/${1#root@}$4\"\n"
 	files["bin/scp"] = "#!/bin/bash\nto=${!#}\nto=${to#root@}\nexec cp \"${@:1:$#-1}\" \"nodes/${to%%:*}/${to#*:}\"\n"
+	write(t, dir, files)
+	for _, commands := range blocksWith(t, name, "scp ") {
+		onHost(t, dir, commands)
+	}
+	nodes, err := filepath.Glob(filepath.Join(dir, "nodes", "*"))
+	if err != nil || len(nodes) != 3 {
+		t.Fatalf("%v: the nodes are %v, want 3", err, nodes)
+	}
+	return nodes
+}
+
+// blocksWith returns the blocks of the page in docs that have the text.
+func blocksWith(t *testing.T, name, text string) (found []string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(docs.Root, "docs", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, _ := docs.Page{Path: name, Text: string(page)}.Blocks()
+	for _, b := range blocks {
+		if strings.Contains(b.Text, text) {
+			found = append(found, b.Text)
+		}
+	}
+	return found
+}
+
+// write writes the files below the directory.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
 	for path, text := range files {
 		path = filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -69,25 +100,41 @@ func copyToNodes(t *testing.T, name string, files map[string]string) []string {
 			t.Fatal(err)
 		}
 	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
-	if err != nil {
-		t.Fatal(err)
+}
+
+// onHost runs commands in the directory, with the programs in its folder bin.
+func onHost(t *testing.T, dir, commands string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", commands)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, commands)
 	}
-	all, _ := blocksOf(name, page)
-	for _, b := range all {
-		if !strings.Contains(b.text, "scp ") {
-			continue
+}
+
+// The commands of docs/emergency.md on the host of the cluster's own scheduler remove its entries, and bring them back, also if the first
+// ones were repeated. The manifest of the static pod is then where it was.
+func TestEmergencyOnTheHost(t *testing.T) {
+	const with = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: https://10.96.0.20}]\n"
+	host := t.TempDir()
+	file := filepath.Join(host, "outboard", "scheduler.yaml")
+	write(t, host, map[string]string{"outboard/scheduler.yaml": with, "manifests/kube-scheduler.yaml": "kind: Pod\n", "bin/sleep": "#!/bin/sh\n"})
+	blocks := blocksWith(t, "emergency.md", "cd /etc/kubernetes\n")
+	if len(blocks) != 2 {
+		t.Fatalf("the page has %d blocks for the host, want one that removes the entries and one that brings them back", len(blocks))
+	}
+	for _, step := range []struct {
+		commands string
+		entries  bool
+	}{{blocks[0], false}, {blocks[0], false}, {blocks[1], true}} {
+		onHost(t, host, strings.ReplaceAll(step.commands, "/etc/kubernetes", host))
+		text, err := os.ReadFile(file)
+		if err != nil || (string(text) == with) != step.entries || strings.Contains(string(text), "extenders") != step.entries {
+			t.Fatalf("%v: the file is\n%s\nafter\n%s", err, text, step.commands)
 		}
-		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", b.text)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s\n%s", err, out, b.text)
+		if _, err := os.Stat(filepath.Join(host, "manifests", "kube-scheduler.yaml")); err != nil {
+			t.Fatalf("%v after\n%s", err, step.commands)
 		}
 	}
-	nodes, err := filepath.Glob(filepath.Join(dir, "nodes", "*"))
-	if err != nil || len(nodes) != 3 {
-		t.Fatalf("%v: the nodes are %v, want 3", err, nodes)
-	}
-	return nodes
 }

@@ -1,4 +1,4 @@
-package docs
+package pages
 
 import (
 	"os"
@@ -19,33 +19,21 @@ import (
 // The unit and the static pod in docs/as-a-process.md start commands that outboard has, and leave them the time to stop.
 // systemd-analyze verifies the unit where it is installed.
 func TestServices(t *testing.T) {
-	page := filepath.Join("..", "..", "docs", "as-a-process.md")
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
+	const page, begin = "as-a-process.md", "cat > outboard.service <<'END'\n"
+	units, pods := blocksWith(t, page, begin), blocksWith(t, page, "hostPath")
+	if len(units) != 1 || len(pods) != 1 {
+		t.Fatalf("%s has %d units and %d static pods, want one of each", page, len(units), len(pods))
 	}
-	found, _ := blocksOf(page, text)
 	defaults := config.Default().Serving
 	stop := defaults.ShutdownDelay + defaults.DrainTimeout
-	tested := 0
-	for _, b := range found {
-		if _, unit, ok := strings.Cut(b.text, "cat > outboard.service <<'END'\n"); ok {
-			tested++
-			unit, _, _ = strings.Cut(unit, "END\n")
-			checkUnit(t, unit, stop)
-		}
-		var pod corev1.Pod
-		if b.language == "yaml" && strings.Contains(b.text, "hostPath") {
-			tested++
-			if err := yaml.UnmarshalStrict([]byte(b.text), &pod); err != nil {
-				t.Fatal(err)
-			}
-			checkStaticPod(t, pod, stop)
-		}
+	_, unit, _ := strings.Cut(units[0], begin)
+	unit, _, _ = strings.Cut(unit, "END\n")
+	checkUnit(t, unit, stop)
+	var pod corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(pods[0]), &pod); err != nil {
+		t.Fatal(err)
 	}
-	if tested != 2 {
-		t.Errorf("%s has %d units and static pods, want 2", page, tested)
-	}
+	checkStaticPod(t, pod, stop)
 }
 
 func checkUnit(t *testing.T, unit string, stop time.Duration) {
