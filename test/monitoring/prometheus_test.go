@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"math"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/goleak"
 
-	"outboard.dev/outboard/internal/certs"
-	"outboard.dev/outboard/internal/httpclient"
 	"outboard.dev/outboard/internal/source/prometheus"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/test/controlplane"
@@ -49,7 +45,7 @@ func newExporter(t *testing.T) *exporter {
 }
 
 // serve starts a Prometheus server that scrapes the exporter five times a second.
-func serve(t *testing.T, e *exporter, web string) *controlplane.Prometheus {
+func serve(t *testing.T, e *exporter) *controlplane.Prometheus {
 	t.Helper()
 	p, err := controlplane.StartPrometheus(t.Context(), controlplane.PrometheusOptions{
 		Config: fmt.Sprintf(`
@@ -57,7 +53,6 @@ global: {scrape_interval: 200ms, scrape_timeout: 200ms}
 scrape_configs:
 - {job_name: nodes, static_configs: [{targets: [%q]}]}
 `, e.Listener.Addr()),
-		WebConfig: web,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +116,7 @@ func TestServer(t *testing.T) {
 	e := newExporter(t)
 	e.load.WithLabelValues("n1").Set(0.25)
 	e.load.WithLabelValues("n2").Set(math.NaN())
-	p := serve(t, e, "")
+	p := serve(t, e)
 	ask := func(query, nodeLabel string) *prometheus.Source {
 		return reader(t, prometheus.Config{Address: "http://" + p.Address, Query: query, NodeNameLabel: nodeLabel})
 	}
@@ -221,49 +216,4 @@ func TestServer(t *testing.T) {
 			t.Errorf("a server that is down: %v", err)
 		}
 	})
-}
-
-// bcrypted is "correct horse", hashed.
-const bcrypted = "$2a$04$qFxyi5DCGnAgJDgjKwNQMuAZQfifRQHYZK1.X2kXLAIZi0cIyRbhG"
-
-// TestServerWithTLSAndUsers: the server's web.config.yml requires TLS and users.
-func TestServerWithTLSAndUsers(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
-	must := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	ca, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "ca"})
-	must(err)
-	must(ca.Pair().WriteFiles(path("ca.crt"), path("ca.key")))
-	serving, err := ca.Issue(certs.Request{CommonName: "prometheus", Hosts: []string{"127.0.0.1"}, Server: true})
-	must(err)
-	must(serving.WriteFiles(path("s.crt"), path("s.key")))
-	must(os.WriteFile(path("password"), []byte("correct horse\n"), 0o600))
-	must(os.WriteFile(path("wrong"), []byte("battery staple\n"), 0o600))
-
-	p := serve(t, newExporter(t), fmt.Sprintf(`
-tls_server_config: {cert_file: %s, key_file: %s}
-basic_auth_users: {outboard: %q}
-`, path("s.crt"), path("s.key"), bcrypted))
-	source := prometheus.Config{Address: "https://" + p.Address, Query: "vector(3)"}
-	source.Client = httpclient.Config{CAFile: path("ca.crt"), Username: "outboard", PasswordFile: path("password")}
-	samples, err := reader(t, source).Read(t.Context(), limits)
-	if err != nil || len(samples) != 1 || samples[0].Number != 3 {
-		t.Errorf("%v, %v", samples, err)
-	}
-	source.Client.PasswordFile = path("wrong")
-	if _, err := reader(t, source).Read(t.Context(), limits); err == nil || !strings.HasSuffix(err.Error(), ": 401 Unauthorized: Unauthorized") {
-		t.Errorf("with a wrong password: %v", err)
-	}
-	source.Client = httpclient.Config{}
-	if _, err := reader(t, source).Read(t.Context(), limits); err == nil || !strings.Contains(err.Error(), "unknown authority") {
-		t.Errorf("with the system's authorities: %v", err)
-	}
-	source.Address = "http://" + p.Address
-	if _, err := reader(t, source).Read(t.Context(), limits); err == nil || !strings.Contains(err.Error(), "400 Bad Request: Client sent an HTTP request to an HTTPS server") {
-		t.Errorf("without TLS: %v", err)
-	}
 }
