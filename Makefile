@@ -60,11 +60,9 @@ check: format lint ## check formatting, and what go vet and staticcheck report
 
 # In this order, because the later ones read what the earlier ones write.
 generate: ## write the reference pages, the manifests and the list of the public API from the code
-	$(GO) test -run '^TestDescriptions$$' -count 1 ./app -update
+	$(GO) test -vet=off -count 1 -run '^Test(Descriptions|API|Presets|ChartHasTheSchema)$$' ./app ./deploy ./test/project -update
 	$(GO) run ./docs/generate
-	$(GO) test -run '^Test(Presets|ChartHasTheSchema)$$' -count 1 ./deploy -update
 	$(GO) -C deploy/render run . -o ..
-	$(GO) test -vet=off -run '^TestAPI$$' -count 1 ./test/project -update
 
 # For example: make image IMAGE=registry.example/outboard:v1
 IMAGE ?= outboard:dev
@@ -75,7 +73,7 @@ image: ## write the container image for PLATFORMS to bin/image, as an OCI layout
 
 # What make test and make test-cluster leave out. bin/each has the output of each.
 nightly: ## run what takes hours: everything that is in neither make check, make test nor make test-cluster
-	@test/each test-nightly chaos test-equality test-helm test-pages test-image test-monitoring test-network test-browser \
+	@test/each test-nightly chaos test-equality "test-helm HELM=-all" test-pages test-image test-monitoring test-network test-browser \
 		test-harness race fuzz cases scale figures prove
 
 # A release also needs make check, make test and make nightly.
@@ -99,6 +97,7 @@ test-equality: ### compare extender, plugin, simulation and doctor with kube-sch
 	$(GO) -C kubernetes $(TEST) -count 1 ./doctor -files 1000
 	$(GO) -C kubernetes $(TEST) -count 1 ./yardstick -rapid.checks 2000
 
+# For example, all life cycles: make test-helm HELM=-all
 test-helm: control-plane helm ### install, upgrade and remove the chart with Helm 3 and 4
 	$(GO) -C deploy/render $(TEST) -count 1 ./...
 	$(GO) $(TEST) -count 1 ./test/helm $(if $(HELM),-args $(HELM))
