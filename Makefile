@@ -12,6 +12,8 @@ export GOFLAGS := -trimpath -buildvcs=$(BUILDVCS)
 # Of make check: go test need not run go vet again. Without what only debuggers read, programs are linked in two thirds of the time.
 TEST := test -vet=off -ldflags='-s -w' -timeout 60m
 
+MORE = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+
 # The packages of the product: none starts a program.
 PRODUCT = $$($(GO) list ./... | grep -vE '/(examples|test)(/|$$)')
 
@@ -43,16 +45,17 @@ cluster: ## run etcd and kube-apiserver until Ctrl-C, and kube-scheduler with SC
 	@$(GO) build -o bin/cluster ./examples/cluster
 	@bin/cluster $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 
-# go test repeats the earlier result of a package whose code and files have not changed. It cannot know for what reads other modules.
+# go test repeats the earlier result of a package whose code and files have not changed, except of those that run git or go. One more
+# package than cores is tested at a time, because some tests wait for a network.
 test: ## run the tests of the packages and of the project: no control plane is needed
 	@echo 'compiling and running the tests of the packages; the first time, this compiles about a thousand packages that they import'
-	$(GO) $(TEST) $(PRODUCT)
+	$(GO) $(TEST) -p $(MORE) $(PRODUCT)
 	$(GO) $(TEST) -count 1 ./test/project ./test/bounds ./test/docs
 
-# Longest tests first. More packages run at a time than there are cores, because some wait most of the time.
+# Longest tests first.
 test-cluster: control-plane ## run the tests with a real API server and kube-scheduler
 	@echo 'compiling and running the tests with a control plane'
-	$(GO) $(TEST) -count 1 -p 3 ./test/e2e ./test/integration/... ./test/search
+	$(GO) $(TEST) -count 1 -p $(MORE) ./test/e2e ./test/integration/... ./test/search
 	$(GO) $(TEST) -count 1 -run '^Test(Chaos|Kinds)$$' ./test/chaos
 	$(GO) -C kubernetes $(TEST) -count 1 ./wire ./yardstick ./equality ./doctor
 

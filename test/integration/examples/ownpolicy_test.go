@@ -1,4 +1,4 @@
-package project
+package examples_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"testing"
 )
 
+var ownPolicyDir = filepath.Join("..", "..", "..", "examples", "own-policy")
+
 // ownPolicy is a program in a module of its own, as a user writes it: Outboard with one additional
 // policy. test/nightly serves with it.
 type ownPolicy struct {
@@ -20,8 +22,8 @@ type ownPolicy struct {
 func (p *ownPolicy) golang(args ...string) {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), "go", args...)
-	cmd.Dir = filepath.Join(root(p.t), "examples", "own-policy")
-	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+	cmd.Dir = ownPolicyDir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		p.t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -52,9 +54,9 @@ func (p *ownPolicy) run(args ...string) (status int, printed string) {
 // defaults and errors. Its replace line replaces the published version.
 func TestOwnPolicy(t *testing.T) {
 	p := &ownPolicy{t: t, dir: t.TempDir()}
-	p.golang("build", "-o", filepath.Join(p.dir, "outboard"), ".")
-	p.golang("test", "-vet=off", "./...")
-	main, err := os.ReadFile(filepath.Join(root(t), "examples", "own-policy", "main.go"))
+	p.golang("build", "-ldflags=-s -w", "-o", filepath.Join(p.dir, "outboard"), ".")
+	p.golang("test", "-vet=off", "-ldflags=-s -w", "./...")
+	main, err := os.ReadFile(filepath.Join(ownPolicyDir, "main.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
