@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,7 +93,7 @@ func (t *trace) addTemplates() {
 func (o *options) comparePartitions(ctx context.Context, count int, out, progress io.Writer) (err error) {
 	o.trace = partitioned(count, o.seed)
 	a := &claimArms[1]
-	s, err := stage.Set(ctx, stage.Options{Outboard: o.binary, ControlPlane: controlplane.Options{BinDir: os.Getenv("KUBEBUILDER_ASSETS")}})
+	s, err := stage.Set(ctx, stage.Options{Outboard: o.binary})
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -45,7 +44,7 @@ type measurement struct {
 // play sets up a control plane for the arm, creates the pods, and measures when all is
 // done.
 func (o *options) play(ctx context.Context, a *arm, pods []*corev1.Pod, progress io.Writer) (m measurement, err error) {
-	s, err := stage.Set(ctx, stage.Options{Outboard: o.binary, ControlPlane: controlplane.Options{BinDir: os.Getenv("KUBEBUILDER_ASSETS")}})
+	s, err := stage.Set(ctx, stage.Options{Outboard: o.binary})
 	if err != nil {
 		return m, err
 	}

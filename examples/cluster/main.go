@@ -40,7 +40,7 @@ func run(ctx context.Context, w io.Writer, schedulerFile string) (err error) {
 			return err
 		}
 	}
-	cp, err := controlplane.Start(ctx, controlplane.Options{BinDir: os.Getenv("KUBEBUILDER_ASSETS")})
+	cp, err := controlplane.Start(ctx, controlplane.Options{})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,6 @@ import (
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
-	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/stage"
 )
 
@@ -62,7 +61,7 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 	progress := newProgress()
 	progress.step("starting etcd and kube-apiserver")
 	// The default of controlplane if the variable is not set.
-	s, err := stage.Set(bounded, stage.Options{Outboard: binary, ControlPlane: controlplane.Options{BinDir: os.Getenv("KUBEBUILDER_ASSETS")}})
+	s, err := stage.Set(bounded, stage.Options{Outboard: binary})
 	if err != nil {
 		return err
 	}

@@ -13,10 +13,9 @@ import (
 
 // PrometheusOptions say how to start a Prometheus server.
 type PrometheusOptions struct {
-	// Config is the configuration, and WebConfig that of its listener (TLS, users);
-	// both as YAML. File names must be absolute. Default: nothing is scraped, and
-	// anybody is answered.
-	Config, WebConfig string
+	// Config is the configuration, as YAML. File names must be absolute. Default:
+	// nothing is scraped.
+	Config string
 	// Address is where it listens. Default: a free port of the loopback address.
 	Address string
 	// Args are further arguments.
@@ -51,11 +50,9 @@ func StartPrometheus(ctx context.Context, opts PrometheusOptions) (_ *Prometheus
 			err = errors.Join(fmt.Errorf("prometheus: %w", err), p.Stop())
 		}
 	}()
-	config, webConfig := filepath.Join(dir, "prometheus.yml"), filepath.Join(dir, "web.yml")
-	for file, text := range map[string]string{config: opts.Config, webConfig: opts.WebConfig} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			return nil, err
-		}
+	config := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(config, []byte(opts.Config), 0o600); err != nil {
+		return nil, err
 	}
 	address := opts.Address
 	if address == "" {
@@ -64,7 +61,7 @@ func StartPrometheus(ctx context.Context, opts PrometheusOptions) (_ *Prometheus
 	p.Process, err = launch(p.reaper, Command{
 		Name: "prometheus", Path: filepath.Join(binDir, "prometheus"), Dir: dir,
 		Args: append([]string{
-			"--config.file=" + config, "--web.config.file=" + webConfig, "--web.listen-address=" + address,
+			"--config.file=" + config, "--web.listen-address=" + address,
 			"--storage.tsdb.path=" + filepath.Join(dir, "data"),
 		}, opts.Args...),
 	}, filepath.Join(dir, "prometheus.log"))
@@ -74,8 +71,7 @@ func StartPrometheus(ctx context.Context, opts PrometheusOptions) (_ *Prometheus
 	return p, p.await(ctx, p.ready)
 }
 
-// ready finds out what its log says: asking would take the credentials that WebConfig
-// asks for.
+// ready finds out what its log says, which also has the address.
 func (p *Prometheus) ready(context.Context) error {
 	log := p.Log()
 	listening := listeningOn.FindStringSubmatch(log)
