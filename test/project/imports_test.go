@@ -84,15 +84,17 @@ var only = []struct {
 }
 
 type pkg struct {
-	Name       string
-	ImportPath string
-	Imports    []string
-	Deps       []string
+	Name         string
+	ImportPath   string
+	Imports      []string
+	Deps         []string
+	TestImports  []string
+	XTestImports []string
 }
 
 func listed(t *testing.T) []pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=Name,ImportPath,Imports,Deps", module+"/...")
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=Name,ImportPath,Imports,Deps,TestImports,XTestImports", module+"/...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -145,6 +147,11 @@ func TestImportsGoOneWay(t *testing.T) {
 				if dep, ours := strings.CutPrefix(dep, module+"/"); ours && matches(dep, "policies/*") {
 					t.Errorf("%s depends on %s: no policy imports another", own, dep)
 				}
+			}
+		}
+		for _, imported := range slices.Concat(p.TestImports, p.XTestImports) {
+			if dep, ours := strings.CutPrefix(imported, module+"/"); ours && matches(dep, "test/controlplane", "test/stage") && !matches(own, "test/...") {
+				t.Errorf("tests of %s import %s: make test starts no control plane", own, dep)
 			}
 		}
 		for _, rule := range only {
