@@ -10,7 +10,10 @@ export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -buildvcs=$(BUILDVCS)
 
 # Of make check: go test need not run go vet again. Without what only debuggers read, programs are linked in two thirds of the time.
-TEST := test -vet=off -ldflags='-s -w' -timeout 60m
+TEST := test -vet=off -ldflags='-s -w'
+
+# The tests start programs, whose changes the go command does not see, so it must not repeat earlier results.
+ONCE := $(TEST) -timeout 60m -count 1
 
 MORE = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 
@@ -49,15 +52,15 @@ cluster: ## run etcd and kube-apiserver until Ctrl-C, and kube-scheduler with SC
 # package than cores is tested at a time, because some tests wait for a network.
 test: ## run the tests of the packages and of the project: no control plane is needed
 	@echo 'compiling and running the tests of the packages; the first time, this compiles about a thousand packages that they import'
-	$(GO) $(TEST) -p $(MORE) $(PRODUCT)
-	$(GO) $(TEST) -count 1 ./test/project ./test/bounds ./test/docs
+	$(GO) $(TEST) -timeout 5m -p $(MORE) $(PRODUCT)
+	$(GO) $(TEST) -timeout 5m -count 1 ./test/project ./test/bounds ./test/docs
 
 # Longest tests first.
 test-cluster: control-plane ## run the tests with a real API server and kube-scheduler
 	@echo 'compiling and running the tests with a control plane'
-	$(GO) $(TEST) -count 1 -p $(MORE) ./test/e2e ./test/integration/... ./test/search
-	$(GO) $(TEST) -count 1 -run '^Test(Chaos|Kinds)$$' ./test/chaos
-	$(GO) -C kubernetes $(TEST) -count 1 ./wire ./yardstick ./equality ./doctor
+	$(GO) $(ONCE) -p $(MORE) ./test/e2e ./test/integration/... ./test/search
+	$(GO) $(ONCE) -run '^Test(Chaos|Kinds)$$' ./test/chaos
+	$(GO) -C kubernetes $(ONCE) ./wire ./yardstick ./equality ./doctor
 
 check: format lint ## check formatting, and what go vet and staticcheck report
 
@@ -89,40 +92,40 @@ clean: ### remove all build output
 	$(MAKE) -C test/prometheus clean
 
 test-nightly: control-plane prometheus ### test with a real kube-scheduler what make test-cluster leaves out
-	$(GO) $(TEST) -count 1 ./test/nightly
+	$(GO) $(ONCE) ./test/nightly
 
 chaos: control-plane ### kill replicas with thousands of pods, make ten rolling updates, and preempt a thousand times
-	$(GO) $(TEST) -count 1 -v ./test/chaos -args -full
-	$(GO) $(TEST) -count 1 -v -run '^TestNominatedPodsKeepTheirGPU$$' ./test/e2e -args -preemptions 1000
+	$(GO) $(ONCE) -v ./test/chaos -args -full
+	$(GO) $(ONCE) -v -run '^TestNominatedPodsKeepTheirGPU$$' ./test/e2e -args -preemptions 1000
 
 test-equality: ### compare extender, plugin, simulation and doctor with kube-scheduler's code more often
-	$(GO) -C kubernetes $(TEST) -count 1 ./equality -rapid.checks 1500
-	$(GO) -C kubernetes $(TEST) -count 1 ./doctor -files 1000
-	$(GO) -C kubernetes $(TEST) -count 1 ./yardstick -rapid.checks 2000
+	$(GO) -C kubernetes $(ONCE) ./equality -rapid.checks 1500
+	$(GO) -C kubernetes $(ONCE) ./doctor -files 1000
+	$(GO) -C kubernetes $(ONCE) ./yardstick -rapid.checks 2000
 
 # For example, all life cycles: make test-helm HELM=-all
 test-helm: control-plane helm ### install, upgrade and remove the chart with Helm 3 and 4
-	$(GO) -C deploy/render $(TEST) -count 1 ./...
-	$(GO) $(TEST) -count 1 ./test/helm $(if $(HELM),-args $(HELM))
+	$(GO) -C deploy/render $(ONCE) ./...
+	$(GO) $(ONCE) ./test/helm $(if $(HELM),-args $(HELM))
 
 # For example: make test-pages PAGES=README.md,docs/install.md
 test-pages: control-plane ### run every command and YAML block of PAGES, all by default
-	$(GO) $(TEST) -count 1 ./test/pages $(if $(PAGES),-args -pages $(PAGES))
+	$(GO) $(ONCE) ./test/pages $(if $(PAGES),-args -pages $(PAGES))
 
 test-image: ### make images and a release for this machine twice, and compare them
-	$(GO) -C deploy/image $(TEST) -count 1 ./...
+	$(GO) -C deploy/image $(ONCE) ./...
 
 test-monitoring: prometheus ### test the alerts with Prometheus
-	$(GO) $(TEST) -count 1 ./test/monitoring
+	$(GO) $(ONCE) ./test/monitoring
 
 test-network: control-plane ### place pods while the network has faults that last
-	$(GO) -C test/network $(TEST) -count 1 -v . -args -full
+	$(GO) -C test/network $(ONCE) -v . -args -full
 
 test-browser: control-plane ### test the page in Chromium, which must be installed
-	$(GO) -C test/browser $(TEST) -count 1 ./...
+	$(GO) -C test/browser $(ONCE) ./...
 
 test-harness: control-plane ### test what starts control planes for tests
-	$(GO) $(TEST) -count 1 ./test/controlplane ./test/stage ./test/compat
+	$(GO) $(ONCE) ./test/controlplane ./test/stage ./test/compat
 
 # Skipped are tests of allocations, because the detector allocates, too; what the extender and its engine retain, because other tests
 # make the same calls; scenarios, and what rules cost and compute, which have no concurrency; and the 80 broken extenders of verify, which
@@ -137,11 +140,11 @@ fuzz: ### run each fuzz target for FUZZTIME
 	./test/fuzz $(FUZZTIME)
 
 cases: ### draw more cases in tests of make test, such as 100,000 configuration files for the JSON Schema
-	$(GO) $(TEST) -count 1 -run '^TestSchema$$' ./internal/config -args -cases 100000
-	$(GO) $(TEST) -count 1 -run '^TestHypotheticalNodesChangeNothing$$' ./internal/extender -args -hypothetical-calls 100000
-	$(GO) $(TEST) -count 1 -run '^TestPredictionsAreAllocations$$' ./internal/firstfit -args -seeds 510
-	$(GO) $(TEST) -count 1 -run '^TestScoresAreThoseOfTheAllocator$$' ./policies/resourceclaims -args -seeds 40
-	$(GO) $(TEST) -count 1 -run '^TestEveryFunctionIsBounded$$' ./policies/rules -args -longest 245760
+	$(GO) $(ONCE) -run '^TestSchema$$' ./internal/config -args -cases 100000
+	$(GO) $(ONCE) -run '^TestHypotheticalNodesChangeNothing$$' ./internal/extender -args -hypothetical-calls 100000
+	$(GO) $(ONCE) -run '^TestPredictionsAreAllocations$$' ./internal/firstfit -args -seeds 510
+	$(GO) $(ONCE) -run '^TestScoresAreThoseOfTheAllocator$$' ./policies/resourceclaims -args -seeds 40
+	$(GO) $(ONCE) -run '^TestEveryFunctionIsBounded$$' ./policies/rules -args -longest 245760
 
 scale: control-plane ### run tests of make test-cluster again with a thousand pods
 	@echo 'running tests with a thousand pods'
@@ -149,7 +152,7 @@ scale: control-plane ### run tests of make test-cluster again with a thousand po
 
 figures: control-plane ### repeat the published measurements on a small scale
 	@echo 'repeating the published measurements on a small scale'
-	$(GO) -C bench $(TEST) -count 1 ./...
+	$(GO) -C bench $(ONCE) ./...
 
 # For example, to search for a night: make prove PROVETIME=10h
 PROVETIME ?= 100m

@@ -251,9 +251,10 @@ func (s *scheduler) forget(pod *corev1.Pod, node int) {
 // eventually waits for an asynchronous result.
 func (s *scheduler) eventually(what string, is func() bool) {
 	s.t.Helper()
+	timeout := time.After(time.Minute)
 	for !is() {
 		select {
-		case <-s.t.Context().Done():
+		case <-timeout:
 			s.t.Fatalf("timeout: %s", what)
 		case <-time.After(time.Millisecond):
 		}

@@ -121,9 +121,10 @@ func TestInformersOfOthersShareImages(t *testing.T) {
 	}
 	client := fake.NewClientset(node("a"), node("b"))
 	live, factory := informed(t, client)
+	timeout := time.After(time.Minute)
 	for live.View().Len() < 2 {
 		select {
-		case <-t.Context().Done():
+		case <-timeout:
 			t.Fatal("the view does not show the nodes")
 		case <-time.After(time.Millisecond):
 		}
@@ -162,9 +163,10 @@ func TestInformersOfOthersReplacePods(t *testing.T) {
 		t.Fatal("the cluster does not have the pod")
 	}
 	(<-watches).Error(&metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
+	timeout := time.After(time.Minute)
 	for live.PodByUID("new") == nil || len(live.View().Node("n1").Pods) == 0 {
 		select {
-		case <-t.Context().Done():
+		case <-timeout:
 			t.Fatal("the view does not show the new pod")
 		case <-time.After(time.Millisecond):
 		}

@@ -3,6 +3,7 @@ package extender_test
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +53,14 @@ func TestProfilesCountTheSamePodsInFlight(t *testing.T) {
 			b := newLedgerStore()
 			nodes := []*corev1.Node{gpuNode("one", 1), gpuNode("other", 1)}
 			cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p"), largeGPUPod("q")}}
-			cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
+			var binding atomic.Bool
+			cluster.onBind = func() error {
+				if binding.Swap(true) {
+					return nil // q, which the test reports
+				}
+				arrived <- struct{}{}
+				return <-proceed
+			}
 			shared := extender.NewShared()
 			binds, asks := serve(t, cluster, with(test.binds(), shared, b)), serve(t, cluster, with(test.asks(), shared, b))
 			answered := make(chan string)

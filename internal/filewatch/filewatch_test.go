@@ -83,13 +83,14 @@ func publish(t *testing.T, dir, version string, files map[string]string) {
 // waitFor returns the first report in which path has the content; reports of intermediate states may come before.
 func waitFor(t *testing.T, changes <-chan map[string][]byte, path, content string) map[string][]byte {
 	t.Helper()
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case c := <-changes:
 			if string(c[path]) == content {
 				return c
 			}
-		case <-t.Context().Done():
+		case <-timeout:
 			t.Fatalf("no report has %q in %s", content, path)
 		}
 	}

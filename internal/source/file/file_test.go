@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -54,10 +55,11 @@ func await(t *testing.T, s interface {
 	signal.Changer
 }, want string) {
 	t.Helper()
+	timeout := time.After(time.Minute)
 	for got := ""; ; {
 		select {
 		case <-s.Changed():
-		case <-t.Context().Done():
+		case <-timeout:
 			t.Fatalf("the last reading was %s, want %s", got, want)
 		}
 		if got = read(t, s); strings.Contains(got, want) {
