@@ -264,7 +264,8 @@ func sentence(text string) string {
 
 const (
 	durationPattern = `^[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
-	quantityPattern = `^[+-]?[0-9]*\.?[0-9]*([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$`
+	// An exponent has at most two digits, as in fields.ParseQuantity.
+	quantityPattern = `^[+-]?[0-9]*\.?[0-9]*([numkMGTPE]|[KMGTPE]i|[eE][+-]?0*[0-9]{1,2})?$`
 )
 
 var durationText = regexp.MustCompile(durationPattern)
