@@ -38,15 +38,16 @@ func findBinaries(dir, module string, programs ...string) (string, error) {
 	return dir, nil
 }
 
-// findScheduler returns the kube-scheduler in the directory of the other programs or, because envtest's has none, in the checkout.
-func findScheduler(dir string) (string, error) {
+// SchedulerPath returns the kube-scheduler in the directory of the other programs or, because
+// envtest's has none, in the checkout.
+func (cp *ControlPlane) SchedulerPath() (string, error) {
 	const program = "kube-scheduler"
-	for _, from := range []string{dir, ""} {
+	for _, from := range []string{cp.binDir, ""} {
 		if found, err := findBinaries(from, "kubernetes", program); err == nil {
 			return filepath.Join(found, program), nil
 		}
 	}
-	return "", fmt.Errorf("%s is not in %s: build it in the checkout with make -C kubernetes bin/%s, or set SchedulerOptions.Path", program, dir, program)
+	return "", fmt.Errorf("%s is not in %s: build it in the checkout with make -C kubernetes bin/%s, or set SchedulerOptions.Path", program, cp.binDir, program)
 }
 
 // checkout returns the root of this module's source at or above the working directory.

@@ -71,7 +71,7 @@ func (cp *ControlPlane) startScheduler(ctx context.Context, opts SchedulerOption
 	}
 	path := opts.Path
 	if path == "" {
-		if path, err = findScheduler(cp.binDir); err != nil {
+		if path, err = cp.SchedulerPath(); err != nil {
 			return nil, err
 		}
 	}

@@ -165,7 +165,11 @@ func TestSchedulerConfigOfKubeadm(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	staticPod(th, filepath.Join(dir, "patches", "kube-scheduler+json.yaml"), filepath.Join(filepath.Dir(th.KubectlPath()), "kube-scheduler"), here)
+	program, err := th.SchedulerPath()
+	if err != nil {
+		t.Fatal(err)
+	}
+	staticPod(th, filepath.Join(dir, "patches", "kube-scheduler+json.yaml"), program, here)
 	callVerbs(th, o, "")
 }
 

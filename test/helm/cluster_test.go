@@ -57,10 +57,14 @@ func newUser(t *testing.T, s *stage.Stage, helm string) *user {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	cp, client := s.ControlPlane, s.Client
+	scheduler, err := cp.SchedulerPath()
+	if err != nil {
+		t.Fatal(err)
+	}
 	u := &user{home: t.TempDir(), dir: t.TempDir(), staying: map[string]*corev1.Pod{}}
 	u.kubelet = newKubelet(ctx, t, cp, client, map[string]string{
 		"/outboard":      outboard,
-		"kube-scheduler": filepath.Join(filepath.Dir(cp.KubectlPath()), "kube-scheduler"),
+		"kube-scheduler": scheduler,
 	})
 	if err := u.settle(path, outboard); err != nil {
 		t.Fatal(err)

@@ -234,11 +234,15 @@ func (r *runner) shell(b docs.Block) {
 	if err := os.WriteFile(log, []byte(r.any.Log()), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
+	scheduler, err := r.SchedulerPath()
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	cmd := exec.CommandContext(r.ctx, "bash", "-euo", "pipefail", "-c", b.Text)
 	cmd.Dir = r.dir
 	cmd.WaitDelay = 30 * time.Second // a program that the block left running may hold its output
 	cmd.Env = append(os.Environ(),
-		"PATH="+r.tools+":"+filepath.Dir(r.Binary())+":"+filepath.Dir(r.KubectlPath())+":"+os.Getenv("PATH"),
+		"PATH="+r.tools+":"+filepath.Dir(r.Binary())+":"+filepath.Dir(scheduler)+":"+os.Getenv("PATH"),
 		"KUBECONFIG="+r.Kubeconfig(),
 		realKubectl+"="+r.KubectlPath(), outboardPath+"="+r.Binary(), outboardAdmin+"="+r.any.Admin, outboardLog+"="+log,
 	)
