@@ -57,7 +57,7 @@ test: ## run the tests of the packages and of the project: no control plane is n
 
 # Longest tests first.
 test-cluster: control-plane ## run the tests with a real API server and kube-scheduler
-	@echo 'compiling and running the tests with a control plane'
+	@echo 'compiling and running the tests with a control plane, which takes some minutes'
 	$(GO) $(ONCE) -p $(MORE) ./test/e2e ./test/integration/... ./test/search
 	$(GO) $(ONCE) -run '^Test(Chaos|Kinds)$$' ./test/chaos
 	$(GO) -C kubernetes $(ONCE) ./wire ./yardstick ./equality ./doctor
