@@ -79,7 +79,7 @@ image: ## write the container image for PLATFORMS to bin/image, as an OCI layout
 
 # What make test and make test-cluster leave out. bin/each has the output of each.
 nightly: ## run what takes hours: everything that is in neither make check, make test nor make test-cluster
-	@test/each test-nightly chaos test-equality "test-helm HELM=-all" test-pages test-image test-monitoring test-network test-browser \
+	@test/each lint-others test-nightly chaos test-equality "test-helm HELM=-all" test-pages test-image test-monitoring test-network test-browser \
 		test-harness race fuzz cases scale figures prove
 
 # A release also needs make check, make test and make nightly.
@@ -257,19 +257,18 @@ tidy: ### give all modules with code of Outboard the versions of kubernetes/go.m
 format:
 	@test -z "$$(gofmt -l .)" || { echo "not formatted:"; gofmt -l .; exit 1; }
 
+# The other modules import what no test of each change does, which takes minutes to compile: .ci/changed runs lint-others if they change.
+MODULES ?= . bench deploy/image examples/own-policy kubernetes
+OTHERS := deploy/render test/browser test/lint test/network
+
 # bin/lint has the analyzers of go vet, too.
 lint:
 	$(GO) -C test/lint build -o ../../bin/lint .
-	bin/lint ./...
-	cd bench && ../bin/lint ./...
-	cd kubernetes && ../bin/lint ./...
-	cd deploy/image && ../../bin/lint ./...
-	cd deploy/render && ../../bin/lint ./...
-	cd examples/own-policy && ../../bin/lint ./...
-	cd test/browser && ../../bin/lint ./...
-	cd test/lint && ../../bin/lint ./...
-	cd test/network && ../../bin/lint ./...
+	for module in $(MODULES); do (cd $$module && $(CURDIR)/bin/lint ./...) || exit 1; done
 	$(GO) -C test/lint tool actionlint -shellcheck= -pyflakes=
+
+lint-others: ### check what go vet and staticcheck report in the modules that make check leaves out
+	@$(MAKE) lint MODULES='$(OTHERS)'
 
 # go tool keeps the programs in its cache, where test/helm finds them. To compile them beside tests would slow the control plane down.
 helm:
