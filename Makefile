@@ -9,12 +9,13 @@ export BUILDVCS ?= auto
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -buildvcs=$(BUILDVCS)
 
-# Of make check: go test need not run go vet again. Without what only debuggers read, programs are linked in two thirds of the time.
+# make check runs the analyzers of go vet, so go test does not. Without what only debuggers read, programs are linked in two thirds of the time.
 TEST := test -vet=off -ldflags='-s -w'
 
-# The tests start programs, whose changes the go command does not see, so it must not repeat earlier results.
+# For tests that start programs: the go command does not see when these change, so it must not repeat earlier results.
 ONCE := $(TEST) -timeout 60m -count 1
 
+# How many packages are tested at a time: one more than there are cores, because some tests mostly wait.
 MORE = $$(($$(getconf _NPROCESSORS_ONLN) + 1))
 
 # The packages of the product: none starts a program.
@@ -48,8 +49,8 @@ cluster: ## run etcd and kube-apiserver until Ctrl-C, and kube-scheduler with SC
 	@$(GO) build -o bin/cluster ./examples/cluster
 	@bin/cluster $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 
-# go test repeats the earlier result of a package whose code and files have not changed, except of those that run git or go. One more
-# package than cores is tested at a time, because some tests wait for a network.
+# go test repeats the earlier result of a package whose code and files have not changed, so the packages
+# that run git or go are tested each time.
 test: ## run the tests of the packages and of the project: no control plane is needed
 	@echo 'compiling and running the tests of the packages; the first time, this compiles about a thousand packages that they import'
 	$(GO) $(TEST) -timeout 5m -p $(MORE) $(PRODUCT)

@@ -21,7 +21,7 @@ var Binary = sync.OnceValues(func() (string, error) { return stage.Build(context
 // Plugged is kube-scheduler with the plugin, built once for all tests.
 var Plugged = sync.OnceValues(func() (string, error) { return stage.BuildScheduler(context.Background()) })
 
-// Pool has the control planes of all tests that need no options for them.
+// pool has the control planes of all tests that need no options for them.
 var pool stage.Pool
 
 // Main runs the tests of a package, for its TestMain.
