@@ -191,6 +191,9 @@ func (c *memoryCluster) View() *snapshot.View { return c.view.Load() }
 // ViewFor implements extender.Cluster: no pod is assumed.
 func (c *memoryCluster) ViewFor(types.UID) *snapshot.View { return c.view.Load() }
 
+// Assumed implements extender.Cluster: no filter call waits for the pod of an earlier one.
+func (c *memoryCluster) Assumed(types.UID) string { return "assumed" }
+
 // Pod implements extender.Cluster.
 func (c *memoryCluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
 	if pod := c.byUID[uid]; pod != nil && pod.ResourceVersion == resourceVersion {

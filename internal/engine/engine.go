@@ -65,6 +65,7 @@ type Engine struct {
 	claimants *snapshot.Fact[[]types.UID] // nil: no policy allocates anything
 	// readsDevices is whether a policy reads what Dynamic Resource Allocation allocates.
 	readsDevices bool
+	counting     []WeightedPolicy // those that count pods on nodes
 	caches       nodeCaches
 	trail        trail
 	zones        zones
@@ -92,8 +93,12 @@ func New(o Options) (*Engine, error) {
 			return nil, fmt.Errorf("policy %q: weight is %d: must be between 0 and %d", m.Name, m.Weight, MaxWeight)
 		}
 		names[m.Name] = true
-		if reader, ok := m.Policy.(policy.InputReader); ok && reader.Inputs().Devices {
-			e.readsDevices = true
+		if reader, ok := m.Policy.(policy.InputReader); ok {
+			in := reader.Inputs()
+			e.readsDevices = e.readsDevices || in.Devices
+			if in.CountsPods {
+				e.counting = append(e.counting, m)
+			}
 		}
 	}
 	e.maxTotal = maxTotal(e.members)
@@ -105,6 +110,21 @@ func New(o Options) (*Engine, error) {
 
 // ReadsDevices reports whether a policy reads what Dynamic Resource Allocation allocates: see [policy.Inputs].
 func (e *Engine) ReadsDevices() bool { return e.readsDevices }
+
+// CountsPods reports whether a policy counts pods on nodes: see [policy.Inputs].
+func (e *Engine) CountsPods() bool { return len(e.counting) > 0 }
+
+// CountsPod reports whether such a policy applies to the pod.
+func (e *Engine) CountsPod(ctx context.Context, pod *corev1.Pod, view *snapshot.View) bool {
+	return slices.ContainsFunc(e.counting, func(m WeightedPolicy) (applies bool) {
+		_ = guard(m.Name, func() error { // an evaluation reports the error
+			cycle, err := m.Policy.Prepare(ctx, pod, view)
+			applies = err == nil && cycle != nil
+			return nil
+		})
+		return applies
+	})
+}
 
 // MaxTotal is the largest total that a node can have for any pod: 100 × the sum of the weights, and
 // 0 if no policy has a weight. The largest total for one pod may be less: see Record.MaxTotal in

@@ -34,6 +34,7 @@ type call struct {
 	kept         []int32        // the nodes that passed, while they are being scored
 	reserved     bool           // memory for decoding the body is reserved
 	decodesNodes bool           // requestNodes.begin was called, but not end
+	counted      bool           // a policy that counts pods applies to the pod of this filter call
 	podWeight    int64          // memory for decoding the pod; 0: the view's copy is used
 	weight       int64          // memory for decoding the body and evaluating it
 }
@@ -76,7 +77,7 @@ func (cs *calls) get() *call {
 func (cs *calls) put(c *call) {
 	clear(c.nodes) // nodes that came with the request
 	c.nodes, c.record, c.result.Record = c.nodes[:0], nil, nil
-	c.reserved, c.podWeight, c.weight, c.hypothetical = false, 0, 0, false
+	c.reserved, c.counted, c.podWeight, c.weight, c.hypothetical = false, false, 0, 0, false
 	c.filtered = engine.Request{}
 	c.response.Reset()
 	cs.mu.Lock()

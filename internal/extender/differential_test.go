@@ -87,13 +87,18 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
+// settledCluster counts each pod on a node before the next filter call, so that none waits.
+type settledCluster struct{ *fakeCluster }
+
+func (settledCluster) Assumed(types.UID) string { return "a" }
+
 func newDifferential(t tester, members []engine.WeightedPolicy, shortlist int, cluster *fakeCluster) *differential {
 	e, err := engine.New(engine.Options{Policies: members, Shortlist: shortlist})
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	h := extender.New(extender.Options{
-		Profile: "/", Cluster: cluster, Engine: e, Log: decision.NewLog(16),
+		Profile: "/", Cluster: settledCluster{cluster}, Engine: e, Log: decision.NewLog(16),
 		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 	})
 	d := &differential{filter: h.Verb(decision.Filter), prioritize: h.Verb(decision.Prioritize), shortlist: shortlist, cluster: cluster}

@@ -3,6 +3,7 @@ package extender
 import (
 	"context"
 	"slices"
+	"time"
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
@@ -53,6 +54,9 @@ func (h *Handler) filtered(c *call, req engine.Request) {
 		}
 	}
 	fits := c.record.Fit > 0
+	if c.counted {
+		h.Shared.unseen.set(req.Pod, fits, h.Cluster, time.Now())
+	}
 	if h.Filtered == nil || fits && !c.known && !c.fitsInView() {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/extender/wire"
 	"outboard.dev/outboard/snapshot"
@@ -28,6 +29,11 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	}
 	if err := h.awaitClaims(ctx, c, pod); err != nil {
 		return engine.Request{}, err
+	}
+	if c.verb == decision.Filter {
+		if err := h.awaitUnseen(ctx, c, pod); err != nil {
+			return engine.Request{}, err
+		}
 	}
 	view, err := h.view(pod.UID)
 	if err != nil {

@@ -17,6 +17,7 @@ type Shared struct {
 	awaited   binder.Awaited
 	admission chan struct{} // capacity 1; held while a pod is being admitted
 	rejected  rejections
+	unseen    unseen
 }
 
 // NewShared returns what the Handlers of a process share.

@@ -260,7 +260,10 @@ func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
 		return true, "Strict, and for every pod: " + none + "."
 	}
 	why = "Soft: pods are placed without Outboard while it does not respond. Outboard sees a bound pod when its watch of the API server shows the pod"
-	if p.NeedsFilter() {
+	switch {
+	case p.CountsPods():
+		why += ", and filter of a policy that counts pods waits for that, up to 500 ms"
+	case p.NeedsFilter():
 		why += ", so pods in quick succession can exceed a limit"
 	}
 	return false, why + "."

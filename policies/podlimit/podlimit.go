@@ -38,7 +38,7 @@ func newPodLimit(config Config, selector labels.Selector) *podLimit {
 
 // Inputs implements policy.InputReader.
 func (p *podLimit) Inputs() policy.Inputs {
-	var inputs policy.Inputs
+	inputs := policy.Inputs{CountsPods: true}
 	requirements, _ := p.selector.Requirements()
 	for _, r := range requirements {
 		inputs.PodKeys = append(inputs.PodKeys, r.Key())

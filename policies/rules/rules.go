@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/google/cel-go/common/types"
@@ -80,7 +81,8 @@ func (p *rules) evaluate(kind class, vars *activation) []value {
 
 // Inputs implements policy.InputReader.
 func (p *rules) Inputs() policy.Inputs {
-	return policy.Inputs{Signals: p.reads, ScoreOnly: len(p.filters) == 0, FilterOnly: len(p.scores) == 0}
+	counts := slices.ContainsFunc(p.filters, func(r *rule) bool { return r.expression.deps&onUsage != 0 })
+	return policy.Inputs{Signals: p.reads, ScoreOnly: len(p.filters) == 0, FilterOnly: len(p.scores) == 0, CountsPods: counts}
 }
 
 // Warnings implements policy.Warner.

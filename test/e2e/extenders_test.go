@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	"sigs.k8s.io/yaml"
 
@@ -130,5 +132,34 @@ profiles:
 				t.Errorf("the pod is on %s, want %s", pod.Spec.NodeName, tt.want)
 			}
 		})
+	}
+}
+
+// kube-scheduler binds pods itself, and calls filter for the next pod before Outboard sees where the former one is.
+// Pods in quick succession exceed no limit nevertheless.
+func TestSoftExtenderKeepsALimit(t *testing.T) {
+	th := theater.Open(t)
+	const nodes = 20
+	var specs []controlplane.NodeSpec
+	for i := range nodes {
+		specs = append(specs, controlplane.NodeSpec{Name: fmt.Sprintf("n%d", i)})
+	}
+	th.Nodes(specs...)
+	o := th.Outboard(theater.WebLimit + `  - type: Rules
+    config: {scores: [{name: first, expression: '100 - 5 * int(node.metadata.name.substring(1))'}]}
+    weight: 100
+` + theater.PlainHTTP)
+	var pods []*corev1.Pod
+	for i := range nodes {
+		pods = append(pods, th.Create(controlplane.PodSpec{Name: fmt.Sprintf("web-%d", i), Labels: map[string]string{"app": "web"}}))
+	}
+	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter prioritize", Ignorable: true}))
+	on := map[string]string{}
+	for _, pod := range pods {
+		pod = th.AwaitBound(pod)
+		if other := on[pod.Spec.NodeName]; other != "" {
+			t.Errorf("%s has %s and %s, the limit is 1", pod.Spec.NodeName, other, pod.Name)
+		}
+		on[pod.Spec.NodeName] = pod.Name
 	}
 }

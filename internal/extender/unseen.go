@@ -1,0 +1,143 @@
+package extender
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// unseenTimeout is how long a filter call waits for a pod, once for each pod. It is well below the
+	// httpTimeout of a soft extender. A Binding and its watch event take some milliseconds. A pod for
+	// which kube-scheduler waits before the Binding is nominated (from Kubernetes 1.35 on).
+	unseenTimeout = 500 * time.Millisecond
+	// unseenInterval is how often a waiting call looks for what changes no View: a pod that kube-scheduler
+	// could not place, or that is gone.
+	unseenInterval = 20 * time.Millisecond
+	// maxUnseen bounds the pods, which callers choose.
+	maxUnseen = 4096
+)
+
+// unseen holds the pods that a filter call has let pass and that a View may not show on a node yet.
+// kube-scheduler places one pod after the other: when it calls filter for the next one, it has chosen
+// a node for the former one, and binds it meanwhile. A policy that counts pods must count this one too.
+//
+// Each pod is in it from the response to its filter call until a View counts it, kube-scheduler has
+// failed to place it, it is gone, or unseenTimeout has passed. It is safe for concurrent use.
+type unseen struct {
+	mu   sync.Mutex
+	pods map[types.UID]unseenPod
+}
+
+type unseenPod struct {
+	// versions are the resourceVersions of the pod that kube-scheduler and the watch had at the filter
+	// call: what the watch shows with another one is newer.
+	versions [2]string
+	group    string // the PodGroup, namespace/name; "" if it has none
+	until    time.Time
+}
+
+// set records that a filter call has let the pod pass, or not. While there are too many pods, it
+// records no others.
+func (u *unseen) set(pod *corev1.Pod, passed bool, cluster Cluster, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.pods, pod.UID)
+	if !passed {
+		return
+	}
+	if u.pods == nil {
+		u.pods = map[types.UID]unseenPod{}
+	}
+	if len(u.pods) == maxUnseen {
+		maps.DeleteFunc(u.pods, func(_ types.UID, p unseenPod) bool { return now.After(p.until) })
+	}
+	if len(u.pods) < maxUnseen {
+		p := unseenPod{group: groupOf(pod), until: now.Add(unseenTimeout)}
+		p.versions[0] = pod.ResourceVersion
+		if watched := cluster.PodByUID(pod.UID); watched != nil {
+			p.versions[1] = watched.ResourceVersion
+		}
+		u.pods[pod.UID] = p
+	}
+}
+
+// groupOf returns the PodGroup of the pod. kube-scheduler chooses nodes for all pods of a PodGroup
+// before it binds any of them, so none waits for another one.
+func groupOf(pod *corev1.Pod) string {
+	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
+		return pod.Namespace + "/" + *g.PodGroupName
+	}
+	return ""
+}
+
+// others returns whether the pod must wait for other pods, and drops those for which nobody waits any more.
+func (u *unseen) others(pod *corev1.Pod, cluster Cluster, now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	group, wait := groupOf(pod), false
+	for uid, p := range u.pods {
+		switch {
+		case uid == pod.UID || p.group != "" && p.group == group:
+		case now.After(p.until) || p.settled(uid, cluster):
+			delete(u.pods, uid)
+		default:
+			wait = true
+		}
+	}
+	return wait
+}
+
+// settled reports whether the latest View counts the pod, or no View will.
+func (p *unseenPod) settled(uid types.UID, cluster Cluster) bool {
+	assumed, pod, view := cluster.Assumed(uid), cluster.PodByUID(uid), cluster.View()
+	switch {
+	case assumed != "":
+		return true // Assume has published it
+	case pod == nil:
+		return false // gone, or not shown yet
+	case pod.Spec.NodeName != "":
+		node := view.Node(pod.Spec.NodeName)
+		return node == nil || node.Has(uid)
+	case slices.Contains(p.versions[:], pod.ResourceVersion):
+		return false
+	}
+	failed := func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+	}
+	return nominationOf(uid, view) != nil || slices.ContainsFunc(pod.Status.Conditions, failed)
+}
+
+// awaitUnseen waits until the View counts the pods that earlier filter calls have let pass, if a policy that
+// counts pods applies to this one.
+func (h *Handler) awaitUnseen(ctx context.Context, c *call, pod *corev1.Pod) error {
+	if h.Cluster == nil || !h.Engine.CountsPods() || h.Cluster.Synced() != nil || !h.manages(pod) {
+		return nil
+	}
+	if c.counted = h.Engine.CountsPod(ctx, pod, h.Cluster.View()); !c.counted {
+		return nil
+	}
+	u := &h.Shared.unseen
+	if !u.others(pod, h.Cluster, time.Now()) {
+		return nil
+	}
+	return h.wait(ctx, c, func() {
+		for {
+			changed := h.Cluster.Superseded(h.Cluster.View())
+			if !u.others(pod, h.Cluster, time.Now()) {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			case <-time.After(unseenInterval):
+			}
+		}
+	})
+}
