@@ -242,7 +242,6 @@ func TestStandardInput(t *testing.T) {
 		{"check -", strings.Replace(all, "type: ImageLocality", "type: ImageLocalty", 1), 1, "standard input:12: profiles[0].policies[0].type"},
 		{"check -", "apiVersion: v1\nkind: List\nitems: []\n", 1, "standard input:2: kind: Unsupported value: \"List\": must be OutboardConfiguration"},
 		{"doctor -", schedulers, 1, "standard input:13: [ERROR IgnorableBinder]"},
-		{"doctor - --fix", schedulers, 0, "        ignorable: false\n"},
 		{"check -", plain + "profiles:\n- policies: [{type: ImageLocality}]\n", 0, "standard input is valid.\nprofile /: ImageLocality; for every pod\n"},
 		{"check -", header, 1, "standard input:1: profiles: Required value"},
 		{"check -", "apiVersion: v1\nkind: ConfigMap\ndata: {}\n", 1, "must be OutboardConfiguration; the configuration is a value in the data of a ConfigMap"},

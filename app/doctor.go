@@ -1,12 +1,10 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outboard.dev/outboard/internal/atomicfile"
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/internal/wiring/doctor"
@@ -24,7 +21,7 @@ type doctorOptions struct {
 	config, namespace, version, certificateDir, explain string
 	output                                              outputFlag
 	connection                                          clusterFlags
-	cluster, fix, write                                 bool
+	cluster                                             bool
 }
 
 func doctorCommand(types config.Types) *cobra.Command {
@@ -41,15 +38,12 @@ ConfigMaps and Secrets that the Deployments in the namespace mount. It ends with
 there are, with the codes of notes that every such file has, and with what it did not check. FILE -
 is standard input.
 
---fix prints the file with everything corrected that has one right correction. On standard error,
-it lists the corrections, with the lines of FILE, and what is left, with the lines of the
-corrected text. With --write it changes FILE instead, and keeps the former one as FILE.bak. The exit
-status is 1 if there are findings of severity ERROR. --explain prints what the documentation says
+It changes no file: each finding says what to write, and outboard scheduler-config prints a whole
+file. The exit status is 1 if there are findings of severity ERROR. --explain prints what the documentation says
 about the code of a finding, and checks nothing; --explain list prints all codes.`,
 		Example: `  outboard doctor --outboard-namespace outboard-system
   outboard doctor scheduler.yaml --config outboard.yaml
   outboard doctor scheduler.yaml --config outboard.yaml --kubeconfig ~/.kube/config -o json
-  outboard doctor scheduler.yaml --fix --write
   outboard doctor --explain IgnorableBinder`,
 		Args: positional("[FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -65,7 +59,7 @@ about the code of a finding, and checks nothing; --explain list prints all codes
 			if err != nil {
 				return err
 			}
-			return o.run(in, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.run(in, cmd.OutOrStdout())
 		},
 	}
 	certificateDirFlag(cmd, &o.certificateDir)
@@ -76,8 +70,6 @@ about the code of a finding, and checks nothing; --explain list prints all codes
 	outboardNamespaceFlag(cmd, &o.namespace, "", ": read the cluster, and what FILE and --config do not name from the ConfigMaps of the Deployments there")
 	flags.BoolVar(&o.cluster, "cluster", false, "read the cluster; --kubeconfig, --context and --outboard-namespace imply it")
 	flags.StringVar(&o.version, "kubernetes-version", "", "the version of kube-scheduler, such as 1.37 (default that of the cluster, if it is read)")
-	flags.BoolVar(&o.fix, "fix", false, "print the corrected file")
-	flags.BoolVarP(&o.write, "write", "w", false, "with --fix, write the file instead of printing it")
 	flags.StringVar(&o.explain, "explain", "", "print what a code of findings means, and check nothing; "+allCodes+" prints all codes")
 	complete(cmd, "explain", func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return startingWith(typed, append(codes(), allCodes)), cobra.ShellCompDirectiveNoFileComp
@@ -93,9 +85,6 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 	}
 	if file == "" && o.namespace == "" {
 		return in, errors.New("FILE is missing: name kube-scheduler's configuration, or --outboard-namespace")
-	}
-	if o.write && (!o.fix || file == "-" || file == "") {
-		return in, errors.New("--write goes with --fix and a file")
 	}
 	var err error
 	if file != "" {
@@ -122,20 +111,10 @@ func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader,
 	return in, err
 }
 
-// run reports to out. With --fix, it writes the corrected file or replaces it.
-func (o *doctorOptions) run(in doctor.Input, out, stderr io.Writer) error {
-	var findings, corrected []doctor.Finding
-	var err error
-	if o.fix {
-		var fixed *doctor.Fixed
-		if fixed, err = doctor.Fix(in); err != nil {
-			return err
-		}
-		if out, err = o.writeFixed(in, fixed, out, stderr); err != nil {
-			return err
-		}
-		in.Data, corrected, findings = fixed.Data, fixed.Corrected, fixed.Left
-	} else if findings, err = doctor.Check(in); err != nil {
+// run reports to out.
+func (o *doctorOptions) run(in doctor.Input, out io.Writer) error {
+	findings, err := doctor.Check(in)
+	if err != nil {
 		return err
 	}
 	omissions, err := doctor.Omissions(in)
@@ -143,68 +122,14 @@ func (o *doctorOptions) run(in doctor.Input, out, stderr io.Writer) error {
 		return err
 	}
 	err = o.output.write(out, inJSON(struct {
-		Corrected  []doctor.Finding  `json:"corrected,omitempty"`
 		Findings   []doctor.Finding  `json:"findings"`
 		NotChecked []doctor.Omission `json:"notChecked"`
-	}{corrected, append([]doctor.Finding{}, findings...), append([]doctor.Omission{}, omissions...)}),
+	}{append([]doctor.Finding{}, findings...), append([]doctor.Omission{}, omissions...)}),
 		func(w io.Writer) error { return diagnosis(w, findings, omissions) })
 	if err == nil && count(findings, doctor.Error) > 0 {
 		err = errFindings
 	}
 	return err
-}
-
-// writeFixed writes the corrected file to out, or replaces the file with --write. It lists the corrections on stderr, and returns where the
-// findings that are left belong.
-func (o *doctorOptions) writeFixed(in doctor.Input, fixed *doctor.Fixed, out, stderr io.Writer) (report io.Writer, err error) {
-	var notes strings.Builder
-	for i := range fixed.Corrected {
-		notes.WriteString(fixed.Corrected[i].Correction())
-	}
-	report = out
-	switch {
-	case !o.write:
-		report = stderr
-		if _, err = out.Write(fixed.Data); err != nil {
-			return nil, err
-		}
-		if len(fixed.Corrected) > 0 && slices.ContainsFunc(fixed.Left, func(f doctor.Finding) bool { return !f.Inherent() }) {
-			notes.WriteString("The findings below have the lines of the corrected text.\n")
-		}
-	case !bytes.Equal(fixed.Data, in.Data):
-		saved, err := replace(in.File, in.Data, fixed.Data)
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(&notes, "%s: corrected; the former file is %s\n", in.File, saved)
-	}
-	if o.output.format == "text" {
-		_, err = io.WriteString(stderr, notes.String())
-	}
-	return report, err
-}
-
-// replace replaces the content of the file in one step, keeps its mode, and returns the name of a copy of its former
-// content: the file's name with .bak, or with .bak.1, .bak.2 and so on, since it overwrites no file.
-func replace(file string, former, data []byte) (saved string, err error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return "", err
-	}
-	saved = file + ".bak"
-	out, err := os.OpenFile(saved, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
-	for i := 1; errors.Is(err, fs.ErrExist); i++ {
-		saved = fmt.Sprintf("%s.bak.%d", file, i)
-		out, err = os.OpenFile(saved, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
-	}
-	if err != nil {
-		return "", fmt.Errorf("keeping a copy: %w", err)
-	}
-	_, err = out.Write(former)
-	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
-		return "", fmt.Errorf("keeping a copy: %w", errors.Join(err, os.Remove(saved)))
-	}
-	return saved, atomicfile.Write(file, data, info.Mode())
 }
 
 func count(findings []doctor.Finding, severity doctor.Severity) (n int) {

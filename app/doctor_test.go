@@ -2,7 +2,6 @@ package app
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -39,9 +38,6 @@ func schedulerFile(t *testing.T, text string) string {
 func TestDoctor(t *testing.T) {
 	wrong := schedulerFile(t, ignorableBinder)
 	right := schedulerFile(t, strings.Replace(ignorableBinder, "ignorable: true", "ignorable: false", 1))
-	// The correction of the first extender moves the second one up.
-	moved := schedulerFile(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npercentageOfNodesToScore: 100\nextenders:\n- urlPrefix: http://127.0.0.1:80\n  filterVerb: filter\n  nodeCacheCapable: true\n  ignorable: true\n"+
-		"- urlPrefix: http://10.0.0.1:80\n  filterVerb: filter\n  nodeCacheCapable: true\n  ignorable: true\n  httpTimeout: 1s\n")
 	outboard := file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	plugin := schedulerFile(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins: {multiPoint: {enabled: [{name: Outboard}]}}\n  pluginConfig: [{name: Outboard, args: {configFile: /etc/none.yaml}}]\n")
 	for _, tt := range []struct {
@@ -61,13 +57,6 @@ func TestDoctor(t *testing.T) {
 			want: []string{"[ERROR PluginNotEnabled] profiles[0].plugins.bind: plugins.bind does not list Outboard, and GPUMemory claims resources\n"}, not: "none.yaml"},
 		{name: "a configuration for a plugin that claims nothing", args: []string{plugin, "--config", outboard}, not: "PluginNotEnabled"},
 		{name: "manifests", args: []string{"../deploy/scheduler.yaml", "--config", "../deploy/outboard.yaml"}, want: []string{"errors: 0", "not checked: the cluster"}, not: "not checked: Outboard's configuration"},
-		{name: "corrected", args: []string{wrong, "--fix"}, want: []string{"urlPrefix: http://127.0.0.1:8888 # Outboard\n", "  ignorable: false\n", wrong + ":8: corrected [IgnorableBinder] "}, not: "ERROR"},
-		{name: "corrected, as JSON", args: []string{wrong, "--fix", "-o", "json"}, want: []string{"\"corrected\": [\n    {\n      \"code\": \"IgnorableBinder\",\n"}, not: "lines of the corrected text"},
-		{name: "corrections", args: []string{moved, "--fix"}, want: []string{
-			"  ignorable: true\n  httpTimeout: 1s\n- urlPrefix", moved + ":5: corrected [DefaultTimeout] extenders[0].httpTimeout: set httpTimeout: 1s\n",
-			"The findings below have the lines of the corrected text.\n" + moved + ":10: [WARNING PlainHTTP] extenders[1].urlPrefix: ",
-		}},
-		{name: "nothing to correct", args: []string{right, "--fix", "--kubernetes-version", "1.30"}, not: "corrected"},
 		{name: "a code", args: []string{"--explain", "IgnorableBinder"}, want: []string{"IgnorableBinder\n\nIf an extender that binds is ignorable, "}, not: "SeveralBinders"},
 		{name: "the last code", args: []string{"--explain", "podlevelresources"}, want: []string{"PodLevelResources\n\n"}},
 		{name: "a code with links", args: []string{"--explain", "StrictForAllPods"}, want: []string{"Outboard? (docs/wiring.md)"}, not: "]("},
@@ -78,10 +67,8 @@ func TestDoctor(t *testing.T) {
 		{name: "all codes", args: []string{"--explain", "list"}, want: []string{"Syntax                    The file is not valid YAML, has a key twice, or holds no configuration.\nIndentation  ", "\nPodLevelResources  "}},
 		{name: "neither file nor code", fails: true, want: []string{"FILE is missing: name kube-scheduler's configuration, or --outboard-namespace"}},
 		{name: "a namespace without a cluster", args: []string{"--outboard-namespace", "ns", "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
-		{name: "write without a file", args: []string{"--outboard-namespace", "ns", "--fix", "--write"}, fails: true, want: []string{"--write goes with --fix and a file"}},
 		{name: "no file", args: []string{filepath.Join(t.TempDir(), "none")}, fails: true, want: []string{"no such file"}},
 		{name: "no version", args: []string{right, "--kubernetes-version", "x"}, fails: true, want: []string{`version "x": must be such as 1.37`}},
-		{name: "write without fix", args: []string{right, "--write"}, fails: true, want: []string{"--write goes with --fix"}},
 		{name: "output", args: []string{right, "-o", "xml"}, fails: true, want: []string{"--output"}},
 		{name: "an invalid configuration", args: []string{right, "--config", file(t, header)}, fails: true, want: []string{"the configuration is not valid"}},
 		{name: "no cluster", args: []string{right, "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
@@ -157,54 +144,6 @@ func TestDoctorExplainsFindings(t *testing.T) {
 	}
 }
 
-func TestDoctorWrites(t *testing.T) {
-	wrong := schedulerFile(t, ignorableBinder)
-	link, former := wrong+".symbolic", wrong+".hard"
-	if err := errors.Join(os.Symlink(filepath.Base(wrong), link), os.Link(wrong, former)); err != nil {
-		t.Fatal(err)
-	}
-	out, err := execute(t, "doctor", link, "--fix", "--write")
-	if err != nil || strings.Contains(out, "urlPrefix") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	text, err := os.ReadFile(wrong)
-	if want := strings.Replace(ignorableBinder, "ignorable: true", "ignorable: false", 1); err != nil || string(text) != want {
-		t.Errorf("%v: the file is\n%s\nwant\n%s", err, text, want)
-	}
-	if info, err := os.Stat(wrong); err != nil || info.Mode().Perm() != 0o640 {
-		t.Errorf("%v: the mode is %v", err, info.Mode())
-	}
-	// The file is replaced and not overwritten: whoever reads it meanwhile has all of its former content.
-	if text, err := os.ReadFile(former); err != nil || string(text) != ignorableBinder {
-		t.Errorf("%v: the former file is\n%s", err, text)
-	}
-	// A copy of it stays, also when there is one of an earlier correction.
-	expectFile(t, link+".bak", ignorableBinder)
-	if err := os.WriteFile(wrong, []byte(ignorableBinder+"# changed\n"), 0o640); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // the second time, there is nothing to correct
-		if out, err := execute(t, "doctor", link, "--fix", "--write"); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-	expectFile(t, link+".bak", ignorableBinder)
-	expectFile(t, link+".bak.1", ignorableBinder+"# changed\n")
-	if _, err := os.Stat(link + ".bak.2"); err == nil {
-		t.Error("there is a copy of a file that did not change")
-	}
-	if target, err := os.Readlink(link); err != nil || target != filepath.Base(wrong) {
-		t.Errorf("%v: the link leads to %q", err, target)
-	}
-}
-
-func expectFile(t *testing.T, path, text string) {
-	t.Helper()
-	if got, err := os.ReadFile(path); err != nil || string(got) != text {
-		t.Errorf("%v: %s is\n%s\nwant\n%s", err, path, got, text)
-	}
-}
-
 func TestDoctorJSON(t *testing.T) {
 	out, err := execute(t, "doctor", "-o", "json", schedulerFile(t, ignorableBinder))
 	if err == nil {
@@ -221,7 +160,7 @@ func TestDoctorJSON(t *testing.T) {
 		t.Errorf("not checked: %+v", report.NotChecked)
 	}
 	for _, f := range report.Findings {
-		if f.Code == "IgnorableBinder" && f.Severity == doctor.Error && f.Line == 8 && f.Field == "extenders[0].ignorable" && f.Fixable {
+		if f.Code == "IgnorableBinder" && f.Severity == doctor.Error && f.Line == 8 && f.Field == "extenders[0].ignorable" && f.Fix == "set ignorable: false" {
 			return
 		}
 	}

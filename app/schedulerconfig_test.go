@@ -56,7 +56,7 @@ func TestSchedulerConfig(t *testing.T) {
 		{"an invalid configuration", []string{"--config", file(t, header)}, []string{"the configuration is not valid:\n", "profiles"}},
 		{"an invalid Policy", []string{"--from", file(t, "kind: Policy\nextenders: x\n")}, []string{"the Policy is not valid:\n", ":2: extenders: Invalid value"}},
 		{"a KubeSchedulerConfiguration", []string{"--from", file(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")},
-			[]string{"of version kubescheduler.config.k8s.io/v1 and no Policy: check and correct it with outboard doctor --fix"}},
+			[]string{"of version kubescheduler.config.k8s.io/v1 and no Policy: outboard doctor says what to change"}},
 		{"no Policy", []string{"--from", filepath.Join(t.TempDir(), "none")}, []string{"no such file"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

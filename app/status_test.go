@@ -168,7 +168,7 @@ func TestWrongFlags(t *testing.T) {
 		"explain web-1 --limit-nodes -1":      `outboard: --limit-nodes="-1": must be a number between 0 and 10000`,
 		"explain x --limit-decisions 9999999": `outboard: --limit-decisions="9999999": must be a number between 0 and 10000`,
 		"simulate --seeds many":               `outboard: --seeds="many": must be a number`,
-		"doctor --fix=perhaps":                `outboard: --fix="perhaps": must be true or false`,
+		"doctor --cluster=perhaps":            `outboard: --cluster="perhaps": must be true or false`,
 		"ui here":                             `outboard: outboard ui takes no argument "here": usage: outboard ui [flags]`,
 		"waiting --owner web-1":               `outboard: --owner="web-1": must be NAMESPACE/KIND/NAME`,
 		"check - --against -":                 "outboard: FILE and --against cannot both be standard input",

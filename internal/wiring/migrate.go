@@ -92,7 +92,7 @@ func policyIn(file string, data []byte) (name string, root strictyaml.Value, err
 		case source.ConfigMap.Name != "":
 			return file, root, fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s, whose Policy is in the ConfigMap %s/%s: give that ConfigMap", file, header.APIVersion, source.ConfigMap.Namespace, source.ConfigMap.Name)
 		}
-		return file, root, fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s and no Policy: check and correct it with outboard doctor --fix", file, header.APIVersion)
+		return file, root, fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s and no Policy: outboard doctor says what to change", file, header.APIVersion)
 	}
 	return file, root, fmt.Errorf("%s: kind is %s: must be Policy", file, header.Kind)
 }

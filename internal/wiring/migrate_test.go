@@ -66,7 +66,7 @@ func TestMigrateErrors(t *testing.T) {
 		{"another kind", "kind: Pod", "kind is Pod: must be Policy"},
 		{"an old configuration with a file", "apiVersion: componentconfig/v1alpha1\nkind: KubeSchedulerConfiguration\nalgorithmSource: {policy: {file: {path: /p.json}}}\n", "version componentconfig/v1alpha1, whose Policy is the file /p.json"},
 		{"an old configuration with a ConfigMap", "apiVersion: kubescheduler.config.k8s.io/v1alpha1\nkind: KubeSchedulerConfiguration\nalgorithmSource: {policy: {configMap: {name: p, namespace: kube-system}}}\n", "the ConfigMap kube-system/p"},
-		{"a configuration", "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n", "doctor --fix"},
+		{"a configuration", "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration\n", "outboard doctor says what to change"},
 		{"another ConfigMap", "kind: ConfigMap\ndata: {a: b, c: d}\n", "no key of the ConfigMap"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

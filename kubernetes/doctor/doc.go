@@ -17,9 +17,6 @@
 //   - A file with which kube-scheduler does not start has an error that names the same field, or the same line if the file
 //     cannot be parsed. A file that does not exist on this machine does not count.
 //   - A file with which it starts has no error that says otherwise.
-//   - A corrected file has no more errors than before, and kube-scheduler starts with it if it started with the original. Another
-//     correction changes nothing. Comments stay, and fields without a finding keep their values, also in files with which
-//     kube-scheduler does not start.
 //
 // Known exceptions are in a table, with the reason.
 //

@@ -3,13 +3,11 @@ package doctor
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,8 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"sigs.k8s.io/yaml"
 
 	"outboard.dev/outboard/internal/certs"
@@ -75,8 +71,6 @@ type counts struct {
 	missed, elsewhere, unnamed, alarms int
 	machine                            int
 	complaints, found                  int
-	// promised are findings that one of Check says Fix corrects, and that Fix leaves, and says why.
-	fixed, unfixable, promised, violations int
 }
 
 func newJudge(tb testing.TB) *judge {
@@ -151,9 +145,9 @@ var separator = regexp.MustCompile(`(?m)^---(?:[ \t].*)?\r?\n`)
 // ConfigMap, or else the file as kube-scheduler reads it. The lines are -1 if those of the value are not lines of the file.
 func configurationIn(data []byte) (inner []byte, above int) {
 	value := ""
-	for _, pair := range configMapsIn(data) {
-		if strings.Contains(pair[1], "KubeSchedulerConfiguration") || strings.Contains(pair[1], "Policy") {
-			value = pair[1]
+	for _, text := range configMapsIn(data) {
+		if strings.Contains(text, "KubeSchedulerConfiguration") || strings.Contains(text, "Policy") {
+			value = text
 			break
 		}
 	}
@@ -168,8 +162,8 @@ func configurationIn(data []byte) (inner []byte, above int) {
 	return []byte(value), bytes.Count(before, []byte("\n")) + 1
 }
 
-// configMapsIn returns the pairs of keys and values in the ConfigMaps of a file, also in lists, in the order of the documents and keys.
-func configMapsIn(data []byte) (pairs [][2]string) {
+// configMapsIn returns the values in the ConfigMaps of a file, also in lists, in the order of the documents and keys.
+func configMapsIn(data []byte) (values []string) {
 	rest := data
 	for len(rest) > 0 {
 		doc := rest
@@ -192,12 +186,12 @@ func configMapsIn(data []byte) (pairs [][2]string) {
 		for _, object := range list.Items {
 			for _, key := range slices.Sorted(maps.Keys(object.Data)) {
 				if object.Kind == "ConfigMap" {
-					pairs = append(pairs, [2]string{key, object.Data[key]})
+					values = append(values, object.Data[key])
 				}
 			}
 		}
 	}
-	return pairs
+	return values
 }
 
 // disagree records a disagreement about a file.
@@ -211,13 +205,12 @@ type judged struct {
 	outboard      *config.Config
 	input         doctor.Input
 	findings      []doctor.Finding
-	above         int                                      // lines of the file above the configuration
-	loaded        *schedulerapi.KubeSchedulerConfiguration // nil if kube-scheduler refuses it
+	above         int // lines of the file above the configuration
 	refusal       error
 	shown         string
 }
 
-// judge judges what the doctor says about a file, and how it corrects it.
+// judge judges what the doctor says about a file.
 func (j *judge) judge(name, content string, outboard *config.Config) {
 	j.files++
 	f := &judged{name: name, content: content, outboard: outboard}
@@ -232,7 +225,7 @@ func (j *judge) judge(name, content string, outboard *config.Config) {
 	}
 	var inner []byte
 	inner, f.above = configurationIn(f.input.Data)
-	f.loaded, f.refusal = load(j, inner)
+	f.refusal = load(j, inner)
 	f.shown = fmt.Sprintf("%s\n  kube-scheduler: %v\n  doctor:\n%s", indentedText(content), f.refusal, describe(f.findings))
 	if f.refusal == nil {
 		j.accepted++
@@ -246,7 +239,6 @@ func (j *judge) judge(name, content string, outboard *config.Config) {
 		j.refused++
 		j.refusal(f)
 	}
-	j.correction(f)
 }
 
 // refusal judges whether the doctor names what kube-scheduler refuses.
@@ -292,189 +284,6 @@ func errorsOf(findings []doctor.Finding) (n int) {
 	return n
 }
 
-// correction judges what doctor.Fix makes of a file.
-func (j *judge) correction(f *judged) {
-	if !slices.ContainsFunc(f.findings, func(found doctor.Finding) bool { return found.Fixable }) {
-		return
-	}
-	shown := ""
-	violate := func(kind, detail string) {
-		j.violations++
-		j.disagree("(c) "+kind, f, shown+detail)
-	}
-	result, err := doctor.Fix(f.input)
-	if err != nil {
-		j.unfixable++
-		violate("Fix fails: "+pattern(err.Error()), err.Error())
-		return
-	}
-	j.fixed++
-	fixed, left := result.Data, result.Left
-	shown = fmt.Sprintf("  corrected:\n%s\n", indentedText(string(fixed)))
-	again := f.input
-	again.Data = fixed
-	after, err := doctor.Check(again)
-	if err != nil {
-		violate("Check fails after Fix", err.Error())
-		return
-	}
-	if errorsOf(after) > errorsOf(f.findings) {
-		violate("more errors than before", describe(after))
-	}
-	if len(after) != len(left) {
-		violate("Fix returns other findings than Check finds then", describe(after))
-	}
-	for i, found := range left {
-		if found.Fixable {
-			violate("what can be corrected is left: "+found.Code, describe(after))
-		}
-		if after[min(i, len(after)-1)].Fixable {
-			j.promised++
-		}
-	}
-	inner, _ := configurationIn(fixed)
-	for _, lost := range lostValues(f.input.Data, fixed, slices.Concat(f.findings, result.Corrected)) {
-		violate("a value that no fixable finding names is lost: "+pattern(lost), lost)
-	}
-	loaded, refusal := load(j, inner)
-	if f.loaded != nil && refusal != nil && onlyMissing(refusal, f.content) {
-		j.machine++
-	} else if f.loaded != nil && refusal != nil {
-		violate("accepted before, refused now: "+pattern(refusal.Error()), fmt.Sprintf("  kube-scheduler: %v", refusal))
-	} else if f.loaded != nil {
-		for _, field := range changed(f.loaded, loaded) {
-			if !slices.ContainsFunc(f.findings, func(found doctor.Finding) bool { return found.Fixable && strings.HasPrefix(found.Field, field) }) {
-				violate("a field without a fixable finding changes", field)
-			}
-		}
-	}
-	if twice, err := doctor.Fix(again); err != nil {
-		violate("Fix fails the second time", err.Error())
-	} else if !bytes.Equal(fixed, twice.Data) {
-		violate("not idempotent", indentedText(string(twice.Data)))
-	}
-	for _, comment := range note.FindAllString(f.content, -1) {
-		if !bytes.Contains(fixed, []byte(comment)) {
-			violate("comment lost: "+f.findings[0].Code, comment)
-			break
-		}
-	}
-}
-
-// lostValues returns the values of the original, with their fields, that the corrected file has less often, although no fixable finding
-// names them. Unlike changed, it is also about files that kube-scheduler refuses. A value may move to another place, under the same name.
-func lostValues(original, corrected []byte, findings []doctor.Finding) (lost []string) {
-	former, latter := configMapsIn(original), configMapsIn(corrected)
-	if inner, above := configurationIn(corrected); above != 0 && len(former) == len(latter) {
-		// A correction may have made the value of a ConfigMap a configuration.
-		if i := slices.IndexFunc(latter, func(pair [2]string) bool { return pair[1] == string(inner) }); former[i][0] == latter[i][0] {
-			original, corrected = []byte(former[i][1]), inner
-		}
-	}
-	var before, after any
-	if yaml.Unmarshal(original, &before) != nil || yaml.Unmarshal(corrected, &after) != nil {
-		return nil // Fix had to make it readable, and fields without a finding are unknown
-	}
-	missing := map[string]int{}
-	eachValue(before, "", "", func(path, value string) {
-		if !slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Fixable && isPart(path, named(f)) }) {
-			missing[value]++
-		}
-	})
-	eachValue(after, "", "", func(_, value string) { missing[value]-- })
-	for _, value := range slices.Sorted(maps.Keys(missing)) {
-		if missing[value] > 0 {
-			lost = append(lost, value)
-		}
-	}
-	return lost
-}
-
-// named returns the field whose value a correction replaces: "" if that is the whole file.
-func named(f doctor.Finding) string {
-	if i := strings.LastIndex(f.Field, "]"); removesItem[f.Code] && i >= 0 {
-		return f.Field[:i+1]
-	}
-	if f.Code == "LegacyPolicy" {
-		return "" // a conversion, which has its own tests
-	}
-	return f.Field
-}
-
-// removesItem has the codes of findings about a field of an item that is removed as a whole.
-var removesItem = map[string]bool{"DuplicateExtender": true, "ManagedResourceTwice": true}
-
-// isPart reports whether a field is the outer one, or a part of it. "" is the whole file.
-func isPart(path, outer string) bool {
-	rest, ok := strings.CutPrefix(path, outer)
-	return ok && (outer == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
-}
-
-// eachValue calls found for each scalar, with its path, and with its name and value as text.
-func eachValue(v any, path, name string, found func(path, value string)) {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, value := range v {
-			eachValue(value, strings.TrimPrefix(path+"."+key, "."), key, found)
-		}
-	case []any:
-		for i, value := range v {
-			eachValue(value, fmt.Sprintf("%s[%d]", path, i), name, found)
-		}
-	case nil:
-	default:
-		found(path, fmt.Sprintf("%s: %v", name, v))
-	}
-}
-
-// onlyMissing reports whether kube-scheduler refuses a corrected file only because a file is not on this machine that it did not read
-// before the correction.
-func onlyMissing(refusal error, former string) bool {
-	m := missingFile.FindStringSubmatch(refusal.Error())
-	return m != nil && strings.Contains(former, m[1])
-}
-
-// changed returns the extenders and the fields at the top that a correction has changed.
-func changed(before, after *schedulerapi.KubeSchedulerConfiguration) (fields []string) {
-	normalize(before)
-	normalize(after)
-	b, a := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
-	for i := range b.NumField() {
-		name := b.Type().Field(i).Name
-		switch {
-		case reflect.DeepEqual(b.Field(i).Interface(), a.Field(i).Interface()):
-		case name == "PercentageOfNodesToScore" && *after.PercentageOfNodesToScore == 100: // may be necessary only after another correction
-		case name == "Extenders" && len(before.Extenders) == len(after.Extenders):
-			for i := range before.Extenders {
-				if !reflect.DeepEqual(before.Extenders[i], after.Extenders[i]) {
-					fields = append(fields, fmt.Sprintf("extenders[%d]", i))
-				}
-			}
-		default:
-			fields = append(fields, strings.ToLower(name[:1])+name[1:])
-		}
-	}
-	return fields
-}
-
-// normalize removes what kube-scheduler adds to the arguments of a plugin for the managedResources of extenders, and the white space in
-// arguments of plugins that kube-scheduler does not know, which it keeps as they are.
-func normalize(c *schedulerapi.KubeSchedulerConfiguration) {
-	for _, p := range c.Profiles {
-		for _, plugin := range p.PluginConfig {
-			switch args := plugin.Args.(type) {
-			case *schedulerapi.NodeResourcesFitArgs:
-				args.IgnoredResources = nil
-			case *runtime.Unknown:
-				var compact bytes.Buffer
-				if json.Compact(&compact, args.Raw) == nil {
-					args.Raw = compact.Bytes()
-				}
-			}
-		}
-	}
-}
-
 var (
 	quotedText = regexp.MustCompile(`"[^"]*"`)
 	number     = regexp.MustCompile(`\d+`)
@@ -513,7 +322,7 @@ func (j *judge) report(sample int) {
 	c := j.counts
 	j.Logf("files %d, accepted %d (%d %%), refused %d (of these for files that do not exist %d)", c.files, c.accepted, 100*c.accepted/max(1, c.files), c.refused, c.machine)
 	j.Logf("refused without an ERROR %d, with an ERROR for another field only %d, with ERRORs for some of the fields only %d; complaints %d, found %d", c.missed, c.elsewhere, c.unnamed, c.complaints, c.found)
-	j.Logf("false alarms %d; corrected %d, not correctable %d, corrections announced and not made %d, violations %d", c.alarms, c.fixed, c.unfixable, c.promised, c.violations)
+	j.Logf("false alarms %d", c.alarms)
 }
 
 // disputed are kinds of disagreements that are known, and why they stay.
@@ -533,8 +342,6 @@ func isDisputed(kind string) bool {
 	}
 	return false
 }
-
-var note = regexp.MustCompile(`# note \d+\.`)
 
 func (j *judge) generated(seed uint64) {
 	d := generate(seed)

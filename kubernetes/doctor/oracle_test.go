@@ -17,7 +17,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
-	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"outboard.dev/outboard/internal/wiring/doctor"
 	"outboard.dev/outboard/schedplugin"
@@ -27,9 +26,9 @@ import (
 const nowhere = "http://127.0.0.1:1"
 
 // load does what kube-scheduler --config FILE --write-config-to does, except that it writes nothing: it loads, defaults and
-// validates the file, and creates the scheduler with its profiles, plugins and extenders. It returns what kube-scheduler has read,
-// or the error with which it does not start.
-func load(tb testing.TB, data []byte) (*schedulerapi.KubeSchedulerConfiguration, error) {
+// validates the file, and creates the scheduler with its profiles, plugins and extenders. It returns the error with which
+// kube-scheduler does not start.
+func load(tb testing.TB, data []byte) error {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "scheduler.yaml")
 	if err := os.WriteFile(file, data, 0o600); err != nil {
@@ -44,11 +43,8 @@ func load(tb testing.TB, data []byte) (*schedulerapi.KubeSchedulerConfiguration,
 	if bytes.Contains(data, []byte("name: "+schedplugin.Name)) {
 		plugins = append(plugins, app.WithPlugin(schedplugin.Name, plugin)) // kube-scheduler is outboard-scheduler then
 	}
-	completed, _, err := app.Setup(ctx, o, plugins...)
-	if err != nil {
-		return nil, err
-	}
-	return &completed.ComponentConfig, nil
+	_, _, err := app.Setup(ctx, o, plugins...)
+	return err
 }
 
 // extension is a plugin with the extension points of Outboard's.

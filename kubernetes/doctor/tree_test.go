@@ -127,18 +127,16 @@ type style struct {
 	comments int    // percent of lines with a comment
 	blank    int    // percent of fields after a blank line
 	quotes   int    // percent of strings in needless quotes
-	comment  int    // the number of comments so far
 }
 
 func (s *style) percent(p int) bool { return s.IntN(100) < p }
 
-// note returns a comment that occurs once.
+// note returns a comment, or none.
 func (s *style) note(before string) string {
 	if !s.percent(s.comments) {
 		return ""
 	}
-	s.comment++
-	return fmt.Sprintf("%s# note %d.", before, s.comment)
+	return before + "# note"
 }
 
 var plain = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9/._*-]*(:[/0-9][A-Za-z0-9/._:-]*)?$`)

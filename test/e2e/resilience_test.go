@@ -138,13 +138,14 @@ func TestReloadStartsLedgers(t *testing.T) {
 }
 
 // If an ignorable binder does not respond, kube-scheduler binds pods without their allocations.
-// With the doctor's corrected file the pods wait.
+// With the file that the doctor asks for, the pods wait.
 func TestDoctorIgnorableBinder(t *testing.T) {
 	th := theater.Open(t)
 	th.Nodes(theater.GPUs("a", 1, 8))
 	o := th.Outboard(theater.GPUShare)
-	config := strings.ReplaceAll(theater.GPUShareScheduler(o), "ignorable: false", "ignorable: true")
-	fixed := th.Diagnosed("IgnorableBinder", config, "--config", o.ConfigFile)
+	right := theater.GPUShareScheduler(o)
+	config := strings.ReplaceAll(right, "ignorable: false", "ignorable: true")
+	th.Diagnosed("IgnorableBinder", config, right, "--config", o.ConfigFile)
 
 	scheduler := th.Scheduler(config)
 	if with := th.Bound(theater.GPUPod("with", 2)); with.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != "0" {
@@ -157,7 +158,7 @@ func TestDoctorIgnorableBinder(t *testing.T) {
 	if err := scheduler.Stop(); err != nil {
 		t.Error(err)
 	}
-	th.Scheduler(fixed)
+	th.Scheduler(right)
 	if placed := th.Placed(theater.GPUPod("later", 2)); placed.Waiting == "" {
 		t.Errorf("the pod is on %s, and Outboard has ended", placed.Pod.Spec.NodeName)
 	}

@@ -209,24 +209,15 @@ func TestTutorialsAreConverted(t *testing.T) {
 			extender := converted["extenders"].([]any)[0].(map[string]any)
 			extender["nodeCacheCapable"], extender["httpTimeout"] = true, "3s"
 		},
-		"gotchas": func(corrected map[string]any) {
-			corrected["percentageOfNodesToScore"] = 100.0
-			extender := corrected["extenders"].([]any)[0].(map[string]any)
-			extender["urlPrefix"], extender["bindVerb"], extender["nodeCacheCapable"] = "https://127.0.0.1:8443", "bind", true
-			const dir = "/etc/kubernetes/outboard/"
-			extender["tlsConfig"] = map[string]any{"insecure": false, "certFile": dir + "client.crt", "keyFile": dir + "client.key", "caFile": dir + "ca.crt"}
-		},
 	} {
 		t.Run(folder, func(t *testing.T) {
 			original := func(name string) string { return filepath.Join(tutorials, folder, "original", name) }
 			var printed string
 			switch folder {
-			case "gotchas":
-				printed = printedBy(t, 1, "doctor", "--fix", original("scheduler-config.yaml"))
 			case "image-score":
-				printed = printedBy(t, 0, "scheduler-config", "--from", original("policy.json"), "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system")
+				printed = printedBy(t, "scheduler-config", "--from", original("policy.json"), "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system")
 			default:
-				printed = printedBy(t, 0, "scheduler-config", "--from", original("policy.json"))
+				printed = printedBy(t, "scheduler-config", "--from", original("policy.json"))
 			}
 			file, err := os.ReadFile(filepath.Join(tutorials, folder, "scheduler.yaml"))
 			if err != nil {
@@ -247,8 +238,8 @@ func TestTutorialsAreConverted(t *testing.T) {
 	}
 }
 
-// printedBy returns what outboard prints on standard output before it ends with the exit status.
-func printedBy(t *testing.T, status int, args ...string) string {
+// printedBy returns what outboard prints on standard output.
+func printedBy(t *testing.T, args ...string) string {
 	t.Helper()
 	path, err := theater.Binary()
 	if err != nil {
@@ -256,7 +247,7 @@ func printedBy(t *testing.T, status int, args ...string) string {
 	}
 	cmd := exec.CommandContext(t.Context(), path, args...)
 	out, err := cmd.Output()
-	if cmd.ProcessState.ExitCode() != status {
+	if err != nil {
 		t.Fatalf("outboard %s: %v", args[0], err)
 	}
 	return string(out)

@@ -35,16 +35,16 @@ func impostor(t *testing.T, start func(http.Handler) *httptest.Server) (url stri
 	return s.URL, calls
 }
 
-// Without a CA kube-scheduler places a pod by the response of an impostor. With the doctor's
-// corrected file it does not.
+// Without a CA kube-scheduler places a pod by the response of an impostor. With the file that the
+// doctor asks for, it does not.
 func TestDoctorUnverifiedHTTPS(t *testing.T) {
 	th := theater.Open(t)
 	th.Nodes(controlplane.NodeSpec{Name: "a"})
 	url, calls := impostor(t, httptest.NewTLSServer)
 	o := th.Outboard(theater.WebLimit + theater.MutualTLS) // for its CA
-	config := strings.Replace(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter"}), o.URL, url, 1)
-	config = config[:strings.Index(config, "  tlsConfig:")]
-	fixed := th.Diagnosed("UnverifiedHTTPS", config, "--certificate-dir", filepath.Dir(o.CAFile))
+	right := strings.Replace(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter"}), o.URL, url, 1)
+	config := right[:strings.Index(right, "  tlsConfig:")]
+	th.Diagnosed("UnverifiedHTTPS", config, right)
 
 	scheduler := th.Scheduler(config)
 	th.Bound(controlplane.PodSpec{Name: "first"})
@@ -55,7 +55,7 @@ func TestDoctorUnverifiedHTTPS(t *testing.T) {
 		t.Error(err)
 	}
 	calls.Store(0)
-	th.Scheduler(fixed)
+	th.Scheduler(right)
 	if placed := th.Placed(controlplane.PodSpec{Name: "second"}); !strings.Contains(placed.Waiting, "certificate") {
 		t.Errorf("with a CA the pod waits because of %q", placed.Waiting)
 	}
@@ -74,7 +74,7 @@ const leastAllocated = `profiles:
 `
 
 // After a filter call with whole nodes, kube-scheduler counts a busy node as idle. With the
-// doctor's corrected file it does not. The busy node is the larger one, so it has the larger free
+// file that the doctor asks for, it does not. The busy node is the larger one, so it has the larger free
 // part if it is idle.
 func TestDoctorEmptyNodeInfos(t *testing.T) {
 	th := theater.Open(t)
@@ -82,7 +82,8 @@ func TestDoctorEmptyNodeInfos(t *testing.T) {
 	o := th.Outboard("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving: {insecure: true}\nprofiles:\n- policies: [{type: ImageLocality, weight: 0}]\n")
 	th.Create(controlplane.PodSpec{Name: "hog", NodeName: "busy", CPU: "12", Memory: "48Gi"})
 	config := theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter", Nodes: true}) + leastAllocated
-	fixed := th.Diagnosed("EmptyNodeInfos", config, "--config", o.ConfigFile)
+	right := theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter"}) + leastAllocated
+	th.Diagnosed("EmptyNodeInfos", config, right, "--config", o.ConfigFile)
 
 	pod := controlplane.PodSpec{Name: "whole-nodes", CPU: "1", Memory: "1Gi"}
 	scheduler := th.Scheduler(config)
@@ -92,14 +93,14 @@ func TestDoctorEmptyNodeInfos(t *testing.T) {
 	if err := scheduler.Stop(); err != nil {
 		t.Error(err)
 	}
-	th.Scheduler(fixed)
+	th.Scheduler(right)
 	pod.Name = "names"
 	if got := th.Bound(pod).Spec.NodeName; got != "idle" {
 		t.Errorf("with names the pod is on %s", got)
 	}
 }
 
-// What kube-scheduler does with other files that the doctor reports, and with the corrected ones.
+// What kube-scheduler does with other files that the doctor reports, and with right ones.
 func TestDoctorConsequences(t *testing.T) {
 	th := theater.Open(t)
 	th.Nodes(theater.GPUs("a", 4, 8))
@@ -108,14 +109,15 @@ func TestDoctorConsequences(t *testing.T) {
 	secret := th.Outboard(theater.WebLimit + theater.MutualTLS)
 	alone := th.Outboard("clientConnection: {enabled: false}\n" + theater.OneWeb)
 	for _, tt := range []struct {
-		code, config string
-		o            *stage.Outboard
-		pod          controlplane.PodSpec
-		wrong, right func(stage.Outcome) bool
+		code, config, corrected string
+		o                       *stage.Outboard
+		pod                     controlplane.PodSpec
+		wrong, right            func(stage.Outcome) bool
 	}{
 		{
 			code: "BindNotCalled", o: shared, pod: theater.GPUPod("gpu", 2),
-			config: strings.Replace(theater.GPUShareScheduler(shared), "  bindVerb: bind\n", "", 1),
+			config:    strings.Replace(theater.GPUShareScheduler(shared), "  bindVerb: bind\n", "", 1),
+			corrected: theater.GPUShareScheduler(shared),
 			wrong: func(p stage.Outcome) bool {
 				return p.Waiting == "" && p.Pod.Annotations["ALIYUN_COM_GPU_MEM_IDX"] == ""
 			},
@@ -125,12 +127,14 @@ func TestDoctorConsequences(t *testing.T) {
 		},
 		{
 			code: "VerbNotServed", o: plain, pod: controlplane.PodSpec{Name: "verb"},
-			config: theater.SchedulerConfig(theater.Extender{Outboard: plain, Verbs: "filter=predicates"}),
-			wrong:  func(p stage.Outcome) bool { return strings.Contains(p.Waiting, "404") }, right: placed,
+			config:    theater.SchedulerConfig(theater.Extender{Outboard: plain, Verbs: "filter=predicates"}),
+			corrected: theater.SchedulerConfig(theater.Extender{Outboard: plain, Verbs: "filter"}),
+			wrong:     func(p stage.Outcome) bool { return strings.Contains(p.Waiting, "404") }, right: placed,
 		},
 		{
 			code: "NoClientCertificate", o: secret, pod: controlplane.PodSpec{Name: "certificate"},
-			config: strings.Replace(theater.SchedulerConfig(theater.Extender{Outboard: secret, Verbs: "filter"}), ", certFile: "+secret.CertFile+", keyFile: "+secret.KeyFile, "", 1),
+			config:    strings.Replace(theater.SchedulerConfig(theater.Extender{Outboard: secret, Verbs: "filter"}), ", certFile: "+secret.CertFile+", keyFile: "+secret.KeyFile, "", 1),
+			corrected: theater.SchedulerConfig(theater.Extender{Outboard: secret, Verbs: "filter"}),
 			// kube-scheduler has sent its request when Outboard refuses it. It may report that the connection is closed instead of
 			// the reason, which Outboard counts.
 			wrong: func(p stage.Outcome) bool {
@@ -141,12 +145,13 @@ func TestDoctorConsequences(t *testing.T) {
 		},
 		{
 			code: "NamesWithoutCluster", o: alone, pod: controlplane.PodSpec{Name: "names"},
-			config: theater.SchedulerConfig(theater.Extender{Outboard: alone, Verbs: "filter"}),
-			wrong:  func(p stage.Outcome) bool { return strings.Contains(p.Waiting, "only node names") }, right: placed,
+			config:    theater.SchedulerConfig(theater.Extender{Outboard: alone, Verbs: "filter"}),
+			corrected: theater.SchedulerConfig(theater.Extender{Outboard: alone, Verbs: "filter", Nodes: true}),
+			wrong:     func(p stage.Outcome) bool { return strings.Contains(p.Waiting, "only node names") }, right: placed,
 		},
 	} {
-		fixed := th.Diagnosed(tt.code, tt.config, "--config", tt.o.ConfigFile, "--certificate-dir", filepath.Dir(tt.o.CAFile))
-		for which, config := range map[string]string{"wrong": tt.config, "right": fixed} {
+		th.Diagnosed(tt.code, tt.config, tt.corrected, "--config", tt.o.ConfigFile)
+		for which, config := range map[string]string{"wrong": tt.config, "right": tt.corrected} {
 			pod := tt.pod
 			pod.Name += "-" + which
 			scheduler := th.Scheduler(config)
@@ -182,7 +187,7 @@ func TestDoctorReadsTheCluster(t *testing.T) {
 	th.Apply(nil, "-f", filepath.Join(th.Root, "deploy", "namespace.yaml"), "-f", filepath.Join(th.Root, "deploy", "outboard.yaml"))
 	o := th.Outboard(theater.GPUShare)
 	config := strings.ReplaceAll(theater.GPUShareScheduler(o), o.URL, "http://outboard.outboard-system.svc")
-	codes, _ := th.Doctor(config, "--kubeconfig", th.Kubeconfig())
+	codes := th.Doctor(config, "--kubeconfig", th.Kubeconfig())
 	for _, code := range []string{"SchedulerWithoutConfig", "ClusterDNS", "NoEndpoints", "ResourceNotReported"} {
 		if !slices.Contains(codes, code) {
 			t.Errorf("the doctor reports %v, and not %s", codes, code)

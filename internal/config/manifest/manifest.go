@@ -16,14 +16,9 @@ type Text struct {
 	Data []byte
 	// Around is the text of which this is a part; nil for a file.
 	Around *Text
-	// Key is the key of a value in the ConfigMap Around, or in a ConfigMap of the list Around; "" for a document.
-	Key string
-	// In is the path of the mapping with Key, such as data, or items[0].data; "" for a document.
-	In string
 
-	above    int  // how many lines of the file are above Data
-	oneLine  bool // the value of a ConfigMap is not a block of lines, but a quoted string in line above
-	from, to int  // of a document in Around
+	above   int  // how many lines of the file are above Data
+	oneLine bool // the value of a ConfigMap is not a block of lines, but a quoted string in line above
 }
 
 // Line returns the line of the file with line n of Data, beginning with 1; with 0, the line above Data.
@@ -48,7 +43,7 @@ func (t *Text) Documents() (all []Text) {
 	start := 0
 	for _, s := range append(separator.FindAllIndex(t.Data, -1), []int{len(t.Data), len(t.Data)}) {
 		if data := t.Data[start:s[0]]; content.Match(bytes.TrimPrefix(data, []byte("\uFEFF"))) {
-			all = append(all, Text{Data: data, Around: t, above: t.Line(bytes.Count(t.Data[:start], []byte("\n"))), oneLine: t.oneLine, from: start, to: s[0]})
+			all = append(all, Text{Data: data, Around: t, above: t.Line(bytes.Count(t.Data[:start], []byte("\n"))), oneLine: t.oneLine})
 		}
 		start = s[1]
 	}
@@ -57,11 +52,6 @@ func (t *Text) Documents() (all []Text) {
 
 // IsJSON reports whether Kubernetes reads a text as JSON and not as YAML.
 func IsJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) }
-
-// With returns the text Around with other data in place of this document.
-func (t *Text) With(data []byte) []byte {
-	return slices.Concat(t.Around.Data[:t.from], data, t.Around.Data[t.to:])
-}
 
 // Object returns the kind of the object in a document, and the values in it by their keys if it is a ConfigMap. A list with ConfigMaps, as
 // kubectl get prints it, counts as a ConfigMap with the values of all. The kind is "" if the document is not valid.
@@ -85,7 +75,7 @@ func (t *Text) Object() (kind string, values []Text) {
 		kind = configMap
 		for _, key := range slices.Sorted(maps.Keys(data)) {
 			at := root.At(in + "[" + key + "]")
-			values = append(values, Text{Data: []byte(data[key]), Around: t, Key: key, In: in, above: t.Line(at.Line()), oneLine: !at.IsBlock()})
+			values = append(values, Text{Data: []byte(data[key]), Around: t, above: t.Line(at.Line()), oneLine: !at.IsBlock()})
 		}
 	}
 	switch kind {

@@ -30,7 +30,7 @@ func (c *checker) configuration() {
 	c.lease()
 	c.plugged = c.plugin()
 	if len(conf.Extenders) == 0 {
-		if c.doc.root.At(extendersPath).IsZero() && !c.plugged && c.count(refused) == 0 {
+		if c.doc.root.At(extendersPath).IsZero() && !c.plugged && !c.anyRefused() {
 			c.at(Error, "NoExtenders", "", "there are no extenders", "kube-scheduler calls no extender", "outboard scheduler-config prints them")
 		}
 		return
@@ -51,12 +51,8 @@ func (c *checker) configuration() {
 }
 
 // invalid reports a value that kube-scheduler's validation rejects.
-func (c *checker) invalid(path string, value any, must string, edits ...edit) {
-	fix := "write a value that is " + must
-	if len(edits) > 0 {
-		fix = "write " + must
-	}
-	c.refuse("InvalidValue", path, fmt.Sprintf("%v: must be %s", value, must), "", fix, edits...)
+func (c *checker) invalid(path string, value any, must string) {
+	c.refuse("InvalidValue", path, fmt.Sprintf("%v: must be %s", value, must), "", "write a value that is "+must)
 	c.broken = append(c.broken, path)
 }
 
@@ -116,7 +112,7 @@ func (c *checker) election() {
 		c.at(Error, "InvalidValue", "leaderElection.renewDeadline", fmt.Sprintf("%s: must be longer than 1.2 times retryPeriod, which is %s", renew, retry), "kube-scheduler ends when it joins the election", "")
 	}
 	if l.ResourceLock != "" && l.ResourceLock != "leases" {
-		c.invalid("leaderElection.resourceLock", strconv.Quote(l.ResourceLock), "leases", setText("leaderElection.resourceLock", "leases"))
+		c.invalid("leaderElection.resourceLock", strconv.Quote(l.ResourceLock), "leases")
 	}
 }
 
@@ -158,7 +154,7 @@ func (c *checker) sampling() {
 	}
 	c.at(Warning, "AdaptiveSampling", "percentageOfNodesToScore", fmt.Sprintf("in clusters of more than %d nodes, kube-scheduler calls extenders[%d], which is not ignorable, for a sample of the nodes that fit", defaultNodes, strict),
 		"if the extender rejects the whole sample, the pod stays pending until its next attempt although other nodes fit",
-		"set percentageOfNodesToScore: 100; or leave it, if placing many pods per second is worth more, as with a shortlist: the next attempt evaluates other nodes") // no edit: both are right
+		"set percentageOfNodesToScore: 100; or leave it, if placing many pods per second is worth more, as with a shortlist: the next attempt evaluates other nodes")
 }
 
 // lease checks whether a second scheduler uses the lease of the cluster's own, or places the same pods under another lease.
@@ -176,9 +172,10 @@ func (c *checker) lease() {
 	case slices.Contains(names, ownScheduler) || other:
 		return
 	}
-	namespace := cmp.Or(c.namespace, wiring.Namespace)
+	fix := "give it a lease of its own, for which it has a Role: set leaderElection.resourceName: " + wiring.Quoted(names[0])
+	if c.namespace != "" {
+		fix += " and leaderElection.resourceNamespace: " + c.namespace
+	}
 	c.at(Error, "SharedLease", "leaderElection", "this is a second scheduler that uses the lease of the cluster's scheduler, kube-system/kube-scheduler",
-		"only one of the two places pods at a time",
-		fmt.Sprintf("give it a lease of its own, for which it has a Role: set leaderElection.resourceNamespace: %s and leaderElection.resourceName: %s", namespace, wiring.Quoted(names[0])),
-		setText("leaderElection.resourceNamespace", namespace), setText("leaderElection.resourceName", names[0]))
+		"only one of the two places pods at a time", fix)
 }

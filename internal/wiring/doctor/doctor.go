@@ -40,10 +40,7 @@ type Finding struct {
 	Message string `json:"message"`
 	Why     string `json:"why"`
 	Fix     string `json:"fix,omitempty"`
-	// Fixable says that the function Fix makes the correction.
-	Fixable bool `json:"fixable"`
 
-	edits   []edit
 	refused bool // kube-scheduler does not start
 }
 
@@ -87,8 +84,7 @@ func Check(in Input) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, _, reasons := c.fix()
-	return c.report(reasons), nil
+	return c.ordered(), nil
 }
 
 // PluginOnly reports whether kube-scheduler uses Outboard as a plugin only, so that no extender calls what its configuration serves.
@@ -186,21 +182,21 @@ func (c *checker) extenders() []extenderAt {
 	return all
 }
 
-// at adds a finding about the field at path, with the edits that correct it. It adds none about a field whose value is unknown.
-func (c *checker) at(severity Severity, code, path, message, why, fix string, edits ...edit) {
+// at adds a finding about the field at path. It adds none about a field whose value is unknown.
+func (c *checker) at(severity Severity, code, path, message, why, fix string) {
 	if c.unknownValue(path) {
 		return
 	}
 	c.findings = append(c.findings, Finding{
 		Code: code, Severity: severity, File: c.File, Line: c.doc.line(path), Field: path,
-		Message: message, Why: why, Fix: fix, Fixable: len(edits) > 0, edits: edits,
+		Message: message, Why: why, Fix: fix,
 	})
 }
 
 // refuse adds a finding for which kube-scheduler does not start. why may be empty.
-func (c *checker) refuse(code, path, message, why, fix string, edits ...edit) {
+func (c *checker) refuse(code, path, message, why, fix string) {
 	n := len(c.findings)
-	c.at(Error, code, path, message, strings.TrimPrefix(why+": "+rejected, ": "), fix, edits...)
+	c.at(Error, code, path, message, strings.TrimPrefix(why+": "+rejected, ": "), fix)
 	for i := n; i < len(c.findings); i++ {
 		c.findings[i].refused = true
 	}
@@ -208,13 +204,14 @@ func (c *checker) refuse(code, path, message, why, fix string, edits ...edit) {
 
 // meant is refuse for a finding with only one correction, such as a misspelled name. The following checks are about the corrected
 // configuration.
-func (c *checker) meant(code, path, message, why, fix string, edits ...edit) {
-	c.refuse(code, path, message, why, fix, edits...)
-	for _, e := range edits {
-		if err := e.apply(c.doc.tree); err != nil {
-			c.broken = append(c.broken, path)
-		}
-	}
+func (c *checker) meant(code, path, message, why, fix string, correct correction) {
+	c.refuse(code, path, message, why, fix)
+	correct(c.doc.tree)
+}
+
+// anyRefused reports whether kube-scheduler does not start because of a finding.
+func (c *checker) anyRefused() bool {
+	return slices.ContainsFunc(c.findings, func(f Finding) bool { return f.refused })
 }
 
 // unknownValue reports whether the value of the field, of one around it, or of a part of it is unknown. Extenders and profiles have
@@ -245,11 +242,6 @@ func (c *checker) elsewhere(severity Severity, code, where, field, message, why,
 // Inherent reports whether the finding is a note that no correction removes: it is about all extenders, all with a CA, or all candidates.
 func (f *Finding) Inherent() bool { return f.Code == "BatchingDisabled" || f.Code == "CANotReloaded" }
 
-// Correction returns the correction of the finding as one line of text.
-func (f *Finding) Correction() string {
-	return fmt.Sprintf("%s: corrected [%s] %s%s\n", f.position(), f.Code, strings.TrimPrefix(f.Field+": ", ": "), f.Fix)
-}
-
 // position is the file with the line.
 func (f *Finding) position() string {
 	if f.Line > 0 {
@@ -271,11 +263,7 @@ func (f *Finding) Text() string {
 	}
 	fmt.Fprintf(&b, "%s\n    Why: %s.\n", f.Message, f.Why)
 	if f.Fix != "" {
-		fmt.Fprintf(&b, "    Fix: %s.", f.Fix)
-		if f.Fixable {
-			b.WriteString(" --fix does this.")
-		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "    Fix: %s.\n", f.Fix)
 	}
 	fmt.Fprintf(&b, "    See: outboard doctor --explain %s\n", f.Code)
 	return b.String()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/tools/txtar"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -195,8 +194,8 @@ func input(t *testing.T, archive *txtar.Archive, certificates fs.ReadFileFS) doc
 }
 
 // TestFindings runs testdata/*.txtar. An archive is named after the code that it shows, CODE.txtar or
-// CODE-VARIANT.txtar, and begins with its input. The rest is what is expected: the findings, and the
-// corrections with the corrected file if there is one. Run with -update to write what is now.
+// CODE-VARIANT.txtar, and begins with its input. The rest is what is expected: the findings. Run with -update to write what
+// is now.
 func TestFindings(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -210,7 +209,7 @@ func TestFindings(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := &txtar.Archive{Comment: archive.Comment, Files: slices.DeleteFunc(slices.Clone(archive.Files), func(f txtar.File) bool {
-				return f.Name == "findings" || f.Name == "corrected" || f.Name == "fixed.yaml"
+				return f.Name == "findings"
 			})}
 			in := input(t, got, certificates)
 			findings, err := doctor.Check(in)
@@ -218,19 +217,13 @@ func TestFindings(t *testing.T) {
 				t.Fatal(err)
 			}
 			var text strings.Builder
-			fixable := false
 			for _, f := range findings {
 				text.WriteString(f.Text())
-				fixable = fixable || f.Fixable
 			}
 			got.Files = append(got.Files, txtar.File{Name: "findings", Data: []byte(text.String())})
 			code, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(name), ".txtar"), "-")
 			if code != "None" && !slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Code == code }) {
 				t.Errorf("%s is not found", code)
-			}
-			if fixable {
-				corrected, fixed := fix(t, in, findings)
-				got.Files = append(got.Files, txtar.File{Name: "corrected", Data: corrected}, txtar.File{Name: "fixed.yaml", Data: fixed})
 			}
 			if *update {
 				if err := os.WriteFile(name, txtar.Format(got), 0o644); err != nil {
@@ -242,56 +235,6 @@ func TestFindings(t *testing.T) {
 			}
 		})
 	}
-}
-
-// fix returns the corrections, and the corrected file after the findings that are left. It checks what is true of every corrected file.
-func fix(t *testing.T, in doctor.Input, before []doctor.Finding) (corrections, fixed []byte) {
-	t.Helper()
-	result, err := doctor.Fix(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range result.Corrected {
-		corrections = append(corrections, f.Correction()...)
-	}
-	left, fixed := result.Left, result.Data
-	if len(result.Corrected) > 0 && !bytes.HasSuffix(fixed, []byte("\n")) {
-		t.Errorf("the last line does not end:\n%s", fixed)
-	}
-	in.Data = fixed
-	again, err := doctor.Fix(in)
-	if err != nil || !bytes.Equal(again.Data, fixed) || len(again.Corrected) > 0 {
-		t.Errorf("%v: corrected again, the file is\n%s", err, again.Data)
-	}
-	after, err := doctor.Check(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(left, after, cmpopts.IgnoreUnexported(doctor.Finding{})); diff != "" {
-		t.Errorf("other findings are left than the corrected file has (-want +got):\n%s", diff)
-	}
-	if severe(left) > severe(before) {
-		t.Errorf("the corrected file has more errors: %+v", left)
-	}
-	for _, f := range left {
-		if f.Fixable {
-			t.Errorf("what can be corrected is left: %+v", f)
-		}
-		if strings.Contains(f.Fix, "--fix does not") {
-			fixed = append([]byte("# "+f.Code+": "+f.Fix+"\n"), fixed...)
-		}
-	}
-	return corrections, fixed
-}
-
-// severe counts the errors, except that the running kube-scheduler has not loaded a file that has just been corrected.
-func severe(findings []doctor.Finding) (n int) {
-	for _, f := range findings {
-		if f.Severity == doctor.Error && f.Code != "SchedulerNotRestarted" {
-			n++
-		}
-	}
-	return n
 }
 
 var (
@@ -329,49 +272,6 @@ func TestShippedFiles(t *testing.T) {
 				t.Error(f.Text())
 			}
 		}
-	}
-}
-
-// Lines end in the corrected file as in the file.
-func TestLineEnds(t *testing.T) {
-	windows := func(text []byte) []byte { return bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")) }
-	for _, name := range []string{"DefaultTimeout-comments", "IgnorableBinder-configmap", "IgnorableBinder-json"} {
-		archive, err := txtar.ParseFile("testdata/" + name + ".txtar")
-		if err != nil {
-			t.Fatal(err)
-		}
-		fixed, err := doctor.Fix(doctor.Input{File: "scheduler.yaml", Data: windows(archive.Files[0].Data), Now: now})
-		if want := windows(archive.Files[len(archive.Files)-1].Data); err != nil || !bytes.Equal(fixed.Data, want) {
-			t.Errorf("%s: %v, %q, want %q", name, err, fixed.Data, want)
-		}
-	}
-}
-
-// The files of public tutorials become no worse, with and without the configuration of Outboard for them.
-func TestTutorials(t *testing.T) {
-	files, err := filepath.Glob("../../../examples/from-the-tutorials/*/original/*")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("there are %d files: %v", len(files), err)
-	}
-	for _, name := range files {
-		t.Run(name, func(t *testing.T) {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			in := doctor.Input{File: filepath.Base(name), Data: data, Types: types, Now: now}
-			for range 2 {
-				findings, err := doctor.Check(in)
-				if err != nil {
-					t.Fatal(err)
-				}
-				fix(t, in, findings)
-				in.ConfigFile = filepath.Join(filepath.Dir(filepath.Dir(name)), "outboard.yaml")
-				if in.Config, err = config.Load(in.ConfigFile, config.Types{Policies: standard.Types(), Signals: signals.Types()}); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
 	}
 }
 

@@ -93,12 +93,11 @@ func (c *checker) read() bool {
 		former := c.doc.root
 		c.at(Error, "LegacyPolicy", "kind", "this is a Policy of kube-scheduler 1.22 and earlier",
 			"kube-scheduler 1.23 and later has no flag for a Policy, and does not start with one as --config; kubectl apply fails with \"no matches for kind\"",
-			"outboard scheduler-config --from "+c.File+" converts it", edit{op: convert})
+			"outboard scheduler-config --from "+c.File+" converts it")
 		c.findings[len(c.findings)-1].refused = true
 		converted, _, err := wiring.Migrate(c.File, c.doc.source.Data, wiring.Options{})
 		if err != nil {
-			f := &c.findings[len(c.findings)-1]
-			f.edits, f.Fixable, f.Fix = nil, false, "correct it, and then convert it with outboard scheduler-config --from "+c.File+": "+err.Error()
+			c.findings[len(c.findings)-1].Fix = "correct it, and then convert it with outboard scheduler-config --from " + c.File + ": " + err.Error()
 			return false
 		}
 		if !c.parse(converted) {
@@ -118,8 +117,8 @@ var yamlLine = regexp.MustCompile(`yaml: line (\d+):`)
 func (c *checker) parse(text []byte) bool {
 	_, err := strictyaml.Parse(c.File, text)
 	if err == nil {
-		var document *yaml.Node
-		if document, err = parseYAML(text); err == nil {
+		var document yaml.Node
+		if err = yaml.Unmarshal(text, &document); err == nil {
 			c.doc.tree = plain(document.Content[0])
 			if line := template(c.doc.tree); line > 0 {
 				err = strictyaml.Errors{{Line: line, Rule: "the key of a field is a mapping: if the file is a template, such as a chart's, render it first"}}
@@ -284,40 +283,6 @@ func configurations(p *source) (all []source) {
 		}
 	}
 	return all
-}
-
-// replaced returns the file with another text in place of t.
-func replaced(t *manifest.Text, data []byte) ([]byte, error) {
-	switch {
-	case t.Around == nil:
-		return data, nil
-	case t.Key == "":
-		return replaced(t.Around, t.With(data))
-	}
-	object, err := withValue(t, data)
-	if err != nil {
-		return nil, err
-	}
-	return replaced(t.Around, object)
-}
-
-// withValue returns the ConfigMap, or the list, around t with another value.
-func withValue(t *manifest.Text, text []byte) ([]byte, error) {
-	document, err := parseYAML(t.Around.Data)
-	if err != nil {
-		return nil, err
-	}
-	root := document.Content[0]
-	object, i := locate(root, t.In)
-	if object == nil || find(object.Content[i+1], t.Key) < 0 {
-		return nil, fmt.Errorf("the ConfigMap has aliases")
-	}
-	value := object.Content[i+1].Content[find(object.Content[i+1], t.Key)+1]
-	if value.Kind != yaml.ScalarNode {
-		return nil, fmt.Errorf("the ConfigMap has aliases")
-	}
-	value.Value, value.Style, value.Tag = string(text), yaml.LiteralStyle, "!!str"
-	return encode(document, t.Around.Data)
 }
 
 var (

@@ -34,15 +34,12 @@ type extenderAt struct {
 }
 
 // report adds a finding about a field of the extender, or about the extender if name is "".
-func (e *extenderAt) report(severity Severity, code, name, message, why, fix string, edits ...edit) {
-	e.at(severity, code, e.field(name), message, why, fix, edits...)
+func (e *extenderAt) report(severity Severity, code, name, message, why, fix string) {
+	e.at(severity, code, e.field(name), message, why, fix)
 }
 
 // field returns the path of a field of the extender.
 func (e *extenderAt) field(name string) string { return strings.TrimSuffix(e.path+"."+name, ".") }
-
-// set corrects a field of the extender.
-func (e *extenderAt) set(name, text string) edit { return set(e.path+"."+name, text) }
 
 // urlPrefix checks urlPrefix. If it has one right correction, the following checks are about the corrected one, so that a correction
 // reveals no new errors; otherwise nothing that depends on it is checked.
@@ -51,13 +48,13 @@ func (e *extenderAt) urlPrefix() {
 	if validPrefix(text) {
 		return
 	}
-	var edits []edit
 	corrected := "https://" + text
 	certain := e.extender.EnableHTTPS && !strings.Contains(text, "://") && validPrefix(corrected)
+	fix := "write scheme, host and path, such as urlPrefix: https://10.96.0.20:443/gpu"
 	if certain {
-		edits = []edit{setText(e.field("urlPrefix"), corrected)}
+		fix = "write urlPrefix: " + corrected
 	}
-	e.report(Error, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix is %q", text), "every call fails", "write scheme, host and path, such as https://10.96.0.20:443/gpu", edits...)
+	e.report(Error, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix is %q", text), "every call fails", fix)
 	if certain {
 		e.extender.URLPrefix = corrected
 	} else {
@@ -78,11 +75,11 @@ func (e *extenderAt) appended() {
 	}
 	text := e.extender.URLPrefix
 	if i := strings.IndexAny(text, "?#"); i >= 0 {
-		severity, why, edits := Warning, "kube-scheduler appends the verbs to it, so that all calls have the same path: an extender that finds the verb in the path serves none", []edit(nil)
+		severity, why := Warning, "kube-scheduler appends the verbs to it, so that all calls have the same path: an extender that finds the verb in the path serves none"
 		if e.outboard {
-			severity, why, edits = Error, "kube-scheduler appends the verbs to it, and not to the path: every call fails with status 404", []edit{setText(e.field("urlPrefix"), text[:i])}
+			severity, why = Error, "kube-scheduler appends the verbs to it, and not to the path: every call fails with status 404"
 		}
-		e.report(severity, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix ends with %q after the path", text[i:]), why, "write scheme, host and path only", edits...)
+		e.report(severity, "URLPrefix", "urlPrefix", fmt.Sprintf("urlPrefix ends with %q after the path", text[i:]), why, "write scheme, host and path only: urlPrefix: "+text[:i])
 		e.extender.URLPrefix = text[:i] // the other findings are about that
 	}
 	for _, v := range decision.Verbs() {
@@ -90,7 +87,7 @@ func (e *extenderAt) appended() {
 		if corrected := strings.TrimLeft(name, "/"); corrected != name && corrected != "" && !e.outboard {
 			e.report(Warning, "DoubleSlash", field, fmt.Sprintf("%s is %q", field, name),
 				"kube-scheduler puts a slash before it, and calls "+e.urlOf(v)+": Outboard and many other servers respond with status 404, or with a redirect",
-				"write "+field+": "+corrected, setText(e.field(field), corrected))
+				"write "+field+": "+corrected)
 		}
 	}
 }
@@ -115,11 +112,11 @@ func (c *checker) sameCalls(all []extenderAt) {
 			if slices.Contains(twice, decision.Prioritize) {
 				why += ", and adds the scores twice"
 			}
-			fix, edits := "remove one of the two", []edit(nil)
+			fix := "remove one of the two"
 			if equal {
-				fix, edits = "remove it: "+before.path+" is equal", []edit{remove(e.path)}
+				fix = "remove it: " + before.path + " is equal"
 			}
-			e.report(Warning, "DuplicateExtender", "urlPrefix", fmt.Sprintf("%s also calls %s", before.path, e.urlOf(twice[0])), why, fix, edits...)
+			e.report(Warning, "DuplicateExtender", "urlPrefix", fmt.Sprintf("%s also calls %s", before.path, e.urlOf(twice[0])), why, fix)
 			break
 		}
 	}
@@ -133,10 +130,10 @@ func (e *extenderAt) check() {
 	if x.BindVerb != "" && x.Ignorable {
 		e.report(Error, "IgnorableBinder", "ignorable", "the extender binds pods and is ignorable",
 			"kube-scheduler 1.30 and later binds pods without the extender while it does not respond, and so without what it allocates to them",
-			"set ignorable: false", e.set("ignorable", "false"))
+			"set ignorable: false")
 	}
 	if x.PrioritizeVerb != "" && x.Weight <= 0 {
-		e.refuse("Weight", e.field("weight"), fmt.Sprintf("weight is %d", x.Weight), "with prioritizeVerb it must be positive", "set weight: "+e.rightWeight(), e.set("weight", e.rightWeight()))
+		e.refuse("Weight", e.field("weight"), fmt.Sprintf("weight is %d", x.Weight), "with prioritizeVerb it must be positive", "set weight: "+e.rightWeight())
 	}
 	if x.Weight > mostWeight && !e.ownWeight() {
 		e.report(Warning, "LargeWeight", "weight", fmt.Sprintf("weight is %d", x.Weight),
@@ -146,7 +143,7 @@ func (e *extenderAt) check() {
 	if !x.NodeCacheCapable && x.FilterVerb != "" && e.since(33) {
 		e.report(Error, "EmptyNodeInfos", "nodeCacheCapable", "kube-scheduler 1.33 and later forgets the pods of nodes that it sent as whole nodes to a filter",
 			"after the call its own plugins score every node as idle: NodeResourcesFit and NodeResourcesBalancedAllocation no longer spread or pack pods",
-			"set nodeCacheCapable: true if the extender knows the nodes, as Outboard does unless clientConnection.enabled is false", e.namesOnly()...)
+			"set nodeCacheCapable: true if the extender knows the nodes, as Outboard does unless clientConnection.enabled is false")
 	}
 	if r := x.ManagedResources; x.PreemptVerb != "" && len(r) > 0 && !slices.ContainsFunc(r, counted) && e.minor < 38 {
 		e.report(Note, "PreemptNeverCalled", "preemptVerb", "kube-scheduler 1.37 and earlier does not call it for want of "+r[0].Name,
@@ -198,34 +195,25 @@ func (e *extenderAt) rightWeight() string {
 	return "1"
 }
 
-// namesOnly returns the correction of nodeCacheCapable, if it is certain.
-func (e *extenderAt) namesOnly() []edit {
-	if e.Config == nil || !e.Config.ClientConnection.Enabled || len(e.matches()) == 0 {
-		return nil
-	}
-	return []edit{e.set("nodeCacheCapable", "true")}
-}
-
 func (e *extenderAt) timeout() {
 	x := e.extender
 	want := wiring.StrictTimeout
 	if x.Ignorable {
 		want = wiring.SoftTimeout
 	}
-	fix := e.set("httpTimeout", want.String())
 	switch d := x.HTTPTimeout.Duration; {
 	case d < 0:
-		e.report(Error, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "kube-scheduler places one pod at a time, and waits without end while an extender does not respond", "set httpTimeout: "+want.String(), fix)
+		e.report(Error, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "kube-scheduler places one pod at a time, and waits without end while an extender does not respond", "set httpTimeout: "+want.String())
 	case d == 0:
 		message := "httpTimeout is 5s by default"
 		if !e.doc.root.At(e.field("httpTimeout")).IsZero() {
 			message = "httpTimeout is 0, which means 5s"
 		}
-		e.report(Warning, "DefaultTimeout", "httpTimeout", message, "kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every 5 seconds", "set httpTimeout: "+want.String(), fix)
+		e.report(Warning, "DefaultTimeout", "httpTimeout", message, "kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every 5 seconds", "set httpTimeout: "+want.String())
 	case d > 5*time.Second:
-		e.report(Warning, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), fmt.Sprintf("kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every %s", d), "set httpTimeout: "+want.String(), fix)
+		e.report(Warning, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), fmt.Sprintf("kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every %s", d), "set httpTimeout: "+want.String())
 	case x.PreemptVerb != "" && d < leastPreemption:
-		e.report(Warning, "ShortTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "Outboard evaluates candidates for preemption for up to 1.5s, and kube-scheduler does not preempt without its response", "set httpTimeout: "+wiring.StrictTimeout.String(), e.set("httpTimeout", wiring.StrictTimeout.String()))
+		e.report(Warning, "ShortTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "Outboard evaluates candidates for preemption for up to 1.5s, and kube-scheduler does not preempt without its response", "set httpTimeout: "+wiring.StrictTimeout.String())
 	}
 }
 
@@ -250,12 +238,8 @@ func (c *checker) amongExtenders(all []extenderAt) {
 				first[r.Name] = at
 				continue
 			}
-			var edits []edit
-			if strings.HasPrefix(before, path+".") {
-				edits = []edit{remove(at)}
-			}
 			c.refuse("ManagedResourceTwice", at+".name", fmt.Sprintf("%s is also %s, on line %d", r.Name, before, c.doc.line(before)),
-				"a resource belongs to one extender", "remove one of the two", edits...)
+				"a resource belongs to one extender", "remove one of the two")
 		}
 	}
 	c.binders(all)
@@ -278,12 +262,9 @@ func (c *checker) binders(all []extenderAt) {
 	if len(binders) < 2 {
 		return
 	}
-	at, fix, edits := binders[1], "put the policies that allocate resources in one profile, or run a scheduler for each", []edit(nil)
+	at, fix := binders[1], "put the policies that allocate resources in one profile, or run a scheduler for each"
 	if len(idle) == len(binders)-1 {
 		at, fix = idle[0], "remove bindVerb of "+strings.Join(idle, " and ")+": no policy of the profile allocates resources"
-		for _, path := range idle {
-			edits = append(edits, remove(path+".bindVerb"))
-		}
 	}
-	c.refuse("SeveralBinders", at+".bindVerb", strings.Join(binders, " and ")+" have bindVerb", "kube-scheduler accepts one extender that binds", fix, edits...)
+	c.refuse("SeveralBinders", at+".bindVerb", strings.Join(binders, " and ")+" have bindVerb", "kube-scheduler accepts one extender that binds", fix)
 }

@@ -77,7 +77,7 @@ func (c *checker) spelling() (errs strictyaml.Errors) {
 	if v := c.doc.config.APIVersion; v != apiVersion && c.doc.former.IsZero() {
 		c.otherVersion(v)
 	}
-	for range maxCorrections {
+	for range 500 { // a correction may reveal other errors
 		var err error
 		if c.doc.root, err = strictyaml.FromNode(c.File, c.doc.tree); err != nil {
 			return errorsOf(err)
@@ -226,7 +226,7 @@ func nearest(e *strictyaml.Error) string {
 	return near
 }
 
-// editable is a path that an edit can have: one without names that have a dot or another special character.
+// editable is a path that a correction can have: one without names that have a dot or another special character.
 var editable = regexp.MustCompile(`^[\w.\[\]-]+$`)
 
 // corrected reports whether an error has only one correction, and makes it.
@@ -256,9 +256,9 @@ func (c *checker) misnamed(e *strictyaml.Error, name string) {
 	case e.Path != extendersPath && (lower == "extenderconfig" || lower == "extenderconfigs" || lower == "extender" || lower == "extenders"):
 		c.meant("MisplacedExtenders", e.Path, name+" is not a field here",
 			"extenders are for all profiles, and kube-scheduler reads them in the list \"extenders\" at the top only",
-			"move it to the list \"extenders\" at the top", move(e.Path, extendersPath))
+			"move it to the list \"extenders\" at the top", move(e.Path, extendersPath, ""))
 	case e.Path == "schedulerName" && len(c.doc.config.Profiles) == 0:
-		c.meant("UnknownField", e.Path, "kube-scheduler 1.19 and later does not know this field", "", "write profiles[0].schedulerName", move(e.Path, "profiles"), nest("profiles[0]", "schedulerName"))
+		c.meant("UnknownField", e.Path, "kube-scheduler 1.19 and later does not know this field", "", "write profiles[0].schedulerName", move(e.Path, "profiles", "schedulerName"))
 	case e.Path == "healthzBindAddress" || e.Path == "metricsBindAddress":
 		c.meant("UnknownField", e.Path, "kube-scheduler 1.25 and later does not know this field", "", "remove it: the flags --bind-address and --secure-port replace it", remove(e.Path))
 	case near != "" && c.doc.root.At(parent+near).IsZero():

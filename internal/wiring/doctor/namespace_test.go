@@ -176,7 +176,7 @@ func TestFromNamespace(t *testing.T) {
 	// The second scheduler has a Role for leases in its own namespace.
 	replace("leaderElect: false", "leaderElect: true")
 	_, places, _ = fromNamespace(t, doctor.Input{Cluster: c})
-	if want := "set leaderElection.resourceNamespace: ns and leaderElection.resourceName: second"; !strings.Contains(places["SharedLease"], want) {
+	if want := "set leaderElection.resourceName: second and leaderElection.resourceNamespace: ns"; !strings.Contains(places["SharedLease"], want) {
 		t.Errorf("%q does not say %q", places["SharedLease"], want)
 	}
 }

@@ -95,14 +95,14 @@ func (c *checker) bindsFirst(profile string, sets map[string]schedulerv1.PluginS
 	if slices.Contains(own[0], pluginName) {
 		message = order[0] + " binds before Outboard"
 	}
-	fix, edits := "list Outboard first in plugins.bind.enabled", []edit(nil)
+	fix := "list Outboard first in plugins.bind.enabled"
 	switch {
 	case !everywhere:
 		fix += ", and in plugins.multiPoint.enabled"
 	case len(own[0])+len(own[1]) == 0:
-		fix, edits = "list Outboard in plugins.bind.enabled", []edit{set(profile+".plugins.bind.enabled", "- name: "+pluginName+"\n")}
+		fix = "set plugins.bind: {enabled: [{name: Outboard}]}"
 	}
-	c.at(Error, "PluginNotEnabled", profile+".plugins.bind", message+", and "+claimer+" claims resources", why+": Outboard rejects all pods that need a claim, and they stay pending", fix, edits...)
+	c.at(Error, "PluginNotEnabled", profile+".plugins.bind", message+", and "+claimer+" claims resources", why+": Outboard rejects all pods that need a claim, and they stay pending", fix)
 }
 
 // withoutEffect reports fields of the configuration that have no effect in the plugin.
@@ -165,12 +165,12 @@ func (c *checker) inertPlugins(path string, a *config.PluginArguments, sets map[
 			c.omit("whether the plugin "+name+" is inert", "outboard doctor does not run plugins: outboard_candidates_rejected_total counts how often one is not")
 			continue
 		}
-		at, fix, edits := fmt.Sprintf("%s.inertPlugins[%d]", path, i), "write the name of a plugin of the profile, or remove it", []edit(nil)
+		at, fix := fmt.Sprintf("%s.inertPlugins[%d]", path, i), "write the name of a plugin of the profile, or remove it"
 		others := slices.DeleteFunc(slices.Clone(enabled), func(other string) bool { return slices.Contains(a.InertPlugins, other) })
 		if near := fields.Nearest(name, others); near != "" {
-			fix, edits = "write "+near, []edit{setText(at, near)}
+			fix = "write " + near
 		}
-		c.at(Warning, "NoEffectInPlugin", at, fmt.Sprintf("the profile has no plugin %q", name), "if the name is meant for another plugin with PreFilter, the plugin names no candidates", fix, edits...)
+		c.at(Warning, "NoEffectInPlugin", at, fmt.Sprintf("the profile has no plugin %q", name), "if the name is meant for another plugin with PreFilter, the plugin names no candidates", fix)
 	}
 }
 

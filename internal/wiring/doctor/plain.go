@@ -15,9 +15,7 @@ import (
 // YAML 1.1 gives to words such as yes and 010. The tree must not contain itself.
 func plain(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
-		target := withoutComments(plain(n.Alias))
-		target.HeadComment, target.LineComment, target.FootComment = n.HeadComment, n.LineComment, n.FootComment
-		return target
+		return plain(n.Alias)
 	}
 	fresh := *n
 	fresh.Anchor, fresh.Content = "", nil
@@ -26,15 +24,10 @@ func plain(n *yaml.Node) *yaml.Node {
 		plainScalar(&fresh)
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			before := len(fresh.Content)
 			if n.Content[i].Tag == "!!merge" {
 				merge(&fresh, n, n.Content[i+1])
 			} else {
 				fresh.Content = append(fresh.Content, plain(n.Content[i]), plain(n.Content[i+1]))
-			}
-			if n.Content[i].Tag == "!!merge" && before < len(fresh.Content) {
-				first := fresh.Content[before]
-				first.HeadComment = lines(commentsOf(n.Content[i]), commentsOf(n.Content[i+1]), first.HeadComment)
 			}
 		}
 	default:
@@ -60,20 +53,12 @@ func merge(fresh, n, from *yaml.Node) {
 		}
 		return
 	}
-	from = withoutComments(plain(from))
+	from = plain(from)
 	for i := 0; i+1 < len(from.Content); i += 2 {
 		if name := from.Content[i].Value; find(n, name) < 0 && find(fresh, name) < 0 {
 			fresh.Content = append(fresh.Content, from.Content[i], from.Content[i+1])
 		}
 	}
-}
-
-func withoutComments(n *yaml.Node) *yaml.Node {
-	n.HeadComment, n.LineComment, n.FootComment = "", "", ""
-	for _, child := range n.Content {
-		withoutComments(child)
-	}
-	return n
 }
 
 var (

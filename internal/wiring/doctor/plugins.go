@@ -136,11 +136,11 @@ func (c *checker) pluginSet(path, point string, enabled []schedulerv1.Plugin) {
 		case !found && p.Name != pluginName:
 			c.unknownPlugin(at, p.Name)
 		case found && !c.since(known.since):
-			c.refuse("UnknownPlugin", at, fmt.Sprintf("kube-scheduler 1.%d has no plugin %s", c.minor, p.Name), fmt.Sprintf("1.%d and later has it", known.since), "remove it", remove(at))
+			c.refuse("UnknownPlugin", at, fmt.Sprintf("kube-scheduler 1.%d has no plugin %s", c.minor, p.Name), fmt.Sprintf("1.%d and later has it", known.since), "remove it")
 		case first[p.Name]:
-			c.refuse("InvalidValue", at, p.Name+" is in the list twice", "", "remove one of the two", remove(at))
+			c.refuse("InvalidValue", at, p.Name+" is in the list twice", "", "remove one of the two")
 		case point != "multiPoint" && !implements(p.Name, point):
-			c.refuse("InvalidValue", at, p.Name+" has no "+point, "it has "+strings.Join(strings.Fields(known.points), ", "), "remove it", remove(at))
+			c.refuse("InvalidValue", at, p.Name+" has no "+point, "it has "+strings.Join(strings.Fields(known.points), ", "), "remove it")
 		case p.Weight != nil && *p.Weight < 0 && (point == "score" || point == "multiPoint" && implements(p.Name, "score")):
 			c.refuse("InvalidValue", at+".weight", fmt.Sprintf("%d: must be positive", *p.Weight), "kube-scheduler reports that the sum of the weights could overflow", "")
 		}
@@ -149,11 +149,11 @@ func (c *checker) pluginSet(path, point string, enabled []schedulerv1.Plugin) {
 }
 
 func (c *checker) unknownPlugin(at, name string) {
-	fix, edits := "write the name of a plugin; or, if this kube-scheduler is a build with this plugin, ignore this", []edit(nil)
+	fix := "write the name of a plugin; or, if this kube-scheduler is a build with this plugin, ignore this"
 	if near := fields.Nearest(name, slices.Sorted(maps.Keys(plugins))); near != "" {
-		fix, edits = "write "+near, []edit{setText(at+".name", near)}
+		fix = "write name: " + near
 	}
-	c.refuse("UnknownPlugin", at, fmt.Sprintf("kube-scheduler has no plugin %q", name), "no release of kube-scheduler has it", fix, edits...)
+	c.refuse("UnknownPlugin", at, fmt.Sprintf("kube-scheduler has no plugin %q", name), "no release of kube-scheduler has it", fix)
 }
 
 // required checks that a profile has a plugin that binds, and one that sorts the queue.
@@ -180,13 +180,9 @@ func (c *checker) required(path string, sets map[string]schedulerv1.PluginSet) {
 	}
 	for _, required := range []struct{ point, does string }{{"bind", "binds pods"}, {"queueSort", "sorts the queue"}} {
 		point, at := required.point, path+".plugins."+required.point
-		var edits []edit
-		if set := namesOf(sets[point]); len(set[0]) == 0 && len(set[1]) > 0 {
-			edits = []edit{remove(at)}
-		}
 		switch n := count(point); {
 		case n == 0 && !slices.Contains(namesOf(sets["multiPoint"])[0], pluginName):
-			c.refuse("InvalidValue", at, "no plugin "+required.does, "every profile needs one, also with an extender that binds", "remove "+point+" from plugins", edits...)
+			c.refuse("InvalidValue", at, "no plugin "+required.does, "every profile needs one, also with an extender that binds", "remove "+point+" from plugins")
 		case n > 1 && point == "queueSort":
 			c.refuse("InvalidValue", at, fmt.Sprintf("%d plugins sort the queue", n), "there can be only one", "disable the others: queueSort: {disabled: [{name: \"*\"}]}")
 		}

@@ -183,19 +183,19 @@ func (e *extenderAt) served(matches []match) {
 			continue
 		}
 		field := string(v) + "Verb"
-		message, fix, edits := fmt.Sprintf("Outboard does not serve %s at %s", v, path), "", []edit(nil)
+		message, fix := fmt.Sprintf("Outboard does not serve %s at %s", v, path), ""
 		below, others := e.routes(v)
 		switch {
 		case len(below)+len(others) == 0:
-			message, fix, edits = fmt.Sprintf("no profile serves %s", v), "remove it", []edit{remove(e.field(field))}
+			message, fix = fmt.Sprintf("no profile serves %s", v), "remove it"
 		case slices.ContainsFunc(matches, func(m match) bool { return m.profile.Verb == nil }):
-			fix, edits = "write "+field+": "+string(v), []edit{e.set(field, string(v))}
+			fix = "write " + field + ": " + string(v)
 		case len(below) > 0:
 			fix = "write " + field + ": " + strings.Join(below, " or ")
 		default:
 			fix = "remove it; an extender with another urlPrefix can call " + strings.Join(others, " or ")
 		}
-		e.report(Error, "VerbNotServed", field, message, "every such call fails with status 404", fix, edits...)
+		e.report(Error, "VerbNotServed", field, message, "every such call fails with status 404", fix)
 	}
 }
 
@@ -213,15 +213,10 @@ func (e *extenderAt) nothingServed() []match {
 			prefixes = append(prefixes, u.String())
 		}
 	}
-	var edits []edit
-	corrected := len(e.Config.Profiles) == 1 && e.Config.Profiles[0].Verb == nil
-	if corrected {
-		edits = []edit{setText(e.field("urlPrefix"), prefixes[0])}
-	}
 	_, prefix := e.prefix()
 	e.report(Error, "VerbNotServed", "urlPrefix", fmt.Sprintf("Outboard has no profile with path %q", cmp.Or(prefix, "/")), "every call fails with status 404",
-		"write urlPrefix: "+strings.Join(prefixes, " or "), edits...)
-	if !corrected {
+		"write urlPrefix: "+strings.Join(prefixes, " or "))
+	if len(e.Config.Profiles) != 1 || e.Config.Profiles[0].Verb != nil {
 		return nil
 	}
 	e.extender.URLPrefix = prefixes[0]
@@ -296,10 +291,14 @@ func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extende
 		return
 	}
 	if called[decision.Bind] == nil {
-		e.report(Error, "BindNotCalled", "bindVerb", "bindVerb is not set, and "+allocates+" allocates resources", "kube-scheduler binds pods without the claims and annotations by which they get their resources", "set bindVerb: bind", e.set("bindVerb", "bind"))
+		fix := "set bindVerb: bind"
+		if i := slices.IndexFunc(e.doc.config.Extenders, func(x extender) bool { return x.BindVerb != "" }); i >= 0 {
+			fix += fmt.Sprintf(", and run a second scheduler for extenders[%d], which binds, too: kube-scheduler accepts one", i)
+		}
+		e.report(Error, "BindNotCalled", "bindVerb", "bindVerb is not set, and "+allocates+" allocates resources", "kube-scheduler binds pods without the claims and annotations by which they get their resources", fix)
 	}
 	if called[decision.Preempt] == nil {
-		e.report(Warning, "PreemptNotCalled", "preemptVerb", "preemptVerb is not set, and "+allocates+" allocates resources", "kube-scheduler evicts pods that do not make the resource free", "set preemptVerb: preempt", e.set("preemptVerb", "preempt"))
+		e.report(Warning, "PreemptNotCalled", "preemptVerb", "preemptVerb is not set, and "+allocates+" allocates resources", "kube-scheduler evicts pods that do not make the resource free", "set preemptVerb: preempt")
 	}
 }
 
@@ -318,7 +317,7 @@ func (e *extenderAt) filterNotCalled(p *config.Profile) {
 	default:
 		return
 	}
-	e.report(severity, "FilterNotCalled", "filterVerb", "filterVerb is not set, and "+message, why, "set filterVerb: filter", e.set("filterVerb", "filter"))
+	e.report(severity, "FilterNotCalled", "filterVerb", "filterVerb is not set, and "+message, why, "set filterVerb: filter")
 }
 
 // filtersOnly checks that a profile without bind allocates nothing. No extender binds.
@@ -333,9 +332,9 @@ func (e *extenderAt) filtersOnly(p *config.Profile) {
 func (e *extenderAt) mode() {
 	switch none := !e.Config.ClientConnection.Enabled; {
 	case none && e.extender.NodeCacheCapable:
-		e.report(Error, "NamesWithoutCluster", "nodeCacheCapable", "kube-scheduler sends names, and clientConnection.enabled is false", "Outboard knows no nodes, so every call fails", "set nodeCacheCapable: false, or connect Outboard to the API server", e.set("nodeCacheCapable", "false"))
+		e.report(Error, "NamesWithoutCluster", "nodeCacheCapable", "kube-scheduler sends names, and clientConnection.enabled is false", "Outboard knows no nodes, so every call fails", "set nodeCacheCapable: false, or connect Outboard to the API server")
 	case !none && !e.extender.NodeCacheCapable:
-		e.report(Warning, "WholeNodes", "nodeCacheCapable", "kube-scheduler sends whole nodes, and Outboard knows them", "a call has hundreds of times as many bytes", "set nodeCacheCapable: true", e.set("nodeCacheCapable", "true"))
+		e.report(Warning, "WholeNodes", "nodeCacheCapable", "kube-scheduler sends whole nodes, and Outboard knows them", "a call has hundreds of times as many bytes", "set nodeCacheCapable: true")
 	}
 }
 
@@ -481,11 +480,11 @@ func (c *checker) claimsNotAllocated() {
 
 // item is a managed resource as YAML.
 func item(name string, ignored bool) string {
-	return fmt.Sprintf("- name: %s\n  ignoredByScheduler: %t\n", wiring.Quoted(name), ignored)
+	return fmt.Sprintf("{name: %s, ignoredByScheduler: %t}", wiring.Quoted(name), ignored)
 }
 
 func (e *extenderAt) managedDiffer(p *config.Profile, differ, list []string) {
 	e.report(Error, "ManagedResourcesDiffer", "managedResources", "the list does not go with profile "+p.Path+": "+strings.Join(differ, "; "),
 		"kube-scheduler and Outboard disagree on which pods are Outboard's, or on which of them counts a resource: kube-scheduler binds pods without calling Outboard, or no node has room",
-		"list the same in both files", set(e.path+".managedResources", strings.Join(list, "")))
+		"list the same in both files, as in managedResources: ["+strings.Join(list, ", ")+"]")
 }

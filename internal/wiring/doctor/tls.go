@@ -56,7 +56,7 @@ func (e *extenderAt) scheme() bool {
 		if x.EnableHTTPS {
 			message, why = "enableHTTPS is true, and urlPrefix begins with http://", "enableHTTPS does not change the scheme: the calls are plain text"
 		}
-		e.report(Error, "PlaintextPrefix", "urlPrefix", message, why, "write https://", setText(e.field("urlPrefix"), corrected))
+		e.report(Error, "PlaintextPrefix", "urlPrefix", message, why, "write urlPrefix: "+corrected)
 		x.URLPrefix = corrected // the other findings are about that
 	case plain && e.outboard && hostOf(u.Hostname()) != "loopback":
 		e.report(Error, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://, and Outboard serves plain HTTP to its own machine only", "every call fails", "configure serving.tls in "+e.ConfigFile+", and write https://")
@@ -91,16 +91,12 @@ func (e *extenderAt) verification(t *tlsConfig) {
 			severity, why = Error, "kube-scheduler accepts certificates of the authorities in its image only, which sign none for this host: every call fails"
 		}
 		e.report(severity, "HTTPSNotEnabled", "enableHTTPS", "urlPrefix begins with https://, and enableHTTPS is not true", why,
-			"set enableHTTPS: true with tlsConfig.caFile", e.set("enableHTTPS", "true"), setText(e.path+".tlsConfig.caFile", caFile))
+			"set enableHTTPS: true and tlsConfig.caFile: "+caFile)
 	}
 	if (x.EnableHTTPS || https && t.Insecure) && !hasCA {
-		edits := []edit{setText(e.path+".tlsConfig.caFile", caFile)}
-		if t.Insecure {
-			edits = append(edits, remove(e.path+".tlsConfig.insecure"))
-		}
 		e.report(Error, "UnverifiedHTTPS", "tlsConfig", "there is no caFile or caData",
 			"kube-scheduler then accepts any certificate, silently: anyone who can redirect the calls decides on which nodes pods run",
-			"set tlsConfig.caFile: "+caFile+", and put the CA of Outboard's certificate there", edits...)
+			"set tlsConfig.caFile: "+caFile+", and put the CA of Outboard's certificate there")
 	}
 }
 
@@ -148,7 +144,7 @@ func (e *extenderAt) files(t *tlsConfig) {
 			"kube-scheduler looks for them in its working directory, not beside this file", "write absolute paths")
 	}
 	if t.Insecure && t.CAFile+t.CAData != "" {
-		e.refuse("CAWithInsecure", e.field("tlsConfig.insecure"), "insecure is true, and there is a CA", "", "remove insecure", remove(e.path+".tlsConfig.insecure"))
+		e.refuse("CAWithInsecure", e.field("tlsConfig.insecure"), "insecure is true, and there is a CA", "", "remove insecure")
 	}
 	if text := e.text(t.CAFile, t.CAData); text != nil && len(e.certificates(t.CAFile, t.CAData)) == 0 {
 		e.refuse("InvalidValue", e.field(dataOrFile("tlsConfig.ca", t.CAData)), "there is no certificate in PEM", "", "put the certificate of the CA there")
@@ -207,9 +203,9 @@ func (e *extenderAt) encoding(name, data string) {
 	defer func() { e.broken = append(e.broken, at) }()
 	switch {
 	case strings.HasPrefix(data, "-----BEGIN"):
-		e.refuse("InvalidValue", at, "the data is not in base64", "", "write it in base64", setText(at, base64.StdEncoding.EncodeToString([]byte(data))))
+		e.refuse("InvalidValue", at, "the data is not in base64", "", "write it in base64: base64 -w0 FILE")
 	case filepath.IsAbs(data) && !strings.ContainsAny(data, "+= \n"):
-		e.refuse("InvalidValue", at, "the data is not in base64, but the name of a file", "", "write "+lastOf(name)+"File", rename(at, lastOf(name)+"File"))
+		e.refuse("InvalidValue", at, "the data is not in base64, but the name of a file", "", "write "+lastOf(name)+"File: "+data)
 	default:
 		e.refuse("InvalidValue", at, "the data is not in base64", "", "write it in base64")
 	}
@@ -305,8 +301,7 @@ func (e *extenderAt) client(t *tlsConfig) {
 			certFile, keyFile = other.CertFile, other.KeyFile
 		}
 		e.report(Error, "NoClientCertificate", "tlsConfig", "there is no certFile or certData",
-			"Outboard refuses callers without a certificate, because its configuration has clientCAFile", "set tlsConfig.certFile and keyFile",
-			setText(e.path+".tlsConfig.certFile", certFile), setText(e.path+".tlsConfig.keyFile", keyFile))
+			"Outboard refuses callers without a certificate, because its configuration has clientCAFile", fmt.Sprintf("set tlsConfig.certFile: %s and tlsConfig.keyFile: %s", certFile, keyFile))
 		return
 	}
 	chain := e.certificates(t.CertFile, t.CertData)
