@@ -43,7 +43,8 @@ Without it, kube-scheduler calls serving.address.
 own, wherever it runs.
 
 --from converts a Policy of kube-scheduler 1.22 and earlier instead, and reports what has no
-equivalent. --legacy-policy prints such a Policy.`,
+equivalent. If the file also has the configuration that names the Policy, the result has its name
+and its lease. --legacy-policy prints such a Policy.`,
 		Example: `  outboard scheduler-config --config outboard.yaml
   outboard scheduler-config --config outboard.yaml --for kubeadm --url https://10.96.0.20 --dir wiring
   outboard scheduler-config --from policy.json > scheduler.yaml
@@ -61,13 +62,13 @@ equivalent. --legacy-policy prints such a Policy.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.config, "config", "", "the configuration file of Outboard")
-	flags.StringVar(&o.from, "from", "", "a Policy to convert, as JSON or YAML; - is standard input")
+	flags.StringVar(&o.from, "from", "", "a Policy to convert, as JSON or YAML, alone or in a manifest; - is standard input")
 	flags.StringVar(&o.topology, "for", "", "where kube-scheduler runs: kubeadm, sidecar, service or nodeport")
 	complete(cmd, "for", cobra.FixedCompletions(topologies(), cobra.ShellCompDirectiveNoFileComp))
 	flags.StringVar(&o.URL, "url", "", "where kube-scheduler reaches Outboard, as http://HOST:PORT or https://HOST:PORT (default by --for and serving.address)")
 	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default outboard.NAMESPACE.svc for IP addresses that are not loopback, and for NodePorts)")
 	outboardNamespaceFlag(cmd, &o.Namespace, wiring.Namespace, " and of its Service")
-	flags.StringVar(&o.LeaseNamespace, "leader-elect-resource-namespace", "", "the namespace of the lease of a second scheduler (default that of Outboard)")
+	flags.StringVar(&o.LeaseNamespace, "leader-elect-resource-namespace", "", "the namespace of the lease of a second scheduler (default with --config: that of Outboard)")
 	certificateDirFlag(cmd, &o.CertificateDir)
 	const in = ", in --certificate-dir or absolute"
 	certificateFlags(cmd, &o.Certificates.CA, &o.Certificates.Cert, &o.Certificates.Key, [3]string{
@@ -109,7 +110,7 @@ func (o *schedulerConfigOptions) checkFlags(changed func(flag string) bool) erro
 	case o.from == "":
 		return nil
 	}
-	for _, other := range []string{"config", "for", "url", "server-name", "certificate-dir", "ca", "cert", "key", "scheduler-kubeconfig", "profile", "strict", "legacy-policy", "dir"} {
+	for _, other := range []string{"config", "for", "url", "server-name", "outboard-namespace", "certificate-dir", "ca", "cert", "key", "scheduler-kubeconfig", "profile", "strict", "legacy-policy", "dir"} {
 		if changed(other) {
 			return fmt.Errorf("--%s does not go with --from, which keeps the extenders of the Policy: convert the Policy without --%[1]s, or print a file for Outboard with --config", other)
 		}

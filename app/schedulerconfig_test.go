@@ -44,6 +44,8 @@ func TestSchedulerConfig(t *testing.T) {
 			[]string{"urlPrefix: http://localhost:30036\n", "schedulerName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
 		{"a second scheduler with a Policy", []string{"--from", policy, "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system"},
 			[]string{"schedulerName: extended-scheduler\n", "resourceName: extended-scheduler\n", "resourceNamespace: kube-system\n"}},
+		{"a second scheduler with a Policy and the default lease", []string{"--from", policy, "--scheduler-name", "extended-scheduler"},
+			[]string{"leaderElection:\n  leaderElect: true\n  resourceName: extended-scheduler\nprofiles:\n"}},
 		{"names of certificates", []string{"--config", anywhere, "--for", "service", "--certificate-dir", "/tls", "--ca", "/pki/ca.pem", "--cert", "client.crt", "--key", "client.key"},
 			[]string{"caFile: /pki/ca.pem\n", "certFile: /tls/client.crt\n", "keyFile: /tls/client.key\n"}},
 		{"a kubeconfig", []string{"--config", config, "--scheduler-kubeconfig", "/etc/scheduler.conf"}, []string{"clientConnection:\n  kubeconfig: /etc/scheduler.conf\n"}},

@@ -7,6 +7,9 @@ type File struct {
 	Data []byte
 }
 
+// KubeadmKubeconfig is the kubeconfig of kube-scheduler on nodes of kubeadm.
+const KubeadmKubeconfig = "/etc/kubernetes/scheduler.conf"
+
 // Kubeadm returns the configuration, and the directory of patches by which kubeadm starts
 // kube-scheduler with it. kubeadm applies the patches to its static pod at init, join and upgrade.
 func (w *Wiring) Kubeadm() []File {

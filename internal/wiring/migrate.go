@@ -1,37 +1,48 @@
 package wiring
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
+	"outboard.dev/outboard/internal/config/manifest"
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/gpushare"
 )
 
 // Migrate converts a Policy of kube-scheduler 1.22 and earlier, as JSON or YAML, alone or in a
-// ConfigMap, to a KubeSchedulerConfiguration. notes name the fields that have no equivalent or work in another
-// way; they are in the comments of the result, too. file is the name of the file in them. Of the options, SchedulerName, Namespace and
+// ConfigMap, to a KubeSchedulerConfiguration. If the file also has the configuration that named the Policy, the result has its
+// scheduler name and lease. notes name the fields that have no equivalent or work in another
+// way; they are in the comments of the result, too. file is the name of the file in them. Of the options, SchedulerName and
 // LeaseNamespace count: with a name, the result is for a second scheduler with a lease of its own.
 func Migrate(file string, data []byte, o Options) (result []byte, notes []string, err error) {
-	if err := o.completeNamespaces(); err != nil {
-		return nil, nil, err
-	}
-	if o.SchedulerName != "" {
-		if err := checkSchedulerName(o.SchedulerName); err != nil {
-			return nil, nil, err
-		}
-	}
-	file, root, err := policyIn(file, data)
+	root, former, err := policyIn(file, data)
 	if err != nil {
 		return nil, nil, err
 	}
-	m := migration{root: root, file: file, options: o}
+	m := migration{root: root, file: file, name: o.SchedulerName, lease: former.LeaderElection}
+	if o.SchedulerName == "" && former.SchedulerName != defaultScheduler {
+		m.name = former.SchedulerName
+	}
+	m.lease.Namespace = cmp.Or(o.LeaseNamespace, m.lease.Namespace)
+	if m.name != former.SchedulerName || m.lease.Name == "" {
+		m.lease.Name = m.name
+	}
+	o.SchedulerName = m.name
+	if err := o.completeNamespaces(); err != nil {
+		return nil, nil, err
+	}
+	if m.name != "" {
+		if err := checkSchedulerName(m.name); err != nil {
+			return nil, nil, err
+		}
+	}
 	unknown, err := m.decode()
 	if err != nil {
 		return nil, nil, err
@@ -49,61 +60,88 @@ func Migrate(file string, data []byte, o Options) (result []byte, notes []string
 	return m.write(), m.notes, nil
 }
 
-// policyIn returns the Policy in a document, which is one itself, or a ConfigMap with one, and its
-// name.
-func policyIn(file string, data []byte) (name string, root strictyaml.Value, err error) {
-	if root, err = strictyaml.Parse(file, data); err != nil {
-		return file, root, err
-	}
-	var header struct {
-		Kind       string            `json:"kind"`
-		APIVersion string            `json:"apiVersion"`
-		Data       map[string]string `json:"data"`
-		Source     struct {
-			Policy struct {
-				File struct {
-					Path string `json:"path"`
-				} `json:"file"`
-				ConfigMap struct {
-					Name      string `json:"name"`
-					Namespace string `json:"namespace"`
-				} `json:"configMap"`
-			} `json:"policy"`
-		} `json:"algorithmSource"`
-	}
-	_ = root.Decode(&header) // the other fields are those of the kind
-	switch header.Kind {
-	case "Policy", "":
-		return file, root, nil
-	case "ConfigMap":
-		for _, key := range slices.Sorted(maps.Keys(header.Data)) {
-			if strings.Contains(header.Data[key], "extenders") || len(header.Data) == 1 {
-				name = file + ": " + key
-				root, err = strictyaml.Parse(name, []byte(header.Data[key]))
-				return name, root, err
+// formerScheduler is what a KubeSchedulerConfiguration of kube-scheduler 1.18 and earlier says about the scheduler with a Policy.
+type formerScheduler struct {
+	Kind            string `json:"kind"`
+	APIVersion      string `json:"apiVersion"`
+	SchedulerName   string `json:"schedulerName"`
+	LeaderElection  lease  `json:"leaderElection"`
+	AlgorithmSource struct {
+		Policy struct {
+			File struct {
+				Path string `json:"path"`
+			} `json:"file"`
+			ConfigMap struct {
+				Name      string `json:"name"`
+				Namespace string `json:"namespace"`
+			} `json:"configMap"`
+		} `json:"policy"`
+	} `json:"algorithmSource"`
+}
+
+// lease has the former names of resourceNamespace and resourceName.
+type lease struct {
+	Namespace string `json:"lockObjectNamespace"`
+	Name      string `json:"lockObjectName"`
+}
+
+// policyIn returns the Policy in a file, which is one itself, or has one in a ConfigMap, and the configuration that named the Policy, if
+// it is in the same file.
+func policyIn(file string, data []byte) (policy strictyaml.Value, former formerScheduler, err error) {
+	whole := manifest.Text{Data: data}
+	kind := ""
+	for _, document := range whole.Documents() {
+		var texts []manifest.Text
+		if kind, texts = document.Object(); kind != "ConfigMap" {
+			texts = []manifest.Text{document}
+		}
+		for _, t := range texts {
+			// As many lines as in the file are above it, so that every note has the line of the file.
+			root, wrong := strictyaml.Parse(file, slices.Concat(bytes.Repeat([]byte("\n"), t.Line(1)-1), t.Data))
+			var header formerScheduler
+			_ = root.Decode(&header) // the other fields are those of the kind
+			switch {
+			case wrong != nil:
+				err = cmp.Or(err, wrong)
+			case header.Kind == "KubeSchedulerConfiguration":
+				former = header
+			case policy.IsZero() && (header.Kind == "Policy" || header.Kind == "" && slices.ContainsFunc([]string{"extenders", "extender", "predicates", "priorities"}, func(name string) bool { return !root.At(name).IsZero() })):
+				policy = root
 			}
 		}
-		return file, root, fmt.Errorf("%s: no key of the ConfigMap holds a Policy", file)
-	case "KubeSchedulerConfiguration":
-		source := header.Source.Policy
-		switch {
-		case source.File.Path != "":
-			return file, root, fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s, whose Policy is the file %s: give that file", file, header.APIVersion, source.File.Path)
-		case source.ConfigMap.Name != "":
-			return file, root, fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s, whose Policy is in the ConfigMap %s/%s: give that ConfigMap", file, header.APIVersion, source.ConfigMap.Namespace, source.ConfigMap.Name)
-		}
-		return file, root, fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s and no Policy: outboard doctor says what to change", file, header.APIVersion)
 	}
-	return file, root, fmt.Errorf("%s: kind is %s: must be Policy", file, header.Kind)
+	source := former.AlgorithmSource.Policy
+	switch {
+	case !policy.IsZero():
+		return policy, former, nil
+	case err != nil:
+		return policy, former, err
+	case source.File.Path != "":
+		err = fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s, whose Policy is the file %s: give that file", file, former.APIVersion, source.File.Path)
+	case source.ConfigMap.Name != "":
+		err = fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s, whose Policy is in the ConfigMap %s/%s: give that ConfigMap, or both in one file", file, former.APIVersion, source.ConfigMap.Namespace, source.ConfigMap.Name)
+	case former.Kind != "":
+		err = fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s and no Policy: outboard doctor says what to change", file, former.APIVersion)
+	case kind == "ConfigMap":
+		err = fmt.Errorf("%s: no key of the ConfigMap holds a Policy", file)
+	case kind == "":
+		err = fmt.Errorf("%s: %s", file, notPolicy)
+	default:
+		err = fmt.Errorf("%s: kind is %s: must be Policy", file, kind)
+	}
+	return policy, former, err
 }
+
+const notPolicy = "this is not a Policy: it has neither extenders nor predicates nor priorities"
 
 // migration converts one Policy.
 type migration struct {
-	root    strictyaml.Value
-	file    string
-	options Options
-	policy  legacyPolicy
-	notes   []string
+	root   strictyaml.Value
+	file   string
+	name   string // of the second scheduler; "" is the cluster's own
+	lease  lease  // Name "": that of the cluster's own
+	policy legacyPolicy
+	notes  []string
 
 	scores   []score // in the order of the Policy
 	strategy string  // of NodeResourcesFit; "" is the default
@@ -151,7 +189,7 @@ func (m *migration) decode() (unknown strictyaml.Errors, err error) {
 	}
 	p := &m.policy
 	if len(p.Extenders) == 0 && p.Predicates == nil && p.Priorities == nil {
-		return nil, fmt.Errorf("%s: this is not a Policy: it has neither extenders nor predicates nor priorities", m.file)
+		return nil, fmt.Errorf("%s: %s", m.file, notPolicy)
 	}
 	return unknown, nil
 }

@@ -18,8 +18,8 @@ func (m *migration) write() []byte {
 		}
 	}
 	p.line("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration")
-	if name := m.options.SchedulerName; name != "" {
-		p.lease(m.options.LeaseNamespace, name)
+	if m.lease.Name != "" {
+		p.lease(m.lease)
 	}
 	m.writeProfile(&p)
 	if len(m.policy.Extenders) > 0 {
@@ -35,10 +35,10 @@ func (m *migration) write() []byte {
 func (m *migration) writeProfile(p *page) {
 	hard := m.policy.HardPodAffinitySymmetricWeight
 	configured := hard != nil || m.strategy != "" && m.strategy != leastAllocated
-	if m.policy.Priorities == nil && !configured && m.options.SchedulerName == "" {
+	if m.policy.Priorities == nil && !configured && m.name == "" {
 		return
 	}
-	p.line("profiles:\n- schedulerName: %s", Quoted(cmp.Or(m.options.SchedulerName, defaultScheduler)))
+	p.line("profiles:\n- schedulerName: %s", Quoted(cmp.Or(m.name, defaultScheduler)))
 	if m.policy.Priorities != nil {
 		p.comment("  ", "As in the Policy, only these plugins score nodes.")
 		p.line("  plugins:\n    score:\n      disabled:\n      - name: \"*\"")

@@ -107,7 +107,7 @@ func (w *Wiring) anyStrictFilter() bool {
 func (w *Wiring) process(p *page) {
 	kubeconfig := w.options.SchedulerKubeconfig
 	if w.options.For == Kubeadm {
-		kubeconfig = cmp.Or(kubeconfig, "/etc/kubernetes/scheduler.conf")
+		kubeconfig = cmp.Or(kubeconfig, KubeadmKubeconfig)
 	}
 	if kubeconfig != "" {
 		p.comment("", "kube-scheduler ignores its flag --kubeconfig when it has --config.")
@@ -117,14 +117,18 @@ func (w *Wiring) process(p *page) {
 	case w.options.For == Kubeadm:
 		p.line("leaderElection:\n  leaderElect: true")
 	case w.options.second():
-		p.lease(w.options.LeaseNamespace, w.schedulers[0])
+		p.lease(lease{w.options.LeaseNamespace, w.schedulers[0]})
 	}
 }
 
 // lease writes the leader election of a second scheduler.
-func (p *page) lease(namespace, name string) {
+func (p *page) lease(l lease) {
 	p.comment("", "A lease of its own: with that of the cluster's scheduler only one of the two would place pods.")
-	p.line("leaderElection:\n  leaderElect: true\n  resourceNamespace: %s\n  resourceName: %s", Quoted(namespace), Quoted(name))
+	p.line("leaderElection:\n  leaderElect: true")
+	if l.Namespace != "" {
+		p.line("  resourceNamespace: %s", Quoted(l.Namespace))
+	}
+	p.line("  resourceName: %s", Quoted(l.Name))
 }
 
 // write writes the extender as an item of a list.

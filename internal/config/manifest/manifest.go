@@ -1,4 +1,4 @@
-// Package manifest finds texts in files of Kubernetes manifests: documents, and values in ConfigMaps.
+// Package manifest finds texts in files of Kubernetes manifests: documents, values in ConfigMaps, and objects in other objects.
 package manifest
 
 import (
@@ -7,15 +7,20 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"outboard.dev/outboard/internal/config/strictyaml"
 )
 
-// Text is a file, a document of one, or a value in a ConfigMap.
+// Text is a file, a document of one, a value in a ConfigMap, or an object in a document.
 type Text struct {
 	Data []byte
 	// Around is the text of which this is a part; nil for a file.
 	Around *Text
+	// Path is the field of the document Around with this object or text, if [Text.Embedded] has found it.
+	Path string
 
 	above   int  // how many lines of the file are above Data
 	oneLine bool // the value of a ConfigMap is not a block of lines, but a quoted string in line above
@@ -52,6 +57,66 @@ func (t *Text) Documents() (all []Text) {
 
 // IsJSON reports whether Kubernetes reads a text as JSON and not as YAML.
 func IsJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) }
+
+// Embedded returns the objects of a kind that are parts of a document, and the texts in it that name the kind, as in files
+// for whole machines and clusters.
+func (t *Text) Embedded(kind string) (all []Text) {
+	var root yaml.Node
+	if yaml.Unmarshal(t.Data, &root) != nil {
+		return nil
+	}
+	lines := bytes.SplitAfter(t.Data, []byte("\n"))
+	var find func(n *yaml.Node, path string)
+	find = func(n *yaml.Node, path string) {
+		switch {
+		case n.Kind == yaml.ScalarNode && strings.Contains(n.Value, kind) && strings.Contains(n.Value, "\n"):
+			all = append(all, Text{Data: []byte(n.Value), Around: t, Path: path, above: t.Line(n.Line), oneLine: t.oneLine || n.Style&yaml.LiteralStyle == 0})
+		case n.Kind == yaml.MappingNode && hasKind(n, kind) && path != "":
+			all = append(all, t.object(n, path, lines))
+		}
+		for i, child := range n.Content {
+			switch {
+			case n.Kind == yaml.SequenceNode:
+				find(child, fmt.Sprintf("%s[%d]", path, i))
+			case n.Kind == yaml.MappingNode && i%2 == 1:
+				find(child, strings.TrimPrefix(path+"."+n.Content[i-1].Value, "."))
+			case n.Kind == yaml.DocumentNode && child.Kind == yaml.MappingNode:
+				find(child, path)
+			}
+		}
+	}
+	find(&root, "")
+	return all
+}
+
+func hasKind(n *yaml.Node, kind string) bool {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == "kind" && n.Content[i+1].Value == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// object returns a mapping of the document as a text of its own, with its lines if it is a block of lines.
+func (t *Text) object(n *yaml.Node, path string, lines [][]byte) Text {
+	text := Text{Around: t, Path: path, above: t.Line(n.Line - 1), oneLine: t.oneLine}
+	if n.Style&yaml.FlowStyle != 0 {
+		text.above, text.oneLine = t.Line(n.Line), true
+		text.Data, _ = yaml.Marshal(n) // it has been parsed
+		return text
+	}
+	indent := n.Column - 1
+	text.Data = slices.Clone(lines[n.Line-1][indent:])
+	for _, line := range lines[n.Line:] {
+		inner := bytes.TrimLeft(line, " ")
+		if own := len(line) - len(inner); own < indent && len(bytes.TrimSpace(inner)) > 0 && inner[0] != '#' {
+			break
+		}
+		text.Data = append(text.Data, line[min(indent, len(line)-len(inner)):]...)
+	}
+	return text
+}
 
 // Object returns the kind of the object in a document, and the values in it by their keys if it is a ConfigMap. A list with ConfigMaps, as
 // kubectl get prints it, counts as a ConfigMap with the values of all. The kind is "" if the document is not valid.
