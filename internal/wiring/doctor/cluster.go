@@ -16,6 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outboard.dev/outboard/internal/wiring"
 )
 
 // Cluster has objects of a cluster. Lists may be of all namespaces.
@@ -152,6 +155,7 @@ func (c *checker) cluster() {
 	c.missingSecrets()
 	c.ledgers()
 	c.devices()
+	c.unmatched()
 	for _, e := range c.extenders() {
 		e.service()
 		for j, r := range e.extender.ManagedResources {
@@ -197,8 +201,8 @@ func (c *checker) scheduler(s scheduler) {
 func (e *extenderAt) reachable(s scheduler) {
 	u := e.url()
 	host := u.Hostname()
-	if name := strings.TrimSuffix(host, ".cluster.local"); s.pod.Spec.HostNetwork && s.pod.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet && strings.HasSuffix(name, ".svc") {
-		e.report(Error, "ClusterDNS", "urlPrefix", s.name()+" is on the network of its host, and cannot resolve "+host, "every call fails", "write the ClusterIP of the Service, with the name in tlsConfig.serverName")
+	if _, named := e.Cluster.serviceOf(u); named && net.ParseIP(host) == nil && s.pod.Spec.HostNetwork && s.pod.Spec.DNSPolicy != corev1.DNSClusterFirstWithHostNet {
+		e.clusterDNS(Error, s.name()+" is on the network of its host")
 	}
 	env := map[string]string{}
 	for _, v := range s.container.Env {
@@ -208,6 +212,11 @@ func (e *extenderAt) reachable(s scheduler) {
 	if proxy, err := proxies.ProxyFunc()(u); err == nil && proxy != nil {
 		e.report(Warning, "ProxyEnvironment", "urlPrefix", fmt.Sprintf("%s calls %s through the proxy %s", s.name(), host, proxy.Host), "the calls fail, or leave the cluster; kubeadm copies proxy variables from the shell in which it runs", "add "+host+" to NO_PROXY of kube-scheduler")
 	}
+}
+
+// clusterDNS reports that kube-scheduler cannot find a Service by its name, and why.
+func (e *extenderAt) clusterDNS(severity Severity, why string) {
+	e.report(severity, "ClusterDNS", "urlPrefix", why+", and cannot resolve "+e.url().Hostname(), "every call fails", "write the ClusterIP of the Service, with the name in tlsConfig.serverName")
 }
 
 // service checks that the Service exists, has the port and has a ready endpoint.
@@ -246,6 +255,9 @@ func (e *extenderAt) service() {
 // it has that name.
 func (e *extenderAt) manifestService() {
 	u := e.url()
+	if clusterName(u.Hostname()) && e.doc.config.ClientConnection.Kubeconfig == wiring.KubeadmKubeconfig {
+		e.clusterDNS(Warning, "with the kubeconfig of kubeadm, kube-scheduler probably is a static pod on the network of its host")
+	}
 	if e.manifests != nil {
 		if s, _ := e.manifests.serviceOf(u); s != nil {
 			e.servicePort(s)
@@ -287,15 +299,31 @@ func hasPort(s *corev1.Service, port string) bool {
 	})
 }
 
+// serviceName returns the name and the namespace of the Service that has the host name, "" if it is any; named is false if other hosts can
+// have the name.
+func (c *Cluster) serviceName(host string) (name, namespace string, named bool) {
+	labels := append(strings.Split(strings.TrimSuffix(host, ".cluster.local"), "."), "")
+	name, namespace = labels[0], labels[1]
+	switch len(labels) - 1 {
+	case 1:
+		named = host != "" && net.ParseIP(host) == nil && host != "localhost" && !slices.ContainsFunc(c.Nodes, func(n corev1.Node) bool { return n.Name == host })
+	case 2:
+		named = slices.ContainsFunc(c.Services, func(s corev1.Service) bool { return s.Namespace == namespace }) ||
+			slices.ContainsFunc(c.Pods, func(p corev1.Pod) bool { return p.Namespace == namespace })
+	case 3:
+		named = labels[2] == "svc"
+	}
+	return name, namespace, named
+}
+
 // serviceOf returns the Service of a URL, if any; named reports whether the URL can only be that of a Service.
 func (c *Cluster) serviceOf(u *url.URL) (service *corev1.Service, named bool) {
 	host, port := u.Hostname(), u.Port()
-	labels := strings.Split(strings.TrimSuffix(host, ".cluster.local"), ".")
-	named = len(labels) == 3 && labels[2] == "svc"
+	name, namespace, named := c.serviceName(host)
 	for i := range c.Services {
 		s := &c.Services[i]
 		switch {
-		case named && s.Name == labels[0] && s.Namespace == labels[1],
+		case named && s.Name == name && (s.Namespace == namespace || namespace == ""),
 			slices.Contains(s.Spec.ClusterIPs, host) || s.Spec.ClusterIP == host && host != "":
 			return s, true
 		case net.ParseIP(host) != nil && slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 && strconv.Itoa(int(p.NodePort)) == port }):
@@ -308,13 +336,12 @@ func (c *Cluster) serviceOf(u *url.URL) (service *corev1.Service, named bool) {
 // resource checks that nodes report a managed resource or Outboard counts it, and that kube-scheduler calls for all pods
 // that request it.
 func (e *extenderAt) resource(at string, name corev1.ResourceName, ignored bool) {
-	reported := slices.ContainsFunc(e.Cluster.Nodes, func(n corev1.Node) bool {
-		_, ok := n.Status.Allocatable[name]
-		return ok
-	})
-	if !ignored && !reported && e.listed("nodes") {
-		e.report(Error, "ResourceNotReported", at, fmt.Sprintf("no node reports %s, and ignoredByScheduler is false", name), "kube-scheduler rejects every node with \"Insufficient "+string(name)+"\"",
-			"install a device plugin or another program that reports it; or, if a policy of Outboard counts it, set ignoredByScheduler: true in both files")
+	if !ignored && e.listed("nodes") && !e.Cluster.reports(name) {
+		message, fix := fmt.Sprintf("no node reports %s, and ignoredByScheduler is false", name), "install a device plugin or another program that reports it; or, if a policy of Outboard counts it, set ignoredByScheduler: true in both files"
+		if i := slices.IndexFunc(e.Cluster.Nodes, func(n corev1.Node) bool { return n.Status.Capacity.Name(name, resource.DecimalSI).Sign() > 0 }); i >= 0 {
+			message, fix = fmt.Sprintf("%s is in the capacity of node %s, and no node has more than 0 of it in allocatable", name, e.Cluster.Nodes[i].Name), "start the device plugin again: while it does not run, the kubelet sets allocatable to 0"
+		}
+		e.report(Error, "ResourceNotReported", at, message, "kube-scheduler rejects every node with \"Insufficient "+string(name)+"\"", fix)
 	}
 	pods, first := 0, ""
 	for i := range e.Cluster.Pods {
@@ -331,6 +358,11 @@ func (e *extenderAt) resource(at string, name corev1.ResourceName, ignored bool)
 		}
 		e.report(Warning, "PodLevelResources", at, fmt.Sprintf("%s %s for the pod or an ephemeral container, and for no other container", who, name), "kube-scheduler does not call extenders for them", "request the resource in a container")
 	}
+}
+
+// reports reports whether a node has more than 0 of a resource for pods.
+func (c *Cluster) reports(name corev1.ResourceName) bool {
+	return slices.ContainsFunc(c.Nodes, func(n corev1.Node) bool { return n.Status.Allocatable.Name(name, resource.DecimalSI).Sign() > 0 })
 }
 
 // podLevelOnly reports whether a pod names the resource only in fields that kube-scheduler ignores when it

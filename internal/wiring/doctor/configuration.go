@@ -12,6 +12,7 @@ import (
 
 const (
 	apiVersion    = "kubescheduler.config.k8s.io/v1"
+	ofScheduler   = "KubeSchedulerConfiguration"
 	rejected      = "kube-scheduler does not start"
 	defaultNodes  = 100 // kube-scheduler evaluates all nodes, if they are not more
 	ownScheduler  = "default-scheduler"
@@ -30,7 +31,7 @@ func (c *checker) configuration() {
 	c.lease()
 	c.plugged = c.plugin()
 	if len(conf.Extenders) == 0 {
-		if c.doc.root.At(extendersPath).IsZero() && !c.plugged && !c.anyRefused() {
+		if c.doc.root.At(extendersPath).IsZero() && !c.plugged && !c.anyRefused() && !c.inPluginConfig() {
 			c.at(Error, "NoExtenders", "", "there are no extenders", "kube-scheduler calls no extender", "outboard scheduler-config prints them")
 		}
 		return
@@ -48,6 +49,20 @@ func (c *checker) configuration() {
 			"such a pod may wait for 5 minutes", "use kube-scheduler 1.28 or later")
 	}
 	c.sampling()
+}
+
+// inPluginConfig reports extenders in the arguments of a plugin that kube-scheduler does not know, which it ignores.
+func (c *checker) inPluginConfig() (found bool) {
+	for i, p := range c.doc.config.Profiles {
+		for j, q := range p.PluginConfig {
+			if q.Name != pluginName && q.args == nil && !q.Args.At(extendersPath).IsZero() {
+				found = true
+				c.at(Error, "MisplacedExtenders", fmt.Sprintf("profiles[%d].pluginConfig[%d].args.extenders", i, j), "extenders is not a field here",
+					"kube-scheduler ignores the arguments of "+q.Name+", and calls no extender", "move it to the list \"extenders\" at the top")
+			}
+		}
+	}
+	return found
 }
 
 // invalid reports a value that kube-scheduler's validation rejects.

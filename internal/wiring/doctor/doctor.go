@@ -103,6 +103,7 @@ type checker struct {
 	findings []Finding
 	broken   []string // the paths of fields whose values are unknown
 	plugged  bool     // a profile uses Outboard as a plugin
+	inside   string   // the field of another object with the configuration
 
 	omissions []Omission
 }
@@ -130,6 +131,11 @@ func examine(in Input) (*checker, error) {
 func (c *checker) ordered() []Finding {
 	severities := []Severity{Error, Warning, Note}
 	all := slices.Clone(c.findings)
+	for i := range all {
+		if c.inside != "" && all[i].File == c.File {
+			all[i].Field = strings.TrimSuffix(c.inside+": "+all[i].Field, ": ")
+		}
+	}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		elsewhere := func(f Finding) string { return strings.TrimPrefix(f.File, c.File) }
 		return cmp.Or(cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity)),

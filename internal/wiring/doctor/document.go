@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -190,7 +191,7 @@ func policyIs(root strictyaml.Value) bool {
 
 // isConfiguration reports whether the document is a KubeSchedulerConfiguration, or is meant to be one.
 func (c *checker) isConfiguration() bool {
-	const kind = "KubeSchedulerConfiguration"
+	const kind = ofScheduler
 	found := c.doc.config.Kind
 	switch {
 	case found == kind:
@@ -203,11 +204,17 @@ func (c *checker) isConfiguration() bool {
 		c.meant("Kind", "kind", fmt.Sprintf("kind is %q", found), "kube-scheduler reads a KubeSchedulerConfiguration only", "set kind: "+kind, set("kind", kind))
 		return true
 	}
-	fix := "set kind: " + kind
-	if found != "" {
-		fix = "name kube-scheduler's file"
+	message, fix := fmt.Sprintf("kind is %q", found), "name kube-scheduler's file"
+	switch {
+	case !c.doc.root.At("urlPrefix").IsZero():
+		c.refuse("MisplacedExtenders", "kind", "this is one extender, and no configuration", "kube-scheduler reads a KubeSchedulerConfiguration only", "put it into the list extenders of kube-scheduler's file, or of the one that outboard scheduler-config prints")
+		return false
+	case found == "" && slices.ContainsFunc(strictyaml.Fields(&configuration{}), func(name string) bool { return !c.doc.root.At(name).IsZero() }):
+		fix = "set kind: " + kind
+	case schedulerArguments.Match(c.Data):
+		message, fix = "the file has arguments of kube-scheduler, and no KubeSchedulerConfiguration", "name the file that kube-scheduler has as --config: see the argument config"
 	}
-	c.refuse("Kind", "kind", fmt.Sprintf("kind is %q", found), "kube-scheduler reads a KubeSchedulerConfiguration only", fix)
+	c.refuse("Kind", "kind", message, "kube-scheduler reads a KubeSchedulerConfiguration only", fix)
 	return false
 }
 
@@ -238,6 +245,11 @@ func (c *checker) locate() bool {
 		return false
 	}
 	c.doc.source = all[0]
+	for t := &c.doc.source.Text; t != nil; t = t.Around {
+		if t.Path != "" {
+			c.inside = strings.TrimSuffix(t.Path+": "+c.inside, ": ")
+		}
+	}
 	if first > 0 && all[0].whole.Around == nil {
 		c.refuse("IgnoredDocument", "kind", "the configuration is not the first document of the file", "kube-scheduler reads the first one only", "move it into a file of its own")
 		c.findings[0].Line = all[0].Line(1)
@@ -267,12 +279,23 @@ func documents(whole *manifest.Text) (all []source) {
 	return all
 }
 
-// configurations returns the configurations in one document: itself, or those in a ConfigMap.
+// configurations returns the configurations in one document: itself, those in a ConfigMap, or those inside another object.
 func configurations(p *source) (all []source) {
 	kind, values := p.Object()
+	another := kind != "" && fields.Nearest(kind, []string{ofScheduler, "Policy"}) == ""
+	if kind != configMap && (kind == "" || another) {
+		embedded := p.Embedded(ofScheduler)
+		for i := range embedded {
+			for _, inner := range documents(&embedded[i]) {
+				all = append(all, configurations(&inner)...)
+			}
+		}
+		if len(all) > 0 || another {
+			return all
+		}
+	}
 	if kind != configMap {
-		another := kind != "" && fields.Nearest(kind, []string{"KubeSchedulerConfiguration", "Policy"}) == ""
-		if another || !holdsConfiguration(string(p.Data)) {
+		if !holdsConfiguration(string(p.Data)) {
 			return nil
 		}
 		return []source{*p}
@@ -286,6 +309,8 @@ func configurations(p *source) (all []source) {
 }
 
 var (
+	// schedulerArguments are those in files of k3s and RKE2, and of kubeadm, kind and Talos.
+	schedulerArguments = regexp.MustCompile(`kube-scheduler-arg|scheduler"?:\s[^#]*extraArgs`)
 	// escape is an escape in JSON.
 	escape  = regexp.MustCompile(`\\.`)
 	typical = regexp.MustCompile(`"?(?:predicates|priorities|extenders)"?\s*:|kubescheduler\.config\.k8s\.io|KubeSchedulerConfiguration|"?kind"?\s*:\s*["']?Policy\b`)

@@ -1,9 +1,11 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,11 +43,31 @@ func (e *extenderAt) report(severity Severity, code, name, message, why, fix str
 // field returns the path of a field of the extender.
 func (e *extenderAt) field(name string) string { return strings.TrimSuffix(e.path+"."+name, ".") }
 
+// proxied is the path of the API server's proxy to a Service.
+var proxied = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/services/(?:(https?):)?([^/:]+)(?::([^/:]*))?/proxy(/.*)?$`)
+
+// serviceProxy reports a call through the API server's proxy, for which kube-scheduler has no credentials unless tlsConfig has
+// a client certificate. The following checks are about a call of the Service itself.
+func (e *extenderAt) serviceProxy() {
+	m, t := proxied.FindStringSubmatch(e.url().Path), e.extender.TLSConfig
+	if m == nil || t != nil && (t.CertFile != "" || t.CertData != "") {
+		return
+	}
+	corrected := url.URL{Scheme: cmp.Or(m[2], "http"), Host: m[3] + "." + m[1] + ".svc", Path: m[5]}
+	if validPort(m[4]) && m[4] != "" { // others are names
+		corrected.Host += ":" + m[4]
+	}
+	e.report(Error, "ServiceProxy", "urlPrefix", "urlPrefix is the API server's proxy to a Service", "every call fails with status 403, because kube-scheduler sends no token to an extender",
+		"write urlPrefix: "+corrected.String()+", or the ClusterIP of the Service for a kube-scheduler on the network of its host")
+	e.extender.URLPrefix = corrected.String()
+}
+
 // urlPrefix checks urlPrefix. If it has one right correction, the following checks are about the corrected one, so that a correction
 // reveals no new errors; otherwise nothing that depends on it is checked.
 func (e *extenderAt) urlPrefix() {
 	text := e.extender.URLPrefix
 	if validPrefix(text) {
+		e.serviceProxy()
 		return
 	}
 	corrected := "https://" + text
@@ -141,7 +163,11 @@ func (e *extenderAt) check() {
 			"write the weight that a plugin of the same importance would have, such as 1 to 5")
 	}
 	if !x.NodeCacheCapable && x.FilterVerb != "" && e.since(33) {
-		e.report(Error, "EmptyNodeInfos", "nodeCacheCapable", "kube-scheduler 1.33 and later forgets the pods of nodes that it sent as whole nodes to a filter",
+		severity := Warning // the extender may need whole nodes
+		if e.outboard {
+			severity = Error
+		}
+		e.report(severity, "EmptyNodeInfos", "nodeCacheCapable", "kube-scheduler 1.33 and later forgets the pods of nodes that it sent as whole nodes to a filter",
 			"after the call its own plugins score every node as idle: NodeResourcesFit and NodeResourcesBalancedAllocation no longer spread or pack pods",
 			"set nodeCacheCapable: true if the extender knows the nodes, as Outboard does unless clientConnection.enabled is false")
 	}
@@ -197,22 +223,25 @@ func (e *extenderAt) rightWeight() string {
 
 func (e *extenderAt) timeout() {
 	x := e.extender
-	want := wiring.StrictTimeout
+	fix := "set httpTimeout: " + wiring.StrictTimeout.String()
 	if x.Ignorable {
-		want = wiring.SoftTimeout
+		fix = "set httpTimeout: " + wiring.SoftTimeout.String()
+	}
+	if !e.outboard {
+		fix = "set httpTimeout to the longest time that the extender needs; Outboard needs 3s, or 1s if it is ignorable"
 	}
 	switch d := x.HTTPTimeout.Duration; {
 	case d < 0:
-		e.report(Error, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "kube-scheduler places one pod at a time, and waits without end while an extender does not respond", "set httpTimeout: "+want.String())
+		e.report(Error, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "kube-scheduler places one pod at a time, and waits without end while an extender does not respond", fix)
 	case d == 0:
 		message := "httpTimeout is 5s by default"
 		if !e.doc.root.At(e.field("httpTimeout")).IsZero() {
 			message = "httpTimeout is 0, which means 5s"
 		}
-		e.report(Warning, "DefaultTimeout", "httpTimeout", message, "kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every 5 seconds", "set httpTimeout: "+want.String())
+		e.report(Warning, "DefaultTimeout", "httpTimeout", message, "kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every 5 seconds", fix)
 	case d > 5*time.Second:
-		e.report(Warning, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), fmt.Sprintf("kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every %s", d), "set httpTimeout: "+want.String())
-	case x.PreemptVerb != "" && d < leastPreemption:
+		e.report(Warning, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), fmt.Sprintf("kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every %s", d), fix)
+	case x.PreemptVerb != "" && d < leastPreemption && e.outboard:
 		e.report(Warning, "ShortTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "Outboard evaluates candidates for preemption for up to 1.5s, and kube-scheduler does not preempt without its response", "set httpTimeout: "+wiring.StrictTimeout.String())
 	}
 }

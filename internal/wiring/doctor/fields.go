@@ -21,6 +21,7 @@ var renamed = map[string]string{
 	"enableHttps": "enableHTTPS", "enableHTTPs": "enableHTTPS", "enableTLS": "enableHTTPS", "ignoreable": "ignorable", "url": "urlPrefix",
 	"timeout": "httpTimeout", "trustedCaFile": "caFile", "trustedCAFile": "caFile", "caCertFile": "caFile", "caCert": "caFile", "caBundle": "caData",
 	"insecureSkipVerify": "insecure", "insecureSkipTLSVerify": "insecure",
+	"lockObjectName": "resourceName", "lockObjectNamespace": "resourceNamespace",
 }
 
 // nested are fields of extenders, profiles and their parts, and what they belong to.

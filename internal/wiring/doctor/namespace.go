@@ -177,7 +177,8 @@ func (e *extenderAt) deployedHere() bool {
 	}
 	s, named := e.Cluster.serviceOf(u)
 	if s == nil {
-		return named && strings.Split(u.Hostname(), ".")[1] == d.Namespace
+		_, namespace, _ := e.Cluster.serviceName(u.Hostname())
+		return named && namespace == d.Namespace
 	}
 	return s.Namespace == d.Namespace && len(s.Spec.Selector) > 0 &&
 		labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(d.Spec.Template.Labels))

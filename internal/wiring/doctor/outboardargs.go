@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"outboard.dev/outboard/internal/config"
@@ -15,7 +16,7 @@ import (
 )
 
 // outboardArgs checks the arguments of Outboard's plugin, which are at path, in a profile of kube-scheduler with the sets of plugins.
-func (c *checker) outboardArgs(path string, args strictyaml.Value, sets map[string]schedulerv1.PluginSet, profile string) {
+func (c *checker) outboardArgs(path string, args strictyaml.Value, sets map[string]schedulerv1.PluginSet, profile string, all []pluginConfig) {
 	var document map[string]any
 	if args.Decode(&document) != nil {
 		return // it has been reported
@@ -48,6 +49,7 @@ func (c *checker) outboardArgs(path string, args strictyaml.Value, sets map[stri
 	} else {
 		used.index = slices.IndexFunc(conf.Profiles, func(p config.Profile) bool { return p.Path == used.Path })
 		c.bindsFirst(profile, sets, used.Claimer())
+		c.countedByFit(&used, profile, all, sets)
 		c.withoutEffect(&used, &a, args)
 		c.otherSchedulers(&used, profile)
 		c.otherClient(&used, &conf.ClientConnection)
@@ -103,6 +105,35 @@ func (c *checker) bindsFirst(profile string, sets map[string]schedulerv1.PluginS
 		fix = "set plugins.bind: {enabled: [{name: Outboard}]}"
 	}
 	c.at(Error, "PluginNotEnabled", profile+".plugins.bind", message+", and "+claimer+" claims resources", why+": Outboard rejects all pods that need a claim, and they stay pending", fix)
+}
+
+// countedByFit reports resources that kube-scheduler is not to count, and that its own plugin counts: only for extenders it leaves them out.
+func (c *checker) countedByFit(u *usedProfile, profile string, all []pluginConfig, sets map[string]schedulerv1.PluginSet) {
+	var uncounted, missing []string
+	for _, q := range all {
+		if a, ok := q.args.(*schedulerv1.NodeResourcesFitArgs); ok {
+			uncounted = append(uncounted, a.IgnoredResources...)
+			uncounted = append(uncounted, a.IgnoredResourceGroups...)
+		}
+	}
+	for _, e := range c.doc.config.Extenders {
+		for _, r := range slices.DeleteFunc(slices.Clone(e.ManagedResources), counted) {
+			uncounted = append(uncounted, r.Name)
+		}
+	}
+	for _, r := range u.ManagedResources {
+		group, _, _ := strings.Cut(r.Name, "/")
+		reported := c.Cluster != nil && c.Cluster.reports(corev1.ResourceName(r.Name))
+		if r.IgnoredByScheduler && !reported && !slices.Contains(uncounted, r.Name) && !slices.Contains(uncounted, group) {
+			missing = append(missing, r.Name)
+		}
+	}
+	if len(missing) > 0 && slices.Contains(inOrder(sets, "filter"), "NodeResourcesFit") {
+		list := strings.Join(missing, ", ")
+		c.at(Error, "CountedByFit", profile+".pluginConfig", "NodeResourcesFit counts "+list+", which the profile "+u.Path+" has with ignoredByScheduler: true",
+			"unless nodes report it, kube-scheduler rejects every node with \"Insufficient "+missing[0]+"\"",
+			"list it in the arguments of NodeResourcesFit: {name: NodeResourcesFit, args: {ignoredResources: ["+list+"]}}")
+	}
 }
 
 // withoutEffect reports fields of the configuration that have no effect in the plugin.

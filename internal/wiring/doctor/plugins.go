@@ -214,7 +214,7 @@ func (c *checker) plugin() bool {
 		case args.At("configFile").IsZero() && args.At("profiles").IsZero():
 			c.refuse("InvalidValue", path+".pluginConfig", "there is no configuration for Outboard", "the plugin needs one", "add an item with name: Outboard, and args with a configuration or with configFile")
 		default:
-			c.outboardArgs(argsPath, args, sets, path)
+			c.outboardArgs(argsPath, args, sets, path, p.PluginConfig)
 		}
 	}
 	return found

@@ -29,7 +29,11 @@ func (e *extenderAt) strictForAllPods() {
 	} else if !slices.Contains(names, ownScheduler) {
 		return
 	}
-	fix := "list managedResources here and in the profile, with policies for other pods in a second profile; or call the extender from a second scheduler that does not place its pods"
+	fix := "list managedResources here and in the profile, with policies for other pods in a second profile"
+	if e.Config != nil && !e.outboard {
+		fix = "list managedResources"
+	}
+	fix += "; or call the extender from a second scheduler that does not place its pods"
 	if x.BindVerb == "" {
 		fix += "; or set ignorable: true, if pods may be placed without it"
 	}

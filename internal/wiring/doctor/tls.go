@@ -56,7 +56,11 @@ func (e *extenderAt) scheme() bool {
 		if x.EnableHTTPS {
 			message, why = "enableHTTPS is true, and urlPrefix begins with http://", "enableHTTPS does not change the scheme: the calls are plain text"
 		}
-		e.report(Error, "PlaintextPrefix", "urlPrefix", message, why, "write urlPrefix: "+corrected)
+		severity := Warning // another server may serve plain text
+		if e.outboard {
+			severity = Error
+		}
+		e.report(severity, "PlaintextPrefix", "urlPrefix", message, why, "write urlPrefix: "+corrected)
 		x.URLPrefix = corrected // the other findings are about that
 	case plain && e.outboard && hostOf(u.Hostname()) != "loopback":
 		e.report(Error, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://, and Outboard serves plain HTTP to its own machine only", "every call fails", "configure serving.tls in "+e.ConfigFile+", and write https://")
@@ -84,20 +88,36 @@ func (e *extenderAt) verification(t *tlsConfig) {
 	x := e.extender
 	https := strings.HasPrefix(x.URLPrefix, "https://")
 	hasCA := t.CAFile != "" || t.CAData != ""
-	caFile := cmp.Or(e.sameServer(func(t *tlsConfig) bool { return path.IsAbs(t.CAFile) }).CAFile, e.CertificateDir+"/ca.crt")
+	fix := "tlsConfig.caFile: " + e.caFile(t) + ", and put the CA of Outboard's certificate there"
+	if !e.outboard {
+		fix = "tlsConfig.caFile to a file with the CA of the extender's certificate"
+	}
 	if https && !x.EnableHTTPS && !hasCA && !t.Insecure {
 		severity, why := Warning, "kube-scheduler accepts certificates of the authorities in its image only: calls fail unless one of them signed that of the extender"
 		if e.inside() {
 			severity, why = Error, "kube-scheduler accepts certificates of the authorities in its image only, which sign none for this host: every call fails"
 		}
 		e.report(severity, "HTTPSNotEnabled", "enableHTTPS", "urlPrefix begins with https://, and enableHTTPS is not true", why,
-			"set enableHTTPS: true and tlsConfig.caFile: "+caFile)
+			"set enableHTTPS: true and "+fix)
 	}
 	if (x.EnableHTTPS || https && t.Insecure) && !hasCA {
-		e.report(Error, "UnverifiedHTTPS", "tlsConfig", "there is no caFile or caData",
+		severity := Error
+		if !e.outboard && hostOf(e.url().Hostname()) == "loopback" {
+			severity = Warning
+		}
+		e.report(severity, "UnverifiedHTTPS", "tlsConfig", "there is no caFile or caData",
 			"kube-scheduler then accepts any certificate, silently: anyone who can redirect the calls decides on which nodes pods run",
-			"set tlsConfig.caFile: "+caFile+", and put the CA of Outboard's certificate there")
+			"set "+fix)
 	}
+}
+
+// caFile returns where the CA of Outboard's certificate is to be: where another entry for the same host has it, or beside certFile.
+func (e *extenderAt) caFile(t *tlsConfig) string {
+	folder := e.CertificateDir
+	if path.IsAbs(t.CertFile) {
+		folder = path.Dir(t.CertFile)
+	}
+	return cmp.Or(e.sameServer(func(t *tlsConfig) bool { return path.IsAbs(t.CAFile) }).CAFile, folder+"/ca.crt")
 }
 
 // sameServer returns the tlsConfig of the first other extender with the same host, of which has is true; an empty one if there is none.
@@ -315,7 +335,7 @@ func (e *extenderAt) client(t *tlsConfig) {
 	}
 	if len(allowed) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(allowed, name) }) {
 		e.report(Error, "ClientNotAllowed", "tlsConfig.certFile", fmt.Sprintf("the certificate is for %q, and allowedClients has %s", names[0], strings.Join(allowed, ", ")),
-			"Outboard refuses every call with status 403", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name, as with outboard certs --dir DIR --renew --client-name")
+			"Outboard refuses every call with an Error", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name, as with outboard certs --dir DIR --renew --client-name")
 	}
 	cas := certificates(e.readOrOmit(e.Config.Serving.TLS.ClientCAFile, e.ReadConfigFile))
 	if e.unknownTo(cas, chain) {
