@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/internal/survey"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
@@ -24,10 +26,11 @@ type auditOptions struct {
 	cluster        clusterFlags
 	grace, recheck time.Duration
 	sizesFrom      string
+	config         string
 	output         outputFlag
 }
 
-func auditCommand() *cobra.Command {
+func auditCommand(types config.Types) *cobra.Command {
 	var o auditOptions
 	cmd := &cobra.Command{
 		Use:   "audit",
@@ -43,7 +46,7 @@ The exit status is 1 if there are findings other than notes.`,
   kubectl --namespace outboard-system exec deploy/outboard -- /outboard audit --recheck 1m`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			report, err := o.run(cmd.Context())
+			report, err := o.run(cmd.Context(), types)
 			if err != nil {
 				return err
 			}
@@ -61,20 +64,21 @@ The exit status is 1 if there are findings other than notes.`,
 	flags := cmd.Flags()
 	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a pod may hold a claim without being bound; use more than ledgers.reclaimAfter")
 	flags.DurationVar(&o.recheck, "recheck", 20*time.Second, "audit again after this time, and report only what both audits found; 0: audit once")
-	flags.StringVar(&o.sizesFrom, "sizes-from", "", "where a node declares the memory of each GPU, as sizesFrom of GPUMemory: annotation=KEY or label=KEY")
+	flags.StringVar(&o.config, "config", "", "the configuration file of Outboard, with sizesFrom of GPUMemory")
+	flags.StringVar(&o.sizesFrom, "sizes-from", "", "without --config: where a node declares the memory of each GPU, as sizesFrom of GPUMemory: annotation=KEY or label=KEY")
 	complete(cmd, "sizes-from", cobra.FixedCompletions([]cobra.Completion{"annotation=", "label="}, cobra.ShellCompDirectiveNoSpace|cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 // run audits once, or, if there are findings, twice.
-func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
+func (o *auditOptions) run(ctx context.Context, types config.Types) (*audit.Report, error) {
 	if err := o.output.check(); err != nil {
 		return nil, err
 	}
 	if o.grace < 0 || o.recheck < 0 {
 		return nil, fmt.Errorf("--grace and --recheck must not be negative")
 	}
-	sizesFrom, err := o.from()
+	sizesFrom, err := o.from(types)
 	if err != nil {
 		return nil, err
 	}
@@ -101,10 +105,19 @@ func (o *auditOptions) run(ctx context.Context) (*audit.Report, error) {
 	return audit.NewReport(in, audit.Confirm(findings, audit.Audit(in))), nil
 }
 
-// from returns where --sizes-from says that nodes declare the memory of their GPUs; nil without the flag.
-func (o *auditOptions) from() (*fields.From, error) {
+// from returns where --config or --sizes-from says that nodes declare the memory of their GPUs; nil: nowhere.
+func (o *auditOptions) from(types config.Types) (*fields.From, error) {
 	kind, key, _ := strings.Cut(o.sizesFrom, "=")
 	switch {
+	case o.config != "" && o.sizesFrom != "":
+		return nil, errors.New("--config and --sizes-from exclude each other")
+	case o.config != "":
+		types.Unserved = true // it may be that of the plugin
+		c, _, err := readConfig(o.config, types)
+		if err != nil {
+			return nil, err
+		}
+		return survey.SizesFrom(c), nil
 	case o.sizesFrom == "":
 		return nil, nil
 	case kind == "annotation" && key != "":

@@ -62,6 +62,12 @@ func TestAudit(t *testing.T) {
 	}
 	clean := state([]string{book("a"), book()}, []string{pod, strings.ReplaceAll(pod, `"a"`, `"b"`)})
 	leak := state([]string{book("a"), book("gone")}, []string{pod})
+	small := map[string][]string{ledgers: nil,
+		pods: {`{"metadata":{"namespace":"ns","name":"a","uid":"a","annotations":{"ALIYUN_COM_GPU_MEM_IDX":"1","ALIYUN_COM_GPU_MEM_POD":"12","ALIYUN_COM_GPU_MEM_DEV":"16"}},` +
+			`"spec":{"nodeName":"n","containers":[{"name":"c","resources":{"limits":{"aliyun.com/gpu-mem":"12"}}}]}}`},
+		nodes: {`{"metadata":{"name":"n","annotations":{"example.com/sizes":"16,8"}},"status":{"allocatable":{"aliyun.com/gpu-mem":"24","aliyun.com/gpu-count":"2"},"capacity":{"aliyun.com/gpu-mem":"24","aliyun.com/gpu-count":"2"}}}`},
+	}
+	sized := file(t, header+"profiles: [{policies: [{type: GPUMemory, config: {sizesFrom: {annotation: example.com/sizes}}}]}]\n")
 	const quick, never = "--recheck=1ms", "--recheck=0"
 	for _, tt := range []struct {
 		name   string
@@ -80,6 +86,8 @@ func TestAudit(t *testing.T) {
 		{"no nodes the second time", []map[string][]string{leak, {ledgers: nil, pods: nil}}, []string{quick}, 2, "listing nodes"},
 		{"a wrong flag", nil, []string{"--garce=1s"}, 2, "unknown flag"},
 		{"a wrong value", nil, []string{"--grace=-1s"}, 2, "must not be negative"},
+		{"sizes of a configuration", []map[string][]string{small}, []string{never, "--config", sized}, 1, "overcommitted  aliyun.com/gpu-mem 1 on node n: 12 of 8 by annotations"},
+		{"sizes of both", nil, []string{"--config", sized, "--sizes-from=label=a"}, 2, "--config and --sizes-from exclude each other"},
 		{"sizes from nowhere", nil, []string{"--sizes-from=example.com/sizes"}, 2, `--sizes-from="example.com/sizes": must be annotation=KEY or label=KEY`},
 		{"a wrong output", nil, []string{"-o", "xml"}, 2, `--output="xml"`},
 		{"an argument", nil, []string{"x"}, 2, `"x"`},

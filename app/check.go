@@ -16,13 +16,14 @@ import (
 
 func checkCommand(types config.Types) *cobra.Command {
 	var output outputFlag
-	var against string
+	var file, against string
 	cmd := &cobra.Command{
-		Use:   "check FILE",
+		Use:   "check [FILE]",
 		Short: "Check a configuration file",
 		Long: `Load a configuration file with its policies and signals, as serve does, and report all
-errors. For each profile of a valid file, print its policies, and for which pods they are. FILE
-may also be a manifest with a ConfigMap that holds the configuration. The command reads only
+errors. For each profile of a valid file, print its policies, for which pods they are, and what
+happens to these pods while Outboard does not respond. --config names the file, too. FILE may
+also be a manifest with a ConfigMap that holds the configuration. The command reads only
 the files that you name, and makes no requests, so it ends with what it did not check: the
 sources of signals, and certificates. FILE - is standard input. The exit status is 1 if the
 file is not valid.
@@ -34,15 +35,19 @@ or changes that require a restart.`,
   outboard check -o json outboard.yaml
   outboard check outboard.yaml --against running.yaml
   kubectl -n outboard-system get configmap outboard -o yaml | outboard check -`,
-		Args: positional("FILE"),
+		Args: positional("[FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := output.check(); err != nil {
 				return err
 			}
-			if args[0] == "-" && against == "-" {
+			if len(args)+len(file) == 0 || len(args) > 0 && file != "" {
+				return fmt.Errorf("name one FILE, also as --config FILE: usage: %s", cmd.UseLine())
+			}
+			file = strings.Join(append(args, file), "")
+			if file == "-" && against == "-" {
 				return errors.New("FILE and --against cannot both be standard input")
 			}
-			name, c, err := check(args[0], cmd.InOrStdin(), types)
+			name, c, err := check(file, cmd.InOrStdin(), types)
 			report := checked{Valid: err == nil, file: name, against: against}
 			if errs := (config.Errors)(nil); errors.As(err, &errs) {
 				report.Errors = fileErrors(errs)
@@ -63,6 +68,7 @@ or changes that require a restart.`,
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&file, "config", "", "the configuration file of Outboard, in place of FILE")
 	cmd.Flags().StringVar(&against, "against", "", "the configuration file in use, to compare FILE with; - is standard input")
 	output.register(cmd)
 	return cmd
@@ -108,11 +114,13 @@ type checkedProfile struct {
 	Policies []string `json:"policies"`
 	// ManagedResources are the names of the resources of which a pod requests one if the profile is for the pod. None: it is for every pod.
 	ManagedResources []string `json:"managedResources,omitempty"`
-	// StrictForEveryPod is true if kube-scheduler must place no pod at all while Outboard does not respond.
+	// Strict is true if the pods stay pending while Outboard does not respond, with the extender of scheduler-config. StrictForEveryPod is
+	// true if that is so for all pods.
+	Strict            bool `json:"strict"`
 	StrictForEveryPod bool `json:"strictForEveryPod,omitempty"`
 
-	pods   string // for which pods the profile is
-	strict string // why, if StrictForEveryPod
+	pods string // for which pods the profile is
+	why  string // why it is strict or not
 }
 
 // checkedSignal is a signal with its type of source.
@@ -131,12 +139,8 @@ func (r *checked) list(c *config.Config) {
 		for _, resource := range p.ManagedResources {
 			resources = append(resources, resource.Name)
 		}
-		strict := p.Claimer() + " allocates resources"
-		if other := p.ForEveryPod(); other != "" && other != p.Claimer() {
-			strict += ", " + other + " evaluates every pod,"
-		}
-		strict += " and the profile has no managedResources"
-		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources, len(resources) == 0 && p.Claimer() != "", p.Pods(), strict})
+		strict, why := wiring.Strictness(&p)
+		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources, strict, strict && len(resources) == 0, p.Pods(), why})
 	}
 	if err := wiring.OneScheduler(c); err != nil {
 		r.SeveralSchedulers = err.Error()
@@ -195,10 +199,7 @@ func (r *checked) text(w io.Writer) error {
 	if r.Valid {
 		fmt.Fprintf(&b, "%s is valid.\n", r.file)
 		for _, p := range r.Profiles {
-			fmt.Fprintf(&b, "profile %s: %s; for %s\n", p.Path, strings.Join(p.Policies, ", "), p.pods)
-			if p.StrictForEveryPod {
-				fmt.Fprintf(&b, "note: profile %s: kube-scheduler places no pod while Outboard does not respond, because %s\n", p.Path, p.strict)
-			}
+			fmt.Fprintf(&b, "profile %s: %s; for %s\n  %s\n", p.Path, strings.Join(p.Policies, ", "), p.pods, p.why)
 		}
 		if r.SeveralSchedulers != "" {
 			fmt.Fprintf(&b, "note: %s\n", r.SeveralSchedulers)

@@ -83,7 +83,7 @@ The exit status means the same for every command:
 		commands []*cobra.Command
 	}{
 		{"Run", []*cobra.Command{serveCommand(types), probeCommand()}},
-		{"Check", []*cobra.Command{checkCommand(types), doctorCommand(types), auditCommand(), verifyCommand()}},
+		{"Check", []*cobra.Command{checkCommand(types), doctorCommand(types), auditCommand(types), verifyCommand()}},
 		{"Explain", []*cobra.Command{uiCommand(), waitingCommand(), explainCommand(), decisionsCommand(), gpusCommand()}},
 		{"Set up", []*cobra.Command{schedulerConfigCommand(types), certsCommand(), schemaCommand(types), draTemplatesCommand(types)}},
 		{"Simulate", []*cobra.Command{simulateCommand(types)}},

@@ -93,7 +93,7 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"unknown command", []string{"srve"}, []string{`"srve"`, "Did you mean this?", "serve"}},
 		{"no pod", []string{"explain"}, []string{"POD is missing: usage: outboard explain [NAMESPACE/]POD | --file FILE"}},
 		{"no URL to verify", []string{"verify"}, []string{"URL is missing"}},
-		{"no file to check", []string{"check"}, []string{"FILE is missing"}},
+		{"no file to check", []string{"check"}, []string{"name one FILE"}},
 		{"too many", []string{"gpus", "a", "b"}, []string{`takes no argument "b"`, "gpus [NODE]"}},
 		{"two namespaces", []string{"explain", "a/b", "-n", "c"}, []string{"--namespace=c does not go with a/b"}},
 		{"address without a scheme", []string{"gpus", "--admin", "127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: ", "refused", "--admin must be"}},
@@ -184,7 +184,7 @@ func TestNoCommand(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	good := file(t, plain+"signals: [{name: load, file: {path: a}}]\nprofiles:\n- policies: [{type: ImageLocality}, {type: PodLimit, config: {max: 1, selector: {}}}]\n")
-	if out, err := execute(t, "check", good); err != nil || out != good+" is valid.\nprofile /: ImageLocality, PodLimit; for every pod\nsignal load: file\nnot checked: the source of the signal load (outboard serve reads it: /readyz and the page show whether it can)\n" {
+	if out, err := execute(t, "check", good); err != nil || out != good+" is valid.\nprofile /: ImageLocality, PodLimit; for every pod\n  Soft: pods are placed without Outboard while it does not respond. Outboard sees a bound pod when its watch of the API server shows the pod, so pods in quick succession can exceed a limit.\nsignal load: file\nnot checked: the source of the signal load (outboard serve reads it: /readyz and the page show whether it can)\n" {
 		t.Errorf("a valid file: %v\n%s", err, out)
 	}
 	var document map[string]any
@@ -194,7 +194,7 @@ func TestCheck(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]any{
 		"valid":    true,
-		"profiles": []any{map[string]any{"path": "/", "policies": []any{"ImageLocality", "PodLimit"}}},
+		"profiles": []any{map[string]any{"path": "/", "policies": []any{"ImageLocality", "PodLimit"}, "strict": false}},
 		"signals":  []any{map[string]any{"name": "load", "source": "file"}},
 		"notChecked": []any{map[string]any{
 			"what": "the source of the signal load", "why": "outboard serve reads it: /readyz and the page show whether it can",
@@ -228,7 +228,7 @@ func TestStandardInput(t *testing.T) {
 	one := "apiVersion: v1\ndata:\n  outboard.yaml: |\n    " + fmt.Sprintf(block, "    ") + "kind: ConfigMap\nmetadata: {name: outboard}\n"
 	all := "apiVersion: v1\nitems:\n- apiVersion: v1\n  data: {ca.crt: x}\n  kind: ConfigMap\n- apiVersion: v1\n  data:\n    outboard.yaml: |\n      " + fmt.Sprintf(block, "      ") + "  kind: ConfigMap\nkind: List\nmetadata: {resourceVersion: \"\"}\n"
 	running := file(t, plain+"profiles:\n- policies: [{type: ImageLocality, failurePolicy: Ignore}]\n")
-	const same = "standard input is valid.\nprofile /: ImageLocality; for every pod\nchange: profiles[0].policies[0].failurePolicy: Ignore → Fail\n"
+	const same = "standard input is valid.\nprofile /: ImageLocality; for every pod\n  Soft: pods are placed without Outboard while it does not respond. Outboard sees a bound pod when its watch of the API server shows the pod.\nchange: profiles[0].policies[0].failurePolicy: Ignore → Fail\n"
 	scheduler := "    " + strings.ReplaceAll(strings.TrimSpace(ignorableBinder), "\n", "\n      ") + "\n"
 	schedulers := "apiVersion: v1\nitems:\n- apiVersion: v1\n  data:\n    scheduler.yaml: |\n  " + scheduler + "  kind: ConfigMap\nkind: List\n"
 	for _, tt := range []struct {
@@ -243,6 +243,7 @@ func TestStandardInput(t *testing.T) {
 		{"check -", "apiVersion: v1\nkind: List\nitems: []\n", 1, "standard input:2: kind: Unsupported value: \"List\": must be OutboardConfiguration"},
 		{"doctor -", schedulers, 1, "standard input:13: [ERROR IgnorableBinder]"},
 		{"check -", plain + "profiles:\n- policies: [{type: ImageLocality}]\n", 0, "standard input is valid.\nprofile /: ImageLocality; for every pod\n"},
+		{"check --config -", plain + "profiles:\n- policies: [{type: GPUMemory}]\n", 0, "Strict: pods that request a managed resource stay pending while Outboard does not respond.\n"},
 		{"check -", header, 1, "standard input:1: profiles: Required value"},
 		{"check -", "apiVersion: v1\nkind: ConfigMap\ndata: {}\n", 1, "must be OutboardConfiguration; the configuration is a value in the data of a ConfigMap"},
 		{"scheduler-config --from -", `{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}]}`, 0, "# Converted from standard input."},

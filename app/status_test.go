@@ -173,7 +173,9 @@ func TestWrongFlags(t *testing.T) {
 		"waiting --owner web-1":               `outboard: --owner="web-1": must be NAMESPACE/KIND/NAME`,
 		"check - --against -":                 "outboard: FILE and --against cannot both be standard input",
 		"ui --port -1":                        `outboard: --port="-1": must be a number between 0 and 65535`,
-		"check --config outboard.yaml":        "outboard: unknown flag: --config: usage: outboard check FILE [flags]",
+		"check":                               "outboard: name one FILE, also as --config FILE: usage: outboard check [FILE] [flags]",
+		"check a.yaml --config b.yaml":        "outboard: name one FILE, also as --config FILE: usage: outboard check [FILE] [flags]",
+		"check --configs outboard.yaml":       "outboard: unknown flag: --configs: usage: outboard check [FILE] [flags]",
 		"gpus -A":                             "outboard: unknown shorthand flag: 'A' in -A: usage: outboard gpus [NODE] [flags]",
 	} {
 		if status, output := statusOf(t, line); status != statusFailed || output != want+"\n" {

@@ -67,16 +67,16 @@ func withoutClaim(c *config.Config, view *snapshot.View) map[types.UID]string {
 
 // auditInput returns the caches as an audit reads them.
 func auditInput(c *config.Config, view *snapshot.View, pods []*corev1.Pod, ledgers []*ledger.Object, now time.Time) audit.Input {
-	in := audit.Input{Ledgers: ledgers, Pods: pods, Now: now, Grace: 2 * c.Ledgers.ReclaimAfter, SizesFrom: sizesFrom(c)}
+	in := audit.Input{Ledgers: ledgers, Pods: pods, Now: now, Grace: 2 * c.Ledgers.ReclaimAfter, SizesFrom: SizesFrom(c)}
 	for n := range view.All() {
 		in.Nodes = append(in.Nodes, n.Object)
 	}
 	return in
 }
 
-// sizesFrom returns where nodes declare the memory of their GPUs, by the first policy that says so. The audit, which shares no code with
-// policies, needs it to know the sizes of GPUs.
-func sizesFrom(c *config.Config) *fields.From {
+// SizesFrom returns where nodes declare the memory of their GPUs, by the first policy that says so; nil: none does. The audit, which
+// shares no code with policies, needs it to know the sizes of GPUs.
+func SizesFrom(c *config.Config) *fields.From {
 	for i := range c.Profiles {
 		for _, q := range c.Profiles[i].Policies {
 			var from *fields.From

@@ -170,6 +170,9 @@ func OneScheduler(c *config.Config) error {
 	return w.oneBinder()
 }
 
+// Strictness says whether the extender of a profile is strict by default, and why, in sentences.
+func Strictness(p *config.Profile) (strict bool, why string) { return (&Wiring{}).strictness(p) }
+
 func (w *Wiring) add(c *config.Config, profiles []*config.Profile) {
 	for _, p := range profiles {
 		w.entries = append(w.entries, w.entry(c, p))
