@@ -311,12 +311,15 @@ const (
 
 // Claim is what a pod is to get.
 type Claim struct {
-	// Units are all units of the ledger, whether the pod gets some of them or not. Units of the
-	// ledger that are not listed are gone: their claims stay, and their capacity is 0.
+	// Units are all units of the ledger, whether the pod gets some of them or not, at most
+	// [snapshot.MaxLedgerUnits]. Units of the ledger that are not listed are gone: their claims stay,
+	// and their capacity is 0. A policy need not count the pods with claims: for a ledger with
+	// [snapshot.MaxLedgerPods], the engine rejects the node.
 	Units []Capacity
 	// Amounts is what the pod gets, at least one amount, and at most one of each unit.
 	Amounts []Amount
-	// Annotations are written to the pod in the transaction that binds it.
+	// Annotations are written to the pod in the transaction that binds it: at most
+	// [snapshot.MaxClaimAnnotations], with values of at most [snapshot.MaxClaimAnnotation] bytes.
 	Annotations map[string]string
 	// After are pods with earlier claims in the ledger whose Bindings should come before this one,
 	// if they come soon. It is for device plugins that identify pods by their order.

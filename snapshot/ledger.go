@@ -11,8 +11,10 @@ import (
 // The bounds of a ledger. The API server rejects more.
 const (
 	MaxLedgerUnits = 64
-	MaxUnitClaims  = 128 // of one unit
-	MaxLedgerPods  = 512
+	MaxLedgerPods  = 512 // with claims, of one unit or several
+
+	MaxClaimAnnotations = 16 // of one claim
+	MaxClaimAnnotation  = 4 << 10
 )
 
 // LedgerKey identifies a ledger.

@@ -18,12 +18,17 @@ import (
 type reserver struct {
 	fake
 	resources []string
+	perNode   bool
 }
 
-func (r *reserver) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) {
+func (r *reserver) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey, error) {
 	var keys []snapshot.LedgerKey
 	for _, resource := range r.resources {
-		keys = append(keys, snapshot.LedgerKey{Resource: resource})
+		key := snapshot.LedgerKey{Resource: resource}
+		if r.perNode {
+			key.Node = n.Name
+		}
+		keys = append(keys, key)
 	}
 	return keys, nil
 }
@@ -126,5 +131,70 @@ func TestNodeWithAClaimWithoutWeights(t *testing.T) {
 		if err := e.Score(t.Context(), asking(pod, b.View(), "a"), &result); err != nil || result.Totals[0] != 0 {
 			t.Errorf("totals %v, error %v", result.Totals, err)
 		}
+	}
+}
+
+// A node whose ledger, or that of a pool, has as many pods as a ledger can hold is rejected, whatever the policy says, and fits again after
+// the eviction of one of them there.
+func TestFullLedger(t *testing.T) {
+	full := func(resource, node string) *snapshot.Ledger {
+		l := &snapshot.Ledger{Resource: resource, Node: node}
+		for i := range snapshot.MaxLedgerPods {
+			l.Pods = append(l.Pods, snapshot.LedgerPod{UID: types.UID(fmt.Sprint("p", i)), Node: "a"})
+		}
+		return l
+	}
+	for _, tt := range []struct {
+		name     string
+		ledger   *snapshot.Ledger
+		perNode  bool
+		pod      string
+		rejected string
+		note     string
+		victims  string
+	}{
+		{"of a node", full("gpu", "a"), true, "u", "a:LedgerFull", "claims of gpu: 512 pods have some, the limit of a ledger", "[p0]"},
+		{"of another resource", full("fpga", "a"), true, "u", "", "", ""},
+		{"with the pod", full("gpu", "a"), true, "p7", "", "", ""},
+		{"of a pool", full("gpu", ""), false, "u", "a:LedgerFull b!:LedgerFull", "claims of gpu: 512 pods have some, the limit of a ledger", "[p0]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var b snapshot.Builder
+			b.SetNode(object("a s=1"))
+			b.SetNode(object("b s=2"))
+			holder := podOf("p0", "1")
+			holder.Spec.NodeName, holder.Spec.Priority = "a", new(int32(-1))
+			b.SetPod(holder)
+			b.View()
+			b.SetLedger(tt.ledger)
+			view := b.View()
+			p := &reserver{fake: fake{score: scoreBy("s"), signature: "s"}, resources: []string{"gpu"}, perNode: tt.perNode}
+			e := newEngine(t, engine.WeightedPolicy{Name: "GPU", Policy: p, Weight: 1})
+			req := asking(podOf(tt.pod, "1"), view, "a", "b")
+			var result engine.Result
+			if err := e.Filter(t.Context(), req, &result); err != nil || rejected(req, &result) != tt.rejected {
+				t.Errorf("Filter rejects %q, error %v, want %q", rejected(req, &result), err, tt.rejected)
+			}
+			attempt, err := e.NewAttempt(t.Context(), req.Pod, view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			attempt.TakeNodeCache()
+			if verdict, err := attempt.Filter(view.Node("a")); err != nil || verdict.Fits() != (tt.rejected == "") {
+				t.Errorf("an attempt returns %+v, %v", verdict, err)
+			}
+			x, err := e.Explain(t.Context(), req)
+			if note := strings.Join(x.Nodes[0].Policies[0].Notes, "\n"); err != nil || note != tt.note {
+				t.Errorf("explained as %q, error %v, want %q", note, err, tt.note)
+			}
+			kept, err := e.Preempt(t.Context(), engine.PreemptRequest{Request: req, Candidates: []engine.Candidate{{Node: view.Node("a"), Name: "a"}}}, &result)
+			victims := ""
+			if len(kept) > 0 {
+				victims = fmt.Sprint(kept[0].Victims)
+			}
+			if err != nil || victims != tt.victims {
+				t.Errorf("Preempt evicts %q, error %v, want %q", victims, err, tt.victims)
+			}
+		})
 	}
 }

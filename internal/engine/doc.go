@@ -10,6 +10,9 @@
 // reason, as in kube-scheduler. An unknown node (nil in [Request.Nodes]) is rejected with
 // [NodeUnknown].
 //
+// A node does not fit either, with the reason [LedgerFull], if a policy would claim something for the pod
+// from a ledger that can hold no further pod.
+//
 // # Score
 //
 // The total of a node is Σ weight × score over the policies, each score in 0..100. The engine does

@@ -188,7 +188,7 @@ func (ev *evaluation) add(member int, cycle policy.Cycle) error {
 		return fmt.Errorf("its cycle is a %T, which neither filters nor scores", cycle)
 	}
 	signed := ev.sign(member, cycle)
-	_, reserves := m.Policy.(policy.Reserver)
+	reserver, reserves := m.Policy.(policy.Reserver)
 	ev.unsigned = ev.unsigned || cycle != nil && !signed
 	ev.reserves = ev.reserves || cycle != nil && reserves
 	if filters {
@@ -206,6 +206,12 @@ func (ev *evaluation) add(member int, cycle policy.Cycle) error {
 	}
 	if x, ok := cycle.(policy.Explainer); ok {
 		ev.explainers = append(ev.explainers, explainerRef{member, x})
+	}
+	if cycle != nil && reserves {
+		limit := newLedgerLimit(reserver, ev.pod, ev.view)
+		ev.unsigned = ev.unsigned || len(limit.pools) > 0
+		ev.filters = append(ev.filters, filterRef{member, limit, signed && len(limit.pools) == 0})
+		ev.explainers = append(ev.explainers, explainerRef{member, limit})
 	}
 	return nil
 }

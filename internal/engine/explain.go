@@ -140,7 +140,7 @@ func (ev *evaluation) explain(n *snapshot.Node, total int64) (Explanation, error
 		if err != nil {
 			return x, err
 		}
-		if v.Fits() {
+		if v.Fits() || x.Policies[f.member].Code != "" {
 			continue
 		}
 		x.Fits = false
@@ -151,7 +151,7 @@ func (ev *evaluation) explain(n *snapshot.Node, total int64) (Explanation, error
 		if err != nil {
 			return x, err
 		}
-		x.Policies[ref.member].Notes = notes
+		x.Policies[ref.member].Notes = append(x.Policies[ref.member].Notes, notes...)
 	}
 	return x, nil
 }

@@ -140,8 +140,6 @@ func addClaim(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) 
 			return fmt.Errorf("ledger %s: a second claim of unit %q", Name(l.Key()), a.Unit)
 		case a.Amount > math.MaxInt64-u.Used() || u.Used()+a.Amount > u.Capacity:
 			return fmt.Errorf("ledger %s: a claim of %d of unit %q: %d of %d are claimed already", Name(l.Key()), a.Amount, a.Unit, u.Used(), u.Capacity)
-		case len(u.Claims) >= snapshot.MaxUnitClaims:
-			return fmt.Errorf("ledger %s: %d pods have claims of unit %q, the limit of a ledger", Name(l.Key()), snapshot.MaxUnitClaims, a.Unit)
 		}
 		at, _ := slices.BinarySearchFunc(u.Claims, held.UID, func(c snapshot.LedgerClaim, uid types.UID) int { return cmp.Compare(c.Pod, uid) })
 		u.Claims = slices.Insert(u.Claims, at, snapshot.LedgerClaim{Pod: held.UID, Amount: a.Amount})
@@ -151,8 +149,8 @@ func addClaim(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) 
 		return fmt.Errorf("ledger %s: %d units, the limit of a ledger is %d", Name(l.Key()), len(l.Units), snapshot.MaxLedgerUnits)
 	case len(l.Pods) >= snapshot.MaxLedgerPods:
 		return fmt.Errorf("ledger %s: %d pods have claims, the limit of a ledger", Name(l.Key()), snapshot.MaxLedgerPods)
-	case len(held.Annotations) > maxAnnotations:
-		return fmt.Errorf("ledger %s: a claim with %d annotations, the limit is %d", Name(l.Key()), len(held.Annotations), maxAnnotations)
+	case len(held.Annotations) > snapshot.MaxClaimAnnotations:
+		return fmt.Errorf("ledger %s: a claim with %d annotations, the limit is %d", Name(l.Key()), len(held.Annotations), snapshot.MaxClaimAnnotations)
 	}
 	l.Pods, l.LastAt = append(l.Pods, held), held.At
 	return nil

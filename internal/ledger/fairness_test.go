@@ -64,8 +64,8 @@ func (r *remote) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Objec
 func (r *remote) hold(t *testing.T, k *ledger.Keeper, replica, count, rate int) []time.Duration {
 	key := snapshot.LedgerKey{Resource: "example.com/license"}
 	var capacity []policy.Capacity
-	for unit := range 32 {
-		capacity = append(capacity, policy.Capacity{Unit: fmt.Sprint(unit), Capacity: snapshot.MaxUnitClaims})
+	for unit := range 8 {
+		capacity = append(capacity, policy.Capacity{Unit: fmt.Sprint(unit), Capacity: snapshot.MaxLedgerPods})
 	}
 	waits := make([]time.Duration, count)
 	var claims sync.WaitGroup

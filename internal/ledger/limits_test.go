@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// A ledger takes as many units, pods, claims of a unit and annotations of a claim as its limits say. One more is an error that names the limit,
+// A ledger takes as many units, pods and annotations of a claim as its limits say. One more is an error that names the limit,
 // and nothing is written.
 func TestLedgerIsLimited(t *testing.T) {
 	units := func(n int, capacity int64) (all []policy.Capacity) {
@@ -39,12 +39,7 @@ func TestLedgerIsLimited(t *testing.T) {
 		want  string
 	}{
 		"units": {0, func(_, over int) policy.Claim { return on(0, units(64+over, 9), nil) }, "65 units, the limit of a ledger is 64"},
-		"claims of a unit": {
-			127, func(int, int) policy.Claim { return on(0, units(2, 1000), nil) }, `128 pods have claims of unit "u0", the limit of a ledger`,
-		},
-		"pods": {
-			511, func(pod, _ int) policy.Claim { return on(pod%8, units(8, 1000), nil) }, "512 pods have claims, the limit of a ledger",
-		},
+		"pods":  {511, func(int, int) policy.Claim { return on(0, units(2, 1000), nil) }, "512 pods have claims, the limit of a ledger"},
 		"annotations": {0, func(_, over int) policy.Claim { return on(0, units(1, 9), annotations(16+over)) }, "a claim with 17 annotations, the limit is 16"},
 	} {
 		t.Run(name, func(t *testing.T) {

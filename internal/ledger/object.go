@@ -21,9 +21,6 @@ var (
 	Kind         = GroupVersion.WithKind("Ledger")
 )
 
-// maxAnnotations bounds those of one claim, as the schema in deploy/chart/crds/ledgers.yaml does.
-const maxAnnotations = 16
-
 // Object is a Ledger in the API server.
 type Object struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -369,21 +369,12 @@ func TestLedgerBounds(t *testing.T) {
 	expect(t, "most units", (&world{node: counting(snapshot.MaxLedgerUnits)}).filter(t, p, asking("p", snapshot.MaxLedgerUnits)), "fits")
 	expect(t, "too many units", (&world{node: counting(snapshot.MaxLedgerUnits + 1)}).filter(t, p, asking("p", 1)), "InvalidDevices!")
 
-	p = policytest.Build(t, devices.Type(), counted)
-	w := &world{node: counting(10 * snapshot.MaxUnitClaims)}
-	for i := range snapshot.MaxUnitClaims {
-		expect(t, fmt.Sprint("pod ", i), w.filter(t, p, asking("p", 1)), "fits")
-		w.claim(t, p, asking(fmt.Sprint("old", i), 1))
-	}
-	expect(t, "too many pods", w.filter(t, p, asking("p", 1)), "InsufficientDevices 0/1 devices")
-	expect(t, "too many pods", w.told(p, asking("p", 1)), "InsufficientDevices 0/1 devices")
-
 	const annotationLength = 4096 // of a claim, as in the ledger's schema
 	names := make([]string, snapshot.MaxLedgerUnits)
 	for i := range names {
 		names[i] = fmt.Sprintf("%063d", i)
 	}
-	w = &world{node: naming(strings.Join(names, ","), "")}
+	w := &world{node: naming(strings.Join(names, ","), "")}
 	told := w.told(policytest.Build(t, devices.Type(), named), asking("p", snapshot.MaxLedgerUnits))
 	if told != strings.Join(names, ",") || len(told) > annotationLength {
 		t.Errorf("the pod's annotation has %d bytes: %s", len(told), told)

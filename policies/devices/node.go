@@ -1,7 +1,6 @@
 package devices
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -214,8 +213,8 @@ func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 			unit := &ledger.Units[i]
 			if at, ok := hw.index[unit.Name]; !ok {
 				unplaced = snapshot.AddAmounts(unplaced, unit.Used())
-			} else if used[at] = unit.Used(); len(unit.Claims) >= snapshot.MaxUnitClaims {
-				used[at] = math.MaxInt64
+			} else {
+				used[at] = unit.Used()
 			}
 		}
 	}

@@ -34,9 +34,6 @@ func (s *floatingSeats) capacity() int64 { return max(0, s.total-s.reserved-s.ot
 
 // free returns what is left; less than 0 if there are fewer seats than were allocated.
 func (s *floatingSeats) free() int64 {
-	if s.claims != nil && len(s.claims.Pods) >= snapshot.MaxLedgerPods {
-		return 0
-	}
 	return s.capacity() - s.held - s.nominated
 }
 
@@ -86,27 +83,14 @@ func (f *feature) evaluate(s *floatingSeats, seats int64, namespace string) poli
 	return policy.Verdict{}
 }
 
-// A unit of a ledger has a limited number of claims, so the seats are divided into several units.
-// The capacity of each is the sum of its claims, and that of the unit with the latest claim also
-// includes the free seats.
-var unitNames = [snapshot.MaxLedgerPods / snapshot.MaxUnitClaims]string{"seats", "seats-2", "seats-3", "seats-4"}
-
-// claim returns a claim of seats, if free seats are left, which are enough.
+// claim returns a claim of seats, if free seats are left, which are enough. The capacity is the sum
+// of the claims and the free seats.
 func claim(l *snapshot.Ledger, free, seats int64) policy.Claim {
-	var c policy.Claim
-	for _, name := range unitNames {
-		u := l.Unit(name)
-		if u == nil && len(c.Amounts) > 0 {
-			continue
-		}
-		capacity := u.Used()
-		if len(c.Amounts) == 0 && (u == nil || len(u.Claims) < snapshot.MaxUnitClaims) {
-			c.Amounts = []policy.Amount{{Unit: name, Amount: seats}}
-			capacity += free
-		}
-		c.Units = append(c.Units, policy.Capacity{Unit: name, Capacity: capacity})
+	const unit = "seats"
+	return policy.Claim{
+		Units:   []policy.Capacity{{Unit: unit, Capacity: l.Unit(unit).Used() + free}},
+		Amounts: []policy.Amount{{Unit: unit, Amount: seats}},
 	}
-	return c
 }
 
 // used returns the sum of the claims over all units.

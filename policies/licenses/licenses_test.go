@@ -196,42 +196,6 @@ func TestPreemption(t *testing.T) {
 	expect(t, "an unknown node", policytest.Says(prepare(t, p, two, view).Filter(snapshot.NewNode(&corev1.Node{}))), "NoFreeSeat! 0/2 seats")
 }
 
-// One unit of a ledger holds 128 claims, and one ledger 512.
-func TestManyHolders(t *testing.T) {
-	for name, config := range map[string]string{
-		"floating": `{features: [{name: solver, seats: 1000}]}`,
-		"nodes":    `{features: [{name: solver, seatsPerNode: 1000}]}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := policytest.Build(t, licenses.Type(), config)
-			w := newWorld("a")
-			for i := range 512 {
-				if got := w.claim(t, p, needing("x", fmt.Sprintf("p%03d", i), "solver"), "a"); got != "fits" {
-					t.Fatalf("pod %d: %s", i, got)
-				}
-			}
-			late := needing("x", "late", "solver")
-			want := "NoFreeSeat 0/1 seats"
-			if name == "nodes" {
-				want = "NoFreeNodeSeat 0/1 seats"
-			}
-			expect(t, "Filter of the 513th", w.filter(t, p, late, "a"), want)
-			expect(t, "the claim of the 513th", w.claim(t, p, late, "a"), want)
-			w.end("uid-x-p200")
-			expect(t, "when one is gone", w.claim(t, p, late, "a"), "fits")
-			for _, l := range w.ledgers {
-				capacity := int64(0)
-				for i := range l.Units {
-					capacity += l.Units[i].Capacity
-				}
-				if capacity != 1000 {
-					t.Errorf("the units have %d seats, want 1000", capacity)
-				}
-			}
-		})
-	}
-}
-
 // If nodes have their own seats, pods without a claim also hold seats.
 func TestNodesHaveSeats(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seatsPerNode: 3, nodeLabel: {key: gpu, values: [new]}}]}`)

@@ -14,13 +14,12 @@ import (
 type nodeSeats struct {
 	total, used int64
 	holders     claims.Holders
-	full        bool // the ledger can hold no more claims
 }
 
 // nodeSeatsOf counts the seats with the given ledger, which may be nil. A pod in the ledger holds
 // what the ledger says, and any other pod on the node what it requests.
 func (p *licenses) nodeSeatsOf(f *feature, n *snapshot.Node, ledger *snapshot.Ledger) nodeSeats {
-	l := nodeSeats{total: *f.SeatsPerNode, used: used(ledger), full: ledger != nil && len(ledger.Pods) >= snapshot.MaxLedgerPods}
+	l := nodeSeats{total: *f.SeatsPerNode, used: used(ledger)}
 	claimants, unclaimed := claims.On(n, ledger)
 	for uid := range claimants {
 		l.holders.Add(claims.PodOf(uid))
@@ -40,12 +39,7 @@ func (p *licenses) nodeSeatsOf(f *feature, n *snapshot.Node, ledger *snapshot.Le
 	return l
 }
 
-func (l *nodeSeats) free() int64 {
-	if l.full {
-		return 0
-	}
-	return max(0, l.total-l.used)
-}
+func (l *nodeSeats) free() int64 { return max(0, l.total-l.used) }
 
 func (l *nodeSeats) evaluate(seats int64) policy.Verdict {
 	switch {

@@ -121,8 +121,18 @@ func (s *suite) choose(reserver policy.Reserver, where string, ask policy.Reserv
 
 // invalidClaim returns why the claim cannot be written, or "".
 func invalidClaim(claim policy.Claim, ask policy.ReserveRequest) string {
-	if len(claim.Amounts) == 0 {
+	switch {
+	case len(claim.Amounts) == 0:
 		return "there must be at least one amount"
+	case len(claim.Units) > snapshot.MaxLedgerUnits:
+		return fmt.Sprintf("%d units, the limit of a ledger is %d", len(claim.Units), snapshot.MaxLedgerUnits)
+	case len(claim.Annotations) > snapshot.MaxClaimAnnotations:
+		return fmt.Sprintf("%d annotations, the limit of a claim is %d", len(claim.Annotations), snapshot.MaxClaimAnnotations)
+	}
+	for key, value := range claim.Annotations {
+		if len(value) > snapshot.MaxClaimAnnotation {
+			return fmt.Sprintf("annotation %q has %d bytes, the limit is %d", key, len(value), snapshot.MaxClaimAnnotation)
+		}
 	}
 	seen := map[string]bool{}
 	for _, a := range claim.Amounts {

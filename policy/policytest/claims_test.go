@@ -83,6 +83,10 @@ func TestClaimsRule(t *testing.T) {
 		{"a pod waits for itself", one{selfish: true}, "returns the pod itself as one to bind before it"},
 		{"no claim is good enough", one{strict: true}, "ValidateClaim returns BrokenUnit, have 0, want 0 for what Reserve has just chosen"},
 		{"a claim of nothing", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) { c.Amounts = nil }}, "there must be at least one amount"},
+		{"more units than a ledger holds", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) { c.Units = slices.Repeat(c.Units, 65) }}, "65 units, the limit of a ledger is 64"},
+		{"too long an annotation", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) {
+			c.Annotations = map[string]string{"example.com/a": strings.Repeat("x", 4097)}
+		}}, `annotation "example.com/a" has 4097 bytes, the limit is 4096`},
 		{"a claim of less than 1", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) { c.Amounts[0].Amount = 0 }}, `the amount of unit "one" must be at least 1`},
 		{"a claim of another unit", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) { c.Amounts[0].Unit = "two" }}, `unit "two" is not among the Units`},
 		{"a claim of more than there is", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) { c.Amounts[0].Amount = 2 }}, `0 of unit "one" are claimed already, and its capacity is 1`},

@@ -46,8 +46,8 @@
 //   - stranger: a node of the View and an equal one of snapshot.NewNode get the same results.
 //   - without: the results for Node.Without depend on the pods that it has left, not on those that
 //     the View has for the node's name.
-//   - claims: where a pod fits, Reserve chooses for it, the same for the same request, and never more than the ledger of the
-//     request has left, even if the View is older. A pod that holds what Reserve chose for it fits on the node, and can use it. A pod
+//   - claims: where a pod fits, Reserve chooses for it, the same for the same request, never more than the ledger of the
+//     request has left, even if the View is older, and no more units and annotations than a ledger can hold. A pod that holds what Reserve chose for it fits on the node, and can use it. A pod
 //     that holds a claim of units that are gone fits, unless ValidateClaim and Reserve both reject
 //     it.
 //   - rows: ScoreRows returns the same scores as Score for the nodes of the View.

@@ -71,14 +71,15 @@ func TestAPIServerTakesAFullPool(t *testing.T) {
 	client := th.Client.Discovery().RESTClient()
 	pool := func(capacity, claims int) string {
 		l := snapshot.Ledger{Resource: "licenses/solver", LastAt: time.Now()}
-		for u, name := range []string{"seats", "seats-2", "seats-3", "seats-4"} {
-			unit := snapshot.LedgerUnit{Name: name, Capacity: int64(capacity)}
-			for i := range claims {
-				uid := types.UID(fmt.Sprintf("%08d-0000-0000-0000-%012d", u, i))
-				unit.Claims = append(unit.Claims, snapshot.LedgerClaim{Pod: uid, Amount: 2})
-				l.Pods = append(l.Pods, snapshot.LedgerPod{UID: uid, Namespace: "default", Name: string(uid), Node: "n", At: l.LastAt, Token: string(uid)})
-			}
+		unit := snapshot.LedgerUnit{Name: "seats", Capacity: int64(capacity)}
+		for i := range claims {
+			uid := types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i))
+			unit.Claims = append(unit.Claims, snapshot.LedgerClaim{Pod: uid, Amount: 2})
+			l.Pods = append(l.Pods, snapshot.LedgerPod{UID: uid, Namespace: "default", Name: string(uid), Node: "n", At: l.LastAt, Token: string(uid)})
+		}
+		for u := range 8 { // of pods that share several units
 			l.Units = append(l.Units, unit)
+			l.Units[u].Name = fmt.Sprint("seats", u)
 		}
 		text, err := json.Marshal(l)
 		if err != nil {
@@ -88,12 +89,12 @@ func TestAPIServerTakesAFullPool(t *testing.T) {
 	}
 	name := ledger.Name(snapshot.LedgerKey{Resource: "licenses/solver"})
 	for _, step := range []struct{ what, spec, refused string }{
-		{"all claims but one of each unit", pool(2*snapshot.MaxUnitClaims, snapshot.MaxUnitClaims-1), ""},
-		{"all claims", pool(2*snapshot.MaxUnitClaims, snapshot.MaxUnitClaims), ""},
-		{"fewer seats", pool(snapshot.MaxUnitClaims, snapshot.MaxUnitClaims), ""},
-		{"fewer claims", pool(snapshot.MaxUnitClaims, snapshot.MaxUnitClaims-1), ""},
-		{"more again", pool(snapshot.MaxUnitClaims, snapshot.MaxUnitClaims), "claims may not grow past capacity"},
-		{"a claim more than it can hold", pool(4*snapshot.MaxUnitClaims, snapshot.MaxUnitClaims+1), "must have at most"},
+		{"all claims but one", pool(2*snapshot.MaxLedgerPods, snapshot.MaxLedgerPods-1), ""},
+		{"all claims", pool(2*snapshot.MaxLedgerPods, snapshot.MaxLedgerPods), ""},
+		{"fewer seats", pool(snapshot.MaxLedgerPods, snapshot.MaxLedgerPods), ""},
+		{"fewer claims", pool(snapshot.MaxLedgerPods, snapshot.MaxLedgerPods-1), ""},
+		{"more again", pool(snapshot.MaxLedgerPods, snapshot.MaxLedgerPods), "claims may not grow past capacity"},
+		{"a claim more than it can hold", pool(4*snapshot.MaxLedgerPods, snapshot.MaxLedgerPods+1), "must have at most"},
 	} {
 		err := writeLedger(th, client, name, step.spec)
 		if step.refused == "" && err != nil || step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)) {

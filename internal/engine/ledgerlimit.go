@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
+)
+
+// LedgerFull is the reason for a node if the ledger of a resource that a policy would allocate to the pod there has as many pods as a ledger
+// can hold ([snapshot.MaxLedgerPods]): the claim of another pod would fail. So no policy needs to know the limit.
+var LedgerFull = &policy.Reason{
+	Code: "LedgerFull",
+	Text: "512 pods have claims of a resource that the pod requests, the limit of a ledger",
+	Unit: "claims",
+}
+
+// ledgerLimit is the Filter that rejects with LedgerFull, for one pod and one policy that allocates.
+type ledgerLimit struct {
+	reserver policy.Reserver
+	pod      *corev1.Pod
+	view     *snapshot.View
+	pools    []*snapshot.Ledger // that are full in the View
+}
+
+// newLedgerLimit returns the filter. Its verdicts depend on the node and what the pod requests alone if pools is empty.
+func newLedgerLimit(reserver policy.Reserver, pod *corev1.Pod, view *snapshot.View) *ledgerLimit {
+	l := &ledgerLimit{reserver: reserver, pod: pod, view: view}
+	for pool := range view.Pools() {
+		if len(pool.Pods) >= snapshot.MaxLedgerPods {
+			l.pools = append(l.pools, pool)
+		}
+	}
+	return l
+}
+
+// Filter implements policy.Filter.
+func (l *ledgerLimit) Filter(n *snapshot.Node) policy.Verdict {
+	if full := l.full(n); full != nil {
+		here := slices.ContainsFunc(full.Pods, func(p snapshot.LedgerPod) bool { return p.Node == n.Name })
+		return policy.Verdict{Reason: LedgerFull, Unresolvable: !here, Want: 1}
+	}
+	return policy.Verdict{}
+}
+
+// full returns the ledger that cannot hold a claim of the pod for the node; nil: there is none.
+func (l *ledgerLimit) full(n *snapshot.Node) *snapshot.Ledger {
+	for _, ledger := range n.Ledgers {
+		if len(ledger.Pods) >= snapshot.MaxLedgerPods && l.needs(n, ledger) {
+			return ledger
+		}
+	}
+	for _, pool := range l.pools {
+		if l.needs(n, pool) && len(pool.Pods)-l.leaving(n, pool) >= snapshot.MaxLedgerPods {
+			return pool
+		}
+	}
+	return nil
+}
+
+// needs reports whether the pod would have to get a claim in the ledger.
+func (l *ledgerLimit) needs(n *snapshot.Node, ledger *snapshot.Ledger) bool {
+	if ledger.Pod(l.pod.UID) != nil {
+		return false
+	}
+	keys, err := l.reserver.Ledgers(l.pod, n) // with an error, the claim has it, too
+	return err == nil && slices.Contains(keys, ledger.Key())
+}
+
+// leaving returns how many pods with claims in the pool the View has on the node, and n has not: preemption evicts them.
+func (l *ledgerLimit) leaving(n *snapshot.Node, pool *snapshot.Ledger) int {
+	was, sum := l.view.Node(n.Name), 0
+	for i := range pool.Pods {
+		if uid := pool.Pods[i].UID; was != nil && was != n && was.Has(uid) && !n.Has(uid) {
+			sum++
+		}
+	}
+	return sum
+}
+
+// Explain implements policy.Explainer.
+func (l *ledgerLimit) Explain(n *snapshot.Node) []string {
+	if n == nil {
+		return nil
+	}
+	if full := l.full(n); full != nil {
+		return []string{fmt.Sprintf("claims of %s: %d pods have some, the limit of a ledger", full.Resource, len(full.Pods))}
+	}
+	return nil
+}
