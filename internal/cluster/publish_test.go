@@ -266,7 +266,7 @@ func TestPauseBetweenReadings(t *testing.T) {
 		if got := paused(); got != 0 {
 			t.Errorf("paused %v before the first list", got)
 		}
-		f.lastRead.Store(time.Now().UnixNano())
+		f.lastRead.Store(new(time.Now()))
 		time.Sleep(3 * time.Second)
 		if got := paused(); got != 7*time.Second {
 			t.Errorf("paused %v three seconds after a list", got)
@@ -274,7 +274,7 @@ func TestPauseBetweenReadings(t *testing.T) {
 		if got := paused(); got != 0 {
 			t.Errorf("paused %v ten seconds after a list", got)
 		}
-		f.lastRead.Store(time.Now().UnixNano())
+		f.lastRead.Store(new(time.Now()))
 		cancel()
 		if err := f.awaitReadInterval(ctx); err == nil {
 			t.Error("the pause continues after the context has ended")

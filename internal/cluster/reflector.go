@@ -33,17 +33,18 @@ const readInterval = 10 * time.Second
 
 // resourceReflector lists and watches one resource.
 type resourceReflector struct {
-	resource  string
-	run       func(context.Context) // until it ends
-	read      atomic.Bool           // the resource was listed completely once
-	lastEvent atomic.Int64          // the time of the last event, in Unix nanoseconds
-	informed  bool                  // by an informer, which drops bookmarks: lastEvent is only the time of the last change
-	lastError atomic.Pointer[error] // of the last request, nil if it succeeded
-	lastRead  atomic.Int64          // the time of the last complete list, in Unix nanoseconds
-	failures  *atomic.Uint64        // requests without a response of the API server
-	since     atomic.Uint64         // value of failures when the resource was last listed completely
-	failed    func()                // counts a failed request
-	logger    *slog.Logger
+	resource string
+	run      func(context.Context) // until it ends
+	read     atomic.Bool           // the resource was listed completely once
+	// lastEvent and lastRead are the times of the last event and of the last complete list. They are not numbers, so that they have
+	// monotonic time: what has passed since then does not depend on changes of the wall clock.
+	lastEvent, lastRead atomic.Pointer[time.Time]
+	informed            bool                  // by an informer, which drops bookmarks: lastEvent is only the time of the last change
+	lastError           atomic.Pointer[error] // of the last request, nil if it succeeded
+	failures            *atomic.Uint64        // requests without a response of the API server
+	since               atomic.Uint64         // value of failures when the resource was last listed completely
+	failed              func()                // counts a failed request
+	logger              *slog.Logger
 }
 
 // object is an object of a resource.
@@ -77,7 +78,7 @@ type store[T object] struct {
 // newResourceReflector makes f watch a resource and write into the store. fieldSelector may be
 // empty. client is the client from which the lister was made.
 func newResourceReflector[T object, L runtime.Object](client any, f *resourceReflector, fieldSelector string, from lister[L], to store[T]) *resourceReflector {
-	f.lastEvent.Store(time.Now().UnixNano())
+	f.sawEvent()
 	to.reflector = f
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -163,10 +164,14 @@ func (f *resourceReflector) request(ctx context.Context, send func(context.Conte
 
 // awaitReadInterval waits until the resource may be listed again.
 func (f *resourceReflector) awaitReadInterval(ctx context.Context) error {
+	last := f.lastRead.Load()
+	if last == nil {
+		return ctx.Err()
+	}
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(time.Until(time.Unix(0, f.lastRead.Load()).Add(readInterval))):
+	case <-time.After(time.Until(last.Add(readInterval))):
 		return nil
 	}
 }
@@ -267,10 +272,10 @@ func (r reported) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (r reported) WithGroup(name string) slog.Handler { return reported{r.Handler.WithGroup(name)} }
 
-func (f *resourceReflector) sawEvent() { f.lastEvent.Store(time.Now().UnixNano()) }
+func (f *resourceReflector) sawEvent() { f.lastEvent.Store(new(time.Now())) }
 
 // age returns the time since the last event of the resource.
-func (f *resourceReflector) age() time.Duration { return time.Since(time.Unix(0, f.lastEvent.Load())) }
+func (f *resourceReflector) age() time.Duration { return time.Since(*f.lastEvent.Load()) }
 
 func (s store[T]) change(object any, apply ...func(T)) error {
 	typed, ok := object.(T)
@@ -311,7 +316,7 @@ func (s store[T]) Replace(objects []any, _ string) error {
 		}
 	}
 	replace(typed, s.known, s.set, s.remove)
-	s.reflector.lastRead.Store(time.Now().UnixNano())
+	s.reflector.lastRead.Store(new(time.Now()))
 	s.reflector.read.Store(true)
 	s.done()
 	return nil
