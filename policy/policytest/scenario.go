@@ -3,7 +3,6 @@ package policytest
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,9 +20,6 @@ import (
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
-
-// A test with a flag of this name can read it with flag.Lookup.
-var update = flag.Bool("update", false, "write the decisions into the want.txt of scenario files")
 
 // The files of a scenario.
 const (
@@ -64,8 +60,9 @@ const (
 // others are normalized together, and NoOpinion is replaced. "!" after a verdict means that it is unresolvable. Instead
 // of a table, want.txt can say that the policy does not concern the pod, or contain an error.
 //
-// RunScenarios also checks every scenario as [Run] does. With the flag -update it rewrites the
-// files to the decisions of the policy.
+// RunScenarios also checks every scenario as [Run] does. With the environment variable
+// POLICYTEST_UPDATE=1 it rewrites the files to the decisions of the policy. It is no flag, so that
+// the test can have any flags.
 func RunScenarios(t *testing.T, kind policy.Type, pattern string) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -74,7 +71,7 @@ func RunScenarios(t *testing.T, kind policy.Type, pattern string) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), func(t *testing.T) {
-			for _, err := range checkScenario(kind, file, *update) {
+			for _, err := range checkScenario(kind, file, os.Getenv("POLICYTEST_UPDATE") == "1") {
 				t.Error(err)
 			}
 		})
@@ -100,7 +97,7 @@ func checkScenario(kind policy.Type, file string, rewrite bool) []error {
 			return []error{err}
 		}
 	} else if got != s.want {
-		errs = append(errs, fmt.Errorf("%s: the policy decides differently (go test -update rewrites the file):\n%s", file, cmp.Diff(s.want, got)))
+		errs = append(errs, fmt.Errorf("%s: the policy decides differently (POLICYTEST_UPDATE=1 go test rewrites the file):\n%s", file, cmp.Diff(s.want, got)))
 	}
 	if _, err := build(); err != nil {
 		return errs

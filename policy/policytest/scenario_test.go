@@ -1,6 +1,7 @@
 package policytest_test
 
 import (
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +37,9 @@ func goodType() policy.Type {
 		return newGood()
 	}}
 }
+
+// The package defines no flags: tests of policies have their own, such as this usual one.
+var _ = flag.Bool("update", false, "")
 
 func TestScenarios(t *testing.T) {
 	policytest.RunScenarios(t, goodType(), "testdata/*.txtar")
