@@ -176,10 +176,15 @@ func gpuTable(w io.Writer, report *gpumemory.Report) error {
 	fmt.Fprintf(table, "NODE\tGPU\tUSED\tRESERVED\tFREE\tOF %s\tPODS\n", report.Unit)
 	var used, reserved, free, capacity int64
 	for _, n := range report.Nodes {
+		if n.Problem != "" {
+			fmt.Fprintf(table, "%s\t?\t\t\t%s\t\t%s\n", n.Name, n.Problem, n.Reported)
+		}
 		for i := range n.GPUs {
 			d := &n.GPUs[i]
 			left := fmt.Sprint(d.Free())
 			switch {
+			case n.Problem != "":
+				left = "0"
 			case d.Capacity == 0:
 				left = "gone"
 			case !d.Healthy:

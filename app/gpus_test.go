@@ -78,6 +78,18 @@ NODE  GPU  USED  RESERVED  FREE  OF GiB  PODS
 n     0    4     0         gone  0       ml/a (4)
 all        4     0         0     0
 `},
+		{"of problems", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{
+			{Name: "down", Problem: "DevicePluginDown", Reported: "allocatable 0 of 16 aliyun.com/gpu-mem", GPUs: []gpumemory.GPU{
+				{Index: 0, Capacity: 16, Used: 4, Healthy: true, Pods: []gpumemory.GPUPod{pod("a", 4)}},
+			}},
+			{Name: "odd", Problem: "InvalidGPUs", Reported: "has aliyun.com/gpu-count 65"},
+		}}, `
+NODE  GPU  USED  RESERVED  FREE              OF GiB  PODS
+down  ?                    DevicePluginDown          allocatable 0 of 16 aliyun.com/gpu-mem
+down  0    4     0         0                 16      ml/a (4)
+odd   ?                    InvalidGPUs               has aliyun.com/gpu-count 65
+all        4     0         0                 16
+`},
 		{"a pod known by its claim alone", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
 			gpumemory.GPU{Index: 0, Capacity: 16, Used: 4, Reserved: 4, Healthy: true, Pods: []gpumemory.GPUPod{
 				{Holder: claims.Holder{UID: "6f1d"}, Amount: 4, Reserved: true},

@@ -10,6 +10,7 @@ import (
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -23,7 +24,13 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 	}
 	p, resource := c.policy, c.policy.config.Resource
 	hw, u := p.hardware.Of(n), p.usage.Of(n)
-	if hw.problem != nil {
+	capacity, allocatable := p.reported(n.Object)
+	switch {
+	case hw.problem == pluginDown:
+		return []string{fmt.Sprintf("the node: allocatable 0 of %d %s", capacity, resource)}
+	case hw.problem == invalidDevices:
+		return []string{"the node: " + p.declared(n.Object)}
+	case hw.problem != nil:
 		return nil
 	}
 	var lines []string
@@ -39,7 +46,29 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		}
 		lines = append(lines, fmt.Sprintf("the pod: would get %s", strings.Join(names, ", ")))
 	}
-	return append(lines, p.explainUnits(n, hw, u)...)
+	lines = append(lines, p.explainUnits(n, hw, u)...)
+	if p.config.Units != Named && capacity > allocatable {
+		lines = append(lines, fmt.Sprintf("unhealthy: %d of %d (in status.capacity, but not in status.allocatable)", capacity-allocatable, capacity))
+	}
+	return lines
+}
+
+// declared returns what the node declares about its units.
+func (p *devices) declared(node *corev1.Node) string {
+	var texts []string
+	for _, from := range []*fields.From{p.config.CapacityFrom, p.config.UnitsFrom} {
+		if text, ok := from.Of(node); ok {
+			texts = append(texts, fmt.Sprintf("%s is %.200q", from, text))
+		}
+	}
+	if len(texts) == 0 {
+		_, allocatable := p.reported(node)
+		texts = append(texts, fmt.Sprintf("allocatable %d %s", allocatable, p.config.Resource))
+	}
+	if from := p.config.GroupsFrom; from != nil {
+		texts = append(texts, fmt.Sprintf("annotation %s is %.200q", from.Annotation, node.Annotations[from.Annotation]))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // explainPod describes what the pod holds, and on which node.
@@ -111,11 +140,6 @@ func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []strin
 	lines := []string{"the node: " + policy.Join(listed, maxListed)}
 	if len(held.unplaced) > 0 && hw.units[0].name != undivided {
 		lines = append(lines, fmt.Sprintf("pods on unknown units: %s; %d left in total", claims.List(held.unplaced), u.left))
-	}
-	capacity := n.Object.Status.Capacity[corev1.ResourceName(p.config.Resource)]
-	allocatable := n.Object.Status.Allocatable[corev1.ResourceName(p.config.Resource)]
-	if unhealthy := capacity.Value() - allocatable.Value(); p.config.Units != Named && unhealthy > 0 {
-		lines = append(lines, fmt.Sprintf("unhealthy: %d of %d (in status.capacity, but not in status.allocatable)", unhealthy, capacity.Value()))
 	}
 	return lines
 }

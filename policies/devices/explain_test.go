@@ -37,6 +37,8 @@ func TestExplainNode(t *testing.T) {
 	gone.node = naming("b,c", "")
 	broken := &world{node: counting(3)}
 	broken.node.Status.Capacity = list(5)
+	down := &world{node: counting(0)}
+	down.node.Status.Capacity = list(5)
 	var names []string
 	for i := range 20 {
 		names = append(names, fmt.Sprint("n", i))
@@ -65,6 +67,10 @@ func TestExplainNode(t *testing.T) {
 		{"a pool", crowd, counted, asking("p", 1), "the node: free: 4 of 9; held by default/a, default/b, default/c, default/d, default/e"},
 		{"unhealthy", broken, numbered, asking("p", 1),
 			"the pod: would get 0 | the node: 0 (free), 1 (free), 2 (free) | unhealthy: 2 of 5 (in status.capacity, but not in status.allocatable)"},
+		{"without the device plugin", down, numbered, asking("p", 1), "the node: allocatable 0 of 5 " + fpga},
+		{"named twice", &world{node: naming("a,a", "a;a")}, grouped, asking("p", 1),
+			`the node: annotation example.com/units is "a,a"; annotation example.com/groups is "a;a"`},
+		{"too many", &world{node: counting(65)}, numbered, asking("p", 1), "the node: allocatable 65 " + fpga},
 		{"none", &world{node: naming("", "")}, named, asking("p", 1), ""},
 		{"very many", many, named, asking("p", 1), "n15 (free), and 4 more"},
 	} {

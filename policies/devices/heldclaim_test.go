@@ -18,6 +18,7 @@ func TestHeldClaimOfAUnitThatIsGone(t *testing.T) {
 		{"there, and nothing else", "a", "fits", "fits"},
 		{"gone", "b", "UnusableClaim", "fits"},
 		{"of size 0 now", "a=0,b", "UnusableClaim", "fits"},
+		{"without the device plugin", "a,b", "UnusableClaim", "DevicePluginDown!"},
 		{"gone, and so are the others", "", "UnusableClaim", "NoDevices!"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -26,6 +27,9 @@ func TestHeldClaimOfAUnitThatIsGone(t *testing.T) {
 				t.Fatalf("claimed %s", unit)
 			}
 			w.node = naming(tt.units, "")
+			if tt.name == "without the device plugin" {
+				w.node.Status.Capacity, w.node.Status.Allocatable = list(2), list(0)
+			}
 			_, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.ReserveRequest{Pod: pod, Node: w.snapshot(), Ledger: w.ledger})
 			expect(t, "the claim", policytest.Says(verdict), tt.valid)
 			expect(t, "the pod", w.filter(t, p, pod), tt.fits)

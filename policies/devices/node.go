@@ -67,11 +67,17 @@ func (p *devices) hardwareOf(node *corev1.Node) hardware {
 		capacities[u.part] += u.capacity
 	}
 	hw.largest = slices.Max(capacities)
+	if p.isDown(node) {
+		hw.problem = pluginDown
+	}
 	return hw
 }
 
 // serves reports whether the node has what the pod has claimed in the ledger, if anything.
 func (hw *hardware) serves(ledger *snapshot.Ledger, pod types.UID) bool {
+	if hw.problem != nil {
+		return false
+	}
 	for name, amount := range claims.Of(ledger, pod) {
 		if u, ok := hw.index[name]; !ok || amount > hw.units[u].capacity {
 			return false
@@ -111,9 +117,24 @@ func (p *devices) count(node *corev1.Node) (n int64, ok bool) {
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 		return n, err == nil && n >= 0 && n <= claims.MaxCapacity
 	}
-	q := node.Status.Allocatable[corev1.ResourceName(p.config.Resource)]
-	n = max(0, q.Value())
+	capacity, n := p.reported(node)
+	if p.isDown(node) {
+		n = capacity // so that people see what the node has
+	}
 	return n, n <= claims.MaxCapacity
+}
+
+// isDown reports whether the kubelet knows the resource, and refuses all pods with it.
+func (p *devices) isDown(node *corev1.Node) bool {
+	capacity, allocatable := p.reported(node)
+	return capacity > 0 && allocatable == 0 && node.Status.Allocatable != nil
+}
+
+// reported returns how much of the resource the node reports, and how much of it a pod can get: the rest is unhealthy, and it is not known
+// which units these are.
+func (p *devices) reported(node *corev1.Node) (capacity, allocatable int64) {
+	c, a := node.Status.Capacity[corev1.ResourceName(p.config.Resource)], node.Status.Allocatable[corev1.ResourceName(p.config.Resource)]
+	return c.Value(), max(0, a.Value())
 }
 
 // namedBy returns the units that the node names.

@@ -12,6 +12,10 @@ var (
 		Code: "UnreportedDevices",
 		Text: "node(s) have none of the devices that the pod requests, and no node reports any in status.allocatable; Devices does not count devices that DRA allocates",
 	}
+	pluginDown = &policy.Reason{
+		Code: "DevicePluginDown",
+		Text: "node(s) report devices of which none is allocatable: their device plugin does not run, or all devices are unhealthy",
+	}
 	invalidDevices = &policy.Reason{
 		Code: "InvalidDevices",
 		Text: "node(s) report their devices in an invalid annotation, label or status",

@@ -21,12 +21,12 @@ func (p *devices) Units(view *snapshot.View) policy.UnitList {
 
 func (p *devices) list(n *snapshot.Node) []policy.Unit {
 	hw, usage := p.hardware.Of(n), p.usage.Of(n)
-	if hw.problem != nil {
+	if len(hw.units) == 0 {
 		return nil
 	}
 	units := make([]policy.Unit, len(hw.units))
 	for i, u := range hw.units {
-		units[i] = policy.Unit{Name: u.name, Capacity: u.capacity, Used: u.capacity - usage.free[i]}
+		units[i] = policy.Unit{Name: u.name, Capacity: u.capacity, Used: u.capacity - usage.free[i], Unhealthy: hw.problem != nil}
 	}
 	return units
 }

@@ -2,6 +2,7 @@ package gpumemory
 
 import (
 	"fmt"
+	"strings"
 
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/policy"
@@ -49,8 +50,17 @@ func (c *filter) wouldGet(n *snapshot.Node, preferred int) []string {
 	switch {
 	case b.holders.Has(c.pod):
 		return []string{"the pod: already has its GPUs"}
-	case b.problem != nil || verdict.Reason == wrongModel:
+	case b.problem != nil:
+		if hw := c.policy.hardware.Of(n); hw.reported != "" {
+			return []string{"the node: " + hw.reported}
+		}
 		return nil
+	case verdict.Reason == wrongModel || verdict.Reason == mixedModels:
+		config := &c.policy.config
+		return []string{
+			fmt.Sprintf("the node: has %q (label %s)", n.Object.Labels[config.ModelLabel], config.ModelLabel),
+			fmt.Sprintf("the pod: allows %.200q (annotation %s)", strings.Join(c.request.models, ","), config.ModelAnnotation),
+		}
 	case verdict.Fits():
 		return []string{"the pod: would get " + c.policy.listed(b, c.policy.choose(c.request, b, preferred))}
 	}

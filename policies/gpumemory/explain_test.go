@@ -30,7 +30,11 @@ func past(count int, cpu, memory, gpus int64, models string) []*corev1.Pod {
 }
 
 func TestExplain(t *testing.T) {
-	nodes := []*corev1.Node{sharingNode("shared", "T4", 2, 16), sharingNode("large", "T4", 8, 16), sharingNode("scarce", "P100", 2, 16)}
+	nodes := []*corev1.Node{
+		sharingNode("shared", "T4", 2, 16), sharingNode("large", "T4", 8, 16), sharingNode("scarce", "P100", 2, 16),
+		sharingNode("down", "T4", 2, 23), sharingNode("uncounted", "T4", 65, 16), sharingNode("mib", "T4", 2, 24187),
+	}
+	nodes[3].Status.Allocatable = corev1.ResourceList{}
 	running := []*corev1.Pod{onGPU("shared", "a", 10, "0"), onGPU("shared", "b", 12, "1")}
 	usual := append(past(100, 1, 6, 0, ""), past(100, 1, 10, 0, "")...)
 	tests := []struct {
@@ -44,7 +48,12 @@ func TestExplain(t *testing.T) {
 		{"BinPack: the GPU", policy.BinPack, nil, sharingPod("p", 1, 4, 0, ""), "shared", "the pod: would get GPU 1 (free: 4 of 16 GiB)"},
 		{"BinPack: no room", policy.BinPack, nil, sharingPod("p", 1, 8, 0, ""), "shared", "the node: GPU 0 (free: 6 of 16 GiB; held by ns/a (10)), GPU 1 (free: 4 of 16 GiB; held by ns/b (12))"},
 		{"BinPack: whole GPUs", policy.BinPack, nil, sharingPod("p", 1, 0, 2, ""), "scarce", "the pod: would get GPU 0 (free: 16 of 16 GiB), GPU 1 (free: 16 of 16 GiB)"},
-		{"BinPack: another model", policy.BinPack, nil, sharingPod("p", 1, 8, 0, "V100"), "shared", ""},
+		{"BinPack: another model", policy.BinPack, nil, sharingPod("p", 1, 8, 0, "V100，T4"), "shared",
+			`the node: has "T4" (label nvidia.com/gpu.product) the pod: allows "V100，T4" (annotation outboard.dev/gpu-models)`},
+		{"BinPack: no plugin", policy.BinPack, nil, sharingPod("p", 1, 8, 0, ""), "down", "the node: allocatable 0 of 46 aliyun.com/gpu-mem"},
+		{"BinPack: too many", policy.BinPack, nil, sharingPod("p", 1, 8, 0, ""), "uncounted", "the node: has aliyun.com/gpu-count 65, and that must be 1 to 64"},
+		{"BinPack: another unit", policy.BinPack, nil, sharingPod("p", 1, 8, 0, ""), "mib",
+			"the node: has a GPU with 24187 GiB, and no GPU has so much: the device plugin seems to count in MiB"},
 		{"BinPack: nothing learned", policy.BinPack, usual, sharingPod("p", 1, 8, 0, ""), "", ""},
 		{"BinPack: has it already", policy.BinPack, nil, running[0], "shared", "the pod: already has its GPUs"},
 		{"LeastWaste: no room is not rated", LeastWaste, usual, sharingPod("p", 2, 8, 0, ""), "shared", "the node: GPU 0 (free: 6 of 16 GiB; held by ns/a (10)), GPU 1 (free: 4 of 16 GiB; held by ns/b (12))…!cost of the pod"},

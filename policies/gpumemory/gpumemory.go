@@ -36,12 +36,16 @@ type gpuMemory struct {
 // the strategy is nil.
 func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
 	p := &gpuMemory{config: config}
-	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, config.SizesFrom) })
+	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, &config) })
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
 		return usageOf(n, n.Ledger(memoryResource), p.hardware.Of(n))
 	})
 	p.report = snapshot.NewFact(func(n *snapshot.Node) NodeReport {
-		return NodeReport{n.Name, GPUs(config, n), Unannotated(config, n)}
+		report := NodeReport{Name: n.Name, GPUs: GPUs(config, n), Unannotated: Unannotated(config, n)}
+		if hw := p.hardware.Of(n); hw.reported != "" {
+			report.Problem, report.Reported = hw.problem.Code, hw.reported
+		}
+		return report
 	})
 	p.units = snapshot.NewFact(func(n *snapshot.Node) []policy.Unit { return unitsOf(p.report.Of(n)) })
 	if by != nil {
@@ -128,13 +132,16 @@ func (c *filter) Filter(n *snapshot.Node) policy.Verdict {
 	return c.policy.evaluate(c.request, n, &without)
 }
 
-// usable reports whether the pod can use its claims in the ledger, if any: the GPUs exist, are
-// healthy, and are large enough.
+// usable reports whether the pod can use its claims in the ledger, if any: the device plugin runs, and
+// the GPUs exist, are healthy, and are large enough.
 func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.Node) bool {
-	capacities, ill := p.hardware.Of(n).capacities, unhealthy(n)
+	hw, ill := p.hardware.Of(n), unhealthy(n)
+	if hw.problem != nil {
+		return false
+	}
 	for unit, amount := range claims.Of(ledger, uid) {
 		gpu, err := strconv.Atoi(unit)
-		if err != nil || gpu < 0 || gpu >= len(capacities) || amount > capacities[gpu] || ill&(1<<gpu) != 0 {
+		if err != nil || gpu < 0 || gpu >= len(hw.capacities) || amount > hw.capacities[gpu] || ill&(1<<gpu) != 0 {
 			return false
 		}
 	}
@@ -148,6 +155,8 @@ func (p *gpuMemory) evaluate(r *request, n *snapshot.Node, b *usage) policy.Verd
 		return policy.Verdict{Reason: r.refused, Unresolvable: true}
 	case b.problem != nil:
 		return policy.Verdict{Reason: b.problem, Unresolvable: true}
+	case len(r.models) > 0 && p.hardware.Of(n).mixed:
+		return policy.Verdict{Reason: mixedModels, Unresolvable: true}
 	case len(r.models) > 0:
 		if _, ok := slices.BinarySearch(r.models, n.Object.Labels[p.config.ModelLabel]); !ok {
 			return policy.Verdict{Reason: wrongModel, Unresolvable: true}

@@ -41,7 +41,7 @@ type GPUPod struct {
 // GPUs returns the GPUs of the node in order of index, as a policy with the configuration counts
 // them; none if the node has no shared GPUs and no pod holds any.
 func GPUs(config Config, n *snapshot.Node) []GPU {
-	hw := hardwareOf(n.Object, config.SizesFrom)
+	hw := hardwareOf(n.Object, &config)
 	held := holdings(n, n.Ledger(memoryResource), &hw)
 	var devices []GPU
 	at := map[int]int{}
@@ -81,7 +81,7 @@ func GPUs(config Config, n *snapshot.Node) []GPU {
 // Unannotated returns the pods of the node that request GPUs, and of which neither a claim nor an annotation says which GPUs they
 // have, in order of namespace and name. They count on no GPU. Their Amount is the memory that they request, or 0 for whole GPUs.
 func Unannotated(config Config, n *snapshot.Node) []GPUPod {
-	hw := hardwareOf(n.Object, config.SizesFrom)
+	hw := hardwareOf(n.Object, &config)
 	claimants, _ := claims.On(n, n.Ledger(memoryResource))
 	var pods []GPUPod
 	for i := range n.Pods {

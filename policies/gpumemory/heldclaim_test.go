@@ -80,6 +80,7 @@ func TestHeldClaimOfAnUnusableGPU(t *testing.T) {
 		gpus        int64
 		unhealthy   string // GPUs
 		crowded     bool   // another pod has most of the other GPU
+		down        bool   // nothing is allocatable
 		valid, fits string
 	}{
 		{name: "healthy", gpus: 2, valid: "fits", fits: "fits"},
@@ -87,6 +88,7 @@ func TestHeldClaimOfAnUnusableGPU(t *testing.T) {
 		{name: "unhealthy", gpus: 2, unhealthy: "0", valid: "UnusableClaim", fits: "fits"},
 		{name: "unhealthy, and the other is full", gpus: 2, unhealthy: "0", crowded: true, valid: "UnusableClaim", fits: "InsufficientMemory 4/10 GiB"},
 		{name: "the other is unhealthy", gpus: 2, unhealthy: "1", valid: "fits", fits: "fits"},
+		{name: "without the device plugin", gpus: 2, down: true, valid: "UnusableClaim", fits: "DevicePluginDown!"},
 		{name: "gone", gpus: 0, valid: "UnusableClaim", fits: "NotGPUShare!"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -99,6 +101,9 @@ func TestHeldClaimOfAnUnusableGPU(t *testing.T) {
 			}
 			if w.gpus = tt.unhealthy; tt.gpus == 0 {
 				w.node = gpuNode("n", 0, 0)
+			}
+			if tt.down {
+				w.node.Status.Allocatable = list(0, 2)
 			}
 			_, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.ReserveRequest{
 				Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.Pod(pod.UID).At,

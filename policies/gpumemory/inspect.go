@@ -21,7 +21,10 @@ type Report struct {
 // NodeReport lists every GPU of one node.
 type NodeReport struct {
 	Name string `json:"name"`
-	GPUs []GPU  `json:"gpus"`
+	// Problem is the code of the reason for which no pod gets any of the GPUs, and Reported what the node reports; "" if there is none.
+	Problem  string `json:"problem,omitempty"`
+	Reported string `json:"reported,omitempty"`
+	GPUs     []GPU  `json:"gpus"`
 	// Unannotated are the pods of which nothing says which GPUs they have: see the function Unannotated.
 	Unannotated []GPUPod `json:"unannotated,omitempty"`
 }
@@ -61,7 +64,7 @@ func (p *gpuMemory) Inspect(view *snapshot.View, path string) (value any, found 
 	}
 	report := Report{Unit: p.config.Unit, Nodes: []NodeReport{}}
 	for n := range nodesOf(view, name, one) {
-		if node := p.report.Of(n); len(node.GPUs) > 0 {
+		if node := p.report.Of(n); len(node.GPUs) > 0 || node.Problem != "" && kind == "gpus" {
 			report.Nodes = append(report.Nodes, *node)
 		}
 	}
@@ -123,7 +126,7 @@ func unitsOf(report *NodeReport) []policy.Unit {
 	for i := range report.GPUs {
 		d := &report.GPUs[i]
 		units[i] = policy.Unit{
-			Name: strconv.Itoa(d.Index), Capacity: d.Capacity, Used: d.Used, Reserved: d.Reserved, Unhealthy: !d.Healthy, Gone: d.Capacity == 0,
+			Name: strconv.Itoa(d.Index), Capacity: d.Capacity, Used: d.Used, Reserved: d.Reserved, Unhealthy: !d.Healthy || report.Problem != "", Gone: d.Capacity == 0,
 		}
 	}
 	return units

@@ -14,9 +14,14 @@ func TestInspect(t *testing.T) {
 	var builder snapshot.Builder
 	builder.SetNode(gpuNode("n", 2, 16))
 	builder.SetNode(gpuNode("without", 0, 0))
+	for name, sizes := range map[string]string{"words": "80GiB,16GiB", "few": "80"} {
+		invalid := gpuNode(name, 2, 16)
+		invalid.Annotations = map[string]string{"sizes": sizes}
+		builder.SetNode(invalid)
+	}
 	builder.SetPod(placed("p", 6, "1"))
 	view := builder.View()
-	inspector := build(t, `{}`).(interface {
+	inspector := build(t, `{sizesFrom: {annotation: sizes}}`).(interface {
 		Inspect(*snapshot.View, string) (any, bool)
 	})
 	const all = `{"nodes":[{"name":"n","totalGPU":32,"usedGPU":6,"devs":[` +
@@ -30,6 +35,10 @@ func TestInspect(t *testing.T) {
 		"gpus/n": `{"unit":"GiB","nodes":[{"name":"n","gpus":[` +
 			`{"index":0,"capacity":16,"used":0,"reserved":0,"healthy":true,"pods":null},` +
 			`{"index":1,"capacity":16,"used":6,"reserved":0,"healthy":true,"pods":[{"namespace":"default","name":"p","uid":"uid-p","amount":6}]}]}]}`,
+		"gpus/words": `{"unit":"GiB","nodes":[{"name":"words","problem":"InvalidGPUs",` +
+			`"reported":"annotation sizes is \"80GiB,16GiB\", and must be whole numbers, at most 64","gpus":null}]}`,
+		"gpus/few": `{"unit":"GiB","nodes":[{"name":"few","problem":"InvalidGPUs",` +
+			`"reported":"annotation sizes is \"80\", and must be as many numbers as aliyun.com/gpu-count, 2","gpus":null}]}`,
 		"gpus/unknown": `{"unit":"GiB","nodes":[],"error":"node \"unknown\" not found"}`,
 		"other":        "",
 	} {

@@ -1,6 +1,7 @@
 package gpumemory
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -8,7 +9,6 @@ import (
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/claims"
-	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -24,34 +24,70 @@ const (
 // hardware is what a node reports about its GPUs.
 type hardware struct {
 	problem    *policy.Reason // why none of its GPUs can be used
+	reported   string         // what of the node causes the problem, for people; "" if the reason says it
 	capacities []int64        // by index
+	mixed      bool           // the GPUs have different sizes, so they are of different models
 }
 
-// hardwareOf reads the hardware of the node. sizesFrom may be nil.
-func hardwareOf(node *corev1.Node, sizesFrom *fields.From) hardware {
-	memory, count := capacity(node, memoryResource), capacity(node, countResource)
+// hardwareOf reads the hardware of the node.
+func hardwareOf(node *corev1.Node, c *Config) hardware {
+	memory := amount(node.Status.Capacity, memoryResource)
 	if memory <= 0 {
 		return hardware{problem: notSharing}
 	}
-	if text, declared := sizesFrom.Of(node); declared {
-		sizes := parseSizes(sizesFrom.Items(text))
-		if sizes == nil || count > 0 && count != int64(len(sizes)) {
-			return hardware{problem: invalidGPUs}
+	sizes, wrong := sizesOf(node, c, memory)
+	for _, size := range sizes {
+		if hint := c.Unit.implausible(size); hint != "" {
+			sizes, wrong = nil, fmt.Sprintf("has a GPU with %d %s, and no GPU has %s", size, c.Unit, hint)
+			break
 		}
-		return hardware{capacities: sizes}
 	}
-	if count < 1 || count > maxGPUs || memory/count > claims.MaxCapacity {
-		return hardware{problem: invalidGPUs}
+	if wrong != "" {
+		return hardware{problem: invalidGPUs, reported: wrong}
 	}
-	sizes := make([]int64, count)
-	for i := range sizes {
-		sizes[i] = memory / count
+	hw := hardware{capacities: sizes, mixed: slices.ContainsFunc(sizes, func(size int64) bool { return size != sizes[0] })}
+	if node.Status.Allocatable != nil && amount(node.Status.Allocatable, memoryResource) == 0 {
+		hw.problem, hw.reported = pluginDown, fmt.Sprintf("allocatable 0 of %d %s", memory, memoryResource)
 	}
-	return hardware{capacities: sizes}
+	return hw
 }
 
-func capacity(node *corev1.Node, name corev1.ResourceName) int64 {
-	q := node.Status.Capacity[name]
+// sizesOf returns the memory of each GPU, or what is wrong with what the node reports.
+func sizesOf(node *corev1.Node, c *Config, memory int64) (sizes []int64, wrong string) {
+	count := amount(node.Status.Capacity, countResource)
+	if text, declared := c.SizesFrom.Of(node); declared {
+		sizes := parseSizes(c.SizesFrom.Items(text))
+		switch {
+		case sizes == nil:
+			wrong = "must be whole numbers, at most 64"
+		case count > 0 && count != int64(len(sizes)):
+			wrong = fmt.Sprintf("must be as many numbers as %s, %d", countResource, count)
+		default:
+			return sizes, ""
+		}
+		return nil, fmt.Sprintf("%s is %.100q, and %s", c.SizesFrom, text, wrong)
+	}
+	if count < 1 || count > maxGPUs {
+		return nil, fmt.Sprintf("has %s %d, and that must be 1 to 64", countResource, count)
+	}
+	return slices.Repeat([]int64{memory / count}, int(count)), ""
+}
+
+// implausible returns which unit a size is probably in that no GPU has in this unit, or "". A GPU that is not used may have size 0.
+func (u Unit) implausible(size int64) (hint string) {
+	switch {
+	case u == MiB && size > 0 && size < 512:
+		return "so little: the device plugin seems to count in GiB"
+	case u == MiB && size > 1<<20:
+		return "so much"
+	case u != MiB && size > 1<<10:
+		return "so much: the device plugin seems to count in MiB"
+	}
+	return ""
+}
+
+func amount(of corev1.ResourceList, name corev1.ResourceName) int64 {
+	q := of[name]
 	return q.Value()
 }
 
@@ -63,7 +99,7 @@ func parseSizes(parts []string) []int64 {
 	sizes := make([]int64, len(parts))
 	for i, part := range parts {
 		size, err := strconv.ParseInt(part, 10, 64)
-		if err != nil || size < 0 || size > claims.MaxCapacity {
+		if err != nil || size < 0 {
 			return nil
 		}
 		sizes[i] = size
@@ -73,7 +109,7 @@ func parseSizes(parts []string) []int64 {
 
 // gpu is the state of one GPU of a node.
 type gpu struct {
-	capacity int64 // 0..claims.MaxCapacity
+	capacity int64 // 0..1<<20
 	used     int64 // may exceed capacity, if hardware was replaced
 	healthy  bool
 }

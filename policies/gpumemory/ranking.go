@@ -53,7 +53,9 @@ func (p *gpuMemory) preferred(ask policy.ReserveRequest, n *snapshot.Node, u *us
 // room returns what is free of the node, with the given usage instead of the node's own.
 func (p *gpuMemory) room(n *snapshot.Node, u *usage) placement.Node {
 	room := strategy.Room(n)
-	room.Model = n.Object.Labels[p.config.ModelLabel]
+	if !p.hardware.Of(n).mixed {
+		room.Model = n.Object.Labels[p.config.ModelLabel]
+	}
 	if u.problem == nil {
 		for _, c := range u.gpus {
 			gpu := placement.GPU{Size: c.capacity}

@@ -12,9 +12,17 @@ var (
 		Code: "InvalidGPUs",
 		Text: "node(s) report an invalid number or memory size of their GPUs",
 	}
+	pluginDown = &policy.Reason{
+		Code: "DevicePluginDown",
+		Text: "node(s) report GPU memory of which nothing is allocatable: their device plugin does not run",
+	}
 	wrongModel = &policy.Reason{
 		Code: "WrongModel",
 		Text: "node(s) have GPUs of a model that the pod does not allow",
+	}
+	mixedModels = &policy.Reason{
+		Code: "MixedModels",
+		Text: "node(s) have GPUs of different sizes, and their label cannot say which of them are of a model that the pod allows",
 	}
 	insufficientMemory = inEachUnit(policy.Reason{
 		Code: "InsufficientMemory",

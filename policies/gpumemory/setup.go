@@ -13,8 +13,9 @@ import (
 // Config is the configuration of the policy.
 type Config struct {
 	// Unit is the unit in which the device plugin counts memory (its flag --memory-unit): GiB (the
-	// default) or MiB. The numbers are the plugin's, whatever is set here: reasons, explanations and
-	// outboard gpus print the unit beside them, so that 8 is not mistaken.
+	// default) or MiB. The numbers are the plugin's: reasons, explanations and outboard gpus print the
+	// unit beside them. A node with a size that no GPU has in this unit is InvalidGPUs: its plugin
+	// counts in the other one.
 	Unit Unit `json:"unit" values:"GiB,MiB"`
 	// GPUSelection says which GPU of a node a pod gets: BinPack (the default), the one with
 	// the least free memory that is enough, or Spread, the one with the most. Of equal
