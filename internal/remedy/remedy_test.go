@@ -170,6 +170,10 @@ func TestTexts(t *testing.T) {
 				"if pod team/a on n1 ended; preemption can evict it",
 			},
 		},
+		"a round number": {
+			&world{nodes: []*corev1.Node{gpuNode("n1")}}, gpuPod("new", "", 0, "3000"),
+			[]string{"with 80 GiB of aliyun.com/gpu-mem instead of 3000 GiB, on n1 (with 81 GiB it would not)"},
+		},
 		"the holder is terminating": {
 			&world{nodes: []*corev1.Node{gpuNode("n1")}, pods: []*corev1.Pod{gpuPod("a", "n1", 20, "25", func(p *corev1.Pod) {
 				p.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)}

@@ -3,8 +3,11 @@ package remedy
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // maxNamed is how many pods a text names.
@@ -30,14 +33,17 @@ func (r *Remedy) String() string {
 }
 
 func (r *Remedy) request() string {
-	unit := ""
-	if r.Unit != "" {
-		unit = " " + r.Unit
+	amount := func(q *resource.Quantity) string {
+		text := q.String()
+		if strings.Contains(string(r.Resource), "/") { // extended resources are whole numbers: 3000, not 3k
+			text = strconv.FormatInt(q.Value(), 10)
+		}
+		return strings.TrimSpace(text + " " + r.Unit)
 	}
-	text := fmt.Sprintf("with %s%s of %s instead of %s%s, on %s", r.To, unit, r.Resource, r.From, unit, r.Node)
+	text := fmt.Sprintf("with %s of %s instead of %s, on %s", amount(r.To), r.Resource, amount(r.From), r.Node)
 	switch {
 	case r.Next != nil && r.Next.Cmp(*r.From) != 0:
-		text += fmt.Sprintf(" (with %s%s it would not", r.Next, unit)
+		text += fmt.Sprintf(" (with %s it would not", amount(r.Next))
 		if !r.Smallest {
 			text += ", and not every larger amount was evaluated"
 		}
