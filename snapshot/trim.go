@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,14 +14,22 @@ import (
 // lastApplied is kubectl's copy of the whole object, including the environment.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
+// maxLastApplied is how long lastApplied of a pod may be. The API server accepts annotations of 256 KiB in all: with those of a pod of MaxPod
+// bytes, this leaves 96 KiB for those that a Binding adds, which must be added.
+const maxLastApplied = 96 << 10
+
 // TrimPod removes, in place, what no placement can depend on, including every value that may be a
 // secret: managed fields, environment, commands, probes, lifecycle hooks, volume mounts, volumes
 // that are neither persistent nor images, and most of the status. Of the status it keeps the phase, the start
 // time, the nominated node, the names of its ResourceClaims, the conditions other than steps on the way to
 // Ready, and, while the pod is resized, its resources. It also removes ephemeral containers, which kube-scheduler does not
-// count either.
+// count either. A pod to whose annotations a Binding could not add any becomes larger than MaxPod.
 func TrimPod(pod *corev1.Pod) {
+	full := len(pod.Annotations[lastApplied]) > maxLastApplied
 	trimMeta(&pod.ObjectMeta)
+	if full {
+		pod.Annotations[lastApplied] = strings.Repeat(".", maxLastApplied+1) // not its value, which may have secrets
+	}
 	trimContainers(pod.Spec.InitContainers)
 	trimContainers(pod.Spec.Containers)
 	pod.Spec.EphemeralContainers = nil

@@ -1,6 +1,7 @@
 package snapshot_test
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -129,6 +130,21 @@ func TestTrimKeeps(t *testing.T) {
 	snapshot.TrimNode(n)
 	if diff := cmp.Diff(strings.Fields(keptOfNode), setFields(reflect.ValueOf(n).Elem(), "")); diff != "" {
 		t.Errorf("fields of a trimmed node (-want +got):\n%s", diff)
+	}
+}
+
+// A pod to whose annotations nothing can be added is too large to be placed, and has no secret.
+func TestTrimPodWithoutRoomForAnnotations(t *testing.T) {
+	for length, tooLarge := range map[int]bool{96 << 10: false, 96<<10 + 1: true} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			"kubectl.kubernetes.io/last-applied-configuration": strings.Repeat("s", length), "other": "o",
+		}}}
+		for range 2 { // a trimmed pod stays the same
+			p = snapshot.TrimmedPod(p)
+			if got := snapshot.PodSize(p) > snapshot.MaxPod; got != tooLarge || strings.Contains(fmt.Sprint(p), "sss") {
+				t.Errorf("%d bytes: too large: %v, %.200v", length, got, p)
+			}
+		}
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 // Annotation is the key of the annotation with the [Summary] that a pod gets when it is bound.
 const Annotation = "outboard.dev/decision"
 
+// maxWhy bounds the annotation, because the API server bounds all annotations of a pod together, and those of claims must be among them.
+const maxWhy = 4 << 10
+
 // Summary describes in one line why a pod is on the node, from the latest records about it, latest
 // first. It is "" if they contain nothing about the node.
 func Summary(records []*Record, node string) string {
@@ -107,5 +110,9 @@ func (l *Log) Why(pod *corev1.Pod, profile, node string) string {
 	if len(texts) == 0 {
 		return ""
 	}
-	return strings.Join(texts, "; ") + waited
+	why := strings.Join(texts, "; ") + waited
+	if len(why) > maxWhy {
+		why = strings.ToValidUTF8(why[:maxWhy], "") + "…"
+	}
+	return why
 }

@@ -38,8 +38,8 @@ func TestLedgerIsLimited(t *testing.T) {
 		claim func(pod, over int) policy.Claim // of the pod; over is 1 for the one beyond the limit
 		want  string
 	}{
-		"units": {0, func(_, over int) policy.Claim { return on(0, units(64+over, 9), nil) }, "65 units, the limit of a ledger is 64"},
-		"pods":  {511, func(int, int) policy.Claim { return on(0, units(2, 1000), nil) }, "512 pods have claims, the limit of a ledger"},
+		"units":       {0, func(_, over int) policy.Claim { return on(0, units(64+over, 9), nil) }, "65 units, the limit of a ledger is 64"},
+		"pods":        {511, func(int, int) policy.Claim { return on(0, units(2, 1000), nil) }, "512 pods have claims, the limit of a ledger"},
 		"annotations": {0, func(_, over int) policy.Claim { return on(0, units(1, 9), annotations(16+over)) }, "a claim with 17 annotations, the limit is 16"},
 	} {
 		t.Run(name, func(t *testing.T) {
