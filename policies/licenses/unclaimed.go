@@ -82,9 +82,8 @@ func (p *licenses) sameBound(last, next *snapshot.View) bool {
 	if last.NodeIndex() != next.NodeIndex() {
 		return false
 	}
-	for row := range next.Rows() {
-		was, is := last.At(row), next.At(row)
-		if was != is && !slices.Equal(*p.boundPods.Of(was), *p.boundPods.Of(is)) {
+	for is := range next.ChangedSince(last) {
+		if !slices.Equal(*p.boundPods.Of(last.At(is.Row())), *p.boundPods.Of(is)) {
 			return false
 		}
 	}
