@@ -192,6 +192,28 @@ func TestDeletedPodIsNotReadAgain(t *testing.T) {
 	}
 }
 
+// Pods are read again for labels that a budget did not select before, and not for each change of its status.
+func TestBudgetsThatSelectMoreCauseReading(t *testing.T) {
+	s := newState()
+	for _, step := range []struct {
+		label   string
+		allowed int32
+		reads   int
+	}{{"app", 1, 1}, {"app", 0, 0}, {"tier", 0, 1}} {
+		s.setBudget(&policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"}, Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: step.allowed},
+			Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{step.label: "x"}}},
+		})
+		if got := len(s.lacking); got != step.reads {
+			t.Errorf("%+v: pods are read %d times", step, got)
+		}
+		select {
+		case <-s.lacking:
+		default:
+		}
+	}
+}
+
 // However many labels the budgets of a namespace select, a large pod takes little memory. It has these labels again when they are few.
 func TestLabelsThatBudgetsSelectAreLimited(t *testing.T) {
 	large := largePod("bound", exampleNodeName(0))

@@ -160,16 +160,24 @@ func (s *state) setBudget(budget *policyv1.PodDisruptionBudget) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.requestPublish()
-	defer s.requestReread() // it may select other labels
+	defer s.rereadMore(budget.Namespace, s.builder.SelectedLabels(budget.Namespace))
 	return s.builder.SetDisruptionBudget(budget)
+}
+
+// rereadMore reads pods again if the budgets of the namespace select labels that are not among those before: a change of a budget's status,
+// which is frequent, needs no look at all pods.
+func (s *state) rereadMore(namespace string, before map[string]struct{}) {
+	if !covers(before, s.builder.SelectedLabels(namespace)) {
+		s.requestReread()
+	}
 }
 
 func (s *state) removeBudget(budget *policyv1.PodDisruptionBudget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer s.rereadMore(budget.Namespace, s.builder.SelectedLabels(budget.Namespace)) // the others may be within the limits again
 	s.builder.DeleteDisruptionBudget(types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
 	s.requestPublish()
-	s.requestReread() // the others may be within the limits again
 }
 
 // allBudgets returns only the identities of the budgets.
