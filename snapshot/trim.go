@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"unique"
@@ -19,11 +20,12 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 const maxLastApplied = 96 << 10
 
 // TrimPod removes, in place, what no placement can depend on, including every value that may be a
-// secret: managed fields, environment, commands, probes, lifecycle hooks, volume mounts, volumes
-// that are neither persistent nor images, and most of the status. Of the status it keeps the phase, the start
-// time, the nominated node, the names of its ResourceClaims, the conditions other than steps on the way to
-// Ready, and, while the pod is resized, its resources. It also removes ephemeral containers, which kube-scheduler does not
-// count either. A pod to whose annotations a Binding could not add any becomes larger than MaxPod.
+// secret: managed fields, environment, commands, probes, lifecycle hooks, volume mounts, the
+// contents of most volumes, and most of the status. Of the status it keeps the phase, the start
+// time, the nominated node, the names of its ResourceClaims, the conditions other than steps on the
+// way to Ready, and, while the pod is resized, its resources. It also removes ephemeral containers,
+// which kube-scheduler does not count either. A pod to whose annotations a Binding could not add any
+// becomes larger than MaxPod.
 func TrimPod(pod *corev1.Pod) {
 	full := len(pod.Annotations[lastApplied]) > maxLastApplied
 	trimMeta(&pod.ObjectMeta)
@@ -39,7 +41,7 @@ func TrimPod(pod *corev1.Pod) {
 	pod.Spec.SecurityContext = nil
 	pod.Spec.EvictionResponders = nil
 	pod.Spec.ImagePullSecrets = nil
-	pod.Spec.Volumes = constrainingVolumes(pod.Spec.Volumes)
+	pod.Spec.Volumes = trimmedVolumes(pod.Spec.Volumes)
 	var kept corev1.PodStatus
 	if isResized(pod) {
 		kept = resourceStatus(&pod.Status)
@@ -167,13 +169,31 @@ func lasting(conditions []corev1.PodCondition) []corev1.PodCondition {
 	return append(make([]corev1.PodCondition, 0, len(kept)), kept...)
 }
 
-// constrainingVolumes returns the volumes on which it can depend where a pod runs: those that exist in some places, and images, which some nodes have.
-func constrainingVolumes(volumes []corev1.Volume) []corev1.Volume {
-	var kept []corev1.Volume
-	for _, v := range volumes {
-		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil || v.Image != nil {
-			kept = append(kept, v)
-		}
+// tokenVolume is the prefix of the name of the volume that the API server adds to most pods.
+const tokenVolume = "kube-api-access-"
+
+// trimmedVolumes returns all volumes, each with its name and the type of its source. A source of a
+// type on which the node can depend is kept, any other is empty. The random end of the name of the
+// token's volume is removed, so that pods of one template share memory.
+func trimmedVolumes(volumes []corev1.Volume) []corev1.Volume {
+	if len(volumes) == 0 {
+		return nil
 	}
-	return kept
+	trimmed := make([]corev1.Volume, len(volumes))
+	for i := range volumes {
+		v, kept := &volumes[i], &trimmed[i]
+		kept.Name = v.Name
+		if v.Projected != nil && strings.HasPrefix(v.Name, tokenVolume) {
+			kept.Name = tokenVolume
+		}
+		from, to := reflect.ValueOf(&v.VolumeSource).Elem(), reflect.ValueOf(&kept.VolumeSource).Elem()
+		for f := range from.NumField() {
+			if !from.Field(f).IsNil() {
+				to.Field(f).Set(reflect.New(from.Field(f).Type().Elem()))
+			}
+		}
+		kept.HostPath, kept.EmptyDir, kept.NFS, kept.CSI = v.HostPath, v.EmptyDir, v.NFS, v.CSI
+		kept.PersistentVolumeClaim, kept.Ephemeral, kept.Image = v.PersistentVolumeClaim, v.Ephemeral, v.Image
+	}
+	return trimmed
 }

@@ -236,24 +236,24 @@ func TestTrimPodDropsSecrets(t *testing.T) {
 	}
 }
 
-func TestTrimPodKeepsVolumesThatDetermineItsPlace(t *testing.T) {
+func TestTrimPodKeepsTheTypesOfVolumes(t *testing.T) {
 	p := pod("p", "")
 	p.Spec.Volumes = []corev1.Volume{
-		{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}},
+		{Name: "kube-api-access-x7k2p", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{}}}}},
 		{Name: "claim", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}},
 		{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s"}}},
 		{Name: "generic", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 		{Name: "inline", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}}},
 		{Name: "model", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "model:1"}}},
+		{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}},
 	}
+	want := p.DeepCopy().Spec.Volumes
+	want[0].Name, want[0].Projected.Sources = "kube-api-access-", nil
+	want[2].Secret.SecretName = ""
 	snapshot.TrimPod(p)
-	var kept []string
-	for _, v := range p.Spec.Volumes {
-		kept = append(kept, v.Name)
-	}
-	if got := strings.Join(kept, " "); got != "claim generic inline model" {
-		t.Errorf("kept %q", got)
+	if diff := cmp.Diff(want, p.Spec.Volumes); diff != "" {
+		t.Errorf("volumes of the trimmed pod (-want +got):\n%s", diff)
 	}
 }
 

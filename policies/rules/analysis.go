@@ -224,6 +224,25 @@ func access(e ast.Expr) (operand ast.Expr, name string, want presence, ok bool) 
 	return nil, "", 0, false
 }
 
+// accessed returns the expression of which e reads a field or an element; nil if e reads none.
+func accessed(e ast.Expr) ast.Expr {
+	switch e.Kind() {
+	case ast.SelectKind:
+		return e.AsSelect().Operand()
+	case ast.CallKind:
+		switch call := e.AsCall(); call.FunctionName() {
+		case operators.Index, operators.OptIndex, operators.OptSelect:
+			return call.Args()[0]
+		}
+	}
+	return nil
+}
+
+// isDynamic reports whether the type of a value is known only when it is evaluated.
+func isDynamic(t *types.Type) bool {
+	return t.Kind() == types.DynKind || t.Kind() == types.OpaqueKind && slices.ContainsFunc(t.Parameters(), isDynamic)
+}
+
 // children returns the expressions directly inside one. Rules make no objects.
 func children(e ast.Expr) []ast.Expr {
 	var all []ast.Expr

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -116,6 +117,10 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 	walk(tree.Expr(), func(e ast.Expr) bool {
 		if message, wrong := mustBeLiteral(e); wrong {
 			a.problem(e, message)
+		}
+		if operand := accessed(e); operand != nil && isDynamic(tree.GetType(operand.ID())) {
+			a.problem(e, "whether the field exists cannot be checked: write the object without dyn()")
+			return false
 		}
 		return true
 	})
@@ -351,12 +356,17 @@ func (c *compiler) hint(message, text string) string {
 	if _, ok := c.schema.byGo[reflect.TypeFor[metav1.ObjectMeta]()].fields[name]; ok {
 		return message + fmt.Sprintf(": did you mean %q?", "metadata."+name)
 	}
-	var known []string
-	for kind, t := range c.schema.structs {
-		if c.schema.removed(kind, name) {
-			return message + ": Outboard does not keep it"
+	var known, removed []string
+	for _, t := range c.schema.structs {
+		if slices.Contains(t.removed, name) {
+			left := strings.Join(slices.Sorted(maps.Keys(t.fields)), ", ")
+			removed = append(removed, t.name+" has "+cmp.Or(left, "no fields"))
 		}
 		known = slices.AppendSeq(known, maps.Keys(t.fields))
+	}
+	if len(removed) > 0 {
+		slices.Sort(removed)
+		return message + ": Outboard removes it: " + strings.Join(removed, "; ")
 	}
 	return message + meant(name, known)
 }

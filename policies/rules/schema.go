@@ -23,9 +23,10 @@ type schema struct {
 }
 
 type structType struct {
-	name   string
-	cel    *types.Type
-	fields map[string]*structField
+	name    string
+	cel     *types.Type
+	fields  map[string]*structField
+	removed []string // the fields that policies do not see
 }
 
 type structField struct {
@@ -53,18 +54,25 @@ func newSchema() (*schema, error) {
 // depending on the source of an object; and so may the resources in a pod's status, if the pod is
 // not being resized.
 func trimmed() map[reflect.Type][]string {
-	return map[reflect.Type][]string{
+	fields := map[reflect.Type][]string{
 		reflect.TypeFor[metav1.TypeMeta]():           {"kind", "apiVersion"},
 		reflect.TypeFor[metav1.ObjectMeta]():         {"managedFields"},
 		reflect.TypeFor[corev1.PodSpec]():            {"ephemeralContainers", "dnsConfig", "hostAliases", "readinessGates", "securityContext", "imagePullSecrets", "evictionResponders"},
 		reflect.TypeFor[corev1.Container]():          {"only", "name", "image", "ports", "resources", "restartPolicy"},
-		reflect.TypeFor[corev1.Volume]():             {"only", "name", "persistentVolumeClaim", "ephemeral", "csi"},
 		reflect.TypeFor[corev1.PodStatus]():          {"only", "phase", "conditions", "nominatedNodeName", "startTime", "resourceClaimStatuses"},
 		reflect.TypeFor[corev1.PodCondition]():       {"lastProbeTime"},
 		reflect.TypeFor[corev1.NodeCondition]():      {"lastHeartbeatTime"},
 		reflect.TypeFor[corev1.NodeStatus]():         {"addresses", "volumesInUse", "volumesAttached", "config"},
 		reflect.TypeFor[metav1.ManagedFieldsEntry](): {"only"},
 	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[corev1.VolumeSource]()) {
+		switch f.Name {
+		case "HostPath", "EmptyDir", "NFS", "CSI", "PersistentVolumeClaim", "Ephemeral", "Image":
+		default:
+			fields[f.Type.Elem()] = []string{"only"}
+		}
+	}
+	return fields
 }
 
 func isTrimmed(t reflect.Type, name string) bool {
@@ -86,20 +94,25 @@ func (s *schema) structOf(t reflect.Type) *structType {
 	}
 	st := &structType{name: name, cel: types.NewObjectType(name), fields: map[string]*structField{}}
 	s.byGo[t], s.structs[name] = st, st
-	s.addFields(st, t, nil)
+	s.addFields(st, t, t, nil)
 	return st
 }
 
-func (s *schema) addFields(st *structType, t reflect.Type, index []int) {
+// addFields adds the fields of t, which is the struct or is embedded in it.
+func (s *schema) addFields(st *structType, outer, t reflect.Type, index []int) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		at := append(slices.Clone(index), i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && name == "" {
-			s.addFields(st, f.Type, at)
+			s.addFields(st, outer, f.Type, at)
 			continue
 		}
-		if name == "" || name == "-" || isTrimmed(t, name) {
+		if name == "" || name == "-" {
+			continue
+		}
+		if isTrimmed(outer, name) || isTrimmed(t, name) {
+			st.removed = append(st.removed, name)
 			continue
 		}
 		st.fields[name] = &structField{
@@ -184,24 +197,4 @@ func (s *schema) NewValue(name string, fields map[string]ref.Val) ref.Val {
 		return types.NewErr("objects cannot be made in a rule")
 	}
 	return s.Registry.NewValue(name, fields)
-}
-
-// removed reports whether policies do not see the field of the type.
-func (s *schema) removed(typeName, field string) bool {
-	for t, st := range s.byGo {
-		if st.name != typeName {
-			continue
-		}
-		for i := range t.NumField() {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-			inner := t.Field(i).Type
-			if name == field && isTrimmed(t, field) {
-				return true
-			}
-			if name == "" && t.Field(i).Anonymous && isTrimmed(inner, field) {
-				return true
-			}
-		}
-	}
-	return false
 }

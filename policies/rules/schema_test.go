@@ -21,7 +21,21 @@ func TestSchemaKnowsWhatIsKept(t *testing.T) {
 	}
 	var pod corev1.Pod
 	fill(reflect.ValueOf(&pod).Elem(), 0)
+	// A volume has one source.
+	all := reflect.ValueOf(pod.Spec.Volumes[0].VolumeSource)
+	for i := range all.NumField() {
+		volume := corev1.Volume{Name: "x"}
+		reflect.ValueOf(&volume.VolumeSource).Elem().Field(i).Set(all.Field(i))
+		pod.Spec.Volumes = append(pod.Spec.Volumes, volume)
+	}
+	pod.Spec.Volumes = pod.Spec.Volumes[1:]
 	snapshot.TrimPod(&pod)
+	var kept corev1.Volume
+	for i, v := range pod.Spec.Volumes {
+		kept.Name = v.Name
+		reflect.ValueOf(&kept.VolumeSource).Elem().Field(i).Set(reflect.ValueOf(v.VolumeSource).Field(i))
+	}
+	pod.Spec.Volumes = []corev1.Volume{kept}
 	var node corev1.Node
 	fill(reflect.ValueOf(&node).Elem(), 0)
 	snapshot.TrimNode(&node)
@@ -63,10 +77,6 @@ func compareStruct(t *testing.T, s *schema, path string, st *structType, v refle
 		}
 		_, known := st.fields[name]
 		kept := !v.Field(i).IsZero()
-		// Trimming keeps or removes a volume as a whole, by whether it is persistent.
-		if v.Type() == reflect.TypeFor[corev1.VolumeSource]() {
-			kept = known
-		}
 		// The template of a claim has no managed fields.
 		if strings.HasSuffix(path+"."+name, "volumeClaimTemplate.metadata.managedFields") {
 			kept = false

@@ -289,10 +289,6 @@ func dressPod(pod *corev1.Pod) {
 	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
 		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "policytest", Image: "policytest"},
 	})
-	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
-		Name:         "policytest",
-		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
-	})
 	if pod.Spec.SecurityContext == nil {
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{}
 	}
