@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -87,7 +88,7 @@ func copyMeta(meta *metav1.ObjectMeta) {
 }
 
 // TrimNode removes, in place, what no placement can depend on: managed fields, heartbeat times,
-// addresses, volumes in use and the kubelet's own configuration status. Image names, which most
+// addresses other than InternalIPs, volumes in use and the kubelet's own configuration status. Image names, which most
 // nodes share, are interned.
 func TrimNode(node *corev1.Node) {
 	trimMeta(&node.ObjectMeta)
@@ -100,11 +101,24 @@ func TrimNode(node *corev1.Node) {
 			names[j] = unique.Make(names[j]).Value()
 		}
 	}
-	node.Status.Addresses = nil
+	node.Status.Addresses = internalIPs(node.Status.Addresses)
 	node.Status.VolumesInUse = nil
 	node.Status.VolumesAttached = nil
 	node.Status.Config = nil
 	limitNode(node)
+}
+
+// internalIPs returns the addresses with which sources of signals may name a node: at most two, for
+// both families.
+func internalIPs(addresses []corev1.NodeAddress) []corev1.NodeAddress {
+	var kept []corev1.NodeAddress
+	for _, a := range addresses {
+		ip, err := netip.ParseAddr(a.Address)
+		if a.Type == corev1.NodeInternalIP && err == nil && ip.Zone() == "" && len(kept) < 2 {
+			kept = append(kept, a)
+		}
+	}
+	return kept
 }
 
 // maxNode is how much memory a trimmed node takes, in bytes, by [SizeOf]: many times that of usual nodes without their images.

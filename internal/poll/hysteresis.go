@@ -1,6 +1,7 @@
 package poll
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -88,9 +89,9 @@ func (s states) reading() reading {
 }
 
 // date sets the times of values to when their states were set.
-func (s states) date(values map[string]snapshot.Value) {
+func (s states) date(values map[string]snapshot.Value, byIP map[string]string) {
 	for key, v := range values {
-		v.At = s[key].since
+		v.At = s[cmp.Or(byIP[key], key)].since
 		values[key] = v
 	}
 }

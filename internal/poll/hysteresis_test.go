@@ -33,7 +33,7 @@ func play(h signal.Hysteresis, series string) string {
 		}
 		s = s.step(reading{"a": {Number: number, At: at(seconds)}}, &h, maxAge, 10, at(seconds))
 		values := s.reading()
-		s.date(values)
+		s.date(values, nil)
 		said = append(said, fmt.Sprintf("%g@%g", values["a"].Number, values["a"].At.Sub(epoch).Seconds()))
 	}
 	return strings.Join(said, " ")

@@ -171,7 +171,8 @@ type Status struct {
 	Values, Stale int
 	// Newest is the time of the newest number; zero if there is none.
 	Newest time.Time
-	// Err is why the last read failed; nil if it succeeded, or there was none yet.
+	// Err is why the last read failed, or that none of its values is about a node; nil if there was
+	// none yet.
 	Err error
 	// Tried is true when the first read has ended, Read when a read has succeeded.
 	Tried, Read bool

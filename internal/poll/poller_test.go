@@ -63,12 +63,18 @@ func newBoard(nodes ...string) *board {
 	return b
 }
 
+// nodes adds nodes, such as "a", or with InternalIPs "a@10.0.0.1@fd00::1".
 func (b *board) nodes(names ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, name := range names {
 		node := &corev1.Node{}
-		node.Name = name
+		node.Name, _, _ = strings.Cut(name, "@")
+		for ip := range strings.SplitSeq(name[len(node.Name):], "@") {
+			node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+		}
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.9"})
+		snapshot.TrimNode(node)
 		b.builder.SetNode(node)
 	}
 }
@@ -380,6 +386,44 @@ func TestNodesThatComeLater(t *testing.T) {
 	})
 }
 
+// Instead of its name, a value may have the InternalIP of a node, if one node has it and no value
+// has the name.
+func TestNodesByAddress(t *testing.T) {
+	for name, tt := range map[string]struct{ nodes, keys, want, warning string }{
+		"addresses":        {"a@10.0.0.1 b@10.0.0.2", "10.0.0.1 10.0.0.2", "a=1 b=2", ""},
+		"other forms":      {"a@10.0.0.1@fd00::1 b@10.0.0.2", "fd00:0::1 ::ffff:10.0.0.2", "a=1 b=2", ""},
+		"both families":    {"a@10.0.0.1@fd00::1", "fd00::1 10.0.0.1", "a=2", ""},
+		"the name first":   {"a@10.0.0.1", "10.0.0.1 a", "a=2", ""},
+		"others, too":      {"a@10.0.0.1", "10.0.0.1 192.0.2.7 router", "a=1", ""},
+		"of several nodes": {"a@10.0.0.1 b@10.0.0.1", "10.0.0.1", "", `all values (1) are about unknown nodes, such as "10.0.0.1"`},
+		"external":         {"a@10.0.0.1", "vm-9 192.0.2.9", "", `all values (2) are about unknown nodes, such as "192.0.2.9"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var samples []signal.Sample
+				for i, key := range strings.Fields(tt.keys) {
+					samples = append(samples, signal.Sample{Key: key, Number: float64(i + 1)})
+				}
+				b := newBoard(strings.Fields(tt.nodes)...)
+				var log strings.Builder
+				m, _ := startLogging(t, &log, b, signalOf("cpu", saying(samples...)))
+				after(10 * time.Minute)
+				expect(t, "values", b.show("cpu"), tt.want)
+				warning := strings.Join(m.Warnings(), "\n")
+				if !strings.Contains(warning, tt.warning) || (warning == "") != (tt.warning == "") {
+					t.Errorf("warnings %q, want %q", warning, tt.warning)
+				}
+				if got := strings.Count(log.String(), "level=WARN"); got != min(1, len(tt.warning)) {
+					t.Errorf("%d warnings in the log: %s", got, log.String())
+				}
+				b.nodes("10.0.0.1", "192.0.2.9")
+				after(2 * time.Second)
+				expect(t, "warnings when the nodes exist", strings.Join(m.Warnings(), "\n"), "")
+			})
+		})
+	}
+}
+
 func TestKeysNeedNoNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard("a")
@@ -466,7 +510,7 @@ func TestFollowAnew(t *testing.T) {
 // its last number, and another configuration starts without a state.
 func TestHysteresisIsApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBoard("a")
+		b := newBoard("a@10.0.0.1")
 		var number atomic.Int64
 		var down atomic.Bool
 		s := &source{changed: make(chan struct{})}
@@ -474,7 +518,7 @@ func TestHysteresisIsApplied(t *testing.T) {
 			if down.Load() {
 				return nil, errors.New("connection refused")
 			}
-			return []signal.Sample{{Key: "a", Number: float64(number.Load())}}, nil
+			return []signal.Sample{{Key: "10.0.0.1", Number: float64(number.Load())}}, nil
 		}
 		hot := signalOf("hot", s)
 		hot.Settings.Hysteresis = &signal.Hysteresis{Above: new(85.0), ClearBelow: new(75.0), For: time.Second}

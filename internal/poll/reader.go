@@ -39,6 +39,7 @@ type reader struct {
 	states   states    // of hysteresis; nil without
 	counting bool      // values of the reading for unknown nodes are not counted yet
 	failures int       // in a row
+	noNode   error     // the last reading has values, and none of them is about a node
 	nodes    *snapshot.NodeIndex
 
 	mu     sync.Mutex
@@ -177,13 +178,15 @@ func (r *reader) publish(expiry *time.Timer) {
 		return
 	}
 	known := r.reading
+	var byIP map[string]string
 	view := r.publisher.View()
 	if r.About == policy.AboutNodes && view.Len() > 0 {
-		unknown := 0
-		if known, unknown = r.reading.known(view); r.counting {
-			r.metrics.dropped(r.Settings.Name, unknownNode, unknown)
+		var unknown []string
+		if known, byIP, unknown = r.reading.known(view); r.counting {
+			r.metrics.dropped(r.Settings.Name, unknownNode, len(unknown))
 			r.counting = false
 		}
+		r.noNodes(known, unknown)
 	}
 	r.nodes = view.NodeIndex()
 	now := r.now()
@@ -192,11 +195,14 @@ func (r *reader) publish(expiry *time.Timer) {
 		expiry.Reset(expires.Sub(now))
 	}
 	if r.states != nil {
-		r.states.date(values)
+		r.states.date(values, byIP)
 	}
 	r.publisher.SetSignal(snapshot.NewSignal(r.Settings.Name, values))
 	r.mu.Lock()
 	before := r.status.Stale
+	if r.failures == 0 {
+		r.status.Err = r.noNode
+	}
 	r.status.Values, r.status.Stale, r.status.Newest, r.status.Read = len(values), stale, known.newest(), true
 	status := r.status
 	r.mu.Unlock()
@@ -211,5 +217,20 @@ func (r *reader) publish(expiry *time.Timer) {
 			err = errors.New("the last reading has old values, or omits them")
 		}
 		r.logger.Warn("values of the signal are stale", "stale", stale, "values", len(values), "error", err)
+	}
+}
+
+// noNodes notes whether all values are about unknown nodes. Some such values are usual: Prometheus
+// also measures other machines.
+func (r *reader) noNodes(known reading, unknown []string) {
+	if len(known) > 0 || len(unknown) == 0 {
+		r.noNode = nil
+		return
+	}
+	before := r.noNode
+	r.noNode = fmt.Errorf("all values (%d) are about unknown nodes, such as %.60q: each needs the name or the "+
+		"InternalIP of one node; in PromQL, join the name (docs/signals.md)", len(unknown), unknown[0])
+	if before == nil {
+		r.logger.Warn("no value of the signal is about a node", "error", r.noNode)
 	}
 }

@@ -2,6 +2,8 @@ package poll
 
 import (
 	"math"
+	"net/netip"
+	"slices"
 	"time"
 
 	"outboard.dev/outboard/signal"
@@ -51,15 +53,49 @@ func accept(samples []signal.Sample, began, now time.Time, dropped func(why stri
 	return r
 }
 
-// known leaves out the values of nodes that do not exist.
-func (r reading) known(view *snapshot.View) (reading, int) {
-	kept := make(reading, len(r))
+// known returns the values about nodes of the view, by name, and the keys of the others in order. A key
+// that is no name may be the InternalIP of one node: byIP has such keys, by the name of the node.
+func (r reading) known(view *snapshot.View) (kept reading, byIP map[string]string, unknown []string) {
+	kept = make(reading, len(r))
 	for key, v := range r {
 		if view.Node(key) != nil {
 			kept[key] = v
+		} else {
+			unknown = append(unknown, key)
 		}
 	}
-	return kept, len(r) - len(kept)
+	if len(unknown) == 0 {
+		return kept, nil, nil
+	}
+	slices.Sort(unknown)
+	byIP = map[string]string{}
+	names := namesByIP(view)
+	unknown = slices.DeleteFunc(unknown, func(key string) bool {
+		ip, _ := netip.ParseAddr(key)
+		name := names[ip.Unmap()]
+		if _, has := kept[name]; name == "" || has {
+			return false
+		}
+		kept[name], byIP[name] = r[key], key
+		return true
+	})
+	return kept, byIP, unknown
+}
+
+// namesByIP returns the names of nodes by InternalIP; "" if several have it.
+func namesByIP(view *snapshot.View) map[netip.Addr]string {
+	names := map[netip.Addr]string{}
+	for n := range view.All() {
+		for _, a := range n.Object.Status.Addresses { // only InternalIPs are kept
+			ip, _ := netip.ParseAddr(a.Address)
+			if _, has := names[ip.Unmap()]; has {
+				names[ip.Unmap()] = ""
+			} else {
+				names[ip.Unmap()] = n.Name
+			}
+		}
+	}
+	return names
 }
 
 // aged marks the values that are stale now. expires is when the next one becomes stale; zero if

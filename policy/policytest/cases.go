@@ -270,7 +270,7 @@ func asStored(nodes []*corev1.Node, pods []*corev1.Pod) {
 		for i := range node.Status.Conditions {
 			node.Status.Conditions[i].LastHeartbeatTime = metav1.Unix(1, 0)
 		}
-		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"})
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.1"})
 		node.Status.VolumesInUse = append(node.Status.VolumesInUse, "policytest")
 		node.Status.VolumesAttached = append(node.Status.VolumesAttached, corev1.AttachedVolume{Name: "policytest"})
 	}
