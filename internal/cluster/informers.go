@@ -93,5 +93,6 @@ func trimmedPod(pod *corev1.Pod) *corev1.Pod {
 	if pod.Status.NominatedNodeName != "" && nominatedByOthers(pod.ManagedFields) {
 		trimmed.Status.NominatedNodeName = ""
 	}
+	setScheduled(trimmed)
 	return trimmed
 }

@@ -18,6 +18,18 @@ func trimPod(pod *corev1.Pod) {
 		pod.Status.NominatedNodeName = ""
 	}
 	snapshot.TrimPod(pod)
+	setScheduled(pod)
+}
+
+// setScheduled says when a pod was bound that has been created with its node. The API server says so
+// of a pod that it binds; of others, a kubelet does later. A pod without that time counts as bound
+// just now.
+func setScheduled(pod *corev1.Pod) {
+	if _, known := snapshot.BoundBefore(pod); pod.Spec.NodeName != "" && !known {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: pod.CreationTimestamp,
+		})
+	}
 }
 
 // nominatedByOthers reports whether the nomination is known to be written only by clients other than schedulers. A

@@ -28,8 +28,11 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 
 func (c *cycle) explainLoad(r *reading, l load) string {
 	text := fmt.Sprintf("%s: %s used of %s at %s", r.name(), percent(l.measured), r.quantity(l.capacity), l.at.UTC().Format(time.RFC3339))
-	text += fmt.Sprintf(" + %s by %s bound since %s", percent(l.unmeasuredUse), pods(l.unmeasured),
-		l.at.Add(-c.policy.config.MetricDelay.Duration).UTC().Format(time.RFC3339))
+	since := l.at.Add(-c.policy.config.MetricDelay.Duration - r.Window.Duration)
+	text += fmt.Sprintf(" + %s by %s bound since %s", percent(l.unmeasuredUse), pods(l.unmeasured), since.UTC().Format(time.RFC3339))
+	if r.Window.Duration > 0 {
+		text += fmt.Sprintf(", without what a mean over %s has of it", r.Window.Duration)
+	}
 	text += fmt.Sprintf(" + %s by this pod = %s", percent(l.pod), percent(l.total()))
 	if r.DeviationSignal != "" {
 		text += fmt.Sprintf(", deviating by %s", percent(l.deviation))

@@ -23,8 +23,8 @@ type Config struct {
 	// WhenStale says what happens to a node if a signal is missing or stale: Neutral (the
 	// default) or Reject.
 	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
-	// MetricDelay is how long it takes until the signals include what a pod uses once it is
-	// bound. Default 1m.
+	// MetricDelay is how long it takes until the signals begin to include what a pod uses once it
+	// is bound. Default 1m.
 	MetricDelay metav1.Duration `json:"metricDelay" limits:"0s..24h"`
 	// Prediction says what pods are predicted to use.
 	Prediction Prediction `json:"prediction"`
@@ -91,6 +91,9 @@ type Use struct {
 	// Unit is the unit of all signals here: Fraction or Percent of what is allocatable, or
 	// Absolute, in cores or bytes. Required.
 	Unit Unit `json:"unit" required:"Fraction, Percent, or Absolute (cores or bytes)" values:"Fraction,Percent,Absolute"`
+	// Window is the time over which the signal is a mean, such as 5m for a rate over [5m]. In a mean,
+	// the use of a new pod rises in proportion to time. Default 0s: the signal is the current use.
+	Window metav1.Duration `json:"window" limits:"0s..168h"`
 	// DeviationSignal is the name of a signal with the standard deviation of what each node uses.
 	// Required for LoadVariationRisk and RiskOfOverload, and for these only.
 	DeviationSignal string `json:"deviationSignal"`

@@ -97,8 +97,8 @@ type load struct {
 	capacity      float64 // in cores or bytes
 	measured      float64
 	at            time.Time
-	unmeasured    int     // pods that are not in the measurement yet
-	unmeasuredUse float64 // what they will use
+	unmeasured    int     // pods that are not, or in part, in the measurement
+	unmeasuredUse float64 // what they will use in addition to the measurement
 	pod           float64 // what the pod to place will use
 	deviation     float64
 }
@@ -122,8 +122,8 @@ func (c *cycle) load(r *reading, n *snapshot.Node) (l load, ok bool) {
 		l.deviation = r.fraction(deviation.Number, capacity)
 	}
 	bound := c.policy.boundPods.Of(n)
-	l.unmeasured = bound.Since(use.At.Add(-c.policy.config.MetricDelay.Duration))
-	l.unmeasuredUse = min(bound.uses[l.unmeasured][r.kind]/capacity, maxFraction)
+	uses, pods := bound.unmeasured(r.kind, use.At.Add(-c.policy.config.MetricDelay.Duration), r.Window.Duration)
+	l.unmeasured, l.unmeasuredUse = pods, min(uses/capacity, maxFraction)
 	if !c.isOn(n) {
 		l.pod = min(c.needs[r.kind]/capacity, maxFraction)
 	}

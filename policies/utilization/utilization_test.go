@@ -353,7 +353,7 @@ func bound(name string, at time.Time) *corev1.Pod {
 }
 
 func TestExplain(t *testing.T) {
-	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: cpu, unit: Percent, deviationSignal: std}, memory: {signal: memory, unit: Absolute, deviationSignal: std}}`)
+	p := policytest.Build(t, utilization.Type(), `{scoringStrategy: {type: RiskOfOverload}, cpu: {signal: cpu, unit: Percent, window: 6h, deviationSignal: std}, memory: {signal: memory, unit: Absolute, deviationSignal: std}}`)
 	const signals = `{cpu: {x: 30, old: {number: 7, stale: true}}, std: {x: 10, old: 1, bare: 1}, memory: {bare: 1}}`
 	pod := podOf(container(nil, amounts("500m", "1Gi")))
 	for _, tc := range []struct {
@@ -361,8 +361,9 @@ func TestExplain(t *testing.T) {
 		want []string
 	}{
 		{node("x", "10", "8Gi"), []string{
-			"CPU: 30% used of 10 at 2026-01-01T12:00:00Z + 20% by 2 pods bound since 2026-01-01T11:59:00Z + 5% by this pod = 55%, " +
-				"deviating by 10%; above 90% with a probability of 0%; scores 100",
+			"CPU: 30% used of 10 at 2026-01-01T12:00:00Z + 28.36% by 3 pods bound since 2026-01-01T05:59:00Z, " +
+				"without what a mean over 6h0m0s has of it + 5% by this pod = 63.36%, " +
+				"deviating by 10%; above 90% with a probability of 0.05%; scores 96",
 			"memory: unknown (signal memory has no value for the node)",
 		}},
 		{node("old", "10", "8Gi"), []string{
