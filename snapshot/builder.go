@@ -336,7 +336,7 @@ func (b *Builder) View() *View {
 		next.nominated = b.nominations()
 		b.nominatedDirty = false
 	}
-	next.claims = b.devices.publishClaims(next.claims)
+	next.claims, next.devices = b.devices.publishClaims(next.claims), b.devices.count
 	if b.devices.classesDirty {
 		next.classes = maps.Clone(b.devices.classes)
 		b.devices.classesDirty = false
@@ -348,7 +348,7 @@ func (b *Builder) View() *View {
 
 // changed reports whether the next View differs from the current one.
 func (b *Builder) changed() bool {
-	return len(b.dirty) > 0 || b.setChanged || len(b.dirtyBudgets) > 0 || b.poolsDirty || b.signalsDirty || b.nominatedDirty || b.devices.dirty()
+	return len(b.dirty) > 0 || b.setChanged || len(b.dirtyBudgets) > 0 || b.poolsDirty || b.signalsDirty || b.nominatedDirty || b.devices.dirty() || b.devices.count != b.current.devices
 }
 
 // signalsByRow returns the signals with their values by row. It reuses those of the last View for unchanged signals,

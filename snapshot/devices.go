@@ -71,6 +71,9 @@ func (v *View) UnknownClaims(pod *corev1.Pod) []string {
 // DeviceClass returns the trimmed class, or nil.
 func (v *View) DeviceClass(name string) *resourcev1.DeviceClass { return v.classes[name] }
 
+// Devices returns the number of devices of all ResourceSlices.
+func (v *View) Devices() int { return v.devices }
+
 // SameDeviceClasses reports whether both Views have the same classes.
 func (v *View) SameDeviceClasses(other *View) bool { return maps.Equal(v.classes, other.classes) }
 
@@ -118,6 +121,7 @@ type devices struct {
 
 	dirtyClaims  map[types.NamespacedName]struct{}
 	classesDirty bool
+	count        int // of the devices of all slices
 }
 
 // SetResourceSlice adds the slice, or replaces the one with the same name.
@@ -130,6 +134,7 @@ func (b *Builder) SetResourceSlice(s *resourcev1.ResourceSlice) {
 		b.removeSlice(old)
 	}
 	put(&b.devices.slices, s.Name, s)
+	b.devices.count += len(s.Spec.Devices)
 	key := poolOf(s)
 	put(&b.devices.pool(key).slices, s.Name, s)
 	if node := nodeOf(s); node != "" {
@@ -153,6 +158,7 @@ func (b *Builder) removeSlice(s *resourcev1.ResourceSlice) {
 	key := poolOf(s)
 	b.touchPool(key)
 	delete(b.devices.slices, s.Name)
+	b.devices.count -= len(s.Spec.Devices)
 	delete(b.devices.pools[key].slices, s.Name)
 	b.devices.dropIfEmpty(key)
 	if node := nodeOf(s); node != "" {

@@ -25,6 +25,7 @@ type View struct {
 	nominated  []*Nomination
 	claims     *claimTable
 	classes    map[string]*resourcev1.DeviceClass
+	devices    int
 }
 
 // Generation increases by one with every View that a Builder publishes. It is 0 for the zero View.

@@ -115,7 +115,7 @@ func (r *replay) add(claim *resourcev1.ResourceClaim) error {
 // predict describes what the claim gets on the node that it has.
 func (r *replay) predict(claim *resourcev1.ResourceClaim) (string, error) {
 	view := r.builder.View()
-	request, err := r.predictor.RequestOf([]*resourcev1.ResourceClaimSpec{&claim.Spec}, view)
+	request, err := r.predictor.RequestOf([]*resourcev1.ResourceClaimSpec{&claim.Spec}, view, view.Devices())
 	if err != nil {
 		return "", err
 	}

@@ -66,6 +66,8 @@ type Request struct {
 	key     Key
 
 	selectors *selectors // of the Predictor
+	cost      uint64     // of all selectors, for one device
+	steps     int        // the maximum for one node
 }
 
 // Key is the same for equal requests, with equal classes.
@@ -102,7 +104,7 @@ func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, err
 	if len(r.claims) == 0 {
 		return nil, nil
 	}
-	if err := r.complete(view); err != nil {
+	if err := r.complete(view, view.Devices()); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -110,13 +112,15 @@ func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, err
 
 // WithClaim returns the request with another claim, of the same classes, at the index in Claims.
 func (r *Request) WithClaim(i int, claim *resourcev1.ResourceClaim) (*Request, error) {
-	other := &Request{claims: slices.Clone(r.claims), classes: r.classes, selectors: r.selectors}
+	other := *r
+	other.claims = slices.Clone(r.claims)
 	other.claims[i] = claim
-	return other, other.setKey()
+	return &other, other.setKey()
 }
 
-// RequestOf returns what claims with these specs request, whether they are allocated or not.
-func (p *Predictor) RequestOf(specs []*resourcev1.ResourceClaimSpec, view *snapshot.View) (*Request, error) {
+// RequestOf returns what claims with these specs request, whether they are allocated or not. The
+// nodes for which it is predicted have so many devices in all.
+func (p *Predictor) RequestOf(specs []*resourcev1.ResourceClaimSpec, view *snapshot.View, devices int) (*Request, error) {
 	r := &Request{classes: map[string]*resourcev1.DeviceClass{}, selectors: p.selectors}
 	for i, spec := range specs {
 		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i), UID: types.UID(strconv.Itoa(i))}, Spec: *spec}
@@ -125,11 +129,11 @@ func (p *Predictor) RequestOf(specs []*resourcev1.ResourceClaimSpec, view *snaps
 		}
 		r.claims = append(r.claims, claim)
 	}
-	return r, r.complete(view)
+	return r, r.complete(view, devices)
 }
 
-// complete adds the classes and the key.
-func (r *Request) complete(view *snapshot.View) error {
+// complete adds the classes, the limit and the key.
+func (r *Request) complete(view *snapshot.View, devices int) error {
 	for _, claim := range r.claims {
 		for i := range claim.Spec.Devices.Requests {
 			if err := r.addClasses(&claim.Spec.Devices.Requests[i], view); err != nil {
@@ -138,6 +142,9 @@ func (r *Request) complete(view *snapshot.View) error {
 		}
 	}
 	if err := r.affordable(); err != nil {
+		return err
+	}
+	if err := r.setSteps(devices); err != nil {
 		return err
 	}
 	return r.setKey()
@@ -158,6 +165,7 @@ func (r *Request) addClasses(request *resourcev1.DeviceRequest, view *snapshot.V
 // setKey sets the key to a hash of everything on which an allocation depends besides the node.
 func (r *Request) setKey() error {
 	hash := sha256.New()
+	hash.Write(binary.AppendUvarint(nil, uint64(r.steps)))
 	add := func(message interface{ Marshal() ([]byte, error) }) error {
 		data, err := message.Marshal()
 		if err == nil {
@@ -247,5 +255,5 @@ func (p *Predictor) allocate(r *Request, node *corev1.Node, state *nodeState) ([
 	if err != nil {
 		return nil, err
 	}
-	return allocator.Allocate(&budget{Context: ctx}, node, r.claims)
+	return allocator.Allocate(&budget{ctx, r.steps, r.steps}, node, r.claims)
 }

@@ -51,5 +51,5 @@ func (r *Request) alone(claim *resourcev1.ResourceClaim, exact resourcev1.ExactD
 	exact.Count = 1
 	one := &resourcev1.ResourceClaim{ObjectMeta: claim.ObjectMeta}
 	one.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "one", Exactly: &exact}}
-	return &Request{claims: []*resourcev1.ResourceClaim{one}, classes: r.classes, selectors: r.selectors}
+	return &Request{claims: []*resourcev1.ResourceClaim{one}, classes: r.classes, selectors: r.selectors, steps: maxSteps}
 }

@@ -296,7 +296,7 @@ func benchmarkPartitions(b *testing.B, strategy string, count int, anew bool) {
 		return mig.Claim(fmt.Sprint("claim-", claims), mig.A100[random.IntN(4)].Name)
 	}
 	place := func(c *resourcev1.ResourceClaim, view *snapshot.View, n *snapshot.Node) {
-		request, err := predictor.RequestOf([]*resourcev1.ResourceClaimSpec{&c.Spec}, view)
+		request, err := predictor.RequestOf([]*resourcev1.ResourceClaimSpec{&c.Spec}, view, 0)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -68,6 +68,7 @@ type shapes struct {
 	policy  *resourceClaims
 	classes *snapshot.View // with the classes alone
 	samples []sample
+	devices int // of all samples
 
 	mu    sync.Mutex
 	known map[firstfit.Key]shape
@@ -85,8 +86,8 @@ type shape struct {
 	described bool
 }
 
-// maxShapes is how many shapes are kept.
-const maxShapes = 1024
+// maxShapes is how many shapes are kept, and describedAtOnce for how many of them the work is bounded.
+const maxShapes, describedAtOnce = 1024, 16
 
 // shapesOf implements Shapes of strategy.Options.
 func (p *resourceClaims) shapesOf(last strategy.Shapes, view *snapshot.View, first []*snapshot.Node) strategy.Shapes {
@@ -97,10 +98,16 @@ func (p *resourceClaims) shapesOf(last strategy.Shapes, view *snapshot.View, fir
 	if l, ok := last.(*shapes); ok && l.classes.SameDeviceClasses(view) && slices.EqualFunc(l.samples, samples, sample.equal) {
 		return l
 	}
+	devices := 0
 	for i := range samples {
 		samples[i] = samples[i].trimmed()
+		for _, pool := range samples[i].pools {
+			for _, s := range pool.Slices {
+				devices += len(s.Spec.Devices)
+			}
+		}
 	}
-	return &shapes{policy: p, classes: view.DeviceClassesOnly(), samples: samples, known: map[firstfit.Key]shape{}}
+	return &shapes{policy: p, classes: view.DeviceClassesOnly(), samples: samples, devices: devices, known: map[firstfit.Key]shape{}}
 }
 
 // trimmed returns the sample without what is allocated, which changes.
@@ -128,7 +135,7 @@ func (s *shapes) Of(e snapshot.PodEvent) (placement.Shape, bool) {
 	if len(e.Claims) == 0 {
 		return own, len(e.Pod.Spec.ResourceClaims) == 0 // claims that are not known have no shape
 	}
-	request, err := s.policy.predictor.RequestOf(e.Claims, s.classes)
+	request, err := s.policy.predictor.RequestOf(e.Claims, s.classes, describedAtOnce*s.devices)
 	if err != nil {
 		return own, false
 	}

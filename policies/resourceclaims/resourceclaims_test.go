@@ -7,11 +7,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/snapshot"
 )
 
 func TestScenarios(t *testing.T) {
@@ -55,6 +58,61 @@ func TestExplain(t *testing.T) {
 	if got, want := strings.Join(c.Explain(nil), "\n"), `scores: unknown (there is no ResourceClaim "gone")`; got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
+}
+
+// The allocator may try fewer combinations on a node if there are more devices, so that the scores of
+// all nodes take bounded work. The claim needs some dozen: all groups of devices but the last are too
+// small.
+func TestWorkIsBounded(t *testing.T) {
+	name := "n"
+	slice := func(name string, devices int) *resourcev1.ResourceSlice {
+		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "g", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1},
+		}}
+		for i := range devices {
+			group := fmt.Sprint(min(i/2, (devices-3)/2))
+			s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{
+				Name: fmt.Sprint("d", i), Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"g/group": {StringValue: &group}},
+			})
+		}
+		return s
+	}
+	var b snapshot.Builder
+	b.SetDeviceClass(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}})
+	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	b.SetResourceSlice(slice(name, 9))
+	same := resourcev1.FullyQualifiedName("g/group")
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c", UID: "c"}}
+	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+		DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 3,
+	}}}
+	claim.Spec.Devices.Constraints = []resourcev1.DeviceConstraint{{MatchAttribute: &same}}
+	b.SetResourceClaim(claim)
+	p := build(t, "")
+	check := func(cluster string, known bool, want string) {
+		t.Helper()
+		v := b.View()
+		n := v.Node(name)
+		score := policytest.Prepare[policy.Score](t, p, claiming("c"), v).Score(n)
+		if got := policytest.Prepare[policy.Explainer](t, p, claiming("c"), v).Explain(n)[0]; got != want || known != (score != policy.NoOpinion) {
+			t.Errorf("%s: the score is %d: %s; want %s", cluster, score, got, want)
+		}
+	}
+	const devices = "claim c: would get d6, d7, d8"
+	check("one node", true, devices)
+	large := slice("", 128)
+	for i := range 2000 {
+		other := large.DeepCopy()
+		other.Name = fmt.Sprint("other-", i)
+		other.Spec.NodeName, other.Spec.Pool.Name = &other.Name, other.Name
+		other.Spec.Devices = large.Spec.Devices
+		b.SetResourceSlice(other)
+	}
+	check("256,000 devices more", false, "the claims: unknown (filter operation aborted: too many combinations of devices to try: more than 8 steps)")
+	for i := range 2000 {
+		b.DeleteResourceSlice(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("other-", i)}})
+	}
+	check("one node again", true, devices)
 }
 
 // BenchmarkCluster scores all nodes of a cluster for one pod after another, each of which takes a share on the best node: only that node

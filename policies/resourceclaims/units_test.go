@@ -93,7 +93,7 @@ func TestUnitsWithoutUse(t *testing.T) {
 func allocate(t *testing.T, b *snapshot.Builder, claim *resourcev1.ResourceClaim, node string) {
 	t.Helper()
 	predictor, view := firstfit.New(), b.View()
-	request, err := predictor.RequestOf([]*resourcev1.ResourceClaimSpec{&claim.Spec}, view)
+	request, err := predictor.RequestOf([]*resourcev1.ResourceClaimSpec{&claim.Spec}, view, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
