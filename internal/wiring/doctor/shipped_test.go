@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +44,9 @@ func TestShippedConfigurations(t *testing.T) {
 				in.ConfigFile = beside
 				if in.Config, err = config.ParseManifest(beside, outboard, types); err != nil {
 					return err
+				}
+				if tls := in.Config.Serving.TLS; tls != nil && !slices.Contains(tls.AllowedClients, config.SchedulerClient) {
+					t.Errorf("%s does not allow the certificate that outboard certs creates", beside)
 				}
 			}
 			in.FromManifests(outboard)
