@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -21,6 +23,7 @@ import (
 
 	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/internal/decision"
@@ -30,6 +33,9 @@ import (
 
 // patience limits the start, and the placing of each pod, far above what they take on a slow machine.
 const patience = 3 * time.Minute
+
+// lag limits how long Outboard may show an earlier state of the pods; without a cluster, it shows none.
+const lag = 5 * time.Second
 
 func main() {
 	keep := flag.Bool("keep", false, "leave everything running until interrupted")
@@ -78,8 +84,8 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 	if err != nil {
 		return err
 	}
-	var placed []stage.Outcome
 	progress.step(fmt.Sprintf("creating %d pods, one after the other", len(example.Pods)))
+	var placed []*corev1.Pod
 	for _, pod := range example.Pods {
 		p, err := place(ctx, s, pod)
 		if err != nil {
@@ -87,9 +93,13 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 		}
 		placed = append(placed, p)
 	}
+	outcomes, err := read(ctx, play, placed)
+	if err != nil {
+		return err
+	}
 	progress.done()
-	shown := explained(placed)
-	if err := show(ctx, w, play, placed, shown); err != nil {
+	shown, err := show(w, play, outcomes)
+	if err != nil {
 		return err
 	}
 	if keep {
@@ -100,10 +110,12 @@ func demo(ctx context.Context, w io.Writer, dir, binary string, keep bool) (err 
 	return err
 }
 
-func place(ctx context.Context, s *stage.Stage, pod *corev1.Pod) (stage.Outcome, error) {
+// place creates the pod, and returns it after the first attempt to schedule it.
+func place(ctx context.Context, s *stage.Stage, pod *corev1.Pod) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.Place(ctx, pod)
+	outcome, err := s.Place(ctx, pod)
+	return outcome.Pod, err
 }
 
 // keepLogs copies the logs of etcd, kube-apiserver, kube-scheduler and Outboard, which end with the stage, to a folder in place of those of the
@@ -134,47 +146,91 @@ func relative(path string) string {
 	return path
 }
 
-// explained returns the pod to explain: the last one that waits, or else the last one; nil if there are no pods.
-func explained(placed []stage.Outcome) *corev1.Pod {
-	var pod *corev1.Pod
-	waits := false
-	for _, p := range placed {
-		if p.Waiting != "" || !waits {
-			pod, waits = p.Pod, p.Waiting != ""
-		}
-	}
-	return pod
+// outcome is a pod, and what Outboard says about it in the same state; nil if the pod is deleted.
+type outcome struct {
+	pod  *corev1.Pod
+	says *explain.Document
 }
 
-// show writes on which node each pod is and why, and explains one of them.
-func show(ctx context.Context, w io.Writer, play *stage.Play, placed []stage.Outcome, shown *corev1.Pod) error {
+// read returns the current outcomes of the pods.
+func read(ctx context.Context, play *stage.Play, placed []*corev1.Pod) ([]outcome, error) {
+	all := make([]outcome, len(placed))
+	deadline := time.Now().Add(lag)
+	for i, pod := range placed {
+		o := &all[i]
+		for same := false; !same; time.Sleep(20 * time.Millisecond) {
+			now, err := play.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				*o = outcome{pod: pod}
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			says, err := explain.Fetch(ctx, http.DefaultClient, play.Outboard.Admin, url.Values{
+				"namespace": {pod.Namespace}, "pod": {pod.Name}, "nodes": {"3"}, "decisions": {"32"},
+			})
+			if err != nil {
+				return nil, err
+			}
+			*o = outcome{now, says}
+			same = time.Now().After(deadline) || says.Node == now.Spec.NodeName &&
+				(len(says.Gates) > 0 || says.Unschedulable == stage.Waiting(now))
+		}
+	}
+	return all, nil
+}
+
+// row returns where the pod is, and why.
+func (o *outcome) row(created *corev1.Pod) (node, why string) {
+	switch {
+	case o.says == nil:
+		return "(deleted)", "kube-scheduler deletes pods to make room for those with a higher priority"
+	case o.pod.Spec.NodeName == "":
+		// The first sentence is about nodes, the rest about preemption.
+		why, _, _ = strings.Cut(stage.Waiting(o.pod), ". ")
+		return "(waits)", "kube-scheduler says: " + why
+	case created.Spec.NodeName != "":
+		why = "created with spec.nodeName: no scheduler placed it"
+	case len(o.says.Decisions) == 0:
+		why = "kube-scheduler placed it without a call to Outboard"
+	default:
+		why = cmp.Or(o.says.Annotation, decision.Why(o.says.Decisions, "", o.pod.Spec.NodeName),
+			"kube-scheduler placed it: Outboard neither rejected nor scored a node")
+	}
+	return o.pod.Spec.NodeName, why
+}
+
+// interest is larger for pods whose explanation shows more.
+func (o *outcome) interest() int {
+	switch {
+	case o.says == nil || len(o.says.Decisions) == 0:
+		return 0
+	case o.says.Node != "":
+		return 1
+	}
+	return 2
+}
+
+// show writes on which node each pod is and why, and explains one of them, which it returns; nil if there
+// are no pods.
+func show(w io.Writer, play *stage.Play, outcomes []outcome) (*corev1.Pod, error) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "POD\tNODE\tWHY")
-	for _, p := range placed {
-		node, why := p.Pod.Spec.NodeName, p.Pod.Annotations[decision.Annotation]
-		if node == "" {
-			// The first sentence is about nodes, the rest about preemption.
-			why, _, _ = strings.Cut(p.Waiting, ". ")
-			node, why = "(waits)", "kube-scheduler says: "+why
-		} else if why == "" {
-			why = "bound by kube-scheduler: no extender of its configuration has a bindVerb for the pod"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Pod.Name, node, why)
+	for i := range outcomes {
+		node, why := outcomes[i].row(play.Example.Pods[i])
+		fmt.Fprintf(table, "%s\t%s\t%s\n", outcomes[i].pod.Name, node, why)
 	}
-	if err := table.Flush(); err != nil {
-		return err
+	if err := table.Flush(); err != nil || len(outcomes) == 0 {
+		return nil, err
 	}
-	if shown == nil {
-		return nil
+	shown := slices.MaxFunc(outcomes, func(a, b outcome) int { return cmp.Compare(a.interest(), b.interest()) })
+	if shown.says == nil {
+		return shown.pod, nil
 	}
-	fmt.Fprintf(w, "\n$ outboard explain %s --limit-nodes 3\n", podName(shown))
-	doc, err := explain.Fetch(ctx, http.DefaultClient, play.Outboard.Admin, url.Values{
-		"namespace": {shown.Namespace}, "pod": {shown.Name}, "nodes": {"3"}, "decisions": {"2"},
-	})
-	if err != nil {
-		return err
-	}
-	return doc.Text(w)
+	shown.says.Decisions = shown.says.Decisions[:min(2, len(shown.says.Decisions))]
+	fmt.Fprintf(w, "\n$ outboard explain %s --limit-nodes 3 --limit-decisions 2\n", podName(shown.pod))
+	return shown.pod, shown.says.Text(w)
 }
 
 // podName returns the pod as an argument of outboard explain.

@@ -79,14 +79,20 @@ func (n *ChosenNode) rank() string {
 	return strings.Join(parts, "")
 }
 
-// Why summarizes the latest decisions of each profile about the pod on its node, for its annotation [Annotation]; "" if there are none. If there are
-// those of several profiles, it names them, first the one that binds the pod. If the pod had to wait, it ends with the main reason of the latest call for
-// which no node fit.
+// Why is [Why] of the pod's latest records, for its annotation [Annotation]. The profile binds the pod.
 func (l *Log) Why(pod *corev1.Pod, profile, node string) string {
+	query := Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: node, Limit: 32}
+	return Why(l.FindBound(query), profile, node)
+}
+
+// Why summarizes the latest decisions of each profile about a pod on its node, from the records about it,
+// latest first; "" if there are none. If there are those of several profiles, it names them, first the given
+// one. If the pod had to wait, it ends with the main reason of the latest call for which no node fit.
+func Why(latest []*Record, profile, node string) string {
 	records := map[string][]*Record{}
 	profiles := []string{profile}
 	waited := ""
-	for _, r := range l.FindBound(Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: node, Limit: 32}) {
+	for _, r := range latest {
 		if r.Error == "" && (r.Verb == Filter || r.Verb == Prioritize) {
 			profiles = append(profiles, r.Profile)
 			records[r.Profile] = append(records[r.Profile], r)

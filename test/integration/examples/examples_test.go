@@ -63,7 +63,8 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// With a folder that has an extender of others beside Outboard, kube-scheduler calls both.
+// With a folder that has an extender of others beside Outboard, kube-scheduler calls both. The table says why each pod is on its node, and
+// the pod with a decision is explained.
 func TestDemo(t *testing.T) {
 	var calls atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,9 +90,13 @@ extenders:
 ---
 {apiVersion: v1, kind: Node, metadata: {name: b}, status: {allocatable: {pods: 9}}}
 `)
-	write(t, dir, "pods.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: own}, spec: {containers: [{name: main, image: main}]}}\n")
+	write(t, dir, "pods.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: fixed}, spec: {nodeName: a, containers: [{name: main, image: main}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: own}, spec: {containers: [{name: main, image: main}]}}
+`)
 	out, interrupt := start(t, "The logs of ", "demo", "--example", dir, "--keep")
-	if !strings.Contains(out, "own  b") || !strings.Contains(out, "2 of 2 nodes fit") || calls.Load() == 0 {
+	want := regexp.MustCompile(`fixed +a +created with spec.nodeName.*\nown +b +2 of 2 nodes fit\n[^$]*\$ outboard explain own .*\nPod default/own is on node b`)
+	if !want.MatchString(out) || calls.Load() == 0 {
 		t.Errorf("after %d calls of the other extender, the output is\n%s", calls.Load(), out)
 	}
 	if err := interrupt(); err != nil {
