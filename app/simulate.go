@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/internal/simulate"
+	"outboard.dev/outboard/internal/wiring"
 	"outboard.dev/outboard/policy"
 )
 
@@ -58,9 +60,9 @@ func simulateCommand(types config.Types) *cobra.Command {
 		Use:   "simulate",
 		Short: "Simulate how policies fill a cluster, and compare them",
 		Long: `Measure without a cluster how well policies fill one. The policies of a configuration
-decide about pod after pod as they do for kube-scheduler, whose own part (resources, node
-affinity, taints, sampling of nodes, its scores, random selection of equal nodes) is
-simulated. The command compares several configurations, each with several seeds.
+decide about pod after pod as they do for kube-scheduler, which calls all profiles. Its own part
+(resources, node affinity, taints, sampling of nodes, its scores, random selection of equal
+nodes) is simulated. The command compares several configurations, each with several seeds.
 
 Nodes and pods are manifests, as "kubectl get nodes,pods -A -o yaml" prints them, or the
 CSV files of the openb trace (with the header "sn,cpu_milli,…" or "name,cpu_milli,…").
@@ -95,7 +97,7 @@ The same input and seed give the same result.`,
 	flags.StringSliceVar(&o.nodes, "nodes", nil, "files with nodes, and pods if --pods is not given")
 	flags.StringSliceVar(&o.pods, "pods", nil, "files with pods")
 	flags.StringSliceVar(&o.configs, "config", nil, "configuration files of Outboard to compare; without any, pods are placed without Outboard")
-	flags.StringVar(&o.profile, "profile", "", "path of the profile; required if a configuration has several")
+	flags.StringVar(&o.profile, "profile", "", "path of the only profile to simulate")
 	complete(cmd, "profile", completeConfiguredProfiles(types, func() []string { return o.configs }))
 	flags.StringVar(&o.resource, "resource", "aliyun.com/gpu-mem", "resource in which allocation is measured")
 	flags.BoolVar(&o.startEmpty, "start-empty", false, "begin with an empty cluster: pods that are on a node arrive again, except pods of DaemonSets and static pods")
@@ -108,7 +110,7 @@ The same input and seed give the same result.`,
 	flags.DurationVar(&o.minLifetime, "min-lifetime", time.Minute, "with --mean-requested: minimum lifetime of a pod; shorter ones are raised to it")
 	flags.DurationVar(&o.maxLifetime, "max-lifetime", 6*time.Hour, "with --mean-requested: maximum lifetime of a pod; longer ones are cut to it, and pods without a known lifetime get it")
 	flags.IntVar(&o.percentage, "percentage-of-nodes-to-score", 0, "kube-scheduler's percentageOfNodesToScore; 0 is its adaptive default")
-	flags.Int64Var(&o.extenderWeight, "extender-weight", 1, "the extender's weight in kube-scheduler's configuration")
+	flags.Int64Var(&o.extenderWeight, "extender-weight", 0, "the weight of each extender in kube-scheduler's configuration; 0: as scheduler-config writes it, the sum of the weights of its policies")
 	flags.BoolVar(&o.mostAllocated, "most-allocated", false, "kube-scheduler's NodeResourcesFit prefers full nodes (MostAllocated)")
 	flags.BoolVar(&o.tiesByName, "break-ties-by-name", false, "a tie goes to the first node by name, instead of a random one")
 	flags.StringVar(&o.countFitting, "count-fitting", "", "the manifest of one pod: count how many more pods like it fit")
@@ -264,8 +266,8 @@ func (o *simulateOptions) validate(changed func(flag string) bool) error {
 		return fmt.Errorf("--hours=%v: must be more than 0, and a year at most", o.hours)
 	case o.percentage < 0 || o.percentage > 100:
 		return fmt.Errorf("--percentage-of-nodes-to-score=%d: must be between 0 and 100", o.percentage)
-	case o.extenderWeight < 1 || o.extenderWeight > 1<<20:
-		return fmt.Errorf("--extender-weight=%d: must be 1 or more", o.extenderWeight)
+	case o.extenderWeight < 0 || o.extenderWeight > 1<<20:
+		return fmt.Errorf("--extender-weight=%d: must be 0 or more", o.extenderWeight)
 	case o.minLifetime <= 0 || o.maxLifetime < o.minLifetime:
 		return fmt.Errorf("--min-lifetime=%v --max-lifetime=%v: must be more than 0, the first not more than the second", o.minLifetime, o.maxLifetime)
 	case o.countFitting != "" && o.output != string(simulate.Text):
@@ -288,7 +290,7 @@ func (o *simulateOptions) stage(cmd *cobra.Command) (*stage, error) {
 	s := &stage{world: simulate.World{
 		Resource: corev1.ResourceName(o.resource),
 		Scheduler: simulate.Scheduler{
-			PercentageOfNodesToScore: o.percentage, ResourceScore: simulate.LeastAllocated, FirstOfEqual: o.tiesByName, ExtenderWeight: o.extenderWeight,
+			PercentageOfNodesToScore: o.percentage, ResourceScore: simulate.LeastAllocated, FirstOfEqual: o.tiesByName,
 		},
 	}}
 	if o.mostAllocated {
@@ -342,7 +344,7 @@ func (o *simulateOptions) measurable(s *stage) error {
 	return nil
 }
 
-// configure sets the extender of the world, and the policies that allocate resources, to those of the configuration. It returns notes about
+// configure sets the extenders of the world, and the policies that allocate resources, to those of the configuration. It returns notes about
 // what in the configuration is not simulated.
 func (o *simulateOptions) configure(w *simulate.World, file string) (notes []string, err error) {
 	if file == "" {
@@ -352,7 +354,11 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (notes []str
 	if err != nil {
 		return nil, err
 	}
-	var found *config.Profile
+	if err := wiring.OneScheduler(c); err != nil && o.profile == "" {
+		return nil, fmt.Errorf("%s: choose a profile with --profile: %w", file, err)
+	}
+	w.Scheduler.Ignored = c.IgnoredByScheduler()
+	var soft []simulate.Extender
 	var others []string // with their policies
 	for i := range c.Profiles {
 		p := &c.Profiles[i]
@@ -364,25 +370,29 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (notes []str
 			others = append(others, fmt.Sprintf("%s with %s", p.Path, strings.Join(policies, ", ")))
 			continue
 		}
-		if found != nil {
-			return nil, fmt.Errorf("%s has several profiles: choose one with --profile", file)
+		x := simulate.Extender{Weight: cmp.Or(o.extenderWeight, p.ExtenderWeight())}
+		for _, r := range p.ManagedResources {
+			x.Managed = append(x.Managed, corev1.ResourceName(r.Name))
 		}
-		found = p
+		for _, q := range p.Policies {
+			if allocator, ok := q.Policy.(policy.Reserver); ok {
+				w.Allocators = append(w.Allocators, allocator)
+			}
+		}
+		if x.Engine, err = service.EngineOf(p, nil); err != nil {
+			return nil, err
+		}
+		if len(p.ManagedResources) > 0 || p.Claimer() != "" {
+			w.Extenders = append(w.Extenders, x)
+		} else {
+			soft = append(soft, x) // kube-scheduler calls ignorable extenders last
+		}
 	}
-	if found == nil {
+	if w.Extenders = append(w.Extenders, soft...); len(w.Extenders) == 0 {
 		return nil, fmt.Errorf("%s has no profile at %q", file, o.profile)
 	}
-	w.Extender = simulate.Extender{Ignored: c.IgnoredByScheduler()}
-	for _, r := range found.ManagedResources {
-		w.Extender.Managed = append(w.Extender.Managed, corev1.ResourceName(r.Name))
-	}
-	for _, q := range found.Policies {
-		if allocator, ok := q.Policy.(policy.Reserver); ok {
-			w.Allocators = append(w.Allocators, allocator)
-		}
-	}
 	if len(others) > 0 {
-		notes = append(notes, fmt.Sprintf("other profiles are not simulated (%s): pods are placed as if kube-scheduler called only %s", strings.Join(others, "; "), found.Path))
+		notes = append(notes, fmt.Sprintf("other profiles are not simulated (%s): pods are placed as if kube-scheduler called only %s", strings.Join(others, "; "), o.profile))
 	}
 	var signals []string
 	for i := range c.Signals {
@@ -391,8 +401,7 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (notes []str
 	if len(signals) > 0 {
 		notes = append(notes, fmt.Sprintf("signals are not read (%s): policies see them as stale", strings.Join(signals, ", ")))
 	}
-	w.Extender.Engine, err = service.EngineOf(found, nil)
-	return notes, err
+	return notes, nil
 }
 
 // play simulates one arm with all seeds.

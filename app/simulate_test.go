@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -158,7 +159,7 @@ func TestSimulateNeedsSense(t *testing.T) {
 		{[]string{"--nodes", nodes, "--mean-requested", "1", "--max-requested", "2"}, "--max-requested does not go with --mean-requested"},
 		{[]string{"--nodes", nodes, "--count-fitting", twoPods, "--mean-requested", "1"}, "--mean-requested does not go with --count-fitting"},
 		{[]string{"--nodes", nodes, "--percentage-of-nodes-to-score", "101"}, "101"},
-		{[]string{"--nodes", nodes, "--extender-weight", "0"}, "--extender-weight=0"},
+		{[]string{"--nodes", nodes, "--extender-weight", "-1"}, "--extender-weight=-1"},
 		{[]string{"--nodes", nodes, "--mean-requested", "1", "--min-lifetime", "2h", "--max-lifetime", "1h"}, "2h"},
 		{[]string{"--nodes", nodes, "--mean-requested", "1", "--svg", "x.svg"}, "--svg"},
 		{[]string{"--nodes", "/nowhere.yaml", "--svg", "/nope/x.svg"}, "--svg: "},
@@ -303,6 +304,30 @@ default/large  none  2 Insufficient aliyun.com/gpu-mem
 		if out, err := execute(t, append(simulation, flag)...); err == nil || !strings.Contains(err.Error(), "--list-pods") {
 			t.Errorf("%s: %s (%v)", flag, out, err)
 		}
+	}
+}
+
+// Pods go where kube-scheduler puts them if it calls all profiles of the configuration.
+func TestSimulateProfilesTogether(t *testing.T) {
+	const web = "{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: web}}, spec: {containers: [{name: main%s}]}}\n---\n"
+	const gpu = ", resources: {limits: {aliyun.com/gpu-mem: 6}}"
+	pods := file(t, fmt.Sprintf(web+web+web+web+web, "first", gpu, "second", gpu, "third", "", "fourth", gpu, "fifth", ""))
+	config := file(t, header+`
+profiles:
+- {path: /limit, policies: [{type: PodLimit, weight: 5, config: {max: 2, selector: {matchLabels: {app: web}}}}]}
+- {path: /gpu, policies: [{type: GPUMemory}]}
+`)
+	simulation := []string{"simulate", "--nodes", file(t, simulatedCluster), "--list-pods", "--break-ties-by-name", "--config", config, "--pods", pods}
+	out, err := execute(t, simulation...)
+	const want = `POD             NODE  DEVICES
+default/first   a     0 (6 of its aliyun.com/gpu-mem)
+default/second  b     0 (6 of its aliyun.com/gpu-mem)
+default/third   b     
+default/fourth  a     1 (6 of its aliyun.com/gpu-mem)
+default/fifth   none  2 node(s) have reached their limit of matching pods
+`
+	if err != nil || !strings.HasSuffix(out, want) {
+		t.Errorf("%s (%v)\nwant\n%s", out, err, want)
 	}
 }
 

@@ -108,10 +108,10 @@ extenders:
 }
 
 // simulated is the same for the simulation.
-func (a *arm) simulated() (simulate.Scheduler, simulate.Extender, error) {
-	scheduler := simulate.Scheduler{ResourceScore: simulate.LeastAllocated, ExtenderWeight: decisive, NoPrioritize: !a.prioritize}
+func (a *arm) simulated() (simulate.Scheduler, []simulate.Extender, error) {
+	scheduler := simulate.Scheduler{ResourceScore: simulate.LeastAllocated, NoPrioritize: !a.prioritize}
 	if a.alone {
-		return scheduler, simulate.Extender{}, nil
+		return scheduler, nil, nil
 	}
 	name, shortlist := "GPUMemory", a.shortlist
 	p, err := gpumemory.New(a.config())
@@ -120,8 +120,8 @@ func (a *arm) simulated() (simulate.Scheduler, simulate.Extender, error) {
 		p, err = resourceclaims.New(claimsConfig())
 	}
 	if err != nil {
-		return scheduler, simulate.Extender{}, err
+		return scheduler, nil, err
 	}
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: name, Policy: p, Weight: 1}}, Shortlist: shortlist})
-	return scheduler, simulate.Extender{Engine: e}, err
+	return scheduler, []simulate.Extender{{Engine: e, Weight: decisive}}, err
 }

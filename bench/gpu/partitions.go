@@ -149,7 +149,7 @@ func (o *options) simulatePartitions(ctx context.Context, p *play, a *arm) (_ []
 		return nil, err
 	}
 	w := o.world()
-	if w.Scheduler, w.Extender, err = a.simulated(); err != nil {
+	if w.Scheduler, w.Extenders, err = a.simulated(); err != nil {
 		return nil, err
 	}
 	w.Nodes, w.Scheduler.PercentageOfNodesToScore = nil, o.percentage

@@ -41,7 +41,7 @@ func (o *options) predict(ctx context.Context, a *arm) (prediction, error) {
 	for i := range o.draws {
 		group.Go(func() (err error) {
 			w := o.world()
-			if w.Scheduler, w.Extender, err = a.simulated(); err != nil {
+			if w.Scheduler, w.Extenders, err = a.simulated(); err != nil {
 				return err
 			}
 			w.Scheduler.Ties, w.Scheduler.PercentageOfNodesToScore = uint64(i), o.percentage

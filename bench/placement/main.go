@@ -189,7 +189,7 @@ type bench struct {
 
 // read returns the cluster and the pods of the trace.
 func read(o *options) (*simulate.World, []simulate.Job, error) {
-	w := &simulate.World{Resource: resource, Scheduler: simulate.Scheduler{ResourceScore: simulate.LeastAllocated, ExtenderWeight: extenderWeight}}
+	w := &simulate.World{Resource: resource, Scheduler: simulate.Scheduler{ResourceScore: simulate.LeastAllocated}}
 	var jobs []simulate.Job
 	var err error
 	if w.Nodes, jobs, err = simulate.ReadOpenBFolder(o.data, o.pods); err != nil {
@@ -214,7 +214,7 @@ func extender(c contender) (simulate.Extender, error) {
 		return simulate.Extender{}, err
 	}
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}, Shortlist: c.shortlist})
-	return simulate.Extender{Engine: e}, err
+	return simulate.Extender{Engine: e, Weight: extenderWeight}, err
 }
 
 // worldOf returns the cluster as the contender finds it.
@@ -226,8 +226,8 @@ func (b *bench) worldOf(c contender, jobs []simulate.Job, percentage int) (*simu
 	if c.known {
 		w.Known = jobs
 	}
-	var err error
-	w.Extender, err = extender(c)
+	x, err := extender(c)
+	w.Extenders = []simulate.Extender{x}
 	return &w, err
 }
 

@@ -186,16 +186,16 @@ func (c *cluster) place(pod *corev1.Pod, n *node, needs []need, keys []snapshot.
 }
 
 // bind allocates devices to the pod, makes its claims on the node, as a bind call does, and adds the pod to the node.
-func (c *cluster) bind(ctx context.Context, e *engine.Engine, pod *corev1.Pod, n *node, needs []need) error {
+func (c *cluster) bind(ctx context.Context, extenders []Extender, pod *corev1.Pod, n *node, needs []need) error {
 	if err := c.allocate(pod, n); err != nil {
 		return err
 	}
 	claims := &claims{cluster: c}
-	if e != nil {
+	for _, x := range extenders { // at most one of them claims
 		view := c.builder.View()
 		// What the pod is given must not be what filter leaves for pods that are nominated to the node.
-		b := binder.Binder{Engine: e, Ledgers: claims}
-		reservation, err := b.Reserve(ctx, pod, binder.Target{View: view, Node: e.CountNominated(view, pod, view.Node(n.object.Name))})
+		b := binder.Binder{Engine: x.Engine, Ledgers: claims}
+		reservation, err := b.Reserve(ctx, pod, binder.Target{View: view, Node: x.Engine.CountNominated(view, pod, view.Node(n.object.Name))})
 		if err != nil {
 			return err
 		}

@@ -5,15 +5,15 @@
 // # The part of kube-scheduler
 //
 // [Scheduler] simulates the part of kube-scheduler that decides where pods run, besides the
-// extender:
+// extenders:
 //
 //   - Filters: NodeResourcesFit (all resources except the ignored ones, including pods), those of
 //     package kubescheduler, and DynamicResources, with the devices that package firstfit predicts.
 //   - Sampling: percentageOfNodesToScore with its adaptive default, and the index at which the next
 //     search starts.
-//   - The extender: filter is called for the nodes found, and prioritize for those that it returns,
-//     unless it is only one; scores are rounded to 0..10 as on the wire, or sent as totals, and
-//     multiplied by the extender's weight.
+//   - The extenders: filter is called for the nodes found, one extender after the other, and
+//     prioritize for those that all of them return, unless it is only one; scores are rounded to
+//     0..10 as on the wire, or sent as totals, multiplied by the extender's weight, and summed.
 //   - Scores: NodeResourcesFit (LeastAllocated or MostAllocated) and
 //     NodeResourcesBalancedAllocation, with cpu and memory.
 //   - Equal nodes: one of them at random, or the first.

@@ -32,7 +32,8 @@ type World struct {
 	// Running are pods that are bound at the start; they stay.
 	Running   []*corev1.Pod
 	Scheduler Scheduler
-	Extender  Extender
+	// Extenders are in the order in which kube-scheduler calls them.
+	Extenders []Extender
 	// Resource is the resource whose allocation is measured.
 	Resource corev1.ResourceName
 	// Allocators are policies that allocate Resource. A node then has no more of it than each of them can allocate there: what a node
@@ -59,7 +60,7 @@ const (
 
 func (w *World) begin(seed uint64) *run {
 	r := &run{
-		cluster: newCluster(w.Nodes, w.Running, &w.Devices, w.Extender.Ignored, start), scheduler: w.Scheduler, extender: w.Extender,
+		cluster: newCluster(w.Nodes, w.Running, &w.Devices, w.Scheduler.Ignored, start), scheduler: w.Scheduler, extenders: w.Extenders,
 		onBound: w.Bound, random: rand.New(rand.NewPCG(seed, tieStream+w.Scheduler.Ties)),
 	}
 	for i, j := range w.Known {

@@ -47,7 +47,7 @@ func TestFillUpByHand(t *testing.T) {
 // A simulation ends with its context, also without policies.
 func TestCanceled(t *testing.T) {
 	w := world(t, machines(2, 2), policy.BinPack)
-	w.Extender.Engine = nil
+	w.Extenders = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	w.Bound = func(*corev1.Pod) { cancel() }
 	if f, err := w.FillUp(ctx, []Job{job("ten", 10, 0)}, 1, 1.3, nil); !errors.Is(err, context.Canceled) {
@@ -78,7 +78,7 @@ func TestSeedsDecide(t *testing.T) {
 func TestOrderIsWhatFillsUp(t *testing.T) {
 	jobs := []Job{job("a", 4, 0), job("b", 10, 0), job("c", 7, 0), job("d", 16, 0), job("e", 0, 0)}
 	w := world(t, machines(6, 3), policy.BinPack)
-	w.Extender.Engine = gpuEngine(t, policy.BinPack, 0)
+	w.Extenders[0].Engine = gpuEngine(t, policy.BinPack, 0)
 	w.Scheduler.NoPrioritize = true
 	pods, err := w.Order(jobs, 7, 1.3)
 	if err != nil {

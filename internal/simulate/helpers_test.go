@@ -72,7 +72,7 @@ func gpuEngine(t testing.TB, strategy policy.Packing, shortlist int) *engine.Eng
 
 func world(t testing.TB, nodes []*corev1.Node, strategy policy.Packing) *World {
 	return &World{
-		Nodes: nodes, Resource: gpuMemory, Scheduler: Scheduler{ExtenderWeight: 1, ResourceScore: LeastAllocated},
-		Extender: Extender{Engine: gpuEngine(t, strategy, 1)},
+		Nodes: nodes, Resource: gpuMemory, Scheduler: Scheduler{ResourceScore: LeastAllocated},
+		Extenders: []Extender{{Engine: gpuEngine(t, strategy, 1), Weight: 1}},
 	}
 }

@@ -56,7 +56,7 @@ func TestReplayLeavesTheGPUOfANominatedPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.Extender.Engine, err = engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: policy, Weight: 1}}}); err != nil {
+	if w.Extenders[0].Engine, err = engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: policy, Weight: 1}}}); err != nil {
 		t.Fatal(err)
 	}
 	at := func(created int, j Job) Job {

@@ -36,8 +36,8 @@ type Scheduler struct {
 	FirstOfEqual bool
 	// Ties changes the choice among equal nodes for the same seed, while the same pods come.
 	Ties uint64
-	// ExtenderWeight is the weight of the extender's scores, 1 or more.
-	ExtenderWeight int64
+	// Ignored are the resources with ignoredByScheduler.
+	Ignored []corev1.ResourceName
 	// NoPrioritize makes no prioritize calls.
 	NoPrioritize bool
 }
@@ -49,15 +49,15 @@ const (
 	levels             = 10 // an extender's highest score
 )
 
-// Extender is the extender that kube-scheduler calls.
+// Extender is an extender that kube-scheduler calls.
 type Extender struct {
 	Engine *engine.Engine
+	// Weight is the weight of its scores, 1 or more if it scores.
+	Weight int64
 	// KeepScores keeps scores as they are, as the scheduler plugin does, instead of converting them to 0..10.
 	KeepScores bool
 	// Managed are the managedResources of the extender; none: it is called for every pod.
 	Managed []corev1.ResourceName
-	// Ignored are the resources with ignoredByScheduler.
-	Ignored []corev1.ResourceName
 }
 
 // errNowhere means that the pod fits on no node.
@@ -67,7 +67,7 @@ var errNowhere = errors.New("the pod fits on no node")
 type run struct {
 	*cluster
 	scheduler Scheduler
-	extender  Extender
+	extenders []Extender
 	onBound   func(*corev1.Pod) // World.Bound; may be nil
 	random    *rand.Rand
 	next      int // index of the node at which the next search starts
@@ -89,30 +89,31 @@ func (r *run) schedule(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	e := r.extender.Engine
-	if !r.concerned(pod) {
-		e = nil
-	}
-	if err := r.bind(ctx, e, pod, n, needs); err != nil || r.onBound == nil {
+	if err := r.bind(ctx, r.concerned(pod), pod, n, needs); err != nil || r.onBound == nil {
 		return err
 	}
 	r.onBound(r.builder.Pod(pod.UID))
 	return nil
 }
 
-func (r *run) concerned(pod *corev1.Pod) bool {
-	if r.extender.Engine == nil || len(r.extender.Managed) == 0 {
-		return r.extender.Engine != nil
+// concerned returns the extenders that kube-scheduler calls for the pod.
+func (r *run) concerned(pod *corev1.Pod) (all []Extender) {
+	requested := func(name corev1.ResourceName) bool { return snapshot.NamesResource(pod, name) }
+	for _, x := range r.extenders {
+		if len(x.Managed) == 0 || slices.ContainsFunc(x.Managed, requested) {
+			all = append(all, x)
+		}
 	}
-	return slices.ContainsFunc(r.extender.Managed, func(name corev1.ResourceName) bool { return snapshot.NamesResource(pod, name) })
+	return all
 }
 
 // choose returns the node to which to bind the pod.
 func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node, error) {
 	r.filter(pod, needs)
 	r.rejected = nil
-	if r.concerned(pod) && len(r.found) > 0 {
-		if err := r.callFilter(ctx, pod); err != nil {
+	extenders := r.concerned(pod)
+	for i := 0; i < len(extenders) && len(r.found) > 0; i++ {
+		if err := r.callFilter(ctx, &extenders[i], pod); err != nil {
 			return nil, err
 		}
 	}
@@ -123,9 +124,11 @@ func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node,
 		return r.found[0], nil
 	}
 	r.score(pod, needs)
-	if r.concerned(pod) && !r.scheduler.NoPrioritize && r.extender.Engine.MaxTotal() > 0 {
-		if err := r.callPrioritize(ctx, pod); err != nil {
-			return nil, err
+	for i := range extenders {
+		if x := &extenders[i]; !r.scheduler.NoPrioritize && x.Engine.MaxTotal() > 0 {
+			if err := r.callPrioritize(ctx, x, pod); err != nil {
+				return nil, err
+			}
 		}
 	}
 	best := slices.Max(r.scores)
@@ -184,14 +187,14 @@ func (r *run) request(pod *corev1.Pod) engine.Request {
 	return engine.Request{Pod: pod, View: view, Nodes: r.viewNodes}
 }
 
-func (r *run) callFilter(ctx context.Context, pod *corev1.Pod) error {
-	if err := r.extender.Engine.Filter(ctx, r.request(pod), &r.result); err != nil {
+func (r *run) callFilter(ctx context.Context, x *Extender, pod *corev1.Pod) error {
+	if err := x.Engine.Filter(ctx, r.request(pod), &r.result); err != nil {
 		return err
 	}
 	for at, i := range r.result.Kept { // i ≥ at
 		r.found[at] = r.found[i]
 	}
-	r.found, r.rejected = r.found[:len(r.result.Kept)], r.result.Record.Rejections
+	r.found, r.rejected = r.found[:len(r.result.Kept)], append(r.rejected, r.result.Record.Rejections...)
 	return nil
 }
 
@@ -219,15 +222,15 @@ func (r *run) reasons(pod *corev1.Pod) []Reason {
 	return reasons
 }
 
-func (r *run) callPrioritize(ctx context.Context, pod *corev1.Pod) error {
-	if err := r.extender.Engine.Score(ctx, r.request(pod), &r.result); err != nil {
+func (r *run) callPrioritize(ctx context.Context, x *Extender, pod *corev1.Pod) error {
+	if err := x.Engine.Score(ctx, r.request(pod), &r.result); err != nil {
 		return err
 	}
-	if !r.extender.KeepScores {
+	if !x.KeepScores {
 		engine.ScaleScores(r.result.Totals, r.result.Record.MaxTotal, engine.MaxExtenderScore)
 	}
 	for i, total := range r.result.Totals {
-		r.scores[i] += total * r.scheduler.ExtenderWeight * (maxNodeScore / levels)
+		r.scores[i] += total * x.Weight * (maxNodeScore / levels)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 		for _, strategy := range []policy.Packing{policy.BinPack, gpumemory.LeastWaste} {
 			t.Run(fmt.Sprintf("%s shortlist %d", strategy, shortlist), func(t *testing.T) {
 				w := world(t, append(machines(8, 3), machine("plain", 0)), strategy)
-				w.Extender.Engine = gpuEngine(t, strategy, shortlist)
+				w.Extenders[0].Engine = gpuEngine(t, strategy, shortlist)
 				r := w.begin(11)
 				cluster := &seen{run: r}
 				handler := extender.New(extender.Options{
@@ -76,7 +76,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 					if len(requested) == 0 {
 						continue
 					}
-					if err := r.callFilter(t.Context(), pod); err != nil {
+					if err := r.callFilter(t.Context(), &w.Extenders[0], pod); err != nil {
 						t.Fatal(err)
 					}
 					var kept extenderv1.ExtenderFilterResult
@@ -90,7 +90,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 					var priorities extenderv1.HostPriorityList
 					call(t, handler.Verb(decision.Prioritize), pod, names(r.found), &priorities)
 					r.scores = make([]int64, len(r.found))
-					if err := r.callPrioritize(t.Context(), pod); err != nil {
+					if err := r.callPrioritize(t.Context(), &w.Extenders[0], pod); err != nil {
 						t.Fatal(err)
 					}
 					told := map[string]int64{} // above the lowest score, which the extender omits
@@ -104,7 +104,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 						}
 					}
 					compared++
-					if err := r.bind(t.Context(), w.Extender.Engine, pod, r.found[0], needs); err != nil {
+					if err := r.bind(t.Context(), w.Extenders, pod, r.found[0], needs); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -296,19 +296,15 @@ func TestEqualNodes(t *testing.T) {
 
 func TestPodsThatAreNotManaged(t *testing.T) {
 	w := world(t, machines(2, 1), policy.BinPack)
-	w.Extender.Managed = []corev1.ResourceName{gpuMemory}
+	w.Extenders[0].Managed = []corev1.ResourceName{gpuMemory}
 	r := w.begin(1)
-	if r.concerned(job("none", 0, 0).Pod) || !r.concerned(job("some", 1, 0).Pod) {
+	if len(r.concerned(job("none", 0, 0).Pod)) > 0 || len(r.concerned(job("some", 1, 0).Pod)) == 0 {
 		t.Error("the extender gets calls for the wrong pods")
 	}
 	inits := job("none", 0, 0).Pod
 	inits.Spec.InitContainers = job("some", 1, 0).Pod.Spec.Containers
-	if !r.concerned(inits) {
+	if len(r.concerned(inits)) == 0 {
 		t.Error("the extender gets no call for a pod whose init container requests the resource")
-	}
-	w.Extender.Engine = nil
-	if w.begin(1).concerned(job("some", 1, 0).Pod) {
-		t.Error("the scheduler has no extender")
 	}
 }
 
@@ -322,7 +318,7 @@ func TestIgnoredResources(t *testing.T) {
 	if r.filter(pod, r.needs(pod)); len(r.found) > 0 {
 		t.Error("a node with 6 of 16 units left has room for 7")
 	}
-	w.Extender.Ignored = []corev1.ResourceName{gpuMemory}
+	w.Scheduler.Ignored = []corev1.ResourceName{gpuMemory}
 	r = w.begin(1)
 	if r.filter(pod, r.needs(pod)); len(r.found) != 1 {
 		t.Error("an ignored resource counts")

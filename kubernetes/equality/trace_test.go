@@ -50,7 +50,7 @@ func TestTraceIsPlacedAlike(t *testing.T) {
 			text := traceConfiguration(c.strategy)
 			profile := &load(t, text).Profiles[0]
 			fill := func(fine bool) map[types.UID]*corev1.Pod {
-				w.Extender = simulate.Extender{Engine: engineOf(t, profile), KeepScores: fine}
+				w.Extenders = []simulate.Extender{{Engine: engineOf(t, profile), Weight: 1, KeepScores: fine}}
 				bound := map[types.UID]*corev1.Pod{}
 				w.Bound = func(pod *corev1.Pod) { bound[pod.UID] = pod }
 				filled, err := w.FillUp(t.Context(), jobs, traceSeed, traceUntil, nil)
@@ -95,7 +95,7 @@ func readTrace(t *testing.T) (*simulate.World, []simulate.Job) {
 		t.Fatal(err)
 	}
 	w := &simulate.World{Resource: gpuMemory, Scheduler: simulate.Scheduler{
-		PercentageOfNodesToScore: 100, ResourceScore: simulate.LeastAllocated, FirstOfEqual: true, ExtenderWeight: 1,
+		PercentageOfNodesToScore: 100, ResourceScore: simulate.LeastAllocated, FirstOfEqual: true,
 	}}
 	most := flag.Lookup(traceNodes).Value.(flag.Getter).Get().(int)
 	for i, node := range nodes {

@@ -87,7 +87,7 @@ func extremes(scores map[string]int64) (least, most int64) {
 func simulated(t *rapid.T, nodes []*corev1.Node, pods []*corev1.Pod, pod *corev1.Pod, kind simulate.ResourceScore) string {
 	w := simulate.World{
 		Nodes: nodes, Running: pods,
-		Scheduler: simulate.Scheduler{PercentageOfNodesToScore: 100, ResourceScore: kind, FirstOfEqual: true, ExtenderWeight: 1},
+		Scheduler: simulate.Scheduler{PercentageOfNodesToScore: 100, ResourceScore: kind, FirstOfEqual: true},
 	}
 	bound, err := w.Next(context.Background(), pod)
 	if err != nil {
