@@ -250,10 +250,10 @@ func wait(ctx context.Context, w io.Writer, play *stage.Play, shown *corev1.Pod)
 	fmt.Fprintf(w, `
 Everything keeps running until you press Ctrl-C. In another terminal:
 
-  export KUBECONFIG=%s
+  export KUBECONFIG=%s OUTBOARD_ADMIN=%s
   %s get pods -o wide
-  %s explain %s --admin %s
-  curl %s/metrics
+  %s explain %s
+  curl $OUTBOARD_ADMIN/metrics
 
 The page with waiting pods, GPUs and decisions: %s/ui/
 
@@ -265,7 +265,7 @@ Outboard follows changes of its configuration, and kube-scheduler reads its own 
 The logs of etcd, kube-apiserver, kube-scheduler and Outboard:
 
   %s
-`, play.Kubeconfig(), word(play.KubectlPath()), relative(play.Binary()), example, play.Outboard.Admin, play.Outboard.Admin, play.Outboard.Admin,
+`, play.Kubeconfig(), play.Outboard.Admin, word(play.KubectlPath()), relative(play.Binary()), example, play.Outboard.Admin,
 		play.Outboard.ConfigFile, play.Scheduler.ConfigFile(), filepath.Join(play.Dir(), "*.log"))
 	<-ctx.Done()
 }
