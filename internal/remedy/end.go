@@ -116,10 +116,7 @@ func (b *blocked) distance() uint64 {
 	if len(b.rejecting) == 0 {
 		return 0
 	}
-	return distance(&b.rejecting[0])
-}
-
-func distance(o *engine.PolicyOpinion) uint64 {
+	o := &b.rejecting[0]
 	if o.Want >= o.Have {
 		return uint64(o.Want) - uint64(o.Have)
 	}

@@ -27,8 +27,6 @@ const (
 	// Nodes is one toleration, selector or affinity term of the pod, the end of a cordon, or resources that kube-scheduler does not count. The
 	// smallest change is the one that lets the pod run on the most nodes.
 	Nodes Kind = "Nodes"
-	// Policy is the absence of one policy. The smallest change is the policy that alone rejects the most nodes.
-	Policy Kind = "Policy"
 	// Claim is less of one capacity in one request of a ResourceClaim. The smallest change leaves the largest amount.
 	Claim Kind = "Claim"
 )
@@ -36,7 +34,7 @@ const (
 // Remedy is one change with which the pod fits.
 type Remedy struct {
 	Kind Kind `json:"kind"`
-	// Node is a node on which the pod fits then, and Nodes is on how many it does if that was counted: for Nodes and Policy.
+	// Node is a node on which the pod fits then, and Nodes is on how many it does if that was counted: for Nodes.
 	Node  string `json:"node"`
 	Nodes int    `json:"nodes,omitempty"`
 
@@ -61,9 +59,6 @@ type Remedy struct {
 
 	// Change is what changes, for Nodes.
 	Change *Change `json:"change,omitempty"`
-
-	// Rejection is that of the policy on Node, the node that comes closest to fitting, for Policy.
-	Rejection *engine.PolicyOpinion `json:"rejection,omitempty"`
 
 	// Smallest is true if the search for a smaller change was complete. Otherwise there may be one.
 	Smallest bool `json:"smallest"`
@@ -136,7 +131,7 @@ func Find(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, error) {
 		return nil, err
 	}
 	var all []Remedy
-	for _, find := range []func() ([]Remedy, error){s.requests, s.ends, s.seats, s.excluded, s.policies} {
+	for _, find := range []func() ([]Remedy, error){s.requests, s.ends, s.seats, s.excluded} {
 		s.left = c.Budget
 		if c.Budget == 0 {
 			s.left = DefaultBudget

@@ -189,7 +189,6 @@ func TestTexts(t *testing.T) {
 			gpuPod("new", "", 0, "60", web),
 			[]string{
 				"if pod team/a on n1 ended; preemption cannot evict it, because its priority is not lower",
-				"on 2 nodes if PodLimit did not reject them (n1: LimitReached: has 0, needs 1 pods)",
 			},
 		},
 		"two pods": {
@@ -209,7 +208,7 @@ func TestTexts(t *testing.T) {
 		},
 		"seats": {holders, gpuPod("new", "", 0, "8", none, licensed(2)), []string{
 			"if pod team/cad-n2 on n2 ended; preemption cannot evict it, because its priority is not lower",
-			"if pod team/cad-n2 (2 of licenses/cad) ended", "on 2 nodes if Licenses did not reject them (n1: NoFreeSeat: has 0, needs 2 seats)",
+			"if pod team/cad-n2 (2 of licenses/cad) ended",
 		}},
 	} {
 		if got := find(t, tc.w, tc.pod); !slices.Equal(got, tc.want) {

@@ -26,8 +26,6 @@ func (r *Remedy) String() string {
 		return r.end()
 	case Nodes:
 		return r.onNodes() + r.change()
-	case Policy:
-		return r.onNodes() + r.policy()
 	}
 	return string(r.Kind)
 }
@@ -147,15 +145,6 @@ func (r *Remedy) change() string {
 		return " if that were not cordoned"
 	}
 	return " if these were not cordoned"
-}
-
-func (r *Remedy) policy() string {
-	o := r.Rejection
-	text := fmt.Sprintf(" if %s did not reject %s (%s: %s", o.Policy, them(r.Nodes), r.Node, o.Code)
-	if o.Have != 0 || o.Want != 0 {
-		text += strings.TrimRight(fmt.Sprintf(": has %d, needs %d %s", o.Have, o.Want, o.Unit), " ")
-	}
-	return text + ")"
 }
 
 // String says what would happen.
