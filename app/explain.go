@@ -138,10 +138,8 @@ func try(cmd *cobra.Command, from *serviceFlags, output *outputFlag, file string
 	if err := output.write(cmd.OutOrStdout(), inJSON(doc), doc.Text); err != nil {
 		return err
 	}
-	for i := range doc.Now {
-		if doc.Now[i].Fit > 0 {
-			return nil
-		}
+	if doc.Fits == nil || doc.Fits.Fit == 0 {
+		return errFindings
 	}
-	return errFindings
+	return nil
 }

@@ -35,8 +35,11 @@ type evaluation struct {
 	pod     *corev1.Pod
 	view    weak.Pointer[snapshot.View]
 	engines map[string]*engine.Engine
-	now     []Profile // without Pending and Refused
+	now     []Profile // without Pending
+	fits    *Fits
 	placed  []Placed
+
+	remedies []remedy.Remedy
 }
 
 // isOf reports whether an evaluation of this pod would have the same result.
@@ -85,7 +88,7 @@ func (v *evaluator) evaluate(ctx context.Context, engines map[string]*engine.Eng
 	defer cancel()
 	e := &evaluation{pod: pod, view: weak.Make(view), engines: engines}
 	if pod.Spec.NodeName == "" {
-		e.now = v.source.now(limited, engines, pod, view, q)
+		v.source.now(limited, e, view, q)
 	}
 	v.source.remedies(limited, e, view, q.profile)
 	if ctx.Err() != nil {
@@ -107,20 +110,11 @@ func (v *evaluator) add(ctx context.Context, doc *Document, engines map[string]*
 	if err != nil {
 		return err
 	}
-	doc.Now, doc.Placed = slices.Clone(e.now), e.placed
+	doc.Now, doc.Fits, doc.Remedies, doc.Placed = slices.Clone(e.now), e.fits, e.remedies, e.placed
 	doc.Change = doc.change()
 	for i := range doc.Now {
-		p := &doc.Now[i]
-		if p.Unmanaged {
-			continue
-		}
-		if s := v.source; s.Refuses != nil {
-			if why := s.Refuses(p.Profile, pod); why != nil {
-				p.Refused = why.Error()
-			}
-		}
-		if s := v.source; s.Pending != nil {
-			p.Pending = s.Pending(p.Profile, pod.UID)
+		if p := &doc.Now[i]; !p.Unmanaged && v.source.Pending != nil {
+			p.Pending = v.source.Pending(p.Profile, pod.UID)
 		}
 	}
 	return nil
@@ -147,19 +141,17 @@ func (v *evaluator) keep(key keptKey, e *evaluation) {
 // remedies adds to the evaluation what would make the waiting pod fit, or how its node compares with others.
 func (s Source) remedies(ctx context.Context, e *evaluation, view *snapshot.View, only string) {
 	c := remedy.Cluster{View: view, Ignored: s.ignored()}
-	for i := range e.now {
-		p := &e.now[i]
-		if p.Unmanaged || p.Error != "" {
-			continue
-		}
+	if e.fits != nil && !slices.ContainsFunc(e.now, func(p Profile) bool { return p.Error != "" }) {
 		find := remedy.Find
-		if p.Fit > 0 { // by policies, which know nothing of what kube-scheduler can allocate
+		if e.fits.Fit > 0 { // by policies, which know nothing of what kube-scheduler can allocate
 			find = remedy.FindClaims
 		}
 		var err error
-		c.Engine = e.engines[p.Profile]
-		if p.Remedies, err = find(ctx, c, e.pod); err != nil {
-			p.Error = "searching for changes with which the pod would fit: " + err.Error()
+		if c.Engine, err = engineOf(deciding(e.now), e.engines); err == nil {
+			e.remedies, err = find(ctx, c, e.pod)
+		}
+		if err != nil {
+			e.now[0].Error = "searching for changes with which the pod would fit: " + err.Error()
 		}
 	}
 	if e.pod.Spec.NodeName == "" {

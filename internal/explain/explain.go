@@ -22,6 +22,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/kubescheduler"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/internal/remedy"
 	"outboard.dev/outboard/internal/respond"
 	"outboard.dev/outboard/snapshot"
@@ -58,18 +59,23 @@ type Document struct {
 	// Created and Bound are when the pod was created, and when it was bound to its node; zero if unknown.
 	Created time.Time `json:"created,omitzero"`
 	Bound   time.Time `json:"bound,omitzero"`
+	// Reason is why the pod waits, or what is wrong with its binding; nil if nothing is, or the pod is unknown.
+	Reason *pending.Reason `json:"reason,omitempty"`
+	// Verdict is all that in one sentence.
+	Verdict string `json:"verdict"`
+	// Fits is on which nodes the pod fits now, by all profiles together; nil if none was asked.
+	Fits *Fits `json:"fits,omitempty"`
+	// Remedies are changes with which the pod would fit, if it fits on no node; see [remedy.Find].
+	Remedies []remedy.Remedy `json:"remedies,omitempty"`
 	// Unschedulable is what kube-scheduler has last said of the pod in its condition PodScheduled, with the reasons of its own plugins
 	// and of all extenders; "" if the pod is bound or gated, or has not been tried.
 	Unschedulable string `json:"unschedulable,omitempty"`
-	// Gates are the pod's scheduling gates: kube-scheduler does not try the pod before they are
-	// removed.
-	Gates []string `json:"gates,omitempty"`
 	// Decisions are the latest decisions about the pod, latest first.
 	Decisions []*decision.Record `json:"decisions"`
 	// Now is what each profile would decide about the pod now; nil if the pod is bound or unknown,
 	// or there is no profile.
 	Now []Profile `json:"now,omitempty"`
-	// Change is the smallest change with which the pod would fit, of all in Now, or why there is none.
+	// Change is the first of Remedies in words, or why there is none.
 	Change string `json:"change,omitempty"`
 	// Placed is how the node of the pod compares with the others now, by each profile; nil if the pod is not bound.
 	Placed []Placed `json:"placed,omitempty"`
@@ -111,8 +117,6 @@ type Profile struct {
 	Explanations []engine.Explanation `json:"explanations"`
 	// Notes are the notes of policies about the pod as a whole.
 	Notes []engine.PolicyNotes `json:"notes,omitempty"`
-	// Remedies are changes with which the pod would fit, if it fits on no node; see [remedy.Find].
-	Remedies []remedy.Remedy `json:"remedies,omitempty"`
 	// Pending describes the pod if this replica knows that it is pending because of this profile; nil otherwise.
 	Pending *Pending `json:"pending,omitempty"`
 	// Refused is why a bind call of the profile would refuse the pod on any node; "" if it would not.
@@ -169,6 +173,8 @@ type Source struct {
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Manages reports whether the profile manages the pod. Nil: every profile manages every pod.
 	Manages func(profile string, pod *corev1.Pod) bool
+	// Reason returns why the pod waits, or what is wrong with its binding; ok is false if nothing is. Nil: that is not known.
+	Reason func(view *snapshot.View, pod *corev1.Pod) (reason pending.Reason, ok bool)
 	// Refuses returns why a bind call of the profile would refuse the pod on any node, or nil. Nil: it refuses no pod.
 	Refuses func(profile string, pod *corev1.Pod) error
 	// Ignored returns the resources with ignoredByScheduler; nil: none.
@@ -223,12 +229,12 @@ func Handler(s Source) http.Handler {
 				doc.Error = fmt.Sprintf("the policies cannot be asked about pod %s now: %v", doc.Pod, err)
 			case pod != nil:
 				view := s.View("")
-				doc.Holds = engine.HeldBy(view, pod.UID, view.Node(doc.Node))
-				if doc.Node == "" {
-					for _, gate := range pod.Spec.SchedulingGates {
-						doc.Gates = append(doc.Gates, gate.Name)
+				if s.Reason != nil {
+					if r, ok := s.Reason(view, pod); ok {
+						doc.Reason = &r
 					}
 				}
+				doc.Holds = engine.HeldBy(view, pod.UID, view.Node(doc.Node))
 				if err := evaluator.add(r.Context(), &doc, engines, pod, question{profile, q.Get("node"), nodes}); err != nil {
 					http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
 					return
@@ -239,6 +245,7 @@ func Handler(s Source) http.Handler {
 		if s.Signals != nil {
 			doc.Signals = s.Signals()
 		}
+		doc.Verdict = doc.verdict()
 		respond.JSON(w, r, doc, doc.Unstamped())
 	})
 }
@@ -246,13 +253,9 @@ func Handler(s Source) http.Handler {
 // Unstamped returns a copy without what changes although nothing else does: the Views in which remedies were evaluated.
 func (d *Document) Unstamped() Document {
 	u := *d
-	u.Now = slices.Clone(d.Now)
-	for i := range u.Now {
-		p := &u.Now[i]
-		p.Remedies = slices.Clone(p.Remedies)
-		for j := range p.Remedies {
-			p.Remedies[j].View = 0
-		}
+	u.Remedies = slices.Clone(d.Remedies)
+	for i := range u.Remedies {
+		u.Remedies[i].View = 0
 	}
 	return u
 }
@@ -271,11 +274,13 @@ func (d *Document) scheduled(pod *corev1.Pod) {
 	}
 }
 
-func (s Source) now(ctx context.Context, engines map[string]*engine.Engine, pod *corev1.Pod, view *snapshot.View, q question) []Profile {
-	only, node, limit := q.profile, q.node, q.nodes
+// now sets what the profiles say about the pod now, each by itself and together.
+func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q question) {
+	only, node, limit, pod := q.profile, q.node, q.nodes, e.pod
 	nodes, excluded := s.callNodes(view, pod, node)
+	by := map[string]nodesOf{}
 	var profiles []Profile
-	for path, e := range engines {
+	for path, asked := range e.engines {
 		if only != "" && only != path {
 			continue
 		}
@@ -284,13 +289,19 @@ func (s Source) now(ctx context.Context, engines map[string]*engine.Engine, pod 
 			continue
 		}
 		p := Profile{Profile: path, Nodes: len(nodes), Excluded: excluded}
-		all, err := e.Explain(ctx, engine.Request{Pod: pod, View: view, Nodes: nodes})
+		if s.Refuses != nil {
+			if why := s.Refuses(path, pod); why != nil {
+				p.Refused = why.Error()
+			}
+		}
+		all, err := asked.Explain(ctx, engine.Request{Pod: pod, View: view, Nodes: nodes})
 		switch {
 		case err != nil:
 			p.Error = err.Error()
 		case view.Len() == 0:
 			p.Error = "the cluster has no nodes"
 		}
+		by[path] = nodesBy(path, all.Nodes)
 		explanations := all.Nodes
 		p.Notes, p.MaxTotal = all.Pod, all.MaxTotal
 		for _, x := range explanations {
@@ -305,13 +316,15 @@ func (s Source) now(ctx context.Context, engines map[string]*engine.Engine, pod 
 		p.Explanations = explanations[:min(limit, len(explanations))]
 		for i := range p.Explanations {
 			if x := &p.Explanations[i]; x.Fits {
-				x.Gets = e.Holdings(view, pod, view.Node(x.Node), time.Now())
+				x.Gets = asked.Holdings(view, pod, view.Node(x.Node), time.Now())
 			}
 		}
 		profiles = append(profiles, p)
 	}
-	slices.SortFunc(profiles, func(a, b Profile) int { return cmp.Compare(a.Profile, b.Profile) })
-	return profiles
+	slices.SortFunc(profiles, func(a, b Profile) int { // those that prevent it first
+		return cmp.Or(cmp.Compare(len(a.Refused), len(b.Refused)), cmp.Compare(a.Fit, b.Fit), cmp.Compare(a.Profile, b.Profile))
+	})
+	e.now, e.fits = profiles, together(profiles, by, len(nodes), view.Len())
 }
 
 // callNodes returns the nodes for which kube-scheduler would call, and why it excludes the others.

@@ -17,9 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/pending"
+	"outboard.dev/outboard/internal/requeue"
+	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -27,6 +31,15 @@ import (
 // always returns the Pod of a Source that has one pod.
 func always(pod *corev1.Pod) func(context.Context, string, string) (*corev1.Pod, error) {
 	return func(context.Context, string, string) (*corev1.Pod, error) { return pod, nil }
+}
+
+// known is what a replica with this configuration knows of waiting pods.
+func known(profiles string) *pending.Source {
+	c := new(config.Config)
+	if profiles != "" {
+		c, _ = config.Parse("test", []byte("apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nserving: {insecure: true}\n"+profiles), config.Types{Policies: standard.Types()})
+	}
+	return &pending.Source{Config: func() *config.Config { return c }, Places: (*config.Profile).Places, Rejected: func(string, types.UID) (requeue.Status, bool) { return requeue.Status{}, false }}
 }
 
 // The first line shows whether the pod is on a node, gated, or pending.
@@ -41,6 +54,7 @@ func TestWhereThePodIs(t *testing.T) {
 		Engines: func() map[string]*engine.Engine { return map[string]*engine.Engine{"/": e} },
 		View:    func(types.UID) *snapshot.View { return new(snapshot.View) },
 		Pod:     func(_ context.Context, _, name string) (*corev1.Pod, error) { return pods[name], nil },
+		Reason:  known("").Of,
 	}))
 	defer server.Close()
 	gates := []corev1.PodSchedulingGate{{Name: "example.com/quota"}, {Name: "example.com/approval"}}
@@ -49,8 +63,8 @@ func TestWhereThePodIs(t *testing.T) {
 		want string
 	}{
 		"bound":   {corev1.PodSpec{NodeName: "a"}, "Pod default/bound is on node a."},
-		"pending": {corev1.PodSpec{}, "Pod default/pending is on no node."},
-		"gated":   {corev1.PodSpec{SchedulingGates: gates}, "Pod default/gated is gated: kube-scheduler tries it only after its scheduling gates are removed (example.com/quota, example.com/approval)."},
+		"pending": {corev1.PodSpec{SchedulerName: "default-scheduler"}, "Pod default/pending waits: no scheduler named default-scheduler has tried it."},
+		"gated":   {corev1.PodSpec{SchedulingGates: gates}, "Pod default/gated waits: kube-scheduler tries it only after its scheduling gates are removed (example.com/quota, example.com/approval)."},
 		"unknown": {corev1.PodSpec{}, "Pod default/unknown is not known to Outboard."},
 	} {
 		if name != "unknown" {
@@ -84,6 +98,7 @@ func TestWhatThePodSays(t *testing.T) {
 		Refuses: func(profile string, pod *corev1.Pod) error {
 			return binder.OfScheduler(pod, profile, []string{"gpu-scheduler"})
 		},
+		Reason: known("").Of,
 	}
 	const message = "0/4 nodes are available: 4 no tape drive."
 	for name, tc := range map[string]struct {
@@ -93,9 +108,9 @@ func TestWhatThePodSays(t *testing.T) {
 		want, never     string
 	}{
 		"bound":             {"gpu-scheduler", "node-03", nil, condition(corev1.ConditionTrue, ""), "It was bound at 2026-03-01T12:03:12Z, 3m12s after it was created.\n", "last said"},
-		"pending":           {"gpu-scheduler", "", nil, condition(corev1.ConditionFalse, message), "is on no node.\nkube-scheduler last said: " + message + "\n", "refused"},
+		"pending":           {"gpu-scheduler", "", nil, condition(corev1.ConditionFalse, message), "fits on 20 of 21 nodes now, by Outboard's policies.\nkube-scheduler last said: " + message + "\n", "refused"},
 		"hostile":           {"gpu-scheduler", "", nil, condition(corev1.ConditionFalse, "\x1b[2J"), `kube-scheduler last said: "\x1b[2J"`, "\x1b"},
-		"gated":             {"gpu-scheduler", "", []corev1.PodSchedulingGate{{Name: "g"}}, condition(corev1.ConditionFalse, "gated"), "is gated", "last said"},
+		"gated":             {"gpu-scheduler", "", []corev1.PodSchedulingGate{{Name: "g"}}, condition(corev1.ConditionFalse, "gated"), "its scheduling gates are removed (g)", "last said"},
 		"another scheduler": {"", "", nil, nil, `A bind call would be refused: pod team/p has schedulerName "default-scheduler", which is not among the schedulerNames of profile /: gpu-scheduler.`, "last said"},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p", CreationTimestamp: metav1.Time{Time: noon}}}
@@ -194,7 +209,7 @@ func cluster(labels ...string) *snapshot.View {
 	return b.View()
 }
 
-func pending(spec corev1.PodSpec) func(context.Context, string, string) (*corev1.Pod, error) {
+func unbound(spec corev1.PodSpec) func(context.Context, string, string) (*corev1.Pod, error) {
 	return func(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}, nil
 	}
@@ -207,10 +222,10 @@ func TestNowRespectsKubeScheduler(t *testing.T) {
 	cpu := []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}}
 	source := explain.Source{
 		Log: decision.NewLog(1), Engines: engines(t, "Size"), View: func(types.UID) *snapshot.View { return view },
-		Pod: pending(corev1.PodSpec{NodeSelector: map[string]string{"pool": "agents"}, Containers: cpu}),
+		Pod: unbound(corev1.PodSpec{NodeSelector: map[string]string{"pool": "agents"}, Containers: cpu}),
 	}
 	_, text := show(t, source, url.Values{"pod": {"agent"}})
-	want := `Pod default/agent is on no node.
+	want := `Pod default/agent waits, and fits on 1 of 21 nodes now, by Outboard's policies.
 
 No decision about the pod is recorded: no call has been about it, or too long ago, before a restart, or to another
 replica. Each replica records its own decisions.
@@ -240,7 +255,7 @@ func TestNowOfUnmanagedPods(t *testing.T) {
 	view := cluster("Size")
 	asked := ""
 	source := explain.Source{
-		Log: decision.NewLog(1), Engines: engines(t, "Size"), View: func(types.UID) *snapshot.View { return view }, Pod: pending(corev1.PodSpec{}),
+		Log: decision.NewLog(1), Engines: engines(t, "Size"), View: func(types.UID) *snapshot.View { return view }, Pod: unbound(corev1.PodSpec{}),
 		Manages: func(profile string, pod *corev1.Pod) bool { asked = profile + " " + pod.Name; return false },
 	}
 	doc, text := show(t, source, url.Values{"pod": {"agent"}})
@@ -261,7 +276,7 @@ func TestNowFitsATerminal(t *testing.T) {
 	view := cluster(labels...)
 	for count := 1; count <= len(labels); count++ {
 		source := explain.Source{
-			Log: decision.NewLog(1), Engines: engines(t, labels[:count]...), View: func(types.UID) *snapshot.View { return view }, Pod: pending(corev1.PodSpec{}),
+			Log: decision.NewLog(1), Engines: engines(t, labels[:count]...), View: func(types.UID) *snapshot.View { return view }, Pod: unbound(corev1.PodSpec{}),
 		}
 		_, text := show(t, source, url.Values{"pod": {"web"}})
 		for line := range strings.Lines(text) {
@@ -313,7 +328,7 @@ func TestWhereItIsAndWhy(t *testing.T) {
 
 // A profile that does not exist is an error, even for an unknown pod.
 func TestUnknownProfile(t *testing.T) {
-	server := httptest.NewServer(explain.Handler(explain.Source{Log: decision.NewLog(1), Engines: engines(t), View: func(types.UID) *snapshot.View { return new(snapshot.View) }, Pod: pending(corev1.PodSpec{})}))
+	server := httptest.NewServer(explain.Handler(explain.Source{Log: decision.NewLog(1), Engines: engines(t), View: func(types.UID) *snapshot.View { return new(snapshot.View) }, Pod: unbound(corev1.PodSpec{})}))
 	defer server.Close()
 	_, err := explain.Fetch(t.Context(), server.Client(), server.URL, url.Values{"pod": {"web"}, "profile": {"/typo"}})
 	if err == nil || !strings.Contains(err.Error(), `there is no profile "/typo": the profiles are /`) {

@@ -1,48 +1,55 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 )
 
 // remedies writes with which changes the pod would fit.
-func (p *Profile) remedies(b *strings.Builder) {
-	if p.Error != "" || p.Fit > 0 && len(p.Remedies) == 0 || p.Nodes+p.excluded() == 0 {
+func (d *Document) remedies(b *strings.Builder) {
+	if d.Fits == nil || d.Fits.Fit > 0 && len(d.Remedies) == 0 || d.Change == d.failure() {
 		return
 	}
-	if p.Fit > 0 {
+	if len(d.Now) > 1 {
+		b.WriteString("\nBy all profiles together:\n")
+	}
+	if d.Fits.Fit > 0 {
 		b.WriteString("  kube-scheduler cannot allocate its ResourceClaims on any node.\n")
 	}
-	if len(p.Remedies) == 0 {
+	if len(d.Remedies) == 0 {
 		b.WriteString("  It would not fit with any single change that Outboard has tried.\n")
 		return
 	}
 	b.WriteString("  It would fit\n")
-	for i := range p.Remedies {
-		fmt.Fprintf(b, "      %s\n", &p.Remedies[i])
+	for i := range d.Remedies {
+		fmt.Fprintf(b, "      %s\n", &d.Remedies[i])
 	}
 }
 
 // change returns the smallest change with which the pod would fit, or why there is none; "" if no profile was asked.
-func (d *Document) change() (text string) {
+func (d *Document) change() string {
+	failure := d.failure()
+	switch {
+	case d.Fits == nil:
+		return ""
+	case len(d.Remedies) > 0:
+		return d.Remedies[0].String()
+	case failure != "":
+		return failure
+	case d.Fits.Fit > 0:
+		return fmt.Sprintf("on %d of %d nodes now, by Outboard's policies", d.Fits.Fit, d.Fits.Nodes)
+	}
+	return "not by a single change"
+}
+
+// failure is the first error of a profile.
+func (d *Document) failure() string {
 	for i := range d.Now {
-		p := &d.Now[i]
-		switch {
-		case p.Unmanaged:
-		case p.Fit > 0 && len(p.Remedies) == 0:
-			return "now"
-		case len(p.Remedies) > 0:
-			text = cmp.Or(text, p.Remedies[0].String())
+		if d.Now[i].Error != "" {
+			return d.Now[i].Error
 		}
 	}
-	for i := range d.Now {
-		text = cmp.Or(text, d.Now[i].Error)
-	}
-	if text == "" && len(d.Now) > 0 {
-		return "not by a single change"
-	}
-	return text
+	return ""
 }
 
 // text writes how the node of the pod compares with the others now.

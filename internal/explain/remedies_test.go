@@ -29,24 +29,24 @@ func TestWhatWouldMakeItFit(t *testing.T) {
 	view := cluster("Size")
 	source := explain.Source{
 		Log: decision.NewLog(1), Engines: engines(t, "Size"), View: func(types.UID) *snapshot.View { return view },
-		Pod: pending(corev1.PodSpec{NodeSelector: map[string]string{"pool": "none"}}),
+		Pod: unbound(corev1.PodSpec{NodeSelector: map[string]string{"pool": "none"}}),
 	}
 	doc, text := show(t, source, url.Values{"pod": {"p"}})
 	if want := "\n  It would fit\n      on 10 nodes if its nodeSelector did not require pool=none\n"; !strings.HasSuffix(text, want) {
 		t.Errorf("got\n%s\nwant at its end\n%s", text, want)
 	}
-	if found := doc.Now[0].Remedies; len(found) != 1 || found[0].Kind != remedy.Nodes || found[0].Nodes != 10 || !found[0].Smallest || found[0].View != view.Generation() {
+	if found := doc.Remedies; len(found) != 1 || found[0].Kind != remedy.Nodes || found[0].Nodes != 10 || !found[0].Smallest || found[0].View != view.Generation() {
 		t.Errorf("got %+v", found)
 	}
-	encoded, err := json.Marshal(doc.Now[0].Remedies)
+	encoded, err := json.Marshal(doc.Remedies)
 	if want := `[{"kind":"Nodes","node":"node-10","nodes":10,"change":{"type":"DropSelector","of":"pool=none"},"smallest":true,"view":1,"text":"on 10 nodes if its nodeSelector did not require pool=none"}]`; err != nil || string(encoded) != want {
 		t.Errorf("got %s, %v, want %s", encoded, err, want)
 	}
-	source.Pod = pending(corev1.PodSpec{NodeSelector: map[string]string{"pool": "none", "disk": "none"}})
+	source.Pod = unbound(corev1.PodSpec{NodeSelector: map[string]string{"pool": "none", "disk": "none"}})
 	if _, text := show(t, source, url.Values{"pod": {"p"}}); !strings.Contains(text, "  It would not fit with any single change that Outboard has tried.\n") {
 		t.Errorf("two selectors: %s", text)
 	}
-	source.Pod = pending(corev1.PodSpec{})
+	source.Pod = unbound(corev1.PodSpec{})
 	if _, text := show(t, source, url.Values{"pod": {"p"}}); strings.Contains(text, "would") {
 		t.Errorf("a pod that fits: %s", text)
 	}

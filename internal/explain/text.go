@@ -71,18 +71,7 @@ func send(client *http.Client, req *http.Request, admin string, query url.Values
 // Text writes the document as text. The error is that of w.
 func (d *Document) Text(w io.Writer) error {
 	var b strings.Builder
-	switch {
-	case d.Tried:
-		fmt.Fprintf(&b, "Pod %s does not exist. If it did:\n", d.Pod)
-	case d.Node != "":
-		fmt.Fprintf(&b, "Pod %s is on node %s.\n", d.Pod, d.Node)
-	case len(d.Gates) > 0:
-		fmt.Fprintf(&b, "Pod %s is gated: kube-scheduler tries it only after its scheduling gates are removed (%s).\n", d.Pod, strings.Join(d.Gates, ", "))
-	case d.Known:
-		fmt.Fprintf(&b, "Pod %s is on no node.\n", d.Pod)
-	default:
-		fmt.Fprintf(&b, "Pod %s is not known to Outboard.\n", d.Pod)
-	}
+	fmt.Fprintln(&b, d.Verdict)
 	if wait := d.Bound.Sub(d.Created); !d.Bound.IsZero() && wait >= 0 {
 		after := wait.String()
 		if wait < time.Second { // the API server truncates both times to seconds
@@ -118,6 +107,7 @@ func (d *Document) Text(w io.Writer) error {
 	for i := range d.Now {
 		d.Now[i].text(&b)
 	}
+	d.remedies(&b)
 	for i := range d.Placed {
 		d.Placed[i].text(&b)
 	}
@@ -172,7 +162,6 @@ func (p *Profile) text(b *strings.Builder) {
 		p.reasons(b)
 		p.notes(b)
 	}
-	p.remedies(b)
 }
 
 func (p *Profile) excluded() int {

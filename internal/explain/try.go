@@ -80,6 +80,7 @@ func TryHandler(s Source) http.Handler {
 			http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
+		doc.Verdict = doc.verdict()
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(doc)
 	})

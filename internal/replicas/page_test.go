@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/internal/replicas"
 	"outboard.dev/outboard/internal/ui"
 )
@@ -53,8 +54,8 @@ func TestWaiting(t *testing.T) {
 		want []ui.WaitingRow
 	}{
 		"one knows it":           {all(row("ns/p", "X", 1, 5, 2)), all(), []ui.WaitingRow{row("ns/p", "X", 1, 5, 2)}},
-		"one was not asked":      {all(row("ns/p", ui.NotAsked, 0, 0, 0)), all(row("ns/p", "X", 1, 5, 2)), []ui.WaitingRow{row("ns/p", "X", 1, 5, 2)}},
-		"the other was not":      {all(row("ns/p", "X", 1, 5, 2)), all(row("ns/p", ui.NotAsked, 0, 0, 0)), []ui.WaitingRow{row("ns/p", "X", 1, 5, 2)}},
+		"one was not asked":      {all(row("ns/p", pending.Other, 0, 0, 0)), all(row("ns/p", "X", 1, 5, 2)), []ui.WaitingRow{row("ns/p", "X", 1, 5, 2)}},
+		"the other was not":      {all(row("ns/p", "X", 1, 5, 2)), all(row("ns/p", pending.Other, 0, 0, 0)), []ui.WaitingRow{row("ns/p", "X", 1, 5, 2)}},
 		"both, the second later": {all(row("ns/p", "X", 3, 5, 2)), all(row("ns/p", "Y", 1, 6, 1)), []ui.WaitingRow{row("ns/p", "Y", 1, 6, 3)}},
 		"both, the first later":  {all(row("ns/p", "X", 1, 7, 2)), all(row("ns/p", "Y", 3, 6, 1)), []ui.WaitingRow{row("ns/p", "X", 1, 7, 3)}},
 		"different pods":         {all(row("ns/p", "X", 3, 5, 0)), all(row("ns/q", "Y", 1, 6, 0)), []ui.WaitingRow{row("ns/q", "Y", 1, 6, 0), row("ns/p", "X", 3, 5, 0)}},

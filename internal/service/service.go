@@ -21,6 +21,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/internal/poll"
 	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/internal/server"
@@ -138,9 +139,17 @@ func (s *Service) requeueOptions() requeue.Options {
 
 func (s *Service) surveyOptions() survey.Options {
 	return survey.Options{
-		Cluster: s.Cluster, Rejected: s.Requeuer.Status, Now: s.Cluster.Clock().Earliest, Registerer: s.options.Registry,
-		Config: func() *config.Config { return s.current.Load().Config }, Places: s.places,
+		Cluster: s.Cluster, Source: s.pending(), Now: s.Cluster.Clock().Earliest, Registerer: s.options.Registry,
 	}
+}
+
+// pending returns what is known of pods that wait.
+func (s *Service) pending() pending.Source {
+	source := pending.Source{Config: func() *config.Config { return s.current.Load().Config }, Places: s.places}
+	if s.Requeuer != nil {
+		source.Rejected = s.Requeuer.Status
+	}
+	return source
 }
 
 // places reports whether pods like this one are placed with the profile.
@@ -288,7 +297,8 @@ func (s *Service) Source() explain.Source {
 	source.Ignored = func() []corev1.ResourceName { return s.current.Load().Config.IgnoredByScheduler() }
 	source.Signals = func() []explain.Signal { return explained(s.signals) }
 	if s.Cluster != nil {
-		source.View, source.Pod = s.Cluster.ViewFor, s.wholePod
+		known := s.pending()
+		source.View, source.Pod, source.Reason = s.Cluster.ViewFor, s.wholePod, known.Of
 	}
 	return source
 }

@@ -4,7 +4,6 @@ import (
 	"os"
 	"time"
 
-	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/server"
 	"outboard.dev/outboard/internal/ui"
@@ -15,8 +14,7 @@ func (s *Service) uiSource(checks []server.Check) ui.Source {
 	name, _ := os.Hostname() // in a cluster, that of the pod
 	source := ui.Source{
 		Name: name, Metrics: s.options.Registry, Warnings: s.Warnings, Log: s.Log, View: s.View, Now: time.Now,
-		Config:  func() *config.Config { return s.current.Load().Config },
-		Places:  s.places,
+		Source:  s.pending(),
 		Signals: func() []explain.Signal { return explained(s.signals) },
 		Checks: func() []ui.Check {
 			var all []ui.Check
@@ -31,7 +29,7 @@ func (s *Service) uiSource(checks []server.Check) ui.Source {
 		},
 	}
 	if s.Cluster != nil {
-		source.Now, source.CountPods, source.Rejected, source.Audit = s.Cluster.Clock().Earliest, s.Cluster.CountPods, s.Requeuer.Status, s.surveyor.Audit
+		source.Now, source.CountPods, source.Audit = s.Cluster.Clock().Earliest, s.Cluster.CountPods, s.surveyor.Audit
 		source.Unbound = s.Cluster.Unbound
 		source.Version = func() [2]uint64 { return [2]uint64{s.Cluster.UnboundVersion(), s.Requeuer.Version()} }
 	}

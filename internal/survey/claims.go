@@ -9,6 +9,7 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
@@ -52,14 +53,7 @@ func withoutClaim(c *config.Config, view *snapshot.View) map[types.UID]string {
 	lacking := map[types.UID]string{}
 	for n := range view.All() {
 		for _, pod := range n.Pods {
-			if pod.Spec.NodeName == "" {
-				continue // it is being bound
-			}
-			c.EachClaim(n, pod, func(key snapshot.LedgerKey) {
-				if view.Ledger(key).Pod(pod.UID) == nil {
-					lacking[pod.UID] = key.Resource
-				}
-			})
+			pending.EachLacking(c, view, n, pod, func(resource string) { lacking[pod.UID] = resource })
 		}
 	}
 	return lacking

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	waitingDesc   = gaugeDesc("outboard_waiting_pods", "Pods of the profiles that are not bound, by reason: POLICY/REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error or other.", "reason")
+	waitingDesc   = gaugeDesc("outboard_waiting_pods", "Pods that wait for a node, as outboard waiting shows them, by reason: POLICY.REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.", "reason")
 	longestDesc   = gaugeDesc("outboard_waiting_pods_longest_seconds", "How long the pod has waited that has waited longest, by reason.", "reason")
 	boundDesc     = gaugeDesc("outboard_recently_bound_pods", "Pods of the profiles that were bound in the last 15 minutes, whatever bound them, without those of DaemonSets and static pods.")
 	unclaimedDesc = gaugeDesc("outboard_unclaimed_pods", "Bound pods that lack a claim that their profile requires, because Outboard did not bind them, by resource.", "resource")

@@ -17,12 +17,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
-	"outboard.dev/outboard/internal/requeue"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -42,15 +40,10 @@ type Cluster interface {
 	Ledgers() []*ledger.Object
 }
 
-// Options configure a Surveyor. Cluster, Config, Places and Rejected are required.
+// Options configure a Surveyor. Cluster and Source are required.
 type Options struct {
 	Cluster Cluster
-	// Config returns the configuration in use.
-	Config func() *config.Config
-	// Places reports whether pods like this one are placed with the profile.
-	Places func(profile *config.Profile, pod *corev1.Pod) bool
-	// Rejected returns why the profile has rejected all nodes for the pod; ok is false if it has not.
-	Rejected func(profile string, pod types.UID) (status requeue.Status, ok bool)
+	pending.Source
 	// Now is the time of the API server. time.Now if nil.
 	Now func() time.Time
 	// Registerer receives the metrics. Nil: none.

@@ -19,6 +19,7 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/ledger"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/internal/survey"
 	"outboard.dev/outboard/policies/standard"
@@ -47,7 +48,7 @@ type world struct {
 	pods     map[types.UID]*corev1.Pod
 	ledgers  map[string]*ledger.Object
 	config   *config.Config
-	rejected map[types.UID]string // POLICY/REASON
+	rejected map[types.UID]string // POLICY.REASON
 	registry *prometheus.Registry
 	now      time.Time
 }
@@ -72,11 +73,11 @@ func newWorld(t testing.TB, text string) *world {
 	w.configure(t, text)
 	var err error
 	w.Surveyor, err = survey.New(survey.Options{
-		Cluster: w, Config: func() *config.Config { return w.config }, Places: (*config.Profile).Places, Registerer: w.registry, Now: func() time.Time { return w.now },
-		Rejected: func(_ string, uid types.UID) (requeue.Status, bool) {
-			policy, code, ok := strings.Cut(w.rejected[uid], "/")
+		Cluster: w, Registerer: w.registry, Now: func() time.Time { return w.now },
+		Source: pending.Source{Config: func() *config.Config { return w.config }, Places: (*config.Profile).Places, Rejected: func(_ string, uid types.UID) (requeue.Status, bool) {
+			policy, code, ok := strings.Cut(w.rejected[uid], ".")
 			return requeue.Status{Rejection: decision.Rejection{Policy: policy, Code: code, Nodes: 2}}, ok
-		},
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -193,21 +194,21 @@ func TestWaitingPods(t *testing.T) {
 	for i, age := range []time.Duration{time.Hour, 2 * time.Hour, 3 * time.Hour} {
 		pod := w.pod(fmt.Sprint("a/rejected-", i), "", 1, unschedulable, func(p *corev1.Pod) { p.CreationTimestamp.Time = now.Add(-age) })
 		if i < 2 { // the latest call about the other passed a node
-			w.rejected[pod.UID] = "GPUMemory/InsufficientMemory"
+			w.rejected[pod.UID] = "GPUMemory.InsufficientMemory"
 		}
 	}
 	w.Pass()
 	const want = `
-# HELP outboard_waiting_pods Pods of the profiles that are not bound, by reason: POLICY/REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error or other.
+# HELP outboard_waiting_pods Pods that wait for a node, as outboard waiting shows them, by reason: POLICY.REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.
 # TYPE outboard_waiting_pods gauge
-outboard_waiting_pods{reason="GPUMemory/InsufficientMemory"} 2
+outboard_waiting_pods{reason="GPUMemory.InsufficientMemory"} 2
 outboard_waiting_pods{reason="gated"} 1
-outboard_waiting_pods{reason="not_tried"} 1
+outboard_waiting_pods{reason="not_tried"} 2
 outboard_waiting_pods{reason="other"} 2
 outboard_waiting_pods{reason="scheduler_error"} 1
 # HELP outboard_waiting_pods_longest_seconds How long the pod has waited that has waited longest, by reason.
 # TYPE outboard_waiting_pods_longest_seconds gauge
-outboard_waiting_pods_longest_seconds{reason="GPUMemory/InsufficientMemory"} 7200
+outboard_waiting_pods_longest_seconds{reason="GPUMemory.InsufficientMemory"} 7200
 outboard_waiting_pods_longest_seconds{reason="gated"} 60
 outboard_waiting_pods_longest_seconds{reason="not_tried"} 60
 outboard_waiting_pods_longest_seconds{reason="other"} 10800

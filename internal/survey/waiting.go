@@ -1,7 +1,6 @@
 package survey
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,14 +8,6 @@ import (
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/snapshot"
-)
-
-// Why a pod waits, in metrics, if Outboard has not rejected it: otherwise the reason is POLICY/REASON of the most nodes.
-const (
-	waitsGated     = "gated"           // it has scheduling gates
-	waitsUntried   = "not_tried"       // no scheduler has tried it
-	waitsFailed    = "scheduler_error" // the attempt to place it failed, such as a call of an extender
-	waitsElsewhere = "other"           // kube-scheduler, another extender or another replica rejected the nodes
 )
 
 // waiting are the pods that wait for one reason.
@@ -37,8 +28,8 @@ func (w *waits) pass(o Options, c *config.Config, pods []*corev1.Pod, now time.T
 		if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 			continue
 		}
-		p := slices.IndexFunc(c.Profiles, func(p config.Profile) bool { return o.Places(&p, pod) })
-		if p < 0 {
+		profiles := o.Profiles(c, pod)
+		if len(profiles) == 0 {
 			continue
 		}
 		since := pod.CreationTimestamp.Time
@@ -47,7 +38,7 @@ func (w *waits) pass(o Options, c *config.Config, pods []*corev1.Pod, now time.T
 		} else if at, was := w.gated[pod.UID]; was {
 			gated[pod.UID], since = at, at
 		}
-		reason := reasonOf(o, pod, c.Profiles[p].Path)
+		reason := o.Waits(pod, profiles).Code
 		those := all[reason]
 		those.pods++
 		those.longest = max(those.longest, now.Sub(since))
@@ -55,28 +46,4 @@ func (w *waits) pass(o Options, c *config.Config, pods []*corev1.Pod, now time.T
 	}
 	w.gated = gated
 	return all
-}
-
-// reasonOf returns why the pod waits.
-func reasonOf(o Options, pod *corev1.Pod, profile string) string {
-	if snapshot.Gated(pod) {
-		return waitsGated
-	}
-	tried := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Reason != corev1.PodReasonSchedulingGated
-	})
-	switch {
-	case tried < 0:
-		return waitsUntried
-	case pod.Status.Conditions[tried].Reason == corev1.PodReasonSchedulerError:
-		return waitsFailed
-	}
-	switch status, ok := o.Rejected(profile, pod.UID); {
-	case !ok, status.Rejection.Code == "":
-		return waitsElsewhere
-	case status.Rejection.Policy == "":
-		return status.Rejection.Code
-	default:
-		return status.Rejection.Policy + "/" + status.Rejection.Code
-	}
 }

@@ -196,20 +196,12 @@ type Waiting struct {
 
 // Reason is why pods wait.
 type Reason struct {
-	// Code is that of the rejection with its policy ("GPUMemory.InsufficientMemory"), or one of the codes below.
+	// Code is that of the rejection with its policy ("GPUMemory.InsufficientMemory"), or one of package pending.
 	Code string `json:"code"`
 	// Title is the reason in a few words.
 	Title string `json:"title"`
 	Pods  int    `json:"pods"`
 }
-
-// Codes of reasons that are not rejections by a policy.
-const (
-	// NotAsked: kube-scheduler has not called for the pod, because it found no node itself or has not tried.
-	NotAsked = "kube-scheduler"
-	// Gated: the pod has scheduling gates.
-	Gated = "gated"
-)
 
 // WaitingRow is one owner with its waiting pods, or one pod.
 type WaitingRow struct {

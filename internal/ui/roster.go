@@ -44,7 +44,7 @@ type waitingState struct {
 type waitingPod struct {
 	uid      types.UID
 	object   *corev1.Pod
-	profiles []string    // that place it
+	profiles []*config.Profile
 	calls    []call      // one for each profile
 	row      *WaitingRow // replaced, not changed; nil: it waits no longer
 	seq      uint64      // of its latest change
@@ -132,14 +132,14 @@ func (r *roster) found(pod *corev1.Pod, again bool) {
 	}
 	changed := again || p.object != pod
 	if changed {
-		p.object, p.profiles = pod, r.source.profilesOf(r.made.config, pod)
+		p.object, p.profiles = pod, r.source.Profiles(r.made.config, pod)
 		p.calls = make([]call, len(p.profiles))
 	}
 	if len(p.profiles) == 0 {
 		return
 	}
 	for i, profile := range p.profiles {
-		status, _ := r.source.Rejected(profile, pod.UID)
+		status, _ := r.source.Rejected(profile.Path, pod.UID)
 		if c := (call{status.LastCall, status.Requeues}); c != p.calls[i] {
 			p.calls[i], changed = c, true
 		}

@@ -5,13 +5,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/ledger/audit"
-	"outboard.dev/outboard/internal/requeue"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -25,12 +23,10 @@ type Source struct {
 	// Checks and Warnings are the lines of /readyz.
 	Checks   func() []Check
 	Warnings func() []string
-	Config   func() *config.Config
-	// Places reports whether pods like this one are placed with the profile.
-	Places  func(profile *config.Profile, pod *corev1.Pod) bool
-	Log     *decision.Log
-	Signals func() []explain.Signal
-	View    func() *snapshot.View
+	Log      *decision.Log
+	Signals  func() []explain.Signal
+	View     func() *snapshot.View
+	pending.Source
 	// Now is the time of the API server, as far as it is known.
 	Now func() time.Time
 
@@ -38,8 +34,6 @@ type Source struct {
 	CountPods func() int
 	// Unbound returns those of them that are not on a node, in no particular order.
 	Unbound func() []*corev1.Pod
-	// Rejected returns why the profile rejected the pod; ok is false if it did not.
-	Rejected func(profile string, pod types.UID) (status requeue.Status, ok bool)
 	// Version returns numbers that are others after each change of what Unbound and Rejected return.
 	Version func() [2]uint64
 	// Audit returns what the latest audit found, and when that was; zero if there was none.

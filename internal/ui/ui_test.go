@@ -25,6 +25,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/policies/gpumemory"
@@ -79,18 +80,16 @@ func (w *world) source() ui.Source {
 		Name: "a", Metrics: w.registry, Log: w.log,
 		Checks:    func() []ui.Check { return []ui.Check{{Name: "cluster", Error: text(w.ready)}} },
 		Warnings:  func() []string { return nil },
-		Config:    func() *config.Config { return w.config },
-		Places:    (*config.Profile).Places,
 		Signals:   func() []explain.Signal { return nil },
 		View:      func() *snapshot.View { return w.view },
 		Now:       func() time.Time { return w.now },
 		CountPods: func() int { return len(w.pods) },
 		Unbound:   func() []*corev1.Pod { return w.unbound },
 		Version:   func() [2]uint64 { return w.version },
-		Rejected: func(profile string, pod types.UID) (requeue.Status, bool) {
+		Source: pending.Source{Config: func() *config.Config { return w.config }, Places: (*config.Profile).Places, Rejected: func(profile string, pod types.UID) (requeue.Status, bool) {
 			status, ok := w.rejected[pod]
 			return status, ok && profile == "/"
-		},
+		}},
 		Audit: func() (time.Time, []audit.Finding) { return noon, w.findings },
 	}
 }
@@ -246,11 +245,11 @@ func TestWaiting(t *testing.T) {
 	}
 	// The pod "other" requests no GPU, but the profile with Licenses is for all pods.
 	all, names := rows("")
-	want := []string{"team/train-0 3 GPUMemory.InsufficientMemory", "team/gated 1 gated", "team/other 1 kube-scheduler", "team/untried 1 kube-scheduler"}
+	want := []string{"team/train-0 3 GPUMemory.InsufficientMemory", "team/gated 1 gated", "team/other 1 not_tried", "team/untried 1 other"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}
-	if all.Pods != 6 || all.Owners != 4 || all.Shown != 6 || all.Total != 4 || !all.Since.Equal(noon.Add(-3*time.Hour)) || !slices.Equal(all.Reasons, []ui.Reason{{"GPUMemory.InsufficientMemory", "InsufficientMemory", 3}, {ui.NotAsked, "kube-scheduler itself", 2}, {ui.Gated, "Scheduling gates", 1}}) {
+	if all.Pods != 6 || all.Owners != 4 || all.Shown != 6 || all.Total != 4 || !all.Since.Equal(noon.Add(-3*time.Hour)) || !slices.Equal(all.Reasons, []ui.Reason{{"GPUMemory.InsufficientMemory", "InsufficientMemory", 3}, {pending.Gated, "Scheduling gates", 1}, {pending.NotTried, "No scheduler has tried it", 1}, {pending.Other, "kube-scheduler itself, or another extender", 1}}) {
 		t.Errorf("%+v", all)
 	}
 	first := ui.WaitingRow{
@@ -263,9 +262,9 @@ func TestWaiting(t *testing.T) {
 	for query, want := range map[string][]string{
 		"?owner=team/Job/train":         {"team/train-0 1 GPUMemory.InsufficientMemory", "team/train-1 1 GPUMemory.InsufficientMemory", "team/train-2 1 GPUMemory.InsufficientMemory"},
 		"?reason=gated":                 {"team/gated 1 gated"},
-		"?find=untr":                    {"team/untried 1 kube-scheduler"},
+		"?find=untr":                    {"team/untried 1 other"},
 		"?find=zebra":                   nil,
-		"?sort=reason":                  {"team/train-0 3 GPUMemory.InsufficientMemory", "team/gated 1 gated", "team/other 1 kube-scheduler", "team/untried 1 kube-scheduler"},
+		"?sort=reason":                  {"team/train-0 3 GPUMemory.InsufficientMemory", "team/gated 1 gated", "team/other 1 not_tried", "team/untried 1 other"},
 		"?sort=pods&limit=2":            {"team/train-0 3 GPUMemory.InsufficientMemory", "team/gated 1 gated"},
 		"?sort=zebra&limit=1":           {"team/train-0 3 GPUMemory.InsufficientMemory"},
 		"?limit=1":                      {"team/train-0 3 GPUMemory.InsufficientMemory"},

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -45,72 +46,23 @@ func (q *Query) selects(w *WaitingRow) bool {
 		(strings.Contains(w.Pod, q.Find) || strings.Contains(w.Owner, q.Find))
 }
 
-// profilesOf returns the profiles that place the pod.
-func (s *Source) profilesOf(c *config.Config, pod *corev1.Pod) (paths []string) {
-	for i := range c.Profiles {
-		if p := &c.Profiles[i]; s.Places(p, pod) {
-			paths = append(paths, p.Path)
-		}
-	}
-	return paths
-}
-
-// row says why one pod waits. Of several profiles that rejected it, the one counts that was asked last.
-func (s *Source) row(pod *corev1.Pod, profiles []string) *WaitingRow {
+// row says why one pod waits.
+func (s *Source) row(pod *corev1.Pod, profiles []*config.Profile) *WaitingRow {
+	why := s.Waits(pod, profiles)
 	w := &WaitingRow{
-		Owner: ownerOf(pod), Pods: 1, Pod: pod.Namespace + "/" + pod.Name, Since: pod.CreationTimestamp.Time, Requests: requests(pod), Reason: NotAsked,
+		Owner: ownerOf(pod), Pods: 1, Pod: pod.Namespace + "/" + pod.Name, Since: pod.CreationTimestamp.Time, Requests: requests(pod), Reason: why.Code, Text: why.Text,
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled {
-			w.Text = c.Message
-		}
-	}
-	if snapshot.Gated(pod) {
-		var gates []string
-		for _, g := range pod.Spec.SchedulingGates {
-			gates = append(gates, g.Name)
-		}
-		w.Reason, w.Text = Gated, strings.Join(gates, ", ")
+	if why.LastCall.IsZero() || why.Code == pending.Gated {
 		return w
 	}
-	for _, profile := range profiles {
-		status, ok := s.Rejected(profile, pod.UID)
-		if !ok || status.Rejection.Code == "" {
-			continue
-		}
-		if w.LastCall.IsZero() || status.Since.Before(w.Since) {
-			w.Since = status.Since
-		}
-		w.Requeues += status.Requeues
-		if status.LastCall.Before(w.LastCall) {
-			continue
-		}
-		main := &status.Rejection
-		w.Reason, w.Text, w.Unit, w.Nearest = codeOf(main.Policy, main.Code), main.Text, main.Unit, nil
-		w.Rejected, w.Nodes, w.LastCall = main.Nodes, status.Nodes, status.LastCall
+	w.Since, w.Requeues, w.LastCall = why.Since, why.Requeues, why.LastCall
+	if main := &why.Rejection; why.Code != pending.Failed {
+		w.Unit, w.Rejected, w.Nodes = main.Unit, main.Nodes, why.Nodes
 		if len(main.Nearest) > 0 {
 			w.Nearest = &main.Nearest[0]
 		}
 	}
 	return w
-}
-
-func codeOf(policy, code string) string {
-	if policy == "" {
-		return code
-	}
-	return policy + "." + code
-}
-
-// titleOf returns a reason without the policy.
-func titleOf(code string) string {
-	switch code {
-	case NotAsked:
-		return "kube-scheduler itself"
-	case Gated:
-		return "Scheduling gates"
-	}
-	return code[strings.Index(code, ".")+1:]
 }
 
 // ownerOf returns the controller of the pod as namespace/kind/name.
@@ -185,10 +137,10 @@ func Group(pods []*WaitingRow, q Query) Waiting {
 	for _, g := range groups[:max(0, min(q.Limit, w.Total))] {
 		w.Rows = append(w.Rows, *g.first)
 		row := &w.Rows[len(w.Rows)-1]
-		row.Pods, row.Title = g.pods, titleOf(row.Reason)
+		row.Pods, row.Title = g.pods, pending.Title(row.Reason)
 	}
 	for code, n := range reasons {
-		w.Reasons = append(w.Reasons, Reason{code, titleOf(code), n})
+		w.Reasons = append(w.Reasons, Reason{code, pending.Title(code), n})
 	}
 	slices.SortFunc(w.Reasons, func(a, b Reason) int { return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Code, b.Code)) })
 	return w

@@ -85,7 +85,7 @@ func gated(th *theater.Theater, o *stage.Outboard, spec controlplane.PodSpec) {
 	if _, err := th.Client.CoreV1().Pods(pod.Namespace).Create(th.Ctx, pod, metav1.CreateOptions{}); err != nil {
 		th.T.Fatal(err)
 	}
-	th.Eventually("Outboard has seen "+spec.Name, func() bool { return th.Explain(o, spec.Name).Gates != nil })
+	th.Eventually("Outboard has seen "+spec.Name, func() bool { return th.Explain(o, spec.Name).Reason != nil })
 }
 
 // The example does what its README says, and explain shows which pods hold what.

@@ -95,7 +95,7 @@ func (s *remedyScene) play() {
 	if waiting.Waiting == "" {
 		return
 	}
-	now := s.ExplainPending(s.o, spec.Name).Now[0]
+	now := s.ExplainPending(s.o, spec.Name)
 	for i := range now.Remedies {
 		if r := &now.Remedies[i]; r.Kind == remedy.Request {
 			s.oneMore(waiting.Pod, r)

@@ -10,13 +10,13 @@ export default (page, { rest: [namespace = '', name = ''], query }) => ({
     const pending = doc.now?.map(p => p.pending).find(Boolean)
     const fact = (name, text, wide) => text && h('div', { class: wide }, h('dt', name), h('dd', text))
     return [
+      h('p', doc.verdict),
       h('dl.fact',
         fact('Node', doc.node ? nodeLink(doc.node) : doc.known && 'none yet'),
         fact('Holds', doc.holds && holdings(doc.holds, page)),
         fact('Waits', pending && `${ago(pending.since, now)}, since ${clock(pending.since)}`),
         fact('Requeued', pending?.requeues > 0 && `${pending.requeues}×, last ${ago(pending.lastRequeued, now)} ago`),
         fact('Bound', doc.bound && `${clock(doc.bound)}, after ${ago(doc.created, doc.bound)}`),
-        fact('Scheduling gates', doc.gates?.join(', ')),
         fact('kube-scheduler said last', doc.unschedulable, 'wide'),
         fact('Annotation of the decision', doc.annotation, 'wide')),
       scored && scores(scored, page), explanation(doc, page), history(doc),
@@ -30,7 +30,10 @@ const dim = text => h('p.dim', text)
 // explanation shows what the profiles say of the pod now.
 export const explanation = (doc, page) => [
   !doc.known && !doc.now && !doc.decisions?.length && empty('Outboard does not know this pod.', 'It may have ended, or have another name.'),
+  doc.tried && h('p', doc.verdict),
   doc.error && h('p.bad', doc.error),
+  doc.remedies?.length ? [h('h2', 'It would fit'), h('ul.plain', doc.remedies.map(r => h('li', r.text)))]
+    : doc.fits?.fit === 0 && !doc.now.some(p => p.error) && dim('It would not fit with any single change that Outboard has tried.'),
   doc.now?.map(p => profileNow(p, doc.now.length > 1 ? `Profile ${p.profile}: ` : '', page)),
   doc.placed?.map(p => placed(p, doc.placed.length > 1 && `, by profile ${p.profile}`)),
 ]
@@ -43,8 +46,6 @@ function profileNow(p, name, page) {
     p.refused && h('p.bad', `A bind call would be refused: ${p.refused}.`),
     p.error && h('p.bad', p.error),
     p.notes?.map(n => dim(`${n.policy}: ${n.notes.join('; ')}`)),
-    p.remedies?.length ? [h('h2', 'It would fit'), h('ul.plain', p.remedies.map(r => h('li', r.text)))]
-      : !p.fit && !p.error && dim('It would not fit with any single change that Outboard has tried.'),
     all.length > 0 && matrix(`${name}Nodes`, all, p.maxTotal, p.nodes, page),
     p.excluded?.length > 0 && [h('h2', 'Nodes that kube-scheduler excludes itself'), h('ul.plain', p.excluded.map(x => h('li', x.text)))],
   ]

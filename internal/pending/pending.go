@@ -1,0 +1,211 @@
+// Package pending says why a pod waits for a node, or what is wrong with its binding, by what the pod and this replica know. The metric
+// outboard_waiting_pods, the page, and the commands waiting and explain have the same codes and texts from it.
+package pending
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/requeue"
+	"outboard.dev/outboard/policy/fields"
+	"outboard.dev/outboard/snapshot"
+)
+
+// The codes, except those of rejections by a policy: "GPUMemory.InsufficientMemory".
+const (
+	// Gated: the pod has scheduling gates.
+	Gated = "gated"
+	// NotTried: no scheduler has tried the pod.
+	NotTried = "not_tried"
+	// Failed: the latest attempt to place the pod failed, such as a call of an extender.
+	Failed = "scheduler_error"
+	// OtherScheduler: the pod requests what a profile manages, and names a scheduler that the profile does not serve.
+	OtherScheduler = "other_scheduler"
+	// Other: kube-scheduler, another extender or another replica rejected the nodes.
+	Other = "other"
+	// Unclaimed: the pod is on a node without a claim that its profile requires.
+	Unclaimed = "unclaimed"
+)
+
+// Title returns a code in a few words, without the policy.
+func Title(code string) string {
+	switch code {
+	case Gated:
+		return "Scheduling gates"
+	case NotTried:
+		return "No scheduler has tried it"
+	case Failed:
+		return "The attempt failed"
+	case OtherScheduler:
+		return "It names another scheduler"
+	case Other:
+		return "kube-scheduler itself, or another extender"
+	}
+	return code[strings.Index(code, ".")+1:]
+}
+
+// Source is what is known of pods. All functions may be called concurrently.
+type Source struct {
+	// Config returns the configuration in use.
+	Config func() *config.Config
+	// Places reports whether pods like this one are placed with the profile.
+	Places func(profile *config.Profile, pod *corev1.Pod) bool
+	// Rejected returns why the profile rejected all nodes for the pod; ok is false if it did not. It is nil without a cluster.
+	Rejected func(profile string, pod types.UID) (status requeue.Status, ok bool)
+}
+
+// Reason is why a pod waits, or what is wrong with its binding.
+type Reason struct {
+	Code string `json:"code"`
+	// Text is what follows "the pod waits:", or where it is.
+	Text string `json:"text"`
+
+	// Rejection is that of the profile that kube-scheduler asked last, about so many Nodes at LastCall; zero if none rejected the pod, which
+	// it did first at Since. The requeues are those for all profiles.
+	Rejection       decision.Rejection `json:"-"`
+	Nodes, Requeues int                `json:"-"`
+	Since, LastCall time.Time          `json:"-"`
+}
+
+// Profiles returns the profiles that place the pod, and those that manage what it requests and serve other schedulers only.
+func (s *Source) Profiles(c *config.Config, pod *corev1.Pod) (profiles []*config.Profile) {
+	for i := range c.Profiles {
+		if p := &c.Profiles[i]; s.Places(p, pod) || s.stranger(p, pod) {
+			profiles = append(profiles, p)
+		}
+	}
+	return profiles
+}
+
+// stranger reports whether the profile manages what the pod requests, and serves other schedulers than the pod's.
+func (s *Source) stranger(p *config.Profile, pod *corev1.Pod) bool {
+	return len(p.ManagedResources) > 0 && p.Manages(pod) && !s.Places(p, pod)
+}
+
+// Waits returns why the pod waits, which is not bound. profiles are those of Profiles.
+func (s *Source) Waits(pod *corev1.Pod, profiles []*config.Profile) (r Reason) {
+	for _, p := range profiles {
+		status, ok := s.Rejected(p.Path, pod.UID)
+		if !ok || status.Rejection.Code == "" {
+			continue
+		}
+		if r.Since.IsZero() || status.Since.Before(r.Since) {
+			r.Since = status.Since
+		}
+		r.Requeues += status.Requeues
+		if !status.LastCall.Before(r.LastCall) {
+			r.Rejection, r.Nodes, r.LastCall = status.Rejection, status.Nodes, status.LastCall
+		}
+	}
+	var condition corev1.PodCondition // zero: no scheduler has tried the pod
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Reason != corev1.PodReasonSchedulingGated {
+			condition = c
+		}
+	}
+	stranger := slices.IndexFunc(profiles, func(p *config.Profile) bool { return s.stranger(p, pod) })
+	switch {
+	case snapshot.Gated(pod):
+		var gates []string
+		for _, g := range pod.Spec.SchedulingGates {
+			gates = append(gates, g.Name)
+		}
+		r.Code, r.Text = Gated, "kube-scheduler tries it only after its scheduling gates are removed ("+strings.Join(gates, ", ")+")"
+	case condition.Reason == corev1.PodReasonSchedulerError:
+		r.Code, r.Text = Failed, failure(condition.Message)
+	case r.Rejection.Code != "":
+		r.Code, r.Text = codeOf(&r.Rejection), r.Rejection.Text
+	case condition.Type == "":
+		r.Code, r.Text = NotTried, fmt.Sprintf("no scheduler named %s has tried it", pod.Spec.SchedulerName)
+		if stranger >= 0 {
+			r.Text += meant(pod, profiles[stranger].SchedulerNames)
+		}
+	case stranger >= 0:
+		p := profiles[stranger]
+		r.Code, r.Text = OtherScheduler, fmt.Sprintf("its schedulerName is %s%s", pod.Spec.SchedulerName, meant(pod, p.SchedulerNames))
+	default:
+		r.Code, r.Text = Other, condition.Message
+	}
+	return r
+}
+
+func codeOf(r *decision.Rejection) string {
+	if r.Policy == "" {
+		return r.Code
+	}
+	return r.Policy + "." + r.Code
+}
+
+// meant is the end of a sentence about the schedulerName of a pod, which is none of the names.
+func meant(pod *corev1.Pod, names []string) string {
+	if near := fields.Nearest(pod.Spec.SchedulerName, names); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; Outboard serves " + strings.Join(names, ", ")
+}
+
+// Of returns why the pod waits, or what is wrong with its binding; ok is false if nothing is.
+func (s *Source) Of(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool) {
+	if pod.Spec.NodeName != "" {
+		return s.bound(view, pod)
+	}
+	r = s.Waits(pod, s.Profiles(s.Config(), pod))
+	if r.Code == NotTried && !strings.Contains(r.Text, "; ") { // the profiles serve any scheduler
+		var used []string
+		for n := range view.All() {
+			for _, other := range n.Pods {
+				if name := other.Spec.SchedulerName; !slices.Contains(used, name) {
+					used = append(used, name)
+				}
+			}
+		}
+		if near := fields.Nearest(pod.Spec.SchedulerName, used); near != "" && near != pod.Spec.SchedulerName {
+			r.Text += "; did you mean " + near + "?"
+		}
+	}
+	return r, true
+}
+
+// bound returns what is wrong with the binding of the pod, which is bound; ok is false if nothing is.
+func (s *Source) bound(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool) {
+	n, c := view.Node(pod.Spec.NodeName), s.Config()
+	if n == nil {
+		return r, false
+	}
+	EachLacking(c, view, n, pod, func(resource string) {
+		r.Code = Unclaimed
+		r.Text = fmt.Sprintf("bound by %s without a claim of %s", pod.Spec.SchedulerName, resource)
+	})
+	for _, p := range s.Profiles(c, pod) {
+		if r.Code != "" && s.stranger(p, pod) {
+			r.Text += meant(pod, p.SchedulerNames)
+			return r, true
+		}
+	}
+	if r.Code != "" {
+		r.Text += "; outboard doctor finds why Outboard was not called"
+	}
+	return r, r.Code != ""
+}
+
+// EachLacking calls visit for each claim that the pod on the node must have and lacks, with its resource.
+func EachLacking(c *config.Config, view *snapshot.View, n *snapshot.Node, pod *corev1.Pod, visit func(resource string)) {
+	if pod.Spec.NodeName == "" {
+		return // it is being bound
+	}
+	c.EachClaim(n, pod, func(key snapshot.LedgerKey) {
+		if view.Ledger(key).Pod(pod.UID) == nil {
+			visit(key.Resource)
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package pending_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/pending"
+	"outboard.dev/outboard/internal/requeue"
+	"outboard.dev/outboard/policies/standard"
+	"outboard.dev/outboard/snapshot"
+)
+
+const gpuMemory = "aliyun.com/gpu-mem"
+
+// Each mistake has its own code, and a text that leads to what to correct.
+func TestReasons(t *testing.T) {
+	c, err := config.Parse("test", []byte(`
+apiVersion: outboard.dev/v1alpha1
+kind: OutboardConfiguration
+serving: {insecure: true}
+profiles:
+- {path: /gpu, schedulerNames: [outboard-scheduler], policies: [{type: GPUMemory}]}
+- {path: /all, policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}
+`), config.Types{Policies: standard.Types()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ours, call = "outboard-scheduler", `Post "https://127.0.0.1:18443/gpu/filter": `
+	fails := func(cause string) string {
+		return "kube-scheduler's call of https://127.0.0.1:18443/gpu/filter fails: " + cause + "; outboard doctor finds what to correct"
+	}
+	for name, tt := range map[string]struct {
+		scheduler, node, reason, message string
+		gpu                              bool
+		rejected                         string // the profile
+		code, text                       string
+	}{
+		"misspelled":                  {"outbord-scheduler", "", "", "", true, "", pending.NotTried, "no scheduler named outbord-scheduler has tried it; did you mean outboard-scheduler?"},
+		"misspelled as others are":    {"batch-schedular", "", "", "", false, "", pending.NotTried, "no scheduler named batch-schedular has tried it; did you mean batch-scheduler?"},
+		"no scheduler runs":           {ours, "", "", "", true, "", pending.NotTried, "no scheduler named outboard-scheduler has tried it"},
+		"forgotten":                   {"default-scheduler", "", corev1.PodReasonUnschedulable, "0/1 nodes are available", true, "", pending.OtherScheduler, "its schedulerName is default-scheduler; Outboard serves outboard-scheduler"},
+		"bound past Outboard":         {"default-scheduler", "n", "", "", true, "", pending.Unclaimed, "bound by default-scheduler without a claim of aliyun.com/gpu-mem; Outboard serves outboard-scheduler"},
+		"not called to bind":          {ours, "n", "", "", true, "", pending.Unclaimed, "bound by outboard-scheduler without a claim of aliyun.com/gpu-mem; outboard doctor finds why Outboard was not called"},
+		"bound":                       {"default-scheduler", "n", "", "", false, "", "", ""},
+		"rejected by kube-scheduler":  {ours, "", corev1.PodReasonUnschedulable, "0/1 nodes are available", true, "", pending.Other, "0/1 nodes are available"},
+		"rejected by the second":      {ours, "", corev1.PodReasonUnschedulable, "0/1 nodes are available", true, "/all", "PodLimit.LimitReached", "full"},
+		"rejected, and not yet said":  {ours, "", "", "", true, "/gpu", "PodLimit.LimitReached", "full"},
+		"rejected, and then failed":   {ours, "", corev1.PodReasonSchedulerError, call + "EOF", true, "/gpu", pending.Failed, "kube-scheduler's attempt failed: " + call + "EOF"},
+		"wrong port":                  {ours, "", corev1.PodReasonSchedulerError, call + "dial tcp 127.0.0.1:18443: connect: connection refused", true, "", pending.Failed, fails("nothing listens there")},
+		"expired serving certificate": {ours, "", corev1.PodReasonSchedulerError, call + "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time", true, "", pending.Failed, fails("Outboard's certificate has expired, or the clock is wrong: renew it with outboard certs --renew")},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{SchedulerName: tt.scheduler, NodeName: tt.node, Containers: []corev1.Container{{}}}}
+		if tt.gpu {
+			pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpuMemory: resource.MustParse("2")}
+		}
+		if tt.reason != "" {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: tt.reason, Message: tt.message}}
+		}
+		source := pending.Source{Config: func() *config.Config { return c }, Places: (*config.Profile).Places, Rejected: func(profile string, _ types.UID) (requeue.Status, bool) {
+			return requeue.Status{LastCall: time.Unix(9, 0), Rejection: decision.Rejection{Policy: "PodLimit", Code: "LimitReached", Text: "full"}}, profile == tt.rejected
+		}}
+		var b snapshot.Builder
+		list := corev1.ResourceList{gpuMemory: resource.MustParse("8"), "aliyun.com/gpu-count": resource.MustParse("1")}
+		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Allocatable: list, Capacity: list}})
+		b.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other"}, Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "batch-scheduler"}})
+		b.SetPod(pod)
+		if got, ok := source.Of(b.View(), pod); got.Code != tt.code || got.Text != tt.text || ok != (tt.code != "") {
+			t.Errorf("%s: %s: %s, want %s: %s", name, got.Code, got.Text, tt.code, tt.text)
+		}
+	}
+	if titles := []string{pending.Title("GPUMemory.TooLarge"), pending.Title(pending.NotTried)}; !slices.Equal(titles, []string{"TooLarge", "No scheduler has tried it"}) {
+		t.Error(titles)
+	}
+}
