@@ -2,7 +2,7 @@ package app
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"outboard.dev/outboard/internal/replicas"
+	"outboard.dev/outboard/internal/respond"
 	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/policies/gpumemory"
@@ -117,25 +118,11 @@ func readIfFound(ctx context.Context, client *http.Client, admin, path string, i
 	if err != nil {
 		return false, err
 	}
-	res, err := client.Do(req)
-	if err != nil {
-		return false, fmt.Errorf("calling the service: %w", err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return false, fmt.Errorf("calling the service: %w", err)
-	}
-	if res.StatusCode == http.StatusNotFound {
+	err = respond.Read(client, req, into)
+	if refused := (*respond.Refused)(nil); errors.As(err, &refused) && refused.Code == http.StatusNotFound {
 		return false, nil
 	}
-	if res.StatusCode != http.StatusOK {
-		return false, fmt.Errorf("the service responded with %s: %s", res.Status, strings.TrimSpace(string(body)))
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return false, fmt.Errorf("reading the response of the service: %w", err)
-	}
-	return true, nil
+	return err == nil, err
 }
 
 // text writes a table of the GPUs, and one for each driver, or why there are none. Of several tables, those without nodes are left out.

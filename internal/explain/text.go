@@ -3,7 +3,7 @@ package explain
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +15,7 @@ import (
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/respond"
 )
 
 // Fetch reads an explanation from a running service. admin is its admin address as a URL
@@ -47,25 +48,11 @@ func read(ctx context.Context, client *http.Client, admin, path string, query ur
 
 // send sends the request, and reads the JSON of the response.
 func send(client *http.Client, req *http.Request, admin string, query url.Values, into any) error {
-	res, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("calling the service: %w", err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, 64<<20))
-	if err != nil {
-		return fmt.Errorf("reading the response of the service: %w", err)
-	}
-	if res.StatusCode == http.StatusNotFound && query.Get("profile") == "" {
+	err := respond.Read(client, req, into)
+	if refused := (*respond.Refused)(nil); errors.As(err, &refused) && refused.Code == http.StatusNotFound && query.Get("profile") == "" {
 		return fmt.Errorf("the service at %s explains nothing (status 404): its address must be the admin address of outboard serve", admin)
 	}
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("the service at %s responded with %s: %s", admin, res.Status, strings.TrimSpace(string(body)))
-	}
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("the response of the service at %s is not an explanation: %w", admin, err)
-	}
-	return nil
+	return err
 }
 
 // Text writes the document as text. The error is that of w.

@@ -66,7 +66,7 @@ func TestCache(t *testing.T) {
 		{"/x?q=2", "1", []string{"a /x?q=21", "b /x?q=21"}, 4},
 		{"/x?q=1", "2", []string{"a /x?q=12", "b /x?q=12"}, 6},
 		{"/x?q=1", "2", []string{"a /x?q=12", "b /x?q=12"}, 6},
-		{"/failure", "2", []string{"500 Internal Server Error: broken\n", "500 Internal Server Error: broken\n"}, 6},
+		{"/failure", "2", []string{"the service responded with 500 Internal Server Error: broken", "the service responded with 500 Internal Server Error: broken"}, 6},
 	} {
 		text = tt.text
 		if got := read(tt.path); !slices.Equal(got, tt.want) || sent.Load() != tt.sent {

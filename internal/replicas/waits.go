@@ -2,15 +2,13 @@ package replicas
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"sync"
 
+	"outboard.dev/outboard/internal/respond"
 	"outboard.dev/outboard/internal/ui"
 )
 
@@ -78,15 +76,6 @@ func FetchJSON[T any](path string) Fetch[T] {
 		if err != nil {
 			return value, err
 		}
-		res, err := client.Do(req)
-		if err != nil {
-			return value, err
-		}
-		defer res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			text, _ := io.ReadAll(io.LimitReader(res.Body, 1024))
-			return value, fmt.Errorf("%s: %s", res.Status, text)
-		}
-		return value, json.NewDecoder(res.Body).Decode(&value)
+		return value, respond.Read(client, req, &value)
 	}
 }

@@ -83,7 +83,7 @@ var readers = map[string]string{
 	"internal/config/strictyaml: explain":          "a document of a source or a configuration: strictyaml.MaxBytes",
 	"internal/config/strictyaml: step":             "a document of a source or a configuration: strictyaml.MaxBytes",
 	"internal/cluster: withoutQuery":               "the configuration of Outboard or of kube-scheduler",
-	"internal/explain: send":                       "the configuration of Outboard or of kube-scheduler",
+	"internal/respond: Read":                       "the configuration of Outboard or of kube-scheduler",
 	"internal/httpclient: Config.Validate":         "the configuration of Outboard or of kube-scheduler",
 	"internal/httpclient: ValidateURL":             "the configuration of Outboard or of kube-scheduler",
 	"policy/fields: parseLimit":                    "the configuration of Outboard or of kube-scheduler",
