@@ -29,6 +29,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.Requeuer != nil {
 		run(s.Requeuer.Run)
 	}
+	run(s.countCalls)
 	run(s.precompute)
 	run(s.retryReloads)
 	return group.Wait()
@@ -53,6 +54,23 @@ func (s *Service) keepLedgers(ctx context.Context) {
 	// Before, it is unknown which pods exist, and claims of existing pods must not be released.
 	if s.Cluster.WaitForSync(ctx) == nil {
 		s.Keeper.Run(ctx)
+	}
+}
+
+// countInterval is how often the page counts calls.
+const countInterval = 20 * time.Second
+
+// countCalls counts for the page until ctx ends.
+func (s *Service) countCalls(ctx context.Context) {
+	for {
+		if count := s.count.Load(); count != nil {
+			(*count)()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(countInterval):
+		}
 	}
 }
 

@@ -62,8 +62,9 @@ type Service struct {
 	// Requeuer knows the pods that Outboard has rejected, and requeues them. It is nil without a cluster.
 	Requeuer *requeue.Requeuer
 
-	surveyor *survey.Surveyor  // nil without a cluster
-	journal  *decision.Journal // nil: none
+	surveyor *survey.Surveyor       // nil without a cluster
+	journal  *decision.Journal      // nil: none
+	count    atomic.Pointer[func()] // for the page, see ui.Source.Repeat; nil without an admin address
 
 	options     Options
 	logger      *slog.Logger

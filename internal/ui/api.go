@@ -126,7 +126,7 @@ type Policy struct {
 	Weight int64  `json:"weight"`
 }
 
-// Calls are those of one verb in the last minute, or since the page is read.
+// Calls are those of one verb in the last minute, or since the start.
 type Calls struct {
 	Verb decision.Verb `json:"verb"`
 	// Total is how many calls there were since the start of the replica.

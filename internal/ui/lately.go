@@ -12,7 +12,7 @@ import (
 // callWindow is how long a call counts: one that failed long ago says nothing about now.
 const callWindow = time.Minute
 
-// lately compares what a process has counted with what it had counted a minute before. It knows nothing of the time in which nobody reads.
+// lately compares what a process has counted with what it had counted a minute before.
 type lately struct{ kept []counted }
 
 // counted is what was counted at some time.
@@ -26,7 +26,7 @@ type verbOf struct {
 	verb    decision.Verb
 }
 
-// subtract makes the counts of the replica, except Total, those of the last minute, or since somebody reads them.
+// subtract makes the counts of the replica, except Total, those of the last minute, or since the start.
 func (l *lately) subtract(r *Replica) {
 	now := counted{r.Now, map[verbOf]Calls{}}
 	for _, p := range r.Profiles {

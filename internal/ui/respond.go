@@ -62,14 +62,23 @@ func Handlers(s Source) map[string]http.Handler {
 	var kept responses
 	var latest atomic.Pointer[resources]
 	var holding atomic.Pointer[holders]
-	var calls lately // only one overview is made at a time
+	var counting sync.Mutex
+	var calls lately
 	waiting := newRoster(&s)
 	page := Handler()
+	overview := func() Overview {
+		counting.Lock()
+		defer counting.Unlock()
+		return s.overview(&latest, waiting, &calls)
+	}
+	if s.Repeat != nil {
+		s.Repeat(func() { overview() })
+	}
 	return map[string]http.Handler{
 		"GET " + Path: page,
 		"GET /{$}":    page,
 		"GET " + OverviewPath: kept.handler(always, func(*http.Request) (any, any) {
-			o := s.overview(&latest, waiting, &calls)
+			o := overview()
 			return o, o.Unstamped()
 		}),
 		"GET " + UnitsPath: kept.handler(s.viewed, func(r *http.Request) (any, any) {

@@ -20,6 +20,8 @@ type Source struct {
 	Name string
 	// Metrics has the metrics of the process: the version, the calls, the certificates.
 	Metrics prometheus.Gatherer
+	// Repeat has a function called a few times each minute, so that the overview knows the calls before somebody looks. Nil: it does not.
+	Repeat func(func())
 	// Checks and Warnings are the lines of /readyz.
 	Checks   func() []Check
 	Warnings func() []string

@@ -68,7 +68,7 @@ export default (page, route) => {
   function group(name, nodes, pitch) {
     if (!walls.has(name)) walls.set(name, new Wall(name, (n, i) => keep({ node: n.node, unit: nameOf(n, i) }), hover))
     const { ill, count } = totals(nodes)
-    return h('section.group', { 'aria-label': name, 'data-key': name }, h('h2', name || data.title),
+    return h('section.group', { 'aria-label': name, 'data-key': name }, h('h2', name || 'No model'),
       summary(nodes, `${plural(count, data.noun)} on ${plural(nodes.length, 'node')}`, ill > 0 && `, ${number(ill)} unhealthy`, ': '), walls.get(name).canvas(nodes, pitch, width))
   }
 
