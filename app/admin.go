@@ -1,18 +1,23 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 )
+
+// adminVariable is the environment variable with the default of --admin.
+const adminVariable = "OUTBOARD_ADMIN"
 
 const defaultAdmin = "http://127.0.0.1:8081"
 
@@ -23,7 +28,7 @@ const adminTimeout = 10 * time.Second
 type adminAddress string
 
 func (a *adminAddress) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVar((*string)(a), "admin", defaultAdmin, "admin address of the running service; to reach a pod, use kubectl port-forward POD 8081")
+	cmd.Flags().StringVar((*string)(a), "admin", cmp.Or(os.Getenv(adminVariable), defaultAdmin), "admin address of the running service; to reach a pod, use kubectl port-forward POD 8081")
 }
 
 // url returns the address as a URL that does not end in a slash.

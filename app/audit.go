@@ -39,7 +39,7 @@ func auditCommand(types config.Types) *cobra.Command {
 is allocated than there is, claims that no pod needs, and bound pods that lack the
 annotations of their claims. GPUs are counted twice: by the claims in ledgers, and by
 the annotations of gpushare on bound pods. The audit changes nothing, and does not
-need a running Outboard.
+need a running Outboard. Without the Ledger CRD, it has only the annotations.
 
 The exit status is 1 if there are findings other than notes.`,
 		Example: `  outboard audit
@@ -139,10 +139,7 @@ func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface, sizes
 			in.Ledgers = append(in.Ledgers, &l.Items[i])
 		}
 	})
-	if apierrors.IsNotFound(err) {
-		return in, fmt.Errorf("%w (%w)", ledger.ErrNotServed, err)
-	}
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) { // without the Ledger CRD, there are no claims in ledgers
 		return in, err
 	}
 	in.Now = time.Now()

@@ -35,13 +35,14 @@ func Run(cmd *cobra.Command) int {
 		cmd.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
 	completionCommand(cmd)
+	cmd.SetOut(visible{cmd.OutOrStdout()})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
 	err := cmd.ExecuteContext(ctx)
 	status := exitStatus(err)
 	if status == statusFailed {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.Name(), err)
+		fmt.Fprintf(visible{cmd.ErrOrStderr()}, "%s: %v\n", cmd.Name(), err)
 	}
 	return status
 }

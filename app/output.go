@@ -3,11 +3,28 @@ package app
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"regexp"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 )
+
+// visible writes control characters, other than the ends of lines and tabs, as JSON escapes them: names and messages of a cluster may have
+// them, and a terminal would obey. JSON remains the same.
+type visible struct{ io.Writer }
+
+var control = regexp.MustCompile(`[^\P{Cc}\n\t]|[\x{202a}-\x{202e}\x{2066}-\x{2069}]`)
+
+func (v visible) Write(p []byte) (int, error) {
+	_, err := v.Writer.Write(control.ReplaceAllFunc(p, func(c []byte) []byte {
+		r, _ := utf8.DecodeRune(c)
+		return fmt.Appendf(nil, `\u%04x`, r)
+	}))
+	return len(p), err
+}
 
 // formats are the formats of every command that has the flag --output; simulate has more.
 var formats = []string{"text", "json", "yaml"}

@@ -24,7 +24,7 @@ func (s *serviceFlags) register(cmd *cobra.Command) {
 	s.local = defaultAdmin
 	s.cluster.register(cmd)
 	outboardNamespaceFlag(cmd, &s.namespace, replicas.Namespace, ", whose replicas are read through the API server")
-	cmd.Flags().StringVar((*string)(&s.admin), "admin", "", "read from this admin address only, instead of all replicas (default in a pod of Outboard: "+defaultAdmin+")")
+	cmd.Flags().StringVar((*string)(&s.admin), "admin", os.Getenv(adminVariable), "read from this admin address only, instead of all replicas (default "+adminVariable+" of the environment; in a pod of Outboard, "+defaultAdmin+")")
 }
 
 // inReplica reports whether the replica in the same pod is read if it responds: its ServiceAccount may not forward ports to the others.

@@ -49,14 +49,23 @@ from one service with --admin. The service has the same page at its admin addres
 		},
 	}
 	from.register(cmd)
-	cmd.Flags().Var(number{&port, 0, 65535}, "port", "the port of the page (default any free port)")
+	cmd.Flags().Var(number{&port, 0, 65535}, "port", "the port of the page (default 8082 or, if that is in use, any free port)")
 	cmd.Flags().BoolVar(&open, "open", false, "open the page in a browser")
 	return cmd
 }
 
+// usualPort is the port of the page unless another program has it, so that bookmarks and open pages remain right.
+const usualPort = 8082
+
 // serveUI serves the page and its data until the command is interrupted.
 func serveUI(cmd *cobra.Command, data http.Handler, port int, open bool) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	listen := func(port int) (net.Listener, error) {
+		return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	}
+	listener, err := listen(cmp.Or(port, usualPort))
+	if err != nil && port == 0 {
+		listener, err = listen(0)
+	}
 	if err != nil {
 		return err
 	}

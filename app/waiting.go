@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/replicas"
 	"outboard.dev/outboard/internal/ui"
 )
@@ -24,7 +25,7 @@ func waitingCommand() *cobra.Command {
 		Short: "Show the pods that wait for a node, and why, by owner",
 		Long: `Show the pods of a namespace that wait for a node and that a profile places, grouped by owner,
 those that wait longest first: why the most nodes were rejected, and the node that comes
-closest. NAME is a part of the name of a pod or of its owner. The command reads from all
+closest; or what else keeps a pod waiting. NAME is a part of the name of a pod or of its owner. The command reads from all
 replicas through the API server, as kubectl port-forward does, or from one service with
 --admin. The exit status is 0 whether pods wait or not, and 2 if no replica responds.`,
 		Example: `  outboard waiting --all-namespaces
@@ -94,15 +95,15 @@ func waitingTable(w io.Writer, waiting *ui.Waiting, now time.Time) error {
 		return nil
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "OWNER\tPODS\tWAITS\tREASON\tNEAREST\tPOD")
+	fmt.Fprintln(table, "OWNER\tPODS\tWAITS\tREASON\tPOD\tWHY")
 	shown := 0
 	for i := range waiting.Rows {
 		r := &waiting.Rows[i]
-		nearest := ""
+		why := decision.Plain(r.Text)
 		if r.Nearest != nil {
-			nearest = strings.TrimRight(fmt.Sprintf("%s: %d of %d %s", r.Nearest.Node, r.Nearest.Have, r.Nearest.Want, r.Unit), " ")
+			why = strings.TrimRight(fmt.Sprintf("%s: %d of %d %s", r.Nearest.Node, r.Nearest.Have, r.Nearest.Want, r.Unit), " ")
 		}
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", r.Owner, r.Pods, now.Sub(r.Since).Truncate(time.Second), r.Reason, nearest, r.Pod)
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", r.Owner, r.Pods, now.Sub(r.Since).Truncate(time.Second), r.Reason, r.Pod, why)
 		shown += r.Pods
 	}
 	if err := table.Flush(); err != nil || shown == waiting.Shown {
