@@ -34,8 +34,10 @@ be better. The command reads from all replicas through the API server, as kubect
 port-forward does, or from one service with --admin. If a replica does not respond, the
 command says why, and shows what the others know.
 
-With --file, the pod need not exist: the command shows where that of the manifest would fit,
-and what it would get. Nothing is created. The exit status is 1 if it fits nowhere.
+With --file, the pod need not exist: the command shows where each pod of the manifest would
+fit by itself, and what it would get. The manifest can have several documents and any object
+with a template of pods; the command names the other objects. Nothing is created. The exit
+status is 1 if a pod fits nowhere.
 
 The exit status is 1 if no replica knows the pod: there is none, it has ended, or Outboard
 has no connection to the API server. Decisions about a former pod of that name are shown
@@ -91,7 +93,7 @@ responds.`,
 	namespaces.register(cmd, &service.cluster)
 	output.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&file, "file", "f", "", "explain where the pod of this manifest would fit, or of this workload's template, although it does not exist; - is standard input")
+	flags.StringVarP(&file, "file", "f", "", "explain where the pods of this manifest would fit, or of its workloads' templates, although they do not exist; - is standard input")
 	flags.StringVar(&profile, "profile", "", "show only the profile with this path")
 	flags.StringVar(&node, "node", "", "show only this node in the current results")
 	complete(cmd, "profile", completeServedProfiles(&service))
@@ -128,17 +130,17 @@ func try(cmd *cobra.Command, from *serviceFlags, output *outputFlag, file string
 	if err != nil {
 		return err
 	}
-	responses, err := read(cmd, from, func(ctx context.Context, client *http.Client, admin string) (*explain.Document, error) {
+	responses, err := read(cmd, from, func(ctx context.Context, client *http.Client, admin string) (*explain.Tried, error) {
 		return explain.Try(ctx, client, admin, manifest, query)
 	})
 	if err != nil {
 		return err
 	}
-	doc := responses[0].Value
-	if err := output.write(cmd.OutOrStdout(), inJSON(doc), doc.Text); err != nil {
+	tried := responses[0].Value
+	if err := output.write(cmd.OutOrStdout(), inJSON(tried), tried.Text); err != nil {
 		return err
 	}
-	if doc.Fits == nil || doc.Fits.Fit == 0 {
+	if !tried.Fits() {
 		return errFindings
 	}
 	return nil

@@ -111,6 +111,9 @@ func (v *evaluator) add(ctx context.Context, doc *Document, engines map[string]*
 		return err
 	}
 	doc.Now, doc.Fits, doc.Remedies, doc.Placed = slices.Clone(e.now), e.fits, e.remedies, e.placed
+	if pod.Spec.NodeName == "" {
+		doc.Hints = v.source.hints(pod, v.source.View(pod.UID), engines)
+	}
 	doc.Change = doc.change()
 	for i := range doc.Now {
 		if p := &doc.Now[i]; !p.Unmanaged && v.source.Pending != nil {
@@ -140,7 +143,8 @@ func (v *evaluator) keep(key keptKey, e *evaluation) {
 
 // remedies adds to the evaluation what would make the waiting pod fit, or how its node compares with others.
 func (s Source) remedies(ctx context.Context, e *evaluation, view *snapshot.View, only string) {
-	c := remedy.Cluster{View: view, Ignored: s.ignored()}
+	c := remedy.Cluster{View: view}
+	c.Ignored, _ = s.ignored(e.pod)
 	if e.fits != nil && !slices.ContainsFunc(e.now, func(p Profile) bool { return p.Error != "" }) {
 		find := remedy.Find
 		if e.fits.Fit > 0 { // by policies, which know nothing of what kube-scheduler can allocate

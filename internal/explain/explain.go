@@ -63,6 +63,8 @@ type Document struct {
 	Reason *pending.Reason `json:"reason,omitempty"`
 	// Verdict is all that in one sentence.
 	Verdict string `json:"verdict"`
+	// Hints are mistakes in what the pod requests.
+	Hints []string `json:"hints,omitempty"`
 	// Fits is on which nodes the pod fits now, by all profiles together; nil if none was asked.
 	Fits *Fits `json:"fits,omitempty"`
 	// Remedies are changes with which the pod would fit, if it fits on no node; see [remedy.Find].
@@ -278,7 +280,7 @@ func (d *Document) scheduled(pod *corev1.Pod) {
 func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q question) {
 	only, node, limit, pod := q.profile, q.node, q.nodes, e.pod
 	nodes, excluded := s.callNodes(view, pod, node)
-	by := map[string]nodesOf{}
+	says := map[string][]engine.Explanation{}
 	var profiles []Profile
 	for path, asked := range e.engines {
 		if only != "" && only != path {
@@ -301,8 +303,8 @@ func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q q
 		case view.Len() == 0:
 			p.Error = "the cluster has no nodes"
 		}
-		by[path] = nodesBy(path, all.Nodes)
 		explanations := all.Nodes
+		says[path] = slices.Clone(explanations)
 		p.Notes, p.MaxTotal = all.Pod, all.MaxTotal
 		for _, x := range explanations {
 			if x.Fits {
@@ -324,13 +326,14 @@ func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q q
 	slices.SortFunc(profiles, func(a, b Profile) int { // those that prevent it first
 		return cmp.Or(cmp.Compare(len(a.Refused), len(b.Refused)), cmp.Compare(a.Fit, b.Fit), cmp.Compare(a.Profile, b.Profile))
 	})
-	e.now, e.fits = profiles, together(profiles, by, len(nodes), view.Len())
+	e.now, e.fits = profiles, together(profiles, says, len(nodes), view.Len())
 }
 
 // callNodes returns the nodes for which kube-scheduler would call, and why it excludes the others.
 // first comes first among the examples of excluded nodes.
 func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (nodes []*snapshot.Node, excluded []Exclusion) {
-	filters := kubescheduler.For(pod, s.ignored()...)
+	ignored, _ := s.ignored(pod)
+	filters := kubescheduler.For(pod, ignored...)
 	for n := range view.All() {
 		reason := cmp.Or(filters.Excludes(n.Object), filters.Lacks(n))
 		if reason == "" {
@@ -356,11 +359,24 @@ func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (n
 	return nodes, excluded
 }
 
-func (s Source) ignored() []corev1.ResourceName {
+// ignored returns the resources with ignoredByScheduler that kube-scheduler ignores, and those that
+// it counts nevertheless, by what it has last said of the pod.
+func (s Source) ignored(pod *corev1.Pod) (ignored, counted []corev1.ResourceName) {
 	if s.Ignored == nil {
-		return nil
+		return nil, nil
 	}
-	return s.Ignored()
+	for _, name := range s.Ignored() {
+		lacks := func(c corev1.PodCondition) bool {
+			_, after, says := strings.Cut(c.Message, "Insufficient "+string(name))
+			return c.Type == corev1.PodScheduled && says && (after == "" || after == "." || after[:1] == "," || strings.HasPrefix(after, ". "))
+		}
+		if slices.ContainsFunc(pod.Status.Conditions, lacks) {
+			counted = append(counted, name)
+		} else {
+			ignored = append(ignored, name)
+		}
+	}
+	return ignored, counted
 }
 
 func better(a, b engine.Explanation) int {

@@ -245,8 +245,14 @@ Now, by profile /: 1 of 1 nodes fit; kube-scheduler excludes 20 others.
 		t.Errorf("one excluded node: %s", text)
 	}
 	source.Ignored = func() []corev1.ResourceName { return []corev1.ResourceName{corev1.ResourceCPU} }
-	if doc, text := show(t, source, url.Values{"pod": {"agent"}}); doc.Now[0].Nodes != 2 {
-		t.Errorf("if kube-scheduler ignores the resource: %s", text)
+	for message, want := range map[string]int{"": 2, "0/1 nodes are available: 1 Insufficient cpu.": 1, "1 Insufficient cpus": 2} {
+		pod, _ := source.Pod(t.Context(), "default", "agent")
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Message: message}}
+		said := source
+		said.Pod = always(pod)
+		if doc, text := show(t, said, url.Values{"pod": {"agent"}}); doc.Now[0].Nodes != want || strings.Contains(text, "counts cpu") != (want == 1) {
+			t.Errorf("if kube-scheduler ignores the resource, and said %q: %s", message, text)
+		}
 	}
 }
 

@@ -32,6 +32,8 @@ func (d *Document) change() string {
 	switch {
 	case d.Fits == nil:
 		return ""
+	case len(d.Hints) > 0 && d.Fits.Fit == 0:
+		return d.Hints[0]
 	case len(d.Remedies) > 0:
 		return d.Remedies[0].String()
 	case failure != "":

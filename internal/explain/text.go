@@ -25,15 +25,15 @@ func Fetch(ctx context.Context, client *http.Client, admin string, query url.Val
 	return doc, read(ctx, client, admin, Path, query, doc)
 }
 
-// Try asks a running service where the pod in a manifest would fit: see [TryHandler].
-func Try(ctx context.Context, client *http.Client, admin string, manifest []byte, query url.Values) (*Document, error) {
+// Try asks a running service where the pods of a manifest would fit: see [TryHandler].
+func Try(ctx context.Context, client *http.Client, admin string, manifest []byte, query url.Values) (*Tried, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(admin, "/")+TryPath+"?"+query.Encode(), bytes.NewReader(manifest))
 	if err != nil {
 		return nil, fmt.Errorf("admin address %q: %w", admin, err)
 	}
 	req.Header.Set("Content-Type", "application/yaml")
-	doc := new(Document)
-	return doc, send(client, req, admin, query, doc)
+	tried := new(Tried)
+	return tried, send(client, req, admin, query, tried)
 }
 
 // read reads the response at the path of the admin address.
@@ -68,6 +68,9 @@ func (d *Document) Text(w io.Writer) error {
 	}
 	if d.Unschedulable != "" {
 		fmt.Fprintf(&b, "kube-scheduler last said: %s\n", decision.Plain(d.Unschedulable))
+	}
+	for _, hint := range d.Hints {
+		fmt.Fprintln(&b, decision.Plain(hint))
 	}
 	if len(d.Holds) > 0 {
 		fmt.Fprintf(&b, "It holds %s.\n", holdings(d.Holds))

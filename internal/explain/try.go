@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"slices"
@@ -14,8 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outboard.dev/outboard/internal/config/manifest"
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -25,14 +28,40 @@ const TryPath = "/api/try"
 // maxManifest bounds the manifest of a pod.
 const maxManifest = 256 << 10
 
-// templates are the kinds of workloads, and where they have the template of their pods.
-var templates = map[string]string{
-	"Deployment": "spec.template", "ReplicaSet": "spec.template", "StatefulSet": "spec.template", "DaemonSet": "spec.template", "Job": "spec.template",
-	"CronJob": "spec.jobTemplate.spec.template",
+// maxTried bounds the pods of a manifest.
+const maxTried = 20
+
+// Tried is what a manifest has: the explanation of each pod by itself, and the objects without one, as KIND/NAME.
+type Tried struct {
+	Pods    []*Document `json:"pods"`
+	Skipped []string    `json:"skipped,omitempty"`
 }
 
-// TryHandler serves POST requests with the manifest of a pod, or of a workload with a template, and the query parameters profile and nodes.
-// It responds with the [Document] of a pod that does not exist. The manifest, which may have secrets, is neither kept nor logged, and
+// Fits reports whether each pod would be placed.
+func (t *Tried) Fits() bool {
+	return len(t.Pods) > 0 && !slices.ContainsFunc(t.Pods, func(d *Document) bool {
+		return d.Fits == nil || d.Fits.Fit == 0 || d.Reason != nil
+	})
+}
+
+// Text writes the explanations as text. The error is that of w.
+func (t *Tried) Text(w io.Writer) error {
+	if len(t.Skipped) > 0 {
+		fmt.Fprintf(w, "Without a pod: %s.\n\n", strings.Join(t.Skipped, ", "))
+	}
+	for i, d := range t.Pods {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if err := d.Text(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TryHandler serves POST requests with a manifest of pods, or of objects with templates of pods, and the query parameters profile and nodes.
+// It responds with [Tried]. The manifest, which may have secrets, is neither kept nor logged, and
 // browsers can send it only from a page of the same address.
 func TryHandler(s Source) http.Handler {
 	evaluator := newEvaluator(s)
@@ -66,7 +95,7 @@ func TryHandler(s Source) http.Handler {
 			http.Error(w, fmt.Sprintf("there is no profile %q", profile), http.StatusNotFound)
 			return
 		}
-		pod, err := podIn(data)
+		pods, skipped, err := podsIn(data)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -75,54 +104,121 @@ func TryHandler(s Source) http.Handler {
 			http.Error(w, "Outboard runs without a cluster: clientConnection.enabled is false", http.StatusConflict)
 			return
 		}
-		doc := Document{Pod: pod.Namespace + "/" + pod.Name, Tried: true, Known: true, Decisions: []*decision.Record{}}
-		if err := evaluator.add(r.Context(), &doc, engines, pod, question{profile: profile, nodes: nodes}); err != nil {
-			http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
-			return
+		tried := Tried{Skipped: skipped}
+		for _, pod := range pods {
+			doc := &Document{Pod: pod.Namespace + "/" + pod.Name, Tried: true, Known: true, Decisions: []*decision.Record{}}
+			if err := evaluator.add(r.Context(), doc, engines, pod, question{profile: profile, nodes: nodes}); err != nil {
+				http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			if s.Reason != nil {
+				if r, _ := s.Reason(s.View(""), pod); r.Code == pending.OtherScheduler {
+					doc.Reason = &r
+				}
+			}
+			doc.Verdict = doc.verdict()
+			tried.Pods = append(tried.Pods, doc)
 		}
-		doc.Verdict = doc.verdict()
 		w.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(w).Encode(doc)
+		json.NewEncoder(w).Encode(tried)
 	})
 }
 
-// podIn returns the pod of a manifest as the API server would make it: not bound, and without a UID.
-func podIn(data []byte) (*corev1.Pod, error) {
-	root, err := strictyaml.Parse("manifest", data)
-	if err != nil {
-		return nil, err
+// podsIn returns the pods of a manifest with one or more documents as the API server would make them, not bound and without a UID, and the
+// objects that have none.
+func podsIn(data []byte) (pods []*corev1.Pod, skipped []string, err error) {
+	file := manifest.Text{Data: data}
+	for _, document := range file.Documents() {
+		above := strings.Repeat("\n", document.Line(0)) // so that errors have the lines of the file
+		root, err := strictyaml.Parse("manifest", append([]byte(above), document.Data...))
+		if err != nil {
+			return nil, nil, err
+		}
+		var object map[string]any
+		if err := root.Decode(&object); err != nil {
+			return nil, nil, err
+		}
+		objects := map[string]map[string]any{"": object}
+		if items, ok := object["items"].([]any); ok {
+			clear(objects)
+			for i := range items {
+				objects[fmt.Sprintf("items[%d]", i)], _ = items[i].(map[string]any)
+			}
+		}
+		for _, at := range slices.Sorted(maps.Keys(objects)) {
+			found, err := podsOf(root.At(at), objects[at])
+			if err != nil {
+				return nil, nil, err
+			}
+			if pods = append(pods, found...); len(found) == 0 {
+				var head metav1.ObjectMeta
+				_ = root.At(at).At("metadata").Decode(&head)
+				skipped = append(skipped, fmt.Sprintf("%v/%s", objects[at]["kind"], head.Name))
+			}
+		}
 	}
-	var head struct {
-		Kind string `json:"kind"`
+	switch {
+	case len(pods) == 0:
+		return nil, nil, fmt.Errorf("manifest: there is no pod, and no object with a template of pods (%s)", strings.Join(skipped, ", "))
+	case len(pods) > maxTried:
+		return nil, nil, fmt.Errorf("manifest: there are %d pods: at most %d are possible", len(pods), maxTried)
 	}
-	_ = root.Decode(&head) // the other fields are unknown here
-	pod := new(corev1.Pod)
-	if head.Kind == "Pod" {
-		err = root.Decode(pod)
-	} else if at, ok := templates[head.Kind]; ok {
+	return pods, skipped, nil
+}
+
+// podsOf returns the pods of an object.
+func podsOf(root strictyaml.Value, object map[string]any) (pods []*corev1.Pod, err error) {
+	if object["kind"] == "Pod" {
+		pod := new(corev1.Pod)
+		if err := root.Decode(pod); err != nil {
+			return nil, err
+		}
+		pods = append(pods, pod)
+	}
+	for _, at := range templates("", object) {
 		var meta metav1.ObjectMeta
 		var template corev1.PodTemplateSpec
-		err = errors.Join(root.At("metadata").Decode(&meta), root.At(at).Decode(&template))
-		pod.ObjectMeta, pod.Spec = template.ObjectMeta, template.Spec
-		pod.Name, pod.Namespace = meta.Name, meta.Namespace
-	} else {
-		kinds := []string{"Pod"}
-		for kind := range templates {
-			kinds = append(kinds, kind)
+		if err := errors.Join(root.At("metadata").Decode(&meta), root.At(at).Decode(&template)); err != nil {
+			return nil, err
 		}
-		slices.Sort(kinds)
-		return nil, fmt.Errorf("manifest: kind is %q: must be one of %s", head.Kind, strings.Join(kinds, ", "))
+		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+		pod.Name, pod.Namespace = meta.Name, meta.Namespace
+		pods = append(pods, pod)
 	}
-	if err != nil {
-		return nil, err
+	for _, pod := range pods {
+		if len(pod.Spec.Containers) == 0 {
+			return nil, errors.New("manifest: the pod has no containers")
+		}
+		pod.Namespace, pod.Name = cmp.Or(pod.Namespace, "default"), cmp.Or(pod.Name, pod.GenerateName, "pod")
+		pod.UID, pod.ResourceVersion, pod.Spec.NodeName = "", "", ""
+		pod.Status = corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled}}} // its scheduler would try it
+		pod.Spec.SchedulerName = cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
+		if err := refused(pod); err != nil {
+			return nil, fmt.Errorf("manifest: %w", err)
+		}
+		snapshot.DefaultRequests(pod)
+		snapshot.TrimPod(pod)
 	}
-	if len(pod.Spec.Containers) == 0 {
-		return nil, errors.New("manifest: the pod has no containers")
+	return pods, nil
+}
+
+// templates returns the paths of the templates of pods in an object of any kind.
+func templates(at string, value any) (paths []string) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			path := strings.TrimPrefix(at+"."+key, ".")
+			template, _ := value[key].(map[string]any)
+			if spec, _ := template["spec"].(map[string]any); key == "template" && spec["containers"] != nil {
+				paths = append(paths, path)
+			} else {
+				paths = append(paths, templates(path, value[key])...)
+			}
+		}
+	case []any:
+		for i := range value {
+			paths = append(paths, templates(fmt.Sprintf("%s[%d]", at, i), value[i])...)
+		}
 	}
-	pod.Namespace, pod.Name = cmp.Or(pod.Namespace, "default"), cmp.Or(pod.Name, pod.GenerateName, "pod")
-	pod.UID, pod.ResourceVersion, pod.Spec.NodeName, pod.Status = "", "", "", corev1.PodStatus{}
-	pod.Spec.SchedulerName = cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
-	snapshot.DefaultRequests(pod)
-	snapshot.TrimPod(pod)
-	return pod, nil
+	return paths
 }

@@ -53,16 +53,29 @@ func TestTry(t *testing.T) {
 		"StatefulSet": {"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: d}\nspec: {" + template + "}", "default/d"},
 		"DaemonSet":   {"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: d}\nspec: {" + template + "}", "default/d"},
 		"Job":         {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: d, namespace: ns}\nspec: {" + template + "}", "ns/d"},
+		"any kind":    {"apiVersion: x/v1\nkind: Train\nmetadata: {name: d}\nspec: {roles: [{replicas: 2, " + template + "}]}", "default/d"},
+		"a list":      {"apiVersion: v1\nkind: List\nitems:\n- {kind: Service, metadata: {name: s}}\n- {kind: Pod, metadata: {name: p}, " + spec + "}", "default/p, skipped Service/s"},
+		"documents":   {"kind: Service\nmetadata: {name: s}\n---\nkind: Job\nmetadata: {name: d}\nspec: {" + template + "}\n---\nkind: Pod\nmetadata: {name: p}\n" + spec, "default/d default/p, skipped Service/s"},
 		"CronJob":     {"apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: d}\nspec: {schedule: x, jobTemplate: {spec: {" + template + "}}}", "default/d"},
 	} {
 		w := try(t, s, explain.TryPath, tt.manifest)
-		var doc explain.Document
-		if err := json.Unmarshal(w.Body.Bytes(), &doc); w.Code != http.StatusOK || err != nil {
+		var tried explain.Tried
+		if err := json.Unmarshal(w.Body.Bytes(), &tried); w.Code != http.StatusOK || err != nil {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 			continue
 		}
-		if doc.Pod != tt.pod || !doc.Known || doc.Node != "" || len(doc.Now) == 0 || doc.Now[0].Nodes == 0 {
-			t.Errorf("%s: %s", name, w.Body)
+		var got []string
+		for _, doc := range tried.Pods {
+			got = append(got, doc.Pod)
+			if !doc.Known || doc.Node != "" || len(doc.Now) == 0 || doc.Now[0].Nodes == 0 {
+				t.Errorf("%s: %s", name, w.Body)
+			}
+		}
+		if len(tried.Skipped) > 0 {
+			got[len(got)-1] += ", skipped " + strings.Join(tried.Skipped, " ")
+		}
+		if got := strings.Join(got, " "); got != tt.pod || tried.Fits() {
+			t.Errorf("%s: %s, want %s", name, got, tt.pod)
 		}
 		if strings.Contains(w.Body.String(), "s3cret") {
 			t.Errorf("%s: the response has the environment: %s", name, w.Body)
@@ -78,10 +91,11 @@ func TestWithoutNodes(t *testing.T) {
 	s := tried(t)
 	s.View = func(types.UID) *snapshot.View { return new(snapshot.Builder).View() }
 	w := try(t, s, explain.TryPath, "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: ["+container+"]}")
-	var doc explain.Document
-	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil {
+	var tried explain.Tried
+	if err := json.Unmarshal(w.Body.Bytes(), &tried); err != nil {
 		t.Fatal(err)
 	}
+	doc := tried.Pods[0]
 	var text strings.Builder
 	if err := doc.Text(&text); err != nil {
 		t.Fatal(err)
@@ -107,12 +121,15 @@ func TestTryRefuses(t *testing.T) {
 		"no YAML":              {"", "kind: Pod\nmetadata: {", nil, http.StatusBadRequest, "manifest:3"},
 		"an unknown field":     {"", pod + "  nodeSelecter: {}\n", nil, http.StatusBadRequest, "manifest:7: spec.nodeSelecter"},
 		"an invalid amount":    {"", strings.Replace(pod, "cpu: 1", "cpu: lots", 1), nil, http.StatusBadRequest, "manifest:6"},
-		"no pod":               {"", "apiVersion: v1\nkind: Service\nmetadata: {name: s}", nil, http.StatusBadRequest, `kind is "Service": must be one of CronJob, DaemonSet`},
+		"no pod":               {"", "apiVersion: v1\nkind: Service\nmetadata: {name: s}", nil, http.StatusBadRequest, "there is no pod, and no object with a template of pods (Service/s)"},
 		"no containers":        {"", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}", nil, http.StatusBadRequest, "the pod has no containers"},
 		"nothing":              {"", "", nil, http.StatusBadRequest, "manifest"},
 		"no such profile":      {"?profile=/other", pod, nil, http.StatusNotFound, `there is no profile "/other"`},
 		"too many nodes":       {"?nodes=-1", pod, nil, http.StatusBadRequest, "nodes:"},
-		"several documents":    {"", pod + "---\n" + pod, nil, http.StatusBadRequest, "manifest:"},
+		"the second document":  {"", pod + "---\n" + pod + "  nodeSelecter: {}\n", nil, http.StatusBadRequest, "manifest:14: spec.nodeSelecter"},
+		"no limit":             {"", strings.Replace(pod, "limits: {cpu: 1}", "requests: {a/b: 1}", 1), nil, http.StatusBadRequest, "the API server refuses pod default/p: a/b: 1 of container c must have a limit that is equal to the request"},
+		"another limit":        {"", strings.Replace(pod, "limits: {cpu: 1}", "limits: {a/b: 2}, requests: {a/b: 1}", 1), nil, http.StatusBadRequest, "must have a limit that is equal to the request"},
+		"a fraction":           {"", strings.Replace(pod, "limits: {cpu: 1}", "limits: {a/b: 0.5}", 1), nil, http.StatusBadRequest, "500m of container c must be an integer"},
 		"the page of a server": {"", pod, []string{"Sec-Fetch-Site", "same-site"}, http.StatusForbidden, "only this page"},
 	} {
 		w := try(t, s, explain.TryPath+tt.target, tt.manifest, tt.header...)

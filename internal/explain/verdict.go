@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,82 +12,49 @@ import (
 	"outboard.dev/outboard/internal/pending"
 )
 
-// Fits is on how many nodes a pod fits by all profiles together: every profile that places the pod must accept the same node.
+// Fits is on how many of all nodes a pod fits by all profiles together: on those that each profile
+// accepts which places it.
 type Fits struct {
-	// Nodes is how many nodes the cluster has, and Fit on how many the pod fits.
 	Nodes int `json:"nodes"`
 	Fit   int `json:"fit"`
-	// Excluded is how many nodes kube-scheduler excludes before it calls.
-	Excluded int `json:"excluded"`
-	// Rejected is how many of the others each policy rejects, most first. Several policies may reject a node.
-	Rejected []Rejected `json:"rejected,omitempty"`
+	// Why counts the other nodes by what rejects them. Several policies may reject a node.
+	Why string `json:"why,omitempty"`
 }
 
-// Rejected is how many nodes a policy rejects.
-type Rejected struct {
-	Profile string `json:"profile"`
-	Policy  string `json:"policy"`
-	Nodes   int    `json:"nodes"`
-}
-
-// maxPolicies is how many policies a verdict names.
+// maxPolicies is how many policies Fits.Why names.
 const maxPolicies = 3
 
-// why says why the pod fits on none of the nodes.
-func (f *Fits) why() string {
-	var why []string
-	if f.Excluded > 0 {
-		why = append(why, fmt.Sprintf("%d excluded by kube-scheduler", f.Excluded))
-	}
-	for _, r := range f.Rejected[:min(len(f.Rejected), maxPolicies)] {
-		why = append(why, fmt.Sprintf("%d rejected by %s", r.Nodes, cmp.Or(r.Policy, "Outboard")))
-	}
-	if len(why) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(why, ", ")
-}
-
-// nodesOf is what one profile says of the nodes for which kube-scheduler would call, in their order.
-type nodesOf struct {
-	accepted []bool // nil: none, because of an error
-	rejected []Rejected
-}
-
-func nodesBy(profile string, all []engine.Explanation) (o nodesOf) {
-	for i := range all {
-		o.accepted = append(o.accepted, all[i].Fits)
-		for _, p := range all[i].Policies {
-			if p.Code == "" {
-				continue
-			}
-			at := slices.IndexFunc(o.rejected, func(r Rejected) bool { return r.Policy == p.Policy })
-			if at < 0 {
-				at = len(o.rejected)
-				o.rejected = append(o.rejected, Rejected{Profile: profile, Policy: p.Policy})
-			}
-			o.rejected[at].Nodes++
-		}
-	}
-	return o
-}
-
-// together returns on which nodes the pod fits by all profiles, of which there are called nodes of all in the cluster; nil if no profile was asked.
-func together(profiles []Profile, by map[string]nodesOf, called, all int) *Fits {
+// together returns on which nodes the pod fits by all profiles; nil if no profile was asked. By
+// profile, says is what it says of the nodes for which kube-scheduler would call, in one order; nil
+// if it fails.
+func together(profiles []Profile, says map[string][]engine.Explanation, called, all int) *Fits {
 	counting := deciding(profiles)
 	if len(counting) == 0 {
 		return nil
 	}
-	f := &Fits{Nodes: all, Excluded: all - called}
+	f, rejected := &Fits{Nodes: all}, map[string]int{"kube-scheduler": all - called}
 	for i := range called {
-		if !slices.ContainsFunc(counting, func(path string) bool { return by[path].accepted == nil || !by[path].accepted[i] }) {
+		fits := true
+		for _, path := range counting {
+			fits = fits && says[path] != nil && says[path][i].Fits
+			for j := 0; says[path] != nil && j < len(says[path][i].Policies); j++ {
+				if o := &says[path][i].Policies[j]; o.Code != "" {
+					rejected[cmp.Or(o.Policy, "Outboard")]++
+				}
+			}
+		}
+		if fits {
 			f.Fit++
 		}
 	}
-	for _, path := range counting {
-		f.Rejected = append(f.Rejected, by[path].rejected...)
+	maps.DeleteFunc(rejected, func(_ string, nodes int) bool { return nodes == 0 })
+	by := slices.SortedFunc(maps.Keys(rejected), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rejected[b], rejected[a]), cmp.Compare(a, b))
+	})
+	for i, name := range by[:min(len(by), maxPolicies)] {
+		by[i] = fmt.Sprintf("%d rejected by %s", rejected[name], name)
 	}
-	slices.SortStableFunc(f.Rejected, func(a, b Rejected) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	f.Why = strings.Join(by[:min(len(by), maxPolicies)], ", ")
 	return f
 }
 
@@ -144,5 +112,5 @@ func (d *Document) verdict() string {
 	case d.Fits.Fit > 0:
 		return fmt.Sprintf("%s%s, and %s on %d of %d nodes now, by Outboard's policies.", pod, state, fits, d.Fits.Fit, d.Fits.Nodes)
 	}
-	return fmt.Sprintf("%s%s, and %s on 0 of %d nodes%s.", pod, state, fits, d.Fits.Nodes, d.Fits.why())
+	return fmt.Sprintf("%s%s, and %s on 0 of %d nodes: %s.", pod, state, fits, d.Fits.Nodes, cmp.Or(d.Fits.Why, d.failure()))
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -239,7 +240,7 @@ func (r *request) remedy(fits int64, node string, cannot int64, smallest bool) *
 	}
 	from := requestOf(r.container, r.name)
 	found := &Remedy{
-		Kind: Request, Node: node, Resource: r.name, Container: r.container.Name, From: &from, To: r.quantity(fits), Unit: r.counts(), Smallest: smallest,
+		Kind: Request, Node: node, Resource: r.name, Container: r.container.Name, From: &from, To: r.quantity(fits), Unit: UnitOf(r.Engine, r.name), Smallest: smallest,
 	}
 	switch {
 	case cannot >= r.from:
@@ -250,12 +251,12 @@ func (r *request) remedy(fits int64, node string, cannot int64, smallest bool) *
 	return found
 }
 
-// counts returns what the amounts of the resource count by a policy that allocates it, or "".
-func (r *request) counts() string {
+// UnitOf returns what the amounts of the resource count by a policy that allocates it, such as GiB, or "".
+func UnitOf(e *engine.Engine, name corev1.ResourceName) string {
 	var none snapshot.Builder
-	for _, p := range r.Engine.Policies() {
+	for _, p := range e.Policies() {
 		if lister, ok := p.Policy.(policy.UnitLister); ok {
-			if list := lister.Units(none.View()); list.Resource == r.name && list.Unit != "" {
+			if list := lister.Units(none.View()); list.Resource == name && list.Unit != "" {
 				return list.Unit
 			}
 		}

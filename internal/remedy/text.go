@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -40,6 +41,7 @@ func (r *Remedy) request() string {
 	}
 	text := fmt.Sprintf("with %s of %s instead of %s, on %s", amount(r.To), r.Resource, amount(r.From), r.Node)
 	switch {
+	case r.Resource == corev1.ResourceCPU && r.Smallest: // to a thousandth
 	case r.Next != nil && r.Next.Cmp(*r.From) != 0:
 		text += fmt.Sprintf(" (with %s it would not", amount(r.Next))
 		if !r.Smallest {

@@ -21,7 +21,7 @@ const (
 	DevicesPath  = "/api/devices"  // ?node=N: Devices
 	FindPath     = "/api/find"     // ?text=T: Found
 	SignalsPath  = "/api/signals"  // Signals
-	TryPath      = explain.TryPath // ?profile=P, POST of a manifest: explain.Document
+	TryPath      = explain.TryPath // ?profile=P, POST of a manifest: explain.Tried
 
 	ChangesPath = "/api/waiting/changes" // ?after=CURSOR: WaitingChanges
 )

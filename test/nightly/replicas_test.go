@@ -326,7 +326,8 @@ func browse(th *theater.Theater, kubeconfig string) {
 	try := request(th, http.MethodPost, at+explain.TryPath, "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 3}}}]}}")
 	try.Header.Set("Content-Type", "application/yaml")
 	res, body := ask(th, try)
-	if err := json.Unmarshal(body, &doc); res.StatusCode != http.StatusOK || err != nil || len(doc.Now) != 1 || doc.Now[0].Fit != 1 {
+	var tried explain.Tried
+	if err := json.Unmarshal(body, &tried); res.StatusCode != http.StatusOK || err != nil || len(tried.Pods) != 1 || tried.Pods[0].Fits.Fit != 1 {
 		t.Errorf("try: %s, %v\n%s", res.Status, err, body)
 	}
 	other := request(th, http.MethodGet, at+ui.OverviewPath, "")

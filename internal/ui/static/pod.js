@@ -31,6 +31,7 @@ const dim = text => h('p.dim', text)
 export const explanation = (doc, page) => [
   !doc.known && !doc.now && !doc.decisions?.length && empty('Outboard does not know this pod.', 'It may have ended, or have another name.'),
   doc.tried && h('p', doc.verdict),
+  doc.hints?.map(x => h('p.bad', x)),
   doc.error && h('p.bad', doc.error),
   doc.remedies?.length ? [h('h2', 'It would fit'), h('ul.plain', doc.remedies.map(r => h('li', r.text)))]
     : doc.fits?.fit === 0 && !doc.now.some(p => p.error) && dim('It would not fit with any single change that Outboard has tried.'),

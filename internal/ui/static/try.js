@@ -24,13 +24,13 @@ export default page => {
     draw() {
       const paths = page.overview.profiles.map(p => p.path)
       text ??= page.overview.example
-      const input = h('textarea', { id: 'manifest', 'aria-label': 'Manifest of a pod, or of a workload with a template', spellcheck: 'false', value: text,
+      const input = h('textarea', { id: 'manifest', 'aria-label': 'Manifest of pods, or of workloads with templates', spellcheck: 'false', value: text,
         oninput(e) { text = e.target.value } })
       return [h('p.dim', 'Where would it fit, and what is missing? Nothing is created, stored or logged.'), h('div.two',
         h('form', { onsubmit(e) { e.preventDefault(); ask() } }, input, h('div.controls', h('button.primary', { disabled: tries }, 'Try'),
           paths.length > 1 && choice('try-profile', 'Profile', [['', 'All profiles'], ...paths.map(p => [p, `Profile ${p}`])], profile, p => { profile = p }))),
         h('div.answer', { role: 'region', 'aria-live': 'polite', 'aria-label': 'Result' }, !result ? empty('No pod has been tried.')
-          : result instanceof Error ? [h('h2', 'The manifest was not tried'), h('pre.bad', result.message)] : explanation(result, page)))]
+          : result instanceof Error ? [h('h2', 'The manifest was not tried'), h('pre.bad', result.message)] : [result.skipped && h('p.dim', `Without a pod: ${result.skipped.join(', ')}.`), result.pods.map(doc => explanation(doc, page))]))]
     },
   }
 }
