@@ -26,6 +26,7 @@ import (
 	"outboard.dev/outboard/internal/kubescheduler"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/internal/requeue"
 	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/internal/ui"
@@ -358,19 +359,21 @@ func (w *world) handlers(name string) http.Handler {
 		}
 	}
 	mux := http.NewServeMux()
+	known := pending.Source{
+		Config: func() *config.Config { return w.config }, Places: (*config.Profile).Places,
+		Rejected: func(_ string, pod types.UID) (requeue.Status, bool) { s, ok := w.rejected[pod]; return s, ok },
+	}
 	for pattern, h := range ui.Handlers(ui.Source{
 		Name: name, Metrics: w.registry, Log: w.log,
 		Checks:    func() []ui.Check { return []ui.Check{{Name: "serving"}, {Name: "cluster"}, {Name: "signals"}} },
 		Warnings:  func() []string { return nil },
-		Config:    func() *config.Config { return w.config },
-		Places:    (*config.Profile).Places,
+		Source:    known,
 		Signals:   w.signals,
 		View:      func() *snapshot.View { return view },
 		Now:       func() time.Time { return w.now },
 		CountPods: func() int { return len(w.pods) },
 		Unbound:   func() []*corev1.Pod { return unbound },
 		Version:   func() [2]uint64 { return [2]uint64{} },
-		Rejected:  func(_ string, pod types.UID) (requeue.Status, bool) { s, ok := w.rejected[pod]; return s, ok },
 		Audit:     func() (time.Time, []audit.Finding) { return noon.Add(-20 * time.Second), nil },
 	}) {
 		mux.Handle(pattern, h)
@@ -388,7 +391,7 @@ func (w *world) handlers(name string) http.Handler {
 			}
 			return nil
 		},
-		Signals: w.signals,
+		Reason: known.Of, Signals: w.signals,
 	}
 	mux.Handle("GET "+explain.Path, explain.Handler(source))
 	mux.Handle("POST "+ui.TryPath, explain.TryHandler(source))
