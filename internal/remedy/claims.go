@@ -42,8 +42,8 @@ func FindClaims(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, erro
 	if s.left = c.Budget; c.Budget == 0 {
 		s.left = DefaultBudget
 	}
-	if node, complete, err := s.allocates(r, nodes); err != nil || node != "" || !complete {
-		return nil, err
+	if node, complete := s.allocates(r, nodes); node != "" || !complete {
+		return nil, context.Cause(ctx)
 	}
 	var all []Remedy
 	for i, claim := range r.Claims() {
@@ -63,6 +63,9 @@ func FindClaims(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, erro
 				}
 			}
 		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	slices.SortFunc(all, func(a, b Remedy) int {
 		return slices.Compare([]string{a.Claim, a.Request, a.Capacity}, []string{b.Claim, b.Request, b.Capacity})
@@ -97,16 +100,23 @@ func (s *search) lessOf(a amountOf, nodes []*snapshot.Node) (*Remedy, error) {
 	free := map[*snapshot.Node][]resource.Quantity{}
 	var amounts []resource.Quantity
 	for _, n := range nodes {
+		if !s.spend(1) {
+			return nil, nil
+		}
 		for _, amount := range freeOf(n, a.capacity) {
 			free[n] = append(free[n], amount)
-			if amount.Sign() > 0 && amount.Cmp(from) < 0 && !slices.ContainsFunc(amounts, func(q resource.Quantity) bool { return q.Cmp(amount) == 0 }) {
+			if amount.Sign() > 0 && amount.Cmp(from) < 0 {
 				amounts = append(amounts, amount)
 			}
 		}
 	}
 	slices.SortFunc(amounts, func(a, b resource.Quantity) int { return b.Cmp(a) })
+	amounts = slices.CompactFunc(amounts, func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 	complete := true
 	for _, amount := range amounts {
+		if !s.spend(s.prepare + len(nodes)) {
+			return nil, nil
+		}
 		less, err := a.with(amount)
 		if err != nil {
 			return nil, err
@@ -115,10 +125,7 @@ func (s *search) lessOf(a amountOf, nodes []*snapshot.Node) (*Remedy, error) {
 			devices := slices.DeleteFunc(slices.Clone(free[n]), func(q resource.Quantity) bool { return q.Cmp(amount) < 0 })
 			return len(devices) == 0 || int64(len(devices)) < exactly.Count
 		})
-		node, all, err := s.allocates(less, enough)
-		if err != nil {
-			return nil, err
-		}
+		node, all := s.allocates(less, enough)
 		if complete = complete && all; node != "" {
 			return &Remedy{
 				Kind: Claim, Node: node, Claim: claim.Name, Request: claim.Spec.Devices.Requests[a.request].Name, Capacity: string(a.capacity),
@@ -133,19 +140,16 @@ func (s *search) lessOf(a amountOf, nodes []*snapshot.Node) (*Remedy, error) {
 }
 
 // allocates returns the first of the nodes on which the request can be allocated, or "". complete is false if the budget ended before.
-func (s *search) allocates(r *firstfit.Request, nodes []*snapshot.Node) (node string, complete bool, err error) {
+func (s *search) allocates(r *firstfit.Request, nodes []*snapshot.Node) (node string, complete bool) {
 	for _, n := range nodes {
-		if s.ctx.Err() != nil {
-			return "", false, context.Cause(s.ctx)
-		}
 		if !s.spend(allocateCost) {
-			return "", false, nil
+			return "", false
 		}
 		if results, err := predictor.Allocate(r, n); err == nil && results != nil {
-			return n.Name, true, nil
+			return n.Name, true
 		}
 	}
-	return "", true, nil
+	return "", true
 }
 
 // freeOf returns how much of the capacity each device of the node has that is not allocated as a whole.

@@ -125,7 +125,7 @@ func (b *blocked) distance() uint64 {
 
 // fitsWithout reports whether the pod fits on the node without these pods. enough is false if the budget has ended.
 func (s *search) fitsWithout(n *snapshot.Node, pods []*corev1.Pod) (fits, enough bool, err error) {
-	if !s.spend(changedCost) {
+	if !s.spend(changedCost + s.each) {
 		return false, false, nil
 	}
 	fits, err = s.trial.fitsWithout(n, pods)

@@ -40,7 +40,7 @@ const (
 // alternative is a Change with the nodes that it may let the pod run on.
 type alternative struct {
 	Change
-	pod     *corev1.Pod // changed; nil for Uncordon
+	change  func(*corev1.PodSpec) // nil for Uncordon
 	nodes   []*snapshot.Node
 	ignored []corev1.ResourceName // in addition
 }
@@ -67,21 +67,23 @@ func (s *search) excluded() ([]Remedy, error) {
 
 // count returns on how many nodes the pod fits with the change, and the first of them. complete is false if the budget ended before.
 func (s *search) count(a alternative) (count int, first string, complete bool, err error) {
-	t, cost := s.trial, changedCost
-	if a.pod != nil {
-		if cost = 1; !s.spend(prepareCost) {
+	t, cost := s.trial, changedCost+s.each
+	if a.change != nil {
+		if cost = s.each; !s.spend(s.prepare) {
 			return 0, "", false, nil
 		}
-		if t, err = s.try(s.Engine, a.pod, s.View); err != nil {
+		pod := s.pod.DeepCopy()
+		a.change(&pod.Spec)
+		if t, err = s.try(s.Engine, pod, s.View); err != nil {
 			return 0, "", false, err
 		}
-		t.filters = kubescheduler.For(a.pod, slices.Concat(s.Ignored, a.ignored)...)
+		t.filters = kubescheduler.For(pod, slices.Concat(s.Ignored, a.ignored)...)
 	}
 	for _, n := range a.nodes {
 		if !s.spend(cost) {
 			return count, first, false, nil
 		}
-		if a.pod == nil {
+		if a.change == nil {
 			n = uncordoned(n)
 		}
 		if t.filters.Excludes(n.Object) != "" {
@@ -107,9 +109,8 @@ func (s *search) alternatives() []alternative {
 	}
 	all = append(all, s.tolerations()...)
 	for _, key := range slices.Sorted(maps.Keys(s.pod.Spec.NodeSelector)) {
-		pod := s.pod.DeepCopy()
-		delete(pod.Spec.NodeSelector, key)
-		all = append(all, alternative{Change: Change{DropSelector, key + "=" + s.pod.Spec.NodeSelector[key]}, pod: pod, nodes: s.others})
+		drop := func(spec *corev1.PodSpec) { delete(spec.NodeSelector, key) }
+		all = append(all, alternative{Change: Change{DropSelector, key + "=" + s.pod.Spec.NodeSelector[key]}, change: drop, nodes: s.others})
 	}
 	all = append(all, s.affinities()...)
 	if cordoned := slices.DeleteFunc(slices.Clone(s.others), func(n *snapshot.Node) bool { return !n.Object.Spec.Unschedulable }); len(cordoned) > 0 {
@@ -122,19 +123,21 @@ func (s *search) alternatives() []alternative {
 // usually do not report, unless another policy allocates what nodes have of them.
 func (s *search) unreported() []alternative {
 	var names []string
-	a := alternative{pod: s.pod, nodes: s.selected}
-	for _, name := range requested(s.pod) {
-		allocated, unreported := 0, false
-		for _, m := range s.Engine.Policies() {
-			if reader, ok := m.Policy.(policy.InputReader); ok {
-				inputs := reader.Inputs()
-				unreported = unreported || slices.Contains(inputs.Unreported, name)
-				if slices.Contains(inputs.Resources, name) {
-					allocated++
-				}
+	a := alternative{change: func(*corev1.PodSpec) {}, nodes: s.selected}
+	allocated, unreported := map[corev1.ResourceName]int{}, map[corev1.ResourceName]bool{}
+	for _, m := range s.Engine.Policies() {
+		if reader, ok := m.Policy.(policy.InputReader); ok {
+			inputs := reader.Inputs()
+			for _, name := range inputs.Resources {
+				allocated[name]++
+			}
+			for _, name := range inputs.Unreported {
+				unreported[name] = true
 			}
 		}
-		if unreported && allocated == 1 && !slices.Contains(s.Ignored, name) {
+	}
+	for _, name := range requested(s.pod) {
+		if unreported[name] && allocated[name] == 1 && !slices.Contains(s.Ignored, name) {
 			a.ignored, names = append(a.ignored, name), append(names, string(name))
 		}
 	}
@@ -157,13 +160,17 @@ func (s *search) tolerations() []alternative {
 	}
 	var all []alternative
 	for _, taint := range slices.SortedFunc(maps.Keys(byTaint), func(a, b corev1.Taint) int { return cmp.Compare(a.ToString(), b.ToString()) }) {
+		if !s.spend(s.each) {
+			break
+		}
 		tainted := corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{taint}}}
 		if kubescheduler.For(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: s.pod.Spec.Tolerations}}).Excludes(&tainted) == "" {
 			continue
 		}
-		pod := s.pod.DeepCopy()
-		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect})
-		all = append(all, alternative{Change: Change{Tolerate, taint.ToString()}, pod: pod, nodes: byTaint[taint]})
+		tolerate := func(spec *corev1.PodSpec) {
+			spec.Tolerations = append(spec.Tolerations, corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect})
+		}
+		all = append(all, alternative{Change: Change{Tolerate, taint.ToString()}, change: tolerate, nodes: byTaint[taint]})
 	}
 	return all
 }
@@ -180,18 +187,19 @@ func (s *search) affinities() []alternative {
 	var all []alternative
 	for i, term := range required.NodeSelectorTerms {
 		for j, r := range slices.Concat(term.MatchExpressions, term.MatchFields) {
-			pod := s.pod.DeepCopy()
-			affinity := pod.Spec.Affinity.NodeAffinity
-			changed := &affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
-			switch fields := j - len(term.MatchExpressions); {
-			case len(term.MatchExpressions)+len(term.MatchFields) == 1: // without it, the term is for any node
-				affinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
-			case fields >= 0:
-				changed.MatchFields = slices.Delete(changed.MatchFields, fields, fields+1)
-			default:
-				changed.MatchExpressions = slices.Delete(changed.MatchExpressions, j, j+1)
+			drop := func(spec *corev1.PodSpec) {
+				affinity := spec.Affinity.NodeAffinity
+				changed := &affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
+				switch fields := j - len(term.MatchExpressions); {
+				case len(term.MatchExpressions)+len(term.MatchFields) == 1: // without it, the term is for any node
+					affinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+				case fields >= 0:
+					changed.MatchFields = slices.Delete(changed.MatchFields, fields, fields+1)
+				default:
+					changed.MatchExpressions = slices.Delete(changed.MatchExpressions, j, j+1)
+				}
 			}
-			all = append(all, alternative{Change: Change{DropAffinity, requirement(r)}, pod: pod, nodes: s.others})
+			all = append(all, alternative{Change: Change{DropAffinity, requirement(r)}, change: drop, nodes: s.others})
 		}
 	}
 	return all

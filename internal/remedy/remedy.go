@@ -1,6 +1,7 @@
 package remedy
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -116,8 +117,9 @@ type Cluster struct {
 
 // What takes longer than to evaluate a node of the View counts as several evaluations.
 const (
-	// prepareCost is that of a pod or View that is prepared.
-	prepareCost = 50
+	// prepareCost is that of a small pod or View that is prepared. Each preparedBytes of a pod cost one more, and each matchedBytes of what
+	// is compared with nodes cost one more for each node.
+	prepareCost, preparedBytes, matchedBytes = 50, 8, 128
 	// changedCost is that of a node with other pods than in the View, of which policies compute anew what they need to know.
 	changedCost = 80
 )
@@ -137,7 +139,7 @@ func Find(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, error) {
 			s.left = DefaultBudget
 		}
 		found, err := find()
-		if err != nil {
+		if err = cmp.Or(err, context.Cause(ctx)); err != nil {
 			return nil, err
 		}
 		for i := range found {
@@ -159,6 +161,8 @@ type search struct {
 	blocked  []blocked // of selected, in the same order
 	fitsNow  bool
 	left     int // of the budget, for this kind
+
+	prepare, each int // the cost of a copy of the pod that is prepared, and of a node that is evaluated for it
 }
 
 // blocked is why the pod does not fit on a node now.
@@ -169,11 +173,17 @@ type blocked struct {
 
 func newSearch(ctx context.Context, c Cluster, pod *corev1.Pod) (*search, error) {
 	s := &search{Cluster: c, ctx: ctx, pod: pod}
+	matched := corev1.PodSpec{NodeSelector: pod.Spec.NodeSelector, Affinity: pod.Spec.Affinity, Tolerations: pod.Spec.Tolerations}
+	s.prepare = prepareCost + pod.Spec.Size()/preparedBytes + len(pod.Labels) + len(pod.Annotations)
+	s.each = 1 + matched.Size()/matchedBytes
 	var err error
 	if s.trial, err = s.try(c.Engine, pod, c.View); err != nil {
 		return nil, err
 	}
 	for n := range c.View.All() {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if s.trial.filters.Excludes(n.Object) != "" {
 			s.others = append(s.others, n)
 			continue
@@ -189,10 +199,11 @@ func newSearch(ctx context.Context, c Cluster, pod *corev1.Pod) (*search, error)
 	return s, nil
 }
 
-// spend takes n evaluations from the budget, and reports whether it had as many.
+// spend takes n evaluations from the budget, and reports whether it had as many, and the context has not ended. Each step of each loop
+// spends before it begins, because whoever creates pods determines how many there are.
 func (s *search) spend(n int) bool {
 	s.left -= n
-	return s.left >= 0
+	return s.left >= 0 && s.ctx.Err() == nil
 }
 
 // trial evaluates nodes for one pod.
@@ -242,9 +253,6 @@ func (t *trial) fitsWithout(n *snapshot.Node, gone []*corev1.Pod) (bool, error) 
 
 // blocked returns why the pod does not fit on the node: with the pods nominated to it or, if it fits then, without.
 func (t *trial) blocked(n *snapshot.Node) (blocked, error) {
-	if t.ctx.Err() != nil {
-		return blocked{}, context.Cause(t.ctx)
-	}
 	counting := t.probe.CountNominated(n)
 	b := blocked{lacks: t.filters.Lacks(counting)}
 	var err error
@@ -258,7 +266,7 @@ func (t *trial) blocked(n *snapshot.Node) (blocked, error) {
 // fitsAny returns the first of the nodes on which the pod fits, or nil. complete is false if the budget ended before.
 func (s *search) fitsAny(t *trial, nodes []*snapshot.Node) (first *snapshot.Node, complete bool, err error) {
 	for _, n := range nodes {
-		if !s.spend(1) {
+		if !s.spend(s.each) {
 			return nil, false, nil
 		}
 		switch fits, err := t.fits(n); {

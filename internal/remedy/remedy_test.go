@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -289,6 +290,51 @@ func TestBudget(t *testing.T) {
 	}
 	if partial == 0 {
 		t.Error("no budget ended")
+	}
+}
+
+// Whoever creates pods determines what is in them: none of it multiplies the work of a search.
+func TestWorkIsBounded(t *testing.T) {
+	resources := func(list corev1.ResourceList) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: list, Limits: list}
+		}
+	}
+	manyResources, manySelectors, terms := corev1.ResourceList{gpuMemory: resource.MustParse("1")}, map[string]string{}, new(corev1.NodeSelector)
+	for i := range 8000 {
+		name := fmt.Sprintf("a.b/r%05d", i)
+		manyResources[corev1.ResourceName(name)], manySelectors[name] = resource.MustParse("1"), "v"
+		exists := []corev1.NodeSelectorRequirement{{Key: name, Operator: corev1.NodeSelectorOpExists}}
+		terms.NodeSelectorTerms = append(terms.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: exists})
+	}
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"memory":    {change: resources(corev1.ResourceList{gpuMemory: resource.MustParse("4611686018427387904")}), want: "with 40 GiB of aliyun.com/gpu-mem instead of 4611686018427387904 GiB"},
+		"bytes":     {change: resources(corev1.ResourceList{"memory": resource.MustParse("9223372036854775807")}), want: "with 8Gi of memory instead of 9223372036854775807"},
+		"cpu":       {change: resources(corev1.ResourceList{"cpu": resource.MustParse("9223372036854775807")}), want: "with 8 of cpu instead of 9223372036854775807"},
+		"resources": {change: resources(manyResources)},
+		"selectors": {change: func(pod *corev1.Pod) { pod.Spec.NodeSelector = manySelectors }},
+		"terms": {change: func(pod *corev1.Pod) {
+			pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: terms}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			twoGPUs := func(n *corev1.Node) { n.Status.Allocatable["aliyun.com/gpu-count"] = resource.MustParse("2") }
+			w := &world{nodes: []*corev1.Node{gpuNode("n0", twoGPUs), gpuNode("n1", twoGPUs)}}
+			c, pod := remedy.Cluster{Engine: engineOf(t, members(t, gpuOnly)), View: w.view()}, gpuPod("p", "", 0, "1", tt.change)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			found, err := remedy.Find(t.Context(), c, pod)
+			if got := strings.Join(texts(found), "; "); err != nil || !strings.HasPrefix(got, tt.want) {
+				t.Errorf("%q, %v", got, err)
+			}
+			runtime.ReadMemStats(&after)
+			if allocated := (after.TotalAlloc - before.TotalAlloc) >> 20; allocated > 100 { // many times as much as a copy of the pod
+				t.Errorf("allocated %d MiB", allocated)
+			}
+		})
 	}
 }
 

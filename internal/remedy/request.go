@@ -2,6 +2,7 @@ package remedy
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -20,6 +21,9 @@ func (s *search) requests() ([]Remedy, error) {
 	var all []Remedy
 	names := requested(s.pod)
 	budget := s.left / max(1, len(names))
+	if budget < s.prepare {
+		return nil, nil
+	}
 	for _, name := range names {
 		c, ok := soleContainer(s.pod, name)
 		if !ok || unitOf(name) == 0 {
@@ -110,9 +114,11 @@ func (r *request) units() int64 {
 	from := requestOf(r.container, r.name)
 	amount := from.Value()
 	if r.name == corev1.ResourceCPU {
-		amount = from.MilliValue()
+		if amount = math.MaxInt64; from.CmpInt64(amount/1000) <= 0 {
+			amount = from.MilliValue()
+		}
 	}
-	return (amount + r.unit - 1) / r.unit
+	return (min(amount, math.MaxInt64-r.unit+1) + r.unit - 1) / r.unit
 }
 
 func (r *request) quantity(units int64) *resource.Quantity {
@@ -193,6 +199,9 @@ func (r *request) someAmount() (units int64, node string, err error) {
 // above tries the amounts above cannot, the largest one first, if there are not too many. The pod fits with the amount fits, unless it
 // is 0. It leaves out nodes that lack the resource already with the amount cannot.
 func (r *request) above(fits int64, node string, cannot int64) (*Remedy, error) {
+	if !r.spend(r.prepare + r.each*len(r.selected)) {
+		return r.remedy(fits, node, cannot, false), nil
+	}
 	var nodes []*snapshot.Node
 	filters := kubescheduler.For(r.with(max(cannot, 1)), r.Ignored...)
 	for _, n := range r.selected {
@@ -204,7 +213,7 @@ func (r *request) above(fits int64, node string, cannot int64) (*Remedy, error) 
 	if len(nodes) == 0 {
 		first = cannot
 	}
-	if (first-cannot)*int64(len(nodes)+prepareCost) > int64(r.left) {
+	if first-cannot > int64(r.left/(r.prepare+r.each*len(nodes))) { // a product could overflow
 		return r.remedy(fits, node, cannot, false), nil
 	}
 	for larger := first; larger > cannot; larger-- {
@@ -219,7 +228,7 @@ func (r *request) above(fits int64, node string, cannot int64) (*Remedy, error) 
 
 // fitsWith returns the first of the nodes on which the pod fits with this amount, or "". complete is false if the budget ended before.
 func (r *request) fitsWith(units int64, nodes []*snapshot.Node) (first string, complete bool, err error) {
-	if !r.spend(prepareCost) {
+	if !r.spend(r.prepare) {
 		return "", false, nil
 	}
 	t, err := r.try(r.Engine, r.with(units), r.View)

@@ -126,6 +126,9 @@ func (p *pool) fewest() (found *Remedy, complete bool, err error) {
 // is false if the budget ended before.
 func (p *pool) ofSize(size int, than []Holder) (best []Holder, complete bool, node string, err error) {
 	for set := range subsets(p.holders, size) {
+		if !p.spend(1) {
+			return best, false, node, nil
+		}
 		if compareHolders(set, than) >= 0 {
 			continue
 		}
@@ -170,12 +173,14 @@ func (p *pool) spare(node string) (chosen []Holder, on string, err error) {
 		can, cannot := 0, end+1 // a number of holders that can be spared, and one that is too large
 		for step := 1; can+1 < cannot; step *= 2 {
 			count := min(can+step, (can+cannot)/2)
-			n, _, err := p.fitsWithout(slices.Concat(p.holders[:end-count], chosen))
+			n, complete, err := p.fitsWithout(slices.Concat(p.holders[:end-count], chosen))
 			switch {
 			case err != nil:
 				return nil, "", err
 			case n != "":
 				can, node = count, n
+			case !complete:
+				return slices.Concat(p.holders[:end-can], chosen), node, nil
 			default:
 				cannot = count
 			}
@@ -191,7 +196,7 @@ func (p *pool) spare(node string) (chosen []Holder, on string, err error) {
 // fitsWithout returns a node on which the pod fits without these holders and their claims, or "". complete is false if the budget ended
 // before.
 func (p *pool) fitsWithout(set []Holder) (node string, complete bool, err error) {
-	if !p.spend(prepareCost + changedCost*len(set)) {
+	if !p.spend(p.prepare + changedCost*len(set)) {
 		return "", false, nil
 	}
 	gone := make(map[types.UID]bool, len(set))
