@@ -73,8 +73,12 @@ func (s *Server) oneAtATime(h http.Handler) http.Handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), s.opts.BusyTimeout)
 		defer cancel()
-		turn := hold{amount: 1, holder: &w.(*response).lease}
-		if !s.adminTurn.take(ctx, &turn, sessionOf(ctx).address) {
+		queued, own, conn := &lease{waited: owing}, &w.(*response).lease, sessionOf(ctx).conn
+		queued.wait(cancel)
+		conn.request.Store(queued) // meanwhile the connection yields before all others, so that there is always room for a probe
+		turn := hold{amount: 1, holder: own}
+		served := s.adminTurn.take(ctx, &turn, sessionOf(ctx).address)
+		if conn.request.Store(own); !served {
 			http.Error(w, "busy with other requests to the admin address", http.StatusServiceUnavailable)
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"outboard.dev/outboard/internal/server"
 )
@@ -142,6 +143,33 @@ func TestListenErrorNamesTheAddress(t *testing.T) {
 		}
 		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "address") {
 			t.Errorf("Run() = %v, want an error about the address", err)
+		}
+	}
+}
+
+// However many requests of one client wait for their turn, there is room for a probe, also from the same address.
+func TestAdminHasRoomForProbes(t *testing.T) {
+	began, over := make(chan struct{}, 140), make(chan struct{})
+	r := start(t, server.Options{Handler: echo, BusyTimeout: time.Hour, Admin: server.AdminOptions{Handlers: map[string]http.Handler{
+		"/slow": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { began <- struct{}{}; <-over }),
+	}}})
+	defer close(over)
+	for i := range 140 {
+		c, err := net.Dial("tcp", r.AdminAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			<-began
+		}
+	}
+	for range 20 {
+		if status, body := r.get(t, "/healthz"); status != 200 {
+			t.Errorf("%d %s", status, body)
 		}
 	}
 }
