@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -23,7 +25,7 @@ func (s *Server) adminHandler() (http.Handler, error) {
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("/readyz", s.serveReady)
 	if opts.Gatherer != nil {
-		mux.Handle("/metrics", promhttp.HandlerFor(opts.Gatherer, promhttp.HandlerOpts{ErrorLog: newErrorLog(s.opts.Logger, nil)}))
+		mux.Handle("/metrics", promhttp.HandlerFor(opts.Gatherer, promhttp.HandlerOpts{ErrorLog: log.New(&netLog{logger: s.opts.Logger}, "", 0)}))
 	}
 	if opts.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -129,20 +131,30 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	for _, check := range checks {
 		if err := check.Ready(); err != nil {
 			status = http.StatusServiceUnavailable
-			fmt.Fprintf(&body, "[-] %s: %v\n", check.Name, err)
+			fmt.Fprintf(&body, "[-] %s: %s\n", check.Name, oneLine(err.Error()))
 		} else {
 			fmt.Fprintf(&body, "[+] %s: ok\n", check.Name)
 		}
 	}
 	if s.opts.Admin.Warnings != nil {
 		for _, line := range s.opts.Admin.Warnings() {
-			fmt.Fprintf(&body, "[!] %s\n", line)
+			fmt.Fprintf(&body, "[!] %s\n", oneLine(line))
 		}
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes())
+}
+
+// oneLine returns the text without control characters: clients choose paths and names in it.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // listenAdmin rejects addresses that other hosts can reach, unless they are allowed.

@@ -20,7 +20,7 @@ func TestReadyzListsEveryCheck(t *testing.T) {
 	r := start(t, server.Options{Handler: echo, Admin: server.AdminOptions{Checks: []server.Check{
 		{Name: "informers", Ready: func() error {
 			if !synced.Load() {
-				return errors.New("nodes not synced")
+				return errors.New("nodes not\nsynced")
 			}
 			return nil
 		}},

@@ -22,16 +22,16 @@ type callerCertificates struct {
 	callers map[string]callerCertificate // by name
 }
 
-type callerCertificate struct{ until, seen time.Time }
+type callerCertificate struct{ until, renewal, seen time.Time }
 
 // saw records an allowed caller. If there are too many, it forgets the one that has not connected for longest.
-func (c *callerCertificates) saw(name string, until, now time.Time) {
+func (c *callerCertificates) saw(name string, with callerCertificate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.callers == nil {
 		c.callers = map[string]callerCertificate{}
 	}
-	c.callers[name] = callerCertificate{until, now}
+	c.callers[name] = with
 	if len(c.callers) <= maxCallers {
 		return
 	}
@@ -44,15 +44,22 @@ func (c *callerCertificates) saw(name string, until, now time.Time) {
 	delete(c.callers, oldest)
 }
 
-var callerExpiryDesc = gaugeDesc("outboard_server_caller_certificate_expiry_timestamp_seconds",
-	"Expiry of the client certificate with which the caller connected last, in Unix seconds, for the callers of the last day, at most 32.", "caller")
+var (
+	callerExpiryDesc = gaugeDesc("outboard_server_caller_certificate_expiry_timestamp_seconds",
+		"Expiry of the client certificate with which the caller connected last, in Unix seconds, for the callers of the last day, at most 32.", "caller")
+	callerRenewalDesc = gaugeDesc("outboard_server_caller_certificate_renewal_timestamp_seconds",
+		"When the client certificate with which the caller connected last should have been replaced, as for outboard_server_certificate_renewal_timestamp_seconds.", "caller")
+)
 
 func gaugeDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
 // Describe implements prometheus.Collector.
-func (c *callerCertificates) Describe(to chan<- *prometheus.Desc) { to <- callerExpiryDesc }
+func (c *callerCertificates) Describe(to chan<- *prometheus.Desc) {
+	to <- callerExpiryDesc
+	to <- callerRenewalDesc
+}
 
 // Collect implements prometheus.Collector.
 func (c *callerCertificates) Collect(to chan<- prometheus.Metric) {
@@ -65,5 +72,6 @@ func (c *callerCertificates) Collect(to chan<- prometheus.Metric) {
 			continue
 		}
 		to <- prometheus.MustNewConstMetric(callerExpiryDesc, prometheus.GaugeValue, float64(certificate.until.Unix()), name)
+		to <- prometheus.MustNewConstMetric(callerRenewalDesc, prometheus.GaugeValue, float64(certificate.renewal.Unix()), name)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // NewCallerCertificates returns the metric of callers' certificates, and the function that records a caller.
 func NewCallerCertificates() (saw func(name string, until, now time.Time), metric prometheus.Collector) {
 	c := new(callerCertificates)
-	return c.saw, c
+	return func(name string, until, now time.Time) { c.saw(name, callerCertificate{until: until, seen: now}) }, c
 }
 
 // SetAdminLocalAddr makes each request to the admin listener seem to come to this address of the host, which need not have it; nil is an

@@ -209,9 +209,13 @@ func (p *pki) options(allowed ...string) *server.TLSOptions {
 	}
 }
 
-func (p *pki) writeServerPair(t testing.TB) {
+func (p *pki) writeServerPair(t testing.TB, change ...func(*certs.Request)) {
 	t.Helper()
-	pair, err := p.serverCA.Issue(certs.Request{CommonName: "outboard", Server: true, Hosts: []string{"127.0.0.1"}})
+	request := certs.Request{CommonName: "outboard", Server: true, Hosts: []string{"127.0.0.1"}}
+	for _, f := range change {
+		f(&request)
+	}
+	pair, err := p.serverCA.Issue(request)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,27 @@ type credential struct {
 	config  *tls.Config
 	clients *x509.CertPool // nil: callers need no certificate
 	leaf    *x509.Certificate
-	caUntil time.Time // when the first of the client CAs expires
+	first   *x509.Certificate // of the client CAs, the one that expires first
+	caUntil time.Time         // when the last of the client CAs expires
+}
+
+// invalid returns why no call can succeed with the credential now, or nil.
+func (c *credential) invalid(now time.Time) error {
+	switch {
+	case now.After(c.leaf.NotAfter):
+		return fmt.Errorf("the serving certificate ended at %s: renew it", c.leaf.NotAfter.Format(time.RFC3339))
+	case now.Before(c.leaf.NotBefore):
+		return fmt.Errorf("the serving certificate is valid from %s on: compare the clocks", c.leaf.NotBefore.Format(time.RFC3339))
+	case c.clients != nil && now.After(c.caUntil):
+		return fmt.Errorf("the client CA ended at %s: replace it", c.caUntil.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// renewal returns when a certificate should have been replaced: 14 days before its end, or with a quarter of its lifetime left if that is
+// later. Usual issuers replace it with a third left.
+func renewal(c *x509.Certificate) time.Time {
+	return c.NotAfter.Add(-min(14*24*time.Hour, c.NotAfter.Sub(c.NotBefore)/4))
 }
 
 // An identifier holds the current credential and decides which callers are allowed.
@@ -45,7 +65,8 @@ func (o TLSOptions) files() []string {
 	return files
 }
 
-// load makes a set of files the current credential, if it is valid as a whole.
+// load makes a set of files the current credential, if it is valid as a whole. One that has ended, or is not valid yet, does not replace one
+// with which calls succeed.
 func (id *identifier) load(files map[string][]byte) error {
 	cert, err := tls.X509KeyPair(files[id.opts.CertFile], files[id.opts.KeyFile])
 	if err != nil {
@@ -53,18 +74,29 @@ func (id *identifier) load(files map[string][]byte) error {
 	}
 	c := &credential{leaf: cert.Leaf}
 	if id.opts.ClientCAFile != "" {
-		if c.clients, c.caUntil, err = parseAuthorities(files[id.opts.ClientCAFile]); err != nil {
+		if err = c.readAuthorities(files[id.opts.ClientCAFile]); err != nil {
 			return fmt.Errorf("client CA %s: %w", id.opts.ClientCAFile, err)
 		}
-		id.metrics.certExpiry.WithLabelValues(certClientCA).Set(float64(c.caUntil.Unix()))
+	}
+	if now := time.Now(); c.invalid(now) != nil {
+		if current := id.current.Load(); current != nil && current.invalid(now) == nil {
+			return &unusable{fmt.Errorf("in the new files, %w", c.invalid(now)), c.leaf.NotBefore}
+		}
+		id.logger.Error("no call can succeed", "error", c.invalid(now), "files", id.opts.files())
 	}
 	c.config = id.config(c, cert)
 	id.current.Store(c)
-	id.metrics.certExpiry.WithLabelValues(certServing).Set(float64(cert.Leaf.NotAfter.Unix()))
-	if now := time.Now(); now.After(cert.Leaf.NotAfter) {
-		id.logger.Warn("serving certificate has expired", "file", id.opts.CertFile, "notAfter", cert.Leaf.NotAfter)
+	id.metrics.shows(certServing, c.leaf)
+	if c.first != nil {
+		id.metrics.shows(certClientCA, c.first)
 	}
 	return nil
+}
+
+// unusable is the error of files that are valid but for the time.
+type unusable struct {
+	error
+	from time.Time // when the serving certificate begins to be valid
 }
 
 func (id *identifier) config(c *credential, cert tls.Certificate) *tls.Config {
@@ -111,33 +143,36 @@ func (id *identifier) serverConfig() *tls.Config {
 	return config
 }
 
-// parseAuthorities returns the certificates in PEM data, which must contain at least one and nothing else.
-func parseAuthorities(data []byte) (*x509.CertPool, time.Time, error) {
-	pool := x509.NewCertPool()
-	var until time.Time
+// readAuthorities sets the client CAs to the certificates in PEM data, which must contain at least one and nothing else.
+func (c *credential) readAuthorities(data []byte) error {
+	c.clients = x509.NewCertPool()
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
-			return nil, until, fmt.Errorf("contains a %s: must contain only certificates", block.Type)
+			return fmt.Errorf("contains a %s: must contain only certificates", block.Type)
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, until, err
+			return err
 		}
-		pool.AddCert(cert)
-		if until.IsZero() || cert.NotAfter.Before(until) {
-			until = cert.NotAfter
+		c.clients.AddCert(cert)
+		if c.first == nil || cert.NotAfter.Before(c.first.NotAfter) {
+			c.first = cert
+		}
+		if cert.NotAfter.After(c.caUntil) {
+			c.caUntil = cert.NotAfter
 		}
 	}
-	if until.IsZero() {
-		return nil, until, errors.New("contains no PEM certificate")
+	if c.first == nil {
+		return errors.New("contains no PEM certificate")
 	}
-	return pool, until, nil
+	return nil
 }
 
 // A verdict is whether a certificate is allowed, by one credential.
 type verdict struct {
 	under   *credential
 	until   time.Time // when the certificate, or one in its chain, expires
+	renewal time.Time // when the first of these should have been replaced
 	caller  string    // a name of an allowed caller
 	refused string    // reason, as in the metric; "" if the caller is allowed
 	err     error
@@ -169,14 +204,10 @@ func (c *credential) check(chain []*x509.Certificate, allowed []string) *verdict
 	}
 	v := &verdict{under: c, caller: callerName(chain)}
 	for _, path := range verified { // the best path determines how long the certificate is valid
-		until := path[0].NotAfter
-		for _, cert := range path[1:] {
-			if cert.NotAfter.Before(until) {
-				until = cert.NotAfter
-			}
-		}
+		until := slices.MinFunc(path, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
 		if until.After(v.until) {
 			v.until = until
+			v.renewal = renewal(slices.MinFunc(path, func(a, b *x509.Certificate) int { return renewal(a).Compare(renewal(b)) }))
 		}
 	}
 	return v
@@ -227,7 +258,7 @@ func (id *identifier) verdictOf(ctx context.Context, state *tls.ConnectionState)
 	v := now.check(chain, id.opts.AllowedClients)
 	kept.Store(v)
 	if v.refused == "" {
-		id.metrics.callers.saw(v.caller, v.until, time.Now())
+		id.metrics.callers.saw(v.caller, callerCertificate{until: v.until, renewal: v.renewal, seen: time.Now()})
 	}
 	return v
 }

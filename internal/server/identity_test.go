@@ -275,6 +275,17 @@ func TestBadNewFilesKeepTheOld(t *testing.T) {
 		{"authorities are broken", func(t *testing.T, p *pki) {
 			p.overwrite(t, "ca.crt", string(p.clientCA.Pair().Cert)+"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 		}, "ca.crt"},
+		{"certificate has ended", func(t *testing.T, p *pki) { p.writeServerPair(t, ended) }, "the serving certificate ended at"},
+		{"certificate is for later", func(t *testing.T, p *pki) {
+			p.writeServerPair(t, func(r *certs.Request) { r.NotBefore = time.Now().Add(time.Hour) })
+		}, "compare the clocks"},
+		{"authorities have ended", func(t *testing.T, p *pki) {
+			old, err := certs.NewAuthority(certs.AuthorityOptions{NotAfter: time.Now().Add(-time.Minute)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.writeClientCA(t, old)
+		}, "the client CA ended at"},
 		{"certificate is gone", func(t *testing.T, p *pki) {
 			if err := os.Remove(p.file("tls.crt")); err != nil {
 				t.Fatal(err)
@@ -308,6 +319,29 @@ func TestBadNewFilesKeepTheOld(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func ended(r *certs.Request) { r.NotAfter = time.Now().Add(-time.Minute) }
+
+func TestCertificateIsUsedOnceItIsValid(t *testing.T) {
+	p := newPKI(t)
+	r := start(t, server.Options{TLS: p.options(), Handler: echo})
+	p.writeServerPair(t, func(r *certs.Request) { r.NotBefore = time.Now().Add(2 * time.Second) })
+	r.log.wait(t, "compare the clocks", 1)
+	r.log.wait(t, "reloaded the TLS files", 1)
+}
+
+// A client that rejects a certificate that has ended needs no other CA.
+func TestEndedCertificateIsNamed(t *testing.T) {
+	p := newPKI(t)
+	p.writeServerPair(t, ended)
+	r := start(t, server.Options{TLS: p.options(), Handler: echo})
+	if _, _, err := post(newClient(t, p.config(nil)), "https://"+r.addr, "hello"); err == nil {
+		t.Error("the client accepts the certificate")
+	}
+	if line := r.log.wait(t, "a client ended the handshake", 1); !strings.Contains(line, "renew it") || strings.Contains(line, "caFile") {
+		t.Error(line)
 	}
 }
 

@@ -1,12 +1,10 @@
 package server
 
 import (
-	"log"
 	"log/slog"
 	"net"
 	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
+	"time"
 
 	"outboard.dev/outboard/internal/exemplar"
 	"outboard.dev/outboard/internal/throttle"
@@ -14,18 +12,14 @@ import (
 
 // A netLog passes the http.Server's ErrorLog to slog, and counts failed handshakes, about which the http.Server says nothing else.
 type netLog struct {
-	logger     *slog.Logger
-	handshakes *prometheus.CounterVec // by reason; nil without TLS
-	lines      throttle.Log
-}
-
-func newErrorLog(l *slog.Logger, handshakes *prometheus.CounterVec) *log.Logger {
-	return log.New(&netLog{logger: l, handshakes: handshakes}, "", 0)
+	logger *slog.Logger
+	server *Server // of the handshakes; nil: there are none
+	lines  throttle.Log
 }
 
 func (n *netLog) Write(line []byte) (int, error) {
 	msg := strings.TrimSpace(string(line))
-	if what, ok := strings.CutPrefix(msg, "http: TLS handshake error from "); ok && n.handshakes != nil {
+	if what, ok := strings.CutPrefix(msg, "http: TLS handshake error from "); ok && n.server != nil {
 		remote, cause, _ := strings.Cut(what, ": ")
 		n.handshakeFailed(remote, cause)
 	} else {
@@ -37,19 +31,23 @@ func (n *netLog) Write(line []byte) (int, error) {
 // handshakeFailed counts and logs a failed handshake. Those of refused callers are counted and logged already, and others that are no calls
 // are logged at debug level, because port scans and probes often connect and disconnect.
 func (n *netLog) handshakeFailed(remote, cause string) {
+	handshakes := n.server.metrics.handshakes
 	switch {
 	case strings.HasPrefix(cause, refusedPrefix):
 		n.lines.Log(n.logger, slog.LevelDebug, "handshake", "handshake failed", "error", cause, "remote", remote)
 	case cause == "client sent an HTTP request to an HTTPS server":
-		exemplar.Count(n.handshakes.WithLabelValues(handshakePlaintext), hostOf(remote))
+		exemplar.Count(handshakes.WithLabelValues(handshakePlaintext), hostOf(remote))
 		n.lines.Log(n.logger, slog.LevelWarn, handshakePlaintext, "a call without TLS", "remote", remote,
 			"hint", "urlPrefix in kube-scheduler's configuration must begin with https://; outboard doctor checks it")
 	case strings.HasPrefix(cause, "remote error: tls: "):
-		exemplar.Count(n.handshakes.WithLabelValues(handshakeRejected), hostOf(remote))
-		n.lines.Log(n.logger, slog.LevelWarn, handshakeRejected, "a client ended the handshake", "error", cause, "remote", remote,
-			"hint", "the client does not accept Outboard's certificate: kube-scheduler reads caFile only when it starts")
+		exemplar.Count(handshakes.WithLabelValues(handshakeRejected), hostOf(remote))
+		hint := "the client does not accept Outboard's certificate: kube-scheduler reads caFile only when it starts"
+		if err := n.server.identity.current.Load().invalid(time.Now()); err != nil {
+			hint = err.Error()
+		}
+		n.lines.Log(n.logger, slog.LevelWarn, handshakeRejected, "a client ended the handshake", "error", cause, "remote", remote, "hint", hint)
 	default:
-		n.handshakes.WithLabelValues(handshakeOther).Inc()
+		handshakes.WithLabelValues(handshakeOther).Inc()
 		n.lines.Log(n.logger, slog.LevelDebug, "handshake", "handshake failed", "error", cause, "remote", remote)
 	}
 }

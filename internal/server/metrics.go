@@ -1,6 +1,8 @@
 package server
 
 import (
+	"crypto/x509"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -40,6 +42,7 @@ type metrics struct {
 	handshakes     *prometheus.CounterVec // failed ones, by reason
 	reloads        *prometheus.CounterVec // by outcome
 	certExpiry     *prometheus.GaugeVec   // by certificate
+	certRenewal    *prometheus.GaugeVec   // by certificate
 	callers        *callerCertificates
 	connections    *prometheus.CounterVec // by outcome
 	openConns      prometheus.Gauge
@@ -76,6 +79,10 @@ func newMetrics() *metrics {
 			Name: "outboard_server_certificate_expiry_timestamp_seconds",
 			Help: "Expiry of the certificate in use (serving, client_ca), in Unix seconds; of several CAs, the one that expires first.",
 		}, []string{"certificate"}),
+		certRenewal: auto.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "outboard_server_certificate_renewal_timestamp_seconds",
+			Help: "When the certificate in use (serving, client_ca) should have been replaced: 14 days before its expiry, or with a quarter of its lifetime left if that is later, in Unix seconds.",
+		}, []string{"certificate"}),
 		connections: counters("outboard_server_connections_total",
 			"Connections to the serving listener, by outcome (accepted, evicted: closed to admit another, refused: too many).",
 			"outcome", connAccepted, connEvicted, connRefused),
@@ -95,4 +102,10 @@ func newMetrics() *metrics {
 			Name: "outboard_server_panics_total", Help: "Panics in handlers; each fails one call.",
 		}),
 	}
+}
+
+// shows sets the times of a certificate in use.
+func (m *metrics) shows(use string, c *x509.Certificate) {
+	m.certExpiry.WithLabelValues(use).Set(float64(c.NotAfter.Unix()))
+	m.certRenewal.WithLabelValues(use).Set(float64(renewal(c).Unix()))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"runtime"
@@ -54,7 +55,7 @@ func New(opts Options) (*Server, error) {
 		WriteTimeout:      opts.WriteTimeout,
 		IdleTimeout:       opts.IdleTimeout,
 		MaxHeaderBytes:    opts.MaxHeaderBytes,
-		ErrorLog:          newErrorLog(opts.Logger, s.metrics.handshakes),
+		ErrorLog:          log.New(&netLog{logger: opts.Logger, server: s}, "", 0),
 		Protocols:         new(http.Protocols),
 		ConnContext:       withSession,
 		ConnState:         func(c net.Conn, state http.ConnState) { s.listener.observe(c, state) },
@@ -68,7 +69,7 @@ func New(opts Options) (*Server, error) {
 		WriteTimeout:      opts.WriteTimeout,
 		IdleTimeout:       opts.IdleTimeout,
 		MaxHeaderBytes:    opts.MaxHeaderBytes,
-		ErrorLog:          newErrorLog(opts.Logger, nil),
+		ErrorLog:          log.New(&netLog{logger: opts.Logger}, "", 0),
 		ConnContext:       withSession,
 		ConnState:         func(c net.Conn, state http.ConnState) { s.adminListener.observe(c, state) },
 	}
@@ -107,6 +108,9 @@ func (s *Server) loadTLS() (err error) {
 func (s *Server) reload(files map[string][]byte) {
 	if err := s.identity.load(files); err != nil {
 		s.reloadFailed(err)
+		if early := (*unusable)(nil); errors.As(err, &early) && time.Now().Before(early.from) {
+			time.AfterFunc(time.Until(early.from), func() { s.reload(s.watcher.Contents()) })
+		}
 		return
 	}
 	credential := s.identity.current.Load()

@@ -105,7 +105,9 @@ type Certificate struct {
 	Use      string    `json:"use"` // such as "serving" and "client CA"
 	Subject  string    `json:"subject"`
 	NotAfter time.Time `json:"notAfter"`
-	// Left is how long that is from now, such as "61 days left", and Level how urgent: "", "warn" or "bad". See Judge.
+	// Renewal is when the certificate should have been replaced.
+	Renewal time.Time `json:"renewal"`
+	// Left is how long NotAfter is from now, such as "61 days left", and Level is "bad" from Renewal on. See Judge.
 	Left  string `json:"left"`
 	Level string `json:"level,omitempty"`
 }

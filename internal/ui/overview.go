@@ -3,10 +3,10 @@ package ui
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"outboard.dev/outboard/internal/decision"
@@ -23,10 +23,7 @@ func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster, ca
 		r.Pods = s.CountPods()
 	}
 	r.Waiting = waiting.count()
-	families, _ := s.Metrics.Gather() // those without an error
-	for _, f := range families {
-		r.read(f)
-	}
+	r.readAll(s.Metrics)
 	slices.SortFunc(r.Certificates, func(a, b Certificate) int {
 		return cmp.Or(cmp.Compare(b.Use, a.Use), cmp.Compare(a.Subject, b.Subject))
 	})
@@ -36,6 +33,20 @@ func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster, ca
 	o.Judge()
 	return o
 }
+
+// readAll takes what the page shows from the metrics of the process.
+func (r *Replica) readAll(metrics prometheus.Gatherer) {
+	families, _ := metrics.Gather() // those without an error
+	for _, f := range families {
+		r.read(f)
+	}
+}
+
+// use names certificates, by the label of their metric.
+var use = map[string]string{"serving": serving, "client_ca": "client CA"}
+
+// serving is the use of Outboard's own certificate.
+const serving = "serving"
 
 // read takes what the page shows from a metric of the process.
 func (r *Replica) read(f *dto.MetricFamily) {
@@ -57,9 +68,13 @@ func (r *Replica) read(f *dto.MetricFamily) {
 		case "process_start_time_seconds":
 			r.Started = seconds()
 		case "outboard_server_certificate_expiry_timestamp_seconds":
-			r.Certificates = append(r.Certificates, Certificate{Use: strings.NewReplacer("_", " ", "ca", "CA").Replace(label("certificate")), NotAfter: seconds()})
+			r.certificate(use[label("certificate")], "").NotAfter = seconds()
+		case "outboard_server_certificate_renewal_timestamp_seconds":
+			r.certificate(use[label("certificate")], "").Renewal = seconds()
 		case "outboard_server_caller_certificate_expiry_timestamp_seconds":
-			r.Certificates = append(r.Certificates, Certificate{Use: "caller", Subject: label("caller"), NotAfter: seconds()})
+			r.certificate("caller", label("caller")).NotAfter = seconds()
+		case "outboard_server_caller_certificate_renewal_timestamp_seconds":
+			r.certificate("caller", label("caller")).Renewal = seconds()
 		case "outboard_request_duration_seconds":
 			r.count(label("profile"), decision.Verb(label("verb")), label("outcome") == "error", m.GetHistogram())
 		case "outboard_server_unserved_requests_total":
@@ -70,6 +85,16 @@ func (r *Replica) read(f *dto.MetricFamily) {
 			r.Requeues += int64(m.GetCounter().GetValue())
 		}
 	}
+}
+
+// certificate returns the certificate, which it adds if it is missing.
+func (r *Replica) certificate(use, subject string) *Certificate {
+	i := slices.IndexFunc(r.Certificates, func(c Certificate) bool { return c.Use == use && c.Subject == subject })
+	if i < 0 {
+		i = len(r.Certificates)
+		r.Certificates = append(r.Certificates, Certificate{Use: use, Subject: subject})
+	}
+	return &r.Certificates[i]
 }
 
 func (r *Replica) calls(profile string, verb decision.Verb) *Calls {

@@ -3,14 +3,11 @@ package ui
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
-
-// expiresSoon is when a certificate that ends is a trouble, and renewSoon when it is marked, in days.
-const expiresSoon, renewSoon = 14, 30
 
 // unservedFor is how long calls that no profile serves are a trouble: kube-scheduler may call rarely, and a retry can take minutes.
 const unservedFor = 10 * time.Minute
@@ -55,6 +52,32 @@ func (o *Overview) Judge() {
 	}
 }
 
+// measuredFor is how long the troubles of a replica use the same metrics: other hosts may ask for them as often as they want.
+const measuredFor = time.Second
+
+// Troubles returns a function that returns what is not well with the replica, except its checks and calls that a profile has served: the lines
+// of /readyz, in the words of the page. It is safe for concurrent use.
+func Troubles(s Source) func() []string {
+	var mu sync.Mutex
+	var measured Replica
+	return func() (lines []string) {
+		mu.Lock()
+		if now := s.Now(); measured.Now.IsZero() || now.Sub(measured.Now).Abs() > measuredFor {
+			measured = Replica{Now: now}
+			measured.readAll(s.Metrics)
+		}
+		r := measured
+		mu.Unlock()
+		r.Warnings, r.Certificates = s.Warnings(), slices.Clone(r.Certificates) // Judge changes them
+		o := Overview{Replicas: []Replica{r}}
+		o.Judge()
+		for _, t := range o.Troubles {
+			lines = append(lines, strings.TrimSpace(t.Text+" "+t.Remedy))
+		}
+		return lines
+	}
+}
+
 // judge adds the troubles of one replica, of which there may be several.
 func (o *Overview) judge(r *Replica, several bool) {
 	if r.Error != "" {
@@ -66,11 +89,12 @@ func (o *Overview) judge(r *Replica, several bool) {
 			o.add(Trouble{Text: fmt.Sprintf("Replica %s is not ready: %s: %s.", r.Name, c.Name, c.Error), Incomplete: true})
 		}
 	}
+	prefix := ""
+	if several {
+		prefix = "Replica " + r.Name + ": "
+	}
 	for _, warning := range r.Warnings {
-		if several {
-			warning = "Replica " + r.Name + ": " + warning
-		}
-		o.add(Trouble{Text: warning})
+		o.add(Trouble{Text: prefix + warning})
 	}
 	for i := range r.Certificates {
 		c := &r.Certificates[i]
@@ -78,17 +102,19 @@ func (o *Overview) judge(r *Replica, several bool) {
 		if c.Subject != "" {
 			name += " " + c.Subject
 		}
-		days := int(math.Floor(c.NotAfter.Sub(r.Now).Hours() / 24))
-		c.Left, c.Level = plural(int64(days), "day")+" left", ""
+		ends := c.NotAfter.Sub(r.Now)
+		left := plural(int64(ends.Hours()/24), "day")
+		if ends < 48*time.Hour {
+			left = plural(int64(ends.Hours()), "hour")
+		}
+		c.Left, c.Level = left+" left", ""
 		switch {
-		case days < 0:
+		case ends < 0:
 			c.Left, c.Level = "ended", "bad"
-			o.add(Trouble{Text: fmt.Sprintf("Replica %s: the certificate %s ended on %s.", r.Name, name, c.NotAfter.UTC().Format(time.DateOnly))})
-		case days < expiresSoon:
+			o.add(Trouble{Text: fmt.Sprintf("%sthe certificate %s ended at %s.", prefix, name, c.NotAfter.UTC().Format(time.RFC3339))})
+		case r.Now.After(c.Renewal):
 			c.Level = "bad"
-			o.add(Trouble{Text: fmt.Sprintf("Replica %s: the certificate %s ends in %s.", r.Name, name, plural(int64(days), "day"))})
-		case days < renewSoon:
-			c.Level = "warn"
+			o.add(Trouble{Text: fmt.Sprintf("%sthe certificate %s ends in %s.", prefix, name, left)})
 		}
 	}
 }
@@ -127,10 +153,13 @@ func Advice(problem string) string {
 
 // judgeUnserved adds the calls that no profile serves, of all replicas together: a kube-scheduler may call any of them.
 func (o *Overview) judgeUnserved() {
-	sums, now := map[string]Unserved{}, time.Time{}
+	sums, now, ended := map[string]Unserved{}, time.Time{}, false
 	for i := range o.Replicas {
 		if r := &o.Replicas[i]; now.Before(r.Now) {
 			now = r.Now
+		}
+		for _, c := range o.Replicas[i].Certificates {
+			ended = ended || c.Use == serving && c.NotAfter.Before(o.Replicas[i].Now)
 		}
 		for _, u := range o.Replicas[i].Unserved {
 			sum := sums[u.Reason]
@@ -142,7 +171,11 @@ func (o *Overview) judgeUnserved() {
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(sums)) {
-		if u, says := sums[reason], unserved[reason]; now.Sub(u.Last) <= unservedFor {
+		u, says := sums[reason], unserved[reason]
+		if ended && reason == "rejected_by_client" {
+			says.remedy = "Renew Outboard's certificate, which has ended."
+		}
+		if now.Sub(u.Last) <= unservedFor {
 			o.add(Trouble{Text: fmt.Sprintf(says.what+": %s so far.", u.Example, plural(u.Calls, "call")), Last: u.Last, Remedy: says.remedy})
 		}
 	}

@@ -31,7 +31,7 @@ func TestTroubles(t *testing.T) {
 	}
 	certificate := func(use, subject string, days int) func(*ui.Replica) {
 		return func(r *ui.Replica) {
-			r.Certificates = append(r.Certificates, ui.Certificate{Use: use, Subject: subject, NotAfter: noon.AddDate(0, 0, days)})
+			r.Certificates = append(r.Certificates, ui.Certificate{Use: use, Subject: subject, NotAfter: noon.AddDate(0, 0, days), Renewal: noon.AddDate(0, 0, days-14)})
 		}
 	}
 	warns := func(r *ui.Replica) { r.Warnings = []string{"the disk is slow"} }
@@ -47,7 +47,10 @@ func TestTroubles(t *testing.T) {
 		"not ready": {[]ui.Replica{up("a", "1", func(r *ui.Replica) { r.Checks[0].Error = "pods are not read" })},
 			[]string{"Replica a is not ready: cluster: pods are not read."}, ""},
 		"certificates": {[]ui.Replica{up("a", "1", certificate("serving", "", 15), certificate("client CA", "", 13), certificate("caller", "batch", 1), certificate("caller", "old", -1))},
-			[]string{"Replica a: the certificate client CA ends in 13 days.", "Replica a: the certificate caller batch ends in 1 day.", "Replica a: the certificate caller old ended on 2026-04-30."}, ""},
+			[]string{"the certificate client CA ends in 13 days.", "the certificate caller batch ends in 24 hours.", "the certificate caller old ended at 2026-04-30T12:00:00Z."}, ""},
+		"an ended certificate": {[]ui.Replica{up("a", "1", certificate("serving", "", -1), func(r *ui.Replica) {
+			r.Unserved = []ui.Unserved{{Reason: "rejected_by_client", Calls: 1, Last: noon, Example: "x"}}
+		})}, []string{"the certificate serving ended at 2026-04-30T12:00:00Z.", "Clients such as x do not accept Outboard's certificate: 1 call so far. Renew Outboard's certificate, which has ended."}, ""},
 		"two configurations": {[]ui.Replica{up("a", "2"), up("b", "1"), up("c", "1"), {Name: "d", Error: "refused"}},
 			[]string{"Replica d does not respond (refused): what only it knows is not shown.", "The replicas have different configurations: see Health."}, "a"},
 	} {
@@ -80,9 +83,14 @@ func TestUnservedCallsAreTroubles(t *testing.T) {
 		return c
 	}
 	handshakes, refused := reasons("outboard_server_failed_handshakes_total"), reasons("outboard_server_refused_callers_total")
+	lines := ui.Troubles(w.source())
 	troubles := func() []string {
 		t.Helper()
 		o := decode[ui.Overview](t, get(t, handlers, ui.OverviewPath))
+		if got := lines(); !slices.Equal(got, texts(&o)) {
+			t.Errorf("/readyz has %q", got)
+		}
+		w.now = w.now.Add(2 * time.Second) // otherwise, /readyz may have the same again
 		return texts(&o)
 	}
 	handshakes.WithLabelValues("other").Inc() // a port scan

@@ -193,7 +193,10 @@ func TestStates(t *testing.T) {
 		"a replica is away":  {func(f *fixture) { f.overview.Replicas[1] = ui.Replica{Name: "b", Error: "connection refused"} }, "waiting", "Replica b does not respond (connection refused)"},
 		"not synced":         {func(f *fixture) { f.overview.Replicas[0].Checks[1].Error = "pods are not read" }, "waiting", "is not ready: cluster: pods are not read"},
 		"two configurations": {func(f *fixture) { f.overview.Replicas[1].Configuration = "0000" }, "health", "The replicas have different configurations"},
-		"a certificate ends": {func(f *fixture) { f.overview.Replicas[0].Certificates[0].NotAfter = noon.AddDate(0, 0, 3) }, "health", "the certificate serving ends in 3 days"},
+		"a certificate ends": {func(f *fixture) {
+			c := &f.overview.Replicas[0].Certificates[0]
+			c.NotAfter, c.Renewal = noon.AddDate(0, 0, 3), noon.AddDate(0, 0, -1)
+		}, "health", "the certificate serving ends in 3 days"},
 		"another caller's certificate ends": {func(f *fixture) {
 			f.overview.Replicas[0].Certificates = []ui.Certificate{{Use: "caller", Subject: "kube-scheduler-batch", NotAfter: noon.AddDate(0, 0, 2)}}
 		}, "health", "the certificate caller kube-scheduler-batch ends in 2 days"},

@@ -91,9 +91,11 @@ profiles:
 	w.gauge("process_start_time_seconds", nil, float64(noon.Add(-51*time.Hour).Unix()))
 	for use, days := range map[string]int{"serving": 61, "client_ca": 1460} {
 		w.gauge("outboard_server_certificate_expiry_timestamp_seconds", prometheus.Labels{"certificate": use}, float64(noon.AddDate(0, 0, days).Unix()))
+		w.gauge("outboard_server_certificate_renewal_timestamp_seconds", prometheus.Labels{"certificate": use}, float64(noon.AddDate(0, 0, days-14).Unix()))
 	}
 	for caller, days := range map[string]int{"kube-scheduler": 240, "kube-scheduler-batch": 33} {
 		w.gauge("outboard_server_caller_certificate_expiry_timestamp_seconds", prometheus.Labels{"caller": caller}, float64(noon.AddDate(0, 0, days).Unix()))
+		w.gauge("outboard_server_caller_certificate_renewal_timestamp_seconds", prometheus.Labels{"caller": caller}, float64(noon.AddDate(0, 0, days-14).Unix()))
 	}
 	return w
 }
