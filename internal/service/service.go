@@ -330,13 +330,14 @@ func (s *Service) AdminOptions() server.AdminOptions {
 			"GET " + explain.DecisionsPath: explain.DecisionsHandler(s.Log),
 			"GET " + InspectPath + "/":     http.HandlerFunc(s.InspectAny),
 		},
-		Checks:   []server.Check{{Name: "signals", Ready: s.signals.Tried}},
-		Warnings: s.Warnings,
+		Checks: []server.Check{{Name: "signals", Ready: s.signals.Tried}},
 	}
 	if s.Cluster != nil {
 		options.Checks = append(options.Checks, server.Check{Name: "cluster", Ready: s.Cluster.Synced})
 	}
-	for pattern, handler := range ui.Handlers(s.uiSource(options.Checks)) {
+	page := s.uiSource(options.Checks)
+	options.Warnings = ui.Troubles(page)
+	for pattern, handler := range ui.Handlers(page) {
 		options.Handlers[pattern] = handler
 	}
 	return options
