@@ -137,7 +137,9 @@ func (c *Client) credentials() (credentials, error) {
 // readSecret reads a file with one line.
 func readSecret(field, file string) (string, error) {
 	data, err := readFile(file, maxSecret)
-	if err != nil {
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		return "", fmt.Errorf("%s must be the path of a file: %w", field, path.Err) // without the path, which may be the secret itself
+	} else if err != nil {
 		return "", fmt.Errorf("%s: %w", field, err)
 	}
 	secret := strings.TrimRight(string(data), "\r\n")

@@ -98,7 +98,7 @@ func TestCredentials(t *testing.T) {
 		c := httpclient.Config{BearerTokenFile: file(t, text)}
 		expect(t, fmt.Sprintf("token %q", text), get(t, c, server.URL), "error: bearerTokenFile: "+c.BearerTokenFile+" must contain one line of text")
 	}
-	expect(t, "no token", get(t, httpclient.Config{BearerTokenFile: "/nowhere"}, server.URL), "error: bearerTokenFile: stat /nowhere: no such file")
+	expect(t, "no token", get(t, httpclient.Config{BearerTokenFile: "/nowhere"}, server.URL), "error: bearerTokenFile must be the path of a file: no such file")
 	expect(t, "an endless token", get(t, httpclient.Config{BearerTokenFile: "/dev/zero"}, server.URL), "is not a regular file")
 }
 

@@ -51,7 +51,7 @@ func (c *Config) Validate(address string) field.ErrorList {
 	if u, err := url.Parse(address); err == nil && u.Scheme == "http" {
 		for _, f := range []struct{ name, value string }{{"caFile", c.CAFile}, {"certFile", c.CertFile}, {"serverName", c.ServerName}} {
 			if f.value != "" {
-				errs = append(errs, field.Forbidden(at.Child(f.name), "needs https, but the address is "+address))
+				errs = append(errs, field.Forbidden(at.Child(f.name), "needs https, but the address is "+Address(u)))
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func ValidateURL(at *field.Path, text, rule string) field.ErrorList {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return field.ErrorList{field.Invalid(at, text, "must be "+rule)}
 	case u.User != nil:
-		return field.ErrorList{field.Invalid(at, u.Redacted(), "must not contain a password: use client.username and client.passwordFile")}
+		return field.ErrorList{field.Invalid(at, text, "must not contain a password: use client.username and client.passwordFile")}
 	}
 	return nil
 }

@@ -89,12 +89,23 @@ func (r *reloads) failed(err error) {
 	r.total.WithLabelValues(reloadError).Inc()
 }
 
-// warnings returns a line if the last reload failed.
+// warnings returns a line if the last reload failed. Other hosts may read it, so it has no values of the file, which may be secret.
 func (r *reloads) warnings() []string {
-	if err := r.failure.Load(); err != nil {
-		return []string{"cannot reload the configuration; the previous one stays in force: " + strings.Join(strings.Fields((*err).Error()), " ")}
+	err := r.failure.Load()
+	if err == nil {
+		return nil
 	}
-	return nil
+	text := (*err).Error()
+	if errs := (config.Errors)(nil); errors.As(*err, &errs) {
+		lines := make([]string, len(errs))
+		for i, e := range errs {
+			public := *e
+			public.Value = ""
+			lines[i] = public.Error()
+		}
+		text = strings.Join(lines, "; ")
+	}
+	return []string{"cannot reload the configuration; the previous one stays in force: " + strings.Join(strings.Fields(text), " ")}
 }
 
 // Reload applies a changed configuration file, if it is valid.
@@ -108,7 +119,7 @@ func (s *Service) reloadLocked(data []byte) {
 	s.retry = nil
 	c, err := config.Parse(s.options.File, data, s.options.Types)
 	if err != nil {
-		s.reloadFailed(Listed(err))
+		s.reloadFailed(err)
 		return
 	}
 	p, err := s.prepare(c)
@@ -194,7 +205,7 @@ func (s *Service) WatchFailed(err error) {
 
 func (s *Service) reloadFailed(err error) {
 	s.reloads.failed(err)
-	s.logger.Error("cannot reload the configuration; the previous one stays in force", "error", err)
+	s.logger.Error("cannot reload the configuration; the previous one stays in force", "error", Listed(err))
 }
 
 // Listed returns an error whose text has each error of a configuration file on its own line.

@@ -65,6 +65,21 @@ func TestReloadSaysWhatChanged(t *testing.T) {
 	r.says(changed, "changes=0")
 }
 
+// Neither the log nor /readyz has what may be a credential, also if the file is not valid.
+func TestReloadHidesCredentials(t *testing.T) {
+	const end = ", query: up}}]\nprofiles:\n- policies: [{type: ImageLocality}]\n"
+	r := newReloading(t, alone+"signals: [{name: x, prometheus: {address: 'http://h/?token=s3cret'"+end)
+	r.says(alone+"signals: [{name: x, prometheus: {address: 'http://other/?token=s3cret'"+end, "http://other/?…")
+	for _, mistake := range []string{
+		"http://joe:s3cret@h', client: {caFile: x}", "https://h:x/?token=s3cret'", "ftp://joe:a s3cret%@h'", "joe:s3cret@h'", "http://joe@h/?x=s3cret'", "http://h', client: Bearer s3cret",
+	} {
+		r.says(alone+"signals: [{name: x, prometheus: {address: '"+mistake+end, "cannot reload")
+		if said := r.log.String() + strings.Join(r.Warnings(), ""); strings.Contains(said, "s3cret") {
+			t.Error(said)
+		}
+	}
+}
+
 // A reload names the schedulers that called a profile and that the new schedulerNames exclude, and no others.
 func TestReloadNamesExcludedSchedulers(t *testing.T) {
 	const names = alone + "profiles:\n- policies: [{type: ImageLocality}]\n  schedulerNames: "

@@ -65,7 +65,7 @@ type Change struct {
 
 // String returns a line such as "profiles[0].schedulerNames: [a] → [b]".
 func (c Change) String() string {
-	return c.Path + ": " + cmp.Or(c.Old, "none") + " → " + cmp.Or(c.New, "none")
+	return c.Path + ": " + cmp.Or(redact(c.Old), "none") + " → " + cmp.Or(redact(c.New), "none")
 }
 
 // Diff returns the changes from a to b in the order of their fields, with paths below path. Where only one of them has a field or item, or

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,13 +168,25 @@ func render(value any) string {
 	case field.OmitValueType:
 		return ""
 	case string:
-		return strconv.Quote(clip(v, 80))
+		return strconv.Quote(clip(redact(v), 80))
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
 		return clip(printable(fmt.Sprint(value)), 80)
 	}
 	return clip(printable(string(text)), 80)
+}
+
+// Where a value may have credentials: before the host of a URL, in its query, and in an Authorization header.
+var (
+	users   = regexp.MustCompile(`(://).*@|^[^\s:/]+:[^\s/]+@`)
+	queries = regexp.MustCompile(`(://[^?]*\?).*`)
+	headers = regexp.MustCompile(`(?i)^((?:bearer|basic) ).*`)
+)
+
+// redact returns the value without what may be credentials: errors and changes of a configuration are logged.
+func redact(text string) string {
+	return headers.ReplaceAllString(queries.ReplaceAllString(users.ReplaceAllString(text, "$1…@"), "$1…"), "$1…")
 }
 
 func joinPath(base, rel string) string {
