@@ -175,7 +175,7 @@ func read(ctx context.Context, play *stage.Play, placed []*corev1.Pod) ([]outcom
 			}
 			*o = outcome{now, says}
 			same = time.Now().After(deadline) || says.Node == now.Spec.NodeName &&
-				(len(says.Gates) > 0 || says.Unschedulable == stage.Waiting(now))
+				(len(now.Spec.SchedulingGates) > 0 || says.Unschedulable == stage.Waiting(now))
 		}
 	}
 	return all, nil
