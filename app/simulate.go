@@ -370,7 +370,7 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (notes []str
 			others = append(others, fmt.Sprintf("%s with %s", p.Path, strings.Join(policies, ", ")))
 			continue
 		}
-		x := simulate.Extender{Weight: cmp.Or(o.extenderWeight, p.ExtenderWeight())}
+		x := simulate.Extender{Verb: p.OnlyVerb(), Weight: cmp.Or(o.extenderWeight, p.ExtenderWeight())}
 		for _, r := range p.ManagedResources {
 			x.Managed = append(x.Managed, corev1.ResourceName(r.Name))
 		}

@@ -316,6 +316,7 @@ func TestSimulateProfilesTogether(t *testing.T) {
 profiles:
 - {path: /limit, policies: [{type: PodLimit, weight: 5, config: {max: 2, selector: {matchLabels: {app: web}}}}]}
 - {path: /gpu, policies: [{type: GPUMemory}]}
+- {path: /rank, verb: Prioritize, policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}
 `)
 	simulation := []string{"simulate", "--nodes", file(t, simulatedCluster), "--list-pods", "--break-ties-by-name", "--config", config, "--pods", pods}
 	out, err := execute(t, simulation...)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
@@ -192,6 +193,9 @@ func (c *cluster) bind(ctx context.Context, extenders []Extender, pod *corev1.Po
 	}
 	claims := &claims{cluster: c}
 	for _, x := range extenders { // at most one of them claims
+		if !x.has(decision.Bind) {
+			continue
+		}
 		view := c.builder.View()
 		// What the pod is given must not be what filter leaves for pods that are nominated to the node.
 		b := binder.Binder{Engine: x.Engine, Ledgers: claims}

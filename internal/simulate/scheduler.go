@@ -52,6 +52,8 @@ const (
 // Extender is an extender that kube-scheduler calls.
 type Extender struct {
 	Engine *engine.Engine
+	// Verb is the only verb of the extender; "": it has all.
+	Verb decision.Verb
 	// Weight is the weight of its scores, 1 or more if it scores.
 	Weight int64
 	// KeepScores keeps scores as they are, as the scheduler plugin does, instead of converting them to 0..10.
@@ -59,6 +61,8 @@ type Extender struct {
 	// Managed are the managedResources of the extender; none: it is called for every pod.
 	Managed []corev1.ResourceName
 }
+
+func (x *Extender) has(v decision.Verb) bool { return x.Verb == "" || x.Verb == v }
 
 // errNowhere means that the pod fits on no node.
 var errNowhere = errors.New("the pod fits on no node")
@@ -112,9 +116,11 @@ func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node,
 	r.filter(pod, needs)
 	r.rejected = nil
 	extenders := r.concerned(pod)
-	for i := 0; i < len(extenders) && len(r.found) > 0; i++ {
-		if err := r.callFilter(ctx, &extenders[i], pod); err != nil {
-			return nil, err
+	for i := range extenders {
+		if x := &extenders[i]; x.has(decision.Filter) && len(r.found) > 0 {
+			if err := r.callFilter(ctx, x, pod); err != nil {
+				return nil, err
+			}
 		}
 	}
 	switch len(r.found) {
@@ -125,7 +131,7 @@ func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node,
 	}
 	r.score(pod, needs)
 	for i := range extenders {
-		if x := &extenders[i]; !r.scheduler.NoPrioritize && x.Engine.MaxTotal() > 0 {
+		if x := &extenders[i]; x.has(decision.Prioritize) && !r.scheduler.NoPrioritize && x.Engine.MaxTotal() > 0 {
 			if err := r.callPrioritize(ctx, x, pod); err != nil {
 				return nil, err
 			}
