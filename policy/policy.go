@@ -285,7 +285,8 @@ type Inputs struct {
 	// ScoreOnly is true if no Cycle is a [Filter], whatever the pod: then kube-scheduler need not call
 	// filter for the policy.
 	ScoreOnly bool
-	// FilterOnly is true if no Cycle is a [Score], whatever the pod, and the policy is no [Reserver]: then its weight does not count.
+	// FilterOnly is true if no Cycle is a [Score], whatever the pod: then its weight does not count, and kube-scheduler need not call
+	// prioritize for the policy.
 	FilterOnly bool
 }
 

@@ -52,12 +52,22 @@ func (p *hardwareHealth) Inputs() policy.Inputs { return p.config.Inputs() }
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	var signals []policy.Signal
+	rejects, scores := c.effects()
 	for i, r := range c.Rules {
 		if r.Signal != nil {
 			signals = append(signals, policy.Signal{Field: fmt.Sprintf("rules[%d].signal.name", i), Name: r.Signal.Name, About: policy.AboutNodes})
 		}
 	}
-	return policy.Inputs{Signals: signals}
+	return policy.Inputs{Signals: signals, ScoreOnly: !rejects, FilterOnly: !scores}
+}
+
+// effects reports whether rules can reject nodes, and whether they can lower scores.
+func (c *Config) effects() (reject, score bool) {
+	for _, r := range c.Rules {
+		reject = reject || r.Reject || r.Signal != nil && c.WhenStale == policy.Reject
+		score = score || r.Penalty != nil
+	}
+	return reject, score
 }
 
 // Prepare implements policy.Policy.
@@ -83,8 +93,21 @@ func (p *hardwareHealth) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 	if len(c.rules) == 0 && len(c.tolerated) == 0 {
 		return nil, nil
 	}
-	return c, nil
+	switch rejects, scores := p.config.effects(); {
+	case !scores:
+		return filtering{c}, nil
+	case !rejects:
+		return scoring{c}, nil
+	}
+	return both{scoring{c}}, nil
 }
+
+// filtering, scoring and both are cycles of policies that reject nodes, lower their scores, or do both.
+type (
+	filtering struct{ *cycle }
+	scoring   struct{ *cycle }
+	both      struct{ scoring }
+)
 
 // cycle is the policy prepared for one pod.
 type cycle struct {
@@ -137,7 +160,12 @@ func (c *cycle) Signature() string {
 }
 
 // Filter implements policy.Filter.
-func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
+func (c filtering) Filter(n *snapshot.Node) policy.Verdict { return c.filter(n) }
+
+// Filter implements policy.Filter.
+func (c both) Filter(n *snapshot.Node) policy.Verdict { return c.filter(n) }
+
+func (c *cycle) filter(n *snapshot.Node) policy.Verdict {
 	objects := *c.policy.objects.Of(n)
 	var verdict policy.Verdict
 	for i := range c.rules {
@@ -165,7 +193,7 @@ func (r *Rule) reason() *policy.Reason {
 // Score implements policy.Score: MaxScore minus the penalties, at least 0. If something is unknown
 // that may count against the node, the score is below 0, and as far below NoOpinion as it would be
 // above 0.
-func (c *cycle) Score(n *snapshot.Node) int64 {
+func (c scoring) Score(n *snapshot.Node) int64 {
 	objects := *c.policy.objects.Of(n)
 	score, complete := policy.MaxScore, true
 	for i := range c.rules {
@@ -186,7 +214,7 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 
 // NormalizeScore implements policy.NormalizeScore. A node with unknown data gets the mean of the
 // other scores, but no more than its known penalties leave.
-func (c *cycle) NormalizeScore(scores []int64) {
+func (c scoring) NormalizeScore(scores []int64) {
 	var sum, known int64
 	for _, s := range scores {
 		if s >= 0 {

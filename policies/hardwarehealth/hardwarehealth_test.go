@@ -234,3 +234,22 @@ func BenchmarkHardwareHealth(b *testing.B) {
 		})
 	}
 }
+
+// kube-scheduler need not call filter or prioritize for rules without that effect.
+func TestOnly(t *testing.T) {
+	for config, want := range map[string][2]bool{ // ScoreOnly, FilterOnly
+		"rules: [{name: a, nodeLabel: {key: x}, reject: true}]":                                             {false, true},
+		"rules: [{name: a, nodeLabel: {key: x}, penalty: 5}]":                                               {true, false},
+		"rules: [{name: a, signal: {name: s}, penalty: 5}], whenStale: Reject":                              {false, false},
+		"rules: [{name: a, nodeLabel: {key: x}, reject: true}, {name: b, nodeLabel: {key: z}, penalty: 5}]": {false, false},
+	} {
+		p := policytest.Build(t, hardwarehealth.Type(), "{"+config+"}")
+		inputs := p.(policy.InputReader).Inputs()
+		cycle, err := p.Prepare(t.Context(), &corev1.Pod{}, policytest.View(nil, nil, nil))
+		_, filters := cycle.(policy.Filter)
+		_, scores := cycle.(policy.Score)
+		if got := [2]bool{inputs.ScoreOnly, inputs.FilterOnly}; err != nil || got != want || filters == want[0] || scores == want[1] {
+			t.Errorf("%s: ScoreOnly and FilterOnly are %v, want %v; the Cycle filters: %t, scores: %t, %v", config, got, want, filters, scores, err)
+		}
+	}
+}

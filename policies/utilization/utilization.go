@@ -58,7 +58,18 @@ func (c *Config) Inputs() policy.Inputs {
 			}
 		}
 	}
-	return policy.Inputs{Signals: signals}
+	return policy.Inputs{Signals: signals, ScoreOnly: !c.filters()}
+}
+
+// filters reports whether the policy can reject a node.
+func (c *Config) filters() bool {
+	for _, use := range c.uses() {
+		if use != nil && use.Max != nil {
+			return true
+		}
+	}
+	s := c.ScoringStrategy
+	return c.WhenStale == policy.Reject || s.Type == RiskOfOverload && (s.MaxRisk == nil || *s.MaxRisk < 100)
 }
 
 // uses returns the Use of each kind, or nil.
@@ -74,8 +85,14 @@ func (p *utilization) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot
 			c.readings = append(c.readings, reading{kind: kind(k), Use: use, use: view.Signal(use.Signal), deviation: view.Signal(use.DeviationSignal)})
 		}
 	}
+	if p.config.filters() {
+		return filtering{c}, nil
+	}
 	return c, nil
 }
+
+// filtering is a cycle that can reject nodes.
+type filtering struct{ *cycle }
 
 // cycle is the policy prepared for one pod.
 type cycle struct {
@@ -168,7 +185,7 @@ func (c *cycle) Signature() string {
 }
 
 // Filter implements policy.Filter.
-func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
+func (c filtering) Filter(n *snapshot.Node) policy.Verdict {
 	for i := range c.readings {
 		r := &c.readings[i]
 		l, ok := c.load(r, n)

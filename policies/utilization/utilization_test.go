@@ -95,9 +95,26 @@ func prepared(t testing.TB, p policy.Policy, pod *corev1.Pod, n *corev1.Node, si
 }
 
 type cycle interface {
-	policy.Filter
 	policy.Score
 	policy.Explainer
+}
+
+// A policy that can reject no node only scores, so that kube-scheduler need not call filter for it.
+func TestScoreOnly(t *testing.T) {
+	for config, want := range map[string]bool{
+		"cpu: {signal: cpu, unit: Percent}":                                                                            true,
+		"cpu: {signal: cpu, unit: Percent}, memory: {signal: memory, unit: Percent, max: 90}":                          false,
+		"cpu: {signal: cpu, unit: Percent}, whenStale: Reject":                                                         false,
+		"cpu: {signal: cpu, unit: Percent, deviationSignal: d}, scoringStrategy: {type: RiskOfOverload}":               false,
+		"cpu: {signal: cpu, unit: Percent, deviationSignal: d}, scoringStrategy: {type: RiskOfOverload, maxRisk: 100}": true,
+	} {
+		p := policytest.Build(t, utilization.Type(), "{"+config+"}")
+		c, _ := prepared(t, p, podOf(), node("x", "1", "1Gi"), "")
+		_, filters := c.(policy.Filter)
+		if got := p.(policy.InputReader).Inputs().ScoreOnly; got != want || filters == want {
+			t.Errorf("%s: ScoreOnly is %t, want %t; the Cycle filters: %t", config, got, want, filters)
+		}
+	}
 }
 
 // TestPublishedTargetLoadPacking: the cases of TestTargetLoadPackingScoring in
@@ -237,7 +254,7 @@ func TestRiskOfOverload(t *testing.T) {
 		if got := c.Score(n); got != tc.want {
 			t.Errorf("%s: score %d, want %d", tc.what, got, tc.want)
 		}
-		v, got := c.Filter(n), "fits"
+		v, got := c.(policy.Filter).Filter(n), "fits"
 		if !v.Fits() {
 			got = fmt.Sprintf("%d/%d", v.Have, v.Want)
 		}
@@ -326,9 +343,9 @@ func TestRemovingPods(t *testing.T) {
 	for used, want := range map[int]string{50: "fits", 55: "fits without fresh", 65: "never fits"} {
 		c, n := prepared(t, p, pod, node("x", "10", ""), fmt.Sprintf("cpu: {x: %d}", used), fresh, measured)
 		without := func(name string) bool {
-			return c.Filter(n.Without(func(p *corev1.Pod) bool { return p.Name == name })).Fits()
+			return c.(policy.Filter).Filter(n.Without(func(p *corev1.Pod) bool { return p.Name == name })).Fits()
 		}
-		got, v := "never fits", c.Filter(n)
+		got, v := "never fits", c.(policy.Filter).Filter(n)
 		switch {
 		case v.Fits():
 			got = "fits"
