@@ -175,14 +175,6 @@ func TestFullLedger(t *testing.T) {
 			if err := e.Filter(t.Context(), req, &result); err != nil || rejected(req, &result) != tt.rejected {
 				t.Errorf("Filter rejects %q, error %v, want %q", rejected(req, &result), err, tt.rejected)
 			}
-			attempt, err := e.NewAttempt(t.Context(), req.Pod, view)
-			if err != nil {
-				t.Fatal(err)
-			}
-			attempt.TakeNodeCache()
-			if verdict, err := attempt.Filter(view.Node("a")); err != nil || verdict.Fits() != (tt.rejected == "") {
-				t.Errorf("an attempt returns %+v, %v", verdict, err)
-			}
 			x, err := e.Explain(t.Context(), req)
 			if note := strings.Join(x.Nodes[0].Policies[0].Notes, "\n"); err != nil || note != tt.note {
 				t.Errorf("explained as %q, error %v, want %q", note, err, tt.note)
