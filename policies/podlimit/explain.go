@@ -18,9 +18,15 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 			return []string{fmt.Sprintf("limit: %q is not a whole number from 0 (%s)", text, limit)}
 		}
 	}
-	where := ""
-	if c.key != sharedLimit {
-		where = " of namespace " + c.key
+	where, value, most := "", "", f.max
+	if c.group.namespace != "" {
+		where = " of namespace " + c.group.namespace
 	}
-	return []string{fmt.Sprintf("matching pods%s: %d of %d (limit from %s)", where, f.count[c.key], f.max, limit)}
+	if c.policy.each != nil {
+		value = fmt.Sprintf("%s is %q, ", c.policy.each.Label, c.group.value)
+	}
+	if c.own < most {
+		most, limit = c.own, fmt.Sprintf("%s of the pod", c.policy.maxFromPod)
+	}
+	return []string{fmt.Sprintf("matching pods%s: %d of %d (%slimit from %s)", where, f.count[c.group], most, value, limit)}
 }

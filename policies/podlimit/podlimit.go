@@ -5,6 +5,7 @@ package podlimit
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,6 +22,8 @@ type podLimit struct {
 	all        bool     // namespaces includes all namespaces
 	max        int64
 	maxFrom    *fields.From
+	maxFromPod *fields.From
+	each       *Each // nil: all matching pods count together
 	usage      *snapshot.Fact[usage]
 }
 
@@ -31,6 +34,8 @@ func newPodLimit(config Config, selector labels.Selector) *podLimit {
 		all:        slices.Contains(config.Namespaces, allNamespaces),
 		max:        int64(config.Max),
 		maxFrom:    config.MaxFrom,
+		maxFromPod: config.MaxFromPod,
+		each:       config.Each,
 	}
 	p.usage = snapshot.NewFact(p.usageOf)
 	return p
@@ -43,26 +48,36 @@ func (p *podLimit) Inputs() policy.Inputs {
 	for _, r := range requirements {
 		inputs.PodKeys = append(inputs.PodKeys, r.Key())
 	}
+	if p.each != nil {
+		inputs.PodKeys = append(inputs.PodKeys, p.each.Label)
+	}
 	return inputs
 }
 
 // Prepare implements policy.Policy.
 func (p *podLimit) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (policy.Cycle, error) {
-	key, ok := p.request(pod)
+	g, ok := p.request(pod)
 	if !ok {
 		return nil, nil
 	}
-	return &cycle{policy: p, key: key}, nil
+	own, err := p.ownLimit(pod)
+	if err != nil {
+		return nil, err
+	}
+	return &cycle{policy: p, group: g, own: own}, nil
 }
 
 // cycle is the policy prepared for one pod with a limit.
 type cycle struct {
 	policy *podLimit
-	key    string
+	group  group
+	own    int64 // the limit that the pod declares
 }
 
 // Signature implements policy.Signature.
-func (c *cycle) Signature() string { return c.key }
+func (c *cycle) Signature() string {
+	return c.group.namespace + "/" + c.group.value + "/" + strconv.FormatInt(c.own, 10)
+}
 
 // Filter implements policy.Filter.
 func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
@@ -70,19 +85,21 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	if f.max < 0 {
 		return policy.Verdict{Reason: invalidNodeLimit, Unresolvable: true}
 	}
-	left := f.max - f.count[c.key]
+	limit := min(f.max, c.own)
+	left := limit - f.count[c.group]
 	if left >= 1 {
 		return policy.Verdict{}
 	}
-	return policy.Verdict{Reason: limitReached, Unresolvable: f.max == 0, Have: left, Want: 1}
+	return policy.Verdict{Reason: limitReached, Unresolvable: limit == 0, Have: left, Want: 1}
 }
 
 // Score implements policy.Score: the larger the share of its limit that a node has left, the
 // better.
 func (c *cycle) Score(n *snapshot.Node) int64 {
 	f := c.policy.usage.Of(n)
-	if f.max <= 0 {
+	limit := min(f.max, c.own)
+	if limit <= 0 {
 		return 0
 	}
-	return max(0, policy.MaxScore*(f.max-f.count[c.key])/f.max)
+	return max(0, policy.MaxScore*(limit-f.count[c.group])/limit)
 }

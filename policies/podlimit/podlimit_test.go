@@ -26,12 +26,13 @@ func TestConformance(t *testing.T) {
 		"listed namespaces": `{max: 2, selector: {matchLabels: {app: web}}, namespaces: [default, other]}`,
 		"every pod":         `{max: 1, selector: {}, namespaces: ["*"]}`,
 		"own limits":        `{max: 2, selector: {matchLabels: {app: web}}, maxFrom: {label: example.com/max}}`,
+		"own counts":        `{max: 2, selector: {}, each: {label: app}, maxFromPod: {annotation: example.com/most}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			policytest.Run(t, policytest.Options{
 				New: policytest.FromYAML(podlimit.Type(), config),
 				Pods: policytest.Pods(`
-- metadata: {name: new, labels: {app: web}}
+- metadata: {name: new, labels: {app: web}, annotations: {example.com/most: "1"}}
 - metadata: {name: new-2, namespace: other, labels: {app: web}}
 - metadata: {name: new-3}
 `),
@@ -64,7 +65,8 @@ func TestExplain(t *testing.T) {
 - {metadata: {name: w2, namespace: other, labels: {app: web}}, spec: {nodeName: own}}
 - {metadata: {name: db}, spec: {nodeName: own}}
 `), nil)
-	pod := policytest.Pods(`metadata: {name: new, labels: {app: web}}`)[0]
+	each := policytest.Build(t, podlimit.Type(), `{max: 9, selector: {}, each: {label: app}, maxFromPod: {annotation: example.com/most}}`)
+	pod := policytest.Pods(`metadata: {name: new, labels: {app: web}, annotations: {example.com/most: "3"}}`)[0]
 	for _, tt := range []struct {
 		policy policy.Policy
 		node   string
@@ -74,6 +76,7 @@ func TestExplain(t *testing.T) {
 		{p, "own", "matching pods of namespace default: 1 of 5 (limit from annotation example.com/max)"},
 		{p, "wrong", `limit: "many" is not a whole number from 0 (annotation example.com/max)`},
 		{p, "none", "matching pods of namespace default: 0 of 2 (limit from max)"},
+		{each, "own", `matching pods of namespace default: 1 of 3 (app is "web", limit from annotation example.com/most of the pod)`},
 		{shared, "own", "matching pods: 3 of 9 (limit from max)"},
 	} {
 		cycle := policytest.Prepare[policy.Explainer](t, tt.policy, pod, view)

@@ -5,31 +5,31 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// From is where a node declares something: exactly one of an annotation and a label.
+// From is where a node or a pod declares something: exactly one of an annotation and a label.
 type From struct {
-	// Annotation is the key of an annotation of the node.
+	// Annotation is the key of an annotation.
 	Annotation string `json:"annotation" oneOf:"from" form:"key"`
-	// Label is the key of a label of the node.
+	// Label is the key of a label.
 	Label string `json:"label" oneOf:"from" form:"key"`
 }
 
-// Of returns what the node declares, and whether it declares something. With nil, no node does.
-func (f *From) Of(node *corev1.Node) (text string, declared bool) {
+// Of returns what the object declares, and whether it declares something. With nil, none does.
+func (f *From) Of(object metav1.Object) (text string, declared bool) {
 	switch {
 	case f == nil:
 		return "", false
 	case f.Annotation != "":
-		text, declared = node.Annotations[f.Annotation]
+		text, declared = object.GetAnnotations()[f.Annotation]
 	default:
-		text, declared = node.Labels[f.Label]
+		text, declared = object.GetLabels()[f.Label]
 	}
 	return text, declared
 }
 
-// Items returns the items of a list that a node declares, as List does. Commas separate them in an annotation, and underscores in a
+// Items returns the items of a list that an object declares, as List does. Commas separate them in an annotation, and underscores in a
 // label, in which Kubernetes allows no commas.
 func (f *From) Items(text string) []string {
 	if f.Annotation != "" {
@@ -49,7 +49,7 @@ func List(text, separator string) iter.Seq[string] {
 	}
 }
 
-// String says where the node declares it, for explanations.
+// String says where it is declared, for explanations.
 func (f *From) String() string {
 	if f.Annotation != "" {
 		return "annotation " + f.Annotation

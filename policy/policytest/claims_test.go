@@ -83,7 +83,9 @@ func TestClaimsRule(t *testing.T) {
 		{"a pod waits for itself", one{selfish: true}, "returns the pod itself as one to bind before it"},
 		{"no claim is good enough", one{strict: true}, "ValidateClaim returns BrokenUnit, have 0, want 0 for what Reserve has just chosen"},
 		{"a claim of nothing", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) { c.Amounts = nil }}, "there must be at least one amount"},
-		{"more units than a ledger holds", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) { c.Units = slices.Repeat(c.Units, 65) }}, "65 units, the limit of a ledger is 64"},
+		{"more units than a ledger holds", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) {
+			c.Units = slices.Repeat(c.Units, 65)
+		}}, "65 units, the limit of a ledger is 64"},
 		{"too long an annotation", one{reserve: func(_ policy.ReserveRequest, c *policy.Claim, _ *policy.Verdict) {
 			c.Annotations = map[string]string{"example.com/a": strings.Repeat("x", 4097)}
 		}}, `annotation "example.com/a" has 4097 bytes, the limit is 4096`},

@@ -208,6 +208,7 @@ func annotations(t *testing.T) []parser {
 		resource    corev1.ResourceName
 	}{
 		{podlimit.Type(), `{max: 3, maxFrom: {label: x}, selector: {}}`, nil, ""},
+		{podlimit.Type(), `{max: 3, maxFromPod: {annotation: k}, selector: {}}`, []string{"k"}, ""},
 		{cost.Type(), `{scoringStrategy: {type: NodeCost}, prices: [{priceFrom: {annotation: x}}]}`, nil, ""},
 		{licenses.Type(), `{features: [{name: solver, seats: 5}]}`, []string{"outboard.dev/licenses"}, ""},
 		{devices.Type(), `{resource: example.com/d, capacityFrom: {annotation: x}}`, nil, "example.com/d"},
