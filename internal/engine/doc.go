@@ -45,7 +45,8 @@
 //
 // # Preempt
 //
-// kube-scheduler proposes victims. If a policy rejects the pod even without these victims, the
+// kube-scheduler proposes victims, and does not say for what: all of them are kept, even if fewer would
+// suffice for the policies. If a policy rejects the pod even without these victims, the
 // engine adds more, chosen from the pods of lower priority:
 //
 //  1. Pods whose eviction violates a disruption budget are spared if the pod fits after evicting
