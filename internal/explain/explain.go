@@ -340,6 +340,7 @@ func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (n
 			nodes = append(nodes, n)
 			continue
 		}
+		reason += noneAllocatable(n.Object, reason)
 		at := slices.IndexFunc(excluded, func(x Exclusion) bool { return x.Reason == reason })
 		if at < 0 {
 			at = len(excluded)
@@ -357,6 +358,17 @@ func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (n
 		excluded[i].Text = excluded[i].String()
 	}
 	return nodes, excluded
+}
+
+// noneAllocatable adds to a reason such as "Insufficient example.com/gpu" that nothing of what the node reports is allocatable: its device
+// plugin does not run.
+func noneAllocatable(n *corev1.Node, reason string) string {
+	name, _ := strings.CutPrefix(reason, "Insufficient ")
+	capacity, allocatable := n.Status.Capacity[corev1.ResourceName(name)], n.Status.Allocatable[corev1.ResourceName(name)]
+	if capacity.Sign() <= 0 || allocatable.Sign() > 0 {
+		return ""
+	}
+	return fmt.Sprintf(": allocatable 0 of %d", capacity.Value())
 }
 
 // ignored returns the resources with ignoredByScheduler that kube-scheduler ignores, and those that

@@ -202,6 +202,7 @@ func cluster(labels ...string) *snapshot.View {
 		}
 		n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10"), corev1.ResourceCPU: resource.MustParse("2")}
 		if i == 18 {
+			n.Status.Capacity = n.Status.Allocatable.DeepCopy() // as of a device plugin that does not run
 			delete(n.Status.Allocatable, corev1.ResourceCPU)
 		}
 		b.SetNode(n)
@@ -232,7 +233,7 @@ replica. Each replica records its own decisions.
 
 Now, by profile /: 1 of 1 nodes fit; kube-scheduler excludes 20 others.
   18 node(s) didn't match Pod's node affinity/selector (node-00, node-01, node-02, …)
-  1 Insufficient cpu (node-18)
+  1 Insufficient cpu: allocatable 0 of 2 (node-18)
   1 node(s) were unschedulable (node-20)
   node     fits  total of 200  Size ×2
   node-19  yes   38            19
