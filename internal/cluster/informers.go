@@ -86,13 +86,3 @@ func (s store[T]) setCopy(object T) {
 	}
 	s.set(object)
 }
-
-// trimmedPod is trimPod for a pod that others use, too. It does not change the pod.
-func trimmedPod(pod *corev1.Pod) *corev1.Pod {
-	trimmed := snapshot.TrimmedPod(pod)
-	if pod.Status.NominatedNodeName != "" && nominatedByOthers(pod.ManagedFields) {
-		trimmed.Status.NominatedNodeName = ""
-	}
-	setScheduled(trimmed)
-	return trimmed
-}

@@ -10,24 +10,31 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// trimPod is snapshot.TrimPod, and removes a nomination that no scheduler has made. Every client that may write the
-// status of pods can nominate one; a cluster autoscaler, for instance, does so to show where it expects the pod. That
-// is not a reservation.
+// trimPod is snapshot.TrimPod with what correct does.
 func trimPod(pod *corev1.Pod) {
-	if pod.Status.NominatedNodeName != "" && nominatedByOthers(pod.ManagedFields) {
-		pod.Status.NominatedNodeName = ""
-	}
+	managers := pod.ManagedFields
 	snapshot.TrimPod(pod)
-	setScheduled(pod)
+	correct(pod, managers)
 }
 
-// setScheduled says when a pod was bound that has been created with its node. The API server says so
-// of a pod that it binds; of others, a kubelet does later. A pod without that time counts as bound
-// just now.
-func setScheduled(pod *corev1.Pod) {
-	if _, known := snapshot.BoundBefore(pod); pod.Spec.NodeName != "" && !known {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: pod.CreationTimestamp,
+// trimmedPod is trimPod for a pod that others use, too. It does not change the pod.
+func trimmedPod(pod *corev1.Pod) *corev1.Pod {
+	trimmed := snapshot.TrimmedPod(pod)
+	correct(trimmed, pod.ManagedFields)
+	return trimmed
+}
+
+// correct removes a nomination that no scheduler has made. Every client that may write the status of
+// pods can nominate one; a cluster autoscaler, for instance, does so to show where it expects the
+// pod. That is not a reservation. It also says when a pod was bound that was created with its node:
+// the API server says so of pods that it binds, and of others a kubelet does, later.
+func correct(trimmed *corev1.Pod, managers []metav1.ManagedFieldsEntry) {
+	if trimmed.Status.NominatedNodeName != "" && nominatedByOthers(managers) {
+		trimmed.Status.NominatedNodeName = ""
+	}
+	if _, known := snapshot.BoundBefore(trimmed); trimmed.Spec.NodeName != "" && !known {
+		trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: trimmed.CreationTimestamp,
 		})
 	}
 }

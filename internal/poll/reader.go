@@ -179,6 +179,7 @@ func (r *reader) publish(expiry *time.Timer) {
 	}
 	known := r.reading
 	var byIP map[string]string
+	var noNode error // some values about other machines are usual
 	view := r.publisher.View()
 	if r.About == policy.AboutNodes && view.Len() > 0 {
 		var unknown []string
@@ -186,8 +187,15 @@ func (r *reader) publish(expiry *time.Timer) {
 			r.metrics.dropped(r.Settings.Name, unknownNode, len(unknown))
 			r.counting = false
 		}
-		r.noNodes(known, unknown)
+		if len(known) == 0 && len(unknown) > 0 {
+			noNode = fmt.Errorf("all values (%d) are about unknown nodes, such as %.60q: each needs the name or the "+
+				"InternalIP of one node; in PromQL, join the name (docs/signals.md)", len(unknown), unknown[0])
+		}
 	}
+	if noNode != nil && r.noNode == nil {
+		r.logger.Warn("no value of the signal is about a node", "error", noNode)
+	}
+	r.noNode = noNode
 	r.nodes = view.NodeIndex()
 	now := r.now()
 	values, stale, expires := known.aged(now, r.Settings.MaxAge)
@@ -201,7 +209,7 @@ func (r *reader) publish(expiry *time.Timer) {
 	r.mu.Lock()
 	before := r.status.Stale
 	if r.failures == 0 {
-		r.status.Err = r.noNode
+		r.status.Err = noNode
 	}
 	r.status.Values, r.status.Stale, r.status.Newest, r.status.Read = len(values), stale, known.newest(), true
 	status := r.status
@@ -217,20 +225,5 @@ func (r *reader) publish(expiry *time.Timer) {
 			err = errors.New("the last reading has old values, or omits them")
 		}
 		r.logger.Warn("values of the signal are stale", "stale", stale, "values", len(values), "error", err)
-	}
-}
-
-// noNodes notes whether all values are about unknown nodes. Some such values are usual: Prometheus
-// also measures other machines.
-func (r *reader) noNodes(known reading, unknown []string) {
-	if len(known) > 0 || len(unknown) == 0 {
-		r.noNode = nil
-		return
-	}
-	before := r.noNode
-	r.noNode = fmt.Errorf("all values (%d) are about unknown nodes, such as %.60q: each needs the name or the "+
-		"InternalIP of one node; in PromQL, join the name (docs/signals.md)", len(unknown), unknown[0])
-	if before == nil {
-		r.logger.Warn("no value of the signal is about a node", "error", r.noNode)
 	}
 }

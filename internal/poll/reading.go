@@ -56,7 +56,7 @@ func accept(samples []signal.Sample, began, now time.Time, dropped func(why stri
 // known returns the values about nodes of the view, by name, and the keys of the others in order. A key
 // that is no name may be the InternalIP of one node: byIP has such keys, by the name of the node.
 func (r reading) known(view *snapshot.View) (kept reading, byIP map[string]string, unknown []string) {
-	kept = make(reading, len(r))
+	kept, byIP = make(reading, len(r)), map[string]string{}
 	for key, v := range r {
 		if view.Node(key) != nil {
 			kept[key] = v
@@ -64,11 +64,7 @@ func (r reading) known(view *snapshot.View) (kept reading, byIP map[string]strin
 			unknown = append(unknown, key)
 		}
 	}
-	if len(unknown) == 0 {
-		return kept, nil, nil
-	}
 	slices.Sort(unknown)
-	byIP = map[string]string{}
 	names := namesByIP(view)
 	unknown = slices.DeleteFunc(unknown, func(key string) bool {
 		ip, _ := netip.ParseAddr(key)

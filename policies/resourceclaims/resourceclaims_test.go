@@ -64,23 +64,22 @@ func TestExplain(t *testing.T) {
 // all nodes take bounded work. The claim needs some dozen: all groups of devices but the last are too
 // small.
 func TestWorkIsBounded(t *testing.T) {
-	name := "n"
-	slice := func(name string, devices int) *resourcev1.ResourceSlice {
-		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{
-			Driver: "g", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1},
-		}}
-		for i := range devices {
-			group := fmt.Sprint(min(i/2, (devices-3)/2))
-			s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{
-				Name: fmt.Sprint("d", i), Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"g/group": {StringValue: &group}},
-			})
-		}
-		return s
-	}
 	var b snapshot.Builder
+	slice := func(name string, devices []resourcev1.Device) {
+		b.SetResourceSlice(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "g", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1}, Devices: devices,
+		}})
+	}
+	var devices []resourcev1.Device
+	for i := range 9 {
+		group := fmt.Sprint(min(i/2, 3))
+		devices = append(devices, resourcev1.Device{
+			Name: fmt.Sprint("d", i), Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"g/group": {StringValue: &group}},
+		})
+	}
 	b.SetDeviceClass(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}})
-	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	b.SetResourceSlice(slice(name, 9))
+	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	slice("n", devices)
 	same := resourcev1.FullyQualifiedName("g/group")
 	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c", UID: "c"}}
 	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
@@ -89,30 +88,24 @@ func TestWorkIsBounded(t *testing.T) {
 	claim.Spec.Devices.Constraints = []resourcev1.DeviceConstraint{{MatchAttribute: &same}}
 	b.SetResourceClaim(claim)
 	p := build(t, "")
-	check := func(cluster string, known bool, want string) {
-		t.Helper()
+	for _, tt := range []struct {
+		others int
+		known  bool
+		want   string
+	}{
+		{0, true, "claim c: would get d6, d7, d8"},
+		{2000, false, "the claims: unknown (filter operation aborted: too many combinations of devices to try: more than 8 steps)"},
+	} {
+		for i := range tt.others {
+			slice(fmt.Sprint("other-", i), make([]resourcev1.Device, 128))
+		}
 		v := b.View()
-		n := v.Node(name)
-		score := policytest.Prepare[policy.Score](t, p, claiming("c"), v).Score(n)
-		if got := policytest.Prepare[policy.Explainer](t, p, claiming("c"), v).Explain(n)[0]; got != want || known != (score != policy.NoOpinion) {
-			t.Errorf("%s: the score is %d: %s; want %s", cluster, score, got, want)
+		score := policytest.Prepare[policy.Score](t, p, claiming("c"), v).Score(v.Node("n"))
+		got := policytest.Prepare[policy.Explainer](t, p, claiming("c"), v).Explain(v.Node("n"))[0]
+		if got != tt.want || tt.known != (score != policy.NoOpinion) {
+			t.Errorf("with %d nodes more, the score is %d: %s; want %s", tt.others, score, got, tt.want)
 		}
 	}
-	const devices = "claim c: would get d6, d7, d8"
-	check("one node", true, devices)
-	large := slice("", 128)
-	for i := range 2000 {
-		other := large.DeepCopy()
-		other.Name = fmt.Sprint("other-", i)
-		other.Spec.NodeName, other.Spec.Pool.Name = &other.Name, other.Name
-		other.Spec.Devices = large.Spec.Devices
-		b.SetResourceSlice(other)
-	}
-	check("256,000 devices more", false, "the claims: unknown (filter operation aborted: too many combinations of devices to try: more than 8 steps)")
-	for i := range 2000 {
-		b.DeleteResourceSlice(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("other-", i)}})
-	}
-	check("one node again", true, devices)
 }
 
 // BenchmarkCluster scores all nodes of a cluster for one pod after another, each of which takes a share on the best node: only that node

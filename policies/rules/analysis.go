@@ -190,7 +190,8 @@ func (a *analysis) signalUse(e ast.Expr) (deps, bool) {
 	return 0, false
 }
 
-// access decomposes an expression that looks up a name in the text of the expression.
+// access decomposes an expression that looks up a field or an element. ok is true if its name is in
+// the text of the expression; operand is nil if the expression looks up nothing.
 func access(e ast.Expr) (operand ast.Expr, name string, want presence, ok bool) {
 	switch e.Kind() {
 	case ast.SelectKind:
@@ -220,22 +221,9 @@ func access(e ast.Expr) (operand ast.Expr, name string, want presence, ok bool) 
 				return operand, string(text), want, true
 			}
 		}
+		return operand, "", want, false
 	}
 	return nil, "", 0, false
-}
-
-// accessed returns the expression of which e reads a field or an element; nil if e reads none.
-func accessed(e ast.Expr) ast.Expr {
-	switch e.Kind() {
-	case ast.SelectKind:
-		return e.AsSelect().Operand()
-	case ast.CallKind:
-		switch call := e.AsCall(); call.FunctionName() {
-		case operators.Index, operators.OptIndex, operators.OptSelect:
-			return call.Args()[0]
-		}
-	}
-	return nil
 }
 
 // isDynamic reports whether the type of a value is known only when it is evaluated.

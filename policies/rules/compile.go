@@ -118,7 +118,7 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 		if message, wrong := mustBeLiteral(e); wrong {
 			a.problem(e, message)
 		}
-		if operand := accessed(e); operand != nil && isDynamic(tree.GetType(operand.ID())) {
+		if operand, _, _, _ := access(e); operand != nil && isDynamic(tree.GetType(operand.ID())) {
 			a.problem(e, "whether the field exists cannot be checked: write the object without dyn()")
 			return false
 		}
