@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -70,6 +71,17 @@ func (v *View) UnknownClaims(pod *corev1.Pod) []string {
 
 // DeviceClass returns the trimmed class, or nil.
 func (v *View) DeviceClass(name string) *resourcev1.DeviceClass { return v.classes[name] }
+
+// ServesResource reports whether a DeviceClass serves the extended resource, and whether any class is
+// known.
+func (v *View) ServesResource(name corev1.ResourceName) (serves, known bool) {
+	class, is := strings.CutPrefix(string(name), resourcev1.ResourceDeviceClassPrefix)
+	serves = is && v.classes[class] != nil
+	for _, c := range v.classes {
+		serves = serves || c.Spec.ExtendedResourceName != nil && *c.Spec.ExtendedResourceName == string(name)
+	}
+	return serves, len(v.classes) > 0
+}
 
 // Devices returns the number of devices of all ResourceSlices.
 func (v *View) Devices() int { return v.devices }

@@ -136,7 +136,7 @@ type Placed struct {
 
 // Exclusion is one reason for which kube-scheduler rules nodes out itself.
 type Exclusion struct {
-	// Reason is kube-scheduler's text.
+	// Reason is kube-scheduler's text, and whether that is sure.
 	Reason string `json:"reason"`
 	Nodes  int    `json:"nodes"`
 	// Examples are the names of some of the nodes; the requested node comes first.
@@ -333,7 +333,7 @@ func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q q
 // first comes first among the examples of excluded nodes.
 func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (nodes []*snapshot.Node, excluded []Exclusion) {
 	ignored, _ := s.ignored(pod)
-	filters := kubescheduler.For(pod, ignored...)
+	filters := kubescheduler.For(pod, ignored...).In(view)
 	for n := range view.All() {
 		reason := cmp.Or(filters.Excludes(n.Object), filters.Lacks(n))
 		if reason == "" {
@@ -355,6 +355,9 @@ func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (n
 	}
 	slices.SortStableFunc(excluded, func(a, b Exclusion) int { return cmp.Compare(b.Nodes, a.Nodes) })
 	for i := range excluded {
+		if kubescheduler.Unsure(excluded[i].Reason, view) {
+			excluded[i].Reason += ", unless a DeviceClass serves it (known with the policy ResourceClaims)"
+		}
 		excluded[i].Text = excluded[i].String()
 	}
 	return nodes, excluded

@@ -4,12 +4,13 @@
 // Reasons are kube-scheduler's own texts.
 //
 // It does not evaluate ports, volumes, dynamic resources, topology spread and affinity between
-// pods: nodes that these rule out pass.
+// pods: nodes that these rule out pass, also for extended resources that DeviceClasses serve.
 package kubescheduler
 
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -41,6 +42,7 @@ type Filters struct {
 type request struct {
 	name   corev1.ResourceName
 	amount resource.Quantity
+	served bool // by a DeviceClass, on nodes that do not report the resource
 }
 
 // For returns the filters for the pod, which must not be changed afterwards. They do not count the
@@ -54,8 +56,17 @@ func For(pod *corev1.Pod, ignored ...corev1.ResourceName) *Filters {
 	requests := snapshot.PodRequests(pod)
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if amount := requests[name]; amount.Sign() > 0 && !slices.Contains(ignored, name) {
-			f.requests = append(f.requests, request{name, amount})
+			f.requests = append(f.requests, request{name: name, amount: amount})
 		}
+	}
+	return f
+}
+
+// In returns the filters with the DeviceClasses of the View. A node that does not report a resource
+// which a class serves does not lack it: kube-scheduler allocates devices for it.
+func (f *Filters) In(view *snapshot.View) *Filters {
+	for i := range f.requests {
+		f.requests[i].served, _ = view.ServesResource(f.requests[i].name)
 	}
 	return f
 }
@@ -109,6 +120,9 @@ func (f *Filters) LacksWithout(n *snapshot.Node, gone ...*corev1.Pod) string {
 	}
 	for i := range f.requests {
 		r := &f.requests[i]
+		if r.served && !reports(n, r.name) {
+			continue
+		}
 		rest := here.left(r.name)
 		if empty {
 			rest = n.Object.Status.Allocatable[r.name].DeepCopy()
@@ -121,6 +135,24 @@ func (f *Filters) LacksWithout(n *snapshot.Node, gone ...*corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+// Unsure reports whether nodes for which Lacks gives the reason may have enough, because a DeviceClass
+// may serve the resource: no class is known, and no node reports the resource.
+func Unsure(reason string, view *snapshot.View) bool {
+	name, unsure := strings.CutPrefix(reason, insufficientStart)
+	if _, known := view.ServesResource(corev1.ResourceName(name)); known {
+		return false
+	}
+	for n := range view.All() {
+		unsure = unsure && !reports(n, corev1.ResourceName(name))
+	}
+	return unsure
+}
+
+func reports(n *snapshot.Node, name corev1.ResourceName) bool {
+	amount := n.Object.Status.Allocatable[name]
+	return !amount.IsZero()
 }
 
 // room is how much the pods on a node leave, less than 0 if they request more than it has.
@@ -155,7 +187,7 @@ var free = snapshot.NewFact(func(n *snapshot.Node) room {
 	pods := n.Object.Status.Allocatable[corev1.ResourcePods]
 	r := room{pods: pods.Value() - int64(len(n.Pods)), resources: make([]request, 0, len(left))}
 	for name, amount := range left {
-		r.resources = append(r.resources, request{name, amount})
+		r.resources = append(r.resources, request{name: name, amount: amount})
 	}
 	return r
 })

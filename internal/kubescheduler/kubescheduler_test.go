@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -100,5 +101,39 @@ func TestLacks(t *testing.T) {
 	full := snapshot.NewNode(object, requesting(nil), requesting(nil))
 	if got := kubescheduler.For(requesting(nil)).Lacks(full); got != "Too many pods" {
 		t.Errorf("with as many pods as the node may have: %q", got)
+	}
+}
+
+// kube-scheduler allocates devices for an extended resource that a DeviceClass serves, on nodes that do not report it.
+func TestResourcesServedByDeviceClasses(t *testing.T) {
+	const gpu, implicit, other = "example.com/gpu", "deviceclass.resource.kubernetes.io/gpu", "example.com/other"
+	one, name := resource.MustParse("1"), gpu
+	var none, classes snapshot.Builder
+	for _, b := range []*snapshot.Builder{&none, &classes} {
+		for name, reported := range map[string]corev1.ResourceList{"plugin": {gpu: one, "pods": one}, "driver": {"pods": one, implicit: {}}} {
+			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: reported}})
+		}
+	}
+	classes.SetDeviceClass(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: &name}})
+	for what, tt := range map[string]struct {
+		view     *snapshot.View
+		node     string
+		resource corev1.ResourceName
+		lacks    bool
+		unsure   bool
+	}{
+		"served":                      {classes.View(), "driver", gpu, false, false},
+		"served by its class":         {classes.View(), "driver", implicit, false, false},
+		"reported by a device plugin": {classes.View(), "plugin", gpu, true, false},
+		"not served":                  {classes.View(), "driver", other, true, false},
+		"no class is known":           {none.View(), "driver", other, true, true},
+		"no class is known, and a node reports it": {none.View(), "driver", gpu, true, false},
+	} {
+		requests := corev1.ResourceRequirements{Requests: corev1.ResourceList{tt.resource: resource.MustParse("2")}}
+		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: requests}}}}
+		got := kubescheduler.For(pod).In(tt.view).Lacks(tt.view.Node(tt.node))
+		if unsure := kubescheduler.Unsure(got, tt.view); (got != "") != tt.lacks || unsure != tt.unsure {
+			t.Errorf("%s: %q, unsure: %t", what, got, unsure)
+		}
 	}
 }

@@ -77,7 +77,7 @@ func (s *search) count(a alternative) (count int, first string, complete bool, e
 		if t, err = s.try(s.Engine, pod, s.View); err != nil {
 			return 0, "", false, err
 		}
-		t.filters = kubescheduler.For(pod, slices.Concat(s.Ignored, a.ignored)...)
+		t.filters = kubescheduler.For(pod, slices.Concat(s.Ignored, a.ignored)...).In(s.View)
 	}
 	for _, n := range a.nodes {
 		if !s.spend(cost) {

@@ -219,7 +219,7 @@ func (s *search) try(e *engine.Engine, pod *corev1.Pod, view *snapshot.View) (*t
 	if err != nil {
 		return nil, err
 	}
-	return &trial{s.ctx, kubescheduler.For(pod, s.Ignored...), probe}, nil
+	return &trial{s.ctx, kubescheduler.For(pod, s.Ignored...).In(view), probe}, nil
 }
 
 // fits reports whether the pod fits on the node, with and without the pods nominated to it, unless kube-scheduler excludes the node

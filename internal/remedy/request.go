@@ -203,7 +203,7 @@ func (r *request) above(fits int64, node string, cannot int64) (*Remedy, error) 
 		return r.remedy(fits, node, cannot, false), nil
 	}
 	var nodes []*snapshot.Node
-	filters := kubescheduler.For(r.with(max(cannot, 1)), r.Ignored...)
+	filters := kubescheduler.For(r.with(max(cannot, 1)), r.Ignored...).In(r.View)
 	for _, n := range r.selected {
 		if filters.Lacks(n) == "" {
 			nodes = append(nodes, n)
