@@ -113,12 +113,8 @@ func fetchGPUs(ctx context.Context, client *http.Client, admin, node string) (*g
 }
 
 // readIfFound reads the JSON at the path of the admin address. found is false if nothing is there.
-func readIfFound(ctx context.Context, client *http.Client, admin, path string, into any) (found bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(admin, "/")+path, nil)
-	if err != nil {
-		return false, err
-	}
-	err = respond.Read(client, req, into)
+func readIfFound[T any](ctx context.Context, client *http.Client, admin, path string, into *T) (found bool, err error) {
+	*into, err = replicas.FetchJSON[T](path)(ctx, client, strings.TrimRight(admin, "/"))
 	if refused := (*respond.Refused)(nil); errors.As(err, &refused) && refused.Code == http.StatusNotFound {
 		return false, nil
 	}

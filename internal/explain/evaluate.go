@@ -35,7 +35,7 @@ type evaluation struct {
 	pod     *corev1.Pod
 	view    weak.Pointer[snapshot.View]
 	engines map[string]*engine.Engine
-	now     []Profile // without Pending
+	now     []Profile
 	fits    *Fits
 	placed  []Placed
 
@@ -110,16 +110,11 @@ func (v *evaluator) add(ctx context.Context, doc *Document, engines map[string]*
 	if err != nil {
 		return err
 	}
-	doc.Now, doc.Fits, doc.Remedies, doc.Placed = slices.Clone(e.now), e.fits, e.remedies, e.placed
+	doc.Now, doc.Fits, doc.Remedies, doc.Placed = e.now, e.fits, e.remedies, e.placed
 	if pod.Spec.NodeName == "" {
 		doc.Hints = v.source.hints(pod, v.source.View(pod.UID), engines)
 	}
 	doc.Change = doc.change()
-	for i := range doc.Now {
-		if p := &doc.Now[i]; !p.Unmanaged && v.source.Pending != nil {
-			p.Pending = v.source.Pending(p.Profile, pod.UID)
-		}
-	}
 	return nil
 }
 

@@ -119,8 +119,6 @@ type Profile struct {
 	Explanations []engine.Explanation `json:"explanations"`
 	// Notes are the notes of policies about the pod as a whole.
 	Notes []engine.PolicyNotes `json:"notes,omitempty"`
-	// Pending describes the pod if this replica knows that it is pending because of this profile; nil otherwise.
-	Pending *Pending `json:"pending,omitempty"`
 	// Refused is why a bind call of the profile would refuse the pod on any node; "" if it would not.
 	Refused string `json:"refused,omitempty"`
 	// Error is why the policies cannot evaluate the pod on any node.
@@ -154,15 +152,6 @@ func (x *Exclusion) String() string {
 	return fmt.Sprintf("%d %s (%s)", x.Nodes, x.Reason, names)
 }
 
-// Pending describes a pod for which Outboard rejected every node that kube-scheduler asked about.
-type Pending struct {
-	// Since is when that first happened.
-	Since time.Time `json:"since"`
-	// Requeues is how often Outboard has requeued the pod since, and LastRequeued when it last did; zero if never.
-	Requeues     int       `json:"requeues"`
-	LastRequeued time.Time `json:"lastRequeued,omitzero"`
-}
-
 // Source is the data behind a Handler.
 type Source struct {
 	Log *decision.Log
@@ -181,8 +170,6 @@ type Source struct {
 	Refuses func(profile string, pod *corev1.Pod) error
 	// Ignored returns the resources with ignoredByScheduler; nil: none.
 	Ignored func() []corev1.ResourceName
-	// Pending describes a pod that is pending because of a profile, or returns nil. Nil: Outboard requeues no pods.
-	Pending func(profile string, pod types.UID) *Pending
 	// Signals returns the state of the signals; nil if there are none.
 	Signals func() []Signal
 }

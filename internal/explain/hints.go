@@ -37,7 +37,7 @@ func refused(pod *corev1.Pod) error {
 					rule = "must have a limit that is equal to the request"
 				}
 				if rule != "" {
-					return fmt.Errorf("the API server refuses pod %s/%s: %s: %s of container %s %s",
+					return fmt.Errorf("manifest: the API server refuses pod %s/%s: %s: %s of container %s %s",
 						pod.Namespace, pod.Name, name, &amount, c.Name, rule)
 				}
 			}

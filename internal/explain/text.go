@@ -15,6 +15,7 @@ import (
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/internal/respond"
 )
 
@@ -95,7 +96,7 @@ func (d *Document) Text(w io.Writer) error {
 		}
 	}
 	for i := range d.Now {
-		d.Now[i].text(&b)
+		d.Now[i].text(&b, d.Reason)
 	}
 	d.remedies(&b)
 	for i := range d.Placed {
@@ -109,7 +110,8 @@ func (d *Document) Text(w io.Writer) error {
 	return err
 }
 
-func (p *Profile) text(b *strings.Builder) {
+// text writes the profile; reason is why the pod waits, or nil.
+func (p *Profile) text(b *strings.Builder, reason *pending.Reason) {
 	if p.Unmanaged {
 		fmt.Fprintf(b, "\nkube-scheduler does not call profile %s for the pod, which requests none of the profile's managedResources.\n", p.Profile)
 		return
@@ -126,10 +128,10 @@ func (p *Profile) text(b *strings.Builder) {
 	for i := range p.Excluded {
 		fmt.Fprintf(b, "  %s\n", &p.Excluded[i])
 	}
-	if p.Pending != nil {
-		fmt.Fprintf(b, "  pending since %s", p.Pending.Since.UTC().Format(time.RFC3339))
-		if p.Pending.Requeues > 0 {
-			fmt.Fprintf(b, "; requeues: %d, last at %s", p.Pending.Requeues, p.Pending.LastRequeued.UTC().Format(time.RFC3339))
+	if reason != nil && reason.Profile == p.Profile {
+		fmt.Fprintf(b, "  pending since %s", reason.Since.UTC().Format(time.RFC3339))
+		if reason.Requeues > 0 {
+			fmt.Fprintf(b, "; requeues: %d, last at %s", reason.Requeues, reason.LastRequeued.UTC().Format(time.RFC3339))
 		}
 		b.WriteString("\n")
 	}

@@ -124,8 +124,8 @@ func TryHandler(s Source) http.Handler {
 	})
 }
 
-// podsIn returns the pods of a manifest with one or more documents as the API server would make them, not bound and without a UID, and the
-// objects that have none.
+// podsIn returns the pods of a manifest as the API server would make them, not bound and without a
+// UID, and the objects that have none.
 func podsIn(data []byte) (pods []*corev1.Pod, skipped []string, err error) {
 	file := manifest.Text{Data: data}
 	for _, document := range file.Documents() {
@@ -138,22 +138,21 @@ func podsIn(data []byte) (pods []*corev1.Pod, skipped []string, err error) {
 		if err := root.Decode(&object); err != nil {
 			return nil, nil, err
 		}
-		objects := map[string]map[string]any{"": object}
-		if items, ok := object["items"].([]any); ok {
-			clear(objects)
-			for i := range items {
-				objects[fmt.Sprintf("items[%d]", i)], _ = items[i].(map[string]any)
-			}
+		all, ok := object["items"].([]any)
+		if !ok {
+			all = []any{object}
 		}
-		for _, at := range slices.Sorted(maps.Keys(objects)) {
-			found, err := podsOf(root.At(at), objects[at])
+		for i := range all {
+			at, object := root, all[i]
+			if ok {
+				at = root.At(fmt.Sprintf("items[%d]", i))
+			}
+			found, name, err := podsOf(at, object)
 			if err != nil {
 				return nil, nil, err
 			}
 			if pods = append(pods, found...); len(found) == 0 {
-				var head metav1.ObjectMeta
-				_ = root.At(at).At("metadata").Decode(&head)
-				skipped = append(skipped, fmt.Sprintf("%v/%s", objects[at]["kind"], head.Name))
+				skipped = append(skipped, name)
 			}
 		}
 	}
@@ -166,40 +165,37 @@ func podsIn(data []byte) (pods []*corev1.Pod, skipped []string, err error) {
 	return pods, skipped, nil
 }
 
-// podsOf returns the pods of an object.
-func podsOf(root strictyaml.Value, object map[string]any) (pods []*corev1.Pod, err error) {
-	if object["kind"] == "Pod" {
-		pod := new(corev1.Pod)
-		if err := root.Decode(pod); err != nil {
-			return nil, err
-		}
-		pods = append(pods, pod)
+// podsOf returns the pods of an object, and its kind and name.
+func podsOf(root strictyaml.Value, object any) (pods []*corev1.Pod, name string, err error) {
+	var head struct {
+		Kind     string            `json:"kind"`
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	_ = root.Decode(&head) // the other fields are unknown here
+	if head.Kind == "Pod" {
+		pods = append(pods, new(corev1.Pod))
+		err = root.Decode(pods[0])
 	}
 	for _, at := range templates("", object) {
-		var meta metav1.ObjectMeta
 		var template corev1.PodTemplateSpec
-		if err := errors.Join(root.At("metadata").Decode(&meta), root.At(at).Decode(&template)); err != nil {
-			return nil, err
-		}
+		err = errors.Join(err, root.At(at).Decode(&template))
 		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
-		pod.Name, pod.Namespace = meta.Name, meta.Namespace
+		pod.Name, pod.Namespace = head.Metadata.Name, head.Metadata.Namespace
 		pods = append(pods, pod)
 	}
 	for _, pod := range pods {
-		if len(pod.Spec.Containers) == 0 {
-			return nil, errors.New("manifest: the pod has no containers")
+		if err == nil && len(pod.Spec.Containers) == 0 {
+			err = errors.New("manifest: the pod has no containers")
 		}
 		pod.Namespace, pod.Name = cmp.Or(pod.Namespace, "default"), cmp.Or(pod.Name, pod.GenerateName, "pod")
 		pod.UID, pod.ResourceVersion, pod.Spec.NodeName = "", "", ""
 		pod.Status = corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled}}} // its scheduler would try it
 		pod.Spec.SchedulerName = cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
-		if err := refused(pod); err != nil {
-			return nil, fmt.Errorf("manifest: %w", err)
-		}
+		err = cmp.Or(err, refused(pod))
 		snapshot.DefaultRequests(pod)
 		snapshot.TrimPod(pod)
 	}
-	return pods, nil
+	return pods, head.Kind + "/" + head.Metadata.Name, err
 }
 
 // templates returns the paths of the templates of pods in an object of any kind.

@@ -58,16 +58,14 @@ func together(profiles []Profile, says map[string][]engine.Explanation, called, 
 	return f
 }
 
-// deciding returns the profiles whose policies decide about the pod: those that would not refuse to bind it, or all if all would.
+// deciding returns the profiles whose policies decide about the pod: those that would not refuse to
+// bind it, or all if all would.
 func deciding(profiles []Profile) (paths []string) {
-	for _, refused := range []bool{false, true} {
-		for i := range profiles {
-			if p := &profiles[i]; !p.Unmanaged && (refused || p.Refused == "") {
-				paths = append(paths, p.Profile)
-			}
-		}
-		if len(paths) > 0 {
-			break
+	accepts := func(p Profile) bool { return !p.Unmanaged && p.Refused == "" }
+	some := slices.ContainsFunc(profiles, accepts)
+	for i := range profiles {
+		if p := &profiles[i]; !p.Unmanaged && (accepts(*p) || !some) {
+			paths = append(paths, p.Profile)
 		}
 	}
 	return paths

@@ -3,6 +3,7 @@
 package pending
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,22 +35,13 @@ const (
 	Unclaimed = "unclaimed"
 )
 
-// Title returns a code in a few words, without the policy.
-func Title(code string) string {
-	switch code {
-	case Gated:
-		return "Scheduling gates"
-	case NotTried:
-		return "No scheduler has tried it"
-	case Failed:
-		return "The attempt failed"
-	case OtherScheduler:
-		return "It names another scheduler"
-	case Other:
-		return "kube-scheduler itself, or another extender"
-	}
-	return code[strings.Index(code, ".")+1:]
+var titles = map[string]string{
+	Gated: "Scheduling gates", NotTried: "No scheduler has tried it", Failed: "The attempt failed",
+	OtherScheduler: "It names another scheduler", Other: "kube-scheduler itself, or another extender",
 }
+
+// Title returns a code in a few words, without the policy.
+func Title(code string) string { return cmp.Or(titles[code], code[strings.Index(code, ".")+1:]) }
 
 // Source is what is known of pods. All functions may be called concurrently.
 type Source struct {
@@ -67,11 +59,28 @@ type Reason struct {
 	// Text is what follows "the pod waits:", or where it is.
 	Text string `json:"text"`
 
-	// Rejection is that of the profile that kube-scheduler asked last, about so many Nodes at LastCall; zero if none rejected the pod, which
-	// it did first at Since. The requeues are those for all profiles.
-	Rejection       decision.Rejection `json:"-"`
-	Nodes, Requeues int                `json:"-"`
-	Since, LastCall time.Time          `json:"-"`
+	// Profile is the one of those that reject the pod which kube-scheduler asked last, about so many
+	// Nodes at LastCall; "" if none does. Since is when the first of them rejected it first.
+	Profile   string             `json:"profile,omitempty"`
+	Rejection decision.Rejection `json:"-"`
+	Nodes     int                `json:"-"`
+	LastCall  time.Time          `json:"lastCall,omitzero"`
+	Since     time.Time          `json:"since,omitzero"`
+	// Requeues is how often Outboard has requeued the pod, and LastRequeued when it last did.
+	Requeues     int       `json:"requeues,omitempty"`
+	LastRequeued time.Time `json:"lastRequeued,omitzero"`
+}
+
+// Merge adds what another replica knows of the same pod.
+func (r *Reason) Merge(other Reason) {
+	if r.Profile == "" && other.Profile != "" || other.LastCall.After(r.LastCall) {
+		*r, other = other, *r
+	}
+	if !other.LastCall.IsZero() {
+		r.Requeues += other.Requeues
+		r.Since = slices.MinFunc([]time.Time{r.Since, other.Since}, time.Time.Compare)
+		r.LastRequeued = slices.MaxFunc([]time.Time{r.LastRequeued, other.LastRequeued}, time.Time.Compare)
+	}
 }
 
 // Profiles returns the profiles that place the pod, and those that manage what it requests and serve other schedulers only.
@@ -96,13 +105,8 @@ func (s *Source) Waits(pod *corev1.Pod, profiles []*config.Profile) (r Reason) {
 		if !ok || status.Rejection.Code == "" {
 			continue
 		}
-		if r.Since.IsZero() || status.Since.Before(r.Since) {
-			r.Since = status.Since
-		}
-		r.Requeues += status.Requeues
-		if !status.LastCall.Before(r.LastCall) {
-			r.Rejection, r.Nodes, r.LastCall = status.Rejection, status.Nodes, status.LastCall
-		}
+		r.Merge(Reason{Profile: p.Path, Rejection: status.Rejection, Nodes: status.Nodes, LastCall: status.LastCall,
+			Since: status.Since, Requeues: status.Requeues, LastRequeued: status.LastRequeued})
 	}
 	var condition corev1.PodCondition // zero: no scheduler has tried the pod
 	for _, c := range pod.Status.Conditions {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
-	"time"
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
@@ -27,16 +26,19 @@ func Decisions(responses []Response[[]*decision.Record], limit int) []*decision.
 // the rest of the replica that knows most about the pod. All replicas read the same cluster, so the rest differs only for a moment, or if
 // a replica cannot read it, except that each replica requeues the pods that it rejected itself, and reads signals itself.
 func Explanation(responses []Response[*explain.Document], limit int) *explain.Document {
-	merged := *slices.MaxFunc(responses, func(a, b Response[*explain.Document]) int { return cmp.Compare(knows(a.Value), knows(b.Value)) }).Value
-	merged.Now, merged.Signals = slices.Clone(merged.Now), slices.Clone(merged.Signals)
+	best := slices.MaxFunc(responses, func(a, b Response[*explain.Document]) int { return cmp.Compare(knows(a.Value), knows(b.Value)) }).Value
+	merged := *best
+	merged.Signals = slices.Clone(merged.Signals)
 	var decisions []Response[[]*decision.Record]
 	for _, r := range responses {
 		merged.Replicas = append(merged.Replicas, r.Replica)
 		decisions = append(decisions, Response[[]*decision.Record]{Replica: r.Replica, Value: r.Value.Decisions})
 	}
 	merged.Decisions = Decisions(decisions, limit)
-	for i := range merged.Now {
-		merged.Now[i].Pending = pending(responses, merged.Now[i].Profile)
+	for _, r := range responses {
+		if merged.Node == "" && merged.Reason != nil && r.Value.Reason != nil && r.Value != best {
+			merged.Reason.Merge(*r.Value.Reason)
+		}
 	}
 	for i := range merged.Signals {
 		merged.Signals[i] = worst(responses, merged.Signals[i].Name)
@@ -55,28 +57,6 @@ func knows(d *explain.Document) int {
 		return 1
 	}
 	return 0
-}
-
-// pending returns since when any replica knows that the pod is pending because of the profile, and how often all of them requeued it;
-// nil if none knows it.
-func pending(responses []Response[*explain.Document], profile string) *explain.Pending {
-	var sum *explain.Pending
-	for _, r := range responses {
-		for i := range r.Value.Now {
-			p := r.Value.Now[i].Pending
-			switch {
-			case r.Value.Now[i].Profile != profile || p == nil:
-			case sum == nil:
-				first := *p
-				sum = &first
-			default:
-				sum.Since = slices.MinFunc([]time.Time{sum.Since, p.Since}, time.Time.Compare)
-				sum.LastRequeued = slices.MaxFunc([]time.Time{sum.LastRequeued, p.LastRequeued}, time.Time.Compare)
-				sum.Requeues += p.Requeues
-			}
-		}
-	}
-	return sum
 }
 
 // worst returns the signal as the replica reads it whose reading fails, or else has the most stale values. The error has the name of

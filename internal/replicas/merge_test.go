@@ -9,6 +9,7 @@ import (
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/internal/replicas"
 )
 
@@ -39,18 +40,15 @@ func TestDecisions(t *testing.T) {
 
 // The explanation has what any replica knows of the pod.
 func TestExplanation(t *testing.T) {
-	pending := func(profile string, minutes, requeues int) []explain.Profile {
-		p := explain.Profile{Profile: profile}
-		if minutes > 0 {
-			p.Pending = &explain.Pending{Since: noon.Add(time.Duration(minutes) * time.Minute), Requeues: requeues, LastRequeued: noon.Add(time.Duration(10+minutes) * time.Minute)}
-		}
-		return []explain.Profile{p}
+	rejected := func(minutes, requeues int) *pending.Reason {
+		at := noon.Add(time.Duration(minutes) * time.Minute)
+		return &pending.Reason{Code: "P.C", Profile: "/", Since: at, LastCall: at, Requeues: requeues, LastRequeued: at}
 	}
 	for name, tt := range map[string]struct {
 		a, b, want explain.Document
 	}{
 		"the one that has seen the pod bound": {
-			explain.Document{Known: true, Now: pending("/", 1, 1)},
+			explain.Document{Known: true, Reason: rejected(1, 1)},
 			explain.Document{Known: true, Node: "n"},
 			explain.Document{Known: true, Node: "n"},
 		},
@@ -64,22 +62,16 @@ func TestExplanation(t *testing.T) {
 			explain.Document{Known: true},
 			explain.Document{Known: true},
 		},
-		"pending for both": {
-			explain.Document{Known: true, Now: pending("/", 5, 2)},
-			explain.Document{Known: true, Now: pending("/", 3, 1)},
-			explain.Document{Known: true, Now: []explain.Profile{{Profile: "/", Pending: &explain.Pending{
-				Since: noon.Add(3 * time.Minute), Requeues: 3, LastRequeued: noon.Add(15 * time.Minute),
-			}}}},
+		"rejected by both": {
+			explain.Document{Known: true, Reason: rejected(3, 2)},
+			explain.Document{Known: true, Reason: rejected(5, 1)},
+			explain.Document{Known: true, Reason: &pending.Reason{Code: "P.C", Profile: "/", Since: noon.Add(3 * time.Minute),
+				LastCall: noon.Add(5 * time.Minute), Requeues: 3, LastRequeued: noon.Add(5 * time.Minute)}},
 		},
-		"pending for one": {
-			explain.Document{Known: true, Now: pending("/", 0, 0)},
-			explain.Document{Known: true, Now: pending("/", 3, 1)},
-			explain.Document{Known: true, Now: pending("/", 3, 1)},
-		},
-		"pending by another profile": {
-			explain.Document{Known: true, Now: pending("/", 0, 0)},
-			explain.Document{Known: true, Now: pending("/other", 3, 1)},
-			explain.Document{Known: true, Now: pending("/", 0, 0)},
+		"rejected by one": {
+			explain.Document{Known: true, Reason: &pending.Reason{Code: pending.Other}},
+			explain.Document{Known: true, Reason: rejected(3, 1)},
+			explain.Document{Known: true, Reason: rejected(3, 1)},
 		},
 		"a signal that one cannot read": {
 			explain.Document{Signals: []explain.Signal{{Name: "load", Stale: 3}, {Name: "price", Stale: 1}}},

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Run follows the cluster and the signals, maintains ledgers, requeues pods, and lets policies precompute, until ctx ends. It may be
@@ -29,7 +30,11 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.Requeuer != nil {
 		run(s.Requeuer.Run)
 	}
-	run(s.countCalls)
+	if s.count != nil {
+		run(func(ctx context.Context) {
+			wait.UntilWithContext(ctx, func(context.Context) { s.count() }, 20*time.Second)
+		})
+	}
 	run(s.precompute)
 	run(s.retryReloads)
 	return group.Wait()
@@ -54,23 +59,6 @@ func (s *Service) keepLedgers(ctx context.Context) {
 	// Before, it is unknown which pods exist, and claims of existing pods must not be released.
 	if s.Cluster.WaitForSync(ctx) == nil {
 		s.Keeper.Run(ctx)
-	}
-}
-
-// countInterval is how often the page counts calls.
-const countInterval = 20 * time.Second
-
-// countCalls counts for the page until ctx ends.
-func (s *Service) countCalls(ctx context.Context) {
-	for {
-		if count := s.count.Load(); count != nil {
-			(*count)()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(countInterval):
-		}
 	}
 }
 

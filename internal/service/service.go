@@ -62,9 +62,9 @@ type Service struct {
 	// Requeuer knows the pods that Outboard has rejected, and requeues them. It is nil without a cluster.
 	Requeuer *requeue.Requeuer
 
-	surveyor *survey.Surveyor       // nil without a cluster
-	journal  *decision.Journal      // nil: none
-	count    atomic.Pointer[func()] // for the page, see ui.Source.Repeat; nil without an admin address
+	surveyor *survey.Surveyor  // nil without a cluster
+	journal  *decision.Journal // nil: none
+	count    func()            // for the page, see ui.Source.Repeat; nil without AdminOptions
 
 	options     Options
 	logger      *slog.Logger
@@ -268,14 +268,6 @@ func (s *Service) Warnings() []string {
 // Source returns the data for explanations.
 func (s *Service) Source() explain.Source {
 	source := explain.Source{Log: s.Log, Engines: func() map[string]*engine.Engine { return s.current.Load().Engines }}
-	if s.Requeuer != nil {
-		source.Pending = func(profile string, pod types.UID) *explain.Pending {
-			if status, ok := s.Requeuer.Status(profile, pod); ok {
-				return &explain.Pending{Since: status.Since, Requeues: status.Requeues, LastRequeued: status.LastRequeued}
-			}
-			return nil
-		}
-	}
 	profile := func(path string) *config.Profile {
 		profiles := s.current.Load().Config.Profiles
 		if i := slices.IndexFunc(profiles, func(p config.Profile) bool { return p.Path == path }); i >= 0 {

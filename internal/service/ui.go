@@ -16,7 +16,7 @@ func (s *Service) uiSource(checks []server.Check) ui.Source {
 		Name: name, Metrics: s.options.Registry, Warnings: s.Warnings, Log: s.Log, View: s.View, Now: time.Now,
 		Source:  s.pending(),
 		Signals: func() []explain.Signal { return explained(s.signals) },
-		Repeat:  func(count func()) { s.count.Store(&count) },
+		Repeat:  func(count func()) { s.count = count },
 		Checks: func() []ui.Check {
 			var all []ui.Check
 			for _, c := range checks {

@@ -387,13 +387,7 @@ func (w *world) handlers(name string) http.Handler {
 			return w.pods[namespace+"/"+name], nil
 		},
 		Manages: func(_ string, pod *corev1.Pod) bool { return w.config.Profiles[0].Manages(pod) },
-		Pending: func(_ string, pod types.UID) *explain.Pending {
-			if s, ok := w.rejected[pod]; ok {
-				return &explain.Pending{Since: s.Since, Requeues: s.Requeues, LastRequeued: s.LastRequeued}
-			}
-			return nil
-		},
-		Reason: known.Of, Signals: w.signals,
+		Reason:  known.Of, Signals: w.signals,
 	}
 	mux.Handle("GET "+explain.Path, explain.Handler(source))
 	mux.Handle("POST "+ui.TryPath, explain.TryHandler(source))

@@ -78,7 +78,7 @@ func TestGatedPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	th.Eventually("explain says that the pod is gated", func() bool { return strings.Contains(th.Explain(o, "gated").Verdict, "(example.com/quota)") })
-	if doc := th.Explain(o, "gated"); len(doc.Decisions) > 0 || doc.Now[0].Pending != nil {
+	if doc := th.Explain(o, "gated"); len(doc.Decisions) > 0 || doc.Reason.Profile != "" {
 		t.Errorf("the explanation of a gated pod is %+v", doc)
 	}
 	if _, err := th.Client.CoreV1().Pods(pod.Namespace).Patch(th.Ctx, pod.Name, types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`), metav1.PatchOptions{}); err != nil {

@@ -7,7 +7,7 @@ export default (page, { rest: [namespace = '', name = ''], query }) => ({
   draw(doc) {
     // Of a pod that is on a node, the latest call that scored nodes is shown.
     const now = page.now(), scored = !doc.now && doc.decisions?.find(d => d.top?.length)
-    const pending = doc.now?.map(p => p.pending).find(Boolean)
+    const pending = doc.reason?.profile && doc.reason
     const fact = (name, text, wide) => text && h('div', { class: wide }, h('dt', name), h('dd', text))
     return [
       h('p', doc.verdict),
