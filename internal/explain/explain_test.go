@@ -42,48 +42,6 @@ func known(profiles string) *pending.Source {
 	return &pending.Source{Config: func() *config.Config { return c }, Places: (*config.Profile).Places, Rejected: func(string, types.UID) (requeue.Status, bool) { return requeue.Status{}, false }}
 }
 
-// The first line shows whether the pod is on a node, gated, or pending.
-func TestWhereThePodIs(t *testing.T) {
-	e, err := engine.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods := map[string]*corev1.Pod{}
-	server := httptest.NewServer(explain.Handler(explain.Source{
-		Log:     decision.NewLog(1),
-		Engines: func() map[string]*engine.Engine { return map[string]*engine.Engine{"/": e} },
-		View:    func(types.UID) *snapshot.View { return new(snapshot.View) },
-		Pod:     func(_ context.Context, _, name string) (*corev1.Pod, error) { return pods[name], nil },
-		Reason:  known("").Of,
-	}))
-	defer server.Close()
-	gates := []corev1.PodSchedulingGate{{Name: "example.com/quota"}, {Name: "example.com/approval"}}
-	for name, tc := range map[string]struct {
-		spec corev1.PodSpec
-		want string
-	}{
-		"bound":   {corev1.PodSpec{NodeName: "a"}, "Pod default/bound is on node a."},
-		"pending": {corev1.PodSpec{SchedulerName: "default-scheduler"}, "Pod default/pending waits: no scheduler named default-scheduler has tried it."},
-		"gated":   {corev1.PodSpec{SchedulingGates: gates}, "Pod default/gated waits: kube-scheduler tries it only after its scheduling gates are removed (example.com/quota, example.com/approval)."},
-		"unknown": {corev1.PodSpec{}, "Pod default/unknown is not known to Outboard."},
-	} {
-		if name != "unknown" {
-			pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: tc.spec}
-		}
-		doc, err := explain.Fetch(t.Context(), server.Client(), server.URL, url.Values{"pod": {name}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var text strings.Builder
-		if err := doc.Text(&text); err != nil {
-			t.Fatal(err)
-		}
-		if first, _, _ := strings.Cut(text.String(), "\n"); first != tc.want {
-			t.Errorf("%s: got %q, want %q", name, first, tc.want)
-		}
-	}
-}
-
 // The pod itself says how long it has waited, or what kube-scheduler has last said of it; a pod of another scheduler would not be bound.
 func TestWhatThePodSays(t *testing.T) {
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -108,7 +66,7 @@ func TestWhatThePodSays(t *testing.T) {
 		want, never     string
 	}{
 		"bound":             {"gpu-scheduler", "node-03", nil, condition(corev1.ConditionTrue, ""), "It was bound at 2026-03-01T12:03:12Z, 3m12s after it was created.\n", "last said"},
-		"pending":           {"gpu-scheduler", "", nil, condition(corev1.ConditionFalse, message), "fits on 20 of 21 nodes now, by Outboard's policies.\nkube-scheduler last said: " + message + "\n", "refused"},
+		"pending":           {"gpu-scheduler", "", nil, condition(corev1.ConditionFalse, message), "Pod team/p waits, and fits on 20 of 21 nodes now, by Outboard's policies.\nkube-scheduler last said: " + message + "\n", "refused"},
 		"hostile":           {"gpu-scheduler", "", nil, condition(corev1.ConditionFalse, "\x1b[2J"), `kube-scheduler last said: "\x1b[2J"`, "\x1b"},
 		"gated":             {"gpu-scheduler", "", []corev1.PodSchedulingGate{{Name: "g"}}, condition(corev1.ConditionFalse, "gated"), "its scheduling gates are removed (g)", "last said"},
 		"another scheduler": {"", "", nil, nil, `A bind call would be refused: pod team/p has schedulerName "default-scheduler", which is not among the schedulerNames of profile /: gpu-scheduler.`, "last said"},

@@ -51,8 +51,9 @@ func (s Source) hints(pod *corev1.Pod, view *snapshot.View, engines map[string]*
 	requests := snapshot.PodRequests(pod)
 	ignored, counted := s.ignored(pod)
 	for _, name := range counted {
-		hints = append(hints, fmt.Sprintf("kube-scheduler counts %s, although Outboard's configuration has ignoredByScheduler: "+
-			"true; outboard doctor finds what to correct, and for the plugin, list it in ignoredResources of NodeResourcesFit", name))
+		hints = append(hints, fmt.Sprintf("kube-scheduler counts %s, although Outboard's configuration has "+
+			"ignoredByScheduler: true; outboard doctor finds what to correct, and with the plugin, "+
+			"ignoredResources of NodeResourcesFit must have it", name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
 		if !extended(name) || slices.Contains(ignored, name) {
@@ -63,7 +64,8 @@ func (s Source) hints(pod *corev1.Pod, view *snapshot.View, engines map[string]*
 			unit = cmp.Or(unit, remedy.UnitOf(e, name))
 		}
 		if amount := requests[name]; amount.Format == resource.BinarySI {
-			hints = append(hints, fmt.Sprintf("%s: %s is %d units: write %s", name, &amount, amount.Value(), meant(amount.Value(), unit)))
+			bytes := amount.Value()
+			hints = append(hints, fmt.Sprintf("%s: %s is %d units: write %s", name, &amount, bytes, meant(bytes, unit)))
 		}
 		reported := map[string]int{} // nodes
 		for n := range view.All() {

@@ -31,7 +31,8 @@ const maxManifest = 256 << 10
 // maxTried bounds the pods of a manifest.
 const maxTried = 20
 
-// Tried is what a manifest has: the explanation of each pod by itself, and the objects without one, as KIND/NAME.
+// Tried is what a manifest has: the explanation of each pod by itself, and the objects without one,
+// as KIND/NAME.
 type Tried struct {
 	Pods    []*Document `json:"pods"`
 	Skipped []string    `json:"skipped,omitempty"`
@@ -60,9 +61,10 @@ func (t *Tried) Text(w io.Writer) error {
 	return nil
 }
 
-// TryHandler serves POST requests with a manifest of pods, or of objects with templates of pods, and the query parameters profile and nodes.
-// It responds with [Tried]. The manifest, which may have secrets, is neither kept nor logged, and
-// browsers can send it only from a page of the same address.
+// TryHandler serves POST requests with a manifest of pods, or of objects with templates of pods,
+// and the query parameters profile and nodes. It responds with [Tried]. The manifest, which may
+// have secrets, is neither kept nor logged, and browsers can send it only from a page of the same
+// address.
 func TryHandler(s Source) http.Handler {
 	evaluator := newEvaluator(s)
 	evaluator.kept = nil // a manifest may have secrets

@@ -92,10 +92,11 @@ func (d *Document) verdict() string {
 	if d.Reason != nil {
 		says = strings.TrimSuffix(decision.Plain(d.Reason.Text), ".")
 	}
-	state, fits := " waits", "fits"
+	state, fits := pod+" waits", "fits"
 	if d.Tried {
-		state, fits = " does not exist", "would fit"
+		state, fits = pod+" does not exist", "would fit"
 	}
+	decided := []string{pending.Gated, pending.NotTried, pending.Failed, pending.OtherScheduler}
 	switch r := d.Reason; {
 	case !d.Known:
 		return pod + " is not known to Outboard."
@@ -103,12 +104,14 @@ func (d *Document) verdict() string {
 		return fmt.Sprintf("%s is on node %s, %s.", pod, d.Node, says)
 	case d.Node != "":
 		return fmt.Sprintf("%s is on node %s.", pod, d.Node)
-	case r != nil && slices.Contains([]string{pending.Gated, pending.NotTried, pending.Failed, pending.OtherScheduler}, r.Code):
-		return strings.Replace(pod+state+": "+says+".", "?.", "?", 1)
+	case r != nil && slices.Contains(decided, r.Code):
+		return strings.Replace(state+": "+says+".", "?.", "?", 1)
 	case d.Fits == nil:
-		return pod + state + ", and no profile is for it."
+		return state + ", and no profile is for it."
 	case d.Fits.Fit > 0:
-		return fmt.Sprintf("%s%s, and %s on %d of %d nodes now, by Outboard's policies.", pod, state, fits, d.Fits.Fit, d.Fits.Nodes)
+		return fmt.Sprintf("%s, and %s on %d of %d nodes now, by Outboard's policies.",
+			state, fits, d.Fits.Fit, d.Fits.Nodes)
 	}
-	return fmt.Sprintf("%s%s, and %s on 0 of %d nodes: %s.", pod, state, fits, d.Fits.Nodes, cmp.Or(d.Fits.Why, d.failure()))
+	why := cmp.Or(d.Fits.Why, d.failure())
+	return fmt.Sprintf("%s, and %s on 0 of %d nodes: %s.", state, fits, d.Fits.Nodes, why)
 }

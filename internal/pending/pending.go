@@ -1,5 +1,6 @@
-// Package pending says why a pod waits for a node, or what is wrong with its binding, by what the pod and this replica know. The metric
-// outboard_waiting_pods, the page, and the commands waiting and explain have the same codes and texts from it.
+// Package pending says why a pod waits for a node, or what is wrong with its binding, by what the
+// pod and this replica know. The metric outboard_waiting_pods, the page, and the commands waiting
+// and explain have the same codes and texts from it.
 package pending
 
 import (
@@ -27,7 +28,8 @@ const (
 	NotTried = "not_tried"
 	// Failed: the latest attempt to place the pod failed, such as a call of an extender.
 	Failed = "scheduler_error"
-	// OtherScheduler: the pod requests what a profile manages, and names a scheduler that the profile does not serve.
+	// OtherScheduler: the pod requests what a profile manages, and names a scheduler that the
+	// profile does not serve.
 	OtherScheduler = "other_scheduler"
 	// Other: kube-scheduler, another extender or another replica rejected the nodes.
 	Other = "other"
@@ -49,7 +51,8 @@ type Source struct {
 	Config func() *config.Config
 	// Places reports whether pods like this one are placed with the profile.
 	Places func(profile *config.Profile, pod *corev1.Pod) bool
-	// Rejected returns why the profile rejected all nodes for the pod; ok is false if it did not. It is nil without a cluster.
+	// Rejected returns why the profile rejected all nodes for the pod; ok is false if it did not.
+	// It is nil without a cluster.
 	Rejected func(profile string, pod types.UID) (status requeue.Status, ok bool)
 }
 
@@ -59,8 +62,8 @@ type Reason struct {
 	// Text is what follows "the pod waits:", or where it is.
 	Text string `json:"text"`
 
-	// Profile is the one of those that reject the pod which kube-scheduler asked last, about so many
-	// Nodes at LastCall; "" if none does. Since is when the first of them rejected it first.
+	// Profile is the one of those that reject the pod which kube-scheduler asked last, about so
+	// many Nodes at LastCall; "" if none does. Since is when the first of them rejected it first.
 	Profile   string             `json:"profile,omitempty"`
 	Rejection decision.Rejection `json:"-"`
 	Nodes     int                `json:"-"`
@@ -83,7 +86,8 @@ func (r *Reason) Merge(other Reason) {
 	}
 }
 
-// Profiles returns the profiles that place the pod, and those that manage what it requests and serve other schedulers only.
+// Profiles returns the profiles that place the pod, and those that manage what it requests and
+// serve other schedulers only.
 func (s *Source) Profiles(c *config.Config, pod *corev1.Pod) (profiles []*config.Profile) {
 	for i := range c.Profiles {
 		if p := &c.Profiles[i]; s.Places(p, pod) || s.stranger(p, pod) {
@@ -93,7 +97,8 @@ func (s *Source) Profiles(c *config.Config, pod *corev1.Pod) (profiles []*config
 	return profiles
 }
 
-// stranger reports whether the profile manages what the pod requests, and serves other schedulers than the pod's.
+// stranger reports whether the profile manages what the pod requests, and serves other schedulers
+// than the pod's.
 func (s *Source) stranger(p *config.Profile, pod *corev1.Pod) bool {
 	return len(p.ManagedResources) > 0 && p.Manages(pod) && !s.Places(p, pod)
 }
@@ -105,8 +110,10 @@ func (s *Source) Waits(pod *corev1.Pod, profiles []*config.Profile) (r Reason) {
 		if !ok || status.Rejection.Code == "" {
 			continue
 		}
-		r.Merge(Reason{Profile: p.Path, Rejection: status.Rejection, Nodes: status.Nodes, LastCall: status.LastCall,
-			Since: status.Since, Requeues: status.Requeues, LastRequeued: status.LastRequeued})
+		r.Merge(Reason{
+			Profile: p.Path, Rejection: status.Rejection, Nodes: status.Nodes, LastCall: status.LastCall,
+			Since: status.Since, Requeues: status.Requeues, LastRequeued: status.LastRequeued,
+		})
 	}
 	var condition corev1.PodCondition // zero: no scheduler has tried the pod
 	for _, c := range pod.Status.Conditions {
@@ -121,19 +128,20 @@ func (s *Source) Waits(pod *corev1.Pod, profiles []*config.Profile) (r Reason) {
 		for _, g := range pod.Spec.SchedulingGates {
 			gates = append(gates, g.Name)
 		}
-		r.Code, r.Text = Gated, "kube-scheduler tries it only after its scheduling gates are removed ("+strings.Join(gates, ", ")+")"
+		r.Code = Gated
+		r.Text = "kube-scheduler tries it only after its scheduling gates are removed (" + strings.Join(gates, ", ") + ")"
 	case condition.Reason == corev1.PodReasonSchedulerError:
 		r.Code, r.Text = Failed, failure(condition.Message)
 	case r.Rejection.Code != "":
 		r.Code, r.Text = codeOf(&r.Rejection), r.Rejection.Text
 	case condition.Type == "":
-		r.Code, r.Text = NotTried, fmt.Sprintf("no scheduler named %s has tried it", pod.Spec.SchedulerName)
+		r.Code, r.Text = NotTried, "no scheduler named "+pod.Spec.SchedulerName+" has tried it"
 		if stranger >= 0 {
 			r.Text += meant(pod, profiles[stranger].SchedulerNames)
 		}
 	case stranger >= 0:
-		p := profiles[stranger]
-		r.Code, r.Text = OtherScheduler, fmt.Sprintf("its schedulerName is %s%s", pod.Spec.SchedulerName, meant(pod, p.SchedulerNames))
+		r.Code = OtherScheduler
+		r.Text = "its schedulerName is " + pod.Spec.SchedulerName + meant(pod, profiles[stranger].SchedulerNames)
 	default:
 		r.Code, r.Text = Other, condition.Message
 	}
@@ -173,14 +181,16 @@ func (s *Source) Of(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool) {
 				}
 			}
 		}
-		if near := fields.Nearest(pod.Spec.SchedulerName, used); near != "" && near != pod.Spec.SchedulerName {
+		own := pod.Spec.SchedulerName
+		if near := fields.Nearest(own, used); near != "" && near != own {
 			r.Text += "; did you mean " + near + "?"
 		}
 	}
 	return r, true
 }
 
-// bound returns what is wrong with the binding of the pod, which is bound; ok is false if nothing is.
+// bound returns what is wrong with the binding of the pod, which is bound; ok is false if nothing
+// is.
 func (s *Source) bound(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool) {
 	n, c := view.Node(pod.Spec.NodeName), s.Config()
 	if n == nil {
@@ -202,8 +212,11 @@ func (s *Source) bound(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool)
 	return r, r.Code != ""
 }
 
-// EachLacking calls visit for each claim that the pod on the node must have and lacks, with its resource.
-func EachLacking(c *config.Config, view *snapshot.View, n *snapshot.Node, pod *corev1.Pod, visit func(resource string)) {
+// EachLacking calls visit for each claim that the pod on the node must have and lacks, with its
+// resource.
+func EachLacking(
+	c *config.Config, view *snapshot.View, n *snapshot.Node, pod *corev1.Pod, visit func(resource string),
+) {
 	if pod.Spec.NodeName == "" {
 		return // it is being bound
 	}
