@@ -34,16 +34,16 @@ export const explanation = (doc, page) => [
   doc.hints?.map(x => h('p.bad', x)),
   doc.error && h('p.bad', doc.error),
   doc.remedies?.length ? [h('h2', 'It would fit'), h('ul.plain', doc.remedies.map(r => h('li', r.text)))]
-    : doc.fits?.fit === 0 && !doc.now.some(p => p.error) && dim('It would not fit with any single change that Outboard has tried.'),
+    : doc.fits?.fit === 0 && dim(`It would fit: ${doc.change}.`),
   doc.now?.map(p => profileNow(p, doc.now.length > 1 ? `Profile ${p.profile}: ` : '', page)),
   doc.placed?.map(p => placed(p, doc.placed.length > 1 && `, by profile ${p.profile}`)),
 ]
 
 function profileNow(p, name, page) {
-  if (p.unmanaged) return [h('h2', `${name}does not manage this pod`), dim('The pod requests none of its managedResources, so kube-scheduler does not ask.')]
+  if (p.unmanaged) return [h('h2', `${name}does not manage this pod`), dim('The pod requests none of its managedResources.')]
   const all = p.explanations ?? []
   return [
-    h('h2', `${name || 'It '}fits on ${p.fit > 0 ? number(p.fit) : 'none'} of ${plural(p.nodes, 'node')} now`),
+    h('h2', `${name || 'It '}fits on ${number(p.fit)} of ${plural(p.nodes, 'node')} now`),
     p.refused && h('p.bad', `A bind call would be refused: ${p.refused}.`),
     p.error && h('p.bad', p.error),
     p.notes?.map(n => dim(`${n.policy}: ${n.notes.join('; ')}`)),

@@ -24,7 +24,7 @@ export default page => {
     draw() {
       const paths = page.overview.profiles.map(p => p.path)
       text ??= page.overview.example
-      const input = h('textarea', { id: 'manifest', 'aria-label': 'Manifest of pods, or of workloads with templates', spellcheck: 'false', value: text,
+      const input = h('textarea', { id: 'manifest', 'aria-label': 'Manifest', spellcheck: 'false', value: text,
         oninput(e) { text = e.target.value } })
       return [h('p.dim', 'Where would it fit, and what is missing? Nothing is created, stored or logged.'), h('div.two',
         h('form', { onsubmit(e) { e.preventDefault(); ask() } }, input, h('div.controls', h('button.primary', { disabled: tries }, 'Try'),

@@ -38,7 +38,7 @@ export default (page, route) => {
         rows.length < data.total && h('p.dim', `${number(rows.length)} of ${plural(data.total, owner ? 'pod' : 'owner')} are shown. `,
           limit() < most ? link('Show more', 'waiting', { ...query, limit: limit() * 4 }) : 'Select a reason or a part of a name to see the others.'),
         !rows.length && (data.pods ? empty('No waiting pod is selected.', link('Show all', 'waiting'))
-          : empty('No pod waits.', 'Pods that no node fits are shown here, with the smallest change that lets each run.')),
+          : empty('No pod waits.', 'Pods are here with the smallest change that lets each run.')),
       ]
     },
   }
