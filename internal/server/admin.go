@@ -76,7 +76,7 @@ func (s *Server) oneAtATime(h http.Handler) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), s.opts.BusyTimeout)
 		defer cancel()
 		queued, own, conn := &lease{waited: owing}, &w.(*response).lease, sessionOf(ctx).conn
-		queued.wait(cancel)
+		queued.wait(nil)
 		conn.request.Store(queued) // meanwhile the connection yields before all others, so that there is always room for a probe
 		turn := hold{amount: 1, holder: own}
 		served := s.adminTurn.take(ctx, &turn, sessionOf(ctx).address)
@@ -148,14 +148,7 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 }
 
 // oneLine returns the text without control characters: clients choose paths and names in it.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
-}
+func oneLine(text string) string { return strings.Join(strings.FieldsFunc(text, unicode.IsControl), " ") }
 
 // listenAdmin rejects addresses that other hosts can reach, unless they are allowed.
 func listenAdmin(opts AdminOptions) (*net.TCPListener, error) {
