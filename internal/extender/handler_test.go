@@ -376,6 +376,9 @@ func TestBadInput(t *testing.T) {
 			}
 		}
 	}
+	if answer := string(s.post(t, "filter", `{"apiVersion": "v1", "kind": "Pod"}`)); !strings.Contains(answer, `request has no Pod; kube-scheduler sends {\"Pod\": {`) {
+		t.Errorf("a bare Pod: %s", answer)
+	}
 	res, err := http.Get(s.URL + "/filter")
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,8 @@ var emptyView = new(snapshot.View)
 // decode returns the engine's request for a filter or prioritize body.
 func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err := c.request.Decode(c.body); err != nil {
-		return engine.Request{}, err
+		const sends = `kube-scheduler sends {"Pod": {…}, "NodeNames": ["…"]} or {"Pod": {…}, "Nodes": {"items": [{"metadata": {"name": "…"}}]}}`
+		return engine.Request{}, fmt.Errorf("%w; "+sends, err)
 	}
 	_, _, uid, version := c.request.PodMeta()
 	pod, err := h.pod(ctx, c, c.request.Pod(), uid, version, int64(c.request.Len())*nodeWeight)
