@@ -68,7 +68,7 @@ func (j *Journal) Run(ctx context.Context) {
 
 func (j *Journal) write(ctx context.Context) {
 	var text bytes.Buffer
-	lines := uint64(0)
+	lines, torn := uint64(0), false // the writer may have taken a part of a line
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	for {
@@ -79,12 +79,18 @@ func (j *Journal) write(ctx context.Context) {
 			if len(j.queue) > 0 && text.Len() < journalBuffer {
 				continue
 			}
-			if _, err := j.to.Write(text.Bytes()); err != nil {
+			n, err := j.to.Write(text.Bytes())
+			if err != nil {
 				j.dropped.Add(lines)
 				j.failed(err)
 			}
+			if n > 0 {
+				torn = text.Bytes()[n-1] != '\n'
+			}
 			text.Reset()
-			lines = 0
+			if lines = 0; torn {
+				text.WriteByte('\n')
+			}
 		case <-ctx.Done():
 			if len(j.queue) == 0 {
 				return
