@@ -26,7 +26,8 @@ var errFindings = errors.New("the command has findings")
 
 // Run executes the command until it ends, or until the process gets SIGINT or SIGTERM, prints its error, if any, and returns the
 // exit status. A program kubectl-outboard is a plugin of kubectl, and kubectl_complete-outboard completes the plugin's command lines for
-// kubectl. A second SIGINT kills the process: reading a terminal or a named pipe does not end with the context.
+// kubectl. A second signal kills the process, unless it has PID 1: reading a terminal or a named pipe does not end with the context, and a
+// service serves for a while.
 func Run(cmd *cobra.Command) int {
 	switch program := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); program {
 	case "kubectl-" + cmd.Name():
@@ -38,7 +39,7 @@ func Run(cmd *cobra.Command) int {
 	cmd.SetOut(visible{cmd.OutOrStdout()})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt) })
+	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
 	err := cmd.ExecuteContext(ctx)
 	status := exitStatus(err)
 	if status == statusFailed {

@@ -44,8 +44,7 @@ func TestInterruptedWhileTheAPIServerHangs(t *testing.T) {
 	}
 }
 
-// The first SIGINT ends the context, and the second kills a process that does not end with it. The process is this test, started
-// again.
+// The first signal ends the context, and the second kills a process that does not end with it. The process is this test, started again.
 func TestSecondInterruptKills(t *testing.T) {
 	const variable = "OUTBOARD_TEST_INTERRUPTED"
 	if os.Getenv(variable) != "" {
@@ -57,40 +56,44 @@ func TestSecondInterruptKills(t *testing.T) {
 			return err
 		}, Args: cobra.ArbitraryArgs}))
 	}
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSecondInterruptKills$")
-	child.Env = append(os.Environ(), variable+"=1")
-	stdin, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	says := bufio.NewScanner(stdout)
-	for _, want := range []string{"running", "interrupted"} {
-		if !says.Scan() || says.Text() != want {
-			t.Errorf("the process says %q, want %q (%v)", says.Text(), want, says.Err())
-		}
-		_ = child.Process.Signal(os.Interrupt)
-	}
-	killed := make(chan error, 1)
-	go func() { killed <- child.Wait() }()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); { // the process may have said so before it resets the signal
-		select {
-		case err := <-killed:
-			if status, ok := child.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGINT {
-				t.Errorf("the process ends with %v, want it killed by SIGINT", err)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSecondInterruptKills$")
+			child.Env = append(os.Environ(), variable+"=1")
+			stdin, err := child.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
 			}
-			return
-		case <-time.After(time.Millisecond):
-			_ = child.Process.Signal(os.Interrupt)
-		}
+			stdout, err := child.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := child.Start(); err != nil {
+				t.Fatal(err)
+			}
+			says := bufio.NewScanner(stdout)
+			for _, want := range []string{"running", "interrupted"} {
+				if !says.Scan() || says.Text() != want {
+					t.Errorf("the process says %q, want %q (%v)", says.Text(), want, says.Err())
+				}
+				_ = child.Process.Signal(sig)
+			}
+			killed := make(chan error, 1)
+			go func() { killed <- child.Wait() }()
+			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); { // the process may have said so before it resets the signal
+				select {
+				case err := <-killed:
+					if status, ok := child.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != sig {
+						t.Errorf("the process ends with %v, want it killed by %s", err, sig)
+					}
+					return
+				case <-time.After(time.Millisecond):
+					_ = child.Process.Signal(sig)
+				}
+			}
+			t.Error("the process ignores the second signal")
+			stdin.Close()
+			<-killed
+		})
 	}
-	t.Error("the process ignores SIGINT")
-	stdin.Close()
-	<-killed
 }

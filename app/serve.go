@@ -108,10 +108,13 @@ func run(ctx context.Context, srv *server.Server, s *serving, watcher *filewatch
 		return nil
 	})
 	group.Go(func() error {
-		if s.Cluster != nil && s.Cluster.WaitForSync(behind) != nil { // reading the cluster produces garbage, and delays no call
-			return nil
+		if s.Cluster != nil {
+			if s.Cluster.WaitForSync(behind) != nil {
+				return nil
+			}
+			s.options.Logger.Info("read the cluster", "nodes", s.View().Len())
 		}
-		relaxCollector(behind, collections)
+		relaxCollector(behind, collections) // not before: reading the cluster produces garbage, and delays no call
 		return nil
 	})
 	return group.Wait()
@@ -126,6 +129,7 @@ func connect(c *config.Config, registry *prometheus.Registry, logger *slog.Logge
 	if err != nil {
 		return service.Connection{}, fmt.Errorf("%w (set clientConnection.kubeconfig, or clientConnection: {enabled: false})", err)
 	}
+	logger.Info("connecting to the cluster", "apiServer", client.Host)
 	return service.Connect(c, cluster.Options{Config: client}, registry, logger)
 }
 

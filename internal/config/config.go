@@ -96,7 +96,7 @@ type Serving struct {
 	// at least maxBodyBytes. Default 256Mi.
 	MaxInFlightBytes Bytes `json:"maxInFlightBytes" limits:"1Ki..16Gi"`
 	// ShutdownDelay is how long Outboard continues to serve after it is stopped, and reports that
-	// it is not ready. Default 10s.
+	// it is not ready. Default 10s, and 0s on a loopback address.
 	ShutdownDelay time.Duration `json:"shutdownDelay" limits:"0s..10m"`
 	// DrainTimeout is how long requests may take to complete after ShutdownDelay. Default 20s.
 	DrainTimeout time.Duration `json:"drainTimeout" limits:"1s..10m"`

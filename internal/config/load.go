@@ -149,6 +149,9 @@ func (c *Config) complete(root strictyaml.Value) {
 			c.Serving.Address = "127.0.0.1:8443"
 		}
 	}
+	if a, _ := parseAddress(nil, c.Serving.Address); a.loopback && root.At("serving.shutdownDelay").IsZero() {
+		c.Serving.ShutdownDelay = 0 // no caller can move to another replica
+	}
 	if t := c.Serving.TLS; t != nil && t.ClientCAFile != "" && t.AllowedClients == nil {
 		t.AllowedClients = []string{SchedulerClient}
 	}
