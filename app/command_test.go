@@ -184,7 +184,7 @@ func TestNoCommand(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	good := file(t, plain+"signals: [{name: load, file: {path: a}}]\nprofiles:\n- policies: [{type: ImageLocality}, {type: PodLimit, config: {max: 1, selector: {}}}]\n")
-	if out, err := execute(t, "check", good); err != nil || out != good+" is valid.\nprofile /: ImageLocality, PodLimit; for every pod\n  Soft: pods are placed without Outboard while it does not respond. Outboard sees a bound pod when its watch of the API server shows the pod, so pods in quick succession can exceed a limit.\nsignal load: file\nnot checked: the source of the signal load (outboard serve reads it: /readyz and the page show whether it can)\n" {
+	if out, err := execute(t, "check", good); err != nil || out != good+" is valid.\nprofile /: ImageLocality, PodLimit; for every pod\n  Soft: pods are placed without Outboard while it does not respond.\nsignal load: file\nnot checked: the source of the signal load (outboard serve reads it: /readyz and the page show whether it can)\n" {
 		t.Errorf("a valid file: %v\n%s", err, out)
 	}
 	var document map[string]any
@@ -228,7 +228,7 @@ func TestStandardInput(t *testing.T) {
 	one := "apiVersion: v1\ndata:\n  outboard.yaml: |\n    " + fmt.Sprintf(block, "    ") + "kind: ConfigMap\nmetadata: {name: outboard}\n"
 	all := "apiVersion: v1\nitems:\n- apiVersion: v1\n  data: {ca.crt: x}\n  kind: ConfigMap\n- apiVersion: v1\n  data:\n    outboard.yaml: |\n      " + fmt.Sprintf(block, "      ") + "  kind: ConfigMap\nkind: List\nmetadata: {resourceVersion: \"\"}\n"
 	running := file(t, plain+"profiles:\n- policies: [{type: ImageLocality, failurePolicy: Ignore}]\n")
-	const same = "standard input is valid.\nprofile /: ImageLocality; for every pod\n  Soft: pods are placed without Outboard while it does not respond. Outboard sees a bound pod when its watch of the API server shows the pod.\nchange: profiles[0].policies[0].failurePolicy: Ignore → Fail\n"
+	const same = "standard input is valid.\nprofile /: ImageLocality; for every pod\n  Soft: pods are placed without Outboard while it does not respond..\nchange: profiles[0].policies[0].failurePolicy: Ignore → Fail\n"
 	scheduler := "    " + strings.ReplaceAll(strings.TrimSpace(ignorableBinder), "\n", "\n      ") + "\n"
 	schedulers := "apiVersion: v1\nitems:\n- apiVersion: v1\n  data:\n    scheduler.yaml: |\n  " + scheduler + "  kind: ConfigMap\nkind: List\n"
 	for _, tt := range []struct {

@@ -321,13 +321,18 @@ func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q q
 func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (nodes []*snapshot.Node, excluded []Exclusion) {
 	ignored, _ := s.ignored(pod)
 	filters := kubescheduler.For(pod, ignored...).In(view)
+	unsure := map[string]bool{} // by reason
 	for n := range view.All() {
 		reason := cmp.Or(filters.Excludes(n.Object), filters.Lacks(n))
 		if reason == "" {
 			nodes = append(nodes, n)
 			continue
 		}
-		reason += noneAllocatable(n.Object, reason)
+		if none := noneAllocatable(n.Object, reason); none != "" {
+			reason += none
+		} else if _, known := unsure[reason]; !known {
+			unsure[reason] = kubescheduler.Unsure(reason, view)
+		}
 		at := slices.IndexFunc(excluded, func(x Exclusion) bool { return x.Reason == reason })
 		if at < 0 {
 			at = len(excluded)
@@ -342,7 +347,7 @@ func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (n
 	}
 	slices.SortStableFunc(excluded, func(a, b Exclusion) int { return cmp.Compare(b.Nodes, a.Nodes) })
 	for i := range excluded {
-		if kubescheduler.Unsure(excluded[i].Reason, view) {
+		if unsure[excluded[i].Reason] {
 			excluded[i].Reason += ", unless a DeviceClass serves it (known with the policy ResourceClaims)"
 		}
 		excluded[i].Text = excluded[i].String()
@@ -350,8 +355,8 @@ func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (n
 	return nodes, excluded
 }
 
-// noneAllocatable adds to a reason such as "Insufficient example.com/gpu" that nothing of what the node reports is allocatable: its device
-// plugin does not run.
+// noneAllocatable adds to a reason such as "Insufficient example.com/gpu" that nothing of what the node reports is allocatable, because its
+// device plugin does not run.
 func noneAllocatable(n *corev1.Node, reason string) string {
 	name, _ := strings.CutPrefix(reason, "Insufficient ")
 	capacity, allocatable := n.Status.Capacity[corev1.ResourceName(name)], n.Status.Allocatable[corev1.ResourceName(name)]

@@ -138,9 +138,10 @@ func (f *Filters) LacksWithout(n *snapshot.Node, gone ...*corev1.Pod) string {
 }
 
 // Unsure reports whether nodes for which Lacks gives the reason may have enough, because a DeviceClass
-// may serve the resource: no class is known, and no node reports the resource.
+// may serve the extended resource: no class is known, and no node reports the resource.
 func Unsure(reason string, view *snapshot.View) bool {
 	name, unsure := strings.CutPrefix(reason, insufficientStart)
+	unsure = unsure && strings.Contains(name, "/")
 	if _, known := view.ServesResource(corev1.ResourceName(name)); known {
 		return false
 	}

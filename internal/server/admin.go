@@ -148,7 +148,9 @@ func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 }
 
 // oneLine returns the text without control characters: clients choose paths and names in it.
-func oneLine(text string) string { return strings.Join(strings.FieldsFunc(text, unicode.IsControl), " ") }
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, unicode.IsControl), " ")
+}
 
 // listenAdmin rejects addresses that other hosts can reach, unless they are allowed.
 func listenAdmin(opts AdminOptions) (*net.TCPListener, error) {

@@ -262,14 +262,11 @@ func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
 	case w.options.Strict:
 		return true, "Strict, and for every pod: " + none + "."
 	}
-	why = "Soft: pods are placed without Outboard while it does not respond. Outboard sees a bound pod when its watch of the API server shows the pod"
-	switch {
-	case p.CountsPods():
-		why += ", and filter of a policy that counts pods waits for that, up to 500 ms"
-	case p.NeedsFilter():
-		why += ", so pods in quick succession can exceed a limit"
+	why = "Soft: pods are placed without Outboard while it does not respond."
+	if p.NeedsFilter() && !p.CountsPods() {
+		why += " Pods in quick succession can exceed a limit, because Outboard sees a bound pod when its watch of the API server shows the pod."
 	}
-	return false, why + "."
+	return false, why
 }
 
 // oneBinder returns an error if kube-scheduler would not accept the extenders.
