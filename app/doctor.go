@@ -18,10 +18,10 @@ import (
 )
 
 type doctorOptions struct {
-	config, namespace, version, certificateDir, explain string
-	output                                              outputFlag
-	connection                                          clusterFlags
-	cluster                                             bool
+	config, namespace, version, explain string
+	output                              outputFlag
+	connection                          clusterFlags
+	cluster                             bool
 }
 
 func doctorCommand(types config.Types) *cobra.Command {
@@ -62,7 +62,6 @@ about the code of a finding, and checks nothing; --explain list prints all codes
 			return o.run(in, cmd.OutOrStdout())
 		},
 	}
-	certificateDirFlag(cmd, &o.certificateDir)
 	o.connection.register(cmd)
 	o.output.register(cmd)
 	flags := cmd.Flags()
@@ -79,7 +78,7 @@ about the code of a finding, and checks nothing; --explain list prints all codes
 
 // input reads the files, and the cluster if a flag selects it. file may be "".
 func (o *doctorOptions) input(ctx context.Context, file string, stdin io.Reader, types config.Types) (doctor.Input, error) {
-	in := doctor.Input{Types: types, ConfigFile: o.config, Version: o.version, ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now(), CertificateDir: o.certificateDir}
+	in := doctor.Input{Types: types, ConfigFile: o.config, Version: o.version, ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now()}
 	if err := o.output.check(); err != nil {
 		return in, err
 	}

@@ -16,7 +16,6 @@ import (
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/service"
-	"outboard.dev/outboard/internal/wiring"
 )
 
 // oneOf returns an error unless the value of the flag is one of the words.
@@ -103,11 +102,6 @@ func certificateFlags(cmd *cobra.Command, ca, cert, key *string, more [3]string)
 	flags.StringVar(ca, "ca", "", "the file with the CA of the extender's certificate"+more[0])
 	flags.StringVar(cert, "cert", "", "the file with the client certificate"+more[1])
 	flags.StringVar(key, "key", "", "the file with the client certificate's key"+more[2])
-}
-
-// certificateDirFlag adds the flag for the directory with the certificates on the host of kube-scheduler.
-func certificateDirFlag(cmd *cobra.Command, directory *string) {
-	cmd.Flags().StringVar(directory, "certificate-dir", "", "where kube-scheduler finds the certificates (default "+wiring.Directory+")")
 }
 
 // standardInput is what errors call standard input.

@@ -69,7 +69,7 @@ and its lease. --legacy-policy prints such a Policy.`,
 	flags.StringVar(&o.ServerName, "server-name", "", "the name in the certificate of Outboard, if --url does not have it (default outboard.NAMESPACE.svc for IP addresses that are not loopback, and for NodePorts)")
 	outboardNamespaceFlag(cmd, &o.Namespace, wiring.Namespace, " and of its Service")
 	flags.StringVar(&o.LeaseNamespace, "leader-elect-resource-namespace", "", "the namespace of the lease of a second scheduler (default with --config: that of Outboard)")
-	certificateDirFlag(cmd, &o.CertificateDir)
+	flags.StringVar(&o.CertificateDir, "certificate-dir", "", "where kube-scheduler finds the certificates (default "+wiring.Directory+")")
 	const in = ", in --certificate-dir or absolute"
 	certificateFlags(cmd, &o.Certificates.CA, &o.Certificates.Cert, &o.Certificates.Key, [3]string{
 		in + " (default ca.crt)",

@@ -214,7 +214,7 @@ type judged struct {
 func (j *judge) judge(name, content string, outboard *config.Config) {
 	j.files++
 	f := &judged{name: name, content: content, outboard: outboard}
-	f.input = doctor.Input{File: "scheduler.yaml", Data: []byte(content), Config: outboard, ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now(), CertificateDir: j.dir}
+	f.input = doctor.Input{File: "scheduler.yaml", Data: []byte(content), Config: outboard, ReadFile: os.ReadFile, ReadConfigFile: os.ReadFile, Now: time.Now()}
 	if outboard != nil {
 		f.input.ConfigFile = "outboard.yaml"
 	}

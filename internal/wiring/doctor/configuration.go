@@ -178,7 +178,7 @@ func (c *checker) lease() {
 	l := &c.doc.config.LeaderElection
 	other := cmp.Or(l.ResourceName, "kube-scheduler") != "kube-scheduler" || cmp.Or(l.ResourceNamespace, "kube-system") != "kube-system"
 	switch {
-	case l.LeaderElect != nil && !*l.LeaderElect:
+	case l.LeaderElect != nil && !*l.LeaderElect, c.unknownValue("profiles[0].schedulerName"):
 		return
 	case slices.Contains(names, ownScheduler) && other:
 		c.at(Warning, "CompetingScheduler", "leaderElection", "a profile is "+ownScheduler+", and the lease is not kube-system/kube-scheduler",

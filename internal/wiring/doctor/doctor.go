@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/wiring"
 )
 
 // Severity is the severity of a finding.
@@ -66,9 +65,6 @@ type Input struct {
 	Unread []Omission
 	// Now is the time for which certificates are checked.
 	Now time.Time
-	// CertificateDir is the directory that Fix names for certificates. Default
-	// wiring.Directory.
-	CertificateDir string
 
 	namespace      string             // that of FromNamespace
 	deployed       bool               // the file is from the cluster: File is the key of its object
@@ -109,7 +105,6 @@ type checker struct {
 }
 
 func examine(in Input) (*checker, error) {
-	in.CertificateDir = strings.TrimRight(cmp.Or(in.CertificateDir, wiring.Directory), "/")
 	if in.Version == "" && in.Cluster != nil {
 		in.Version = in.schedulerVersion()
 	}

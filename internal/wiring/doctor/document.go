@@ -201,7 +201,7 @@ func (c *checker) isConfiguration() bool {
 			"outboard check "+c.File+" checks this file; name kube-scheduler's file, and this one with --config")
 		return false
 	case strings.HasPrefix(c.doc.config.APIVersion, "kubescheduler.config.k8s.io/"), strings.EqualFold(found, kind):
-		c.meant("Kind", "kind", fmt.Sprintf("kind is %q", found), "kube-scheduler reads a KubeSchedulerConfiguration only", "set kind: "+kind, set("kind", kind))
+		c.refuse("Kind", "kind", fmt.Sprintf("kind is %q", found), "kube-scheduler reads a KubeSchedulerConfiguration only", "set kind: "+kind)
 		return true
 	}
 	message, fix := fmt.Sprintf("kind is %q", found), "name kube-scheduler's file"

@@ -112,7 +112,7 @@ func (c *checker) otherVersion(v string) {
 		c.refuse("APIVersion", "apiVersion", fmt.Sprintf("apiVersion is %q, of kube-scheduler 1.18 and earlier", v), why, "outboard scheduler-config --from converts the Policy that algorithmSource names")
 		return
 	}
-	c.meant("APIVersion", "apiVersion", fmt.Sprintf("apiVersion is %q", v), why, fix, set("apiVersion", apiVersion))
+	c.refuse("APIVersion", "apiVersion", fmt.Sprintf("apiVersion is %q", v), why, fix)
 }
 
 // fields reports fields that kube-scheduler does not know or cannot decode.
@@ -128,6 +128,12 @@ func (c *checker) fields(errs strictyaml.Errors) {
 	for _, e := range errs {
 		fix := ""
 		switch {
+		case e.Kind == "Unknown field" && (e.Path == "metadata" || e.Path == "status"):
+			c.refuse("APIObject", e.Path, "a KubeSchedulerConfiguration has no "+e.Path, noObject, "remove it, and give the file to kube-scheduler with --config")
+		case e.Kind == "Unknown field" && (e.Path == "spec" || e.Path == "data"):
+			c.refuse("APIObject", e.Path, "a KubeSchedulerConfiguration has no "+e.Path, noObject, "move its fields to the top, and give the file to kube-scheduler with --config")
+		case e.Kind == "Unknown field" && (e.Path == "healthzBindAddress" || e.Path == "metricsBindAddress"):
+			c.refuse("UnknownField", e.Path, "kube-scheduler 1.25 and later does not know this field", "", "remove it: the flags --bind-address and --secure-port replace it")
 		case e.Kind == "Unknown field" && e.Path == "algorithmSource":
 			c.refuse("UnknownField", e.Path, "kube-scheduler 1.19 and later has no such field", "", "outboard scheduler-config --from converts the Policy that it names")
 		case e.Kind == "Unknown field":
@@ -138,10 +144,13 @@ func (c *checker) fields(errs strictyaml.Errors) {
 			}
 			c.refuse("UnknownField", e.Path, "kube-scheduler does not know this field", "", cmp.Or(fix, e.Rule))
 		case lastOf(e.Path) == "httpTimeout":
-			c.refuse("TimeoutFormat", e.Path, "httpTimeout is "+e.Value, timeoutFormat, "write a duration, such as 3s")
+			c.refuse("TimeoutFormat", e.Path, "httpTimeout is "+e.Value, timeoutFormat, "write "+cmp.Or(rightValue(e), "a duration, such as 3s"))
 		default:
 			parts := slices.DeleteFunc([]string{strings.TrimSpace(e.Kind + " " + e.Value), e.Rule}, func(s string) bool { return s == "" })
-			c.refuse("InvalidValue", e.Path, strings.Join(parts, ": "), "", "")
+			if right := rightValue(e); right != "" {
+				fix = "write " + right
+			}
+			c.refuse("InvalidValue", e.Path, strings.Join(parts, ": "), "", fix)
 		}
 		if n := len(c.findings); n > 0 && e.Line > 0 && c.findings[n-1].Field == e.Path && c.doc.former.IsZero() {
 			c.findings[n-1].Line = c.doc.source.Line(e.Line)
@@ -230,17 +239,13 @@ func nearest(e *strictyaml.Error) string {
 // editable is a path that a correction can have: one without names that have a dot or another special character.
 var editable = regexp.MustCompile(`^[\w.\[\]-]+$`)
 
-// corrected reports whether an error has only one correction, and makes it.
+// corrected reports whether an unknown field has only one correction, and makes it.
 func (c *checker) corrected(e *strictyaml.Error) bool {
-	if c.doc.refusal == nil || !editable.MatchString(e.Path) || strings.HasSuffix(e.Path, "]") && e.Kind == "Unknown field" {
+	if c.doc.refusal == nil || e.Kind != "Unknown field" || !editable.MatchString(e.Path) || strings.HasSuffix(e.Path, "]") {
 		return false
 	}
 	n := len(c.findings)
-	if e.Kind == "Unknown field" {
-		c.misnamed(e, lastOf(e.Path))
-	} else {
-		c.miswritten(e, lastOf(e.Path))
-	}
+	c.misnamed(e, lastOf(e.Path))
 	return len(c.findings) > n
 }
 
@@ -249,50 +254,38 @@ func (c *checker) misnamed(e *strictyaml.Error, name string) {
 	lower := strings.ToLower(name)
 	near := nearest(e)
 	parent := strings.TrimSuffix(e.Path, name)
+	there, _ := locate(c.doc.tree, parent+near)
 	switch {
-	case e.Path == "metadata" || e.Path == "status":
-		c.meant("APIObject", e.Path, "a KubeSchedulerConfiguration has no "+name, noObject, "remove it, and give the file to kube-scheduler with --config", remove(e.Path))
-	case e.Path == "spec" || e.Path == "data":
-		c.meant("APIObject", e.Path, "a KubeSchedulerConfiguration has no "+name, noObject, "move its fields to the top, and give the file to kube-scheduler with --config", hoist(e.Path))
 	case e.Path != extendersPath && (lower == "extenderconfig" || lower == "extenderconfigs" || lower == "extender" || lower == "extenders"):
 		c.meant("MisplacedExtenders", e.Path, name+" is not a field here",
 			"extenders are for all profiles, and kube-scheduler reads them in the list \"extenders\" at the top only",
 			"move it to the list \"extenders\" at the top", move(e.Path, extendersPath, ""))
 	case e.Path == "schedulerName" && len(c.doc.config.Profiles) == 0:
 		c.meant("UnknownField", e.Path, "kube-scheduler 1.19 and later does not know this field", "", "write profiles[0].schedulerName", move(e.Path, "profiles", "schedulerName"))
-	case e.Path == "healthzBindAddress" || e.Path == "metricsBindAddress":
-		c.meant("UnknownField", e.Path, "kube-scheduler 1.25 and later does not know this field", "", "remove it: the flags --bind-address and --secure-port replace it", remove(e.Path))
-	case near != "" && c.doc.root.At(parent+near).IsZero():
+	case near != "" && there == nil:
 		c.meant("UnknownField", e.Path, "kube-scheduler does not know this field", "", "write "+near, rename(e.Path, near))
 	}
 }
 
-// miswritten corrects the notation of a value.
-func (c *checker) miswritten(e *strictyaml.Error, name string) {
+// rightValue returns what a value of another type probably means; "" if that is not known.
+func rightValue(e *strictyaml.Error) string {
 	text, quoted := strings.CutPrefix(e.Value, `"`)
 	text = strings.TrimSuffix(text, `"`)
-	write := func(value string) {
-		fix := "write " + strings.TrimSpace(strings.ReplaceAll(value, "\n", " "))
-		if name == "httpTimeout" {
-			c.meant("TimeoutFormat", e.Path, "httpTimeout is "+e.Value, timeoutFormat, fix, set(e.Path, value))
-			return
-		}
-		c.meant("InvalidValue", e.Path, strings.TrimSpace(e.Kind+" "+e.Value)+": "+e.Rule, "", fix, set(e.Path, value))
-	}
 	switch {
 	case strings.Contains(e.Rule, "a duration"):
 		if d := durationOf(text); d != 0 {
-			write(d.String())
+			return d.String()
 		}
 	case e.Rule == "must be a whole number" && quoted && decimal.MatchString(text):
-		write(text)
+		return text
 	case e.Rule == "must be true or false" && quoted && (strings.EqualFold(text, "true") || strings.EqualFold(text, "false")):
-		write(strings.ToLower(text))
+		return strings.ToLower(text)
 	case e.Rule == "must be a string: put it in quotes" && e.Kind != "Invalid key" && !quoted && !strings.HasSuffix(text, "…"):
-		write(strconv.Quote(text))
-	case strings.HasPrefix(e.Rule, "must be a mapping") && strings.HasPrefix(name, "managedResources[") && quoted:
-		write("name: " + strconv.Quote(text) + "\n")
+		return strconv.Quote(text)
+	case strings.HasPrefix(e.Rule, "must be a mapping") && strings.HasPrefix(lastOf(e.Path), "managedResources[") && quoted:
+		return "{name: " + text + "}"
 	}
+	return ""
 }
 
 // durationOf returns the duration that a text without a unit means: seconds if there are few, or the nanoseconds of a Policy. 0 is

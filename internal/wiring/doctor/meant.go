@@ -12,54 +12,11 @@ import (
 // field does not exist: an earlier correction may have removed it.
 type correction func(root *yaml.Node)
 
-// set sets a field at the top or an existing one to a value in YAML.
-func set(path, text string) correction {
-	return func(root *yaml.Node) {
-		var value yaml.Node
-		if yaml.Unmarshal([]byte(text), &value) != nil {
-			return
-		}
-		if parent, i := locate(root, path); parent == nil {
-			root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: path, Line: root.Line}, value.Content[0])
-		} else {
-			at := valueOf(parent, i)
-			line := (*at).Line
-			*at = value.Content[0]
-			(*at).Line = line
-		}
-	}
-}
-
-func remove(path string) correction {
-	return func(root *yaml.Node) {
-		if parent, i := locate(root, path); parent != nil {
-			parent.Content = slices.Delete(parent.Content, i, i+2)
-		}
-	}
-}
-
 func rename(path, name string) correction {
 	return func(root *yaml.Node) {
-		if parent, i := locate(root, path); parent != nil && find(parent, name) < 0 {
+		if parent, i := locate(root, path); parent != nil {
 			parent.Content[i].Value = name
 		}
-	}
-}
-
-// hoist replaces a field by the fields of its value, unless one of them is there.
-func hoist(path string) correction {
-	return func(root *yaml.Node) {
-		parent, i := locate(root, path)
-		if parent == nil || parent.Content[i+1].Kind != yaml.MappingNode {
-			return
-		}
-		fields := parent.Content[i+1].Content
-		for j := 0; j < len(fields); j += 2 {
-			if find(parent, fields[j].Value) >= 0 {
-				return
-			}
-		}
-		parent.Content = slices.Replace(parent.Content, i, i+2, fields...)
 	}
 }
 

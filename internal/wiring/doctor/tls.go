@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -88,7 +87,7 @@ func (e *extenderAt) verification(t *tlsConfig) {
 	x := e.extender
 	https := strings.HasPrefix(x.URLPrefix, "https://")
 	hasCA := t.CAFile != "" || t.CAData != ""
-	fix := "tlsConfig.caFile: " + e.caFile(t) + ", and put the CA of Outboard's certificate there"
+	fix := "tlsConfig.caFile: " + folder(t.CertFile) + "/ca.crt, and put the CA of Outboard's certificate there"
 	if !e.outboard {
 		fix = "tlsConfig.caFile to a file with the CA of the extender's certificate"
 	}
@@ -111,25 +110,12 @@ func (e *extenderAt) verification(t *tlsConfig) {
 	}
 }
 
-// caFile returns where the CA of Outboard's certificate is to be: where another entry for the same host has it, or beside certFile.
-func (e *extenderAt) caFile(t *tlsConfig) string {
-	folder := e.CertificateDir
-	if path.IsAbs(t.CertFile) {
-		folder = path.Dir(t.CertFile)
+// folder returns the folder of a file beside which others are to be; without a file, the one that scheduler-config writes.
+func folder(file string) string {
+	if path.IsAbs(file) {
+		return path.Dir(file)
 	}
-	return cmp.Or(e.sameServer(func(t *tlsConfig) bool { return path.IsAbs(t.CAFile) }).CAFile, folder+"/ca.crt")
-}
-
-// sameServer returns the tlsConfig of the first other extender with the same host, of which has is true; an empty one if there is none.
-func (e *extenderAt) sameServer(has func(*tlsConfig) bool) tlsConfig {
-	host, _ := e.prefix()
-	for i := range e.doc.config.Extenders {
-		other := extenderAt{extender: &e.doc.config.Extenders[i]}
-		if at, _ := other.prefix(); other.extender != e.extender && at == host && other.extender.TLSConfig != nil && has(other.extender.TLSConfig) {
-			return *other.extender.TLSConfig
-		}
-	}
-	return tlsConfig{}
+	return wiring.Directory
 }
 
 // inside reports whether the host of urlPrefix has a name or an address inside the cluster, for which public authorities sign no
@@ -290,38 +276,15 @@ func (c *checker) unknownTo(cas, chain []*x509.Certificate) bool {
 	return len(cas) > 0 && errors.As(err, &unknown)
 }
 
-// certificateNames returns the names of the certificates in the folder. If none can be read, they follow from the host: a kube-scheduler that
-// finds a Service by its name runs in a pod.
-func (e *extenderAt) certificateNames(folder string) wiring.Certificates {
-	mounted := clusterName(e.url().Hostname())
-	for _, names := range []wiring.Certificates{wiring.CertificateNames(mounted), wiring.CertificateNames(!mounted)} {
-		if e.ReadFile == nil {
-			break
-		}
-		if _, err := e.ReadFile(folder + "/" + names.Cert); err == nil {
-			return names
-		}
-	}
-	return wiring.CertificateNames(mounted)
-}
-
 // client compares the certificate of kube-scheduler with Outboard's configuration.
 func (e *extenderAt) client(t *tlsConfig) {
 	if !e.outboard || e.Config.Serving.TLS == nil || e.Config.Serving.TLS.ClientCAFile == "" {
 		return
 	}
 	if t.CertFile == "" && t.CertData == "" {
-		folder := e.CertificateDir
-		if path.IsAbs(t.CAFile) {
-			folder = path.Dir(t.CAFile)
-		}
-		names := e.certificateNames(folder)
-		certFile, keyFile := folder+"/"+names.Cert, folder+"/"+names.Key
-		if other := e.sameServer(func(t *tlsConfig) bool { return path.IsAbs(t.CertFile) && path.IsAbs(t.KeyFile) }); other.CertFile != "" {
-			certFile, keyFile = other.CertFile, other.KeyFile
-		}
+		names := wiring.CertificateNames(clusterName(e.url().Hostname())) // a kube-scheduler that finds a Service by its name runs in a pod
 		e.report(Error, "NoClientCertificate", "tlsConfig", "there is no certFile or certData",
-			"Outboard refuses callers without a certificate, because its configuration has clientCAFile", fmt.Sprintf("set tlsConfig.certFile: %s and tlsConfig.keyFile: %s", certFile, keyFile))
+			"Outboard refuses callers without a certificate, because its configuration has clientCAFile", fmt.Sprintf("set tlsConfig.certFile: %s/%s and tlsConfig.keyFile: %[1]s/%[3]s", folder(t.CAFile), names.Cert, names.Key))
 		return
 	}
 	chain := e.certificates(t.CertFile, t.CertData)
