@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // unmatched reports labels and annotations in which policies expect something of nodes and which no node has, and selectors that match no
@@ -35,46 +35,41 @@ func (c *checker) unmatchedIn(path, name string, value any) {
 			c.unmatchedSelector(path, v)
 		}
 		for _, field := range slices.Sorted(maps.Keys(v)) {
-			key, text := v[field].(string)
-			switch {
-			case text && key != "" && strings.HasSuffix(name, "From") && field == "annotation":
-				c.unmatchedKey(path, "annotation "+key, func(n *corev1.Node) map[string]string { return n.Annotations }, key)
-			case text && key != "" && strings.HasSuffix(name, "From") && field == "label":
-				c.unmatchedKey(path, "label "+key, func(n *corev1.Node) map[string]string { return n.Labels }, key)
-			default:
-				c.unmatchedIn(path+"."+field, field, v[field])
+			if key, _ := v[field].(string); key != "" && strings.HasSuffix(name, "From") && (field == "annotation" || field == "label") {
+				c.unmatchedKey(path, field, key)
 			}
+			c.unmatchedIn(path+"."+field, field, v[field])
 		}
 	case []any:
 		for i, item := range v {
+			at := fmt.Sprintf("%s[%d]", path, i)
 			if key, text := item.(string); text && name == "keyLabels" {
-				c.unmatchedKey(fmt.Sprintf("%s[%d]", path, i), "label "+key, func(n *corev1.Node) map[string]string { return n.Labels }, key)
+				c.unmatchedKey(at, "label", key)
 			}
-			c.unmatchedIn(fmt.Sprintf("%s[%d]", path, i), "", item)
+			c.unmatchedIn(at, "", item)
 		}
 	}
 }
 
-func (c *checker) unmatchedKey(path, what string, of func(*corev1.Node) map[string]string, key string) {
-	for i := range c.Cluster.Nodes {
-		if _, found := of(&c.Cluster.Nodes[i])[key]; found {
-			return
-		}
+func (c *checker) unmatchedKey(path, kind, key string) {
+	has := func(n corev1.Node) bool {
+		_, label := n.Labels[key]
+		_, annotation := n.Annotations[key]
+		return kind == "label" && label || kind == "annotation" && annotation
 	}
-	if len(c.Cluster.Nodes) > 0 {
-		c.elsewhere(Warning, "NothingMatches", c.ConfigFile, path, "no node has the "+what, "the policy decides as if every node declared nothing", "correct the key, or set it on the nodes")
+	if len(c.Cluster.Nodes) > 0 && !slices.ContainsFunc(c.Cluster.Nodes, has) {
+		c.elsewhere(Warning, "NothingMatches", c.ConfigFile, path, "no node has the "+kind+" "+key, "the policy decides as if every node declared nothing", "correct the key, or set it on the nodes")
 	}
 }
 
 func (c *checker) unmatchedSelector(path string, value map[string]any) {
 	var selector metav1.LabelSelector
-	text, err := json.Marshal(value)
-	if err != nil || json.Unmarshal(text, &selector) != nil {
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(value, &selector) != nil {
 		return
 	}
 	s, err := metav1.LabelSelectorAsSelector(&selector)
-	if err != nil || len(c.Cluster.Pods) == 0 || slices.ContainsFunc(c.Cluster.Pods, func(p corev1.Pod) bool { return s.Matches(labels.Set(p.Labels)) }) {
-		return
+	matches := func(p corev1.Pod) bool { return s.Matches(labels.Set(p.Labels)) }
+	if err == nil && len(c.Cluster.Pods) > 0 && !slices.ContainsFunc(c.Cluster.Pods, matches) {
+		c.elsewhere(Note, "NothingMatches", c.ConfigFile, path, "no pod has the labels "+s.String(), "it has no effect on the pods of the cluster", "")
 	}
-	c.elsewhere(Note, "NothingMatches", c.ConfigFile, path, "no pod has the labels "+s.String(), "it has no effect on the pods of the cluster", "")
 }
