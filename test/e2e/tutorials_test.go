@@ -200,7 +200,7 @@ func designResponds(th *theater.Theater, play *stage.Play) {
 	}
 }
 
-// The converted Policies, and the corrected file, differ from what kube-scheduler gets only as their READMEs say.
+// The converted Policies differ from what kube-scheduler gets only as their READMEs say.
 func TestTutorialsAreConverted(t *testing.T) {
 	for folder, change := range map[string]func(converted map[string]any){
 		"gpushare":    func(map[string]any) {},

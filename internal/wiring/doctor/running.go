@@ -1,17 +1,18 @@
 package doctor
 
 import (
-	"bytes"
+	"cmp"
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outboard.dev/outboard/internal/config/strictyaml"
 )
 
 const (
@@ -124,66 +125,36 @@ func (c *checker) differences(loaded *configuration) []string {
 	if theirs, ours := len(loaded.Extenders), len(file.Extenders); theirs != ours {
 		return []string{fmt.Sprintf("extenders has length %d, and %d in the file", theirs, ours)}
 	}
-	theirs, ours := called(loaded), called(&file)
-	paths := maps.Clone(theirs)
-	maps.Copy(paths, ours)
 	var all []string
-	for _, path := range slices.Sorted(maps.Keys(paths)) {
-		if theirs[path] == ours[path] {
-			continue
-		}
-		has := "is " + theirs[path] + ", and " + ours[path] + " in the file"
-		switch {
-		case strings.HasSuffix(path, "Data"):
+	for _, d := range strictyaml.Diff("", called(loaded), called(&file)) {
+		has := "is " + cmp.Or(strings.Trim(d.Old, `"`), "not set") + ", and " + cmp.Or(strings.Trim(d.New, `"`), "not set") + " in the file"
+		if strings.HasSuffix(d.Path, "Data") {
 			has = "is not that of the file"
-		case theirs[path] == "":
-			has = "is not set, and " + ours[path] + " in the file"
-		case ours[path] == "":
-			has = "is " + theirs[path] + ", and not set in the file"
 		}
-		all = append(all, path+" "+has)
+		all = append(all, d.Path+" "+has)
 	}
 	return all
 }
 
-// called returns the values of the fields with which kube-scheduler calls extenders, as text, by path. It has neither fields
-// without a value nor keys.
-func called(conf *configuration) map[string]string {
-	fields := map[string]any{"extenders": conf.Extenders, "profiles": conf.schedulerNames()}
-	text, err := json.Marshal(fields)
-	if err != nil {
-		return nil
+// called returns the fields with which kube-scheduler calls extenders, without keys.
+func called(conf *configuration) strictyaml.Value {
+	extenders := slices.Clone(conf.Extenders)
+	for i := range extenders {
+		var t tlsConfig
+		if extenders[i].TLSConfig != nil {
+			t = *extenders[i].TLSConfig
+		}
+		t.KeyData = ""
+		for _, data := range []*string{&t.CAData, &t.CertData} {
+			*data = strings.Join(strings.Fields(*data), "") // base64 may have line breaks
+		}
+		extenders[i].TLSConfig = &t
 	}
-	var decoded any
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(&decoded); err != nil {
-		return nil
-	}
-	values := map[string]string{}
-	flatten("", decoded, values)
-	return values
-}
-
-func flatten(path string, value any, values map[string]string) {
-	switch value := value.(type) {
-	case map[string]any:
-		for name, v := range value {
-			flatten(strings.TrimPrefix(path+"."+name, "."), v, values)
-		}
-	case []any:
-		for i, v := range value {
-			flatten(fmt.Sprintf("%s[%d]", path, i), v, values)
-		}
-	default:
-		text := fmt.Sprint(value)
-		if strings.HasSuffix(path, "Data") {
-			text = strings.Join(strings.Fields(text), "") // base64 may have line breaks
-		}
-		if !slices.Contains([]string{"", "0", "0s", "false", "<nil>"}, text) && !strings.HasSuffix(path, ".keyData") {
-			values[path] = text
-		}
-	}
+	value, _ := strictyaml.Encode(struct {
+		Extenders []extender `json:"extenders"`
+		Profiles  []string   `json:"profiles"`
+	}{extenders, conf.schedulerNames()}) // all types can be encoded
+	return value
 }
 
 // changedSince reports whether the ConfigMap or Secret with the file of the container has changed since it started; this is a finding.
