@@ -348,7 +348,7 @@ func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (n
 	slices.SortStableFunc(excluded, func(a, b Exclusion) int { return cmp.Compare(b.Nodes, a.Nodes) })
 	for i := range excluded {
 		if unsure[excluded[i].Reason] {
-			excluded[i].Reason += ", unless a DeviceClass serves it (known with the policy ResourceClaims)"
+			excluded[i].Reason += ", unless a DeviceClass serves it, which Outboard knows with ResourceClaims only"
 		}
 		excluded[i].Text = excluded[i].String()
 	}
