@@ -30,6 +30,14 @@ type question struct {
 	nodes         int
 }
 
+// by names whose policies decide.
+func (q question) by() string {
+	if q.profile == "" {
+		return "Outboard's policies"
+	}
+	return "profile " + q.profile + " alone"
+}
+
 // evaluation is what the engines say about a pod in one View. It is shared.
 type evaluation struct {
 	pod     *corev1.Pod
@@ -114,7 +122,7 @@ func (v *evaluator) add(ctx context.Context, doc *Document, engines map[string]*
 	if pod.Spec.NodeName == "" {
 		doc.Hints = v.source.hints(pod, v.source.View(pod.UID), engines)
 	}
-	doc.Change = doc.change()
+	doc.Change = doc.change(q.by())
 	return nil
 }
 

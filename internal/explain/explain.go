@@ -234,7 +234,7 @@ func Handler(s Source) http.Handler {
 		if s.Signals != nil {
 			doc.Signals = s.Signals()
 		}
-		doc.Verdict = doc.verdict()
+		doc.Verdict = doc.verdict(question{profile: profile}.by())
 		respond.JSON(w, r, doc, doc.Unstamped())
 	})
 }

@@ -109,7 +109,8 @@ func TryHandler(s Source) http.Handler {
 		tried := Tried{Skipped: skipped}
 		for _, pod := range pods {
 			doc := &Document{Pod: pod.Namespace + "/" + pod.Name, Tried: true, Known: true, Decisions: []*decision.Record{}}
-			if err := evaluator.add(r.Context(), doc, engines, pod, question{profile: profile, nodes: nodes}); err != nil {
+			q := question{profile: profile, nodes: nodes}
+			if err := evaluator.add(r.Context(), doc, engines, pod, q); err != nil {
 				http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
 				return
 			}
@@ -118,7 +119,7 @@ func TryHandler(s Source) http.Handler {
 					doc.Reason = &r
 				}
 			}
-			doc.Verdict = doc.verdict()
+			doc.Verdict = doc.verdict(q.by())
 			tried.Pods = append(tried.Pods, doc)
 		}
 		w.Header().Set("Content-Type", "application/json")
