@@ -228,7 +228,7 @@ func TestStandardInput(t *testing.T) {
 	one := "apiVersion: v1\ndata:\n  outboard.yaml: |\n    " + fmt.Sprintf(block, "    ") + "kind: ConfigMap\nmetadata: {name: outboard}\n"
 	all := "apiVersion: v1\nitems:\n- apiVersion: v1\n  data: {ca.crt: x}\n  kind: ConfigMap\n- apiVersion: v1\n  data:\n    outboard.yaml: |\n      " + fmt.Sprintf(block, "      ") + "  kind: ConfigMap\nkind: List\nmetadata: {resourceVersion: \"\"}\n"
 	running := file(t, plain+"profiles:\n- policies: [{type: ImageLocality, failurePolicy: Ignore}]\n")
-	const same = "standard input is valid.\nprofile /: ImageLocality; for every pod\n  Soft: pods are placed without Outboard while it does not respond..\nchange: profiles[0].policies[0].failurePolicy: Ignore → Fail\n"
+	const same = "standard input is valid.\nprofile /: ImageLocality; for every pod\n  Soft: pods are placed without Outboard while it does not respond.\nchange: profiles[0].policies[0].failurePolicy: Ignore → Fail\n"
 	scheduler := "    " + strings.ReplaceAll(strings.TrimSpace(ignorableBinder), "\n", "\n      ") + "\n"
 	schedulers := "apiVersion: v1\nitems:\n- apiVersion: v1\n  data:\n    scheduler.yaml: |\n  " + scheduler + "  kind: ConfigMap\nkind: List\n"
 	for _, tt := range []struct {
