@@ -30,13 +30,11 @@ type call struct {
 	failed       []wire.Failure
 	unresolvable []wire.Failure
 	record       *decision.Record
-	filtered     engine.Request // of a filter call
-	kept         []int32        // the nodes that passed, while they are being scored
-	reserved     bool           // memory for decoding the body is reserved
-	decodesNodes bool           // requestNodes.begin was called, but not end
-	counted      bool           // a policy that counts pods applies to the pod of this filter call
-	podWeight    int64          // memory for decoding the pod; 0: the view's copy is used
-	weight       int64          // memory for decoding the body and evaluating it
+	reserved     bool  // memory for decoding the body is reserved
+	decodesNodes bool  // requestNodes.begin was called, but not end
+	counted      bool  // a policy that counts pods applies to the pod of this filter call
+	podWeight    int64 // memory for decoding the pod; 0: the view's copy is used
+	weight       int64 // memory for decoding the body and evaluating it
 }
 
 const (
@@ -78,7 +76,6 @@ func (cs *calls) put(c *call) {
 	clear(c.nodes) // nodes that came with the request
 	c.nodes, c.record, c.result.Record = c.nodes[:0], nil, nil
 	c.reserved, c.counted, c.podWeight, c.weight, c.hypothetical = false, false, 0, 0, false
-	c.filtered = engine.Request{}
 	c.response.Reset()
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

@@ -29,14 +29,6 @@
 // kube-scheduler uses them only to explain why no node fits. In all other cases each requested node
 // is in exactly one of the response's lists.
 //
-// # Scores
-//
-// kube-scheduler calls twice for a pod, filter and then prioritize. After the response to a filter call by names, the
-// handler immediately scores the nodes that passed, while their data are in the processor's caches. A prioritize call
-// with exactly the body that follows from that response gets these scores. So one View decides both calls, unless a
-// second has passed, or since the filter call a pod has come to one of the nodes, a node has come or gone, or pods were evicted for
-// another pod. The handler computes nothing ahead for a scheduler that makes no prioritize calls.
-//
 // # Bind
 //
 // A bind call binds pods of the profile only, and only where kube-scheduler would let them run. It

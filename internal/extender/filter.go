@@ -16,7 +16,6 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 		return err
 	}
 	if h.manages(req.Pod) {
-		c.filtered = req
 		err = h.Engine.Filter(ctx, req, &c.result)
 	} else {
 		unmanaged(req, &c.result)
@@ -94,9 +93,6 @@ func (c *call) unknown() []string {
 }
 
 func (h *Handler) prioritize(ctx context.Context, c *call) error {
-	if h.prescored(c) {
-		return nil
-	}
 	req, err := h.decode(ctx, c)
 	if err != nil {
 		return err
@@ -110,15 +106,10 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	scale(&c.result)
-	c.response.Text = wire.AppendHostPriorities(c.response.Text, &c.request, nil, c.result.Totals)
+	engine.ScaleScores(c.result.Totals, c.record.MaxTotal, engine.MaxExtenderScore)
+	subtractLeast(c.result.Totals)
+	c.response.Text = wire.AppendHostPriorities(c.response.Text, &c.request, c.result.Totals)
 	return nil
-}
-
-// scale converts totals to the scores of the response.
-func scale(result *engine.Result) {
-	engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
-	subtractLeast(result.Totals)
 }
 
 // subtractLeast subtracts the lowest score from all scores, so that the response can omit the nodes that have it.

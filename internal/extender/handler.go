@@ -91,10 +91,9 @@ type Options struct {
 // Handler serves the calls of one profile. It is safe for concurrent use.
 type Handler struct {
 	Options
-	calls     calls
-	nodes     requestNodes
-	prescores prescores
-	failures  throttle.Log
+	calls    calls
+	nodes    requestNodes
+	failures throttle.Log
 }
 
 // New returns a Handler.
@@ -133,10 +132,6 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 		header.Set("Content-Length", strconv.Itoa(c.response.Len()))
 		_, _ = c.response.WriteTo(w) // an error means that the connection is gone
 		h.finish(c, metrics, err)
-		if verb == decision.Filter && err == nil {
-			_ = http.NewResponseController(w).Flush() // let kube-scheduler continue meanwhile
-			h.prescore(r.Context(), c)
-		}
 		h.calls.put(c)
 	})
 }

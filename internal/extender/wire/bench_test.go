@@ -151,9 +151,9 @@ func BenchmarkAppendHostPriorities(b *testing.B) {
 				scores[i] = int64(1 + i%10)
 				list[i] = extenderv1.HostPriority{Host: nodeName(i), Score: scores[i]}
 			}
-			answer := wire.AppendHostPriorities(nil, &r, nil, scores)
+			answer := wire.AppendHostPriorities(nil, &r, scores)
 			against(b, len(answer),
-				func() error { answer = wire.AppendHostPriorities(answer[:0], &r, nil, scores); return nil },
+				func() error { answer = wire.AppendHostPriorities(answer[:0], &r, scores); return nil },
 				func() error { _, err := json.Marshal(list); return err })
 		})
 	}

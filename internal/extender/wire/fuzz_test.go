@@ -137,7 +137,7 @@ func FuzzFilterResult(f *testing.F) {
 		if wellFormedNodes(&r) {
 			requireRawFilterResult(t, &r, answer, kept, failed, unresolvable)
 		}
-		requirePriorities(t, &r, wire.AppendHostPriorities(nil, &r, nil, scores), nil, scores)
+		requirePriorities(t, &r, wire.AppendHostPriorities(nil, &r, scores), scores)
 		if answer := wire.AppendError(nil, text2); !json.Valid(answer) {
 			t.Fatalf("malformed error: %s", answer)
 		}

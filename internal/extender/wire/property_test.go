@@ -161,14 +161,7 @@ func TestResponsesHaveTheDecision(t *testing.T) {
 		answer := filterResult(t, r, kept, failed, unresolvable)
 		requireFilterResult(t, r, answer, kept, failed, unresolvable)
 
-		requirePriorities(t, r, wire.AppendHostPriorities(nil, r, nil, scores), nil, scores)
-		some := make([]int64, len(kept))
-		for k, i := range kept {
-			some[k] = scores[i]
-		}
-		if len(kept) > 0 {
-			requirePriorities(t, r, wire.AppendHostPriorities(nil, r, kept, some), kept, some)
-		}
+		requirePriorities(t, r, wire.AppendHostPriorities(nil, r, scores), scores)
 	})
 }
 

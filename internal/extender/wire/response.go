@@ -121,32 +121,25 @@ func (a *Response) AppendFilterResult(r *Request, kept []int32, failed, unresolv
 }
 
 // AppendHostPriorities appends the response to a prioritize call, a HostPriorityList, to dst and
-// returns it. It allocates at most once, if dst is too small. scores[k] is the score of node
-// nodes[k], or of node k if nodes is nil.
+// returns it. It allocates at most once, if dst is too small. scores[i] is the score of node i.
 //
 // The list omits hosts with score 0. kube-scheduler counts a missing host as 0, and decodes the
 // shorter list faster.
-func AppendHostPriorities(dst []byte, r *Request, nodes []int32, scores []int64) []byte {
-	name := func(k int) []byte {
-		if nodes != nil {
-			k = int(nodes[k])
-		}
-		return r.quotedName(int32(k))
-	}
+func AppendHostPriorities(dst []byte, r *Request, scores []int64) []byte {
 	size := len("[]")
-	for k, score := range scores {
+	for i, score := range scores {
 		if score != 0 {
-			size += len(priorityNext) + len(name(k)) + len(priorityScore) + maxInt64
+			size += len(priorityNext) + len(r.quotedName(int32(i))) + len(priorityScore) + maxInt64
 		}
 	}
 	dst = slices.Grow(dst, size)
 	host := priorityFirst
-	for k, score := range scores {
+	for i, score := range scores {
 		if score == 0 {
 			continue
 		}
 		dst = append(dst, host...)
-		dst = append(dst, name(k)...)
+		dst = append(dst, r.quotedName(int32(i))...)
 		dst = append(dst, priorityScore...)
 		dst = strconv.AppendInt(dst, score, 10)
 		host = priorityNext
@@ -194,22 +187,6 @@ func (r *Request) run(kept []int32) (text []byte, rest []int32) {
 		return r.body[r.nodes[first].from:r.nodes[last].to], kept[n:]
 	}
 	return r.body[r.names[first].from-1 : r.names[last].to+1], kept[n:]
-}
-
-// AppendKept appends the body that the request would have with only the kept nodes, in ascending order and without
-// duplicates: the prioritize call that kube-scheduler sends after the filter call. The request must be in Names mode.
-func (r *Request) AppendKept(dst []byte, kept []int32) []byte {
-	dst = slices.Grow(dst, len(r.body))
-	dst = append(dst, r.body[:r.names[0].from-1]...)
-	for rest := kept; len(rest) > 0; {
-		if len(rest) < len(kept) {
-			dst = append(dst, ',')
-		}
-		var run []byte
-		run, rest = r.run(rest)
-		dst = append(dst, run...)
-	}
-	return append(dst, r.body[r.names[len(r.names)-1].to+1:]...)
 }
 
 // keptSize returns the length of the copied runs and of the commas.

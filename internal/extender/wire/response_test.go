@@ -148,59 +148,33 @@ func TestAppendHostPriorities(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		request string
-		nodes   []int32
 		scores  []int64
 		want    string
 	}{
-		{"names", threeNames, nil, []int64{10, 1, 3}, `[{"Host":"a","Score":10},{"Host":"b","Score":1},{"Host":"c","Score":3}]`},
-		{"nodes", threeNodes, nil, []int64{10, 1, 3}, `[{"Host":"a","Score":10},{"Host":"b","Score":1},{"Host":"c","Score":3}]`},
-		{"with zeros", threeNames, nil, []int64{0, 7, 0}, `[{"Host":"b","Score":7}]`},
-		{"nothing but zeros", threeNames, nil, []int64{0, 0, 0}, `[]`},
-		{"some nodes", threeNames, []int32{0, 2}, []int64{10, 3}, `[{"Host":"a","Score":10},{"Host":"c","Score":3}]`},
-		{"some nodes with zeros", threeNodes, []int32{1, 2}, []int64{0, 3}, `[{"Host":"c","Score":3}]`},
-		{"no nodes", threeNames, []int32{}, nil, `[]`},
-		{"names as they were spelled", oddNames, nil, []int64{1, 2, 3}, `[{"Host":"a\u0062","Score":1},{"Host":"\"<é>\"","Score":2},{"Host":"c","Score":3}]`},
-		{"large", threeNames, nil, []int64{math.MinInt64, math.MaxInt64, -1}, `[{"Host":"a","Score":-9223372036854775808},{"Host":"b","Score":9223372036854775807},{"Host":"c","Score":-1}]`},
+		{"names", threeNames, []int64{10, 1, 3}, `[{"Host":"a","Score":10},{"Host":"b","Score":1},{"Host":"c","Score":3}]`},
+		{"nodes", threeNodes, []int64{10, 1, 3}, `[{"Host":"a","Score":10},{"Host":"b","Score":1},{"Host":"c","Score":3}]`},
+		{"with zeros", threeNames, []int64{0, 7, 0}, `[{"Host":"b","Score":7}]`},
+		{"nothing but zeros", threeNames, []int64{0, 0, 0}, `[]`},
+		{"no nodes", threeNames, nil, `[]`},
+		{"names as they were spelled", oddNames, []int64{1, 2, 3}, `[{"Host":"a\u0062","Score":1},{"Host":"\"<é>\"","Score":2},{"Host":"c","Score":3}]`},
+		{"large", threeNames, []int64{math.MinInt64, math.MaxInt64, -1}, `[{"Host":"a","Score":-9223372036854775808},{"Host":"b","Score":9223372036854775807},{"Host":"c","Score":-1}]`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := decoded(t, tc.request)
-			got := wire.AppendHostPriorities([]byte("before"), r, tc.nodes, tc.scores)
+			got := wire.AppendHostPriorities([]byte("before"), r, tc.scores)
 			if string(got) != "before"+tc.want {
 				t.Errorf("got  %s\nwant before%s", got, tc.want)
 			}
-			requirePriorities(t, r, got[len("before"):], tc.nodes, tc.scores)
+			requirePriorities(t, r, got[len("before"):], tc.scores)
 		})
 	}
 }
 
-// AppendKept produces the body that kube-scheduler sends next.
-func TestAppendKept(t *testing.T) {
-	const body = `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["a","b","c","d"]}`
-	for _, tc := range []struct {
-		kept []int32
-		want string
-	}{
-		{[]int32{0, 1, 2, 3}, body},
-		{[]int32{1, 2}, `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["b","c"]}`},
-		{[]int32{0, 2, 3}, `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["a","c","d"]}`},
-		{nil, `{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":[]}`},
-	} {
-		if got := decoded(t, body).AppendKept([]byte("before"), tc.kept); string(got) != "before"+tc.want {
-			t.Errorf("of nodes %v: %s, want before%s", tc.kept, got, tc.want)
-		}
-	}
-}
-
-// requirePriorities decodes the answer as kube-scheduler does: it has the nonzero scores of the nodes, or all nonzero scores if
-// nodes is nil.
-func requirePriorities(t tester, r *wire.Request, answer []byte, nodes []int32, scores []int64) {
+// requirePriorities decodes the answer as kube-scheduler does: it has the nonzero scores.
+func requirePriorities(t tester, r *wire.Request, answer []byte, scores []int64) {
 	t.Helper()
 	want := extenderv1.HostPriorityList{}
-	for k, score := range scores {
-		i := k
-		if nodes != nil {
-			i = int(nodes[k])
-		}
+	for i, score := range scores {
 		if score != 0 {
 			want = append(want, extenderv1.HostPriority{Host: string(r.Name(i)), Score: score})
 		}
@@ -269,7 +243,7 @@ func TestResponsesAllocateOnce(t *testing.T) {
 				a.AppendFilterResult(r, kept, failed, unresolvable)
 				return a.Text
 			},
-			"prioritize": func(dst []byte) []byte { return wire.AppendHostPriorities(dst, r, nil, scores) },
+			"prioritize": func(dst []byte) []byte { return wire.AppendHostPriorities(dst, r, scores) },
 			"error":      func(dst []byte) []byte { return wire.AppendError(dst, "request has no Pod") },
 		} {
 			pooled := appendTo(nil)
