@@ -87,7 +87,7 @@ The exit status means the same for every command:
 		{"Run", []*cobra.Command{serveCommand(types), probeCommand()}},
 		{"Check", []*cobra.Command{checkCommand(types), doctorCommand(types), auditCommand(types), verifyCommand()}},
 		{"Explain", []*cobra.Command{uiCommand(), waitingCommand(), explainCommand(), decisionsCommand(), gpusCommand()}},
-		{"Set up", []*cobra.Command{schedulerConfigCommand(types), certsCommand(), schemaCommand(types), draTemplatesCommand(types)}},
+		{"Set up", []*cobra.Command{schedulerConfigCommand(types), certsCommand(), schemaCommand(types)}},
 		{"Simulate", []*cobra.Command{simulateCommand(types)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})

@@ -43,7 +43,6 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 	wired := write("scheduler.yaml", "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: http://127.0.0.1:80, filterVerb: filter, nodeCacheCapable: true, ignorable: true}]\n")
 	old := write("policy.json", `{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}]}`)
 	nodes := write("nodes.yaml", simulatedCluster)
-	unshared := write("unshared.yaml", "{kind: Pod, apiVersion: v1, metadata: {name: p}, spec: {containers: [{name: main}]}}")
 
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -100,7 +99,6 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		"outboard certs":         {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --lifetime 200000h"}},
 		"outboard check":         {good: []string{good}, findings: []string{bad}, failed: []string{"", "/nowhere.yaml", dir, good + " -o xml"}},
 		"outboard doctor":        {good: []string{wired}, findings: []string{bad}, failed: []string{"/nowhere.yaml", wired + " --config " + bad, wired + " --kubeconfig /nowhere"}},
-		"outboard dra-templates": {good: []string{"--pods " + nodes}, findings: []string{"--pods " + unshared}, failed: []string{"--pods /nowhere.yaml", "--kubeconfig /nowhere", "--pods " + nodes + " -o xml"}},
 		"outboard decisions":     {good: []string{"--admin " + admin.URL, "-A -o yaml --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL, "", "--kubeconfig /nowhere", "-o xml"}},
 		"outboard explain":       {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL, "gone --admin " + admin.URL, "known --node typo --admin " + admin.URL, "--file " + good + " --admin " + admin.URL}, failed: []string{"", "known --file " + good, "--file /nowhere --admin " + admin.URL, "known --admin " + nowhere, "known --admin " + noPaths.URL}},
 		"outboard gpus":          {good: []string{"--admin " + admin.URL}, findings: []string{"typo --admin " + admin.URL, "typo -o json --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
