@@ -434,16 +434,6 @@ func (d *devices) tainted(s *resourcev1.ResourceSlice) *resourcev1.ResourceSlice
 	return patched
 }
 
-func (d *devices) clone() devices {
-	c := *d
-	c.slices, c.claims, c.classes, c.rules = maps.Clone(d.slices), maps.Clone(d.claims), maps.Clone(d.classes), maps.Clone(d.rules)
-	c.dirtyClaims = maps.Clone(d.dirtyClaims)
-	c.pools = cloneEach(d.pools, func(p devicePool) devicePool {
-		return devicePool{maps.Clone(p.slices), maps.Clone(p.claims)}
-	})
-	return c
-}
-
 // put sets the value in a map that may be nil.
 func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {

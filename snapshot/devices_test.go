@@ -143,7 +143,6 @@ func TestDevicesAgainstModel(t *testing.T) {
 					b.DeleteResourceClaim(c)
 				}
 			},
-			"clone": func(*rapid.T) { b = b.Clone() },
 			"": func(t *rapid.T) {
 				var anew snapshot.Builder
 				for n := range b.Nodes() {

@@ -65,12 +65,12 @@ type nominee struct {
 
 // Nominate says that kube-scheduler will nominate the pod, which is on no node, and here in its latest state, to one of the nodes: it has been
 // told which pods it can evict there, and counts the pod from then on. former is the node to which the pod is nominated already, if SetPod has
-// yet to show that; "" if not. Nominate replaces what an earlier call has said about the pod. forget takes that back in this Builder or a clone
-// of it, unless SetPod has shown the nomination. seen is whether SetPod has shown the pod: otherwise forget also takes back the nomination that
-// pod has here, because the pod may be gone.
-func (b *Builder) Nominate(pod *corev1.Pod, former string, nodes []NominatedNode) (forget func(b *Builder, seen bool)) {
+// yet to show that; "" if not. Nominate replaces what an earlier call has said about the pod. forget takes that back, unless SetPod has shown
+// the nomination. seen is whether SetPod has shown the pod: otherwise forget also takes back the nomination that pod has here, because the pod
+// may be gone.
+func (b *Builder) Nominate(pod *corev1.Pod, former string, nodes []NominatedNode) (forget func(seen bool)) {
 	if b.Pod(pod.UID) != nil || len(nodes) == 0 {
-		return func(*Builder, bool) {}
+		return func(bool) {}
 	}
 	nodes = slices.Clone(nodes) // forget finds what this call has said by its address
 	next := nominee{expected: nodes}
@@ -87,7 +87,7 @@ func (b *Builder) Nominate(pod *corev1.Pod, former string, nodes []NominatedNode
 	} else {
 		b.withoutRoom(func() { b.expect(pod, next) })
 	}
-	return func(b *Builder, seen bool) { b.forgetNomination(pod.UID, nodes, seen) }
+	return func(seen bool) { b.forgetNomination(pod.UID, nodes, seen) }
 }
 
 // forgetNomination takes back what a call of Nominate has said.
@@ -106,9 +106,7 @@ func (b *Builder) forgetNomination(uid types.UID, nodes []NominatedNode, seen bo
 		return
 	}
 	if i := slices.IndexFunc(n.earlier, said); i >= 0 {
-		less := *n // a clone of b has the same
-		less.earlier = slices.Delete(slices.Clone(n.earlier), i, i+1)
-		b.nominated[uid] = &less
+		n.earlier = slices.Delete(n.earlier, i, i+1)
 	}
 }
 

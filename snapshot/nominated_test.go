@@ -65,7 +65,7 @@ func TestNominee(t *testing.T) {
 			b.SetNode(node("a"))
 			b.SetPod(pod("p", ""))
 			b.View()
-			var forgets []func(*snapshot.Builder, bool)
+			var forgets []func(seen bool)
 			latest, former, unshown := pod("p", ""), "", ""
 			for i, step := range steps {
 				do, names, _ := strings.Cut(step.do, " ")
@@ -89,7 +89,7 @@ func TestNominee(t *testing.T) {
 					if strings.Contains(names, "first") {
 						which = 0
 					}
-					forgets[which](&b, seen)
+					forgets[which](seen)
 				case "bound":
 					b.SetPod(pod("p", names))
 				case "assume":

@@ -62,15 +62,14 @@ func (c *Cluster) Nominate(ctx context.Context, pod *corev1.Pod, nodes []snapsho
 		}
 	}
 	if forget := c.state.nominate(pod, live, nodes); forget != nil {
-		time.AfterFunc(nominationTimeout, func() { forget(c.state) })
+		time.AfterFunc(nominationTimeout, forget)
 	}
 	return nil
 }
 
 // nominate counts the pod, which is as kube-scheduler has it, in the state that the watch has shown; if it has shown none, as live, from the
-// API server. It returns nil if that is nil, too, or has a node, or too many nominations are expected. forget takes it back in this state or a
-// clone of it.
-func (s *state) nominate(pod, live *corev1.Pod, nodes []snapshot.NominatedNode) (forget func(*state)) {
+// API server. It returns nil if that is nil, too, or has a node, or too many nominations are expected. forget takes it back.
+func (s *state) nominate(pod, live *corev1.Pod, nodes []snapshot.NominatedNode) (forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	uid, former := pod.UID, pod.Status.NominatedNodeName
@@ -85,13 +84,13 @@ func (s *state) nominate(pod, live *corev1.Pod, nodes []snapshot.NominatedNode) 
 		return nil
 	}
 	s.expected++
-	expected := s.builder.Nominate(latest, former, nodes)
+	unexpect := s.builder.Nominate(latest, former, nodes)
 	s.publishLocked()
-	return func(s *state) {
+	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.expected--
-		expected(&s.builder, s.seen(uid) != nil)
+		unexpect(s.seen(uid) != nil)
 		s.publishLocked()
 	}
 }

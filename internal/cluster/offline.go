@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,20 +11,19 @@ import (
 )
 
 // Offline is a Cluster without client, clock or goroutine, for tests that play every order of events: what the watches show, and what the API
-// server responds about pods, comes as calls of these methods, and is in the next View at once. Clone returns another one in the same state.
-type Offline struct{ Cluster }
-
-// NewOffline returns an Offline that is empty.
-func NewOffline() *Offline { return offline(newState()) }
-
-func offline(s *state) *Offline {
-	o := new(Offline)
-	o.state = s
-	return o
+// server responds about pods, comes as calls of these methods, and is in the next View at once.
+type Offline struct {
+	Cluster
+	ends       []func()    // ends each Nominate
+	confirming *corev1.Pod // as BeginConfirm found it
 }
 
-// Clone returns a copy that shares only what is immutable.
-func (o *Offline) Clone() *Offline { return offline(o.state.clone()) }
+// NewOffline returns an Offline that is empty.
+func NewOffline() *Offline {
+	o := new(Offline)
+	o.state = newState()
+	return o
+}
 
 // SetComplete says that everything was read once.
 func (o *Offline) SetComplete() { o.state.setComplete() }
@@ -58,15 +55,19 @@ func (o *Offline) ShowLedger(l *ledger.Object) {
 // Forget is what Assume returns.
 func (o *Offline) Forget(uid types.UID) { o.state.forget(uid) }
 
-// Nominate is [Cluster.Nominate], and ends when the caller calls forget, with o or a clone of it; nil: there is nothing to end. live is the pod
-// in the API server; nil if it is gone.
-func (o *Offline) Nominate(pod, live *corev1.Pod, nodes []snapshot.NominatedNode) (forget func(*Offline)) {
+// Nominate is [Cluster.Nominate], and ends when the caller calls EndNominate with its number; 0: there is nothing to end. live is the pod in
+// the API server; nil if it is gone.
+func (o *Offline) Nominate(pod, live *corev1.Pod, nodes []snapshot.NominatedNode) (number int) {
 	end := o.state.nominate(pod, live, nodes)
 	if end == nil {
-		return nil
+		return 0
 	}
-	return func(o *Offline) { end(o.state) }
+	o.ends = append(o.ends, end)
+	return len(o.ends)
 }
+
+// EndNominate ends the Nominate with that number.
+func (o *Offline) EndNominate(number int) { o.ends[number-1]() }
 
 // BeginRequest begins a request about the pod: Bind, for which the caller takes the steps of a [Sending], LivePod, or TouchPod. It returns
 // its number.
@@ -86,28 +87,13 @@ func (o *Offline) FinishBindingAt(uid types.UID, now time.Time) {
 // Unconfirmed returns the pods that count as bound, and that the watch does not show on a node, in no particular order.
 func (o *Offline) Unconfirmed(before time.Time) []*corev1.Pod { return o.state.unconfirmed(before) }
 
-// Confirm says how the API server has a pod that was in Unconfirmed; nil: it is gone.
-func (o *Offline) Confirm(assumed, truth *corev1.Pod, now time.Time) {
-	o.state.confirm(assumed, truth, now)
-}
+// BeginConfirm begins to read the pod, which is in Unconfirmed.
+func (o *Offline) BeginConfirm(uid types.UID) { o.confirming = o.state.assumed[uid].Pod }
 
-func (s *state) clone() *state {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := &state{
-		pods: maps.Clone(s.pods), unbound: maps.Clone(s.unbound), unboundVersion: s.unboundVersion, names: maps.Clone(s.names),
-		assumed: maps.Clone(s.assumed), ledgers: maps.Clone(s.ledgers),
-		changed: make(chan struct{}, 1), lacking: make(chan struct{}, 1),
-		builder: s.builder.Clone(), complete: s.complete, claims: maps.Clone(s.claims), gone: maps.Clone(s.gone), expected: s.expected,
-		reads: s.reads,
-	}
-	for _, index := range []map[types.UID][]string{c.claims, c.gone} {
-		for uid, names := range index {
-			index[uid] = slices.Clone(names)
-		}
-	}
-	c.reads.selected = maps.Clone(s.reads.selected)
-	current := s.published.Load()
-	c.published.Store(&published{view: current.view, at: current.at, superseded: make(chan struct{})})
-	return c
+// Confirming reports whether Confirm would change how the pod counts: it counts as it did when BeginConfirm was called.
+func (o *Offline) Confirming() bool { return o.state.assumed[o.confirming.UID].Pod == o.confirming }
+
+// Confirm says how the API server has the pod of BeginConfirm; nil: it is gone.
+func (o *Offline) Confirm(truth *corev1.Pod, now time.Time) {
+	o.state.confirm(o.confirming, truth, now)
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/internal/cluster/assumption"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
@@ -310,7 +311,8 @@ func (w *World) reduce() {
 			if w.tried[p] >= w.scope.Calls && waits(pod) && waits(w.pods[p]) && pod != w.pods[p] &&
 				!slices.ContainsFunc(r.podEvents, func(e event[*corev1.Pod]) bool { return e.index == p }) {
 				r.pods[p] = w.pods[p]
-				r.change().ShowPod(w.pods[p])
+				current := w.pods[p]
+				r.change(func(c *cluster.Offline) { c.ShowPod(current) })
 			}
 		}
 	}
@@ -370,12 +372,12 @@ func (w *World) move(m Move) {
 				r.omitted[p][l.index] = false
 			}
 		}
-		r.change().ShowLedger(l.now)
+		r.change(func(c *cluster.Offline) { c.ShowLedger(l.now) })
 	case showNode:
 		n := r.nodeEvents[0]
 		r.nodeEvents = r.nodeEvents[1:]
 		r.nodes[n.index] = n.now
-		r.change().ShowNode(n.now)
+		r.change(func(c *cluster.Offline) { c.ShowNode(n.now) })
 	case sweepClaim:
 		w.expiries += int(m.c)
 		r.sweep = &sweep{ledger: int(m.a)}
@@ -406,6 +408,7 @@ func (w *World) move(m Move) {
 	case confirmPod:
 		w.confirms++
 		assumed := r.unconfirmed()[m.a]
+		r.change(func(c *cluster.Offline) { c.BeginConfirm(assumed.UID) })
 		p := w.scope.index(assumed.UID)
 		r.confirm = &confirm{p, assumed, &request{verb: getPod, object: p}}
 	case proceed:
@@ -455,9 +458,10 @@ func (w *World) showPod(r *replica) {
 		}
 	}
 	if shown == nil {
-		r.change().ShowNoPod(cmp.Or(former, w.was[p]))
+		last := cmp.Or(former, w.was[p])
+		r.change(func(c *cluster.Offline) { c.ShowNoPod(last) })
 	} else {
-		r.change().ShowPod(shown)
+		r.change(func(c *cluster.Offline) { c.ShowPod(shown) })
 	}
 	if pod == nil || pod.Spec.NodeName != "" {
 		r.decided[p], r.bound[p] = "", false

@@ -43,10 +43,10 @@ type filtered struct {
 // expectation is what a replica has responded to a preempt call, until it does not expect a nomination any more.
 type expectation struct {
 	pod    int
-	nodes  []string               // to one of which the pod will be nominated
-	was    string                 // to which node it was nominated then, as far as the replica knew
-	seen   bool                   // the watch had shown the pod then
-	forget func(*cluster.Offline) // may depend on all of these, and the digest does not see what a function has kept
+	nodes  []string // to one of which the pod will be nominated
+	was    string   // to which node it was nominated then, as far as the replica knew
+	seen   bool     // the watch had shown the pod then
+	number int      // of the Nominate, which may depend on all of these
 }
 
 // lower reports whether pod v has a lower priority than pod p.
@@ -354,7 +354,8 @@ func (w *World) expect(r *replica, p int, pod *corev1.Pod, nodes []snapshot.Nomi
 	if w.scope.Mutation == UnseenNotNominated {
 		live = nil
 	}
-	e := expectation{pod: p, was: r.own(p), seen: r.pods[p] != nil, forget: r.change().Nominate(pod, live, nodes)}
+	e := expectation{pod: p, was: r.own(p), seen: r.pods[p] != nil}
+	e.number = r.numbered(func(c *cluster.Offline) int { return c.Nominate(pod, live, nodes) })
 	for _, n := range nodes {
 		e.nodes = append(e.nodes, n.Name)
 	}
@@ -365,10 +366,10 @@ func (w *World) expect(r *replica, p int, pod *corev1.Pod, nodes []snapshot.Nomi
 func (w *World) expire(r *replica) {
 	first := r.awaited[0]
 	r.awaited = r.awaited[1:]
-	if first.forget == nil || w.scope.Mutation == NominationKept {
+	if first.number == 0 || w.scope.Mutation == NominationKept {
 		return
 	}
-	first.forget(r.change())
+	r.change(func(c *cluster.Offline) { c.EndNominate(first.number) })
 	own := r.own(first.pod)
 	if r.pods[first.pod] == nil || own == first.was {
 		r.late[first.pod], r.chosen[first.pod] = true, ""

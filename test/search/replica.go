@@ -19,9 +19,10 @@ import (
 // replica is the state of one replica.
 type replica struct {
 	cluster *cluster.Offline
-	owned   bool   // no other World has the cluster, so that it can change
-	shown   *shown // nil: the cluster has changed since
-	room    uint64 // of the last View for which the rejected pods were evaluated, or unevaluated
+	changes []func(*cluster.Offline) // of which the cluster is the result; another World may call them too
+	owned   bool                     // no other World has the cluster, so that it can change
+	shown   *shown                   // nil: the cluster has changed since
+	room    uint64                   // of the last View for which the rejected pods were evaluated, or unevaluated
 
 	podEvents    []event[*corev1.Pod]
 	ledgerEvents []event[*ledger.Object]
@@ -112,21 +113,21 @@ func (w *World) started() replica {
 		writers: make([]writer, len(w.ledgers)),
 	}
 	for _, node := range r.nodes {
-		r.cluster.ShowNode(node)
+		r.change(func(c *cluster.Offline) { c.ShowNode(node) })
 	}
 	for p, pod := range r.pods {
 		if pod != nil {
-			r.cluster.ShowPod(pod)
+			r.change(func(c *cluster.Offline) { c.ShowPod(pod) })
 			r.pods[p], r.gone[p] = existing(pod), existing(pod) == nil
 		}
 	}
 	for l, o := range r.ledgers {
 		r.writers[l].queue.Key = w.scope.keys[l]
 		if o != nil {
-			r.cluster.ShowLedger(o)
+			r.change(func(c *cluster.Offline) { c.ShowLedger(o) })
 		}
 	}
-	r.cluster.SetComplete()
+	r.change((*cluster.Offline).SetComplete)
 	r.room = r.cluster.View().Room()
 	r.look(w.scope)
 	return r
@@ -135,7 +136,7 @@ func (w *World) started() replica {
 // clone returns a copy that shares only what is immutable, and the cluster until it changes.
 func (r *replica) clone() replica {
 	c := *r
-	c.owned = false
+	c.owned, c.changes = false, slices.Clip(r.changes)
 	c.pods, c.ledgers, c.nodes = slices.Clone(r.pods), slices.Clone(r.ledgers), slices.Clone(r.nodes)
 	c.podEvents, c.ledgerEvents, c.nodeEvents = slices.Clone(r.podEvents), slices.Clone(r.ledgerEvents), slices.Clone(r.nodeEvents)
 	c.decided, c.bound, c.gone, c.omitted = slices.Clone(r.decided), slices.Clone(r.bound), slices.Clone(r.gone), slices.Clone(r.omitted)
@@ -156,13 +157,21 @@ func (r *replica) clone() replica {
 	return c
 }
 
-// change returns the cluster, in order to change it.
-func (r *replica) change() *cluster.Offline {
+// change changes the cluster.
+func (r *replica) change(f func(*cluster.Offline)) {
+	r.numbered(func(c *cluster.Offline) int { f(c); return 0 })
+}
+
+// numbered changes the cluster, and returns the number that it gives.
+func (r *replica) numbered(f func(*cluster.Offline) int) int {
 	if !r.owned {
-		r.cluster, r.owned = r.cluster.Clone(), true
+		r.cluster, r.owned = cluster.NewOffline(), true
+		for _, before := range r.changes {
+			before(r.cluster)
+		}
 	}
-	r.shown = nil
-	return r.cluster
+	r.shown, r.changes = nil, append(r.changes, func(c *cluster.Offline) { f(c) })
+	return f(r.cluster)
 }
 
 // look returns what the cluster shows.

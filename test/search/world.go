@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/internal/cluster"
@@ -74,7 +75,8 @@ func (w *World) clone() *World {
 
 // forget ends a call of Assume.
 func (w *World) forget(r *replica, p int) {
-	if r.change().Forget(w.scope.uid(p)); !r.bound[p] && !r.has(p) {
+	uid := w.scope.uid(p)
+	if r.change(func(c *cluster.Offline) { c.Forget(uid) }); !r.bound[p] && !r.has(p) {
 		r.decided[p] = ""
 	}
 }
@@ -123,7 +125,7 @@ func (w *World) assume(r *replica, c *call, pod *corev1.Pod) bool {
 	if w.scope.Plugin && !claims {
 		w.broken = fmt.Errorf("the plugin leaves pod %s, which requests a device or a seat, to a plugin that claims nothing", w.scope.pod(c.pod))
 	}
-	r.change().Assume(planned, name)
+	r.change(func(c *cluster.Offline) { c.Assume(planned, name) })
 	if c.assumed = true; !r.bound[c.pod] {
 		r.decided[c.pod], r.chosen[c.pod] = name, ""
 	}
@@ -163,7 +165,8 @@ func (w *World) end(r *replica, i int, err error) {
 	r.calls = slices.Delete(r.calls, i, i+1)
 	switch {
 	case w.scope.Plugin && (err == nil || w.scope.Mutation == FinishedWithoutBinding):
-		r.change().FinishBindingAt(w.scope.uid(p), epoch)
+		uid := w.scope.uid(p)
+		r.change(func(c *cluster.Offline) { c.FinishBindingAt(uid, epoch) })
 		if err == nil && r.decided[p] != "" {
 			r.bound[p] = true
 		}
@@ -215,7 +218,7 @@ func (w *World) perform(r *replica, i int) {
 		if w.scope.Request == NamedDevice && !slices.Contains(strings.Split(has, ","), gets) {
 			w.broken = fmt.Errorf("pod %s is bound with device %q, and the node of the bind call has %q", w.scope.pod(c.pod), gets, has)
 		}
-		c.number, c.sending = r.change().BeginRequest(w.scope.uid(c.pod)), cluster.Sending{Binding: c.task.Binding}
+		c.number, c.sending = r.begin(w.scope.uid(c.pod)), cluster.Sending{Binding: c.task.Binding}
 		c.request = &request{verb: bindPod, object: c.pod, binding: c.task.Binding}
 	case binder.Read:
 		c.request = w.ask(r, getPod, c.pod)
@@ -292,7 +295,17 @@ func (w *World) respond(r *replica, i int, done *request, sent bool) {
 
 // ask begins a LivePod or TouchPod, as the verb says.
 func (w *World) ask(r *replica, v verb, p int) *request {
-	return &request{verb: v, object: p, number: r.change().BeginRequest(w.scope.uid(p))}
+	return &request{verb: v, object: p, number: r.begin(w.scope.uid(p))}
+}
+
+// begin begins a request about the pod, and returns its number.
+func (r *replica) begin(uid types.UID) int {
+	return r.numbered(func(c *cluster.Offline) int { return c.BeginRequest(uid) })
+}
+
+// endRequest ends the request with that number.
+func (r *replica) endRequest(uid types.UID, number int, pod *corev1.Pod) {
+	r.change(func(c *cluster.Offline) { c.EndRequest(uid, number, pod, epoch) })
 }
 
 // answer ends it.
@@ -300,7 +313,7 @@ func (w *World) answer(r *replica, done *request) {
 	if done.number == 0 {
 		return
 	}
-	r.change().EndRequest(w.scope.uid(done.object), done.number, done.pod, epoch)
+	r.endRequest(w.scope.uid(done.object), done.number, done.pod)
 	r.learn(done.object, done.pod)
 }
 
@@ -311,7 +324,7 @@ func (w *World) answerInVain(r *replica) {
 		if q.number == 0 || !assumption.OnNode(r.pods[q.object]) && !r.gone[q.object] && !(q.arrived && !assumption.OnNode(q.pod)) {
 			continue
 		}
-		r.change().EndRequest(w.scope.uid(q.object), q.number, nil, epoch)
+		r.endRequest(w.scope.uid(q.object), q.number, nil)
 		ended := *q
 		ended.number = 0
 		r.setRequest(at.sender, at.index, &ended)
@@ -334,7 +347,7 @@ func (w *World) sent(r *replica, i int, response cluster.SendResponse) {
 		return
 	}
 	pod := c.sending.Pod
-	r.change().EndRequest(w.scope.uid(c.pod), c.number, pod, epoch)
+	r.endRequest(w.scope.uid(c.pod), c.number, pod)
 	if !gone {
 		r.learn(c.pod, pod)
 	}
@@ -352,12 +365,12 @@ func (w *World) confirmed(r *replica, done *request) {
 	if done.err != nil {
 		return
 	}
-	current := slices.Contains(r.cluster.Unconfirmed(epoch.Add(time.Hour)), f.assumed)
+	current := r.cluster.Confirming()
 	truth := done.pod
 	if w.scope.Mutation == ConfirmedFromCache {
 		truth = r.cluster.PodByUID(f.assumed.UID)
 	}
-	if r.change().Confirm(f.assumed, truth, epoch); current && existing(done.pod) == nil {
+	if r.change(func(c *cluster.Offline) { c.Confirm(truth, epoch) }); current && existing(done.pod) == nil {
 		r.decided[f.pod], r.bound[f.pod], r.gone[f.pod] = "", false, true
 	}
 }
