@@ -1,7 +1,5 @@
 package verify
 
-import "slices"
-
 // Severity is the severity of a violation.
 type Severity string
 
@@ -92,9 +90,6 @@ var (
 	preemptOnly    = []string{verbPreempt}
 	readVerbs      = []string{verbFilter, verbPrioritize}
 )
-
-// Rules returns every rule, in the order of the report.
-func Rules() []Rule { return slices.Clone(rules) }
 
 var rules = []Rule{
 	{ID: ruleResponses, Severity: SeverityError,

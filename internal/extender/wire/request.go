@@ -30,17 +30,6 @@ const (
 	Nodes
 )
 
-// String returns "names" or "nodes".
-func (m Mode) String() string {
-	switch m {
-	case Names:
-		return "names"
-	case Nodes:
-		return "nodes"
-	}
-	return "none"
-}
-
 // Request is a decoded filter or prioritize call: the positions of its parts in the body. The zero
 // value is ready for Decode. Reuse a Request to keep its memory. Several goroutines may read it
 // concurrently, but not while Decode or Reset runs.
