@@ -596,14 +596,14 @@ func TestNominatedPodsFollowFromTheView(t *testing.T) {
 		draw := func() *corev1.Pod {
 			return sharing(fmt.Sprint("p", rapid.IntRange(0, 6).Draw(t, "pod")), rapid.Int32Range(0, 3).Draw(t, "priority"), rapid.Int64Range(1, 16).Draw(t, "GiB"))
 		}
-		forget := func(*snapshot.Builder, bool) {}
+		forget := func(bool) {}
 		t.Repeat(map[string]func(*rapid.T){
 			"runs":       func(t *rapid.T) { b.SetPod(on(draw(), node.Draw(t, "node"), gpu.Draw(t, "GPU"))) },
 			"is deleted": func(t *rapid.T) { b.SetPod(terminating(on(draw(), node.Draw(t, "node"), gpu.Draw(t, "GPU")))) },
 			"is gone":    func(t *rapid.T) { b.DeletePod(draw().UID) },
 			"nominated":  func(t *rapid.T) { b.SetPod(nominatedTo(node.Draw(t, "node"), draw())) },
 			"nominated2": func(t *rapid.T) { b.SetPod(nominatedTo(node.Draw(t, "node"), draw())) },
-			"forgotten":  func(*rapid.T) { forget(&b, true) },
+			"forgotten":  func(*rapid.T) { forget(true) },
 			"expected": func(t *rapid.T) {
 				var nodes []snapshot.NominatedNode
 				for _, name := range rapid.SliceOfNDistinct(node, 1, 2, rapid.ID[string]).Draw(t, "nodes") {
