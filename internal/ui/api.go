@@ -153,25 +153,26 @@ type Resource struct {
 	Unit string `json:"unit,omitempty"`
 }
 
-// Units are all units of one resource. Their JSON is that of a table: see MarshalJSON.
+// Units are all units of one resource: a table with one column for each field, because a response has tens of thousands of units, most of them
+// alike. Runs are pairs of a value and how many times it follows.
 type Units struct {
 	Resource
 	// Noun is what people call one unit: "GPU", "unit", or "pool" if it belongs to no node.
 	Noun string `json:"noun"`
 	// Groups are what units of one kind are shown under, such as models of GPUs.
 	Groups []string `json:"groups"`
-	// Nodes have units. A pool that belongs to no node is shown as one.
-	Nodes []NodeUnits `json:"nodes"`
-}
-
-// NodeUnits are the units of one node.
-type NodeUnits struct {
-	Node  string `json:"node"`
-	Group int    `json:"group"` // index in Groups
-	// Names are the names of the units; nil if they are 0, 1, 2, ….
-	Names []string `json:"names,omitempty"`
-	// Units has four numbers for each unit: capacity, used, the reserved part of used, and flags. There are thousands of nodes.
-	Units []int64 `json:"units"`
+	// Nodes are the names of the nodes, Group their indexes in Groups as runs, and Count how many units each has as runs. A pool that belongs to
+	// no node is shown as one.
+	Nodes []string `json:"nodes"`
+	Group []int64  `json:"group"`
+	Count []int64  `json:"count"`
+	// Names has the names of the units of each node, in order of Nodes; those of a node without names are 0, 1, 2, …. Nil: no node has names.
+	Names [][]string `json:"names,omitempty"`
+	// Used has a number for each unit; the others are runs. Reserved is a part of it.
+	Capacity []int64 `json:"capacity"`
+	Used     []int64 `json:"used"`
+	Reserved []int64 `json:"reserved"`
+	Flags    []int64 `json:"flags"`
 }
 
 // The flags of a unit.

@@ -184,23 +184,26 @@ func TestUnits(t *testing.T) {
 	if got.Title != "GPU memory" || got.Unit != "GiB" || !slices.Equal(got.Groups, []string{"H100", "T4"}) {
 		t.Errorf("%+v", got)
 	}
-	var names []string
-	for _, n := range got.Nodes {
-		names = append(names, n.Node)
-		for i, gpu := range gpumemory.GPUs(gpumemory.Config{Unit: gpumemory.GiB}, w.view.Node(n.Node)) {
-			var flags int64
+	if nodes := []string{"n1", "n0", "n2"}; !slices.Equal(got.Nodes, nodes) || !slices.Equal(expand(got.Group), []int64{0, 1, 1}) || !slices.Equal(expand(got.Count), []int64{4, 1, 2}) {
+		t.Errorf("nodes %q of groups %v with %v units", got.Nodes, got.Group, got.Count)
+	}
+	var capacity, used, reserved, flags []int64
+	for _, node := range got.Nodes {
+		for _, gpu := range gpumemory.GPUs(gpumemory.Config{Unit: gpumemory.GiB}, w.view.Node(node)) {
+			capacity, used, reserved, flags = append(capacity, gpu.Capacity), append(used, gpu.Used), append(reserved, gpu.Reserved), append(flags, 0)
 			if !gpu.Healthy {
-				flags |= ui.Unhealthy
-			}
-			if want := []int64{gpu.Capacity, gpu.Used, gpu.Reserved, flags}; !slices.Equal(n.Units[4*i:4*i+4], want) {
-				t.Errorf("%s, GPU %d: %v, want %v", n.Node, i, n.Units[4*i:4*i+4], want)
+				flags[len(flags)-1] = ui.Unhealthy
 			}
 		}
 	}
-	if !slices.Equal(names, []string{"n1", "n0", "n2"}) {
-		t.Errorf("nodes %q", names)
+	for what, of := range map[string]struct{ got, want []int64 }{
+		"capacity": {expand(got.Capacity), capacity}, "used": {got.Used, used}, "reserved": {expand(got.Reserved), reserved}, "flags": {expand(got.Flags), flags},
+	} {
+		if !slices.Equal(of.got, of.want) {
+			t.Errorf("%s: %v, want %v", what, of.got, of.want)
+		}
 	}
-	if pools := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource=licenses")); len(pools.Nodes) != 1 || !slices.Equal(pools.Nodes[0].Units, []int64{5, 0, 0, 0}) || !slices.Equal(pools.Nodes[0].Names, []string{"solver"}) {
+	if pools := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource=licenses")); fmt.Sprint(pools.Nodes, pools.Names, pools.Capacity, pools.Used) != "[solver] [[solver]] [5 1] [0]" {
 		t.Errorf("pools: %+v", pools)
 	}
 	if fpgas := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource=example.com/fpga")); len(fpgas.Nodes) != 3 {
@@ -209,6 +212,14 @@ func TestUnits(t *testing.T) {
 	if none := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource=other")); len(none.Nodes) != 0 {
 		t.Errorf("another resource: %+v", none)
 	}
+}
+
+// expand returns the values of runs.
+func expand(runs []int64) (values []int64) {
+	for i := 0; i < len(runs); i += 2 {
+		values = append(values, slices.Repeat(runs[i:i+1], int(runs[i+1]))...)
+	}
+	return values
 }
 
 func TestWaiting(t *testing.T) {
@@ -425,7 +436,7 @@ func TestDevicesOfClaims(t *testing.T) {
 	w.builder.SetPod(pod)
 	handlers := ui.Handlers(w.source())
 	u := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource=gpu.nvidia.com"))
-	if got, want := fmt.Sprint(u.Noun, u.Groups, u.Nodes), "GPU[T4] [{n1 0 [gpu-0 gpu-1] [16 0 0 0 16 6 0 0]}]"; got != want {
+	if got, want := fmt.Sprint(u.Noun, u.Groups, u.Nodes, u.Names, u.Capacity, u.Used), "GPU[T4] [n1] [[gpu-0 gpu-1]] [16 2] [0 6]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for query, want := range map[string]string{"": "gpu-1  unknown 2 not audited; gpu-1 p bound 4 not audited; ", "?node=n1&resource=gpu.nvidia.com": "gpu-1  unknown 2 not audited; gpu-1 p bound 4 not audited; ", "?node=n2": ""} {

@@ -2,8 +2,6 @@ package ui
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -56,8 +54,8 @@ func (s *Source) resources(latest *atomic.Pointer[resources]) *resources {
 }
 
 // units returns all units of the resource. It asks only the policies that allocate it, because each looks at all nodes.
-func (s *Source) units(resource string, known *resources) *unitColumns {
-	c := newUnitColumns(Resource{Resource: resource, Title: resource}) // nobody may allocate it any more
+func (s *Source) units(resource string, known *resources) *Units {
+	c := newUnits(Resource{Resource: resource, Title: resource}) // nobody may allocate it any more
 	groups, count := map[string][]*policy.NodeUnits{}, 0
 	for _, lister := range known.by[resource] {
 		list := lister.Units(s.View())
@@ -90,7 +88,7 @@ func (s *Source) units(resource string, known *resources) *unitColumns {
 }
 
 // name sets the noun.
-func (c *unitColumns) name() {
+func (c *Units) name() {
 	c.Noun = "unit"
 	if strings.Contains(strings.ToLower(c.Resource.Resource), "gpu") {
 		c.Noun = "GPU"
@@ -105,7 +103,7 @@ func (c *unitColumns) name() {
 	}
 }
 
-// flagsOf returns the flags of NodeUnits.
+// flagsOf returns the flags of a unit.
 func flagsOf(u *policy.Unit) (flags int64) {
 	if u.Unhealthy {
 		flags |= Unhealthy
@@ -131,33 +129,14 @@ func namesOf(units []policy.Unit) (names []string) {
 	return names
 }
 
-// unitColumns is how Units are written: a table of all units, one column for each field, because a response has tens of thousands of units,
-// most of them alike. Runs are pairs of a value and how many times it follows.
-type unitColumns struct {
-	Resource
-	Noun   string   `json:"noun"`
-	Groups []string `json:"groups"`
-	// Nodes are the names of the nodes, Group their indexes in Groups as runs, and Count how many units each has as runs.
-	Nodes []string `json:"nodes"`
-	Group []int64  `json:"group"`
-	Count []int64  `json:"count"`
-	// Names has the names of the units of each node, in order of Nodes; those of a node without names are 0, 1, 2, …. Nil: no node has names.
-	Names [][]string `json:"names,omitempty"`
-	// Used has a number for each unit; the others are runs.
-	Capacity []int64 `json:"capacity"`
-	Used     []int64 `json:"used"`
-	Reserved []int64 `json:"reserved"`
-	Flags    []int64 `json:"flags"`
-}
-
-// newUnitColumns returns a table without units, of which no column is null in JSON.
-func newUnitColumns(r Resource) *unitColumns {
+// newUnits returns a table without units, of which no column is null in JSON.
+func newUnits(r Resource) *Units {
 	none := []int64{}
-	return &unitColumns{Resource: r, Groups: []string{}, Nodes: []string{}, Group: none, Count: none, Capacity: none, Used: none, Reserved: none, Flags: none}
+	return &Units{Resource: r, Groups: []string{}, Nodes: []string{}, Group: none, Count: none, Capacity: none, Used: none, Reserved: none, Flags: none}
 }
 
 // addNode adds a node, whose units follow. names are those of its units; nil if they are 0, 1, 2, ….
-func (c *unitColumns) addNode(node string, group int, names []string, units int) {
+func (c *Units) addNode(node string, group int, names []string, units int) {
 	if names != nil && c.Names == nil {
 		c.Names = [][]string{}
 		for range c.Nodes {
@@ -172,26 +151,11 @@ func (c *unitColumns) addNode(node string, group int, names []string, units int)
 	c.Count = appendRun(c.Count, int64(units))
 }
 
-func (c *unitColumns) addUnit(capacity, used, reserved, flags int64) {
+func (c *Units) addUnit(capacity, used, reserved, flags int64) {
 	c.Capacity = appendRun(c.Capacity, capacity)
 	c.Used = append(c.Used, used)
 	c.Reserved = appendRun(c.Reserved, reserved)
 	c.Flags = appendRun(c.Flags, flags)
-}
-
-// MarshalJSON implements json.Marshaler: the columns of a table, as unitColumns describes them.
-func (u Units) MarshalJSON() ([]byte, error) {
-	c := newUnitColumns(u.Resource)
-	c.Groups = append(c.Groups, u.Groups...)
-	for i := range u.Nodes {
-		n := &u.Nodes[i]
-		c.addNode(n.Node, n.Group, n.Names, len(n.Units)/4)
-		for at := 0; at < len(n.Units); at += 4 {
-			c.addUnit(n.Units[at], n.Units[at+1], n.Units[at+2], n.Units[at+3])
-		}
-	}
-	c.name()
-	return json.Marshal(c)
 }
 
 // appendRun appends the value to runs.
@@ -201,43 +165,4 @@ func appendRun(runs []int64, value int64) []int64 {
 		return runs
 	}
 	return append(runs, value, 1)
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (u *Units) UnmarshalJSON(data []byte) error {
-	var c unitColumns
-	if err := json.Unmarshal(data, &c); err != nil {
-		return err
-	}
-	*u = Units{Resource: c.Resource, Noun: c.Noun, Groups: c.Groups, Nodes: make([]NodeUnits, len(c.Nodes))}
-	group, count, capacity, reserved, flags := expand(c.Group), expand(c.Count), expand(c.Capacity), expand(c.Reserved), expand(c.Flags)
-	if len(group) != len(c.Nodes) || len(count) != len(c.Nodes) || len(capacity) != len(c.Used) || len(reserved) != len(c.Used) || len(flags) != len(c.Used) {
-		return errors.New("the columns of units have different lengths")
-	}
-	at := int64(0)
-	for i, name := range c.Nodes {
-		n := NodeUnits{Node: name, Group: int(group[i])}
-		if len(c.Names) > i && len(c.Names[i]) > 0 {
-			n.Names = c.Names[i]
-		}
-		for end := min(at+count[i], int64(len(c.Used))); at < end; at++ {
-			n.Units = append(n.Units, capacity[at], c.Used[at], reserved[at], flags[at])
-		}
-		u.Nodes[i] = n
-	}
-	return nil
-}
-
-// expand returns the values of runs.
-func expand(runs []int64) (values []int64) {
-	for i := 0; i+1 < len(runs); i += 2 {
-		values = slices.AppendSeq(values, func(yield func(int64) bool) {
-			for range runs[i+1] {
-				if !yield(runs[i]) {
-					return
-				}
-			}
-		})
-	}
-	return values
 }

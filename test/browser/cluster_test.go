@@ -54,9 +54,11 @@ func TestCluster(t *testing.T) {
 	shown := func() int64 {
 		var free int64
 		units = data[ui.Units](t, admin+ui.UnitsPath+"?resource="+gpuMemory)
-		for _, n := range units.Nodes {
-			for i := 0; i < len(n.Units); i += 4 {
-				free += max(0, n.Units[i]-n.Units[i+1])
+		at := 0
+		for run := 0; run < len(units.Capacity); run += 2 {
+			for range units.Capacity[run+1] {
+				free += max(0, units.Capacity[run]-units.Used[at])
+				at++
 			}
 		}
 		return free
@@ -65,7 +67,7 @@ func TestCluster(t *testing.T) {
 	b.until(fmt.Sprintf(`document.querySelector('.sum').innerText.includes('%d %s free')`, free, units.Unit))
 	for _, n := range units.Nodes {
 		b.visit(admin + "/ui/#/gpus?table=1")
-		b.until(fmt.Sprintf(`[...document.querySelectorAll('tbody th')].some(e => e.innerText === %q)`, n.Node))
+		b.until(fmt.Sprintf(`[...document.querySelectorAll('tbody th')].some(e => e.innerText === %q)`, n))
 	}
 	b.visit(admin + "/ui/#/waiting")
 	b.until(`document.body.innerText.includes('No pod waits.')`)

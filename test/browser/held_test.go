@@ -14,19 +14,23 @@ func TestHeldLinksToUnits(t *testing.T) {
 	b, at := browse(t, f)
 	b.size(1280, 900, "light")
 	for resource, tt := range map[string]struct {
-		names []string // of the units; nil: 0 and 1
+		noun  string
+		names []string // of the units; none: 0 and 1
 		last  string   // the name of the last unit
 		shown string
 	}{
-		"example.com/gpu-memory": {nil, "1", "n, GPU 1"},
-		"example.com/gpu":        {[]string{"1", "5"}, "5", "n, GPU 5"},
-		"example.com/fpga":       {[]string{"a-0", "a-1"}, "a-1", "n, a-1"},
-		"gpu.example.com":        {[]string{"pool/gpu-0", "pool/gpu-1"}, "pool/gpu-1", "n, pool/gpu-1"},
+		"example.com/gpu-memory": {"GPU", []string{}, "1", "n, GPU 1"},
+		"example.com/gpu":        {"GPU", []string{"1", "5"}, "5", "n, GPU 5"},
+		"example.com/fpga":       {"unit", []string{"a-0", "a-1"}, "a-1", "n, a-1"},
+		"gpu.example.com":        {"GPU", []string{"pool/gpu-0", "pool/gpu-1"}, "pool/gpu-1", "n, pool/gpu-1"},
 	} {
 		f.change(func(f *fixture) {
 			of := ui.Resource{Resource: resource, Title: resource}
 			f.overview.Resources = []ui.Resource{of}
-			f.units[resource] = ui.Units{Resource: of, Groups: []string{"kind"}, Nodes: []ui.NodeUnits{{Node: "n", Names: tt.names, Units: []int64{8, 0, 0, 0, 8, 2, 0, 0}}}}
+			f.units[resource] = ui.Units{
+				Resource: of, Noun: tt.noun, Groups: []string{"kind"}, Nodes: []string{"n"}, Group: []int64{0, 1}, Count: []int64{2, 1}, Names: [][]string{tt.names},
+				Capacity: []int64{8, 2}, Used: []int64{0, 2}, Reserved: []int64{0, 2}, Flags: []int64{0, 2},
+			}
 			f.held.Rows = []ui.HeldRow{{Resource: resource, Node: "n", Unit: tt.last, Namespace: "ml", Pod: "train", UID: "1", Amount: 2}}
 		})
 		b.visit(at + "/ui/#/held?resource=" + resource)

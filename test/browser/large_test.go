@@ -72,7 +72,10 @@ func TestLarge(t *testing.T) {
 // The kinds of squares differ for people who see fewer colors.
 func TestColors(t *testing.T) {
 	f := cluster()
-	f.units[gpuMemory] = ui.Units{Resource: f.units[gpuMemory].Resource, Groups: []string{"all"}, Nodes: []ui.NodeUnits{{Node: "n", Units: []int64{80, 0, 0, 0, 80, 79, 0, 0, 80, 80, 0, 0, 80, 0, 0, ui.Unhealthy}}}}
+	f.units[gpuMemory] = ui.Units{
+		Resource: f.units[gpuMemory].Resource, Noun: "GPU", Groups: []string{"all"}, Nodes: []string{"n"}, Group: []int64{0, 1}, Count: []int64{4, 1},
+		Capacity: []int64{80, 4}, Used: []int64{0, 79, 80, 0}, Reserved: []int64{0, 4}, Flags: []int64{0, 3, ui.Unhealthy, 1},
+	}
 	b, at := browse(t, f)
 	for _, scheme := range []string{"light", "dark"} {
 		b.size(1280, 900, scheme)

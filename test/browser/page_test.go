@@ -187,7 +187,9 @@ func TestStates(t *testing.T) {
 		"no signal":        {none, "signals", "The configuration has no signals."},
 		"no such pod":      {none, "pod/default/nobody", "Outboard does not know this pod."},
 		"no GPU": {func(f *fixture) {
-			f.units[gpuMemory] = ui.Units{Resource: f.units[gpuMemory].Resource, Groups: []string{}, Nodes: []ui.NodeUnits{}}
+			units := fetch[ui.Units](f.replica, ui.UnitsPath+"?resource=example.com/gone")
+			units.Resource = f.units[gpuMemory].Resource
+			f.units[gpuMemory] = units
 		}, "gpus", "No node has GPU memory."},
 		"nothing selected":   {func(*fixture) {}, "waiting?find=zebra", "No waiting pod is selected."},
 		"a replica is away":  {func(f *fixture) { f.overview.Replicas[1] = ui.Replica{Name: "b", Error: "connection refused"} }, "waiting", "Replica b does not respond (connection refused)"},

@@ -311,7 +311,7 @@ func browse(th *theater.Theater, kubeconfig string) {
 	}
 	var units ui.Units
 	read(ui.UnitsPath+"?resource=aliyun.com/gpu-mem", &units)
-	if len(units.Nodes) != 1 || len(units.Nodes[0].Units) != 8 {
+	if len(units.Nodes) != 1 || len(units.Used) != 2 {
 		t.Errorf("units: %+v", units)
 	}
 	var held ui.Held
