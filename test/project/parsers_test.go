@@ -65,7 +65,6 @@ var readers = map[string]string{
 	"internal/extender/wire: unquote":              "a request: docs/operations.md#limits",
 	"internal/explain: limit":                      "a request: docs/operations.md#limits",
 	"internal/ui: QueryOf":                         "a request: docs/operations.md#limits",
-	"internal/ui: Units.UnmarshalJSON":             "a response of Outboard, in tests",
 	"internal/jsonstream: New":                     "a document or response of a source: its maxBytes, and 64 KiB for each text",
 	"internal/content: columns.decode":             "a document or response of a source: its maxBytes",
 	"internal/lmstat: parser.user":                 "a document or response of a source: its maxBytes",
