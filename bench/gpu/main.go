@@ -12,8 +12,8 @@ import (
 	"os"
 
 	"outboard.dev/outboard/bench/trials"
-	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/test/measure"
+	"outboard.dev/outboard/test/openb"
 )
 
 func main() {
@@ -60,7 +60,7 @@ type options struct {
 }
 
 func (o *options) read(dir string, nodes int) (err error) {
-	if o.nodes, o.jobs, err = simulate.ReadOpenBFolder(dir, simulate.OpenBPods); err != nil {
+	if o.nodes, o.jobs, err = openb.Read(dir, openb.Pods); err != nil {
 		return err
 	}
 	if nodes > 0 && nodes < len(o.nodes) {

@@ -25,12 +25,13 @@ import (
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/test/measure"
+	"outboard.dev/outboard/test/openb"
 )
 
 func main() {
 	var o options
 	flag.StringVar(&o.data, "data", "", "the folder with openb_node_list_gpu_node.csv and a list of pods")
-	flag.StringVar(&o.pods, "pods", simulate.OpenBPods, "the list of pods in it")
+	flag.StringVar(&o.pods, "pods", openb.Pods, "the list of pods in it")
 	flag.IntVar(&o.seeds, "seeds", 10, "how many seeds, from 42 on")
 	flag.StringVar(&o.parts, "parts", strings.Join(parts, ","), "what to measure")
 	flag.Parse()
@@ -192,7 +193,7 @@ func read(o *options) (*simulate.World, []simulate.Job, error) {
 	w := &simulate.World{Resource: resource, Scheduler: simulate.Scheduler{ResourceScore: simulate.LeastAllocated}}
 	var jobs []simulate.Job
 	var err error
-	if w.Nodes, jobs, err = simulate.ReadOpenBFolder(o.data, o.pods); err != nil {
+	if w.Nodes, jobs, err = openb.Read(o.data, o.pods); err != nil {
 		return nil, nil, err
 	}
 	if o.nodes > 0 && o.nodes < len(w.Nodes) {

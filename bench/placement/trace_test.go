@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"outboard.dev/outboard/internal/simulate"
+	"outboard.dev/outboard/test/openb"
 )
 
 // fill fills the first nodes of the published trace, or all, once.
 func fill(t *testing.T, c contender, nodes, percentage int) *simulate.Filled {
-	world, jobs, err := read(&options{data: "../openb", pods: simulate.OpenBPods, nodes: nodes})
+	world, jobs, err := read(&options{data: "../openb", pods: openb.Pods, nodes: nodes})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,28 +49,6 @@ func ReadOpenB(r io.Reader) (*Objects, []Job, error) {
 		return nil, nil, err
 	}
 	return o, jobs, o.check()
-}
-
-// OpenBPods is the pod list from which the other pod lists of the trace are derived.
-const OpenBPods = "openb_pod_list_default.csv"
-
-// ReadOpenBFolder reads the nodes of the trace, and one of its pod lists, from the published files.
-func ReadOpenBFolder(dir, pods string) ([]*corev1.Node, []Job, error) {
-	var nodes []*corev1.Node
-	var jobs []Job
-	for _, name := range []string{"openb_node_list_gpu_node.csv", pods} {
-		f, err := os.Open(filepath.Join(dir, name))
-		if err != nil {
-			return nil, nil, err
-		}
-		objects, more, err := ReadOpenB(f)
-		f.Close()
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", f.Name(), err)
-		}
-		nodes, jobs = append(nodes, objects.Nodes...), append(jobs, more...)
-	}
-	return nodes, jobs, nil
 }
 
 func traceNode(row *record) *corev1.Node {

@@ -26,6 +26,7 @@ import (
 	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/schedplugin"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/openb"
 )
 
 const (
@@ -90,7 +91,7 @@ func TestTraceIsPlacedAlike(t *testing.T) {
 
 // readTrace returns a part of the trace's nodes, of all kinds, and all its pods.
 func readTrace(t *testing.T) (*simulate.World, []simulate.Job) {
-	nodes, jobs, err := simulate.ReadOpenBFolder("../../bench/openb", simulate.OpenBPods)
+	nodes, jobs, err := openb.Read("../../bench/openb", openb.Pods)
 	if err != nil {
 		t.Fatal(err)
 	}

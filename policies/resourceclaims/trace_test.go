@@ -13,13 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
+	"outboard.dev/outboard/test/openb"
 )
 
-var openb = flag.String("openb", "../../bench/openb", "the folder with the trace openb, for BenchmarkTrace")
+var folder = flag.String("openb", "../../bench/openb", "the folder with the trace openb, for BenchmarkTrace")
 
 // traceWorld is a cluster with the nodes of the trace, repeated, and pods of the trace on random nodes until 70 % of the GPUs are in use.
 type traceWorld struct {
@@ -30,7 +30,7 @@ type traceWorld struct {
 }
 
 func newTraceWorld(tb testing.TB, count int) *traceWorld {
-	nodes, jobs, err := simulate.ReadOpenBFolder(*openb, simulate.OpenBPods)
+	nodes, jobs, err := openb.Read(*folder, openb.Pods)
 	if err != nil {
 		tb.Skip(err)
 	}

@@ -16,11 +16,11 @@ import (
 	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/internal/engine"
-	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/openb"
 )
 
 // indexed are the configurations whose pods share results, by signature.
@@ -332,7 +332,7 @@ func TestIndexEqualsFilterAndScoreOnTheTrace(t *testing.T) {
 	if testing.Short() {
 		t.Skip("places thousands of pods")
 	}
-	nodes, jobs, err := simulate.ReadOpenBFolder("../../bench/openb", simulate.OpenBPods)
+	nodes, jobs, err := openb.Read("../../bench/openb", openb.Pods)
 	if err != nil {
 		t.Fatal(err)
 	}
