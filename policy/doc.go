@@ -56,7 +56,7 @@
 //     may have nil maps, no pods and an empty status.
 //   - Pods, Nodes and the View are read-only and shared.
 //   - Data from outside the cluster are signals in the View. Policies make no calls.
-//   - An error is not a verdict about a node. It fails the request, or, with failurePolicy: Ignore,
+//   - An error is a verdict about the pod: no node fits. Or, with failurePolicy: Ignore,
 //     excludes the policy from the request. If the data of one node are invalid, such as a label
 //     that is not a number, return a Verdict with a Reason for that, not an error.
 //

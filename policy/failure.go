@@ -5,7 +5,7 @@ package policy
 type FailurePolicy string
 
 const (
-	// Fail fails the request: the pod stays pending instead of being placed without the policy.
+	// Fail rejects every node: the pod stays pending instead of being placed without the policy.
 	Fail FailurePolicy = "Fail"
 	// Ignore excludes the policy from the request, which is decided as if the profile did not have it. It is not for a
 	// Reserver: filter would pass nodes to which bind cannot bind the pod.

@@ -362,11 +362,6 @@ func (p *Profile) NeedsFilter() bool {
 	return len(p.ManagedResources) > 0 || p.Claimer() != "" || p.Shortlist != nil || p.ExtenderWeight() == 0 || len(p.Filters()) > 0
 }
 
-// CountsPods reports whether a policy of the profile counts pods on nodes: see [policy.Inputs].
-func (p *Profile) CountsPods() bool {
-	return slices.ContainsFunc(p.Policies, func(q Policy) bool { return q.Inputs().CountsPods })
-}
-
 // SetDefaults fills in the defaults that do not depend on other fields.
 func (p *Policy) SetDefaults() { *p = Policy{Weight: 1, FailurePolicy: policy.Fail} }
 

@@ -3,6 +3,7 @@ package extender
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"outboard.dev/outboard/internal/decision"
@@ -22,6 +23,9 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 	}
 	c.record = c.result.Record
 	if err != nil {
+		if h.Filtered != nil && !c.hypothetical && causedByPod(err) {
+			h.Filtered(req, false, nil, nil)
+		}
 		return err
 	}
 	c.failed, c.unresolvable = c.failed[:0], c.unresolvable[:0]
@@ -40,6 +44,21 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 		h.filtered(c, req)
 	}
 	return nil
+}
+
+// maxReason bounds a text that the response has once for each node.
+const maxReason = 256
+
+// rejectAll responds that the pod fits on none of the nodes, because of the error, and that evicting pods does not help.
+func (c *call) rejectAll(text string) {
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
+	}
+	c.unresolvable = c.unresolvable[:0]
+	for i := range c.request.Len() {
+		c.unresolvable = append(c.unresolvable, wire.Failure{Index: int32(i), Text: text})
+	}
+	c.response.AppendFilterResult(&c.request, nil, nil, c.unresolvable)
 }
 
 // filtered records for later calls, and reports to h.Filtered, whether the pod fits.

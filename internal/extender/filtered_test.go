@@ -42,7 +42,7 @@ func TestFiltered(t *testing.T) {
 	odd.UID = "odd"
 	ask("filter", odd, "good")
 	ask("prioritize", somePod(), "good", "better")
-	want := []string{"p true [wrong good] [] NodeUnknown", "p false [wrong full] [new newer] NodeUnknown"}
+	want := []string{"p true [wrong good] [] NodeUnknown", "p false [wrong full] [new newer] NodeUnknown", "p false [good] [] "}
 	if !slices.Equal(told, want) {
 		t.Errorf("got %q, want %q", told, want)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,23 @@ import (
 	"outboard.dev/outboard/internal/binder"
 	"outboard.dev/outboard/snapshot"
 )
+
+// failure returns why the call fails: its error, or the text with which it rejects every node because of the pod.
+func failure(t *testing.T, answer string) string {
+	t.Helper()
+	r := decode[struct {
+		Error                      string
+		NodeNames                  *[]string
+		FailedNodes                map[string]string
+		FailedAndUnresolvableNodes map[string]string
+	}](t, answer)
+	if r.Error == "" && (r.NodeNames == nil || len(*r.NodeNames) == 0) && len(r.FailedNodes) == 0 {
+		for _, text := range r.FailedAndUnresolvableNodes {
+			return text
+		}
+	}
+	return r.Error
+}
 
 // fakeCluster is a cluster that does not change.
 type fakeCluster struct {

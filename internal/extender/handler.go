@@ -68,7 +68,8 @@ type Options struct {
 	Ledgers engine.Ledgers
 	// Filtered is called with the result of each successful filter call, before the response is sent. fits is true if
 	// the pod fits on a node. If it fits on none, unknown are the names of the requested nodes that are nil in the
-	// request, at most 64, and why is the reason for which most nodes were rejected; nil if there is none. Filtered must not keep the
+	// request, at most 64, and why is the reason for which most nodes were rejected; nil if there is none, because the pod makes a
+	// policy fail. Filtered must not keep the
 	// request's Nodes. It is not called if no node of the call is in the
 	// View, or the pod fits only on nodes that are not: they may be nodes that a cluster autoscaler could add. Nil: not called.
 	Filtered func(req engine.Request, fits bool, unknown []string, why *decision.Rejection)
@@ -150,7 +151,13 @@ func (h *Handler) serve(r *http.Request, c *call, verb func(*Handler, context.Co
 			err = fmt.Errorf("internal error: %v", p)
 			h.Logger.Error("panic in a request", "verb", c.verb, "profile", h.Profile, "panic", p, "stack", string(debug.Stack()))
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case c.verb == decision.Filter && causedByPod(err):
+			// kube-scheduler ignores the error of an ignorable extender, and a pod must not choose to be placed without the policies.
+			c.response.Reset()
+			c.rejectAll(oneLine(err))
+		default:
 			c.response.Reset()
 			c.response.Text = appendError(c.response.Text, c.verb, oneLine(err))
 		}

@@ -338,9 +338,13 @@ func TestPolicyFailures(t *testing.T) {
 			if verb == "preempt" {
 				body = encode(t, extenderv1.ExtenderPreemptionArgs{Pod: somePod(annotation, "x"), NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{}})
 			}
-			got := decode[struct{ Error string }](t, s.post(t, verb, body))
-			if !strings.HasPrefix(got.Error, "policy Labels: ") || strings.Contains(got.Error, "\n") {
-				t.Errorf("%s, %s: got Error %q", verb, annotation, got.Error)
+			answer := s.post(t, verb, body)
+			if got := failure(t, answer); !strings.HasPrefix(got, "policy Labels: ") || strings.Contains(got, "\n") {
+				t.Errorf("%s, %s: got %q", verb, annotation, got)
+			}
+			// kube-scheduler would ignore the error of an ignorable extender, and place the pod.
+			if got := decode[struct{ Error string }](t, answer).Error; (got == "") != (verb == "filter") {
+				t.Errorf("%s, %s: got Error %q", verb, annotation, got)
 			}
 		}
 	}

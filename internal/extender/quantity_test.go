@@ -3,8 +3,6 @@ package extender_test
 import (
 	"strings"
 	"testing"
-
-	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
 // Quantities that would take the decoder seconds or hours are rejected; names and texts that look like such quantities are not.
@@ -22,12 +20,11 @@ func TestCostlyQuantitiesAreRejected(t *testing.T) {
 			"nodes":   `{"Pod":{"metadata":{"name":"p"}},"Nodes":{"items":[{"metadata":{"name":"new"},"status":{"capacity":{"x":"` + quantity + `"}}}]}}`,
 			"preempt": victims,
 		} {
-			text := ""
-			if verb == "preempt" {
-				text = decode[struct{ Error string }](t, s.post(t, verb, body)).Error
-			} else {
-				text = decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", body)).Error
+			path := verb
+			if verb == "nodes" {
+				path = "filter"
 			}
+			text := failure(t, s.post(t, path, body))
 			if got := strings.Contains(text, "negative exponent"); got != refused {
 				t.Errorf("%s with quantity %q: got Error %q", verb, quantity, text)
 			}
@@ -47,9 +44,9 @@ func TestCostlyNumbersAreRejected(t *testing.T) {
 		`"x":"1","y":"1` + `"`:                      false,
 	} {
 		pod := `{"metadata":{"name":"p","annotations":{"x":"{\"y\":1e-12345678,","z":"1 1e-12345678, 3"}},"spec":{"containers":[{"resources":{"limits":{` + limits + `}}}]}}`
-		answer := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", `{"Pod":`+pod+`,"NodeNames":["good"]}`))
-		if got := strings.Contains(answer.Error, "negative exponent"); got != refused {
-			t.Errorf("limits %.60s: got Error %q", limits, answer.Error)
+		text := failure(t, s.post(t, "filter", `{"Pod":`+pod+`,"NodeNames":["good"]}`))
+		if got := strings.Contains(text, "negative exponent"); got != refused {
+			t.Errorf("limits %.60s: got Error %q", limits, text)
 		}
 	}
 }
@@ -74,9 +71,9 @@ func TestQuantitiesOfManyDigits(t *testing.T) {
 			if verb == "nodes" {
 				path = "filter"
 			}
-			answer := decode[struct{ Error string }](t, s.post(t, path, body))
-			if got := strings.Contains(answer.Error, "a resource quantity has more than 1000 digits"); got != refused {
-				t.Errorf("%s with a quantity of %d bytes, %.10s…: got Error %q", verb, len(value), value, answer.Error)
+			text := failure(t, s.post(t, path, body))
+			if got := strings.Contains(text, "a resource quantity has more than 1000 digits"); got != refused {
+				t.Errorf("%s with a quantity of %d bytes, %.10s…: got Error %q", verb, len(value), value, text)
 			}
 		}
 	}

@@ -86,17 +86,29 @@ func (h *Handler) pod(ctx context.Context, c *call, raw, uid, version []byte, by
 	}
 	var err error
 	if c.podWeight, err = weightOf(raw); err != nil {
-		return nil, fmt.Errorf("decoding the pod: %w", err)
+		return nil, podError{err}
 	}
 	if err := h.weigh(ctx, c, bytes); err != nil {
 		return nil, err
 	}
 	pod := new(corev1.Pod)
 	if err := decodeObject(raw, pod); err != nil {
-		return nil, fmt.Errorf("decoding the pod: %w", err)
+		return nil, podError{err}
 	}
 	snapshot.TrimPod(pod)
 	return pod, nil
+}
+
+// podError is an error about the pod of a request.
+type podError struct{ err error }
+
+func (e podError) Error() string { return "decoding the pod: " + e.err.Error() }
+func (e podError) Unwrap() error { return e.err }
+
+// causedByPod reports whether the call fails because of what the pod declares: a policy, or the decoder, returns an error about it.
+func causedByPod(err error) bool {
+	policy, pod := (*engine.PolicyError)(nil), podError{}
+	return errors.As(err, &policy) || errors.As(err, &pod)
 }
 
 // findNodes sets c.nodes to the requested nodes, in order.

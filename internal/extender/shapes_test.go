@@ -96,8 +96,8 @@ func TestPodsWithOneVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, tt.cluster)
 			filter := func(annotations string) string {
-				return decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter",
-					`{"Pod":{"metadata":{"namespace":"n","name":"p","uid":"u1","resourceVersion":"7"`+annotations+`}},`+tt.nodes+`}`)).Error
+				return failure(t, s.post(t, "filter",
+					`{"Pod":{"metadata":{"namespace":"n","name":"p","uid":"u1","resourceVersion":"7"`+annotations+`}},`+tt.nodes+`}`))
 			}
 			if got := filter(""); got != "" {
 				t.Fatal(got)

@@ -262,11 +262,7 @@ func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
 	case w.options.Strict:
 		return true, "Strict, and for every pod: " + none + "."
 	}
-	why = "Soft: pods are placed without Outboard while it does not respond."
-	if p.NeedsFilter() && !p.CountsPods() {
-		why += " Pods in quick succession can exceed a limit, because Outboard sees a bound pod when its watch of the API server shows the pod."
-	}
-	return false, why
+	return false, "Soft: pods are placed without Outboard while it does not respond."
 }
 
 // oneBinder returns an error if kube-scheduler would not accept the extenders.

@@ -38,8 +38,9 @@ func TestSampling(t *testing.T) {
 		all := s.memory.ask(s.cluster.View(), trimmed(pod), s.nodes)
 		for _, how := range []string{"by names", "by nodes"} {
 			s.wire.serve(s.profile, engineOf(d, s.profile), s.cluster, &s.claims)
-			some := s.wire.ask(how, pod, d.subset(s.nodes))
-			if some.Error != all.Error {
+			nodes := d.subset(s.nodes)
+			some := s.wire.ask(how, pod, nodes)
+			if some.Error != all.Error && len(nodes) > 0 {
 				d.Fatalf("%s, filter answers %q, want %q", how, some.Error, all.Error)
 			}
 			for name, got := range some.Verdicts {

@@ -3,6 +3,7 @@ package equality
 import (
 	"context"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -117,6 +118,14 @@ func (w *wire) ask(how string, pod *corev1.Pod, nodes []*corev1.Node) decided {
 	kept, failed, unresolvable, err := client.Filter(pod, infos)
 	if err != nil {
 		return decided{Error: err.Error()}
+	}
+	for _, reason := range unresolvable {
+		if strings.HasPrefix(reason, "policy ") { // the pod makes a policy fail
+			if len(unresolvable) != len(nodes) {
+				return decided{Error: fmt.Sprintf("%d of %d nodes are rejected: %s", len(unresolvable), len(nodes), reason)}
+			}
+			return decided{Error: reason}
+		}
 	}
 	d := decided{Verdicts: map[string]verdict{}}
 	for _, info := range kept {

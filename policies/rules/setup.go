@@ -43,7 +43,7 @@ type FilterRule struct {
 	Resolvable *bool `json:"resolvable"`
 	// FailurePolicy says what happens if an evaluation fails, because a key is missing, a text is
 	// not a version, or it exceeds its cost limit. Fail (the default) rejects the node if it is
-	// Expression, and fails the request if it is one of MatchConditions. Ignore ignores the rule.
+	// Expression, and rejects every node if it is one of MatchConditions. Ignore ignores the rule.
 	FailurePolicy *policy.FailurePolicy `json:"failurePolicy" values:"Fail,Ignore"`
 }
 
@@ -60,7 +60,7 @@ type ScoreRule struct {
 	// rule is checked and not evaluated. Default 1.
 	Weight *int32 `json:"weight" limits:"0..100"`
 	// FailurePolicy says what happens if an evaluation of one of MatchConditions fails: Fail (the
-	// default) fails the request, and Ignore ignores the rule.
+	// default) rejects every node, and Ignore ignores the rule.
 	FailurePolicy *policy.FailurePolicy `json:"failurePolicy" values:"Fail,Ignore"`
 }
 

@@ -2,11 +2,14 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/snapshot"
 	"outboard.dev/outboard/test/controlplane"
@@ -25,7 +28,14 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {insecure: true}
 profiles:
-- policies: [{type: ImageLocality}]
+- policies:
+  - {type: ImageLocality}
+  - type: Rules
+    config:
+      filters:
+      - name: team
+        matchConditions: [{name: odd, expression: 'pod.metadata.name == "odd" && pod.metadata.labels["team"] == "a"'}]
+        expression: 'false'
 `)
 	th.Scheduler(theater.SchedulerConfig(
 		theater.Extender{Outboard: strict, Verbs: "filter"},
@@ -34,6 +44,18 @@ profiles:
 	both := controlplane.PodSpec{Name: "both", Image: "nginx"}
 	if pod := th.Bound(both); pod.Spec.NodeName != "b" {
 		t.Errorf("both is on %s, the image on b", pod.Spec.NodeName)
+	}
+
+	// kube-scheduler ignores the errors of an ignorable extender. A pod that causes one is not placed without the policies nevertheless.
+	if odd := th.Placed(controlplane.PodSpec{Name: "odd"}); !strings.Contains(odd.Waiting, "policy Rules: ") {
+		t.Errorf("odd is on %q, and waits because of %q", odd.Pod.Spec.NodeName, odd.Waiting)
+	}
+	large := controlplane.PodSpec{Name: "large"}.Pod()
+	for i := range 4000 {
+		large.Spec.Volumes = append(large.Spec.Volumes, corev1.Volume{Name: fmt.Sprint("v", i)})
+	}
+	if placed, err := th.Place(th.Ctx, large); err != nil || !strings.Contains(placed.Waiting, "decoding the pod: ") {
+		t.Errorf("large waits because of %q, error %v", placed.Waiting, err)
 	}
 
 	ignorable.Kill()
