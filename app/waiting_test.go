@@ -11,7 +11,7 @@ import (
 	"outboard.dev/outboard/internal/ui"
 )
 
-// Names and messages of a cluster cannot control the terminal, whichever command shows them.
+// Names and messages of a cluster cannot control the terminal, in the output of any command.
 func TestControlCharacters(t *testing.T) {
 	var out, errs strings.Builder
 	cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {

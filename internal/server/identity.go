@@ -93,7 +93,7 @@ func (id *identifier) load(files map[string][]byte) error {
 	return nil
 }
 
-// unusable is the error of files that are valid but for the time.
+// unusable is the error of files that are valid, but not at this time.
 type unusable struct {
 	error
 	from time.Time // when the serving certificate begins to be valid
