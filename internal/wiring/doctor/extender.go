@@ -147,7 +147,7 @@ func (c *checker) sameCalls(all []extenderAt) {
 func (e *extenderAt) check() {
 	x := e.extender
 	if x.FilterVerb+x.PrioritizeVerb+x.PreemptVerb+x.BindVerb == "" && !slices.ContainsFunc(x.ManagedResources, ignored) {
-		e.report(Warning, "NoVerb", "", "there is no filterVerb, prioritizeVerb, preemptVerb or bindVerb", "kube-scheduler never calls the extender", "add the verbs that it serves, or remove it")
+		e.report(Warning, "NoVerb", "", "there is no filterVerb, prioritizeVerb, preemptVerb or bindVerb", "kube-scheduler never calls the extender", "add the verbs that it serves, and weight: 1 with prioritizeVerb, or remove it")
 	}
 	if x.BindVerb != "" && x.Ignorable {
 		e.report(Error, "IgnorableBinder", "ignorable", "the extender binds pods and is ignorable",

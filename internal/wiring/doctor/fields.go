@@ -140,7 +140,11 @@ func (c *checker) fields(errs strictyaml.Errors) {
 			if owner := nested[e.Path]; owner != "" {
 				fix = "indent it, as a field of " + owner
 			} else if strings.HasPrefix(e.Rule, "did you mean") {
-				fix = "write " + nearest(e)
+				if near := nearest(e); c.doc.root.At(strings.TrimSuffix(e.Path, lastOf(e.Path)) + near).IsZero() {
+					fix = "write " + near
+				} else {
+					fix = "remove it: " + near + " is set, too"
+				}
 			}
 			c.refuse("UnknownField", e.Path, "kube-scheduler does not know this field", "", cmp.Or(fix, e.Rule))
 		case lastOf(e.Path) == "httpTimeout":

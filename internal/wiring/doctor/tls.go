@@ -64,7 +64,7 @@ func (e *extenderAt) scheme() bool {
 	case plain && e.outboard && hostOf(u.Hostname()) != "loopback":
 		e.report(Error, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://, and Outboard serves plain HTTP to its own machine only", "every call fails", "configure serving.tls in "+e.ConfigFile+", and write https://")
 	case plain && hostOf(u.Hostname()) != "loopback":
-		e.report(Warning, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://", "anyone on the way can read the calls, and decide on which nodes pods run", "write https://, with enableHTTPS: true and tlsConfig.caFile")
+		e.report(Warning, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://", "anyone on the way can read the calls, and decide on which nodes pods run", "write https://, with enableHTTPS: true and tlsConfig.caFile"+x.TLSConfig.verified())
 	case !plain && e.outboard && !served && e.chartServes():
 		e.report(Warning, "TLSNotServed", "urlPrefix", "urlPrefix begins with https://, and "+e.ConfigFile+" has no serving.tls", "every call fails, unless the Helm chart installs the file: the chart sets serving.tls",
 			"install the file with the chart, or configure serving.tls in it")
@@ -106,8 +106,16 @@ func (e *extenderAt) verification(t *tlsConfig) {
 		}
 		e.report(severity, "UnverifiedHTTPS", "tlsConfig", "there is no caFile or caData",
 			"kube-scheduler then accepts any certificate, silently: anyone who can redirect the calls decides on which nodes pods run",
-			"set "+fix)
+			"set "+fix+t.verified())
 	}
+}
+
+// verified is what the correction of a missing CA needs in addition: kube-scheduler refuses a CA with insecure: true.
+func (t *tlsConfig) verified() string {
+	if t != nil && t.Insecure {
+		return ", and remove tlsConfig.insecure"
+	}
+	return ""
 }
 
 // folder returns the folder of a file beside which others are to be; without a file, the one that scheduler-config writes.
@@ -157,7 +165,11 @@ func (e *extenderAt) files(t *tlsConfig) {
 	}
 	certificate, key := t.CertFile+t.CertData != "", t.KeyFile+t.KeyData != ""
 	if certificate != key {
-		e.report(Error, "ClientKey", "tlsConfig", "a certificate and its key go together, and one of them is missing", "kube-scheduler sends no certificate, and reports nothing", "set both tlsConfig.certFile and keyFile")
+		missing := dataOrFile("tlsConfig.key", t.CertData) + " to the key of the certificate"
+		if key {
+			missing = dataOrFile("tlsConfig.cert", t.KeyData) + " to the certificate of the key"
+		}
+		e.report(Error, "ClientKey", "tlsConfig", "a certificate and its key go together, and one of them is missing", "kube-scheduler sends no certificate, and reports nothing", "set "+missing)
 		return
 	}
 	cert, private := e.text(t.CertFile, t.CertData), e.text(t.KeyFile, t.KeyData)
