@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net"
 	"path"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func (c *checker) findOutboard(all []extenderAt) {
 	}
 	for i := range all {
 		for _, m := range all[i].matches() {
-			if len(m.verbs) > 0 && !taken[m.profile] {
+			if len(m.verbs) > 0 && !taken[m.profile] && !all[i].foreign() {
 				all[i].outboard, taken[m.profile] = true, true
 			}
 		}
@@ -69,6 +70,22 @@ func (c *checker) findOutboard(all []extenderAt) {
 	for i := range all {
 		all[i].outboard = addresses[all[i].address()]
 	}
+}
+
+// foreign reports whether the extender has nothing but the root path, which many programs serve, in common with Outboard's file: it calls another
+// port, and for other resources.
+func (e *extenderAt) foreign() bool {
+	_, port, _ := net.SplitHostPort(e.Config.Serving.Address)
+	host, prefix := e.prefix()
+	if prefix != "" || port == portOf(e.url()) || strings.HasPrefix(host, "outboard") || len(e.extender.ManagedResources) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(e.extender.ManagedResources, func(r schedulerv1.ExtenderManagedResource) bool {
+		return slices.ContainsFunc(e.Config.Profiles, func(p config.Profile) bool {
+			return slices.ContainsFunc(p.ManagedResources, func(own config.ManagedResource) bool { return own.Name == r.Name }) ||
+				slices.ContainsFunc(p.AllocatedResources(), func(own config.AllocatedResource) bool { return string(own.Name) == r.Name })
+		})
+	})
 }
 
 // sameResources reports whether the extender has the managed resources of a profile.
