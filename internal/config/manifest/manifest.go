@@ -59,8 +59,9 @@ func (t *Text) Documents() (all []Text) {
 func IsJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) }
 
 // Embedded returns the objects of a kind that are parts of a document, and the texts in it that name the kind, as in files
-// for whole machines and clusters.
-func (t *Text) Embedded(kind string) (all []Text) {
+// for whole machines and clusters. implied returns the lines that the program of the file adds to an object without the kind; "" if
+// the object is none.
+func (t *Text) Embedded(kind string, implied func(path string, object *yaml.Node) string) (all []Text) {
 	var root yaml.Node
 	if yaml.Unmarshal(t.Data, &root) != nil {
 		return nil
@@ -71,8 +72,11 @@ func (t *Text) Embedded(kind string) (all []Text) {
 		switch {
 		case n.Kind == yaml.ScalarNode && strings.Contains(n.Value, kind) && strings.Contains(n.Value, "\n"):
 			all = append(all, Text{Data: []byte(n.Value), Around: t, Path: path, above: t.Line(n.Line), oneLine: t.oneLine || n.Style&yaml.LiteralStyle == 0})
-		case n.Kind == yaml.MappingNode && hasKind(n, kind) && path != "":
-			all = append(all, t.object(n, path, lines))
+		case n.Kind == yaml.MappingNode && path != "":
+			if header := implied(path, n); header != "" || hasKind(n, kind) {
+				all = append(all, t.object(n, path, header, lines))
+				return
+			}
 		}
 		for i, child := range n.Content {
 			switch {
@@ -98,16 +102,18 @@ func hasKind(n *yaml.Node, kind string) bool {
 	return false
 }
 
-// object returns a mapping of the document as a text of its own, with its lines if it is a block of lines.
-func (t *Text) object(n *yaml.Node, path string, lines [][]byte) Text {
-	text := Text{Around: t, Path: path, above: t.Line(n.Line - 1), oneLine: t.oneLine}
+// object returns a mapping of the document as a text of its own below header, with its lines if it is a block of lines.
+func (t *Text) object(n *yaml.Node, path, header string, lines [][]byte) Text {
+	text := Text{Data: []byte(header), Around: t, Path: path, above: t.Line(n.Line - 1 - strings.Count(header, "\n")), oneLine: t.oneLine}
 	if n.Style&yaml.FlowStyle != 0 {
 		text.above, text.oneLine = t.Line(n.Line), true
-		text.Data, _ = yaml.Marshal(n) // it has been parsed
+		n.Style &^= yaml.FlowStyle
+		data, _ := yaml.Marshal(n) // it has been parsed
+		text.Data = append(text.Data, data...)
 		return text
 	}
 	indent := n.Column - 1
-	text.Data = slices.Clone(lines[n.Line-1][indent:])
+	text.Data = append(text.Data, lines[n.Line-1][indent:]...)
 	for _, line := range lines[n.Line:] {
 		inner := bytes.TrimLeft(line, " ")
 		if own := len(line) - len(inner); own < indent && len(bytes.TrimSpace(inner)) > 0 && inner[0] != '#' {

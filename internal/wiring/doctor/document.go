@@ -284,7 +284,7 @@ func configurations(p *source) (all []source) {
 	kind, values := p.Object()
 	another := kind != "" && fields.Nearest(kind, []string{ofScheduler, "Policy"}) == ""
 	if kind != configMap && (kind == "" || another) {
-		embedded := p.Embedded(ofScheduler)
+		embedded := p.Embedded(ofScheduler, implied)
 		for i := range embedded {
 			for _, inner := range documents(&embedded[i]) {
 				all = append(all, configurations(&inner)...)
@@ -308,7 +308,21 @@ func configurations(p *source) (all []source) {
 	return all
 }
 
+// implied returns what Talos adds to an object of kube-scheduler's part of a file: kind and apiVersion.
+func implied(path string, object *yaml.Node) string {
+	typical := schedulerPart.MatchString(path) && (find(object, extendersPath) >= 0 || find(object, "profiles") >= 0)
+	if find(object, "kind") >= 0 || !typical && path != "cluster.scheduler.config" {
+		return ""
+	}
+	header := "kind: " + ofScheduler + "\n"
+	if find(object, "apiVersion") < 0 {
+		header += "apiVersion: " + apiVersion + "\n"
+	}
+	return header
+}
+
 var (
+	schedulerPart = regexp.MustCompile(`(?:^|\.)(?:kube-?)?[sS]cheduler`)
 	// schedulerArguments are those in files of k3s and RKE2, and of kubeadm, kind and Talos.
 	schedulerArguments = regexp.MustCompile(`kube-scheduler-arg|scheduler"?:\s[^#]*extraArgs`)
 	// escape is an escape in JSON.
