@@ -24,8 +24,13 @@ import (
 // an extender can exceed the sum of their scores.
 const mostWeight = 12
 
-// leastPreemption is the minimum httpTimeout for preemption.
-const leastPreemption = 2 * time.Second
+// The minimum values of httpTimeout. Below leastCall, a new connection with TLS, the names of many nodes or a pause of a busy machine takes too long
+// for any extender. A call of Outboard waits up to 500ms for its watch, and evaluates candidates for preemption for up to 1.5s.
+const (
+	leastCall       = 50 * time.Millisecond
+	leastWait       = 600 * time.Millisecond
+	leastPreemption = 2 * time.Second
+)
 
 // extenderAt is an extender of the file.
 type extenderAt struct {
@@ -224,7 +229,7 @@ func (e *extenderAt) rightWeight() string {
 func (e *extenderAt) timeout() {
 	x := e.extender
 	fix := "set httpTimeout: " + wiring.StrictTimeout.String()
-	if x.Ignorable {
+	if x.Ignorable && x.BindVerb+x.PreemptVerb == "" { // others are to be strict, or need the time
 		fix = "set httpTimeout: " + wiring.SoftTimeout.String()
 	}
 	if !e.outboard {
@@ -241,8 +246,12 @@ func (e *extenderAt) timeout() {
 		e.report(Warning, "DefaultTimeout", "httpTimeout", message, "kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every 5 seconds", fix)
 	case d > 5*time.Second:
 		e.report(Warning, "LongTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), fmt.Sprintf("kube-scheduler places one pod at a time: while an extender does not respond, it places one pod every %s", d), fix)
+	case d < leastCall:
+		e.report(Error, "ShortTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), fmt.Sprintf("a call can take %s whatever the extender does, and calls that take longer than httpTimeout fail", leastCall), fix)
 	case x.PreemptVerb != "" && d < leastPreemption && e.outboard:
-		e.report(Warning, "ShortTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "Outboard evaluates candidates for preemption for up to 1.5s, and kube-scheduler does not preempt without its response", "set httpTimeout: "+wiring.StrictTimeout.String())
+		e.report(Warning, "ShortTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "Outboard evaluates candidates for preemption for up to 1.5s, and kube-scheduler does not preempt without its response", fix)
+	case d < leastWait && e.outboard:
+		e.report(Warning, "ShortTimeout", "httpTimeout", fmt.Sprintf("httpTimeout is %s", d), "a call waits up to 500ms until Outboard's watch shows the pods of earlier calls: such calls time out", fix)
 	}
 }
 
