@@ -58,10 +58,9 @@ func (t *Text) Documents() (all []Text) {
 // IsJSON reports whether Kubernetes reads a text as JSON and not as YAML.
 func IsJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) }
 
-// Embedded returns the objects of a kind that are parts of a document, and the texts in it that name the kind, as in files
-// for whole machines and clusters. implied returns the lines that the program of the file adds to an object without the kind; "" if
-// the object is none.
-func (t *Text) Embedded(kind string, implied func(path string, object *yaml.Node) string) (all []Text) {
+// Embedded returns the objects in a document for which is returns true, below the lines that it returns, and the texts in it that name the
+// kind, as in files for whole machines and clusters.
+func (t *Text) Embedded(kind string, is func(path string, object *yaml.Node) (header string, ok bool)) (all []Text) {
 	var root yaml.Node
 	if yaml.Unmarshal(t.Data, &root) != nil {
 		return nil
@@ -73,7 +72,7 @@ func (t *Text) Embedded(kind string, implied func(path string, object *yaml.Node
 		case n.Kind == yaml.ScalarNode && strings.Contains(n.Value, kind) && strings.Contains(n.Value, "\n"):
 			all = append(all, Text{Data: []byte(n.Value), Around: t, Path: path, above: t.Line(n.Line), oneLine: t.oneLine || n.Style&yaml.LiteralStyle == 0})
 		case n.Kind == yaml.MappingNode && path != "":
-			if header := implied(path, n); header != "" || hasKind(n, kind) {
+			if header, ok := is(path, n); ok {
 				all = append(all, t.object(n, path, header, lines))
 				return
 			}
@@ -91,15 +90,6 @@ func (t *Text) Embedded(kind string, implied func(path string, object *yaml.Node
 	}
 	find(&root, "")
 	return all
-}
-
-func hasKind(n *yaml.Node, kind string) bool {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == "kind" && n.Content[i+1].Value == kind {
-			return true
-		}
-	}
-	return false
 }
 
 // object returns a mapping of the document as a text of its own below header, with its lines if it is a block of lines.

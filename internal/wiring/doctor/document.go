@@ -284,9 +284,9 @@ func configurations(p *source) (all []source) {
 	kind, values := p.Object()
 	another := kind != "" && fields.Nearest(kind, []string{ofScheduler, "Policy"}) == ""
 	if kind != configMap && (kind == "" || another) {
-		embedded := p.Embedded(ofScheduler, implied)
-		for i := range embedded {
-			for _, inner := range documents(&embedded[i]) {
+		parts := p.Embedded(ofScheduler, embedded)
+		for i := range parts {
+			for _, inner := range documents(&parts[i]) {
 				all = append(all, configurations(&inner)...)
 			}
 		}
@@ -308,21 +308,18 @@ func configurations(p *source) (all []source) {
 	return all
 }
 
-// implied returns what Talos adds to an object of kube-scheduler's part of a file: kind and apiVersion.
-func implied(path string, object *yaml.Node) string {
-	typical := schedulerPart.MatchString(path) && (find(object, extendersPath) >= 0 || find(object, "profiles") >= 0)
-	if find(object, "kind") >= 0 || !typical && path != "cluster.scheduler.config" {
-		return ""
+// embedded reports whether an object in another one is a configuration, and which lines Talos adds above it.
+func embedded(path string, object *yaml.Node) (header string, ok bool) {
+	if i := find(object, "kind"); i >= 0 || !strings.HasSuffix(path, "cluster.scheduler.config") {
+		return "", i >= 0 && object.Content[i+1].Value == ofScheduler
 	}
-	header := "kind: " + ofScheduler + "\n"
 	if find(object, "apiVersion") < 0 {
-		header += "apiVersion: " + apiVersion + "\n"
+		header = "apiVersion: " + apiVersion + "\n"
 	}
-	return header
+	return header + "kind: " + ofScheduler + "\n", true
 }
 
 var (
-	schedulerPart = regexp.MustCompile(`(?:^|\.)(?:kube-?)?[sS]cheduler`)
 	// schedulerArguments are those in files of k3s and RKE2, and of kubeadm, kind and Talos.
 	schedulerArguments = regexp.MustCompile(`kube-scheduler-arg|scheduler"?:\s[^#]*extraArgs`)
 	// escape is an escape in JSON.
