@@ -99,6 +99,7 @@ func (e *extenderAt) port() {
 	corrected := *u
 	corrected.Host = net.JoinHostPort(u.Hostname(), port)
 	e.report(Error, "WrongPort", "urlPrefix", fmt.Sprintf("the port is %s, and Outboard listens at %s", portOf(u), e.Config.Serving.Address), "every call fails", "write urlPrefix: "+corrected.String())
+	e.extender.URLPrefix = corrected.String() // the other findings are about that
 }
 
 // onNodes reports whether a port is one that Services have on nodes, by default.

@@ -196,10 +196,7 @@ func validPort(port string) bool {
 
 // ownWeight reports whether the weight is at most the one that scheduler-config writes for a profile that the extender calls.
 func (e *extenderAt) ownWeight() bool {
-	return slices.ContainsFunc(e.matches(), func(m match) bool {
-		weight := m.profile.ExtenderWeight()
-		return e.extender.Weight <= weight
-	})
+	return slices.ContainsFunc(e.matches(), func(m match) bool { return e.extender.Weight <= m.profile.ExtenderWeight() })
 }
 
 // weightDiffers reports a weight with which the policies of a profile count otherwise than plugins of kube-scheduler with their weights. Weight

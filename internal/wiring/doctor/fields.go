@@ -139,10 +139,8 @@ func (c *checker) fields(errs strictyaml.Errors) {
 		case e.Kind == "Unknown field":
 			if owner := nested[e.Path]; owner != "" {
 				fix = "indent it, as a field of " + owner
-			} else if strings.HasPrefix(e.Rule, "did you mean") {
-				if near := nearest(e); c.doc.root.At(strings.TrimSuffix(e.Path, lastOf(e.Path)) + near).IsZero() {
-					fix = "write " + near
-				} else {
+			} else if near := nearest(e); strings.HasPrefix(e.Rule, "did you mean") {
+				if fix = "write " + near; !c.doc.root.At(strings.TrimSuffix(e.Path, lastOf(e.Path)) + near).IsZero() {
 					fix = "remove it: " + near + " is set, too"
 				}
 			}

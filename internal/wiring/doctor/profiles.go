@@ -76,26 +76,26 @@ func (c *checker) findOutboard(all []extenderAt) {
 // port, and for other resources.
 func (e *extenderAt) foreign() bool {
 	_, port, _ := net.SplitHostPort(e.Config.Serving.Address)
-	host, prefix := e.prefix()
-	if prefix != "" || port == portOf(e.url()) || strings.HasPrefix(host, "outboard") || len(e.extender.ManagedResources) == 0 {
-		return false
+	resources, host, prefix := e.extender.ManagedResources, e.url().Hostname(), strings.TrimRight(e.url().Path, "/")
+	known := func(r schedulerv1.ExtenderManagedResource) bool {
+		return slices.ContainsFunc(e.Config.Profiles, func(p config.Profile) bool { return lists(&p, r.Name) || allocates(&p, r.Name) })
 	}
-	return !slices.ContainsFunc(e.extender.ManagedResources, func(r schedulerv1.ExtenderManagedResource) bool {
-		return slices.ContainsFunc(e.Config.Profiles, func(p config.Profile) bool {
-			return slices.ContainsFunc(p.ManagedResources, func(own config.ManagedResource) bool { return own.Name == r.Name }) ||
-				slices.ContainsFunc(p.AllocatedResources(), func(own config.AllocatedResource) bool { return string(own.Name) == r.Name })
-		})
-	})
+	return prefix == "" && port != portOf(e.url()) && !strings.HasPrefix(host, "outboard") && len(resources) > 0 && !slices.ContainsFunc(resources, known)
+}
+
+func lists(p *config.Profile, resource string) bool {
+	return slices.ContainsFunc(p.ManagedResources, func(r config.ManagedResource) bool { return r.Name == resource })
+}
+
+func allocates(p *config.Profile, resource string) bool {
+	return slices.ContainsFunc(p.AllocatedResources(), func(r config.AllocatedResource) bool { return string(r.Name) == resource })
 }
 
 // sameResources reports whether the extender has the managed resources of a profile.
 func (e *extenderAt) sameResources() bool {
-	theirs := map[string]bool{}
-	for _, r := range e.extender.ManagedResources {
-		theirs[r.Name] = true
-	}
-	return len(theirs) > 0 && slices.ContainsFunc(e.Config.Profiles, func(p config.Profile) bool {
-		return len(p.ManagedResources) == len(theirs) && !slices.ContainsFunc(p.ManagedResources, func(r config.ManagedResource) bool { return !theirs[r.Name] })
+	resources := e.extender.ManagedResources
+	return len(resources) > 0 && slices.ContainsFunc(e.Config.Profiles, func(p config.Profile) bool {
+		return len(p.ManagedResources) == len(resources) && !slices.ContainsFunc(resources, func(r schedulerv1.ExtenderManagedResource) bool { return !lists(&p, r.Name) })
 	})
 }
 
@@ -151,8 +151,12 @@ func (c *checker) profiles(all []extenderAt) {
 		}
 	}
 	if unreachable != nil {
-		severity, why, fix := Error, "only callers on the same machine or in the same pod reach a loopback address: every call fails", "set serving.address: 0.0.0.0:8443"
-		if t := c.Config.Serving.TLS; t == nil || t.ClientCAFile == "" {
+		severity, why, fix := Error, "only callers on the same machine or in the same pod reach a loopback address: every call fails", "set serving.address: 0.0.0.0:"
+		t, port := c.Config.Serving.TLS, podPort
+		if t != nil {
+			_, port, _ = net.SplitHostPort(c.Config.Serving.Address)
+		}
+		if fix += port; t == nil || t.ClientCAFile == "" {
 			fix += ", with serving.tls.clientCAFile"
 		}
 		if unreachable.chartServes() {
@@ -438,13 +442,9 @@ func (e *extenderAt) notAllocated(matches []match) {
 	}
 	for _, r := range e.extender.ManagedResources {
 		other := func(m match) bool { // something else is, or is said to be, wrong with the resource
-			p := m.profile
-			listed := slices.ContainsFunc(p.ManagedResources, func(l config.ManagedResource) bool { return l.Name == r.Name })
-			return len(p.ManagedResources) > 0 && (!listed || r.IgnoredByScheduler)
+			return len(m.profile.ManagedResources) > 0 && (!lists(m.profile, r.Name) || r.IgnoredByScheduler)
 		}
-		allocated := func(m match) bool {
-			return slices.ContainsFunc(m.profile.AllocatedResources(), func(a config.AllocatedResource) bool { return string(a.Name) == r.Name })
-		}
+		allocated := func(m match) bool { return allocates(m.profile, r.Name) }
 		if (binds || r.IgnoredByScheduler) && !slices.ContainsFunc(matches, other) && !slices.ContainsFunc(matches, allocated) {
 			names, uncounted = append(names, r.Name), uncounted || r.IgnoredByScheduler
 		}

@@ -2,13 +2,13 @@ package doctor
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"path"
 	"path/filepath"
 	"slices"
@@ -63,6 +63,8 @@ func (e *extenderAt) scheme() bool {
 		x.URLPrefix = corrected // the other findings are about that
 	case plain && e.outboard && hostOf(u.Hostname()) != "loopback":
 		e.report(Error, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://, and Outboard serves plain HTTP to its own machine only", "every call fails", "configure serving.tls in "+e.ConfigFile+", and write https://")
+		x.URLPrefix = corrected
+		return false
 	case plain && hostOf(u.Hostname()) != "loopback":
 		e.report(Warning, "PlainHTTP", "urlPrefix", "urlPrefix begins with http://", "anyone on the way can read the calls, and decide on which nodes pods run", "write https://, with enableHTTPS: true and tlsConfig.caFile"+x.TLSConfig.verified())
 	case !plain && e.outboard && !served && e.chartServes():
@@ -96,7 +98,7 @@ func (e *extenderAt) verification(t *tlsConfig) {
 		if e.inside() {
 			severity, why = Error, "kube-scheduler accepts certificates of the authorities in its image only, which sign none for this host: every call fails"
 		}
-		e.report(severity, "HTTPSNotEnabled", "enableHTTPS", "urlPrefix begins with https://, and enableHTTPS is not true", why,
+		e.report(severity, "HTTPSNotEnabled", "enableHTTPS", "enableHTTPS is not true, and https:// needs it", why,
 			"set enableHTTPS: true and "+fix)
 	}
 	if (x.EnableHTTPS || https && t.Insecure) && !hasCA {
@@ -164,12 +166,9 @@ func (e *extenderAt) files(t *tlsConfig) {
 		e.refuse("InvalidValue", e.field(dataOrFile("tlsConfig.ca", t.CAData)), "there is no certificate in PEM", "", "put the certificate of the CA there")
 	}
 	certificate, key := t.CertFile+t.CertData != "", t.KeyFile+t.KeyData != ""
+	pair := dataOrFile("tlsConfig.cert", t.CertData+t.KeyData) + " and " + dataOrFile("tlsConfig.key", t.CertData+t.KeyData)
 	if certificate != key {
-		missing := dataOrFile("tlsConfig.key", t.CertData) + " to the key of the certificate"
-		if key {
-			missing = dataOrFile("tlsConfig.cert", t.KeyData) + " to the certificate of the key"
-		}
-		e.report(Error, "ClientKey", "tlsConfig", "a certificate and its key go together, and one of them is missing", "kube-scheduler sends no certificate, and reports nothing", "set "+missing)
+		e.report(Error, "ClientKey", "tlsConfig", "a certificate and its key go together, and one of them is missing", "kube-scheduler sends no certificate, and reports nothing", "set both "+pair)
 		return
 	}
 	cert, private := e.text(t.CertFile, t.CertData), e.text(t.KeyFile, t.KeyData)
@@ -178,12 +177,13 @@ func (e *extenderAt) files(t *tlsConfig) {
 		return
 	}
 	if _, err := tls.X509KeyPair(cert, private); err != nil {
-		why := "every call fails, because kube-scheduler has no certificate that it can use"
+		at, message := dataOrFile("tlsConfig.cert", t.CertData), strings.TrimPrefix(err.Error(), "tls: ")
+		fix := "write one pair in " + pair + ", such as client.crt and client.key of one folder of outboard certs"
 		if t.CertData+t.KeyData != "" {
-			e.refuse("ClientKey", e.field(dataOrFile("tlsConfig.cert", t.CertData)), err.Error(), "", "use a certificate and its key")
+			e.refuse("ClientKey", e.field(at), message, "", fix)
 			return
 		}
-		e.report(Error, "ClientKey", "tlsConfig.certFile", strings.TrimPrefix(err.Error(), "tls: "), why, "use a certificate and its key")
+		e.report(Error, "ClientKey", at, message, "every call fails, because kube-scheduler has no certificate that it can use", fix)
 	}
 }
 
@@ -255,12 +255,7 @@ func (e *extenderAt) server(t *tlsConfig) {
 	if len(chain) == 0 {
 		return
 	}
-	host, _ := e.prefix()
-	name := t.ServerName
-	if u, err := url.Parse("//" + host); name == "" && err == nil {
-		name = u.Hostname()
-	}
-	cert := chain[0]
+	name, cert := cmp.Or(t.ServerName, e.url().Hostname()), chain[0]
 	if err := cert.VerifyHostname(name); err != nil {
 		e.report(Error, "ServerName", "tlsConfig.serverName", fmt.Sprintf("the certificate of Outboard is for %s, and not for %s", strings.Join(certs.Hosts(cert), ", "), name),
 			"every call fails, because kube-scheduler does not accept the certificate", "set tlsConfig.serverName to a name in the certificate, or make a certificate with the name, as with outboard certs --dir DIR --renew --server-name and all names")
