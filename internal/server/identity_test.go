@@ -343,6 +343,11 @@ func TestEndedCertificateIsNamed(t *testing.T) {
 	if line := r.log.wait(t, "a client ended the handshake", 1); !strings.Contains(line, "renew it") || strings.Contains(line, "caFile") {
 		t.Error(line)
 	}
+	p.writeServerPair(t)
+	r.log.wait(t, "reloaded the TLS files", 1)
+	if r.example(t, "outboard_server_tls_reloads_total", "success") == "" { // has the time as well
+		t.Error("the page cannot know when the certificate was renewed")
+	}
 }
 
 // overwrite replaces a file in one step.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"outboard.dev/outboard/internal/exemplar"
 	"outboard.dev/outboard/internal/filewatch"
 )
 
@@ -115,7 +116,7 @@ func (s *Server) reload(files map[string][]byte) {
 	}
 	credential := s.identity.current.Load()
 	s.endIdle(credential)
-	s.metrics.reloads.WithLabelValues(reloadOK).Inc()
+	exemplar.Count(s.metrics.reloads.WithLabelValues(reloadOK), credential.leaf.NotAfter.Format(time.RFC3339)) // for the time
 	s.opts.Logger.Info("reloaded the TLS files", "notAfter", credential.leaf.NotAfter)
 }
 

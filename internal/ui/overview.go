@@ -40,6 +40,9 @@ func (r *Replica) readAll(metrics prometheus.Gatherer) {
 	for _, f := range families {
 		r.read(f)
 	}
+	r.Unserved = slices.DeleteFunc(r.Unserved, func(u Unserved) bool {
+		return u.Last.Before(r.reloaded) && u.Reason != "path" && u.Reason != "plaintext"
+	})
 }
 
 // use names certificates, by the label of their metric.
@@ -81,6 +84,10 @@ func (r *Replica) read(f *dto.MetricFamily) {
 			r.lost("path", m.GetCounter())
 		case "outboard_server_failed_handshakes_total", "outboard_server_refused_callers_total":
 			r.lost(label("reason"), m.GetCounter())
+		case "outboard_server_tls_reloads_total":
+			if label("outcome") == "success" {
+				r.reloaded, _ = exemplar.Latest(m.GetCounter())
+			}
 		case "outboard_requeue_pods_total":
 			r.Requeues += int64(m.GetCounter().GetValue())
 		}

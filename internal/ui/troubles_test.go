@@ -112,6 +112,14 @@ func TestUnservedCallsAreTroubles(t *testing.T) {
 	if got := troubles(); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+	reloads := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "outboard_server_tls_reloads_total"}, []string{"outcome"})
+	w.registry.MustRegister(reloads)
+	reloads.WithLabelValues("error").Inc()
+	exemplar.Count(reloads.WithLabelValues("success"), "new certificates")
+	want = want[1:3] // the others were refused by the former ones
+	if got := troubles(); !slices.Equal(got, want) {
+		t.Errorf("after a reload: %q, want %q", got, want)
+	}
 	w.now = w.now.Add(9 * time.Minute)
 	if got := troubles(); !slices.Equal(got, want) {
 		t.Errorf("after 9 minutes: %q", got)
