@@ -120,7 +120,7 @@ func (v *evaluator) add(ctx context.Context, doc *Document, engines map[string]*
 	}
 	doc.Now, doc.Fits, doc.Remedies, doc.Placed = e.now, e.fits, e.remedies, e.placed
 	if pod.Spec.NodeName == "" {
-		doc.Hints = v.source.hints(pod, v.source.View(pod.UID), engines)
+		doc.Hints = v.source.Hints()(pod)
 	}
 	doc.Change = doc.change(q.by())
 	return nil

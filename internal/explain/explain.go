@@ -145,11 +145,16 @@ type Exclusion struct {
 
 // String is the number of nodes, the reason, and the examples.
 func (x *Exclusion) String() string {
-	names := strings.Join(x.Examples, ", ")
-	if x.Nodes > len(x.Examples) {
-		names += ", …"
+	return fmt.Sprintf("%d %s (%s)", x.Nodes, x.Reason, examples(x.Examples, x.Nodes))
+}
+
+// examples lists the names of some of all nodes.
+func examples(names []string, all int) string {
+	list := strings.Join(names, ", ")
+	if all > len(names) {
+		list += ", …"
 	}
-	return fmt.Sprintf("%d %s (%s)", x.Nodes, x.Reason, names)
+	return list
 }
 
 // Source is the data behind a Handler.

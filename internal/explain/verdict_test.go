@@ -61,7 +61,9 @@ func TestProfilesTogether(t *testing.T) {
 func TestHints(t *testing.T) {
 	var b snapshot.Builder
 	list := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10"), gpuMemory: resource.MustParse("32"), "aliyun.com/gpu-count": resource.MustParse("2")}
-	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Allocatable: list, Capacity: list}})
+	capacity := list.DeepCopy()
+	list["example.com/down"], capacity["example.com/down"] = resource.MustParse("0"), resource.MustParse("4")
+	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Allocatable: list, Capacity: capacity}})
 	view := b.View()
 	gpus := known("profiles: [{policies: [{type: GPUMemory}]}]").Config().Profiles[0].Policies[0]
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "GPUMemory", Policy: gpus.Policy, Weight: 1}}})
@@ -74,6 +76,10 @@ func TestHints(t *testing.T) {
 		change   string
 	}{
 		"suffix":     {gpuMemory, "8Gi", "aliyun.com/gpu-mem: 8Gi is 8589934592 units: write 8 for 8 GiB"},
+		"decimal":    {gpuMemory, "8G", "aliyun.com/gpu-mem: 8G is 8000000000 units: write a number of GiB without a suffix"},
+		"MiB":        {gpuMemory, "8192", "aliyun.com/gpu-mem: 8192 is 8192 GiB: write 8 if you mean 8192 MiB"},
+		"written 8k": {gpuMemory, "8000", "aliyun.com/gpu-mem: 8000 is 8000 GiB: write 8 if you mean 8000 MiB"},
+		"down":       {"example.com/down", "1", "the device plugin of n does not run: example.com/down has allocatable 0"},
 		"misspelled": {"aliyun.com/gpu-memo", "8", "no node reports aliyun.com/gpu-memo; did you mean aliyun.com/gpu-mem (nodes: 1)?"},
 		"unknown":    {"example.com/fpga", "1", "no node reports example.com/fpga"},
 		"too much":   {gpuMemory, "20", "with 16 GiB of aliyun.com/gpu-mem instead of 20 GiB, on n (with 17 GiB it would not)"},

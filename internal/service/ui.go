@@ -31,7 +31,7 @@ func (s *Service) uiSource(checks []server.Check) ui.Source {
 	}
 	if s.Cluster != nil {
 		source.Now, source.CountPods, source.Audit = s.Cluster.Clock().Earliest, s.Cluster.CountPods, s.surveyor.Audit
-		source.Unbound = s.Cluster.Unbound
+		source.Unbound, source.Hints = s.Cluster.Unbound, s.Source().Hints
 		source.Version = func() [2]uint64 { return [2]uint64{s.Cluster.UnboundVersion(), s.Requeuer.Version()} }
 	}
 	return source

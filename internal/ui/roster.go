@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/config"
+	"outboard.dev/outboard/internal/pending"
 )
 
 // maxChanges bounds the pods of one response with changes, so that each takes little time.
@@ -46,6 +47,7 @@ type waitingPod struct {
 	object   *corev1.Pod
 	profiles []*config.Profile
 	calls    []call      // one for each profile
+	mistaken bool        // by the hints, which the nodes can change
 	row      *WaitingRow // replaced, not changed; nil: it waits no longer
 	seq      uint64      // of its latest change
 	round    int         // in which it was last found
@@ -103,9 +105,13 @@ func (r *roster) update() {
 	again := state.config != r.made.config
 	r.made = state
 	r.round++
+	hints := func(*corev1.Pod) []string { return nil }
+	if r.source.Hints != nil {
+		hints = r.source.Hints()
+	}
 	for _, pod := range r.source.Unbound() {
 		if pod.DeletionTimestamp == nil {
-			r.found(pod, again)
+			r.found(pod, again, hints)
 		}
 	}
 	r.sorted = slices.DeleteFunc(r.sorted, func(p *waitingPod) bool {
@@ -125,7 +131,7 @@ func (r *roster) update() {
 }
 
 // found makes the row of the pod, unless it is as it was. again is true if the profiles may be others.
-func (r *roster) found(pod *corev1.Pod, again bool) {
+func (r *roster) found(pod *corev1.Pod, again bool, hints func(*corev1.Pod) []string) {
 	p := r.pods[pod.UID]
 	if p == nil {
 		p = &waitingPod{uid: pod.UID}
@@ -149,8 +155,20 @@ func (r *roster) found(pod *corev1.Pod, again bool) {
 		r.pods[pod.UID] = p
 		r.sorted = append(r.sorted, p)
 	}
-	if changed {
-		p.row = r.source.row(pod, p.profiles)
+	if !changed && !p.mistaken {
+		return
+	}
+	row := r.source.row(pod, p.profiles)
+	p.mistaken = false
+	switch row.Reason {
+	case pending.Gated, pending.NotTried, pending.Failed, pending.OtherScheduler:
+	default: // its nodes were rejected
+		if mistakes := hints(pod); len(mistakes) > 0 {
+			p.mistaken, row.Text, row.Nearest = true, mistakes[0], nil
+		}
+	}
+	if changed || row.Text != p.row.Text {
+		p.row = row
 		r.changed(p)
 	}
 }

@@ -29,6 +29,8 @@ type Source struct {
 	Signals  func() []explain.Signal
 	View     func() *snapshot.View
 	pending.Source
+	// Hints returns a function that returns mistakes in what a pod requests, by what nodes report now. Nil: none is known.
+	Hints func() func(pod *corev1.Pod) []string
 	// Now is the time of the API server, as far as it is known.
 	Now func() time.Time
 

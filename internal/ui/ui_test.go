@@ -23,6 +23,7 @@ import (
 	"outboard.dev/outboard/internal/callmetrics"
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/decision"
+	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/ledger/audit"
 	"outboard.dev/outboard/internal/pending"
@@ -91,6 +92,7 @@ func (w *world) source() ui.Source {
 			return status, ok && profile == "/"
 		}},
 		Audit: func() (time.Time, []audit.Finding) { return noon, w.findings },
+		Hints: explain.Source{View: func(types.UID) *snapshot.View { return w.view }, Engines: func() map[string]*engine.Engine { return nil }}.Hints,
 	}
 }
 
@@ -234,6 +236,7 @@ func TestWaiting(t *testing.T) {
 	w.pod("other", "", 1, func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} })
 	w.pod("gated", "", 1, func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} })
 	w.pod("untried", "", 1, func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Limits["example.com/fpgas"] = resource.MustParse("1")
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Message: "0/1 nodes are available"}}
 	})
 	miss := decision.Miss{Node: "n1", Have: 3, Want: 9}
@@ -269,6 +272,9 @@ func TestWaiting(t *testing.T) {
 	}
 	if diff := cmp.Diff(first, all.Rows[0]); diff != "" {
 		t.Error(diff)
+	}
+	if why := all.Rows[3].Text; why != "no node reports example.com/fpgas; did you mean example.com/fpga (nodes: 1)?" {
+		t.Errorf("a mistake in the request is said to be %q", why)
 	}
 	for query, want := range map[string][]string{
 		"?owner=team/Job/train":         {"team/train-0 1 GPUMemory.InsufficientMemory", "team/train-1 1 GPUMemory.InsufficientMemory", "team/train-2 1 GPUMemory.InsufficientMemory"},
