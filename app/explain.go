@@ -41,7 +41,7 @@ status is 1 if a pod fits nowhere.
 
 The exit status is 1 if no replica knows the pod: there is none, it has ended, or Outboard
 has no connection to the API server. Decisions about a former pod of that name are shown
-nevertheless. The exit status is also 1 if there is no node --node, and 2 if no replica
+only then. The exit status is also 1 if there is no node --node, and 2 if no replica
 responds.`,
 		Example: `  outboard explain web-1
   outboard explain web-1 --namespace team --node gpu-1 --output json

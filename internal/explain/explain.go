@@ -209,12 +209,14 @@ func Handler(s Source) http.Handler {
 			return
 		}
 		doc := Document{Pod: namespace + "/" + name}
+		var uid string // "": a former pod is not another one
 		if s.View != nil {
 			if node := q.Get("node"); node != "" && s.View("").Node(node) == nil {
 				doc.Error = fmt.Sprintf("node %q not found", node)
 			}
 			pod, err := s.Pod(r.Context(), namespace, name)
 			if pod != nil {
+				uid = string(pod.UID)
 				doc.Known, doc.Node, doc.Annotation = true, pod.Spec.NodeName, pod.Annotations[decision.Annotation]
 				doc.scheduled(pod)
 			}
@@ -235,7 +237,7 @@ func Handler(s Source) http.Handler {
 				}
 			}
 		}
-		doc.Decisions = s.Log.Find(decision.Query{Namespace: namespace, Name: name, Profile: profile, Node: doc.Node, Limit: decisions})
+		doc.Decisions = s.Log.Find(decision.Query{Namespace: namespace, Name: name, UID: uid, Profile: profile, Node: doc.Node, Limit: decisions})
 		if s.Signals != nil {
 			doc.Signals = s.Signals()
 		}

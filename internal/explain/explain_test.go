@@ -285,6 +285,12 @@ func TestWhereItIsAndWhy(t *testing.T) {
 			t.Errorf("%q is missing:\n%s", want, text)
 		}
 	}
+	former := *pod
+	former.UID, pod.UID = "former", "web" // the record is of a former pod of that name
+	result.Record.Pod = decision.PodOf(&former)
+	if doc, text := show(t, source, url.Values{"pod": {"web"}}); len(doc.Decisions) > 0 {
+		t.Errorf("decisions about a former pod: %s", text)
+	}
 	source.Log = decision.NewLog(0) // as after a restart
 	if _, text := show(t, source, url.Values{"pod": {"web"}}); !strings.Contains(text, "says: scored 6 of 200\n\nNo decision") {
 		t.Errorf("after a restart: %s", text)

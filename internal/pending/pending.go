@@ -103,6 +103,9 @@ func (s *Source) stranger(p *config.Profile, pod *corev1.Pod) bool {
 	return len(p.ManagedResources) > 0 && p.Manages(pod) && !s.Places(p, pod)
 }
 
+// running is the end of a sentence about a scheduler that has not tried a pod.
+const running = "; is it running (docs/troubleshooting.md, The second kube-scheduler)?"
+
 // Waits returns why the pod waits, which is not bound. profiles are those of Profiles.
 func (s *Source) Waits(pod *corev1.Pod, profiles []*config.Profile) (r Reason) {
 	for _, p := range profiles {
@@ -135,10 +138,11 @@ func (s *Source) Waits(pod *corev1.Pod, profiles []*config.Profile) (r Reason) {
 	case r.Rejection.Code != "":
 		r.Code, r.Text = codeOf(&r.Rejection), r.Rejection.Text
 	case condition.Type == "":
-		r.Code, r.Text = NotTried, "no scheduler named "+pod.Spec.SchedulerName+" has tried it"
+		hint := running
 		if stranger >= 0 {
-			r.Text += meant(pod, profiles[stranger].SchedulerNames)
+			hint = meant(pod, profiles[stranger].SchedulerNames)
 		}
+		r.Code, r.Text = NotTried, "no scheduler named "+pod.Spec.SchedulerName+" has tried it"+hint
 	case stranger >= 0:
 		r.Code = OtherScheduler
 		r.Text = "its schedulerName is " + pod.Spec.SchedulerName + meant(pod, profiles[stranger].SchedulerNames)
@@ -172,7 +176,7 @@ func (s *Source) Of(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool) {
 		return s.bound(view, pod)
 	}
 	r = s.Waits(pod, s.Profiles(s.Config(), pod))
-	if r.Code == NotTried && !strings.Contains(r.Text, "; ") { // the profiles serve any scheduler
+	if text, ok := strings.CutSuffix(r.Text, running); ok { // the profiles serve any scheduler
 		var used []string
 		for n := range view.All() {
 			for _, other := range n.Pods {
@@ -183,7 +187,7 @@ func (s *Source) Of(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool) {
 		}
 		own := pod.Spec.SchedulerName
 		if near := fields.Nearest(own, used); near != "" && near != own {
-			r.Text += "; did you mean " + near + "?"
+			r.Text = text + "; did you mean " + near + "?"
 		}
 	}
 	return r, true

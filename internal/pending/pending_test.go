@@ -44,7 +44,7 @@ profiles:
 	}{
 		"misspelled":                  {"outbord-scheduler", "", "", "", true, "", pending.NotTried, "no scheduler named outbord-scheduler has tried it; did you mean outboard-scheduler?"},
 		"misspelled as others are":    {"batch-schedular", "", "", "", false, "", pending.NotTried, "no scheduler named batch-schedular has tried it; did you mean batch-scheduler?"},
-		"no scheduler runs":           {ours, "", "", "", true, "", pending.NotTried, "no scheduler named outboard-scheduler has tried it"},
+		"no scheduler runs":           {ours, "", "", "", true, "", pending.NotTried, "no scheduler named outboard-scheduler has tried it; is it running (docs/troubleshooting.md, The second kube-scheduler)?"},
 		"forgotten":                   {"default-scheduler", "", corev1.PodReasonUnschedulable, "0/1 nodes are available", true, "", pending.OtherScheduler, "its schedulerName is default-scheduler; Outboard serves outboard-scheduler"},
 		"bound past Outboard":         {"default-scheduler", "n", "", "", true, "", pending.Unclaimed, "bound by default-scheduler without a claim of aliyun.com/gpu-mem; Outboard serves outboard-scheduler"},
 		"not called to bind":          {ours, "n", "", "", true, "", pending.Unclaimed, "bound by outboard-scheduler without a claim of aliyun.com/gpu-mem; outboard doctor finds why Outboard was not called"},
