@@ -36,8 +36,9 @@ command says why, and shows what the others know.
 
 With --file, the pod need not exist: the command shows where each pod of the manifest would
 fit by itself, and what it would get. The manifest can have several documents and any object
-with a template of pods; the command names the other objects. Nothing is created. The exit
-status is 1 if a pod fits nowhere.
+with a template of pods; the command names the other objects, and says why the API server
+would refuse one. Nothing is created. The exit status is 1 if a pod fits nowhere, or an object
+is refused.
 
 The exit status is 1 if no replica knows the pod: there is none, it has ended, or Outboard
 has no connection to the API server. Decisions about a former pod of that name are shown

@@ -48,6 +48,8 @@ type Document struct {
 	Pod string `json:"pod"`
 	// Tried is true if the pod does not exist: see [TryHandler].
 	Tried bool `json:"tried,omitempty"`
+	// Kind is that of the object with the template of the pod, if the pod does not exist.
+	Kind string `json:"kind,omitempty"`
 	// Known is true if Outboard knows the pod.
 	Known bool `json:"known"`
 	// Node is the node of the pod; "" if it is not bound, or unknown.

@@ -38,7 +38,7 @@ func refused(pod *corev1.Pod) error {
 				}
 				if rule != "" {
 					return fmt.Errorf("manifest: the API server refuses pod %s/%s: %s: %s of container %s %s",
-						pod.Namespace, pod.Name, name, &amount, c.Name, rule)
+						pod.Namespace, pod.Name, name, amount.AsDec(), c.Name, rule)
 				}
 			}
 		}

@@ -31,16 +31,17 @@ const maxManifest = 256 << 10
 // maxTried bounds the pods of a manifest.
 const maxTried = 20
 
-// Tried is what a manifest has: the explanation of each pod by itself, and the objects without one,
-// as KIND/NAME.
+// Tried is what a manifest has: the explanation of each pod by itself, the objects without one, as
+// KIND/NAME, and why other objects are refused.
 type Tried struct {
 	Pods    []*Document `json:"pods"`
 	Skipped []string    `json:"skipped,omitempty"`
+	Refused []string    `json:"refused,omitempty"`
 }
 
 // Fits reports whether each pod would be placed.
 func (t *Tried) Fits() bool {
-	return len(t.Pods) > 0 && !slices.ContainsFunc(t.Pods, func(d *Document) bool {
+	return len(t.Pods) > 0 && len(t.Refused) == 0 && !slices.ContainsFunc(t.Pods, func(d *Document) bool {
 		return d.Fits == nil || d.Fits.Fit == 0 || d.Reason != nil
 	})
 }
@@ -49,6 +50,9 @@ func (t *Tried) Fits() bool {
 func (t *Tried) Text(w io.Writer) error {
 	if len(t.Skipped) > 0 {
 		fmt.Fprintf(w, "Without a pod: %s.\n\n", strings.Join(t.Skipped, ", "))
+	}
+	for _, why := range t.Refused {
+		fmt.Fprintf(w, "%s\n\n", decision.Plain(why))
 	}
 	for i, d := range t.Pods {
 		if i > 0 {
@@ -97,7 +101,7 @@ func TryHandler(s Source) http.Handler {
 			http.Error(w, fmt.Sprintf("there is no profile %q", profile), http.StatusNotFound)
 			return
 		}
-		pods, skipped, err := podsIn(data)
+		pods, tried, err := podsIn(data)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -106,9 +110,8 @@ func TryHandler(s Source) http.Handler {
 			http.Error(w, "Outboard runs without a cluster: clientConnection.enabled is false", http.StatusConflict)
 			return
 		}
-		tried := Tried{Skipped: skipped}
 		for _, pod := range pods {
-			doc := &Document{Pod: pod.Namespace + "/" + pod.Name, Tried: true, Known: true, Decisions: []*decision.Record{}}
+			doc := &Document{Kind: pod.Kind, Pod: pod.Namespace + "/" + pod.Name, Tried: true, Known: true, Decisions: []*decision.Record{}}
 			q := question{profile: profile, nodes: nodes}
 			if err := evaluator.add(r.Context(), doc, engines, pod, q); err != nil {
 				http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
@@ -127,19 +130,21 @@ func TryHandler(s Source) http.Handler {
 	})
 }
 
-// podsIn returns the pods of a manifest as the API server would make them, not bound and without a
-// UID, and the objects that have none.
-func podsIn(data []byte) (pods []*corev1.Pod, skipped []string, err error) {
+// podsIn returns the pods of a manifest as the API server would make them, not bound, without a UID,
+// and with the Kind of the object that has their template, and what it has without them.
+func podsIn(data []byte) (pods []*corev1.Pod, others Tried, err error) {
+	refuse := func(err error) { others.Refused = append(others.Refused, err.Error()) }
 	file := manifest.Text{Data: data}
 	for _, document := range file.Documents() {
 		above := strings.Repeat("\n", document.Line(0)) // so that errors have the lines of the file
 		root, err := strictyaml.Parse("manifest", append([]byte(above), document.Data...))
-		if err != nil {
-			return nil, nil, err
-		}
 		var object map[string]any
-		if err := root.Decode(&object); err != nil {
-			return nil, nil, err
+		if err == nil {
+			err = root.Decode(&object)
+		}
+		if err != nil {
+			refuse(err)
+			continue
 		}
 		all, ok := object["items"].([]any)
 		if !ok {
@@ -151,21 +156,25 @@ func podsIn(data []byte) (pods []*corev1.Pod, skipped []string, err error) {
 				at = root.At(fmt.Sprintf("items[%d]", i))
 			}
 			found, name, err := podsOf(at, object)
-			if err != nil {
-				return nil, nil, err
-			}
-			if pods = append(pods, found...); len(found) == 0 {
-				skipped = append(skipped, name)
+			switch {
+			case err != nil:
+				refuse(err)
+			case len(found) == 0:
+				others.Skipped = append(others.Skipped, name)
+			default:
+				pods = append(pods, found...)
 			}
 		}
 	}
 	switch {
+	case len(pods) == 0 && len(others.Refused) > 0:
+		err = errors.New(strings.Join(others.Refused, "\n"))
 	case len(pods) == 0:
-		return nil, nil, fmt.Errorf("manifest: there is no pod, and no object with a template of pods (%s)", strings.Join(skipped, ", "))
+		err = fmt.Errorf("manifest: there is no pod, and no object with a template of pods (%s)", strings.Join(others.Skipped, ", "))
 	case len(pods) > maxTried:
-		return nil, nil, fmt.Errorf("manifest: there are %d pods: at most %d are possible", len(pods), maxTried)
+		err = fmt.Errorf("manifest: there are %d pods: at most %d are possible", len(pods), maxTried)
 	}
-	return pods, skipped, nil
+	return pods, others, err
 }
 
 // podsOf returns the pods of an object, and its kind and name.
@@ -197,6 +206,7 @@ func podsOf(root strictyaml.Value, object any) (pods []*corev1.Pod, name string,
 		err = cmp.Or(err, refused(pod))
 		snapshot.DefaultRequests(pod)
 		snapshot.TrimPod(pod)
+		pod.Kind = head.Kind
 	}
 	return pods, head.Kind + "/" + head.Metadata.Name, err
 }

@@ -67,6 +67,9 @@ func TestTry(t *testing.T) {
 		var got []string
 		for _, doc := range tried.Pods {
 			got = append(got, doc.Pod)
+			if !strings.HasPrefix(doc.Verdict, doc.Kind+" "+doc.Pod) || strings.Contains(doc.Verdict, "each of its pods") == (doc.Kind == "Pod") {
+				t.Errorf("%s: %s", name, doc.Verdict)
+			}
 			if !doc.Known || doc.Node != "" || len(doc.Now) == 0 || doc.Now[0].Nodes == 0 {
 				t.Errorf("%s: %s", name, w.Body)
 			}
@@ -126,10 +129,11 @@ func TestTryRefuses(t *testing.T) {
 		"nothing":              {"", "", nil, http.StatusBadRequest, "manifest"},
 		"no such profile":      {"?profile=/other", pod, nil, http.StatusNotFound, `there is no profile "/other"`},
 		"too many nodes":       {"?nodes=-1", pod, nil, http.StatusBadRequest, "nodes:"},
-		"the second document":  {"", pod + "---\n" + pod + "  nodeSelecter: {}\n", nil, http.StatusBadRequest, "manifest:14: spec.nodeSelecter"},
+		"the second document":  {"", pod + "---\n" + pod + "  nodeSelecter: {}\n", nil, http.StatusOK, `"refused":["manifest:14: spec.nodeSelecter`},
+		"two documents":        {"", pod + "  x: 1\n---\n" + pod + "  z: 1\n", nil, http.StatusBadRequest, "manifest:15: spec.z"},
 		"no limit":             {"", strings.Replace(pod, "limits: {cpu: 1}", "requests: {a/b: 1}", 1), nil, http.StatusBadRequest, "the API server refuses pod default/p: a/b: 1 of container c must have a limit that is equal to the request"},
 		"another limit":        {"", strings.Replace(pod, "limits: {cpu: 1}", "limits: {a/b: 2}, requests: {a/b: 1}", 1), nil, http.StatusBadRequest, "must have a limit that is equal to the request"},
-		"a fraction":           {"", strings.Replace(pod, "limits: {cpu: 1}", "limits: {a/b: 0.5}", 1), nil, http.StatusBadRequest, "500m of container c must be an integer"},
+		"a fraction":           {"", strings.Replace(pod, "limits: {cpu: 1}", "limits: {a/b: 0.5}", 1), nil, http.StatusBadRequest, "a/b: 0.5 of container c must be an integer"},
 		"the page of a server": {"", pod, []string{"Sec-Fetch-Site", "same-site"}, http.StatusForbidden, "only this page"},
 	} {
 		w := try(t, s, explain.TryPath+tt.target, tt.manifest, tt.header...)

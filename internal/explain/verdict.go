@@ -88,13 +88,16 @@ func engineOf(paths []string, engines map[string]*engine.Engine) (*engine.Engine
 
 // verdict says in one sentence where the pod is, or why it waits.
 func (d *Document) verdict(by string) string {
-	pod, says := "Pod "+decision.Plain(d.Pod), ""
+	pod, says := decision.Plain(cmp.Or(d.Kind, "Pod")+" "+d.Pod), ""
 	if d.Reason != nil {
 		says = strings.TrimSuffix(decision.Plain(d.Reason.Text), ".")
 	}
 	state, fits := pod+" waits", "fits"
 	if d.Tried {
 		state, fits = pod+" does not exist", "would fit"
+		if d.Kind != "Pod" {
+			fits = "each of its pods would fit"
+		}
 	}
 	decided := []string{pending.Gated, pending.NotTried, pending.Failed, pending.OtherScheduler}
 	switch r := d.Reason; {

@@ -30,7 +30,7 @@ export default page => {
         h('form', { onsubmit(e) { e.preventDefault(); ask() } }, input, h('div.controls', h('button.primary', { disabled: tries }, 'Try'),
           paths.length > 1 && choice('try-profile', 'Profile', [['', 'All profiles'], ...paths.map(p => [p, `Profile ${p}`])], profile, p => { profile = p }))),
         h('div.answer', { role: 'region', 'aria-live': 'polite', 'aria-label': 'Result' }, !result ? empty('No pod has been tried.')
-          : result instanceof Error ? [h('h2', 'The manifest was not tried'), h('pre.bad', result.message)] : [result.skipped && h('p.dim', `Without a pod: ${result.skipped.join(', ')}.`), result.pods.map(doc => explanation(doc, page))]))]
+          : result instanceof Error ? [h('h2', 'The manifest was not tried'), h('pre.bad', result.message)] : [result.skipped && h('p.dim', `Without a pod: ${result.skipped.join(', ')}.`), result.refused && h('pre.bad', result.refused.join('\n')), result.pods.map(doc => explanation(doc, page))]))]
     },
   }
 }
