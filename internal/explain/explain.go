@@ -123,6 +123,7 @@ type Profile struct {
 	Notes []engine.PolicyNotes `json:"notes,omitempty"`
 	// Refused is why a bind call of the profile would refuse the pod on any node; "" if it would not.
 	Refused string `json:"refused,omitempty"`
+	meant   bool   // Refused is because of a mistake in the schedulerName of the pod
 	// Error is why the policies cannot evaluate the pod on any node.
 	Error string `json:"error,omitempty"`
 }
@@ -278,6 +279,10 @@ func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q q
 	nodes, excluded := s.callNodes(view, pod, node)
 	says := map[string][]engine.Explanation{}
 	var profiles []Profile
+	var reason pending.Reason
+	if s.Reason != nil {
+		reason, _ = s.Reason(view, pod)
+	}
 	for path, asked := range e.engines {
 		if only != "" && only != path {
 			continue
@@ -286,7 +291,7 @@ func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q q
 			profiles = append(profiles, Profile{Profile: path, Unmanaged: true})
 			continue
 		}
-		p := Profile{Profile: path, Nodes: len(nodes), Excluded: excluded}
+		p := Profile{Profile: path, Nodes: len(nodes), Excluded: excluded, meant: path == reason.Unserved}
 		if s.Refuses != nil {
 			if why := s.Refuses(path, pod); why != nil {
 				p.Refused = why.Error()

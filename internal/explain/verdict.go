@@ -58,10 +58,10 @@ func together(profiles []Profile, says map[string][]engine.Explanation, called, 
 	return f
 }
 
-// deciding returns the profiles whose policies decide about the pod: those that would not refuse to
-// bind it, or all if all would.
+// deciding returns the profiles whose policies decide about the pod, as if its schedulerName were
+// right: those that would not refuse to bind it then, or all if all would.
 func deciding(profiles []Profile) (paths []string) {
-	accepts := func(p Profile) bool { return !p.Unmanaged && p.Refused == "" }
+	accepts := func(p Profile) bool { return !p.Unmanaged && (p.Refused == "" || p.meant) }
 	some := slices.ContainsFunc(profiles, accepts)
 	for i := range profiles {
 		if p := &profiles[i]; !p.Unmanaged && (accepts(*p) || !some) {

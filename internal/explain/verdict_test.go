@@ -14,6 +14,7 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/internal/explain"
+	"outboard.dev/outboard/internal/pending"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -40,9 +41,13 @@ func TestProfilesTogether(t *testing.T) {
 		"no node":   {map[string]*engine.Engine{"/gpu": gpu, "/": disk}, "", "", ", and fits on 0 of 3 nodes: 1 rejected by Disk, 1 rejected by GPU, 1 rejected by kube-scheduler.", "on node n3 if that were not cordoned", 0},
 		"selected":  {map[string]*engine.Engine{"/gpu": gpu, "/": disk}, "", "/gpu", ", and fits on 1 of 3 nodes now, by profile /gpu alone.", "on 1 of 3 nodes now, by profile /gpu alone", 1},
 		"another's": {map[string]*engine.Engine{"/gpu": gpu, "/": disk}, "/", "", ", and fits on 1 of 3 nodes now, by Outboard's policies.", "on 1 of 3 nodes now, by Outboard's policies", 1},
+		"meant":     {map[string]*engine.Engine{"/meant": gpu, "/": disk}, "/meant", "", ", and fits on 0 of 3 nodes: 1 rejected by Disk, 1 rejected by GPU, 1 rejected by kube-scheduler.", "on node n3 if that were not cordoned", 0},
 	} {
 		doc, text := show(t, explain.Source{
 			Log: decision.NewLog(1), Engines: func() map[string]*engine.Engine { return tt.engines }, View: func(types.UID) *snapshot.View { return view }, Pod: unbound(corev1.PodSpec{}),
+			Reason: func(*snapshot.View, *corev1.Pod) (pending.Reason, bool) {
+				return pending.Reason{Unserved: "/meant"}, false
+			},
 			Refuses: func(profile string, pod *corev1.Pod) error {
 				if profile == tt.refused {
 					return context.Canceled

@@ -61,6 +61,8 @@ type Reason struct {
 	Code string `json:"code"`
 	// Text is what follows "the pod waits:", or where it is.
 	Text string `json:"text"`
+	// Unserved is the profile that manages what the pod requests, if it serves other schedulers; or "".
+	Unserved string `json:"-"`
 
 	// Profile is the one of those that reject the pod which kube-scheduler asked last, about so
 	// many Nodes at LastCall; "" if none does. Since is when the first of them rejected it first.
@@ -125,6 +127,9 @@ func (s *Source) Waits(pod *corev1.Pod, profiles []*config.Profile) (r Reason) {
 		}
 	}
 	stranger := slices.IndexFunc(profiles, func(p *config.Profile) bool { return s.stranger(p, pod) })
+	if stranger >= 0 {
+		r.Unserved = profiles[stranger].Path
+	}
 	switch {
 	case snapshot.Gated(pod):
 		var gates []string

@@ -71,7 +71,7 @@ profiles:
 		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Allocatable: list, Capacity: list}})
 		b.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other"}, Spec: corev1.PodSpec{NodeName: "n", SchedulerName: "batch-scheduler"}})
 		b.SetPod(pod)
-		if got, ok := source.Of(b.View(), pod); got.Code != tt.code || got.Text != tt.text || ok != (tt.code != "") {
+		if got, ok := source.Of(b.View(), pod); got.Code != tt.code || got.Text != tt.text || ok != (tt.code != "") || (got.Unserved == "/gpu") != (tt.gpu && tt.node == "" && tt.scheduler != ours) {
 			t.Errorf("%s: %s: %s, want %s: %s", name, got.Code, got.Text, tt.code, tt.text)
 		}
 	}
