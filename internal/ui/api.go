@@ -80,7 +80,6 @@ type Replica struct {
 	Profiles     []Profile     `json:"profiles,omitempty"`
 	// Unserved are the calls that no profile serves. Those that were refused by former certificates do not count.
 	Unserved []Unserved `json:"unserved,omitempty"`
-	reloaded time.Time  // when the certificates in use were loaded; zero at the start
 	// Seconds is how much of the last minute Profiles count.
 	Seconds int `json:"seconds"`
 	// Requeues is how often Outboard made kube-scheduler try a pod again.

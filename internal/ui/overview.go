@@ -37,11 +37,12 @@ func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster, ca
 // readAll takes what the page shows from the metrics of the process.
 func (r *Replica) readAll(metrics prometheus.Gatherer) {
 	families, _ := metrics.Gather() // those without an error
+	var reloaded time.Time // when the certificates in use were loaded; zero at the start
 	for _, f := range families {
-		r.read(f)
+		r.read(f, &reloaded)
 	}
 	r.Unserved = slices.DeleteFunc(r.Unserved, func(u Unserved) bool {
-		return u.Last.Before(r.reloaded) && u.Reason != "path" && u.Reason != "plaintext"
+		return u.Last.Before(reloaded) && u.Reason != "path" && u.Reason != "plaintext"
 	})
 }
 
@@ -52,7 +53,7 @@ var use = map[string]string{"serving": serving, "client_ca": "client CA"}
 const serving = "serving"
 
 // read takes what the page shows from a metric of the process.
-func (r *Replica) read(f *dto.MetricFamily) {
+func (r *Replica) read(f *dto.MetricFamily, reloaded *time.Time) {
 	for _, m := range f.GetMetric() {
 		label := func(name string) string {
 			for _, l := range m.GetLabel() {
@@ -86,7 +87,7 @@ func (r *Replica) read(f *dto.MetricFamily) {
 			r.lost(label("reason"), m.GetCounter())
 		case "outboard_server_tls_reloads_total":
 			if label("outcome") == "success" {
-				r.reloaded, _ = exemplar.Latest(m.GetCounter())
+				*reloaded, _ = exemplar.Latest(m.GetCounter())
 			}
 		case "outboard_requeue_pods_total":
 			r.Requeues += int64(m.GetCounter().GetValue())
