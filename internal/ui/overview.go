@@ -37,7 +37,7 @@ func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster, ca
 // readAll takes what the page shows from the metrics of the process.
 func (r *Replica) readAll(metrics prometheus.Gatherer) {
 	families, _ := metrics.Gather() // those without an error
-	var reloaded time.Time // when the certificates in use were loaded; zero at the start
+	var reloaded time.Time          // when the certificates in use were loaded; zero at the start
 	for _, f := range families {
 		r.read(f, &reloaded)
 	}
