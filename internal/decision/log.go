@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 const (
@@ -20,6 +21,7 @@ const (
 // Log keeps the latest records of all pods, and the latest [Scores] while they may be needed. It is
 // safe for concurrent use; a call holds its lock only while it finds the records of one pod, or looks once at each record.
 type Log struct {
+	made    time.Time
 	mu      sync.Mutex
 	ring    []entry
 	added   int // number of records added so far
@@ -42,7 +44,7 @@ type entry struct {
 // NewLog returns a Log that keeps the latest size records; 0 means
 // [DefaultLogSize].
 func NewLog(size int) *Log {
-	return &Log{ring: make([]entry, cmp.Or(max(size, 0), DefaultLogSize)), pods: map[podKey]*entry{}}
+	return &Log{made: time.Now(), ring: make([]entry, cmp.Or(max(size, 0), DefaultLogSize)), pods: map[podKey]*entry{}}
 }
 
 // Add appends the record, and drops the oldest one if the Log is full. scores are those of the
@@ -98,6 +100,16 @@ func (l *Log) forget(e *entry) {
 		}
 		e.scores = nil
 	}
+}
+
+// Since returns from when on the Log has all records.
+func (l *Log) Since() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if oldest := l.ring[l.added%len(l.ring)].record; oldest != nil {
+		return oldest.Time
+	}
+	return l.made
 }
 
 // Latest returns the latest records for which the function returns true, latest first, at most limit.

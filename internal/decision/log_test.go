@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -13,7 +14,7 @@ import (
 )
 
 func numbered(n int) *decision.Record {
-	return &decision.Record{Nodes: n, Pod: decision.Pod{Namespace: "ns", Name: "p", UID: "u"}}
+	return &decision.Record{Time: time.Unix(int64(n), 0), Nodes: n, Pod: decision.Pod{Namespace: "ns", Name: "p", UID: "u"}}
 }
 
 func numbers(records []*decision.Record) []int {
@@ -75,6 +76,9 @@ func TestLogSize(t *testing.T) {
 		found := log.Find(everything)
 		if len(found) != tt.want || found[0].Nodes != 2*decision.DefaultLogSize+2 {
 			t.Errorf("a log of size %d holds %d records, the latest being %d", tt.size, len(found), found[0].Nodes)
+		}
+		if !log.Since().Equal(found[tt.want-1].Time) {
+			t.Errorf("a log of size %d has all records since %s", tt.size, log.Since())
 		}
 	}
 }

@@ -63,6 +63,9 @@ type Document struct {
 	Bound   time.Time `json:"bound,omitzero"`
 	// Reason is why the pod waits, or what is wrong with its binding; nil if nothing is, or the pod is unknown.
 	Reason *pending.Reason `json:"reason,omitempty"`
+	// Uncalled is by which scheduler the pod was bound without a call that this replica has recorded, although it has recorded all since
+	// before, and what to do; "" if that is not so, or not known.
+	Uncalled string `json:"uncalled,omitempty"`
 	// Verdict is all that in one sentence.
 	Verdict string `json:"verdict"`
 	// Hints are mistakes in what the pod requests.
@@ -123,7 +126,8 @@ type Profile struct {
 	Notes []engine.PolicyNotes `json:"notes,omitempty"`
 	// Refused is why a bind call of the profile would refuse the pod on any node; "" if it would not.
 	Refused string `json:"refused,omitempty"`
-	meant   bool   // Refused is because of a mistake in the schedulerName of the pod
+	// Meant is true if Refused is because of a mistake in the schedulerName of the pod.
+	Meant bool `json:"-"`
 	// Error is why the policies cannot evaluate the pod on any node.
 	Error string `json:"error,omitempty"`
 }
@@ -174,6 +178,8 @@ type Source struct {
 	Manages func(profile string, pod *corev1.Pod) bool
 	// Reason returns why the pod waits, or what is wrong with its binding; ok is false if nothing is. Nil: that is not known.
 	Reason func(view *snapshot.View, pod *corev1.Pod) (reason pending.Reason, ok bool)
+	// Called returns the verb that kube-scheduler must have called before it bound the pod, or "": see pending.Source. Nil: that is not known.
+	Called func(pod *corev1.Pod) decision.Verb
 	// Refuses returns why a bind call of the profile would refuse the pod on any node, or nil. Nil: it refuses no pod.
 	Refuses func(profile string, pod *corev1.Pod) error
 	// Ignored returns the resources with ignoredByScheduler; nil: none.
@@ -233,6 +239,7 @@ func Handler(s Source) http.Handler {
 						doc.Reason = &r
 					}
 				}
+				doc.Uncalled = s.uncalled(&doc, pod)
 				doc.Holds = engine.HeldBy(view, pod.UID, view.Node(doc.Node))
 				if err := evaluator.add(r.Context(), &doc, engines, pod, question{profile, q.Get("node"), nodes}); err != nil {
 					http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
@@ -273,6 +280,26 @@ func (d *Document) scheduled(pod *corev1.Pod) {
 	}
 }
 
+// skew is by how much the clocks may differ of the API server and of this replica, which serves no calls while it starts.
+const skew = time.Minute
+
+// uncalled returns the end of the verdict about a bound pod of which no call is recorded, or "".
+func (s Source) uncalled(d *Document, pod *corev1.Pod) string {
+	namespace, name, _ := strings.Cut(d.Pod, "/")
+	if s.Called == nil || d.Node == "" || d.Reason != nil || !d.Bound.After(s.Log.Since().Add(skew)) ||
+		len(s.Log.Find(decision.Query{Namespace: namespace, Name: name, UID: string(pod.UID), Limit: 1})) > 0 {
+		return ""
+	}
+	end := "bound by " + pod.Spec.SchedulerName + " without a call to Outboard that is recorded; outboard doctor finds why"
+	switch s.Called(pod) {
+	case decision.Filter:
+		return end
+	case decision.Prioritize:
+		return end + ", unless only one node was left"
+	}
+	return ""
+}
+
 // now sets what the profiles say about the pod now, each by itself and together.
 func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q question) {
 	only, node, limit, pod := q.profile, q.node, q.nodes, e.pod
@@ -291,7 +318,7 @@ func (s Source) now(ctx context.Context, e *evaluation, view *snapshot.View, q q
 			profiles = append(profiles, Profile{Profile: path, Unmanaged: true})
 			continue
 		}
-		p := Profile{Profile: path, Nodes: len(nodes), Excluded: excluded, meant: path == reason.Unserved}
+		p := Profile{Profile: path, Nodes: len(nodes), Excluded: excluded, Meant: path == reason.Unserved}
 		if s.Refuses != nil {
 			if why := s.Refuses(path, pod); why != nil {
 				p.Refused = why.Error()

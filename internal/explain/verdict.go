@@ -61,7 +61,7 @@ func together(profiles []Profile, says map[string][]engine.Explanation, called, 
 // deciding returns the profiles whose policies decide about the pod, as if its schedulerName were
 // right: those that would not refuse to bind it then, or all if all would.
 func deciding(profiles []Profile) (paths []string) {
-	accepts := func(p Profile) bool { return !p.Unmanaged && (p.Refused == "" || p.meant) }
+	accepts := func(p Profile) bool { return !p.Unmanaged && (p.Refused == "" || p.Meant) }
 	some := slices.ContainsFunc(profiles, accepts)
 	for i := range profiles {
 		if p := &profiles[i]; !p.Unmanaged && (accepts(*p) || !some) {
@@ -105,6 +105,8 @@ func (d *Document) verdict(by string) string {
 		return pod + " is not known to Outboard."
 	case d.Node != "" && r != nil:
 		return fmt.Sprintf("%s is on node %s, %s.", pod, d.Node, says)
+	case d.Uncalled != "":
+		return fmt.Sprintf("%s is on node %s, %s.", pod, d.Node, decision.Plain(d.Uncalled))
 	case d.Node != "":
 		return fmt.Sprintf("%s is on node %s.", pod, d.Node)
 	case r != nil && slices.Contains(decided, r.Code):

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/config"
@@ -219,6 +220,27 @@ func (s *Source) bound(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool)
 		r.Text += "; outboard doctor finds why Outboard was not called"
 	}
 	return r, r.Code != ""
+}
+
+// Called returns the verb of which kube-scheduler must have called a profile before it bound the pod;
+// "" if there is none. It calls prioritize only if it has several nodes left.
+func (s *Source) Called(pod *corev1.Pod) (verb decision.Verb) {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "Node" {
+		return "" // a static pod
+	}
+	c := s.Config()
+	for i := range c.Profiles {
+		p := &c.Profiles[i]
+		is := func(v decision.Verb) bool { return cmp.Or(p.OnlyVerb(), v) == v }
+		switch {
+		case !s.Places(p, pod):
+		case p.NeedsFilter() && is(decision.Filter):
+			return decision.Filter
+		case p.ExtenderWeight() > 0 && is(decision.Prioritize):
+			verb = decision.Prioritize
+		}
+	}
+	return verb
 }
 
 // EachLacking calls visit for each claim that the pod on the node must have and lacks, with its

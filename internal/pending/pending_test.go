@@ -76,3 +76,23 @@ profiles:
 		}
 	}
 }
+
+// kube-scheduler calls for the pods of a profile, by the verbs that the profile needs.
+func TestCalled(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "s"}}
+	for profile, want := range map[string]decision.Verb{
+		"{policies: [{type: ImageLocality}]}":                                                   decision.Prioritize,
+		"{policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}": decision.Filter,
+		"{policies: [{type: GPUMemory}]}":                                                       "",
+		"{schedulerNames: [other], policies: [{type: ImageLocality}]}":                          "",
+	} {
+		c, err := config.Parse("test", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, serving: {insecure: true}, profiles: ["+profile+"]}"), config.Types{Policies: standard.Types()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		source := pending.Source{Config: func() *config.Config { return c }, Places: (*config.Profile).Places}
+		if got := source.Called(pod); got != want {
+			t.Errorf("%s: %q, want %q", profile, got, want)
+		}
+	}
+}

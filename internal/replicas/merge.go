@@ -49,6 +49,8 @@ func Explanation(responses []Response[*explain.Document], limit int) *explain.Do
 // knows is larger for the explanation of a replica that knows more about the pod.
 func knows(d *explain.Document) int {
 	switch {
+	case d.Node != "" && d.Uncalled == "":
+		return 4
 	case d.Node != "":
 		return 3
 	case d.Known && d.Error == "":

@@ -52,6 +52,11 @@ func TestExplanation(t *testing.T) {
 			explain.Document{Known: true, Node: "n"},
 			explain.Document{Known: true, Node: "n"},
 		},
+		"the one that may have lost its record": {
+			explain.Document{Known: true, Node: "n", Uncalled: "bound by s without a call"},
+			explain.Document{Known: true, Node: "n"},
+			explain.Document{Known: true, Node: "n"},
+		},
 		"the one that has seen the pod": {
 			explain.Document{Decisions: []*decision.Record{at(1)}},
 			explain.Document{Known: true, Annotation: "why"},
