@@ -46,7 +46,7 @@ demo: ## place pods with an unmodified kube-scheduler and Outboard
 # For example: make cluster SCHEDULER=scheduler.yaml
 cluster: ## run etcd and kube-apiserver until Ctrl-C, and kube-scheduler with SCHEDULER
 	@$(MAKE) --no-print-directory -C kubernetes demo KEEP=1
-	@$(GO) build -o bin/cluster ./examples/cluster
+	@$(GO) build -o bin/cluster ./test/cluster
 	@bin/cluster $(if $(SCHEDULER),--scheduler $(SCHEDULER))
 
 # go test repeats the earlier result of a package whose code and files have not changed, so the packages
