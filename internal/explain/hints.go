@@ -49,13 +49,7 @@ func refused(pod *corev1.Pod) error {
 // Hints returns a function that returns mistakes in the amounts and names of extended resources of
 // a pod. It looks at all nodes once, however many pods it is called for, by one goroutine.
 func (s Source) Hints() func(pod *corev1.Pod) []string {
-	h := hinter{source: s, engines: s.Engines()}
-	return func(pod *corev1.Pod) []string {
-		if h.resources == nil {
-			h.read(s.View(""))
-		}
-		return h.hints(pod)
-	}
+	return (&hinter{source: s, engines: s.Engines()}).hints
 }
 
 type hinter struct {
@@ -84,26 +78,29 @@ func (h *hinter) of(name corev1.ResourceName) *reported {
 	return r
 }
 
-func (h *hinter) read(view *snapshot.View) {
+// read sets the resources, unless they are set.
+func (h *hinter) read() {
+	if h.resources != nil {
+		return
+	}
 	h.resources = map[string]*reported{}
-	for n := range view.All() {
+	for n := range h.source.View("").All() {
 		for name, amount := range n.Object.Status.Allocatable {
 			capacity := n.Object.Status.Capacity[name]
 			switch {
 			case !extended(name):
 			case amount.Sign() > 0:
-				r := h.of(name)
-				r.nodes++
-				r.most = max(r.most, amount.Value())
+				h.of(name).nodes++
+				h.of(name).most = max(h.of(name).most, amount.Value())
 			case capacity.Sign() > 0:
-				r := h.of(name)
-				r.down = append(r.down, n.Name)
+				h.of(name).down = append(h.of(name).down, n.Name)
 			}
 		}
 	}
 }
 
 func (h *hinter) hints(pod *corev1.Pod) (hints []string) {
+	h.read()
 	requests := snapshot.PodRequests(pod)
 	ignored, counted := h.source.ignored(pod)
 	for _, name := range counted {
