@@ -40,6 +40,8 @@ const (
 	MaxLimit = 10000
 	// maxExamples is how many of the nodes that kube-scheduler excludes for one reason are listed.
 	maxExamples = 3
+	// skew is by how much the clocks of the API server and of a replica may differ. It serves no calls while it starts.
+	skew = time.Minute
 )
 
 // Document is an explanation.
@@ -63,8 +65,7 @@ type Document struct {
 	Bound   time.Time `json:"bound,omitzero"`
 	// Reason is why the pod waits, or what is wrong with its binding; nil if nothing is, or the pod is unknown.
 	Reason *pending.Reason `json:"reason,omitempty"`
-	// Uncalled is by which scheduler the pod was bound without a call that this replica has recorded, although it has recorded all since
-	// before, and what to do; "" if that is not so, or not known.
+	// Uncalled says so, and what to do, if the replica has all records since before the pod was bound, and none is about it.
 	Uncalled string `json:"uncalled,omitempty"`
 	// Verdict is all that in one sentence.
 	Verdict string `json:"verdict"`
@@ -178,8 +179,8 @@ type Source struct {
 	Manages func(profile string, pod *corev1.Pod) bool
 	// Reason returns why the pod waits, or what is wrong with its binding; ok is false if nothing is. Nil: that is not known.
 	Reason func(view *snapshot.View, pod *corev1.Pod) (reason pending.Reason, ok bool)
-	// Called returns the verb that kube-scheduler must have called before it bound the pod, or "": see pending.Source. Nil: that is not known.
-	Called func(pod *corev1.Pod) decision.Verb
+	// Uncalled returns the end of the verdict about a bound pod of which no call is recorded, or "". Nil: that is not known.
+	Uncalled func(pod *corev1.Pod) string
 	// Refuses returns why a bind call of the profile would refuse the pod on any node, or nil. Nil: it refuses no pod.
 	Refuses func(profile string, pod *corev1.Pod) error
 	// Ignored returns the resources with ignoredByScheduler; nil: none.
@@ -239,7 +240,10 @@ func Handler(s Source) http.Handler {
 						doc.Reason = &r
 					}
 				}
-				doc.Uncalled = s.uncalled(&doc, pod)
+				all := decision.Query{Namespace: namespace, Name: name, UID: uid, Limit: 1}
+				if s.Uncalled != nil && doc.Reason == nil && doc.Bound.After(s.Log.Since().Add(skew)) && len(s.Log.Find(all)) == 0 {
+					doc.Uncalled = s.Uncalled(pod)
+				}
 				doc.Holds = engine.HeldBy(view, pod.UID, view.Node(doc.Node))
 				if err := evaluator.add(r.Context(), &doc, engines, pod, question{profile, q.Get("node"), nodes}); err != nil {
 					http.Error(w, "the request has ended: "+err.Error(), http.StatusServiceUnavailable)
@@ -278,26 +282,6 @@ func (d *Document) scheduled(pod *corev1.Pod) {
 			d.Unschedulable = c.Message
 		}
 	}
-}
-
-// skew is by how much the clocks may differ of the API server and of this replica, which serves no calls while it starts.
-const skew = time.Minute
-
-// uncalled returns the end of the verdict about a bound pod of which no call is recorded, or "".
-func (s Source) uncalled(d *Document, pod *corev1.Pod) string {
-	namespace, name, _ := strings.Cut(d.Pod, "/")
-	if s.Called == nil || d.Node == "" || d.Reason != nil || !d.Bound.After(s.Log.Since().Add(skew)) ||
-		len(s.Log.Find(decision.Query{Namespace: namespace, Name: name, UID: string(pod.UID), Limit: 1})) > 0 {
-		return ""
-	}
-	end := "bound by " + pod.Spec.SchedulerName + " without a call to Outboard that is recorded; outboard doctor finds why"
-	switch s.Called(pod) {
-	case decision.Filter:
-		return end
-	case decision.Prioritize:
-		return end + ", unless only one node was left"
-	}
-	return ""
 }
 
 // now sets what the profiles say about the pod now, each by itself and together.

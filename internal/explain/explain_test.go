@@ -292,9 +292,9 @@ func TestWhereItIsAndWhy(t *testing.T) {
 		t.Errorf("decisions about a former pod: %s", text)
 	}
 	source.Log = decision.NewLog(0) // as after a restart
-	source.Called = func(*corev1.Pod) decision.Verb { return decision.Filter }
-	for bound, end := range map[time.Duration]string{0: "node-03.\n", 2 * time.Minute: "node-03, bound by s without a call to Outboard that is recorded; outboard doctor finds why.\n"} {
-		pod.Spec.SchedulerName, pod.Status.Conditions = "s", []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(bound))}}
+	source.Uncalled = func(*corev1.Pod) string { return "bound by s" }
+	for bound, end := range map[time.Duration]string{0: "node-03.\n", 2 * time.Minute: "node-03, bound by s.\n"} {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(bound))}}
 		if _, text := show(t, source, url.Values{"pod": {"web"}}); !strings.Contains(text, "says: scored 6 of 200\n\nNo decision") || !strings.Contains(text, end) {
 			t.Errorf("bound %s after a restart: %s", bound, text)
 		}

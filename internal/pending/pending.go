@@ -222,25 +222,22 @@ func (s *Source) bound(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool)
 	return r, r.Code != ""
 }
 
-// Called returns the verb of which kube-scheduler must have called a profile before it bound the pod;
-// "" if there is none. It calls prioritize only if it has several nodes left.
-func (s *Source) Called(pod *corev1.Pod) (verb decision.Verb) {
+// Uncalled returns the end of a verdict about a bound pod of which no call is recorded; "" if
+// kube-scheduler need not call for it. It calls prioritize only if it has several nodes left.
+func (s *Source) Uncalled(pod *corev1.Pod) (end string) {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "Node" {
 		return "" // a static pod
 	}
 	c := s.Config()
 	for i := range c.Profiles {
-		p := &c.Profiles[i]
-		is := func(v decision.Verb) bool { return cmp.Or(p.OnlyVerb(), v) == v }
-		switch {
-		case !s.Places(p, pod):
-		case p.NeedsFilter() && is(decision.Filter):
-			return decision.Filter
-		case p.ExtenderWeight() > 0 && is(decision.Prioritize):
-			verb = decision.Prioritize
+		if p := &c.Profiles[i]; s.Places(p, pod) && (end == "" || p.NeedsFilter()) {
+			end = "bound by " + pod.Spec.SchedulerName + " without a call to Outboard that is recorded; outboard doctor finds why"
+			if !p.NeedsFilter() {
+				end += ", unless only one node was left"
+			}
 		}
 	}
-	return verb
+	return end
 }
 
 // EachLacking calls visit for each claim that the pod on the node must have and lacks, with its

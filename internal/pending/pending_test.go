@@ -78,12 +78,11 @@ profiles:
 }
 
 // kube-scheduler calls for the pods of a profile, by the verbs that the profile needs.
-func TestCalled(t *testing.T) {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "s"}}
-	for profile, want := range map[string]decision.Verb{
-		"{policies: [{type: ImageLocality}]}":                                                   decision.Prioritize,
-		"{policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}": decision.Filter,
-		"{policies: [{type: GPUMemory}]}":                                                       "",
+func TestUncalled(t *testing.T) {
+	const end = "bound by s without a call to Outboard that is recorded; outboard doctor finds why"
+	for profile, want := range map[string]string{
+		"{policies: [{type: ImageLocality}]}":                                                   end + ", unless only one node was left",
+		"{policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}": end,
 		"{schedulerNames: [other], policies: [{type: ImageLocality}]}":                          "",
 	} {
 		c, err := config.Parse("test", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, serving: {insecure: true}, profiles: ["+profile+"]}"), config.Types{Policies: standard.Types()})
@@ -91,7 +90,7 @@ func TestCalled(t *testing.T) {
 			t.Fatal(err)
 		}
 		source := pending.Source{Config: func() *config.Config { return c }, Places: (*config.Profile).Places}
-		if got := source.Called(pod); got != want {
+		if got := source.Uncalled(&corev1.Pod{Spec: corev1.PodSpec{SchedulerName: "s"}}); got != want {
 			t.Errorf("%s: %q, want %q", profile, got, want)
 		}
 	}

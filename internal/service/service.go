@@ -291,7 +291,7 @@ func (s *Service) Source() explain.Source {
 	source.Signals = func() []explain.Signal { return explained(s.signals) }
 	if s.Cluster != nil {
 		known := s.pending()
-		source.View, source.Pod, source.Reason, source.Called = s.Cluster.ViewFor, s.wholePod, known.Of, known.Called
+		source.View, source.Pod, source.Reason, source.Uncalled = s.Cluster.ViewFor, s.wholePod, known.Of, known.Uncalled
 	}
 	return source
 }
