@@ -87,13 +87,14 @@ func (h *hinter) read() {
 	for n := range h.source.View("").All() {
 		for name, amount := range n.Object.Status.Allocatable {
 			capacity := n.Object.Status.Capacity[name]
-			switch {
-			case !extended(name):
-			case amount.Sign() > 0:
-				h.of(name).nodes++
-				h.of(name).most = max(h.of(name).most, amount.Value())
-			case capacity.Sign() > 0:
-				h.of(name).down = append(h.of(name).down, n.Name)
+			if !extended(name) || capacity.Sign() <= 0 && amount.Sign() <= 0 {
+				continue
+			}
+			r := h.of(name)
+			if r.most = max(r.most, capacity.Value(), amount.Value()); amount.Sign() > 0 {
+				r.nodes++
+			} else {
+				r.down = append(r.down, n.Name)
 			}
 		}
 	}

@@ -84,6 +84,7 @@ func TestHints(t *testing.T) {
 		"decimal":    {gpuMemory, "8G", "aliyun.com/gpu-mem: 8G is 8000000000 units: write a number of GiB without a suffix"},
 		"MiB":        {gpuMemory, "8192", "aliyun.com/gpu-mem: 8192 is 8192 GiB: write 8 if you mean 8192 MiB"},
 		"written 8k": {gpuMemory, "8000", "aliyun.com/gpu-mem: 8000 is 8000 GiB: write 8 if you mean 8000 MiB"},
+		"both":       {"example.com/down", "8G", "example.com/down: 8G is 8000000000 units: write a number without a suffix"},
 		"down":       {"example.com/down", "1", "the device plugin of n does not run: example.com/down has allocatable 0"},
 		"misspelled": {"aliyun.com/gpu-memo", "8", "no node reports aliyun.com/gpu-memo; did you mean aliyun.com/gpu-mem (nodes: 1)?"},
 		"unknown":    {"example.com/fpga", "1", "no node reports example.com/fpga"},
