@@ -102,7 +102,7 @@ func (h *Handler) pod(ctx context.Context, c *call, raw, uid, version []byte, by
 // podError is an error about the pod of a request.
 type podError struct{ err error }
 
-func (e podError) Error() string { return "decoding the pod: " + e.err.Error() }
+func (e podError) Error() string { return fmt.Sprintf("decoding the pod: %v", e.err) }
 func (e podError) Unwrap() error { return e.err }
 
 // causedByPod reports whether the call fails because of what the pod declares: a policy, or the decoder, returns an error about it.
