@@ -23,12 +23,12 @@ import (
 	"outboard.dev/outboard/test/controlplane"
 )
 
-// start builds the program of examples/NAME, and runs it until a line of its output contains the
+// start builds the program of test/NAME, and runs it until a line of its output contains the
 // text. It returns the output, and a function that interrupts the program and returns its error.
 func start(t *testing.T, text, name string, args ...string) (string, func() error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", path, "outboard.dev/outboard/examples/"+name)
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", path, "outboard.dev/outboard/test/"+name)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
