@@ -83,7 +83,7 @@ func corpus(tb testing.TB) []sampleFile {
 var block = regexp.MustCompile(`(?s)(?:^|\n)(?:cat > scheduler.yaml <<'END'|` + "```yaml" + `)\n(apiVersion: kubescheduler.*?\n)(?:END|` + "```" + `)\n`)
 
 // inside is a configuration in a file for a machine or a cluster.
-var inside = regexp.MustCompile(`(?m)^(?:version: v1alpha1|kind: KubeadmControlPlane)$`)
+var inside = regexp.MustCompile(`(?m)^(?:version: v1alpha1|{"version": "v1alpha1".*|kind: KubeadmControlPlane|#cloud-config)$`)
 
 // ofTheDoctor returns the configurations in the test data of package wiring/doctor.
 func ofTheDoctor(tb testing.TB) (all []sampleFile) {
