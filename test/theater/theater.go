@@ -24,7 +24,7 @@ import (
 )
 
 // Patience bounds one test: much longer than a test takes on a slow machine.
-const Patience = 25 * time.Minute
+const Patience = 10 * time.Minute
 
 // Theater is a stage for one test.
 type Theater struct {
