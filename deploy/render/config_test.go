@@ -86,7 +86,9 @@ func TestConfigIsACompleteFile(t *testing.T) {
 		}
 		serving, tls := maps.Clone(chartSets), maps.Clone(chartSets["tls"].(map[string]any))
 		if written, ok := want["serving"].(map[string]any)["tls"].(map[string]any); ok {
-			tls["allowedClients"] = written["allowedClients"]
+			if clients, ok := written["allowedClients"]; ok {
+				tls["allowedClients"] = clients
+			}
 			serving["tls"] = tls
 		}
 		want["serving"], want["admin"] = serving, map[string]any{"address": "0.0.0.0:8081", "expose": "Metrics"}
@@ -129,7 +131,7 @@ func TestInvalidConfig(t *testing.T) {
 	for config, want := range map[string]string{
 		"profiles: [{policies: [{type: GPUMemoryy}]}]":                                                              `profiles[0].policies[0].type: "GPUMemoryy" is not one of Cost, Devices, GPUMemory`,
 		"profiles: [{policies: [{type: PodLimit, wieght: 2, config: {max: 1}}]}]":                                   "profiles[0].policies[0].wieght: unknown field",
-		"profiles: [{policies: [{type: PodLimit, config: {maximum: 1}}]}]":                                          "profiles[0].policies[0].config.maximum: unknown field; there are max",
+		"profiles: [{policies: [{type: PodLimit, config: {maximum: 1}}]}]":                                          "profiles[0].policies[0].config.maximum: unknown field; there are each, max",
 		"profiles: [{policies: [{type: PodLimit, config: {max: many}}]}]":                                           "profiles[0].policies[0].config.max: must be integer",
 		"profiles: [{policies: [{type: ImageLocality, weight: 101}]}]":                                              "profiles[0].policies[0].weight: 101 is out of range",
 		"signals: [{name: a, file: {path: a}, nodes: {label: a}}]\nprofiles: [{policies: [{type: ImageLocality}]}]": "signals[0]: must have exactly one of",
