@@ -44,7 +44,7 @@ export default (page, route) => {
   }
 }
 
-// Changes are the smallest changes with which pods would fit. One is asked for at a time, because each is a search, and none while nobody sees the
+// Changes are the smallest changes with which pods would fit. One is read at a time, as each is a search, and none while nobody sees the
 // page. Each is kept for a minute.
 class Changes {
   known = new Map()

@@ -19,7 +19,7 @@ function look({ capacity, used, reserved, flags }, side, need) {
   return encoded(color, part > 0 && part < 1 ? Math.max(1, Math.min(side - 1, Math.round(side * part))) : side * part, reserved > 0)
 }
 
-// rectangles returns what a square consists of. Unhealthy is striped, and what is no longer there is an outline: none depends on color alone.
+// rectangles returns the parts of a square. Unhealthy is striped, and what is gone is an outline: none depends on color alone.
 function rectangles(look, side) {
   const color = colors[look >> 7], tall = look >> 1 & 63, corner = Math.max(2, Math.round(side / 4)), all = [[color, 0, 0, side, side]]
   if (color === 'dim') all.push(['page', 1, 1, side - 2, side - 2])
