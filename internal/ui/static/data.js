@@ -18,7 +18,7 @@ export async function read(path, options = {}) {
 
 const interval = 2000, longest = 30000, wakes = ['visibilitychange', 'online']
 
-// Poll reads a path again and again until stop, and calls heard after each time, with the value if it has changed. problem is an error that
+// Poll reads a path until stop, and calls heard after each time, with the value if it has changed. problem is an error that
 // lasts since some time. It waits longer after each failure until another Poll works again, and rests while nobody sees the page.
 export class Poll {
   constructor(path, heard) {

@@ -87,7 +87,7 @@ export const empty = (title, ...text) => h('div.empty', h('strong', title), ...t
 export const bar = (part, whole, wide) => h('span.bar', { class: wide && 'wide', 'aria-hidden': 'true' },
   h('i', { style: { width: `${whole > 0 ? Math.max(0, Math.min(100, 100 * part / whole)) : 0}%` } }))
 
-// table returns a table with a row for each item, or nothing. A column is [title, what it shows of an item, classes]; the first one names the
+// table returns a table with a row for each item, or nothing. A column is [title, content of an item, classes]; the first one names the
 // row. Small screens hide the class wide, and show the title before a cell with n (for numbers) or label.
 export function table(name, columns, items, key, classes, classOf = () => '') {
   const head = h('tr', columns.map(([title, , kind]) => h('th', { scope: 'col', class: kind }, title)))
