@@ -1,6 +1,7 @@
 package extender
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,6 @@ import (
 	"outboard.dev/outboard/internal/callmetrics"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
-	"outboard.dev/outboard/internal/extender/wire"
 	"outboard.dev/outboard/internal/throttle"
 	"outboard.dev/outboard/snapshot"
 )
@@ -259,6 +259,11 @@ func WriteError(w http.ResponseWriter, verb decision.Verb, err error) {
 }
 
 // appendError appends the response of a failed call.
+//
+// A HostPriorityList has no field for an error, and an empty list would be a result. So the
+// response to prioritize is that to filter: kube-scheduler expects a list, logs a decoding error at
+// level 5 and continues without Outboard's scores, as after any failed prioritize call. Other
+// clients can read the error.
 func appendError(dst []byte, verb decision.Verb, text string) []byte {
 	var response any
 	switch verb {
@@ -270,7 +275,7 @@ func appendError(dst []byte, verb decision.Verb, text string) []byte {
 			Error                 string
 		}{map[string]*extenderv1.MetaVictims{}, text}
 	default:
-		return wire.AppendError(dst, text)
+		response = extenderv1.ExtenderFilterResult{Error: text}
 	}
 	encoded, err := json.Marshal(response)
 	if err != nil {
@@ -285,7 +290,7 @@ const maxError = 1024
 // oneLine returns the error in a form that fits in an event. A policy's error may contain text of
 // the pod, of any length.
 func oneLine(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
+	text := cmp.Or(strings.Join(strings.Fields(err.Error()), " "), "unknown error") // none would mean success
 	if len(text) > maxError {
 		text = strings.ToValidUTF8(text[:maxError], "") + "…"
 	}

@@ -23,7 +23,7 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 		const sends = `kube-scheduler sends {"Pod": {…}, "NodeNames": ["…"]} or {"Pod": {…}, "Nodes": {"items": [{"metadata": {"name": "…"}}]}}`
 		return engine.Request{}, fmt.Errorf("%w; "+sends, err)
 	}
-	_, _, uid, version := c.request.PodMeta()
+	uid, version := c.request.PodVersion()
 	pod, err := h.pod(ctx, c, c.request.Pod(), uid, version, int64(c.request.Len())*nodeWeight)
 	if err != nil {
 		return engine.Request{}, err

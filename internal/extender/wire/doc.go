@@ -22,9 +22,8 @@
 // "nodes", "nodenames"), null is the same as absent, and unknown keys are ignored. There are three
 // differences:
 //
-//   - Duplicate keys. The last one of Pod, Nodes, NodeNames and items replaces the ones before it,
-//     where encoding/json would merge the values element by element. The earlier values must still
-//     be valid.
+//   - A second value of Pod, items, or the nodes or victims in either form is an error, and a second
+//     null changes nothing. encoding/json would merge the values.
 //   - Invalid UTF-8 in a name or key that is read is an error. encoding/json replaces it, so that
 //     different names could become equal.
 //   - Decode checks types only as far as it reads. The decoder of the Pod checks, for example, that
@@ -42,7 +41,7 @@
 //
 // Requests are limited to 2 GiB, 2^16 nodes, and 10,000 levels of nesting, the limit of
 // encoding/json; names, namespaces, UIDs and versions to the lengths that Kubernetes allows
-// ([MaxName] and the constants beside it). Errors are one line, name the position (as in
+// ([MaxName] and the constants next to it). Errors are one line, name the position (as in
 // "NodeNames[3]: want a string, have a number at byte 61") and never repeat the contents of a Pod
 // or Node.
 //

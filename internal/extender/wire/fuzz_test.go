@@ -7,9 +7,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-	extenderv1 "k8s.io/kube-scheduler/extender/v1"
-
 	"outboard.dev/outboard/internal/extender/wire"
 )
 
@@ -64,6 +61,9 @@ func requireContract(t tester, r *wire.Request, body []byte) {
 		}
 		return
 	}
+	if repeatsKeys(body) {
+		return // a second value that is null, or malformed, changes nothing
+	}
 	if json.Valid(body) {
 		want, err := readReference(body)
 		if err != nil {
@@ -71,9 +71,6 @@ func requireContract(t tester, r *wire.Request, body []byte) {
 		}
 		requireSame(t, r, want)
 		return
-	}
-	if repeatsKeys(body) {
-		return // an overridden value may be malformed, too
 	}
 	skeleton := withoutObjects(body, r)
 	want, err := readReference(skeleton)
@@ -96,7 +93,7 @@ func repeatsKeys(body []byte) bool {
 		return true
 	}
 	lower := bytes.ToLower(body)
-	for _, key := range []string{`"pod"`, `"nodes"`, `"items"`, `\u`} {
+	for _, key := range []string{`"pod"`, `"nodes"`, `"nodenames"`, `"items"`, `victims"`, `\u`} {
 		if n := bytes.Count(lower, []byte(key)); n > 1 || n > 0 && key == `\u` {
 			return true
 		}
@@ -135,12 +132,9 @@ func FuzzFilterResult(f *testing.F) {
 		}
 		answer := filterResult(t, &r, kept, failed, unresolvable)
 		if wellFormedNodes(&r) {
-			requireRawFilterResult(t, &r, answer, kept, failed, unresolvable)
+			requireFilterResult(t, &r, answer, kept, failed, unresolvable)
 		}
 		requirePriorities(t, &r, wire.AppendHostPriorities(nil, &r, scores), scores)
-		if answer := wire.AppendError(nil, text2); !json.Valid(answer) {
-			t.Fatalf("malformed error: %s", answer)
-		}
 	})
 }
 
@@ -159,38 +153,4 @@ func wellFormedNodes(r *wire.Request) bool {
 		}
 	}
 	return true
-}
-
-// requireRawFilterResult is requireFilterResult without decoding Nodes, since a
-// resource quantity such as 1e-9999999 takes its decoder 10 s.
-func requireRawFilterResult(t *testing.T, r *wire.Request, answer []byte, kept []int32, failed, unresolvable []wire.Failure) {
-	t.Helper()
-	type result struct {
-		Nodes *struct {
-			Metadata map[string]string
-			Items    []json.RawMessage
-		}
-		NodeNames                               *[]string
-		FailedNodes, FailedAndUnresolvableNodes extenderv1.FailedNodesMap
-		Error                                   string
-	}
-	want := result{FailedNodes: failuresMap(r, failed), FailedAndUnresolvableNodes: failuresMap(r, unresolvable)}
-	names, nodes := []string{}, []json.RawMessage{}
-	for _, i := range kept {
-		names, nodes = append(names, string(r.Name(int(i)))), append(nodes, r.Node(int(i)))
-	}
-	if want.NodeNames = &names; r.Mode() == wire.Nodes {
-		want.NodeNames = nil
-		want.Nodes = &struct {
-			Metadata map[string]string
-			Items    []json.RawMessage
-		}{map[string]string{}, nodes}
-	}
-	var got result
-	if err := json.Unmarshal(answer, &got); err != nil {
-		t.Fatalf("%v in %s", err, answer)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("the answer has another result (-want +got):\n%s", diff)
-	}
 }

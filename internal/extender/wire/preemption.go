@@ -23,25 +23,12 @@ type Victims struct {
 
 // Preemption is a decoded preempt call. Its zero value is ready for Decode.
 type Preemption struct {
+	podArgument
 	// Victims are the candidates by node name, from either of the two forms of a request. An entry
 	// is nil if it is null in the request.
 	Victims map[string]*Victims
 	// Count is the number of victims on all nodes together.
 	Count int
-
-	body []byte
-	pod  span
-	meta meta
-}
-
-// Pod returns the Pod as JSON. The bytes belong to the body, and are not checked: see
-// [Request.Pod].
-func (p *Preemption) Pod() []byte { return p.body[p.pod.from:p.pod.to:p.pod.to] }
-
-// PodVersion returns the Pod's UID and resourceVersion, "" if the request omits one.
-func (p *Preemption) PodVersion() (uid, resourceVersion []byte) {
-	at := func(s span) []byte { return unquote(p.body[s.from:s.to]) }
-	return at(p.meta.uid), at(p.meta.resourceVersion)
 }
 
 var (
@@ -53,15 +40,14 @@ var (
 
 // Decode reads the body of a preempt call. It accepts what encoding/json decodes into an
 // ExtenderPreemptionArgs with a Pod and one of the two maps of victims, with the differences in the
-// package documentation. If there are both maps, it uses NodeNameToMetaVictims. It decodes only the
-// UIDs of victims: a whole Pod takes hundreds of times the memory of the `{}` from which it may be
-// decoded. encoding/json would not do, even into structs that have only the UID: it decodes all
-// victims before their number can be limited, and makes 16 bytes of each `{},`, and more while the
-// slice grows, for as many as fit in the body.
+// package documentation. It decodes only the UIDs of victims: a whole Pod takes hundreds of times
+// the memory of the `{}` from which it may be decoded. encoding/json would not do, even into
+// structs that have only the UID: it decodes all victims before their number can be limited, and
+// makes 16 bytes of each `{},`, and more while the slice grows, for as many as fit in the body.
 //
 // The body must not change while Pod and PodVersion are in use.
 func (p *Preemption) Decode(body []byte) error {
-	*p = Preemption{body: body}
+	*p = Preemption{podArgument: podArgument{body: body}}
 	s := scanner{body: body}
 	if err := s.start(); err != nil {
 		return err
@@ -71,83 +57,63 @@ func (p *Preemption) Decode(body []byte) error {
 }
 
 func (p *Preemption) read(s *scanner) {
-	var havePod bool
-	var whole, uids victimList
+	havePod := false
 	for more := s.begin('{', '}'); more; more = s.next('}') {
 		switch key := s.key(); {
 		case is(key, keyPod):
-			p.meta = meta{}
-			if havePod = !s.null(); havePod {
-				p.pod = s.object(1, &p.meta)
-				s.checkMeta(&p.meta)
-				s.within("Pod")
+			if s.value(havePod, "Pod") {
+				havePod = true
+				p.podArgument.read(s)
 			}
 		case is(key, keyMetaVictims):
-			uids.read(s, (*scanner).uid)
-			s.within(string(keyMetaVictims))
+			p.readVictims(s, keyMetaVictims, (*scanner).uid)
 		case is(key, keyWholeVictims):
-			whole.read(s, (*scanner).podUID)
-			s.within(string(keyWholeVictims))
+			p.readVictims(s, keyWholeVictims, (*scanner).podUID)
 		default:
 			s.skipChecked(1)
 		}
-	}
-	found := uids
-	if uids.byNode == nil {
-		found = whole
 	}
 	switch {
 	case s.err != nil:
 	case !havePod:
 		s.err = errors.New("request has no Pod")
-	case found.byNode == nil:
+	case p.Victims == nil:
 		s.err = errors.New("request has neither NodeNameToMetaVictims nor NodeNameToVictims")
 	}
-	p.Victims, p.Count = found.byNode, found.count
 }
 
-// victimList is one of the two maps; nil if it is null or absent.
-type victimList struct {
-	byNode map[string]*Victims
-	count  int
-}
-
-// read decodes the map. uid decodes one victim, which is not null.
-func (v *victimList) read(s *scanner, uid func(*scanner) span) {
-	*v = victimList{}
-	if s.null() {
+// readVictims decodes one of the two maps. uid decodes one victim, which is not null.
+func (p *Preemption) readVictims(s *scanner, key []byte, uid func(*scanner) span) {
+	if !s.value(p.Victims != nil, "map of victims") {
 		return
 	}
-	v.byNode = map[string]*Victims{}
+	p.Victims = map[string]*Victims{}
 	for more := s.begin('{', '}'); more; more = s.next('}') {
 		name := s.text("a node name")
 		s.colon()
-		if s.err == nil && s.length(name) > MaxName {
+		switch {
+		case s.err != nil:
+		case s.length(name) > MaxName:
 			s.err = tooLong("the name of a node", s.length(name), MaxName)
-		}
-		if s.err == nil && len(v.byNode) == maxNodes {
+		case len(p.Victims) == maxNodes:
 			s.err = fmt.Errorf("more than %d nodes", maxNodes)
+		default:
+			node := string(unquote(s.body[name.from:name.to]))
+			if p.Victims[node] = nil; !s.null() {
+				p.Victims[node] = p.readNode(s, uid)
+				s.within("[" + strconv.Quote(node) + "]")
+			}
 		}
-		if s.err != nil {
-			return
-		}
-		node := string(unquote(s.body[name.from:name.to]))
-		if s.null() {
-			v.byNode[node] = nil
-			continue
-		}
-		victims := &Victims{}
-		v.byNode[node] = victims
-		v.readNode(s, victims, uid)
-		s.within("[" + strconv.Quote(node) + "]")
 	}
+	s.within(string(key))
 }
 
-func (v *victimList) readNode(s *scanner, victims *Victims, uid func(*scanner) span) {
+func (p *Preemption) readNode(s *scanner, uid func(*scanner) span) *Victims {
+	victims := &Victims{}
 	for more := s.begin('{', '}'); more; more = s.next('}') {
 		switch key := s.key(); {
 		case is(key, keyPods):
-			v.readPods(s, victims, uid)
+			p.readPods(s, victims, uid)
 		case is(key, keyPDBViolations):
 			s.integer(&victims.PDBViolations)
 			s.within(".NumPDBViolations")
@@ -155,9 +121,10 @@ func (v *victimList) readNode(s *scanner, victims *Victims, uid func(*scanner) s
 			s.skipChecked(3)
 		}
 	}
+	return victims
 }
 
-func (v *victimList) readPods(s *scanner, victims *Victims, uid func(*scanner) span) {
+func (p *Preemption) readPods(s *scanner, victims *Victims, uid func(*scanner) span) {
 	victims.UIDs = nil
 	if s.null() {
 		return
@@ -173,10 +140,10 @@ func (v *victimList) readPods(s *scanner, victims *Victims, uid func(*scanner) s
 			s.err = tooLong("the UID", s.length(at), MaxUID)
 		case len(victims.UIDs) == maxVictimsOnNode:
 			s.err = fmt.Errorf("more than %d victims on one node", maxVictimsOnNode)
-		case v.count == maxVictims:
+		case p.Count == maxVictims:
 			s.err = fmt.Errorf("more than %d victims", maxVictims)
 		default:
-			v.count++
+			p.Count++
 			victims.UIDs = append(victims.UIDs, string(unquote(s.body[at.from:at.to])))
 			continue
 		}

@@ -29,7 +29,6 @@ func TestDecodePreemption(t *testing.T) {
 			victims{"a": {UIDs: []string{"1", "2"}, PDBViolations: 3}, "b": {}}},
 		{"whole pods", `{"NodeNameToVictims":{"a":{"Pods":[{"metadata":{"uid":"1","name":"x"},"spec":{"containers":[{}]}}]}},` + pod + `}`,
 			victims{"a": {UIDs: []string{"1"}}}},
-		{"UIDs before whole pods", `{` + pod + `,"NodeNameToMetaVictims":{"a":null},"NodeNameToVictims":{"b":null}}`, victims{"a": nil}},
 		{"no candidates", `{` + pod + `,"NodeNameToMetaVictims":{}}`, victims{}},
 		{"nulls", `{` + pod + `,"NodeNameToMetaVictims":{"a":{"Pods":[null,{},{"UID":null}],"NumPDBViolations":null}}}`,
 			victims{"a": {UIDs: []string{"", ""}}}},
@@ -63,6 +62,7 @@ func TestDecodePreemptionErrors(t *testing.T) {
 		{"no Pod", `{"NodeNameToMetaVictims":{}}`, `request has no Pod`},
 		{"no candidates", `{` + pod + `}`, `request has neither NodeNameToMetaVictims nor NodeNameToVictims`},
 		{"null candidates", `{` + pod + `,"NodeNameToVictims":null}`, `request has neither NodeNameToMetaVictims nor NodeNameToVictims`},
+		{"both forms", `{` + pod + `,"NodeNameToMetaVictims":{"a":null},"NodeNameToVictims":{"b":null}}`, `request has more than one map of victims: the others must be null or absent`},
 		{"a UID is a number", `{` + pod + `,"NodeNameToMetaVictims":{"a":{"Pods":[{"UID":7}]}}}`, `NodeNameToMetaVictims["a"].Pods[0]: want a string, have a number at byte 78`},
 		{"violations are text", `{` + pod + `,"NodeNameToMetaVictims":{"a":{"NumPDBViolations":"7"}}}`, `NodeNameToMetaVictims["a"].NumPDBViolations: want an integer, have a string at byte 82`},
 		{"violations are not whole", `{` + pod + `,"NodeNameToMetaVictims":{"a":{"NumPDBViolations":1.5}}}`, `NodeNameToMetaVictims["a"].NumPDBViolations: want an integer, have a number at byte 82`},
@@ -95,45 +95,70 @@ func TestPreemptionAgreesWithArguments(t *testing.T) {
 		} else {
 			args.NodeNameToMetaVictims = map[string]*extenderv1.MetaVictims{}
 		}
-		want := map[string]*wire.Victims{}
 		for _, node := range rapid.SliceOfN(text, 0, 4).Draw(t, "nodes") {
-			v := &wire.Victims{UIDs: rapid.SliceOfN(text, 1, 5).Draw(t, "uids"), PDBViolations: rapid.Int64().Draw(t, "violations")}
-			pods, metas := &extenderv1.Victims{NumPDBViolations: v.PDBViolations}, &extenderv1.MetaVictims{NumPDBViolations: v.PDBViolations}
-			for _, uid := range v.UIDs {
+			violations := rapid.Int64().Draw(t, "violations")
+			pods, metas := &extenderv1.Victims{NumPDBViolations: violations}, &extenderv1.MetaVictims{NumPDBViolations: violations}
+			for _, uid := range rapid.SliceOfN(text, 1, 5).Draw(t, "uids") {
 				pods.Pods = append(pods.Pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: node, UID: types.UID(uid)}})
 				metas.Pods = append(metas.Pods, &extenderv1.MetaPod{UID: uid})
 			}
-			want[node] = v
 			if whole {
 				args.NodeNameToVictims[node] = pods
 			} else {
 				args.NodeNameToMetaVictims[node] = metas
 			}
 		}
-		body, err := json.Marshal(args)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := marshal(t, args)
 		var p wire.Preemption
 		if err := p.Decode(body); err != nil {
 			t.Fatalf("%v: %s", err, body)
 		}
-		if diff := cmp.Diff(want, p.Victims); diff != "" {
-			t.Fatalf("%s\n%s", diff, body)
-		}
+		requireVictims(t, &p, body)
 	})
 }
 
-// preemptionReference is what Decode reads, decoded by encoding/json.
-type preemptionReference struct {
-	Pod               *identity
-	NodeNameToVictims map[string]*struct {
-		Pods             []*identity
-		NumPDBViolations int64
+// requireVictims compares with what encoding/json decodes.
+func requireVictims(t tester, p *wire.Preemption, body []byte) {
+	t.Helper()
+	var args struct {
+		Pod               *identity
+		NodeNameToVictims map[string]*struct {
+			Pods             []*identity
+			NumPDBViolations int64
+		}
+		NodeNameToMetaVictims map[string]*struct {
+			Pods             []*struct{ UID string }
+			NumPDBViolations int64
+		}
 	}
-	NodeNameToMetaVictims map[string]*struct {
-		Pods             []*struct{ UID string }
-		NumPDBViolations int64
+	if err := json.Unmarshal(body, &args); err != nil {
+		t.Fatalf("Decode accepts what encoding/json rejects: %v\n%s", err, body)
+	}
+	want := map[string]*wire.Victims{}
+	for node, v := range args.NodeNameToMetaVictims {
+		if want[node] = nil; v == nil {
+			continue
+		}
+		want[node] = &wire.Victims{PDBViolations: v.NumPDBViolations}
+		for _, pod := range v.Pods {
+			if pod != nil {
+				want[node].UIDs = append(want[node].UIDs, pod.UID)
+			}
+		}
+	}
+	for node, v := range args.NodeNameToVictims {
+		if want[node] = nil; v == nil {
+			continue
+		}
+		want[node] = &wire.Victims{PDBViolations: v.NumPDBViolations}
+		for _, pod := range v.Pods {
+			if pod != nil {
+				want[node].UIDs = append(want[node].UIDs, pod.Metadata.UID)
+			}
+		}
+	}
+	if got, wanted := marshal(t, p.Victims), marshal(t, want); !bytes.Equal(got, wanted) {
+		t.Fatalf("victims %s\nwant %s", got, wanted)
 	}
 }
 
@@ -160,46 +185,8 @@ func FuzzPreemption(f *testing.F) {
 			}
 			return
 		}
-		var want preemptionReference
-		if !json.Valid(body) || repeatsKeys(body) {
-			return // in a part that Decode ignores, or of a value that does not count
-		}
-		if err := json.Unmarshal(body, &want); err != nil {
-			t.Fatalf("Decode accepts what encoding/json rejects: %v\n%s", err, body)
-		}
-		got, _ := json.Marshal(p.Victims) // of strings and numbers
-		victims := map[string]*wire.Victims{}
-		add := func(node string, null bool, violations int64) *wire.Victims {
-			if victims[node] = nil; null {
-				return nil
-			}
-			victims[node] = &wire.Victims{PDBViolations: violations}
-			return victims[node]
-		}
-		for node, v := range want.NodeNameToMetaVictims {
-			if into := add(node, v == nil, 0); into != nil {
-				into.PDBViolations = v.NumPDBViolations
-				for _, pod := range v.Pods {
-					if pod != nil {
-						into.UIDs = append(into.UIDs, pod.UID)
-					}
-				}
-			}
-		}
-		if want.NodeNameToMetaVictims == nil {
-			for node, v := range want.NodeNameToVictims {
-				if into := add(node, v == nil, 0); into != nil {
-					into.PDBViolations = v.NumPDBViolations
-					for _, pod := range v.Pods {
-						if pod != nil {
-							into.UIDs = append(into.UIDs, pod.Metadata.UID)
-						}
-					}
-				}
-			}
-		}
-		if wanted, _ := json.Marshal(victims); !bytes.Equal(got, wanted) {
-			t.Fatalf("victims %s\nwant %s", got, wanted)
+		if json.Valid(body) && !repeatsKeys(body) { // else in a part that Decode ignores
+			requireVictims(t, &p, body)
 		}
 	})
 }

@@ -71,10 +71,8 @@ func TestDecodeAgreesWithArguments(t *testing.T) {
 		if diff := cmp.Diff(args.Pod, &pod); diff != "" {
 			t.Fatalf("the Pod differs (-want +got):\n%s", diff)
 		}
-		if namespace, name, uid, version := r.PodMeta(); name != nil {
-			if got, want := [4]string{string(namespace), string(name), string(uid), string(version)}, [4]string{pod.Namespace, pod.Name, string(pod.UID), pod.ResourceVersion}; got != want {
-				t.Fatalf("pod meta %q, want %q", got, want)
-			}
+		if uid, version := r.PodVersion(); string(uid) != string(pod.UID) || string(version) != pod.ResourceVersion {
+			t.Fatalf("the pod has UID %q and version %q, want %q and %q", uid, version, pod.UID, pod.ResourceVersion)
 		}
 		if args.NodeNames != nil {
 			var names []string

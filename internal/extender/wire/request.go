@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -34,24 +33,42 @@ const (
 // value is ready for Decode. Reuse a Request to keep its memory. Several goroutines may read it
 // concurrently, but not while Decode or Reset runs.
 type Request struct {
-	body    []byte
+	podArgument
 	mode    Mode
-	escaped bool // some name has escapes
-	pod     span
-	podMeta meta
+	escaped bool   // some name has escapes
 	nodes   []span // Nodes mode: the JSON of each node
 	names   []span // each node's name, between its quotes
+}
 
-	// Memory for both kinds of names; names is one of them. Both are kept because a later null can
-	// replace an earlier key.
-	listNames, nodeNames []span
+// podArgument is the pod of a request.
+type podArgument struct {
+	body []byte
+	pod  span
+	meta meta
+}
+
+// Pod returns the Pod as JSON, and nil without a request. The bytes belong to the body. Only its
+// metadata are checked: decoding the Pod may fail.
+func (p *podArgument) Pod() []byte { return p.at(p.pod) }
+
+// PodVersion returns the UID and resourceVersion of the Pod, so that a known Pod need not be
+// decoded. One that the request omits is empty.
+func (p *podArgument) PodVersion() (uid, resourceVersion []byte) {
+	return unquote(p.at(p.meta.uid)), unquote(p.at(p.meta.resourceVersion))
+}
+
+// at returns a part of the body, capped so that an append cannot reach the rest.
+func (p *podArgument) at(s span) []byte { return p.body[s.from:s.to:s.to] }
+
+func (p *podArgument) read(s *scanner) {
+	p.pod = s.object(1, &p.meta)
+	s.checkMeta(&p.meta)
+	s.within("Pod")
 }
 
 // Reset empties the request, so that a pooled Request does not keep a large body alive. It keeps
-// the memory of the lists, at most 2 MB.
-func (r *Request) Reset() {
-	*r = Request{nodes: r.nodes[:0], listNames: r.listNames[:0], nodeNames: r.nodeNames[:0]}
-}
+// the memory of the lists, at most 1 MB.
+func (r *Request) Reset() { *r = Request{nodes: r.nodes[:0], names: r.names[:0]} }
 
 // Mode returns how the request lists its nodes, and 0 without a request.
 func (r *Request) Mode() Mode { return r.mode }
@@ -79,33 +96,15 @@ func (r *Request) Node(i int) []byte {
 	return r.at(r.nodes[i])
 }
 
-// Pod returns the Pod as JSON, and nil without a request. The bytes belong to the body. Only
-// [Request.PodMeta] is checked: decoding the Pod may fail.
-func (r *Request) Pod() []byte { return r.at(r.pod) }
-
-// PodMeta returns the identity of the Pod and its version, so that a known Pod need not be decoded.
-// A part that the request omits is empty. All parts are empty if one of them has escapes: then
-// decode the Pod. The bytes belong to the body.
-func (r *Request) PodMeta() (namespace, name, uid, resourceVersion []byte) {
-	m := &r.podMeta
-	namespace, name, uid, resourceVersion = r.at(m.namespace), r.at(m.name), r.at(m.uid), r.at(m.resourceVersion)
-	for _, part := range [][]byte{namespace, name, uid, resourceVersion} {
-		if r.escaped && bytes.IndexByte(part, '\\') >= 0 {
-			return nil, nil, nil, nil
-		}
-	}
-	return namespace, name, uid, resourceVersion
-}
-
-// at returns a part of the body, capped so that an append cannot reach the rest.
-func (r *Request) at(s span) []byte { return r.body[s.from:s.to:s.to] }
-
 var (
 	keyPod       = []byte("Pod")
 	keyNodes     = []byte("Nodes")
 	keyNodeNames = []byte("NodeNames")
 	keyItems     = []byte("items")
 )
+
+// lists is how an error names what a request has one of.
+const lists = "list of nodes (Nodes and NodeNames)"
 
 // Decode reads the body of a filter or prioritize call; the package documentation describes what it
 // accepts. The body must not change while the Request is in use. An error is one line for the
@@ -129,22 +128,24 @@ func (r *Request) decode(body []byte) error {
 	return s.finish()
 }
 
-// read decodes the top-level object and determines the mode. The last value of a duplicate key
-// replaces the ones before it.
+// read decodes the top-level object and determines the mode.
 func (r *Request) read(s *scanner) {
-	var havePod, haveNodes, haveNames bool
+	havePod := false
 	for more := s.begin('{', '}'); more; more = s.next('}') {
 		switch key := s.key(); {
 		case is(key, keyPod):
-			if havePod = !s.null(); havePod {
-				r.readPod(s)
+			if s.value(havePod, "Pod") {
+				havePod = true
+				r.podArgument.read(s)
 			}
 		case is(key, keyNodeNames):
-			if haveNames = !s.null(); haveNames {
+			if s.value(r.mode != 0, lists) {
+				r.mode = Names
 				r.readNames(s)
 			}
 		case is(key, keyNodes):
-			if haveNodes = !s.null(); haveNodes {
+			if s.value(r.mode != 0, lists) {
+				r.mode = Nodes
 				r.readNodes(s)
 			}
 		default:
@@ -156,57 +157,39 @@ func (r *Request) read(s *scanner) {
 	case s.err != nil:
 	case !havePod:
 		s.err = errors.New("request has no Pod")
-	case haveNodes && haveNames:
-		s.err = errors.New("request has both Nodes and NodeNames: one of them must be null or absent")
-	case haveNames && len(r.listNames) == 0:
-		s.err = errors.New("request has no nodes: NodeNames is empty")
-	case haveNodes && len(r.nodes) == 0:
-		s.err = errors.New("request has no nodes: Nodes.items is empty")
-	case haveNames:
-		r.mode, r.names = Names, r.listNames
-	case haveNodes:
-		r.mode, r.names = Nodes, r.nodeNames
-	default:
+	case r.mode == 0:
 		s.err = errors.New("request has neither Nodes nor NodeNames")
+	case len(r.names) > 0:
+	case r.mode == Names:
+		s.err = errors.New("request has no nodes: NodeNames is empty")
+	default:
+		s.err = errors.New("request has no nodes: Nodes.items is empty")
 	}
 }
 
-func (r *Request) readPod(s *scanner) {
-	r.podMeta = meta{}
-	r.pod = s.object(1, &r.podMeta)
-	s.checkMeta(&r.podMeta)
-	s.within("Pod")
-}
-
 func (r *Request) readNames(s *scanner) {
-	r.listNames = r.listNames[:0]
 	for more := s.begin('[', ']'); more; more = s.next(']') {
-		r.listNames = s.appendName(r.listNames, s.text("a string"))
+		r.names = s.appendName(r.names, s.text("a string"))
 	}
 	s.within("NodeNames")
 }
 
 func (r *Request) readNodes(s *scanner) {
-	r.nodes, r.nodeNames = r.nodes[:0], r.nodeNames[:0]
 	for more := s.begin('{', '}'); more; more = s.next('}') {
-		if is(s.key(), keyItems) {
-			r.readItems(s)
-		} else {
+		if !is(s.key(), keyItems) {
 			s.skipChecked(2)
+		} else if s.value(len(r.names) > 0, lists) {
+			r.readItems(s)
 		}
 	}
 	s.within("Nodes")
 }
 
 func (r *Request) readItems(s *scanner) {
-	r.nodes, r.nodeNames = r.nodes[:0], r.nodeNames[:0]
-	if s.null() {
-		return
-	}
 	for more := s.begin('[', ']'); more; more = s.next(']') {
 		var m meta
 		r.nodes = append(r.nodes, s.object(3, &m))
-		r.nodeNames = s.appendName(r.nodeNames, m.name)
+		r.names = s.appendName(r.names, m.name)
 	}
 	s.within(".items")
 }

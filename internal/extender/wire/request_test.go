@@ -46,11 +46,8 @@ func payloads(tb testing.TB) (requests map[string][]byte, meanings map[string]st
 func describe(r *wire.Request) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, "mode", r.Mode())
-	if namespace, name, uid, version := r.PodMeta(); name == nil {
-		fmt.Fprintln(&b, "pod decode it")
-	} else {
-		fmt.Fprintf(&b, "pod %s/%s uid %s version %s\n", namespace, name, uid, version)
-	}
+	uid, version := r.PodVersion()
+	fmt.Fprintf(&b, "pod %q version %q\n", uid, version)
 	for i := range r.Len() {
 		fmt.Fprintf(&b, "node %s\n", r.Name(i))
 	}
@@ -99,11 +96,13 @@ func TestDecodeErrors(t *testing.T) {
 		{"empty object", `{}`, `request has no Pod`},
 		{"no Pod", `{"NodeNames":["a"]}`, `request has no Pod`},
 		{"null Pod", `{"Pod":null,"NodeNames":["a"]}`, `request has no Pod`},
-		{"Pod taken back", `{` + pod + `,"Pod":null,"NodeNames":["a"]}`, `request has no Pod`},
+		{"two Pods", `{` + pod + `,"pod":{},"NodeNames":["a"]}`, `request has more than one Pod: the others must be null or absent`},
 		{"another verb's arguments", `{"PodName":"p","PodNamespace":"n","PodUID":"u","Node":"x"}`, `request has no Pod`},
 		{"neither mode", `{` + pod + `}`, `request has neither Nodes nor NodeNames`},
 		{"neither mode, nulls", `{` + pod + `,"Nodes":null,"NodeNames":null}`, `request has neither Nodes nor NodeNames`},
-		{"both modes", `{` + pod + `,"Nodes":{"items":[{"metadata":{"name":"a"}}]},"NodeNames":["a"]}`, `request has both Nodes and NodeNames: one of them must be null or absent`},
+		{"both modes", `{` + pod + `,"Nodes":{"items":[{"metadata":{"name":"a"}}]},"NodeNames":["a"]}`, `request has more than one list of nodes (Nodes and NodeNames): the others must be null or absent`},
+		{"names twice", `{` + pod + `,"NodeNames":["a"],"nodenames":["b"]}`, `request has more than one list of nodes (Nodes and NodeNames): the others must be null or absent`},
+		{"items twice", `{` + pod + `,"Nodes":{"items":[{"metadata":{"name":"a"}}],"items":[{}]}}`, `Nodes: request has more than one list of nodes (Nodes and NodeNames): the others must be null or absent`},
 		{"no names", `{` + pod + `,"NodeNames":[]}`, `request has no nodes: NodeNames is empty`},
 		{"no items", `{` + pod + `,"Nodes":{"items":[ ]}}`, `request has no nodes: Nodes.items is empty`},
 		{"null items", `{` + pod + `,"Nodes":{"items":null}}`, `request has no nodes: Nodes.items is empty`},
@@ -187,42 +186,34 @@ func decoded(t testing.TB, body string) *wire.Request {
 	return r
 }
 
-// Errors go into logs and events, one line each, and must not contain the request: the environment of a Pod may contain secrets.
+// Errors go into logs and events, one line each, and must not contain the request: the environment
+// of a Pod may contain secrets. A truncated request is an error.
 func TestErrorsAreShortLines(t *testing.T) {
-	whole := namesBody(t, 3)
+	requests, _ := payloads(t)
 	secret := []byte("value-of-setting")
-	for cut := range whole {
-		var r wire.Request
-		for _, body := range [][]byte{
-			whole[:cut],
-			append(whole[:cut:cut], whole[cut+1:]...),
-			append(append(whole[:cut:cut], "\x00"...), whole[cut:]...),
-		} {
-			err := r.Decode(body)
-			if err == nil {
-				continue
-			}
-			text := err.Error()
-			if len(text) > 250 || strings.ContainsAny(text, "\r\n\x00") || !utf8.ValidString(text) {
-				t.Fatalf("body of %d bytes: %q", cut, text)
-			}
-			if bytes.Contains([]byte(text), secret) {
-				t.Fatalf("body of %d bytes: the error contains the Pod: %s", cut, text)
-			}
-		}
-	}
-}
-
-func TestEveryTruncationIsAnError(t *testing.T) {
-	for _, whole := range [][]byte{namesBody(t, 3), nodesBody(t, 1)} {
-		var r wire.Request
+	for _, whole := range [][]byte{namesBody(t, 3), bytes.TrimSpace(requests["kube-scheduler-nodes"])} {
 		for cut := range whole {
-			if err := r.Decode(whole[:cut]); err == nil {
-				t.Fatalf("no error for a body of %d bytes", cut)
+			var r wire.Request
+			for i, body := range [][]byte{
+				whole[:cut],
+				append(whole[:cut:cut], whole[cut+1:]...),
+				append(append(whole[:cut:cut], "\x00"...), whole[cut:]...),
+			} {
+				err := r.Decode(body)
+				if err == nil {
+					if i == 0 {
+						t.Fatalf("no error for a body of %d bytes", cut)
+					}
+					continue
+				}
+				text := err.Error()
+				if len(text) > 250 || strings.ContainsAny(text, "\r\n\x00") || !utf8.ValidString(text) {
+					t.Fatalf("body of %d bytes: %q", cut, text)
+				}
+				if bytes.Contains([]byte(text), secret) {
+					t.Fatalf("body of %d bytes: the error contains the Pod: %s", cut, text)
+				}
 			}
-		}
-		if err := r.Decode(whole); err != nil {
-			t.Fatal(err)
 		}
 	}
 }
@@ -284,26 +275,9 @@ func TestLongestNames(t *testing.T) {
 	}
 }
 
-func TestRequestIsReusable(t *testing.T) {
-	var r wire.Request
-	for _, body := range [][]byte{namesBody(t, 7), nodesBody(t, 3), []byte(`{`), namesBody(t, 2), nodesBody(t, 5)} {
-		err := r.Decode(body)
-		want, wantErr := readReference(body)
-		if (err == nil) != (wantErr == nil) {
-			t.Fatalf("error %v, want %v", err, wantErr)
-		}
-		if err == nil {
-			requireSame(t, &r, want)
-		}
-	}
-	r.Reset()
-	if r.Mode() != 0 || r.Len() != 0 || r.Pod() != nil {
-		t.Error("the request is not empty after Reset")
-	}
-}
-
 func TestDecodeAllocatesNothing(t *testing.T) {
-	for name, body := range map[string][]byte{"names": namesBody(t, 500), "nodes": nodesBody(t, 20)} {
+	requests, _ := payloads(t)
+	for name, body := range map[string][]byte{"names": namesBody(t, 500), "nodes": requests["kube-scheduler-nodes"]} {
 		var r wire.Request
 		if n := testing.AllocsPerRun(50, func() {
 			if err := r.Decode(body); err != nil {
@@ -312,7 +286,7 @@ func TestDecodeAllocatesNothing(t *testing.T) {
 			for i := range r.Len() {
 				_, _ = r.Name(i), r.Node(i)
 			}
-			r.PodMeta()
+			r.PodVersion()
 		}); n != 0 {
 			t.Errorf("%s: %v allocations per call", name, n)
 		}

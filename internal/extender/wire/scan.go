@@ -215,6 +215,18 @@ func (s *scanner) null() bool {
 	return true
 }
 
+// value reports whether a value follows that is not null. It fails if the request had one before:
+// encoding/json would merge the two.
+func (s *scanner) value(before bool, what string) bool {
+	if s.err != nil || s.null() {
+		return false
+	}
+	if before {
+		s.err = fmt.Errorf("request has more than one %s: the others must be null or absent", what)
+	}
+	return !before
+}
+
 // Masks of eight bytes.
 const (
 	ones  = 0x0101010101010101
