@@ -21,11 +21,11 @@ import (
 // serving responds to calls with the profiles in use.
 type serving struct {
 	*service.Service
-	options service.Options
-	shared  *extender.Shared
-	metrics *callmetrics.Metrics
-	routes  atomic.Pointer[routes]
-	unknown throttle.Log // calls of paths at which nothing is served
+	options  service.Options
+	inFlight *extender.InFlight
+	metrics  *callmetrics.Metrics
+	routes   atomic.Pointer[routes]
+	unknown  throttle.Log // calls of paths at which nothing is served
 	// unserved counts these calls.
 	unserved *callmetrics.Unserved
 }
@@ -39,7 +39,7 @@ type routes struct {
 func (r *routes) urls() []string { return slices.Sorted(maps.Keys(r.handlers)) }
 
 func newServing(o service.Options) (s *serving, err error) {
-	s = &serving{options: o, shared: extender.NewShared(), metrics: callmetrics.New(o.Registry), unserved: callmetrics.NewUnserved(o.Registry)}
+	s = &serving{options: o, inFlight: extender.NewInFlight(), metrics: callmetrics.New(o.Registry), unserved: callmetrics.NewUnserved(o.Registry)}
 	o.OnActivate = s.activated
 	s.Service, err = service.New(o)
 	return s, err
@@ -62,7 +62,7 @@ func (s *serving) handlerOptions(of *service.Service, p *service.Profiles, profi
 	e := p.Engines[profile.Path]
 	options := extender.Options{
 		Profile: profile.Path, Engine: e,
-		ReserveMemory: server.ReserveMemory, Wait: server.Wait, Shared: s.shared, Log: of.Log, Metrics: s.metrics, Logger: s.options.Logger,
+		ReserveMemory: server.ReserveMemory, Wait: server.Wait, InFlight: s.inFlight, Log: of.Log, Metrics: s.metrics, Logger: s.options.Logger,
 		SchedulerNames: profile.SchedulerNames,
 	}
 	for _, r := range profile.ManagedResources {

@@ -67,13 +67,13 @@ func (h *Handler) filtered(c *call, req engine.Request) {
 		// Either may be later: kube-scheduler's copy of the pod, or the view's.
 		for _, node := range []string{n.Pod.Status.NominatedNodeName, req.Pod.Status.NominatedNodeName} {
 			if _, ok := n.Node(node); ok && c.rejects(node) {
-				h.Shared.rejected.add(req.Pod.UID, node)
+				h.InFlight.rejected.add(req.Pod.UID, node)
 			}
 		}
 	}
 	fits := c.record.Fit > 0
 	if c.counted {
-		h.Shared.unseen.set(req.Pod, fits, h.Cluster, time.Now())
+		h.InFlight.unseen.set(req.Pod, fits, h.Cluster, time.Now())
 	}
 	if h.Filtered == nil || fits && !c.known && !c.fitsInView() {
 		return
@@ -109,36 +109,4 @@ func (c *call) unknown() []string {
 		}
 	}
 	return names
-}
-
-func (h *Handler) prioritize(ctx context.Context, c *call) error {
-	req, err := h.decode(ctx, c)
-	if err != nil {
-		return err
-	}
-	if h.manages(req.Pod) {
-		err = h.Engine.Score(ctx, req, &c.result)
-	} else {
-		unmanaged(req, &c.result)
-	}
-	c.record = c.result.Record
-	if err != nil {
-		return err
-	}
-	engine.ScaleScores(c.result.Totals, c.record.MaxTotal, engine.MaxExtenderScore)
-	subtractLeast(c.result.Totals)
-	c.response.Text = wire.AppendHostPriorities(c.response.Text, &c.request, c.result.Totals)
-	return nil
-}
-
-// subtractLeast subtracts the lowest score from all scores, so that the response can omit the nodes that have it.
-// kube-scheduler compares the sums of the scores of nodes, so a constant makes no difference.
-func subtractLeast(scores []int64) {
-	if len(scores) == 0 {
-		return
-	}
-	least := slices.Min(scores)
-	for i := range scores {
-		scores[i] -= least
-	}
 }

@@ -79,8 +79,8 @@ type Options struct {
 	// Wait calls wait, which waits for the API server. The request with this context holds nothing of what ReserveMemory added meanwhile, but keeps bytes
 	// for what it has decoded. The call fails with the error. Nil: wait is called.
 	Wait func(ctx context.Context, keeps int64, wait func()) error
-	// Shared is the same for all Handlers of the process. Nil: the Handler has its own.
-	Shared *Shared
+	// InFlight is the same for all Handlers of the process. Nil: the Handler has its own.
+	InFlight *InFlight
 	// Log keeps the decisions; required.
 	Log *decision.Log
 	// Metrics is required; see callmetrics.New.
@@ -102,10 +102,10 @@ func New(o Options) *Handler {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if o.Shared == nil {
-		o.Shared = NewShared()
+	if o.InFlight == nil {
+		o.InFlight = NewInFlight()
 	}
-	h := &Handler{Options: o, nodes: requestNodes{many: make(chan struct{}, 1)}}
+	h := &Handler{Options: o, calls: make(calls, maxCalls), nodes: requestNodes{many: make(chan struct{}, 1)}}
 	if h.nodes.limit = maxNewNodes; o.Cluster == nil {
 		h.nodes.limit = maxAllNodes
 	}
@@ -125,8 +125,7 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 			http.Error(w, fmt.Sprintf("this is the %s verb of a scheduler extender: use POST", verb), http.StatusMethodNotAllowed)
 			return
 		}
-		c := h.calls.get()
-		c.verb, c.started = verb, time.Now()
+		c := h.calls.get(verb)
 		err := h.serve(r, c, serve)
 		header := w.Header()
 		header["Content-Type"] = contentType
@@ -162,7 +161,7 @@ func (h *Handler) serve(r *http.Request, c *call, verb func(*Handler, context.Co
 			c.response.Text = appendError(c.response.Text, c.verb, oneLine(err))
 		}
 	}()
-	if err := h.calls.read(c, r); err != nil {
+	if err := c.read(r); err != nil {
 		return err
 	}
 	if len(c.body) > maxLight {

@@ -137,7 +137,7 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.Request, giv
 // pod that waits for its retry does less harm than an eviction that was not necessary, and kube-scheduler can neither evict
 // nor bind without the API server. If no filter call has rejected the node, kube-scheduler rejects it for a reason of its own.
 func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Request) (why string, err error) {
-	name := h.Shared.rejected.take(req.Pod.UID)
+	name := h.InFlight.rejected.take(req.Pod.UID)
 	node := req.View.Node(name)
 	if node == nil {
 		return "", nil

@@ -73,7 +73,7 @@ func (h *Handler) awaitClaims(ctx context.Context, c *call, pod *corev1.Pod) err
 	if h.Cluster == nil || !h.Engine.ReadsDevices() || h.Cluster.Synced() != nil || !h.manages(pod) || len(h.Cluster.View().UnknownClaims(pod)) == 0 {
 		return nil
 	}
-	return h.wait(ctx, c, func() { h.Shared.awaited.Claims(ctx, h.Cluster, pod) })
+	return h.wait(ctx, c, func() { h.InFlight.awaited.Claims(ctx, h.Cluster, pod) })
 }
 
 // pod returns the pod of the request: the view's copy if that has the same version, and else the

@@ -22,10 +22,10 @@ import (
 )
 
 // with serves a profile of one policy, and what handlers share.
-func with(p policy.Policy, shared *extender.Shared, ledgers engine.Ledgers) func(*engine.Options, *extender.Options) {
+func with(p policy.Policy, inFlight *extender.InFlight, ledgers engine.Ledgers) func(*engine.Options, *extender.Options) {
 	return func(e *engine.Options, o *extender.Options) {
 		e.Policies = []engine.WeightedPolicy{{Name: "Policy", Policy: p, Weight: 1}}
-		o.Shared, o.Ledgers = shared, ledgers
+		o.InFlight, o.Ledgers = inFlight, ledgers
 	}
 }
 
@@ -61,12 +61,12 @@ func TestProfilesCountTheSamePodsInFlight(t *testing.T) {
 				arrived <- struct{}{}
 				return <-proceed
 			}
-			shared := extender.NewShared()
-			binds, asks := serve(t, cluster, with(test.binds(), shared, b)), serve(t, cluster, with(test.asks(), shared, b))
+			inFlight := extender.NewInFlight()
+			binds, asks := serve(t, cluster, with(test.binds(), inFlight, b)), serve(t, cluster, with(test.asks(), inFlight, b))
 			answered := make(chan string)
 			go func() { answered <- bindTo(t, binds, "p", "one") }()
 			<-arrived
-			reloaded := serve(t, cluster, with(test.asks(), shared, b))
+			reloaded := serve(t, cluster, with(test.asks(), inFlight, b))
 			for name, s := range map[string]server{"the other profile": asks, "a profile made meanwhile": reloaded} {
 				if got := fitting(t, s, largeGPUPod("q"), "one", "other"); !slices.Equal(got, []string{"other"}) {
 					t.Errorf("while p is being bound to one, in %s q fits on %q", name, got)
@@ -94,9 +94,9 @@ func TestProfilesCountTheSameNominations(t *testing.T) {
 	important := sharing("important", 10, 10)
 	cluster := &fakeCluster{pods: []*corev1.Pod{important, victim}}
 	cluster.see(nodes, victim)
-	shared := extender.NewShared()
+	inFlight := extender.NewInFlight()
 	gpus := func() server {
-		return serve(t, cluster, with(policytest.Build(t, gpumemory.Type(), ""), shared, newLedgerStore()))
+		return serve(t, cluster, with(policytest.Build(t, gpumemory.Type(), ""), inFlight, newLedgerStore()))
 	}
 	preempts, asks := gpus(), gpus()
 	preempts.post(t, "preempt", encode(t, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{

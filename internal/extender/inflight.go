@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/binder"
 )
 
 const (
@@ -22,6 +24,18 @@ const (
 	// maxUnseen bounds the pods, which callers choose.
 	maxUnseen = 4096
 )
+
+// InFlight is what the Handlers of a process, including those that a reload creates, know about pods
+// between the first call for them and their Binding. The methods of Handler use it concurrently.
+type InFlight struct {
+	awaited   binder.Awaited
+	admission chan struct{} // capacity 1; held while a pod is being admitted
+	rejected  rejections
+	unseen    unseen
+}
+
+// NewInFlight returns an InFlight without pods.
+func NewInFlight() *InFlight { return &InFlight{admission: make(chan struct{}, 1)} }
 
 // unseen holds the pods that a filter call has let pass and that a View may not show on a node yet.
 // kube-scheduler places one pod after the other: when it calls filter for the next one, it has chosen
@@ -122,7 +136,7 @@ func (h *Handler) awaitUnseen(ctx context.Context, c *call, pod *corev1.Pod) err
 	if c.counted = h.Engine.CountsPod(ctx, pod, h.Cluster.View()); !c.counted {
 		return nil
 	}
-	u := &h.Shared.unseen
+	u := &h.InFlight.unseen
 	if !u.others(pod, h.Cluster, time.Now()) {
 		return nil
 	}
