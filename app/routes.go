@@ -62,7 +62,7 @@ func (s *serving) handlerOptions(of *service.Service, p *service.Profiles, profi
 	e := p.Engines[profile.Path]
 	options := extender.Options{
 		Profile: profile.Path, Engine: e,
-		ReserveMemory: server.ReserveMemory, Wait: server.Wait, InFlight: s.inFlight, Log: of.Log, Metrics: s.metrics, Logger: s.options.Logger,
+		ReserveMemory: server.ReserveMemory, InFlight: s.inFlight, Log: of.Log, Metrics: s.metrics, Logger: s.options.Logger,
 		SchedulerNames: profile.SchedulerNames,
 	}
 	for _, r := range profile.ManagedResources {

@@ -143,11 +143,14 @@ func (h *host) start(ctx context.Context, a arguments, c *config.Config, handle 
 	}
 	s := p.service
 	run := []func(context.Context) error{s.Run}
-	admin, err := server.ListenAdmin(server.Options{Logger: logger, Admin: s.AdminOptions()})
+	admin, err := server.New(server.Options{Logger: logger, Admin: s.AdminOptions()})
+	if err == nil {
+		err = admin.Listen()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (set admin.address)", err)
 	}
-	logger.Info("running the policies inside kube-scheduler", "admin", admin.Addr().String())
+	logger.Info("running the policies inside kube-scheduler", "admin", admin.AdminAddr().String())
 	run = append(run, admin.Run)
 	if a.ConfigFile != "" {
 		watcher, err := watch(a.ConfigFile, s)

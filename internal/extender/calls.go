@@ -32,13 +32,11 @@ type callState struct {
 	verb         decision.Verb
 	started      time.Time
 	record       *decision.Record
-	known        bool  // all requested nodes are in the view
-	hypothetical bool  // see Handler.hypothetical
-	reserved     bool  // memory for decoding the body is reserved
-	decodesNodes bool  // requestNodes.begin was called, but not end
-	counted      bool  // a policy that counts pods applies to the pod of this filter call
-	podWeight    int64 // memory for decoding the pod; 0: the view's copy is used
-	weight       int64 // memory for decoding the body and evaluating it
+	known        bool // all requested nodes are in the view
+	hypothetical bool // see Handler.hypothetical
+	reserved     bool // memory for decoding the body is reserved
+	decodesNodes bool // requestNodes.begin was called, but not end
+	counted      bool // a policy that counts pods applies to the pod of this filter call
 }
 
 const (

@@ -76,9 +76,6 @@ type Options struct {
 	// ReserveMemory adds bytes to the memory that the request with this context holds until its response; it may wait or
 	// fail. It is called once for a request, before its body is decoded. Nil: memory is not bounded.
 	ReserveMemory func(ctx context.Context, bytes int64) error
-	// Wait calls wait, which waits for the API server. The request with this context holds nothing of what ReserveMemory added meanwhile, but keeps bytes
-	// for what it has decoded. The call fails with the error. Nil: wait is called.
-	Wait func(ctx context.Context, keeps int64, wait func()) error
 	// InFlight is the same for all Handlers of the process. Nil: the Handler has its own.
 	InFlight *InFlight
 	// Log keeps the decisions; required.
@@ -192,25 +189,14 @@ func (h *Handler) reserve(ctx context.Context, bytes int64) error {
 // size.
 const decodeShare = 4
 
-// weigh reserves memory for decoding the body: bytes for the nodes or victims, and the cost of the
-// pod if it must be decoded.
-func (h *Handler) weigh(ctx context.Context, c *call, bytes int64) error {
-	c.weight = bytes + decodeShare*c.podWeight
+// weigh reserves memory for decoding the body: bytes for the nodes or victims, and the weight of the
+// pod, which is 0 if the view's copy is used.
+func (h *Handler) weigh(ctx context.Context, c *call, bytes, podWeight int64) error {
 	if c.reserved {
 		return nil
 	}
 	c.reserved = true
-	return h.reserve(ctx, c.weight)
-}
-
-// wait calls f, which waits for the API server, without the memory that is reserved for decoding: other calls need not wait for
-// the API server.
-func (h *Handler) wait(ctx context.Context, c *call, f func()) error {
-	if h.Wait == nil {
-		f()
-		return nil
-	}
-	return h.Wait(ctx, c.weight, f)
+	return h.reserve(ctx, bytes+decodeShare*podWeight)
 }
 
 // finish records, counts and logs the call.

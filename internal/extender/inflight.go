@@ -129,29 +129,24 @@ func (p *unseenPod) settled(uid types.UID, cluster Cluster) bool {
 
 // awaitUnseen waits until the View counts the pods that earlier filter calls have let pass, if a policy that
 // counts pods applies to this one.
-func (h *Handler) awaitUnseen(ctx context.Context, c *call, pod *corev1.Pod) error {
+func (h *Handler) awaitUnseen(ctx context.Context, c *call, pod *corev1.Pod) {
 	if h.Cluster == nil || !h.Engine.CountsPods() || h.Cluster.Synced() != nil || !h.manages(pod) {
-		return nil
+		return
 	}
 	if c.counted = h.Engine.CountsPod(ctx, pod, h.Cluster.View()); !c.counted {
-		return nil
+		return
 	}
 	u := &h.InFlight.unseen
-	if !u.others(pod, h.Cluster, time.Now()) {
-		return nil
-	}
-	return h.wait(ctx, c, func() {
-		for {
-			changed := h.Cluster.Superseded(h.Cluster.View())
-			if !u.others(pod, h.Cluster, time.Now()) {
-				return
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-			case <-time.After(unseenInterval):
-			}
+	for {
+		changed := h.Cluster.Superseded(h.Cluster.View())
+		if !u.others(pod, h.Cluster, time.Now()) {
+			return
 		}
-	})
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-time.After(unseenInterval):
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package extender_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -79,12 +78,6 @@ type gpuProfile struct {
 
 func serveGPUProfile(t *testing.T, change func(*gpumemory.Config), pods ...*corev1.Pod) *gpuProfile {
 	t.Helper()
-	return serveGPUsWith(t, change, func(*extender.Options) {}, pods...)
-}
-
-// serveGPUsWith is serveGPUProfile with other options.
-func serveGPUsWith(t *testing.T, change func(*gpumemory.Config), options func(*extender.Options), pods ...*corev1.Pod) *gpuProfile {
-	t.Helper()
 	config := gpumemory.Defaults()
 	if change != nil {
 		change(&config)
@@ -97,7 +90,6 @@ func serveGPUsWith(t *testing.T, change func(*gpumemory.Config), options func(*e
 	return &gpuProfile{cluster: cluster, t: t, server: serve(t, cluster, func(e *engine.Options, o *extender.Options) {
 		e.Policies = []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}
 		o.Ledgers = newLedgerStore()
-		options(o)
 	})}
 }
 
@@ -268,30 +260,15 @@ func TestPreemptingPodIsDeleted(t *testing.T) {
 	}
 }
 
-// kube-scheduler may see a new pod before the watch shows it. The pod counts on the node nevertheless, as the API server has it. The call
-// holds no memory for decoding while the API server responds.
+// kube-scheduler may see a new pod before the watch shows it. The pod counts on the node nevertheless, as the API server
+// has it.
 func TestPreemptingPodIsNotShownYet(t *testing.T) {
-	holds, waits := false, 0
 	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
-	g := serveGPUsWith(t, nil, func(o *extender.Options) {
-		o.ReserveMemory = func(context.Context, int64) error { holds = true; return nil }
-		o.Wait = func(_ context.Context, _ int64, wait func()) error {
-			waits++
-			holds = false
-			wait()
-			return nil
-		}
-	}, small)
+	g := serveGPUProfile(t, nil, small)
 	g.cluster.live = important
-	g.cluster.onLive = func(context.Context, string) error {
-		if holds {
-			t.Error("the call holds memory for decoding while it waits for the API server")
-		}
-		return nil
-	}
 	g.see([]*corev1.Node{gpuNode("n", 1)}, on(sharing("low", 0, 10), "n", "0"))
-	if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}); got != "n[low]" || waits != 1 {
-		t.Fatalf("preempt returns %q after %d waits", got, waits)
+	if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}); got != "n[low]" {
+		t.Fatalf("preempt returns %q", got)
 	}
 	g.see([]*corev1.Node{gpuNode("n", 1)}) // low is gone, and the nomination is not shown
 	if got := g.fits(small, "n"); got != "" {

@@ -54,7 +54,7 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 		return err
 	}
 	c.record.Preemptions = append(c.record.Preemptions, dropped...)
-	if err := h.nominate(ctx, c, pod, chosenFrom(kept)); err != nil {
+	if err := h.Cluster.Nominate(ctx, pod, chosenFrom(kept)); err != nil {
 		return err
 	}
 	response := extenderv1.ExtenderPreemptionResult{NodeNameToMetaVictims: make(map[string]*extenderv1.MetaVictims, len(kept))}
@@ -66,19 +66,6 @@ func (h *Handler) preempt(ctx context.Context, c *call) error {
 		response.NodeNameToMetaVictims[candidate.Name] = victims
 	}
 	c.response.Text, err = json.Marshal(response)
-	return err
-}
-
-// nominate counts the pod on the nodes, so that no other pod gets what will be freed there.
-func (h *Handler) nominate(ctx context.Context, c *call, pod *corev1.Pod, nodes []snapshot.NominatedNode) (err error) {
-	nominate := func() { err = h.Cluster.Nominate(ctx, pod, nodes) }
-	if h.Cluster.PodByUID(pod.UID) != nil {
-		nominate()
-		return err
-	}
-	if busy := h.wait(ctx, c, nominate); busy != nil {
-		return busy
-	}
 	return err
 }
 
@@ -165,9 +152,9 @@ func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Reque
 	if !fits() {
 		return "", nil
 	}
-	var inTime bool
-	if busy := h.wait(ctx, c, func() { inTime, err = h.askWhichAreGone(ctx, c, leaving, gone) }); err != nil || busy != nil {
-		return "", cmp.Or(err, busy)
+	inTime, err := h.askWhichAreGone(ctx, c, leaving, gone)
+	if err != nil {
+		return "", err
 	}
 	if !inTime {
 		why = fmt.Sprintf("may need no eviction: the pod is nominated to node %q, and the API server has not responded in time whether all pods that leave it are gone", name)

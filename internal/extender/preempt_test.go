@@ -14,7 +14,6 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/internal/extender"
 )
 
 // Only the API server decides whether a pod is gone: without its response preempt evicts no pod, and the record has the reason.
@@ -118,48 +117,5 @@ func TestNominatedPodWaitsForTheAPIServerBriefly(t *testing.T) {
 				t.Errorf("got record %+v, want dropped %q", record, tc.dropped)
 			}
 		})
-	}
-}
-
-// While a preempt call waits for the API server, it holds none of the memory in which other calls are decoded, and says how much it keeps: a
-// slow API server does not keep other calls out.
-func TestPreemptHoldsNoRoomWhileTheAPIServerResponds(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
-	low, lowM, important := on(sharing("low", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0"), nominatedTo("n", sharing("important", 1000, 16))
-	var reserved, kept int64
-	holds, asked := false, 0
-	var busy error
-	g := serveGPUsWith(t, nil, func(o *extender.Options) {
-		o.ReserveMemory = func(_ context.Context, bytes int64) error {
-			reserved, holds = bytes, true
-			return nil
-		}
-		o.Wait = func(_ context.Context, keeps int64, wait func()) error {
-			kept, holds = keeps, false
-			wait()
-			holds = true
-			return busy
-		}
-	}, important)
-	g.cluster.onLive = func(context.Context, string) error {
-		if asked++; holds {
-			t.Error("the call holds memory for decoding while it waits for the API server")
-		}
-		return nil
-	}
-	g.see(nodes, terminating(low), lowM, important)
-	victims := map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}
-	g.fits(important, "n")
-	if got := g.preempt(important, victims); got != "" || asked != 1 || !holds {
-		t.Errorf("preempt returns %q after %d questions, and evaluates with memory: %t", got, asked, holds)
-	}
-	if kept != reserved || kept < 384 {
-		t.Errorf("the call keeps %d bytes of the %d that it has reserved", kept, reserved)
-	}
-	busy = errors.New("server busy")
-	g.fits(important, "n")
-	body := encode(t, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: victims})
-	if answer := decode[struct{ Error string }](t, g.post(t, "preempt", body)); answer.Error != "server busy" {
-		t.Errorf("without memory afterwards: got error %q", answer.Error)
 	}
 }

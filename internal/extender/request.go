@@ -28,13 +28,9 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err != nil {
 		return engine.Request{}, err
 	}
-	if err := h.awaitClaims(ctx, c, pod); err != nil {
-		return engine.Request{}, err
-	}
+	h.awaitClaims(ctx, pod)
 	if c.verb == decision.Filter {
-		if err := h.awaitUnseen(ctx, c, pod); err != nil {
-			return engine.Request{}, err
-		}
+		h.awaitUnseen(ctx, c, pod)
 	}
 	view, err := h.view(pod.UID)
 	if err != nil {
@@ -69,11 +65,11 @@ func (h *Handler) view(pod types.UID) (*snapshot.View, error) {
 }
 
 // awaitClaims waits for the ResourceClaims of the pod, if a policy reads them and the cluster does not show them yet.
-func (h *Handler) awaitClaims(ctx context.Context, c *call, pod *corev1.Pod) error {
+func (h *Handler) awaitClaims(ctx context.Context, pod *corev1.Pod) {
 	if h.Cluster == nil || !h.Engine.ReadsDevices() || h.Cluster.Synced() != nil || !h.manages(pod) || len(h.Cluster.View().UnknownClaims(pod)) == 0 {
-		return nil
+		return
 	}
-	return h.wait(ctx, c, func() { h.InFlight.awaited.Claims(ctx, h.Cluster, pod) })
+	h.InFlight.awaited.Claims(ctx, h.Cluster, pod)
 }
 
 // pod returns the pod of the request: the view's copy if that has the same version, and else the
@@ -81,14 +77,14 @@ func (h *Handler) awaitClaims(ctx context.Context, c *call, pod *corev1.Pod) err
 func (h *Handler) pod(ctx context.Context, c *call, raw, uid, version []byte, bytes int64) (*corev1.Pod, error) {
 	if h.Cluster != nil && len(uid) > 0 && len(version) > 0 {
 		if pod := h.Cluster.Pod(types.UID(uid), string(version)); pod != nil {
-			return pod, h.weigh(ctx, c, bytes)
+			return pod, h.weigh(ctx, c, bytes, 0)
 		}
 	}
-	var err error
-	if c.podWeight, err = weightOf(raw); err != nil {
+	weight, err := weightOf(raw)
+	if err != nil {
 		return nil, podError{err}
 	}
-	if err := h.weigh(ctx, c, bytes); err != nil {
+	if err := h.weigh(ctx, c, bytes, weight); err != nil {
 		return nil, err
 	}
 	pod := new(corev1.Pod)

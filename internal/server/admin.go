@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/semaphore"
 )
 
 // adminHandler returns the handler of the admin listener.
@@ -43,6 +45,7 @@ func (s *Server) adminHandler() (http.Handler, error) {
 			return nil, err
 		}
 	}
+	inTurn := s.oneAtATime(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && !(r.Method == http.MethodPost && slices.Contains(posts, r.URL.Path)) {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -57,37 +60,48 @@ func (s *Server) adminHandler() (http.Handler, error) {
 			http.Error(w, "other hosts may only read "+strings.Join(remotePaths, ", ")+": read the rest on this host, or with outboard ui or kubectl port-forward", http.StatusForbidden)
 			return
 		}
-		s.protect(s.oneAtATime(mux), w, r)
+		s.protect(inTurn, w, r)
 	}), nil
 }
 
-// metricsRest is how many times as long as reading metrics took its caller rests. Other hosts can read metrics, and nothing else that takes
-// processor time: without a rest, they could keep one processor busy.
-const metricsRest = 9
+const (
+	// adminQueue is how many requests to the admin address may be in progress, except probes and
+	// profiles. It is less than adminConnections, so that a probe always gets a connection: for
+	// it, the listener closes one without a request.
+	adminQueue = 32
 
-// oneAtATime serves one request at a time, so that readers of metrics and explanations take little time from calls. Probes do not wait,
-// and profiles, of which some take long on purpose, are not waited for.
+	// adminTimeout bounds such a request, from its header to the end of its response.
+	adminTimeout = 30 * time.Second
+
+	adminBusy = "busy with other requests to the admin address"
+)
+
+// oneAtATime serves one request at a time, so that readers of metrics and explanations take little
+// time from calls. The response is sent after the turn of the request, so a slow reader delays no
+// other. Probes do not wait, and profiles, of which some take long on purpose, are not waited for.
 func (s *Server) oneAtATime(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
-			h.ServeHTTP(w, r)
-			return
-		}
+	queue, turn := semaphore.NewWeighted(adminQueue), semaphore.NewWeighted(1)
+	inTurn := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), s.opts.BusyTimeout)
 		defer cancel()
-		queued, own, conn := &lease{waited: owing}, &w.(*response).lease, sessionOf(ctx).conn
-		queued.wait(nil)
-		conn.request.Store(queued) // meanwhile the connection yields before all others, so that there is always room for a probe
-		turn := hold{amount: 1, holder: own}
-		served := s.adminTurn.take(ctx, &turn, sessionOf(ctx).address)
-		if conn.request.Store(own); !served {
-			http.Error(w, "busy with other requests to the admin address", http.StatusServiceUnavailable)
+		if turn.Acquire(ctx, 1) != nil {
+			http.Error(w, adminBusy, http.StatusServiceUnavailable)
 			return
 		}
-		defer s.adminTurn.release(&turn)
-		h.ServeHTTP(w, r)
-		if r.URL.Path == "/metrics" {
-			s.adminTurn.rest(&turn, metricsRest*time.Since(turn.since))
+		defer turn.Release(1)
+		s.protect(h, w, r)
+	})
+	buffered := http.TimeoutHandler(inTurn, adminTimeout, adminBusy)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case path == "/healthz", path == "/readyz", strings.HasPrefix(path, "/debug/pprof/"):
+			h.ServeHTTP(w, r)
+		case !queue.TryAcquire(1):
+			http.Error(w, adminBusy, http.StatusServiceUnavailable)
+		default:
+			defer queue.Release(1)
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(adminTimeout))
+			buffered.ServeHTTP(w, r)
 		}
 	})
 }
@@ -120,6 +134,17 @@ func mount(mux *http.ServeMux, pattern string, handler http.Handler) (err error)
 		}
 	}()
 	mux.Handle(pattern, handler)
+	return nil
+}
+
+// ready is the server's own readiness check.
+func (s *Server) ready() error {
+	switch {
+	case s.stopping.Load():
+		return errors.New("stopping")
+	case !s.running.Load():
+		return errors.New("starting")
+	}
 	return nil
 }
 
@@ -159,7 +184,8 @@ func listenAdmin(opts AdminOptions) (*net.TCPListener, error) {
 		return nil, fmt.Errorf("admin address: %w", err)
 	}
 	if !opts.AllowRemote && !opts.AllowRemoteMetrics && !addr.IP.IsLoopback() {
-		return nil, fmt.Errorf("admin address %q is not a loopback address: other hosts could read everything it serves; set expose to permit that", opts.Address)
+		return nil, fmt.Errorf("admin address %q is not a loopback address: "+
+			"other hosts could read everything it serves; set expose to permit that", opts.Address)
 	}
 	l, err := net.ListenTCP("tcp", addr)
 	if err != nil {

@@ -174,6 +174,38 @@ func TestAdminHasRoomForProbes(t *testing.T) {
 	}
 }
 
+// A client that reads nothing of its response delays no other.
+func TestAdminDoesNotWaitForReaders(t *testing.T) {
+	served := make(chan bool)
+	r := start(t, server.Options{Handler: echo, BusyTimeout: time.Hour, Admin: server.AdminOptions{Handlers: map[string]http.Handler{
+		"/long": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, 16<<20))
+			served <- true
+		}),
+	}}})
+	for range 3 {
+		fmt.Fprint(dial(t, r.AdminAddr().String()), "GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		<-served
+	}
+	if status, body := r.get(t, "/metrics"); status != 200 {
+		t.Errorf("%d %s", status, body)
+	}
+}
+
+// A process that serves no calls has only an admin listener, which reports the checks and ends with
+// the context.
+func TestAdminAlone(t *testing.T) {
+	ready := func() error { return nil }
+	r := start(t, server.Options{Admin: server.AdminOptions{Checks: []server.Check{{Name: "cluster", Ready: ready}}}})
+	if status, body := r.get(t, "/readyz"); status != 200 || !strings.Contains(body, "cluster: ok") {
+		t.Errorf("%d %s", status, body)
+	}
+	r.stop()
+	if <-r.ended; r.err != nil {
+		t.Errorf("Run() returned %v", r.err)
+	}
+}
+
 // A web page whose name resolves to 127.0.0.1 cannot read a port that somebody forwards to the admin address.
 func TestAdminHost(t *testing.T) {
 	for _, everything := range []bool{false, true} {

@@ -182,82 +182,45 @@ func TestEncodedBodyIsRefused(t *testing.T) {
 	}
 }
 
-// A request that only declares a large body reserves nothing, and its memory is free when the handler has returned.
-func TestBytesAreCountedAsTheyArrive(t *testing.T) {
-	held := make(chan float64)
-	proceed := make(chan struct{})
-	var r *replica
-	r = start(t, server.Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		for range 2 {
-			<-proceed
-			_, _ = io.ReadFull(req.Body, make([]byte, 1000))
-			held <- r.metric(t, "outboard_server_in_flight_body_bytes")
-		}
-	})})
-	c := dial(t, r.addr)
-	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2000\r\n\r\n")
-	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
-		t.Errorf("a declaration holds %v bytes", got)
-	}
-	for _, want := range []float64{1000, 2000} {
-		_, _ = c.Write(make([]byte, 1000))
-		proceed <- struct{}{}
-		if got := <-held; got != want {
-			t.Errorf("%v bytes held, want %v", got, want)
-		}
-	}
-	_, _ = io.ReadAll(c)
-	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
-		t.Errorf("%v bytes held after the response", got)
-	}
-}
-
-// Many incomplete bodies together exceed the memory: every request gets a response, and some get their echo.
+// More large bodies than there is memory for are served one after the other.
 func TestCompetingBodiesDoNotDeadlock(t *testing.T) {
 	const size = 1 << 20
-	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: 3 * size, BusyTimeout: time.Hour, Handler: echo})
+	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: 3 * size, BusyTimeout: time.Hour,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			body, _ := io.ReadAll(req.Body)
+			if err := server.ReserveMemory(req.Context(), 40<<20); err != nil {
+				t.Error(err)
+			}
+			_, _ = w.Write(body)
+		})})
 	body := strings.Repeat("x", size)
-	var served, busy atomic.Int64
 	var running sync.WaitGroup
-	for range 40 {
+	for range 20 {
 		client := newClient(t, nil)
 		running.Go(func() {
-			status, answer, err := post(client, "http://"+r.addr, body)
-			switch {
-			case err == nil && answer == body:
-				served.Add(1)
-			case err != nil, strings.HasPrefix(answer, "Error: server busy: "):
-				// Or a reset: the response came while the client was still sending.
-				busy.Add(1)
-			default:
-				t.Errorf("got status %d and %d bytes", status, len(answer))
+			if status, answer, err := post(client, "http://"+r.addr, body); err != nil || answer != body {
+				t.Errorf("got status %d and %d bytes, %v", status, len(answer), err)
 			}
 		})
 	}
 	running.Wait()
-	if served.Load() == 0 {
-		t.Error("no request succeeded")
-	}
-	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
-		t.Errorf("%v bytes held at the end", got)
-	}
-	t.Logf("%d succeeded, %d refused as busy", served.Load(), busy.Load())
 }
 
 // While large bodies fill the memory and their senders stall, the server refuses a large call and serves a small one.
 func TestFullMemoryStopsOnlyLargeCalls(t *testing.T) {
 	const size = 1 << 20
-	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: size, BusyTimeout: time.Millisecond, Handler: echo},
-		func(s *server.Server) { s.SetSlow(time.Hour) }) // so that no sender stalls long enough to yield, however slow the test is
+	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: size, BusyTimeout: time.Millisecond, Handler: echo})
 	stalled := dial(t, r.addr)
 	fmt.Fprintf(stalled, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
 	_, _ = stalled.Write(make([]byte, size-1))
-	for r.metric(t, "outboard_server_in_flight_body_bytes") < size-1 {
+	for r.metric(t, "outboard_server_reserved_bytes") < size {
 		time.Sleep(time.Millisecond)
 	}
 	client := newClient(t, nil)
-	if got := mustPost(t, client, "http://"+r.addr, "hello", 200); got != "hello" {
-		t.Errorf("small call: %q", got)
+	for _, n := range []int{10, 64 << 10, 96 << 10} {
+		if got := mustPost(t, client, "http://"+r.addr, strings.Repeat("x", n), 200); len(got) != n {
+			t.Errorf("a call of %d bytes: %.100q", n, got)
+		}
 	}
 	if got := mustPost(t, client, "http://"+r.addr, strings.Repeat("x", 100<<10), 200); !strings.HasPrefix(got, "Error: server busy: ") {
 		t.Errorf("large call: %q", got)
@@ -289,102 +252,47 @@ func TestBodiesEndWithTheirConnections(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if got := r.metric(t, "outboard_server_in_flight_body_bytes"); got != 0 {
+	if got := r.metric(t, "outboard_server_reserved_bytes"); got != 0 {
 		t.Errorf("%v bytes held at the end", got)
 	}
 }
 
-// The maximum number of connections send one byte of a body and wait. The server closes the slowest of them for each new caller.
-func TestSlowBodiesDoNotKeepCallersOut(t *testing.T) {
-	p := newPKI(t)
-	for name, tls := range map[string]*server.TLSOptions{"plain": nil, "tls": p.options()} {
-		t.Run(name, func(t *testing.T) {
-			const maximum = 32
-			r := start(t, server.Options{TLS: tls, MaxConnections: maximum, BodyTimeout: time.Hour, Handler: echo})
-			client, url := newClient(t, nil), "http://"+r.addr
-			connect := func() io.Writer { return dial(t, r.addr) }
-			if tls != nil {
-				client, url = p.client(t, r)
-				config := client.Transport.(*http.Transport).TLSClientConfig
-				connect = func() io.Writer {
-					c, err := cryptotls.Dial("tcp", r.addr, config)
-					if err != nil {
-						t.Fatal(err)
-					}
-					t.Cleanup(func() { c.Close() })
-					return c
-				}
-			}
-			mustPost(t, client, url, "hello", 200)
-			for range maximum + 5 { // the client's idle connection is closed, too
-				fmt.Fprint(connect(), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx")
-				time.Sleep(5 * time.Millisecond)
-			}
-			for range 10 {
-				client.CloseIdleConnections() // the client may not have noticed yet that the server closed its connection
-				mustPost(t, client, url, "hello", 200)
-			}
-			if got := r.metric(t, "outboard_server_connections_total", "refused"); got > 0 {
-				t.Errorf("%v connections refused", got)
-			}
-		})
-	}
-}
-
-// Bodies that fill the memory, slowly or forever, do not block calls of ordinary size: 64 KiB of names, and a pod.
-func TestHeldMemoryKeepsNoOrdinaryCallOut(t *testing.T) {
-	const size = 1 << 20
-	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: 4 * size, BusyTimeout: time.Millisecond, BodyTimeout: time.Hour, Handler: echo})
-	for range 4 {
-		c := dial(t, r.addr)
-		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", size)
-		_, _ = c.Write(make([]byte, size-1))
-	}
-	for r.metric(t, "outboard_server_in_flight_body_bytes") < 4*(size-1) {
-		time.Sleep(time.Millisecond)
-	}
-	for _, n := range []int{10, 21 << 10, 64 << 10, 96 << 10} {
-		if got := mustPost(t, newClient(t, nil), "http://"+r.addr, strings.Repeat("x", n), 200); len(got) != n {
-			t.Errorf("a call of %d bytes: %.100q", n, got)
+// The memory that a handler reserves is free when the handler returns. Requests that reserve little
+// do not wait for those that reserve more. Only a request with a body can reserve memory.
+func TestReserveMemory(t *testing.T) {
+	holds, end := make(chan bool), make(chan bool)
+	r := start(t, server.Options{BusyTimeout: time.Millisecond, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var bytes int64
+		fmt.Sscan(req.URL.Path[1:], &bytes)
+		if err := server.ReserveMemory(req.Context(), bytes); err != nil {
+			fmt.Fprint(w, err)
+			return
 		}
-	}
-}
-
-// A large body that waits for memory gets the memory of bodies that do not arrive.
-func TestSlowBodiesGiveTheirRoomUp(t *testing.T) {
-	const size = 1 << 20
-	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: 2 * size, BusyTimeout: time.Minute, BodyTimeout: time.Hour, Handler: echo})
-	for range 2 {
-		fmt.Fprintf(dial(t, r.addr), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\nx", size)
-	}
-	for r.metric(t, "outboard_server_reserved_bytes") < 2*size {
-		time.Sleep(time.Millisecond)
-	}
-	if got := mustPost(t, newClient(t, nil), "http://"+r.addr, strings.Repeat("x", size), 200); len(got) != size {
-		t.Errorf("got %.100q", got)
-	}
-	if got := r.metric(t, "outboard_server_refused_bodies_total", "busy"); got == 0 {
-		t.Error("no request yielded")
-	}
-}
-
-// The memory that a handler reserves is free when the handler returns, and only a request with a body can reserve memory.
-func TestReserveLastsUntilTheHandlerReturns(t *testing.T) {
-	reserved := make(chan float64, 1)
-	var r *replica
-	r = start(t, server.Options{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := server.ReserveMemory(req.Context(), 4<<20); err != nil {
-			t.Error(err)
+		if req.URL.RawQuery == "wait" {
+			holds <- true
+			<-end
 		}
-		echo(w, req)
-		reserved <- r.metric(t, "outboard_server_reserved_bytes")
 	})})
-	for body, want := range map[string]float64{"hello": 4<<20 + 5, "": 0} {
-		mustPost(t, newClient(t, nil), "http://"+r.addr, body, 200)
-		if got := <-reserved; got != want {
-			t.Errorf("%v bytes reserved for %q, want %v", got, body, want)
+	call := func(path, body string) string {
+		return mustPost(t, newClient(t, nil), "http://"+r.addr+path, body, 200)
+	}
+	go call("/60000000?wait", "hello")
+	<-holds
+	if got := call("/10000000", "hello"); !strings.HasPrefix(got, "server busy: requests hold the 67108864 bytes for decoding large requests") {
+		t.Errorf("a second large request gets %q", got)
+	}
+	for range 100 {
+		if got := call("/4000000", "hello"); got != "" {
+			t.Errorf("an ordinary request gets %q", got)
 		}
 	}
+	if got := call("/60000000", ""); got != "" {
+		t.Errorf("a request without a body gets %q", got)
+	}
+	if got := r.metric(t, "outboard_server_reserved_bytes"); got != 60_000_000 {
+		t.Errorf("%v bytes reserved", got)
+	}
+	end <- true
 	r.stop()
 	<-r.ended
 	if got := r.metric(t, "outboard_server_reserved_bytes"); got != 0 {

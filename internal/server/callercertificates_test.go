@@ -40,17 +40,18 @@ func TestExpiryOfCallersCertificates(t *testing.T) {
 // Of many callers, the metric has those that connected last, and of any only those of the last day.
 func TestCallersInTheMetricAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		saw, collector := server.NewCallerCertificates()
+		saw, metrics := server.NewCallerCertificates()
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(collector)
+		registry.MustRegister(metrics)
 		for i := range 100 {
-			saw(fmt.Sprint(i), time.Now(), time.Now())
+			saw(fmt.Sprint(i), time.Now())
 			time.Sleep(time.Second)
 		}
 		if got := expiries(t, registry); len(got) != 32 || got["99"] == 0 || got["68"] == 0 {
 			t.Errorf("%v", got)
 		}
 		time.Sleep(24*time.Hour - 10*time.Second)
+		saw("99", time.Now())
 		if got := expiries(t, registry); len(got) != 10 {
 			t.Errorf("after a day: %v", got)
 		}

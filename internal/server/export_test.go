@@ -9,14 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// NewCallerCertificates returns the metric of callers' certificates, and the function that records a caller.
-func NewCallerCertificates() (saw func(name string, until, now time.Time), metric prometheus.Collector) {
-	c := new(callerCertificates)
-	return func(name string, until, now time.Time) { c.saw(name, callerCertificate{until: until, seen: now}) }, c
+// NewCallerCertificates returns the metrics of a server, and the function that records a caller.
+func NewCallerCertificates() (saw func(name string, until time.Time), metrics prometheus.Collector) {
+	m := newMetrics()
+	return func(name string, until time.Time) { m.callers.saw(name, until, until) }, m
 }
 
-// SetAdminLocalAddr makes each request to the admin listener seem to come to this address of the host, which need not have it; nil is an
-// unknown address. Call it before Run.
+// SetAdminLocalAddr makes each request to the admin listener seem to come to this address of the
+// host, which need not have it; nil is an unknown address. Call it before Run.
 func (s *Server) SetAdminLocalAddr(address net.Addr) {
 	handler := s.admin.Handler
 	s.admin.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -27,11 +27,9 @@ func (s *Server) SetAdminLocalAddr(address net.Addr) {
 // CloseListener makes the serving listener fail.
 func (s *Server) CloseListener() { _ = s.listener.Close() }
 
-// SetHurryGrace sets how long the server waits for idle connections at the end. Call it before Run and after Listen.
+// SetHurryGrace sets how long the server waits for idle connections at the end. Call it before Run
+// and after Listen.
 func (s *Server) SetHurryGrace(d time.Duration) { s.listener.hurryGrace = d }
-
-// SetSlow sets how long a large body may wait for its client before it yields to a request of the same caller. Call it before Run.
-func (s *Server) SetSlow(d time.Duration) { s.budget.large.slow = d }
 
 // ServesTLS reports whether the serving listener speaks TLS.
 func (s *Server) ServesTLS() bool { return s.identity != nil }

@@ -63,7 +63,9 @@ func start(t testing.TB, opts server.Options, adjust ...func(*server.Server)) *r
 	for _, f := range adjust {
 		f(r.Server)
 	}
-	r.addr, r.adminURL = r.Addr().String(), "http://"+r.AdminAddr().String()
+	if r.adminURL = "http://" + r.AdminAddr().String(); opts.Handler != nil {
+		r.addr = r.Addr().String()
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
 	go func() {

@@ -258,18 +258,9 @@ func (id *identifier) verdictOf(ctx context.Context, state *tls.ConnectionState)
 	v := now.check(chain, id.opts.AllowedClients)
 	kept.Store(v)
 	if v.refused == "" {
-		id.metrics.callers.saw(v.caller, callerCertificate{until: v.until, renewal: v.renewal, seen: time.Now()})
+		id.metrics.callers.saw(v.caller, v.until, v.renewal)
 	}
 	return v
-}
-
-// callerOf returns what identifies the caller of an admitted request: a name of its certificate, and without any its address.
-func callerOf(r *http.Request) string {
-	s := sessionOf(r.Context())
-	if v := s.verdict.Load(); v != nil && v.caller != "" {
-		return v.caller
-	}
-	return s.address
 }
 
 // admit responds with 403 and returns false if the caller is not allowed.

@@ -5,11 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -83,67 +79,6 @@ func TestFullListenerClosesOneConnection(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A connection that the http.Server closes at this moment makes room for the one that comes, and neither is counted twice.
-func TestFullListenerWaitsForAConnectionThatEnds(t *testing.T) {
-	l := listen(t, 1)
-	for i := range 500 {
-		client := dialTo(t, l)
-		old, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		other := dialTo(t, l)
-		raw, err := l.AcceptTCP()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var closed sync.WaitGroup
-		var closing atomic.Bool
-		closed.Go(func() {
-			closing.Store(true)
-			old.Close()
-		})
-		for !closing.Load() {
-			runtime.Gosched()
-		}
-		next := &conn{TCPConn: raw, listener: l, state: http.StateNew, since: time.Now()}
-		if !l.add(next) {
-			t.Fatalf("connection %d is refused while another one ends", i)
-		}
-		closed.Wait()
-		for _, c := range []net.Conn{next, client, other} {
-			c.Close()
-		}
-		if len(l.conns) != 0 || l.room.free != 1 || l.room.ending != 0 {
-			t.Fatalf("afterwards %d connections are open, and there is room for %d, of which %d end", len(l.conns), l.room.free, l.room.ending)
-		}
-	}
-}
-
-// A request whose body is on its way does not lose its connection to connections that were opened since, until its client is late.
-func TestFullListenerGivesABodyAMoment(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // in which no time passes
-		for owed, closes := range map[time.Duration]int{brief - 1: 1, brief: 0} {
-			l := listen(t, 3)
-			var conns []*conn
-			for range 3 {
-				dialTo(t, l)
-				conns = append(conns, accept(t, l))
-			}
-			l.observe(conns[0], http.StateActive)
-			conns[0].request.Store(&lease{since: time.Now().Add(-owed)})
-			l.observe(conns[2], http.StateIdle)
-			dialTo(t, l)
-			accept(t, l)
-			for i, c := range conns {
-				if _, open := l.conns[c]; open != (i != closes) {
-					t.Errorf("the body is owed for %s: connection %d is open: %t", owed, i, open)
-				}
-			}
-		}
-	})
 }
 
 // The end of the server does not reset a connection that a client has opened, even if the server has not accepted it yet.

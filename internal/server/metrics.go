@@ -2,6 +2,8 @@ package server
 
 import (
 	"crypto/x509"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -41,12 +43,10 @@ type metrics struct {
 	refusedCallers *prometheus.CounterVec // by reason
 	handshakes     *prometheus.CounterVec // failed ones, by reason
 	reloads        *prometheus.CounterVec // by outcome
-	certExpiry     *prometheus.GaugeVec   // by certificate
-	certRenewal    *prometheus.GaugeVec   // by certificate
-	callers        *callerCertificates
+	certificates   certificateTimes       // by use
+	callers        callers
 	connections    *prometheus.CounterVec // by outcome
 	openConns      prometheus.Gauge
-	inFlightBytes  prometheus.Gauge
 	reservedBytes  prometheus.Gauge
 	bodyRefusals   *prometheus.CounterVec // by reason
 	panics         prometheus.Counter
@@ -62,50 +62,109 @@ func newMetrics() *metrics {
 		}
 		return vec
 	}
-	callers := new(callerCertificates)
-	registry.MustRegister(callers)
+	gauges := func(name, help, label string) *prometheus.GaugeVec {
+		return auto.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{label})
+	}
 	return &metrics{
 		Collector: registry,
-		callers:   callers,
 		refusedCallers: counters("outboard_server_refused_callers_total",
-			"Handshakes and requests refused because of the identity of the caller, by reason (no_certificate, unknown_authority, expired, invalid_certificate, name_not_allowed).", "reason",
+			"Handshakes and requests refused because of the identity of the caller, by reason (no_certificate, "+
+				"unknown_authority, expired, invalid_certificate, name_not_allowed).", "reason",
 			refusedNoCertificate, refusedAuthority, refusedExpired, refusedInvalid, refusedName),
 		handshakes: counters("outboard_server_failed_handshakes_total",
-			"Handshakes that failed, except those of refused callers, by reason (plaintext: a call without TLS, rejected_by_client: the client does not accept the certificate or the protocol, other: port scans and broken connections).",
-			"reason", handshakePlaintext, handshakeRejected, handshakeOther),
+			"Handshakes that failed, except those of refused callers, by reason (plaintext: a call without TLS, "+
+				"rejected_by_client: the client does not accept the certificate or the protocol, "+
+				"other: port scans and broken connections).", "reason",
+			handshakePlaintext, handshakeRejected, handshakeOther),
 		reloads: counters("outboard_server_tls_reloads_total",
 			"Reloads of the certificate files, by outcome (success, error).", "outcome", reloadOK, reloadError),
-		certExpiry: auto.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "outboard_server_certificate_expiry_timestamp_seconds",
-			Help: "Expiry of the certificate in use (serving, client_ca), in Unix seconds; of several CAs, the one that expires first.",
-		}, []string{"certificate"}),
-		certRenewal: auto.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "outboard_server_certificate_renewal_timestamp_seconds",
-			Help: "When the certificate in use (serving, client_ca) should have been replaced: 14 days before its expiry, or with a quarter of its lifetime left if that is later, in Unix seconds.",
-		}, []string{"certificate"}),
+		certificates: certificateTimes{
+			expiry: gauges("outboard_server_certificate_expiry_timestamp_seconds",
+				"Expiry of the certificate in use (serving, client_ca), in Unix seconds; "+
+					"of several CAs, the one that expires first.", "certificate"),
+			renewal: gauges("outboard_server_certificate_renewal_timestamp_seconds",
+				"When the certificate in use (serving, client_ca) should have been replaced: 14 days before its expiry, "+
+					"or with a quarter of its lifetime left if that is later, in Unix seconds.", "certificate"),
+		},
+		callers: callers{seen: map[string]time.Time{}, certificateTimes: certificateTimes{
+			expiry: gauges("outboard_server_caller_certificate_expiry_timestamp_seconds",
+				"Expiry of the client certificate with which the caller connected last, in Unix seconds, "+
+					"for the callers of the last day, at most 32.", "caller"),
+			renewal: gauges("outboard_server_caller_certificate_renewal_timestamp_seconds",
+				"When the client certificate with which the caller connected last should have been replaced, "+
+					"as for outboard_server_certificate_renewal_timestamp_seconds.", "caller"),
+		}},
 		connections: counters("outboard_server_connections_total",
-			"Connections to the serving listener, by outcome (accepted, evicted: closed to admit another, refused: too many).",
-			"outcome", connAccepted, connEvicted, connRefused),
+			"Connections to the serving listener, by outcome (accepted, evicted: closed to admit another, "+
+				"refused: too many).", "outcome", connAccepted, connEvicted, connRefused),
 		openConns: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_open_connections", Help: "Open connections to the serving listener.",
 		}),
-		inFlightBytes: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "outboard_server_in_flight_body_bytes", Help: "Bytes of request bodies in memory.",
-		}),
 		reservedBytes: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_reserved_bytes",
-			Help: "Memory reserved by requests, for their bodies and for decoding them.",
+			Help: "Memory reserved by requests, for bodies of more than 96 KiB and for decoding them.",
 		}),
 		bodyRefusals: counters("outboard_server_refused_bodies_total",
-			"Request bodies refused, by reason (too_large, busy, timeout, encoding).", "reason", bodyTooLarge, bodyBusy, bodyTimeout, bodyEncoding),
+			"Request bodies refused, by reason (too_large, busy, timeout, encoding).", "reason",
+			bodyTooLarge, bodyBusy, bodyTimeout, bodyEncoding),
 		panics: auto.NewCounter(prometheus.CounterOpts{
 			Name: "outboard_server_panics_total", Help: "Panics in handlers; each fails one call.",
 		}),
 	}
 }
 
+// certificateTimes are metrics of certificates, by a label.
+type certificateTimes struct{ expiry, renewal *prometheus.GaugeVec }
+
+func (t certificateTimes) set(label string, expiry, renewal time.Time) {
+	t.expiry.WithLabelValues(label).Set(float64(expiry.Unix()))
+	t.renewal.WithLabelValues(label).Set(float64(renewal.Unix()))
+}
+
 // shows sets the times of a certificate in use.
 func (m *metrics) shows(use string, c *x509.Certificate) {
-	m.certExpiry.WithLabelValues(use).Set(float64(c.NotAfter.Unix()))
-	m.certRenewal.WithLabelValues(use).Set(float64(renewal(c).Unix()))
+	m.certificates.set(use, c.NotAfter, renewal(c))
+}
+
+const (
+	// maxCallers bounds how many callers the metrics name: whoever has a key of the client CA
+	// chooses names.
+	maxCallers = 32
+	// callerKept is how long a caller that does not connect any more stays in the metrics. A caller
+	// that calls connects again every few minutes: see Options.MaxConnectionAge.
+	callerKept = 24 * time.Hour
+)
+
+// callers has the times of the certificates with which allowed callers connected last, by their
+// names. It is safe for concurrent use.
+type callers struct {
+	certificateTimes
+
+	mu   sync.Mutex
+	seen map[string]time.Time // the callers in the metrics
+}
+
+// saw records an allowed caller, and forgets those that have not connected for long.
+func (c *callers) saw(name string, expiry, renewal time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, oldest := time.Now(), name
+	c.seen[name] = now
+	c.set(name, expiry, renewal)
+	for other, seen := range c.seen {
+		if now.Sub(seen) > callerKept {
+			c.forget(other)
+		} else if seen.Before(c.seen[oldest]) {
+			oldest = other
+		}
+	}
+	if len(c.seen) > maxCallers {
+		c.forget(oldest)
+	}
+}
+
+func (c *callers) forget(name string) {
+	delete(c.seen, name)
+	c.expiry.DeleteLabelValues(name)
+	c.renewal.DeleteLabelValues(name)
 }

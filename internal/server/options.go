@@ -11,12 +11,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options configure a Server. Only Handler is required. For durations and sizes, zero means the default.
+// Options configure a Server. For durations and sizes, zero means the default.
 type Options struct {
 	// Address is the host:port to serve on. Port 0 picks a free one, see [Server.Addr]. Default: 127.0.0.1:8443.
 	Address string
 
-	// Handler serves the requests of the serving listener. It must be safe for concurrent use.
+	// Handler serves the requests of the serving listener. It must be safe for concurrent use. Nil:
+	// there is only the admin listener, for a process that nobody calls.
 	Handler http.Handler
 
 	// TLS enables TLS. Nil: plain HTTP, and every caller is allowed.
@@ -28,38 +29,26 @@ type Options struct {
 	// BodyTimeout bounds the reading of one request's body. Default: 30 s.
 	BodyTimeout time.Duration
 
-	// WriteTimeout bounds one request from the end of its header to the end of its response. Default: 2 min.
-	WriteTimeout time.Duration
-
-	// IdleTimeout is how long an unused connection is kept. It should exceed the timeout of clients (90 s in
-	// kube-scheduler): if the client closes first, no call uses a connection that the server has just closed. Default:
-	// 2 min.
-	IdleTimeout time.Duration
-
 	// MaxConnectionAge is the age from which the next response asks the client to open a new connection. Then the
 	// client presents its renewed certificate, and can reach other replicas. Before you remove a CA, wait this long
 	// after the last client's certificate was renewed. Negative: never. Default: 5 min.
 	MaxConnectionAge time.Duration
 
-	// MaxHeaderBytes bounds one request's header. Default: 16 KiB.
-	MaxHeaderBytes int
-
-	// MaxConnections bounds the open connections. At the limit, a new connection replaces one of the client address that has most: one whose
-	// client owes a request, or for a second the rest of a body or the reading of a response, and else one that waits for another
-	// request. If every connection of that address is being served, the new one is closed. Default: 1024.
+	// MaxConnections bounds the open connections. At the limit, a new connection replaces the one
+	// that has waited longest for a request. If all serve requests, the new one is closed.
+	// Default: 1024.
 	MaxConnections int
 
 	// MaxBodyBytes bounds one request's body. Default: 128 MiB.
 	MaxBodyBytes int64
 
-	// MaxInFlightBytes bounds the memory of request bodies of more than 96 KiB over all requests; at least
-	// MaxBodyBytes. A body of unknown length counts as one of MaxBodyBytes. Every connection has additional room for a
-	// smaller body, and decoding bodies (see [ReserveMemory]) has another 128 MiB, and requests that wait for
-	// another server (see [Wait]) have 16 MiB. Default: 256 MiB, or MaxBodyBytes if that
-	// is more.
+	// MaxInFlightBytes bounds the memory of request bodies of more than 96 KiB over all requests;
+	// at least MaxBodyBytes. A body of unknown length counts as one of MaxBodyBytes. Every
+	// connection has additional memory for a smaller body, and decoding bodies (see
+	// [ReserveMemory]) has another 128 MiB. Default: 256 MiB, or MaxBodyBytes if that is more.
 	MaxInFlightBytes int64
 
-	// BusyTimeout is how long one request may wait for memory. Default: 2 s.
+	// BusyTimeout is how long a request may wait for memory. Default: 2 s.
 	BusyTimeout time.Duration
 
 	// ShutdownDelay is how long the server continues to serve after it is stopped, and reports that it is not ready, so
@@ -148,10 +137,7 @@ func (o Options) withDefaults() Options {
 	o.Address = cmp.Or(o.Address, "127.0.0.1:8443")
 	o.ReadHeaderTimeout = cmp.Or(o.ReadHeaderTimeout, 5*time.Second)
 	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, 2*time.Minute)
-	o.IdleTimeout = cmp.Or(o.IdleTimeout, 2*time.Minute)
 	o.MaxConnectionAge = cmp.Or(o.MaxConnectionAge, 5*time.Minute)
-	o.MaxHeaderBytes = cmp.Or(o.MaxHeaderBytes, 16<<10)
 	o.MaxConnections = cmp.Or(o.MaxConnections, 1024)
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, 128<<20)
 	o.MaxInFlightBytes = cmp.Or(o.MaxInFlightBytes, max(256<<20, o.MaxBodyBytes))
@@ -168,9 +154,6 @@ func (o Options) withDefaults() Options {
 // validate returns all errors of what the compiler does not check, except limits, of which package config checks those that users set.
 func (o Options) validate() error {
 	var errs []error
-	if o.Handler == nil {
-		errs = append(errs, errors.New("handler is required"))
-	}
 	if t := o.TLS; t != nil {
 		if t.CertFile == "" || t.KeyFile == "" {
 			errs = append(errs, errors.New("tls needs a certificate file and a key file"))

@@ -23,9 +23,8 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		opts server.Options
 		want []string
 	}{
-		{"nothing", server.Options{}, []string{"handler is required"}},
-		{"each fault of the options is in the error", server.Options{TLS: &server.TLSOptions{}},
-			[]string{"handler is required", "certificate file and a key file"}},
+		{"each fault of the options is in the error", server.Options{TLS: &server.TLSOptions{AllowedClients: []string{"a"}}},
+			[]string{"certificate file and a key file", "allowed clients need a client CA file"}},
 		{"no key", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: "x"}}, []string{"certificate file and a key file"}},
 		{"names without authority", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: "x", KeyFile: "y", AllowedClients: []string{"a"}}}, []string{"allowed clients need a client CA file"}},
 		{"missing file", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: p.file("missing.crt"), KeyFile: p.file("tls.key")}}, []string{"missing.crt", "no such file"}},

@@ -33,7 +33,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 			http.StatusUnsupportedMediaType)
 		return
 	}
-	r, release := s.limitBody(w, r, &w.(*response).lease)
+	r, release := s.limitBody(w, r)
 	defer release()
 	s.opts.Handler.ServeHTTP(w, r)
 }
@@ -42,8 +42,6 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 // has started, so that it does not take a partial response for a complete one.
 func (s *Server) protect(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	rw := &response{ResponseWriter: w, server: s, session: sessionOf(r.Context())}
-	rw.session.conn.request.Store(&rw.lease)
-	defer rw.session.conn.request.Store(nil)
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -70,7 +68,6 @@ type response struct {
 	http.ResponseWriter
 	server  *Server
 	session *session
-	lease   lease
 	begun   bool
 }
 
@@ -95,16 +92,7 @@ func (r *response) WriteHeader(status int) {
 func (r *response) Write(p []byte) (int, error) {
 	r.sayGoodbye()
 	r.begun = true
-	if !r.lease.wait(r.stop) {
-		return 0, errYielded
-	}
-	defer r.lease.proceed()
 	return r.ResponseWriter.Write(p)
-}
-
-// stop makes a write that waits end.
-func (r *response) stop() {
-	_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now())
 }
 
 // Unwrap is for [http.ResponseController].
