@@ -19,6 +19,9 @@ const (
 
 	// defaultHurryGrace is how long an open connection may wait for a request during shutdown.
 	defaultHurryGrace = 500 * time.Millisecond
+
+	// hurryInterval is the time between two calls of hurry.
+	hurryInterval = 20 * time.Millisecond
 )
 
 // A session is the state of one connection across its requests.
@@ -45,10 +48,8 @@ type listener struct {
 	hurryGrace  time.Duration
 	metrics     *metrics // nil: not counted
 
-	mu      sync.Mutex
-	conns   map[*conn]struct{} // open ones
-	hurried bool               // hurry was called
-	empty   chan struct{}      // created by hurry, closed when no connection is left
+	mu    sync.Mutex
+	conns map[*conn]struct{} // open ones
 }
 
 // A conn is one connection. listener.mu guards its fields.
@@ -58,7 +59,6 @@ type conn struct {
 
 	state http.ConnState
 	since time.Time // in this state
-	by    time.Time // when waiting for a request ends; zero: the http.Server decides
 }
 
 func newListener(l *net.TCPListener, size int, m *metrics) *listener {
@@ -138,35 +138,30 @@ func (l *listener) drop(c *conn) {
 	if l.metrics != nil {
 		l.metrics.openConns.Dec()
 	}
-	if l.hurried && len(l.conns) == 0 {
-		close(l.empty)
-	}
 }
 
 // finish makes Accept continue for acceptGrace and then fail with [net.ErrClosed], so that
 // connections that are established for their clients are not reset.
 func (l *listener) finish() { _ = l.SetDeadline(time.Now().Add(l.acceptGrace)) }
 
-// hurry gives connections without a request hurryGrace to send one. It closes the returned channel
-// when no connection is left. Call it once, after Accept has failed.
+// hurry gives connections without a request hurryGrace from then on to send one, or from when they
+// became quiet. Call it again and again, until it returns true: no connection is left.
 //
 // A deadline, unlike closing, does not affect a connection whose request has arrived but has not
-// been read. A connection whose request comes in time becomes active, and its deadline is removed
-// (see observe).
-func (l *listener) hurry() (empty <-chan struct{}) {
+// been read. The http.Server removes it when it has read the header, and replaces it when the
+// connection becomes idle.
+func (l *listener) hurry(then time.Time) (empty bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hurried = true
-	l.empty = make(chan struct{})
-	if len(l.conns) == 0 {
-		close(l.empty)
-	}
 	for c := range l.conns {
 		if c.quiet() {
-			c.hurry()
+			if c.since.Before(then) {
+				c.since = then
+			}
+			_ = c.SetReadDeadline(c.since.Add(l.hurryGrace))
 		}
 	}
-	return l.empty
+	return len(l.conns) == 0
 }
 
 // observe is an http.Server's ConnState.
@@ -178,34 +173,10 @@ func (l *listener) observe(nc net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.state, c.since = state, time.Now()
-	switch {
-	case state == http.StateActive && !c.by.IsZero():
-		c.by = time.Time{}
-		_ = c.TCPConn.SetReadDeadline(c.by)
-	case l.hurried && c.quiet():
-		c.hurry()
-	}
 }
 
 // quiet reports whether the connection has no request. listener.mu must be held.
 func (c *conn) quiet() bool { return c.state == http.StateNew || c.state == http.StateIdle }
-
-// hurry is that of a listener. listener.mu must be held.
-func (c *conn) hurry() {
-	c.by = time.Now().Add(c.listener.hurryGrace)
-	_ = c.TCPConn.SetReadDeadline(c.by)
-}
-
-// SetReadDeadline is called by the http.Server. After hurry, it cannot extend the time of the
-// connection.
-func (c *conn) SetReadDeadline(t time.Time) error {
-	c.listener.mu.Lock()
-	defer c.listener.mu.Unlock()
-	if !c.by.IsZero() && (t.IsZero() || t.After(c.by)) {
-		t = c.by
-	}
-	return c.TCPConn.SetReadDeadline(t)
-}
 
 // Close closes the connection. It may be called several times.
 func (c *conn) Close() error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 )
@@ -97,46 +96,4 @@ func TestFinishAcceptsOpenedConnections(t *testing.T) {
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("afterwards Accept returns %v, want net.ErrClosed", err)
 	}
-}
-
-func TestHurryEndsWaitingAndNothingElse(t *testing.T) {
-	l := listen(t, 10)
-	l.hurryGrace = -time.Second // the grace period is over immediately
-	byte1 := make([]byte, 1)
-	_, busy, comes := dialTo(t, l), dialTo(t, l), dialTo(t, l)
-	waitingConn, busyConn, comesConn := accept(t, l), accept(t, l), accept(t, l)
-	l.observe(waitingConn, http.StateIdle)
-	l.observe(busyConn, http.StateActive)
-	empty := l.hurry()
-
-	for _, extend := range []time.Time{{}, time.Now().Add(time.Hour)} {
-		_ = waitingConn.SetReadDeadline(extend) // as the http.Server does
-		if _, err := waitingConn.Read(byte1); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("waiting connection: %v, want its deadline", err)
-		}
-	}
-	l.observe(comesConn, http.StateActive) // its request came before the deadline
-	for c, client := range map[*conn]net.Conn{busyConn: busy, comesConn: comes} {
-		if _, err := client.Write(byte1); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Read(byte1); err != nil {
-			t.Errorf("connection with a request: %v", err)
-		}
-	}
-	l.observe(busyConn, http.StateIdle) // its response was sent before the shutdown, without "Connection: close"
-	if _, err := busyConn.Read(byte1); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("connection that became idle: %v, want its deadline", err)
-	}
-
-	for _, c := range []*conn{waitingConn, busyConn, comesConn} {
-		select {
-		case <-empty:
-			t.Fatal("empty is closed before the last connection")
-		default:
-		}
-		c.Close()
-		c.Close() // as the http.Server may
-	}
-	<-empty
 }

@@ -236,11 +236,11 @@ func (s *Server) drain(servingEnded <-chan error) error {
 	<-servingEnded
 	logger.Info("stopping: closed the listener, waiting for requests", "inFlight", s.inFlight.Load(),
 		"atMost", timeout)
-	select {
-	case <-s.listener.hurry():
-		logger.Info("stopped")
-		return nil
-	case <-time.After(timeout):
+	for closed := time.Now(); time.Since(closed) < timeout; time.Sleep(hurryInterval) {
+		if s.listener.hurry(closed) {
+			logger.Info("stopped")
+			return nil
+		}
 	}
 	if n := s.inFlight.Load(); n > 0 {
 		return fmt.Errorf("server: %d requests cut off, unfinished %s after the listener closed", n, timeout)
