@@ -21,47 +21,38 @@ import (
 )
 
 // adminHandler returns the handler of the admin listener.
-func (s *Server) adminHandler() (http.Handler, error) {
+func (s *Server) adminHandler() http.Handler {
 	opts := s.opts.Admin
 	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("/readyz", s.serveReady)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", s.serveReady)
 	if opts.Gatherer != nil {
-		mux.Handle("/metrics", promhttp.HandlerFor(opts.Gatherer, promhttp.HandlerOpts{ErrorLog: log.New(&netLog{logger: s.opts.Logger}, "", 0)}))
+		errorLog := log.New(&netLog{logger: s.opts.Logger}, "", 0)
+		mux.Handle("GET /metrics", promhttp.HandlerFor(opts.Gatherer, promhttp.HandlerOpts{ErrorLog: errorLog}))
 	}
 	if opts.Pprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	var posts []string
 	for pattern, handler := range opts.Handlers {
-		if path, ok := strings.CutPrefix(pattern, "POST "); ok {
-			posts = append(posts, path)
-		}
-		if err := mount(mux, pattern, handler); err != nil {
-			return nil, err
-		}
+		mux.Handle(pattern, handler)
 	}
 	inTurn := s.oneAtATime(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead && !(r.Method == http.MethodPost && slices.Contains(posts, r.URL.Path)) {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
-			return
+		switch local := toLoopback(r); {
+		case local && !NamesThisHost(r.Host):
+			http.Error(w, "no Host "+strconv.Quote(r.Host)+" here: use localhost or an IP address in the URL",
+				http.StatusMisdirectedRequest)
+		case !local && !opts.AllowRemote && !slices.Contains(remotePaths, r.URL.Path):
+			http.Error(w, "other hosts may only read "+strings.Join(remotePaths, ", ")+
+				": read the rest on this host, or with outboard ui or kubectl port-forward", http.StatusForbidden)
+		default:
+			s.protect(inTurn, w, r)
 		}
-		if toLoopback(r) && !NamesThisHost(r.Host) {
-			http.Error(w, "no Host "+strconv.Quote(r.Host)+" here: use localhost or an IP address in the URL", http.StatusMisdirectedRequest)
-			return
-		}
-		if opts.AllowRemoteMetrics && !opts.AllowRemote && !toLoopback(r) && !slices.Contains(remotePaths, r.URL.Path) {
-			http.Error(w, "other hosts may only read "+strings.Join(remotePaths, ", ")+": read the rest on this host, or with outboard ui or kubectl port-forward", http.StatusForbidden)
-			return
-		}
-		s.protect(inTurn, w, r)
-	}), nil
+	})
 }
 
 const (
@@ -109,32 +100,23 @@ func (s *Server) oneAtATime(h http.Handler) http.Handler {
 // remotePaths are what other hosts may read with AllowRemoteMetrics.
 var remotePaths = []string{"/healthz", "/readyz", "/metrics"}
 
-// toLoopback reports whether the request came to a loopback address, which only clients on this host can reach.
+// toLoopback reports whether the request came to a loopback address, which only clients on this
+// host can reach.
 func toLoopback(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return ok && local.IP.IsLoopback()
 }
 
-// NamesThisHost reports whether the Host header of a request to a loopback address is localhost or an IP address, with or without a port.
-// Any other name may be that of a web page: its owner can let the name resolve to 127.0.0.1 (DNS rebinding), and then the browser of
-// somebody who forwards a port to the address lets the page read what the address serves.
+// NamesThisHost reports whether the Host header of a request to a loopback address is localhost or
+// an IP address, with or without a port. Any other name may be that of a web page: its owner can
+// let the name resolve to 127.0.0.1 (DNS rebinding), and then the browser of somebody who forwards
+// a port to the address lets the page read what the address serves.
 func NamesThisHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
 	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil || strings.EqualFold(host, "localhost")
-}
-
-// mount registers the handler. A panic about an invalid or duplicate pattern becomes an error.
-func mount(mux *http.ServeMux, pattern string, handler http.Handler) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("admin handler %q: %v", pattern, p)
-		}
-	}()
-	mux.Handle(pattern, handler)
-	return nil
 }
 
 // ready is the server's own readiness check.
@@ -148,7 +130,8 @@ func (s *Server) ready() error {
 	return nil
 }
 
-// serveReady lists every check with ok or its error, and the warnings. The status is 503 unless all checks are ok.
+// serveReady lists every check with ok or its error, and the warnings. The status is 503 unless all
+// checks are ok.
 func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
 	var body bytes.Buffer
 	status := http.StatusOK

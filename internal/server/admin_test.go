@@ -41,8 +41,7 @@ func TestReadyzListsEveryCheck(t *testing.T) {
 
 func TestAdminServesWhatItIsGiven(t *testing.T) {
 	r := start(t, server.Options{Handler: echo, Admin: server.AdminOptions{Handlers: map[string]http.Handler{
-		"/explain/{pod}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.PathValue("pod")) }),
-		"/broken":        http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("broken") }),
+		"GET /explain/{pod}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.PathValue("pod")) }),
 	}}})
 	for path, want := range map[string]struct {
 		status int
@@ -50,7 +49,6 @@ func TestAdminServesWhatItIsGiven(t *testing.T) {
 	}{
 		"/explain/p1":   {200, "p1"},
 		"/metrics":      {200, "outboard_server_open_connections 0"},
-		"/broken":       {500, "internal error"},
 		"/missing":      {404, ""},
 		"/debug/pprof/": {404, ""},
 	} {
@@ -78,7 +76,7 @@ func TestAdminPost(t *testing.T) {
 		"GET /explain": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "explained") }),
 	}}})
 	for request, want := range map[string]string{
-		"POST /try": "200 manifest", "PUT /try": "405 only GET", "GET /try": "405 Method", "GET /explain": "200 explained", "POST /explain": "405 only GET", "POST /metrics": "405 only GET",
+		"POST /try": "200 manifest", "PUT /try": "405 Method", "GET /try": "405 Method", "GET /explain": "200 explained", "POST /explain": "405 Method", "POST /metrics": "405 Method",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		req, _ := http.NewRequestWithContext(t.Context(), method, r.adminURL+path, strings.NewReader("manifest"))
@@ -147,11 +145,12 @@ func TestListenErrorNamesTheAddress(t *testing.T) {
 	}
 }
 
-// However many requests of one client wait for their turn, there is room for a probe, also from the same address.
+// However many requests of one client wait for their turn, there is room for a probe, also from the
+// same address.
 func TestAdminHasRoomForProbes(t *testing.T) {
 	began, over := make(chan struct{}, 140), make(chan struct{})
 	r := start(t, server.Options{Handler: echo, BusyTimeout: time.Hour, Admin: server.AdminOptions{Handlers: map[string]http.Handler{
-		"/slow": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { began <- struct{}{}; <-over }),
+		"GET /slow": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { began <- struct{}{}; <-over }),
 	}}})
 	defer close(over)
 	for i := range 140 {
@@ -178,7 +177,7 @@ func TestAdminHasRoomForProbes(t *testing.T) {
 func TestAdminDoesNotWaitForReaders(t *testing.T) {
 	served := make(chan bool)
 	r := start(t, server.Options{Handler: echo, BusyTimeout: time.Hour, Admin: server.AdminOptions{Handlers: map[string]http.Handler{
-		"/long": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		"GET /long": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(make([]byte, 16<<20))
 			served <- true
 		}),
@@ -206,7 +205,8 @@ func TestAdminAlone(t *testing.T) {
 	}
 }
 
-// A web page whose name resolves to 127.0.0.1 cannot read a port that somebody forwards to the admin address.
+// A web page whose name resolves to 127.0.0.1 cannot read a port that somebody forwards to the
+// admin address.
 func TestAdminHost(t *testing.T) {
 	for _, everything := range []bool{false, true} {
 		r := start(t, server.Options{Handler: echo, Admin: server.AdminOptions{Address: "127.0.0.1:0", AllowRemote: everything}})
@@ -236,9 +236,10 @@ func TestAdminHost(t *testing.T) {
 	}
 }
 
-// Other hosts can reach metrics and health, and nothing else. The address to which a request comes decides that.
+// Other hosts can reach metrics and health, and nothing else. The address to which a request comes
+// decides that.
 func TestAdminForOtherHosts(t *testing.T) {
-	explain := map[string]http.Handler{"/explain/{pod}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.PathValue("pod")) })}
+	explain := map[string]http.Handler{"GET /explain/{pod}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.PathValue("pod")) })}
 	all := map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/explain/p": 200, "/debug/pprof/": 200} // status by path
 	some := map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/explain/p": 403, "/debug/pprof/": 403, "/metrics/": 403, "//explain/p": 403}
 	to := func(address net.Addr) func(*server.Server) {

@@ -139,7 +139,8 @@ func TestSlowBodyTimesOut(t *testing.T) {
 	}
 }
 
-// The timeout limits the body only: a handler that takes longer keeps its context, with a body and without.
+// The timeout limits the body only: a handler that takes longer keeps its context, with a body and
+// without.
 func TestBodyTimeoutEndsWithTheBody(t *testing.T) {
 	const timeout = 30 * time.Millisecond
 	r := start(t, server.Options{BodyTimeout: timeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -206,7 +207,8 @@ func TestCompetingBodiesDoNotDeadlock(t *testing.T) {
 	running.Wait()
 }
 
-// While large bodies fill the memory and their senders stall, the server refuses a large call and serves a small one.
+// While large bodies fill the memory and their senders stall, the server refuses a large call and
+// serves a small one.
 func TestFullMemoryStopsOnlyLargeCalls(t *testing.T) {
 	const size = 1 << 20
 	r := start(t, server.Options{MaxBodyBytes: size, MaxInFlightBytes: size, BusyTimeout: time.Millisecond, Handler: echo})

@@ -13,7 +13,8 @@ import (
 	"outboard.dev/outboard/internal/server"
 )
 
-// The metric has the expiry of the certificate with which an allowed caller connected last, and nothing of refused callers.
+// The metric has the expiry of the certificate with which an allowed caller connected last, and
+// nothing of refused callers.
 func TestExpiryOfCallersCertificates(t *testing.T) {
 	p := newPKI(t)
 	r := start(t, server.Options{TLS: p.options("scheduler", "other"), Handler: echo})

@@ -1,5 +1,5 @@
-// Package server runs an HTTP handler: it provides a serving listener with TLS that is reloaded from
-// files, callers identified by their certificates, limits on connections and memory, an admin
+// Package server runs an HTTP handler: it provides a serving listener with TLS that is reloaded
+// from files, callers identified by their certificates, limits on connections and memory, an admin
 // listener with health and metrics, and a shutdown that completes all calls.
 //
 // The serving listener is made for kube-scheduler, which determines most of the defaults:

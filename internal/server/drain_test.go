@@ -47,8 +47,8 @@ func (s *service) set(replicas ...*replica) {
 	s.replicas = replicas
 }
 
-// Callers make many calls to two replicas behind one name over persistent connections, as kube-scheduler does. The replicas are
-// replaced one after the other. No call fails.
+// Callers make many calls to two replicas behind one name over persistent connections, as
+// kube-scheduler does. The replicas are replaced one after the other. No call fails.
 func TestRollingUpdateFailsNoCall(t *testing.T) {
 	p := newPKI(t)
 	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}} {
@@ -111,8 +111,9 @@ func TestRollingUpdateFailsNoCall(t *testing.T) {
 				balancer.set(kept, fresh)
 				await(100) // the calls use the existing connections, and close them
 				shutdownDelays[old] <- time.Time{}
-				// http.Transport may have opened a connection without using it, so that it got no "Connection: close". HTTP does
-				// not protect a call on it from the end of the server; so the client closes it first.
+				// http.Transport may have opened a connection without using it, so that it got no
+				// "Connection: close". HTTP does not protect a call on it from the end of the
+				// server; so the client closes it first.
 				for ended := false; !ended; {
 					client.CloseIdleConnections()
 					select {
@@ -180,7 +181,8 @@ func (r *replica) listenerFails(t *testing.T) {
 	}
 }
 
-// A thousand requests are in progress when the server stops: all get their responses, and then the server ends.
+// A thousand requests are in progress when the server stops: all get their responses, and then the
+// server ends.
 func TestRequestsAtHandAreFinished(t *testing.T) {
 	const n = 1000
 	entered, leave := make(chan struct{}, n), make(chan struct{})
@@ -262,7 +264,8 @@ func TestIdleConnectionsDoNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// The server serves a request that comes on an open connection after the server closed the listener, but before the drain ends.
+// The server serves a request that comes on an open connection after the server closed the
+// listener, but before the drain ends.
 func TestLateRequestOnAnIdleConnectionIsServed(t *testing.T) {
 	p := newPKI(t)
 	for name, opts := range map[string]server.Options{"plain": {}, "tls": {TLS: p.options()}} {
@@ -273,7 +276,8 @@ func TestLateRequestOnAnIdleConnectionIsServed(t *testing.T) {
 			mustPost(t, client, url, "hello", 200)
 			r.stop()
 			r.log.wait(t, "closed the listener", 1)
-			// The body takes longer than an idle connection may: the limit ends when the request has begun.
+			// The body takes longer than an idle connection may: the limit ends when the request
+			// has begun.
 			if got := mustPost(t, client, url, strings.Repeat("x", 1<<20), 200); len(got) != 1<<20 {
 				t.Errorf("got a response of %d bytes", len(got))
 			}

@@ -10,8 +10,8 @@ import (
 	"outboard.dev/outboard/internal/server"
 )
 
-// A call without TLS, and a client that does not trust the certificate, never become a request. A metric and the log show them, and tell
-// them from connections that are no calls.
+// A call without TLS, and a client that does not trust the certificate, never become a request. A
+// metric and the log show them, and tell them from connections that are no calls.
 func TestFailedHandshakesAreCounted(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {

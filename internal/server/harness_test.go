@@ -39,8 +39,9 @@ type replica struct {
 	err      error // valid after ended is closed
 }
 
-// start runs a server on free ports until the end of the test or a call of stop. Without ShutdownDelay there is no delay. Other times that
-// the test does not set are so long that they do not end on a busy machine.
+// start runs a server on free ports until the end of the test or a call of stop. Without
+// ShutdownDelay there is no delay. Other times that the test does not set are so long that they do
+// not end on a busy machine.
 func start(t testing.TB, opts server.Options, adjust ...func(*server.Server)) *replica {
 	t.Helper()
 	r := &replica{registry: prometheus.NewRegistry(), log: newLogBook(), ended: make(chan struct{})}

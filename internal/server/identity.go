@@ -19,7 +19,8 @@ import (
 	"outboard.dev/outboard/internal/throttle"
 )
 
-// A credential is one valid set of certificate, key and client CAs. It is immutable; a reload creates a new one.
+// A credential is one valid set of certificate, key and client CAs. It is immutable; a reload
+// creates a new one.
 type credential struct {
 	config  *tls.Config
 	clients *x509.CertPool // nil: callers need no certificate
@@ -41,8 +42,8 @@ func (c *credential) invalid(now time.Time) error {
 	return nil
 }
 
-// renewal returns when a certificate should have been replaced: 14 days before its end, or with a quarter of its lifetime left if that is
-// later. Usual issuers replace it with a third left.
+// renewal returns when a certificate should have been replaced: 14 days before its end, or with a
+// quarter of its lifetime left if that is later. Usual issuers replace it with a third left.
 func renewal(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-min(14*24*time.Hour, c.NotAfter.Sub(c.NotBefore)/4))
 }
@@ -65,8 +66,8 @@ func (o TLSOptions) files() []string {
 	return files
 }
 
-// load makes a set of files the current credential, if it is valid as a whole. One that has ended, or is not valid yet, does not replace one
-// with which calls succeed.
+// load makes a set of files the current credential, if it is valid as a whole. One that has ended,
+// or is not valid yet, does not replace one with which calls succeed.
 func (id *identifier) load(files map[string][]byte) error {
 	cert, err := tls.X509KeyPair(files[id.opts.CertFile], files[id.opts.KeyFile])
 	if err != nil {
@@ -108,27 +109,38 @@ func (id *identifier) config(c *credential, cert tls.Certificate) *tls.Config {
 		SessionTicketsDisabled: true,
 	}
 	if c.clients != nil {
-		// verify requires and verifies the certificate, by the rules for every request. tls.RequireAndVerifyClientCert
-		// would reject the same callers, but report the reason only in a log line.
+		// verify requires and verifies the certificate, by the rules for every request.
+		// tls.RequireAndVerifyClientCert would reject the same callers, but report the reason only
+		// in a log line.
 		config.ClientAuth = tls.RequestClientCert
 		config.ClientCAs = c.clients
 	}
 	return config
 }
 
-// verify checks the caller in the handshake. It uses the current CAs, not those at the start of the handshake: the
-// client may have received its new certificate in between.
+// verify checks the caller in the handshake. It uses the current CAs, not those at the start of the
+// handshake: the client may have received its new certificate in between.
 func (id *identifier) verify(state tls.ConnectionState, remote net.Addr) error {
 	verdict := id.current.Load().check(state.PeerCertificates, nil)
 	if verdict.refused != "" {
-		exemplar.Count(id.metrics.refusedCallers.WithLabelValues(verdict.refused), cmp.Or(callerName(state.PeerCertificates), hostOf(remote.String())))
-		id.refused.Log(id.logger, slog.LevelWarn, "handshake "+verdict.refused, "caller refused in the handshake",
-			"reason", verdict.refused, "error", verdict.err, "caller", callerName(state.PeerCertificates), "remote", remote.String())
+		id.count(verdict, "caller refused in the handshake", &state, remote.String())
 	}
 	return verdict.err
 }
 
-// serverConfig returns the configuration of the listener; every handshake uses the current credential.
+// count counts and logs a refused caller.
+func (id *identifier) count(v *verdict, message string, state *tls.ConnectionState, remote string) {
+	name := ""
+	if state != nil {
+		name = callerName(state.PeerCertificates)
+	}
+	exemplar.Count(id.metrics.refusedCallers.WithLabelValues(v.refused), cmp.Or(name, hostOf(remote)))
+	id.refused.Log(id.logger, slog.LevelWarn, message+v.refused, message,
+		"reason", v.refused, "error", v.err, "caller", name, "remote", remote)
+}
+
+// serverConfig returns the configuration of the listener; every handshake uses the current
+// credential.
 func (id *identifier) serverConfig() *tls.Config {
 	config := id.current.Load().config.Clone()
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -143,7 +155,8 @@ func (id *identifier) serverConfig() *tls.Config {
 	return config
 }
 
-// readAuthorities sets the client CAs to the certificates in PEM data, which must contain at least one and nothing else.
+// readAuthorities sets the client CAs to the certificates in PEM data, which must contain at least
+// one and nothing else.
 func (c *credential) readAuthorities(data []byte) error {
 	c.clients = x509.NewCertPool()
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
@@ -244,8 +257,9 @@ func callerName(chain []*x509.Certificate) string {
 	return ""
 }
 
-// verdictOf returns the verdict on the connection of a request. Verifying costs as much as a small call, so the
-// connection caches the verdict until the credential changes or the certificate expires.
+// verdictOf returns the verdict on the connection of a request. Verifying costs as much as a small
+// call, so the connection caches the verdict until the credential changes or the certificate
+// expires.
 func (id *identifier) verdictOf(ctx context.Context, state *tls.ConnectionState) *verdict {
 	var chain []*x509.Certificate
 	if state != nil {
@@ -272,13 +286,7 @@ func (id *identifier) admit(w http.ResponseWriter, r *http.Request) bool {
 	if verdict.refused == "" {
 		return true
 	}
-	caller := hostOf(r.RemoteAddr)
-	if r.TLS != nil {
-		caller = cmp.Or(callerName(r.TLS.PeerCertificates), caller)
-	}
-	exemplar.Count(id.metrics.refusedCallers.WithLabelValues(verdict.refused), caller)
-	id.refused.Log(id.logger, slog.LevelWarn, verdict.refused, "caller refused", "reason", verdict.refused, "error", verdict.err,
-		"remote", r.RemoteAddr, "method", r.Method, "path", r.URL.Path)
+	id.count(verdict, "caller refused", r.TLS, r.RemoteAddr)
 	// Close the connection: this caller may return with a newer certificate.
 	w.Header().Set("Connection", "close")
 	hangUp(w, r)

@@ -95,8 +95,9 @@ func TestOnlyKnownCallersHaveAnEffect(t *testing.T) {
 	}
 }
 
-// The option Refused can respond to a caller without an allowed name and explain the reason; the handler never gets the call.
-// The server refuses other callers as before, and the log has their addresses.
+// The option Refused can respond to a caller without an allowed name and explain the reason; the
+// handler never gets the call. The server refuses other callers as before, and the log has their
+// addresses.
 func TestRefusedCallersGetAResponse(t *testing.T) {
 	p := newPKI(t)
 	opts := p.options("system:kube-scheduler")
@@ -153,8 +154,9 @@ func TestOldTLSIsRefused(t *testing.T) {
 	}
 }
 
-// Certificates, key and client authorities change many times under load, in the order that administrators use: they add the new
-// authority before its first use, and remove the old one after its last use.
+// Certificates, key and client authorities change many times under load, in the order that
+// administrators use: they add the new authority before its first use, and remove the old one after
+// its last use.
 func TestRotationUnderLoadFailsNoCall(t *testing.T) {
 	p := newPKI(t)
 	r := start(t, server.Options{
@@ -359,7 +361,8 @@ func (p *pki) overwrite(t *testing.T, name, content string) {
 	}
 }
 
-// An identity belongs to the connection, but trust does not: removing the authority also ends the trust in existing connections.
+// An identity belongs to the connection, but trust does not: removing the authority also ends the
+// trust in existing connections.
 func TestOpenConnectionsLoseTrustWithTheirAuthority(t *testing.T) {
 	p := newPKI(t)
 	entered, leave := make(chan struct{}), make(chan struct{})

@@ -80,7 +80,8 @@ func TestFullListenerClosesOneConnection(t *testing.T) {
 	}
 }
 
-// The end of the server does not reset a connection that a client has opened, even if the server has not accepted it yet.
+// The end of the server does not reset a connection that a client has opened, even if the server
+// has not accepted it yet.
 func TestFinishAcceptsOpenedConnections(t *testing.T) {
 	l := listen(t, 10)
 	l.acceptGrace = time.Hour

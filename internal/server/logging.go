@@ -10,7 +10,8 @@ import (
 	"outboard.dev/outboard/internal/throttle"
 )
 
-// A netLog passes the http.Server's ErrorLog to slog, and counts failed handshakes, about which the http.Server says nothing else.
+// A netLog passes the http.Server's ErrorLog to slog, and counts failed handshakes, about which the
+// http.Server says nothing else.
 type netLog struct {
 	logger *slog.Logger
 	server *Server // of the handshakes; nil: there are none
@@ -28,8 +29,9 @@ func (n *netLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// handshakeFailed counts and logs a failed handshake. Those of refused callers are counted and logged already, and others that are no calls
-// are logged at debug level, because port scans and probes often connect and disconnect.
+// handshakeFailed counts and logs a failed handshake. Those of refused callers are counted and
+// logged already, and others that are no calls are logged at debug level, because port scans and
+// probes often connect and disconnect.
 func (n *netLog) handshakeFailed(remote, cause string) {
 	handshakes := n.server.metrics.handshakes
 	switch {

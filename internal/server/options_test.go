@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +30,6 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		{"empty certificate", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: empty, KeyFile: p.file("tls.key")}}, []string{empty}},
 		{"empty authorities", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: p.file("tls.crt"), KeyFile: p.file("tls.key"), ClientCAFile: empty}}, []string{empty, "no PEM certificate"}},
 		{"check without function", server.Options{Handler: echo, Admin: server.AdminOptions{Checks: []server.Check{{Name: "c"}}}}, []string{`readiness check "c"`}},
-		{"pattern taken", server.Options{Handler: echo, Admin: server.AdminOptions{Handlers: map[string]http.Handler{"/readyz": echo}}}, []string{`admin handler "/readyz"`}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

@@ -14,8 +14,8 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	s.inFlight.Add(1)
 	defer s.inFlight.Add(-1)
 	if hasBody(r) {
-		// Not http.Server.ReadTimeout: it starts with the header. This deadline ends with the body, when the
-		// http.Server resets it.
+		// Not http.Server.ReadTimeout: it starts with the header. This deadline ends with the body,
+		// when the http.Server resets it.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.opts.BodyTimeout))
 	}
 	s.protect(http.HandlerFunc(s.admit), w, r)
@@ -38,62 +38,25 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
 	s.opts.Handler.ServeHTTP(w, r)
 }
 
-// protect calls the handler and recovers from its panic. The caller gets a 500, or a broken connection if the response
-// has started, so that it does not take a partial response for a complete one.
+// protect calls the handler, and logs its panic. The caller gets a broken connection, so that it
+// does not take a partial response for a complete one. The response asks the caller to close the
+// connection if that is due: then no call uses a connection that the server has just closed.
 func (s *Server) protect(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	rw := &response{ResponseWriter: w, server: s, session: sessionOf(r.Context())}
+	age := time.Since(sessionOf(r.Context()).began)
+	if s.stopping.Load() || s.opts.MaxConnectionAge > 0 && age > s.opts.MaxConnectionAge {
+		w.Header().Set("Connection", "close")
+	}
 	defer func() {
 		p := recover()
 		if p == nil {
-			rw.sayGoodbye()
 			return
 		}
-		if p == http.ErrAbortHandler {
-			panic(p)
+		if p != http.ErrAbortHandler {
+			s.metrics.panics.Inc()
+			s.opts.Logger.Error("handler panicked", "method", r.Method, "path", r.URL.Path,
+				"panic", slog.StringValue(fmt.Sprint(p)), "stack", string(debug.Stack()))
 		}
-		s.metrics.panics.Inc()
-		s.opts.Logger.Error("handler panicked", "method", r.Method, "path", r.URL.Path,
-			"panic", slog.StringValue(fmt.Sprint(p)), "stack", string(debug.Stack()))
-		if rw.begun {
-			panic(http.ErrAbortHandler)
-		}
-		http.Error(rw, "internal error, see the server's log", http.StatusInternalServerError)
+		panic(http.ErrAbortHandler)
 	}()
-	h.ServeHTTP(rw, r)
+	h.ServeHTTP(w, r)
 }
-
-// A response asks the client to close the connection if that is due when the response starts. A client that closes by
-// itself never uses a connection that the server has just closed.
-type response struct {
-	http.ResponseWriter
-	server  *Server
-	session *session
-	begun   bool
-}
-
-func (r *response) sayGoodbye() {
-	if r.begun {
-		return
-	}
-	age := r.server.opts.MaxConnectionAge
-	if r.server.stopping.Load() || age > 0 && time.Since(r.session.began) > age {
-		r.Header().Set("Connection", "close")
-	}
-}
-
-func (r *response) WriteHeader(status int) {
-	if status >= 200 { // otherwise informational: the response follows
-		r.sayGoodbye()
-		r.begun = true
-	}
-	r.ResponseWriter.WriteHeader(status)
-}
-
-func (r *response) Write(p []byte) (int, error) {
-	r.sayGoodbye()
-	r.begun = true
-	return r.ResponseWriter.Write(p)
-}
-
-// Unwrap is for [http.ResponseController].
-func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -59,13 +59,9 @@ func New(opts Options) (*Server, error) {
 	}
 	s := &Server{opts: opts, metrics: newMetrics()}
 	s.memory = newMemory(opts.MaxInFlightBytes, opts.BusyTimeout, s.metrics.reservedBytes)
-	adminHandler, err := s.adminHandler()
-	if err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
 	s.serving = s.httpServer(http.HandlerFunc(s.serveHTTP), &netLog{logger: opts.Logger, server: s})
 	s.serving.ConnState = func(c net.Conn, state http.ConnState) { s.listener.observe(c, state) }
-	s.admin = s.httpServer(adminHandler, &netLog{logger: opts.Logger})
+	s.admin = s.httpServer(s.adminHandler(), &netLog{logger: opts.Logger})
 	s.admin.ConnState = func(c net.Conn, state http.ConnState) { s.adminListener.observe(c, state) }
 	s.admin.ReadTimeout = opts.BodyTimeout
 	if err := s.loadTLS(); err != nil {
