@@ -272,9 +272,6 @@ type Inputs struct {
 	// Devices is true if the policy reads what Dynamic Resource Allocation allocates: see [snapshot.Node.DevicePools],
 	// [snapshot.View.ResourceClaim] and [snapshot.View.DeviceClass].
 	Devices bool
-	// PodKeys are the labels and annotations that the policy reads of pods on nodes and of nominated pods. Of large pods, the View has no
-	// other annotations, and perhaps no other labels. The pod to place always has all of them.
-	PodKeys []string
 	// CountsPods is true if a Filter depends on which pods are on the node, and the policy is no [Reserver]. Then a filter
 	// call waits up to half a second until the View counts the pods that earlier calls have let pass, so that pods in quick
 	// succession exceed no limit.

@@ -22,10 +22,6 @@ const (
 	maxBudget = 16 << 10
 	// maxBudgets is how much memory the budgets of one namespace take, in bytes. It bounds the time to find those that select a pod.
 	maxBudgets = 1 << 20
-	// maxSelected is how much memory the labels that the budgets of one namespace select take at most, in bytes, for each pod.
-	maxSelected = 8 << 10
-	// labelSize is how much memory a label takes at most, in bytes, in addition to its key.
-	labelSize = 63 + mapShare*2*16
 )
 
 // DisruptionBudget is what preemption reads of a PodDisruptionBudget. It is immutable.
@@ -35,7 +31,6 @@ type DisruptionBudget struct {
 	allowed         int32
 	selector        labels.Selector // nil: every pod
 	disrupted       map[string]struct{}
-	keys            []string // in the selector
 	size            int64
 }
 
@@ -60,10 +55,6 @@ func newDisruptionBudget(from *policyv1.PodDisruptionBudget) *DisruptionBudget {
 		return b
 	}
 	b.selector = selector
-	requirements, _ := selector.Requirements()
-	for _, r := range requirements {
-		b.keys = append(b.keys, r.Key())
-	}
 	return b
 }
 
@@ -87,15 +78,12 @@ func (b *DisruptionBudget) Counts(pod *corev1.Pod) bool {
 	return !counted
 }
 
-// budgets are the budgets of one namespace.
+// budgets are the budgets of one namespace. size is the sum of their sizes, and large counts those
+// that are too large, which have no selector and size 0.
 type budgets struct {
 	byName map[string]*DisruptionBudget
 	size   int64
-	large  int // how many are too large
-	// dirty means that the fields below are not current.
-	dirty   bool
-	current []*DisruptionBudget // what a View has, in order of name
-	keys    map[string]struct{} // that these select
+	large  int
 }
 
 // set replaces the budget with the name. Nil removes it.
@@ -106,7 +94,6 @@ func (b *budgets) set(name string, budget *DisruptionBudget) {
 			b.large--
 		}
 	}
-	b.dirty = true
 	if budget == nil {
 		delete(b.byName, name)
 		return
@@ -117,30 +104,12 @@ func (b *budgets) set(name string, budget *DisruptionBudget) {
 	}
 }
 
-// update makes current and keys current. Both are replaced, never changed.
-func (b *budgets) update() {
-	if !b.dirty {
-		return
-	}
-	b.dirty = false
-	b.current, b.keys = []*DisruptionBudget{{}}, nil // selects every pod, and allows no disruption
+// published returns what a View has, in order of name.
+func (b *budgets) published() []*DisruptionBudget {
 	if b.large > 0 || b.size > maxBudgets {
-		return
+		return []*DisruptionBudget{{}} // selects every pod, and allows no disruption
 	}
-	keys, selected := map[string]struct{}{}, 0
-	for _, budget := range b.byName {
-		for _, key := range budget.keys {
-			if _, has := keys[key]; has {
-				continue
-			}
-			keys[key] = struct{}{}
-			if selected += len(key) + labelSize; selected > maxSelected {
-				return
-			}
-		}
-	}
-	b.keys = keys
-	b.current = slices.SortedFunc(maps.Values(b.byName), func(x, y *DisruptionBudget) int { return cmp.Compare(x.name, y.name) })
+	return slices.SortedFunc(maps.Values(b.byName), func(x, y *DisruptionBudget) int { return cmp.Compare(x.name, y.name) })
 }
 
 // SetDisruptionBudget adds the budget, or replaces the one with the same namespace and name. It ignores a budget of which nothing has
@@ -195,17 +164,6 @@ func (b *Builder) DisruptionBudgets() iter.Seq2[types.NamespacedName, types.UID]
 	}
 }
 
-// SelectedLabels returns the keys of the labels that the budgets of the namespace select. Their labels take at most 8 KiB of a pod. The map
-// must not be changed, and the Builder does not change it.
-func (b *Builder) SelectedLabels(namespace string) map[string]struct{} {
-	of := b.budgets[namespace]
-	if of == nil {
-		return nil
-	}
-	of.update()
-	return of.keys
-}
-
 // publishBudgets returns the budgets of the last View, which may be nil, with those that have changed.
 func (b *Builder) publishBudgets(last map[string][]*DisruptionBudget) map[string][]*DisruptionBudget {
 	if len(b.dirtyBudgets) == 0 {
@@ -217,8 +175,7 @@ func (b *Builder) publishBudgets(last map[string][]*DisruptionBudget) map[string
 	}
 	for namespace := range b.dirtyBudgets {
 		if of := b.budgets[namespace]; of != nil {
-			of.update()
-			next[namespace] = of.current
+			next[namespace] = of.published()
 		} else {
 			delete(next, namespace)
 		}

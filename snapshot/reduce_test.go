@@ -13,25 +13,16 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// reading returns what is read of pods: labels and annotations with these keys, and one resource.
-func reading(keys ...string) func(string) snapshot.Reads {
-	return func(string) snapshot.Reads {
-		return snapshot.Reads{
-			Key:      func(key string) bool { return strings.Contains(" "+strings.Join(keys, " ")+" ", " "+key+" ") },
-			Resource: func(name corev1.ResourceName) bool { return name == "example.com/gpu" },
-		}
-	}
-}
-
 func amounts(from, to int) corev1.ResourceList {
 	list := corev1.ResourceList{"cpu": resource.MustParse("100m"), "example.com/gpu": resource.MustParse("1")}
 	for i := from; i < to; i++ {
-		list[corev1.ResourceName(fmt.Sprintf("example.com/%d", i))] = resource.MustParse("1")
+		list[corev1.ResourceName(fmt.Sprintf("other.example.com/%d", i))] = resource.MustParse("1")
 	}
 	return list
 }
 
-// Whatever a pod has, its reduced form takes no more than the limit, and has what is read.
+// Whatever a pod has, its reduced form takes no more than the limit, and has its requests and short texts. It is complete if nothing that
+// policies read had to go.
 func TestReducedPodIsSmall(t *testing.T) {
 	const many = 2_000
 	long := strings.Repeat("x", 1<<20)
@@ -40,10 +31,11 @@ func TestReducedPodIsSmall(t *testing.T) {
 		texts[fmt.Sprint("key-", i)] = "x"
 	}
 	always := corev1.ContainerRestartPolicyAlways
+	incomplete := map[string]bool{"labels": true, "annotations": true, "containers": true, "init containers": true, "resources": true, "overhead": true, "pod level": true}
 	for name, fill := range map[string]func(*corev1.Pod){
 		"labels":          func(p *corev1.Pod) { p.Labels = texts },
 		"annotations":     func(p *corev1.Pod) { p.Annotations = texts },
-		"long annotation": func(p *corev1.Pod) { p.Annotations["read"], p.Annotations["other"] = "1"+long, long },
+		"long annotation": func(p *corev1.Pod) { p.Annotations["other"] = long },
 		"containers": func(p *corev1.Pod) {
 			p.Spec.Containers = make([]corev1.Container, many)
 			for i := range p.Spec.Containers {
@@ -61,6 +53,12 @@ func TestReducedPodIsSmall(t *testing.T) {
 		},
 		"resources": func(p *corev1.Pod) {
 			p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amounts(0, many)}}}
+		},
+		"zeros": func(p *corev1.Pod) {
+			p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: amounts(0, 0)}}}
+			for i := range many {
+				p.Spec.Containers[0].Resources.Requests[corev1.ResourceName(fmt.Sprintf("a.example.com/%d", i))] = resource.MustParse("0")
+			}
 		},
 		"overhead":    func(p *corev1.Pod) { p.Spec.Overhead = amounts(0, many) },
 		"pod level":   func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts(0, many)} },
@@ -81,12 +79,14 @@ func TestReducedPodIsSmall(t *testing.T) {
 			fill(pod)
 			snapshot.TrimPod(pod)
 			whole := pod.DeepCopy()
-			snapshot.ReducePod(pod, reading("read"))
-			if size := snapshot.PodSize(pod); size > 16<<10 || !snapshot.IsReduced(pod) {
+			if complete := snapshot.ReducePod(pod); complete == incomplete[name] {
+				t.Errorf("complete: %t", complete)
+			}
+			if size := snapshot.PodSize(pod); size > 8<<10 || !snapshot.IsReduced(pod) {
 				t.Errorf("%d bytes of %d are left, reduced: %t", size, snapshot.PodSize(whole), snapshot.IsReduced(pod))
 			}
-			if pod.Labels["read"] != whole.Labels["read"] || !strings.HasPrefix(whole.Annotations["read"], pod.Annotations["read"]) || whole.Annotations["read"] != "" && pod.Annotations["read"] == "" {
-				t.Errorf("labels %v, annotations %d", pod.Labels, len(pod.Annotations))
+			if pod.Labels["read"] != whole.Labels["read"] || pod.Annotations["read"] != whole.Annotations["read"] {
+				t.Errorf("labels %v, annotations %v", pod.Labels, pod.Annotations)
 			}
 			got, want := snapshot.PodRequests(pod), snapshot.PodRequests(whole)
 			for _, name := range []corev1.ResourceName{"cpu", "memory", "example.com/gpu"} {
@@ -105,8 +105,7 @@ func TestReducedPodIsSmall(t *testing.T) {
 func TestSmallPodIsNotReduced(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": strings.Repeat("x", 6<<10)}}}
 	whole := pod.DeepCopy()
-	snapshot.ReducePod(pod, func(string) snapshot.Reads { t.Error("asks what is read"); return snapshot.Reads{} })
-	if diff := cmp.Diff(whole, pod); diff != "" || snapshot.IsReduced(pod) {
+	if diff := cmp.Diff(whole, pod); !snapshot.ReducePod(pod) || diff != "" || snapshot.IsReduced(pod) {
 		t.Errorf("reduced: %s", diff)
 	}
 }
@@ -116,28 +115,5 @@ func TestForgedReduction(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "outboard.dev/reduced"}}}}
 	if snapshot.TrimPod(pod); snapshot.IsReduced(pod) {
 		t.Error("managed fields of a client say that the pod is reduced")
-	}
-}
-
-// A reduced pod may lack annotations that policies read since, and, if it has very many labels, those that selectors read since.
-func TestMayLack(t *testing.T) {
-	few := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"a": strings.Repeat("x", 10<<10)}}}
-	many := few.DeepCopy()
-	for i := range 200 {
-		many.Labels[fmt.Sprint("label-", i)] = "x"
-	}
-	for _, pod := range []*corev1.Pod{few, many} {
-		snapshot.ReducePod(pod, reading())
-	}
-	for _, tc := range []struct {
-		now       snapshot.Reads
-		few, many bool
-	}{{snapshot.Reads{}, false, false}, {snapshot.Reads{Selectors: 1}, false, true}, {snapshot.Reads{Policies: 1}, true, true}} {
-		if a, b := tc.now.MayLack(few), tc.now.MayLack(many); a != tc.few || b != tc.many {
-			t.Errorf("%+v: %t, %t", tc.now, a, b)
-		}
-	}
-	if (snapshot.Reads{Policies: 1}).MayLack(&corev1.Pod{}) {
-		t.Error("a whole pod lacks something")
 	}
 }

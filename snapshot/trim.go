@@ -121,29 +121,49 @@ func internalIPs(addresses []corev1.NodeAddress) []corev1.NodeAddress {
 	return kept
 }
 
-// maxNode is how much memory a trimmed node takes, in bytes, by [SizeOf]: many times that of usual nodes without their images.
+// maxNode is how much memory a trimmed node takes, in bytes, by [SizeOf]: many times that of usual
+// nodes without their images.
 const maxNode = 32 << 10
 
-// limitNode removes, in place, what a node has beyond maxNode: images, the smallest first, and then annotations and labels, the
-// longest first. The kubelet lists the largest images first.
+// limitNode removes, in place, what a node has beyond maxNode: the smallest images, and then the
+// longest annotations and labels. The kubelet lists the largest images first.
 func limitNode(node *corev1.Node) {
 	over := SizeOf(node) - maxNode
 	for images := &node.Status.Images; over > 0 && len(*images) > 0; *images = (*images)[:len(*images)-1] {
 		over -= SizeOf((*images)[len(*images)-1])
 	}
-	for _, texts := range []*map[string]string{&node.Annotations, &node.Labels} {
-		if over <= 0 || len(*texts) == 0 {
-			continue
-		}
-		kept := maps.Clone(*texts) // others may use the node
-		length := func(key string) int { return len(key) + len(kept[key]) }
-		longest := slices.SortedFunc(maps.Keys(kept), func(a, b string) int { return cmp.Or(-cmp.Compare(length(a), length(b)), cmp.Compare(a, b)) })
-		for i := 0; over > 0 && i < len(longest); i++ {
-			over -= SizeOf(map[string]string{longest[i]: kept[longest[i]]}) - SizeOf(map[string]string(nil))
-			delete(kept, longest[i])
-		}
-		*texts = kept
+	limitTexts(over, &node.Annotations, &node.Labels)
+}
+
+// limitTexts removes the longest entries of the maps, until they are fewer by this many bytes. It
+// replaces the maps, because others may use them.
+func limitTexts(over int64, all ...*map[string]string) (removed bool) {
+	if over <= 0 {
+		return false
 	}
+	type entry struct {
+		of     map[string]string
+		key    string
+		length int
+	}
+	var longest []entry
+	for _, texts := range all {
+		*texts = maps.Clone(*texts)
+		for key, value := range *texts {
+			longest = append(longest, entry{*texts, key, len(key) + len(value)})
+		}
+	}
+	slices.SortFunc(longest, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(b.length, a.length), cmp.Compare(a.key, b.key))
+	})
+	for _, e := range longest {
+		if over <= 0 {
+			break
+		}
+		over -= SizeOf(map[string]string{e.key: e.of[e.key]}) - SizeOf(map[string]string(nil))
+		delete(e.of, e.key)
+	}
+	return true
 }
 
 func trimMeta(meta *metav1.ObjectMeta) {

@@ -238,7 +238,11 @@ func (c *Cluster) podFeed() *resourceReflector {
 	return newResourceReflector(c.client, c.feed("pods"), "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), store[*corev1.Pod]{
 		trim: func(pod *corev1.Pod) {
 			trimPod(pod)
-			snapshot.ReducePod(pod, c.state.readsOf)
+			if !snapshot.ReducePod(pod) && c.state.seen(pod.UID) == nil {
+				c.warnings.Log(c.options.Logger, slog.LevelWarn, "pod",
+					"a pod is so large that decisions about other pods do not see all of its annotations, labels and requests",
+					"pod", pod.Namespace+"/"+pod.Name)
+			}
 		},
 		intern: func(pod *corev1.Pod) {
 			if like := pods.swap(podKeyOf(pod), pod); like != nil {
@@ -311,7 +315,6 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.followMu.Unlock()
 	c.running.Go(func() { c.publish(ctx) })
 	c.running.Go(func() { c.confirm(ctx) })
-	c.running.Go(func() { c.reread(ctx) })
 	<-ctx.Done()
 	c.followMu.Lock() // start nothing more
 	defer c.followMu.Unlock()

@@ -41,7 +41,6 @@ type state struct {
 
 	published atomic.Pointer[published]
 	changed   chan struct{} // capacity 1: there may be something to publish
-	lacking   chan struct{} // capacity 1: pods may lack what is read of them
 
 	mu       sync.Mutex
 	builder  snapshot.Builder
@@ -49,7 +48,6 @@ type state struct {
 	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
 	gone     map[types.UID][]string // the names of those in which a pod that is gone has kept its claims since
 	expected int                    // the calls of nominate in the last nominationTimeout
-	reads    reads
 }
 
 // published is the current View.
@@ -66,7 +64,6 @@ func newState() *state {
 		names:   map[types.NamespacedName]*corev1.Pod{},
 		ledgers: map[string]*ledger.Object{},
 		changed: make(chan struct{}, 1),
-		lacking: make(chan struct{}, 1),
 		assumed: map[types.UID]assumption.State{},
 		claims:  map[types.UID][]string{},
 		gone:    map[types.UID][]string{},
@@ -160,22 +157,12 @@ func (s *state) setBudget(budget *policyv1.PodDisruptionBudget) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.requestPublish()
-	defer s.rereadMore(budget.Namespace, s.builder.SelectedLabels(budget.Namespace))
 	return s.builder.SetDisruptionBudget(budget)
-}
-
-// rereadMore reads pods again if the budgets of the namespace select labels that are not among those before: a change of a budget's status,
-// which is frequent, needs no look at all pods.
-func (s *state) rereadMore(namespace string, before map[string]struct{}) {
-	if !covers(before, s.builder.SelectedLabels(namespace)) {
-		s.requestReread()
-	}
 }
 
 func (s *state) removeBudget(budget *policyv1.PodDisruptionBudget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.rereadMore(budget.Namespace, s.builder.SelectedLabels(budget.Namespace)) // the others may be within the limits again
 	s.builder.DeleteDisruptionBudget(types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
 	s.requestPublish()
 }
@@ -233,10 +220,6 @@ func (s *state) setPod(pod *corev1.Pod) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setPodLocked(pod)
-}
-
-func (s *state) setPodLocked(pod *corev1.Pod) {
 	s.store(pod)
 	next, e := s.assumed[pod.UID].Watch(pod)
 	s.apply(pod.UID, next, e)
@@ -244,9 +227,6 @@ func (s *state) setPodLocked(pod *corev1.Pod) {
 		s.name(pod)
 	}
 	s.claimsEnd(pod.UID, false)
-	if snapshot.IsReduced(pod) && s.readsOfLocked(pod.Namespace).MayLack(pod) {
-		s.requestReread()
-	}
 	s.requestPublish()
 }
 
@@ -274,11 +254,6 @@ func (s *state) removePod(pod *corev1.Pod) {
 func (s *state) addToViews(pod *corev1.Pod) {
 	s.builder.SetPod(pod)
 	if kept := s.builder.Pod(pod.UID); kept != nil && kept != pod {
-		if snapshot.IsReduced(pod) { // what is removed differs: replaceVersion must know this version
-			latest := *kept
-			latest.ResourceVersion = pod.ResourceVersion
-			kept = &latest
-		}
 		pod = kept
 		s.store(pod)
 	}

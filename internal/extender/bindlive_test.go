@@ -21,10 +21,7 @@ func largePod(annotations ...string) (whole, reduced *corev1.Pod) {
 	}
 	whole.Annotations["large"] = strings.Repeat("x", 16<<10)
 	reduced = whole.DeepCopy()
-	none := func(string) bool { return false }
-	snapshot.ReducePod(reduced, func(string) snapshot.Reads {
-		return snapshot.Reads{Key: none, Resource: func(corev1.ResourceName) bool { return false }}
-	})
+	snapshot.ReducePod(reduced)
 	return whole, reduced
 }
 

@@ -16,7 +16,7 @@ func TestReducedPods(t *testing.T) {
 		c.mu.Lock()
 		pod := c.pods["large"].DeepCopy()
 		pod.Annotations = map[string]string{"a": strings.Repeat("x", 10<<10)}
-		snapshot.ReducePod(pod, func(string) snapshot.Reads { return snapshot.Reads{Key: func(string) bool { return false }} })
+		snapshot.ReducePod(pod)
 		c.pods["large"] = pod
 		c.mu.Unlock()
 		c.start = time.Now()

@@ -3,8 +3,6 @@ package service
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -15,8 +13,6 @@ type requirements struct {
 	ledgers    bool
 	devices    bool // of Dynamic Resource Allocation
 	configMaps []snapshot.ConfigMapSource
-	podKeys    []string // labels and annotations of pods on nodes
-	resources  []corev1.ResourceName
 	history    bool // of the pods that arrived and ended; recording it can start at any time
 }
 
@@ -33,7 +29,6 @@ func requirementsOf(c *config.Config) requirements {
 			}
 			inputs := reader.Inputs()
 			r.history, r.devices = r.history || inputs.History, r.devices || inputs.Devices
-			r.podKeys, r.resources = append(r.podKeys, inputs.PodKeys...), append(r.resources, inputs.Resources...)
 			for _, source := range inputs.ConfigMaps {
 				if !slices.Contains(r.configMaps, source) {
 					r.configMaps = append(r.configMaps, source)

@@ -194,7 +194,6 @@ func (s *Service) activate(p *Profiles) {
 	}
 	if s.Cluster != nil {
 		s.Cluster.KeepHistory(p.requirements.history)
-		s.Cluster.KeepOfPods(p.requirements.podKeys, p.requirements.resources)
 	}
 	if p.requirements.ledgers {
 		s.claims.Do(func() { close(s.claimed) })

@@ -61,7 +61,7 @@ func (c *Config) Inputs() policy.Inputs {
 		}
 		signals = append(signals, policy.Signal{Field: fmt.Sprintf("prices[%d].signal", i), Name: s.Signal, About: about})
 	}
-	return policy.Inputs{Signals: signals, PodKeys: []string{corev1.MirrorPodAnnotationKey}}
+	return policy.Inputs{Signals: signals}
 }
 
 // Prepare implements policy.Policy.

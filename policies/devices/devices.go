@@ -54,7 +54,6 @@ func (c *Config) Inputs() policy.Inputs {
 		Resources:     []corev1.ResourceName{corev1.ResourceName(c.Resource)},
 		ResourcesOnly: true,
 		ClaimFields:   []string{"capacityFrom", "units", "unitsFrom", "allocationMode", "sharesPerUnit"},
-		PodKeys:       []string{c.annotation()},
 	}
 }
 

@@ -73,7 +73,6 @@ func (c *Config) Inputs() policy.Inputs {
 		ResourcesOnly: c.ScoringStrategy.Type != LeastWaste,
 		ClaimFields:   []string{"unit", "sizesFrom"},
 		ConfigMaps:    []snapshot.ConfigMapSource{unhealthyGPUs},
-		PodKeys:       []string{countResource, c.ModelAnnotation, indexKey, sizeKey, amountKey, assignedKey, timeKey, allocationKey},
 		History:       c.ScoringStrategy.Type == LeastWaste,
 	}
 }

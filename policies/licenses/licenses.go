@@ -72,7 +72,7 @@ func (p *licenses) Inputs() policy.Inputs { return p.inputs }
 
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
-	inputs := policy.Inputs{PodKeys: []string{c.RequestAnnotation}, FilterOnly: true}
+	inputs := policy.Inputs{FilterOnly: true}
 	for i, f := range c.Features {
 		if f.Server != nil {
 			inputs.Signals = append(inputs.Signals, policy.Signal{

@@ -43,15 +43,7 @@ func newPodLimit(config Config, selector labels.Selector) *podLimit {
 
 // Inputs implements policy.InputReader.
 func (p *podLimit) Inputs() policy.Inputs {
-	inputs := policy.Inputs{CountsPods: true}
-	requirements, _ := p.selector.Requirements()
-	for _, r := range requirements {
-		inputs.PodKeys = append(inputs.PodKeys, r.Key())
-	}
-	if p.each != nil {
-		inputs.PodKeys = append(inputs.PodKeys, p.each.Label)
-	}
-	return inputs
+	return policy.Inputs{CountsPods: true}
 }
 
 // Prepare implements policy.Policy.

@@ -248,7 +248,7 @@ var skippedFields = map[string]bool{
 	"search.expectation.number":  true, // replica.awaited has them in the same order
 	"search.replica.cluster":     true, "search.replica.owned": true, "search.replica.changes": true, "search.replica.shown": true, "search.replica.room": true,
 
-	"cluster.state.lookups": true, "cluster.state.mu": true, "cluster.state.published": true, "cluster.state.unboundVersion": true, "cluster.state.reads": true,
+	"cluster.state.lookups": true, "cluster.state.mu": true, "cluster.state.published": true, "cluster.state.unboundVersion": true,
 	"snapshot.Builder.budgets": true, "snapshot.Builder.dirtyBudgets": true, "snapshot.Builder.signals": true, "snapshot.Builder.freeRows": true,
 	"snapshot.Builder.rows": true, "snapshot.Builder.byRow": true, "snapshot.Builder.journal": true, "snapshot.nodeState.configMaps": true,
 	"snapshot.nodeState.facts": true, "snapshot.nodeState.row": true, "snapshot.Builder.current": true,
