@@ -292,30 +292,9 @@ func TestFilterCountsWhatPodsOnTheirWayWillClaim(t *testing.T) {
 	}
 }
 
-// While a pod is being bound to a node, however long that takes, calls about the same node get their responses.
-func TestFilterDoesNotWaitForBind(t *testing.T) {
-	arrived, proceed := make(chan struct{}), make(chan error)
-	cluster := &fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod()}}
-	cluster.onBind = func() error { arrived <- struct{}{}; return <-proceed }
-	s := serve(t, cluster)
-	answered := make(chan string)
-	go func() {
-		answered <- s.post(t, "bind", encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"}))
-	}()
-	<-arrived
-	for _, verb := range []string{"filter", "prioritize"} {
-		s.post(t, verb, encode(t, extenderv1.ExtenderArgs{Pod: somePod(), NodeNames: &[]string{"good"}}))
-	}
-	proceed <- nil
-	if answer := <-answered; answer != `{"Error":""}` {
-		t.Errorf("bind: %s", answer)
-	}
-}
-
 // shop is a policy that allocates one unit, and the ledgers with its claims.
 type shop struct {
 	labels
-	after   []types.UID
 	claimed int
 }
 
@@ -324,7 +303,7 @@ func (s *shop) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error
 }
 
 func (s *shop) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	return policy.Claim{Annotations: map[string]string{"shop/unit": "7"}, After: s.after}, policy.Verdict{}
+	return policy.Claim{Annotations: map[string]string{"shop/unit": "7"}}, policy.Verdict{}
 }
 
 func (s *shop) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
@@ -342,57 +321,4 @@ func (s *shop) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) 
 
 func (s *shop) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {
 	return nil
-}
-
-// Bind waits for the pods that must be bound first while they are in flight: not for one that does not exist, and not for one on
-// the node.
-func TestBindWaitsForItsTurn(t *testing.T) {
-	other := somePod()
-	other.Name, other.UID = "other", "u2"
-	onNode := other.DeepCopy()
-	onNode.Spec.NodeName = "good"
-	args := encode(t, extenderv1.ExtenderBindingArgs{PodName: "p", PodNamespace: "default", PodUID: "u1", Node: "good"})
-	cluster := &turnCluster{fakeCluster: fakeCluster{view: view(threeNodes), pods: []*corev1.Pod{somePod(), other}}, next: view(threeNodes, onNode)}
-	counter := &shop{after: []types.UID{"u2", "gone"}}
-	s := serve(t, cluster, func(e *engine.Options, o *extender.Options) {
-		e.Policies = []engine.WeightedPolicy{{Name: "Shop", Policy: counter, Weight: 1}}
-		o.Ledgers = counter
-	})
-	if answer := decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", args)); answer.Error != "" {
-		t.Fatal(answer.Error)
-	}
-	if !cluster.bound {
-		t.Error("bind did not wait for the pod that must be bound first")
-	}
-}
-
-// turnCluster shows the pod that must be bound first on its node after several calls of View.
-type turnCluster struct {
-	fakeCluster
-	next  *snapshot.View
-	looks int
-	bound bool // the Binding came after that
-}
-
-func (c *turnCluster) View() *snapshot.View {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.looks++; c.looks > 5 {
-		return c.next
-	}
-	return c.view
-}
-
-func (c *turnCluster) ViewFor(uid types.UID) *snapshot.View { return c.with(c.View(), uid) }
-
-// Superseded returns a closed channel: the next call of View may return another one.
-func (c *turnCluster) Superseded(*snapshot.View) <-chan struct{} {
-	another := make(chan struct{})
-	close(another)
-	return another
-}
-
-func (c *turnCluster) Bind(ctx context.Context, b binder.Binding) error {
-	c.bound = c.View() == c.next
-	return c.fakeCluster.Bind(ctx, b)
 }

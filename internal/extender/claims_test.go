@@ -177,19 +177,6 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 	})
 }
 
-// If the outcome of a Binding is unknown, and the pod turns out to be bound to another node, it keeps no claim on this one.
-func TestPodThatIsBoundElsewhereKeepsNoClaim(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n1", 1), gpuNode("n2", 1)}
-	b := newLedgerStore()
-	cluster := &fakeCluster{view: b.view(nodes, ""), pods: []*corev1.Pod{largeGPUPod("p")}, bindErr: binder.ErrOutcomeUnknown, touchedOn: "n2"}
-	if got, want := bindTo(t, serveGPUMemory(t, cluster, b), "p", "n1"), `pod default/p is already bound to node "n2"`; got != want {
-		t.Errorf("got response %q, want %q", got, want)
-	}
-	if held := b.holders("p"); len(held) > 0 {
-		t.Errorf("the pod holds claims on %q", held)
-	}
-}
-
 // The GPU of a pod fails between two attempts to bind it. The second attempt claims another GPU, but only after the Binding of
 // the first, which may still be in flight, is certain to be rejected.
 func TestRetryIsNotBoundToAnUnhealthyGPU(t *testing.T) {

@@ -257,8 +257,8 @@ func (f *fakeCluster) Bind(_ context.Context, b binder.Binding) error {
 	return f.bindErr
 }
 
-// benchmarkPod is a pod of about 6 kB, as kube-scheduler sends it.
-func benchmarkPod() *corev1.Pod {
+// usualPod is a pod of about 6 kB, as kube-scheduler sends it.
+func usualPod() *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "web-0", UID: uidPlace, ResourceVersion: "12345",
@@ -283,44 +283,4 @@ func benchmarkPod() *corev1.Pod {
 		pod.Spec.Containers = append(pod.Spec.Containers, container)
 	}
 	return pod
-}
-
-// benchmarkNode is a node of about 11 kB with managed fields and 40 images, as
-// kube-scheduler sends it.
-func benchmarkNode(i int) *corev1.Node {
-	name := fmt.Sprintf("node-%05d.eu-central-1.compute.internal", i)
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID(fmt.Sprintf("11111111-0000-0000-0000-%012d", i)), ResourceVersion: fmt.Sprint(1000 + i),
-			Labels: map[string]string{
-				"kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
-				"topology.kubernetes.io/zone": fmt.Sprintf("zone-%d", i%3), "node.kubernetes.io/instance-type": "m7i.4xlarge",
-			},
-			Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
-		},
-		Status: corev1.NodeStatus{
-			Capacity:    corev1.ResourceList{"cpu": resource.MustParse("16"), "memory": resource.MustParse("64Gi"), "pods": resource.MustParse("110")},
-			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("15"), "memory": resource.MustParse("60Gi"), "pods": resource.MustParse("110")},
-			Addresses:   []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: name}},
-		},
-	}
-	for _, t := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
-		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: t, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"})
-	}
-	for k := range 40 {
-		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{
-			Names: []string{
-				fmt.Sprintf("registry.example.com/team/service-%d@sha256:%064d", k, k),
-				fmt.Sprintf("registry.example.com/team/service-%d:1.2.%d", k, i%7),
-			},
-			SizeBytes: int64(100+k) << 20,
-		})
-	}
-	for _, manager := range []string{"kubelet", "kube-controller-manager"} {
-		node.ManagedFields = append(node.ManagedFields, metav1.ManagedFieldsEntry{
-			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:volumes.kubernetes.io/controller-managed-attach-detach":{}},"f:labels":{".":{},"f:kubernetes.io/arch":{},"f:kubernetes.io/hostname":{},"f:kubernetes.io/os":{}}},"f:status":{"f:conditions":{"k:{\"type\":\"DiskPressure\"}":{"f:lastHeartbeatTime":{}},"k:{\"type\":\"MemoryPressure\"}":{"f:lastHeartbeatTime":{}},"k:{\"type\":\"Ready\"}":{"f:lastHeartbeatTime":{},"f:lastTransitionTime":{},"f:message":{},"f:reason":{},"f:status":{}}},"f:images":{}}}`),
-		})
-	}
-	return node
 }

@@ -1,6 +1,7 @@
 package extender_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,6 +130,13 @@ func here(t *testing.T, h http.Handler, verb, body string) string {
 	if h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/"+verb, strings.NewReader(body))); w.Code != http.StatusOK {
 		t.Errorf("%s returned %d: %.1000s", verb, w.Code, w.Body)
 	}
+	return w.Body.String()
+}
+
+// answer is the response to a call.
+func answer(h http.Handler, body []byte) string {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/filter", bytes.NewReader(body)))
 	return w.Body.String()
 }
 
@@ -432,22 +440,6 @@ func TestPreempt(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-	}
-}
-
-// The API of Kubernetes 1.4, as in its design document.
-func TestLowerCaseKeys(t *testing.T) {
-	s := serve(t, nil)
-	body := `{"pod":{"metadata":{"name":"p","namespace":"default"}},"nodes":{"items":[
-		{"metadata":{"name":"good","labels":{"score":"90"}}},
-		{"metadata":{"name":"wrong","labels":{"say":"wrong"}}}]}}`
-	got := decode[extenderv1.ExtenderFilterResult](t, s.post(t, "filter", body))
-	if got.Error != "" || got.Nodes == nil || len(got.Nodes.Items) != 1 || got.Nodes.Items[0].Name != "good" {
-		t.Errorf("filter: %+v", got)
-	}
-	priorities := decode[extenderv1.HostPriorityList](t, s.post(t, "prioritize", body))
-	if diff := cmp.Diff(extenderv1.HostPriorityList{{Host: "good", Score: 9}}, priorities); diff != "" {
-		t.Error(diff)
 	}
 }
 

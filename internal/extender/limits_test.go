@@ -142,7 +142,7 @@ func TestBodiesAreMadeToLittle(t *testing.T) {
 
 // The handler allocates memory for a body only when the body begins to arrive, whatever size a client announces.
 func TestAnnouncedBodyTakesNoMemory(t *testing.T) {
-	handler, err := newHandler(benchmarkCluster(3), 0)
+	handler, err := newHandler(manyNodes(3), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestReserve(t *testing.T) {
 			return refuse
 		}
 	})
-	usual, err := json.Marshal(benchmarkPod())
+	usual, err := json.Marshal(usualPod())
 	if err != nil {
 		t.Fatal(err)
 	}
