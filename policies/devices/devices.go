@@ -6,7 +6,6 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +25,6 @@ type devices struct {
 	hardware   *snapshot.ObjectFact[hardware]
 	usage      *snapshot.Fact[usage]
 	listed     *snapshot.Fact[[]policy.Unit] // for Units
-	reporting  atomic.Int32                  // the row of a node that recently had some
 }
 
 func newDevices(config Config) *devices {
@@ -63,7 +61,7 @@ func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vie
 	if want == 0 {
 		return nil, nil
 	}
-	c := &cycle{policy: p, view: view, pod: claims.PodOf(pod.UID), want: want, none: noDevices}
+	c := &cycle{policy: p, view: view, pod: pod.UID, want: want, none: noDevices}
 	if p.isUnreported(view) {
 		c.none = unreportedDevices
 	}
@@ -71,33 +69,21 @@ func (p *devices) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vie
 }
 
 // isUnreported reports whether no node of the view has any of the resource, although nodes must
-// report it in status.allocatable. It takes long only if the result is true.
+// report it in status.allocatable. Invalid data count as some.
 func (p *devices) isUnreported(view *snapshot.View) bool {
-	if p.config.Units == Named || view.Len() == 0 {
-		return false
-	}
-	if p.reports(view.At(int(p.reporting.Load()))) {
-		return false
-	}
 	for n := range view.All() {
-		if p.reports(n) {
-			p.reporting.Store(int32(n.Row()))
+		if p.config.Units == Named || p.hardware.Of(n).problem != noDevices {
 			return false
 		}
 	}
-	return true
-}
-
-// reports reports whether the node has some of the resource, or invalid data about it.
-func (p *devices) reports(n *snapshot.Node) bool {
-	return n != nil && p.hardware.Of(n).problem != noDevices
+	return view.Len() > 0
 }
 
 // cycle is the policy prepared for one pod that requests the resource.
 type cycle struct {
 	policy *devices
 	view   *snapshot.View
-	pod    claims.Pod
+	pod    types.UID
 	want   int64
 	none   *policy.Reason // why a node without units does not fit
 }
@@ -113,10 +99,10 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	hw, u := c.policy.hardware.Of(n), c.policy.usage.Of(n)
 	if u.holders.Has(c.pod) {
 		ledger := n.Ledger(c.policy.config.Resource)
-		if hw.serves(ledger, c.pod.UID) || n.Has(c.pod.UID) {
+		if hw.serves(ledger, c.pod) || n.Has(c.pod) {
 			return policy.Verdict{}
 		}
-		without := c.policy.usageOf(n, claims.Without(ledger, c.pod.UID), hw)
+		without := c.policy.usageOf(n, claims.Without(ledger, c.pod), hw)
 		u = &without
 	}
 	verdict := c.policy.evaluate(c.want, hw, u)
@@ -165,6 +151,11 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	return score
 }
 
+// request returns how much of the resource the pod requests.
+func (p *devices) request(pod *corev1.Pod) int64 {
+	return snapshot.ExtendedResourceRequest(pod, corev1.ResourceName(p.config.Resource))
+}
+
 // Ledgers implements policy.Reserver.
 func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
 	if p.request(pod) == 0 {
@@ -201,4 +192,35 @@ func (p *devices) ValidateClaim(ask policy.ReserveRequest) (after []types.UID, v
 		return nil, policy.Verdict{Reason: unusableClaim}
 	}
 	return nil, policy.Verdict{}
+}
+
+// serves reports whether the node has what the pod has claimed in the ledger, if anything.
+func (hw *hardware) serves(ledger *snapshot.Ledger, pod types.UID) bool {
+	return hw.problem == nil && claims.Serves(ledger, pod, func(unit string) int64 {
+		if at, ok := hw.index[unit]; ok {
+			return hw.units[at].capacity
+		}
+		return 0
+	})
+}
+
+// Units implements policy.UnitLister. What pods hold of unknown units is subtracted from the node as a whole, so units may look freer than
+// they are.
+func (p *devices) Units(view *snapshot.View) policy.UnitList {
+	list := policy.UnitList{Resource: corev1.ResourceName(p.config.Resource), Title: p.config.Resource}
+	for n := range view.All() {
+		if units := *p.listed.Of(n); len(units) > 0 {
+			list.Nodes = append(list.Nodes, policy.NodeUnits{Node: n.Name, Units: units})
+		}
+	}
+	return list
+}
+
+func (p *devices) list(n *snapshot.Node) []policy.Unit {
+	hw, usage := p.hardware.Of(n), p.usage.Of(n)
+	units := make([]policy.Unit, len(hw.units))
+	for i, u := range hw.units {
+		units[i] = policy.Unit{Name: u.name, Capacity: u.capacity, Used: u.capacity - usage.free[i], Unhealthy: hw.problem != nil}
+	}
+	return units
 }

@@ -34,7 +34,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		return nil
 	}
 	var lines []string
-	switch has := p.unitsOf(c.pod.UID, n); {
+	switch has := p.unitsOf(c.pod, n); {
 	case u.holders.Has(c.pod) && has != "":
 		lines = append(lines, fmt.Sprintf("the pod: already has %s", has))
 	case u.holders.Has(c.pod):
@@ -46,7 +46,7 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		}
 		lines = append(lines, fmt.Sprintf("the pod: would get %s", strings.Join(names, ", ")))
 	}
-	lines = append(lines, p.explainUnits(n, hw, u)...)
+	lines = append(lines, explainUnits(hw, u)...)
 	if p.config.Units != Named && capacity > allocatable {
 		lines = append(lines, fmt.Sprintf("unhealthy: %d of %d (in status.capacity, but not in status.allocatable)", capacity-allocatable, capacity))
 	}
@@ -80,10 +80,7 @@ func (c *cycle) explainPod() []string {
 	}
 	var lines []string
 	for n := range c.view.All() {
-		if !c.policy.usage.Of(n).holders.Has(c.pod) {
-			continue
-		}
-		if units := c.policy.unitsOf(c.pod.UID, n); units != "" {
+		if units := c.policy.unitsOf(c.pod, n); units != "" {
 			lines = append(lines, fmt.Sprintf("the pod: has %s on node %s", units, n.Name))
 		}
 	}
@@ -92,27 +89,27 @@ func (c *cycle) explainPod() []string {
 
 // unitsOf lists the units of the node that the pod holds: by its claim, or else by its annotation.
 // It is "" if units have no names.
-func (p *devices) unitsOf(uid types.UID, n *snapshot.Node) string {
+func (p *devices) unitsOf(pod types.UID, n *snapshot.Node) string {
 	if p.config.Units == None {
 		return ""
 	}
 	var names []string
-	for name := range claims.Of(n.Ledger(p.config.Resource), uid) {
+	for name := range claims.Of(n.Ledger(p.config.Resource), pod) { // also those that are gone
 		names = append(names, name)
 	}
-	at := slices.IndexFunc(n.Pods, func(pod *corev1.Pod) bool { return pod.UID == uid })
-	if len(names) == 0 && at >= 0 {
-		hw := p.hardware.Of(n)
-		for _, u := range p.named(n.Pods[at], hw) {
-			names = append(names, hw.units[u].name)
+	if len(names) > 0 {
+		return strings.Join(names, ", ")
+	}
+	for i, held := range p.usage.Of(n).held {
+		if slices.ContainsFunc(held, func(h claims.Held) bool { return h.UID == pod }) {
+			names = append(names, p.hardware.Of(n).units[i].name)
 		}
 	}
 	return strings.Join(names, ", ")
 }
 
 // explainUnits lists the units of the node, what is free of each, and which pods hold the rest.
-func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []string {
-	held := p.holdings(n, hw)
+func explainUnits(hw *hardware, u *usage) []string {
 	listed := make([]string, len(hw.units))
 	for i, unit := range hw.units {
 		text := ""
@@ -126,7 +123,7 @@ func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []strin
 		default:
 			text = fmt.Sprintf("free: %d of %d", u.free[i], unit.capacity)
 		}
-		switch pods := held.byUnit[i]; {
+		switch pods := u.held[i]; {
 		case len(pods) > 0 && text == "in use":
 			text += " by " + claims.List(pods)
 		case len(pods) > 0:
@@ -138,49 +135,8 @@ func (p *devices) explainUnits(n *snapshot.Node, hw *hardware, u *usage) []strin
 		listed[i] = text
 	}
 	lines := []string{"the node: " + policy.Join(listed, maxListed)}
-	if len(held.unplaced) > 0 && hw.units[0].name != undivided {
-		lines = append(lines, fmt.Sprintf("pods on unknown units: %s; %d left in total", claims.List(held.unplaced), u.left))
+	if len(u.unplaced) > 0 && hw.units[0].name != undivided {
+		lines = append(lines, fmt.Sprintf("pods on unknown units: %s; %d left in total", claims.List(u.unplaced), u.left))
 	}
 	return lines
-}
-
-// holdings are what pods hold of a node.
-type holdings struct {
-	byUnit   [][]claims.Held // in the order of the hardware's units
-	unplaced []claims.Held   // of units that are unknown, or no longer exist
-}
-
-func (p *devices) holdings(n *snapshot.Node, hw *hardware) holdings {
-	h := holdings{byUnit: make([][]claims.Held, len(hw.units))}
-	ledger := n.Ledger(p.config.Resource)
-	claimants, unclaimed := claims.On(n, ledger)
-	for uid, c := range claimants {
-		for name, amount := range claims.Of(ledger, uid) {
-			held := claims.Held{Holder: c.Holder, Amount: amount}
-			if u, ok := hw.index[name]; ok {
-				h.byUnit[u] = append(h.byUnit[u], held)
-			} else {
-				h.unplaced = append(h.unplaced, held)
-			}
-		}
-	}
-	for _, pod := range unclaimed {
-		want := p.request(pod)
-		if want == 0 {
-			continue
-		}
-		holder, units, each := claims.HolderOf(pod), p.named(pod, hw), p.each(want)
-		if _, ok := hw.index[undivided]; ok {
-			units, each = []int{0}, want
-		}
-		left := want
-		for _, u := range units {
-			h.byUnit[u] = append(h.byUnit[u], claims.Held{Holder: holder, Amount: each})
-			left -= min(left, each)
-		}
-		if left > 0 {
-			h.unplaced = append(h.unplaced, claims.Held{Holder: holder, Amount: left})
-		}
-	}
-	return h
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/claims"
@@ -71,19 +70,6 @@ func (p *devices) hardwareOf(node *corev1.Node) hardware {
 		hw.problem = pluginDown
 	}
 	return hw
-}
-
-// serves reports whether the node has what the pod has claimed in the ledger, if anything.
-func (hw *hardware) serves(ledger *snapshot.Ledger, pod types.UID) bool {
-	if hw.problem != nil {
-		return false
-	}
-	for name, amount := range claims.Of(ledger, pod) {
-		if u, ok := hw.index[name]; !ok || amount > hw.units[u].capacity {
-			return false
-		}
-	}
-	return true
 }
 
 // units returns the units of the node, all in one part.
@@ -209,78 +195,78 @@ func (p *devices) divide(hw *hardware, node *corev1.Node) bool {
 
 // usage is what pods hold of a node.
 type usage struct {
+	held     [][]claims.Held // of each unit
+	unplaced []claims.Held   // of units that are unknown, or not listed: on the node as a whole
+	holders  claims.Holders
 	free     []int64 // of each unit, 0 or more
 	partFree []int64 // of each part, at the index that identifies it
-	// left is what can be allocated in total. It may be less than the sum of free, because the
-	// units of some pods are unknown.
+	// left is what can be allocated in total. It may be less than the sum of free, because of
+	// unplaced.
 	left     int64
 	mostFree int64 // of one part, not more than left
-	holders  claims.Holders
 }
 
 // usageOf computes the usage with the given ledger, which may be nil, instead of the node's own. A
 // pod in the ledger holds what the ledger says, and any other pod on the node what it requests: of
-// the units in its annotation, if it has one. What pods hold of unlisted or unknown units is
-// subtracted from the node as a whole.
+// the units in its annotation, if it has one.
 func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) usage {
-	var u usage
-	claimants, unclaimed := claims.On(n, ledger)
-	for uid := range claimants {
-		u.holders.Add(claims.PodOf(uid))
-	}
-	used, unplaced := make([]int64, len(hw.units)), int64(0)
-	if ledger != nil {
-		for i := range ledger.Units {
-			unit := &ledger.Units[i]
-			if at, ok := hw.index[unit.Name]; !ok {
-				unplaced = snapshot.AddAmounts(unplaced, unit.Used())
-			} else {
-				used[at] = unit.Used()
-			}
+	u := usage{held: make([][]claims.Held, len(hw.units))}
+	claimed, unclaimed := claims.On(n, ledger)
+	for _, c := range claimed {
+		held := claims.Held{Holder: c.Holder, Amount: c.Amount}
+		if at, ok := hw.index[c.Unit]; ok {
+			u.held[at] = append(u.held[at], held)
+		} else {
+			u.unplaced = append(u.unplaced, held)
 		}
+		u.holders.Add(c.UID)
 	}
-	for _, pod := range unclaimed {
-		if want := p.request(pod); want > 0 {
-			unplaced = snapshot.AddAmounts(unplaced, p.annotated(pod, want, hw, used))
-			u.holders.Add(claims.PodOf(pod.UID))
+	for _, i := range unclaimed {
+		pod := n.Pods[i]
+		want := p.request(pod)
+		if want == 0 {
+			continue
 		}
+		holder, units, each := claims.HolderOf(pod), p.named(pod, hw), want
+		if p.config.AllocationMode == WholeUnits && p.config.Units != None {
+			each = 1
+		}
+		for _, at := range units { // all of each if it has shares of one unit, and names several
+			u.held[at] = append(u.held[at], claims.Held{Holder: holder, Amount: each})
+			want -= min(want, each)
+		}
+		if want > 0 {
+			u.unplaced = append(u.unplaced, claims.Held{Holder: holder, Amount: want})
+		}
+		u.holders.Add(pod.UID)
 	}
-	u.sum(hw, used, unplaced)
+	u.sum(hw)
 	return u
 }
 
-// annotated adds to used what a pod that requests want holds of the units in its annotation, and
-// returns the rest. If pods get shares of one unit and the annotation names several, the pod holds
-// want of each.
-func (p *devices) annotated(pod *corev1.Pod, want int64, hw *hardware, used []int64) (rest int64) {
-	rest = want
-	each := p.each(want)
-	for _, u := range p.named(pod, hw) {
-		used[u] = snapshot.AddAmounts(used[u], each)
-		rest -= min(rest, each)
-	}
-	return rest
-}
-
-// named returns the units of the node in the pod's annotation, without duplicates.
+// named returns the units of the node that the pod has without a claim, without duplicates: those
+// in its annotation, or the only one if units have no names.
 func (p *devices) named(pod *corev1.Pod, hw *hardware) []int {
+	if at, ok := hw.index[undivided]; ok {
+		return []int{at}
+	}
 	var units []int
 	for name := range fields.List(pod.Annotations[p.annotation], ",") {
-		if u, ok := hw.index[name]; ok && !slices.Contains(units, u) {
-			units = append(units, u)
+		if at, ok := hw.index[name]; ok && !slices.Contains(units, at) {
+			units = append(units, at)
 		}
 	}
 	return units
 }
 
-func (u *usage) sum(hw *hardware, used []int64, unplaced int64) {
+func (u *usage) sum(hw *hardware) {
 	u.free, u.partFree = make([]int64, len(hw.units)), make([]int64, len(hw.units))
 	for i, unit := range hw.units {
-		u.free[i] = max(0, unit.capacity-used[i])
+		u.free[i] = max(0, unit.capacity-claims.Sum(u.held[i]))
 		u.partFree[unit.part] += u.free[i]
 		u.left += u.free[i]
 		u.mostFree = max(u.mostFree, u.partFree[unit.part])
 	}
-	u.left = max(0, u.left-unplaced)
+	u.left = max(0, u.left-claims.Sum(u.unplaced))
 	u.mostFree = min(u.mostFree, u.left)
 }

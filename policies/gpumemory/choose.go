@@ -8,12 +8,12 @@ import "slices"
 // kubelet calls, and takes the one that was bound first. So that this does not matter, a pod gets
 // the GPU of another pod with the same request that has not been served yet, if it fits there,
 // whatever the order. Otherwise it gets the preferred GPU, if that is set (0 or more) and fits.
-func (p *gpuMemory) choose(r *request, b *usage, preferred int) []int {
+func (p *gpuMemory) choose(r *request, u *usage, preferred int) []int {
 	var fitting, together []int
-	for i, c := range b.gpus {
-		if r.fits(c) {
+	for i := range u.gpus {
+		if r.fits(&u.gpus[i]) {
 			fitting = append(fitting, i)
-			if r.gpus == 1 && !r.whole() && b.unserved[r.memory]&(1<<i) != 0 {
+			if r.gpus == 1 && !r.whole() && u.unserved[r.memory]&(1<<i) != 0 {
 				together = append(together, i)
 			}
 		}
@@ -26,7 +26,9 @@ func (p *gpuMemory) choose(r *request, b *usage, preferred int) []int {
 	if int64(len(fitting)) < r.gpus {
 		return nil
 	}
-	slices.SortStableFunc(fitting, func(i, j int) int { return p.config.GPUSelection.Compare(b.gpus[i].free(), b.gpus[j].free()) })
+	slices.SortStableFunc(fitting, func(i, j int) int {
+		return p.config.GPUSelection.Compare(u.gpus[i].Free(), u.gpus[j].Free())
+	})
 	chosen := fitting[:r.gpus]
 	slices.Sort(chosen)
 	return chosen

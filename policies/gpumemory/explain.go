@@ -45,65 +45,47 @@ func (c *filter) wouldGet(n *snapshot.Node, preferred int) []string {
 	if n == nil || c.request.refused != nil {
 		return nil
 	}
-	b := c.policy.usage.Of(n)
-	verdict := c.policy.evaluate(c.request, n, b)
+	u := c.policy.usage.Of(n)
+	verdict := c.policy.evaluate(c.request, n, u)
+	hw, config := c.policy.hardware.Of(n), &c.policy.config
 	switch {
-	case b.holders.Has(c.pod):
+	case u.holders.Has(c.pod):
 		return []string{"the pod: already has its GPUs"}
-	case b.problem != nil:
-		if hw := c.policy.hardware.Of(n); hw.reported != "" {
-			return []string{"the node: " + hw.reported}
-		}
+	case u.problem != nil && hw.reported != "":
+		return []string{"the node: " + hw.reported}
+	case u.problem != nil:
 		return nil
 	case verdict.Reason == wrongModel || verdict.Reason == mixedModels:
-		config := &c.policy.config
 		return []string{
 			fmt.Sprintf("the node: has %q (label %s)", n.Object.Labels[config.ModelLabel], config.ModelLabel),
 			fmt.Sprintf("the pod: allows %.200q (annotation %s)", strings.Join(c.request.models, ","), config.ModelAnnotation),
 		}
 	case verdict.Fits():
-		return []string{"the pod: would get " + c.policy.listed(b, c.policy.choose(c.request, b, preferred))}
+		var would []GPU
+		for _, i := range c.policy.choose(c.request, u, preferred) {
+			would = append(would, u.gpus[i])
+		}
+		return []string{"the pod: would get " + config.describe(would)}
 	}
-	return []string{"the node: " + c.policy.held(n)}
+	return []string{"the node: " + config.describe(gpusOf(n, hw))}
 }
 
-// held describes what is free of each GPU of the node, and which pods hold the rest.
-func (p *gpuMemory) held(n *snapshot.Node) string {
-	gpus := p.report.Of(n).GPUs
+// describe says what is free of each GPU, and which of their Pods hold the rest.
+func (c *Config) describe(gpus []GPU) string {
 	texts := make([]string, len(gpus))
 	for i := range gpus {
-		d := &gpus[i]
-		holders := ""
-		if held := d.held(); len(held) > 0 {
+		d, holders := &gpus[i], ""
+		var held []claims.Held
+		for _, pod := range d.Pods {
+			held = append(held, claims.Held{Holder: pod.Holder, Amount: pod.Amount})
+		}
+		if len(held) > 0 {
 			holders = "; held by " + claims.List(held)
 		}
-		texts[i] = p.describe(d.Index, d.Free(), d.Capacity, d.Healthy, holders)
+		texts[i] = fmt.Sprintf("GPU %d (free: %d of %d %s%s)", d.Index, d.Free(), d.Capacity, c.Unit, holders)
+		if !d.Healthy {
+			texts[i] = fmt.Sprintf("GPU %d (unhealthy)", d.Index)
+		}
 	}
 	return policy.Join(texts, maxListed)
-}
-
-// held returns what each pod holds of the GPU.
-func (d *GPU) held() []claims.Held {
-	held := make([]claims.Held, len(d.Pods))
-	for i, pod := range d.Pods {
-		held[i] = claims.Held{Holder: pod.Holder, Amount: pod.Amount}
-	}
-	return held
-}
-
-// listed describes what is free of the GPUs with these indices.
-func (p *gpuMemory) listed(b *usage, indexes []int) string {
-	texts := make([]string, len(indexes))
-	for i, index := range indexes {
-		c := b.gpus[index]
-		texts[i] = p.describe(index, c.free(), c.capacity, c.healthy, "")
-	}
-	return policy.Join(texts, maxListed)
-}
-
-func (p *gpuMemory) describe(index int, free, capacity int64, healthy bool, more string) string {
-	if !healthy {
-		return fmt.Sprintf("GPU %d (unhealthy)", index)
-	}
-	return fmt.Sprintf("GPU %d (free: %d of %d %s%s)", index, free, capacity, p.config.Unit, more)
 }

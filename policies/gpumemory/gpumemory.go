@@ -27,31 +27,22 @@ type gpuMemory struct {
 	config   Config
 	hardware *snapshot.ObjectFact[hardware]
 	usage    *snapshot.Fact[usage]
-	report   *snapshot.Fact[NodeReport]
 	units    *snapshot.Fact[[]policy.Unit]
 	ranker   *strategy.Ranker // nil: each node is scored alone
 }
 
-// newGPUMemory returns the policy that ranks nodes by the strategy, or scores each node alone if
-// the strategy is nil.
-func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
+// newGPUMemory returns the policy. If it compares nodes, it does so by the strategy.
+func newGPUMemory(config Config, leastWaste strategy.Strategy) *gpuMemory {
 	p := &gpuMemory{config: config}
 	p.hardware = snapshot.NewObjectFact(func(n *corev1.Node) hardware { return hardwareOf(n, &config) })
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
-		return usageOf(n, n.Ledger(memoryResource), p.hardware.Of(n))
+		return usageOf(n, n.Ledger(memoryResource), p.hardware.Of(n), false)
 	})
-	p.report = snapshot.NewFact(func(n *snapshot.Node) NodeReport {
-		report := NodeReport{Name: n.Name, GPUs: GPUs(config, n), Unannotated: Unannotated(config, n)}
-		if hw := p.hardware.Of(n); hw.reported != "" {
-			report.Problem, report.Reported = hw.problem.Code, hw.reported
-		}
-		return report
-	})
-	p.units = snapshot.NewFact(func(n *snapshot.Node) []policy.Unit { return unitsOf(p.report.Of(n)) })
-	if by != nil {
+	p.units = snapshot.NewFact(func(n *snapshot.Node) []policy.Unit { return p.usage.Of(n).units(p.hardware.Of(n)) })
+	if config.ScoringStrategy.Type == LeastWaste {
 		shapes := &shapes{p}
 		p.ranker = strategy.New(strategy.Options{
-			Strategy: *by,
+			Strategy: leastWaste,
 			Shapes:   func(strategy.Shapes, *snapshot.View, []*snapshot.Node) strategy.Shapes { return shapes },
 			Node:     func(n *snapshot.Node) placement.Node { return p.room(n, p.usage.Of(n)) },
 		})
@@ -60,17 +51,13 @@ func newGPUMemory(config Config, by *strategy.Strategy) *gpuMemory {
 }
 
 // Inputs implements policy.InputReader.
-func (p *gpuMemory) Inputs() policy.Inputs {
-	inputs := p.config.Inputs()
-	inputs.ResourcesOnly = p.ranker == nil // a strategy ranks nodes for all pods, which use processors beside GPUs
-	return inputs
-}
+func (p *gpuMemory) Inputs() policy.Inputs { return p.config.Inputs() }
 
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
 		Resources:     []corev1.ResourceName{memoryResource, countResource},
-		ResourcesOnly: c.ScoringStrategy.Type != LeastWaste,
+		ResourcesOnly: c.ScoringStrategy.Type != LeastWaste, // that ranks nodes for all pods, which use processors beside GPUs
 		ClaimFields:   []string{"unit", "sizesFrom"},
 		ConfigMaps:    []snapshot.ConfigMapSource{unhealthyGPUs},
 		History:       c.ScoringStrategy.Type == LeastWaste,
@@ -80,14 +67,14 @@ func (c *Config) Inputs() policy.Inputs {
 // Prepare implements policy.Policy.
 func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	r := p.request(pod)
-	filter := filter{policy: p, pod: claims.PodOf(pod.UID), request: r}
+	filter := filter{policy: p, pod: pod.UID, request: r}
 	switch {
 	case p.ranker == nil && r == nil:
 		return nil, nil
 	case p.ranker == nil:
 		return &cycle{filter}, nil
 	}
-	ranking := ranking{policy: p, pod: claims.PodOf(pod.UID)}
+	ranking := ranking{policy: p, pod: pod.UID}
 	ranking.Ranking, _ = p.ranker.Rank(view, snapshot.PodEvent{Pod: pod})
 	if r == nil {
 		return &ranking, nil
@@ -105,7 +92,7 @@ func (p *gpuMemory) Precompute(view *snapshot.View) {
 // filter evaluates on which nodes a pod that requests GPUs fits.
 type filter struct {
 	policy  *gpuMemory
-	pod     claims.Pod
+	pod     types.UID
 	request *request
 }
 
@@ -118,16 +105,16 @@ func (c *filter) Signature() string { return c.request.signature() }
 
 // Filter implements policy.Filter.
 func (c *filter) Filter(n *snapshot.Node) policy.Verdict {
-	b := c.policy.usage.Of(n)
-	verdict := c.policy.evaluate(c.request, n, b)
-	if verdict.Fits() || c.request.refused != nil || !b.holders.Has(c.pod) {
+	u := c.policy.usage.Of(n)
+	verdict := c.policy.evaluate(c.request, n, u)
+	if verdict.Fits() || c.request.refused != nil || !u.holders.Has(c.pod) {
 		return verdict
 	}
 	ledger := n.Ledger(memoryResource)
-	if c.policy.usable(ledger, c.pod.UID, n) || n.Has(c.pod.UID) {
+	if c.policy.usable(ledger, c.pod, n) || n.Has(c.pod) {
 		return policy.Verdict{}
 	}
-	without := usageOf(n, claims.Without(ledger, c.pod.UID), c.policy.hardware.Of(n))
+	without := usageOf(n, claims.Without(ledger, c.pod), c.policy.hardware.Of(n), false)
 	return c.policy.evaluate(c.request, n, &without)
 }
 
@@ -135,25 +122,22 @@ func (c *filter) Filter(n *snapshot.Node) policy.Verdict {
 // the GPUs exist, are healthy, and are large enough.
 func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.Node) bool {
 	hw, ill := p.hardware.Of(n), unhealthy(n)
-	if hw.problem != nil {
-		return false
-	}
-	for unit, amount := range claims.Of(ledger, uid) {
+	return hw.problem == nil && claims.Serves(ledger, uid, func(unit string) int64 {
 		gpu, err := strconv.Atoi(unit)
-		if err != nil || gpu < 0 || gpu >= len(hw.capacities) || amount > hw.capacities[gpu] || ill&(1<<gpu) != 0 {
-			return false
+		if err != nil || gpu < 0 || ill&(1<<gpu) != 0 {
+			return 0
 		}
-	}
-	return true
+		return hw.capacity(gpu)
+	})
 }
 
 // evaluate returns the verdict on whether the pod would get what it requests.
-func (p *gpuMemory) evaluate(r *request, n *snapshot.Node, b *usage) policy.Verdict {
+func (p *gpuMemory) evaluate(r *request, n *snapshot.Node, u *usage) policy.Verdict {
 	switch {
 	case r.refused != nil:
 		return policy.Verdict{Reason: r.refused, Unresolvable: true}
-	case b.problem != nil:
-		return policy.Verdict{Reason: b.problem, Unresolvable: true}
+	case u.problem != nil:
+		return policy.Verdict{Reason: u.problem, Unresolvable: true}
 	case len(r.models) > 0 && p.hardware.Of(n).mixed:
 		return policy.Verdict{Reason: mixedModels, Unresolvable: true}
 	case len(r.models) > 0:
@@ -162,25 +146,25 @@ func (p *gpuMemory) evaluate(r *request, n *snapshot.Node, b *usage) policy.Verd
 		}
 	}
 	if r.whole() || r.gpus > 1 {
-		return r.countGPUs(b)
+		return r.countGPUs(u)
 	}
 	switch {
-	case b.mostFree >= r.share:
+	case u.mostFree >= r.share:
 		return policy.Verdict{}
-	case b.largest < r.share:
-		return policy.Verdict{Reason: tooLarge[p.config.Unit], Unresolvable: true, Have: b.largest, Want: r.share}
+	case u.largest < r.share:
+		return policy.Verdict{Reason: tooLarge[p.config.Unit], Unresolvable: true, Have: u.largest, Want: r.share}
 	}
-	return policy.Verdict{Reason: insufficientMemory[p.config.Unit], Have: b.mostFree, Want: r.share}
+	return policy.Verdict{Reason: insufficientMemory[p.config.Unit], Have: u.mostFree, Want: r.share}
 }
 
 // countGPUs returns the verdict on a request for more than a share of one GPU.
-func (r *request) countGPUs(b *usage) policy.Verdict {
+func (r *request) countGPUs(u *usage) policy.Verdict {
 	var fitting, possible int64
-	for _, gpu := range b.gpus {
-		if r.fits(gpu) {
+	for i := range u.gpus {
+		if r.fits(&u.gpus[i]) {
 			fitting++
 		}
-		if r.possible(gpu) {
+		if r.possible(&u.gpus[i]) {
 			possible++
 		}
 	}
@@ -196,21 +180,21 @@ func (r *request) countGPUs(b *usage) policy.Verdict {
 
 // Score implements policy.Score.
 func (c *cycle) Score(n *snapshot.Node) int64 {
-	b := c.policy.usage.Of(n)
-	if b.capacity == 0 {
+	u := c.policy.usage.Of(n)
+	if u.capacity == 0 {
 		return 0
 	}
-	used := b.used
-	if !b.holders.Has(c.pod) {
-		used = min(b.capacity, used+min(b.capacity, c.request.expected(b)))
+	used := u.used
+	if !u.holders.Has(c.pod) {
+		used = min(u.capacity, used+min(u.capacity, c.request.expected(u)))
 	}
-	return c.policy.config.ScoringStrategy.Type.Score(used, b.capacity)
+	return c.policy.config.ScoringStrategy.Type.Score(used, u.capacity)
 }
 
 // expected returns how much the pod would take, with whole GPUs of average size.
-func (r *request) expected(b *usage) int64 {
+func (r *request) expected(u *usage) int64 {
 	if r.whole() {
-		return b.capacity / int64(len(b.gpus)) * min(r.gpus, int64(len(b.gpus)))
+		return u.capacity / int64(len(u.gpus)) * min(r.gpus, int64(len(u.gpus)))
 	}
 	return r.memory
 }
@@ -230,17 +214,17 @@ func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Ver
 		return policy.Claim{}, policy.Verdict{}
 	}
 	others, ledger := claims.Others(ask)
-	b := usageOf(others, ledger, p.hardware.Of(ask.Node))
-	if verdict := p.evaluate(r, ask.Node, &b); !verdict.Fits() {
+	u := usageOf(others, ledger, p.hardware.Of(ask.Node), false)
+	if verdict := p.evaluate(r, ask.Node, &u); !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
 	var claim policy.Claim
-	for i, gpu := range b.gpus {
-		claim.Units = append(claim.Units, policy.Capacity{Unit: strconv.Itoa(i), Capacity: gpu.capacity})
+	for i := range u.gpus {
+		claim.Units = append(claim.Units, policy.Capacity{Unit: strconv.Itoa(i), Capacity: u.gpus[i].Capacity})
 	}
 	var sizes []string
-	for _, i := range p.choose(r, &b, p.preferred(ask, others, &b)) {
-		size, amount := b.gpus[i].capacity, r.share
+	for _, i := range p.choose(r, &u, p.preferred(ask, others, &u)) {
+		size, amount := u.gpus[i].Capacity, r.share
 		if r.whole() {
 			amount = size
 		}

@@ -26,7 +26,7 @@ type GPU struct {
 }
 
 // Free returns what is left for other pods, at least 0, whether the GPU is healthy or not.
-func (d *GPU) Free() int64 { return gpu{capacity: d.Capacity, used: d.Used}.free() }
+func (d *GPU) Free() int64 { return max(0, d.Capacity-d.Used) }
 
 // GPUPod is what one pod holds of one GPU.
 type GPUPod struct {
@@ -42,61 +42,30 @@ type GPUPod struct {
 // them; none if the node has no shared GPUs and no pod holds any.
 func GPUs(config Config, n *snapshot.Node) []GPU {
 	hw := hardwareOf(n.Object, &config)
-	held := holdings(n, n.Ledger(memoryResource), &hw)
-	var devices []GPU
-	at := map[int]int{}
-	device := func(index int, capacity int64) {
-		if _, ok := at[index]; !ok && index != everyGPU {
-			at[index] = len(devices)
-			devices = append(devices, GPU{Index: index, Capacity: capacity})
-		}
-	}
-	for i, capacity := range hw.capacities {
-		device(i, capacity)
-	}
-	for _, h := range held {
-		device(h.gpu, 0)
-	}
-	for _, h := range held {
-		if h.gpu != everyGPU {
-			devices[at[h.gpu]].enter(h)
-			continue
-		}
-		for i := range devices {
-			devices[i].enter(h)
-		}
-	}
-	ill := unhealthy(n)
-	for i := range devices {
-		d := &devices[i]
-		d.Healthy = d.Index >= maxGPUs || ill&(1<<d.Index) == 0
-		slices.SortStableFunc(d.Pods, func(a, b GPUPod) int {
+	return gpusOf(n, &hw)
+}
+
+func gpusOf(n *snapshot.Node, hw *hardware) []GPU {
+	u := usageOf(n, n.Ledger(memoryResource), hw, true)
+	all := append(u.gpus, u.gone...)
+	for i := range all {
+		slices.SortStableFunc(all[i].Pods, func(a, b GPUPod) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 		})
 	}
-	slices.SortFunc(devices, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
-	return devices
+	return all
 }
 
-// Unannotated returns the pods of the node that request GPUs, and of which neither a claim nor an annotation says which GPUs they
+// unannotated returns the pods of the node that request GPUs, and of which neither a claim nor an annotation says which GPUs they
 // have, in order of namespace and name. They count on no GPU. Their Amount is the memory that they request, or 0 for whole GPUs.
-func Unannotated(config Config, n *snapshot.Node) []GPUPod {
-	hw := hardwareOf(n.Object, &config)
-	claimants, _ := claims.On(n, n.Ledger(memoryResource))
+func unannotated(n *snapshot.Node, hw *hardware) []GPUPod {
+	_, unclaimed := claims.On(n, n.Ledger(memoryResource))
 	var pods []GPUPod
-	for i := range n.Pods {
+	for _, i := range unclaimed {
 		pod := podStates.Of(n, i)
-		if claimants[pod.pod.UID] == nil && (pod.memory > 0 || pod.count > 0) && len(annotated(nil, pod, &hw)) == 0 {
+		if (pod.memory > 0 || pod.count > 0) && len(annotated(nil, pod, hw)) == 0 {
 			pods = append(pods, GPUPod{Holder: pod.holder, Amount: pod.memory})
 		}
 	}
 	return pods
-}
-
-func (d *GPU) enter(h holding) {
-	d.Used = snapshot.AddAmounts(d.Used, h.amount)
-	if h.unserved {
-		d.Reserved = snapshot.AddAmounts(d.Reserved, h.amount)
-	}
-	d.Pods = append(d.Pods, GPUPod{Holder: *h.holder, Amount: h.amount, Reserved: h.unserved, Unplaced: h.gpu == everyGPU})
 }

@@ -123,73 +123,41 @@ func annotated(all []holding, pod *podState, hw *hardware) []holding {
 	if pod.memory == 0 && pod.count == 0 {
 		return all
 	}
-	h := holding{pod: pod.pod, holder: &pod.holder, total: pod.memory, unserved: pod.unserved()}
+	h := holding{holder: &pod.holder, total: pod.memory, unserved: pod.unserved()}
 	if pod.shares != nil {
 		for h.gpu, h.amount = range pod.shares {
 			all = append(all, h)
 		}
 		return all
 	}
-	if pod.gpu >= 0 && pod.memory > 0 { // as usual
-		h.gpu, h.amount = pod.gpu, pod.memory
-		return append(all, h)
+	indexes := pod.indexes
+	if indexes == nil && len(hw.capacities) == 1 {
+		indexes = []int{0} // the device plugin gives the only GPU to a pod without an annotation
 	}
-	each := int64(0) // of whole GPUs
-	indexes := gpusOf(pod, hw)
-	if pod.memory == 0 {
-		indexes = wholeGPUs(indexes, pod.count)
-	} else if len(indexes) > 0 {
-		each = (pod.memory-1)/int64(len(indexes)) + 1
-	}
-	for _, h.gpu = range indexes {
-		if h.amount = each; pod.memory == 0 {
-			h.amount = hw.whole(h.gpu)
+	switch {
+	case pod.memory > 0:
+		for _, h.gpu = range indexes {
+			h.amount = (pod.memory-1)/int64(len(indexes)) + 1
+			all = append(all, h)
 		}
+		return all
+	case slices.Equal(indexes, []int{everyGPU}):
+		indexes = slices.Repeat([]int{anyGPU}, int(min(pod.count, maxGPUs)))
+	}
+	for _, h.gpu = range indexes[:min(int64(len(indexes)), pod.count)] {
+		h.amount = hw.capacity(h.gpu)
 		all = append(all, h)
 	}
 	return all
 }
 
-// wholeGPUs returns the GPUs that a pod has that requests count of them.
-func wholeGPUs(indexes []int, count int64) []int {
-	if slices.Equal(indexes, []int{everyGPU}) {
-		return slices.Repeat([]int{anyGPU}, int(min(count, maxGPUs)))
-	}
-	return indexes[:min(int64(len(indexes)), count)]
-}
-
-// gpusOf returns which GPUs the pod has according to its annotations.
-func gpusOf(pod *podState, hw *hardware) []int {
-	switch {
-	case pod.indexes != nil:
-		return pod.indexes
-	case pod.indexed:
-		return []int{everyGPU}
-	case len(hw.capacities) == 1:
-		return []int{0} // the device plugin gives the only GPU to a pod without an annotation
-	}
-	return nil // and none, if there are several
-}
-
-// whole returns how much a pod with the whole GPU holds: 0 if the GPU does not exist, and the most
-// possible if it is unknown.
-func (hw *hardware) whole(gpu int) int64 {
-	switch {
-	case gpu == everyGPU && len(hw.capacities) > 0:
-		return slices.Max(hw.capacities)
-	case gpu >= 0 && gpu < len(hw.capacities):
-		return hw.capacities[gpu]
-	}
-	return 0
-}
-
-// parseIndexes returns nil unless the text is a list of different indices.
+// parseIndexes returns everyGPU unless the text is a list of different indices.
 func parseIndexes(text string) []int {
 	var indexes []int
 	for part := range strings.SplitSeq(text, ",") {
 		i, err := strconv.Atoi(part)
 		if err != nil || i < 0 || len(indexes) == maxGPUs || slices.Contains(indexes, i) {
-			return nil
+			return []int{everyGPU}
 		}
 		indexes = append(indexes, i)
 	}

@@ -25,7 +25,8 @@ type NodeReport struct {
 	Problem  string `json:"problem,omitempty"`
 	Reported string `json:"reported,omitempty"`
 	GPUs     []GPU  `json:"gpus"`
-	// Unannotated are the pods of which nothing says which GPUs they have: see the function Unannotated.
+	// Unannotated are the pods of which nothing says which GPUs they have, in order of namespace and name. They count on no GPU.
+	// Their Amount is the memory that they request, or 0 for whole GPUs.
 	Unannotated []GPUPod `json:"unannotated,omitempty"`
 }
 
@@ -64,8 +65,8 @@ func (p *gpuMemory) Inspect(view *snapshot.View, path string) (value any, found 
 	}
 	report := Report{Unit: p.config.Unit, Nodes: []NodeReport{}}
 	for n := range nodesOf(view, name, one) {
-		if node := p.report.Of(n); len(node.GPUs) > 0 || node.Problem != "" && kind == "gpus" {
-			report.Nodes = append(report.Nodes, *node)
+		if node := p.report(n); len(node.GPUs) > 0 || node.Problem != "" && kind == "gpus" {
+			report.Nodes = append(report.Nodes, node)
 		}
 	}
 	switch {
@@ -78,6 +79,15 @@ func (p *gpuMemory) Inspect(view *snapshot.View, path string) (value any, found 
 		return report, true
 	}
 	return report.inspection(), true
+}
+
+func (p *gpuMemory) report(n *snapshot.Node) NodeReport {
+	hw := p.hardware.Of(n)
+	report := NodeReport{Name: n.Name, GPUs: gpusOf(n, hw), Unannotated: unannotated(n, hw)}
+	if hw.reported != "" {
+		report.Problem, report.Reported = hw.problem.Code, hw.reported
+	}
+	return report
 }
 
 // nodesOf yields the node with the name, or all nodes.
@@ -121,12 +131,15 @@ func (p *gpuMemory) Units(view *snapshot.View) policy.UnitList {
 	return list
 }
 
-func unitsOf(report *NodeReport) []policy.Unit {
-	units := make([]policy.Unit, len(report.GPUs))
-	for i := range report.GPUs {
-		d := &report.GPUs[i]
-		units[i] = policy.Unit{
-			Name: strconv.Itoa(d.Index), Capacity: d.Capacity, Used: d.Used, Reserved: d.Reserved, Unhealthy: !d.Healthy || report.Problem != "", Gone: d.Capacity == 0,
+func (u *usage) units(hw *hardware) []policy.Unit {
+	units := make([]policy.Unit, 0, len(u.gpus)+len(u.gone))
+	for _, gpus := range [...][]GPU{u.gpus, u.gone} {
+		for i := range gpus {
+			d := &gpus[i]
+			units = append(units, policy.Unit{
+				Name: strconv.Itoa(d.Index), Capacity: d.Capacity, Used: d.Used, Reserved: d.Reserved,
+				Unhealthy: !d.Healthy || hw.reported != "", Gone: d.Capacity == 0,
+			})
 		}
 	}
 	return units

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -21,9 +22,7 @@ func TestInspect(t *testing.T) {
 	}
 	builder.SetPod(placed("p", 6, "1"))
 	view := builder.View()
-	inspector := build(t, `{sizesFrom: {annotation: sizes}}`).(interface {
-		Inspect(*snapshot.View, string) (any, bool)
-	})
+	inspector := build(t, `{sizesFrom: {annotation: sizes}}`).(policy.Inspector)
 	const all = `{"nodes":[{"name":"n","totalGPU":32,"usedGPU":6,"devs":[` +
 		`{"id":0,"totalGPU":16,"usedGPU":0,"pods":[]},` +
 		`{"id":1,"totalGPU":16,"usedGPU":6,"pods":[{"name":"p","namespace":"default","usedGPU":6}]}]}]}`
@@ -36,9 +35,9 @@ func TestInspect(t *testing.T) {
 			`{"index":0,"capacity":16,"used":0,"reserved":0,"healthy":true,"pods":null},` +
 			`{"index":1,"capacity":16,"used":6,"reserved":0,"healthy":true,"pods":[{"namespace":"default","name":"p","uid":"uid-p","amount":6}]}]}]}`,
 		"gpus/words": `{"unit":"GiB","nodes":[{"name":"words","problem":"InvalidGPUs",` +
-			`"reported":"annotation sizes is \"80GiB,16GiB\", and must be whole numbers, at most 64","gpus":null}]}`,
+			`"reported":"annotation sizes is \"80GiB,16GiB\", and must be whole numbers, at most 64","gpus":[]}]}`,
 		"gpus/few": `{"unit":"GiB","nodes":[{"name":"few","problem":"InvalidGPUs",` +
-			`"reported":"annotation sizes is \"80\", and must be as many numbers as aliyun.com/gpu-count, 2","gpus":null}]}`,
+			`"reported":"annotation sizes is \"80\", and must be as many numbers as aliyun.com/gpu-count, 2","gpus":[]}]}`,
 		"gpus/unknown": `{"unit":"GiB","nodes":[],"error":"node \"unknown\" not found"}`,
 		"other":        "",
 	} {
@@ -70,9 +69,10 @@ func TestInspectShowsUnannotatedPods(t *testing.T) {
 		other.Spec.NodeName, other.Annotations = name, nil
 		builder.SetPod(other)
 	}
-	view := builder.View()
+	view, inspector := builder.View(), build(t, `{}`).(policy.Inspector)
 	for node, want := range map[string]string{"n": `[{"namespace":"default","name":"on-n","uid":"uid-on-n","amount":4}]`, "single": "null"} {
-		got, err := json.Marshal(gpumemory.Unannotated(gpumemory.Config{}, view.Node(node)))
+		report, _ := inspector.Inspect(view, "gpus/"+node)
+		got, err := json.Marshal(report.(gpumemory.Report).Nodes[0].Unannotated)
 		if err != nil || string(got) != want {
 			t.Errorf("%s: %v, got %s, want %s", node, err, got, want)
 		}

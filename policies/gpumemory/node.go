@@ -1,6 +1,7 @@
 package gpumemory
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -50,6 +51,14 @@ func hardwareOf(node *corev1.Node, c *Config) hardware {
 		hw.problem, hw.reported = pluginDown, fmt.Sprintf("allocatable 0 of %d %s", memory, memoryResource)
 	}
 	return hw
+}
+
+// capacity returns the size of the GPU, and 0 if the node does not have it.
+func (hw *hardware) capacity(gpu int) int64 {
+	if gpu < 0 || gpu >= len(hw.capacities) {
+		return 0
+	}
+	return hw.capacities[gpu]
 }
 
 // sizesOf returns the memory of each GPU, or what is wrong with what the node reports.
@@ -107,20 +116,11 @@ func parseSizes(parts []string) []int64 {
 	return sizes
 }
 
-// gpu is the state of one GPU of a node.
-type gpu struct {
-	capacity int64 // 0..1<<20
-	used     int64 // may exceed capacity, if hardware was replaced
-	healthy  bool
-}
-
-// free returns what can still be allocated, whether the GPU is healthy or not.
-func (c gpu) free() int64 { return max(0, c.capacity-c.used) }
-
 // usage is the state of the GPUs of a node, and which pods hold what.
 type usage struct {
 	problem *policy.Reason // why no GPU can be used
-	gpus    []gpu          // by index
+	gpus    []GPU          // of the node, by index
+	gone    []GPU          // in order of index: pods hold some of them, and the node does not have them
 	holders claims.Holders
 	// unserved are the GPUs, as bits, of pods to which the device plugin has not given them yet, by
 	// the total request of such a pod.
@@ -132,43 +132,60 @@ type usage struct {
 }
 
 // usageOf computes the usage with the given ledger, which may be nil, instead of the node's own.
-func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) usage {
-	b := usage{problem: hw.problem, gpus: make([]gpu, len(hw.capacities))}
+// The GPUs have their Pods only if that is requested.
+func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware, withPods bool) usage {
+	u := usage{problem: hw.problem, gpus: make([]GPU, len(hw.capacities))}
 	ill := unhealthy(n)
-	for i := range b.gpus {
-		b.gpus[i] = gpu{capacity: hw.capacities[i], healthy: ill&(1<<i) == 0}
+	for i := range u.gpus {
+		u.gpus[i] = GPU{Index: i, Capacity: hw.capacities[i], Healthy: ill&(1<<i) == 0}
 	}
-	for _, h := range holdings(n, ledger, hw) {
-		b.enter(h)
-	}
-	for _, c := range b.gpus {
-		if c.healthy {
-			b.used += min(c.used, c.capacity)
-			b.capacity += c.capacity
-			b.mostFree, b.largest = max(b.mostFree, c.free()), max(b.largest, c.capacity)
+	held := holdings(n, ledger, hw)
+	for _, h := range held {
+		if h.gpu >= len(u.gpus) && !slices.ContainsFunc(u.gone, func(d GPU) bool { return d.Index == h.gpu }) {
+			u.gone = append(u.gone, GPU{Index: h.gpu, Healthy: h.gpu >= maxGPUs || ill&(1<<h.gpu) == 0})
 		}
 	}
-	return b
+	slices.SortFunc(u.gone, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
+	for i := range held {
+		u.enter(&held[i], withPods)
+	}
+	for i := range u.gpus {
+		if d := &u.gpus[i]; d.Healthy {
+			u.used += min(d.Used, d.Capacity)
+			u.capacity += d.Capacity
+			u.mostFree, u.largest = max(u.mostFree, d.Free()), max(u.largest, d.Capacity)
+		}
+	}
+	return u
 }
 
-func (b *usage) enter(h holding) {
-	b.holders.Add(h.pod)
-	for i := range b.gpus {
-		if h.gpu == i || h.gpu == everyGPU {
-			b.gpus[i].used = snapshot.AddAmounts(b.gpus[i].used, h.amount)
+func (u *usage) enter(h *holding, withPods bool) {
+	u.holders.Add(h.holder.UID)
+	for _, gpus := range [...][]GPU{u.gpus, u.gone} {
+		for i := range gpus {
+			d := &gpus[i]
+			if h.gpu != d.Index && h.gpu != everyGPU {
+				continue
+			}
+			d.Used = snapshot.AddAmounts(d.Used, h.amount)
+			if h.unserved {
+				d.Reserved = snapshot.AddAmounts(d.Reserved, h.amount)
+			}
+			if withPods {
+				d.Pods = append(d.Pods, GPUPod{*h.holder, h.amount, h.unserved, h.gpu == everyGPU})
+			}
 		}
 	}
-	if h.unserved && h.gpu >= 0 && h.gpu < len(b.gpus) {
-		if b.unserved == nil {
-			b.unserved = map[int64]uint64{}
+	if h.unserved && h.gpu >= 0 && h.gpu < len(u.gpus) {
+		if u.unserved == nil {
+			u.unserved = map[int64]uint64{}
 		}
-		b.unserved[h.total] |= 1 << h.gpu
+		u.unserved[h.total] |= 1 << h.gpu
 	}
 }
 
 // holding is what one pod holds of one GPU.
 type holding struct {
-	pod      claims.Pod
 	holder   *claims.Holder
 	gpu      int // may be one that the node does not have, or everyGPU
 	amount   int64
@@ -177,40 +194,25 @@ type holding struct {
 }
 
 // holdings lists what pods hold: by the claims in the ledger, which may be nil, and for other pods
-// by their annotations.
+// by their annotations. A pod holds no more whole GPUs than it requests, whatever its annotations
+// say: if they do not name them, it holds GPUs that no other pod does.
 func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding {
-	claimants, _ := claims.On(n, ledger)
+	claimed, unclaimed := claims.On(n, ledger)
 	all := make([]holding, 0, len(n.Pods))
-	for i := range n.Pods {
-		if pod := podStates.Of(n, i); claimants[pod.pod.UID] == nil {
-			all = annotated(all, pod, hw)
-		}
+	for _, i := range unclaimed {
+		all = annotated(all, podStates.Of(n, i), hw)
 	}
-	if ledger == nil {
-		return chosen(all, hw)
-	}
-	for _, unit := range ledger.Units {
-		index, err := strconv.Atoi(unit.Name)
+	for _, c := range claimed {
+		index, err := strconv.Atoi(c.Unit)
 		if err != nil || index < 0 {
 			index = everyGPU
 		}
-		for _, claim := range unit.Claims {
-			c := claimants[claim.Pod]
-			h := holding{holder: &c.Holder, gpu: index, amount: claim.Amount, total: c.Total, unserved: true}
-			if c.Pod == nil {
-				h.pod = claims.PodOf(claim.Pod)
-			} else {
-				pod := podStates.Of(n, c.Index)
-				h.pod, h.unserved = pod.pod, waits(pod, c.Entry)
-			}
-			all = append(all, h)
+		h := holding{holder: &c.Holder, gpu: index, amount: c.Amount, total: c.Total, unserved: true}
+		if c.Index >= 0 {
+			h.unserved = waits(podStates.Of(n, c.Index), c.Entry)
 		}
+		all = append(all, h)
 	}
-	return chosen(all, hw)
-}
-
-// chosen replaces anyGPU, so that a pod holds no more whole GPUs than it requests, whatever its annotations say.
-func chosen(all []holding, hw *hardware) []holding {
 	for i := range all {
 		if all[i].gpu != anyGPU {
 			continue
@@ -219,7 +221,7 @@ func chosen(all []holding, hw *hardware) []holding {
 		for slices.ContainsFunc(all, func(h holding) bool { return h.gpu == free }) {
 			free++
 		}
-		all[i].gpu, all[i].amount = free, hw.whole(free)
+		all[i].gpu, all[i].amount = free, hw.capacity(free)
 	}
 	return all
 }

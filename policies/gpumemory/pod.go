@@ -7,35 +7,29 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// podState is what the policy reads from a pod on a node. The fields that it reads of most pods are first, and near each other in memory.
+// podState is what the policy reads from a pod on a node.
 type podState struct {
-	pod           claims.Pod
-	memory, count int64 // of GPUs, as in requested
-	// gpu is the index in the annotation if that is one, or -1.
-	gpu         int
-	indexed     bool // has an annotation with indices, which may be invalid
-	pending     bool
-	marked      bool          // has an annotation that says whether the device plugin has given the pod its GPU
-	notAssigned bool          // and that it has not
-	shares      map[int]int64 // see allocated
-	indexes     []int         // see parseIndexes
-	holder      claims.Holder
+	memory, count int64         // of GPUs, as in requested
+	indexes       []int         // of the GPUs in its annotation: see parseIndexes; nil: no annotation
+	shares        map[int]int64 // see allocated
+	pending       bool
+	marked        bool // has an annotation that says whether the device plugin has given the pod its GPU
+	notAssigned   bool // and that it has not
+	holder        claims.Holder
 }
 
 // podStates are those of the pods on each node: of the many pods on a node that a pod has come to, only that one is read.
 var podStates = snapshot.NewPodFact(func(pod *corev1.Pod) podState {
-	s := podState{holder: claims.HolderOf(pod), pod: claims.PodOf(pod.UID)}
+	s := podState{holder: claims.HolderOf(pod)}
 	if s.memory, s.count = requested(pod); s.memory > 0 {
 		s.shares = allocated(pod.Annotations[allocationKey], s.memory)
 	}
-	text, indexed := pod.Annotations[indexKey]
-	s.indexes, s.indexed, s.gpu = parseIndexes(text), indexed, -1
-	if len(s.indexes) == 1 {
-		s.gpu = s.indexes[0]
+	if text, ok := pod.Annotations[indexKey]; ok {
+		s.indexes = parseIndexes(text)
 	}
 	s.pending = pod.Status.Phase == corev1.PodPending || pod.Status.Phase == ""
-	text, s.marked = pod.Annotations[assignedKey]
-	s.notAssigned = text == notAssigned
+	text, marked := pod.Annotations[assignedKey]
+	s.marked, s.notAssigned = marked, text == notAssigned
 	return s
 })
 

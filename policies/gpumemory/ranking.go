@@ -3,10 +3,11 @@ package gpumemory
 import (
 	"math"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/internal/placement/strategy"
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -17,7 +18,7 @@ import (
 // ranking is the Cycle of a pod without GPUs where nodes are ranked by a strategy.
 type ranking struct {
 	policy *gpuMemory
-	pod    claims.Pod
+	pod    types.UID
 	strategy.Ranking
 }
 
@@ -57,10 +58,11 @@ func (p *gpuMemory) room(n *snapshot.Node, u *usage) placement.Node {
 		room.Model = n.Object.Labels[p.config.ModelLabel]
 	}
 	if u.problem == nil {
-		for _, c := range u.gpus {
-			gpu := placement.GPU{Size: c.capacity}
-			if c.healthy {
-				gpu.Free = c.free()
+		for i := range u.gpus {
+			d := &u.gpus[i]
+			gpu := placement.GPU{Size: d.Capacity}
+			if d.Healthy {
+				gpu.Free = d.Free()
 			}
 			room.GPUs = append(room.GPUs, gpu)
 		}

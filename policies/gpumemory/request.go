@@ -38,16 +38,16 @@ func (r *request) signature() string {
 func (r *request) whole() bool { return r.memory == 0 }
 
 // fits reports whether the pod can get the GPU.
-func (r *request) fits(c gpu) bool {
+func (r *request) fits(d *GPU) bool {
 	if r.whole() {
-		return r.possible(c) && c.used == 0
+		return r.possible(d) && d.Used == 0
 	}
-	return r.possible(c) && c.free() >= r.share
+	return r.possible(d) && d.Free() >= r.share
 }
 
 // possible reports whether the pod could get the GPU if that were empty.
-func (r *request) possible(c gpu) bool {
-	return c.healthy && c.capacity > 0 && c.capacity >= r.share
+func (r *request) possible(d *GPU) bool {
+	return d.Healthy && d.Capacity > 0 && d.Capacity >= r.share
 }
 
 // request returns what the pod requests, or nil when it requests no GPU.

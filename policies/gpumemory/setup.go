@@ -78,26 +78,20 @@ func Defaults() Config {
 }
 
 // New returns the policy, or an aggregate of field.Error values.
-func New(config Config) (policy.Policy, error) {
-	if errs := config.validate(); len(errs) > 0 {
-		return nil, errs.ToAggregate()
-	}
-	if config.ScoringStrategy.Type == LeastWaste {
-		by := strategy.LeastWaste()
-		return newGPUMemory(config, &by), nil
-	}
-	return newGPUMemory(config, nil), nil
-}
+func New(config Config) (policy.Policy, error) { return build(config, strategy.LeastWaste()) }
 
-// NewWith returns the policy with another strategy than those of the configuration, to compare
-// it with these; other modules cannot name one. The type of the scoring strategy is as with
-// LeastWaste.
+// NewWith returns the policy with another strategy in place of LeastWaste, to compare it with that;
+// other modules cannot name one.
 func NewWith(config Config, by strategy.Strategy) (policy.Policy, error) {
 	config.ScoringStrategy.Type = LeastWaste
+	return build(config, by)
+}
+
+func build(config Config, leastWaste strategy.Strategy) (policy.Policy, error) {
 	if errs := config.validate(); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	return newGPUMemory(config, &by), nil
+	return newGPUMemory(config, leastWaste), nil
 }
 
 func (c *Config) validate() field.ErrorList {

@@ -3,18 +3,23 @@ package licenses
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/policy/claims"
 	"outboard.dev/outboard/snapshot"
 )
 
+// unknownTime is later than every claim.
+var unknownTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // floatingSeats are the floating seats of a feature.
 type floatingSeats struct {
-	holders
+	holders []holder
 	// unknown is true if the number of seats, or of used seats, is not reported, or is too old to
 	// count.
 	unknown  bool
@@ -22,44 +27,46 @@ type floatingSeats struct {
 	others   int64 // of these, used by others, as far as known
 	reserved int64 // of these, not for pods
 	held     int64 // by pods; together with others it may exceed total
-	// nominated are the seats for nominated pods that come before this pod.
+	// nominated are the seats for nominated pods that come before the pod asking.
 	nominated int64
 	// reported is how many seats the server reports as used; zero if it does not count.
 	reported snapshot.Value
 	counted  bool // reported counts, although it may be stale
 }
 
-// capacity returns how many seats pods can have.
-func (s *floatingSeats) capacity() int64 { return max(0, s.total-s.reserved-s.others) }
-
-// free returns what is left; less than 0 if there are fewer seats than were allocated.
-func (s *floatingSeats) free() int64 {
-	return s.capacity() - s.held - s.nominated
+// holder is a pod that holds floating seats.
+type holder struct {
+	claims.Held
+	claimed bool      // in the ledger; otherwise the pod is on a node and requests the seats
+	at      time.Time // when it claimed them, or a time before which it was bound
+	node    string    // to which it is, or will be, bound
 }
 
-// floatingSeats counts the seats with the given holders.
-func (f *feature) floatingSeats(signal *snapshot.Signal, h holders, whenStale policy.UnknownAction) floatingSeats {
-	s := floatingSeats{holders: h, reserved: f.ReservedSeats, held: used(h.all)}
-	counts := func(v snapshot.Value) bool { return v.Current() || !v.At.IsZero() && whenStale == policy.Neutral }
+// floatingSeats counts the seats of the View, with the ledger, which may be nil, instead of the
+// View's own. Without a claim, the pod own does not count.
+func (p *licenses) floatingSeats(f *feature, view *snapshot.View, ledger *snapshot.Ledger, own types.UID) *floatingSeats {
+	s := &floatingSeats{holders: p.holders(f, view, ledger, own), reserved: f.ReservedSeats, unknown: f.Seats == nil}
+	s.held = s.sum(func(*holder) bool { return true })
 	if f.Seats != nil {
 		s.total = *f.Seats
 	}
-	s.unknown = f.Seats == nil
 	if f.Server == nil {
 		return s
 	}
+	counts := func(v snapshot.Value) bool { return v.Current() || !v.At.IsZero() && p.whenStale == policy.Neutral }
+	signal := view.Signal(f.Server.Signal)
 	if v := signal.Get(f.totalKey); counts(v) {
 		s.total, s.unknown = whole(math.Floor(v.Number)), false
 	}
-	v := signal.Get(f.usedKey)
-	s.reported, s.counted = v, counts(v)
-	if s.counted {
-		s.others = whole(math.Ceil(v.Number))
-	} else if whenStale == policy.Reject {
+	s.reported = signal.Get(f.usedKey)
+	if s.counted = counts(s.reported); s.counted {
+		s.others = whole(math.Ceil(s.reported.Number))
+	} else if p.whenStale == policy.Reject {
 		s.unknown = true
 	}
 	if f.Server.UsedIncludesPods {
-		s.others = max(0, s.others-claimedBefore(h.all, v.At.Add(-f.Server.checkoutDelay())))
+		latest := s.reported.At.Add(-f.Server.checkoutDelay())
+		s.others = max(0, s.others-s.sum(func(h *holder) bool { return !h.at.After(latest) }))
 	}
 	return s
 }
@@ -67,90 +74,140 @@ func (f *feature) floatingSeats(signal *snapshot.Signal, h holders, whenStale po
 // whole converts a number of seats in a signal.
 func whole(n float64) int64 { return int64(min(maxSeats, max(0, n))) }
 
+// holders counts each pod once: with its claim if it has one, and otherwise with what it requests,
+// up to the limit of its namespace, because every user who creates pods sets their requests.
+func (p *licenses) holders(f *feature, view *snapshot.View, ledger *snapshot.Ledger, own types.UID) []holder {
+	var all, bound []holder
+	entries := map[types.UID]*snapshot.LedgerPod{own: nil} // of pods that are not counted again
+	if ledger != nil {
+		all = make([]holder, 0, len(ledger.Pods))
+		for i := range ledger.Pods {
+			entries[ledger.Pods[i].UID] = &ledger.Pods[i]
+		}
+		for i := range ledger.Units {
+			for _, c := range ledger.Units[i].Claims {
+				h := holder{Held: claims.Held{Holder: claims.Holder{UID: c.Pod}, Amount: c.Amount}, claimed: true}
+				if e := entries[c.Pod]; e != nil {
+					h.Namespace, h.Name, h.at, h.node = e.Namespace, e.Name, e.At, e.Node
+				}
+				all = append(all, h)
+			}
+		}
+	}
+	for n := range view.All() {
+		for _, b := range *p.boundPods.Of(n) {
+			if _, ok := entries[b.UID]; !ok && b.feature == f {
+				bound = append(bound, b.holder)
+			}
+		}
+	}
+	if f.MaxPerNamespace == nil {
+		return append(all, bound...)
+	}
+	inNamespace := map[string]int64{}
+	for i := range all {
+		h := &all[i]
+		inNamespace[h.Namespace] = snapshot.AddAmounts(inNamespace[h.Namespace], h.Amount)
+	}
+	slices.SortStableFunc(bound, func(a, b holder) int { return a.at.Compare(b.at) })
+	for _, h := range bound {
+		h.Amount = min(h.Amount, *f.MaxPerNamespace-inNamespace[h.Namespace])
+		if h.Amount > 0 {
+			inNamespace[h.Namespace] += h.Amount
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// boundPod is a pod on a node that requests floating seats of a feature.
+type boundPod struct {
+	feature *feature
+	holder
+}
+
+// boundPodsOf lists these pods for a node. A pod with an invalid request requests nothing.
+func (p *licenses) boundPodsOf(n *snapshot.Node) []boundPod {
+	var bound []boundPod
+	for _, pod := range n.Pods {
+		needs, _ := p.request(pod)
+		at, known := snapshot.BoundBefore(pod)
+		if !known {
+			at = unknownTime
+		}
+		for _, need := range needs {
+			if need.feature.floating() {
+				held := claims.Held{Holder: claims.HolderOf(pod), Amount: need.seats}
+				bound = append(bound, boundPod{need.feature, holder{Held: held, at: at, node: n.Name}})
+			}
+		}
+	}
+	return bound
+}
+
+// nominatedSeats returns how many seats are needed by nominated pods that are at least as important
+// as the pod asking, and hold none: pods were evicted to make room for them. A pod that needs more
+// than there is does not count.
+func (p *licenses) nominatedSeats(f *feature, asking *corev1.Pod, view *snapshot.View, s *floatingSeats) int64 {
+	var sum int64
+	for _, n := range view.Nominated() {
+		if n.Pod.UID == asking.UID || corev1helpers.PodPriority(n.Pod) < corev1helpers.PodPriority(asking) || s.has(n.Pod.UID) {
+			continue
+		}
+		needs, _ := p.request(n.Pod)
+		for _, need := range needs {
+			if need.feature == f && need.seats <= s.total-s.reserved {
+				sum = snapshot.AddAmounts(sum, need.seats)
+			}
+		}
+	}
+	return sum
+}
+
 // evaluate returns the verdict on whether there are seats for a pod of the namespace.
-func (f *feature) evaluate(s *floatingSeats, seats int64, namespace string) policy.Verdict {
-	switch most := max(0, s.total-s.reserved); {
-	case s.unknown:
+func (s *floatingSeats) evaluate(n need, namespace string) policy.Verdict {
+	if most := max(0, s.total-s.reserved); s.unknown {
 		return policy.Verdict{Reason: signalStale, Unresolvable: true}
-	case seats > most:
-		return policy.Verdict{Reason: tooFewSeats, Unresolvable: true, Have: most, Want: seats}
-	case f.MaxPerNamespace != nil && snapshot.AddAmounts(claimedIn(s.all, namespace), seats) > *f.MaxPerNamespace:
-		have := max(0, *f.MaxPerNamespace-claimedIn(s.all, namespace))
-		return policy.Verdict{Reason: namespaceLimit, Unresolvable: true, Have: have, Want: seats}
-	case seats > s.free():
-		return policy.Verdict{Reason: noFreeSeat, Have: max(0, s.free()), Want: seats}
+	} else if n.seats > most {
+		return policy.Verdict{Reason: tooFewSeats, Unresolvable: true, Have: most, Want: n.seats}
+	}
+	if limit := n.feature.MaxPerNamespace; limit != nil {
+		left := max(0, *limit-s.sum(func(h *holder) bool { return h.Namespace == namespace }))
+		if n.seats > left {
+			return policy.Verdict{Reason: namespaceLimit, Unresolvable: true, Have: left, Want: n.seats}
+		}
+	}
+	if n.seats > s.free() {
+		return policy.Verdict{Reason: noFreeSeat, Have: max(0, s.free()), Want: n.seats}
 	}
 	return policy.Verdict{}
 }
 
-// claim returns a claim of seats, if free seats are left, which are enough. The capacity is the sum
-// of the claims and the free seats.
-func claim(l *snapshot.Ledger, free, seats int64) policy.Claim {
-	const unit = "seats"
-	return policy.Claim{
-		Units:   []policy.Capacity{{Unit: unit, Capacity: l.Unit(unit).Used() + free}},
-		Amounts: []policy.Amount{{Unit: unit, Amount: seats}},
-	}
+// capacity returns how many seats pods can have.
+func (s *floatingSeats) capacity() int64 { return max(0, s.total-s.reserved-s.others) }
+
+// free returns what is left; less than 0 if there are fewer seats than were allocated.
+func (s *floatingSeats) free() int64 { return s.capacity() - s.held - s.nominated }
+
+func (s *floatingSeats) has(pod types.UID) bool {
+	return pod != "" && slices.ContainsFunc(s.holders, func(h holder) bool { return h.UID == pod })
 }
 
-// used returns the sum of the claims over all units.
-func used(l *snapshot.Ledger) int64 {
-	var sum int64
-	if l != nil {
-		for i := range l.Units {
-			sum = snapshot.AddAmounts(sum, l.Units[i].Used())
+// sum returns what the holders for which the function returns true hold together.
+func (s *floatingSeats) sum(counts func(*holder) bool) (seats int64) {
+	for i := range s.holders {
+		if counts(&s.holders[i]) {
+			seats = snapshot.AddAmounts(seats, s.holders[i].Amount)
 		}
 	}
-	return sum
+	return seats
 }
 
-// held returns what the pod holds, all of one unit.
-func held(l *snapshot.Ledger, uid types.UID) int64 {
-	for i := range l.Units {
-		claims := l.Units[i].Claims
-		if at, ok := slices.BinarySearchFunc(claims, uid, func(c snapshot.LedgerClaim, uid types.UID) int {
-			return strings.Compare(string(c.Pod), string(uid))
-		}); ok {
-			return claims[at].Amount
-		}
-	}
-	return 0
-}
-
-// claimedBefore returns the sum of the claims made at or before the time.
-func claimedBefore(l *snapshot.Ledger, latest time.Time) int64 {
-	sum := used(l)
-	if l != nil {
-		for _, p := range slices.Backward(l.Pods) { // the latest one first
-			if !p.At.After(latest) {
-				break
-			}
-			sum -= held(l, p.UID)
-		}
-	}
-	return sum
-}
-
-// claimedIn returns the sum of the claims of pods in the namespace.
-func claimedIn(l *snapshot.Ledger, namespace string) int64 {
-	var sum int64
-	if l != nil {
-		for i := range l.Pods {
-			if l.Pods[i].Namespace == namespace {
-				sum = snapshot.AddAmounts(sum, held(l, l.Pods[i].UID))
-			}
-		}
-	}
-	return sum
-}
-
-// claimedByNode returns the sums of the claims by the node to which the pods are, or will be, bound.
-func claimedByNode(l *snapshot.Ledger) map[string]int64 {
+// byNode returns the sums of the seats by the node to which their holders are bound.
+func (s *floatingSeats) byNode() map[string]int64 {
 	sums := map[string]int64{}
-	if l != nil {
-		for i := range l.Pods {
-			sums[l.Pods[i].Node] = snapshot.AddAmounts(sums[l.Pods[i].Node], held(l, l.Pods[i].UID))
-		}
+	for _, h := range s.holders {
+		sums[h.node] = snapshot.AddAmounts(sums[h.node], h.Amount)
 	}
 	return sums
 }

@@ -3,14 +3,15 @@
 package licenses
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/claims"
@@ -27,14 +28,12 @@ type licenses struct {
 	inputs     policy.Inputs
 	features   []*feature // in order of name
 	boundPods  *snapshot.Fact[[]boundPod]
-	latest     atomic.Pointer[viewHolders]
 }
 
 // feature is a Feature with its derived data.
 type feature struct {
 	Feature
-	signal            string                    // "": none
-	totalKey, usedKey string                    // in its signal
+	totalKey, usedKey string                    // in the signal of its server
 	nodeSeats         *snapshot.Fact[nodeSeats] // nil: nodes have no own seats
 }
 
@@ -43,11 +42,7 @@ func newLicenses(config Config) *licenses {
 	for _, c := range config.Features {
 		f := &feature{Feature: c}
 		if c.Server != nil {
-			f.signal = c.Server.Signal
-			name := c.Server.Feature
-			if name == "" {
-				name = c.Name
-			}
+			name := cmp.Or(c.Server.Feature, c.Name)
 			f.totalKey, f.usedKey = name+"/total", name+"/used"
 		}
 		if c.SeatsPerNode != nil {
@@ -95,17 +90,18 @@ func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 	if err != nil || len(needs) == 0 {
 		return nil, err
 	}
-	c := &cycle{policy: p, pod: claims.PodOf(pod.UID), view: view}
+	c := &cycle{policy: p, pod: pod.UID, view: view}
 	for _, n := range needs {
 		e := viewNeed{need: n}
 		if n.feature.floating() {
-			e.floating = n.feature.floatingSeats(view.Signal(n.feature.signal), p.viewHolders(view).floating[n.feature], p.whenStale)
-			e.floating.nominated = p.nominated(n.feature, pod, view, &e.floating)
-			if e.floating.all.Pod(pod.UID) == nil {
-				e.verdict = n.feature.evaluate(&e.floating, n.seats, pod.Namespace)
+			ledger := view.Ledger(snapshot.LedgerKey{Resource: n.feature.ledger()})
+			e.floating = p.floatingSeats(n.feature, view, ledger, "")
+			e.floating.nominated = p.nominatedSeats(n.feature, pod, view, e.floating)
+			if !e.floating.has(pod.UID) {
+				e.verdict = e.floating.evaluate(n, pod.Namespace)
 			}
 			if e.verdict.Reason == noFreeSeat {
-				e.onNodes = claimedByNode(e.floating.all)
+				e.onNodes = e.floating.byNode()
 			}
 		}
 		c.needs = append(c.needs, e)
@@ -149,7 +145,7 @@ func (c *cycle) sign() (signature string, ok bool) {
 // cycle is the policy prepared for one pod that needs seats.
 type cycle struct {
 	policy *licenses
-	pod    claims.Pod
+	pod    types.UID
 	view   *snapshot.View
 	needs  []viewNeed
 }
@@ -157,7 +153,7 @@ type cycle struct {
 // viewNeed is a need with the floating seats for it in the View of a Cycle.
 type viewNeed struct {
 	need
-	floating floatingSeats  // zero unless the feature is floating
+	floating *floatingSeats // nil unless the feature is floating
 	verdict  policy.Verdict // about the floating seats, on any node
 	// onNodes are the claimed seats by node; nil if enough seats are free.
 	onNodes map[string]int64
@@ -181,7 +177,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 }
 
 // onNode returns the verdict on whether the node has the feature, and its own seats.
-func (e *viewNeed) onNode(n *snapshot.Node, pod claims.Pod) policy.Verdict {
+func (e *viewNeed) onNode(n *snapshot.Node, pod types.UID) policy.Verdict {
 	switch {
 	case !e.feature.on(n):
 		return policy.Verdict{Reason: notInstalled, Unresolvable: true}
@@ -189,7 +185,7 @@ func (e *viewNeed) onNode(n *snapshot.Node, pod claims.Pod) policy.Verdict {
 		return policy.Verdict{}
 	}
 	l := e.feature.nodeSeats.Of(n)
-	if l.holders.Has(pod) {
+	if l.has(pod) {
 		return policy.Verdict{}
 	}
 	return l.evaluate(e.seats)
@@ -222,14 +218,9 @@ func (c *cycle) freed(e *viewNeed, n *snapshot.Node) int64 {
 	if was == nil || was == n {
 		return 0
 	}
-	var sum int64
-	for i := range e.floating.all.Pods {
-		holder := &e.floating.all.Pods[i]
-		if holder.Node == n.Name && was.Has(holder.UID) && !n.Has(holder.UID) {
-			sum = snapshot.AddAmounts(sum, held(e.floating.all, holder.UID))
-		}
-	}
-	return sum
+	return e.floating.sum(func(h *holder) bool {
+		return h.node == n.Name && was.Has(h.UID) && !n.Has(h.UID)
+	})
 }
 
 // Ledgers implements policy.Reserver.
@@ -257,23 +248,44 @@ func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verd
 	if err != nil || i < 0 {
 		return policy.Claim{}, policy.Verdict{Reason: notInstalled, Unresolvable: true} // Ledgers names no such ledger
 	}
-	f, seats := needs[i].feature, needs[i].seats
+	need := needs[i]
 	if ask.Ledger.Node == "" {
-		holders := f.holders(ask.Ledger, p.viewHolders(ask.View).bound[f], ask.Pod.UID)
-		s := f.floatingSeats(ask.View.Signal(f.signal), holders, p.whenStale)
-		s.nominated = p.nominated(f, ask.Pod, ask.View, &s)
-		if verdict := f.evaluate(&s, seats, ask.Pod.Namespace); !verdict.Fits() {
-			return policy.Claim{}, verdict
-		}
-		c := claim(ask.Ledger, s.free(), seats)
+		s := p.floatingSeats(need.feature, ask.View, ask.Ledger, ask.Pod.UID)
+		s.nominated = p.nominatedSeats(need.feature, ask.Pod, ask.View, s)
+		c, verdict := claim(ask.Ledger, s.free(), need.seats, s.evaluate(need, ask.Pod.Namespace))
 		c.NotBefore = s.reported.At // the server's count so far does not include these seats
-		return c, policy.Verdict{}
+		return c, verdict
 	}
 	others, ledger := claims.Others(ask)
-	l := p.nodeSeatsOf(f, others, ledger)
-	if verdict := l.evaluate(seats); !verdict.Fits() {
+	l := p.nodeSeatsOf(need.feature, others, ledger)
+	// The seats of pods without a claim are not in the ledger, so they are not in its capacity either.
+	return claim(ask.Ledger, l.free(), need.seats, l.evaluate(need.seats))
+}
+
+// claim returns a claim of seats if the verdict permits it: then enough are free. The capacity is
+// the sum of the claims and the free seats.
+func claim(l *snapshot.Ledger, free, seats int64, verdict policy.Verdict) (policy.Claim, policy.Verdict) {
+	if !verdict.Fits() {
 		return policy.Claim{}, verdict
 	}
-	// The seats of pods without a claim are not in the ledger, so they are not in its capacity either.
-	return claim(ask.Ledger, l.free(), seats), policy.Verdict{}
+	const unit = "seats"
+	return policy.Claim{
+		Units:   []policy.Capacity{{Unit: unit, Capacity: l.Unit(unit).Used() + free}},
+		Amounts: []policy.Amount{{Unit: unit, Amount: seats}},
+	}, verdict
+}
+
+// Units implements policy.UnitLister: each feature with floating seats is a pool.
+func (p *licenses) Units(view *snapshot.View) policy.UnitList {
+	list := policy.UnitList{Resource: corev1.ResourceName(strings.TrimSuffix(ledgerPrefix, "/")), Title: "Licenses"}
+	for _, f := range p.features {
+		if !f.floating() {
+			continue
+		}
+		s := p.floatingSeats(f, view, view.Ledger(snapshot.LedgerKey{Resource: f.ledger()}), "")
+		list.Nodes = append(list.Nodes, policy.NodeUnits{Node: f.Name, Group: "Licenses", Units: []policy.Unit{{
+			Name: f.Name, Capacity: s.capacity(), Used: s.held, Unhealthy: s.unknown,
+		}}})
+	}
+	return list
 }

@@ -14,55 +14,62 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
+// MaxCapacity bounds a unit, so that neither the sum over the units of a node overflows, nor a hundred times that.
+const MaxCapacity = 1 << 50
+
 // Claimant is a pod with claims in a ledger.
 type Claimant struct {
-	// Holder identifies the pod.
-	Holder Holder
+	Holder
 	// Entry is the pod's entry in the ledger; nil if the ledger holds only the claims.
 	Entry *snapshot.LedgerPod
-	// Pod is the pod on the node; nil if it is not on the node yet.
-	Pod *corev1.Pod
-	// Index is that of Pod in the Pods of the node.
+	// Index is that of the pod in the Pods of the node; -1 if it is not on the node yet.
 	Index int
 	// Total is the sum of its claims over all units.
 	Total int64
 }
 
-// On returns the pods that hold something of the node: those with claims in the ledger, by UID, and the other pods on
-// the node, in the node's order. The ledger may be nil.
-func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimants map[types.UID]*Claimant, unclaimed []*corev1.Pod) {
-	if ledger == nil || len(ledger.Units) == 0 {
-		return nil, n.Pods
-	}
-	claimants = make(map[types.UID]*Claimant, len(ledger.Pods))
-	for i := range ledger.Units {
-		for _, claim := range ledger.Units[i].Claims {
-			c := claimants[claim.Pod]
-			if c == nil {
-				c = &Claimant{Holder: Holder{UID: claim.Pod}}
-				claimants[claim.Pod] = c
-			}
-			c.Total = snapshot.AddAmounts(c.Total, claim.Amount)
-		}
-	}
-	for i := range ledger.Pods {
-		if c := claimants[ledger.Pods[i].UID]; c != nil {
-			c.Entry = &ledger.Pods[i]
-			c.Holder.Namespace, c.Holder.Name = c.Entry.Namespace, c.Entry.Name
-		}
-	}
-	for i, pod := range n.Pods {
-		if c := claimants[pod.UID]; c != nil {
-			c.Pod, c.Index, c.Holder = pod, i, HolderOf(pod)
-		} else {
-			unclaimed = append(unclaimed, pod)
-		}
-	}
-	return claimants, unclaimed
+// Claimed is what a claimant holds of one unit.
+type Claimed struct {
+	*Claimant
+	Unit   string
+	Amount int64
 }
 
-// MaxCapacity bounds a unit, so that neither the sum over the units of a node overflows, nor a hundred times that.
-const MaxCapacity = 1 << 50
+// On returns what pods hold of the node by their claims in the ledger, which may be nil, in the
+// order of the ledger, and the indices of the other pods on the node. No pod is in both.
+func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimed []Claimed, unclaimed []int) {
+	var pods map[types.UID]*Claimant
+	if ledger != nil {
+		pods = make(map[types.UID]*Claimant, len(ledger.Pods))
+		claimed = make([]Claimed, 0, len(ledger.Pods))
+		for i := range ledger.Units {
+			for _, c := range ledger.Units[i].Claims {
+				pod := pods[c.Pod]
+				if pod == nil {
+					pod = &Claimant{Holder: Holder{UID: c.Pod}, Index: -1}
+					pods[c.Pod] = pod
+				}
+				pod.Total = snapshot.AddAmounts(pod.Total, c.Amount)
+				claimed = append(claimed, Claimed{pod, ledger.Units[i].Name, c.Amount})
+			}
+		}
+		for i := range ledger.Pods {
+			if pod := pods[ledger.Pods[i].UID]; pod != nil {
+				pod.Entry = &ledger.Pods[i]
+				pod.Namespace, pod.Name = pod.Entry.Namespace, pod.Entry.Name
+			}
+		}
+	}
+	unclaimed = make([]int, 0, len(n.Pods))
+	for i, on := range n.Pods {
+		if pod := pods[on.UID]; pod != nil {
+			pod.Index, pod.Holder = i, HolderOf(on)
+		} else {
+			unclaimed = append(unclaimed, i)
+		}
+	}
+	return claimed, unclaimed
+}
 
 // Of yields the units on which the pod has claims, and the amounts. It yields nothing if the ledger is nil or does not
 // list the pod.
@@ -78,6 +85,17 @@ func Of(ledger *snapshot.Ledger, pod types.UID) iter.Seq2[string, int64] {
 			}
 		}
 	}
+}
+
+// Serves reports whether the units have what the pod has claimed of them in the ledger, if anything.
+// capacity returns that of a unit, and 0 for one that cannot be used.
+func Serves(ledger *snapshot.Ledger, pod types.UID, capacity func(unit string) int64) bool {
+	for unit, amount := range Of(ledger, pod) {
+		if amount > capacity(unit) {
+			return false
+		}
+	}
+	return true
 }
 
 // Others returns the node and the ledger of a request without the pod that is to be bound: the pod
@@ -96,39 +114,26 @@ func Without(ledger *snapshot.Ledger, pod types.UID) *snapshot.Ledger {
 // Holders is a set of pods that hold something of a node. The zero value is empty.
 type Holders struct {
 	uids []types.UID
-	bits uint64 // union of the bits of all of them
+	bits uint64 // of all of them: they rule out most nodes on which a pod holds nothing
 }
 
 // Add adds a pod. It ignores the one with the UID "".
-func (h *Holders) Add(pod Pod) {
-	if pod.UID != "" {
-		h.uids = append(h.uids, pod.UID)
-		h.bits |= pod.bit
+func (h *Holders) Add(pod types.UID) {
+	if pod != "" {
+		h.uids, h.bits = append(h.uids, pod), h.bits|bitOf(pod)
 	}
 }
 
 // Has reports whether the pod is in the set.
-func (h *Holders) Has(pod Pod) bool {
-	return h.bits&pod.bit != 0 && slices.Contains(h.uids, pod.UID)
+func (h *Holders) Has(pod types.UID) bool {
+	return h.bits&bitOf(pod) != 0 && slices.Contains(h.uids, pod)
 }
 
-// Pod is a pod to add to Holders, or to look up. A cycle makes it once.
-type Pod struct {
-	UID types.UID
-	bit uint64 // rules out most nodes on which the pod holds nothing
-}
-
-// PodOf returns the Pod with the UID. A Pod with the UID "" is in no Holders.
-func PodOf(uid types.UID) Pod { return Pod{uid, bitOf(uid)} }
-
-// bitOf returns the bit of a UID: one of 64, and none for "".
+// bitOf returns one of 64 bits, by the last characters of the UID, which are random.
 func bitOf(uid types.UID) uint64 {
-	if uid == "" {
-		return 0
+	hash := uint(0)
+	for i := max(0, len(uid)-4); i < len(uid); i++ {
+		hash = hash*31 + uint(uid[i])
 	}
-	hash := uint32(2166136261) // FNV-1a
-	for i := range len(uid) {
-		hash = (hash ^ uint32(uid[i])) * 16777619
-	}
-	return 1 << (hash >> 26)
+	return 1 << (hash % 64)
 }

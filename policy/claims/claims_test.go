@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,28 +39,37 @@ var ledger = &snapshot.Ledger{
 	Pods: []snapshot.LedgerPod{{UID: "bound", Name: "pod-bound"}, {UID: "coming", Name: "pod-coming"}, {UID: "nothing"}},
 }
 
-// Pods with claims in the ledger are claimants; all other pods are unclaimed.
+// Pods with claims in the ledger hold these, whether they are on the node or only the ledger has
+// their names; all other pods are unclaimed, also one in the ledger without amounts.
 func TestOn(t *testing.T) {
-	claimants, unclaimed := claims.On(nodeWith("other", "bound", "", "nothing"), ledger)
+	end := &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)}
+	n := nodeWith("other", "bound", "", "nothing")
+	n.Pods[slices.IndexFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == "bound" })].DeletionTimestamp = end
+	claimed, unclaimed := claims.On(n, ledger)
 	got := ""
-	for _, uid := range []types.UID{"bound", "coming", "huge"} {
-		c := claimants[uid]
-		got += fmt.Sprintf("%s: %d, entry %t, pod %t; ", uid, c.Total, c.Entry != nil && c.Entry.UID == uid, c.Pod != nil && c.Pod.UID == uid)
+	for _, c := range claimed {
+		got += fmt.Sprintf("%s of %s (%d in total), entry %t, pod %t\n", claims.Held{Holder: c.Holder, Amount: c.Amount}, c.Unit, c.Total,
+			c.Entry != nil && c.Entry.UID == c.UID, c.Index >= 0 && n.Pods[c.Index].UID == c.UID)
 	}
-	want := fmt.Sprintf("bound: 6, entry true, pod true; coming: 3, entry true, pod false; huge: %d, entry false, pod false; ", math.MaxInt64)
-	if got != want || len(claimants) != 3 {
-		t.Errorf("claimants: %s, want %s", got, want)
+	const all = math.MaxInt64
+	if want := fmt.Sprintf(`/pod-bound (2, terminating until 2026-03-01T12:00:30Z) of 0 (6 in total), entry true, pod true
+/pod-coming (3) of 0 (3 in total), entry true, pod false
+/pod-bound (4, terminating until 2026-03-01T12:00:30Z) of 1 (6 in total), entry true, pod true
+pod huge (%d) of 1 (%d in total), entry false, pod false
+pod huge (1) of 2 (%d in total), entry false, pod false
+`, all, all, all); got != want {
+		t.Errorf("claimed:\n%s, want\n%s", got, want)
 	}
 	names := ""
-	for _, p := range unclaimed {
-		names += p.Name + " "
+	for _, i := range unclaimed {
+		names += n.Pods[i].Name + " "
 	}
-	if names != "pod- pod-nothing pod-other " { // a pod in the ledger without amounts has claimed nothing
+	if names != "pod- pod-nothing pod-other " {
 		t.Errorf("unclaimed: %s", names)
 	}
 	for _, empty := range []*snapshot.Ledger{nil, {}} {
-		if claimants, unclaimed := claims.On(nodeWith("other"), empty); len(claimants) != 0 || len(unclaimed) != 1 {
-			t.Errorf("without claims: %v, %v", claimants, unclaimed)
+		if claimed, unclaimed := claims.On(nodeWith("other"), empty); len(claimed) != 0 || len(unclaimed) != 1 {
+			t.Errorf("without claims: %v, %v", claimed, unclaimed)
 		}
 	}
 }
@@ -103,19 +114,18 @@ func TestHolders(t *testing.T) {
 		var h claims.Holders
 		all := map[types.UID]bool{}
 		for _, uid := range uids.Draw(t, "uids") {
-			h.Add(claims.PodOf(types.UID(uid)))
+			h.Add(types.UID(uid))
 			all[types.UID(uid)] = uid != ""
 		}
 		for _, uid := range append(uids.Draw(t, "others"), "", "a", "b") {
-			if got := h.Has(claims.PodOf(types.UID(uid))); got != all[types.UID(uid)] {
+			if got := h.Has(types.UID(uid)); got != all[types.UID(uid)] {
 				t.Errorf("%q is in the set: %t", uid, got)
 			}
 		}
 	})
 	var h claims.Holders
-	h.Add(claims.PodOf("a"))
-	p := claims.PodOf("b")
-	if n := testing.AllocsPerRun(100, func() { h.Has(p) }); n != 0 {
+	h.Add("a")
+	if n := testing.AllocsPerRun(100, func() { h.Has("b") }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

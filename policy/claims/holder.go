@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
+	"outboard.dev/outboard/snapshot"
 )
 
 // maxHeld is how many pods a text from [List] names.
@@ -61,6 +62,14 @@ func (h *Held) text(amount bool) string {
 		return fmt.Sprintf("%s (%s)", h.name(), until)
 	}
 	return h.name()
+}
+
+// Sum returns the sum of the amounts.
+func Sum(held []Held) (sum int64) {
+	for i := range held {
+		sum = snapshot.AddAmounts(sum, held[i].Amount)
+	}
+	return sum
 }
 
 // List returns the pods for an explanation: "ml/train (40), ml/eval (4), and 3 more". The pods that hold most come first,

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy/claims"
-	"outboard.dev/outboard/snapshot"
 )
 
 func TestList(t *testing.T) {
@@ -38,22 +37,6 @@ func TestList(t *testing.T) {
 	} {
 		if got := claims.List(tt.held); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
-	}
-}
-
-// A claimant has the name of its pod, also if only the ledger has it, and says when the pod ends.
-func TestClaimantHolder(t *testing.T) {
-	end := &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)}
-	ending := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "bound", UID: "bound", DeletionTimestamp: end}}
-	node := snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, ending)
-	claimants, _ := claims.On(node, ledger)
-	for uid, want := range map[types.UID]string{
-		"bound": "ns/bound (6, terminating until 2026-03-01T12:00:30Z)", "coming": "/pod-coming (3)", "huge": "pod huge (9223372036854775807)",
-	} {
-		c := claimants[uid]
-		if got := (claims.Held{Holder: c.Holder, Amount: c.Total}).String(); got != want {
-			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
