@@ -25,7 +25,7 @@ func (p *devices) choose(want int64, hw *hardware, u *usage) []policy.Amount {
 	for _, part := range parts {
 		for i, unit := range hw.units {
 			if unit.part == part {
-				given[i] = min(want, u.free[i])
+				given[i] = min(want, u.free(i))
 				want -= given[i]
 			}
 		}

@@ -24,7 +24,6 @@ type devices struct {
 	reasons    partReasons // where together is set
 	hardware   *snapshot.ObjectFact[hardware]
 	usage      *snapshot.Fact[usage]
-	listed     *snapshot.Fact[[]policy.Unit] // for Units
 }
 
 func newDevices(config Config) *devices {
@@ -39,7 +38,6 @@ func newDevices(config Config) *devices {
 	p.usage = snapshot.NewFact(func(n *snapshot.Node) usage {
 		return p.usageOf(n, n.Ledger(config.Resource), p.hardware.Of(n))
 	})
-	p.listed = snapshot.NewFact(p.list)
 	return p
 }
 
@@ -209,18 +207,9 @@ func (hw *hardware) serves(ledger *snapshot.Ledger, pod types.UID) bool {
 func (p *devices) Units(view *snapshot.View) policy.UnitList {
 	list := policy.UnitList{Resource: corev1.ResourceName(p.config.Resource), Title: p.config.Resource}
 	for n := range view.All() {
-		if units := *p.listed.Of(n); len(units) > 0 {
+		if units := p.usage.Of(n).units; len(units) > 0 {
 			list.Nodes = append(list.Nodes, policy.NodeUnits{Node: n.Name, Units: units})
 		}
 	}
 	return list
-}
-
-func (p *devices) list(n *snapshot.Node) []policy.Unit {
-	hw, usage := p.hardware.Of(n), p.usage.Of(n)
-	units := make([]policy.Unit, len(hw.units))
-	for i, u := range hw.units {
-		units[i] = policy.Unit{Name: u.name, Capacity: u.capacity, Used: u.capacity - usage.free[i], Unhealthy: hw.problem != nil}
-	}
-	return units
 }

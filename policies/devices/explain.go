@@ -116,12 +116,12 @@ func explainUnits(hw *hardware, u *usage) []string {
 		switch {
 		case unit.capacity == 0:
 			text = "out of use"
-		case unit.capacity == 1 && u.free[i] == 1:
+		case unit.capacity == 1 && u.free(i) == 1:
 			text = "free"
 		case unit.capacity == 1:
 			text = "in use"
 		default:
-			text = fmt.Sprintf("free: %d of %d", u.free[i], unit.capacity)
+			text = fmt.Sprintf("free: %d of %d", u.free(i), unit.capacity)
 		}
 		switch pods := u.held[i]; {
 		case len(pods) > 0 && text == "in use":

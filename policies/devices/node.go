@@ -198,9 +198,9 @@ type usage struct {
 	held     [][]claims.Held // of each unit
 	unplaced []claims.Held   // of units that are unknown, or not listed: on the node as a whole
 	holders  claims.Holders
-	free     []int64 // of each unit, 0 or more
-	partFree []int64 // of each part, at the index that identifies it
-	// left is what can be allocated in total. It may be less than the sum of free, because of
+	units    []policy.Unit // each used up to its capacity
+	partFree []int64       // of each part, at the index that identifies it
+	// left is what can be allocated in total. It may be less than the units have, because of
 	// unplaced.
 	left     int64
 	mostFree int64 // of one part, not more than left
@@ -260,13 +260,17 @@ func (p *devices) named(pod *corev1.Pod, hw *hardware) []int {
 }
 
 func (u *usage) sum(hw *hardware) {
-	u.free, u.partFree = make([]int64, len(hw.units)), make([]int64, len(hw.units))
+	u.units, u.partFree = make([]policy.Unit, len(hw.units)), make([]int64, len(hw.units))
 	for i, unit := range hw.units {
-		u.free[i] = max(0, unit.capacity-claims.Sum(u.held[i]))
-		u.partFree[unit.part] += u.free[i]
-		u.left += u.free[i]
+		used := min(unit.capacity, claims.Sum(u.held[i]))
+		u.units[i] = policy.Unit{Name: unit.name, Capacity: unit.capacity, Used: used, Unhealthy: hw.problem != nil}
+		u.partFree[unit.part] += u.free(i)
+		u.left += u.free(i)
 		u.mostFree = max(u.mostFree, u.partFree[unit.part])
 	}
 	u.left = max(0, u.left-claims.Sum(u.unplaced))
 	u.mostFree = min(u.mostFree, u.left)
 }
+
+// free returns what is left of a unit, 0 or more.
+func (u *usage) free(unit int) int64 { return u.units[unit].Capacity - u.units[unit].Used }

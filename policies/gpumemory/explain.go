@@ -41,7 +41,7 @@ func (c *rankingCycle) Explain(n *snapshot.Node) []string {
 
 // wouldGet describes which GPUs of the node the pod would get, given the preferred one, or what is
 // free of them if it fits on none.
-func (c *filter) wouldGet(n *snapshot.Node, preferred int) []string {
+func (c *cycle) wouldGet(n *snapshot.Node, preferred int) []string {
 	if n == nil || c.request.refused != nil {
 		return nil
 	}

@@ -67,19 +67,19 @@ func (c *Config) Inputs() policy.Inputs {
 // Prepare implements policy.Policy.
 func (p *gpuMemory) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	r := p.request(pod)
-	filter := filter{policy: p, pod: pod.UID, request: r}
+	c := cycle{policy: p, pod: pod.UID, request: r}
 	switch {
 	case p.ranker == nil && r == nil:
 		return nil, nil
 	case p.ranker == nil:
-		return &cycle{filter}, nil
+		return &c, nil
 	}
 	ranking := ranking{policy: p, pod: pod.UID}
 	ranking.Ranking, _ = p.ranker.Rank(view, snapshot.PodEvent{Pod: pod})
 	if r == nil {
 		return &ranking, nil
 	}
-	return &rankingCycle{filter, ranking}, nil
+	return &rankingCycle{c, ranking}, nil
 }
 
 // Precompute implements policy.Precomputer.
@@ -89,22 +89,19 @@ func (p *gpuMemory) Precompute(view *snapshot.View) {
 	}
 }
 
-// filter evaluates on which nodes a pod that requests GPUs fits.
-type filter struct {
+// cycle is the policy prepared for one pod that requests GPUs.
+type cycle struct {
 	policy  *gpuMemory
 	pod     types.UID
 	request *request
 }
 
-// cycle is the policy prepared for one pod that requests GPUs.
-type cycle struct{ filter }
-
-// Signature implements policy.Signature: what the pod requests. Everything else that Filter, and Score of cycle, read is the node's, with its
+// Signature implements policy.Signature: what the pod requests. Everything else that Filter and Score read is the node's, with its
 // ledger and its ConfigMap, except for which pod asks: that matters only where the pod has GPUs already.
-func (c *filter) Signature() string { return c.request.signature() }
+func (c *cycle) Signature() string { return c.request.signature() }
 
 // Filter implements policy.Filter.
-func (c *filter) Filter(n *snapshot.Node) policy.Verdict {
+func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	u := c.policy.usage.Of(n)
 	verdict := c.policy.evaluate(c.request, n, u)
 	if verdict.Fits() || c.request.refused != nil || !u.holders.Has(c.pod) {

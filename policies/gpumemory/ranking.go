@@ -24,7 +24,7 @@ type ranking struct {
 
 // rankingCycle is the Cycle of a pod with GPUs where nodes are ranked.
 type rankingCycle struct {
-	filter
+	cycle
 	ranking
 }
 
@@ -32,7 +32,7 @@ type rankingCycle struct {
 func (r *ranking) Signature() string { return "" }
 
 // Signature implements policy.Signature: that of the verdicts.
-func (c *rankingCycle) Signature() string { return c.filter.Signature() }
+func (c *rankingCycle) Signature() string { return c.cycle.Signature() }
 
 // Score implements policy.Score: no node is better than one on which the pod has its GPUs already.
 func (r *ranking) Score(n *snapshot.Node) int64 {
@@ -41,6 +41,9 @@ func (r *ranking) Score(n *snapshot.Node) int64 {
 	}
 	return r.Ranking.Score(n)
 }
+
+// Score implements policy.Score.
+func (c *rankingCycle) Score(n *snapshot.Node) int64 { return c.ranking.Score(n) }
 
 // preferred returns the best GPU for a share, or placement.FirstFree if no strategy chooses.
 func (p *gpuMemory) preferred(ask policy.ReserveRequest, n *snapshot.Node, u *usage) int {
