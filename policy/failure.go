@@ -7,7 +7,8 @@ type FailurePolicy string
 const (
 	// Fail rejects every node: the pod stays pending instead of being placed without the policy.
 	Fail FailurePolicy = "Fail"
-	// Ignore excludes the policy from the request, which is decided as if the profile did not have it. It is not for a
-	// Reserver: filter would pass nodes to which bind cannot bind the pod.
+	// Ignore decides the request as if the profile did not have the policy. If it has filtered all nodes already, and fails
+	// when it scores them for the shortlist, only its scores are missing. Ignore is not for a Reserver: filter would pass
+	// nodes to which bind cannot bind the pod.
 	Ignore FailurePolicy = "Ignore"
 )

@@ -19,7 +19,7 @@ const stateKey fwk.StateKey = Name
 
 // attempt is one attempt to schedule a pod.
 type attempt struct {
-	*engine.Attempt
+	*engine.Cycle
 	plugin   *plugin
 	profile  string
 	engine   *engine.Engine
@@ -127,9 +127,9 @@ func (p *plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 		return fwk.AsStatus(err)
 	}
 	slot := c.infos.slot(info)
-	evaluate := c.Filter
+	evaluate := c.FilterNode
 	if c.probing {
-		evaluate = c.Evaluate
+		evaluate = c.Cycle.Verdict
 	} else if c.dryRun {
 		evaluate = c.evaluateSupposed
 	} else if slot != nil && slot.same && slot.isLatest(c.view) && c.Fits(int(slot.row), slot.version) {
@@ -194,7 +194,7 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 		s.nodes = append(s.nodes, nodeOf(a.engine, a.view, slot, info))
 		s.slots, s.rows = append(s.slots, slot), append(s.rows, row)
 	}
-	err = a.Attempt.Score(ctx, s.nodes, s.rows, &p.result)
+	err = a.Cycle.Score(ctx, s.nodes, s.rows, &p.result)
 	p.recordScores(a, started, err)
 	if err != nil {
 		return false, err

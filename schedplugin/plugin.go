@@ -131,12 +131,12 @@ func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
 		return nil, fmt.Errorf("the policies cannot evaluate pods yet: %w", err)
 	}
 	trimmed := p.trimmed(pod)
-	prepared, err := e.NewAttempt(ctx, trimmed, view)
+	prepared, err := e.Begin(ctx, trimmed, view)
 	if err != nil {
 		return nil, err
 	}
 	if !prepared.Concerns() && !e.Reserves() {
 		return nil, nil
 	}
-	return &attempt{Attempt: prepared, plugin: p, profile: profile.Path, engine: e, pod: trimmed, view: view, started: started}, nil
+	return &attempt{Cycle: prepared, plugin: p, profile: profile.Path, engine: e, pod: trimmed, view: view, started: started}, nil
 }

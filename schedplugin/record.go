@@ -14,9 +14,9 @@ import (
 // evaluateSupposed evaluates a node with the pods that the framework assumes. Before the attempt fails, these include the pods that
 // are nominated to the node: a rejection is recorded, and after a pass the framework calls again without them.
 func (a *attempt) evaluateSupposed(n *snapshot.Node) (policy.Verdict, error) {
-	verdict, err := a.Evaluate(n)
+	verdict, err := a.Cycle.Verdict(n)
 	if err == nil && !verdict.Fits() && !a.recorded.Load() {
-		return a.Filter(n)
+		return a.FilterNode(n)
 	}
 	return verdict, err
 }

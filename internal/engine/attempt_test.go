@@ -70,7 +70,7 @@ func TestAttemptIsARequestNodeByNode(t *testing.T) {
 		if err := e.Filter(t.Context(), engine.Request{Pod: pod, View: view, Nodes: nodes}, &want); err != nil {
 			t.Fatal(err)
 		}
-		attempt, err := e.NewAttempt(t.Context(), pod, view)
+		attempt, err := e.Begin(t.Context(), pod, view)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestAttemptIsARequestNodeByNode(t *testing.T) {
 		var group sync.WaitGroup
 		for i, n := range nodes {
 			group.Go(func() {
-				verdict, err := attempt.Filter(n)
+				verdict, err := attempt.FilterNode(n)
 				fits[i] = err == nil && verdict.Fits()
 			})
 		}
@@ -130,12 +130,12 @@ func TestAttemptWithAPolicyThatPanics(t *testing.T) {
 			t.Fatal(err)
 		}
 		view := numberedNodes(2)
-		attempt, err := e.NewAttempt(t.Context(), &corev1.Pod{}, view)
+		attempt, err := e.Begin(t.Context(), &corev1.Pod{}, view)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for n := range view.All() {
-			verdict, err := attempt.Filter(n)
+			verdict, err := attempt.FilterNode(n)
 			failure := (*engine.PolicyError)(nil)
 			switch {
 			case failurePolicy == policy.Fail:
@@ -167,7 +167,7 @@ func TestAttemptScores(t *testing.T) {
 		"scores":               {&fake{score: func(*snapshot.Node) int64 { return 1 }}, true},
 		"filters and reserves": {&reserver{fake: fake{filter: pass}, resources: []string{"r"}}, true},
 	} {
-		attempt, err := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tt.policy, Weight: 1}).NewAttempt(t.Context(), podOf("u", "1"), numberedNodes(1))
+		attempt, err := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tt.policy, Weight: 1}).Begin(t.Context(), podOf("u", "1"), numberedNodes(1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func TestAttemptSignature(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		attempt, err := e.NewAttempt(context.Background(), &corev1.Pod{}, new(snapshot.View))
+		attempt, err := e.Begin(context.Background(), &corev1.Pod{}, new(snapshot.View))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,8 +73,8 @@ func TestAttemptsWithACache(t *testing.T) {
 	})
 }
 
-func newAttempt(t *rapid.T, e *engine.Engine, pod *corev1.Pod, view *snapshot.View) *engine.Attempt {
-	a, err := e.NewAttempt(t.Context(), pod, view)
+func newAttempt(t *rapid.T, e *engine.Engine, pod *corev1.Pod, view *snapshot.View) *engine.Cycle {
+	a, err := e.Begin(t.Context(), pod, view)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func newAttempt(t *rapid.T, e *engine.Engine, pod *corev1.Pod, view *snapshot.Vi
 }
 
 // compareAttempts runs both attempts, the first one with a cache.
-func compareAttempts(t *rapid.T, cached, plain *engine.Attempt, nodes []*snapshot.Node, view *snapshot.View) {
+func compareAttempts(t *rapid.T, cached, plain *engine.Cycle, nodes []*snapshot.Node, view *snapshot.View) {
 	cached.TakeNodeCache()
 	defer cached.ReturnNodeCache()
 	fits := make([]bool, len(nodes))
@@ -93,7 +93,7 @@ func compareAttempts(t *rapid.T, cached, plain *engine.Attempt, nodes []*snapsho
 				fits[i] = true
 				return
 			}
-			verdict, err := cached.Filter(n)
+			verdict, err := cached.FilterNode(n)
 			fits[i] = err == nil && verdict.Fits()
 		})
 	}
@@ -101,7 +101,7 @@ func compareAttempts(t *rapid.T, cached, plain *engine.Attempt, nodes []*snapsho
 	var kept []*snapshot.Node
 	var rows []int32
 	for i, n := range nodes {
-		if verdict, err := plain.Filter(n); err != nil || verdict.Fits() != fits[i] {
+		if verdict, err := plain.FilterNode(n); err != nil || verdict.Fits() != fits[i] {
 			t.Fatalf("%s fits: %v, want %v, %v", n.Name, fits[i], verdict.Fits(), err)
 		}
 		if fits[i] {
@@ -134,11 +134,11 @@ func TestAttemptsFindTheirResultsInTheCache(t *testing.T) {
 	for i := range count {
 		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", i)}})
 	}
-	calls := func(what string, a *engine.Attempt, view *snapshot.View, want int) {
+	calls := func(what string, a *engine.Cycle, view *snapshot.View, want int) {
 		t.Helper()
 		for n := range view.All() {
 			if !a.Fits(n.Row(), view.Version(n.Row())) {
-				if _, err := a.Filter(n); err != nil {
+				if _, err := a.FilterNode(n); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -147,8 +147,8 @@ func TestAttemptsFindTheirResultsInTheCache(t *testing.T) {
 			t.Errorf("%s: the policy was called about %d nodes, want %d", what, got, want)
 		}
 	}
-	attempt := func(name string, view *snapshot.View) *engine.Attempt {
-		a, err := e.NewAttempt(t.Context(), podOf(name, "1"), view)
+	attempt := func(name string, view *snapshot.View) *engine.Cycle {
+		a, err := e.Begin(t.Context(), podOf(name, "1"), view)
 		if err != nil {
 			t.Fatal(err)
 		}

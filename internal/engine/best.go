@@ -1,15 +1,16 @@
 package engine
 
 import (
+	"container/heap"
 	"context"
 	"slices"
 
 	"outboard.dev/outboard/internal/decision"
 )
 
-// Choice says among which nodes [Attempt.Best] chooses.
+// Choice says among which nodes [Cycle.Best] chooses.
 type Choice struct {
-	// Rows are those of nodes of the View of the attempt, each once.
+	// Rows are those of nodes of the View of the Cycle, each once.
 	Rows []int32
 	// N is how many nodes to choose at most, 1 or more.
 	N int
@@ -31,43 +32,34 @@ func (c *Choice) index(position int32) int32 {
 }
 
 // Best chooses the nodes with the largest totals of those on which the pod fits and that are usable. It sets result.Kept to their indices
-// into c.Rows, the best first. Totals are those of Filter and Score of Engine for all nodes of the choice, and so is result.Record, with
-// the chosen nodes as Returned and Top; its rejections have no nearest nodes if all results come from the cache. Call Best before Filter and Fits,
-// after TakeNodeCache. The error is as for Filter of Engine.
-func (a *Attempt) Best(ctx context.Context, c Choice, result *Result) error {
-	if a.bestCached(&c, result) {
+// into choice.Rows, the best first. Totals are those of Filter and Score for all nodes of the choice, and so is result.Record, with
+// the chosen nodes as Returned and Top; its rejections have no nearest nodes if all results come from the cache. Call Best after
+// TakeNodeCache. The error is as for Filter.
+func (c *Cycle) Best(ctx context.Context, choice Choice, result *Result) error {
+	if c.bestIndexed(&choice, result) {
 		return nil
 	}
-	all := slices.Grow(result.scratch.all[:0], len(c.Rows))
-	rows := make([]int32, 0, len(c.Rows))
-	for at := range c.Rows {
-		row := c.Rows[c.index(int32(at))]
-		all, rows = append(all, a.ev.view.At(int(row))), append(rows, row)
+	s := &result.scratch
+	s.all, s.rows = s.all[:0], s.rows[:0]
+	for at := range choice.Rows {
+		row := choice.Rows[choice.index(int32(at))]
+		s.all, s.rows = append(s.all, c.view.At(int(row))), append(s.rows, row)
 	}
-	defer clear(all) // so that the nodes can be garbage-collected
-	result.scratch.all = all
-	req := Request{Pod: a.ev.pod, View: a.ev.view, Nodes: all, Rows: rows}
-	err := a.engine.decide(ctx, req, a.ev, result, func(ev *evaluation) error {
-		nodes := a.engine.withNominated(req, &result.scratch)
-		if err := ev.filter(ctx, nodes, req.Nodes, result); err != nil {
+	defer clear(s.all) // so that the nodes can be garbage-collected
+	return c.decide(ctx, s.all, s.rows, result, func() error {
+		if err := c.filter(ctx, result); err != nil {
 			return err
 		}
-		result.Record.Fit = len(result.Kept)
-		if _, err := ev.sum(ctx, nodes, result.Kept, result); err != nil {
+		if _, err := c.sum(ctx, result.Kept, result); err != nil {
 			return err
 		}
-		chosen := c.choose(result, a.engine.zones.of(a.ev.view))
-		if len(chosen) > 0 && len(ev.scorers) > 0 {
-			ev.noteTop(nodes, result.Kept, chosen[:min(len(chosen), decision.TopNodes)], result)
+		chosen := choice.choose(result, c.engine.zones.of(c.view))
+		if len(chosen) > 0 && len(c.scoring) > 0 {
+			c.noteTop(result.Kept, chosen[:min(len(chosen), decision.TopNodes)], result)
 		}
-		result.keep(&c, chosen)
+		result.keep(&choice, chosen)
 		return nil
 	})
-	// Filter counts from the beginning. It uses the cache, which decide has released.
-	a.ev.resetOutcomes()
-	a.signed = a.ev.signedFilters()
-	a.TakeNodeCache()
-	return err
 }
 
 // keep replaces result.Kept, which are positions, by the indices of those that are chosen from it.
@@ -103,42 +95,33 @@ func (c *Choice) choose(result *Result, zones zoneIDs) (chosen []int32) {
 		return chosen
 	}
 	cutoff := totals[best[len(best)-1]]
-	better := func(a, b int32) bool { return totals[a] > totals[b] || totals[a] == totals[b] && a < b }
-	// A heap of the others with the best one on top.
-	heap := slices.Grow(result.scratch.best[:0], len(kept))
+	others := ranking{totals, slices.Grow(result.scratch.best[:0], len(kept))}
 	for j := range kept {
 		if totals[j] < cutoff || totals[j] == cutoff && !slices.Contains(best, int32(j)) {
-			heap = append(heap, int32(j))
+			others.positions = append(others.positions, int32(j))
 		}
 	}
-	result.scratch.best = heap
-	down := func(at int) {
-		for {
-			child := 2*at + 1
-			if child >= len(heap) {
-				return
-			}
-			if child+1 < len(heap) && better(heap[child+1], heap[child]) {
-				child++
-			}
-			if !better(heap[child], heap[at]) {
-				return
-			}
-			heap[at], heap[child] = heap[child], heap[at]
-			at = child
-		}
-	}
-	for at := len(heap)/2 - 1; at >= 0; at-- {
-		down(at)
-	}
-	for len(heap) > 0 {
-		next := heap[0]
-		heap[0] = heap[len(heap)-1]
-		heap = heap[:len(heap)-1]
-		down(0)
-		if ask(next) {
+	result.scratch.best = others.positions
+	for heap.Init(&others); others.Len() > 0; heap.Pop(&others) {
+		if ask(others.positions[0]) {
 			break
 		}
 	}
 	return chosen
+}
+
+// ranking is a heap of positions with the best one on top.
+type ranking struct {
+	totals    []int64
+	positions []int32
+}
+
+func (r *ranking) Len() int      { return len(r.positions) }
+func (r *ranking) Swap(i, j int) { r.positions[i], r.positions[j] = r.positions[j], r.positions[i] }
+func (r *ranking) Push(any)      {} // not called
+func (r *ranking) Pop() any      { r.positions = r.positions[:r.Len()-1]; return nil }
+
+func (r *ranking) Less(i, j int) bool {
+	a, b := r.positions[i], r.positions[j]
+	return r.totals[a] > r.totals[b] || r.totals[a] == r.totals[b] && a < b
 }

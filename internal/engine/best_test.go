@@ -99,7 +99,7 @@ func TestBest(t *testing.T) {
 				}
 			}
 		}
-		a, err := e.NewAttempt(t.Context(), pod, view)
+		a, err := e.Begin(t.Context(), pod, view)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestBest(t *testing.T) {
 		}
 		fit := 0
 		for _, n := range nodes {
-			if verdict, err := a.Filter(n); err != nil {
+			if verdict, err := a.FilterNode(n); err != nil {
 				t.Fatal(err)
 			} else if verdict.Fits() {
 				fit++
@@ -155,7 +155,7 @@ func TestBestBesideNominatedPods(t *testing.T) {
 	there.Spec.NodeName = "n1"
 	b.SetPod(there)
 	for _, cached := range []bool{false, true} {
-		a, err := e.NewAttempt(t.Context(), podOf("u", "1"), b.View())
+		a, err := e.Begin(t.Context(), podOf("u", "1"), b.View())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestWrongScoreBesideNominatedPods(t *testing.T) {
 	b.SetNode(object("n"))
 	b.SetPod(nominee("nominated", 10, "n"))
 	for _, cached := range []bool{false, true} {
-		a, err := e.NewAttempt(t.Context(), podOf("u", "1"), b.View())
+		a, err := e.Begin(t.Context(), podOf("u", "1"), b.View())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +202,7 @@ func TestBestStops(t *testing.T) {
 	view := numberedNodes(9)
 	c := engine.Choice{Rows: []int32{0, 1, 2, 3, 4, 5, 6, 7, 8}, N: 5}
 	c.Usable = func(i int32) (bool, bool) { return true, i == 7 }
-	a, err := e.NewAttempt(t.Context(), podOf("u", "1"), view)
+	a, err := e.Begin(t.Context(), podOf("u", "1"), view)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func TestBestFollowsTheViews(t *testing.T) {
 			pod := podOf(fmt.Sprint("new", step), "1")
 			pod.Labels = map[string]string{"app": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "app")}
 			best := func(e *engine.Engine, cached bool) *engine.Result {
-				a, err := e.NewAttempt(t.Context(), pod, view)
+				a, err := e.Begin(t.Context(), pod, view)
 				if err != nil {
 					t.Fatal(err)
 				}

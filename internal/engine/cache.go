@@ -53,64 +53,80 @@ type cachedNode struct {
 	scores [cachedScores]uint8
 }
 
-// sign appends the signature of a member's cycle to that of the evaluation. It returns false if the cycle has none.
-func (ev *evaluation) sign(member int, cycle policy.Cycle) bool {
+// TakeNodeCache gives the Cycle the cache for its signature, with all rows of its View. Until ReturnNodeCache, no other Cycle uses it. It
+// does nothing if the results are those of this pod alone: for a pod without a signature, or for which a node has something already, by a
+// claim or because the pod is there.
+func (c *Cycle) TakeNodeCache() {
+	alike := len(c.signature) > 0 && len(c.signature) <= maxSignature && c.pod.Spec.NodeName == "" &&
+		(c.engine.claimants == nil || !c.engine.holders.has(c.view, c.pod.UID))
+	if alike {
+		c.cache = c.engine.caches.take(c.signature, c.view.Rows())
+	}
+}
+
+// ReturnNodeCache lets other Cycles use the cache that TakeNodeCache took; without it, it does nothing.
+func (c *Cycle) ReturnNodeCache() {
+	if c.cache != nil {
+		c.engine.caches.put(c.cache)
+		c.cache = nil
+	}
+}
+
+// cachedNode returns the entry for the node with this index in the call. The entry is empty if the node has changed.
+// It is nil if the node is not in the view.
+func (c *Cycle) cachedNode(index int) *cachedNode {
+	if c.cache == nil {
+		return nil
+	}
+	return c.cachedAt(c.nodes[index], int(c.rows[index]))
+}
+
+// cachedAt is cachedNode for a node with this row.
+func (c *Cycle) cachedAt(n *snapshot.Node, row int) *cachedNode {
+	if c.cache == nil || c.view.At(row) != n {
+		return nil
+	}
+	cached := &c.cache.nodes[row]
+	if version := c.view.Version(row); cached.version != version {
+		*cached = cachedNode{version: version}
+	}
+	return cached
+}
+
+// nameOf returns the name of the node with this index in the call. It does not load the node if it need not.
+func (c *Cycle) nameOf(index int) string {
+	if n := c.nodes[index]; c.cache == nil || c.view.At(int(c.rows[index])) != n {
+		return n.Name
+	}
+	return c.view.NodeIndex().Name(int(c.rows[index]))
+}
+
+// appendSignature appends the signature of a member's cycle. It returns false if the cycle has none.
+func appendSignature(to []byte, member int, cycle policy.Cycle) ([]byte, bool) {
 	s, ok := cycle.(policy.Signature)
 	if !ok {
-		return false
+		return to, false
 	}
 	text := s.Signature()
 	_, filters := cycle.(policy.Filter)
 	_, scores := cycle.(policy.Score)
 	_, normalizes := cycle.(policy.NormalizeScore)
 	_, together := cycle.(policy.ScoreRows)
-	ev.signature = binary.AppendUvarint(ev.signature, uint64(member))
+	to = binary.AppendUvarint(to, uint64(member))
 	for _, does := range []bool{filters, scores, normalizes, together} {
 		if does {
-			ev.signature = append(ev.signature, 1)
+			to = append(to, 1)
 		} else {
-			ev.signature = append(ev.signature, 0)
+			to = append(to, 0)
 		}
 	}
-	ev.signature = binary.AppendUvarint(ev.signature, uint64(len(text)))
-	ev.signature = append(ev.signature, text...)
-	return true
+	to = binary.AppendUvarint(to, uint64(len(text)))
+	return append(to, text...), true
 }
 
-// takeForRequest gives the evaluation the cache for its signature and the rows of the request, unless the evaluation has no signature or the
-// request has few nodes.
-func (cs *nodeCaches) takeForRequest(ev *evaluation, req *Request, memory *scratch) {
-	if ev.cache == nil && (len(req.Nodes) < minCachedNodes || !cs.take(ev)) {
-		return
-	}
-	ev.rows = req.Rows
-	if ev.rows == nil {
-		memory.rows = memory.rows[:0]
-		for _, n := range req.Nodes {
-			row := -1
-			if n != nil {
-				row = n.Row()
-			}
-			memory.rows = append(memory.rows, int32(row))
-		}
-		ev.rows = memory.rows
-	}
-}
-
-// alike reports whether the results of the policies with a signature are those for all pods with the same signatures. A pod for which a
-// node has something already, by a claim or because the pod is there, never shares results with others.
-func (ev *evaluation) alike() bool {
-	return len(ev.signature) > 0 && len(ev.signature) <= maxSignature && ev.pod.Spec.NodeName == "" &&
-		(ev.holders == nil || !ev.holders.has(ev.view, ev.pod.UID))
-}
-
-// take gives the evaluation the cache for its signature, with all rows of its view. It returns false if it can use none.
-func (cs *nodeCaches) take(ev *evaluation) bool {
-	if !ev.alike() {
-		return false
-	}
-	rows := ev.view.Rows()
-	c, found := cs.find(ev.signature, rows)
+// take removes the cache for the signature from the caches, or makes one, and returns it with this many rows.
+func (cs *nodeCaches) take(signature []byte, rows int) *nodeCache {
+	c, found := cs.find(signature, rows)
 	if !found {
 		clear(c.nodes)
 		c.index.position, c.index.columns = 0, nil
@@ -118,8 +134,7 @@ func (cs *nodeCaches) take(ev *evaluation) bool {
 	if rows > len(c.nodes) {
 		c.nodes = append(make([]cachedNode, 0, rows), c.nodes...)[:rows]
 	}
-	ev.cache = c
-	return true
+	return c
 }
 
 // find removes the cache for the signature from the caches and returns it. If it finds none, it returns one for this signature, with
@@ -139,12 +154,8 @@ func (cs *nodeCaches) find(signature []byte, rows int) (c *nodeCache, found bool
 	return c, false
 }
 
-// put returns the cache of the evaluation to the caches. It replaces one for the same signature, which a concurrent request returned.
-func (cs *nodeCaches) put(ev *evaluation) {
-	c := ev.cache
-	if ev.cache, ev.rows = nil, nil; c == nil {
-		return
-	}
+// put returns a cache to the caches. It replaces one for the same signature, which a concurrent request returned.
+func (cs *nodeCaches) put(c *nodeCache) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if at := cs.bySignature[c.signature]; at != nil {
@@ -169,57 +180,4 @@ func (cs *nodeCaches) remove(at *list.Element) *nodeCache {
 
 func (c *nodeCache) bytes() int {
 	return nodeCacheBytes + len(c.signature) + cap(c.nodes)*cachedNodeBytes + c.index.bytes()
-}
-
-// cachedNode returns the entry for the node with this index in the request. The entry is empty if the node has changed.
-// It is nil if the node is not in the view.
-func (ev *evaluation) cachedNode(n *snapshot.Node, index int) *cachedNode {
-	if ev.cache == nil {
-		return nil
-	}
-	return ev.cachedAt(n, int(ev.rows[index]))
-}
-
-// cachedAt is cachedNode for a node with this row.
-func (ev *evaluation) cachedAt(n *snapshot.Node, row int) *cachedNode {
-	if ev.cache == nil || ev.view.At(row) != n {
-		return nil
-	}
-	c := &ev.cache.nodes[row]
-	if version := ev.view.Version(row); c.version != version {
-		*c = cachedNode{version: version}
-	}
-	return c
-}
-
-// nameOf returns the name of the node with this index in the request.
-func (ev *evaluation) nameOf(n *snapshot.Node, index int) string {
-	if ev.cache == nil || ev.view.At(int(ev.rows[index])) != n {
-		return n.Name
-	}
-	return ev.view.NodeIndex().Name(int(ev.rows[index]))
-}
-
-// scoreOf returns the score of the node with this index in the request, from the cache if it is there.
-func (ev *evaluation) scoreOf(scorer *scorerRef, n *snapshot.Node, index int) int64 {
-	var c *cachedNode
-	if scorer.slot >= 0 {
-		c = ev.cachedNode(n, index)
-	}
-	return ev.scoreAt(scorer, n, c)
-}
-
-// scoreAt is scoreOf with the node's entry in the cache; nil: the score is not cached.
-func (ev *evaluation) scoreAt(scorer *scorerRef, n *snapshot.Node, c *cachedNode) int64 {
-	if scorer.slot < 0 {
-		c = nil
-	}
-	if c != nil && c.scores[scorer.slot] != 0 {
-		return int64(c.scores[scorer.slot]) - 1 + policy.NoOpinion
-	}
-	score := scorer.score.Score(n)
-	if c != nil && score >= policy.NoOpinion && score <= policy.MaxScore {
-		c.scores[scorer.slot] = uint8(score - policy.NoOpinion + 1)
-	}
-	return score
 }

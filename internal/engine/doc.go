@@ -1,8 +1,15 @@
 // Package engine runs the policies of one profile over a view: filter, score, preempt and reserve.
-// All methods of an Engine are pure: they do no I/O, start no goroutines, and read no clock
-// other than the optional one that measures policies. Decisions depend on the options and the
-// request alone. Caches reduce the work of later requests and never change a decision. A request
-// ends within a few nodes after its context ends.
+// A [Cycle] has the policies, each prepared once for a pod; the methods of an Engine with a [Request]
+// begin one. All are pure: they do no I/O, start no goroutines, and read no clock other than the
+// optional one that measures policies. Decisions depend on the options and the request alone. Caches
+// reduce the work of later requests and never change a decision. A request ends within a few nodes
+// after its context ends.
+//
+// # Columns
+//
+// A column is what one policy says about nodes. Filter goes column by column: a policy gets the nodes
+// that all policies before it let pass. Score adds one column of scores after the other. A call about
+// one node, as kube-scheduler's framework makes, consists of columns of length one.
 //
 // # Filter
 //
@@ -85,19 +92,17 @@
 //
 // # Errors
 //
-// If a policy fails or panics, the request fails, or (failurePolicy: Ignore) is decided again
-// without this policy. A request whose context has ended fails with the cause of the context,
+// If a policy fails or panics, the request fails, or (failurePolicy: Ignore) its column does not count: the
+// nodes that were left before it are left again. From then on, the Cycle ignores the policy; its columns
+// that were complete before count. A request whose context has ended fails with the cause of the context,
 // whatever the policies return.
 //
 // # Caches
 //
-// Evaluations: kube-scheduler calls twice for the same pod, filter and then prioritize. Prepare is
-// not called again while the pod (by UID and resourceVersion) and the View stay the same.
-//
 // Nodes: most pods are copies of others. A policy whose cycle has a [policy.Signature] is not
 // called again for a node that it has let pass, or scored, for another pod with the same signature,
 // while the node is the same. After a pod was bound, this applies to every node but one. The cache
-// is used only for requests with several nodes, and for attempts (see [Attempt.TakeNodeCache]). It keeps the latest signatures, as many as fit in
+// is used only for requests with several nodes, and after [Cycle.TakeNodeCache]. It keeps the latest signatures, as many as fit in
 // 16 MiB for each Engine: one takes 16 bytes for each row of the View, so that with 5,000 nodes
 // there are about 200. It identifies nodes by [snapshot.View.Version] and keeps none in memory.
 // Rejections are not cached, because the record contains their numbers. Scores that a policy
@@ -105,7 +110,7 @@
 // request together, if it uses the cache. A pod that is on a node of the View, or in the ledger of
 // one, never uses this cache: a policy may say something else about that node for this pod alone.
 //
-// Totals: [Attempt.Best] ranks all nodes for each pod. If all policies that concern the pod have a
+// Totals: [Cycle.Best] ranks all nodes for each pod. If all policies that concern the pod have a
 // signature, the cache for the signature also has the totals of all nodes, 4 bytes for each row, and
 // 8 bytes for each score that depends on other nodes, as Score returned it: such scores are
 // normalized for each pod, over all nodes that fit. The Engine remembers which nodes have changed

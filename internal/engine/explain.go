@@ -40,17 +40,6 @@ type Explanation struct {
 	Nominated []string `json:"nominated,omitempty"`
 }
 
-// added returns the names of the pods that n has and plain does not have.
-func added(n, plain *snapshot.Node) []string {
-	var names []string
-	for _, pod := range n.Pods {
-		if !slices.Contains(plain.Pods, pod) {
-			names = append(names, pod.Namespace+"/"+pod.Name)
-		}
-	}
-	return names
-}
-
 // PolicyOpinion is the result of one policy for one node.
 type PolicyOpinion struct {
 	Policy string `json:"policy"`
@@ -73,47 +62,36 @@ type PolicyOpinion struct {
 
 // Explain calls every policy for every node, in the order of the request. It is for people: it
 // allocates, and caches no verdicts. It omits unknown nodes (nil). The error is as for
-// [Engine.Filter]; with an error there are no explanations.
-func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error) {
+// [Cycle.Filter]; with an error there are no explanations.
+func (e *Engine) Explain(ctx context.Context, req Request) (all Explanations, err error) {
+	c, _ := e.Begin(ctx, req.Pod, req.View) // decide returns the error
+	known := slices.DeleteFunc(slices.Clone(req.Nodes), func(n *snapshot.Node) bool { return n == nil })
 	var result Result
-	var known, plain []*snapshot.Node
-	var indices []int32
-	nominations := e.nominations(req.View)
-	for _, n := range req.Nodes {
-		if n != nil {
-			indices = append(indices, int32(len(known)))
-			known, plain = append(known, nominations.counting(n, req.Pod, false)), append(plain, n)
+	err = c.decide(ctx, known, nil, &result, func() error {
+		all.Nodes = make([]Explanation, len(known))
+		indices := make([]int32, len(known))
+		for j, n := range known {
+			indices[j] = int32(j)
+			all.Nodes[j] = Explanation{Node: n.Name, Fits: true, HoldsClaim: c.holdsClaim(c.nodes[j]), Nominated: added(c.nodes[j], n)}
+			for _, m := range e.members[1:] {
+				all.Nodes[j].Policies = append(all.Nodes[j].Policies, PolicyOpinion{Policy: m.Name, Weight: m.Weight})
+			}
 		}
-	}
-	req.Nodes = known
-	var all Explanations
-	err := e.run(ctx, req, &result, func(ev *evaluation) error {
-		totals, err := ev.totals(ctx, known, indices, &result)
+		for m := range c.policies {
+			if err := c.explainColumn(ctx, m, &all); err != nil {
+				return err
+			}
+		}
+		totals, err := c.sum(ctx, indices, &result)
 		if err != nil {
 			return err
 		}
-		all = Explanations{MaxTotal: ev.maxTotal, Nodes: make([]Explanation, len(known))}
-		for _, x := range ev.explainers {
-			notes, err := ev.explained(x, nil)
-			if err != nil {
-				return err
-			}
-			if len(notes) > 0 {
-				all.Pod = append(all.Pod, PolicyNotes{ev.members[x.member].Name, notes})
-			}
-		}
-		for j, n := range known {
-			if j%checkInterval == 0 && ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if all.Nodes[j], err = ev.explain(n, totals[j]); err != nil {
-				return err
-			}
-			all.Nodes[j].Nominated = added(n, plain[j])
-			all.Nodes[j].Fits = all.Nodes[j].Fits && (n == plain[j] || ev.passes(plain[j]))
-			for at, s := range ev.scorers {
-				o := &all.Nodes[j].Policies[s.member]
-				o.Scored, o.Score = true, result.scratch.scores[at][j]
+		all.MaxTotal = c.maxTotal()
+		for j := range all.Nodes {
+			all.Nodes[j].Total = totals[j]
+			for _, m := range c.scoring {
+				o := &all.Nodes[j].Policies[m-1]
+				o.Scored, o.Score = true, result.scratch.scores[m][j]
 			}
 		}
 		return nil
@@ -124,36 +102,61 @@ func (e *Engine) Explain(ctx context.Context, req Request) (Explanations, error)
 	return all, nil
 }
 
-// explain calls every filter for the node.
-func (ev *evaluation) explain(n *snapshot.Node, total int64) (Explanation, error) {
-	x := Explanation{Node: n.Name, Fits: true, Total: total, HoldsClaim: ev.holdsClaim(n), Policies: make([]PolicyOpinion, len(ev.members))}
-	for i, m := range ev.members {
-		x.Policies[i] = PolicyOpinion{Policy: m.Name, Weight: m.Weight}
+// explainColumn adds what one policy says about the pod and all nodes.
+func (c *Cycle) explainColumn(ctx context.Context, member int, all *Explanations) error {
+	p, m := &c.policies[member], &c.engine.members[member]
+	var pod []string
+	verdicts, notes := make([]policy.Verdict, len(c.nodes)), make([][]string, len(c.nodes))
+	complete, err := c.column(ctx, member, func() error {
+		if p.explainer != nil {
+			pod = p.explainer.Explain(nil)
+		}
+		for j, n := range c.nodes {
+			if j%checkInterval == 0 && ctx.Err() != nil {
+				return nil
+			}
+			if p.filter != nil {
+				verdicts[j] = c.filterBoth(p, int32(j))
+			}
+			if p.explainer != nil {
+				notes[j] = p.explainer.Explain(n)
+			}
+		}
+		return nil
+	})
+	if err != nil || !complete || !p.applies() {
+		return err
 	}
-	if v := ev.tooLarge; !v.Fits() {
-		x.Fits = false
-		x.Policies = append(x.Policies, PolicyOpinion{Policy: itself}.with(v))
-		return x, nil
+	if len(pod) > 0 {
+		all.Pod = append(all.Pod, PolicyNotes{m.Name, pod})
 	}
-	for i, f := range ev.filters {
-		v, _, err := ev.rejection(ev.filters[i:i+1], n, false)
+	for j, v := range verdicts {
+		x := &all.Nodes[j]
+		if member == itself {
+			x.Policies = append(x.Policies, PolicyOpinion{Policy: m.Name})
+		}
+		o := &x.Policies[(member+len(c.policies)-1)%len(c.policies)] // itself is the last
+		o.Notes = notes[j]
+		if !v.Fits() {
+			x.Fits, *o = false, o.with(v)
+		}
+	}
+	return nil
+}
+
+// Rejecting returns the opinions of all policies that reject the node, in the order of the profile. It counts no nominated pods. The
+// error is a *PolicyError.
+func (c *Cycle) Rejecting(n *snapshot.Node) (all []PolicyOpinion, err error) {
+	for i, m := range c.engine.members {
+		v, err := c.columnOfOne(i, n)
 		if err != nil {
-			return x, err
+			return nil, err
 		}
-		if v.Fits() || x.Policies[f.member].Code != "" {
-			continue
+		if !v.Fits() {
+			all = append(all, PolicyOpinion{Policy: m.Name, Weight: m.Weight}.with(v))
 		}
-		x.Fits = false
-		x.Policies[f.member] = x.Policies[f.member].with(v)
 	}
-	for _, ref := range ev.explainers {
-		notes, err := ev.explained(ref, n)
-		if err != nil {
-			return x, err
-		}
-		x.Policies[ref.member].Notes = append(x.Policies[ref.member].Notes, notes...)
-	}
-	return x, nil
+	return all, nil
 }
 
 // with returns the opinion with the verdict, which rejects the node.
@@ -163,8 +166,13 @@ func (o PolicyOpinion) with(v policy.Verdict) PolicyOpinion {
 	return o
 }
 
-// explained returns the notes of a policy about the node, or about the pod as a whole if n is nil.
-func (ev *evaluation) explained(x explainerRef, n *snapshot.Node) (notes []string, err error) {
-	err = guard(ev.members[x.member].Name, func() error { notes = x.explainer.Explain(n); return nil })
-	return notes, err
+// added returns the names of the pods that n has and plain does not have.
+func added(n, plain *snapshot.Node) []string {
+	var names []string
+	for _, pod := range n.Pods {
+		if !slices.Contains(plain.Pods, pod) {
+			names = append(names, pod.Namespace+"/"+pod.Name)
+		}
+	}
+	return names
 }

@@ -53,11 +53,11 @@ type index struct {
 	// totals are by row: the sum of the scores that depend on the node alone, each times its weight; or -1-i if the pod does not fit there,
 	// where i is an index into rejections; or noNode.
 	totals     []int32
-	rejections []rejectedFor
-	columns    []column // by scorer
+	rejections tally    // without nodes
+	columns    []column // by member
 	position   uint64   // in the trail; 0: totals are not valid
 	changed    []int32
-	some       []int64 // the scores of one node, by scorer
+	some       []int64 // the scores of one node, by member
 }
 
 // column says where the scores of a policy are.
@@ -69,13 +69,6 @@ type column struct {
 }
 
 const noNode = math.MinInt32
-
-// rejectedFor is an outcome without nodes.
-type rejectedFor struct {
-	member       int
-	reason       *policy.Reason
-	unresolvable bool
-}
 
 func (x *index) bytes() int {
 	bytes := cap(x.totals)*4 + cap(x.changed)*4
@@ -91,27 +84,25 @@ var errOpinion = errors.New("a policy has no opinion about a node")
 // errScore means that a score is invalid, which is reported without the index.
 var errScore = errors.New("a score is invalid")
 
-// indexed reports whether all that the policies say about a node depends on the node and the signature alone, before scores are compared.
-func (a *Attempt) indexed() bool { return a.ev.cache != nil && !a.ev.unsigned && !a.ev.leavesOut() }
+// errFailed means that a policy has failed and is ignored, so that the index must not be used.
+var errFailed = errors.New("a policy has failed")
 
-// bestCached is Best with the index of the pod's signature. It returns false, and has done nothing, if the pod cannot have one, or a policy
-// fails.
-func (a *Attempt) bestCached(c *Choice, result *Result) bool {
-	if !a.indexed() {
+// bestIndexed is Best with the index of the pod's signature. It returns false, and has decided nothing, if the pod cannot have one, because
+// not all that the policies say about a node depends on the node and the signature alone, or if a policy fails.
+func (c *Cycle) bestIndexed(choice *Choice, result *Result) bool {
+	if c.cache == nil || c.unsigned || c.failures.Load() > 0 {
 		return false
 	}
-	ev, view := a.ev, a.ev.view
-	x := &ev.cache.index
-	result.reset(a.engine.newRecord(Request{Pod: ev.pod, View: view}))
-	ns := a.engine.nominations(view)
-	var counts []int
-	err := guard(itself, func() error {
-		err := a.update(x)
+	x := &c.cache.index
+	result.reset(c.newRecord(len(choice.Rows)))
+	var counted tally
+	err := guard(c.engine.members[itself].Name, func() error {
+		err := c.update(x)
 		for errors.Is(err, errOpinion) { // at most once for each policy
-			err = a.update(x)
+			err = c.update(x)
 		}
 		if err == nil {
-			counts, err = a.rank(c, x, ns, result)
+			counted, err = c.rank(choice, x, result)
 		}
 		return err
 	})
@@ -119,123 +110,39 @@ func (a *Attempt) bestCached(c *Choice, result *Result) bool {
 		x.position = 0
 		return false
 	}
-	result.Record.Nodes, result.Record.Fit = len(c.Rows), len(result.Kept)
-	result.Record.Policies, result.Record.MaxTotal = ev.policies(), ev.maxTotal
-	chosen := c.choose(result, a.engine.zones.of(view))
-	ev.resetOutcomes()
-	for i, n := range counts {
-		if n > 0 {
-			r := x.rejections[i]
-			ev.outcomes[ev.outcome(r.member, r.reason, r.unresolvable)].nodes = n
-		}
+	result.Record.Fit = len(result.Kept)
+	result.Record.Policies, result.Record.MaxTotal = c.recordPolicies(), c.maxTotal()
+	result.Record.Rejections = counted.rejections(c.engine.members, nil)
+	chosen := choice.choose(result, c.engine.zones.of(c.view))
+	if best := chosen[:min(len(chosen), decision.TopNodes)]; len(best) > 0 && len(c.scoring) > 0 {
+		c.noteIndexed(choice, x, best, result)
 	}
-	result.Record.Rejections = ev.rejections(nil)
-	ev.resetOutcomes() // Filter counts from the beginning
-	a.noteIndexed(c, x, ns, chosen[:min(len(chosen), decision.TopNodes)], result)
-	result.keep(c, chosen)
+	result.keep(choice, chosen)
 	return true
 }
 
-// apart holds the scores of a node to which pods are nominated, which are not in the index.
-type apart struct {
-	kept   int // its index in result.Kept
-	scores []int64
-}
-
-// rank sets result.Kept to the positions of the nodes that fit, and the totals to theirs. It returns how many of the others there are for
-// each of the index's rejections.
-func (a *Attempt) rank(c *Choice, x *index, ns *nominations, result *Result) (counts []int, err error) {
-	s, n, fit := &result.scratch, len(c.Rows), 0
-	totals, kept := slices.Grow(s.totals[:0], n)[:n], slices.Grow(result.Kept[:0], n)[:n]
-	counts = make([]int, len(x.rejections))
-	var others []apart
-	for position := range c.Rows {
-		row := c.Rows[c.index(int32(position))]
-		total := x.totals[row]
-		if ns != nil && ns.byRow[row] != nil {
-			other := apart{fit, make([]int64, len(a.ev.scorers))}
-			if total, err = a.totalBeside(x, ns, a.ev.view.At(int(row)), other.scores); err != nil {
-				return nil, err
-			}
-			if total >= 0 {
-				others = append(others, other)
-			}
-		}
-		if total >= 0 {
-			kept[fit], totals[fit] = int32(position), int64(total)
-			fit++
-		} else if total != noNode {
-			for len(counts) < len(x.rejections) {
-				counts = append(counts, 0)
-			}
-			counts[-1-total]++
-		}
-	}
-	result.Kept, s.totals = kept[:fit], totals[:fit]
-	return counts, a.addRelative(c, x, others, result)
-}
-
-// addRelative adds to the totals of the nodes that fit the scores that depend on each other.
-func (a *Attempt) addRelative(c *Choice, x *index, others []apart, result *Result) error {
-	ev, s := a.ev, &result.scratch
-	if len(result.Kept) == 0 || !slices.ContainsFunc(x.columns, func(col column) bool { return col.relative }) {
-		return nil
-	}
-	s.rows = slices.Grow(s.rows[:0], len(result.Kept))
-	for _, position := range result.Kept {
-		s.rows = append(s.rows, c.Rows[c.index(position)])
-	}
-	for len(s.scores) < len(ev.scorers) {
-		s.scores = append(s.scores, nil)
-	}
-	for at := range ev.scorers {
-		scorer, col := &ev.scorers[at], &x.columns[at]
-		if !col.relative {
-			continue
-		}
-		scores := slices.Grow(s.scores[at][:0], len(s.rows))[:len(s.rows)]
-		s.scores[at] = scores
-		if scorer.rows != nil {
-			scorer.rows.ScoreRows(s.rows, scores)
-		} else {
-			for j, row := range s.rows {
-				scores[j] = col.scores[row]
-			}
-		}
-		for _, other := range others {
-			scores[other.kept] = other.scores[at]
-		}
-		if err := scorer.finish(scores, s, func(int) string { return "" }); err != nil {
-			return err
-		}
-		scorer.addTo(s.totals, scores)
-	}
-	return nil
-}
-
 // update brings the index up to date. After errOpinion, call it again.
-func (a *Attempt) update(x *index) error {
-	view := a.ev.view
-	changed, now, ok := a.engine.trail.since(x.position, view, x.changed[:0])
+func (c *Cycle) update(x *index) error {
+	changed, now, ok := c.engine.trail.since(x.position, c.view, x.changed[:0])
 	x.changed = changed
 	if !ok {
-		a.begin(x)
+		c.beginIndex(x)
 	}
 	for _, row := range x.changed {
-		n := view.At(int(row))
+		n := c.view.At(int(row))
 		if n == nil {
 			x.totals[row] = noNode
 			continue
 		}
-		total, err := a.totalOf(x, n, a.ev.cachedAt(n, int(row)), x.some)
+		total, err := c.totalOf(x, n, c.cachedAt(n, int(row)), x.some)
 		if err != nil {
 			x.position = 0
 			return err
 		}
 		x.totals[row] = total
-		for at := range x.columns {
-			if scores := x.columns[at].scores; scores != nil {
-				scores[row] = x.some[at]
+		for m := range x.columns {
+			if scores := x.columns[m].scores; scores != nil {
+				scores[row] = x.some[m]
 			}
 		}
 	}
@@ -246,22 +153,22 @@ func (a *Attempt) update(x *index) error {
 	return nil
 }
 
-// begin makes the index forget all nodes, and regards all rows as changed.
-func (a *Attempt) begin(x *index) {
-	rows, scorers := a.ev.view.Rows(), a.ev.scorers
+// beginIndex makes the index forget all nodes, and regards all rows as changed.
+func (c *Cycle) beginIndex(x *index) {
+	rows, members := c.view.Rows(), len(c.policies)
 	x.totals = slices.Grow(x.totals[:0], rows)[:rows]
 	x.rejections = x.rejections[:0]
 	x.changed = x.changed[:0]
 	for row := range x.totals {
 		x.changed = append(x.changed, int32(row))
 	}
-	if len(x.columns) != len(scorers) {
-		x.columns, x.some = make([]column, len(scorers)), make([]int64, len(scorers))
+	if len(x.columns) != members {
+		x.columns, x.some = make([]column, members), make([]int64, members)
 	}
-	for at := range scorers {
-		col := &x.columns[at]
-		col.relative = col.relative || scorers[at].normalize != nil || scorers[at].rows != nil
-		if col.relative && scorers[at].rows == nil {
+	for _, m := range c.scoring {
+		p, col := &c.policies[m], &x.columns[m]
+		col.relative = col.relative || p.normalize != nil || p.rows != nil
+		if col.relative && p.rows == nil {
 			col.scores = slices.Grow(col.scores[:0], rows)[:rows]
 		}
 	}
@@ -269,89 +176,136 @@ func (a *Attempt) begin(x *index) {
 
 // totalOf returns what index.totals has for the node. cached is its entry in the cache, or nil. It sets those of scores that are relative,
 // except those of policies that score the rows of a View together, unless the node is another one than in the View.
-func (a *Attempt) totalOf(x *index, n *snapshot.Node, cached *cachedNode, scores []int64) (int32, error) {
-	ev := a.ev
-	verdict, member, err := ev.rejection(ev.filters, n, cached != nil && cached.fits)
-	if err != nil {
+func (c *Cycle) totalOf(x *index, n *snapshot.Node, cached *cachedNode, scores []int64) (int32, error) {
+	verdict, member, err := c.verdict(n, cached != nil && cached.fits)
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	if !verdict.Fits() {
-		why := rejectedFor{member, verdict.Reason, verdict.Unresolvable}
-		i := slices.Index(x.rejections, why)
-		if i < 0 {
-			i = len(x.rejections)
-			x.rejections = append(x.rejections, why)
-		}
-		return int32(-1 - i), nil
+	case c.failures.Load() > 0:
+		return 0, errFailed
+	case !verdict.Fits():
+		return -1 - x.rejections.find(member, verdict.Reason, verdict.Unresolvable), nil
 	}
 	if cached != nil {
 		cached.fits = true
 	}
 	var total int64
-	for at := range ev.scorers {
-		scorer, col := &ev.scorers[at], &x.columns[at]
-		if col.relative && scorer.rows != nil && cached != nil {
+	for _, m := range c.scoring {
+		p, col := &c.policies[m], &x.columns[m]
+		if col.relative && p.rows != nil && cached != nil {
 			continue
 		}
-		score := ev.scoreAt(scorer, n, cached)
+		score := p.scoreOf(n, cached)
 		switch {
 		case col.relative:
-			scores[at] = score
+			scores[m] = score
 		case score == policy.NoOpinion:
 			col.relative = true
 			return 0, errOpinion
 		case !inRange(score):
 			return 0, errScore
 		default:
-			total += scorer.weight * score
+			total += c.engine.members[m].Weight * score
 		}
 	}
 	return int32(total), nil
 }
 
+// apart holds the scores of a node to which pods are nominated, which are not in the index.
+type apart struct {
+	kept   int // its index in result.Kept
+	scores []int64
+}
+
+// rank sets result.Kept to the positions of the nodes that fit, and the totals to theirs. It counts the others.
+func (c *Cycle) rank(choice *Choice, x *index, result *Result) (counted tally, err error) {
+	s, n, fit := &result.scratch, len(choice.Rows), 0
+	s.begin(n, len(c.policies))
+	totals, kept := s.totals, slices.Grow(result.Kept[:0], n)[:n]
+	counted = slices.Clone(x.rejections)
+	var others []apart
+	for position := range choice.Rows {
+		row := choice.Rows[choice.index(int32(position))]
+		total := x.totals[row]
+		if c.nominations != nil && c.nominations.byRow[row] != nil {
+			other := apart{fit, make([]int64, len(c.policies))}
+			if total, err = c.totalBeside(x, c.view.At(int(row)), other.scores); err != nil {
+				return nil, err
+			}
+			if total >= 0 {
+				others = append(others, other)
+			}
+			counted = append(counted, x.rejections[len(counted):]...)
+		}
+		if total >= 0 {
+			kept[fit], totals[fit] = int32(position), int64(total)
+			fit++
+		} else if total != noNode {
+			counted[-1-total].nodes++
+		}
+	}
+	result.Kept, s.totals = kept[:fit], totals[:fit]
+	return counted, c.addRelative(choice, x, others, result)
+}
+
 // totalBeside is totalOf for a node to which pods are nominated.
-func (a *Attempt) totalBeside(x *index, ns *nominations, n *snapshot.Node, scores []int64) (total int32, err error) {
-	with := ns.counting(n, a.ev.pod, false)
-	if total, err = a.totalOf(x, with, nil, scores); err != nil || total < 0 || with == n {
+func (c *Cycle) totalBeside(x *index, n *snapshot.Node, scores []int64) (total int32, err error) {
+	with := c.CountNominated(n)
+	if total, err = c.totalOf(x, with, nil, scores); err != nil || total < 0 || with == n {
 		return total, err
 	}
-	alone, err := a.totalOf(x, n, nil, slices.Clone(scores))
+	alone, err := c.totalOf(x, n, nil, slices.Clone(scores))
 	if alone < 0 {
 		total = alone
 	}
 	return total, err
 }
 
-// noteIndexed records the best nodes, as noteTop does.
-func (a *Attempt) noteIndexed(c *Choice, x *index, ns *nominations, best []int32, result *Result) {
-	ev, view := a.ev, a.ev.view
-	if len(best) == 0 || len(ev.scorers) == 0 {
-		return
-	}
+// addRelative adds to the totals of the nodes that fit the scores that depend on each other.
+func (c *Cycle) addRelative(choice *Choice, x *index, others []apart, result *Result) error {
 	s := &result.scratch
-	result.Record.Top = make([]decision.ScoredNode, 0, len(best))
-	scores := make([]decision.Score, len(best)*len(ev.scorers))
-	for _, j := range best {
-		row := int(c.Rows[c.index(result.Kept[j])])
-		n := view.At(row)
-		scored := decision.ScoredNode{Node: n.Name, Total: s.totals[j]}
-		scored.Scores, scores = scores[:0:len(ev.scorers)], scores[len(ev.scorers):]
-		with := ns.counting(n, ev.pod, false)
-		for at := range ev.scorers {
-			scorer := &ev.scorers[at]
-			score := int64(0)
-			if x.columns[at].relative {
-				score = s.scores[at][j]
-			} else {
-				score = ev.scoreAt(scorer, with, ev.cachedAt(with, row))
+	if len(result.Kept) == 0 || !slices.ContainsFunc(x.columns, func(col column) bool { return col.relative }) {
+		return nil
+	}
+	s.rows = slices.Grow(s.rows[:0], len(result.Kept))
+	for _, position := range result.Kept {
+		s.rows = append(s.rows, choice.Rows[choice.index(position)])
+	}
+	for _, m := range c.scoring {
+		p, col := &c.policies[m], &x.columns[m]
+		if !col.relative {
+			continue
+		}
+		scores := slices.Grow(s.scores[m][:0], len(s.rows))[:len(s.rows)]
+		s.scores[m] = scores
+		if p.rows != nil {
+			p.rows.ScoreRows(s.rows, scores)
+		} else {
+			for j, row := range s.rows {
+				scores[j] = col.scores[row]
 			}
-			scored.Scores = append(scored.Scores, decision.Score{Policy: ev.members[scorer.member].Name, Score: score, Weight: scorer.weight})
 		}
-		result.Record.Top = append(result.Record.Top, scored)
-	}
-	for _, total := range s.totals {
-		if total == s.totals[best[0]] {
-			result.Record.Ties++
+		for _, other := range others {
+			scores[other.kept] = other.scores[m]
 		}
+		if err := p.finish(scores, s, func(int) string { return "" }); err != nil {
+			return err
+		}
+		c.addTo(s.totals, m, scores)
 	}
+	return nil
+}
+
+// noteIndexed records the best nodes, as noteTop does.
+func (c *Cycle) noteIndexed(choice *Choice, x *index, best []int32, result *Result) {
+	row := func(j int32) int { return int(choice.Rows[choice.index(result.Kept[j])]) }
+	c.noteScores(best, result, func(j int32) decision.ScoredNode {
+		return decision.ScoredNode{Node: c.view.At(row(j)).Name}
+	}, func(j int32, m int) int64 {
+		if x.columns[m].relative {
+			return result.scratch.scores[m][j]
+		}
+		with := c.CountNominated(c.view.At(row(j)))
+		return c.policies[m].scoreOf(with, c.cachedAt(with, row(j)))
+	})
 }

@@ -197,8 +197,8 @@ func TestBestWithRelativeScoresAndClaims(t *testing.T) {
 				pod = podOf(fmt.Sprint("new", pods), "1")
 			}
 			pod.Labels = map[string]string{"app": rapid.SampledFrom([]string{"a", "bb"}).Draw(t, "app")}
-			best := func(e *engine.Engine, cached bool) (*engine.Result, *engine.Attempt) {
-				a, err := e.NewAttempt(t.Context(), pod, view)
+			best := func(e *engine.Engine, cached bool) (*engine.Result, *engine.Cycle) {
+				a, err := e.Begin(t.Context(), pod, view)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -225,14 +225,14 @@ func TestBestWithRelativeScoresAndClaims(t *testing.T) {
 				t.Fatalf("the record differs: %s", d)
 			}
 			for n := range view.All() {
-				verdict, err := fresh.Evaluate(n)
+				verdict, err := fresh.Verdict(n)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if indexed.Fits(n.Row(), view.Version(n.Row())) && !verdict.Fits() {
 					t.Fatalf("pod %s fits on %s by the cache, which rejects it: %v", pod.UID, n.Name, verdict.Reason)
 				}
-				if again, err := indexed.Filter(n); err != nil || again != verdict {
+				if again, err := indexed.FilterNode(n); err != nil || again != verdict {
 					t.Fatalf("the verdict about pod %s on %s is %v, %v, want %v", pod.UID, n.Name, again, err, verdict)
 				}
 			}
@@ -344,7 +344,7 @@ func TestBestEvaluatesChangedNodesOnly(t *testing.T) {
 		for n := range view.All() {
 			c.Rows = append(c.Rows, int32(n.Row()))
 		}
-		a, err := e.NewAttempt(t.Context(), podOf(fmt.Sprint(i), "1"), view)
+		a, err := e.Begin(t.Context(), podOf(fmt.Sprint(i), "1"), view)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,17 +18,20 @@ var LedgerFull = &policy.Reason{
 	Unit: "claims",
 }
 
-// ledgerLimit is the Filter that rejects with LedgerFull, for one pod and one policy that allocates.
+// ledgerLimit is the Filter of a policy that allocates, which also rejects with LedgerFull, for one pod.
 type ledgerLimit struct {
-	reserver policy.Reserver
-	pod      *corev1.Pod
-	view     *snapshot.View
-	pools    []*snapshot.Ledger // that are full in the View
+	reserver  policy.Reserver
+	filter    policy.Filter    // or nil
+	explainer policy.Explainer // or nil
+
+	pod   *corev1.Pod
+	view  *snapshot.View
+	pools []*snapshot.Ledger // that are full in the View
 }
 
-// newLedgerLimit returns the filter. Its verdicts depend on the node and what the pod requests alone if pools is empty.
-func newLedgerLimit(reserver policy.Reserver, pod *corev1.Pod, view *snapshot.View) *ledgerLimit {
-	l := &ledgerLimit{reserver: reserver, pod: pod, view: view}
+// newLedgerLimit returns the filter. If pools is empty, its own verdicts depend on the node and what the pod requests alone.
+func newLedgerLimit(reserver policy.Reserver, filter policy.Filter, explainer policy.Explainer, pod *corev1.Pod, view *snapshot.View) *ledgerLimit {
+	l := &ledgerLimit{reserver: reserver, filter: filter, explainer: explainer, pod: pod, view: view}
 	for pool := range view.Pools() {
 		if len(pool.Pods) >= snapshot.MaxLedgerPods {
 			l.pools = append(l.pools, pool)
@@ -39,6 +42,11 @@ func newLedgerLimit(reserver policy.Reserver, pod *corev1.Pod, view *snapshot.Vi
 
 // Filter implements policy.Filter.
 func (l *ledgerLimit) Filter(n *snapshot.Node) policy.Verdict {
+	if l.filter != nil {
+		if v := l.filter.Filter(n); !v.Fits() {
+			return v
+		}
+	}
 	if full := l.full(n); full != nil {
 		here := slices.ContainsFunc(full.Pods, func(p snapshot.LedgerPod) bool { return p.Node == n.Name })
 		return policy.Verdict{Reason: LedgerFull, Unresolvable: !here, Want: 1}
@@ -82,12 +90,15 @@ func (l *ledgerLimit) leaving(n *snapshot.Node, pool *snapshot.Ledger) int {
 }
 
 // Explain implements policy.Explainer.
-func (l *ledgerLimit) Explain(n *snapshot.Node) []string {
+func (l *ledgerLimit) Explain(n *snapshot.Node) (lines []string) {
+	if l.explainer != nil {
+		lines = l.explainer.Explain(n)
+	}
 	if n == nil {
-		return nil
+		return lines
 	}
 	if full := l.full(n); full != nil {
-		return []string{fmt.Sprintf("claims of %s: %d pods have some, the limit of a ledger", full.Resource, len(full.Pods))}
+		lines = append(lines, fmt.Sprintf("claims of %s: %d pods have some, the limit of a ledger", full.Resource, len(full.Pods)))
 	}
-	return nil
+	return lines
 }

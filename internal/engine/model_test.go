@@ -116,22 +116,25 @@ type answer struct {
 	Failed   string                // the policy that failed the request
 }
 
+// skips are the policies that are ignored. Those that failed when they scored have filtered already.
+type skips map[int]struct{ filtered bool }
+
 // ask answers a filter or prioritize request. Each time a policy fails that may be ignored, it starts again without it.
 func (m model) ask(verb string, req engine.Request) answer {
-	skipped := map[int]bool{}
+	skipped := skips{}
 	for {
-		a, failed := m.attempt(verb, req, skipped)
+		a, failed, scoring := m.attempt(verb, req, skipped)
 		if failed < 0 {
 			return a
 		}
 		if m.members[failed].FailurePolicy == policy.Fail {
 			return answer{Failed: m.members[failed].Name}
 		}
-		skipped[failed] = true
+		skipped[failed] = struct{ filtered bool }{scoring}
 	}
 }
 
-func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a answer, failed int) {
+func (m model) attempt(verb string, req engine.Request, skipped skips) (a answer, failed int, scoring bool) {
 	want := wanted(req.Pod)
 	a.Record = &decision.Record{
 		Pod:        decision.Pod{Namespace: req.Pod.Namespace, Name: req.Pod.Name, UID: string(req.Pod.UID)},
@@ -143,13 +146,14 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 		r := member.Policy.(rule)
 		p := decision.Policy{Name: member.Name, Weight: member.Weight, Unconcerned: r.Modulus == 0 && r.Slope == 0}
 		all += 100 * member.Weight
-		if r.Slope != 0 && !skipped[i] {
+		_, skip := skipped[i]
+		if r.Slope != 0 && !skip {
 			a.Record.MaxTotal += 100 * member.Weight
 		}
-		if skipped[i] {
+		if skip {
 			p = decision.Policy{Name: member.Name, Weight: member.Weight, IgnoredError: "yes"}
 		} else if r.Fails == "Prepare" && r.FailsAt == want {
-			return a, i
+			return a, i, false
 		}
 		a.Record.Policies = append(a.Record.Policies, p)
 	}
@@ -165,14 +169,14 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 		}
 		totals, failed := m.totals(req, known, skipped, &a)
 		if failed >= 0 {
-			return a, failed
+			return a, failed, true
 		}
 		a.Totals = make([]int64, len(req.Nodes))
 		for j, i := range known {
 			a.Totals[i] = totals[j]
 		}
 		a.Record.Fit, a.Record.Returned = len(req.Nodes), len(req.Nodes)
-		return a, -1
+		return a, -1, true
 	}
 
 	failed = len(m.members)
@@ -188,14 +192,14 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 		}
 	}
 	if failed < len(m.members) {
-		return a, failed
+		return a, failed, false
 	}
 	m.tidy(a.Record)
 	a.Record.Fit = len(a.Kept)
 	if m.shortlist > 0 && len(a.Kept) > m.shortlist {
 		totals, failed := m.totals(req, a.Kept, skipped, &a)
 		if failed >= 0 {
-			return a, failed
+			return a, failed, true
 		}
 		var best []int32
 		for _, j := range ranking(totals)[:m.shortlist] {
@@ -205,11 +209,11 @@ func (m model) attempt(verb string, req engine.Request, skipped map[int]bool) (a
 		a.Kept = best
 	}
 	a.Record.Returned = len(a.Kept)
-	return a, -1
+	return a, -1, true
 }
 
 // judge returns the rejection of the node, if it is rejected, and adds it to the record.
-func (m model) judge(n *snapshot.Node, want int64, skipped map[int]bool, record *decision.Record) (*engine.Rejected, int) {
+func (m model) judge(n *snapshot.Node, want int64, skipped skips, record *decision.Record) (*engine.Rejected, int) {
 	if n == nil {
 		note(record, "", policy.Verdict{Reason: engine.NodeUnknown}, nil)
 		return &engine.Rejected{Reason: engine.NodeUnknown}, -1
@@ -217,7 +221,7 @@ func (m model) judge(n *snapshot.Node, want int64, skipped map[int]bool, record 
 	have := number(n, "have")
 	for i, member := range m.members {
 		r := member.Policy.(rule)
-		if skipped[i] || r.Modulus == 0 {
+		if s, skip := skipped[i]; skip && !s.filtered || r.Modulus == 0 {
 			continue
 		}
 		if r.Fails == "Filter" && r.FailsAt == have {
@@ -267,12 +271,12 @@ func (m model) tidy(record *decision.Record) {
 func abs(n int64) int64 { return max(n, -n) }
 
 // totals scores the nodes with the indices, and stores the scores in the answer.
-func (m model) totals(req engine.Request, indices []int32, skipped map[int]bool, a *answer) (totals []int64, failed int) {
+func (m model) totals(req engine.Request, indices []int32, skipped skips, a *answer) (totals []int64, failed int) {
 	totals = make([]int64, len(indices))
 	parts := make([][]decision.Score, len(indices))
 	for i, member := range m.members {
 		r := member.Policy.(rule)
-		if skipped[i] || r.Slope == 0 || member.Weight == 0 || len(indices) == 0 {
+		if _, skip := skipped[i]; skip || r.Slope == 0 || member.Weight == 0 || len(indices) == 0 {
 			continue
 		}
 		var raw []int64

@@ -137,7 +137,7 @@ func TestMemoryOfCachesIsLimited(t *testing.T) {
 					}
 					continue
 				}
-				a, err := e.NewAttempt(t.Context(), req.Pod, view)
+				a, err := e.Begin(t.Context(), req.Pod, view)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -32,17 +32,10 @@ type nominatedNode struct {
 	with *snapshot.Node
 }
 
-// nominations returns the nodes of the view that have nominated pods, or nil if there are none. It keeps them for the next request.
+// nominations returns the nodes of the view that have nominated pods, or nil if there are none. It keeps those of the latest View for later
+// calls: a View that was changed for an evaluation has the Generation of the original, and is not kept.
 func (e *Engine) nominations(view *snapshot.View) *nominations {
-	next := e.nominationsAfter(e.nominated.Load(), view)
-	if next != nil {
-		e.nominated.Store(next)
-	}
-	return next
-}
-
-// nominationsAfter is like nominations, and keeps nothing. last may be nil, or those of another view.
-func (e *Engine) nominationsAfter(last *nominations, view *snapshot.View) *nominations {
+	last := e.nominated.Load()
 	if last != nil && last.view == view {
 		return last
 	}
@@ -68,6 +61,9 @@ func (e *Engine) nominationsAfter(last *nominations, view *snapshot.View) *nomin
 			continue
 		}
 		next.byRow[row] = e.nominatedTo(node, pods)
+	}
+	if last == nil || last.view.Generation() < view.Generation() {
+		e.nominated.Store(next)
 	}
 	return next
 }
@@ -144,16 +140,15 @@ func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod, certain bool)
 	return nominated.with
 }
 
-// withNominated returns the nodes of the request, each with the nominated pods that count for the pod of the request.
-// It returns the slice of the request if there are none, and scratch memory otherwise.
-func (e *Engine) withNominated(req Request, s *scratch) []*snapshot.Node {
-	ns := e.nominations(req.View)
+// beside returns the nodes, each with the nominated pods that count for the pod. It returns the slice itself if there are none, and scratch
+// memory otherwise.
+func (ns *nominations) beside(nodes []*snapshot.Node, pod *corev1.Pod, s *scratch) []*snapshot.Node {
 	if ns == nil {
-		return req.Nodes
+		return nodes
 	}
-	s.nodes = append(s.nodes[:0], req.Nodes...)
+	s.nodes = append(s.nodes[:0], nodes...)
 	for i, n := range s.nodes {
-		s.nodes[i] = ns.counting(n, req.Pod, false)
+		s.nodes[i] = ns.counting(n, pod, false)
 	}
 	return s.nodes
 }

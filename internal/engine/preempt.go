@@ -61,15 +61,18 @@ type Candidate struct {
 // result.Record is always set, and nothing else of result is.
 func (e *Engine) Preempt(ctx context.Context, req PreemptRequest, result *Result) ([]Candidate, error) {
 	var kept []Candidate
-	err := e.run(ctx, Request{Pod: req.Pod, View: req.View}, result, func(ev *evaluation) error {
+	c, _ := e.Begin(ctx, req.Pod, req.View) // decide returns the error
+	err := c.decide(ctx, nil, nil, result, func() error {
 		p := preemption{
-			evaluation:  ev,
-			nominations: e.nominations(req.View),
-			view:        req.View,
-			tries:       min(maxTries, maxTriesInAll/max(len(req.Candidates), 1)),
-			enough:      func() bool { return req.Enough != nil && req.Enough() },
+			Cycle:  c,
+			tries:  min(maxTries, maxTriesInAll/max(len(req.Candidates), 1)),
+			enough: func() bool { return req.Enough != nil && req.Enough() },
 		}
-		trials, err := p.evaluate(ctx, req.Candidates)
+		var trials []trial
+		err := c.whole(func() (err error) {
+			trials, err = p.evaluate(ctx, req.Candidates)
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -91,11 +94,10 @@ func (e *Engine) Preempt(ctx context.Context, req PreemptRequest, result *Result
 
 // preemption holds what the candidates of one request share.
 type preemption struct {
-	*evaluation
-	nominations *nominations
-	view        *snapshot.View
-	tries       int // for each node
-	enough      func() bool
+	*Cycle
+	tries  int // for each node
+	enough func() bool
+	failed error // of a policy
 }
 
 // evaluate finds the pods to evict on each candidate: first a set of victims for each, then smaller sets. It starts with
@@ -132,7 +134,15 @@ func (p *preemption) evaluate(ctx context.Context, candidates []Candidate) ([]tr
 }
 
 // stopped returns why the request ends without a result: a policy has failed, or ctx has ended.
-func (p *preemption) stopped(ctx context.Context) error { return cmp.Or(p.failure, context.Cause(ctx)) }
+func (p *preemption) stopped(ctx context.Context) error { return cmp.Or(p.failed, context.Cause(ctx)) }
+
+// fits reports whether the pod fits on the node, which may be a changed copy. After a failure it does not, and the failure is kept.
+func (p *preemption) fits(n *snapshot.Node) (fits bool) {
+	if p.failed == nil {
+		fits, p.failed = p.passesBeside(n, true)
+	}
+	return fits
+}
 
 // bestFirst returns the indices of the candidates in the order of kube-scheduler's preference.
 func bestFirst(candidates []Candidate) []int {
@@ -177,7 +187,7 @@ func (p *preemption) begin(ctx context.Context, t *trial) {
 		_, victim := t.given[pod.UID]
 		return victim || pod.DeletionTimestamp != nil
 	})
-	if p.fitsBeside(p.nominations, rest, true) {
+	if p.fits(rest) {
 		if len(c.Victims) == 0 {
 			// kube-scheduler treats a candidate without victims as an error, and no eviction is needed.
 			t.dropped = "needs no eviction"
@@ -210,7 +220,7 @@ func (p *preemption) begin(ctx context.Context, t *trial) {
 			}
 		}
 		left := rest.Without(func(pod *corev1.Pod) bool { return evictedAt[pod] == count })
-		return p.fitsBeside(p.nominations, left, true)
+		return p.fits(left)
 	}
 	if len(eligible) == 0 || !t.passes(eligible) {
 		t.dropped = "does not fit even without all pods of lower priority"

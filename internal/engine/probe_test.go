@@ -19,7 +19,7 @@ func TestProbeAgreesWithFilter(t *testing.T) {
 		engine.WeightedPolicy{Name: "S", Policy: &fake{filter: atLeast("s", 2, short)}, Weight: 3},
 		engine.WeightedPolicy{Name: "T", Policy: &fake{filter: atLeast("t", 2, thin)}})
 	want := map[string]string{"a": "S Short 1 2", "b": "", "c": "T Thin 1 2", "d": "S Short 1 2, T Thin 1 2"}
-	probe, err := e.NewProbe(t.Context(), podOf("u", "1"), view)
+	probe, err := e.Begin(t.Context(), podOf("u", "1"), view)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,8 @@ func TestProbeAgreesWithFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, n := range req.Nodes {
-		passes, err := probe.Passes(n)
+		v, err := probe.Verdict(n)
+		passes := v.Fits()
 		if err != nil || passes != slices.Contains(result.Kept, int32(i)) {
 			t.Errorf("%s: %v, %v; Filter keeps %q", n.Name, passes, err, kept(req, &result))
 		}
@@ -55,20 +56,21 @@ func TestProbeWithFailures(t *testing.T) {
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			pod := podOf("u", "1")
-			probe, err := newEngine(t, steady(tt.make(), policy.Ignore)...).NewProbe(t.Context(), pod, view)
+			probe, err := newEngine(t, steady(tt.make(), policy.Ignore)...).Begin(t.Context(), pod, view)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for node, want := range map[string]bool{"c": true, "b": false} { // Before rejects b
-				passes, err := probe.Passes(view.Node(node))
+				v, err := probe.Verdict(view.Node(node))
+				passes := v.Fits()
 				all, also := probe.Rejecting(view.Node(node))
 				if passes != want || (len(all) == 0) != want || err != nil || also != nil {
 					t.Errorf("%s: %v, %v; %v, %v", node, passes, err, all, also)
 				}
 			}
-			probe, err = newEngine(t, steady(tt.make(), policy.Fail)...).NewProbe(t.Context(), pod, view)
+			probe, err = newEngine(t, steady(tt.make(), policy.Fail)...).Begin(t.Context(), pod, view)
 			if err == nil {
-				_, err = probe.Passes(view.Node("c"))
+				_, err = probe.Verdict(view.Node("c"))
 			}
 			if failure := new(engine.PolicyError); !errors.As(err, &failure) {
 				t.Errorf("the error is %v", err)
@@ -77,7 +79,7 @@ func TestProbeWithFailures(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := newEngine(t).NewProbe(ctx, podOf("u", "1"), view); !errors.Is(err, context.Canceled) {
+	if _, err := newEngine(t).Begin(ctx, podOf("u", "1"), view); !errors.Is(err, context.Canceled) {
 		t.Errorf("a request that has ended: %v", err)
 	}
 }
@@ -90,12 +92,12 @@ func TestProbeDisturbsNothing(t *testing.T) {
 	req := asking(podOf("u", "1"), view, "a", "b", "c", "d", "e", "f", "g", "h")
 	var result engine.Result
 	for i, want := range []int{8, 1} { // the cache has the nodes that passed
-		probe, err := e.NewProbe(t.Context(), req.Pod, view)
+		probe, err := e.Begin(t.Context(), req.Pod, view)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if passes, err := probe.Passes(view.Node("b")); !passes || err != nil {
-			t.Errorf("%v, %v", passes, err)
+		if v, err := probe.Verdict(view.Node("b")); !v.Fits() || err != nil {
+			t.Errorf("%v, %v", v, err)
 		}
 		if got := p.calls(); got != (calls{Prepare: 1, Filter: 1}) {
 			t.Errorf("probe %d: %+v", i, got)

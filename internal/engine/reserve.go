@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -238,19 +237,6 @@ func (h HeldClaim) Release(ctx context.Context, ledgers Ledgers) error {
 func (h HeldClaim) Revoke(ctx context.Context, ledgers Ledgers) error {
 	if err := ledgers.Revoke(ctx, h.Key, h.Pod); err != nil {
 		return &PolicyError{Policy: h.Policy, Err: fmt.Errorf("revoking: %w", err)}
-	}
-	return nil
-}
-
-// guard calls code of a policy. Its error or panic becomes a *PolicyError.
-func guard(name string, code func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = &PolicyError{Policy: name, Err: fmt.Errorf("panic: %v", p), Stack: debug.Stack()}
-		}
-	}()
-	if err := code(); err != nil {
-		return &PolicyError{Policy: name, Err: err}
 	}
 	return nil
 }

@@ -1,35 +1,50 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
-// scratch is memory of one request whose size depends on the number of nodes. It belongs to a
-// Result and is reused.
-type scratch struct {
-	all      []*snapshot.Node // of a Choice
-	nodes    []*snapshot.Node // the requested nodes with the pods nominated to them
-	rows     []int32          // of the requested nodes
-	known    []int32          // indices of the requested nodes that are known
-	best     []int32          // positions of the shortlist, or of nodes that Best may choose
-	together []int32          // the rows that a policy scores together
-	totals   []int64          // in the order of the scored indices, as are the scores
-	scores   [][]int64        // by scorer
-	raw      []int64          // of one scorer, as Score returned them
+// Score begins a Cycle, and calls its Score.
+func (e *Engine) Score(ctx context.Context, req Request, result *Result) error {
+	c, _ := e.Begin(ctx, req.Pod, req.View) // Score returns the error
+	return c.Score(ctx, req.Nodes, req.Rows, result)
+}
+
+// Score computes the totals of the nodes. It does not filter: as in kube-scheduler, the nodes of
+// the request have passed the filters. An unknown node has total 0, and does not take part in
+// NormalizeScore. nodes and rows are as in [Request]. The error is as for [Cycle.Filter].
+func (c *Cycle) Score(ctx context.Context, nodes []*snapshot.Node, rows []int32, result *Result) error {
+	return c.decide(ctx, nodes, rows, result, func() error {
+		result.Record.Fit, result.Record.Returned = len(nodes), len(nodes)
+		known := slices.Grow(result.scratch.left[0][:0], len(nodes))
+		for i, n := range nodes {
+			if n != nil {
+				known = append(known, int32(i))
+			}
+		}
+		result.scratch.left[0] = known
+		totals, err := c.totals(ctx, known, result)
+		if err != nil {
+			return err
+		}
+		result.Totals = slices.Grow(result.Totals, len(nodes))[:len(nodes)]
+		clear(result.Totals)
+		for j, i := range known {
+			result.Totals[i] = totals[j]
+		}
+		return nil
+	})
 }
 
 // shortlist reduces result.Kept to the k best nodes.
-func (ev *evaluation) shortlist(ctx context.Context, nodes []*snapshot.Node, result *Result, k int) error {
-	totals, err := ev.totals(ctx, nodes, result.Kept, result)
+func (c *Cycle) shortlist(ctx context.Context, result *Result, k int) error {
+	totals, err := c.totals(ctx, result.Kept, result)
 	if err != nil {
 		return err
 	}
@@ -43,118 +58,125 @@ func (ev *evaluation) shortlist(ctx context.Context, nodes []*snapshot.Node, res
 	return nil
 }
 
-// score sets result.Totals for all requested nodes.
-func (ev *evaluation) score(ctx context.Context, nodes []*snapshot.Node, result *Result) error {
-	known := slices.Grow(result.scratch.known[:0], len(nodes))
-	for i, n := range nodes {
-		if n != nil {
-			known = append(known, int32(i))
-		}
-	}
-	result.scratch.known = known
-	totals, err := ev.totals(ctx, nodes, known, result)
-	if err != nil {
-		return err
-	}
-	result.Totals = slices.Grow(result.Totals, len(nodes))[:len(nodes)]
-	clear(result.Totals)
-	for j, i := range known {
-		result.Totals[i] = totals[j]
-	}
-	return nil
-}
-
 // totals returns the totals as sum does, and records the best nodes and all scores.
-func (ev *evaluation) totals(ctx context.Context, nodes []*snapshot.Node, indices []int32, result *Result) ([]int64, error) {
-	totals, err := ev.sum(ctx, nodes, indices, result)
-	if err != nil || len(indices) == 0 || len(ev.scorers) == 0 {
+func (c *Cycle) totals(ctx context.Context, indices []int32, result *Result) ([]int64, error) {
+	totals, err := c.sum(ctx, indices, result)
+	if err != nil || len(indices) == 0 || len(c.scoring) == 0 {
 		return totals, err
 	}
-	ev.noteTop(nodes, indices, top(totals, decision.TopNodes, make([]int32, 0, decision.TopNodes)), result)
+	c.noteTop(indices, top(totals, decision.TopNodes, make([]int32, 0, decision.TopNodes)), result)
 	if result.Scores == nil {
 		result.Scores = &decision.Scores{}
 	}
-	ev.copyScores(nodes, indices, &result.scratch, result.Scores)
+	c.copyScores(indices, &result.scratch, result.Scores)
 	result.Scores.Claimed = result.Record.Top[0].HoldsClaim
 	return totals, nil
 }
 
-// sum returns Σ weight × score for the nodes with the given indices, in their order. It puts nodes on
+// sum returns Σ weight × score for the nodes with the given indices, in their order: the sum of the complete columns. It puts nodes on
 // which the pod holds a claim first. The nodes are known. The slice is scratch memory.
-func (ev *evaluation) sum(ctx context.Context, nodes []*snapshot.Node, indices []int32, result *Result) ([]int64, error) {
+func (c *Cycle) sum(ctx context.Context, indices []int32, result *Result) ([]int64, error) {
 	s := &result.scratch
-	s.totals = slices.Grow(s.totals[:0], len(indices))[:len(indices)]
-	clear(s.totals)
-	for len(s.scores) < len(ev.scorers) {
-		s.scores = append(s.scores, nil)
-	}
+	s.begin(len(indices), len(c.policies))
 	if len(indices) == 0 {
 		return s.totals, nil
 	}
-	for at := range ev.scorers {
-		scorer := &ev.scorers[at]
-		scores := slices.Grow(s.scores[at][:0], len(indices))[:len(indices)]
-		s.scores[at] = scores
-		started := ev.now()
-		err := guard(ev.members[scorer.member].Name, func() error { return ev.scoreBy(ctx, scorer, nodes, indices, scores, s) })
-		ev.took(scorer.member, started)
-		if err = cmp.Or(err, context.Cause(ctx)); err != nil {
+	for _, m := range c.scoring {
+		if c.policies[m].ignored.Load() != nil {
+			continue
+		}
+		scores := slices.Grow(s.scores[m][:0], len(indices))[:len(indices)]
+		s.scores[m] = scores
+		complete, err := c.column(ctx, m, func() error { return c.scoreColumn(ctx, m, indices, scores, s) })
+		if err != nil {
 			return nil, err
 		}
-		scorer.addTo(s.totals, scores)
+		if complete {
+			c.addTo(s.totals, m, scores)
+		}
 	}
-	ev.preferClaimed(nodes, indices, s.totals)
+	c.dropIgnored()
+	c.preferClaimed(indices, s.totals)
 	return s.totals, nil
 }
 
-// scoreBy sets the scores of one policy. It stops when ctx ends.
-func (ev *evaluation) scoreBy(ctx context.Context, scorer *scorerRef, nodes []*snapshot.Node, indices []int32, scores []int64, s *scratch) error {
-	if scorer.rows != nil && ev.cache != nil {
-		ev.scoreTogether(scorer, nodes, indices, scores, s)
-		return scorer.finish(scores, s, func(j int) string { return nodes[indices[j]].Name })
+// begin makes room for the scores of this many nodes, with totals of 0.
+func (s *scratch) begin(nodes, members int) {
+	s.totals = slices.Grow(s.totals[:0], nodes)[:nodes]
+	clear(s.totals)
+	for len(s.scores) < members {
+		s.scores = append(s.scores, nil)
 	}
-	final := scorer.normalize == nil // so far: without NormalizeScore the scores are final
+}
+
+// scoreColumn sets the scores of one policy. It stops when ctx ends.
+func (c *Cycle) scoreColumn(ctx context.Context, member int, indices []int32, scores []int64, s *scratch) error {
+	p := &c.policies[member]
+	if p.rows != nil && c.cache != nil {
+		c.scoreTogether(p, indices, scores, s)
+		return p.finish(scores, s, func(j int) string { return c.nodes[indices[j]].Name })
+	}
+	final := p.normalize == nil // so far: without NormalizeScore the scores are final
 	for j, i := range indices {
 		if j%checkInterval == 0 && ctx.Err() != nil {
 			return nil
 		}
-		score := ev.scoreOf(scorer, nodes[i], int(i))
+		var cached *cachedNode
+		if p.slot >= 0 {
+			cached = c.cachedNode(int(i))
+		}
+		score := p.scoreOf(c.nodes[i], cached)
 		scores[j], final = score, final && inRange(score)
 	}
 	if final {
 		return nil
 	}
-	return scorer.finish(scores, s, func(j int) string { return nodes[indices[j]].Name })
+	return p.finish(scores, s, func(j int) string { return c.nodes[indices[j]].Name })
+}
+
+// scoreOf returns the score of the node, from its entry in the cache if it is there. cached is nil if the score is not cached.
+func (p *prepared) scoreOf(n *snapshot.Node, cached *cachedNode) int64 {
+	if cached == nil || p.slot < 0 {
+		return p.score.Score(n)
+	}
+	if known := cached.scores[p.slot]; known != 0 {
+		return int64(known) - 1 + policy.NoOpinion
+	}
+	score := p.score.Score(n)
+	if score >= policy.NoOpinion && score <= policy.MaxScore {
+		cached.scores[p.slot] = uint8(score - policy.NoOpinion + 1)
+	}
+	return score
 }
 
 // scoreTogether sets the scores of a policy that scores the rows of a View together. It needs the cache, which only a pod has that
 // ScoreRows may be called for.
-func (ev *evaluation) scoreTogether(scorer *scorerRef, nodes []*snapshot.Node, indices []int32, scores []int64, s *scratch) {
-	inView := func(i int32) bool { return ev.view.At(int(ev.rows[i])) == nodes[i] } // not with nominated pods
+func (c *Cycle) scoreTogether(p *prepared, indices []int32, scores []int64, s *scratch) {
+	inView := func(i int32) bool { return c.view.At(int(c.rows[i])) == c.nodes[i] } // not with nominated pods
 	s.together = s.together[:0]
 	for _, i := range indices {
 		if inView(i) {
-			s.together = append(s.together, ev.rows[i])
+			s.together = append(s.together, c.rows[i])
 		}
 	}
 	left := len(s.together)
-	scorer.rows.ScoreRows(s.together, scores[:left])
+	p.rows.ScoreRows(s.together, scores[:left])
 	for j := len(indices) - 1; j >= 0 && left <= j; j-- { // makes room for the other nodes
 		if i := indices[j]; inView(i) {
 			left--
 			scores[j] = scores[left]
 		} else {
-			scores[j] = scorer.score.Score(nodes[i])
+			scores[j] = p.score.Score(c.nodes[i])
 		}
 	}
 }
 
 // finish turns the scores of all nodes of a request, as Score returned them, into final ones. name returns the name of the node with the
 // index in scores.
-func (scorer *scorerRef) finish(scores []int64, s *scratch, name func(j int) string) error {
+func (p *prepared) finish(scores []int64, s *scratch, name func(j int) string) error {
 	s.raw = append(s.raw[:0], scores...)
-	if scorer.normalize != nil {
-		scorer.normalize.NormalizeScore(scores)
+	if p.normalize != nil {
+		p.normalize.NormalizeScore(scores)
 	}
 	if allInRange(scores) { // as usual
 		return nil
@@ -166,9 +188,9 @@ func (scorer *scorerRef) finish(scores []int64, s *scratch, name func(j int) str
 	return nil
 }
 
-// addTo adds the weighted scores to the totals of the same nodes.
-func (scorer *scorerRef) addTo(totals, scores []int64) {
-	weight, totals := scorer.weight, totals[:len(scores)]
+// addTo adds the weighted scores of a member to the totals of the same nodes.
+func (c *Cycle) addTo(totals []int64, member int, scores []int64) {
+	weight, totals := c.engine.members[member].Weight, totals[:len(scores)]
 	for j, score := range scores {
 		totals[j] += weight * score
 	}
@@ -216,91 +238,52 @@ func replaceNoOpinion(scores []int64) {
 	}
 }
 
-// claimants returns the pods that hold claims on the node's units and are not bound to it.
-func claimants(n *snapshot.Node) []types.UID {
-	if len(n.Ledgers) == 0 {
-		return nil
-	}
-	bound := make(map[types.UID]struct{}, len(n.Pods))
-	for _, pod := range n.Pods {
-		bound[pod.UID] = struct{}{}
-	}
-	var waiting []types.UID
-	for _, l := range n.Ledgers {
-		for i := range l.Pods {
-			if _, ok := bound[l.Pods[i].UID]; !ok {
-				waiting = append(waiting, l.Pods[i].UID)
-			}
-		}
-	}
-	return waiting
-}
-
-// holdsClaim reports whether the pod holds a claim on the node from an earlier attempt to bind it.
-func (ev *evaluation) holdsClaim(n *snapshot.Node) bool {
-	return ev.claimants != nil && ev.pod.UID != "" && slices.Contains(*ev.claimants.Of(n), ev.pod.UID)
-}
-
-// preferClaimed gives a node on which the pod already holds a claim the largest total, and every
-// other node less, because the pod would hold a second claim there.
-func (ev *evaluation) preferClaimed(nodes []*snapshot.Node, indices []int32, totals []int64) {
-	if ev.claimants == nil || ev.maxTotal == 0 {
-		return
-	}
-	found := false
-	for j, i := range indices {
-		if ev.holdsClaim(nodes[i]) {
-			totals[j], found = ev.maxTotal, true
-		}
-	}
-	if !found {
-		return
-	}
-	for j, i := range indices {
-		if totals[j] == ev.maxTotal && !ev.holdsClaim(nodes[i]) {
-			totals[j]--
-		}
-	}
-}
-
 // noteTop records the best nodes, at the given positions in indices, with each policy's part in their totals. There is at least one, and
 // a policy that scores.
-func (ev *evaluation) noteTop(nodes []*snapshot.Node, indices, best []int32, result *Result) {
+func (c *Cycle) noteTop(indices, best []int32, result *Result) {
 	s := &result.scratch
-	result.Record.Top = make([]decision.ScoredNode, 0, len(best))
-	scores := make([]decision.Score, len(best)*len(ev.scorers))
-	for _, j := range best {
+	c.noteScores(best, result, func(j int32) decision.ScoredNode {
 		i := indices[j]
-		n := nodes[i]
-		scored := decision.ScoredNode{Node: ev.nameOf(n, int(i)), Total: s.totals[j], HoldsClaim: ev.holdsClaim(n)}
-		scored.Scores, scores = scores[:0:len(ev.scorers)], scores[len(ev.scorers):]
-		for at := range ev.scorers {
-			scorer := &ev.scorers[at]
-			scored.Scores = append(scored.Scores, decision.Score{Policy: ev.members[scorer.member].Name, Score: s.scores[at][j], Weight: scorer.weight})
+		return decision.ScoredNode{Node: c.nameOf(int(i)), HoldsClaim: c.holdsClaim(c.nodes[i])}
+	}, func(j int32, member int) int64 { return s.scores[member][j] })
+}
+
+// noteScores records the nodes at the best positions, with the score of each policy. The totals are those in the scratch memory.
+func (c *Cycle) noteScores(best []int32, result *Result, node func(position int32) decision.ScoredNode, score func(position int32, member int) int64) {
+	totals := result.scratch.totals
+	result.Record.Top = make([]decision.ScoredNode, 0, len(best))
+	scores := make([]decision.Score, 0, len(best)*len(c.scoring))
+	for _, j := range best {
+		scored, first := node(j), len(scores)
+		for _, m := range c.scoring {
+			member := &c.engine.members[m]
+			scores = append(scores, decision.Score{Policy: member.Name, Score: score(j, m), Weight: member.Weight})
 		}
+		scored.Total, scored.Scores = totals[j], slices.Clip(scores[first:])
 		result.Record.Top = append(result.Record.Top, scored)
 	}
-	for _, total := range s.totals {
-		if total == s.totals[best[0]] {
+	for _, total := range totals {
+		if total == totals[best[0]] {
 			result.Record.Ties++
 		}
 	}
 }
 
 // copyScores copies the scores of all nodes.
-func (ev *evaluation) copyScores(nodes []*snapshot.Node, indices []int32, s *scratch, all *decision.Scores) {
+func (c *Cycle) copyScores(indices []int32, s *scratch, all *decision.Scores) {
 	all.Nodes = slices.Grow(all.Nodes[:0], len(indices))[:len(indices)]
 	for j, i := range indices {
-		all.Nodes[j] = ev.nameOf(nodes[i], int(i))
+		all.Nodes[j] = c.nameOf(int(i))
 	}
 	all.Totals = slices.Grow(all.Totals[:0], len(indices))[:len(indices)]
 	for j, total := range s.totals {
 		all.Totals[j] = int32(total)
 	}
-	all.Policies, all.Parts = all.Policies[:0], slices.Grow(all.Parts[:0], len(indices)*len(ev.scorers))
-	for at, scorer := range ev.scorers {
-		all.Policies = append(all.Policies, decision.ScoringPolicy{Name: ev.members[scorer.member].Name, Weight: scorer.weight})
-		for _, score := range s.scores[at] {
+	all.Policies, all.Parts = all.Policies[:0], slices.Grow(all.Parts[:0], len(indices)*len(c.scoring))
+	for _, m := range c.scoring {
+		member := &c.engine.members[m]
+		all.Policies = append(all.Policies, decision.ScoringPolicy{Name: member.Name, Weight: member.Weight})
+		for _, score := range s.scores[m] {
 			all.Parts = append(all.Parts, uint8(score))
 		}
 	}

@@ -58,11 +58,11 @@ func TestPodTooLarge(t *testing.T) {
 			if any, err := e.FitsAny(t.Context(), req); err != nil || any != tc.fits {
 				t.Errorf("FitsAny: %v, %v", any, err)
 			}
-			a, err := e.NewAttempt(t.Context(), tc.pod, view)
+			a, err := e.Begin(t.Context(), tc.pod, view)
 			if err != nil || !a.Filters() || !a.Concerns() {
 				t.Fatalf("the attempt does not filter: %v", err)
 			}
-			if v, err := a.Filter(node); err != nil || v.Fits() != tc.fits {
+			if v, err := a.FilterNode(node); err != nil || v.Fits() != tc.fits {
 				t.Errorf("the attempt: %+v, %v", v, err)
 			}
 			if _, ok := a.Signature(); ok != tc.fits {

@@ -47,7 +47,7 @@ func TestBestIsSpreadOverZones(t *testing.T) {
 					c.Rows = append(c.Rows, int32(n.Row()))
 				}
 				c.First = rapid.IntRange(0, len(all)-1).Draw(t, "first")
-				a, err := e.NewAttempt(t.Context(), podOf(fmt.Sprint(step), "1"), view)
+				a, err := e.Begin(t.Context(), podOf(fmt.Sprint(step), "1"), view)
 				if err != nil {
 					t.Fatal(err)
 				}

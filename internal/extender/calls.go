@@ -32,11 +32,12 @@ type callState struct {
 	verb         decision.Verb
 	started      time.Time
 	record       *decision.Record
-	known        bool // all requested nodes are in the view
-	hypothetical bool // see Handler.hypothetical
-	reserved     bool // memory for decoding the body is reserved
-	decodesNodes bool // requestNodes.begin was called, but not end
-	counted      bool // a policy that counts pods applies to the pod of this filter call
+	known        bool          // all requested nodes are in the view
+	hypothetical bool          // see Handler.hypothetical
+	reserved     bool          // memory for decoding the body is reserved
+	decodesNodes bool          // requestNodes.begin was called, but not end
+	counted      bool          // a policy that counts pods applies to the pod of this filter call
+	cycle        *engine.Cycle // of filter and prioritize; nil: the profile does not manage the pod
 }
 
 const (
@@ -67,7 +68,7 @@ func (free calls) get(verb decision.Verb) *call {
 // put keeps the call's memory, unless it is too large or enough calls are kept.
 func (free calls) put(c *call) {
 	clear(c.nodes) // nodes that came with the request
-	c.nodes, c.record, c.result.Record = c.nodes[:0], nil, nil
+	c.nodes, c.cycle, c.record, c.result.Record = c.nodes[:0], nil, nil, nil
 	c.request.Reset()
 	c.response.Reset()
 	if cap(c.body) > maxKept {

@@ -16,8 +16,8 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if h.manages(req.Pod) {
-		err = h.Engine.Filter(ctx, req, &c.result)
+	if c.cycle != nil {
+		err = c.cycle.Filter(ctx, req.Nodes, req.Rows, &c.result)
 	} else {
 		unmanaged(req, &c.result)
 	}

@@ -127,15 +127,8 @@ func (p *unseenPod) settled(uid types.UID, cluster Cluster) bool {
 	return nominationOf(uid, view) != nil || slices.ContainsFunc(pod.Status.Conditions, failed)
 }
 
-// awaitUnseen waits until the View counts the pods that earlier filter calls have let pass, if a policy that
-// counts pods applies to this one.
-func (h *Handler) awaitUnseen(ctx context.Context, c *call, pod *corev1.Pod) {
-	if h.Cluster == nil || !h.Engine.CountsPods() || h.Cluster.Synced() != nil || !h.manages(pod) {
-		return
-	}
-	if c.counted = h.Engine.CountsPod(ctx, pod, h.Cluster.View()); !c.counted {
-		return
-	}
+// awaitUnseen waits until the View counts the pods that earlier filter calls have let pass.
+func (h *Handler) awaitUnseen(ctx context.Context, pod *corev1.Pod) {
 	u := &h.InFlight.unseen
 	for {
 		changed := h.Cluster.Superseded(h.Cluster.View())

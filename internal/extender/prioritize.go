@@ -13,8 +13,8 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if h.manages(req.Pod) {
-		err = h.Engine.Score(ctx, req, &c.result)
+	if c.cycle != nil {
+		err = c.cycle.Score(ctx, req.Nodes, req.Rows, &c.result)
 	} else {
 		unmanaged(req, &c.result)
 	}

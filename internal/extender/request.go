@@ -29,10 +29,7 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 		return engine.Request{}, err
 	}
 	h.awaitClaims(ctx, pod)
-	if c.verb == decision.Filter {
-		h.awaitUnseen(ctx, c, pod)
-	}
-	view, err := h.view(pod.UID)
+	view, err := h.begin(ctx, c, pod)
 	if err != nil {
 		return engine.Request{}, err
 	}
@@ -49,6 +46,26 @@ const (
 	// maxUnknown bounds the unknown nodes passed to Filtered.
 	maxUnknown = 64
 )
+
+// begin sets c.cycle, unless the profile does not manage the pod, and returns its view. If a policy of a filter call counts pods, begin first
+// waits until the view counts those that earlier filter calls have let pass.
+func (h *Handler) begin(ctx context.Context, c *call, pod *corev1.Pod) (*snapshot.View, error) {
+	view, err := h.view(pod.UID)
+	if err != nil || !h.manages(pod) {
+		return view, err
+	}
+	c.cycle, _ = h.Engine.Begin(ctx, pod, view) // its methods return the error
+	c.counted = c.verb == decision.Filter && h.Cluster != nil && c.cycle.CountsPods()
+	if !c.counted {
+		return view, nil
+	}
+	h.awaitUnseen(ctx, pod)
+	latest, err := h.view(pod.UID)
+	if err == nil && latest != view {
+		c.cycle, _ = h.Engine.Begin(ctx, pod, latest)
+	}
+	return latest, err
+}
 
 // view returns the latest view of the cluster for the evaluation of the pod, or one with signals only if there is no cluster.
 func (h *Handler) view(pod types.UID) (*snapshot.View, error) {

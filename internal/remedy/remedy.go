@@ -210,16 +210,16 @@ func (s *search) spend(n int) bool {
 type trial struct {
 	ctx     context.Context
 	filters *kubescheduler.Filters
-	probe   *engine.Probe
+	cycle   *engine.Cycle
 }
 
 // try returns a trial of a pod, which may be changed, in a View, which may be changed.
 func (s *search) try(e *engine.Engine, pod *corev1.Pod, view *snapshot.View) (*trial, error) {
-	probe, err := e.NewProbe(s.ctx, pod, view)
+	cycle, err := e.Begin(s.ctx, pod, view)
 	if err != nil {
 		return nil, err
 	}
-	return &trial{s.ctx, kubescheduler.For(pod, s.Ignored...).In(view), probe}, nil
+	return &trial{s.ctx, kubescheduler.For(pod, s.Ignored...).In(view), cycle}, nil
 }
 
 // fits reports whether the pod fits on the node, with and without the pods nominated to it, unless kube-scheduler excludes the node
@@ -228,12 +228,12 @@ func (t *trial) fits(n *snapshot.Node) (bool, error) {
 	if t.ctx.Err() != nil {
 		return false, context.Cause(t.ctx)
 	}
-	counting := t.probe.CountNominated(n)
+	counting := t.cycle.CountNominated(n)
 	for _, n := range []*snapshot.Node{counting, n} {
 		if t.filters.Lacks(n) != "" {
 			return false, nil
 		}
-		if passes, err := t.probe.Passes(n); err != nil || !passes {
+		if verdict, err := t.cycle.Verdict(n); err != nil || !verdict.Fits() {
 			return false, err
 		}
 		if counting == n {
@@ -253,13 +253,13 @@ func (t *trial) fitsWithout(n *snapshot.Node, gone []*corev1.Pod) (bool, error) 
 
 // blocked returns why the pod does not fit on the node: with the pods nominated to it or, if it fits then, without.
 func (t *trial) blocked(n *snapshot.Node) (blocked, error) {
-	counting := t.probe.CountNominated(n)
+	counting := t.cycle.CountNominated(n)
 	b := blocked{lacks: t.filters.Lacks(counting)}
 	var err error
-	if b.rejecting, err = t.probe.Rejecting(counting); err != nil || counting == n || b.lacks != "" || len(b.rejecting) > 0 {
+	if b.rejecting, err = t.cycle.Rejecting(counting); err != nil || counting == n || b.lacks != "" || len(b.rejecting) > 0 {
 		return b, err
 	}
-	b.rejecting, err = t.probe.Rejecting(n)
+	b.rejecting, err = t.cycle.Rejecting(n)
 	return b, err
 }
 

@@ -125,7 +125,7 @@ func (c compared) best(t policytest.T, view *snapshot.View, nodes []*snapshot.No
 	for _, node := range nodes {
 		choice.Rows = append(choice.Rows, int32(node.Row()))
 	}
-	a, err := c.index.NewAttempt(t.Context(), pod, view)
+	a, err := c.index.Begin(t.Context(), pod, view)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -10,6 +10,55 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
+// preferClaimed gives a node on which the pod already holds a claim the largest total, and every
+// other node less, because the pod would hold a second claim there.
+func (c *Cycle) preferClaimed(indices []int32, totals []int64) {
+	most := c.maxTotal()
+	if c.engine.claimants == nil || most == 0 {
+		return
+	}
+	found := false
+	for j, i := range indices {
+		if c.holdsClaim(c.nodes[i]) {
+			totals[j], found = most, true
+		}
+	}
+	if !found {
+		return
+	}
+	for j, i := range indices {
+		if totals[j] == most && !c.holdsClaim(c.nodes[i]) {
+			totals[j]--
+		}
+	}
+}
+
+// holdsClaim reports whether the pod holds a claim on the node from an earlier attempt to bind it.
+func (c *Cycle) holdsClaim(n *snapshot.Node) bool {
+	claimants := c.engine.claimants
+	return claimants != nil && c.pod.UID != "" && slices.Contains(*claimants.Of(n), c.pod.UID)
+}
+
+// claimants returns the pods that hold claims on the node's units and are not bound to it.
+func claimants(n *snapshot.Node) []types.UID {
+	if len(n.Ledgers) == 0 {
+		return nil
+	}
+	bound := make(map[types.UID]struct{}, len(n.Pods))
+	for _, pod := range n.Pods {
+		bound[pod.UID] = struct{}{}
+	}
+	var waiting []types.UID
+	for _, l := range n.Ledgers {
+		for i := range l.Pods {
+			if _, ok := bound[l.Pods[i].UID]; !ok {
+				waiting = append(waiting, l.Pods[i].UID)
+			}
+		}
+	}
+	return waiting
+}
+
 // holders are the pods on the nodes of a View, and in the ledgers of the nodes. A policy that allocates resources evaluates the nodes that
 // have something for the pod in another way for this pod than for all others. The zero value is ready to use.
 type holders struct {
