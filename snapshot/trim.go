@@ -121,14 +121,14 @@ func internalIPs(addresses []corev1.NodeAddress) []corev1.NodeAddress {
 	return kept
 }
 
-// maxNode is how much memory a trimmed node takes, in bytes, by [SizeOf]: many times that of usual
+// MaxNode is how much memory a trimmed node takes, in bytes, by [SizeOf]: many times that of usual
 // nodes without their images.
-const maxNode = 32 << 10
+const MaxNode = 32 << 10
 
-// limitNode removes, in place, what a node has beyond maxNode: the smallest images, and then the
+// limitNode removes, in place, what a node has beyond MaxNode: the smallest images, and then the
 // longest annotations and labels. The kubelet lists the largest images first.
 func limitNode(node *corev1.Node) {
-	over := SizeOf(node) - maxNode
+	over := SizeOf(node) - MaxNode
 	for images := &node.Status.Images; over > 0 && len(*images) > 0; *images = (*images)[:len(*images)-1] {
 		over -= SizeOf((*images)[len(*images)-1])
 	}

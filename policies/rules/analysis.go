@@ -5,25 +5,24 @@ import (
 	"math"
 	"slices"
 
-	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// class is what a part of an expression depends on, which determines how often it is computed.
-type class int
-
-const (
-	constant  class = iota // once
-	ofRequest              // the pod, or signals about keys: once a request
-	ofObject               // the Node object: once for each version of it
-	ofUsage                // the pods on the node, too: once for each state of the node
-	ofSignal               // a signal about nodes: read each time
-	mixed                  // several of these: each time
-	classes   = mixed
-)
+// analysis holds what the expressions in a tree read, by their id.
+type analysis struct {
+	tree     *ast.AST
+	scope    []string // variables of the comprehensions around
+	deps     map[int64]deps
+	local    map[int64]bool // depends on a variable of a comprehension around it
+	signals  map[int64]read // about nodes
+	reads    []read         // of all signals
+	lookups  []lookup
+	problems []common.Error
+}
 
 // deps is a set of variables.
 type deps uint8
@@ -40,63 +39,35 @@ var variables = map[string]deps{
 	podVar: onPod, requestsVar: onPod, keyedVar: onKeyed, nodeVar: onNode, usageVar: onUsage, signalsVar: onSignals,
 }
 
-func (d deps) class() class {
-	switch {
-	case d == 0:
-		return constant
-	case d&^(onPod|onKeyed) == 0:
-		return ofRequest
-	case d == onNode:
-		return ofObject
-	case d&^(onNode|onUsage) == 0:
-		return ofUsage
-	case d == onSignals:
-		return ofSignal
-	}
-	return mixed
-}
-
-// presence is how an expression reads a signal.
-type presence int
-
-const (
-	number   presence = iota // the number, or an error
-	isThere                  // whether there is a number
-	optional                 // an optional number
-)
-
-// read is a use of a signal. Key is the key of a signal with keys, if the expression contains it.
+// read is a use of a signal. Key is the key of a signal about keys, if it is in the text of the expression.
 type read struct {
 	signal string
 	keyed  bool
 	key    *string
+	want   presence
 }
 
-// problem is an error at an expression.
-type problem struct {
-	id      int64
-	message string
+// lookup is a use of a label or an annotation whose key is in the text of the expression.
+type lookup struct {
+	object, field, key string   // such as pod, labels and team
+	want               presence // with direct, it is an error if there is no such label
+	at                 common.Location
 }
 
-// analysis holds the results for the expressions in an AST, by id.
-type analysis struct {
-	tree     *ast.AST
-	scope    []string // variables of the comprehensions around
-	deps     map[int64]deps
-	local    map[int64]bool // depends on a variable of a comprehension around it
-	signals  map[int64]signalUse
-	reads    []read
-	lookups  []lookup
-	problems []problem
-}
+// label identifies the label.
+func (l lookup) label() [3]string { return [3]string{l.object, l.field, l.key} }
 
-type signalUse struct {
-	name string
-	want presence
-}
+// presence is how an expression reads an element, such as the number of a signal.
+type presence int
+
+const (
+	direct   presence = iota // the element, or an error
+	isThere                  // whether there is one
+	optional                 // an optional value
+)
 
 func analyze(tree *ast.AST) *analysis {
-	a := &analysis{tree: tree, deps: map[int64]deps{}, local: map[int64]bool{}, signals: map[int64]signalUse{}}
+	a := &analysis{tree: tree, deps: map[int64]deps{}, local: map[int64]bool{}, signals: map[int64]read{}}
 	a.visit(tree.Expr())
 	return a
 }
@@ -104,8 +75,7 @@ func analyze(tree *ast.AST) *analysis {
 // noLocal is more than any depth of a scope.
 const noLocal = math.MaxInt
 
-// visit returns what the expression depends on, and the outermost comprehension
-// variable that it uses.
+// visit returns what the expression depends on, and the depth of the outermost comprehension variable that it uses.
 func (a *analysis) visit(e ast.Expr) (d deps, outermost int) {
 	depth := len(a.scope)
 	outermost = noLocal
@@ -113,8 +83,8 @@ func (a *analysis) visit(e ast.Expr) (d deps, outermost int) {
 		cd, co := a.visit(child)
 		d, outermost = d|cd, min(outermost, co)
 	}
-	a.labelUse(e)
-	if signal, ok := a.signalUse(e); ok {
+	a.lookup(e)
+	if signal := a.signal(e); signal != 0 {
 		d = signal
 	} else {
 		switch e.Kind() {
@@ -144,20 +114,11 @@ func (a *analysis) visit(e ast.Expr) (d deps, outermost int) {
 	return d, outermost
 }
 
-func (a *analysis) problem(e ast.Expr, message string) {
-	a.problems = append(a.problems, problem{e.ID(), message})
-}
-
-func (a *analysis) isLocal(name string) bool { return slices.Contains(a.scope, name) }
-
-func (a *analysis) ident(e ast.Expr) (deps, int) {
+func (a *analysis) ident(e ast.Expr) (d deps, outermost int) {
 	name := e.AsIdent()
-	if a.isLocal(name) {
-		// The innermost one counts.
-		for i := len(a.scope) - 1; ; i-- {
-			if a.scope[i] == name {
-				return 0, i
-			}
+	for i, local := range slices.Backward(a.scope) {
+		if local == name {
+			return 0, i
 		}
 	}
 	if name == signalsVar || name == keyedVar {
@@ -166,64 +127,124 @@ func (a *analysis) ident(e ast.Expr) (deps, int) {
 	return variables[name], noLocal
 }
 
-// signalUse recognizes what names a signal: signals.x, signals["x"], signals[?"x"],
-// signals.?x, has(signals.x), "x" in signals, and the same of keyed.
-func (a *analysis) signalUse(e ast.Expr) (deps, bool) {
+// signal returns the variable of an expression that names a signal: signals.x, signals["x"], signals[?"x"], signals.?x,
+// has(signals.x), "x" in signals, and the same of keyed. It returns 0 for others.
+func (a *analysis) signal(e ast.Expr) deps {
 	operand, name, want, ok := access(e)
-	if !ok {
-		return 0, false
-	}
-	if operand.Kind() == ast.IdentKind && !a.isLocal(operand.AsIdent()) {
-		switch operand.AsIdent() {
-		case signalsVar:
-			a.reads = append(a.reads, read{signal: name})
-			a.signals[e.ID()] = signalUse{name: name, want: want}
-			return onSignals, true
-		case keyedVar:
-			a.reads = append(a.reads, read{signal: name, keyed: true})
-			return onKeyed, true
+	switch {
+	case !ok:
+	case a.is(operand, signalsVar):
+		use := read{signal: name, want: want}
+		a.reads, a.signals[e.ID()] = append(a.reads, use), use
+		return onSignals
+	case a.is(operand, keyedVar):
+		a.reads = append(a.reads, read{signal: name, keyed: true})
+		return onKeyed
+	default:
+		if keyed, signal, _, ok := access(operand); ok && a.is(keyed, keyedVar) {
+			a.reads = append(a.reads, read{signal: signal, keyed: true, key: &name})
 		}
 	}
-	if ident, signal, _, ok := access(operand); ok && ident.Kind() == ast.IdentKind && ident.AsIdent() == keyedVar && !a.isLocal(keyedVar) {
-		a.reads = append(a.reads, read{signal: signal, keyed: true, key: &name})
-	}
-	return 0, false
+	return 0
 }
 
-// access decomposes an expression that looks up a field or an element. ok is true if its name is in
-// the text of the expression; operand is nil if the expression looks up nothing.
-func access(e ast.Expr) (operand ast.Expr, name string, want presence, ok bool) {
-	switch e.Kind() {
-	case ast.SelectKind:
-		s := e.AsSelect()
-		if s.IsTestOnly() {
-			want = isThere
-		}
-		return s.Operand(), s.FieldName(), want, true
-	case ast.CallKind:
-		call := e.AsCall()
-		args := call.Args()
-		if len(args) != 2 {
-			return nil, "", 0, false
-		}
-		operand, key := args[0], args[1]
-		switch call.FunctionName() {
-		case operators.Index:
-		case operators.OptIndex, operators.OptSelect:
-			want = optional
-		case operators.In:
-			operand, key, want = key, operand, isThere
-		default:
-			return nil, "", 0, false
-		}
-		if key.Kind() == ast.LiteralKind {
-			if text, ok := key.AsLiteral().(types.String); ok {
-				return operand, string(text), want, true
+// is reports whether the expression is the variable.
+func (a *analysis) is(e ast.Expr, variable string) bool {
+	return e.Kind() == ast.IdentKind && e.AsIdent() == variable && !slices.Contains(a.scope, variable)
+}
+
+// lookup notes the expression if it uses a label or an annotation.
+func (a *analysis) lookup(e ast.Expr) {
+	operand, key, want, ok := access(e)
+	if !ok {
+		return
+	}
+	if a.tree.GetType(operand.ID()).TypeName() == types.OptionalType.TypeName() {
+		want = optional // a key of an optional value need not exist
+	}
+	for _, object := range []string{podVar, nodeVar} {
+		for _, field := range []string{"labels", "annotations"} {
+			if a.isField(operand, field, "metadata", object) {
+				a.lookups = append(a.lookups, lookup{object, field, key, want, a.at(e)})
 			}
 		}
-		return operand, "", want, false
 	}
-	return nil, "", 0, false
+}
+
+// isField reports whether the expression is a field, whose names are from the innermost one to the variable. The field may be
+// optional, and have a default.
+func (a *analysis) isField(e ast.Expr, names ...string) bool {
+	if len(names) == 1 {
+		return a.is(e, names[0])
+	}
+	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "orValue" && e.AsCall().IsMemberFunction() {
+		e = e.AsCall().Target()
+	}
+	operand, name, _, ok := access(e)
+	return ok && name == names[0] && a.isField(operand, names[1:]...)
+}
+
+func (a *analysis) problem(e ast.Expr, message string) {
+	a.problems = append(a.problems, common.Error{Location: a.at(e), Message: message})
+}
+
+func (a *analysis) at(e ast.Expr) common.Location {
+	return a.tree.SourceInfo().GetStartLocation(e.ID())
+}
+
+// class is what a part of an expression depends on, which determines how often it is computed.
+type class int
+
+const (
+	constant  class = iota // once
+	ofRequest              // the pod, or signals about keys: once a request
+	ofObject               // the Node object: once for each version of it
+	ofUsage                // the pods on the node, too: once for each state of the node
+	ofSignal               // a signal about nodes: read each time
+	mixed                  // several of these: each time
+	classes   = mixed
+)
+
+func (d deps) class() class {
+	switch {
+	case d == 0:
+		return constant
+	case d&^(onPod|onKeyed) == 0:
+		return ofRequest
+	case d == onNode:
+		return ofObject
+	case d&^(onNode|onUsage) == 0:
+		return ofUsage
+	case d == onSignals:
+		return ofSignal
+	}
+	return mixed
+}
+
+// separable returns the class of an expression that can be computed separately, or mixed.
+func (a *analysis) separable(e ast.Expr) class {
+	c := a.deps[e.ID()].class()
+	_, isSignal := a.signals[e.ID()]
+	switch {
+	case a.local[e.ID()], a.hidesQuantity(e):
+		return mixed
+	case c == constant && e.Kind() != ast.CallKind && e.Kind() != ast.ComprehensionKind: // separate literals would save nothing
+		return mixed
+	case c == ofSignal && !isSignal:
+		return mixed
+	}
+	return c
+}
+
+// hidesQuantity reports whether the value of an expression would contain quantities that cannot be copied. Quantities change
+// when they are used, so each use needs its own copy. Objects copy them themselves.
+func (a *analysis) hidesQuantity(e ast.Expr) bool {
+	t := a.tree.GetType(e.ID())
+	return !t.IsExactType(apiservercel.QuantityType) && hasQuantity(t) && e.Kind() != ast.SelectKind && e.Kind() != ast.IdentKind
+}
+
+func hasQuantity(t *types.Type) bool {
+	return t.IsExactType(apiservercel.QuantityType) || slices.ContainsFunc(t.Parameters(), hasQuantity)
 }
 
 // isDynamic reports whether the type of a value is known only when it is evaluated.
@@ -231,29 +252,34 @@ func isDynamic(t *types.Type) bool {
 	return t.Kind() == types.DynKind || t.Kind() == types.OpaqueKind && slices.ContainsFunc(t.Parameters(), isDynamic)
 }
 
-// children returns the expressions directly inside one. Rules make no objects.
-func children(e ast.Expr) []ast.Expr {
-	var all []ast.Expr
-	switch e.Kind() {
-	case ast.CallKind:
-		call := e.AsCall()
-		if call.IsMemberFunction() {
-			all = append(all, call.Target())
+// access decomposes an expression that looks up a field or an element. ok is true if its name is in the text of the expression;
+// operand is nil if the expression looks up nothing.
+func access(e ast.Expr) (operand ast.Expr, name string, want presence, ok bool) {
+	if e.Kind() == ast.SelectKind {
+		s := e.AsSelect()
+		if s.IsTestOnly() {
+			want = isThere
 		}
-		all = append(all, call.Args()...)
-	case ast.ComprehensionKind:
-		c := e.AsComprehension()
-		all = append(all, c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result())
-	case ast.ListKind:
-		all = append(all, e.AsList().Elements()...)
-	case ast.MapKind:
-		for _, entry := range e.AsMap().Entries() {
-			all = append(all, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
-		}
-	case ast.SelectKind:
-		all = append(all, e.AsSelect().Operand())
+		return s.Operand(), s.FieldName(), want, true
 	}
-	return all
+	if e.Kind() != ast.CallKind || len(e.AsCall().Args()) != 2 {
+		return nil, "", 0, false
+	}
+	operand, key := e.AsCall().Args()[0], e.AsCall().Args()[1]
+	switch e.AsCall().FunctionName() {
+	case operators.Index:
+	case operators.OptIndex, operators.OptSelect:
+		want = optional
+	case operators.In:
+		operand, key, want = key, operand, isThere
+	default:
+		return nil, "", 0, false
+	}
+	if key.Kind() == ast.LiteralKind {
+		text, ok := key.AsLiteral().(types.String)
+		return operand, string(text), want, ok
+	}
+	return operand, "", want, false
 }
 
 // walk visits the expressions from the outermost on, and continues inside one if into returns true.
@@ -265,69 +291,28 @@ func walk(e ast.Expr, into func(ast.Expr) bool) {
 	}
 }
 
-// separable returns the class of an expression that can be computed separately, or mixed.
-func (a *analysis) separable(e ast.Expr) class {
-	if a.local[e.ID()] || a.hidesQuantity(e) {
-		return mixed
+// children returns the expressions directly inside one. Rules make no objects.
+func children(e ast.Expr) []ast.Expr {
+	switch e.Kind() {
+	case ast.CallKind:
+		call := e.AsCall()
+		if call.IsMemberFunction() {
+			return append([]ast.Expr{call.Target()}, call.Args()...)
+		}
+		return call.Args()
+	case ast.ComprehensionKind:
+		c := e.AsComprehension()
+		return []ast.Expr{c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()}
+	case ast.ListKind:
+		return e.AsList().Elements()
+	case ast.MapKind:
+		var all []ast.Expr
+		for _, entry := range e.AsMap().Entries() {
+			all = append(all, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
+		}
+		return all
+	case ast.SelectKind:
+		return []ast.Expr{e.AsSelect().Operand()}
 	}
-	c := a.deps[e.ID()].class()
-	switch c {
-	case constant:
-		// Separate literals would save nothing.
-		if e.Kind() != ast.CallKind && e.Kind() != ast.ComprehensionKind {
-			return mixed
-		}
-	case ofSignal:
-		if _, ok := a.signals[e.ID()]; !ok {
-			return mixed
-		}
-	}
-	return c
-}
-
-// hidesQuantity reports whether the value of an expression would contain quantities that cannot be
-// copied. Quantities change when they are used, so each use needs its own copy. Objects copy them
-// themselves.
-func (a *analysis) hidesQuantity(e ast.Expr) bool {
-	t := a.tree.GetType(e.ID())
-	return !t.IsExactType(apiservercel.QuantityType) && hasQuantity(t) && e.Kind() != ast.SelectKind && e.Kind() != ast.IdentKind
-}
-
-func hasQuantity(t *types.Type) bool {
-	return t.IsExactType(apiservercel.QuantityType) || slices.ContainsFunc(t.Parameters(), hasQuantity)
-}
-
-// extract is an optimizer that keeps only one expression of a tree.
-type extract struct{ id int64 }
-
-// Optimize implements cel.ASTOptimizer.
-func (x extract) Optimize(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST {
-	found := tree.Expr()
-	walk(tree.Expr(), func(e ast.Expr) bool {
-		if e.ID() == x.id {
-			found = e
-		}
-		return true
-	})
-	return ctx.NewAST(found)
-}
-
-// replace is an optimizer that replaces expressions with variables.
-type replace struct{ parts map[int64]*part }
-
-// Optimize implements cel.ASTOptimizer.
-func (r replace) Optimize(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST {
-	var vars []cel.EnvOption
-	walk(tree.Expr(), func(e ast.Expr) bool {
-		p, ok := r.parts[e.ID()]
-		if ok {
-			vars = append(vars, cel.Variable(p.name, tree.GetType(e.ID())))
-			ctx.UpdateExpr(e, ctx.NewIdent(p.name))
-		}
-		return !ok
-	})
-	if err := ctx.ExtendEnv(vars...); err != nil {
-		ctx.ReportErrorAtID(tree.Expr().ID(), "%v", err)
-	}
-	return tree
+	return nil
 }

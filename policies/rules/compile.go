@@ -2,9 +2,9 @@ package rules
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -16,63 +16,48 @@ import (
 	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/interpreter"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/parser"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/cel/library"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 
 	"outboard.dev/outboard/policy/fields"
 )
 
-const (
-	// costLimit bounds one evaluation, in Kubernetes' units; a million of these take about 0.03 s.
-	costLimit = 250_000
-	// partSteps bounds the steps of loops in the evaluation of a part.
-	partSteps = 5000
-	// maxLength bounds an expression, in bytes.
-	maxLength = 10_000
-	// longestQuantity is longer than any quantity that Kubernetes accepts.
-	longestQuantity = 64
-)
-
-// part is a subexpression that is computed separately.
-type part struct {
-	name    string // of the variable that replaces it
-	class   class
-	index   int // among the values of its class
-	text    string
-	program cel.Program
-	signal  int // index of the signal, for ofSignal
-	use     signalUse
-}
-
-// expression is the rest of an expression without its parts.
-type expression struct {
-	whole   *part       // if the expression is one part
-	program cel.Program // does not count its cost
-	// arithmetic replaces program, if the expression consists of numbers and truth values, and isNumber is what its value is.
-	arithmetic arithmetic
-	isNumber   bool
-	// counting are the programs that count the cost, and end when it exceeds the limit with the same index in limits.
-	// They are nil if program cannot exceed any limit for any values of the parts.
-	counting [len(limits)]cel.Program
-	// usualCost is the maximum cost of program if all parts have usual sizes, and possibleCost for all sizes.
-	usualCost, possibleCost uint64
-	parts                   []*part // all, in order
-	reads                   []read
-	lookups                 []lookup
-	deps                    deps
-}
+// maxLength bounds an expression, in bytes.
+const maxLength = 10_000
 
 // compiler compiles the expressions of one policy.
 type compiler struct {
 	schema    *schema
 	env       *cel.Env
 	parts     []*part
-	counts    [classes]int
-	signals   []string // about nodes
-	constants []value
+	counts    [classes]int // of parts
+	signals   []string     // about nodes
+	constants []ref.Val
+}
+
+// expression is a compiled expression. Its value is that of whole, or of program, whose variables are parts.
+type expression struct {
+	name    string // of a match condition
+	whole   *part  // nil if the expression is more than one part
+	program cel.Program
+	parts   []*part // all, in order
+	reads   []read
+	lookups []lookup
+	deps    deps
+}
+
+// part is a subexpression that is computed separately.
+type part struct {
+	name    string // of the variable that replaces it
+	text    string
+	deps    deps
+	class   class
+	index   int         // among the values of its class
+	program cel.Program // nil for ofSignal
+	want    presence    // of the signal, for ofSignal
 }
 
 // template has the schema and the environment of all compilers, which nothing changes once they are made.
@@ -109,154 +94,80 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 		}
 		return nil, errs
 	}
-	tree := checked.NativeRep()
-	at := func(id int64) common.Location { return tree.SourceInfo().GetStartLocation(id) }
-	root := tree.Expr().ID()
-	a := analyze(tree)
+	a := analyze(checked.NativeRep())
+	problems := a.check(checked.NativeRep().Expr())
+	d := a.deps[checked.NativeRep().Expr().ID()]
+	start := common.NewLocation(1, 0)
+	if !slices.ContainsFunc(results, checked.OutputType().IsExactType) {
+		problems = append(problems, common.Error{Location: start, Message: fmt.Sprintf("is a %s: must be a %s", checked.OutputType(), join(results))})
+	}
+	if d&^may != 0 {
+		problems = append(problems, common.Error{Location: start, Message: "must read the pod only"})
+	}
+	if message := c.checkCost(checked); message != "" {
+		problems = append(problems, common.Error{Location: start, Message: message})
+	}
+	e := &expression{reads: a.reads, lookups: a.lookups, deps: d}
+	if len(problems) == 0 {
+		problems = c.split(checked, a, e)
+	}
 	var errs field.ErrorList
-	walk(tree.Expr(), func(e ast.Expr) bool {
-		if message, wrong := mustBeLiteral(e); wrong {
+	for _, p := range problems {
+		errs = append(errs, invalid(path, text, p.Location, p.Message))
+	}
+	return e, errs
+}
+
+// check returns all problems of the expressions in a tree that their types do not show.
+func (a *analysis) check(tree ast.Expr) []common.Error {
+	walk(tree, func(e ast.Expr) bool {
+		if message := checkPattern(e); message != "" {
 			a.problem(e, message)
 		}
-		if operand, _, _, _ := access(e); operand != nil && isDynamic(tree.GetType(operand.ID())) {
+		if operand, _, _, _ := access(e); operand != nil && isDynamic(a.tree.GetType(operand.ID())) {
 			a.problem(e, "whether the field exists cannot be checked: write the object without dyn()")
 			return false
 		}
 		return true
 	})
-	for _, p := range a.problems {
-		errs = append(errs, invalid(path, text, at(p.id), p.message))
-	}
-	if !slices.ContainsFunc(results, checked.OutputType().IsExactType) {
-		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), fmt.Sprintf("is a %s: must be a %s", checked.OutputType(), join(results))))
-	}
-	if a.deps[root]&^may != 0 {
-		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), "must read the pod only"))
-	}
-	if cost, err := c.env.EstimateCost(checked, &estimator{library.CostEstimator{SizeEstimator: computedSizes{usualSizes}}}); err != nil {
-		errs = append(errs, field.InternalError(path, err))
-	} else if cost.Max > costLimit {
-		errs = append(errs, invalid(path, text, common.NewLocation(1, 0), tooCostly(cost.Max)))
-	}
-	if len(errs) > 0 {
-		return nil, errs
-	}
-	e := &expression{reads: a.reads, lookups: a.lookups, deps: a.deps[root]}
-	for i := range e.lookups {
-		e.lookups[i].at = at(e.lookups[i].id)
-	}
-	for _, p := range c.split(checked, a, e) {
-		errs = append(errs, invalid(path, text, at(p.id), p.message))
-	}
-	return e, errs
+	return a.problems
 }
 
 // split splits the expression into parts.
-func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []problem {
-	tree := checked.NativeRep()
-	problems := c.checkConstants(checked, a)
+func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []common.Error {
+	a.problems = nil
+	c.checkConstants(checked, a)
 	replaced := map[int64]*part{}
-	walk(tree.Expr(), func(x ast.Expr) bool {
-		kind := a.separable(x)
-		if kind == mixed {
+	root := checked.NativeRep().Expr()
+	walk(root, func(x ast.Expr) bool {
+		class := a.separable(x)
+		if class == mixed {
 			return true
 		}
-		p, err := c.newPart(checked, a, x, kind)
+		p, err := c.newPart(checked, a, x, class)
 		if err != nil {
-			problems = append(problems, problem{x.ID(), err.Error()})
+			a.problem(x, err.Error())
 			return false
 		}
 		replaced[x.ID()] = p
 		e.parts = append(e.parts, p)
 		return false
 	})
-	if len(problems) > 0 {
-		return problems
+	if e.whole = replaced[root.ID()]; e.whole != nil || len(a.problems) > 0 {
+		return a.problems
 	}
-	e.isNumber = checked.OutputType().IsExactType(types.DoubleType)
-	compiled := arithmeticCompiler{tree, replaced}.compile(tree.Expr())
-	if e.whole = replaced[tree.Expr().ID()]; e.whole != nil {
-		if e.whole.class == ofSignal {
-			e.arithmetic = compiled
-		}
-		return nil
+	rest, err := c.optimize(replace(replaced), checked)
+	if err == nil {
+		e.program, err = c.program(rest, nodeCostLimit)
 	}
-	rest, err := c.optimize(replace{replaced}, checked)
 	if err != nil {
-		return []problem{{tree.Expr().ID(), err.Error()}}
+		a.problem(root, err.Error())
 	}
-	if err := c.rest(rest, e); err != nil {
-		return []problem{{tree.Expr().ID(), err.Error()}}
-	}
-	if e.counting[0] == nil {
-		e.arithmetic = compiled
-	}
-	return nil
-}
-
-// rest compiles the rest of an expression. Counting costs allocates much, so it is only done if
-// necessary.
-func (c *compiler) rest(checked *cel.Ast, e *expression) (err error) {
-	if e.program, err = c.env.Program(checked, cel.EvalOptions(cel.OptOptimize)); err != nil {
-		return err
-	}
-	e.usualCost, e.possibleCost = c.bound(checked, usualSizes), c.bound(checked, possibleSizes)
-	if e.possibleCost <= limits[len(limits)-1].cost {
-		return nil
-	}
-	for i, limit := range limits {
-		if e.counting[i], err = c.counting(checked, limit); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// bound returns the highest cost of an evaluation if the contents of objects have at most these sizes.
-func (c *compiler) bound(checked *cel.Ast, within sizes) uint64 {
-	cost, err := c.env.EstimateCost(checked, &estimator{library.CostEstimator{SizeEstimator: within}})
-	if err != nil {
-		return math.MaxUint64
-	}
-	return cost.Max
-}
-
-func tooCostly(cost uint64) string {
-	if cost > 1e12 {
-		return fmt.Sprintf("its cost cannot be estimated: must be at most %d", costLimit)
-	}
-	return fmt.Sprintf("has an estimated cost of %d: must be at most %d; check for nested loops", cost, costLimit)
-}
-
-func (c *compiler) newPart(checked *cel.Ast, a *analysis, x ast.Expr, kind class) (*part, error) {
-	text, err := parser.Unparse(x, checked.NativeRep().SourceInfo())
-	if err != nil {
-		return nil, err
-	}
-	p := &part{name: "@" + strconv.Itoa(len(c.parts)), class: kind, text: text}
-	if kind == ofSignal {
-		use := a.signals[x.ID()]
-		p.use, p.signal = use, slices.Index(c.signals, use.name)
-		if p.signal < 0 {
-			p.signal = len(c.signals)
-			c.signals = append(c.signals, use.name)
-		}
-	} else if p.program, err = c.extract(checked, x); err != nil {
-		return nil, err
-	}
-	p.index = c.counts[kind]
-	c.counts[kind]++
-	c.parts = append(c.parts, p)
-	if kind == constant {
-		constant, _ := kept(p.program, cel.NoVars())
-		c.constants = append(c.constants, constant)
-	}
-	return p, nil
+	return a.problems
 }
 
 // checkConstants finds errors that do not depend on the pod and the node.
-func (c *compiler) checkConstants(checked *cel.Ast, a *analysis) []problem {
-	var problems []problem
+func (c *compiler) checkConstants(checked *cel.Ast, a *analysis) {
 	walk(checked.NativeRep().Expr(), func(x ast.Expr) bool {
 		if a.local[x.ID()] || a.deps[x.ID()] != 0 || x.Kind() != ast.CallKind {
 			return true
@@ -266,40 +177,104 @@ func (c *compiler) checkConstants(checked *cel.Ast, a *analysis) []problem {
 			_, _, err = program.Eval(cel.NoVars())
 		}
 		if err != nil {
-			problems = append(problems, problem{x.ID(), err.Error()})
+			a.problem(x, err.Error())
 		}
 		return false
 	})
-	return problems
 }
 
-func (c *compiler) extract(checked *cel.Ast, x ast.Expr) (cel.Program, error) {
-	alone, err := c.optimize(extract{x.ID()}, checked)
+func (c *compiler) newPart(checked *cel.Ast, a *analysis, x ast.Expr, class class) (*part, error) {
+	text, err := parser.Unparse(x, checked.NativeRep().SourceInfo())
 	if err != nil {
 		return nil, err
 	}
-	return c.counting(alone, limit{costLimit, partSteps})
+	p := &part{name: "@" + strconv.Itoa(len(c.parts)), text: text, deps: a.deps[x.ID()], class: class}
+	if class == ofSignal {
+		use := a.signals[x.ID()]
+		p.want, p.index = use.want, slices.Index(c.signals, use.signal)
+		if p.index < 0 {
+			p.index = len(c.signals)
+			c.signals = append(c.signals, use.signal)
+		}
+	} else {
+		if p.program, err = c.extract(checked, x); err != nil {
+			return nil, err
+		}
+		p.index = c.counts[class]
+		c.counts[class]++
+	}
+	c.parts = append(c.parts, p)
+	if class == constant {
+		c.constants = append(c.constants, p.evaluate(context.Background(), cel.NoVars()))
+	}
+	return p, nil
+}
+
+// evaluate returns the value of the part, which may be an error. It is shared, so a quantity is a copy.
+func (p *part) evaluate(ctx context.Context, vars any) ref.Val {
+	v, _, err := p.program.ContextEval(ctx, vars)
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	switch q := v.(type) {
+	case apiservercel.Quantity:
+		return copied(q.Quantity)
+	case *apiservercel.Quantity: // the result of the policy's own functions
+		return copied(q.Quantity)
+	}
+	return v
+}
+
+// extract compiles one expression of the tree.
+func (c *compiler) extract(checked *cel.Ast, x ast.Expr) (cel.Program, error) {
+	alone, err := c.optimize(func(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST {
+		walk(tree.Expr(), func(e ast.Expr) bool {
+			if e.ID() == x.ID() {
+				tree = ctx.NewAST(e)
+			}
+			return true
+		})
+		return tree
+	}, checked)
+	if err != nil {
+		return nil, err
+	}
+	return c.program(alone, costLimit)
 }
 
 // optimize returns the expression as changed by the optimizer.
-func (c *compiler) optimize(by cel.ASTOptimizer, checked *cel.Ast) (*cel.Ast, error) {
-	optimizer, err := cel.NewStaticOptimizer(by)
+func (c *compiler) optimize(by optimizer, checked *cel.Ast) (*cel.Ast, error) {
+	static, err := cel.NewStaticOptimizer(by)
 	if err != nil {
 		return nil, err
 	}
-	changed, issues := optimizer.Optimize(c.env, checked)
+	changed, issues := static.Optimize(c.env, checked)
 	return changed, issues.Err()
 }
 
-// counting compiles a program for [count].
-func (c *compiler) counting(checked *cel.Ast, l limit) (cel.Program, error) {
-	return c.env.Program(checked, append(c.bounded(checked, l.cost),
-		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
-		cel.CostLimit(l.cost),
-		cel.InterruptCheckFrequency(l.steps),
-		cel.CostTracking(&library.CostEstimator{}),
-		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
-	)...)
+// optimizer is a function that changes a tree.
+type optimizer func(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST
+
+// Optimize implements cel.ASTOptimizer.
+func (o optimizer) Optimize(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST { return o(ctx, tree) }
+
+// replace returns an optimizer that replaces expressions with the variables of parts, by the id of the expression.
+func replace(parts map[int64]*part) optimizer {
+	return func(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST {
+		var vars []cel.EnvOption
+		walk(tree.Expr(), func(e ast.Expr) bool {
+			p, ok := parts[e.ID()]
+			if ok {
+				vars = append(vars, cel.Variable(p.name, tree.GetType(e.ID())))
+				ctx.UpdateExpr(e, ctx.NewIdent(p.name))
+			}
+			return !ok
+		})
+		if err := ctx.ExtendEnv(vars...); err != nil {
+			ctx.ReportErrorAtID(tree.Expr().ID(), "%v", err)
+		}
+		return tree
+	}
 }
 
 // invalid returns an error at a position in an expression; its value is the text from there on, or the end of the text if the error is there.

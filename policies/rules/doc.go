@@ -15,8 +15,8 @@
 // # 2. Check
 //
 // analyze (analysis.go) finds which variables each subexpression depends on. compile rejects what a rule may not do: a match
-// condition that reads the node, a pattern that is not a literal (work.go), and an expression whose estimated cost exceeds its
-// limit (costestimate.go). labels.go warns of labels that may be missing, such as team.
+// condition that reads the node, a pattern that is not a literal, and an expression whose estimated cost exceeds its limit
+// (cost.go). setup.go warns of labels that may be missing, such as team.
 //
 // # 3. Split
 //
@@ -28,18 +28,23 @@
 //	@2  node.metadata.labels["team"]   ofObject   once for each version of the Node object
 //	@3  pod.metadata.labels["team"]    ofRequest  once a request
 //
-// What remains is @0 && @1 * 2.0 < 1.5 && @2 == @3. It becomes a program of CEL. If it had only numbers and truth values, as
-// without @2 == @3, it would become Go functions instead, which allocate nothing (arithmetic.go).
+// What remains is @0 && @1 * 2.0 < 1.5 && @2 == @3. It and each part become programs of CEL. A program counts its cost if the
+// largest objects could exceed its limit (cost.go).
 //
 // # 4. Prepare
 //
-// For each pod, Prepare (rules.go) evaluates the match conditions and the parts that depend on the request, here @3
-// (begin, request.go). A rule that is then known for all nodes is dropped. plan (budget.go) gives each of the other rules a
-// limit for its cost on one node.
+// For each pod, Prepare (rules.go) evaluates the match conditions and the parts that depend on the request, here @3. A rule that
+// is then known to be true for all nodes is dropped.
 //
 // # 5. Evaluate
 //
-// For each node, eval (activation.go) runs what remains. Its variables are the kept values of @0 and @2, which are facts of the
-// node (arrange, rules.go), the value of @3, and the number of the signal. An error becomes what failurePolicy and whenStale
-// say (evaluate, rules.go), and explain.go shows the parts with their values.
+// For each node, eval (rules.go) runs what remains. Its variables are the kept values of @0 and @2, which are facts of the node
+// (arrange), the value of @3, and the number of the signal. An error becomes what failurePolicy and whenStale say (verdict), and
+// explain.go shows the parts with their values.
+//
+// What always holds:
+//
+//   - The value of an expression is that of CEL for the whole expression, however it is split.
+//   - Whether an evaluation fails, also by its cost, depends on the rule, the pod, the node and the signals alone.
+//   - A value that is kept is never changed: quantities, which CEL's functions change, are copied for each use.
 package rules

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
@@ -30,22 +31,18 @@ func (c *cycle) Explain(n *snapshot.Node) []string {
 		return c.silent
 	}
 	var lines []string
-	for i := range c.filters {
-		f := &c.filters[i]
-		v, err := c.result(f, n)
-		lines = append(lines, c.describe(f.rule, n, v, err))
+	for _, f := range c.filters {
+		v, err := c.eval(f.expression, n)
+		lines = append(lines, c.describe(f, n, v, err))
 	}
-	for i := range c.scores {
-		s := &c.scores[i]
-		v, err := c.result(s, n)
-		if err == nil {
-			var rated float64
-			if rated, err = c.rate(s, n); err == nil && v.Equal(types.Double(rated)) != types.True {
-				lines = append(lines, c.describe(s.rule, n, v, nil)+fmt.Sprintf("; counts as %g", rated))
-				continue
-			}
+	for _, s := range c.scores {
+		v, err := c.eval(s.expression, n)
+		rated, wrong := c.rate(s, n)
+		line := c.describe(s, n, v, cmp.Or(err, wrong))
+		if wrong == nil && v.Equal(types.Double(rated)) != types.True {
+			line += fmt.Sprintf("; counts as %g", rated)
 		}
-		lines = append(lines, c.describe(s.rule, n, v, err))
+		lines = append(lines, line)
 	}
 	return lines
 }
@@ -61,10 +58,10 @@ func (c *cycle) describe(r *rule, n *snapshot.Node, v ref.Val, err error) string
 	}
 	limit := len(parts) + shownParts
 	for _, p := range r.expression.parts {
-		if p == r.expression.whole || p.class == constant || p.class == ofSignal && !c.current(p, n).Current() {
+		if p == r.expression.whole || p.class == constant || p.class == ofSignal && !c.signals[p.index].Of(n).Current() {
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s is %s", strings.Join(strings.Fields(p.text), " "), c.displayPart(p, n)))
+		parts = append(parts, fmt.Sprintf("%s is %s", strings.Join(strings.Fields(p.text), " "), display(c.value(p, n))))
 	}
 	if len(parts) > 0 {
 		text += " (" + policy.Join(parts, limit) + ")"
@@ -76,8 +73,11 @@ func (c *cycle) describe(r *rule, n *snapshot.Node, v ref.Val, err error) string
 func (c *cycle) missing(e *expression, n *snapshot.Node) []string {
 	var missing []string
 	for _, p := range e.parts {
-		if v := c.current(p, n); p.class == ofSignal && !v.Current() {
-			missing = append(missing, v.Missing(c.policy.signals[p.signal], "the node"))
+		if p.class != ofSignal {
+			continue
+		}
+		if v := c.signals[p.index].Of(n); !v.Current() {
+			missing = append(missing, v.Missing(c.policy.compiled.signals[p.index], "the node"))
 		}
 	}
 	for _, r := range e.reads {
@@ -91,28 +91,14 @@ func (c *cycle) missing(e *expression, n *snapshot.Node) []string {
 	return missing
 }
 
-// current returns the current value of the signal that the part reads.
-func (c *cycle) current(p *part, n *snapshot.Node) snapshot.Value {
-	if p.class != ofSignal {
-		return snapshot.Value{}
-	}
-	return c.signals[p.signal].Of(n)
-}
-
-func (c *cycle) displayPart(p *part, n *snapshot.Node) string {
-	v := c.value(p, n).Val
-	if err, ok := v.(*types.Err); ok {
-		return "unknown (" + err.Error() + ")"
-	}
-	return display(v)
-}
-
 // display returns a short text of a value.
 func display(v ref.Val) string {
 	var text string
 	switch v := v.(type) {
 	case nil:
 		return "nothing"
+	case *types.Err:
+		return "unknown (" + v.Error() + ")"
 	case types.String:
 		text = strconv.Quote(string(v))
 	case apiservercel.Quantity:

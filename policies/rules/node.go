@@ -1,9 +1,6 @@
 package rules
 
 import (
-	"reflect"
-
-	"github.com/google/cel-go/common/types/ref"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -40,5 +37,3 @@ func usageOf(n *snapshot.Node) *usage {
 	}
 	return u
 }
-
-func (s *schema) usageOf(n *snapshot.Node) ref.Val { return s.valueOf(reflect.ValueOf(usageOf(n))) }

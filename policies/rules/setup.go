@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -177,8 +178,10 @@ func (p *rules) newRule(c *compiler, path *field.Path, name string, conditions [
 	var errs field.ErrorList
 	for i, m := range conditions[:min(len(conditions), maxConditions)] {
 		e, more := c.compile(path.Child("matchConditions").Index(i).Child("expression"), m.Expression, onPod, types.BoolType)
-		r.conditions = append(r.conditions, condition{name: m.Name, expression: e})
-		errs = append(errs, more...)
+		if errs = append(errs, more...); len(more) == 0 {
+			e.name = m.Name
+			r.conditions = append(r.conditions, e)
+		}
 	}
 	var more field.ErrorList
 	r.expression, more = c.compile(path.Child("expression"), text, ^deps(0), results...)
@@ -196,6 +199,44 @@ func (p *rules) newRule(c *compiler, path *field.Path, name string, conditions [
 		}
 	}
 	return r, nil
+}
+
+// warnLookups returns a warning for each label without which an expression of the rule is an error. It returns none about a label
+// for which the rule tests, or of which failurePolicy says what happens.
+func (r *rule) warnLookups(path *field.Path, conditions []MatchCondition, text string) field.ErrorList {
+	if r.failurePolicy == policy.Ignore {
+		return nil
+	}
+	known := map[[3]string]bool{} // the labels for which the rule tests, or of which a warning has been given
+	for _, e := range append(slices.Clip(r.conditions), r.expression) {
+		for _, l := range e.lookups {
+			known[l.label()] = known[l.label()] || l.want != direct
+		}
+	}
+	var warnings field.ErrorList
+	warn := func(l lookup, at *field.Path, text, result string) {
+		if !known[l.label()] {
+			known[l.label()] = true
+			warnings = append(warnings, invalid(at, text, l.at,
+				fmt.Sprintf("a %s without %q in %s is an error, and %s: write %s.metadata.?%s[?%q].orValue(\"\")", l.object, l.key, l.field, result, l.object, l.field, l.key)))
+		}
+	}
+	for i, m := range r.conditions {
+		for _, l := range m.lookups {
+			warn(l, path.Child("matchConditions").Index(i).Child("expression"), conditions[i].Expression, "the request fails")
+		}
+	}
+	if r.reason == nil {
+		return warnings // a score, for which an error is no failure
+	}
+	for _, l := range r.expression.lookups {
+		result := "the rule rejects the node"
+		if l.object == podVar {
+			result = "the rule rejects every node"
+		}
+		warn(l, path.Child("expression"), text, result)
+	}
+	return warnings
 }
 
 func (c *Config) validate() field.ErrorList {

@@ -99,32 +99,3 @@ func results(t *testing.T, p policy.Policy, pod *corev1.Pod, view *snapshot.View
 	}
 	return all
 }
-
-// While no number changes, a rule over signals and the node allocates nothing.
-func TestRulesOverSignalsDoNotAllocate(t *testing.T) {
-	pod, view := crowd()
-	p := policytest.Build(t, rules.Type(), `
-filters:
-- {name: low, expression: 'signals.load * 2.0 < 3.0'}
-- {name: red, expression: 'signals.load < 0.2 || node.metadata.labels["team"] in ["red", "blue"]'}
-scores:
-- {name: load, expression: '100.0 * (1.0 - signals.load)'}
-- {name: number, expression: 'signals.load'}
-`)
-	cycle, err := p.Prepare(t.Context(), pod, view)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request := func() {
-		for row := range view.Rows() {
-			n := view.At(row)
-			if !cycle.(policy.Filter).Filter(n).Fits() || cycle.(policy.Score).Score(n) == policy.NoOpinion {
-				t.Fatal(n.Name)
-			}
-		}
-	}
-	request()
-	if n := testing.AllocsPerRun(20, request); n > 0 {
-		t.Errorf("%v allocations for %d nodes", n, view.Len())
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math"
-	"slices"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -21,53 +20,6 @@ type signature string
 
 // Signature implements policy.Signature.
 func (s signature) Signature() string { return string(s) }
-
-// The kinds of Cycles with a signature.
-type (
-	signedFilters struct {
-		filters
-		signature
-	}
-	signedScores struct {
-		scores
-		signature
-	}
-	signedBoth struct {
-		both
-		signature
-	}
-)
-
-// sign returns a signature of everything on which the results for a node depend, except the node: which rules apply, with their limits; the
-// values of the parts of their expressions that depend on the pod, of which expressions read nothing else; and the values of all signals.
-// ok is false if a value has none.
-func (c *cycle) sign() (s signature, ok bool) {
-	var text []byte
-	var parts []int
-	for _, rules := range [][]planned{c.filters, c.scores} {
-		text = binary.AppendUvarint(text, uint64(len(rules)))
-		for _, r := range rules {
-			text = appendText(text, r.name)
-			text = append(text, byte(r.limit), flag(r.exceeded))
-			for _, p := range r.expression.parts {
-				if p.class == ofRequest {
-					parts = append(parts, p.index)
-				}
-			}
-		}
-	}
-	for _, name := range append(slices.Clip(c.policy.signals), c.policy.keyed...) {
-		text = binary.AppendUvarint(text, c.view.Signal(name).Version())
-	}
-	slices.Sort(parts)
-	for _, index := range slices.Compact(parts) {
-		v := c.request[index]
-		if text, ok = appendValue(append(text, flag(v.unusual)), v.Val); !ok || len(text) > maxSigned {
-			return "", false
-		}
-	}
-	return signature(text), true
-}
 
 func flag(set bool) byte {
 	if set {
@@ -149,7 +101,8 @@ func appendMap(text []byte, m *orderedMap) (signed []byte, ok bool) {
 }
 
 func appendList(text []byte, l traits.Lister) (signed []byte, ok bool) {
-	text = binary.AppendUvarint(append(text, 'l'), sizeOf(l))
+	size, _ := l.Size().(types.Int)
+	text = binary.AppendUvarint(append(text, 'l'), uint64(size))
 	for it := l.Iterator(); it.HasNext() == types.True; {
 		if text, ok = appendValue(text, it.Next()); !ok {
 			return nil, false

@@ -37,8 +37,7 @@ func (s *schema) NativeToValue(value any) ref.Val {
 func (s *schema) valueOf(v reflect.Value) ref.Val {
 	switch x := v.Interface().(type) {
 	case resource.Quantity:
-		q := x.DeepCopy()
-		return apiservercel.Quantity{Quantity: &q}
+		return copied(&x)
 	case metav1.Time:
 		return types.Timestamp{Time: x.Time}
 	case metav1.MicroTime:
@@ -85,6 +84,11 @@ func (s *schema) valueOf(v reflect.Value) ref.Val {
 	return s.Registry.NativeToValue(v.Interface())
 }
 
+func copied(q *resource.Quantity) ref.Val {
+	own := q.DeepCopy()
+	return apiservercel.Quantity{Quantity: &own}
+}
+
 // orderedMap is a map that is iterated in the order of its keys. The cost and the result of a loop may depend on the
 // order: with Go's own, which varies, a verdict could differ the second time.
 type orderedMap struct {
@@ -105,23 +109,7 @@ func (m *orderedMap) Iterator() traits.Iterator {
 		keys = &sorted
 		m.keys.Store(keys)
 	}
-	return &keyIterator{left: *keys}
-}
-
-// keyIterator implements traits.Iterator.
-type keyIterator struct {
-	ref.Val // nil: an iterator is not a value of an expression
-	left    []string
-}
-
-// HasNext implements traits.Iterator.
-func (i *keyIterator) HasNext() ref.Val { return types.Bool(len(i.left) > 0) }
-
-// Next implements traits.Iterator.
-func (i *keyIterator) Next() ref.Val {
-	key := i.left[0]
-	i.left = i.left[1:]
-	return types.String(key)
+	return types.NewStringList(types.DefaultTypeAdapter, *keys).Iterator()
 }
 
 // object is a struct of Kubernetes' API. It is not changed.

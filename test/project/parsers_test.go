@@ -21,7 +21,7 @@ var forbidden = map[string][]string{
 	"regexp.CompilePOSIX": nil,
 	"regexp.MustCompile":  nil,
 	"regexp.MatchString":  nil,
-	"regexp/syntax.Parse": {"policies/rules: instructions"}, // of a rule, when it is loaded
+	"regexp/syntax.Parse": nil,
 	"time.LoadLocation":   nil,
 	"math/big.NewInt":     nil,
 	"math/big.NewFloat":   nil,
@@ -86,7 +86,7 @@ var readers = map[string]string{
 	"internal/httpclient: Config.Validate":         "the configuration of Outboard or of kube-scheduler",
 	"internal/httpclient: ValidateURL":             "the configuration of Outboard or of kube-scheduler",
 	"policy/fields: parseLimit":                    "the configuration of Outboard or of kube-scheduler",
-	"policies/rules: partActivation.ResolveName":   "the configuration of Outboard or of kube-scheduler",
+	"policies/rules: nodeVariables.ResolveName":    "the configuration of Outboard or of kube-scheduler",
 	"schedplugin: parseArguments":                  "the configuration of Outboard or of kube-scheduler",
 	"internal/source/prometheus: New":              "the configuration of Outboard or of kube-scheduler",
 	"internal/source/prometheus: withoutPort":      "the configuration of Outboard or of kube-scheduler",
