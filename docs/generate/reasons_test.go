@@ -109,8 +109,7 @@ var notOnThePage = map[string][]string{
 	},
 	"they follow decoding the pod, or decoding node NODE": {
 		"it has %d bytes of JSON, the limit is %d", "decoding it may take %d bytes of memory, the limit is %d",
-		"a resource quantity has a negative exponent of more than 5 digits", "a resource quantity has more than %d digits",
-		"more than %d resource quantities have a negative exponent of more than 2 digits",
+		"a resource quantity has a negative exponent of more than %d digits", "a resource quantity has more than %d digits",
 	},
 	"a policy that causes them is wrong, and the conformance tests find it": {
 		"ledger %s: the claim has no amounts", "ledger %s: the claim names unit %q, which does not exist", "ledger %s: a second claim of unit %q",

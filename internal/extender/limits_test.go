@@ -241,7 +241,7 @@ func TestErrorsNameTheLimit(t *testing.T) {
 		{"filter", `{"Pod":{"metadata":{"name":"p"}},"NodeNames":["` + long + `"]}`, "NodeNames[0]: the name has 254 bytes, the limit is 253"},
 		{"filter", hostile["a pod of very many containers"].body(0), "decoding the pod: decoding it may take 427670881 bytes of memory, the limit is 8388608"},
 		{"filter", `{"Pod":{"metadata":{"name":"p","annotations":{"x":"` + strings.Repeat("x", 3<<20) + `"}}},"NodeNames":["good"]}`, "decoding the pod: it has 3145776 bytes of JSON, the limit is 3145728"},
-		{"filter", `{"Pod":` + podWith(0, `"overhead":{`+many(9, `"a":"1e-999","b":"1e-9999","x":"1e-3"`)+`}`) + `,"NodeNames":["good"]}`, "decoding the pod: more than 16 resource quantities have a negative exponent of more than 2 digits"},
+		{"filter", `{"Pod":` + podWith(0, `"overhead":{"a":"1e-9999"}`) + `,"NodeNames":["good"]}`, "decoding the pod: a resource quantity has a negative exponent of more than 3 digits"},
 		{"preempt", hostile["victims without anything"].body(0), `NodeNameToVictims["good"].Pods[4096]: more than 4096 victims on one node`},
 		{"bind", `{"PodName":"` + long + `","PodNamespace":"n","PodUID":"u","Node":"good"}`, "PodName has 254 bytes, the limit is 253"},
 		{"bind", `{"PodName":"p","PodNamespace":"n","PodUID":"` + long + `","Node":"good"}`, "PodUID has 254 bytes, the limit is 128"},

@@ -3,30 +3,22 @@ package extender
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"unicode"
 
 	"outboard.dev/outboard/internal/extender/wire"
 )
 
 const (
-	// maxExponentDigits is how many digits a negative exponent may have. The Kubernetes libraries
-	// take ten seconds to decode the resource quantity "1e-9999999", and ten times as long for each
-	// further digit; five digits take a millisecond.
-	maxExponentDigits = 5
-	// There may be maxExponents exponents with at least fewDigits digits, which no sensible
-	// quantity needs.
-	fewDigits    = 3
-	maxExponents = 16
-	// maxDigits is how many digits a quantity may have. The Kubernetes libraries take time in proportion to its square: eight seconds for
-	// three million digits, and a microsecond for this many. Environment variables, arguments and annotations that are numbers, such as
-	// the modulus of a key, look the same and are shorter, too.
-	maxDigits = 1000
-
 	// maxObject bounds the JSON of a Pod or Node, as the API server does, and maxObjectWeight the
 	// memory for decoding it: enough for 4,000 environment variables.
 	maxObject       = 3 << 20
 	maxObjectWeight = 8 << 20
+	// maxDigits is how many digits a quantity may have. Environment variables, arguments and
+	// annotations that are numbers, such as the modulus of a key, look the same and are shorter.
+	maxDigits = 1000
+	// maxExponentDigits is how many digits a negative exponent may have. Three take 20 µs.
+	maxExponentDigits = 3
 )
 
 // decodeObject is json.Unmarshal for a Pod or Node.
@@ -49,97 +41,47 @@ func weightOf(object []byte) (int64, error) {
 	return weight, nil
 }
 
-// checkQuantities rejects resource quantities that take long to decode.
+// checkQuantities rejects values that the decoder would read for a long time: the Kubernetes
+// libraries take time in proportion to the square of the digits of a quantity, and to a negative
+// exponent. fields.ParseQuantity has lower limits, because it reads quantities only; here, any
+// value of an object might be one, and must not be rejected if it is not.
 func checkQuantities(body []byte) error {
-	if err := checkDigits(body); err != nil {
-		return err
-	}
-	exponents := 0
-	for at := 0; ; at++ {
-		i := bytes.IndexByte(body[at:], '-')
-		if i < 0 {
-			return nil
-		}
-		at += i
-		digits := 0
-		for at+1+digits < len(body) && '0' <= body[at+1+digits] && body[at+1+digits] <= '9' {
-			digits++
-		}
-		if digits < fewDigits || !endsNumber(body[at+1+digits:]) || !beginsNumber(body[:at]) {
-			continue
-		}
-		if digits > maxExponentDigits {
-			return errors.New("a resource quantity has a negative exponent of more than 5 digits")
-		}
-		if exponents++; exponents > maxExponents {
-			return fmt.Errorf("more than %d resource quantities have a negative exponent of more than 2 digits", maxExponents)
-		}
-	}
-}
-
-// checkDigits rejects values that begin with more than maxDigits digits. It looks at one byte in so many, and at their neighbors.
-func checkDigits(body []byte) error {
-	for at := maxDigits; at < len(body); at += maxDigits {
-		if !isDigit(body[at]) {
-			continue
-		}
+	for at := 0; at < len(body); at++ {
 		from := at
-		for from > 0 && isDigit(body[from-1]) {
-			from--
-		}
-		for at < len(body) && isDigit(body[at]) {
+		for at < len(body) && isNumeric(body[at]) {
 			at++
 		}
-		if at-from > maxDigits && beginsValue(body[:from]) {
+		number := body[from:at]
+		if len(number) <= maxExponentDigits || !beginsValue(body[:from]) {
+			continue
+		}
+		if len(number) > maxDigits {
 			return fmt.Errorf("a resource quantity has more than %d digits", maxDigits)
+		}
+		_, exponent, _ := bytes.Cut(bytes.ToLower(number), []byte("e-"))
+		if len(exponent) > maxExponentDigits && endsValue(body[at:]) {
+			return fmt.Errorf("a resource quantity has a negative exponent of more than %d digits", maxExponentDigits)
 		}
 	}
 	return nil
 }
 
-// isDigit reports whether a byte may be in the digits of a quantity.
-func isDigit(c byte) bool { return '0' <= c && c <= '9' || c == '.' }
+// isNumeric reports whether a byte may be in the number of a quantity.
+func isNumeric(c byte) bool {
+	return '0' <= c && c <= '9' || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E'
+}
 
-// beginsValue reports whether a value, a string or not, starts at the end of text.
+// beginsValue reports whether a string or a number starts at the end of text.
 func beginsValue(text []byte) bool {
-	at := len(text) - 1
-	if at >= 0 && (text[at] == '+' || text[at] == '-') {
-		at--
+	text = bytes.TrimRightFunc(text, unicode.IsSpace)
+	if key, ok := bytes.CutSuffix(text, []byte(":")); ok {
+		text = bytes.TrimRightFunc(key, unicode.IsSpace)
 	}
-	for at >= 0 && space(text[at]) {
-		at--
-	}
-	return at >= 0 && bytes.IndexByte([]byte(`":[,`), text[at]) >= 0 && (at == 0 || text[at-1] != '\\')
+	return bytes.HasSuffix(text, []byte(`"`)) && !bytes.HasSuffix(text, []byte(`\"`))
 }
 
-// space reports whether a byte may surround the number in a quantity. Some characters beyond ASCII
-// may.
-func space(c byte) bool { return c <= ' ' || c >= 0x80 }
-
-// endsNumber reports whether a value ends here.
-func endsNumber(rest []byte) bool {
-	for len(rest) > 0 && space(rest[0]) {
-		rest = rest[1:]
-	}
-	return len(rest) > 0 && bytes.IndexByte([]byte(`",}]`), rest[0]) >= 0
-}
-
-// beginsNumber reports whether a value, a string or not, starts shortly before the end of text, and
-// has only a number and an e.
-func beginsNumber(text []byte) bool {
-	at := len(text) - 1
-	if at < 0 || text[at]|0x20 != 'e' {
-		return false
-	}
-	back := func(while func(byte) bool) {
-		for at--; at >= 0 && while(text[at]); at-- {
-		}
-	}
-	back(func(c byte) bool { return '0' <= c && c <= '9' || c == '.' || c == '+' || c == '-' })
-	for at++; at > 0 && space(text[at-1]); at-- {
-	}
-	if at--; at >= 0 && text[at] == ':' {
-		back(space) // after the key
-	}
-	return at >= 0 && text[at] == '"' && (at == 0 || text[at-1] != '\\')
+// endsValue reports whether a string or a number ends at the start of text.
+func endsValue(text []byte) bool {
+	text = bytes.TrimLeftFunc(text, unicode.IsSpace)
+	return len(text) > 0 && bytes.IndexByte([]byte(`",}]`), text[0]) >= 0
 }

@@ -11,7 +11,7 @@ func TestCostlyQuantitiesAreRejected(t *testing.T) {
 	for quantity, refused := range map[string]bool{
 		"1e-9999999999": true, "1.5E-123456": true, "1.e-9999999": true, "+1e-9999999": true, "-1e-9999999": true,
 		" 1e-9999999": true, "1e-9999999 ": true, "\u00a01e-9999999\u2003": true,
-		"1e-99999": false, "100m": false,
+		"1e-9999": true, "1e-999": false, "100m": false,
 	} {
 		pod := `{"metadata":{"name":"a1e-1234567","annotations":{"x":"id-1e-12345678x"}},"spec":{"containers":[{"resources":{"limits":{"x":"` + quantity + `"}}}]}}`
 		victims := `{"Pod":{"metadata":{"name":"p"}},"NodeNameToVictims":{"good":{"Pods":[` + pod + `]}}}`
@@ -32,21 +32,16 @@ func TestCostlyQuantitiesAreRejected(t *testing.T) {
 	}
 }
 
-// Numbers as quantities, which the Kubernetes libraries accept, and many quantities that take some time each, are rejected, too.
+// Numbers as quantities, which the Kubernetes libraries accept, are rejected, too.
 func TestCostlyNumbersAreRejected(t *testing.T) {
 	s := serve(t, &fakeCluster{view: view(threeNodes)})
 	for limits, refused := range map[string]bool{
-		`"x":1e-9999999`: true, `"x" : 1e-9999999 `: true, `"x":1e-9999999,"y":"1"`: true,
-		`"x":1e-2`: false,
-		`"x":"1e-999",` + many(16, `"x":"1e-9999"`): true,
-		`"x":"1e-99",` + many(16, `"x":"1e-9999"`):  false,
-		`"x":"1e-99",` + many(100, `"x":"1e-99"`):   false,
-		`"x":"1","y":"1` + `"`:                      false,
+		`"x":1e-9999999`: true, `"x" : 1e-9999999 `: true, `"x":1e-9999999,"y":"1"`: true, `"x":1e-2`: false,
 	} {
 		pod := `{"metadata":{"name":"p","annotations":{"x":"{\"y\":1e-12345678,","z":"1 1e-12345678, 3"}},"spec":{"containers":[{"resources":{"limits":{` + limits + `}}}]}}`
 		text := failure(t, s.post(t, "filter", `{"Pod":`+pod+`,"NodeNames":["good"]}`))
 		if got := strings.Contains(text, "negative exponent"); got != refused {
-			t.Errorf("limits %.60s: got Error %q", limits, text)
+			t.Errorf("limits %s: got Error %q", limits, text)
 		}
 	}
 }
