@@ -28,7 +28,8 @@ type Operation struct {
 type ClaimOperation struct {
 	pod    snapshot.LedgerPod // without At and Annotations
 	choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
-	// created is the creation time of the pod, by the API server's clock: no claim of it is earlier.
+	// created is the creation time of the pod, by the API server's clock: no claim of it is
+	// earlier.
 	created time.Time
 }
 
@@ -39,13 +40,15 @@ type ReleaseOperation struct {
 	shared bool // also if it is shared
 }
 
-// ClaimFor returns the operation that ensures that the pod has a claim for the node; see [Keeper.Claim]. The token is the caller's alone.
+// ClaimFor returns the operation that ensures that the pod has a claim for the node; see
+// [Keeper.Claim]. The token is the caller's alone.
 func ClaimFor(pod *corev1.Pod, node, token string, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)) Operation {
 	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: token}
 	return Operation{Claim: &ClaimOperation{pod: entry, choose: choose, created: pod.CreationTimestamp.Time}}
 }
 
-// ReleaseOf returns the operation that releases the claim, or, if revoke is true, revokes it; see [Keeper.Release] and [Keeper.Revoke].
+// ReleaseOf returns the operation that releases the claim, or, if revoke is true, revokes it; see
+// [Keeper.Release] and [Keeper.Revoke].
 func ReleaseOf(held snapshot.LedgerPod, revoke bool) Operation {
 	return Operation{Release: &ReleaseOperation{held.UID, held.Token, revoke}}
 }
@@ -57,8 +60,15 @@ type Outcome struct {
 	Failure error              // why nothing could be written, as opposed to what choose returned
 }
 
-// apply applies the operations in order, and returns the changed ledger. It is pure: its result depends on its arguments only.
-// An operation that fails changes nothing, and the others continue.
+// apply applies the operations in order, and returns the changed ledger. It is pure: its result
+// depends on its arguments only. An operation that fails changes nothing, and the others continue.
+//
+// What holds afterwards, if it held before:
+//   - The claims of a unit are at most its capacity, unless its capacity became smaller. Then
+//     nothing is added.
+//   - A pod has at most one claim of each unit. They were made together, and are released together.
+//   - In the ledger of a node, each claim has a later time than all before it, and than its pod.
+//   - Units are ordered by name, the claims of a unit by pod, and pods by when they made claims.
 func apply(l snapshot.Ledger, operations []Operation, now time.Time) (snapshot.Ledger, []Outcome) {
 	next := clone(l)
 	outcomes := make([]Outcome, len(operations))
@@ -108,11 +118,12 @@ func claim(l *snapshot.Ledger, o *ClaimOperation, now time.Time) (snapshot.Ledge
 	return held, nil
 }
 
-// maxAhead is by how much the latest claim of a pool may be in the future. A later time is from a clock that was wrong once.
+// maxAhead is by how much the latest claim of a pool may be in the future. A later time is from a
+// clock that was wrong once.
 const maxAhead = time.Hour
 
-// timeOfClaim returns the time of a new claim, which is later than all others. Claims of a pool, which have no order, do not follow a clock
-// that was wrong.
+// timeOfClaim returns the time of a new claim, which is later than all others. Claims of a pool,
+// which have no order, do not follow a clock that was wrong.
 func timeOfClaim(l *snapshot.Ledger, created, now time.Time) time.Time {
 	at := now.UTC().Truncate(minStep)
 	for _, earliest := range [...]time.Time{l.LastAt.Add(minStep), created.UTC()} {
@@ -123,7 +134,8 @@ func timeOfClaim(l *snapshot.Ledger, created, now time.Time) time.Time {
 	return at
 }
 
-// addClaim adds a claim to the ledger, or returns why it is invalid. After an error, l must not be used.
+// addClaim adds a claim to the ledger, or returns why it is invalid. After an error, l must not be
+// used.
 func addClaim(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) error {
 	setCapacity(l, chosen.Units)
 	if len(chosen.Amounts) == 0 {
@@ -156,7 +168,8 @@ func addClaim(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Claim) 
 	return nil
 }
 
-// setCapacity replaces the units of the ledger. A unit that no longer exists stays, with capacity 0, while it has claims.
+// setCapacity replaces the units of the ledger. A unit that no longer exists stays, with capacity
+// 0, while it has claims.
 func setCapacity(l *snapshot.Ledger, units []policy.Capacity) {
 	next := make([]snapshot.LedgerUnit, 0, len(units))
 	for _, u := range units {
@@ -175,9 +188,10 @@ func setCapacity(l *snapshot.Ledger, units []policy.Capacity) {
 	l.Units = next
 }
 
-// Claim returns the ledger with a claim of the pod, as a Keeper would write it at that time, for callers that do not
-// keep ledgers in the API server. It is pure. If choose fails, Claim returns its error, together with the existing
-// claim of the pod, if any. Any other error means that the ledger cannot hold what choose returned.
+// Claim returns the ledger with a claim of the pod, as a Keeper would write it at that time, for
+// callers that do not keep ledgers in the API server. It is pure. If choose fails, Claim returns
+// its error, together with the existing claim of the pod, if any. Any other error means that the
+// ledger cannot hold what choose returned.
 func Claim(l snapshot.Ledger, pod snapshot.LedgerPod, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error), now time.Time) (snapshot.Ledger, snapshot.LedgerPod, error) {
 	next, outcomes := apply(l, []Operation{{Claim: &ClaimOperation{pod: pod, choose: choose}}}, now)
 	return next, outcomes[0].Held, outcomes[0].Err

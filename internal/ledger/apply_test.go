@@ -36,7 +36,8 @@ var (
 	noon     = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 )
 
-// A claim of more than what is left is an error, also if the sum with the other claims is too large for a number.
+// A claim of more than what is left is an error, also if the sum with the other claims is too large
+// for a number.
 func TestClaimOfMoreThanIsLeft(t *testing.T) {
 	unit := policy.Capacity{Unit: "0", Capacity: 4}
 	l, _ := made(t, emptyOnA, "first", "a", noon, amountOfUnit("0", 3, unit))
@@ -51,7 +52,8 @@ func TestClaimOfMoreThanIsLeft(t *testing.T) {
 	}
 }
 
-// A unit that its node does not have any more stays in the ledger only while a pod has a claim of it, and nobody gets more of it.
+// A unit that its node does not have any more stays in the ledger only while a pod has a claim of
+// it, and nobody gets more of it.
 func TestUnitThatIsGoneKeepsItsClaims(t *testing.T) {
 	all := []policy.Capacity{{Unit: "0", Capacity: 4}, {Unit: "1", Capacity: 4}, {Unit: "2", Capacity: 4}}
 	l, _ := made(t, emptyOnA, "first", "a", noon, amountOfUnit("1", 3, all...))
@@ -64,8 +66,8 @@ func TestUnitThatIsGoneKeepsItsClaims(t *testing.T) {
 	}
 }
 
-// Each claim of a node is later than the one before, even at the same time, or after a clock was ahead for hours. Claims of a pool do not
-// follow a clock that was ahead for more than an hour.
+// Each claim of a node is later than the one before, even at the same time, or after a clock was
+// ahead for hours. Claims of a pool do not follow a clock that was ahead for more than an hour.
 func TestTimesOfClaims(t *testing.T) {
 	unit := policy.Capacity{Unit: "0", Capacity: 9}
 	for node, ahead := range map[string]bool{"a": true, "": false} {
@@ -81,7 +83,8 @@ func TestTimesOfClaims(t *testing.T) {
 	}
 }
 
-// If a later attempt selects another node, a pod keeps its claim of a pool, which then names that node.
+// If a later attempt selects another node, a pod keeps its claim of a pool, which then names that
+// node.
 func TestClaimOfAPoolMovesToAnotherNode(t *testing.T) {
 	unit := policy.Capacity{Unit: "0", Capacity: 1}
 	l, _ := made(t, snapshot.Ledger{Resource: "seats"}, "pod", "a", noon, amountOfUnit("0", 1, unit))

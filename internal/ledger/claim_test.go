@@ -25,28 +25,8 @@ func (w *world) claimOf(uid types.UID) *snapshot.LedgerPod {
 	return o.Spec.Pod(uid)
 }
 
-// A write that is repeated because its response was lost finds its own claim. Only this attempt relies on the claim, so this
-// attempt can release it.
-func TestClaimWithLostResponseIsNotShared(t *testing.T) {
-	w := newWorld(t, 1)
-	k := w.replicas[0].keeper
-	w.server.faults = []fault{lostAfter}
-	held, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if held.Shared {
-		t.Error("the claim is shared")
-	}
-	if err := k.Release(t.Context(), gpuOnA, held); err != nil {
-		t.Fatal(err)
-	}
-	if left := w.claimOf("p"); left != nil {
-		t.Errorf("after the release the ledger has %+v", *left)
-	}
-}
-
-// A claim whose write failed with an unknown outcome is released even if the cache does not show it yet.
+// A claim whose write failed with an unknown outcome is released even if the cache does not show it
+// yet.
 func TestClaimWhoseWriteFailedIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
@@ -62,26 +42,8 @@ func TestClaimWhoseWriteFailedIsReleased(t *testing.T) {
 	})
 }
 
-// If another attempt also relies on that claim, neither can release it.
-func TestClaimThatTwoAttemptsRelyOnIsShared(t *testing.T) {
-	w := newWorld(t, 2)
-	pod := w.server.addPod("p")
-	w.server.faults = []fault{lostAfter}
-	for _, r := range w.replicas {
-		if _, err := r.keeper.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 3)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	second := *w.claimOf("p")
-	if err := w.replicas[1].keeper.Release(t.Context(), gpuOnA, second); err != nil {
-		t.Fatal(err)
-	}
-	if w.claimOf("p") == nil || !second.Shared {
-		t.Errorf("one of two attempts released the claim %+v for both", second)
-	}
-}
-
-// A request that ends while its claim waits, or is being written, leaves no claim, because no attempt relies on it.
+// A request that ends while its claim waits, or is being written, leaves no claim, because no
+// attempt relies on it.
 func TestClaimGivenUpLeavesNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	k := w.replicas[0].keeper
@@ -122,7 +84,8 @@ func TestClaimGivenUpLeavesNothing(t *testing.T) {
 	}
 }
 
-// Claim uses an existing claim of the pod only if choose accepts it; a rejected claim stays until it is revoked.
+// Claim uses an existing claim of the pod only if choose accepts it; a rejected claim stays until
+// it is revoked.
 func TestClaimThatCannotBeUsed(t *testing.T) {
 	w := newWorld(t, 2)
 	here, there := w.replicas[0].keeper, w.replicas[1].keeper

@@ -8,10 +8,11 @@ import (
 // dateStep is the precision of the date of a response.
 const dateStep = time.Second
 
-// Clock estimates the API server's time, independent of this process's own clock: replicas whose clocks differ write
-// times into one ledger. It reads the dates of the API server's responses, and keeps two bounds: Earliest is not later
-// than the API server's time, and Latest not earlier. Before the first response, both are this process's own time. Its
-// methods are safe for concurrent use.
+// Clock estimates the API server's time, independent of this process's own clock: replicas whose
+// clocks differ write times into one ledger. It reads the dates of the API server's responses. What
+// always holds after the first response, as long as the own clock runs evenly: Earliest <= the API
+// server's time <= Latest. Before, both are this process's own time. Its methods are safe for
+// concurrent use.
 type Clock struct {
 	now func() time.Time
 
@@ -28,8 +29,8 @@ func NewClock(now func() time.Time) *Clock {
 	return &Clock{now: now}
 }
 
-// Observe updates the bounds with the date of a response, and when the request was sent and the response received, by
-// our own clock.
+// Observe updates the bounds with the date of a response, and when the request was sent and the
+// response received, by our own clock.
 func (c *Clock) Observe(date, sent, received time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

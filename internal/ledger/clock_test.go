@@ -9,8 +9,8 @@ import (
 	"outboard.dev/outboard/internal/ledger"
 )
 
-// For any clock of this process, and any change of it, the API server's time is between the bounds, and the bounds are as close
-// as a response permits.
+// For any clock of this process, and any change of it, the API server's time is between the bounds,
+// and the bounds are as close as a response permits.
 func TestClockBoundsTheAPIServersTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		truth := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "moment")))
@@ -44,7 +44,8 @@ func TestClockBoundsTheAPIServersTime(t *testing.T) {
 				t.Fatalf("the bounds are %v apart after a response that took %v", apart, took)
 			}
 		}
-		// The clock detects small steps, within the precision of the dates, only when their sum is large.
+		// The clock detects small steps, within the precision of the dates, only when their sum is
+		// large.
 		skew += time.Duration(rapid.SampledFrom([]int64{-1, 1}).Draw(t, "direction")) * time.Duration(rapid.Int64Range(int64(10*time.Second), int64(time.Hour)).Draw(t, "set"))
 		respond()
 		if c.Earliest().After(truth) || c.Latest().Before(truth) {

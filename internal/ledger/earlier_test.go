@@ -14,9 +14,9 @@ import (
 )
 
 // The files in testdata/earlier are ledgers that earlier builds wrote, as the API server returned
-// them; their names are the date and commit of the build. This build finds them under their names, counts
-// the same claims, and adds one without a change of the others. A change of format that fails this
-// test also breaks an upgrade.
+// them; their names are the date and commit of the build. This build finds them under their names,
+// counts the same claims, and adds one without a change of the others. A change of format that
+// fails this test also breaks an upgrade.
 func TestLedgersOfEarlierBuilds(t *testing.T) {
 	files, err := filepath.Glob("testdata/earlier/*.json")
 	if err != nil || len(files) == 0 {

@@ -8,13 +8,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// cacheDelay is the minimum age of a claim before a sweep reads its pod from the API server if the cache lacks it: usually the
-// cache has it a moment later.
+// cacheDelay is the minimum age of a claim before a sweep reads its pod from the API server if the
+// cache lacks it: usually the cache has it a moment later.
 const cacheDelay = 2 * time.Second
 
-// Examination decides whether a claim is released. It is a value: Next returns the following state, and a Keeper performs the request of
-// each state. The cache, which may be stale, only saves requests: the API server decides. From each state the claim may also stay, because
-// its pod needs it, or because the API server did not respond (KeepClaim).
+// Examination decides whether a claim is released. It is a value: Next returns the following state,
+// and a Keeper performs the request of each state. The cache, which may be stale, only saves
+// requests: the API server decides. From each state the claim may also stay, because its pod needs
+// it, or because the API server did not respond (KeepClaim).
 //
 //	ReadCachedPod ── the pod is not in the cache, or does not need the claim ──► ReadPod
 //	ReadPod       ── the pod never needs the claim again ──────────────────────► ReleaseClaim
@@ -32,7 +33,8 @@ type Examination struct {
 	Err     error  // of the request: why the claim stays although it may not be needed
 }
 
-// PodRequest is what an examination needs next: the permission for it, if it is a request to the API server.
+// PodRequest is what an examination needs next: the permission for it, if it is a request to the
+// API server.
 type PodRequest string
 
 const (
@@ -59,7 +61,8 @@ func (e Examination) Next(pod *corev1.Pod, err error) Examination {
 	case asked == ReadPod && n == finishedWith:
 		e.Request, e.reason = ReleaseClaim, finished
 	case asked == ReadPod && expired:
-		// Whoever made the claim may still send the Binding, for this version of the pod. After this, the API server rejects it.
+		// Whoever made the claim may still send the Binding, for this version of the pod. After
+		// this, the API server rejects it.
 		e.Request = TouchPod
 	case asked == TouchPod && n != needed:
 		e.Request, e.reason = ReleaseClaim, reclaimed

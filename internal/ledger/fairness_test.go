@@ -60,7 +60,8 @@ func (r *remote) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Objec
 	return stored, err
 }
 
-// hold makes claims at that rate per second, keeps each for a moment, and returns how long they took to be written, in order.
+// hold makes claims at that rate per second, keeps each for a moment, and returns how long they
+// took to be written, in order.
 func (r *remote) hold(t *testing.T, k *ledger.Keeper, replica, count, rate int) []time.Duration {
 	key := snapshot.LedgerKey{Resource: "example.com/license"}
 	var capacity []policy.Capacity
@@ -91,7 +92,8 @@ func (r *remote) hold(t *testing.T, k *ledger.Keeper, replica, count, rate int) 
 	return waits
 }
 
-// Replicas that write one ledger all the time take turns: no claim waits for many writes of another replica.
+// Replicas that write one ledger all the time take turns: no claim waits for many writes of another
+// replica.
 func TestWritersOfALedgerTakeTurns(t *testing.T) {
 	for replicas := 1; replicas <= 3; replicas++ {
 		for _, rate := range []int{50, 100} {

@@ -7,7 +7,8 @@ import (
 	"outboard.dev/outboard/internal/ledger"
 )
 
-// FuzzObject decodes any text as a ledger. What was decoded and is written back stays the same from then on, with its unknown fields.
+// FuzzObject decodes any text as a ledger. What was decoded and is written back stays the same from
+// then on, with its unknown fields.
 func FuzzObject(f *testing.F) {
 	f.Add(newer)
 	f.Add(`{"spec":{"resource":"gpu","units":[{"name":"0","capacity":1,"claims":[{"pod":"p","amount":1}]}],"pods":[{"uid":"p"}]}}`)

@@ -22,20 +22,22 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// API is the part of the API server that a Keeper uses. Its errors are those of client-go: the functions of
-// k8s.io/apimachinery/pkg/api/errors classify them, and after any other error the outcome is unknown.
+// API is the part of the API server that a Keeper uses. Its errors are those of client-go: the
+// functions of k8s.io/apimachinery/pkg/api/errors classify them, and after any other error the
+// outcome is unknown.
 type API interface {
 	// GetLedger reads the current Ledger from the API server. Not found is an error.
 	GetLedger(ctx context.Context, name string) (*Object, error)
-	// PutLedger creates the Ledger if it has no resourceVersion, and replaces exactly that version otherwise. It does
-	// not change the object; it returns the object as stored by the API server.
+	// PutLedger creates the Ledger if it has no resourceVersion, and replaces exactly that version
+	// otherwise. It does not change the object; it returns the object as stored by the API server.
 	PutLedger(ctx context.Context, o *Object) (*Object, error)
 	// DeleteLedger deletes exactly that version of the Ledger.
 	DeleteLedger(ctx context.Context, o *Object) error
-	// LivePod reads the current pod from the API server. Nil if it is gone; a pod of that name with another UID does
-	// not count.
+	// LivePod reads the current pod from the API server. Nil if it is gone; a pod of that name with
+	// another UID does not count.
 	LivePod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
-	// TouchPod changes the resourceVersion of the pod, and returns the changed pod. Nil if it is gone.
+	// TouchPod changes the resourceVersion of the pod, and returns the changed pod. Nil if it is
+	// gone.
 	TouchPod(ctx context.Context, namespace, name string, uid types.UID) (*corev1.Pod, error)
 }
 
@@ -55,18 +57,18 @@ type Cache interface {
 type Options struct {
 	API   API
 	Cache Cache
-	// ReclaimAfter is how long a claim of a pod that is not bound stays, at least. It must be longer than the API
-	// server takes to respond. Default 5 min.
+	// ReclaimAfter is how long a claim of a pod that is not bound stays, at least. It must be
+	// longer than the API server takes to respond. Default 5 min.
 	ReclaimAfter time.Duration
 	// SweepInterval is the time between two sweeps for claims that no pod needs. Default 5 s.
 	SweepInterval time.Duration
 	// WriteTimeout bounds the time of one change of a ledger, all attempts together. Default 20 s.
 	WriteTimeout time.Duration
-	// RetryPause is the pause before the first retry if the API server does not respond. It doubles with each retry.
-	// Default 20 ms.
+	// RetryPause is the pause before the first retry if the API server does not respond. It doubles
+	// with each retry. Default 20 ms.
 	RetryPause time.Duration
-	// Now is the time of claims: the API server's time, which all replicas share, or a later time (see Clock.Latest).
-	// time.Now if nil.
+	// Now is the time of claims: the API server's time, which all replicas share, or a later time
+	// (see Clock.Latest). time.Now if nil.
 	Now func() time.Time
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
@@ -74,8 +76,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Keeper writes claims into ledgers. Any number of Keepers, in any number of processes, may write the same ledgers. Its
-// methods are safe for concurrent use.
+// Keeper writes claims into ledgers. Any number of Keepers, in any number of processes, may write
+// the same ledgers. Its methods are safe for concurrent use.
 type Keeper struct {
 	options Options
 	metrics *metrics
@@ -107,12 +109,14 @@ func New(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Claim makes sure that the ledger holds a claim of the pod for the node, and returns it: the existing one, or else the
-// one that choose returns. choose is pure; Claim calls it with the current ledger, and again if another writer was
-// faster. If the ledger holds a claim of the pod, made at the time passed to choose, choose decides whether this claim
-// can be used, and Claim ignores the other results of choose. If choose returns an error, Claim returns it, together
-// with the existing claim, if any, and changes nothing. The same holds for ErrNotServed. After any other error, a claim
-// may have been written, but no caller may rely on it: it is released when the API server responds, or by Run.
+// Claim makes sure that the ledger holds a claim of the pod for the node, and returns it: the
+// existing one, or else the one that choose returns. choose is pure; Claim calls it with the
+// current ledger, and again if another writer was faster. If the ledger holds a claim of the pod,
+// made at the time passed to choose, choose decides whether this claim can be used, and Claim
+// ignores the other results of choose. If choose returns an error, Claim returns it, together with
+// the existing claim, if any, and changes nothing. The same holds for ErrNotServed. After any other
+// error, a claim may have been written, but no caller may rely on it: it is released when the API
+// server responds, or by Run.
 func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)) (snapshot.LedgerPod, error) {
 	result, err := k.submit(ctx, key, ClaimFor(pod, node, rand.Text(), choose))
 	k.metrics.claim(result.Err, err)
@@ -122,14 +126,15 @@ func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.
 	return result.Held, result.Err
 }
 
-// Release releases a claim that only the caller relies on; a claim that others rely on, too, stays. Call it only when the
-// caller's Binding certainly has, and will have, no effect.
+// Release releases a claim that only the caller relies on; a claim that others rely on, too, stays.
+// Call it only when the caller's Binding certainly has, and will have, no effect.
 func (k *Keeper) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	return k.release(ctx, key, ReleaseOf(held, false))
 }
 
-// Revoke removes a claim, unless another attempt has relied on it since held was returned. Call it only when the pod
-// was changed after that and is not bound: Bindings sent before, by any replica, fail from then on.
+// Revoke removes a claim, unless another attempt has relied on it since held was returned. Call it
+// only when the pod was changed after that and is not bound: Bindings sent before, by any replica,
+// fail from then on.
 func (k *Keeper) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	return k.release(ctx, key, ReleaseOf(held, true))
 }
@@ -141,7 +146,8 @@ func (k *Keeper) release(ctx context.Context, key snapshot.LedgerKey, o Operatio
 	return nil
 }
 
-// submit queues the operation and waits until it is written or ctx ends. After an error, the queue withdraws the operation.
+// submit queues the operation and waits until it is written or ctx ends. After an error, the queue
+// withdraws the operation.
 func (k *Keeper) submit(ctx context.Context, key snapshot.LedgerKey, o Operation) (Outcome, error) {
 	s := &Submission{Operation: o, done: make(chan Outcome, 1)}
 	k.change(key, func(q *Queue) { q.Add(s) })
@@ -184,9 +190,10 @@ const (
 
 // work writes the pending operations until there are none. Only one goroutine works on a queue.
 //
-// After each write, it lets other replicas write the ledger before this Keeper writes it again. A writer whose version is current would
-// otherwise be faster each time than a writer that has to learn the new version first. Meanwhile, more operations arrive,
-// which are then written together. The random part prevents two writers from yielding at the same time each time.
+// After each write, it lets other replicas write the ledger before this Keeper writes it again. A
+// writer whose version is current would otherwise be faster each time than a writer that has to
+// learn the new version first. Meanwhile, more operations arrive, which are then written together.
+// The random part prevents two writers from yielding at the same time each time.
 func (k *Keeper) work(q *Queue) {
 	for {
 		k.mu.Lock()
@@ -263,11 +270,12 @@ func (k *Keeper) examine(ctx context.Context, claims []Examination) {
 	})
 }
 
-// maxParallel bounds how many pods are read, or ledgers written, at the same time. A bind call that waits for the client-side rate
-// limit waits for at most that many of these requests.
+// maxParallel bounds how many pods are read, or ledgers written, at the same time. A bind call that
+// waits for the client-side rate limit waits for at most that many of these requests.
 const maxParallel = 8
 
-// inParallel calls f with 0 to n-1, at most maxParallel of them at the same time, and returns when all have returned.
+// inParallel calls f with 0 to n-1, at most maxParallel of them at the same time, and returns when
+// all have returned.
 func inParallel(n int, f func(i int)) {
 	var group errgroup.Group
 	group.SetLimit(maxParallel)

@@ -13,8 +13,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// A ledger takes as many units, pods and annotations of a claim as its limits say. One more is an error that names the limit,
-// and nothing is written.
+// A ledger takes as many units, pods and annotations of a claim as its limits say. One more is an
+// error that names the limit, and nothing is written.
 func TestLedgerIsLimited(t *testing.T) {
 	units := func(n int, capacity int64) (all []policy.Capacity) {
 		for i := range n {

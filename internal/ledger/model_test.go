@@ -19,7 +19,8 @@ import (
 
 const reclaimAfter = 5 * time.Minute
 
-// world is a cluster with two nodes of two devices, some replicas, and schedulers that bind through them.
+// world is a cluster with two nodes of two devices, some replicas, and schedulers that bind through
+// them.
 type world struct {
 	server   *server
 	api      ledger.API // of new replicas
@@ -36,7 +37,8 @@ type replica struct {
 	sweeper ledger.Sweeper
 }
 
-// attempt is one bind call between its claim and its Binding. The process may be suspended there for any time.
+// attempt is one bind call between its claim and its Binding. The process may be suspended there
+// for any time.
 type attempt struct {
 	replica *replica
 	key     snapshot.LedgerKey
@@ -71,7 +73,8 @@ func (w *world) newReplica(t testing.TB) *replica {
 	return r
 }
 
-// choose claims from the unit with the least free capacity that suffices. It accepts any claim that the pod holds.
+// choose claims from the unit with the least free capacity that suffices. It accepts any claim that
+// the pod holds.
 func choose(units []policy.Capacity, amount int64) func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
 	return func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
 		if slices.ContainsFunc(l.Pods, func(p snapshot.LedgerPod) bool { return p.At.Equal(at) }) {
@@ -98,8 +101,8 @@ var errNoRoom = fmt.Errorf("no room")
 // amountOf is the amount that a pod requests.
 func amountOf(uid types.UID) int64 { return int64(len(uid)%4) + 3 }
 
-// check checks the invariants: bound pods never use more of a device than its capacity, no two claims of a ledger have the same
-// time, and every bound pod has a claim for what it uses.
+// check checks the invariants: bound pods never use more of a device than its capacity, no two
+// claims of a ledger have the same time, and every bound pod has a claim for what it uses.
 func (w *world) check(t *rapid.T) {
 	used := map[string]int64{}
 	for uid, p := range w.server.pods {
@@ -129,8 +132,9 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// With replicas that are killed, suspended and behind, an API server that loses, delays, repeats and reorders requests, pods
-// that come and go, and capacities that shrink and grow: nothing is allocated twice, and in the end nothing is leaked.
+// With replicas that are killed, suspended and behind, an API server that loses, delays, repeats
+// and reorders requests, pods that come and go, and capacities that shrink and grow: nothing is
+// allocated twice, and in the end nothing is leaked.
 func TestLedgerAgainstWorld(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) { runWorld(t, rt) })
 }

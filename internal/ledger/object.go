@@ -32,8 +32,8 @@ type Object struct {
 	unknown fields // as last read; immutable
 }
 
-// Summary is what kubectl get shows. It counts claims only, and not pods without claims that another tool has bound or
-// whose ledger was deleted.
+// Summary is what kubectl get shows. It counts claims only, and not pods without claims that
+// another tool has bound or whose ledger was deleted.
 type Summary struct {
 	Capacity int64 `json:"capacity"`
 	// Used is the sum of all claims.
@@ -49,7 +49,8 @@ type ObjectList struct {
 	Items           []Object `json:"items"`
 }
 
-// Name returns the name of the object for the key. It is readable, and different for different keys.
+// Name returns the name of the object for the key. It is readable, and different for different
+// keys.
 func Name(key snapshot.LedgerKey) string {
 	readable := strings.Map(func(r rune) rune {
 		switch {
@@ -118,7 +119,8 @@ func (l *ObjectList) DeepCopyObject() runtime.Object {
 	return &next
 }
 
-// clone returns a copy of the ledger that shares only immutable memory with l: annotations are only replaced.
+// clone returns a copy of the ledger that shares only immutable memory with l: annotations are only
+// replaced.
 func clone(l snapshot.Ledger) snapshot.Ledger {
 	l.Units = slices.Clone(l.Units)
 	for i := range l.Units {

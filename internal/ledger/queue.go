@@ -7,8 +7,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Queue holds the pending operations on one ledger. Operations that arrive during a write are written together next, so that many pods can
-// be bound to one node in the time of a few writes. Its methods neither block nor read anything else; Keeper.mu guards it.
+// Queue holds the pending operations on one ledger. Operations that arrive during a write are
+// written together next, so that many pods can be bound to one node in the time of a few writes. It
+// is a value that can be copied: its methods change no memory that copies share, neither block nor
+// read anything else; Keeper.mu guards it.
 type Queue struct {
 	Key     snapshot.LedgerKey
 	pending []*Submission
@@ -25,13 +27,14 @@ type Submission struct {
 }
 
 // Add adds an operation behind the pending ones.
-func (q *Queue) Add(s *Submission) { q.pending = append(q.pending, s) }
+func (q *Queue) Add(s *Submission) { q.pending = append(slices.Clip(q.pending), s) }
 
-// Withdraw withdraws an operation whose caller no longer waits, or learned that its write failed. It returns what is known about the write.
-// Unless nothing was written, the next write releases the claim, on which no caller relies.
+// Withdraw withdraws an operation whose caller no longer waits, or learned that its write failed.
+// It returns what is known about the write. Unless nothing was written, the next write releases the
+// claim, on which no caller relies.
 func (q *Queue) Withdraw(s *Submission) error {
 	if i := slices.Index(q.pending, s); i >= 0 {
-		q.pending = slices.Delete(q.pending, i, i+1)
+		q.pending = slices.Concat(q.pending[:i], q.pending[i+1:])
 		return errors.New("the claim was not written: it was still queued behind other writes")
 	}
 	if c := s.Claim; c != nil {
@@ -40,7 +43,8 @@ func (q *Queue) Withdraw(s *Submission) error {
 	return errors.New("it is unknown whether the claim was written")
 }
 
-// Take takes all pending operations as a batch, and returns how to write it. The queue is being written until a batch is empty.
+// Take takes all pending operations as a batch, and returns how to write it. The queue is being
+// written until a batch is empty.
 func (q *Queue) Take() ([]*Submission, Writing) {
 	batch := q.pending
 	q.pending, q.writing = nil, len(batch) > 0
@@ -57,7 +61,8 @@ func (q *Queue) Wrote(w Writing) bool {
 	return len(q.pending) > 0
 }
 
-// Forget reports whether the Keeper can forget the queue at the end of a sweep. A ledger just written is in the cache before a second sweep.
+// Forget reports whether the Keeper can forget the queue at the end of a sweep. A ledger just
+// written is in the cache before a second sweep.
 func (q *Queue) Forget() bool {
 	swept := q.swept
 	q.swept = true
@@ -66,10 +71,3 @@ func (q *Queue) Forget() bool {
 
 // Pending returns how many operations wait to be written.
 func (q *Queue) Pending() int { return len(q.pending) }
-
-// Clone returns a copy of the queue. Both share the submissions and the ledger, which no method changes.
-func (q *Queue) Clone() Queue {
-	next := *q
-	next.pending = slices.Clone(q.pending)
-	return next
-}

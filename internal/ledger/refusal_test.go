@@ -94,8 +94,8 @@ func keep(t *testing.T, api ledger.API, s *server, change ...func(*ledger.Option
 	return k
 }
 
-// If the permission to remove a claim or a ledger is missing, the log has it once, and a metric and a warning show it until the
-// permission is granted. Then the claim is removed.
+// If the permission to remove a claim or a ledger is missing, the log has it once, and a metric and
+// a warning show it until the permission is granted. Then the claim is removed.
 func TestReclaimsThatAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		without string
@@ -192,8 +192,8 @@ func (u *unserved) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Obj
 	return u.server.PutLedger(ctx, o)
 }
 
-// While the API server does not have the resource, a claim fails immediately and for certain, with an error that names the
-// solution; when it has the resource again, claims succeed.
+// While the API server does not have the resource, a claim fails immediately and for certain, with
+// an error that names the solution; when it has the resource again, claims succeed.
 func TestClaimsWithoutTheResource(t *testing.T) {
 	nowhere := apierrors.NewGenericServerResponse(http.StatusNotFound, "post", ledger.Resource.GroupResource(), "", "404 page not found", 0, true)
 	for name, api := range map[string]*unserved{
@@ -233,29 +233,8 @@ func TestClaimsWithoutTheResource(t *testing.T) {
 	}
 }
 
-// A claim that the API server denies fails immediately, with the API server's message.
-func TestClaimsThatAreDenied(t *testing.T) {
-	for name, denial := range map[string]error{
-		"forbidden":    apierrors.NewForbidden(ledger.Resource.GroupResource(), "l", errors.New("RBAC says no")),
-		"unauthorized": apierrors.NewUnauthorized("who are you"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1)
-			api := &unserved{server: w.server, gone: true, read: denial, created: denial}
-			k := keep(t, api, w.server)
-			_, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3))
-			if !errors.Is(err, denial) || strings.Contains(err.Error(), "not known") {
-				t.Errorf("got error %v", err)
-			}
-			if asked := api.asked.Load(); asked > 3 { // one of them releases the claim, in case it was written
-				t.Errorf("got %d requests for one claim", asked)
-			}
-		})
-	}
-}
-
-// The Keeper keeps nothing about a deleted ledger, whoever deleted it; it keeps the version of a ledger that the cache does not
-// show yet.
+// The Keeper keeps nothing about a deleted ledger, whoever deleted it; it keeps the version of a
+// ledger that the cache does not show yet.
 func TestDeletedLedgersAreForgotten(t *testing.T) {
 	w := newWorld(t, 2)
 	r := w.replicas[0]
@@ -295,7 +274,8 @@ func notBefore(choose func(*snapshot.Ledger, time.Time) (policy.Claim, error), a
 	}
 }
 
-// A claim is never earlier than its pod, nor than the time that choose returns, whatever this process's clock shows.
+// A claim is never earlier than its pod, nor than the time that choose returns, whatever this
+// process's clock shows.
 func TestClaimsOfAClockThatIsBehind(t *testing.T) {
 	w := newWorld(t, 1)
 	created := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

@@ -1,7 +1,6 @@
 package ledger_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -9,41 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outboard.dev/outboard/internal/ledger"
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
-// A pod that may still be bound keeps its claim, and is not changed, if another pod needs the unit.
-func TestClaimOfAPodThatWaitsStays(t *testing.T) {
-	w := newWorld(t, 1)
-	k, units := w.replicas[0].keeper, []policy.Capacity{{Unit: "0", Capacity: 10}}
-	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("waits"), "a", choose(units, 8)); err != nil {
-		t.Fatal(err)
-	}
-	w.replicas[0].cache.look()
-	version := w.server.pods["waits"].ResourceVersion
-	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("new"), "a", choose(units, 6)); !errors.Is(err, errNoRoom) {
-		t.Errorf("got error %v, want %v", err, errNoRoom)
-	}
-	if w.claimOf("waits") == nil || w.server.pods["waits"].ResourceVersion != version {
-		t.Errorf("the claim of the pod that waits is %v, and its version %s, not %s", w.claimOf("waits"), w.server.pods["waits"].ResourceVersion, version)
-	}
-}
-
-// Without the permission to read pods, a claim that may be no longer needed stays, and a pod that needs the unit learns that there is no room.
-func TestClaimWithoutPermissionToReadPods(t *testing.T) {
-	w := newWorld(t, 0)
-	k, units := keep(t, &guarded{w.server, "get pods"}, w.server), []policy.Capacity{{Unit: "0", Capacity: 10}}
-	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("old"), "a", choose(units, 8)); err != nil {
-		t.Fatal(err)
-	}
-	delete(w.server.pods, "old")
-	if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("new"), "a", choose(units, 6)); !errors.Is(err, errNoRoom) {
-		t.Errorf("got error %v, want %v", err, errNoRoom)
-	}
-}
-
-// A queue that is being written is not forgotten: a second one would write the same ledger at the same time.
+// A queue that is being written is not forgotten: a second one would write the same ledger at the
+// same time.
 func TestQueueThatIsWrittenStays(t *testing.T) {
 	var q ledger.Queue
 	q.Add(new(ledger.Submission))

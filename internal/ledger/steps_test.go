@@ -263,8 +263,8 @@ func (h *history) request() string {
 	}
 }
 
-// runHistories compares the effects of each line of the histories in the file, behind =>, with those of the step that begin returns for
-// each history.
+// runHistories compares the effects of each line of the histories in the file, behind =>, with
+// those of the step that begin returns for each history.
 func runHistories(t *testing.T, file string, begin func() func(t *testing.T, line string) string) {
 	archive, err := txtar.ParseFile(file)
 	if err != nil {

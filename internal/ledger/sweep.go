@@ -14,8 +14,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// sweeper holds since when it has seen each claim. It measures ages by this process's own clock, so that clocks that
-// differ, or are changed, cannot make a claim old.
+// sweeper holds since when it has seen each claim. It measures ages by this process's own clock, so
+// that clocks that differ, or are changed, cannot make a claim old.
 type sweeper struct {
 	keeper *Keeper
 	seen   map[claimID]time.Time // also each ledger without claims whose node is gone, without a token
@@ -35,8 +35,9 @@ type claimID struct {
 	uid           types.UID
 }
 
-// Run releases claims that are no longer needed, until ctx ends: those of pods that are deleted, have ended, or are bound to
-// another node, and of pods that are not bound in time. It deletes the ledgers of deleted nodes that have no claims.
+// Run releases claims that are no longer needed, until ctx ends: those of pods that are deleted,
+// have ended, or are bound to another node, and of pods that are not bound in time. It deletes the
+// ledgers of deleted nodes that have no claims.
 func (k *Keeper) Run(ctx context.Context) {
 	s := sweeper{keeper: k}
 	ticker := time.NewTicker(k.options.SweepInterval)
@@ -121,7 +122,8 @@ func (s *sweeper) reclaim(ctx context.Context, suspects []Examination) {
 	}
 }
 
-// account counts and logs what became of the claim. What could not be read or written is tried again in the next sweep.
+// account counts and logs what became of the claim. What could not be read or written is tried
+// again in the next sweep.
 func (s *sweeper) account(e *Examination) {
 	k, pod := s.keeper, e.Claim.Namespace+"/"+e.Claim.Name
 	switch {
@@ -150,7 +152,8 @@ func (s *sweeper) lacksPermission(permission string, err error) bool {
 	return true
 }
 
-// report publishes the permissions that a sweep lacked. A permission is logged when it is first missing, not in every sweep.
+// report publishes the permissions that a sweep lacked. A permission is logged when it is first
+// missing, not in every sweep.
 func (k *Keeper) report(missing []missingPermission) {
 	k.mu.Lock()
 	before := k.missing

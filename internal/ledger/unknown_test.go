@@ -6,13 +6,11 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/internal/ledger"
-	"outboard.dev/outboard/snapshot"
 )
 
 // newer is a ledger as a newer build writes it, with fields that this build does not know.
@@ -42,7 +40,8 @@ func object(t testing.TB, data []byte, v any) {
 	}
 }
 
-// After a rollback, the former build writes back the fields of the newer one, whatever it changes in the ledger.
+// After a rollback, the former build writes back the fields of the newer one, whatever it changes
+// in the ledger.
 func TestUnknownFieldsStay(t *testing.T) {
 	w := newWorld(t, 1)
 	o := new(ledger.Object)
@@ -162,32 +161,4 @@ func TestUnknownFieldsSurviveARoundTrip(t *testing.T) {
 			t.Fatalf("read %s, wrote %s", before, after)
 		}
 	})
-}
-
-// A ledger of the largest size is decoded as often as the watch sends one.
-func BenchmarkDecodeLedger(b *testing.B) {
-	o := &ledger.Object{}
-	for i := range 8 {
-		o.Spec.Units = append(o.Spec.Units, snapshot.LedgerUnit{Name: fmt.Sprint(i), Capacity: 16})
-	}
-	for i := range 128 {
-		uid := types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i))
-		u := &o.Spec.Units[i%8]
-		u.Claims = append(u.Claims, snapshot.LedgerClaim{Pod: uid, Amount: 1})
-		o.Spec.Pods = append(o.Spec.Pods, snapshot.LedgerPod{
-			UID: uid, Namespace: "default", Name: "pod-" + string(uid), Node: "a", At: time.Unix(int64(i), 0), Token: "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-			Annotations: map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "0", "ALIYUN_COM_GPU_MEM_POD": "1", "ALIYUN_COM_GPU_MEM_DEV": "16"},
-		})
-	}
-	data, err := json.Marshal(o)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(int64(len(data)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := json.Unmarshal(data, new(ledger.Object)); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

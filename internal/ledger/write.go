@@ -13,11 +13,12 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxRejections is how often the API server may reject a valid change of the ledger just read before the Keeper gives up.
+// maxRejections is how often the API server may reject a valid change of the ledger just read
+// before the Keeper gives up.
 const maxRejections = 3
 
-// Writing is the write of operations to one ledger. It is a value without client, clock or goroutine: Next returns the following state, and
-// a Keeper performs the request of each state.
+// Writing is the write of operations to one ledger. It is a value without client, clock or
+// goroutine: Next returns the following state, and a Keeper performs the request of each state.
 //
 //	ReadCache     ── the operations succeed on the latest known ledger ───► PutLedger
 //	              ── one fails, or nothing changes: it may be stale ──────► ReadLedger
@@ -33,10 +34,19 @@ const maxRejections = 3
 //	any           ── denied, not served, or the time of the write ended ──► end
 //	              ── the outcome is unknown, as after a lost response ────► Pause ──► ReadLedger
 //
-// The API server accepts a change only if the version that it was made from is current. So if the response to an
-// attempt is lost, the write is repeated after reading: either the first attempt was written, and its claims are in the
-// ledger; or it was not, and if it arrives later, the API server rejects it. If the time of the write ends first, the next write changes the
-// ledger in any case, so that the API server rejects what is late.
+// The API server accepts a change only if the version that it was made from is current. So if the
+// response to an attempt is lost, the write is repeated after reading: either the first attempt was
+// written, and its claims are in the ledger; or it was not, and if it arrives later, the API server
+// rejects it. If the time of the write ends first, the next write changes the ledger in any case,
+// so that the API server rejects what is late.
+//
+// What always holds:
+//   - A ledger is put only if all operations were applied to exactly the version that it replaces.
+//   - An operation is rejected only by a ledger that was read during this write, after all of its
+//     claims were examined.
+//   - The end has one outcome for each operation, in their order.
+//   - While late is set, the API server may still write it, and no outcome relies on a version
+//     that it can replace.
 //
 // testdata/writing.txtar has a history of each transition.
 type Writing struct {
@@ -128,19 +138,10 @@ func (w Writing) Next(r Response) Writing {
 	return w.propose(r)
 }
 
-// propose applies the operations to the ledger, after the releases of claims that turned out to be unneeded. A claim whose pod could not be
-// read may be unneeded, too, unless the permission is missing: then it stays, and sweeps report it.
+// propose applies the operations to the ledger, and asks for what the result needs.
 func (w Writing) propose(r Response) Writing {
-	var releases []Operation
-	var unknown error
-	for _, e := range r.Claims {
-		if e.Request == ReleaseClaim {
-			releases = append(releases, e.Release())
-		} else if e.Err != nil && !apierrors.IsForbidden(e.Err) {
-			unknown = fmt.Errorf("reading pod %s/%s, which has a claim: %w", e.Claim.Namespace, e.Claim.Name, e.Err)
-		}
-	}
-	next, outcomes := apply(w.Object.Spec, append(releases, w.operations...), r.Now)
+	releases, unknown := unneeded(r.Claims)
+	next, outcomes := apply(w.Object.Spec, slices.Concat(releases, w.operations), r.Now)
 	outcomes = outcomes[len(releases):]
 	rejected := slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Err != nil })
 	unchanged := reflect.DeepEqual(next, clone(w.Object.Spec))
@@ -148,23 +149,45 @@ func (w Writing) propose(r Response) Writing {
 		next.LastAt, unchanged = timeOfClaim(&next, time.Time{}, r.Now), false
 	}
 	switch {
-	case (rejected || unchanged) && !w.read:
+	case (rejected || unchanged) && !w.read: // the ledger may be stale
 		return w.reread()
-	case rejected && w.Request.Kind != ExamineClaims:
-		w.Request = Request{Kind: ExamineClaims}
-		for i := range w.Object.Spec.Pods { // at any age, but only pods that cannot be bound anymore
-			e := Examination{Ledger: &w.Object.Spec, Claim: &w.Object.Spec.Pods[i], Age: cacheDelay, Limit: math.MaxInt64}
-			w.Request.Claims = append(w.Request.Claims, e)
-		}
+	case rejected && w.Request.Kind != ExamineClaims: // it may have claims that are not needed
+		return w.examineClaims()
 	case rejected && unknown != nil:
 		return w.fail(r, unknown)
 	case unchanged:
 		return w.end(outcomes, w.Object)
-	default:
-		object := w.Object.DeepCopyObject().(*Object)
-		object.Spec = next
-		object.summarize()
-		w.proposed, w.Request = outcomes, Request{Kind: PutLedger, Object: object}
+	}
+	object := w.Object.DeepCopyObject().(*Object)
+	object.Spec = next
+	object.summarize()
+	w.proposed, w.Request = outcomes, Request{Kind: PutLedger, Object: object}
+	return w
+}
+
+// unneeded returns the releases of the claims that turned out to be unneeded, and why another claim
+// may be, too: its pod could not be read. If the permission is missing, the claim stays, and sweeps
+// report it.
+func unneeded(examined []Examination) (releases []Operation, unknown error) {
+	for _, e := range examined {
+		switch {
+		case e.Request == ReleaseClaim:
+			releases = append(releases, e.Release())
+		case e.Err != nil && !apierrors.IsForbidden(e.Err):
+			unknown = fmt.Errorf("reading pod %s/%s, which has a claim: %w", e.Claim.Namespace, e.Claim.Name, e.Err)
+		}
+	}
+	return releases, unknown
+}
+
+// examineClaims examines claims of any age, but releases only those of pods that cannot be bound
+// anymore.
+func (w Writing) examineClaims() Writing {
+	w.Request = Request{Kind: ExamineClaims}
+	spec := &w.Object.Spec
+	for i := range spec.Pods {
+		e := Examination{Ledger: spec, Claim: &spec.Pods[i], Age: cacheDelay, Limit: math.MaxInt64}
+		w.Request.Claims = append(w.Request.Claims, e)
 	}
 	return w
 }
@@ -200,7 +223,8 @@ func (w Writing) giveUp(err error) Writing {
 	return w.end(slices.Repeat([]Outcome{{Failure: err}}, len(w.operations)), nil)
 }
 
-// end ends the operations with these outcomes, and begins with the next one. The ledger is as given, or unknown if nil.
+// end ends the operations with these outcomes, and begins with the next one. The ledger is as
+// given, or unknown if nil.
 func (w Writing) end(outcomes []Outcome, object *Object) Writing {
 	w.Outcomes = slices.Concat(w.Outcomes, outcomes)
 	w.Object, w.read, w.refusals, w.Request = object, false, 0, Request{Kind: Written}
@@ -229,8 +253,9 @@ func outdated(o *Object, err error) bool {
 // ErrNotServed means that the API server does not have the Ledger resource.
 var ErrNotServed = fmt.Errorf("the API server does not serve %s: install the Ledger CRD: kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml", Resource.GroupResource())
 
-// notServed reports whether an error of reading a ledger, or of putting the object, is about the resource, and not about one object: the API
-// server does not serve the resource, or is deleting its definition.
+// notServed reports whether an error of reading a ledger, or of putting the object, is about the
+// resource, and not about one object: the API server does not serve the resource, or is deleting
+// its definition.
 func notServed(o *Object, err error) bool {
 	return apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) &&
 		(apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || o != nil && o.ResourceVersion == "") // no missing object can prevent creating one

@@ -143,9 +143,6 @@ func (r *replica) clone() replica {
 	c.calls, c.awaited = slices.Clone(r.calls), slices.Clone(r.awaited)
 	c.unshown, c.late, c.chosen = slices.Clone(r.unshown), slices.Clone(r.late), slices.Clone(r.chosen)
 	c.writers = slices.Clone(r.writers)
-	for l := range c.writers {
-		c.writers[l].queue = c.writers[l].queue.Clone()
-	}
 	if r.sweep != nil {
 		s := *r.sweep
 		c.sweep = &s

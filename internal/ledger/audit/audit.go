@@ -1,6 +1,6 @@
-// Package audit checks a cluster's claims for inconsistencies: units with more allocated than they have, claims that no
-// pod needs, and bound pods that lack the annotations of their claims. It does not trust the ledgers alone: code of its
-// own adds up what the annotations of bound pods say.
+// Package audit checks a cluster's claims for inconsistencies: units with more allocated than they
+// have, claims that no pod needs, and bound pods that lack the annotations of their claims. It does
+// not trust the ledgers alone: code of its own adds up what the annotations of bound pods say.
 package audit
 
 import (
@@ -19,8 +19,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Input is the state of a cluster, as read from the API server. The lists may be of different moments: see [Confirm]. Of a reduced pod,
-// which has only some of its annotations, Audit does not compare them with those of its claim.
+// Input is the state of a cluster, as read from the API server. The lists may be of different
+// moments: see [Confirm]. Of a reduced pod, which has only some of its annotations, Audit does not
+// compare them with those of its claim.
 type Input struct {
 	Ledgers []*ledger.Object
 	Pods    []*corev1.Pod
@@ -29,7 +30,8 @@ type Input struct {
 	Now time.Time
 	// Grace is how long a pod may hold a claim without being bound.
 	Grace time.Duration
-	// SizesFrom is where a node declares the memory of each GPU; nil if all GPUs of a node have the same size.
+	// SizesFrom is where a node declares the memory of each GPU; nil if all GPUs of a node have the
+	// same size.
 	SizesFrom *fields.From
 }
 
@@ -39,14 +41,15 @@ type Kind string
 const (
 	// Overallocated: more of a unit is allocated than it had when its last claim was made.
 	Overallocated Kind = "overallocated"
-	// Overcommitted: more of a unit is allocated than it has now, because hardware was replaced or removed.
+	// Overcommitted: more of a unit is allocated than it has now, because hardware was replaced or
+	// removed.
 	Overcommitted Kind = "overcommitted"
 	// Leaked: a ledger holds a claim that no pod needs.
 	Leaked Kind = "leaked"
 	// Unannotated: a bound pod lacks an annotation of its claim, or has another value.
 	Unannotated Kind = "unannotated"
-	// Unclaimed: a bound pod has the annotations of an allocation, but no ledger holds a claim of it. This is a note:
-	// another tool bound it, or its ledger was deleted.
+	// Unclaimed: a bound pod has the annotations of an allocation, but no ledger holds a claim of
+	// it. This is a note: another tool bound it, or its ledger was deleted.
 	Unclaimed Kind = "unclaimed"
 )
 
@@ -124,9 +127,10 @@ func Audit(in Input) []Finding {
 	return a.findings
 }
 
-// Confirm returns the findings that are certain after two audits of a running cluster, as Audit returns them, second being the later one. Pods
-// come and go while one audit lists its objects, so a claim may seem to be leaked; it is if both audits report it. An
-// Overallocated finding comes from a single list, and is an error even if it is gone in the second audit.
+// Confirm returns the findings that are certain after two audits of a running cluster, as Audit
+// returns them, second being the later one. Pods come and go while one audit lists its objects, so
+// a claim may seem to be leaked; it is if both audits report it. An Overallocated finding comes
+// from a single list, and is an error even if it is gone in the second audit.
 func Confirm(first, second []Finding) []Finding {
 	var confirmed []Finding
 	for _, f := range second {
@@ -149,7 +153,8 @@ func contains(all []Finding, f Finding) bool {
 	return found
 }
 
-// compare orders findings. Findings that compare as equal are about the same thing, though their numbers may differ.
+// compare orders findings. Findings that compare as equal are about the same thing, though their
+// numbers may differ.
 func compare(a, b Finding) int {
 	order := cmp.Or(
 		cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)),
@@ -222,8 +227,9 @@ func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
 	})
 }
 
-// excess returns why the shares exceed the capacity: some were allocated although too little was left, or the capacity
-// is smaller than it was. Every claim that is older than another one existed when that was made.
+// excess returns why the shares exceed the capacity: some were allocated although too little was
+// left, or the capacity is smaller than it was. Every claim that is older than another one existed
+// when that was made.
 func excess(shares []share) Kind {
 	slices.SortStableFunc(shares, func(a, b share) int { return a.at.Compare(b.at) })
 	var sum int64
@@ -304,7 +310,8 @@ func differences(pod *corev1.Pod, demanded map[string]string) []string {
 	return wrong
 }
 
-// maxQuoted is how many bytes of the value of an annotation a finding has, because whoever writes pods could fill the memory with findings.
+// maxQuoted is how many bytes of the value of an annotation a finding has, because whoever writes
+// pods could fill the memory with findings.
 const maxQuoted = 200
 
 func quoted(value string) string {

@@ -338,8 +338,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// What the annotation of a pod with 20 units says that its containers hold of each GPU counts if it can be right. Otherwise, the pod holds equal
-// shares of the GPUs that it names.
+// What the annotation of a pod with 20 units says that its containers hold of each GPU counts if it
+// can be right. Otherwise, the pod holds equal shares of the GPUs that it names.
 func TestToldShares(t *testing.T) {
 	const equal = "0: 10, 1: 10"
 	for _, tc := range []struct{ told, want string }{
@@ -358,7 +358,8 @@ func TestToldShares(t *testing.T) {
 			"ALIYUN_COM_GPU_MEM_IDX": "0,1", "ALIYUN_COM_GPU_MEM_DEV": "16,16", "scheduler.framework.gpushare.allocation": tc.told,
 		}
 		told := pod("told", "n", 20, annotations)
-		// Each GPU has one unit, of which another pod holds two, so that there is a finding for each.
+		// Each GPU has one unit, of which another pod holds two, so that there is a finding for
+		// each.
 		others := []corev1.Pod{pod("x", "n", 2, given("0", 2, 16)), pod("y", "n", 2, given("1", 2, 16))}
 		small := node("n", 2, 1)
 		var got []string
@@ -408,7 +409,8 @@ func pointers[T any](list []T) []*T {
 	return all
 }
 
-// A finding in only one of two passes may be due to a change between them; an overallocation is in one list.
+// A finding in only one of two passes may be due to a change between them; an overallocation is in
+// one list.
 func TestConfirm(t *testing.T) {
 	holder := func(name string, amount int64) []audit.Holder {
 		return []audit.Holder{{Namespace: "ns", Name: name, UID: types.UID(name), Amount: amount}}
@@ -489,7 +491,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// What an audit takes is bounded, whatever GPUs the pods name: it counts the first 64 of each pod, and reports the same 10,000 units each time.
+// What an audit takes is bounded, whatever GPUs the pods name: it counts the first 64 of each pod,
+// and reports the same 10,000 units each time.
 func TestAuditIsBounded(t *testing.T) {
 	var indexes strings.Builder
 	for i := range 1000 {

@@ -15,7 +15,8 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// FuzzAudit audits a ledger, a bound pod and its node with any texts. It finds the same twice, also after Confirm.
+// FuzzAudit audits a ledger, a bound pod and its node with any texts. It finds the same twice, also
+// after Confirm.
 func FuzzAudit(f *testing.F) {
 	const held = `{"spec":{"resource":"aliyun.com/gpu-mem","node":"n","units":[{"name":"0","capacity":8,"claims":[{"pod":"p","amount":9}]}],"pods":[{"uid":"p","node":"n","annotations":{"k":"0"}}]}}`
 	f.Add(held, `{"c":{"0":4}}`, "0", "8,8")

@@ -12,8 +12,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The keys of gpushare's protocol. This package does not share code with the policy that allocates GPUs, so that it
-// finds errors of that.
+// The keys of gpushare's protocol. This package does not share code with the policy that allocates
+// GPUs, so that it finds errors of that.
 const (
 	memoryResource = "aliyun.com/gpu-mem"
 	countResource  = "aliyun.com/gpu-count"
@@ -32,14 +32,17 @@ const (
 	maxAmount = 1 << 48
 	// maxGPUs is how many GPUs a node has at most, and how many of those that one pod names count.
 	maxGPUs = snapshot.MaxLedgerUnits
-	// maxGPUFindings bounds the findings about GPUs of which the annotations of pods say too much. More are not reported.
+	// maxGPUFindings bounds the findings about GPUs of which the annotations of pods say too much.
+	// More are not reported.
 	maxGPUFindings = 10_000
 )
 
-// pluginWrites reports whether the device plugin changes the annotation when it gives the pod its GPU.
+// pluginWrites reports whether the device plugin changes the annotation when it gives the pod its
+// GPU.
 func pluginWrites(key string) bool { return key == assignedKey || key == timeKey }
 
-// auditGPUShare adds up what the annotations of bound pods say that they hold of GPUs, whatever tool bound them.
+// auditGPUShare adds up what the annotations of bound pods say that they hold of GPUs, whatever
+// tool bound them.
 func (a *auditor) auditGPUShare() {
 	byNode := map[string][]*corev1.Pod{}
 	for _, pod := range a.Pods {
@@ -53,8 +56,8 @@ func (a *auditor) auditGPUShare() {
 	}
 }
 
-// auditGPUNode adds up what pods hold of the GPUs of their node. It adds at most so many findings about GPUs as are left, and returns how many
-// are left then.
+// auditGPUNode adds up what pods hold of the GPUs of their node. It adds at most so many findings
+// about GPUs as are left, and returns how many are left then.
 func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod, left int) int {
 	allocated := map[string][]share{}
 	for _, pod := range pods {
@@ -87,7 +90,8 @@ func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod, left int) int {
 	return left
 }
 
-// auditGPUPod checks that a bound pod that requests GPUs has a claim, or at least annotations that name its GPUs.
+// auditGPUPod checks that a bound pod that requests GPUs has a claim, or at least annotations that
+// name its GPUs.
 func (a *auditor) auditGPUPod(pod *corev1.Pod, says bool) {
 	memory, count := limit(pod, memoryResource), limit(pod, countResource)
 	claimed := a.claims[claimKey{memoryResource, pod.Spec.NodeName, pod.UID}]
@@ -115,7 +119,8 @@ func limit(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return sum
 }
 
-// gpuShares returns what the pod's annotations say that it holds of each GPU, by index: in total at least its limits.
+// gpuShares returns what the pod's annotations say that it holds of each GPU, by index: in total at
+// least its limits.
 func gpuShares(pod *corev1.Pod) map[string]share {
 	memory := min(limit(pod, memoryResource), maxAmount)
 	total, _ := strconv.ParseInt(pod.Annotations[amountKey], 10, 64) // 0 without the annotation
@@ -155,7 +160,8 @@ func gpuIndexes(annotations map[string]string) []string {
 	return indexes
 }
 
-// gpuSizes returns the sizes of the GPUs when they were allocated, by index; nil if the annotations do not say.
+// gpuSizes returns the sizes of the GPUs when they were allocated, by index; nil if the annotations
+// do not say.
 func gpuSizes(annotations map[string]string) map[string]int64 {
 	indexes := gpuIndexes(annotations)
 	texts := strings.SplitN(annotations[sizeKey], ",", maxGPUs+1)
@@ -171,7 +177,8 @@ func gpuSizes(annotations map[string]string) map[string]int64 {
 	return sizes
 }
 
-// allocation adds up, by GPU, what the annotation says each container holds. It returns nil unless the sum is memory.
+// allocation adds up, by GPU, what the annotation says each container holds. It returns nil unless
+// the sum is memory.
 func allocation(text string, memory int64) map[string]int64 {
 	var containers map[string]map[string]int64
 	if text == "" || json.Unmarshal([]byte(text), &containers) != nil {
@@ -195,8 +202,8 @@ func allocation(text string, memory int64) map[string]int64 {
 	return parts
 }
 
-// declaredSizes returns the memory of the first maxGPUs GPUs that the node declares, with 0 for an invalid one. It reads the text of each node
-// once.
+// declaredSizes returns the memory of the first maxGPUs GPUs that the node declares, with 0 for an
+// invalid one. It reads the text of each node once.
 func (a *auditor) declaredSizes(node *corev1.Node) (sizes []int64, declared bool) {
 	text, declared := a.SizesFrom.Of(node)
 	if !declared {
