@@ -86,7 +86,8 @@ var shapes = []struct {
 	}},
 }
 
-// attackPause is the pause of a caller between two calls, so that Outboard gets most of the machine's time.
+// attackPause is the pause of a caller between two calls, so that Outboard gets most of the
+// machine's time.
 const attackPause = 200 * time.Millisecond
 
 // An attack runs in goroutines of its own until the process ends.
@@ -98,7 +99,7 @@ type attack struct {
 // target is what hostile callers reach.
 type target struct {
 	address, admin string
-	callers        []*caller
+	caller         *caller
 }
 
 // attacks are all that hostile callers do.
@@ -128,10 +129,10 @@ func attackWith(t target, text string) error {
 
 // largeBodies calls with all shapes.
 func largeBodies(t target) error {
-	for n, shape := range shapes {
+	for _, shape := range shapes {
 		body := shape.body(0) // made once, as making it takes the machine's time
 		for k := range shape.callers {
-			client := t.callers[(n+k)%len(t.callers)].client(30 * time.Second)
+			client := t.caller.client(30 * time.Second)
 			go func() {
 				for i := 0; ; i++ {
 					// Each about a pod of its own.
@@ -146,22 +147,21 @@ func largeBodies(t target) error {
 }
 
 // floods makes small calls, one after the other without a pause, on connections that it keeps.
-func floods(t target) error { return flood(t, 32) }
+func floods(t target) error { return flood(t, 64) }
 
 // connectionFloods is floods with a new connection, and so a handshake, for almost every call.
 func connectionFloods(t target) error { return flood(t, 1) }
 
 func flood(t target, kept int) error {
-	for n, c := range t.callers {
-		client := c.client(30 * time.Second)
-		client.Transport.(*http.Transport).MaxIdleConnsPerHost = kept
-		for k := range 32 {
-			go func() {
-				for i := 0; ; i++ {
-					_, _ = post(client, t.address, "filter", filterOf(podWith(i, fmt.Sprintf(`"x":"%d-%d"`, n, k)), `"`+nodeName(i)+`"`))
-				}
-			}()
-		}
+	client := t.caller.client(30 * time.Second)
+	client.Transport.(*http.Transport).MaxIdleConnsPerHost = kept
+	for k := range 64 {
+		go func() {
+			for i := 0; ; i++ {
+				body := filterOf(podWith(i, fmt.Sprintf(`"x":"%d"`, k)), `"`+nodeName(i)+`"`)
+				_, _ = post(client, t.address, "filter", body)
+			}
+		}()
 	}
 	return nil
 }
@@ -169,27 +169,25 @@ func flood(t target, kept int) error {
 // trickle sends the largest bodies at little more than a mebibyte a second.
 func trickle(t target) error {
 	part := []byte(strings.Repeat(" ", 110<<10))
-	for _, c := range t.callers {
-		for range 2 {
-			go c.repeat(t.address, func(conn net.Conn) {
-				fmt.Fprintf(conn, header+"Content-Length: %d\r\n\r\n", 120<<20)
-				for {
-					if _, err := conn.Write(part); err != nil {
-						return
-					}
-					time.Sleep(100 * time.Millisecond)
+	for range 4 {
+		go t.caller.repeat(t.address, func(conn net.Conn) {
+			fmt.Fprintf(conn, header+"Content-Length: %d\r\n\r\n", 120<<20)
+			for {
+				if _, err := conn.Write(part); err != nil {
+					return
 				}
-			})
-		}
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
 	}
 	return nil
 }
 
 // holdConnections opens connections that hold what they can as long as they can.
 func holdConnections(t target) error {
-	for n := range 100 {
+	for range 100 {
 		for _, connection := range slow {
-			go t.callers[n%len(t.callers)].repeat(t.address, connection)
+			go t.caller.repeat(t.address, connection)
 		}
 	}
 	return nil
@@ -197,11 +195,10 @@ func holdConnections(t target) error {
 
 // neverSpeak opens more connections than there may be, without TLS.
 func neverSpeak(t target) error {
-	for n := range 1200 {
-		c := t.callers[n%len(t.callers)]
+	for range 1200 {
 		go func() {
 			for {
-				if conn, err := c.dialer().Dial("tcp", t.address); err == nil {
+				if conn, err := net.Dial("tcp", t.address); err == nil {
 					_, _ = io.Copy(io.Discard, conn) // until the server closes it
 					conn.Close()
 				}
@@ -214,8 +211,8 @@ func neverSpeak(t target) error {
 
 // readMetrics reads the metrics, without a pause.
 func readMetrics(t target) error {
-	for n := range 64 {
-		client := t.callers[n%len(t.callers)].client(30 * time.Second)
+	for range 64 {
+		client := t.caller.client(30 * time.Second)
 		go func() {
 			for {
 				if response, err := client.Get(t.admin + "/metrics"); err == nil {

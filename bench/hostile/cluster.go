@@ -21,7 +21,8 @@ const (
 	largeNode = 20 << 10
 )
 
-// serveCluster serves the watches of Outboard for a cluster that does not change. Its pods and nodes have an annotation of this many bytes.
+// serveCluster serves the watches of Outboard for a cluster that does not change. Its pods and
+// nodes have an annotation of this many bytes.
 func serveCluster(podText, nodeText int) (net.Listener, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

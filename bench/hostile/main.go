@@ -1,6 +1,7 @@
-// Command hostile runs callers that use as much memory and time as possible against `outboard serve`, with
-// its default limits and a cluster of 5,000 nodes and 30,000 pods. It prints how much memory the process
-// used, and how long the calls of an honest caller took, with and without the hostile callers.
+// Command hostile runs a caller that uses as much memory and time as possible against `outboard
+// serve`, with its default limits and a cluster of 5,000 nodes and 30,000 pods. It prints how much
+// memory the process used, how many goroutines stay, and how long the calls of an honest caller
+// took, with and without the hostile one.
 package main
 
 import (
@@ -37,10 +38,10 @@ const most = 3072
 func main() {
 	var o options
 	flag.StringVar(&o.outboard, "outboard", "bin/outboard", "the binary")
-	flag.DurationVar(&o.phase, "for", 20*time.Second, "how long the honest caller calls alone, and beside each attack")
+	flag.DurationVar(&o.phase, "for", 20*time.Second, "how long the honest caller calls alone, and during each attack")
 	flag.BoolVar(&o.large, "large", false, "with pods and nodes that are as large as Outboard keeps them")
 	flag.StringVar(&o.only, "only", "", "only the attacks whose names contain the text")
-	flag.StringVar(&o.attack, "attack", "", "attack this address and this admin address, separated by a comma, or a decoy, and nothing else (what the command starts itself)")
+	flag.StringVar(&o.attack, "attack", "", "attack this address and this admin address, separated by a comma, and nothing else (what the command starts itself)")
 	flag.StringVar(&o.files, "files", "", "the directory with the certificates, with -attack")
 	flag.Parse()
 	measure.Main("hostile", func(ctx context.Context) error { return run(ctx, o) })
@@ -48,22 +49,12 @@ func main() {
 
 func run(ctx context.Context, o options) error {
 	if o.attack != "" {
-		t := target{}
-		t.address, t.admin, _ = strings.Cut(o.attack, ",")
-		if o.attack == decoy {
-			var err error
-			if t, err = serveDecoy(o.files); err != nil {
-				return err
-			}
+		address, admin, _ := strings.Cut(o.attack, ",")
+		c, err := newCaller(o.files, hostileName)
+		if err != nil {
+			return err
 		}
-		for i, name := range hostileNames {
-			c, err := newCaller(o.files, name, fmt.Sprintf("127.0.0.%d", 2+i))
-			if err != nil {
-				return err
-			}
-			t.callers = append(t.callers, c)
-		}
-		return attackWith(t, o.only)
+		return attackWith(target{address, admin, c}, o.only)
 	}
 	dir, err := os.MkdirTemp("", "hostile")
 	if err != nil {
@@ -73,7 +64,7 @@ func run(ctx context.Context, o options) error {
 	if err := writeCertificates(dir); err != nil {
 		return err
 	}
-	honest, err := newCaller(dir, honestName, "127.0.0.1")
+	honest, err := newCaller(dir, honestName)
 	if err != nil {
 		return err
 	}
@@ -103,7 +94,8 @@ func run(ctx context.Context, o options) error {
 	if len(chosen) > 1 {
 		chosen = append(chosen, attack{name: allTogether})
 	}
-	table := trials.NewTable(os.Stdout, "attack", "names", "calls alone", "beside it", "failed", "p50 alone", "beside it", "p99 alone", "beside a decoy", "beside it", "ratio", "to a decoy", "most memory", "attackers")
+	table := trials.NewTable(os.Stdout, "attack", "names", "calls alone", "during it", "failed",
+		"p50 alone", "during it", "p99 alone", "during it", "most memory", "goroutines after")
 	failed := 0
 	for _, a := range chosen {
 		fmt.Fprintln(os.Stderr, a.name)
@@ -112,13 +104,11 @@ func run(ctx context.Context, o options) error {
 			return err
 		}
 		for i, n := range sizes {
-			alone, control, beside := &r.alone[i], &r.control[i], &r.beside[i]
-			failed += alone.failed + control.failed + beside.failed
-			p99 := [...]time.Duration{alone.quantile(0.99), control.quantile(0.99), beside.quantile(0.99)}
-			table.Row(a.name, n, len(alone.took), len(beside.took), alone.failed+control.failed+beside.failed,
-				alone.quantile(0.5), beside.quantile(0.5), p99[0], p99[1], p99[2],
-				fmt.Sprintf("%.2f", p99[2].Seconds()/p99[0].Seconds()), fmt.Sprintf("%.2f", p99[2].Seconds()/p99[1].Seconds()),
-				fmt.Sprintf("%d MiB", r.memory), fmt.Sprintf("%.1f s", r.attacked.Seconds()))
+			alone, during := &r.alone[i], &r.during[i]
+			failed += alone.failed + during.failed
+			table.Row(a.name, n, len(alone.took), len(during.took), alone.failed+during.failed,
+				alone.quantile(0.5), during.quantile(0.5), alone.quantile(0.99), during.quantile(0.99),
+				fmt.Sprintf("%d MiB", r.memory), r.goroutines)
 		}
 	}
 	if err := table.Flush(); err != nil {
@@ -135,68 +125,48 @@ const allTogether = "all of them"
 
 // result is what one attack did to the calls of the honest caller.
 type result struct {
-	alone, control, beside [len(sizes)]calls // control: while the hostile callers attack a decoy
-	memory                 int               // MiB at most, with the hostile callers
-	attacked               time.Duration     // processor time of the hostile callers
+	alone, during [len(sizes)]calls
+	memory        int // MiB at most, during the attack
+	goroutines    int // some time after it
 }
 
-// measure has the honest caller call alone, beside the attack on a decoy, and beside the attack, in turn, as the machine may be busy with other
-// things for a while.
+// measure has the honest caller call alone, and during the attack.
 func (o *options) measure(ctx context.Context, p *process, honest *caller, a attack, dir string) (r result, err error) {
 	name := a.name
 	if name == allTogether {
 		name = o.only
 	}
-	for range rounds {
-		callFor(p, honest, o.phase/rounds, &r.alone)
-		if _, err = o.callBeside(ctx, p, honest, name, decoy, dir, &r.control); err != nil {
-			return r, err
-		}
-		p.forgetMost()
-		attacked, err := o.callBeside(ctx, p, honest, name, p.address+","+p.admin, dir, &r.beside)
-		if err != nil {
-			return r, err
-		}
-		r.memory = max(r.memory, p.memory("VmHWM"))
-		r.attacked += attacked
-	}
-	return r, nil
-}
-
-// callBeside has the honest caller call while hostile callers attack the target, and returns their processor time.
-func (o *options) callBeside(ctx context.Context, p *process, honest *caller, name, target, dir string, results *[len(sizes)]calls) (attacked time.Duration, err error) {
-	stop, err := startAttack(ctx, name, target, dir)
+	callFor(p, honest, o.phase, &r.alone)
+	p.forgetMost()
+	stop, err := startAttack(ctx, name, p.address+","+p.admin, dir)
 	if err != nil {
-		return 0, err
+		return r, err
 	}
 	time.Sleep(time.Second) // until they are many
-	callFor(p, honest, o.phase/rounds, results)
-	return stop(), nil
+	callFor(p, honest, o.phase, &r.during)
+	stop()
+	r.memory = p.memory("VmHWM")
+	time.Sleep(3 * time.Second)
+	r.goroutines, err = p.goroutines()
+	return r, err
 }
 
 // sizes are the numbers of nodes in honest calls.
 var sizes = [...]int{500, 5000}
 
-// rounds is how often the honest caller calls alone and then beside each target of the hostile callers.
-const rounds = 5
-
-// startAttack starts the hostile callers in their own process, which runs only on processors that are idle, as hostile callers would run on
-// other machines. stop ends them, and returns the processor time that they used.
-func startAttack(ctx context.Context, only, target, dir string) (stop func() time.Duration, err error) {
+// startAttack starts the hostile caller in its own process, which runs only on processors that are
+// idle, as it would run on another machine. stop ends it.
+func startAttack(ctx context.Context, only, target, dir string) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	attackers := exec.CommandContext(ctx, "chrt", "--idle", "0", self, "--attack", target, "--only", only, "--files", dir)
-	attackers.Stderr = os.Stderr
-	if err := attackers.Start(); err != nil {
-		return nil, err
-	}
-	return func() time.Duration {
-		_ = attackers.Process.Kill()
-		_ = attackers.Wait() // it was killed
-		return attackers.ProcessState.UserTime() + attackers.ProcessState.SystemTime()
-	}, nil
+	attacker := exec.CommandContext(ctx, "chrt", "--idle", "0", self, "--attack", target, "--only", only, "--files", dir)
+	attacker.Stderr = os.Stderr
+	return func() {
+		_ = attacker.Process.Kill()
+		_ = attacker.Wait() // it was killed
+	}, attacker.Start()
 }
 
 // A process is a running outboard serve.
@@ -230,7 +200,7 @@ apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving:
   address: %[1]q
-  tls: {certFile: %[4]s/server.crt, keyFile: %[4]s/server.key, clientCAFile: %[4]s/ca.crt, allowedClients: [kube-scheduler, hostile-1, hostile-2]}
+  tls: {certFile: %[4]s/server.crt, keyFile: %[4]s/server.key, clientCAFile: %[4]s/ca.crt, allowedClients: [kube-scheduler, hostile]}
 admin: {address: %[2]q, pprof: true}
 clientConnection: {kubeconfig: %[3]q}
 log: {level: Error}
@@ -280,6 +250,17 @@ func (p *process) memory(field string) int {
 	return 0
 }
 
+// goroutines returns how many goroutines the process has.
+func (p *process) goroutines() (n int, err error) {
+	response, err := http.Get(p.admin + "/debug/pprof/goroutine?debug=1")
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = fmt.Fscanf(response.Body, "goroutine profile: total %d", &n)
+	return n, err
+}
+
 func (p *process) alive() bool { return p.memory("VmRSS") > 0 }
 
 // forgetMost makes VmHWM begin again.
@@ -287,7 +268,8 @@ func (p *process) forgetMost() {
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.command.Process.Pid), []byte("5"), 0) // without it, VmHWM is that of all attacks
 }
 
-// watch ends the process when it uses too much memory, so that the machine stays usable. ended reports whether it did.
+// watch ends the process when it uses too much memory, so that the machine stays usable. ended
+// reports whether it did.
 func (p *process) watch() (ended func() string) {
 	began, after := time.Now(), make(chan time.Duration, 1)
 	go func() {
