@@ -121,11 +121,8 @@ func NamesThisHost(host string) bool {
 
 // ready is the server's own readiness check.
 func (s *Server) ready() error {
-	switch {
-	case s.stopping.Load():
+	if s.stopping.Load() {
 		return errors.New("stopping")
-	case !s.running.Load():
-		return errors.New("starting")
 	}
 	return nil
 }

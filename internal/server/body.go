@@ -82,8 +82,10 @@ func (b *limitedBody) admit() error {
 			ErrBodyTooLarge, size, most))
 	case size < 0:
 		size = most
+	case size <= ordinaryBody:
+		return nil
 	}
-	err := b.lease.takeBody(b.request.Context(), size)
+	err := b.lease.take(b.request.Context(), b.lease.memory.bodies, size)
 	if errors.Is(err, ErrBusy) {
 		return b.refuse(bodyBusy, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -22,7 +21,7 @@ import (
 // A credential is one valid set of certificate, key and client CAs. It is immutable; a reload
 // creates a new one.
 type credential struct {
-	config  *tls.Config
+	cert    tls.Certificate
 	clients *x509.CertPool // nil: callers need no certificate
 	leaf    *x509.Certificate
 	first   *x509.Certificate // of the client CAs, the one that expires first
@@ -73,7 +72,7 @@ func (id *identifier) load(files map[string][]byte) error {
 	if err != nil {
 		return fmt.Errorf("certificate %s with key %s: %w", id.opts.CertFile, id.opts.KeyFile, err)
 	}
-	c := &credential{leaf: cert.Leaf}
+	c := &credential{cert: cert, leaf: cert.Leaf}
 	if id.opts.ClientCAFile != "" {
 		if err = c.readAuthorities(files[id.opts.ClientCAFile]); err != nil {
 			return fmt.Errorf("client CA %s: %w", id.opts.ClientCAFile, err)
@@ -85,7 +84,6 @@ func (id *identifier) load(files map[string][]byte) error {
 		}
 		id.logger.Error("no call can succeed", "error", c.invalid(now), "files", id.opts.files())
 	}
-	c.config = id.config(c, cert)
 	id.current.Store(c)
 	id.metrics.shows(certServing, c.leaf)
 	if c.first != nil {
@@ -100,30 +98,35 @@ type unusable struct {
 	from time.Time // when the serving certificate begins to be valid
 }
 
-func (id *identifier) config(c *credential, cert tls.Certificate) *tls.Config {
-	config := &tls.Config{
-		MinVersion:   tls.VersionTLS12,
-		Certificates: []tls.Certificate{cert},
-		NextProtos:   []string{"http/1.1"},
-		// A resumed session would keep the verdict of earlier CAs.
-		SessionTicketsDisabled: true,
-	}
-	if c.clients != nil {
-		// verify requires and verifies the certificate, by the rules for every request.
-		// tls.RequireAndVerifyClientCert would reject the same callers, but report the reason only
-		// in a log line.
-		config.ClientAuth = tls.RequestClientCert
-		config.ClientCAs = c.clients
-	}
-	return config
+// serverConfig returns the configuration of the listener; every handshake uses the current
+// credential.
+func (id *identifier) serverConfig() *tls.Config {
+	return &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		c, remote := id.current.Load(), hello.Conn.RemoteAddr().String()
+		config := &tls.Config{
+			MinVersion:   tls.VersionTLS12,
+			Certificates: []tls.Certificate{c.cert},
+			NextProtos:   []string{"http/1.1"},
+			// A resumed session would keep the verdict of earlier CAs.
+			SessionTicketsDisabled: true,
+		}
+		if c.clients != nil {
+			// verify requires and verifies the certificate, by the rules for every request.
+			// tls.RequireAndVerifyClientCert would reject the same callers, but report the reason
+			// only in a log line.
+			config.ClientAuth, config.ClientCAs = tls.RequestClientCert, c.clients
+			config.VerifyConnection = func(state tls.ConnectionState) error { return id.verify(state, remote) }
+		}
+		return config, nil
+	}}
 }
 
 // verify checks the caller in the handshake. It uses the current CAs, not those at the start of the
 // handshake: the client may have received its new certificate in between.
-func (id *identifier) verify(state tls.ConnectionState, remote net.Addr) error {
+func (id *identifier) verify(state tls.ConnectionState, remote string) error {
 	verdict := id.current.Load().check(state.PeerCertificates, nil)
 	if verdict.refused != "" {
-		id.count(verdict, "caller refused in the handshake", &state, remote.String())
+		id.count(verdict, "caller refused in the handshake", &state, remote)
 	}
 	return verdict.err
 }
@@ -137,22 +140,6 @@ func (id *identifier) count(v *verdict, message string, state *tls.ConnectionSta
 	exemplar.Count(id.metrics.refusedCallers.WithLabelValues(v.refused), cmp.Or(name, hostOf(remote)))
 	id.refused.Log(id.logger, slog.LevelWarn, message+v.refused, message,
 		"reason", v.refused, "error", v.err, "caller", name, "remote", remote)
-}
-
-// serverConfig returns the configuration of the listener; every handshake uses the current
-// credential.
-func (id *identifier) serverConfig() *tls.Config {
-	config := id.current.Load().config.Clone()
-	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		current := id.current.Load()
-		if current.clients == nil {
-			return current.config, nil
-		}
-		config, remote := current.config.Clone(), hello.Conn.RemoteAddr()
-		config.VerifyConnection = func(state tls.ConnectionState) error { return id.verify(state, remote) }
-		return config, nil
-	}
-	return config
 }
 
 // readAuthorities sets the client CAs to the certificates in PEM data, which must contain at least

@@ -46,7 +46,7 @@ type listener struct {
 	size        int
 	acceptGrace time.Duration
 	hurryGrace  time.Duration
-	metrics     *metrics // nil: not counted
+	metrics     *metrics
 
 	mu    sync.Mutex
 	conns map[*conn]struct{} // open ones
@@ -106,9 +106,7 @@ func (l *listener) add(c *conn) bool {
 	}
 	l.count(connAccepted)
 	l.conns[c] = struct{}{}
-	if l.metrics != nil {
-		l.metrics.openConns.Inc()
-	}
+	l.metrics.openConns.Inc()
 	return true
 }
 
@@ -123,11 +121,7 @@ func (l *listener) longestQuiet() (longest *conn) {
 	return longest
 }
 
-func (l *listener) count(outcome string) {
-	if l.metrics != nil {
-		l.metrics.connections.WithLabelValues(outcome).Inc()
-	}
-}
+func (l *listener) count(outcome string) { l.metrics.connections.WithLabelValues(outcome).Inc() }
 
 // drop removes a connection, if it has not been removed. listener.mu must be held.
 func (l *listener) drop(c *conn) {
@@ -135,9 +129,7 @@ func (l *listener) drop(c *conn) {
 		return
 	}
 	delete(l.conns, c)
-	if l.metrics != nil {
-		l.metrics.openConns.Dec()
-	}
+	l.metrics.openConns.Dec()
 }
 
 // finish makes Accept continue for acceptGrace and then fail with [net.ErrClosed], so that

@@ -15,7 +15,7 @@ func listen(t *testing.T, maxConns int) *listener {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	return newListener(l, maxConns, nil)
+	return newListener(l, maxConns, newMetrics())
 }
 
 func dialTo(t *testing.T, l *listener) net.Conn {

@@ -64,21 +64,8 @@ func newMemory(bodies int64, patience time.Duration, reserved prometheus.Gauge) 
 
 // A lease is what one request holds. One goroutine at a time uses it.
 type lease struct {
-	memory *memory
-	held   []hold
-}
-
-type hold struct {
-	of    limit
-	bytes int64
-}
-
-// takeBody reserves memory for a body of at most this size.
-func (l *lease) takeBody(ctx context.Context, bytes int64) error {
-	if bytes <= ordinaryBody {
-		return nil
-	}
-	return l.take(ctx, l.memory.bodies, bytes)
+	memory   *memory
+	releases []func()
 }
 
 // take waits until it holds so much of the limit, or all of it if that is less.
@@ -93,16 +80,18 @@ func (l *lease) take(ctx context.Context, of limit, bytes int64) error {
 		return fmt.Errorf("%w: requests hold the %d %s, and %d more did not become free within %s",
 			ErrBusy, of.size, of.use, bytes, l.memory.patience)
 	}
-	l.held = append(l.held, hold{of, bytes})
 	l.memory.reserved.Add(float64(bytes))
+	l.releases = append(l.releases, func() {
+		l.memory.reserved.Sub(float64(bytes))
+		of.Release(bytes)
+	})
 	return nil
 }
 
 // release releases everything.
 func (l *lease) release() {
-	for _, h := range l.held {
-		h.of.Release(h.bytes)
-		l.memory.reserved.Sub(float64(h.bytes))
+	for _, release := range l.releases {
+		release()
 	}
 }
 

@@ -29,7 +29,6 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		{"missing file", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: p.file("missing.crt"), KeyFile: p.file("tls.key")}}, []string{"missing.crt", "no such file"}},
 		{"empty certificate", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: empty, KeyFile: p.file("tls.key")}}, []string{empty}},
 		{"empty authorities", server.Options{Handler: echo, TLS: &server.TLSOptions{CertFile: p.file("tls.crt"), KeyFile: p.file("tls.key"), ClientCAFile: empty}}, []string{empty, "no PEM certificate"}},
-		{"check without function", server.Options{Handler: echo, Admin: server.AdminOptions{Checks: []server.Check{{Name: "c"}}}}, []string{`readiness check "c"`}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

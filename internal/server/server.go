@@ -45,7 +45,6 @@ type Server struct {
 	adminListener *listener // nil until Listen
 
 	inFlight      atomic.Int64
-	running       atomic.Bool
 	stopping      atomic.Bool
 	shutdownDelay <-chan time.Time // closed when the delay is over; nil: a timer
 }
@@ -152,7 +151,7 @@ func (s *Server) Listen() error {
 		}
 		s.listener = newListener(serving.(*net.TCPListener), s.opts.MaxConnections, s.metrics)
 	}
-	s.adminListener = newListener(admin, adminConnections, nil)
+	s.adminListener = newListener(admin, adminConnections, newMetrics())
 	return nil
 }
 
@@ -181,7 +180,6 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.watcher != nil {
 		background.Go(func() { s.watcher.Run(running) })
 	}
-	s.running.Store(true)
 	adminFailed := make(chan error, 1)
 	background.Go(func() { adminFailed <- s.admin.Serve(s.adminListener) })
 	defer s.admin.Close()
