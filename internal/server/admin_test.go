@@ -56,17 +56,6 @@ func TestAdminServesWhatItIsGiven(t *testing.T) {
 			t.Errorf("GET %s = %d %q, want %d with %q", path, status, body, want.status, want.text)
 		}
 	}
-	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
-		req, _ := http.NewRequestWithContext(t.Context(), method, r.adminURL+"/explain/p1", nil)
-		resp, err := newClient(t, nil).Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") == "" {
-			t.Errorf("%s = %d, Allow %q", method, resp.StatusCode, resp.Header.Get("Allow"))
-		}
-	}
 }
 
 // POST reaches the handlers that are for POST, and no other.

@@ -453,20 +453,3 @@ func TestExpiryIsAMetric(t *testing.T) {
 		}
 	}
 }
-
-// Probes that open the port and disconnect must not fill the log.
-func TestHandshakeNoiseIsForDebugging(t *testing.T) {
-	p := newPKI(t)
-	r := start(t, server.Options{TLS: p.options(), Handler: echo})
-	for range 50 {
-		dial(t, r.addr).Close()
-	}
-	r.log.wait(t, "handshake failed", 1)
-	log := r.log.all()
-	if strings.Contains(log, "WARN") || strings.Contains(log, "ERROR") {
-		t.Errorf("the log has probes as errors or warnings:\n%s", log)
-	}
-	if n := strings.Count(log, "handshake failed"); n > 10 {
-		t.Errorf("%d lines about probes, want at most 10", n)
-	}
-}

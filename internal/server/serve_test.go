@@ -105,34 +105,6 @@ func TestSlowlorisDoesNotKeepCallersOut(t *testing.T) {
 	}
 }
 
-// When every connection serves a request, the server closes a new connection and none of these.
-func TestBusyConnectionsAreNotEvicted(t *testing.T) {
-	const maximum = 4
-	entered, leave := make(chan struct{}), make(chan struct{})
-	r := start(t, server.Options{MaxConnections: maximum, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		entered <- struct{}{}
-		<-leave
-	})})
-	var calls sync.WaitGroup
-	for range maximum {
-		client := newClient(t, nil)
-		calls.Go(func() {
-			if status, _, err := post(client, "http://"+r.addr, "x"); err != nil || status != 200 {
-				t.Errorf("call in progress: %d, %v", status, err)
-			}
-		})
-		<-entered
-	}
-	if _, err := io.ReadAll(dial(t, r.addr)); err == nil {
-		t.Log("closed") // or reset
-	}
-	if got := r.metric(t, "outboard_server_connections_total", "refused"); got != 1 {
-		t.Errorf("%v connections refused, want 1", got)
-	}
-	close(leave)
-	calls.Wait()
-}
-
 // All kinds of hostile callers together; the server serves the honest caller, and its memory stays
 // within the limit.
 func TestAllHostileCallers(t *testing.T) {
