@@ -21,6 +21,9 @@ const (
 	// maxWork bounds the work on all nodes together: a step looks at each device of the node, in about
 	// a microsecond.
 	maxWork = 1 << 21
+	// minSteps is enough for usual claims, whatever the number of devices: these look at each device
+	// only once.
+	minSteps = 16
 	// stepCost is the cost of selectors that take as long as a step takes for one device.
 	stepCost = 32
 )
@@ -45,49 +48,64 @@ func (b *budget) Err() error {
 // setSteps sets how many steps the allocator may take on a node, if it is called for nodes with so
 // many devices in all. They count by their power of two, so that the key of a request seldom changes.
 func (r *Request) setSteps(devices int) error {
-	steps := maxWork>>bits.Len(uint(devices)) - int(r.cost/stepCost)
-	if steps <= 0 {
+	steps, cost := max(minSteps, maxWork>>bits.Len(uint(devices))), int(r.cost/stepCost)
+	if cost >= steps {
 		return fmt.Errorf("the selectors of the ResourceClaims cost too much for %d devices", devices)
 	}
-	r.steps = min(steps, maxSteps)
+	r.steps = min(max(minSteps, steps-cost), maxSteps)
 	return nil
 }
 
-// affordable returns an error if the selectors of the request cost too much.
-func (r *Request) affordable() error {
-	sum := uint64(0)
-	add := func(all []resourcev1.DeviceSelector) {
-		for _, s := range all {
-			if s.CEL != nil {
-				sum += min(r.selectors.costOf(s.CEL.Expression), maxSelectorCost+1)
-			}
-		}
-	}
+// readSelectors sets what the request costs and reads, or returns an error if it costs too much.
+func (r *Request) readSelectors() error {
 	for _, class := range r.classes {
-		add(class.Spec.Selectors)
+		r.addSelectors(class.Spec.Selectors)
 	}
 	for _, claim := range r.claims {
-		for _, request := range claim.Spec.Devices.Requests {
-			for _, sub := range alternatives(&request) {
-				add(sub.Selectors)
+		for i := range claim.Spec.Devices.Requests {
+			for _, alternative := range alternatives(&claim.Spec.Devices.Requests[i]) {
+				r.addSelectors(alternative.Selectors)
+			}
+		}
+		for _, c := range claim.Spec.Devices.Constraints {
+			for _, name := range []*resourcev1.FullyQualifiedName{c.MatchAttribute, c.DistinctAttribute} {
+				if name != nil {
+					r.reads = append(r.reads, localName(string(*name)))
+				}
 			}
 		}
 	}
-	r.cost = sum
-	if sum > maxSelectorCost {
+	if r.cost > maxSelectorCost {
 		return fmt.Errorf("the selectors of the ResourceClaims may cost more than %d units of CEL for each device", maxSelectorCost)
 	}
 	return nil
 }
 
-// costOf returns the estimated cost of a selector.
-func (s *selectors) costOf(expression string) uint64 {
-	if known, ok := s.costs.Get(expression); ok {
-		return known.(uint64)
+func (r *Request) addSelectors(all []resourcev1.DeviceSelector) {
+	for _, s := range all {
+		if s.CEL != nil {
+			of := r.selectors.of(s.CEL.Expression)
+			r.cost += min(of.cost, maxSelectorCost+1)
+			r.reads, r.readsAll = append(r.reads, of.reads...), r.readsAll || of.readsAll
+		}
 	}
-	compiled := cel.GetCompiler(celFeatures).CompileCELExpression(expression, cel.Options{})
-	s.costs.Add(expression, compiled.MaxCost)
-	return compiled.MaxCost
+}
+
+// selector is what is known of the expression of a selector. It is immutable.
+type selector struct {
+	cost     uint64   // estimated
+	reads    []string // the local names of attributes
+	readsAll bool     // it may read any attribute
+}
+
+func (s *selectors) of(expression string) *selector {
+	if known, ok := s.known.Get(expression); ok {
+		return known.(*selector)
+	}
+	found := &selector{cost: cel.GetCompiler(celFeatures).CompileCELExpression(expression, cel.Options{}).MaxCost}
+	found.reads, found.readsAll = readsOf(expression)
+	s.known.Add(expression, found)
+	return found
 }
 
 // alternatives returns what the request asks for, the preferred alternative first, in one form.

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -44,8 +45,8 @@ const keptSelectors = 256
 
 // selectors keep what depends on the expression of a selector alone: to compile one takes milliseconds.
 type selectors struct {
-	compiled     *cel.Cache
-	costs, reads *lru.Cache
+	compiled *cel.Cache
+	known    *lru.Cache // of *selector
 }
 
 // Predictor predicts allocations. It is safe for concurrent use.
@@ -56,7 +57,13 @@ type Predictor struct {
 
 // New returns a Predictor.
 func New() *Predictor {
-	return &Predictor{snapshot.NewFact(newNodeState), &selectors{cel.NewCache(keptSelectors, celFeatures), lru.New(keptSelectors), lru.New(keptSelectors)}}
+	kinds := &sliceKinds{known: map[weak.Pointer[resourcev1.ResourceSlice]]*sliceKind{}}
+	states := snapshot.NewFact(func(n *snapshot.Node) *nodeState {
+		s := stateOf(n.DevicePools(), true)
+		s.setKind(n.DevicePools(), kinds)
+		return s
+	})
+	return &Predictor{states, &selectors{cel.NewCache(keptSelectors, celFeatures), lru.New(keptSelectors)}}
 }
 
 // Request is what the claims of a pod request that are not allocated yet.
@@ -67,6 +74,8 @@ type Request struct {
 
 	selectors *selectors // of the Predictor
 	cost      uint64     // of all selectors, for one device
+	reads     []string   // the local names of the attributes that it reads
+	readsAll  bool       // it may read any attribute
 	steps     int        // the maximum for one node
 }
 
@@ -110,7 +119,8 @@ func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, err
 	return r, nil
 }
 
-// WithClaim returns the request with another claim, of the same classes, at the index in Claims.
+// WithClaim returns the request with another claim, with the same classes and selectors, at the index
+// in Claims.
 func (r *Request) WithClaim(i int, claim *resourcev1.ResourceClaim) (*Request, error) {
 	other := *r
 	other.claims = slices.Clone(r.claims)
@@ -141,7 +151,7 @@ func (r *Request) complete(view *snapshot.View, devices int) error {
 			}
 		}
 	}
-	if err := r.affordable(); err != nil {
+	if err := r.readSelectors(); err != nil {
 		return err
 	}
 	if err := r.setSteps(devices); err != nil {
@@ -204,9 +214,10 @@ func (r *Request) List() ([]*resourcev1.DeviceClass, error) { return nil, nil }
 type nodeState struct {
 	slices    []*resourcev1.ResourceSlice
 	allocated structured.AllocatedState
-}
 
-func newNodeState(n *snapshot.Node) *nodeState { return stateOf(n.DevicePools(), true) }
+	fixed      Kind // of what it reads for each request
+	attributes []attribute
+}
 
 // stateOf returns the state with what is allocated of the pools, or without.
 func stateOf(pools []snapshot.DevicePool, used bool) *nodeState {

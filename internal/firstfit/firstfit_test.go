@@ -66,8 +66,66 @@ func newWorld(random *rand.Rand) *world {
 				w.addPool(node.Name, driver)
 			}
 		}
+		w.addTwin(node.Name, "-twin", false)
+		w.addTwin(node.Name, "-other", true)
 	}
 	return w
+}
+
+// addTwin adds a node with the same devices in the same order, under other names. With change, one
+// device differs in what the allocator may read.
+func (w *world) addTwin(of, twin string, change bool) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: of + twin}}
+	w.nodes = append(w.nodes, node)
+	w.builder.SetNode(node)
+	var added []*resourcev1.ResourceSlice
+	var devices []*resourcev1.Device
+	for _, s := range w.slices {
+		if *s.Spec.NodeName != of {
+			continue
+		}
+		s = s.DeepCopy()
+		s.Name, s.UID, s.Spec.NodeName, s.Spec.Pool.Name = s.Name+twin, s.UID+types.UID(twin), &node.Name, s.Spec.Pool.Name+twin
+		for i := range s.Spec.Devices {
+			d := &s.Spec.Devices[i]
+			d.Name += twin
+			d.Attributes["uuid"] = resourcev1.DeviceAttribute{StringValue: &d.Name}
+			devices = append(devices, d)
+		}
+		added = append(added, s)
+	}
+	if change && len(devices) > 0 {
+		at := w.random.IntN(len(devices))
+		d, before := devices[at], devices[max(0, at-1)]
+		switch w.random.IntN(10) {
+		case 0, 1:
+			d.Attributes["model"], before.Attributes["model"] = before.Attributes["model"], d.Attributes["model"]
+		case 2:
+			d.Attributes["driverVersion"] = resourcev1.DeviceAttribute{VersionValue: new("not a version")}
+		case 3:
+			d.Name = before.Name
+		case 4:
+			d.AllowMultipleAllocations, before.AllowMultipleAllocations = before.AllowMultipleAllocations, d.AllowMultipleAllocations
+		case 5:
+			d.Capacity, before.Capacity = before.Capacity, d.Capacity
+		case 6:
+			d.ConsumesCounters, before.ConsumesCounters = before.ConsumesCounters, d.ConsumesCounters
+		case 7:
+			s := added[w.random.IntN(len(added))]
+			for i := range s.Spec.SharedCounters {
+				delete(s.Spec.SharedCounters[i].Counters, "part-1")
+			}
+		case 8, 9:
+			delete(before.Attributes, "odd")
+			d.Attributes["odd"] = resourcev1.DeviceAttribute{BoolValue: new(true)}
+		}
+	}
+	for _, s := range added {
+		w.slices = append(w.slices, s)
+		own := s.DeepCopy()
+		snapshot.TrimResourceSlice(own)
+		w.builder.SetResourceSlice(own)
+	}
 }
 
 // addPool adds a pool, perhaps with an older generation, or with a slice missing.
@@ -119,9 +177,10 @@ func (w *world) slice(node, driver string, pool resourcev1.ResourcePool) *resour
 	for range w.random.IntN(4) + 1 {
 		model := pick(w.random, "A100", "T4")
 		shared := w.random.IntN(2) == 0
+		name := w.name(pick(w.random, "d", "e"))
 		d := resourcev1.Device{
-			Name:       w.name(pick(w.random, "d", "e")),
-			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"model": {StringValue: &model}},
+			Name:       name,
+			Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{"model": {StringValue: &model}, "uuid": {StringValue: &name}},
 			Capacity:   map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse(pick(w.random, "40Gi", "16Gi"))}},
 		}
 		if shared {
@@ -135,6 +194,19 @@ func (w *world) slice(node, driver string, pool resourcev1.ResourcePool) *resour
 		}
 		if w.random.IntN(10) == 0 {
 			d.Taints = []resourcev1.DeviceTaint{{Key: "ill", Effect: pick(w.random, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone)}}
+		}
+		if w.random.IntN(2) == 0 {
+			d.Attributes["odd"] = resourcev1.DeviceAttribute{BoolValue: new(true)}
+		}
+		switch w.random.IntN(60) {
+		case 0:
+			d.Attributes["driverVersion"] = resourcev1.DeviceAttribute{VersionValue: new("1.2.3")}
+		case 1:
+			d.Attributes["driverVersion"] = resourcev1.DeviceAttribute{VersionValue: new("not a version")}
+		case 2:
+			d.BindingConditions, d.BindingFailureConditions = []string{"attached"}, []string{"failed"}
+		case 3:
+			d.Name = "twice"
 		}
 		s.Spec.Devices = append(s.Spec.Devices, d)
 	}
@@ -207,7 +279,11 @@ func (w *world) exactly() resourcev1.ExactDeviceRequest {
 		if e.DeviceClassName == "mig.example.com" {
 			model = pick(w.random, "1g", "2g", "4g")
 		}
-		e.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf("device.attributes[%q].model == %q", e.DeviceClassName, model)}}}
+		domain := fmt.Sprintf("device.attributes[%q]", e.DeviceClassName)
+		e.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: pick(w.random,
+			fmt.Sprintf("%s.model == %q", domain, model), fmt.Sprintf("%s[\"model\"] == %q", domain, model),
+			`has(`+domain+`.driverVersion)`, `has(`+domain+`.odd)`, domain+`.exists(name, name == "odd")`,
+		)}}}
 	}
 	if w.random.IntN(2) == 0 && e.DeviceClassName != "mig.example.com" {
 		e.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{"memory": resource.MustParse(pick(w.random, "3Gi", "10Gi", "40Gi"))}}
@@ -287,11 +363,44 @@ func podOf(claims ...*resourcev1.ResourceClaim) *corev1.Pod {
 var seeds = flag.Uint64("seeds", 60, "how many clusters to draw, each for 20 predictions")
 
 // counts are what came of the predictions for a cluster.
-type counts struct{ Cases, Allocated, Invalid, Endless, GivenUp, Missed int }
+type counts struct{ Cases, Allocated, Invalid, Endless, GivenUp, Missed, Same int }
 
 func (c *counts) add(o counts) {
 	c.Cases, c.Allocated, c.Invalid = c.Cases+o.Cases, c.Allocated+o.Allocated, c.Invalid+o.Invalid
 	c.Endless, c.GivenUp, c.Missed = c.Endless+o.Endless, c.GivenUp+o.GivenUp, c.Missed+o.Missed
+	c.Same += o.Same
+}
+
+// compareKinds fails the test unless nodes of one kind get devices at the same places. It returns how
+// many nodes get devices as another node of their kind.
+func compareKinds(t *testing.T, predictor *firstfit.Predictor, request *firstfit.Request, view *snapshot.View) (same int) {
+	t.Helper()
+	of := map[firstfit.Kind]string{}
+	for n := range view.All() {
+		places := map[structured.DeviceID]int{}
+		for _, pool := range n.DevicePools() {
+			for _, s := range pool.Slices {
+				for _, d := range s.Spec.Devices {
+					places[structured.MakeDeviceID(pool.Driver, pool.Name, d.Name)] = len(places)
+				}
+			}
+		}
+		results, err := predictor.Allocate(request, n)
+		for i := range results {
+			for j := range results[i].Devices.Results {
+				r := &results[i].Devices.Results[j]
+				r.Device, r.Pool = fmt.Sprint(places[structured.MakeDeviceID(r.Driver, r.Pool, r.Device)]), ""
+			}
+		}
+		got, kind := said(results, err), predictor.Kind(request, n)
+		if want, known := of[kind]; known && got != want {
+			t.Fatalf("%s gets %s, and another node of its kind %s", n.Name, got, want)
+		} else if known && len(results) > 0 {
+			same++
+		}
+		of[kind] = got
+	}
+	return same
 }
 
 // Predictions are what kube-scheduler's allocator gives when it knows the whole cluster.
@@ -301,9 +410,9 @@ func TestPredictionsAreAllocations(t *testing.T) {
 	for seed := range *seeds {
 		all.add(predict(t, predictor, seed))
 	}
-	t.Logf("%d predictions, %d of them with devices; %d of invalid claims; %d endless; %d given up, for %d of which there are devices",
-		all.Cases, all.Allocated, all.Invalid, all.Endless, all.GivenUp, all.Missed)
-	if all.Allocated < all.Cases/5 || all.Missed > 1+all.Cases/1000 {
+	t.Logf("%d predictions, %d of them with devices; %d of invalid claims; %d endless; %d given up, for %d of which there are devices; %d nodes were like another one",
+		all.Cases, all.Allocated, all.Invalid, all.Endless, all.GivenUp, all.Missed, all.Same)
+	if all.Allocated < all.Cases/5 || all.Same < all.Cases/10 || all.Missed > 1+all.Cases/1000 {
 		t.Error("the cases are too few, or too many of them are given up")
 	}
 }
@@ -327,6 +436,7 @@ func predict(t *testing.T, predictor *firstfit.Predictor, seed uint64) (c counts
 		if err != nil {
 			t.Fatal(err)
 		}
+		c.Same += compareKinds(t, predictor, request, view)
 		got, gotErr := predictor.Allocate(request, view.Node(node.Name))
 		want, wantErr := w.reference(node, claims)
 		if c.Cases++; len(want) > 0 {
@@ -356,6 +466,62 @@ func predict(t *testing.T, predictor *firstfit.Predictor, seed uint64) (c counts
 		}
 	}
 	return c
+}
+
+// Two nodes are of one kind unless they differ in an attribute that the request may read.
+func TestKindsForSelectors(t *testing.T) {
+	const all = "model type uuid"
+	for _, tt := range []struct {
+		selector, constraint string
+		reads                string
+	}{
+		{`device.driver == "d" && device.allowMultipleAllocations`, "", ""},
+		{`device.capacity["d"].memory.compareTo(quantity("1Gi")) > 0`, "", ""},
+		{`device.attributes["d"].model == "A" || device.attributes["e"]["type"] == "B"`, "", "model type"},
+		{`has(device.attributes["d"].model) && device.attributes["d"].model in ["A", "B"]`, "", "model"},
+		{`["A", "B"].exists(m, device.attributes["d"].model == m)`, "", "model"},
+		{`device.attributes["d"].model == device.attributes["d"]["uu" + "id"]`, "", all},
+		{`device.attributes["d"].model == device.attributes["d"]["uu\u0069d"]`, "", all},
+		{`device.attributes[device.driver].model == "A"`, "", all},
+		{`"model" in device.attributes["d"]`, "", all},
+		{`device.attributes["d"].exists(name, name == "model")`, "", all},
+		{`device.attributes["d"].exists // names
+			(name, name == "model")`, "", all},
+		{`cel.bind(all, device.attributes["d"], all.model == "A")`, "", all},
+		{`[device].exists(d, d.attributes["d"].model == "A")`, "", all},
+		{`true`, "d/uuid", "uuid"},
+	} {
+		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
+		c.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+			DeviceClassName: "class", Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: tt.selector}}}}}}
+		if name := resourcev1.FullyQualifiedName(tt.constraint); name != "" {
+			c.Spec.Devices.Constraints = []resourcev1.DeviceConstraint{{MatchAttribute: &name}, {DistinctAttribute: &name}}
+		}
+		var b snapshot.Builder
+		b.SetDeviceClass(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "class"}})
+		b.SetResourceClaim(c)
+		for _, changed := range []string{"", "model", "type", "uuid"} {
+			name := "n" + changed
+			d := resourcev1.Device{Name: name, Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{}}
+			for _, attribute := range []string{"model", "type", "uuid"} {
+				value := strings.Repeat("x", 1+strings.Count(changed, attribute))
+				d.Attributes[resourcev1.QualifiedName(attribute)] = resourcev1.DeviceAttribute{StringValue: &value}
+			}
+			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			b.SetResourceSlice(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{
+				Driver: "d", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1}, Devices: []resourcev1.Device{d}}})
+		}
+		p, view := firstfit.New(), b.View()
+		r, err := p.Request(podOf(c), view)
+		if err != nil {
+			t.Fatalf("%s: %v", tt.selector, err)
+		}
+		for _, name := range []string{"model", "type", "uuid"} {
+			if differs := p.Kind(r, view.Node("n")) != p.Kind(r, view.Node("n"+name)); differs != strings.Contains(tt.reads, name) {
+				t.Errorf("%s %s: nodes with another %s are of another kind: %t", tt.selector, tt.constraint, name, differs)
+			}
+		}
+	}
 }
 
 // A request has the claims that are not allocated, by the names in the status of the pod if they are made from templates.

@@ -2,7 +2,6 @@ package resourceclaims_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
@@ -146,10 +144,6 @@ func scores(t testing.TB, p policy.Policy, pod *corev1.Pod, view *snapshot.View)
 	return all
 }
 
-func claimOf(pod *corev1.Pod) *resourcev1.ResourceClaim {
-	return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: pod.Name, UID: pod.UID}}
-}
-
 // scoreAll sets the scores of the rows: together, if the policy can, or one by one.
 func scoreAll(cycle policy.Score, view *snapshot.View, rows []int32, all []int64) {
 	if together, ok := cycle.(policy.ScoreRows); ok {
@@ -159,63 +153,5 @@ func scoreAll(cycle policy.Score, view *snapshot.View, rows []int32, all []int64
 		for i, row := range rows {
 			all[i] = cycle.Score(view.At(int(row)))
 		}
-	}
-}
-
-// comparison compares the scores of a policy with those that kube-scheduler's allocator gives alone.
-type comparison struct {
-	allocator *firstfit.Predictor
-	// cases counts pods on nodes, arithmetic those without the allocator, and allocated those of them with devices.
-	cases, arithmetic, allocated int
-}
-
-// compare fails the test unless the scores of all nodes for the pod are the same. where says where they are not.
-func (c *comparison) compare(t *testing.T, p policy.Policy, pod *corev1.Pod, view *snapshot.View, where string) {
-	t.Helper()
-	cycle := policytest.Prepare[policy.Score](t, p, pod, view)
-	for n := range view.All() {
-		want, arithmetic := resourceclaims.ByAllocator(c.allocator, cycle, n)
-		if got := cycle.Score(n); got != want {
-			t.Fatalf("%s: the score of %s is %d, and %d by the allocator", where, n.Name, got, want)
-		}
-		if c.cases++; arithmetic {
-			c.arithmetic++
-			if want != policy.NoOpinion {
-				c.allocated++
-			}
-		}
-	}
-}
-
-// holders are claims that have devices: at most 12, of which a random one is deleted when there are more.
-type holders struct {
-	builder   *snapshot.Builder
-	allocator *firstfit.Predictor
-	random    *rand.Rand
-	claims    []*resourcev1.ResourceClaim
-}
-
-// add allocates the claims of the pod on a random node, or deletes them if there are too few devices.
-func (h *holders) add(t *testing.T, pod *corev1.Pod, claims []*resourcev1.ResourceClaim, view *snapshot.View) {
-	t.Helper()
-	request, err := h.allocator.Request(pod, view)
-	if err != nil {
-		t.Fatal(err)
-	}
-	results, _ := h.allocator.Allocate(request, oneOf(h.random, slices.Collect(view.All())...))
-	for i, c := range claims {
-		if results == nil {
-			h.builder.DeleteResourceClaim(c)
-			continue
-		}
-		c = c.DeepCopy()
-		c.Status.Allocation = &results[i]
-		h.builder.SetResourceClaim(c)
-		h.claims = append(h.claims, c)
-	}
-	for len(h.claims) > 12 {
-		at := h.random.IntN(len(h.claims))
-		h.builder.DeleteResourceClaim(h.claims[at])
-		h.claims = slices.Delete(h.claims, at, at+1)
 	}
 }

@@ -183,16 +183,22 @@ func TestSharesOfSeveralGPUs(t *testing.T) {
 	}
 }
 
-// A policy that has seen a sequence of views scores as a new policy does: nodes, slices and classes change, pods come with claims and go,
-// and the workload model changes several times.
+// A policy that has seen a sequence of views scores as a new policy does: nodes, slices and classes
+// change, pods come with claims and go, and the workload model changes several times.
 func TestWhatIsKeptChangesNoScore(t *testing.T) {
+	for _, config := range []string{leastWaste, ""} {
+		t.Run(config, func(t *testing.T) { compareWithNew(t, config) })
+	}
+}
+
+func compareWithNew(t *testing.T, config string) {
 	random := rand.New(rand.NewPCG(3, 4))
-	w, old := newGPUWorld(), build(t, leastWaste)
+	w, old := newGPUWorld(), build(t, config)
 	for i := range 6 {
 		w.node(fmt.Sprint("n", i), []string{"T4", "P100"}[i%2], 1+i%3, false)
 	}
-	var placed []*corev1.Pod
-	models := map[string]bool{}
+	var placed []*resourcev1.ResourceClaim
+	states := map[string]bool{} // workload models, or the scores of all nodes
 	for step := range 150 {
 		claim := w.claim(fmt.Sprint("c", step), 1, []int64{0, 4, 6, 10}[random.IntN(4)])
 		if random.IntN(5) == 0 {
@@ -208,19 +214,28 @@ func TestWhatIsKeptChangesNoScore(t *testing.T) {
 		}
 		pod := w.come(claim, "")
 		view := w.View()
-		if x, y := scores(t, old, pod, view), scores(t, build(t, leastWaste), pod, view); !slices.Equal(x, y) {
-			t.Fatalf("step %d: the scores are %v, and of a new policy %v", step, x, y)
+		if random.IntN(2) == 0 {
+			old.(policy.Precomputer).Precompute(view)
 		}
-		models[strings.Join(policytest.Prepare[policy.Explainer](t, old, pod, view).Explain(nil), "")] = true
+		got, want := scores(t, old, pod, view), scores(t, build(t, config), pod, view)
+		if !slices.Equal(got, want) {
+			t.Fatalf("step %d: the scores are %v, and of a new policy %v", step, got, want)
+		}
+		if config == leastWaste {
+			states[strings.Join(policytest.Prepare[policy.Explainer](t, old, pod, view).Explain(nil), "")] = true
+		} else {
+			states[fmt.Sprint(want)] = true
+		}
 		node := fmt.Sprint("n", random.IntN(6))
-		placed = append(placed, w.come(allocated(claim, node, 4, 0), node))
-		if len(placed) > 8 {
+		held := allocated(claim, node, 1+random.Int64N(8), 0)
+		w.come(held, node)
+		if placed = append(placed, held); len(placed) > 8 {
 			w.DeletePod(placed[0].UID)
-			w.DeleteResourceClaim(claimOf(placed[0]))
+			w.DeleteResourceClaim(placed[0])
 			placed = placed[1:]
 		}
 	}
-	if len(models) < 6 {
-		t.Errorf("only %d models", len(models))
+	if len(states) < 6 {
+		t.Errorf("only %d states", len(states))
 	}
 }

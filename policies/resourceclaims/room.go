@@ -58,7 +58,7 @@ func (p *resourceClaims) describe(pools []snapshot.DevicePool, used bool) *descr
 	switch {
 	case parts && shared:
 	case parts:
-		ok = d.describeParts(devices, p.layouts)
+		ok = d.describeParts(devices, &p.layouts)
 	default:
 		ok = d.describeGPUs(devices)
 	}
