@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"weak"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -52,18 +51,16 @@ type selectors struct {
 // Predictor predicts allocations. It is safe for concurrent use.
 type Predictor struct {
 	states    *snapshot.Fact[*nodeState]
+	kinds     *snapshot.Fact[kinds]
 	selectors *selectors
 }
 
 // New returns a Predictor.
 func New() *Predictor {
-	kinds := &sliceKinds{known: map[weak.Pointer[resourcev1.ResourceSlice]]*sliceKind{}}
-	states := snapshot.NewFact(func(n *snapshot.Node) *nodeState {
-		s := stateOf(n.DevicePools(), true)
-		s.setKind(n.DevicePools(), kinds)
-		return s
-	})
-	return &Predictor{states, &selectors{cel.NewCache(keptSelectors, celFeatures), lru.New(keptSelectors)}}
+	p := &Predictor{selectors: &selectors{cel.NewCache(keptSelectors, celFeatures), lru.New(keptSelectors)}}
+	p.states = snapshot.NewFact(func(n *snapshot.Node) *nodeState { return stateOf(n.DevicePools(), true) })
+	p.kinds = snapshot.NewFact(p.kindsOf)
+	return p
 }
 
 // Request is what the claims of a pod request that are not allocated yet.
@@ -214,9 +211,6 @@ func (r *Request) List() ([]*resourcev1.DeviceClass, error) { return nil, nil }
 type nodeState struct {
 	slices    []*resourcev1.ResourceSlice
 	allocated structured.AllocatedState
-
-	fixed      Kind // of what it reads for each request
-	attributes []attribute
 }
 
 // stateOf returns the state with what is allocated of the pools, or without.

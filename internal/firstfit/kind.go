@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"weak"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/structured"
@@ -27,65 +25,70 @@ type Kind [sha256.Size]byte
 
 // Kind returns the kind of the node for the request.
 func (p *Predictor) Kind(r *Request, n *snapshot.Node) Kind {
-	state := *p.states.Of(n)
-	kind := state.fixed
-	for i := range state.attributes {
-		if a := &state.attributes[i]; r.readsAll || slices.Contains(r.reads, localName(a.name)) {
+	known := p.kinds.Of(n)
+	kind := known.fixed
+	for i := range known.attributes {
+		if a := &known.attributes[i]; r.readsAll || slices.Contains(r.reads, localName(a.name)) {
 			subtle.XORBytes(kind[:], kind[:], a.values[:])
 		}
 	}
 	return kind
 }
 
-// Read computes what later calls need of the node.
-func (p *Predictor) Read(n *snapshot.Node) { p.states.Of(n) }
+// ReadKind computes what Kind needs to know of the node.
+func (p *Predictor) ReadKind(n *snapshot.Node) { p.kinds.Of(n) }
 
-// attribute is the name of an attribute, and a hash of its values on all devices.
+// kinds are the kinds of a node for all requests.
+type kinds struct {
+	fixed      Kind // of what the allocator reads for each request
+	attributes []attribute
+}
+
+// attribute is an attribute that the allocator reads only if the request names it, with a hash of its
+// values on all devices.
 type attribute struct {
 	name   string
 	values Kind
 }
 
-// sliceKind is what does not change of a ResourceSlice. It is immutable.
-type sliceKind struct {
-	fixed      Kind        // of what each request reads
-	attributes []attribute // those that the allocator reads only if a request names them
-}
-
-// sliceKinds are those of the slices in memory. It is safe for concurrent use.
-type sliceKinds struct {
-	mu    sync.Mutex
-	known map[weak.Pointer[resourcev1.ResourceSlice]]*sliceKind
-	most  int // when there are so many, those of former slices are removed
-}
-
-// setKind sets what [Predictor.Kind] reads.
-func (s *nodeState) setKind(pools []snapshot.DevicePool, known *sliceKinds) {
+// kindsOf reads the node. The allocator always parses versions, and rejects values of types that it
+// does not know.
+func (p *Predictor) kindsOf(n *snapshot.Node) kinds {
+	state := *p.states.Of(n)
 	var fixed []byte
-	attributes := map[string][]byte{}
-	for i := range pools {
+	plain := map[string][]byte{}
+	place := 0
+	for _, pool := range n.DevicePools() {
 		first := map[string]int{} // the allocator rejects pools with a name that several devices have
-		fixed = fmt.Appendf(fixed, "%q %d;", pools[i].Driver, len(pools[i].Slices))
-		for at, published := range pools[i].Slices {
-			of := known.of(published)
-			fixed = append(fixed, of.fixed[:]...)
-			for _, a := range of.attributes {
-				attributes[a.name] = append(fmt.Appendf(attributes[a.name], "%d %d;", i, at), a.values[:]...)
-			}
-			for j := range published.Spec.Devices {
-				name := published.Spec.Devices[j].Name
-				if _, again := first[name]; !again {
-					first[name] = len(first)
+		fixed = fmt.Appendf(fixed, "%q %d;", pool.Driver, len(pool.Slices))
+		for _, s := range pool.Slices {
+			spec := s.Spec
+			spec.Devices, spec.NodeName, spec.Pool.Name, spec.Pool.Generation = nil, nil, "", 0
+			fixed = fmt.Appendf(fixed, "%q %d;", marshal(&spec), len(s.Spec.Devices))
+			for _, d := range s.Spec.Devices {
+				if _, again := first[d.Name]; !again {
+					first[d.Name] = place
 				}
-				fixed = fmt.Appendf(fixed, "%d ", first[name])
-				fixed = s.appendAllocated(fixed, structured.MakeDeviceID(pools[i].Driver, pools[i].Name, name))
+				fixed = fmt.Appendf(fixed, "%d;", first[d.Name])
+				fixed = state.appendAllocated(fixed, structured.MakeDeviceID(pool.Driver, pool.Name, d.Name))
+				for _, name := range slices.Sorted(maps.Keys(d.Attributes)) {
+					if a := d.Attributes[name]; isPlain(&a) {
+						plain[string(name)] = fmt.Appendf(plain[string(name)], "%d %q;", place, marshal(&a))
+					} else {
+						fixed = fmt.Appendf(fixed, "%q %q;", name, marshal(&a))
+					}
+				}
+				d.Name, d.Attributes = "", nil
+				fixed = fmt.Appendf(fixed, "%q;", marshal(&d))
+				place++
 			}
 		}
 	}
-	s.fixed = hashOf(fixed)
-	for name, values := range attributes {
-		s.attributes = append(s.attributes, attribute{name, hashOf(fmt.Appendf(values, "%q", name))})
+	k := kinds{fixed: hashOf(fixed)}
+	for name, values := range plain {
+		k.attributes = append(k.attributes, attribute{name, hashOf(fmt.Appendf(values, "%q", name))})
 	}
+	return k
 }
 
 // appendAllocated appends what is allocated of the device.
@@ -99,51 +102,6 @@ func (s *nodeState) appendAllocated(to []byte, id structured.DeviceID) []byte {
 		to = fmt.Appendf(to, "%q %s;", name, consumed[name])
 	}
 	return to
-}
-
-// of returns the kind of the slice, which it computes once.
-func (ks *sliceKinds) of(s *resourcev1.ResourceSlice) *sliceKind {
-	ks.mu.Lock()
-	defer ks.mu.Unlock()
-	key := weak.Make(s)
-	if known := ks.known[key]; known != nil {
-		return known
-	}
-	if len(ks.known) >= ks.most {
-		maps.DeleteFunc(ks.known, func(key weak.Pointer[resourcev1.ResourceSlice], _ *sliceKind) bool {
-			return key.Value() == nil
-		})
-		ks.most = 2*len(ks.known) + 1024
-	}
-	k := newSliceKind(s)
-	ks.known[key] = k
-	return k
-}
-
-// newSliceKind reads a slice. The allocator always parses versions, and rejects values of types that
-// it does not know, so only plain attributes are told apart.
-func newSliceKind(s *resourcev1.ResourceSlice) *sliceKind {
-	spec := s.Spec
-	spec.NodeName, spec.Pool.Name, spec.Pool.Generation = nil, "", 0
-	spec.Devices = slices.Clone(spec.Devices)
-	attributes := map[string][]byte{}
-	for i := range spec.Devices {
-		d := &spec.Devices[i]
-		all := d.Attributes
-		d.Name, d.Attributes = "", map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{}
-		for name, a := range all {
-			if isPlain(&a) {
-				attributes[string(name)] = fmt.Appendf(attributes[string(name)], "%d %q;", i, marshal(&a))
-			} else {
-				d.Attributes[name] = a
-			}
-		}
-	}
-	k := &sliceKind{fixed: hashOf(marshal(&spec))}
-	for name, values := range attributes {
-		k.attributes = append(k.attributes, attribute{name, hashOf(values)})
-	}
-	return k
 }
 
 // isPlain reports whether the attribute has a value that is always valid, and no other.

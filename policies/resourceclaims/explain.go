@@ -7,14 +7,16 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxListed is how many devices of a node are listed for one request.
-const maxListed = 16
+// maxListed is how many devices of a node are listed for one request, and maxHolders how many claims
+// for a device.
+const maxListed, maxHolders = 16, 4
 
 // Explain implements policy.Explainer.
 func (c *cycle) Explain(n *snapshot.Node) []string {
@@ -55,8 +57,8 @@ func (p *resourceClaims) explain(request *firstfit.Request, n *snapshot.Node) []
 		}
 		lines = append(lines, fmt.Sprintf("claim %s: would get %s", claim.Name, policy.Join(devices, maxListed)))
 	}
-	if u := usageWith(n, devicesOf(results)); u.capacity > 0 {
-		lines = append(lines, fmt.Sprintf("devices of the node: %d.%d of %d used then", u.used/whole, u.used%whole*10/whole, u.capacity/whole))
+	if used, capacity := usageWith(n, devicesOf(results)); capacity > 0 {
+		lines = append(lines, fmt.Sprintf("devices of the node: %d.%d of %d used then", used/whole, used%whole*10/whole, capacity/whole))
 	}
 	return lines
 }
@@ -74,33 +76,136 @@ func describe(r *resourcev1.DeviceRequestAllocationResult) string {
 	return fmt.Sprintf("%s (%s)", r.Device, strings.Join(amounts, ", "))
 }
 
-// explainMisses says for each request of the pod which devices of the node there are, and why each of them cannot serve it.
+// explainMisses says for each request of the pod which devices of the node there are, and why each of
+// them cannot serve the preferred alternative.
 func explainMisses(of *firstfit.Request, n *snapshot.Node) []string {
 	if len(n.DevicePools()) == 0 {
 		return []string{"the node: has no devices of its own (scores do not count devices that several nodes share)"}
 	}
 	var lines []string
+	h := hardwareOf(n.DevicePools())
 	for _, claim := range of.Claims() {
 		for i := range claim.Spec.Devices.Requests {
 			request := &claim.Spec.Devices.Requests[i]
-			misses, err := of.Misses(request, n)
+			devices, err := h.misses(of, firstfit.Preferred(request), n)
 			what := fmt.Sprintf("claim %s, request %s", claim.Name, request.Name)
-			if err != nil {
+			switch {
+			case err != nil:
 				lines = append(lines, fmt.Sprintf("%s: unknown (%v)", what, err))
-				continue
+			case len(devices) == 0:
+				lines = append(lines, what+": no device of the node is of the class")
+			default:
+				lines = append(lines, fmt.Sprintf("%s: %s", what, policy.Join(devices, maxListed)))
 			}
-			var devices []string
-			for _, m := range misses {
-				if m.Reason == "" {
-					m.Reason = "can serve it alone"
-				}
-				devices = append(devices, fmt.Sprintf("%s (%s)", m.Device, m.Reason))
-			}
-			if len(devices) == 0 {
-				devices = []string{"no device of the node is of the class"}
-			}
-			lines = append(lines, fmt.Sprintf("%s: %s", what, policy.Join(devices, maxListed)))
 		}
 	}
 	return lines
+}
+
+// misses names the devices of the class, each with why it alone cannot serve what is wanted.
+func (h *hardware) misses(of *firstfit.Request, want *resourcev1.ExactDeviceRequest, n *snapshot.Node) (devices []string, err error) {
+	for _, pool := range n.DevicePools() {
+		for _, s := range pool.Slices {
+			for i := range s.Spec.Devices {
+				d := &s.Spec.Devices[i]
+				class, selected, err := of.Selects(want, pool.Driver, d)
+				if err != nil {
+					return nil, err
+				}
+				if !class {
+					continue
+				}
+				reason := "not selected"
+				if selected {
+					reason = h.miss(want, deviceID{pool.Driver, pool.Name, d.Name}, d)
+				}
+				devices = append(devices, fmt.Sprintf("%s (%s)", d.Name, reason))
+			}
+		}
+	}
+	return devices, nil
+}
+
+// miss returns why the selected device alone cannot serve what is wanted.
+func (h *hardware) miss(want *resourcev1.ExactDeviceRequest, id deviceID, d *resourcev1.Device) string {
+	for _, taint := range d.Taints {
+		tolerates := func(t resourcev1.DeviceToleration) bool { return resourceclaim.ToleratesTaint(t, taint) }
+		if taint.Effect != resourcev1.DeviceTaintEffectNone && !slices.ContainsFunc(want.Tolerations, tolerates) {
+			return "tainted: " + taint.Key
+		}
+	}
+	units := h.unitsOf(id, d)
+	var whole, shares []snapshot.DeviceAllocation
+	for _, a := range units[0].held {
+		switch {
+		case a.Result.Device != d.Name: // another partition
+		case a.Result.ShareID == nil:
+			whole = append(whole, a)
+		default:
+			shares = append(shares, a)
+		}
+	}
+	if len(whole) > 0 {
+		return "allocated to " + holders(whole, "")
+	}
+	if isShared(d) {
+		for _, name := range slices.Sorted(maps.Keys(d.Capacity)) {
+			if short := shortOf(want, name, d.Capacity[name], shares); short != "" {
+				return short
+			}
+		}
+	}
+	if len(shares) > 0 {
+		return "can serve it alone" // its counters are used already
+	}
+	for i := range d.ConsumesCounters {
+		consumes := &d.ConsumesCounters[i]
+		for _, name := range slices.Sorted(maps.Keys(consumes.Counters)) {
+			wanted := consumes.Counters[name].Value
+			if free := units[i].free(name); free.Cmp(wanted) < 0 {
+				return fmt.Sprintf("counter %s of %s: %s of %s free; held by %s", name, consumes.CounterSet,
+					free.String(), wanted.String(), holders(units[i].held, ""))
+			}
+		}
+	}
+	return "can serve it alone"
+}
+
+// shortOf returns that less of the capacity is free than is wanted, or "". A request that names no
+// amount takes the default, or all.
+func shortOf(want *resourcev1.ExactDeviceRequest, name resourcev1.QualifiedName, capacity resourcev1.DeviceCapacity, shares []snapshot.DeviceAllocation) string {
+	amount := capacity.Value
+	if capacity.RequestPolicy != nil && capacity.RequestPolicy.Default != nil {
+		amount = *capacity.RequestPolicy.Default
+	}
+	if want.Capacity != nil {
+		if named, ok := want.Capacity.Requests[name]; ok {
+			amount = named
+		}
+	}
+	free := capacity.Value.DeepCopy()
+	for _, a := range shares {
+		free.Sub(a.Result.ConsumedCapacity[name])
+	}
+	if free.Cmp(amount) >= 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%s: %s of %s free", name, free.String(), capacity.Value.String())
+	if len(shares) > 0 {
+		text += "; held by " + holders(shares, name)
+	}
+	return text
+}
+
+// holders lists the claims, each with what it has of the capacity, if that is named.
+func holders(of []snapshot.DeviceAllocation, capacity resourcev1.QualifiedName) string {
+	var texts []string
+	for _, a := range of {
+		text := a.Claim.Namespace + "/" + a.Claim.Name
+		if amount, ok := a.Result.ConsumedCapacity[capacity]; ok {
+			text += " (" + amount.String() + ")"
+		}
+		texts = append(texts, text)
+	}
+	return policy.Join(texts, maxHolders)
 }

@@ -34,9 +34,8 @@ type layout struct {
 
 // layouts are those of all nodes. It is safe for concurrent use.
 type layouts struct {
-	mu      sync.Mutex
-	known   map[string]*layout
-	devices map[string][]placement.Device // which nodes share
+	mu    sync.Mutex
+	known map[string]*layout
 }
 
 // counterSet identifies a GPU of a node.
@@ -88,7 +87,7 @@ func (d *described) describeParts(devices []ownDevice, known *layouts) (ok bool)
 			free = append(free, parts[i])
 		}
 	}
-	d.parts = &placement.Partitioned{Layout: l.Layout, Profiles: l.profiles, GPUs: make([]placement.State, len(gpus)), Devices: known.shared(free)}
+	d.parts = &placement.Partitioned{Layout: l.Layout, Profiles: l.profiles, GPUs: make([]placement.State, len(gpus)), Devices: free}
 	return true
 }
 
@@ -177,22 +176,4 @@ func profileOf(uses []int64) string {
 	amounts := slices.DeleteFunc(slices.Clone(uses), func(u int64) bool { return u == 0 })
 	slices.SortFunc(amounts, func(a, b int64) int { return cmp.Compare(b, a) })
 	return strings.Trim(fmt.Sprint(amounts), "[]")
-}
-
-// shared returns equal devices that other nodes have as well.
-func (ls *layouts) shared(devices []placement.Device) []placement.Device {
-	var key []byte
-	for _, d := range devices {
-		key = append(key, byte(d.GPU), byte(d.Partition))
-	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	if known, ok := ls.devices[string(key)]; ok {
-		return known
-	}
-	if ls.devices == nil || len(ls.devices) >= maxLayouts {
-		ls.devices = map[string][]placement.Device{}
-	}
-	ls.devices[string(key)] = devices
-	return devices
 }

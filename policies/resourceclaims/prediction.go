@@ -28,8 +28,8 @@ func (p *resourceClaims) score(r *firstfit.Request, n *snapshot.Node) int64 {
 	}
 	score := policy.NoOpinion
 	if results, err := p.predictor.Allocate(r, n); err == nil {
-		if u := usageWith(n, devicesOf(results)); u.capacity > 0 {
-			score = p.packing().Score(u.used, u.capacity)
+		if used, capacity := usageWith(n, devicesOf(results)); capacity > 0 {
+			score = p.packing().Score(used, capacity)
 		}
 	}
 	p.scores.add(key, score)

@@ -68,7 +68,7 @@ func (p *resourceClaims) Precompute(view *snapshot.View) {
 		return
 	}
 	for n := range view.All() {
-		p.predictor.Read(n)
+		p.predictor.ReadKind(n)
 	}
 }
 

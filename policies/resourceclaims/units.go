@@ -1,7 +1,10 @@
 package resourceclaims
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -32,81 +35,48 @@ func (p *resourceClaims) list(n *snapshot.Node) policy.NodeUnits {
 	for _, pool := range n.DevicePools() {
 		if pool.Driver == p.config.ScoringStrategy.Driver {
 			pools = append(pools, pool)
-		}
-	}
-	if len(pools) == 0 {
-		return listed
-	}
-	h, index := hardwareOf(pools), map[unitKey]int{}
-	h.allocate(allocated(pools))
-	for i, key := range h.units {
-		u := policy.Unit{Name: key.name, Capacity: 1}
-		if len(pools) > 1 {
-			u.Name = key.pool + "/" + key.name
-		}
-		if memory := memoryOf(h.of[key].capacity, key.driver); memory > 0 {
-			u.Capacity = memory
-		}
-		if device := h.devices[deviceID{key.driver, key.pool, key.name}]; device != nil {
-			listed.Group = p.modelOf(device)
-			u.Unhealthy = !key.counters && ownDevice{Device: device}.tainted()
-		}
-		index[key] = i
-		listed.Units = append(listed.Units, u)
-	}
-	if listed.Group == "" { // there are only partitions
-		for _, s := range pools[0].Slices {
-			for i := range s.Spec.Devices {
-				listed.Group = p.modelOf(&s.Spec.Devices[i])
+			for _, s := range pool.Slices {
+				for i := range s.Spec.Devices {
+					listed.Group = p.modelOf(&s.Spec.Devices[i])
+				}
 			}
 		}
 	}
-	pods := podsOfClaims(n)
-	for i := range pools {
-		for _, a := range pools[i].Allocated {
-			h.hold(&listed, index, a, pods[types.NamespacedName{Namespace: a.Claim.Namespace, Name: a.Claim.Name}])
+	h, pods := hardwareOf(pools), podsOfClaims(n)
+	for _, own := range h.units {
+		u := policy.Unit{Name: own.name, Capacity: max(1, memoryOf(own.capacity, own.driver))}
+		if len(pools) > 1 {
+			u.Name = own.pool + "/" + own.name
 		}
-	}
-	for i, key := range h.units {
-		u, unit := &listed.Units[i], h.of[key]
+		if device := h.devices[deviceID{own.driver, own.pool, own.name}]; device != nil {
+			u.Unhealthy = !own.counters && ownDevice{Device: device}.tainted()
+		}
 		switch {
-		case unit.taken:
+		case own.taken:
 			u.Used = u.Capacity
-		case memoryOf(unit.capacity, key.driver) > 0:
-			u.Used = memoryOf(unit.allocated, key.driver)
-		case len(unit.allocated) > 0:
+		case memoryOf(own.capacity, own.driver) > 0:
+			u.Used = memoryOf(own.allocated, own.driver)
+		case len(own.allocated) > 0:
 			u.Used = 1
 		}
+		for _, a := range own.held {
+			claim := types.NamespacedName{Namespace: a.Claim.Namespace, Name: a.Claim.Name}
+			amount := cmp.Or(h.memoryFrom(own, a.Result), u.Capacity)
+			u.Holders = append(u.Holders, policy.UnitHolder{Pod: pods[claim], Claim: claim, Amount: amount})
+		}
+		listed.Units = append(listed.Units, u)
 	}
 	return listed
 }
 
-// hold adds the holder of what is allocated.
-func (h *hardware) hold(listed *policy.NodeUnits, index map[unitKey]int, a snapshot.DeviceAllocation, pod types.UID) {
-	r := a.Result
-	device := h.devices[deviceID{r.Driver, r.Pool, r.Device}]
-	if device == nil || isAdmin(r) {
-		return
-	}
-	add := func(key unitKey, amount int64) {
-		if i, known := index[key]; known {
-			u := &listed.Units[i]
-			if amount == 0 {
-				amount = u.Capacity
-			}
-			u.Holders = append(u.Holders, policy.UnitHolder{Pod: pod, Claim: types.NamespacedName{Namespace: a.Claim.Namespace, Name: a.Claim.Name}, Amount: amount})
+// memoryFrom returns how much memory of the unit the result has, or 0 if it has the whole unit.
+func (h *hardware) memoryFrom(u *unit, r *resourcev1.DeviceRequestAllocationResult) int64 {
+	for _, consumes := range h.devices[deviceID{r.Driver, r.Pool, r.Device}].ConsumesCounters {
+		if memory, ok := memoryIn(consumes.Counters, r.Driver); ok && consumes.CounterSet == u.name {
+			return gibOf(memory.Value.Value())
 		}
 	}
-	for _, consumes := range device.ConsumesCounters {
-		amounts := make(map[string]resource.Quantity, len(consumes.Counters))
-		for name, counter := range consumes.Counters {
-			amounts[name] = counter.Value
-		}
-		add(unitKey{r.Driver, r.Pool, consumes.CounterSet, true}, memoryOf(amounts, r.Driver))
-	}
-	if len(device.ConsumesCounters) == 0 {
-		add(unitKey{r.Driver, r.Pool, r.Device, false}, gibOf(consumed(r)))
-	}
+	return gibOf(consumed(r))
 }
 
 // podsOfClaims returns which pod of the node has which claim.
