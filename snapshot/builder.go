@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 
@@ -79,17 +78,6 @@ func (b *Builder) SetNode(object *corev1.Node) {
 	state.object, state.facts = object, new(facts)
 	b.objectsChanged = true
 	b.touch(object.Name)
-}
-
-// Nodes yields the Node objects in no particular order.
-func (b *Builder) Nodes() iter.Seq[*corev1.Node] {
-	return func(yield func(*corev1.Node) bool) {
-		for _, state := range b.nodes {
-			if state.object != nil && !yield(state.object) {
-				return
-			}
-		}
-	}
 }
 
 // DeleteNode removes the node. The Builder keeps its pods; they are on the node again if it comes

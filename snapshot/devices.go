@@ -3,7 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"hash/maphash"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -159,9 +158,9 @@ func (b *Builder) SetResourceSlice(s *resourcev1.ResourceSlice) {
 	b.touchPool(key)
 }
 
-// DeleteResourceSlice removes the slice. It ignores a slice that is not there, or that another one of its name has replaced.
-func (b *Builder) DeleteResourceSlice(s *resourcev1.ResourceSlice) {
-	if old := b.devices.slices[s.Name]; old != nil && old.UID == s.UID {
+// DeleteResourceSlice removes the slice. It ignores an unknown name.
+func (b *Builder) DeleteResourceSlice(name string) {
+	if old := b.devices.slices[name]; old != nil {
 		b.removeSlice(old)
 	}
 }
@@ -203,11 +202,11 @@ func (b *Builder) SetResourceClaim(c *resourcev1.ResourceClaim) {
 	}
 }
 
-// DeleteResourceClaim removes the claim. It ignores a claim that is not there, or that another one of its name has replaced.
+// DeleteResourceClaim removes the claim. It ignores an unknown namespace and name.
 func (b *Builder) DeleteResourceClaim(c *resourcev1.ResourceClaim) {
 	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 	old := b.devices.claims[key]
-	if old == nil || old.UID != c.UID {
+	if old == nil {
 		return
 	}
 	b.releaseDevices(key, old)
@@ -246,10 +245,10 @@ func (b *Builder) SetDeviceClass(c *resourcev1.DeviceClass) {
 	}
 }
 
-// DeleteDeviceClass removes the class. It ignores a class that is not there, or that another one of its name has replaced.
-func (b *Builder) DeleteDeviceClass(c *resourcev1.DeviceClass) {
-	if old := b.devices.classes[c.Name]; old != nil && old.UID == c.UID {
-		delete(b.devices.classes, c.Name)
+// DeleteDeviceClass removes the class. It ignores an unknown name.
+func (b *Builder) DeleteDeviceClass(name string) {
+	if b.devices.classes[name] != nil {
+		delete(b.devices.classes, name)
 		b.devices.classesDirty = true
 	}
 }
@@ -267,32 +266,12 @@ func (b *Builder) SetDeviceTaintRule(r *resourcev1.DeviceTaintRule) {
 	b.touchTainted(r)
 }
 
-// DeleteDeviceTaintRule removes the rule. It ignores a rule that is not there, or that another one of its name has replaced.
-func (b *Builder) DeleteDeviceTaintRule(r *resourcev1.DeviceTaintRule) {
-	if old := b.devices.rules[r.Name]; old != nil && old.UID == r.UID {
-		delete(b.devices.rules, r.Name)
+// DeleteDeviceTaintRule removes the rule. It ignores an unknown name.
+func (b *Builder) DeleteDeviceTaintRule(name string) {
+	if old := b.devices.rules[name]; old != nil {
+		delete(b.devices.rules, name)
 		b.touchTainted(old)
 	}
-}
-
-// ResourceSlices yields the slices in no particular order, as do the next methods their objects.
-func (b *Builder) ResourceSlices() iter.Seq[*resourcev1.ResourceSlice] {
-	return maps.Values(b.devices.slices)
-}
-
-// ResourceClaims yields the claims.
-func (b *Builder) ResourceClaims() iter.Seq[*resourcev1.ResourceClaim] {
-	return maps.Values(b.devices.claims)
-}
-
-// DeviceClasses yields the classes.
-func (b *Builder) DeviceClasses() iter.Seq[*resourcev1.DeviceClass] {
-	return maps.Values(b.devices.classes)
-}
-
-// DeviceTaintRules yields the rules.
-func (b *Builder) DeviceTaintRules() iter.Seq[*resourcev1.DeviceTaintRule] {
-	return maps.Values(b.devices.rules)
 }
 
 func (d *devices) pool(key poolKey) *devicePool {

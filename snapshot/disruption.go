@@ -26,17 +26,16 @@ const (
 
 // DisruptionBudget is what preemption reads of a PodDisruptionBudget. It is immutable.
 type DisruptionBudget struct {
-	namespace, name string
-	uid             types.UID
-	allowed         int32
-	selector        labels.Selector // nil: every pod
-	disrupted       map[string]struct{}
-	size            int64
+	name      string
+	allowed   int32
+	selector  labels.Selector // nil: every pod
+	disrupted map[string]struct{}
+	size      int64
 }
 
 // newDisruptionBudget keeps nothing of a budget that is too large, except its name.
 func newDisruptionBudget(from *policyv1.PodDisruptionBudget) *DisruptionBudget {
-	b := &DisruptionBudget{namespace: from.Namespace, name: from.Name, uid: from.UID}
+	b := &DisruptionBudget{name: from.Name}
 	if size := SizeOf(b) + SizeOf(from.Spec.Selector) + SizeOf(from.Status.DisruptedPods); size <= maxBudget {
 		b.size = size
 	} else {
@@ -149,19 +148,6 @@ func (b *Builder) changeBudgets(namespace string) {
 		b.dirtyBudgets = map[string]struct{}{}
 	}
 	b.dirtyBudgets[namespace] = struct{}{}
-}
-
-// DisruptionBudgets yields the namespace, name and UID of every budget, in no particular order.
-func (b *Builder) DisruptionBudgets() iter.Seq2[types.NamespacedName, types.UID] {
-	return func(yield func(types.NamespacedName, types.UID) bool) {
-		for _, of := range b.budgets {
-			for _, budget := range of.byName {
-				if !yield(types.NamespacedName{Namespace: budget.namespace, Name: budget.name}, budget.uid) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // publishBudgets returns the budgets of the last View, which may be nil, with those that have changed.

@@ -68,7 +68,7 @@ func TestDisruptionBudgetsAreLimited(t *testing.T) {
 		"large ones":              {many(60, 190), true},
 		"too many large ones":     {many(75, 190), false},
 		"small ones":              {many(2000, 0), true},
-		"too many small ones":     {many(5000, 0), false},
+		"too many small ones":     {many(8000, 0), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b snapshot.Builder

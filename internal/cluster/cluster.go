@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,7 +16,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -107,23 +107,22 @@ func (o *Options) setDefaults() {
 
 // Cluster is a connection to a Kubernetes cluster. Its methods are safe for concurrent use.
 type Cluster struct {
-	options    Options
-	client     kubernetes.Interface
-	state      *state
-	limiter    *limiter      // nil: no limit
-	ledgers    *ledgerClient // nil with Options.Client
-	reflectors atomic.Pointer[[]*resourceReflector]
-	metrics    *metrics
-	clock      *ledger.Clock
-	failures   atomic.Uint64 // requests without a response of the API server, as counted by the transport
-	denials    denials
-	warnings   throttle.Log
-	started    atomic.Bool
+	options  Options
+	client   kubernetes.Interface
+	state    *state
+	limiter  *limiter      // nil: no limit
+	ledgers  *ledgerClient // nil with Options.Client
+	feeds    atomic.Pointer[[]*feed]
+	metrics  *metrics
+	clock    *ledger.Clock
+	failures atomic.Uint64 // requests without a response of the API server, as counted by the transport
+	denials  denials
+	warnings throttle.Log
+	started  atomic.Bool
 
-	followMu sync.Mutex
-	resources
-	ctx     context.Context // of Run; nil before Run
-	running sync.WaitGroup  // what Run waits for
+	followMu sync.Mutex      // guards what options say about what to follow
+	ctx      context.Context // of Run; nil before Run
+	running  sync.WaitGroup  // what Run waits for
 }
 
 // New returns a Cluster that has no data until Run is called. It sends no request.
@@ -142,19 +141,17 @@ func New(o Options) (*Cluster, error) {
 			return nil, fmt.Errorf("cluster: %w", err)
 		}
 	}
-	c.resources = resources{o.Ledgers, o.Devices, o.ConfigMaps}
-	feeds, err := c.standardFeeds()
-	if err != nil {
-		return nil, err
+	feeds := []*feed{c.nodeFeed(), c.podFeed(), c.budgetFeed()}
+	if o.Ledgers {
+		feeds = append(feeds, c.ledgerFeed())
 	}
-	for _, r := range c.resources.split() {
-		more, err := c.feedsOf(r)
-		if err != nil {
-			return nil, err
-		}
-		feeds = append(feeds, more...)
+	if o.Devices {
+		feeds = append(feeds, c.deviceFeeds()...)
 	}
-	c.reflectors.Store(&feeds)
+	for namespace, sources := range byNamespace(o.ConfigMaps) {
+		feeds = append(feeds, c.configMapFeed(namespace, sources))
+	}
+	c.feeds.Store(&feeds)
 	c.metrics.read(c)
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(c.metrics.registry); err != nil {
@@ -184,114 +181,9 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// standardFeeds are the feeds of nodes, pods and disruption budgets.
-func (c *Cluster) standardFeeds() ([]*resourceReflector, error) {
-	if c.options.Informers != nil {
-		return c.informerFeeds()
-	}
-	return []*resourceReflector{c.nodeFeed(), c.podFeed(), c.budgetFeed()}, nil
-}
-
-func (c *Cluster) nodeFeed() *resourceReflector {
-	var machines templates[nodeKey, *corev1.Node]
-	var images templates[string, []string]
-	return newResourceReflector(c.client, c.feed("nodes"), "", c.client.CoreV1().Nodes(), store[*corev1.Node]{
-		trim: snapshot.TrimNode,
-		intern: func(node *corev1.Node) {
-			internImages(&images, node)
-			if like := machines.swap(nodeKeyOf(node), node); like != nil {
-				internNode(node, like)
-			}
-			if before := c.View().Node(node.Name); before != nil {
-				internNode(node, before.Object)
-			}
-			machines.sweep(c.machines)
-			images.sweep(c.images)
-		},
-		set:    c.state.setNode,
-		remove: c.state.removeNode,
-		known:  c.state.allNodes,
-		done:   c.completed,
-	})
-}
-
-func (c *Cluster) machines(yield func(nodeKey, *corev1.Node) bool) {
-	for node := range c.View().All() {
-		if !yield(nodeKeyOf(node.Object), node.Object) {
-			return
-		}
-	}
-}
-
-func (c *Cluster) images(yield func(string, []string) bool) {
-	for node := range c.View().All() {
-		for _, image := range node.Object.Status.Images {
-			if len(image.Names) > 0 && !yield(image.Names[0], image.Names) {
-				return
-			}
-		}
-	}
-}
-
-func (c *Cluster) podFeed() *resourceReflector {
-	var pods templates[podKey, *corev1.Pod]
-	return newResourceReflector(c.client, c.feed("pods"), "status.phase!=Succeeded,status.phase!=Failed", c.client.CoreV1().Pods(""), store[*corev1.Pod]{
-		trim: func(pod *corev1.Pod) {
-			trimPod(pod)
-			if !snapshot.ReducePod(pod) && c.state.seen(pod.UID) == nil {
-				c.warnings.Log(c.options.Logger, slog.LevelWarn, "pod",
-					"a pod is so large that decisions about other pods do not see all of its annotations, labels and requests",
-					"pod", pod.Namespace+"/"+pod.Name)
-			}
-		},
-		intern: func(pod *corev1.Pod) {
-			if like := pods.swap(podKeyOf(pod), pod); like != nil {
-				internPod(pod, like)
-			}
-			if before := c.state.seen(pod.UID); before != nil {
-				internPod(pod, before) // cheap: parts that are shared already are not compared
-			}
-			pods.sweep(c.podTemplates)
-		},
-		set:    c.state.setPod,
-		remove: c.state.removePod,
-		known:  c.state.allPods,
-		done:   c.completed,
-	})
-}
-
-func (c *Cluster) podTemplates(yield func(podKey, *corev1.Pod) bool) {
-	for _, pod := range c.state.allPods() {
-		if !yield(podKeyOf(pod), pod) {
-			return
-		}
-	}
-}
-
-func (c *Cluster) budgetFeed() *resourceReflector {
-	return newResourceReflector(c.client, c.feed("poddisruptionbudgets"), "", c.client.PolicyV1().PodDisruptionBudgets(""), store[*policyv1.PodDisruptionBudget]{
-		set:    c.setBudget,
-		remove: c.state.removeBudget,
-		known:  c.state.allBudgets,
-		done:   c.completed,
-	})
-}
-
-func (c *Cluster) setBudget(budget *policyv1.PodDisruptionBudget) {
-	if !c.state.setBudget(budget) {
-		c.warnings.Log(c.options.Logger, slog.LevelWarn, "budget", "a PodDisruptionBudget is too large: all pods of its namespace count as pods that may not be disrupted",
-			"poddisruptionbudget", budget.Namespace+"/"+budget.Name)
-	}
-}
-
-func (c *Cluster) feed(resource string) *resourceReflector {
-	resource = c.unique(resource)
-	return &resourceReflector{resource: resource, failed: c.metrics.watchErrors.WithLabelValues(resource).Inc, failures: &c.failures, logger: c.options.Logger}
-}
-
 // completed is called when a resource was listed for the first time.
 func (c *Cluster) completed() {
-	for _, f := range *c.reflectors.Load() {
+	for _, f := range *c.feeds.Load() {
 		if !f.read.Load() {
 			return
 		}
@@ -309,7 +201,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(reported{c.options.Logger.Handler()}))
 	c.followMu.Lock()
 	c.ctx = ctx
-	for _, f := range *c.reflectors.Load() {
+	for _, f := range *c.feeds.Load() {
 		c.running.Go(func() { f.run(ctx) })
 	}
 	c.followMu.Unlock()
@@ -381,13 +273,25 @@ func (c *Cluster) Clock() *ledger.Clock { return c.clock }
 
 // KeepHistory sets whether Views have a History, from the next one on. It may change at any time:
 // the History then starts with the existing pods.
-func (c *Cluster) KeepHistory(keep bool) { c.state.keepHistory(keep) }
+func (c *Cluster) KeepHistory(keep bool) {
+	c.state.mu.Lock()
+	defer c.state.mu.Unlock()
+	if keep {
+		c.state.builder.KeepHistory(maps.Values(c.state.pods))
+	} else {
+		c.state.builder.DropHistory()
+	}
+}
 
 // SetSignal adds the signal to the following Views, or replaces the one with its name.
-func (c *Cluster) SetSignal(s *snapshot.Signal) { c.state.setSignal(s) }
+func (c *Cluster) SetSignal(s *snapshot.Signal) {
+	c.state.change(func(b *snapshot.Builder) { b.SetSignal(s) })
+}
 
 // DeleteSignal removes the signal from the following Views.
-func (c *Cluster) DeleteSignal(name string) { c.state.deleteSignal(name) }
+func (c *Cluster) DeleteSignal(name string) {
+	c.state.change(func(b *snapshot.Builder) { b.DeleteSignal(name) })
+}
 
 // Pod returns the trimmed pod with exactly this UID and resourceVersion, or nil. It may not find a
 // version of a bound pod that is in the View, because versions with the same relevant parts share
@@ -421,7 +325,7 @@ func (c *Cluster) WaitForSync(ctx context.Context) error {
 // Until then the error names what is missing, and the reason if a request failed.
 func (c *Cluster) Synced() error {
 	var missing []string
-	for _, f := range *c.reflectors.Load() {
+	for _, f := range *c.feeds.Load() {
 		if f.read.Load() {
 			continue
 		}
@@ -440,7 +344,7 @@ func (c *Cluster) Synced() error {
 // outdated; and one for each kind of write that the API server denies.
 func (c *Cluster) Warnings() []string {
 	lines := c.denials.lines()
-	for _, f := range *c.reflectors.Load() {
+	for _, f := range *c.feeds.Load() {
 		if text := f.warning(); text != "" && f.read.Load() {
 			lines = append(lines, "cluster: "+text)
 		}

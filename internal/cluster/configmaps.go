@@ -2,82 +2,67 @@ package cluster
 
 import (
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"outboard.dev/outboard/snapshot"
 )
 
 // configMapFeed watches the families of ConfigMaps in one namespace. Of other ConfigMaps it keeps
-// nothing.
-func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSource) *resourceReflector {
-	k := &configMaps{state: c.state, logger: c.options.Logger, sources: sources, known: map[string]*corev1.ConfigMap{}}
-	return newResourceReflector(c.client, c.feed("configmaps in "+namespace), "", c.client.CoreV1().ConfigMaps(namespace), store[*corev1.ConfigMap]{
-		trim:   k.trim,
-		set:    k.set,
-		remove: k.remove,
-		known:  k.all,
-		done:   c.completed,
-	})
+// only the names.
+func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSource) *feed {
+	resource := schema.GroupVersionResource{Resource: "configmaps in " + namespace}
+	return newFeed(c, resource, "", c.client.CoreV1().ConfigMaps(namespace), configMapStore(c.state, c.options.Logger, sources))
 }
 
-// configMaps writes the data of ConfigMaps into the state. It belongs to one feed.
-type configMaps struct {
-	state   *state
-	logger  *slog.Logger
-	sources []snapshot.ConfigMapSource
-	known   map[string]*corev1.ConfigMap // those with data, by name
+func configMapStore(s *state, logger *slog.Logger, sources []snapshot.ConfigMapSource) store[*corev1.ConfigMap] {
+	put := func(name string, data map[string]string) {
+		s.change(func(b *snapshot.Builder) {
+			for source, node := range familiesOf(name, sources) {
+				b.SetConfigMap(source, node, data)
+			}
+		})
+	}
+	return store[*corev1.ConfigMap]{
+		trim: func(m *corev1.ConfigMap) { trimConfigMap(m, logger, sources) },
+		set: func(m *corev1.ConfigMap) {
+			if m.Data != nil {
+				put(m.Name, m.Data)
+			}
+		},
+		remove: func(m *corev1.ConfigMap) { put(m.Name, nil) },
+	}
 }
 
-// of yields the families to which the ConfigMap belongs, with the name of the node.
-func (k *configMaps) of(name string, yield func(source snapshot.ConfigMapSource, node string)) {
-	for _, source := range k.sources {
+// familiesOf returns the families to which the ConfigMap belongs, with the name of the node.
+func familiesOf(name string, sources []snapshot.ConfigMapSource) map[snapshot.ConfigMapSource]string {
+	nodes := map[snapshot.ConfigMapSource]string{}
+	for _, source := range sources {
 		if node, ok := strings.CutPrefix(name, source.Prefix); ok && node != "" {
-			yield(source, node)
+			nodes[source] = node
 		}
 	}
+	return nodes
 }
 
 // maxData bounds the data of one ConfigMap, in bytes. A larger one counts as one without data.
 const maxData = 16 << 10
 
-// trim removes the contents of a ConfigMap that is in no family, or is too large.
-func (k *configMaps) trim(m *corev1.ConfigMap) {
+// trimConfigMap removes the contents of a ConfigMap that is in no family, or is too large.
+func trimConfigMap(m *corev1.ConfigMap, logger *slog.Logger, sources []snapshot.ConfigMapSource) {
 	data := m.Data
 	*m = corev1.ConfigMap{ObjectMeta: m.ObjectMeta}
 	m.ManagedFields, m.Annotations, m.Labels = nil, nil, nil
-	k.of(m.Name, func(snapshot.ConfigMapSource, string) {
-		if m.Data = data; m.Data == nil {
-			m.Data = map[string]string{}
-		}
-	})
-	if m.Data != nil && snapshot.SizeOf(m.Data) > maxData {
-		k.logger.Warn("a ConfigMap is too large, and is ignored", "configmap", m.Namespace+"/"+m.Name, "limit", maxData)
-		m.Data = map[string]string{}
-	}
-}
-
-func (k *configMaps) set(m *corev1.ConfigMap) {
-	if m.Data == nil {
+	if len(familiesOf(m.Name, sources)) == 0 {
 		return
 	}
-	k.known[m.Name] = m
-	k.put(m.Name, m.Data)
-}
-
-func (k *configMaps) remove(m *corev1.ConfigMap) {
-	delete(k.known, m.Name)
-	k.put(m.Name, nil)
-}
-
-func (k *configMaps) all() []*corev1.ConfigMap { return slices.Collect(maps.Values(k.known)) }
-
-func (k *configMaps) put(name string, data map[string]string) {
-	k.state.mu.Lock()
-	defer k.state.mu.Unlock()
-	k.of(name, func(source snapshot.ConfigMapSource, node string) { k.state.builder.SetConfigMap(source, node, data) })
-	k.state.requestPublish()
+	if snapshot.SizeOf(data) > maxData {
+		logger.Warn("a ConfigMap is too large, and is ignored", "configmap", m.Namespace+"/"+m.Name, "limit", maxData)
+		data = nil
+	}
+	if m.Data = data; data == nil {
+		m.Data = map[string]string{}
+	}
 }

@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"iter"
 	"log/slog"
-	"slices"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -19,42 +17,37 @@ import (
 const taintRulesInterval = 10 * time.Minute
 
 // deviceFeeds are the feeds of what Dynamic Resource Allocation allocates.
-func (c *Cluster) deviceFeeds() ([]*resourceReflector, error) {
-	sliceStore := storeOf(c.state, (*snapshot.Builder).ResourceSlices, (*snapshot.Builder).SetResourceSlice, (*snapshot.Builder).DeleteResourceSlice, c.trimSlice)
-	claimStore := storeOf(c.state, (*snapshot.Builder).ResourceClaims, (*snapshot.Builder).SetResourceClaim, (*snapshot.Builder).DeleteResourceClaim, snapshot.TrimResourceClaim)
-	classStore := storeOf(c.state, (*snapshot.Builder).DeviceClasses, (*snapshot.Builder).SetDeviceClass, (*snapshot.Builder).DeleteDeviceClass, c.trimClass)
-	ruleStore := storeOf(c.state, (*snapshot.Builder).DeviceTaintRules, (*snapshot.Builder).SetDeviceTaintRule, (*snapshot.Builder).DeleteDeviceTaintRule, snapshot.TrimDeviceTaintRule)
-	sliceStore.done, claimStore.done, classStore.done, ruleStore.done = c.completed, c.completed, c.completed, c.completed
-	feeds := []*resourceReflector{c.feed("resourceslices"), c.feed("resourceclaims"), c.feed("deviceclasses"), c.feed("devicetaintrules")}
-	if c.options.Informers != nil {
-		from := c.options.Informers.Resource().V1()
-		return feeds, firstError(
-			feedFrom(feeds[0], from.ResourceSlices().Informer(), copied(sliceStore)),
-			feedFrom(feeds[1], from.ResourceClaims().Informer(), copied(claimStore)),
-			feedFrom(feeds[2], from.DeviceClasses().Informer(), copied(classStore)),
-			feedFrom(feeds[3], from.DeviceTaintRules().Informer(), copied(ruleStore)),
-		)
+func (c *Cluster) deviceFeeds() []*feed {
+	api, v1 := c.client.ResourceV1(), resourcev1.SchemeGroupVersion
+	slices := storeOf(c.state, c.trimSlice, (*snapshot.Builder).SetResourceSlice,
+		func(b *snapshot.Builder, s *resourcev1.ResourceSlice) { b.DeleteResourceSlice(s.Name) })
+	claims := storeOf(c.state, snapshot.TrimResourceClaim, (*snapshot.Builder).SetResourceClaim, (*snapshot.Builder).DeleteResourceClaim)
+	classes := storeOf(c.state, c.trimClass, (*snapshot.Builder).SetDeviceClass,
+		func(b *snapshot.Builder, class *resourcev1.DeviceClass) { b.DeleteDeviceClass(class.Name) })
+	rules := storeOf(c.state, snapshot.TrimDeviceTaintRule, (*snapshot.Builder).SetDeviceTaintRule,
+		func(b *snapshot.Builder, r *resourcev1.DeviceTaintRule) { b.DeleteDeviceTaintRule(r.Name) })
+	taintRules := newFeed(c, v1.WithResource("devicetaintrules"), "", api.DeviceTaintRules(), rules)
+	if !taintRules.informed {
+		taintRules.onceServed(func(ctx context.Context) error {
+			_, err := api.DeviceTaintRules().List(ctx, metav1.ListOptions{Limit: 1})
+			return err
+		})
 	}
-	api := c.client.ResourceV1()
-	newResourceReflector(c.client, feeds[0], "", api.ResourceSlices(), sliceStore)
-	newResourceReflector(c.client, feeds[1], "", api.ResourceClaims(""), claimStore)
-	newResourceReflector(c.client, feeds[2], "", api.DeviceClasses(), classStore)
-	newResourceReflector(c.client, feeds[3], "", api.DeviceTaintRules(), ruleStore)
-	feeds[3].onceServed(func(ctx context.Context) error {
-		_, err := api.DeviceTaintRules().List(ctx, metav1.ListOptions{Limit: 1})
-		return err
-	}, c.completed)
-	return feeds, nil
+	return []*feed{
+		newFeed(c, v1.WithResource("resourceslices"), "", api.ResourceSlices(), slices),
+		newFeed(c, v1.WithResource("resourceclaims"), "", api.ResourceClaims(""), claims),
+		newFeed(c, v1.WithResource("deviceclasses"), "", api.DeviceClasses(), classes),
+		taintRules,
+	}
 }
 
 // onceServed makes the feed count as read, and its resource as empty, for as long as list says that the API server does not serve it.
-func (f *resourceReflector) onceServed(list func(context.Context) error, completed func()) {
+func (f *feed) onceServed(list func(context.Context) error) {
 	run := f.run
 	f.run = func(ctx context.Context) {
 		for apierrors.IsNotFound(list(ctx)) {
 			f.sawEvent()
-			f.read.Store(true)
-			completed()
+			f.setRead()
 			select {
 			case <-ctx.Done():
 				return
@@ -66,32 +59,12 @@ func (f *resourceReflector) onceServed(list func(context.Context) error, complet
 }
 
 // storeOf returns a store that writes into the Builder.
-func storeOf[T object](s *state, known func(*snapshot.Builder) iter.Seq[T], set, remove func(*snapshot.Builder, T), trim func(T)) store[T] {
-	locked := func(change func(*snapshot.Builder, T)) func(T) {
-		return func(object T) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			change(&s.builder, object)
-			s.requestPublish()
-		}
+func storeOf[T object](s *state, trim func(T), set, remove func(*snapshot.Builder, T)) store[T] {
+	return store[T]{
+		trim:   trim,
+		set:    func(object T) { s.change(func(b *snapshot.Builder) { set(b, object) }) },
+		remove: func(object T) { s.change(func(b *snapshot.Builder) { remove(b, object) }) },
 	}
-	return store[T]{trim: trim, set: locked(set), remove: locked(remove), known: func() []T {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return slices.Collect(known(&s.builder))
-	}}
-}
-
-// copied returns the store for objects that others use, too.
-func copied[T object](to store[T]) store[T] {
-	trim := to.trim
-	to.copy = func(object T) T {
-		object = object.DeepCopyObject().(T)
-		trim(object)
-		return object
-	}
-	to.trim = nil
-	return to
 }
 
 func (c *Cluster) trimSlice(s *resourcev1.ResourceSlice) {

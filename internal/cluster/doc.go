@@ -14,7 +14,7 @@
 // that have ended are not watched: a pod that ends counts as deleted.
 //
 // There is a second way to read, for a Cluster inside another component such as kube-scheduler: the
-// informers of that component ([Options.Informers], informers.go), so that nodes, pods and
+// informers of that component ([Options.Informers], store.go), so that nodes, pods and
 // disruption budgets are not watched and stored twice. A process of its own does not use informers,
 // because an informer hides two things that a Reflector shows:
 //

@@ -68,7 +68,7 @@ func TestMeaningOfFailures(t *testing.T) {
 	forbidden := apierrors.NewForbidden(resource, "", errors.New("no"))
 	missing := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", resource, "", "404 page not found", 0, true)
 	var log bytes.Buffer
-	f := &resourceReflector{resource: "ledgers", failed: func() {}, logger: slog.New(slog.NewTextHandler(&log, nil))}
+	f := &feed{resource: "ledgers", failed: func() {}, logger: slog.New(slog.NewTextHandler(&log, nil))}
 	for i, step := range []struct {
 		err          error
 		want, logged string
@@ -101,9 +101,9 @@ func TestMeaningOfFailures(t *testing.T) {
 
 // The age of the last event counts from each object, in monotonic time: the wall clock may be set back.
 func TestObjectsAreEvents(t *testing.T) {
-	s := store[*corev1.Pod]{reflector: &resourceReflector{resource: "pods"}}
-	if err := s.Add(&corev1.Pod{}); err != nil || !strings.Contains(fmt.Sprint(s.reflector.lastEvent.Load()), " m=") {
-		t.Errorf("the last event came at %v: %v", s.reflector.lastEvent.Load(), err)
+	s := store[*corev1.Pod]{feed: &feed{resource: "pods"}, set: func(*corev1.Pod) {}, known: map[identity]struct{}{}}
+	if err := s.Add(&corev1.Pod{}); err != nil || !strings.Contains(fmt.Sprint(s.feed.lastEvent.Load()), " m=") {
+		t.Errorf("the last event came at %v: %v", s.feed.lastEvent.Load(), err)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestRepeatedFailuresAreLoggedOnce(t *testing.T) {
 // A request that the end of the process cancels says nothing about the API server.
 func TestCanceledRequestIsNoFailure(t *testing.T) {
 	var log bytes.Buffer
-	f := &resourceReflector{resource: "pods", failed: func() { t.Error("counted") }, logger: slog.New(slog.NewTextHandler(&log, nil))}
+	f := &feed{resource: "pods", failed: func() { t.Error("counted") }, logger: slog.New(slog.NewTextHandler(&log, nil))}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := f.observe(ctx, errors.New("interrupt signal received")); err == nil || log.Len() > 0 || f.warning() != "" {
@@ -183,7 +183,7 @@ func TestDeniedWrites(t *testing.T) {
 // resource counts as unreadable from the first attempt on, and until there is a response.
 func TestBrokenConnectionsAreReported(t *testing.T) {
 	failed, attempts, events := 0, 0, watch.NewFake()
-	f := &resourceReflector{resource: "pods", failed: func() { failed++ }, failures: new(atomic.Uint64), logger: slog.New(slog.DiscardHandler)}
+	f := &feed{resource: "pods", failed: func() { failed++ }, failures: new(atomic.Uint64), logger: slog.New(slog.DiscardHandler)}
 	breaks := &transport{roundTripper(func(*http.Request) (*http.Response, error) { return nil, io.EOF }), f.failures, ledger.NewClock(nil)}
 	responds := &transport{roundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil

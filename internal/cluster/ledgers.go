@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/gentype"
@@ -42,13 +43,10 @@ func newLedgerClient(config *rest.Config) (*ledgerClient, error) {
 		func() *ledger.Object { return new(ledger.Object) }, func() *ledger.ObjectList { return new(ledger.ObjectList) }), nil
 }
 
-func (c *Cluster) ledgerFeed() *resourceReflector {
-	return newResourceReflector(c.ledgers.GetClient(), c.feed("ledgers"), "", c.ledgers, store[*ledger.Object]{
-		trim:   func(o *ledger.Object) { o.ManagedFields = nil },
-		set:    c.setLedger,
-		remove: c.state.removeLedger,
-		known:  c.state.allLedgers,
-		done:   c.completed,
+func (c *Cluster) ledgerFeed() *feed {
+	return newFeed(c, schema.GroupVersionResource{Resource: ledger.Resource.Resource}, "", c.ledgers, store[*ledger.Object]{
+		trim: func(o *ledger.Object) { o.ManagedFields = nil },
+		set:  c.setLedger, remove: c.state.removeLedger,
 	})
 }
 

@@ -170,7 +170,8 @@ func TestConfigMapsOfNodes(t *testing.T) {
 	s.setComplete()
 	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	source := snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
-	k := &configMaps{state: s, sources: []snapshot.ConfigMapSource{source}, known: map[string]*corev1.ConfigMap{}}
+	k := configMapStore(s, slog.New(slog.DiscardHandler), []snapshot.ConfigMapSource{source})
+	k.feed, k.known = &feed{done: func() {}}, map[identity]struct{}{}
 	configMap := func(name string, data map[string]string) *corev1.ConfigMap {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Annotations: map[string]string{"secret": "x"}}, Data: data}
 		k.trim(m)
@@ -191,9 +192,14 @@ func TestConfigMapsOfNodes(t *testing.T) {
 	gpus("none", "")
 	k.set(configMap("unhealthy-gpu-n", map[string]string{"gpus": "0"}))
 	gpus("set", "0")
-	replace([]*corev1.ConfigMap{configMap("unhealthy-gpu-n", map[string]string{"gpus": "0,2"}), foreign}, k.all, k.set, k.remove)
+	list := func(objects ...any) {
+		if err := k.Replace(objects, ""); err != nil {
+			t.Error(err)
+		}
+	}
+	list(configMap("unhealthy-gpu-n", map[string]string{"gpus": "0,2"}), foreign)
 	gpus("replaced", "0,2")
-	replace([]*corev1.ConfigMap{foreign}, k.all, k.set, k.remove)
+	list(foreign)
 	gpus("not listed any more", "")
 	k.set(configMap("unhealthy-gpu-n", nil))
 	k.remove(configMap("unhealthy-gpu-n", nil))

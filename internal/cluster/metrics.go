@@ -52,32 +52,32 @@ func (m *metrics) read(c *Cluster) {
 		func() float64 { return float64(c.View().Len()) })
 	m.gauge("outboard_cluster_pods", "Pods that have not ended, bound or pending.",
 		func() float64 { return float64(c.state.count()) })
-	m.registry.MustRegister(reflectorMetrics{c})
+	m.registry.MustRegister(feedMetrics{c})
 }
 
-// reflectorMetrics are the metrics of the resources that a Cluster watches; resources may be added later.
-type reflectorMetrics struct{ cluster *Cluster }
+// feedMetrics are the metrics of the resources that a Cluster watches; resources may be added later.
+type feedMetrics struct{ cluster *Cluster }
 
-func reflectorDesc(name, help string) *prometheus.Desc {
+func feedDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, []string{"resource"}, nil)
 }
 
 var (
-	syncedDesc     = reflectorDesc("outboard_cluster_synced", "1 after the resource was listed completely once.")
-	unreadableDesc = reflectorDesc("outboard_cluster_unreadable", "1 while the last request to list or watch the resource failed.")
-	lastEventDesc  = reflectorDesc("outboard_cluster_last_event_age_seconds", "Time since the last watch event of the resource. The API server sends a bookmark about once a minute: after more than two minutes, it does not respond. As a plugin, Outboard has it only for ledgers and ConfigMaps.")
+	syncedDesc     = feedDesc("outboard_cluster_synced", "1 after the resource was listed completely once.")
+	unreadableDesc = feedDesc("outboard_cluster_unreadable", "1 while the last request to list or watch the resource failed.")
+	lastEventDesc  = feedDesc("outboard_cluster_last_event_age_seconds", "Time since the last watch event of the resource. The API server sends a bookmark about once a minute: after more than two minutes, it does not respond. As a plugin, Outboard has it only for ledgers and ConfigMaps.")
 )
 
 // Describe implements prometheus.Collector.
-func (reflectorMetrics) Describe(to chan<- *prometheus.Desc) {
+func (feedMetrics) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{syncedDesc, unreadableDesc, lastEventDesc} {
 		to <- desc
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (m reflectorMetrics) Collect(to chan<- prometheus.Metric) {
-	for _, f := range *m.cluster.reflectors.Load() {
+func (m feedMetrics) Collect(to chan<- prometheus.Metric) {
+	for _, f := range *m.cluster.feeds.Load() {
 		gauge := func(desc *prometheus.Desc, value float64) {
 			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, f.resource)
 		}

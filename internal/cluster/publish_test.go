@@ -37,7 +37,7 @@ func testCluster(t *testing.T, objects ...runtime.Object) (*Cluster, *fake.Clien
 func TestSyncedAfterTheFirstView(t *testing.T) {
 	c, _ := testCluster(t)
 	c.state.setNode(exampleNode(0))
-	for _, f := range *c.reflectors.Load() {
+	for _, f := range *c.feeds.Load() {
 		f.read.Store(true)
 		if c.Synced() == nil && c.View().Len() != 1 {
 			t.Error("synced without nodes")
@@ -71,8 +71,7 @@ func TestEachChangeIsPublished(t *testing.T) {
 			{"a ledger comes", func() { c.state.setLedger(claims) }},
 			{"the ledger is gone", func() { c.state.removeLedger(claims) }},
 			{"a signal comes", func() { c.SetSignal(signal) }},
-			{"a budget comes", func() { c.state.setBudget(budget) }},
-			{"the budget is gone", func() { c.state.removeBudget(budget) }},
+			{"a budget comes", func() { c.state.change(func(b *snapshot.Builder) { b.SetDisruptionBudget(budget) }) }},
 			{"the signal is gone", func() { c.DeleteSignal("load") }},
 			{"the pod is gone", func() { c.state.removePod(pod) }},
 			{"the node is gone", func() { c.state.removeNode(node) }},
@@ -254,7 +253,7 @@ func TestFakeClientset(t *testing.T) {
 // A resource that often needs a new list is not listed continuously.
 func TestPauseBetweenReadings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &resourceReflector{}
+		f := &feed{}
 		ctx, cancel := context.WithCancel(t.Context())
 		paused := func() time.Duration {
 			start := time.Now()

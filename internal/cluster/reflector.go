@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -31,11 +31,13 @@ var backoff = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 
 // are expensive for the API server.
 const readInterval = 10 * time.Second
 
-// resourceReflector lists and watches one resource.
-type resourceReflector struct {
+// feed keeps the state up to date with one resource. It counts as read once the state has had
+// everything that the API server had at one moment.
+type feed struct {
 	resource string
 	run      func(context.Context) // until it ends
-	read     atomic.Bool           // the resource was listed completely once
+	read     atomic.Bool
+	done     func() // after each complete list
 	// lastEvent and lastRead are the times of the last event and of the last complete list. They are not numbers, so that they have
 	// monotonic time: what has passed since then does not depend on changes of the wall clock.
 	lastEvent, lastRead atomic.Pointer[time.Time]
@@ -53,33 +55,31 @@ type object interface {
 	metav1.Object
 }
 
-// lister is the part of a typed client that a resourceReflector uses.
+// lister is the part of a typed client that a feed uses.
 type lister[L runtime.Object] interface {
 	List(ctx context.Context, opts metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// store receives the objects: it is the ReflectorStore of the Reflector.
-type store[T object] struct {
-	reflector *resourceReflector
-	// trim changes the parts of an object. It is called once for each object, before intern: after
-	// intern, an object may share its parts.
-	trim func(T)
-	// intern makes an object share parts with others. It is called once for each object. Nil: nothing is shared.
-	intern func(T)
-	// copy returns what to store of an object that others use, too. Nil: the object itself.
-	copy   func(T) T
-	set    func(T)
-	remove func(T)
-	known  func() []T // what was set and not removed
-	done   func()     // after the complete list
-}
-
-// newResourceReflector makes f watch a resource and write into the store. fieldSelector may be
-// empty. client is the client from which the lister was made.
-func newResourceReflector[T object, L runtime.Object](client any, f *resourceReflector, fieldSelector string, from lister[L], to store[T]) *resourceReflector {
+// newFeed returns a feed that writes a resource into the store: from an informer, if the Cluster
+// has informers and the resource has a version, and else from the API server. fieldSelector may be
+// empty.
+func newFeed[T object, L runtime.Object](c *Cluster, resource schema.GroupVersionResource, fieldSelector string, from lister[L], to store[T]) *feed {
+	name := c.unique(resource.Resource)
+	f := &feed{
+		resource: name, done: c.completed, failed: c.metrics.watchErrors.WithLabelValues(name).Inc,
+		failures: &c.failures, logger: c.options.Logger,
+	}
 	f.sawEvent()
-	to.reflector = f
+	to.feed, to.known = f, map[identity]struct{}{}
+	if c.options.Informers != nil && resource.Version != "" {
+		informer, err := c.options.Informers.ForResource(resource)
+		if err != nil {
+			panic(err) // a factory has all resources of Kubernetes
+		}
+		f.informed, f.run = true, to.follow(informer.Informer())
+		return f
+	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.FieldSelector = fieldSelector
@@ -114,7 +114,7 @@ func newResourceReflector[T object, L runtime.Object](client any, f *resourceRef
 		},
 	}
 	var example T
-	f.run = cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), example, to, cache.ReflectorOptions{
+	f.run = cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, c.client), example, to, cache.ReflectorOptions{
 		Name:            "outboard",
 		TypeDescription: f.resource,
 		Backoff:         &backoff,
@@ -122,12 +122,19 @@ func newResourceReflector[T object, L runtime.Object](client any, f *resourceRef
 	return f
 }
 
+// setRead records that the state has the complete resource.
+func (f *feed) setRead() {
+	f.lastRead.Store(new(time.Now()))
+	f.read.Store(true)
+	f.done()
+}
+
 // resume continues a watch where an earlier one has ended, or returns an error
 // that makes the Reflector list everything again: if the API server was unreachable
 // in between, etcd may have been restored from a backup. resourceVersions do not show
 // that: the requested one may exist again with other contents, and a watch from one
 // that does not exist yet blocks without an error.
-func resume[L runtime.Object](ctx context.Context, f *resourceReflector, from lister[L], opts metav1.ListOptions) (watch.Interface, error) {
+func resume[L runtime.Object](ctx context.Context, f *feed, from lister[L], opts metav1.ListOptions) (watch.Interface, error) {
 	w, err := startWatch(ctx, f, from, opts)
 	if err != nil {
 		return nil, err
@@ -139,7 +146,7 @@ func resume[L runtime.Object](ctx context.Context, f *resourceReflector, from li
 	return w, nil
 }
 
-func startWatch[L runtime.Object](ctx context.Context, f *resourceReflector, from lister[L], opts metav1.ListOptions) (w watch.Interface, err error) {
+func startWatch[L runtime.Object](ctx context.Context, f *feed, from lister[L], opts metav1.ListOptions) (w watch.Interface, err error) {
 	err = f.request(ctx, func(ctx context.Context) (err error) {
 		w, err = from.Watch(ctx, opts)
 		return err
@@ -153,7 +160,7 @@ func startWatch[L runtime.Object](ctx context.Context, f *resourceReflector, fro
 // request sends a list or watch request, and records its outcome. While connections break, client-go
 // repeats the request for ten seconds, and then returns an empty watch without an error. So the
 // transport reports each attempt without a response.
-func (f *resourceReflector) request(ctx context.Context, send func(context.Context) error) error {
+func (f *feed) request(ctx context.Context, send func(context.Context) error) error {
 	last := attempt{report: func(err error) { _ = f.observe(ctx, err) }}
 	err := send(context.WithValue(ctx, attemptKey{}, &last))
 	if last.err != nil {
@@ -163,7 +170,7 @@ func (f *resourceReflector) request(ctx context.Context, send func(context.Conte
 }
 
 // awaitReadInterval waits until the resource may be listed again.
-func (f *resourceReflector) awaitReadInterval(ctx context.Context) error {
+func (f *feed) awaitReadInterval(ctx context.Context) error {
 	last := f.lastRead.Load()
 	if last == nil {
 		return ctx.Err()
@@ -177,7 +184,7 @@ func (f *resourceReflector) awaitReadInterval(ctx context.Context) error {
 }
 
 // observe records the outcome of a request with the context, and returns it.
-func (f *resourceReflector) observe(ctx context.Context, err error) error {
+func (f *feed) observe(ctx context.Context, err error) error {
 	if err == nil {
 		f.sawEvent()
 		if f.lastError.Swap(nil) != nil {
@@ -204,7 +211,7 @@ func (f *resourceReflector) observe(ctx context.Context, err error) error {
 }
 
 // describeError returns what a failed request means, and a hint for the operator; "" if there is none.
-func (f *resourceReflector) describeError(err error) (what, hint string) {
+func (f *feed) describeError(err error) (what, hint string) {
 	resource := f.resource
 	if resource == ledger.Resource.Resource {
 		resource = ledger.Resource.GroupResource().String()
@@ -230,7 +237,7 @@ func (f *resourceReflector) describeError(err error) (what, hint string) {
 }
 
 // warning returns why the last request failed, as a line for the operator; "" if it succeeded.
-func (f *resourceReflector) warning() string {
+func (f *feed) warning() string {
 	err := f.lastError.Load()
 	if err == nil {
 		return ""
@@ -272,80 +279,7 @@ func (r reported) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (r reported) WithGroup(name string) slog.Handler { return reported{r.Handler.WithGroup(name)} }
 
-func (f *resourceReflector) sawEvent() { f.lastEvent.Store(new(time.Now())) }
+func (f *feed) sawEvent() { f.lastEvent.Store(new(time.Now())) }
 
 // age returns the time since the last event of the resource.
-func (f *resourceReflector) age() time.Duration { return time.Since(*f.lastEvent.Load()) }
-
-func (s store[T]) change(object any, apply ...func(T)) error {
-	typed, ok := object.(T)
-	if !ok {
-		return fmt.Errorf("%s: got a %T", s.reflector.resource, object)
-	}
-	s.reflector.sawEvent()
-	for _, f := range apply {
-		if f != nil {
-			f(typed)
-		}
-	}
-	return nil
-}
-
-// Add is called by the Reflector for a new object.
-func (s store[T]) Add(object any) error { return s.change(object, s.trim, s.intern, s.set) }
-
-// Update is called by the Reflector for an object that has changed.
-func (s store[T]) Update(object any) error { return s.change(object, s.trim, s.intern, s.set) }
-
-// Delete is called by the Reflector for an object that is gone.
-func (s store[T]) Delete(object any) error { return s.change(object, s.remove) }
-
-// Transformer makes the Reflector prepare objects of the watch before it calls Replace.
-func (s store[T]) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) { return object, s.change(object, s.trim, s.intern) }
-}
-
-// Replace is called by the Reflector with the complete list. The objects are prepared already, by
-// the Transformer or while they were listed.
-func (s store[T]) Replace(objects []any, _ string) error {
-	s.reflector.sawEvent()
-	typed := make([]T, 0, len(objects))
-	for _, object := range objects {
-		if err := s.change(object, func(o T) { typed = append(typed, o) }); err != nil {
-			return err
-		}
-	}
-	replace(typed, s.known, s.set, s.remove)
-	s.reflector.lastRead.Store(new(time.Now()))
-	s.reflector.read.Store(true)
-	s.done()
-	return nil
-}
-
-// replace sets the listed objects, and removes the known ones that are not listed.
-func replace[T object](listed []T, known func() []T, set, remove func(T)) {
-	type identity struct {
-		namespace, name string
-		uid             types.UID
-	}
-	of := func(o T) identity { return identity{o.GetNamespace(), o.GetName(), o.GetUID()} }
-	there := make(map[identity]struct{}, len(listed))
-	for _, o := range listed {
-		there[of(o)] = struct{}{}
-		set(o)
-	}
-	for _, o := range known() {
-		if _, ok := there[of(o)]; !ok {
-			remove(o)
-		}
-	}
-}
-
-// Bookmark is called by the Reflector about once a minute while nothing changes.
-func (s store[T]) Bookmark(string) error {
-	s.reflector.sawEvent()
-	return nil
-}
-
-// Resync does nothing: there is no second store to compare with.
-func (s store[T]) Resync() error { return nil }
+func (f *feed) age() time.Duration { return time.Since(*f.lastEvent.Load()) }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/cluster/assumption"
@@ -73,16 +71,6 @@ func newState() *state {
 	return s
 }
 
-func (s *state) keepHistory(keep bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if keep {
-		s.builder.KeepHistory(maps.Values(s.pods))
-	} else {
-		s.builder.DropHistory()
-	}
-}
-
 // setComplete permits publishing Views, and publishes the first one.
 func (s *state) setComplete() {
 	s.mu.Lock()
@@ -111,20 +99,6 @@ func (s *state) publishLocked() {
 	}
 }
 
-func (s *state) setSignal(signal *snapshot.Signal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.builder.SetSignal(signal)
-	s.requestPublish()
-}
-
-func (s *state) deleteSignal(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.builder.DeleteSignal(name)
-	s.requestPublish()
-}
-
 func (s *state) requestPublish() {
 	select {
 	case s.changed <- struct{}{}:
@@ -132,49 +106,18 @@ func (s *state) requestPublish() {
 	}
 }
 
-func (s *state) setNode(node *corev1.Node) {
+// change changes the next View.
+func (s *state) change(f func(*snapshot.Builder)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.builder.SetNode(node)
+	f(&s.builder)
 	s.requestPublish()
 }
+
+func (s *state) setNode(node *corev1.Node) { s.change(func(b *snapshot.Builder) { b.SetNode(node) }) }
 
 func (s *state) removeNode(node *corev1.Node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.builder.DeleteNode(node.Name)
-	s.requestPublish()
-}
-
-func (s *state) allNodes() []*corev1.Node {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(s.builder.Nodes())
-}
-
-// setBudget returns false if the budget is too large: see snapshot.Builder.
-func (s *state) setBudget(budget *policyv1.PodDisruptionBudget) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.requestPublish()
-	return s.builder.SetDisruptionBudget(budget)
-}
-
-func (s *state) removeBudget(budget *policyv1.PodDisruptionBudget) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.builder.DeleteDisruptionBudget(types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
-	s.requestPublish()
-}
-
-// allBudgets returns only the identities of the budgets.
-func (s *state) allBudgets() (budgets []*policyv1.PodDisruptionBudget) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, uid := range s.builder.DisruptionBudgets() {
-		budgets = append(budgets, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, UID: uid}})
-	}
-	return budgets
+	s.change(func(b *snapshot.Builder) { b.DeleteNode(node.Name) })
 }
 
 // seen returns the pod as last shown by the watch, or nil.

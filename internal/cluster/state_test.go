@@ -29,6 +29,7 @@ type world struct {
 	restores int
 
 	state    *state
+	watch    store[*corev1.Pod]
 	attempts []*try
 	lookups  []lookup
 	promised map[types.UID]promise
@@ -38,7 +39,7 @@ type world struct {
 // moment is the state of the API server between two writes.
 type moment struct {
 	pods  map[string]*corev1.Pod // by name
-	event func(*state)           // the event of the write that led to this moment
+	event func()                 // the event of the write that led to this moment
 }
 
 // try is a Bind call in progress.
@@ -64,7 +65,7 @@ type promise struct {
 
 func (w *world) now() map[string]*corev1.Pod { return w.moments[len(w.moments)-1].pods }
 
-func (w *world) write(name string, pod *corev1.Pod, event func(*state)) {
+func (w *world) write(name string, pod *corev1.Pod, event func()) {
 	pods := maps.Clone(w.now())
 	if pod == nil {
 		delete(pods, name)
@@ -79,18 +80,18 @@ func (w *world) put(pod *corev1.Pod) {
 	w.versions++
 	pod.ResourceVersion = strconv.Itoa(w.versions)
 	shown := pod.DeepCopy() // the watch decodes its own copy
-	w.write(pod.Name, pod, func(s *state) {
+	w.write(pod.Name, pod, func() {
 		if snapshot.Ended(shown) {
 			w.remove(shown)
 		} else {
-			s.setPod(shown)
+			_ = w.watch.Add(shown)
 		}
 	})
 }
 
 // remove is the event of a pod that was deleted or has ended.
 func (w *world) remove(pod *corev1.Pod) {
-	w.state.removePod(pod)
+	_ = w.watch.Delete(pod)
 	w.gone[pod.UID] = true
 }
 
@@ -119,7 +120,7 @@ func (w *world) deliver() bool {
 		return false
 	}
 	w.at++
-	w.moments[w.at].event(w.state)
+	w.moments[w.at].event()
 	return true
 }
 
@@ -127,14 +128,14 @@ func (w *world) list(at int) {
 	for _, pod := range w.state.allPods() {
 		w.gone[pod.UID] = true
 	}
-	var pods []*corev1.Pod
+	var pods []any
 	for _, name := range slices.Sorted(maps.Keys(w.moments[at].pods)) {
 		if pod := w.moments[at].pods[name]; !snapshot.Ended(pod) {
 			pods = append(pods, pod.DeepCopy())
 			delete(w.gone, pod.UID)
 		}
 	}
-	replace(pods, w.state.allPods, w.state.setPod, w.state.removePod)
+	_ = w.watch.Replace(pods, "")
 	w.at, w.relist = at, false
 }
 
@@ -285,6 +286,7 @@ func TestPodsConvergeToTheAPIServer(t *testing.T) {
 
 func checkConvergence(t *rapid.T) {
 	w := &world{state: newState(), promised: map[types.UID]promise{}, gone: map[types.UID]bool{}, moments: []moment{{pods: map[string]*corev1.Pod{}}}}
+	w.watch = store[*corev1.Pod]{feed: &feed{done: func() {}}, set: w.state.setPod, remove: w.state.removePod, known: map[identity]struct{}{}}
 	for _, name := range []string{"a", "b"} {
 		w.state.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
@@ -352,7 +354,7 @@ func checkConvergence(t *rapid.T) {
 		"delete": func(t *rapid.T) {
 			name := present(t)
 			gone := w.now()[name].DeepCopy()
-			w.write(name, nil, func(*state) { w.remove(gone) })
+			w.write(name, nil, func() { w.remove(gone) })
 		},
 		"bound by another": func(t *rapid.T) {
 			name := present(t)
@@ -414,6 +416,7 @@ func checkConvergence(t *rapid.T) {
 // A History can be requested at any time, and includes pending pods.
 func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
 	s := newState()
+	c := &Cluster{state: s}
 	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits", UID: "1"}})
 	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs", UID: "2"}, Spec: corev1.PodSpec{NodeName: "a"}})
@@ -422,7 +425,7 @@ func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
 		t.Errorf("got a History of %d pods without a request", h.Came)
 	}
 	for keep, want := range map[bool]int{true: 2, false: 0} {
-		s.keepHistory(keep)
+		c.KeepHistory(keep)
 		s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("keep-%v", keep)}})
 		s.publish()
 		came := 0
