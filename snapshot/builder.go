@@ -27,18 +27,20 @@ type Builder struct {
 	nominated map[types.UID]*nominee
 	devices   devices
 
+	// What differs from the last View, current:
 	dirty          map[string]struct{} // names of nodes to build anew
 	dirtyBudgets   map[string]struct{} // namespaces whose budgets have changed
 	setChanged     bool                // a node was added or deleted
 	objectsChanged bool                // a Node object has changed
-	poolsDirty     bool
 	signalsDirty   bool
 	nominatedDirty bool
-	freeRows       []int32
-	rows           []*Node
-	byRow          map[string]rowSignal
-	journal        journal
+	claimsDirty    bool
+	othersDirty    bool // pools, DeviceClasses, or the number of devices
 	current        *View
+
+	rows     []*Node // of current
+	freeRows []int32
+	journal  journal
 }
 
 // placedPod is a pod on a node.
@@ -61,9 +63,6 @@ type nodeState struct {
 	facts        *facts // of object
 	row          int32  // -1 while object is nil
 }
-
-// rowSignal is a Signal as set, and with its values by row as in the last View.
-type rowSignal struct{ source, signal *Signal }
 
 // SetNode adds the node, or replaces the one with the same name. It ignores a node that differs
 // from the current one only in its resourceVersion.
@@ -183,11 +182,9 @@ func (b *Builder) Pod(uid types.UID) *corev1.Pod { return b.pods[uid].pod }
 // SetLedger adds the ledger, or replaces the one with the same key.
 func (b *Builder) SetLedger(l *Ledger) {
 	if l.Node == "" {
-		if b.pools == nil {
-			b.pools = map[string]*Ledger{}
-		}
-		b.pools[l.Resource] = l
-		b.poolsDirty = true
+		b.pools = maps.Clone(b.pools)
+		put(&b.pools, l.Resource, l)
+		b.othersDirty = true
 		return
 	}
 	state := b.state(l.Node)
@@ -205,8 +202,9 @@ func (b *Builder) SetLedger(l *Ledger) {
 // DeleteLedger removes the ledger. It ignores an unknown one.
 func (b *Builder) DeleteLedger(key LedgerKey) {
 	if key.Node == "" {
+		b.pools = maps.Clone(b.pools)
 		delete(b.pools, key.Resource)
-		b.poolsDirty = true
+		b.othersDirty = true
 		return
 	}
 	state := b.nodes[key.Node]
@@ -252,16 +250,15 @@ func (b *Builder) SetConfigMap(source ConfigMapSource, node string, data map[str
 
 // SetSignal adds the signal, or replaces the one with the same name.
 func (b *Builder) SetSignal(s *Signal) {
-	if b.signals == nil {
-		b.signals = map[string]*Signal{}
-	}
-	b.signals[s.name] = s
+	b.signals = maps.Clone(b.signals)
+	put(&b.signals, s.name, &Signal{name: s.name, version: s.version, values: s.values})
 	b.signalsDirty = true
 }
 
 // DeleteSignal removes the signal. It ignores an unknown name.
 func (b *Builder) DeleteSignal(name string) {
 	if _, ok := b.signals[name]; ok {
+		b.signals = maps.Clone(b.signals)
 		delete(b.signals, name)
 		b.signalsDirty = true
 	}
@@ -275,14 +272,11 @@ func (b *Builder) View() *View {
 	if b.current != nil && !b.changed() {
 		return b.current
 	}
-	next := &View{generation: 1, room: 1}
+	next := new(View)
 	if b.current != nil {
-		next.generation, next.room = b.current.generation+1, b.current.room+1
-		next.objects = b.current.objects
-		next.index, next.budgets, next.pools, next.signals = b.current.index, b.current.budgets, b.current.pools, b.current.signals
-		next.nominated = b.current.nominated
-		next.claims, next.classes = b.current.claims, b.current.classes
+		*next = *b.current
 	}
+	next.generation, next.room = next.generation+1, next.room+1
 	// Build in order of row: then the nodes that a request reads one after the other are near each
 	// other in memory, which is most of the cost of reading a node.
 	var changed []*Node
@@ -304,9 +298,10 @@ func (b *Builder) View() *View {
 		next.rows = b.current.rows.with(changed)
 	}
 	if b.signalsDirty || b.setChanged {
-		next.signals = b.signalsByRow(b.rows)
+		b.signals = b.signalsByRow()
 		b.signalsDirty = false
 	}
+	next.signals = b.signals
 	if b.setChanged || next.index == nil {
 		next.index = newNodeIndex(b.rows)
 		b.setChanged = false
@@ -316,19 +311,19 @@ func (b *Builder) View() *View {
 		b.objectsChanged = false
 	}
 	next.budgets = b.publishBudgets(next.budgets)
-	if b.poolsDirty {
-		next.pools = maps.Clone(b.pools)
-		b.poolsDirty = false
-	}
 	if b.nominatedDirty {
 		next.nominated = b.nominations()
 		b.nominatedDirty = false
 	}
-	next.claims, next.devices = b.devices.publishClaims(next.claims), b.devices.count
-	if b.devices.classesDirty {
-		next.classes = maps.Clone(b.devices.classes)
-		b.devices.classesDirty = false
+	if b.claimsDirty {
+		next.claims = new(b.devices.claims)
+		for at := range b.devices.shared {
+			b.devices.shared[at] = true
+		}
+		b.claimsDirty = false
 	}
+	next.pools, next.classes, next.devices = b.pools, b.devices.classes, b.devices.count
+	b.othersDirty = false
 	next.history = b.journal.history(next.Len(), &b.devices)
 	b.current = next
 	return next
@@ -336,23 +331,18 @@ func (b *Builder) View() *View {
 
 // changed reports whether the next View differs from the current one.
 func (b *Builder) changed() bool {
-	return len(b.dirty) > 0 || b.setChanged || len(b.dirtyBudgets) > 0 || b.poolsDirty || b.signalsDirty || b.nominatedDirty || b.devices.dirty() || b.devices.count != b.current.devices
+	return len(b.dirty) > 0 || b.setChanged || len(b.dirtyBudgets) > 0 ||
+		b.signalsDirty || b.nominatedDirty || b.claimsDirty || b.othersDirty
 }
 
-// signalsByRow returns the signals with their values by row. It reuses those of the last View for unchanged signals,
+// signalsByRow returns the signals with their values by row. Those of the last View have them,
 // unless a node was added or deleted.
-func (b *Builder) signalsByRow(rows []*Node) map[string]*Signal {
+func (b *Builder) signalsByRow() map[string]*Signal {
 	signals := make(map[string]*Signal, len(b.signals))
-	for name, c := range b.signals {
-		if before := b.byRow[name]; before.source == c && !b.setChanged {
-			signals[name] = before.signal
-			continue
+	for name, s := range b.signals {
+		if signals[name] = s; s.rows == nil || b.setChanged {
+			signals[name] = s.withRows(b.rows)
 		}
-		signals[name] = c.withRows(rows)
-	}
-	b.byRow = make(map[string]rowSignal, len(signals))
-	for name, c := range signals {
-		b.byRow[name] = rowSignal{b.signals[name], c}
 	}
 	return signals
 }

@@ -36,7 +36,7 @@ func (n *Node) DevicePools() []DevicePool { return n.devices }
 // ResourceClaim returns the trimmed claim, or nil.
 func (v *View) ResourceClaim(namespace, name string) *resourcev1.ResourceClaim {
 	key := types.NamespacedName{Namespace: namespace, Name: name}
-	return v.claims.shard(key)[key]
+	return v.claims.claim(key)
 }
 
 // ClaimName returns the name of the pod's claim, or "" if the pod needs none after all; made is false if the claim is not created yet.
@@ -98,11 +98,11 @@ var claimSeed = maphash.MakeSeed()
 
 func shardOf(key types.NamespacedName) uint8 { return uint8(maphash.Comparable(claimSeed, key)) }
 
-func (t *claimTable) shard(key types.NamespacedName) map[types.NamespacedName]*resourcev1.ResourceClaim {
+func (t *claimTable) claim(key types.NamespacedName) *resourcev1.ResourceClaim {
 	if t == nil {
 		return nil
 	}
-	return t[shardOf(key)]
+	return t[shardOf(key)][key]
 }
 
 type poolKey struct{ driver, name string }
@@ -125,14 +125,12 @@ type devicePool struct {
 // devices is the part of a Builder for Dynamic Resource Allocation. The zero value is empty.
 type devices struct {
 	slices  map[string]*resourcev1.ResourceSlice
-	pools   map[poolKey]*devicePool
-	claims  map[types.NamespacedName]*resourcev1.ResourceClaim
-	classes map[string]*resourcev1.DeviceClass
+	pools   map[poolKey]*devicePool // those with slices or claims
+	claims  claimTable
+	shared  [len(claimTable{})]bool            // shards of claims that a View has, too
+	classes map[string]*resourcev1.DeviceClass // only replaced
 	rules   map[string]*resourcev1.DeviceTaintRule
-
-	dirtyClaims  map[types.NamespacedName]struct{}
-	classesDirty bool
-	count        int // of the devices of all slices
+	count   int // of the devices of all slices
 }
 
 // SetResourceSlice adds the slice, or replaces the one with the same name.
@@ -145,7 +143,7 @@ func (b *Builder) SetResourceSlice(s *resourcev1.ResourceSlice) {
 		b.removeSlice(old)
 	}
 	put(&b.devices.slices, s.Name, s)
-	b.devices.count += len(s.Spec.Devices)
+	b.devices.count, b.othersDirty = b.devices.count+len(s.Spec.Devices), true
 	key := poolOf(s)
 	put(&b.devices.pool(key).slices, s.Name, s)
 	if node := nodeOf(s); node != "" {
@@ -169,7 +167,7 @@ func (b *Builder) removeSlice(s *resourcev1.ResourceSlice) {
 	key := poolOf(s)
 	b.touchPool(key)
 	delete(b.devices.slices, s.Name)
-	b.devices.count -= len(s.Spec.Devices)
+	b.devices.count, b.othersDirty = b.devices.count-len(s.Spec.Devices), true
 	delete(b.devices.pools[key].slices, s.Name)
 	b.devices.dropIfEmpty(key)
 	if node := nodeOf(s); node != "" {
@@ -184,18 +182,15 @@ func (b *Builder) removeSlice(s *resourcev1.ResourceSlice) {
 // SetResourceClaim adds the claim, or replaces the one with the same namespace and name.
 func (b *Builder) SetResourceClaim(c *resourcev1.ResourceClaim) {
 	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
-	old := b.devices.claims[key]
-	if old != nil {
-		if same(old, c) {
-			return
-		}
+	switch old := b.devices.claims.claim(key); {
+	case old == nil:
+		b.journal.claimCame(key)
+	case same(old, c):
+		return
+	default:
 		b.releaseDevices(key, old)
 	}
-	if old == nil {
-		b.journal.claimCame(key)
-	}
-	put(&b.devices.claims, key, c)
-	put(&b.devices.dirtyClaims, key, struct{}{})
+	b.putClaim(key, c)
 	for _, pool := range allocatedPools(c) {
 		put(&b.devices.pool(pool).claims, key, c)
 		b.touchPool(pool)
@@ -205,13 +200,25 @@ func (b *Builder) SetResourceClaim(c *resourcev1.ResourceClaim) {
 // DeleteResourceClaim removes the claim. It ignores an unknown namespace and name.
 func (b *Builder) DeleteResourceClaim(c *resourcev1.ResourceClaim) {
 	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
-	old := b.devices.claims[key]
-	if old == nil {
-		return
+	if old := b.devices.claims.claim(key); old != nil {
+		b.releaseDevices(key, old)
+		b.putClaim(key, nil)
 	}
-	b.releaseDevices(key, old)
-	delete(b.devices.claims, key)
-	put(&b.devices.dirtyClaims, key, struct{}{})
+}
+
+// putClaim replaces the claim; nil: deletes it.
+func (b *Builder) putClaim(key types.NamespacedName, c *resourcev1.ResourceClaim) {
+	at := shardOf(key)
+	shard := &b.devices.claims[at]
+	if b.devices.shared[at] {
+		*shard, b.devices.shared[at] = maps.Clone(*shard), false
+	}
+	if c == nil {
+		delete(*shard, key)
+	} else {
+		put(shard, key, c)
+	}
+	b.claimsDirty = true
 }
 
 func (b *Builder) releaseDevices(key types.NamespacedName, c *resourcev1.ResourceClaim) {
@@ -240,16 +247,18 @@ func allocatedPools(c *resourcev1.ResourceClaim) []poolKey {
 // SetDeviceClass adds the class, or replaces the one with the same name.
 func (b *Builder) SetDeviceClass(c *resourcev1.DeviceClass) {
 	if old := b.devices.classes[c.Name]; old == nil || !same(old, c) {
+		b.devices.classes = maps.Clone(b.devices.classes)
 		put(&b.devices.classes, c.Name, c)
-		b.devices.classesDirty = true
+		b.othersDirty = true
 	}
 }
 
 // DeleteDeviceClass removes the class. It ignores an unknown name.
 func (b *Builder) DeleteDeviceClass(name string) {
 	if b.devices.classes[name] != nil {
+		b.devices.classes = maps.Clone(b.devices.classes)
 		delete(b.devices.classes, name)
-		b.devices.classesDirty = true
+		b.othersDirty = true
 	}
 }
 
@@ -287,8 +296,6 @@ func (d *devices) dropIfEmpty(key poolKey) {
 	}
 }
 
-func (d *devices) dirty() bool { return len(d.dirtyClaims) > 0 || d.classesDirty }
-
 // touchPool makes the next View build the nodes of the pool anew.
 func (b *Builder) touchPool(key poolKey) {
 	for _, s := range b.devices.pools[key].slices {
@@ -311,32 +318,6 @@ func (b *Builder) touchTainted(r *resourcev1.DeviceTaintRule) {
 func taintsPool(r *resourcev1.DeviceTaintRule, key poolKey) bool {
 	selector := r.Spec.DeviceSelector
 	return selector != nil && (selector.Driver == nil || *selector.Driver == key.driver) && (selector.Pool == nil || *selector.Pool == key.name)
-}
-
-// publishClaims returns the table with the changed claims.
-func (d *devices) publishClaims(last *claimTable) *claimTable {
-	if len(d.dirtyClaims) == 0 {
-		return last
-	}
-	next := new(claimTable)
-	if last != nil {
-		*next = *last
-	}
-	copied := [len(next)]bool{}
-	for key := range d.dirtyClaims {
-		shard := &next[shardOf(key)]
-		if at := shardOf(key); !copied[at] {
-			copied[at] = true
-			*shard = maps.Clone(*shard)
-		}
-		if c := d.claims[key]; c != nil {
-			put(shard, key, c)
-		} else {
-			delete(*shard, key)
-		}
-	}
-	clear(d.dirtyClaims)
-	return next
 }
 
 // devicePools returns the complete pools of the node: see Node.DevicePools.

@@ -164,7 +164,7 @@ func (j *journal) claimsOf(known *knownPod, d *devices) (claims []*resourcev1.Re
 			continue
 		}
 		key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
-		claim := d.claims[key]
+		claim := d.claims.claim(key)
 		if claim == nil {
 			j.wait(known, key)
 			return nil, false

@@ -250,7 +250,7 @@ var skippedFields = map[string]bool{
 
 	"cluster.state.lookups": true, "cluster.state.mu": true, "cluster.state.published": true, "cluster.state.unboundVersion": true,
 	"snapshot.Builder.budgets": true, "snapshot.Builder.dirtyBudgets": true, "snapshot.Builder.signals": true, "snapshot.Builder.freeRows": true,
-	"snapshot.Builder.rows": true, "snapshot.Builder.byRow": true, "snapshot.Builder.journal": true, "snapshot.nodeState.configMaps": true,
+	"snapshot.Builder.rows": true, "snapshot.Builder.devices": true, "snapshot.Builder.journal": true, "snapshot.nodeState.configMaps": true,
 	"snapshot.nodeState.facts": true, "snapshot.nodeState.row": true, "snapshot.Builder.current": true,
 }
 
