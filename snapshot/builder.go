@@ -24,7 +24,7 @@ type Builder struct {
 	pools   map[string]*Ledger      // cluster-wide ledgers, by resource
 	signals map[string]*Signal      // by name
 	// nominated are the nominated pods, by UID.
-	nominated map[types.UID]*nominee
+	nominated map[types.UID]*corev1.Pod
 	devices   devices
 
 	// What differs from the last View, current:
@@ -111,7 +111,8 @@ func (b *Builder) SetPod(pod *corev1.Pod) {
 // is the node if the pod is bound, and else "". The History does not get the pod, and [View.Room] stays as it is if the pod was on no node, and
 // nominated to no other one.
 func (b *Builder) AssumePod(pod *corev1.Pod, node string) {
-	if b.Pod(pod.UID) != nil || b.nominatedElsewhere(pod.UID, node) { // it may leave another node, or hold less than was planned
+	nominated := b.nominated[pod.UID]
+	if b.Pod(pod.UID) != nil || nominated != nil && nominated.Status.NominatedNodeName != node { // it may leave another node
 		b.place(pod, node)
 		return
 	}
@@ -137,7 +138,7 @@ func (b *Builder) withoutRoom(change func()) {
 
 // place puts the pod on the node; "": on none.
 func (b *Builder) place(pod *corev1.Pod, node string) {
-	b.showNomination(pod, node)
+	b.setNomination(pod, node)
 	if old := b.pods[pod.UID]; old.node == node && node != "" && same(old.pod, pod) {
 		return
 	}

@@ -106,9 +106,9 @@ func showAll(v *snapshot.View) string {
 		}
 	}
 	for _, node := range []string{"a", "b"} {
-		for _, n := range v.Nominated() {
-			if _, ok := n.Node(node); ok {
-				text += fmt.Sprintf("%s <- %s\n", node, n.Pod.UID)
+		for _, pod := range v.Nominated() {
+			if pod.Status.NominatedNodeName == node {
+				text += fmt.Sprintf("%s <- %s\n", node, pod.UID)
 			}
 		}
 	}

@@ -22,7 +22,7 @@ type View struct {
 	pools      map[string]*Ledger             // by resource
 	signals    map[string]*Signal             // by name
 	history    *History
-	nominated  []*Nomination
+	nominated  []*corev1.Pod
 	claims     *claimTable
 	classes    map[string]*resourcev1.DeviceClass
 	devices    int
@@ -31,8 +31,8 @@ type View struct {
 // Generation increases by one with every View that a Builder publishes. It is 0 for the zero View.
 func (v *View) Generation() uint64 { return v.generation }
 
-// Room increases with the Generation, except from one View to the next if the later one only has more assumed or nominated pods: a pod that
-// did not fit before does not fit in that View either.
+// Room increases with the Generation, except from one View to the next if the later one only has more assumed pods: a pod that did
+// not fit before does not fit in that View either.
 func (v *View) Room() uint64 { return v.room }
 
 // Len returns the number of nodes.

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,65 +33,6 @@ func (c *Cluster) ViewFor(uid types.UID) *snapshot.View {
 
 // FinishBinding says that the pod is bound to the node for which it was assumed, perhaps by another client than this Cluster.
 func (c *Cluster) FinishBinding(uid types.UID) { c.state.finishBinding(uid, time.Now()) }
-
-const (
-	// nominationTimeout is how long after the response to a preempt call the nomination may take to show. It usually takes milliseconds,
-	// and seconds on a loaded control plane. A pod gets no nomination only if kube-scheduler has stopped, or another extender allows no
-	// node.
-	nominationTimeout = 30 * time.Second
-	// maxExpected bounds the pods whose nominations are expected at one time.
-	maxExpected = 1024
-)
-
-// Nominate counts the pod on the nodes, to one of which kube-scheduler is about to nominate it, in all Views from now on: see
-// [snapshot.Builder.Nominate]. If the watch does not show the nomination for half a minute, the pod does not count any more. kube-scheduler
-// may see a new pod before this watch does, so Nominate reads a pod that the watch does not show from the API server: the error is that of
-// the reading. A pod that is gone does not count. The pod is as kube-scheduler has it, and so with a nomination that another replica was called
-// for, which the watch may have yet to show.
-func (c *Cluster) Nominate(ctx context.Context, pod *corev1.Pod, nodes []snapshot.NominatedNode) error {
-	if len(nodes) == 0 {
-		return nil
-	}
-	var live *corev1.Pod
-	if c.state.seen(pod.UID) == nil {
-		var err error
-		if live, err = c.lookup(ctx, pod.Namespace, pod.Name, pod.UID); err != nil {
-			return fmt.Errorf("the watch does not show pod %s/%s yet, and reading it failed: %w", pod.Namespace, pod.Name, err)
-		}
-	}
-	if forget := c.state.nominate(pod, live, nodes); forget != nil {
-		time.AfterFunc(nominationTimeout, forget)
-	}
-	return nil
-}
-
-// nominate counts the pod, which is as kube-scheduler has it, in the state that the watch has shown; if it has shown none, as live, from the
-// API server. It returns nil if that is nil, too, or has a node, or too many nominations are expected. forget takes it back.
-func (s *state) nominate(pod, live *corev1.Pod, nodes []snapshot.NominatedNode) (forget func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	uid, former := pod.UID, pod.Status.NominatedNodeName
-	latest := s.seen(uid)
-	switch {
-	case latest != nil && latest.Status.NominatedNodeName == former:
-		former = ""
-	case latest == nil && live != nil && live.Spec.NodeName == "" && !snapshot.Ended(live):
-		latest, former = live, live.Status.NominatedNodeName
-	}
-	if latest == nil || s.expected >= maxExpected {
-		return nil
-	}
-	s.expected++
-	unexpect := s.builder.Nominate(latest, former, nodes)
-	s.publishLocked()
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.expected--
-		unexpect(s.seen(uid) != nil)
-		s.publishLocked()
-	}
-}
 
 // apply makes a step of the pod's assumption, and has the Views show its effect.
 func (s *state) apply(uid types.UID, next assumption.State, e assumption.Effect) {

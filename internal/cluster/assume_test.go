@@ -1,21 +1,15 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	k8stesting "k8s.io/client-go/testing"
-
-	"outboard.dev/outboard/snapshot"
 )
 
 // shown returns where the latest View has the pod with the UID p: on which nodes, and whether it is bound there, or to which node it is
@@ -32,8 +26,8 @@ func shown(s *state) string {
 				on += ", bound"
 			}
 		}
-		for _, nomination := range s.view().Nominated() {
-			if _, ok := nomination.Node(n.Name); ok {
+		for _, pod := range s.view().Nominated() {
+			if pod.Status.NominatedNodeName == n.Name {
 				on += "nominated to " + n.Name
 			}
 		}
@@ -254,125 +248,4 @@ func BenchmarkAssume(b *testing.B) {
 			}
 		})
 	}
-}
-
-// The nomination that another replica was called for may be shown after a preempt call: it is not the answer to this one.
-func TestNominateAgain(t *testing.T) {
-	nominated := func(node string) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
-		p.Status.NominatedNodeName = node
-		return p
-	}
-	for _, tc := range []struct{ watched, scheduler, then, want string }{
-		{"", "a", "a", "a b"},
-		{"", "", "a", "a"},
-		{"a", "a", "c a", "a"},
-		{"c", "a", "a", "a b"},
-		{"a", "a", "b", "b"},
-		{"c", "a", "b", "b"},
-	} {
-		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
-			s := newState()
-			s.setComplete()
-			s.setPod(nominated(tc.watched))
-			if s.nominate(nominated(tc.scheduler), nil, []snapshot.NominatedNode{{Name: "a"}, {Name: "b"}}) == nil {
-				t.Fatal("it expects no nomination")
-			}
-			for _, node := range strings.Fields(tc.then) {
-				s.setPod(nominated(node))
-			}
-			s.publish()
-			var got []string
-			for _, n := range s.view().Nominated()[0].Nodes {
-				got = append(got, n.Name)
-			}
-			if strings.Join(got, " ") != tc.want {
-				t.Errorf("nominated to %v, want %s", got, tc.want)
-			}
-		})
-	}
-}
-
-// A pod counts on the nodes to one of which it will be nominated, until it is nominated elsewhere or for half a minute, also if the watch has
-// not shown the pod yet, and not at all if the pod is gone.
-func TestNominate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newState()
-		s.setComplete()
-		api := fake.NewClientset()
-		c := &Cluster{state: s, client: api, options: Options{LookupTimeout: time.Second}}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
-		nodes := []snapshot.NominatedNode{{Name: "a"}, {Name: "b"}}
-		expect := func(when string, want int) {
-			t.Helper()
-			if got := len(s.view().Nominated()); got != want {
-				t.Errorf("%s: %d nominated pods, want %d", when, got, want)
-			}
-		}
-		nominate := func() {
-			t.Helper()
-			if err := c.Nominate(t.Context(), pod, nodes); err != nil {
-				t.Error(err)
-			}
-		}
-		nominate()
-		expect("gone", 0)
-		s.setPod(pod)
-		nominate()
-		expect("expected", 1)
-		time.Sleep(nominationTimeout - time.Second)
-		expect("almost half a minute later", 1)
-		nominate()
-		time.Sleep(2 * time.Second)
-		expect("expected again", 1)
-		time.Sleep(nominationTimeout + time.Second)
-		expect("half a minute later", 0)
-		nominate()
-		s.removePod(pod)
-		s.publish()
-		expect("deleted", 0)
-		live, err := api.CoreV1().Pods("ns").Create(t.Context(), pod, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		nominate()
-		expect("not shown yet", 1)
-		s.setPod(live)
-		s.publish()
-		expect("shown", 1)
-		s.removePod(live)
-		s.publish()
-		expect("shown, and deleted", 0)
-		nominated := live.DeepCopy()
-		nominated.Status.NominatedNodeName = "a"
-		if _, err := api.CoreV1().Pods("ns").UpdateStatus(t.Context(), nominated, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		nominate()
-		s.setPod(live)
-		s.publish()
-		expect("shown as it was before it was nominated", 1)
-		s.setPod(nominated)
-		s.publish()
-		expect("shown as nominated", 1)
-		s.removePod(nominated)
-		s.publish()
-		expect("deleted again", 0)
-		nominate()
-		expect("not shown yet, nominated before", 1)
-		time.Sleep(nominationTimeout + time.Second)
-		expect("not shown for half a minute: perhaps deleted", 0)
-		api.PrependReactor("get", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
-			return true, nil, errors.New("no route to host")
-		})
-		if err := c.Nominate(t.Context(), pod, nodes); err == nil || err.Error() != "the watch does not show pod ns/p yet, and reading it failed: no route to host" {
-			t.Errorf("the error is %v", err)
-		}
-		time.Sleep(nominationTimeout + time.Second)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.expected != 0 {
-			t.Errorf("%d nominations are still expected", s.expected)
-		}
-	})
 }

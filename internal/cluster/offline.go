@@ -7,14 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/ledger"
-	"outboard.dev/outboard/snapshot"
 )
 
 // Offline is a Cluster without client, clock or goroutine, for tests that play every order of events: what the watches show, and what the API
 // server responds about pods, comes as calls of these methods, and is in the next View at once.
 type Offline struct {
 	Cluster
-	ends       []func()    // ends each Nominate
 	confirming *corev1.Pod // as BeginConfirm found it
 }
 
@@ -54,20 +52,6 @@ func (o *Offline) ShowLedger(l *ledger.Object) {
 
 // Forget is what Assume returns.
 func (o *Offline) Forget(uid types.UID) { o.state.forget(uid) }
-
-// Nominate is [Cluster.Nominate], and ends when the caller calls EndNominate with its number; 0: there is nothing to end. live is the pod in
-// the API server; nil if it is gone.
-func (o *Offline) Nominate(pod, live *corev1.Pod, nodes []snapshot.NominatedNode) (number int) {
-	end := o.state.nominate(pod, live, nodes)
-	if end == nil {
-		return 0
-	}
-	o.ends = append(o.ends, end)
-	return len(o.ends)
-}
-
-// EndNominate ends the Nominate with that number.
-func (o *Offline) EndNominate(number int) { o.ends[number-1]() }
 
 // BeginRequest begins a request about the pod: Bind, for which the caller takes the steps of a [Sending], LivePod, or TouchPod. It returns
 // its number.

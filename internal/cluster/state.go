@@ -45,7 +45,6 @@ type state struct {
 	complete bool                   // everything was read once: Views may be published
 	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
 	gone     map[types.UID][]string // the names of those in which a pod that is gone has kept its claims since
-	expected int                    // the calls of nominate in the last nominationTimeout
 }
 
 // published is the current View.

@@ -154,8 +154,8 @@ func TestFullLedger(t *testing.T) {
 		victims  string
 	}{
 		{"of a node", full("gpu", "a"), true, "u", "a:LedgerFull", "claims of gpu: 512 pods have some, the limit of a ledger", "[p0]"},
-		{"of another resource", full("fpga", "a"), true, "u", "", "", ""},
-		{"with the pod", full("gpu", "a"), true, "p7", "", "", ""},
+		{"of another resource", full("fpga", "a"), true, "u", "", "", "[]"},
+		{"with the pod", full("gpu", "a"), true, "p7", "", "", "[]"},
 		{"of a pool", full("gpu", ""), false, "u", "a:LedgerFull b!:LedgerFull", "claims of gpu: 512 pods have some, the limit of a ledger", "[p0]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -71,7 +71,7 @@
 // less.
 //
 // A candidate without victims, on which kube-scheduler would evict no pod, is evaluated in the same
-// way. It is dropped if it needs no victims.
+// way. It is kept unchanged if it needs no victims, for the extenders that are called next.
 //
 // Candidates are evaluated in the order of kube-scheduler's preference: fewest violations of
 // disruption budgets, then the lowest priority of the most important victim, then the lowest sum of
@@ -84,11 +84,11 @@
 // kube-scheduler nominates the pod for which it evicts others to their node. Until that pod is
 // bound, kube-scheduler's filters count it on that node for every pod that is not more important.
 // So does the engine, for every verb: a node fits if it fits both with and without the nominated
-// pods. The units that a nominated pod will get are not known yet. The engine asks the policies
-// what the pod would get if the pods evicted for it, and all pods with a deletionTimestamp, were
-// gone. If it would get nothing then, and the View does not show yet which pods are evicted, the
-// engine assumes that all less important pods are gone. The View holds the nominations
-// ([snapshot.View.Nominated]).
+// pods. Of several pods that are nominated to one node, those that come first in
+// [snapshot.View.Nominated] count for the others. The units that a nominated pod will get are not
+// known yet. The engine asks the policies what the pod would get if all pods with a
+// deletionTimestamp were gone. If it would get nothing then, because the View does not show yet which
+// pods are evicted, the engine assumes that all less important pods are gone.
 //
 // # Errors
 //

@@ -48,7 +48,7 @@ func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error
 			if n == nil {
 				continue
 			}
-			if fits, err = c.passesBeside(n, false); fits || err != nil {
+			if fits, err = c.passesBeside(n); fits || err != nil {
 				return err
 			}
 		}
@@ -125,13 +125,12 @@ func (c *Cycle) Verdict(n *snapshot.Node) (policy.Verdict, error) {
 // CountNominated returns the node with the pods that are nominated to it and count for the pod. A pod fits on a node if it fits both
 // with and without them. On a changed node, these pods may get something else than on the node of the View.
 func (c *Cycle) CountNominated(n *snapshot.Node) *snapshot.Node {
-	return c.nominations.counting(n, c.pod, false)
+	return c.nominations.counting(n, c.pod)
 }
 
-// passesBeside reports whether every policy lets the node pass both with the nominated pods that count for the pod and without them. If
-// certain is true, pods that may be nominated to another node do not count.
-func (c *Cycle) passesBeside(n *snapshot.Node, certain bool) (bool, error) {
-	counting := c.nominations.counting(n, c.pod, certain)
+// passesBeside reports whether every policy lets the node pass both with the nominated pods that count for the pod and without them.
+func (c *Cycle) passesBeside(n *snapshot.Node) (bool, error) {
+	counting := c.nominations.counting(n, c.pod)
 	v, err := c.Verdict(counting)
 	if err == nil && v.Fits() && counting != n {
 		v, err = c.Verdict(n)

@@ -3,9 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,66 +74,39 @@ func TestNominatedPodsCount(t *testing.T) {
 			for _, pod := range tc.nominated {
 				b.SetPod(pod)
 			}
-			var expected snapshot.Builder
-			expected.SetNode(object("a"))
-			expected.SetNode(object("b"))
-			for _, pod := range tc.nominated {
-				expected.Nominate(pod, "", []snapshot.NominatedNode{{Name: pod.Status.NominatedNodeName}})
-			}
 			e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tc.policy, Weight: 1})
-			for by, req := range map[string]engine.Request{
-				"the API server": asking(tc.asking, b.View(), "a"),
-				"a preempt call": asking(tc.asking, expected.View(), "a"),
-			} {
-				var result engine.Result
-				if err := e.Filter(t.Context(), req, &result); err != nil {
-					t.Fatal(err)
-				}
-				if fits := len(result.Kept) == 1; fits != tc.fits {
-					t.Errorf("nominated by %s: fits: %v, want %v", by, fits, tc.fits)
-				}
-				if fits, err := e.FitsAny(t.Context(), req); err != nil || fits != tc.fits {
-					t.Errorf("nominated by %s: FitsAny: %v, want %v (%v)", by, fits, tc.fits, err)
-				}
-				x, err := e.Explain(t.Context(), req)
-				if err != nil || x.Nodes[0].Fits != tc.fits {
-					t.Errorf("nominated by %s: Explain returns fits: %v, want %v (%v)", by, x.Nodes[0].Fits, tc.fits, err)
-				}
-				if req.Nodes[0] != req.View.Node("a") {
-					t.Error("the request has changed")
-				}
+			req := asking(tc.asking, b.View(), "a")
+			var result engine.Result
+			if err := e.Filter(t.Context(), req, &result); err != nil {
+				t.Fatal(err)
+			}
+			if fits := len(result.Kept) == 1; fits != tc.fits {
+				t.Errorf("fits: %v, want %v", fits, tc.fits)
+			}
+			if fits, err := e.FitsAny(t.Context(), req); err != nil || fits != tc.fits {
+				t.Errorf("FitsAny: %v, want %v (%v)", fits, tc.fits, err)
+			}
+			x, err := e.Explain(t.Context(), req)
+			if err != nil || x.Nodes[0].Fits != tc.fits {
+				t.Errorf("Explain returns fits: %v, want %v (%v)", x.Nodes[0].Fits, tc.fits, err)
+			}
+			if req.Nodes[0] != req.View.Node("a") {
+				t.Error("the request has changed")
 			}
 		})
 	}
 }
 
-// A pod that is nominated to one node does not count there those that may get another one: otherwise both would wait. That is so as well if
-// only the View knows the nomination, and not the pod in the request.
+// Of pods that are nominated to the same node, the first one fits if there is room for it: they do not wait for each other.
 func TestNominatedPodsDoNotWaitForEachOther(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: atMost(1), Weight: 1})
-	for name, nominate := range map[string]func(*snapshot.Builder){
-		"the API server": func(b *snapshot.Builder) { b.SetPod(nominee("one", 5, "a")) },
-		"a preempt call": func(b *snapshot.Builder) {
-			b.Nominate(nominee("one", 5, ""), "", []snapshot.NominatedNode{{Name: "a"}})
-		},
-	} {
-		var b snapshot.Builder
-		b.SetNode(object("a"))
-		b.SetNode(object("b"))
-		nominate(&b)
-		b.Nominate(nominee("either", 5, ""), "", []snapshot.NominatedNode{{Name: "a"}, {Name: "b"}})
-		view := b.View()
-		for _, tc := range []struct {
-			pod, node string
-			fits      bool
-		}{{"one", "a", true}, {"one", "b", false}, {"either", "a", false}, {"either", "b", true}} {
-			var result engine.Result
-			if err := e.Filter(t.Context(), asking(nominee(tc.pod, 5, ""), view, tc.node), &result); err != nil {
-				t.Fatal(err)
-			}
-			if fits := len(result.Kept) == 1; fits != tc.fits {
-				t.Errorf("nominated by %s: pod %s fits on %s: %t, want %t", name, tc.pod, tc.node, fits, tc.fits)
-			}
+	var b snapshot.Builder
+	b.SetNode(object("a"))
+	b.SetPod(nominee("one", 5, "a"))
+	b.SetPod(nominee("two", 5, "a"))
+	for pod, want := range map[string]bool{"one": true, "two": false} {
+		if fits, err := e.FitsAny(t.Context(), asking(nominee(pod, 5, "a"), b.View(), "a")); err != nil || fits != want {
+			t.Errorf("pod %s fits: %t, want %t (%v)", pod, fits, want, err)
 		}
 	}
 }
@@ -165,32 +136,26 @@ func TestNominatedPodsCountInScores(t *testing.T) {
 	}
 }
 
-// In preemption a nominated pod counts on its node and is not evicted. A pod that may be nominated elsewhere does not count:
-// otherwise more pods than necessary would be evicted.
+// In preemption a nominated pod counts on its node and is not evicted.
 func TestPreemptCountsNominatedPods(t *testing.T) {
 	low := nominee("low", 0, "")
 	low.Spec.NodeName = "a"
-	on := func(node string, victims ...types.UID) snapshot.NominatedNode {
-		return snapshot.NominatedNode{Name: node, Victims: victims}
-	}
 	for _, tc := range []struct {
 		what      string
 		nominated *corev1.Pod
-		to        []snapshot.NominatedNode
 		policy    *fake
 		want      string
 	}{
-		{"nobody", nominee("high", 10, ""), nil, atMost(1), "victims [low]"},
-		{"one, and room for one", nominee("high", 10, ""), []snapshot.NominatedNode{on("a", "low")}, atMost(1), "dropped"},
-		{"one, and room for two", nominee("high", 10, ""), []snapshot.NominatedNode{on("a")}, atMost(2), "victims [low]"},
-		{"one less important", nominee("lower", 2, ""), []snapshot.NominatedNode{on("a")}, atMost(1), "victims [low]"},
-		{"one, perhaps", nominee("high", 10, ""), []snapshot.NominatedNode{on("a"), on("b")}, atMost(1), "victims [low]"},
-		{"who may never come is no friend", nominee("friend", 10, ""), []snapshot.NominatedNode{on("a")}, besideFriend(), "dropped"},
+		{"nobody", nominee("high", 10, ""), atMost(1), "victims [low]"},
+		{"one, and room for one", nominee("high", 10, "a"), atMost(1), "dropped"},
+		{"one, and room for two", nominee("high", 10, "a"), atMost(2), "victims [low]"},
+		{"one less important", nominee("lower", 2, "a"), atMost(1), "victims [low]"},
+		{"who may never come is no friend", nominee("friend", 10, "a"), besideFriend(), "dropped"},
 	} {
 		var b snapshot.Builder
 		b.SetNode(object("a"))
 		b.SetPod(low)
-		b.Nominate(tc.nominated, "", tc.to)
+		b.SetPod(tc.nominated)
 		view := b.View()
 		e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: tc.policy})
 		for _, given := range [][]types.UID{{"low"}, nil} { // without it, Preempt chooses the same victim
@@ -209,47 +174,6 @@ func TestPreemptCountsNominatedPods(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("nominated: %s, given %v: %s, want %s", tc.what, given, got, tc.want)
 			}
-		}
-	}
-}
-
-// Likeliest follows kube-scheduler's pickOneNodeForPreemption.
-func TestLikeliest(t *testing.T) {
-	began := time.Unix(1000, 0)
-	candidate := func(name string, violations int64, victims ...*corev1.Pod) engine.Candidate {
-		c := engine.Candidate{Name: name, Node: snapshot.NewNode(object(name), victims...), PDBViolations: violations}
-		for _, v := range victims {
-			c.Victims = append(c.Victims, v.UID)
-		}
-		return c
-	}
-	victim := func(name string, priority int32, started time.Duration) *corev1.Pod {
-		p := nominee(name, priority, "")
-		p.Status.StartTime = &metav1.Time{Time: began.Add(started)}
-		return p
-	}
-	for _, tc := range []struct {
-		what, want string
-		candidates []engine.Candidate
-	}{
-		{"none", "", nil},
-		{"fewest broken budgets", "b", []engine.Candidate{candidate("a", 2, victim("1", 0, 0)), candidate("b", 1, victim("2", 9, 0))}},
-		{"least important victim", "b", []engine.Candidate{candidate("a", 0, victim("1", 5, 0)), candidate("b", 0, victim("2", 4, 0), victim("3", 4, 0))}},
-		{"least sum", "a", []engine.Candidate{candidate("a", 0, victim("1", 5, 0), victim("2", 1, 0)), candidate("b", 0, victim("3", 5, 0), victim("4", 2, 0))}},
-		{"fewest victims, also of negative priority", "a", []engine.Candidate{candidate("a", 0, victim("1", -5, 0)), candidate("b", 0, victim("2", -5, 0), victim("3", -5, 0))}},
-		{"started last", "b", []engine.Candidate{candidate("a", 0, victim("1", 5, time.Second)), candidate("b", 0, victim("2", 5, time.Minute))}},
-		{"of important victims the first start", "a", []engine.Candidate{
-			candidate("a", 0, victim("1", 5, 3*time.Second), victim("2", 5, 2*time.Second)),
-			candidate("b", 0, victim("3", 5, time.Second), victim("4", 5, time.Minute)),
-		}},
-		{"alike", "a c", []engine.Candidate{candidate("a", 0, victim("1", 5, 0)), candidate("b", 0, victim("2", 6, 0)), candidate("c", 0, victim("3", 5, 0))}},
-	} {
-		var names []string
-		for _, c := range engine.Likeliest(tc.candidates) {
-			names = append(names, c.Name)
-		}
-		if got := strings.Join(names, " "); got != tc.want {
-			t.Errorf("%s: %q, want %q", tc.what, got, tc.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -14,7 +15,7 @@ import (
 // Planned returns the pod with the annotations that it would get on the node at this time. claims is false if it needs no claim. If it
 // cannot get what it needs, its claims fail later.
 func (e *Engine) Planned(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) (planned *corev1.Pod, claims bool) {
-	r, err := e.planWith(&plan{view: view, at: at}, view, pod, node)
+	r, err := e.dryRun(&dryRun{view: view, node: node, at: at}, pod)
 	if err != nil {
 		return pod, true
 	}
@@ -31,11 +32,11 @@ type Holding struct {
 // Holdings returns what the pod would get on the node at this time, which is not later than any claim in the view; nil if it needs no claim, or
 // cannot get what it needs.
 func (e *Engine) Holdings(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) []Holding {
-	p := &plan{view: view, at: at}
-	if _, err := e.planWith(p, view, pod, node); err != nil || p.rejected {
+	d := &dryRun{view: view, node: node, at: at}
+	if _, err := e.dryRun(d, pod); err != nil || d.rejected {
 		return nil
 	}
-	return p.gets
+	return d.gets
 }
 
 // HeldBy returns what the pod holds by the ledgers of the view: of units of its node, and of pools. The node may be nil.
@@ -62,45 +63,45 @@ func HeldBy(view *snapshot.View, pod types.UID, node *snapshot.Node) []Holding {
 // plannedOn returns the pod with the annotations for what the policies would allocate to it from the node's own ledgers. fits is
 // false if a policy rejects the pod. The result depends on the pod and the node alone, and not on the View, which changes more often.
 func (e *Engine) plannedOn(node *snapshot.Node, pod *corev1.Pod) (planned *corev1.Pod, fits bool) {
-	p := &plan{node: node, at: time.Unix(0, 0)}
-	r, err := e.planWith(p, noView, pod, node)
+	d := &dryRun{node: node, at: time.Unix(0, 0)}
+	r, err := e.dryRun(d, pod)
 	if err != nil {
 		return pod, false
 	}
-	return WithAnnotations(pod, r.Annotations), !p.rejected
+	return WithAnnotations(pod, r.Annotations), !d.rejected
 }
 
-// planWith makes the claims of the pod on the node in ledgers that change nothing.
-func (e *Engine) planWith(p *plan, view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) (r Reservation, err error) {
-	claims, err := e.Claims(view, pod, node)
+var noView = new(snapshot.View)
+
+// dryRun makes the claims of the pod in ledgers that change nothing.
+func (e *Engine) dryRun(d *dryRun, pod *corev1.Pod) (r Reservation, err error) {
+	claims, err := e.Claims(cmp.Or(d.view, noView), pod, d.node)
 	for i := 0; i < len(claims) && err == nil; i++ {
 		var held HeldClaim
-		if held, err = claims[i].Make(context.Background(), p); err == nil {
+		if held, err = claims[i].Make(context.Background(), d); err == nil {
 			r, err = r.With(held)
 		}
 	}
 	return r, err
 }
 
-var noView = new(snapshot.View)
-
-// plan implements Ledgers with the ledgers of a View, or of one node, and changes nothing. Its claims do not fail.
-type plan struct {
-	view     *snapshot.View
-	node     *snapshot.Node // if view is nil
+// dryRun implements Ledgers with the ledgers of a View, or of one node, and changes nothing. Its claims do not fail.
+type dryRun struct {
+	view     *snapshot.View // nil: the ledgers of the node alone
+	node     *snapshot.Node
 	at       time.Time
 	rejected bool
 	gets     []Holding // by the claims so far, without those that exist
 }
 
 // Claim implements Ledgers.
-func (p *plan) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, _ string, choose Choose) (snapshot.LedgerPod, error) {
+func (d *dryRun) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, _ string, choose Choose) (snapshot.LedgerPod, error) {
 	var l *snapshot.Ledger
 	switch {
-	case p.view != nil:
-		l = p.view.Ledger(key)
-	case key.Node == p.node.Name:
-		l = p.node.Ledger(key.Resource)
+	case d.view != nil:
+		l = d.view.Ledger(key)
+	case key.Node == d.node.Name:
+		l = d.node.Ledger(key.Resource)
 	default: // shared by nodes
 		return snapshot.LedgerPod{}, nil
 	}
@@ -113,19 +114,19 @@ func (p *plan) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod,
 		}
 		l = l.Without(func(uid types.UID) bool { return uid == pod.UID })
 	}
-	claim, err := choose(l, p.at)
-	p.rejected = p.rejected || err != nil
+	claim, err := choose(l, d.at)
+	d.rejected = d.rejected || err != nil
 	for _, a := range claim.Amounts {
-		p.gets = append(p.gets, Holding{key.Resource, a.Unit, a.Amount})
+		d.gets = append(d.gets, Holding{key.Resource, a.Unit, a.Amount})
 	}
 	return snapshot.LedgerPod{Annotations: claim.Annotations}, nil
 }
 
 // Release implements Ledgers.
-func (*plan) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error { return nil }
+func (*dryRun) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error { return nil }
 
 // Revoke implements Ledgers.
-func (*plan) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error { return nil }
+func (*dryRun) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error { return nil }
 
 // WithAnnotations returns a copy of the pod with the annotations added. It does not change the pod.
 func WithAnnotations(pod *corev1.Pod, annotations map[string]string) *corev1.Pod {

@@ -35,47 +35,35 @@ func (firstUnit) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdic
 	return policy.Claim{}, policy.Verdict{Reason: &policy.Reason{Code: "Full", Text: "full"}}
 }
 
-// A nominated pod is planned to get what the pods have that were evicted for it or terminate; if none of them is known, it could get what any
-// less important pod has. It does not get what is planned for a pod that was nominated before.
+// A nominated pod is planned to get what the pods have that terminate; if none does yet, it could get what any less important pod has. It does
+// not get what is planned for a pod that comes before it.
 func TestNominatedPodIsPlannedInPlaceOfItsVictims(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: firstUnit{}})
 	for name, tc := range map[string]struct {
-		victims    []types.UID
-		terminates bool // the pod with unit 1
-		want       string
-		// of a second pod, which is nominated later
-		victims2 []types.UID
-		want2    string
+		terminate     []string // the units of pods that terminate
+		first, second string
 	}{
-		"evicted":     {[]types.UID{"pod-1"}, false, "1", nil, "0"},
-		"terminating": {nil, true, "1", nil, "0"},
-		"unknown":     {nil, false, "0", nil, "1"},
-		"for both":    {[]types.UID{"pod-0"}, false, "0", []types.UID{"pod-0", "pod-1"}, "1"},
+		"one terminates":   {[]string{"1"}, "1", "0"},
+		"both terminate":   {[]string{"0", "1"}, "0", "1"},
+		"none does so far": {nil, "0", "1"},
 	} {
 		var b snapshot.Builder
 		b.SetNode(object("a"))
 		for _, unit := range []string{"0", "1"} {
 			pod := nominee("pod-"+unit, 0, "")
 			pod.Spec.NodeName, pod.Annotations = "a", map[string]string{"unit": unit}
-			if unit == "1" && tc.terminates {
+			if slices.Contains(tc.terminate, unit) {
 				pod.DeletionTimestamp = new(metav1.Now())
 			}
 			b.SetPod(pod)
 		}
-		planned := func(name string) string {
-			view := b.View()
-			if pod := e.PlannedNominated(view, view.Node("a"), types.UID(name)); pod != nil {
-				return pod.Annotations["unit"]
+		b.SetPod(nominee("high", 10, "a"))
+		b.SetPod(nominee("second", 10, "a"))
+		view := b.View()
+		for pod, want := range map[types.UID]string{"high": tc.first, "second": tc.second} {
+			if got := e.PlannedNominated(view, view.Node("a"), pod).Annotations["unit"]; got != want {
+				t.Errorf("%s: planned unit %s for pod %s, want %s", name, got, pod, want)
 			}
-			return "not planned"
-		}
-		b.Nominate(nominee("high", 10, ""), "", []snapshot.NominatedNode{{Name: "a", Victims: tc.victims}})
-		if got := planned("high"); got != tc.want {
-			t.Errorf("%s: planned unit %s, want %s", name, got, tc.want)
-		}
-		b.Nominate(nominee("second", 10, ""), "", []snapshot.NominatedNode{{Name: "a", Victims: tc.victims2}})
-		if got := planned("second"); got != tc.want2 {
-			t.Errorf("%s: planned unit %s for a second pod, want %s", name, got, tc.want2)
 		}
 	}
 }
@@ -100,7 +88,7 @@ func TestNominatedPodIsPlannedBesideClaims(t *testing.T) {
 	if got := unit("a", "high"); got != "not planned" {
 		t.Errorf("before the pod is nominated: %s", got)
 	}
-	b.Nominate(nominee("high", 10, ""), "", []snapshot.NominatedNode{{Name: "a"}})
+	b.SetPod(nominee("high", 10, "a"))
 	for _, tt := range []struct{ node, name, want string }{{"a", "high", "1"}, {"b", "high", "not planned"}, {"a", "other", "not planned"}} {
 		if got := unit(tt.node, tt.name); got != tt.want {
 			t.Errorf("%s on node %s: %s, want %s", tt.name, tt.node, got, tt.want)

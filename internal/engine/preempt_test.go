@@ -335,9 +335,6 @@ func podPriority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// needsNone reports whether kube-scheduler would evict no pod, and no eviction is necessary.
-func (c *crowd) needsNone() bool { return len(c.given) == 0 && c.passes(nil) }
-
 // set are the eligible pods whose bit is in the mask.
 func (c *crowd) set(mask int) []*corev1.Pod {
 	var pods []*corev1.Pod
@@ -424,13 +421,13 @@ func TestPreemptAgainstEverySet(t *testing.T) {
 		best := c.best()
 		added, answer, _, ok := c.preempt(t)
 		if !ok {
-			if best >= 0 && !c.needsNone() {
+			if best >= 0 {
 				t.Fatalf("the candidate is dropped, although evicting %v suffices", names(c.set(best)))
 			}
 			return
 		}
-		if best < 0 || c.needsNone() {
-			t.Fatalf("the candidate is kept with %v, although no set suffices, or no eviction is necessary", names(added))
+		if best < 0 {
+			t.Fatalf("the candidate is kept with %v, although no set suffices", names(added))
 		}
 		got, want := names(added), names(c.set(best))
 		slices.Sort(got)
@@ -465,7 +462,7 @@ func TestPreemptCrowded(t *testing.T) {
 			t.Fatalf("%d sets were tried, more than %d", filters, limit)
 		}
 		if !ok {
-			if c.passes(c.eligible) && !c.needsNone() {
+			if c.passes(c.eligible) {
 				t.Fatal("the candidate is dropped, although evicting all pods of lower priority suffices")
 			}
 			return
@@ -651,15 +648,6 @@ func TestPreemptFailures(t *testing.T) {
 			t.Errorf("kept %v, error %v; want the cause at once", kept, err)
 		}
 	})
-}
-
-func TestPreemptWithoutCandidates(t *testing.T) {
-	e := newEngine(t, engine.WeightedPolicy{Name: "OneDevice", Policy: new(oneDevice)})
-	var result engine.Result
-	kept, err := e.Preempt(t.Context(), engine.PreemptRequest{Request: engine.Request{Pod: podOf("u", "1"), View: new(snapshot.View)}}, &result)
-	if err != nil || len(kept) > 0 || result.Record == nil {
-		t.Errorf("kept %v, error %v, record %v", kept, err, result.Record)
-	}
 }
 
 func names(pods []*corev1.Pod) []string {

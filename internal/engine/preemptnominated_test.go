@@ -51,7 +51,6 @@ type crowded struct {
 	nodes     []*corev1.Node
 	pods      []*corev1.Pod
 	nominated []*corev1.Pod
-	victims   map[types.UID][]types.UID // of the nominated pods that a preempt call announced; the API server shows the others
 }
 
 func (w *crowded) view(gone ...types.UID) *snapshot.View {
@@ -65,11 +64,7 @@ func (w *crowded) view(gone ...types.UID) *snapshot.View {
 		}
 	}
 	for _, pod := range w.nominated {
-		if victims, ok := w.victims[pod.UID]; ok {
-			b.Nominate(pod, "", []snapshot.NominatedNode{{Name: w.nodes[0].Name, Victims: victims}})
-		} else {
-			b.SetPod(pod)
-		}
+		b.SetPod(pod)
 	}
 	return b.View()
 }
@@ -85,7 +80,7 @@ func (w *crowded) fits(t *testing.T, e *engine.Engine, pod *corev1.Pod, gone []t
 }
 
 func drawCrowded(t *testing.T, r *rand.Rand, e *engine.Engine) (w *crowded, pod *corev1.Pod, given []types.UID) {
-	w = &crowded{victims: map[types.UID][]types.UID{}}
+	w = &crowded{}
 	for i := range 1 + r.IntN(2) {
 		gpus, each := 1+r.Int64N(3), 4+2*r.Int64N(4)
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), UID: types.UID(fmt.Sprintf("n%d", i))}}
@@ -113,11 +108,7 @@ func drawCrowded(t *testing.T, r *rand.Rand, e *engine.Engine) (w *crowded, pod 
 	}
 	for i := range 1 + r.IntN(2) {
 		pod := drawClaimant(r, fmt.Sprintf("nominated%d", i), 5)
-		if r.IntN(2) == 0 {
-			w.victims[pod.UID] = w.below(r, pod)
-		} else {
-			pod.Status.NominatedNodeName = w.nodes[0].Name
-		}
+		pod.Status.NominatedNodeName = w.nodes[0].Name
 		w.nominated = append(w.nominated, pod)
 	}
 	pod = drawClaimant(r, "incoming", 8)
@@ -156,7 +147,7 @@ func drawClaimant(r *rand.Rand, name string, most int64) *corev1.Pod {
 }
 
 // Beside nominated pods, the victims suffice: when they have ended, Filter lets the node pass. None of those that the engine adds can be
-// spared, and a candidate is dropped only if no set suffices, or none is necessary. A nominated pod may get something else when other pods
+// spared, and a candidate is dropped only if no set suffices. A nominated pod may get something else when other pods
 // have ended than on the node as it is.
 func TestPreemptBesideNominatedPodsEqualsBruteForce(t *testing.T) {
 	e, others := crowdedEngine(t), crowdedEngine(t)
@@ -166,15 +157,14 @@ func TestPreemptBesideNominatedPodsEqualsBruteForce(t *testing.T) {
 		w, pod, victims := drawCrowded(t, r, others)
 		leaving, eligible := w.split(pod, victims)
 		c, kept := w.preempt(t, e, pod, victims)
-		necessary := len(victims) > 0 || !w.fits(t, others, pod, leaving)
 		switch more := len(c.Victims) - len(victims); {
 		case !kept:
 			dropped++
-			if necessary && w.someSetSuffices(t, others, pod, leaving, eligible) {
+			if w.someSetSuffices(t, others, pod, leaving, eligible) {
 				t.Errorf("case %d: the candidate is dropped, although a set of victims suffices", n)
 			}
-		case !necessary || !w.fits(t, others, pod, slices.Concat(leaving, c.Victims)):
-			t.Errorf("case %d: the candidate is kept with the victims %v, which are unnecessary, or do not suffice", n, c.Victims)
+		case !w.fits(t, others, pod, slices.Concat(leaving, c.Victims)):
+			t.Errorf("case %d: the candidate is kept with the victims %v, which do not suffice", n, c.Victims)
 		case more == 0:
 			given++
 		default:

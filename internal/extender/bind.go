@@ -129,15 +129,7 @@ func (h *Handler) admit(ctx context.Context, c *call, pod *corev1.Pod, name stri
 	if err := h.allowed(pod, node); err != nil {
 		return target, nil, err
 	}
-	evaluated := pod
-	if n := nominationOf(pod.UID, view); n != nil && pod.Status.NominatedNodeName != name {
-		if _, ok := n.Node(name); ok { // the view does not show yet that it is this node
-			nominated := *pod
-			nominated.Status.NominatedNodeName = name
-			evaluated = &nominated
-		}
-	}
-	err = h.Engine.Filter(ctx, engine.Request{Pod: evaluated, View: view, Nodes: []*snapshot.Node{node}}, &c.result)
+	err = h.Engine.Filter(ctx, engine.Request{Pod: pod, View: view, Nodes: []*snapshot.Node{node}}, &c.result)
 	c.record.Policies, c.record.Rejections = c.result.Record.Policies, c.result.Record.Rejections
 	if err != nil {
 		return target, nil, err
@@ -145,7 +137,7 @@ func (h *Handler) admit(ctx context.Context, c *call, pod *corev1.Pod, name stri
 	if len(c.result.Rejected) > 0 {
 		return target, nil, fmt.Errorf("node %q does not fit any more: %s", name, c.result.Rejected[0].Reason.Text)
 	}
-	target = binder.Target{View: view, Node: h.Engine.CountNominated(view, evaluated, node)}
+	target = binder.Target{View: view, Node: h.Engine.CountNominated(view, pod, node)}
 	planned, _ := h.Engine.Planned(view, pod, target.Node, time.Now())
 	return target, h.Cluster.Assume(planned, name), nil
 }

@@ -30,8 +30,7 @@ func onNode(name, node string, priority int32) *corev1.Pod {
 }
 
 // Since Kubernetes 1.38 a candidate may come without victims. The response names the pods that must be evicted for the policies;
-// it omits a node without necessary evictions, and a node without possible ones, because a candidate without victims in a
-// response is an error.
+// it omits a node on which no evictions help. It has a node without necessary evictions unchanged, for the next extender.
 func TestPreemptCandidatesWithoutVictims(t *testing.T) {
 	nodes := []*corev1.Node{
 		labelled("full", "say", "full", "pods", ""), labelled("free"),
@@ -53,8 +52,8 @@ func TestPreemptCandidatesWithoutVictims(t *testing.T) {
 		{`"NodeNameToMetaVictims":{"full":null}`, full},
 		{`"NodeNameToVictims":{"full":null}`, full},
 		{`"NodeNameToMetaVictims":{"full":{"Pods":[null]}}`, full},
-		{`"NodeNameToMetaVictims":{"free":{"Pods":[]}}`, nil},
-		{`"NodeNameToVictims":{"free":{"Pods":[]}}`, nil},
+		{`"NodeNameToMetaVictims":{"free":{"Pods":[]}}`, map[string][]string{"free": {}}},
+		{`"NodeNameToVictims":{"free":{"Pods":[]}}`, map[string][]string{"free": {}}},
 		{`"NodeNameToMetaVictims":{"important":{"Pods":[]},"wrong":{"Pods":[]},"unknown":{"Pods":[]}}`, nil},
 		{`"NodeNameToMetaVictims":{}`, nil},
 		{`"NodeNameToVictims":{}`, nil},
@@ -65,6 +64,7 @@ func TestPreemptCandidatesWithoutVictims(t *testing.T) {
 		answer := decode[extenderv1.ExtenderPreemptionResult](t, s.post(t, "preempt", `{"Pod":`+pod+`,`+tt.candidates+`}`))
 		got := map[string][]string{}
 		for name, victims := range answer.NodeNameToMetaVictims {
+			got[name] = []string{}
 			for _, p := range victims.Pods {
 				got[name] = append(got[name], p.UID)
 			}

@@ -63,14 +63,6 @@ func (c *call) rejectAll(text string) {
 
 // filtered records for later calls, and reports to h.Filtered, whether the pod fits.
 func (h *Handler) filtered(c *call, req engine.Request) {
-	if n := nominationOf(req.Pod.UID, req.View); n != nil {
-		// Either may be later: kube-scheduler's copy of the pod, or the view's.
-		for _, node := range []string{n.Pod.Status.NominatedNodeName, req.Pod.Status.NominatedNodeName} {
-			if _, ok := n.Node(node); ok && c.rejects(node) {
-				h.InFlight.rejected.add(req.Pod.UID, node)
-			}
-		}
-	}
 	fits := c.record.Fit > 0
 	if c.counted {
 		h.InFlight.unseen.set(req.Pod, fits, h.Cluster, time.Now())
@@ -92,11 +84,6 @@ func (h *Handler) filtered(c *call, req engine.Request) {
 // fitsInView reports whether a node that passed is in the view.
 func (c *call) fitsInView() bool {
 	return slices.ContainsFunc(c.result.Kept, func(i int32) bool { return c.rows[i] >= 0 })
-}
-
-// rejects reports whether the call rejects the node.
-func (c *call) rejects(node string) bool {
-	return slices.ContainsFunc(c.result.Rejected, func(r engine.Rejected) bool { return string(c.request.Name(int(r.Index))) == node })
 }
 
 // unknown returns the names of requested nodes that are nil. It copies them, at most maxUnknown,

@@ -69,10 +69,8 @@ func (f *fakeCluster) see(nodes []*corev1.Node, pods ...*corev1.Pod) {
 			f.leave(pod, pods)
 		}
 	}
-	for _, n := range before.Nominated() {
-		if f.live == nil || f.live.UID != n.Pod.UID {
-			f.leave(n.Pod, pods)
-		}
+	for _, pod := range before.Nominated() {
+		f.leave(pod, pods)
 	}
 	for _, n := range nodes {
 		f.builder.SetNode(n)
@@ -94,29 +92,6 @@ func (f *fakeCluster) leave(pod *corev1.Pod, list []*corev1.Pod) {
 	} else {
 		f.builder.DeletePod(pod.UID)
 	}
-}
-
-func (f *fakeCluster) Nominate(ctx context.Context, pod *corev1.Pod, nodes []snapshot.NominatedNode) (err error) {
-	known := f.PodByUID(pod.UID)
-	if known == nil {
-		known, err = f.LivePod(ctx, pod.Namespace, pod.Name, pod.UID)
-	}
-	if known == nil || known.Spec.NodeName != "" {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.view != f.builder.View() { // a test has set it
-		for n := range f.view.All() {
-			f.builder.SetNode(n.Object)
-			for _, p := range n.Pods {
-				f.builder.SetPod(p)
-			}
-		}
-	}
-	f.builder.Nominate(known, "", nodes)
-	f.view = f.builder.View()
-	return nil
 }
 
 type assumed struct {

@@ -37,10 +37,6 @@ type Cluster interface {
 	// Assume counts the pod on the node, with these annotations, in all views from now on. forget must be called once the pod is bound, or
 	// will not be.
 	Assume(pod *corev1.Pod, node string) (forget func())
-	// Nominate counts the pod on the nodes, to one of which kube-scheduler is about to nominate it, in all views from now on until the API
-	// server shows the nomination, or for some time. It asks the API server about a pod that PodByUID does not have, and fails if it does not
-	// respond.
-	Nominate(ctx context.Context, pod *corev1.Pod, nodes []snapshot.NominatedNode) error
 	// Pod returns the trimmed pod with exactly this UID and resourceVersion, or
 	// nil.
 	Pod(uid types.UID, resourceVersion string) *corev1.Pod

@@ -30,7 +30,6 @@ const (
 type InFlight struct {
 	awaited   binder.Awaited
 	admission chan struct{} // capacity 1; held while a pod is being admitted
-	rejected  rejections
 	unseen    unseen
 }
 
@@ -124,7 +123,8 @@ func (p *unseenPod) settled(uid types.UID, cluster Cluster) bool {
 	failed := func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
 	}
-	return nominationOf(uid, view) != nil || slices.ContainsFunc(pod.Status.Conditions, failed)
+	nominated := func(pod *corev1.Pod) bool { return pod.UID == uid }
+	return slices.ContainsFunc(view.Nominated(), nominated) || slices.ContainsFunc(pod.Status.Conditions, failed)
 }
 
 // awaitUnseen waits until the View counts the pods that earlier filter calls have let pass.

@@ -87,26 +87,6 @@ func TestProfilesCountTheSamePodsInFlight(t *testing.T) {
 	}
 }
 
-// A pod for which one profile has just answered a preempt call counts for the other profiles.
-func TestProfilesCountTheSameNominations(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("one", 1)}
-	victim := on(sharing("victim", 0, 10), "one", "0")
-	important := sharing("important", 10, 10)
-	cluster := &fakeCluster{pods: []*corev1.Pod{important, victim}}
-	cluster.see(nodes, victim)
-	inFlight := extender.NewInFlight()
-	gpus := func() server {
-		return serve(t, cluster, with(policytest.Build(t, gpumemory.Type(), ""), inFlight, newLedgerStore()))
-	}
-	preempts, asks := gpus(), gpus()
-	preempts.post(t, "preempt", encode(t, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{
-		"one": {Pods: []*extenderv1.MetaPod{{UID: "victim"}}},
-	}}))
-	if got := fitting(t, asks, sharing("late", 0, 10), "one"); len(got) > 0 {
-		t.Errorf("another pod gets the resources that another profile frees for a pod of higher priority: it fits on %q", got)
-	}
-}
-
 // RemoteClusters counts a pod that is being bound to one node of a cluster when it evaluates another node of that cluster.
 func TestRemoteClustersCountsPodsInFlight(t *testing.T) {
 	nodes := []*corev1.Node{labelled("west-1", "cluster", "west"), labelled("west-2", "cluster", "west")}

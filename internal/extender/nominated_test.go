@@ -1,7 +1,6 @@
 package extender_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,6 +77,12 @@ type gpuProfile struct {
 
 func serveGPUProfile(t *testing.T, change func(*gpumemory.Config), pods ...*corev1.Pod) *gpuProfile {
 	t.Helper()
+	return serveGPUsWith(t, change, func(*extender.Options) {}, pods...)
+}
+
+// serveGPUsWith is serveGPUProfile with other options.
+func serveGPUsWith(t *testing.T, change func(*gpumemory.Config), options func(*extender.Options), pods ...*corev1.Pod) *gpuProfile {
+	t.Helper()
 	config := gpumemory.Defaults()
 	if change != nil {
 		change(&config)
@@ -90,6 +95,7 @@ func serveGPUProfile(t *testing.T, change func(*gpumemory.Config), pods ...*core
 	return &gpuProfile{cluster: cluster, t: t, server: serve(t, cluster, func(e *engine.Options, o *extender.Options) {
 		e.Policies = []engine.WeightedPolicy{{Name: "GPUMemory", Policy: p, Weight: 1}}
 		o.Ledgers = newLedgerStore()
+		options(o)
 	})}
 }
 
@@ -191,288 +197,29 @@ func TestReserveLeavesNominatedPodsTheirGPU(t *testing.T) {
 	}
 }
 
-// After the response to a preempt call, the pod counts on the node, even before the view shows the nomination, and until the
-// pods evicted for it are gone.
+// A nominated pod counts on its node until it is bound there, whether the pods evicted for it are shown as terminating or gone.
 func TestPreemptedNodeIsKept(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 2), gpuNode("m", 1)}
+	nodes := []*corev1.Node{gpuNode("n", 2)}
 	low, high := on(sharing("low", 0, 10), "n", "1"), on(sharing("high", 2000, 12), "n", "0")
-	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
-	g := serveGPUProfile(t, nil, important, small)
-	g.see(nodes, low, high)
-	if got := g.fits(small, "n"); got != "n" {
-		t.Fatal("small does not fit before the preempt call")
-	}
-	if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}); got != "n[low]" {
-		t.Fatalf("preempt returns %q", got)
-	}
-	smaller := sharing("smaller", 0, 5) // does not fit beside high
-	step := func(what, want string, pods ...*corev1.Pod) {
-		t.Helper()
-		g.see(nodes, append(pods, high)...)
-		if got := g.fits(smaller, "n"); got != want {
-			t.Errorf("%s: a smaller pod fits on %q, want %q", what, got, want)
-		}
-		if got := g.fits(small, "n"); got != "n" {
-			t.Errorf("%s: a pod that fits beside high does not", what)
-		}
-	}
-	step("answered", "", low)
-	step("nominated", "", low, nominatedTo("n", important))
-	step("being evicted", "", terminating(low), nominatedTo("n", important))
-	step("evicted", "", nominatedTo("n", important))
-	step("bound", "", on(important, "n", "1"))
-	step("gone", "n")
-}
-
-// The pod counts on the node that kube-scheduler will choose by the victims of the response, not by those of the request: on n, one more is
-// evicted.
-func TestPreemptingPodCountsByItsResponse(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
-	onN, more, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("more-n", 5, 2), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
-	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
-	g := serveGPUProfile(t, nil, important, small)
-	g.see(nodes, onN, more, onM)
-	if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[more-n low-n]" {
-		t.Fatalf("preempt returns %q", got)
-	}
-	if got := g.fits(small, "n", "m"); got != "n" {
-		t.Errorf("small fits on %q, with important on m", got)
-	}
-}
-
-// A pod that is deleted before kube-scheduler nominates it does not count on any node.
-func TestPreemptingPodIsDeleted(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
-	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
-	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
-	g := serveGPUProfile(t, nil, important, small)
-	g.see(nodes, onN, onM)
-	if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[low-n]" {
-		t.Fatalf("preempt returns %q", got)
-	}
-	if got := g.fits(small, "n", "m"); got != "" {
-		t.Errorf("small fits on %q before important is deleted", got)
-	}
-	g.cluster.pods = []*corev1.Pod{small}
-	g.see(nodes, onN, onM)
-	if got := g.fits(small, "n", "m"); got != "n m" {
-		t.Errorf("small fits on %q after important was deleted", got)
-	}
-}
-
-// kube-scheduler may see a new pod before the watch shows it. The pod counts on the node nevertheless, as the API server
-// has it.
-func TestPreemptingPodIsNotShownYet(t *testing.T) {
-	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
-	g := serveGPUProfile(t, nil, small)
-	g.cluster.live = important
-	g.see([]*corev1.Node{gpuNode("n", 1)}, on(sharing("low", 0, 10), "n", "0"))
-	if got := g.preempt(important, map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}); got != "n[low]" {
-		t.Fatalf("preempt returns %q", got)
-	}
-	g.see([]*corev1.Node{gpuNode("n", 1)}) // low is gone, and the nomination is not shown
-	if got := g.fits(small, "n"); got != "" {
-		t.Errorf("small fits on %q", got)
-	}
-	g.cluster.pods = append(g.cluster.pods, important)
-	g.see([]*corev1.Node{gpuNode("n", 1)})
-	if got := g.fits(small, "n"); got != "" {
-		t.Errorf("small fits on %q when the watch shows important", got)
-	}
-}
-
-// If the API server does not respond about such a pod, no pod is evicted.
-func TestPreemptingPodIsNotReadable(t *testing.T) {
 	important := sharing("important", 1000, 16)
 	g := serveGPUProfile(t, nil)
-	g.cluster.liveErr = errors.New("no route to host")
-	g.see([]*corev1.Node{gpuNode("n", 1)}, on(sharing("low", 0, 10), "n", "0"))
-	got := g.post(t, "preempt", encode(t, extenderv1.ExtenderPreemptionArgs{Pod: important, NodeNameToMetaVictims: map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}}))
-	if preempted(t, got) != "" || !strings.Contains(got, "no route to host") {
-		t.Errorf("preempt returns %s", got)
-	}
-}
-
-// twoThatPreempt returns two pods that need the GPU of either node, after a preempt call for each.
-func twoThatPreempt(t *testing.T) (g *gpuProfile, nodes []*corev1.Node, first, second *corev1.Pod) {
-	t.Helper()
-	nodes = []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
-	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
-	first, second = sharing("first", 1000, 16), sharing("second", 1000, 16)
-	g = serveGPUProfile(t, nil, onM, first, second)
-	g.see(nodes, onN, onM)
-	victims := map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}
-	for _, pod := range []*corev1.Pod{first, second} {
-		if got := g.preempt(pod, victims); got != "m[low-m] n[low-n]" {
-			t.Fatalf("preempt of %s returns %q", pod.Name, got)
+	for _, step := range []struct {
+		what, want string
+		pods       []*corev1.Pod
+	}{
+		{"nominated", "", []*corev1.Pod{low, nominatedTo("n", important)}},
+		{"being evicted", "", []*corev1.Pod{terminating(low), nominatedTo("n", important)}},
+		{"evicted", "", []*corev1.Pod{nominatedTo("n", important)}},
+		{"bound", "", []*corev1.Pod{on(important, "n", "1")}},
+		{"gone", "n", nil},
+	} {
+		g.see(nodes, append(step.pods, high)...)
+		if got := g.fits(sharing("smaller", 0, 5), "n"); got != step.want { // does not fit beside high
+			t.Errorf("%s: a smaller pod fits on %q, want %q", step.what, got, step.want)
 		}
-	}
-	return g, nodes, first, second
-}
-
-// Two pods preempt at the same time, and the view does not show yet to which of two nodes each is nominated. The one that knows its node does
-// not evict the pod of the other node, too.
-func TestNominatedPodsEvictOnePodEach(t *testing.T) {
-	g, _, _, second := twoThatPreempt(t)
-	retried := nominatedTo("n", second) // low-n is gone, which the view does not show
-	if got := g.fits(retried, "n"); got != "" {
-		t.Fatalf("the pod fits on %q", got)
-	}
-	if got := g.preempt(retried, map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}); got != "" {
-		t.Errorf("preempt returns %q", got)
-	}
-}
-
-// A pod that may be nominated to one of several nodes gets none on which another pod needs the GPU, and of two that are nominated to the same
-// node, one fits. "first" comes before "second", and this one before "third", because of their names.
-func TestNominatedPodsTakeNoPlaceOfOthers(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 2), gpuNode("m", 1)}
-	onN, onM, stays := on(sharing("low-n", 0, 16), "n", "0"), on(sharing("low-m", 0, 16), "m", "0"), on(sharing("stays", 2000, 12), "n", "1")
-	first, second, third := sharing("first", 1000, 10), sharing("second", 1000, 10), sharing("third", 1000, 10)
-	g := serveGPUProfile(t, nil, onM, first, second, third)
-	g.see(nodes, onN, onM, stays)
-	if got := g.preempt(first, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[low-n]" {
-		t.Fatalf("preempt returns %q", got)
-	}
-	retried := nominatedTo("n", third)
-	g.see(nodes, onM, stays, nominatedTo("n", second), retried) // low-n is gone
-	if got := g.fits(first, "n"); got != "" {
-		t.Errorf("first fits on %q, and second is nominated there", got)
-	}
-	if got := g.fits(retried, "n"); got != "" {
-		t.Errorf("third fits on %q, and second is nominated there", got)
-	}
-	if got := g.fits(nominatedTo("n", second), "n"); got != "n" {
-		t.Errorf("second fits on %q, and comes before third", got)
-	}
-	if got := g.preempt(retried, map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}); got != "m[low-m]" {
-		t.Errorf("preempt for third returns %q", got)
-	}
-}
-
-// The same, if it is not known yet where any of them is nominated.
-func TestPodsThatMayBeNominatedTakeNoPlaceOfOthers(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 2), gpuNode("m", 2)}
-	onN, onM := on(sharing("low-n", 0, 16), "n", "0"), on(sharing("low-m", 0, 16), "m", "0")
-	staysN, staysM := on(sharing("stays-n", 2000, 12), "n", "1"), on(sharing("stays-m", 2000, 12), "m", "1")
-	first, second, third := sharing("first", 1000, 10), sharing("second", 1000, 10), sharing("third", 1000, 10)
-	g := serveGPUProfile(t, nil, first, second, third)
-	g.see(nodes, onN, onM, staysN, staysM)
-	for _, pod := range []*corev1.Pod{first, second} {
-		if got := g.preempt(pod, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[low-n]" {
-			t.Fatalf("preempt of %s returns %q", pod.Name, got)
+		if got := g.fits(sharing("small", 0, 4), "n"); got != "n" {
+			t.Errorf("%s: a pod that fits beside high does not", step.what)
 		}
-	}
-	if got := g.preempt(third, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n")}); got != "n[low-n]" {
-		t.Fatalf("preempt of third returns %q", got)
-	}
-	g.see(nodes, first, second, third, staysN, staysM) // both are gone
-	for pod, want := range map[*corev1.Pod]string{first: "", second: "", third: "n"} {
-		if got := g.fits(pod, "n", "m"); got != want {
-			t.Errorf("%s fits on %q, want %q", pod.Name, got, want)
-		}
-	}
-}
-
-// Of pods with the same priority, those come first that are nominated to this node alone: a pod that may get another node counts in what they
-// leave.
-func TestPodsNominatedToOneNodeAreFirst(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 3), gpuNode("m", 1)}
-	onN, onM := on(sharing("low-n", 0, 16), "n", "0"), on(sharing("low-m", 0, 16), "m", "0")
-	one, two := on(sharing("one", 2000, 10), "n", "1"), on(sharing("two", 2000, 10), "n", "2")
-	first, second, small := sharing("first", 1000, 9), sharing("second", 1000, 10), sharing("small", 0, 7)
-	g := serveGPUProfile(t, nil, first, second, small)
-	g.see(nodes, onN, onM, one, two)
-	if got := g.preempt(first, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[low-n]" {
-		t.Fatalf("preempt returns %q", got)
-	}
-	g.see(nodes, onM, one, two, nominatedTo("n", second)) // low-n is gone
-	if got := g.fits(small, "n"); got != "" {
-		t.Errorf("small fits on %q, and leaves second too little", got)
-	}
-}
-
-// Two pods that may each be nominated to the same nodes do not wait for each other: each is bound to the node that kube-scheduler has chosen,
-// also before the watch shows which one that is.
-func TestNominatedPodIsBoundBesideOthers(t *testing.T) {
-	g, nodes, first, second := twoThatPreempt(t)
-	g.see(nodes, first, second) // both are gone
-	for pod, node := range map[*corev1.Pod]string{first: "m", second: "n"} {
-		if got := g.fits(nominatedTo(node, pod), node); got != node {
-			t.Errorf("%s, which is nominated to %s, fits on %q", pod.Name, node, got)
-		}
-		if got := g.bind(pod.Name, node); got != "GPU 0" {
-			t.Errorf("%s is bound to %q", pod.Name, got)
-		}
-	}
-}
-
-// kube-scheduler may have nominated a pod whose copy does not show that yet, and the view may show it.
-func TestNominatedPodInAnOlderCopy(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
-	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
-	first, second := sharing("first", 1000, 16), sharing("second", 1000, 16)
-	g := serveGPUProfile(t, nil, onM, nominatedTo("n", first), second)
-	victims := map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}
-	g.see(nodes, onN, onM, nominatedTo("n", first))
-	for _, pod := range []*corev1.Pod{first, second} {
-		if got := g.preempt(pod, victims); got != "m[low-m] n[low-n]" {
-			t.Fatalf("preempt of %s returns %q", pod.Name, got)
-		}
-	}
-	// low-n is gone, which the view does not show.
-	if got := g.fits(first, "n"); got != "" {
-		t.Fatalf("the pod fits on %q", got)
-	}
-	if got := g.preempt(first, map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}); got != "" {
-		t.Errorf("preempt returns %q", got)
-	}
-	g.see(nodes, onM, nominatedTo("n", first))
-	if got := g.fits(first, "n"); got != "n" {
-		t.Errorf("once the view shows that the victim is gone, the pod fits on %q", got)
-	}
-}
-
-// A pod that kube-scheduler nominates to another node than before counts there, before the watch shows the nomination.
-func TestNominatedToAnotherNode(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
-	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
-	pod, small := nominatedTo("n", sharing("important", 1000, 16)), sharing("small", 0, 4)
-	g := serveGPUProfile(t, nil, pod, small)
-	g.see(nodes, onN, onM, pod)
-	if got := g.preempt(pod, map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}); got != "m[low-m] n[low-n]" {
-		t.Fatalf("preempt returns %q", got)
-	}
-	g.see(nodes, onN, pod) // kube-scheduler has chosen m, and low-m is gone
-	if got := g.fits(small, "m"); got != "" {
-		t.Errorf("small fits on %q, which is freed for another pod", got)
-	}
-}
-
-// The effect of a response ends when kube-scheduler nominates the pod elsewhere, or nowhere.
-func TestPreemptedNodeIsFreeAgain(t *testing.T) {
-	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
-	onN, onM := on(sharing("low-n", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0")
-	important, small := sharing("important", 1000, 16), sharing("small", 0, 4)
-	g := serveGPUProfile(t, nil, important, small)
-	g.see(nodes, onN, onM)
-	victims := map[string]*extenderv1.MetaVictims{"n": metaVictims("low-n"), "m": metaVictims("low-m")}
-	if got := g.preempt(important, victims); got != "m[low-m] n[low-n]" {
-		t.Fatalf("preempt returns %q", got)
-	}
-	if got := g.fits(small, "n", "m"); got != "" {
-		t.Errorf("small fits on %q before the view shows the nomination of important", got)
-	}
-	if got := g.preempt(sharing("another", 1000, 16), victims); got != "m[low-m] n[low-n]" {
-		t.Errorf("a second preempt call returns %q", got)
-	}
-	g.see(nodes, onN, onM, nominatedTo("m", important), nominatedTo("m", sharing("another", 1000, 16)))
-	if got := g.fits(small, "n", "m"); got != "n" {
-		t.Errorf("small fits on %q, with both nominated to m", got)
-	}
-	g.see(nodes, onN, onM)
-	if got := g.fits(small, "n", "m"); got != "n m" {
-		t.Errorf("small fits on %q, without nominated pods", got)
 	}
 }
 
@@ -482,70 +229,34 @@ func TestNominatedPodEvictsNoPodElsewhere(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
 	low, lowM, important := on(sharing("low", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0"), sharing("important", 1000, 16)
 	nominated := nominatedTo("n", important)
-	onN, onM := map[string]*extenderv1.MetaVictims{"n": metaVictims("low")}, map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}
 	for _, tc := range []struct {
-		name     string
-		answered bool        // whether this replica answered the preempt call that nominated the pod
-		view     *corev1.Pod // low as the view shows it; nil: gone
-		live     *corev1.Pod // low in the API server; nil: gone
-		rejected bool        // whether the filter call before rejected the pod on its node
-		want     string
+		name string
+		view *corev1.Pod // on n as the view shows it; nil: gone
+		live *corev1.Pod // the same in the API server; nil: gone
+		want string
 	}{
-		{"evicted, and being deleted as the view shows it", true, terminating(low), nil, true, ""},
-		{"evicted, and running as the view shows it", true, low, nil, true, ""},
-		{"evicted for another replica", false, terminating(low), nil, true, ""},
-		{"evicted, and ended, but not gone yet", true, terminating(low), failed(terminating(low)), true, ""},
-		{"deleted by others, and more important", false, terminating(on(sharing("high", 2000, 10), "n", "0")), nil, true, ""},
-		{"the view shows it just in time", true, nil, nil, true, ""},
-		{"not gone yet", true, terminating(low), low, true, "m[low-m]"},
-		{"nobody was evicted", false, low, low, true, "m[low-m]"},
-		{"kube-scheduler rules the node out", true, nil, nil, false, "m[low-m]"},
+		{"gone", terminating(low), nil, ""},
+		{"ended, but not gone yet", terminating(low), failed(terminating(low)), ""},
+		{"deleted by others, and more important", terminating(on(sharing("high", 2000, 10), "n", "0")), nil, ""},
+		{"not gone yet", terminating(low), terminating(low), "m[low-m]"},
+		{"nobody was evicted", low, low, "m[low-m]"},
+		{"kube-scheduler rules the node out", nil, nil, "m[low-m]"},
+		{"kube-scheduler rules the node out, and the pod fits beside one that terminates", terminating(on(sharing("small", 0, 0), "n", "0")), nil, "m[low-m]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := serveGPUProfile(t, nil, important)
-			g.see(nodes, low, lowM)
-			if tc.answered {
-				if got := g.preempt(important, onN); got != "n[low]" {
-					t.Fatalf("the first preempt call returns %q", got)
-				}
-			}
 			if tc.live != nil {
 				g.cluster.pods = append(g.cluster.pods, tc.live)
-			}
-			g.see(nodes, low, lowM, nominated)
-			if tc.rejected {
-				if got := g.fits(nominated, "n"); got != "" {
-					t.Fatalf("the pod fits on %q in a view that shows low", got)
-				}
 			}
 			now := []*corev1.Pod{lowM, nominated}
 			if tc.view != nil {
 				now = append(now, tc.view)
 			}
 			g.see(nodes, now...)
-			if got := g.preempt(nominated, onM); got != tc.want {
+			if got := g.preempt(nominated, map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}); got != tc.want {
 				t.Errorf("preempt returns %q, want %q", got, tc.want)
 			}
-			if got := g.preempt(nominated, onM); got != "m[low-m]" {
-				t.Errorf("another preempt call, without a filter call about the node, returns %q", got)
-			}
 		})
-	}
-}
-
-// A nomination that the view does not have, because no scheduler has made it, keeps no pods on other nodes.
-func TestNominationOfOthersKeepsNoPods(t *testing.T) {
-	low, lowM, important := on(sharing("low", 0, 10), "n", "0"), on(sharing("low-m", 0, 10), "m", "0"), sharing("important", 1000, 16)
-	g := serveGPUProfile(t, nil, important)
-	nodes := []*corev1.Node{gpuNode("n", 1), gpuNode("m", 1)}
-	for what, pods := range map[string][]*corev1.Pod{"nowhere": nil, "elsewhere": {nominatedTo("m", important)}} {
-		g.see(nodes, append(pods, terminating(low), lowM)...)
-		if got := g.fits(nominatedTo("n", important), "n"); got != "" {
-			t.Fatalf("the pod fits on %q in a view that shows low", got)
-		}
-		if got := g.preempt(nominatedTo("n", important), map[string]*extenderv1.MetaVictims{"m": metaVictims("low-m")}); got != "m[low-m]" {
-			t.Errorf("the view has it nominated %s: preempt returns %q", what, got)
-		}
 	}
 }
 
@@ -573,21 +284,12 @@ func TestNominatedPodsFollowFromTheView(t *testing.T) {
 		draw := func() *corev1.Pod {
 			return sharing(fmt.Sprint("p", rapid.IntRange(0, 6).Draw(t, "pod")), rapid.Int32Range(0, 3).Draw(t, "priority"), rapid.Int64Range(1, 16).Draw(t, "GiB"))
 		}
-		forget := func(bool) {}
 		t.Repeat(map[string]func(*rapid.T){
 			"runs":       func(t *rapid.T) { b.SetPod(on(draw(), node.Draw(t, "node"), gpu.Draw(t, "GPU"))) },
 			"is deleted": func(t *rapid.T) { b.SetPod(terminating(on(draw(), node.Draw(t, "node"), gpu.Draw(t, "GPU")))) },
 			"is gone":    func(t *rapid.T) { b.DeletePod(draw().UID) },
 			"nominated":  func(t *rapid.T) { b.SetPod(nominatedTo(node.Draw(t, "node"), draw())) },
 			"nominated2": func(t *rapid.T) { b.SetPod(nominatedTo(node.Draw(t, "node"), draw())) },
-			"forgotten":  func(*rapid.T) { forget(true) },
-			"expected": func(t *rapid.T) {
-				var nodes []snapshot.NominatedNode
-				for _, name := range rapid.SliceOfNDistinct(node, 1, 2, rapid.ID[string]).Draw(t, "nodes") {
-					nodes = append(nodes, snapshot.NominatedNode{Name: name, Victims: []types.UID{draw().UID}})
-				}
-				forget = b.Nominate(draw(), "", nodes)
-			},
 			"": func(t *rapid.T) {
 				view := b.View()
 				req := engine.Request{Pod: draw(), View: view, Nodes: []*snapshot.Node{view.Node("n"), view.Node("m")}}

@@ -31,17 +31,16 @@ type seen struct {
 	pod *corev1.Pod
 }
 
-func (s *seen) View() *snapshot.View                                                  { return s.run.builder.View() }
-func (s *seen) ViewFor(types.UID) *snapshot.View                                      { return s.View() }
-func (s *seen) Assume(*corev1.Pod, string) func()                                     { return func() {} }
-func (s *seen) Nominate(context.Context, *corev1.Pod, []snapshot.NominatedNode) error { return nil }
-func (s *seen) Assumed(types.UID) string                                              { return "" }
-func (s *seen) Superseded(*snapshot.View) <-chan struct{}                             { return nil }
-func (s *seen) Synced() error                                                         { return nil }
-func (s *seen) Pod(types.UID, string) *corev1.Pod                                     { return nil }
-func (s *seen) PodByName(_, _ string) *corev1.Pod                                     { return s.pod }
-func (s *seen) PodByUID(types.UID) *corev1.Pod                                        { return s.pod }
-func (s *seen) Bind(context.Context, binder.Binding) error                            { return nil }
+func (s *seen) View() *snapshot.View                       { return s.run.builder.View() }
+func (s *seen) ViewFor(types.UID) *snapshot.View           { return s.View() }
+func (s *seen) Assume(*corev1.Pod, string) func()          { return func() {} }
+func (s *seen) Assumed(types.UID) string                   { return "" }
+func (s *seen) Superseded(*snapshot.View) <-chan struct{}  { return nil }
+func (s *seen) Synced() error                              { return nil }
+func (s *seen) Pod(types.UID, string) *corev1.Pod          { return nil }
+func (s *seen) PodByName(_, _ string) *corev1.Pod          { return s.pod }
+func (s *seen) PodByUID(types.UID) *corev1.Pod             { return s.pod }
+func (s *seen) Bind(context.Context, binder.Binding) error { return nil }
 func (s *seen) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return s.pod, nil
 }

@@ -54,7 +54,7 @@ func (w *world) lacks(view *snapshot.View, configMaps bool, known alike) string 
 		}
 		known[n] = got
 	}
-	if !slices.EqualFunc(view.Nominated(), want.Nominated(), sameNomination) { // also to nodes that do not exist
+	if !samePods(view.Nominated(), want.Nominated()) { // also to nodes that do not exist
 		return "nominated pods"
 	}
 	for key, l := range w.claimed {
@@ -81,11 +81,6 @@ func sameNode(a, b *corev1.Node) bool {
 }
 
 // samePods reports whether the pods are equal, except for their versions.
-// sameNomination reports whether the same pod is nominated to the same node.
-func sameNomination(a, b *snapshot.Nomination) bool {
-	return samePods([]*corev1.Pod{a.Pod}, []*corev1.Pod{b.Pod}) && len(a.Nodes) == len(b.Nodes) && a.Nodes[0].Name == b.Nodes[0].Name
-}
-
 func samePods(a, b []*corev1.Pod) bool {
 	return slices.EqualFunc(a, b, func(a, b *corev1.Pod) bool {
 		x, y := *a, *b

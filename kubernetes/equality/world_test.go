@@ -236,12 +236,9 @@ type apiServer struct {
 // publish updates the observed state to the current world.
 func (a *apiServer) publish() { a.view.Store(a.builder.View()) }
 
-func (a *apiServer) View() *snapshot.View              { return a.view.Load() }
-func (a *apiServer) ViewFor(types.UID) *snapshot.View  { return a.View() }
-func (a *apiServer) Assume(*corev1.Pod, string) func() { return func() {} } // one pod is bound at a time
-func (a *apiServer) Nominate(context.Context, *corev1.Pod, []snapshot.NominatedNode) error {
-	return nil
-}
+func (a *apiServer) View() *snapshot.View                      { return a.view.Load() }
+func (a *apiServer) ViewFor(types.UID) *snapshot.View          { return a.View() }
+func (a *apiServer) Assume(*corev1.Pod, string) func()         { return func() {} } // one pod is bound at a time
 func (a *apiServer) Assumed(types.UID) string                  { return "" }
 func (a *apiServer) Superseded(*snapshot.View) <-chan struct{} { return nil }
 func (a *apiServer) Synced() error                             { return nil }

@@ -150,11 +150,11 @@ func (p *licenses) boundPodsOf(n *snapshot.Node) []boundPod {
 // than there is does not count.
 func (p *licenses) nominatedSeats(f *feature, asking *corev1.Pod, view *snapshot.View, s *floatingSeats) int64 {
 	var sum int64
-	for _, n := range view.Nominated() {
-		if n.Pod.UID == asking.UID || corev1helpers.PodPriority(n.Pod) < corev1helpers.PodPriority(asking) || s.has(n.Pod.UID) {
+	for _, pod := range view.Nominated() {
+		if pod.UID == asking.UID || corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(asking) || s.has(pod.UID) {
 			continue
 		}
-		needs, _ := p.request(n.Pod)
+		needs, _ := p.request(pod)
 		for _, need := range needs {
 			if need.feature == f && need.seats <= s.total-s.reserved {
 				sum = snapshot.AddAmounts(sum, need.seats)

@@ -15,7 +15,7 @@ import (
 //     it;
 //   - whoever reads from a replica sees each pod where the watch has shown it, or where the replica has decided or learned meanwhile that it is,
 //     and the room that is left, in every state, and in the end where the pod is;
-//   - each pod is nominated to the node that kube-scheduler has chosen for it, and to none that neither the watch nor a preempt call has named;
+//   - each pod is nominated to the node that the watch has shown, and to no other one;
 //   - a preempt call lets no pods be evicted for a pod that fits on the node to which it is nominated, as [World.roomOn] says;
 //   - a pod that a replica has rejected is retried if it fits in the end.
 func (w *World) Check() error {

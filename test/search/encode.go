@@ -71,9 +71,6 @@ func (w *World) digest() digest {
 		for _, by := range w.rejected {
 			p.bool(by == i+1)
 		}
-		for _, k := range w.preemptions {
-			p.filtered(k.filtered, i)
-		}
 		p.bool(w.replicas[i].confirm != nil && w.replicas[i].cluster.Confirming())
 		p.append(&w.replicas[i].look(w.scope).part)
 	}
@@ -243,10 +240,8 @@ var skipped = map[reflect.Type]bool{
 
 // skippedFields are derived from others, or steps do not see them.
 var skippedFields = map[string]bool{
-	"search.World.rejected":      true, // the replicas have it
-	"search.preemption.filtered": true, // the same
-	"search.expectation.number":  true, // replica.awaited has them in the same order
-	"search.replica.cluster":     true, "search.replica.owned": true, "search.replica.changes": true, "search.replica.shown": true, "search.replica.room": true,
+	"search.World.rejected":  true, // the replicas have it
+	"search.replica.cluster": true, "search.replica.owned": true, "search.replica.changes": true, "search.replica.shown": true, "search.replica.room": true,
 
 	"cluster.state.lookups": true, "cluster.state.mu": true, "cluster.state.published": true, "cluster.state.unboundVersion": true,
 	"snapshot.Builder.budgets": true, "snapshot.Builder.dirtyBudgets": true, "snapshot.Builder.signals": true, "snapshot.Builder.freeRows": true,
@@ -387,17 +382,6 @@ func (p *part) pod(pod *corev1.Pod) {
 	p.bool(pod.DeletionTimestamp != nil)
 	p.bool(snapshot.Ended(pod))
 	p.annotations(pod.Annotations)
-}
-
-// filtered writes the filter call, if it was one of the replica.
-func (p *part) filtered(f filtered, replica int) {
-	if f.by != replica+1 {
-		p.bool(false)
-		return
-	}
-	p.bool(true)
-	p.view(f.view)
-	p.pod(f.pod)
 }
 
 func (p *part) ledger(o *ledger.Object) {

@@ -63,7 +63,6 @@ const (
 	nominate                         // kube-scheduler nominates pod a
 	restartScheduler                 // the kube-scheduler of pod a is killed, and starts again
 	terminate                        // pod a, which terminates, is gone
-	expireNomination                 // the replica does not expect a nomination any more
 )
 
 // The senders of requests: in Move, a is one of these, and b the index of the call or the ledger.
@@ -177,9 +176,6 @@ func (w *World) movesOf(moves []Move, i int8) []Move {
 			}
 		}
 	}
-	if len(r.awaited) > 0 {
-		add(expireNomination, 0, 0, 0)
-	}
 	if len(r.podEvents) > 0 {
 		add(showPod, 0, 0, 0)
 	}
@@ -285,7 +281,7 @@ func (w *World) After(m Move) *World {
 }
 
 // reduce removes what has no effect any more, so that Worlds are the same that differ in nothing else: late requests that the API server will
-// reject, ends of expectations and responses that have no effect any more, and versions of a pod that is not bound, if no replica will read one
+// reject, responses that have no effect any more, and versions of a pod that is not bound, if no replica will read one
 // from its cache to bind the pod.
 func (w *World) reduce() {
 	if w.scope.Unreduced {
@@ -294,7 +290,6 @@ func (w *World) reduce() {
 	w.late = slices.DeleteFunc(w.late, w.futile)
 	for i := range w.replicas {
 		r := &w.replicas[i]
-		w.expireInVain(r)
 		w.answerInVain(r)
 		if w.scope.Changes > 0 { // a sweep may read a version from the cache, too
 			continue
@@ -325,11 +320,11 @@ func (w *World) move(m Move) {
 		if m.b < 0 {
 			w.rejected[m.a] = int(m.replica) + 1
 			if w.preempted < w.scope.Preemptions && w.scope.preemptor(int(m.a)) {
-				w.preemptions[m.a].filtered = filtered{int(m.replica) + 1, r.look(w.scope).others[m.a], w.rejectedAs(r, int(m.a))}
+				w.preemptions[m.a].filtered = w.rejectedAs(r, int(m.a))
 			}
 			return
 		}
-		w.rejected[m.a], w.preemptions[m.a].filtered = 0, filtered{}
+		w.rejected[m.a], w.preemptions[m.a].filtered = 0, nil
 		w.tried[m.a]++
 		w.begin(r, int(m.a), int(m.b))
 	case work:
@@ -466,7 +461,6 @@ func (w *World) showPod(r *replica) {
 	if pod == nil || pod.Spec.NodeName != "" {
 		r.decided[p], r.bound[p] = "", false
 	}
-	r.unshown[p] = ""
 }
 
 // existing returns the pod; nil if it has ended, which is the same to replicas as being gone.

@@ -27,26 +27,10 @@ import (
 // preemption is what a kube-scheduler does to make room for one pod. It decides when it calls preempt, and does the rest later: it evicts
 // pods, and writes the nomination. The zero value is nothing.
 type preemption struct {
-	filtered  filtered // the latest filter call, until the preempt call that follows it, or another attempt
-	evicts    []int    // the pods that it has yet to evict
-	nominates bool     // it has yet to write that the pod is nominated to the node; "": to none
+	filtered  *corev1.Pod // as the latest filter call rejected it on all nodes, until the preempt call that follows, or another attempt; nil: none
+	evicts    []int       // the pods that it has yet to evict
+	nominates bool        // it has yet to write that the pod is nominated to the node; "": to none
 	node      string
-}
-
-// filtered is a filter call that has rejected the pod on all nodes.
-type filtered struct {
-	by   int // the replica, plus 1; 0: there is none
-	view *snapshot.View
-	pod  *corev1.Pod
-}
-
-// expectation is what a replica has responded to a preempt call, until it does not expect a nomination any more.
-type expectation struct {
-	pod    int
-	nodes  []string // to one of which the pod will be nominated
-	was    string   // to which node it was nominated then, as far as the replica knew
-	seen   bool     // the watch had shown the pod then
-	number int      // of the Nominate, which may depend on all of these
 }
 
 // lower reports whether pod v has a lower priority than pod p.
@@ -112,7 +96,7 @@ func (w *World) nominatedTo(p int) int {
 
 // preempts reports whether a kube-scheduler may call preempt for pod p now: not while pods that it has evicted for the pod terminate.
 func (w *World) preempts(p int) bool {
-	if w.preemptions[p].filtered.by == 0 || w.preempted >= w.scope.Preemptions || w.pods[p] == nil || w.pods[p].Spec.NodeName != "" {
+	if w.preemptions[p].filtered == nil || w.preempted >= w.scope.Preemptions || w.pods[p] == nil || w.pods[p].Spec.NodeName != "" {
 		return false
 	}
 	n, on := w.nominatedTo(p), w.candidates(p, false)
@@ -128,7 +112,7 @@ func anyVictim(on [][]int) bool {
 
 // preemptsUnaware reports whether a kube-scheduler that does not know yet which pods are gone may call preempt for pod p, and would evict one.
 func (w *World) preemptsUnaware(p int) bool {
-	return w.unaware < w.scope.Unaware && w.preemptions[p].filtered.by != 0 && w.preempted < w.scope.Preemptions && w.pods[p] != nil &&
+	return w.unaware < w.scope.Unaware && w.preemptions[p].filtered != nil && w.preempted < w.scope.Preemptions && w.pods[p] != nil &&
 		w.pods[p].Spec.NodeName == "" && slices.Contains(w.pods[:w.scope.Victims], nil) && anyVictim(w.candidates(p, true))
 }
 
@@ -171,8 +155,8 @@ func (w *World) preemptMoves(moves []Move) []Move {
 // by the number.
 func (w *World) preempt(i, p, number int, unaware bool) {
 	r, k := &w.replicas[i], &w.preemptions[p]
-	before := k.filtered
-	k.filtered = filtered{}
+	pod := k.filtered
+	k.filtered = nil
 	w.preempted++
 	if unaware {
 		w.unaware++
@@ -180,71 +164,40 @@ func (w *World) preempt(i, p, number int, unaware bool) {
 	on := w.candidates(p, unaware)
 	if !anyVictim(on) {
 		k.nominates, k.node = true, "" // it does not call an extender
-		w.choose(p, nil)
 		return
 	}
-	pod := before.pod
-	if before.by != i+1 {
-		before = filtered{}
+	retry := w.nominatedTo(p)
+	if retry >= 0 && (pod.Status.NominatedNodeName != w.nodes[retry].Name || !w.roomOn(r, p, retry)) {
+		retry = -1
 	}
-	w.forgetful(r, pod)
-	kept := w.callPreempt(r, pod, before, on)
+	kept := w.callPreempt(r, pod, on)
 	if len(kept) == 0 {
 		return
 	}
-	n := w.nominatedTo(p)
-	if before.by != 0 && n >= 0 && before.pod.Status.NominatedNodeName == w.nodes[n].Name && w.scope.reserves(before.view, p, w.nodes[n].Name) && w.roomOn(r, p, n) {
-		w.broken = fmt.Errorf("pod %s is nominated to %s and fits there, and the preempt call evicts pods on other nodes", w.scope.pod(p), w.nodes[n].Name)
+	if retry >= 0 {
+		w.broken = fmt.Errorf("pod %s is nominated to %s and fits there, and the preempt call evicts pods on other nodes", w.scope.pod(p), w.nodes[retry].Name)
 	}
-	if n = kept[number%len(kept)]; w.scope.Started {
+	n := kept[number%len(kept)]
+	if w.scope.Started {
 		n = slices.MaxFunc(kept, func(a, b int) int { return cmp.Compare(slices.Max(on[a]), slices.Max(on[b])) })
 	}
 	k.nominates, k.node, k.evicts = true, w.nodes[n].Name, on[n]
-	w.choose(p, r)
 }
 
-// forgetful notes that neither the replica nor kube-scheduler, which has the pod, knows yet to which node the pod is nominated: then the watch
-// will show this nomination as if it followed the preempt call.
-func (w *World) forgetful(r *replica, pod *corev1.Pod) {
-	p := w.scope.index(pod.UID)
-	switch now := w.pods[p].Status.NominatedNodeName; {
-	case now == "", now == pod.Status.NominatedNodeName, r.pods[p] == nil, now == r.own(p):
-	case slices.ContainsFunc(r.awaited, func(e expectation) bool { return e.pod == p && slices.Contains(e.nodes, now) }):
-	default:
-		r.late[p] = true
-	}
-}
-
-// choose records that a kube-scheduler has chosen a node for pod p from what the replica has kept; nil: that it has chosen none, or has forgotten
-// it.
-func (w *World) choose(p int, r *replica) {
-	for i := range w.replicas {
-		w.replicas[i].chosen[p] = ""
-	}
-	if r != nil && !r.late[p] {
-		r.chosen[p] = w.preemptions[p].node
-	}
-}
-
-// roomOn reports whether pod p fits on the node if those pods are gone that are gone, and that the replica knows to have been evicted. Other pods
-// need room there that are nominated to this node alone.
+// roomOn reports whether pod p fits on the node because pods are gone that the replica shows as terminating there. No other pod is nominated to the
+// node.
 func (w *World) roomOn(r *replica, p, n int) bool {
 	view := r.look(w.scope).others[p]
-	nominated := slices.IndexFunc(view.Nominated(), func(n *snapshot.Nomination) bool { return n.Pod.UID == w.scope.uid(p) })
-	if nominated < 0 {
-		return false
-	}
-	to, ok := view.Nominated()[nominated].Node(w.nodes[n].Name)
 	for _, other := range view.Nominated() {
-		if other.Pod.UID != w.scope.uid(p) && len(other.Nodes) == 1 && other.Nodes[0].Name == w.nodes[n].Name {
+		if other.UID != w.scope.uid(p) && other.Status.NominatedNodeName == w.nodes[n].Name {
 			return false
 		}
 	}
-	for _, pod := range view.Node(w.nodes[n].Name).Pods {
-		evicted := pod.DeletionTimestamp != nil || slices.Contains(to.Victims, pod.UID)
-		ok = ok && evicted && w.pods[w.scope.index(pod.UID)] == nil
+	pods := view.Node(w.nodes[n].Name).Pods
+	stays := func(pod *corev1.Pod) bool {
+		return pod.DeletionTimestamp == nil || w.pods[w.scope.index(pod.UID)] != nil
 	}
-	return ok
+	return len(pods) > 0 && !slices.ContainsFunc(pods, stays)
 }
 
 // handlers are Handlers, with the cluster that each has.
@@ -264,17 +217,13 @@ type handler struct {
 // caller is the cluster of a replica during a call.
 type caller struct {
 	*cluster.Offline
-	world    *World
-	replica  *replica
-	view     *snapshot.View
-	nominate func(pod *corev1.Pod, nodes []snapshot.NominatedNode)
+	world   *World
+	replica *replica
 }
 
-func (*caller) Synced() error                      { return nil }
-func (c *caller) ViewFor(types.UID) *snapshot.View { return c.view }
-func (c *caller) Nominate(_ context.Context, pod *corev1.Pod, nodes []snapshot.NominatedNode) error {
-	c.nominate(pod, nodes)
-	return nil
+func (*caller) Synced() error { return nil }
+func (c *caller) ViewFor(pod types.UID) *snapshot.View {
+	return c.replica.look(c.world.scope).others[c.world.scope.index(pod)]
 }
 func (c *caller) LivePod(_ context.Context, _, _ string, uid types.UID) (*corev1.Pod, error) {
 	if c.world.scope.Mutation == EvictedFromCache {
@@ -287,23 +236,12 @@ func (c *caller) LivePod(_ context.Context, _, _ string, uid types.UID) (*corev1
 	return done.pod, nil
 }
 
-// callPreempt calls preempt of a replica for the pod, as kube-scheduler has it, after the filter call if that was one of the same replica, and
-// returns the nodes that it keeps.
-func (w *World) callPreempt(r *replica, pod *corev1.Pod, before filtered, candidates [][]int) (kept []int) {
-	p := w.scope.index(pod.UID)
+// callPreempt calls preempt of a replica for the pod, as kube-scheduler has it, and returns the nodes that it keeps.
+func (w *World) callPreempt(r *replica, pod *corev1.Pod, candidates [][]int) (kept []int) {
 	h := handlers.Get().(*handler)
 	defer handlers.Put(h)
 	h.Engine = w.scope.engine
-	*h.cluster = caller{Offline: r.cluster, world: w, replica: r, view: before.view, nominate: func(pod *corev1.Pod, nodes []snapshot.NominatedNode) {
-		w.expect(r, p, pod, nodes)
-	}}
-	if before.by != 0 {
-		var names []string
-		for _, node := range w.nodes {
-			names = append(names, node.Name)
-		}
-		h.post(decision.Filter, map[string]any{"Pod": before.pod, "NodeNames": names}, nil)
-	}
+	*h.cluster = caller{r.cluster, w, r}
 	type victims struct{ Pods []map[string]string }
 	given, response := map[string]victims{}, struct{ NodeNameToMetaVictims map[string]any }{}
 	for n, evicted := range candidates {
@@ -313,7 +251,6 @@ func (w *World) callPreempt(r *replica, pod *corev1.Pod, before filtered, candid
 			given[w.nodes[n].Name] = of
 		}
 	}
-	h.cluster.view = r.look(w.scope).others[p]
 	h.post(decision.Preempt, map[string]any{"Pod": pod, "NodeNameToMetaVictims": given}, &response)
 	for n, node := range w.nodes {
 		if _, ok := response.NodeNameToMetaVictims[node.Name]; ok {
@@ -334,55 +271,8 @@ func (h *handler) post(verb decision.Verb, args, response any) {
 	if strings.Contains(recorder.Body.String(), `"Error":"`) && !strings.Contains(recorder.Body.String(), `"Error":""`) {
 		panic(recorder.Body.String())
 	}
-	if response == nil {
-		return
-	}
 	if err := json.Unmarshal(recorder.Body.Bytes(), response); err != nil {
 		panic(err)
-	}
-}
-
-// expect counts pod p on the nodes to one of which it will be nominated.
-func (w *World) expect(r *replica, p int, pod *corev1.Pod, nodes []snapshot.NominatedNode) {
-	if len(nodes) == 0 {
-		return
-	}
-	live := w.pods[p]
-	if r.pods[p] == nil && live != nil {
-		r.unshown[p] = live.Status.NominatedNodeName
-	}
-	if w.scope.Mutation == UnseenNotNominated {
-		live = nil
-	}
-	e := expectation{pod: p, was: r.own(p), seen: r.pods[p] != nil}
-	e.number = r.numbered(func(c *cluster.Offline) int { return c.Nominate(pod, live, nodes) })
-	for _, n := range nodes {
-		e.nodes = append(e.nodes, n.Name)
-	}
-	r.awaited = append(r.awaited, e)
-}
-
-// expire ends the oldest expectation of the replica. From then on, the watch may show a nomination as if it followed a later preempt call.
-func (w *World) expire(r *replica) {
-	first := r.awaited[0]
-	r.awaited = r.awaited[1:]
-	if first.number == 0 || w.scope.Mutation == NominationKept {
-		return
-	}
-	r.change(func(c *cluster.Offline) { c.EndNominate(first.number) })
-	own := r.own(first.pod)
-	if r.pods[first.pod] == nil || own == first.was {
-		r.late[first.pod], r.chosen[first.pod] = true, ""
-	}
-	if own != r.chosen[first.pod] && !slices.ContainsFunc(r.awaited, func(e expectation) bool { return e.pod == first.pod }) {
-		r.chosen[first.pod] = ""
-	}
-}
-
-// expireInVain ends expectations that have no effect any more.
-func (w *World) expireInVain(r *replica) {
-	for len(r.awaited) > 0 && (!r.waits(r.awaited[0].pod) || r.resolved(r.awaited[0].pod)) {
-		w.expire(r)
 	}
 }
 
@@ -392,72 +282,37 @@ func (r *replica) waits(p int) bool {
 	return r.decided[p] == "" && (pod == nil && !r.gone[p] || pod != nil && pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil)
 }
 
-// own returns the node to which pod p is nominated, as far as the replica knows from the API server; "" if to none.
-func (r *replica) own(p int) string {
-	if pod := r.pods[p]; pod != nil {
-		return pod.Status.NominatedNodeName
-	}
-	return r.unshown[p]
-}
-
-// resolved reports whether the watch has shown the nomination that follows the one preempt call for pod p that the replica remembers.
-func (r *replica) resolved(p int) bool {
-	calls, was := 0, ""
-	for _, e := range r.awaited {
-		if e.pod == p {
-			calls, was = calls+1, e.was
-		}
-	}
-	own := r.own(p)
-	return calls == 1 && r.pods[p] != nil && own != "" && own != was && own == r.chosen[p] && !r.late[p]
-}
-
 // reserves reports whether pod p is nominated to the node, or, if it is "", to any, in the view.
 func (s *Scope) reserves(view *snapshot.View, p int, node string) bool {
-	return slices.ContainsFunc(view.Nominated(), func(n *snapshot.Nomination) bool {
-		_, ok := n.Node(node)
-		return n.Pod.UID == s.uid(p) && (ok || node == "")
+	return slices.ContainsFunc(view.Nominated(), func(pod *corev1.Pod) bool {
+		return pod.UID == s.uid(p) && (node == "" || pod.Status.NominatedNodeName == node)
 	})
 }
 
-// checkNominations checks to which nodes the view of the replica has pods nominated: to the one that kube-scheduler has chosen, and otherwise
-// only to those that the watch or a preempt call has named; after one call, once the watch shows the nomination, to no other one.
+// checkNominations checks that the view of the replica has those pods nominated that the watch has shown so, as it has shown them.
 func (w *World) checkNominations(r *replica, view *snapshot.View) error {
 	for p := range w.pods {
-		var got []string
-		for _, n := range view.Nominated() {
-			if n.Pod.UID == w.scope.uid(p) {
-				if shown := r.pods[p]; shown != nil && shown.Annotations[asksForSeat] != n.Pod.Annotations[asksForSeat] {
+		own := ""
+		if pod := r.pods[p]; pod != nil && r.waits(p) {
+			own = pod.Status.NominatedNodeName
+		}
+		got := ""
+		for _, pod := range view.Nominated() {
+			if pod.UID == w.scope.uid(p) {
+				got = pod.Status.NominatedNodeName
+				if r.pods[p] != nil && r.pods[p].Annotations[asksForSeat] != pod.Annotations[asksForSeat] {
 					return fmt.Errorf("the view has nominated pod %s as it was before somebody else changed it", w.scope.pod(p))
 				}
-				for _, to := range n.Nodes {
-					got = append(got, to.Name)
-				}
 			}
 		}
-		slices.Sort(got)
-		own, may, waits := r.own(p), []string(nil), r.waits(p)
-		for _, e := range r.awaited {
-			if e.pod == p && !r.resolved(p) {
-				may = append(may, e.nodes...)
-			}
-		}
-		if chosen := r.chosen[p]; waits && chosen != "" && !slices.Contains(got, chosen) && w.pods[p] != nil && w.pods[p].Spec.NodeName == "" {
-			return fmt.Errorf("the view has pod %s nominated to %v, and kube-scheduler has chosen %s", w.scope.pod(p), got, chosen)
-		}
-		if waits && r.pods[p] != nil && own != "" && !slices.Contains(got, own) {
-			return fmt.Errorf("the view has pod %s nominated to %v, and the watch has shown that it is nominated to %s", w.scope.pod(p), got, own)
-		}
-		for _, name := range got {
-			if !waits || name != own && !slices.Contains(may, name) {
-				return fmt.Errorf("the view has pod %s nominated to %v, and it should be to one of %v at most", w.scope.pod(p), got, append(may, own))
-			}
+		if got != own {
+			return fmt.Errorf("the view has pod %s nominated to %q, and the watch has shown that it is nominated to %q", w.scope.pod(p), got, own)
 		}
 	}
 	return nil
 }
 
-// preemptMove takes a move of [World.preemptMoves], or ends an expectation.
+// preemptMove takes a move of [World.preemptMoves].
 func (w *World) preemptMove(m Move) {
 	k := &w.preemptions[m.a]
 	switch m.kind {
@@ -478,10 +333,7 @@ func (w *World) preemptMove(m Move) {
 		w.faults++
 		*k = preemption{}
 		w.rejected[m.a] = 0
-		w.choose(int(m.a), nil)
 	case terminate:
 		w.setPod(int(m.a), nil)
-	case expireNomination:
-		w.expire(&w.replicas[m.replica])
 	}
 }

@@ -29,9 +29,8 @@ type replica struct {
 	nodeEvents   []event[*corev1.Node]
 	writers      []writer // one for each ledger
 	calls        []call
-	sweep        *sweep        // at most one at a time
-	confirm      *confirm      // the same
-	awaited      []expectation // the oldest first
+	sweep        *sweep   // at most one at a time
+	confirm      *confirm // the same
 
 	// What the checks compare with: what the watches have shown, and what the replica has decided and learned meanwhile.
 	pods    []*corev1.Pod // nil: deleted, or not shown yet
@@ -41,9 +40,6 @@ type replica struct {
 	bound   []bool   // the API server has said that the pod is bound, and the watch has shown it neither bound nor gone
 	gone    []bool   // the API server or the watch has said that the pod is gone
 	omitted [][]bool // for each pod and ledger: the watch has shown that the pod is gone while it had a claim there, which the views omit
-	unshown []string // to which node the API server had each pod nominated in the latest preempt call, if the watch did not show the pod; "": none
-	late    []bool   // an expectation for the pod has ended before the watch showed the nomination
-	chosen  []string // the node that a kube-scheduler has chosen after the latest preempt call for each pod, if that was of this replica; "": none
 }
 
 // unevaluated is no room of a View.
@@ -109,7 +105,6 @@ func (w *World) started() replica {
 		cluster: cluster.NewOffline(), owned: true,
 		pods: slices.Clone(w.pods), ledgers: slices.Clone(w.ledgers), nodes: slices.Clone(w.nodes),
 		decided: make([]string, len(w.pods)), bound: make([]bool, len(w.pods)), gone: make([]bool, len(w.pods)), omitted: make([][]bool, len(w.pods)),
-		unshown: make([]string, len(w.pods)), late: make([]bool, len(w.pods)), chosen: make([]string, len(w.pods)),
 		writers: make([]writer, len(w.ledgers)),
 	}
 	for _, node := range r.nodes {
@@ -140,8 +135,7 @@ func (r *replica) clone() replica {
 	c.pods, c.ledgers, c.nodes = slices.Clone(r.pods), slices.Clone(r.ledgers), slices.Clone(r.nodes)
 	c.podEvents, c.ledgerEvents, c.nodeEvents = slices.Clone(r.podEvents), slices.Clone(r.ledgerEvents), slices.Clone(r.nodeEvents)
 	c.decided, c.bound, c.gone, c.omitted = slices.Clone(r.decided), slices.Clone(r.bound), slices.Clone(r.gone), slices.Clone(r.omitted)
-	c.calls, c.awaited = slices.Clone(r.calls), slices.Clone(r.awaited)
-	c.unshown, c.late, c.chosen = slices.Clone(r.unshown), slices.Clone(r.late), slices.Clone(r.chosen)
+	c.calls = slices.Clone(r.calls)
 	c.writers = slices.Clone(r.writers)
 	if r.sweep != nil {
 		s := *r.sweep

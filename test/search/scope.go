@@ -87,8 +87,6 @@ const (
 	ConfirmedFromCache      Mutation = "an unconfirmed pod is read from the cache"
 	FinishedWithoutBinding  Mutation = "the plugin finishes a binding that has failed"
 	EvictedFromCache        Mutation = "evicted pods are read from the cache"
-	NominationKept          Mutation = "a nomination that the watch does not show does not end"
-	UnseenNotNominated      Mutation = "a preempt call ignores a pod that the watch does not show yet"
 )
 
 const (

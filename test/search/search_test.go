@@ -244,8 +244,6 @@ var mutations = []struct {
 	{search.UnusableClaimUsed, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 2, Request: search.NamedDevice, Replacements: 1}, `pod p is bound with device "a", and the node of the bind call has "b"`},
 	{search.ConfirmedFromCache, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Confirms: 1}, "replica 0: the view does not have pod p on node-0"},
 	{search.EvictedFromCache, search.Scope{Replicas: 1, Pods: 3, Nodes: 2, Calls: 1, Victims: 2, Preemptors: 1, Preemptions: 2}, "pod r is nominated to node-0 and fits there, and the preempt call evicts pods on other nodes"},
-	{search.NominationKept, search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Faults: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, "replica 0: the view has pod p nominated to [node-0], and it should be to one of [] at most"},
-	{search.UnseenNotNominated, search.Scope{Replicas: 1, Pods: 2, Nodes: 1, Calls: 1, Creations: 1, Victims: 1, Preemptors: 1, Preemptions: 1}, "replica 0: the view has pod p nominated to [], and kube-scheduler has chosen node-0"},
 	{search.FinishedWithoutBinding, search.Scope{Replicas: 1, Pods: 1, Nodes: 1, Calls: 1, Faults: 1, Plugin: true}, `replica 0: the view has pod p on node-0, and it should be on ""`},
 }
 

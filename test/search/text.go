@@ -76,7 +76,7 @@ func (w *World) Text(m Move) string {
 		return "pod " + w.scope.pod(int(m.a)) + " has ended"
 	case changePod:
 		return "pod " + w.scope.pod(int(m.a)) + " is changed by somebody else"
-	case preempt, evict, nominate, restartScheduler, terminate, expireNomination:
+	case preempt, evict, nominate, restartScheduler, terminate:
 		return w.preemptText(m)
 	}
 	return "pod " + w.scope.pod(int(m.a)) + " is deleted"
@@ -98,8 +98,6 @@ func (w *World) preemptText(m Move) string {
 		return fmt.Sprintf("kube-scheduler nominates pod %s to %q", pod, k.node)
 	case restartScheduler:
 		return "kube-scheduler is killed, and starts again"
-	case terminate:
-		return "pod " + pod + " has terminated and is gone"
 	}
-	return fmt.Sprintf("replica %d: the nomination of pod %s was not shown in time", m.replica, w.scope.pod(w.replicas[m.replica].awaited[0].pod))
+	return "pod " + pod + " has terminated and is gone"
 }

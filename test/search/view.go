@@ -61,8 +61,8 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 	for l := range v.Pools() {
 		ledger(l)
 	}
-	for _, n := range v.Nominated() {
-		fmt.Fprintf(&key, "!%s%s%s %v", n.Pod.UID, n.Pod.Annotations[asksForSeat], n.Pod.Status.NominatedNodeName, n.Nodes)
+	for _, pod := range v.Nominated() {
+		fmt.Fprintf(&key, "!%s%s%s", pod.UID, pod.Annotations[asksForSeat], pod.Status.NominatedNodeName)
 	}
 	views.Lock()
 	defer views.Unlock()

@@ -127,7 +127,7 @@ func (w *World) assume(r *replica, c *call, pod *corev1.Pod) bool {
 	}
 	r.change(func(c *cluster.Offline) { c.Assume(planned, name) })
 	if c.assumed = true; !r.bound[c.pod] {
-		r.decided[c.pod], r.chosen[c.pod] = name, ""
+		r.decided[c.pod] = name
 	}
 	return true
 }

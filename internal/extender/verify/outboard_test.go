@@ -38,9 +38,6 @@ func (stillCluster) Synced() error                             { return nil }
 func (stillCluster) Pod(types.UID, string) *corev1.Pod         { return nil }
 func (stillCluster) PodByName(_, _ string) *corev1.Pod         { return nil }
 func (stillCluster) PodByUID(types.UID) *corev1.Pod            { return nil }
-func (stillCluster) Nominate(context.Context, *corev1.Pod, []snapshot.NominatedNode) error {
-	return nil
-}
 func (stillCluster) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("not found")
 }
