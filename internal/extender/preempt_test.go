@@ -13,7 +13,6 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/internal/extender"
 )
 
 // Only the API server decides whether a pod is gone: without its response preempt evicts no pod, and the record has the reason.
