@@ -91,9 +91,9 @@ type preemption struct {
 // evaluate finds the pods to evict on each candidate: first a set of victims for each, then smaller sets. It starts with
 // the candidates that kube-scheduler prefers, because it may run out of time.
 func (p *preemption) evaluate(candidates []Candidate) ([]victimSearch, error) {
-	searches := make([]victimSearch, len(candidates))
+	searches, order := make([]victimSearch, len(candidates)), byPreference(candidates)
 	found := false
-	for _, i := range byPreference(candidates) {
+	for _, i := range order {
 		s := &searches[i]
 		*s = victimSearch{preemption: p, candidate: candidates[i]}
 		switch {
@@ -108,11 +108,7 @@ func (p *preemption) evaluate(candidates []Candidate) ([]victimSearch, error) {
 		}
 		found = found || s.candidate.Dropped == ""
 	}
-	evaluated := make([]Candidate, len(searches))
-	for i := range searches {
-		evaluated[i], _ = searches[i].result()
-	}
-	for _, i := range byPreference(evaluated) {
+	for _, i := range order {
 		if p.enough() {
 			break
 		}
