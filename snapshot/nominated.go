@@ -22,16 +22,16 @@ import (
 // What always holds:
 //
 //   - A pod is nominated if and only if SetPod has shown it so, on no node and without a
-//     deletionTimestamp. A response to a preempt call changes nothing: it does not say which node
-//     kube-scheduler chooses, and other replicas do not know it. So replicas differ only in how much
-//     their watches have shown.
+//     deletionTimestamp, whoever has written that, as in kube-scheduler. A response to a preempt call
+//     changes nothing: it does not say which node kube-scheduler chooses, and other replicas do not
+//     know it. So replicas differ only in how much their watches have shown.
 //   - A pod is nominated or on a node, never both: the View that first has it on a node, by SetPod or
 //     AssumePod, is the first without its nomination. So it counts at any time, and only once.
-//   - A View that lacks an evicted pod has the nomination for which it was evicted. One watch shows
-//     both, in the order in which they were written. kube-scheduler writes the nomination while it
-//     evicts, and before it looks at another pod; an evicted pod ends its grace period first. If a pod
-//     has none, its deletion may come first, by one request. A pod that another scheduler placed in
-//     this moment is filtered again by its bind call.
+//   - A View without a pod that was evicted has the nomination for which it was. One watch shows both
+//     in the order in which they were written: kube-scheduler writes the nomination while it evicts,
+//     and before it looks at another pod, and the evicted pod ends its grace period. The order may be
+//     another one if the pod has no grace period, or with the feature gate SchedulerAsyncAPICalls.
+//     Then a pod that was placed in between is filtered again when it is bound.
 func (v *View) Nominated() []*corev1.Pod { return v.nominated }
 
 // setNomination records whether the pod, which is on the node ("": on none), is nominated.

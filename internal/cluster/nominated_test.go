@@ -6,64 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	k8stesting "k8s.io/client-go/testing"
 
 	"outboard.dev/outboard/snapshot"
 )
-
-// A nomination counts only if a scheduler wrote it.
-func TestNominationsOfSchedulers(t *testing.T) {
-	const (
-		nominates = `{"f:status":{"f:nominatedNodeName":{}}}`
-		schedules = `{"f:status":{"f:conditions":{"k:{\"type\":\"PodScheduled\"}":{".":{},"f:type":{}}}}}`
-		both      = `{"f:status":{"f:conditions":{"k:{\"type\":\"PodScheduled\"}":{".":{},"f:type":{}}},"f:nominatedNodeName":{}}}`
-		other     = `{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{}},"f:nominatedNodeName":{}}}`
-	)
-	entry := func(manager, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: "status", FieldsV1: metav1.NewFieldsV1(fields)}
-	}
-	for _, tc := range []struct {
-		what     string
-		managers []metav1.ManagedFieldsEntry
-		counts   bool
-	}{
-		{"nobody knows who", nil, true},
-		{"kube-scheduler", []metav1.ManagedFieldsEntry{entry("kubectl", `{"f:spec":{}}`), entry("kube-scheduler", both)}, true},
-		{"kube-scheduler before it binds", []metav1.ManagedFieldsEntry{entry("kube-scheduler", nominates)}, true},
-		{"another scheduler", []metav1.ManagedFieldsEntry{entry("my-scheduler", both)}, true},
-		{"a cluster autoscaler", []metav1.ManagedFieldsEntry{entry("kube-scheduler", schedules), entry("cluster-autoscaler", nominates)}, false},
-		{"who sets other conditions", []metav1.ManagedFieldsEntry{entry("x", other)}, false},
-		{"two, one of them a scheduler", []metav1.ManagedFieldsEntry{entry("x", other), entry("kube-scheduler", both)}, true},
-		{"damaged", []metav1.ManagedFieldsEntry{entry("x", `{"f:status":{`), {Manager: "y"}, entry("z", nominates)}, false},
-	} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p", ManagedFields: tc.managers}, Status: corev1.PodStatus{NominatedNodeName: "n"}}
-		if got := trimmedPod(pod).Status.NominatedNodeName != ""; got != tc.counts || pod.Status.NominatedNodeName == "" {
-			t.Errorf("nominated by %s: counts in the informers of kube-scheduler: %v, want %v", tc.what, got, tc.counts)
-		}
-		api := fake.NewClientset()
-		api.PrependReactor("get", "pods", func(k8stesting.Action) (bool, runtime.Object, error) { return true, pod.DeepCopy(), nil })
-		live, err := (&Cluster{client: api, state: newState(), options: Options{LookupTimeout: time.Second}}).LivePod(t.Context(), "", "p", "p")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := live.Status.NominatedNodeName != ""; got != tc.counts {
-			t.Errorf("nominated by %s: counts in what is read from the API server: %v, want %v", tc.what, got, tc.counts)
-		}
-		trimPod(pod)
-		s := newState()
-		s.setComplete()
-		s.setPod(pod)
-		s.publish()
-		if got := len(s.view().Nominated()) == 1; got != tc.counts {
-			t.Errorf("nominated by %s: counts: %v, want %v", tc.what, got, tc.counts)
-		}
-		if pod.ManagedFields != nil {
-			t.Errorf("nominated by %s: the pod still has managed fields", tc.what)
-		}
-	}
-}
 
 // A pod that was created with its node has no condition PodScheduled until a kubelet writes it.
 func TestPodsCreatedWithTheirNode(t *testing.T) {
