@@ -104,5 +104,5 @@ func (p *process) addScores(profile string, verb decision.Verb, started time.Tim
 		r.Error = err.Error()
 	}
 	p.metrics.Of(profile, verb).Observe(r.Duration, r, err)
-	return p.service.Log.Add(r.Bounded(), scores)
+	return p.service.Log.Add(r, scores)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 const (
@@ -14,12 +16,11 @@ const (
 	// maxScores bounds the Scores that a Log keeps, in bytes: those of 700 calls with about 500
 	// nodes each, or of 70 with about 5,000.
 	maxScores = 8 << 20
-	// maxFree is how many unused Scores a Log keeps for reuse.
-	maxFree = 16
 )
 
 // Log keeps the latest records of all pods, and the latest [Scores] while they may be needed. It is
-// safe for concurrent use; a call holds its lock only while it finds the records of one pod, or looks once at each record.
+// safe for concurrent use; a call holds its lock only while it finds the records of one pod, or
+// looks once at each record.
 type Log struct {
 	made    time.Time
 	mu      sync.Mutex
@@ -28,7 +29,7 @@ type Log struct {
 	pods    map[podKey]*entry
 	scores  int // bytes
 	keeping int // number of the first record that may still have scores
-	free    []*Scores
+	free    *Scores
 	journal *Journal // nil: none
 }
 
@@ -47,11 +48,12 @@ func NewLog(size int) *Log {
 	return &Log{made: time.Now(), ring: make([]entry, cmp.Or(max(size, 0), DefaultLogSize)), pods: map[podKey]*entry{}}
 }
 
-// Add appends the record, and drops the oldest one if the Log is full. scores are those of the
-// call, and may be nil. Neither may be changed afterwards. Add returns Scores that are not needed
-// any more, or nil: the caller may overwrite them, so that keeping scores needs no new memory for
-// each call.
+// Add appends the record, of which it cuts long lists and texts, and drops the oldest one if the
+// Log is full. scores are those of the call, and may be nil. Neither may be changed afterwards. Add
+// returns Scores that are not needed any more, or nil: the caller may overwrite them, so that
+// keeping scores needs no new memory for each call.
 func (l *Log) Add(r *Record, scores *Scores) (unused *Scores) {
+	r.bound()
 	if l.journal != nil {
 		l.journal.offer(r)
 	}
@@ -73,9 +75,7 @@ func (l *Log) Add(r *Record, scores *Scores) (unused *Scores) {
 	for l.keeping = max(l.keeping, l.added-len(l.ring)); l.scores > maxScores; l.keeping++ {
 		l.forget(&l.ring[l.keeping%len(l.ring)])
 	}
-	if last := len(l.free) - 1; last >= 0 {
-		unused, l.free = l.free[last], l.free[:last]
-	}
+	unused, l.free = l.free, nil
 	return unused
 }
 
@@ -95,10 +95,7 @@ func (l *Log) drop(e *entry) {
 func (l *Log) forget(e *entry) {
 	if e.scores != nil {
 		l.scores -= e.scores.size()
-		if len(l.free) < maxFree {
-			l.free = append(l.free, e.scores)
-		}
-		e.scores = nil
+		l.free, e.scores = e.scores, nil
 	}
 }
 
@@ -112,7 +109,21 @@ func (l *Log) Since() time.Time {
 	return l.made
 }
 
-// Latest returns the latest records for which the function returns true, latest first, at most limit.
+// SchedulerNames returns the schedulers that called the profile, by the pods that it manages, in
+// alphabetical order.
+func (l *Log) SchedulerNames(profile string) []string {
+	names := map[string]bool{}
+	l.Latest(len(l.ring), func(r *Record) bool {
+		if r.Profile == profile && !r.Unmanaged && r.Pod.SchedulerName != "" {
+			names[r.Pod.SchedulerName] = true
+		}
+		return false
+	})
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Latest returns the latest records for which the function returns true, latest first, at most
+// limit.
 func (l *Log) Latest(limit int, selects func(*Record) bool) []*Record {
 	records := []*Record{}
 	l.mu.Lock()
@@ -138,40 +149,29 @@ type Query struct {
 	Limit int
 }
 
-func (q *Query) matches(r *Record) bool {
-	return (q.UID == "" || q.UID == r.Pod.UID) && (q.Profile == "" || q.Profile == r.Profile)
-}
-
 // Find returns the latest records about a pod, latest first.
 func (l *Log) Find(q Query) []*Record { return l.find(q, false) }
 
-// SchedulerNames returns the schedulers that called the profile, by the pods that it manages, in alphabetical order.
-func (l *Log) SchedulerNames(profile string) []string {
-	names := map[string]bool{}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range l.ring {
-		if r := l.ring[i].record; r != nil && r.Profile == profile && !r.Unmanaged && r.Pod.SchedulerName != "" {
-			names[r.Pod.SchedulerName] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
+// Why is [Why] of the pod's latest records, for its annotation [Annotation]. The profile binds the
+// pod. The record of the scores gets the comparison of the node, and the scores of the other nodes
+// are dropped.
+func (l *Log) Why(pod *corev1.Pod, profile, node string) string {
+	query := Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: node, Limit: 32}
+	return Why(l.find(query, true), profile, node)
 }
 
-// FindBound is Find for a pod that is being bound to the node: it stores the comparison of the node in
-// the record, and drops the scores of the other nodes.
-func (l *Log) FindBound(q Query) []*Record { return l.find(q, true) }
-
+// find is Find. If the pod is being bound to the node, it stores the comparison of the node in the
+// record, and drops the scores of the other nodes.
 func (l *Log) find(q Query, bound bool) []*Record {
 	records := []*Record{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var scored []string // profiles
 	for e := l.pods[podKey{q.Namespace, q.Name}]; e != nil && len(records) < q.Limit; e = e.older {
-		if !q.matches(e.record) {
+		r := e.record
+		if q.UID != "" && q.UID != r.Pod.UID || q.Profile != "" && q.Profile != r.Profile {
 			continue
 		}
-		r := e.record
 		if len(r.Top) > 0 && r.Error == "" && !slices.Contains(scored, r.Profile) {
 			scored = append(scored, r.Profile)
 			if r = e.choose(q.Node); bound && r != e.record {

@@ -39,7 +39,8 @@ type Record struct {
 	// policy evaluated it: all nodes fit, and all scores are equal.
 	Unmanaged bool `json:"unmanaged,omitempty"`
 
-	// UnknownClaims are the ResourceClaims of the pod that Outboard's watch had not shown, so that no score counts them.
+	// UnknownClaims are the ResourceClaims of the pod that Outboard's watch had not shown, so that no
+	// score counts them.
 	UnknownClaims []string `json:"unknownClaims,omitempty"`
 
 	// Nodes is the number of nodes in the call, Fit how many of them passed every filter, and
@@ -65,13 +66,13 @@ type Record struct {
 	MaxTotal int64 `json:"maxTotal,omitempty"`
 
 	// Preemptions are the candidate nodes of a preempt call, and PreemptionsLeftOut how many more
-	// there were (see Bounded).
+	// there were.
 	Preemptions        []Preemption `json:"preemptions,omitempty"`
 	PreemptionsLeftOut int          `json:"preemptionsLeftOut,omitempty"`
 	// Bound is the node of a bind call.
 	Bound string `json:"bound,omitempty"`
-	// Claims are those with which a bind call bound the pod, and Summary is why it is on the node, as in its
-	// annotation [Annotation]. A call about a pod that is already bound has neither.
+	// Claims are those with which a bind call bound the pod, and Summary is why it is on the node, as
+	// in its annotation [Annotation]. A call about a pod that is already bound has neither.
 	Claims  []Claim `json:"claims,omitempty"`
 	Summary string  `json:"summary,omitempty"`
 
@@ -90,14 +91,17 @@ type Pod struct {
 
 // PodOf identifies the pod.
 func PodOf(pod *corev1.Pod) Pod {
-	return Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), SchedulerName: cut(pod.Spec.SchedulerName)}
+	return Pod{
+		Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID),
+		SchedulerName: cut(pod.Spec.SchedulerName),
+	}
 }
 
 // Policy is the part of one policy in a decision.
 type Policy struct {
 	Name   string `json:"name"`
 	Weight int64  `json:"weight"`
-	// Unconcerned is true if the policy does not concern the pod.
+	// Unconcerned is true if the policy does not apply to the pod.
 	Unconcerned bool `json:"unconcerned,omitempty"`
 	// IgnoredError is the error of a policy that failed and was ignored (failurePolicy: Ignore).
 	IgnoredError string `json:"ignoredError,omitempty"`
@@ -118,7 +122,8 @@ type Rejection struct {
 	Nearest []Miss `json:"nearest,omitempty"`
 }
 
-// Brief returns a copy of bounded size that shares nothing with the record: the text is cut, and of the nearest nodes only the first is left.
+// Brief returns a copy of bounded size that shares nothing with the record: the text is cut, and of
+// the nearest nodes only the first is left.
 func (r Rejection) Brief() Rejection {
 	r.Text = cut(r.Text)
 	r.Nearest = slices.Clone(r.Nearest[:min(1, len(r.Nearest))])
@@ -188,50 +193,43 @@ const (
 	maxText        = 1024
 )
 
-// Bounded returns a copy of the record with long lists and texts cut, so that a [Log] takes a
-// bounded amount of memory for any call. It does not change the receiver, and shares with it what
-// was not cut.
-func (r *Record) Bounded() *Record {
-	if r.isBounded() {
-		return r
+// bound cuts long lists and texts, so that a [Log] takes a bounded amount of memory for any call.
+func (r *Record) bound() {
+	shorten(&r.Error)
+	shorten(&r.Summary)
+	r.Claims = first(r.Claims, maxClaims)
+	r.UnknownClaims = first(r.UnknownClaims, maxUnknown)
+	for i := range r.UnknownClaims {
+		shorten(&r.UnknownClaims[i])
 	}
-	b := *r
-	b.Error, b.Summary = cut(b.Error), cut(b.Summary)
-	b.Claims = slices.Clone(b.Claims[:min(len(b.Claims), maxClaims)])
-	b.UnknownClaims = slices.Clone(b.UnknownClaims[:min(len(b.UnknownClaims), maxUnknown)])
-	for i, name := range b.UnknownClaims {
-		b.UnknownClaims[i] = cut(name)
+	for i := range r.Policies {
+		shorten(&r.Policies[i].IgnoredError)
 	}
-	if len(b.Policies) > 0 {
-		b.Policies = slices.Clone(b.Policies)
-		for i := range b.Policies {
-			b.Policies[i].IgnoredError = cut(b.Policies[i].IgnoredError)
+	r.Rejections = first(r.Rejections, maxRejections)
+	for i := range r.Rejections {
+		shorten(&r.Rejections[i].Text)
+	}
+	r.PreemptionsLeftOut += max(0, len(r.Preemptions)-maxPreemptions)
+	r.Preemptions = first(r.Preemptions, maxPreemptions)
+	for i := range r.Preemptions {
+		if p := &r.Preemptions[i]; len(p.Added) > maxAdded {
+			p.Added = append(first(p.Added, maxAdded), "…")
 		}
 	}
-	b.Rejections = slices.Clone(b.Rejections[:min(len(b.Rejections), maxRejections)])
-	for i := range b.Rejections {
-		b.Rejections[i].Text = cut(b.Rejections[i].Text)
-	}
-	if more := len(b.Preemptions) - maxPreemptions; more > 0 {
-		b.PreemptionsLeftOut += more
-		b.Preemptions = b.Preemptions[:maxPreemptions]
-	}
-	b.Preemptions = slices.Clone(b.Preemptions)
-	for i := range b.Preemptions {
-		p := &b.Preemptions[i]
-		if len(p.Added) > maxAdded {
-			p.Added = append(slices.Clone(p.Added[:maxAdded]), "…")
-		}
-	}
-	return &b
 }
 
-func (r *Record) isBounded() bool {
-	return len(r.Error) <= maxText && len(r.Summary) <= maxText && len(r.Claims) <= maxClaims && len(r.UnknownClaims) <= maxUnknown && len(r.Rejections) <= maxRejections && len(r.Preemptions) <= maxPreemptions &&
-		!slices.ContainsFunc(r.UnknownClaims, func(name string) bool { return len(name) > maxText }) &&
-		!slices.ContainsFunc(r.Policies, func(p Policy) bool { return len(p.IgnoredError) > maxText }) &&
-		!slices.ContainsFunc(r.Rejections, func(j Rejection) bool { return len(j.Text) > maxText }) &&
-		!slices.ContainsFunc(r.Preemptions, func(p Preemption) bool { return len(p.Added) > maxAdded })
+// first returns at most n of the elements, without the memory of the others.
+func first[T any](list []T, n int) []T {
+	if len(list) <= n {
+		return list
+	}
+	return slices.Clone(list[:n])
+}
+
+func shorten(text *string) {
+	if len(*text) > maxText {
+		*text = cut(*text)
+	}
 }
 
 // cut returns the text, cut if it is too long. A cut text shares no memory with the original.

@@ -5,14 +5,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Annotation is the key of the annotation with the [Summary] that a pod gets when it is bound.
 const Annotation = "outboard.dev/decision"
 
-// maxWhy bounds the annotation, because the API server bounds all annotations of a pod together, and those of claims must be among them.
+// maxWhy bounds the annotation, because the API server bounds all annotations of a pod together,
+// and those of claims must be among them.
 const maxWhy = 4 << 10
 
 // Summary describes in one line why a pod is on the node, from the latest records about it, latest
@@ -79,15 +78,10 @@ func (n *ChosenNode) rank() string {
 	return strings.Join(parts, "")
 }
 
-// Why is [Why] of the pod's latest records, for its annotation [Annotation]. The profile binds the pod.
-func (l *Log) Why(pod *corev1.Pod, profile, node string) string {
-	query := Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: node, Limit: 32}
-	return Why(l.FindBound(query), profile, node)
-}
-
-// Why summarizes the latest decisions of each profile about a pod on its node, from the records about it,
-// latest first; "" if there are none. If there are those of several profiles, it names them, first the given
-// one. If the pod had to wait, it ends with the main reason of the latest call for which no node fit.
+// Why summarizes the latest decisions of each profile about a pod on its node, from the records
+// about it, latest first; "" if there are none. If there are those of several profiles, it names
+// them, first the given one. If the pod had to wait, it ends with the main reason of the latest
+// call for which no node fit.
 func Why(latest []*Record, profile, node string) string {
 	records := map[string][]*Record{}
 	profiles := []string{profile}

@@ -1,6 +1,7 @@
 package decision_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,7 @@ func TestWhyOfProfiles(t *testing.T) {
 	filtered := func(profile, uid string, fit int) *decision.Record {
 		return &decision.Record{Verb: decision.Filter, Profile: profile, Pod: decision.Pod{Namespace: "ns", Name: "p", UID: uid}, Nodes: 9, Fit: fit}
 	}
+	long := strings.Repeat("é", 500)
 	failed := filtered("/failed", "u", 1)
 	failed.Error = "no such pod"
 	waited := func(minute int, reasons ...decision.Rejection) *decision.Record {
@@ -96,8 +98,8 @@ func TestWhyOfProfiles(t *testing.T) {
 			waited(0, decision.Rejection{Text: "had none", Nodes: 9}), waited(5, decision.Rejection{Text: "had too little", Nodes: 8}, decision.Rejection{Text: "had none", Nodes: 1}),
 			filtered("/gpu", "u", 1),
 		}, "not scored, because only one node is left; 1 of 9 nodes fit; no node fit at 2026-03-01T12:05:00Z: 8 had too little"},
-		{"more than 4 KiB", []*decision.Record{waited(0, decision.Rejection{Text: strings.Repeat("é", 4<<10), Nodes: 9})},
-			"0 of 9 nodes fit; 9 " + strings.Repeat("é", (4<<10-len("0 of 9 nodes fit; 9 "))/2) + "…"},
+		{"more than 4 KiB", []*decision.Record{waited(0, slices.Repeat([]decision.Rejection{{Text: long, Nodes: 9}}, 6)...)},
+			strings.ToValidUTF8(("0 of 9 nodes fit" + strings.Repeat("; 9 "+long, 6))[:4<<10], "") + "…"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			log := decision.NewLog(10)

@@ -107,20 +107,9 @@ func (r *Record) unknownClaims() string {
 	return fmt.Sprintf("ResourceClaims not known to Outboard yet: %s (no score counts them)", strings.Join(names, ", "))
 }
 
-// bound returns what a bind call claimed, and why the pod is on the node.
-func (r *Record) bound() string {
-	var all []string
-	if len(r.Claims) > 0 {
-		all = append(all, "claimed "+r.claimed())
-	}
-	if r.Summary != "" {
-		all = append(all, Plain(r.Summary))
-	}
-	return strings.Join(all, "; ")
-}
-
-// List writes the records as a table with one line for each. The last column has the error, the reasons for which nodes were rejected,
-// the scores of the chosen node, or of the best ones if that is unknown, or the claims and the reason of a bind call. The error is that of w.
+// List writes the records as a table with one line for each. The last column has the error, the
+// reasons for which nodes were rejected, the scores of the chosen node, or of the best ones if that
+// is unknown, or the claims and the reason of a bind call. The error is that of w.
 func List(w io.Writer, records []*Record) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TIME\tPOD\tVERB\tDECISION\tPROFILE\tREPLICA\tWHY")
@@ -134,32 +123,30 @@ func List(w io.Writer, records []*Record) error {
 	return table.Flush()
 }
 
-// why returns the reasons, and which claims no score counts.
-func (r *Record) why() []string {
-	all := r.reasons()
-	if unknown := r.unknownClaims(); unknown != "" {
-		all = append(all, unknown)
-	}
-	return all
-}
-
-// reasons returns the error, the reasons for which nodes were rejected, each with its number of nodes, the scores of the chosen node, or of the
-// best ones if that is unknown, or the claims and the reason of a bind call.
-func (r *Record) reasons() (all []string) {
+// why returns the error, the reasons for which nodes were rejected, each with its number of nodes,
+// the scores of the chosen node, or of the best ones if that is unknown, or the claims and the
+// reason of a bind call; and which claims no score counts.
+func (r *Record) why() (all []string) {
 	switch {
 	case r.Error != "":
-		return []string{Plain(r.Error)}
+		all = []string{Plain(r.Error)}
 	case r.Verb == Prioritize && r.Chosen != nil:
-		return []string{Plain(r.Chosen.Node) + " " + r.scored(r.Chosen.Node)}
+		all = []string{Plain(r.Chosen.Node) + " " + r.scored(r.Chosen.Node)}
 	case r.Verb == Prioritize && len(r.Top) > 0:
-		return []string{r.scored("")}
-	case r.Verb == Bind:
-		if text := r.bound(); text != "" {
-			return []string{text}
+		all = []string{r.scored("")}
+	case r.Verb == Bind && len(r.Claims) > 0 && r.Summary != "":
+		all = []string{"claimed " + r.claimed() + "; " + Plain(r.Summary)}
+	case r.Verb == Bind && len(r.Claims) > 0:
+		all = []string{"claimed " + r.claimed()}
+	case r.Verb == Bind && r.Summary != "":
+		all = []string{Plain(r.Summary)}
+	default:
+		for i := range r.Rejections {
+			all = append(all, fmt.Sprintf("%d %s", r.Rejections[i].Nodes, r.Rejections[i].Text))
 		}
 	}
-	for i := range r.Rejections {
-		all = append(all, fmt.Sprintf("%d %s", r.Rejections[i].Nodes, r.Rejections[i].Text))
+	if unknown := r.unknownClaims(); unknown != "" {
+		all = append(all, unknown)
 	}
 	return all
 }

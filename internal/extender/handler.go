@@ -198,24 +198,27 @@ func (h *Handler) weigh(ctx context.Context, c *call, bytes, podWeight int64) er
 // finish records, counts and logs the call.
 func (h *Handler) finish(c *call, metrics *callmetrics.Verb, err error) {
 	duration := time.Since(c.started)
-	if r := c.record; r != nil && !c.hypothetical {
+	r := c.record
+	if r != nil {
 		r.Time, r.Duration, r.Verb, r.Profile = c.started, duration, c.verb, h.Profile
 		if err != nil {
 			r.Error = oneLine(err)
 		}
-		if len(r.Top) > 0 {
-			c.result.Scores = h.Log.Add(r.Bounded(), c.result.Scores)
-		} else {
-			h.Log.Add(r.Bounded(), nil)
-		}
 	}
-	metrics.Observe(duration, c.record, err)
+	metrics.Observe(duration, r, err)
+	switch {
+	case r == nil || c.hypothetical:
+	case len(r.Top) > 0:
+		c.result.Scores = h.Log.Add(r, c.result.Scores)
+	default:
+		h.Log.Add(r, nil)
+	}
 	if err == nil {
 		return
 	}
 	attrs := []any{"verb", c.verb, "profile", h.Profile, "error", err}
-	if c.record != nil {
-		attrs = append(attrs, "pod", c.record.Pod.Namespace+"/"+c.record.Pod.Name)
+	if r != nil {
+		attrs = append(attrs, "pod", r.Pod.Namespace+"/"+r.Pod.Name)
 	}
 	if p := (*engine.PolicyError)(nil); errors.As(err, &p) && p.Stack != nil {
 		attrs = append(attrs, "stack", string(p.Stack))

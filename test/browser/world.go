@@ -294,7 +294,6 @@ func (w *world) bind(pod *corev1.Pod, view *snapshot.View, node *snapshot.Node) 
 	if err != nil {
 		return err
 	}
-	w.log.FindBound(decision.Query{Namespace: pod.Namespace, Name: pod.Name, Node: node.Name, Limit: 10})
 	bound := engine.WithAnnotations(pod, reserved.Annotations).DeepCopy()
 	if why := w.log.Why(pod, "/", node.Name); why != "" {
 		bound.Annotations[decision.Annotation] = why

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/test/controlplane"
 	"outboard.dev/outboard/test/theater"
 )
@@ -34,39 +35,28 @@ profiles:
 		t.Error(err)
 	}
 
-	type line struct {
-		Verb, Node string
-		Pod        struct{ Name string }
-		Total      *int64
-		RunnerUp   *struct {
-			Node  string
-			Total int64
-		}
-		Fit     *int
-		Reasons []struct {
-			Policy, Code string
-			Nodes        int
-		}
-	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	latest := map[string]line{} // by verb and pod
+	latest := map[string]decision.Record{} // by verb and pod
 	for written := range strings.Lines(string(text)) {
-		var l line
+		var l decision.Record
 		if err := json.Unmarshal([]byte(written), &l); err != nil {
 			t.Fatalf("%v: %s", err, written)
 		}
-		latest[l.Verb+" "+l.Pod.Name] = l
+		latest[string(l.Verb)+" "+l.Pod.Name] = l
 	}
-	if l := latest["bind first"]; l.Node != first.Spec.NodeName {
+	if l := latest["bind first"]; l.Bound != first.Spec.NodeName {
 		t.Errorf("first: %+v", l)
 	}
-	if l := latest["bind second"]; l.Node != second.Spec.NodeName || l.Node != first.Spec.NodeName || l.RunnerUp == nil || l.Total == nil || *l.Total <= l.RunnerUp.Total {
+	if l := latest["bind second"]; l.Bound != second.Spec.NodeName || l.Bound != first.Spec.NodeName || !strings.HasPrefix(l.Summary, "scored ") {
 		t.Errorf("second, which is packed with the first: %+v", l)
 	}
-	if l := latest["filter too-large"]; l.Fit == nil || *l.Fit != 0 || len(l.Reasons) != 1 || l.Reasons[0].Policy != "GPUMemory" || l.Reasons[0].Nodes != 2 {
+	if l := latest["prioritize second"]; len(l.Top) != 2 || l.Top[0].Node != second.Spec.NodeName || l.Top[0].Total <= l.Top[1].Total {
+		t.Errorf("second, which is packed with the first: %+v", l)
+	}
+	if l := latest["filter too-large"]; l.Fit != 0 || len(l.Rejections) != 1 || l.Rejections[0].Policy != "GPUMemory" || l.Rejections[0].Nodes != 2 {
 		t.Errorf("too-large: %+v", l)
 	}
 	if t.Failed() {
