@@ -12,12 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/extender/verify"
 	"outboard.dev/outboard/policy/fields"
 )
 
 type verifyOptions struct {
 	verify.Options
+	paths       map[decision.Verb]*string // of Verbs
 	mode, pod   string
 	output      outputFlag
 	cluster     clusterFlags
@@ -29,7 +31,7 @@ type verifyOptions struct {
 var modes = []string{"auto", string(verify.ModeNames), string(verify.ModeNodes), string(verify.ModeBoth)}
 
 func verifyCommand() *cobra.Command {
-	var o verifyOptions
+	o := verifyOptions{paths: map[decision.Verb]*string{}}
 	cmd := &cobra.Command{
 		Use:   "verify URL",
 		Short: "Check whether a running extender follows kube-scheduler's contract",
@@ -74,10 +76,9 @@ extender with a cache evaluates only nodes that it knows; --cluster, --kubeconfi
 	o.cluster.register(cmd)
 	o.output.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&o.FilterVerb, "filter", "", "filterVerb; without any verb, filter and prioritize are checked")
-	flags.StringVar(&o.PrioritizeVerb, "prioritize", "", "prioritizeVerb")
-	flags.StringVar(&o.PreemptVerb, "preempt", "", "preemptVerb")
-	flags.StringVar(&o.BindVerb, "bind", "", "bindVerb; called only for a pod that does not exist")
+	for _, v := range decision.Verbs() {
+		o.paths[v] = flags.String(string(v), "", v.Field()+"; without any verb, filter and prioritize are checked")
+	}
 	choice(cmd, &o.mode, "mode", "", "the mode of the requests: auto, names (nodeCacheCapable: true), nodes (false) or both", modes...)
 	flags.DurationVar(&o.HTTPTimeout, "timeout", 5*time.Second, "httpTimeout")
 	flags.Int64Var(&o.MaxScore, "max-score", 10, "maximum score")
@@ -95,6 +96,12 @@ func (o *verifyOptions) complete(ctx context.Context) error {
 	}
 	if err := oneOf("mode", o.mode, modes...); err != nil {
 		return err
+	}
+	o.Verbs = map[decision.Verb]string{}
+	for v, path := range o.paths {
+		if *path != "" {
+			o.Verbs[v] = *path
+		}
 	}
 	if o.mode != "auto" {
 		o.Mode = verify.Mode(o.mode)

@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"go.yaml.in/yaml/v3"
+
+	"outboard.dev/outboard/internal/decision"
 )
 
 // page is a YAML document with comments, written from top to bottom.
@@ -135,11 +137,9 @@ func (p *page) lease(l lease) {
 func (e *entry) write(p *page) {
 	p.comment("", fmt.Sprintf("Profile %s. %s", e.profile.Path, e.why))
 	p.line("- urlPrefix: %s", Quoted(e.URLPrefix))
-	for _, verb := range []struct{ field, path string }{
-		{"filterVerb", e.FilterVerb}, {"prioritizeVerb", e.PrioritizeVerb}, {"preemptVerb", e.PreemptVerb}, {"bindVerb", e.BindVerb},
-	} {
-		if verb.path != "" {
-			p.line("  %s: %s", verb.field, Quoted(verb.path))
+	for _, v := range decision.Verbs() {
+		if path := *VerbField(&e.Extender, v); path != "" {
+			p.line("  %s: %s", v.Field(), Quoted(path))
 		}
 	}
 	if e.PrioritizeVerb != "" {

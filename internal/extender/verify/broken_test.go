@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/extender/verify"
 )
 
@@ -423,17 +424,19 @@ var brokenExtenders = []struct {
 	}},
 }
 
-func filterNames(o *verify.Options) {
-	o.FilterVerb, o.PrioritizeVerb, o.PreemptVerb, o.BindVerb, o.Mode = "filter", "", "", "", verify.ModeNames
+// only returns the options with this verb only.
+func only(verb decision.Verb) func(*verify.Options) {
+	return func(o *verify.Options) {
+		o.Verbs, o.Mode = map[decision.Verb]string{verb: string(verb)}, verify.ModeNames
+	}
 }
-func impatient(o *verify.Options) { filterNames(o); o.HTTPTimeout = 50 * time.Millisecond }
-func nodes(o *verify.Options)     { filterNames(o); o.Mode = verify.ModeNodes }
-func prioritize(o *verify.Options) {
-	filterNames(o)
-	o.FilterVerb, o.PrioritizeVerb = "", "prioritize"
-}
-func preempt(o *verify.Options) { filterNames(o); o.FilterVerb, o.PreemptVerb = "", "preempt" }
-func bind(o *verify.Options)    { filterNames(o); o.FilterVerb, o.BindVerb = "", "bind" }
+
+func filterNames(o *verify.Options) { only(decision.Filter)(o) }
+func impatient(o *verify.Options)   { filterNames(o); o.HTTPTimeout = 50 * time.Millisecond }
+func nodes(o *verify.Options)       { filterNames(o); o.Mode = verify.ModeNodes }
+func prioritize(o *verify.Options)  { only(decision.Prioritize)(o) }
+func preempt(o *verify.Options)     { only(decision.Preempt)(o) }
+func bind(o *verify.Options)        { only(decision.Bind)(o) }
 
 func manyNames(n int) (names []string) {
 	for i := range n {

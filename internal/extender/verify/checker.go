@@ -3,6 +3,8 @@ package verify
 import (
 	"fmt"
 	"slices"
+
+	"outboard.dev/outboard/internal/decision"
 )
 
 // checker collects the outcomes of the rules. Not safe for concurrent use.
@@ -82,18 +84,18 @@ func (j *checker) response(q *request, a *response, c *fixtures) bool {
 }
 
 // finish adds the reason to each rule that was not checked.
-func (j *checker) finish(verbs []string) []Result {
+func (j *checker) finish(verbs []decision.Verb) []Result {
 	for i := range j.results {
 		r := &j.results[i]
 		if r.Outcome != NotApplicable {
 			continue
 		}
-		served := func(verb string) bool { return slices.Contains(verbs, verb) }
+		served := func(verb decision.Verb) bool { return slices.Contains(verbs, verb) }
 		switch {
 		case r.verbs != nil && !slices.ContainsFunc(r.verbs, served):
-			r.Why = r.verbs[0] + " is not checked"
+			r.Why = string(r.verbs[0]) + " is not checked"
 			if len(r.verbs) == 2 {
-				r.Why = r.verbs[0] + " and " + r.verbs[1] + " are not checked"
+				r.Why = string(r.verbs[0] + " and " + r.verbs[1] + " are not checked")
 			}
 		case r.needs != "":
 			r.Why = r.needs

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/extender/verify"
 )
 
@@ -208,7 +209,7 @@ func quick(o verify.Options) verify.Options {
 
 func allVerbs(url string) verify.Options {
 	return quick(verify.Options{
-		URL: url, FilterVerb: "filter", PrioritizeVerb: "prioritize", PreemptVerb: "preempt", BindVerb: "bind", Mode: verify.ModeBoth,
+		URL: url, Verbs: map[decision.Verb]string{"filter": "filter", "prioritize": "prioritize", "preempt": "preempt", "bind": "bind"}, Mode: verify.ModeBoth,
 	})
 }
 

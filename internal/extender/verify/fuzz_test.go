@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/internal/decision"
 )
 
 // Checking any response of an extender causes no panic, and decodes exactly what kube-scheduler decodes.
@@ -24,14 +26,16 @@ func FuzzResponse(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	ask := func(verb string, mode Mode) *request { return askAbout(verb, verb, mode, c.pod, c.sample()[:4], "") }
+	ask := func(verb decision.Verb, mode Mode) *request {
+		return askAbout(verb, string(verb), mode, c.pod, c.sample()[:4], "")
+	}
 	cases := []struct {
 		request *request
 		theirs  func() any
 	}{
-		{ask(verbFilter, ModeNames), func() any { return &extenderv1.ExtenderFilterResult{} }},
-		{ask(verbFilter, ModeNodes), func() any { return &extenderv1.ExtenderFilterResult{} }},
-		{ask(verbPrioritize, ModeNames), func() any { return &extenderv1.HostPriorityList{} }},
+		{ask(decision.Filter, ModeNames), func() any { return &extenderv1.ExtenderFilterResult{} }},
+		{ask(decision.Filter, ModeNodes), func() any { return &extenderv1.ExtenderFilterResult{} }},
+		{ask(decision.Prioritize, ModeNames), func() any { return &extenderv1.HostPriorityList{} }},
 		{askPreempt("preempt", ModeNames, c, ""), func() any { return &extenderv1.ExtenderPreemptionResult{} }},
 		{askBind("bind", "x"), func() any { return &extenderv1.ExtenderBindingResult{} }},
 	}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/internal/decision"
 )
 
 // reuse counts the connections that consecutive calls open. The responses are so long
@@ -211,7 +213,7 @@ func (r *run) echo(q *request) []time.Duration {
 
 // everythingFits is the shortest correct response of an extender that accepts all nodes.
 func everythingFits(q *request) []byte {
-	if q.verb == verbPrioritize {
+	if q.verb == decision.Prioritize {
 		list := make(extenderv1.HostPriorityList, len(q.names))
 		for i, name := range q.names {
 			list[i] = extenderv1.HostPriority{Host: name, Score: int64(i % 11)}

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/internal/decision"
 )
 
 // expectedResponse is what a malformed request may get.
@@ -85,7 +87,7 @@ func (r *run) checkMalformed(t *target, m malformedRequest, a *response) {
 		return
 	}
 	// prioritize and preempt have no Error: a status or an empty response is correct.
-	hasError := t.verb == verbFilter || t.verb == verbBind
+	hasError := t.verb == decision.Filter || t.verb == decision.Bind
 	if a.failure != responded || a.result.rejection() != "" {
 		if hasError {
 			r.checker.check(ruleErrorForm, a.failure == responded, q, a, "an error must be status 200 with Error in JSON")
@@ -148,9 +150,9 @@ func (r *run) malformedRequests(t *target) []malformedRequest {
 	deep := fmt.Appendf(nil, `{"Deep":%s%s,`, strings.Repeat("[", deepLevels), strings.Repeat("]", deepLevels))
 	add(anyResponse, fmt.Sprintf("an unknown key with %d nested lists", deepLevels), append(deep, base.body[1:]...))
 	switch t.verb {
-	case verbBind:
+	case decision.Bind:
 		add(rejected, "an empty object", []byte(`{}`))
-	case verbPreempt:
+	case decision.Preempt:
 		add(anyResponse, "no pod", encode(preemptArgs(t.mode, nil, base.victims)))
 		add(anyResponse, "no candidates", encode(preemptArgs(t.mode, r.fixtures.pod, nil))).names = nil
 		add(anyResponse, "a null candidate", nullCandidate(t.mode, r.fixtures.pod, base.names))

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+
+	"outboard.dev/outboard/internal/decision"
 )
 
 // Mode is how kube-scheduler names the nodes in a request.
@@ -34,10 +36,9 @@ type Options struct {
 	// that verb.
 	URL string
 
-	// FilterVerb, PrioritizeVerb, PreemptVerb and BindVerb are the last parts of the
-	// verbs' addresses. A verb that is "" is not checked. If all four are "", filter
-	// and prioritize are checked at the addresses of these names.
-	FilterVerb, PrioritizeVerb, PreemptVerb, BindVerb string
+	// Verbs are the verbs to check, with the last parts of their addresses. None: filter
+	// and prioritize, at these names.
+	Verbs map[decision.Verb]string
 
 	// Mode defaults to ModeAuto.
 	Mode Mode
@@ -94,8 +95,8 @@ type Options struct {
 
 // withDefaults returns the options with their defaults, or all errors.
 func (o Options) withDefaults() (Options, error) {
-	if o.FilterVerb == "" && o.PrioritizeVerb == "" && o.PreemptVerb == "" && o.BindVerb == "" {
-		o.FilterVerb, o.PrioritizeVerb = "filter", "prioritize"
+	if len(o.Verbs) == 0 {
+		o.Verbs = map[decision.Verb]string{decision.Filter: "filter", decision.Prioritize: "prioritize"}
 	}
 	o.HTTPTimeout = orDefault(o.HTTPTimeout, 5*time.Second)
 	o.MaxScore = orDefault(o.MaxScore, 10)

@@ -119,7 +119,7 @@ func TestImaginaryNodesAreNotKnown(t *testing.T) {
 		Profile: "/", Engine: profile, Cluster: stillCluster{builder.View()}, Log: decision.NewLog(16),
 		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 	})
-	report := run(t, quick(verify.Options{URL: serve(t, handler.Verb(decision.Prioritize)), PrioritizeVerb: "prioritize"}))
+	report := run(t, quick(verify.Options{URL: serve(t, handler.Verb(decision.Prioritize)), Verbs: map[decision.Verb]string{"prioritize": "prioritize"}}))
 	notes := strings.Join(report.Notes, "\n")
 	if !slices.Equal(report.Modes, []verify.Mode{verify.ModeNodes}) || !strings.Contains(notes, "name nodes that the extender knows") || strings.Contains(notes, "nodeCacheCapable: false") {
 		t.Errorf("modes %v, notes:\n%s", report.Modes, notes)
@@ -136,7 +136,7 @@ func TestImaginaryNodesGetDifferentScores(t *testing.T) {
 		Profile: "/", Engine: profile, Log: decision.NewLog(16),
 		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 	})
-	report := run(t, quick(verify.Options{URL: serve(t, handler.Verb(decision.Prioritize)), PrioritizeVerb: "prioritize", Mode: verify.ModeNodes}))
+	report := run(t, quick(verify.Options{URL: serve(t, handler.Verb(decision.Prioritize)), Verbs: map[decision.Verb]string{"prioritize": "prioritize"}, Mode: verify.ModeNodes}))
 	for _, id := range []string{"score-range", "score-known", "score-once"} {
 		if r := result(t, report, id); r.Outcome != verify.Passed {
 			t.Errorf("%s: %s (%s)", id, r.Outcome, r.Why)

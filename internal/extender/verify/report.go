@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"outboard.dev/outboard/internal/decision"
 )
 
 // Outcome is the result of checking one rule.
@@ -43,11 +45,11 @@ type Result struct {
 // sending it to the last byte of the response. Echo is the same request to a server
 // in this process that reads it and responds, from memory, that all nodes fit.
 type Latency struct {
-	Verb      string `json:"verb"`
-	Mode      Mode   `json:"mode"`
-	Nodes     int    `json:"nodes"`
-	Imaginary int    `json:"imaginary"` // of Nodes, those the extender does not know
-	Calls     int    `json:"calls"`
+	Verb      decision.Verb `json:"verb"`
+	Mode      Mode          `json:"mode"`
+	Nodes     int           `json:"nodes"`
+	Imaginary int           `json:"imaginary"` // of Nodes, those the extender does not know
+	Calls     int           `json:"calls"`
 
 	P50     time.Duration `json:"p50Nanoseconds"`
 	P99     time.Duration `json:"p99Nanoseconds"`
@@ -66,9 +68,9 @@ func (l Latency) Ratios() (p50, p99 float64) {
 
 // Report is the result of Run.
 type Report struct {
-	URL   string   `json:"url"`
-	Verbs []string `json:"verbs"`
-	Modes []Mode   `json:"modes"`
+	URL   string          `json:"url"`
+	Verbs []decision.Verb `json:"verbs"`
+	Modes []Mode          `json:"modes"`
 	// Results has one entry for each of Rules, in that order.
 	Results   []Result  `json:"results"`
 	Latencies []Latency `json:"latencies,omitempty"`
@@ -107,7 +109,7 @@ var marks = map[Outcome]string{Passed: "✓", Failed: "✗", NotApplicable: "–
 func (r *Report) WriteText(w io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s  verbs: %s  modes: %s  %d calls, %d connections, %s\n\n", printable(r.URL),
-		strings.Join(r.Verbs, ", "), joinModes(r.Modes), r.Calls, r.Connections, r.Took.Round(time.Millisecond))
+		joined(r.Verbs), joined(r.Modes), r.Calls, r.Connections, r.Took.Round(time.Millisecond))
 
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	responds := slices.ContainsFunc(r.Results, func(result Result) bool { return result.Outcome == Passed })
@@ -192,10 +194,10 @@ func (r *Report) summary() string {
 	return text
 }
 
-func joinModes(modes []Mode) string {
-	names := make([]string, len(modes))
-	for i, mode := range modes {
-		names[i] = string(mode)
+func joined[T ~string](list []T) string {
+	names := make([]string, len(list))
+	for i, name := range list {
+		names[i] = string(name)
 	}
 	return strings.Join(names, ", ")
 }

@@ -12,12 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/internal/decision"
 )
 
 // request is one call, ready to be sent any number of times. It is not written to
 // after it is made.
 type request struct {
-	verb   string
+	verb   decision.Verb
 	mode   Mode // names or nodes
 	path   string
 	method string // "" is POST
@@ -49,7 +51,7 @@ func (q *request) reader() io.Reader {
 // was sent.
 func (q *request) responseLimit() int64 {
 	limit := int64(1<<20 + 1024*len(q.names))
-	if q.mode == ModeNodes && q.verb == verbFilter {
+	if q.mode == ModeNodes && q.verb == decision.Filter {
 		limit += int64(len(q.body)) * 3 / 2
 	}
 	return limit
@@ -58,7 +60,7 @@ func (q *request) responseLimit() int64 {
 // sent describes the request, for the report.
 func (q *request) sent() string {
 	text := q.httpMethod() + " " + q.path + ": " + q.what
-	if q.verb != verbBind {
+	if q.verb != decision.Bind {
 		text += ", " + string(q.mode) + " mode"
 	}
 	return printable(text)
@@ -72,7 +74,7 @@ func (q *request) variant(what string, body []byte) *request {
 }
 
 // askAbout makes a filter or prioritize request.
-func askAbout(verb, path string, mode Mode, pod *corev1.Pod, nodes []*corev1.Node, what string) *request {
+func askAbout(verb decision.Verb, path string, mode Mode, pod *corev1.Pod, nodes []*corev1.Node, what string) *request {
 	q := &request{verb: verb, mode: mode, path: path, what: what, names: namesOf(nodes)}
 	args := extenderv1.ExtenderArgs{Pod: pod}
 	if mode == ModeNodes {
@@ -95,7 +97,7 @@ func askAbout(verb, path string, mode Mode, pod *corev1.Pod, nodes []*corev1.Nod
 
 // askPreempt offers the pods on the nodes as victims.
 func askPreempt(path string, mode Mode, c *fixtures, what string) *request {
-	q := &request{verb: verbPreempt, mode: mode, path: path, what: what, victims: make(map[string]*extenderv1.Victims)}
+	q := &request{verb: decision.Preempt, mode: mode, path: path, what: what, victims: make(map[string]*extenderv1.Victims)}
 	for _, node := range c.nodes {
 		if pods := c.victimsOn(node.Name); len(pods) > 0 && len(q.victims) < 4 {
 			q.names = append(q.names, node.Name)
@@ -123,7 +125,7 @@ func preemptArgs(mode Mode, pod *corev1.Pod, victims map[string]*extenderv1.Vict
 
 // askBind asks to bind a pod that does not exist.
 func askBind(path, node string) *request {
-	return &request{verb: verbBind, path: path, what: "a pod that does not exist", body: encode(extenderv1.ExtenderBindingArgs{
+	return &request{verb: decision.Bind, path: path, what: "a pod that does not exist", body: encode(extenderv1.ExtenderBindingArgs{
 		PodName: "no-such-pod", PodNamespace: imaginaryNamespace, PodUID: "outboard-verify-no-such-pod", Node: node,
 	})}
 }
@@ -184,7 +186,7 @@ func (q *request) spellings() []spelling {
 // escapedNames writes the first letter of each name as \u00xx; nil where that is
 // not possible.
 func (q *request) escapedNames() []byte {
-	if q.mode != ModeNames || q.verb != verbFilter && q.verb != verbPrioritize {
+	if q.mode != ModeNames || q.verb != decision.Filter && q.verb != decision.Prioritize {
 		return nil
 	}
 	body := slices.Clone(q.body)

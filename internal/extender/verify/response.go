@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"outboard.dev/outboard/internal/decision"
 )
 
 // result is a decoded response to one verb.
@@ -209,13 +211,13 @@ func (r *bindResult) verdict(*request) verdict {
 // of the verb.
 func (q *request) decode(value json.RawMessage) (result, error) {
 	switch q.verb {
-	case verbFilter:
+	case decision.Filter:
 		r := &filterResult{Nodes: nodeList{max: 2*len(q.names) + 100, keep: q.nodes != nil}}
 		return r, json.Unmarshal(value, r)
-	case verbPrioritize:
+	case decision.Prioritize:
 		var r scoreResult
 		return &r, json.Unmarshal(value, &r)
-	case verbPreempt:
+	case decision.Preempt:
 		r := &preemptResult{}
 		return r, json.Unmarshal(value, r)
 	default:

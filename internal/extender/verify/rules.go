@@ -1,5 +1,7 @@
 package verify
 
+import "outboard.dev/outboard/internal/decision"
+
 // Severity is the severity of a violation.
 type Severity string
 
@@ -24,16 +26,9 @@ type Rule struct {
 	// Consequence is the effect of a violation in kube-scheduler.
 	Consequence string `json:"consequence"`
 
-	verbs []string // the verbs it applies to; nil: all
-	needs string   // what was missing when it could not be checked
+	verbs []decision.Verb // the verbs it applies to; nil: all
+	needs string          // what was missing when it could not be checked
 }
-
-const (
-	verbFilter     = "filter"
-	verbPrioritize = "prioritize"
-	verbPreempt    = "preempt"
-	verbBind       = "bind"
-)
 
 const (
 	ruleResponses    = "responses"
@@ -85,10 +80,10 @@ const (
 )
 
 var (
-	filterOnly     = []string{verbFilter}
-	prioritizeOnly = []string{verbPrioritize}
-	preemptOnly    = []string{verbPreempt}
-	readVerbs      = []string{verbFilter, verbPrioritize}
+	filterOnly     = []decision.Verb{decision.Filter}
+	prioritizeOnly = []decision.Verb{decision.Prioritize}
+	preemptOnly    = []decision.Verb{decision.Preempt}
+	readVerbs      = []decision.Verb{decision.Filter, decision.Prioritize}
 )
 
 var rules = []Rule{
@@ -180,7 +175,7 @@ var rules = []Rule{
 		Statement:   "NumPDBViolations does not decrease",
 		Consequence: "The node looks better than it is, and preemption violates a disruption budget although another node needs no violation."},
 
-	{ID: ruleBindUnknown, Severity: SeverityError, verbs: []string{verbBind},
+	{ID: ruleBindUnknown, Severity: SeverityError, verbs: []decision.Verb{decision.Bind},
 		Statement:   "binding a pod that does not exist gives Error",
 		Consequence: "kube-scheduler considers the pod bound and reserves its resources, although it is not bound."},
 
@@ -226,7 +221,7 @@ var rules = []Rule{
 	{ID: ruleRejects, Severity: SeverityWarning,
 		Statement:   "what is not a valid request gets no result",
 		Consequence: "The extender treats a truncated request as an empty one: it rejects or scores nodes, or reports a pod as bound, for no visible reason."},
-	{ID: ruleErrorForm, Severity: SeverityWarning, verbs: []string{verbFilter, verbBind},
+	{ID: ruleErrorForm, Severity: SeverityWarning, verbs: []decision.Verb{decision.Filter, decision.Bind},
 		Statement:   "an error is status 200 with Error, not another status or plain text",
 		Consequence: "kube-scheduler drops the body of any status but 200: the user reads \"code 400\" instead of the reason."},
 	{ID: ruleMethod, Severity: SeverityNote,

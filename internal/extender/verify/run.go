@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/internal/decision"
 )
 
 // Run calls the extender and reports. The error is about the options, about files
@@ -67,7 +69,8 @@ type run struct {
 // target is one verb in one mode. base is its ordinary request; ok says that it
 // gets a verdict, and stable that it gets the same one each time.
 type target struct {
-	verb, path string
+	verb       decision.Verb
+	path       string
 	mode       Mode
 	base       *request
 	first      response
@@ -75,7 +78,7 @@ type target struct {
 	ok, stable bool
 }
 
-func (t *target) reads() bool { return t.verb == verbFilter || t.verb == verbPrioritize }
+func (t *target) reads() bool { return t.verb == decision.Filter || t.verb == decision.Prioritize }
 
 func (r *run) all() {
 	if proxy := r.client.proxy(); proxy != "" {
@@ -83,14 +86,14 @@ func (r *run) all() {
 	}
 	r.modes = r.findModes()
 	for _, mode := range r.modes {
-		for _, verb := range []string{verbFilter, verbPrioritize, verbPreempt} {
-			if path := r.path(verb); path != "" {
-				r.targets = append(r.targets, r.newTarget(verb, path, mode))
+		for _, verb := range r.verbs() {
+			if verb != decision.Bind {
+				r.targets = append(r.targets, r.newTarget(verb, mode))
 			}
 		}
 	}
-	if path := r.path(verbBind); path != "" {
-		r.targets = append(r.targets, r.newTarget(verbBind, path, ""))
+	if r.options.Verbs[decision.Bind] != "" {
+		r.targets = append(r.targets, r.newTarget(decision.Bind, ""))
 	}
 	stages := []func(*target){r.contract, r.consistency, r.effects, r.reuse, r.concurrency, r.size, r.malformed}
 	for i, stage := range stages {
@@ -106,24 +109,17 @@ func (r *run) all() {
 	}
 }
 
-func (r *run) path(verb string) string {
-	return map[string]string{
-		verbFilter: r.options.FilterVerb, verbPrioritize: r.options.PrioritizeVerb,
-		verbPreempt: r.options.PreemptVerb, verbBind: r.options.BindVerb,
-	}[verb]
+func (r *run) verbs() []decision.Verb {
+	return slices.DeleteFunc(decision.Verbs(), func(verb decision.Verb) bool { return r.options.Verbs[verb] == "" })
 }
 
-func (r *run) verbs() []string {
-	return slices.DeleteFunc([]string{verbFilter, verbPrioritize, verbPreempt, verbBind}, func(verb string) bool { return r.path(verb) == "" })
-}
-
-func (r *run) newTarget(verb, path string, mode Mode) *target {
-	t := &target{verb: verb, path: path, mode: mode}
+func (r *run) newTarget(verb decision.Verb, mode Mode) *target {
+	t := &target{verb: verb, path: r.options.Verbs[verb], mode: mode}
 	switch verb {
-	case verbPreempt:
-		t.base = askPreempt(path, mode, r.fixtures, "candidates with victims")
-	case verbBind:
-		t.base = askBind(path, r.fixtures.nodes[0].Name)
+	case decision.Preempt:
+		t.base = askPreempt(t.path, mode, r.fixtures, "candidates with victims")
+	case decision.Bind:
+		t.base = askBind(t.path, r.fixtures.nodes[0].Name)
 	default:
 		nodes := r.fixtures.sample()
 		t.base = r.about(t, r.fixtures.pod, nodes, fmt.Sprintf("%d nodes", len(nodes)))
@@ -139,7 +135,7 @@ func (r *run) about(t *target, pod *corev1.Pod, nodes []*corev1.Node, what strin
 // ones would use up the time of the other verbs.
 func (r *run) ask(q *request) response {
 	const maxTimeouts = 3
-	key := q.verb + " " + string(q.mode)
+	key := string(q.verb) + " " + string(q.mode)
 	if r.timeouts[key] >= maxTimeouts || r.ctx.Err() != nil {
 		return response{failure: notAsked}
 	}
@@ -161,11 +157,11 @@ func (r *run) findModes() []Mode {
 	case ModeBoth:
 		return []Mode{ModeNames, ModeNodes}
 	}
-	verb := verbFilter
-	if r.options.FilterVerb == "" {
-		verb = verbPrioritize
+	verb := decision.Filter
+	if r.options.Verbs[decision.Filter] == "" {
+		verb = decision.Prioritize
 	}
-	path := r.path(verb)
+	path := r.options.Verbs[verb]
 	if path == "" {
 		return []Mode{ModeNames}
 	}
@@ -206,7 +202,7 @@ func usable(a *response, mode Mode) bool {
 
 // contract makes the ordinary requests.
 func (r *run) contract(t *target) {
-	if t.verb == verbPreempt && len(t.base.names) == 0 {
+	if t.verb == decision.Preempt && len(t.base.names) == 0 {
 		r.note("preempt was not called: there is no pod on the given nodes")
 		return
 	}

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/extender/verify"
 )
 
@@ -148,7 +149,7 @@ func TestModeIsFound(t *testing.T) {
 		{"neither", http.NotFoundHandler(), []verify.Mode{verify.ModeNames}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := quick(verify.Options{URL: serve(t, test.handler), FilterVerb: "filter"})
+			o := quick(verify.Options{URL: serve(t, test.handler), Verbs: map[decision.Verb]string{"filter": "filter"}})
 			o.Sizes, o.ImaginaryPods = []int{16}, -1
 			report := run(t, o)
 			if diff := cmp.Diff(test.want, report.Modes); diff != "" || report.OK() != test.ok {
@@ -165,7 +166,7 @@ func TestOneVerbAtItsOwnAddress(t *testing.T) {
 		(&extender{}).ServeHTTP(w, r)
 	}))
 	report := run(t, quick(verify.Options{
-		URL: serve(t, mux) + "/my_scheduler_extension/my_new_priorities", PrioritizeVerb: "image_score", Mode: verify.ModeNames,
+		URL: serve(t, mux) + "/my_scheduler_extension/my_new_priorities", Verbs: map[decision.Verb]string{"prioritize": "image_score"}, Mode: verify.ModeNames,
 	}))
 	if ids := broken(report); len(ids) > 0 {
 		t.Errorf("fails %v\n%s", ids, text(t, report))
@@ -402,7 +403,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestNoServerAtTheAddress(t *testing.T) {
 	server := serve(t, &extender{})
-	report := run(t, quick(verify.Options{URL: strings.Replace(server, "127.0.0.1", "127.0.0.2", 1), FilterVerb: "filter"}))
+	report := run(t, quick(verify.Options{URL: strings.Replace(server, "127.0.0.1", "127.0.0.2", 1), Verbs: map[decision.Verb]string{"filter": "filter"}}))
 	if diff := cmp.Diff([]string{"responses"}, broken(report)); diff != "" || report.OK() {
 		t.Errorf("OK() = %t, broken %s", report.OK(), diff)
 	}

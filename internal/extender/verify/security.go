@@ -1,5 +1,7 @@
 package verify
 
+import "outboard.dev/outboard/internal/decision"
+
 // security checks the connection by the responses so far, and calls once more without
 // a client certificate.
 func (r *run) security() {
@@ -23,11 +25,11 @@ func (r *run) security() {
 func (r *run) clientCertificate() {
 	without := r.options.unauthenticated()
 	hadOne := without.TLS.CertFile != r.options.TLS.CertFile || len(r.options.TLS.CertData) > 0
-	bind := r.options.BindVerb != ""
+	bind := r.options.Verbs[decision.Bind] != ""
 	if !bind {
 		r.checker.byID[ruleClientCert].Severity = SeverityNote
 	}
-	t, found := firstOf(r.targets, func(t *target) bool { return t.ok && (t.verb == verbBind) == (bind && hadOne) })
+	t, found := firstOf(r.targets, func(t *target) bool { return t.ok && (t.verb == decision.Bind) == (bind && hadOne) })
 	if !found {
 		return
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/extender/verify"
 )
 
@@ -128,7 +129,7 @@ func TestSecurityOfTheConnection(t *testing.T) {
 			o := quick(verify.Options{URL: server.URL, TLS: rest.TLSClientConfig{CAData: ca.pem, CertData: clientCert, KeyData: clientKey}})
 			filterNames(&o)
 			if test.bind {
-				o.BindVerb = "bind"
+				o.Verbs[decision.Bind] = "bind"
 			}
 			if test.noCA {
 				o.TLS.CAData = nil

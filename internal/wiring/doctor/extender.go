@@ -110,7 +110,7 @@ func (e *extenderAt) appended() {
 		e.extender.URLPrefix = text[:i] // the other findings are about that
 	}
 	for _, v := range decision.Verbs() {
-		name, field := *wiring.VerbField(&e.extender.Extender, v), string(v)+"Verb"
+		name, field := *wiring.VerbField(&e.extender.Extender, v), v.Field()
 		if corrected := strings.TrimLeft(name, "/"); corrected != name && corrected != "" && !e.outboard {
 			e.report(Warning, "DoubleSlash", field, fmt.Sprintf("%s is %q", field, name),
 				"kube-scheduler puts a slash before it, and calls "+e.urlOf(v)+": Outboard and many other servers respond with status 404, or with a redirect",

@@ -203,7 +203,7 @@ func (e *extenderAt) served(matches []match) {
 		if path == "" || slices.ContainsFunc(matches, func(m match) bool { return slices.Contains(m.verbs, v) }) {
 			continue
 		}
-		field := string(v) + "Verb"
+		field := v.Field()
 		message, fix := fmt.Sprintf("Outboard does not serve %s at %s", v, path), ""
 		below, others := e.routes(v)
 		switch {
