@@ -12,26 +12,34 @@
 //
 // Prepare does everything that depends on the pod alone: it reads the pod's requests and
 // annotations, builds selectors, and returns a Cycle with the result. A nil Cycle means that the
-// policy does not concern this pod: it neither rejects nor scores any node. Filter and Score do the
-// rest for each node, usually by reading a [snapshot.Fact].
+// policy does not apply to this pod: it neither rejects nor scores any node. Filter and Score do
+// the rest for each node, usually by reading a [snapshot.Fact].
 //
 // # What a policy implements
 //
-// A policy must implement [Policy], and its Cycle [Filter], [Score] or both. The other interfaces
-// are optional:
+// A policy must implement [Policy], and its Cycle [Filter], [Score] or both. All else is optional.
+// Inputs are the fields of what [InputReader] returns:
 //
-//   - [NormalizeScore], by a Cycle: its scores can only be compared with each other.
-//   - [Signature], by a Cycle: pods with the same signature get the same results, which are then
-//     computed once for each state of a node.
-//   - [ScoreRows], by a Cycle: its scores depend on the whole View, and are faster to compute together.
-//   - [Explainer], by a Cycle: explains a verdict and a score in words, with the numbers behind them.
-//   - [InputReader]: the policy reads more of the View than nodes, pods and ledgers: signals,
-//     ConfigMaps, the history of pods.
-//   - [Reserver]: a pod must claim units before it is bound.
-//   - [ClaimValidator], beside Reserver: units can fail, or pods must be bound in order.
-//   - [Precomputer]: the policy has expensive results that many requests share.
-//   - [Warner]: a valid configuration may be a mistake.
-//   - [Inspector]: the policy shows its state to people and tools.
+//	to                                        Cycle           Policy          Inputs
+//	reject nodes                              Filter
+//	the same, by the pods on a node           Filter                          CountsPods
+//	score nodes                               Score
+//	 … by comparing them with each other      NormalizeScore
+//	 … by the whole View, all nodes at once   ScoreRows
+//	only filter, or only score                                                FilterOnly, ScoreOnly
+//	reuse results for similar pods            Signature
+//	explain verdicts and scores               Explainer
+//	allocate a resource                                       Reserver        Resources
+//	 … and nothing else                                                       ResourcesOnly
+//	 … that no node reports                                                   Unreported
+//	 … whose units can fail, or in order                      ClaimValidator
+//	 … counted by fields of the configuration                                 ClaimFields
+//	 … and show its units to people                           UnitLister
+//	read signals, ConfigMaps, DRA, history                    InputReader     Signals, ConfigMaps,
+//	                                                                          Devices, History
+//	keep results that many requests share                     Precomputer
+//	warn of a likely mistake                                  Warner
+//	show its state to people and tools                        Inspector
 //
 // # Scores
 //

@@ -31,8 +31,8 @@ type Policy interface {
 }
 
 // Cycle is a Policy prepared for one pod. It implements [Filter], [Score] or both, and optionally
-// [NormalizeScore] and [ScoreRows] beside Score, and [Signature]. It may be kept and reused while neither the pod
-// nor the view has changed.
+// [NormalizeScore] and [ScoreRows] beside Score, and [Signature]. It may be kept and reused while
+// neither the pod nor the view has changed.
 type Cycle any
 
 // Filter decides whether the pod may run on a node.
@@ -77,25 +77,28 @@ type Explainer interface {
 	Explain(node *snapshot.Node) []string
 }
 
-// Signature is implemented by a Cycle whose results for a node are the same for every pod with the same signature:
-// [Filter] and [Score] depend on the Node and the signature alone, and not on the View, and NormalizeScore on the scores
-// and the signature. So the signature contains what the Cycle reads of the pod and of the View, such as the
-// [snapshot.Signal.Version] of a signal. The engine does not call such a Cycle again for a node that has not changed.
+// Signature is implemented by a Cycle whose results for a node are the same for every pod with the
+// same signature: [Filter] and [Score] depend on the Node and the signature alone, and not on the
+// View, and NormalizeScore on the scores and the signature. So the signature contains what the
+// Cycle reads of the pod and of the View, such as the [snapshot.Signal.Version] of a signal. The
+// engine does not call such a Cycle again for a node that has not changed.
 //
-// The results may differ for a pod that is on the Node or holds claims there: the engine does not use the signature of a
-// pod that is on any node of the View, or in the ledger of one.
+// The results may differ for a pod that is on the Node or holds claims there: the engine does not
+// use the signature of a pod that is on any node of the View, or in the ledger of one.
 type Signature interface {
-	// Signature returns the same string for all pods with the same Verdicts and scores, before NormalizeScore. It need
-	// not contain the policy's configuration. It is called once after each Prepare.
+	// Signature returns the same string for all pods with the same Verdicts and scores, before
+	// NormalizeScore. It need not contain the policy's configuration. It is called once after each
+	// Prepare.
 	Signature() string
 }
 
-// ScoreRows is implemented by a Cycle with a [Score] that depends on the whole View, if it scores many nodes together much
-// faster than one by one. A [Signature] of the Cycle does not cover its scores.
+// ScoreRows is implemented by a Cycle with a [Score] that depends on the whole View, if it scores
+// many nodes together much faster than one by one. A [Signature] of the Cycle does not cover its
+// scores.
 type ScoreRows interface {
-	// ScoreRows sets scores[i] to what Score returns for the node at rows[i] of the View, which has such a node. It is
-	// pure, and safe for concurrent use. It is only called for a pod that is on no node of the View, nor in the ledger of
-	// one.
+	// ScoreRows sets scores[i] to what Score returns for the node at rows[i] of the View, which has
+	// such a node. It is pure, and safe for concurrent use. It is only called for a pod that is on no
+	// node of the View, nor in the ledger of one.
 	ScoreRows(rows []int32, scores []int64)
 }
 
@@ -180,7 +183,8 @@ const (
 	Spread Packing = "Spread"
 )
 
-// Score returns the score of a node that uses so much of its capacity, which is more than 0 and at least used.
+// Score returns the score of a node that uses this much of its capacity. used is 0 to capacity, and
+// capacity 1 to claims.MaxCapacity: a hundred times that must not overflow.
 func (p Packing) Score(used, capacity int64) int64 {
 	if p == Spread {
 		used = capacity - used
@@ -188,8 +192,8 @@ func (p Packing) Score(used, capacity int64) int64 {
 	return MaxScore * used / capacity
 }
 
-// Compare returns less than 0 if what has this much left is better than what has the other amount left, more than 0 if it is worse,
-// and 0 if both are equally good.
+// Compare returns less than 0 if what has this much left is better than what has the other amount
+// left, more than 0 if it is worse, and 0 if both are equally good.
 func (p Packing) Compare(left, other int64) int {
 	if p == Spread {
 		return cmp.Compare(other, left)
@@ -197,8 +201,8 @@ func (p Packing) Compare(left, other int64) int {
 	return cmp.Compare(left, other)
 }
 
-// UnknownAction is what a policy does about a node of which it does not know what it needs, because a signal is missing or stale, or nothing
-// has the number.
+// UnknownAction is what a policy does about a node of which it does not know what it needs, because
+// a signal is missing or stale, or nothing has the number.
 type UnknownAction string
 
 const (
@@ -234,13 +238,13 @@ type Inspector interface {
 
 // Warner is implemented by a Policy that can have a valid configuration that is probably a mistake.
 type Warner interface {
-	// Warnings returns what is probably a mistake. The paths begin at the configuration of the policy, as those of errors of
-	// [Type.New] do.
+	// Warnings returns what is probably a mistake. The paths begin at the configuration of the policy,
+	// as those of errors of [Type.New] do.
 	Warnings() field.ErrorList
 }
 
-// InputReader is implemented by a Policy that reads more than nodes, pods and ledgers, that must
-// be called for every pod with certain resources, or that only scores. The configuration of a policy
+// InputReader is implemented by a Policy that reads more than nodes, pods and ledgers, that must be
+// called for every pod with certain resources, or that only scores. The configuration of a policy
 // may implement it as well: then errors about its signals and resources are reported together with
 // errors for which there is no Policy.
 type InputReader interface {
