@@ -192,17 +192,13 @@ func guard(f func()) (crash string) {
 	return ""
 }
 
-// policyStack returns the stack of the panic, up to this package.
+// policyStack returns the stack of the panic, a line for each call, from the innermost up to this
+// package, without those of the runtime.
 func policyStack() string {
 	calls := make([]uintptr, 64)
-	return stackText(calls[:runtime.Callers(3, calls)]) // without the frames of Callers, policyStack and guard's deferred call
-}
-
-// stackText returns the calls, a line each, from the innermost up to this package, without those of the runtime.
-func stackText(calls []uintptr) string {
+	frames := runtime.CallersFrames(calls[:runtime.Callers(3, calls)]) // without guard's deferred call
 	own := reflect.TypeFor[prepared]().PkgPath() + "."
 	var text strings.Builder
-	frames := runtime.CallersFrames(calls)
 	for {
 		frame, more := frames.Next()
 		if strings.HasPrefix(frame.Function, own) || frame.Function == "" {

@@ -208,7 +208,8 @@ func hostileClusters(given *cluster) []*cluster {
 	return clusters
 }
 
-// hostileSignals returns clusters with the given nodes and with signals that are missing, stale or invalid.
+// hostileSignals returns clusters with the given nodes and with signals that are missing, stale or
+// invalid.
 func hostileSignals(given *cluster) []*cluster {
 	if len(given.signals) == 0 {
 		return nil
@@ -237,7 +238,8 @@ func hostileSignals(given *cluster) []*cluster {
 	return clusters
 }
 
-// sayingOf returns a copy of the cluster in which the signals have the values of the node for the other name.
+// sayingOf returns a copy of the cluster in which the signals have the values of the node for the
+// other name.
 func (c *cluster) sayingOf(node, other string) *cluster {
 	next := *c
 	next.signals = nil
@@ -348,8 +350,8 @@ func increment(m map[string]string) {
 }
 
 func copies[T interface{ DeepCopy() T }](objects []T) []T {
-	list := make([]T, len(objects))
-	for i, object := range objects {
+	list := slices.Clone(objects)
+	for i, object := range list {
 		list[i] = object.DeepCopy()
 	}
 	return list

@@ -20,8 +20,8 @@ import (
 // goneUnit is the name of a unit that no node has.
 const goneUnit = "policytest-gone"
 
-// claims calls the policy for a pod that holds what Reserve chose for it, and for one that holds the same amount of
-// units that no longer exist.
+// claims calls the policy for a pod that holds what Reserve chose for it, and for one that holds
+// the same amount of units that no longer exist.
 func (s *suite) claims(c *testCase) {
 	reserver, ok := s.policy.(policy.Reserver)
 	if !ok || c.pod.UID == "" || c.cluster.strangers {
@@ -57,8 +57,9 @@ func (s *suite) claims(c *testCase) {
 // maxFill is how many more pods fill claims from the same ledgers.
 const maxFill = 8
 
-// fill lets equal pods claim from the same ledgers, until Filter rejects one. Then the pod with the first claim still fits, and
-// Reserve chooses nothing for another one, even with a View in which the ledgers are empty.
+// fill lets equal pods claim from the same ledgers, until Filter rejects one. Then the pod with the
+// first claim still fits, and Reserve chooses nothing for another one, even with a View in which
+// the ledgers are empty.
 func (s *suite) fill(reserver policy.Reserver, c *testCase, where, node string, ledgers []*snapshot.Ledger) {
 	empty, _ := s.fresh(c, s.policy)
 	for i := 0; i < maxFill && len(ledgers) > 0; i++ {
@@ -153,7 +154,8 @@ func invalidClaim(claim policy.Claim, ask policy.ReserveRequest) string {
 	return ""
 }
 
-// claimed returns the ledgers with what the pod would claim on the node, on which it fits; none if it would not get everything.
+// claimed returns the ledgers with what the pod would claim on the node, on which it fits; none if
+// it would not get everything.
 func (s *suite) claimed(reserver policy.Reserver, pod *corev1.Pod, where string, view *snapshot.View, n *snapshot.Node) []*snapshot.Ledger {
 	keys, err := reserver.Ledgers(pod, n)
 	if err != nil {
@@ -197,7 +199,8 @@ func (s *suite) claimed(reserver policy.Reserver, pod *corev1.Pod, where string,
 	return ledgers
 }
 
-// ofGoneUnits returns a copy of the ledger with the pod's claims moved to a unit that does not exist.
+// ofGoneUnits returns a copy of the ledger with the pod's claims moved to a unit that does not
+// exist.
 func ofGoneUnits(l *snapshot.Ledger, uid types.UID) *snapshot.Ledger {
 	var sum int64
 	for i := range l.Units {
@@ -209,7 +212,8 @@ func ofGoneUnits(l *snapshot.Ledger, uid types.UID) *snapshot.Ledger {
 	return &moved
 }
 
-// held compares Filter's verdict about a pod with these claims with what ValidateClaim and Reserve return.
+// held compares Filter's verdict about a pod with these claims with what ValidateClaim and Reserve
+// return.
 func (s *suite) held(c *testCase, where, node string, ledgers []*snapshot.Ledger, asChosen bool) {
 	if len(ledgers) == 0 {
 		return
@@ -240,7 +244,8 @@ func (s *suite) held(c *testCase, where, node string, ledgers []*snapshot.Ledger
 	}
 }
 
-// usable reports whether the pod can be bound with its claims in the ledger, or with what Reserve would choose instead.
+// usable reports whether the pod can be bound with its claims in the ledger, or with what Reserve
+// would choose instead.
 func (s *suite) usable(c *testCase, where string, view *snapshot.View, n *snapshot.Node, l *snapshot.Ledger, asChosen bool) bool {
 	validator, ok := s.policy.(policy.ClaimValidator)
 	if !ok {

@@ -11,9 +11,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Devices returns a function that adds the objects of a YAML text to a View, for Options.Extend: ResourceSlices, ResourceClaims,
-// DeviceClasses and DeviceTaintRules, in a list or as documents separated by "---". They are trimmed, and have the defaults of the API
-// server: claims have the namespace "default", and each request is for one device. Devices panics if the text is invalid.
+// Devices returns a function that adds the objects of a YAML text to a View, for Options.Extend:
+// ResourceSlices, ResourceClaims, DeviceClasses and DeviceTaintRules, in a list or as documents
+// separated by "---". They are trimmed, and have the defaults of the API server: claims have the
+// namespace "default", and each request is for one device. Devices panics if the text is invalid.
 func Devices(text string) func(*snapshot.Builder) {
 	extend, err := parseDevices(text)
 	if err != nil {

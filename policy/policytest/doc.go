@@ -37,8 +37,7 @@
 //     View built anew, and for another policy with the same configuration.
 //   - read-only: the policy does not change pods, nodes or the View.
 //   - allocations: Filter and Score allocate nothing once a node's Facts are
-//     computed, in the same Cycle or a later one, or no more than Options.Allocates says. The
-//     first failure names up to three of the lines that allocate.
+//     computed, in the same Cycle or a later one, or no more than Options.Allocates says.
 //   - score: scores are within 0..100, after NormalizeScore if there is one, or NoOpinion if Score
 //     returned that.
 //   - cancelled: with a canceled context, Prepare soon returns an error or the usual Cycle.

@@ -7,8 +7,8 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// methods fails the rule if the engine would not find a method, because only its name is that of an optional interface.
-// what is a policy or a Cycle.
+// methods fails the rule if the engine would not find a method, because only its name is that of an
+// optional interface. what is a policy or a Cycle.
 func (s *suite) methods(what any, optional ...reflect.Type) {
 	t := reflect.TypeOf(what)
 	if t == nil || s.types[t] {

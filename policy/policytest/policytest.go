@@ -143,17 +143,7 @@ func (s *suite) prepareCases() bool {
 			s.fail("cycle", c.name, "%s", invalid)
 			continue
 		}
-		if reader, ok := s.policy.(policy.InputReader); ok {
-			if in := reader.Inputs(); in.ResourcesOnly && prep.cycle != nil && !slices.ContainsFunc(in.Resources, func(r corev1.ResourceName) bool { return snapshot.NamesResource(c.pod, r) }) {
-				s.fail("cycle", c.name, "there is a Cycle, and Inputs().ResourcesOnly is true, but the pod requests none of Inputs().Resources: kube-scheduler does not call for the pod")
-			}
-			if _, filters := prep.cycle.(policy.Filter); filters && reader.Inputs().ScoreOnly {
-				s.fail("cycle", c.name, "the Cycle (%T) implements Filter, and Inputs().ScoreOnly is true: kube-scheduler does not call filter for the policy", prep.cycle)
-			}
-			if _, scores := prep.cycle.(policy.Score); scores && reader.Inputs().FilterOnly {
-				s.fail("cycle", c.name, "the Cycle (%T) implements Score, and Inputs().FilterOnly is true: the weight of the policy does not count", prep.cycle)
-			}
-		}
+		s.declared(c, prep.cycle)
 		c.want = prep.evaluate(w.nodes, forward(len(w.nodes)))
 		if c.want.panicked != "" {
 			s.fail("survives", c.name, "%s", c.want.panicked)
@@ -165,16 +155,39 @@ func (s *suite) prepareCases() bool {
 	return true
 }
 
-// resources fails the rule if kube-scheduler could not be told to call for pods with a resource that the policy allocates.
-func (s *suite) resources() {
-	reader, ok := s.policy.(policy.InputReader)
-	if !ok {
-		return
+// inputs returns what the policy declares.
+func (s *suite) inputs() (in policy.Inputs) {
+	if reader, ok := s.policy.(policy.InputReader); ok {
+		in = reader.Inputs()
 	}
-	for i, name := range reader.Inputs().Resources {
+	return in
+}
+
+// resources fails the rule if kube-scheduler could not be told to call for pods with a resource
+// that the policy allocates.
+func (s *suite) resources() {
+	for i, name := range s.inputs().Resources {
 		for _, err := range fields.ExtendedResource(field.NewPath("Inputs().Resources").Index(i), string(name)) {
 			s.fail("cycle", "", "%v", err)
 		}
+	}
+}
+
+// declared fails the rule if the Cycle does what the policy declares that it never does:
+// kube-scheduler would not call for it.
+func (s *suite) declared(c *testCase, cycle policy.Cycle) {
+	in := s.inputs()
+	requests := func(r corev1.ResourceName) bool { return snapshot.NamesResource(c.pod, r) }
+	_, filters := cycle.(policy.Filter)
+	_, scores := cycle.(policy.Score)
+	if in.ResourcesOnly && cycle != nil && !slices.ContainsFunc(in.Resources, requests) {
+		s.fail("cycle", c.name, "there is a Cycle, and Inputs().ResourcesOnly is true, but the pod requests none of Inputs().Resources: kube-scheduler does not call for the pod")
+	}
+	if filters && in.ScoreOnly {
+		s.fail("cycle", c.name, "the Cycle (%T) implements Filter, and Inputs().ScoreOnly is true: kube-scheduler does not call filter for the policy", cycle)
+	}
+	if scores && in.FilterOnly {
+		s.fail("cycle", c.name, "the Cycle (%T) implements Score, and Inputs().FilterOnly is true: the weight of the policy does not count", cycle)
 	}
 }
 

@@ -53,12 +53,13 @@ const (
 //	a     LimitReached  0/1 pods   -
 //	b     fits          -          100
 //
-// config.yaml is the policy's configuration, pods.yaml the pods on the nodes, pod.yaml the pod to place; only pod.yaml
-// is required. signals.yaml holds the signals of the View, in the form of [Signals], and devices.yaml the
-// devices and the claims of them, in the form of [Devices]. allocates.txt permits allocations,
-// as in "2: it boxes numbers" ([Allocates]). As in the engine, nodes that do not fit get no score, the scores of the
-// others are normalized together, and NoOpinion is replaced. "!" after a verdict means that it is unresolvable. Instead
-// of a table, want.txt can say that the policy does not concern the pod, or contain an error.
+// config.yaml is the policy's configuration, pods.yaml the pods on the nodes, pod.yaml the pod to
+// place; only pod.yaml is required. signals.yaml holds the signals of the View, in the form of
+// [Signals], and devices.yaml the devices and the claims of them, in the form of [Devices].
+// allocates.txt permits allocations, as in "2: it boxes numbers" ([Allocates]). As in the engine,
+// nodes that do not fit get no score, the scores of the others are normalized together, and
+// NoOpinion is replaced. "!" after a verdict means that it is unresolvable. Instead of a table,
+// want.txt can say that the policy does not concern the pod, or contain an error.
 //
 // RunScenarios also checks every scenario as [Run] does. With the environment variable
 // POLICYTEST_UPDATE=1 it rewrites the files to the decisions of the policy. It is no flag, so that

@@ -9,8 +9,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// signatures calls every Cycle with a signature for the same nodes, for all pods and Views, and compares the results of
-// those with the same signature.
+// signatures calls every Cycle with a signature for the same nodes, for all pods and Views, and
+// compares the results of those with the same signature.
 func (s *suite) signatures() {
 	given := &cluster{name: "the given nodes", nodes: s.options.Nodes, pods: s.options.Assigned, signals: s.options.Signals}
 	// A signal finds the nodes of its own View by row, and nodes outside by name.
