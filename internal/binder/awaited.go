@@ -13,24 +13,25 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// awaitedRetention is how long the start of a wait is kept. It is longer than the usual life of a claim whose pod
-// is not bound.
+// awaitedRetention is how long the start of a wait is kept. It is longer than the usual life of a
+// claim whose pod is not bound.
 const awaitedRetention = 10 * time.Minute
 
 // maxAwaited bounds what is awaited, because the names of ResourceClaims come from callers.
 const maxAwaited = 4096
 
-// Awaited holds since when pods wait for what others do and the watch has not shown: a Binding of another replica, or a ResourceClaim.
-// Everything is awaited once, and not once for each pod that waits. And it holds which pods this process is binding. A process has one. The
-// zero value is ready. Its methods may be called concurrently.
+// Awaited holds since when pods wait for what others do and the watch has not shown: a Binding of
+// another replica, or a ResourceClaim. Everything is awaited once, and not once for each pod that
+// waits. And it holds which pods this process is binding. A process has one. The zero value is
+// ready. Its methods may be called concurrently.
 type Awaited struct {
 	mu      sync.Mutex
 	since   map[string]time.Time      // when the first wait started, by the UID of a pod, or the namespace/name of a ResourceClaim
 	binding map[types.UID]*bindingPod // those for which Bind is called
 }
 
-// begin records that a pod waits, and returns when the first one began to. While too much is awaited, nothing else is: it returns a time
-// that is long ago.
+// begin records that a pod waits, and returns when the first one began to. While too much is
+// awaited, nothing else is: it returns a time that is long ago.
 func (a *Awaited) begin(key string, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,7 +88,8 @@ func (a *Awaited) bind(uid types.UID) (end func()) {
 	}
 }
 
-// ended returns a channel that is closed when the calls of Bind for the pod have ended; nil if there are none.
+// ended returns a channel that is closed when the calls of Bind for the pod have ended; nil if
+// there are none.
 func (a *Awaited) ended(uid types.UID) <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,20 +99,13 @@ func (a *Awaited) ended(uid types.UID) <-chan struct{} {
 	return nil
 }
 
-// Views are the views of a cluster, as in [Cluster].
-type Views interface {
-	View() *snapshot.View
-	Superseded(view *snapshot.View) <-chan struct{}
-}
-
-// Claims waits until the View has the ResourceClaims of the pod. kube-scheduler calls once its own watch has shown the claims, which may
-// be earlier. Claims returns when each claim that is missing has been awaited for [awaitTimeout], or ctx has ended.
+// Claims waits until the View has the ResourceClaims of the pod. kube-scheduler calls once its own
+// watch has shown the claims, which may be earlier. Claims returns when each claim that is missing
+// has been awaited for [awaitTimeout], or ctx has ended.
 func (a *Awaited) Claims(ctx context.Context, cluster Views, pod *corev1.Pod) {
 	var awaited []string
-	for {
-		view, now := cluster.View(), time.Now()
+	Wait(ctx, cluster, func(view *snapshot.View, now time.Time) (until time.Time) {
 		missing := view.UnknownClaims(pod)
-		var until time.Time
 		for _, name := range missing {
 			if since := a.begin(pod.Namespace+"/"+name, now); since.Add(awaitTimeout).After(until) {
 				until = since.Add(awaitTimeout)
@@ -121,10 +116,26 @@ func (a *Awaited) Claims(ctx context.Context, cluster Views, pod *corev1.Pod) {
 				a.end(pod.Namespace + "/" + name)
 			}
 		}
+		awaited = missing
+		return until
+	})
+}
+
+// Views are the views of a cluster, as in [Cluster].
+type Views interface {
+	View() *snapshot.View
+	Superseded(view *snapshot.View) <-chan struct{}
+}
+
+// Wait calls look with the latest View, and again with each later one, and at the time that look
+// returns, until that time has passed or ctx has ended.
+func Wait(ctx context.Context, cluster Views, look func(view *snapshot.View, now time.Time) (until time.Time)) {
+	for {
+		view, now := cluster.View(), time.Now()
+		until := look(view, now)
 		if !now.Before(until) {
 			return
 		}
-		awaited = missing
 		select {
 		case <-ctx.Done():
 			return

@@ -1,9 +1,13 @@
 package binder
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,17 +44,38 @@ type Cluster interface {
 	Bind(ctx context.Context, b Binding) error
 }
 
+// Binding is the binding of a pod to a node. All fields except ResourceVersion and Annotations are
+// required.
+type Binding struct {
+	Namespace, Name string
+	UID             types.UID
+	Node            string
+	// ResourceVersion, if not "", is the only version of the pod to bind.
+	ResourceVersion string
+	// Annotations are merged into the pod's in the same transaction that sets its nodeName.
+	Annotations map[string]string
+}
+
+var (
+	// ErrPodChanged means that a Binding was rejected because the pod has another resourceVersion than
+	// the Binding.
+	ErrPodChanged = errors.New("the pod has changed")
+	// ErrOutcomeUnknown means that the pod may or may not be bound to the node, now or later.
+	ErrOutcomeUnknown = errors.New("it is not known whether the pod was bound")
+)
+
 // Binder binds pods with their claims. Its methods may be called concurrently.
 type Binder struct {
 	Engine  *engine.Engine
 	Cluster Cluster
 	Ledgers engine.Ledgers // nil if no policy of the engine allocates resources
 	Awaited *Awaited
-	// Why returns the summary of the decisions about the pod, for its annotation [decision.Annotation]; "": none.
+	// Why returns the summary of the decisions about the pod, for its annotation
+	// [decision.Annotation]; "": none.
 	Why func(pod *corev1.Pod, node string) string
-	// StallTimeout is how long a pod waits for pods that this process binds to the node before it, if none of them gets bound: then it is not
-	// bound either, and kube-scheduler retries it. 0: 2 s, which is below the usual httpTimeout, so that a caller of the extender learns the
-	// cause.
+	// StallTimeout is how long a pod waits for pods that this process binds to the node before it, if
+	// none of them gets bound: then it is not bound either, and kube-scheduler retries it. 0: 2 s,
+	// which is below the usual httpTimeout, so that a caller of the extender learns the cause.
 	StallTimeout time.Duration
 }
 
@@ -62,8 +87,19 @@ type Target struct {
 	Node *snapshot.Node
 }
 
-// AlreadyBound reports whether the pod is bound to the node, and returns an error if it cannot be bound there any more. pod is its
-// latest known state; nil: it is gone.
+// OfScheduler returns why the profile does not bind the pod, if the pod is of another scheduler
+// than those with these names, or nil. With no names, the profile binds the pods of any scheduler.
+func OfScheduler(pod *corev1.Pod, profile string, schedulerNames []string) error {
+	name := cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
+	if len(schedulerNames) == 0 || slices.Contains(schedulerNames, name) {
+		return nil
+	}
+	return fmt.Errorf("pod %s has schedulerName %q, which is not among the schedulerNames of profile %s: %s",
+		pod.Namespace+"/"+pod.Name, name, profile, strings.Join(schedulerNames, ", "))
+}
+
+// AlreadyBound reports whether the pod is bound to the node, and returns an error if it cannot be
+// bound there any more. pod is its latest known state; nil: it is gone.
 func AlreadyBound(namespace, name string, uid types.UID, node string, pod *corev1.Pod) (bound bool, err error) {
 	switch {
 	case pod == nil || pod.UID != uid:
@@ -78,9 +114,10 @@ func AlreadyBound(namespace, name string, uid types.UID, node string, pod *corev
 	return false, nil
 }
 
-// Resolve ends an earlier decision to bind the pod to another node, whose Binding may be on its way: it changes the pod, so that the API
-// server rejects that Binding if it has claims. It returns the current pod, and an error if the pod is bound or gone, or the API server
-// does not respond in time. Call it before the pod is assumed on the node.
+// Resolve ends an earlier decision to bind the pod to another node, whose Binding may be on its
+// way: it changes the pod, so that the API server rejects that Binding if it has claims. It returns
+// the current pod, and an error if the pod is bound or gone, or the API server does not respond in
+// time. Call it before the pod is assumed on the node.
 func (b *Binder) Resolve(ctx context.Context, pod *corev1.Pod, node string) (*corev1.Pod, error) {
 	former := b.Cluster.Assumed(pod.UID)
 	if former == "" || former == node {
@@ -103,8 +140,9 @@ const (
 	removeTimeout = 5 * time.Second
 )
 
-// Bind binds the pod, which is trimmed, to the target, and returns the claims with which it is bound. It retries if the pod has changed, or
-// holds a claim that must be withdrawn first. What undoes an earlier step does not stop when ctx ends.
+// Bind binds the pod, which is trimmed, to the target, and returns the claims with which it is
+// bound. It retries if the pod has changed, or holds a claim that must be withdrawn first. What
+// undoes an earlier step does not stop when ctx ends.
 func (b *Binder) Bind(ctx context.Context, pod *corev1.Pod, target Target) (engine.Reservation, error) {
 	ctx, err := b.Cluster.Throttle(ctx) // before anything is claimed
 	if err != nil {
@@ -121,7 +159,8 @@ func (b *Binder) Bind(ctx context.Context, pod *corev1.Pod, target Target) (engi
 	return p.held, nil
 }
 
-// Reserve makes the claims of the pod on the target in ledgers that are not in the API server, and does not bind the pod.
+// Reserve makes the claims of the pod on the target in ledgers that are not in the API server, and
+// does not bind the pod.
 func (b *Binder) Reserve(ctx context.Context, pod *corev1.Pod, target Target) (engine.Reservation, error) {
 	p, next := Begin(b.Engine, target, pod)
 	for next.Action == Claim || next.Action == Release {

@@ -11,12 +11,13 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// lookEvery is how often a pod looks at one that this process binds before it, although the call of Bind has not ended: the watch may show
-// the other one bound before.
+// lookEvery is how often a pod looks at one that this process binds before it, although the call of
+// Bind has not ended: the watch may show the other one bound before.
 const lookEvery = time.Second
 
-// awaitEarlier waits until the pods are bound or gone; see waiting. Hundreds of pods may wait at the same time. So a pod looks when the call
-// of Bind for the next one has ended, and at each new View only if there is none.
+// awaitEarlier waits until the pods are bound or gone; see waiting. Hundreds of pods may wait at
+// the same time. So a pod looks when the call of Bind for the next one has ended, and at each new
+// View only if there is none.
 func (b *Binder) awaitEarlier(ctx context.Context, node string, after []types.UID) error {
 	w := waiting{node: node, after: after, stall: cmp.Or(b.StallTimeout, defaultStallTimeout), moved: time.Now()}
 	for _, uid := range after {

@@ -13,8 +13,9 @@ import (
 // maxTries is how often a pod that changes meanwhile is tried to be bound.
 const maxTries = 4
 
-// Protocol binds one pod with its claims, as pure steps: Begin and Step return what to do next, and the caller of Step passes what came of it.
-// A protocol is a value that contains no clock, client or goroutine: the process may be stopped for any time, or killed, between two steps.
+// Protocol binds one pod with its claims, as pure steps: Begin and Step return what to do next, and
+// the caller of Step passes what came of it. A protocol is a value that contains no clock, client
+// or goroutine: the process may be stopped for any time, or killed, between two steps.
 //
 //	           what went wrong: release … ─▶ done, or if the pod has changed: read ─▶ begin again
 //	             ▲          ▲           ▲
@@ -25,10 +26,11 @@ const maxTries = 4
 //	             ▼ the pod holds a claim that cannot be used any more
 //	           release … ─▶ touch ─▶ revoke ─▶ begin again
 //
-// Claims that no bind call relies on any more are released after a while, by any replica. Therefore the pod is changed ("touch") before
-// a claim is removed that an earlier Binding may rely on, and the Binding of a pod with claims has the resourceVersion that was read before
-// the claims were made: either the Binding comes first and the claims stay, or the API server rejects the Binding, and the protocol
-// begins again.
+// Claims that no bind call relies on any more are released after a while, by any replica. Therefore
+// the pod is changed ("touch") before a claim is removed that an earlier Binding may rely on, and
+// the Binding of a pod with claims has the resourceVersion that was read before the claims were
+// made: either the Binding comes first and the claims stay, or the API server rejects the Binding,
+// and the protocol begins again.
 type Protocol struct {
 	engine  *engine.Engine
 	target  Target
@@ -186,14 +188,16 @@ func (p Protocol) undoNext(how Action) (Protocol, Task) {
 	return p.end(p.cause)
 }
 
-// unusable returns the claim of an earlier try that cannot be used any more, nil if that is not the cause.
+// unusable returns the claim of an earlier try that cannot be used any more, nil if that is not the
+// cause.
 func (p Protocol) unusable() *engine.UnusableClaimError {
 	var unusable *engine.UnusableClaimError
 	errors.As(p.cause, &unusable)
 	return unusable
 }
 
-// withdraw continues after the pod was changed: if it is not bound, Bindings that were sent before have no effect any more.
+// withdraw continues after the pod was changed: if it is not bound, Bindings that were sent before
+// have no effect any more.
 func (p Protocol) withdraw(r Result) (Protocol, Task) {
 	p.touched = r.Pod
 	unusable := p.unusable()

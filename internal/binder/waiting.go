@@ -8,24 +8,26 @@ import (
 )
 
 const (
-	// awaitTimeout bounds the wait for a pod that should be bound first and that this process does not bind, and for a ResourceClaim. It
-	// runs once for each of them, not once for each pod that waits. It must be well below kube-scheduler's httpTimeout,
-	// which is not in the request. A Binding takes some milliseconds; if another replica takes longer, its Binding may
-	// never come.
+	// awaitTimeout bounds the wait for a pod that should be bound first and that this process does not
+	// bind, and for a ResourceClaim. It runs once for each of them, not once for each pod that waits.
+	// It must be well below kube-scheduler's httpTimeout, which is not in the request. A Binding takes
+	// some milliseconds; if another replica takes longer, its Binding may never come.
 	awaitTimeout = 500 * time.Millisecond
 	// defaultStallTimeout is that of a Binder without another one.
 	defaultStallTimeout = 2 * time.Second
 )
 
-// waiting is the wait of a pod for those that must be bound to its node before it. It is a value without client, clock or goroutine: next
-// returns the following state, and a Binder looks and waits.
+// waiting is the wait of a pod for those that must be bound to its node before it. It is a value
+// without client, clock or goroutine: next returns the following state, and a Binder looks and
+// waits.
 //
 //	the first pod is bound or gone ───────────────────────────► the next pod
 //	this process binds it, none is bound for StallTimeout ────► end: the pod that waits is not bound
 //	another replica binds it, and it is awaited for 500 ms ───► the next pod
 //	otherwise ────────────────────────────────────────────────► look at it again after a change, or at that time
 //
-// To bind a pod before one that this process binds would give both the wrong units. Another replica may have been killed.
+// To bind a pod before one that this process binds would give both the wrong units. Another replica
+// may have been killed.
 //
 // testdata/waiting.txt has histories of it.
 type waiting struct {

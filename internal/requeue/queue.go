@@ -57,8 +57,9 @@ type pendingPod struct {
 
 // nodes are the nodes that kube-scheduler asked about.
 //
-// Rows are reused: a new node in the row of a deleted one counts as asked about. At worst it makes the pod be retried although
-// kube-scheduler itself excludes that node; the call of this retry names the nodes anew.
+// Rows are reused: a new node in the row of a deleted one counts as asked about. At worst it makes
+// the pod be retried although kube-scheduler itself excludes that node; the call of this retry
+// names the nodes anew.
 type nodes struct {
 	rows  []uint64 // a bit for each row of the View
 	names []string // of the nodes that were not in the View
@@ -114,15 +115,16 @@ type requeuedPod struct {
 	fits bool // a filter call has found a node; the pod is about to be bound
 }
 
-// queue holds the pending pods, and the one being requeued. It has no clock; its owner synchronizes access.
+// queue holds the pending pods, and the one being requeued. It has no clock; its owner synchronizes
+// access.
 type queue struct {
 	pods    map[id]*pendingPod
 	current *requeuedPod
 	version uint64 // counts the changes of what Status returns
 }
 
-// rejected records that the pod fits on none of the nodes. added is false if the queue is full; wasRequeued reports whether
-// the pod was being requeued and no node had fit since.
+// rejected records that the pod fits on none of the nodes. added is false if the queue is full;
+// wasRequeued reports whether the pod was being requeued and no node had fit since.
 func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, main decision.Rejection, e evaluation, now time.Time) (added, wasRequeued bool) {
 	if wasRequeued = q.current != nil && q.current.id == i; wasRequeued {
 		wasRequeued = !q.current.fits
@@ -154,7 +156,8 @@ func (q *queue) passed(i id) (wasRequeued bool) {
 	return true
 }
 
-// stillRejected records that the pod still fits on no node, unless the pod has changed in the queue since.
+// stillRejected records that the pod still fits on no node, unless the pod has changed in the queue
+// since.
 func (q *queue) stillRejected(p *pendingPod, e evaluation) {
 	if q.pods[p.id] == p {
 		next := *p
@@ -177,7 +180,8 @@ func (q *queue) delete(i id) {
 	}
 }
 
-// requeue makes the pod the one being requeued. It returns false if the pod has changed in the queue since.
+// requeue makes the pod the one being requeued. It returns false if the pod has changed in the
+// queue since.
 func (q *queue) requeue(p *pendingPod, now time.Time) bool {
 	if q.pods[p.id] != p {
 		return false
@@ -200,8 +204,8 @@ func backoff(failures int) time.Duration {
 	return min(firstBackoff<<min(max(failures-1, 0), 20), maxBackoff)
 }
 
-// due returns the pods whose backoff has ended, the most urgent first, and when the next backoff of the others ends;
-// zero if there are no others.
+// due returns the pods whose backoff has ended, the most urgent first, and when the next backoff of
+// the others ends; zero if there are no others.
 func (q *queue) due(now time.Time) (pods []*pendingPod, next time.Time) {
 	for _, p := range q.pods {
 		if !p.notBefore.After(now) {

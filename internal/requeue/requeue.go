@@ -35,7 +35,8 @@ type Cluster interface {
 type Options struct {
 	// Cluster is required.
 	Cluster Cluster
-	// PerSecond is the maximum number of pods requeued per second. 0: none; the pods and why they wait are known all the same.
+	// PerSecond is the maximum number of pods requeued per second. 0: none; the pods and why they wait
+	// are known all the same.
 	PerSecond int
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
@@ -48,9 +49,11 @@ const (
 	pauseFactor = 4
 	// idleInterval is how often it removes deleted pods while nothing else happens.
 	idleInterval = time.Minute
-	// unseenInterval is how often it looks for a pod that the watch does not show yet: that the watch shows the pod changes no View.
+	// unseenInterval is how often it looks for a pod that the watch does not show yet: that the watch
+	// shows the pod changes no View.
 	unseenInterval = time.Second
-	// errorPause and forbiddenPause are how long it writes nothing after the API server has failed, or denied a write.
+	// errorPause and forbiddenPause are how long it writes nothing after the API server has failed, or
+	// denied a write.
 	errorPause     = time.Second
 	forbiddenPause = 5 * time.Minute
 )
@@ -101,7 +104,8 @@ func (r *Requeuer) Use(engines map[string]*engine.Engine) {
 	r.signal()
 }
 
-// Observer returns the function to call for every filter call of a profile: see extender.Options.Filtered.
+// Observer returns the function to call for every filter call of a profile: see
+// extender.Options.Filtered.
 func (r *Requeuer) Observer(profile string, e *engine.Engine) func(req engine.Request, fits bool, unknown []string, why *decision.Rejection) {
 	return func(req engine.Request, fits bool, unknown []string, why *decision.Rejection) {
 		i := id{profile, req.Pod.UID}
@@ -118,16 +122,19 @@ func (r *Requeuer) Observer(profile string, e *engine.Engine) func(req engine.Re
 type Status struct {
 	// Since is when Outboard first rejected the pod.
 	Since time.Time
-	// Requeues is how often Outboard has requeued the pod since, and LastRequeued when it last did; zero if never.
+	// Requeues is how often Outboard has requeued the pod since, and LastRequeued when it last did;
+	// zero if never.
 	Requeues     int
 	LastRequeued time.Time
-	// LastCall is when kube-scheduler last asked about the pod, Nodes about how many nodes, and Rejection why most of them were rejected.
+	// LastCall is when kube-scheduler last asked about the pod, Nodes about how many nodes, and
+	// Rejection why most of them were rejected.
 	LastCall  time.Time
 	Nodes     int
 	Rejection decision.Rejection
 }
 
-// Status returns the status of a pod that the profile rejected; ok is false if the pod is not pending because of it.
+// Status returns the status of a pod that the profile rejected; ok is false if the pod is not
+// pending because of it.
 func (r *Requeuer) Status(profile string, pod types.UID) (status Status, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,12 +152,11 @@ func (r *Requeuer) Version() uint64 {
 }
 
 func (r *Requeuer) passed(i id) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.queue.passed(i) {
+	wasRequeued := false
+	r.update(func(q *queue) { wasRequeued = q.passed(i) })
+	if wasRequeued {
 		r.metrics.requeues.WithLabelValues(outcomeSuccess).Inc()
 	}
-	r.pendingCount.Store(int64(len(r.queue.pods)))
 }
 
 func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, why *decision.Rejection, e *engine.Engine) {
@@ -158,19 +164,28 @@ func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, why *dec
 	if why != nil {
 		main = why.Brief()
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	added, wasRequeued := r.queue.rejected(i, req.Pod, n, main, evaluation{req.View.Room(), e}, time.Now())
+	var added, wasRequeued bool
+	r.update(func(q *queue) {
+		added, wasRequeued = q.rejected(i, req.Pod, n, main, evaluation{req.View.Room(), e}, time.Now())
+	})
 	if !added {
 		r.metrics.dropped.Inc()
 	}
 	if wasRequeued {
 		r.metrics.requeues.WithLabelValues(outcomeRejected).Inc()
 	}
-	r.pendingCount.Store(int64(len(r.queue.pods)))
-	if wasRequeued || r.options.Cluster.View().Room() != req.View.Room() { // Run may have seen the newer View already
+	// Run may have seen the newer View already.
+	if wasRequeued || r.options.Cluster.View().Room() != req.View.Room() {
 		r.signal()
 	}
+}
+
+// update changes the queue.
+func (r *Requeuer) update(change func(*queue)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.queue)
+	r.pendingCount.Store(int64(len(r.queue.pods)))
 }
 
 func (r *Requeuer) signal() {
@@ -210,8 +225,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// step requeues at most one pod. It returns how long to wait unless something changes, and how long it has evaluated
-// pods.
+// step requeues at most one pod. It returns how long to wait unless something changes, and how long
+// it has evaluated pods.
 func (r *Requeuer) step(ctx context.Context) (wait, worked time.Duration) {
 	now := time.Now()
 	if wait := r.awaitOutcome(now); wait > 0 {
@@ -230,7 +245,8 @@ func (r *Requeuer) step(ctx context.Context) (wait, worked time.Duration) {
 	return wait, worked
 }
 
-// awaitOutcome records the outcome of the last requeue. It returns how long to wait if that is not known yet.
+// awaitOutcome records the outcome of the last requeue. It returns how long to wait if that is not
+// known yet.
 func (r *Requeuer) awaitOutcome(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,8 +267,8 @@ func (r *Requeuer) awaitOutcome(now time.Time) time.Duration {
 	return 0
 }
 
-// nextFitting returns the most urgent pod that now fits on a node. If there is none, it returns how long to wait unless
-// the View changes.
+// nextFitting returns the most urgent pod that now fits on a node. If there is none, it returns how
+// long to wait unless the View changes.
 func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod, time.Duration) {
 	r.mu.Lock()
 	pods, next := r.queue.due(now)
@@ -297,13 +313,6 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 	return nil, min(wait, next.Sub(now))
 }
 
-func (r *Requeuer) update(change func(*queue)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.queue)
-	r.pendingCount.Store(int64(len(r.queue.pods)))
-}
-
 // requeue requeues the pod, unless it has changed in the queue since.
 func (r *Requeuer) requeue(ctx context.Context, p *pendingPod) {
 	now := time.Now()
@@ -326,7 +335,8 @@ func (r *Requeuer) requeue(ctx context.Context, p *pendingPod) {
 	r.notRequeued(p, err)
 }
 
-// notRequeued records that a pod was not requeued because it does not exist, or because of the error.
+// notRequeued records that a pod was not requeued because it does not exist, or because of the
+// error.
 func (r *Requeuer) notRequeued(p *pendingPod, err error) {
 	outcome := outcomeNotFound
 	r.update(func(q *queue) {
