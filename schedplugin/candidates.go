@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -52,12 +51,12 @@ func (p *plugin) name(ctx context.Context, state fwk.CycleState, a *attempt, pod
 	if len(table.rows) == 0 {
 		return nil, callmetrics.NoneUsable
 	}
-	room := roomFor(pod)
+	mayFit := prefilter(pod)
 	left := mostFiltered(p.Candidates)
 	choice := engine.Choice{Rows: table.rows, N: p.Candidates, First: p.next % len(table.rows)}
 	choice.Usable = func(i int32) (usable, stop bool) {
 		slot := &table.slots[i]
-		if !room.on(slot.info) {
+		if !mayFit(slot.info) {
 			return false, false
 		}
 		left--
@@ -113,36 +112,20 @@ func (p *plugin) extended(pod *corev1.Pod) bool {
 	return false
 }
 
-// room finds nodes that have no room for a pod in much less time than the filters do. A node that it excludes by mistake, because a plugin
-// is disabled, is only not named.
-type room struct {
-	filters                *kubescheduler.Filters
-	cpu, memory, ephemeral int64 // requested: in millicores and bytes
-}
-
-func roomFor(pod *corev1.Pod) *room {
-	r := &room{filters: kubescheduler.For(pod)}
-	for name, quantity := range snapshot.PodRequests(pod) {
-		switch name {
-		case corev1.ResourceCPU:
-			r.cpu = quantity.MilliValue()
-		case corev1.ResourceMemory:
-			r.memory = quantity.Value()
-		case corev1.ResourceEphemeralStorage:
-			r.ephemeral = quantity.Value()
-		}
+// prefilter returns a function that rejects most nodes without enough room for the pod, in much less
+// time than the filters take. A node that it rejects by mistake, because a plugin is disabled, is
+// only not named.
+func prefilter(pod *corev1.Pod) func(fwk.NodeInfo) bool {
+	filters, requests := kubescheduler.For(pod), snapshot.PodRequests(pod)
+	cpu, memory, ephemeral := requests.Cpu().MilliValue(), requests.Memory().Value(), requests.StorageEphemeral().Value()
+	return func(info fwk.NodeInfo) bool {
+		all, used := info.GetAllocatable(), info.GetRequested()
+		return len(info.GetPods()) < all.GetAllowedPodNumber() &&
+			(cpu == 0 || cpu <= all.GetMilliCPU()-used.GetMilliCPU()) &&
+			(memory == 0 || memory <= all.GetMemory()-used.GetMemory()) &&
+			(ephemeral == 0 || ephemeral <= all.GetEphemeralStorage()-used.GetEphemeralStorage()) &&
+			filters.Excludes(info.Node()) == ""
 	}
-	return r
-}
-
-// on reports whether the pod may have room on the node.
-func (r *room) on(info fwk.NodeInfo) bool {
-	all, used := info.GetAllocatable(), info.GetRequested()
-	return len(info.GetPods()) < all.GetAllowedPodNumber() &&
-		(r.cpu == 0 || r.cpu <= all.GetMilliCPU()-used.GetMilliCPU()) &&
-		(r.memory == 0 || r.memory <= all.GetMemory()-used.GetMemory()) &&
-		(r.ephemeral == 0 || r.ephemeral <= all.GetEphemeralStorage()-used.GetEphemeralStorage()) &&
-		r.filters.Excludes(info.Node()) == ""
 }
 
 // retryWithAll handles that no named node was usable after all, because a plugin in inertPlugins is not inert: kube-scheduler retries the
@@ -150,7 +133,7 @@ func (r *room) on(info fwk.NodeInfo) bool {
 func (p *plugin) retryWithAll(ctx context.Context, c *cycle, pod *corev1.Pod) *fwk.Status {
 	c.fails()
 	p.naming.Rejected(c.profile)
-	p.fallbacks.failed(pod, func(uid types.UID) bool { return p.service.Cluster.PodByUID(uid) != nil })
+	p.fallbacks.failed(pod)
 	// The pod is still being scheduled. So it will go to the backoff queue, from which kube-scheduler takes it at once only if no other pod
 	// waits. The next attempt activates it again.
 	p.activate(ctx, []*corev1.Pod{pod})

@@ -390,7 +390,6 @@ func TestFallbacks(t *testing.T) {
 		p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(controller), Controller: new(true)}}
 		return p
 	}
-	exists := func(types.UID) bool { return true }
 	n, denied := 0, 0
 	attempt := func(controller string) *corev1.Pod {
 		for denied = 0; ; denied++ {
@@ -405,25 +404,21 @@ func TestFallbacks(t *testing.T) {
 		if denied != want {
 			t.Errorf("%d attempts had all nodes, want %d", denied, want)
 		}
-		f.failed(pod, exists)
+		f.failed(pod)
 	}
 	if !f.allow(of("other", "batch")) || !f.allow(podNamed("alone", nil)) {
 		t.Error("other controllers have all nodes")
 	}
 	f.placed(attempt("web"), true)
-	f.failed(attempt("web"), exists)
+	f.failed(attempt("web"))
 	if attempt("web"); denied != 1 {
 		t.Errorf("after a pod was placed on a named node: %d", denied)
 	}
-	deleted := func(uid types.UID) bool { return !strings.HasPrefix(string(uid), "gone") }
 	for i := range 3 * mostFallbacks {
-		f.failed(of(fmt.Sprint("gone", i), fmt.Sprint("c", i)), deleted)
+		f.failed(of(fmt.Sprint("gone", i), fmt.Sprint("c", i)))
 	}
 	if len(f.pods) > mostFallbacks || len(f.controllers) > mostFallbacks {
 		t.Errorf("%d pods and %d controllers are remembered", len(f.pods), len(f.controllers))
-	}
-	if f.allow(of("p1", "")) {
-		t.Error("a pod that exists is forgotten, and pods that are gone are not")
 	}
 }
 

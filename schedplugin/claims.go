@@ -12,12 +12,6 @@ import (
 	"outboard.dev/outboard/internal/engine"
 )
 
-// reservation is what Reserve has decided about the pod of a cycle.
-type reservation struct {
-	forget func() // see cluster.Cluster.Assume
-	claims bool   // policies allocate resources to the pod
-}
-
 // Reserve implements fwk.ReservePlugin. From now on the pod counts on the node, with the annotations that it will probably get.
 // Nothing is written: the framework may revert what it has reserved.
 func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, name string) *fwk.Status {
@@ -40,15 +34,15 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 			return fwk.AsStatus(err)
 		}
 	}
-	c.reserved = &reservation{p.service.Cluster.Assume(planned, name), claims}
+	c.forget, c.claims = p.service.Cluster.Assume(planned, name), claims
 	return nil
 }
 
 // Unreserve implements fwk.ReservePlugin. Bind has released the claims already, unless the outcome of the Binding is unknown.
 func (p *plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
-	if c, err := cycleOf(state); err == nil && c.reserved != nil {
-		c.reserved.forget()
-		c.reserved = nil
+	if c, err := cycleOf(state); err == nil && c.forget != nil {
+		c.forget()
+		c.forget = nil
 	}
 }
 
@@ -56,16 +50,25 @@ func (p *plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Po
 // next plugin. Without a reservation, policies may allocate resources to any pod that concerns them.
 func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, name string) *fwk.Status {
 	c, err := cycleOf(state)
-	if err != nil || c.reserved != nil && !c.reserved.claims || !c.engine.Reserves() {
+	if err != nil || c.forget != nil && !c.claims || !c.engine.Reserves() {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	started, record := time.Now(), &decision.Record{Pod: decision.PodOf(pod), Bound: name}
 	err = p.bind(ctx, c, name, record)
-	p.add(c.profile, decision.Bind, started, record, err)
+	p.add(c.profile, decision.Bind, started, record, nil, err)
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
 	return nil
+}
+
+// PostBind implements fwk.PostBindPlugin. The pod counts on the node until the watch shows it there.
+func (p *plugin) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
+	if c, err := cycleOf(state); err == nil && c.forget != nil {
+		p.service.Cluster.FinishBinding(pod.UID)
+		c.forget()
+		c.forget = nil
+	}
 }
 
 // stallTimeout is longer than a claim and a Binding take before they fail. Nobody gives up in the meantime, as the caller of an extender
@@ -98,13 +101,4 @@ func (p *plugin) bind(ctx context.Context, c *cycle, name string, record *decisi
 	held, err := b.Bind(ctx, pod, binder.Target{View: view, Node: c.engine.CountNominated(view, pod, node)})
 	record.Claims = held.Record()
 	return err
-}
-
-// PostBind implements fwk.PostBindPlugin. The pod counts on the node until the watch shows it there.
-func (p *plugin) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
-	if c, err := cycleOf(state); err == nil && c.reserved != nil {
-		p.service.Cluster.FinishBinding(pod.UID)
-		c.reserved.forget()
-		c.reserved = nil
-	}
 }

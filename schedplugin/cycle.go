@@ -20,28 +20,24 @@ const stateKey fwk.StateKey = Name
 // attempt is one attempt to schedule a pod.
 type attempt struct {
 	*engine.Cycle
-	plugin   *plugin
-	profile  string
-	engine   *engine.Engine
-	pod      *corev1.Pod // trimmed
-	view     *snapshot.View
-	infos    *infoTable
-	started  time.Time
-	scored   *scored      // after PreScore
-	recorded atomic.Bool  // whether the verdicts of Filter are recorded
-	reserved *reservation // between Reserve and Unreserve or PostBind, which one goroutine after the other calls
+	plugin  *plugin
+	profile string
+	engine  *engine.Engine
+	pod     *corev1.Pod // trimmed
+	view    *snapshot.View
+	infos   *infoTable
+	started time.Time
+	// others are the scores of the nodes that are not in infos; nil before PreScore.
+	others   map[string]int64
+	recorded atomic.Bool // whether the verdicts of Filter are recorded
+	// Between Reserve and Unreserve or PostBind, which one goroutine after the other calls, forget
+	// ends that the pod counts on its node. claims says whether policies allocate resources to it.
+	forget func()
+	claims bool
 	// named is the decision by which PreFilter has named nodes; nil: the framework evaluates all nodes.
 	named *decision.Record
 	// probing is true while PreFilter runs the filters of all plugins: Filter records nothing.
 	probing bool
-}
-
-// scored holds the nodes that fit. Their scores are in the infoTable.
-type scored struct {
-	nodes  []*snapshot.Node
-	slots  []*infoSlot      // nil: not in the infoTable
-	rows   []int32          // -1: not in the infoTable
-	others map[string]int64 // scores of the nodes that are not in the infoTable
 }
 
 // cycle is an attempt in a state of the framework. The framework may assume other pods on a node than run there.
@@ -184,38 +180,31 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 	started := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := &p.scored
-	s.nodes, s.slots, s.rows = s.nodes[:0], s.slots[:0], s.rows[:0]
-	for _, info := range infos {
-		slot, row := a.infos.slot(info), int32(-1)
-		if slot != nil {
-			row = slot.row
+	slots, rows := make([]*infoSlot, len(infos)), make([]int32, len(infos)) // nil and -1: not in the table
+	nodes := make([]*snapshot.Node, len(infos))
+	for i, info := range infos {
+		slots[i], rows[i] = a.infos.slot(info), -1
+		if slots[i] != nil {
+			rows[i] = slots[i].row
 		}
-		s.nodes = append(s.nodes, nodeOf(a.engine, a.view, slot, info))
-		s.slots, s.rows = append(s.slots, slot), append(s.rows, row)
+		nodes[i] = nodeOf(a.engine, a.view, slots[i], info)
 	}
-	err = a.Cycle.Score(ctx, s.nodes, s.rows, &p.result)
+	err = a.Cycle.Score(ctx, nodes, rows, &p.result)
 	p.recordScores(a, started, err)
 	if err != nil {
 		return false, err
 	}
 	engine.ScaleScores(p.result.Totals, p.result.Record.MaxTotal, fwk.MaxScore)
-	clear(s.others)
+	a.others = map[string]int64{}
 	for i, info := range infos {
 		score := p.result.Totals[i]
 		differ = differ || score != p.result.Totals[0]
-		if slot := s.slots[i]; slot != nil {
-			slot.score = int16(score)
-			continue
+		if slots[i] != nil {
+			slots[i].score = int16(score)
+		} else {
+			a.others[info.Node().Name] = score
 		}
-		if s.others == nil {
-			s.others = map[string]int64{}
-		}
-		s.others[info.Node().Name] = score
 	}
-	clear(s.nodes) // so that they can be garbage-collected, as can the slots
-	clear(s.slots)
-	a.scored = s
 	return differ, nil
 }
 
@@ -225,13 +214,13 @@ func (p *plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, i
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
-	if c.scored == nil {
+	if c.others == nil {
 		return 0, nil // the profile of kube-scheduler does not call PreScore
 	}
 	if slot := c.infos.slot(info); slot != nil {
 		return int64(slot.score), nil
 	}
-	return c.scored.others[info.Node().Name], nil
+	return c.others[info.Node().Name], nil
 }
 
 // ScoreExtensions implements fwk.ScorePlugin. The scores are in the framework's range already.

@@ -1,7 +1,6 @@
 package schedplugin
 
 import (
-	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,13 +51,10 @@ func (f *fallbacks) allow(pod *corev1.Pod) bool {
 	return true
 }
 
-// failed remembers the pod. exists reports whether a pod has not been deleted.
-func (f *fallbacks) failed(pod *corev1.Pod, exists func(types.UID) bool) {
+// failed remembers the pod, and forgets all others if they are too many: some may no longer exist.
+func (f *fallbacks) failed(pod *corev1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.pods) >= mostFallbacks {
-		maps.DeleteFunc(f.pods, func(uid types.UID, _ struct{}) bool { return !exists(uid) })
-	}
 	if len(f.pods) >= mostFallbacks || f.pods == nil {
 		f.pods = map[types.UID]struct{}{}
 	}

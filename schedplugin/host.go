@@ -141,24 +141,26 @@ func (h *host) start(ctx context.Context, a arguments, c *config.Config, handle 
 	if err != nil {
 		return nil, err
 	}
-	s := p.service
-	run := []func(context.Context) error{s.Run}
-	admin, err := server.New(server.Options{Logger: logger, Admin: s.AdminOptions()})
+	admin, err := server.New(server.Options{Logger: logger, Admin: p.service.AdminOptions()})
 	if err == nil {
 		err = admin.Listen()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (set admin.address)", err)
 	}
-	logger.Info("running the policies inside kube-scheduler", "admin", admin.AdminAddr().String())
-	run = append(run, admin.Run)
+	run := []func(context.Context) error{p.service.Run, admin.Run}
 	if a.ConfigFile != "" {
-		watcher, err := watch(a.ConfigFile, s)
+		watcher, err := filewatch.New(filewatch.Options{
+			Paths:    []string{a.ConfigFile},
+			OnChange: func(contents map[string][]byte) { p.service.Reload(contents[a.ConfigFile]) },
+			OnError:  p.service.WatchFailed,
+		})
 		if err != nil {
 			return nil, err
 		}
-		run = append(run, watcher)
+		go watcher.Run(ctx)
 	}
+	logger.Info("running the policies inside kube-scheduler", "admin", admin.AdminAddr().String())
 	for _, f := range run {
 		go func() {
 			if err := f(ctx); err != nil {
@@ -174,17 +176,4 @@ func (h *host) start(ctx context.Context, a arguments, c *config.Config, handle 
 func options(handle fwk.Handle) cluster.Options {
 	client := handle.KubeConfig()
 	return cluster.Options{Config: client, QPS: client.QPS, Burst: client.Burst, ThrottleTimeout: -1, Informers: handle.SharedInformerFactory()}
-}
-
-// watch returns what follows the configuration file.
-func watch(file string, s *service.Service) (run func(context.Context) error, err error) {
-	watcher, err := filewatch.New(filewatch.Options{
-		Paths:    []string{file},
-		OnChange: func(contents map[string][]byte) { s.Reload(contents[file]) },
-		OnError:  s.WatchFailed,
-	})
-	return func(ctx context.Context) error {
-		watcher.Run(ctx)
-		return nil
-	}, err
 }

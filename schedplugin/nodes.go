@@ -2,7 +2,6 @@ package schedplugin
 
 import (
 	"reflect"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -132,36 +131,25 @@ func nodeOf(e *engine.Engine, view *snapshot.View, slot *infoSlot, info fwk.Node
 	return node
 }
 
-// manyPods is the number of pods from which a map is faster than a scan.
-const manyPods = 16
-
 // withPodsOf returns the node with the pods of the NodeInfo: the base itself if it has the same. other returns
 // the trimmed pod for a pod that the base does not have.
 func withPodsOf(base *snapshot.Node, info fwk.NodeInfo, other func(*corev1.Pod) *corev1.Pod) *snapshot.Node {
-	infos := info.GetPods()
-	onBase := base.Has
-	if len(base.Pods) > manyPods {
-		set := make(map[types.UID]struct{}, len(base.Pods))
-		for _, pod := range base.Pods {
-			set[pod.UID] = struct{}{}
-		}
-		onBase = func(uid types.UID) bool { _, has := set[uid]; return has }
+	leaving := make(map[types.UID]bool, len(base.Pods))
+	for _, pod := range base.Pods {
+		leaving[pod.UID] = true
 	}
-	shared := 0
-	var more []*corev1.Pod
-	for _, pod := range infos {
-		if onBase(pod.GetPod().UID) {
-			shared++
+	var coming []*corev1.Pod
+	for _, i := range info.GetPods() {
+		if pod := i.GetPod(); leaving[pod.UID] {
+			delete(leaving, pod.UID)
 		} else {
-			more = append(more, other(pod.GetPod()))
+			coming = append(coming, other(pod))
 		}
 	}
-	if shared < len(base.Pods) {
-		base = base.Without(func(pod *corev1.Pod) bool {
-			return !slices.ContainsFunc(infos, func(i fwk.PodInfo) bool { return i.GetPod().UID == pod.UID })
-		})
+	if len(leaving) > 0 {
+		base = base.Without(func(pod *corev1.Pod) bool { return leaving[pod.UID] })
 	}
-	return base.With(more...)
+	return base.With(coming...)
 }
 
 func podsOf(info fwk.NodeInfo) []*corev1.Pod {

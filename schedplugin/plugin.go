@@ -43,7 +43,6 @@ type plugin struct {
 	infos *infoTable // of the latest attempt; nil: none yet
 	// Memory of the latest attempt that was scored, used again: a profile schedules one pod at a time.
 	result engine.Result
-	scored scored
 	next   int // index of the slot after the latest node that PreFilter has named: so it names each of equally good nodes in turn
 }
 

@@ -67,20 +67,16 @@ func (a *attempt) recordFilter(fit int) *decision.Record {
 	if r == nil {
 		r = a.Record(fit)
 	}
-	a.plugin.add(a.profile, decision.Filter, a.started, r, nil)
+	a.plugin.add(a.profile, decision.Filter, a.started, r, nil, nil)
 	return r
 }
 
 // recordScores records the scores in p.result. mu must be held.
 func (p *plugin) recordScores(a *attempt, started time.Time, err error) {
-	r := p.result.Record
-	var scores *decision.Scores
-	if len(r.Top) > 0 {
-		scores = p.result.Scores
-	}
-	unused := p.addScores(a.profile, decision.Prioritize, started, r, scores, err)
-	if scores != nil {
-		p.result.Scores = unused
+	if r := p.result.Record; len(r.Top) > 0 {
+		p.result.Scores = p.add(a.profile, decision.Prioritize, started, r, p.result.Scores, err)
+	} else {
+		p.add(a.profile, decision.Prioritize, started, r, nil, err)
 	}
 }
 
@@ -88,17 +84,13 @@ func (p *plugin) recordScores(a *attempt, started time.Time, err error) {
 func (p *plugin) recordError(pod *corev1.Pod, err error) {
 	profile, _, failed := p.profile()
 	if failed == nil {
-		p.add(profile.Path, decision.Filter, time.Now(), &decision.Record{Pod: decision.PodOf(pod)}, err)
+		p.add(profile.Path, decision.Filter, time.Now(), &decision.Record{Pod: decision.PodOf(pod)}, nil, err)
 	}
 }
 
-// add completes the record, keeps it, and counts it.
-func (p *process) add(profile string, verb decision.Verb, started time.Time, r *decision.Record, err error) {
-	p.addScores(profile, verb, started, r, nil, err)
-}
-
-// addScores is add with scores. It returns a slice for the scores of the next attempt.
-func (p *process) addScores(profile string, verb decision.Verb, started time.Time, r *decision.Record, scores *decision.Scores, err error) *decision.Scores {
+// add completes the record, keeps it with the scores, which may be nil, and counts it. It returns a
+// slice for the scores of the next attempt.
+func (p *process) add(profile string, verb decision.Verb, started time.Time, r *decision.Record, scores *decision.Scores, err error) *decision.Scores {
 	r.Time, r.Duration, r.Verb, r.Profile = started, time.Since(started), verb, profile
 	if err != nil {
 		r.Error = err.Error()
