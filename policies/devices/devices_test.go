@@ -7,11 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policies/devices"
@@ -107,17 +105,6 @@ func TestClaim(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		})
-	}
-}
-
-func TestLedgers(t *testing.T) {
-	p, n := policytest.Build(t, devices.Type(), counted).(policy.Reserver), (&world{node: counting(1)}).snapshot()
-	keys, err := p.Ledgers(asking("p", 1), n)
-	if want := []snapshot.LedgerKey{{Resource: fpga, Node: "n"}}; err != nil || !slices.Equal(keys, want) {
-		t.Errorf("ledgers are %v (%v), want %v", keys, err, want)
-	}
-	if keys, err := p.Ledgers(asking("p", 0), n); err != nil || len(keys) > 0 {
-		t.Errorf("a pod that requests nothing has the ledgers %v (%v)", keys, err)
 	}
 }
 
@@ -219,88 +206,6 @@ func TestOverbooked(t *testing.T) {
 	}
 }
 
-// TestPodEnds: a pod has its units until it is gone.
-func TestPodEnds(t *testing.T) {
-	p := policytest.Build(t, devices.Type(), numbered)
-	w := &world{node: counting(1)}
-	for phase, want := range map[corev1.PodPhase]string{
-		corev1.PodRunning:   "InsufficientDevices 0/1 devices",
-		corev1.PodSucceeded: "fits",
-		corev1.PodFailed:    "fits",
-	} {
-		old := bound("old", 1, "0")
-		old.Status.Phase, old.DeletionTimestamp = phase, &metav1.Time{Time: time.Unix(1, 0)}
-		w.pods = []*corev1.Pod{old}
-		expect(t, string(phase), w.filter(t, p, asking("p", 1)), want)
-	}
-}
-
-// TestOwnClaim: a pod's own claim is not counted against it when kube-scheduler retries it.
-func TestOwnClaim(t *testing.T) {
-	p := policytest.Build(t, devices.Type(), numbered)
-	w := &world{node: counting(2)}
-	pod := asking("p", 2)
-	w.claim(t, p, pod)
-	expect(t, "with its claim", w.filter(t, p, pod), "fits")
-	expect(t, "again", w.told(p, pod), "0,1")
-	expect(t, "another", w.filter(t, p, asking("q", 1)), "InsufficientDevices 0/1 devices")
-	if score := prepare(t, p, pod).Score(w.snapshot()); score != 100 {
-		t.Errorf("the score is %d", score)
-	}
-	w.bind(pod)
-	expect(t, "when bound", w.filter(t, p, pod), "fits")
-	expect(t, "again when bound", w.told(p, pod), "0,1")
-}
-
-// TestClaimIsCountedOnce: the policy counts a claim once at each stage of the pod, and the ledger
-// takes precedence over the annotation.
-func TestClaimIsCountedOnce(t *testing.T) {
-	p := policytest.Build(t, devices.Type(), numbered)
-	w := &world{node: counting(3)}
-	pod := asking("old", 1)
-	w.claim(t, p, pod)
-	both := func(what, want string) {
-		t.Helper()
-		expect(t, what, w.told(p, asking("p", 2)), want)
-		expect(t, what, w.filter(t, p, asking("p", 3)), "InsufficientDevices 2/3 devices")
-	}
-	both("on the way", "1,2")
-	onNode := w.bind(pod)
-	both("bound", "1,2")
-	onNode.Annotations = map[string]string{fpgaKey: "2"}
-	both("annotation changed", "1,2")
-	w.ledger = nil
-	both("claim lost", "0,1")
-}
-
-// TestHardwareChanges: what pods hold of units that the node no longer lists is subtracted from the
-// node as a whole; what pods hold of a listed unit of size 0 is not subtracted.
-func TestHardwareChanges(t *testing.T) {
-	p := policytest.Build(t, devices.Type(), named)
-	w := &world{node: naming("a,b,c", "")}
-	old := asking("old", 1)
-	w.claim(t, p, old) // a
-	w.bind(old)
-	for units, want := range map[string]string{
-		"a,b,c":   "b,c",
-		"c,b,a":   "c,b",
-		"a=0,b,c": "b,c",
-		"b,c":     "InsufficientDevices 1/2 devices",
-		"x,y,z":   "x,y",
-		"x":       "TooFewDevices! 1/2 devices",
-		"":        "NoDevices!",
-		"a,a":     "InvalidDevices!",
-	} {
-		w.node = naming(units, "")
-		expect(t, units, w.told(p, asking("p", 2)), want)
-		filtered := want
-		if !strings.ContainsAny(want, "!/") {
-			filtered = "fits"
-		}
-		expect(t, units, w.filter(t, p, asking("p", 2)), filtered)
-	}
-}
-
 // TestConfigurationChanges: claims made under another setting of units are subtracted from the node
 // as a whole.
 func TestConfigurationChanges(t *testing.T) {
@@ -318,23 +223,6 @@ func TestConfigurationChanges(t *testing.T) {
 				t.Errorf("%s: %s", what, policytest.Says(verdict))
 			}
 		}
-	}
-}
-
-// TestChoiceFollowsTheLedger: the policy chooses by the ledger at the time of the claim, not by the
-// view.
-func TestChoiceFollowsTheLedger(t *testing.T) {
-	p := policytest.Build(t, devices.Type(), numbered)
-	w := &world{node: counting(2)}
-	before := w.snapshot()
-	for i, want := range []string{"1", "InsufficientDevices 0/1 devices"} {
-		w.claim(t, p, asking(fmt.Sprint("other", i), 1))
-		claim, verdict := p.(policy.Reserver).Reserve(policy.ReserveRequest{Pod: asking("p", 1), Node: before, Ledger: w.ledger})
-		got := claim.Annotations[fpgaKey]
-		if !verdict.Fits() {
-			got = policytest.Says(verdict)
-		}
-		expect(t, "choice", got, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package devices_test
 
 import (
+	"fmt"
 	"testing"
 
 	"outboard.dev/outboard/policies/devices"
@@ -8,31 +9,19 @@ import (
 	"outboard.dev/outboard/policy/policytest"
 )
 
-// A pod cannot use its claim of a unit that the node no longer lists: it fits only if there are
-// other units.
-func TestHeldClaimOfAUnitThatIsGone(t *testing.T) {
-	p := policytest.Build(t, devices.Type(), named)
-	pod := asking("p", 1)
-	for _, tt := range []struct{ name, units, valid, fits string }{
-		{"there", "a,b", "fits", "fits"},
-		{"there, and nothing else", "a", "fits", "fits"},
-		{"gone", "b", "UnusableClaim", "fits"},
-		{"of size 0 now", "a=0,b", "UnusableClaim", "fits"},
-		{"without the device plugin", "a,b", "UnusableClaim", "DevicePluginDown!"},
-		{"gone, and so are the others", "", "UnusableClaim", "NoDevices!"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := &world{node: naming("a,b", "")}
-			if unit := w.claim(t, p, pod).Amounts[0].Unit; unit != "a" {
-				t.Fatalf("claimed %s", unit)
-			}
-			w.node = naming(tt.units, "")
-			if tt.name == "without the device plugin" {
-				w.node.Status.Capacity, w.node.Status.Allocatable = list(2), list(0)
-			}
-			_, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.ReserveRequest{Pod: pod, Node: w.snapshot(), Ledger: w.ledger})
-			expect(t, "the claim", policytest.Says(verdict), tt.valid)
-			expect(t, "the pod", w.filter(t, p, pod), tt.fits)
-		})
-	}
+// A pod's own claim is not counted against it, and cannot be used without the device plugin.
+func TestOwnClaim(t *testing.T) {
+	p, pod := policytest.Build(t, devices.Type(), numbered), asking("p", 1)
+	w := &world{node: counting(2)}
+	w.claim(t, p, pod)
+	mine, other := prepare(t, p, pod).Score(w.snapshot()), prepare(t, p, asking("other", 1)).Score(w.snapshot())
+	expect(t, "scores", fmt.Sprint(mine, other), "50 100")
+	ask := policy.ReserveRequest{Pod: pod, Node: w.snapshot(), Ledger: w.ledger}
+	_, verdict := p.(policy.ClaimValidator).ValidateClaim(ask)
+	expect(t, "the claim", policytest.Says(verdict), "fits")
+	w.node.Status.Capacity, w.node.Status.Allocatable = list(2), list(0)
+	ask.Node = w.snapshot()
+	_, verdict = p.(policy.ClaimValidator).ValidateClaim(ask)
+	expect(t, "the claim without the device plugin", policytest.Says(verdict), "UnusableClaim")
+	expect(t, "the pod without the device plugin", w.filter(t, p, pod), "DevicePluginDown!")
 }

@@ -223,49 +223,6 @@ func TestEqualPodsOnOtherGPUsComeFirst(t *testing.T) {
 	expect(t, "the first is bound", after(same), "[]")
 }
 
-// TestOwnClaim: a pod's own claim is not counted against it when kube-scheduler retries it.
-func TestOwnClaim(t *testing.T) {
-	p := build(t, `{}`)
-	w := &world{node: gpuNode("n", 1, 16)}
-	pod := gpuPod("p", 10, 0)
-	w.claim(t, p, pod)
-	expect(t, "with its claim", policytest.Says(filter(t, p, pod, w.snapshot())), "fits")
-	expect(t, "another", policytest.Says(filter(t, p, gpuPod("q", 10, 0), w.snapshot())), "InsufficientMemory 6/10 GiB")
-	for _, tc := range []struct {
-		pod  *corev1.Pod
-		want int64
-	}{{pod, 62}, {gpuPod("q", 2, 0), 75}} {
-		cycle, err := p.Prepare(t.Context(), tc.pod, new(snapshot.View))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := cycle.(policy.Score).Score(w.snapshot()); got != tc.want {
-			t.Errorf("the score for %s is %d, want %d", tc.pod.Name, got, tc.want)
-		}
-	}
-	w.bind(pod)
-	expect(t, "when bound", policytest.Says(filter(t, p, pod, w.snapshot())), "fits")
-	if _, verdict := w.reserve(p, pod); !verdict.Fits() {
-		t.Errorf("Reserve counts the pod's own claim against it: %s", policytest.Says(verdict))
-	}
-}
-
-// TestClaimIsCountedOnce: the policy counts a claim once at each stage of the pod, and the ledger
-// takes precedence over the annotations.
-func TestClaimIsCountedOnce(t *testing.T) {
-	p := build(t, `{}`)
-	w := &world{node: gpuNode("n", 2, 16)}
-	pod := gpuPod("p", 10, 0)
-	w.claim(t, p, pod)
-	expect(t, "on the way", usage(w.snapshot(), gpumemory.Defaults()), "0:10/16 1:0/16 ")
-	bound := w.bind(pod)
-	expect(t, "bound", usage(w.snapshot(), gpumemory.Defaults()), "0:10/16 1:0/16 ")
-	bound.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "1"}
-	expect(t, "annotation changed", usage(w.snapshot(), gpumemory.Defaults()), "0:10/16 1:0/16 ")
-	w.ledger = nil
-	expect(t, "without a claim", usage(w.snapshot(), gpumemory.Defaults()), "0:0/16 1:10/16 ")
-}
-
 // TestPreemption: one GPU must have room, not the sum over GPUs of the evicted pods.
 func TestPreemption(t *testing.T) {
 	p := build(t, `{}`)

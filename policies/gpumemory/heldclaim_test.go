@@ -69,47 +69,22 @@ func TestHeldClaimOfWholeGPUs(t *testing.T) {
 	}
 }
 
-// A pod cannot use its claim of a GPU that has become unhealthy or is gone: it fits only if another
-// GPU has room.
-func TestHeldClaimOfAnUnusableGPU(t *testing.T) {
-	p := policytest.Build(t, gpumemory.Type(), `{}`)
-	pod := gpuPod("p", 10, 0)
-	other := gpuPod("other", 12, 0)
-	for _, tt := range []struct {
-		name        string
-		gpus        int64
-		unhealthy   string // GPUs
-		crowded     bool   // another pod has most of the other GPU
-		down        bool   // nothing is allocatable
-		valid, fits string
-	}{
-		{name: "healthy", gpus: 2, valid: "fits", fits: "fits"},
-		{name: "healthy, and the other is full", gpus: 2, crowded: true, valid: "fits", fits: "fits"},
-		{name: "unhealthy", gpus: 2, unhealthy: "0", valid: "UnusableClaim", fits: "fits"},
-		{name: "unhealthy, and the other is full", gpus: 2, unhealthy: "0", crowded: true, valid: "UnusableClaim", fits: "InsufficientMemory 4/10 GiB"},
-		{name: "the other is unhealthy", gpus: 2, unhealthy: "1", valid: "fits", fits: "fits"},
-		{name: "without the device plugin", gpus: 2, down: true, valid: "UnusableClaim", fits: "DevicePluginDown!"},
-		{name: "gone", gpus: 0, valid: "UnusableClaim", fits: "NotGPUShare!"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			w := &world{node: gpuNode("n", 2, 16)}
-			if index := w.claim(t, p, pod)["ALIYUN_COM_GPU_MEM_IDX"]; index != "0" {
-				t.Fatalf("claimed of GPU %s", index)
-			}
-			if tt.crowded {
-				w.claim(t, p, other)
-			}
-			if w.gpus = tt.unhealthy; tt.gpus == 0 {
-				w.node = gpuNode("n", 0, 0)
-			}
-			if tt.down {
-				w.node.Status.Allocatable = list(0, 2)
-			}
-			_, verdict := p.(policy.ClaimValidator).ValidateClaim(policy.ReserveRequest{
-				Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.Pod(pod.UID).At,
-			})
-			expect(t, "the claim", policytest.Says(verdict), tt.valid)
-			expect(t, "the pod", policytest.Says(filter(t, p, pod, w.snapshot())), tt.fits)
-		})
+// A pod's own claim is not counted against it, and cannot be used without the device plugin.
+func TestOwnClaim(t *testing.T) {
+	p := build(t, `{}`)
+	w := &world{node: gpuNode("n", 1, 16)}
+	pod, other := gpuPod("p", 10, 0), gpuPod("other", 2, 0)
+	w.claim(t, p, pod)
+	score := func(pod *corev1.Pod) int64 {
+		return policytest.Prepare[policy.Score](t, p, pod, new(snapshot.View)).Score(w.snapshot())
 	}
+	expect(t, "scores", fmt.Sprint(score(pod), score(other)), "62 75")
+	ask := policy.ReserveRequest{Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.Pod(pod.UID).At}
+	_, verdict := p.(policy.ClaimValidator).ValidateClaim(ask)
+	expect(t, "the claim", policytest.Says(verdict), "fits")
+	w.node.Status.Allocatable = list(0, 1)
+	ask.Node = w.snapshot()
+	_, verdict = p.(policy.ClaimValidator).ValidateClaim(ask)
+	expect(t, "the claim without the device plugin", policytest.Says(verdict), "UnusableClaim")
+	expect(t, "the pod without the device plugin", policytest.Says(filter(t, p, pod, w.snapshot())), "DevicePluginDown!")
 }

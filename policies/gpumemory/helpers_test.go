@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
@@ -76,7 +77,6 @@ type world struct {
 	pods   []*corev1.Pod
 	ledger *snapshot.Ledger
 	gpus   string // the unhealthy GPUs
-	noMap  bool   // there is no ConfigMap of unhealthy GPUs
 }
 
 func (w *world) snapshot() *snapshot.Node {
@@ -88,9 +88,7 @@ func (w *world) snapshot() *snapshot.Node {
 	if w.ledger != nil {
 		b.SetLedger(w.ledger)
 	}
-	if !w.noMap {
-		b.SetConfigMap(unhealthyGPUs, w.node.Name, map[string]string{"gpus": w.gpus})
-	}
+	b.SetConfigMap(unhealthyGPUs, w.node.Name, map[string]string{"gpus": w.gpus})
 	return b.View().Node(w.node.Name)
 }
 
@@ -121,34 +119,15 @@ func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) map[string
 	return claim.Annotations
 }
 
-// write adds the claim to a ledger as its keeper does.
+// write adds the claim to the ledger as its keeper does.
 func (w *world) write(pod *corev1.Pod, claim policy.Claim) {
-	next := &snapshot.Ledger{Resource: gpuMem, Node: w.node.Name, LastAt: w.ledger.LastAt.Add(time.Nanosecond)}
-	capacities := map[string]int64{}
-	for _, c := range claim.Units {
-		capacities[c.Unit] = c.Capacity
+	chosen := func(*snapshot.Ledger, time.Time) (policy.Claim, error) { return claim, nil }
+	holder := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: w.node.Name}
+	next, _, err := ledger.Claim(*w.ledger, holder, chosen, w.ledger.LastAt.Add(time.Nanosecond))
+	if err != nil {
+		panic(err)
 	}
-	amounts := map[string]int64{}
-	for _, a := range claim.Amounts {
-		amounts[a.Unit] = a.Amount
-	}
-	for _, c := range claim.Units {
-		if w.ledger.Unit(c.Unit) == nil {
-			next.Units = append(next.Units, snapshot.LedgerUnit{Name: c.Unit})
-		}
-	}
-	next.Units = append(next.Units, w.ledger.Units...)
-	for i, u := range next.Units {
-		next.Units[i].Capacity = capacities[u.Name]
-		next.Units[i].Claims = append([]snapshot.LedgerClaim{}, u.Claims...)
-		if amounts[u.Name] > 0 {
-			next.Units[i].Claims = append(next.Units[i].Claims, snapshot.LedgerClaim{Pod: pod.UID, Amount: amounts[u.Name]})
-		}
-	}
-	next.Pods = append(append(next.Pods, w.ledger.Pods...), snapshot.LedgerPod{
-		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: w.node.Name, At: next.LastAt, Annotations: claim.Annotations,
-	})
-	w.ledger = next
+	w.ledger = &next
 }
 
 // bind puts a pod with a claim on the node.

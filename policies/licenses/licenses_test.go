@@ -292,12 +292,5 @@ func BenchmarkLicenses(b *testing.B) {
 	}
 	w.signals = told(map[string]string{"solver/total": "400", "solver/used": "400"})
 	view, pod := w.view(), needing("x", "new", "solver")
-	b.Run("prepare", func(b *testing.B) {
-		for b.Loop() {
-			if _, err := p.Prepare(b.Context(), pod, view); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 	policytest.Benchmark(b, p, pod, view)
 }

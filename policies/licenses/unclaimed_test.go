@@ -1,7 +1,6 @@
 package licenses_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	"outboard.dev/outboard/policies/licenses"
 	"outboard.dev/outboard/policy/policytest"
-	"outboard.dev/outboard/snapshot"
 )
 
 // boundAt is the condition that the API server writes with a binding.
@@ -87,20 +85,6 @@ func TestAPodWithoutItsClaimHasItsSeats(t *testing.T) {
 	expect(t, "of another pod", w.claim(t, p, needing("x", "second", "solver"), "a"), "NoFreeSeat 0/1 seats")
 }
 
-// Evicting pods without a claim frees only their seats on the node.
-func TestPreemptionOfPodsWithoutAClaim(t *testing.T) {
-	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 4}]}`)
-	w := newWorld("a", "b")
-	w.bind(t, p, needing("x", "here", "solver=2"), "a")
-	w.bind(t, p, needing("x", "there", "solver=2"), "b")
-	clear(w.ledgers)
-	view, two := w.view(), needing("x", "two", "solver=2")
-	without := view.Node("a").Without(func(*corev1.Pod) bool { return true })
-	expect(t, "as it is", policytest.Says(prepare(t, p, two, view).Filter(view.Node("a"))), "NoFreeSeat 0/2 seats")
-	expect(t, "without the pod", policytest.Says(prepare(t, p, two, view).Filter(without)), "fits")
-	expect(t, "more than is on the node", policytest.Says(prepare(t, p, needing("x", "three", "solver=3"), view).Filter(without)), "NoFreeSeat! 2/3 seats")
-}
-
 // If the used seats include those of pods, the server also counts pods without a claim that have
 // checked out their seats, so the policy does not count those twice. The time of a pod's binding
 // limits when it checks out its seats.
@@ -144,92 +128,6 @@ func TestExplainPodsWithoutAClaim(t *testing.T) {
 	want := []string{"solver: requests 2 seats of 9; 1 claimed by pods: x/held; 3 used by pods without a claim: x/lost (3)"}
 	if !slices.Equal(said, want) {
 		t.Errorf("the explanation is %q, want %q", said, want)
-	}
-}
-
-// Caches between views change no result: a policy that has seen other views returns the same as a
-// new one.
-func TestViewsInAnyOrder(t *testing.T) {
-	const config = `{features: [{name: solver, seats: 6}]}`
-	kept := policytest.Build(t, licenses.Type(), config)
-	var b snapshot.Builder
-	var views []*snapshot.View
-	step := func(change func()) {
-		change()
-		views = append(views, b.View())
-	}
-	placed := func(name, node string) *corev1.Pod {
-		pod := needing("x", name, "solver=2")
-		pod.Spec.NodeName = node
-		return pod
-	}
-	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
-	ledger := &snapshot.Ledger{
-		Resource: "licenses/solver", Pods: []snapshot.LedgerPod{{UID: "uid-x-p1", Node: "a"}},
-		Units: []snapshot.LedgerUnit{{Name: "seats", Capacity: 2, Claims: []snapshot.LedgerClaim{{Pod: "uid-x-p1", Amount: 2}}}},
-	}
-	step(func() { b.SetNode(node("a")) })
-	step(func() { b.SetPod(placed("p1", "a")) })
-	step(func() { b.SetLedger(ledger) })
-	step(func() { b.SetNode(node("b")); b.SetPod(placed("p2", "b")) })
-	step(func() {
-		b.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "none", UID: "none"}, Spec: corev1.PodSpec{NodeName: "b"}})
-	})
-	step(func() { b.SetPod(placed("p3", "b")) })
-	step(func() { b.DeleteLedger(ledger.Key()) })
-	step(func() { b.DeleteNode("b") })
-	step(func() { b.SetNode(node("c")); b.DeletePod("uid-x-p1") })
-	for _, order := range [][]int{{0, 1, 2, 3, 4, 5, 6, 7, 8}, {8, 7, 6, 5, 4, 3, 2, 1, 0}, {3, 3, 0, 8, 5, 2, 6, 1, 4, 7}} {
-		for _, i := range order {
-			for seats := 1; seats <= 6; seats++ {
-				says := func(text string) string {
-					p := kept
-					if text == "new" {
-						p = policytest.Build(t, licenses.Type(), config)
-					}
-					pod := needing("y", "asks", fmt.Sprintf("solver=%d", seats))
-					return fmt.Sprint(policytest.Says(prepare(t, p, pod, views[i]).Filter(views[i].Node("a"))), prepare(t, p, pod, views[i]).Explain(nil))
-				}
-				expect(t, fmt.Sprintf("view %d, %d seats", i, seats), says("kept"), says("new"))
-			}
-		}
-	}
-}
-
-// BenchmarkPrepareWithANewView is one request for each view, in each of which one node has changed,
-// so no request reuses what the policy computes once for a view. There are 5,000 nodes, and 400
-// pods with seats.
-func BenchmarkPrepareWithANewView(b *testing.B) {
-	for name, lose := range map[string]bool{"claims": false, "lost": true} {
-		b.Run(name, func(b *testing.B) {
-			p := policytest.Build(b, licenses.Type(), `{features: [{name: solver, seats: 400}]}`)
-			w := newWorld()
-			node := func(i int) string { return fmt.Sprintf("n%04d", i) }
-			for i := range 5000 {
-				w.nodes = append(w.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i)}})
-				if i < 400 {
-					w.bind(b, p, needing("x", fmt.Sprintf("p%03d", i), "solver"), node(i))
-				}
-			}
-			if lose {
-				clear(w.ledgers)
-			}
-			var builder snapshot.Builder
-			w.build(&builder)
-			pod := needing("x", "new", "solver")
-			b.ResetTimer()
-			for i := range b.N {
-				b.StopTimer()
-				other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "other", ResourceVersion: fmt.Sprint(i), Labels: map[string]string{"i": fmt.Sprint(i)}}}
-				other.Spec.NodeName = node(i % 5000)
-				builder.SetPod(other)
-				view := builder.View()
-				b.StartTimer()
-				if _, err := p.Prepare(b.Context(), pod, view); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }
 
