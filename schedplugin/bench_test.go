@@ -3,9 +3,6 @@ package schedplugin
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -105,67 +102,6 @@ func crowd(b *testing.B, policies string) *scheduler {
 		}
 	}
 	return s
-}
-
-// PreFilter with candidates among 5,000 nodes, for pods that are placed one by one on a node that it has named. The filters of other plugins
-// cost nothing here.
-func BenchmarkCandidates(b *testing.B) {
-	profiles := map[string]string{
-		"ImageLocality and PodLimit": `{type: PodLimit, config: {max: 20, selector: {matchLabels: {app: web}}}}, {type: ImageLocality}`,
-		"GPUMemory":                  `{type: GPUMemory}`,
-		"GPUMemory, LeastWaste":      `{type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}`,
-		"Devices":                    `{type: Devices, config: {resource: example.com/nic}}`,
-		"Rules": `{type: Rules, config: {filters: [{name: room, expression: 'usage.free["pods"].asInteger() > 0'}],
-			scores: [{name: free, expression: 'usage.free["pods"].asInteger() - size(pod.spec.containers[0].image)'}]}}`,
-		"HardwareHealth": `{type: HardwareHealth, config: {rules: [{name: hot, nodeLabel: {key: hot}, penalty: 30}, {name: broken, nodeLabel: {key: broken}, reject: true}]}}`,
-	}
-	for _, name := range slices.Sorted(maps.Keys(profiles)) {
-		for _, templates := range []int{1, 100} {
-			b.Run(fmt.Sprintf("%s, %d templates", name, templates), func(b *testing.B) { nameCandidates(b, profiles[name], templates) })
-		}
-	}
-}
-
-func nameCandidates(b *testing.B, profile string, templates int) {
-	s := crowd(b, profile)
-	s.withCandidates(8, inOrder)
-	var all []fwk.NodeInfo
-	rows := map[string]int{}
-	for i, info := range s.infos {
-		all = append(all, info)
-		rows[info.node.Name] = i
-	}
-	var used float64
-	for i := range templates + b.N {
-		if i == templates {
-			used = 0
-			b.ResetTimer()
-		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "new", UID: types.UID(fmt.Sprint("new", i)), ResourceVersion: "1", Labels: web}}
-		template := i % templates
-		pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "app:" + strings.Repeat("1", 1+template)}}
-		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
-			"aliyun.com/gpu-mem": *resource.NewQuantity(int64(6+template), resource.DecimalSI), "example.com/nic": *resource.NewQuantity(int64(1+template), resource.DecimalSI),
-		}
-		pod.Spec.Containers[0].Resources.Requests = pod.Spec.Containers[0].Resources.Limits
-		b.StopTimer()
-		touch()
-		b.StartTimer()
-		since, st := measure.Used(), &state{}
-		result, status := s.PreFilter(b.Context(), st, pod, all)
-		used += measure.Used() - since
-		if !status.IsSuccess() || len(result.NodeNames) != 8 {
-			b.Fatal(result, status)
-		}
-		b.StopTimer()
-		node := rows[result.NodeNames.UnsortedList()[0]]
-		if status := s.Reserve(b.Context(), st, pod, s.infos[node].node.Name); !status.IsSuccess() {
-			b.Fatal(status.AsError())
-		}
-		s.assume(pod, node)
-		b.StartTimer()
-	}
-	b.ReportMetric(used/float64(b.N), "cpu-µs/op")
 }
 
 // play runs the plugin's part of an attempt in which kube-scheduler evaluates the NodeInfos from the first on.

@@ -151,24 +151,6 @@ func TestCandidatesHaveThePodsOfTheNodeInfo(t *testing.T) {
 	}
 }
 
-// kube-scheduler may know a node before the View does: the node is named once the View has it.
-func TestCandidatesAreInTheView(t *testing.T) {
-	s, _ := rank(t, 1, 1, 2)
-	node := s.infos[1].node.DeepCopy()
-	node.Name, node.Labels = "n2", map[string]string{"rank": "3"}
-	s.infos = append(s.infos, &nodeInfo{node: node, generation: s.generation + 1})
-	if got := s.named(&state{}, podNamed("p", web)); got != "n1" {
-		t.Errorf("before the View has n2: named %s", got)
-	}
-	if _, err := s.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.eventually("the new node", func() bool { return s.service.Cluster.View().Len() == 3 })
-	if got := s.named(&state{}, podNamed("p", web)); got != "n2" {
-		t.Errorf("once the View has n2: named %s", got)
-	}
-}
-
 // kube-scheduler also filters nodes that are not named, such as one to which batching or another plugin nominates the pod.
 func TestFilterOfNodesThatAreNotNamed(t *testing.T) {
 	s, _ := rank(t, 1, 1, 2, 1)
@@ -276,41 +258,6 @@ func TestCandidatesAreCounted(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("counted\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-// If no policy scores a pod, all nodes are equal, and kube-scheduler's own scores choose among them.
-func TestCandidatesForScoredPodsOnly(t *testing.T) {
-	s := schedule(t, 2, "profiles: [{policies: [{type: GPUMemory, weight: 0}, {type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}]")
-	s.withCandidates(1, inOrder)
-	pod := gpuPod("p")
-	pod.Labels = web
-	if got := s.named(&state{}, pod); got != "" {
-		t.Errorf("named %q", got)
-	}
-}
-
-// Profiles of kube-scheduler have candidates or not, each with its own order of plugins, and off is the default.
-func TestCandidatesOfSeveralProfiles(t *testing.T) {
-	s, f := rank(t, 1, 1, 2)
-	with := s.plugin
-	for _, tt := range []struct {
-		name       string
-		candidates int
-		order      ordered
-		want       string
-	}{
-		{"off", 0, inOrder, ""},
-		{"all", 2, inOrder, "n0 n1"},
-		{"out of order", 1, ordered{preFilters: inOrder.preFilters, postFilters: []string{"DefaultPreemption", Name}}, ""},
-	} {
-		s.withCandidates(tt.candidates, tt.order)
-		if got := s.named(&state{}, podNamed(tt.name, web)); got != tt.want {
-			t.Errorf("%s: named %q, want %q", tt.name, got, tt.want)
-		}
-	}
-	if s.plugin = with; s.named(&state{}, podNamed("p", web)) != "n1" || len(f.filtered) != 1 {
-		t.Error("another profile has changed the first one")
 	}
 }
 

@@ -113,19 +113,6 @@ func TestNodesHaveThePodsOfTheNodeInfo(t *testing.T) {
 	})
 }
 
-// If no view shows a node yet, the plugin evaluates kube-scheduler's data about it.
-func TestNodesThatNoViewShows(t *testing.T) {
-	e, err := engine.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	info := &nodeInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}, pods: []fwk.PodInfo{podInfo{pod: numbered(1, "new")}}}
-	table := (*infoTable)(nil).with(new(snapshot.View), []fwk.NodeInfo{info})
-	if node := nodeOf(e, new(snapshot.View), table.slot(info), info); node.Name != "new" || len(node.Pods) != 1 {
-		t.Errorf("the node is %+v", node)
-	}
-}
-
 // The table finds the NodeInfos of the snapshot with the rows of their nodes, and no copies and no nodes that the View does not have,
 // while nodes are added and deleted. It keeps the nodes of NodeInfos that stay.
 func TestTableOfNodeInfos(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/internal/explain"
 )
 
 const onePerNode = "profiles: [{policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}]\n"
@@ -88,51 +86,6 @@ func TestReservedPodsCount(t *testing.T) {
 	}
 }
 
-// What people and tools are shown has the pods that are reserved or bound, until they are gone, also if kube-scheduler makes no further
-// attempt.
-func TestReservedPodsAreShown(t *testing.T) {
-	s := schedule(t, 1, onePerNode, podNamed("first", web), podNamed("second", web))
-	explanations := s.service.AdminOptions().Handlers["GET "+explain.Path]
-	fits := func(pod string) bool {
-		w := httptest.NewRecorder()
-		explanations.ServeHTTP(w, httptest.NewRequest("GET", explain.Path+"?pod="+pod, nil))
-		var doc explain.Document
-		if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || len(doc.Now) != 1 {
-			t.Fatal(err, doc)
-		}
-		return doc.Now[0].Fit == 1
-	}
-	if !fits("second") {
-		t.Fatal("second fits nowhere")
-	}
-	first := podNamed("first", web)
-	st, _ := s.attempt(first)
-	s.Reserve(t.Context(), st, first, "n0")
-	if fits("second") {
-		t.Error("explain does not count the reserved pod")
-	}
-	if !fits("first") {
-		t.Error("explain counts the reserved pod against itself")
-	}
-	s.PostBind(t.Context(), st, first, "n0")
-	bound := first.DeepCopy()
-	bound.Spec.NodeName = "n0"
-	if _, err := s.client.CoreV1().Pods("default").Update(t.Context(), bound, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.eventually("the pod on its node", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 1 })
-	if fits("second") {
-		t.Error("explain does not count the bound pod")
-	}
-	if err := s.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.eventually("no pod on the node", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 0 })
-	if !fits("second") {
-		t.Error("explain counts a pod that is gone")
-	}
-}
-
 // A pod that one profile of kube-scheduler binds counts for the others, and no longer than it exists, even if its own profile makes no
 // further attempt.
 func TestPodsOfAnIdleProfile(t *testing.T) {
@@ -154,25 +107,6 @@ func TestPodsOfAnIdleProfile(t *testing.T) {
 	if _, left := s.attempt(podNamed("third", web)); len(left) != 1 {
 		t.Errorf("the pod counts although it is gone: another fits on %v", left)
 	}
-}
-
-// A pod that fits nowhere because of a reservation is retried when the reservation is reverted, although that writes nothing.
-func TestPodsAreRetriedAfterAReservation(t *testing.T) {
-	s := schedule(t, 1, onePerNode, podNamed("first", web), podNamed("waiting", web))
-	first, waiting := podNamed("first", web), podNamed("waiting", web)
-	st, _ := s.attempt(first)
-	s.assume(first, 0)
-	s.Reserve(t.Context(), st, first, "n0")
-	if _, left := s.attempt(waiting); len(left) > 0 {
-		t.Fatalf("it fits on %v", left)
-	}
-	s.Unreserve(t.Context(), st, first, "n0")
-	s.forget(first, 0)
-	s.eventually("waiting is retried", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.activated["waiting"] > 0
-	})
 }
 
 // A pod is not retried while a reservation takes the place that it needs, whatever else changes: each attempt would double its backoff.
@@ -466,22 +400,6 @@ func TestPodOfALostBindingCounts(t *testing.T) {
 	s.PostBind(t.Context(), st, pod, "n")
 	if pods := s.service.Cluster.View().Node("n").Pods; len(pods) != 1 {
 		t.Errorf("%d pods are on the node", len(pods))
-	}
-}
-
-// A bound pod that is deleted before a View shows it on its node does not count any more.
-func TestDeletedPodsDoNotCount(t *testing.T) {
-	s := schedule(t, 1, onePerNode, podNamed("first", web))
-	first := podNamed("first", web)
-	st, _ := s.attempt(first)
-	s.Reserve(t.Context(), st, first, "n0")
-	s.PostBind(t.Context(), st, first, "n0")
-	if err := s.client.CoreV1().Pods("default").Delete(t.Context(), "first", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.eventually("the pod is gone", func() bool { return len(s.service.Cluster.View().Node("n0").Pods) == 0 })
-	if _, left := s.attempt(podNamed("second", web)); len(left) != 1 {
-		t.Errorf("the pod counts on its node although it is gone: another fits on %v", left)
 	}
 }
 

@@ -149,54 +149,12 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestPodsWithoutClaims: pods without claims count on the units in their annotation, and otherwise
-// against the whole node.
-func TestPodsWithoutClaims(t *testing.T) {
-	for _, tc := range []struct {
-		what, config string
-		old          *corev1.Pod
-		left         int64  // of 4 units or of 4 shares each of 2 units
-		told         string // to a pod that requests 1
-	}{
-		{"counted", counted, bound("old", 3, "-"), 1, ""},
-		{"counted, and names a unit", counted, bound("old", 3, "1"), 1, ""},
-		{"names a unit", numbered, bound("old", 1, "0"), 3, "1"},
-		{"names several", numbered, bound("old", 2, " 0 , 1"), 2, "2"},
-		{"names one of two", numbered, bound("old", 2, "0"), 2, "1"},
-		{"names more than it requests", numbered, bound("old", 1, "0,1"), 2, "2"},
-		{"names one twice", numbered, bound("old", 2, "0,0"), 2, "1"},
-		{"names none", numbered, bound("old", 2, ""), 2, "0"},
-		{"is not annotated", numbered, bound("old", 2, "-"), 2, "0"},
-		{"names what is not there", numbered, bound("old", 1, "7"), 3, "0"},
-		{"requests nothing", numbered, bound("old", 0, "0"), 4, "0"},
-		{"shares", shared, bound("old", 3, "a"), 4, "a"},
-		{"all shares", shared, bound("old", 4, "a"), 4, "b"},
-		{"shares of two units", shared, bound("old", 3, "a,b"), 1, "a"},
-		{"shares of unknown units", shared, bound("old", 5, "-"), 3, "a"},
-	} {
-		t.Run(tc.what, func(t *testing.T) {
-			p, node := policytest.Build(t, devices.Type(), tc.config), counting(4)
-			if tc.config == shared {
-				node = naming("a,b", "")
-			}
-			w := &world{node: node, pods: []*corev1.Pod{tc.old}}
-			expect(t, "all that is left", w.filter(t, p, asking("p", tc.left)), "fits")
-			if got := w.filter(t, p, asking("p", tc.left+1)); tc.left < 4 && got == "fits" {
-				t.Errorf("there is room for one more than %d", tc.left)
-			}
-			expect(t, "the next pod", w.told(p, asking("p", 1)), tc.told)
-		})
-	}
-}
-
 // TestOverbooked: overbooked nodes have nothing free, however much their pods use, and an
 // overbooked unit does not reduce the others.
 func TestOverbooked(t *testing.T) {
 	w := &world{node: counting(2), pods: []*corev1.Pod{bound("a", math.MaxInt64, "-"), bound("b", math.MaxInt64, "-")}}
 	expect(t, "counted", w.filter(t, policytest.Build(t, devices.Type(), counted), asking("p", 1)), "InsufficientDevices 0/1 devices")
 	expect(t, "numbered", w.filter(t, policytest.Build(t, devices.Type(), numbered), asking("p", 1)), "InsufficientDevices 0/1 devices")
-	w.pods = []*corev1.Pod{bound("a", 1, "0"), bound("b", 1, "0")}
-	expect(t, "one unit", w.told(policytest.Build(t, devices.Type(), numbered), asking("p", 1)), "1")
 	w = &world{node: naming("a,b", ""), pods: []*corev1.Pod{bound("a", math.MaxInt64, "a"), bound("b", math.MaxInt64, "a")}}
 	expect(t, "shares", w.told(policytest.Build(t, devices.Type(), shared), asking("p", 4)), "b")
 	for _, pod := range []*corev1.Pod{asking("p", 1), asking("p", math.MaxInt64)} {
