@@ -46,8 +46,7 @@ func GPUs(config Config, n *snapshot.Node) []GPU {
 }
 
 func gpusOf(n *snapshot.Node, hw *hardware) []GPU {
-	u := usageOf(n, n.Ledger(memoryResource), hw, true)
-	all := append(u.gpus, u.gone...)
+	all := usageOf(n, n.Ledger(memoryResource), hw, true).all
 	for i := range all {
 		slices.SortStableFunc(all[i].Pods, func(a, b GPUPod) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))

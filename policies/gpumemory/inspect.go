@@ -2,7 +2,6 @@ package gpumemory
 
 import (
 	"fmt"
-	"iter"
 	"strconv"
 	"strings"
 
@@ -64,7 +63,10 @@ func (p *gpuMemory) Inspect(view *snapshot.View, path string) (value any, found 
 		return nil, false
 	}
 	report := Report{Unit: p.config.Unit, Nodes: []NodeReport{}}
-	for n := range nodesOf(view, name, one) {
+	for n := range view.All() {
+		if one && n.Name != name {
+			continue
+		}
 		if node := p.report(n); len(node.GPUs) > 0 || node.Problem != "" && kind == "gpus" {
 			report.Nodes = append(report.Nodes, node)
 		}
@@ -88,18 +90,6 @@ func (p *gpuMemory) report(n *snapshot.Node) NodeReport {
 		report.Problem, report.Reported = hw.problem.Code, hw.reported
 	}
 	return report
-}
-
-// nodesOf yields the node with the name, or all nodes.
-func nodesOf(view *snapshot.View, name string, one bool) iter.Seq[*snapshot.Node] {
-	if !one {
-		return view.All()
-	}
-	return func(yield func(*snapshot.Node) bool) {
-		if n := view.Node(name); n != nil {
-			yield(n)
-		}
-	}
 }
 
 func (r *Report) inspection() inspection {
@@ -132,14 +122,12 @@ func (p *gpuMemory) Units(view *snapshot.View) policy.UnitList {
 }
 
 func (u *usage) units(hw *hardware) []policy.Unit {
-	units := make([]policy.Unit, 0, len(u.gpus)+len(u.gone))
-	for _, gpus := range [...][]GPU{u.gpus, u.gone} {
-		for i := range gpus {
-			d := &gpus[i]
-			units = append(units, policy.Unit{
-				Name: strconv.Itoa(d.Index), Capacity: d.Capacity, Used: d.Used, Reserved: d.Reserved,
-				Unhealthy: !d.Healthy || hw.reported != "", Gone: d.Capacity == 0,
-			})
+	units := make([]policy.Unit, len(u.all))
+	for i := range u.all {
+		d := &u.all[i]
+		units[i] = policy.Unit{
+			Name: strconv.Itoa(d.Index), Capacity: d.Capacity, Used: d.Used, Reserved: d.Reserved,
+			Unhealthy: !d.Healthy || hw.reported != "", Gone: d.Capacity == 0,
 		}
 	}
 	return units

@@ -35,9 +35,9 @@ func TestInspect(t *testing.T) {
 			`{"index":0,"capacity":16,"used":0,"reserved":0,"healthy":true,"pods":null},` +
 			`{"index":1,"capacity":16,"used":6,"reserved":0,"healthy":true,"pods":[{"namespace":"default","name":"p","uid":"uid-p","amount":6}]}]}]}`,
 		"gpus/words": `{"unit":"GiB","nodes":[{"name":"words","problem":"InvalidGPUs",` +
-			`"reported":"annotation sizes is \"80GiB,16GiB\", and must be whole numbers, at most 64","gpus":[]}]}`,
+			`"reported":"annotation sizes is \"80GiB,16GiB\", and must be whole numbers, at most 64","gpus":null}]}`,
 		"gpus/few": `{"unit":"GiB","nodes":[{"name":"few","problem":"InvalidGPUs",` +
-			`"reported":"annotation sizes is \"80\", and must be as many numbers as aliyun.com/gpu-count, 2","gpus":[]}]}`,
+			`"reported":"annotation sizes is \"80\", and must be as many numbers as aliyun.com/gpu-count, 2","gpus":null}]}`,
 		"gpus/unknown": `{"unit":"GiB","nodes":[],"error":"node \"unknown\" not found"}`,
 		"other":        "",
 	} {

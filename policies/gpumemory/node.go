@@ -120,7 +120,7 @@ func parseSizes(parts []string) []int64 {
 type usage struct {
 	problem *policy.Reason // why no GPU can be used
 	gpus    []GPU          // of the node, by index
-	gone    []GPU          // in order of index: pods hold some of them, and the node does not have them
+	all     []GPU          // gpus, and in order of index others of which pods hold something
 	holders claims.Holders
 	// unserved are the GPUs, as bits, of pods to which the device plugin has not given them yet, by
 	// the total request of such a pod.
@@ -134,18 +134,21 @@ type usage struct {
 // usageOf computes the usage with the given ledger, which may be nil, instead of the node's own.
 // The GPUs have their Pods only if that is requested.
 func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware, withPods bool) usage {
-	u := usage{problem: hw.problem, gpus: make([]GPU, len(hw.capacities))}
-	ill := unhealthy(n)
-	for i := range u.gpus {
-		u.gpus[i] = GPU{Index: i, Capacity: hw.capacities[i], Healthy: ill&(1<<i) == 0}
+	u, ill := usage{problem: hw.problem}, unhealthy(n)
+	add := func(gpu int, capacity int64) {
+		u.all = append(u.all, GPU{Index: gpu, Capacity: capacity, Healthy: gpu >= maxGPUs || ill&(1<<gpu) == 0})
+	}
+	for i, capacity := range hw.capacities {
+		add(i, capacity)
 	}
 	held := holdings(n, ledger, hw)
 	for _, h := range held {
-		if h.gpu >= len(u.gpus) && !slices.ContainsFunc(u.gone, func(d GPU) bool { return d.Index == h.gpu }) {
-			u.gone = append(u.gone, GPU{Index: h.gpu, Healthy: h.gpu >= maxGPUs || ill&(1<<h.gpu) == 0})
+		if h.gpu >= len(hw.capacities) && !slices.ContainsFunc(u.all, func(d GPU) bool { return d.Index == h.gpu }) {
+			add(h.gpu, 0)
 		}
 	}
-	slices.SortFunc(u.gone, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(u.all, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
+	u.gpus = u.all[:len(hw.capacities)]
 	for i := range held {
 		u.enter(&held[i], withPods)
 	}
@@ -161,19 +164,17 @@ func usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware, withPods b
 
 func (u *usage) enter(h *holding, withPods bool) {
 	u.holders.Add(h.holder.UID)
-	for _, gpus := range [...][]GPU{u.gpus, u.gone} {
-		for i := range gpus {
-			d := &gpus[i]
-			if h.gpu != d.Index && h.gpu != everyGPU {
-				continue
-			}
-			d.Used = snapshot.AddAmounts(d.Used, h.amount)
-			if h.unserved {
-				d.Reserved = snapshot.AddAmounts(d.Reserved, h.amount)
-			}
-			if withPods {
-				d.Pods = append(d.Pods, GPUPod{*h.holder, h.amount, h.unserved, h.gpu == everyGPU})
-			}
+	for i := range u.all {
+		d := &u.all[i]
+		if h.gpu != d.Index && h.gpu != everyGPU {
+			continue
+		}
+		d.Used = snapshot.AddAmounts(d.Used, h.amount)
+		if h.unserved {
+			d.Reserved = snapshot.AddAmounts(d.Reserved, h.amount)
+		}
+		if withPods {
+			d.Pods = append(d.Pods, GPUPod{*h.holder, h.amount, h.unserved, h.gpu == everyGPU})
 		}
 	}
 	if h.unserved && h.gpu >= 0 && h.gpu < len(u.gpus) {

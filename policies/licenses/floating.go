@@ -42,19 +42,24 @@ type holder struct {
 	node    string    // to which it is, or will be, bound
 }
 
-// floatingSeats counts the seats of the View, with the ledger, which may be nil, instead of the
-// View's own. Without a claim, the pod own does not count.
-func (p *licenses) floatingSeats(f *feature, view *snapshot.View, ledger *snapshot.Ledger, own types.UID) *floatingSeats {
-	s := &floatingSeats{holders: p.holders(f, view, ledger, own), reserved: f.ReservedSeats, unknown: f.Seats == nil}
+// floatingSeats counts the seats of the View for the pod asking, with the ledger, which may be nil,
+// instead of the View's own. The pod's own seats count only if it has claimed them.
+func (p *licenses) floatingSeats(f *feature, view *snapshot.View, ledger *snapshot.Ledger, asking *corev1.Pod) *floatingSeats {
+	s := &floatingSeats{holders: p.holders(f, view, ledger, asking.UID), reserved: f.ReservedSeats, unknown: f.Seats == nil}
 	s.held = s.sum(func(*holder) bool { return true })
 	if f.Seats != nil {
 		s.total = *f.Seats
 	}
-	if f.Server == nil {
-		return s
+	if f.Server != nil {
+		p.read(f, view.Signal(f.Server.Signal), s)
 	}
+	s.nominated = p.nominatedSeats(f, asking, view, s)
+	return s
+}
+
+// read adds what the server reports.
+func (p *licenses) read(f *feature, signal *snapshot.Signal, s *floatingSeats) {
 	counts := func(v snapshot.Value) bool { return v.Current() || !v.At.IsZero() && p.whenStale == policy.Neutral }
-	signal := view.Signal(f.Server.Signal)
 	if v := signal.Get(f.totalKey); counts(v) {
 		s.total, s.unknown = whole(math.Floor(v.Number)), false
 	}
@@ -68,7 +73,6 @@ func (p *licenses) floatingSeats(f *feature, view *snapshot.View, ledger *snapsh
 		latest := s.reported.At.Add(-f.Server.checkoutDelay())
 		s.others = max(0, s.others-s.sum(func(h *holder) bool { return !h.at.After(latest) }))
 	}
-	return s
 }
 
 // whole converts a number of seats in a signal.

@@ -57,6 +57,9 @@ func newLicenses(config Config) *licenses {
 
 func (f *feature) ledger() string { return ledgerPrefix + f.Name }
 
+// pool is the ledger of the floating seats.
+func (f *feature) pool() snapshot.LedgerKey { return snapshot.LedgerKey{Resource: f.ledger()} }
+
 // on reports whether the node has the feature.
 func (f *feature) on(n *snapshot.Node) bool {
 	return f.NodeLabel == nil || f.NodeLabel.In(n.Object.Labels)
@@ -94,9 +97,7 @@ func (p *licenses) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.Vi
 	for _, n := range needs {
 		e := viewNeed{need: n}
 		if n.feature.floating() {
-			ledger := view.Ledger(snapshot.LedgerKey{Resource: n.feature.ledger()})
-			e.floating = p.floatingSeats(n.feature, view, ledger, "")
-			e.floating.nominated = p.nominatedSeats(n.feature, pod, view, e.floating)
+			e.floating = p.floatingSeats(n.feature, view, view.Ledger(n.feature.pool()), pod)
 			if !e.floating.has(pod.UID) {
 				e.verdict = e.floating.evaluate(n, pod.Namespace)
 			}
@@ -235,7 +236,7 @@ func (p *licenses) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Led
 			keys = append(keys, snapshot.LedgerKey{Resource: n.feature.ledger(), Node: node.Name})
 		}
 		if n.feature.floating() {
-			keys = append(keys, snapshot.LedgerKey{Resource: n.feature.ledger()})
+			keys = append(keys, n.feature.pool())
 		}
 	}
 	return keys, nil
@@ -250,8 +251,7 @@ func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verd
 	}
 	need := needs[i]
 	if ask.Ledger.Node == "" {
-		s := p.floatingSeats(need.feature, ask.View, ask.Ledger, ask.Pod.UID)
-		s.nominated = p.nominatedSeats(need.feature, ask.Pod, ask.View, s)
+		s := p.floatingSeats(need.feature, ask.View, ask.Ledger, ask.Pod)
 		c, verdict := claim(ask.Ledger, s.free(), need.seats, s.evaluate(need, ask.Pod.Namespace))
 		c.NotBefore = s.reported.At // the server's count so far does not include these seats
 		return c, verdict
@@ -282,7 +282,7 @@ func (p *licenses) Units(view *snapshot.View) policy.UnitList {
 		if !f.floating() {
 			continue
 		}
-		s := p.floatingSeats(f, view, view.Ledger(snapshot.LedgerKey{Resource: f.ledger()}), "")
+		s := p.floatingSeats(f, view, view.Ledger(f.pool()), new(corev1.Pod))
 		list.Nodes = append(list.Nodes, policy.NodeUnits{Node: f.Name, Group: "Licenses", Units: []policy.Unit{{
 			Name: f.Name, Capacity: s.capacity(), Used: s.held, Unhealthy: s.unknown,
 		}}})
