@@ -184,31 +184,6 @@ func TestConfigurationChanges(t *testing.T) {
 	}
 }
 
-// TestPreemption: one group must have room, not the sum over groups of the evicted pods.
-func TestPreemption(t *testing.T) {
-	p := policytest.Build(t, devices.Type(), grouped)
-	w := &world{
-		node: naming("a0,a1,b0,b1", "a0,a1;b0,b1"),
-		pods: []*corev1.Pod{bound("a", 1, "a0"), bound("b", 1, "b0"), bound("unknown", 1, "-")},
-	}
-	claimed := asking("claimed", 1)
-	w.claim(t, p, claimed) // a1, which is as good as b1
-	w.bind(claimed)
-	n, cycle := w.snapshot(), prepare(t, p, asking("p", 2))
-	for leaving, want := range map[string]string{
-		"":                  "InsufficientDevices 0/2 devices",
-		"unknown":           "InsufficientDevices 1/2 devices",
-		"b":                 "InsufficientDevices 1/2 devices",
-		"a claimed":         "fits",
-		"unknown a":         "InsufficientGroup 1/2 devices",
-		"unknown b":         "fits",
-		"unknown claimed a": "fits",
-	} {
-		without := n.Without(func(p *corev1.Pod) bool { return slices.Contains(strings.Fields(leaving), p.Name) })
-		expect(t, leaving, policytest.Says(cycle.Filter(without)), want)
-	}
-}
-
 // TestLedgerBounds: Filter rejects a node if its ledger cannot hold the claim.
 func TestLedgerBounds(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), numbered)

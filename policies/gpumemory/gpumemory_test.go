@@ -3,7 +3,6 @@ package gpumemory_test
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"testing"
 
@@ -112,30 +111,6 @@ func TestAllocationOfContainers(t *testing.T) {
 	expect(t, "amount", got["ALIYUN_COM_GPU_MEM_POD"], "10")
 }
 
-// TestClaim: the claim names every GPU, so that the API server can check it.
-func TestClaim(t *testing.T) {
-	w := &world{node: gpuNode("n", 2, 16), gpus: "0"}
-	p := build(t, `{}`)
-	claim, verdict := w.reserve(p, gpuPod("p", 6, 0))
-	if !verdict.Fits() {
-		t.Fatal(policytest.Says(verdict))
-	}
-	if want := []policy.Capacity{{Unit: "0", Capacity: 16}, {Unit: "1", Capacity: 16}}; !slices.Equal(claim.Units, want) {
-		t.Errorf("units are %v, want %v", claim.Units, want)
-	}
-	if want := []policy.Amount{{Unit: "1", Amount: 6}}; !slices.Equal(claim.Amounts, want) {
-		t.Errorf("amounts are %v, want %v", claim.Amounts, want)
-	}
-	keys, err := p.(policy.Reserver).Ledgers(gpuPod("p", 6, 0), w.snapshot())
-	if want := []snapshot.LedgerKey{{Resource: gpuMem, Node: "n"}}; err != nil || !slices.Equal(keys, want) {
-		t.Errorf("ledgers are %v (%v), want %v", keys, err, want)
-	}
-	if keys, err := p.(policy.Reserver).Ledgers(gpuPod("p", 0, 0), w.snapshot()); err != nil || len(keys) > 0 {
-		t.Errorf("a pod without GPUs has the ledgers %v (%v)", keys, err)
-	}
-	expect(t, "ConfigMaps", fmt.Sprint(p.(policy.InputReader).Inputs().ConfigMaps), "[{kube-system unhealthy-gpu-}]")
-}
-
 // TestGPUSelection: the GPUs have 16, 6, 10 and 6 free, and the unhealthy last one 32.
 func TestGPUSelection(t *testing.T) {
 	for _, tc := range []struct {
@@ -200,51 +175,6 @@ func TestEqualPodsGoTogether(t *testing.T) {
 	foreign = foreign.DeepCopy()
 	w.pods = []*corev1.Pod{foreign, placed("large", 12, "0")}
 	expect(t, "no room beside it", index(gpuPod("second", 3, 0)), "1")
-}
-
-// TestEqualPodsOnOtherGPUsComeFirst: a pod is bound after the pods of its size with claims of
-// another GPU that are not bound yet, and after no others.
-func TestEqualPodsOnOtherGPUsComeFirst(t *testing.T) {
-	p := build(t, `{}`)
-	w := &world{node: gpuNode("n", 2, 16)}
-	first, other, same := gpuPod("first", 9, 0), gpuPod("other", 3, 0), gpuPod("same", 9, 0)
-	w.claim(t, p, first)
-	w.claim(t, p, other)
-	after := func(pod *corev1.Pod) string {
-		claim, verdict := w.reserve(p, pod)
-		if !verdict.Fits() {
-			t.Fatal(policytest.Says(verdict))
-		}
-		return fmt.Sprint(claim.After)
-	}
-	expect(t, "another GPU, the same size", after(same), "[uid-first]")
-	expect(t, "the same GPU, the same size", after(gpuPod("more", 3, 0)), "[]")
-	w.bind(first)
-	expect(t, "the first is bound", after(same), "[]")
-}
-
-// TestPreemption: one GPU must have room, not the sum over GPUs of the evicted pods.
-func TestPreemption(t *testing.T) {
-	p := build(t, `{}`)
-	w := &world{node: gpuNode("n", 2, 16), pods: []*corev1.Pod{placed("a", 8, "0"), placed("b", 8, "1"), placed("c", 8, "0")}}
-	claimed := gpuPod("d", 8, 0)
-	w.claim(t, p, claimed)
-	w.bind(claimed)
-	n := w.snapshot()
-	pod := gpuPod("new", 16, 0)
-	for _, tc := range []struct {
-		leaving []string
-		want    string
-	}{
-		{nil, "InsufficientMemory 0/16 GiB"},
-		{[]string{"a", "b"}, "InsufficientMemory 8/16 GiB"},
-		{[]string{"a", "c"}, "fits"},
-		{[]string{"a", "d"}, "InsufficientMemory 8/16 GiB"},
-		{[]string{"b", "d"}, "fits"},
-	} {
-		without := n.Without(func(p *corev1.Pod) bool { return slices.Contains(tc.leaving, p.Name) })
-		expect(t, fmt.Sprint(tc.leaving), policytest.Says(filter(t, p, pod, without)), tc.want)
-	}
 }
 
 // TestAllocationsWithLedger: the nodes of the conformance suite have no ledgers.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"outboard.dev/outboard/policies/gpumemory"
+	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
@@ -116,6 +117,7 @@ func TestWholeGPUsOfAnnotations(t *testing.T) {
 // TestUnhealthyGPUs: only the index of a GPU marks it as unhealthy.
 func TestUnhealthyGPUs(t *testing.T) {
 	p := build(t, `{}`)
+	expect(t, "ConfigMaps", fmt.Sprint(p.(policy.InputReader).Inputs().ConfigMaps), "[{kube-system unhealthy-gpu-}]")
 	for gpus, want := range map[string]string{
 		"":             "0",
 		",":            "0",

@@ -12,13 +12,16 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// A pod with a claim is bound after the pods of its size with earlier claims, and not after pods
-// with later claims.
+// A pod is bound after the pods of its size with earlier claims of another GPU that are not bound
+// yet, and after no others: also if it has its own claim already.
 func TestHeldClaimKeepsItsTurn(t *testing.T) {
 	p := policytest.Build(t, gpumemory.Type(), `{}`)
 	w := &world{node: gpuNode("n", 2, 16)}
-	for _, name := range []string{"first", "second"} { // of different GPUs
-		w.claim(t, p, gpuPod(name, 10, 0))
+	for i, want := range []string{"[]", "[uid-first]"} { // of different GPUs
+		pod := gpuPod([]string{"first", "second"}[i], 10, 0)
+		claim, _ := w.reserve(p, pod)
+		expect(t, "a new pod comes after", fmt.Sprint(claim.After), want)
+		w.claim(t, p, pod)
 	}
 	small := gpuPod("small", 6, 0) // of another size
 	w.claim(t, p, small)

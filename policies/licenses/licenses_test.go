@@ -54,26 +54,6 @@ flexnet: {solver/total: 4, solver/used: 1, CAD/total: 1, CAD/used: {number: 1, s
 	}
 }
 
-// Pods claim seats for the cluster, not for a node, and each pod claims its seats once.
-func TestAPoolIsOfTheWholeCluster(t *testing.T) {
-	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 3}]}`)
-	w := newWorld("a", "b")
-	w.bind(t, p, needing("x", "first", "solver=2"), "a")
-	w.bind(t, p, needing("x", "second", "solver"), "b")
-	third := needing("x", "third", "solver")
-	expect(t, "with all seats taken", w.filter(t, p, third, "a"), "NoFreeSeat 0/1 seats")
-	expect(t, "a claim then", w.claim(t, p, third, "a"), "NoFreeSeat 0/1 seats")
-	expect(t, "a pod that has its seats", w.filter(t, p, needing("x", "first", "solver=2"), "b"), "fits")
-	expect(t, "its claim", w.claim(t, p, needing("x", "first", "solver=2"), "b"), "fits")
-	if got := used(w.ledgers[pool("solver")]); got != 3 {
-		t.Errorf("%d seats are claimed, want 3", got)
-	}
-	w.end("uid-x-first")
-	expect(t, "when a pod has ended", w.claim(t, p, third, "b"), "fits")
-	expect(t, "the last seat", w.claim(t, p, needing("x", "fourth", "solver"), "b"), "fits")
-	expect(t, "more than there are", w.filter(t, p, needing("x", "huge", "solver=4"), "a"), "TooFewSeats! 3/4 seats")
-}
-
 // A pod gets all seats that it needs or none.
 func TestSeveralFeatures(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 3}, {name: cad, seats: 1}, {name: mesh, nodeLabel: {key: mesh}, seatsPerNode: 1, seats: 2}]}`)
@@ -199,23 +179,16 @@ func TestPreemption(t *testing.T) {
 // If nodes have their own seats, pods without a claim also hold seats.
 func TestNodesHaveSeats(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seatsPerNode: 3, nodeLabel: {key: gpu, values: [new]}}]}`)
-	w := newWorld("a", "b")
+	w := newWorld("a")
 	w.nodes[0].Labels = map[string]string{"gpu": "new"}
-	w.nodes[1].Labels = map[string]string{"gpu": "old"}
 	before := needing("x", "before", "solver=2")
 	before.Spec.NodeName = "a"
 	w.pods = append(w.pods, before)
-	pod := needing("x", "pod", "solver=2")
-	expect(t, "with one left", w.filter(t, p, pod, "a"), "NoFreeNodeSeat 1/2 seats")
-	expect(t, "a claim with one left", w.claim(t, p, pod, "a"), "NoFreeNodeSeat 1/2 seats")
+	expect(t, "a claim with one left", w.claim(t, p, needing("x", "pod", "solver=2"), "a"), "NoFreeNodeSeat 1/2 seats")
 	expect(t, "more than there are", w.filter(t, p, needing("x", "pod", "solver=4"), "a"), "TooFewNodeSeats! 3/4 seats")
-	expect(t, "another label", w.filter(t, p, pod, "b"), "NotInstalled!")
 	w.bind(t, p, needing("x", "one", "solver"), "a")
 	expect(t, "the last seat", w.filter(t, p, needing("x", "two", "solver"), "a"), "NoFreeNodeSeat 0/1 seats")
 	expect(t, "a pod that has its seats", w.filter(t, p, needing("x", "one", "solver"), "a"), "fits")
-	view := w.view()
-	rest := view.Node("a").Without(func(p *corev1.Pod) bool { return p.Name == "before" })
-	expect(t, "without the pod", policytest.Says(prepare(t, p, pod, view).Filter(rest)), "fits")
 }
 
 func TestExplain(t *testing.T) {
