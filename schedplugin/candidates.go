@@ -52,7 +52,7 @@ func (p *plugin) name(ctx context.Context, state fwk.CycleState, a *attempt, pod
 		return nil, callmetrics.NoneUsable
 	}
 	mayFit := prefilter(pod)
-	left := mostFiltered(p.Candidates)
+	left := 8*p.Candidates + 64 // nodes for which the filters of all plugins run at most
 	choice := engine.Choice{Rows: table.rows, N: p.Candidates, First: p.next % len(table.rows)}
 	choice.Usable = func(i int32) (usable, stop bool) {
 		slot := &table.slots[i]
@@ -80,9 +80,6 @@ func (p *plugin) name(ctx context.Context, state fwk.CycleState, a *attempt, pod
 	a.named = p.result.Record
 	return names, callmetrics.Named
 }
-
-// mostFiltered is for how many nodes candidates runs the filters of all plugins at most, to name n nodes.
-func mostFiltered(n int) int { return 8*n + 64 }
 
 // eligible reports whether nodes may be named for the pod. A pod that is nominated may have to go to its node, and one that names nodes,
 // as a pod of a DaemonSet does, to one of those. DynamicResources allocates devices in Filter.

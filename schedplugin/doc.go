@@ -12,27 +12,8 @@
 //
 // # Configuration
 //
-// The args of the plugin are a configuration file of Outboard, with a few more fields, which docs/extender-or-plugin.md describes:
-//
-//	profiles:                       # of a KubeSchedulerConfiguration
-//	- schedulerName: default-scheduler
-//	  plugins:
-//	    multiPoint:
-//	      enabled: [{name: Outboard}]
-//	    bind:                       # before DefaultBinder; needed where policies allocate resources
-//	      enabled: [{name: Outboard}]
-//	  pluginConfig:
-//	  - name: Outboard
-//	    args:
-//	      apiVersion: outboard.dev/v1alpha1
-//	      kind: OutboardConfiguration
-//	      profile: /                # which of the profiles; default: the only one
-//	      profiles:
-//	      - policies: [{type: ImageLocality}]
-//
-// Or the args name the file, which is then reloaded when it changes:
-//
-//	args: {configFile: /etc/outboard/outboard.yaml, profile: /gpu}
+// The args of the plugin are a configuration file of Outboard with a few more fields, or name such a file, which is then reloaded when it
+// changes: docs/extender-or-plugin.md has examples.
 //
 // The field serving of a file, and the kubeconfig, qps and burst in its clientConnection, have no effect: the plugin receives no calls, and
 // uses the connection and the rate limits of kube-scheduler. Scores are sent in the framework's range, 0..100, and shortlist has no effect.

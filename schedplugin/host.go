@@ -47,9 +47,9 @@ type host struct {
 	types config.Types
 
 	mu    sync.Mutex
-	first arguments       // of the process
-	made  *process        // nil: not yet
-	ended <-chan struct{} // closed when what the process runs ends
+	first arguments    // of the process
+	made  *process     // nil: not yet
+	ended func() error // not nil when what the process runs has ended: it would decide by what it has seen last
 }
 
 // process is the composition of cluster, signals, ledgers and engines that the plugins use.
@@ -89,12 +89,12 @@ func (h *host) plugin(ctx context.Context, args runtime.Object, handle fwk.Handl
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.made == nil || h.hasEnded() {
+	if h.made == nil || h.ended() != nil {
 		made, err := h.start(ctx, a, c, handle)
 		if err != nil {
 			return nil, err
 		}
-		h.first, h.made, h.ended = a, made, ctx.Done()
+		h.first, h.made, h.ended = a, made, ctx.Err
 	} else if a.ConfigFile != h.first.ConfigFile || c != nil && len(config.Compare(h.made.service.Current().Config, c, config.Observed{}).Changes) > 0 {
 		return nil, errors.New(argsName + ": all profiles of kube-scheduler must have the same configuration except for profile, candidates and inertPlugins")
 	}
@@ -102,16 +102,6 @@ func (h *host) plugin(ctx context.Context, args runtime.Object, handle fwk.Handl
 		return nil, err
 	}
 	return newPlugin(h.made, a, handle), nil
-}
-
-// hasEnded reports whether the process runs no more: it would decide by what it has seen last.
-func (h *host) hasEnded() bool {
-	select {
-	case <-h.ended:
-		return true
-	default:
-		return false
-	}
 }
 
 // start makes the process, which runs until ctx ends. c is the configuration; nil: it is in a file.
