@@ -109,8 +109,9 @@ func TestPodsOfAnIdleProfile(t *testing.T) {
 	}
 }
 
-// A pod is not retried while a reservation takes the place that it needs, whatever else changes: each attempt would double its backoff.
-func TestPodsAreNotRetriedBesideAReservation(t *testing.T) {
+// A pod is retried when the reservation that takes its place is reverted, although that writes nothing, and not before, whatever else
+// changes: each attempt would double its backoff.
+func TestPodsAreRetriedAfterAReservation(t *testing.T) {
 	s := schedule(t, 1, onePerNode, podNamed("first", web), podNamed("waiting", web))
 	first, waiting := podNamed("first", web), podNamed("waiting", web)
 	st, _ := s.attempt(first)

@@ -53,7 +53,7 @@ var readers = map[string]string{
 	"policies/gpumemory: allocated":                "a pod or node, 1.5 MiB",
 	"policies/gpumemory: gpuMemory.request":        "a pod or node, 1.5 MiB",
 	"policies/gpumemory: parseSizes":               "a pod or node, 1.5 MiB",
-	"policies/licenses: licenses.parse":            "a pod or node, 1.5 MiB",
+	"policies/licenses: licenses.annotated":        "a pod or node, 1.5 MiB",
 	"policies/podlimit: parseLimit":                "a pod or node, 1.5 MiB",
 	"internal/ledger: Object.UnmarshalJSON":        "a ledger, 1.5 MiB",
 	"internal/ledger: decode":                      "a ledger, 1.5 MiB",
