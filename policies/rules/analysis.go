@@ -36,10 +36,12 @@ const (
 )
 
 var variables = map[string]deps{
-	podVar: onPod, requestsVar: onPod, keyedVar: onKeyed, nodeVar: onNode, usageVar: onUsage, signalsVar: onSignals,
+	podVar: onPod, requestsVar: onPod, keyedVar: onKeyed,
+	nodeVar: onNode, usageVar: onUsage, signalsVar: onSignals,
 }
 
-// read is a use of a signal. Key is the key of a signal about keys, if it is in the text of the expression.
+// read is a use of a signal. Key is the key of a signal about keys, if it is in the text of the
+// expression.
 type read struct {
 	signal string
 	keyed  bool
@@ -67,7 +69,9 @@ const (
 )
 
 func analyze(tree *ast.AST) *analysis {
-	a := &analysis{tree: tree, deps: map[int64]deps{}, local: map[int64]bool{}, signals: map[int64]read{}}
+	a := &analysis{
+		tree: tree, deps: map[int64]deps{}, local: map[int64]bool{}, signals: map[int64]read{},
+	}
 	a.visit(tree.Expr())
 	return a
 }
@@ -75,7 +79,8 @@ func analyze(tree *ast.AST) *analysis {
 // noLocal is more than any depth of a scope.
 const noLocal = math.MaxInt
 
-// visit returns what the expression depends on, and the depth of the outermost comprehension variable that it uses.
+// visit returns what the expression depends on, and the depth of the outermost comprehension
+// variable that it uses.
 func (a *analysis) visit(e ast.Expr) (d deps, outermost int) {
 	depth := len(a.scope)
 	outermost = noLocal
@@ -103,7 +108,7 @@ func (a *analysis) visit(e ast.Expr) (d deps, outermost int) {
 				outermost = noLocal
 			}
 		case ast.StructKind:
-			a.problem(e, "objects cannot be made in a rule")
+			a.problem(a.at(e), "objects cannot be made in a rule")
 		default:
 			for _, child := range children(e) {
 				add(child)
@@ -122,13 +127,15 @@ func (a *analysis) ident(e ast.Expr) (d deps, outermost int) {
 		}
 	}
 	if name == signalsVar || name == keyedVar {
-		a.problem(e, fmt.Sprintf("%s must be followed by the name of a signal, as in %s[\"name\"]", name, name))
+		a.problem(a.at(e),
+			"%s must be followed by the name of a signal, as in %[1]s[\"name\"]", name)
 	}
 	return variables[name], noLocal
 }
 
-// signal returns the variable of an expression that names a signal: signals.x, signals["x"], signals[?"x"], signals.?x,
-// has(signals.x), "x" in signals, and the same of keyed. It returns 0 for others.
+// signal returns the variable of an expression that names a signal: signals.x, signals["x"],
+// signals[?"x"], signals.?x, has(signals.x), "x" in signals, and the same of keyed. It returns 0
+// for others.
 func (a *analysis) signal(e ast.Expr) deps {
 	operand, name, want, ok := access(e)
 	switch {
@@ -150,7 +157,8 @@ func (a *analysis) signal(e ast.Expr) deps {
 
 // is reports whether the expression is the variable.
 func (a *analysis) is(e ast.Expr, variable string) bool {
-	return e.Kind() == ast.IdentKind && e.AsIdent() == variable && !slices.Contains(a.scope, variable)
+	return e.Kind() == ast.IdentKind && e.AsIdent() == variable &&
+		!slices.Contains(a.scope, variable)
 }
 
 // lookup notes the expression if it uses a label or an annotation.
@@ -171,21 +179,22 @@ func (a *analysis) lookup(e ast.Expr) {
 	}
 }
 
-// isField reports whether the expression is a field, whose names are from the innermost one to the variable. The field may be
-// optional, and have a default.
+// isField reports whether the expression is a field, whose names are from the innermost one to the
+// variable. The field may be optional, and have a default.
 func (a *analysis) isField(e ast.Expr, names ...string) bool {
 	if len(names) == 1 {
 		return a.is(e, names[0])
 	}
-	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "orValue" && e.AsCall().IsMemberFunction() {
+	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "orValue" {
 		e = e.AsCall().Target()
 	}
 	operand, name, _, ok := access(e)
 	return ok && name == names[0] && a.isField(operand, names[1:]...)
 }
 
-func (a *analysis) problem(e ast.Expr, message string) {
-	a.problems = append(a.problems, common.Error{Location: a.at(e), Message: message})
+func (a *analysis) problem(at common.Location, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	a.problems = append(a.problems, common.Error{Location: at, Message: message})
 }
 
 func (a *analysis) at(e ast.Expr) common.Location {
@@ -228,32 +237,36 @@ func (a *analysis) separable(e ast.Expr) class {
 	switch {
 	case a.local[e.ID()], a.hidesQuantity(e):
 		return mixed
-	case c == constant && e.Kind() != ast.CallKind && e.Kind() != ast.ComprehensionKind: // separate literals would save nothing
-		return mixed
+	case c == constant && e.Kind() != ast.CallKind && e.Kind() != ast.ComprehensionKind:
+		return mixed // separate literals would save nothing
 	case c == ofSignal && !isSignal:
 		return mixed
 	}
 	return c
 }
 
-// hidesQuantity reports whether the value of an expression would contain quantities that cannot be copied. Quantities change
-// when they are used, so each use needs its own copy. Objects copy them themselves.
+// hidesQuantity reports whether the value of an expression would contain quantities that cannot be
+// copied. Quantities change when they are used, so each use needs its own copy. Objects copy them
+// themselves.
 func (a *analysis) hidesQuantity(e ast.Expr) bool {
 	t := a.tree.GetType(e.ID())
-	return !t.IsExactType(apiservercel.QuantityType) && hasQuantity(t) && e.Kind() != ast.SelectKind && e.Kind() != ast.IdentKind
+	ofObject := e.Kind() == ast.SelectKind || e.Kind() == ast.IdentKind
+	return !ofObject && !t.IsExactType(apiservercel.QuantityType) && hasQuantity(t)
 }
 
 func hasQuantity(t *types.Type) bool {
-	return t.IsExactType(apiservercel.QuantityType) || slices.ContainsFunc(t.Parameters(), hasQuantity)
+	return t.IsExactType(apiservercel.QuantityType) ||
+		slices.ContainsFunc(t.Parameters(), hasQuantity)
 }
 
 // isDynamic reports whether the type of a value is known only when it is evaluated.
 func isDynamic(t *types.Type) bool {
-	return t.Kind() == types.DynKind || t.Kind() == types.OpaqueKind && slices.ContainsFunc(t.Parameters(), isDynamic)
+	return t.Kind() == types.DynKind ||
+		t.Kind() == types.OpaqueKind && slices.ContainsFunc(t.Parameters(), isDynamic)
 }
 
-// access decomposes an expression that looks up a field or an element. ok is true if its name is in the text of the expression;
-// operand is nil if the expression looks up nothing.
+// access decomposes an expression that looks up a field or an element. ok is true if its name is in
+// the text of the expression; operand is nil if the expression looks up nothing.
 func access(e ast.Expr) (operand ast.Expr, name string, want presence, ok bool) {
 	if e.Kind() == ast.SelectKind {
 		s := e.AsSelect()

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -38,7 +37,8 @@ type compiler struct {
 	constants []ref.Val
 }
 
-// expression is a compiled expression. Its value is that of whole, or of program, whose variables are parts.
+// expression is a compiled expression. Its value is that of whole, or of program, whose variables
+// are parts.
 type expression struct {
 	name    string // of a match condition
 	whole   *part  // nil if the expression is more than one part
@@ -60,7 +60,8 @@ type part struct {
 	want    presence    // of the signal, for ofSignal
 }
 
-// template has the schema and the environment of all compilers, which nothing changes once they are made.
+// template has the schema and the environment of all compilers, which nothing changes once they are
+// made.
 var template = sync.OnceValues(func() (*compiler, error) {
 	s, err := newSchema()
 	if err != nil {
@@ -79,7 +80,9 @@ func newCompiler() (*compiler, error) {
 }
 
 // compile returns the expression, or its errors.
-func (c *compiler) compile(path *field.Path, text string, may deps, results ...*types.Type) (*expression, field.ErrorList) {
+func (c *compiler) compile(
+	path *field.Path, text string, may deps, results ...*types.Type,
+) (*expression, field.ErrorList) {
 	switch {
 	case strings.TrimSpace(text) == "":
 		return nil, field.ErrorList{field.Required(path, "must be an expression in CEL")}
@@ -95,47 +98,48 @@ func (c *compiler) compile(path *field.Path, text string, may deps, results ...*
 		return nil, errs
 	}
 	a := analyze(checked.NativeRep())
-	problems := a.check(checked.NativeRep().Expr())
-	d := a.deps[checked.NativeRep().Expr().ID()]
+	a.check(checked.NativeRep().Expr())
+	e := &expression{
+		reads: a.reads, lookups: a.lookups, deps: a.deps[checked.NativeRep().Expr().ID()],
+	}
 	start := common.NewLocation(1, 0)
 	if !slices.ContainsFunc(results, checked.OutputType().IsExactType) {
-		problems = append(problems, common.Error{Location: start, Message: fmt.Sprintf("is a %s: must be a %s", checked.OutputType(), join(results))})
+		a.problem(start, "is a %s: must be a %s", checked.OutputType(), join(results))
 	}
-	if d&^may != 0 {
-		problems = append(problems, common.Error{Location: start, Message: "must read the pod only"})
+	if e.deps&^may != 0 {
+		a.problem(start, "must read the pod only")
 	}
 	if message := c.checkCost(checked); message != "" {
-		problems = append(problems, common.Error{Location: start, Message: message})
+		a.problem(start, "%s", message)
 	}
-	e := &expression{reads: a.reads, lookups: a.lookups, deps: d}
-	if len(problems) == 0 {
-		problems = c.split(checked, a, e)
+	if len(a.problems) == 0 {
+		c.split(checked, a, e)
 	}
 	var errs field.ErrorList
-	for _, p := range problems {
+	for _, p := range a.problems {
 		errs = append(errs, invalid(path, text, p.Location, p.Message))
 	}
 	return e, errs
 }
 
-// check returns all problems of the expressions in a tree that their types do not show.
-func (a *analysis) check(tree ast.Expr) []common.Error {
+// check finds the problems of the expressions in a tree that their types do not show.
+func (a *analysis) check(tree ast.Expr) {
 	walk(tree, func(e ast.Expr) bool {
 		if message := checkPattern(e); message != "" {
-			a.problem(e, message)
+			a.problem(a.at(e), "%s", message)
 		}
-		if operand, _, _, _ := access(e); operand != nil && isDynamic(a.tree.GetType(operand.ID())) {
-			a.problem(e, "whether the field exists cannot be checked: write the object without dyn()")
+		operand, _, _, _ := access(e)
+		if operand != nil && isDynamic(a.tree.GetType(operand.ID())) {
+			a.problem(a.at(e),
+				"whether the field exists cannot be checked: write the object without dyn()")
 			return false
 		}
 		return true
 	})
-	return a.problems
 }
 
 // split splits the expression into parts.
-func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []common.Error {
-	a.problems = nil
+func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) {
 	c.checkConstants(checked, a)
 	replaced := map[int64]*part{}
 	root := checked.NativeRep().Expr()
@@ -146,7 +150,7 @@ func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []common.
 		}
 		p, err := c.newPart(checked, a, x, class)
 		if err != nil {
-			a.problem(x, err.Error())
+			a.problem(a.at(x), "%v", err)
 			return false
 		}
 		replaced[x.ID()] = p
@@ -154,16 +158,15 @@ func (c *compiler) split(checked *cel.Ast, a *analysis, e *expression) []common.
 		return false
 	})
 	if e.whole = replaced[root.ID()]; e.whole != nil || len(a.problems) > 0 {
-		return a.problems
+		return
 	}
 	rest, err := c.optimize(replace(replaced), checked)
 	if err == nil {
 		e.program, err = c.program(rest, nodeCostLimit)
 	}
 	if err != nil {
-		a.problem(root, err.Error())
+		a.problem(a.at(root), "%v", err)
 	}
-	return a.problems
 }
 
 // checkConstants finds errors that do not depend on the pod and the node.
@@ -177,7 +180,7 @@ func (c *compiler) checkConstants(checked *cel.Ast, a *analysis) {
 			_, _, err = program.Eval(cel.NoVars())
 		}
 		if err != nil {
-			a.problem(x, err.Error())
+			a.problem(a.at(x), "%v", err)
 		}
 		return false
 	})
@@ -188,7 +191,7 @@ func (c *compiler) newPart(checked *cel.Ast, a *analysis, x ast.Expr, class clas
 	if err != nil {
 		return nil, err
 	}
-	p := &part{name: "@" + strconv.Itoa(len(c.parts)), text: text, deps: a.deps[x.ID()], class: class}
+	p := &part{name: fmt.Sprint("@", len(c.parts)), text: text, deps: a.deps[x.ID()], class: class}
 	if class == ofSignal {
 		use := a.signals[x.ID()]
 		p.want, p.index = use.want, slices.Index(c.signals, use.signal)
@@ -210,7 +213,8 @@ func (c *compiler) newPart(checked *cel.Ast, a *analysis, x ast.Expr, class clas
 	return p, nil
 }
 
-// evaluate returns the value of the part, which may be an error. It is shared, so a quantity is a copy.
+// evaluate returns the value of the part, which may be an error. It is shared, so a quantity is a
+// copy.
 func (p *part) evaluate(ctx context.Context, vars any) ref.Val {
 	v, _, err := p.program.ContextEval(ctx, vars)
 	if err != nil {
@@ -256,9 +260,12 @@ func (c *compiler) optimize(by optimizer, checked *cel.Ast) (*cel.Ast, error) {
 type optimizer func(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST
 
 // Optimize implements cel.ASTOptimizer.
-func (o optimizer) Optimize(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST { return o(ctx, tree) }
+func (o optimizer) Optimize(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST {
+	return o(ctx, tree)
+}
 
-// replace returns an optimizer that replaces expressions with the variables of parts, by the id of the expression.
+// replace returns an optimizer that replaces expressions with the variables of parts, by the id of
+// the expression.
 func replace(parts map[int64]*part) optimizer {
 	return func(ctx *cel.OptimizerContext, tree *ast.AST) *ast.AST {
 		var vars []cel.EnvOption
@@ -277,7 +284,8 @@ func replace(parts map[int64]*part) optimizer {
 	}
 }
 
-// invalid returns an error at a position in an expression; its value is the text from there on, or the end of the text if the error is there.
+// invalid returns an error at a position in an expression; its value is the text from there on, or
+// the end of the text if the error is there.
 func invalid(path *field.Path, text string, at common.Location, message string) *field.Error {
 	const shown = 40
 	lines := strings.Split(text, "\n")
@@ -296,7 +304,8 @@ func invalid(path *field.Path, text string, at common.Location, message string) 
 		}
 	}
 	message = strings.Join(strings.Fields(message), " ")
-	return field.Invalid(path, rest, fmt.Sprintf("%d:%d: %s", max(1, at.Line()), at.Column()+1, message))
+	return field.Invalid(path, rest,
+		fmt.Sprintf("%d:%d: %s", max(1, at.Line()), at.Column()+1, message))
 }
 
 var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)' \(in container ''\)$`)
@@ -304,8 +313,9 @@ var undeclared = regexp.MustCompile(`^undeclared reference to '([^']*)' \(in con
 // hyphenated matches a name with hyphens after a dot, which CEL reads as a subtraction.
 var hyphenated = regexp.MustCompile(`([A-Za-z_][\w.]*)\.(\w+(?:-[A-Za-z_]\w*)+)`)
 
-// hint adds to the message about an unknown name in the text the name that is probably meant, how to write it if it has a hyphen, or that
-// Outboard removes the field, and omits the list of all tokens.
+// hint adds to the message about an unknown name in the text the name that is probably meant, how
+// to write it if it has a hyphen, or that Outboard removes the field, and omits the list of all
+// tokens.
 func (c *compiler) hint(message, text string) string {
 	if m := undeclared.FindStringSubmatch(message); m != nil {
 		names := slices.Collect(maps.Keys(c.env.Functions()))
@@ -315,7 +325,8 @@ func (c *compiler) hint(message, text string) string {
 		message = "undeclared reference to '" + m[1] + "'"
 		for _, h := range hyphenated.FindAllStringSubmatch(text, -1) {
 			if slices.Contains(strings.Split(h[2], "-")[1:], m[1]) {
-				return message + fmt.Sprintf(": %s is a subtraction: write %s[%q] for a name with hyphens", h[0], h[1], h[2])
+				return message + fmt.Sprintf(
+					": %s is a subtraction: write %s[%q] for a name with hyphens", h[0], h[1], h[2])
 			}
 		}
 		return message + meant(m[1], names)

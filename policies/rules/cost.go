@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
@@ -19,8 +18,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The limits of one evaluation, in Kubernetes' units of cost. They are lower than that of an admission policy, because
-// kube-scheduler waits one second for the verdicts about hundreds of nodes.
+// The limits of one evaluation, in Kubernetes' units of cost. They are lower than that of an
+// admission policy, because kube-scheduler waits one second for the verdicts about hundreds of
+// nodes.
 const (
 	// costLimit is for what is computed once for a pod, or once for a state of a node.
 	costLimit = celconfig.PerCallLimit / 4
@@ -28,13 +28,20 @@ const (
 	nodeCostLimit = costLimit / 50
 )
 
-// program compiles an expression whose evaluation costs at most limit: it counts the cost if the estimate for the largest
-// objects exceeds the limit. Counting allocates, and takes quadratic time in the length of a loop.
+// program compiles an expression whose evaluation costs at most limit: it counts the cost if the
+// estimate for the largest objects exceeds the limit. Counting allocates, and takes quadratic time
+// in the length of a loop.
 func (c *compiler) program(checked *cel.Ast, limit uint64) (cel.Program, error) {
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize), cel.InterruptCheckFrequency(celconfig.CheckFrequency)}
+	options := []cel.ProgramOption{
+		cel.EvalOptions(cel.OptOptimize),
+		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
+	}
 	if c.estimate(checked, c.largest) > limit {
-		options = append(options, cel.CostLimit(limit), cel.CostTracking(&library.CostEstimator{}),
-			cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)))
+		options = append(options,
+			cel.CostLimit(limit),
+			cel.CostTracking(&library.CostEstimator{}),
+			cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
+		)
 	}
 	return c.env.Program(checked, options...)
 }
@@ -45,15 +52,18 @@ func exceeds(err error) bool {
 	return ok && cancelled.Cause == interpreter.CostLimitExceeded
 }
 
-// checkCost returns what is wrong with an expression that exceeds the limit even for objects of usual size, "" if it does not.
+// checkCost returns what is wrong with an expression that exceeds the limit even for objects of
+// usual size, "" if it does not.
 func (c *compiler) checkCost(checked *cel.Ast) string {
 	switch cost := c.estimate(checked, usual); {
+	case cost <= costLimit:
+		return ""
 	case cost > 1e12:
 		return fmt.Sprintf("its cost cannot be estimated: must be at most %d", costLimit)
-	case cost > costLimit:
-		return fmt.Sprintf("has an estimated cost of %d: must be at most %d; check for nested loops", cost, costLimit)
+	default:
+		return fmt.Sprintf("has an estimated cost of %d: must be at most %d; check for nested loops",
+			cost, costLimit)
 	}
-	return ""
 }
 
 // estimate returns the highest cost of an evaluation if the variables have at most these sizes.
@@ -65,29 +75,28 @@ func (c *compiler) estimate(checked *cel.Ast, within sizes) uint64 {
 	return cost.Max
 }
 
-// sizes returns how many bytes a text in the variable has at most, and how many elements a list or a map there; 0 if that is not
-// known. The variable is "" for the result of a function.
+// sizes returns how many bytes a text in the variable has at most, and how many elements a list or
+// a map there; 0 if that is not known. The variable is "" for the result of a function.
 type sizes func(variable string) (text, elements uint64)
 
 func usual(string) (text, elements uint64) { return 256, 64 }
 
-// largest are the sizes of the largest objects that policies see, which snapshot.SizeOf measures: each element takes 16 bytes. How
-// many keys a signal has is not known.
+// largest are the sizes of the largest objects that policies see, which snapshot.SizeOf measures:
+// each element takes 16 bytes. How many keys a signal has is not known.
 func (c *compiler) largest(variable string) (text, elements uint64) {
-	depends, size := variables[variable], uint64(0)
+	depends, known := variables[variable]
 	for _, p := range c.parts {
 		if p.name == variable {
-			depends = p.deps
+			depends, known = p.deps, true
 		}
 	}
 	switch {
-	case depends&onKeyed != 0:
+	case !known || depends&onKeyed != 0:
+		return 0, 0
 	case depends&onPod != 0:
-		size = snapshot.MaxPod
-	case depends != 0 || strings.HasPrefix(variable, "@"):
-		size = snapshot.MaxNode
+		return snapshot.MaxPod, snapshot.MaxPod / 16
 	}
-	return size, size / 16
+	return snapshot.MaxNode, snapshot.MaxNode / 16
 }
 
 // EstimateSize implements checker.CostEstimator.
@@ -110,15 +119,22 @@ func (s sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 }
 
 // EstimateCallCost implements checker.CostEstimator.
-func (sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+func (sizes) EstimateCallCost(
+	string, string, *checker.AstNode, []checker.AstNode,
+) *checker.CallEstimate {
 	return nil
 }
 
-// patterns are the functions that compile an argument, and what it is. Compiling any text can cost much, and Kubernetes counts
-// the cost of a call after it has ended, so the argument must be a literal.
-var patterns = map[string]string{"matches": "regular expression", "find": "regular expression", "findAll": "regular expression", "format": "format"}
+// patterns are the functions that compile an argument, and what it is. Compiling any text can cost
+// much, and Kubernetes counts the cost of a call after it has ended, so the argument must be a
+// literal.
+var patterns = map[string]string{
+	"matches": "regular expression", "find": "regular expression", "findAll": "regular expression",
+	"format": "format",
+}
 
-// checkPattern returns what is wrong with a call that compiles a computed argument, "" if nothing is.
+// checkPattern returns what is wrong with a call that compiles a computed argument, "" if nothing
+// is.
 func checkPattern(e ast.Expr) string {
 	if e.Kind() != ast.CallKind || patterns[e.AsCall().FunctionName()] == "" {
 		return ""
@@ -130,5 +146,7 @@ func checkPattern(e ast.Expr) string {
 	if len(args) <= at || args[at].Kind() == ast.LiteralKind {
 		return ""
 	}
-	return fmt.Sprintf("the %s of %s must be a literal text, because a computed one can exceed any limit", patterns[name], name)
+	return fmt.Sprintf(
+		"the %s of %s must be a literal text, because a computed one can exceed any limit",
+		patterns[name], name)
 }

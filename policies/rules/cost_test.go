@@ -47,7 +47,8 @@ func labelled(nodes int) *snapshot.View {
 	return b.View()
 }
 
-// The policy rejects a pod for which a rule exceeds its cost limit, with a reason that names the rule.
+// The policy rejects a pod for which a rule exceeds its cost limit, with a reason that names the
+// rule.
 func TestPodThatCostsTooMuch(t *testing.T) {
 	const condition = `matchConditions: [{name: pairs, expression: '` + nested + `'}], `
 	for _, tt := range []struct{ name, filter, want string }{

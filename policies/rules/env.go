@@ -22,9 +22,10 @@ const (
 	keyedVar    = "keyed"
 )
 
-// newEnv returns the CEL environment of Kubernetes 1.37, as in k8s.io/apiserver/pkg/cel/environment,
-// without the libraries that call an API server for authorization. It does not use that package,
-// because all its programs count their cost: see [compiler.program].
+// newEnv returns the CEL environment of Kubernetes 1.37, as in
+// k8s.io/apiserver/pkg/cel/environment, without the libraries that call an API server for
+// authorization. It does not use that package, because all its programs count their cost: see
+// [compiler.program].
 func newEnv(s *schema) (*cel.Env, error) {
 	base, err := cel.NewEnv(
 		cel.HomogeneousAggregateLiterals(),
@@ -67,16 +68,21 @@ func newEnv(s *schema) (*cel.Env, error) {
 			[]*cel.Type{apiservercel.QuantityType}, apiservercel.QuantityType,
 			cel.UnaryBinding(func(q ref.Val) ref.Val { return q })),
 			// Kubernetes' own functions take minutes for some short texts, such as 1e-100000000.
-			cel.Overload("string_to_quantity", []*cel.Type{cel.StringType}, apiservercel.QuantityType, cel.UnaryBinding(func(v ref.Val) ref.Val {
-				q, err := fields.ParseQuantity(string(v.(types.String)))
-				if err != nil {
-					return types.WrapErr(err)
-				}
-				return apiservercel.Quantity{Quantity: &q}
+			cel.Overload("string_to_quantity",
+				[]*cel.Type{cel.StringType}, apiservercel.QuantityType,
+				cel.UnaryBinding(parseQuantity))),
+		cel.Function("isQuantity", cel.Overload("is_quantity_string",
+			[]*cel.Type{cel.StringType}, cel.BoolType,
+			cel.UnaryBinding(func(v ref.Val) ref.Val {
+				return types.Bool(!types.IsError(parseQuantity(v)))
 			}))),
-		cel.Function("isQuantity", cel.Overload("is_quantity_string", []*cel.Type{cel.StringType}, cel.BoolType, cel.UnaryBinding(func(v ref.Val) ref.Val {
-			_, err := fields.ParseQuantity(string(v.(types.String)))
-			return types.Bool(err == nil)
-		}))),
 	)
+}
+
+func parseQuantity(text ref.Val) ref.Val {
+	q, err := fields.ParseQuantity(string(text.(types.String)))
+	if err != nil {
+		return types.WrapErr(err)
+	}
+	return apiservercel.Quantity{Quantity: &q}
 }

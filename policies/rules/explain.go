@@ -58,10 +58,11 @@ func (c *cycle) describe(r *rule, n *snapshot.Node, v ref.Val, err error) string
 	}
 	limit := len(parts) + shownParts
 	for _, p := range r.expression.parts {
-		if p == r.expression.whole || p.class == constant || p.class == ofSignal && !c.signals[p.index].Of(n).Current() {
+		if p == r.expression.whole || p.class == constant || c.isStale(p, n) {
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s is %s", strings.Join(strings.Fields(p.text), " "), display(c.value(p, n))))
+		text := strings.Join(strings.Fields(p.text), " ")
+		parts = append(parts, fmt.Sprintf("%s is %s", text, display(c.value(p, n))))
 	}
 	if len(parts) > 0 {
 		text += " (" + policy.Join(parts, limit) + ")"
@@ -73,11 +74,9 @@ func (c *cycle) describe(r *rule, n *snapshot.Node, v ref.Val, err error) string
 func (c *cycle) missing(e *expression, n *snapshot.Node) []string {
 	var missing []string
 	for _, p := range e.parts {
-		if p.class != ofSignal {
-			continue
-		}
-		if v := c.signals[p.index].Of(n); !v.Current() {
-			missing = append(missing, v.Missing(c.policy.compiled.signals[p.index], "the node"))
+		if c.isStale(p, n) {
+			name := c.policy.compiled.signals[p.index]
+			missing = append(missing, c.signals[p.index].Of(n).Missing(name, "the node"))
 		}
 	}
 	for _, r := range e.reads {

@@ -19,7 +19,9 @@ type usage struct {
 
 // usageOf adds up the pods by the formula of kube-scheduler's NodeResourcesFit.
 func usageOf(n *snapshot.Node) *usage {
-	u := &usage{Pods: int64(len(n.Pods)), Requested: corev1.ResourceList{}, Free: corev1.ResourceList{}}
+	u := &usage{
+		Pods: int64(len(n.Pods)), Requested: corev1.ResourceList{}, Free: corev1.ResourceList{},
+	}
 	for name := range n.Object.Status.Allocatable {
 		u.Requested[name] = resource.Quantity{}
 	}

@@ -13,6 +13,6 @@ var (
 	}
 )
 
-// costExceededSuffix is appended to a filter's name in the code of the reason for nodes on which the filter costs too
-// much.
+// costExceededSuffix is appended to a filter's name in the code of the reason for nodes on which
+// the filter costs too much.
 const costExceededSuffix = "-cost-exceeded"

@@ -11,7 +11,9 @@ import (
 // every node has and the pod does not request.
 func podRequests(pod *corev1.Pod) corev1.ResourceList {
 	requests := snapshot.PodRequests(pod)
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+	for _, name := range []corev1.ResourceName{
+		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
+	} {
 		if _, ok := requests[name]; !ok {
 			requests[name] = resource.Quantity{}
 		}

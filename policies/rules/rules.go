@@ -56,7 +56,9 @@ type rule struct {
 func (p *rules) arrange(c *compiler) {
 	p.compiled = c
 	p.ofObject = snapshot.NewObjectFact(func(node *corev1.Node) []ref.Val {
-		return p.evaluate(ofObject, map[string]any{nodeVar: c.schema.valueOf(reflect.ValueOf(node))})
+		return p.evaluate(ofObject, map[string]any{
+			nodeVar: c.schema.valueOf(reflect.ValueOf(node)),
+		})
 	})
 	p.ofUsage = snapshot.NewFact(func(n *snapshot.Node) []ref.Val {
 		return p.evaluate(ofUsage, map[string]any{
@@ -80,8 +82,12 @@ func (p *rules) evaluate(class class, vars map[string]any) []ref.Val {
 
 // Inputs implements policy.InputReader.
 func (p *rules) Inputs() policy.Inputs {
-	counts := slices.ContainsFunc(p.filters, func(r *rule) bool { return r.expression.deps&onUsage != 0 })
-	return policy.Inputs{Signals: p.reads, ScoreOnly: len(p.filters) == 0, FilterOnly: len(p.scores) == 0, CountsPods: counts}
+	return policy.Inputs{
+		Signals: p.reads, ScoreOnly: len(p.filters) == 0, FilterOnly: len(p.scores) == 0,
+		CountsPods: slices.ContainsFunc(p.filters, func(r *rule) bool {
+			return r.expression.deps&onUsage != 0
+		}),
+	}
 }
 
 // Warnings implements policy.Warner.
@@ -100,7 +106,9 @@ type cycle struct {
 }
 
 // Prepare implements policy.Policy.
-func (p *rules) Prepare(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
+func (p *rules) Prepare(
+	ctx context.Context, pod *corev1.Pod, view *snapshot.View,
+) (policy.Cycle, error) {
 	c, vars := p.begin(pod, view)
 	var err error
 	if c.filters, err = c.applying(ctx, p.filters, vars); err != nil {
@@ -193,8 +201,10 @@ func (c *cycle) applying(ctx context.Context, rules []*rule, vars map[string]any
 		if err := c.compute(ctx, r.expression, vars); err != nil {
 			return nil, err
 		}
-		if whole := r.expression.whole; r.reason != nil && whole != nil && whole.class <= ofRequest && c.value(whole, nil) == types.True {
-			c.silent = append(c.silent, fmt.Sprintf("rule %s: true on all nodes", r.name))
+		whole := r.expression.whole
+		known := whole != nil && whole.class <= ofRequest
+		if known && r.reason != nil && c.value(whole, nil) == types.True {
+			c.silence(r, "true on all nodes")
 			continue
 		}
 		apply = append(apply, r)
@@ -202,8 +212,8 @@ func (c *cycle) applying(ctx context.Context, rules []*rule, vars map[string]any
 	return apply, nil
 }
 
-// applies reports whether the rule applies to the pod: as in Kubernetes, one condition that is false decides, whether or not
-// others fail.
+// applies reports whether the rule applies to the pod: as in Kubernetes, one condition that is
+// false decides, whether or not others fail.
 func (c *cycle) applies(ctx context.Context, r *rule, vars map[string]any) (bool, error) {
 	var failed error
 	name := "" // of the first condition that fails
@@ -216,7 +226,7 @@ func (c *cycle) applies(ctx context.Context, r *rule, vars map[string]any) (bool
 		case err != nil && failed == nil:
 			failed, name = err, m.name
 		case err == nil && v != types.True:
-			c.silent = append(c.silent, fmt.Sprintf("rule %s: does not apply (match condition %s is false)", r.name, m.name))
+			c.silence(r, "does not apply (match condition %s is false)", m.name)
 			return false, nil
 		}
 	}
@@ -224,10 +234,16 @@ func (c *cycle) applies(ctx context.Context, r *rule, vars map[string]any) (bool
 	case failed == nil:
 		return true, nil
 	case r.failurePolicy == policy.Ignore:
-		c.silent = append(c.silent, fmt.Sprintf("rule %s: ignored (match condition %s: %v)", r.name, name, failed))
+		c.silence(r, "ignored (match condition %s: %v)", name, failed)
 		return false, nil
 	}
-	return false, fmt.Errorf("rule %s: its match condition %s cannot be evaluated: %w", r.name, name, failed)
+	return false, fmt.Errorf("rule %s: its match condition %s cannot be evaluated: %w",
+		r.name, name, failed)
+}
+
+// silence notes why the rule has no effect on any node.
+func (c *cycle) silence(r *rule, format string, args ...any) {
+	c.silent = append(c.silent, fmt.Sprintf("rule %s: "+format, append([]any{r.name}, args...)...))
 }
 
 // compute evaluates the parts that depend on the request alone.
@@ -243,9 +259,9 @@ func (c *cycle) compute(ctx context.Context, e *expression, vars map[string]any)
 	return nil
 }
 
-// sign returns a signature of everything on which the results for a node depend, except the node: which rules apply; the values
-// of the parts of their expressions that depend on the pod, of which expressions read nothing else; and the values of all
-// signals. ok is false if a value has none.
+// sign returns a signature of everything on which the results for a node depend, except the node:
+// which rules apply; the values of the parts of their expressions that depend on the pod, of which
+// expressions read nothing else; and the values of all signals. ok is false if a value has none.
 func (c *cycle) sign() (s signature, ok bool) {
 	var text []byte
 	var parts []int
@@ -301,14 +317,22 @@ func (c *cycle) verdict(f *rule, n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{Reason: ruleFailed, Unresolvable: f.unresolvable}
 }
 
-// stale reports whether a signal that the expression reads is not current, which explains its error.
+// stale reports whether a signal that the expression reads is not current, which explains its
+// error.
 func (c *cycle) stale(e *expression, n *snapshot.Node) bool {
-	return slices.ContainsFunc(e.parts, func(p *part) bool { return p.class == ofSignal && !c.signals[p.index].Of(n).Current() }) ||
-		slices.ContainsFunc(e.reads, func(r read) bool { return r.key != nil && !c.view.Signal(r.signal).Get(*r.key).Current() })
+	return slices.ContainsFunc(e.parts, func(p *part) bool { return c.isStale(p, n) }) ||
+		slices.ContainsFunc(e.reads, func(r read) bool {
+			return r.key != nil && !c.view.Signal(r.signal).Get(*r.key).Current()
+		})
 }
 
-// score returns the mean of the rules' scores, by weight. If one of them has no score, there is none, because the mean of the
-// others would be better or worse for no reason.
+// isStale reports whether the part is a signal that is not current for the node.
+func (c *cycle) isStale(p *part, n *snapshot.Node) bool {
+	return p.class == ofSignal && !c.signals[p.index].Of(n).Current()
+}
+
+// score returns the mean of the rules' scores, by weight. If one of them has no score, there is
+// none, because the mean of the others would be better or worse for no reason.
 func (c *cycle) score(n *snapshot.Node) int64 {
 	sum := 0.0
 	for _, s := range c.scores {
@@ -342,7 +366,8 @@ func (c *cycle) rate(s *rule, n *snapshot.Node) (float64, error) {
 	return max(0, min(float64(policy.MaxScore), x)), nil
 }
 
-// eval evaluates the expression for the node, which is nil if the expression does not depend on one.
+// eval evaluates the expression for the node, which is nil if the expression does not depend on
+// one.
 func (c *cycle) eval(e *expression, n *snapshot.Node) (ref.Val, error) {
 	if e.whole != nil {
 		v := c.value(e.whole, n)
@@ -359,7 +384,8 @@ func (c *cycle) eval(e *expression, n *snapshot.Node) (ref.Val, error) {
 	return v, err
 }
 
-// nodeVariables holds the variables of an expression for one node: its parts. One evaluation at a time uses it.
+// nodeVariables holds the variables of an expression for one node: its parts. One evaluation at a
+// time uses it.
 type nodeVariables struct {
 	cycle *cycle
 	node  *snapshot.Node
@@ -385,7 +411,8 @@ func (v *nodeVariables) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (v *nodeVariables) Parent() cel.Activation { return nil }
 
-// value returns the part's value for the node, which is nil if the part does not depend on one. The value is shared.
+// value returns the part's value for the node, which is nil if the part does not depend on one. The
+// value is shared.
 func (c *cycle) value(p *part, n *snapshot.Node) ref.Val {
 	switch p.class {
 	case constant:

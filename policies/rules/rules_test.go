@@ -188,7 +188,8 @@ metadata: {name: new, labels: {team: red}}
 spec: {containers: [{name: a, image: registry.example.com/a, resources: {requests: {cpu: "1"}}}, {name: b, image: registry.example.com/b}]}`)[0], now, b.View()
 }
 
-// A rule that reads a label which pods may not have is warned about, whether it filters or scores; a score of weight 0 is not evaluated.
+// A rule that reads a label which pods may not have is warned about, whether it filters or scores;
+// a score of weight 0 is not evaluated.
 func TestLookupsAreWarnedAbout(t *testing.T) {
 	const condition = `matchConditions: [{name: team, expression: 'pod.metadata.labels["team"] == "a"'}]`
 	for config, want := range map[string]int{

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,7 +41,11 @@ func newSchema() (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &schema{Registry: registry, structs: map[string]*structType{}, byGo: map[reflect.Type]*structType{}}
+	s := &schema{
+		Registry: registry,
+		structs:  map[string]*structType{},
+		byGo:     map[reflect.Type]*structType{},
+	}
 	for _, root := range []any{corev1.Pod{}, corev1.Node{}, usage{}} {
 		s.structOf(reflect.TypeOf(root))
 	}
@@ -55,14 +58,24 @@ func newSchema() (*schema, error) {
 // not being resized.
 func trimmed() map[reflect.Type][]string {
 	fields := map[reflect.Type][]string{
-		reflect.TypeFor[metav1.TypeMeta]():           {"kind", "apiVersion"},
-		reflect.TypeFor[metav1.ObjectMeta]():         {"managedFields"},
-		reflect.TypeFor[corev1.PodSpec]():            {"ephemeralContainers", "dnsConfig", "hostAliases", "readinessGates", "securityContext", "imagePullSecrets", "evictionResponders"},
-		reflect.TypeFor[corev1.Container]():          {"only", "name", "image", "ports", "resources", "restartPolicy"},
-		reflect.TypeFor[corev1.PodStatus]():          {"only", "phase", "conditions", "nominatedNodeName", "startTime", "resourceClaimStatuses"},
-		reflect.TypeFor[corev1.PodCondition]():       {"lastProbeTime"},
-		reflect.TypeFor[corev1.NodeCondition]():      {"lastHeartbeatTime"},
-		reflect.TypeFor[corev1.NodeStatus]():         {"addresses", "volumesInUse", "volumesAttached", "config"},
+		reflect.TypeFor[metav1.TypeMeta]():   {"kind", "apiVersion"},
+		reflect.TypeFor[metav1.ObjectMeta](): {"managedFields"},
+		reflect.TypeFor[corev1.PodSpec](): {
+			"ephemeralContainers", "dnsConfig", "hostAliases", "readinessGates", "securityContext",
+			"imagePullSecrets", "evictionResponders",
+		},
+		reflect.TypeFor[corev1.Container](): {
+			"only", "name", "image", "ports", "resources", "restartPolicy",
+		},
+		reflect.TypeFor[corev1.PodStatus](): {
+			"only", "phase", "conditions", "nominatedNodeName", "startTime",
+			"resourceClaimStatuses",
+		},
+		reflect.TypeFor[corev1.PodCondition]():  {"lastProbeTime"},
+		reflect.TypeFor[corev1.NodeCondition](): {"lastHeartbeatTime"},
+		reflect.TypeFor[corev1.NodeStatus](): {
+			"addresses", "volumesInUse", "volumesAttached", "config",
+		},
 		reflect.TypeFor[metav1.ManagedFieldsEntry](): {"only"},
 	}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[corev1.VolumeSource]()) {
@@ -165,19 +178,6 @@ func (s *schema) FindStructType(name string) (*types.Type, bool) {
 	return s.Registry.FindStructType(name)
 }
 
-// FindStructFieldNames implements types.Provider.
-func (s *schema) FindStructFieldNames(name string) ([]string, bool) {
-	st, ok := s.structs[name]
-	if !ok {
-		return s.Registry.FindStructFieldNames(name)
-	}
-	var names []string
-	for name := range st.fields {
-		names = append(names, name)
-	}
-	return names, true
-}
-
 // FindStructFieldType implements types.Provider.
 func (s *schema) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	st, ok := s.structs[name]
@@ -189,12 +189,4 @@ func (s *schema) FindStructFieldType(name, field string) (*types.FieldType, bool
 		return nil, false
 	}
 	return &types.FieldType{Type: f.cel}, true
-}
-
-// NewValue implements types.Provider: rules cannot create objects.
-func (s *schema) NewValue(name string, fields map[string]ref.Val) ref.Val {
-	if _, ok := s.structs[name]; ok {
-		return types.NewErr("objects cannot be made in a rule")
-	}
-	return s.Registry.NewValue(name, fields)
 }

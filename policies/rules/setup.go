@@ -34,13 +34,13 @@ type FilterRule struct {
 	MatchConditions []MatchCondition `json:"matchConditions"`
 	// Expression is true for nodes on which the pod may run. Required.
 	Expression string `json:"expression" required:"-"`
-	// Message is the event text for nodes on which the pod does not fit: one line of at most 200 bytes,
-	// without numbers, because events count equal messages. "" is "node(s) do not satisfy rule" and the
-	// name.
+	// Message is the event text for nodes on which the pod does not fit: one line of at most 200
+	// bytes, without numbers, because events count equal messages. "" is "node(s) do not satisfy
+	// rule" and the name.
 	Message string `json:"message"`
-	// Resolvable says whether preemption can help: the pod may fit when other pods are gone. kube-scheduler's status of a
-	// rejected node is Unschedulable if it can, and UnschedulableAndUnresolvable if not. By default, it can if the
-	// expression reads usage.
+	// Resolvable says whether preemption can help: the pod may fit when other pods are gone.
+	// kube-scheduler's status of a rejected node is Unschedulable if it can, and
+	// UnschedulableAndUnresolvable if not. By default, it can if the expression reads usage.
 	Resolvable *bool `json:"resolvable"`
 	// FailurePolicy says what happens if an evaluation fails, because a key is missing, a text is
 	// not a version, or it exceeds its cost limit. Fail (the default) rejects the node if it is
@@ -116,16 +116,20 @@ func (c *compiler) build(config Config) (policy.Policy, error) {
 	}
 	p := &rules{whenStale: config.WhenStale}
 	for i := range config.Filters {
-		errs = append(errs, p.addFilter(c, field.NewPath("filters").Index(i), &config.Filters[i])...)
+		path := field.NewPath("filters").Index(i)
+		errs = append(errs, p.addFilter(c, path, &config.Filters[i])...)
 	}
 	for i := range config.Scores {
-		errs = append(errs, p.addScore(c, field.NewPath("scores").Index(i), &config.Scores[i])...)
+		path := field.NewPath("scores").Index(i)
+		errs = append(errs, p.addScore(c, path, &config.Scores[i])...)
 	}
 	if len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
 	if len(config.Scores) > 0 && len(p.scores) == 0 {
-		p.warnings = append(p.warnings, field.Invalid(field.NewPath("scores").Index(0).Child("weight"), 0, "no score has an effect: each has the weight 0"))
+		at := field.NewPath("scores").Index(0).Child("weight")
+		p.warnings = append(p.warnings,
+			field.Invalid(at, 0, "no score has an effect: each has the weight 0"))
 	}
 	slices.SortStableFunc(p.filters, func(a, b *rule) int {
 		if a.unresolvable == b.unresolvable {
@@ -140,7 +144,8 @@ func (c *compiler) build(config Config) (policy.Policy, error) {
 }
 
 func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.ErrorList {
-	r, errs := p.newRule(c, path, f.Name, f.MatchConditions, f.Expression, f.FailurePolicy, types.BoolType)
+	r, errs := p.newRule(c, path, f.Name, f.MatchConditions, f.Expression, f.FailurePolicy,
+		types.BoolType)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -148,7 +153,10 @@ func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.Er
 	if f.Message == "" {
 		r.reason.Text = "node(s) do not satisfy rule " + f.Name
 	}
-	r.costExceeded = &policy.Reason{Code: f.Name + costExceededSuffix, Text: "node(s) for which rule " + f.Name + " exceeds its cost limit"}
+	r.costExceeded = &policy.Reason{
+		Code: f.Name + costExceededSuffix,
+		Text: "node(s) for which rule " + f.Name + " exceeds its cost limit",
+	}
 	r.unresolvable = r.expression.deps&onUsage == 0
 	if f.Resolvable != nil {
 		r.unresolvable = !*f.Resolvable
@@ -159,7 +167,8 @@ func (p *rules) addFilter(c *compiler, path *field.Path, f *FilterRule) field.Er
 }
 
 func (p *rules) addScore(c *compiler, path *field.Path, s *ScoreRule) field.ErrorList {
-	r, errs := p.newRule(c, path, s.Name, s.MatchConditions, s.Expression, s.FailurePolicy, types.DoubleType, types.IntType, types.UintType)
+	r, errs := p.newRule(c, path, s.Name, s.MatchConditions, s.Expression, s.FailurePolicy,
+		types.DoubleType, types.IntType, types.UintType)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -170,14 +179,18 @@ func (p *rules) addScore(c *compiler, path *field.Path, s *ScoreRule) field.Erro
 	return nil
 }
 
-func (p *rules) newRule(c *compiler, path *field.Path, name string, conditions []MatchCondition, text string, failurePolicy *policy.FailurePolicy, results ...*types.Type) (*rule, field.ErrorList) {
+func (p *rules) newRule(
+	c *compiler, path *field.Path, name string, conditions []MatchCondition, text string,
+	failurePolicy *policy.FailurePolicy, results ...*types.Type,
+) (*rule, field.ErrorList) {
 	r := &rule{name: name, failurePolicy: policy.Fail}
 	if failurePolicy != nil {
 		r.failurePolicy = *failurePolicy
 	}
 	var errs field.ErrorList
 	for i, m := range conditions[:min(len(conditions), maxConditions)] {
-		e, more := c.compile(path.Child("matchConditions").Index(i).Child("expression"), m.Expression, onPod, types.BoolType)
+		at := path.Child("matchConditions").Index(i).Child("expression")
+		e, more := c.compile(at, m.Expression, onPod, types.BoolType)
 		if errs = append(errs, more...); len(more) == 0 {
 			e.name = m.Name
 			r.conditions = append(r.conditions, e)
@@ -189,7 +202,9 @@ func (p *rules) newRule(c *compiler, path *field.Path, name string, conditions [
 		return nil, errs
 	}
 	for _, read := range r.expression.reads {
-		signal := policy.Signal{Field: path.Child("expression").String(), Name: read.signal, About: policy.AboutNodes}
+		signal := policy.Signal{
+			Field: path.Child("expression").String(), Name: read.signal, About: policy.AboutNodes,
+		}
 		if read.keyed {
 			signal.About = policy.AboutKeys
 			p.keyed = append(p.keyed, read.signal)
@@ -201,29 +216,35 @@ func (p *rules) newRule(c *compiler, path *field.Path, name string, conditions [
 	return r, nil
 }
 
-// warnLookups returns a warning for each label without which an expression of the rule is an error. It returns none about a label
-// for which the rule tests, or of which failurePolicy says what happens.
-func (r *rule) warnLookups(path *field.Path, conditions []MatchCondition, text string) field.ErrorList {
+// warnLookups returns a warning for each label without which an expression of the rule is an error.
+// It returns none about a label for which the rule tests, or of which failurePolicy says what
+// happens.
+func (r *rule) warnLookups(
+	path *field.Path, conditions []MatchCondition, text string,
+) (warnings field.ErrorList) {
 	if r.failurePolicy == policy.Ignore {
 		return nil
 	}
-	known := map[[3]string]bool{} // the labels for which the rule tests, or of which a warning has been given
+	// The labels for which the rule tests, or of which a warning has been given.
+	known := map[[3]string]bool{}
 	for _, e := range append(slices.Clip(r.conditions), r.expression) {
 		for _, l := range e.lookups {
 			known[l.label()] = known[l.label()] || l.want != direct
 		}
 	}
-	var warnings field.ErrorList
 	warn := func(l lookup, at *field.Path, text, result string) {
 		if !known[l.label()] {
 			known[l.label()] = true
-			warnings = append(warnings, invalid(at, text, l.at,
-				fmt.Sprintf("a %s without %q in %s is an error, and %s: write %s.metadata.?%s[?%q].orValue(\"\")", l.object, l.key, l.field, result, l.object, l.field, l.key)))
+			warnings = append(warnings, invalid(at, text, l.at, fmt.Sprintf(
+				"a %s without %q in %s is an error, and %s: "+
+					"write %[1]s.metadata.?%[3]s[?%[2]q].orValue(\"\")",
+				l.object, l.key, l.field, result)))
 		}
 	}
 	for i, m := range r.conditions {
+		at := path.Child("matchConditions").Index(i).Child("expression")
 		for _, l := range m.lookups {
-			warn(l, path.Child("matchConditions").Index(i).Child("expression"), conditions[i].Expression, "the request fails")
+			warn(l, at, conditions[i].Expression, "the request fails")
 		}
 	}
 	if r.reason == nil {
@@ -241,43 +262,41 @@ func (r *rule) warnLookups(path *field.Path, conditions []MatchCondition, text s
 
 func (c *Config) validate() field.ErrorList {
 	errs := fields.Check(nil, c)
+	filters, scores := field.NewPath("filters"), field.NewPath("scores")
 	switch n := len(c.Filters) + len(c.Scores); {
 	case n == 0:
-		errs = append(errs, field.Required(field.NewPath("filters"), "or scores: at least one rule is required"))
+		errs = append(errs, field.Required(filters, "or scores: at least one rule is required"))
 	case n > maxRules:
-		errs = append(errs, field.TooMany(field.NewPath("filters"), n, maxRules))
+		errs = append(errs, field.TooMany(filters, n, maxRules))
 	}
 	names := fields.Unique{}
-	for i := range c.Filters {
-		path := field.NewPath("filters").Index(i)
-		errs = append(errs, validateName(path.Child("name"), names, c.Filters[i].Name)...)
-		errs = append(errs, validateConditions(path.Child("matchConditions"), c.Filters[i].MatchConditions)...)
-		errs = append(errs, validateMessage(path.Child("message"), c.Filters[i].Message)...)
+	for i, f := range c.Filters {
+		errs = append(errs, validateRule(filters.Index(i), names, f.Name, f.MatchConditions)...)
+		errs = append(errs, validateMessage(filters.Index(i).Child("message"), f.Message)...)
 	}
-	for i := range c.Scores {
-		path := field.NewPath("scores").Index(i)
-		errs = append(errs, validateName(path.Child("name"), names, c.Scores[i].Name)...)
-		errs = append(errs, validateConditions(path.Child("matchConditions"), c.Scores[i].MatchConditions)...)
+	for i, s := range c.Scores {
+		errs = append(errs, validateRule(scores.Index(i), names, s.Name, s.MatchConditions)...)
 	}
 	return errs
 }
 
-// validateName adds the name to those that are taken.
-func validateName(path *field.Path, names fields.Unique, name string) field.ErrorList {
+// validateRule adds the name to those that are taken.
+func validateRule(
+	path *field.Path, taken fields.Unique, name string, conditions []MatchCondition,
+) (errs field.ErrorList) {
 	if strings.HasSuffix(name, costExceededSuffix) {
-		return field.ErrorList{field.Invalid(path, name, "must not end in "+costExceededSuffix+", which is reserved for rules that exceed their cost limit")}
+		errs = append(errs, field.Invalid(path.Child("name"), name, "must not end in "+
+			costExceededSuffix+", which is reserved for rules that exceed their cost limit"))
+	} else {
+		errs = taken.Add(path.Child("name"), name)
 	}
-	return names.Add(path, name)
-}
-
-func validateConditions(path *field.Path, conditions []MatchCondition) field.ErrorList {
+	path = path.Child("matchConditions")
 	if n := len(conditions); n > maxConditions {
-		return field.ErrorList{field.TooMany(path, n, maxConditions)}
+		return append(errs, field.TooMany(path, n, maxConditions))
 	}
-	var errs field.ErrorList
 	names := fields.Unique{}
-	for i := range conditions {
-		errs = append(errs, names.Add(path.Index(i).Child("name"), conditions[i].Name)...)
+	for i, m := range conditions {
+		errs = append(errs, names.Add(path.Index(i).Child("name"), m.Name)...)
 	}
 	return errs
 }
@@ -288,7 +307,8 @@ func validateMessage(path *field.Path, message string) field.ErrorList {
 		errs = append(errs, field.Invalid(path, message, "must be one line"))
 	}
 	if loneNumber.MatchString(message) {
-		errs = append(errs, field.Invalid(path, message, "must not contain a number: kube-scheduler groups nodes by message"))
+		errs = append(errs, field.Invalid(path, message,
+			"must not contain a number: kube-scheduler groups nodes by message"))
 	}
 	if len(message) > maxMessage {
 		errs = append(errs, field.TooLong(path, "", maxMessage))

@@ -28,8 +28,8 @@ scores:
 - {name: heat, expression: 'signals.heat'}
 `
 
-// A policy that keeps results from call to call gives the verdicts and scores of one that was built a moment ago, whatever
-// changes in between.
+// A policy that keeps results from call to call gives the verdicts and scores of one that was built
+// a moment ago, whatever changes in between.
 func TestKeptResultsAreThoseOfNewPolicies(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pod := policytest.Pods("metadata: {name: new}")[0]

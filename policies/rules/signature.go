@@ -32,7 +32,8 @@ func appendText(text []byte, s string) []byte {
 	return append(binary.AppendUvarint(text, uint64(len(s))), s...)
 }
 
-// appendValue appends a text that no other value has. It returns false if it has no text for such a value, or if the text is too long.
+// appendValue appends a text that no other value has. It returns false if it has no text for such a
+// value, or if the text is too long.
 func appendValue(text []byte, v ref.Val) (signed []byte, ok bool) {
 	if len(text) > maxSigned {
 		return nil, false
@@ -59,7 +60,8 @@ func appendValue(text []byte, v ref.Val) (signed []byte, ok bool) {
 	case types.Duration:
 		return binary.AppendVarint(append(text, 'p'), int64(v.Duration)), true
 	case types.Timestamp:
-		return binary.AppendVarint(binary.AppendVarint(append(text, 't'), v.Unix()), int64(v.Nanosecond())), true
+		text = binary.AppendVarint(append(text, 't'), v.Unix())
+		return binary.AppendVarint(text, int64(v.Nanosecond())), true
 	case apiservercel.Quantity:
 		q := v.DeepCopy() // its text is kept in it
 		return appendText(append(text, 'q'), q.String()), true
@@ -70,8 +72,8 @@ func appendValue(text []byte, v ref.Val) (signed []byte, ok bool) {
 		return appendValue(append(text, 'O'), v.GetValue())
 	case *object:
 		encoded, err := json.Marshal(v.Value())
-		if err != nil || bytes.Contains(encoded, []byte(`\ufffd`)) { // which replaces bytes that are no text
-			return nil, false
+		if err != nil || bytes.Contains(encoded, []byte(`\ufffd`)) {
+			return nil, false // it replaces bytes that are no text
 		}
 		return appendText(appendText(append(text, 'x'), v.kind.name), string(encoded)), true
 	case keyedSignal: // its values have been signed
@@ -90,10 +92,10 @@ func appendMap(text []byte, m *orderedMap) (signed []byte, ok bool) {
 	text = binary.AppendUvarint(append(text, 'm'), uint64(m.native.Len()))
 	for it := m.Iterator(); it.HasNext() == types.True; {
 		key := it.Next()
-		if text, ok = appendValue(text, key); !ok {
-			return nil, false
+		if text, ok = appendValue(text, key); ok {
+			text, ok = appendValue(text, m.Get(key))
 		}
-		if text, ok = appendValue(text, m.Get(key)); !ok {
+		if !ok {
 			return nil, false
 		}
 	}

@@ -58,12 +58,8 @@ func (s *schema) valueOf(v reflect.Value) ref.Val {
 			return types.NullValue
 		}
 		return s.valueOf(v.Elem())
-	case reflect.Bool:
-		return types.Bool(v.Bool())
 	case reflect.String:
 		return types.String(v.String())
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return types.Int(v.Int())
 	case reflect.Slice:
 		elements := make([]ref.Val, v.Len())
 		for i := range elements {
@@ -89,8 +85,8 @@ func copied(q *resource.Quantity) ref.Val {
 	return apiservercel.Quantity{Quantity: &own}
 }
 
-// orderedMap is a map that is iterated in the order of its keys. The cost and the result of a loop may depend on the
-// order: with Go's own, which varies, a verdict could differ the second time.
+// orderedMap is a map that is iterated in the order of its keys. The cost and the result of a loop
+// may depend on the order: with Go's own, which varies, a verdict could differ the second time.
 type orderedMap struct {
 	traits.Mapper
 	native reflect.Value
@@ -229,22 +225,16 @@ func (s keyedSignal) current() traits.Mapper {
 			values[key] = v.Number
 		}
 	}
-	return &orderedMap{Mapper: types.NewDynamicMap(s.adapter, values), native: reflect.ValueOf(values)}
+	return &orderedMap{
+		Mapper: types.NewDynamicMap(s.adapter, values), native: reflect.ValueOf(values),
+	}
 }
 
 // Iterator implements traits.Iterable.
 func (s keyedSignal) Iterator() traits.Iterator { return s.current().Iterator() }
 
 // Size implements traits.Sizer.
-func (s keyedSignal) Size() ref.Val {
-	size := types.Int(0)
-	for _, v := range s.All() {
-		if v.Current() {
-			size++
-		}
-	}
-	return size
-}
+func (s keyedSignal) Size() ref.Val { return s.current().Size() }
 
 // Equal implements ref.Val.
 func (s keyedSignal) Equal(other ref.Val) ref.Val { return s.current().Equal(other) }
