@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
 	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/policy"
@@ -251,6 +252,46 @@ func asJSON(t *testing.T, object any) map[string]any {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// An evaluation costs no more than the estimate for the largest objects, so that it need not be
+// counted if the estimate is below the limit.
+func TestEstimatesAreBounds(t *testing.T) {
+	c := newShared(t)
+	pod := somePods[0].DeepCopy()
+	pod.Annotations = map[string]string{"long": strings.Repeat("a", 20_000)}
+	for i := range 300 {
+		pod.Annotations[fmt.Sprint(i)] = ""
+	}
+	for snapshot.PodSize(pod) < snapshot.MaxPod-16 {
+		pod.Finalizers = append(pod.Finalizers, "")
+	}
+	view := policytest.View(someNodes, onNodes, someSignals)
+	for text, most := range map[string]uint64{
+		`pod.metadata.annotations["long"] == pod.metadata.annotations.long`:  10_000,
+		`pod.metadata.annotations["long"].contains("b")`:                     10_000,
+		`pod.metadata.annotations["long"].split(",").size() == 1`:            20_000,
+		`pod.metadata.finalizers.all(f, f == "")`:                            50_000,
+		`node.metadata.name in pod.metadata.finalizers`:                      5_000,
+		`pod.metadata.annotations.exists(k, k == node.metadata.name)`:        20_000_000,
+		`podRequests["cpu"].isLessThan(usage.free["cpu"])`:                   100,
+		`[1, 2].all(x, pod.metadata.finalizers.exists(f, size(f) == x - 1))`: 200_000,
+	} {
+		checked, issues := c.env.Compile(text)
+		if issues.Err() != nil {
+			t.Fatal(issues.Err())
+		}
+		program, err := c.env.Program(checked, cel.CostTracking(&library.CostEstimator{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		vars := allVars(compileOne(t, c, text), pod, view.Node("a"), view)
+		_, details, err := program.Eval(vars)
+		estimate := c.estimate(checked, c.largest)
+		if cost := details.ActualCost(); err != nil || *cost > estimate || estimate > most {
+			t.Errorf("%s costs %d (%v), the estimate is %d, want at most %d", text, *cost, err, estimate, most)
+		}
+	}
 }
 
 // Comparing and adding quantities changes them internally. Cached quantities must not change.
