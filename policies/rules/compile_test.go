@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/interpreter"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -147,7 +148,8 @@ func asWhole(t fataler, env *cel.Env, text string) cel.Program {
 	if issues.Err() != nil {
 		t.Fatal(issues.Err())
 	}
-	program, err := env.Program(checked)
+	program, err := env.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostTracking(&library.CostEstimator{}),
+		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +188,8 @@ func allVars(p *rules, pod *corev1.Pod, n *snapshot.Node, view *snapshot.View) m
 	}
 }
 
-// TestSameAsInAdmission: an expression about objects has the same result as in Kubernetes, where
-// objects are decoded from JSON.
+// TestSameAsInAdmission: an expression about objects has the same result and the same cost as in
+// Kubernetes, where objects are decoded from JSON.
 func TestSameAsInAdmission(t *testing.T) {
 	shared := newShared(t)
 	s := shared.schema
@@ -232,10 +234,14 @@ func TestSameAsInAdmission(t *testing.T) {
 				pod.Spec.Containers = []corev1.Container{} // as the API server stores it
 			}
 			for _, node := range someNodes {
-				want, _, wantErr := program.Eval(map[string]any{podVar: asJSON(t, pod), nodeVar: asJSON(t, node)})
-				got, _, err := ours.Eval(map[string]any{podVar: s.valueOf(reflect.ValueOf(pod)), nodeVar: s.valueOf(reflect.ValueOf(node))})
+				want, wantCost, wantErr := program.Eval(map[string]any{podVar: asJSON(t, pod), nodeVar: asJSON(t, node)})
+				got, cost, err := ours.Eval(map[string]any{podVar: s.valueOf(reflect.ValueOf(pod)), nodeVar: s.valueOf(reflect.ValueOf(node))})
 				if (err == nil) != (wantErr == nil) || err == nil && got != want {
 					t.Errorf("%s\npod %s, node %s: %v, %v; in Kubernetes %v, %v", text, pod.Name, node.Name, got, err, want, wantErr)
+				}
+				// There, quantities are texts.
+				if c, w := *cost.ActualCost(), *wantCost.ActualCost(); c != w && !strings.Contains(text, "quantity") {
+					t.Errorf("%s costs %d, in Kubernetes %d", text, c, w)
 				}
 				answers[fmt.Sprint(want, wantErr == nil)] = true
 			}
