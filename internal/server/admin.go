@@ -57,8 +57,8 @@ func (s *Server) adminHandler() http.Handler {
 
 const (
 	// adminQueue is how many requests to the admin address may be in progress, except probes and
-	// profiles. It is less than adminConnections, so that a probe always gets a connection: for
-	// it, the listener closes one without a request.
+	// profiles. It is much less than adminConnections, so that a probe always gets a connection:
+	// for it, the listener closes one without a request.
 	adminQueue = 32
 
 	// adminTimeout bounds such a request, from its header to the end of its response.
@@ -88,6 +88,7 @@ func (s *Server) oneAtATime(h http.Handler) http.Handler {
 		case path == "/healthz", path == "/readyz", strings.HasPrefix(path, "/debug/pprof/"):
 			h.ServeHTTP(w, r)
 		case !queue.TryAcquire(1):
+			w.Header().Set("Connection", "close")
 			http.Error(w, adminBusy, http.StatusServiceUnavailable)
 		default:
 			defer queue.Release(1)

@@ -44,6 +44,7 @@ func sessionOf(ctx context.Context) *session { return ctx.Value(sessionKey{}).(*
 type listener struct {
 	*net.TCPListener
 	size        int
+	keepIdle    bool // see Accept
 	acceptGrace time.Duration
 	hurryGrace  time.Duration
 	metrics     *metrics
@@ -61,16 +62,16 @@ type conn struct {
 	since time.Time // in this state
 }
 
-func newListener(l *net.TCPListener, size int, m *metrics) *listener {
+func newListener(l *net.TCPListener, size int, keepIdle bool, m *metrics) *listener {
 	return &listener{
-		TCPListener: l, size: size, acceptGrace: defaultAcceptGrace, hurryGrace: defaultHurryGrace,
-		metrics: m, conns: map[*conn]struct{}{},
+		TCPListener: l, size: size, keepIdle: keepIdle, metrics: m,
+		acceptGrace: defaultAcceptGrace, hurryGrace: defaultHurryGrace, conns: map[*conn]struct{}{},
 	}
 }
 
 // Accept returns the next connection. If there are too many, it closes the one that has waited
-// longest for a request: first those that wait for their first one. If all serve requests, it
-// closes the new connection.
+// longest for a request; if idle ones are kept, first those that wait for their first request. If
+// all serve requests, it closes the new connection.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		raw, err := l.AcceptTCP()
@@ -113,8 +114,10 @@ func (l *listener) add(c *conn) bool {
 // longestQuiet returns the connection that is closed for another one, or nil.
 func (l *listener) longestQuiet() (longest *conn) {
 	for c := range l.conns {
-		if c.quiet() && (longest == nil || c.state < longest.state ||
-			c.state == longest.state && c.since.Before(longest.since)) {
+		switch {
+		case !c.quiet():
+		case longest == nil, l.keepIdle && c.state < longest.state,
+			(!l.keepIdle || c.state == longest.state) && c.since.Before(longest.since):
 			longest = c
 		}
 	}

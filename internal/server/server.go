@@ -28,7 +28,7 @@ const (
 	idleTimeout = 2 * time.Minute
 
 	// adminConnections bounds the open connections of the admin listener.
-	adminConnections = 128
+	adminConnections = 1024
 )
 
 // A Server serves one handler. Create it with New, then Run it once.
@@ -149,9 +149,10 @@ func (s *Server) Listen() error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("server: serving address: %w", err), admin.Close())
 		}
-		s.listener = newListener(serving.(*net.TCPListener), s.opts.MaxConnections, s.metrics)
+		s.listener = newListener(serving.(*net.TCPListener), s.opts.MaxConnections, true, s.metrics)
 	}
-	s.adminListener = newListener(admin, adminConnections, newMetrics())
+	// A probe comes on a new connection, so idle ones are not kept for it.
+	s.adminListener = newListener(admin, adminConnections, false, newMetrics())
 	return nil
 }
 
