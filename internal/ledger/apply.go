@@ -15,9 +15,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// minStep is the minimum time between two claims of a ledger.
-const minStep = time.Microsecond
-
 // Operation is one change of a ledger. Exactly one of Claim and Release is not nil.
 type Operation struct {
 	Claim   *ClaimOperation
@@ -58,6 +55,15 @@ type Outcome struct {
 	Held    snapshot.LedgerPod // the claim; also with err, if the pod holds one that cannot be used
 	Err     error              // why nothing is claimed
 	Failure error              // why nothing could be written, as opposed to what choose returned
+}
+
+// Claim returns the ledger with a claim of the pod, as a Keeper would write it at that time, for
+// callers that do not keep ledgers in the API server. It is pure. If choose fails, Claim returns
+// its error, together with the existing claim of the pod, if any. Any other error means that the
+// ledger cannot hold what choose returned.
+func Claim(l snapshot.Ledger, pod snapshot.LedgerPod, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error), now time.Time) (snapshot.Ledger, snapshot.LedgerPod, error) {
+	next, outcomes := apply(l, []Operation{{Claim: &ClaimOperation{pod: pod, choose: choose}}}, now)
+	return next, outcomes[0].Held, outcomes[0].Err
 }
 
 // apply applies the operations in order, and returns the changed ledger. It is pure: its result
@@ -117,6 +123,9 @@ func claim(l *snapshot.Ledger, o *ClaimOperation, now time.Time) (snapshot.Ledge
 	*l = base
 	return held, nil
 }
+
+// minStep is the minimum time between two claims of a ledger.
+const minStep = time.Microsecond
 
 // maxAhead is by how much the latest claim of a pool may be in the future. A later time is from a
 // clock that was wrong once.
@@ -186,13 +195,4 @@ func setCapacity(l *snapshot.Ledger, units []policy.Capacity) {
 	}
 	slices.SortFunc(next, func(a, b snapshot.LedgerUnit) int { return cmp.Compare(a.Name, b.Name) })
 	l.Units = next
-}
-
-// Claim returns the ledger with a claim of the pod, as a Keeper would write it at that time, for
-// callers that do not keep ledgers in the API server. It is pure. If choose fails, Claim returns
-// its error, together with the existing claim of the pod, if any. Any other error means that the
-// ledger cannot hold what choose returned.
-func Claim(l snapshot.Ledger, pod snapshot.LedgerPod, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error), now time.Time) (snapshot.Ledger, snapshot.LedgerPod, error) {
-	next, outcomes := apply(l, []Operation{{Claim: &ClaimOperation{pod: pod, choose: choose}}}, now)
-	return next, outcomes[0].Held, outcomes[0].Err
 }

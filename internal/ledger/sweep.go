@@ -14,27 +14,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// sweeper holds since when it has seen each claim. It measures ages by this process's own clock, so
-// that clocks that differ, or are changed, cannot make a claim old.
-type sweeper struct {
-	keeper *Keeper
-	seen   map[claimID]time.Time // also each ledger without claims whose node is gone, without a token
-	// missing are the permissions that the current sweep lacks.
-	missing []missingPermission
-}
-
-// missingPermission is a permission that a sweep lacks.
-type missingPermission struct {
-	permission string
-	count      int // how many claims and ledgers stay because of it
-	err        error
-}
-
-type claimID struct {
-	ledger, token string
-	uid           types.UID
-}
-
 // Run releases claims that are no longer needed, until ctx ends: those of pods that are deleted,
 // have ended, or are bound to another node, and of pods that are not bound in time. It deletes the
 // ledgers of deleted nodes that have no claims.
@@ -50,6 +29,31 @@ func (k *Keeper) Run(ctx context.Context) {
 			s.sweep(ctx, time.Now())
 		}
 	}
+}
+
+// Warnings returns a line for each permission that the latest sweep lacked.
+func (k *Keeper) Warnings() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var lines []string
+	for _, r := range k.missing {
+		lines = append(lines, fmt.Sprintf("ledgers: cannot delete unneeded claims or ledgers (%d): grant the permission %q: %v", r.count, r.permission, r.err))
+	}
+	return lines
+}
+
+// sweeper holds since when it has seen each claim. It measures ages by this process's own clock, so
+// that clocks that differ, or are changed, cannot make a claim old.
+type sweeper struct {
+	keeper *Keeper
+	seen   map[claimID]time.Time // also each ledger without claims whose node is gone, without a token
+	// missing are the permissions that the current sweep lacks.
+	missing []missingPermission
+}
+
+type claimID struct {
+	ledger, token string
+	uid           types.UID
 }
 
 // sweep checks all ledgers once. If ctx ends, it stops and reports nothing.
@@ -138,6 +142,25 @@ func (s *sweeper) account(e *Examination) {
 	}
 }
 
+// delete deletes the ledgers.
+func (s *sweeper) delete(ctx context.Context, ledgers []*Object) {
+	k := s.keeper
+	errs := make([]error, len(ledgers))
+	inParallel(len(ledgers), func(i int) { errs[i] = k.options.API.DeleteLedger(ctx, ledgers[i]) })
+	for i, err := range errs {
+		if err != nil && ctx.Err() == nil && !s.lacksPermission("delete "+Resource.GroupResource().String(), err) {
+			k.options.Logger.Warn("cannot delete the ledger of a deleted node; trying again", "ledger", ledgers[i].Name, "error", err)
+		}
+	}
+}
+
+// missingPermission is a permission that a sweep lacks.
+type missingPermission struct {
+	permission string
+	count      int // how many claims and ledgers stay because of it
+	err        error
+}
+
 // lacksPermission reports whether the error means that a permission is missing, and records it.
 func (s *sweeper) lacksPermission(permission string, err error) bool {
 	if !apierrors.IsForbidden(err) {
@@ -167,27 +190,4 @@ func (k *Keeper) report(missing []missingPermission) {
 		}
 	}
 	k.metrics.missing.Set(float64(count))
-}
-
-// Warnings returns a line for each permission that the latest sweep lacked.
-func (k *Keeper) Warnings() []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var lines []string
-	for _, r := range k.missing {
-		lines = append(lines, fmt.Sprintf("ledgers: cannot delete unneeded claims or ledgers (%d): grant the permission %q: %v", r.count, r.permission, r.err))
-	}
-	return lines
-}
-
-// delete deletes the ledgers.
-func (s *sweeper) delete(ctx context.Context, ledgers []*Object) {
-	k := s.keeper
-	errs := make([]error, len(ledgers))
-	inParallel(len(ledgers), func(i int) { errs[i] = k.options.API.DeleteLedger(ctx, ledgers[i]) })
-	for i, err := range errs {
-		if err != nil && ctx.Err() == nil && !s.lacksPermission("delete "+Resource.GroupResource().String(), err) {
-			k.options.Logger.Warn("cannot delete the ledger of a deleted node; trying again", "ledger", ledgers[i].Name, "error", err)
-		}
-	}
 }

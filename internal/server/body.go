@@ -21,22 +21,6 @@ var (
 	ErrBodyTimeout = errors.New("request body not received in time")
 )
 
-// A limitedBody is a request's body with its limits. One goroutine at a time uses it.
-type limitedBody struct {
-	io.ReadCloser // bounded by an http.MaxBytesReader
-	server        *Server
-	w             http.ResponseWriter
-	request       *http.Request // the original one
-	lease         *lease
-
-	admitted bool
-	received int64
-	err      error // sticky
-}
-
-// hasBody reports whether the request may have a body.
-func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
-
 // limitBody returns the request with its body limited, and a function that releases what the
 // request holds. The request is a copy, because the http.Server uses its own to determine what is
 // left to read.
@@ -50,6 +34,22 @@ func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) (*http.Reques
 		ReadCloser: http.MaxBytesReader(w, r.Body, s.opts.MaxBodyBytes), server: s, w: w, request: r, lease: l,
 	}
 	return limited, l.release
+}
+
+// hasBody reports whether the request may have a body.
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
+
+// A limitedBody is a request's body with its limits. One goroutine at a time uses it.
+type limitedBody struct {
+	io.ReadCloser // bounded by an http.MaxBytesReader
+	server        *Server
+	w             http.ResponseWriter
+	request       *http.Request // the original one
+	lease         *lease
+
+	admitted bool
+	received int64
+	err      error // sticky
 }
 
 func (b *limitedBody) Read(p []byte) (n int, err error) {

@@ -18,35 +18,6 @@ import (
 	"outboard.dev/outboard/internal/throttle"
 )
 
-// A credential is one valid set of certificate, key and client CAs. It is immutable; a reload
-// creates a new one.
-type credential struct {
-	cert    tls.Certificate
-	clients *x509.CertPool // nil: callers need no certificate
-	leaf    *x509.Certificate
-	first   *x509.Certificate // of the client CAs, the one that expires first
-	caUntil time.Time         // when the last of the client CAs expires
-}
-
-// invalid returns why no call can succeed with the credential now, or nil.
-func (c *credential) invalid(now time.Time) error {
-	switch {
-	case now.After(c.leaf.NotAfter):
-		return fmt.Errorf("the serving certificate ended at %s: renew it", c.leaf.NotAfter.Format(time.RFC3339))
-	case now.Before(c.leaf.NotBefore):
-		return fmt.Errorf("the serving certificate is valid from %s on: compare the clocks", c.leaf.NotBefore.Format(time.RFC3339))
-	case c.clients != nil && now.After(c.caUntil):
-		return fmt.Errorf("the client CA ended at %s: replace it", c.caUntil.Format(time.RFC3339))
-	}
-	return nil
-}
-
-// renewal returns when a certificate should have been replaced: 14 days before its end, or with a
-// quarter of its lifetime left if that is later. Usual issuers replace it with a third left.
-func renewal(c *x509.Certificate) time.Time {
-	return c.NotAfter.Add(-min(14*24*time.Hour, c.NotAfter.Sub(c.NotBefore)/4))
-}
-
 // An identifier holds the current credential and decides which callers are allowed.
 type identifier struct {
 	opts    TLSOptions
@@ -131,6 +102,45 @@ func (id *identifier) verify(state tls.ConnectionState, remote string) error {
 	return verdict.err
 }
 
+// admit responds with 403 and returns false if the caller is not allowed.
+func (id *identifier) admit(w http.ResponseWriter, r *http.Request) bool {
+	if id.opts.ClientCAFile == "" {
+		return true
+	}
+	verdict := id.verdictOf(r.Context(), r.TLS)
+	if verdict.refused == "" {
+		return true
+	}
+	id.count(verdict, "caller refused", r.TLS, r.RemoteAddr)
+	// Close the connection: this caller may return with a newer certificate.
+	w.Header().Set("Connection", "close")
+	hangUp(w, r)
+	if verdict.refused != refusedName || id.opts.Refused == nil || !id.opts.Refused(w, r, verdict.err) {
+		http.Error(w, verdict.err.Error(), http.StatusForbidden)
+	}
+	return false
+}
+
+// verdictOf returns the verdict on the connection of a request. Verifying costs as much as a small
+// call, so the connection caches the verdict until the credential changes or the certificate
+// expires.
+func (id *identifier) verdictOf(ctx context.Context, state *tls.ConnectionState) *verdict {
+	var chain []*x509.Certificate
+	if state != nil {
+		chain = state.PeerCertificates
+	}
+	now, kept := id.current.Load(), &sessionOf(ctx).verdict
+	if v := kept.Load(); v != nil && v.under == now && (v.refused != "" || time.Now().Before(v.until)) {
+		return v
+	}
+	v := now.check(chain, id.opts.AllowedClients)
+	kept.Store(v)
+	if v.refused == "" {
+		id.metrics.callers.saw(v.caller, v.until, v.renewal)
+	}
+	return v
+}
+
 // count counts and logs a refused caller.
 func (id *identifier) count(v *verdict, message string, state *tls.ConnectionState, remote string) {
 	name := ""
@@ -140,6 +150,16 @@ func (id *identifier) count(v *verdict, message string, state *tls.ConnectionSta
 	exemplar.Count(id.metrics.refusedCallers.WithLabelValues(v.refused), cmp.Or(name, hostOf(remote)))
 	id.refused.Log(id.logger, slog.LevelWarn, message+v.refused, message,
 		"reason", v.refused, "error", v.err, "caller", name, "remote", remote)
+}
+
+// A credential is one valid set of certificate, key and client CAs. It is immutable; a reload
+// creates a new one.
+type credential struct {
+	cert    tls.Certificate
+	clients *x509.CertPool // nil: callers need no certificate
+	leaf    *x509.Certificate
+	first   *x509.Certificate // of the client CAs, the one that expires first
+	caUntil time.Time         // when the last of the client CAs expires
 }
 
 // readAuthorities sets the client CAs to the certificates in PEM data, which must contain at least
@@ -168,18 +188,18 @@ func (c *credential) readAuthorities(data []byte) error {
 	return nil
 }
 
-// A verdict is whether a certificate is allowed, by one credential.
-type verdict struct {
-	under   *credential
-	until   time.Time // when the certificate, or one in its chain, expires
-	renewal time.Time // when the first of these should have been replaced
-	caller  string    // a name of an allowed caller
-	refused string    // reason, as in the metric; "" if the caller is allowed
-	err     error
+// invalid returns why no call can succeed with the credential now, or nil.
+func (c *credential) invalid(now time.Time) error {
+	switch {
+	case now.After(c.leaf.NotAfter):
+		return fmt.Errorf("the serving certificate ended at %s: renew it", c.leaf.NotAfter.Format(time.RFC3339))
+	case now.Before(c.leaf.NotBefore):
+		return fmt.Errorf("the serving certificate is valid from %s on: compare the clocks", c.leaf.NotBefore.Format(time.RFC3339))
+	case c.clients != nil && now.After(c.caUntil):
+		return fmt.Errorf("the client CA ended at %s: replace it", c.caUntil.Format(time.RFC3339))
+	}
+	return nil
 }
-
-// refusedPrefix is the beginning of the error of every caller that is refused in the handshake.
-const refusedPrefix = "client certificate"
 
 // check verifies a certificate chain. It compares names only if allowed is not empty.
 func (c *credential) check(chain []*x509.Certificate, allowed []string) *verdict {
@@ -213,6 +233,19 @@ func (c *credential) check(chain []*x509.Certificate, allowed []string) *verdict
 	return v
 }
 
+// A verdict is whether a certificate is allowed, by one credential.
+type verdict struct {
+	under   *credential
+	until   time.Time // when the certificate, or one in its chain, expires
+	renewal time.Time // when the first of these should have been replaced
+	caller  string    // a name of an allowed caller
+	refused string    // reason, as in the metric; "" if the caller is allowed
+	err     error
+}
+
+// refusedPrefix is the beginning of the error of every caller that is refused in the handshake.
+const refusedPrefix = "client certificate"
+
 func refusal(err error) string {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -244,41 +277,8 @@ func callerName(chain []*x509.Certificate) string {
 	return ""
 }
 
-// verdictOf returns the verdict on the connection of a request. Verifying costs as much as a small
-// call, so the connection caches the verdict until the credential changes or the certificate
-// expires.
-func (id *identifier) verdictOf(ctx context.Context, state *tls.ConnectionState) *verdict {
-	var chain []*x509.Certificate
-	if state != nil {
-		chain = state.PeerCertificates
-	}
-	now, kept := id.current.Load(), &sessionOf(ctx).verdict
-	if v := kept.Load(); v != nil && v.under == now && (v.refused != "" || time.Now().Before(v.until)) {
-		return v
-	}
-	v := now.check(chain, id.opts.AllowedClients)
-	kept.Store(v)
-	if v.refused == "" {
-		id.metrics.callers.saw(v.caller, v.until, v.renewal)
-	}
-	return v
-}
-
-// admit responds with 403 and returns false if the caller is not allowed.
-func (id *identifier) admit(w http.ResponseWriter, r *http.Request) bool {
-	if id.opts.ClientCAFile == "" {
-		return true
-	}
-	verdict := id.verdictOf(r.Context(), r.TLS)
-	if verdict.refused == "" {
-		return true
-	}
-	id.count(verdict, "caller refused", r.TLS, r.RemoteAddr)
-	// Close the connection: this caller may return with a newer certificate.
-	w.Header().Set("Connection", "close")
-	hangUp(w, r)
-	if verdict.refused != refusedName || id.opts.Refused == nil || !id.opts.Refused(w, r, verdict.err) {
-		http.Error(w, verdict.err.Error(), http.StatusForbidden)
-	}
-	return false
+// renewal returns when a certificate should have been replaced: 14 days before its end, or with a
+// quarter of its lifetime left if that is later. Usual issuers replace it with a third left.
+func renewal(c *x509.Certificate) time.Time {
+	return c.NotAfter.Add(-min(14*24*time.Hour, c.NotAfter.Sub(c.NotBefore)/4))
 }

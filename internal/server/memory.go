@@ -15,6 +15,23 @@ import (
 // details.
 var ErrBusy = errors.New("server busy")
 
+// ReserveMemory adds bytes to the memory that the request with this context holds until its handler
+// returns, such as the memory for decoding its body. Call it once, before allocating that memory.
+// It waits as reading a body does; the error wraps [ErrBusy]. A request that reserves more than
+// there is waits until no other large request holds any.
+func ReserveMemory(ctx context.Context, bytes int64) error {
+	l, _ := ctx.Value(leaseKey{}).(*lease)
+	switch {
+	case l == nil: // a request without a body
+		return nil
+	case bytes <= lightWork:
+		return l.take(ctx, l.memory.light, max(bytes, leastWork))
+	}
+	return l.take(ctx, l.memory.heavy, bytes)
+}
+
+type leaseKey struct{}
+
 const (
 	// ordinaryBody is the size up to which a body waits for no other. A pod of 32 KiB and 64 KiB of
 	// names fit.
@@ -34,7 +51,7 @@ const (
 //
 //   - The bodies of more than ordinaryBody take at most the bytes of bodies. There are at most as
 //     many smaller ones as connections.
-//   - A request takes memory for its body before that for decoding it, and waits for nothing
+//   - A request takes memory for its body before that for decoding it, and waits for no memory
 //     while it holds both. So requests cannot deadlock.
 //   - Requests that wait for the same semaphore are served in the order in which they came.
 type memory struct {
@@ -42,15 +59,6 @@ type memory struct {
 	patience             time.Duration
 	reserved             prometheus.Gauge
 }
-
-// A limit is an amount of memory that requests share.
-type limit struct {
-	*semaphore.Weighted
-	use  string // for errors
-	size int64
-}
-
-func newLimit(use string, size int64) limit { return limit{semaphore.NewWeighted(size), use, size} }
 
 func newMemory(bodies int64, patience time.Duration, reserved prometheus.Gauge) *memory {
 	return &memory{
@@ -61,6 +69,15 @@ func newMemory(bodies int64, patience time.Duration, reserved prometheus.Gauge) 
 		reserved: reserved,
 	}
 }
+
+// A limit is an amount of memory that requests share.
+type limit struct {
+	*semaphore.Weighted
+	use  string // for errors
+	size int64
+}
+
+func newLimit(use string, size int64) limit { return limit{semaphore.NewWeighted(size), use, size} }
 
 // A lease is what one request holds. One goroutine at a time uses it.
 type lease struct {
@@ -93,21 +110,4 @@ func (l *lease) release() {
 	for _, release := range l.releases {
 		release()
 	}
-}
-
-type leaseKey struct{}
-
-// ReserveMemory adds bytes to the memory that the request with this context holds until its handler
-// returns, such as the memory for decoding its body. Call it once, before allocating that memory.
-// It waits as reading a body does; the error wraps [ErrBusy]. A request that reserves more than
-// there is waits until no other large request holds any.
-func ReserveMemory(ctx context.Context, bytes int64) error {
-	l, _ := ctx.Value(leaseKey{}).(*lease)
-	switch {
-	case l == nil: // a request without a body
-		return nil
-	case bytes <= lightWork:
-		return l.take(ctx, l.memory.light, max(bytes, leastWork))
-	}
-	return l.take(ctx, l.memory.heavy, bytes)
 }
