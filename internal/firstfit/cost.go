@@ -10,19 +10,22 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 )
 
-// Whoever may create claims determines how long an allocation takes: by selectors, which may cost a million units of CEL for each device,
-// and by constraints, which may make the allocator try all combinations of devices. A prediction that costs more than these limits is
-// given up. All count work and not time, so that the same view gives the same prediction.
+// Whoever may create claims determines how long an allocation takes: by selectors, which may cost a
+// million units of CEL for each device, and by constraints, which may make the allocator try all
+// combinations of devices. A prediction that costs more than these limits is given up. All count
+// work and not time, so that the same view gives the same prediction.
 const (
-	// maxSelectorCost is the maximum estimated cost of all selectors of a request for one device. A usual selector costs about 10.
+	// maxSelectorCost is the maximum estimated cost of all selectors of a request for one device. A
+	// usual selector costs about 10.
 	maxSelectorCost = 2000
-	// maxSteps is the maximum number of steps of the allocator for one node: it usually takes one for each device that it allocates.
+	// maxSteps is the maximum number of steps of the allocator for one node: it usually takes one
+	// for each device that it allocates.
 	maxSteps = 1000
-	// maxWork bounds the work on all nodes together: a step looks at each device of the node, in about
-	// a microsecond.
+	// maxWork bounds the work on all nodes together: a step looks at each device of the node, in
+	// about a microsecond.
 	maxWork = 1 << 21
-	// minSteps is enough for usual claims, whatever the number of devices: these look at each device
-	// only once.
+	// minSteps is enough for usual claims, whatever the number of devices: these look at each
+	// device only once.
 	minSteps = 16
 	// stepCost is the cost of selectors that take as long as a step takes for one device.
 	stepCost = 32
@@ -31,7 +34,8 @@ const (
 // ErrTooManySteps is in the error of Allocate if a node has too many possible allocations.
 var ErrTooManySteps = errors.New("too many combinations of devices to try")
 
-// budget is a context that ends when it was asked often enough whether it has ended: the allocator asks in each step.
+// budget is a context that ends when it was asked often enough whether it has ended: the allocator
+// asks in each step.
 type budget struct {
 	context.Context
 	left, limit int
@@ -46,7 +50,8 @@ func (b *budget) Err() error {
 }
 
 // setSteps sets how many steps the allocator may take on a node, if it is called for nodes with so
-// many devices in all. They count by their power of two, so that the key of a request seldom changes.
+// many devices in all. They count by their power of two, so that the key of a request seldom
+// changes.
 func (r *Request) setSteps(devices int) error {
 	steps, cost := max(minSteps, maxWork>>bits.Len(uint(devices))), int(r.cost/stepCost)
 	if cost >= steps {

@@ -1,10 +1,13 @@
-// Package firstfit predicts which devices kube-scheduler will allocate for the ResourceClaims of a pod on a node. No scheduler extender
-// and no plugin can choose devices: kube-scheduler takes the first ones that fit, in the order of [snapshot.Node.DevicePools], with the
-// allocator of k8s.io/dynamic-resource-allocation. This package calls the same allocator with the devices of one node.
+// Package firstfit predicts which devices kube-scheduler will allocate for the ResourceClaims of a
+// pod on a node. No scheduler extender and no plugin can choose devices: kube-scheduler takes the
+// first ones that fit, in the order of [snapshot.Node.DevicePools], with the allocator of
+// k8s.io/dynamic-resource-allocation. This package calls the same allocator with the devices of one
+// node.
 //
-// A prediction can be wrong, and that changes only a score: kube-scheduler decides itself. It is wrong if the View is older than
-// kube-scheduler's cache, and if feature gates of kube-scheduler differ from the defaults of Kubernetes 1.37. Devices that do not
-// belong to one node are unknown here.
+// A prediction can be wrong, and that changes only a score: kube-scheduler decides itself. It is
+// wrong if the View is older than kube-scheduler's cache, and if feature gates of kube-scheduler
+// differ from the defaults of Kubernetes 1.37. Devices that do not belong to one node are unknown
+// here.
 package firstfit
 
 import (
@@ -42,7 +45,8 @@ var celFeatures = cel.Features{EnableConsumableCapacity: true}
 // keptSelectors is how many selectors of claims and classes are kept compiled.
 const keptSelectors = 256
 
-// selectors keep what depends on the expression of a selector alone: to compile one takes milliseconds.
+// selectors keep what depends on the expression of a selector alone: to compile one takes
+// milliseconds.
 type selectors struct {
 	compiled *cel.Cache
 	known    *lru.Cache // of *selector
@@ -85,7 +89,8 @@ func (r *Request) Key() Key { return r.key }
 // Claims returns the claims, in the order of the pod. They must not be changed.
 func (r *Request) Claims() []*resourcev1.ResourceClaim { return r.claims }
 
-// Request returns what the pod requests, or nil if it has no claim that is not allocated yet. The error says why the request is not known.
+// Request returns what the pod requests, or nil if it has no claim that is not allocated yet. The
+// error says why the request is not known.
 func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, error) {
 	r := &Request{classes: map[string]*resourcev1.DeviceClass{}, selectors: p.selectors}
 	for i := range pod.Spec.ResourceClaims {
@@ -116,8 +121,8 @@ func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, err
 	return r, nil
 }
 
-// WithClaim returns the request with another claim, with the same classes and selectors, at the index
-// in Claims.
+// WithClaim returns the request with another claim, with the same classes and selectors, at the
+// index in Claims.
 func (r *Request) WithClaim(i int, claim *resourcev1.ResourceClaim) (*Request, error) {
 	other := *r
 	other.claims = slices.Clone(r.claims)
@@ -240,13 +245,15 @@ func stateOf(pools []snapshot.DevicePool, used bool) *nodeState {
 	return s
 }
 
-// Allocate returns what kube-scheduler will allocate on the node for each claim of the request, or nil if it cannot allocate all of
-// them there from devices of this node alone. The error says what is invalid.
+// Allocate returns what kube-scheduler will allocate on the node for each claim of the request, or
+// nil if it cannot allocate all of them there from devices of this node alone. The error says what
+// is invalid.
 func (p *Predictor) Allocate(r *Request, n *snapshot.Node) ([]resourcev1.AllocationResult, error) {
 	return p.allocate(r, n.Object, *p.states.Of(n))
 }
 
-// AllocateEmpty is Allocate for the node as if nothing of these pools, which are its own, were allocated.
+// AllocateEmpty is Allocate for the node as if nothing of these pools, which are its own, were
+// allocated.
 func (p *Predictor) AllocateEmpty(r *Request, node *corev1.Node, pools []snapshot.DevicePool) ([]resourcev1.AllocationResult, error) {
 	return p.allocate(r, node, stateOf(pools, false))
 }

@@ -213,7 +213,8 @@ func (w *world) slice(node, driver string, pool resourcev1.ResourcePool) *resour
 	return s
 }
 
-// partitions returns slices of two devices that are divided in partitions of one, two or four of four parts.
+// partitions returns slices of two devices that are divided in partitions of one, two or four of
+// four parts.
 func (w *world) partitions(node, driver string, pool *resourcev1.ResourcePool) []*resourcev1.ResourceSlice {
 	pool.ResourceSliceCount = 2
 	counters, devices := w.slice(node, driver, *pool), w.slice(node, driver, *pool)
@@ -318,7 +319,8 @@ func (w *world) reference(node *corev1.Node, claims []*resourcev1.ResourceClaim)
 	return allocator.Allocate(&patience{Context: context.Background()}, node, claims)
 }
 
-// patience is a context that ends after twice as many steps as a prediction may take, instead of kube-scheduler's timeout of 10 s.
+// patience is a context that ends after twice as many steps as a prediction may take, instead of
+// kube-scheduler's timeout of 10 s.
 type patience struct {
 	context.Context
 	steps int
@@ -371,8 +373,8 @@ func (c *counts) add(o counts) {
 	c.Same += o.Same
 }
 
-// compareKinds fails the test unless nodes of one kind get devices at the same places. It returns how
-// many nodes get devices as another node of their kind.
+// compareKinds fails the test unless nodes of one kind get devices at the same places. It returns
+// how many nodes get devices as another node of their kind.
 func compareKinds(t *testing.T, predictor *firstfit.Predictor, request *firstfit.Request, view *snapshot.View) (same int) {
 	t.Helper()
 	of := map[firstfit.Kind]string{}
@@ -524,7 +526,8 @@ func TestKindsForSelectors(t *testing.T) {
 	}
 }
 
-// A request has the claims that are not allocated, by the names in the status of the pod if they are made from templates.
+// A request has the claims that are not allocated, by the names in the status of the pod if they
+// are made from templates.
 func TestRequest(t *testing.T) {
 	w := newWorld(rand.New(rand.NewPCG(1, 1)))
 	wanted, done := w.claim(), w.claim()

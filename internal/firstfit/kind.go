@@ -44,8 +44,8 @@ type kinds struct {
 	attributes []attribute
 }
 
-// attribute is an attribute that the allocator reads only if the request names it, with a hash of its
-// values on all devices.
+// attribute is an attribute that the allocator reads only if the request names it, with a hash of
+// its values on all devices.
 type attribute struct {
 	name   string
 	values Kind
@@ -115,8 +115,8 @@ func isPlain(a *resourcev1.DeviceAttribute) bool {
 var attributeRead = regexp.MustCompile(`\bdevice\.(?:driver\b|allowMultipleAllocations\b|capacity\b|` +
 	`attributes\["[^"\\]*"\](?:\.(\w+)|\["([^"\\]*)"\])\s*([(/]?))`)
 
-// readsOf returns the local names of the attributes that a selector reads; all is true if it may read
-// any.
+// readsOf returns the local names of the attributes that a selector reads; all is true if it may
+// read any.
 func readsOf(expression string) (names []string, all bool) {
 	for _, found := range attributeRead.FindAllStringSubmatch(expression, -1) {
 		if name := found[1] + found[2]; name != "" {

@@ -15,8 +15,8 @@ func Preferred(request *resourcev1.DeviceRequest) *resourcev1.ExactDeviceRequest
 	return nil
 }
 
-// Selects reports whether the class of what is wanted selects the device, and whether its own selectors
-// do as well.
+// Selects reports whether the class of what is wanted selects the device, and whether its own
+// selectors do as well.
 func (r *Request) Selects(want *resourcev1.ExactDeviceRequest, driver string, d *resourcev1.Device) (class, all bool, err error) {
 	if class, err = r.match(r.classes[want.DeviceClassName].Spec.Selectors, driver, d); class && err == nil {
 		all, err = r.match(want.Selectors, driver, d)

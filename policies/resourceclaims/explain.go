@@ -14,8 +14,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxListed is how many devices of a node are listed for one request, and maxHolders how many claims
-// for a device.
+// maxListed is how many devices of a node are listed for one request, and maxHolders how many
+// claims for a device.
 const maxListed, maxHolders = 16, 4
 
 // Explain implements policy.Explainer.
@@ -76,8 +76,8 @@ func describe(r *resourcev1.DeviceRequestAllocationResult) string {
 	return fmt.Sprintf("%s (%s)", r.Device, strings.Join(amounts, ", "))
 }
 
-// explainMisses says for each request of the pod which devices of the node there are, and why each of
-// them cannot serve the preferred alternative.
+// explainMisses says for each request of the pod which devices of the node there are, and why each
+// of them cannot serve the preferred alternative.
 func explainMisses(of *firstfit.Request, n *snapshot.Node) []string {
 	if len(n.DevicePools()) == 0 {
 		return []string{"the node: has no devices of its own (scores do not count devices that several nodes share)"}

@@ -56,7 +56,8 @@ func view(t testing.TB) *snapshot.View {
 	return b.View()
 }
 
-// gpuWorld is a cluster whose nodes have GPUs that pods share: with 40 GiB if their model is A100, and else with 16.
+// gpuWorld is a cluster whose nodes have GPUs that pods share: with 40 GiB if their model is A100,
+// and else with 16.
 type gpuWorld struct {
 	snapshot.Builder
 }

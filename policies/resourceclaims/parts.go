@@ -41,15 +41,16 @@ type layouts struct {
 // counterSet identifies a GPU of a node.
 type counterSet struct{ pool, name string }
 
-// divided is a GPU of a node: its counters, and what the partitions use of each. Partitions that use the same are one.
+// divided is a GPU of a node: its counters, and what the partitions use of each. Partitions that
+// use the same are one.
 type divided struct {
 	names    []string // of the counters, in order
 	counters []int64
 	uses     [][]int64
 }
 
-// describeParts describes devices that are partitions. ok is false if a device uses counters of several GPUs, if not all GPUs can be
-// divided in the same way, or if that is too large to compute.
+// describeParts describes devices that are partitions. ok is false if a device uses counters of
+// several GPUs, if not all GPUs can be divided in the same way, or if that is too large to compute.
 func (d *described) describeParts(devices []ownDevice, known *layouts) (ok bool) {
 	gpus, sets := []*divided(nil), map[counterSet]int{}
 	parts := make([]placement.Device, len(devices)) // at first, the Partition is an index in uses
@@ -91,7 +92,8 @@ func (d *described) describeParts(devices []ownDevice, known *layouts) (ok bool)
 	return true
 }
 
-// dividedOf returns the GPU with the counters, without partitions; nil if there are no such counters, or too many.
+// dividedOf returns the GPU with the counters, without partitions; nil if there are no such
+// counters, or too many.
 func dividedOf(pool *snapshot.DevicePool, name string) *divided {
 	for _, s := range pool.Slices {
 		for i := range s.Spec.SharedCounters {
@@ -110,8 +112,8 @@ func dividedOf(pool *snapshot.DevicePool, name string) *divided {
 	return nil
 }
 
-// add adds a partition that uses these counters, and returns its index. One with counters that the GPU does not have uses more than there
-// is.
+// add adds a partition that uses these counters, and returns its index. One with counters that the
+// GPU does not have uses more than there is.
 func (g *divided) add(consumes map[string]resourcev1.Counter) int {
 	uses, found := make([]int64, len(g.names)+1), 0
 	for i, name := range g.names {
@@ -170,8 +172,8 @@ func (ls *layouts) of(g *divided) *layout {
 	return l
 }
 
-// profileOf returns the name of the profile of a partition: the amounts that it uses. So partitions that differ only by their place on the
-// GPU are of one profile.
+// profileOf returns the name of the profile of a partition: the amounts that it uses. So partitions
+// that differ only by their place on the GPU are of one profile.
 func profileOf(uses []int64) string {
 	amounts := slices.DeleteFunc(slices.Clone(uses), func(u int64) bool { return u == 0 })
 	slices.SortFunc(amounts, func(a, b int64) int { return cmp.Compare(b, a) })

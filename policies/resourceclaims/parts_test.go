@@ -60,7 +60,8 @@ func newArithmetic(gpus int) *arithmetic {
 	return a
 }
 
-// partitionWorld is a cluster whose GPUs are divided into partitions, and what the test knows of them.
+// partitionWorld is a cluster whose GPUs are divided into partitions, and what the test knows of
+// them.
 type partitionWorld struct {
 	snapshot.Builder
 	known   map[string]*arithmetic // by node
@@ -88,7 +89,8 @@ func newPartitionWorld(nodes, gpus int) *partitionWorld {
 	return w
 }
 
-// come adds a pending pod with a claim for a partition of the profile, or for a whole GPU if it is "".
+// come adds a pending pod with a claim for a partition of the profile, or for a whole GPU if it is
+// "".
 func (w *partitionWorld) come(name, profile string) (*corev1.Pod, *resourcev1.ResourceClaim) {
 	claim := mig.Claim(name, profile)
 	pod := claiming(claim.Name)
@@ -109,7 +111,8 @@ func (r *running) partition(n *arithmetic) placement.Device {
 	return n.Devices[slices.Index(n.names, r.claim.Status.Allocation.Devices.Results[0].Device)]
 }
 
-// start gives the claim of the pod what kube-scheduler's allocator gives it on the node, which must be the first partition of the profile.
+// start gives the claim of the pod what kube-scheduler's allocator gives it on the node, which must
+// be the first partition of the profile.
 func (w *partitionWorld) start(t *testing.T, predictor *firstfit.Predictor, r running, profile int) {
 	t.Helper()
 	view := w.View()
@@ -148,8 +151,8 @@ func (w *partitionWorld) end(at int) {
 	}
 }
 
-// rank fails the test unless the scores of the nodes are the arithmetic's costs. It returns the best node, or "" if none has room, and how
-// many different losses there are.
+// rank fails the test unless the scores of the nodes are the arithmetic's costs. It returns the
+// best node, or "" if none has room, and how many different losses there are.
 func (w *partitionWorld) rank(t *testing.T, cycle policy.Score, values *placement.PartitionValues, profile int) (best string, losses int) {
 	t.Helper()
 	lowest, view, lost := placement.Cost(0), w.View(), map[placement.Cost]bool{}
@@ -175,8 +178,9 @@ func (w *partitionWorld) rank(t *testing.T, cycle policy.Score, values *placemen
 	return best, len(lost)
 }
 
-// Nodes with the slices of NVIDIA's driver are ranked as the arithmetic ranks them, which is compared with brute force and the optimum in
-// internal/placement; and its first partition is the one that kube-scheduler's allocator takes.
+// Nodes with the slices of NVIDIA's driver are ranked as the arithmetic ranks them, which is
+// compared with brute force and the optimum in internal/placement; and its first partition is the
+// one that kube-scheduler's allocator takes.
 func TestPartitionsAreRankedByTheArithmetic(t *testing.T) {
 	random, w := rand.New(rand.NewPCG(5, 6)), newPartitionWorld(5, 2)
 	p, predictor := build(t, "scoringStrategy: {type: LeastWaste}"), firstfit.New()
@@ -217,7 +221,8 @@ func TestPartitionsAreRankedByTheArithmetic(t *testing.T) {
 	}
 }
 
-// GPUs that have the same counters, and from which other partitions are cut, are told apart: a node scores as if it were alone.
+// GPUs that have the same counters, and from which other partitions are cut, are told apart: a node
+// scores as if it were alone.
 func TestGPUsWithOtherPartitionsAreOthers(t *testing.T) {
 	scores := func(nodes ...string) map[string]int64 {
 		var b snapshot.Builder
@@ -259,9 +264,10 @@ func TestGPUsWithOtherPartitionsAreOthers(t *testing.T) {
 	}
 }
 
-// BenchmarkPartitions scores all nodes of a cluster with MIG for one pod after another, each of which takes a partition on the best node.
-// Some nodes are in use, each in another way. Pods request the usual profiles, or each a profile with another condition, so that
-// nothing is known of it.
+// BenchmarkPartitions scores all nodes of a cluster with MIG for one pod after another, each of
+// which takes a partition on the best node. Some nodes are in use, each in another way. Pods
+// request the usual profiles, or each a profile with another condition, so that nothing is known of
+// it.
 func BenchmarkPartitions(b *testing.B) {
 	for _, strategy := range []string{"BinPack", "LeastWaste"} {
 		for _, count := range []int{1213, 5000} {

@@ -10,8 +10,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxScores is how many scores are kept, in about 100 bytes each: those of 26 kinds of claims on 5,000
-// nodes that all differ.
+// maxScores is how many scores are kept, in about 100 bytes each: those of 26 kinds of claims on
+// 5,000 nodes that all differ.
 const maxScores = 1 << 17
 
 // score returns the score of the node for the request.

@@ -16,8 +16,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// This file describes pods for the strategy LeastWaste: a shape is what kube-scheduler would allocate on an empty node of each kind, so that
-// selectors, classes, defaults and rounding count as they do there. room.go describes nodes.
+// This file describes pods for the strategy LeastWaste: a shape is what kube-scheduler would
+// allocate on an empty node of each kind, so that selectors, classes, defaults and rounding count
+// as they do there. room.go describes nodes.
 
 // ranking is the Cycle of a pod for which nodes are ranked.
 type ranking struct {
@@ -41,10 +42,12 @@ func (p *resourceClaims) rank(pod *corev1.Pod, view *snapshot.View, request *fir
 	return &ranking{ranked, p, request}
 }
 
-// Signature implements policy.Signature. It need not cover the scores, which ScoreRows computes for each View.
+// Signature implements policy.Signature. It need not cover the scores, which ScoreRows computes for
+// each View.
 func (r *ranking) Signature() string { return "LeastWaste" }
 
-// Score implements policy.Score. kube-scheduler calls only for nodes where it found devices: if there is no room here, it knows more.
+// Score implements policy.Score. kube-scheduler calls only for nodes where it found devices: if
+// there is no room here, it knows more.
 func (r *ranking) Score(n *snapshot.Node) int64 { return orNoOpinion(r.Ranking.Score(n)) }
 
 // ScoreRows implements policy.ScoreRows.
@@ -63,7 +66,8 @@ func orNoOpinion(score int64) int64 {
 	return score
 }
 
-// shapes are what claims request, in terms of the devices of the driver. They are immutable, except that they keep what was computed.
+// shapes are what claims request, in terms of the devices of the driver. They are immutable, except
+// that they keep what was computed.
 type shapes struct {
 	policy  *resourceClaims
 	classes *snapshot.View // with the classes alone
@@ -86,7 +90,8 @@ type shape struct {
 	described bool
 }
 
-// maxShapes is how many shapes are kept, and describedAtOnce for how many of them the work is bounded.
+// maxShapes is how many shapes are kept, and describedAtOnce for how many of them the work is
+// bounded.
 const maxShapes, describedAtOnce = 1024, 16
 
 // shapesOf implements Shapes of strategy.Options.
@@ -153,8 +158,8 @@ func (s *shapes) Of(e snapshot.PodEvent) (placement.Shape, bool) {
 	return of.Shape, of.described
 }
 
-// describe returns the shape of the request: what it gets must be the same on each kind of node where it gets anything, and what the
-// arithmetic takes there.
+// describe returns the shape of the request: what it gets must be the same on each kind of node
+// where it gets anything, and what the arithmetic takes there.
 func (s *shapes) describe(request *firstfit.Request) (of shape) {
 	var models, excluded []string
 	var without []*described // the kinds on which nothing is allocated
@@ -203,8 +208,8 @@ func (d *described) room() *placement.Node {
 	return &placement.Node{Model: d.model, GPUs: d.gpus, Parts: d.parts, FirstFit: true}
 }
 
-// shape returns the shape of what is allocated of the empty devices: one partition, or shares of GPUs, each of which is whole or not. These
-// must be those that a pod with the shape gets.
+// shape returns the shape of what is allocated of the empty devices: one partition, or shares of
+// GPUs, each of which is whole or not. These must be those that a pod with the shape gets.
 func (d *described) shape(results []*resourcev1.DeviceRequestAllocationResult) (s placement.Shape, whole, ok bool) {
 	var gpus []int
 	var parts []placement.Device

@@ -25,8 +25,9 @@ func TestLeastWasteConformance(t *testing.T) {
 	})
 }
 
-// Pods have requested 6 and 8 of 16. A pod with 8 gets the node whose first GPU with room has 14, where a pod with 6 then fits, and a pod
-// with 6 that with 13: the claims teach what pods request, and the device is the first in the order of the slices.
+// Pods have requested 6 and 8 of 16. A pod with 8 gets the node whose first GPU with room has 14,
+// where a pod with 6 then fits, and a pod with 6 that with 13: the claims teach what pods request,
+// and the device is the first in the order of the slices.
 func TestLeastWasteLearnsFromClaims(t *testing.T) {
 	for _, reversed := range []bool{false, true} {
 		w, p := newGPUWorld(), build(t, leastWaste)
@@ -57,7 +58,8 @@ func TestLeastWasteLearnsFromClaims(t *testing.T) {
 	}
 }
 
-// A claim has a shape if kube-scheduler allocates the same for it on each kind of empty node, as the arithmetic does.
+// A claim has a shape if kube-scheduler allocates the same for it on each kind of empty node, as
+// the arithmetic does.
 func TestClaimsWithAShape(t *testing.T) {
 	w, p := newGPUWorld(), build(t, leastWaste)
 	w.node("a", "T4", 2, false)
@@ -106,8 +108,8 @@ func TestClaimsWithAShape(t *testing.T) {
 	}
 }
 
-// Several claims have a shape together if they get whole devices. Two shares are of one device, the first: then nodes are scored with BinPack, with
-// the devices of all claims.
+// Several claims have a shape together if they get whole devices. Two shares are of one device, the
+// first: then nodes are scored with BinPack, with the devices of all claims.
 func TestSeveralClaims(t *testing.T) {
 	w, p := newGPUWorld(), build(t, leastWaste)
 	for _, n := range []string{"a", "b"} {

@@ -1,10 +1,10 @@
 // Package resourceclaims is the policy ResourceClaims: scores for pods whose devices kube-scheduler
 // allocates (Dynamic Resource Allocation). README.md in this folder is its documentation.
 //
-// A node is scored alone, by what is used of its devices (node.go) once the pod has the predicted ones
-// (prediction.go). With LeastWaste, nodes are ranked with a strategy instead (ranking.go), for which
-// room.go describes the devices of a node, and parts.go GPUs that are divided into partitions.
-// units.go lists the devices and who has them, for the page and outboard gpus.
+// A node is scored alone, by what is used of its devices (node.go) once the pod has the predicted
+// ones (prediction.go). With LeastWaste, nodes are ranked with a strategy instead (ranking.go), for
+// which room.go describes the devices of a node, and parts.go GPUs that are divided into
+// partitions. units.go lists the devices and who has them, for the page and outboard gpus.
 package resourceclaims
 
 import (
@@ -42,8 +42,8 @@ func (p *resourceClaims) Inputs() policy.Inputs {
 	return policy.Inputs{ScoreOnly: true, Devices: true, History: p.ranker != nil}
 }
 
-// Prepare implements policy.Policy. A request that is not known is no error: kube-scheduler does not
-// place the pod then, or decides without a score.
+// Prepare implements policy.Policy. A request that is not known is no error: kube-scheduler does
+// not place the pod then, or decides without a score.
 func (p *resourceClaims) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	if len(pod.Spec.ResourceClaims) == 0 && p.ranker == nil {
 		return nil, nil
@@ -60,8 +60,8 @@ func (p *resourceClaims) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 	return &cycle{policy: p, request: request, unknown: err}, nil
 }
 
-// Precompute implements policy.Precomputer. To read all nodes for the first time takes 0.1 ms for each,
-// and 1 ms for one with partitions of GPUs.
+// Precompute implements policy.Precomputer. To read all nodes for the first time takes 0.1 ms for
+// each, and 1 ms for one with partitions of GPUs.
 func (p *resourceClaims) Precompute(view *snapshot.View) {
 	if p.ranker != nil {
 		p.ranker.Precompute(view)

@@ -60,9 +60,9 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// The allocator may try fewer combinations on a node if there are more devices, so that the scores of
-// all nodes take bounded work. The claim needs some dozen: all groups of devices but the last are too
-// small.
+// The allocator may try fewer combinations on a node if there are more devices, so that the scores
+// of all nodes take bounded work. The claim needs some dozen: all groups of devices but the last
+// are too small.
 func TestWorkIsBounded(t *testing.T) {
 	var b snapshot.Builder
 	slice := func(name string, devices []resourcev1.Device) {
@@ -109,8 +109,8 @@ func TestWorkIsBounded(t *testing.T) {
 }
 
 // BenchmarkCluster scores all nodes of a cluster for one pod after another, each of which takes a
-// share on the best node: only that node has changed for the next pod. Pods request usual amounts, or
-// each another one, so that nothing is known of it, on nodes that are alike or all differ.
+// share on the best node: only that node has changed for the next pod. Pods request usual amounts,
+// or each another one, so that nothing is known of it, on nodes that are alike or all differ.
 func BenchmarkCluster(b *testing.B) {
 	for _, strategy := range []string{"BinPack", "LeastWaste"} {
 		for _, count := range []int{500, 5000} {

@@ -10,8 +10,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// room describes the node for the strategy: what is free of its processors and memory, and of the driver's devices. Devices that are not
-// alike are not described.
+// room describes the node for the strategy: what is free of its processors and memory, and of the
+// driver's devices. Devices that are not alike are not described.
 func (p *resourceClaims) room(n *snapshot.Node) placement.Node {
 	room := strategy.Room(n)
 	if d := p.describe(n.DevicePools(), true); d != nil {
@@ -30,8 +30,9 @@ type described struct {
 	part  map[deviceID]placement.Device // of parts
 }
 
-// describe returns the driver's devices in the order in which kube-scheduler tries them, without what is allocated unless used is true; nil
-// if there are none, or if they are not alike: of one model, all with counters or none, all shared or none.
+// describe returns the driver's devices in the order in which kube-scheduler tries them, without
+// what is allocated unless used is true; nil if there are none, or if they are not alike: of one
+// model, all with counters or none, all shared or none.
 func (p *resourceClaims) describe(pools []snapshot.DevicePool, used bool) *described {
 	var devices []ownDevice
 	for i := range pools {
@@ -99,7 +100,8 @@ func (p *resourceClaims) modelOf(d *resourcev1.Device) string {
 	return s.Driver
 }
 
-// amountOf returns what the device has of its memory, or 1 if it has none: then it can only be allocated as a whole.
+// amountOf returns what the device has of its memory, or 1 if it has none: then it can only be
+// allocated as a whole.
 func amountOf(d ownDevice) int64 {
 	if c, ok := memoryIn(d.Capacity, d.pool.Driver); ok {
 		return c.Value.Value()
@@ -116,8 +118,8 @@ func consumed(r *resourcev1.DeviceRequestAllocationResult) int64 {
 	return max(0, amount.Value())
 }
 
-// describeGPUs describes devices that are allocated as a whole or by their memory. ok is false if there are too many, or
-// one has a memory of 0.
+// describeGPUs describes devices that are allocated as a whole or by their memory. ok is false if
+// there are too many, or one has a memory of 0.
 func (d *described) describeGPUs(devices []ownDevice) (ok bool) {
 	if len(devices) > placement.MaxGPUs {
 		return false
@@ -140,7 +142,8 @@ func (d *described) describeGPUs(devices []ownDevice) (ok bool) {
 	return true
 }
 
-// take takes what is allocated of the pool; ok is false if that is not possible: hardware has changed.
+// take takes what is allocated of the pool; ok is false if that is not possible: hardware has
+// changed.
 func (d *described) take(pool *snapshot.DevicePool) (ok bool) {
 	for _, a := range pool.Allocated {
 		id := deviceID{a.Result.Driver, a.Result.Pool, a.Result.Device}

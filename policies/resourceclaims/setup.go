@@ -15,9 +15,9 @@ type Config struct {
 
 // ScoringStrategy says which nodes are better.
 type ScoringStrategy struct {
-	// Type is BinPack (the default), which prefers nodes whose devices are used more once the pod has its
-	// devices; Spread, which prefers nodes whose devices are used less; or LeastWaste, which ranks nodes by
-	// what the pods that usually arrive can still use.
+	// Type is BinPack (the default), which prefers nodes whose devices are used more once the pod
+	// has its devices; Spread, which prefers nodes whose devices are used less; or LeastWaste,
+	// which ranks nodes by what the pods that usually arrive can still use.
 	Type policy.Packing `json:"type" values:"BinPack,Spread,LeastWaste"`
 	// Driver is the driver of the devices that LeastWaste ranks by, and that the page shows.
 	Driver string `json:"driver" required:"must not be empty"`

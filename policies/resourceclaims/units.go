@@ -15,8 +15,8 @@ import (
 // gib is the unit of the amounts of units.
 const gib = 1 << 30
 
-// Units implements policy.UnitLister: the devices of the driver, or the sets of counters from which partitions are cut, with their memory. A
-// unit without memory is one that is used or not.
+// Units implements policy.UnitLister: the devices of the driver, or the sets of counters from which
+// partitions are cut, with their memory. A unit without memory is one that is used or not.
 func (p *resourceClaims) Units(view *snapshot.View) policy.UnitList {
 	driver := p.config.ScoringStrategy.Driver
 	list := policy.UnitList{Resource: corev1.ResourceName(driver), Title: "Devices of " + driver, Unit: "GiB"}

@@ -68,7 +68,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// Administrative access uses nothing of a device, and a claim may have a device that no slice has any more.
+// Administrative access uses nothing of a device, and a claim may have a device that no slice has
+// any more.
 func TestUnitsWithoutUse(t *testing.T) {
 	var b snapshot.Builder
 	for _, n := range policytest.Nodes(nodes) {
