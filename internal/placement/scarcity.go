@@ -49,8 +49,21 @@ func (m *models) key() string {
 }
 
 // requests reports whether a pod that requests a slot of the group could have the shape.
-func (g *group) requests(s Shape, limit *models) bool {
-	return s.GPUs > 1 && !limit.none && s.GPUs >= g.gpus && s.CPU >= g.cpu && s.Memory >= g.memory && limit.within(g.models)
+func (w *Waste) requests(g *group, s Shape) bool {
+	if s.GPUs <= 1 || s.GPUs < g.gpus || s.CPU < g.cpu || s.Memory < g.memory {
+		return false
+	}
+	if known := w.limits[s.Models]; known != nil {
+		return !known.none && known.within(g.models)
+	}
+	some := false
+	for i, kind := range w.kinds {
+		has := s.Models.Has(kind.Model)
+		if some = some || has; has && !g.models.has[i] {
+			return false
+		}
+	}
+	return some
 }
 
 // any reports whether this much free CPU, memory and GPUs have a slot of the group.
@@ -115,7 +128,7 @@ func (w *Waste) learnGroups(shapes []weighted) {
 	for i := range w.groups {
 		g := &w.groups[i]
 		for _, s := range shapes {
-			if g.requests(s.Shape, w.limits[s.Models]) {
+			if w.requests(g, s.Shape) {
 				slots := float64(s.GPUs) / float64(g.gpus)
 				g.demand += s.weight * slots
 				g.squares += s.weight * slots * slots
@@ -127,10 +140,10 @@ func (w *Waste) learnGroups(shapes []weighted) {
 // charged returns the groups of which the empty node could have slots, and to whose demand the
 // shape itself does not belong.
 func (w *Waste) charged(n *Node, kind int16, s Shape) uint64 {
-	limit, bits := w.limit(s), uint64(0)
+	bits := uint64(0)
 	for i := range w.groups {
 		g := &w.groups[i]
-		if g.any(kind, n.CPUCapacity, n.MemoryCapacity, len(n.GPUs)) && !g.requests(s, limit) {
+		if g.any(kind, n.CPUCapacity, n.MemoryCapacity, len(n.GPUs)) && !w.requests(g, s) {
 			bits |= 1 << i
 		}
 	}

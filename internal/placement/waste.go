@@ -166,14 +166,6 @@ func (w *Waste) modelsOf(m Models) *models {
 	return set
 }
 
-// limit returns the set of models that the shape may use.
-func (w *Waste) limit(s Shape) *models {
-	if known := w.limits[s.Models]; known != nil {
-		return known
-	}
-	return w.modelsOf(s.Models)
-}
-
 // value returns how many thousandths of the GPUs will be allocated, beside this much CPU and
 // memory, of which each GPU has a part in proportion to its free share.
 func (w *Waste) value(kind int16, cpu, memory int64, gpus []GPU) float64 {

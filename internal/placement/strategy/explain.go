@@ -15,7 +15,7 @@ func (r *Ranking) Explain(n *snapshot.Node) (said []string, gpu int) {
 	if n == nil {
 		return []string{fmt.Sprintf("%s: workload model of the first %d pods", s.ranker.options.Strategy.Name, s.model.after)}, placement.FirstFree
 	}
-	state := *s.ranker.states.Of(n)
+	state := s.ranker.states.Of(n)
 	offers := s.model.Rate(&state.node, r.shape)
 	best, found := s.best(&offers, r.shape)
 	if !found {

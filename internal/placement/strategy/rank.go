@@ -14,22 +14,13 @@ import (
 type Ranking struct {
 	state *clusterState
 	shape placement.Shape
-	slot  uint32 // index of the ratings for the shape
 }
 
 // Rank returns the Ranking for a pod over a View; possible is false if no node can serve it, or if no shape describes it.
 func (r *Ranker) Rank(view *snapshot.View, pod snapshot.PodEvent) (ranking Ranking, possible bool) {
 	state := r.state(view)
 	shape, possible := state.shapes.Of(pod)
-	return Ranking{state, shape, slotOf(shape)}, possible
-}
-
-func slotOf(s placement.Shape) uint32 {
-	hash := uint64(s.CPU)*0x9e3779b97f4a7c15 ^ uint64(s.Memory)*0xc2b2ae3d27d4eb4f ^ uint64(s.Share)*0x165667b19e3779f9 ^ uint64(s.GPUs)*0x27d4eb2f165667c5
-	for _, c := range []byte(s.Profile) {
-		hash = (hash ^ uint64(c)) * 0x100000001b3
-	}
-	return uint32(hash>>32) % ratingSlots
+	return Ranking{state, shape}, possible
 }
 
 // Score implements policy.Score: the negative cost, in millionths of a GPU unless the strategy
@@ -48,14 +39,9 @@ func scoreOf(cost placement.Cost) int64 {
 
 // cost returns the cost of placing the pod on the node; the largest possible cost if it does not fit.
 func (r *Ranking) cost(n *snapshot.Node) placement.Cost {
-	state := *r.state.ranker.states.Of(n)
-	slot := &state.ratings[r.slot]
-	kept := slot.Load()
-	if kept == nil || kept.model != r.state.model || kept.shape != r.shape {
-		kept = &rating{r.state.model, r.shape, r.state.model.Rate(&state.node, r.shape)}
-		slot.Store(kept)
-	}
-	best, found := r.state.best(&kept.offers, r.shape)
+	state := r.state.ranker.states.Of(n)
+	offers := r.state.model.Rate(&state.node, r.shape)
+	best, found := r.state.best(&offers, r.shape)
 	if !found {
 		return math.MaxInt64
 	}

@@ -64,7 +64,7 @@ const keptModels = 3
 // faster. It is safe for concurrent use.
 type Ranker struct {
 	options Options
-	states  *snapshot.Fact[*nodeState]
+	states  *snapshot.Fact[nodeState]
 	latest  atomic.Pointer[clusterState]
 	tables  tables
 
@@ -75,8 +75,18 @@ type Ranker struct {
 // New returns a Ranker.
 func New(o Options) *Ranker {
 	r := &Ranker{options: o}
-	r.states = snapshot.NewFact(func(n *snapshot.Node) *nodeState { return newNodeState(n, o.Node(n)) })
+	r.states = snapshot.NewFact(func(n *snapshot.Node) nodeState {
+		free := o.Node(n)
+		return nodeState{free, free.Kind(), placement.Order(string(n.Object.UID))}
+	})
 	return r
+}
+
+// nodeState is what is free of a node, and its place in the order of all nodes.
+type nodeState struct {
+	node  placement.Node
+	kind  placement.Kind
+	order placement.Cost
 }
 
 // clusterState is the state of a View, for the strategy. It is immutable.
@@ -133,7 +143,7 @@ func (s *clusterState) begin(last *clusterState) {
 	}
 	s.supply = placement.NewSupply(s.model.Waste)
 	for n := range s.view.All() {
-		s.supply.Add(&(*s.ranker.states.Of(n)).node)
+		s.supply.Add(&s.ranker.states.Of(n).node)
 	}
 	s.prices = s.supply.Prices()
 }
@@ -159,7 +169,7 @@ func (s *clusterState) changeFrom(last *clusterState) bool {
 	for n := range s.view.ChangedSince(last.view) {
 		row := n.Row()
 		changed = append(changed, row)
-		if (*states.Of(n)).kind != last.kinds.rows[row] {
+		if states.Of(n).kind != last.kinds.rows[row] {
 			return false
 		}
 	}
@@ -172,8 +182,8 @@ func (s *clusterState) changeFrom(last *clusterState) bool {
 	}
 	s.supply = last.supply.Clone()
 	for _, row := range changed {
-		s.supply.Remove(&(*states.Of(last.view.At(row))).node)
-		s.supply.Add(&(*states.Of(s.view.At(row))).node)
+		s.supply.Remove(&states.Of(last.view.At(row)).node)
+		s.supply.Add(&states.Of(s.view.At(row)).node)
 	}
 	s.prices = s.supply.Prices()
 	return true
@@ -183,7 +193,7 @@ func (r *Ranker) kindsOf(view *snapshot.View) *kinds {
 	k := &kinds{nodes: view.Len(), rows: make([]placement.Kind, view.Rows())}
 	known := map[placement.Kind]bool{}
 	for n := range view.All() {
-		kind := (*r.states.Of(n)).kind
+		kind := r.states.Of(n).kind
 		if k.rows[n.Row()] = kind; !known[kind] {
 			known[kind] = true
 			k.first = append(k.first, n.Row())

@@ -143,7 +143,7 @@ func (s *clusterState) priceOf(shape placement.Shape, terms placement.Terms) pla
 
 // rate sets the offers of the node.
 func (t *table) rate(s *clusterState, n *snapshot.Node, entry *rated) {
-	state := *s.ranker.states.Of(n)
+	state := s.ranker.states.Of(n)
 	offers := s.model.Rate(&state.node, t.shape)
 	*entry = rated{}
 	for _, o := range offers.All() {
