@@ -114,8 +114,20 @@ func (h *held) end(d decider) {
 	h.running[i] = h.running[last]
 	h.running = h.running[:last]
 	h.used -= int64(len(p.gpus)) * h.shapes[p.job].Share
-	h.nodes[p.node].Give(h.shapes[p.job], p.gpus)
+	give(h.nodes[p.node], h.shapes[p.job], p.gpus)
 	d.removed(p)
+}
+
+// give returns what Take has taken of the node.
+func give(n *placement.Node, s placement.Shape, gpus []int) {
+	n.CPU, n.Memory = n.CPU+s.CPU, n.Memory+s.Memory
+	for _, i := range gpus {
+		if s.Share == 0 {
+			n.GPUs[i].Free = n.GPUs[i].Size
+		} else {
+			n.GPUs[i].Free += s.Share
+		}
+	}
 }
 
 // play makes decisions, and returns the time of each, including its changes.

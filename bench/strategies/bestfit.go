@@ -22,7 +22,7 @@ func (b *BestFit) Rate(n *placement.Node, s placement.Shape) placement.Offers {
 		return offers
 	}
 	kind := n.Kind()
-	left := float64(n.CPU-s.CPU)/b.maxCPU/2 + (n.FreeGPUs()*placement.Whole-float64(s.GPUs)*s.On(kind))/b.maxGPU/2
+	left := float64(n.CPU-s.CPU)/b.maxCPU/2 + (freeGPUs(n)*placement.Whole-float64(s.GPUs)*s.On(kind))/b.maxGPU/2
 	offers.Add(placement.Offer{Cost: 100 - placement.Cost(100*(1-left)), GPU: tightest(n, s)})
 	return offers
 }

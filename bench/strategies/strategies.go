@@ -52,9 +52,18 @@ func Packed(packing policy.Packing) strategy.Strategy {
 			return 0
 		}
 		gpus := int64(len(n.GPUs)) * placement.Whole
-		used := gpus - int64(n.FreeGPUs()*placement.Whole-float64(s.GPUs)*s.On(n.Kind()))
+		used := gpus - int64(freeGPUs(n)*placement.Whole-float64(s.GPUs)*s.On(n.Kind()))
 		return -placement.Cost(packing.Score(used, gpus))
 	})
+}
+
+// freeGPUs returns how much of the node's GPUs is free together, relative to the largest one.
+func freeGPUs(n *placement.Node) float64 {
+	sum := 0.0
+	for _, g := range n.GPUs {
+		sum += float64(g.Free)
+	}
+	return sum / float64(max(1, n.Kind().Size))
 }
 
 func rateNodes(name string, cost func(*placement.Node, placement.Shape) placement.Cost) strategy.Strategy {

@@ -279,37 +279,37 @@ func (p *Prices) taken(s Shape, t Terms) float64 {
 	return p.model[t.kind] * float64(s.GPUs) * s.On(p.waste.kinds[t.kind])
 }
 
-// broken returns the price of the broken slots, or of GPUs that would be part of a slot again: the
-// highest one, in thousandths; and the index of its group, if the price is not 0.
-//
-// The more GPUs of a broken slot remain unused, the less is lost, because the slot is free again
-// when the others are; and taking one of the remaining GPUs costs as much.
-func (p *Prices) broken(t Terms) (best float64, dearest int) {
-	for _, i := range p.dear {
-		if p.slot[i] <= best {
+// broken returns the highest price that a placement has for slots of one group, in thousandths; and
+// the index of this group, if the price is not 0.
+func (p *Prices) broken(t Terms) (highest float64, dearest int) {
+	for _, i := range p.dear { // the highest price of a slot first
+		if p.slot[i] <= highest {
 			break
 		}
 		if t.charged>>i&1 == 0 {
 			continue
 		}
-		gpus := p.waste.groups[i].gpus
-		whole, left := int(t.whole), int(t.whole-t.takes)
-		before, after := whole%gpus, left%gpus
-		lost := 0.0
-		switch {
-		case t.breaks>>i&1 == 1:
-			if left >= whole/gpus*gpus {
-				after = 0 // for lack of CPU or memory: no GPU of the slot is taken
-			}
-			lost = 1 - p.turnover*square(after, gpus)
-		case before > after:
-			lost = p.turnover * (square(before, gpus) - square(after, gpus))
-		}
-		if price := lost * p.slot[i]; price > best {
-			best, dearest = price, i
+		if price := p.lost(i, t) * p.slot[i]; price > highest {
+			highest, dearest = price, i
 		}
 	}
-	return best, dearest
+	return highest, dearest
+}
+
+// lost returns which part of a slot of the group a placement loses, from 0 to 1. A slot is worth 1.
+// Unused GPUs that are not enough for a slot become one if pods on the node end: they are worth the
+// square of their share of a slot, times the turnover.
+func (p *Prices) lost(group int, t Terms) float64 {
+	gpus, unused, left := p.waste.groups[group].gpus, int(t.whole), int(t.whole-t.takes)
+	before, after := square(unused%gpus, gpus), square(left%gpus, gpus)
+	switch breaks := t.breaks>>group&1 == 1; {
+	case !breaks:
+		return p.turnover * max(0, before-after)
+	case left >= unused/gpus*gpus: // for lack of CPU or memory: no GPU of the slot is taken
+		return 1
+	default:
+		return 1 - p.turnover*after
+	}
 }
 
 // square returns (part/of)².

@@ -142,15 +142,6 @@ func wholes(gpus []GPU) int {
 	return count
 }
 
-// freeOf returns what is free of all GPUs together, in thousandths of a GPU of the size.
-func freeOf(gpus []GPU, size int64) float64 {
-	sum := 0.0
-	for _, g := range gpus {
-		sum += float64(g.Free)
-	}
-	return sum / float64(max(1, size)) * Whole
-}
-
 // Fits reports whether the node has room for the shape.
 func (n *Node) Fits(s Shape) bool {
 	if s.CPU > n.CPU || s.Memory > n.Memory {
@@ -190,18 +181,6 @@ func (n *Node) Take(s Shape, gpu int) []int {
 		}
 	}
 	return taken
-}
-
-// Give returns what Take has taken.
-func (n *Node) Give(s Shape, gpus []int) {
-	n.CPU, n.Memory = n.CPU+s.CPU, n.Memory+s.Memory
-	for _, i := range gpus {
-		if s.Share == 0 {
-			n.GPUs[i].Free = n.GPUs[i].Size
-		} else {
-			n.GPUs[i].Free += s.Share
-		}
-	}
 }
 
 // TakeFirst takes what the shape requests from the first GPUs with room.
@@ -248,6 +227,3 @@ func (o *Offers) Add(offer Offer) {
 	o.list[o.count] = offer
 	o.count++
 }
-
-// FreeGPUs returns how much of the node's GPUs is free together, relative to the largest one.
-func (n *Node) FreeGPUs() float64 { return freeOf(n.GPUs, n.Kind().Size) / Whole }
