@@ -252,10 +252,9 @@ func (p *Predictor) Allocate(r *Request, n *snapshot.Node) ([]resourcev1.Allocat
 	return p.allocate(r, n.Object, *p.states.Of(n))
 }
 
-// AllocateEmpty is Allocate for the node as if nothing of these pools, which are its own, were
-// allocated.
-func (p *Predictor) AllocateEmpty(r *Request, node *corev1.Node, pools []snapshot.DevicePool) ([]resourcev1.AllocationResult, error) {
-	return p.allocate(r, node, stateOf(pools, false))
+// AllocateEmpty is Allocate for the node as if nothing of its devices were allocated.
+func (p *Predictor) AllocateEmpty(r *Request, n *snapshot.Node) ([]resourcev1.AllocationResult, error) {
+	return p.allocate(r, n.Object, stateOf(n.DevicePools(), false))
 }
 
 func (p *Predictor) allocate(r *Request, node *corev1.Node, state *nodeState) ([]resourcev1.AllocationResult, error) {

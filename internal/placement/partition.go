@@ -223,9 +223,6 @@ func (l *Layout) room(s State, profile int) (count int) {
 	return count
 }
 
-// Of returns what a GPU in the state is worth, from 0 to 1.
-func (v *PartitionValues) Of(s State) float64 { return v.states[s] }
-
 // Loss returns how much less a GPU in the state is worth when the partition is in use as well; ok is
 // false if it does not fit. The costs of several partitions are added up. With [Order] added, the node
 // with the lowest cost is best.

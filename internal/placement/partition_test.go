@@ -107,14 +107,14 @@ func TestPartitionsByBruteForce(t *testing.T) {
 					sum += weight + priorRequests
 				}
 			}
-			if got := v.Of(s); math.Abs(got-want/sum) > 1e-9 {
+			if got := v.states[s]; math.Abs(got-want/sum) > 1e-9 {
 				t.Errorf("%s with %v in use is worth %v, want %v", gpu.name, set, got, want/sum)
 			}
 		}
 		if taken != len(possible) {
 			t.Errorf("%s: %d sets of partitions can be taken, and %d fit", gpu.name, taken, len(possible))
 		}
-		if got := v.Of(0); math.Abs(got-1) > 1e-9 {
+		if got := v.states[0]; math.Abs(got-1) > 1e-9 {
 			t.Errorf("%s is worth %v when it is empty", gpu.name, got)
 		}
 	}
@@ -205,8 +205,8 @@ func TestLayoutOfAllCounters(t *testing.T) {
 	}
 	first, _ := l.Take(0, 0)
 	v := NewPartitionValues(l, nil)
-	if v.Of(0) != 1 || l.room(first, 0) != 6 || l.room(first, 3) != 2 || l.room(first, 4) != 1 || l.room(first, 7) != 0 {
-		t.Errorf("an empty GPU is worth %v", v.Of(0))
+	if v.states[0] != 1 || l.room(first, 0) != 6 || l.room(first, 3) != 2 || l.room(first, 4) != 1 || l.room(first, 7) != 0 {
+		t.Errorf("an empty GPU is worth %v", v.states[0])
 	}
 }
 

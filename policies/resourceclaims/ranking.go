@@ -70,18 +70,12 @@ func orNoOpinion(score int64) int64 {
 // that they keep what was computed.
 type shapes struct {
 	policy  *resourceClaims
-	classes *snapshot.View // with the classes alone
-	samples []sample
-	devices int // of all samples
+	classes *snapshot.View   // with the classes alone
+	samples []*snapshot.Node // the first node of each kind
+	devices int              // of all samples
 
 	mu    sync.Mutex
 	known map[firstfit.Key]shape
-}
-
-// sample is the first node of one kind, without what is allocated.
-type sample struct {
-	node  *corev1.Node
-	pools []snapshot.DevicePool
 }
 
 // shape is the part of a placement.Shape that the claims determine.
@@ -95,43 +89,36 @@ type shape struct {
 const maxShapes, describedAtOnce = 1024, 16
 
 // shapesOf implements Shapes of strategy.Options.
-func (p *resourceClaims) shapesOf(last strategy.Shapes, view *snapshot.View, first []*snapshot.Node) strategy.Shapes {
-	samples := make([]sample, len(first))
-	for i, n := range first {
-		samples[i] = sample{n.Object, n.DevicePools()}
-	}
-	if l, ok := last.(*shapes); ok && l.classes.SameDeviceClasses(view) && slices.EqualFunc(l.samples, samples, sample.equal) {
+func (p *resourceClaims) shapesOf(
+	last strategy.Shapes, view *snapshot.View, first []*snapshot.Node,
+) strategy.Shapes {
+	l, ok := last.(*shapes)
+	if ok && l.classes.SameDeviceClasses(view) && slices.EqualFunc(l.samples, first, alike) {
 		return l
 	}
-	devices := 0
-	for i := range samples {
-		samples[i] = samples[i].trimmed()
-		for _, pool := range samples[i].pools {
-			for _, s := range pool.Slices {
-				devices += len(s.Spec.Devices)
+	s := &shapes{
+		policy: p, classes: view.DeviceClassesOnly(), samples: first, known: map[firstfit.Key]shape{},
+	}
+	for _, n := range first {
+		for _, pool := range n.DevicePools() {
+			for _, published := range pool.Slices {
+				s.devices += len(published.Spec.Devices)
 			}
 		}
 	}
-	return &shapes{policy: p, classes: view.DeviceClassesOnly(), samples: samples, devices: devices, known: map[firstfit.Key]shape{}}
+	return s
 }
 
-// trimmed returns the sample without what is allocated, which changes.
-func (s sample) trimmed() sample {
-	pools := slices.Clone(s.pools)
-	for i := range pools {
-		pools[i].Allocated = nil
+// alike reports whether the same is allocated for any request on both nodes, if they are empty.
+func alike(a, b *snapshot.Node) bool {
+	sameSlice := func(a, b *resourcev1.ResourceSlice) bool {
+		return a == b || equality.Semantic.DeepEqual(&a.Spec, &b.Spec) // rules add taints to a copy
 	}
-	return sample{s.node, pools}
-}
-
-// equal reports whether the same is allocated for any request on both nodes.
-func (s sample) equal(other sample) bool {
-	return s.node.Name == other.node.Name && maps.Equal(s.node.Labels, other.node.Labels) &&
-		slices.EqualFunc(s.pools, other.pools, func(a, b snapshot.DevicePool) bool {
-			return a.Driver == b.Driver && a.Name == b.Name && slices.EqualFunc(a.Slices, b.Slices, func(a, b *resourcev1.ResourceSlice) bool {
-				return a == b || equality.Semantic.DeepEqual(&a.Spec, &b.Spec) // taints of rules are added to a copy
-			})
-		})
+	samePool := func(a, b snapshot.DevicePool) bool {
+		return a.Driver == b.Driver && a.Name == b.Name && slices.EqualFunc(a.Slices, b.Slices, sameSlice)
+	}
+	return a.Name == b.Name && maps.Equal(a.Object.Labels, b.Object.Labels) &&
+		slices.EqualFunc(a.DevicePools(), b.DevicePools(), samePool)
 }
 
 // Of implements strategy.Shapes.
@@ -164,12 +151,12 @@ func (s *shapes) describe(request *firstfit.Request) (of shape) {
 	var models, excluded []string
 	var without []*described // the kinds on which nothing is allocated
 	allWhole, sameShare := true, true
-	for _, sample := range s.samples {
-		d := s.policy.describe(sample.pools, false)
+	for _, n := range s.samples {
+		d := s.policy.describe(n.DevicePools(), false)
 		if d == nil {
 			continue // it has no devices of the driver, or they are not alike
 		}
-		results, err := s.policy.predictor.AllocateEmpty(request, sample.node, sample.pools)
+		results, err := s.policy.predictor.AllocateEmpty(request, n)
 		if err != nil {
 			return shape{}
 		}

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"outboard.dev/outboard/internal/placement"
@@ -9,8 +10,10 @@ import (
 )
 
 const (
-	// maxTableBytes is how much memory a Ranker uses for tables: about 150 shapes with 5,000 nodes.
+	// maxTableBytes is how much memory a Ranker uses for tables, about 150 shapes with 5,000 nodes, and
+	// maxTables how many there are at most.
 	maxTableBytes = 24 << 20
+	maxTables     = 256
 	// ratedBytes is the size of a rated.
 	ratedBytes = 32
 	// maxTerms is how many different terms a table has at most.
@@ -26,7 +29,6 @@ type table struct {
 	terms  []placement.Terms
 	index  map[placement.Terms]uint16 // of terms
 	prices []placement.Cost           // of terms, in one View
-	used   uint64                     // increases with each use
 }
 
 // rated holds the offers of one node.
@@ -37,56 +39,34 @@ type rated struct {
 	count   uint8
 }
 
-// tables are the latest ones. One request at a time owns a table. The zero value is ready to use.
+// tables are those that were used last, the latest first. One request at a time owns a table. The zero
+// value is ready to use.
 type tables struct {
-	mu    sync.Mutex
-	all   map[placement.Shape]*table
-	bytes int
-	used  uint64
+	mu  sync.Mutex
+	all []*table
 }
 
 // take removes the table of the shape and returns it, or a new one.
 func (ts *tables) take(shape placement.Shape) *table {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if t := ts.all[shape]; t != nil {
-		ts.remove(t)
-		return t
+	i := slices.IndexFunc(ts.all, func(t *table) bool { return t.shape == shape })
+	if i < 0 {
+		return &table{shape: shape}
 	}
-	return &table{shape: shape}
+	t := ts.all[i]
+	ts.all = slices.Delete(ts.all, i, i+1)
+	return t
 }
 
 // put keeps the table instead of those that were not used for the longest time.
 func (ts *tables) put(t *table) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	if other := ts.all[t.shape]; other != nil {
-		ts.remove(other)
-	}
-	if ts.all == nil {
-		ts.all = map[placement.Shape]*table{}
-	}
-	ts.used++
-	t.used = ts.used
-	ts.all[t.shape] = t
-	for ts.bytes += t.bytes(); ts.bytes > maxTableBytes; {
-		oldest := t
-		for _, other := range ts.all {
-			if other.used < oldest.used {
-				oldest = other
-			}
-		}
-		ts.remove(oldest)
-	}
+	ts.all = slices.Insert(ts.all, 0, t)
+	most := max(1, min(maxTables, maxTableBytes/ratedBytes/max(1, cap(t.nodes))))
+	ts.all = slices.Delete(ts.all, min(most, len(ts.all)), len(ts.all))
 }
-
-// remove is for callers that hold the lock.
-func (ts *tables) remove(t *table) {
-	delete(ts.all, t.shape)
-	ts.bytes -= t.bytes()
-}
-
-func (t *table) bytes() int { return cap(t.nodes) * ratedBytes }
 
 // ScoreRows implements policy.ScoreRows.
 func (r *Ranking) ScoreRows(rows []int32, scores []int64) {
