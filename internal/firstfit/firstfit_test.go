@@ -22,6 +22,7 @@ import (
 
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/snapshot"
+	"outboard.dev/outboard/test/mig"
 )
 
 // world is a cluster in two forms: the objects of the API server, and a View.
@@ -367,12 +368,6 @@ var seeds = flag.Uint64("seeds", 60, "how many clusters to draw, each for 20 pre
 // counts are what came of the predictions for a cluster.
 type counts struct{ Cases, Allocated, Invalid, Endless, GivenUp, Missed, Same int }
 
-func (c *counts) add(o counts) {
-	c.Cases, c.Allocated, c.Invalid = c.Cases+o.Cases, c.Allocated+o.Allocated, c.Invalid+o.Invalid
-	c.Endless, c.GivenUp, c.Missed = c.Endless+o.Endless, c.GivenUp+o.GivenUp, c.Missed+o.Missed
-	c.Same += o.Same
-}
-
 // compareKinds fails the test unless nodes of one kind get devices at the same places. It returns
 // how many nodes get devices as another node of their kind.
 func compareKinds(t *testing.T, predictor *firstfit.Predictor, request *firstfit.Request, view *snapshot.View) (same int) {
@@ -410,7 +405,7 @@ func TestPredictionsAreAllocations(t *testing.T) {
 	predictor := firstfit.New()
 	var all counts
 	for seed := range *seeds {
-		all.add(predict(t, predictor, seed))
+		predict(t, predictor, seed, &all)
 	}
 	t.Logf("%d predictions, %d of them with devices; %d of invalid claims; %d endless; %d given up, for %d of which there are devices; %d nodes were like another one",
 		all.Cases, all.Allocated, all.Invalid, all.Endless, all.GivenUp, all.Missed, all.Same)
@@ -420,7 +415,7 @@ func TestPredictionsAreAllocations(t *testing.T) {
 }
 
 // predict compares 20 predictions for the cluster.
-func predict(t *testing.T, predictor *firstfit.Predictor, seed uint64) (c counts) {
+func predict(t *testing.T, predictor *firstfit.Predictor, seed uint64, c *counts) {
 	w := newWorld(rand.New(rand.NewPCG(seed, 0)))
 	for range 20 {
 		claims := []*resourcev1.ResourceClaim{w.claim()}
@@ -467,7 +462,6 @@ func predict(t *testing.T, predictor *firstfit.Predictor, seed uint64) (c counts
 			w.builder.SetResourceClaim(own)
 		}
 	}
-	return c
 }
 
 // Two nodes are of one kind unless they differ in an attribute that the request may read.
@@ -605,28 +599,42 @@ func TestExpensiveClaims(t *testing.T) {
 	}
 }
 
-// BenchmarkAllocate predicts one device of a node with eight.
+// BenchmarkAllocate predicts one device of a node with eight GPUs, or one partition of GPUs that
+// MIG divides.
 func BenchmarkAllocate(b *testing.B) {
-	w := newWorld(rand.New(rand.NewPCG(1, 1)))
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-	w.builder.SetNode(node)
-	s := w.slice(node.Name, drivers[0], resourcev1.ResourcePool{Name: "n", ResourceSliceCount: 1})
-	for len(s.Spec.Devices) < 8 {
-		s.Spec.Devices = append(s.Spec.Devices, w.slice(node.Name, drivers[0], s.Spec.Pool).Spec.Devices...)
-	}
-	s.Spec.Devices = s.Spec.Devices[:8]
-	w.builder.SetResourceSlice(s)
-	c := w.claim()
-	c.Spec.Devices = resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: drivers[0], AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}}}}
-	w.builder.SetResourceClaim(c)
-	p, view := firstfit.New(), w.builder.View()
-	r, err := p.Request(podOf(c), view)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if _, err := p.Allocate(r, view.Node(node.Name)); err != nil {
-			b.Fatal(err)
-		}
+	for _, divided := range []bool{false, true} {
+		b.Run(fmt.Sprintf("divided=%t", divided), func(b *testing.B) {
+			node, published := mig.Node("n", 8)
+			claim := mig.Claim("c", "1g.5gb")
+			if !divided {
+				claim = mig.Claim("c", "")
+				published = published[:2]
+				published[0].Spec.SharedCounters, published[0].Spec.Pool.ResourceSliceCount = nil, 2
+				published[1].Spec.Pool.ResourceSliceCount = 2
+				gpu := published[1].Spec.Devices[0]
+				gpu.ConsumesCounters, published[1].Spec.Devices = nil, nil
+				for i := range 8 {
+					gpu.Name = fmt.Sprint("gpu-", i)
+					published[1].Spec.Devices = append(published[1].Spec.Devices, gpu)
+				}
+			}
+			var w snapshot.Builder
+			w.SetNode(node)
+			w.SetDeviceClass(mig.DeviceClass())
+			w.SetResourceClaim(claim)
+			for _, s := range published {
+				w.SetResourceSlice(s)
+			}
+			p, view := firstfit.New(), w.View()
+			r, err := p.RequestOf([]*resourcev1.ResourceClaimSpec{&claim.Spec}, view, 0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if results, err := p.Allocate(r, view.Node("n")); results == nil || err != nil {
+					b.Fatal(results, err)
+				}
+			}
+		})
 	}
 }

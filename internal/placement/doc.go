@@ -4,8 +4,8 @@
 // [Supply], which their owners update.
 //
 // [Waste] rates a placement by how little it wastes of what could be allocated to the usual pods.
-// [PartitionValues] rate a partition of a GPU, such as a MIG instance, by what else of the GPU can still be
-// allocated.
+// [PartitionValues] rate a partition of a GPU, such as a MIG instance, by what else of the GPU can
+// still be allocated.
 //
 // # Least waste
 //

@@ -18,8 +18,8 @@ const (
 	// forgotten is the weight below which a shape is dropped, so that shapes that no longer come do
 	// not accumulate.
 	forgotten = 0.02
-	// firstModelPods is the number of arrivals before the first model, and newShare the share of the
-	// remembered arrivals that must be new for the next model.
+	// firstModelPods is the number of arrivals before the first model, and newShare the share of
+	// the remembered arrivals that must be new for the next model.
 	firstModelPods = 16
 	newShare       = 0.25
 	// delay is the share of the remembered arrivals between learning a model and using it, so that
@@ -124,8 +124,8 @@ func (l *Learner) forget() {
 	}
 }
 
-// ModelPods returns how many of the first pods the workload model learns from, after came pods have arrived: 0 at first,
-// and the same number for a while, because learning takes time.
+// ModelPods returns how many of the first pods the workload model learns from, after came pods have
+// arrived: 0 at first, and the same number for a while, because learning takes time.
 func ModelPods(came, nodes int) int {
 	return NextModelPods(came-int(delay*math.Min(float64(came), memory(nodes))), nodes)
 }

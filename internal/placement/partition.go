@@ -14,13 +14,13 @@ import (
 //
 //	Σ share of the requests for a profile · partitions of it that still fit ÷ those of an empty GPU
 //
-// so an empty GPU is worth 1. Each term counts as if only requests for that profile came. Unlike the
-// values of [Waste], these do not follow a GPU until it is full: partitions end at any time, and what
-// counts is which requests the GPU can serve until then.
+// so an empty GPU is worth 1. Each term counts as if only requests for that profile came. Unlike
+// the values of [Waste], these do not follow a GPU until it is full: partitions end at any time,
+// and what counts is which requests the GPU can serve until then.
 
 const (
-	// maxMoves bounds the states of a Layout times its partitions. An NVIDIA A100 with all its counters
-	// has about a thousand states, and 26 partitions.
+	// maxMoves bounds the states of a Layout times its partitions. An NVIDIA A100 with all its
+	// counters has about a thousand states, and 26 partitions.
 	maxMoves = 1 << 18
 	// priorRequests is how many requests for each profile are expected before any has come.
 	priorRequests = 0.5
@@ -45,9 +45,9 @@ type State int16
 // noRoom is the state after a partition that does not fit.
 const noRoom State = -1
 
-// NewLayout returns the layout of a GPU with these counters and partitions, which are in the order in
-// which they are allocated; or nil if the GPU has too many states. A partition that uses no counter,
-// or one that the GPU does not have, never fits.
+// NewLayout returns the layout of a GPU with these counters and partitions, which are in the order
+// in which they are allocated; or nil if the GPU has too many states. A partition that uses no
+// counter, or one that the GPU does not have, never fits.
 func NewLayout(counters []int64, partitions []Partition) *Layout {
 	l := &Layout{}
 	for _, p := range partitions {
@@ -154,7 +154,8 @@ type partsKey struct {
 	model  string
 }
 
-// partitionValues returns the values for the partitions of the node, from the mix. The first call for a model computes them.
+// partitionValues returns the values for the partitions of the node, from the mix. The first call
+// for a model computes them.
 func (w *Waste) partitionValues(n *Node) *PartitionValues {
 	key := partsKey{n.Parts.Layout, n.Model}
 	if known, ok := w.parts.Load(key); ok {
@@ -180,8 +181,8 @@ func (p *Partitioned) First(profile int) (d Device, ok bool) {
 	return Device{}, false
 }
 
-// PartitionValues are what the states of GPUs with a Layout are worth to the usual requests. They are
-// immutable.
+// PartitionValues are what the states of GPUs with a Layout are worth to the usual requests. They
+// are immutable.
 type PartitionValues struct {
 	layout *Layout
 	states []float64 // in GPUs
@@ -223,9 +224,9 @@ func (l *Layout) room(s State, profile int) (count int) {
 	return count
 }
 
-// Loss returns how much less a GPU in the state is worth when the partition is in use as well; ok is
-// false if it does not fit. The costs of several partitions are added up. With [Order] added, the node
-// with the lowest cost is best.
+// Loss returns how much less a GPU in the state is worth when the partition is in use as well; ok
+// is false if it does not fit. The costs of several partitions are added up. With [Order] added,
+// the node with the lowest cost is best.
 func (v *PartitionValues) Loss(s State, partition int) (lost Cost, ok bool) {
 	after, ok := v.layout.Take(s, partition)
 	if !ok {

@@ -2,9 +2,9 @@ package placement
 
 import "testing"
 
-// Two nodes with an A30 each, to which requests come, and leave after an exponential time; a request
-// that fits nowhere is lost. The best way to choose the node follows from the equations of this Markov
-// decision process. What the values choose is nearly as good.
+// Two nodes with an A30 each, to which requests come, and leave after an exponential time; a
+// request that fits nowhere is lost. The best way to choose the node follows from the equations of
+// this Markov decision process. What the values choose is nearly as good.
 func TestPartitionValuesAgainstTheOptimum(t *testing.T) {
 	for _, mix := range [][]float64{{1, 1, 1}, {8, 2, 1}, {1, 4, 1}} {
 		p := newProcess(mix)
@@ -36,15 +36,15 @@ func TestPartitionValuesAgainstTheOptimum(t *testing.T) {
 	}
 }
 
-// process is the Markov chain, in steps in which a request comes, leaves, or nothing happens. Its states
-// are pairs of sets of partitions in use: the index of the first times the number of sets, plus that of
-// the second.
+// process is the Markov chain, in steps in which a request comes, leaves, or nothing happens. Its
+// states are pairs of sets of partitions in use: the index of the first times the number of sets,
+// plus that of the second.
 type process struct {
 	layout *Layout
 	mix    []float64 // probabilities of the profiles
 	sets   []inUse
-	// By state: the next ones when a request comes, by profile and node, -1 where it does not fit; and
-	// when one leaves.
+	// By state: the next ones when a request comes, by profile and node, -1 where it does not fit;
+	// and when one leaves.
 	comes   [][3][2]int
 	leaves  [][]int
 	arrival float64 // requests that come during a mean lifetime
@@ -122,8 +122,9 @@ func (p *process) gpu(set int) *Partitioned {
 	return g
 }
 
-// served returns the served share of the requested slices in the long run, if choose returns one of two
-// nodes on which a request fits. value is what the states are worth later, as far as it is known.
+// served returns the served share of the requested slices in the long run, if choose returns one of
+// two nodes on which a request fits. value is what the states are worth later, as far as it is
+// known.
 func (p *process) served(choose func(at, profile int, value []float64) int) float64 {
 	value, gain := make([]float64, len(p.comes)), 0.0
 	rate := p.arrival + 8 // at most eight requests run

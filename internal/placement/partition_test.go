@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The A30 as in NVIDIA's MIG User Guide: four slices, of which 1g.6gb uses any, 2g.12gb two from slice
-// 0 or 2, and 4g.24gb all.
+// The A30 as in NVIDIA's MIG User Guide: four slices, of which 1g.6gb uses any, 2g.12gb two from
+// slice 0 or 2, and 4g.24gb all.
 var (
 	a30Slices     = []int64{1, 1, 1, 1}
 	a30Partitions = []Partition{
@@ -45,8 +45,8 @@ func fits(counters, used []int64) bool {
 	return true
 }
 
-// A set of partitions can be taken, in any order, if and only if the sums of what they use do not exceed
-// the counters. What a state is worth equals what all sets that fit in addition say.
+// A set of partitions can be taken, in any order, if and only if the sums of what they use do not
+// exceed the counters. What a state is worth equals what all sets that fit in addition say.
 func TestPartitionsByBruteForce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	came := []float64{5, 2, 1}
@@ -120,8 +120,8 @@ func TestPartitionsByBruteForce(t *testing.T) {
 	}
 }
 
-// more returns how many partitions of the profile the set has in addition to those in use; -1 if it also
-// has others.
+// more returns how many partitions of the profile the set has in addition to those in use; -1 if it
+// also has others.
 func more(partitions []Partition, set, used []int, profile int) float64 {
 	n := 0.0
 	for _, i := range set {
@@ -171,8 +171,8 @@ func TestFirstDevice(t *testing.T) {
 	}
 }
 
-// An A100 40GB with counters as in NVIDIA's DRA driver, and with the profiles of NVIDIA's MIG User Guide
-// (and the GPU itself), has a layout, although each counter makes other states.
+// An A100 40GB with counters as in NVIDIA's DRA driver, and with the profiles of NVIDIA's MIG User
+// Guide (and the GPU itself), has a layout, although each counter makes other states.
 func TestLayoutOfAllCounters(t *testing.T) {
 	const memorySlices = 8
 	profiles := []struct {

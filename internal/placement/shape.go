@@ -56,7 +56,8 @@ type Shape struct {
 	GPUs   int   // number of different GPUs, 0..MaxGPUs
 	Share  int64 // of each of them, in the unit of GPU; 0: all of it
 	Models Models
-	// Profile is the name of a profile of partitions, one of which is requested instead of GPUs; "": none.
+	// Profile is the name of a profile of partitions, one of which is requested instead of GPUs;
+	// "": none.
 	Profile string
 }
 
@@ -115,8 +116,8 @@ type Node struct {
 	CPUCapacity, MemoryCapacity int64
 	GPUs                        []GPU // at most MaxGPUs
 	// FirstFit says that a pod gets the first GPUs with room, in the order of GPUs, because another
-	// component selects them: kube-scheduler does so for claims of devices. Then only the node can be
-	// selected.
+	// component selects them: kube-scheduler does so for claims of devices. Then only the node can
+	// be selected.
 	FirstFit bool
 	// Parts are its GPUs that are divided into partitions, instead of GPUs; nil: none.
 	Parts *Partitioned

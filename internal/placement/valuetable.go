@@ -60,9 +60,9 @@ type workload struct{ f, x int }
 // workloads are the probabilities of each kind to come next, and what it pays then.
 type workloads map[workload]struct{ q, paid float64 }
 
-// workloadsOf returns what the mix offers a GPU of the kind. Pods pay their worth, by steps; need returns what a shape
-// requests of the other resource, in cells. It is divided equally among the GPUs of the pod, or, for a pod without
-// GPUs, among the GPUs of the node.
+// workloadsOf returns what the mix offers a GPU of the kind. Pods pay their worth, by steps; need
+// returns what a shape requests of the other resource, in cells. It is divided equally among the
+// GPUs of the pod, or, for a pod without GPUs, among the GPUs of the node.
 func workloadsOf(m *Mix, kind Kind, worth []float64, need func(Shape) float64) workloads {
 	steps := len(worth) - 1
 	all := workloads{}

@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// orderSpan is the difference in cost between the first and the last node of the order, which keeps pods on nodes in
-// use, and other nodes free.
+// orderSpan is the difference in cost between the first and the last node of the order, which keeps
+// pods on nodes in use, and other nodes free.
 const orderSpan = 200 * milli
 
 // Order returns the cost of a node for its position in the order of all nodes, a hash of its
@@ -196,8 +196,8 @@ func (w *Waste) worthOf(s Shape, kind int16) float64 {
 	return float64(s.GPUs) * worth[stepsFor(s, w.kinds[kind], len(worth)-1)] * Whole
 }
 
-// Rate returns the offers of the node, without their price and without Order. A node of a kind that did not exist when
-// the Waste was made has no offers.
+// Rate returns the offers of the node, without their price and without Order. A node of a kind that
+// did not exist when the Waste was made has no offers.
 func (w *Waste) Rate(n *Node, s Shape) Offers {
 	var offers Offers
 	if !n.Fits(s) {

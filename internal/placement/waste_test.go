@@ -30,8 +30,8 @@ func TestWasteKeepsRoomForOtherShapes(t *testing.T) {
 	}
 }
 
-// With FirstFit, the only offer is the first GPU with room, at the cost of that GPU, whether it is in use or
-// not.
+// With FirstFit, the only offer is the first GPU with room, at the cost of that GPU, whether it is
+// in use or not.
 func TestWasteFirstFit(t *testing.T) {
 	small, large := Shape{GPUs: 1, Share: 300}, Shape{GPUs: 1, Share: 700}
 	w := NewWaste(mixOf(map[Shape]float64{small: 1, large: 1}), []Kind{{"T4", 4, Whole}})

@@ -9,8 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/internal/placement"
@@ -261,90 +259,5 @@ func TestGPUsWithOtherPartitionsAreOthers(t *testing.T) {
 		if found := scores(nodes...); found["few"] != few || found["all"] != all {
 			t.Errorf("%v: the scores are %v, and alone %d and %d", nodes, found, few, all)
 		}
-	}
-}
-
-// BenchmarkPartitions scores all nodes of a cluster with MIG for one pod after another, each of
-// which takes a partition on the best node. Some nodes are in use, each in another way. Pods
-// request the usual profiles, or each a profile with another condition, so that nothing is known of
-// it.
-func BenchmarkPartitions(b *testing.B) {
-	for _, strategy := range []string{"BinPack", "LeastWaste"} {
-		for _, count := range []int{1213, 5000} {
-			for _, requests := range []string{"usual", "new"} {
-				b.Run(fmt.Sprintf("%s/%d/%s", strategy, count, requests), func(b *testing.B) { benchmarkPartitions(b, strategy, count, requests == "new") })
-			}
-		}
-	}
-}
-
-func benchmarkPartitions(b *testing.B, strategy string, count int, anew bool) {
-	const gpus = 8
-	var w snapshot.Builder
-	w.SetDeviceClass(mig.DeviceClass())
-	_, like := mig.Node("like", gpus)
-	for i := range count {
-		name := fmt.Sprint("node-", i)
-		node, _ := mig.Node(name, 0)
-		w.SetNode(node)
-		for j, s := range like {
-			own := s.DeepCopy()
-			own.Spec.Devices, own.Spec.SharedCounters = s.Spec.Devices, s.Spec.SharedCounters // nodes share what takes memory
-			own.Name, own.UID = fmt.Sprintf("%s-%d", name, j), types.UID(fmt.Sprint(name, j))
-			own.Spec.NodeName, own.Spec.Pool.Name = &name, name
-			w.SetResourceSlice(own)
-		}
-	}
-	random, p, predictor := rand.New(rand.NewPCG(9, 9)), build(b, "scoringStrategy: {type: "+strategy+"}"), firstfit.New()
-	claims := 0
-	claim := func() *resourcev1.ResourceClaim {
-		claims++
-		return mig.Claim(fmt.Sprint("claim-", claims), mig.A100[random.IntN(4)].Name)
-	}
-	place := func(c *resourcev1.ResourceClaim, view *snapshot.View, n *snapshot.Node) {
-		request, err := predictor.RequestOf([]*resourcev1.ResourceClaimSpec{&c.Spec}, view, 0)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if results, err := predictor.Allocate(request, n); err == nil && results != nil {
-			c = c.DeepCopy()
-			c.Status.Allocation = &results[0]
-			w.SetResourceClaim(c)
-		}
-	}
-	for range 6 {
-		view := w.View()
-		for i := range 50 {
-			if random.IntN(3) > 0 {
-				place(claim(), view, view.Node(fmt.Sprint("node-", i)))
-			}
-		}
-	}
-	var rows []int32
-	for n := range w.View().All() {
-		rows = append(rows, int32(n.Row()))
-	}
-	all, made := make([]int64, len(rows)), 0
-	next := func() {
-		c := claim()
-		if made++; anew {
-			c.Spec.Devices.Requests[0].Exactly.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{"memory": *resource.NewQuantity(int64(made), resource.BinarySI)}}
-		}
-		w.SetResourceClaim(c)
-		view, pod := w.View(), claiming(c.Name)
-		b.StartTimer()
-		cycle := policytest.Prepare[policy.Score](b, p, pod, view)
-		scoreAll(cycle, view, rows, all)
-		b.StopTimer()
-		place(c, view, view.At(int(rows[slices.Index(all, slices.Max(all))])))
-	}
-	b.StopTimer()
-	for range 24 {
-		next() // what is learned and kept is not measured
-	}
-	b.StopTimer()
-	b.ResetTimer()
-	for range b.N {
-		next()
 	}
 }

@@ -16,7 +16,8 @@ type Ranking struct {
 	shape placement.Shape
 }
 
-// Rank returns the Ranking for a pod over a View; possible is false if no node can serve it, or if no shape describes it.
+// Rank returns the Ranking for a pod over a View; possible is false if no node can serve it, or if
+// no shape describes it.
 func (r *Ranker) Rank(view *snapshot.View, pod snapshot.PodEvent) (ranking Ranking, possible bool) {
 	state := r.state(view)
 	shape, possible := state.shapes.Of(pod)
@@ -37,7 +38,8 @@ func scoreOf(cost placement.Cost) int64 {
 	return policy.NoOpinion - 1
 }
 
-// cost returns the cost of placing the pod on the node; the largest possible cost if it does not fit.
+// cost returns the cost of placing the pod on the node; the largest possible cost if it does not
+// fit.
 func (r *Ranking) cost(n *snapshot.Node) placement.Cost {
 	state := r.state.ranker.states.Of(n)
 	offers := r.state.model.Rate(&state.node, r.shape)

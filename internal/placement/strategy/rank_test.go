@@ -32,7 +32,8 @@ func TestNormalizedRanks(t *testing.T) {
 	}
 }
 
-// A score is 100 less the number of different scores that are better, and not less than 0. NoOpinion stays.
+// A score is 100 less the number of different scores that are better, and not less than 0.
+// NoOpinion stays.
 func TestNormalizedScores(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		scores := rapid.SliceOfN(rapid.Int64Range(-150, 150), 0, 400).Draw(t, "scores")

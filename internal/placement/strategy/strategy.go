@@ -1,6 +1,7 @@
-// Package strategy ranks nodes, and the GPUs of a node, by the cost of placing a pod there. The cost depends on the
-// state of the node and on which pods usually come, which is learned from the history of the View. The package is
-// independent of any protocol: [Options] describe what a node has and what a pod requests.
+// Package strategy ranks nodes, and the GPUs of a node, by the cost of placing a pod there. The
+// cost depends on the state of the node and on which pods usually come, which is learned from the
+// history of the View. The package is independent of any protocol: [Options] describe what a node
+// has and what a pod requests.
 package strategy
 
 import (
@@ -20,7 +21,8 @@ type Strategy struct {
 	Name string
 	// Rater returns the Rater for a mix of pods that usually come, and for these kinds of nodes.
 	Rater func(mix *placement.Mix, nodes []placement.Kind) Rater
-	// RemembersAll is true if the strategy learns from all pods of the history, and not only from the latest.
+	// RemembersAll is true if the strategy learns from all pods of the history, and not only from
+	// the latest.
 	RemembersAll bool
 }
 
@@ -33,7 +35,8 @@ type Rater struct {
 	Waste *placement.Waste
 }
 
-// LeastWaste prefers the placements that waste the least of what the usual pods could use; see [placement.Waste].
+// LeastWaste prefers the placements that waste the least of what the usual pods could use; see
+// [placement.Waste].
 func LeastWaste() Strategy {
 	return Strategy{Name: "LeastWaste", Rater: func(mix *placement.Mix, nodes []placement.Kind) Rater {
 		w := placement.NewWaste(mix, nodes)
@@ -46,22 +49,23 @@ type Options struct {
 	Strategy Strategy
 	// Node returns what is free of a node. It depends on the node alone.
 	Node func(*snapshot.Node) placement.Node
-	// Shapes returns the Shapes of a View: last, if they are still right, or other ones. first has the first node of each kind. last is
-	// nil at first, and may be of an older View.
+	// Shapes returns the Shapes of a View: last, if they are still right, or other ones. first has
+	// the first node of each kind. last is nil at first, and may be of an older View.
 	Shapes func(last Shapes, view *snapshot.View, first []*snapshot.Node) Shapes
 }
 
 // Shapes are what pods request. It is immutable, and comparable: a pointer.
 type Shapes interface {
-	// Of returns what a pod requests, bound or not; possible is false if no node can serve it, or if no shape describes it.
+	// Of returns what a pod requests, bound or not; possible is false if no node can serve it, or
+	// if no shape describes it.
 	Of(snapshot.PodEvent) (s placement.Shape, possible bool)
 }
 
 // keptModels is how many models are kept: the current one, the next one, and one for late requests.
 const keptModels = 3
 
-// Ranker ranks nodes by a strategy. Its results depend only on the View: what it keeps from View to View only makes it
-// faster. It is safe for concurrent use.
+// Ranker ranks nodes by a strategy. Its results depend only on the View: what it keeps from View to
+// View only makes it faster. It is safe for concurrent use.
 type Ranker struct {
 	options Options
 	states  *snapshot.Fact[nodeState]
@@ -161,8 +165,8 @@ func (s *clusterState) read(last *clusterState) {
 	s.model = s.ranker.model(s, placement.ModelPods(came(s.view), s.view.Len()))
 }
 
-// changeFrom reads the nodes that have changed since the last state. It returns false if all nodes must
-// be read.
+// changeFrom reads the nodes that have changed since the last state. It returns false if all nodes
+// must be read.
 func (s *clusterState) changeFrom(last *clusterState) bool {
 	states := s.ranker.states
 	var changed []int

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxTableBytes is how much memory a Ranker uses for tables, about 150 shapes with 5,000 nodes, and
-	// maxTables how many there are at most.
+	// maxTableBytes is how much memory a Ranker uses for tables, about 150 shapes with 5,000 nodes,
+	// and maxTables how many there are at most.
 	maxTableBytes = 24 << 20
 	maxTables     = 256
 	// ratedBytes is the size of a rated.
@@ -20,8 +20,9 @@ const (
 	maxTerms = 1 << 12
 )
 
-// table holds the offers of all nodes for one shape, near each other in memory: prices change with each View, and offers only with their
-// node. Many offers have the same terms, of which the price is computed once.
+// table holds the offers of all nodes for one shape, near each other in memory: prices change with
+// each View, and offers only with their node. Many offers have the same terms, of which the price
+// is computed once.
 type table struct {
 	shape  placement.Shape
 	model  *workloadModel
@@ -39,8 +40,8 @@ type rated struct {
 	count   uint8
 }
 
-// tables are those that were used last, the latest first. One request at a time owns a table. The zero
-// value is ready to use.
+// tables are those that were used last, the latest first. One request at a time owns a table. The
+// zero value is ready to use.
 type tables struct {
 	mu  sync.Mutex
 	all []*table
