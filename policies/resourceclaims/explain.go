@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"outboard.dev/outboard/internal/firstfit"
@@ -145,13 +146,17 @@ func (h *hardware) miss(want *resourcev1.ExactDeviceRequest, id deviceID, d *res
 			shares = append(shares, a)
 		}
 	}
-	if len(whole) > 0 {
+	switch {
+	case len(whole) > 0:
 		return "allocated to " + holders(whole, "")
-	}
-	if isShared(d) {
+	case isShared(d):
 		for _, name := range slices.Sorted(maps.Keys(d.Capacity)) {
-			if short := shortOf(want, name, d.Capacity[name], shares); short != "" {
-				return short
+			capacity, free := d.Capacity[name], d.Capacity[name].Value.DeepCopy()
+			for _, a := range shares {
+				free.Sub(a.Result.ConsumedCapacity[name])
+			}
+			if free.Cmp(amountWanted(want, name, capacity)) < 0 {
+				return fmt.Sprintf("%s: %s", name, short(free, capacity.Value, shares, name))
 			}
 		}
 	}
@@ -163,36 +168,34 @@ func (h *hardware) miss(want *resourcev1.ExactDeviceRequest, id deviceID, d *res
 		for _, name := range slices.Sorted(maps.Keys(consumes.Counters)) {
 			wanted := consumes.Counters[name].Value
 			if free := units[i].free(name); free.Cmp(wanted) < 0 {
-				return fmt.Sprintf("counter %s of %s: %s of %s free; held by %s", name, consumes.CounterSet,
-					free.String(), wanted.String(), holders(units[i].held, ""))
+				return fmt.Sprintf("counter %s of %s: %s", name, consumes.CounterSet, short(free, wanted, units[i].held, ""))
 			}
 		}
 	}
 	return "can serve it alone"
 }
 
-// shortOf returns that less of the capacity is free than is wanted, or "". A request that names no
-// amount takes the default, or all.
-func shortOf(want *resourcev1.ExactDeviceRequest, name resourcev1.QualifiedName, capacity resourcev1.DeviceCapacity, shares []snapshot.DeviceAllocation) string {
-	amount := capacity.Value
-	if capacity.RequestPolicy != nil && capacity.RequestPolicy.Default != nil {
-		amount = *capacity.RequestPolicy.Default
-	}
+// amountWanted returns how much is wanted of the capacity. A request that names no amount takes the
+// default, or all.
+func amountWanted(
+	want *resourcev1.ExactDeviceRequest, name resourcev1.QualifiedName, of resourcev1.DeviceCapacity,
+) resource.Quantity {
 	if want.Capacity != nil {
-		if named, ok := want.Capacity.Requests[name]; ok {
-			amount = named
+		if amount, ok := want.Capacity.Requests[name]; ok {
+			return amount
 		}
 	}
-	free := capacity.Value.DeepCopy()
-	for _, a := range shares {
-		free.Sub(a.Result.ConsumedCapacity[name])
+	if of.RequestPolicy != nil && of.RequestPolicy.Default != nil {
+		return *of.RequestPolicy.Default
 	}
-	if free.Cmp(amount) >= 0 {
-		return ""
-	}
-	text := fmt.Sprintf("%s: %s of %s free", name, free.String(), capacity.Value.String())
-	if len(shares) > 0 {
-		text += "; held by " + holders(shares, name)
+	return of.Value
+}
+
+// short says how much is free, and which claims hold the rest.
+func short(free, of resource.Quantity, held []snapshot.DeviceAllocation, capacity resourcev1.QualifiedName) string {
+	text := fmt.Sprintf("%s of %s free", free.String(), of.String())
+	if len(held) > 0 {
+		text += "; held by " + holders(held, capacity)
 	}
 	return text
 }
