@@ -14,75 +14,24 @@ import (
 // bound by this caller: if Bind has not bound the pod, it waits for a node again, and a new View shows that. A pod that was already
 // decided to be on the node keeps its annotations. If another node was decided, Assume moves the pod: end the earlier decision first, as
 // [binder.Binder.Resolve] does.
-func (c *Cluster) Assume(pod *corev1.Pod, node string) (forget func()) {
-	return c.state.assume(pod, node)
-}
-
-// Assumed returns the node on which the pod counts because of Assume, before Bind has bound it; "" if there is none.
-func (c *Cluster) Assumed(uid types.UID) (node string) { return c.state.assumedOn(uid) }
-
-// ViewFor returns the latest View for the evaluation of the pod, which does not count against itself while it is decided to be on a node.
-func (c *Cluster) ViewFor(uid types.UID) *snapshot.View {
-	node := c.Assumed(uid) // before the View is read: a View without the pod is newer
-	view := c.View()
-	if node == "" {
-		return view
-	}
-	return view.WithoutPod(node, uid)
-}
-
-// FinishBinding says that the pod is bound to the node for which it was assumed, perhaps by another client than this Cluster.
-func (c *Cluster) FinishBinding(uid types.UID) { c.state.finishBinding(uid, time.Now()) }
-
-// apply makes a step of the pod's assumption, and has the Views show its effect.
-func (s *state) apply(uid types.UID, next assumption.State, e assumption.Effect) {
-	former, watched := s.assumed[uid], s.seen(uid)
-	s.lookups.Lock()
-	if next == (assumption.State{}) {
-		delete(s.assumed, uid)
-	} else {
-		s.assumed[uid] = next
-	}
-	s.lookups.Unlock()
-	switch {
-	case e == assumption.AsAssumed:
-		s.builder.AssumePod(next.Pod, next.Node)
-		// If the watch has shown another pod of that name, names keeps the other one.
-		if named := s.named(next.Pod.Namespace, next.Pod.Name); next.Bound && (named == nil || named.UID == uid) {
-			s.name(next.Pod)
-		}
-	case e == assumption.AsWatched && watched != nil:
-		s.addToViews(watched)
-	case e == assumption.AsWatched && former.Pod != nil:
-		s.removeFromViews(former.Pod)
-	}
-}
-
-// decide is apply, and publishes the effect.
-func (s *state) decide(uid types.UID, next assumption.State, e assumption.Effect) {
-	if s.apply(uid, next, e); e != assumption.Unchanged {
-		s.publishLocked()
-	}
-}
-
-func (s *state) assume(pod *corev1.Pod, node string) (forget func()) {
+func (s *State) Assume(pod *corev1.Pod, node string) (forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, e := s.assumed[pod.UID].Assume(pod, node, s.seen(pod.UID))
+	next, e := s.assumed[pod.UID].Assume(pod, node, s.PodByUID(pod.UID))
 	s.decide(pod.UID, next, e)
-	return func() { s.forget(pod.UID) }
+	return func() { s.Forget(pod.UID) }
 }
 
-// forget ends a call of assume.
-func (s *state) forget(uid types.UID) {
+// Forget ends a call of Assume.
+func (s *State) Forget(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next, e := s.assumed[uid].Forget()
 	s.decide(uid, next, e)
 }
 
-// assumedOn returns the node of a pod that is decided and not bound.
-func (s *state) assumedOn(uid types.UID) string {
+// Assumed returns the node on which the pod counts because of Assume, before Bind has bound it; "" if there is none.
+func (s *State) Assumed(uid types.UID) (node string) {
 	s.lookups.RLock()
 	defer s.lookups.RUnlock()
 	if a := s.assumed[uid]; !a.Bound {
@@ -91,8 +40,21 @@ func (s *state) assumedOn(uid types.UID) string {
 	return ""
 }
 
-// beginRequest returns the number of a request whose response may say that the pod is bound, for endRequest.
-func (s *state) beginRequest(uid types.UID) (number int) {
+// ViewFor returns the latest View for the evaluation of the pod, which does not count against itself while it is decided to be on a node.
+func (s *State) ViewFor(uid types.UID) *snapshot.View {
+	node := s.Assumed(uid) // before the View is read: a View without the pod is newer
+	view := s.View()
+	if node == "" {
+		return view
+	}
+	return view.WithoutPod(node, uid)
+}
+
+// FinishBinding says that the pod is bound to the node for which it was assumed, perhaps by another client than this Cluster.
+func (s *State) FinishBinding(uid types.UID) { s.FinishBindingAt(uid, time.Now()) }
+
+// BeginRequest returns the number of a request whose response may say that the pod is bound, for EndRequest.
+func (s *State) BeginRequest(uid types.UID) (number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.assumed[uid].Begin()
@@ -100,20 +62,20 @@ func (s *state) beginRequest(uid types.UID) (number int) {
 	return next.Begun
 }
 
-// endRequest ends a request. pod is the pod as the API server has bound or read it; nil if it is unknown or gone. If it is on a node, the View
-// has it there when endRequest returns, unless a later request has found it elsewhere, which is possible only if etcd was restored in between.
-func (s *state) endRequest(uid types.UID, number int, pod *corev1.Pod, now time.Time) {
+// EndRequest ends a request. pod is the pod as the API server has bound or read it; nil if it is unknown or gone. If it is on a node, the View
+// has it there when EndRequest returns, unless a later request has found it elsewhere, which is possible only if etcd was restored in between.
+func (s *State) EndRequest(uid types.UID, number int, pod *corev1.Pod, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, e := s.assumed[uid].Respond(number, pod, s.seen(uid), now)
+	next, e := s.assumed[uid].Respond(number, pod, s.PodByUID(uid), now)
 	s.apply(uid, next, e)
 	if pod != nil && pod.Spec.NodeName != "" {
 		s.publishLocked() // includes what the watch has shown
 	}
 }
 
-// finishBinding leaves the View as it is until the next one: the pod counts on its node already.
-func (s *state) finishBinding(uid types.UID, now time.Time) {
+// FinishBindingAt is FinishBinding at that time. It leaves the View as it is until the next one: the pod counts on its node already.
+func (s *State) FinishBindingAt(uid types.UID, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next, e := s.assumed[uid].Finish(now)
@@ -121,8 +83,8 @@ func (s *state) finishBinding(uid types.UID, now time.Time) {
 	s.requestPublish()
 }
 
-// unconfirmed returns the pods that count as bound since before the time.
-func (s *state) unconfirmed(before time.Time) []*corev1.Pod {
+// Unconfirmed returns the pods that count as bound since before the time.
+func (s *State) Unconfirmed(before time.Time) []*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var pods []*corev1.Pod
@@ -134,9 +96,41 @@ func (s *state) unconfirmed(before time.Time) []*corev1.Pod {
 	return pods
 }
 
-func (s *state) confirm(assumed, truth *corev1.Pod, now time.Time) {
+// Confirm says how the API server has a pod of Unconfirmed; nil: it is gone.
+func (s *State) Confirm(assumed, truth *corev1.Pod, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next, e := s.assumed[assumed.UID].Confirm(assumed, truth, now)
 	s.decide(assumed.UID, next, e)
+}
+
+// apply makes a step of the pod's assumption, and has the Views show its effect.
+func (s *State) apply(uid types.UID, next assumption.State, e assumption.Effect) {
+	former, watched := s.assumed[uid], s.PodByUID(uid)
+	s.lookups.Lock()
+	if next == (assumption.State{}) {
+		delete(s.assumed, uid)
+	} else {
+		s.assumed[uid] = next
+	}
+	s.lookups.Unlock()
+	switch {
+	case e == assumption.AsAssumed:
+		s.builder.AssumePod(next.Pod, next.Node)
+		// If the watch has shown another pod of that name, names keeps the other one.
+		if named := s.PodByName(next.Pod.Namespace, next.Pod.Name); next.Bound && (named == nil || named.UID == uid) {
+			s.name(next.Pod)
+		}
+	case e == assumption.AsWatched && watched != nil:
+		s.addToViews(watched)
+	case e == assumption.AsWatched && former.Pod != nil:
+		s.removeFromViews(former.Pod)
+	}
+}
+
+// decide is apply, and publishes the effect.
+func (s *State) decide(uid types.UID, next assumption.State, e assumption.Effect) {
+	if s.apply(uid, next, e); e != assumption.Unchanged {
+		s.publishLocked()
+	}
 }

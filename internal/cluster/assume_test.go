@@ -14,9 +14,9 @@ import (
 
 // shown returns where the latest View has the pod with the UID p: on which nodes, and whether it is bound there, or to which node it is
 // nominated.
-func shown(s *state) string {
+func shown(s *State) string {
 	on := ""
-	for n := range s.view().All() {
+	for n := range s.View().All() {
 		for _, pod := range n.Pods {
 			if pod.UID != "p" {
 				continue
@@ -26,7 +26,7 @@ func shown(s *state) string {
 				on += ", bound"
 			}
 		}
-		for _, pod := range s.view().Nominated() {
+		for _, pod := range s.View().Nominated() {
 			if pod.Status.NominatedNodeName == n.Name {
 				on += "nominated to " + n.Name
 			}
@@ -71,43 +71,43 @@ func TestAssumption(t *testing.T) {
 		"never watched, and gone":       {{"gone", "nowhere"}, {"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"gone from the API", "nowhere"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newState()
+			s := NewState()
 			for _, node := range []string{"a", "b", "c"} {
-				s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+				s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 			}
-			s.setPod(pod(""))
-			s.setComplete()
+			s.SetPod(pod(""))
+			s.SetComplete()
 			var forgets []func()
 			now := time.Now()
 			for i, step := range steps {
 				var node string
-				was, before := shown(s), s.view().Room()
+				was, before := shown(s), s.View().Room()
 				switch _, err := fmt.Sscanf(step.do, "assume %s", &node); {
 				case err == nil:
-					forgets = append(forgets, s.assume(pod(""), node))
+					forgets = append(forgets, s.Assume(pod(""), node))
 					leaves := strings.HasPrefix(was, "on ") && shown(s) != was || strings.HasPrefix(was, "nominated to ") && was != "nominated to "+node
-					if makesRoom := s.view().Room() != before; makesRoom != leaves {
+					if makesRoom := s.View().Room() != before; makesRoom != leaves {
 						t.Errorf("step %d, %s: the pod, before %s, makes room: %t", i, step.do, was, makesRoom)
 					}
 				case step.do == "forget":
 					forgets[0]()
 					forgets = forgets[1:]
 				case step.do == "finish":
-					s.finishBinding("p", now)
+					s.FinishBindingAt("p", now)
 				case step.do == "gone":
-					s.removePod(pod(""))
+					s.RemovePod(pod(""))
 				case step.do == "gone from the API":
-					s.confirm(s.unconfirmed(now.Add(time.Hour))[0], nil, now)
+					s.Confirm(s.Unconfirmed(now.Add(time.Hour))[0], nil, now)
 				case step.do[:4] == "bind":
-					s.endRequest("p", s.beginRequest("p"), pod(step.do[5:]), now)
+					s.EndRequest("p", s.BeginRequest("p"), pod(step.do[5:]), now)
 				case step.do[:5] == "watch":
-					s.setPod(pod(step.do[6:]))
-					s.publish()
+					s.SetPod(pod(step.do[6:]))
+					s.Publish()
 				case step.do[:7] == "confirm":
-					s.confirm(s.unconfirmed(now.Add(time.Hour))[0], pod(step.do[8:]), now)
+					s.Confirm(s.Unconfirmed(now.Add(time.Hour))[0], pod(step.do[8:]), now)
 				}
 				if step.do == "gone" || step.do == "finish" {
-					s.publish()
+					s.Publish()
 				}
 				if got := shown(s); got != step.want {
 					t.Fatalf("after step %d, %s, the pod is %s, want %s", i, step.do, got, step.want)
@@ -120,17 +120,17 @@ func TestAssumption(t *testing.T) {
 // Two calls of Bind are about one pod. After the first response the pod is deleted, and the API server says so; the second response, which says
 // that the pod was bound, comes later.
 func TestResponseFromBeforeAPodIsGone(t *testing.T) {
-	s := newState()
-	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s := NewState()
+	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
-	s.setPod(pod)
-	s.setComplete()
+	s.SetPod(pod)
+	s.SetComplete()
 	bound := pod.DeepCopy()
 	bound.Spec.NodeName = "a"
-	first, second := s.beginRequest("p"), s.beginRequest("p")
-	s.endRequest("p", first, bound, time.Now())
-	s.confirm(s.unconfirmed(time.Now().Add(time.Hour))[0], nil, time.Now())
-	s.endRequest("p", second, bound, time.Now())
+	first, second := s.BeginRequest("p"), s.BeginRequest("p")
+	s.EndRequest("p", first, bound, time.Now())
+	s.Confirm(s.Unconfirmed(time.Now().Add(time.Hour))[0], nil, time.Now())
+	s.EndRequest("p", second, bound, time.Now())
 	if got := shown(s); got != "nowhere" {
 		t.Errorf("the pod is %s", got)
 	}
@@ -139,18 +139,18 @@ func TestResponseFromBeforeAPodIsGone(t *testing.T) {
 // The API server binds a pod, etcd is restored to the moment before, and the API server binds the pod to another node. The response to the
 // first Binding arrives last.
 func TestResponseFromBeforeARestore(t *testing.T) {
-	s := newState()
+	s := NewState()
 	for _, node := range []string{"a", "b"} {
-		s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+		s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 	}
 	pod := func(node string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: node}}
 	}
-	s.setPod(pod(""))
-	s.setComplete()
-	first, second := s.beginRequest("p"), s.beginRequest("p")
-	s.endRequest("p", second, pod("b"), time.Now())
-	s.endRequest("p", first, pod("a"), time.Now())
+	s.SetPod(pod(""))
+	s.SetComplete()
+	first, second := s.BeginRequest("p"), s.BeginRequest("p")
+	s.EndRequest("p", second, pod("b"), time.Now())
+	s.EndRequest("p", first, pod("a"), time.Now())
 	if got := shown(s); got != "on b, bound" {
 		t.Errorf("the pod is %s", got)
 	}
@@ -158,9 +158,9 @@ func TestResponseFromBeforeARestore(t *testing.T) {
 
 // A pod that asks where it fits does not count against itself while it is decided, and counts when it is bound.
 func TestViewFor(t *testing.T) {
-	c := &Cluster{state: newState()}
-	c.state.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-	c.state.setComplete()
+	c := &Cluster{State: NewState()}
+	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	c.SetComplete()
 	has := func(asking types.UID) bool { return c.ViewFor(asking).Node("a").Has("p") }
 	forget := c.Assume(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}, "a")
 	if has("p") || !has("q") || !has("") || c.Assumed("p") != "a" {
@@ -189,9 +189,9 @@ func TestWhatIsReadCounts(t *testing.T) {
 		"TouchPod": func(c *Cluster) (*corev1.Pod, error) { return c.TouchPod(t.Context(), "ns", "p", "p") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &Cluster{client: fake.NewClientset(bound), state: newState(), options: Options{BindTimeout: time.Minute, LookupTimeout: time.Minute}}
-			c.state.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-			c.state.setComplete()
+			c := &Cluster{client: fake.NewClientset(bound), State: NewState(), options: Options{BindTimeout: time.Minute, LookupTimeout: time.Minute}}
+			c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+			c.SetComplete()
 			planned := bound.DeepCopy()
 			planned.Spec.NodeName, planned.Annotations["device"] = "", "0"
 			forget := c.Assume(planned, "a")
@@ -209,8 +209,8 @@ func TestWhatIsReadCounts(t *testing.T) {
 }
 
 func TestForgetTwicePanics(t *testing.T) {
-	s := newState()
-	forget := s.assume(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}, "a")
+	s := NewState()
+	forget := s.Assume(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}, "a")
 	forget()
 	defer func() {
 		if recover() == nil {
@@ -227,11 +227,11 @@ func BenchmarkAssume(b *testing.B) {
 	for _, others := range []int{1, 50, 500, 5000} {
 		b.Run(fmt.Sprint(others), func(b *testing.B) {
 			b.ReportAllocs()
-			s := newState()
+			s := NewState()
 			for i := range nodes {
-				s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i)}})
+				s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i)}})
 			}
-			s.setComplete()
+			s.SetComplete()
 			pods := make([]*corev1.Pod, b.N+others)
 			for i := range pods {
 				name := fmt.Sprint("pod-", i)
@@ -239,11 +239,11 @@ func BenchmarkAssume(b *testing.B) {
 			}
 			forgets := make([]func(), 0, len(pods))
 			for i := range others {
-				forgets = append(forgets, s.assume(pods[i], node(i)))
+				forgets = append(forgets, s.Assume(pods[i], node(i)))
 			}
 			b.ResetTimer()
 			for i := range b.N {
-				forgets = append(forgets, s.assume(pods[i+others], node(i+others)))
+				forgets = append(forgets, s.Assume(pods[i+others], node(i+others)))
 				forgets[i]()
 			}
 		})

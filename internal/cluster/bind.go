@@ -125,14 +125,14 @@ func (c *Cluster) bind(ctx context.Context, b binder.Binding) Sending {
 	if err := ctx.Err(); err != nil {
 		return s.end(nil, notSent(b, err))
 	}
-	number := c.state.beginRequest(b.UID)
-	defer func() { c.state.endRequest(b.UID, number, s.Pod, time.Now()) }()
+	number := c.BeginRequest(b.UID)
+	defer func() { c.EndRequest(b.UID, number, s.Pod, time.Now()) }()
 	for s.Request != Ended {
 		var r SendResponse
 		switch s.Request {
 		case PostBinding:
 			r.Sent, r.Err = c.post(ctx, b)
-			r.Pod = c.state.seen(b.UID)
+			r.Pod = c.PodByUID(b.UID)
 		case ReadPod:
 			r.Pod, r.Err = c.lookup(context.WithoutCancel(ctx), b.Namespace, b.Name, b.UID)
 		}
@@ -208,8 +208,8 @@ func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.
 // LivePod reads the pod from the API server, not from the cache. Nil if it does not exist. If the pod is on a node, Views count it there from
 // then on, even if the watch does not show that yet.
 func (c *Cluster) LivePod(ctx context.Context, namespace, name string, uid types.UID) (pod *corev1.Pod, err error) {
-	number := c.state.beginRequest(uid)
-	defer func() { c.state.endRequest(uid, number, pod, time.Now()) }()
+	number := c.BeginRequest(uid)
+	defer func() { c.EndRequest(uid, number, pod, time.Now()) }()
 	return c.lookup(ctx, namespace, name, uid)
 }
 

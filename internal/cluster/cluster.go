@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,9 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -107,18 +104,18 @@ func (o *Options) setDefaults() {
 
 // Cluster is a connection to a Kubernetes cluster. Its methods are safe for concurrent use.
 type Cluster struct {
-	options  Options
-	client   kubernetes.Interface
-	state    *state
-	limiter  *limiter      // nil: no limit
-	ledgers  *ledgerClient // nil with Options.Client
-	feeds    atomic.Pointer[[]*feed]
-	metrics  *metrics
-	clock    *ledger.Clock
-	failures atomic.Uint64 // requests without a response of the API server, as counted by the transport
-	denials  denials
-	warnings throttle.Log
-	started  atomic.Bool
+	*State
+	options      Options
+	client       kubernetes.Interface
+	limiter      *limiter      // nil: no limit
+	ledgerClient *ledgerClient // nil with Options.Client
+	feeds        atomic.Pointer[[]*feed]
+	metrics      *metrics
+	clock        *ledger.Clock
+	failures     atomic.Uint64 // requests without a response of the API server, as counted by the transport
+	denials      denials
+	warnings     throttle.Log
+	started      atomic.Bool
 
 	followMu sync.Mutex      // guards what options say about what to follow
 	ctx      context.Context // of Run; nil before Run
@@ -134,7 +131,7 @@ func New(o Options) (*Cluster, error) {
 	if o.Ledgers && o.Client != nil {
 		return nil, errors.New("cluster: Ledgers needs Config, not Client")
 	}
-	c := &Cluster{options: o, client: o.Client, state: newState(), clock: ledger.NewClock(nil), metrics: newMetrics()}
+	c := &Cluster{options: o, client: o.Client, State: NewState(), clock: ledger.NewClock(nil), metrics: newMetrics()}
 	if c.client == nil {
 		var err error
 		if c.client, err = c.newClient(o); err != nil {
@@ -171,7 +168,7 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, &c.failures, c.clock} })
 	var err error
-	if c.ledgers, err = newLedgerClient(config); err != nil {
+	if c.ledgerClient, err = newLedgerClient(config); err != nil {
 		return nil, err
 	}
 	// Ledgers have a rate limit of their own, so that claims can be released while Bindings wait.
@@ -188,7 +185,7 @@ func (c *Cluster) completed() {
 			return
 		}
 	}
-	c.state.setComplete()
+	c.SetComplete()
 }
 
 // Run watches the cluster until ctx ends, and then returns nil once everything that it started has
@@ -222,10 +219,10 @@ func (c *Cluster) publish(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.state.changed:
+		case <-c.changed:
 		}
 		start := time.Now()
-		c.state.publish()
+		c.Publish()
 		select {
 		case <-ctx.Done():
 			return
@@ -243,71 +240,19 @@ func (c *Cluster) confirm(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			for _, assumed := range c.state.unconfirmed(now.Add(-c.options.ConfirmAfter)) {
+			for _, assumed := range c.Unconfirmed(now.Add(-c.options.ConfirmAfter)) {
 				pod, err := c.lookup(ctx, assumed.Namespace, assumed.Name, assumed.UID)
 				if err != nil {
 					break // the API server is unreachable; the pods still count as bound
 				}
-				c.state.confirm(assumed, pod, time.Now())
+				c.Confirm(assumed, pod, time.Now())
 			}
 		}
 	}
 }
 
-// View returns the latest view, without waiting. It is never nil, and empty until Synced returns
-// nil for the first time.
-func (c *Cluster) View() *snapshot.View { return c.state.view() }
-
-// Superseded returns a channel that is closed once View returns another View than this one.
-func (c *Cluster) Superseded(view *snapshot.View) <-chan struct{} {
-	if p := c.state.published.Load(); p.view == view {
-		return p.superseded
-	}
-	done := make(chan struct{})
-	close(done)
-	return done
-}
-
 // Clock returns the API server's time. Without Config it is this process's own.
 func (c *Cluster) Clock() *ledger.Clock { return c.clock }
-
-// KeepHistory sets whether Views have a History, from the next one on. It may change at any time:
-// the History then starts with the existing pods.
-func (c *Cluster) KeepHistory(keep bool) {
-	c.state.mu.Lock()
-	defer c.state.mu.Unlock()
-	if keep {
-		c.state.builder.KeepHistory(maps.Values(c.state.pods))
-	} else {
-		c.state.builder.DropHistory()
-	}
-}
-
-// SetSignal adds the signal to the following Views, or replaces the one with its name.
-func (c *Cluster) SetSignal(s *snapshot.Signal) {
-	c.state.change(func(b *snapshot.Builder) { b.SetSignal(s) })
-}
-
-// DeleteSignal removes the signal from the following Views.
-func (c *Cluster) DeleteSignal(name string) {
-	c.state.change(func(b *snapshot.Builder) { b.DeleteSignal(name) })
-}
-
-// Pod returns the trimmed pod with exactly this UID and resourceVersion, or nil. It may not find a
-// version of a bound pod that is in the View, because versions with the same relevant parts share
-// one object. It does not return a pod of which the cluster has only a part.
-func (c *Cluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
-	if pod := c.state.seen(uid); pod != nil && pod.ResourceVersion == resourceVersion && resourceVersion != "" && !snapshot.IsReduced(pod) {
-		return pod
-	}
-	return nil
-}
-
-// PodByName returns the trimmed pod in its latest known state, including what Bind has bound, or
-// nil. A pod that only Bind has shown has no resourceVersion.
-func (c *Cluster) PodByName(namespace, name string) *corev1.Pod {
-	return c.state.named(namespace, name)
-}
 
 // WaitForSync waits until Synced returns nil. The error is that of ctx.
 func (c *Cluster) WaitForSync(ctx context.Context) error {

@@ -14,10 +14,10 @@ import (
 // only the names.
 func (c *Cluster) configMapFeed(namespace string, sources []snapshot.ConfigMapSource) *feed {
 	resource := schema.GroupVersionResource{Resource: "configmaps in " + namespace}
-	return newFeed(c, resource, "", c.client.CoreV1().ConfigMaps(namespace), configMapStore(c.state, c.options.Logger, sources))
+	return newFeed(c, resource, "", c.client.CoreV1().ConfigMaps(namespace), configMapStore(c.State, c.options.Logger, sources))
 }
 
-func configMapStore(s *state, logger *slog.Logger, sources []snapshot.ConfigMapSource) store[*corev1.ConfigMap] {
+func configMapStore(s *State, logger *slog.Logger, sources []snapshot.ConfigMapSource) store[*corev1.ConfigMap] {
 	put := func(name string, data map[string]string) {
 		s.change(func(b *snapshot.Builder) {
 			for source, node := range familiesOf(name, sources) {

@@ -19,12 +19,12 @@ const taintRulesInterval = 10 * time.Minute
 // deviceFeeds are the feeds of what Dynamic Resource Allocation allocates.
 func (c *Cluster) deviceFeeds() []*feed {
 	api, v1 := c.client.ResourceV1(), resourcev1.SchemeGroupVersion
-	slices := storeOf(c.state, c.trimSlice, (*snapshot.Builder).SetResourceSlice,
+	slices := storeOf(c.State, c.trimSlice, (*snapshot.Builder).SetResourceSlice,
 		func(b *snapshot.Builder, s *resourcev1.ResourceSlice) { b.DeleteResourceSlice(s.Name) })
-	claims := storeOf(c.state, snapshot.TrimResourceClaim, (*snapshot.Builder).SetResourceClaim, (*snapshot.Builder).DeleteResourceClaim)
-	classes := storeOf(c.state, c.trimClass, (*snapshot.Builder).SetDeviceClass,
+	claims := storeOf(c.State, snapshot.TrimResourceClaim, (*snapshot.Builder).SetResourceClaim, (*snapshot.Builder).DeleteResourceClaim)
+	classes := storeOf(c.State, c.trimClass, (*snapshot.Builder).SetDeviceClass,
 		func(b *snapshot.Builder, class *resourcev1.DeviceClass) { b.DeleteDeviceClass(class.Name) })
-	rules := storeOf(c.state, snapshot.TrimDeviceTaintRule, (*snapshot.Builder).SetDeviceTaintRule,
+	rules := storeOf(c.State, snapshot.TrimDeviceTaintRule, (*snapshot.Builder).SetDeviceTaintRule,
 		func(b *snapshot.Builder, r *resourcev1.DeviceTaintRule) { b.DeleteDeviceTaintRule(r.Name) })
 	taintRules := newFeed(c, v1.WithResource("devicetaintrules"), "", api.DeviceTaintRules(), rules)
 	if !taintRules.informed {
@@ -59,7 +59,7 @@ func (f *feed) onceServed(list func(context.Context) error) {
 }
 
 // storeOf returns a store that writes into the Builder.
-func storeOf[T object](s *state, trim func(T), set, remove func(*snapshot.Builder, T)) store[T] {
+func storeOf[T object](s *State, trim func(T), set, remove func(*snapshot.Builder, T)) store[T] {
 	return store[T]{
 		trim:   trim,
 		set:    func(object T) { s.change(func(b *snapshot.Builder) { set(b, object) }) },

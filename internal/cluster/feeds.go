@@ -32,8 +32,8 @@ func (c *Cluster) nodeFeed() *feed {
 			}
 			machines.sweep(c.machines)
 		},
-		set:    func(node *corev1.Node) { c.state.setNode(node) },
-		remove: func(node *corev1.Node) { c.state.removeNode(node) },
+		set:    func(node *corev1.Node) { c.SetNode(node) },
+		remove: func(node *corev1.Node) { c.RemoveNode(node) },
 	})
 }
 
@@ -67,19 +67,19 @@ func (c *Cluster) podFeed() *feed {
 			if like := pods.swap(podKeyOf(pod), pod); like != nil {
 				internPod(pod, like)
 			}
-			if before := c.state.seen(pod.UID); before != nil {
+			if before := c.PodByUID(pod.UID); before != nil {
 				internPod(pod, before) // cheap: parts that are shared already are not compared
 			}
 			pods.sweep(c.podTemplates)
 		},
-		set: c.state.setPod, remove: c.state.removePod,
+		set: c.SetPod, remove: c.RemovePod,
 	})
 }
 
 // trimCached trims a pod that the informers of another component do not keep as a whole anyway.
 func (c *Cluster) trimCached(pod *corev1.Pod) {
 	trimPod(pod)
-	if !snapshot.ReducePod(pod) && c.state.seen(pod.UID) == nil {
+	if !snapshot.ReducePod(pod) && c.PodByUID(pod.UID) == nil {
 		c.warnings.Log(c.options.Logger, slog.LevelWarn, "pod",
 			"a pod is so large that decisions about other pods do not see all of its annotations, labels and requests",
 			"pod", pod.Namespace+"/"+pod.Name)
@@ -87,7 +87,7 @@ func (c *Cluster) trimCached(pod *corev1.Pod) {
 }
 
 func (c *Cluster) podTemplates(yield func(podKey, *corev1.Pod) bool) {
-	for _, pod := range c.state.allPods() {
+	for _, pod := range c.Pods() {
 		if !yield(podKeyOf(pod), pod) {
 			return
 		}
@@ -99,7 +99,7 @@ func (c *Cluster) budgetFeed() *feed {
 	return newFeed(c, resource, "", c.client.PolicyV1().PodDisruptionBudgets(""), store[*policyv1.PodDisruptionBudget]{
 		set: func(budget *policyv1.PodDisruptionBudget) {
 			complete := true
-			c.state.change(func(b *snapshot.Builder) { complete = b.SetDisruptionBudget(budget) })
+			c.change(func(b *snapshot.Builder) { complete = b.SetDisruptionBudget(budget) })
 			if !complete {
 				c.warnings.Log(c.options.Logger, slog.LevelWarn, "budget",
 					"a PodDisruptionBudget is too large: all pods of its namespace count as pods that may not be disrupted",
@@ -107,7 +107,7 @@ func (c *Cluster) budgetFeed() *feed {
 			}
 		},
 		remove: func(budget *policyv1.PodDisruptionBudget) {
-			c.state.change(func(b *snapshot.Builder) {
+			c.change(func(b *snapshot.Builder) {
 				b.DeleteDisruptionBudget(types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name})
 			})
 		},

@@ -26,7 +26,7 @@ func (c *Cluster) Follow(ctx context.Context, ledgers, devices bool, sources []s
 	switch {
 	case !ledgers && !devices && len(sources) == 0:
 		return nil
-	case ledgers && c.ledgers == nil:
+	case ledgers && c.ledgerClient == nil:
 		return errors.New("cluster: Ledgers need Config, not Client")
 	case c.ctx == nil || c.ctx.Err() != nil:
 		return errors.New("cluster: Run is not running")
@@ -48,7 +48,7 @@ func (c *Cluster) Follow(ctx context.Context, ledgers, devices bool, sources []s
 			o.ConfigMaps = append(slices.Clip(o.ConfigMaps), sources...)
 		}
 	}
-	c.state.publish()
+	c.Publish()
 	return errors.Join(errs...)
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -44,9 +45,9 @@ func newLedgerClient(config *rest.Config) (*ledgerClient, error) {
 }
 
 func (c *Cluster) ledgerFeed() *feed {
-	return newFeed(c, schema.GroupVersionResource{Resource: ledger.Resource.Resource}, "", c.ledgers, store[*ledger.Object]{
+	return newFeed(c, schema.GroupVersionResource{Resource: ledger.Resource.Resource}, "", c.ledgerClient, store[*ledger.Object]{
 		trim: func(o *ledger.Object) { o.ManagedFields = nil },
-		set:  c.setLedger, remove: c.state.removeLedger,
+		set:  c.setLedger, remove: c.RemoveLedger,
 	})
 }
 
@@ -55,17 +56,17 @@ func (c *Cluster) ledgerFeed() *feed {
 func (c *Cluster) setLedger(o *ledger.Object) {
 	if name := ledger.Name(o.Spec.Key()); o.Name != name {
 		c.warnings.Log(c.options.Logger, slog.LevelWarn, "ledger", "ignoring a ledger whose name is not that of its resource and node", "ledger", o.Name, "expected", name)
-		c.state.removeLedger(o)
+		c.RemoveLedger(o)
 		return
 	}
-	c.state.setLedger(o)
+	c.SetLedger(o)
 }
 
 // GetLedger reads a Ledger from the API server.
 func (c *Cluster) GetLedger(ctx context.Context, name string) (*ledger.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.LookupTimeout)
 	defer cancel()
-	o, err := c.ledgers.Get(ctx, name, metav1.GetOptions{})
+	o, err := c.ledgerClient.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -80,9 +81,9 @@ func (c *Cluster) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Obje
 	var written *ledger.Object
 	var err error
 	if o.ResourceVersion == "" {
-		written, err = c.ledgers.Create(ctx, o, metav1.CreateOptions{})
+		written, err = c.ledgerClient.Create(ctx, o, metav1.CreateOptions{})
 	} else {
-		written, err = c.ledgers.Update(ctx, o, metav1.UpdateOptions{})
+		written, err = c.ledgerClient.Update(ctx, o, metav1.UpdateOptions{})
 	}
 	if err = c.denials.observe(writeLedger, err); err != nil {
 		return nil, err
@@ -95,14 +96,14 @@ func (c *Cluster) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Obje
 func (c *Cluster) DeleteLedger(ctx context.Context, o *ledger.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
 	defer cancel()
-	return c.ledgers.Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion}})
+	return c.ledgerClient.Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID, ResourceVersion: &o.ResourceVersion}})
 }
 
 // TouchPod changes the resourceVersion of the pod, by setting an annotation, and returns the
 // changed pod; nil if it is gone. Views count the pod as after [Cluster.LivePod].
 func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid types.UID) (touched *corev1.Pod, err error) {
-	number := c.state.beginRequest(uid)
-	defer func() { c.state.endRequest(uid, number, touched, time.Now()) }()
+	number := c.BeginRequest(uid)
+	defer func() { c.EndRequest(uid, number, touched, time.Now()) }()
 	pod, err := c.stamp(ctx, namespace, name, uid, ReleaseAnnotation)
 	if rejected(err) || apierrors.IsConflict(err) { // perhaps because there is another pod of that name
 		if pod, lookupErr := c.lookup(ctx, namespace, name, uid); pod == nil {
@@ -117,47 +118,21 @@ func (c *Cluster) TouchPod(ctx context.Context, namespace, name string, uid type
 }
 
 // Ledger returns the Ledger with the name in its latest known state, or nil.
-func (c *Cluster) Ledger(name string) *ledger.Object { return c.state.ledger(name) }
-
-// Ledgers returns all Ledgers in their latest known state, in no particular order.
-func (c *Cluster) Ledgers() []*ledger.Object { return c.state.allLedgers() }
-
-// Pods returns the trimmed pods as last shown by the watch, in no particular order.
-func (c *Cluster) Pods() []*corev1.Pod { return c.state.allPods() }
-
-// Unbound returns those of Pods that are not on a node, in no particular order.
-func (c *Cluster) Unbound() []*corev1.Pod { return c.state.unboundPods() }
-
-// UnboundVersion returns a number that is another one after each change of Unbound.
-func (c *Cluster) UnboundVersion() uint64 {
-	c.state.lookups.RLock()
-	defer c.state.lookups.RUnlock()
-	return c.state.unboundVersion
-}
-
-// CountPods returns how many pods Pods returns.
-func (c *Cluster) CountPods() int { return c.state.count() }
-
-// PodByUID returns the trimmed pod as last shown by the watch, or nil.
-func (c *Cluster) PodByUID(uid types.UID) *corev1.Pod { return c.state.seen(uid) }
-
-func (s *state) ledger(name string) *ledger.Object {
+func (s *State) Ledger(name string) *ledger.Object {
 	s.lookups.RLock()
 	defer s.lookups.RUnlock()
 	return s.ledgers[name]
 }
 
-func (s *state) allLedgers() []*ledger.Object {
+// Ledgers returns all Ledgers in their latest known state, in no particular order.
+func (s *State) Ledgers() []*ledger.Object {
 	s.lookups.RLock()
 	defer s.lookups.RUnlock()
-	all := make([]*ledger.Object, 0, len(s.ledgers))
-	for _, o := range s.ledgers {
-		all = append(all, o)
-	}
-	return all
+	return slices.Collect(maps.Values(s.ledgers))
 }
 
-func (s *state) setLedger(o *ledger.Object) {
+// SetLedger handles a Ledger shown by the watch.
+func (s *State) SetLedger(o *ledger.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var old []snapshot.LedgerPod
@@ -171,7 +146,8 @@ func (s *state) setLedger(o *ledger.Object) {
 	s.showLedger(o)
 }
 
-func (s *state) removeLedger(o *ledger.Object) {
+// RemoveLedger handles an event of the watch that a Ledger is gone. It reads only the name.
+func (s *State) RemoveLedger(o *ledger.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.ledgers[o.Name]
@@ -188,7 +164,7 @@ func (s *state) removeLedger(o *ledger.Object) {
 
 // replaceClaims replaces the pods of the ledger with the name in the index of claims. A pod that is gone and loses its claim may get another
 // one, by a bind call that comes late. That one counts until a sweep releases it.
-func (s *state) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
+func (s *State) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
 	this := func(other string) bool { return other == name }
 	for i := range old {
 		uid := old[i].UID
@@ -212,14 +188,14 @@ func (s *state) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
 // showLedger sets the ledger in the View, without the claims of pods that the watch has shown to be
 // gone. These claims are in the Ledger for some seconds more, but a pod that needs the units is
 // retried now.
-func (s *state) showLedger(o *ledger.Object) {
+func (s *State) showLedger(o *ledger.Object) {
 	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool { return slices.Contains(s.gone[uid], o.Name) }))
 	s.requestPublish()
 }
 
 // claimsEnd handles an event of the watch that a pod is gone, or, after a restore of etcd, exists
 // again.
-func (s *state) claimsEnd(uid types.UID, gone bool) {
+func (s *State) claimsEnd(uid types.UID, gone bool) {
 	if _, was := s.gone[uid]; was == gone {
 		return
 	}

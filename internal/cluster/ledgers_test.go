@@ -15,9 +15,9 @@ import (
 // What a pod holds is free in the View as soon as the watch shows its deletion, although its claim stays in the Ledger a while
 // longer; it counts again if the pod comes back.
 func TestClaimsOfPodsThatAreGone(t *testing.T) {
-	s := newState()
-	s.setComplete()
-	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	s := NewState()
+	s.SetComplete()
+	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	object := func(pods ...types.UID) *ledger.Object {
 		o := &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: snapshot.Ledger{Resource: "gpu", Node: "n", Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 10}}}}
 		for _, uid := range pods {
@@ -31,31 +31,31 @@ func TestClaimsOfPodsThatAreGone(t *testing.T) {
 	}
 	used := func(step string, want int64) {
 		t.Helper()
-		s.publish()
-		if got := s.view().Node("n").Ledger("gpu").Unit("0").Used(); got != want {
+		s.Publish()
+		if got := s.View().Node("n").Ledger("gpu").Unit("0").Used(); got != want {
 			t.Errorf("%s: %d used, want %d", step, got, want)
 		}
 	}
-	s.setPod(pod("a"))
-	s.setPod(pod("b"))
-	s.setLedger(object("a", "b", "c"))
+	s.SetPod(pod("a"))
+	s.SetPod(pod("b"))
+	s.SetLedger(object("a", "b", "c"))
 	used("claimed, c not seen yet", 9)
 	ended := pod("a")
 	ended.Status.Phase = corev1.PodSucceeded
-	s.setPod(ended)
+	s.SetPod(ended)
 	used("a has ended", 6)
-	s.removePod(pod("b"))
+	s.RemovePod(pod("b"))
 	used("b is gone", 3)
-	s.setLedger(object("a", "b", "c", "d"))
+	s.SetLedger(object("a", "b", "c", "d"))
 	used("the Ledger says it again", 6)
-	s.setPod(pod("b"))
+	s.SetPod(pod("b"))
 	used("b is back, after a restore", 9)
-	s.setLedger(object("b", "c"))
+	s.SetLedger(object("b", "c"))
 	used("the claim of a is released", 6)
-	s.setLedger(object("a", "b", "c"))
+	s.SetLedger(object("a", "b", "c"))
 	used("a late bind call of a claims again", 9)
-	s.removePod(pod("b"))
-	s.removeLedger(object())
+	s.RemovePod(pod("b"))
+	s.RemoveLedger(object())
 	used("the Ledger is gone", 0)
 	if len(s.gone) > 0 || len(s.claims) > 0 {
 		t.Errorf("got %v and %v in memory", s.gone, s.claims)
@@ -64,9 +64,9 @@ func TestClaimsOfPodsThatAreGone(t *testing.T) {
 
 // A pod that is gone has claims in two ledgers. A bind call that comes late claims again in the one that has released its claim already.
 func TestLateClaimBesideAnother(t *testing.T) {
-	s := newState()
-	s.setComplete()
-	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	s := NewState()
+	s.SetComplete()
+	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	object := func(resource string, pods ...types.UID) *ledger.Object {
 		o := &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: resource}, Spec: snapshot.Ledger{Resource: resource, Node: "n", Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 10}}}}
 		for _, uid := range pods {
@@ -77,26 +77,26 @@ func TestLateClaimBesideAnother(t *testing.T) {
 	}
 	used := func(step string, want ...int64) {
 		t.Helper()
-		s.publish()
+		s.Publish()
 		for i, resource := range []string{"gpu", "fpga"} {
-			if got := s.view().Node("n").Ledger(resource).Unit("0").Used(); got != want[i] {
+			if got := s.View().Node("n").Ledger(resource).Unit("0").Used(); got != want[i] {
 				t.Errorf("%s: %d of %s used, want %d", step, got, resource, want[i])
 			}
 		}
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a", Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}}
-	s.setPod(pod)
-	s.setLedger(object("gpu", "a"))
-	s.setLedger(object("fpga", "a"))
+	s.SetPod(pod)
+	s.SetLedger(object("gpu", "a"))
+	s.SetLedger(object("fpga", "a"))
 	used("claimed", 3, 3)
-	s.removePod(pod)
+	s.RemovePod(pod)
 	used("gone", 0, 0)
-	s.setLedger(object("gpu"))
-	s.setLedger(object("gpu", "a"))
+	s.SetLedger(object("gpu"))
+	s.SetLedger(object("gpu", "a"))
 	used("claimed late", 3, 0)
-	s.setLedger(object("fpga"))
+	s.SetLedger(object("fpga"))
 	used("the other claim is released", 3, 0)
-	s.setLedger(object("gpu"))
+	s.SetLedger(object("gpu"))
 	if len(s.gone) > 0 || len(s.claims) > 0 {
 		t.Errorf("got %v and %v in memory", s.gone, s.claims)
 	}
@@ -105,9 +105,9 @@ func TestLateClaimBesideAnother(t *testing.T) {
 // What the watch shows last counts, also if its generation is lower: somebody has deleted the ledger while the watch was interrupted, and a
 // replica has created it again, or etcd was restored.
 func TestLedgerWithALowerGeneration(t *testing.T) {
-	c := &Cluster{state: newState(), options: Options{Logger: slog.New(slog.DiscardHandler)}}
-	c.state.setComplete()
-	c.state.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	c := &Cluster{State: NewState(), options: Options{Logger: slog.New(slog.DiscardHandler)}}
+	c.SetComplete()
+	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	key := snapshot.LedgerKey{Resource: "gpu", Node: "n"}
 	show := func(uid types.UID, generation, used int64) {
 		t.Helper()
@@ -115,7 +115,7 @@ func TestLedgerWithALowerGeneration(t *testing.T) {
 			Resource: "gpu", Node: "n", Pods: []snapshot.LedgerPod{{UID: "a"}},
 			Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 10, Claims: []snapshot.LedgerClaim{{Pod: "a", Amount: used}}}},
 		}})
-		c.state.publish()
+		c.Publish()
 		if got := c.View().Node("n").Ledger("gpu").Unit("0").Used(); got != used {
 			t.Errorf("ledger %s, generation %d: %d used, want %d", uid, generation, got, used)
 		}
@@ -132,9 +132,9 @@ func TestLedgerWithALowerGeneration(t *testing.T) {
 // A ledger that somebody has made by hand, beside the one of the same key, changes no View. It may also take the name of another ledger while the
 // watch is interrupted.
 func TestLedgersWithOtherNames(t *testing.T) {
-	c := &Cluster{state: newState(), options: Options{Logger: slog.New(slog.DiscardHandler)}}
-	c.state.setComplete()
-	c.state.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	c := &Cluster{State: NewState(), options: Options{Logger: slog.New(slog.DiscardHandler)}}
+	c.SetComplete()
+	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	key := snapshot.LedgerKey{Resource: "gpu", Node: "n"}
 	object := func(name, node string, used int64) *ledger.Object {
 		return &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: snapshot.Ledger{
@@ -144,7 +144,7 @@ func TestLedgersWithOtherNames(t *testing.T) {
 	}
 	used := func(step string, want int64) {
 		t.Helper()
-		c.state.publish()
+		c.Publish()
 		var got int64
 		if l := c.View().Node("n").Ledger("gpu"); l != nil {
 			got = l.Unit("0").Used()
@@ -156,7 +156,7 @@ func TestLedgersWithOtherNames(t *testing.T) {
 	c.setLedger(object(ledger.Name(key), "n", 3))
 	c.setLedger(object("made-by-hand", "n", 5))
 	used("made by hand", 3)
-	c.state.removeLedger(object("made-by-hand", "n", 5))
+	c.RemoveLedger(object("made-by-hand", "n", 5))
 	used("removed", 3)
 	if n := len(c.Ledgers()); n != 1 {
 		t.Errorf("%d ledgers", n)
@@ -166,9 +166,9 @@ func TestLedgersWithOtherNames(t *testing.T) {
 }
 
 func TestConfigMapsOfNodes(t *testing.T) {
-	s := newState()
-	s.setComplete()
-	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	s := NewState()
+	s.SetComplete()
+	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	source := snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
 	k := configMapStore(s, slog.New(slog.DiscardHandler), []snapshot.ConfigMapSource{source})
 	k.feed, k.known = &feed{done: func() {}}, map[identity]struct{}{}
@@ -179,8 +179,8 @@ func TestConfigMapsOfNodes(t *testing.T) {
 	}
 	gpus := func(step, want string) {
 		t.Helper()
-		s.publish()
-		if got := s.view().Node("n").ConfigMap(source)["gpus"]; got != want {
+		s.Publish()
+		if got := s.View().Node("n").ConfigMap(source)["gpus"]; got != want {
 			t.Errorf("%s: got %q, want %q", step, got, want)
 		}
 	}

@@ -13,17 +13,17 @@ import (
 // comparison, in a map without a lock.
 func BenchmarkPod(b *testing.B) {
 	const pods = 30000
-	c := &Cluster{state: newState()}
+	c := &Cluster{State: NewState()}
 	var lockFree sync.Map
 	uids := make([]types.UID, pods)
 	for i := range pods {
 		pod := examplePod(i, fmt.Sprint("p-", i))
 		uids[i] = pod.UID
-		c.state.setPod(pod)
+		c.SetPod(pod)
 		lockFree.Store(pod.UID, pod)
 	}
 	change := func(i int) *corev1.Pod {
-		pod := *c.state.seen(uids[i%pods])
+		pod := *c.PodByUID(uids[i%pods])
 		pod.Generation++
 		return &pod
 	}
@@ -32,9 +32,9 @@ func BenchmarkPod(b *testing.B) {
 		change func(*corev1.Pod)
 		find   func(types.UID) bool
 	}{
-		{"Cluster", c.state.setPod, func(uid types.UID) bool { return c.state.seen(uid) != nil }},
+		{"Cluster", c.SetPod, func(uid types.UID) bool { return c.PodByUID(uid) != nil }},
 		{"sync.Map", func(pod *corev1.Pod) {
-			c.state.setPod(pod)
+			c.SetPod(pod)
 			lockFree.Store(pod.UID, pod)
 		}, func(uid types.UID) bool {
 			_, ok := lockFree.Load(uid)

@@ -47,11 +47,11 @@ func (m *metrics) read(c *Cluster) {
 	m.gauge("outboard_cluster_view_generation", "Generation of the current view.",
 		func() float64 { return float64(c.View().Generation()) })
 	m.gauge("outboard_cluster_view_age_seconds", "Time since the current view was published.",
-		func() float64 { return time.Since(c.state.published.Load().at).Seconds() })
+		func() float64 { return time.Since(c.published.Load().at).Seconds() })
 	m.gauge("outboard_cluster_nodes", "Nodes in the current view.",
 		func() float64 { return float64(c.View().Len()) })
 	m.gauge("outboard_cluster_pods", "Pods that have not ended, bound or pending.",
-		func() float64 { return float64(c.state.count()) })
+		func() float64 { return float64(c.CountPods()) })
 	m.registry.MustRegister(feedMetrics{c})
 }
 

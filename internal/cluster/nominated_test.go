@@ -35,29 +35,29 @@ func TestNominationEnds(t *testing.T) {
 		}
 		return p
 	}
-	for what, end := range map[string]func(*state){
-		"bound by us": func(s *state) {
-			s.endRequest("p", s.beginRequest("p"), pod("n"), time.Now())
+	for what, end := range map[string]func(*State){
+		"bound by us": func(s *State) {
+			s.EndRequest("p", s.BeginRequest("p"), pod("n"), time.Now())
 		},
-		"seen bound": func(s *state) { s.setPod(pod("n")) },
-		"gone":       func(s *state) { s.removePod(pod("")) },
-		"not nominated any more": func(s *state) {
+		"seen bound": func(s *State) { s.SetPod(pod("n")) },
+		"gone":       func(s *State) { s.RemovePod(pod("")) },
+		"not nominated any more": func(s *State) {
 			p := pod("")
 			p.Status.NominatedNodeName = ""
-			s.setPod(p)
+			s.SetPod(p)
 		},
 	} {
-		s := newState()
-		s.setComplete()
-		s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-		s.setPod(pod(""))
-		s.publish()
-		if len(s.view().Nominated()) != 1 {
+		s := NewState()
+		s.SetComplete()
+		s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+		s.SetPod(pod(""))
+		s.Publish()
+		if len(s.View().Nominated()) != 1 {
 			t.Fatalf("%s: the pod is not nominated at first", what)
 		}
 		end(s)
-		s.publish()
-		if n := len(s.view().Nominated()); n != 0 {
+		s.Publish()
+		if n := len(s.View().Nominated()); n != 0 {
 			t.Errorf("%s: the pod is still nominated", what)
 		}
 	}

@@ -36,7 +36,7 @@ func testCluster(t *testing.T, objects ...runtime.Object) (*Cluster, *fake.Clien
 // Synced does not return nil before View shows the objects: nodes that it does not show are rejected.
 func TestSyncedAfterTheFirstView(t *testing.T) {
 	c, _ := testCluster(t)
-	c.state.setNode(exampleNode(0))
+	c.SetNode(exampleNode(0))
 	for _, f := range *c.feeds.Load() {
 		f.read.Store(true)
 		if c.Synced() == nil && c.View().Len() != 1 {
@@ -53,7 +53,7 @@ func TestSyncedAfterTheFirstView(t *testing.T) {
 func TestEachChangeIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := testCluster(t)
-		c.state.setComplete()
+		c.SetComplete()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
@@ -66,15 +66,15 @@ func TestEachChangeIsPublished(t *testing.T) {
 			name string
 			make func()
 		}{
-			{"a node comes", func() { c.state.setNode(node) }},
-			{"a pod comes", func() { c.state.setPod(pod) }},
-			{"a ledger comes", func() { c.state.setLedger(claims) }},
-			{"the ledger is gone", func() { c.state.removeLedger(claims) }},
+			{"a node comes", func() { c.SetNode(node) }},
+			{"a pod comes", func() { c.SetPod(pod) }},
+			{"a ledger comes", func() { c.SetLedger(claims) }},
+			{"the ledger is gone", func() { c.RemoveLedger(claims) }},
 			{"a signal comes", func() { c.SetSignal(signal) }},
-			{"a budget comes", func() { c.state.change(func(b *snapshot.Builder) { b.SetDisruptionBudget(budget) }) }},
+			{"a budget comes", func() { c.change(func(b *snapshot.Builder) { b.SetDisruptionBudget(budget) }) }},
 			{"the signal is gone", func() { c.DeleteSignal("load") }},
-			{"the pod is gone", func() { c.state.removePod(pod) }},
-			{"the node is gone", func() { c.state.removeNode(node) }},
+			{"the pod is gone", func() { c.RemovePod(pod) }},
+			{"the node is gone", func() { c.RemoveNode(node) }},
 		} {
 			before := c.View()
 			change.make()
@@ -92,8 +92,8 @@ func TestEachChangeIsPublished(t *testing.T) {
 func TestPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := testCluster(t)
-		c.state.setNode(exampleNode(0))
-		c.state.setComplete()
+		c.SetNode(exampleNode(0))
+		c.SetComplete()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
@@ -104,7 +104,7 @@ func TestPublish(t *testing.T) {
 		change := func(i int) {
 			pod := examplePod(0, fmt.Sprintf("p-%d", i))
 			pod.UID = uid("pod", i)
-			c.state.setPod(pod)
+			c.SetPod(pod)
 		}
 		change(0)
 		synctest.Wait()
@@ -172,10 +172,10 @@ func TestConfirm(t *testing.T) {
 					return true, test.answer, test.err
 				})
 				for i := range 2 {
-					c.state.setNode(exampleNode(i))
+					c.SetNode(exampleNode(i))
 				}
-				c.state.setPod(waiting.DeepCopy())
-				c.state.setComplete()
+				c.SetPod(waiting.DeepCopy())
+				c.SetComplete()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer synctest.Wait()
 				defer cancel()
@@ -347,11 +347,11 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // Superseded notifies every waiting caller of the next View, and callers that come late.
 func TestSuperseded(t *testing.T) {
 	c, _ := testCluster(t)
-	c.state.setComplete()
+	c.SetComplete()
 	first := c.View()
 	for range 2 { // in the second round, first is no longer the current View
 		waiting := []<-chan struct{}{c.Superseded(c.View()), c.Superseded(c.View())}
-		c.state.publish()
+		c.Publish()
 		for _, w := range waiting {
 			select {
 			case <-w:
@@ -359,8 +359,8 @@ func TestSuperseded(t *testing.T) {
 			default:
 			}
 		}
-		c.state.setNode(exampleNode(int(c.View().Generation())))
-		c.state.publish()
+		c.SetNode(exampleNode(int(c.View().Generation())))
+		c.Publish()
 		for _, w := range append(waiting, c.Superseded(first)) {
 			<-w
 		}

@@ -28,7 +28,7 @@ type world struct {
 	versions int
 	restores int
 
-	state    *state
+	state    *State
 	watch    store[*corev1.Pod]
 	attempts []*try
 	lookups  []lookup
@@ -125,7 +125,7 @@ func (w *world) deliver() bool {
 }
 
 func (w *world) list(at int) {
-	for _, pod := range w.state.allPods() {
+	for _, pod := range w.state.Pods() {
 		w.gone[pod.UID] = true
 	}
 	var pods []any
@@ -160,11 +160,11 @@ func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
 		defer try.forget()
 	}
 	if !try.success || !answered {
-		w.state.endRequest(uid, try.call, nil, time.Now())
+		w.state.EndRequest(uid, try.call, nil, time.Now())
 		return
 	}
 	var bound *corev1.Pod
-	switch seen := w.state.seen(uid); {
+	switch seen := w.state.PodByUID(uid); {
 	case try.already:
 		bound = w.byUID(uid).DeepCopy()
 	case seen != nil:
@@ -176,7 +176,7 @@ func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
 		bound = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: try.name, UID: uid}}
 		bound.Spec.NodeName = try.node
 	}
-	w.state.endRequest(uid, try.call, bound, time.Now())
+	w.state.EndRequest(uid, try.call, bound, time.Now())
 	if pod := w.byUID(uid); assumption.OnNode(pod) && pod.Spec.NodeName == try.node && try.begun == w.restores && !w.relist {
 		w.promised[uid] = promise{try.node, w.restores}
 		if got := w.counted()[uid]; got != try.node {
@@ -188,7 +188,7 @@ func (w *world) finish(t *rapid.T, try *try, answered, lookupWorks bool) {
 // counted are the pods of the published view, as node by UID.
 func (w *world) counted() map[types.UID]string {
 	counted := map[types.UID]string{}
-	for node := range w.state.view().All() {
+	for node := range w.state.View().All() {
 		for _, pod := range node.Pods {
 			counted[pod.UID] = node.Name
 		}
@@ -198,7 +198,7 @@ func (w *world) counted() map[types.UID]string {
 
 // check publishes a view, and checks the invariants.
 func (w *world) check(t *rapid.T) {
-	w.state.publish()
+	w.state.Publish()
 	counted := w.counted()
 	for uid := range w.gone {
 		if counted[uid] != "" {
@@ -206,7 +206,7 @@ func (w *world) check(t *rapid.T) {
 		}
 	}
 	for uid := range w.state.assumed {
-		if on := w.state.assumedOn(uid); on != "" && counted[uid] != on {
+		if on := w.state.Assumed(uid); on != "" && counted[uid] != on {
 			t.Fatalf("pod %s is decided to be on %s, and is counted on %q", uid, on, counted[uid])
 		}
 		if !slices.ContainsFunc(w.attempts, func(try *try) bool { return try.uid == uid }) && !w.state.assumed[uid].Bound {
@@ -233,12 +233,12 @@ func (w *world) complete(t *rapid.T) {
 	for w.deliver() {
 	}
 	for _, late := range w.lookups {
-		w.state.confirm(late.assumed, late.truth, time.Now())
+		w.state.Confirm(late.assumed, late.truth, time.Now())
 	}
-	for _, assumed := range w.state.unconfirmed(time.Now().Add(time.Hour)) {
-		w.state.confirm(assumed, w.byUID(assumed.UID).DeepCopy(), time.Now())
+	for _, assumed := range w.state.Unconfirmed(time.Now().Add(time.Hour)) {
+		w.state.Confirm(assumed, w.byUID(assumed.UID).DeepCopy(), time.Now())
 	}
-	w.state.publish()
+	w.state.Publish()
 	wantCounted, wantNames := map[types.UID]string{}, []string{}
 	known := 0
 	for _, pod := range w.now() {
@@ -250,7 +250,7 @@ func (w *world) complete(t *rapid.T) {
 		if pod.Spec.NodeName != "" {
 			wantCounted[pod.UID] = pod.Spec.NodeName
 		}
-		seen := w.state.seen(pod.UID)
+		seen := w.state.PodByUID(pod.UID)
 		if seen == nil || seen.Spec.NodeName != pod.Spec.NodeName || seen.Labels["v"] != pod.Labels["v"] {
 			t.Fatalf("pod %s is %v, but the state has %v", pod.UID, pod, seen)
 		}
@@ -267,14 +267,14 @@ func (w *world) complete(t *rapid.T) {
 	if !slices.Equal(names, wantNames) {
 		t.Fatalf("the state has names %v, the API server has %v", names, wantNames)
 	}
-	unbound := slices.DeleteFunc(w.state.allPods(), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" })
+	unbound := slices.DeleteFunc(w.state.Pods(), func(pod *corev1.Pod) bool { return pod.Spec.NodeName != "" })
 	byUID := func(a, b *corev1.Pod) int { return cmp.Compare(a.UID, b.UID) }
 	slices.SortFunc(unbound, byUID)
-	if got := w.state.unboundPods(); !slices.Equal(slices.SortedFunc(slices.Values(got), byUID), unbound) {
+	if got := w.state.Unbound(); !slices.Equal(slices.SortedFunc(slices.Values(got), byUID), unbound) {
 		t.Fatalf("the state has %d pods without a node, want %d of its pods", len(got), len(unbound))
 	}
-	if w.state.count() != known || len(w.state.assumed) != 0 {
-		t.Fatalf("the state has %d counted pods, %d pods and %d assumptions", w.state.count(), known, len(w.state.assumed))
+	if w.state.CountPods() != known || len(w.state.assumed) != 0 {
+		t.Fatalf("the state has %d counted pods, %d pods and %d assumptions", w.state.CountPods(), known, len(w.state.assumed))
 	}
 }
 
@@ -285,12 +285,12 @@ func TestPodsConvergeToTheAPIServer(t *testing.T) {
 }
 
 func checkConvergence(t *rapid.T) {
-	w := &world{state: newState(), promised: map[types.UID]promise{}, gone: map[types.UID]bool{}, moments: []moment{{pods: map[string]*corev1.Pod{}}}}
-	w.watch = store[*corev1.Pod]{feed: &feed{done: func() {}}, set: w.state.setPod, remove: w.state.removePod, known: map[identity]struct{}{}}
+	w := &world{state: NewState(), promised: map[types.UID]promise{}, gone: map[types.UID]bool{}, moments: []moment{{pods: map[string]*corev1.Pod{}}}}
+	w.watch = store[*corev1.Pod]{feed: &feed{done: func() {}}, set: w.state.SetPod, remove: w.state.RemovePod, known: map[identity]struct{}{}}
 	for _, name := range []string{"a", "b"} {
-		w.state.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		w.state.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	w.state.setComplete()
+	w.state.SetComplete()
 	nodes := rapid.SampledFrom([]string{"a", "b"})
 	present := func(t *rapid.T) string {
 		names := slices.Sorted(maps.Keys(w.now()))
@@ -319,13 +319,13 @@ func checkConvergence(t *rapid.T) {
 	begin := func(t *rapid.T) {
 		name := present(t)
 		try := &try{uid: w.now()[name].UID, name: name, node: nodes.Draw(t, "node"), begun: w.restores}
-		if pod := w.state.seen(try.uid); rapid.Bool().Draw(t, "assume") && pod != nil {
-			try.forget = w.state.assume(pod, try.node)
-			if got := w.counted()[try.uid]; !assumption.OnNode(pod) && got != try.node && w.state.assumedOn(try.uid) == try.node {
+		if pod := w.state.PodByUID(try.uid); rapid.Bool().Draw(t, "assume") && pod != nil {
+			try.forget = w.state.Assume(pod, try.node)
+			if got := w.counted()[try.uid]; !assumption.OnNode(pod) && got != try.node && w.state.Assumed(try.uid) == try.node {
 				t.Fatalf("when Assume returns, pod %s is on %q in the view, not on %s", try.uid, got, try.node)
 			}
 		}
-		try.call = w.state.beginRequest(try.uid)
+		try.call = w.state.BeginRequest(try.uid)
 		w.attempts = append(w.attempts, try)
 	}
 	serve := func(t *rapid.T) { w.serve(w.attempts[anyTry(t, false)]) }
@@ -375,8 +375,8 @@ func checkConvergence(t *rapid.T) {
 		},
 		"finish binding": func(t *rapid.T) { // another client has bound the pod
 			for _, try := range w.attempts {
-				if pod := w.byUID(try.uid); try.forget != nil && assumption.OnNode(pod) && pod.Spec.NodeName == try.node && w.state.assumedOn(try.uid) == try.node {
-					w.state.finishBinding(try.uid, time.Now())
+				if pod := w.byUID(try.uid); try.forget != nil && assumption.OnNode(pod) && pod.Spec.NodeName == try.node && w.state.Assumed(try.uid) == try.node {
+					w.state.FinishBindingAt(try.uid, time.Now())
 				}
 			}
 		},
@@ -387,13 +387,13 @@ func checkConvergence(t *rapid.T) {
 		"finish":  finish,
 		"finish2": finish,
 		"ask": func(t *rapid.T) {
-			for _, assumed := range w.state.unconfirmed(time.Now().Add(time.Hour)) {
+			for _, assumed := range w.state.Unconfirmed(time.Now().Add(time.Hour)) {
 				w.lookups = append(w.lookups, lookup{assumed, w.byUID(assumed.UID).DeepCopy()})
 			}
 		},
 		"answer": func(t *rapid.T) {
 			for _, l := range w.lookups {
-				w.state.confirm(l.assumed, l.truth, time.Now())
+				w.state.Confirm(l.assumed, l.truth, time.Now())
 			}
 			w.lookups = nil
 		},
@@ -415,21 +415,21 @@ func checkConvergence(t *rapid.T) {
 
 // A History can be requested at any time, and includes pending pods.
 func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
-	s := newState()
-	c := &Cluster{state: s}
-	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits", UID: "1"}})
-	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs", UID: "2"}, Spec: corev1.PodSpec{NodeName: "a"}})
-	s.setComplete()
-	if h := s.view().History(); h != nil {
+	s := NewState()
+	c := &Cluster{State: s}
+	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "waits", UID: "1"}})
+	s.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs", UID: "2"}, Spec: corev1.PodSpec{NodeName: "a"}})
+	s.SetComplete()
+	if h := s.View().History(); h != nil {
 		t.Errorf("got a History of %d pods without a request", h.Came)
 	}
 	for keep, want := range map[bool]int{true: 2, false: 0} {
 		c.KeepHistory(keep)
-		s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("keep-%v", keep)}})
-		s.publish()
+		s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("keep-%v", keep)}})
+		s.Publish()
 		came := 0
-		if h := s.view().History(); h != nil {
+		if h := s.View().History(); h != nil {
 			came = h.Came
 		}
 		if came != want {
@@ -440,92 +440,92 @@ func TestHistoryBeginsWithThePodsThereAre(t *testing.T) {
 
 // The result of a lookup for an earlier Binding does not undo a later one.
 func TestLateResponseIsIgnored(t *testing.T) {
-	s := newState()
-	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-	s.setComplete()
+	s := NewState()
+	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.SetComplete()
 	unbound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}}
 	bind := func() {
 		bound := unbound.DeepCopy()
 		bound.Spec.NodeName = "a"
-		s.endRequest("1", s.beginRequest("1"), bound, time.Now())
+		s.EndRequest("1", s.BeginRequest("1"), bound, time.Now())
 	}
-	s.setPod(unbound)
+	s.SetPod(unbound)
 	bind()
-	asked := s.unconfirmed(time.Now().Add(time.Hour))[0]
+	asked := s.Unconfirmed(time.Now().Add(time.Hour))[0]
 	bind()
-	s.confirm(asked, unbound, time.Now()) // the API server's response from between the two Bindings
-	if got := len(s.view().Node("a").Pods); got != 1 {
+	s.Confirm(asked, unbound, time.Now()) // the API server's response from between the two Bindings
+	if got := len(s.View().Node("a").Pods); got != 1 {
 		t.Errorf("%d pods on the node, want 1", got)
 	}
 }
 
 // A pod that this process bound may be deleted, and another pod have its name, before the watch shows any of it.
 func TestNameOfAPodTheWatchHasShown(t *testing.T) {
-	s := newState()
-	first := s.beginRequest("1")
+	s := NewState()
+	first := s.BeginRequest("1")
 	second := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2"}}
-	s.setPod(second)
+	s.SetPod(second)
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}, Spec: corev1.PodSpec{NodeName: "a"}}
-	s.endRequest("1", first, bound, time.Now())
-	if got := s.named("ns", "p"); got != second {
+	s.EndRequest("1", first, bound, time.Now())
+	if got := s.PodByName("ns", "p"); got != second {
 		t.Errorf("the name returns %v", got)
 	}
-	s.confirm(bound, nil, time.Now())
-	if got := s.named("ns", "p"); got != second {
+	s.Confirm(bound, nil, time.Now())
+	if got := s.PodByName("ns", "p"); got != second {
 		t.Errorf("afterwards the name returns %v", got)
 	}
 }
 
 // A pod is deleted and created again, and this process binds the new one before the watch shows either.
 func TestNameOfAPodCreatedAgain(t *testing.T) {
-	s := newState()
-	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}})
+	s := NewState()
+	s.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}})
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2"}, Spec: corev1.PodSpec{NodeName: "a"}}
-	s.endRequest("2", s.beginRequest("2"), bound, time.Now())
-	if got := s.named("ns", "p"); got == nil || got.UID != "1" {
+	s.EndRequest("2", s.BeginRequest("2"), bound, time.Now())
+	if got := s.PodByName("ns", "p"); got == nil || got.UID != "1" {
 		t.Errorf("the name returns %v, and the watch has not shown that the first pod is gone", got)
 	}
-	s.removePod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}})
-	if got := s.named("ns", "p"); got != bound {
+	s.RemovePod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "1"}})
+	if got := s.PodByName("ns", "p"); got != bound {
 		t.Errorf("the name returns %v", got)
 	}
-	s.setPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2"}})
-	if got := s.named("ns", "p"); got != bound {
+	s.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "2"}})
+	if got := s.PodByName("ns", "p"); got != bound {
 		t.Errorf("once the watch shows the pod without its node, the name returns %v", got)
 	}
 }
 
 // A pod that is decided to be on a node is found by its name as the watch shows it, also if the watch shows it for the first time.
 func TestNameOfADecidedPod(t *testing.T) {
-	s := newState()
+	s := NewState()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
-	forget := s.assume(pod, "a")
+	forget := s.Assume(pod, "a")
 	for range 2 {
 		pod = pod.DeepCopy()
-		s.setPod(pod)
-		if got := s.named("ns", "p"); got != pod {
+		s.SetPod(pod)
+		if got := s.PodByName("ns", "p"); got != pod {
 			t.Errorf("the name returns %v", got)
 		}
 	}
 	bound := pod.DeepCopy()
 	bound.Spec.NodeName = "a"
-	s.endRequest("p", s.beginRequest("p"), bound, time.Now())
-	s.setPod(pod)
-	if got := s.named("ns", "p"); got != bound {
+	s.EndRequest("p", s.BeginRequest("p"), bound, time.Now())
+	s.SetPod(pod)
+	if got := s.PodByName("ns", "p"); got != bound {
 		t.Errorf("once the pod is bound, the name returns %v", got)
 	}
 	forget()
 }
 
 func TestStatePublishesNothingUntilComplete(t *testing.T) {
-	s := newState()
-	s.setNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-	s.publish()
-	if s.view().Len() != 0 {
+	s := NewState()
+	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	s.Publish()
+	if s.View().Len() != 0 {
 		t.Error("a view with nodes was published before the list of pods")
 	}
-	s.setComplete()
-	if s.view().Len() != 1 {
+	s.SetComplete()
+	if s.View().Len() != 1 {
 		t.Error("the first view has no node")
 	}
 }

@@ -18,7 +18,7 @@ func TestTouchThatIsNotStored(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
 	client := fake.NewClientset(pod)
 	client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, pod, nil })
-	c := &Cluster{client: client, state: newState(), options: Options{BindTimeout: time.Minute, LookupTimeout: time.Minute}}
+	c := &Cluster{client: client, State: NewState(), options: Options{BindTimeout: time.Minute, LookupTimeout: time.Minute}}
 	if touched, err := c.TouchPod(t.Context(), "ns", "p", "p"); err == nil || !strings.Contains(err.Error(), "did not store") {
 		t.Errorf("got %v, %v", touched, err)
 	}

@@ -3,7 +3,7 @@
 //
 // The search runs the shipped steps: bind calls ([binder.Protocol]), their Bindings ([cluster.Sending]), writes of ledgers ([ledger.Queue],
 // [ledger.Writing]) and sweeps ([ledger.Examination]), with claims of the policies Devices and Licenses, and for each replica the shipped
-// state of the cluster with its Views ([cluster.Offline]). A [World] holds their values, an API server, and what is between both. A [Move]
+// state of the cluster with its Views ([cluster.State]). A [World] holds their values, an API server, and what is between both. A [Move]
 // is one thing that can happen next:
 //
 //   - a kube-scheduler tries a pod at a replica, whose bind call begins if the pod fits;

@@ -71,7 +71,7 @@ func (w *World) digest() digest {
 		for _, by := range w.rejected {
 			p.bool(by == i+1)
 		}
-		p.bool(w.replicas[i].confirm != nil && w.replicas[i].cluster.Confirming())
+		p.bool(w.replicas[i].confirm != nil && w.replicas[i].cluster.confirms())
 		p.append(&w.replicas[i].look(w.scope).part)
 	}
 	smallest := numbered(parts)
@@ -243,15 +243,15 @@ var skippedFields = map[string]bool{
 	"search.World.rejected":  true, // the replicas have it
 	"search.replica.cluster": true, "search.replica.owned": true, "search.replica.changes": true, "search.replica.shown": true, "search.replica.room": true,
 
-	"cluster.state.lookups": true, "cluster.state.mu": true, "cluster.state.published": true, "cluster.state.unboundVersion": true,
+	"cluster.State.lookups": true, "cluster.State.mu": true, "cluster.State.published": true, "cluster.State.unboundVersion": true,
 	"snapshot.Builder.budgets": true, "snapshot.Builder.dirtyBudgets": true, "snapshot.Builder.signals": true, "snapshot.Builder.freeRows": true,
 	"snapshot.Builder.rows": true, "snapshot.Builder.devices": true, "snapshot.Builder.journal": true, "snapshot.nodeState.configMaps": true,
 	"snapshot.nodeState.facts": true, "snapshot.nodeState.row": true, "snapshot.Builder.current": true,
 }
 
 // cluster writes the state of the cluster, and its View.
-func (p *part) cluster(c *cluster.Offline) {
-	state := reflect.ValueOf(c).Elem().FieldByName("Cluster").FieldByName("state").Elem()
+func (p *part) cluster(c *offline) {
+	state := reflect.ValueOf(c.State).Elem()
 	p.value(state, planOf(state.Type()))
 }
 

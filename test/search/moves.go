@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/internal/cluster/assumption"
 	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/snapshot"
@@ -307,7 +306,7 @@ func (w *World) reduce() {
 				!slices.ContainsFunc(r.podEvents, func(e event[*corev1.Pod]) bool { return e.index == p }) {
 				r.pods[p] = w.pods[p]
 				current := w.pods[p]
-				r.change(func(c *cluster.Offline) { c.ShowPod(current) })
+				r.change(func(c *offline) { c.SetPod(current) })
 			}
 		}
 	}
@@ -367,12 +366,12 @@ func (w *World) move(m Move) {
 				r.omitted[p][l.index] = false
 			}
 		}
-		r.change(func(c *cluster.Offline) { c.ShowLedger(l.now) })
+		r.change(func(c *offline) { c.SetLedger(l.now) })
 	case showNode:
 		n := r.nodeEvents[0]
 		r.nodeEvents = r.nodeEvents[1:]
 		r.nodes[n.index] = n.now
-		r.change(func(c *cluster.Offline) { c.ShowNode(n.now) })
+		r.change(func(c *offline) { c.SetNode(n.now) })
 	case sweepClaim:
 		w.expiries += int(m.c)
 		r.sweep = &sweep{ledger: int(m.a)}
@@ -403,7 +402,7 @@ func (w *World) move(m Move) {
 	case confirmPod:
 		w.confirms++
 		assumed := r.unconfirmed()[m.a]
-		r.change(func(c *cluster.Offline) { c.BeginConfirm(assumed.UID) })
+		r.change(func(c *offline) { c.beginConfirm(assumed.UID) })
 		p := w.scope.index(assumed.UID)
 		r.confirm = &confirm{p, assumed, &request{verb: getPod, object: p}}
 	case proceed:
@@ -454,9 +453,9 @@ func (w *World) showPod(r *replica) {
 	}
 	if shown == nil {
 		last := cmp.Or(former, w.was[p])
-		r.change(func(c *cluster.Offline) { c.ShowNoPod(last) })
+		r.change(func(c *offline) { c.RemovePod(last) })
 	} else {
-		r.change(func(c *cluster.Offline) { c.ShowPod(shown) })
+		r.change(func(c *offline) { c.SetPod(shown) })
 	}
 	if pod == nil || pod.Spec.NodeName != "" {
 		r.decided[p], r.bound[p] = "", false

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/callmetrics"
-	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/extender"
 	"outboard.dev/outboard/snapshot"
@@ -216,7 +215,7 @@ type handler struct {
 
 // caller is the cluster of a replica during a call.
 type caller struct {
-	*cluster.Offline
+	*offline
 	world   *World
 	replica *replica
 }
@@ -232,7 +231,7 @@ func (c *caller) LivePod(_ context.Context, _, _ string, uid types.UID) (*corev1
 	done := c.world.ask(c.replica, getPod, c.world.scope.index(uid))
 	done.pod = c.world.pods[done.object]
 	c.world.answer(c.replica, done)
-	c.Offline = c.replica.cluster
+	c.offline = c.replica.cluster
 	return done.pod, nil
 }
 

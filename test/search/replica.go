@@ -18,11 +18,11 @@ import (
 
 // replica is the state of one replica.
 type replica struct {
-	cluster *cluster.Offline
-	changes []func(*cluster.Offline) // of which the cluster is the result; another World may call them too
-	owned   bool                     // no other World has the cluster, so that it can change
-	shown   *shown                   // nil: the cluster has changed since
-	room    uint64                   // of the last View for which the rejected pods were evaluated, or unevaluated
+	cluster *offline
+	changes []func(*offline) // of which the cluster is the result; another World may call them too
+	owned   bool             // no other World has the cluster, so that it can change
+	shown   *shown           // nil: the cluster has changed since
+	room    uint64           // of the last View for which the rejected pods were evaluated, or unevaluated
 
 	podEvents    []event[*corev1.Pod]
 	ledgerEvents []event[*ledger.Object]
@@ -102,27 +102,27 @@ type confirm struct {
 // started returns a replica that has just read everything.
 func (w *World) started() replica {
 	r := replica{
-		cluster: cluster.NewOffline(), owned: true,
+		cluster: newOffline(), owned: true,
 		pods: slices.Clone(w.pods), ledgers: slices.Clone(w.ledgers), nodes: slices.Clone(w.nodes),
 		decided: make([]string, len(w.pods)), bound: make([]bool, len(w.pods)), gone: make([]bool, len(w.pods)), omitted: make([][]bool, len(w.pods)),
 		writers: make([]writer, len(w.ledgers)),
 	}
 	for _, node := range r.nodes {
-		r.change(func(c *cluster.Offline) { c.ShowNode(node) })
+		r.change(func(c *offline) { c.SetNode(node) })
 	}
 	for p, pod := range r.pods {
 		if pod != nil {
-			r.change(func(c *cluster.Offline) { c.ShowPod(pod) })
+			r.change(func(c *offline) { c.SetPod(pod) })
 			r.pods[p], r.gone[p] = existing(pod), existing(pod) == nil
 		}
 	}
 	for l, o := range r.ledgers {
 		r.writers[l].queue.Key = w.scope.keys[l]
 		if o != nil {
-			r.change(func(c *cluster.Offline) { c.ShowLedger(o) })
+			r.change(func(c *offline) { c.SetLedger(o) })
 		}
 	}
-	r.change((*cluster.Offline).SetComplete)
+	r.change(func(c *offline) { c.SetComplete() })
 	r.room = r.cluster.View().Room()
 	r.look(w.scope)
 	return r
@@ -148,21 +148,50 @@ func (r *replica) clone() replica {
 	return c
 }
 
+// offline is a cluster whose State changes by calls alone.
+type offline struct {
+	cluster.Cluster
+	confirming *corev1.Pod // as beginConfirm found it
+}
+
+func newOffline() *offline { return &offline{Cluster: cluster.Cluster{State: cluster.NewState()}} }
+
+// beginConfirm begins to read a pod that counts as bound.
+func (o *offline) beginConfirm(uid types.UID) { o.confirming = o.counted(uid) }
+
+// confirms reports whether confirm would change how the pod counts: it counts as it did when beginConfirm was called.
+func (o *offline) confirms() bool { return o.counted(o.confirming.UID) == o.confirming }
+
+// confirm says how the API server has the pod of beginConfirm; nil: it is gone.
+func (o *offline) confirm(truth *corev1.Pod, now time.Time) { o.Confirm(o.confirming, truth, now) }
+
+// counted returns the pod as it counts as bound; nil: it does not.
+func (o *offline) counted(uid types.UID) *corev1.Pod {
+	for _, pod := range o.Unconfirmed(epoch.Add(time.Hour)) {
+		if pod.UID == uid {
+			return pod
+		}
+	}
+	return nil
+}
+
 // change changes the cluster.
-func (r *replica) change(f func(*cluster.Offline)) {
-	r.numbered(func(c *cluster.Offline) int { f(c); return 0 })
+func (r *replica) change(f func(*offline)) {
+	r.numbered(func(c *offline) int { f(c); return 0 })
 }
 
 // numbered changes the cluster, and returns the number that it gives.
-func (r *replica) numbered(f func(*cluster.Offline) int) int {
+func (r *replica) numbered(f func(*offline) int) int {
 	if !r.owned {
-		r.cluster, r.owned = cluster.NewOffline(), true
+		r.cluster, r.owned = newOffline(), true
 		for _, before := range r.changes {
 			before(r.cluster)
 		}
 	}
-	r.shown, r.changes = nil, append(r.changes, func(c *cluster.Offline) { f(c) })
-	return f(r.cluster)
+	r.shown, r.changes = nil, append(r.changes, func(c *offline) { f(c); c.Publish() })
+	number := f(r.cluster)
+	r.cluster.Publish()
+	return number
 }
 
 // look returns what the cluster shows.

@@ -76,7 +76,7 @@ func (w *World) clone() *World {
 // forget ends a call of Assume.
 func (w *World) forget(r *replica, p int) {
 	uid := w.scope.uid(p)
-	if r.change(func(c *cluster.Offline) { c.Forget(uid) }); !r.bound[p] && !r.has(p) {
+	if r.change(func(c *offline) { c.Forget(uid) }); !r.bound[p] && !r.has(p) {
 		r.decided[p] = ""
 	}
 }
@@ -125,7 +125,7 @@ func (w *World) assume(r *replica, c *call, pod *corev1.Pod) bool {
 	if w.scope.Plugin && !claims {
 		w.broken = fmt.Errorf("the plugin leaves pod %s, which requests a device or a seat, to a plugin that claims nothing", w.scope.pod(c.pod))
 	}
-	r.change(func(c *cluster.Offline) { c.Assume(planned, name) })
+	r.change(func(c *offline) { c.Assume(planned, name) })
 	if c.assumed = true; !r.bound[c.pod] {
 		r.decided[c.pod] = name
 	}
@@ -166,7 +166,7 @@ func (w *World) end(r *replica, i int, err error) {
 	switch {
 	case w.scope.Plugin && (err == nil || w.scope.Mutation == FinishedWithoutBinding):
 		uid := w.scope.uid(p)
-		r.change(func(c *cluster.Offline) { c.FinishBindingAt(uid, epoch) })
+		r.change(func(c *offline) { c.FinishBindingAt(uid, epoch) })
 		if err == nil && r.decided[p] != "" {
 			r.bound[p] = true
 		}
@@ -300,12 +300,12 @@ func (w *World) ask(r *replica, v verb, p int) *request {
 
 // begin begins a request about the pod, and returns its number.
 func (r *replica) begin(uid types.UID) int {
-	return r.numbered(func(c *cluster.Offline) int { return c.BeginRequest(uid) })
+	return r.numbered(func(c *offline) int { return c.BeginRequest(uid) })
 }
 
 // endRequest ends the request with that number.
 func (r *replica) endRequest(uid types.UID, number int, pod *corev1.Pod) {
-	r.change(func(c *cluster.Offline) { c.EndRequest(uid, number, pod, epoch) })
+	r.change(func(c *offline) { c.EndRequest(uid, number, pod, epoch) })
 }
 
 // answer ends it.
@@ -365,12 +365,12 @@ func (w *World) confirmed(r *replica, done *request) {
 	if done.err != nil {
 		return
 	}
-	current := r.cluster.Confirming()
+	current := r.cluster.confirms()
 	truth := done.pod
 	if w.scope.Mutation == ConfirmedFromCache {
 		truth = r.cluster.PodByUID(f.assumed.UID)
 	}
-	if r.change(func(c *cluster.Offline) { c.Confirm(truth, epoch) }); current && existing(done.pod) == nil {
+	if r.change(func(c *offline) { c.confirm(truth, epoch) }); current && existing(done.pod) == nil {
 		r.decided[f.pod], r.bound[f.pod], r.gone[f.pod] = "", false, true
 	}
 }
