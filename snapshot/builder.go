@@ -16,15 +16,20 @@ import (
 // empty cluster, ready to use. A Builder keeps the objects passed to it; the caller must not change
 // them afterwards.
 //
-// A Builder is not safe for concurrent use.
+// A Builder is not safe for concurrent use. What always holds between two calls:
+//
+//   - What a View has is never changed: objects, maps and slices in it are replaced.
+//   - nodes has the names for which there is something, and only those that have an object have a
+//     row, which no other name has.
+//   - A pod in pods is in the state of its node, and in no other one.
+//   - rows has the Nodes of the current View. They are what nodes says, except those in dirty.
 type Builder struct {
-	nodes   map[string]*nodeState
-	pods    map[types.UID]placedPod // the pods on a node, by UID
-	budgets map[string]*budgets     // by namespace
-	pools   map[string]*Ledger      // cluster-wide ledgers, by resource
-	signals map[string]*Signal      // by name
-	// nominated are the nominated pods, by UID.
-	nominated map[types.UID]*corev1.Pod
+	nodes     map[string]*nodeState
+	pods      map[types.UID]placedPod   // the pods on a node, by UID
+	nominated map[types.UID]*corev1.Pod // by UID
+	budgets   map[string]*budgets       // by namespace
+	pools     map[string]*Ledger        // cluster-wide ledgers, by resource; only replaced
+	signals   map[string]*Signal        // by name; only replaced
 	devices   devices
 
 	// What differs from the last View, current:
@@ -57,7 +62,8 @@ type nodeState struct {
 	// configMaps are immutable; nil: none.
 	configMaps map[ConfigMapSource]map[string]string
 	pools      map[poolKey]int // how many ResourceSlices of each pool name the node
-	// devices are the complete ones of the pools, as of the last View, unless devicesDirty is true. They are immutable.
+	// devices are the complete ones of the pools, as of the last View, unless devicesDirty is true.
+	// They are immutable.
 	devices      []DevicePool
 	devicesDirty bool
 	facts        *facts // of object
@@ -107,33 +113,19 @@ func (b *Builder) SetPod(pod *corev1.Pod) {
 	b.place(pod, pod.Spec.NodeName)
 }
 
-// AssumePod is like SetPod, for a pod that is decided to be on the node, and that the API server has not shown there. Its spec.nodeName
-// is the node if the pod is bound, and else "". The History does not get the pod, and [View.Room] stays as it is if the pod was on no node, and
-// nominated to no other one.
+// AssumePod is like SetPod, for a pod that is decided to be on the node, and that the API server
+// has not shown there. Its spec.nodeName is the node if the pod is bound, and else "". The History
+// does not get the pod.
 func (b *Builder) AssumePod(pod *corev1.Pod, node string) {
 	nominated := b.nominated[pod.UID]
-	if b.Pod(pod.UID) != nil || nominated != nil && nominated.Status.NominatedNodeName != node { // it may leave another node
+	leaves := b.pods[pod.UID].pod != nil || nominated != nil && nominated.Status.NominatedNodeName != node
+	if leaves || b.current == nil {
 		b.place(pod, node)
 		return
 	}
-	b.withoutRoom(func() { b.place(pod, node) })
-}
-
-// withoutRoom makes a change with which no pod fits that did not fit before.
-func (b *Builder) withoutRoom(change func()) {
-	before := b.current
-	if before == nil {
-		change()
-		return
-	}
-	room := before.room
-	if b.changed() { // before this change
-		room++
-	}
-	change()
-	if view := b.View(); view != before {
-		view.room = room
-	}
+	room := b.View().room // with what has changed before
+	b.place(pod, node)
+	b.View().room = room // a View in which a node has one more pod frees nothing
 }
 
 // place puts the pod on the node; "": on none.

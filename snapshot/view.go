@@ -31,8 +31,9 @@ type View struct {
 // Generation increases by one with every View that a Builder publishes. It is 0 for the zero View.
 func (v *View) Generation() uint64 { return v.generation }
 
-// Room increases with the Generation, except from one View to the next if the later one only has more assumed pods: a pod that did
-// not fit before does not fit in that View either.
+// Room is the freed generation. If two Views of a Builder have the same one, a pod that does not fit
+// in the earlier View does not fit in the later one either: the later View differs only by pods that
+// were assumed on nodes ([Builder.AssumePod]). In any other case, it increases with the Generation.
 func (v *View) Room() uint64 { return v.room }
 
 // Len returns the number of nodes.
