@@ -119,32 +119,6 @@ func gated(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// A pod comes when kube-scheduler may try it: a pod with scheduling gates has not come yet.
-func TestGatedPodsHaveNotCome(t *testing.T) {
-	var b snapshot.Builder
-	next := func(node string) string {
-		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}) // makes another View
-		return tell(b.View().History())
-	}
-	b.SetPod(gated(comer("early", 1, "")))
-	b.SetPod(gated(comer("never", 2, "")))
-	b.SetPod(comer("late", 3, ""))
-	if got := next("a"); got != "1: late" {
-		t.Errorf("at first: %s", got)
-	}
-	b.DeletePod("never")
-	b.SetPod(comer("early", 1, ""))
-	b.SetPod(gated(comer("on a node", 4, "a"))) // does not exist in a real cluster
-	if got := next("b"); got != "3: late early on a node" {
-		t.Errorf("then: %s", got)
-	}
-	b.DropHistory()
-	b.KeepHistory(slices.Values([]*corev1.Pod{gated(comer("again", 1, "")), comer("late", 3, "")}))
-	if got := next("c"); got != "1: late" {
-		t.Errorf("after a new beginning: %s", got)
-	}
-}
-
 // Any sequence of events results in the History of a simple model: a pod comes once, when it has no gates, and goes if it was on
 // a node.
 func TestHistoryAgainstModel(t *testing.T) {

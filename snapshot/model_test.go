@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -331,42 +330,4 @@ func checkView(t *rapid.T, m *model, before, v *snapshot.View) {
 		}
 	}
 	clear(m.touched)
-}
-
-// Readers of a View see the state of one moment while the Builder continues.
-func TestReadersBesideBuilder(t *testing.T) {
-	b, first := viewOf(20)
-	views := make(chan *snapshot.View, 64)
-	pods := snapshot.NewFact(func(n *snapshot.Node) int { return len(n.Pods) })
-	var readers sync.WaitGroup
-	for range 4 {
-		readers.Go(func() {
-			last := uint64(0)
-			for v := range views {
-				if v.Generation() < last {
-					t.Errorf("view %d after view %d", v.Generation(), last)
-				}
-				last = v.Generation()
-				total := 0
-				for n := range v.All() {
-					if v.Node(n.Name) != n {
-						t.Errorf("%s is not found", n.Name)
-					}
-					total += *pods.Of(n)
-				}
-				if want := min(int(v.Generation()-first.Generation()), 30); total != want {
-					t.Errorf("view %d has %d pods, want %d", v.Generation(), total, want)
-				}
-			}
-		})
-	}
-	for i := range 300 {
-		b.SetPod(pod(fmt.Sprintf("p%d", i), fmt.Sprintf("node-%04d", i%20)))
-		if i >= 30 {
-			b.DeletePod(types.UID(fmt.Sprintf("p%d", i-30)))
-		}
-		views <- b.View()
-	}
-	close(views)
-	readers.Wait()
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +37,7 @@ func shown(s *State) string {
 	return on
 }
 
-// TestAssumption follows the state machine in the comment of assumption.State, step by step.
+// Views show each effect of an assumption; assumption.TestStates has all steps.
 func TestAssumption(t *testing.T) {
 	pod := func(node string) *corev1.Pod {
 		return &corev1.Pod{
@@ -51,24 +50,13 @@ func TestAssumption(t *testing.T) {
 		want string // where the View has the pod
 	}
 	for name, steps := range map[string][]step{
-		"decided, and forgotten":        {{"assume a", "on a"}, {"forget", "nominated to c"}},
-		"decided and bound":             {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"watch a", "on a, bound"}},
-		"bound by another client":       {{"assume a", "on a"}, {"finish", "on a, bound"}, {"forget", "on a, bound"}, {"watch a", "on a, bound"}},
-		"the watch is faster than bind": {{"assume a", "on a"}, {"watch a", "on a, bound"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}},
-		"bound elsewhere":               {{"assume a", "on a"}, {"watch b", "on b, bound"}, {"forget", "on b, bound"}},
-		"gone while it is decided":      {{"assume a", "on a"}, {"gone", "nowhere"}, {"forget", "nowhere"}},
-		"gone while it is bound":        {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"gone", "nowhere"}, {"forget", "nowhere"}},
-		"changed while it is decided":   {{"assume a", "on a"}, {"watch ", "on a"}, {"forget", "nominated to c"}},
-		"two calls for one node":        {{"assume a", "on a"}, {"assume a", "on a"}, {"forget", "on a"}, {"forget", "nominated to c"}},
-		"two calls, and one binds":      {{"assume a", "on a"}, {"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"forget", "on a, bound"}},
-		"decided anew":                  {{"assume a", "on a"}, {"assume b", "on b"}, {"forget", "on b"}, {"forget", "nominated to c"}},
-		"decided anew, bound before":    {{"assume a", "on a"}, {"assume b", "on b"}, {"bind a", "on a, bound"}},
-		"decided when it is bound":      {{"watch a", "on a, bound"}, {"assume b", "on a, bound"}, {"forget", "on a, bound"}},
-		"unconfirmed, and bound":        {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"confirm a", "on a, bound"}},
-		"unconfirmed, and not bound":    {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"confirm ", "nominated to c"}},
-		"unconfirmed, and gone":         {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"gone from the API", "nominated to c"}},
-		"never watched, and forgotten":  {{"gone", "nowhere"}, {"assume a", "on a"}, {"forget", "nowhere"}},
-		"never watched, and gone":       {{"gone", "nowhere"}, {"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"gone from the API", "nowhere"}},
+		"decided, and forgotten":     {{"assume a", "on a"}, {"forget", "nominated to c"}},
+		"decided and bound":          {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"watch a", "on a, bound"}},
+		"bound by another client":    {{"assume a", "on a"}, {"finish", "on a, bound"}, {"forget", "on a, bound"}, {"watch a", "on a, bound"}},
+		"gone while it is bound":     {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"gone", "nowhere"}, {"forget", "nowhere"}},
+		"decided anew":               {{"assume a", "on a"}, {"assume b", "on b"}, {"forget", "on b"}, {"forget", "nominated to c"}},
+		"unconfirmed, and not bound": {{"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"confirm ", "nominated to c"}},
+		"never watched, and gone":    {{"gone", "nowhere"}, {"assume a", "on a"}, {"bind a", "on a, bound"}, {"forget", "on a, bound"}, {"gone from the API", "nowhere"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewState()
@@ -81,14 +69,9 @@ func TestAssumption(t *testing.T) {
 			now := time.Now()
 			for i, step := range steps {
 				var node string
-				was, before := shown(s), s.View().Room()
 				switch _, err := fmt.Sscanf(step.do, "assume %s", &node); {
 				case err == nil:
 					forgets = append(forgets, s.Assume(pod(""), node))
-					leaves := strings.HasPrefix(was, "on ") && shown(s) != was || strings.HasPrefix(was, "nominated to ") && was != "nominated to "+node
-					if makesRoom := s.View().Room() != before; makesRoom != leaves {
-						t.Errorf("step %d, %s: the pod, before %s, makes room: %t", i, step.do, was, makesRoom)
-					}
 				case step.do == "forget":
 					forgets[0]()
 					forgets = forgets[1:]
@@ -114,45 +97,6 @@ func TestAssumption(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Two calls of Bind are about one pod. After the first response the pod is deleted, and the API server says so; the second response, which says
-// that the pod was bound, comes later.
-func TestResponseFromBeforeAPodIsGone(t *testing.T) {
-	s := NewState()
-	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
-	s.SetPod(pod)
-	s.SetComplete()
-	bound := pod.DeepCopy()
-	bound.Spec.NodeName = "a"
-	first, second := s.BeginRequest("p"), s.BeginRequest("p")
-	s.EndRequest("p", first, bound, time.Now())
-	s.Confirm(s.Unconfirmed(time.Now().Add(time.Hour))[0], nil, time.Now())
-	s.EndRequest("p", second, bound, time.Now())
-	if got := shown(s); got != "nowhere" {
-		t.Errorf("the pod is %s", got)
-	}
-}
-
-// The API server binds a pod, etcd is restored to the moment before, and the API server binds the pod to another node. The response to the
-// first Binding arrives last.
-func TestResponseFromBeforeARestore(t *testing.T) {
-	s := NewState()
-	for _, node := range []string{"a", "b"} {
-		s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
-	}
-	pod := func(node string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: node}}
-	}
-	s.SetPod(pod(""))
-	s.SetComplete()
-	first, second := s.BeginRequest("p"), s.BeginRequest("p")
-	s.EndRequest("p", second, pod("b"), time.Now())
-	s.EndRequest("p", first, pod("a"), time.Now())
-	if got := shown(s); got != "on b, bound" {
-		t.Errorf("the pod is %s", got)
 	}
 }
 
@@ -203,48 +147,6 @@ func TestWhatIsReadCounts(t *testing.T) {
 			pods := c.View().Node("a").Pods
 			if len(pods) != 1 || pods[0].Spec.NodeName != "a" || pods[0].Annotations["device"] != "1" {
 				t.Errorf("the View has %v", pods)
-			}
-		})
-	}
-}
-
-func TestForgetTwicePanics(t *testing.T) {
-	s := NewState()
-	forget := s.Assume(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}, "a")
-	forget()
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	forget()
-}
-
-// BenchmarkAssume is a pod that is decided, and one that is forgotten, while others are decided.
-func BenchmarkAssume(b *testing.B) {
-	const nodes = 5000
-	node := func(i int) string { return fmt.Sprintf("node-%05d", i*7%nodes) }
-	for _, others := range []int{1, 50, 500, 5000} {
-		b.Run(fmt.Sprint(others), func(b *testing.B) {
-			b.ReportAllocs()
-			s := NewState()
-			for i := range nodes {
-				s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i)}})
-			}
-			s.SetComplete()
-			pods := make([]*corev1.Pod, b.N+others)
-			for i := range pods {
-				name := fmt.Sprint("pod-", i)
-				pods[i] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
-			}
-			forgets := make([]func(), 0, len(pods))
-			for i := range others {
-				forgets = append(forgets, s.Assume(pods[i], node(i)))
-			}
-			b.ResetTimer()
-			for i := range b.N {
-				forgets = append(forgets, s.Assume(pods[i+others], node(i+others)))
-				forgets[i]()
 			}
 		})
 	}

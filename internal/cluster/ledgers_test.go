@@ -102,33 +102,6 @@ func TestLateClaimBesideAnother(t *testing.T) {
 	}
 }
 
-// What the watch shows last counts, also if its generation is lower: somebody has deleted the ledger while the watch was interrupted, and a
-// replica has created it again, or etcd was restored.
-func TestLedgerWithALowerGeneration(t *testing.T) {
-	c := &Cluster{State: NewState(), options: Options{Logger: slog.New(slog.DiscardHandler)}}
-	c.SetComplete()
-	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-	key := snapshot.LedgerKey{Resource: "gpu", Node: "n"}
-	show := func(uid types.UID, generation, used int64) {
-		t.Helper()
-		c.setLedger(&ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: ledger.Name(key), UID: uid, Generation: generation}, Spec: snapshot.Ledger{
-			Resource: "gpu", Node: "n", Pods: []snapshot.LedgerPod{{UID: "a"}},
-			Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 10, Claims: []snapshot.LedgerClaim{{Pod: "a", Amount: used}}}},
-		}})
-		c.Publish()
-		if got := c.View().Node("n").Ledger("gpu").Unit("0").Used(); got != used {
-			t.Errorf("ledger %s, generation %d: %d used, want %d", uid, generation, got, used)
-		}
-		if got := c.Ledger(ledger.Name(key)); got.UID != uid || got.Generation != generation {
-			t.Errorf("the ledger in the cache is %s, generation %d; want %s, %d", got.UID, got.Generation, uid, generation)
-		}
-	}
-	show("first", 7, 3)
-	show("second", 1, 5)
-	show("second", 2, 6)
-	show("second", 1, 5)
-}
-
 // A ledger that somebody has made by hand, beside the one of the same key, changes no View. It may also take the name of another ledger while the
 // watch is interrupted.
 func TestLedgersWithOtherNames(t *testing.T) {
