@@ -260,7 +260,8 @@ func (b *Builder) DeleteSignal(name string) {
 func compareLedger(l *Ledger, resource string) int { return cmp.Compare(l.Resource, resource) }
 
 // View publishes the current state. It returns the same View while nothing changes. Its cost is
-// that of the changed nodes, plus copying 64 rows for each of them and one pointer for each 64 nodes.
+// that of the changed nodes, plus copying 64 rows for each of them and one pointer for each 64
+// nodes.
 func (b *Builder) View() *View {
 	if b.current != nil && !b.changed() {
 		return b.current

@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// DevicePool is one pool of the devices of a node, as Dynamic Resource Allocation has them. It is immutable.
+// DevicePool is one pool of the devices of a node, as Dynamic Resource Allocation has them. It is
+// immutable.
 type DevicePool struct {
 	Driver, Name string
-	// Slices are the trimmed ResourceSlices of the newest generation, in order of name. Their devices have the taints of
-	// DeviceTaintRules as well.
+	// Slices are the trimmed ResourceSlices of the newest generation, in order of name. Their
+	// devices have the taints of DeviceTaintRules as well.
 	Slices []*resourcev1.ResourceSlice
 	// Allocated is what claims have of the devices, in order of the claims' namespaces and names.
 	Allocated []DeviceAllocation
@@ -28,9 +29,10 @@ type DeviceAllocation struct {
 	Result *resourcev1.DeviceRequestAllocationResult
 }
 
-// DevicePools returns the pools of the node in the order in which kube-scheduler tries their devices: by driver, and then by name. It
-// has the pools that belong to this node alone, and of these the ones of which all ResourceSlices of the newest generation are
-// known: kube-scheduler allocates nothing from other pools of the node either. The result must not be changed.
+// DevicePools returns the pools of the node in the order in which kube-scheduler tries their
+// devices: by driver, and then by name. It has the pools that belong to this node alone, and of
+// these the ones of which all ResourceSlices of the newest generation are known: kube-scheduler
+// allocates nothing from other pools of the node either. The result must not be changed.
 func (n *Node) DevicePools() []DevicePool { return n.devices }
 
 // ResourceClaim returns the trimmed claim, or nil.
@@ -39,7 +41,8 @@ func (v *View) ResourceClaim(namespace, name string) *resourcev1.ResourceClaim {
 	return v.claims.claim(key)
 }
 
-// ClaimName returns the name of the pod's claim, or "" if the pod needs none after all; made is false if the claim is not created yet.
+// ClaimName returns the name of the pod's claim, or "" if the pod needs none after all; made is
+// false if the claim is not created yet.
 func ClaimName(pod *corev1.Pod, claim *corev1.PodResourceClaim) (name string, made bool) {
 	if claim.ResourceClaimName != nil {
 		return *claim.ResourceClaimName, true
@@ -56,7 +59,8 @@ func ClaimName(pod *corev1.Pod, claim *corev1.PodResourceClaim) (name string, ma
 	return "", false
 }
 
-// UnknownClaims returns the names of the pod's claims that the View does not have, although they are created.
+// UnknownClaims returns the names of the pod's claims that the View does not have, although they
+// are created.
 func (v *View) UnknownClaims(pod *corev1.Pod) []string {
 	var unknown []string
 	for i := range pod.Spec.ResourceClaims {
@@ -71,8 +75,8 @@ func (v *View) UnknownClaims(pod *corev1.Pod) []string {
 // DeviceClass returns the trimmed class, or nil.
 func (v *View) DeviceClass(name string) *resourcev1.DeviceClass { return v.classes[name] }
 
-// ServesResource reports whether a DeviceClass serves the extended resource, and whether any class is
-// known.
+// ServesResource reports whether a DeviceClass serves the extended resource, and whether any class
+// is known.
 func (v *View) ServesResource(name corev1.ResourceName) (serves, known bool) {
 	class, is := strings.CutPrefix(string(name), resourcev1.ResourceDeviceClassPrefix)
 	serves = is && v.classes[class] != nil
@@ -91,7 +95,8 @@ func (v *View) SameDeviceClasses(other *View) bool { return maps.Equal(v.classes
 // DeviceClassesOnly returns a View that has the classes of this one, and nothing else.
 func (v *View) DeviceClassesOnly() *View { return &View{classes: v.classes} }
 
-// claimTable holds claims in shards, so that a View copies only the shards with changed claims. A nil claimTable is empty.
+// claimTable holds claims in shards, so that a View copies only the shards with changed claims. A
+// nil claimTable is empty.
 type claimTable [256]map[types.NamespacedName]*resourcev1.ResourceClaim
 
 var claimSeed = maphash.MakeSeed()
@@ -339,7 +344,8 @@ func (b *Builder) devicePools(node string) []DevicePool {
 	return pools
 }
 
-// current returns the slices of the newest generation, in order of name; nil if some of them are missing, or belong to another node.
+// current returns the slices of the newest generation, in order of name; nil if some of them are
+// missing, or belong to another node.
 func (p *devicePool) current(node string) []*resourcev1.ResourceSlice {
 	var newest []*resourcev1.ResourceSlice
 	for _, s := range p.slices {

@@ -14,13 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Tenants write PodDisruptionBudgets, so one of them, and all of a namespace together, have limits. Beyond a limit, all pods of the namespace
-// count as pods that may not be disrupted. That is safe: a budget is only a preference in preemption, so such a pod is still evicted if nothing
-// else helps; no pod is disrupted that a budget may protect; and whoever can write budgets gains nothing, because a small one can do the same.
+// Tenants write PodDisruptionBudgets, so one of them, and all of a namespace together, have limits.
+// Beyond a limit, all pods of the namespace count as pods that may not be disrupted. That is safe:
+// a budget is only a preference in preemption, so such a pod is still evicted if nothing else
+// helps; no pod is disrupted that a budget may protect; and whoever can write budgets gains
+// nothing, because a small one can do the same.
 const (
 	// maxBudget is how much memory one budget takes, in bytes: tens of times that of a usual one.
 	maxBudget = 16 << 10
-	// maxBudgets is how much memory the budgets of one namespace take, in bytes. It bounds the time to find those that select a pod.
+	// maxBudgets is how much memory the budgets of one namespace take, in bytes. It bounds the time
+	// to find those that select a pod.
 	maxBudgets = 1 << 20
 )
 
@@ -63,9 +66,9 @@ func (b *DisruptionBudget) Name() string { return b.name }
 // Allowed returns how many pods may be disrupted now. It is not negative in a valid budget.
 func (b *DisruptionBudget) Allowed() int32 { return b.allowed }
 
-// Counts reports whether a disruption of the pod, which is in the budget's namespace, counts against the budget, as in
-// kube-scheduler: a budget with an empty selector selects no pod, and a pod that the API server already counts as disrupted does
-// not count again.
+// Counts reports whether a disruption of the pod, which is in the budget's namespace, counts
+// against the budget, as in kube-scheduler: a budget with an empty selector selects no pod, and a
+// pod that the API server already counts as disrupted does not count again.
 func (b *DisruptionBudget) Counts(pod *corev1.Pod) bool {
 	if b.selector == nil {
 		return true
@@ -111,9 +114,10 @@ func (b *budgets) published() []*DisruptionBudget {
 	return slices.SortedFunc(maps.Values(b.byName), func(x, y *DisruptionBudget) int { return cmp.Compare(x.name, y.name) })
 }
 
-// SetDisruptionBudget adds the budget, or replaces the one with the same namespace and name. It ignores a budget of which nothing has
-// changed that preemption reads. It does not keep the object. It returns false if the budget is too large: then all pods of the namespace
-// count as pods that may not be disrupted.
+// SetDisruptionBudget adds the budget, or replaces the one with the same namespace and name. It
+// ignores a budget of which nothing has changed that preemption reads. It does not keep the object.
+// It returns false if the budget is too large: then all pods of the namespace count as pods that
+// may not be disrupted.
 func (b *Builder) SetDisruptionBudget(budget *policyv1.PodDisruptionBudget) bool {
 	next := newDisruptionBudget(budget)
 	of := b.budgets[budget.Namespace]
@@ -150,7 +154,8 @@ func (b *Builder) changeBudgets(namespace string) {
 	b.dirtyBudgets[namespace] = struct{}{}
 }
 
-// publishBudgets returns the budgets of the last View, which may be nil, with those that have changed.
+// publishBudgets returns the budgets of the last View, which may be nil, with those that have
+// changed.
 func (b *Builder) publishBudgets(last map[string][]*DisruptionBudget) map[string][]*DisruptionBudget {
 	if len(b.dirtyBudgets) == 0 {
 		return last
@@ -170,8 +175,9 @@ func (b *Builder) publishBudgets(last map[string][]*DisruptionBudget) map[string
 	return next
 }
 
-// DisruptionBudgets yields the budgets of the namespace, in order of name. If one of them is too large, or all of them together are, it yields
-// one without a name that selects every pod and allows no disruption.
+// DisruptionBudgets yields the budgets of the namespace, in order of name. If one of them is too
+// large, or all of them together are, it yields one without a name that selects every pod and
+// allows no disruption.
 func (v *View) DisruptionBudgets(namespace string) iter.Seq[*DisruptionBudget] {
 	return slices.Values(v.budgets[namespace])
 }

@@ -52,19 +52,22 @@ func (f *ObjectFact[T]) Of(n *Node) *T {
 	return n.objectFacts.keep(newEntry(f.key.weak, f.compute(n.Object))).(*T)
 }
 
-// PodFact is like a [Fact], but computed from one pod on a node. It is kept until the pod changes: when another pod comes to a node of
-// many pods, a Fact that adds up a PodFact need not read all of them again.
+// PodFact is like a [Fact], but computed from one pod on a node. It is kept until the pod changes:
+// when another pod comes to a node of many pods, a Fact that adds up a PodFact need not read all of
+// them again.
 type PodFact[T any] struct {
 	key     factKey
 	compute func(*corev1.Pod) T
 }
 
-// NewPodFact returns a PodFact computed by the given function, which must be pure and safe for concurrent use, even for the same pod.
+// NewPodFact returns a PodFact computed by the given function, which must be pure and safe for
+// concurrent use, even for the same pod.
 func NewPodFact[T any](compute func(*corev1.Pod) T) *PodFact[T] {
 	return &PodFact[T]{key: newFactKey(), compute: compute}
 }
 
-// Of is like [Fact.Of], for the pod with this index in n.Pods. Nodes that are made from n later have the value as well.
+// Of is like [Fact.Of], for the pod with this index in n.Pods. Nodes that are made from n later
+// have the value as well.
 func (f *PodFact[T]) Of(n *Node, index int) *T {
 	if value := n.podFacts[index].find(f.key.weak); value != nil {
 		return value.(*T)
@@ -72,8 +75,8 @@ func (f *PodFact[T]) Of(n *Node, index int) *T {
 	return n.podFacts[index].keep(newEntry(f.key.weak, f.compute(n.Pods[index]))).(*T)
 }
 
-// podFacts returns the facts of the pods, which are in the order of a Node: those of an earlier Node, which may be nil, for the pods
-// that it has.
+// podFacts returns the facts of the pods, which are in the order of a Node: those of an earlier
+// Node, which may be nil, for the pods that it has.
 func podFacts(pods []*corev1.Pod, earlier *Node) []facts {
 	all := make([]facts, len(pods))
 	if earlier == nil {
@@ -108,9 +111,9 @@ func newFactKey() factKey {
 	return factKey{id, weak.Make(id)}
 }
 
-// facts holds the values of one Node, or of one pod, the newest first. It is a list, because there are few values,
-// and because a Node should be small, so that thousands of them fit the processor's caches. The
-// zero value is empty.
+// facts holds the values of one Node, or of one pod, the newest first. It is a list, because there
+// are few values, and because a Node should be small, so that thousands of them fit the processor's
+// caches. The zero value is empty.
 type facts struct{ newest atomic.Pointer[factEntry] }
 
 // factEntry is immutable once it is in a list.

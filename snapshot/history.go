@@ -17,7 +17,8 @@ const (
 	// quarter more.
 	historyMin     = 4000
 	historyPerNode = 4
-	// maxSharedSpecs is how many different requests of claims are remembered, so that pods share them.
+	// maxSharedSpecs is how many different requests of claims are remembered, so that pods share
+	// them.
 	maxSharedSpecs = 1024
 )
 
@@ -25,16 +26,17 @@ const (
 type PodEvent struct {
 	// Pod is the pod as it came; it must not be changed.
 	Pod *corev1.Pod
-	// Claims are what the pod's ResourceClaims request, in the order of the pod; none if the Builder knows no DeviceClass.
+	// Claims are what the pod's ResourceClaims request, in the order of the pod; none if the
+	// Builder knows no DeviceClass.
 	Claims []*resourcev1.ResourceClaimSpec
 	Gone   bool
 }
 
 // History records which pods have come and gone lately, whether they were bound or not, the oldest
 // first. It starts with the pods that exist when the first View is published, in order of their
-// creation. A gated pod ([Gated]) comes when its gates are removed, and a pod with ResourceClaims when
-// all of them exist, unless the Builder knows no DeviceClass. A History is immutable; the next View has
-// a longer one. A nil History is empty.
+// creation. A gated pod ([Gated]) comes when its gates are removed, and a pod with ResourceClaims
+// when all of them exist, unless the Builder knows no DeviceClass. A History is immutable; the next
+// View has a longer one. A nil History is empty.
 //
 // A new pod does not cause a new View: it is in the History of the next one.
 type History struct {
@@ -77,9 +79,15 @@ func (b *Builder) KeepHistory(pods iter.Seq[*corev1.Pod]) {
 // bound pod is not gated.
 func Gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 && pod.Spec.NodeName == "" }
 
-// journal is the part of a Builder that writes the History.
+// journal is the part of a Builder that writes the History. What always holds:
+//
+//   - known has the pods that SetPod has shown without gates, and that are not gone; each comes once.
+//   - A known pod that has not come has an event, or waits for one claim, or has claims without
+//     names: then a change of the pod makes an event.
+//   - Whether a pod comes is decided when the next View is made: only then is everything known that
+//     was listed at first, such as the DeviceClasses.
 type journal struct {
-	off    bool
+	off    bool                    // and nothing else is set
 	known  map[types.UID]*knownPod // the pods that are not gone
 	events []journalEvent          // since the last View
 	last   *History

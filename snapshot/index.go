@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// NodeIndex is the part of a View that depends only on the names of the nodes. Views share it until a node is added or
-// deleted: in Views with the same NodeIndex, a row has the same name.
+// NodeIndex is the part of a View that depends only on the names of the nodes. Views share it until
+// a node is added or deleted: in Views with the same NodeIndex, a row has the same name.
 type NodeIndex struct {
-	// names are those of the nodes by row; that of a free row is empty. They are parts of one string, because a look-up then reads little
-	// memory: kube-scheduler uses the processor's caches between two calls.
+	// names are those of the nodes by row; that of a free row is empty. They are parts of one
+	// string, because a look-up then reads little memory: kube-scheduler uses the processor's
+	// caches between two calls.
 	names  []string
 	sorted []int32 // rows in order of name
 	rows   map[string]int32

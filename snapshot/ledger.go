@@ -25,8 +25,9 @@ type LedgerKey struct {
 	Node string
 }
 
-// Ledger holds which pods have claimed how much of one countable resource: of the units of one node, or of a pool. It
-// holds the claims that Outboard made, not what other tools have allocated. A nil *Ledger is empty.
+// Ledger holds which pods have claimed how much of one countable resource: of the units of one
+// node, or of a pool. It holds the claims that Outboard made, not what other tools have allocated.
+// A nil *Ledger is empty.
 //
 // In a View it is the latest known state; the API server has the current one. It is immutable.
 type Ledger struct {
@@ -43,8 +44,8 @@ type Ledger struct {
 // LedgerUnit is one GPU, one other device, or one pool.
 type LedgerUnit struct {
 	Name string `json:"name"`
-	// Capacity is how much the unit has, in the resource's unit. The claims may exceed it if hardware was replaced or
-	// is gone (0).
+	// Capacity is how much the unit has, in the resource's unit. The claims may exceed it if
+	// hardware was replaced or is gone (0).
 	Capacity int64 `json:"capacity"`
 	// Claims are ordered by Pod, at most one for each pod.
 	Claims []LedgerClaim `json:"claims,omitempty"`
@@ -65,11 +66,11 @@ type LedgerPod struct {
 	Node string `json:"node"`
 	// At is when the claim was made. It increases from claim to claim in one ledger.
 	At time.Time `json:"at"`
-	// Token changes whenever a bind attempt relies on the claim, so that no other replica releases it at the same
-	// moment.
+	// Token changes whenever a bind attempt relies on the claim, so that no other replica releases
+	// it at the same moment.
 	Token string `json:"token"`
-	// Shared is true if several attempts to bind the pod have relied on the claim, so that none of them alone may
-	// release it.
+	// Shared is true if several attempts to bind the pod have relied on the claim, so that none of
+	// them alone may release it.
 	Shared bool `json:"shared,omitempty"`
 	// Annotations are those that the Binding must have.
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -136,8 +137,8 @@ func (u *LedgerUnit) Amount(uid types.UID) int64 {
 	return 0
 }
 
-// Without returns a copy of the ledger without the claims of the pods for which leaving is true. It returns the
-// receiver itself if no pod leaves.
+// Without returns a copy of the ledger without the claims of the pods for which leaving is true. It
+// returns the receiver itself if no pod leaves.
 func (l *Ledger) Without(leaving func(types.UID) bool) *Ledger {
 	if l == nil || !slices.ContainsFunc(l.Pods, func(p LedgerPod) bool { return leaving(p.UID) }) {
 		return l

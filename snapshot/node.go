@@ -18,9 +18,10 @@ type Node struct {
 	// nil.
 	Object *corev1.Node
 	// Pods are the pods on the node that have not ended (their phase is neither Succeeded nor
-	// Failed), ordered by namespace and name. One without spec.nodeName is decided to be on the node,
-	// with the annotations that it will probably get, and is not bound yet. A pod with a deletionTimestamp is still listed: what
-	// it holds is free only when it is gone. Neither the slice nor the pods may be changed.
+	// Failed), ordered by namespace and name. One without spec.nodeName is decided to be on the
+	// node, with the annotations that it will probably get, and is not bound yet. A pod with a
+	// deletionTimestamp is still listed: what it holds is free only when it is gone. Neither the
+	// slice nor the pods may be changed.
 	Pods []*corev1.Pod
 	// Ledgers hold the claims on the node's units, in order of resource, including claims of pods
 	// that are not on the node yet. They are immutable.
@@ -73,7 +74,8 @@ type ConfigMapSource struct{ Namespace, Prefix string }
 func (n *Node) ConfigMap(source ConfigMapSource) map[string]string { return n.configMaps[source] }
 
 // Row is the node's index in tables of the size [View.Rows], or -1 for a node that is in no View. A
-// node keeps its row from View to View while it exists, and its copies by With, Without and WithObject have it, too.
+// node keeps its row from View to View while it exists, and its copies by With, Without and
+// WithObject have it, too.
 func (n *Node) Row() int { return int(n.row) }
 
 // Without returns a copy of the node without the pods for which leaving is true, and without their
@@ -116,7 +118,8 @@ func (n *Node) With(coming ...*corev1.Pod) *Node {
 	return n.holding(pods)
 }
 
-// WithObject returns a copy of the node with another Node object of the same name, for the evaluation of a node that is not changed yet.
+// WithObject returns a copy of the node with another Node object of the same name, for the
+// evaluation of a node that is not changed yet.
 func (n *Node) WithObject(object *corev1.Node) *Node {
 	changed := n.holding(n.Pods)
 	changed.Object, changed.objectFacts = object, new(facts)
@@ -127,12 +130,12 @@ func (n *Node) holding(pods []*corev1.Pod) *Node {
 	return &Node{Name: n.Name, Object: n.Object, Pods: pods, Ledgers: n.Ledgers, configMaps: n.configMaps, devices: n.devices, version: versions.Add(1), row: n.row, objectFacts: n.objectFacts, podFacts: podFacts(pods, n)}
 }
 
-// versions is the last version of a Node. It counts the Nodes of all Builders, and those of With and Without, so that a
-// cache may be used with any Views.
+// versions is the last version of a Node. It counts the Nodes of all Builders, and those of With
+// and Without, so that a cache may be used with any Views.
 var versions atomic.Uint64
 
-// Ended reports whether no container of the pod runs any more: the pod takes nothing of its node. The object may exist for seconds after
-// that, until the kubelet has removed volumes and cgroups.
+// Ended reports whether no container of the pod runs any more: the pod takes nothing of its node.
+// The object may exist for seconds after that, until the kubelet has removed volumes and cgroups.
 func Ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -11,8 +11,8 @@ import (
 
 // Nominated returns the nominated pods: a scheduler evicts pods for each of them on the node in its
 // status.nominatedNodeName, which need not exist, or is about to bind it there. The most important
-// pod comes first: the one with the highest priority, and of those the oldest. The slice must not be
-// changed.
+// pod comes first: the one with the highest priority, and of those the oldest. The slice must not
+// be changed.
 //
 // A preemption goes through these states:
 //

@@ -48,8 +48,9 @@ func BoundBefore(pod *corev1.Pod) (at time.Time, known bool) {
 
 // boundAt returns when the pod was bound, in Unix seconds. A pod without that time has just been
 // bound by Outboard, and no watch event has shown it yet: it counts as later than all others. Its
-// PodScheduled condition, if any, is from an earlier attempt that failed. A watch event always shows
-// the time: package cluster adds that of its creation to a pod that was created with its node.
+// PodScheduled condition, if any, is from an earlier attempt that failed. A watch event always
+// shows the time: package cluster adds that of its creation to a pod that was created with its
+// node.
 func boundAt(pod *corev1.Pod) int64 {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]

@@ -15,7 +15,8 @@ import (
 // what its containers run with; and if the resize is infeasible, the maximum of the last two.
 func PodRequests(pod *corev1.Pod) corev1.ResourceList {
 	s := &pod.Status
-	// For most pods, TrimPod leaves no such status, and reading the spec alone takes a third of the time.
+	// For most pods, TrimPod leaves no such status, and reading the spec alone takes a third of the
+	// time.
 	reported := len(s.ContainerStatuses)+len(s.InitContainerStatuses) > 0 || s.AllocatedResources != nil || s.Resources != nil
 	useStatus := pod.Spec.NodeName != "" && (reported || resource.IsPodResizeInfeasible(pod))
 	alone := len(pod.Spec.Containers) == 1 && len(pod.Spec.InitContainers) == 0
@@ -33,9 +34,10 @@ const (
 	assumedMemory   = 200 << 20
 )
 
-// ScoringRequests returns the CPU, in thousandths, and the memory, in bytes, with which NodeResourcesFit counts the pod when it
-// scores nodes: those of PodRequests, and 100m and 200Mi for each container that does not say what it requests. As of v1.37,
-// NodeResourcesFit leaves out what the pod that is to be placed requests as a whole (spec.resources).
+// ScoringRequests returns the CPU, in thousandths, and the memory, in bytes, with which
+// NodeResourcesFit counts the pod when it scores nodes: those of PodRequests, and 100m and 200Mi
+// for each container that does not say what it requests. As of v1.37, NodeResourcesFit leaves out
+// what the pod that is to be placed requests as a whole (spec.resources).
 func ScoringRequests(pod *corev1.Pod) (milliCPU, memory int64) {
 	assigned := pod.Spec.NodeName != ""
 	o := options(assigned)
@@ -158,9 +160,9 @@ func withoutClaims(r *corev1.ResourceRequirements) *corev1.ResourceRequirements 
 	return &corev1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
 }
 
-// ExtendedResourceRequest returns how much of an extended resource the pod requests, 0 or more, by Kubernetes' rule:
-// init containers run one after the other, before the containers, and at the same time as the sidecars started before them. It does
-// not allocate.
+// ExtendedResourceRequest returns how much of an extended resource the pod requests, 0 or more, by
+// Kubernetes' rule: init containers run one after the other, before the containers, and at the same
+// time as the sidecars started before them. It does not allocate.
 //
 // A pod on a node holds the same amount: only cpu and memory can be resized in place, see
 // [PodRequests].
@@ -188,8 +190,8 @@ func ExtendedResourceRequest(pod *corev1.Pod, resource corev1.ResourceName) int6
 	return max(sum, peak)
 }
 
-// NamesResource reports whether a container or init container of the pod lists the resource in its requests or limits, even with 0:
-// kube-scheduler's rule for managedResources.
+// NamesResource reports whether a container or init container of the pod lists the resource in its
+// requests or limits, even with 0: kube-scheduler's rule for managedResources.
 func NamesResource(pod *corev1.Pod, name corev1.ResourceName) bool {
 	in := func(c corev1.Container) bool {
 		_, requested := c.Resources.Requests[name]
@@ -199,7 +201,8 @@ func NamesResource(pod *corev1.Pod, name corev1.ResourceName) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, in) || slices.ContainsFunc(pod.Spec.InitContainers, in)
 }
 
-// DefaultRequests sets, in place, the requests that a pod does not make to its limits, as the API server does.
+// DefaultRequests sets, in place, the requests that a pod does not make to its limits, as the API
+// server does.
 func DefaultRequests(pod *corev1.Pod) {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {

@@ -5,18 +5,20 @@ import (
 	"slices"
 )
 
-// rowTable holds the nodes of a View by row, in chunks that Views share. With 5,000 nodes, a View in which one node has changed copies
-// 64 rows and 79 pointers. A rowTable is immutable. The zero rowTable is empty.
+// rowTable holds the nodes of a View by row, in chunks that Views share. With 5,000 nodes, a View
+// in which one node has changed copies 64 rows and 79 pointers. A rowTable is immutable. The zero
+// rowTable is empty.
 type rowTable struct {
 	chunks []*rowChunk
 	length int
 }
 
-// rowChunk has about as many nodes as there are chunks in a large cluster: then both copies are small.
+// rowChunk has about as many nodes as there are chunks in a large cluster: then both copies are
+// small.
 type rowChunk [1 << chunkBits]row
 
-// row holds the version of its node, too, because reading it from the node loads memory that is rarely in the processor's caches. Of a
-// free row, both are zero.
+// row holds the version of its node, too, because reading it from the node loads memory that is
+// rarely in the processor's caches. Of a free row, both are zero.
 type row struct {
 	node    *Node
 	version uint64
@@ -57,7 +59,8 @@ func (t *rowTable) with(nodes []*Node) rowTable {
 	return next
 }
 
-// changedSince yields the nodes that are not those of the earlier table, which has the same rows in use.
+// changedSince yields the nodes that are not those of the earlier table, which has the same rows in
+// use.
 func (t *rowTable) changedSince(earlier *rowTable) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		for at, c := range t.chunks {

@@ -23,8 +23,9 @@ type Value struct {
 // Current reports whether the number is known and not stale.
 func (v Value) Current() bool { return !v.At.IsZero() && !v.Stale }
 
-// Missing says why the signal has no current value, for explanations. about is what the value is about, such as "the node" or a
-// key of the signal; "" if the signal is a single number. The value is not current.
+// Missing says why the signal has no current value, for explanations. about is what the value is
+// about, such as "the node" or a key of the signal; "" if the signal is a single number. The value
+// is not current.
 func (v Value) Missing(signal, about string) string {
 	if about != "" {
 		about = " for " + about
@@ -59,8 +60,8 @@ func NewSignal(name string, values map[string]Value) *Signal {
 	return &Signal{name: name, version: versions.Add(1), values: values}
 }
 
-// Version identifies the values: for as long as the process runs, no Signal with other values has the same version. It is
-// 0 for nil.
+// Version identifies the values: for as long as the process runs, no Signal with other values has
+// the same version. It is 0 for nil.
 func (s *Signal) Version() uint64 {
 	if s == nil {
 		return 0

@@ -8,16 +8,19 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 )
 
-// MaxPod is how much memory one pod may take, in bytes, by [PodSize]. A larger pod that is to be placed is rejected.
+// MaxPod is how much memory one pod may take, in bytes, by [PodSize]. A larger pod that is to be
+// placed is rejected.
 const MaxPod = 64 << 10
 
-// PodSize returns the memory of a trimmed pod, in bytes. It is the same for equal pods, whatever they were decoded from.
+// PodSize returns the memory of a trimmed pod, in bytes. It is the same for equal pods, whatever
+// they were decoded from.
 func PodSize(pod *corev1.Pod) int64 {
 	// A pod of a request may have a kind and another version than the same pod of a watch.
 	return SizeOf(pod) - int64(len(pod.Kind)+len(pod.APIVersion)+len(pod.ResourceVersion))
 }
 
-// SizeOf returns the memory of an object with everything that it references, including shared memory, but without spare capacity.
+// SizeOf returns the memory of an object with everything that it references, including shared
+// memory, but without spare capacity.
 func SizeOf(object any) int64 {
 	v := reflect.ValueOf(object)
 	return int64(v.Type().Size()) + sizeBehind(v)

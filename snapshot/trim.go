@@ -16,8 +16,9 @@ import (
 // lastApplied is kubectl's copy of the whole object, including the environment.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// maxLastApplied is how long lastApplied of a pod may be. The API server accepts annotations of 256 KiB in all: with those of a pod of MaxPod
-// bytes, this leaves 96 KiB for those that a Binding adds, which must be added.
+// maxLastApplied is how long lastApplied of a pod may be. The API server accepts annotations of 256
+// KiB in all: with those of a pod of MaxPod bytes, this leaves 96 KiB for those that a Binding
+// adds, which must be added.
 const maxLastApplied = 96 << 10
 
 // TrimPod removes, in place, what no placement can depend on, including every value that may be a
@@ -25,8 +26,8 @@ const maxLastApplied = 96 << 10
 // contents of most volumes, and most of the status. Of the status it keeps the phase, the start
 // time, the nominated node, the names of its ResourceClaims, the conditions other than steps on the
 // way to Ready, and, while the pod is resized, its resources. It also removes ephemeral containers,
-// which kube-scheduler does not count either. A pod to whose annotations a Binding could not add any
-// becomes larger than MaxPod.
+// which kube-scheduler does not count either. A pod to whose annotations a Binding could not add
+// any becomes larger than MaxPod.
 func TrimPod(pod *corev1.Pod) {
 	full := len(pod.Annotations[lastApplied]) > maxLastApplied
 	trimMeta(&pod.ObjectMeta)
@@ -55,7 +56,8 @@ func TrimPod(pod *corev1.Pod) {
 	pod.Status = kept
 }
 
-// TrimmedPod returns the pod as TrimPod leaves it. The pod, which others may use, is not changed; what is kept is shared with it.
+// TrimmedPod returns the pod as TrimPod leaves it. The pod, which others may use, is not changed;
+// what is kept is shared with it.
 func TrimmedPod(pod *corev1.Pod) *corev1.Pod {
 	trimmed := new(*pod)
 	copyMeta(&trimmed.ObjectMeta)
@@ -66,8 +68,8 @@ func TrimmedPod(pod *corev1.Pod) *corev1.Pod {
 	return trimmed
 }
 
-// TrimmedNode returns the node as TrimNode leaves it. The node, which others may use, is not changed; what is kept is shared with
-// it.
+// TrimmedNode returns the node as TrimNode leaves it. The node, which others may use, is not
+// changed; what is kept is shared with it.
 func TrimmedNode(node *corev1.Node) *corev1.Node {
 	trimmed := new(*node)
 	copyMeta(&trimmed.ObjectMeta)
@@ -88,8 +90,8 @@ func copyMeta(meta *metav1.ObjectMeta) {
 }
 
 // TrimNode removes, in place, what no placement can depend on: managed fields, heartbeat times,
-// addresses other than InternalIPs, volumes in use and the kubelet's own configuration status. Image names, which most
-// nodes share, are interned.
+// addresses other than InternalIPs, volumes in use and the kubelet's own configuration status.
+// Image names, which most nodes share, are interned.
 func TrimNode(node *corev1.Node) {
 	trimMeta(&node.ObjectMeta)
 	for i := range node.Status.Conditions {

@@ -5,7 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The limits of trimmed objects, in bytes, by [SizeOf]. Drivers write ResourceSlices, with up to 128 devices; anybody may write claims.
+// The limits of trimmed objects, in bytes, by [SizeOf]. Drivers write ResourceSlices, with up to
+// 128 devices; anybody may write claims.
 const (
 	maxResourceSlice = 512 << 10
 	maxResourceClaim = 8 << 10
@@ -15,13 +16,14 @@ const (
 // maxReservedFor is how many consumers of a claim are kept: explanations name them.
 const maxReservedFor = 4
 
-// identityOf returns the part of the metadata that is read of the objects of Dynamic Resource Allocation.
+// identityOf returns the part of the metadata that is read of the objects of Dynamic Resource
+// Allocation.
 func identityOf(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation, CreationTimestamp: meta.CreationTimestamp}
 }
 
-// TrimResourceSlice removes, in place, what no allocation can depend on. It returns false if the slice is too large: then it has no
-// devices, and its pool is never complete.
+// TrimResourceSlice removes, in place, what no allocation can depend on. It returns false if the
+// slice is too large: then it has no devices, and its pool is never complete.
 func TrimResourceSlice(s *resourcev1.ResourceSlice) bool {
 	s.ObjectMeta = identityOf(&s.ObjectMeta)
 	if SizeOf(s) <= maxResourceSlice {
@@ -33,9 +35,10 @@ func TrimResourceSlice(s *resourcev1.ResourceSlice) bool {
 	return false
 }
 
-// TrimResourceClaim removes, in place, what no allocation can depend on: configuration for drivers, the status of devices, tolerations
-// of what is allocated, and most consumers. Of a claim that is too large it keeps which devices are allocated, as if the claim had them
-// as a whole: [IsReducedClaim].
+// TrimResourceClaim removes, in place, what no allocation can depend on: configuration for drivers,
+// the status of devices, tolerations of what is allocated, and most consumers. Of a claim that is
+// too large it keeps which devices are allocated, as if the claim had them as a whole:
+// [IsReducedClaim].
 func TrimResourceClaim(c *resourcev1.ResourceClaim) {
 	owner := metav1.GetControllerOfNoCopy(c)
 	c.ObjectMeta = identityOf(&c.ObjectMeta)
@@ -68,11 +71,12 @@ func TrimResourceClaim(c *resourcev1.ResourceClaim) {
 	}
 }
 
-// IsReducedClaim reports whether TrimResourceClaim has removed the requests of the claim, which the API server requires.
+// IsReducedClaim reports whether TrimResourceClaim has removed the requests of the claim, which the
+// API server requires.
 func IsReducedClaim(c *resourcev1.ResourceClaim) bool { return len(c.Spec.Devices.Requests) == 0 }
 
-// TrimDeviceClass removes, in place, what no allocation can depend on. It returns false if the class is too large: then it has one
-// selector without an expression, which selects nothing.
+// TrimDeviceClass removes, in place, what no allocation can depend on. It returns false if the
+// class is too large: then it has one selector without an expression, which selects nothing.
 func TrimDeviceClass(c *resourcev1.DeviceClass) bool {
 	c.ObjectMeta = identityOf(&c.ObjectMeta)
 	c.Spec.Config = nil

@@ -31,9 +31,10 @@ type View struct {
 // Generation increases by one with every View that a Builder publishes. It is 0 for the zero View.
 func (v *View) Generation() uint64 { return v.generation }
 
-// Room is the freed generation. If two Views of a Builder have the same one, a pod that does not fit
-// in the earlier View does not fit in the later one either: the later View differs only by pods that
-// were assumed on nodes ([Builder.AssumePod]). In any other case, it increases with the Generation.
+// Room is the freed generation. If two Views of a Builder have the same one, a pod that does not
+// fit in the earlier View does not fit in the later one either: the later View differs only by pods
+// that were assumed on nodes ([Builder.AssumePod]). In any other case, it increases with the
+// Generation.
 func (v *View) Room() uint64 { return v.room }
 
 // Len returns the number of nodes.
@@ -47,8 +48,8 @@ func (v *View) Len() int {
 // NodeIndex identifies the set of nodes and their rows. It is nil for the zero View.
 func (v *View) NodeIndex() *NodeIndex { return v.index }
 
-// NodeObjects identifies a set of Node objects and their rows. Two Views with the same pointer have the same objects at the same rows: it
-// is a key for caches of what depends on these alone.
+// NodeObjects identifies a set of Node objects and their rows. Two Views with the same pointer have
+// the same objects at the same rows: it is a key for caches of what depends on these alone.
 type NodeObjects struct{ _ byte } // not empty, because pointers to distinct empty variables may be equal
 
 // NodeObjects returns the identity of the Node objects. It is nil for the zero View.
@@ -66,9 +67,9 @@ func (v *View) At(row int) *Node {
 	return v.rows.at(row).node
 }
 
-// Version identifies the node at the row, as At returns it: for as long as the process runs, no other Node, of any
-// View, has the same version. Unlike a pointer to the Node, a version does not keep the Node in memory. It is 0 if the
-// row is free or out of range.
+// Version identifies the node at the row, as At returns it: for as long as the process runs, no
+// other Node, of any View, has the same version. Unlike a pointer to the Node, a version does not
+// keep the Node in memory. It is 0 if the row is free or out of range.
 func (v *View) Version(row int) uint64 {
 	if row < 0 || row >= v.rows.length {
 		return 0
@@ -88,8 +89,8 @@ func (v *View) Node(name string) *Node {
 	return v.At(int(row))
 }
 
-// Find sets rows[i] to the row of the node named name(i), or to -1 if there is none. It does not allocate and does not
-// keep the names.
+// Find sets rows[i] to the row of the node named name(i), or to -1 if there is none. It does not
+// allocate and does not keep the names.
 func (v *View) Find(rows []int32, name func(i int) []byte) {
 	var known map[string]int32
 	if v.index != nil {
@@ -140,7 +141,8 @@ func (v *View) Pools() iter.Seq[*Ledger] {
 	}
 }
 
-// WithPool returns a copy of the View with the ledger, which belongs to no node, in place of its own for the resource.
+// WithPool returns a copy of the View with the ledger, which belongs to no node, in place of its
+// own for the resource.
 func (v *View) WithPool(l *Ledger) *View {
 	with := *v
 	with.pools = maps.Clone(v.pools)
@@ -165,8 +167,8 @@ func (v *View) Signals() iter.Seq[*Signal] {
 	}
 }
 
-// WithNodes returns a copy of the View with these nodes in place of its own. They are made from nodes of the View by
-// [Node.With], [Node.Without] and [Node.WithObject], at most one from each.
+// WithNodes returns a copy of the View with these nodes in place of its own. They are made from
+// nodes of the View by [Node.With], [Node.Without] and [Node.WithObject], at most one from each.
 func (v *View) WithNodes(nodes ...*Node) *View {
 	if !slices.ContainsFunc(nodes, func(n *Node) bool { return v.rows.at(int(n.row)).node != n }) {
 		return v
@@ -176,8 +178,8 @@ func (v *View) WithNodes(nodes ...*Node) *View {
 	return &with
 }
 
-// WithoutPod returns a copy of the View without the pod on the node, for the evaluation of that pod itself. The pod keeps its claims. It
-// returns the View itself if the pod is not there.
+// WithoutPod returns a copy of the View without the pod on the node, for the evaluation of that pod
+// itself. The pod keeps its claims. It returns the View itself if the pod is not there.
 func (v *View) WithoutPod(node string, uid types.UID) *View {
 	n := v.Node(node)
 	if n == nil || !n.Has(uid) {
@@ -186,8 +188,9 @@ func (v *View) WithoutPod(node string, uid types.UID) *View {
 	return v.WithNodes(n.holding(slices.DeleteFunc(slices.Clone(n.Pods), func(pod *corev1.Pod) bool { return pod.UID == uid })))
 }
 
-// ChangedSince yields the nodes of the View that are not the same in an earlier one, which has the same NodeIndex. Its cost is that of
-// comparing one pointer for each 64 nodes, and 64 rows for each changed node.
+// ChangedSince yields the nodes of the View that are not the same in an earlier one, which has the
+// same NodeIndex. Its cost is that of comparing one pointer for each 64 nodes, and 64 rows for each
+// changed node.
 func (v *View) ChangedSince(earlier *View) iter.Seq[*Node] {
 	return v.rows.changedSince(&earlier.rows)
 }

@@ -15,9 +15,9 @@ import (
 // RetryAnnotation is set on a pending pod to make kube-scheduler retry it; its value is the time.
 const RetryAnnotation = "outboard.dev/retry"
 
-// RetryPod makes kube-scheduler retry the pod once, if it is pending there: any change of an unscheduled pod does that.
-// found is false if there is no pod of that name with that UID. An error is that of the API server: see
-// apierrors.IsForbidden.
+// RetryPod makes kube-scheduler retry the pod once, if it is pending there: any change of an
+// unscheduled pod does that. found is false if there is no pod of that name with that UID. An error
+// is that of the API server: see apierrors.IsForbidden.
 func (c *Cluster) RetryPod(ctx context.Context, namespace, name string, uid types.UID) (found bool, err error) {
 	_, err = c.stamp(ctx, namespace, name, uid, RetryAnnotation)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
@@ -26,9 +26,10 @@ func (c *Cluster) RetryPod(ctx context.Context, namespace, name string, uid type
 	return err == nil, err
 }
 
-// stamp sets an annotation of the pod to the current time. It does not change a pod of that name with another UID: the
-// API server rejects such a patch as invalid, because a UID is immutable. stamp patches the pod's status, which
-// includes annotations, so that it does not need the permission to change the pod's spec.
+// stamp sets an annotation of the pod to the current time. It does not change a pod of that name
+// with another UID: the API server rejects such a patch as invalid, because a UID is immutable.
+// stamp patches the pod's status, which includes annotations, so that it does not need the
+// permission to change the pod's spec.
 func (c *Cluster) stamp(ctx context.Context, namespace, name string, uid types.UID, annotation string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.BindTimeout)
 	defer cancel()

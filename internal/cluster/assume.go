@@ -10,10 +10,11 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Assume counts the pod on the node, with these annotations, in all Views from now on. Call forget once the pod is bound, or will not be
-// bound by this caller: if Bind has not bound the pod, it waits for a node again, and a new View shows that. A pod that was already
-// decided to be on the node keeps its annotations. If another node was decided, Assume moves the pod: end the earlier decision first, as
-// [binder.Binder.Resolve] does.
+// Assume counts the pod on the node, with these annotations, in all Views from now on. Call forget
+// once the pod is bound, or will not be bound by this caller: if Bind has not bound the pod, it
+// waits for a node again, and a new View shows that. A pod that was already decided to be on the
+// node keeps its annotations. If another node was decided, Assume moves the pod: end the earlier
+// decision first, as [binder.Binder.Resolve] does.
 func (s *State) Assume(pod *corev1.Pod, node string) (forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +31,8 @@ func (s *State) Forget(uid types.UID) {
 	s.decide(uid, next, e)
 }
 
-// Assumed returns the node on which the pod counts because of Assume, before Bind has bound it; "" if there is none.
+// Assumed returns the node on which the pod counts because of Assume, before Bind has bound it; ""
+// if there is none.
 func (s *State) Assumed(uid types.UID) (node string) {
 	s.lookups.RLock()
 	defer s.lookups.RUnlock()
@@ -40,7 +42,8 @@ func (s *State) Assumed(uid types.UID) (node string) {
 	return ""
 }
 
-// ViewFor returns the latest View for the evaluation of the pod, which does not count against itself while it is decided to be on a node.
+// ViewFor returns the latest View for the evaluation of the pod, which does not count against
+// itself while it is decided to be on a node.
 func (s *State) ViewFor(uid types.UID) *snapshot.View {
 	node := s.Assumed(uid) // before the View is read: a View without the pod is newer
 	view := s.View()
@@ -50,10 +53,12 @@ func (s *State) ViewFor(uid types.UID) *snapshot.View {
 	return view.WithoutPod(node, uid)
 }
 
-// FinishBinding says that the pod is bound to the node for which it was assumed, perhaps by another client than this Cluster.
+// FinishBinding says that the pod is bound to the node for which it was assumed, perhaps by another
+// client than this Cluster.
 func (s *State) FinishBinding(uid types.UID) { s.FinishBindingAt(uid, time.Now()) }
 
-// BeginRequest returns the number of a request whose response may say that the pod is bound, for EndRequest.
+// BeginRequest returns the number of a request whose response may say that the pod is bound, for
+// EndRequest.
 func (s *State) BeginRequest(uid types.UID) (number int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +67,9 @@ func (s *State) BeginRequest(uid types.UID) (number int) {
 	return next.Begun
 }
 
-// EndRequest ends a request. pod is the pod as the API server has bound or read it; nil if it is unknown or gone. If it is on a node, the View
-// has it there when EndRequest returns, unless a later request has found it elsewhere, which is possible only if etcd was restored in between.
+// EndRequest ends a request. pod is the pod as the API server has bound or read it; nil if it is
+// unknown or gone. If it is on a node, the View has it there when EndRequest returns, unless a
+// later request has found it elsewhere, which is possible only if etcd was restored in between.
 func (s *State) EndRequest(uid types.UID, number int, pod *corev1.Pod, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +80,8 @@ func (s *State) EndRequest(uid types.UID, number int, pod *corev1.Pod, now time.
 	}
 }
 
-// FinishBindingAt is FinishBinding at that time. It leaves the View as it is until the next one: the pod counts on its node already.
+// FinishBindingAt is FinishBinding at that time. It leaves the View as it is until the next one:
+// the pod counts on its node already.
 func (s *State) FinishBindingAt(uid types.UID, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"outboard.dev/outboard/internal/binder"
 )
 
-// BindError is the error of [Cluster.Bind]. errors.Is finds [binder.ErrOutcomeUnknown] in it if Unknown, and
-// [binder.ErrPodChanged] if Changed.
+// BindError is the error of [Cluster.Bind]. errors.Is finds [binder.ErrOutcomeUnknown] in it if
+// Unknown, and [binder.ErrPodChanged] if Changed.
 type BindError struct {
 	Binding binder.Binding
 	// Unknown is true if the pod may or may not be bound to the node, now or later: its claim must
@@ -205,8 +205,8 @@ func (c *Cluster) lookup(ctx context.Context, namespace, name string, uid types.
 	return pod, nil
 }
 
-// LivePod reads the pod from the API server, not from the cache. Nil if it does not exist. If the pod is on a node, Views count it there from
-// then on, even if the watch does not show that yet.
+// LivePod reads the pod from the API server, not from the cache. Nil if it does not exist. If the
+// pod is on a node, Views count it there from then on, even if the watch does not show that yet.
 func (c *Cluster) LivePod(ctx context.Context, namespace, name string, uid types.UID) (pod *corev1.Pod, err error) {
 	number := c.BeginRequest(uid)
 	defer func() { c.EndRequest(uid, number, pod, time.Now()) }()

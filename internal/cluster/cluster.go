@@ -39,17 +39,18 @@ type Options struct {
 	// was unreachable, and that a response with Retry-After leaves the outcome of a Binding open.
 	Client kubernetes.Interface
 
-	// Informers are those of another component of the process that watches nodes, pods and disruption budgets. New adds
-	// handlers to them, so that nothing is watched twice. Their owner runs them. Nil: the Cluster watches these
-	// resources itself.
+	// Informers are those of another component of the process that watches nodes, pods and
+	// disruption budgets. New adds handlers to them, so that nothing is watched twice. Their owner
+	// runs them. Nil: the Cluster watches these resources itself.
 	Informers informers.SharedInformerFactory
 
 	// Ledgers makes the Cluster watch Ledgers, too. It needs Config.
 	Ledgers bool
-	// Devices makes the Cluster watch what Dynamic Resource Allocation allocates: ResourceSlices, ResourceClaims, DeviceClasses and
-	// DeviceTaintRules.
+	// Devices makes the Cluster watch what Dynamic Resource Allocation allocates: ResourceSlices,
+	// ResourceClaims, DeviceClasses and DeviceTaintRules.
 	Devices bool
-	// ConfigMaps are the families of ConfigMaps to watch. Follow adds to Ledgers, Devices and ConfigMaps.
+	// ConfigMaps are the families of ConfigMaps to watch. Follow adds to Ledgers, Devices and
+	// ConfigMaps.
 	ConfigMaps []snapshot.ConfigMapSource
 
 	// Logger is slog.Default() if nil.
@@ -266,8 +267,9 @@ func (c *Cluster) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Synced returns nil once nodes, pods and disruption budgets have all been read and View shows them, and from then on.
-// Until then the error names what is missing, and the reason if a request failed.
+// Synced returns nil once nodes, pods and disruption budgets have all been read and View shows
+// them, and from then on. Until then the error names what is missing, and the reason if a request
+// failed.
 func (c *Cluster) Synced() error {
 	var missing []string
 	for _, f := range *c.feeds.Load() {
@@ -285,8 +287,8 @@ func (c *Cluster) Synced() error {
 	return nil
 }
 
-// Warnings returns a line for each resource that was read before and cannot be read now, so that the View may be
-// outdated; and one for each kind of write that the API server denies.
+// Warnings returns a line for each resource that was read before and cannot be read now, so that
+// the View may be outdated; and one for each kind of write that the API server denies.
 func (c *Cluster) Warnings() []string {
 	lines := c.denials.lines()
 	for _, f := range *c.feeds.Load() {

@@ -12,8 +12,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// taintRulesInterval is how often a Cluster asks whether the API server serves DeviceTaintRules now: Kubernetes 1.37 is the first
-// release that does so.
+// taintRulesInterval is how often a Cluster asks whether the API server serves DeviceTaintRules
+// now: Kubernetes 1.37 is the first release that does so.
 const taintRulesInterval = 10 * time.Minute
 
 // deviceFeeds are the feeds of what Dynamic Resource Allocation allocates.
@@ -41,7 +41,8 @@ func (c *Cluster) deviceFeeds() []*feed {
 	}
 }
 
-// onceServed makes the feed count as read, and its resource as empty, for as long as list says that the API server does not serve it.
+// onceServed makes the feed count as read, and its resource as empty, for as long as list says that
+// the API server does not serve it.
 func (f *feed) onceServed(list func(context.Context) error) {
 	run := f.run
 	f.run = func(ctx context.Context) {

@@ -25,7 +25,8 @@
 //     changes. outboard_cluster_last_event_age_seconds, and the alert about it, need them: what is
 //     read from informers does not have this metric.
 //
-// Both ways write into the same state through a store, so that the rest does not know which is used.
+// Both ways write into the same state through a store, so that the rest does not know which is
+// used.
 //
 // Views are published off the request path: a single change immediately, and several changes
 // together. Until nodes, pods and disruption budgets have all been read, View stays empty, because
@@ -42,7 +43,8 @@
 // [Cluster.Throttle] waits for the rate limit before the pod's claims are made, so that its Binding
 // does not wait.
 //
-// [Cluster.Assume] counts a pod on its node in every View from the decision on; package assumption has the states of such a pod.
+// [Cluster.Assume] counts a pod on its node in every View from the decision on; package assumption
+// has the states of such a pod.
 //
 // [Cluster.Bind] writes nodeName and annotations in one transaction, for exactly the pod with the
 // given UID, and is idempotent. From then on the View has the pod as bound, although the watch
@@ -69,8 +71,9 @@
 //
 // pods/binding is needed only for Bind, and pods/status only for RetryPod and TouchPod.
 // [Options.Ledgers] needs get, list, watch, create, update and delete on ledgers of outboard.dev,
-// [Options.ConfigMaps] needs list and watch on configmaps in their namespaces, and [Options.Devices]
-// needs list and watch on resourceslices, resourceclaims, deviceclasses and devicetaintrules of resource.k8s.io.
+// [Options.ConfigMaps] needs list and watch on configmaps in their namespaces, and
+// [Options.Devices] needs list and watch on resourceslices, resourceclaims, deviceclasses and
+// devicetaintrules of resource.k8s.io.
 //
 // # Memory
 //

@@ -13,10 +13,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Follow makes the Cluster watch Ledgers, if ledgers is true, what Dynamic Resource Allocation allocates, if devices is true, and these
-// families of ConfigMaps, in addition to what it watches already. It returns when the View has them. Call it while Run runs.
-// The error names what cannot be read, or was not read before ctx ended, and is not watched; Follow
-// may be called again.
+// Follow makes the Cluster watch Ledgers, if ledgers is true, what Dynamic Resource Allocation
+// allocates, if devices is true, and these families of ConfigMaps, in addition to what it watches
+// already. It returns when the View has them. Call it while Run runs. The error names what cannot
+// be read, or was not read before ctx ended, and is not watched; Follow may be called again.
 func (c *Cluster) Follow(ctx context.Context, ledgers, devices bool, sources []snapshot.ConfigMapSource) error {
 	c.followMu.Lock()
 	defer c.followMu.Unlock()

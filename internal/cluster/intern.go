@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// templates remembers the last object of each key. The next one with the key is probably similar, so
-// the two can share memory. A wrong guess only costs memory. The zero value is empty.
+// templates remembers the last object of each key. The next one with the key is probably similar,
+// so the two can share memory. A wrong guess only costs memory. The zero value is empty.
 //
 // It belongs to one goroutine.
 type templates[K comparable, T any] struct {

@@ -51,8 +51,9 @@ func (c *Cluster) ledgerFeed() *feed {
 	})
 }
 
-// setLedger handles a Ledger shown by the watch. One that somebody has made with another name than that of its key is as if it did not exist:
-// Outboard writes no claims to it, and it would take the place of the other one.
+// setLedger handles a Ledger shown by the watch. One that somebody has made with another name than
+// that of its key is as if it did not exist: Outboard writes no claims to it, and it would take the
+// place of the other one.
 func (c *Cluster) setLedger(o *ledger.Object) {
 	if name := ledger.Name(o.Spec.Key()); o.Name != name {
 		c.warnings.Log(c.options.Logger, slog.LevelWarn, "ledger", "ignoring a ledger whose name is not that of its resource and node", "ledger", o.Name, "expected", name)
@@ -162,8 +163,9 @@ func (s *State) RemoveLedger(o *ledger.Object) {
 	s.requestPublish()
 }
 
-// replaceClaims replaces the pods of the ledger with the name in the index of claims. A pod that is gone and loses its claim may get another
-// one, by a bind call that comes late. That one counts until a sweep releases it.
+// replaceClaims replaces the pods of the ledger with the name in the index of claims. A pod that is
+// gone and loses its claim may get another one, by a bind call that comes late. That one counts
+// until a sweep releases it.
 func (s *State) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
 	this := func(other string) bool { return other == name }
 	for i := range old {

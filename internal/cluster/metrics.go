@@ -55,7 +55,8 @@ func (m *metrics) read(c *Cluster) {
 	m.registry.MustRegister(feedMetrics{c})
 }
 
-// feedMetrics are the metrics of the resources that a Cluster watches; resources may be added later.
+// feedMetrics are the metrics of the resources that a Cluster watches; resources may be added
+// later.
 type feedMetrics struct{ cluster *Cluster }
 
 func feedDesc(name, help string) *prometheus.Desc {

@@ -38,8 +38,9 @@ type feed struct {
 	run      func(context.Context) // until it ends
 	read     atomic.Bool
 	done     func() // after each complete list
-	// lastEvent and lastRead are the times of the last event and of the last complete list. They are not numbers, so that they have
-	// monotonic time: what has passed since then does not depend on changes of the wall clock.
+	// lastEvent and lastRead are the times of the last event and of the last complete list. They
+	// are not numbers, so that they have monotonic time: what has passed since then does not depend
+	// on changes of the wall clock.
 	lastEvent, lastRead atomic.Pointer[time.Time]
 	informed            bool                  // by an informer, which drops bookmarks: lastEvent is only the time of the last change
 	lastError           atomic.Pointer[error] // of the last request, nil if it succeeded
@@ -157,9 +158,9 @@ func startWatch[L runtime.Object](ctx context.Context, f *feed, from lister[L], 
 	return w, nil
 }
 
-// request sends a list or watch request, and records its outcome. While connections break, client-go
-// repeats the request for ten seconds, and then returns an empty watch without an error. So the
-// transport reports each attempt without a response.
+// request sends a list or watch request, and records its outcome. While connections break,
+// client-go repeats the request for ten seconds, and then returns an empty watch without an error.
+// So the transport reports each attempt without a response.
 func (f *feed) request(ctx context.Context, send func(context.Context) error) error {
 	last := attempt{report: func(err error) { _ = f.observe(ctx, err) }}
 	err := send(context.WithValue(ctx, attemptKey{}, &last))
@@ -210,7 +211,8 @@ func (f *feed) observe(ctx context.Context, err error) error {
 	return err
 }
 
-// describeError returns what a failed request means, and a hint for the operator; "" if there is none.
+// describeError returns what a failed request means, and a hint for the operator; "" if there is
+// none.
 func (f *feed) describeError(err error) (what, hint string) {
 	resource := f.resource
 	if resource == ledger.Resource.Resource {
@@ -249,7 +251,8 @@ func (f *feed) warning() string {
 	return fmt.Sprintf("%s (%s: %v%s)", f.resource, what, withoutQuery(*err), hint)
 }
 
-// withoutQuery returns the error of a request with the address of the server instead of the whole URL.
+// withoutQuery returns the error of a request with the address of the server instead of the whole
+// URL.
 func withoutQuery(err error) error {
 	request := (*url.Error)(nil)
 	if !errors.As(err, &request) {
@@ -262,8 +265,8 @@ func withoutQuery(err error) error {
 	return fmt.Errorf("%s://%s: %w", u.Scheme, u.Host, request.Err)
 }
 
-// reported drops the records of client-go about failed requests: observe has logged the first of them with its meaning, and
-// client-go logs each retry.
+// reported drops the records of client-go about failed requests: observe has logged the first of
+// them with its meaning, and client-go logs each retry.
 type reported struct{ slog.Handler }
 
 func (r reported) Handle(ctx context.Context, record slog.Record) error {

@@ -11,8 +11,8 @@ import (
 	"outboard.dev/outboard/internal/binder"
 )
 
-// Sending is a Binding from its request to its outcome. It is a value without client, clock or goroutine: Next returns the following state,
-// and Bind performs the request of each state.
+// Sending is a Binding from its request to its outcome. It is a value without client, clock or
+// goroutine: Next returns the following state, and Bind performs the request of each state.
 //
 //	PostBinding ── accepted, and the watch has shown the pod ──────────────► end: bound
 //	            ── accepted before the watch has shown the pod ────────────► ReadPod

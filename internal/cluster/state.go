@@ -254,8 +254,8 @@ func (s *State) RemovePod(pod *corev1.Pod) {
 	s.requestPublish()
 }
 
-// addToViews counts the pod, which the watch shows, on its node, if it has one. If the pod differs from the previous object only in its
-// resourceVersion, addToViews keeps that one.
+// addToViews counts the pod, which the watch shows, on its node, if it has one. If the pod differs
+// from the previous object only in its resourceVersion, addToViews keeps that one.
 func (s *State) addToViews(pod *corev1.Pod) {
 	s.builder.SetPod(pod)
 	if kept := s.builder.Pod(pod.UID); kept != nil && kept != pod {

@@ -11,12 +11,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// ErrThrottled means that more Bindings wait to be sent than the rate limit permits in reasonable time.
+// ErrThrottled means that more Bindings wait to be sent than the rate limit permits in reasonable
+// time.
 var ErrThrottled = errors.New("too many pods are being bound concurrently")
 
-// limiter is the rate limit of requests to the API server. It replaces client-go's; requests of binds that Throttle has
-// let through do not wait again. A second client without a limit for these would not do: client-go sends a request again
-// after a response with Retry-After, and these requests must count.
+// limiter is the rate limit of requests to the API server. It replaces client-go's; requests of
+// binds that Throttle has let through do not wait again. A second client without a limit for these
+// would not do: client-go sends a request again after a response with Retry-After, and these
+// requests must count.
 type limiter struct {
 	bucket *rate.Limiter
 	mu     sync.Mutex    // makes reading the bucket and taking from it one step
@@ -31,8 +33,8 @@ func newLimiter(qps float32, burst int) *limiter {
 	return &limiter{bucket: rate.NewLimiter(rate.Limit(qps), burst), turn: make(chan struct{}, 1)}
 }
 
-// reserve takes a request out of the bucket, to be sent after the delay. If the delay is longer than longest, it takes
-// nothing; a negative one is no limit.
+// reserve takes a request out of the bucket, to be sent after the delay. If the delay is longer
+// than longest, it takes nothing; a negative one is no limit.
 func (l *limiter) reserve(longest time.Duration) (*rate.Reservation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,10 +79,11 @@ type permitKey struct{}
 
 func permitted(ctx context.Context) bool { return ctx.Value(permitKey{}) != nil }
 
-// Throttle waits until the rate limit permits binding one more pod, and returns the context for that: the Binding, and
-// reading the pod to learn its outcome, do not wait again. Call it before making claims for the pod: if a Binding waits
-// until its caller gives up, its claims must be released. If the wait would be longer than [Options.ThrottleTimeout],
-// Throttle fails immediately with [ErrThrottled]. With a context that Throttle has returned, it does not wait.
+// Throttle waits until the rate limit permits binding one more pod, and returns the context for
+// that: the Binding, and reading the pod to learn its outcome, do not wait again. Call it before
+// making claims for the pod: if a Binding waits until its caller gives up, its claims must be
+// released. If the wait would be longer than [Options.ThrottleTimeout], Throttle fails immediately
+// with [ErrThrottled]. With a context that Throttle has returned, it does not wait.
 func (c *Cluster) Throttle(ctx context.Context) (context.Context, error) {
 	if c.limiter == nil || permitted(ctx) {
 		return ctx, nil

@@ -72,8 +72,8 @@ func (a *attempt) ended(req *http.Request, err error) {
 	}
 }
 
-// sendTracker records when a request may have left this process; nil if it has not. It has not while it waits for the
-// client-side rate limit, or if no connection could be made.
+// sendTracker records when a request may have left this process; nil if it has not. It has not
+// while it waits for the client-side rate limit, or if no connection could be made.
 type sendTracker struct{ sent atomic.Pointer[time.Time] }
 
 func (d *sendTracker) mark() {
@@ -86,7 +86,8 @@ type sendTrackerKey struct{}
 // watch returns the context for the request.
 func (d *sendTracker) watch(ctx context.Context) context.Context {
 	ctx = context.WithValue(ctx, sendTrackerKey{}, d)
-	// If a transport does not support these callbacks, the request counts as sent when it reaches ours.
+	// If a transport does not support these callbacks, the request counts as sent when it reaches
+	// ours.
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn: func(string) { d.sent.Store(nil) }, // it waits for a connection: nothing is written yet
 		GotConn: func(httptrace.GotConnInfo) { d.mark() },

@@ -1,4 +1,5 @@
-// Package assumption has the states of a pod between the decision to bind it and the watch that shows it on its node.
+// Package assumption has the states of a pod between the decision to bind it and the watch that
+// shows it on its node.
 package assumption
 
 import (
@@ -9,8 +10,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// State is what is assumed about a pod between the decision to bind it to a node and the watch that shows it there. Views have it on its
-// node, so that a decision about another pod counts it:
+// State is what is assumed about a pod between the decision to bind it to a node and the watch that
+// shows it there. Views have it on its node, so that a decision about another pod counts it:
 //
 //	          Assume            the API server says so
 //	waiting ─────────▶ decided ───────────────────────▶ bound
@@ -20,20 +21,22 @@ import (
 //	                        ▼                            ▼  ▼
 //	         the watch shows the pod on a node, or gone: as the watch says
 //
-// What the watch shows ends the assumption in every state: an Assume, forget or request that began before has no effect on the pod any more.
-// A pod has one assumption, which all calls about it share: the pod is forgotten when the last Assume is. An Assume for another node moves the
-// pod there: the caller has made sure that the earlier Binding has no effect.
+// What the watch shows ends the assumption in every state: an Assume, forget or request that began
+// before has no effect on the pod any more. A pod has one assumption, which all calls about it
+// share: the pod is forgotten when the last Assume is. An Assume for another node moves the pod
+// there: the caller has made sure that the earlier Binding has no effect.
 //
-// An assumption is a value, and its methods are pure: they return the next one, and what Views show of the pod from then on. The zero value
-// is a pod that waits, and about which nobody decides.
+// An assumption is a value, and its methods are pure: they return the next one, and what Views show
+// of the pod from then on. The zero value is a pod that waits, and about which nobody decides.
 type State struct {
 	Pod   *corev1.Pod // as it counts on the node; nil: it waits
 	Node  string      // "" if Pod is nil
 	Bound bool        // the API server has said that the pod is bound
 	Since time.Time   // when that was last confirmed
 	calls int         // the calls of Assume that are not forgotten
-	// requests bind or read the pod and have no response yet. Begun is the number of the latest one. What the API server responds to those up to
-	// overtaken has no effect any more: the watch has shown the pod since, a later one has said that the pod is bound, or the pod is gone.
+	// requests bind or read the pod and have no response yet. Begun is the number of the latest
+	// one. What the API server responds to those up to overtaken has no effect any more: the watch
+	// has shown the pod since, a later one has said that the pod is bound, or the pod is gone.
 	requests, Begun, overtaken int
 }
 
@@ -56,15 +59,17 @@ func (a State) Assume(pod *corev1.Pod, node string, watched *corev1.Pod) (State,
 	return a, AsAssumed
 }
 
-// Begin begins a request whose response may say that the pod is bound. Its number is Begun from then on. Begin must come before the request
-// is sent: what the watch shows after it may be newer than the response, even if the response comes later.
+// Begin begins a request whose response may say that the pod is bound. Its number is Begun from
+// then on. Begin must come before the request is sent: what the watch shows after it may be newer
+// than the response, even if the response comes later.
 func (a State) Begin() State {
 	a.requests++
 	a.Begun++
 	return a
 }
 
-// Respond ends the request with that number: the pod is as it was bound or read, or nil. watched is the pod as the watch shows it.
+// Respond ends the request with that number: the pod is as it was bound or read, or nil. watched is
+// the pod as the watch shows it.
 func (a State) Respond(number int, pod, watched *corev1.Pod, now time.Time) (next State, e Effect) {
 	if a.requests--; a.requests < 0 {
 		panic("assumption: a request has two responses")
@@ -85,7 +90,8 @@ func (a State) bindTo(bound *corev1.Pod, now time.Time) (State, Effect) {
 	return a, AsAssumed
 }
 
-// Finish records that the pod is bound where it was decided, as it was decided, unless a response has said how it is bound.
+// Finish records that the pod is bound where it was decided, as it was decided, unless a response
+// has said how it is bound.
 func (a State) Finish(now time.Time) (State, Effect) {
 	if a.Pod == nil || a.Bound {
 		return a, Unchanged
@@ -117,8 +123,8 @@ func (a State) Watch(watched *corev1.Pod) (State, Effect) {
 	return a.wait(a.Begun), AsWatched
 }
 
-// Confirm replaces the assumption that the pod is bound with its state in the API server; nil if the pod is gone. It has no effect if the
-// assumption has changed meanwhile.
+// Confirm replaces the assumption that the pod is bound with its state in the API server; nil if
+// the pod is gone. It has no effect if the assumption has changed meanwhile.
 func (a State) Confirm(assumed, truth *corev1.Pod, now time.Time) (State, Effect) {
 	switch {
 	case a.Pod != assumed:
@@ -131,7 +137,8 @@ func (a State) Confirm(assumed, truth *corev1.Pod, now time.Time) (State, Effect
 	return a.wait(a.overtaken), AsWatched
 }
 
-// wait records that nothing is assumed about the pod, and that the requests up to overtaken have no effect any more.
+// wait records that nothing is assumed about the pod, and that the requests up to overtaken have no
+// effect any more.
 func (a State) wait(overtaken int) State {
 	return State{calls: a.calls, requests: a.requests, Begun: a.Begun, overtaken: overtaken}
 }
