@@ -2,10 +2,8 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -111,49 +109,6 @@ func TestAttemptIsARequestNodeByNode(t *testing.T) {
 			t.Fatalf("the totals differ: %s", diff)
 		}
 	})
-}
-
-// A policy that panics fails the attempt, or is ignored.
-func TestAttemptWithAPolicyThatPanics(t *testing.T) {
-	for _, failurePolicy := range []policy.FailurePolicy{policy.Fail, policy.Ignore} {
-		broken := &fake{filter: func(n *snapshot.Node) policy.Verdict { panic("oops") }}
-		odd := &fake{filter: func(n *snapshot.Node) policy.Verdict {
-			if numberOf(n)%2 == 1 {
-				return policy.Verdict{Reason: attemptOdd}
-			}
-			return policy.Verdict{}
-		}}
-		e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{
-			{Name: "broken", Policy: broken, FailurePolicy: failurePolicy}, {Name: "odd", Policy: odd},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		view := numberedNodes(2)
-		attempt, err := e.Begin(t.Context(), &corev1.Pod{}, view)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n := range view.All() {
-			verdict, err := attempt.FilterNode(n)
-			failure := (*engine.PolicyError)(nil)
-			switch {
-			case failurePolicy == policy.Fail:
-				if !errors.As(err, &failure) || failure.Policy != "broken" || failure.Stack == nil {
-					t.Errorf("Fail: %v", err)
-				}
-			case err != nil, verdict.Fits() != (numberOf(n)%2 == 0):
-				t.Errorf("Ignore: %s: %v, %v", n.Name, verdict, err)
-			}
-		}
-		record := attempt.Record(1)
-		if got := record.Policies[0].IgnoredError; strings.Contains(got, "oops") != (failurePolicy == policy.Ignore) {
-			t.Errorf("%s: the record says %q", failurePolicy, got)
-		}
-		if (record.Error != "") != (failurePolicy == policy.Fail) {
-			t.Errorf("%s: the record says %q", failurePolicy, record.Error)
-		}
-	}
 }
 
 // Nodes can differ in their totals if a policy scores, or if the pod may have a claim on one of them.

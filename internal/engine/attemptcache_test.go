@@ -2,14 +2,11 @@ package engine_test
 
 import (
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policy"
@@ -35,92 +32,6 @@ func fewerPodsThan(limit int, signature string) *fake {
 		},
 		score:     func(n *snapshot.Node) int64 { return 100 - int64(len(n.Pods)) },
 		signature: signature,
-	}
-}
-
-// Attempts that share a cache get the verdicts, records and scores of attempts without one, while pods come to nodes, and for
-// nodes with other pods than in the View.
-func TestAttemptsWithACache(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		count, limit := rapid.IntRange(1, 40).Draw(t, "nodes"), rapid.IntRange(1, 3).Draw(t, "limit")
-		second := rapid.SampledFrom([]string{"", "s"}).Draw(t, "second signature")
-		build := func(first, second string) *engine.Engine {
-			e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{
-				{Name: "first", Weight: 1, Policy: fewerPodsThan(limit, first)}, {Name: "second", Weight: 2, Policy: fewerPodsThan(limit+1, second)},
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return e
-		}
-		cached, plain := build("s", second), build("", "")
-		var b snapshot.Builder
-		for i := range count {
-			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", i)}})
-		}
-		for turn := range rapid.IntRange(1, 6).Draw(t, "attempts") {
-			if turn > 0 {
-				b.SetPod(podOn(rapid.IntRange(0, count-1).Draw(t, "bound to"), fmt.Sprint("bound ", turn)))
-			}
-			view := b.View()
-			nodes := slices.Collect(view.All())
-			if other := rapid.IntRange(-1, count-1).Draw(t, "other pods on"); other >= 0 {
-				nodes[other] = nodes[other].With(podOn(other, "supposed"))
-			}
-			pod := podOf(fmt.Sprint("pod ", turn), "1")
-			compareAttempts(t, newAttempt(t, cached, pod, view), newAttempt(t, plain, pod, view), nodes, view)
-		}
-	})
-}
-
-func newAttempt(t *rapid.T, e *engine.Engine, pod *corev1.Pod, view *snapshot.View) *engine.Cycle {
-	a, err := e.Begin(t.Context(), pod, view)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
-}
-
-// compareAttempts runs both attempts, the first one with a cache.
-func compareAttempts(t *rapid.T, cached, plain *engine.Cycle, nodes []*snapshot.Node, view *snapshot.View) {
-	cached.TakeNodeCache()
-	defer cached.ReturnNodeCache()
-	fits := make([]bool, len(nodes))
-	var group sync.WaitGroup
-	for i, n := range nodes {
-		group.Go(func() {
-			if n == view.At(n.Row()) && cached.Fits(n.Row(), view.Version(n.Row())) {
-				fits[i] = true
-				return
-			}
-			verdict, err := cached.FilterNode(n)
-			fits[i] = err == nil && verdict.Fits()
-		})
-	}
-	group.Wait()
-	var kept []*snapshot.Node
-	var rows []int32
-	for i, n := range nodes {
-		if verdict, err := plain.FilterNode(n); err != nil || verdict.Fits() != fits[i] {
-			t.Fatalf("%s fits: %v, want %v, %v", n.Name, fits[i], verdict.Fits(), err)
-		}
-		if fits[i] {
-			kept, rows = append(kept, n), append(rows, int32(n.Row()))
-		}
-	}
-	got, want := cached.Record(len(kept)), plain.Record(len(kept))
-	if got.Nodes != want.Nodes || len(got.Rejections) != len(want.Rejections) || len(want.Rejections) > 0 && got.Rejections[0].Nodes != want.Rejections[0].Nodes {
-		t.Fatalf("the record is %+v, want %+v", got, want)
-	}
-	var result, reference engine.Result
-	if err := cached.Score(t.Context(), kept, rows, &result); err != nil {
-		t.Fatal(err)
-	}
-	if err := plain.Score(t.Context(), kept, nil, &reference); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(result.Totals, reference.Totals) {
-		t.Fatalf("the totals are %v, want %v", result.Totals, reference.Totals)
 	}
 }
 

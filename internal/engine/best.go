@@ -33,21 +33,18 @@ func (c *Choice) index(position int32) int32 {
 
 // Best chooses the nodes with the largest totals of those on which the pod fits and that are usable. It sets result.Kept to their indices
 // into choice.Rows, the best first. Totals are those of Filter and Score for all nodes of the choice, and so is result.Record, with
-// the chosen nodes as Returned and Top; its rejections have no nearest nodes if all results come from the cache. Call Best after
+// the chosen nodes as Returned and Top; its rejections have no nearest nodes if they can come from the cache. Call Best after
 // TakeNodeCache. The error is as for Filter.
 func (c *Cycle) Best(ctx context.Context, choice Choice, result *Result) error {
-	if c.bestIndexed(&choice, result) {
-		return nil
-	}
 	s := &result.scratch
-	s.all, s.rows = s.all[:0], s.rows[:0]
+	s.all, s.asked = s.all[:0], s.asked[:0]
 	for at := range choice.Rows {
 		row := choice.Rows[choice.index(int32(at))]
-		s.all, s.rows = append(s.all, c.view.At(int(row))), append(s.rows, row)
+		s.all, s.asked = append(s.all, c.view.At(int(row))), append(s.asked, row)
 	}
 	defer clear(s.all) // so that the nodes can be garbage-collected
-	return c.decide(ctx, s.all, s.rows, result, func() error {
-		if err := c.filter(ctx, result); err != nil {
+	return c.decide(ctx, s.all, s.asked, result, func() error {
+		if err := c.filter(ctx, result, c.cache != nil && !c.unsigned); err != nil {
 			return err
 		}
 		if _, err := c.sum(ctx, result.Kept, result); err != nil {

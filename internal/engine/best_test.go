@@ -5,13 +5,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
-	diff "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/internal/engine"
@@ -170,29 +166,6 @@ func TestBestBesideNominatedPods(t *testing.T) {
 	}
 }
 
-// A wrong score of a node beside a nominated pod is an error, also if the score without that pod is right.
-func TestWrongScoreBesideNominatedPods(t *testing.T) {
-	crowded := &fake{signature: "s", score: func(n *snapshot.Node) int64 { return int64(len(n.Pods)) * (policy.MaxScore + 1) }}
-	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: crowded, Weight: 1})
-	var b snapshot.Builder
-	b.SetNode(object("n"))
-	b.SetPod(nominee("nominated", 10, "n"))
-	for _, cached := range []bool{false, true} {
-		a, err := e.Begin(t.Context(), podOf("u", "1"), b.View())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if cached {
-			a.TakeNodeCache()
-		}
-		c := engine.Choice{Rows: []int32{0}, N: 1, Usable: func(int32) (bool, bool) { return true, false }}
-		if err := a.Best(t.Context(), c, &engine.Result{}); err == nil {
-			t.Errorf("cached: %t: no error", cached)
-		}
-		a.ReturnNodeCache()
-	}
-}
-
 // Best stops when Usable says so.
 func TestBestStops(t *testing.T) {
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "s", Weight: 1, Policy: &fake{score: func(n *snapshot.Node) int64 { return numberOf(n) }}}}})
@@ -210,114 +183,6 @@ func TestBestStops(t *testing.T) {
 	if err := a.Best(t.Context(), c, &result); err != nil || !slices.Equal(result.Kept, []int32{8, 7}) {
 		t.Errorf("chose %v, %v", result.Kept, err)
 	}
-}
-
-// From view to view, whatever has changed in between, an engine that has seen the former ones chooses as one that has not, for pods with
-// several signatures and beside nominated pods.
-func TestBestFollowsTheViews(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		full := &policy.Reason{Code: "Full", Text: "node is full"}
-		limits := map[string]int{"a": 2, "b": 3}
-		policies := func() []engine.WeightedPolicy {
-			return []engine.WeightedPolicy{{Name: "limit", Weight: 1, Policy: prepares(func(pod *corev1.Pod) policy.Cycle {
-				limit := limits[pod.Labels["app"]]
-				return counted{key: fmt.Sprint(limit), filter: func(n *snapshot.Node) policy.Verdict {
-					if len(n.Pods) >= limit {
-						return policy.Verdict{Reason: full, Have: int64(len(n.Pods)), Want: int64(limit)}
-					}
-					return policy.Verdict{}
-				}, score: func(n *snapshot.Node) int64 {
-					if n.Object.Labels["shy"] != "" {
-						return policy.NoOpinion
-					}
-					return int64(len(n.Object.Labels["size"])*7 + len(n.Pods)*limit)
-				}}
-			})}}
-		}
-		newEngine := func() *engine.Engine {
-			e, err := engine.New(engine.Options{Policies: policies()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return e
-		}
-		var b snapshot.Builder
-		setNode := func(i int) {
-			labels := map[string]string{"size": strings.Repeat("x", rapid.IntRange(0, 4).Draw(t, "size"))}
-			if rapid.IntRange(0, 60).Draw(t, "shy") == 60 {
-				labels["shy"] = "yes"
-			}
-			b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", i), Labels: labels}})
-		}
-		nodes := rapid.IntRange(1, 30).Draw(t, "nodes")
-		for i := range nodes {
-			setNode(i)
-		}
-		e, pods := newEngine(), 0
-		for step := range rapid.IntRange(1, 25).Draw(t, "steps") {
-			name := fmt.Sprintf("n%03d", rapid.IntRange(0, nodes-1).Draw(t, "node"))
-			switch rapid.IntRange(0, 5).Draw(t, "change") {
-			case 1:
-				setNode(rapid.IntRange(0, nodes+2).Draw(t, "changed"))
-			case 2:
-				b.DeleteNode(name)
-			case 3:
-				pods++
-				pod := podOf(fmt.Sprint("nominated", pods), "1")
-				pod.Status.NominatedNodeName = name
-				b.SetPod(pod)
-			case 4:
-				if pods > 0 {
-					b.DeletePod(types.UID(fmt.Sprint("pod", rapid.IntRange(1, pods).Draw(t, "deleted"))))
-				}
-			default:
-				pods++
-				pod := podOf(fmt.Sprint("pod", pods), "1")
-				pod.Spec.NodeName = name
-				b.SetPod(pod)
-			}
-			view := b.View()
-			c := engine.Choice{N: rapid.IntRange(1, 9).Draw(t, "n")}
-			for n := range view.All() {
-				c.Rows = append(c.Rows, int32(n.Row()))
-			}
-			if len(c.Rows) == 0 {
-				continue
-			}
-			c.First = rapid.IntRange(0, len(c.Rows)-1).Draw(t, "first")
-			bad := int32(rapid.IntRange(1, 5).Draw(t, "bad"))
-			c.Usable = func(i int32) (bool, bool) { return i%bad != 1, false }
-			pod := podOf(fmt.Sprint("new", step), "1")
-			pod.Labels = map[string]string{"app": rapid.SampledFrom([]string{"a", "b"}).Draw(t, "app")}
-			best := func(e *engine.Engine, cached bool) *engine.Result {
-				a, err := e.Begin(t.Context(), pod, view)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if cached {
-					a.TakeNodeCache()
-				}
-				var result engine.Result
-				if err := a.Best(t.Context(), c, &result); err != nil {
-					t.Fatal(err)
-				}
-				a.ReturnNodeCache()
-				return &result
-			}
-			got, want := best(e, true), best(newEngine(), false)
-			if !slices.Equal(got.Kept, want.Kept) {
-				t.Fatalf("chose %v, want %v", got.Kept, want.Kept)
-			}
-			for _, r := range []*engine.Result{got, want} {
-				for i := range r.Record.Rejections {
-					r.Record.Rejections[i].Nearest = nil
-				}
-			}
-			if d := diff.Diff(want.Record, got.Record); d != "" {
-				t.Fatalf("the record differs: %s", d)
-			}
-		}
-	})
 }
 
 // prepares is a policy that prepares this Cycle for a pod.

@@ -3,6 +3,8 @@ package engine
 import (
 	"container/list"
 	"encoding/binary"
+	"math"
+	"slices"
 	"sync"
 
 	"outboard.dev/outboard/policy"
@@ -12,20 +14,16 @@ import (
 const (
 	// maxNodeCacheBytes is how much memory an Engine uses to cache nodes: about 200 signatures with 5,000 nodes.
 	maxNodeCacheBytes = 16 << 20
-	// nodeCacheBytes is about what a nodeCache takes beside its nodes and its signature.
+	// nodeCacheBytes is about what a nodeCache takes beside what it has by row, and its signature.
 	nodeCacheBytes = 256
-	// cachedNodeBytes is the size of a cachedNode.
-	cachedNodeBytes = 16
 	// minCachedNodes is how many nodes a request must have to use the cache.
 	minCachedNodes = 8
 	// maxSignature is the length in bytes of the longest signature that is cached.
 	maxSignature = 16 << 10
-	// cachedScores is for how many policies the score of a node is cached.
-	cachedScores = 7
 )
 
-// nodeCaches holds the caches for the latest signatures, at most maxNodeCacheBytes. One request at a time owns a nodeCache. The zero
-// value is ready to use.
+// nodeCaches holds the caches for the latest signatures, at most maxNodeCacheBytes. One Cycle at a time owns a nodeCache, and it is in
+// nodeCaches only while none does. The zero value is ready to use.
 type nodeCaches struct {
 	mu          sync.Mutex
 	latest      list.List // of *nodeCache, the latest one last
@@ -33,34 +31,37 @@ type nodeCaches struct {
 	bytes       int // of all in latest
 }
 
-// nodeCache holds the results of the policies with a signature, for all pods for which these signatures are the same.
+// nodeCache holds the results of the policies with a signature, for all pods for which these signatures are the same. It has no pointers to
+// nodes, so that it keeps none in memory.
+//
+// What it has for a row is about the node with the version there, and about no other: who reads a row makes sure first that this is the
+// version of the node, and otherwise replaces all of the row (refresh). A policy that is ignored changes no row.
 type nodeCache struct {
 	signature string
-	nodes     []cachedNode // by row
-	index     index
+	versions  []uint64
+	outcomes  []uint8
+	scores    [][]int32 // by slot: as Score returned them, or unknownScore
+	// rejections are the outcomes after firstRejection, without nodes. Only if all policies that concern the pod have a signature are there
+	// any: otherwise the node may be rejected for an earlier reason.
+	rejections tally
 }
 
-// cachedNode holds the results for one node. It has no pointers, so that the garbage collector neither reads the caches nor keeps the
-// nodes for them. The zero value holds nothing.
-type cachedNode struct {
-	// version is that of the node: if the row has another one, the results are not valid.
-	version uint64
-	// fits is true if all policies with a signature let the node pass. Rejections are not cached, because they have
-	// numbers.
-	fits bool
-	// scores are those of the first policies with a signature that score and do not normalize, each less the smallest
-	// score and plus 1; 0 if the score is unknown.
-	scores [cachedScores]uint8
-}
+// The outcomes of a node by the filters with a signature.
+const (
+	unknownOutcome uint8 = iota
+	passes
+	firstRejection // and those after it: an index into rejections
+)
+
+const unknownScore = math.MinInt32
 
 // TakeNodeCache gives the Cycle the cache for its signature, with all rows of its View. Until ReturnNodeCache, no other Cycle uses it. It
 // does nothing if the results are those of this pod alone: for a pod without a signature, or for which a node has something already, by a
 // claim or because the pod is there.
 func (c *Cycle) TakeNodeCache() {
-	alike := len(c.signature) > 0 && len(c.signature) <= maxSignature && c.pod.Spec.NodeName == "" &&
-		(c.engine.claimants == nil || !c.engine.holders.has(c.view, c.pod.UID))
+	alike := len(c.signature) > 0 && len(c.signature) <= maxSignature && c.pod.Spec.NodeName == "" && !c.holds()
 	if alike {
-		c.cache = c.engine.caches.take(c.signature, c.view.Rows())
+		c.cache = c.engine.caches.take(c.signature, c.view.Rows(), c.slots)
 	}
 }
 
@@ -72,31 +73,34 @@ func (c *Cycle) ReturnNodeCache() {
 	}
 }
 
-// cachedNode returns the entry for the node with this index in the call. The entry is empty if the node has changed.
-// It is nil if the node is not in the view.
-func (c *Cycle) cachedNode(index int) *cachedNode {
-	if c.cache == nil {
-		return nil
+// cacheRow returns the row of the node in the cache. It is -1 if nothing is cached, and if the node is another one than that of the View.
+func (c *Cycle) cacheRow(n *snapshot.Node, row int) int32 {
+	if c.cache == nil || n == nil || c.view.At(row) != n {
+		return -1
 	}
-	return c.cachedAt(c.nodes[index], int(c.rows[index]))
+	c.cache.refresh(row, c.view.Version(row))
+	return int32(row)
 }
 
-// cachedAt is cachedNode for a node with this row.
-func (c *Cycle) cachedAt(n *snapshot.Node, row int) *cachedNode {
-	if c.cache == nil || c.view.At(row) != n {
-		return nil
+// cacheRows returns the rows of the nodes in the cache, in scratch memory. rows are as in a Request, or nil.
+func (c *Cycle) cacheRows(nodes []*snapshot.Node, rows []int32, s *scratch) []int32 {
+	s.rows = slices.Grow(s.rows[:0], len(nodes))[:len(nodes)]
+	for i, n := range nodes {
+		row := -1
+		if rows != nil {
+			row = int(rows[i])
+		} else if n != nil {
+			row = n.Row()
+		}
+		s.rows[i] = c.cacheRow(n, row)
 	}
-	cached := &c.cache.nodes[row]
-	if version := c.view.Version(row); cached.version != version {
-		*cached = cachedNode{version: version}
-	}
-	return cached
+	return s.rows
 }
 
 // nameOf returns the name of the node with this index in the call. It does not load the node if it need not.
-func (c *Cycle) nameOf(index int) string {
-	if n := c.nodes[index]; c.cache == nil || c.view.At(int(c.rows[index])) != n {
-		return n.Name
+func (c *Cycle) nameOf(index int32) string {
+	if c.cache == nil || c.rows[index] < 0 {
+		return c.nodes[index].Name
 	}
 	return c.view.NodeIndex().Name(int(c.rows[index]))
 }
@@ -124,30 +128,37 @@ func appendSignature(to []byte, member int, cycle policy.Cycle) ([]byte, bool) {
 	return append(to, text...), true
 }
 
-// take removes the cache for the signature from the caches, or makes one, and returns it with this many rows.
-func (cs *nodeCaches) take(signature []byte, rows int) *nodeCache {
-	c, found := cs.find(signature, rows)
+// take removes the cache for the signature from the caches, or makes one, and returns it with this many rows and slots.
+func (cs *nodeCaches) take(signature []byte, rows, slots int) *nodeCache {
+	c, found := cs.find(signature, rows*(9+4*slots))
 	if !found {
-		clear(c.nodes)
-		c.index.position, c.index.columns = 0, nil
+		clear(c.versions)
+		c.rejections, c.scores = nil, slices.Grow(c.scores[:0], slots)[:slots]
 	}
-	if rows > len(c.nodes) {
-		c.nodes = append(make([]cachedNode, 0, rows), c.nodes...)[:rows]
+	c.versions = grown(c.versions, rows)
+	c.outcomes = grown(c.outcomes, rows)
+	for i := range c.scores {
+		c.scores[i] = grown(c.scores[i], rows)
 	}
 	return c
 }
 
+// grown returns the values, and zeros after them up to this many.
+func grown[T any](values []T, many int) []T {
+	return append(values, make([]T, max(0, many-len(values)))...)
+}
+
 // find removes the cache for the signature from the caches and returns it. If it finds none, it returns one for this signature, with
-// the memory and the results of the least recently used one if a cache with this many rows would exceed the limit: then pods of
+// the memory of the least recently used one if a cache of this many bytes would exceed the limit: then pods of
 // too many templates cause no garbage.
-func (cs *nodeCaches) find(signature []byte, rows int) (c *nodeCache, found bool) {
+func (cs *nodeCaches) find(signature []byte, bytes int) (c *nodeCache, found bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if at := cs.bySignature[string(signature)]; at != nil {
 		return cs.remove(at), true
 	}
 	c = &nodeCache{}
-	if oldest := cs.latest.Front(); oldest != nil && cs.bytes+nodeCacheBytes+len(signature)+rows*cachedNodeBytes > maxNodeCacheBytes {
+	if oldest := cs.latest.Front(); oldest != nil && cs.bytes+nodeCacheBytes+len(signature)+bytes > maxNodeCacheBytes {
 		c = cs.remove(oldest)
 	}
 	c.signature = string(signature)
@@ -179,5 +190,20 @@ func (cs *nodeCaches) remove(at *list.Element) *nodeCache {
 }
 
 func (c *nodeCache) bytes() int {
-	return nodeCacheBytes + len(c.signature) + cap(c.nodes)*cachedNodeBytes + c.index.bytes()
+	bytes := nodeCacheBytes + len(c.signature) + cap(c.versions)*8 + cap(c.outcomes)
+	for _, scores := range c.scores {
+		bytes += cap(scores) * 4
+	}
+	return bytes
+}
+
+// refresh makes the row be about the node with the version.
+func (c *nodeCache) refresh(row int, version uint64) {
+	if c.versions[row] == version {
+		return
+	}
+	c.versions[row], c.outcomes[row] = version, unknownOutcome
+	for _, scores := range c.scores {
+		scores[row] = unknownScore
+	}
 }

@@ -66,7 +66,7 @@ func TestNodesAreCachedBySignature(t *testing.T) {
 		}},
 		{"score and normalize", toLargest, []request{
 			{"score", "s", first, all, calls{Prepare: 1, Score: 10, NormalizeScore: 1}},
-			{"score", "s", first, all, calls{Prepare: 1, Score: 10, NormalizeScore: 1}},
+			{"score", "s", first, all, calls{Prepare: 1, NormalizeScore: 1}},
 		}},
 		{"few nodes", nil, []request{
 			{"filter", "s", first, passing, calls{Prepare: 1, Filter: 5}},
@@ -117,6 +117,36 @@ func TestCacheIsForNodesOfTheView(t *testing.T) {
 		}
 		if want := []int64{0, 0, 0, 0, int64(with), 0, 0, 0, 0, 0}; !slices.Equal(result.Totals, want) {
 			t.Errorf("with %d more pods, the totals are %v, want %v", with, result.Totals, want)
+		}
+	}
+}
+
+// FitsAny and calls about one node neither use nor fill the cache of the nodes.
+func TestCacheIsForRequests(t *testing.T) {
+	view := viewOf("a s=1", "b s=2", "c s=2", "d s=2", "e s=2", "f s=2", "g s=2", "h s=2")
+	p := &fake{filter: atLeast("s", 2, tooLittle), signature: "s"}
+	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p})
+	req := asking(podOf("u", "1"), view, "a", "b", "c", "d", "e", "f", "g", "h")
+	var result engine.Result
+	for i, want := range []int{8, 1} { // the cache has the nodes that passed
+		if fits, err := e.FitsAny(t.Context(), req); !fits || err != nil {
+			t.Fatal(fits, err)
+		}
+		c, err := e.Begin(t.Context(), req.Pod, view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := c.FilterNode(view.Node("b")); !v.Fits() || err != nil {
+			t.Errorf("%v, %v", v, err)
+		}
+		if got := p.calls(); got != (calls{Prepare: 2, Filter: 3}) {
+			t.Errorf("time %d: %+v", i, got)
+		}
+		if err := e.Filter(t.Context(), req, &result); err != nil {
+			t.Fatal(err)
+		}
+		if got := p.calls(); got != (calls{Prepare: 1, Filter: want}) {
+			t.Errorf("filter call %d: %+v, want %d nodes evaluated", i, got, want)
 		}
 	}
 }

@@ -14,53 +14,34 @@ import (
 // other node less, because the pod would hold a second claim there.
 func (c *Cycle) preferClaimed(indices []int32, totals []int64) {
 	most := c.maxTotal()
-	if c.engine.claimants == nil || most == 0 {
+	if most == 0 || !c.holds() {
 		return
 	}
-	found := false
-	for j, i := range indices {
-		if c.holdsClaim(c.nodes[i]) {
-			totals[j], found = most, true
-		}
-	}
-	if !found {
+	claimed := func(i int32) bool { return c.holdsClaim(c.nodes[i]) }
+	if !slices.ContainsFunc(indices, claimed) {
 		return
 	}
 	for j, i := range indices {
-		if totals[j] == most && !c.holdsClaim(c.nodes[i]) {
-			totals[j]--
+		if claimed(i) {
+			totals[j] = most
+		} else {
+			totals[j] = min(totals[j], most-1)
 		}
 	}
 }
 
 // holdsClaim reports whether the pod holds a claim on the node from an earlier attempt to bind it.
 func (c *Cycle) holdsClaim(n *snapshot.Node) bool {
-	claimants := c.engine.claimants
-	return claimants != nil && c.pod.UID != "" && slices.Contains(*claimants.Of(n), c.pod.UID)
+	has := func(l *snapshot.Ledger) bool { return l.Pod(c.pod.UID) != nil }
+	return c.holds() && slices.ContainsFunc(n.Ledgers, has) && !n.Has(c.pod.UID)
 }
 
-// claimants returns the pods that hold claims on the node's units and are not bound to it.
-func claimants(n *snapshot.Node) []types.UID {
-	if len(n.Ledgers) == 0 {
-		return nil
-	}
-	bound := make(map[types.UID]struct{}, len(n.Pods))
-	for _, pod := range n.Pods {
-		bound[pod.UID] = struct{}{}
-	}
-	var waiting []types.UID
-	for _, l := range n.Ledgers {
-		for i := range l.Pods {
-			if _, ok := bound[l.Pods[i].UID]; !ok {
-				waiting = append(waiting, l.Pods[i].UID)
-			}
-		}
-	}
-	return waiting
-}
+// holds reports whether the pod is on a node of the View, or in the ledger of one. Only then may a policy that allocates
+// something evaluate a node in another way for this pod than for others that are like it.
+func (c *Cycle) holds() bool { return c.engine.reserves && c.engine.holders.has(c.view, c.pod.UID) }
 
-// holders are the pods on the nodes of a View, and in the ledgers of the nodes. A policy that allocates resources evaluates the nodes that
-// have something for the pod in another way for this pod than for all others. The zero value is ready to use.
+// holders are the pods on the nodes of a View, and in the ledgers of the nodes: counts always is what the View says. The zero value is
+// ready to use.
 type holders struct {
 	mu   sync.Mutex
 	view *snapshot.View // nil: none yet

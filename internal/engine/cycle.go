@@ -42,12 +42,13 @@ type Cycle struct {
 	signature []byte
 	unsigned  bool // a policy that concerns the pod has no signature
 	reserves  bool // a policy that concerns the pod allocates something
+	slots     int  // how many scores of a node are cached
 	// signedFilters is true if all filters have a signature.
 	signedFilters bool
 	cache         *nodeCache // for the signature; nil: nothing is cached
 
 	// nodes are those of the present call, with their nominated pods, and plain are they without. A node fits if it fits both
-	// ways. rows are their rows: valid only with a cache.
+	// ways. rows are those of nodes in the cache, or -1: only with a cache.
 	nodes, plain []*snapshot.Node
 	rows         []int32
 
@@ -99,7 +100,7 @@ func (c *Cycle) CountsPods() bool {
 func (c *Cycle) Filters() bool { return c.any(func(p *prepared) bool { return p.filter != nil }) }
 
 // Scores reports whether nodes can differ in their totals.
-func (c *Cycle) Scores() bool { return c.Ranks() || c.engine.claimants != nil && c.Concerns() }
+func (c *Cycle) Scores() bool { return c.Ranks() || c.engine.reserves && c.Concerns() }
 
 // Ranks reports whether any policy scores the pod.
 func (c *Cycle) Ranks() bool { return len(c.scoring) > 0 }
@@ -172,11 +173,11 @@ type Rejected struct {
 // order are in that of the nodes.
 type scratch struct {
 	all      []*snapshot.Node // of a Choice
+	asked    []int32          // their rows
 	nodes    []*snapshot.Node // with their nominated pods
 	rows     []int32
 	outcomes []int32   // fits, or an index into tally
 	numbers  []numbers // of rejected nodes
-	cached   []bool    // the cache has that the node passes the filters with a signature
 	tally    tally
 	left     [2][]int32 // indices of the nodes that are left before and after a column
 	best     []int32    // positions of the shortlist, or of nodes that Best may choose
@@ -194,7 +195,6 @@ func (c *Cycle) prepare(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	c.policies[itself].unconcerned, c.signedFilters = true, true
-	slots := 0
 	for i, m := range c.engine.members {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -207,7 +207,7 @@ func (c *Cycle) prepare(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			return c.add(i, cycle, &slots)
+			return c.add(i, cycle)
 		})
 		if err != nil {
 			return err
@@ -222,8 +222,8 @@ type always policy.Verdict
 // Filter implements policy.Filter.
 func (a always) Filter(*snapshot.Node) policy.Verdict { return policy.Verdict(a) }
 
-// add adds the methods of the cycle of a member. slots are how many scores of a node are cached so far.
-func (c *Cycle) add(member int, cycle policy.Cycle, slots *int) error {
+// add adds the methods of the cycle of a member.
+func (c *Cycle) add(member int, cycle policy.Cycle) error {
 	m, p := &c.engine.members[member], &c.policies[member]
 	if p.unconcerned = cycle == nil; cycle == nil {
 		return nil
@@ -241,9 +241,9 @@ func (c *Cycle) add(member int, cycle policy.Cycle, slots *int) error {
 		p.score, p.slot = score, -1
 		p.normalize, _ = cycle.(policy.NormalizeScore)
 		p.rows, _ = cycle.(policy.ScoreRows)
-		if signed && p.normalize == nil && p.rows == nil && *slots < cachedScores {
-			p.slot = *slots
-			*slots++
+		if signed && p.rows == nil {
+			p.slot = c.slots
+			c.slots++
 		}
 	}
 	p.filter = filter
@@ -271,8 +271,8 @@ func (c *Cycle) decide(ctx context.Context, nodes []*snapshot.Node, rows []int32
 			c.TakeNodeCache()
 			defer c.ReturnNodeCache()
 		}
-		if c.rows = rows; rows == nil && c.cache != nil {
-			c.rows = s.rowsOf(nodes)
+		if c.cache != nil {
+			c.rows = c.cacheRows(c.nodes, rows, s)
 		}
 		err = code()
 	}
@@ -288,18 +288,6 @@ func (c *Cycle) decide(ctx context.Context, nodes []*snapshot.Node, rows []int32
 
 func (r *Result) reset(record *decision.Record) {
 	r.Kept, r.Rejected, r.Totals, r.Record = r.Kept[:0], r.Rejected[:0], r.Totals[:0], record
-}
-
-func (s *scratch) rowsOf(nodes []*snapshot.Node) []int32 {
-	s.rows = s.rows[:0]
-	for _, n := range nodes {
-		row := -1
-		if n != nil {
-			row = n.Row()
-		}
-		s.rows = append(s.rows, int32(row))
-	}
-	return s.rows
 }
 
 // column calls code of a member, and measures its time. The column is complete unless the member failed and is ignored. The error is the

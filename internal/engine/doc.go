@@ -99,22 +99,18 @@
 //
 // # Caches
 //
-// Nodes: most pods are copies of others. A policy whose cycle has a [policy.Signature] is not
-// called again for a node that it has let pass, or scored, for another pod with the same signature,
-// while the node is the same. After a pod was bound, this applies to every node but one. The cache
-// is used only for requests with several nodes, and after [Cycle.TakeNodeCache]. It keeps the latest signatures, as many as fit in
-// 16 MiB for each Engine: one takes 16 bytes for each row of the View, so that with 5,000 nodes
-// there are about 200. It identifies nodes by [snapshot.View.Version] and keeps none in memory.
-// Rejections are not cached, because the record contains their numbers. Scores that a policy
-// normalizes are not cached either; those of a [policy.ScoreRows] are computed for all nodes of the
-// request together, if it uses the cache. A pod that is on a node of the View, or in the ledger of
-// one, never uses this cache: a policy may say something else about that node for this pod alone.
+// Most pods are copies of others. A policy whose cycle has a [policy.Signature] is not called again for
+// a node that it has let pass, or scored, for another pod with the same signature, while the node is
+// the same. After a pod was bound, this applies to every node but one. The cache is used only for
+// requests with several nodes, and after [Cycle.TakeNodeCache]. It keeps the latest signatures, as many
+// as fit in 16 MiB for each Engine: one takes 9 bytes for each row of the View and 4 for each score, so
+// that with 5,000 nodes there are about 200. It identifies nodes by [snapshot.View.Version] and keeps
+// none in memory. Scores are cached as Score returns them, and normalized for each request; those of a
+// [policy.ScoreRows] are computed for all nodes of the request together, if it uses the cache. A pod
+// that is on a node of the View, or in the ledger of one, never uses this cache: a policy may say
+// something else about that node for this pod alone.
 //
-// Totals: [Cycle.Best] ranks all nodes for each pod. If all policies that concern the pod have a
-// signature, the cache for the signature also has the totals of all nodes, 4 bytes for each row, and
-// 8 bytes for each score that depends on other nodes, as Score returned it: such scores are
-// normalized for each pod, over all nodes that fit. The Engine remembers which nodes have changed
-// from one View to the next, so that only those are evaluated for the next pod with the same
-// signature. The record of such a choice counts the rejections of each reason, and has no numbers of
-// nodes.
+// [Cycle.Best] evaluates all nodes for each pod. Its record counts the rejections of each reason, and
+// has no numbers of nodes: so rejections come from the cache as well, if all policies that concern the
+// pod have a signature. All other records have numbers, so that the policies are called again.
 package engine

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -67,15 +65,14 @@ type Engine struct {
 	shortlist int
 	clock     func() time.Time
 	maxTotal  int64
-	claimants *snapshot.Fact[[]types.UID] // nil: no policy allocates anything
+	reserves  bool // a policy allocates something
 	// readsDevices is whether a policy reads what Dynamic Resource Allocation allocates.
 	readsDevices bool
 	countsPods   []bool // by member: it counts pods on nodes
 
 	caches    nodeCaches
-	trail     trail
 	zones     zones
-	holders   holders                     // empty without claimants
+	holders   holders                     // empty unless a policy allocates something
 	nominated atomic.Pointer[nominations] // of the latest View that has any
 }
 
@@ -102,14 +99,12 @@ func New(o Options) (*Engine, error) {
 			return nil, fmt.Errorf("policy %q: weight is %d: must be between 0 and %d", m.Name, m.Weight, MaxWeight)
 		}
 		names[m.Name] = true
-		e.maxTotal += m.Weight * policy.MaxScore
+		_, reserves := m.Policy.(policy.Reserver)
+		e.maxTotal, e.reserves = e.maxTotal+m.Weight*policy.MaxScore, e.reserves || reserves
 		if reader, ok := m.Policy.(policy.InputReader); ok {
 			in := reader.Inputs()
 			e.readsDevices, e.countsPods[1+i] = e.readsDevices || in.Devices, in.CountsPods
 		}
-	}
-	if e.Reserves() {
-		e.claimants = snapshot.NewFact(claimants)
 	}
 	return e, nil
 }

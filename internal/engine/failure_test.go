@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,27 @@ func TestFailureFailsTheRequest(t *testing.T) {
 			for name, ask := range map[string]func() error{
 				"Filter": func() error { return e.Filter(t.Context(), req, &result) },
 				"Score":  func() error { return e.Score(t.Context(), req, &result) },
+				"FitsAny": func() error {
+					_, err := e.FitsAny(t.Context(), asking(req.Pod, view, "c"))
+					return err
+				},
+				"Verdict": func() error {
+					c, err := e.Begin(t.Context(), req.Pod, view)
+					if err == nil {
+						_, err = c.Verdict(view.Node("c"))
+					}
+					return err
+				},
+				"FilterNode": func() error {
+					c, err := e.Begin(t.Context(), req.Pod, view)
+					if err == nil {
+						_, err = c.FilterNode(view.Node("c"))
+						result = engine.Result{Record: c.Record(0)}
+					} else {
+						_ = c.Filter(t.Context(), req.Nodes, nil, &result)
+					}
+					return err
+				},
 				"Explain": func() error {
 					all, err := e.Explain(t.Context(), req)
 					explanations := all.Nodes
@@ -98,7 +120,7 @@ func TestFailureFailsTheRequest(t *testing.T) {
 					return err
 				},
 			} {
-				if tt.place == "Filter" && name == "Score" {
+				if tt.place == "Filter" && name == "Score" || tt.place == "Score" && !slices.Contains([]string{"Filter", "Score", "Explain"}, name) {
 					continue // no policy fails
 				}
 				err := ask()
@@ -109,8 +131,8 @@ func TestFailureFailsTheRequest(t *testing.T) {
 				if tt.panic != (failure.Stack != nil) || tt.panic && !strings.Contains(string(failure.Stack), "failure_test.go") {
 					t.Errorf("%s: the stack is %q", name, failure.Stack)
 				}
-				if name == "Explain" {
-					continue
+				if slices.Contains([]string{"Explain", "FitsAny", "Verdict"}, name) {
+					continue // without a record
 				}
 				if result.Record.Error != err.Error() {
 					t.Errorf("%s: the record's error is %q, want %q", name, result.Record.Error, err)
@@ -152,6 +174,21 @@ func TestFailureLeavesThePolicyOut(t *testing.T) {
 					skipped := got.Record.Policies[1].IgnoredError
 					if !strings.HasPrefix(skipped, "policy Bad: ") || !strings.Contains(skipped, tt.err) || got.Record.Error != "" {
 						t.Errorf("turn %d: in the record, Bad is ignored for %q and the request fails with %q", turn, skipped, got.Record.Error)
+					}
+					for node, want := range map[string]bool{"c": true, "b": false} { // Before rejects b
+						c, err := e.Begin(t.Context(), req.Pod, view)
+						if err != nil {
+							t.Fatal(err)
+						}
+						fits, err := e.FitsAny(t.Context(), asking(req.Pod, view, node))
+						all, also := c.Rejecting(view.Node(node))
+						v, failed := c.FilterNode(view.Node(node))
+						if fits != want || (len(all) == 0) != want || v.Fits() != want || errors.Join(err, also, failed) != nil {
+							t.Errorf("turn %d: %s: fits: %v, rejecting: %v, verdict: %v, %v", turn, node, fits, all, v, errors.Join(err, also, failed))
+						}
+						if said := c.Record(1).Policies[1].IgnoredError; node == "c" && (said == "") != (tt.place == "Score") {
+							t.Errorf("turn %d: %s: Bad is ignored for %q", turn, node, said)
+						}
 					}
 					if err := e.Score(t.Context(), req, &got); err != nil {
 						t.Fatal(err)
@@ -333,9 +370,8 @@ func TestCancelled(t *testing.T) {
 			if err := e.Filter(t.Context(), req, &result); err != nil || len(result.Kept) != 1 {
 				t.Errorf("the next request: kept %v, error %v", result.Kept, err)
 			}
-			req.Nodes = nil
-			if err := e.Filter(ctx, req, &result); !errors.Is(err, errHungUp) {
-				t.Errorf("a request that has ended gets a cached result, with error %v", err)
+			if fits, err := e.FitsAny(ctx, req); fits || !errors.Is(err, errHungUp) {
+				t.Errorf("a request that has ended: %v, %v", fits, err)
 			}
 		})
 	}

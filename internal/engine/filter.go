@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"outboard.dev/outboard/internal/decision"
@@ -19,7 +20,7 @@ func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error 
 // is a *PolicyError, or the cause of the context's end. result.Record is always set.
 func (c *Cycle) Filter(ctx context.Context, nodes []*snapshot.Node, rows []int32, result *Result) error {
 	return c.decide(ctx, nodes, rows, result, func() error {
-		if err := c.filter(ctx, result); err != nil {
+		if err := c.filter(ctx, result, false); err != nil {
 			return err
 		}
 		if k := c.engine.shortlist; k > 0 && len(result.Kept) > k {
@@ -60,11 +61,11 @@ func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error
 // FilterNode evaluates a node on which the pod may be placed, as kube-scheduler's framework calls its plugins, and records the verdict.
 // After a policy with failurePolicy: Ignore has panicked, it ignores the policy. Nodes that it rejected before stay rejected.
 func (c *Cycle) FilterNode(n *snapshot.Node) (policy.Verdict, error) {
-	cached := c.cachedAt(n, n.Row())
-	verdict, member, err := c.verdict(n, cached != nil && cached.fits)
+	row := c.cacheRow(n, n.Row())
+	verdict, member, err := c.verdict(n, row >= 0 && c.cache.outcomes[row] == passes)
 	if err == nil && verdict.Fits() {
-		if cached != nil && c.failures.Load() == 0 {
-			cached.fits = true
+		if row >= 0 && c.failures.Load() == 0 {
+			c.cache.outcomes[row] = passes
 		}
 		c.passed.Add(1)
 		return verdict, nil
@@ -87,7 +88,7 @@ func (c *Cycle) Fits(row int, version uint64) bool {
 	if c.cache == nil || !c.signedFilters {
 		return false
 	}
-	if cached := &c.cache.nodes[row]; cached.version != version || !cached.fits {
+	if c.cache.versions[row] != version || c.cache.outcomes[row] != passes {
 		return false
 	}
 	c.passed.Add(1)
@@ -164,10 +165,14 @@ func (c *Cycle) columnOfOne(member int, n *snapshot.Node) (v policy.Verdict, err
 	return v, nil
 }
 
-// filter sets result.Kept and result.Rejected: column by column, it reduces the nodes that are left.
-func (c *Cycle) filter(ctx context.Context, result *Result) error {
+// filter sets result.Kept and result.Rejected: column by column, it reduces the nodes that are left. If only the number of rejections counts,
+// these are cached as well: result.Rejected is empty, and the record has no nearest nodes.
+func (c *Cycle) filter(ctx context.Context, result *Result, count bool) error {
 	s := &result.scratch
-	left := c.beginColumns(s)
+	if count {
+		s.tally = append(s.tally, c.cache.rejections...) // so that indices into one are those into the other
+	}
+	left := c.beginColumns(s, count)
 	for m := range c.policies {
 		p := &c.policies[m]
 		if p.filter == nil || p.ignored.Load() != nil {
@@ -190,27 +195,50 @@ func (c *Cycle) filter(ctx context.Context, result *Result) error {
 		s.left[0], s.left[1] = passed, left
 		left = passed
 	}
-	c.endColumns(result)
+	if c.cache != nil && c.failures.Load() == 0 {
+		for _, i := range left {
+			if row := c.rows[i]; row >= 0 {
+				c.cache.outcomes[row] = passes
+			}
+		}
+		if count {
+			c.cacheRejections(s)
+		}
+	}
+	c.endColumns(result, count)
 	return nil
 }
 
-// beginColumns returns the indices of the known nodes, which are left before the first column.
-func (c *Cycle) beginColumns(s *scratch) (left []int32) {
+// beginColumns returns the indices of the known nodes that are left before the first column: those of which the cache does not have the
+// outcome of all filters.
+func (c *Cycle) beginColumns(s *scratch, count bool) (left []int32) {
 	n := len(c.nodes)
 	s.outcomes, s.numbers = slices.Grow(s.outcomes[:0], n)[:n], slices.Grow(s.numbers[:0], n)[:n]
-	s.cached = slices.Grow(s.cached[:0], n)[:n]
 	left = slices.Grow(s.left[0][:0], n)
 	for i, node := range c.nodes {
+		s.outcomes[i] = fits
 		if node == nil {
 			s.outcomes[i] = s.tally.find(itself, NodeUnknown, false)
 			continue
 		}
-		cached := c.cachedNode(i)
-		s.outcomes[i], s.cached[i] = fits, cached != nil && cached.fits
-		left = append(left, int32(i))
+		switch known := c.outcome(int32(i)); {
+		case known == passes && c.signedFilters:
+		case known >= firstRejection && count:
+			s.outcomes[i] = int32(known - firstRejection)
+		default:
+			left = append(left, int32(i))
+		}
 	}
 	s.left[0] = left
 	return left
+}
+
+// outcome returns what the cache has about the node with the index.
+func (c *Cycle) outcome(i int32) uint8 {
+	if c.cache == nil || c.rows[i] < 0 {
+		return unknownOutcome
+	}
+	return c.cache.outcomes[c.rows[i]]
 }
 
 // filterColumn appends to passed those of the nodes that are left that the policy lets pass. It stops when ctx ends.
@@ -220,7 +248,7 @@ func (c *Cycle) filterColumn(ctx context.Context, member int, left, passed []int
 		if j%checkInterval == 0 && ctx.Err() != nil {
 			break
 		}
-		if p.signed && s.cached[i] {
+		if p.signed && c.outcome(i) == passes {
 			passed = append(passed, i)
 			continue
 		}
@@ -242,22 +270,31 @@ func (c *Cycle) filterBoth(p *prepared, i int32) policy.Verdict {
 	return v
 }
 
+// cacheRejections caches the outcomes of the rejected nodes.
+func (c *Cycle) cacheRejections(s *scratch) {
+	c.cache.rejections = append(c.cache.rejections, s.tally[len(c.cache.rejections):]...)
+	for i, o := range s.outcomes {
+		if row := c.rows[i]; o != fits && row >= 0 && o < math.MaxUint8-int32(firstRejection) {
+			c.cache.outcomes[row] = firstRejection + uint8(o)
+		}
+	}
+}
+
 // endColumns sets result.Kept and result.Rejected to the outcomes of all columns.
-func (c *Cycle) endColumns(result *Result) {
+func (c *Cycle) endColumns(result *Result, count bool) {
 	s := &result.scratch
 	kept, rejected := slices.Grow(result.Kept, len(c.nodes)), result.Rejected
-	all := c.failures.Load() == 0
-	for i, n := range c.nodes {
-		o := s.outcomes[i]
+	for i, o := range s.outcomes {
 		if o == fits {
 			kept = append(kept, int32(i))
-			if cached := c.cachedNode(i); cached != nil && all {
-				cached.fits = true
-			}
 			continue
 		}
 		why := &s.tally[o]
-		if n == nil {
+		if count {
+			why.nodes++
+			continue
+		}
+		if c.nodes[i] == nil {
 			why.nodes++ // an unknown node has no name
 		} else {
 			why.count(int32(i), s.numbers[i])

@@ -249,7 +249,7 @@ func TestScoreTogether(t *testing.T) {
 			e, err := engine.New(engine.Options{Shortlist: shortlist, Policies: []engine.WeightedPolicy{
 				{Name: "units", Weight: 2, Policy: newUnitPolicy()},
 				{Name: "ranked", Weight: 3, Policy: preparesIn(func(pod *corev1.Pod, view *snapshot.View) policy.Cycle {
-					alone := ranked{func(n *snapshot.Node) int64 { return int64(len(n.Pods)*7+len(n.Name)+int(view.Generation())) % 23 }, "r"}
+					alone := ranked{func(n *snapshot.Node) int64 { return int64(len(n.Pods)*7+len(n.Name)+int(view.Generation())) % 23 }, fmt.Sprint(view.Generation())}
 					if !together {
 						return alone
 					}

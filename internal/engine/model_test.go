@@ -382,6 +382,9 @@ func TestModel(t *testing.T) {
 				err = e.Score
 			}
 			compare(t, want, err(t.Context(), req, &result), &result)
+			if verb == "filter" && m.shortlist == 0 && !slices.ContainsFunc(m.members, func(m engine.WeightedPolicy) bool { return m.Policy.(rule).Fails != "" }) {
+				compareNodes(t, e, req, &result)
+			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"filter":     func(t *rapid.T) { ask(t, "filter") },
@@ -448,6 +451,30 @@ func compare(t *rapid.T, want answer, err error, result *engine.Result) {
 	sameReason := gocmp.Comparer(func(a, b *policy.Reason) bool { return a == b })
 	if diff := gocmp.Diff(want, got, sameReason, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("answer (-model +engine):\n%s", diff)
+	}
+}
+
+// compareNodes fails the test unless the calls about single nodes agree with the result of a filter request.
+func compareNodes(t *rapid.T, e *engine.Engine, req engine.Request, result *engine.Result) {
+	c, err := e.Begin(t.Context(), req.Pod, req.View)
+	any, failed := e.FitsAny(t.Context(), req)
+	if err := errors.Join(err, failed); err != nil || any != (len(result.Kept) > 0) {
+		t.Fatalf("fits on any: %v, %v; kept %v", any, err, result.Kept)
+	}
+	for _, r := range result.Rejected {
+		if n := req.Nodes[r.Index]; n != nil {
+			first, err := c.Rejecting(n)
+			v, failed := c.FilterNode(n)
+			if err := errors.Join(err, failed); err != nil || v.Reason != r.Reason || v.Unresolvable != r.Unresolvable || first[0].Code != r.Reason.Code {
+				t.Fatalf("%s: verdict %v, rejecting %v, %v, want %v", n.Name, v, first, err, r)
+			}
+		}
+	}
+	for _, i := range result.Kept {
+		all, err := c.Rejecting(req.Nodes[i])
+		if v, failed := c.Verdict(req.Nodes[i]); len(all) > 0 || !v.Fits() || errors.Join(err, failed) != nil {
+			t.Fatalf("%s: verdict %v, rejecting %v, %v, want that it fits", req.Nodes[i].Name, v, all, errors.Join(err, failed))
+		}
 	}
 }
 

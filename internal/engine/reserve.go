@@ -75,12 +75,7 @@ func (e *UnusableClaimError) Error() string {
 }
 
 // Reserves reports whether a policy of the profile allocates resources, so that claims need ledgers.
-func (e *Engine) Reserves() bool {
-	return slices.ContainsFunc(e.members, func(m WeightedPolicy) bool {
-		_, ok := m.Policy.(policy.Reserver)
-		return ok
-	})
-}
+func (e *Engine) Reserves() bool { return e.reserves }
 
 // Claims returns what the policies allocate to the pod on the node, in the order of the profile. Nothing is written before [Claim.Make].
 // Policies get view as ReserveRequest.View; it may be older than the ledgers.

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"outboard.dev/outboard/internal/decision"
@@ -77,7 +78,11 @@ func (c *Cycle) totals(ctx context.Context, indices []int32, result *Result) ([]
 // which the pod holds a claim first. The nodes are known. The slice is scratch memory.
 func (c *Cycle) sum(ctx context.Context, indices []int32, result *Result) ([]int64, error) {
 	s := &result.scratch
-	s.begin(len(indices), len(c.policies))
+	s.totals = slices.Grow(s.totals[:0], len(indices))[:len(indices)]
+	clear(s.totals)
+	for len(s.scores) < len(c.policies) {
+		s.scores = append(s.scores, nil)
+	}
 	if len(indices) == 0 {
 		return s.totals, nil
 	}
@@ -100,15 +105,6 @@ func (c *Cycle) sum(ctx context.Context, indices []int32, result *Result) ([]int
 	return s.totals, nil
 }
 
-// begin makes room for the scores of this many nodes, with totals of 0.
-func (s *scratch) begin(nodes, members int) {
-	s.totals = slices.Grow(s.totals[:0], nodes)[:nodes]
-	clear(s.totals)
-	for len(s.scores) < members {
-		s.scores = append(s.scores, nil)
-	}
-}
-
 // scoreColumn sets the scores of one policy. It stops when ctx ends.
 func (c *Cycle) scoreColumn(ctx context.Context, member int, indices []int32, scores []int64, s *scratch) error {
 	p := &c.policies[member]
@@ -121,11 +117,7 @@ func (c *Cycle) scoreColumn(ctx context.Context, member int, indices []int32, sc
 		if j%checkInterval == 0 && ctx.Err() != nil {
 			return nil
 		}
-		var cached *cachedNode
-		if p.slot >= 0 {
-			cached = c.cachedNode(int(i))
-		}
-		score := p.scoreOf(c.nodes[i], cached)
+		score := c.scoreOf(p, i)
 		scores[j], final = score, final && inRange(score)
 	}
 	if final {
@@ -134,25 +126,26 @@ func (c *Cycle) scoreColumn(ctx context.Context, member int, indices []int32, sc
 	return p.finish(scores, s, func(j int) string { return c.nodes[indices[j]].Name })
 }
 
-// scoreOf returns the score of the node, from its entry in the cache if it is there. cached is nil if the score is not cached.
-func (p *prepared) scoreOf(n *snapshot.Node, cached *cachedNode) int64 {
-	if cached == nil || p.slot < 0 {
-		return p.score.Score(n)
+// scoreOf returns the score of the node with the index, as Score returns it, from the cache if it is there.
+func (c *Cycle) scoreOf(p *prepared, i int32) int64 {
+	if c.cache == nil || p.slot < 0 || c.rows[i] < 0 {
+		return p.score.Score(c.nodes[i])
 	}
-	if known := cached.scores[p.slot]; known != 0 {
-		return int64(known) - 1 + policy.NoOpinion
+	cached := &c.cache.scores[p.slot][c.rows[i]]
+	if *cached == unknownScore {
+		score := p.score.Score(c.nodes[i])
+		if score <= unknownScore || score > math.MaxInt32 {
+			return score
+		}
+		*cached = int32(score)
 	}
-	score := p.score.Score(n)
-	if score >= policy.NoOpinion && score <= policy.MaxScore {
-		cached.scores[p.slot] = uint8(score - policy.NoOpinion + 1)
-	}
-	return score
+	return int64(*cached)
 }
 
 // scoreTogether sets the scores of a policy that scores the rows of a View together. It needs the cache, which only a pod has that
 // ScoreRows may be called for.
 func (c *Cycle) scoreTogether(p *prepared, indices []int32, scores []int64, s *scratch) {
-	inView := func(i int32) bool { return c.view.At(int(c.rows[i])) == c.nodes[i] } // not with nominated pods
+	inView := func(i int32) bool { return c.rows[i] >= 0 } // not with nominated pods
 	s.together = s.together[:0]
 	for _, i := range indices {
 		if inView(i) {
@@ -242,28 +235,20 @@ func replaceNoOpinion(scores []int64) {
 // a policy that scores.
 func (c *Cycle) noteTop(indices, best []int32, result *Result) {
 	s := &result.scratch
-	c.noteScores(best, result, func(j int32) decision.ScoredNode {
-		i := indices[j]
-		return decision.ScoredNode{Node: c.nameOf(int(i)), HoldsClaim: c.holdsClaim(c.nodes[i])}
-	}, func(j int32, member int) int64 { return s.scores[member][j] })
-}
-
-// noteScores records the nodes at the best positions, with the score of each policy. The totals are those in the scratch memory.
-func (c *Cycle) noteScores(best []int32, result *Result, node func(position int32) decision.ScoredNode, score func(position int32, member int) int64) {
-	totals := result.scratch.totals
 	result.Record.Top = make([]decision.ScoredNode, 0, len(best))
 	scores := make([]decision.Score, 0, len(best)*len(c.scoring))
 	for _, j := range best {
-		scored, first := node(j), len(scores)
+		i, first := indices[j], len(scores)
 		for _, m := range c.scoring {
 			member := &c.engine.members[m]
-			scores = append(scores, decision.Score{Policy: member.Name, Score: score(j, m), Weight: member.Weight})
+			scores = append(scores, decision.Score{Policy: member.Name, Score: s.scores[m][j], Weight: member.Weight})
 		}
-		scored.Total, scored.Scores = totals[j], slices.Clip(scores[first:])
-		result.Record.Top = append(result.Record.Top, scored)
+		result.Record.Top = append(result.Record.Top, decision.ScoredNode{
+			Node: c.nameOf(i), Total: s.totals[j], HoldsClaim: c.holdsClaim(c.nodes[i]), Scores: slices.Clip(scores[first:]),
+		})
 	}
-	for _, total := range totals {
-		if total == totals[best[0]] {
+	for _, total := range s.totals {
+		if total == s.totals[best[0]] {
 			result.Record.Ties++
 		}
 	}
@@ -273,7 +258,7 @@ func (c *Cycle) noteScores(best []int32, result *Result, node func(position int3
 func (c *Cycle) copyScores(indices []int32, s *scratch, all *decision.Scores) {
 	all.Nodes = slices.Grow(all.Nodes[:0], len(indices))[:len(indices)]
 	for j, i := range indices {
-		all.Nodes[j] = c.nameOf(int(i))
+		all.Nodes[j] = c.nameOf(i)
 	}
 	all.Totals = slices.Grow(all.Totals[:0], len(indices))[:len(indices)]
 	for j, total := range s.totals {
