@@ -202,64 +202,6 @@ func TestFailureLeavesThePolicyOut(t *testing.T) {
 	}
 }
 
-// The engine ignores a policy that fails on some nodes in the requests about these nodes, and in no other request, regardless of
-// earlier requests.
-func TestFailureIsNotCached(t *testing.T) {
-	view := viewOf("ok s=1", "few s=9 gpus=1", "poison")
-	flaky := &fake{filter: func(n *snapshot.Node) policy.Verdict {
-		if n.Name == "poison" {
-			panic("cannot read this node")
-		}
-		return atLeast("gpus", 1, tooFew)(n)
-	}}
-	e := newEngine(t, engine.WeightedPolicy{Name: "Flaky", Policy: flaky, FailurePolicy: policy.Ignore})
-	pod := podOf("u", "1")
-	for turn, step := range []struct{ asked, kept string }{
-		{"ok few", "few"},
-		{"ok few poison", "ok few poison"},
-		{"few ok", "few"},
-		{"poison", "poison"},
-		{"ok", ""},
-	} {
-		req := asking(pod, view, strings.Fields(step.asked)...)
-		var result engine.Result
-		if err := e.Filter(t.Context(), req, &result); err != nil {
-			t.Fatal(err)
-		}
-		if got := kept(req, &result); got != step.kept {
-			t.Errorf("request %d about %s: kept %q, want %q", turn, step.asked, got, step.kept)
-		}
-	}
-}
-
-// One request may ignore several policies, whatever the order of the failures.
-func TestSeveralFailures(t *testing.T) {
-	view := viewOf("a s=3", "b s=2")
-	boom := func(*snapshot.Node) int64 { panic("boom") }
-	e := newShortEngine(t, 1,
-		engine.WeightedPolicy{Name: "Third", Policy: &fake{score: boom}, Weight: 1, FailurePolicy: policy.Ignore},
-		engine.WeightedPolicy{Name: "Second", Policy: &fake{filter: func(*snapshot.Node) policy.Verdict { panic("boom") }}, FailurePolicy: policy.Ignore},
-		engine.WeightedPolicy{Name: "First", Policy: &fake{prepare: func(context.Context) error { return errAnnotation }}, FailurePolicy: policy.Ignore},
-		engine.WeightedPolicy{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1, FailurePolicy: policy.Ignore},
-	)
-	req := asking(podOf("u", "1"), view, "b", "a")
-	var result engine.Result
-	if err := e.Filter(t.Context(), req, &result); err != nil {
-		t.Fatal(err)
-	}
-	if got := kept(req, &result); got != "a" {
-		t.Errorf("kept %q, want a", got)
-	}
-	for i, want := range []string{"policy Third: panic: boom", "policy Second: panic: boom", "policy First: " + errAnnotation.Error(), ""} {
-		if got := result.Record.Policies[i].IgnoredError; got != want {
-			t.Errorf("%s is ignored for %q, want %q", result.Record.Policies[i].Name, got, want)
-		}
-	}
-	if len(result.Record.Top) != 2 || len(result.Record.Top[0].Scores) != 1 {
-		t.Errorf("got top %+v, want two nodes with scores of S only", result.Record.Top)
-	}
-}
-
 // A cycle that implements neither Filter nor Score is a programming error (for example, pointer methods on a cycle that is not a
 // pointer), not a policy without an opinion.
 func TestCycleThatDoesNothing(t *testing.T) {

@@ -1,18 +1,12 @@
 package engine_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"weak"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policy"
@@ -224,65 +218,4 @@ func TestPodInPlaceOfAnotherIsEvaluatedItself(t *testing.T) {
 			t.Errorf("pod %s: %d nodes are evaluated, want %d", tt.uid, got, tt.want)
 		}
 	}
-}
-
-// An engine responds as a new engine does to requests with any signatures, and for views of several builders with and without
-// pods in flight.
-func TestCachesAgainstNewEngine(t *testing.T) {
-	names := make([]string, 12)
-	for i := range names {
-		names[i] = fmt.Sprint("n", i)
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		signature := 0
-		p := modulo(&signature)
-		options := engine.Options{Policies: []engine.WeightedPolicy{{Name: "Memory", Policy: p, Weight: 1}}}
-		e, err := engine.New(options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var builders [2]snapshot.Builder
-		set := func(builder *snapshot.Builder, name string) {
-			builder.SetNode(object(fmt.Sprintf("%s memory=%d", name, rapid.IntRange(0, 9).Draw(t, "memory"))))
-		}
-		for i := range builders {
-			for _, name := range names {
-				set(&builders[i], name)
-			}
-		}
-		pods := 0
-		var got, want engine.Result
-		t.Repeat(map[string]func(*rapid.T){
-			"set": func(t *rapid.T) {
-				set(&builders[rapid.IntRange(0, 1).Draw(t, "builder")], rapid.SampledFrom(names).Draw(t, "node"))
-			},
-			"delete": func(t *rapid.T) {
-				builders[rapid.IntRange(0, 1).Draw(t, "builder")].DeleteNode(rapid.SampledFrom(names).Draw(t, "node"))
-			},
-			"ask": func(t *rapid.T) {
-				view := builders[rapid.IntRange(0, 1).Draw(t, "builder")].View()
-				if n := view.Node(rapid.SampledFrom(names).Draw(t, "in flight")); n != nil {
-					view = view.WithNodes(n.With(podOf("in flight", "1")))
-				}
-				pods++
-				signature = rapid.IntRange(0, 30).Draw(t, "signature")
-				p.signature = fmt.Sprint(signature)
-				req := asking(podOf(fmt.Sprint(pods), "1"), view, rapid.Permutation(names).Draw(t, "order")[:rapid.IntRange(6, len(names)).Draw(t, "asked")]...)
-				fresh, err := engine.New(options)
-				if err != nil {
-					t.Fatal(err)
-				}
-				ask, askFresh := e.Filter, fresh.Filter
-				if rapid.Bool().Draw(t, "score") {
-					ask, askFresh = e.Score, fresh.Score
-				}
-				if err := errors.Join(ask(context.Background(), req, &got), askFresh(context.Background(), req, &want)); err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(engine.Result{}), cmpopts.EquateEmpty()); diff != "" {
-					t.Fatalf("response (-fresh +got):\n%s", diff)
-				}
-			},
-		})
-	})
 }

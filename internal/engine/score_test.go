@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -140,46 +139,6 @@ func TestNoOpinion(t *testing.T) {
 	}
 }
 
-// The largest possible total is that of the policies that score the pod.
-func TestLargestTotalForThePod(t *testing.T) {
-	scores := engine.WeightedPolicy{Name: "Scores", Policy: &fake{score: scoreBy("s")}, Weight: 3}
-	indifferent := engine.WeightedPolicy{Name: "Indifferent", Policy: &fake{}, Weight: 5}
-	filters := engine.WeightedPolicy{Name: "Filters", Policy: &fake{filter: whole}, Weight: 1}
-	failing := engine.WeightedPolicy{Name: "Failing", Policy: &fake{score: scoreBy("large")}, Weight: 2, FailurePolicy: policy.Ignore}
-	weightless := engine.WeightedPolicy{Name: "Weightless", Policy: &fake{score: scoreBy("s")}}
-	view := viewOf("a s=100 large=101", "b s=55 large=1000")
-	for _, tt := range []struct {
-		name    string
-		members []engine.WeightedPolicy
-		max     int64
-		levels  []int64
-	}{
-		{"one of three", []engine.WeightedPolicy{indifferent, scores, filters}, 300, []int64{10, 5}},
-		{"one that is left out", []engine.WeightedPolicy{failing, scores}, 300, []int64{10, 5}},
-		{"all", []engine.WeightedPolicy{scores}, 300, []int64{10, 5}},
-		{"none: a claim counts all the same", []engine.WeightedPolicy{indifferent, filters, weightless}, 600, []int64{0, 0}},
-	} {
-		e := newEngine(t, tt.members...)
-		req := asking(podOf("u", "1"), view, "a", "b")
-		for turn := range 2 { // the policies may be prepared before the second turn
-			var result engine.Result
-			if err := e.Score(t.Context(), req, &result); err != nil {
-				t.Fatal(err)
-			}
-			if result.Record.MaxTotal != tt.max {
-				t.Errorf("%s, turn %d: the largest total is %d, want %d", tt.name, turn, result.Record.MaxTotal, tt.max)
-			}
-			engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
-			if diff := cmp.Diff(tt.levels, result.Totals); diff != "" {
-				t.Errorf("%s, turn %d: levels (-want +got):\n%s", tt.name, turn, diff)
-			}
-		}
-		if all, err := e.Explain(t.Context(), req); err != nil || all.MaxTotal != tt.max {
-			t.Errorf("%s: Explain returns a largest total of %d, want %d (%v)", tt.name, all.MaxTotal, tt.max, err)
-		}
-	}
-}
-
 // A score outside 0..100 is an error of the policy, unless NormalizeScore maps it into the range.
 func TestScoreOutOfRange(t *testing.T) {
 	view := viewOf("a s=7", "b s=-2", "c s=101", "d s=100", "e s=0")
@@ -224,74 +183,6 @@ func TestScoreOutOfRange(t *testing.T) {
 					t.Errorf("got error %#v, want a PolicyError of Odd without stack", err)
 				}
 			})
-		}
-	}
-}
-
-func TestScoreRecord(t *testing.T) {
-	var lines, names []string
-	for i := range 14 {
-		name := fmt.Sprintf("n%02d", i)
-		lines = append(lines, fmt.Sprintf("%s plain=%d relative=%d", name, (i*5)%14, 1000-100*(i/7)))
-		names = append(names, name)
-	}
-	view := viewOf(lines...)
-	e := newEngine(t,
-		engine.WeightedPolicy{Name: "FilterOnly", Policy: &fake{filter: whole}},
-		engine.WeightedPolicy{Name: "Plain", Policy: &fake{score: scoreBy("plain")}, Weight: 3},
-		engine.WeightedPolicy{Name: "Relative", Policy: &fake{score: scoreBy("relative"), normalize: toLargest}, Weight: 1},
-	)
-	req := asking(podOf("u", "1"), view, append([]string{"unknown"}, names...)...)
-	var result engine.Result
-	if err := e.Score(t.Context(), req, &result); err != nil {
-		t.Fatal(err)
-	}
-	scored := func(node string, plain, relative int64) decision.ScoredNode {
-		return decision.ScoredNode{Node: node, Total: 3*plain + relative, Scores: []decision.Score{
-			{Policy: "Plain", Score: plain, Weight: 3},
-			{Policy: "Relative", Score: relative, Weight: 1},
-		}}
-	}
-	want := &decision.Record{
-		Pod:        decision.Pod{Namespace: "default", Name: "web", UID: "u"},
-		Generation: 1,
-		Nodes:      15, Fit: 15, Returned: 15, MaxTotal: 400,
-		Policies: []decision.Policy{{Name: "FilterOnly"}, {Name: "Plain", Weight: 3}, {Name: "Relative", Weight: 1}},
-		Top: []decision.ScoredNode{ // the best 10 of 14 known nodes
-			scored("n05", 11, 100), // total 133
-			scored("n02", 10, 100), // 130
-			scored("n11", 13, 90),  // 129
-			scored("n08", 12, 90),  // 126
-			scored("n04", 6, 100),  // 118
-			scored("n13", 9, 90),   // 117
-			scored("n01", 5, 100),  // 115
-			scored("n10", 8, 90),   // 114
-			scored("n07", 7, 90),   // 111
-			scored("n06", 2, 100),  // n03 follows with 103
-		},
-		Ties: 1,
-	}
-	if diff := cmp.Diff(want, result.Record); diff != "" {
-		t.Errorf("record (-want +got):\n%s", diff)
-	}
-}
-
-// Of equal totals, the node that comes first in the request is better.
-func TestScoreRecordTies(t *testing.T) {
-	view := viewOf("a s=5", "b s=5", "c s=7", "d s=5")
-	e := newEngine(t, engine.WeightedPolicy{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1})
-	for _, asked := range []string{"a b c d", "d c b a", "b d a c"} {
-		var result engine.Result
-		if err := e.Score(t.Context(), asking(podOf("u", "1"), view, strings.Fields(asked)...), &result); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, n := range result.Record.Top {
-			got = append(got, n.Node)
-		}
-		want := append([]string{"c"}, strings.Fields(strings.ReplaceAll(asked, "c", ""))...)
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("asked %s: top (-want +got):\n%s", asked, diff)
 		}
 	}
 }

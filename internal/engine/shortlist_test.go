@@ -1,16 +1,12 @@
 package engine_test
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/internal/engine"
-	"outboard.dev/outboard/snapshot"
 )
 
 func TestShortlist(t *testing.T) {
@@ -136,39 +132,4 @@ func TestShortlistNormalized(t *testing.T) {
 	if diff := cmp.Diff([]int64{100, 50}, result.Totals); diff != "" {
 		t.Errorf("totals of the two nodes (-want +got):\n%s", diff)
 	}
-}
-
-// The shortlist is the beginning of all nodes that fit, stably sorted by total.
-func TestShortlistIsTheBest(t *testing.T) {
-	var lines []string
-	for i := range 40 {
-		lines = append(lines, fmt.Sprintf("n%02d s=%d", i, i%7*3))
-	}
-	view := viewOf(lines...)
-	all := slices.Collect(view.All())
-	rapid.Check(t, func(t *rapid.T) {
-		nodes := rapid.Permutation(all).Draw(t, "nodes")
-		k := rapid.IntRange(1, len(nodes)+1).Draw(t, "k")
-		e, err := engine.New(engine.Options{Shortlist: k, Policies: []engine.WeightedPolicy{{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 1}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		req := engine.Request{Pod: podOf("u", "1"), View: view, Nodes: nodes}
-		var result engine.Result
-		if err := e.Filter(t.Context(), req, &result); err != nil {
-			t.Fatal(err)
-		}
-		sorted := slices.Clone(nodes)
-		slices.SortStableFunc(sorted, func(a, b *snapshot.Node) int { return int(number(b, "s") - number(a, "s")) })
-		best := sorted[:min(k, len(sorted))]
-		var want []string
-		for _, n := range nodes {
-			if slices.Contains(best, n) {
-				want = append(want, n.Name)
-			}
-		}
-		if diff := cmp.Diff(strings.Join(want, " "), kept(req, &result)); diff != "" {
-			t.Fatalf("kept (-want +got):\n%s", diff)
-		}
-	})
 }
