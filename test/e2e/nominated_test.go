@@ -73,7 +73,7 @@ func keepTheirGPU(th *theater.Theater, preemptions int, config string) (needless
 		low(n.Name)
 	}
 	o := th.Outboard(config)
-	k := startSlowKubelets(th, 30*time.Millisecond)
+	k := startSlowKubelets(th, 100*time.Millisecond) // kubelets take longer
 	th.Scheduler(theater.GPUShareScheduler(o))
 
 	trying, stop := context.WithCancel(th.Ctx)
