@@ -8,8 +8,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// evictions counts evictions against PodDisruptionBudgets, as kube-scheduler does. It reads only the budgets in the namespaces of the evicted
-// pods.
+// evictions counts evictions against PodDisruptionBudgets, as kube-scheduler does. It reads only
+// the budgets in the namespaces of the evicted pods.
 type evictions struct {
 	view    *snapshot.View
 	counted map[*snapshot.DisruptionBudget]int32
@@ -47,7 +47,8 @@ func (e evictions) split(pods []*corev1.Pod) (harmless, breaking []*corev1.Pod) 
 	return harmless, breaking
 }
 
-// ViolatesBudgets reports whether the eviction of all these pods violates a PodDisruptionBudget of the View.
+// ViolatesBudgets reports whether the eviction of all these pods violates a PodDisruptionBudget of
+// the View.
 func ViolatesBudgets(view *snapshot.View, pods []*corev1.Pod) bool {
 	_, breaking := newEvictions(view).split(pods)
 	return len(breaking) > 0

@@ -34,14 +34,15 @@ type nominatedNode struct {
 	with *snapshot.Node
 }
 
-// CountNominated returns the node with the nominated pods that count for the pod, so that the pod is not allocated what
-// they will need.
+// CountNominated returns the node with the nominated pods that count for the pod, so that the pod
+// is not allocated what they will need.
 func (e *Engine) CountNominated(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) *snapshot.Node {
 	return e.nominations(view).counting(node, pod)
 }
 
-// PlannedNominated returns the pod that the View shows nominated to the node, with the annotations of what it will probably get there, or
-// nil if the View does not nominate the pod with the UID to the node.
+// PlannedNominated returns the pod that the View shows nominated to the node, with the annotations
+// of what it will probably get there, or nil if the View does not nominate the pod with the UID to
+// the node.
 func (e *Engine) PlannedNominated(view *snapshot.View, node *snapshot.Node, uid types.UID) *corev1.Pod {
 	if nominated := e.nominations(view).on(node); nominated != nil {
 		for _, pod := range nominated.planned {
@@ -53,8 +54,8 @@ func (e *Engine) PlannedNominated(view *snapshot.View, node *snapshot.Node, uid 
 	return nil
 }
 
-// beside returns the nodes, each with the nominated pods that count for the pod. It returns the slice itself if there are none, and scratch
-// memory otherwise.
+// beside returns the nodes, each with the nominated pods that count for the pod. It returns the
+// slice itself if there are none, and scratch memory otherwise.
 func (ns *nominations) beside(nodes []*snapshot.Node, pod *corev1.Pod, s *scratch) []*snapshot.Node {
 	if ns == nil {
 		return nodes
@@ -66,8 +67,9 @@ func (ns *nominations) beside(nodes []*snapshot.Node, pod *corev1.Pod, s *scratc
 	return s.nodes
 }
 
-// nominations returns the nodes of the view that have nominated pods, or nil if there are none. It keeps those of the latest View for later
-// calls: a View that was changed for an evaluation has the Generation of the original, and is not kept.
+// nominations returns the nodes of the view that have nominated pods, or nil if there are none. It
+// keeps those of the latest View for later calls: a View that was changed for an evaluation has the
+// Generation of the original, and is not kept.
 func (e *Engine) nominations(view *snapshot.View) *nominations {
 	last := e.nominated.Load()
 	if last != nil && last.view == view {
@@ -105,9 +107,10 @@ func (ns *nominations) on(n *snapshot.Node) *nominatedNode {
 	return ns.byRow[n.Row()]
 }
 
-// counting returns the node with the nominated pods that count for the pod: those that are at least as important, as in
-// kube-scheduler's own filters. For a pod that is nominated to the node, too, only those before it count. n may be a changed copy
-// of the node of the View, on which the nominated pods may get something else.
+// counting returns the node with the nominated pods that count for the pod: those that are at least
+// as important, as in kube-scheduler's own filters. For a pod that is nominated to the node, too,
+// only those before it count. n may be a changed copy of the node of the View, on which the
+// nominated pods may get something else.
 func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod) *snapshot.Node {
 	nominated := ns.on(n)
 	if nominated == nil {
@@ -130,9 +133,9 @@ func (ns *nominations) counting(n *snapshot.Node, pod *corev1.Pod) *snapshot.Nod
 }
 
 // plan returns the pods, which are nominated to the node, with the annotations that each will
-// probably get: those that it would get once the pods with a deletionTimestamp are gone. If it would
-// get nothing then, because a pod does not have its deletionTimestamp yet, plan assumes that all
-// less important pods are gone.
+// probably get: those that it would get once the pods with a deletionTimestamp are gone. If it
+// would get nothing then, because a pod does not have its deletionTimestamp yet, plan assumes that
+// all less important pods are gone.
 func (e *Engine) plan(node *snapshot.Node, pods []*corev1.Pod) []*corev1.Pod {
 	planned := make([]*corev1.Pod, 0, len(pods))
 	for _, nominated := range pods {
@@ -148,7 +151,8 @@ func (e *Engine) plan(node *snapshot.Node, pods []*corev1.Pod) []*corev1.Pod {
 	return planned
 }
 
-// afterEvictions returns the node once the evicted pods are gone, and those with a deletionTimestamp. evicted may be nil.
+// afterEvictions returns the node once the evicted pods are gone, and those with a
+// deletionTimestamp. evicted may be nil.
 func afterEvictions(node *snapshot.Node, evicted func(*corev1.Pod) bool) *snapshot.Node {
 	return node.Without(func(pod *corev1.Pod) bool {
 		return pod.DeletionTimestamp != nil || evicted != nil && evicted(pod)

@@ -11,8 +11,8 @@ import (
 )
 
 // byPreference returns the indices of the candidates in the order of kube-scheduler's preference
-// (pickOneNodeForPreemption): fewest violations of disruption budgets, then the lowest priority of the
-// most important victim, then the lowest sum of priorities.
+// (pickOneNodeForPreemption): fewest violations of disruption budgets, then the lowest priority of
+// the most important victim, then the lowest sum of priorities.
 func byPreference(candidates []Candidate) []int {
 	order, costs := make([]int, len(candidates)), make([]cost, len(candidates))
 	for i, c := range candidates {

@@ -12,8 +12,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Planned returns the pod with the annotations that it would get on the node at this time. claims is false if it needs no claim. If it
-// cannot get what it needs, its claims fail later.
+// Planned returns the pod with the annotations that it would get on the node at this time. claims
+// is false if it needs no claim. If it cannot get what it needs, its claims fail later.
 func (e *Engine) Planned(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) (planned *corev1.Pod, claims bool) {
 	r, err := e.dryRun(&dryRun{view: view, node: node, at: at}, pod)
 	if err != nil {
@@ -29,8 +29,8 @@ type Holding struct {
 	Amount   int64  `json:"amount"`
 }
 
-// Holdings returns what the pod would get on the node at this time, which is not later than any claim in the view; nil if it needs no claim, or
-// cannot get what it needs.
+// Holdings returns what the pod would get on the node at this time, which is not later than any
+// claim in the view; nil if it needs no claim, or cannot get what it needs.
 func (e *Engine) Holdings(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) []Holding {
 	d := &dryRun{view: view, node: node, at: at}
 	if _, err := e.dryRun(d, pod); err != nil || d.rejected {
@@ -39,7 +39,8 @@ func (e *Engine) Holdings(view *snapshot.View, pod *corev1.Pod, node *snapshot.N
 	return d.gets
 }
 
-// HeldBy returns what the pod holds by the ledgers of the view: of units of its node, and of pools. The node may be nil.
+// HeldBy returns what the pod holds by the ledgers of the view: of units of its node, and of pools.
+// The node may be nil.
 func HeldBy(view *snapshot.View, pod types.UID, node *snapshot.Node) []Holding {
 	var all []Holding
 	add := func(l *snapshot.Ledger) {
@@ -60,8 +61,9 @@ func HeldBy(view *snapshot.View, pod types.UID, node *snapshot.Node) []Holding {
 	return all
 }
 
-// plannedOn returns the pod with the annotations for what the policies would allocate to it from the node's own ledgers. fits is
-// false if a policy rejects the pod. The result depends on the pod and the node alone, and not on the View, which changes more often.
+// plannedOn returns the pod with the annotations for what the policies would allocate to it from
+// the node's own ledgers. fits is false if a policy rejects the pod. The result depends on the pod
+// and the node alone, and not on the View, which changes more often.
 func (e *Engine) plannedOn(node *snapshot.Node, pod *corev1.Pod) (planned *corev1.Pod, fits bool) {
 	d := &dryRun{node: node, at: time.Unix(0, 0)}
 	r, err := e.dryRun(d, pod)
@@ -85,7 +87,8 @@ func (e *Engine) dryRun(d *dryRun, pod *corev1.Pod) (r Reservation, err error) {
 	return r, err
 }
 
-// dryRun implements Ledgers with the ledgers of a View, or of one node, and changes nothing. Its claims do not fail.
+// dryRun implements Ledgers with the ledgers of a View, or of one node, and changes nothing. Its
+// claims do not fail.
 type dryRun struct {
 	view     *snapshot.View // nil: the ledgers of the node alone
 	node     *snapshot.Node

@@ -13,8 +13,9 @@ import (
 type PreemptRequest struct {
 	Request    // its Nodes are not read
 	Candidates []Candidate
-	// Enough, if not nil, returns true when the response is due: no further candidate is evaluated once one is found,
-	// and sets of victims are not made smaller. The engine calls it repeatedly. Once true, it stays true.
+	// Enough, if not nil, returns true when the response is due: no further candidate is evaluated
+	// once one is found, and sets of victims are not made smaller. The engine calls it repeatedly.
+	// Once true, it stays true.
 	Enough func() bool
 }
 
@@ -40,8 +41,8 @@ type Candidate struct {
 // A candidate that passes without its victims is kept unchanged, also if it has none: another
 // extender may need some. Otherwise Preempt adds pods of lower priority to the victims; see the
 // package documentation for the rules. It drops a candidate on which evicting all of them is not
-// enough. It never removes victims. Pods with a deletionTimestamp count as gone, and are never added.
-// Nominated pods count as in [Engine.Filter] once the victims are gone.
+// enough. It never removes victims. Pods with a deletionTimestamp count as gone, and are never
+// added. Nominated pods count as in [Engine.Filter] once the victims are gone.
 //
 // Preempt does not change the candidates passed to it. The error is as for [Engine.Filter];
 // result.Record is always set, and nothing else of result is.
@@ -88,8 +89,8 @@ type preemption struct {
 	failed error        // of a policy
 }
 
-// evaluate finds the pods to evict on each candidate: first a set of victims for each, then smaller sets. It starts with
-// the candidates that kube-scheduler prefers, because it may run out of time.
+// evaluate finds the pods to evict on each candidate: first a set of victims for each, then smaller
+// sets. It starts with the candidates that kube-scheduler prefers, because it may run out of time.
 func (p *preemption) evaluate(candidates []Candidate) ([]victimSearch, error) {
 	searches, order := make([]victimSearch, len(candidates)), byPreference(candidates)
 	found := false
@@ -123,7 +124,8 @@ func (p *preemption) evaluate(candidates []Candidate) ([]victimSearch, error) {
 // stopped returns why the request ends without a result: a policy has failed, or ctx has ended.
 func (p *preemption) stopped() error { return cmp.Or(p.failed, p.ended()) }
 
-// fits reports whether the pod fits on the node, which may be a changed copy, as in [Cycle.Filter]. Once the request is stopped, it does not.
+// fits reports whether the pod fits on the node, which may be a changed copy, as in [Cycle.Filter].
+// Once the request is stopped, it does not.
 func (p *preemption) fits(n *snapshot.Node) (fits bool) {
 	if p.stopped() == nil {
 		fits, p.failed = p.passesBeside(n)

@@ -29,8 +29,8 @@ type victimSearch struct {
 	given     map[types.UID]*corev1.Pod // its victims; nil: not on the node, as far as the view shows
 	rest      *snapshot.Node            // once these are gone
 	evictions evictions                 // of them
-	// pods are those that can be evicted in addition, in the order of eviction; breaking are the last of them, whose
-	// eviction violates a budget; and chosen are those to evict.
+	// pods are those that can be evicted in addition, in the order of eviction; breaking are the
+	// last of them, whose eviction violates a budget; and chosen are those to evict.
 	pods, breaking, chosen []*corev1.Pod
 	tries                  int // that are left for search
 }
@@ -79,8 +79,9 @@ func (s *victimSearch) passes(evicted ...[]*corev1.Pod) bool {
 	return s.fits(afterEvictions(s.rest, func(pod *corev1.Pod) bool { return slices.Contains(all, pod) }))
 }
 
-// spare chooses all pods except those without whose eviction the pod fits, too; the last ones are spared first. It tries
-// several at a time: usually few pods are evicted, and a pod that holds nothing the policies count can always be spared.
+// spare chooses all pods except those without whose eviction the pod fits, too; the last ones are
+// spared first. It tries several at a time: usually few pods are evicted, and a pod that holds
+// nothing the policies count can always be spared.
 func (s *victimSearch) spare() {
 	for end := len(s.pods); end > 0; {
 		// can is a number of pods that can be spared, and cannot is one that is too large.
@@ -155,7 +156,8 @@ func (s *victimSearch) result() (Candidate, decision.Preemption) {
 		if evictions.count(pod) {
 			c.PDBViolations++
 		}
-		// kube-scheduler expects the most important victim first. Those added before are no less important.
+		// kube-scheduler expects the most important victim first. Those added before are no less
+		// important.
 		at := slices.IndexFunc(c.Victims, func(uid types.UID) bool {
 			victim := s.given[uid]
 			return victim != nil && CompareImportance(victim, pod) < 0

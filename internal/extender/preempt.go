@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// preemptTime is how long after the start of a call it stops evaluating candidates if it has found one, and waiting
-	// for the API server. It is half of the httpTimeout in deploy/, and leaves time to finish the current candidate and
-	// to respond.
+	// preemptTime is how long after the start of a call it stops evaluating candidates if it has
+	// found one, and waiting for the API server. It is half of the httpTimeout in deploy/, and
+	// leaves time to finish the current candidate and to respond.
 	preemptTime = 1500 * time.Millisecond
 	// victimWeight is the memory for evaluating and responding, in bytes for each victim.
 	victimWeight = 384
 )
 
-// preempt responds with the candidates on which the pod fits after evictions, and remembers nothing:
-// see [snapshot.View.Nominated] for what follows.
+// preempt responds with the candidates on which the pod fits after evictions, and remembers
+// nothing: see [snapshot.View.Nominated] for what follows.
 func (h *Handler) preempt(ctx context.Context, c *call) error {
 	req, err := h.decodePreemption(ctx, c)
 	if err != nil {
@@ -74,12 +74,14 @@ func (h *Handler) decodePreemption(ctx context.Context, c *call) (req engine.Pre
 	return req, err
 }
 
-// candidates returns the nodes of either form of the request, in order of name. Up to Kubernetes 1.37 each has victims. From 1.38 on,
-// kube-scheduler also sends nodes on which it would evict no pod, so that an extender can choose victims there.
+// candidates returns the nodes of either form of the request, in order of name. Up to Kubernetes
+// 1.37 each has victims. From 1.38 on, kube-scheduler also sends nodes on which it would evict no
+// pod, so that an extender can choose victims there.
 //
-// It drops a candidate with a victim on another node. kube-scheduler evicts the pods of a PodGroup with the disruption mode "all"
-// together, wherever they run, and sends them as victims of one node. Up to Kubernetes 1.37 it reads such a response as an error
-// (convertPodUIDToPod in pkg/scheduler/extender.go), and evicts no pod on any node.
+// It drops a candidate with a victim on another node. kube-scheduler evicts the pods of a PodGroup
+// with the disruption mode "all" together, wherever they run, and sends them as victims of one
+// node. Up to Kubernetes 1.37 it reads such a response as an error (convertPodUIDToPod in
+// pkg/scheduler/extender.go), and evicts no pod on any node.
 func (h *Handler) candidates(request *wire.Preemption, view *snapshot.View) ([]engine.Candidate, error) {
 	found := make([]engine.Candidate, 0, len(request.Victims))
 	for name, victims := range request.Victims {
@@ -115,12 +117,15 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.PreemptReque
 	return h.Engine.Preempt(ctx, req, &c.result)
 }
 
-// needsNoEviction returns why pods may be evicted in vain for a pod that is nominated; "" if they are not.
+// needsNoEviction returns why pods may be evicted in vain for a pod that is nominated; "" if they
+// are not.
 //
-// kube-scheduler retries a nominated pod as soon as its own watch shows that the evicted pods are gone. If the view shows that
-// later, filter rejects the node, and the preempt call that follows would evict pods on other nodes. So the API server says
-// which of the pods that terminate on the node are gone. If it does not respond, no pod is evicted: that the pod waits for its
-// retry does less harm. If the pod fits in the view already, kube-scheduler rules the node out for a reason of its own.
+// kube-scheduler retries a nominated pod as soon as its own watch shows that the evicted pods are
+// gone. If the view shows that later, filter rejects the node, and the preempt call that follows
+// would evict pods on other nodes. So the API server says which of the pods that terminate on the
+// node are gone. If it does not respond, no pod is evicted: that the pod waits for its retry does
+// less harm. If the pod fits in the view already, kube-scheduler rules the node out for a reason of
+// its own.
 func (h *Handler) needsNoEviction(ctx context.Context, c *call, req engine.Request) string {
 	node := req.View.Node(req.Pod.Status.NominatedNodeName)
 	terminates := func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil }
