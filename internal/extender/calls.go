@@ -5,7 +5,9 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
+	"weak"
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
@@ -43,7 +45,7 @@ type callState struct {
 const (
 	// maxCalls is how many calls are kept for later requests.
 	maxCalls = 16
-	// maxKept bounds each buffer that is kept with a call.
+	// maxKept bounds each buffer that is kept with a call. A larger body is kept in calls.large.
 	maxKept = 512 << 10
 	// minBody is the size of the smallest buffer for a body.
 	minBody = 16 << 10
@@ -53,12 +55,18 @@ const (
 
 // calls holds the memory of completed requests for later ones. Its size is bounded; that of a
 // sync.Pool is not: with one, hostile callers (bench/hostile) make the process use twice the memory.
-type calls chan *call
+type calls struct {
+	free  chan *call
+	mu    sync.Mutex
+	large weak.Pointer[largeBody] // the latest large body, until the garbage collector runs
+}
 
-func (free calls) get(verb decision.Verb) *call {
+type largeBody struct{ bytes []byte }
+
+func (cs *calls) get(verb decision.Verb) *call {
 	c := new(call)
 	select {
-	case c = <-free:
+	case c = <-cs.free:
 	default:
 	}
 	c.callState = callState{verb: verb, started: time.Now()}
@@ -66,12 +74,15 @@ func (free calls) get(verb decision.Verb) *call {
 }
 
 // put keeps the call's memory, unless it is too large or enough calls are kept.
-func (free calls) put(c *call) {
+func (cs *calls) put(c *call) {
 	clear(c.nodes) // nodes that came with the request
 	c.nodes, c.cycle, c.record, c.result.Record = c.nodes[:0], nil, nil, nil
 	c.request.Reset()
 	c.response.Reset()
 	if cap(c.body) > maxKept {
+		cs.mu.Lock()
+		cs.large = weak.Make(&largeBody{c.body[:0]})
+		cs.mu.Unlock()
 		c.body = nil
 	}
 	if cap(c.response.Text) > maxKept {
@@ -79,22 +90,35 @@ func (free calls) put(c *call) {
 	}
 	if cap(c.nodes) <= maxKept/8 {
 		select {
-		case free <- c:
+		case cs.free <- c:
 		default:
 		}
 	}
 }
 
-// read reads the body. Its buffer doubles, until so much has arrived that the client is to be
+// takeLarge returns the latest large buffer if it still exists and has about this size, or nil.
+func (cs *calls) takeLarge(size int) []byte {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if kept := cs.large.Value(); kept != nil && size <= cap(kept.bytes) && cap(kept.bytes) <= size+size/4 {
+		cs.large = weak.Pointer[largeBody]{}
+		return kept.bytes
+	}
+	return nil
+}
+
+// read reads the body. Its buffer grows with it, until so much has arrived that the client is to be
 // believed: it can announce any size.
-func (c *call) read(r *http.Request) error {
+func (cs *calls) read(c *call, r *http.Request) error {
 	size := max(int(r.ContentLength), 0) + 1 // one more byte, to detect the end
-	c.body = c.body[:0]
+	if c.body = c.body[:0]; size > maxKept {
+		c.body = cs.takeLarge(size)
+	}
 	for {
 		if len(c.body) == cap(c.body) {
 			more := size - len(c.body)
 			if len(c.body) < maxArriving {
-				more = min(more, len(c.body))
+				more = min(more, 7*len(c.body))
 			}
 			c.body = slices.Grow(c.body, max(more, minBody))
 		}

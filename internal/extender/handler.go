@@ -98,7 +98,7 @@ func New(o Options) *Handler {
 	if o.InFlight == nil {
 		o.InFlight = NewInFlight()
 	}
-	h := &Handler{Options: o, calls: make(calls, maxCalls), nodes: requestNodes{many: make(chan struct{}, 1)}}
+	h := &Handler{Options: o, calls: calls{free: make(chan *call, maxCalls)}, nodes: requestNodes{many: make(chan struct{}, 1)}}
 	if h.nodes.limit = maxNewNodes; o.Cluster == nil {
 		h.nodes.limit = maxAllNodes
 	}
@@ -154,7 +154,7 @@ func (h *Handler) serve(r *http.Request, c *call, verb func(*Handler, context.Co
 			c.response.Text = appendError(c.response.Text, c.verb, oneLine(err))
 		}
 	}()
-	if err := c.read(r); err != nil {
+	if err := h.calls.read(c, r); err != nil {
 		return err
 	}
 	if len(c.body) > maxLight {
