@@ -75,13 +75,7 @@ type shapes struct {
 	devices int              // of all samples
 
 	mu    sync.Mutex
-	known map[firstfit.Key]shape
-}
-
-// shape is the part of a placement.Shape that the claims determine.
-type shape struct {
-	placement.Shape
-	described bool
+	known map[firstfit.Key]*placement.Shape // nil: no shape describes it
 }
 
 // maxShapes is how many shapes are kept, and describedAtOnce for how many of them the work is
@@ -97,7 +91,7 @@ func (p *resourceClaims) shapesOf(
 		return l
 	}
 	s := &shapes{
-		policy: p, classes: view.DeviceClassesOnly(), samples: first, known: map[firstfit.Key]shape{},
+		policy: p, classes: view.DeviceClassesOnly(), samples: first, known: map[firstfit.Key]*placement.Shape{},
 	}
 	for _, n := range first {
 		for _, pool := range n.DevicePools() {
@@ -141,13 +135,17 @@ func (s *shapes) Of(e snapshot.PodEvent) (placement.Shape, bool) {
 		}
 		s.known[request.Key()] = of
 	}
-	of.CPU, of.Memory = own.CPU, own.Memory
-	return of.Shape, of.described
+	if of == nil {
+		return own, false
+	}
+	shape := *of
+	shape.CPU, shape.Memory = own.CPU, own.Memory
+	return shape, true
 }
 
-// describe returns the shape of the request: what it gets must be the same on each kind of node
-// where it gets anything, and what the arithmetic takes there.
-func (s *shapes) describe(request *firstfit.Request) (of shape) {
+// describe returns what the claims determine of the shape, or nil: what they get must be the same on
+// each kind of node where they get anything, and what the arithmetic takes there.
+func (s *shapes) describe(request *firstfit.Request) (of *placement.Shape) {
 	var models, excluded []string
 	var without []*described // the kinds on which nothing is allocated
 	allWhole, sameShare := true, true
@@ -158,29 +156,31 @@ func (s *shapes) describe(request *firstfit.Request) (of shape) {
 		}
 		results, err := s.policy.predictor.AllocateEmpty(request, n)
 		if err != nil {
-			return shape{}
+			return nil
 		}
 		if results == nil {
 			without = append(without, d)
 			continue
 		}
 		on, whole, ok := d.shape(devicesOf(results))
-		if !ok || of.described && (on.GPUs != of.GPUs || on.Profile != of.Profile) {
-			return shape{}
+		if !ok || of != nil && (on.GPUs != of.GPUs || on.Profile != of.Profile) {
+			return nil
 		}
-		allWhole, sameShare = allWhole && whole, sameShare && (!of.described || on.Share == of.Share)
-		of = shape{on, true}
+		allWhole, sameShare = allWhole && whole, sameShare && (of == nil || on.Share == of.Share)
+		of = &on
 		models = append(models, d.model)
 	}
 	switch {
+	case of == nil:
+		return nil
 	case allWhole: // of devices of several sizes, perhaps
 		of.Share = 0
 	case !sameShare || of.Share == 0:
-		return shape{}
+		return nil
 	}
 	for _, d := range without {
 		// A model with less than is requested is excluded by its size, and not by the claims.
-		if d.room().Fits(of.Shape) && !slices.Contains(models, d.model) {
+		if d.room().Fits(*of) && !slices.Contains(models, d.model) {
 			excluded = append(excluded, d.model)
 		}
 	}
