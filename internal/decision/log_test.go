@@ -142,7 +142,7 @@ func checkOrder(t *testing.T, log *decision.Log) {
 
 // scoresOf returns the scores of nodes by two policies: node-i has the total 3×(i mod 10).
 func scoresOf(nodes int) *decision.Scores {
-	s := &decision.Scores{Policies: []decision.ScoringPolicy{{Name: "A", Weight: 1}, {Name: "B", Weight: 2}}}
+	s := &decision.Scores{Policies: []decision.Policy{{Name: "A", Weight: 1}, {Name: "B", Weight: 2}}}
 	for i := range nodes {
 		part := uint8(i % 10)
 		s.Nodes, s.Totals, s.Parts = append(s.Nodes, fmt.Sprint("node-", i)), append(s.Totals, 3*int32(part)), append(s.Parts, part)

@@ -7,18 +7,13 @@ type Scores struct {
 	// Nodes are the names of the nodes, in any order, and Totals their totals.
 	Nodes  []string
 	Totals []int32
-	// Policies are the policies that score, and Parts the scores of all nodes for each of them.
-	Policies []ScoringPolicy
+	// Policies are the policies that score, with their weights, and Parts the scores of all nodes for
+	// each of them.
+	Policies []Policy
 	Parts    []uint8
 	// Claimed is true if the nodes with the largest possible total have it because the pod holds a
 	// claim there, and no other node has it.
 	Claimed bool
-}
-
-// ScoringPolicy is a policy whose scores count with its weight.
-type ScoringPolicy struct {
-	Name   string
-	Weight int64
 }
 
 // size returns the memory of the Scores, without the names themselves, in bytes.

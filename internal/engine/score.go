@@ -267,7 +267,7 @@ func (c *Cycle) copyScores(indices []int32, s *scratch, all *decision.Scores) {
 	all.Policies, all.Parts = all.Policies[:0], slices.Grow(all.Parts[:0], len(indices)*len(c.scoring))
 	for _, m := range c.scoring {
 		member := &c.engine.members[m]
-		all.Policies = append(all.Policies, decision.ScoringPolicy{Name: member.Name, Weight: member.Weight})
+		all.Policies = append(all.Policies, decision.Policy{Name: member.Name, Weight: member.Weight})
 		for _, score := range s.scores[m] {
 			all.Parts = append(all.Parts, uint8(score))
 		}

@@ -17,15 +17,14 @@ import (
 
 // call is one request. Its memory is reused.
 type call struct {
-	body         []byte
-	response     wire.Response
-	request      wire.Request
-	nodes        []*snapshot.Node
-	rows         []int32  // of the requested nodes; -1: not in the view
-	seen         []uint64 // a bit for each requested row
-	result       engine.Result
-	failed       []wire.Failure
-	unresolvable []wire.Failure
+	body     []byte
+	response wire.Response
+	request  wire.Request
+	nodes    []*snapshot.Node
+	rows     []int32  // of the requested nodes; -1: not in the view
+	seen     []uint64 // a bit for each requested row
+	result   engine.Result
+	failures []wire.Failure
 	callState
 }
 
@@ -54,7 +53,8 @@ const (
 )
 
 // calls holds the memory of completed requests for later ones. Its size is bounded; that of a
-// sync.Pool is not: with one, hostile callers (bench/hostile) make the process use twice the memory.
+// sync.Pool is not: with one, hostile callers (bench/hostile) make the process use twice the
+// memory.
 type calls struct {
 	free  chan *call
 	mu    sync.Mutex

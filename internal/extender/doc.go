@@ -6,13 +6,14 @@
 //
 // # Responses
 //
-// Every POST to a verb's URL gets status 200, Content-Type application/json, an exact Content-Length and no trailing
-// newline: kube-scheduler drops the body of any other status, and closes a connection after a chunked response. The
-// Error field of the response contains errors, including that the caller is not allowed to call: see [WriteError]. Two
-// responses have no such field in kube-scheduler's types: an error of prioritize is an object where a list is expected,
-// which kube-scheduler logs and ignores; an error of preempt is an empty result, which ends the preemption, with an
-// additional Error for people. Requests that are not extender calls (another method, another path) get the appropriate
-// HTTP status.
+// Every POST to a verb's URL gets status 200, Content-Type application/json, an exact
+// Content-Length and no trailing newline: kube-scheduler drops the body of any other status, and
+// closes a connection after a chunked response. The Error field of the response contains errors,
+// including that the caller is not allowed to call: see [WriteError]. Two responses have no such
+// field in kube-scheduler's types: an error of prioritize is an object where a list is expected,
+// which kube-scheduler logs and ignores; an error of preempt is an empty result, which ends the
+// preemption, with an additional Error for people. Requests that are not extender calls (another
+// method, another path) get the appropriate HTTP status.
 //
 // # Modes
 //
@@ -21,9 +22,10 @@
 // on it; a node that exists only in the request is evaluated from its object. Without a cluster
 // every node is of the second kind, and requests with names fail.
 //
-// If a call has whole Node objects and none of them is in the View, a cluster autoscaler asks about nodes that it could add.
-// The response is that for empty nodes, and the call changes nothing: it is counted in the metrics, but it has no record in the
-// log of decisions, and its nodes are not cached.
+// If a call has whole Node objects and none of them is in the View, a cluster autoscaler asks about
+// nodes that it could add. The response is that for empty nodes, and the call changes nothing: it
+// is counted in the metrics, but it has no record in the log of decisions, and its nodes are not
+// cached.
 //
 // If at least one node passes and a shortlist is set, the response omits rejected nodes:
 // kube-scheduler uses them only to explain why no node fits. In all other cases each requested node

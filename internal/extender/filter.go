@@ -28,18 +28,16 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 		}
 		return err
 	}
-	c.failed, c.unresolvable = c.failed[:0], c.unresolvable[:0]
+	c.failures = c.failures[:0]
 	// A shortlist keeps the response short.
 	if c.record.Returned == c.record.Fit || c.record.Fit == 0 {
 		for _, r := range c.result.Rejected {
-			if r.Unresolvable {
-				c.unresolvable = append(c.unresolvable, wire.Failure{Index: r.Index, Text: r.Reason.Text})
-			} else {
-				c.failed = append(c.failed, wire.Failure{Index: r.Index, Text: r.Reason.Text})
-			}
+			c.failures = append(c.failures, wire.Failure{
+				Index: r.Index, Text: r.Reason.Text, Unresolvable: r.Unresolvable,
+			})
 		}
 	}
-	c.response.AppendFilterResult(&c.request, c.result.Kept, c.failed, c.unresolvable)
+	c.response.AppendFilterResult(&c.request, c.result.Kept, c.failures)
 	if !c.hypothetical {
 		h.filtered(c, req)
 	}
@@ -49,16 +47,17 @@ func (h *Handler) filter(ctx context.Context, c *call) error {
 // maxReason bounds a text that the response has once for each node.
 const maxReason = 256
 
-// rejectAll responds that the pod fits on none of the nodes, because of the error, and that evicting pods does not help.
+// rejectAll responds that the pod fits on none of the nodes, because of the error, and that
+// evicting pods does not help.
 func (c *call) rejectAll(text string) {
 	if len(text) > maxReason {
 		text = strings.ToValidUTF8(text[:maxReason], "") + "…"
 	}
-	c.unresolvable = c.unresolvable[:0]
+	c.failures = c.failures[:0]
 	for i := range c.request.Len() {
-		c.unresolvable = append(c.unresolvable, wire.Failure{Index: int32(i), Text: text})
+		c.failures = append(c.failures, wire.Failure{Index: int32(i), Text: text, Unresolvable: true})
 	}
-	c.response.AppendFilterResult(&c.request, nil, nil, c.unresolvable)
+	c.response.AppendFilterResult(&c.request, nil, c.failures)
 }
 
 // filtered records for later calls, and reports to h.Filtered, whether the pod fits.

@@ -29,13 +29,14 @@ import (
 // Cluster is the part of a cluster that a handler uses.
 type Cluster interface {
 	binder.Cluster
-	// Synced returns nil once the cluster has been read. Until then the error describes what is missing, and why. View is incomplete
-	// until then.
+	// Synced returns nil once the cluster has been read. Until then the error describes what is
+	// missing, and why. View is incomplete until then.
 	Synced() error
-	// ViewFor returns the latest view for the evaluation of the pod, which does not count against itself.
+	// ViewFor returns the latest view for the evaluation of the pod, which does not count against
+	// itself.
 	ViewFor(pod types.UID) *snapshot.View
-	// Assume counts the pod on the node, with these annotations, in all views from now on. forget must be called once the pod is bound, or
-	// will not be.
+	// Assume counts the pod on the node, with these annotations, in all views from now on. forget must
+	// be called once the pod is bound, or will not be.
 	Assume(pod *corev1.Pod, node string) (forget func())
 	// Pod returns the trimmed pod with exactly this UID and resourceVersion, or
 	// nil.
@@ -62,15 +63,17 @@ type Options struct {
 	SchedulerNames []string
 	// Ledgers stores claims. It may be nil if no policy of the profile allocates resources.
 	Ledgers engine.Ledgers
-	// Filtered is called with the result of each successful filter call, before the response is sent. fits is true if
-	// the pod fits on a node. If it fits on none, unknown are the names of the requested nodes that are nil in the
-	// request, at most 64, and why is the reason for which most nodes were rejected; nil if there is none, because the pod makes a
-	// policy fail. Filtered must not keep the
-	// request's Nodes. It is not called if no node of the call is in the
-	// View, or the pod fits only on nodes that are not: they may be nodes that a cluster autoscaler could add. Nil: not called.
+	// Filtered is called with the result of each successful filter call, before the response is sent.
+	// fits is true if the pod fits on a node. If it fits on none, unknown are the names of the
+	// requested nodes that are nil in the request, at most 64, and why is the reason for which most
+	// nodes were rejected; nil if there is none, because the pod makes a policy fail. Filtered must
+	// not keep the request's Nodes. It is not called if no node of the call is in the View, or the pod
+	// fits only on nodes that are not: they may be nodes that a cluster autoscaler could add. Nil: not
+	// called.
 	Filtered func(req engine.Request, fits bool, unknown []string, why *decision.Rejection)
-	// ReserveMemory adds bytes to the memory that the request with this context holds until its response; it may wait or
-	// fail. It is called once for a request, before its body is decoded. Nil: memory is not bounded.
+	// ReserveMemory adds bytes to the memory that the request with this context holds until its
+	// response; it may wait or fail. It is called once for a request, before its body is decoded. Nil:
+	// memory is not bounded.
 	ReserveMemory func(ctx context.Context, bytes int64) error
 	// InFlight is the same for all Handlers of the process. Nil: the Handler has its own.
 	InFlight *InFlight
@@ -120,16 +123,18 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 		}
 		c := h.calls.get(verb)
 		err := h.serve(r, c, serve)
-		header := w.Header()
-		header["Content-Type"] = contentType
-		header.Set("Content-Length", strconv.Itoa(c.response.Len()))
+		begin(w, c.response.Len())
 		_, _ = c.response.WriteTo(w) // an error means that the connection is gone
 		h.finish(c, metrics, err)
 		h.calls.put(c)
 	})
 }
 
-var contentType = []string{"application/json"}
+// begin begins a response of this length.
+func begin(w http.ResponseWriter, length int) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(length))
+}
 
 // serve sets c.response in all cases. A panic outside of policies is a bug of Outboard; it fails
 // only this call.
@@ -146,7 +151,8 @@ func (h *Handler) serve(r *http.Request, c *call, verb func(*Handler, context.Co
 		switch {
 		case err == nil:
 		case c.verb == decision.Filter && causedByPod(err):
-			// kube-scheduler ignores the error of an ignorable extender, and a pod must not choose to be placed without the policies.
+			// kube-scheduler ignores the error of an ignorable extender, and a pod must not choose to be
+			// placed without the policies.
 			c.response.Reset()
 			c.rejectAll(oneLine(err))
 		default:
@@ -181,12 +187,12 @@ func (h *Handler) reserve(ctx context.Context, bytes int64) error {
 	return h.ReserveMemory(ctx, bytes)
 }
 
-// decodeShare is how many bytes to reserve for each byte of a decoded pod: decoding produces garbage of several times its
-// size.
+// decodeShare is how many bytes to reserve for each byte of a decoded pod: decoding produces
+// garbage of several times its size.
 const decodeShare = 4
 
-// weigh reserves memory for decoding the body: bytes for the nodes or victims, and the weight of the
-// pod, which is 0 if the view's copy is used.
+// weigh reserves memory for decoding the body: bytes for the nodes or victims, and the weight of
+// the pod, which is 0 if the view's copy is used.
 func (h *Handler) weigh(ctx context.Context, c *call, bytes, podWeight int64) error {
 	if c.reserved {
 		return nil
@@ -226,19 +232,18 @@ func (h *Handler) finish(c *call, metrics *callmetrics.Verb, err error) {
 	h.failures.Log(h.Logger, slog.LevelWarn, kindOf(err), "call failed", attrs...)
 }
 
-// kindOf identifies the cause of a failed call: the error's text without words that look like names and numbers.
+// kindOf identifies the cause of a failed call: the error's text without words that look like names
+// and numbers.
 func kindOf(err error) string {
 	words := slices.DeleteFunc(strings.Fields(oneLine(err)), func(word string) bool { return strings.ContainsAny(word, "\"/0123456789") })
 	return strings.Join(words, " ")
 }
 
-// WriteError responds to a call of the verb with the error, in the form that kube-scheduler reads: it ignores the text of a
-// response whose status is not 200.
+// WriteError responds to a call of the verb with the error, in the form that kube-scheduler reads:
+// it ignores the text of a response whose status is not 200.
 func WriteError(w http.ResponseWriter, verb decision.Verb, err error) {
 	response := appendError(nil, verb, oneLine(err))
-	header := w.Header()
-	header["Content-Type"] = contentType
-	header.Set("Content-Length", strconv.Itoa(len(response)))
+	begin(w, len(response))
 	_, _ = w.Write(response) // an error means that the connection is gone
 }
 

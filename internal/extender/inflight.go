@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/binder"
+	"outboard.dev/outboard/snapshot"
 )
 
 const (
@@ -18,15 +19,16 @@ const (
 	// httpTimeout of a soft extender. A Binding and its watch event take some milliseconds. A pod for
 	// which kube-scheduler waits before the Binding is nominated (from Kubernetes 1.35 on).
 	unseenTimeout = 500 * time.Millisecond
-	// unseenInterval is how often a waiting call looks for what changes no View: a pod that kube-scheduler
-	// could not place, or that is gone.
+	// unseenInterval is how often a waiting call looks for what changes no View: a pod that
+	// kube-scheduler could not place, or that is gone.
 	unseenInterval = 20 * time.Millisecond
 	// maxUnseen bounds the pods, which callers choose.
 	maxUnseen = 4096
 )
 
-// InFlight is what the Handlers of a process, including those that a reload creates, know about pods
-// between the first call for them and their Binding. The methods of Handler use it concurrently.
+// InFlight is what the Handlers of a process, including those that a reload creates, know about
+// pods between the first call for them and their Binding. The methods of Handler use it
+// concurrently.
 type InFlight struct {
 	awaited   binder.Awaited
 	admission chan struct{} // capacity 1; held while a pod is being admitted
@@ -37,8 +39,9 @@ type InFlight struct {
 func NewInFlight() *InFlight { return &InFlight{admission: make(chan struct{}, 1)} }
 
 // unseen holds the pods that a filter call has let pass and that a View may not show on a node yet.
-// kube-scheduler places one pod after the other: when it calls filter for the next one, it has chosen
-// a node for the former one, and binds it meanwhile. A policy that counts pods must count this one too.
+// kube-scheduler places one pod after the other: when it calls filter for the next one, it has
+// chosen a node for the former one, and binds it meanwhile. A policy that counts pods must count
+// this one too.
 //
 // Each pod is in it from the response to its filter call until a View counts it, kube-scheduler has
 // failed to place it, it is gone, or unseenTimeout has passed. It is safe for concurrent use.
@@ -89,7 +92,8 @@ func groupOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// others returns whether the pod must wait for other pods, and drops those for which nobody waits any more.
+// others returns whether the pod must wait for other pods, and drops those for which nobody waits
+// any more.
 func (u *unseen) others(pod *corev1.Pod, cluster Cluster, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -129,17 +133,10 @@ func (p *unseenPod) settled(uid types.UID, cluster Cluster) bool {
 
 // awaitUnseen waits until the View counts the pods that earlier filter calls have let pass.
 func (h *Handler) awaitUnseen(ctx context.Context, pod *corev1.Pod) {
-	u := &h.InFlight.unseen
-	for {
-		changed := h.Cluster.Superseded(h.Cluster.View())
-		if !u.others(pod, h.Cluster, time.Now()) {
-			return
+	binder.Wait(ctx, h.Cluster, func(_ *snapshot.View, now time.Time) (until time.Time) {
+		if h.InFlight.unseen.others(pod, h.Cluster, now) {
+			until = now.Add(unseenInterval)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-time.After(unseenInterval):
-		}
-	}
+		return until
+	})
 }

@@ -28,8 +28,9 @@ func (h *Handler) prioritize(ctx context.Context, c *call) error {
 	return nil
 }
 
-// subtractLeast subtracts the lowest score from all scores, so that the response can omit the nodes that have it.
-// kube-scheduler compares the sums of the scores of nodes, so a constant makes no difference.
+// subtractLeast subtracts the lowest score from all scores, so that the response can omit the nodes
+// that have it. kube-scheduler compares the sums of the scores of nodes, so a constant makes no
+// difference.
 func subtractLeast(scores []int64) {
 	if len(scores) == 0 {
 		return

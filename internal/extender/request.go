@@ -47,8 +47,9 @@ const (
 	maxUnknown = 64
 )
 
-// begin sets c.cycle, unless the profile does not manage the pod, and returns its view. If a policy of a filter call counts pods, begin first
-// waits until the view counts those that earlier filter calls have let pass.
+// begin sets c.cycle, unless the profile does not manage the pod, and returns its view. If a policy
+// of a filter call counts pods, begin first waits until the view counts those that earlier filter
+// calls have let pass.
 func (h *Handler) begin(ctx context.Context, c *call, pod *corev1.Pod) (*snapshot.View, error) {
 	view, err := h.view(pod.UID)
 	if err != nil || !h.manages(pod) {
@@ -67,7 +68,8 @@ func (h *Handler) begin(ctx context.Context, c *call, pod *corev1.Pod) (*snapsho
 	return latest, err
 }
 
-// view returns the latest view of the cluster for the evaluation of the pod, or one with signals only if there is no cluster.
+// view returns the latest view of the cluster for the evaluation of the pod, or one with signals
+// only if there is no cluster.
 func (h *Handler) view(pod types.UID) (*snapshot.View, error) {
 	if h.Cluster == nil {
 		if h.View != nil {
@@ -81,7 +83,8 @@ func (h *Handler) view(pod types.UID) (*snapshot.View, error) {
 	return h.Cluster.ViewFor(pod), nil
 }
 
-// awaitClaims waits for the ResourceClaims of the pod, if a policy reads them and the cluster does not show them yet.
+// awaitClaims waits for the ResourceClaims of the pod, if a policy reads them and the cluster does
+// not show them yet.
 func (h *Handler) awaitClaims(ctx context.Context, pod *corev1.Pod) {
 	if h.Cluster == nil || !h.Engine.ReadsDevices() || h.Cluster.Synced() != nil || !h.manages(pod) || len(h.Cluster.View().UnknownClaims(pod)) == 0 {
 		return
@@ -118,7 +121,8 @@ type podError struct{ err error }
 func (e podError) Error() string { return fmt.Sprintf("decoding the pod: %v", e.err) }
 func (e podError) Unwrap() error { return e.err }
 
-// causedByPod reports whether the call fails because of what the pod declares: a policy, or the decoder, returns an error about it.
+// causedByPod reports whether the call fails because of what the pod declares: a policy, or the
+// decoder, returns an error about it.
 func causedByPod(err error) bool {
 	policy, pod := (*engine.PolicyError)(nil), podError{}
 	return errors.As(err, &policy) || errors.As(err, &pod)
@@ -165,9 +169,10 @@ func (h *Handler) findNodes(ctx context.Context, c *call, view *snapshot.View) e
 	return nil
 }
 
-// hypothetical reports whether the call is about nodes that do not exist: it has whole Node objects, and none of them is in the
-// view. A cluster autoscaler makes such calls to learn whether a pod would fit on a node that it could add. They get a response,
-// and change nothing: no record, no pending pod, and no cached node. kube-scheduler makes such a call only if it has
+// hypothetical reports whether the call is about nodes that do not exist: it has whole Node
+// objects, and none of them is in the view. A cluster autoscaler makes such calls to learn whether
+// a pod would fit on a node that it could add. They get a response, and change nothing: no record,
+// no pending pod, and no cached node. kube-scheduler makes such a call only if it has
 // nodeCacheCapable: false and knows none but the newest nodes.
 func (h *Handler) hypothetical(c *call) bool {
 	return h.Cluster != nil && c.request.Mode() == wire.Nodes && !slices.ContainsFunc(c.rows, func(row int32) bool { return row >= 0 })

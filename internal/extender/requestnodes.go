@@ -11,9 +11,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// These limits bound the memory of cached request nodes, in total and for one request: with a cluster, whose view may
-// not have some nodes yet, or 5,000 if the cluster is created anew; and without a cluster, where all nodes come with
-// requests. At a limit, or at maxRequestNodes, the cache is emptied.
+// These limits bound the memory of cached request nodes, in total and for one request: with a
+// cluster, whose view may not have some nodes yet, or 5,000 if the cluster is created anew; and
+// without a cluster, where all nodes come with requests. At a limit, or at maxRequestNodes, the
+// cache is emptied.
 const (
 	maxNewNodes     = 88 << 20
 	maxAllNodes     = 128 << 20
@@ -40,8 +41,8 @@ type requestNode struct {
 	size int64 // of both
 }
 
-// begin waits until no other request adds many nodes. end must be called afterwards. A request must not wait for other
-// memory between begin and end, to avoid deadlocks.
+// begin waits until no other request adds many nodes. end must be called afterwards. A request must
+// not wait for other memory between begin and end, to avoid deadlocks.
 func (r *requestNodes) begin(ctx context.Context) error {
 	select {
 	case r.many <- struct{}{}:
@@ -53,7 +54,8 @@ func (r *requestNodes) begin(ctx context.Context) error {
 
 func (r *requestNodes) end() { <-r.many }
 
-// decode returns the node, and the memory that it takes if it was not cached. It caches the node if keep is true.
+// decode returns the node, and the memory that it takes if it was not cached. It caches the node if
+// keep is true.
 func (r *requestNodes) decode(name string, raw []byte, keep bool) (node *snapshot.Node, added int64, err error) {
 	r.mu.RLock()
 	known := r.known[name]

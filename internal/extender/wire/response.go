@@ -10,6 +10,8 @@ import (
 type Failure struct {
 	Index int32  // index of the node, 0 ≤ Index < Len
 	Text  string // for the user; without numbers, because kube-scheduler counts equal texts
+	// Unresolvable is true if evicting pods from the node would not help.
+	Unresolvable bool
 }
 
 const (
@@ -81,14 +83,13 @@ func (a *Response) WriteTo(w io.Writer) (written int64, err error) {
 // r. Text must not share memory with the body.
 //
 // kept lists the nodes that pass, ascending and without duplicates. Their JSON is copied from the
-// request unchanged. failed and unresolvable list the rejected nodes, preferably with equal texts
-// next to each other. The three lists must be disjoint and without duplicates. An empty list of
-// failures becomes null. AppendFilterResult does not check any of this, but it panics if an index
-// is out of range.
+// request unchanged. failures are the rejected nodes, preferably with equal texts next to each
+// other. The two lists must be disjoint and without duplicates. AppendFilterResult does not check
+// any of this, but it panics if an index is out of range.
 //
 // kube-scheduler assumes that preemption cannot help on a node in none of the lists. This only
 // matters if kept is empty.
-func (a *Response) AppendFilterResult(r *Request, kept []int32, failed, unresolvable []Failure) {
+func (a *Response) AppendFilterResult(r *Request, kept []int32, failures []Failure) {
 	begin, end := filterNames, filterNamesEnd
 	if r.mode == Nodes {
 		begin, end = filterNodes, filterNodesEnd
@@ -106,9 +107,9 @@ func (a *Response) AppendFilterResult(r *Request, kept []int32, failed, unresolv
 		}
 	}
 	a.Text = append(a.Text, end...)
-	a.Text = r.appendFailures(a.Text, failed)
+	a.Text = r.appendFailures(a.Text, failures, false)
 	a.Text = append(a.Text, filterUnresolved...)
-	a.Text = r.appendFailures(a.Text, unresolvable)
+	a.Text = r.appendFailures(a.Text, failures, true)
 	a.Text = append(a.Text, filterEnd...)
 }
 
@@ -127,27 +128,29 @@ func (r *Request) run(kept []int32) (text []byte, rest []int32) {
 	return r.body[r.names[first].from-1 : r.names[last].to+1], kept[n:]
 }
 
-// appendFailures appends a FailedNodesMap. There are few texts, and equal ones are adjacent, so it
-// copies the encoding of the previous text.
-func (r *Request) appendFailures(dst []byte, failures []Failure) []byte {
-	if len(failures) == 0 {
-		return append(dst, "null"...)
-	}
-	dst = append(dst, '{')
-	var from, to int // where the previous text is, with its colon and comma
-	for i, f := range failures {
-		dst = append(dst, r.quotedName(f.Index)...)
-		if i > 0 && f.Text == failures[i-1].Text {
-			dst = append(dst, dst[from:to]...)
+// appendFailures appends a FailedNodesMap of the failures that are unresolvable, or of the others;
+// null if there are none. There are few texts, and equal ones are adjacent, so it copies the
+// encoding of the previous text.
+func (r *Request) appendFailures(dst []byte, failures []Failure, unresolvable bool) []byte {
+	next := byte('{')
+	var text []byte // of the previous failure
+	var previous string
+	for _, f := range failures {
+		if f.Unresolvable != unresolvable {
 			continue
 		}
-		from = len(dst)
-		text, _ := json.Marshal(f.Text) // every string can be marshaled
-		dst = append(append(append(dst, ':'), text...), ',')
-		to = len(dst)
+		if text == nil || f.Text != previous {
+			text, _ = json.Marshal(f.Text) // every string can be marshaled
+			previous = f.Text
+		}
+		dst = append(append(dst, next), r.quotedName(f.Index)...)
+		dst = append(append(dst, ':'), text...)
+		next = ','
 	}
-	dst[len(dst)-1] = '}'
-	return dst
+	if text == nil {
+		return append(dst, "null"...)
+	}
+	return append(dst, '}')
 }
 
 // quotedName returns the name of node i as in the body, with the quotes.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,21 +32,21 @@ func TestAppendFilterResult(t *testing.T) {
 	}{
 		{"all names", threeNames, []int32{0, 1, 2}, nil, nil,
 			`{"Nodes":null,"NodeNames":["a","b","c"],"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}`},
-		{"some names", threeNames, []int32{0, 2}, []wire.Failure{{1, "no GPU"}}, nil,
+		{"some names", threeNames, []int32{0, 2}, []wire.Failure{{Index: 1, Text: "no GPU"}}, nil,
 			`{"Nodes":null,"NodeNames":["a","c"],"FailedNodes":{"b":"no GPU"},"FailedAndUnresolvableNodes":null,"Error":""}`},
-		{"no names: an empty list, not null", threeNames, nil, []wire.Failure{{0, "no GPU"}, {2, "no GPU"}}, []wire.Failure{{1, "no license"}},
+		{"no names: an empty list, not null", threeNames, nil, []wire.Failure{{Index: 0, Text: "no GPU"}, {Index: 2, Text: "no GPU"}}, []wire.Failure{{Index: 1, Text: "no license"}},
 			`{"Nodes":null,"NodeNames":[],"FailedNodes":{"a":"no GPU","c":"no GPU"},"FailedAndUnresolvableNodes":{"b":"no license"},"Error":""}`},
-		{"texts that need escapes", threeNames, []int32{0}, []wire.Failure{{1, "a \"b\"\n"}}, []wire.Failure{{2, "größer als \xff"}},
+		{"texts that need escapes", threeNames, []int32{0}, []wire.Failure{{Index: 1, Text: "a \"b\"\n"}}, []wire.Failure{{Index: 2, Text: "größer als \xff"}},
 			`{"Nodes":null,"NodeNames":["a"],"FailedNodes":{"b":"a \"b\"\n"},"FailedAndUnresolvableNodes":{"c":"größer als \ufffd"},"Error":""}`},
-		{"names as they were spelled", oddNames, []int32{0, 2}, []wire.Failure{{1, "x"}}, nil,
+		{"names as they were spelled", oddNames, []int32{0, 2}, []wire.Failure{{Index: 1, Text: "x"}}, nil,
 			`{"Nodes":null,"NodeNames":["a\u0062","c"],"FailedNodes":{"\"<é>\"":"x"},"FailedAndUnresolvableNodes":null,"Error":""}`},
 		{"neighbours with what is between them", oddNames, []int32{1, 2}, nil, nil,
 			"{\"Nodes\":null,\"NodeNames\":[\"\\\"<é>\\\"\",\n  \"c\"],\"FailedNodes\":null,\"FailedAndUnresolvableNodes\":null,\"Error\":\"\"}"},
 		{"all nodes", threeNodes, []int32{0, 1, 2}, nil, nil,
 			`{"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"x":"y"}}},{"metadata":{"name":"b"}},{"kind":"Node","metadata":{"name":"c"},"unknown":[1]}]},"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":null,"Error":""}`},
-		{"some nodes", threeNodes, []int32{0, 2}, nil, []wire.Failure{{1, "no GPU"}},
+		{"some nodes", threeNodes, []int32{0, 2}, nil, []wire.Failure{{Index: 1, Text: "no GPU"}},
 			`{"Nodes":{"metadata":{},"items":[{"metadata":{"name":"a","labels":{"x":"y"}}},{"kind":"Node","metadata":{"name":"c"},"unknown":[1]}]},"NodeNames":null,"FailedNodes":null,"FailedAndUnresolvableNodes":{"b":"no GPU"},"Error":""}`},
-		{"no nodes: an empty list, not null", threeNodes, nil, []wire.Failure{{0, "x"}, {1, "x"}, {2, "y"}}, nil,
+		{"no nodes: an empty list, not null", threeNodes, nil, []wire.Failure{{Index: 0, Text: "x"}, {Index: 1, Text: "x"}, {Index: 2, Text: "y"}}, nil,
 			`{"Nodes":{"metadata":{},"items":[]},"NodeNames":null,"FailedNodes":{"a":"x","b":"x","c":"y"},"FailedAndUnresolvableNodes":null,"Error":""}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -63,13 +64,23 @@ func TestAppendFilterResult(t *testing.T) {
 func filterResult(t tester, r *wire.Request, kept []int32, failed, unresolvable []wire.Failure) []byte {
 	t.Helper()
 	var a wire.Response
-	a.AppendFilterResult(r, kept, failed, unresolvable)
+	a.AppendFilterResult(r, kept, failures(failed, unresolvable))
 	var written bytes.Buffer
 	n, err := a.WriteTo(&written)
 	if err != nil || n != int64(a.Len()) || written.Len() != a.Len() {
 		t.Fatalf("wrote %d bytes and returned %d, %v; the answer has %d", written.Len(), n, err, a.Len())
 	}
 	return written.Bytes()
+}
+
+// failures returns both lists together.
+func failures(failed, unresolvable []wire.Failure) []wire.Failure {
+	all := slices.Clone(failed)
+	for _, f := range unresolvable {
+		f.Unresolvable = true
+		all = append(all, f)
+	}
+	return all
 }
 
 // Long runs of adjacent nodes are not copied, and keep their place.
@@ -91,7 +102,7 @@ func TestFilterResultSplicesLongRuns(t *testing.T) {
 	requireFilterResult(t, r, filterResult(t, r, kept, failed, nil), kept, failed, nil)
 
 	var a wire.Response
-	a.AppendFilterResult(r, kept, failed, nil)
+	a.AppendFilterResult(r, kept, failed)
 	if len(a.Text) > a.Len()/2 {
 		t.Errorf("the answer copies %d of %d bytes", len(a.Text), a.Len())
 	}
