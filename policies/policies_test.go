@@ -257,9 +257,6 @@ func TestFoldersHaveOneShape(t *testing.T) {
 				"explain.go": "what explains a decision",
 				"node.go":    "what the policy reads from a node",
 			}
-			if folder != "resourceclaims" { // package firstfit reads what a pod requests
-				files["request.go"] = "what a pod requests"
-			}
 			if len(reasonsIn(t, folder)) > 0 {
 				files["reasons.go"] = "the reasons"
 			}
@@ -277,9 +274,6 @@ func TestFoldersHaveOneShape(t *testing.T) {
 			})
 			if got := strings.Join(setup, " "); got != "Config Type Defaults New Config.validate" {
 				t.Errorf("setup.go has %s: must have Config, Type, Defaults, New and Config.validate in this order", got)
-			}
-			if all := declared["request.go"]; files["request.go"] != "" && !slices.ContainsFunc(all, func(d string) bool { return d == "request" || strings.HasSuffix(d, ".request") }) {
-				t.Errorf("request.go has %q: must have request, which returns what a pod requests", all)
 			}
 			for name, all := range declared {
 				inOrder(t, name, all)

@@ -38,7 +38,6 @@ var parses = []string{
 // readers are the functions that use parses, with the limit of what they read. test/bounds runs those that pods, nodes and sources reach, with
 // hostile texts.
 var readers = map[string]string{
-	"internal/cluster: writes":                     "a pod or node, 1.5 MiB",
 	"internal/ledger/audit: gpuShares":             "a pod or node, 1.5 MiB",
 	"internal/ledger/audit: gpuIndexes":            "a pod or node, 1.5 MiB",
 	"internal/ledger/audit: gpuSizes":              "a pod or node, 1.5 MiB",

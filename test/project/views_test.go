@@ -18,7 +18,7 @@ var sources = []string{"snapshot", "internal/cluster", "internal/simulate", "pol
 // watch, because nobody could count them.
 var placements = []string{
 	// Nominated pods of the View, on a copy of their node.
-	"internal/engine: Engine.nominatedTo uses Node.With",
+	"internal/engine: Engine.nominations uses Node.With",
 	"internal/engine: Engine.plan uses Node.With",
 	"internal/engine: nominations.counting uses Node.With",
 	// Copies of the View with fewer pods, for what would fit then.
