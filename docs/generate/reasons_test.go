@@ -105,7 +105,7 @@ var callCode = []string{
 // notOnThePage has the errors in callCode that are not on the page, by why.
 var notOnThePage = map[string][]string{
 	"they only say where another error occurred": {
-		"node %s: %w", "node %s: %w: %w", "%w (%w)", "reading: %w", "releasing: %w", "revoking: %w", "panic: %v",
+		"node %s: %w", "node %s: %w: %w", "%w (%w)", "reading: %w", "releasing: %w", "revoking: %w",
 	},
 	"they follow decoding the pod, or decoding node NODE": {
 		"it has %d bytes of JSON, the limit is %d", "decoding it may take %d bytes of memory, the limit is %d",
@@ -116,7 +116,7 @@ var notOnThePage = map[string][]string{
 		"ledger %s: a claim of %d of unit %q: must be at least 1", "ledger %s: a claim of %d of unit %q: %d of %d are claimed already",
 	},
 	"no pod gets them": {
-		"asking whether pod %s/%s is gone, which leaves node %q: %w",
+		"asking whether pod %s/%s, which terminates there, is gone: %w",
 		"the candidates of a pod are not those of other pods", "a policy depends on more than the node and the pod",
 		"the policies were not prepared: %w", "the policies were not prepared: found a %T",
 	},
