@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"outboard.dev/outboard/snapshot"
 )
 
 // byPreference returns the indices of the candidates in the order of kube-scheduler's preference
@@ -64,4 +66,24 @@ func StartOf(p *corev1.Pod) time.Time {
 		return time.Unix(1<<60, 0)
 	}
 	return p.Status.StartTime.Time
+}
+
+// ViolatingBudgets returns those of the pods whose eviction violates a PodDisruptionBudget of the
+// View, if all are evicted in this order, as kube-scheduler counts. Any of the others can be
+// evicted without a violation.
+func ViolatingBudgets(view *snapshot.View, pods []*corev1.Pod) (violating []*corev1.Pod) {
+	evictions := map[*snapshot.DisruptionBudget]int32{}
+	for _, pod := range pods {
+		violates := false
+		for budget := range view.DisruptionBudgets(pod.Namespace) {
+			if budget.Counts(pod) {
+				evictions[budget]++
+				violates = violates || evictions[budget] > budget.Allowed()
+			}
+		}
+		if violates {
+			violating = append(violating, pod)
+		}
+	}
+	return violating
 }

@@ -26,9 +26,8 @@ const (
 type victimSearch struct {
 	*preemption
 	candidate Candidate
-	given     map[types.UID]*corev1.Pod // its victims; nil: not on the node, as far as the view shows
-	rest      *snapshot.Node            // once these are gone
-	evictions evictions                 // of them
+	given     []*corev1.Pod  // its victims, as far as the view shows them on the node
+	rest      *snapshot.Node // once these are gone
 	// pods are those that can be evicted in addition, in the order of eviction; breaking are the
 	// last of them, whose eviction violates a budget; and chosen are those to evict.
 	pods, breaking, chosen []*corev1.Pod
@@ -42,22 +41,17 @@ func (s *victimSearch) begin() {
 		s.candidate.Dropped = NodeUnknown.Text
 		return
 	}
-	s.given = make(map[types.UID]*corev1.Pod, len(s.candidate.Victims))
-	for _, uid := range s.candidate.Victims {
-		s.given[uid] = nil
-	}
-	s.rest = afterEvictions(node, func(pod *corev1.Pod) bool { _, given := s.given[pod.UID]; return given })
+	isGiven := func(pod *corev1.Pod) bool { return slices.Contains(s.candidate.Victims, pod.UID) }
+	s.rest = afterEvictions(node, isGiven)
 	if s.fits(s.rest) {
 		return
 	}
-	s.evictions = newEvictions(s.view)
+	var eligible []*corev1.Pod
 	for _, pod := range node.Pods {
-		if _, given := s.given[pod.UID]; given {
-			s.given[pod.UID] = pod
-			s.evictions.count(pod)
+		if isGiven(pod) {
+			s.given = append(s.given, pod)
 		}
 	}
-	var eligible []*corev1.Pod
 	for _, pod := range s.rest.Pods {
 		if corev1helpers.PodPriority(pod) < corev1helpers.PodPriority(s.pod) {
 			eligible = append(eligible, pod)
@@ -67,10 +61,20 @@ func (s *victimSearch) begin() {
 		s.candidate.Dropped = "does not fit even without all pods of lower priority"
 		return
 	}
-	harmless, breaking := s.evictions.split(slices.SortedStableFunc(slices.Values(eligible), CompareImportance))
-	s.pods, s.breaking = slices.Concat(harmless, breaking), breaking
+	slices.SortStableFunc(eligible, CompareImportance)
+	s.breaking = s.violating(eligible)
+	harmless := slices.DeleteFunc(eligible, func(pod *corev1.Pod) bool { return slices.Contains(s.breaking, pod) })
+	s.pods = slices.Concat(harmless, s.breaking)
 	s.tries = s.preemption.tries
 	s.spare()
+}
+
+// violating returns those of the pods whose eviction violates a budget, if they are evicted in this
+// order after the given victims.
+func (s *victimSearch) violating(pods []*corev1.Pod) []*corev1.Pod {
+	return slices.DeleteFunc(ViolatingBudgets(s.view, slices.Concat(s.given, pods)), func(pod *corev1.Pod) bool {
+		return slices.Contains(s.given, pod)
+	})
 }
 
 // passes reports whether the pod fits after evicting all these pods.
@@ -150,17 +154,15 @@ func (s *victimSearch) result() (Candidate, decision.Preemption) {
 	}
 	added := slices.SortedStableFunc(slices.Values(s.chosen), CompareImportance)
 	slices.Reverse(added)
-	evictions := s.evictions.clone()
+	c.PDBViolations += int64(len(s.violating(added)))
 	c.Victims = slices.Clone(c.Victims)
 	for _, pod := range added {
-		if evictions.count(pod) {
-			c.PDBViolations++
-		}
 		// kube-scheduler expects the most important victim first. Those added before are no less
 		// important.
 		at := slices.IndexFunc(c.Victims, func(uid types.UID) bool {
-			victim := s.given[uid]
-			return victim != nil && CompareImportance(victim, pod) < 0
+			return slices.ContainsFunc(s.given, func(victim *corev1.Pod) bool {
+				return victim.UID == uid && CompareImportance(victim, pod) < 0
+			})
 		})
 		if at < 0 {
 			at = len(c.Victims)

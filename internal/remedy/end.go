@@ -268,7 +268,7 @@ func (s *search) preemption(set *ending) (Preemption, error) {
 		return NotConsidered, nil
 	case b.lacks == "":
 		return LacksNothing, nil
-	case engine.ViolatesBudgets(s.View, running):
+	case len(engine.ViolatingBudgets(s.View, running)) > 0:
 		return ViolatesBudget, nil
 	}
 	return Possible, nil
