@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -35,7 +36,7 @@ type Explanation struct {
 	HoldsClaim bool            `json:"holdsClaim,omitempty"`
 	Policies   []PolicyOpinion `json:"policies"`
 	// Gets is what the pod would get on the node, if it fits there and needs a claim: see [Engine.Holdings].
-	Gets []Holding `json:"gets,omitempty"`
+	Gets []decision.Claim `json:"gets,omitempty"`
 	// Nominated are the names (namespace/name) of the pods that are nominated to the node and count there.
 	Nominated []string `json:"nominated,omitempty"`
 }

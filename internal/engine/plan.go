@@ -2,61 +2,46 @@ package engine
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/snapshot"
 )
 
 // Planned returns the pod with the annotations that it would get on the node at this time. claims
 // is false if it needs no claim. If it cannot get what it needs, its claims fail later.
 func (e *Engine) Planned(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) (planned *corev1.Pod, claims bool) {
-	r, err := e.dryRun(&dryRun{view: view, node: node, at: at}, pod)
+	r, _, err := e.dryRun(view, pod, node, at)
 	if err != nil {
 		return pod, true
 	}
 	return WithAnnotations(pod, r.Annotations), len(r.Held) > 0
 }
 
-// Holding is what a pod holds, or would get, of one unit.
-type Holding struct {
-	Resource string `json:"resource"`
-	Unit     string `json:"unit"`
-	Amount   int64  `json:"amount"`
-}
-
 // Holdings returns what the pod would get on the node at this time, which is not later than any
-// claim in the view; nil if it needs no claim, or cannot get what it needs.
-func (e *Engine) Holdings(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) []Holding {
-	d := &dryRun{view: view, node: node, at: at}
-	if _, err := e.dryRun(d, pod); err != nil || d.rejected {
+// claim in the view; nil if it needs no further claim, or cannot get what it needs.
+func (e *Engine) Holdings(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) []decision.Claim {
+	r, fits, err := e.dryRun(view, pod, node, at)
+	if err != nil || !fits {
 		return nil
 	}
-	return d.gets
+	return r.Record()
 }
 
 // HeldBy returns what the pod holds by the ledgers of the view: of units of its node, and of pools.
 // The node may be nil.
-func HeldBy(view *snapshot.View, pod types.UID, node *snapshot.Node) []Holding {
-	var all []Holding
-	add := func(l *snapshot.Ledger) {
-		for i := range l.Units {
-			if amount := l.Units[i].Amount(pod); amount > 0 {
-				all = append(all, Holding{l.Resource, l.Units[i].Name, amount})
-			}
-		}
-	}
+func HeldBy(view *snapshot.View, pod types.UID, node *snapshot.Node) (all []decision.Claim) {
 	if node != nil {
 		for _, l := range node.Ledgers {
-			add(l)
+			all = appendClaims(all, l.Resource, amounts(l, pod))
 		}
 	}
 	for l := range view.Pools() {
-		add(l)
+		all = appendClaims(all, l.Resource, amounts(l, pod))
 	}
 	return all
 }
@@ -65,71 +50,49 @@ func HeldBy(view *snapshot.View, pod types.UID, node *snapshot.Node) []Holding {
 // the node's own ledgers. fits is false if a policy rejects the pod. The result depends on the pod
 // and the node alone, and not on the View, which changes more often.
 func (e *Engine) plannedOn(node *snapshot.Node, pod *corev1.Pod) (planned *corev1.Pod, fits bool) {
-	d := &dryRun{node: node, at: time.Unix(0, 0)}
-	r, err := e.dryRun(d, pod)
+	r, fits, err := e.dryRun(nil, pod, node, time.Unix(0, 0))
 	if err != nil {
 		return pod, false
 	}
-	return WithAnnotations(pod, r.Annotations), !d.rejected
+	return WithAnnotations(pod, r.Annotations), fits
 }
 
 var noView = new(snapshot.View)
 
-// dryRun makes the claims of the pod in ledgers that change nothing.
-func (e *Engine) dryRun(d *dryRun, pod *corev1.Pod) (r Reservation, err error) {
-	claims, err := e.Claims(cmp.Or(d.view, noView), pod, d.node)
+// dryRun makes the claims of the pod, and changes no ledger. Without a view, it leaves out those in
+// ledgers that nodes share. fits is false if a policy rejects the pod.
+func (e *Engine) dryRun(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) (r Reservation, fits bool, err error) {
+	claims, err := e.Claims(cmp.Or(view, noView), pod, node)
+	fits = true
 	for i := 0; i < len(claims) && err == nil; i++ {
-		var held HeldClaim
-		if held, err = claims[i].Make(context.Background(), d); err == nil {
-			r, err = r.With(held)
+		held, key := HeldClaim{Claim: claims[i]}, claims[i].Key
+		if view != nil || key.Node == node.Name {
+			l := node.Ledger(key.Resource)
+			if view != nil {
+				l = view.Ledger(key)
+			}
+			var failed error
+			held, failed = claims[i].dryRun(cmp.Or(l, &snapshot.Ledger{Resource: key.Resource, Node: key.Node}), at)
+			fits = fits && failed == nil
 		}
+		r, err = r.With(held)
 	}
-	return r, err
+	return r, fits, err
 }
 
-// dryRun implements Ledgers with the ledgers of a View, or of one node, and changes nothing. Its
-// claims do not fail.
-type dryRun struct {
-	view     *snapshot.View // nil: the ledgers of the node alone
-	node     *snapshot.Node
-	at       time.Time
-	rejected bool
-	gets     []Holding // by the claims so far, without those that exist
-}
-
-// Claim implements Ledgers.
-func (d *dryRun) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, _ string, choose Choose) (snapshot.LedgerPod, error) {
-	var l *snapshot.Ledger
-	switch {
-	case d.view != nil:
-		l = d.view.Ledger(key)
-	case key.Node == d.node.Name:
-		l = d.node.Ledger(key.Resource)
-	default: // shared by nodes
-		return snapshot.LedgerPod{}, nil
-	}
-	if l == nil {
-		l = &snapshot.Ledger{Resource: key.Resource, Node: key.Node}
-	}
-	if held := l.Pod(pod.UID); held != nil {
-		if _, err := choose(l, held.At); err == nil {
-			return *held, nil
+// dryRun returns the claim as it would be made in the ledger. Of an existing claim of the pod that
+// the policy can use, it returns no amounts; it replaces any other.
+func (c Claim) dryRun(l *snapshot.Ledger, at time.Time) (HeldClaim, error) {
+	pod := c.request.Pod.UID
+	if existing := l.Pod(pod); existing != nil {
+		if _, err := c.choose(l, existing.At); err == nil {
+			return HeldClaim{Claim: c, Pod: *existing}, nil
 		}
-		l = l.Without(func(uid types.UID) bool { return uid == pod.UID })
+		l = l.Without(func(uid types.UID) bool { return uid == pod })
 	}
-	claim, err := choose(l, d.at)
-	d.rejected = d.rejected || err != nil
-	for _, a := range claim.Amounts {
-		d.gets = append(d.gets, Holding{key.Resource, a.Unit, a.Amount})
-	}
-	return snapshot.LedgerPod{Annotations: claim.Annotations}, nil
+	claim, err := c.choose(l, at)
+	return HeldClaim{Claim: c, Pod: snapshot.LedgerPod{Annotations: claim.Annotations}, Amounts: claim.Amounts}, err
 }
-
-// Release implements Ledgers.
-func (*dryRun) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error { return nil }
-
-// Revoke implements Ledgers.
-func (*dryRun) Revoke(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error { return nil }
 
 // WithAnnotations returns a copy of the pod with the annotations added. It does not change the pod.
 func WithAnnotations(pod *corev1.Pod, annotations map[string]string) *corev1.Pod {

@@ -116,9 +116,6 @@ func (c Claim) Make(ctx context.Context, ledgers Ledgers) (HeldClaim, error) {
 	held.Pod, err = ledgers.Claim(ctx, c.Key, c.request.Pod, node, func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
 		claim, err := c.choose(l, at)
 		held.Amounts, held.After = claim.Amounts, claim.After
-		if l.Pod(c.request.Pod.UID) != nil {
-			held.Amounts = amounts(l, c.request.Pod.UID)
-		}
 		return claim, err
 	})
 	if unusable := (*UnusableClaimError)(nil); errors.As(err, &unusable) {
@@ -142,40 +139,31 @@ func amounts(l *snapshot.Ledger, uid types.UID) []policy.Amount {
 	return all
 }
 
-// choose returns what to claim from the ledger. If the pod holds a claim already, made at that time, choose checks it, and only After of
-// the result counts.
+// choose returns what to claim from the ledger. If the pod holds a claim already, made at that time,
+// choose checks it, and the result says only what the pod holds, and which pods come before it.
 func (c Claim) choose(l *snapshot.Ledger, at time.Time) (claim policy.Claim, err error) {
 	ask := c.request
 	ask.Ledger, ask.At = l, at
-	if l.Pod(ask.Pod.UID) != nil {
-		claim.After, err = validate(c.Policy, c.reserver, ask)
-		return claim, err
+	exists := l.Pod(ask.Pod.UID) != nil
+	if exists {
+		claim.Amounts = amounts(l, ask.Pod.UID)
 	}
 	err = guard(c.Policy, func() error {
 		var verdict policy.Verdict
-		if claim, verdict = c.reserver.Reserve(ask); !verdict.Fits() {
-			return errors.New(verdict.Reason.Text)
+		if validator, ok := c.reserver.(policy.ClaimValidator); exists && ok {
+			claim.After, verdict = validator.ValidateClaim(ask)
+		} else if !exists {
+			claim, verdict = c.reserver.Reserve(ask)
 		}
-		return nil
-	})
-	return claim, err
-}
-
-// validate checks whether the policy can use the existing claim of the pod in ask.Ledger, and
-// returns the pods that should be bound first.
-func validate(name string, reserver policy.Reserver, ask policy.ReserveRequest) (after []types.UID, err error) {
-	validator, ok := reserver.(policy.ClaimValidator)
-	if !ok {
-		return nil, nil
-	}
-	err = guard(name, func() error {
-		var verdict policy.Verdict
-		if after, verdict = validator.ValidateClaim(ask); !verdict.Fits() {
+		switch {
+		case verdict.Fits():
+			return nil
+		case exists:
 			return &UnusableClaimError{Reason: verdict.Reason.Text}
 		}
-		return nil
+		return errors.New(verdict.Reason.Text)
 	})
-	return after, err
+	return claim, err
 }
 
 // With returns the reservation with one more claim. The error says that two policies set an annotation to different values; the reservation
@@ -200,14 +188,18 @@ func (r Reservation) With(held HeldClaim) (Reservation, error) {
 }
 
 // Record returns the claims for the record of a decision.
-func (r Reservation) Record() []decision.Claim {
-	var all []decision.Claim
+func (r Reservation) Record() (all []decision.Claim) {
 	for _, held := range r.Held {
-		for _, a := range held.Amounts {
-			all = append(all, decision.Claim{Resource: held.Key.Resource, Unit: a.Unit, Amount: a.Amount})
-		}
+		all = appendClaims(all, held.Key.Resource, held.Amounts)
 	}
 	return all
+}
+
+func appendClaims(to []decision.Claim, resource string, amounts []policy.Amount) []decision.Claim {
+	for _, a := range amounts {
+		to = append(to, decision.Claim{Resource: resource, Unit: a.Unit, Amount: a.Amount})
+	}
+	return to
 }
 
 // After are the pods that should be bound first.

@@ -249,7 +249,7 @@ func (p *Profile) notes(b *strings.Builder) {
 }
 
 // holdings lists amounts of units.
-func holdings(all []engine.Holding) string {
+func holdings(all []decision.Claim) string {
 	var parts []string
 	for _, h := range all {
 		parts = append(parts, fmt.Sprintf("%d of %s, unit %s", h.Amount, h.Resource, h.Unit))
