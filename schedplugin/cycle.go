@@ -180,14 +180,14 @@ func (p *plugin) score(ctx context.Context, a *attempt, infos []fwk.NodeInfo) (d
 	started := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	slots, rows := make([]*infoSlot, len(infos)), make([]int32, len(infos)) // nil and -1: not in the table
-	nodes := make([]*snapshot.Node, len(infos))
+	slots, nodes := make([]*infoSlot, len(infos)), make([]*snapshot.Node, len(infos)) // nil: not in the table
+	rows := make([]int32, len(infos))                                                 // -1: not the node of the View
 	for i, info := range infos {
 		slots[i], rows[i] = a.infos.slot(info), -1
-		if slots[i] != nil {
-			rows[i] = slots[i].row
-		}
 		nodes[i] = nodeOf(a.engine, a.view, slots[i], info)
+		if slot := slots[i]; slot != nil && slot.same && slot.isLatest(a.view) {
+			rows[i] = slot.row
+		}
 	}
 	err = a.Cycle.Score(ctx, nodes, rows, &p.result)
 	p.recordScores(a, started, err)

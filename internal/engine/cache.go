@@ -41,8 +41,8 @@ type nodeCache struct {
 	versions  []uint64
 	outcomes  []uint8
 	scores    [][]int32 // by slot: as Score returned them, or unknownScore
-	// rejections are the outcomes after firstRejection, without nodes. Only if all policies that concern the pod have a signature are there
-	// any: otherwise the node may be rejected for an earlier reason.
+	// rejections are the outcomes after firstRejection, without nodes. There are any only if all filters have a signature: otherwise the
+	// node may be rejected for an earlier reason.
 	rejections tally
 }
 
@@ -73,26 +73,30 @@ func (c *Cycle) ReturnNodeCache() {
 	}
 }
 
-// cacheRow returns the row of the node in the cache. It is -1 if nothing is cached, and if the node is another one than that of the View.
-func (c *Cycle) cacheRow(n *snapshot.Node, row int) int32 {
-	if c.cache == nil || n == nil || c.view.At(row) != n {
+// cacheRow returns the row of the node in the cache. It is -1 if nothing is cached, and if the node is
+// another one than that of the View.
+func (c *Cycle) cacheRow(n *snapshot.Node) int32 {
+	if c.cache == nil || n == nil || c.view.At(n.Row()) != n {
 		return -1
 	}
-	c.cache.refresh(row, c.view.Version(row))
-	return int32(row)
+	c.cache.refresh(n.Row(), c.view.Version(n.Row()))
+	return int32(n.Row())
 }
 
-// cacheRows returns the rows of the nodes in the cache, in scratch memory. rows are as in a Request, or nil.
-func (c *Cycle) cacheRows(nodes []*snapshot.Node, rows []int32, s *scratch) []int32 {
-	s.rows = slices.Grow(s.rows[:0], len(nodes))[:len(nodes)]
-	for i, n := range nodes {
-		row := -1
-		if rows != nil {
-			row = int(rows[i])
-		} else if n != nil {
-			row = n.Row()
+// cacheRows returns the rows of c.nodes in the cache, in scratch memory. rows are as in a Request, or
+// nil.
+func (c *Cycle) cacheRows(rows []int32, s *scratch) []int32 {
+	s.rows = slices.Grow(s.rows[:0], len(c.nodes))[:len(c.nodes)]
+	for i, n := range c.nodes {
+		switch {
+		case rows == nil:
+			s.rows[i] = c.cacheRow(n)
+		case rows[i] >= 0 && n == c.plain[i]:
+			s.rows[i] = rows[i]
+			c.cache.refresh(int(rows[i]), c.view.Version(int(rows[i])))
+		default:
+			s.rows[i] = -1
 		}
-		s.rows[i] = c.cacheRow(n, row)
 	}
 	return s.rows
 }

@@ -40,9 +40,7 @@ type Cycle struct {
 
 	// signature is the same for all pods with the same results of the policies with a signature: see nodeCache.
 	signature []byte
-	unsigned  bool // a policy that concerns the pod has no signature
-	reserves  bool // a policy that concerns the pod allocates something
-	slots     int  // how many scores of a node are cached
+	slots     int // how many scores of a node are cached
 	// signedFilters is true if all filters have a signature.
 	signedFilters bool
 	cache         *nodeCache // for the signature; nil: nothing is cached
@@ -105,12 +103,16 @@ func (c *Cycle) Scores() bool { return c.Ranks() || c.engine.reserves && c.Conce
 // Ranks reports whether any policy scores the pod.
 func (c *Cycle) Ranks() bool { return len(c.scoring) > 0 }
 
-// Signature returns a string that is equal for pods with the same verdicts and scores, whatever the view: see [policy.Signature].
-// ok is false if a policy that is concerned with the pod has no signature, allocates something to it, normalizes its scores over the nodes
-// of a request, or has failed.
+// Signature returns a string that is equal for pods with the same verdicts and scores, whatever the
+// view: see [policy.Signature]. ok is false if a policy that is concerned with the pod has no
+// signature, allocates something to it, normalizes its scores over the nodes of a request, or has
+// failed.
 func (c *Cycle) Signature() (signature string, ok bool) {
-	normalizes := c.any(func(p *prepared) bool { return p.normalize != nil })
-	if c.unsigned || c.reserves || normalizes || c.failures.Load() > 0 {
+	alone := c.any(func(p *prepared) bool {
+		_, reserves := p.filter.(*ledgerLimit)
+		return reserves || !p.signed || p.normalize != nil
+	})
+	if alone || c.failures.Load() > 0 {
 		return "", false
 	}
 	return string(c.signature), true
@@ -137,8 +139,8 @@ type Request struct {
 	// Nodes are the requested nodes, each once. They are nodes of the View, nodes that exist only
 	// in the request, or nil for unknown names.
 	Nodes []*snapshot.Node
-	// Rows are the rows of Nodes, in the same order, and -1 for nodes that are not in the View. If it is nil, the
-	// engine reads them from the nodes, which takes longer.
+	// Rows are the rows of Nodes, in the same order, and -1 for nodes that are not those of the View.
+	// If it is nil, the engine reads them from the nodes, which takes longer.
 	Rows []int32
 }
 
@@ -191,7 +193,7 @@ type scratch struct {
 func (c *Cycle) prepare(ctx context.Context) error {
 	if size := snapshot.PodSize(c.pod); size > snapshot.MaxPod && c.pod.Spec.NodeName == "" {
 		limit := always{Reason: PodTooLarge, Unresolvable: true, Have: snapshot.MaxPod, Want: size}
-		c.policies[itself].filter, c.unsigned = limit, true
+		c.policies[itself].filter = limit
 		return context.Cause(ctx)
 	}
 	c.policies[itself].unconcerned, c.signedFilters = true, true
@@ -250,11 +252,10 @@ func (c *Cycle) add(member int, cycle policy.Cycle) error {
 	p.explainer, _ = cycle.(policy.Explainer)
 	if reserver, reserves := m.Policy.(policy.Reserver); reserves {
 		limit := newLedgerLimit(reserver, filter, p.explainer, c.pod, c.view)
-		p.filter, p.explainer, c.reserves = limit, limit, true
+		p.filter, p.explainer = limit, limit
 		signed = signed && len(limit.pools) == 0
 	}
 	p.signed = signed
-	c.unsigned = c.unsigned || !signed
 	c.signedFilters = c.signedFilters && (signed || p.filter == nil)
 	return nil
 }
@@ -272,7 +273,7 @@ func (c *Cycle) decide(ctx context.Context, nodes []*snapshot.Node, rows []int32
 			defer c.ReturnNodeCache()
 		}
 		if c.cache != nil {
-			c.rows = c.cacheRows(c.nodes, rows, s)
+			c.rows = c.cacheRows(rows, s)
 		}
 		err = code()
 	}

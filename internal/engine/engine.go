@@ -71,7 +71,7 @@ type Engine struct {
 	countsPods   []bool // by member: it counts pods on nodes
 
 	caches    nodeCaches
-	zones     zones
+	zones     atomic.Pointer[zones]       // of the latest View of Best
 	holders   holders                     // empty unless a policy allocates something
 	nominated atomic.Pointer[nominations] // of the latest View that has any
 }

@@ -61,7 +61,7 @@ func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error
 // FilterNode evaluates a node on which the pod may be placed, as kube-scheduler's framework calls its plugins, and records the verdict.
 // After a policy with failurePolicy: Ignore has panicked, it ignores the policy. Nodes that it rejected before stay rejected.
 func (c *Cycle) FilterNode(n *snapshot.Node) (policy.Verdict, error) {
-	row := c.cacheRow(n, n.Row())
+	row := c.cacheRow(n)
 	verdict, member, err := c.verdict(n, row >= 0 && c.cache.outcomes[row] == passes)
 	if err == nil && verdict.Fits() {
 		if row >= 0 && c.failures.Load() == 0 {

@@ -423,8 +423,8 @@ func drawNodes(t *rapid.T, view *snapshot.View, views []*snapshot.View, node fun
 func rowsOf(view *snapshot.View, nodes []*snapshot.Node) []int32 {
 	rows := make([]int32, len(nodes))
 	for i, n := range nodes {
-		if rows[i] = -1; n != nil && view.Node(n.Name) != nil {
-			rows[i] = int32(view.Node(n.Name).Row())
+		if rows[i] = -1; n != nil && view.Node(n.Name) == n {
+			rows[i] = int32(n.Row())
 		}
 	}
 	return rows
