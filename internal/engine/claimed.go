@@ -1,10 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/snapshot"
@@ -63,37 +63,27 @@ func (h *holders) has(view *snapshot.View, pod types.UID) bool {
 }
 
 func (h *holders) update(view *snapshot.View) {
-	last := h.view
-	h.view = view
-	switch {
-	case last == nil:
+	last := cmp.Or(h.view, noView)
+	if h.view = view; h.counts == nil {
 		h.counts = map[types.UID]int32{}
-		for n := range view.All() {
-			h.replace(nil, n)
-		}
-	case last.NodeIndex() == view.NodeIndex():
+	}
+	if last.NodeIndex() == view.NodeIndex() {
 		for n := range view.ChangedSince(last) {
 			h.replace(last.At(n.Row()), n)
 		}
-	default:
-		for row := range max(last.Rows(), view.Rows()) {
-			if last.Version(row) != view.Version(row) {
-				h.replace(last.At(row), view.At(row))
-			}
+		return
+	}
+	for row := range max(last.Rows(), view.Rows()) {
+		if last.Version(row) != view.Version(row) {
+			h.replace(last.At(row), view.At(row))
 		}
 	}
 }
 
 // replace replaces what a node, or nil, has.
 func (h *holders) replace(was, is *snapshot.Node) {
-	var before, after []*corev1.Pod
-	var held, holds []*snapshot.Ledger
-	if was != nil {
-		before, held = was.Pods, was.Ledgers
-	}
-	if is != nil {
-		after, holds = is.Pods, is.Ledgers
-	}
+	was, is = cmp.Or(was, noNode), cmp.Or(is, noNode)
+	before, after := was.Pods, is.Pods
 	for len(before) > 0 && len(after) > 0 && before[0].UID == after[0].UID {
 		before, after = before[1:], after[1:]
 	}
@@ -106,11 +96,13 @@ func (h *holders) replace(was, is *snapshot.Node) {
 	for _, pod := range before {
 		h.add(pod.UID, -1)
 	}
-	if !slices.Equal(held, holds) {
-		h.addLedgers(holds, 1)
-		h.addLedgers(held, -1)
+	if !slices.Equal(was.Ledgers, is.Ledgers) {
+		h.addLedgers(is.Ledgers, 1)
+		h.addLedgers(was.Ledgers, -1)
 	}
 }
+
+var noNode = new(snapshot.Node)
 
 func (h *holders) addLedgers(ledgers []*snapshot.Ledger, n int32) {
 	for _, l := range ledgers {

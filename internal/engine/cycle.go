@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -340,9 +339,4 @@ func (c *Cycle) maxTotal() int64 {
 		}
 	}
 	return cmp.Or(total, c.engine.maxTotal)
-}
-
-// dropIgnored removes the members that have failed from those that score.
-func (c *Cycle) dropIgnored() {
-	c.scoring = slices.DeleteFunc(c.scoring, func(m int) bool { return c.policies[m].ignored.Load() != nil })
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/policy"
@@ -97,10 +98,13 @@ func (c *Cycle) sum(ctx context.Context, indices []int32, result *Result) ([]int
 			return nil, err
 		}
 		if complete {
-			c.addTo(s.totals, m, scores)
+			weight, totals := c.engine.members[m].Weight, s.totals[:len(scores)]
+			for j, score := range scores {
+				totals[j] += weight * score
+			}
 		}
 	}
-	c.dropIgnored()
+	c.scoring = slices.DeleteFunc(c.scoring, func(m int) bool { return c.policies[m].ignored.Load() != nil })
 	c.preferClaimed(indices, s.totals)
 	return s.totals, nil
 }
@@ -110,7 +114,7 @@ func (c *Cycle) scoreColumn(ctx context.Context, member int, indices []int32, sc
 	p := &c.policies[member]
 	if p.rows != nil && c.cache != nil {
 		c.scoreTogether(p, indices, scores, s)
-		return p.finish(scores, s, func(j int) string { return c.nodes[indices[j]].Name })
+		return c.finish(p, indices, scores, s)
 	}
 	final := p.normalize == nil // so far: without NormalizeScore the scores are final
 	for j, i := range indices {
@@ -123,7 +127,7 @@ func (c *Cycle) scoreColumn(ctx context.Context, member int, indices []int32, sc
 	if final {
 		return nil
 	}
-	return p.finish(scores, s, func(j int) string { return c.nodes[indices[j]].Name })
+	return c.finish(p, indices, scores, s)
 }
 
 // scoreOf returns the score of the node with the index, as Score returns it, from the cache if it is there.
@@ -164,61 +168,25 @@ func (c *Cycle) scoreTogether(p *prepared, indices []int32, scores []int64, s *s
 	}
 }
 
-// finish turns the scores of all nodes of a request, as Score returned them, into final ones. name returns the name of the node with the
-// index in scores.
-func (p *prepared) finish(scores []int64, s *scratch, name func(j int) string) error {
+// finish turns the scores of all nodes of a request, as Score returned them, into final ones: it
+// normalizes them, and replaces each NoOpinion that Score returned with the mean of the other scores,
+// rounded down, or with MaxScore/2 if there are no others.
+func (c *Cycle) finish(p *prepared, indices []int32, scores []int64, s *scratch) error {
 	s.raw = append(s.raw[:0], scores...)
 	if p.normalize != nil {
 		p.normalize.NormalizeScore(scores)
 	}
-	if allInRange(scores) { // as usual
-		return nil
-	}
-	if j := invalid(scores, s.raw); j >= 0 {
-		return fmt.Errorf("score %d for node %q: must be between 0 and %d", scores[j], name(j), policy.MaxScore)
-	}
-	replaceNoOpinion(scores)
-	return nil
-}
-
-// addTo adds the weighted scores of a member to the totals of the same nodes.
-func (c *Cycle) addTo(totals []int64, member int, scores []int64) {
-	weight, totals := c.engine.members[member].Weight, totals[:len(scores)]
-	for j, score := range scores {
-		totals[j] += weight * score
-	}
-}
-
-func allInRange(scores []int64) bool {
-	for _, score := range scores {
-		if !inRange(score) {
-			return false
-		}
-	}
-	return true
-}
-
-func inRange(score int64) bool { return score >= 0 && score <= policy.MaxScore }
-
-// invalid returns the index of the first score that is out of range and is not a NoOpinion that
-// Score returned, or -1.
-func invalid(scores, raw []int64) int {
-	for j, score := range scores {
-		if !inRange(score) && (score != policy.NoOpinion || raw[j] != policy.NoOpinion) {
-			return j
-		}
-	}
-	return -1
-}
-
-// replaceNoOpinion replaces each NoOpinion with the mean of the other scores, rounded down,
-// or with MaxScore/2 if there are no others.
-func replaceNoOpinion(scores []int64) {
 	var sum, known int64
-	for _, score := range scores {
-		if score != policy.NoOpinion {
+	for j, score := range scores {
+		switch {
+		case inRange(score):
 			sum, known = sum+score, known+1
+		case score != policy.NoOpinion || s.raw[j] != policy.NoOpinion:
+			return fmt.Errorf("score %d for node %q: must be between 0 and %d", score, c.nodes[indices[j]].Name, policy.MaxScore)
 		}
+	}
+	if known == int64(len(scores)) { // as usual
+		return nil
 	}
 	mean := policy.MaxScore / 2
 	if known > 0 {
@@ -229,7 +197,10 @@ func replaceNoOpinion(scores []int64) {
 			scores[j] = mean
 		}
 	}
+	return nil
 }
+
+func inRange(score int64) bool { return score >= 0 && score <= policy.MaxScore }
 
 // noteTop records the best nodes, at the given positions in indices, with each policy's part in their totals. There is at least one, and
 // a policy that scores.
@@ -286,12 +257,7 @@ func top(totals []int64, k int, best []int32) []int32 {
 			best = best[:k-1]
 		}
 		// Insert after all that are at least as good: a binary search for the first worse one.
-		at, _ := slices.BinarySearchFunc(best, totals[j], func(b int32, total int64) int {
-			if totals[b] >= total {
-				return -1
-			}
-			return 1
-		})
+		at := sort.Search(len(best), func(at int) bool { return totals[best[at]] < totals[j] })
 		best = slices.Insert(best, at, int32(j))
 	}
 	return best
