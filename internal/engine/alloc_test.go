@@ -10,7 +10,8 @@ import (
 	"outboard.dev/outboard/policy"
 )
 
-// Filter and Score make the same small number of allocations for 5,000 nodes as for 100: none per node.
+// Filter and Score make the same small number of allocations for 5,000 nodes as for 100: none per
+// node.
 func TestAllocations(t *testing.T) {
 	const most = 40 // of any request below; nearly all are for the record
 	tests := []struct {

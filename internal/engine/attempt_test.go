@@ -38,8 +38,8 @@ func numberOf(n *snapshot.Node) (number int64) {
 	return number
 }
 
-// Policies return the same for one node at a time, and concurrently, as for all nodes in one call, and the record has the same
-// contents.
+// Policies return the same for one node at a time, and concurrently, as for all nodes in one call,
+// and the record has the same contents.
 func TestAttemptIsARequestNodeByNode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tens, scale := rapid.Int64Range(0, 9).Draw(t, "tens"), rapid.Int64Range(1, 7).Draw(t, "scale")
@@ -111,7 +111,8 @@ func TestAttemptIsARequestNodeByNode(t *testing.T) {
 	})
 }
 
-// Nodes can differ in their totals if a policy scores, or if the pod may have a claim on one of them.
+// Nodes can differ in their totals if a policy scores, or if the pod may have a claim on one of
+// them.
 func TestAttemptScores(t *testing.T) {
 	pass := func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }
 	for name, tt := range map[string]struct {
@@ -132,7 +133,8 @@ func TestAttemptScores(t *testing.T) {
 	}
 }
 
-// Two pods have the same signature only if every policy that concerns them returns the same signature for both.
+// Two pods have the same signature only if every policy that concerns them returns the same
+// signature for both.
 func TestAttemptSignature(t *testing.T) {
 	pass := func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }
 	signed := func(text string) *fake { return &fake{filter: pass, signature: text} }

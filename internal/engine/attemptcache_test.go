@@ -21,7 +21,8 @@ func podOn(number int, name string) *corev1.Pod {
 	}
 }
 
-// fewerPodsThan returns a policy that lets nodes with fewer pods than limit pass, and prefers those with fewer pods.
+// fewerPodsThan returns a policy that lets nodes with fewer pods than limit pass, and prefers those
+// with fewer pods.
 func fewerPodsThan(limit int, signature string) *fake {
 	return &fake{
 		filter: func(n *snapshot.Node) policy.Verdict {
@@ -35,8 +36,8 @@ func fewerPodsThan(limit int, signature string) *fake {
 	}
 }
 
-// A policy with a signature is not called about a node that it let pass for another pod with the signature, until the node
-// changes. A cache that is not released is used by no other attempt.
+// A policy with a signature is not called about a node that it let pass for another pod with the
+// signature, until the node changes. A cache that is not released is used by no other attempt.
 func TestAttemptsFindTheirResultsInTheCache(t *testing.T) {
 	const count = 10
 	p := fewerPodsThan(3, "s")

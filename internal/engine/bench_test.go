@@ -16,7 +16,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// stripes is the trivial policy of the benchmarks: it rejects the nodes of every eighth row and scores the others by their row.
+// stripes is the trivial policy of the benchmarks: it rejects the nodes of every eighth row and
+// scores the others by their row.
 type stripes struct{ eighths int }
 
 var inStripe = &policy.Reason{Code: "InStripe", Text: "the node is in the stripe", Unit: "rows"}
@@ -63,9 +64,10 @@ func plainPod(uid string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod-" + uid, UID: types.UID(uid), ResourceVersion: "1"}}
 }
 
-// BenchmarkFilter and BenchmarkScore compare the engine with a plain loop that calls the policy: ns/node and loop-ns/node are
-// their costs for one node, over-ns/node is the difference, and ratio is the quotient. All are those of the fastest turn,
-// because other work on the machine only adds time. ns/op is the time of both.
+// BenchmarkFilter and BenchmarkScore compare the engine with a plain loop that calls the policy:
+// ns/node and loop-ns/node are their costs for one node, over-ns/node is the difference, and ratio
+// is the quotient. All are those of the fastest turn, because other work on the machine only adds
+// time. ns/op is the time of both.
 func BenchmarkFilter(b *testing.B) {
 	const nodes = 5000
 	for _, eighths := range []int{0, 1, 8} {

@@ -16,21 +16,21 @@ type Choice struct {
 	Rows []int32
 	// N is how many nodes to choose at most, 1 or more.
 	N int
-	// First is the index into Rows of the node that comes first among equally good ones; those after
-	// it, and then those before it, follow. If there are more of these than can be chosen, those
-	// chosen are spread over the zones.
+	// First is the index into Rows of the node that comes first among equally good ones; those
+	// after it, and then those before it, follow. If there are more of these than can be chosen,
+	// those chosen are spread over the zones.
 	First int
 	// Usable reports whether the node with the index into Rows may be chosen, for reasons that no
-	// policy knows. Best calls it for the better nodes first, at most once for each. If stop is true,
-	// Best chooses no further nodes.
+	// policy knows. Best calls it for the better nodes first, at most once for each. If stop is
+	// true, Best chooses no further nodes.
 	Usable func(index int32) (usable, stop bool)
 }
 
-// Best chooses the nodes with the largest totals of those on which the pod fits and that are usable. It
-// sets result.Kept to their indices into choice.Rows, the best first. Totals are those of Filter and
-// Score for all nodes of the choice, and so is result.Record, with the chosen nodes as Returned and Top;
-// its rejections have no nearest nodes if they can come from the cache. Call Best after TakeNodeCache.
-// The error is as for Filter.
+// Best chooses the nodes with the largest totals of those on which the pod fits and that are
+// usable. It sets result.Kept to their indices into choice.Rows, the best first. Totals are those
+// of Filter and Score for all nodes of the choice, and so is result.Record, with the chosen nodes
+// as Returned and Top; its rejections have no nearest nodes if they can come from the cache. Call
+// Best after TakeNodeCache. The error is as for Filter.
 func (c *Cycle) Best(ctx context.Context, choice Choice, result *Result) error {
 	s := &result.scratch
 	s.asked = append(append(s.asked[:0], choice.Rows[choice.First:]...), choice.Rows[:choice.First]...)
@@ -94,8 +94,8 @@ func (c *Choice) choose(result *Result, zones *zones) (chosen []int32) {
 	return chosen
 }
 
-// spread replaces the worst ones among the best, and those that are as good, by equally good nodes in
-// zones of which the fewest are chosen.
+// spread replaces the worst ones among the best, and those that are as good, by equally good nodes
+// in zones of which the fewest are chosen.
 func (c *Choice) spread(best []int32, result *Result, zones *zones) {
 	totals, s := result.scratch.totals, &result.scratch
 	zoneOf := func(j int32) int32 { return zones.ofRow[s.asked[result.Kept[j]]] }
@@ -129,8 +129,8 @@ func (c *Choice) spread(best []int32, result *Result, zones *zones) {
 	}
 }
 
-// zones are numbers for the zones of nodes: the same for as long as no Node object changes. They are
-// immutable.
+// zones are numbers for the zones of nodes: the same for as long as no Node object changes. They
+// are immutable.
 type zones struct {
 	objects *snapshot.NodeObjects
 	ofRow   []int32

@@ -15,8 +15,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Best chooses the nodes with the largest totals of Filter and Score of Engine, also when policies normalize, have no opinion about some
-// nodes or have no signature, and asks about no node that is worse than those it chooses. The attempt goes on as without it.
+// Best chooses the nodes with the largest totals of Filter and Score of Engine, also when policies
+// normalize, have no opinion about some nodes or have no signature, and asks about no node that is
+// worse than those it chooses. The attempt goes on as without it.
 func TestBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tens, unusable := rapid.Int64Range(1, 9).Draw(t, "tens"), rapid.Int64Range(2, 7).Draw(t, "unusable")

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// maxNodeCacheBytes is how much memory an Engine uses to cache nodes: about 200 signatures with 5,000 nodes.
+	// maxNodeCacheBytes is how much memory an Engine uses to cache nodes: about 200 signatures with
+	// 5,000 nodes.
 	maxNodeCacheBytes = 16 << 20
 	// nodeCacheBytes is about what a nodeCache takes beside what it has by row, and its signature.
 	nodeCacheBytes = 256
@@ -22,8 +23,9 @@ const (
 	maxSignature = 16 << 10
 )
 
-// nodeCaches holds the caches for the latest signatures, at most maxNodeCacheBytes. One Cycle at a time owns a nodeCache, and it is in
-// nodeCaches only while none does. The zero value is ready to use.
+// nodeCaches holds the caches for the latest signatures, at most maxNodeCacheBytes. One Cycle at a
+// time owns a nodeCache, and it is in nodeCaches only while none does. The zero value is ready to
+// use.
 type nodeCaches struct {
 	mu          sync.Mutex
 	latest      list.List // of *nodeCache, the latest one last
@@ -31,18 +33,19 @@ type nodeCaches struct {
 	bytes       int // of all in latest
 }
 
-// nodeCache holds the results of the policies with a signature, for all pods for which these signatures are the same. It has no pointers to
-// nodes, so that it keeps none in memory.
+// nodeCache holds the results of the policies with a signature, for all pods for which these
+// signatures are the same. It has no pointers to nodes, so that it keeps none in memory.
 //
-// What it has for a row is about the node with the version there, and about no other: who reads a row makes sure first that this is the
-// version of the node, and otherwise replaces all of the row (refresh). A policy that is ignored changes no row.
+// What it has for a row is about the node with the version there, and about no other: who reads a
+// row makes sure first that this is the version of the node, and otherwise replaces all of the row
+// (refresh). A policy that is ignored changes no row.
 type nodeCache struct {
 	signature string
 	versions  []uint64
 	outcomes  []uint8
 	scores    [][]int32 // by slot: as Score returned them, or unknownScore
-	// rejections are the outcomes after firstRejection, without nodes. There are any only if all filters have a signature: otherwise the
-	// node may be rejected for an earlier reason.
+	// rejections are the outcomes after firstRejection, without nodes. There are any only if all
+	// filters have a signature: otherwise the node may be rejected for an earlier reason.
 	rejections tally
 }
 
@@ -55,9 +58,10 @@ const (
 
 const unknownScore = math.MinInt32
 
-// TakeNodeCache gives the Cycle the cache for its signature, with all rows of its View. Until ReturnNodeCache, no other Cycle uses it. It
-// does nothing if the results are those of this pod alone: for a pod without a signature, or for which a node has something already, by a
-// claim or because the pod is there.
+// TakeNodeCache gives the Cycle the cache for its signature, with all rows of its View. Until
+// ReturnNodeCache, no other Cycle uses it. It does nothing if the results are those of this pod
+// alone: for a pod without a signature, or for which a node has something already, by a claim or
+// because the pod is there.
 func (c *Cycle) TakeNodeCache() {
 	alike := len(c.signature) > 0 && len(c.signature) <= maxSignature && c.pod.Spec.NodeName == "" && !c.holds()
 	if alike {
@@ -65,7 +69,8 @@ func (c *Cycle) TakeNodeCache() {
 	}
 }
 
-// ReturnNodeCache lets other Cycles use the cache that TakeNodeCache took; without it, it does nothing.
+// ReturnNodeCache lets other Cycles use the cache that TakeNodeCache took; without it, it does
+// nothing.
 func (c *Cycle) ReturnNodeCache() {
 	if c.cache != nil {
 		c.engine.caches.put(c.cache)
@@ -73,8 +78,8 @@ func (c *Cycle) ReturnNodeCache() {
 	}
 }
 
-// cacheRow returns the row of the node in the cache. It is -1 if nothing is cached, and if the node is
-// another one than that of the View.
+// cacheRow returns the row of the node in the cache. It is -1 if nothing is cached, and if the node
+// is another one than that of the View.
 func (c *Cycle) cacheRow(n *snapshot.Node) int32 {
 	if c.cache == nil || n == nil || c.view.At(n.Row()) != n {
 		return -1
@@ -83,8 +88,8 @@ func (c *Cycle) cacheRow(n *snapshot.Node) int32 {
 	return int32(n.Row())
 }
 
-// cacheRows returns the rows of c.nodes in the cache, in scratch memory. rows are as in a Request, or
-// nil.
+// cacheRows returns the rows of c.nodes in the cache, in scratch memory. rows are as in a Request,
+// or nil.
 func (c *Cycle) cacheRows(rows []int32, s *scratch) []int32 {
 	s.rows = slices.Grow(s.rows[:0], len(c.nodes))[:len(c.nodes)]
 	for i, n := range c.nodes {
@@ -101,7 +106,8 @@ func (c *Cycle) cacheRows(rows []int32, s *scratch) []int32 {
 	return s.rows
 }
 
-// nameOf returns the name of the node with this index in the call. It does not load the node if it need not.
+// nameOf returns the name of the node with this index in the call. It does not load the node if it
+// need not.
 func (c *Cycle) nameOf(index int32) string {
 	if c.cache == nil || c.rows[index] < 0 {
 		return c.nodes[index].Name
@@ -109,7 +115,8 @@ func (c *Cycle) nameOf(index int32) string {
 	return c.view.NodeIndex().Name(int(c.rows[index]))
 }
 
-// appendSignature appends the signature of a member's cycle. It returns false if the cycle has none.
+// appendSignature appends the signature of a member's cycle. It returns false if the cycle has
+// none.
 func appendSignature(to []byte, member int, cycle policy.Cycle) ([]byte, bool) {
 	s, ok := cycle.(policy.Signature)
 	if !ok {
@@ -132,7 +139,8 @@ func appendSignature(to []byte, member int, cycle policy.Cycle) ([]byte, bool) {
 	return append(to, text...), true
 }
 
-// take removes the cache for the signature from the caches, or makes one, and returns it with this many rows and slots.
+// take removes the cache for the signature from the caches, or makes one, and returns it with this
+// many rows and slots.
 func (cs *nodeCaches) take(signature []byte, rows, slots int) *nodeCache {
 	c, found := cs.find(signature, rows*(9+4*slots))
 	if !found {
@@ -152,9 +160,9 @@ func grown[T any](values []T, many int) []T {
 	return append(values, make([]T, max(0, many-len(values)))...)
 }
 
-// find removes the cache for the signature from the caches and returns it. If it finds none, it returns one for this signature, with
-// the memory of the least recently used one if a cache of this many bytes would exceed the limit: then pods of
-// too many templates cause no garbage.
+// find removes the cache for the signature from the caches and returns it. If it finds none, it
+// returns one for this signature, with the memory of the least recently used one if a cache of this
+// many bytes would exceed the limit: then pods of too many templates cause no garbage.
 func (cs *nodeCaches) find(signature []byte, bytes int) (c *nodeCache, found bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -169,7 +177,8 @@ func (cs *nodeCaches) find(signature []byte, bytes int) (c *nodeCache, found boo
 	return c, false
 }
 
-// put returns a cache to the caches. It replaces one for the same signature, which a concurrent request returned.
+// put returns a cache to the caches. It replaces one for the same signature, which a concurrent
+// request returned.
 func (cs *nodeCaches) put(c *nodeCache) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

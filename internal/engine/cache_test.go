@@ -15,8 +15,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// A sequence of requests calls a policy with a signature as follows: it does not call the policy about a node that passed, or
-// that has a score, for another pod with the same signature while the node does not change.
+// A sequence of requests calls a policy with a signature as follows: it does not call the policy
+// about a node that passed, or that has a score, for another pod with the same signature while the
+// node does not change.
 func TestNodesAreCachedBySignature(t *testing.T) {
 	builder := new(snapshot.Builder)
 	var all []string

@@ -36,12 +36,13 @@ func (c *Cycle) holdsClaim(n *snapshot.Node) bool {
 	return c.holds() && slices.ContainsFunc(n.Ledgers, has) && !n.Has(c.pod.UID)
 }
 
-// holds reports whether the pod is on a node of the View, or in the ledger of one. Only then may a policy that allocates
-// something evaluate a node in another way for this pod than for others that are like it.
+// holds reports whether the pod is on a node of the View, or in the ledger of one. Only then may a
+// policy that allocates something evaluate a node in another way for this pod than for others that
+// are like it.
 func (c *Cycle) holds() bool { return c.engine.reserves && c.engine.holders.has(c.view, c.pod.UID) }
 
-// holders are the pods on the nodes of a View, and in the ledgers of the nodes: counts always is what the View says. The zero value is
-// ready to use.
+// holders are the pods on the nodes of a View, and in the ledgers of the nodes: counts always is
+// what the View says. The zero value is ready to use.
 type holders struct {
 	mu   sync.Mutex
 	view *snapshot.View // nil: none yet
@@ -49,7 +50,8 @@ type holders struct {
 	counts map[types.UID]int32
 }
 
-// has reports whether the pod is there in the View. It takes as long as the nodes that have changed since the last call require.
+// has reports whether the pod is there in the View. It takes as long as the nodes that have changed
+// since the last call require.
 func (h *holders) has(view *snapshot.View, pod types.UID) bool {
 	if pod == "" {
 		return false

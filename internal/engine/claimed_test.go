@@ -37,7 +37,8 @@ func (r *reserver) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict)
 	return policy.Claim{}, policy.Verdict{}
 }
 
-// A node on which the pod holds a claim of an earlier attempt is better than all others, also in levels and in a shortlist.
+// A node on which the pod holds a claim of an earlier attempt is better than all others, also in
+// levels and in a shortlist.
 func TestNodeWithAClaimScoresBest(t *testing.T) {
 	claimed := func(node string, uids ...types.UID) *snapshot.Ledger {
 		l := &snapshot.Ledger{Resource: "gpu", Node: node}
@@ -134,8 +135,8 @@ func TestNodeWithAClaimWithoutWeights(t *testing.T) {
 	}
 }
 
-// A node whose ledger, or that of a pool, has as many pods as a ledger can hold is rejected, whatever the policy says, and fits again after
-// the eviction of one of them there.
+// A node whose ledger, or that of a pool, has as many pods as a ledger can hold is rejected,
+// whatever the policy says, and fits again after the eviction of one of them there.
 func TestFullLedger(t *testing.T) {
 	full := func(resource, node string) *snapshot.Ledger {
 		l := &snapshot.Ledger{Resource: resource, Node: node}

@@ -9,7 +9,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Each read of the clock returns one second more, so a policy takes one second for each of its methods that ran.
+// Each read of the clock returns one second more, so a policy takes one second for each of its
+// methods that ran.
 func TestPoliciesAreTimed(t *testing.T) {
 	var now time.Time
 	clock := func() time.Time { now = now.Add(time.Second); return now }

@@ -19,13 +19,13 @@ import (
 // checkInterval is after how many nodes of a column the context is checked.
 const checkInterval = 16
 
-// Cycle is one attempt to schedule a pod: its policies, each prepared once, and what they have said so
-// far. FilterNode, Fits, Verdict and Passes may be called concurrently, but not at the same time as
-// other methods, and FilterNode not for the same node.
+// Cycle is one attempt to schedule a pod: its policies, each prepared once, and what they have said
+// so far. FilterNode, Fits, Verdict and Passes may be called concurrently, but not at the same time
+// as other methods, and FilterNode not for the same node.
 //
-// A column is what one policy says about the nodes that are left, in order. It counts only when it is
-// complete: if the policy fails within it and has failurePolicy: Ignore, the nodes that were left
-// before it are left again, and from then on the Cycle ignores the policy.
+// A column is what one policy says about the nodes that are left, in order. It counts only when it
+// is complete: if the policy fails within it and has failurePolicy: Ignore, the nodes that were
+// left before it are left again, and from then on the Cycle ignores the policy.
 type Cycle struct {
 	engine      *Engine
 	pod         *corev1.Pod
@@ -37,15 +37,17 @@ type Cycle struct {
 	scoring  []int        // the members that score nodes
 	failures atomic.Int32 // how many members are ignored
 
-	// signature is the same for all pods with the same results of the policies with a signature: see nodeCache.
+	// signature is the same for all pods with the same results of the policies with a signature:
+	// see nodeCache.
 	signature []byte
 	slots     int // how many scores of a node are cached
 	// signedFilters is true if all filters have a signature.
 	signedFilters bool
 	cache         *nodeCache // for the signature; nil: nothing is cached
 
-	// nodes are those of the present call, with their nominated pods, and plain are they without. A node fits if it fits both
-	// ways. rows are those of nodes in the cache, or -1: only with a cache.
+	// nodes are those of the present call, with their nominated pods, and plain are they without. A
+	// node fits if it fits both ways. rows are those of nodes in the cache, or -1: only with a
+	// cache.
 	nodes, plain []*snapshot.Node
 	rows         []int32
 
@@ -72,8 +74,9 @@ type prepared struct {
 	slot   int  // index of its scores in the cache; -1: they are not cached
 }
 
-// Begin prepares every policy for a pod: trimmed (snapshot.TrimPod), and not changed. view is empty without a cluster. The error is a
-// *PolicyError, or the cause of the context's end: then every call of the Cycle fails with it, so that it is recorded.
+// Begin prepares every policy for a pod: trimmed (snapshot.TrimPod), and not changed. view is empty
+// without a cluster. The error is a *PolicyError, or the cause of the context's end: then every
+// call of the Cycle fails with it, so that it is recorded.
 func (e *Engine) Begin(ctx context.Context, pod *corev1.Pod, view *snapshot.View) (*Cycle, error) {
 	c := &Cycle{engine: e, pod: pod, view: view, nominations: e.nominations(view), policies: make([]prepared, len(e.members))}
 	c.err = c.prepare(ctx)
@@ -83,7 +86,8 @@ func (e *Engine) Begin(ctx context.Context, pod *corev1.Pod, view *snapshot.View
 // Concerns reports whether any policy is concerned with the pod.
 func (c *Cycle) Concerns() bool { return c.any(func(*prepared) bool { return true }) }
 
-// CountsPods reports whether a policy that concerns the pod counts pods on nodes: see [policy.Inputs].
+// CountsPods reports whether a policy that concerns the pod counts pods on nodes: see
+// [policy.Inputs].
 func (c *Cycle) CountsPods() bool {
 	for m := range c.policies {
 		if c.engine.countsPods[m] && c.policies[m].applies() {
@@ -138,8 +142,8 @@ type Request struct {
 	// Nodes are the requested nodes, each once. They are nodes of the View, nodes that exist only
 	// in the request, or nil for unknown names.
 	Nodes []*snapshot.Node
-	// Rows are the rows of Nodes, in the same order, and -1 for nodes that are not those of the View.
-	// If it is nil, the engine reads them from the nodes, which takes longer.
+	// Rows are the rows of Nodes, in the same order, and -1 for nodes that are not those of the
+	// View. If it is nil, the engine reads them from the nodes, which takes longer.
 	Rows []int32
 }
 
@@ -170,8 +174,8 @@ type Rejected struct {
 	Unresolvable bool
 }
 
-// scratch is memory of one call whose size depends on the number of nodes. It belongs to a Result and is reused. Slices without another
-// order are in that of the nodes.
+// scratch is memory of one call whose size depends on the number of nodes. It belongs to a Result
+// and is reused. Slices without another order are in that of the nodes.
 type scratch struct {
 	all      []*snapshot.Node // of a Choice
 	asked    []int32          // their rows
@@ -232,7 +236,8 @@ func (c *Cycle) add(member int, cycle policy.Cycle) error {
 	filter, filters := cycle.(policy.Filter)
 	score, scores := cycle.(policy.Score)
 	if !filters && !scores {
-		// Usually the methods are on *T and the cycle is a T. Report it instead of ignoring the policy.
+		// Usually the methods are on *T and the cycle is a T. Report it instead of ignoring the
+		// policy.
 		return fmt.Errorf("its cycle is a %T, which neither filters nor scores", cycle)
 	}
 	var signed bool
@@ -290,8 +295,9 @@ func (r *Result) reset(record *decision.Record) {
 	r.Kept, r.Rejected, r.Totals, r.Record = r.Kept[:0], r.Rejected[:0], r.Totals[:0], record
 }
 
-// column calls code of a member, and measures its time. The column is complete unless the member failed and is ignored. The error is the
-// member's *PolicyError, unless the request was canceled: then no policy is to blame or to ignore.
+// column calls code of a member, and measures its time. The column is complete unless the member
+// failed and is ignored. The error is the member's *PolicyError, unless the request was canceled:
+// then no policy is to blame or to ignore.
 func (c *Cycle) column(ctx context.Context, member int, code func() error) (complete bool, err error) {
 	var started time.Time
 	if c.engine.clock != nil {
@@ -307,7 +313,8 @@ func (c *Cycle) column(ctx context.Context, member int, code func() error) (comp
 	return err == nil, c.unlessIgnored(member, err)
 }
 
-// unlessIgnored returns the error of a member, which guard returned, or nil if the member is to be ignored from now on.
+// unlessIgnored returns the error of a member, which guard returned, or nil if the member is to be
+// ignored from now on.
 func (c *Cycle) unlessIgnored(member int, err error) error {
 	failure := (*PolicyError)(nil)
 	if !errors.As(err, &failure) || c.engine.members[member].FailurePolicy != policy.Ignore {
@@ -319,7 +326,8 @@ func (c *Cycle) unlessIgnored(member int, err error) error {
 	return nil
 }
 
-// whole calls code again whenever a policy has begun to be ignored meanwhile: it may have decided about some nodes before.
+// whole calls code again whenever a policy has begun to be ignored meanwhile: it may have decided
+// about some nodes before.
 func (c *Cycle) whole(code func() error) error {
 	for {
 		before := c.failures.Load()

@@ -32,7 +32,8 @@ var PodTooLarge = &policy.Reason{
 	Code: "PodTooLarge", Text: "the pod takes more than 64 KiB of memory, the limit for one pod", Unit: "bytes",
 }
 
-// itself is the first member of each Engine: Outboard, whose verdicts are those of no policy. It prepares nothing.
+// itself is the first member of each Engine: Outboard, whose verdicts are those of no policy. It
+// prepares nothing.
 const itself = 0
 
 // WeightedPolicy is one policy of a profile.
@@ -58,8 +59,8 @@ type Options struct {
 	Clock func() time.Time
 }
 
-// Engine runs the policies of one profile. It is safe for concurrent use. What it keeps from one Cycle
-// to the next saves work and changes no decision.
+// Engine runs the policies of one profile. It is safe for concurrent use. What it keeps from one
+// Cycle to the next saves work and changes no decision.
 type Engine struct {
 	members   []WeightedPolicy
 	shortlist int
@@ -109,7 +110,8 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// ReadsDevices reports whether a policy reads what Dynamic Resource Allocation allocates: see [policy.Inputs].
+// ReadsDevices reports whether a policy reads what Dynamic Resource Allocation allocates: see
+// [policy.Inputs].
 func (e *Engine) ReadsDevices() bool { return e.readsDevices }
 
 // CountsPods reports whether a policy counts pods on nodes: see [policy.Inputs].
@@ -118,8 +120,8 @@ func (e *Engine) CountsPods() bool { return slices.Contains(e.countsPods, true) 
 // Policies returns a copy of the policies, for an Engine that differs in some of them.
 func (e *Engine) Policies() []WeightedPolicy { return slices.Clone(e.members[1:]) }
 
-// Precompute calls every [policy.Precomputer] of the profile. It changes no decision. The error joins a
-// *PolicyError for each policy that panics.
+// Precompute calls every [policy.Precomputer] of the profile. It changes no decision. The error
+// joins a *PolicyError for each policy that panics.
 func (e *Engine) Precompute(view *snapshot.View) error {
 	var errs []error
 	for _, m := range e.members {

@@ -35,9 +35,11 @@ type Explanation struct {
 	// then Total is MaxTotal.
 	HoldsClaim bool            `json:"holdsClaim,omitempty"`
 	Policies   []PolicyOpinion `json:"policies"`
-	// Gets is what the pod would get on the node, if it fits there and needs a claim: see [Engine.Holdings].
+	// Gets is what the pod would get on the node, if it fits there and needs a claim: see
+	// [Engine.Holdings].
 	Gets []decision.Claim `json:"gets,omitempty"`
-	// Nominated are the names (namespace/name) of the pods that are nominated to the node and count there.
+	// Nominated are the names (namespace/name) of the pods that are nominated to the node and count
+	// there.
 	Nominated []string `json:"nominated,omitempty"`
 }
 
@@ -145,8 +147,8 @@ func (c *Cycle) explainColumn(ctx context.Context, member int, all *Explanations
 	return nil
 }
 
-// Rejecting returns the opinions of all policies that reject the node, in the order of the profile. It counts no nominated pods. The
-// error is a *PolicyError.
+// Rejecting returns the opinions of all policies that reject the node, in the order of the profile.
+// It counts no nominated pods. The error is a *PolicyError.
 func (c *Cycle) Rejecting(n *snapshot.Node) (all []PolicyOpinion, err error) {
 	for i, m := range c.engine.members {
 		v, err := c.columnOfOne(i, n)

@@ -18,13 +18,14 @@ import (
 
 var errAnnotation = errors.New(`annotation "x": "ten" is not a number`)
 
-// typedNil is an error whose Error method panics: what `return cycle, err` returns if err is a nil pointer of its own type.
+// typedNil is an error whose Error method panics: what `return cycle, err` returns if err is a nil
+// pointer of its own type.
 type typedNil struct{ text string }
 
 func (e *typedNil) Error() string { return e.text }
 
-// failing are policies that fail in each place where a policy can fail. Without the failure they would reject node b and score
-// by s.
+// failing are policies that fail in each place where a policy can fail. Without the failure they
+// would reject node b and score by s.
 var failing = []struct {
 	name  string
 	place string // the call that fails: "Prepare", "Filter", "Score"
@@ -141,7 +142,8 @@ func TestFailureFailsTheRequest(t *testing.T) {
 					t.Errorf("%s fails, and returns a result: %+v", name, result)
 				}
 			}
-			// The engine keeps working: requests about nodes and pods that cause no failure succeed.
+			// The engine keeps working: requests about nodes and pods that cause no failure
+			// succeed.
 			if tt.name == "panic in Filter" {
 				if err := e.Filter(t.Context(), asking(podOf("u", "1"), view, "a", "b"), &result); err != nil || len(result.Kept) != 1 {
 					t.Errorf("after the failure: kept %v, error %v", result.Kept, err)
@@ -202,8 +204,8 @@ func TestFailureLeavesThePolicyOut(t *testing.T) {
 	}
 }
 
-// A cycle that implements neither Filter nor Score is a programming error (for example, pointer methods on a cycle that is not a
-// pointer), not a policy without an opinion.
+// A cycle that implements neither Filter nor Score is a programming error (for example, pointer
+// methods on a cycle that is not a pointer), not a policy without an opinion.
 func TestCycleThatDoesNothing(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "Mistake", Policy: mistake{}})
 	var result engine.Result
@@ -307,7 +309,8 @@ func TestCancelled(t *testing.T) {
 				}
 			}
 
-			// The next request succeeds with all policies; its cached result does not answer a request that has ended.
+			// The next request succeeds with all policies; its cached result does not answer a
+			// request that has ended.
 			tt.at = "never"
 			if err := e.Filter(t.Context(), req, &result); err != nil || len(result.Kept) != 1 {
 				t.Errorf("the next request: kept %v, error %v", result.Kept, err)

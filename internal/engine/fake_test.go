@@ -16,8 +16,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// fake is a policy with configurable methods that counts its calls. It does not implement what is nil: without filter it does
-// not filter. With neither filter nor score it does not concern the pod.
+// fake is a policy with configurable methods that counts its calls. It does not implement what is
+// nil: without filter it does not filter. With neither filter nor score it does not concern the
+// pod.
 type fake struct {
 	prepare   func(ctx context.Context) error
 	filter    func(n *snapshot.Node) policy.Verdict
@@ -186,7 +187,8 @@ func podOf(uid, resourceVersion string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: types.UID(uid), ResourceVersion: resourceVersion}}
 }
 
-// asking is a request about the nodes with these names, in order; nodes that are not in the view are unknown.
+// asking is a request about the nodes with these names, in order; nodes that are not in the view
+// are unknown.
 func asking(pod *corev1.Pod, view *snapshot.View, names ...string) engine.Request {
 	req := engine.Request{Pod: pod, View: view}
 	for _, name := range names {
@@ -218,7 +220,8 @@ func kept(req engine.Request, result *engine.Result) string {
 	return strings.Join(names, " ")
 }
 
-// rejected describes each rejected node as "name:Code", with "!" if it is unresolvable; the name of an unknown node is "?".
+// rejected describes each rejected node as "name:Code", with "!" if it is unresolvable; the name of
+// an unknown node is "?".
 func rejected(req engine.Request, result *engine.Result) string {
 	var nodes []string
 	for _, r := range result.Rejected {

@@ -16,8 +16,9 @@ func (e *Engine) Filter(ctx context.Context, req Request, result *Result) error 
 	return c.Filter(ctx, req.Nodes, req.Rows, result)
 }
 
-// Filter finds the nodes on which the pod fits and, with a shortlist, the best of them. nodes and rows are as in [Request]. The error
-// is a *PolicyError, or the cause of the context's end. result.Record is always set.
+// Filter finds the nodes on which the pod fits and, with a shortlist, the best of them. nodes and
+// rows are as in [Request]. The error is a *PolicyError, or the cause of the context's end.
+// result.Record is always set.
 func (c *Cycle) Filter(ctx context.Context, nodes []*snapshot.Node, rows []int32, result *Result) error {
 	return c.decide(ctx, nodes, rows, result, func() error {
 		if err := c.filter(ctx, result, false); err != nil {
@@ -33,9 +34,9 @@ func (c *Cycle) Filter(ctx context.Context, nodes []*snapshot.Node, rows []int32
 	})
 }
 
-// FitsAny reports whether the pod fits on at least one of the nodes. It evaluates them in order until one fits. It
-// writes no record, and neither reads nor changes the caches, so that checking many pending pods does not slow down the
-// pods that are being placed. The error is as for Filter.
+// FitsAny reports whether the pod fits on at least one of the nodes. It evaluates them in order
+// until one fits. It writes no record, and neither reads nor changes the caches, so that checking
+// many pending pods does not slow down the pods that are being placed. The error is as for Filter.
 func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error) {
 	c, err := e.Begin(ctx, req.Pod, req.View)
 	if err != nil {
@@ -58,8 +59,9 @@ func (e *Engine) FitsAny(ctx context.Context, req Request) (fits bool, err error
 	return fits && err == nil, err
 }
 
-// FilterNode evaluates a node on which the pod may be placed, as kube-scheduler's framework calls its plugins, and records the verdict.
-// After a policy with failurePolicy: Ignore has panicked, it ignores the policy. Nodes that it rejected before stay rejected.
+// FilterNode evaluates a node on which the pod may be placed, as kube-scheduler's framework calls
+// its plugins, and records the verdict. After a policy with failurePolicy: Ignore has panicked, it
+// ignores the policy. Nodes that it rejected before stay rejected.
 func (c *Cycle) FilterNode(n *snapshot.Node) (policy.Verdict, error) {
 	row := c.cacheRow(n)
 	verdict, member, err := c.verdict(n, row >= 0 && c.cache.outcomes[row] == passes)
@@ -82,8 +84,8 @@ func (c *Cycle) FilterNode(n *snapshot.Node) (policy.Verdict, error) {
 	return verdict, err
 }
 
-// Fits reports whether the cache shows that the node of the View with this row and version fits, and records that: FilterNode returns
-// the same for it. It does not load the node.
+// Fits reports whether the cache shows that the node of the View with this row and version fits,
+// and records that: FilterNode returns the same for it. It does not load the node.
 func (c *Cycle) Fits(row int, version uint64) bool {
 	if c.cache == nil || !c.signedFilters {
 		return false
@@ -95,15 +97,17 @@ func (c *Cycle) Fits(row int, version uint64) bool {
 	return true
 }
 
-// Rejected returns the nodes that FilterNode has rejected so far, in no particular order. The caller must not write to them.
+// Rejected returns the nodes that FilterNode has rejected so far, in no particular order. The
+// caller must not write to them.
 func (c *Cycle) Rejected() []*snapshot.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clip(c.rejected)
 }
 
-// Record returns the record of the verdicts of FilterNode so far. fit is the number of nodes that fit. If FilterNode was called for fewer
-// nodes, because no policy can reject any, these are all nodes of the record.
+// Record returns the record of the verdicts of FilterNode so far. fit is the number of nodes that
+// fit. If FilterNode was called for fewer nodes, because no policy can reject any, these are all
+// nodes of the record.
 func (c *Cycle) Record(fit int) *decision.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,19 +121,22 @@ func (c *Cycle) Record(fit int) *decision.Record {
 	return record
 }
 
-// Verdict returns the verdict on a node, which may be a changed copy, and records nothing. It counts no nominated pods.
+// Verdict returns the verdict on a node, which may be a changed copy, and records nothing. It
+// counts no nominated pods.
 func (c *Cycle) Verdict(n *snapshot.Node) (policy.Verdict, error) {
 	v, _, err := c.verdict(n, false)
 	return v, err
 }
 
-// CountNominated returns the node with the pods that are nominated to it and count for the pod. A pod fits on a node if it fits both
-// with and without them. On a changed node, these pods may get something else than on the node of the View.
+// CountNominated returns the node with the pods that are nominated to it and count for the pod. A
+// pod fits on a node if it fits both with and without them. On a changed node, these pods may get
+// something else than on the node of the View.
 func (c *Cycle) CountNominated(n *snapshot.Node) *snapshot.Node {
 	return c.nominations.counting(n, c.pod)
 }
 
-// passesBeside reports whether every policy lets the node pass both with the nominated pods that count for the pod and without them.
+// passesBeside reports whether every policy lets the node pass both with the nominated pods that
+// count for the pod and without them.
 func (c *Cycle) passesBeside(n *snapshot.Node) (bool, error) {
 	counting := c.nominations.counting(n, c.pod)
 	v, err := c.Verdict(counting)
@@ -139,8 +146,8 @@ func (c *Cycle) passesBeside(n *snapshot.Node) (bool, error) {
 	return err == nil && v.Fits(), err
 }
 
-// verdict evaluates one node: a column of length one for each policy, until one rejects the node. cached says that the node passes the
-// filters with a signature.
+// verdict evaluates one node: a column of length one for each policy, until one rejects the node.
+// cached says that the node passes the filters with a signature.
 func (c *Cycle) verdict(n *snapshot.Node, cached bool) (v policy.Verdict, member int, err error) {
 	for m := range c.policies {
 		if cached && c.policies[m].signed {
@@ -165,8 +172,9 @@ func (c *Cycle) columnOfOne(member int, n *snapshot.Node) (v policy.Verdict, err
 	return v, nil
 }
 
-// filter sets result.Kept and result.Rejected: column by column, it reduces the nodes that are left. If only the number of rejections counts,
-// these are cached as well: result.Rejected is empty, and the record has no nearest nodes.
+// filter sets result.Kept and result.Rejected: column by column, it reduces the nodes that are
+// left. If only the number of rejections counts, these are cached as well: result.Rejected is
+// empty, and the record has no nearest nodes.
 func (c *Cycle) filter(ctx context.Context, result *Result, count bool) error {
 	s := &result.scratch
 	if count {
@@ -209,8 +217,8 @@ func (c *Cycle) filter(ctx context.Context, result *Result, count bool) error {
 	return nil
 }
 
-// beginColumns returns the indices of the known nodes that are left before the first column: those of which the cache does not have the
-// outcome of all filters.
+// beginColumns returns the indices of the known nodes that are left before the first column: those
+// of which the cache does not have the outcome of all filters.
 func (c *Cycle) beginColumns(s *scratch, count bool) (left []int32) {
 	n := len(c.nodes)
 	s.outcomes, s.numbers = slices.Grow(s.outcomes[:0], n)[:n], slices.Grow(s.numbers[:0], n)[:n]
@@ -241,7 +249,8 @@ func (c *Cycle) outcome(i int32) uint8 {
 	return c.cache.outcomes[c.rows[i]]
 }
 
-// filterColumn appends to passed those of the nodes that are left that the policy lets pass. It stops when ctx ends.
+// filterColumn appends to passed those of the nodes that are left that the policy lets pass. It
+// stops when ctx ends.
 func (c *Cycle) filterColumn(ctx context.Context, member int, left, passed []int32, s *scratch) []int32 {
 	p := &c.policies[member]
 	for j, i := range left {

@@ -18,7 +18,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// unitPolicy allocates one of a few units of each node: a pod that has one there already always fits, and no other pod counts its claim.
+// unitPolicy allocates one of a few units of each node: a pod that has one there already always
+// fits, and no other pod counts its claim.
 type unitPolicy struct{ prepares }
 
 func (unitPolicy) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey, error) {
@@ -96,7 +97,8 @@ func (p preparesIn) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.V
 	return p(pod, view), nil
 }
 
-// relativePolicies are policies whose scores depend on the pods' label, the node, and on other nodes.
+// relativePolicies are policies whose scores depend on the pods' label, the node, and on other
+// nodes.
 func relativePolicies(which int) (policies []engine.WeightedPolicy) {
 	base := func(pod *corev1.Pod) func(*snapshot.Node) int64 {
 		return func(n *snapshot.Node) int64 { return int64(len(n.Pods)*3 + len(pod.Labels["app"])*len(n.Name)%4) }
@@ -141,8 +143,9 @@ func relativePolicies(which int) (policies []engine.WeightedPolicy) {
 
 var evenRow = policy.Reason{Code: "EvenRow", Text: "the row is even"}
 
-// Whatever the policies, pods with claims among them, an engine that has seen former Views chooses as a new one without caches, which calls
-// Filter and Score for all nodes; and its cache says of no node that a pod fits there that does not.
+// Whatever the policies, pods with claims among them, an engine that has seen former Views chooses
+// as a new one without caches, which calls Filter and Score for all nodes; and its cache says of no
+// node that a pod fits there that does not.
 func TestBestWithRelativeScoresAndClaims(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		which := rapid.IntRange(1, 31).Draw(t, "policies")
@@ -241,8 +244,9 @@ func TestBestWithRelativeScoresAndClaims(t *testing.T) {
 	})
 }
 
-// Filter with a shortlist and Score give the same results with policies that score rows together as with those that score each node alone:
-// beside nominated pods, for nodes of the request alone, and for pods with claims, for which they must not score rows.
+// Filter with a shortlist and Score give the same results with policies that score rows together as
+// with those that score each node alone: beside nominated pods, for nodes of the request alone, and
+// for pods with claims, for which they must not score rows.
 func TestScoreTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		newEngine := func(together bool, shortlist int) *engine.Engine {

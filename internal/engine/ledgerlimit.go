@@ -10,15 +10,17 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// LedgerFull is the reason for a node if the ledger of a resource that a policy would allocate to the pod there has as many pods as a ledger
-// can hold ([snapshot.MaxLedgerPods]): the claim of another pod would fail. So no policy needs to know the limit.
+// LedgerFull is the reason for a node if the ledger of a resource that a policy would allocate to
+// the pod there has as many pods as a ledger can hold ([snapshot.MaxLedgerPods]): the claim of
+// another pod would fail. So no policy needs to know the limit.
 var LedgerFull = &policy.Reason{
 	Code: "LedgerFull",
 	Text: "512 pods have claims of a resource that the pod requests, the limit of a ledger",
 	Unit: "claims",
 }
 
-// ledgerLimit is the Filter of a policy that allocates, which also rejects with LedgerFull, for one pod.
+// ledgerLimit is the Filter of a policy that allocates, which also rejects with LedgerFull, for one
+// pod.
 type ledgerLimit struct {
 	reserver  policy.Reserver
 	filter    policy.Filter    // or nil
@@ -29,7 +31,8 @@ type ledgerLimit struct {
 	pools []*snapshot.Ledger // that are full in the View
 }
 
-// newLedgerLimit returns the filter. If pools is empty, its own verdicts depend on the node and what the pod requests alone.
+// newLedgerLimit returns the filter. If pools is empty, its own verdicts depend on the node and
+// what the pod requests alone.
 func newLedgerLimit(reserver policy.Reserver, filter policy.Filter, explainer policy.Explainer, pod *corev1.Pod, view *snapshot.View) *ledgerLimit {
 	l := &ledgerLimit{reserver: reserver, filter: filter, explainer: explainer, pod: pod, view: view}
 	for pool := range view.Pools() {
@@ -78,7 +81,8 @@ func (l *ledgerLimit) needs(n *snapshot.Node, ledger *snapshot.Ledger) bool {
 	return err == nil && slices.Contains(keys, ledger.Key())
 }
 
-// leaving returns how many pods with claims in the pool the View has on the node, and n has not: preemption evicts them.
+// leaving returns how many pods with claims in the pool the View has on the node, and n has not:
+// preemption evicts them.
 func (l *ledgerLimit) leaving(n *snapshot.Node, pool *snapshot.Ledger) int {
 	was, sum := l.view.Node(n.Name), 0
 	for i := range pool.Pods {

@@ -20,8 +20,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// rule is a transparent policy: its results depend only on the numbers here, the pod's annotation "want" and the node's label
-// "have", all of them 0..9. The engine calls it as a policy, and the model reads the numbers.
+// rule is a transparent policy: its results depend only on the numbers here, the pod's annotation
+// "want" and the node's label "have", all of them 0..9. The engine calls it as a policy, and the
+// model reads the numbers.
 type rule struct {
 	Modulus   int64 // filter: a node is rejected if (have + want) % Modulus == 0; 0: does not filter
 	Hopeless  int64 // the rejection is unresolvable if have == Hopeless
@@ -116,10 +117,12 @@ type answer struct {
 	Failed   string                // the policy that failed the request
 }
 
-// skips are the policies that are ignored. Those that failed when they scored have filtered already.
+// skips are the policies that are ignored. Those that failed when they scored have filtered
+// already.
 type skips map[int]struct{ filtered bool }
 
-// ask answers a filter or prioritize request. Each time a policy fails that may be ignored, it starts again without it.
+// ask answers a filter or prioritize request. Each time a policy fails that may be ignored, it
+// starts again without it.
 func (m model) ask(verb string, req engine.Request) answer {
 	skipped := skips{}
 	for {
@@ -324,8 +327,8 @@ func ranking(totals []int64) []int {
 	return order
 }
 
-// TestModel sends random sequences of requests to one engine while the cluster changes, and compares every result with that of
-// the model, which keeps nothing between requests.
+// TestModel sends random sequences of requests to one engine while the cluster changes, and
+// compares every result with that of the model, which keeps nothing between requests.
 func TestModel(t *testing.T) {
 	digit := rapid.Int64Range(0, 9)
 	drawRule := rapid.Custom(func(t *rapid.T) rule {
@@ -401,7 +404,8 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// drawNodes are some of the view's nodes in any order, together with unknown nodes, nodes of other views and nodes of no view.
+// drawNodes are some of the view's nodes in any order, together with unknown nodes, nodes of other
+// views and nodes of no view.
 func drawNodes(t *rapid.T, view *snapshot.View, views []*snapshot.View, node func() *corev1.Node) []*snapshot.Node {
 	nodes := slices.Collect(view.All())
 	if len(nodes) > 0 {
@@ -454,7 +458,8 @@ func compare(t *rapid.T, want answer, err error, result *engine.Result) {
 	}
 }
 
-// compareNodes fails the test unless the calls about single nodes agree with the result of a filter request.
+// compareNodes fails the test unless the calls about single nodes agree with the result of a filter
+// request.
 func compareNodes(t *rapid.T, e *engine.Engine, req engine.Request, result *engine.Result) {
 	c, err := e.Begin(t.Context(), req.Pod, req.View)
 	any, failed := e.FitsAny(t.Context(), req)

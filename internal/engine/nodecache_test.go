@@ -13,7 +13,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// modulo rejects each node whose label, plus the signature of the fake, is a multiple of 10, and scores the others by that sum.
+// modulo rejects each node whose label, plus the signature of the fake, is a multiple of 10, and
+// scores the others by that sum.
 func modulo(signature *int) *fake {
 	sum := func(n *snapshot.Node) int64 { return (number(n, "memory") + int64(*signature)) % 10 }
 	return &fake{score: sum, filter: func(n *snapshot.Node) policy.Verdict {
@@ -53,8 +54,8 @@ func TestNodesAreCachedForAHundredSignatures(t *testing.T) {
 	}
 }
 
-// Requests with more signatures than the engine has caches for get the responses of an engine without a cache, and do not retain
-// memory in proportion to the cluster.
+// Requests with more signatures than the engine has caches for get the responses of an engine
+// without a cache, and do not retain memory in proportion to the cluster.
 func TestManySignatures(t *testing.T) {
 	const nodes, signatures, most = 5000, 400, 20_000 // bytes for each request; a cache takes 80,000
 	var lines []string
@@ -97,8 +98,8 @@ func TestManySignatures(t *testing.T) {
 	}
 }
 
-// The caches of an engine take 16 MiB at most, for any number of nodes and signatures and any length of a signature. Everything
-// else that the engine keeps takes less than 2 MiB here.
+// The caches of an engine take 16 MiB at most, for any number of nodes and signatures and any
+// length of a signature. Everything else that the engine keeps takes less than 2 MiB here.
 func TestMemoryOfCachesIsLimited(t *testing.T) {
 	for _, tt := range []struct {
 		nodes, signatures, length int
@@ -188,7 +189,8 @@ func TestCachesKeepNoNodes(t *testing.T) {
 	runtime.KeepAlive(view)
 }
 
-// A pod that is on a node does not use the results for other pods, also if it has come there in place of another one.
+// A pod that is on a node does not use the results for other pods, also if it has come there in
+// place of another one.
 func TestPodInPlaceOfAnotherIsEvaluatedItself(t *testing.T) {
 	p := &reserver{fake: fake{filter: func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }, signature: "s"}, resources: []string{"r"}}
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p, Weight: 1})

@@ -97,7 +97,8 @@ func TestNominatedPodsCount(t *testing.T) {
 	}
 }
 
-// Of pods that are nominated to the same node, the first one fits if there is room for it: they do not wait for each other.
+// Of pods that are nominated to the same node, the first one fits if there is room for it: they do
+// not wait for each other.
 func TestNominatedPodsDoNotWaitForEachOther(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: atMost(1), Weight: 1})
 	var b snapshot.Builder

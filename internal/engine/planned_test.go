@@ -14,7 +14,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// firstUnit allocates the first of the units 0 and 1 of a node that no pod there has by its annotation, and none by a claim.
+// firstUnit allocates the first of the units 0 and 1 of a node that no pod there has by its
+// annotation, and none by a claim.
 type firstUnit struct{}
 
 func (firstUnit) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
@@ -35,8 +36,9 @@ func (firstUnit) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdic
 	return policy.Claim{}, policy.Verdict{Reason: &policy.Reason{Code: "Full", Text: "full"}}
 }
 
-// A nominated pod is planned to get what the pods have that terminate; if none does yet, it could get what any less important pod has. It does
-// not get what is planned for a pod that comes before it.
+// A nominated pod is planned to get what the pods have that terminate; if none does yet, it could
+// get what any less important pod has. It does not get what is planned for a pod that comes before
+// it.
 func TestNominatedPodIsPlannedInPlaceOfItsVictims(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: firstUnit{}})
 	for name, tc := range map[string]struct {
@@ -68,7 +70,8 @@ func TestNominatedPodIsPlannedInPlaceOfItsVictims(t *testing.T) {
 	}
 }
 
-// A nominated pod is planned beside claims of pods that are not on the node yet. Other pods, and pods on other nodes, are not planned.
+// A nominated pod is planned beside claims of pods that are not on the node yet. Other pods, and
+// pods on other nodes, are not planned.
 func TestNominatedPodIsPlannedBesideClaims(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: firstUnit{}})
 	var b snapshot.Builder

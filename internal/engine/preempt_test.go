@@ -29,8 +29,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// oneDevice is the policy of the preemption tests: the node's label devices holds the capacity of each of its devices ("8.4"), a
-// pod's annotations hold which device it uses and how much of it, and a pod needs all its uses on one device.
+// oneDevice is the policy of the preemption tests: the node's label devices holds the capacity of
+// each of its devices ("8.4"), a pod's annotations hold which device it uses and how much of it,
+// and a pod needs all its uses on one device.
 type oneDevice struct{ asked int }
 
 var noDevice = &policy.Reason{Code: "NoDevice", Text: "no single device has enough left"}
@@ -66,7 +67,8 @@ type scene struct {
 	candidates []engine.Candidate
 }
 
-// TestPreempt runs the scenarios in testdata/preempt. A file begins with a description; then come the cluster,
+// TestPreempt runs the scenarios in testdata/preempt. A file begins with a description; then come
+// the cluster,
 //
 //	node NAME devices=CAPACITY.CAPACITY…
 //	pod NODE/NAME priority=N device=I uses=N started=N app=LABEL [terminating]
@@ -77,7 +79,8 @@ type scene struct {
 //
 //	NODE: POD, POD… violations=N
 //
-// and the response: the candidates that are kept, with the victims in order, those that are dropped, and the record.
+// and the response: the candidates that are kept, with the victims in order, those that are
+// dropped, and the record.
 func TestPreempt(t *testing.T) {
 	files, err := filepath.Glob("testdata/preempt/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -354,8 +357,9 @@ func (c *crowd) highest(mask int) int32 {
 	return highest
 }
 
-// best finds, by trying every set, the set that the package documentation promises: as a mask over c.eligible, or -1 if no set
-// suffices. The bits are in the order of eviction, so sparing pods one by one from the last results in the smallest mask.
+// best finds, by trying every set, the set that the package documentation promises: as a mask over
+// c.eligible, or -1 if no set suffices. The bits are in the order of eviction, so sparing pods one
+// by one from the last results in the smallest mask.
 func (c *crowd) best() int {
 	var passing []int
 	for mask := range 1 << len(c.eligible) {
@@ -379,8 +383,8 @@ func (c *crowd) best() int {
 	return best
 }
 
-// preempt calls the engine for the node, and returns the pods that it adds to the victims; nil and false if it drops the
-// candidate.
+// preempt calls the engine for the node, and returns the pods that it adds to the victims; nil and
+// false if it drops the candidate.
 func (c *crowd) preempt(t *rapid.T) (added []*corev1.Pod, answer engine.Candidate, filters int, ok bool) {
 	p := new(oneDevice)
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneDevice", Policy: p}}})
@@ -451,8 +455,8 @@ func TestPreemptAgainstEverySet(t *testing.T) {
 	})
 }
 
-// On any node, the pods that the engine adds suffice, none of them can be spared, the engine breaks budgets only if all pods
-// that break none do not suffice, and it tries a bounded number of sets.
+// On any node, the pods that the engine adds suffice, none of them can be spared, the engine breaks
+// budgets only if all pods that break none do not suffice, and it tries a bounded number of sets.
 func TestPreemptCrowded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawCrowd(t, 40)
@@ -482,7 +486,8 @@ func TestPreemptCrowded(t *testing.T) {
 	})
 }
 
-// The search for smaller sets is bounded for the whole request, so that many crowded nodes do not delay kube-scheduler.
+// The search for smaller sets is bounded for the whole request, so that many crowded nodes do not
+// delay kube-scheduler.
 func TestPreemptManyCandidates(t *testing.T) {
 	const nodes, pods = 100, 30
 	var builder snapshot.Builder
@@ -546,7 +551,8 @@ func TestPreemptAmongPodsThatDoNotMatter(t *testing.T) {
 	}
 }
 
-// At the deadline, the response has the best candidate found so far; after it, the engine evaluates no more candidates.
+// At the deadline, the response has the best candidate found so far; after it, the engine evaluates
+// no more candidates.
 func TestPreemptInTime(t *testing.T) {
 	s := readScene(t, `
 		node n1 devices=4

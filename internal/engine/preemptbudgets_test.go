@@ -14,7 +14,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// largeBudget returns a budget whose selector has so many values, and that selects no pod of the tests.
+// largeBudget returns a budget whose selector has so many values, and that selects no pod of the
+// tests.
 func largeBudget(namespace, name string, values int) *policyv1.PodDisruptionBudget {
 	in := metav1.LabelSelectorRequirement{Key: "app", Operator: metav1.LabelSelectorOpIn}
 	for i := range values {
@@ -27,8 +28,8 @@ func largeBudget(namespace, name string, values int) *policyv1.PodDisruptionBudg
 	}
 }
 
-// preemptWith returns what a preempt call adds as victims on a node where the pod fits without either of the pods a/x and b/x, and a/x is
-// evicted first if no budget protects it.
+// preemptWith returns what a preempt call adds as victims on a node where the pod fits without
+// either of the pods a/x and b/x, and a/x is evicted first if no budget protects it.
 func preemptWith(t *testing.T, budgets []*policyv1.PodDisruptionBudget) (added []string) {
 	var builder snapshot.Builder
 	builder.SetNode(object("n devices=2"))
@@ -53,8 +54,8 @@ func preemptWith(t *testing.T, budgets []*policyv1.PodDisruptionBudget) (added [
 	return result.Record.Preemptions[0].Added
 }
 
-// A pod in a namespace with a budget that is too large counts as one that may not be disrupted: it is evicted last, but it is if nothing
-// else helps.
+// A pod in a namespace with a budget that is too large counts as one that may not be disrupted: it
+// is evicted last, but it is if nothing else helps.
 func TestPreemptSparesPodsOfTooLargeBudgets(t *testing.T) {
 	for name, tc := range map[string]struct {
 		budgets []*policyv1.PodDisruptionBudget

@@ -22,7 +22,8 @@ import (
 
 var crowdedCases = flag.Int("crowded-cases", 6000, "how many random preemptions beside nominated pods are compared with brute force")
 
-// crowdedProfile allocates GPUs, devices and licenses, so that a nominated pod gets something else when other pods end.
+// crowdedProfile allocates GPUs, devices and licenses, so that a nominated pod gets something else
+// when other pods end.
 const crowdedProfile = `apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {insecure: true}
@@ -46,7 +47,8 @@ func crowdedEngine(t *testing.T) *engine.Engine {
 	return newEngine(t, members...)
 }
 
-// crowded is a cluster as objects: some pods are on nodes, and others are nominated to the first node.
+// crowded is a cluster as objects: some pods are on nodes, and others are nominated to the first
+// node.
 type crowded struct {
 	nodes     []*corev1.Node
 	pods      []*corev1.Pod
@@ -146,9 +148,9 @@ func drawClaimant(r *rand.Rand, name string, most int64) *corev1.Pod {
 	return pod
 }
 
-// Beside nominated pods, the victims suffice: when they have ended, Filter lets the node pass. None of those that the engine adds can be
-// spared, and a candidate is dropped only if no set suffices. A nominated pod may get something else when other pods
-// have ended than on the node as it is.
+// Beside nominated pods, the victims suffice: when they have ended, Filter lets the node pass. None
+// of those that the engine adds can be spared, and a candidate is dropped only if no set suffices.
+// A nominated pod may get something else when other pods have ended than on the node as it is.
 func TestPreemptBesideNominatedPodsEqualsBruteForce(t *testing.T) {
 	e, others := crowdedEngine(t), crowdedEngine(t)
 	r := rand.New(rand.NewPCG(1, 1))
@@ -183,7 +185,8 @@ func TestPreemptBesideNominatedPodsEqualsBruteForce(t *testing.T) {
 	}
 }
 
-// split returns the pods on the first node that are gone without further victims, and those that may be added.
+// split returns the pods on the first node that are gone without further victims, and those that
+// may be added.
 func (w *crowded) split(pod *corev1.Pod, victims []types.UID) (leaving, eligible []types.UID) {
 	leaving = slices.Clone(victims)
 	for _, p := range w.pods {

@@ -64,7 +64,8 @@ type Reservation struct {
 	Annotations map[string]string
 }
 
-// UnusableClaimError is the error of a claim if the pod holds one of an earlier attempt that its policy cannot use any more.
+// UnusableClaimError is the error of a claim if the pod holds one of an earlier attempt that its
+// policy cannot use any more.
 type UnusableClaimError struct {
 	Reason string // why the policy cannot use it
 	Claim  HeldClaim
@@ -74,11 +75,13 @@ func (e *UnusableClaimError) Error() string {
 	return "the existing claim of the pod cannot be used any more: " + e.Reason
 }
 
-// Reserves reports whether a policy of the profile allocates resources, so that claims need ledgers.
+// Reserves reports whether a policy of the profile allocates resources, so that claims need
+// ledgers.
 func (e *Engine) Reserves() bool { return e.reserves }
 
-// Claims returns what the policies allocate to the pod on the node, in the order of the profile. Nothing is written before [Claim.Make].
-// Policies get view as ReserveRequest.View; it may be older than the ledgers.
+// Claims returns what the policies allocate to the pod on the node, in the order of the profile.
+// Nothing is written before [Claim.Make]. Policies get view as ReserveRequest.View; it may be older
+// than the ledgers.
 func (e *Engine) Claims(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) ([]Claim, error) {
 	var claims []Claim
 	for _, m := range e.members {
@@ -106,7 +109,8 @@ func (e *Engine) Claims(view *snapshot.View, pod *corev1.Pod, node *snapshot.Nod
 	return claims, nil
 }
 
-// Make makes the claim in the ledger; ledgers may be nil if no policy reserves. The error wraps an *[UnusableClaimError] if an existing claim of the pod must be revoked first.
+// Make makes the claim in the ledger; ledgers may be nil if no policy reserves. The error wraps an
+// *[UnusableClaimError] if an existing claim of the pod must be revoked first.
 func (c Claim) Make(ctx context.Context, ledgers Ledgers) (HeldClaim, error) {
 	if ledgers == nil {
 		return HeldClaim{}, &PolicyError{Policy: c.Policy, Err: errors.New("it allocates resources, but there are no ledgers for its claims")}
@@ -139,8 +143,9 @@ func amounts(l *snapshot.Ledger, uid types.UID) []policy.Amount {
 	return all
 }
 
-// choose returns what to claim from the ledger. If the pod holds a claim already, made at that time,
-// choose checks it, and the result says only what the pod holds, and which pods come before it.
+// choose returns what to claim from the ledger. If the pod holds a claim already, made at that
+// time, choose checks it, and the result says only what the pod holds, and which pods come before
+// it.
 func (c Claim) choose(l *snapshot.Ledger, at time.Time) (claim policy.Claim, err error) {
 	ask := c.request
 	ask.Ledger, ask.At = l, at
@@ -166,8 +171,9 @@ func (c Claim) choose(l *snapshot.Ledger, at time.Time) (claim policy.Claim, err
 	return claim, err
 }
 
-// With returns the reservation with one more claim. The error says that two policies set an annotation to different values; the reservation
-// has the claim nevertheless, so that it can be released.
+// With returns the reservation with one more claim. The error says that two policies set an
+// annotation to different values; the reservation has the claim nevertheless, so that it can be
+// released.
 func (r Reservation) With(held HeldClaim) (Reservation, error) {
 	next := Reservation{Held: append(slices.Clip(r.Held), held), Annotations: maps.Clone(r.Annotations)}
 	for _, key := range slices.Sorted(maps.Keys(held.Pod.Annotations)) {
@@ -211,7 +217,8 @@ func (r Reservation) After() []types.UID {
 	return after
 }
 
-// Release removes the claim. Call it only when it is certain that the pod does not get bound with it.
+// Release removes the claim. Call it only when it is certain that the pod does not get bound with
+// it.
 func (h HeldClaim) Release(ctx context.Context, ledgers Ledgers) error {
 	if err := ledgers.Release(ctx, h.Key, h.Pod); err != nil {
 		return &PolicyError{Policy: h.Policy, Err: fmt.Errorf("releasing: %w", err)}
@@ -219,8 +226,9 @@ func (h HeldClaim) Release(ctx context.Context, ledgers Ledgers) error {
 	return nil
 }
 
-// Revoke removes the claim as Release does, also if earlier attempts to bind the pod rely on it. Call it only when the pod was changed after
-// the claim was made and is not bound: Bindings that name an earlier version of the pod fail from then on.
+// Revoke removes the claim as Release does, also if earlier attempts to bind the pod rely on it.
+// Call it only when the pod was changed after the claim was made and is not bound: Bindings that
+// name an earlier version of the pod fail from then on.
 func (h HeldClaim) Revoke(ctx context.Context, ledgers Ledgers) error {
 	if err := ledgers.Revoke(ctx, h.Key, h.Pod); err != nil {
 		return &PolicyError{Policy: h.Policy, Err: fmt.Errorf("revoking: %w", err)}

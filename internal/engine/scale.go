@@ -6,9 +6,9 @@ import "slices"
 const MaxExtenderScore int64 = 10
 
 // ScaleScores replaces totals in 0..maxTotal, in place, with levels in 0..maxScore, which is
-// [MaxExtenderScore] or another maximum, by the rules in the package documentation: a better node never gets a lower level, and the best never
-// shares its level with a worse one. Totals outside the range count as its nearest bound. With
-// maxTotal 0 all levels are 0.
+// [MaxExtenderScore] or another maximum, by the rules in the package documentation: a better node
+// never gets a lower level, and the best never shares its level with a worse one. Totals outside
+// the range count as its nearest bound. With maxTotal 0 all levels are 0.
 func ScaleScores(totals []int64, maxTotal, maxScore int64) {
 	if len(totals) == 0 {
 		return

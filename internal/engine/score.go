@@ -75,8 +75,9 @@ func (c *Cycle) totals(ctx context.Context, indices []int32, result *Result) ([]
 	return totals, nil
 }
 
-// sum returns Σ weight × score for the nodes with the given indices, in their order: the sum of the complete columns. It puts nodes on
-// which the pod holds a claim first. The nodes are known. The slice is scratch memory.
+// sum returns Σ weight × score for the nodes with the given indices, in their order: the sum of the
+// complete columns. It puts nodes on which the pod holds a claim first. The nodes are known. The
+// slice is scratch memory.
 func (c *Cycle) sum(ctx context.Context, indices []int32, result *Result) ([]int64, error) {
 	s := &result.scratch
 	s.totals = slices.Grow(s.totals[:0], len(indices))[:len(indices)]
@@ -130,7 +131,8 @@ func (c *Cycle) scoreColumn(ctx context.Context, member int, indices []int32, sc
 	return c.finish(p, indices, scores, s)
 }
 
-// scoreOf returns the score of the node with the index, as Score returns it, from the cache if it is there.
+// scoreOf returns the score of the node with the index, as Score returns it, from the cache if it
+// is there.
 func (c *Cycle) scoreOf(p *prepared, i int32) int64 {
 	if c.cache == nil || p.slot < 0 || c.rows[i] < 0 {
 		return p.score.Score(c.nodes[i])
@@ -146,8 +148,8 @@ func (c *Cycle) scoreOf(p *prepared, i int32) int64 {
 	return int64(*cached)
 }
 
-// scoreTogether sets the scores of a policy that scores the rows of a View together. It needs the cache, which only a pod has that
-// ScoreRows may be called for.
+// scoreTogether sets the scores of a policy that scores the rows of a View together. It needs the
+// cache, which only a pod has that ScoreRows may be called for.
 func (c *Cycle) scoreTogether(p *prepared, indices []int32, scores []int64, s *scratch) {
 	inView := func(i int32) bool { return c.rows[i] >= 0 } // not with nominated pods
 	s.together = s.together[:0]
@@ -169,8 +171,8 @@ func (c *Cycle) scoreTogether(p *prepared, indices []int32, scores []int64, s *s
 }
 
 // finish turns the scores of all nodes of a request, as Score returned them, into final ones: it
-// normalizes them, and replaces each NoOpinion that Score returned with the mean of the other scores,
-// rounded down, or with MaxScore/2 if there are no others.
+// normalizes them, and replaces each NoOpinion that Score returned with the mean of the other
+// scores, rounded down, or with MaxScore/2 if there are no others.
 func (c *Cycle) finish(p *prepared, indices []int32, scores []int64, s *scratch) error {
 	s.raw = append(s.raw[:0], scores...)
 	if p.normalize != nil {
@@ -202,8 +204,8 @@ func (c *Cycle) finish(p *prepared, indices []int32, scores []int64, s *scratch)
 
 func inRange(score int64) bool { return score >= 0 && score <= policy.MaxScore }
 
-// noteTop records the best nodes, at the given positions in indices, with each policy's part in their totals. There is at least one, and
-// a policy that scores.
+// noteTop records the best nodes, at the given positions in indices, with each policy's part in
+// their totals. There is at least one, and a policy that scores.
 func (c *Cycle) noteTop(indices, best []int32, result *Result) {
 	s := &result.scratch
 	result.Record.Top = make([]decision.ScoredNode, 0, len(best))

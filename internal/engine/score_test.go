@@ -97,8 +97,8 @@ func TestScoreWithoutWeightIsNotComputed(t *testing.T) {
 	}
 }
 
-// A node about which a policy has no opinion gets the mean of the others' normalized scores, unless NormalizeScore sets its
-// score.
+// A node about which a policy has no opinion gets the mean of the others' normalized scores, unless
+// NormalizeScore sets its score.
 func TestNoOpinion(t *testing.T) {
 	leaving := func(scores []int64) { // the others in tens of the largest
 		largest := max(1, slices.Max(scores))

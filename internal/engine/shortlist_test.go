@@ -78,8 +78,8 @@ func TestShortlistWithoutScore(t *testing.T) {
 	}
 }
 
-// Whether or not the engine still has the shortlist, the prioritize call that follows returns the totals by which the nodes were
-// selected.
+// Whether or not the engine still has the shortlist, the prioritize call that follows returns the
+// totals by which the nodes were selected.
 func TestShortlistThenScore(t *testing.T) {
 	view := viewOf("a s=5", "b s=9", "c s=7", "d s=1")
 	members := []engine.WeightedPolicy{{Name: "S", Policy: &fake{score: scoreBy("s")}, Weight: 2}}
@@ -108,8 +108,8 @@ func TestShortlistThenScore(t *testing.T) {
 	}
 }
 
-// Scores are normalized among the nodes of the call: all nodes that fit for the shortlist, and the nodes on it for prioritize.
-// No replica has more information.
+// Scores are normalized among the nodes of the call: all nodes that fit for the shortlist, and the
+// nodes on it for prioritize. No replica has more information.
 func TestShortlistNormalized(t *testing.T) {
 	view := viewOf("a s=50", "b s=200", "c s=1 broken=1", "d s=100", "e s=400 broken=1")
 	p := &fake{filter: whole, score: scoreBy("s"), normalize: toLargest}

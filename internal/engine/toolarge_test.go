@@ -22,7 +22,8 @@ func sizedPod(size int64) *corev1.Pod {
 	return pod
 }
 
-// A pod over the limit is rejected in every way in which a pod is evaluated, and no policy reads it. One at the limit is not.
+// A pod over the limit is rejected in every way in which a pod is evaluated, and no policy reads
+// it. One at the limit is not.
 func TestPodTooLarge(t *testing.T) {
 	builder := snapshot.Builder{}
 	builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})

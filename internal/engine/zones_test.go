@@ -14,7 +14,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Of equally good nodes, Best chooses the same number from each zone, as far as a zone has as many; and no worse ones for that.
+// Of equally good nodes, Best chooses the same number from each zone, as far as a zone has as many;
+// and no worse ones for that.
 func TestBestIsSpreadOverZones(t *testing.T) {
 	for _, signed := range []bool{true, false} {
 		rapid.Check(t, func(t *rapid.T) {
