@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/list"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -12,25 +11,21 @@ import (
 )
 
 const (
-	// maxNodeCacheBytes is how much memory an Engine uses to cache nodes: about 200 signatures with
-	// 5,000 nodes.
+	// maxNodeCaches and maxNodeCacheBytes limit what an Engine caches about nodes: with 5,000 nodes,
+	// the memory suffices for about 200 signatures.
+	maxNodeCaches     = 256
 	maxNodeCacheBytes = 16 << 20
-	// nodeCacheBytes is about what a nodeCache takes beside what it has by row, and its signature.
-	nodeCacheBytes = 256
 	// minCachedNodes is how many nodes a request must have to use the cache.
 	minCachedNodes = 8
 	// maxSignature is the length in bytes of the longest signature that is cached.
 	maxSignature = 16 << 10
 )
 
-// nodeCaches holds the caches for the latest signatures, at most maxNodeCacheBytes. One Cycle at a
-// time owns a nodeCache, and it is in nodeCaches only while none does. The zero value is ready to
-// use.
+// nodeCaches holds the caches for the latest signatures, each once and the latest one last, within
+// the limits. One Cycle at a time owns a nodeCache, which is in nodeCaches only while none does.
 type nodeCaches struct {
-	mu          sync.Mutex
-	latest      list.List // of *nodeCache, the latest one last
-	bySignature map[string]*list.Element
-	bytes       int // of all in latest
+	mu     sync.Mutex
+	latest []*nodeCache
 }
 
 // nodeCache holds the results of the policies with a signature, for all pods for which these
@@ -142,10 +137,9 @@ func appendSignature(to []byte, member int, cycle policy.Cycle) ([]byte, bool) {
 // take removes the cache for the signature from the caches, or makes one, and returns it with this
 // many rows and slots.
 func (cs *nodeCaches) take(signature []byte, rows, slots int) *nodeCache {
-	c, found := cs.find(signature, rows*(9+4*slots))
-	if !found {
-		clear(c.versions)
-		c.rejections, c.scores = nil, slices.Grow(c.scores[:0], slots)[:slots]
+	c := cs.remove(signature)
+	if c == nil {
+		c = &nodeCache{signature: string(signature), scores: make([][]int32, slots)}
 	}
 	c.versions = grown(c.versions, rows)
 	c.outcomes = grown(c.outcomes, rows)
@@ -160,21 +154,17 @@ func grown[T any](values []T, many int) []T {
 	return append(values, make([]T, max(0, many-len(values)))...)
 }
 
-// find removes the cache for the signature from the caches and returns it. If it finds none, it
-// returns one for this signature, with the memory of the least recently used one if a cache of this
-// many bytes would exceed the limit: then pods of too many templates cause no garbage.
-func (cs *nodeCaches) find(signature []byte, bytes int) (c *nodeCache, found bool) {
+// remove removes the cache for the signature from the caches, and returns it; nil: there is none.
+func (cs *nodeCaches) remove(signature []byte) *nodeCache {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if at := cs.bySignature[string(signature)]; at != nil {
-		return cs.remove(at), true
+	for i, c := range slices.Backward(cs.latest) {
+		if c.signature == string(signature) {
+			cs.latest = slices.Delete(cs.latest, i, i+1)
+			return c
+		}
 	}
-	c = &nodeCache{}
-	if oldest := cs.latest.Front(); oldest != nil && cs.bytes+nodeCacheBytes+len(signature)+bytes > maxNodeCacheBytes {
-		c = cs.remove(oldest)
-	}
-	c.signature = string(signature)
-	return c, false
+	return nil
 }
 
 // put returns a cache to the caches. It replaces one for the same signature, which a concurrent
@@ -182,32 +172,19 @@ func (cs *nodeCaches) find(signature []byte, bytes int) (c *nodeCache, found boo
 func (cs *nodeCaches) put(c *nodeCache) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if at := cs.bySignature[c.signature]; at != nil {
-		cs.remove(at)
+	same := func(other *nodeCache) bool { return other.signature == c.signature }
+	cs.latest = append(slices.DeleteFunc(cs.latest, same), c)
+	bytes := 0
+	for i, c := range slices.Backward(cs.latest) {
+		if bytes += c.bytes(); bytes > maxNodeCacheBytes || len(cs.latest)-i > maxNodeCaches {
+			cs.latest = slices.Delete(cs.latest, 0, i+1)
+			break
+		}
 	}
-	if cs.bySignature == nil {
-		cs.bySignature = map[string]*list.Element{}
-	}
-	cs.bySignature[c.signature] = cs.latest.PushBack(c)
-	for cs.bytes += c.bytes(); cs.bytes > maxNodeCacheBytes; {
-		cs.remove(cs.latest.Front())
-	}
-}
-
-// remove is for callers that hold the lock.
-func (cs *nodeCaches) remove(at *list.Element) *nodeCache {
-	c := cs.latest.Remove(at).(*nodeCache)
-	delete(cs.bySignature, c.signature)
-	cs.bytes -= c.bytes()
-	return c
 }
 
 func (c *nodeCache) bytes() int {
-	bytes := nodeCacheBytes + len(c.signature) + cap(c.versions)*8 + cap(c.outcomes)
-	for _, scores := range c.scores {
-		bytes += cap(scores) * 4
-	}
-	return bytes
+	return len(c.signature) + len(c.versions)*8 + len(c.outcomes) + len(c.versions)*4*len(c.scores)
 }
 
 // refresh makes the row be about the node with the version.

@@ -96,32 +96,6 @@ func TestNodesAreCachedBySignature(t *testing.T) {
 	}
 }
 
-// A node with another pod in flight is not the cached node.
-func TestCacheIsForNodesOfTheView(t *testing.T) {
-	var lines []string
-	for i := range 10 {
-		lines = append(lines, fmt.Sprintf("n%d", i))
-	}
-	view := viewOf(lines...)
-	p := &fake{signature: "s", score: func(n *snapshot.Node) int64 { return int64(len(n.Pods)) }}
-	e := newEngine(t, engine.WeightedPolicy{Name: "Pods", Policy: p, Weight: 1})
-	req := asking(podOf("u", "1"), view, lines...)
-	for _, with := range []int{0, 3, 0, 7} {
-		var pods []*corev1.Pod
-		for i := range with {
-			pods = append(pods, podOf(fmt.Sprint(i), "1"))
-		}
-		req.Nodes[4] = view.Node("n4").With(pods...)
-		var result engine.Result
-		if err := e.Score(t.Context(), req, &result); err != nil {
-			t.Fatal(err)
-		}
-		if want := []int64{0, 0, 0, 0, int64(with), 0, 0, 0, 0, 0}; !slices.Equal(result.Totals, want) {
-			t.Errorf("with %d more pods, the totals are %v, want %v", with, result.Totals, want)
-		}
-	}
-}
-
 // FitsAny and calls about one node neither use nor fill the cache of the nodes.
 func TestCacheIsForRequests(t *testing.T) {
 	view := viewOf("a s=1", "b s=2", "c s=2", "d s=2", "e s=2", "f s=2", "g s=2", "h s=2")

@@ -114,9 +114,6 @@ func New(o Options) (*Engine, error) {
 // [policy.Inputs].
 func (e *Engine) ReadsDevices() bool { return e.readsDevices }
 
-// CountsPods reports whether a policy counts pods on nodes: see [policy.Inputs].
-func (e *Engine) CountsPods() bool { return slices.Contains(e.countsPods, true) }
-
 // Policies returns a copy of the policies, for an Engine that differs in some of them.
 func (e *Engine) Policies() []WeightedPolicy { return slices.Clone(e.members[1:]) }
 

@@ -54,50 +54,6 @@ func TestNodesAreCachedForAHundredSignatures(t *testing.T) {
 	}
 }
 
-// Requests with more signatures than the engine has caches for get the responses of an engine
-// without a cache, and do not retain memory in proportion to the cluster.
-func TestManySignatures(t *testing.T) {
-	const nodes, signatures, most = 5000, 400, 20_000 // bytes for each request; a cache takes 80,000
-	var lines []string
-	for i := range nodes {
-		lines = append(lines, fmt.Sprintf("n%d memory=%d", i, i%10))
-	}
-	view := viewOf(lines...)
-	all := slices.Collect(view.All())
-	signature := 0
-	p := modulo(&signature)
-	e := newEngine(t, engine.WeightedPolicy{Name: "Memory", Policy: p})
-	var result engine.Result
-	ask := func(turn int) {
-		signature = turn % signatures
-		p.signature = fmt.Sprint(signature)
-		req := engine.Request{Pod: podOf(fmt.Sprint("pod ", turn), "1"), View: view, Nodes: all[:100]}
-		if err := e.Filter(t.Context(), req, &result); err != nil {
-			t.Fatal(err)
-		}
-		if got := p.calls().Filter; got != 100 {
-			t.Fatalf("request %d: the policy was called about %d nodes, want 100", turn, got)
-		}
-		for _, i := range result.Kept {
-			if p.score(req.Nodes[i]) == 0 {
-				t.Fatalf("request %d keeps %s, which the policy rejects for signature %d", turn, req.Nodes[i].Name, signature)
-			}
-		}
-	}
-	for turn := range signatures {
-		ask(turn)
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for turn := range signatures {
-		ask(signatures + turn)
-	}
-	runtime.ReadMemStats(&after)
-	if each := (after.TotalAlloc - before.TotalAlloc) / signatures; each > most {
-		t.Errorf("a request takes %d bytes of memory, want at most %d", each, most)
-	}
-}
-
 // The caches of an engine take 16 MiB at most, for any number of nodes and signatures and any
 // length of a signature. Everything else that the engine keeps takes less than 2 MiB here.
 func TestMemoryOfCachesIsLimited(t *testing.T) {
@@ -187,37 +143,4 @@ func TestCachesKeepNoNodes(t *testing.T) {
 	}
 	runtime.KeepAlive(e)
 	runtime.KeepAlive(view)
-}
-
-// A pod that is on a node does not use the results for other pods, also if it has come there in
-// place of another one.
-func TestPodInPlaceOfAnotherIsEvaluatedItself(t *testing.T) {
-	p := &reserver{fake: fake{filter: func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }, signature: "s"}, resources: []string{"r"}}
-	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: p, Weight: 1})
-	var b snapshot.Builder
-	var names []string
-	for i := range 9 {
-		names = append(names, fmt.Sprint("n", i))
-		b.SetNode(object(names[i]))
-	}
-	var result engine.Result
-	evaluated := func(uid string) int {
-		p.calls()
-		if err := e.Filter(t.Context(), asking(podOf(uid, "1"), b.View(), names...), &result); err != nil {
-			t.Fatal(err)
-		}
-		return p.calls().Filter
-	}
-	b.AssumePod(podOf("first", "1"), "n0")
-	evaluated("a")
-	b.DeletePod("first")
-	b.AssumePod(podOf("second", "1"), "n0")
-	for _, tt := range []struct {
-		uid  string
-		want int
-	}{{"b", 1}, {"c", 0}, {"second", len(names)}, {"first", 0}} {
-		if got := evaluated(tt.uid); got != tt.want {
-			t.Errorf("pod %s: %d nodes are evaluated, want %d", tt.uid, got, tt.want)
-		}
-	}
 }

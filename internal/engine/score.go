@@ -158,12 +158,13 @@ func (c *Cycle) scoreTogether(p *prepared, indices []int32, scores []int64, s *s
 			s.together = append(s.together, c.rows[i])
 		}
 	}
-	left := len(s.together)
-	p.rows.ScoreRows(s.together, scores[:left])
-	for j := len(indices) - 1; j >= 0 && left <= j; j-- { // makes room for the other nodes
-		if i := indices[j]; inView(i) {
-			left--
-			scores[j] = scores[left]
+	s.raw = slices.Grow(s.raw[:0], len(indices))[:len(s.together)]
+	p.rows.ScoreRows(s.together, s.raw)
+	next := 0
+	for j, i := range indices {
+		if inView(i) {
+			scores[j] = s.raw[next]
+			next++
 		} else {
 			scores[j] = p.score.Score(c.nodes[i])
 		}
