@@ -3,25 +3,14 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"pgregory.net/rapid"
 
-	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
-)
-
-var (
-	attemptOdd  = &policy.Reason{Code: "Odd", Text: "node has an odd number", Unit: "rest"}
-	attemptTens = &policy.Reason{Code: "Tens", Text: "node has too many tens"}
 )
 
 // numberedNodes returns a View of this many nodes.
@@ -36,79 +25,6 @@ func numberedNodes(count int) *snapshot.View {
 func numberOf(n *snapshot.Node) (number int64) {
 	fmt.Sscanf(n.Name, "n%d", &number)
 	return number
-}
-
-// Policies return the same for one node at a time, and concurrently, as for all nodes in one call,
-// and the record has the same contents.
-func TestAttemptIsARequestNodeByNode(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		tens, scale := rapid.Int64Range(0, 9).Draw(t, "tens"), rapid.Int64Range(1, 7).Draw(t, "scale")
-		policies := []engine.WeightedPolicy{
-			{Name: "odd", Weight: 1, Policy: &fake{filter: func(n *snapshot.Node) policy.Verdict {
-				if rest := numberOf(n) % 2; rest == 1 {
-					return policy.Verdict{Reason: attemptOdd, Have: rest, Want: numberOf(n)}
-				}
-				return policy.Verdict{}
-			}, score: func(n *snapshot.Node) int64 { return numberOf(n) * scale % 101 }}},
-			{Name: "tens", Weight: 3, Policy: &fake{filter: func(n *snapshot.Node) policy.Verdict {
-				if numberOf(n)/10 >= tens {
-					return policy.Verdict{Reason: attemptTens, Unresolvable: true}
-				}
-				return policy.Verdict{}
-			}, score: func(n *snapshot.Node) int64 { return numberOf(n) % 3 * 50 }}},
-		}
-		e, err := engine.New(engine.Options{Policies: policies})
-		if err != nil {
-			t.Fatal(err)
-		}
-		view := numberedNodes(rapid.IntRange(0, 90).Draw(t, "nodes"))
-		nodes := slices.Collect(view.All())
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p", ResourceVersion: "1"}}
-		var want engine.Result
-		if err := e.Filter(t.Context(), engine.Request{Pod: pod, View: view, Nodes: nodes}, &want); err != nil {
-			t.Fatal(err)
-		}
-		attempt, err := e.Begin(t.Context(), pod, view)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fits := make([]bool, len(nodes))
-		var group sync.WaitGroup
-		for i, n := range nodes {
-			group.Go(func() {
-				verdict, err := attempt.FilterNode(n)
-				fits[i] = err == nil && verdict.Fits()
-			})
-		}
-		group.Wait()
-		var kept []*snapshot.Node
-		for i, n := range nodes {
-			if fits[i] != slices.Contains(want.Kept, int32(i)) {
-				t.Fatalf("%s fits: %v", n.Name, fits[i])
-			}
-			if fits[i] {
-				kept = append(kept, n)
-			}
-		}
-		// The order decides which of equally near nodes are named.
-		same := cmpopts.IgnoreFields(decision.Rejection{}, "Nearest")
-		if diff := cmp.Diff(want.Record, attempt.Record(len(kept)), same); diff != "" {
-			t.Fatalf("the record differs: %s", diff)
-		}
-		if len(kept) == 0 {
-			return
-		}
-		var scored engine.Result
-		if err := e.Score(t.Context(), engine.Request{Pod: pod, View: view, Nodes: kept}, &want); err != nil {
-			t.Fatal(err)
-		}
-		if err := attempt.Score(t.Context(), kept, nil, &scored); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want.Totals, scored.Totals); diff != "" {
-			t.Fatalf("the totals differ: %s", diff)
-		}
-	})
 }
 
 // Nodes can differ in their totals if a policy scores, or if the pod may have a claim on one of

@@ -27,7 +27,7 @@ func fewerPodsThan(limit int, signature string) *fake {
 	return &fake{
 		filter: func(n *snapshot.Node) policy.Verdict {
 			if len(n.Pods) >= limit {
-				return policy.Verdict{Reason: attemptTens, Have: int64(len(n.Pods)), Want: int64(limit)}
+				return policy.Verdict{Reason: tooFew, Have: int64(len(n.Pods)), Want: int64(limit)}
 			}
 			return policy.Verdict{}
 		},

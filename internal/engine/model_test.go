@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -385,9 +386,13 @@ func TestModel(t *testing.T) {
 				err = e.Score
 			}
 			compare(t, want, err(t.Context(), req, &result), &result)
-			if verb == "filter" && m.shortlist == 0 && !slices.ContainsFunc(m.members, func(m engine.WeightedPolicy) bool { return m.Policy.(rule).Fails != "" }) {
+			if slices.ContainsFunc(m.members, func(m engine.WeightedPolicy) bool { return m.Policy.(rule).Fails != "" }) {
+				return
+			}
+			if verb == "filter" && m.shortlist == 0 {
 				compareNodes(t, e, req, &result)
 			}
+			compareBest(t, m, e, pod, view)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"filter":     func(t *rapid.T) { ask(t, "filter") },
@@ -458,28 +463,108 @@ func compare(t *rapid.T, want answer, err error, result *engine.Result) {
 	}
 }
 
-// compareNodes fails the test unless the calls about single nodes agree with the result of a filter
-// request.
+// compareNodes fails the test unless the calls about single nodes, some of them concurrent, agree
+// with the result of a filter request.
 func compareNodes(t *rapid.T, e *engine.Engine, req engine.Request, result *engine.Result) {
 	c, err := e.Begin(t.Context(), req.Pod, req.View)
 	any, failed := e.FitsAny(t.Context(), req)
 	if err := errors.Join(err, failed); err != nil || any != (len(result.Kept) > 0) {
 		t.Fatalf("fits on any: %v, %v; kept %v", any, err, result.Kept)
 	}
+	want := make([]engine.Rejected, len(req.Nodes))
 	for _, r := range result.Rejected {
-		if n := req.Nodes[r.Index]; n != nil {
-			first, err := c.Rejecting(n)
-			v, failed := c.FilterNode(n)
-			if err := errors.Join(err, failed); err != nil || v.Reason != r.Reason || v.Unresolvable != r.Unresolvable || first[0].Code != r.Reason.Code {
-				t.Fatalf("%s: verdict %v, rejecting %v, %v, want %v", n.Name, v, first, err, r)
+		want[r.Index] = r
+	}
+	got, all := make([]policy.Verdict, len(want)), make([][]engine.PolicyOpinion, len(want))
+	var group sync.WaitGroup
+	for i, n := range req.Nodes {
+		if n != nil {
+			group.Go(func() {
+				var err, failed error
+				got[i], err = c.FilterNode(n)
+				if all[i], failed = c.Rejecting(n); errors.Join(err, failed) != nil {
+					t.Error(errors.Join(err, failed))
+				}
+			})
+		}
+	}
+	group.Wait()
+	for i, n := range req.Nodes {
+		same := got[i].Reason == want[i].Reason && got[i].Unresolvable == want[i].Unresolvable
+		if n != nil && (!same || got[i].Fits() != (len(all[i]) == 0) || !got[i].Fits() && all[i][0].Code != got[i].Reason.Code) {
+			t.Fatalf("%s: verdict %v, rejecting %v, want %v", n.Name, got[i], all[i], want[i])
+		}
+	}
+	if slices.Contains(req.Nodes, nil) {
+		return
+	}
+	// The order decides which of equally near nodes are named.
+	unordered := cmpopts.IgnoreFields(decision.Rejection{}, "Nearest")
+	if diff := gocmp.Diff(result.Record, c.Record(len(result.Kept)), unordered); diff != "" {
+		t.Fatalf("the record differs: %s", diff)
+	}
+}
+
+// compareBest fails the test unless Best chooses the nodes with the largest totals by the model, and
+// asks about no node that is worse.
+func compareBest(t *rapid.T, m model, e *engine.Engine, pod *corev1.Pod, view *snapshot.View) {
+	nodes := slices.Collect(view.All())
+	if len(nodes) == 0 {
+		return
+	}
+	m.shortlist = 0
+	fitting := m.ask("filter", engine.Request{Pod: pod, View: view, Nodes: nodes})
+	req := engine.Request{Pod: pod, View: view}
+	for _, i := range fitting.Kept {
+		req.Nodes = append(req.Nodes, nodes[i])
+	}
+	totals := m.ask("prioritize", req).Totals
+	unusable := rapid.IntRange(2, 7).Draw(t, "unusable")
+	c := engine.Choice{N: rapid.IntRange(1, 20).Draw(t, "n"), First: rapid.IntRange(0, len(nodes)-1).Draw(t, "first")}
+	for _, n := range nodes {
+		c.Rows = append(c.Rows, int32(n.Row()))
+	}
+	var asked []int
+	c.Usable = func(i int32) (bool, bool) {
+		asked = append(asked, int(i))
+		return int(i)%unusable != 0, false
+	}
+	order := make([]int, len(totals))
+	for j := range order {
+		order[j] = j
+	}
+	behind := func(j int) int { return (int(fitting.Kept[j]) - c.First + len(nodes)) % len(nodes) }
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(totals[b], totals[a]), cmp.Compare(behind(a), behind(b)))
+	})
+	var want []int32
+	var mayAsk []int
+	for _, j := range order {
+		if i := fitting.Kept[j]; len(want) < c.N {
+			if mayAsk = append(mayAsk, int(i)); int(i)%unusable != 0 {
+				want = append(want, i)
 			}
 		}
 	}
-	for _, i := range result.Kept {
-		all, err := c.Rejecting(req.Nodes[i])
-		if v, failed := c.Verdict(req.Nodes[i]); len(all) > 0 || !v.Fits() || errors.Join(err, failed) != nil {
-			t.Fatalf("%s: verdict %v, rejecting %v, %v, want that it fits", req.Nodes[i].Name, v, all, errors.Join(err, failed))
-		}
+	a, err := e.Begin(t.Context(), pod, view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.TakeNodeCache()
+	defer a.ReturnNodeCache()
+	var result engine.Result
+	if err := a.Best(t.Context(), c, &result); err != nil {
+		t.Fatal(err)
+	}
+	r := result.Record
+	if !slices.Equal(result.Kept, want) || !slices.Equal(asked, mayAsk) {
+		t.Fatalf("chose %v, asked about %v, want %v and %v", result.Kept, asked, want, mayAsk)
+	}
+	if r.Nodes != len(nodes) || r.Fit != len(req.Nodes) || r.Returned != len(want) || len(r.Rejections) != len(fitting.Record.Rejections) {
+		t.Fatalf("the record is %+v", r)
+	}
+	if a.Ranks() && len(want) > 0 && (len(r.Top) == 0 || r.Top[0].Node != nodes[want[0]].Name) {
+		t.Fatalf("the record has %+v as the best, want %s", r.Top, nodes[want[0]].Name)
 	}
 }
 

@@ -14,66 +14,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-func TestScore(t *testing.T) {
-	memory := &fake{score: scoreBy("memory")}
-	cost := &fake{score: scoreBy("cost"), normalize: func(scores []int64) {
-		// The cheapest node is best.
-		cheapest := scores[0]
-		for _, s := range scores {
-			cheapest = min(cheapest, s)
-		}
-		for i, s := range scores {
-			scores[i] = max(0, 100-10*(s-cheapest))
-		}
-	}}
-	both := &fake{filter: atLeast("memory", 5, tooLittle), score: scoreBy("memory")}
-	view := viewOf("a memory=0 cost=307", "b memory=100 cost=309", "c memory=37 cost=305", "d memory=2 cost=400")
-
-	tests := []struct {
-		name     string
-		policies []engine.WeightedPolicy
-		asked    string
-		totals   []int64
-		max      int64
-	}{
-		{"no policy", nil, "a b", []int64{0, 0}, 0},
-		{"a policy that the pod does not concern", []engine.WeightedPolicy{{Name: "Indifferent", Policy: &fake{}, Weight: 1}}, "a b", []int64{0, 0}, 100},
-		{"one", []engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 1}}, "d a c b", []int64{2, 0, 37, 100}, 100},
-		{"a weight", []engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 3}}, "b c", []int64{300, 111}, 300},
-		{"nodes that do not fit are scored like all others", []engine.WeightedPolicy{{Name: "Both", Policy: both, Weight: 1}}, "a c d", []int64{0, 37, 2}, 100},
-		{"normalized among those asked", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "a b", []int64{100, 80}, 100},
-		{"normalized among others", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "a b c", []int64{80, 60, 100}, 100},
-		{
-			"weighted sum",
-			[]engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 2}, {Name: "Cost", Policy: cost, Weight: 10}}, "a b c d",
-			[]int64{800, 200 + 600, 74 + 1000, 4}, 1200,
-		},
-		{
-			"unknown nodes have no total and no part in NormalizeScore, where 0 would be the cheapest",
-			[]engine.WeightedPolicy{{Name: "Memory", Policy: memory, Weight: 1}, {Name: "Cost", Policy: cost, Weight: 1}}, "x a y b",
-			[]int64{0, 100, 0, 180}, 200,
-		},
-		{"unknown nodes only", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "x y", []int64{0, 0}, 100},
-		{"no node", []engine.WeightedPolicy{{Name: "Cost", Policy: cost, Weight: 1}}, "", []int64{}, 100},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			e := newEngine(t, tt.policies...)
-			if e.MaxTotal() != tt.max {
-				t.Errorf("MaxTotal is %d, want %d", e.MaxTotal(), tt.max)
-			}
-			req := asking(podOf("u", "1"), view, strings.Fields(tt.asked)...)
-			var result engine.Result
-			if err := e.Score(t.Context(), req, &result); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.totals, append([]int64{}, result.Totals...)); diff != "" {
-				t.Errorf("totals (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestScoreWithoutWeightIsNotComputed(t *testing.T) {
 	p := &fake{
 		filter:    atLeast("memory", 5, tooLittle),
