@@ -76,11 +76,15 @@ func (c *Cycle) ReturnNodeCache() {
 // cacheRow returns the row of the node in the cache. It is -1 if nothing is cached, and if the node
 // is another one than that of the View.
 func (c *Cycle) cacheRow(n *snapshot.Node) int32 {
-	if c.cache == nil || n == nil || c.view.At(n.Row()) != n {
+	if c.cache == nil || n == nil {
 		return -1
 	}
-	c.cache.refresh(n.Row(), c.view.Version(n.Row()))
-	return int32(n.Row())
+	row := n.Row()
+	if c.view.At(row) != n {
+		return -1
+	}
+	c.cache.refresh(row, c.view.Version(row))
+	return int32(row)
 }
 
 // cacheRows returns the rows of c.nodes in the cache, in scratch memory. rows are as in a Request,

@@ -20,7 +20,7 @@ import (
 const checkInterval = 16
 
 // Cycle is one attempt to schedule a pod: its policies, each prepared once, and what they have said
-// so far. FilterNode, Fits, Verdict and Passes may be called concurrently, but not at the same time
+// so far. FilterNode, Fits and Verdict may be called concurrently, but not at the same time
 // as other methods, and FilterNode not for the same node.
 //
 // A column is what one policy says about the nodes that are left, in order. It counts only when it
@@ -61,6 +61,7 @@ type Cycle struct {
 // prepared is one policy, prepared for the pod.
 type prepared struct {
 	unconcerned bool
+	countsPods  bool                        // it counts pods on nodes
 	ignored     atomic.Pointer[PolicyError] // nil: it has not failed
 	took        time.Duration
 
@@ -88,14 +89,7 @@ func (c *Cycle) Concerns() bool { return c.any(func(*prepared) bool { return tru
 
 // CountsPods reports whether a policy that concerns the pod counts pods on nodes: see
 // [policy.Inputs].
-func (c *Cycle) CountsPods() bool {
-	for m := range c.policies {
-		if c.engine.countsPods[m] && c.policies[m].applies() {
-			return true
-		}
-	}
-	return false
-}
+func (c *Cycle) CountsPods() bool { return c.any(func(p *prepared) bool { return p.countsPods }) }
 
 // Filters reports whether any policy may reject nodes.
 func (c *Cycle) Filters() bool { return c.any(func(p *prepared) bool { return p.filter != nil }) }
@@ -251,6 +245,9 @@ func (c *Cycle) add(member int, cycle policy.Cycle) error {
 			p.slot = c.slots
 			c.slots++
 		}
+	}
+	if reader, ok := m.Policy.(policy.InputReader); ok {
+		p.countsPods = reader.Inputs().CountsPods
 	}
 	p.filter = filter
 	p.explainer, _ = cycle.(policy.Explainer)

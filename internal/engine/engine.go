@@ -69,7 +69,6 @@ type Engine struct {
 	reserves  bool // a policy allocates something
 	// readsDevices is whether a policy reads what Dynamic Resource Allocation allocates.
 	readsDevices bool
-	countsPods   []bool // by member: it counts pods on nodes
 
 	caches    nodeCaches
 	zones     atomic.Pointer[zones]       // of the latest View of Best
@@ -87,10 +86,10 @@ func New(o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		members:   append([]WeightedPolicy{itself: {Name: "Outboard"}}, o.Policies...),
-		shortlist: o.Shortlist, clock: o.Clock, countsPods: make([]bool, 1+len(o.Policies)),
+		shortlist: o.Shortlist, clock: o.Clock,
 	}
 	names := map[string]bool{}
-	for i, m := range o.Policies {
+	for _, m := range o.Policies {
 		switch {
 		case m.Name == "" || m.Policy == nil:
 			return nil, fmt.Errorf("policy %q: must have a name and a policy", m.Name)
@@ -103,8 +102,7 @@ func New(o Options) (*Engine, error) {
 		_, reserves := m.Policy.(policy.Reserver)
 		e.maxTotal, e.reserves = e.maxTotal+m.Weight*policy.MaxScore, e.reserves || reserves
 		if reader, ok := m.Policy.(policy.InputReader); ok {
-			in := reader.Inputs()
-			e.readsDevices, e.countsPods[1+i] = e.readsDevices || in.Devices, in.CountsPods
+			e.readsDevices = e.readsDevices || reader.Inputs().Devices
 		}
 	}
 	return e, nil
