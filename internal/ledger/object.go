@@ -21,15 +21,14 @@ var (
 	Kind         = GroupVersion.WithKind("Ledger")
 )
 
-// Object is a Ledger in the API server.
+// Object is a Ledger in the API server. An older replica drops a field that it does not know when
+// it writes, so the absence of a new field must mean what older replicas do.
 type Object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Spec              snapshot.Ledger `json:"spec"`
 	// Summary is for people: the sums over all units.
 	Summary Summary `json:"summary"`
-
-	unknown fields // as last read; immutable
 }
 
 // Summary is what kubectl get shows. It counts claims only, and not pods without claims that

@@ -2,7 +2,6 @@
 package bounds
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -17,7 +16,6 @@ import (
 
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/content"
-	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/internal/ledger/audit"
 	"outboard.dev/outboard/internal/lmstat"
 	"outboard.dev/outboard/internal/source/metricsapi"
@@ -143,7 +141,6 @@ func parsers(t *testing.T) []parser {
 				_ = v.Decode(&into)
 			}
 		}, expansion},
-		{"ledger.Object", document, 256, func(text string) { _ = json.Unmarshal([]byte(text), new(ledger.Object)) }, 0},
 	}
 	for _, format := range []content.Format{content.JSON, content.YAML, content.CSV, content.Lmstat} {
 		decoder, err := content.New(content.Document{Format: format, About: new(policy.AboutKeys)})

@@ -54,8 +54,6 @@ var readers = map[string]string{
 	"policies/gpumemory: parseSizes":               "a pod or node, 1.5 MiB",
 	"policies/licenses: licenses.annotated":        "a pod or node, 1.5 MiB",
 	"policies/podlimit: parseLimit":                "a pod or node, 1.5 MiB",
-	"internal/ledger: Object.UnmarshalJSON":        "a ledger, 1.5 MiB",
-	"internal/ledger: decode":                      "a ledger, 1.5 MiB",
 	"policies/gpumemory: gpuMemory.usable":         "a ledger, 1.5 MiB",
 	"policies/gpumemory: holdings":                 "a ledger, 1.5 MiB",
 	"internal/extender: call.bindingArgs":          "a request: docs/operations.md#limits",
