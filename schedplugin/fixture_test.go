@@ -80,10 +80,7 @@ func scheduleAs(t testing.TB, name string, nodes int, configuration string, more
 	}
 	known := config.Types{Policies: policies.Types(), Signals: signals.Types(), Unserved: true}
 	s.ledgers = &ledgers{Cluster: live, byName: map[string]*ledger.Object{}}
-	keeper, err := ledger.New(ledger.Options{API: s.ledgers, Cache: live, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keeper := ledger.New(ledger.Options{API: s.ledgers, Cache: live, Logger: slog.New(slog.DiscardHandler)})
 	c, err := config.Parse("test", []byte(header+configuration), known)
 	if err != nil {
 		t.Fatal(err)

@@ -79,9 +79,7 @@ func newReplica(t *testing.T, nodes int, pods ...*corev1.Pod) *replica {
 		fakeCluster: &fakeCluster{pods: pods}, t: t, ledgers: newLedgerStore(),
 		log: decision.NewLog(0), engine: e, verbs: map[decision.Verb]http.Handler{},
 	}
-	if r.requeuer, err = requeue.New(requeue.Options{Cluster: r, PerSecond: 20, Logger: slog.New(slog.DiscardHandler)}); err != nil {
-		t.Fatal(err)
-	}
+	r.requeuer = requeue.New(requeue.Options{Cluster: r, PerSecond: 20, Logger: slog.New(slog.DiscardHandler)})
 	observe := r.requeuer.Observer("/", e)
 	h := extender.New(extender.Options{
 		Profile: "/", Engine: e, Cluster: r, Ledgers: r.ledgers, Log: r.log,

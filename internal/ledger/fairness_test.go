@@ -104,10 +104,7 @@ func TestWritersOfALedgerTakeTurns(t *testing.T) {
 					var claims sync.WaitGroup
 					for i := range waits {
 						api.caches = append(api.caches, newCache(api.server))
-						k, err := ledger.New(ledger.Options{API: api, Cache: api.caches[i]})
-						if err != nil {
-							t.Fatal(err)
-						}
+						k := ledger.New(ledger.Options{API: api, Cache: api.caches[i]})
 						claims.Go(func() { waits[i] = api.hold(t, k, i, 5*rate, rate) })
 					}
 					claims.Wait()

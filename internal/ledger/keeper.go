@@ -72,7 +72,7 @@ type Options struct {
 	Now func() time.Time
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
-	// Registerer receives the metrics. Nil: none.
+	// Registerer receives the metrics; it has none of these names. Nil: none.
 	Registerer prometheus.Registerer
 }
 
@@ -90,23 +90,14 @@ type Keeper struct {
 }
 
 // New returns a Keeper.
-func New(o Options) (*Keeper, error) {
-	if o.API == nil || o.Cache == nil {
-		return nil, errors.New("ledger: API and Cache are required")
-	}
+func New(o Options) *Keeper {
 	o.ReclaimAfter, o.SweepInterval = cmp.Or(o.ReclaimAfter, 5*time.Minute), cmp.Or(o.SweepInterval, 5*time.Second)
 	o.WriteTimeout, o.RetryPause = cmp.Or(o.WriteTimeout, 20*time.Second), cmp.Or(o.RetryPause, 20*time.Millisecond)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	k := &Keeper{options: o, metrics: newMetrics(), queues: map[string]*Queue{}}
-	if o.Registerer != nil {
-		if err := o.Registerer.Register(k.metrics); err != nil {
-			return nil, fmt.Errorf("ledger: %w", err)
-		}
-	}
-	return k, nil
+	return &Keeper{options: o, metrics: newMetrics(o.Registerer), queues: map[string]*Queue{}}
 }
 
 // Claim makes sure that the ledger holds a claim of the pod for the node, and returns it: the

@@ -14,8 +14,6 @@ const (
 )
 
 type metrics struct {
-	prometheus.Collector // all of them
-
 	claims        *prometheus.CounterVec
 	writes        *prometheus.HistogramVec
 	conflicts     prometheus.Counter
@@ -24,11 +22,9 @@ type metrics struct {
 	missing       prometheus.Gauge
 }
 
-func newMetrics() *metrics {
-	registry := prometheus.NewRegistry()
-	auto := promauto.With(registry)
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	auto := promauto.With(registerer)
 	m := &metrics{
-		Collector: registry,
 		claims: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_ledger_claims_total", Help: "Attempts to claim resources, by outcome (success, rejected, error).",
 		}, []string{"outcome"}),

@@ -46,29 +46,25 @@ type attempt struct {
 	held    snapshot.LedgerPod
 }
 
-func newWorld(t testing.TB, replicas int) *world {
+func newWorld(_ testing.TB, replicas int) *world {
 	w := &world{server: newServer(), capacity: map[snapshot.LedgerKey][]policy.Capacity{}, now: time.Now()}
 	w.api = w.server
 	for _, node := range []string{"a", "b"} {
 		w.capacity[snapshot.LedgerKey{Resource: "gpu", Node: node}] = []policy.Capacity{{Unit: "0", Capacity: 10}, {Unit: "1", Capacity: 10}}
 	}
 	for range replicas {
-		w.replicas = append(w.replicas, w.newReplica(t))
+		w.replicas = append(w.replicas, w.newReplica())
 	}
 	return w
 }
 
 // newReplica returns a replica that has just started.
-func (w *world) newReplica(t testing.TB) *replica {
+func (w *world) newReplica() *replica {
 	r := &replica{cache: newCache(w.server)}
 	r.cache.look()
-	var err error
-	r.keeper, err = ledger.New(ledger.Options{
+	r.keeper = ledger.New(ledger.Options{
 		API: w.api, Cache: r.cache, ReclaimAfter: reclaimAfter, RetryPause: time.Microsecond, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	r.sweeper = r.keeper.NewSweeper()
 	return r
 }
@@ -198,7 +194,7 @@ func runWorld(t *testing.T, rt *rapid.T) {
 		"finish": finish, "finish2": finish, "withdraw": withdraw,
 		"kill": func(rt *rapid.T) {
 			take(rt)
-			w.replicas[rapid.IntRange(0, 1).Draw(rt, "which")] = w.newReplica(t)
+			w.replicas[rapid.IntRange(0, 1).Draw(rt, "which")] = w.newReplica()
 		},
 		"look": func(rt *rapid.T) { anyReplica(rt).cache.look() }, "look2": func(rt *rapid.T) { anyReplica(rt).cache.look() },
 		"sweep": func(rt *rapid.T) {

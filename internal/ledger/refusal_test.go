@@ -86,10 +86,7 @@ func keep(t *testing.T, api ledger.API, s *server, change ...func(*ledger.Option
 	for _, f := range change {
 		f(&o)
 	}
-	var err error
-	if k.Keeper, err = ledger.New(o); err != nil {
-		t.Fatal(err)
-	}
+	k.Keeper = ledger.New(o)
 	k.sweeper = k.NewSweeper()
 	return k
 }

@@ -96,7 +96,7 @@ func TestSweepOfASlowAPIServer(t *testing.T) {
 				w := newWorld(t, 0)
 				api := &slow{server: w.server}
 				w.api = api
-				w.replicas = append(w.replicas, w.newReplica(t))
+				w.replicas = append(w.replicas, w.newReplica())
 				w.claims(t, tt.nodes)
 				now, r := time.Now(), w.replicas[0]
 				if tt.deleted {

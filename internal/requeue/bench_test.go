@@ -71,10 +71,7 @@ func crowd(tb testing.TB, pods, nodes int) (*Requeuer, *fullCluster, func(engine
 		}
 	}
 	c.view = c.builder.View()
-	w, err := New(Options{Cluster: c})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	w := New(Options{Cluster: c})
 	w.Use(map[string]*engine.Engine{"/": e})
 	observe := w.Observer("/", e)
 	all := slices.Collect(c.view.All())

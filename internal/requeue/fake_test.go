@@ -86,12 +86,9 @@ func simulate(t *testing.T, perSecond int, test func(*fakeCluster)) {
 		if c.engine, err = engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "Places", Policy: places{&c.asked, &c.slow}}}}); err != nil {
 			t.Fatal(err)
 		}
-		c.requeuer, err = requeue.New(requeue.Options{
+		c.requeuer = requeue.New(requeue.Options{
 			Cluster: c, PerSecond: max(0, cmp.Or(perSecond, 20)), Logger: slog.New(slog.NewTextHandler(&c.log, nil)), Registerer: c.metrics,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		c.observe = c.requeuer.Observer("/", c.engine)
 		c.requeuer.Use(map[string]*engine.Engine{"/": c.engine})
 		c.change(func(*snapshot.Builder) {})

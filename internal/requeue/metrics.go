@@ -17,22 +17,18 @@ const (
 )
 
 type metrics struct {
-	prometheus.Collector // all of them
-
 	requeues   *prometheus.CounterVec
 	patches    prometheus.Counter
 	dropped    prometheus.Counter
 	evaluating prometheus.Counter
 }
 
-func newMetrics(pending *atomic.Int64) *metrics {
-	registry := prometheus.NewRegistry()
-	auto := promauto.With(registry)
+func newMetrics(registerer prometheus.Registerer, pending *atomic.Int64) *metrics {
+	auto := promauto.With(registerer)
 	auto.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "outboard_requeue_pending_pods", Help: "Pending pods for which Outboard rejected every node that kube-scheduler asked about.",
 	}, func() float64 { return float64(pending.Load()) })
 	m := &metrics{
-		Collector: registry,
 		requeues: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_requeue_pods_total", Help: "Pending pods requeued, by outcome (success, rejected, timeout, not_found, error).",
 		}, []string{"outcome"}),

@@ -1,9 +1,8 @@
 package requeue
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -40,7 +39,7 @@ type Options struct {
 	PerSecond int
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
-	// Registerer receives the metrics. Nil: none.
+	// Registerer receives the metrics; it has none of these names. Nil: none.
 	Registerer prometheus.Registerer
 }
 
@@ -76,24 +75,11 @@ type Requeuer struct {
 }
 
 // New returns a Requeuer.
-func New(o Options) (*Requeuer, error) {
-	if o.Cluster == nil {
-		return nil, errors.New("requeue: Cluster is required")
-	}
-	if o.PerSecond < 0 {
-		return nil, errors.New("requeue: PerSecond must not be negative")
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+func New(o Options) *Requeuer {
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	r := &Requeuer{options: o, changed: make(chan struct{}, 1), queue: queue{pods: map[id]*pendingPod{}}}
-	r.metrics = newMetrics(&r.pendingCount)
-	if o.Registerer != nil {
-		if err := o.Registerer.Register(r.metrics); err != nil {
-			return nil, fmt.Errorf("requeue: %w", err)
-		}
-	}
-	return r, nil
+	r.metrics = newMetrics(o.Registerer, &r.pendingCount)
+	return r
 }
 
 // Use replaces the engines, by profile. Pods that another engine rejected are evaluated again.

@@ -468,12 +468,3 @@ func TestIdle(t *testing.T) {
 		}
 	})
 }
-
-func TestNew(t *testing.T) {
-	if _, err := requeue.New(requeue.Options{}); err == nil {
-		t.Error("no error without a Cluster")
-	}
-	if _, err := requeue.New(requeue.Options{Cluster: &fakeCluster{}, PerSecond: -1}); err == nil {
-		t.Error("no error for a negative rate")
-	}
-}

@@ -32,8 +32,8 @@ func Connect(c *config.Config, options cluster.Options, registry *prometheus.Reg
 	if to.Cluster, err = cluster.New(options); err != nil {
 		return to, err
 	}
-	to.Keeper, err = ledger.New(ledger.Options{
+	to.Keeper = ledger.New(ledger.Options{
 		API: to.Cluster, Cache: to.Cluster, ReclaimAfter: c.Ledgers.ReclaimAfter, Now: to.Cluster.Clock().Latest, Logger: logger, Registerer: registry,
 	})
-	return to, err
+	return to, nil
 }

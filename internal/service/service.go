@@ -107,9 +107,7 @@ func New(o Options) (*Service, error) {
 		s.signalViews = newSignalViews()
 		options.Publisher = s.signalViews
 	} else {
-		if s.Requeuer, err = requeue.New(s.requeueOptions()); err != nil {
-			return nil, err
-		}
+		s.Requeuer = requeue.New(s.requeueOptions())
 		if s.surveyor, err = survey.New(s.surveyOptions()); err != nil {
 			return nil, err
 		}

@@ -225,11 +225,7 @@ func (a *actor) claim(pods []*corev1.Pod) {
 }
 
 func (a *actor) keeper(cache ledger.Cache) *ledger.Keeper {
-	k, err := ledger.New(ledger.Options{API: a.cluster, Cache: cache, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		a.T.Fatal(err)
-	}
-	return k
+	return ledger.New(ledger.Options{API: a.cluster, Cache: cache, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // takeBack changes the pod so that the API server rejects a Binding of the previous version.
