@@ -73,11 +73,7 @@ func (a *attempt) recordFilter(fit int) *decision.Record {
 
 // recordScores records the scores in p.result. mu must be held.
 func (p *plugin) recordScores(a *attempt, started time.Time, err error) {
-	if r := p.result.Record; len(r.Top) > 0 {
-		p.result.Scores = p.add(a.profile, decision.Prioritize, started, r, p.result.Scores, err)
-	} else {
-		p.add(a.profile, decision.Prioritize, started, r, nil, err)
-	}
+	p.add(a.profile, decision.Prioritize, started, p.result.Record, p.result.Scores, err)
 }
 
 // recordError records that the policies could not be prepared.
@@ -88,13 +84,12 @@ func (p *plugin) recordError(pod *corev1.Pod, err error) {
 	}
 }
 
-// add completes the record, keeps it with the scores, which may be nil, and counts it. It returns a
-// slice for the scores of the next attempt.
-func (p *process) add(profile string, verb decision.Verb, started time.Time, r *decision.Record, scores *decision.Scores, err error) *decision.Scores {
+// add completes the record, keeps it with the scores, which may be nil, and counts it.
+func (p *process) add(profile string, verb decision.Verb, started time.Time, r *decision.Record, scores *decision.Scores, err error) {
 	r.Time, r.Duration, r.Verb, r.Profile = started, time.Since(started), verb, profile
 	if err != nil {
 		r.Error = err.Error()
 	}
 	p.metrics.Of(profile, verb).Observe(r.Duration, r, err)
-	return p.service.Log.Add(r, scores)
+	p.service.Log.Add(r, scores)
 }

@@ -212,12 +212,8 @@ func (h *Handler) finish(c *call, metrics *callmetrics.Verb, err error) {
 		}
 	}
 	metrics.Observe(duration, r, err)
-	switch {
-	case r == nil || c.hypothetical:
-	case len(r.Top) > 0:
-		c.result.Scores = h.Log.Add(r, c.result.Scores)
-	default:
-		h.Log.Add(r, nil)
+	if r != nil && !c.hypothetical {
+		h.Log.Add(r, c.result.Scores)
 	}
 	if err == nil {
 		return
