@@ -195,19 +195,19 @@ const (
 
 // bound cuts long lists and texts, so that a [Log] takes a bounded amount of memory for any call.
 func (r *Record) bound() {
-	shorten(&r.Error)
-	shorten(&r.Summary)
+	r.Error = cut(r.Error)
+	r.Summary = cut(r.Summary)
 	r.Claims = first(r.Claims, maxClaims)
 	r.UnknownClaims = first(r.UnknownClaims, maxUnknown)
 	for i := range r.UnknownClaims {
-		shorten(&r.UnknownClaims[i])
+		r.UnknownClaims[i] = cut(r.UnknownClaims[i])
 	}
 	for i := range r.Policies {
-		shorten(&r.Policies[i].IgnoredError)
+		r.Policies[i].IgnoredError = cut(r.Policies[i].IgnoredError)
 	}
 	r.Rejections = first(r.Rejections, maxRejections)
 	for i := range r.Rejections {
-		shorten(&r.Rejections[i].Text)
+		r.Rejections[i].Text = cut(r.Rejections[i].Text)
 	}
 	r.PreemptionsLeftOut += max(0, len(r.Preemptions)-maxPreemptions)
 	r.Preemptions = first(r.Preemptions, maxPreemptions)
@@ -224,12 +224,6 @@ func first[T any](list []T, n int) []T {
 		return list
 	}
 	return slices.Clone(list[:n])
-}
-
-func shorten(text *string) {
-	if len(*text) > maxText {
-		*text = cut(*text)
-	}
 }
 
 // cut returns the text, cut if it is too long. A cut text shares no memory with the original.

@@ -60,10 +60,6 @@ type Options struct {
 	// ReclaimAfter is how long a claim of a pod that is not bound stays, at least. It must be
 	// longer than the API server takes to respond. Default 5 min.
 	ReclaimAfter time.Duration
-	// SweepInterval is the time between two sweeps for claims that no pod needs. Default 5 s.
-	SweepInterval time.Duration
-	// WriteTimeout bounds the time of one change of a ledger, all attempts together. Default 20 s.
-	WriteTimeout time.Duration
 	// RetryPause is the pause before the first retry if the API server does not respond. It doubles
 	// with each retry. Default 20 ms.
 	RetryPause time.Duration
@@ -91,8 +87,7 @@ type Keeper struct {
 
 // New returns a Keeper.
 func New(o Options) *Keeper {
-	o.ReclaimAfter, o.SweepInterval = cmp.Or(o.ReclaimAfter, 5*time.Minute), cmp.Or(o.SweepInterval, 5*time.Second)
-	o.WriteTimeout, o.RetryPause = cmp.Or(o.WriteTimeout, 20*time.Second), cmp.Or(o.RetryPause, 20*time.Millisecond)
+	o.ReclaimAfter, o.RetryPause = cmp.Or(o.ReclaimAfter, 5*time.Minute), cmp.Or(o.RetryPause, 20*time.Millisecond)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Now == nil {
 		o.Now = time.Now
@@ -173,6 +168,10 @@ func (k *Keeper) change(key snapshot.LedgerKey, f func(q *Queue)) {
 }
 
 const (
+	// sweepInterval is the time between two sweeps for claims that no pod needs.
+	sweepInterval = 5 * time.Second
+	// writeTimeout bounds the time of one change of a ledger, all attempts together.
+	writeTimeout = 20 * time.Second
 	// longestYield bounds how long a writer yields if the API server is slow.
 	longestYield = 250 * time.Millisecond
 	// lastPause is the longest pause between two attempts.
@@ -208,7 +207,7 @@ func (k *Keeper) work(q *Queue) {
 
 // write performs the requests of a writing until it has ended.
 func (k *Keeper) write(w Writing) Writing {
-	ctx, cancel := context.WithTimeout(context.Background(), k.options.WriteTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	name, wait := Name(w.key), k.options.RetryPause
 	for w.Request.Kind != Written {

@@ -16,7 +16,6 @@ const (
 type metrics struct {
 	claims        *prometheus.CounterVec
 	writes        *prometheus.HistogramVec
-	conflicts     prometheus.Counter
 	released      *prometheus.CounterVec
 	overcommitted prometheus.Gauge
 	missing       prometheus.Gauge
@@ -29,12 +28,9 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "outboard_ledger_claims_total", Help: "Attempts to claim resources, by outcome (success, rejected, error).",
 		}, []string{"outcome"}),
 		writes: auto.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "outboard_ledger_write_duration_seconds", Help: "Duration of ledger writes, by outcome (success, conflict, error).",
+			Name: "outboard_ledger_write_duration_seconds", Help: "Duration of ledger writes, by outcome (success, conflict: another writer was faster, error).",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
 		}, []string{"outcome"}),
-		conflicts: auto.NewCounter(prometheus.CounterOpts{
-			Name: "outboard_ledger_conflicts_total", Help: "Ledger writes repeated because another writer was faster.",
-		}),
 		released: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_ledger_released_claims_total", Help: "Claims released in the background, by reason (finished, reclaimed).",
 		}, []string{"reason"}),
@@ -69,7 +65,6 @@ func (m *metrics) write(took time.Duration, outdated bool, err error) {
 	switch {
 	case outdated:
 		outcome = "conflict"
-		m.conflicts.Inc()
 	case err != nil:
 		outcome = "error"
 	}

@@ -19,7 +19,7 @@ import (
 // ledgers of deleted nodes that have no claims.
 func (k *Keeper) Run(ctx context.Context) {
 	s := sweeper{keeper: k}
-	ticker := time.NewTicker(k.options.SweepInterval)
+	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	for {
 		select {

@@ -44,15 +44,11 @@ type pendingPod struct {
 	priority        int32
 	created         time.Time
 
-	since        time.Time // when it was first rejected
-	lastCall     time.Time // when kube-scheduler last called for it
-	nodes        nodes
-	main         decision.Rejection // of the most nodes in the last call
-	evaluated    evaluation         // the last one, by which it fits on no node
-	requeues     int                // since it was first rejected
-	failures     int                // requeues since the backoff last started again
-	lastRequeued time.Time          // zero: never
-	notBefore    time.Time          // the end of the backoff
+	Status
+	nodes     nodes
+	evaluated evaluation // the last one, by which it fits on no node
+	failures  int        // requeues since the backoff last started again
+	notBefore time.Time  // the end of the backoff
 }
 
 // nodes are the nodes that kube-scheduler asked about.
@@ -130,7 +126,7 @@ func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, main decision.Rejection
 		wasRequeued = !q.current.fits
 		q.current = nil
 	}
-	next := pendingPod{id: i, namespace: pod.Namespace, name: pod.Name, created: pod.CreationTimestamp.Time, since: now}
+	next := pendingPod{id: i, namespace: pod.Namespace, name: pod.Name, created: pod.CreationTimestamp.Time, Status: Status{Since: now}}
 	if before := q.pods[i]; before != nil {
 		next = *before
 		if slices.Equal(n.rows, before.nodes.rows) {
@@ -140,7 +136,8 @@ func (q *queue) rejected(i id, pod *corev1.Pod, n nodes, main decision.Rejection
 		return false, wasRequeued
 	}
 	next.priority = corev1helpers.PodPriority(pod)
-	next.lastCall, next.nodes, next.main, next.evaluated = now, n, main, e
+	next.LastCall, next.Nodes, next.Rejection = now, n.len(), main
+	next.nodes, next.evaluated = n, e
 	q.pods[i] = &next
 	q.version++
 	return true, wasRequeued
@@ -187,12 +184,12 @@ func (q *queue) requeue(p *pendingPod, now time.Time) bool {
 		return false
 	}
 	next := *p
-	if now.Sub(p.lastRequeued) > 2*backoff(p.failures) {
+	if now.Sub(p.LastRequeued) > 2*backoff(p.failures) {
 		next.failures = 0
 	}
-	next.requeues++
+	next.Requeues++
 	next.failures++
-	next.lastRequeued, next.notBefore = now, now.Add(backoff(next.failures))
+	next.LastRequeued, next.notBefore = now, now.Add(backoff(next.failures))
 	q.pods[p.id] = &next
 	q.version++
 	q.current = &requeuedPod{id: p.id, at: now}

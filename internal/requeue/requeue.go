@@ -125,7 +125,7 @@ func (r *Requeuer) Status(profile string, pod types.UID) (status Status, ok bool
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.queue.pods[id{profile, pod}]; p != nil {
-		return Status{p.since, p.requeues, p.lastRequeued, p.lastCall, p.nodes.len(), p.main}, true
+		return p.Status, true
 	}
 	return Status{}, false
 }
@@ -186,8 +186,10 @@ func (r *Requeuer) Run(ctx context.Context) {
 	for {
 		view := r.options.Cluster.View()
 		wait, worked := r.step(ctx)
-		if !sleep(ctx, pauseFactor*worked) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(pauseFactor * worked):
 		}
 		select {
 		case <-ctx.Done():
@@ -196,18 +198,6 @@ func (r *Requeuer) Run(ctx context.Context) {
 		case <-r.changed:
 		case <-time.After(wait):
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 
@@ -267,7 +257,7 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 		}
 		pod, e := r.options.Cluster.PodByUID(p.uid), engines[p.profile]
 		switch {
-		case pod == nil && now.Sub(p.lastCall) < idleInterval: // kube-scheduler may see a new pod before Outboard does
+		case pod == nil && now.Sub(p.LastCall) < idleInterval: // kube-scheduler may see a new pod before Outboard does
 			wait = unseenInterval
 			continue
 		case pod == nil, pod.Spec.NodeName != "", pod.DeletionTimestamp != nil, e == nil:

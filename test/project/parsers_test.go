@@ -43,7 +43,7 @@ var readers = map[string]string{
 	"internal/ledger/audit: gpuSizes":              "a pod or node, 1.5 MiB",
 	"internal/ledger/audit: allocation":            "a pod or node, 1.5 MiB",
 	"internal/ledger/audit: auditor.gpuSize":       "a pod or node, 1.5 MiB",
-	"internal/ledger/audit: auditor.declaredSizes": "a pod or node, 1.5 MiB",
+	"internal/ledger/audit: Input.gpusOf":          "a pod or node, 1.5 MiB",
 	"policies/cost: parsePrice":                    "a pod or node, 1.5 MiB",
 	"policies/devices: devices.count":              "a pod or node, 1.5 MiB",
 	"policies/devices: devices.namedBy":            "a pod or node, 1.5 MiB",

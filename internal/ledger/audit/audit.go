@@ -99,15 +99,14 @@ func Audit(in Input) []Finding {
 	a := &auditor{
 		Input:  in,
 		pods:   make(map[types.UID]*corev1.Pod, len(in.Pods)),
-		nodes:  make(map[string]*corev1.Node, len(in.Nodes)),
+		gpus:   make(map[string][]int64, len(in.Nodes)),
 		claims: map[claimKey]bool{},
-		sizes:  map[string][]int64{},
 	}
 	for _, pod := range in.Pods {
 		a.pods[pod.UID] = pod
 	}
 	for _, node := range in.Nodes {
-		a.nodes[node.Name] = node
+		a.gpus[node.Name] = in.gpusOf(node)
 	}
 	for _, o := range in.Ledgers {
 		l := &o.Spec
@@ -173,11 +172,11 @@ func compareHolders(a, b Holder) int {
 // auditor is the state of one audit.
 type auditor struct {
 	Input
-	pods     map[types.UID]*corev1.Pod
-	nodes    map[string]*corev1.Node
-	claims   map[claimKey]bool
-	sizes    map[string][]int64 // of GPUs, as nodes declare them, by node
-	findings []Finding
+	pods        map[types.UID]*corev1.Pod
+	gpus        map[string][]int64 // the memory of each GPU, by node
+	claims      map[claimKey]bool
+	findings    []Finding
+	gpuFindings int // how many of them are about what annotations say of a GPU
 }
 
 // claimKey identifies the claims of a pod in one ledger.

@@ -50,15 +50,13 @@ func (a *auditor) auditGPUShare() {
 			byNode[node] = append(byNode[node], pod)
 		}
 	}
-	left := maxGPUFindings
 	for _, node := range slices.Sorted(maps.Keys(byNode)) { // the findings are the same in each audit
-		left = a.auditGPUNode(node, byNode[node], left)
+		a.auditGPUNode(node, byNode[node])
 	}
 }
 
-// auditGPUNode adds up what pods hold of the GPUs of their node. It adds at most so many findings
-// about GPUs as are left, and returns how many are left then.
-func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod, left int) int {
+// auditGPUNode adds up what pods hold of the GPUs of their node.
+func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod) {
 	allocated := map[string][]share{}
 	for _, pod := range pods {
 		shares := gpuShares(pod)
@@ -74,10 +72,10 @@ func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod, left int) int {
 			used, largest = used+s.Amount, max(largest, s.size)
 		}
 		capacity := a.gpuSize(node, index)
-		if used <= capacity || left == 0 {
+		if used <= capacity || a.gpuFindings == maxGPUFindings {
 			continue
 		}
-		left--
+		a.gpuFindings++
 		kind := Overallocated
 		if used <= largest { // the GPU had this size once; the order of the claims is unknown
 			kind = Overcommitted
@@ -87,7 +85,6 @@ func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod, left int) int {
 			Used: used, Capacity: capacity, Holders: holders(shares),
 		})
 	}
-	return left
 }
 
 // auditGPUPod checks that a bound pod that requests GPUs has a claim, or at least annotations that
@@ -202,43 +199,31 @@ func allocation(text string, memory int64) map[string]int64 {
 	return parts
 }
 
-// declaredSizes returns the memory of the first maxGPUs GPUs that the node declares, with 0 for an
-// invalid one. It reads the text of each node once.
-func (a *auditor) declaredSizes(node *corev1.Node) (sizes []int64, declared bool) {
-	text, declared := a.SizesFrom.Of(node)
-	if !declared {
-		return nil, false
-	}
-	sizes, read := a.sizes[node.Name]
-	if !read {
-		items := a.SizesFrom.Items(text)
-		sizes = make([]int64, min(maxGPUs, len(items)))
+// gpusOf returns the memory of each of the node's GPUs, at most maxGPUs; 0 for a declared text that
+// is invalid.
+func (in *Input) gpusOf(node *corev1.Node) []int64 {
+	if text, declared := in.SizesFrom.Of(node); declared {
+		items := in.SizesFrom.Items(text)
+		sizes := make([]int64, min(maxGPUs, len(items)))
 		for i := range sizes {
 			if size, err := strconv.ParseInt(strings.TrimSpace(items[i]), 10, 64); err == nil {
 				sizes[i] = size
 			}
 		}
-		a.sizes[node.Name] = sizes
+		return sizes
 	}
-	return sizes, true
+	memory, count := node.Status.Capacity[memoryResource], node.Status.Capacity[countResource]
+	if count.Value() < 1 {
+		return nil
+	}
+	return slices.Repeat([]int64{memory.Value() / count.Value()}, int(min(maxGPUs, count.Value())))
 }
 
 // gpuSize returns the memory of the node's GPU; 0 if there is no such GPU or node.
 func (a *auditor) gpuSize(node, index string) int64 {
-	object := a.nodes[node]
-	i, err := strconv.ParseUint(index, 10, 16)
-	if object == nil || err != nil || i >= maxGPUs {
-		return 0
+	gpus := a.gpus[node]
+	if i, err := strconv.ParseUint(index, 10, 16); err == nil && i < uint64(len(gpus)) {
+		return gpus[i]
 	}
-	if sizes, declared := a.declaredSizes(object); declared {
-		if i >= uint64(len(sizes)) {
-			return 0
-		}
-		return sizes[i]
-	}
-	memory, count := object.Status.Capacity[memoryResource], object.Status.Capacity[countResource]
-	if i >= uint64(max(0, count.Value())) {
-		return 0
-	}
-	return memory.Value() / count.Value()
+	return 0
 }
