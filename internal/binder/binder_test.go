@@ -227,10 +227,7 @@ func TestBind(t *testing.T) {
 			s.pod.Labels = map[string]string{"needs": "nothing"}
 			s.onBind = func(binder.Binding) error { return unknown }
 		}, "it is not known whether the pod was bound: connection lost", "", ""},
-		{"bound to the node already", func(s *apiServer) { s.pod.Spec.NodeName = "a" }, "", "a", ""},
-		{"bound to another node already", func(s *apiServer) { s.pod.Spec.NodeName = "b" }, `pod default/p is already bound to node "b"`, "b", ""},
 		{"too many Bindings", func(s *apiServer) { s.throttled = errors.New("too many pods are being bound") }, "too many pods are being bound", "", ""},
-		{"the Binding is rejected", func(s *apiServer) { s.onBind = func(binder.Binding) error { return errors.New("forbidden") } }, "forbidden", "", ""},
 		{"the Binding is rejected, and the claim cannot be released", func(s *apiServer) {
 			s.onBind = func(binder.Binding) error { return errors.New("forbidden") }
 			s.onRelease = func() error { return errors.New("no answer") }
@@ -238,28 +235,11 @@ func TestBind(t *testing.T) {
 		{"the pod changes once", func(s *apiServer) {
 			s.onBind = func(b binder.Binding) error { s.onBind = nil; s.changed(); return s.receive(b) }
 		}, "", "a", "a"},
-		{"the pod always changes", func(s *apiServer) {
-			s.onBind = func(b binder.Binding) error { s.changed(); return s.receive(b) }
-		}, "the pod has changed", "", ""},
-		{"the pod has changed and cannot be read", func(s *apiServer) {
-			s.onBind = func(binder.Binding) error { return binder.ErrPodChanged }
-			s.onLive = errors.New("no answer")
-		}, "no answer", "", ""},
-		{"the pod has changed and is gone", func(s *apiServer) {
-			s.onBind = func(binder.Binding) error { s.pod = nil; return binder.ErrPodChanged }
-		}, "pod default/p with UID u does not exist", "", ""},
 		{"the response is lost", func(s *apiServer) {
 			s.onBind = func(b binder.Binding) error { return errors.Join(s.receive(b), unknown) }
 		}, "", "a", "a"},
 		{"the Binding is lost", func(s *apiServer) { s.onBind = func(binder.Binding) error { return unknown } },
 			"the Binding was withdrawn, and the claims of the pod were released: it is not known whether the pod was bound: connection lost", "", ""},
-		{"the Binding is lost, and the pod cannot be changed", func(s *apiServer) {
-			s.onBind = func(binder.Binding) error { return unknown }
-			s.onTouch = func() error { return errors.New("no answer") }
-		}, "it is not known whether the pod was bound: connection lost; its claims stay for now: changing pod default/p: no answer", "", "a"},
-		{"another replica binds the pod elsewhere meanwhile", func(s *apiServer) {
-			s.onBind = func(binder.Binding) error { s.pod.Spec.NodeName = "b"; return unknown }
-		}, `pod default/p is already bound to node "b"`, "b", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newAPIServer()

@@ -2,7 +2,6 @@ package decision_test
 
 import (
 	"encoding/json"
-	"errors"
 	"flag"
 	"os"
 	"reflect"
@@ -151,17 +150,6 @@ func TestText(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-type failingWriter struct{ err error }
-
-func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
-
-func TestTextReturnsTheWritersError(t *testing.T) {
-	full := errors.New("disk full")
-	if err := new(decision.Record).Text(failingWriter{full}); !errors.Is(err, full) {
-		t.Errorf("error is %v, want %v", err, full)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/ledger"
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -80,55 +79,6 @@ func TestClaimGivenUpLeavesNothing(t *testing.T) {
 	for name, want := range map[types.UID]bool{"writing": false, "waiting": false, "stays": true} {
 		if got := w.claimOf(name) != nil; got != want {
 			t.Errorf("%s: the ledger holds a claim: %v, want %v", name, got, want)
-		}
-	}
-}
-
-// Claim uses an existing claim of the pod only if choose accepts it; a rejected claim stays until
-// it is revoked.
-func TestClaimThatCannotBeUsed(t *testing.T) {
-	w := newWorld(t, 2)
-	here, there := w.replicas[0].keeper, w.replicas[1].keeper
-	pod := w.server.addPod("p")
-	pick := choose(w.capacity[gpuOnA], 3)
-	first, err := there.Claim(t.Context(), gpuOnA, pod, "a", pick)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shared, err := there.Claim(t.Context(), gpuOnA, pod, "a", pick)
-	if err != nil || !shared.Shared {
-		t.Fatalf("claim %+v, error %v", shared, err)
-	}
-	unhealthy := errors.New("the device is unhealthy")
-	held, err := here.Claim(t.Context(), gpuOnA, pod, "a", func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
-		if len(l.Pods) == 0 {
-			return pick(l, at) // nothing has been read yet
-		}
-		if !at.Equal(first.At) || l.Unit(first.Annotations["unit"]).Amount("p") != 3 {
-			t.Errorf("choose got ledger %+v at %v", l, at)
-		}
-		return policy.Claim{}, unhealthy
-	})
-	if !errors.Is(err, unhealthy) || held.Token != shared.Token {
-		t.Fatalf("claim %+v, error %v", held, err)
-	}
-	if kept := w.claimOf("p"); kept == nil || kept.Token != shared.Token {
-		t.Fatalf("the ledger holds %+v", kept)
-	}
-	// Another attempt now relies on it.
-	again, err := there.Claim(t.Context(), gpuOnA, pod, "a", pick)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, attempt := range []struct {
-		held snapshot.LedgerPod
-		gone bool
-	}{{held, false}, {again, true}} {
-		if err := here.Revoke(t.Context(), gpuOnA, attempt.held); err != nil {
-			t.Fatal(err)
-		}
-		if got := w.claimOf("p") == nil; got != attempt.gone {
-			t.Errorf("revoked with token %s: the claim is gone: %v, want %v", attempt.held.Token, got, attempt.gone)
 		}
 	}
 }

@@ -54,33 +54,6 @@ func TestManyClaimsAtOnce(t *testing.T) {
 	}
 }
 
-// Claims that arrive during a write are written together.
-func TestClaimsAreWrittenTogether(t *testing.T) {
-	w := newWorld(t, 1)
-	k := w.replicas[0].keeper
-	w.server.block = make(chan struct{})
-	var claims sync.WaitGroup
-	for i := range 20 {
-		pod := w.server.addPod(types.UID(fmt.Sprint(i)))
-		claims.Go(func() {
-			if _, err := k.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 1)); err != nil {
-				t.Error(err)
-			}
-		})
-		for i == 0 && !k.Busy(gpuOnA) { // the first is being written, alone
-			time.Sleep(time.Millisecond)
-		}
-	}
-	for k.Waiting(gpuOnA) < 19 {
-		time.Sleep(time.Millisecond)
-	}
-	close(w.server.block)
-	claims.Wait()
-	if w.server.puts != 2 {
-		t.Errorf("%d writes for 20 claims, want 2", w.server.puts)
-	}
-}
-
 func TestClaimErrors(t *testing.T) {
 	w := newWorld(t, 1)
 	k := w.replicas[0].keeper
@@ -108,28 +81,6 @@ func TestClaimErrors(t *testing.T) {
 	cancel()
 	if _, err := k.Claim(ctx, gpuOnA, pod, "a", choose(units, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("a request that has ended: %v", err)
-	}
-}
-
-// Another Claim for a pod, by this or another Keeper, returns the same claim.
-func TestRepeatedClaimReturnsTheSameClaim(t *testing.T) {
-	w := newWorld(t, 2)
-	pod := w.server.addPod("p")
-	var first snapshot.LedgerPod
-	for i := range 1000 {
-		held, err := w.replicas[i%2].keeper.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 3))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if i == 0 {
-			first = held
-		}
-		if held.Annotations["unit"] != first.Annotations["unit"] || held.Annotations["at"] != first.Annotations["at"] || !held.At.Equal(first.At) {
-			t.Fatalf("got claim %d %v, the first was %v", i, held, first)
-		}
-	}
-	if spec := w.server.ledgers[ledger.Name(gpuOnA)].Spec; len(spec.Pods) != 1 || spec.Units[0].Used()+spec.Units[1].Used() != 3 {
-		t.Errorf("ledger %v", spec)
 	}
 }
 

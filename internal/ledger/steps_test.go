@@ -348,28 +348,6 @@ func TestExaminationHistories(t *testing.T) {
 	})
 }
 
-// A response without a request is a defect of the caller.
-func TestResponsesWithoutRequests(t *testing.T) {
-	o := parseLedger(t, "v1 p=4")
-	for name, f := range map[string]func(){
-		"a write that has ended":       func() { Writing{Request: Request{Kind: Written}}.Next(Response{}) },
-		"an examination that keeps":    func() { Examination{Ledger: &o.Spec, Claim: &o.Spec.Pods[0], Request: KeepClaim}.Next(nil, nil) },
-		"an examination that releases": func() { Examination{Ledger: &o.Spec, Claim: &o.Spec.Pods[0], Request: ReleaseClaim}.Next(nil, nil) },
-		"an examination that has failed": func() {
-			Examination{Ledger: &o.Spec, Claim: &o.Spec.Pods[0], Request: ReadPod, Err: errors.New("lost")}.Next(nil, nil)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			f()
-		})
-	}
-}
-
 // A step changes nothing but its result: a state can be kept, and continued in two ways.
 func TestStepsChangeNoEarlierState(t *testing.T) {
 	base, now := parseLedger(t, "v1 q=3 r=2"), time.Unix(100, 0)
