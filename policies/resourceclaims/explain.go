@@ -88,7 +88,7 @@ func explainMisses(of *firstfit.Request, n *snapshot.Node) []string {
 	for _, claim := range of.Claims() {
 		for i := range claim.Spec.Devices.Requests {
 			request := &claim.Spec.Devices.Requests[i]
-			devices, err := h.misses(of, firstfit.Preferred(request), n)
+			devices, err := h.misses(of, firstfit.Preferred(request))
 			what := fmt.Sprintf("claim %s, request %s", claim.Name, request.Name)
 			switch {
 			case err != nil:
@@ -104,71 +104,51 @@ func explainMisses(of *firstfit.Request, n *snapshot.Node) []string {
 }
 
 // misses names the devices of the class, each with why it alone cannot serve what is wanted.
-func (h *hardware) misses(of *firstfit.Request, want *resourcev1.ExactDeviceRequest, n *snapshot.Node) (devices []string, err error) {
-	for _, pool := range n.DevicePools() {
-		for _, s := range pool.Slices {
-			for i := range s.Spec.Devices {
-				d := &s.Spec.Devices[i]
-				class, selected, err := of.Selects(want, pool.Driver, d)
-				if err != nil {
-					return nil, err
-				}
-				if !class {
-					continue
-				}
-				reason := "not selected"
-				if selected {
-					reason = h.miss(want, deviceID{pool.Driver, pool.Name, d.Name}, d)
-				}
-				devices = append(devices, fmt.Sprintf("%s (%s)", d.Name, reason))
-			}
+func (h *hardware) misses(of *firstfit.Request, want *resourcev1.ExactDeviceRequest) (devices []string, err error) {
+	for _, d := range h.devices {
+		class, selected, err := of.Selects(want, d.driver, d.Device)
+		if err != nil {
+			return nil, err
+		}
+		reason := "not selected"
+		if selected {
+			reason = d.miss(want)
+		}
+		if class {
+			devices = append(devices, fmt.Sprintf("%s (%s)", d.Name, reason))
 		}
 	}
 	return devices, nil
 }
 
 // miss returns why the selected device alone cannot serve what is wanted.
-func (h *hardware) miss(want *resourcev1.ExactDeviceRequest, id deviceID, d *resourcev1.Device) string {
+func (d *device) miss(want *resourcev1.ExactDeviceRequest) string {
 	for _, taint := range d.Taints {
 		tolerates := func(t resourcev1.DeviceToleration) bool { return resourceclaim.ToleratesTaint(t, taint) }
 		if taint.Effect != resourcev1.DeviceTaintEffectNone && !slices.ContainsFunc(want.Tolerations, tolerates) {
 			return "tainted: " + taint.Key
 		}
 	}
-	units := h.unitsOf(id, d)
-	var whole, shares []snapshot.DeviceAllocation
-	for _, a := range units[0].held {
-		switch {
-		case a.Result.Device != d.Name: // another partition
-		case a.Result.ShareID == nil:
-			whole = append(whole, a)
-		default:
-			shares = append(shares, a)
-		}
+	others := func(a snapshot.DeviceAllocation) bool { return a.Result.Device != d.Name }
+	held := slices.DeleteFunc(slices.Clone(d.units[0].held), others)
+	if len(held) > 0 && held[0].Result.ShareID == nil {
+		return "allocated to " + holders(held, "")
 	}
-	switch {
-	case len(whole) > 0:
-		return "allocated to " + holders(whole, "")
-	case isShared(d):
-		for _, name := range slices.Sorted(maps.Keys(d.Capacity)) {
-			capacity, free := d.Capacity[name], d.Capacity[name].Value.DeepCopy()
-			for _, a := range shares {
-				free.Sub(a.Result.ConsumedCapacity[name])
-			}
-			if free.Cmp(amountWanted(want, name, capacity)) < 0 {
-				return fmt.Sprintf("%s: %s", name, short(free, capacity.Value, shares, name))
-			}
+	for _, name := range slices.Sorted(maps.Keys(d.Capacity)) {
+		capacity, free := d.Capacity[name], d.Capacity[name].Value.DeepCopy()
+		for _, a := range held {
+			free.Sub(a.Result.ConsumedCapacity[name])
 		}
-	}
-	if len(shares) > 0 {
-		return "can serve it alone" // its counters are used already
+		if d.shared() && free.Cmp(amountWanted(want, name, capacity)) < 0 {
+			return fmt.Sprintf("%s: %s", name, short(free, capacity.Value, held, name))
+		}
 	}
 	for i := range d.ConsumesCounters {
 		consumes := &d.ConsumesCounters[i]
 		for _, name := range slices.Sorted(maps.Keys(consumes.Counters)) {
 			wanted := consumes.Counters[name].Value
-			if free := units[i].free(name); free.Cmp(wanted) < 0 {
-				return fmt.Sprintf("counter %s of %s: %s", name, consumes.CounterSet, short(free, wanted, units[i].held, ""))
+			if free := d.units[i].free(name); !d.cut && free.Cmp(wanted) < 0 {
+				return fmt.Sprintf("counter %s of %s: %s", name, consumes.CounterSet, short(free, wanted, d.units[i].held, ""))
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package resourceclaims
 
 import (
 	"math"
+	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -12,43 +13,40 @@ import (
 // whole is all of a unit.
 const whole = 1000
 
-// unitKey identifies what claims share out: a set of counters from which devices are cut, such as a
-// GPU that is divided into partitions, or a device that consumes no counters.
-type unitKey struct {
-	driver, pool, name string
-	counters           bool
-}
-
-// unit is what a node has of one unit, and what of it is allocated.
+// unit is what claims share out, and what of it is allocated: a set of counters from which devices
+// are cut, such as a GPU that is divided into partitions, or a device that consumes no counters.
 type unit struct {
-	unitKey
+	id
+	counters bool // it is a set of counters
 	// capacity and allocated are by counter, or by capacity. allocated is nil if nothing is.
 	capacity, allocated map[string]resource.Quantity
 	taken               bool                        // as a whole
 	held                []snapshot.DeviceAllocation // by claims
 }
 
-// deviceID identifies a device of a node.
-type deviceID struct{ driver, pool, name string }
+// id identifies a device, or a set of counters, of a node.
+type id struct{ driver, pool, name string }
 
-// hardware are the units of a node, and the devices that use them.
-type hardware struct {
-	units   []*unit
-	of      map[unitKey]*unit
-	devices map[deviceID]*resourcev1.Device
-	cut     map[deviceID]bool // the devices with counters that are allocated
+// device is a device of a node. Invariant: it is allocated by its units. One without counters is a
+// unit, and the only one that it has.
+type device struct {
+	*resourcev1.Device
+	id
+	units []*unit // in the order of its counters; empty ones for sets that do not exist
+	cut   bool    // it has counters, and is allocated
 }
 
-// hardwareOf returns the units of the pools, with what is allocated of them.
+// hardware are the devices of a node, in the order in which kube-scheduler tries them, and the
+// units that they use.
+type hardware struct {
+	units   []*unit
+	devices []*device
+	byID    map[id]*device
+}
+
+// hardwareOf returns the hardware of the pools, with what is allocated of it.
 func hardwareOf(pools []snapshot.DevicePool) *hardware {
-	h := &hardware{
-		of: map[unitKey]*unit{}, devices: map[deviceID]*resourcev1.Device{}, cut: map[deviceID]bool{},
-	}
-	for i := range pools {
-		for _, s := range pools[i].Slices {
-			h.add(&pools[i], s)
-		}
-	}
+	h := emptyHardware(pools)
 	for i := range pools {
 		for _, a := range pools[i].Allocated {
 			for _, u := range h.allocate(a.Result) {
@@ -59,75 +57,87 @@ func hardwareOf(pools []snapshot.DevicePool) *hardware {
 	return h
 }
 
-// add adds what a slice of the pool has.
-func (h *hardware) add(pool *snapshot.DevicePool, s *resourcev1.ResourceSlice) {
-	for i := range s.Spec.SharedCounters {
-		set := &s.Spec.SharedCounters[i]
-		u := h.addUnit(unitKey{pool.Driver, pool.Name, set.Name, true}, len(set.Counters))
-		for name, counter := range set.Counters {
-			u.capacity[name] = counter.Value
+// emptyHardware returns the hardware of the pools, as if nothing of it were allocated.
+func emptyHardware(pools []snapshot.DevicePool) *hardware {
+	h := &hardware{byID: map[id]*device{}}
+	for i := range pools {
+		pool, sets := &pools[i], map[string]*unit{}
+		for _, s := range pool.Slices {
+			for j := range s.Spec.SharedCounters {
+				set := &s.Spec.SharedCounters[j]
+				u := h.addUnit(id{pool.Driver, pool.Name, set.Name}, len(set.Counters))
+				u.counters, sets[set.Name] = true, u
+				for name, counter := range set.Counters {
+					u.capacity[name] = counter.Value
+				}
+			}
+		}
+		for _, s := range pool.Slices {
+			for j := range s.Spec.Devices {
+				h.addDevice(&s.Spec.Devices[j], pool, sets)
+			}
 		}
 	}
-	for i := range s.Spec.Devices {
-		device := &s.Spec.Devices[i]
-		h.devices[deviceID{pool.Driver, pool.Name, device.Name}] = device
-		if len(device.ConsumesCounters) > 0 {
-			continue
-		}
-		u := h.addUnit(unitKey{pool.Driver, pool.Name, device.Name, false}, len(device.Capacity))
-		for name, capacity := range device.Capacity {
-			u.capacity[string(name)] = capacity.Value
-		}
-	}
+	return h
 }
 
-func (h *hardware) addUnit(key unitKey, capacities int) *unit {
-	u := &unit{unitKey: key, capacity: make(map[string]resource.Quantity, capacities)}
+func (h *hardware) addUnit(of id, capacities int) *unit {
+	u := &unit{id: of, capacity: make(map[string]resource.Quantity, capacities)}
 	h.units = append(h.units, u)
-	h.of[key] = u
 	return u
+}
+
+func (h *hardware) addDevice(of *resourcev1.Device, pool *snapshot.DevicePool, sets map[string]*unit) {
+	d := &device{Device: of, id: id{pool.Driver, pool.Name, of.Name}}
+	h.devices = append(h.devices, d)
+	h.byID[d.id] = d
+	for i := range of.ConsumesCounters {
+		u := sets[of.ConsumesCounters[i].CounterSet]
+		if u == nil {
+			u = new(unit)
+		}
+		d.units = append(d.units, u)
+	}
+	if len(d.units) > 0 {
+		return
+	}
+	u := h.addUnit(d.id, len(of.Capacity))
+	for name, capacity := range of.Capacity {
+		u.capacity[string(name)] = capacity.Value
+	}
+	d.units = []*unit{u}
+}
+
+// deviceOf returns the device of which the result has something, or nil: administrative access uses
+// nothing of a device, and one may exist no more.
+func (h *hardware) deviceOf(r *resourcev1.DeviceRequestAllocationResult) *device {
+	if isAdmin(r) {
+		return nil
+	}
+	return h.byID[id{r.Driver, r.Pool, r.Device}]
 }
 
 // allocate allocates what the result has, a device with counters only once, and returns the units.
 func (h *hardware) allocate(r *resourcev1.DeviceRequestAllocationResult) []*unit {
-	id := deviceID{r.Driver, r.Pool, r.Device}
-	device := h.devices[id]
-	if device == nil || isAdmin(r) {
-		return nil
-	}
-	units := h.unitsOf(id, device)
+	d := h.deviceOf(r)
 	switch {
-	case len(device.ConsumesCounters) == 0 && r.ShareID == nil:
-		units[0].taken = true
-	case len(device.ConsumesCounters) == 0:
+	case d == nil:
+		return nil
+	case len(d.ConsumesCounters) == 0 && r.ShareID == nil:
+		d.units[0].taken = true
+	case len(d.ConsumesCounters) == 0:
 		for name, amount := range r.ConsumedCapacity {
-			units[0].add(string(name), amount)
+			d.units[0].add(string(name), amount)
 		}
-	case !h.cut[id]:
-		h.cut[id] = true
-		for i, u := range units {
-			for name, counter := range device.ConsumesCounters[i].Counters {
+	case !d.cut:
+		d.cut = true
+		for i, u := range d.units {
+			for name, counter := range d.ConsumesCounters[i].Counters {
 				u.add(name, counter.Value)
 			}
 		}
 	}
-	return units
-}
-
-// unitsOf returns the units of which the device consists, in the order of its counters. A set of
-// counters that does not exist is an empty unit.
-func (h *hardware) unitsOf(id deviceID, d *resourcev1.Device) []*unit {
-	if len(d.ConsumesCounters) == 0 {
-		return []*unit{h.of[unitKey{id.driver, id.pool, id.name, false}]}
-	}
-	units := make([]*unit, len(d.ConsumesCounters))
-	for i := range units {
-		key := unitKey{id.driver, id.pool, d.ConsumesCounters[i].CounterSet, true}
-		if units[i] = h.of[key]; units[i] == nil {
-			units[i] = new(unit)
-		}
-	}
-	return units
+	return d.units
 }
 
 func (u *unit) add(name string, amount resource.Quantity) {
@@ -144,6 +154,21 @@ func (u *unit) free(name string) resource.Quantity {
 	left := u.capacity[name].DeepCopy()
 	left.Sub(u.allocated[name])
 	return left
+}
+
+// memory returns how much memory the unit has, and how much of it is allocated. A unit without
+// memory has 1, of which all or nothing is allocated.
+func (u *unit) memory() (size, used int64) {
+	capacity, _ := memoryIn(u.capacity, u.driver)
+	allocated, _ := memoryIn(u.allocated, u.driver)
+	size = max(1, capacity.Value())
+	switch {
+	case !u.taken && allocated.Sign() > 0:
+		return size, allocated.Value()
+	case u.taken || len(u.held) > 0 && capacity.Sign() <= 0:
+		return size, size
+	}
+	return size, 0
 }
 
 // used returns how much of the unit is allocated, in thousandths: the maximum over its capacities,
@@ -166,14 +191,19 @@ func (u *unit) used() int64 {
 	return most
 }
 
-// isAdmin reports whether the result is administrative access, which uses nothing of the device.
-func isAdmin(r *resourcev1.DeviceRequestAllocationResult) bool {
-	return r.AdminAccess != nil && *r.AdminAccess
+// tainted reports whether usual claims, which tolerate no taint, cannot have the device.
+func (d *device) tainted() bool {
+	return slices.ContainsFunc(d.Taints, func(t resourcev1.DeviceTaint) bool { return t.Effect != resourcev1.DeviceTaintEffectNone })
 }
 
-// isShared reports whether several claims can have parts of the device.
-func isShared(d *resourcev1.Device) bool {
+// shared reports whether several claims can have parts of the device.
+func (d *device) shared() bool {
 	return d.AllowMultipleAllocations != nil && *d.AllowMultipleAllocations
+}
+
+// isAdmin reports whether the result is administrative access.
+func isAdmin(r *resourcev1.DeviceRequestAllocationResult) bool {
+	return r.AdminAccess != nil && *r.AdminAccess
 }
 
 // memoryCapacity is the capacity of which claims request shares.

@@ -150,7 +150,7 @@ func (s *shapes) describe(request *firstfit.Request) (of *placement.Shape) {
 	var without []*described // the kinds on which nothing is allocated
 	allWhole, sameShare := true, true
 	for _, n := range s.samples {
-		d := s.policy.describe(n.DevicePools(), false)
+		d := s.policy.describe(emptyHardware(s.policy.poolsOf(n)))
 		if d == nil {
 			continue // it has no devices of the driver, or they are not alike
 		}
@@ -198,34 +198,39 @@ func (d *described) room() *placement.Node {
 // shape returns the shape of what is allocated of the empty devices: one partition, or shares of
 // GPUs, each of which is whole or not. These must be those that a pod with the shape gets.
 func (d *described) shape(results []*resourcev1.DeviceRequestAllocationResult) (s placement.Shape, whole, ok bool) {
-	var gpus []int
-	var parts []placement.Device
+	var places []placement.Device
 	whole = true
 	for _, r := range results {
-		if isAdmin(r) {
+		at, ok := d.place[id{r.Driver, r.Pool, r.Device}]
+		share := consumed(r)
+		switch {
+		case isAdmin(r):
 			return s, false, false
+		case !ok: // of another driver
+			continue
+		case slices.Contains(places, at), len(places) > 0 && share != s.Share:
+			return s, false, false
+		case d.parts == nil:
+			s.Share, whole = share, whole && (share == 0 || share >= d.gpus[at.GPU].Size)
 		}
-		id := deviceID{r.Driver, r.Pool, r.Device}
-		if part, ok := d.part[id]; ok {
-			parts = append(parts, part)
-		}
-		if gpu, ok := d.index[id]; ok {
-			share := consumed(r)
-			if len(gpus) > 0 && share != s.Share {
-				return s, false, false
-			}
-			gpus, s.Share = append(gpus, gpu), share
-			whole = whole && (share == 0 || share >= d.gpus[gpu].Size)
-		}
+		places = append(places, at)
 	}
-	if len(parts) == 1 {
-		profile := d.parts.Layout.Profile(parts[0].Partition)
+	if d.parts != nil {
+		if len(places) != 1 {
+			return s, whole, false
+		}
+		profile := d.parts.Layout.Profile(places[0].Partition)
 		first, _ := d.parts.First(profile)
-		return placement.Shape{Profile: d.parts.Profiles[profile]}, true, first == parts[0]
+		return placement.Shape{Profile: d.parts.Profiles[profile]}, true, first == places[0]
 	}
-	s.GPUs = len(gpus)
-	empty := d.room()
-	empty.GPUs = slices.Clone(empty.GPUs)
-	slices.Sort(gpus)
-	return s, whole, len(gpus) > 0 && slices.Equal(empty.Take(s, placement.FirstFree), gpus)
+	s.GPUs = len(places)
+	left := s.GPUs // of the first ones with room
+	for i, gpu := range d.gpus {
+		if left > 0 && gpu.Fits(s) {
+			if left--; !slices.Contains(places, placement.Device{GPU: i}) {
+				return s, whole, false
+			}
+		}
+	}
+	return s, whole, s.GPUs > 0 && left == 0
 }

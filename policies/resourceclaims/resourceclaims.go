@@ -11,6 +11,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/lru"
 
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/internal/placement/strategy"
@@ -24,12 +25,12 @@ type resourceClaims struct {
 	predictor *firstfit.Predictor
 	scores    scores
 	listed    *snapshot.Fact[policy.NodeUnits]
-	layouts   layouts
+	layouts   *lru.Cache       // of *layout, by name
 	ranker    *strategy.Ranker // nil: each node is scored alone
 }
 
 func newResourceClaims(config Config) *resourceClaims {
-	p := &resourceClaims{config: config, predictor: firstfit.New()}
+	p := &resourceClaims{config: config, predictor: firstfit.New(), layouts: lru.New(maxLayouts)}
 	p.listed = snapshot.NewFact(p.list)
 	if config.ScoringStrategy.Type == LeastWaste {
 		p.ranker = strategy.New(strategy.Options{Strategy: strategy.LeastWaste(), Node: p.room, Shapes: p.shapesOf})

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
@@ -30,35 +29,18 @@ func (p *resourceClaims) Units(view *snapshot.View) policy.UnitList {
 
 // list describes the units of the driver on the node.
 func (p *resourceClaims) list(n *snapshot.Node) policy.NodeUnits {
-	listed := policy.NodeUnits{Node: n.Name}
-	var pools []snapshot.DevicePool
-	for _, pool := range n.DevicePools() {
-		if pool.Driver == p.config.ScoringStrategy.Driver {
-			pools = append(pools, pool)
-			for _, s := range pool.Slices {
-				for i := range s.Spec.Devices {
-					listed.Group = p.modelOf(&s.Spec.Devices[i])
-				}
-			}
-		}
+	listed, pools, pods := policy.NodeUnits{Node: n.Name}, p.poolsOf(n), podsOfClaims(n)
+	h := hardwareOf(pools)
+	if len(h.devices) > 0 {
+		listed.Group = p.modelOf(h.devices[0])
 	}
-	h, pods := hardwareOf(pools), podsOfClaims(n)
 	for _, own := range h.units {
-		u := policy.Unit{Name: own.name, Capacity: max(1, memoryOf(own.capacity, own.driver))}
+		size, used := own.memory()
+		u := policy.Unit{Name: own.name, Capacity: gibOf(size), Used: gibOf(used)}
 		if len(pools) > 1 {
 			u.Name = own.pool + "/" + own.name
 		}
-		if device := h.devices[deviceID{own.driver, own.pool, own.name}]; device != nil {
-			u.Unhealthy = !own.counters && ownDevice{Device: device}.tainted()
-		}
-		switch {
-		case own.taken:
-			u.Used = u.Capacity
-		case memoryOf(own.capacity, own.driver) > 0:
-			u.Used = memoryOf(own.allocated, own.driver)
-		case len(own.allocated) > 0:
-			u.Used = 1
-		}
+		u.Unhealthy = !own.counters && h.byID[own.id].tainted()
 		for _, a := range own.held {
 			claim := types.NamespacedName{Namespace: a.Claim.Namespace, Name: a.Claim.Name}
 			amount := cmp.Or(h.memoryFrom(own, a.Result), u.Capacity)
@@ -71,7 +53,7 @@ func (p *resourceClaims) list(n *snapshot.Node) policy.NodeUnits {
 
 // memoryFrom returns how much memory of the unit the result has, or 0 if it has the whole unit.
 func (h *hardware) memoryFrom(u *unit, r *resourcev1.DeviceRequestAllocationResult) int64 {
-	for _, consumes := range h.devices[deviceID{r.Driver, r.Pool, r.Device}].ConsumesCounters {
+	for _, consumes := range h.deviceOf(r).ConsumesCounters {
 		if memory, ok := memoryIn(consumes.Counters, r.Driver); ok && consumes.CounterSet == u.name {
 			return gibOf(memory.Value.Value())
 		}
@@ -92,10 +74,5 @@ func podsOfClaims(n *snapshot.Node) map[types.NamespacedName]types.UID {
 	return pods
 }
 
-// memoryOf returns the memory of the amounts in GiB, rounded up.
-func memoryOf(amounts map[string]resource.Quantity, driver string) int64 {
-	amount, _ := memoryIn(amounts, driver)
-	return gibOf(amount.Value())
-}
-
+// gibOf returns the bytes in GiB, rounded up.
 func gibOf(bytes int64) int64 { return (max(0, bytes) + gib - 1) / gib }
