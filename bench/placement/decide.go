@@ -101,7 +101,7 @@ func (h *held) target() int64 { return int64(heldAt * float64(h.all)) }
 
 func (h *held) add(job, node, gpu int) placed {
 	h.count++
-	p := placed{h.count, job, node, h.nodes[node].Take(h.shapes[job], gpu)}
+	p := placed{h.count, job, node, take(h.nodes[node], h.shapes[job], gpu)}
 	h.running = append(h.running, p)
 	h.used += int64(len(p.gpus)) * h.shapes[job].Share
 	return p
@@ -118,7 +118,20 @@ func (h *held) end(d decider) {
 	d.removed(p)
 }
 
-// give returns what Take has taken of the node.
+// take takes what the shape requests, which must fit, from the given GPU of the node or the first
+// ones with room, and returns the indices of the GPUs.
+func take(n *placement.Node, s placement.Shape, gpu int) (taken []int) {
+	n.CPU, n.Memory = n.CPU-s.CPU, n.Memory-s.Memory
+	for i := range n.GPUs {
+		if len(taken) < s.GPUs && n.GPUs[i].Fits(s) && (gpu == placement.FirstFree || gpu == i) {
+			n.GPUs[i].Take(s)
+			taken = append(taken, i)
+		}
+	}
+	return taken
+}
+
+// give returns what take has taken of the node.
 func give(n *placement.Node, s placement.Shape, gpus []int) {
 	n.CPU, n.Memory = n.CPU+s.CPU, n.Memory+s.Memory
 	for _, i := range gpus {

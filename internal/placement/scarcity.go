@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 )
@@ -22,30 +21,17 @@ type scarce struct {
 	demand, squares float64 // Σ weight·thousandths, Σ weight·thousandths²
 }
 
-// group is a kind of slot: several whole GPUs of a node, with enough CPU and memory for a pod that
-// requests them.
-type group struct {
-	models          *models
-	gpus            int
-	cpu, memory     int64
-	demand, squares float64 // Σ weight·slots, Σ weight·slots²
-}
-
-// groupKey identifies a group while the groups are collected.
-type groupKey struct {
-	models      string
+// slot is several whole GPUs of a node, with enough CPU and memory for a pod that requests them.
+type slot struct {
+	models      *models
 	gpus        int
 	cpu, memory int64
 }
 
-func (m *models) key() string {
-	key := make([]byte, len(m.has))
-	for i, has := range m.has {
-		if has {
-			key[i] = 1
-		}
-	}
-	return string(key)
+// group is a kind of slot, with the requests for it.
+type group struct {
+	slot
+	demand, squares float64 // Σ weight·slots, Σ weight·slots²
 }
 
 // requests reports whether a pod that requests a slot of the group could have the shape.
@@ -90,7 +76,7 @@ func (g *group) slots(kind int16, cpu, memory int64, whole int) int {
 func (w *Waste) learnScarce(shapes []weighted) {
 	for _, s := range shapes {
 		limit := w.limits[s.Models]
-		if s.GPUs == 0 || limit.all || limit.none || slices.ContainsFunc(w.scarce, func(known scarce) bool { return known.models.equal(limit) }) {
+		if s.GPUs == 0 || limit.all || limit.none || slices.ContainsFunc(w.scarce, func(known scarce) bool { return known.models == limit }) {
 			continue
 		}
 		one := scarce{models: limit}
@@ -107,23 +93,24 @@ func (w *Waste) learnScarce(shapes []weighted) {
 // learnGroups finds the kinds of slots: the shapes with several GPUs that request the most, and any
 // pod with 2, 4 or 8 GPUs.
 func (w *Waste) learnGroups(shapes []weighted) {
-	requested, byKey := map[groupKey]float64{}, map[groupKey]group{}
+	requested := map[slot]float64{}
+	var slots []slot // in the order of the shapes, and then by requested GPUs
 	for _, s := range shapes {
 		if limit := w.limits[s.Models]; s.GPUs > 1 && !limit.none {
-			key := groupKey{limit.key(), s.GPUs, s.CPU, s.Memory}
-			requested[key] += s.weight * float64(s.GPUs)
-			byKey[key] = group{models: limit, gpus: s.GPUs, cpu: s.CPU, memory: s.Memory}
+			of := slot{limit, s.GPUs, s.CPU, s.Memory}
+			if _, known := requested[of]; !known {
+				slots = append(slots, of)
+			}
+			requested[of] += s.weight * float64(s.GPUs)
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(requested), func(a, b groupKey) int {
-		return cmp.Or(cmp.Compare(requested[b], requested[a]), cmp.Compare(a.models, b.models), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.memory, b.memory))
-	})
-	for _, key := range keys[:min(len(keys), maxGroups)] {
-		w.groups = append(w.groups, byKey[key])
+	slices.SortStableFunc(slots, func(a, b slot) int { return cmp.Compare(requested[b], requested[a]) })
+	for _, of := range slots[:min(len(slots), maxGroups)] {
+		w.groups = append(w.groups, group{slot: of})
 	}
 	any := w.modelsOf(Models{})
 	for _, gpus := range []int{8, 4, 2} {
-		w.groups = append(w.groups, group{models: any, gpus: gpus, demand: priorSlots, squares: priorSlots})
+		w.groups = append(w.groups, group{slot{models: any, gpus: gpus}, priorSlots, priorSlots})
 	}
 	for i := range w.groups {
 		g := &w.groups[i]
@@ -205,17 +192,16 @@ func (s *Supply) change(n *Node, sign int64) {
 // Prices are the prices of GPUs and slots that other pods need because they can use nothing else.
 // They are immutable.
 type Prices struct {
-	waste    *Waste
-	model    []float64 // by kind, per thousandth of a GPU, 0..1
-	slot     []float64 // by group, in thousandths of a GPU
-	turnover float64
-	dear     []int // the groups with a price, the highest price first
+	waste *Waste
+	model []float64 // by kind, per thousandth of a GPU, 0..1
+	slot  []float64 // by group, in thousandths of a GPU
+	dear  []int     // the groups with a price, the highest price first
 }
 
 // Prices returns the prices for the current supply.
 func (s *Supply) Prices() *Prices {
 	w, total := s.waste, 0.0
-	p := &Prices{waste: w, model: make([]float64, len(w.kinds)), slot: make([]float64, len(w.groups)), turnover: w.turnover}
+	p := &Prices{waste: w, model: make([]float64, len(w.kinds)), slot: make([]float64, len(w.groups))}
 	free := make([]float64, len(w.kinds)) // in thousandths of GPUs
 	for i, kind := range w.kinds {
 		free[i] = float64(s.free[i]) / float64(max(1, kind.Size)) * Whole
@@ -243,7 +229,7 @@ func (s *Supply) Prices() *Prices {
 	}
 	for i := range w.groups {
 		g, slots := &w.groups[i], float64(s.slots[i])
-		if slots == 0 && p.turnover > 0 {
+		if slots == 0 && p.waste.turnover > 0 {
 			slots = 1 // a slot may become free
 		}
 		p.slot[i] = Whole * float64(g.gpus) * runsOut(h, g.demand, g.squares, slots, 0.5)
@@ -304,11 +290,11 @@ func (p *Prices) lost(group int, t Terms) float64 {
 	before, after := square(unused%gpus, gpus), square(left%gpus, gpus)
 	switch breaks := t.breaks>>group&1 == 1; {
 	case !breaks:
-		return p.turnover * max(0, before-after)
+		return p.waste.turnover * max(0, before-after)
 	case left >= unused/gpus*gpus: // for lack of CPU or memory: no GPU of the slot is taken
 		return 1
 	default:
-		return 1 - p.turnover*after
+		return 1 - p.waste.turnover*after
 	}
 }
 

@@ -115,8 +115,8 @@ func TestBrokenSlotsWhilePodsGo(t *testing.T) {
 		supply.Add(n)
 	}
 	prices := supply.Prices()
-	if prices.turnover != 1 {
-		t.Fatalf("turnover is %v", prices.turnover)
+	if w.turnover != 1 {
+		t.Fatalf("turnover is %v", w.turnover)
 	}
 	sum := 0.0
 	want := []float64{1 - 9.0/16, 9.0/16 - 4.0/16, 4.0/16 - 1.0/16, 1.0 / 16}
@@ -158,7 +158,7 @@ func TestSlotsAreBrokenByCPUAndMemory(t *testing.T) {
 	n, supply = node("T4", 10000, 5000, 1000, 1000, 1000), NewSupply(w)
 	supply.Add(n)
 	prices = supply.Prices()
-	if got, _ := prices.broken(offerOn(t, w, n, Shape{CPU: 9000}).Terms); prices.turnover != 1 || got != prices.slot[0] {
+	if got, _ := prices.broken(offerOn(t, w, n, Shape{CPU: 9000}).Terms); w.turnover != 1 || got != prices.slot[0] {
 		t.Errorf("taking the CPU of a slot costs %v, the slot %v", got, prices.slot)
 	}
 }

@@ -33,12 +33,9 @@ func NewModels(names ...string) Models {
 	return Models{strings.Join(slices.Compact(names), "\n")}
 }
 
-// Any reports whether the set contains all models.
-func (m Models) Any() bool { return m.names == "" }
-
 // Has reports whether the set contains the model.
 func (m Models) Has(model string) bool {
-	if m.Any() {
+	if m.names == "" {
 		return true
 	}
 	for name := range strings.SplitSeq(m.names, "\n") {
@@ -169,20 +166,6 @@ func (n *Node) Fits(s Shape) bool {
 
 // FirstFree means the GPUs with the lowest indices that have room.
 const FirstFree = -1
-
-// Take takes what the shape requests, which must fit, from the given GPU or the first ones with
-// room, and returns the indices of the GPUs.
-func (n *Node) Take(s Shape, gpu int) []int {
-	n.CPU, n.Memory = n.CPU-s.CPU, n.Memory-s.Memory
-	var taken []int
-	for i := range n.GPUs {
-		if len(taken) < s.GPUs && n.GPUs[i].Fits(s) && (gpu == FirstFree || gpu == i) {
-			n.GPUs[i].Take(s)
-			taken = append(taken, i)
-		}
-	}
-	return taken
-}
 
 // TakeFirst takes what the shape requests from the first GPUs with room.
 func TakeFirst(gpus []GPU, s Shape) {

@@ -1,6 +1,11 @@
 package placement
 
-import "math"
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+)
 
 const (
 	// A table divides a GPU into at most maxSteps, so that every share is a whole number of steps,
@@ -54,53 +59,41 @@ func divisor(a, b int64) int64 {
 	return a
 }
 
-// workload is a kind of pod in a table.
-type workload struct{ f, x int }
+// tableOffer is a kind of pod: what it takes, how likely it comes next, and what it pays then.
+type tableOffer struct {
+	f, x    int
+	q, paid float64
+}
 
-// workloads are the probabilities of each kind to come next, and what it pays then.
-type workloads map[workload]struct{ q, paid float64 }
-
-// workloadsOf returns what the mix offers a GPU of the kind. Pods pay their worth, by steps; need
-// returns what a shape requests of the other resource, in cells. It is divided equally among the
-// GPUs of the pod, or, for a pod without GPUs, among the GPUs of the node.
-func workloadsOf(m *Mix, kind Kind, worth []float64, need func(Shape) float64) workloads {
+// offersOf returns what the mix offers a GPU of the kind, by f and then by x. Pods pay their worth,
+// by steps; need returns what a shape requests of the other resource, in cells. It is divided
+// equally among the GPUs of the pod, or, for a pod without GPUs, among the GPUs of the node.
+func offersOf(m *Mix, kind Kind, worth []float64, need func(Shape) float64) []tableOffer {
 	steps := len(worth) - 1
-	all := workloads{}
+	byNeed := map[[2]int]tableOffer{}
 	for _, s := range m.shapes() {
 		if !s.Models.Has(kind.Model) || s.units(kind) > kind.Size {
 			continue
 		}
-		w, q, paid := workload{x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(kind.GPUs)))}, withoutGPU*s.weight/m.seen, 0.0
+		f, x, q := 0, atMost(cells+1, math.Ceil(need(s.Shape)/float64(kind.GPUs))), withoutGPU*s.weight/m.seen
 		if s.GPUs > 0 {
-			w = workload{f: stepsFor(s.Shape, kind, steps), x: atMost(cells+1, math.Ceil(need(s.Shape)/float64(s.GPUs)))}
+			f, x = stepsFor(s.Shape, kind, steps), atMost(cells+1, math.Ceil(need(s.Shape)/float64(s.GPUs)))
 			q = s.weight / m.seen
-			paid = worth[w.f] * Whole
 		}
-		if w == (workload{}) {
-			continue // takes nothing
+		if f == 0 && x == 0 || x > cells {
+			continue // takes nothing, or does not fit
 		}
-		sum := all[w]
-		sum.q, sum.paid = sum.q+q, sum.paid+q*paid
-		all[w] = sum
+		sum := byNeed[[2]int{f, x}]
+		byNeed[[2]int{f, x}] = tableOffer{f, x, sum.q + q, sum.paid + q*worth[f]*Whole}
 	}
-	return all
+	return slices.SortedFunc(maps.Values(byNeed), func(a, b tableOffer) int {
+		return cmp.Or(cmp.Compare(a.f, b.f), cmp.Compare(a.x, b.x))
+	})
 }
 
 func atMost(limit int, x float64) int { return int(math.Min(float64(limit), x)) }
 
-func newTable(all workloads, steps int) *table {
-	type offer struct {
-		workload
-		q, paid float64
-	}
-	var offers []offer // in a fixed order, because sums of floating-point numbers depend on it
-	for f := range steps + 1 {
-		for x := range cells + 1 {
-			if next, ok := all[workload{f, x}]; ok {
-				offers = append(offers, offer{workload{f, x}, next.q, next.paid})
-			}
-		}
-	}
+func newTable(offers []tableOffer, steps int) *table {
 	t := &table{steps, make([][cells + 1]float32, steps+1)}
 	for f := range t.v {
 		for x := range t.v[f] {

@@ -31,7 +31,7 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 	if steps != 100 {
 		t.Fatalf("%d steps", steps)
 	}
-	table := newTable(workloadsOf(m, kind, worths(nil, steps), inCores), steps)
+	table := newTable(offersOf(m, kind, worths(nil, steps), inCores), steps)
 	type state struct{ f, x int }
 	type offer struct {
 		f, x    int
@@ -65,7 +65,7 @@ func TestTableAgainstTheProcessItself(t *testing.T) {
 }
 
 func TestTableBetweenCellsAndBeyond(t *testing.T) {
-	table := newTable(workloadsOf(mixOf(map[Shape]float64{{CPU: 10000, GPUs: 1, Share: 500}: 1}), Kind{"T4", 1, Whole}, worths(nil, 100), inCores), 100)
+	table := newTable(offersOf(mixOf(map[Shape]float64{{CPU: 10000, GPUs: 1, Share: 500}: 1}), Kind{"T4", 1, Whole}, worths(nil, 100), inCores), 100)
 	nine, ten := float64(table.v[50][9]), float64(table.v[50][10])
 	if nine != 0 || ten < 490 {
 		t.Fatalf("worth %.1f with 9 cores, %.1f with 10", nine, ten)
@@ -83,13 +83,13 @@ func TestTableBetweenCellsAndBeyond(t *testing.T) {
 
 func TestTableOfNothing(t *testing.T) {
 	kind := Kind{"T4", 1, Whole}
-	for f, row := range newTable(workloadsOf(nil, kind, worths(nil, 100), inCores), 100).v {
+	for f, row := range newTable(offersOf(nil, kind, worths(nil, 100), inCores), 100).v {
 		if row != [cells + 1]float32{} {
 			t.Errorf("without demand, a GPU with %d free has a value", f)
 		}
 	}
 	huge := mixOf(map[Shape]float64{{CPU: math.MaxInt64, GPUs: 64, Share: 1}: 1, {CPU: math.MaxInt64}: 1})
-	if v := newTable(workloadsOf(huge, kind, worths(nil, 100), inCores), 100).v[100][96]; v != 0 {
+	if v := newTable(offersOf(huge, kind, worths(nil, 100), inCores), 100).v[100][96]; v != 0 {
 		t.Errorf("a shape that fits nowhere has the value %v", v)
 	}
 }
@@ -109,7 +109,7 @@ func TestSteps(t *testing.T) {
 			t.Errorf("%s: %d steps, want %d", tt.name, got, tt.steps)
 		}
 	}
-	table := newTable(workloadsOf(inMiB, Kind{"T4", 1, 16 << 10}, worths(nil, 8), inCores), 8)
+	table := newTable(offersOf(inMiB, Kind{"T4", 1, 16 << 10}, worths(nil, 8), inCores), 8)
 	// ½·10 + ½·6, in sixteenths, except for the probability of closing.
 	if got := table.at(10.0/16, 0); got < 490 || got > 500 {
 		t.Errorf("10 of 16 are worth %v", got)

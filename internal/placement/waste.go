@@ -3,7 +3,6 @@ package placement
 import (
 	"cmp"
 	"hash/fnv"
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -36,7 +35,8 @@ type Waste struct {
 	scarce   []scarce // sets of models that some pods are restricted to
 	groups   []group  // kinds of slots
 	limits   map[Models]*models
-	demand   float64 // what the mix requests, in thousandths of GPUs
+	sets     []*models // of limits, each once
+	demand   float64   // what the mix requests, in thousandths of GPUs
 
 	parts sync.Map // from partsKey to *PartitionValues, which are computed on first use
 }
@@ -60,8 +60,6 @@ func (m *models) within(other *models) bool {
 	}
 	return true
 }
-
-func (m *models) equal(other *models) bool { return slices.Equal(m.has, other.has) }
 
 // NewWaste returns a Waste for a cluster of nodes of these kinds, one for each node.
 func NewWaste(m *Mix, nodes []Kind) *Waste {
@@ -117,52 +115,34 @@ func (w *Waste) requested(s Shape, counts []float64) float64 {
 	return float64(s.GPUs) * sum / gpus
 }
 
-// learnTables computes a table for each kind of node; kinds with the same offers share theirs.
+// learnTables computes the tables for each kind of node.
 func (w *Waste) learnTables() {
-	type known struct {
-		workloads workloads
-		table     *table
-	}
-	var all []known
-	compute := func(kind Kind, need func(Shape) float64) *table {
-		worth := w.tables[w.index[kind]].worth
-		b := workloadsOf(w.mix, kind, worth, need)
-		for _, k := range all {
-			if k.table.steps == len(worth)-1 && maps.Equal(k.workloads, b) {
-				return k.table
-			}
-		}
-		all = append(all, known{b, newTable(b, len(worth)-1)})
-		return all[len(all)-1].table
-	}
 	for i, kind := range w.kinds {
 		if kind.GPUs > 0 {
-			w.tables[i].worth = w.worths(i)
-			w.tables[i].cpu = compute(kind, func(s Shape) float64 { return float64(s.CPU) / cpuCell })
-			w.tables[i].memory = compute(kind, func(s Shape) float64 { return float64(s.Memory) / memoryCell })
+			steps := stepsOf(w.mix, kind)
+			worth := worths(sizesOf(w.mix, kind, steps), steps)
+			inCores := offersOf(w.mix, kind, worth, func(s Shape) float64 { return float64(s.CPU) / cpuCell })
+			inCells := offersOf(w.mix, kind, worth, func(s Shape) float64 { return float64(s.Memory) / memoryCell })
+			w.tables[i] = tables{newTable(inCores, steps), newTable(inCells, steps), worth}
 		}
 	}
 }
 
-// worths returns the worths of pods on the i-th kind of nodes; kinds with the same demand share
-// theirs.
-func (w *Waste) worths(i int) []float64 {
-	steps := stepsOf(w.mix, w.kinds[i])
-	sizes := sizesOf(w.mix, w.kinds[i], steps)
-	for j, kind := range w.kinds[:i] {
-		if worth := w.tables[j].worth; len(worth) == steps+1 && slices.Equal(sizes, sizesOf(w.mix, kind, steps)) {
-			return worth
-		}
-	}
-	return worths(sizes, steps)
-}
-
+// modelsOf returns the set of models in the cluster.
+//
+// Invariant: sets with the same kinds of nodes are one.
 func (w *Waste) modelsOf(m Models) *models {
 	set := &models{has: make([]bool, len(w.kinds)), all: true, none: true}
 	for i, kind := range w.kinds {
 		set.has[i] = m.Has(kind.Model)
 		set.all, set.none = set.all && set.has[i], set.none && !set.has[i]
 	}
+	for _, known := range w.sets {
+		if slices.Equal(known.has, set.has) {
+			return known
+		}
+	}
+	w.sets = append(w.sets, set)
 	return set
 }
 

@@ -51,8 +51,8 @@ func TestWasteFirstFit(t *testing.T) {
 		if o.GPU != tt.gpu || o.Terms.takes != tt.takes || (o.Cost > 20*milli) != tt.waste {
 			t.Errorf("%v: %+v", tt.free, o)
 		}
-		if got := n.Take(small, FirstFree); got[0] != int(o.GPU) {
-			t.Errorf("%v: the pod gets GPU %d, and the offer is GPU %d", tt.free, got[0], o.GPU)
+		if n.Take(small, FirstFree); n.GPUs[o.GPU].Free != tt.free[o.GPU]-300 {
+			t.Errorf("%v: the offer is GPU %d, and then is free: %v", tt.free, o.GPU, n.GPUs)
 		}
 	}
 }
