@@ -47,11 +47,15 @@ func (c *rankingCycle) Score(n *snapshot.Node) int64 { return c.ranking.Score(n)
 
 // preferred returns the best GPU for a share, or placement.FirstFree if no strategy chooses.
 func (p *gpuMemory) preferred(ask policy.ReserveRequest, n *snapshot.Node, u *usage) int {
-	if p.ranker == nil {
+	if p.ranker == nil || ask.View == nil {
+		return placement.FirstFree
+	}
+	ranking, possible := p.ranker.Rank(ask.View, snapshot.PodEvent{Pod: ask.Pod})
+	if !possible {
 		return placement.FirstFree
 	}
 	room := p.room(n, u)
-	return p.ranker.GPU(ask.View, ask.Pod, &room)
+	return ranking.GPU(&room)
 }
 
 // room returns what is free of the node, with the given usage instead of the node's own.

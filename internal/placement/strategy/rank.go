@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -42,15 +43,52 @@ func scoreOf(cost placement.Cost) int64 {
 // fit.
 func (r *Ranking) cost(n *snapshot.Node) placement.Cost {
 	state := r.state.ranker.states.Of(n)
-	offers := r.state.model.Rate(&state.node, r.shape)
-	best, found := r.state.best(&offers, r.shape)
-	if !found {
+	_, cost, found := r.best(&state.node)
+	switch {
+	case !found:
 		return math.MaxInt64
+	case r.state.prices != nil:
+		return cost + state.order
 	}
-	if r.state.prices != nil {
-		best.Cost += state.order
+	return cost
+}
+
+// best returns the best offer of what is free of a node, by cost and price, and both together.
+func (r *Ranking) best(of *placement.Node) (best placement.Offer, cost placement.Cost, found bool) {
+	offers := r.state.model.Rate(of, r.shape)
+	for _, o := range offers.All() {
+		if priced := o.Cost + r.state.priceOf(r.shape, o.Terms); !found || priced < cost {
+			best, cost, found = o, priced, true
+		}
 	}
-	return best.Cost
+	return best, cost, found
+}
+
+// GPU returns the index of the GPU with the lowest cost for a share of the pod, given what is free
+// of the node, or [placement.FirstFree] if the strategy does not choose.
+func (r *Ranking) GPU(of *placement.Node) int {
+	if best, _, found := r.best(of); found && r.shape.Shares() {
+		return int(best.GPU)
+	}
+	return placement.FirstFree
+}
+
+// Explain describes the cost of placing the pod on the node, or, if node is nil, what the strategy
+// has learned; and returns the GPU of the node with the lowest cost, or [placement.FirstFree].
+func (r *Ranking) Explain(n *snapshot.Node) (said []string, gpu int) {
+	s := r.state
+	if n == nil {
+		return []string{fmt.Sprintf("%s: workload model of the first %d pods", s.ranker.options.Strategy.Name, s.model.after)}, placement.FirstFree
+	}
+	state := s.ranker.states.Of(n)
+	best, _, found := r.best(&state.node)
+	switch {
+	case !found:
+		return nil, placement.FirstFree
+	case s.supply != nil:
+		said = s.supply.Explain(s.prices, &state.node, r.shape, best, state.order)
+	}
+	return said, int(best.GPU)
 }
 
 // NormalizeScore implements policy.NormalizeScore: the best node gets 100, the next one 99, and so

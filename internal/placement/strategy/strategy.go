@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/snapshot"
 )
@@ -204,33 +202,4 @@ func (r *Ranker) kindsOf(view *snapshot.View) *kinds {
 		}
 	}
 	return k
-}
-
-// best returns the best of the offers, by cost and price.
-func (s *clusterState) best(offers *placement.Offers, shape placement.Shape) (best placement.Offer, found bool) {
-	for _, o := range offers.All() {
-		o.Cost += s.priceOf(shape, o.Terms)
-		if !found || o.Cost < best.Cost {
-			best, found = o, true
-		}
-	}
-	return best, found
-}
-
-// GPU returns the index of the GPU with the lowest cost for a share of the pod, given what is free
-// of the node, or [placement.FirstFree] if the strategy does not choose.
-func (r *Ranker) GPU(view *snapshot.View, pod *corev1.Pod, node *placement.Node) int {
-	if view == nil {
-		return placement.FirstFree
-	}
-	s := r.state(view)
-	shape, possible := s.shapes.Of(snapshot.PodEvent{Pod: pod})
-	if !possible || !shape.Shares() {
-		return placement.FirstFree
-	}
-	offers := s.model.Rate(node, shape)
-	if best, found := s.best(&offers, shape); found {
-		return int(best.GPU)
-	}
-	return placement.FirstFree
 }

@@ -32,14 +32,10 @@ func (r *Ranker) model(s *clusterState, after int) *workloadModel {
 	i := slices.IndexFunc(r.models, func(m *workloadModel) bool {
 		return m.start == start && m.after == after && m.shapes == s.shapes && m.kinds.equal(k)
 	})
-	var m *workloadModel
-	if i >= 0 {
-		m = r.models[i]
-		r.models = slices.Delete(r.models, i, i+1)
-	} else {
-		m = &workloadModel{start: start, after: after, kinds: k, shapes: s.shapes}
+	if i < 0 {
+		i, r.models = 0, slices.Insert(r.models, 0, &workloadModel{start: start, after: after, kinds: k, shapes: s.shapes})
 	}
-	r.models = slices.Insert(r.models, 0, m)
+	m := r.models[i]
 	r.models = r.models[:min(len(r.models), keptModels)]
 	r.mu.Unlock()
 	m.once.Do(func() { m.Rater = r.options.Strategy.Rater(r.mix(view, s.shapes, after), k.rows) })
