@@ -89,27 +89,27 @@ func (r *Request) readSelectors() error {
 func (r *Request) addSelectors(all []resourcev1.DeviceSelector) {
 	for _, s := range all {
 		if s.CEL != nil {
-			of := r.selectors.of(s.CEL.Expression)
+			of := r.predictor.selector(s.CEL.Expression)
 			r.cost += min(of.cost, maxSelectorCost+1)
 			r.reads, r.readsAll = append(r.reads, of.reads...), r.readsAll || of.readsAll
 		}
 	}
 }
 
-// selector is what is known of the expression of a selector. It is immutable.
+// selector is what selectors cost and read.
 type selector struct {
-	cost     uint64   // estimated
+	cost     uint64   // estimated, for one device
 	reads    []string // the local names of attributes
 	readsAll bool     // it may read any attribute
 }
 
-func (s *selectors) of(expression string) *selector {
-	if known, ok := s.known.Get(expression); ok {
+func (p *Predictor) selector(expression string) *selector {
+	if known, ok := p.selectors.Get(expression); ok {
 		return known.(*selector)
 	}
 	found := &selector{cost: cel.GetCompiler(celFeatures).CompileCELExpression(expression, cel.Options{}).MaxCost}
 	found.reads, found.readsAll = readsOf(expression)
-	s.known.Add(expression, found)
+	p.selectors.Add(expression, found)
 	return found
 }
 

@@ -45,23 +45,18 @@ var celFeatures = cel.Features{EnableConsumableCapacity: true}
 // keptSelectors is how many selectors of claims and classes are kept compiled.
 const keptSelectors = 256
 
-// selectors keep what depends on the expression of a selector alone: to compile one takes
-// milliseconds.
-type selectors struct {
-	compiled *cel.Cache
-	known    *lru.Cache // of *selector
-}
-
 // Predictor predicts allocations. It is safe for concurrent use.
 type Predictor struct {
-	states    *snapshot.Fact[*nodeState]
-	kinds     *snapshot.Fact[kinds]
-	selectors *selectors
+	states *snapshot.Fact[*nodeState]
+	kinds  *snapshot.Fact[kinds]
+	// What depends on the expression of a selector alone: to compile one takes milliseconds.
+	compiled  *cel.Cache
+	selectors *lru.Cache // of *selector
 }
 
 // New returns a Predictor.
 func New() *Predictor {
-	p := &Predictor{selectors: &selectors{cel.NewCache(keptSelectors, celFeatures), lru.New(keptSelectors)}}
+	p := &Predictor{compiled: cel.NewCache(keptSelectors, celFeatures), selectors: lru.New(keptSelectors)}
 	p.states = snapshot.NewFact(func(n *snapshot.Node) *nodeState { return stateOf(n.DevicePools(), true) })
 	p.kinds = snapshot.NewFact(p.kindsOf)
 	return p
@@ -73,11 +68,9 @@ type Request struct {
 	classes map[string]*resourcev1.DeviceClass
 	key     Key
 
-	selectors *selectors // of the Predictor
-	cost      uint64     // of all selectors, for one device
-	reads     []string   // the local names of the attributes that it reads
-	readsAll  bool       // it may read any attribute
-	steps     int        // the maximum for one node
+	predictor *Predictor
+	selector      // of all selectors together
+	steps     int // the maximum for one node
 }
 
 // Key is the same for equal requests, with equal classes.
@@ -92,7 +85,7 @@ func (r *Request) Claims() []*resourcev1.ResourceClaim { return r.claims }
 // Request returns what the pod requests, or nil if it has no claim that is not allocated yet. The
 // error says why the request is not known.
 func (p *Predictor) Request(pod *corev1.Pod, view *snapshot.View) (*Request, error) {
-	r := &Request{classes: map[string]*resourcev1.DeviceClass{}, selectors: p.selectors}
+	r := &Request{classes: map[string]*resourcev1.DeviceClass{}, predictor: p}
 	for i := range pod.Spec.ResourceClaims {
 		name, made := snapshot.ClaimName(pod, &pod.Spec.ResourceClaims[i])
 		if !made {
@@ -133,7 +126,7 @@ func (r *Request) WithClaim(i int, claim *resourcev1.ResourceClaim) (*Request, e
 // RequestOf returns what claims with these specs request, whether they are allocated or not. The
 // nodes for which it is predicted have so many devices in all.
 func (p *Predictor) RequestOf(specs []*resourcev1.ResourceClaimSpec, view *snapshot.View, devices int) (*Request, error) {
-	r := &Request{classes: map[string]*resourcev1.DeviceClass{}, selectors: p.selectors}
+	r := &Request{classes: map[string]*resourcev1.DeviceClass{}, predictor: p}
 	for i, spec := range specs {
 		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i), UID: types.UID(strconv.Itoa(i))}, Spec: *spec}
 		if snapshot.IsReducedClaim(claim) {
@@ -262,7 +255,7 @@ func (p *Predictor) allocate(r *Request, node *corev1.Node, state *nodeState) ([
 		return nil, nil
 	}
 	ctx := klog.NewContext(context.Background(), klog.Logger{}) // it logs each step
-	allocator, err := structured.NewAllocator(ctx, features, state.allocated, r, state.slices, p.selectors.compiled)
+	allocator, err := structured.NewAllocator(ctx, features, state.allocated, r, state.slices, p.compiled)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (r *Request) match(all []resourcev1.DeviceSelector, driver string, d *resou
 		if s.CEL == nil {
 			return false, nil
 		}
-		compiled := r.selectors.compiled.GetOrCompile(s.CEL.Expression)
+		compiled := r.predictor.compiled.GetOrCompile(s.CEL.Expression)
 		if compiled.Error != nil {
 			return false, compiled.Error
 		}

@@ -3,11 +3,11 @@ package resourceclaims
 import (
 	"maps"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/lru"
 
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/internal/placement"
@@ -73,9 +73,7 @@ type shapes struct {
 	classes *snapshot.View   // with the classes alone
 	samples []*snapshot.Node // the first node of each kind
 	devices int              // of all samples
-
-	mu    sync.Mutex
-	known map[firstfit.Key]*placement.Shape // nil: no shape describes it
+	known   *lru.Cache       // from firstfit.Key to *placement.Shape; nil: no shape describes it
 }
 
 // maxShapes is how many shapes are kept, and describedAtOnce for how many of them the work is
@@ -91,7 +89,7 @@ func (p *resourceClaims) shapesOf(
 		return l
 	}
 	s := &shapes{
-		policy: p, classes: view.DeviceClassesOnly(), samples: first, known: map[firstfit.Key]*placement.Shape{},
+		policy: p, classes: view.DeviceClassesOnly(), samples: first, known: lru.New(maxShapes),
 	}
 	for _, n := range first {
 		for _, pool := range n.DevicePools() {
@@ -125,16 +123,12 @@ func (s *shapes) Of(e snapshot.PodEvent) (placement.Shape, bool) {
 	if err != nil {
 		return own, false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	of, ok := s.known[request.Key()]
+	known, ok := s.known.Get(request.Key())
 	if !ok {
-		of = s.describe(request)
-		if len(s.known) >= maxShapes {
-			clear(s.known)
-		}
-		s.known[request.Key()] = of
+		known = s.describe(request)
+		s.known.Add(request.Key(), known)
 	}
+	of := known.(*placement.Shape)
 	if of == nil {
 		return own, false
 	}
