@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"runtime"
+	"runtime/debug"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -180,37 +179,15 @@ func errorText(err error) string {
 
 func nodeName(n *snapshot.Node) string { return fmt.Sprintf("node %q", n.Name) }
 
-// guard calls f and returns the text of its panic, with the policy's part of the
-// stack, or "".
+// guard calls f and returns the text of its panic, with the stack, or "".
 func guard(f func()) (crash string) {
 	defer func() {
 		if p := recover(); p != nil {
-			crash = fmt.Sprintf("panicked: %v%s", p, policyStack())
+			crash = fmt.Sprintf("panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
 	f()
 	return ""
-}
-
-// policyStack returns the stack of the panic, a line for each call, from the innermost up to this
-// package, without those of the runtime.
-func policyStack() string {
-	calls := make([]uintptr, 64)
-	frames := runtime.CallersFrames(calls[:runtime.Callers(3, calls)]) // without guard's deferred call
-	own := reflect.TypeFor[prepared]().PkgPath() + "."
-	var text strings.Builder
-	for {
-		frame, more := frames.Next()
-		if strings.HasPrefix(frame.Function, own) || frame.Function == "" {
-			return text.String()
-		}
-		if !strings.HasPrefix(frame.Function, "runtime.") {
-			fmt.Fprintf(&text, "\n\t%s:%d %s", frame.File, frame.Line, frame.Function)
-		}
-		if !more {
-			return text.String()
-		}
-	}
 }
 
 func forward(n int) []int { return rotated(n, 0) }

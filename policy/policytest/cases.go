@@ -36,23 +36,16 @@ type world struct {
 	known int // how many of nodes are in the View
 }
 
-// form changes the objects before they get into a View.
-type form func(nodes []*corev1.Node, pods []*corev1.Pod)
-
-// asPublished changes a cluster to what policies see.
-func asPublished(nodes []*corev1.Node, pods []*corev1.Pod) {
+// build returns the cluster as policies see it, with trimmed objects.
+func (c *cluster) build(extend func(*snapshot.Builder)) *world {
+	nodes, pods := copies(c.nodes), copies(c.pods)
+	unknown := []*corev1.Node{{}, {ObjectMeta: metav1.ObjectMeta{Name: "policytest-unknown"}}}
 	for _, node := range nodes {
 		snapshot.TrimNode(node)
 	}
 	for _, pod := range pods {
 		snapshot.TrimPod(pod)
 	}
-}
-
-func (c *cluster) build(extend func(*snapshot.Builder), as form) *world {
-	nodes, pods := copies(c.nodes), copies(c.pods)
-	unknown := []*corev1.Node{{}, {ObjectMeta: metav1.ObjectMeta{Name: "policytest-unknown"}}}
-	as(nodes, pods)
 	w := &world{view: new(snapshot.View)}
 	var b snapshot.Builder
 	for _, signal := range c.signals {
@@ -99,15 +92,12 @@ func allCases(o Options) []*testCase {
 	clusters = append(clusters, hostileSignals(given)...)
 	var cases []*testCase
 	add := func(pod *corev1.Pod, what string, clusters ...*cluster) {
-		raw := pod.DeepCopy()
-		dressPod(raw)
 		pod = pod.DeepCopy()
 		snapshot.TrimPod(pod)
 		for _, c := range clusters {
 			cases = append(cases, &testCase{
 				name:    fmt.Sprintf("pod %q%s, %s", podName(pod), what, c.name),
 				pod:     pod,
-				raw:     raw,
 				cluster: c,
 			})
 		}
@@ -262,61 +252,6 @@ func (c *cluster) changed(name string, node func(*corev1.Node), pod func(*corev1
 		pod(p)
 	}
 	return next
-}
-
-// asStored changes a cluster to what the API server may store, with everything that trimming
-// removes.
-func asStored(nodes []*corev1.Node, pods []*corev1.Pod) {
-	for _, node := range nodes {
-		dressMeta(&node.ObjectMeta)
-		for i := range node.Status.Conditions {
-			node.Status.Conditions[i].LastHeartbeatTime = metav1.Unix(1, 0)
-		}
-		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "192.0.2.1"})
-		node.Status.VolumesInUse = append(node.Status.VolumesInUse, "policytest")
-		node.Status.VolumesAttached = append(node.Status.VolumesAttached, corev1.AttachedVolume{Name: "policytest"})
-	}
-	for _, pod := range pods {
-		dressPod(pod)
-	}
-}
-
-func dressPod(pod *corev1.Pod) {
-	dressMeta(&pod.ObjectMeta)
-	eachContainer(pod, func(c *corev1.Container) {
-		c.Command, c.Args = append(c.Command, "policytest"), append(c.Args, "policytest")
-		c.Env = append(c.Env, corev1.EnvVar{Name: "POLICYTEST", Value: "1"})
-		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "policytest", MountPath: "/policytest"})
-	})
-	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
-		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "policytest", Image: "policytest"},
-	})
-	if pod.Spec.SecurityContext == nil {
-		pod.Spec.SecurityContext = &corev1.PodSecurityContext{}
-	}
-	pod.Status.Message, pod.Status.HostIP = "policytest", "192.0.2.1"
-	dressStatuses(pod)
-}
-
-// dressStatuses adds the statuses of a kubelet that allocated what the pod requests.
-func dressStatuses(pod *corev1.Pod) {
-	if pod.Spec.NodeName == "" || len(pod.Status.ContainerStatuses) > 0 || pod.Status.Resources != nil {
-		return
-	}
-	for _, c := range pod.Spec.Containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, AllocatedResources: c.Resources.Requests, Resources: c.Resources.DeepCopy(),
-		})
-	}
-}
-
-func dressMeta(meta *metav1.ObjectMeta) {
-	meta.ManagedFields = append(meta.ManagedFields, metav1.ManagedFieldsEntry{Manager: "policytest"})
-	meta.Annotations = maps.Clone(meta.Annotations)
-	if meta.Annotations == nil {
-		meta.Annotations = map[string]string{}
-	}
-	meta.Annotations[corev1.LastAppliedConfigAnnotation] = "{}"
 }
 
 func eachContainer(pod *corev1.Pod, f func(*corev1.Container)) {

@@ -2,7 +2,6 @@ package policytest
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
@@ -63,7 +63,7 @@ const maxFill = 8
 func (s *suite) fill(reserver policy.Reserver, c *testCase, where, node string, ledgers []*snapshot.Ledger) {
 	empty, _ := s.fresh(c, s.policy)
 	for i := 0; i < maxFill && len(ledgers) > 0; i++ {
-		w := c.cluster.build(s.withLedgers(ledgers), asPublished)
+		w := c.cluster.build(s.withLedgers(ledgers))
 		pod := c.pod.DeepCopy()
 		pod.UID, pod.Name = types.UID(fmt.Sprintf("policytest-%d", i)), fmt.Sprintf("policytest-%d", i)
 		after := fmt.Sprintf("%s, after %d claims", where, i+1)
@@ -101,8 +101,9 @@ func (s *suite) withLedgers(ledgers []*snapshot.Ledger) func(*snapshot.Builder) 
 	}
 }
 
-// choose calls Reserve, and checks what it returns.
-func (s *suite) choose(reserver policy.Reserver, where string, ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+// choose calls Reserve, checks what it returns, and returns the ledger with the claim, as Outboard
+// writes it; nil if it cannot be written, or the policy chooses none.
+func (s *suite) choose(reserver policy.Reserver, where string, ask policy.ReserveRequest) (*snapshot.Ledger, policy.Verdict) {
 	before, _ := json.Marshal(ask.Ledger) // it has no value that cannot be marshaled
 	claim, verdict := reserver.Reserve(ask)
 	again, verdictAgain := reserver.Reserve(ask)
@@ -112,46 +113,21 @@ func (s *suite) choose(reserver policy.Reserver, where string, ask policy.Reserv
 	if after, _ := json.Marshal(ask.Ledger); !bytes.Equal(before, after) {
 		s.fail("read-only", where, "Reserve changed the ledger")
 	}
-	if verdict.Fits() {
-		if wrong := invalidClaim(claim, ask); wrong != "" {
-			s.fail("claims", where, "Reserve chose %+v: %s", claim, wrong)
-		}
+	if !verdict.Fits() {
+		return nil, verdict
 	}
-	return claim, verdict
-}
-
-// invalidClaim returns why the claim cannot be written, or "".
-func invalidClaim(claim policy.Claim, ask policy.ReserveRequest) string {
-	switch {
-	case len(claim.Amounts) == 0:
-		return "there must be at least one amount"
-	case len(claim.Units) > snapshot.MaxLedgerUnits:
-		return fmt.Sprintf("%d units, the limit of a ledger is %d", len(claim.Units), snapshot.MaxLedgerUnits)
-	case len(claim.Annotations) > snapshot.MaxClaimAnnotations:
-		return fmt.Sprintf("%d annotations, the limit of a claim is %d", len(claim.Annotations), snapshot.MaxClaimAnnotations)
-	}
+	entry := snapshot.LedgerPod{UID: ask.Pod.UID, Namespace: ask.Pod.Namespace, Name: ask.Pod.Name, Node: ask.Node.Name}
+	next, _, err := ledger.Claim(*ask.Ledger, entry, func(*snapshot.Ledger, time.Time) (policy.Claim, error) { return claim, nil }, ask.At)
 	for key, value := range claim.Annotations {
 		if len(value) > snapshot.MaxClaimAnnotation {
-			return fmt.Sprintf("annotation %q has %d bytes, the limit is %d", key, len(value), snapshot.MaxClaimAnnotation)
+			err = fmt.Errorf("annotation %q has %d bytes, the limit is %d", key, len(value), snapshot.MaxClaimAnnotation)
 		}
 	}
-	seen := map[string]bool{}
-	for _, a := range claim.Amounts {
-		i := slices.IndexFunc(claim.Units, func(u policy.Capacity) bool { return u.Unit == a.Unit })
-		switch {
-		case seen[a.Unit]:
-			return fmt.Sprintf("unit %q has several amounts", a.Unit)
-		case a.Amount < 1:
-			return fmt.Sprintf("the amount of unit %q must be at least 1", a.Unit)
-		case i < 0:
-			return fmt.Sprintf("unit %q is not among the Units", a.Unit)
-		}
-		seen[a.Unit] = true
-		if used := ask.Ledger.Unit(a.Unit).Used(); snapshot.AddAmounts(used, a.Amount) > claim.Units[i].Capacity {
-			return fmt.Sprintf("%d of unit %q are claimed already, and its capacity is %d", used, a.Unit, claim.Units[i].Capacity)
-		}
+	if err != nil {
+		s.fail("claims", where, "Reserve chose %+v: %v", claim, err)
+		return nil, verdict
 	}
-	return ""
+	return &next, verdict
 }
 
 // claimed returns the ledgers with what the pod would claim on the node, on which it fits; none if
@@ -171,29 +147,13 @@ func (s *suite) claimed(reserver policy.Reserver, pod *corev1.Pod, where string,
 		if l == nil {
 			l = &snapshot.Ledger{Resource: key.Resource, Node: key.Node}
 		}
-		at := l.LastAt.Add(time.Second)
-		claim, verdict := s.choose(reserver, where, policy.ReserveRequest{Pod: pod, Node: n, Ledger: l, View: view, At: at})
+		next, verdict := s.choose(reserver, where, policy.ReserveRequest{Pod: pod, Node: n, Ledger: l, View: view, At: l.LastAt.Add(time.Second)})
 		if !verdict.Fits() {
 			s.fail("claims", where, "the pod fits by Filter, but Reserve returns %s for the same ledger", describe(verdict))
+		}
+		if next == nil {
 			return nil
 		}
-		next := &snapshot.Ledger{Resource: key.Resource, Node: key.Node, LastAt: at, Pods: slices.Clone(l.Pods)}
-		for _, capacity := range claim.Units {
-			u := snapshot.LedgerUnit{Name: capacity.Unit, Capacity: capacity.Capacity}
-			if old := l.Unit(u.Name); old != nil {
-				u.Claims = slices.Clone(old.Claims)
-			}
-			for _, a := range claim.Amounts {
-				if a.Unit == u.Name {
-					u.Claims = append(u.Claims, snapshot.LedgerClaim{Pod: pod.UID, Amount: a.Amount})
-				}
-			}
-			slices.SortFunc(u.Claims, func(a, b snapshot.LedgerClaim) int { return cmp.Compare(a.Pod, b.Pod) })
-			next.Units = append(next.Units, u)
-		}
-		next.Pods = append(next.Pods, snapshot.LedgerPod{
-			UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: n.Name, At: at, Annotations: claim.Annotations,
-		})
 		ledgers = append(ledgers, next)
 	}
 	return ledgers
@@ -218,7 +178,7 @@ func (s *suite) held(c *testCase, where, node string, ledgers []*snapshot.Ledger
 	if len(ledgers) == 0 {
 		return
 	}
-	w := c.cluster.build(s.withLedgers(ledgers), asPublished)
+	w := c.cluster.build(s.withLedgers(ledgers))
 	n := w.view.Node(node)
 	want := true
 	crash := guard(func() {

@@ -36,15 +36,13 @@
 //   - repeatable: the result is the same when the policy is called again, in another order, for a
 //     View built anew, and for another policy with the same configuration.
 //   - read-only: the policy does not change pods, nodes or the View.
-//   - allocations: Filter and Score allocate nothing once a node's Facts are
-//     computed, in the same Cycle or a later one, or no more than Options.Allocates says.
+//   - allocations: Filter and Score of a new Cycle allocate nothing once a node's Facts are
+//     computed, or no more than Options.Allocates says.
 //   - score: scores are within 0..100, after NormalizeScore if there is one, or NoOpinion if Score
 //     returned that.
-//   - cancelled: with a canceled context, Prepare soon returns an error or the usual Cycle.
-//   - trimmed: results do not depend on what snapshot.TrimPod and TrimNode remove.
-//   - stranger: a node of the View and an equal one of snapshot.NewNode get the same results.
-//   - without: the results for Node.Without depend on the pods that it has left, not on those that
-//     the View has for the node's name.
+//   - cancelled: with a canceled context, Prepare returns an error or the usual Cycle.
+//   - without: a node of the View gets the same results as an equal one of snapshot.NewNode, and
+//     those for Node.Without do not depend on the pods that the View has for the node's name.
 //   - claims: where a pod fits, Reserve chooses for it, the same for the same request, never more than the ledger of the
 //     request has left, even if the View is older, and no more units and annotations than a ledger can hold. A pod that holds what Reserve chose for it fits on the node, and can use it. A pod
 //     that holds a claim of units that are gone fits, unless ValidateClaim and Reserve both reject

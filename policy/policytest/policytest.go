@@ -33,7 +33,8 @@ type Options struct {
 	// leave it zero.
 	Allocates Allocates
 	// Extend, if not nil, adds more than nodes and pods to a View just before it is published. The
-	// rule "stranger" is then omitted, because a node outside the View has none of that.
+	// rule "without" then compares no node that has all its pods, because a node outside the View has
+	// none of that.
 	Extend func(*snapshot.Builder)
 	// Pools is for a policy that counts what all pods in the View hold, on any node. The rule
 	// "without" then omits the comparison with a node of another name: the pods removed from such a
@@ -96,7 +97,6 @@ type suite struct {
 	other    policy.Policy // with the same configuration; nil until it is needed
 	cases    []*testCase   // those that can be evaluated
 	failures []*Failure
-	omitted  map[string]int // by rule
 
 	concerned bool // a given pod got a Cycle
 	byCode    map[string]*policy.Reason
@@ -108,7 +108,6 @@ type suite struct {
 type testCase struct {
 	name    string
 	pod     *corev1.Pod // trimmed
-	raw     *corev1.Pod // as it might come from the API server
 	cluster *cluster
 	want    results
 }
@@ -116,7 +115,6 @@ type testCase struct {
 func newSuite(o Options) *suite {
 	return &suite{
 		options: o,
-		omitted: map[string]int{},
 		byCode:  map[string]*policy.Reason{},
 		reasons: map[*policy.Reason]policy.Reason{},
 		types:   map[reflect.Type]bool{},
@@ -132,7 +130,7 @@ func (s *suite) prepareCases() bool {
 	s.policyMethods(s.policy)
 	s.resources()
 	for _, c := range allCases(s.options) {
-		w := c.cluster.build(s.options.Extend, asPublished)
+		w := c.cluster.build(s.options.Extend)
 		prep := prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view)
 		s.cycleMethods(prep.cycle)
 		switch invalid := prep.invalid(); {
@@ -204,7 +202,7 @@ func (s *suite) exercised() {
 
 func (s *suite) checkRules() {
 	rules := []func(*testCase){
-		s.verdicts, s.explanations, s.repeatable, s.readOnly, s.scoreRange, s.cancelled, s.trimmed, s.stranger, s.without, s.claims, s.scoreRows,
+		s.verdicts, s.explanations, s.repeatable, s.readOnly, s.scoreRange, s.cancelled, s.without, s.claims, s.scoreRows,
 	}
 	for _, rule := range rules {
 		for _, c := range s.cases {
@@ -248,7 +246,6 @@ func (s *suite) fail(rule, where, format string, args ...any) {
 		}
 	}
 	if reported == maxFailures {
-		s.omitted[rule]++
 		return
 	}
 	s.failures = append(s.failures, &Failure{Rule: rule, Case: where, Message: fmt.Sprintf(format, args...)})
@@ -256,13 +253,8 @@ func (s *suite) fail(rule, where, format string, args ...any) {
 
 func (s *suite) errors() []error {
 	var errs []error
-	last := map[string]*Failure{}
 	for _, f := range s.failures {
-		last[f.Rule] = f
 		errs = append(errs, f)
-	}
-	for rule, n := range s.omitted {
-		last[rule].Message += fmt.Sprintf("\n(and %d more failures of this rule)", n)
 	}
 	return errs
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -21,10 +20,6 @@ import (
 // the nodes.
 const goroutines, rounds = 8, 2
 
-// promptly is the time after which a Prepare with a canceled context fails. It is long enough for a
-// busy machine.
-const promptly = 10 * time.Second
-
 var (
 	reasonCode = regexp.MustCompile(`^([A-Z][A-Za-z0-9]*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$`)
 	// explanation is the form of a line that policy.Explainer defines.
@@ -34,7 +29,7 @@ var (
 
 // fresh builds the case's cluster anew and prepares the policy for it.
 func (s *suite) fresh(c *testCase, p policy.Policy) (*world, prepared) {
-	w := c.cluster.build(s.options.Extend, asPublished)
+	w := c.cluster.build(s.options.Extend)
 	return w, prepare(context.Background(), p, c.pod.DeepCopy(), w.view)
 }
 
@@ -124,7 +119,7 @@ func (s *suite) repeatable(c *testCase) {
 }
 
 func (s *suite) readOnly(c *testCase) {
-	w := c.cluster.build(s.options.Extend, asPublished)
+	w := c.cluster.build(s.options.Extend)
 	pod := c.pod.DeepCopy()
 	before := make([]*snapshot.Node, len(w.nodes))
 	for i, n := range w.nodes {
@@ -230,55 +225,22 @@ func (s *suite) concurrent(c *testCase) {
 }
 
 func (s *suite) cancelled(c *testCase) {
-	w := c.cluster.build(s.options.Extend, asPublished)
+	w := c.cluster.build(s.options.Extend)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	answered := make(chan prepared, 1)
-	go func() { answered <- prepare(ctx, s.policy, c.pod.DeepCopy(), w.view) }()
-	hangs := time.NewTimer(promptly)
-	defer hangs.Stop()
-	select {
-	case prep := <-answered:
-		if prep.err != nil {
-			return
-		}
-		if invalid := prep.invalid(); invalid != "" {
-			s.fail("cancelled", c.name, "%s", invalid)
-			return
-		}
-		got := prep.evaluate(w.nodes, forward(len(w.nodes)))
-		s.compare("cancelled", c.name, "without an error the result must be the usual one", w.nodes, c.want, got)
-	case <-hangs.C:
-		s.fail("cancelled", c.name, "Prepare has not returned after %v", promptly)
-	}
-}
-
-func (s *suite) trimmed(c *testCase) {
-	ask := func(pod *corev1.Pod, as form) (*world, results) {
-		w := c.cluster.build(s.options.Extend, as)
-		prep := prepare(context.Background(), s.policy, pod.DeepCopy(), w.view)
-		return w, prep.evaluate(w.nodes, forward(len(w.nodes)))
-	}
-	w, got := ask(c.raw, asPublished)
-	s.compare("trimmed", c.name, "the result depends on what snapshot.TrimPod removes from the pod", w.nodes, c.want, got)
-	w, got = ask(c.pod, asStored)
-	s.compare("trimmed", c.name, "the result depends on what snapshot.TrimNode and TrimPod remove from nodes and the pods on them", w.nodes, c.want, got)
-}
-
-func (s *suite) stranger(c *testCase) {
-	if s.options.Extend != nil {
+	prep := prepare(ctx, s.policy, c.pod.DeepCopy(), w.view)
+	if prep.err != nil {
 		return
 	}
-	w, prep := s.fresh(c, s.policy)
-	strangers := slices.Clone(w.nodes)
-	for i, n := range w.nodes {
-		strangers[i] = snapshot.NewNode(n.Object.DeepCopy(), copies(n.Pods)...)
+	if invalid := prep.invalid(); invalid != "" {
+		s.fail("cancelled", c.name, "%s", invalid)
+		return
 	}
-	got := prep.evaluate(strangers, forward(len(strangers)))
-	s.compare("stranger", c.name, "a node of the View and an equal one of snapshot.NewNode", w.nodes, c.want, got)
+	got := prep.evaluate(w.nodes, forward(len(w.nodes)))
+	s.compare("cancelled", c.name, "without an error the result must be the usual one", w.nodes, c.want, got)
 }
 
-// without calls the policy for nodes without some of their pods.
+// without calls the policy for nodes without some of their pods, as preemption does.
 func (s *suite) without(c *testCase) {
 	w, prep := s.fresh(c, s.policy)
 	if prep.cycle == nil {
@@ -286,11 +248,12 @@ func (s *suite) without(c *testCase) {
 	}
 	prep.evaluate(w.nodes, forward(len(w.nodes))) // what the policy cached for the full nodes must not matter
 	for _, n := range w.nodes[:w.known] {
-		leavings := []func(*corev1.Pod) bool{func(*corev1.Pod) bool { return true }}
+		leavings := slices.Collect(slices.Chunk(n.Pods, 1))
 		if len(n.Pods) > 1 {
-			for _, one := range n.Pods {
-				leavings = append(leavings, func(p *corev1.Pod) bool { return p == one })
-			}
+			leavings = append(leavings, n.Pods)
+		}
+		if s.options.Extend == nil {
+			leavings = append(leavings, nil)
 		}
 		for _, leaving := range leavings {
 			if !s.withoutPods(c, prep, n, leaving) {
@@ -302,19 +265,18 @@ func (s *suite) without(c *testCase) {
 
 // withoutPods compares the node without the leaving pods to an equal NewNode, and to one of another
 // name. It returns false after a failure.
-func (s *suite) withoutPods(c *testCase, prep prepared, n *snapshot.Node, leaving func(*corev1.Pod) bool) bool {
-	reduced := n.Without(leaving)
-	if reduced == n {
-		return true
+func (s *suite) withoutPods(c *testCase, prep prepared, n *snapshot.Node, leaving []*corev1.Pod) bool {
+	reduced := n.Without(func(p *corev1.Pod) bool { return slices.Contains(leaving, p) })
+	where, left := c.name+", "+nodeName(n), fmt.Sprintf("without %d of its %d pods", len(leaving), len(n.Pods))
+	compare := func(with string, got, other results) bool {
+		return s.compare("without", where, left+", and "+with, []*snapshot.Node{n}, got, other)
 	}
-	where := c.name + ", " + nodeName(n)
-	left := fmt.Sprintf("without %d of its %d pods", len(n.Pods)-len(reduced.Pods), len(n.Pods))
 	equal := snapshot.NewNode(n.Object.DeepCopy(), copies(reduced.Pods)...)
 	got := evaluateOne(prep, reduced)
-	if !s.compare("without", where, left+", and an equal node of snapshot.NewNode", []*snapshot.Node{n}, got, evaluateOne(prep, equal)) {
+	if !compare("an equal node of snapshot.NewNode", got, evaluateOne(prep, equal)) {
 		return false
 	}
-	if s.options.Pools {
+	if s.options.Pools || len(leaving) == 0 {
 		return true
 	}
 	object := n.Object.DeepCopy()
@@ -331,8 +293,7 @@ func (s *suite) withoutPods(c *testCase, prep prepared, n *snapshot.Node, leavin
 		as.cluster = c.cluster.sayingOf(n.Name, object.Name)
 		_, prep = s.fresh(&as, s.policy)
 	}
-	return s.compare("without", where, left+", and the same under a name that the View does not hold (evaluate the Node passed to Filter and Score, and do not look up its name)",
-		[]*snapshot.Node{n}, got, evaluateOne(prep, renamed))
+	return compare("the same under a name that the View does not hold (evaluate the Node passed to Filter and Score, and do not look up its name)", got, evaluateOne(prep, renamed))
 }
 
 // evaluateOne calls the Cycle for one node; the score is the one before NormalizeScore.

@@ -202,7 +202,7 @@ func (s *scenario) decide(build func() (policy.Policy, error)) string {
 		return "invalid configuration\n" + lines(err)
 	}
 	c := &cluster{nodes: s.nodes, pods: s.assigned, signals: s.signals}
-	w := c.build(s.devices, asPublished)
+	w := c.build(s.devices)
 	pod := s.pod.DeepCopy()
 	snapshot.TrimPod(pod)
 	prep := prepare(context.Background(), p, pod, w.view)

@@ -15,7 +15,7 @@ func (s *suite) signatures() {
 	given := &cluster{name: "the given nodes", nodes: s.options.Nodes, pods: s.options.Assigned, signals: s.options.Signals}
 	// A signal finds the nodes of its own View by row, and nodes outside by name.
 	given.strangers = len(s.options.Signals) > 0
-	nodes := given.build(s.options.Extend, asPublished).nodes
+	nodes := given.build(s.options.Extend).nodes
 	type said struct {
 		where string
 		results
