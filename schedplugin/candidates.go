@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -38,15 +39,15 @@ func (p *plugin) name(ctx context.Context, state fwk.CycleState, a *attempt, pod
 		return nil, callmetrics.Ineligible
 	}
 	run, err := p.filters()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
 	case err != nil: // filters has reported it
 		return nil, callmetrics.Disallowed
-	case !p.fallbacks.allow(pod):
+	case p.failed[pod.UID]:
 		return nil, callmetrics.Suspended
 	}
 	run.set(state, pod)
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	table := a.infos
 	if len(table.rows) == 0 {
 		return nil, callmetrics.NoneUsable
@@ -125,14 +126,24 @@ func prefilter(pod *corev1.Pod) func(fwk.NodeInfo) bool {
 	}
 }
 
+// mostFailed is how many failed pods the plugin remembers. Then it forgets all: some may no longer
+// exist.
+const mostFailed = 1000
+
 // retryWithAll handles that no named node was usable after all, because a plugin in inertPlugins is not inert: kube-scheduler retries the
 // pod at once, with all nodes. The status keeps the plugins after this one from evicting pods for it.
 func (p *plugin) retryWithAll(ctx context.Context, c *cycle, pod *corev1.Pod) *fwk.Status {
 	c.fails()
 	p.naming.Rejected(c.profile)
-	p.fallbacks.failed(pod)
-	// The pod is still being scheduled. So it will go to the backoff queue, from which kube-scheduler takes it at once only if no other pod
-	// waits. The next attempt activates it again.
+	p.mu.Lock()
+	if p.failed == nil || len(p.failed) >= mostFailed {
+		p.failed = map[types.UID]bool{}
+	}
+	p.failed[pod.UID] = true
+	// The pod is still being scheduled. So it will go to the backoff queue, from which kube-scheduler
+	// takes it at once only if no other pod waits. The next attempt activates it again.
+	p.waiting = append(p.waiting, pod)
+	p.mu.Unlock()
 	p.activate(ctx, []*corev1.Pod{pod})
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 		fmt.Sprintf("other plugins reject the best %d node(s): the pod is retried at once with all nodes", c.named.Returned))

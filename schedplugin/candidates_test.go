@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -326,46 +325,6 @@ func TestCandidatesRejectedByOthers(t *testing.T) {
 	s.Unreserve(t.Context(), st, pod, "n0")
 	if got := s.named(&state{}, pod); got != "n1" {
 		t.Errorf("after it was placed: named %q", got)
-	}
-}
-
-// The more often the named nodes of a controller's pods are rejected in a row, the more of its pods get all nodes. The memory is bounded.
-func TestFallbacks(t *testing.T) {
-	var f fallbacks
-	of := func(pod, controller string) *corev1.Pod {
-		p := podNamed(pod, nil)
-		p.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(controller), Controller: new(true)}}
-		return p
-	}
-	n, denied := 0, 0
-	attempt := func(controller string) *corev1.Pod {
-		for denied = 0; ; denied++ {
-			n++
-			if pod := of(fmt.Sprint("p", n), controller); f.allow(pod) {
-				return pod
-			}
-		}
-	}
-	for _, want := range []int{0, 1, 2, 4, 8, 16, 32, 64, 64} {
-		pod := attempt("web")
-		if denied != want {
-			t.Errorf("%d attempts had all nodes, want %d", denied, want)
-		}
-		f.failed(pod)
-	}
-	if !f.allow(of("other", "batch")) || !f.allow(podNamed("alone", nil)) {
-		t.Error("other controllers have all nodes")
-	}
-	f.placed(attempt("web"), true)
-	f.failed(attempt("web"))
-	if attempt("web"); denied != 1 {
-		t.Errorf("after a pod was placed on a named node: %d", denied)
-	}
-	for i := range 3 * mostFallbacks {
-		f.failed(of(fmt.Sprint("gone", i), fmt.Sprint("c", i)))
-	}
-	if len(f.pods) > mostFallbacks || len(f.controllers) > mostFallbacks {
-		t.Errorf("%d pods and %d controllers are remembered", len(f.pods), len(f.controllers))
 	}
 }
 

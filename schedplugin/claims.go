@@ -19,7 +19,9 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	if err != nil {
 		return nil // no policy concerns the pod
 	}
-	p.fallbacks.placed(pod, c.named != nil)
+	p.mu.Lock()
+	delete(p.failed, pod.UID)
+	p.mu.Unlock()
 	c.succeeds(1) // unless PreScore has: the framework does not score a single node
 	node := c.view.Node(name)
 	switch {

@@ -66,7 +66,11 @@ func cycleOf(state fwk.CycleState) (*cycle, error) {
 // PreFilter implements fwk.PreFilterPlugin. It prepares the policies, and names the best nodes if there are candidates in the arguments.
 func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p.finishLatest()
-	p.activate(ctx, p.fallbacks.take())
+	p.mu.Lock()
+	waiting := p.waiting
+	p.waiting = nil
+	p.mu.Unlock()
+	p.activate(ctx, waiting)
 	a, err := p.begin(ctx, pod)
 	if err != nil {
 		p.recordError(pod, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -37,13 +38,16 @@ type plugin struct {
 
 	latest atomic.Pointer[cycle] // nil: none
 
-	fallbacks fallbacks
-
 	mu    sync.Mutex
 	infos *infoTable // of the latest attempt; nil: none yet
 	// Memory of the latest attempt that was scored, used again: a profile schedules one pod at a time.
 	result engine.Result
 	next   int // index of the slot after the latest node that PreFilter has named: so it names each of equally good nodes in turn
+	// failed are the pods of which other plugins have rejected all named nodes. Such a pod gets all
+	// nodes until it is placed. Its UID identifies it: kube-scheduler writes a condition to the pod
+	// after the failed attempt, so that it has another resourceVersion.
+	failed  map[types.UID]bool
+	waiting []*corev1.Pod // of failed, those in the backoff queue since the latest attempt
 }
 
 var (

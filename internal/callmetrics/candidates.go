@@ -11,7 +11,7 @@ const (
 	NotScored  Naming = "not_scored" // no policy scores the pod
 	Ineligible Naming = "ineligible" // the pod may need another node than the best, or an extender filters
 	Disallowed Naming = "disallowed" // the plugins of the profile or their order do not permit it
-	Suspended  Naming = "suspended"  // the candidates of this pod, or of pods of its controller, have failed
+	Suspended  Naming = "suspended"  // the candidates of this pod have failed
 	NoneUsable Naming = "none_usable"
 	Failed     Naming = "error" // a policy failed
 )
