@@ -90,6 +90,6 @@ func (p *process) add(profile string, verb decision.Verb, started time.Time, r *
 	if err != nil {
 		r.Error = err.Error()
 	}
-	p.metrics.Of(profile, verb).Observe(r.Duration, r, err)
+	p.metrics.Observe(profile, verb, r.Duration, r, err)
 	p.service.Log.Add(r, scores)
 }

@@ -9,7 +9,8 @@ import (
 	"outboard.dev/outboard/internal/decision"
 )
 
-// Metrics counts and measures calls. All Handlers of a process share one Metrics.
+// Metrics counts and measures calls. All Handlers of a process share one Metrics. It is safe for
+// concurrent use.
 type Metrics struct {
 	duration       *prometheus.HistogramVec
 	nodes          *prometheus.HistogramVec
@@ -49,40 +50,30 @@ func New(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Verb counts and measures the calls of one verb of one profile. It is safe for concurrent use.
-type Verb struct {
-	*Metrics
-	profile, verb string
-}
-
-// Of returns the metrics of a verb of a profile. They exist from its first call on.
-func (m *Metrics) Of(profile string, verb decision.Verb) *Verb {
-	return &Verb{m, profile, string(verb)}
-}
-
-// Observe counts a call. The record may be nil.
-func (v *Verb) Observe(duration time.Duration, r *decision.Record, err error) {
+// Observe counts a call of a verb of a profile. The record may be nil.
+func (m *Metrics) Observe(profile string, of decision.Verb, duration time.Duration, r *decision.Record, err error) {
+	verb := string(of)
 	outcome := "success"
 	if err != nil {
 		outcome = "error"
 	}
-	v.duration.WithLabelValues(v.profile, v.verb, outcome).Observe(duration.Seconds())
+	m.duration.WithLabelValues(profile, verb, outcome).Observe(duration.Seconds())
 	if r == nil {
 		return
 	}
-	if v.verb == string(decision.Filter) || v.verb == string(decision.Prioritize) {
-		v.nodes.WithLabelValues(v.profile, v.verb).Observe(float64(r.Nodes))
+	if of == decision.Filter || of == decision.Prioritize {
+		m.nodes.WithLabelValues(profile, verb).Observe(float64(r.Nodes))
 	}
 	for i := range r.Rejections {
-		v.rejections.WithLabelValues(v.profile, r.Rejections[i].Policy, r.Rejections[i].Code).Add(float64(r.Rejections[i].Nodes))
+		m.rejections.WithLabelValues(profile, r.Rejections[i].Policy, r.Rejections[i].Code).Add(float64(r.Rejections[i].Nodes))
 	}
 	for i := range r.Policies {
 		p := &r.Policies[i]
 		if p.IgnoredError != "" {
-			v.ignored.WithLabelValues(v.profile, p.Name).Inc()
+			m.ignored.WithLabelValues(profile, p.Name).Inc()
 		}
 		if p.Duration > 0 {
-			v.policyDuration.WithLabelValues(v.profile, p.Name, v.verb).Observe(p.Duration.Seconds())
+			m.policyDuration.WithLabelValues(profile, p.Name, verb).Observe(p.Duration.Seconds())
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -76,55 +75,12 @@ func TestObserve(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := prometheus.NewRegistry()
-			verb := callmetrics.New(r).Of("/", tc.verb)
+			m := callmetrics.New(r)
 			expect(t, r)
 			for range 2 {
-				verb.Observe(4*time.Second, tc.record, tc.err)
+				m.Observe("/", tc.verb, 4*time.Second, tc.record, tc.err)
 			}
 			expect(t, r, tc.want...)
 		})
 	}
-}
-
-// The Verbs of all profiles count in the same metrics, and a reload makes new ones for the same profile, perhaps with other policies.
-func TestVerbsShareMetrics(t *testing.T) {
-	r := prometheus.NewRegistry()
-	m := callmetrics.New(r)
-	took := func(policies ...string) *decision.Record {
-		record := new(decision.Record)
-		for _, name := range policies {
-			record.Policies = append(record.Policies, decision.Policy{Name: name, Duration: time.Second})
-		}
-		return record
-	}
-	m.Of("/a", decision.Preempt).Observe(time.Second, took("Cost"), nil)
-	m.Of("/a", decision.Preempt).Observe(time.Second, took("Devices", "Cost"), nil)
-	m.Of("/b", decision.Preempt).Observe(time.Second, took("Cost"), nil)
-	expect(t, r,
-		"policy_duration_seconds Cost /a preempt: 2, 2", "policy_duration_seconds Cost /b preempt: 1, 1", "policy_duration_seconds Devices /a preempt: 1, 1",
-		"request_duration_seconds success /a preempt: 2, 2", "request_duration_seconds success /b preempt: 1, 1")
-}
-
-// A call for a pod that concerns no policy has no policies in its record; it may be the first call.
-func TestObserveAfterARecordWithoutPolicies(t *testing.T) {
-	r := prometheus.NewRegistry()
-	verb := callmetrics.New(r).Of("/", decision.Bind)
-	verb.Observe(time.Second, new(decision.Record), nil)
-	verb.Observe(time.Second, &decision.Record{Policies: []decision.Policy{{Name: "Cost", Duration: time.Second}}}, nil)
-	expect(t, r, "policy_duration_seconds Cost / bind: 1, 1", "request_duration_seconds success / bind: 2, 2")
-}
-
-func TestObserveIsSafeForConcurrentUse(t *testing.T) {
-	r := prometheus.NewRegistry()
-	verb := callmetrics.New(r).Of("/", decision.Bind)
-	var calls sync.WaitGroup
-	for range 8 {
-		calls.Go(func() {
-			for range 100 {
-				verb.Observe(time.Second, &decision.Record{Policies: []decision.Policy{{Name: "Cost", Duration: time.Second}}}, nil)
-			}
-		})
-	}
-	calls.Wait()
-	expect(t, r, "policy_duration_seconds Cost / bind: 800, 800", "request_duration_seconds success / bind: 800, 800")
 }

@@ -114,7 +114,6 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 		decision.Filter: (*Handler).filter, decision.Prioritize: (*Handler).prioritize,
 		decision.Preempt: (*Handler).preempt, decision.Bind: (*Handler).bind,
 	}[verb]
-	metrics := h.Metrics.Of(h.Profile, verb)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			w.Header().Set("Allow", http.MethodPost)
@@ -125,7 +124,7 @@ func (h *Handler) Verb(verb decision.Verb) http.Handler {
 		err := h.serve(r, c, serve)
 		begin(w, c.response.Len())
 		_, _ = c.response.WriteTo(w) // an error means that the connection is gone
-		h.finish(c, metrics, err)
+		h.finish(c, err)
 		h.calls.put(c)
 	})
 }
@@ -202,7 +201,7 @@ func (h *Handler) weigh(ctx context.Context, c *call, bytes, podWeight int64) er
 }
 
 // finish records, counts and logs the call.
-func (h *Handler) finish(c *call, metrics *callmetrics.Verb, err error) {
+func (h *Handler) finish(c *call, err error) {
 	duration := time.Since(c.started)
 	r := c.record
 	if r != nil {
@@ -211,7 +210,7 @@ func (h *Handler) finish(c *call, metrics *callmetrics.Verb, err error) {
 			r.Error = oneLine(err)
 		}
 	}
-	metrics.Observe(duration, r, err)
+	h.Metrics.Observe(h.Profile, c.verb, duration, r, err)
 	if r != nil && !c.hypothetical {
 		h.Log.Add(r, c.result.Scores)
 	}
