@@ -34,9 +34,10 @@ type floatingSeats struct {
 	counted  bool // reported counts, although it may be stale
 }
 
-// holder is a pod that holds floating seats.
+// holder is a pod that holds floating seats of a feature.
 type holder struct {
 	claims.Held
+	feature *feature
 	claimed bool      // in the ledger; otherwise the pod is on a node and requests the seats
 	at      time.Time // when it claimed them, or a time before which it was bound
 	node    string    // to which it is, or will be, bound
@@ -90,7 +91,7 @@ func (p *licenses) holders(f *feature, view *snapshot.View, ledger *snapshot.Led
 		}
 		for i := range ledger.Units {
 			for _, c := range ledger.Units[i].Claims {
-				h := holder{Held: claims.Held{Holder: claims.Holder{UID: c.Pod}, Amount: c.Amount}, claimed: true}
+				h := holder{Held: claims.Held{Holder: claims.Holder{UID: c.Pod}, Amount: c.Amount}, feature: f, claimed: true}
 				if e := entries[c.Pod]; e != nil {
 					h.Namespace, h.Name, h.at, h.node = e.Namespace, e.Name, e.At, e.Node
 				}
@@ -99,9 +100,9 @@ func (p *licenses) holders(f *feature, view *snapshot.View, ledger *snapshot.Led
 		}
 	}
 	for n := range view.All() {
-		for _, b := range *p.boundPods.Of(n) {
-			if _, ok := entries[b.UID]; !ok && b.feature == f {
-				bound = append(bound, b.holder)
+		for _, h := range *p.boundPods.Of(n) {
+			if _, ok := entries[h.UID]; !ok && h.feature == f {
+				bound = append(bound, h)
 			}
 		}
 	}
@@ -124,15 +125,10 @@ func (p *licenses) holders(f *feature, view *snapshot.View, ledger *snapshot.Led
 	return all
 }
 
-// boundPod is a pod on a node that requests floating seats of a feature.
-type boundPod struct {
-	feature *feature
-	holder
-}
-
-// boundPodsOf lists these pods for a node. A pod with an invalid request requests nothing.
-func (p *licenses) boundPodsOf(n *snapshot.Node) []boundPod {
-	var bound []boundPod
+// boundPodsOf lists the pods on a node that request floating seats, with what they request. A pod
+// with an invalid request requests nothing.
+func (p *licenses) boundPodsOf(n *snapshot.Node) []holder {
+	var bound []holder
 	for _, pod := range n.Pods {
 		needs, _ := p.request(pod)
 		at, known := snapshot.BoundBefore(pod)
@@ -142,7 +138,7 @@ func (p *licenses) boundPodsOf(n *snapshot.Node) []boundPod {
 		for _, need := range needs {
 			if need.feature.floating() {
 				held := claims.Held{Holder: claims.HolderOf(pod), Amount: need.seats}
-				bound = append(bound, boundPod{need.feature, holder{Held: held, at: at, node: n.Name}})
+				bound = append(bound, holder{Held: held, feature: need.feature, at: at, node: n.Name})
 			}
 		}
 	}

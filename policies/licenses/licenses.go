@@ -27,7 +27,7 @@ type licenses struct {
 	whenStale  policy.UnknownAction
 	inputs     policy.Inputs
 	features   []*feature // in order of name
-	boundPods  *snapshot.Fact[[]boundPod]
+	boundPods  *snapshot.Fact[[]holder]
 }
 
 // feature is a Feature with its derived data.

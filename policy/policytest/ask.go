@@ -63,64 +63,49 @@ type results struct {
 
 // evaluate calls the Cycle for the nodes in the order of the given indices.
 func (r prepared) evaluate(nodes []*snapshot.Node, order []int) results {
-	a := results{panicked: r.panicked, err: r.err, none: r.cycle == nil && r.err == nil}
-	if a.panicked != "" {
-		a.panicked = "Prepare " + a.panicked
-	}
-	if filter, ok := r.cycle.(policy.Filter); ok {
-		a.verdicts = make([]policy.Verdict, len(nodes))
-		for _, i := range order {
-			if crash := guard(func() { a.verdicts[i] = filter.Filter(nodes[i]) }); crash != "" {
-				a.panicked = fmt.Sprintf("Filter of %s %s", nodeName(nodes[i]), crash)
-				return a
-			}
-		}
-	}
-	if explainer, ok := r.cycle.(policy.Explainer); ok {
-		if crash := guard(func() { a.said = explainer.Explain(nil) }); crash != "" {
-			a.panicked = "Explain of the pod " + crash
-			return a
-		}
-		for _, i := range order {
-			if crash := guard(func() { a.said = append(a.said, explainer.Explain(nodes[i])...) }); crash != "" {
-				a.panicked = fmt.Sprintf("Explain of %s %s", nodeName(nodes[i]), crash)
-				return a
-			}
-		}
-		slices.Sort(a.said) // calls come in any order
-	}
-	score, ok := r.cycle.(policy.Score)
-	if !ok {
+	a := results{err: r.err, none: r.cycle == nil && r.err == nil}
+	if r.panicked != "" {
+		a.panicked = "Prepare " + r.panicked
 		return a
 	}
-	a.raw, a.scores = make([]int64, len(nodes)), make([]int64, len(nodes))
-	for _, i := range order {
-		if crash := guard(func() { a.raw[i] = score.Score(nodes[i]) }); crash != "" {
-			a.panicked = fmt.Sprintf("Score of %s %s", nodeName(nodes[i]), crash)
-			return a
+	calling := ""
+	each := func(method string, call func(i int)) {
+		for _, i := range order {
+			calling = method + " of " + nodeName(nodes[i])
+			call(i)
 		}
 	}
-	prep := make([]int64, len(order))
-	for at, i := range order {
-		prep[at] = a.raw[i]
-	}
-	if crash := normalize(r.cycle, prep); crash != "" {
-		a.panicked = "NormalizeScore " + crash
-		return a
-	}
-	for at, i := range order {
-		a.scores[i] = prep[at]
+	crash := guard(func() {
+		if filter, ok := r.cycle.(policy.Filter); ok {
+			a.verdicts = make([]policy.Verdict, len(nodes))
+			each("Filter", func(i int) { a.verdicts[i] = filter.Filter(nodes[i]) })
+		}
+		if explainer, ok := r.cycle.(policy.Explainer); ok {
+			calling = "Explain of the pod"
+			a.said = explainer.Explain(nil)
+			each("Explain", func(i int) { a.said = append(a.said, explainer.Explain(nodes[i])...) })
+			slices.Sort(a.said) // calls come in any order
+		}
+		if score, ok := r.cycle.(policy.Score); ok {
+			a.raw, a.scores = make([]int64, len(nodes)), make([]int64, len(nodes))
+			each("Score", func(i int) { a.raw[i] = score.Score(nodes[i]) })
+			prep := make([]int64, len(order))
+			for at, i := range order {
+				prep[at] = a.raw[i]
+			}
+			calling = "NormalizeScore"
+			if n, ok := r.cycle.(policy.NormalizeScore); ok && len(prep) > 0 {
+				n.NormalizeScore(prep)
+			}
+			for at, i := range order {
+				a.scores[i] = prep[at]
+			}
+		}
+	})
+	if crash != "" {
+		a.panicked = calling + " " + crash
 	}
 	return a
-}
-
-// normalize calls NormalizeScore if the Cycle implements it. It returns the text of a panic, or "".
-func normalize(cycle policy.Cycle, scores []int64) string {
-	n, ok := cycle.(policy.NormalizeScore)
-	if !ok || len(scores) == 0 {
-		return ""
-	}
-	return guard(func() { n.NormalizeScore(scores) })
 }
 
 // difference describes how two results for nodes with the given names differ, or returns "".
