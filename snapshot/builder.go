@@ -25,16 +25,16 @@ import (
 //   - rows has the Nodes of the current View. They are what nodes says, except those in dirty.
 type Builder struct {
 	nodes     map[string]*nodeState
-	pods      map[types.UID]placedPod   // the pods on a node, by UID
-	nominated map[types.UID]*corev1.Pod // by UID
-	budgets   map[string]*budgets       // by namespace
-	pools     map[string]*Ledger        // cluster-wide ledgers, by resource; only replaced
-	signals   map[string]*Signal        // by name; only replaced
+	pods      map[types.UID]placedPod        // the pods on a node, by UID
+	nominated map[types.UID]*corev1.Pod      // by UID
+	budgets   map[string][]*DisruptionBudget // by namespace, in order of name; slices are only replaced
+	pools     map[string]*Ledger             // cluster-wide ledgers, by resource; only replaced
+	signals   map[string]*Signal             // by name; only replaced
 	devices   devices
 
 	// What differs from the last View, current:
 	dirty          map[string]struct{} // names of nodes to build anew
-	dirtyBudgets   map[string]struct{} // namespaces whose budgets have changed
+	budgetsDirty   bool                // then no View has the map
 	setChanged     bool                // a node was added or deleted
 	objectsChanged bool                // a Node object has changed
 	signalsDirty   bool
@@ -304,7 +304,7 @@ func (b *Builder) View() *View {
 		next.objects = new(NodeObjects)
 		b.objectsChanged = false
 	}
-	next.budgets = b.publishBudgets(next.budgets)
+	next.budgets, b.budgetsDirty = b.budgets, false
 	if b.nominatedDirty {
 		next.nominated = b.nominations()
 		b.nominatedDirty = false
@@ -325,7 +325,7 @@ func (b *Builder) View() *View {
 
 // changed reports whether the next View differs from the current one.
 func (b *Builder) changed() bool {
-	return len(b.dirty) > 0 || b.setChanged || len(b.dirtyBudgets) > 0 ||
+	return len(b.dirty) > 0 || b.setChanged || b.budgetsDirty ||
 		b.signalsDirty || b.nominatedDirty || b.claimsDirty || b.othersDirty
 }
 

@@ -34,87 +34,42 @@ func labeled(name string, set map[string]string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, Labels: set}}
 }
 
-// protectsAll reports whether the budgets of the namespace count as one that allows no disruption of any pod.
-func protectsAll(v *snapshot.View, namespace string) bool {
-	all := slices.Collect(v.DisruptionBudgets(namespace))
-	return len(all) == 1 && all[0].Name() == "" && all[0].Allowed() == 0 && all[0].Counts(labeled("p", nil)) && all[0].Counts(labeled("q", map[string]string{"app": "db"}))
-}
-
-// Budgets count as they are up to a limit for each and for all of a namespace; beyond it, they protect all
-// pods of the namespace, until they are within the limit again. Other namespaces are not concerned.
-func TestDisruptionBudgetsAreLimited(t *testing.T) {
-	disrupted := func(n int) *policyv1.PodDisruptionBudget {
-		b := selecting("disrupted", 0)
-		b.Status.DisruptedPods = map[string]metav1.Time{}
-		for i := range n {
-			b.Status.DisruptedPods[fmt.Sprintf("service-7d4b9c6f58-%05d", i)] = metav1.Now()
-		}
-		return b
-	}
-	many := func(n, values int) (all []*policyv1.PodDisruptionBudget) {
-		for i := range n {
-			all = append(all, selecting(fmt.Sprint("many-", i), values))
-		}
-		return all
-	}
-	for name, tc := range map[string]struct {
-		budgets []*policyv1.PodDisruptionBudget
-		kept    bool
-	}{
-		"values":                  {many(1, 190), true},
-		"too many values":         {many(1, 210), false},
-		"disrupted pods":          {[]*policyv1.PodDisruptionBudget{disrupted(100)}, true},
-		"too many disrupted pods": {[]*policyv1.PodDisruptionBudget{disrupted(300)}, false},
-		"large ones":              {many(60, 190), true},
-		"too many large ones":     {many(75, 190), false},
-		"small ones":              {many(2000, 0), true},
-		"too many small ones":     {many(8000, 0), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var b snapshot.Builder
-			b.SetDisruptionBudget(budget("b", "other"))
-			for _, budget := range tc.budgets {
-				b.SetDisruptionBudget(budget)
-			}
-			v := b.View()
-			if got := len(slices.Collect(v.DisruptionBudgets("a"))); got != len(tc.budgets) && tc.kept || protectsAll(v, "a") == tc.kept {
-				t.Errorf("%d budgets of %d, protecting all pods: %v, want %v", got, len(tc.budgets), protectsAll(v, "a"), !tc.kept)
-			}
-			if got := slices.Collect(v.DisruptionBudgets("b")); len(got) != 1 || got[0].Name() != "other" {
-				t.Errorf("the other namespace has %v", got)
-			}
-			for _, budget := range tc.budgets[1:] {
-				b.DeleteDisruptionBudget(types.NamespacedName{Namespace: "a", Name: budget.Name})
-			}
-			small := selecting(tc.budgets[0].Name, 1)
-			if !b.SetDisruptionBudget(small) || protectsAll(b.View(), "a") {
-				t.Error("the budget is small now, and still protects all pods")
-			}
-			b.DeleteDisruptionBudget(types.NamespacedName{Namespace: "a", Name: small.Name})
-			if got := slices.Collect(b.View().DisruptionBudgets("a")); got != nil {
-				t.Errorf("after deletion: %v", got)
-			}
-		})
-	}
-}
-
-// Nothing of a budget that is too large stays in memory, except its name.
-func TestLargeDisruptionBudgetTakesNoMemory(t *testing.T) {
+// A budget that is too large allows no disruption of any pod of its namespace, until it is small again. Nothing of it stays in memory,
+// except its name.
+func TestLargeDisruptionBudget(t *testing.T) {
 	var b snapshot.Builder
+	b.SetDisruptionBudget(selecting("fits", 190))
 	large := selecting("large", 19_000)
 	value := weak.Make(&large.Spec.Selector.MatchExpressions[0].Values[0])
-	if b.SetDisruptionBudget(large) {
-		t.Error("the budget counts as it is")
+	disrupted := selecting("disrupted", 0)
+	disrupted.Status.DisruptedPods = map[string]metav1.Time{}
+	for i := range 300 {
+		disrupted.Status.DisruptedPods[fmt.Sprintf("service-7d4b9c6f58-%05d", i)] = metav1.Now()
 	}
-	v := b.View()
+	if b.SetDisruptionBudget(large) || b.SetDisruptionBudget(disrupted) {
+		t.Error("the budgets count as they are")
+	}
 	large = nil
 	runtime.GC()
 	if value.Value() != nil {
 		t.Error("the values of the selector are still in memory")
 	}
-	if !protectsAll(v, "a") {
-		t.Error("the pods of the namespace are not protected")
+	counts := func(want ...string) {
+		t.Helper()
+		var got []string
+		for budget := range b.View().DisruptionBudgets("a") {
+			got = append(got, fmt.Sprint(budget.Name(), " ", budget.Allowed(), " ", budget.Counts(labeled("p", map[string]string{"app": "db"}))))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
+	counts("disrupted 0 true", "fits 1 false", "large 0 true")
+	if !b.SetDisruptionBudget(selecting("large", 1)) {
+		t.Error("the small budget is too large")
+	}
+	b.DeleteDisruptionBudget(types.NamespacedName{Namespace: "a", Name: "disrupted"})
+	counts("fits 1 false", "large 1 false")
 	runtime.KeepAlive(&b)
 }
 
