@@ -187,12 +187,10 @@ func (b *Builder) removeSlice(s *resourcev1.ResourceSlice) {
 // SetResourceClaim adds the claim, or replaces the one with the same namespace and name.
 func (b *Builder) SetResourceClaim(c *resourcev1.ResourceClaim) {
 	key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
-	switch old := b.devices.claims.claim(key); {
-	case old == nil:
-		b.journal.claimCame(key)
-	case same(old, c):
-		return
-	default:
+	if old := b.devices.claims.claim(key); old != nil {
+		if same(old, c) {
+			return
+		}
 		b.releaseDevices(key, old)
 	}
 	b.putClaim(key, c)

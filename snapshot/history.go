@@ -3,13 +3,11 @@ package snapshot
 import (
 	"cmp"
 	"iter"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const (
@@ -34,9 +32,10 @@ type PodEvent struct {
 
 // History records which pods have come and gone lately, whether they were bound or not, the oldest
 // first. It starts with the pods that exist when the first View is published, in order of their
-// creation. A gated pod ([Gated]) comes when its gates are removed, and a pod with ResourceClaims
-// when all of them exist, unless the Builder knows no DeviceClass. A History is immutable; the next
-// View has a longer one. A nil History is empty.
+// creation. A gated pod ([Gated]) comes when its gates are removed, and a pod with ResourceClaims,
+// unless the Builder knows no DeviceClass, with the first change of the pod for which all of them
+// exist: at the latest when it is bound. A History is immutable; the next View has a longer one. A
+// nil History is empty.
 //
 // A new pod does not cause a new View: it is in the History of the next one.
 type History struct {
@@ -82,8 +81,8 @@ func Gated(pod *corev1.Pod) bool { return len(pod.Spec.SchedulingGates) > 0 && p
 // journal is the part of a Builder that writes the History. What always holds:
 //
 //   - known has the pods that SetPod has shown without gates, and that are not gone; each comes once.
-//   - A known pod that has not come has an event, or waits for one claim, or has claims without
-//     names: then a change of the pod makes an event.
+//   - A known pod that has not come has an event, or lacks a claim: then a change of the pod makes
+//     an event.
 //   - Whether a pod comes is decided when the next View is made: only then is everything known that
 //     was listed at first, such as the DeviceClasses.
 type journal struct {
@@ -91,9 +90,7 @@ type journal struct {
 	known  map[types.UID]*knownPod // the pods that are not gone
 	events []journalEvent          // since the last View
 	last   *History
-	// waiting are pods that have not come yet, by the first of their claims that does not exist.
-	waiting map[types.NamespacedName]sets.Set[types.UID]
-	specs   map[string]*resourcev1.ResourceClaimSpec // which pods share: those of one template are equal
+	specs  map[string]*resourcev1.ResourceClaimSpec // which pods share: those of one template are equal
 }
 
 type knownPod struct {
@@ -101,7 +98,6 @@ type knownPod struct {
 	placed bool        // it has been on a node
 	came   bool        // it is in the History
 	claims []*resourcev1.ResourceClaimSpec
-	waits  types.NamespacedName // its key in waiting
 }
 
 type journalEvent struct {
@@ -120,7 +116,7 @@ func (j *journal) came(pod *corev1.Pod) {
 		put(&j.known, pod.UID, known)
 		j.events = append(j.events, journalEvent{knownPod: known})
 	case !known.came && len(pod.Spec.ResourceClaims) > 0 && !same(known.pod, pod):
-		known.pod = pod // it may have the names of its claims now
+		known.pod = pod // its claims may exist now
 		j.events = append(j.events, journalEvent{knownPod: known})
 	}
 	known.placed = known.placed || pod.Spec.NodeName != ""
@@ -132,20 +128,9 @@ func (j *journal) gone(uid types.UID) {
 		return
 	}
 	delete(j.known, uid)
-	if at := j.waiting[known.waits]; at.Delete(uid).Len() == 0 {
-		delete(j.waiting, known.waits)
-	}
 	if known.placed {
 		j.events = append(j.events, journalEvent{known, true})
 	}
-}
-
-// claimCame tries the pods again that wait for the claim.
-func (j *journal) claimCame(key types.NamespacedName) {
-	for _, uid := range slices.Sorted(maps.Keys(j.waiting[key])) {
-		j.events = append(j.events, journalEvent{knownPod: j.known[uid]})
-	}
-	delete(j.waiting, key)
 }
 
 // arrive reports whether the pod comes now: it has not, and its claims exist.
@@ -155,45 +140,25 @@ func (j *journal) arrive(known *knownPod, d *devices) bool {
 	}
 	known.came = true
 	if len(d.classes) > 0 {
-		known.claims, known.came = j.claimsOf(known, d)
+		known.claims, known.came = j.claimsOf(known.pod, d)
 	}
 	return known.came
 }
 
 // claimsOf returns what the claims of the pod request; ok is false if not all of them exist.
-func (j *journal) claimsOf(known *knownPod, d *devices) (claims []*resourcev1.ResourceClaimSpec, ok bool) {
-	pod := known.pod
+func (j *journal) claimsOf(pod *corev1.Pod, d *devices) (claims []*resourcev1.ResourceClaimSpec, ok bool) {
 	for i := range pod.Spec.ResourceClaims {
 		name, made := ClaimName(pod, &pod.Spec.ResourceClaims[i])
-		switch {
-		case !made:
-			return nil, false // the pod will change
-		case name == "":
+		if made && name == "" {
 			continue
 		}
-		key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
-		claim := d.claims.claim(key)
+		claim := d.claims.claim(types.NamespacedName{Namespace: pod.Namespace, Name: name})
 		if claim == nil {
-			j.wait(known, key)
 			return nil, false
 		}
 		claims = append(claims, j.shared(&claim.Spec))
 	}
 	return claims, true
-}
-
-// wait makes the pod wait for the claim, unless it is gone.
-func (j *journal) wait(known *knownPod, key types.NamespacedName) {
-	uid := known.pod.UID
-	if j.known[uid] != known {
-		return
-	}
-	delete(j.waiting[known.waits], uid)
-	if j.waiting[key] == nil {
-		put(&j.waiting, key, sets.Set[types.UID]{})
-	}
-	j.waiting[key].Insert(uid)
-	known.waits = key
 }
 
 // shared returns an equal spec that other pods have as well.

@@ -230,7 +230,7 @@ func claimFor(name, class string) *resourcev1.ResourceClaim {
 	return c
 }
 
-// A pod with claims comes, with them, when they exist, whatever comes first. Equal claims are shared.
+// A pod with claims comes, with them, when it changes and they exist. Equal claims are shared.
 func TestPodsComeWithTheirClaims(t *testing.T) {
 	var b snapshot.Builder
 	b.SetDeviceClass(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}})
@@ -253,6 +253,7 @@ func TestPodsComeWithTheirClaims(t *testing.T) {
 	b.SetResourceClaim(claimFor("b", "gpu"))
 	next("2: bound none")
 	b.SetResourceClaim(claimFor("w", "gpu"))
+	b.SetPod(claiming(comer("waits", 3, "n2"), "w"))
 	b.SetPod(claiming(comer("unnamed", 1, ""), "u"))
 	b.SetPod(claiming(comer("short", 6, "n1"), "w"))
 	b.DeletePod("vanishes") // it never came
@@ -260,6 +261,7 @@ func TestPodsComeWithTheirClaims(t *testing.T) {
 	b.SetResourceClaim(claimFor("v", "gpu"))
 	next("4: bound none waits short -short")
 	b.SetResourceClaim(claimFor("u", "other"))
+	b.SetPod(claiming(comer("unnamed", 1, "n1"), "u"))
 	b.DeletePod("bound")
 	h := next("5: bound none waits short -short unnamed -bound")
 	if len(h.Events[1].Claims) != 0 || h.Events[0].Claims[0] != h.Events[2].Claims[0] || h.Events[6].Claims[0] != h.Events[0].Claims[0] {
