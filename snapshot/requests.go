@@ -77,55 +77,20 @@ func isResized(pod *corev1.Pod) bool {
 // isAsSpecified reports whether a quick comparison finds that the status reports no more than the
 // spec requests. The kubelet reports the resources of every pod, and few pods are being resized.
 func isAsSpecified(pod *corev1.Pod) bool {
-	if pod.Spec.Resources != nil {
-		return false
+	within := func(statuses []corev1.ContainerStatus, containers []corev1.Container) bool {
+		return !slices.ContainsFunc(statuses, func(s corev1.ContainerStatus) bool {
+			i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == s.Name })
+			return i < 0 || !covers(containers[i].Resources.Requests, s.AllocatedResources) || s.Resources != nil &&
+				(!covers(containers[i].Resources.Requests, s.Resources.Requests) || !covers(containers[i].Resources.Limits, s.Resources.Limits))
+		})
 	}
-	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range containers {
-			c := &containers[i].Resources
-			s := containerStatus(&pod.Status, containers[i].Name)
-			if s == nil {
-				continue
-			}
-			if !covers(c.Requests, s.AllocatedResources) || s.Resources != nil && (!covers(c.Requests, s.Resources.Requests) || !covers(c.Limits, s.Resources.Limits)) {
-				return false
-			}
-		}
-	}
-	return sumCovers(pod.Spec.Containers, pod.Status.AllocatedResources) &&
-		(pod.Status.Resources == nil || sumCovers(pod.Spec.Containers, pod.Status.Resources.Requests))
-}
-
-func containerStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
-	for _, statuses := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses} {
-		for i := range statuses {
-			if statuses[i].Name == name {
-				return &statuses[i]
-			}
-		}
-	}
-	return nil
+	return pod.Spec.Resources == nil && pod.Status.Resources == nil && pod.Status.AllocatedResources == nil &&
+		within(pod.Status.ContainerStatuses, pod.Spec.Containers) && within(pod.Status.InitContainerStatuses, pod.Spec.InitContainers)
 }
 
 func covers(all, part corev1.ResourceList) bool {
 	for name, amount := range part {
 		if most, ok := all[name]; !ok || amount.Cmp(most) > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// sumCovers is like covers, for the sum of what the containers request.
-func sumCovers(containers []corev1.Container, part corev1.ResourceList) bool {
-	for name, amount := range part {
-		rest := amount.DeepCopy()
-		for i := range containers {
-			if amount, ok := containers[i].Resources.Requests[name]; ok {
-				rest.Sub(amount)
-			}
-		}
-		if rest.Sign() > 0 {
 			return false
 		}
 	}
