@@ -32,8 +32,7 @@ type BindError struct {
 	Gone bool
 	// Changed is true if the resourceVersion of the pod is not Binding.ResourceVersion.
 	Changed bool
-	// NotSent is true if the Binding has not left this process: it waited too long for the
-	// client-side rate limit, or there was no connection.
+	// NotSent is true if the Binding has not left this process: there was no connection.
 	NotSent bool
 	// Err is the cause, nil if the other fields describe it.
 	Err error
@@ -98,9 +97,8 @@ func (e *BindError) outcome() string {
 // often as ctx allows. A Binding that has not left this process has no effect. If the response is
 // lost or does not determine the outcome, or the pod is bound already, Bind reads the pod from the
 // API server once, even if ctx has ended: it may then return up to [Options.LookupTimeout] later.
-// With a context of Throttle, for which the rate limit does not apply again, Bind sends the Binding
-// unless ctx has ended before, and waits for its response for up to [Options.BindTimeout], even if
-// ctx ends meanwhile.
+// With a context of Throttle, Bind sends the Binding unless ctx has ended before, and waits for its
+// response for up to [Options.BindTimeout], even if ctx ends meanwhile.
 func (c *Cluster) Bind(ctx context.Context, b binder.Binding) error {
 	start := time.Now()
 	s := c.bind(ctx, b)

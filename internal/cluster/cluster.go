@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -30,9 +31,10 @@ type Options struct {
 	// Config is the connection to the API server. New copies it, and replaces its rate limits and
 	// content type.
 	Config *rest.Config
-	// QPS and Burst limit the requests with Config, most of which are Bindings, to protect the API
-	// server from a scheduler that binds too many pods. Defaults: 200 and 400. A negative QPS means
-	// no limit.
+	// QPS and Burst limit the Bindings and, on their own, the requests about Ledgers, to protect the
+	// API server from a scheduler that binds too many pods. Each has its own limit, so that claims
+	// can be released while Bindings wait. Other requests are few: nothing is read in a loop.
+	// Defaults: 200 and 400. A negative QPS means no limit.
 	QPS   float32
 	Burst int
 	// Client replaces Config in tests. Only with Config does the Cluster detect that the API server
@@ -66,7 +68,7 @@ type Options struct {
 	// ended. Default 2 s.
 	LookupTimeout time.Duration
 	// ThrottleTimeout bounds how long Throttle waits for the rate limit. Default 1 s, a part of
-	// kube-scheduler's httpTimeout. Negative: callers wait in turn, as long as their contexts last.
+	// kube-scheduler's httpTimeout. Negative: callers wait as long as their contexts last.
 	ThrottleTimeout time.Duration
 	// ConfirmAfter is how long the Cluster counts a pod as bound after Bind without an event of the
 	// watch; then it reads the pod from the API server. Default 15 s.
@@ -108,7 +110,7 @@ type Cluster struct {
 	*State
 	options      Options
 	client       kubernetes.Interface
-	limiter      *limiter      // nil: no limit
+	limiter      *rate.Limiter // of Bindings
 	ledgerClient *ledgerClient // nil with Options.Client
 	feeds        atomic.Pointer[[]*feed]
 	metrics      *metrics
@@ -132,7 +134,7 @@ func New(o Options) (*Cluster, error) {
 	if o.Ledgers && o.Client != nil {
 		return nil, errors.New("cluster: Ledgers needs Config, not Client")
 	}
-	c := &Cluster{options: o, client: o.Client, State: NewState(), clock: ledger.NewClock(nil), metrics: newMetrics()}
+	c := &Cluster{options: o, client: o.Client, State: NewState(), limiter: newLimiter(o.QPS, o.Burst), clock: ledger.NewClock(nil), metrics: newMetrics()}
 	if c.client == nil {
 		var err error
 		if c.client, err = c.newClient(o); err != nil {
@@ -172,10 +174,7 @@ func (c *Cluster) newClient(o Options) (kubernetes.Interface, error) {
 	if c.ledgerClient, err = newLedgerClient(config); err != nil {
 		return nil, err
 	}
-	// Ledgers have a rate limit of their own, so that claims can be released while Bindings wait.
-	if c.limiter = newLimiter(o.QPS, o.Burst); c.limiter != nil {
-		config.RateLimiter = c.limiter
-	}
+	config.QPS = -1 // see Throttle
 	return kubernetes.NewForConfig(config)
 }
 

@@ -72,8 +72,8 @@ func (a *attempt) ended(req *http.Request, err error) {
 	}
 }
 
-// sendTracker records when a request may have left this process; nil if it has not. It has not
-// while it waits for the client-side rate limit, or if no connection could be made.
+// sendTracker records when a request may have left this process; nil if it has not. It has not if
+// no connection could be made.
 type sendTracker struct{ sent atomic.Pointer[time.Time] }
 
 func (d *sendTracker) mark() {

@@ -153,10 +153,10 @@ type ClientConnection struct {
 	Kubeconfig string `json:"kubeconfig"`
 	// Context is the context in the kubeconfig; "" (the default) is its current context.
 	Context string `json:"context"`
-	// QPS is the maximum average rate of requests, per second, 1..10000. Binding a pod takes one or
-	// two. Default 100.
+	// QPS is the maximum average rate of Bindings per second, 1..10000, and of requests about ledgers.
+	// Default 100.
 	QPS int `json:"qps" limits:"1..10000"`
-	// Burst is the maximum number of requests in a burst, qps..100000. Default 200.
+	// Burst is the maximum number of each of them in a burst, qps..100000. Default 200.
 	Burst int `json:"burst" limits:"1..100000"`
 }
 
