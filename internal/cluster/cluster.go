@@ -148,8 +148,8 @@ func New(o Options) (*Cluster, error) {
 	if o.Devices {
 		feeds = append(feeds, c.deviceFeeds()...)
 	}
-	for namespace, sources := range byNamespace(o.ConfigMaps) {
-		feeds = append(feeds, c.configMapFeed(namespace, sources))
+	for _, source := range o.ConfigMaps {
+		feeds = append(feeds, c.configMapFeed(source))
 	}
 	c.feeds.Store(&feeds)
 	c.metrics.read(c)

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -43,9 +41,9 @@ func (c *Cluster) Follow(ctx context.Context, ledgers, devices bool, sources []s
 	if devices {
 		o.Devices = follow(c.deviceFeeds()...)
 	}
-	for namespace, sources := range byNamespace(sources) {
-		if follow(c.configMapFeed(namespace, sources)) {
-			o.ConfigMaps = append(slices.Clip(o.ConfigMaps), sources...)
+	for _, source := range sources {
+		if follow(c.configMapFeed(source)) {
+			o.ConfigMaps = append(slices.Clip(o.ConfigMaps), source)
 		}
 	}
 	c.Publish()
@@ -75,33 +73,4 @@ func (c *Cluster) follow(ctx context.Context, feeds []*feed) (err error) {
 	all := append(slices.Clone(*c.feeds.Load()), feeds...)
 	c.feeds.Store(&all)
 	return nil
-}
-
-// byNamespace yields the families of ConfigMaps of each namespace, which one watch reads.
-func byNamespace(sources []snapshot.ConfigMapSource) iter.Seq2[string, []snapshot.ConfigMapSource] {
-	all := map[string][]snapshot.ConfigMapSource{}
-	for _, source := range sources {
-		all[source.Namespace] = append(all[source.Namespace], source)
-	}
-	return func(yield func(string, []snapshot.ConfigMapSource) bool) {
-		for _, namespace := range slices.Sorted(maps.Keys(all)) {
-			if !yield(namespace, all[namespace]) {
-				return
-			}
-		}
-	}
-}
-
-// unique returns a unique name for a feed: a namespace is watched twice if families of ConfigMaps
-// in it are added.
-func (c *Cluster) unique(resource string) string {
-	var others []*feed
-	if all := c.feeds.Load(); all != nil {
-		others = *all
-	}
-	name := resource
-	for i := 2; slices.ContainsFunc(others, func(f *feed) bool { return f.resource == name }); i++ {
-		name = fmt.Sprintf("%s (%d)", resource, i)
-	}
-	return name
 }

@@ -143,7 +143,7 @@ func TestConfigMapsOfNodes(t *testing.T) {
 	s.SetComplete()
 	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	source := snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "unhealthy-gpu-"}
-	k := configMapStore(s, slog.New(slog.DiscardHandler), []snapshot.ConfigMapSource{source})
+	k := configMapStore(s, slog.New(slog.DiscardHandler), source)
 	k.feed, k.known = &feed{done: func() {}}, map[identity]struct{}{}
 	configMap := func(name string, data map[string]string) *corev1.ConfigMap {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, Annotations: map[string]string{"secret": "x"}}, Data: data}

@@ -66,9 +66,8 @@ type lister[L runtime.Object] interface {
 // has informers and the resource has a version, and else from the API server. fieldSelector may be
 // empty.
 func newFeed[T object, L runtime.Object](c *Cluster, resource schema.GroupVersionResource, fieldSelector string, from lister[L], to store[T]) *feed {
-	name := c.unique(resource.Resource)
 	f := &feed{
-		resource: name, done: c.completed, failed: c.metrics.watchErrors.WithLabelValues(name).Inc,
+		resource: resource.Resource, done: c.completed, failed: c.metrics.watchErrors.WithLabelValues(resource.Resource).Inc,
 		failures: &c.failures, logger: c.options.Logger,
 	}
 	f.sawEvent()

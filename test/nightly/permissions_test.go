@@ -67,7 +67,7 @@ var needed = map[string]string{
 	"delete ledgers":             "deleting a ledger",
 	"patch pods/status":          "requeuing a pod, releasing a claim",
 	"list configmaps":            "",
-	"watch configmaps":           "following configmaps in kube-system",
+	"watch configmaps":           "following configmaps unhealthy-gpu-* in kube-system",
 	"list resourceslices":        "",
 	"watch resourceslices":       "following resourceslices",
 	"list resourceclaims":        "",
@@ -181,7 +181,7 @@ func (a *actor) follow(expected []string) {
 		if missing != nil {
 			said += missing.Error()
 		}
-		for _, resource := range []string{"nodes", "pods", "poddisruptionbudgets", "ledgers", "configmaps in kube-system", "resourceslices", "resourceclaims", "deviceclasses", "devicetaintrules"} {
+		for _, resource := range []string{"nodes", "pods", "poddisruptionbudgets", "ledgers", "configmaps unhealthy-gpu-* in kube-system", "resourceslices", "resourceclaims", "deviceclasses", "devicetaintrules"} {
 			if strings.Contains(said, " "+resource+" (the API server denies") {
 				seen["following "+resource] = true
 			}

@@ -66,7 +66,7 @@ func TestFollowLater(t *testing.T) {
 		}
 		return nil
 	})
-	// Nodes, pods, disruption budgets, and the namespace, which has two Follow calls.
+	// Nodes, pods, disruption budgets, and two families of ConfigMaps.
 	if n, err := testutil.GatherAndCount(registry, "outboard_cluster_synced"); err != nil || n != 5 {
 		t.Errorf("%d resources have metrics (%v), want 5", n, err)
 	}
