@@ -37,10 +37,9 @@ type Builder struct {
 	budgetsDirty   bool                // then no View has the map
 	setChanged     bool                // a node was added or deleted
 	objectsChanged bool                // a Node object has changed
-	signalsDirty   bool
 	nominatedDirty bool
 	claimsDirty    bool
-	othersDirty    bool // pools, DeviceClasses, or the number of devices
+	othersDirty    bool // pools, signals, DeviceClasses, or the number of devices
 	current        *View
 
 	rows     []*Node // of current
@@ -244,8 +243,8 @@ func (b *Builder) SetConfigMap(source ConfigMapSource, node string, data map[str
 // SetSignal adds the signal, or replaces the one with the same name.
 func (b *Builder) SetSignal(s *Signal) {
 	b.signals = maps.Clone(b.signals)
-	put(&b.signals, s.name, &Signal{name: s.name, version: s.version, values: s.values})
-	b.signalsDirty = true
+	put(&b.signals, s.name, s)
+	b.othersDirty = true
 }
 
 // DeleteSignal removes the signal. It ignores an unknown name.
@@ -253,7 +252,7 @@ func (b *Builder) DeleteSignal(name string) {
 	if _, ok := b.signals[name]; ok {
 		b.signals = maps.Clone(b.signals)
 		delete(b.signals, name)
-		b.signalsDirty = true
+		b.othersDirty = true
 	}
 }
 
@@ -291,11 +290,6 @@ func (b *Builder) View() *View {
 	} else {
 		next.rows = b.current.rows.with(changed)
 	}
-	if b.signalsDirty || b.setChanged {
-		b.signals = b.signalsByRow()
-		b.signalsDirty = false
-	}
-	next.signals = b.signals
 	if b.setChanged || next.index == nil {
 		next.index = newNodeIndex(b.rows)
 		b.setChanged = false
@@ -316,7 +310,7 @@ func (b *Builder) View() *View {
 		}
 		b.claimsDirty = false
 	}
-	next.pools, next.classes, next.devices = b.pools, b.devices.classes, b.devices.count
+	next.pools, next.signals, next.classes, next.devices = b.pools, b.signals, b.devices.classes, b.devices.count
 	b.othersDirty = false
 	next.history = b.journal.history(next.Len(), &b.devices)
 	b.current = next
@@ -326,19 +320,7 @@ func (b *Builder) View() *View {
 // changed reports whether the next View differs from the current one.
 func (b *Builder) changed() bool {
 	return len(b.dirty) > 0 || b.setChanged || b.budgetsDirty ||
-		b.signalsDirty || b.nominatedDirty || b.claimsDirty || b.othersDirty
-}
-
-// signalsByRow returns the signals with their values by row. Those of the last View have them,
-// unless a node was added or deleted.
-func (b *Builder) signalsByRow() map[string]*Signal {
-	signals := make(map[string]*Signal, len(b.signals))
-	for name, s := range b.signals {
-		if signals[name] = s; s.rows == nil || b.setChanged {
-			signals[name] = s.withRows(b.rows)
-		}
-	}
-	return signals
+		b.nominatedDirty || b.claimsDirty || b.othersDirty
 }
 
 // compareRows orders names of nodes by their rows; names without a node come first.

@@ -44,7 +44,6 @@ type Signal struct {
 	name    string
 	version uint64
 	values  map[string]Value
-	rows    []Value // by row of the View that holds the Signal
 }
 
 // NewSignal returns a Signal. The caller must not change values afterwards. NewSignal omits numbers
@@ -77,17 +76,8 @@ func (s *Signal) Name() string {
 	return s.name
 }
 
-// Of returns the value for the node, which is in the View that holds the Signal, or in no View. It
-// does not allocate.
-func (s *Signal) Of(n *Node) Value {
-	if s == nil {
-		return Value{}
-	}
-	if row := n.Row(); row >= 0 && row < len(s.rows) {
-		return s.rows[row]
-	}
-	return s.values[n.Name]
-}
+// Of returns the value for the node. It does not allocate.
+func (s *Signal) Of(n *Node) Value { return s.Get(n.Name) }
 
 // Get returns the value for the key. It does not allocate.
 func (s *Signal) Get(key string) Value {
@@ -117,15 +107,4 @@ func (s *Signal) Len() int {
 		return 0
 	}
 	return len(s.values)
-}
-
-// withRows returns the Signal with its values by row of the nodes.
-func (s *Signal) withRows(rows []*Node) *Signal {
-	next := &Signal{name: s.name, version: s.version, values: s.values, rows: make([]Value, len(rows))}
-	for row, n := range rows {
-		if n != nil {
-			next.rows[row] = s.values[n.Name]
-		}
-	}
-	return next
 }

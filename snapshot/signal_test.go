@@ -18,8 +18,7 @@ func signal(name string, numbers map[string]float64) *snapshot.Signal {
 	return snapshot.NewSignal(name, values)
 }
 
-// A signal has the same value for a node in a view, a node changed by preemption, and a node that only the request has; and rows
-// follow the nodes that are added and removed.
+// A signal has the same value for a node in a view, a node changed by preemption, and a node that only the request has.
 func TestSignalFollowsNodes(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(node("b"))
