@@ -3,33 +3,21 @@ package snapshot
 import (
 	"cmp"
 	"slices"
-	"strings"
 )
 
 // NodeIndex is the part of a View that depends only on the names of the nodes. Views share it until
 // a node is added or deleted: in Views with the same NodeIndex, a row has the same name.
 type NodeIndex struct {
-	// names are those of the nodes by row; that of a free row is empty. They are parts of one
-	// string, because a look-up then reads little memory: kube-scheduler uses the processor's
-	// caches between two calls.
-	names  []string
-	sorted []int32 // rows in order of name
+	names  []string // by row; that of a free row is empty
+	sorted []int32  // rows in order of name
 	rows   map[string]int32
 }
 
 func newNodeIndex(rows []*Node) *NodeIndex {
 	x := &NodeIndex{names: make([]string, len(rows)), rows: make(map[string]int32, len(rows))}
-	var all strings.Builder
-	for _, n := range rows {
-		if n != nil {
-			all.WriteString(n.Name)
-		}
-	}
-	rest := all.String()
 	for row, n := range rows {
 		if n != nil {
-			x.names[row], rest = rest[:len(n.Name)], rest[len(n.Name):]
-			x.rows[x.names[row]] = int32(row)
+			x.names[row], x.rows[n.Name] = n.Name, int32(row)
 			x.sorted = append(x.sorted, int32(row))
 		}
 	}

@@ -17,43 +17,32 @@ import (
 	"outboard.dev/outboard/internal/binder"
 )
 
-// BindError is the error of [Cluster.Bind]. errors.Is finds [binder.ErrOutcomeUnknown] in it if
-// Unknown, and [binder.ErrPodChanged] if Changed.
+// BindError is the error of [Cluster.Bind]. errors.Is finds [binder.ErrOutcomeUnknown] in it if the
+// pod may or may not be bound to the node, now or later, so that its claim must be kept. If not,
+// this call has not bound the pod and will not; an earlier call whose outcome was unknown still may.
+// errors.Is finds [binder.ErrPodChanged] if the resourceVersion of the pod is another one than that
+// of the Binding.
 type BindError struct {
-	Binding binder.Binding
-	// Unknown is true if the pod may or may not be bound to the node, now or later: its claim must
-	// be kept. If it is false, this call has not bound the pod and will not; an earlier call whose
-	// outcome was unknown still may.
-	Unknown bool
-	// BoundTo is another node that the pod is bound to; "" if there is none, or it is unknown.
-	BoundTo string
-	// Gone is true if there is no pod with that UID any more, or if it is being deleted and was
-	// never bound.
-	Gone bool
-	// Changed is true if the resourceVersion of the pod is not Binding.ResourceVersion.
-	Changed bool
-	// NotSent is true if the Binding has not left this process: there was no connection.
-	NotSent bool
-	// Err is the cause, nil if the other fields describe it.
-	Err error
-
-	text string
+	Outcome string // as in the metric
+	changed bool
+	text    string // for an operator
+	err     error  // the cause; nil if text says all
 }
 
-// Error describes the failure to an operator.
+// Error implements error.
 func (e *BindError) Error() string {
-	if e.Err == nil {
+	if e.err == nil {
 		return e.text
 	}
-	return e.text + ": " + e.Err.Error()
+	return e.text + ": " + e.err.Error()
 }
 
 // Unwrap returns the cause.
-func (e *BindError) Unwrap() error { return e.Err }
+func (e *BindError) Unwrap() error { return e.err }
 
 // Is reports whether the error is one of the errors that decide about a claim.
 func (e *BindError) Is(target error) bool {
-	return target == binder.ErrOutcomeUnknown && e.Unknown || target == binder.ErrPodChanged && e.Changed
+	return target == binder.ErrOutcomeUnknown && e.Outcome == outcomeUnknown || target == binder.ErrPodChanged && e.changed
 }
 
 // Outcomes of Bind, in metrics.
@@ -61,9 +50,9 @@ const (
 	outcomeSuccess        = "success"
 	outcomeAlreadyBound   = "already_bound" // to the requested node
 	outcomeBoundElsewhere = "bound_elsewhere"
-	outcomeNotFound       = "not_found"
+	outcomeNotFound       = "not_found" // or the pod is being deleted and was never bound
 	outcomeRejected       = "rejected"
-	outcomeNotSent        = "not_sent"
+	outcomeNotSent        = "not_sent"  // the Binding has not left this process: there was no connection
 	outcomeThrottled      = "throttled" // by Throttle, before Bind
 	outcomeUnknown        = "unknown"
 )
@@ -73,20 +62,6 @@ func outcomes() []string {
 	return []string{
 		outcomeSuccess, outcomeAlreadyBound, outcomeBoundElsewhere, outcomeNotFound, outcomeRejected, outcomeNotSent, outcomeThrottled, outcomeUnknown,
 	}
-}
-
-func (e *BindError) outcome() string {
-	switch {
-	case e.Unknown:
-		return outcomeUnknown
-	case e.BoundTo != "":
-		return outcomeBoundElsewhere
-	case e.Gone:
-		return outcomeNotFound
-	case e.NotSent:
-		return outcomeNotSent
-	}
-	return outcomeRejected
 }
 
 // Bind binds the pod to the node, with the annotations. Nil means that the pod is bound to that
@@ -117,11 +92,11 @@ func (c *Cluster) bind(ctx context.Context, b binder.Binding) Sending {
 		{"namespace", b.Namespace}, {"name", b.Name}, {"UID", string(b.UID)}, {"node", b.Node},
 	} {
 		if field.value == "" {
-			return s.end(nil, fail(b, "binding has no "+field.name, nil))
+			return s.end(nil, &BindError{Outcome: outcomeRejected, text: "binding has no " + field.name})
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return s.end(nil, notSent(b, err))
+		return s.end(nil, notBound(b, outcomeNotSent, ": the Binding was not sent", err))
 	}
 	number := c.BeginRequest(b.UID)
 	defer func() { c.EndRequest(b.UID, number, s.Pod, time.Now()) }()

@@ -60,11 +60,11 @@ func (s Sending) Next(r SendResponse) Sending {
 		case s.accepted:
 			s.Request = ReadPod
 		case !r.Sent:
-			return s.end(nil, notSent(s.Binding, r.Err))
+			return s.end(nil, notBound(s.Binding, outcomeNotSent, ": the Binding was not sent", r.Err))
+		case apierrors.IsNotFound(r.Err):
+			return s.end(nil, notBound(s.Binding, outcomeNotFound, "", r.Err))
 		case rejected(r.Err):
-			failure := fail(s.Binding, notBound(s.Binding), r.Err)
-			failure.Gone = apierrors.IsNotFound(r.Err)
-			return s.end(nil, failure)
+			return s.end(nil, notBound(s.Binding, outcomeRejected, "", r.Err))
 		default:
 			s.Request = ReadPod
 		}
@@ -94,7 +94,7 @@ func (s Sending) end(pod *corev1.Pod, failure *BindError) Sending {
 func (s Sending) outcome() string {
 	switch {
 	case s.Failure != nil:
-		return s.Failure.outcome()
+		return s.Failure.Outcome
 	case s.accepted:
 		return outcomeSuccess
 	}
@@ -105,9 +105,8 @@ func (s Sending) outcome() string {
 // server after that. Nil: the pod is bound to the node.
 func classify(b binder.Binding, err error, pod *corev1.Pod, lookupErr error) *BindError {
 	unknown := func(text string, err error) *BindError {
-		failure := fail(b, fmt.Sprintf("it is unknown whether %s was bound to node %q%s", describe(b), b.Node, text), err)
-		failure.Unknown = true
-		return failure
+		text = fmt.Sprintf("it is unknown whether pod %s/%s was bound to node %q%s", b.Namespace, b.Name, b.Node, text)
+		return &BindError{Outcome: outcomeUnknown, text: text, err: err}
 	}
 	bound, cannot := binder.AlreadyBound(b.Namespace, b.Name, b.UID, b.Node, pod)
 	switch {
@@ -115,37 +114,22 @@ func classify(b binder.Binding, err error, pod *corev1.Pod, lookupErr error) *Bi
 		return unknown("", fmt.Errorf("%w; reading the pod: %w", err, lookupErr))
 	case bound:
 		return nil
+	case cannot != nil && pod != nil && pod.Spec.NodeName != "":
+		return &BindError{Outcome: outcomeBoundElsewhere, text: cannot.Error()}
 	case cannot != nil:
-		failure := fail(b, cannot.Error(), nil)
-		if pod != nil {
-			failure.BoundTo = pod.Spec.NodeName
-		}
-		failure.Gone = failure.BoundTo == ""
-		return failure
+		return &BindError{Outcome: outcomeNotFound, text: cannot.Error()}
 	case apierrors.IsConflict(err):
-		failure := fail(b, notBound(b), err)
-		failure.Changed = b.ResourceVersion != "" && pod.ResourceVersion != b.ResourceVersion
+		failure := notBound(b, outcomeRejected, "", err)
+		failure.changed = b.ResourceVersion != "" && pod.ResourceVersion != b.ResourceVersion
 		return failure
 	default:
 		return unknown("; it is not yet", err)
 	}
 }
 
-func notSent(b binder.Binding, err error) *BindError {
-	failure := fail(b, notBound(b)+": the Binding was not sent", err)
-	failure.NotSent = true
-	return failure
+func notBound(b binder.Binding, outcome, why string, err error) *BindError {
+	return &BindError{Outcome: outcome, text: fmt.Sprintf("pod %s/%s was not bound to node %q%s", b.Namespace, b.Name, b.Node, why), err: err}
 }
-
-func notBound(b binder.Binding) string {
-	return fmt.Sprintf("%s was not bound to node %q", describe(b), b.Node)
-}
-
-func fail(b binder.Binding, text string, err error) *BindError {
-	return &BindError{Binding: b, Err: err, text: text}
-}
-
-func describe(b binder.Binding) string { return "pod " + b.Namespace + "/" + b.Name }
 
 // asBound returns the pod as the Binding has changed it; its resourceVersion is unknown.
 func asBound(pod *corev1.Pod, b binder.Binding) *corev1.Pod {

@@ -89,7 +89,7 @@ func responseThat(came string) SendResponse {
 
 func outcomeOf(s Sending) string {
 	switch {
-	case s.Failure != nil && s.Failure.Changed:
+	case s.Failure != nil && s.Failure.changed:
 		return fmt.Sprintf("%s, changed: %v", s.outcome(), s.Failure)
 	case s.Failure != nil:
 		return fmt.Sprintf("%s: %v", s.outcome(), s.Failure)

@@ -179,31 +179,28 @@ func TestBindRefused(t *testing.T) {
 
 	for name, test := range map[string]struct {
 		binding binder.Binding
-		want    cluster.BindError
+		outcome string
 		text    string
 	}{
-		"on another node": {bindingOf(bound, "refuse-1"), cluster.BindError{BoundTo: "refuse-2"},
+		"on another node": {bindingOf(bound, "refuse-1"), "bound_elsewhere",
 			`pod default/refuse-bound is already bound to node "refuse-2"`},
-		"another UID": {bindingOf(otherUID, "refuse-1"), cluster.BindError{Gone: true},
+		"another UID": {bindingOf(otherUID, "refuse-1"), "not_found",
 			`pod default/refuse-free with UID 00000000-0000-4000-8000-000000000000 does not exist`},
-		"no such pod": {bindingOf(missing, "refuse-1"), cluster.BindError{Gone: true},
+		"no such pod": {bindingOf(missing, "refuse-1"), "not_found",
 			`pod default/refuse-missing was not bound to node "refuse-1": pods "refuse-missing" not found`},
-		"being deleted": {bindingOf(leaving, "refuse-1"), cluster.BindError{Gone: true},
+		"being deleted": {bindingOf(leaving, "refuse-1"), "not_found",
 			`pod default/refuse-leaving is being deleted`},
-		"scheduling gates": {bindingOf(gated, "refuse-1"), cluster.BindError{},
+		"scheduling gates": {bindingOf(gated, "refuse-1"), "rejected",
 			`pod default/refuse-gated was not bound to node "refuse-1": Operation cannot be fulfilled on pods/binding "refuse-gated": pod refuse-gated has non-empty .spec.schedulingGates`},
-		"no UID": {unnamed, cluster.BindError{}, `binding has no UID`},
+		"no UID": {unnamed, "rejected", `binding has no UID`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := bindError(t, c.Bind(t.Context(), test.binding))
-			if err.Unknown != test.want.Unknown || err.Gone != test.want.Gone || err.BoundTo != test.want.BoundTo {
-				t.Errorf("Unknown %v, Gone %v, BoundTo %q, want %v, %v, %q", err.Unknown, err.Gone, err.BoundTo, test.want.Unknown, test.want.Gone, test.want.BoundTo)
+			if err.Outcome != test.outcome {
+				t.Errorf("the outcome is %s, want %s", err.Outcome, test.outcome)
 			}
 			if err.Error() != test.text {
 				t.Errorf("error is\n%s\nwant\n%s", err, test.text)
-			}
-			if err.Binding.Name != test.binding.Name {
-				t.Errorf("got an error about Binding %v", err.Binding)
 			}
 		})
 	}
@@ -211,7 +208,7 @@ func TestBindRefused(t *testing.T) {
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := bindError(t, c.Bind(ended, bindingOf(free, "refuse-1"))); err.Unknown || !errors.Is(err, context.Canceled) {
+	if err := bindError(t, c.Bind(ended, bindingOf(free, "refuse-1"))); err.Outcome != "not_sent" || !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %v", err)
 	}
 	if err := c.Bind(t.Context(), bindingOf(free, "refuse-1")); err != nil {
@@ -357,7 +354,7 @@ func TestBindResponseLost(t *testing.T) {
 				t.Errorf("got error %v, counted %v, the pod is on %q", err, counted, truth.Spec.NodeName)
 			case test.want != bound:
 				bindErr := bindError(t, err)
-				if bindErr.Unknown != (test.want == unknown) || bindErr.BoundTo != "" || bindErr.Gone {
+				if bindErr.Outcome == "bound_elsewhere" || bindErr.Outcome == "not_found" || (bindErr.Outcome == "unknown") != (test.want == unknown) {
 					t.Errorf("got error %+v", bindErr)
 				}
 				if !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "unknown whether") != (test.want == unknown) {
@@ -429,12 +426,12 @@ func TestBindWithoutAPIServer(t *testing.T) {
 	}
 	var err *cluster.BindError
 	await(t, "a Binding that is sent", func() error { // on a busy machine its time may end before
-		if err = bindError(t, c.Bind(t.Context(), bindingOf(pod, "away-1"))); err.NotSent {
+		if err = bindError(t, c.Bind(t.Context(), bindingOf(pod, "away-1"))); err.Outcome == "not_sent" {
 			return err
 		}
 		return nil
 	})
-	if !err.Unknown || !strings.Contains(err.Error(), `it is unknown whether pod default/away was bound to node "away-1": `) {
+	if err.Outcome != "unknown" || !strings.Contains(err.Error(), `it is unknown whether pod default/away was bound to node "away-1": `) {
 		t.Errorf("frozen: %v", err)
 	}
 	if err := cp.APIServer().Continue(); err != nil {
@@ -448,8 +445,8 @@ func TestBindWithoutAPIServer(t *testing.T) {
 	// Stopped: connections fail, unless the client uses the previous connection once more.
 	other := createPod(t, client, controlplane.PodSpec{Name: "away-other"})
 	cp.APIServer().Kill()
-	if err := bindError(t, c.Bind(t.Context(), bindingOf(other, "away-1"))); err.Unknown == err.NotSent {
-		t.Errorf("stopped: Unknown %v, NotSent %v: %v", err.Unknown, err.NotSent, err)
+	if err := bindError(t, c.Bind(t.Context(), bindingOf(other, "away-1"))); err.Outcome != "unknown" && err.Outcome != "not_sent" {
+		t.Errorf("stopped: %s: %v", err.Outcome, err)
 	}
 	if err := c.Synced(); err != nil {
 		t.Errorf("while the API server is unavailable: %v", err)
@@ -503,7 +500,7 @@ func TestBindConcurrently(t *testing.T) {
 						if !slicesContainsPod(on.Pods, pods[j].UID) {
 							t.Errorf("Bind of pod %s to %s succeeded, but the pod is not there", pods[j].Name, node)
 						}
-					case !errors.As(err, &bindErr) || bindErr.BoundTo == "" || bindErr.BoundTo == node:
+					case !errors.As(err, &bindErr) || bindErr.Outcome != "bound_elsewhere":
 						t.Errorf("got error %v", err)
 					}
 				}
