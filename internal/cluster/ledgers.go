@@ -163,24 +163,16 @@ func (s *State) RemoveLedger(o *ledger.Object) {
 	s.requestPublish()
 }
 
-// replaceClaims replaces the pods of the ledger with the name in the index of claims. A pod that is
-// gone and loses its claim may get another one, by a bind call that comes late. That one counts
-// until a sweep releases it.
+// replaceClaims replaces the pods of the ledger with the name in the index of claims.
 func (s *State) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
-	this := func(other string) bool { return other == name }
 	for i := range old {
-		uid := old[i].UID
-		s.claims[uid] = slices.DeleteFunc(s.claims[uid], this)
+		s.claims[old[i].UID] = slices.DeleteFunc(s.claims[old[i].UID], func(other string) bool { return other == name })
 	}
 	for i := range pods {
 		s.claims[pods[i].UID] = append(s.claims[pods[i].UID], name)
 	}
 	for i := range old {
-		uid := old[i].UID
-		if gone, ok := s.gone[uid]; ok && !slices.Contains(s.claims[uid], name) {
-			s.gone[uid] = slices.DeleteFunc(gone, this)
-		}
-		if len(s.claims[uid]) == 0 {
+		if uid := old[i].UID; len(s.claims[uid]) == 0 {
 			delete(s.claims, uid)
 			delete(s.gone, uid)
 		}
@@ -189,21 +181,22 @@ func (s *State) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
 
 // showLedger sets the ledger in the View, without the claims of pods that the watch has shown to be
 // gone. These claims are in the Ledger for some seconds more, but a pod that needs the units is
-// retried now.
+// retried now. Once no Ledger has a claim of such a pod, a bind call that comes late may make
+// another one, which counts until a sweep releases it.
 func (s *State) showLedger(o *ledger.Object) {
-	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool { return slices.Contains(s.gone[uid], o.Name) }))
+	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool { return s.gone[uid] }))
 	s.requestPublish()
 }
 
 // claimsEnd handles an event of the watch that a pod is gone, or, after a restore of etcd, exists
 // again.
 func (s *State) claimsEnd(uid types.UID, gone bool) {
-	if _, was := s.gone[uid]; was == gone {
+	names := s.claims[uid]
+	if len(names) == 0 || s.gone[uid] == gone {
 		return
 	}
-	names := s.claims[uid]
-	if gone && len(names) > 0 {
-		s.gone[uid] = slices.Clone(names)
+	if gone {
+		s.gone[uid] = true
 	} else {
 		delete(s.gone, uid)
 	}
