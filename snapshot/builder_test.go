@@ -3,7 +3,6 @@ package snapshot_test
 import (
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/snapshot"
@@ -38,23 +37,6 @@ func TestViewsWithoutAChange(t *testing.T) {
 	}
 }
 
-func TestBuilderKnowsPodsOnNodes(t *testing.T) {
-	var b snapshot.Builder
-	first := withVersion(pod("p", "a"), "1")
-	b.SetPod(first)
-	b.SetPod(withVersion(pod("p", "a"), "2"))
-	if got := b.Pod("p"); got != first {
-		t.Errorf("Pod returned %p, want the object that was kept, %p", got, first)
-	}
-	b.SetPod(phase(pod("p", "a"), corev1.PodSucceeded))
-	if got := b.Pod("p"); got != nil {
-		t.Errorf("Pod returned %v for a pod that has ended", got)
-	}
-	if got := b.Pod("never-seen"); got != nil {
-		t.Errorf("Pod returned %v for an unknown UID", got)
-	}
-}
-
 func TestZeroView(t *testing.T) {
 	var v snapshot.View
 	rows := []int32{0}
@@ -62,20 +44,6 @@ func TestZeroView(t *testing.T) {
 	if v.Len() != 0 || v.Rows() != 0 || v.Generation() != 0 || v.Node("a") != nil || v.At(0) != nil ||
 		rows[0] != -1 || show(&v) != "" {
 		t.Error("the zero View is not empty")
-	}
-}
-
-func TestAllStops(t *testing.T) {
-	var b snapshot.Builder
-	b.SetNode(node("a"))
-	b.SetNode(node("b"))
-	seen := 0
-	for range b.View().All() {
-		seen++
-		break
-	}
-	if seen != 1 {
-		t.Errorf("got %d nodes after break", seen)
 	}
 }
 

@@ -72,47 +72,6 @@ func TestHistoryThatIsNotKept(t *testing.T) {
 	}
 }
 
-func TestHistory(t *testing.T) {
-	var b snapshot.Builder
-	if h := b.View().History(); h != nil {
-		t.Errorf("nothing has happened: %s", tell(h))
-	}
-	b = snapshot.Builder{}
-	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
-	b.SetPod(comer("c", 3, "n"))
-	b.SetPod(comer("a", 1, ""))
-	b.SetPod(comer("b", 2, "n"))
-	first := b.View()
-	if got := tell(first.History()); got != "3: a b c" {
-		t.Errorf("at first: %s", got)
-	}
-	b.SetPod(comer("a", 1, "n")) // the pod is bound, and has not come again
-	b.SetPod(comer("e", 0, ""))
-	b.DeletePod("e")             // it was on no node, and has not gone
-	b.SetPod(comer("d", 0, "n")) // later pods are in the order in which they came
-	done := comer("b", 2, "n")
-	done.Status.Phase = corev1.PodSucceeded
-	b.SetPod(done)
-	b.DeletePod("b")
-	b.DeletePod("nobody")
-	b.DeletePod("a")
-	if got := tell(b.View().History()); got != "5: a b c e d -b -a" {
-		t.Errorf("then: %s", got)
-	}
-	if got := tell(first.History()); got != "3: a b c" {
-		t.Errorf("the first View's History is now %s", got)
-	}
-	if first.History().Start != b.View().History().Start {
-		t.Error("both Histories begin with the same pod, but have different Starts")
-	}
-	b.SetPod(comer("d", 0, "n")) // no change
-	b.DeletePod("c")
-	b.SetPod(comer("c", 9, "")) // a pod that comes back has come again
-	if got := tell(b.View().History()); got != "6: a b c e d -b -a -c c" {
-		t.Errorf("last: %s", got)
-	}
-}
-
 // gated is the pod with a scheduling gate.
 func gated(pod *corev1.Pod) *corev1.Pod {
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
@@ -129,6 +88,7 @@ func TestHistoryAgainstModel(t *testing.T) {
 		b.View() // from here on the order is that of events, not of creation
 		pods := map[string]*state{}
 		came, events := 0, []string{}
+		histories := map[string]*snapshot.History{} // by what they say
 		for i := range rapid.IntRange(1, 40).Draw(t, "events") {
 			name := rapid.SampledFrom([]string{"p", "q", "r"}).Draw(t, "pod")
 			event := rapid.SampledFrom([]string{"gated", "free", "bound", "over", "deleted"}).Draw(t, "event")
@@ -171,8 +131,11 @@ func TestHistoryAgainstModel(t *testing.T) {
 			if len(events) > 0 {
 				want = fmt.Sprintf("%d: %s", came, strings.Join(events, " "))
 			}
-			if got := tell(b.View().History()); got != want {
-				t.Fatalf("after %q of %s the History is %q, want %q", event, name, got, want)
+			histories[want] = b.View().History()
+			for want, history := range histories { // also the former ones
+				if got := tell(history); got != want {
+					t.Fatalf("after %q of %s the History is %q, want %q", event, name, got, want)
+				}
 			}
 		}
 	})

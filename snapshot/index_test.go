@@ -35,48 +35,6 @@ func find(v *snapshot.View, names [][]byte) []*snapshot.Node {
 	return nodes
 }
 
-// The view finds each of its nodes, by its name alone and in any list of names.
-func TestFind(t *testing.T) {
-	b, _ := viewOf(150)
-	for _, free := range []string{"node-0000", "node-0077", "node-0149"} {
-		b.DeleteNode(free) // frees its row
-	}
-	v := b.View()
-	held := map[string]*snapshot.Node{}
-	for n := range v.All() {
-		held[n.Name] = n
-	}
-	all := names(v)
-	var mixed [][]byte
-	for i := range all {
-		mixed = append(mixed, all[i], []byte("unknown"), nil, all[(i*7)%len(all)], all[i], []byte("node-0077"), all[i][:8])
-	}
-	for _, list := range [][][]byte{all, mixed, mixed[5:], mixed[:1], nil} {
-		for i, n := range find(v, list) {
-			if want := held[string(list[i])]; n != want || v.Node(string(list[i])) != want {
-				t.Fatalf("looking up %q returns %v and %v, want %v", list[i], n, v.Node(string(list[i])), want)
-			}
-		}
-	}
-}
-
-// Views with the same nodes share the index of names, but each returns its own nodes.
-func TestFindUsesItsOwnView(t *testing.T) {
-	b, before := viewOf(3)
-	b.SetPod(pod("p", "node-0001"))
-	after := b.View()
-	if before.NodeIndex() != after.NodeIndex() {
-		t.Error("the index was built anew, although the set of nodes is the same")
-	}
-	all := names(after)
-	old, now := find(before, all), find(after, all)
-	for i := range all {
-		if old[i].Name != now[i].Name || len(old[i].Pods) != 0 || len(now[i].Pods) != i%2 {
-			t.Errorf("%s: got %d pods before and %d after", all[i], len(old[i].Pods), len(now[i].Pods))
-		}
-	}
-}
-
 func TestRequestPathAllocatesNothing(t *testing.T) {
 	_, v := viewOf(500)
 	all, unknown := names(v), []byte("not-a-node")

@@ -139,29 +139,6 @@ func TestFactsAreDistinct(t *testing.T) {
 	}
 }
 
-// A node caches the values of any number of facts that are in use.
-func TestManyFacts(t *testing.T) {
-	const count = 100
-	n := snapshot.NewNode(node("a"))
-	computed := 0
-	var ofNode []*snapshot.Fact[int]
-	var ofObject []*snapshot.ObjectFact[int]
-	for i := range count {
-		ofNode = append(ofNode, snapshot.NewFact(func(*snapshot.Node) int { computed++; return i }))
-		ofObject = append(ofObject, snapshot.NewObjectFact(func(*corev1.Node) int { computed++; return -i }))
-	}
-	for range 3 {
-		for i := range count {
-			if *ofNode[i].Of(n) != i || *ofObject[i].Of(n) != -i {
-				t.Fatalf("facts %d are %d and %d", i, *ofNode[i].Of(n), *ofObject[i].Of(n))
-			}
-		}
-	}
-	if computed != 2*count {
-		t.Errorf("%d facts were computed %d times", 2*count, computed)
-	}
-}
-
 // After many configurations a node still returns facts, and has dropped those of earlier configurations.
 func TestFactsOfEarlierConfigurations(t *testing.T) {
 	n := snapshot.NewNode(node("a"))
@@ -241,63 +218,6 @@ func TestFactsStoredAtOnce(t *testing.T) {
 		if got := computed.Load(); got != int32(len(facts)) {
 			t.Fatalf("%d facts were computed %d times", len(facts), got)
 		}
-	}
-}
-
-// All callers get the same value, however many compute it.
-func TestFactConcurrently(t *testing.T) {
-	n := snapshot.NewNode(node("a"), pod("p", "a"))
-	facts := make([]*snapshot.Fact[int], 8)
-	for i := range facts {
-		facts[i] = snapshot.NewFact(func(n *snapshot.Node) int { return i*10 + len(n.Pods) })
-	}
-	const askers = 8
-	got := make([][]*int, askers)
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for asker := range askers {
-		wg.Go(func() {
-			<-start
-			for i := range facts {
-				got[asker] = append(got[asker], facts[(i+asker)%len(facts)].Of(n))
-			}
-		})
-	}
-	close(start)
-	wg.Wait()
-	for asker := range got {
-		for i, value := range got[asker] {
-			fact := (i + asker) % len(facts)
-			if *value != fact*10+1 || value != facts[fact].Of(n) {
-				t.Errorf("caller %d got %d for fact %d", asker, *value, fact)
-			}
-		}
-	}
-}
-
-// A View with replaced Nodes returns them from every method, and the original View does not change.
-func TestWithNodes(t *testing.T) {
-	var b snapshot.Builder
-	for _, name := range []string{"a", "b"} {
-		b.SetNode(node(name))
-	}
-	view := b.View()
-	a := view.Node("a")
-	if view.WithNodes() != view || view.WithNodes(a) != view {
-		t.Error("no node is replaced, but the view is another")
-	}
-	more := a.With(pod("p", ""))
-	next := view.WithNodes(more)
-	if next.Node("a") != more || next.At(a.Row()) != more || next.Node("b") != view.Node("b") || next.Len() != 2 {
-		t.Error("the view does not have the new node in place of its own")
-	}
-	for n := range next.All() {
-		if n.Name == "a" && n != more {
-			t.Error("All yields the original node")
-		}
-	}
-	if view.Node("a") != a || b.View() != view {
-		t.Error("the receiver changed")
 	}
 }
 

@@ -93,31 +93,6 @@ func (vs nodeVersions) check(t interface{ Fatalf(string, ...any) }, view *snapsh
 	}
 }
 
-// Nodes of different Builders have different versions, and so have the nodes that With and Without return.
-func TestVersionsAreThoseOfOneNode(t *testing.T) {
-	versions := nodeVersions{}
-	for range 2 {
-		var b snapshot.Builder
-		b.SetNode(node("a"))
-		b.SetNode(node("b"))
-		b.SetPod(pod("p", "a"))
-		view := b.View()
-		a := view.Node("a")
-		with := a.With(pod("q", "a"))
-		versions.check(t, view)
-		versions.check(t, view.WithNodes(with))
-		versions.check(t, view.WithNodes(a.With(pod("q", "a"))))
-		versions.check(t, view.WithNodes(with.Without(func(p *corev1.Pod) bool { return p.Name == "q" })))
-		before := view.Version(view.Node("b").Row())
-		b.DeleteNode("a")
-		view = b.View()
-		versions.check(t, view)
-		if got := view.Version(view.Node("b").Row()); got != before {
-			t.Errorf("the version of a node changed from %d to %d when another node was deleted", before, got)
-		}
-	}
-}
-
 // The memory of a view depends on what has changed, and hardly on the number of nodes.
 func TestViewsAreSmall(t *testing.T) {
 	const nodes, views, most = 5000, 50, 5000 // bytes for each view; a pointer for each node takes 40,000
