@@ -180,7 +180,7 @@ func allVars(p *rules, pod *corev1.Pod, n *snapshot.Node, view *snapshot.View) m
 	valueOf := p.compiled.schema.valueOf
 	return map[string]any{
 		podVar:      valueOf(reflect.ValueOf(pod)),
-		requestsVar: podRequests(pod),
+		requestsVar: request(pod),
 		nodeVar:     valueOf(reflect.ValueOf(n.Object)),
 		usageVar:    valueOf(reflect.ValueOf(usageOf(n))),
 		signalsVar:  load,

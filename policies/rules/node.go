@@ -26,7 +26,7 @@ func usageOf(n *snapshot.Node) *usage {
 		u.Requested[name] = resource.Quantity{}
 	}
 	for _, pod := range n.Pods {
-		for name, q := range podRequests(pod) {
+		for name, q := range request(pod) {
 			sum := u.Requested[name].DeepCopy()
 			sum.Add(q)
 			u.Requested[name] = sum

@@ -7,9 +7,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// podRequests returns what kube-scheduler counts for the pod in total, and 0 for the resources that
+// request returns what kube-scheduler counts for the pod in total, and 0 for the resources that
 // every node has and the pod does not request.
-func podRequests(pod *corev1.Pod) corev1.ResourceList {
+func request(pod *corev1.Pod) corev1.ResourceList {
 	requests := snapshot.PodRequests(pod)
 	for _, name := range []corev1.ResourceName{
 		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,

@@ -182,7 +182,7 @@ func (p *rules) begin(pod *corev1.Pod, view *snapshot.View) (c *cycle, vars map[
 	}
 	return c, map[string]any{
 		podVar:      schema.valueOf(reflect.ValueOf(pod)),
-		requestsVar: schema.NativeToValue(podRequests(pod)),
+		requestsVar: schema.NativeToValue(request(pod)),
 		keyedVar:    schema.NativeToValue(keyed),
 	}
 }
