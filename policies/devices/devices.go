@@ -149,11 +149,6 @@ func (c *cycle) Score(n *snapshot.Node) int64 {
 	return score
 }
 
-// request returns how much of the resource the pod requests.
-func (p *devices) request(pod *corev1.Pod) int64 {
-	return snapshot.ExtendedResourceRequest(pod, corev1.ResourceName(p.config.Resource))
-}
-
 // Ledgers implements policy.Reserver.
 func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error) {
 	if p.request(pod) == 0 {
