@@ -519,7 +519,8 @@ func compareBest(t *rapid.T, m model, e *engine.Engine, pod *corev1.Pod, view *s
 		req.Nodes = append(req.Nodes, nodes[i])
 	}
 	totals := m.ask("prioritize", req).Totals
-	unusable := rapid.IntRange(2, 7).Draw(t, "unusable")
+	each, may := rapid.IntRange(2, 7).Draw(t, "each"), rapid.Bool().Draw(t, "may be chosen")
+	usable := func(i int32) bool { return (int(i)%each == 0) == may }
 	c := engine.Choice{N: rapid.IntRange(1, 20).Draw(t, "n"), First: rapid.IntRange(0, len(nodes)-1).Draw(t, "first")}
 	for _, n := range nodes {
 		c.Rows = append(c.Rows, int32(n.Row()))
@@ -527,7 +528,7 @@ func compareBest(t *rapid.T, m model, e *engine.Engine, pod *corev1.Pod, view *s
 	var asked []int
 	c.Usable = func(i int32) (bool, bool) {
 		asked = append(asked, int(i))
-		return int(i)%unusable != 0, false
+		return usable(i), false
 	}
 	order := make([]int, len(totals))
 	for j := range order {
@@ -541,7 +542,7 @@ func compareBest(t *rapid.T, m model, e *engine.Engine, pod *corev1.Pod, view *s
 	var mayAsk []int
 	for _, j := range order {
 		if i := fitting.Kept[j]; len(want) < c.N {
-			if mayAsk = append(mayAsk, int(i)); int(i)%unusable != 0 {
+			if mayAsk = append(mayAsk, int(i)); usable(i) {
 				want = append(want, i)
 			}
 		}

@@ -77,24 +77,17 @@ func TestNominatedPodIsPlannedBesideClaims(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(object("a"))
 	b.SetNode(object("b"))
+	claims := []snapshot.LedgerClaim{{Pod: "coming", Amount: 1}}
 	b.SetLedger(&snapshot.Ledger{
 		Resource: "unit", Node: "a", Pods: []snapshot.LedgerPod{{UID: "coming"}},
-		Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 1, Claims: []snapshot.LedgerClaim{{Pod: "coming", Amount: 1}}}},
+		Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 1, Claims: claims}},
 	})
-	unit := func(node, name string) string {
-		view := b.View()
-		if pod := e.PlannedNominated(view, view.Node(node), types.UID(name)); pod != nil {
-			return pod.Annotations["unit"]
-		}
-		return "not planned"
-	}
-	if got := unit("a", "high"); got != "not planned" {
-		t.Errorf("before the pod is nominated: %s", got)
-	}
 	b.SetPod(nominee("high", 10, "a"))
-	for _, tt := range []struct{ node, name, want string }{{"a", "high", "1"}, {"b", "high", "not planned"}, {"a", "other", "not planned"}} {
-		if got := unit(tt.node, tt.name); got != tt.want {
-			t.Errorf("%s on node %s: %s, want %s", tt.name, tt.node, got, tt.want)
-		}
+	view := b.View()
+	if got := e.PlannedNominated(view, view.Node("a"), "high"); got.Annotations["unit"] != "1" {
+		t.Errorf("planned as %v, want unit 1", got.Annotations)
+	}
+	if e.PlannedNominated(view, view.Node("b"), "high") != nil || e.PlannedNominated(view, view.Node("a"), "other") != nil {
+		t.Error("another pod is planned, or on another node")
 	}
 }

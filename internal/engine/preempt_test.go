@@ -72,7 +72,7 @@ type scene struct {
 //
 //	node NAME devices=CAPACITY.CAPACITY…
 //	pod NODE/NAME priority=N device=I uses=N started=N app=LABEL [terminating]
-//	budget LABEL allowed=N [disrupted=POD]
+//	budget LABEL allowed=N [disrupted=POD] [values=N]
 //	incoming priority=N uses=N
 //
 // the candidates that kube-scheduler proposes,
@@ -211,6 +211,13 @@ func sceneBudget(t *testing.T, app string, values map[string]string) *policyv1.P
 	b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 	if app == "*" {
 		b.Spec.Selector = &metav1.LabelSelector{} // matches no pod, as in kube-scheduler
+	}
+	if many := parse(t, values["values"]); many > 0 { // with this many, and none of a pod
+		in := metav1.LabelSelectorRequirement{Key: "app", Operator: metav1.LabelSelectorOpIn}
+		for i := range many {
+			in.Values = append(in.Values, fmt.Sprintf("%063d", i))
+		}
+		b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{in}}
 	}
 	b.Status.DisruptionsAllowed = int32(parse(t, values["allowed"]))
 	if disrupted, ok := values["disrupted"]; ok {
