@@ -15,39 +15,28 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Operation is one change of a ledger. Exactly one of Claim and Release is not nil.
+// Operation is one change of a ledger: it ensures that a pod has a claim, or, if choose is nil,
+// releases the claim of the pod, if it still has the token.
 type Operation struct {
-	Claim   *ClaimOperation
-	Release *ReleaseOperation
-}
-
-// ClaimOperation ensures that a pod has a claim.
-type ClaimOperation struct {
-	pod    snapshot.LedgerPod // without At and Annotations
+	pod    snapshot.LedgerPod // without At and Annotations; of a release only UID and Token
 	choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)
 	// created is the creation time of the pod, by the API server's clock: no claim of it is
 	// earlier.
 	created time.Time
-}
-
-// ReleaseOperation releases a claim, if it still has the token.
-type ReleaseOperation struct {
-	uid    types.UID
-	token  string
-	shared bool // also if it is shared
+	shared  bool // a release: also of a claim that is shared
 }
 
 // ClaimFor returns the operation that ensures that the pod has a claim for the node; see
 // [Keeper.Claim]. The token is the caller's alone.
 func ClaimFor(pod *corev1.Pod, node, token string, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)) Operation {
 	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: token}
-	return Operation{Claim: &ClaimOperation{pod: entry, choose: choose, created: pod.CreationTimestamp.Time}}
+	return Operation{pod: entry, choose: choose, created: pod.CreationTimestamp.Time}
 }
 
 // ReleaseOf returns the operation that releases the claim, or, if revoke is true, revokes it; see
 // [Keeper.Release] and [Keeper.Revoke].
 func ReleaseOf(held snapshot.LedgerPod, revoke bool) Operation {
-	return Operation{Release: &ReleaseOperation{held.UID, held.Token, revoke}}
+	return Operation{pod: snapshot.LedgerPod{UID: held.UID, Token: held.Token}, shared: revoke}
 }
 
 // Outcome is the result of an operation.
@@ -62,7 +51,7 @@ type Outcome struct {
 // its error, together with the existing claim of the pod, if any. Any other error means that the
 // ledger cannot hold what choose returned.
 func Claim(l snapshot.Ledger, pod snapshot.LedgerPod, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error), now time.Time) (snapshot.Ledger, snapshot.LedgerPod, error) {
-	next, outcomes := apply(l, []Operation{{Claim: &ClaimOperation{pod: pod, choose: choose}}}, now)
+	next, outcomes := apply(l, []Operation{{pod: pod, choose: choose}}, now)
 	return next, outcomes[0].Held, outcomes[0].Err
 }
 
@@ -79,22 +68,22 @@ func apply(l snapshot.Ledger, operations []Operation, now time.Time) (snapshot.L
 	next := clone(l)
 	outcomes := make([]Outcome, len(operations))
 	for i, o := range operations {
-		if o.Release != nil {
-			release(&next, *o.Release)
+		if o.choose == nil {
+			release(&next, o)
 			continue
 		}
-		outcomes[i].Held, outcomes[i].Err = claim(&next, o.Claim, now)
+		outcomes[i].Held, outcomes[i].Err = claim(&next, o, now)
 	}
 	return next, outcomes
 }
 
-func release(l *snapshot.Ledger, o ReleaseOperation) {
-	if p := l.Pod(o.uid); p != nil && p.Token == o.token && (o.shared || !p.Shared) {
-		*l = clone(*l.Without(func(uid types.UID) bool { return uid == o.uid }))
+func release(l *snapshot.Ledger, o Operation) {
+	if p := l.Pod(o.pod.UID); p != nil && p.Token == o.pod.Token && (o.shared || !p.Shared) {
+		*l = clone(*l.Without(func(uid types.UID) bool { return uid == o.pod.UID }))
 	}
 }
 
-func claim(l *snapshot.Ledger, o *ClaimOperation, now time.Time) (snapshot.LedgerPod, error) {
+func claim(l *snapshot.Ledger, o Operation, now time.Time) (snapshot.LedgerPod, error) {
 	if held := l.Pod(o.pod.UID); held != nil {
 		if held.Token == o.pod.Token {
 			return *held, nil // written by this operation, and the response was lost; no other attempt relies on it since

@@ -37,8 +37,8 @@ func (q *Queue) Withdraw(s *Submission) error {
 		q.pending = slices.Concat(q.pending[:i], q.pending[i+1:])
 		return errors.New("the claim was not written: it was still queued behind other writes")
 	}
-	if c := s.Claim; c != nil {
-		q.Add(&Submission{Operation{Release: &ReleaseOperation{c.pod.UID, c.pod.Token, false}}, make(chan Outcome, 1)})
+	if s.choose != nil {
+		q.Add(&Submission{ReleaseOf(s.pod, false), make(chan Outcome, 1)})
 	}
 	return errors.New("it is unknown whether the claim was written")
 }

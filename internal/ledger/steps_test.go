@@ -71,7 +71,7 @@ func chooseAmount(amount int64) func(*snapshot.Ledger, time.Time) (policy.Claim,
 }
 
 func claimOf(pod, token string, amount int64) Operation {
-	return Operation{Claim: &ClaimOperation{pod: snapshot.LedgerPod{UID: types.UID(pod), Name: pod, Node: "a", Token: token}, choose: chooseAmount(amount)}}
+	return Operation{pod: snapshot.LedgerPod{UID: types.UID(pod), Name: pod, Node: "a", Token: token}, choose: chooseAmount(amount)}
 }
 
 // parseLedger parses a ledger as in testdata, such as "v2 p=4 q=3/token*"; nil for "none".
@@ -152,7 +152,7 @@ func (h *history) step(t *testing.T, line string) string {
 		if len(words) == 4 {
 			token = words[3]
 		}
-		s := &Submission{Operation: Operation{Release: &ReleaseOperation{types.UID(words[0]), words[len(words)-1], verb == "revoke"}}}
+		s := &Submission{Operation: ReleaseOf(snapshot.LedgerPod{UID: types.UID(words[0]), Token: words[len(words)-1]}, verb == "revoke")}
 		if verb == "claim" {
 			amount, err := strconv.ParseInt(words[1], 10, 64)
 			if err != nil {
@@ -215,12 +215,12 @@ func (h *history) step(t *testing.T, line string) string {
 			text = o.Err.Error() + ", holds " + o.Held.Token
 		case o.Err != nil:
 			text = o.Err.Error()
-		case s.Claim != nil:
+		case s.choose != nil:
 			text = "claimed"
 		}
 		name := "release"
-		if c := h.batch[i].Claim; c != nil {
-			name = string(c.pod.Token)
+		if o := h.batch[i].Operation; o.choose != nil {
+			name = o.pod.Token
 		}
 		ends = append(ends, name+": "+text)
 	}

@@ -279,7 +279,9 @@ func init() {
 		reflect.TypeFor[map[string]string](): func(p *part, v reflect.Value) {
 			p.annotations(*(*map[string]string)(unsafe.Pointer(v.UnsafeAddr())))
 		},
-		reflect.TypeFor[ledger.ClaimOperation](): func(p *part, v reflect.Value) {
+		reflect.TypeFor[ledger.Operation](): func(p *part, v reflect.Value) {
+			p.bool(v.FieldByName("choose").IsNil())
+			p.bool(v.FieldByName("shared").Bool())
 			held := (*snapshot.LedgerPod)(unsafe.Pointer(v.FieldByName("pod").UnsafeAddr()))
 			id, view, _ := strings.Cut(held.Token, ".")
 			p.string(string(held.UID))
