@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/policies/resourceclaims"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
@@ -143,6 +144,30 @@ func scores(t testing.TB, p policy.Policy, pod *corev1.Pod, view *snapshot.View)
 		all = append(all, c.Score(n))
 	}
 	return all
+}
+
+// scoresWhereAllocated fails the test unless the pod has a score where the allocator gives its claim
+// something, and returns what that is.
+func scoresWhereAllocated(
+	t *testing.T, p policy.Policy, allocator *firstfit.Predictor, pod *corev1.Pod, view *snapshot.View,
+) (found []resourcev1.AllocationResult) {
+	t.Helper()
+	request, err := allocator.Request(pod, view)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := policytest.Prepare[policy.Score](t, p, pod, view)
+	for n := range view.All() {
+		results, err := allocator.Allocate(request, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if score := c.Score(n); (score == policy.NoOpinion) != (results == nil) {
+			t.Errorf("pod %s: the score of %s is %d, and the allocator gives %v", pod.Name, n.Name, score, results)
+		}
+		found = append(found, results...)
+	}
+	return found
 }
 
 // scoreAll sets the scores of the rows: together, if the policy can, or one by one.
