@@ -64,11 +64,8 @@ func (unrelated) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.C
 
 // diary is Ledgers that record their calls.
 type diary struct {
-	entries    []string // +resource claims, -resource releases
-	failing    map[string]error
-	cancelled  bool // whether the context of a release has ended
-	unbounded  bool
-	afterClaim func()
+	entries []string // +resource claims, -resource releases
+	failing map[string]error
 }
 
 func (d *diary) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
@@ -77,15 +74,10 @@ func (d *diary) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod
 		return snapshot.LedgerPod{}, err
 	}
 	d.entries = append(d.entries, "+"+key.Resource)
-	if d.afterClaim != nil {
-		d.afterClaim()
-	}
 	return snapshot.LedgerPod{UID: pod.UID, Node: node, Annotations: claim.Annotations}, d.failing["+"+key.Resource]
 }
 
-func (d *diary) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
-	_, bounded := ctx.Deadline()
-	d.cancelled, d.unbounded = d.cancelled || ctx.Err() != nil, d.unbounded || !bounded
+func (d *diary) Release(_ context.Context, key snapshot.LedgerKey, _ snapshot.LedgerPod) error {
 	d.entries = append(d.entries, "-"+key.Resource)
 	return d.failing["-"+key.Resource]
 }
@@ -160,12 +152,6 @@ func TestReserve(t *testing.T) {
 		{
 			name: "two that hand out the same", policies: []reserver{gpu, with(gpu, func(r *reserver) { r.name = "Other" })},
 			err: "policy Other: it allocates gpu, and so does policy GPU", policyErr: "Other",
-		},
-		{
-			name: "releasing fails: all the others are released, and both errors told", policies: []reserver{gpu, license, with(other, func(r *reserver) { r.verdict.Reason = used })},
-			failing: map[string]error{"-a": errServer},
-			err:     "node n: policy Other: no device has enough left\npolicy License: releasing: the API server does not respond", policyErr: "Other",
-			diary: "+gpu +a +b -b -a -gpu",
 		},
 	}
 	for _, tt := range tests {
@@ -310,19 +296,5 @@ func TestReserveWithHeldClaim(t *testing.T) {
 				t.Errorf("the ledgers have calls %q, error %v", k.entries, err)
 			}
 		})
-	}
-}
-
-// If the request ends while claims are being made, the claims made so far are released within bounded time.
-func TestReserveRollsBackAfterCancel(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	d := &diary{failing: map[string]error{"+b": context.Canceled}, afterClaim: cancel}
-	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: &reserver{resources: []string{"a", "b"}}})
-	_, err := reserve(ctx, e, d)
-	if !errors.Is(err, context.Canceled) || strings.Join(d.entries, " ") != "+a +b -a" {
-		t.Errorf("error %v after %v", err, d.entries)
-	}
-	if d.cancelled || d.unbounded {
-		t.Errorf("the context of the release has ended (%v) or never ends (%v)", d.cancelled, d.unbounded)
 	}
 }

@@ -26,7 +26,7 @@
 //
 // # Cost
 //
-// A filter call that finds a node costs one atomic load, or a mutex and a map access while pods are
-// pending; one that finds none, one bit for each row of the View. One goroutine evaluates pods, and
-// pauses four times as long as it has worked.
+// A filter call that finds a node costs a mutex and a map access; one that finds none, one bit for
+// each row of the View. One goroutine evaluates pods, and pauses four times as long as it has
+// worked.
 package requeue

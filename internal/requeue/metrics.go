@@ -1,8 +1,6 @@
 package requeue
 
 import (
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -23,11 +21,11 @@ type metrics struct {
 	evaluating prometheus.Counter
 }
 
-func newMetrics(registerer prometheus.Registerer, pending *atomic.Int64) *metrics {
+func newMetrics(registerer prometheus.Registerer, pending func() float64) *metrics {
 	auto := promauto.With(registerer)
 	auto.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "outboard_requeue_pending_pods", Help: "Pending pods for which Outboard rejected every node that kube-scheduler asked about.",
-	}, func() float64 { return float64(pending.Load()) })
+	}, pending)
 	m := &metrics{
 		requeues: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_requeue_pods_total", Help: "Pending pods requeued, by outcome (success, rejected, timeout, not_found, error).",

@@ -87,11 +87,8 @@ func (n nodes) len() int {
 // in appends the nodes that are in the view.
 func (n nodes) in(view *snapshot.View, dst []*snapshot.Node) []*snapshot.Node {
 	for i, set := range n.rows {
-		for row := i * 64; set != 0; row, set = row+1, set>>1 {
-			if set&1 == 0 {
-				continue
-			}
-			if node := view.At(row); node != nil {
+		for ; set != 0; set &= set - 1 {
+			if node := view.At(i*64 + bits.TrailingZeros64(set)); node != nil {
 				dst = append(dst, node)
 			}
 		}

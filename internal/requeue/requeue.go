@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,10 +58,9 @@ const (
 
 // Requeuer tracks pending pods and requeues them. Its methods are safe for concurrent use.
 type Requeuer struct {
-	options      Options
-	metrics      *metrics
-	pendingCount atomic.Int64  // len(queue.pods)
-	changed      chan struct{} // capacity 1; sent to when there may be work
+	options Options
+	metrics *metrics
+	changed chan struct{} // capacity 1; sent to when there may be work
 
 	mu      sync.Mutex
 	queue   queue
@@ -78,7 +76,10 @@ type Requeuer struct {
 func New(o Options) *Requeuer {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	r := &Requeuer{options: o, changed: make(chan struct{}, 1), queue: queue{pods: map[id]*pendingPod{}}}
-	r.metrics = newMetrics(o.Registerer, &r.pendingCount)
+	r.metrics = newMetrics(o.Registerer, func() (pending float64) {
+		r.update(func(q *queue) { pending = float64(len(q.pods)) })
+		return pending
+	})
 	return r
 }
 
@@ -96,9 +97,9 @@ func (r *Requeuer) Observer(profile string, e *engine.Engine) func(req engine.Re
 	return func(req engine.Request, fits bool, unknown []string, why *decision.Rejection) {
 		i := id{profile, req.Pod.UID}
 		switch {
-		case fits && r.pendingCount.Load() > 0:
+		case fits:
 			r.passed(i)
-		case !fits && i.uid != "" && len(req.Nodes) > 0 && !snapshot.Gated(req.Pod):
+		case i.uid != "" && len(req.Nodes) > 0 && !snapshot.Gated(req.Pod):
 			r.rejected(i, req, unknown, why, e)
 		}
 	}
@@ -166,12 +167,11 @@ func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, why *dec
 	}
 }
 
-// update changes the queue.
+// update reads or changes the queue.
 func (r *Requeuer) update(change func(*queue)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.queue)
-	r.pendingCount.Store(int64(len(r.queue.pods)))
 }
 
 func (r *Requeuer) signal() {
