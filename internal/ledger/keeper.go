@@ -81,8 +81,8 @@ type Keeper struct {
 	roundTrip atomic.Int64
 
 	mu      sync.Mutex
-	queues  map[string]*Queue   // by ledger name; those with pending operations, or written by this Keeper
-	missing []missingPermission // of the latest sweep; immutable
+	queues  map[string]*Queue // by ledger name; those with pending operations, or written by this Keeper
+	missing missing           // of the latest sweep; immutable
 }
 
 // New returns a Keeper.

@@ -36,8 +36,9 @@ func (k *Keeper) Warnings() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var lines []string
-	for _, r := range k.missing {
-		lines = append(lines, fmt.Sprintf("ledgers: cannot delete unneeded claims or ledgers (%d): grant the permission %q: %v", r.count, r.permission, r.err))
+	for _, permission := range slices.Sorted(maps.Keys(k.missing)) {
+		r := k.missing[permission]
+		lines = append(lines, fmt.Sprintf("ledgers: cannot delete unneeded claims or ledgers (%d): grant the permission %q: %v", r.count, permission, r.err))
 	}
 	return lines
 }
@@ -48,7 +49,7 @@ type sweeper struct {
 	keeper *Keeper
 	seen   map[claimID]time.Time // also each ledger without claims whose node is gone, without a token
 	// missing are the permissions that the current sweep lacks.
-	missing []missingPermission
+	missing missing
 }
 
 type claimID struct {
@@ -87,7 +88,7 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 			unused = append(unused, o)
 		}
 	}
-	s.missing = nil
+	s.missing = missing{}
 	s.reclaim(ctx, suspects)
 	s.delete(ctx, unused)
 	if ctx.Err() != nil {
@@ -131,7 +132,7 @@ func (s *sweeper) reclaim(ctx context.Context, suspects []Examination) {
 func (s *sweeper) account(e *Examination) {
 	k, pod := s.keeper, e.Claim.Namespace+"/"+e.Claim.Name
 	switch {
-	case e.Err != nil && s.lacksPermission(string(e.Request), e.Err), e.reason == "":
+	case e.Err != nil && s.missing.add(string(e.Request), e.Err), e.reason == "":
 	case e.Err != nil:
 		k.options.Logger.Warn("cannot release a claim that is no longer needed; trying again", "ledger", Name(e.Ledger.Key()), "pod", pod, "error", e.Err)
 	default:
@@ -148,45 +149,41 @@ func (s *sweeper) delete(ctx context.Context, ledgers []*Object) {
 	errs := make([]error, len(ledgers))
 	inParallel(len(ledgers), func(i int) { errs[i] = k.options.API.DeleteLedger(ctx, ledgers[i]) })
 	for i, err := range errs {
-		if err != nil && ctx.Err() == nil && !s.lacksPermission("delete "+Resource.GroupResource().String(), err) {
+		if err != nil && ctx.Err() == nil && !s.missing.add("delete "+Resource.GroupResource().String(), err) {
 			k.options.Logger.Warn("cannot delete the ledger of a deleted node; trying again", "ledger", ledgers[i].Name, "error", err)
 		}
 	}
 }
 
-// missingPermission is a permission that a sweep lacks.
-type missingPermission struct {
-	permission string
-	count      int // how many claims and ledgers stay because of it
-	err        error
+// missing are the permissions that a sweep lacked.
+type missing map[string]struct {
+	count int // how many claims and ledgers stay because of it
+	err   error
 }
 
-// lacksPermission reports whether the error means that a permission is missing, and records it.
-func (s *sweeper) lacksPermission(permission string, err error) bool {
+// add reports whether the error means that the permission is missing, and records it.
+func (m missing) add(permission string, err error) bool {
 	if !apierrors.IsForbidden(err) {
 		return false
 	}
-	i := slices.IndexFunc(s.missing, func(r missingPermission) bool { return r.permission == permission })
-	if i < 0 {
-		i = len(s.missing)
-		s.missing = append(s.missing, missingPermission{permission: permission, err: err})
-	}
-	s.missing[i].count++
+	r := m[permission]
+	r.count, r.err = r.count+1, err
+	m[permission] = r
 	return true
 }
 
 // report publishes the permissions that a sweep lacked. A permission is logged when it is first
 // missing, not in every sweep.
-func (k *Keeper) report(missing []missingPermission) {
+func (k *Keeper) report(missing missing) {
 	k.mu.Lock()
 	before := k.missing
 	k.missing = missing
 	k.mu.Unlock()
 	count := 0
-	for _, r := range missing {
+	for permission, r := range missing {
 		count += r.count
-		if !slices.ContainsFunc(before, func(b missingPermission) bool { return b.permission == r.permission }) {
-			k.options.Logger.Warn("cannot delete unneeded claims or ledgers: a permission is missing", "permission", r.permission, "count", r.count, "error", r.err)
+		if _, known := before[permission]; !known {
+			k.options.Logger.Warn("cannot delete unneeded claims or ledgers: a permission is missing", "permission", permission, "count", r.count, "error", r.err)
 		}
 	}
 	k.metrics.missing.Set(float64(count))
