@@ -202,10 +202,8 @@ func (b *Binder) do(ctx context.Context, p Protocol, t Task) Result {
 		r.Pod, r.Err = b.Cluster.LivePod(ctx, namespace, name, uid)
 	case Touch:
 		r.Pod, r.Err = b.Cluster.TouchPod(ctx, namespace, name, uid)
-	case Release:
-		r.Err = t.Held.Release(ctx, b.Ledgers)
-	case Revoke:
-		r.Err = t.Held.Revoke(ctx, b.Ledgers)
+	case Release, Revoke:
+		r.Err = t.Held.Undo(ctx, b.Ledgers, t.Action == Revoke)
 	}
 	return r
 }

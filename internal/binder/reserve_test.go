@@ -292,7 +292,7 @@ func TestReserveWithHeldClaim(t *testing.T) {
 			if !tt.unusable {
 				return
 			}
-			if err := unusable.Claim.Revoke(t.Context(), k); err != nil || !slices.Equal(k.entries, []string{"=gpu", "!gpu"}) {
+			if err := unusable.Claim.Undo(t.Context(), k, true); err != nil || !slices.Equal(k.entries, []string{"=gpu", "!gpu"}) {
 				t.Errorf("the ledgers have calls %q, error %v", k.entries, err)
 			}
 		})

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -121,21 +121,12 @@ func appendSignature(to []byte, member int, cycle policy.Cycle) ([]byte, bool) {
 	if !ok {
 		return to, false
 	}
-	text := s.Signature()
 	_, filters := cycle.(policy.Filter)
 	_, scores := cycle.(policy.Score)
 	_, normalizes := cycle.(policy.NormalizeScore)
 	_, together := cycle.(policy.ScoreRows)
-	to = binary.AppendUvarint(to, uint64(member))
-	for _, does := range []bool{filters, scores, normalizes, together} {
-		if does {
-			to = append(to, 1)
-		} else {
-			to = append(to, 0)
-		}
-	}
-	to = binary.AppendUvarint(to, uint64(len(text)))
-	return append(to, text...), true
+	text := s.Signature()
+	return fmt.Appendf(to, "%d %t %t %t %t %d:%s", member, filters, scores, normalizes, together, len(text), text), true
 }
 
 // take removes the cache for the signature from the caches, or makes one, and returns it with this

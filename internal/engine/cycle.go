@@ -251,7 +251,12 @@ func (c *Cycle) add(member int, cycle policy.Cycle) error {
 	p.filter = filter
 	p.explainer, _ = cycle.(policy.Explainer)
 	if reserver, reserves := m.Policy.(policy.Reserver); reserves {
-		limit := newLedgerLimit(reserver, filter, p.explainer, c.pod, c.view)
+		limit := &ledgerLimit{reserver: reserver, filter: filter, explainer: p.explainer, pod: c.pod, view: c.view}
+		for pool := range c.view.Pools() {
+			if len(pool.Pods) >= snapshot.MaxLedgerPods {
+				limit.pools = append(limit.pools, pool)
+			}
+		}
 		p.filter, p.explainer = limit, limit
 		signed = signed && len(limit.pools) == 0
 	}

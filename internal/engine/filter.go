@@ -210,7 +210,12 @@ func (c *Cycle) filter(ctx context.Context, result *Result, count bool) error {
 			}
 		}
 		if count {
-			c.cacheRejections(s)
+			c.cache.rejections = append(c.cache.rejections, s.tally[len(c.cache.rejections):]...)
+			for i, o := range s.outcomes {
+				if row := c.rows[i]; o != fits && row >= 0 && o < math.MaxUint8-int32(firstRejection) {
+					c.cache.outcomes[row] = firstRejection + uint8(o)
+				}
+			}
 		}
 	}
 	c.endColumns(result, count)
@@ -277,16 +282,6 @@ func (c *Cycle) filterBoth(p *prepared, i int32) policy.Verdict {
 		v = p.filter.Filter(c.plain[i])
 	}
 	return v
-}
-
-// cacheRejections caches the outcomes of the rejected nodes.
-func (c *Cycle) cacheRejections(s *scratch) {
-	c.cache.rejections = append(c.cache.rejections, s.tally[len(c.cache.rejections):]...)
-	for i, o := range s.outcomes {
-		if row := c.rows[i]; o != fits && row >= 0 && o < math.MaxUint8-int32(firstRejection) {
-			c.cache.outcomes[row] = firstRejection + uint8(o)
-		}
-	}
 }
 
 // endColumns sets result.Kept and result.Rejected to the outcomes of all columns.

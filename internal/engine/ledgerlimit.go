@@ -26,21 +26,11 @@ type ledgerLimit struct {
 	filter    policy.Filter    // or nil
 	explainer policy.Explainer // or nil
 
-	pod   *corev1.Pod
-	view  *snapshot.View
-	pools []*snapshot.Ledger // that are full in the View
-}
-
-// newLedgerLimit returns the filter. If pools is empty, its own verdicts depend on the node and
-// what the pod requests alone.
-func newLedgerLimit(reserver policy.Reserver, filter policy.Filter, explainer policy.Explainer, pod *corev1.Pod, view *snapshot.View) *ledgerLimit {
-	l := &ledgerLimit{reserver: reserver, filter: filter, explainer: explainer, pod: pod, view: view}
-	for pool := range view.Pools() {
-		if len(pool.Pods) >= snapshot.MaxLedgerPods {
-			l.pools = append(l.pools, pool)
-		}
-	}
-	return l
+	pod  *corev1.Pod
+	view *snapshot.View
+	// pools are those that are full in the View. Without any, the verdicts depend on the node and
+	// what the pod requests alone.
+	pools []*snapshot.Ledger
 }
 
 // Filter implements policy.Filter.

@@ -59,8 +59,7 @@ func (n numbers) distance() uint64 {
 }
 
 type near struct {
-	index    int32 // of the node in the request
-	distance uint64
+	index int32 // of the node in the request
 	numbers
 }
 
@@ -80,12 +79,12 @@ func (t *tally) find(member int, reason *policy.Reason, unresolvable bool) int32
 func (o *outcome) count(index int32, have numbers) {
 	o.nodes++
 	last := len(o.nearest) - 1
-	if d := have.distance(); last < decision.NearestMisses-1 || d < o.nearest[last].distance {
+	if d := have.distance(); last < decision.NearestMisses-1 || d < o.nearest[last].distance() {
 		at := len(o.nearest)
-		for at > 0 && d < o.nearest[at-1].distance {
+		for at > 0 && d < o.nearest[at-1].distance() {
 			at--
 		}
-		o.nearest = slices.Insert(o.nearest, at, near{index, d, have})
+		o.nearest = slices.Insert(o.nearest, at, near{index, have})
 		o.nearest = o.nearest[:min(len(o.nearest), decision.NearestMisses)]
 	}
 }

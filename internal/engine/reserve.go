@@ -217,21 +217,14 @@ func (r Reservation) After() []types.UID {
 	return after
 }
 
-// Release removes the claim. Call it only when it is certain that the pod does not get bound with
-// it.
-func (h HeldClaim) Release(ctx context.Context, ledgers Ledgers) error {
-	if err := ledgers.Release(ctx, h.Key, h.Pod); err != nil {
-		return &PolicyError{Policy: h.Policy, Err: fmt.Errorf("releasing: %w", err)}
+// Undo removes the claim, by ledgers.Revoke or else by ledgers.Release: see there when it may.
+func (h HeldClaim) Undo(ctx context.Context, ledgers Ledgers, revoke bool) error {
+	doing, undo := "releasing", ledgers.Release
+	if revoke {
+		doing, undo = "revoking", ledgers.Revoke
 	}
-	return nil
-}
-
-// Revoke removes the claim as Release does, also if earlier attempts to bind the pod rely on it.
-// Call it only when the pod was changed after the claim was made and is not bound: Bindings that
-// name an earlier version of the pod fail from then on.
-func (h HeldClaim) Revoke(ctx context.Context, ledgers Ledgers) error {
-	if err := ledgers.Revoke(ctx, h.Key, h.Pod); err != nil {
-		return &PolicyError{Policy: h.Policy, Err: fmt.Errorf("revoking: %w", err)}
+	if err := undo(ctx, h.Key, h.Pod); err != nil {
+		return &PolicyError{Policy: h.Policy, Err: fmt.Errorf("%s: %w", doing, err)}
 	}
 	return nil
 }
