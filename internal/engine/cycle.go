@@ -23,9 +23,13 @@ const checkInterval = 16
 // so far. FilterNode, Fits and Verdict may be called concurrently, but not at the same time
 // as other methods, and FilterNode not for the same node.
 //
-// A column is what one policy says about the nodes that are left, in order. It counts only when it
-// is complete: if the policy fails within it and has failurePolicy: Ignore, the nodes that were
-// left before it are left again, and from then on the Cycle ignores the policy.
+// What always holds:
+//   - A column is what one policy says about the nodes that are left, in order: those that every
+//     complete column before it let pass. All other nodes have the outcome of the first policy that
+//     rejected them.
+//   - A column counts only when it is complete. If the policy fails within it and has
+//     failurePolicy: Ignore, the nodes that were left before it are left again, and from then on
+//     the Cycle ignores the policy, and caches no outcomes of filters.
 type Cycle struct {
 	engine      *Engine
 	pod         *corev1.Pod

@@ -246,7 +246,7 @@ type crowd struct {
 	passes   func(evicted []*corev1.Pod) bool
 }
 
-func drawCrowd(t *rapid.T, most int) *crowd {
+func drawCrowd(t *rapid.T) *crowd {
 	c := &crowd{incoming: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "incoming"}}}
 	needs := rapid.Int64Range(1, 8).Draw(t, "needs")
 	priority := int32(3)
@@ -265,7 +265,7 @@ func drawCrowd(t *rapid.T, most int) *crowd {
 		})
 	}
 	leaving := map[types.UID]bool{}
-	for i := range rapid.IntRange(0, most).Draw(t, "pods") {
+	for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%02d", i), UID: types.UID(fmt.Sprintf("p%02d", i))}}
 		pod.Spec.NodeName = "n"
 		pod.Annotations = map[string]string{
@@ -392,9 +392,8 @@ func (c *crowd) best() int {
 
 // preempt calls the engine for the node, and returns the pods that it adds to the victims; nil and
 // false if it drops the candidate.
-func (c *crowd) preempt(t *rapid.T) (added []*corev1.Pod, answer engine.Candidate, filters int, ok bool) {
-	p := new(oneDevice)
-	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneDevice", Policy: p}}})
+func (c *crowd) preempt(t *rapid.T) (added []*corev1.Pod, answer engine.Candidate, ok bool) {
+	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneDevice", Policy: new(oneDevice)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,7 +404,7 @@ func (c *crowd) preempt(t *rapid.T) (added []*corev1.Pod, answer engine.Candidat
 		t.Fatal(err)
 	}
 	if len(kept) == 0 {
-		return nil, engine.Candidate{}, p.asked, false
+		return nil, engine.Candidate{}, false
 	}
 	rest := slices.Clone(kept[0].Victims)
 	for _, uid := range c.given {
@@ -422,15 +421,15 @@ func (c *crowd) preempt(t *rapid.T) (added []*corev1.Pod, answer engine.Candidat
 		}
 		added = append(added, c.eligible[at])
 	}
-	return added, kept[0], p.asked, true
+	return added, kept[0], true
 }
 
 // On small nodes the engine finds the same set as a search of all sets.
 func TestPreemptAgainstEverySet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := drawCrowd(t, 8)
+		c := drawCrowd(t)
 		best := c.best()
-		added, answer, _, ok := c.preempt(t)
+		added, answer, ok := c.preempt(t)
 		if !ok {
 			if best >= 0 {
 				t.Fatalf("the candidate is dropped, although evicting %v suffices", names(c.set(best)))
@@ -458,37 +457,6 @@ func TestPreemptAgainstEverySet(t *testing.T) {
 		}
 		if answer.PDBViolations != violations {
 			t.Fatalf("%d violations, want %d", answer.PDBViolations, violations)
-		}
-	})
-}
-
-// On any node, the pods that the engine adds suffice, none of them can be spared, the engine breaks
-// budgets only if all pods that break none do not suffice, and it tries a bounded number of sets.
-func TestPreemptCrowded(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		c := drawCrowd(t, 40)
-		added, answer, filters, ok := c.preempt(t)
-		// In the worst case the engine spares every other pod, and each pair takes three sets.
-		if limit := 3 + 3*len(c.eligible)/2 + 1000; filters > limit {
-			t.Fatalf("%d sets were tried, more than %d", filters, limit)
-		}
-		if !ok {
-			if c.passes(c.eligible) {
-				t.Fatal("the candidate is dropped, although evicting all pods of lower priority suffices")
-			}
-			return
-		}
-		if !c.passes(added) {
-			t.Fatalf("evicting %v does not suffice", names(added))
-		}
-		for i := range added {
-			if c.passes(slices.Concat(added[:i], added[i+1:])) {
-				t.Fatalf("%s of %v can be spared", added[i].Name, names(added))
-			}
-		}
-		harmless := c.eligible[:len(c.eligible)-c.breaking]
-		if c.passes(harmless) && answer.PDBViolations != 100 {
-			t.Fatalf("evicting %v breaks budgets, although pods that break none suffice: %v", names(added), names(harmless))
 		}
 	})
 }
