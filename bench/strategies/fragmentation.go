@@ -30,13 +30,14 @@ type weighted struct {
 func NewFragmentation(m *placement.Mix, kinds []placement.Kind) *Fragmentation {
 	f := &Fragmentation{usable: map[string][]bool{}}
 	var shapes []weighted
+	all := 0.0
 	for s, weight := range m.All() {
-		shapes = append(shapes, weighted{s, weight})
+		shapes, all = append(shapes, weighted{s, weight}), all+weight
 	}
 	slices.SortStableFunc(shapes, func(a, b weighted) int { return cmp.Compare(b.weight, a.weight) })
 	sum := 0.0
 	for _, s := range shapes {
-		if sum >= typicalShare*m.Seen() {
+		if sum >= typicalShare*all {
 			break
 		}
 		sum += s.weight

@@ -24,16 +24,5 @@
 // Littlewood's rule: the value of what is taken, times the probability that the demand of pods that
 // can use nothing else reaches the supply.
 //
-// # Constants
-//
 // The constants were chosen once, and do not depend on a particular cluster.
-//
-//	rounds      400   corrections of what pods are worth: the more, the closer to the optimum
-//	correction  0.5   the first of them
-//	closing     0.01  how likely a GPU takes no further pod after each offer
-//	withoutGPU  0.3   how much a pod without GPUs counts in what a node is worth
-//	orderSpan   200   thousandths of a GPU between the first and the last node; 70 to 600 are as good
-//	priorSlots  0.5   pods with 2, 4 and 8 GPUs that are expected before any was seen
-//	minMemory   1000  pods remembered at least, and
-//	perNode     0.8   for each node
 package placement

@@ -40,7 +40,7 @@ type weighted struct {
 	requested float64 // of all GPUs together, in thousandths; see Waste
 }
 
-// All yields the shapes in a fixed order, each with its weight; Seen is the sum of the weights.
+// All yields the shapes in a fixed order, each with its weight.
 func (m *Mix) All() iter.Seq2[Shape, float64] {
 	return func(yield func(Shape, float64) bool) {
 		for _, s := range m.shapes() {
@@ -67,14 +67,6 @@ func (m *Mix) shapes() []weighted {
 func compareShapes(a, b Shape) int {
 	return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Share, b.Share), cmp.Compare(a.CPU, b.CPU),
 		cmp.Compare(a.Memory, b.Memory), cmp.Compare(a.Models.names, b.Models.names), cmp.Compare(a.Profile, b.Profile))
-}
-
-// Seen returns the number of pods that the mix represents.
-func (m *Mix) Seen() float64 {
-	if m == nil {
-		return 0
-	}
-	return m.seen
 }
 
 // Learner remembers what arriving pods request, with more weight for later ones. It belongs to one

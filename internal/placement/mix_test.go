@@ -11,8 +11,8 @@ func TestLearnerForgets(t *testing.T) {
 	for range 2000 {
 		l.Arrive(old)
 	}
-	if m := l.Mix(); math.Abs(m.Seen()-1000) > forgetEvery {
-		t.Errorf("the number of pods is %v", m.Seen())
+	if m := l.Mix(); math.Abs(m.seen-1000) > forgetEvery {
+		t.Errorf("the number of pods is %v", m.seen)
 	}
 	for range 1000 {
 		l.Arrive(late)
@@ -49,7 +49,7 @@ func TestLearnerRemembersMoreInLargerClusters(t *testing.T) {
 	for range 10000 {
 		l.Arrive(Shape{})
 	}
-	if seen := l.Mix().Seen(); math.Abs(seen-4000) > forgetEvery {
+	if seen := l.Mix().seen; math.Abs(seen-4000) > forgetEvery {
 		t.Errorf("the number of pods is %v", seen)
 	}
 }

@@ -148,16 +148,13 @@ func (w *Waste) ratePart(n *Node, s Shape) (offers Offers) {
 	return offers
 }
 
-// partsKey identifies nodes whose partitions have the same values.
-type partsKey struct {
-	layout *Layout
-	model  string
-}
-
 // partitionValues returns the values for the partitions of the node, from the mix. The first call
 // for a model computes them.
 func (w *Waste) partitionValues(n *Node) *PartitionValues {
-	key := partsKey{n.Parts.Layout, n.Model}
+	key := struct {
+		layout *Layout
+		model  string
+	}{n.Parts.Layout, n.Model}
 	if known, ok := w.parts.Load(key); ok {
 		return known.(*PartitionValues)
 	}

@@ -70,16 +70,14 @@ func worths(sizes []size, steps int) []float64 {
 	for i, s := range sizes {
 		now[i] = worth[s.steps]
 	}
-	set := newKnapsack(steps)
 	for round := range rounds {
-		most := set.fill(sizes, now)
+		most, counts := fill(sizes, now, steps)
 		requested := 0.0
 		for i, s := range sizes {
 			now[i] /= most
 			requested += s.demand * now[i]
 		}
 		step := correction / math.Sqrt(float64(round+1))
-		counts := set.counts(sizes)
 		for i, s := range sizes {
 			if round >= rounds/2 {
 				sum[i] += now[i]
@@ -93,42 +91,29 @@ func worths(sizes []size, steps int) []float64 {
 	return worth
 }
 
-// knapsack finds the most valuable set of pods that fit on one GPU.
-type knapsack struct {
-	best []float64 // by free steps
-	last []int     // the size to take there; -1: leave a step
-}
-
-func newKnapsack(steps int) *knapsack {
-	return &knapsack{make([]float64, steps+1), make([]int, steps+1)}
-}
-
-// fill returns the value of the set.
-func (k *knapsack) fill(sizes []size, worth []float64) float64 {
-	for free := 1; free < len(k.best); free++ {
-		k.best[free], k.last[free] = k.best[free-1], -1
+// fill returns the value of the most valuable set of pods that fit on one GPU, and how many of each
+// size are in it.
+func fill(sizes []size, worth []float64, steps int) (value float64, counts []int) {
+	best, last := make([]float64, steps+1), make([]int, steps+1) // by free steps
+	for free := 1; free <= steps; free++ {
+		best[free], last[free] = best[free-1], -1 // leave a step
 		for i, s := range sizes {
 			if s.steps > free {
 				break // so are all that follow
 			}
-			if value := k.best[free-s.steps] + worth[i]; value > k.best[free] {
-				k.best[free], k.last[free] = value, i
+			if value := best[free-s.steps] + worth[i]; value > best[free] {
+				best[free], last[free] = value, i
 			}
 		}
 	}
-	return k.best[len(k.best)-1]
-}
-
-// counts returns how many pods of each size are in the set.
-func (k *knapsack) counts(sizes []size) []int {
-	counts := make([]int, len(sizes))
-	for free := len(k.best) - 1; free > 0; {
-		if i := k.last[free]; i >= 0 {
+	counts = make([]int, len(sizes))
+	for free := steps; free > 0; {
+		if i := last[free]; i >= 0 {
 			counts[i]++
 			free -= sizes[i].steps
 		} else {
 			free--
 		}
 	}
-	return counts
+	return best[steps], counts
 }

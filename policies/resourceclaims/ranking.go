@@ -12,7 +12,6 @@ import (
 	"outboard.dev/outboard/internal/firstfit"
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/internal/placement/strategy"
-	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -45,26 +44,6 @@ func (p *resourceClaims) rank(pod *corev1.Pod, view *snapshot.View, request *fir
 // Signature implements policy.Signature. It need not cover the scores, which ScoreRows computes for
 // each View.
 func (r *ranking) Signature() string { return "LeastWaste" }
-
-// Score implements policy.Score. kube-scheduler calls only for nodes where it found devices: if
-// there is no room here, it knows more.
-func (r *ranking) Score(n *snapshot.Node) int64 { return orNoOpinion(r.Ranking.Score(n)) }
-
-// ScoreRows implements policy.ScoreRows.
-func (r *ranking) ScoreRows(rows []int32, scores []int64) {
-	r.Ranking.ScoreRows(rows, scores)
-	for i, s := range scores {
-		scores[i] = orNoOpinion(s)
-	}
-}
-
-// orNoOpinion returns the score, or NoOpinion for a node without room.
-func orNoOpinion(score int64) int64 {
-	if score == strategy.NoRoom {
-		return policy.NoOpinion
-	}
-	return score
-}
 
 // shapes are what claims request, in terms of the devices of the driver. They are immutable, except
 // that they keep what was computed.

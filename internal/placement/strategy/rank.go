@@ -26,31 +26,32 @@ func (r *Ranker) Rank(view *snapshot.View, pod snapshot.PodEvent) (ranking Ranki
 }
 
 // Score implements policy.Score: the negative cost, in millionths of a GPU unless the strategy
-// defines another unit, or [NoRoom] if the pod does not fit. It is never [policy.NoOpinion].
-func (r *Ranking) Score(n *snapshot.Node) int64 { return scoreOf(r.cost(n)) }
-
-// NoRoom is the score of a node on which the pod does not fit.
-const NoRoom int64 = -math.MaxInt64
-
-func scoreOf(cost placement.Cost) int64 {
-	if score := -int64(cost); score != policy.NoOpinion {
-		return score
-	}
-	return policy.NoOpinion - 1
-}
-
-// cost returns the cost of placing the pod on the node; the largest possible cost if it does not
-// fit.
-func (r *Ranking) cost(n *snapshot.Node) placement.Cost {
+// defines another unit. kube-scheduler calls only for nodes where it found room: if there is none
+// here, it knows more, and the score is [policy.NoOpinion].
+func (r *Ranking) Score(n *snapshot.Node) int64 {
 	state := r.state.ranker.states.Of(n)
 	_, cost, found := r.best(&state.node)
 	switch {
 	case !found:
-		return math.MaxInt64
+		return scoreOf(noRoom)
 	case r.state.prices != nil:
-		return cost + state.order
+		cost += state.order
 	}
-	return cost
+	return scoreOf(cost)
+}
+
+// noRoom is the cost on a node on which the pod does not fit.
+const noRoom placement.Cost = math.MaxInt64
+
+func scoreOf(cost placement.Cost) int64 {
+	score := -int64(cost)
+	switch {
+	case cost == noRoom:
+		return policy.NoOpinion
+	case score == policy.NoOpinion:
+		return score - 1
+	}
+	return score
 }
 
 // best returns the best offer of what is free of a node, by cost and price, and both together.

@@ -1,7 +1,6 @@
 package strategy
 
 import (
-	"math"
 	"slices"
 	"sync"
 
@@ -10,13 +9,13 @@ import (
 )
 
 const (
-	// maxTableBytes is how much memory a Ranker uses for tables, about 150 shapes with 5,000 nodes,
+	// maxTableBytes is how much memory a Ranker uses for tables, about 120 shapes with 5,000 nodes,
 	// and maxTables how many there are at most.
 	maxTableBytes = 24 << 20
 	maxTables     = 256
 	// ratedBytes is the size of a rated.
-	ratedBytes = 32
-	// maxTerms is how many different terms a table has at most.
+	ratedBytes = 40
+	// maxTerms is how many different terms a table has at most before all nodes are rated again.
 	maxTerms = 1 << 12
 )
 
@@ -28,7 +27,7 @@ type table struct {
 	model  *workloadModel
 	nodes  []rated // by row
 	terms  []placement.Terms
-	index  map[placement.Terms]uint16 // of terms
+	index  map[placement.Terms]uint32 // of terms
 	prices []placement.Cost           // of terms, in one View
 }
 
@@ -36,7 +35,7 @@ type table struct {
 type rated struct {
 	version uint64            // of the node: other rows are not valid
 	costs   [2]placement.Cost // with that of the node's position in the order
-	terms   [2]uint16
+	terms   [2]uint32
 	count   uint8
 }
 
@@ -73,7 +72,7 @@ func (ts *tables) put(t *table) {
 func (r *Ranking) ScoreRows(rows []int32, scores []int64) {
 	ranker, view := r.state.ranker, r.state.view
 	t := ranker.tables.take(r.shape)
-	if t.model != r.state.model {
+	if t.model != r.state.model || len(t.terms) > maxTerms {
 		t.model = r.state.model
 		t.reset()
 	}
@@ -84,14 +83,10 @@ func (r *Ranking) ScoreRows(rows []int32, scores []int64) {
 	for i, row := range rows {
 		entry := &t.nodes[row]
 		if version := view.Version(int(row)); entry.version != version {
-			if len(t.terms)+2 > maxTerms {
-				t.reset()
-				t.price(r.state)
-			}
 			t.rate(r.state, view.At(int(row)), entry)
 			entry.version = version
 		}
-		best := placement.Cost(math.MaxInt64) // as cost
+		best := noRoom
 		for o := range entry.count {
 			best = min(best, entry.costs[o]+t.prices[entry.terms[o]])
 		}
@@ -103,7 +98,7 @@ func (r *Ranking) ScoreRows(rows []int32, scores []int64) {
 // reset makes the table forget all nodes.
 func (t *table) reset() {
 	clear(t.nodes)
-	t.terms, t.index = t.terms[:0], map[placement.Terms]uint16{}
+	t.terms, t.index = t.terms[:0], map[placement.Terms]uint32{}
 }
 
 // price computes the prices in the state.
@@ -130,7 +125,7 @@ func (t *table) rate(s *clusterState, n *snapshot.Node, entry *rated) {
 	for _, o := range offers.All() {
 		at, known := t.index[o.Terms]
 		if !known {
-			at = uint16(len(t.terms))
+			at = uint32(len(t.terms))
 			t.index[o.Terms] = at
 			t.terms, t.prices = append(t.terms, o.Terms), append(t.prices, s.priceOf(t.shape, o.Terms))
 		}
