@@ -1,8 +1,6 @@
 package resourceclaims
 
 import (
-	"sync"
-
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"outboard.dev/outboard/internal/firstfit"
@@ -23,25 +21,25 @@ func (p *resourceClaims) score(r *firstfit.Request, n *snapshot.Node) int64 {
 		return policy.NoOpinion
 	}
 	key := scoreKey{r.Key(), p.predictor.Kind(r, n)}
-	if score, known := p.scores.get(key); known {
+	p.mu.RLock()
+	score, known := p.scores[key]
+	p.mu.RUnlock()
+	if known {
 		return score
 	}
-	score := policy.NoOpinion
+	score = policy.NoOpinion
 	if results, err := p.predictor.Allocate(r, n); err == nil {
 		if used, capacity := usageWith(n, devicesOf(results)); capacity > 0 {
-			score = p.packing().Score(used, capacity)
+			score = p.packing.Score(used, capacity)
 		}
 	}
-	p.scores.add(key, score)
-	return score
-}
-
-// packing is how a node is scored alone.
-func (p *resourceClaims) packing() policy.Packing {
-	if p.ranker != nil {
-		return policy.BinPack
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.scores) >= maxScores {
+		clear(p.scores)
 	}
-	return p.config.ScoringStrategy.Type
+	p.scores[key] = score
+	return score
 }
 
 // devicesOf returns the devices of all claims.
@@ -59,26 +57,4 @@ func devicesOf(results []resourcev1.AllocationResult) []*resourcev1.DeviceReques
 type scoreKey struct {
 	request firstfit.Key
 	node    firstfit.Kind
-}
-
-// scores is safe for concurrent use. The zero value is empty.
-type scores struct {
-	mu    sync.RWMutex
-	known map[scoreKey]int64
-}
-
-func (s *scores) get(key scoreKey) (score int64, known bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	score, known = s.known[key]
-	return score, known
-}
-
-func (s *scores) add(key scoreKey, score int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known == nil || len(s.known) >= maxScores {
-		s.known = map[scoreKey]int64{}
-	}
-	s.known[key] = score
 }

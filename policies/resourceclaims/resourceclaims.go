@@ -9,6 +9,7 @@ package resourceclaims
 
 import (
 	"context"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/lru"
@@ -23,16 +24,23 @@ import (
 type resourceClaims struct {
 	config    Config
 	predictor *firstfit.Predictor
-	scores    scores
+	packing   policy.Packing // for nodes that are scored alone
 	listed    *snapshot.Fact[policy.NodeUnits]
 	layouts   *lru.Cache       // of *layout, by name
 	ranker    *strategy.Ranker // nil: each node is scored alone
+
+	mu     sync.RWMutex
+	scores map[scoreKey]int64
 }
 
 func newResourceClaims(config Config) *resourceClaims {
-	p := &resourceClaims{config: config, predictor: firstfit.New(), layouts: lru.New(maxLayouts)}
+	p := &resourceClaims{
+		config: config, predictor: firstfit.New(), layouts: lru.New(maxLayouts),
+		packing: config.ScoringStrategy.Type, scores: map[scoreKey]int64{},
+	}
 	p.listed = snapshot.NewFact(p.list)
-	if config.ScoringStrategy.Type == LeastWaste {
+	if p.packing == LeastWaste {
+		p.packing = policy.BinPack
 		p.ranker = strategy.New(strategy.Options{Strategy: strategy.LeastWaste(), Node: p.room, Shapes: p.shapesOf})
 	}
 	return p

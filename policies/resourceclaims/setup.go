@@ -1,8 +1,6 @@
 package resourceclaims
 
 import (
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 )
@@ -38,10 +36,8 @@ func Defaults() Config {
 
 // New returns the policy, or an aggregate of field.Error values.
 func New(config Config) (policy.Policy, error) {
-	if errs := config.validate(); len(errs) > 0 {
+	if errs := fields.Check(nil, &config); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
 	return newResourceClaims(config), nil
 }
-
-func (c *Config) validate() field.ErrorList { return fields.Check(nil, c) }
