@@ -79,8 +79,14 @@ type Key [sha256.Size]byte
 // Key returns the key of the request.
 func (r *Request) Key() Key { return r.key }
 
-// Claims returns the claims, in the order of the pod. They must not be changed.
-func (r *Request) Claims() []*resourcev1.ResourceClaim { return r.claims }
+// Claims returns the claims, in the order of the pod; none of a nil Request. They must not be
+// changed.
+func (r *Request) Claims() []*resourcev1.ResourceClaim {
+	if r == nil {
+		return nil
+	}
+	return r.claims
+}
 
 // Request returns what the pod requests, or nil if it has no claim that is not allocated yet. The
 // error says why the request is not known.

@@ -146,8 +146,8 @@ func scores(t testing.TB, p policy.Policy, pod *corev1.Pod, view *snapshot.View)
 	return all
 }
 
-// scoresWhereAllocated fails the test unless the pod has a score where the allocator gives its claim
-// something, and returns what that is.
+// scoresWhereAllocated fails the test unless the pod has a score where the allocator gives its
+// claim something, and returns what that is.
 func scoresWhereAllocated(
 	t *testing.T, p policy.Policy, allocator *firstfit.Predictor, pod *corev1.Pod, view *snapshot.View,
 ) (found []resourcev1.AllocationResult) {

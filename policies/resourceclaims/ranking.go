@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/lru"
@@ -24,21 +23,6 @@ type ranking struct {
 	strategy.Ranking
 	policy  *resourceClaims
 	request *firstfit.Request // nil for a pod without claims
-}
-
-// rank returns the Cycle of the pod, or nil if no shape describes its claims.
-func (p *resourceClaims) rank(pod *corev1.Pod, view *snapshot.View, request *firstfit.Request) *ranking {
-	event := snapshot.PodEvent{Pod: pod}
-	if request != nil {
-		for _, claim := range request.Claims() {
-			event.Claims = append(event.Claims, &claim.Spec)
-		}
-	}
-	ranked, described := p.ranker.Rank(view, event)
-	if !described {
-		return nil
-	}
-	return &ranking{ranked, p, request}
 }
 
 // Signature implements policy.Signature. It need not cover the scores, which ScoreRows computes for
@@ -116,8 +100,8 @@ func (s *shapes) Of(e snapshot.PodEvent) (placement.Shape, bool) {
 	return shape, true
 }
 
-// describe returns what the claims determine of the shape, or nil: what they get must be the same on
-// each kind of node where they get anything, and what the arithmetic takes there.
+// describe returns what the claims determine of the shape, or nil: what they get must be the same
+// on each kind of node where they get anything, and what the arithmetic takes there.
 func (s *shapes) describe(request *firstfit.Request) (of *placement.Shape) {
 	var models, excluded []string
 	var without []*described // the kinds on which nothing is allocated

@@ -62,8 +62,12 @@ func (p *resourceClaims) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 		return nil, nil
 	}
 	if p.ranker != nil && err == nil {
-		if r := p.rank(pod, view, request); r != nil {
-			return r, nil
+		event := snapshot.PodEvent{Pod: pod}
+		for _, claim := range request.Claims() {
+			event.Claims = append(event.Claims, &claim.Spec)
+		}
+		if ranked, described := p.ranker.Rank(view, event); described {
+			return &ranking{ranked, p, request}, nil
 		}
 	}
 	return &cycle{policy: p, request: request, unknown: err}, nil
