@@ -266,46 +266,6 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// Scores keep their order in the framework's range.
-func TestScores(t *testing.T) {
-	s := schedule(t, 0, "profiles: [{policies: [{type: ImageLocality, weight: 3}]}]\n")
-	for i, megabytes := range []int64{0, 100, 500, 900} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i)}}
-		node.Status.Images = []corev1.ContainerImage{{Names: []string{fmt.Sprintf("other:%d", i)}, SizeBytes: 1}}
-		if megabytes > 0 {
-			node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("docker.io/library/part%d:1", i)}, SizeBytes: megabytes << 20})
-		}
-		if _, err := s.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		s.generation++
-		s.infos = append(s.infos, &nodeInfo{node: node, generation: s.generation})
-	}
-	s.eventually("all nodes", func() bool { return s.service.Cluster.View().Len() == 4 })
-	pod := podNamed("p", nil)
-	for i := 1; i < 4; i++ {
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint(i), Image: fmt.Sprintf("docker.io/library/part%d:1", i)})
-	}
-	_, scores := s.attempt(pod)
-	for i := range 3 {
-		less, more := scores[fmt.Sprintf("n%d", i)], scores[fmt.Sprintf("n%d", i+1)]
-		if less > more || less < fwk.MinScore || more > fwk.MaxScore {
-			t.Errorf("scores: %v", scores)
-		}
-	}
-	if scores["n3"] == scores["n0"] {
-		t.Errorf("the best node has no higher score: %v", scores)
-	}
-	records := s.service.Log.Find(decision.Query{Namespace: "default", Name: "p", Limit: 9})
-	var verbs []string
-	for _, r := range records {
-		verbs = append(verbs, string(r.Verb))
-	}
-	if got := strings.Join(verbs, " "); got != "prioritize filter" {
-		t.Errorf("the record is %s", got)
-	}
-}
-
 const allocating = "profiles: [{policies: [{type: GPUMemory}]}]\n"
 
 // gpuPod returns a pod that needs a claim.

@@ -206,24 +206,6 @@ func TestLedgerBounds(t *testing.T) {
 	expect(t, "too long a name", w.filter(t, policytest.Build(t, devices.Type(), named), asking("p", 1)), "InvalidDevices!")
 }
 
-// TestAllocationsWithLedger: the nodes of the conformance suite have no ledgers.
-func TestAllocationsWithLedger(t *testing.T) {
-	p := policytest.Build(t, devices.Type(), grouped)
-	w := &world{node: naming("a0,a1,b0,b1", "a0,a1;b0,b1"), pods: []*corev1.Pod{bound("a", 1, "a0"), bound("unknown", 1, "-")}}
-	mine := asking("mine", 1)
-	w.claim(t, p, mine)
-	n := w.snapshot()
-	for _, pod := range []*corev1.Pod{mine, asking("p", 1), asking("p", 2), asking("p", 5)} {
-		cycle := prepare(t, p, pod)
-		if allocs := testing.AllocsPerRun(100, func() {
-			cycle.Filter(n)
-			cycle.Score(n)
-		}); allocs > 0 {
-			t.Errorf("%s: %.0f allocations", pod.Name, allocs)
-		}
-	}
-}
-
 func BenchmarkDevices(b *testing.B) {
 	var builder snapshot.Builder
 	for i := range 5000 {

@@ -177,27 +177,6 @@ func TestEqualPodsGoTogether(t *testing.T) {
 	expect(t, "no room beside it", index(gpuPod("second", 3, 0)), "1")
 }
 
-// TestAllocationsWithLedger: the nodes of the conformance suite have no ledgers.
-func TestAllocationsWithLedger(t *testing.T) {
-	p := build(t, `{}`)
-	w := &world{node: gpuNode("n", 4, 16), pods: []*corev1.Pod{placed("a", 8, "0")}, gpus: "2"}
-	mine := gpuPod("mine", 5, 0)
-	w.claim(t, p, mine)
-	n := w.snapshot()
-	for _, pod := range []*corev1.Pod{mine, gpuPod("new", 4, 0), gpuPod("large", 17, 0), gpuPod("whole", 0, 3)} {
-		cycle, err := p.Prepare(t.Context(), pod, new(snapshot.View))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if allocs := testing.AllocsPerRun(100, func() {
-			cycle.(policy.Filter).Filter(n)
-			cycle.(policy.Score).Score(n)
-		}); allocs > 0 {
-			t.Errorf("%s: %.0f allocations", pod.Name, allocs)
-		}
-	}
-}
-
 // largeView has 5,000 nodes with 8 GPUs and 30 pods each.
 func largeView() *snapshot.View {
 	var builder snapshot.Builder

@@ -42,10 +42,7 @@ type claim struct {
 }
 
 // ask reads the server.
-func (s *simulation) ask(*rapid.T) { s.signals = s.tell(s.at) }
-
-// tell returns the server's current reading, to a reader with the given clock.
-func (s *simulation) tell(clock time.Time) string {
+func (s *simulation) ask(*rapid.T) {
 	s.used, s.read, s.endedSince = s.outside, s.at.UnixNano(), false
 	for name, c := range s.claims {
 		c.out = c.out || !s.at.Before(c.at.Add(checkoutDelay))
@@ -54,8 +51,8 @@ func (s *simulation) tell(clock time.Time) string {
 			s.used += c.seats
 		}
 	}
-	at := clock.Format(time.RFC3339Nano)
-	return fmt.Sprintf("flexnet: {solver/total: {number: %d, at: %q}, solver/used: {number: %d, at: %q}}", s.total, at, s.used, at)
+	at := s.at.Format(time.RFC3339Nano)
+	s.signals = fmt.Sprintf("flexnet: {solver/total: {number: %d, at: %q}, solver/used: {number: %d, at: %q}}", s.total, at, s.used, at)
 }
 
 func (s *simulation) claimed() int64 {
