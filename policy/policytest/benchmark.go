@@ -17,15 +17,10 @@ func Benchmark(b *testing.B, p policy.Policy, pod *corev1.Pod, view *snapshot.Vi
 	if err != nil || cycle == nil {
 		b.Fatalf("Prepare returned the Cycle %v and the error %v: nothing to measure", cycle, err)
 	}
-	filter, _ := cycle.(policy.Filter)
-	score, _ := cycle.(policy.Score)
-	over := func(nodes []*snapshot.Node, filter policy.Filter, score policy.Score) {
+	over := func(nodes []*snapshot.Node, calls ...func(*snapshot.Node)) {
 		for _, n := range nodes {
-			if filter != nil {
-				filter.Filter(n)
-			}
-			if score != nil {
-				score.Score(n)
+			for _, call := range calls {
+				call(n)
 			}
 		}
 	}
@@ -36,43 +31,37 @@ func Benchmark(b *testing.B, p policy.Policy, pod *corev1.Pod, view *snapshot.Vi
 		}
 		return nodes
 	}
-	warm := fresh()
-	over(warm, filter, score)
-	perNode := func(b *testing.B) {
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(max(1, len(warm))), "ns/node")
-	}
-
-	b.Run("Prepare", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, err := p.Prepare(b.Context(), pod, view); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	overWarm := func(name string, filter policy.Filter, score policy.Score) {
+	measure := func(name string, run func(*testing.B)) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				over(warm, filter, score)
+				run(b)
 			}
-			perNode(b)
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(max(1, view.Len())), "ns/node")
 		})
 	}
-	if filter != nil {
-		overWarm("Filter", filter, nil)
-	}
-	if score != nil {
-		overWarm("Score", nil, score)
-	}
-	b.Run("cold", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			b.StopTimer()
-			nodes := fresh()
-			b.StartTimer()
-			over(nodes, filter, score)
+	measure("Prepare", func(b *testing.B) {
+		if _, err := p.Prepare(b.Context(), pod, view); err != nil {
+			b.Fatal(err)
 		}
-		perNode(b)
+	})
+	var both []func(*snapshot.Node)
+	warm := fresh()
+	add := func(name string, call func(*snapshot.Node)) {
+		over(warm, call)
+		measure(name, func(*testing.B) { over(warm, call) })
+		both = append(both, call)
+	}
+	if filter, ok := cycle.(policy.Filter); ok {
+		add("Filter", func(n *snapshot.Node) { filter.Filter(n) })
+	}
+	if score, ok := cycle.(policy.Score); ok {
+		add("Score", func(n *snapshot.Node) { score.Score(n) })
+	}
+	measure("cold", func(b *testing.B) {
+		b.StopTimer()
+		nodes := fresh()
+		b.StartTimer()
+		over(nodes, both...)
 	})
 }
