@@ -113,7 +113,7 @@ func (s *State) Confirm(assumed, truth *corev1.Pod, now time.Time) {
 
 // apply makes a step of the pod's assumption, and has the Views show its effect.
 func (s *State) apply(uid types.UID, next assumption.State, e assumption.Effect) {
-	former, watched := s.assumed[uid], s.PodByUID(uid)
+	watched := s.PodByUID(uid)
 	s.lookups.Lock()
 	if next == (assumption.State{}) {
 		delete(s.assumed, uid)
@@ -124,14 +124,10 @@ func (s *State) apply(uid types.UID, next assumption.State, e assumption.Effect)
 	switch {
 	case e == assumption.AsAssumed:
 		s.builder.AssumePod(next.Pod, next.Node)
-		// If the watch has shown another pod of that name, names keeps the other one.
-		if named := s.PodByName(next.Pod.Namespace, next.Pod.Name); next.Bound && (named == nil || named.UID == uid) {
-			s.name(next.Pod)
-		}
 	case e == assumption.AsWatched && watched != nil:
 		s.addToViews(watched)
-	case e == assumption.AsWatched && former.Pod != nil:
-		s.removeFromViews(former.Pod)
+	case e == assumption.AsWatched:
+		s.builder.DeletePod(uid)
 	}
 }
 

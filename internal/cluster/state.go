@@ -31,17 +31,15 @@ import (
 //     done once these return, and everything else soon: changed has an element until then.
 //   - A ledger in the builder lacks the claims of pods in gone, which the object in ledgers has.
 type State struct {
-	// lookups guards the next six fields. It is separate from mu so that looking up a pod does not
+	// lookups guards the next five fields. It is separate from mu so that looking up a pod does not
 	// wait while a View is created. Writers hold both.
 	lookups sync.RWMutex
 	pods    map[types.UID]*corev1.Pod // as shown by the watch
 	unbound map[types.UID]*corev1.Pod // those of pods that are not on a node
 	// unboundVersion counts the changes of unbound.
 	unboundVersion uint64
-	// names are the pods as they are counted: as shown by the watch, or as bound by this process.
-	names   map[types.NamespacedName]*corev1.Pod
-	assumed map[types.UID]assumption.State // the pods that are decided to be on a node
-	ledgers map[string]*ledger.Object      // by name
+	assumed        map[types.UID]assumption.State // the pods that are decided to be on a node
+	ledgers        map[string]*ledger.Object      // by name
 
 	published atomic.Pointer[published]
 	changed   chan struct{} // capacity 1: there may be something to publish
@@ -65,7 +63,6 @@ func NewState() *State {
 	s := &State{
 		pods:    map[types.UID]*corev1.Pod{},
 		unbound: map[types.UID]*corev1.Pod{},
-		names:   map[types.NamespacedName]*corev1.Pod{},
 		ledgers: map[string]*ledger.Object{},
 		changed: make(chan struct{}, 1),
 		assumed: map[types.UID]assumption.State{},
@@ -108,12 +105,37 @@ func (s *State) PodByUID(uid types.UID) *corev1.Pod {
 	return s.pods[uid]
 }
 
-// PodByName returns the trimmed pod in its latest known state, including what Bind has bound, or
+// LatestPod returns the trimmed pod in its latest known state, including what Bind has bound, or
 // nil. A pod that only Bind has shown has no resourceVersion.
+func (s *State) LatestPod(uid types.UID) *corev1.Pod {
+	s.lookups.RLock()
+	defer s.lookups.RUnlock()
+	return s.latest(uid)
+}
+
+// latest is LatestPod while lookups is held.
+func (s *State) latest(uid types.UID) *corev1.Pod {
+	if a := s.assumed[uid]; a.Bound {
+		return a.Pod
+	}
+	return s.pods[uid]
+}
+
+// PodByName is LatestPod for the pod with the name. It compares the names of all pods.
 func (s *State) PodByName(namespace, name string) *corev1.Pod {
 	s.lookups.RLock()
 	defer s.lookups.RUnlock()
-	return s.names[types.NamespacedName{Namespace: namespace, Name: name}]
+	for uid, pod := range s.pods {
+		if pod.Name == name && pod.Namespace == namespace {
+			return s.latest(uid)
+		}
+	}
+	for _, a := range s.assumed { // the watch may not have shown the pod yet
+		if a.Bound && a.Pod.Name == name && a.Pod.Namespace == namespace {
+			return a.Pod
+		}
+	}
+	return nil
 }
 
 // Pods returns the trimmed pods as last shown by the watch, in no particular order. It omits a pod
@@ -228,15 +250,11 @@ func (s *State) SetPod(pod *corev1.Pod) {
 	s.store(pod)
 	next, e := s.assumed[pod.UID].Watch(pod)
 	s.apply(pod.UID, next, e)
-	if e == assumption.Unchanged && !next.Bound { // Views have it as it was assumed
-		s.name(pod)
-	}
 	s.claimsEnd(pod.UID, false)
 	s.requestPublish()
 }
 
-// RemovePod handles an event of the watch that a pod is gone. It reads only the UID, namespace and
-// name.
+// RemovePod handles an event of the watch that a pod is gone. It reads only the UID.
 func (s *State) RemovePod(pod *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +267,7 @@ func (s *State) RemovePod(pod *corev1.Pod) {
 	s.lookups.Unlock()
 	next, e := s.assumed[pod.UID].Watch(nil)
 	s.apply(pod.UID, next, e)
-	s.removeFromViews(pod)
+	s.builder.DeletePod(pod.UID)
 	s.claimsEnd(pod.UID, true)
 	s.requestPublish()
 }
@@ -259,26 +277,7 @@ func (s *State) RemovePod(pod *corev1.Pod) {
 func (s *State) addToViews(pod *corev1.Pod) {
 	s.builder.SetPod(pod)
 	if kept := s.builder.Pod(pod.UID); kept != nil && kept != pod {
-		pod = kept
-		s.store(pod)
-	}
-	s.name(pod)
-}
-
-// removeFromViews undoes addToViews.
-func (s *State) removeFromViews(pod *corev1.Pod) {
-	s.builder.DeletePod(pod.UID)
-	// Another pod may have the name now.
-	if named := s.PodByName(pod.Namespace, pod.Name); named != nil && named.UID == pod.UID {
-		key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-		s.lookups.Lock()
-		defer s.lookups.Unlock()
-		delete(s.names, key)
-		for uid, a := range s.assumed { // Bind may have bound a later pod of that name
-			if a.Bound && uid != pod.UID && a.Pod.Namespace == key.Namespace && a.Pod.Name == key.Name {
-				s.names[key] = a.Pod
-			}
-		}
+		s.store(kept)
 	}
 }
 
@@ -293,10 +292,4 @@ func (s *State) store(pod *corev1.Pod) {
 		delete(s.unbound, pod.UID)
 		s.unboundVersion++
 	}
-}
-
-func (s *State) name(pod *corev1.Pod) {
-	s.lookups.Lock()
-	defer s.lookups.Unlock()
-	s.names[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = pod
 }

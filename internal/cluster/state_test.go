@@ -259,7 +259,11 @@ func (w *world) complete(t *rapid.T) {
 		t.Fatalf("the state counts %v, the API server has %v", got, wantCounted)
 	}
 	var names []string
-	for _, p := range w.state.names {
+	for _, pod := range w.now() {
+		p := w.state.PodByName(pod.Namespace, pod.Name)
+		if p == nil {
+			continue
+		}
 		names = append(names, fmt.Sprintf("%s=%s@%s", p.Name, p.UID, p.Spec.NodeName))
 	}
 	slices.Sort(names)

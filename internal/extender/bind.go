@@ -37,9 +37,9 @@ func (h *Handler) bind(ctx context.Context, c *call) error {
 	if err := h.Cluster.Synced(); err != nil {
 		return err
 	}
-	pod := h.Cluster.PodByName(args.PodNamespace, args.PodName)
+	pod := h.Cluster.LatestPod(args.PodUID)
 	// The pod may be newer than what the watch has shown.
-	if pod == nil || pod.UID != args.PodUID || snapshot.IsReduced(pod) && pod.Spec.NodeName == "" {
+	if pod == nil || pod.Namespace != args.PodNamespace || pod.Name != args.PodName || snapshot.IsReduced(pod) && pod.Spec.NodeName == "" {
 		if pod, err = h.Cluster.LivePod(ctx, args.PodNamespace, args.PodName, args.PodUID); err != nil {
 			return fmt.Errorf("reading pod %s/%s from the API server: %w", args.PodNamespace, args.PodName, err)
 		}

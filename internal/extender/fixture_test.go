@@ -160,6 +160,8 @@ func (f *fakeCluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
 	return nil
 }
 
+func (f *fakeCluster) LatestPod(uid types.UID) *corev1.Pod { return f.PodByUID(uid) }
+
 func (f *fakeCluster) PodByName(namespace, name string) *corev1.Pod {
 	for _, p := range f.pods {
 		if p.Namespace == namespace && p.Name == name {

@@ -41,8 +41,9 @@ type Cluster interface {
 	// Pod returns the trimmed pod with exactly this UID and resourceVersion, or
 	// nil.
 	Pod(uid types.UID, resourceVersion string) *corev1.Pod
-	// PodByName returns the trimmed pod in its latest known state, or nil.
-	PodByName(namespace, name string) *corev1.Pod
+	// LatestPod returns the trimmed pod in its latest known state, including what Bind has bound, or
+	// nil.
+	LatestPod(uid types.UID) *corev1.Pod
 }
 
 // Options configure a Handler.

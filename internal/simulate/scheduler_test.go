@@ -38,7 +38,7 @@ func (s *seen) Assumed(types.UID) string                   { return "" }
 func (s *seen) Superseded(*snapshot.View) <-chan struct{}  { return nil }
 func (s *seen) Synced() error                              { return nil }
 func (s *seen) Pod(types.UID, string) *corev1.Pod          { return nil }
-func (s *seen) PodByName(_, _ string) *corev1.Pod          { return s.pod }
+func (s *seen) LatestPod(types.UID) *corev1.Pod            { return s.pod }
 func (s *seen) PodByUID(types.UID) *corev1.Pod             { return s.pod }
 func (s *seen) Bind(context.Context, binder.Binding) error { return nil }
 func (s *seen) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {

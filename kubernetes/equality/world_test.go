@@ -250,12 +250,7 @@ func (a *apiServer) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
 	return nil
 }
 
-func (a *apiServer) PodByName(namespace, name string) *corev1.Pod {
-	if p := a.pending; p != nil && p.Namespace == namespace && p.Name == name {
-		return trimmed(p)
-	}
-	return nil
-}
+func (a *apiServer) LatestPod(uid types.UID) *corev1.Pod { return a.PodByUID(uid) }
 
 func (a *apiServer) PodByUID(uid types.UID) *corev1.Pod {
 	if a.pending != nil && a.pending.UID == uid {

@@ -90,8 +90,8 @@ func (w *World) begin(r *replica, p, n int) {
 		r.calls = append(r.calls, c)
 		return
 	}
-	pod := r.cluster.PodByName(namespace, w.scope.name(p))
-	if pod == nil || pod.UID != w.scope.uid(p) {
+	pod := r.cluster.LatestPod(w.scope.uid(p))
+	if pod == nil {
 		c.request = w.ask(r, getPod, p)
 		r.calls = append(r.calls, c)
 		return

@@ -36,7 +36,7 @@ func (stillCluster) Assumed(types.UID) string                  { return "" }
 func (stillCluster) Superseded(*snapshot.View) <-chan struct{} { return nil }
 func (stillCluster) Synced() error                             { return nil }
 func (stillCluster) Pod(types.UID, string) *corev1.Pod         { return nil }
-func (stillCluster) PodByName(_, _ string) *corev1.Pod         { return nil }
+func (stillCluster) LatestPod(types.UID) *corev1.Pod           { return nil }
 func (stillCluster) PodByUID(types.UID) *corev1.Pod            { return nil }
 func (stillCluster) LivePod(context.Context, string, string, types.UID) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("not found")
