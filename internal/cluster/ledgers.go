@@ -163,16 +163,24 @@ func (s *State) RemoveLedger(o *ledger.Object) {
 	s.requestPublish()
 }
 
-// replaceClaims replaces the pods of the ledger with the name in the index of claims.
+// replaceClaims replaces the pods of the ledger with the name in the index of claims. A pod that is
+// gone and loses its claim may get another one, by a bind call that comes late. That one counts
+// until a sweep releases it.
 func (s *State) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
+	this := func(other string) bool { return other == name }
 	for i := range old {
-		s.claims[old[i].UID] = slices.DeleteFunc(s.claims[old[i].UID], func(other string) bool { return other == name })
+		uid := old[i].UID
+		s.claims[uid] = slices.DeleteFunc(s.claims[uid], this)
 	}
 	for i := range pods {
 		s.claims[pods[i].UID] = append(s.claims[pods[i].UID], name)
 	}
 	for i := range old {
-		if uid := old[i].UID; len(s.claims[uid]) == 0 {
+		uid := old[i].UID
+		if gone, ok := s.gone[uid]; ok && !slices.Contains(s.claims[uid], name) {
+			s.gone[uid] = slices.DeleteFunc(gone, this)
+		}
+		if len(s.claims[uid]) == 0 {
 			delete(s.claims, uid)
 			delete(s.gone, uid)
 		}
@@ -181,22 +189,21 @@ func (s *State) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
 
 // showLedger sets the ledger in the View, without the claims of pods that the watch has shown to be
 // gone. These claims are in the Ledger for some seconds more, but a pod that needs the units is
-// retried now. Once no Ledger has a claim of such a pod, a bind call that comes late may make
-// another one, which counts until a sweep releases it.
+// retried now.
 func (s *State) showLedger(o *ledger.Object) {
-	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool { return s.gone[uid] }))
+	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool { return slices.Contains(s.gone[uid], o.Name) }))
 	s.requestPublish()
 }
 
 // claimsEnd handles an event of the watch that a pod is gone, or, after a restore of etcd, exists
 // again.
 func (s *State) claimsEnd(uid types.UID, gone bool) {
-	names := s.claims[uid]
-	if len(names) == 0 || s.gone[uid] == gone {
+	if _, was := s.gone[uid]; was == gone {
 		return
 	}
-	if gone {
-		s.gone[uid] = true
+	names := s.claims[uid]
+	if gone && len(names) > 0 {
+		s.gone[uid] = slices.Clone(names)
 	} else {
 		delete(s.gone, uid)
 	}

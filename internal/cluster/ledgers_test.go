@@ -62,6 +62,46 @@ func TestClaimsOfPodsThatAreGone(t *testing.T) {
 	}
 }
 
+// A pod that is gone has claims in two ledgers. A bind call that comes late claims again in the one that has released its claim already.
+func TestLateClaimBesideAnother(t *testing.T) {
+	s := NewState()
+	s.SetComplete()
+	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
+	object := func(resource string, pods ...types.UID) *ledger.Object {
+		o := &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: resource}, Spec: snapshot.Ledger{Resource: resource, Node: "n", Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 10}}}}
+		for _, uid := range pods {
+			o.Spec.Pods = append(o.Spec.Pods, snapshot.LedgerPod{UID: uid})
+			o.Spec.Units[0].Claims = append(o.Spec.Units[0].Claims, snapshot.LedgerClaim{Pod: uid, Amount: 3})
+		}
+		return o
+	}
+	used := func(step string, want ...int64) {
+		t.Helper()
+		s.Publish()
+		for i, resource := range []string{"gpu", "fpga"} {
+			if got := s.View().Node("n").Ledger(resource).Unit("0").Used(); got != want[i] {
+				t.Errorf("%s: %d of %s used, want %d", step, got, resource, want[i])
+			}
+		}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a", Name: "a"}, Spec: corev1.PodSpec{NodeName: "n"}}
+	s.SetPod(pod)
+	s.SetLedger(object("gpu", "a"))
+	s.SetLedger(object("fpga", "a"))
+	used("claimed", 3, 3)
+	s.RemovePod(pod)
+	used("gone", 0, 0)
+	s.SetLedger(object("gpu"))
+	s.SetLedger(object("gpu", "a"))
+	used("claimed late", 3, 0)
+	s.SetLedger(object("fpga"))
+	used("the other claim is released", 3, 0)
+	s.SetLedger(object("gpu"))
+	if len(s.gone) > 0 || len(s.claims) > 0 {
+		t.Errorf("got %v and %v in memory", s.gone, s.claims)
+	}
+}
+
 // A ledger that somebody has made by hand, beside the one of the same key, changes no View. It may also take the name of another ledger while the
 // watch is interrupted.
 func TestLedgersWithOtherNames(t *testing.T) {

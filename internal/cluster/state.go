@@ -29,7 +29,7 @@ import (
 //     last. A pod without an assumption that the watch has not shown is not in the builder.
 //   - The published View is the builder's at a moment. It has what Assume, Bind and LivePod have
 //     done once these return, and everything else soon: changed has an element until then.
-//   - A ledger in the builder lacks the claims of pods in gone, which the object in ledgers has.
+//   - A ledger in the builder lacks the claims in gone, which the object in ledgers still has.
 type State struct {
 	// lookups guards the next five fields. It is separate from mu so that looking up a pod does not
 	// wait while a View is created. Writers hold both.
@@ -48,7 +48,7 @@ type State struct {
 	builder  snapshot.Builder
 	complete bool                   // Views may be published
 	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
-	gone     map[types.UID]bool     // the pods of claims that the watch has shown to be gone
+	gone     map[types.UID][]string // the names of those in which a pod that is gone has kept its claims since
 }
 
 // published is the current View.
@@ -67,7 +67,7 @@ func NewState() *State {
 		changed: make(chan struct{}, 1),
 		assumed: map[types.UID]assumption.State{},
 		claims:  map[types.UID][]string{},
-		gone:    map[types.UID]bool{},
+		gone:    map[types.UID][]string{},
 	}
 	s.published.Store(&published{view: &snapshot.View{}, at: time.Now(), superseded: make(chan struct{})})
 	s.builder.DropHistory()
