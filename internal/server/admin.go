@@ -159,7 +159,7 @@ func oneLine(text string) string {
 }
 
 // listenAdmin rejects addresses that other hosts can reach, unless they are allowed.
-func listenAdmin(opts AdminOptions) (*net.TCPListener, error) {
+func listenAdmin(opts AdminOptions) (net.Listener, error) {
 	addr, err := net.ResolveTCPAddr("tcp", opts.Address)
 	if err != nil {
 		return nil, fmt.Errorf("admin address: %w", err)

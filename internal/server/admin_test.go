@@ -48,7 +48,7 @@ func TestAdminServesWhatItIsGiven(t *testing.T) {
 		text   string
 	}{
 		"/explain/p1":   {200, "p1"},
-		"/metrics":      {200, "outboard_server_open_connections 0"},
+		"/metrics":      {200, "outboard_server_panics_total 0"},
 		"/missing":      {404, ""},
 		"/debug/pprof/": {404, ""},
 	} {

@@ -27,9 +27,8 @@ func (s *Server) SetAdminLocalAddr(address net.Addr) {
 // CloseListener makes the serving listener fail.
 func (s *Server) CloseListener() { _ = s.listener.Close() }
 
-// SetHurryGrace sets how long the server waits for idle connections at the end. Call it before Run
-// and after Listen.
-func (s *Server) SetHurryGrace(d time.Duration) { s.listener.hurryGrace = d }
+// SetHurryGrace sets how long the server waits for idle connections at the end. Call it before Run.
+func (s *Server) SetHurryGrace(d time.Duration) { s.connections.hurryGrace = d }
 
 // ServesTLS reports whether the serving listener speaks TLS.
 func (s *Server) ServesTLS() bool { return s.identity != nil }

@@ -46,7 +46,6 @@ type metrics struct {
 	certificates   certificateTimes       // by use
 	callers        callers
 	connections    *prometheus.CounterVec // by outcome
-	openConns      prometheus.Gauge
 	reservedBytes  prometheus.Gauge
 	bodyRefusals   *prometheus.CounterVec // by reason
 	panics         prometheus.Counter
@@ -97,9 +96,6 @@ func newMetrics() *metrics {
 		connections: counters("outboard_server_connections_total",
 			"Connections to the serving listener, by outcome (accepted, evicted: closed to admit another, "+
 				"refused: too many).", "outcome", connAccepted, connEvicted, connRefused),
-		openConns: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "outboard_server_open_connections", Help: "Open connections to the serving listener.",
-		}),
 		reservedBytes: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_reserved_bytes",
 			Help: "Memory reserved by requests, for bodies of more than 96 KiB and for decoding them.",

@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -71,7 +70,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// TLSOptions configure TLS on the serving listener. The server watches the files: if their bytes
+// TLSOptions configure TLS on the serving listener. Package config checks that they agree. The server watches the files: if their bytes
 // change and the new set is valid as a whole, the next handshake uses it. Otherwise the previous
 // set stays in use.
 type TLSOptions struct {
@@ -159,19 +158,4 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.Default()
 	}
 	return o
-}
-
-// validate returns all errors of what the compiler does not check, except limits, of which package
-// config checks those that users set.
-func (o Options) validate() error {
-	var errs []error
-	if t := o.TLS; t != nil {
-		if t.CertFile == "" || t.KeyFile == "" {
-			errs = append(errs, errors.New("tls needs a certificate file and a key file"))
-		}
-		if t.ClientCAFile == "" && len(t.AllowedClients) > 0 {
-			errs = append(errs, errors.New("allowed clients need a client CA file"))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -95,9 +95,6 @@ func TestSlowlorisDoesNotKeepCallersOut(t *testing.T) {
 			}
 			client.CloseIdleConnections()
 			mustPost(t, client, url, "hello", 200) // on a new one
-			if got := r.metric(t, "outboard_server_open_connections"); got > maximum {
-				t.Errorf("%v open connections, the maximum is %d", got, maximum)
-			}
 			if got := r.metric(t, "outboard_server_connections_total", "evicted"); got < hostile-maximum {
 				t.Errorf("%v connections evicted, want at least %d", got, hostile-maximum)
 			}
@@ -159,11 +156,8 @@ func TestAllHostileCallers(t *testing.T) {
 		client.CloseIdleConnections()
 	}
 	running.Wait()
-	for r.metric(t, "outboard_server_open_connections") > 0 {
+	for r.metric(t, "outboard_server_reserved_bytes") > 0 { // at the end no request holds any
 		time.Sleep(time.Millisecond)
-	}
-	if got := r.metric(t, "outboard_server_reserved_bytes"); got != 0 {
-		t.Errorf("%v bytes held at the end", got)
 	}
 	if got := r.metric(t, "outboard_server_panics_total"); got != 0 {
 		t.Errorf("%v panics", got)

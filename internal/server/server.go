@@ -41,27 +41,26 @@ type Server struct {
 	serving  *http.Server
 	admin    *http.Server
 
-	listener      *listener // nil until Listen, and without a handler
-	adminListener *listener // nil until Listen
+	listener      net.Listener // nil until Listen, and without a handler
+	adminListener net.Listener // nil until Listen
+	connections   *connections
 
 	inFlight      atomic.Int64
 	stopping      atomic.Bool
 	shutdownDelay <-chan time.Time // closed when the delay is over; nil: a timer
 }
 
-// New validates the options, reads the TLS files and registers the metrics. It opens nothing that
-// needs closing. The error contains all errors of the options.
+// New reads the TLS files and registers the metrics. It opens nothing that needs closing.
 func New(opts Options) (*Server, error) {
 	opts = opts.withDefaults()
-	if err := opts.validate(); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
 	s := &Server{opts: opts, metrics: newMetrics()}
 	s.memory = newMemory(opts.MaxInFlightBytes, opts.BusyTimeout, s.metrics.reservedBytes)
 	s.serving = s.httpServer(http.HandlerFunc(s.serveHTTP), &netLog{logger: opts.Logger, server: s})
-	s.serving.ConnState = func(c net.Conn, state http.ConnState) { s.listener.observe(c, state) }
+	s.connections = newConnections(opts.MaxConnections, true, s.metrics)
+	s.serving.ConnState = s.connections.observe
 	s.admin = s.httpServer(s.adminHandler(), &netLog{logger: opts.Logger})
-	s.admin.ConnState = func(c net.Conn, state http.ConnState) { s.adminListener.observe(c, state) }
+	// A probe comes on a new connection, so idle ones are not kept for it.
+	s.admin.ConnState = newConnections(adminConnections, false, newMetrics()).observe
 	s.admin.ReadTimeout = opts.BodyTimeout
 	if err := s.loadTLS(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -145,14 +144,11 @@ func (s *Server) Listen() error {
 		return fmt.Errorf("server: %w", err)
 	}
 	if s.opts.Handler != nil {
-		serving, err := net.Listen("tcp", s.opts.Address)
-		if err != nil {
+		if s.listener, err = net.Listen("tcp", s.opts.Address); err != nil {
 			return errors.Join(fmt.Errorf("server: serving address: %w", err), admin.Close())
 		}
-		s.listener = newListener(serving.(*net.TCPListener), s.opts.MaxConnections, true, s.metrics)
 	}
-	// A probe comes on a new connection, so idle ones are not kept for it.
-	s.adminListener = newListener(admin, adminConnections, false, newMetrics())
+	s.adminListener = admin
 	return nil
 }
 
@@ -227,12 +223,13 @@ func (s *Server) drain(servingEnded <-chan error) error {
 	case err := <-servingEnded:
 		return fmt.Errorf("server: serving listener: %w", err)
 	}
-	s.listener.finish()
+	time.Sleep(acceptGrace)
+	_ = s.listener.Close()
 	<-servingEnded
 	logger.Info("stopping: closed the listener, waiting for requests", "inFlight", s.inFlight.Load(),
 		"atMost", timeout)
 	for closed := time.Now(); time.Since(closed) < timeout; time.Sleep(hurryInterval) {
-		if s.listener.hurry(closed) {
+		if s.connections.hurry(closed) {
 			logger.Info("stopped")
 			return nil
 		}
