@@ -36,7 +36,7 @@ type callState struct {
 	known        bool          // all requested nodes are in the view
 	hypothetical bool          // see Handler.hypothetical
 	reserved     bool          // memory for decoding the body is reserved
-	decodesNodes bool          // requestNodes.begin was called, but not end
+	decodesNodes bool          // requestNodes.many is held
 	counted      bool          // a policy that counts pods applies to the pod of this filter call
 	cycle        *engine.Cycle // of filter and prioritize; nil: the profile does not manage the pod
 }

@@ -102,7 +102,7 @@ func New(o Options) *Handler {
 	if o.InFlight == nil {
 		o.InFlight = NewInFlight()
 	}
-	h := &Handler{Options: o, calls: calls{free: make(chan *call, maxCalls)}, nodes: requestNodes{many: make(chan struct{}, 1)}}
+	h := &Handler{Options: o, calls: calls{free: make(chan *call, maxCalls)}}
 	if h.nodes.limit = maxNewNodes; o.Cluster == nil {
 		h.nodes.limit = maxAllNodes
 	}
@@ -142,7 +142,7 @@ func (h *Handler) serve(r *http.Request, c *call, verb func(*Handler, context.Co
 	defer func() {
 		if c.decodesNodes {
 			c.decodesNodes = false
-			h.nodes.end()
+			h.nodes.many.Unlock()
 		}
 		if p := recover(); p != nil {
 			err = fmt.Errorf("internal error: %v", p)

@@ -59,9 +59,6 @@ func (h *Handler) decodePreemption(ctx context.Context, c *call) (req engine.Pre
 	if h.Cluster == nil {
 		return req, errors.New("preempt needs to know the pods on the nodes, and Outboard runs without a cluster")
 	}
-	if err := checkQuantities(c.body); err != nil {
-		return req, fmt.Errorf("decoding the request: %w", err)
-	}
 	uid, version := request.PodVersion()
 	if req.Pod, err = h.pod(ctx, c, request.Pod(), uid, version, int64(request.Count)*victimWeight); err != nil {
 		return req, err

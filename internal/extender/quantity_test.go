@@ -14,11 +14,10 @@ func TestCostlyQuantitiesAreRejected(t *testing.T) {
 		"1e-9999": true, "1e-999": false, "100m": false,
 	} {
 		pod := `{"metadata":{"name":"a1e-1234567","annotations":{"x":"id-1e-12345678x"}},"spec":{"containers":[{"resources":{"limits":{"x":"` + quantity + `"}}}]}}`
-		victims := `{"Pod":{"metadata":{"name":"p"}},"NodeNameToVictims":{"good":{"Pods":[` + pod + `]}}}`
 		for verb, body := range map[string]string{
 			"filter":  `{"Pod":` + pod + `,"NodeNames":["good"]}`,
 			"nodes":   `{"Pod":{"metadata":{"name":"p"}},"Nodes":{"items":[{"metadata":{"name":"new"},"status":{"capacity":{"x":"` + quantity + `"}}}]}}`,
-			"preempt": victims,
+			"preempt": `{"Pod":` + pod + `,"NodeNameToMetaVictims":{}}`,
 		} {
 			path := verb
 			if verb == "nodes" {
@@ -60,7 +59,7 @@ func TestQuantitiesOfManyDigits(t *testing.T) {
 		for verb, body := range map[string]string{
 			"filter":  `{"Pod":` + pod + `,"NodeNames":["good"]}`,
 			"nodes":   `{"Pod":{"metadata":{"name":"p"}},"Nodes":{"items":[{"metadata":{"name":"new"},"status":{"capacity":{"x":` + value + `}}}]}}`,
-			"preempt": `{"Pod":{"metadata":{"name":"p"}},"NodeNameToVictims":{"good":{"Pods":[` + pod + `]}}}`,
+			"preempt": `{"Pod":` + pod + `,"NodeNameToMetaVictims":{}}`,
 		} {
 			path := verb
 			if verb == "nodes" {

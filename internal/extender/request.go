@@ -33,7 +33,7 @@ func (h *Handler) decode(ctx context.Context, c *call) (engine.Request, error) {
 	if err != nil {
 		return engine.Request{}, err
 	}
-	if err := h.findNodes(ctx, c, view); err != nil {
+	if err := h.findNodes(c, view); err != nil {
 		return engine.Request{}, err
 	}
 	return engine.Request{Pod: pod, View: view, Nodes: c.nodes, Rows: c.rows}, nil
@@ -129,7 +129,7 @@ func causedByPod(err error) bool {
 }
 
 // findNodes sets c.nodes to the requested nodes, in order.
-func (h *Handler) findNodes(ctx context.Context, c *call, view *snapshot.View) error {
+func (h *Handler) findNodes(c *call, view *snapshot.View) error {
 	if h.Cluster == nil && c.request.Mode() == wire.Names {
 		return errors.New("the request has only node names, and Outboard runs without a cluster: set nodeCacheCapable: false in the scheduler's configuration, or configure a cluster")
 	}
@@ -161,7 +161,7 @@ func (h *Handler) findNodes(ctx context.Context, c *call, view *snapshot.View) e
 		}
 		foreign[name] = true
 		var err error
-		if c.nodes[i], err = h.requestNode(ctx, c, i, name, &added); err != nil {
+		if c.nodes[i], err = h.requestNode(c, i, name, &added); err != nil {
 			return err
 		}
 	}
@@ -180,7 +180,7 @@ func (h *Handler) hypothetical(c *call) bool {
 
 // requestNode returns a node that is not in the view: nil, or the decoded node of the request.
 // added counts the memory that the request has taken so far.
-func (h *Handler) requestNode(ctx context.Context, c *call, i int, name string, added *int64) (*snapshot.Node, error) {
+func (h *Handler) requestNode(c *call, i int, name string, added *int64) (*snapshot.Node, error) {
 	if c.request.Mode() != wire.Nodes {
 		return nil, nil
 	}
@@ -189,9 +189,7 @@ func (h *Handler) requestNode(ctx context.Context, c *call, i int, name string, 
 		return nil, err
 	}
 	if *added += size; *added > fewNodes && !c.decodesNodes {
-		if err := h.nodes.begin(ctx); err != nil {
-			return nil, err
-		}
+		h.nodes.many.Lock()
 		c.decodesNodes = true
 	}
 	if *added > h.nodes.limit {

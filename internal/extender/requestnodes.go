@@ -2,7 +2,6 @@ package extender
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"sync"
 
@@ -25,10 +24,10 @@ const (
 
 // requestNodes decodes nodes that exist only in requests. kube-scheduler sends the same bytes for a
 // node until it changes, so each is decoded once; the node also keeps its Facts from request to
-// request. The zero value needs limit and many.
+// request. The zero value needs limit.
 type requestNodes struct {
 	limit int64
-	many  chan struct{} // capacity 1; held by a request that adds more than fewNodes
+	many  sync.Mutex // held by a request that adds more than fewNodes, which then waits for no memory
 
 	mu    sync.RWMutex
 	known map[string]requestNode
@@ -40,19 +39,6 @@ type requestNode struct {
 	node *snapshot.Node
 	size int64 // of both
 }
-
-// begin waits until no other request adds many nodes. end must be called afterwards. A request must
-// not wait for other memory between begin and end, to avoid deadlocks.
-func (r *requestNodes) begin(ctx context.Context) error {
-	select {
-	case r.many <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting to decode the nodes of the request: %w", context.Cause(ctx))
-	}
-}
-
-func (r *requestNodes) end() { <-r.many }
 
 // decode returns the node, and the memory that it takes if it was not cached. It caches the node if
 // keep is true.

@@ -34,10 +34,9 @@ const (
 // concurrently, but not while Decode or Reset runs.
 type Request struct {
 	podArgument
-	mode    Mode
-	escaped bool   // some name has escapes
-	nodes   []span // Nodes mode: the JSON of each node
-	names   []span // each node's name, between its quotes
+	mode  Mode
+	nodes []span // Nodes mode: the JSON of each node
+	names []span // each node's name, between its quotes
 }
 
 // podArgument is the pod of a request.
@@ -80,11 +79,7 @@ func (r *Request) Len() int { return len(r.names) }
 // that Kubernetes does not allow. The bytes belong to the body; a name with escapes is a new slice
 // on each call.
 func (r *Request) Name(i int) []byte {
-	name := r.at(r.names[i])
-	if r.escaped {
-		return unquote(name)
-	}
-	return name
+	return unquote(r.at(r.names[i]))
 }
 
 // Node returns node i as JSON, 0 ≤ i < Len, and nil in Names mode. The bytes belong to the body.
@@ -152,7 +147,6 @@ func (r *Request) read(s *scanner) {
 			s.skipChecked(1)
 		}
 	}
-	r.escaped = s.escaped
 	switch {
 	case s.err != nil:
 	case !havePod:
@@ -197,22 +191,17 @@ func (r *Request) readItems(s *scanner) {
 // appendName appends the name of the element just read. Errors about that element contain its
 // index.
 func (s *scanner) appendName(names []span, name span) []span {
-	if s.err == nil && name.from < name.to && len(names) < maxNodes && (name.to-name.from <= MaxName || s.length(name) <= MaxName) {
-		return append(names, name)
-	}
-	s.badElement(len(names), name)
-	return names
-}
-
-func (s *scanner) badElement(i int, name span) {
 	switch {
 	case s.err != nil:
 	case name.from == name.to:
 		s.err = errors.New("the node has no name")
+	case len(names) == maxNodes:
+		s.err = fmt.Errorf("more than %d nodes", maxNodes)
 	case s.length(name) > MaxName:
 		s.err = tooLong("the name", s.length(name), MaxName)
 	default:
-		s.err = fmt.Errorf("more than %d nodes", maxNodes)
+		return append(names, name)
 	}
-	s.within("[" + strconv.Itoa(i) + "]")
+	s.within("[" + strconv.Itoa(len(names)) + "]")
+	return names
 }

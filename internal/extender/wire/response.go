@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 	"io"
+	"net"
 	"strconv"
 )
 
@@ -35,48 +36,36 @@ const minSplice = 32 << 10
 // copied. The zero Response is empty. A Response is invalid after the body changes.
 type Response struct {
 	// Text is the response without the spliced parts.
-	Text    []byte
-	splices []splice
+	Text  []byte
+	parts net.Buffers // Text[:done] and the spliced parts, in order
+	done  int
 }
 
-// splice is a part of the body that comes before Text[at:].
-type splice struct {
-	at   int
-	body []byte
+// splice adds a part of the body, which is not copied.
+func (a *Response) splice(part []byte) {
+	a.parts = append(a.parts, a.Text[a.done:], part)
+	a.done = len(a.Text)
 }
 
 // Reset empties the response. It keeps the memory of Text.
 func (a *Response) Reset() {
-	clear(a.splices)
-	a.Text, a.splices = a.Text[:0], a.splices[:0]
+	clear(a.parts)
+	a.Text, a.parts, a.done = a.Text[:0], a.parts[:0], 0
 }
 
 // Len returns the length of the whole response.
 func (a *Response) Len() int {
-	n := len(a.Text)
-	for _, s := range a.splices {
-		n += len(s.body)
+	n := len(a.Text) - a.done
+	for _, part := range a.parts {
+		n += len(part)
 	}
 	return n
 }
 
-// WriteTo writes the whole response.
+// WriteTo writes the whole response, once.
 func (a *Response) WriteTo(w io.Writer) (written int64, err error) {
-	at := 0
-	write := func(part []byte) {
-		if err == nil && len(part) > 0 {
-			var n int
-			n, err = w.Write(part)
-			written += int64(n)
-		}
-	}
-	for _, s := range a.splices {
-		write(a.Text[at:s.at])
-		write(s.body)
-		at = s.at
-	}
-	write(a.Text[at:])
-	return written, err
+	rest := append(a.parts, a.Text[a.done:])
+	return rest.WriteTo(w)
 }
 
 // AppendFilterResult appends the response to a filter call, an ExtenderFilterResult in the mode of
@@ -101,7 +90,7 @@ func (a *Response) AppendFilterResult(r *Request, kept []int32, failures []Failu
 		}
 		var run []byte
 		if run, rest = r.run(rest); len(run) >= minSplice {
-			a.splices = append(a.splices, splice{len(a.Text), run})
+			a.splice(run)
 		} else {
 			a.Text = append(a.Text, run...)
 		}

@@ -33,11 +33,10 @@ type meta struct {
 // scanner scans a JSON text. Each method reads from at on and sets at to the end of what it read.
 // The first error is kept: it ends every loop, and later calls have no effect on the result.
 type scanner struct {
-	body    []byte
-	at      int
-	escaped bool // some name has escapes
-	err     error
-	path    string // position of err, such as NodeNames[3]
+	body []byte
+	at   int
+	err  error
+	path string // position of err, such as NodeNames[3]
 }
 
 // start moves to the object of the request.
@@ -184,7 +183,7 @@ func (s *scanner) key() []byte {
 	if !s.colon() {
 		return nil
 	}
-	if s.escaped && len(key) <= maxKey {
+	if len(key) <= maxKey {
 		key = unquote(key)
 	}
 	return key
@@ -276,7 +275,6 @@ func (s *scanner) slowText() span {
 	if s.err == nil && (!utf8.Valid(raw) || !json.Valid(raw)) {
 		s.err = fmt.Errorf("control character, bad escape or invalid UTF-8 in the string at byte %d", from)
 	}
-	s.escaped = s.escaped || bytes.IndexByte(raw, '\\') >= 0
 	return span{int32(from + 1), int32(s.at - 1)}
 }
 
