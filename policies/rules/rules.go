@@ -35,6 +35,7 @@ type rules struct {
 	ofObject *snapshot.ObjectFact[[]ref.Val]
 	ofUsage  *snapshot.Fact[[]ref.Val]
 	pool     sync.Pool
+	numbers  sync.Map // the latest keyedSignal of each signal about keys, by its name
 }
 
 // rule is a filter or a score.
@@ -178,7 +179,7 @@ func (p *rules) begin(pod *corev1.Pod, view *snapshot.View) (c *cycle, vars map[
 	}
 	schema, keyed := p.compiled.schema, map[string]ref.Val{}
 	for _, name := range p.keyed {
-		keyed[name] = keyedSignal{view.Signal(name), schema}
+		keyed[name] = p.keyedSignal(view.Signal(name))
 	}
 	return c, map[string]any{
 		podVar:      schema.valueOf(reflect.ValueOf(pod)),

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"math"
+	"fmt"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -21,13 +21,6 @@ type signature string
 // Signature implements policy.Signature.
 func (s signature) Signature() string { return string(s) }
 
-func flag(set bool) byte {
-	if set {
-		return 1
-	}
-	return 0
-}
-
 func appendText(text []byte, s string) []byte {
 	return append(binary.AppendUvarint(text, uint64(len(s))), s...)
 }
@@ -42,26 +35,10 @@ func appendValue(text []byte, v ref.Val) (signed []byte, ok bool) {
 	case nil:
 		return append(text, '-'), true
 	case *types.Err: // which error it is matters to explanations only
-		return append(text, 'e', flag(exceeds(v))), true
-	case types.Null:
-		return append(text, 'n'), true
-	case types.Bool:
-		return append(text, 'b', flag(bool(v))), true
-	case types.Int:
-		return binary.AppendVarint(append(text, 'i'), int64(v)), true
-	case types.Uint:
-		return binary.AppendUvarint(append(text, 'u'), uint64(v)), true
-	case types.Double:
-		return binary.BigEndian.AppendUint64(append(text, 'd'), math.Float64bits(float64(v))), true
-	case types.String:
-		return appendText(append(text, 's'), string(v)), true
-	case types.Bytes:
-		return appendText(append(text, 'y'), string(v)), true
-	case types.Duration:
-		return binary.AppendVarint(append(text, 'p'), int64(v.Duration)), true
-	case types.Timestamp:
-		text = binary.AppendVarint(append(text, 't'), v.Unix())
-		return binary.AppendVarint(text, int64(v.Nanosecond())), true
+		return fmt.Append(append(text, 'e'), exceeds(v)), true
+	case types.Null, types.Bool, types.Int, types.Uint, types.Double, types.String, types.Bytes,
+		types.Duration, types.Timestamp:
+		return appendText(append(text, 'v'), fmt.Sprintf("%T %v", v, v.Value())), true
 	case apiservercel.Quantity:
 		q := v.DeepCopy() // its text is kept in it
 		return appendText(append(text, 'q'), q.String()), true
@@ -77,7 +54,7 @@ func appendValue(text []byte, v ref.Val) (signed []byte, ok bool) {
 		}
 		return appendText(appendText(append(text, 'x'), v.kind.name), string(encoded)), true
 	case keyedSignal: // its values have been signed
-		return appendText(append(text, 'k'), v.Name()), true
+		return appendText(append(text, 'k'), v.signal), true
 	case *orderedMap:
 		return appendMap(text, v)
 	case traits.Mapper:

@@ -187,68 +187,27 @@ func (o *object) Type() ref.Type { return o.kind.cel }
 // Value implements ref.Val.
 func (o *object) Value() any { return o.value.Interface() }
 
-// keyedSignal is a signal with keys: a map of its current numbers.
+// keyedSignal is the map of the current numbers of a signal with keys.
 type keyedSignal struct {
-	*snapshot.Signal
-	adapter types.Adapter
+	*orderedMap
+	signal  string
+	version uint64
 }
 
-// Find implements traits.Mapper.
-func (s keyedSignal) Find(key ref.Val) (ref.Val, bool) {
-	text, ok := key.(types.String)
-	if !ok {
-		return nil, false
+// keyedSignal returns the map of the signal, which is kept until another version is seen.
+func (p *rules) keyedSignal(s *snapshot.Signal) keyedSignal {
+	if kept, ok := p.numbers.Load(s.Name()); ok && kept.(keyedSignal).version == s.Version() {
+		return kept.(keyedSignal)
 	}
-	v := s.Signal.Get(string(text))
-	return types.Double(v.Number), v.Current()
-}
-
-// Get implements traits.Indexer.
-func (s keyedSignal) Get(key ref.Val) ref.Val {
-	if v, ok := s.Find(key); ok {
-		return v
-	}
-	return types.NewErr("no such key: %v", key.Value())
-}
-
-// Contains implements traits.Container.
-func (s keyedSignal) Contains(key ref.Val) ref.Val {
-	_, ok := s.Find(key)
-	return types.Bool(ok)
-}
-
-// current copies the signal, for operations that need all of it.
-func (s keyedSignal) current() traits.Mapper {
 	values := map[string]float64{}
 	for key, v := range s.All() {
 		if v.Current() {
 			values[key] = v.Number
 		}
 	}
-	return &orderedMap{
-		Mapper: types.NewDynamicMap(s.adapter, values), native: reflect.ValueOf(values),
-	}
+	made := keyedSignal{&orderedMap{
+		Mapper: types.NewDynamicMap(p.compiled.schema, values), native: reflect.ValueOf(values),
+	}, s.Name(), s.Version()}
+	p.numbers.Store(s.Name(), made)
+	return made
 }
-
-// Iterator implements traits.Iterable.
-func (s keyedSignal) Iterator() traits.Iterator { return s.current().Iterator() }
-
-// Size implements traits.Sizer.
-func (s keyedSignal) Size() ref.Val { return s.current().Size() }
-
-// Equal implements ref.Val.
-func (s keyedSignal) Equal(other ref.Val) ref.Val { return s.current().Equal(other) }
-
-// ConvertToNative implements ref.Val.
-func (s keyedSignal) ConvertToNative(t reflect.Type) (any, error) {
-	return s.current().ConvertToNative(t)
-}
-
-// ConvertToType implements ref.Val.
-func (s keyedSignal) ConvertToType(t ref.Type) ref.Val { return s.current().ConvertToType(t) }
-
-// Type implements ref.Val.
-func (s keyedSignal) Type() ref.Type { return types.MapType }
-
-// Value implements ref.Val.
-func (s keyedSignal) Value() any { return s.current().Value() }
