@@ -43,7 +43,7 @@ func (id *identifier) load(files map[string][]byte) error {
 	if err != nil {
 		return fmt.Errorf("certificate %s with key %s: %w", id.opts.CertFile, id.opts.KeyFile, err)
 	}
-	c := &credential{cert: cert, leaf: cert.Leaf}
+	c := &credential{Certificate: cert}
 	if id.opts.ClientCAFile != "" {
 		if err = c.readAuthorities(files[id.opts.ClientCAFile]); err != nil {
 			return fmt.Errorf("client CA %s: %w", id.opts.ClientCAFile, err)
@@ -51,14 +51,15 @@ func (id *identifier) load(files map[string][]byte) error {
 	}
 	if now := time.Now(); c.invalid(now) != nil {
 		if current := id.current.Load(); current != nil && current.invalid(now) == nil {
-			return &unusable{fmt.Errorf("in the new files, %w", c.invalid(now)), c.leaf.NotBefore}
+			return &unusable{fmt.Errorf("in the new files, %w", c.invalid(now)), c.Leaf.NotBefore}
 		}
 		id.logger.Error("no call can succeed", "error", c.invalid(now), "files", id.opts.files())
 	}
 	id.current.Store(c)
-	id.metrics.shows(certServing, c.leaf)
-	if c.first != nil {
-		id.metrics.shows(certClientCA, c.first)
+	id.metrics.certificates.set(certServing, c.Leaf.NotAfter, renewal(c.Leaf))
+	if c.clients != nil {
+		first := slices.MinFunc(c.authorities, byEnd)
+		id.metrics.certificates.set(certClientCA, first.NotAfter, renewal(first))
 	}
 	return nil
 }
@@ -76,7 +77,7 @@ func (id *identifier) serverConfig() *tls.Config {
 		c, remote := id.current.Load(), hello.Conn.RemoteAddr().String()
 		config := &tls.Config{
 			MinVersion:   tls.VersionTLS12,
-			Certificates: []tls.Certificate{c.cert},
+			Certificates: []tls.Certificate{c.Certificate},
 			NextProtos:   []string{"http/1.1"},
 			// A resumed session would keep the verdict of earlier CAs.
 			SessionTicketsDisabled: true,
@@ -155,11 +156,9 @@ func (id *identifier) count(v *verdict, message string, state *tls.ConnectionSta
 // A credential is one valid set of certificate, key and client CAs. It is immutable; a reload
 // creates a new one.
 type credential struct {
-	cert    tls.Certificate
-	clients *x509.CertPool // nil: callers need no certificate
-	leaf    *x509.Certificate
-	first   *x509.Certificate // of the client CAs, the one that expires first
-	caUntil time.Time         // when the last of the client CAs expires
+	tls.Certificate
+	clients     *x509.CertPool      // nil: callers need no certificate
+	authorities []*x509.Certificate // those of clients
 }
 
 // readAuthorities sets the client CAs to the certificates in PEM data, which must contain at least
@@ -175,14 +174,9 @@ func (c *credential) readAuthorities(data []byte) error {
 			return err
 		}
 		c.clients.AddCert(cert)
-		if c.first == nil || cert.NotAfter.Before(c.first.NotAfter) {
-			c.first = cert
-		}
-		if cert.NotAfter.After(c.caUntil) {
-			c.caUntil = cert.NotAfter
-		}
+		c.authorities = append(c.authorities, cert)
 	}
-	if c.first == nil {
+	if c.authorities == nil {
 		return errors.New("contains no PEM certificate")
 	}
 	return nil
@@ -191,12 +185,13 @@ func (c *credential) readAuthorities(data []byte) error {
 // invalid returns why no call can succeed with the credential now, or nil.
 func (c *credential) invalid(now time.Time) error {
 	switch {
-	case now.After(c.leaf.NotAfter):
-		return fmt.Errorf("the serving certificate ended at %s: renew it", c.leaf.NotAfter.Format(time.RFC3339))
-	case now.Before(c.leaf.NotBefore):
-		return fmt.Errorf("the serving certificate is valid from %s on: compare the clocks", c.leaf.NotBefore.Format(time.RFC3339))
-	case c.clients != nil && now.After(c.caUntil):
-		return fmt.Errorf("the client CA ended at %s: replace it", c.caUntil.Format(time.RFC3339))
+	case now.After(c.Leaf.NotAfter):
+		return fmt.Errorf("the serving certificate ended at %s: renew it", c.Leaf.NotAfter.Format(time.RFC3339))
+	case now.Before(c.Leaf.NotBefore):
+		return fmt.Errorf("the serving certificate is valid from %s on: compare the clocks", c.Leaf.NotBefore.Format(time.RFC3339))
+	case c.clients == nil:
+	case now.After(slices.MaxFunc(c.authorities, byEnd).NotAfter):
+		return fmt.Errorf("the client CA ended at %s: replace it", slices.MaxFunc(c.authorities, byEnd).NotAfter.Format(time.RFC3339))
 	}
 	return nil
 }
@@ -224,10 +219,8 @@ func (c *credential) check(chain []*x509.Certificate, allowed []string) *verdict
 	}
 	v := &verdict{under: c, caller: callerName(chain)}
 	for _, path := range verified { // the best path determines how long the certificate is valid
-		until := slices.MinFunc(path, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter
-		if until.After(v.until) {
-			v.until = until
-			v.renewal = renewal(slices.MinFunc(path, func(a, b *x509.Certificate) int { return renewal(a).Compare(renewal(b)) }))
+		if until := slices.MinFunc(path, byEnd).NotAfter; until.After(v.until) {
+			v.until, v.renewal = until, renewal(slices.MinFunc(path, byRenewal))
 		}
 	}
 	return v
@@ -276,6 +269,9 @@ func callerName(chain []*x509.Certificate) string {
 	}
 	return ""
 }
+
+func byEnd(a, b *x509.Certificate) int     { return a.NotAfter.Compare(b.NotAfter) }
+func byRenewal(a, b *x509.Certificate) int { return renewal(a).Compare(renewal(b)) }
 
 // renewal returns when a certificate should have been replaced: 14 days before its end, or with a
 // quarter of its lifetime left if that is later. Usual issuers replace it with a third left.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"crypto/x509"
 	"sync"
 	"time"
 
@@ -115,11 +114,6 @@ type certificateTimes struct{ expiry, renewal *prometheus.GaugeVec }
 func (t certificateTimes) set(label string, expiry, renewal time.Time) {
 	t.expiry.WithLabelValues(label).Set(float64(expiry.Unix()))
 	t.renewal.WithLabelValues(label).Set(float64(renewal.Unix()))
-}
-
-// shows sets the times of a certificate in use.
-func (m *metrics) shows(use string, c *x509.Certificate) {
-	m.certificates.set(use, c.NotAfter, renewal(c))
 }
 
 const (

@@ -119,7 +119,7 @@ func (s *Server) reload(files map[string][]byte) {
 		}
 		return
 	}
-	until := s.identity.current.Load().leaf.NotAfter
+	until := s.identity.current.Load().Leaf.NotAfter
 	exemplar.Count(s.metrics.reloads.WithLabelValues(reloadOK), until.Format(time.RFC3339)) // for the time
 	s.opts.Logger.Info("reloaded the TLS files", "notAfter", until)
 }
