@@ -303,26 +303,12 @@ func (s *scanner) skipString() bool {
 	return true
 }
 
-// maxSearch bounds one search. The runtime cannot preempt a search, and a garbage collection would
-// stop all other requests until it ends.
-const maxSearch = 64 << 10
-
-// indexQuote is bytes.IndexByte for a quote.
-func indexQuote(b []byte) int {
-	for at := 0; at < len(b); at += maxSearch {
-		if i := bytes.IndexByte(b[at:min(at+maxSearch, len(b))], '"'); i >= 0 {
-			return at + i
-		}
-	}
-	return -1
-}
-
 // stringEnd returns the position after the quote that ends the string whose inside begins at from,
 // or -1. A quote after an odd number of backslashes is part of the string. It counts each run of
 // backslashes once, so that the time is linear for any string.
 func stringEnd(b []byte, from int) int {
 	for i := from; ; {
-		quote := indexQuote(b[i:])
+		quote := bytes.IndexByte(b[i:], '"')
 		if quote < 0 {
 			return -1
 		}
@@ -363,10 +349,7 @@ func (s *scanner) skipNested(depth int) {
 		c := b[i]
 		i++
 		if c == '"' {
-			quote := bytes.IndexByte(b[i:min(i+maxSearch, len(b))], '"')
-			if quote < 0 {
-				quote = indexQuote(b[i:])
-			}
+			quote := bytes.IndexByte(b[i:], '"')
 			if quote < 0 {
 				break
 			}
