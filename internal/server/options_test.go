@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"outboard.dev/outboard/internal/server"
 )
 
@@ -35,21 +33,5 @@ func TestNewRefusesBadOptions(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestMetricsAreRegisteredOnceOrNotAtAll(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	opts := server.Options{Handler: echo, Registerer: registry}
-	if _, err := server.New(opts); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := server.New(opts); err == nil {
-		t.Error("a second server has the same metrics as the first")
-	}
-	for range 2 {
-		if _, err := server.New(server.Options{Handler: echo}); err != nil {
-			t.Errorf("without a registerer: %v", err)
-		}
 	}
 }

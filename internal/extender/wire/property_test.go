@@ -10,7 +10,6 @@ import (
 	"testing"
 	"unicode/utf16"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,62 +42,23 @@ func arguments(t *rapid.T) *extenderv1.ExtenderArgs {
 	return args
 }
 
-// decodedArguments returns a request for drawn arguments in kube-scheduler's own encoding or in another one, with the arguments
-// as encoding/json decodes them.
-func decodedArguments(t *rapid.T) (*wire.Request, *extenderv1.ExtenderArgs) {
+// decodedArguments returns a request for drawn arguments in kube-scheduler's own encoding or in
+// another one, which is what encoding/json decodes.
+func decodedArguments(t *rapid.T) *wire.Request {
 	body := marshal(t, arguments(t))
 	if rapid.Bool().Draw(t, "respell") {
 		body = respell(body, rapid.Uint64().Draw(t, "spelling"))
 	}
-	var args extenderv1.ExtenderArgs
-	if err := json.Unmarshal(body, &args); err != nil {
+	want, err := readReference(body)
+	if err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
 	r := &wire.Request{}
 	if err := r.Decode(body); err != nil {
 		t.Fatalf("%v in %s", err, body)
 	}
-	return r, &args
-}
-
-func TestDecodeAgreesWithArguments(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		r, args := decodedArguments(t)
-		var pod corev1.Pod
-		if err := json.Unmarshal(r.Pod(), &pod); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(args.Pod, &pod); diff != "" {
-			t.Fatalf("the Pod differs (-want +got):\n%s", diff)
-		}
-		if uid, version := r.PodVersion(); string(uid) != string(pod.UID) || string(version) != pod.ResourceVersion {
-			t.Fatalf("the pod has UID %q and version %q, want %q and %q", uid, version, pod.UID, pod.ResourceVersion)
-		}
-		if args.NodeNames != nil {
-			var names []string
-			for i := range r.Len() {
-				names = append(names, string(r.Name(i)))
-			}
-			if diff := cmp.Diff(*args.NodeNames, names); diff != "" || r.Mode() != wire.Names {
-				t.Fatalf("mode %v, other names (-want +got):\n%s", r.Mode(), diff)
-			}
-			return
-		}
-		var nodes []corev1.Node
-		for i := range r.Len() {
-			var node corev1.Node
-			if err := json.Unmarshal(r.Node(i), &node); err != nil {
-				t.Fatal(err)
-			}
-			if node.Name != string(r.Name(i)) {
-				t.Fatalf("got name %q of node %s", r.Name(i), r.Node(i))
-			}
-			nodes = append(nodes, node)
-		}
-		if diff := cmp.Diff(args.Nodes.Items, nodes); diff != "" || r.Mode() != wire.Nodes {
-			t.Fatalf("mode %v, other nodes (-want +got):\n%s", r.Mode(), diff)
-		}
-	})
+	requireSame(t, r, want)
+	return r
 }
 
 // Requests in which a few tokens are missing, repeated, or replaced by others are almost valid, and scanners are most likely to
@@ -137,10 +97,11 @@ func TestDecodeOfNearlyRightRequests(t *testing.T) {
 	})
 }
 
+// Any request of kube-scheduler is decoded, and any decision about it is encoded.
 func TestResponsesHaveTheDecision(t *testing.T) {
 	text := rapid.OneOf(rapid.SampledFrom([]string{"no GPU", "no license", ""}), rapid.String())
 	rapid.Check(t, func(t *rapid.T) {
-		r, _ := decodedArguments(t)
+		r := decodedArguments(t)
 		var kept []int32
 		var failed, unresolvable []wire.Failure
 		scores := make([]int64, r.Len())
