@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxNodeCaches and maxNodeCacheBytes limit what an Engine caches about nodes: with 5,000 nodes,
-	// the memory suffices for about 200 signatures.
+	// maxNodeCaches and maxNodeCacheBytes limit what an Engine caches about nodes: with 5,000
+	// nodes, the memory suffices for about 200 signatures.
 	maxNodeCaches     = 256
 	maxNodeCacheBytes = 16 << 20
 	// minCachedNodes is how many nodes a request must have to use the cache.

@@ -505,8 +505,8 @@ func compareNodes(t *rapid.T, e *engine.Engine, req engine.Request, result *engi
 	}
 }
 
-// compareBest fails the test unless Best chooses the nodes with the largest totals by the model, and
-// asks about no node that is worse.
+// compareBest fails the test unless Best chooses the nodes with the largest totals by the model,
+// and asks about no node that is worse.
 func compareBest(t *rapid.T, m model, e *engine.Engine, pod *corev1.Pod, view *snapshot.View) {
 	nodes := slices.Collect(view.All())
 	if len(nodes) == 0 {
