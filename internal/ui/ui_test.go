@@ -554,12 +554,12 @@ func TestOverview(t *testing.T) {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "outboard_config_info"}, []string{"digest"})
 	w.registry.MustRegister(info)
 	info.WithLabelValues("abc").Set(1)
-	calls := callmetrics.New(w.registry).Of("/", decision.Filter)
+	calls := callmetrics.New(w.registry)
 	w.log.Add(&decision.Record{Time: noon, Verb: decision.Filter, Profile: "/", Pod: decision.Pod{SchedulerName: "batch"}}, nil)
 	source, count := w.source(), func() {}
 	source.Repeat = func(f func()) { count = f }
 	handlers := ui.Handlers(source)
-	calls.Observe(time.Millisecond, nil, nil)
+	calls.Observe("/", decision.Filter, time.Millisecond, nil, nil)
 	calls.Observe(time.Millisecond, nil, fmt.Errorf("failed"))
 	count() // before anybody looks
 	for i, took := range []time.Duration{time.Millisecond, 3 * time.Millisecond} {

@@ -248,7 +248,7 @@ func (w *world) retry() {
 func (w *world) record(verb decision.Verb, r *decision.Record, scores *decision.Scores) {
 	r.Verb, r.Profile, r.Time, r.Duration = verb, "/", w.now, time.Duration(200+w.random.IntN(1800))*time.Microsecond
 	w.log.Add(r, scores)
-	w.calls.Of("/", verb).Observe(r.Duration, r, nil)
+	w.calls.Observe("/", verb, r.Duration, r, nil)
 }
 
 // lastMinute counts calls as they come in a minute, and keeps some of them.
@@ -258,7 +258,7 @@ func (w *world) lastMinute() {
 			w.log.Add(&decision.Record{Time: noon.Add(-41 * time.Second), Verb: verb, Profile: "/", Pod: decision.Pod{Namespace: "team-a", Name: "gone", SchedulerName: corev1.DefaultSchedulerName}}, nil)
 		}
 		for i := range n {
-			w.calls.Of("/", verb).Observe(time.Duration(200+i*37)*time.Microsecond, nil, nil)
+			w.calls.Observe("/", verb, time.Duration(200+i*37)*time.Microsecond, nil, nil)
 		}
 	}
 }
