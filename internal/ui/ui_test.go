@@ -560,11 +560,11 @@ func TestOverview(t *testing.T) {
 	source.Repeat = func(f func()) { count = f }
 	handlers := ui.Handlers(source)
 	calls.Observe("/", decision.Filter, time.Millisecond, nil, nil)
-	calls.Observe(time.Millisecond, nil, fmt.Errorf("failed"))
+	calls.Observe("/", decision.Filter, time.Millisecond, nil, fmt.Errorf("failed"))
 	count() // before anybody looks
 	for i, took := range []time.Duration{time.Millisecond, 3 * time.Millisecond} {
 		w.now = w.now.Add(10 * time.Second)
-		calls.Observe(took, nil, []error{nil, fmt.Errorf("failed")}[i])
+		calls.Observe("/", decision.Filter, took, nil, []error{nil, fmt.Errorf("failed")}[i])
 	}
 	res := get(t, handlers, ui.OverviewPath)
 	o := decode[ui.Overview](t, res)
