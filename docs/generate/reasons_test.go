@@ -105,7 +105,7 @@ var callCode = []string{
 // notOnThePage has the errors in callCode that are not on the page, by why.
 var notOnThePage = map[string][]string{
 	"they only say where another error occurred": {
-		"node %s: %w", "node %s: %w: %w", "%w (%w)", "reading: %w", "releasing: %w", "revoking: %w",
+		"node %s: %w", "node %s: %w: %w", "%w (%w)", "reading: %w", "%s: %w",
 	},
 	"they follow decoding the pod, or decoding node NODE": {
 		"it has %d bytes of JSON, the limit is %d", "decoding it may take %d bytes of memory, the limit is %d",

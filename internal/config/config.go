@@ -153,7 +153,7 @@ type ClientConnection struct {
 	Kubeconfig string `json:"kubeconfig"`
 	// Context is the context in the kubeconfig; "" (the default) is its current context.
 	Context string `json:"context"`
-	// QPS is the maximum average rate of Bindings per second, 1..10000, and of requests about ledgers.
+	// QPS is the maximum average rate of Bindings, and of requests about ledgers, per second.
 	// Default 100.
 	QPS int `json:"qps" limits:"1..10000"`
 	// Burst is the maximum number of each of them in a burst, qps..100000. Default 200.

@@ -129,7 +129,7 @@ func (p *devices) namedBy(node *corev1.Node) ([]unit, *policy.Reason) {
 	if strings.TrimSpace(text) == "" {
 		return nil, noDevices
 	}
-	entries := p.config.UnitsFrom.Items(text)
+	entries := slices.Collect(p.config.UnitsFrom.Items(text))
 	if len(entries) > snapshot.MaxLedgerUnits {
 		return nil, invalidDevices
 	}

@@ -65,7 +65,7 @@ func (hw *hardware) capacity(gpu int) int64 {
 func sizesOf(node *corev1.Node, c *Config, memory int64) (sizes []int64, wrong string) {
 	count := amount(node.Status.Capacity, countResource)
 	if text, declared := c.SizesFrom.Of(node); declared {
-		sizes := parseSizes(c.SizesFrom.Items(text))
+		sizes := parseSizes(slices.Collect(c.SizesFrom.Items(text)))
 		switch {
 		case sizes == nil:
 			wrong = "must be whole numbers, at most 64"

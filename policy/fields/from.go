@@ -2,7 +2,6 @@ package fields
 
 import (
 	"iter"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,11 +30,11 @@ func (f *From) Of(object metav1.Object) (text string, declared bool) {
 
 // Items returns the items of a list that an object declares, as List does. Commas separate them in an annotation, and underscores in a
 // label, in which Kubernetes allows no commas.
-func (f *From) Items(text string) []string {
+func (f *From) Items(text string) iter.Seq[string] {
 	if f.Annotation != "" {
-		return slices.Collect(List(text, ","))
+		return List(text, ",")
 	}
-	return slices.Collect(List(text, "_"))
+	return List(text, "_")
 }
 
 // List yields the items of a list in a label or an annotation, without the spaces around them.

@@ -2,6 +2,7 @@ package fields_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ func TestFrom(t *testing.T) {
 		text, declared := tt.from.Of(node)
 		got := fmt.Sprint(text, " ", declared)
 		if declared {
-			got += fmt.Sprintf(" %s %q", tt.from, tt.from.Items(text))
+			got += fmt.Sprintf(" %s %q", tt.from, slices.Collect(tt.from.Items(text)))
 		}
 		if got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.from, got, tt.want)

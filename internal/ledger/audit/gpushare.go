@@ -203,11 +203,14 @@ func allocation(text string, memory int64) map[string]int64 {
 // is invalid.
 func (in *Input) gpusOf(node *corev1.Node) []int64 {
 	if text, declared := in.SizesFrom.Of(node); declared {
-		items := in.SizesFrom.Items(text)
-		sizes := make([]int64, min(maxGPUs, len(items)))
-		for i := range sizes {
-			if size, err := strconv.ParseInt(strings.TrimSpace(items[i]), 10, 64); err == nil {
-				sizes[i] = size
+		var sizes []int64
+		for item := range in.SizesFrom.Items(text) {
+			size, err := strconv.ParseInt(item, 10, 64)
+			if err != nil {
+				size = 0
+			}
+			if sizes = append(sizes, size); len(sizes) == maxGPUs {
+				break
 			}
 		}
 		return sizes
