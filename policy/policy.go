@@ -173,19 +173,19 @@ type ReserveRequest struct {
 	At time.Time
 }
 
-// Packing says which of two nodes, or of two units of a node, is better.
-type Packing string
+// ScoringStrategyType says which of two nodes, or of two units of a node, is better.
+type ScoringStrategyType string
 
 const (
 	// BinPack prefers those with less left.
-	BinPack Packing = "BinPack"
+	BinPack ScoringStrategyType = "BinPack"
 	// Spread prefers those with more left.
-	Spread Packing = "Spread"
+	Spread ScoringStrategyType = "Spread"
 )
 
 // Score returns the score of a node that uses this much of its capacity. used is 0 to capacity, and
 // capacity 1 to claims.MaxCapacity: a hundred times that must not overflow.
-func (p Packing) Score(used, capacity int64) int64 {
+func (p ScoringStrategyType) Score(used, capacity int64) int64 {
 	if p == Spread {
 		used = capacity - used
 	}
@@ -194,7 +194,7 @@ func (p Packing) Score(used, capacity int64) int64 {
 
 // Compare returns less than 0 if what has this much left is better than what has the other amount
 // left, more than 0 if it is worse, and 0 if both are equally good.
-func (p Packing) Compare(left, other int64) int {
+func (p ScoringStrategyType) Compare(left, other int64) int {
 	if p == Spread {
 		return cmp.Compare(other, left)
 	}

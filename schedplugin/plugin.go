@@ -138,7 +138,7 @@ func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !prepared.Concerns() && !e.Reserves() {
+	if !prepared.Applies() && !e.Reserves() {
 		return nil, nil
 	}
 	return &attempt{Cycle: prepared, plugin: p, profile: profile.Path, engine: e, pod: trimmed, view: view, started: started}, nil

@@ -122,9 +122,9 @@ func (b *Builder) AssumePod(pod *corev1.Pod, node string) {
 		b.place(pod, node)
 		return
 	}
-	room := b.View().room // with what has changed before
+	freed := b.View().freed // with what has changed before
 	b.place(pod, node)
-	b.View().room = room // a View in which a node has one more pod frees nothing
+	b.View().freed = freed // a View in which a node has one more pod frees nothing
 }
 
 // place puts the pod on the node; "": on none.
@@ -269,7 +269,7 @@ func (b *Builder) View() *View {
 	if b.current != nil {
 		*next = *b.current
 	}
-	next.generation, next.room = next.generation+1, next.room+1
+	next.generation, next.freed = next.generation+1, next.freed+1
 	// Build in order of row: then the nodes that a request reads one after the other are near each
 	// other in memory, which is most of the cost of reading a node.
 	var changed []*Node

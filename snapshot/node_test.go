@@ -244,7 +244,7 @@ func TestWithoutPod(t *testing.T) {
 	}
 }
 
-// A pod that is assumed makes no room, and every other change may.
+// A pod that is assumed makes no freed, and every other change may.
 func TestRoom(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(node("a"))
@@ -259,7 +259,7 @@ func TestRoom(t *testing.T) {
 	for _, step := range []struct {
 		what   string
 		change func()
-		room   bool
+		freed  bool
 	}{
 		{"a pod is assumed", func() { b.AssumePod(pod("p", ""), "a") }, false},
 		{"another is assumed", func() { b.AssumePod(pod("q", ""), "a") }, false},
@@ -271,13 +271,13 @@ func TestRoom(t *testing.T) {
 		{"a pod is nominated", func() { b.SetPod(nominated("s", "a")) }, true},
 		{"it is assumed on its node", func() { b.AssumePod(nominated("s", "a"), "a") }, false},
 		{"another is nominated", func() { b.SetPod(nominated("t", "a")) }, true},
-		{"it is assumed on another node, and leaves the room for it", func() { b.AssumePod(nominated("t", "a"), "b") }, true},
+		{"it is assumed on another node, and leaves the freed for it", func() { b.AssumePod(nominated("t", "a"), "b") }, true},
 		{"a node changes while a pod is assumed", func() { b.SetNode(node("c")); b.AssumePod(pod("r", ""), "a") }, true},
 	} {
 		step.change()
 		next := b.View()
-		if next.Generation() <= last.Generation() || (next.Room() > last.Room()) != step.room {
-			t.Errorf("%s: View %d with room %d, then View %d with room %d", step.what, last.Generation(), last.Room(), next.Generation(), next.Room())
+		if next.Generation() <= last.Generation() || (next.FreedGeneration() > last.FreedGeneration()) != step.freed {
+			t.Errorf("%s: View %d with freed %d, then View %d with freed %d", step.what, last.Generation(), last.FreedGeneration(), next.Generation(), next.FreedGeneration())
 		}
 		last = next
 	}

@@ -18,9 +18,9 @@ func TestNominated(t *testing.T) {
 		return p
 	}
 	type step struct {
-		do   string
-		want string // the node to which the pod is nominated
-		room bool   // another pod may fit that did not fit before
+		do    string
+		want  string // the node to which the pod is nominated
+		freed bool   // another pod may fit that did not fit before
 	}
 	for name, steps := range map[string][]step{
 		"to another node":          {{"set a", "a", true}, {"set b", "b", true}, {"set", "", true}},
@@ -55,8 +55,8 @@ func TestNominated(t *testing.T) {
 				for _, p := range b.View().Nominated() {
 					got += p.Status.NominatedNodeName
 				}
-				if room := b.View().Room() != before.Room(); got != step.want || room != step.room {
-					t.Errorf("after step %d, %s: nominated to %q, makes room: %t; want %q and %t", i, step.do, got, room, step.want, step.room)
+				if freed := b.View().FreedGeneration() != before.FreedGeneration(); got != step.want || freed != step.freed {
+					t.Errorf("after step %d, %s: nominated to %q, makes freed: %t; want %q and %t", i, step.do, got, freed, step.want, step.freed)
 				}
 			}
 		})

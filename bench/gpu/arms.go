@@ -15,7 +15,7 @@ import (
 // arm is one way to place pods.
 type arm struct {
 	name     string
-	strategy policy.Packing
+	strategy policy.ScoringStrategyType
 	// shortlist is how many nodes filter returns; 0: all that fit.
 	shortlist int
 	// prioritize makes kube-scheduler ask for scores, which decide.

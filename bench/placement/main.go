@@ -64,7 +64,7 @@ const (
 // contender is a way to place pods.
 type contender struct {
 	name     string
-	strategy policy.Packing
+	strategy policy.ScoringStrategyType
 	known    bool // from all pods, before the first comes
 	// shortlist is how many nodes filter answers with; 0: all that fit.
 	shortlist int

@@ -12,10 +12,10 @@ import (
 
 // The types of scoring strategies that New knows in addition to those of GPUMemory.
 const (
-	ScoreBestFit policy.Packing = "BestFit"
-	ScoreFGD     policy.Packing = "FGD"
+	ScoreBestFit policy.ScoringStrategyType = "BestFit"
+	ScoreFGD     policy.ScoringStrategyType = "FGD"
 	// ScoreNone rates all nodes equally.
-	ScoreNone policy.Packing = "None"
+	ScoreNone policy.ScoringStrategyType = "None"
 )
 
 // FGD is Fragmentation Gradient Descent.
@@ -46,7 +46,7 @@ func Even() strategy.Strategy {
 }
 
 // Packed rates nodes by what a pod with GPUs leaves free of them: as GPUMemory does with BinPack and Spread.
-func Packed(packing policy.Packing) strategy.Strategy {
+func Packed(packing policy.ScoringStrategyType) strategy.Strategy {
 	return rateNodes(string(packing), func(n *placement.Node, s placement.Shape) placement.Cost {
 		if s.GPUs == 0 {
 			return 0
@@ -107,7 +107,7 @@ func NewFirstFit(config gpumemory.Config) (policy.Policy, error) {
 	return gpumemory.NewWith(config, FirstFit(of(config.ScoringStrategy.Type)))
 }
 
-func of(packing policy.Packing) strategy.Strategy {
+func of(packing policy.ScoringStrategyType) strategy.Strategy {
 	switch packing {
 	case ScoreBestFit:
 		return BestFitOf(maxCPU)

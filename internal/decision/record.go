@@ -101,8 +101,8 @@ func PodOf(pod *corev1.Pod) Pod {
 type Policy struct {
 	Name   string `json:"name"`
 	Weight int64  `json:"weight"`
-	// Unconcerned is true if the policy does not apply to the pod.
-	Unconcerned bool `json:"unconcerned,omitempty"`
+	// Skipped is true if the policy does not apply to the pod.
+	Skipped bool `json:"skipped,omitempty"`
 	// IgnoredError is the error of a policy that failed and was ignored (failurePolicy: Ignore).
 	IgnoredError string `json:"ignoredError,omitempty"`
 	// Duration is the time the policy took; 0 if it was not measured.

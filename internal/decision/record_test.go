@@ -46,7 +46,7 @@ func TestText(t *testing.T) {
 			Policies: []decision.Policy{
 				{Name: "GPUMemory", Weight: 5},
 				{Name: "Utilization", Weight: 2, IgnoredError: "policy Utilization: panic: boom"},
-				{Name: "License", Unconcerned: true},
+				{Name: "License", Skipped: true},
 			},
 			Rejections: []decision.Rejection{
 				{Policy: "GPUMemory", Code: "NoSingleGPU", Text: "no single GPU has enough free memory", Unit: "MiB", Nodes: 20, Nearest: []decision.Miss{

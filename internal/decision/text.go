@@ -31,7 +31,7 @@ func (r *Record) Text(w io.Writer) error {
 		switch {
 		case p.IgnoredError != "":
 			fmt.Fprintf(&b, "  %s failed and was ignored: %s\n", p.Name, Plain(strings.TrimPrefix(p.IgnoredError, "policy "+p.Name+": ")))
-		case p.Unconcerned:
+		case p.Skipped:
 			fmt.Fprintf(&b, "  %s does not apply to this pod\n", p.Name)
 		}
 	}

@@ -64,10 +64,10 @@ type Cycle struct {
 
 // prepared is one policy, prepared for the pod.
 type prepared struct {
-	unconcerned bool
-	countsPods  bool                        // it counts pods on nodes
-	ignored     atomic.Pointer[PolicyError] // nil: it has not failed
-	took        time.Duration
+	skipped    bool
+	countsPods bool                        // it counts pods on nodes
+	ignored    atomic.Pointer[PolicyError] // nil: it has not failed
+	took       time.Duration
 
 	filter    policy.Filter         // or nil
 	explainer policy.Explainer      // or nil
@@ -88,8 +88,8 @@ func (e *Engine) Begin(ctx context.Context, pod *corev1.Pod, view *snapshot.View
 	return c, c.err
 }
 
-// Concerns reports whether any policy is concerned with the pod.
-func (c *Cycle) Concerns() bool { return c.any(func(*prepared) bool { return true }) }
+// Applies reports whether any policy is concerned with the pod.
+func (c *Cycle) Applies() bool { return c.any(func(*prepared) bool { return true }) }
 
 // CountsPods reports whether a policy that concerns the pod counts pods on nodes: see
 // [policy.Inputs].
@@ -99,7 +99,7 @@ func (c *Cycle) CountsPods() bool { return c.any(func(p *prepared) bool { return
 func (c *Cycle) Filters() bool { return c.any(func(p *prepared) bool { return p.filter != nil }) }
 
 // Scores reports whether nodes can differ in their totals.
-func (c *Cycle) Scores() bool { return c.Ranks() || c.engine.reserves && c.Concerns() }
+func (c *Cycle) Scores() bool { return c.Ranks() || c.engine.reserves && c.Applies() }
 
 // Ranks reports whether any policy scores the pod.
 func (c *Cycle) Ranks() bool { return len(c.scoring) > 0 }
@@ -130,7 +130,7 @@ func (c *Cycle) any(is func(*prepared) bool) bool {
 }
 
 // applies reports whether the policy concerns the pod, and has not failed.
-func (p *prepared) applies() bool { return !p.unconcerned && p.ignored.Load() == nil }
+func (p *prepared) applies() bool { return !p.skipped && p.ignored.Load() == nil }
 
 // Request is the input of one call: a pod, a view, and nodes.
 type Request struct {
@@ -196,7 +196,7 @@ func (c *Cycle) prepare(ctx context.Context) error {
 		c.policies[itself].filter = limit
 		return context.Cause(ctx)
 	}
-	c.policies[itself].unconcerned, c.signedFilters = true, true
+	c.policies[itself].skipped, c.signedFilters = true, true
 	for i, m := range c.engine.members {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -227,7 +227,7 @@ func (a always) Filter(*snapshot.Node) policy.Verdict { return policy.Verdict(a)
 // add adds the methods of the cycle of a member.
 func (c *Cycle) add(member int, cycle policy.Cycle) error {
 	m, p := &c.engine.members[member], &c.policies[member]
-	if p.unconcerned = cycle == nil; cycle == nil {
+	if p.skipped = cycle == nil; cycle == nil {
 		return nil
 	}
 	filter, filters := cycle.(policy.Filter)

@@ -148,7 +148,7 @@ func (m model) attempt(verb string, req engine.Request, skipped skips) (a answer
 	var all int64
 	for i, member := range m.members {
 		r := member.Policy.(rule)
-		p := decision.Policy{Name: member.Name, Weight: member.Weight, Unconcerned: r.Modulus == 0 && r.Slope == 0}
+		p := decision.Policy{Name: member.Name, Weight: member.Weight, Skipped: r.Modulus == 0 && r.Slope == 0}
 		all += 100 * member.Weight
 		_, skip := skipped[i]
 		if r.Slope != 0 && !skip {

@@ -22,7 +22,7 @@ func (c *Cycle) recordPolicies() []decision.Policy {
 	policies := make([]decision.Policy, 0, len(c.policies)-1)
 	for i, m := range c.engine.members[1:] {
 		p := &c.policies[1+i]
-		noted := decision.Policy{Name: m.Name, Weight: m.Weight, Unconcerned: p.unconcerned, Duration: p.took}
+		noted := decision.Policy{Name: m.Name, Weight: m.Weight, Skipped: p.skipped, Duration: p.took}
 		if failure := p.ignored.Load(); failure != nil {
 			noted.IgnoredError = failure.Error()
 		}

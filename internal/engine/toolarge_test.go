@@ -60,7 +60,7 @@ func TestPodTooLarge(t *testing.T) {
 				t.Errorf("FitsAny: %v, %v", any, err)
 			}
 			a, err := e.Begin(t.Context(), tc.pod, view)
-			if err != nil || !a.Filters() || !a.Concerns() {
+			if err != nil || !a.Filters() || !a.Applies() {
 				t.Fatalf("the attempt does not filter: %v", err)
 			}
 			if v, err := a.FilterNode(node); err != nil || v.Fits() != tc.fits {

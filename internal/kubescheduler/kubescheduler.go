@@ -156,14 +156,14 @@ func reports(n *snapshot.Node, name corev1.ResourceName) bool {
 	return !amount.IsZero()
 }
 
-// room is how much the pods on a node leave, less than 0 if they request more than it has.
-type room struct {
+// remaining is how much the pods on a node leave, less than 0 if they request more than it has.
+type remaining struct {
 	pods      int64
 	resources []request // a list, because maps of a few thousand nodes take longer to read
 }
 
 // left returns how much of the resource is left; it shares nothing with the room.
-func (r *room) left(name corev1.ResourceName) resource.Quantity {
+func (r *remaining) left(name corev1.ResourceName) resource.Quantity {
 	for i := range r.resources {
 		if r.resources[i].name == name {
 			return r.resources[i].amount.DeepCopy() // Add changes what copies of a large Quantity share
@@ -173,7 +173,7 @@ func (r *room) left(name corev1.ResourceName) resource.Quantity {
 }
 
 // free is the room on a node. A node keeps it, so that only changed nodes cost the sum over their pods.
-var free = snapshot.NewFact(func(n *snapshot.Node) room {
+var free = snapshot.NewFact(func(n *snapshot.Node) remaining {
 	left := maps.Clone(n.Object.Status.Allocatable)
 	if left == nil {
 		left = corev1.ResourceList{}
@@ -186,7 +186,7 @@ var free = snapshot.NewFact(func(n *snapshot.Node) room {
 		}
 	}
 	pods := n.Object.Status.Allocatable[corev1.ResourcePods]
-	r := room{pods: pods.Value() - int64(len(n.Pods)), resources: make([]request, 0, len(left))}
+	r := remaining{pods: pods.Value() - int64(len(n.Pods)), resources: make([]request, 0, len(left))}
 	for name, amount := range left {
 		r.resources = append(r.resources, request{name: name, amount: amount})
 	}

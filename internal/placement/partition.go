@@ -42,8 +42,8 @@ type Layout struct {
 // State is what is in use of a GPU. The zero value is nothing.
 type State int16
 
-// noRoom is the state after a partition that does not fit.
-const noRoom State = -1
+// unavailable is the state after a partition that does not fit.
+const unavailable State = -1
 
 // NewLayout returns the layout of a GPU with these counters and partitions, which are in the order
 // in which they are allocated; or nil if the GPU has too many states. A partition that uses no
@@ -70,7 +70,7 @@ func NewLayout(counters []int64, partitions []Partition) *Layout {
 	for s := 0; s < len(left); s++ {
 		next := make([]State, len(partitions))
 		for i, p := range partitions {
-			next[i] = noRoom
+			next[i] = unavailable
 			if after := without(left[s], p.Uses); after != nil {
 				next[i] = enter(after)
 			}
@@ -105,7 +105,7 @@ func without(counters, uses []int64) []int64 {
 // Take returns the state when the partition is in use as well; ok is false if it does not fit.
 func (l *Layout) Take(s State, partition int) (after State, ok bool) {
 	after = l.next[s][partition]
-	return after, after != noRoom
+	return after, after != unavailable
 }
 
 // Profile returns the profile of the partition.
@@ -171,7 +171,7 @@ func (w *Waste) partitionValues(n *Node) *PartitionValues {
 // First returns the device that a request for the profile gets: the first one that fits.
 func (p *Partitioned) First(profile int) (d Device, ok bool) {
 	for _, d := range p.Devices {
-		if p.Layout.profiles[d.Partition] == profile && p.Layout.next[p.GPUs[d.GPU]][d.Partition] != noRoom {
+		if p.Layout.profiles[d.Partition] == profile && p.Layout.next[p.GPUs[d.GPU]][d.Partition] != unavailable {
 			return d, true
 		}
 	}
@@ -190,7 +190,7 @@ func NewPartitionValues(l *Layout, came []float64) *PartitionValues {
 	v := &PartitionValues{l, make([]float64, len(l.next))}
 	sum := 0.0
 	for _, p := range slices.Compact(slices.Sorted(slices.Values(l.profiles))) {
-		all := l.room(0, p)
+		all := l.placesOf(0, p)
 		if all == 0 {
 			continue
 		}
@@ -200,7 +200,7 @@ func NewPartitionValues(l *Layout, came []float64) *PartitionValues {
 		}
 		sum += weight
 		for s := range v.states {
-			v.states[s] += weight * float64(l.room(State(s), p)) / float64(all)
+			v.states[s] += weight * float64(l.placesOf(State(s), p)) / float64(all)
 		}
 	}
 	for s := range v.states {
@@ -210,9 +210,9 @@ func NewPartitionValues(l *Layout, came []float64) *PartitionValues {
 }
 
 // room returns how many partitions of the profile still fit, one after the other.
-func (l *Layout) room(s State, profile int) (count int) {
+func (l *Layout) placesOf(s State, profile int) (count int) {
 	for i := 0; i < len(l.profiles); i++ {
-		if l.profiles[i] == profile && l.next[s][i] != noRoom {
+		if l.profiles[i] == profile && l.next[s][i] != unavailable {
 			s = l.next[s][i]
 			count++
 			i-- // it may fit again

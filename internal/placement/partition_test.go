@@ -205,7 +205,7 @@ func TestLayoutOfAllCounters(t *testing.T) {
 	}
 	first, _ := l.Take(0, 0)
 	v := NewPartitionValues(l, nil)
-	if v.states[0] != 1 || l.room(first, 0) != 6 || l.room(first, 3) != 2 || l.room(first, 4) != 1 || l.room(first, 7) != 0 {
+	if v.states[0] != 1 || l.placesOf(first, 0) != 6 || l.placesOf(first, 3) != 2 || l.placesOf(first, 4) != 1 || l.placesOf(first, 7) != 0 {
 		t.Errorf("an empty GPU is worth %v", v.states[0])
 	}
 }

@@ -89,7 +89,7 @@ type GPU struct {
 // whole reports whether no pod uses the GPU.
 func (g GPU) whole() bool { return g.Free == g.Size && g.Size > 0 }
 
-// Fits reports whether the GPU has room for the shape.
+// Fits reports whether the GPU has free for the shape.
 func (g GPU) Fits(s Shape) bool {
 	if s.Share == 0 {
 		return g.whole()
@@ -112,7 +112,7 @@ type Node struct {
 	CPU, Memory                 int64 // free, in the units of Shape; negative counts as nothing
 	CPUCapacity, MemoryCapacity int64
 	GPUs                        []GPU // at most MaxGPUs
-	// FirstFit says that a pod gets the first GPUs with room, in the order of GPUs, because another
+	// FirstFit says that a pod gets the first GPUs with free, in the order of GPUs, because another
 	// component selects them: kube-scheduler does so for claims of devices. Then only the node can
 	// be selected.
 	FirstFit bool
@@ -140,7 +140,7 @@ func wholes(gpus []GPU) int {
 	return count
 }
 
-// Fits reports whether the node has room for the shape.
+// Fits reports whether the node has free for the shape.
 func (n *Node) Fits(s Shape) bool {
 	if s.CPU > n.CPU || s.Memory > n.Memory {
 		return false
@@ -155,19 +155,19 @@ func (n *Node) Fits(s Shape) bool {
 	if s.GPUs > len(n.GPUs) || !s.Models.Has(n.Model) {
 		return false
 	}
-	room := 0
+	free := 0
 	for _, g := range n.GPUs {
 		if g.Fits(s) {
-			room++
+			free++
 		}
 	}
-	return room >= s.GPUs
+	return free >= s.GPUs
 }
 
-// FirstFree means the GPUs with the lowest indices that have room.
+// FirstFree means the GPUs with the lowest indices that have free.
 const FirstFree = -1
 
-// TakeFirst takes what the shape requests from the first GPUs with room.
+// TakeFirst takes what the shape requests from the first GPUs with free.
 func TakeFirst(gpus []GPU, s Shape) {
 	left := s.GPUs
 	for i := range gpus {

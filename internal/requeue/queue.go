@@ -33,7 +33,7 @@ type id struct {
 
 // evaluation identifies what a pod was evaluated with.
 type evaluation struct {
-	room   uint64 // of the View
+	freed  uint64 // of the View
 	engine *engine.Engine
 }
 

@@ -153,7 +153,7 @@ func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, why *dec
 	}
 	var added, wasRequeued bool
 	r.update(func(q *queue) {
-		added, wasRequeued = q.rejected(i, req.Pod, n, main, evaluation{req.View.Room(), e}, time.Now())
+		added, wasRequeued = q.rejected(i, req.Pod, n, main, evaluation{req.View.FreedGeneration(), e}, time.Now())
 	})
 	if !added {
 		r.metrics.dropped.Inc()
@@ -162,7 +162,7 @@ func (r *Requeuer) rejected(i id, req engine.Request, unknown []string, why *dec
 		r.metrics.requeues.WithLabelValues(outcomeRejected).Inc()
 	}
 	// Run may have seen the newer View already.
-	if wasRequeued || r.options.Cluster.View().Room() != req.View.Room() {
+	if wasRequeued || r.options.Cluster.View().FreedGeneration() != req.View.FreedGeneration() {
 		r.signal()
 	}
 }
@@ -267,7 +267,7 @@ func (r *Requeuer) nextFitting(ctx context.Context, now time.Time) (*pendingPod,
 			continue
 		}
 		view := r.options.Cluster.View()
-		eval := evaluation{view.Room(), e}
+		eval := evaluation{view.FreedGeneration(), e}
 		if p.evaluated == eval {
 			continue
 		}

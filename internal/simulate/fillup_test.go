@@ -113,7 +113,7 @@ func TestOrderIsWhatFillsUp(t *testing.T) {
 // learns from the arrivals leaves fewer. (This is not so for every mix: see the README of GPUMemory.)
 func TestLeastWasteFillsBetter(t *testing.T) {
 	jobs := []Job{job("a", 4, 0), job("b", 6, 0), job("c", 10, 0)}
-	mean := func(strategy policy.Packing) float64 {
+	mean := func(strategy policy.ScoringStrategyType) float64 {
 		sum := 0.0
 		for seed := range uint64(5) {
 			f, err := world(t, machines(20, 4), strategy).FillUp(t.Context(), jobs, seed, 1, nil)

@@ -55,7 +55,7 @@ func job(name string, units int, lifetime time.Duration) Job {
 }
 
 // gpuEngine runs only GPUMemory.
-func gpuEngine(t testing.TB, strategy policy.Packing, shortlist int) *engine.Engine {
+func gpuEngine(t testing.TB, strategy policy.ScoringStrategyType, shortlist int) *engine.Engine {
 	t.Helper()
 	config := gpumemory.Defaults()
 	config.ScoringStrategy.Type, config.MultiGPU = strategy, true
@@ -70,7 +70,7 @@ func gpuEngine(t testing.TB, strategy policy.Packing, shortlist int) *engine.Eng
 	return e
 }
 
-func world(t testing.TB, nodes []*corev1.Node, strategy policy.Packing) *World {
+func world(t testing.TB, nodes []*corev1.Node, strategy policy.ScoringStrategyType) *World {
 	return &World{
 		Nodes: nodes, Resource: gpuMemory, Scheduler: Scheduler{ResourceScore: LeastAllocated},
 		Extenders: []Extender{{Engine: gpuEngine(t, strategy, 1), Weight: 1}},

@@ -93,15 +93,15 @@ func (r *run) schedule(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	if err := r.bind(ctx, r.concerned(pod), pod, n, needs); err != nil || r.onBound == nil {
+	if err := r.bind(ctx, r.interested(pod), pod, n, needs); err != nil || r.onBound == nil {
 		return err
 	}
 	r.onBound(r.builder.Pod(pod.UID))
 	return nil
 }
 
-// concerned returns the extenders that kube-scheduler calls for the pod.
-func (r *run) concerned(pod *corev1.Pod) (all []Extender) {
+// interested returns the extenders that kube-scheduler calls for the pod.
+func (r *run) interested(pod *corev1.Pod) (all []Extender) {
 	requested := func(name corev1.ResourceName) bool { return snapshot.NamesResource(pod, name) }
 	for _, x := range r.extenders {
 		if len(x.Managed) == 0 || slices.ContainsFunc(x.Managed, requested) {
@@ -115,7 +115,7 @@ func (r *run) concerned(pod *corev1.Pod) (all []Extender) {
 func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node, error) {
 	r.filter(pod, needs)
 	r.rejected = nil
-	extenders := r.concerned(pod)
+	extenders := r.interested(pod)
 	for i := range extenders {
 		if x := &extenders[i]; x.has(decision.Filter) && len(r.found) > 0 {
 			if err := r.callFilter(ctx, x, pod); err != nil {

@@ -53,7 +53,7 @@ func (s *seen) TouchPod(context.Context, string, string, types.UID) (*corev1.Pod
 // earlier calls.
 func TestDecisionsAreTheExtenders(t *testing.T) {
 	for _, shortlist := range []int{0, 1, 3} {
-		for _, strategy := range []policy.Packing{policy.BinPack, gpumemory.LeastWaste} {
+		for _, strategy := range []policy.ScoringStrategyType{policy.BinPack, gpumemory.LeastWaste} {
 			t.Run(fmt.Sprintf("%s shortlist %d", strategy, shortlist), func(t *testing.T) {
 				w := world(t, append(machines(8, 3), machine("plain", 0)), strategy)
 				w.Extenders[0].Engine = gpuEngine(t, strategy, shortlist)
@@ -297,12 +297,12 @@ func TestPodsThatAreNotManaged(t *testing.T) {
 	w := world(t, machines(2, 1), policy.BinPack)
 	w.Extenders[0].Managed = []corev1.ResourceName{gpuMemory}
 	r := w.begin(1)
-	if len(r.concerned(job("none", 0, 0).Pod)) > 0 || len(r.concerned(job("some", 1, 0).Pod)) == 0 {
+	if len(r.interested(job("none", 0, 0).Pod)) > 0 || len(r.interested(job("some", 1, 0).Pod)) == 0 {
 		t.Error("the extender gets calls for the wrong pods")
 	}
 	inits := job("none", 0, 0).Pod
 	inits.Spec.InitContainers = job("some", 1, 0).Pod.Spec.Containers
-	if len(r.concerned(inits)) == 0 {
+	if len(r.interested(inits)) == 0 {
 		t.Error("the extender gets no call for a pod whose init container requests the resource")
 	}
 }

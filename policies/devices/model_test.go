@@ -278,7 +278,7 @@ func configs() *rapid.Generator[devices.Config] {
 	return rapid.Custom(func(t *rapid.T) devices.Config {
 		c := devices.Defaults()
 		c.Resource = fpga
-		c.ScoringStrategy.Type = rapid.SampledFrom([]policy.Packing{policy.BinPack, policy.Spread}).Draw(t, "strategy")
+		c.ScoringStrategy.Type = rapid.SampledFrom([]policy.ScoringStrategyType{policy.BinPack, policy.Spread}).Draw(t, "strategy")
 		c.Units = rapid.SampledFrom([]devices.Units{devices.None, devices.Numbered, devices.Named}).Draw(t, "units")
 		switch c.Units {
 		case devices.None:

@@ -82,7 +82,7 @@ const (
 type ScoringStrategy struct {
 	// Type is BinPack (the default), which prefers those with less free, or Spread, which
 	// prefers those with more.
-	Type policy.Packing `json:"type" values:"BinPack,Spread"`
+	Type policy.ScoringStrategyType `json:"type" values:"BinPack,Spread"`
 }
 
 // GroupsFrom is where a node declares the groups of its units. A label cannot contain them.

@@ -39,7 +39,7 @@ func TestExplain(t *testing.T) {
 	usual := append(past(100, 1, 6, 0, ""), past(100, 1, 10, 0, "")...)
 	tests := []struct {
 		name     string
-		strategy policy.Packing
+		strategy policy.ScoringStrategyType
 		came     []*corev1.Pod
 		pod      *corev1.Pod
 		node     string // "": about the pod

@@ -44,7 +44,7 @@ func newGPUMemory(config Config, leastWaste strategy.Strategy) *gpuMemory {
 		p.ranker = strategy.New(strategy.Options{
 			Strategy: leastWaste,
 			Shapes:   func(strategy.Shapes, *snapshot.View, []*snapshot.Node) strategy.Shapes { return shapes },
-			Node:     func(n *snapshot.Node) placement.Node { return p.room(n, p.usage.Of(n)) },
+			Node:     func(n *snapshot.Node) placement.Node { return p.freeOn(n, p.usage.Of(n)) },
 		})
 	}
 	return p

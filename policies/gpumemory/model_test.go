@@ -187,8 +187,8 @@ func TestAgainstModel(t *testing.T) {
 	config := gpumemory.Defaults()
 	config.SizesFrom, config.MultiGPU = &fields.From{Annotation: "sizes"}, true
 	rapid.Check(t, func(t *rapid.T) {
-		config.GPUSelection = rapid.SampledFrom([]policy.Packing{policy.BinPack, policy.Spread}).Draw(t, "choose")
-		config.ScoringStrategy.Type = rapid.SampledFrom([]policy.Packing{policy.BinPack, policy.Spread}).Draw(t, "score")
+		config.GPUSelection = rapid.SampledFrom([]policy.ScoringStrategyType{policy.BinPack, policy.Spread}).Draw(t, "choose")
+		config.ScoringStrategy.Type = rapid.SampledFrom([]policy.ScoringStrategyType{policy.BinPack, policy.Spread}).Draw(t, "score")
 		p, err := gpumemory.New(config)
 		if err != nil {
 			t.Fatal(err)

@@ -54,15 +54,15 @@ func (p *gpuMemory) preferred(ask policy.ReserveRequest, n *snapshot.Node, u *us
 	if !possible {
 		return placement.FirstFree
 	}
-	room := p.room(n, u)
-	return ranking.GPU(&room)
+	free := p.freeOn(n, u)
+	return ranking.GPU(&free)
 }
 
-// room returns what is free of the node, with the given usage instead of the node's own.
-func (p *gpuMemory) room(n *snapshot.Node, u *usage) placement.Node {
-	room := strategy.Room(n)
+// free returns what is free of the node, with the given usage instead of the node's own.
+func (p *gpuMemory) freeOn(n *snapshot.Node, u *usage) placement.Node {
+	free := strategy.FreeOn(n)
 	if !p.hardware.Of(n).mixed {
-		room.Model = n.Object.Labels[p.config.ModelLabel]
+		free.Model = n.Object.Labels[p.config.ModelLabel]
 	}
 	if u.problem == nil {
 		for i := range u.gpus {
@@ -71,10 +71,10 @@ func (p *gpuMemory) room(n *snapshot.Node, u *usage) placement.Node {
 			if d.Healthy {
 				gpu.Free = d.Free()
 			}
-			room.GPUs = append(room.GPUs, gpu)
+			free.GPUs = append(free.GPUs, gpu)
 		}
 	}
-	return room
+	return free
 }
 
 // shapes are what pods request: it depends on the pod alone.

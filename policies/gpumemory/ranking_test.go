@@ -45,7 +45,7 @@ func sharingPod(name string, cpu, memory, count int64, models string) *corev1.Po
 	return pod
 }
 
-func strategic(t testing.TB, score policy.Packing) *gpuMemory {
+func strategic(t testing.TB, score policy.ScoringStrategyType) *gpuMemory {
 	t.Helper()
 	config := Defaults()
 	config.ScoringStrategy.Type = score

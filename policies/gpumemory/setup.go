@@ -20,7 +20,7 @@ type Config struct {
 	// GPUSelection says which GPU of a node a pod gets: BinPack (the default), the one with
 	// the least free memory that is enough, or Spread, the one with the most. Of equal
 	// GPUs, it gets the one with the lowest index.
-	GPUSelection policy.Packing `json:"gpuSelection" values:"BinPack,Spread"`
+	GPUSelection policy.ScoringStrategyType `json:"gpuSelection" values:"BinPack,Spread"`
 	// ScoringStrategy says which nodes are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 	// SizesFrom is where a node declares the memory of each GPU in order of index: "16,16,32" in an
@@ -56,12 +56,13 @@ type ScoringStrategy struct {
 	// Type is BinPack (the default), which prefers nodes with less free GPU memory; Spread,
 	// which prefers nodes with more; or LeastWaste, which ranks nodes by what
 	// the pods that usually arrive can still use, and selects the GPU as well.
-	Type policy.Packing `json:"type" values:"BinPack,Spread,LeastWaste"`
+	Type policy.ScoringStrategyType `json:"type" values:"BinPack,Spread,LeastWaste"`
 }
 
-// LeastWaste prefers nodes, and GPUs, where the least is wasted of what the pods that usually come could use. It is a Packing of this
+// LeastWaste prefers nodes, and GPUs, where the least is wasted of what the pods that usually come
+// could use. It is a ScoringStrategyType of this
 // policy alone.
-const LeastWaste policy.Packing = "LeastWaste"
+const LeastWaste policy.ScoringStrategyType = "LeastWaste"
 
 // Type is the policy as a configuration file knows it.
 func Type() policy.Type { return policy.TypeOf("GPUMemory", Defaults, New) }

@@ -32,7 +32,7 @@ type Config struct {
 type ScoringStrategy struct {
 	// Type is BinPack, which prefers clusters with less free, or Spread (the default), which prefers
 	// those with more.
-	Type policy.Packing `json:"type" values:"BinPack,Spread"`
+	Type policy.ScoringStrategyType `json:"type" values:"BinPack,Spread"`
 	// LocalScore is the score of local nodes, 0..100. Default 100: pods go to other clusters
 	// only if they fit on no local node.
 	LocalScore int32 `json:"localScore" limits:"0..100"`

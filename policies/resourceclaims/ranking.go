@@ -137,7 +137,7 @@ func (s *shapes) describe(request *firstfit.Request) (of *placement.Shape) {
 	}
 	for _, d := range without {
 		// A model with less than is requested is excluded by its size, and not by the claims.
-		if d.room().Fits(*of) && !slices.Contains(models, d.model) {
+		if d.free().Fits(*of) && !slices.Contains(models, d.model) {
 			excluded = append(excluded, d.model)
 		}
 	}
@@ -148,7 +148,7 @@ func (s *shapes) describe(request *firstfit.Request) (of *placement.Shape) {
 }
 
 // room is a node with the devices, and any number of processors.
-func (d *described) room() *placement.Node {
+func (d *described) free() *placement.Node {
 	return &placement.Node{Model: d.model, GPUs: d.gpus, Parts: d.parts, FirstFit: true}
 }
 

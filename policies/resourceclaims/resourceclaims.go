@@ -24,7 +24,7 @@ import (
 type resourceClaims struct {
 	config    Config
 	predictor *firstfit.Predictor
-	packing   policy.Packing // for nodes that are scored alone
+	packing   policy.ScoringStrategyType // for nodes that are scored alone
 	listed    *snapshot.Fact[policy.NodeUnits]
 	layouts   *lru.Cache       // of *layout, by name
 	ranker    *strategy.Ranker // nil: each node is scored alone
@@ -41,7 +41,7 @@ func newResourceClaims(config Config) *resourceClaims {
 	p.listed = snapshot.NewFact(p.list)
 	if p.packing == LeastWaste {
 		p.packing = policy.BinPack
-		p.ranker = strategy.New(strategy.Options{Strategy: strategy.LeastWaste(), Node: p.room, Shapes: p.shapesOf})
+		p.ranker = strategy.New(strategy.Options{Strategy: strategy.LeastWaste(), Node: p.free, Shapes: p.shapesOf})
 	}
 	return p
 }

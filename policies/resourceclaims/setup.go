@@ -16,7 +16,7 @@ type ScoringStrategy struct {
 	// Type is BinPack (the default), which prefers nodes whose devices are used more once the pod
 	// has its devices; Spread, which prefers nodes whose devices are used less; or LeastWaste,
 	// which ranks nodes by what the pods that usually arrive can still use.
-	Type policy.Packing `json:"type" values:"BinPack,Spread,LeastWaste"`
+	Type policy.ScoringStrategyType `json:"type" values:"BinPack,Spread,LeastWaste"`
 	// Driver is the driver of the devices that LeastWaste ranks by, and that the page shows.
 	Driver string `json:"driver" required:"must not be empty"`
 	// ModelAttribute is the attribute of these devices that names their model, for LeastWaste.
@@ -24,7 +24,7 @@ type ScoringStrategy struct {
 }
 
 // LeastWaste prefers nodes where the least is wasted of what the pods that usually come could use.
-const LeastWaste policy.Packing = "LeastWaste"
+const LeastWaste policy.ScoringStrategyType = "LeastWaste"
 
 // Type is the policy as a configuration file knows it.
 func Type() policy.Type { return policy.TypeOf("ResourceClaims", Defaults, New) }

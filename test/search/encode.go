@@ -241,7 +241,7 @@ var skipped = map[reflect.Type]bool{
 // skippedFields are derived from others, or steps do not see them.
 var skippedFields = map[string]bool{
 	"search.World.rejected":  true, // the replicas have it
-	"search.replica.cluster": true, "search.replica.owned": true, "search.replica.changes": true, "search.replica.shown": true, "search.replica.room": true,
+	"search.replica.cluster": true, "search.replica.owned": true, "search.replica.changes": true, "search.replica.shown": true, "search.replica.freed": true,
 
 	"cluster.State.lookups": true, "cluster.State.mu": true, "cluster.State.published": true, "cluster.State.unboundVersion": true,
 	"snapshot.Builder.budgets": true, "snapshot.Builder.dirtyBudgets": true, "snapshot.Builder.signals": true, "snapshot.Builder.freeRows": true,

@@ -443,7 +443,7 @@ func (w *World) showPod(r *replica) {
 	former, pod := r.pods[p], existing(shown)
 	r.pods[p] = pod
 	if former == nil {
-		r.room = unevaluated
+		r.freed = unevaluated
 	}
 	if pod == nil {
 		r.omitted[p], r.gone[p] = make([]bool, len(r.ledgers)), true

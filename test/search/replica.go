@@ -22,7 +22,7 @@ type replica struct {
 	changes []func(*offline) // of which the cluster is the result; another World may call them too
 	owned   bool             // no other World has the cluster, so that it can change
 	shown   *shown           // nil: the cluster has changed since
-	room    uint64           // of the last View for which the rejected pods were evaluated, or unevaluated
+	freed   uint64           // of the last View for which the rejected pods were evaluated, or unevaluated
 
 	podEvents    []event[*corev1.Pod]
 	ledgerEvents []event[*ledger.Object]
@@ -42,7 +42,7 @@ type replica struct {
 	omitted [][]bool // for each pod and ledger: the watch has shown that the pod is gone while it had a claim there, which the views omit
 }
 
-// unevaluated is no room of a View.
+// unevaluated is no freed of a View.
 const unevaluated = math.MaxUint64
 
 // event is a change that a watch will show. Each resource has one watch, which shows changes in their order.
@@ -123,7 +123,7 @@ func (w *World) started() replica {
 		}
 	}
 	r.change(func(c *offline) { c.SetComplete() })
-	r.room = r.cluster.View().Room()
+	r.freed = r.cluster.View().FreedGeneration()
 	r.look(w.scope)
 	return r
 }
@@ -241,7 +241,7 @@ func (r *replica) has(p int) bool {
 	return slices.ContainsFunc(r.calls, func(c call) bool { return c.pod == p && c.assumed })
 }
 
-// checkReader checks what everyone who reads from the replica sees: the pods in their views, the claims, and the room that is left.
+// checkReader checks what everyone who reads from the replica sees: the pods in their views, the claims, and the freed that is left.
 func (w *World) checkReader(i int) error {
 	r := &w.replicas[i]
 	wrong := func(format string, args ...any) error {

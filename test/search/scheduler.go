@@ -2,21 +2,21 @@ package search
 
 import corev1 "k8s.io/api/core/v1"
 
-// requeue has kube-scheduler retry the rejected pods that fit in the replica's view, if that may have more room than the last one.
+// requeue has kube-scheduler retry the rejected pods that fit in the replica's view, if that may have more freed than the last one.
 func (w *World) requeue(i int) {
 	r := &w.replicas[i]
-	room := r.cluster.View().Room()
+	freed := r.cluster.View().FreedGeneration()
 	for p, by := range w.rejected {
 		if by != i+1 {
 			continue
 		}
 		switch pod := r.cluster.PodByUID(w.scope.uid(p)); {
 		case pod == nil && r.unseen(p) != nil: // it is evaluated once the watch shows it
-		case pod == nil, pod.Spec.NodeName != "", room != r.room && len(w.fitting(r, p)) > 0:
+		case pod == nil, pod.Spec.NodeName != "", freed != r.freed && len(w.fitting(r, p)) > 0:
 			w.rejected[p] = 0
 		}
 	}
-	r.room = room
+	r.freed = freed
 }
 
 // fitting returns the nodes on which the pod fits, in the view of the replica or as kube-scheduler sees the node.

@@ -26,7 +26,7 @@ func (r *Ranker) Rank(view *snapshot.View, pod snapshot.PodEvent) (ranking Ranki
 }
 
 // Score implements policy.Score: the negative cost, in millionths of a GPU unless the strategy
-// defines another unit. kube-scheduler calls only for nodes where it found room: if there is none
+// defines another unit. kube-scheduler calls only for nodes where it found free: if there is none
 // here, it knows more, and the score is [policy.NoOpinion].
 func (r *Ranking) Score(n *snapshot.Node) int64 {
 	state := r.state.ranker.states.Of(n)

@@ -8,15 +8,15 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// room describes the node for the strategy: what is free of its processors and memory, and of the
+// free describes the node for the strategy: what is free of its processors and memory, and of the
 // driver's devices. Devices that are not alike are not described.
-func (p *resourceClaims) room(n *snapshot.Node) placement.Node {
-	room := strategy.Room(n)
+func (p *resourceClaims) free(n *snapshot.Node) placement.Node {
+	free := strategy.FreeOn(n)
 	if d := p.describe(hardwareOf(p.poolsOf(n))); d != nil {
-		room.Model, room.GPUs, room.Parts = d.model, d.gpus, d.parts
+		free.Model, free.GPUs, free.Parts = d.model, d.gpus, d.parts
 	}
-	room.FirstFit = true
-	return room
+	free.FirstFit = true
+	return free
 }
 
 // poolsOf returns the node's pools of the driver.

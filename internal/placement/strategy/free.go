@@ -8,19 +8,19 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Room returns what is free of the node's processors and memory.
-func Room(n *snapshot.Node) placement.Node {
+// FreeOn returns what is free of the node's processors and memory.
+func FreeOn(n *snapshot.Node) placement.Node {
 	cpu, memory := n.Object.Status.Allocatable[corev1.ResourceCPU], n.Object.Status.Allocatable[corev1.ResourceMemory]
-	room := placement.Node{
+	free := placement.Node{
 		CPU: cpu.MilliValue(), CPUCapacity: cpu.MilliValue(),
 		Memory: memory.Value(), MemoryCapacity: memory.Value(),
 	}
 	for i := range n.Pods {
 		pod := podSizes.Of(n, i)
-		room.CPU -= pod.cpu
-		room.Memory -= pod.memory
+		free.CPU -= pod.cpu
+		free.Memory -= pod.memory
 	}
-	return room
+	return free
 }
 
 // podSizes are what each pod on a node requests, as cpuAndMemory returns it.
