@@ -194,6 +194,12 @@ func (c *memoryCluster) ViewFor(types.UID) *snapshot.View { return c.view.Load()
 // Assumed implements extender.Cluster: no filter call waits for the pod of an earlier one.
 func (c *memoryCluster) Assumed(types.UID) string { return "assumed" }
 
+// Superseded implements extender.Cluster.
+func (c *memoryCluster) Superseded(*snapshot.View) <-chan struct{} { return nil }
+
+// PodByUID implements extender.Cluster.
+func (c *memoryCluster) PodByUID(uid types.UID) *corev1.Pod { return c.byUID[uid] }
+
 // Pod implements extender.Cluster.
 func (c *memoryCluster) Pod(uid types.UID, resourceVersion string) *corev1.Pod {
 	if pod := c.byUID[uid]; pod != nil && pod.ResourceVersion == resourceVersion {
