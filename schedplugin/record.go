@@ -73,7 +73,11 @@ func (a *attempt) recordFilter(fit int) *decision.Record {
 
 // recordScores records the scores in p.result. mu must be held.
 func (p *plugin) recordScores(a *attempt, started time.Time, err error) {
-	p.add(a.profile, decision.Prioritize, started, p.result.Record, p.result.Scores, err)
+	if r := p.result.Record; len(r.Top) > 0 {
+		p.result.Scores = p.add(a.profile, decision.Prioritize, started, r, p.result.Scores, err)
+	} else {
+		p.add(a.profile, decision.Prioritize, started, r, nil, err)
+	}
 }
 
 // recordError records that the policies could not be prepared.
@@ -84,12 +88,13 @@ func (p *plugin) recordError(pod *corev1.Pod, err error) {
 	}
 }
 
-// add completes the record, keeps it with the scores, which may be nil, and counts it.
-func (p *process) add(profile string, verb decision.Verb, started time.Time, r *decision.Record, scores *decision.Scores, err error) {
+// add completes the record, keeps it with the scores, which may be nil, and counts it. It returns a
+// slice for the scores of the next attempt.
+func (p *process) add(profile string, verb decision.Verb, started time.Time, r *decision.Record, scores *decision.Scores, err error) *decision.Scores {
 	r.Time, r.Duration, r.Verb, r.Profile = started, time.Since(started), verb, profile
 	if err != nil {
 		r.Error = err.Error()
 	}
 	p.metrics.Observe(profile, verb, r.Duration, r, err)
-	p.service.Log.Add(r, scores)
+	return p.service.Log.Add(r, scores)
 }

@@ -27,8 +27,9 @@ type Log struct {
 	ring    []entry
 	added   int // number of records added so far
 	pods    map[podKey]*entry
-	scores  int      // bytes
-	keeping int      // number of the first record that may still have scores
+	scores  int // bytes
+	keeping int // number of the first record that may still have scores
+	free    *Scores
 	journal *Journal // nil: none
 }
 
@@ -48,8 +49,10 @@ func NewLog(size int) *Log {
 }
 
 // Add appends the record, of which it cuts long lists and texts, and drops the oldest one if the
-// Log is full. scores are those of the call, and may be nil. Neither may be changed afterwards.
-func (l *Log) Add(r *Record, scores *Scores) {
+// Log is full. scores are those of the call, and may be nil. Neither may be changed afterwards. Add
+// returns Scores that are not needed any more, or nil: the caller may overwrite them, so that
+// keeping scores needs no new memory for each call.
+func (l *Log) Add(r *Record, scores *Scores) (unused *Scores) {
 	r.bound()
 	if l.journal != nil {
 		l.journal.offer(r)
@@ -66,12 +69,14 @@ func (l *Log) Add(r *Record, scores *Scores) {
 	}
 	l.pods[key] = e
 	if scores == nil {
-		return
+		return nil
 	}
 	l.scores += scores.size()
 	for l.keeping = max(l.keeping, l.added-len(l.ring)); l.scores > maxScores; l.keeping++ {
 		l.forget(&l.ring[l.keeping%len(l.ring)])
 	}
+	unused, l.free = l.free, nil
+	return unused
 }
 
 // drop removes the oldest of all records from its list; there is none if the ring is not full.
@@ -90,7 +95,7 @@ func (l *Log) drop(e *entry) {
 func (l *Log) forget(e *entry) {
 	if e.scores != nil {
 		l.scores -= e.scores.size()
-		e.scores = nil
+		l.free, e.scores = e.scores, nil
 	}
 }
 
@@ -137,21 +142,27 @@ type Query struct {
 	// UID and Profile are those of the records; "" selects any.
 	UID, Profile string
 	// Node is the node that was chosen for the pod; "" if unknown. The latest record of each
-	// profile that scored nodes gets how the node compares ([Record.Chosen]), if the Log still has
-	// its scores, and they are dropped then.
+	// profile that scored nodes contains how the node compares ([Record.Chosen]), while the scores
+	// are kept.
 	Node string
 	// Limit is the maximum number of records to return.
 	Limit int
 }
 
+// Find returns the latest records about a pod, latest first.
+func (l *Log) Find(q Query) []*Record { return l.find(q, false) }
+
 // Why is [Why] of the pod's latest records, for its annotation [Annotation]. The profile binds the
-// pod to the node.
+// pod. The record of the scores gets the comparison of the node, and the scores of the other nodes
+// are dropped.
 func (l *Log) Why(pod *corev1.Pod, profile, node string) string {
-	return Why(l.Find(Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: node, Limit: 32}), profile, node)
+	query := Query{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: node, Limit: 32}
+	return Why(l.find(query, true), profile, node)
 }
 
-// Find returns the latest records about a pod, latest first.
-func (l *Log) Find(q Query) []*Record {
+// find is Find. If the pod is being bound to the node, it stores the comparison of the node in the
+// record, and drops the scores of the other nodes.
+func (l *Log) find(q Query, bound bool) []*Record {
 	records := []*Record{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,22 +174,26 @@ func (l *Log) Find(q Query) []*Record {
 		}
 		if len(r.Top) > 0 && r.Error == "" && !slices.Contains(scored, r.Profile) {
 			scored = append(scored, r.Profile)
-			l.choose(e, q.Node)
+			if r = e.choose(q.Node); bound && r != e.record {
+				e.record = r
+				l.forget(e)
+			}
 		}
-		records = append(records, e.record)
+		records = append(records, r)
 	}
 	return records
 }
 
-// choose replaces the record with one that has the comparison of the chosen node, if that has a
-// score, and drops the scores.
-func (l *Log) choose(e *entry, node string) {
-	if e.scores == nil || node == "" {
-		return
+// choose returns the record with the comparison of the chosen node.
+func (e *entry) choose(node string) *Record {
+	if node == "" || e.scores == nil {
+		return e.record
 	}
-	if chosen := e.scores.chosen(node, e.record.MaxTotal); chosen != nil {
-		r := *e.record // others may have the former one
-		r.Chosen, e.record = chosen, &r
-		l.forget(e)
+	chosen := e.scores.chosen(node, e.record.MaxTotal)
+	if chosen == nil {
+		return e.record
 	}
+	r := *e.record
+	r.Chosen = chosen
+	return &r
 }

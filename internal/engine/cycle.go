@@ -158,7 +158,8 @@ type Result struct {
 	// Record is the decision with its reasons. The caller sets its Time, Duration, Verb and
 	// Profile.
 	Record *decision.Record
-	// Scores are those of all scored nodes; nil if there are none. They belong to the caller.
+	// Scores are those of all scored nodes if Record.Top has any, and undefined otherwise. The next
+	// request overwrites them, unless the caller replaces the field with another value or nil.
 	Scores *decision.Scores
 
 	scratch scratch
@@ -297,7 +298,7 @@ func (c *Cycle) decide(ctx context.Context, nodes []*snapshot.Node, rows []int32
 }
 
 func (r *Result) reset(record *decision.Record) {
-	r.Kept, r.Rejected, r.Totals, r.Record, r.Scores = r.Kept[:0], r.Rejected[:0], r.Totals[:0], record, nil
+	r.Kept, r.Rejected, r.Totals, r.Record = r.Kept[:0], r.Rejected[:0], r.Totals[:0], record
 }
 
 // column calls code of a member, and measures its time. The column is complete unless the member

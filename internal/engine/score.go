@@ -67,7 +67,10 @@ func (c *Cycle) totals(ctx context.Context, indices []int32, result *Result) ([]
 		return totals, err
 	}
 	c.noteTop(indices, top(totals, decision.TopNodes, make([]int32, 0, decision.TopNodes)), result)
-	result.Scores = c.allScores(indices, &result.scratch)
+	if result.Scores == nil {
+		result.Scores = &decision.Scores{}
+	}
+	c.copyScores(indices, &result.scratch, result.Scores)
 	result.Scores.Claimed = result.Record.Top[0].HoldsClaim
 	return totals, nil
 }
@@ -225,14 +228,17 @@ func (c *Cycle) noteTop(indices, best []int32, result *Result) {
 	}
 }
 
-// allScores returns the scores of all nodes.
-func (c *Cycle) allScores(indices []int32, s *scratch) *decision.Scores {
-	all := &decision.Scores{
-		Nodes: make([]string, len(indices)), Totals: make([]int32, len(indices)), Parts: make([]uint8, 0, len(indices)*len(c.scoring)),
-	}
+// copyScores copies the scores of all nodes.
+func (c *Cycle) copyScores(indices []int32, s *scratch, all *decision.Scores) {
+	all.Nodes = slices.Grow(all.Nodes[:0], len(indices))[:len(indices)]
 	for j, i := range indices {
-		all.Nodes[j], all.Totals[j] = c.nameOf(i), int32(s.totals[j])
+		all.Nodes[j] = c.nameOf(i)
 	}
+	all.Totals = slices.Grow(all.Totals[:0], len(indices))[:len(indices)]
+	for j, total := range s.totals {
+		all.Totals[j] = int32(total)
+	}
+	all.Policies, all.Parts = all.Policies[:0], slices.Grow(all.Parts[:0], len(indices)*len(c.scoring))
 	for _, m := range c.scoring {
 		member := &c.engine.members[m]
 		all.Policies = append(all.Policies, decision.Policy{Name: member.Name, Weight: member.Weight})
@@ -240,7 +246,6 @@ func (c *Cycle) allScores(indices []int32, s *scratch) *decision.Scores {
 			all.Parts = append(all.Parts, uint8(score))
 		}
 	}
-	return all
 }
 
 // top returns the positions of the k largest totals, best first; of equal totals the earlier

@@ -76,7 +76,7 @@ func (cs *calls) get(verb decision.Verb) *call {
 // put keeps the call's memory, unless it is too large or enough calls are kept.
 func (cs *calls) put(c *call) {
 	clear(c.nodes) // nodes that came with the request
-	c.nodes, c.cycle, c.record, c.result.Record, c.result.Scores = c.nodes[:0], nil, nil, nil, nil
+	c.nodes, c.cycle, c.record, c.result.Record = c.nodes[:0], nil, nil, nil
 	c.request.Reset()
 	c.response.Reset()
 	if cap(c.body) > maxKept {

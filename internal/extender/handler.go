@@ -212,8 +212,12 @@ func (h *Handler) finish(c *call, err error) {
 		}
 	}
 	h.Metrics.Observe(h.Profile, c.verb, duration, r, err)
-	if r != nil && !c.hypothetical {
-		h.Log.Add(r, c.result.Scores)
+	switch {
+	case r == nil || c.hypothetical:
+	case len(r.Top) > 0:
+		c.result.Scores = h.Log.Add(r, c.result.Scores)
+	default:
+		h.Log.Add(r, nil)
 	}
 	if err == nil {
 		return
