@@ -31,10 +31,9 @@ type View struct {
 // Generation increases by one with every View that a Builder publishes. It is 0 for the zero View.
 func (v *View) Generation() uint64 { return v.generation }
 
-// FreedGeneration changes whenever resources may have become free. If two Views of a Builder have the same one, a pod that does not
-// fit in the earlier View does not fit in the later one either: the later View differs only by pods
-// that were assumed on nodes ([Builder.AssumePod]). In any other case, it increases with the
-// Generation.
+// FreedGeneration increases whenever resources may have become free. If two Views of a Builder have
+// the same one, a pod that does not fit in the earlier View does not fit in the later one either:
+// the later View differs only by pods that were assumed on nodes ([Builder.AssumePod]).
 func (v *View) FreedGeneration() uint64 { return v.freed }
 
 // Len returns the number of nodes.

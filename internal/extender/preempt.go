@@ -114,8 +114,7 @@ func (h *Handler) evaluate(ctx context.Context, c *call, req engine.PreemptReque
 	return h.Engine.Preempt(ctx, req, &c.result)
 }
 
-// needsNoEviction returns why pods may be evicted in vain for a pod that is nominated; "" if they
-// are not.
+// needsNoEviction returns why a nominated pod may need no eviction; "" if it needs one.
 //
 // kube-scheduler retries a nominated pod as soon as its own watch shows that the evicted pods are
 // gone. If the view shows that later, filter rejects the node, and the preempt call that follows

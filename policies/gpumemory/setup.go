@@ -60,8 +60,7 @@ type ScoringStrategy struct {
 }
 
 // LeastWaste prefers nodes, and GPUs, where the least is wasted of what the pods that usually come
-// could use. It is a ScoringStrategyType of this
-// policy alone.
+// could use. It is a ScoringStrategyType of this policy alone.
 const LeastWaste policy.ScoringStrategyType = "LeastWaste"
 
 // Type is the policy as a configuration file knows it.
