@@ -226,7 +226,7 @@ bench-page: ### measure the page in Chromium, and what it costs a replica, with 
 	$(GO) test -vet=off -run '^$$' -bench '^BenchmarkFind$$' -benchtime 20x -count 1 ./internal/remedy
 
 # For example: make upgrade FROM=v0.1.0. The configuration of the test must be valid for that commit.
-upgrade: control-plane ### upgrade from commit FROM to this checkout and back, while pods with claims are bound
+upgrade: control-plane ### upgrade from commit FROM to this checkout and back, while pods with allocations are bound
 	rm -rf bin/from && mkdir -p bin/from/source
 	git archive $(or $(FROM),$(error set FROM to a commit)) | tar -x -C bin/from/source
 	$(GO) -C bin/from/source build -o ../outboard ./cmd/outboard

@@ -36,8 +36,8 @@ func auditCommand(types config.Types) *cobra.Command {
 		Use:   "audit",
 		Short: "Check that nothing is allocated twice, or leaked",
 		Long: `Read ledgers, pods and nodes from the API server, and report units of which more
-is allocated than there is, claims that no pod needs, and bound pods that lack the
-annotations of their claims. GPUs are counted twice: by the claims in ledgers, and by
+is allocated than there is, allocations that no pod needs, and bound pods that lack the
+annotations of their allocations. GPUs are counted twice: by the allocations in ledgers, and by
 the annotations of gpushare on bound pods. The audit changes nothing, and does not
 need a running Outboard. Without the Ledger CRD, it has only the annotations.
 
@@ -62,7 +62,7 @@ The exit status is 1 if there are findings other than notes.`,
 	o.cluster.register(cmd)
 	o.output.register(cmd)
 	flags := cmd.Flags()
-	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a pod may hold a claim without being bound; use more than ledgers.reclaimAfter")
+	flags.DurationVar(&o.grace, "grace", 10*time.Minute, "how long a pod may hold an allocation without being bound; use more than ledgers.reclaimAfter")
 	flags.DurationVar(&o.recheck, "recheck", 20*time.Second, "audit again after this time, and report only what both audits found; 0: audit once")
 	flags.StringVar(&o.config, "config", "", "the configuration file of Outboard, with sizesFrom of GPUMemory")
 	flags.StringVar(&o.sizesFrom, "sizes-from", "", "without --config: where a node declares the memory of each GPU, as sizesFrom of GPUMemory: annotation=KEY or label=KEY")
@@ -128,7 +128,7 @@ func (o *auditOptions) from(types config.Types) (*fields.From, error) {
 	return nil, fmt.Errorf("--sizes-from=%q: must be annotation=KEY or label=KEY", o.sizesFrom)
 }
 
-// read lists the objects: claims before the pods that hold them. Each list is of the moment at which it was read.
+// read lists the objects: allocations before the pods that hold them. Each list is of the moment at which it was read.
 func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface, sizesFrom *fields.From) (audit.Input, error) {
 	in := audit.Input{Grace: o.grace, SizesFrom: sizesFrom}
 	listLedgers := func(ctx context.Context, opts metav1.ListOptions) (*ledger.ObjectList, error) {
@@ -139,7 +139,7 @@ func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface, sizes
 			in.Ledgers = append(in.Ledgers, &l.Items[i])
 		}
 	})
-	if err != nil && !apierrors.IsNotFound(err) { // without the Ledger CRD, there are no claims in ledgers
+	if err != nil && !apierrors.IsNotFound(err) { // without the Ledger CRD, there are no allocations in ledgers
 		return in, err
 	}
 	in.Now = time.Now()

@@ -49,9 +49,9 @@ func (a *apiLists) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func TestAudit(t *testing.T) {
 	const ledgers, pods, nodes = "/apis/outboard.dev/v1alpha1/ledgers", "/api/v1/pods", "/api/v1/nodes"
-	book := func(claims ...string) string {
+	book := func(allocations ...string) string {
 		var holders []string
-		for _, uid := range claims {
+		for _, uid := range allocations {
 			holders = append(holders, fmt.Sprintf(`{"uid":%q,"namespace":"ns","name":%q,"node":"","at":"2026-05-01T12:00:00Z","token":"t"}`, uid, uid))
 		}
 		return fmt.Sprintf(`{"metadata":{"name":"x"},"spec":{"resource":"x","units":[{"name":"pool","capacity":8}],"pods":[%s]}}`, strings.Join(holders, ","))
@@ -76,12 +76,12 @@ func TestAudit(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"clean", []map[string][]string{clean}, nil, 0, "ledgers: 2, claims: 1, nodes: 1, pods: 2; no findings"},
+		{"clean", []map[string][]string{clean}, nil, 0, "ledgers: 2, allocations: 1, nodes: 1, pods: 2; no findings"},
 		{"a leak", []map[string][]string{leak}, []string{quick}, 1, "leaked         x: ns/gone: the pod is deleted\n"},
 		{"a leak, as JSON", []map[string][]string{leak}, []string{quick, "-o", "json"}, 1, `"kind": "leaked"`},
 		{"a leak that goes away", []map[string][]string{leak, clean}, []string{quick}, 0, "no findings"},
 		{"a leak that would go away", []map[string][]string{leak, clean}, []string{never}, 1, "leaked"},
-		{"no Ledger CRD", []map[string][]string{{pods: nil, nodes: nil}}, nil, 0, "ledgers: 0, claims: 0, nodes: 0, pods: 0; no findings"},
+		{"no Ledger CRD", []map[string][]string{{pods: nil, nodes: nil}}, nil, 0, "ledgers: 0, allocations: 0, nodes: 0, pods: 0; no findings"},
 		{"no pods", []map[string][]string{{ledgers: nil}}, nil, 2, "listing pods"},
 		{"no nodes the second time", []map[string][]string{leak, {ledgers: nil, pods: nil}}, []string{quick}, 2, "listing nodes"},
 		{"a wrong flag", nil, []string{"--garce=1s"}, 2, "unknown flag"},

@@ -99,8 +99,8 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"address without a scheme", []string{"gpus", "--admin", "127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: ", "refused", "--admin must be"}},
 		{"no cluster to audit", []string{"audit", "--context", "none"}, []string{"set --kubeconfig"}},
 		{"check", []string{"check", wrong, "-o", "xml"}, []string{"--output"}},
-		{"claims without a cluster", []string{"serve", "--config", file(t, plain+"clientConnection: {enabled: false}\nprofiles:\n- policies: [{type: GPUMemory}]\n")},
-			[]string{":6: profiles[0].policies[0].type: Forbidden: GPUMemory claims", "clientConnection.enabled is false"}},
+		{"allocations without a cluster", []string{"serve", "--config", file(t, plain+"clientConnection: {enabled: false}\nprofiles:\n- policies: [{type: GPUMemory}]\n")},
+			[]string{":6: profiles[0].policies[0].type: Forbidden: GPUMemory allocates", "clientConnection.enabled is false"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := execute(t, tt.args...)

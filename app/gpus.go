@@ -18,7 +18,7 @@ import (
 	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/policies/gpumemory"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 )
 
 // gpusReport is what gpus shows: the GPUs of device plugins, and the devices of ResourceClaims. Without a profile with GPUMemory, Unit is "".
@@ -42,7 +42,7 @@ each device claims have, and the pods with these claims. GPUs and devices belong
 there is no flag for a namespace: the pods are those of all namespaces.
 
 The command reads from all replicas through the API server, as kubectl port-forward does, or
-from one service with --admin. All replicas read the same claims, so they differ only for a
+from one service with --admin. All replicas read the same allocations, so they differ only for a
 moment, or if one cannot read the API server: then the command shows what most of them
 respond, and names the others. The exit status is 1 if there is no such node, or it has
 neither GPUs nor devices, and 2 if no replica responds.`,
@@ -219,7 +219,7 @@ func claimList(all []ui.DeviceClaim) string {
 	list := make([]string, len(all))
 	for i, c := range all {
 		if list[i] = fmt.Sprintf("claim %s/%s (%d)", c.Namespace, c.Name, c.Amount); c.Pod != nil {
-			list[i] = claims.Held{Holder: *c.Pod, Amount: c.Amount}.String()
+			list[i] = allocations.Held{Holder: *c.Pod, Amount: c.Amount}.String()
 		}
 	}
 	return strings.Join(list, ", ")
@@ -228,7 +228,7 @@ func claimList(all []ui.DeviceClaim) string {
 func podList(pods []gpumemory.GPUPod) string {
 	list := make([]string, len(pods))
 	for i, p := range pods {
-		list[i] = claims.Held{Holder: p.Holder, Amount: p.Amount}.String()
+		list[i] = allocations.Held{Holder: p.Holder, Amount: p.Amount}.String()
 	}
 	return strings.Join(list, ", ")
 }

@@ -17,12 +17,12 @@ import (
 	"outboard.dev/outboard/internal/service"
 	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/policies/gpumemory"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 )
 
 func TestGPUTable(t *testing.T) {
 	pod := func(name string, amount int64) gpumemory.GPUPod {
-		return gpumemory.GPUPod{Holder: claims.Holder{Namespace: "ml", Name: name, UID: "u"}, Amount: amount}
+		return gpumemory.GPUPod{Holder: allocations.Holder{Namespace: "ml", Name: name, UID: "u"}, Amount: amount}
 	}
 	ending := pod("ends", 6)
 	ending.TerminatingUntil = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)}
@@ -90,9 +90,9 @@ down  0    4     0         0                 16      ml/a (4)
 odd   ?                    InvalidGPUs               has aliyun.com/gpu-count 65
 all        4     0         0                 16
 `},
-		{"a pod known by its claim alone", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
+		{"a pod known by its allocation alone", gpumemory.Report{Unit: gpumemory.GiB, Nodes: []gpumemory.NodeReport{node("n",
 			gpumemory.GPU{Index: 0, Capacity: 16, Used: 4, Reserved: 4, Healthy: true, Pods: []gpumemory.GPUPod{
-				{Holder: claims.Holder{UID: "6f1d"}, Amount: 4, Reserved: true},
+				{Holder: allocations.Holder{UID: "6f1d"}, Amount: 4, Reserved: true},
 			}},
 		)}}, `
 NODE  GPU  USED  RESERVED  FREE  OF GiB  PODS

@@ -382,7 +382,7 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (notes []str
 		if x.Engine, err = service.EngineOf(p, nil); err != nil {
 			return nil, err
 		}
-		if len(p.ManagedResources) > 0 || p.Claimer() != "" {
+		if len(p.ManagedResources) > 0 || p.Allocator() != "" {
 			w.Extenders = append(w.Extenders, x)
 		} else {
 			soft = append(soft, x) // kube-scheduler calls ignorable extenders last

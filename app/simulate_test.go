@@ -277,10 +277,10 @@ profiles:
 	}
 }
 
-func TestSimulateWarnsOfMissingClaims(t *testing.T) {
-	claiming := file(t, "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: gpu, resourceClaimName: gpu}], containers: [{name: main}]}}")
+func TestSimulateWarnsOfMissingAllocations(t *testing.T) {
+	allocating := file(t, "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: gpu, resourceClaimName: gpu}], containers: [{name: main}]}}")
 	nodes := file(t, simulatedCluster)
-	out, err := execute(t, "simulate", "--nodes", nodes, "--count-fitting", claiming)
+	out, err := execute(t, "simulate", "--nodes", nodes, "--count-fitting", allocating)
 	if want := "there is no ResourceClaim default/gpu in the files, so 1 pod fits on no node"; err != nil || !strings.Contains(out, want) || !strings.Contains(out, "0 more pods") {
 		t.Errorf("%s (%v)\nwant %s", out, err, want)
 	}

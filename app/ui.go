@@ -31,7 +31,7 @@ func uiCommand() *cobra.Command {
 	port, open := 0, false
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Serve a page that shows waiting pods, GPUs, claims, and the health of all replicas",
+		Short: "Serve a page that shows waiting pods, GPUs, allocations, and the health of all replicas",
 		Long: `Serve a page on a loopback address until Ctrl-C, and print its URL. The page shows why pods
 wait and what would let them run, how full each GPU is, who holds what, how a pod was or would
 be placed, how old signals are, and whether all replicas are well. The page changes nothing.

@@ -143,14 +143,14 @@ func TestValuesAreDocumented(t *testing.T) {
 	}
 }
 
-// The chart knows which policies make claims, and which read ConfigMaps or devices: it grants the permissions for these.
+// The chart knows which policies make allocations, and which read ConfigMaps or devices: it grants the permissions for these.
 func TestChartKnowsWhatPoliciesNeed(t *testing.T) {
 	helpers := string(read(t, "chart/templates/_helpers.tpl"))
-	list := regexp.MustCompile(`\$withoutClaims := list (.*) }}`).FindStringSubmatch(helpers)
+	list := regexp.MustCompile(`\$withoutAllocations := list (.*) }}`).FindStringSubmatch(helpers)
 	if list == nil {
-		t.Fatal("the chart has no list of policies without claims")
+		t.Fatal("the chart has no list of policies without allocations")
 	}
-	var withoutClaims, known []string
+	var withoutAllocations, known []string
 	types := config.Types{Policies: policies.Types(), Signals: signals.Types()}
 	paths, err := filepath.Glob("../examples/*/outboard.yaml")
 	if err != nil {
@@ -167,7 +167,7 @@ func TestChartKnowsWhatPoliciesNeed(t *testing.T) {
 			}
 			known = append(known, p.Type)
 			if _, reserves := p.Policy.(policy.Reserver); !reserves {
-				withoutClaims = append(withoutClaims, `"`+p.Type+`"`)
+				withoutAllocations = append(withoutAllocations, `"`+p.Type+`"`)
 			}
 			reader, ok := p.Policy.(policy.InputReader)
 			if reads := ok && len(reader.Inputs().ConfigMaps) > 0; reads != (p.Type == "GPUMemory") {
@@ -178,9 +178,9 @@ func TestChartKnowsWhatPoliciesNeed(t *testing.T) {
 			}
 		}
 	}
-	slices.Sort(withoutClaims)
-	if want := strings.Join(withoutClaims, " "); list[1] != want || len(known) != len(types.Policies) {
-		t.Errorf("of %s, the policies without claims are %s, and the chart has %s", known, want, list[1])
+	slices.Sort(withoutAllocations)
+	if want := strings.Join(withoutAllocations, " "); list[1] != want || len(known) != len(types.Policies) {
+		t.Errorf("of %s, the policies without allocations are %s, and the chart has %s", known, want, list[1])
 	}
 }
 

@@ -83,7 +83,7 @@ type Explainer interface {
 // Cycle reads of the pod and of the View, such as the [snapshot.Signal.Version] of a signal. The
 // engine does not call such a Cycle again for a node that has not changed.
 //
-// The results may differ for a pod that is on the Node or holds claims there: the engine does not
+// The results may differ for a pod that is on the Node or holds allocations there: the engine does not
 // use the signature of a pod that is on any node of the View, or in the ledger of one.
 type Signature interface {
 	// Signature returns the same string for all pods with the same Verdicts and scores, before
@@ -130,32 +130,32 @@ type Reason struct {
 }
 
 // Reserver is implemented by a Policy that allocates countable resources: memory of a node's GPUs,
-// seats of a license. It chooses what to claim in which ledger when a pod is bound. Its caller
-// writes the claims, and keeps, repeats and releases them as a ledger requires. Its methods are
+// seats of a license. It chooses what to allocate in which ledger when a pod is bound. Its caller
+// writes the allocations, and keeps, repeats and releases them as a ledger requires. Its methods are
 // pure and safe for concurrent use.
 type Reserver interface {
-	// Ledgers returns the ledgers in which the pod must have a claim before it is bound to the
-	// node, in the order of claiming; none if it needs nothing.
+	// Ledgers returns the ledgers in which the pod must have an allocation before it is bound to the
+	// node, in the order of allocating; none if it needs nothing.
 	Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error)
 	// Reserve chooses what the pod gets from one of these ledgers. It is called again with the new
 	// state of the ledger if another replica was faster. It is not called if the ledger already
-	// holds a claim of the pod: see [ClaimValidator]. A Verdict that does not fit means that not
-	// enough is left. It is also called without claiming anything, to find the annotations with
+	// holds an allocation of the pod: see [AllocationValidator]. A Verdict that does not fit means that not
+	// enough is left. It is also called without allocating anything, to find the annotations with
 	// which a pod that is being bound counts; then the Node has the pods whose bind calls came
 	// before.
-	Reserve(ReserveRequest) (Claim, Verdict)
+	Reserve(ReserveRequest) (Allocation, Verdict)
 }
 
-// ClaimValidator is implemented by a Reserver whose units can fail, or whose pods must be bound in
-// order. Without it, every existing claim can be used.
-type ClaimValidator interface {
-	// ValidateClaim is called when a pod is to be bound with the claim of an earlier attempt.
-	// ReserveRequest.Ledger holds this claim, made at ReserveRequest.At. after is as in [Claim]. A
-	// Verdict that does not fit means that the claim cannot be used any more, because a unit is
-	// unhealthy or gone: then the claim is released, and Reserve chooses again. Filter must be
-	// consistent with it: a pod fits on a node where it holds a usable claim, and on any other if
-	// Reserve would find enough without that claim. ValidateClaim is pure.
-	ValidateClaim(ReserveRequest) (after []types.UID, verdict Verdict)
+// AllocationValidator is implemented by a Reserver whose units can fail, or whose pods must be bound in
+// order. Without it, every existing allocation can be used.
+type AllocationValidator interface {
+	// ValidateAllocation is called when a pod is to be bound with the allocation of an earlier attempt.
+	// ReserveRequest.Ledger holds this allocation, made at ReserveRequest.At. after is as in [Allocation]. A
+	// Verdict that does not fit means that the allocation cannot be used any more, because a unit is
+	// unhealthy or gone: then the allocation is released, and Reserve chooses again. Filter must be
+	// consistent with it: a pod fits on a node where it holds a usable allocation, and on any other if
+	// Reserve would find enough without that allocation. ValidateAllocation is pure.
+	ValidateAllocation(ReserveRequest) (after []types.UID, verdict Verdict)
 }
 
 // ReserveRequest is the input of a Reserver.
@@ -164,12 +164,12 @@ type ReserveRequest struct {
 	// Node is the node to bind the pod to, as in the View. Its own ledgers may be older than
 	// Ledger.
 	Node *snapshot.Node
-	// Ledger is the current state of the ledger to claim from; empty, but never nil, if it has no
-	// claims.
+	// Ledger is the current state of the ledger to allocate from; empty, but never nil, if it has no
+	// allocations.
 	Ledger *snapshot.Ledger
 	// View is the state of the cluster, with signals; it may be older than Ledger.
 	View *snapshot.View
-	// At is the time of the claim. It is later than the times of all earlier claims in the ledger.
+	// At is the time of the allocation. It is later than the times of all earlier allocations in the ledger.
 	At time.Time
 }
 
@@ -184,7 +184,7 @@ const (
 )
 
 // Score returns the score of a node that uses this much of its capacity. used is 0 to capacity, and
-// capacity 1 to claims.MaxCapacity: a hundred times that must not overflow.
+// capacity 1 to allocations.MaxCapacity: a hundred times that must not overflow.
 func (p ScoringStrategyType) Score(used, capacity int64) int64 {
 	if p == Spread {
 		used = capacity - used
@@ -262,9 +262,9 @@ type Inputs struct {
 	// ResourcesOnly is true if the policy concerns only pods that request one of Resources: for any other pod, Prepare returns a nil
 	// Cycle. The managedResources of a profile with only such policies are their Resources, unless its configuration lists others.
 	ResourcesOnly bool
-	// ClaimFields are the fields of the policy's configuration by which it counts claims that pods already hold, such as "sizesFrom".
-	// A change of one of them is reported as a risk while there are claims.
-	ClaimFields []string
+	// AllocationFields are the fields of the policy's configuration by which it counts allocations that pods already hold, such as "sizesFrom".
+	// A change of one of them is reported as a risk while there are allocations.
+	AllocationFields []string
 	// Unreported are those of Resources that the policy counts for the whole cluster: usually no node reports them, and kube-scheduler
 	// must not count them.
 	Unreported []corev1.ResourceName
@@ -311,23 +311,23 @@ const (
 	AboutKeys SignalAbout = "Keys"
 )
 
-// Claim is what a pod is to get.
-type Claim struct {
+// Allocation is what a pod is to get.
+type Allocation struct {
 	// Units are all units of the ledger, whether the pod gets some of them or not, at most
-	// [snapshot.MaxLedgerUnits]. Units of the ledger that are not listed are gone: their claims stay,
-	// and their capacity is 0. A policy need not count the pods with claims: for a ledger with
+	// [snapshot.MaxLedgerUnits]. Units of the ledger that are not listed are gone: their allocations stay,
+	// and their capacity is 0. A policy need not count the pods with allocations: for a ledger with
 	// [snapshot.MaxLedgerPods], the engine rejects the node.
 	Units []Capacity
 	// Amounts is what the pod gets, at least one amount, and at most one of each unit.
 	Amounts []Amount
 	// Annotations are written to the pod in the transaction that binds it: at most
-	// [snapshot.MaxClaimAnnotations], with values of at most [snapshot.MaxClaimAnnotation] bytes.
+	// [snapshot.MaxAllocationAnnotations], with values of at most [snapshot.MaxAllocationAnnotation] bytes.
 	Annotations map[string]string
-	// After are pods with earlier claims in the ledger whose Bindings should come before this one,
+	// After are pods with earlier allocations in the ledger whose Bindings should come before this one,
 	// if they come soon. It is for device plugins that identify pods by their order.
 	After []types.UID
-	// NotBefore is the earliest permitted time of the claim, for policies that compare the times of
-	// claims with those of signals. Zero: any time.
+	// NotBefore is the earliest permitted time of the allocation, for policies that compare the times of
+	// allocations with those of signals. Zero: any time.
 	NotBefore time.Time
 }
 

@@ -48,11 +48,11 @@ func (s *seats) Ledgers(pod *corev1.Pod, _ *snapshot.Node) ([]snapshot.LedgerKey
 	return []snapshot.LedgerKey{license}, nil
 }
 
-func (s *seats) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+func (s *seats) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
 	if verdict := s.evaluate(ask.Pod, ask.Ledger); !verdict.Fits() {
-		return policy.Claim{}, verdict
+		return policy.Allocation{}, verdict
 	}
-	return policy.Claim{
+	return policy.Allocation{
 		Units:       []policy.Capacity{{Unit: "seat", Capacity: s.count}},
 		Amounts:     []policy.Amount{{Unit: "seat", Amount: 1}},
 		Annotations: map[string]string{"example.com/seat-since": ask.At.Format(time.RFC3339)},
@@ -64,14 +64,14 @@ func ExampleReserver() {
 	s := &seats{count: 2}
 	for _, taken := range []int64{1, 2} {
 		ledger := &snapshot.Ledger{Units: []snapshot.LedgerUnit{
-			{Name: "seat", Capacity: 2, Claims: []snapshot.LedgerClaim{{Pod: "others", Amount: taken}}},
+			{Name: "seat", Capacity: 2, Allocations: []snapshot.LedgerAllocation{{Pod: "others", Amount: taken}}},
 		}}
-		claim, verdict := s.Reserve(policy.ReserveRequest{Pod: pod, Ledger: ledger, At: time.Unix(0, 0).UTC()})
+		allocation, verdict := s.Reserve(policy.ReserveRequest{Pod: pod, Ledger: ledger, At: time.Unix(0, 0).UTC()})
 		if !verdict.Fits() {
 			fmt.Println(verdict.Reason.Text)
 			continue
 		}
-		fmt.Println(claim.Amounts, claim.Annotations)
+		fmt.Println(allocation.Amounts, allocation.Annotations)
 	}
 	// Output:
 	// [{seat 1}] map[example.com/seat-since:1970-01-01T00:00:00Z]

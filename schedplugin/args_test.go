@@ -94,7 +94,7 @@ func (o ordered) ListPlugins() *struct{ Bind, PreFilter, PostFilter pluginSet } 
 	return &struct{ Bind, PreFilter, PostFilter pluginSet }{enabled(o.binds), enabled(o.preFilters), enabled(o.postFilters)}
 }
 
-// The plugin must not bind a pod without the annotations of its claims.
+// The plugin must not bind a pod without the annotations of its allocations.
 func TestOrderOfBindPlugins(t *testing.T) {
 	for _, tt := range []struct {
 		binds []string

@@ -31,9 +31,9 @@ type attempt struct {
 	others   map[string]int64
 	recorded atomic.Bool // whether the verdicts of Filter are recorded
 	// Between Reserve and Unreserve or PostBind, which one goroutine after the other calls, forget
-	// ends that the pod counts on its node. claims says whether policies allocate resources to it.
-	forget func()
-	claims bool
+	// ends that the pod counts on its node. allocations says whether policies allocate resources to it.
+	forget      func()
+	allocations bool
 	// named is the decision by which PreFilter has named nodes; nil: the framework evaluates all nodes.
 	named *decision.Record
 	// probing is true while PreFilter runs the filters of all plugins: Filter records nothing.

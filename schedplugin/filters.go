@@ -29,7 +29,7 @@ var filterStates = map[string]fwk.StateKey{
 	"VolumeZone":            "",
 }
 
-// volumeBinding skips Filter for pods without claims of volumes, although it leaves something in the state.
+// volumeBinding skips Filter for pods without allocations of volumes, although it leaves something in the state.
 const volumeBinding = "VolumeBinding"
 
 // filters says how to run the filters of all plugins in PreFilter.

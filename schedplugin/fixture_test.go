@@ -142,8 +142,8 @@ func (l *ledgers) DeleteLedger(_ context.Context, o *ledger.Object) error {
 	return nil
 }
 
-// claims returns the pods that hold claims.
-func (l *ledgers) claims() (names []string) {
+// allocations returns the pods that hold allocations.
+func (l *ledgers) allocations() (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range l.byName {

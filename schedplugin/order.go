@@ -22,13 +22,13 @@ func listed(handle any, point string) ([]string, error) {
 }
 
 // bindsFirst returns an error unless the plugin is the first that binds pods: the default plugin would bind a pod without the
-// annotations of its claims.
+// annotations of its allocations.
 func bindsFirst(handle any) error {
 	const advice = "plugins.bind.enabled of the profile must have " + Name + " beside plugins.multiPoint.enabled, so that it runs before DefaultBinder"
 	names, err := listed(handle, "Bind")
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w, so that pods with claims cannot be bound safely", err)
+		return fmt.Errorf("%w, so that pods with allocations cannot be bound safely", err)
 	case len(names) == 0:
 		return fmt.Errorf("%s does not bind pods: %s", Name, advice)
 	case names[0] != Name:

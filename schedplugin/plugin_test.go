@@ -69,7 +69,7 @@ func TestReservedPodsCount(t *testing.T) {
 		t.Errorf("second fits on %v, want n1", left)
 	}
 	if status := s.Bind(t.Context(), st, first, "n0"); !status.IsSkip() {
-		t.Errorf("the plugin binds a pod without claims: %v", status)
+		t.Errorf("the plugin binds a pod without allocations: %v", status)
 	}
 	s.PostBind(t.Context(), st, first, "n0")
 	if _, left := s.attempt(podNamed("third", web)); len(left) != 1 {
@@ -268,7 +268,7 @@ func TestSignatures(t *testing.T) {
 
 const allocating = "profiles: [{policies: [{type: GPUMemory}]}]\n"
 
-// gpuPod returns a pod that needs a claim.
+// gpuPod returns a pod that needs an allocation.
 func gpuPod(name string) *corev1.Pod {
 	pod := podNamed(name, nil)
 	pod.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
@@ -286,8 +286,8 @@ func (s *scheduler) withGPU(name string) *corev1.Node {
 	return node
 }
 
-// If no View shows a node yet, a pod that may need a claim is not placed there, and so it is never bound without the claim.
-func TestNoClaimOnNodesThatNoViewShows(t *testing.T) {
+// If no View shows a node yet, a pod that may need an allocation is not placed there, and so it is never bound without the allocation.
+func TestNoAllocationOnNodesThatNoViewShows(t *testing.T) {
 	s := schedule(t, 0, allocating)
 	s.withGPU("new")
 	pod := gpuPod("p")
@@ -304,7 +304,7 @@ func TestNoClaimOnNodesThatNoViewShows(t *testing.T) {
 	}
 }
 
-// A profile of kube-scheduler may not call Reserve. The plugin then binds the pods that may need a claim, and skips the others.
+// A profile of kube-scheduler may not call Reserve. The plugin then binds the pods that may need an allocation, and skips the others.
 func TestBindWithoutReserve(t *testing.T) {
 	s := schedule(t, 0, allocating, gpuPod("p"))
 	node := s.withGPU("n")
@@ -315,10 +315,10 @@ func TestBindWithoutReserve(t *testing.T) {
 	pod := gpuPod("p")
 	st, _ := s.attempt(pod)
 	if status := s.Bind(t.Context(), st, pod, "n"); !status.IsSuccess() {
-		t.Errorf("a pod that needs a claim: %v", status)
+		t.Errorf("a pod that needs an allocation: %v", status)
 	}
-	if claims := s.ledgers.claims(); !slices.Equal(claims, []string{"p"}) {
-		t.Errorf("claims of the pods %v, want p", claims)
+	if allocations := s.ledgers.allocations(); !slices.Equal(allocations, []string{"p"}) {
+		t.Errorf("allocations of the pods %v, want p", allocations)
 	}
 	if status := s.Bind(t.Context(), &state{}, podNamed("other", nil), "n"); !status.IsSkip() {
 		t.Errorf("a pod that concerns no policy: %v", status)

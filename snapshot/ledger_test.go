@@ -15,8 +15,8 @@ func ledgerOf(node string) *snapshot.Ledger {
 	return &snapshot.Ledger{
 		Resource: "gpu", Node: node,
 		Units: []snapshot.LedgerUnit{
-			{Name: "0", Capacity: 10, Claims: []snapshot.LedgerClaim{{Pod: "a", Amount: 6}, {Pod: "b", Amount: 3}}},
-			{Name: "1", Capacity: 10, Claims: []snapshot.LedgerClaim{{Pod: "b", Amount: 4}}},
+			{Name: "0", Capacity: 10, Allocations: []snapshot.LedgerAllocation{{Pod: "a", Amount: 6}, {Pod: "b", Amount: 3}}},
+			{Name: "1", Capacity: 10, Allocations: []snapshot.LedgerAllocation{{Pod: "b", Amount: 4}}},
 		},
 		Pods: []snapshot.LedgerPod{{UID: "b", Name: "b"}, {UID: "a", Name: "a"}},
 	}
@@ -40,7 +40,7 @@ func TestLedger(t *testing.T) {
 	if none.Pod("a") != nil || none.Unit("0").Used() != 0 || none.Unit("0").Amount("a") != 0 || none.Without(func(types.UID) bool { return true }) != nil {
 		t.Error("a nil ledger is not empty")
 	}
-	huge := &snapshot.LedgerUnit{Claims: []snapshot.LedgerClaim{{Pod: "a", Amount: math.MaxInt64}, {Pod: "b", Amount: 2}}}
+	huge := &snapshot.LedgerUnit{Allocations: []snapshot.LedgerAllocation{{Pod: "a", Amount: math.MaxInt64}, {Pod: "b", Amount: 2}}}
 	if got := huge.Used(); got != math.MaxInt64 {
 		t.Errorf("a sum beyond int64 is %d", got)
 	}
@@ -55,8 +55,8 @@ func TestLedgerWithout(t *testing.T) {
 	want := &snapshot.Ledger{
 		Resource: "gpu", Node: "n",
 		Units: []snapshot.LedgerUnit{
-			{Name: "0", Capacity: 10, Claims: []snapshot.LedgerClaim{{Pod: "a", Amount: 6}}},
-			{Name: "1", Capacity: 10, Claims: []snapshot.LedgerClaim{}},
+			{Name: "0", Capacity: 10, Allocations: []snapshot.LedgerAllocation{{Pod: "a", Amount: 6}}},
+			{Name: "1", Capacity: 10, Allocations: []snapshot.LedgerAllocation{}},
 		},
 		Pods: []snapshot.LedgerPod{{UID: "a", Name: "a"}},
 	}
@@ -68,8 +68,8 @@ func TestLedgerWithout(t *testing.T) {
 	}
 }
 
-// A node without some of its pods is also without their claims, and keeps the claims of pods in flight.
-func TestNodeWithoutPodsIsWithoutTheirClaims(t *testing.T) {
+// A node without some of its pods is also without their allocations, and keeps the allocations of pods in flight.
+func TestNodeWithoutPodsIsWithoutTheirAllocations(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(node("n"))
 	onNode := pod("b", "n")
@@ -79,7 +79,7 @@ func TestNodeWithoutPodsIsWithoutTheirClaims(t *testing.T) {
 	n := b.View().Node("n")
 	rest := n.Without(func(p *corev1.Pod) bool { return true })
 	if rest.Ledger("gpu").Pod("b") != nil || rest.Ledger("gpu").Pod("a") == nil {
-		t.Errorf("got remaining claims %v", rest.Ledger("gpu").Pods)
+		t.Errorf("got remaining allocations %v", rest.Ledger("gpu").Pods)
 	}
 	if n.Ledger("gpu").Pod("b") == nil || n.Ledger("seat") != nil {
 		t.Error("the node changed")

@@ -23,7 +23,7 @@ type Node struct {
 	// deletionTimestamp is still listed: what it holds is free only when it is gone. Neither the
 	// slice nor the pods may be changed.
 	Pods []*corev1.Pod
-	// Ledgers hold the claims on the node's units, in order of resource, including claims of pods
+	// Ledgers hold the allocations on the node's units, in order of resource, including allocations of pods
 	// that are not on the node yet. They are immutable.
 	Ledgers []*Ledger
 
@@ -79,7 +79,7 @@ func (n *Node) ConfigMap(source ConfigMapSource) map[string]string { return n.co
 func (n *Node) Row() int { return int(n.row) }
 
 // Without returns a copy of the node without the pods for which leaving is true, and without their
-// claims; preemption evaluates such nodes. It returns the receiver itself if no pod leaves.
+// allocations; preemption evaluates such nodes. It returns the receiver itself if no pod leaves.
 func (n *Node) Without(leaving func(*corev1.Pod) bool) *Node {
 	if !slices.ContainsFunc(n.Pods, leaving) {
 		return n

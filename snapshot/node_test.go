@@ -221,7 +221,7 @@ func TestFactsStoredAtOnce(t *testing.T) {
 	}
 }
 
-// A pod that asks is not on its node, and keeps its claims there. Nothing else changes.
+// A pod that asks is not on its node, and keeps its allocations there. Nothing else changes.
 func TestWithoutPod(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(node("a"))

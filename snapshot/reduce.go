@@ -50,7 +50,7 @@ func ReducePod(pod *corev1.Pod) (complete bool) {
 		Labels: pod.Labels, Annotations: pod.Annotations, OwnerReferences: controllers(pod),
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: reducedBy}},
 	}
-	maps.DeleteFunc(pod.Annotations, func(_, value string) bool { return len(value) > MaxClaimAnnotation })
+	maps.DeleteFunc(pod.Annotations, func(_, value string) bool { return len(value) > MaxAllocationAnnotation })
 	pod.Spec = corev1.PodSpec{
 		NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, RestartPolicy: pod.Spec.RestartPolicy,
 		Priority: pod.Spec.Priority, PriorityClassName: pod.Spec.PriorityClassName, PreemptionPolicy: pod.Spec.PreemptionPolicy,

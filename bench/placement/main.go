@@ -69,7 +69,7 @@ type contender struct {
 	// shortlist is how many nodes filter answers with; 0: all that fit.
 	shortlist int
 	// firstFit says that a pod gets the first GPUs of its node with room, as kube-scheduler allocates
-	// devices for claims.
+	// devices for allocations.
 	firstFit bool
 	score    simulate.ResourceScore // of kube-scheduler; "": LeastAllocated
 }

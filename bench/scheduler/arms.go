@@ -173,7 +173,7 @@ func (a arm) profile(s setting, admin string) map[string]any {
 			"profiles": []any{map[string]any{"policies": policies(s)}},
 		}
 		if s.kind == sharing && !a.idealPlugin {
-			plugins["bind"] = enabled // with claims
+			plugins["bind"] = enabled // with allocations
 		}
 		if a.candidates > 0 {
 			own["candidates"] = a.candidates

@@ -57,7 +57,7 @@ func startCluster(ctx context.Context, o *options, nodes int, gpus bool, progres
 			err = errors.Join(err, c.Stop())
 		}
 	}()
-	if err := c.Grant(ctx, "plugin.yaml", "system:kube-scheduler"); err != nil { // for arms with claims
+	if err := c.Grant(ctx, "plugin.yaml", "system:kube-scheduler"); err != nil { // for arms with allocations
 		return nil, err
 	}
 	config := rest.CopyConfig(c.AdminConfig())
@@ -209,7 +209,7 @@ func (c *cluster) clear(ctx context.Context) error {
 	if err := events.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete events: %w", err)
 	}
-	// Otherwise the next arm with claims releases those of the deleted pods while it is measured.
+	// Otherwise the next arm with allocations releases those of the deleted pods while it is measured.
 	if err := c.ledgers.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete ledgers: %w", err)
 	}

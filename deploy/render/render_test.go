@@ -142,13 +142,13 @@ func TestValues(t *testing.T) {
 // Outboard may do what its configuration needs, and nothing else: with a preset, and with a configuration of a user.
 func TestPermissions(t *testing.T) {
 	const (
-		reads   = "list nodes, watch nodes, get pods, list pods, watch pods, list poddisruptionbudgets, watch poddisruptionbudgets"
-		bind    = ", create pods/binding"
-		touch   = ", patch pods/status"
-		claims  = ", get ledgers, list ledgers, watch ledgers, create ledgers, update ledgers, delete ledgers"
-		gpus    = ", list configmaps in kube-system, watch configmaps in kube-system"
-		metrics = ", list nodes of metrics.k8s.io"
-		devices = ", list resourceslices, watch resourceslices, list resourceclaims, watch resourceclaims, list deviceclasses, watch deviceclasses, list devicetaintrules, watch devicetaintrules"
+		reads       = "list nodes, watch nodes, get pods, list pods, watch pods, list poddisruptionbudgets, watch poddisruptionbudgets"
+		bind        = ", create pods/binding"
+		touch       = ", patch pods/status"
+		allocations = ", get ledgers, list ledgers, watch ledgers, create ledgers, update ledgers, delete ledgers"
+		gpus        = ", list configmaps in kube-system, watch configmaps in kube-system"
+		metrics     = ", list nodes of metrics.k8s.io"
+		devices     = ", list resourceslices, watch resourceslices, list resourceclaims, watch resourceclaims, list deviceclasses, watch deviceclasses, list devicetaintrules, watch devicetaintrules"
 	)
 	own := func(config string) map[string]any {
 		return map[string]any{"config": config, "scheduler": map[string]any{"enabled": false}}
@@ -159,12 +159,12 @@ func TestPermissions(t *testing.T) {
 		want   string
 	}{
 		{"placement", parse(t, ""), reads + bind + touch},
-		{"gpu-sharing", parse(t, "preset=gpu-sharing"), reads + bind + touch + claims + gpus},
-		{"licenses", parse(t, "preset=licenses"), reads + bind + touch + claims},
+		{"gpu-sharing", parse(t, "preset=gpu-sharing"), reads + bind + touch + allocations + gpus},
+		{"licenses", parse(t, "preset=licenses"), reads + bind + touch + allocations},
 		{"utilization", parse(t, "preset=utilization"), reads + touch + metrics},
 		{"utilization with the cluster's kube-scheduler", parse(t, "preset=utilization,scheduler.enabled=false"), reads + bind + touch + metrics},
 		{"no requeuing", own("requeue: {perSecond: 0}\nprofiles: [{policies: [{type: ImageLocality}]}]"), reads + bind},
-		{"no requeuing, with claims", own("requeue: {perSecond: 0}\nprofiles: [{policies: [{type: Licenses, config: {features: [{name: a, seats: 1}]}}]}]"), reads + bind + touch + claims},
+		{"no requeuing, with allocations", own("requeue: {perSecond: 0}\nprofiles: [{policies: [{type: Licenses, config: {features: [{name: a, seats: 1}]}}]}]"), reads + bind + touch + allocations},
 		{"devices", own("profiles: [{policies: [{type: ResourceClaims}]}]"), reads + bind + touch + devices},
 		{"signals", own(`
 signals:
@@ -292,7 +292,7 @@ func TestChangesThatStartNewPods(t *testing.T) {
 		{"", "replicas=3", false, false},
 	}
 	// What Outboard watches in addition, and would go on watching without the permission if it did not start again.
-	needs := map[string]string{"placement": "", "gpu-sharing": "claims and ConfigMaps", "licenses": "claims", "utilization": ""}
+	needs := map[string]string{"placement": "", "gpu-sharing": "allocations and ConfigMaps", "licenses": "allocations", "utilization": ""}
 	for from := range needs {
 		for to := range needs {
 			tests = append(tests, change{"preset=" + from, "preset=" + to, needs[from] != needs[to], from != to})

@@ -99,7 +99,7 @@ func TestReasonsOfEveryProfileAreOnThePage(t *testing.T) {
 var callCode = []string{
 	"internal/extender/*.go", "internal/binder/*.go", "internal/engine/reserve.go",
 	"internal/ledger/apply.go", "internal/ledger/queue.go", "internal/ledger/write.go",
-	"schedplugin/candidates.go", "schedplugin/claims.go", "schedplugin/cycle.go", "schedplugin/plugin.go", "schedplugin/queue.go",
+	"schedplugin/candidates.go", "schedplugin/reserve.go", "schedplugin/cycle.go", "schedplugin/plugin.go", "schedplugin/queue.go",
 }
 
 // notOnThePage has the errors in callCode that are not on the page, by why.
@@ -112,8 +112,8 @@ var notOnThePage = map[string][]string{
 		"a resource quantity has a negative exponent of more than %d digits", "a resource quantity has more than %d digits",
 	},
 	"a policy that causes them is wrong, and the conformance tests find it": {
-		"ledger %s: the claim has no amounts", "ledger %s: the claim names unit %q, which does not exist", "ledger %s: a second claim of unit %q",
-		"ledger %s: a claim of %d of unit %q: must be at least 1", "ledger %s: a claim of %d of unit %q: %d of %d are claimed already",
+		"ledger %s: the allocation has no amounts", "ledger %s: the allocation names unit %q, which does not exist", "ledger %s: a second allocation of unit %q",
+		"ledger %s: an allocation of %d of unit %q: must be at least 1", "ledger %s: an allocation of %d of unit %q: %d of %d are allocated already",
 	},
 	"no pod gets them": {
 		"asking whether pod %s/%s, which terminates there, is gone: %w",

@@ -64,7 +64,7 @@ var (
 	ErrOutcomeUnknown = errors.New("it is not known whether the pod was bound")
 )
 
-// Binder binds pods with their claims. Its methods may be called concurrently.
+// Binder binds pods with their allocations. Its methods may be called concurrently.
 type Binder struct {
 	Engine  *engine.Engine
 	Cluster Cluster
@@ -115,7 +115,7 @@ func AlreadyBound(namespace, name string, uid types.UID, node string, pod *corev
 }
 
 // Resolve ends an earlier decision to bind the pod to another node, whose Binding may be on its
-// way: it changes the pod, so that the API server rejects that Binding if it has claims. It returns
+// way: it changes the pod, so that the API server rejects that Binding if it has allocations. It returns
 // the current pod, and an error if the pod is bound or gone, or the API server does not respond in
 // time. Call it before the pod is assumed on the node.
 func (b *Binder) Resolve(ctx context.Context, pod *corev1.Pod, node string) (*corev1.Pod, error) {
@@ -136,15 +136,15 @@ func (b *Binder) Resolve(ctx context.Context, pod *corev1.Pod, node string) (*co
 const (
 	// touchTimeout bounds changing a pod, so that few calls wait for an unreachable API server.
 	touchTimeout = 2 * time.Second
-	// removeTimeout bounds the release or revocation of a claim.
+	// removeTimeout bounds the release or revocation of an allocation.
 	removeTimeout = 5 * time.Second
 )
 
-// Bind binds the pod, which is trimmed, to the target, and returns the claims with which it is
-// bound. It retries if the pod has changed, or holds a claim that must be withdrawn first. What
+// Bind binds the pod, which is trimmed, to the target, and returns the allocations with which it is
+// bound. It retries if the pod has changed, or holds an allocation that must be withdrawn first. What
 // undoes an earlier step does not stop when ctx ends.
 func (b *Binder) Bind(ctx context.Context, pod *corev1.Pod, target Target) (engine.Reservation, error) {
-	ctx, err := b.Cluster.Throttle(ctx) // before anything is claimed
+	ctx, err := b.Cluster.Throttle(ctx) // before anything is allocated
 	if err != nil {
 		return engine.Reservation{}, err
 	}
@@ -159,11 +159,11 @@ func (b *Binder) Bind(ctx context.Context, pod *corev1.Pod, target Target) (engi
 	return p.held, nil
 }
 
-// Reserve makes the claims of the pod on the target in ledgers that are not in the API server, and
+// Reserve makes the allocations of the pod on the target in ledgers that are not in the API server, and
 // does not bind the pod.
 func (b *Binder) Reserve(ctx context.Context, pod *corev1.Pod, target Target) (engine.Reservation, error) {
 	p, next := Begin(b.Engine, target, pod)
-	for next.Action == Claim || next.Action == Release {
+	for next.Action == Allocation || next.Action == Release {
 		p, next = p.Step(b.do(ctx, p, next))
 	}
 	if p.cause != nil {
@@ -186,8 +186,8 @@ func (b *Binder) do(ctx context.Context, p Protocol, t Task) Result {
 	}
 	var r Result
 	switch t.Action {
-	case Claim:
-		r.Held, r.Err = t.Claim.Make(ctx, b.Ledgers)
+	case Allocation:
+		r.Held, r.Err = t.Allocation.Make(ctx, b.Ledgers)
 	case Await:
 		r.Err = b.awaitEarlier(ctx, p.target.Node.Name, t.After)
 	case Bind:

@@ -26,11 +26,11 @@ import (
 
 const unit = "example.com/unit"
 
-// oneUnit is a policy that claims the only unit of a node. The annotation of a claim is the time of the claim, so that the
-// annotations of two claims differ.
+// oneUnit is a policy that allocates the only unit of a node. The annotation of an allocation is the time of the allocation, so that the
+// annotations of two allocations differ.
 type oneUnit struct {
 	after    []types.UID
-	unusable func() bool // whether an existing claim cannot be used; nil: it can
+	unusable func() bool // whether an existing allocation cannot be used; nil: it can
 }
 
 var (
@@ -49,17 +49,17 @@ func (*oneUnit) Ledgers(pod *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey
 	return []snapshot.LedgerKey{{Resource: unit, Node: n.Name}}, nil
 }
 
-func (o *oneUnit) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+func (o *oneUnit) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
 	if ask.Ledger.Unit("0").Used() > 0 {
-		return policy.Claim{}, policy.Verdict{Reason: taken}
+		return policy.Allocation{}, policy.Verdict{Reason: taken}
 	}
-	return policy.Claim{
+	return policy.Allocation{
 		Units: []policy.Capacity{{Unit: "0", Capacity: 1}}, Amounts: []policy.Amount{{Unit: "0", Amount: 1}},
 		Annotations: map[string]string{unit: ask.At.Format(time.RFC3339Nano)}, After: o.after,
 	}, policy.Verdict{}
 }
 
-func (o *oneUnit) ValidateClaim(policy.ReserveRequest) ([]types.UID, policy.Verdict) {
+func (o *oneUnit) ValidateAllocation(policy.ReserveRequest) ([]types.UID, policy.Verdict) {
 	if o.unusable != nil && o.unusable() {
 		return nil, policy.Verdict{Reason: failed}
 	}
@@ -68,11 +68,11 @@ func (o *oneUnit) ValidateClaim(policy.ReserveRequest) ([]types.UID, policy.Verd
 
 // apiServer is an API server with one pod, and ledgers. Tests let its calls fail.
 type apiServer struct {
-	pod     *corev1.Pod // nil: gone
-	version int
-	view    *snapshot.View
-	ledgers map[snapshot.LedgerKey]snapshot.Ledger
-	claims  int // number of claims written
+	pod         *corev1.Pod // nil: gone
+	version     int
+	view        *snapshot.View
+	ledgers     map[snapshot.LedgerKey]snapshot.Ledger
+	allocations int // number of allocations written
 
 	assumed   string // the node on which the pod counts before it is bound
 	throttled error
@@ -164,14 +164,14 @@ func (s *apiServer) receive(b binder.Binding) error {
 	return nil
 }
 
-func (s *apiServer) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+func (s *apiServer) Allocate(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
 	l, ok := s.ledgers[key]
 	if !ok {
 		l = snapshot.Ledger{Resource: key.Resource, Node: key.Node}
 	}
-	s.claims++
-	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: fmt.Sprint(s.claims)}
-	next, held, err := ledger.Claim(l, entry, choose, time.Unix(int64(s.claims), 0))
+	s.allocations++
+	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: fmt.Sprint(s.allocations)}
+	next, held, err := ledger.Allocate(l, entry, choose, time.Unix(int64(s.allocations), 0))
 	if err == nil {
 		s.ledgers[key] = next
 	}
@@ -200,8 +200,8 @@ func (s *apiServer) Revoke(ctx context.Context, key snapshot.LedgerKey, held sna
 	return nil
 }
 
-// claimed returns the nodes on which the pod holds a claim.
-func (s *apiServer) claimed() string {
+// allocated returns the nodes on which the pod holds an allocation.
+func (s *apiServer) allocated() string {
 	var nodes []string
 	for key, l := range s.ledgers {
 		if l.Pod("u") != nil {
@@ -215,20 +215,20 @@ func (s *apiServer) claimed() string {
 func TestBind(t *testing.T) {
 	unknown := fmt.Errorf("%w: connection lost", binder.ErrOutcomeUnknown)
 	for _, tc := range []struct {
-		name    string
-		given   func(s *apiServer)
-		err     string // "": none
-		bound   string // the node of the pod afterwards
-		claimed string // the nodes of its claims afterwards
+		name      string
+		given     func(s *apiServer)
+		err       string // "": none
+		bound     string // the node of the pod afterwards
+		allocated string // the nodes of its allocations afterwards
 	}{
-		{"bound with its claim", func(*apiServer) {}, "", "a", "a"},
-		{"a pod that needs no claim", func(s *apiServer) { s.pod.Labels = map[string]string{"needs": "nothing"} }, "", "a", ""},
-		{"a pod that needs no claim, and the Binding is lost", func(s *apiServer) {
+		{"bound with its allocation", func(*apiServer) {}, "", "a", "a"},
+		{"a pod that needs no allocation", func(s *apiServer) { s.pod.Labels = map[string]string{"needs": "nothing"} }, "", "a", ""},
+		{"a pod that needs no allocation, and the Binding is lost", func(s *apiServer) {
 			s.pod.Labels = map[string]string{"needs": "nothing"}
 			s.onBind = func(binder.Binding) error { return unknown }
 		}, "it is not known whether the pod was bound: connection lost", "", ""},
 		{"too many Bindings", func(s *apiServer) { s.throttled = errors.New("too many pods are being bound") }, "too many pods are being bound", "", ""},
-		{"the Binding is rejected, and the claim cannot be released", func(s *apiServer) {
+		{"the Binding is rejected, and the allocation cannot be released", func(s *apiServer) {
 			s.onBind = func(binder.Binding) error { return errors.New("forbidden") }
 			s.onRelease = func() error { return errors.New("no answer") }
 		}, "forbidden policy OneUnit: releasing: no answer", "", "a"},
@@ -239,7 +239,7 @@ func TestBind(t *testing.T) {
 			s.onBind = func(b binder.Binding) error { return errors.Join(s.receive(b), unknown) }
 		}, "", "a", "a"},
 		{"the Binding is lost", func(s *apiServer) { s.onBind = func(binder.Binding) error { return unknown } },
-			"the Binding was withdrawn, and the claims of the pod were released: it is not known whether the pod was bound: connection lost", "", ""},
+			"the Binding was withdrawn, and the allocations of the pod were released: it is not known whether the pod was bound: connection lost", "", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newAPIServer()
@@ -252,22 +252,22 @@ func TestBind(t *testing.T) {
 			if s.pod != nil {
 				bound = s.pod.Spec.NodeName
 			}
-			if bound != tc.bound || s.claimed() != tc.claimed {
-				t.Errorf("bound to %q with claims on %q, want %q and %q", bound, s.claimed(), tc.bound, tc.claimed)
+			if bound != tc.bound || s.allocated() != tc.allocated {
+				t.Errorf("bound to %q with allocations on %q, want %q and %q", bound, s.allocated(), tc.bound, tc.allocated)
 			}
 		})
 	}
 }
 
-// The caller may be gone when a Binding fails: its context has ended, and the claims are released nevertheless.
-func TestBindReleasesClaimsWithoutItsCaller(t *testing.T) {
+// The caller may be gone when a Binding fails: its context has ended, and the allocations are released nevertheless.
+func TestBindReleasesAllocationsWithoutItsCaller(t *testing.T) {
 	for name, outcome := range map[string]error{"rejected": errors.New("forbidden"), "unknown": binder.ErrOutcomeUnknown} {
 		t.Run(name, func(t *testing.T) {
 			s := newAPIServer()
 			ctx, cancel := context.WithCancel(t.Context())
 			s.onBind = func(binder.Binding) error { cancel(); return outcome }
-			if err := s.bind(ctx, new(oneUnit), s.pod.DeepCopy(), "a"); !errors.Is(err, outcome) || s.claimed() != "" {
-				t.Errorf("got error %v, and claims on %q", err, s.claimed())
+			if err := s.bind(ctx, new(oneUnit), s.pod.DeepCopy(), "a"); !errors.Is(err, outcome) || s.allocated() != "" {
+				t.Errorf("got error %v, and allocations on %q", err, s.allocated())
 			}
 		})
 	}
@@ -286,23 +286,23 @@ func TestBindingContents(t *testing.T) {
 			if got.Namespace != "default" || got.Name != "p" || got.UID != "u" || got.Node != "a" || got.Annotations[decision.Annotation] != "why" {
 				t.Errorf("got %+v", got)
 			}
-			if claims := needs != "nothing"; (got.Annotations[unit] != "") != claims || (got.ResourceVersion == "0") != claims {
+			if allocations := needs != "nothing"; (got.Annotations[unit] != "") != allocations || (got.ResourceVersion == "0") != allocations {
 				t.Errorf("a pod that needs %s is bound by %+v", needs, got)
 			}
 		})
 	}
 }
 
-// Whatever fails, and whenever a Binding arrives that was sent before: a pod is bound only with a claim on its node, and with the
-// annotations of this claim. Bind returns nil only if the pod is bound. A pod that is not bound holds claims only if the API server
+// Whatever fails, and whenever a Binding arrives that was sent before: a pod is bound only with an allocation on its node, and with the
+// annotations of this allocation. Bind returns nil only if the pod is bound. A pod that is not bound holds allocations only if the API server
 // has rejected a change of the pod or the release.
-func TestBoundPodHasItsClaim(t *testing.T) {
+func TestBoundPodHasItsAllocation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newAPIServer()
 		var late []binder.Binding // sent, and not received yet
-		faults := false           // a claim may be left
+		faults := false           // an allocation may be left
 		fails := func(what string) bool { return rapid.IntRange(0, 3).Draw(t, what) == 0 }
-		p := &oneUnit{unusable: func() bool { return fails("the claim is unusable") }}
+		p := &oneUnit{unusable: func() bool { return fails("the allocation is unusable") }}
 		s.onBind = func(b binder.Binding) error {
 			switch rapid.SampledFrom([]string{"received", "rejected", "lost", "response lost", "late", "changed"}).Draw(t, "Binding") {
 			case "rejected":
@@ -360,14 +360,14 @@ func TestBoundPodHasItsClaim(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				if s.pod.Spec.NodeName == "" {
-					if !faults && s.claimed() != "" {
-						t.Fatalf("the pod is not bound, and holds claims on %q", s.claimed())
+					if !faults && s.allocated() != "" {
+						t.Fatalf("the pod is not bound, and holds allocations on %q", s.allocated())
 					}
 					return
 				}
 				l := s.ledgers[snapshot.LedgerKey{Resource: unit, Node: s.pod.Spec.NodeName}]
-				if claim := l.Pod("u"); claim == nil || claim.Annotations[unit] != s.pod.Annotations[unit] {
-					t.Fatalf("the pod is bound to %s with annotations %v, and has claim %+v", s.pod.Spec.NodeName, s.pod.Annotations, claim)
+				if allocation := l.Pod("u"); allocation == nil || allocation.Annotations[unit] != s.pod.Annotations[unit] {
+					t.Fatalf("the pod is bound to %s with annotations %v, and has allocation %+v", s.pod.Spec.NodeName, s.pod.Annotations, allocation)
 				}
 			},
 		})
@@ -434,7 +434,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// A reservation says what the pod holds, whether it was claimed now or by an earlier attempt.
+// A reservation says what the pod holds, whether it was allocated now or by an earlier attempt.
 func TestReservationHasTheAmounts(t *testing.T) {
 	s := newAPIServer()
 	e, err := engine.New(engine.Options{Policies: []engine.WeightedPolicy{{Name: "OneUnit", Policy: new(oneUnit), Weight: 1}}})

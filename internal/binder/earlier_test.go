@@ -81,8 +81,8 @@ func TestBindWaitsForEarlierPods(t *testing.T) {
 				if at < tc.from || at > tc.to || (err != nil) != tc.fails {
 					t.Errorf("after %s: %v; want %s to %s, an error: %t", at, err, tc.from, tc.to, tc.fails)
 				}
-				if held := w.claimed(); tc.fails && held != "" {
-					t.Errorf("the pod that is not bound holds a claim: %s", held)
+				if held := w.allocated(); tc.fails && held != "" {
+					t.Errorf("the pod that is not bound holds an allocation: %s", held)
 				}
 			})
 		})

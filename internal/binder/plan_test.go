@@ -13,27 +13,27 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The planned annotations are those that Bind would write, and planning claims nothing.
+// The planned annotations are those that Bind would write, and planning allocates nothing.
 func TestPlanned(t *testing.T) {
-	claimOf := func(pod string) *snapshot.Ledger {
+	allocationOf := func(pod string) *snapshot.Ledger {
 		return &snapshot.Ledger{
 			Resource: unit, Node: "a", Pods: []snapshot.LedgerPod{{UID: types.UID(pod), Node: "a", Annotations: map[string]string{unit: "held"}}},
-			Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 1, Claims: []snapshot.LedgerClaim{{Pod: types.UID(pod), Amount: 1}}}},
+			Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 1, Allocations: []snapshot.LedgerAllocation{{Pod: types.UID(pod), Amount: 1}}}},
 		}
 	}
 	for _, tc := range []struct {
-		name     string
-		needs    string
-		ledger   *snapshot.Ledger
-		unusable bool
-		want     string // the annotation: "", "held" or "new"
-		claims   bool
+		name        string
+		needs       string
+		ledger      *snapshot.Ledger
+		unusable    bool
+		want        string // the annotation: "", "held" or "new"
+		allocations bool
 	}{
 		{"needs nothing", "nothing", nil, false, "", false},
 		{"no ledger", "a unit", nil, false, "new", true},
-		{"holds a claim", "a unit", claimOf("u"), false, "held", true},
-		{"holds a claim that cannot be used", "a unit", claimOf("u"), true, "new", true},
-		{"nothing is left", "a unit", claimOf("other"), false, "", true},
+		{"holds an allocation", "a unit", allocationOf("u"), false, "held", true},
+		{"holds an allocation that cannot be used", "a unit", allocationOf("u"), true, "new", true},
+		{"nothing is left", "a unit", allocationOf("other"), false, "", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var b snapshot.Builder
@@ -48,13 +48,13 @@ func TestPlanned(t *testing.T) {
 			}
 			pod := newPod()
 			pod.Labels = map[string]string{"needs": tc.needs}
-			planned, claims := e.Planned(view, pod, view.Node("a"), time.Now())
+			planned, allocations := e.Planned(view, pod, view.Node("a"), time.Now())
 			got := planned.Annotations[unit]
 			if strings.HasPrefix(got, "20") { // a time
 				got = "new"
 			}
-			if got != tc.want || claims != tc.claims || pod.Annotations != nil {
-				t.Errorf("got annotation %q and claims %v, want %q and %v", planned.Annotations[unit], claims, tc.want, tc.claims)
+			if got != tc.want || allocations != tc.allocations || pod.Annotations != nil {
+				t.Errorf("got annotation %q and allocations %v, want %q and %v", planned.Annotations[unit], allocations, tc.want, tc.allocations)
 			}
 		})
 	}

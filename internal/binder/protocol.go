@@ -13,67 +13,67 @@ import (
 // maxTries is how often a pod that changes meanwhile is tried to be bound.
 const maxTries = 4
 
-// Protocol binds one pod with its claims, as pure steps: Begin and Step return what to do next, and
+// Protocol binds one pod with its allocations, as pure steps: Begin and Step return what to do next, and
 // the caller of Step passes what came of it. A protocol is a value that contains no clock, client
 // or goroutine: the process may be stopped for any time, or killed, between two steps.
 //
 //	           what went wrong: release … ─▶ done, or if the pod has changed: read ─▶ begin again
 //	             ▲          ▲           ▲
-//	begin ─▶ claim … ─▶ await ─▶ bind ─▶ done
+//	begin ─▶ allocation … ─▶ await ─▶ bind ─▶ done
 //	             │                 │ the outcome is unknown
 //	             │                 ▼
 //	             │               touch ─▶ bound here: done; bound elsewhere: release … ─▶ done; not bound: revoke … ─▶ done
-//	             ▼ the pod holds a claim that cannot be used any more
+//	             ▼ the pod holds an allocation that cannot be used any more
 //	           release … ─▶ touch ─▶ revoke ─▶ begin again
 //
-// Claims that no bind call relies on any more are released after a while, by any replica. Therefore
-// the pod is changed ("touch") before a claim is removed that an earlier Binding may rely on, and
-// the Binding of a pod with claims has the resourceVersion that was read before the claims were
-// made: either the Binding comes first and the claims stay, or the API server rejects the Binding,
+// Allocations that no bind call relies on any more are released after a while, by any replica. Therefore
+// the pod is changed ("touch") before an allocation is removed that an earlier Binding may rely on, and
+// the Binding of a pod with allocations has the resourceVersion that was read before the allocations were
+// made: either the Binding comes first and the allocations stay, or the API server rejects the Binding,
 // and the protocol begins again.
 type Protocol struct {
-	engine  *engine.Engine
-	target  Target
-	pod     *corev1.Pod // as it was when the try began; its namespace, name and UID stay the same
-	touched *corev1.Pod // the pod after touch; nil: gone
-	tries   int
-	doing   Action
-	claims  []engine.Claim     // those still to be made
-	held    engine.Reservation // those made
-	cause   error              // why this try does not bind the pod; nil while it may
-	undo    []engine.HeldClaim // those still to be released or revoked, the last one first
-	failed  error              // what came of these, if not all could be removed
+	engine      *engine.Engine
+	target      Target
+	pod         *corev1.Pod // as it was when the try began; its namespace, name and UID stay the same
+	touched     *corev1.Pod // the pod after touch; nil: gone
+	tries       int
+	doing       Action
+	allocations []engine.Allocation     // those still to be made
+	held        engine.Reservation      // those made
+	cause       error                   // why this try does not bind the pod; nil while it may
+	undo        []engine.HeldAllocation // those still to be released or revoked, the last one first
+	failed      error                   // what came of these, if not all could be removed
 }
 
 // Action is what to do next.
 type Action int
 
 const (
-	Done    Action = iota // the protocol has ended, with Task.Err
-	Claim                 // make Task.Claim
-	Await                 // wait for the pods Task.After to be bound
-	Bind                  // send Task.Binding
-	Read                  // read the pod from the API server
-	Touch                 // change the pod, so that the API server rejects Bindings sent before if they have claims
-	Release               // release Task.Held
-	Revoke                // revoke Task.Held
+	Done       Action = iota // the protocol has ended, with Task.Err
+	Allocation               // make Task.Allocation
+	Await                    // wait for the pods Task.After to be bound
+	Bind                     // send Task.Binding
+	Read                     // read the pod from the API server
+	Touch                    // change the pod, so that the API server rejects Bindings sent before if they have allocations
+	Release                  // release Task.Held
+	Revoke                   // revoke Task.Held
 )
 
 // Task is an action with what it needs.
 type Task struct {
 	Action
-	Claim   engine.Claim
-	Held    engine.HeldClaim
-	After   []types.UID
-	Binding Binding
-	Err     error
+	Allocation engine.Allocation
+	Held       engine.HeldAllocation
+	After      []types.UID
+	Binding    Binding
+	Err        error
 }
 
 // Result is what came of a task.
 type Result struct {
 	Err  error
-	Held engine.HeldClaim // of Claim
-	Pod  *corev1.Pod      // of Read and Touch; nil: gone
+	Held engine.HeldAllocation // of Allocation
+	Pod  *corev1.Pod           // of Read and Touch; nil: gone
 }
 
 // Begin begins to bind the pod to the target.
@@ -87,17 +87,17 @@ func (p Protocol) try(pod *corev1.Pod) (Protocol, Task) {
 	if bound || err != nil {
 		return p.end(err)
 	}
-	claims, err := p.engine.Claims(p.target.View, pod, p.target.Node)
+	allocations, err := p.engine.Allocations(p.target.View, pod, p.target.Node)
 	if err != nil {
 		return p.end(err)
 	}
-	return Protocol{engine: p.engine, target: p.target, pod: pod, tries: p.tries + 1, claims: claims}.claimNext()
+	return Protocol{engine: p.engine, target: p.target, pod: pod, tries: p.tries + 1, allocations: allocations}.allocationNext()
 }
 
 // Step continues with what came of the task that the last step returned.
 func (p Protocol) Step(r Result) (Protocol, Task) {
 	switch p.doing {
-	case Claim:
+	case Allocation:
 		if r.Err != nil {
 			return p.giveUp(r.Err)
 		}
@@ -105,8 +105,8 @@ func (p Protocol) Step(r Result) (Protocol, Task) {
 		if p.held, err = p.held.With(r.Held); err != nil {
 			return p.giveUp(err)
 		}
-		p.claims = p.claims[1:]
-		return p.claimNext()
+		p.allocations = p.allocations[1:]
+		return p.allocationNext()
 	case Await:
 		if r.Err != nil {
 			return p.giveUp(r.Err)
@@ -142,10 +142,10 @@ func (p Protocol) do(t Task) (Protocol, Task) {
 
 func (p Protocol) end(err error) (Protocol, Task) { return p.do(Task{Err: err}) }
 
-// claimNext makes the next claim. If there is none, the pod can be bound.
-func (p Protocol) claimNext() (Protocol, Task) {
-	if len(p.claims) > 0 {
-		return p.do(Task{Action: Claim, Claim: p.claims[0]})
+// allocationNext makes the next allocation. If there is none, the pod can be bound.
+func (p Protocol) allocationNext() (Protocol, Task) {
+	if len(p.allocations) > 0 {
+		return p.do(Task{Action: Allocation, Allocation: p.allocations[0]})
 	}
 	if after := p.held.After(); len(after) > 0 {
 		return p.do(Task{Action: Await, After: after})
@@ -161,13 +161,13 @@ func (p Protocol) bind() (Protocol, Task) {
 	return p.do(Task{Action: Bind, Binding: b})
 }
 
-// giveUp releases the claims of this try, on which no Binding relies that may still have an effect.
+// giveUp releases the allocations of this try, on which no Binding relies that may still have an effect.
 func (p Protocol) giveUp(cause error) (Protocol, Task) {
 	p.cause, p.undo = cause, p.held.Held
 	return p.undoNext(Release)
 }
 
-// undoNext releases or revokes the next claim. If there is none, the try is over.
+// undoNext releases or revokes the next allocation. If there is none, the try is over.
 func (p Protocol) undoNext(how Action) (Protocol, Task) {
 	if n := len(p.undo) - 1; n >= 0 {
 		held := p.undo[n]
@@ -188,10 +188,10 @@ func (p Protocol) undoNext(how Action) (Protocol, Task) {
 	return p.end(p.cause)
 }
 
-// unusable returns the claim of an earlier try that cannot be used any more, nil if that is not the
+// unusable returns the allocation of an earlier try that cannot be used any more, nil if that is not the
 // cause.
-func (p Protocol) unusable() *engine.UnusableClaimError {
-	var unusable *engine.UnusableClaimError
+func (p Protocol) unusable() *engine.UnusableAllocationError {
+	var unusable *engine.UnusableAllocationError
 	errors.As(p.cause, &unusable)
 	return unusable
 }
@@ -204,7 +204,7 @@ func (p Protocol) withdraw(r Result) (Protocol, Task) {
 	bound := r.Pod != nil && r.Pod.Spec.NodeName != ""
 	switch {
 	case r.Err != nil:
-		return p.claimsStay(fmt.Errorf("changing pod %s/%s: %w", p.pod.Namespace, p.pod.Name, r.Err))
+		return p.allocationsStay(fmt.Errorf("changing pod %s/%s: %w", p.pod.Namespace, p.pod.Name, r.Err))
 	case bound && unusable != nil:
 		return p.try(r.Pod)
 	case bound:
@@ -214,28 +214,28 @@ func (p Protocol) withdraw(r Result) (Protocol, Task) {
 		}
 		return p.giveUp(err)
 	case unusable != nil:
-		p.undo = []engine.HeldClaim{unusable.Claim}
+		p.undo = []engine.HeldAllocation{unusable.Allocation}
 	default:
 		p.undo = p.held.Held
 	}
 	return p.undoNext(Revoke)
 }
 
-// revoked continues after the claims were revoked.
+// revoked continues after the allocations were revoked.
 func (p Protocol) revoked() (Protocol, Task) {
 	switch {
 	case p.failed != nil:
-		return p.claimsStay(p.failed)
+		return p.allocationsStay(p.failed)
 	case p.unusable() != nil:
 		return p.try(p.touched)
 	}
-	return p.end(fmt.Errorf("the Binding was withdrawn, and the claims of the pod were released: %w", p.cause))
+	return p.end(fmt.Errorf("the Binding was withdrawn, and the allocations of the pod were released: %w", p.cause))
 }
 
-// claimsStay ends with claims that could not be removed.
-func (p Protocol) claimsStay(err error) (Protocol, Task) {
+// allocationsStay ends with allocations that could not be removed.
+func (p Protocol) allocationsStay(err error) (Protocol, Task) {
 	if unusable := p.unusable(); unusable != nil {
 		return p.end(fmt.Errorf("node %s: %w: %w", p.target.Node.Name, unusable, err))
 	}
-	return p.end(fmt.Errorf("%w; its claims stay for now: %w", p.cause, err))
+	return p.end(fmt.Errorf("%w; its allocations stay for now: %w", p.cause, err))
 }

@@ -28,8 +28,8 @@ func (gpuAndSeat) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey
 	return []snapshot.LedgerKey{{Resource: "gpu", Node: n.Name}, {Resource: "seats"}}, nil
 }
 
-func (gpuAndSeat) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	return policy.Claim{}, policy.Verdict{}
+func (gpuAndSeat) Reserve(policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
+	return policy.Allocation{}, policy.Verdict{}
 }
 
 // TestProtocol follows the histories of testdata/protocol.txt.
@@ -77,8 +77,8 @@ func TestProtocol(t *testing.T) {
 // textOf returns the task as histories have it.
 func textOf(t Task) string {
 	switch t.Action {
-	case Claim:
-		return "claim " + t.Claim.Key.Resource
+	case Allocation:
+		return "allocation " + t.Allocation.Key.Resource
 	case Await:
 		return fmt.Sprint("await ", strings.Trim(fmt.Sprint(t.After), "[]"))
 	case Bind:
@@ -100,7 +100,7 @@ func textOf(t Task) string {
 
 // resultOf returns what a history says came of the task; "": it succeeds.
 func resultOf(t Task, came string) Result {
-	held := engine.HeldClaim{Claim: t.Claim}
+	held := engine.HeldAllocation{Allocation: t.Allocation}
 	switch {
 	case came == "" || strings.HasPrefix(came, "after "):
 		if came != "" {
@@ -108,7 +108,7 @@ func resultOf(t Task, came string) Result {
 		}
 		return Result{Held: held}
 	case came == "unusable":
-		return Result{Err: fmt.Errorf("node a: %w", &engine.UnusableClaimError{Reason: "the GPU has failed", Claim: held})}
+		return Result{Err: fmt.Errorf("node a: %w", &engine.UnusableAllocationError{Reason: "the GPU has failed", Allocation: held})}
 	case came == "unknown":
 		return Result{Err: ErrOutcomeUnknown}
 	case came == "changed":

@@ -22,12 +22,12 @@ import (
 
 // reserver is a policy that reserves the configured units from one ledger for each of its resources.
 type reserver struct {
-	name      string
-	resources []string
-	claims    map[string]string
-	verdict   policy.Verdict
-	err       error
-	panics    any // where it panics: "ledgers" or "reserve"
+	name        string
+	resources   []string
+	allocations map[string]string
+	verdict     policy.Verdict
+	err         error
+	panics      any // where it panics: "ledgers" or "reserve"
 }
 
 func (r *reserver) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
@@ -45,14 +45,14 @@ func (r *reserver) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, e
 	return keys, r.err
 }
 
-func (r *reserver) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+func (r *reserver) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
 	if r.panics == "reserve" {
 		panic("boom")
 	}
 	if ask.Pod == nil || ask.Node == nil || ask.Ledger == nil || ask.At.IsZero() {
 		panic("something is missing")
 	}
-	return policy.Claim{Annotations: r.claims, After: []types.UID{types.UID("before-" + r.name)}}, r.verdict
+	return policy.Allocation{Annotations: r.allocations, After: []types.UID{types.UID("before-" + r.name)}}, r.verdict
 }
 
 // unrelated is a policy that allocates nothing.
@@ -68,13 +68,13 @@ type diary struct {
 	failing map[string]error
 }
 
-func (d *diary) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
-	claim, err := choose(&snapshot.Ledger{Resource: key.Resource}, time.Unix(1, 0))
+func (d *diary) Allocate(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+	allocation, err := choose(&snapshot.Ledger{Resource: key.Resource}, time.Unix(1, 0))
 	if err != nil {
 		return snapshot.LedgerPod{}, err
 	}
 	d.entries = append(d.entries, "+"+key.Resource)
-	return snapshot.LedgerPod{UID: pod.UID, Node: node, Annotations: claim.Annotations}, d.failing["+"+key.Resource]
+	return snapshot.LedgerPod{UID: pod.UID, Node: node, Annotations: allocation.Annotations}, d.failing["+"+key.Resource]
 }
 
 func (d *diary) Release(_ context.Context, key snapshot.LedgerKey, _ snapshot.LedgerPod) error {
@@ -90,8 +90,8 @@ func (d *diary) Revoke(_ context.Context, key snapshot.LedgerKey, _ snapshot.Led
 func TestReserve(t *testing.T) {
 	used := &policy.Reason{Code: "Used", Text: "no device has enough left"}
 	errServer := errors.New("the API server does not respond")
-	gpu := reserver{name: "GPU", resources: []string{"gpu"}, claims: map[string]string{"gpu": "0"}}
-	license := reserver{name: "License", resources: []string{"a", "b"}, claims: map[string]string{"license": "7", "shared": "x"}}
+	gpu := reserver{name: "GPU", resources: []string{"gpu"}, allocations: map[string]string{"gpu": "0"}}
+	license := reserver{name: "License", resources: []string{"a", "b"}, allocations: map[string]string{"license": "7", "shared": "x"}}
 	other := reserver{name: "Other", resources: []string{"other"}}
 	nothing := reserver{name: "Nothing"}
 
@@ -113,7 +113,7 @@ func TestReserve(t *testing.T) {
 		},
 		{
 			name:     "several that agree about an annotation",
-			policies: []reserver{license, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "x"} })},
+			policies: []reserver{license, with(gpu, func(r *reserver) { r.allocations = map[string]string{"gpu": "0", "shared": "x"} })},
 			want:     map[string]string{"gpu": "0", "license": "7", "shared": "x"}, diary: "+a +b +gpu",
 		},
 		{
@@ -127,7 +127,7 @@ func TestReserve(t *testing.T) {
 			err:      "node n: policy Other: no device has enough left", policyErr: "Other", diary: "+gpu +a +b -b -a -gpu",
 		},
 		{
-			name: "a ledger that does not answer leaves open what is claimed", policies: []reserver{gpu, license},
+			name: "a ledger that does not answer leaves open what is allocated", policies: []reserver{gpu, license},
 			failing: map[string]error{"+b": errServer},
 			err:     "node n: the API server does not respond", diary: "+gpu +a +b -a -gpu",
 		},
@@ -144,8 +144,8 @@ func TestReserve(t *testing.T) {
 			err: "node n: policy License: panic: boom", policyErr: "License", diary: "+gpu -gpu",
 		},
 		{
-			name:     "two that disagree about an annotation: neither keeps its claim",
-			policies: []reserver{license, with(gpu, func(r *reserver) { r.claims = map[string]string{"gpu": "0", "shared": "y"} })},
+			name:     "two that disagree about an annotation: neither keeps its allocation",
+			policies: []reserver{license, with(gpu, func(r *reserver) { r.allocations = map[string]string{"gpu": "0", "shared": "y"} })},
 			err:      `policy GPU: annotation "shared" is already set to another value by policy License`, policyErr: "GPU",
 			diary: "+a +b +gpu -gpu -b -a",
 		},
@@ -158,7 +158,7 @@ func TestReserve(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			members := []engine.WeightedPolicy{{Name: "Unrelated", Policy: unrelated{}}}
 			for _, r := range tt.policies {
-				// A policy that may be ignored in filter and score must still make its claims.
+				// A policy that may be ignored in filter and score must still make its allocations.
 				members = append(members, engine.WeightedPolicy{Name: r.name, Policy: &r, FailurePolicy: policy.Ignore})
 			}
 			e := newEngine(t, members...)
@@ -187,7 +187,7 @@ func TestReserve(t *testing.T) {
 				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
 			if after, held, want := len(reservation.After()), len(reservation.Held), len(d.entries); after != want || held != want {
-				t.Errorf("%d claims, and %d pods before, want %d", held, after, want)
+				t.Errorf("%d allocations, and %d pods before, want %d", held, after, want)
 			}
 		})
 	}
@@ -202,7 +202,7 @@ func newEngine(t *testing.T, policies ...engine.WeightedPolicy) *engine.Engine {
 	return e
 }
 
-// reserve makes the claims of a pod on the node n.
+// reserve makes the allocations of a pod on the node n.
 func reserve(ctx context.Context, e *engine.Engine, ledgers engine.Ledgers) (engine.Reservation, error) {
 	b := binder.Binder{Engine: e, Ledgers: ledgers}
 	node := snapshot.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
@@ -217,18 +217,18 @@ func with(r reserver, change func(*reserver)) reserver {
 func TestReserveWithoutLedgers(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "GPU", Policy: &reserver{resources: []string{"gpu"}}})
 	_, err := reserve(t.Context(), e, nil)
-	if want := "policy GPU: it allocates resources, but there are no ledgers for its claims"; err == nil || err.Error() != want {
+	if want := "policy GPU: it allocates resources, but there are no ledgers for its allocations"; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }
 
-// validator is a reserver that may consider claims invalid.
+// validator is a reserver that may consider allocations invalid.
 type validator struct {
 	reserver
 	bad *policy.Reason
 }
 
-func (v *validator) ValidateClaim(ask policy.ReserveRequest) ([]types.UID, policy.Verdict) {
+func (v *validator) ValidateAllocation(ask policy.ReserveRequest) ([]types.UID, policy.Verdict) {
 	if v.panics == "validate" {
 		panic("boom")
 	}
@@ -238,18 +238,18 @@ func (v *validator) ValidateClaim(ask policy.ReserveRequest) ([]types.UID, polic
 	return []types.UID{"before-again"}, policy.Verdict{Reason: v.bad}
 }
 
-// holding is a diary of ledgers in which the pod already holds a claim.
+// holding is a diary of ledgers in which the pod already holds an allocation.
 type holding struct{ diary }
 
-func (k *holding) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+func (k *holding) Allocate(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
 	held := snapshot.LedgerPod{UID: pod.UID, Node: node, At: time.Unix(7, 0), Annotations: map[string]string{"gpu": "held"}}
 	_, err := choose(&snapshot.Ledger{Resource: key.Resource, Pods: []snapshot.LedgerPod{held}}, held.At)
 	k.entries = append(k.entries, "="+key.Resource)
 	return held, err
 }
 
-// A pod that holds a claim keeps it and its turn; the caller revokes a claim that its policy can no longer use.
-func TestReserveWithHeldClaim(t *testing.T) {
+// A pod that holds an allocation keeps it and its turn; the caller revokes an allocation that its policy can no longer use.
+func TestReserveWithHeldAllocation(t *testing.T) {
 	ill := &policy.Reason{Code: "Ill", Text: "the device is unhealthy"}
 	for _, tt := range []struct {
 		name     string
@@ -262,7 +262,7 @@ func TestReserveWithHeldClaim(t *testing.T) {
 		{name: "that can be used", policy: &validator{reserver: reserver{resources: []string{"gpu"}}}, after: "[before-again]"},
 		{
 			name: "that cannot be used", policy: &validator{reserver: reserver{resources: []string{"gpu"}}, bad: ill}, unusable: true,
-			err: "node n: policy P: the existing claim of the pod cannot be used any more: the device is unhealthy",
+			err: "node n: policy P: the existing allocation of the pod cannot be used any more: the device is unhealthy",
 		},
 		{
 			name: "about which the policy panics", policy: &validator{reserver: reserver{resources: []string{"gpu"}, panics: "validate"}},
@@ -282,7 +282,7 @@ func TestReserveWithHeldClaim(t *testing.T) {
 			if err == nil || err.Error() != tt.err {
 				t.Fatalf("error %v, want %s", err, tt.err)
 			}
-			unusable := (*engine.UnusableClaimError)(nil)
+			unusable := (*engine.UnusableAllocationError)(nil)
 			if errors.As(err, &unusable) != tt.unusable {
 				t.Fatalf("error %#v", err)
 			}
@@ -292,7 +292,7 @@ func TestReserveWithHeldClaim(t *testing.T) {
 			if !tt.unusable {
 				return
 			}
-			if err := unusable.Claim.Undo(t.Context(), k, true); err != nil || !slices.Equal(k.entries, []string{"=gpu", "!gpu"}) {
+			if err := unusable.Allocation.Undo(t.Context(), k, true); err != nil || !slices.Equal(k.entries, []string{"=gpu", "!gpu"}) {
 				t.Errorf("the ledgers have calls %q, error %v", k.entries, err)
 			}
 		})

@@ -18,7 +18,7 @@ import (
 )
 
 // BindError is the error of [Cluster.Bind]. errors.Is finds [binder.ErrOutcomeUnknown] in it if the
-// pod may or may not be bound to the node, now or later, so that its claim must be kept. If not,
+// pod may or may not be bound to the node, now or later, so that its allocation must be kept. If not,
 // this call has not bound the pod and will not; an earlier call whose outcome was unknown still may.
 // errors.Is finds [binder.ErrPodChanged] if the resourceVersion of the pod is another one than that
 // of the Binding.
@@ -40,7 +40,7 @@ func (e *BindError) Error() string {
 // Unwrap returns the cause.
 func (e *BindError) Unwrap() error { return e.err }
 
-// Is reports whether the error is one of the errors that decide about a claim.
+// Is reports whether the error is one of the errors that decide about an allocation.
 func (e *BindError) Is(target error) bool {
 	return target == binder.ErrOutcomeUnknown && e.Outcome == outcomeUnknown || target == binder.ErrPodChanged && e.changed
 }

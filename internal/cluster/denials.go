@@ -28,7 +28,7 @@ type denials struct {
 func (d *denials) observe(write string, err error) error {
 	switch {
 	case apierrors.IsForbidden(err): // the error names the permission and the user
-		err = fmt.Errorf("%w; grant it: deploy/outboard.yaml has the permissions that Outboard always needs, and deploy/claims.yaml those for claims", err)
+		err = fmt.Errorf("%w; grant it: deploy/outboard.yaml has the permissions that Outboard always needs, and deploy/allocations.yaml those for allocations", err)
 	case apierrors.IsUnauthorized(err):
 		err = fmt.Errorf("the API server does not accept the credentials: %w; %s", err, credentialsHint)
 	case err != nil:

@@ -40,7 +40,7 @@
 //
 // # Binding
 //
-// [Cluster.Throttle] waits for the rate limit before the pod's claims are made, so that its Binding
+// [Cluster.Throttle] waits for the rate limit before the pod's allocations are made, so that its Binding
 // does not wait.
 //
 // [Cluster.Assume] counts a pod on its node in every View from the decision on; package assumption

@@ -151,7 +151,7 @@ func TestCanceledRequestIsNoFailure(t *testing.T) {
 func TestDeniedWrites(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	forbidden := apierrors.NewForbidden(pods, "p", errors.New(`User "outboard" cannot create resource "pods/binding"`))
-	said := `pods "p" is forbidden: User "outboard" cannot create resource "pods/binding"; grant it: deploy/outboard.yaml has the permissions that Outboard always needs, and deploy/claims.yaml those for claims`
+	said := `pods "p" is forbidden: User "outboard" cannot create resource "pods/binding"; grant it: deploy/outboard.yaml has the permissions that Outboard always needs, and deploy/allocations.yaml those for allocations`
 	var d denials
 	for i, step := range []struct {
 		err            error

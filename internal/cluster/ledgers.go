@@ -21,10 +21,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// ReleaseAnnotation is set on a pod before its claim is released because the pod stayed unbound,
-// the outcome of its Binding is unknown, or the claim cannot be used any more; its value is the
-// time. If a Binding arrived before, the pod has the annotation and keeps its claim.
-const ReleaseAnnotation = "outboard.dev/claim-release-started"
+// ReleaseAnnotation is set on a pod before its allocation is released because the pod stayed unbound,
+// the outcome of its Binding is unknown, or the allocation cannot be used any more; its value is the
+// time. If a Binding arrived before, the pod has the annotation and keeps its allocation.
+const ReleaseAnnotation = "outboard.dev/allocation-release-started"
 
 // ledgerClient reads and writes Ledgers.
 type ledgerClient = gentype.ClientWithList[*ledger.Object, *ledger.ObjectList]
@@ -52,7 +52,7 @@ func (c *Cluster) ledgerFeed() *feed {
 }
 
 // setLedger handles a Ledger shown by the watch. One that somebody has made with another name than
-// that of its key is as if it did not exist: Outboard writes no claims to it, and it would take the
+// that of its key is as if it did not exist: Outboard writes no allocations to it, and it would take the
 // place of the other one.
 func (c *Cluster) setLedger(o *ledger.Object) {
 	if name := ledger.Name(o.Spec.Key()); o.Name != name {
@@ -140,7 +140,7 @@ func (s *State) SetLedger(o *ledger.Object) {
 	if known := s.ledgers[o.Name]; known != nil {
 		old = known.Spec.Pods
 	}
-	s.replaceClaims(o.Name, old, o.Spec.Pods)
+	s.replaceAllocations(o.Name, old, o.Spec.Pods)
 	s.lookups.Lock()
 	s.ledgers[o.Name] = o
 	s.lookups.Unlock()
@@ -155,7 +155,7 @@ func (s *State) RemoveLedger(o *ledger.Object) {
 	if known == nil {
 		return
 	}
-	s.replaceClaims(known.Name, known.Spec.Pods, nil)
+	s.replaceAllocations(known.Name, known.Spec.Pods, nil)
 	s.lookups.Lock()
 	delete(s.ledgers, o.Name)
 	s.lookups.Unlock()
@@ -163,45 +163,45 @@ func (s *State) RemoveLedger(o *ledger.Object) {
 	s.requestPublish()
 }
 
-// replaceClaims replaces the pods of the ledger with the name in the index of claims. A pod that is
-// gone and loses its claim may get another one, by a bind call that comes late. That one counts
+// replaceAllocations replaces the pods of the ledger with the name in the index of allocations. A pod that is
+// gone and loses its allocation may get another one, by a bind call that comes late. That one counts
 // until a sweep releases it.
-func (s *State) replaceClaims(name string, old, pods []snapshot.LedgerPod) {
+func (s *State) replaceAllocations(name string, old, pods []snapshot.LedgerPod) {
 	this := func(other string) bool { return other == name }
 	for i := range old {
 		uid := old[i].UID
-		s.claims[uid] = slices.DeleteFunc(s.claims[uid], this)
+		s.allocations[uid] = slices.DeleteFunc(s.allocations[uid], this)
 	}
 	for i := range pods {
-		s.claims[pods[i].UID] = append(s.claims[pods[i].UID], name)
+		s.allocations[pods[i].UID] = append(s.allocations[pods[i].UID], name)
 	}
 	for i := range old {
 		uid := old[i].UID
-		if gone, ok := s.gone[uid]; ok && !slices.Contains(s.claims[uid], name) {
+		if gone, ok := s.gone[uid]; ok && !slices.Contains(s.allocations[uid], name) {
 			s.gone[uid] = slices.DeleteFunc(gone, this)
 		}
-		if len(s.claims[uid]) == 0 {
-			delete(s.claims, uid)
+		if len(s.allocations[uid]) == 0 {
+			delete(s.allocations, uid)
 			delete(s.gone, uid)
 		}
 	}
 }
 
-// showLedger sets the ledger in the View, without the claims of pods that the watch has shown to be
-// gone. These claims are in the Ledger for some seconds more, but a pod that needs the units is
+// showLedger sets the ledger in the View, without the allocations of pods that the watch has shown to be
+// gone. These allocations are in the Ledger for some seconds more, but a pod that needs the units is
 // retried now.
 func (s *State) showLedger(o *ledger.Object) {
 	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool { return slices.Contains(s.gone[uid], o.Name) }))
 	s.requestPublish()
 }
 
-// claimsEnd handles an event of the watch that a pod is gone, or, after a restore of etcd, exists
+// allocationsEnd handles an event of the watch that a pod is gone, or, after a restore of etcd, exists
 // again.
-func (s *State) claimsEnd(uid types.UID, gone bool) {
+func (s *State) allocationsEnd(uid types.UID, gone bool) {
 	if _, was := s.gone[uid]; was == gone {
 		return
 	}
-	names := s.claims[uid]
+	names := s.allocations[uid]
 	if gone && len(names) > 0 {
 		s.gone[uid] = slices.Clone(names)
 	} else {

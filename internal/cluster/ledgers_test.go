@@ -12,9 +12,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// What a pod holds is free in the View as soon as the watch shows its deletion, although its claim stays in the Ledger a while
+// What a pod holds is free in the View as soon as the watch shows its deletion, although its allocation stays in the Ledger a while
 // longer; it counts again if the pod comes back.
-func TestClaimsOfPodsThatAreGone(t *testing.T) {
+func TestAllocationsOfPodsThatAreGone(t *testing.T) {
 	s := NewState()
 	s.SetComplete()
 	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
@@ -22,7 +22,7 @@ func TestClaimsOfPodsThatAreGone(t *testing.T) {
 		o := &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: snapshot.Ledger{Resource: "gpu", Node: "n", Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 10}}}}
 		for _, uid := range pods {
 			o.Spec.Pods = append(o.Spec.Pods, snapshot.LedgerPod{UID: uid})
-			o.Spec.Units[0].Claims = append(o.Spec.Units[0].Claims, snapshot.LedgerClaim{Pod: uid, Amount: 3})
+			o.Spec.Units[0].Allocations = append(o.Spec.Units[0].Allocations, snapshot.LedgerAllocation{Pod: uid, Amount: 3})
 		}
 		return o
 	}
@@ -39,7 +39,7 @@ func TestClaimsOfPodsThatAreGone(t *testing.T) {
 	s.SetPod(pod("a"))
 	s.SetPod(pod("b"))
 	s.SetLedger(object("a", "b", "c"))
-	used("claimed, c not seen yet", 9)
+	used("allocated, c not seen yet", 9)
 	ended := pod("a")
 	ended.Status.Phase = corev1.PodSucceeded
 	s.SetPod(ended)
@@ -51,19 +51,19 @@ func TestClaimsOfPodsThatAreGone(t *testing.T) {
 	s.SetPod(pod("b"))
 	used("b is back, after a restore", 9)
 	s.SetLedger(object("b", "c"))
-	used("the claim of a is released", 6)
+	used("the allocation of a is released", 6)
 	s.SetLedger(object("a", "b", "c"))
-	used("a late bind call of a claims again", 9)
+	used("a late bind call of an allocations again", 9)
 	s.RemovePod(pod("b"))
 	s.RemoveLedger(object())
 	used("the Ledger is gone", 0)
-	if len(s.gone) > 0 || len(s.claims) > 0 {
-		t.Errorf("got %v and %v in memory", s.gone, s.claims)
+	if len(s.gone) > 0 || len(s.allocations) > 0 {
+		t.Errorf("got %v and %v in memory", s.gone, s.allocations)
 	}
 }
 
-// A pod that is gone has claims in two ledgers. A bind call that comes late claims again in the one that has released its claim already.
-func TestLateClaimBesideAnother(t *testing.T) {
+// A pod that is gone has allocations in two ledgers. A bind call that comes late allocates again in the one that has released its allocation already.
+func TestLateAllocationBesideAnother(t *testing.T) {
 	s := NewState()
 	s.SetComplete()
 	s.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
@@ -71,7 +71,7 @@ func TestLateClaimBesideAnother(t *testing.T) {
 		o := &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: resource}, Spec: snapshot.Ledger{Resource: resource, Node: "n", Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 10}}}}
 		for _, uid := range pods {
 			o.Spec.Pods = append(o.Spec.Pods, snapshot.LedgerPod{UID: uid})
-			o.Spec.Units[0].Claims = append(o.Spec.Units[0].Claims, snapshot.LedgerClaim{Pod: uid, Amount: 3})
+			o.Spec.Units[0].Allocations = append(o.Spec.Units[0].Allocations, snapshot.LedgerAllocation{Pod: uid, Amount: 3})
 		}
 		return o
 	}
@@ -88,17 +88,17 @@ func TestLateClaimBesideAnother(t *testing.T) {
 	s.SetPod(pod)
 	s.SetLedger(object("gpu", "a"))
 	s.SetLedger(object("fpga", "a"))
-	used("claimed", 3, 3)
+	used("allocated", 3, 3)
 	s.RemovePod(pod)
 	used("gone", 0, 0)
 	s.SetLedger(object("gpu"))
 	s.SetLedger(object("gpu", "a"))
-	used("claimed late", 3, 0)
+	used("allocated late", 3, 0)
 	s.SetLedger(object("fpga"))
-	used("the other claim is released", 3, 0)
+	used("the other allocation is released", 3, 0)
 	s.SetLedger(object("gpu"))
-	if len(s.gone) > 0 || len(s.claims) > 0 {
-		t.Errorf("got %v and %v in memory", s.gone, s.claims)
+	if len(s.gone) > 0 || len(s.allocations) > 0 {
+		t.Errorf("got %v and %v in memory", s.gone, s.allocations)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestLedgersWithOtherNames(t *testing.T) {
 	object := func(name, node string, used int64) *ledger.Object {
 		return &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: snapshot.Ledger{
 			Resource: "gpu", Node: node, Pods: []snapshot.LedgerPod{{UID: "a"}},
-			Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 10, Claims: []snapshot.LedgerClaim{{Pod: "a", Amount: used}}}},
+			Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 10, Allocations: []snapshot.LedgerAllocation{{Pod: "a", Amount: used}}}},
 		}}
 	}
 	used := func(step string, want int64) {

@@ -92,7 +92,7 @@ func sendConfigMaps(send func(watch.EventType, k8sruntime.Object)) {
 	}
 }
 
-// serveLedgers serves a watch of the ledger of each node, with a claim for each pod there, with 4 KiB of annotations.
+// serveLedgers serves a watch of the ledger of each node, with an allocation for each pod there, with 4 KiB of annotations.
 func serveLedgers(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	events := json.NewEncoder(w)
@@ -103,7 +103,7 @@ func serveLedgers(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("sendInitialEvents") != "" {
 		byNode := map[string]*ledger.Object{}
 		for i := 1; i < memoryPods; i += 2 { // those that are not pending
-			addClaim(byNode, podOf(i))
+			addAllocation(byNode, podOf(i))
 		}
 		for _, o := range byNode {
 			send("ADDED", o)
@@ -114,7 +114,7 @@ func serveLedgers(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-func addClaim(byNode map[string]*ledger.Object, pod *corev1.Pod) {
+func addAllocation(byNode map[string]*ledger.Object, pod *corev1.Pod) {
 	o := byNode[pod.Spec.NodeName]
 	if o == nil {
 		key := snapshot.LedgerKey{Resource: "aliyun.com/gpu-mem", Node: pod.Spec.NodeName}
@@ -126,7 +126,7 @@ func addClaim(byNode map[string]*ledger.Object, pod *corev1.Pod) {
 	}
 	at := time.Unix(1_700_000_000+int64(len(o.Spec.Pods)), 0).UTC()
 	unit := &o.Spec.Units[len(o.Spec.Pods)%memoryGPUs]
-	unit.Claims = append(unit.Claims, snapshot.LedgerClaim{Pod: pod.UID, Amount: 2})
+	unit.Allocations = append(unit.Allocations, snapshot.LedgerAllocation{Pod: pod.UID, Amount: 2})
 	o.Spec.LastAt = at
 	o.Spec.Pods = append(o.Spec.Pods, snapshot.LedgerPod{
 		UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, At: at, Token: "token",

@@ -61,15 +61,15 @@ func TestEachChangeIsPublished(t *testing.T) {
 		node, pod := exampleNode(0), examplePod(0, "p")
 		signal := snapshot.NewSignal("load", nil)
 		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "budget"}}
-		claims := &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: snapshot.Ledger{Resource: "gpu", Node: node.Name, Pods: []snapshot.LedgerPod{{UID: "u"}}}}
+		allocations := &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: snapshot.Ledger{Resource: "gpu", Node: node.Name, Pods: []snapshot.LedgerPod{{UID: "u"}}}}
 		for _, change := range []struct {
 			name string
 			make func()
 		}{
 			{"a node comes", func() { c.SetNode(node) }},
 			{"a pod comes", func() { c.SetPod(pod) }},
-			{"a ledger comes", func() { c.SetLedger(claims) }},
-			{"the ledger is gone", func() { c.RemoveLedger(claims) }},
+			{"a ledger comes", func() { c.SetLedger(allocations) }},
+			{"the ledger is gone", func() { c.RemoveLedger(allocations) }},
 			{"a signal comes", func() { c.SetSignal(signal) }},
 			{"a budget comes", func() { c.change(func(b *snapshot.Builder) { b.SetDisruptionBudget(budget) }) }},
 			{"the signal is gone", func() { c.DeleteSignal("load") }},

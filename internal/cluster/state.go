@@ -29,7 +29,7 @@ import (
 //     last. A pod without an assumption that the watch has not shown is not in the builder.
 //   - The published View is the builder's at a moment. It has what Assume, Bind and LivePod have
 //     done once these return, and everything else soon: changed has an element until then.
-//   - A ledger in the builder lacks the claims in gone, which the object in ledgers still has.
+//   - A ledger in the builder lacks the allocations in gone, which the object in ledgers still has.
 type State struct {
 	// lookups guards the next five fields. It is separate from mu so that looking up a pod does not
 	// wait while a View is created. Writers hold both.
@@ -44,11 +44,11 @@ type State struct {
 	published atomic.Pointer[published]
 	changed   chan struct{} // capacity 1: there may be something to publish
 
-	mu       sync.Mutex
-	builder  snapshot.Builder
-	complete bool                   // Views may be published
-	claims   map[types.UID][]string // the names of the Ledgers in which a pod has claims
-	gone     map[types.UID][]string // the names of those in which a pod that is gone has kept its claims since
+	mu          sync.Mutex
+	builder     snapshot.Builder
+	complete    bool                   // Views may be published
+	allocations map[types.UID][]string // the names of the Ledgers in which a pod has allocations
+	gone        map[types.UID][]string // the names of those in which a pod that is gone has kept its allocations since
 }
 
 // published is the current View.
@@ -61,13 +61,13 @@ type published struct {
 // NewState returns the State of an empty cluster. Its View stays empty until SetComplete is called.
 func NewState() *State {
 	s := &State{
-		pods:    map[types.UID]*corev1.Pod{},
-		unbound: map[types.UID]*corev1.Pod{},
-		ledgers: map[string]*ledger.Object{},
-		changed: make(chan struct{}, 1),
-		assumed: map[types.UID]assumption.State{},
-		claims:  map[types.UID][]string{},
-		gone:    map[types.UID][]string{},
+		pods:        map[types.UID]*corev1.Pod{},
+		unbound:     map[types.UID]*corev1.Pod{},
+		ledgers:     map[string]*ledger.Object{},
+		changed:     make(chan struct{}, 1),
+		assumed:     map[types.UID]assumption.State{},
+		allocations: map[types.UID][]string{},
+		gone:        map[types.UID][]string{},
 	}
 	s.published.Store(&published{view: &snapshot.View{}, at: time.Now(), superseded: make(chan struct{})})
 	s.builder.DropHistory()
@@ -250,7 +250,7 @@ func (s *State) SetPod(pod *corev1.Pod) {
 	s.store(pod)
 	next, e := s.assumed[pod.UID].Watch(pod)
 	s.apply(pod.UID, next, e)
-	s.claimsEnd(pod.UID, false)
+	s.allocationsEnd(pod.UID, false)
 	s.requestPublish()
 }
 
@@ -268,7 +268,7 @@ func (s *State) RemovePod(pod *corev1.Pod) {
 	next, e := s.assumed[pod.UID].Watch(nil)
 	s.apply(pod.UID, next, e)
 	s.builder.DeletePod(pod.UID)
-	s.claimsEnd(pod.UID, true)
+	s.allocationsEnd(pod.UID, true)
 	s.requestPublish()
 }
 

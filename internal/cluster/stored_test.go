@@ -12,7 +12,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// A pod that the API server has not changed, although it accepted the request, does not count as changed: its claim would be released while a
+// A pod that the API server has not changed, although it accepted the request, does not count as changed: its allocation would be released while a
 // Binding can still succeed. An admission webhook may remove annotations.
 func TestTouchThatIsNotStored(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}

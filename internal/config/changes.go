@@ -34,7 +34,7 @@ type Comparison struct {
 
 // Observed is what a running process knows about its cluster and its callers. The zero value is that nothing is known.
 type Observed struct {
-	// View has the pods and their claims; nil if they are not known.
+	// View has the pods and their allocations; nil if they are not known.
 	View *snapshot.View
 	// SchedulerNames returns the schedulers that called the profile with the path; nil if they are not known.
 	SchedulerNames func(path string) []string
@@ -160,7 +160,7 @@ const restarted = "is restarted with what outboard scheduler-config --config FIL
 // risks returns the risks of changes of profiles. A risk that an operator can look into or end names the command.
 func risks(old, new *Config, seen Observed) []string {
 	if seen.Plugin {
-		return append(countingRisks(old, new, seen.View), claimRisks(old, new, seen.View)...)
+		return append(countingRisks(old, new, seen.View), allocationRisks(old, new, seen.View)...)
 	}
 	var risks []string
 	served := map[string]bool{}
@@ -180,7 +180,7 @@ func risks(old, new *Config, seen Observed) []string {
 			risks = append(risks, profileRisks(p, &new.Profiles[j], seen)...)
 		}
 	}
-	return slices.Concat(risks, countingRisks(old, new, seen.View), claimRisks(old, new, seen.View))
+	return slices.Concat(risks, countingRisks(old, new, seen.View), allocationRisks(old, new, seen.View))
 }
 
 // addedRisks returns the risks of profiles at new URLs, which no extender calls.
@@ -196,8 +196,8 @@ func addedRisks(old, new *Config) (risks []string) {
 		if slices.Contains(paths(old), p.Path) || !slices.ContainsFunc(p.Routes(), func(r Route) bool { return !served[r.Path] }) {
 			continue
 		}
-		if claimer := p.Claimer(); claimer != "" {
-			risks = append(risks, fmt.Sprintf("profile %s: is new, and %s claims resources: kube-scheduler binds no pod with these claims until it %s, which has an extender for this profile that has bindVerb", p.Path, claimer, restarted))
+		if allocator := p.Allocator(); allocator != "" {
+			risks = append(risks, fmt.Sprintf("profile %s: is new, and %s allocates resources: kube-scheduler binds no pod with these allocations until it %s, which has an extender for this profile that has bindVerb", p.Path, allocator, restarted))
 		} else {
 			risks = append(risks, fmt.Sprintf("profile %s: is new: its policies have no effect until kube-scheduler %s, which has an extender for this profile", p.Path, restarted))
 		}
@@ -232,7 +232,7 @@ func profileRisks(old, new *Profile, seen Observed) []string {
 	if risk := excludedRisk(old, new, seen); risk != "" {
 		risks = append(risks, risk)
 	}
-	if len(old.ManagedResources) > 0 && len(new.ManagedResources) == 0 && new.Claimer() != "" {
+	if len(old.ManagedResources) > 0 && len(new.ManagedResources) == 0 && new.Allocator() != "" {
 		cause := ""
 		if name := new.ForEveryPod(); name != "" {
 			cause = ", because " + name + " evaluates every pod, and there are no managedResources"
@@ -241,8 +241,8 @@ func profileRisks(old, new *Profile, seen Observed) []string {
 	} else {
 		risks = append(risks, managedRisks(old, new)...)
 	}
-	if claimer := new.Claimer(); claimer != "" && old.Claimer() == "" {
-		risks = append(risks, fmt.Sprintf("profile %s: %s claims resources, and no policy of the profile did so before: kube-scheduler binds pods without claims until it %s, which has bindVerb for this profile", new.Path, claimer, restarted))
+	if allocator := new.Allocator(); allocator != "" && old.Allocator() == "" {
+		risks = append(risks, fmt.Sprintf("profile %s: %s allocates resources, and no policy of the profile did so before: kube-scheduler binds pods without allocations until it %s, which has bindVerb for this profile", new.Path, allocator, restarted))
 	} else if old.Verb == nil && new.Verb == nil && !old.NeedsFilter() {
 		if filters := new.Filters(); len(filters) > 0 {
 			risks = append(risks, fmt.Sprintf("profile %s: %s can reject nodes, and no policy of the profile did so before: kube-scheduler places pods on such nodes until it %s, which has filterVerb for this profile", new.Path, strings.Join(filters, " and "), restarted))
@@ -317,30 +317,30 @@ func excludedRisk(old, new *Profile, seen Observed) string {
 	return risk
 }
 
-// claimRisks returns the risks of claims for which no policy of the new configuration is responsible. When the next pods are bound depends on
+// allocationRisks returns the risks of allocations for which no policy of the new configuration is responsible. When the next pods are bound depends on
 // what kube-scheduler calls until it is restarted, which the other risks say.
-func claimRisks(old, new *Config, view *snapshot.View) []string {
+func allocationRisks(old, new *Config, view *snapshot.View) []string {
 	const consequence = "Outboard does not count them, and pods that are bound from then on have none: kubectl get ledgers lists them"
 	if view != nil {
-		orphaned := orphanedClaims(old, new, view)
+		orphaned := orphanedAllocations(old, new, view)
 		var lost []string
 		for _, resource := range slices.Sorted(maps.Keys(orphaned)) {
-			lost = append(lost, fmt.Sprintf("%s (pods with claims: %d)", resource, orphaned[resource]))
+			lost = append(lost, fmt.Sprintf("%s (pods with allocations: %d)", resource, orphaned[resource]))
 		}
 		if len(lost) == 0 {
 			return nil
 		}
-		return []string{fmt.Sprintf("no policy allocates %s any more, and there are claims: %s", strings.Join(lost, " or "), consequence)}
+		return []string{fmt.Sprintf("no policy allocates %s any more, and there are allocations: %s", strings.Join(lost, " or "), consequence)}
 	}
 	allocated := map[string]bool{}
-	claims := map[string]bool{} // by type of policy
+	allocations := map[string]bool{} // by type of policy
 	for i := range new.Profiles {
 		p := &new.Profiles[i]
 		for _, r := range p.AllocatedResources() {
 			allocated[string(r.Name)] = true
 		}
 		for _, q := range p.Policies {
-			claims[q.Type] = true
+			allocations[q.Type] = true
 		}
 	}
 	var lost, risks []string
@@ -353,17 +353,17 @@ func claimRisks(old, new *Config, view *snapshot.View) []string {
 				lost = append(lost, string(r.Name))
 			}
 		}
-		if name := p.Claimer(); len(resources) == 0 && name != "" && !slices.ContainsFunc(p.Policies, func(q Policy) bool { return q.Name == name && claims[q.Type] }) {
-			risks = append(risks, fmt.Sprintf("no profile has %s any more: if pods hold claims of it, %s", name, consequence))
+		if name := p.Allocator(); len(resources) == 0 && name != "" && !slices.ContainsFunc(p.Policies, func(q Policy) bool { return q.Name == name && allocations[q.Type] }) {
+			risks = append(risks, fmt.Sprintf("no profile has %s any more: if pods hold allocations of it, %s", name, consequence))
 		}
 	}
 	if len(lost) > 0 {
-		risks = append(risks, fmt.Sprintf("no policy allocates %s any more: if pods hold claims, %s", strings.Join(lost, " or "), consequence))
+		risks = append(risks, fmt.Sprintf("no policy allocates %s any more: if pods hold allocations, %s", strings.Join(lost, " or "), consequence))
 	}
 	return risks
 }
 
-// countingRisks returns the risks of claims that a policy of both configurations counts in another way than before.
+// countingRisks returns the risks of allocations that a policy of both configurations counts in another way than before.
 func countingRisks(old, new *Config, view *snapshot.View) (risks []string) {
 	for i := range old.Profiles {
 		p := &old.Profiles[i]
@@ -386,7 +386,7 @@ func countingRisks(old, new *Config, view *snapshot.View) (risks []string) {
 
 // countingRisk returns the risk of another configuration of the policy; "" if there is none.
 func (p *Profile) countingRisk(q *Policy, new strictyaml.Value, view *snapshot.View) string {
-	differ := slices.DeleteFunc(slices.Clone(q.Inputs().ClaimFields), func(name string) bool {
+	differ := slices.DeleteFunc(slices.Clone(q.Inputs().AllocationFields), func(name string) bool {
 		return len(strictyaml.Diff("", q.Config.At(name), new.At(name))) == 0
 	})
 	if len(differ) == 0 {
@@ -398,18 +398,18 @@ func (p *Profile) countingRisk(q *Policy, new strictyaml.Value, view *snapshot.V
 		if n == 0 {
 			return ""
 		}
-		holders = fmt.Sprintf(" (pods with claims: %d)", n)
+		holders = fmt.Sprintf(" (pods with allocations: %d)", n)
 	}
-	return fmt.Sprintf("profile %s: a change of %s of %s does not change the claims that pods hold%s: until these pods end, units may be allocated twice, or stay unused",
+	return fmt.Sprintf("profile %s: a change of %s of %s does not change the allocations that pods hold%s: until these pods end, units may be allocated twice, or stay unused",
 		p.Path, strings.Join(differ, " and "), q.Name, holders)
 }
 
-// holders returns how many pods hold claims for which the policy is responsible.
+// holders returns how many pods hold allocations for which the policy is responsible.
 func (p *Profile) holders(q *Policy, view *snapshot.View) (sum int) {
 	for n := range view.All() {
 		for _, pod := range n.Pods {
 			holds := false
-			p.eachClaim(q, n, pod, func(key snapshot.LedgerKey) { holds = holds || view.Ledger(key).Pod(pod.UID) != nil })
+			p.eachAllocation(q, n, pod, func(key snapshot.LedgerKey) { holds = holds || view.Ledger(key).Pod(pod.UID) != nil })
 			if holds {
 				sum++
 			}
@@ -418,40 +418,40 @@ func (p *Profile) holders(q *Policy, view *snapshot.View) (sum int) {
 	return sum
 }
 
-// eachClaim calls visit for each ledger in which the pod must have a claim of the policy to be bound to the node.
-func (p *Profile) eachClaim(q *Policy, n *snapshot.Node, pod *corev1.Pod, visit func(snapshot.LedgerKey)) {
+// eachAllocation calls visit for each ledger in which the pod must have an allocation of the policy to be bound to the node.
+func (p *Profile) eachAllocation(q *Policy, n *snapshot.Node, pod *corev1.Pod, visit func(snapshot.LedgerKey)) {
 	reserver, ok := q.Policy.(policy.Reserver)
 	if !ok || !p.Manages(pod) {
 		return
 	}
 	keys, err := reserver.Ledgers(pod, n)
 	if err != nil {
-		return // it cannot be bound, and so holds no claim of this policy
+		return // it cannot be bound, and so holds no allocation of this policy
 	}
 	for _, key := range keys {
 		visit(key)
 	}
 }
 
-// EachClaim calls visit for each ledger in which the pod must have a claim to be bound to the node.
-func (c *Config) EachClaim(n *snapshot.Node, pod *corev1.Pod, visit func(snapshot.LedgerKey)) {
+// EachAllocation calls visit for each ledger in which the pod must have an allocation to be bound to the node.
+func (c *Config) EachAllocation(n *snapshot.Node, pod *corev1.Pod, visit func(snapshot.LedgerKey)) {
 	for i := range c.Profiles {
 		p := &c.Profiles[i]
 		for j := range p.Policies {
-			p.eachClaim(&p.Policies[j], n, pod, visit)
+			p.eachAllocation(&p.Policies[j], n, pod, visit)
 		}
 	}
 }
 
-// orphanedClaims returns how many pods of the view hold claims for which a policy of the old configuration is responsible, and none of
+// orphanedAllocations returns how many pods of the view hold allocations for which a policy of the old configuration is responsible, and none of
 // the new one, by resource.
-func orphanedClaims(old, new *Config, view *snapshot.View) map[string]int {
+func orphanedAllocations(old, new *Config, view *snapshot.View) map[string]int {
 	orphaned := map[string]int{}
 	for n := range view.All() {
 		for _, pod := range n.Pods {
 			responsible := map[snapshot.LedgerKey]bool{}
-			new.EachClaim(n, pod, func(key snapshot.LedgerKey) { responsible[key] = true })
-			old.EachClaim(n, pod, func(key snapshot.LedgerKey) {
+			new.EachAllocation(n, pod, func(key snapshot.LedgerKey) { responsible[key] = true })
+			old.EachAllocation(n, pod, func(key snapshot.LedgerKey) {
 				if !responsible[key] && view.Ledger(key).Pod(pod.UID) != nil {
 					responsible[key] = true // once
 					orphaned[key.Resource]++

@@ -15,8 +15,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The pods with claims are counted for which no policy is responsible after a change, and no others.
-func TestRisksCountPodsWithClaims(t *testing.T) {
+// The pods with allocations are counted for which no policy is responsible after a change, and no others.
+func TestRisksCountPodsWithAllocations(t *testing.T) {
 	const gpus = "- path: /gpu\n  managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"
 	const fpgas = "- path: /fpga\n  policies: [{type: Devices, config: {resource: example.com/fpga}}]\n"
 	const images = "- path: /images\n  policies: [{type: ImageLocality}]\n"
@@ -31,7 +31,7 @@ func TestRisksCountPodsWithClaims(t *testing.T) {
 	capacity := corev1.ResourceList{"aliyun.com/gpu-mem": resource.MustParse("32"), "aliyun.com/gpu-count": resource.MustParse("2"), "example.com/fpga": resource.MustParse("2")}
 	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}, Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity}})
 	ledgers := map[string]*snapshot.Ledger{}
-	for name, requested := range map[string]corev1.ResourceName{"a": "aliyun.com/gpu-mem", "b": "aliyun.com/gpu-mem", "c": "example.com/fpga", "unclaimed": "aliyun.com/gpu-mem", "other": "cpu"} {
+	for name, requested := range map[string]corev1.ResourceName{"a": "aliyun.com/gpu-mem", "b": "aliyun.com/gpu-mem", "c": "example.com/fpga", "unallocated": "aliyun.com/gpu-mem", "other": "cpu"} {
 		uid := apitypes.UID(name)
 		b.SetPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
 			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{requested: resource.MustParse("1")}, Requests: corev1.ResourceList{requested: resource.MustParse("1")}},
@@ -49,20 +49,20 @@ func TestRisksCountPodsWithClaims(t *testing.T) {
 	for _, l := range ledgers {
 		b.SetLedger(l)
 	}
-	t.Run("how claims count", func(t *testing.T) {
+	t.Run("how allocations count", func(t *testing.T) {
 		sized := strings.NewReplacer("{type: GPUMemory}", "{type: GPUMemory, config: {sizesFrom: {label: sizes}}}", "fpga}", "fpga, units: Numbered}")
 		risks := config.Compare(load(gpus+fpgas), load(sized.Replace(gpus+fpgas)), config.Observed{View: b.View()}).Risks
-		want := []string{"profile /gpu: a change of sizesFrom of GPUMemory does not change the claims that pods hold (pods with claims: 2): ",
-			"profile /fpga: a change of units of Devices does not change the claims that pods hold (pods with claims: 1): "}
+		want := []string{"profile /gpu: a change of sizesFrom of GPUMemory does not change the allocations that pods hold (pods with allocations: 2): ",
+			"profile /fpga: a change of units of Devices does not change the allocations that pods hold (pods with allocations: 1): "}
 		if len(risks) != 2 || !strings.HasPrefix(risks[0], want[0]) || !strings.HasPrefix(risks[1], want[1]) {
 			t.Errorf("got %q, want %q", risks, want)
 		}
 		var empty snapshot.Builder
 		if risks := config.Compare(load(gpus), load(sized.Replace(gpus)), config.Observed{View: empty.View()}).Risks; len(risks) > 0 {
-			t.Errorf("without claims: %q", risks)
+			t.Errorf("without allocations: %q", risks)
 		}
 	})
-	const gone = "%s (pods with claims: %d)"
+	const gone = "%s (pods with allocations: %d)"
 	for _, tt := range []struct {
 		name, old, new string
 		want           []string
@@ -73,21 +73,21 @@ func TestRisksCountPodsWithClaims(t *testing.T) {
 		{"devices", gpus + fpgas, gpus, []string{fmt.Sprintf(gone, "example.com/fpga", 1)}},
 		{"both", gpus + fpgas, images, []string{fmt.Sprintf(gone, "aliyun.com/gpu-mem", 2), fmt.Sprintf(gone, "example.com/fpga", 1)}},
 		{"another resource", fpgas, strings.Replace(fpgas, "fpga}", "fpga2}", 1), []string{fmt.Sprintf(gone, "example.com/fpga", 1)}},
-		{"no claims before", images, gpus, nil},
+		{"no allocations before", images, gpus, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var claims []string
+			var allocations []string
 			for _, risk := range config.Compare(load(tt.old), load(tt.new), config.Observed{View: b.View()}).Risks {
-				if strings.Contains(risk, "there are claims") {
-					claims = append(claims, risk)
+				if strings.Contains(risk, "there are allocations") {
+					allocations = append(allocations, risk)
 				}
 			}
 			want := []string{}
 			if len(tt.want) > 0 {
-				want = append(want, "no policy allocates "+strings.Join(tt.want, " or ")+" any more, and there are claims: Outboard does not count them, and pods that are bound from then on have none: kubectl get ledgers lists them")
+				want = append(want, "no policy allocates "+strings.Join(tt.want, " or ")+" any more, and there are allocations: Outboard does not count them, and pods that are bound from then on have none: kubectl get ledgers lists them")
 			}
-			if !slices.Equal(claims, want) {
-				t.Errorf("got %q, want %q", claims, want)
+			if !slices.Equal(allocations, want) {
+				t.Errorf("got %q, want %q", allocations, want)
 			}
 		})
 	}
@@ -99,7 +99,7 @@ func TestRiskOfARemovedURL(t *testing.T) {
 	const restart = " any more: calls of kube-scheduler fail with status 404 until it is restarted with what outboard scheduler-config --config FILE prints. Until then, "
 	const pending = " stay pending, or are placed without the profile if its extender has ignorable: true or only prioritizeVerb"
 	for _, tt := range []struct{ name, old, new, want string }{
-		{"with claims", "- path: /gpu\n  policies: [{type: GPUMemory}]\n", "", "profile /gpu: nothing serves /gpu/filter, /gpu/prioritize, /gpu/preempt, /gpu/bind" + restart + "pods that request aliyun.com/gpu-mem or aliyun.com/gpu-count" + pending},
+		{"with allocations", "- path: /gpu\n  policies: [{type: GPUMemory}]\n", "", "profile /gpu: nothing serves /gpu/filter, /gpu/prioritize, /gpu/preempt, /gpu/bind" + restart + "pods that request aliyun.com/gpu-mem or aliyun.com/gpu-count" + pending},
 		{"for every pod", "- policies: [{type: ImageLocality}]\n", "", "profile /: nothing serves /filter, /prioritize, /preempt, /bind" + restart + "all pods" + pending},
 		{"scores only", "- path: /images\n  verb: Prioritize\n  policies: [{type: ImageLocality}]\n", "", "profile /images: nothing serves /images" + restart + "all pods are placed without its scores"},
 		{"one verb is left", "- path: /a\n  policies: [{type: ImageLocality}]\n", "- path: /a/prioritize\n  verb: Prioritize\n  policies: [{type: ImageLocality}]\n", "profile /a: nothing serves /a/filter, /a/preempt, /a/bind" + restart + "all pods" + pending},
@@ -116,7 +116,7 @@ func TestRiskOfARemovedURL(t *testing.T) {
 		for _, risk := range config.Compare(configs[0], configs[1], config.Observed{}).Risks {
 			if strings.Contains(risk, "404") {
 				got = append(got, risk)
-			} else if strings.Contains(risk, "profile") || strings.Count(risk, "if pods hold claims") != 1 {
+			} else if strings.Contains(risk, "profile") || strings.Count(risk, "if pods hold allocations") != 1 {
 				t.Errorf("%s: another risk: %s", tt.name, risk)
 			}
 		}
@@ -188,7 +188,7 @@ func TestRisksOfAPlugin(t *testing.T) {
 		}
 		configs = append(configs, c)
 	}
-	want := []string{"no policy allocates aliyun.com/gpu-mem or aliyun.com/gpu-count any more: if pods hold claims, Outboard does not count them, and pods that are bound from then on have none: kubectl get ledgers lists them"}
+	want := []string{"no policy allocates aliyun.com/gpu-mem or aliyun.com/gpu-count any more: if pods hold allocations, Outboard does not count them, and pods that are bound from then on have none: kubectl get ledgers lists them"}
 	if got := config.Compare(configs[0], configs[1], config.Observed{Plugin: true}).Risks; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

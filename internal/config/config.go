@@ -61,7 +61,7 @@ type Process struct {
 	Admin Admin `json:"admin"`
 	// ClientConnection is how Outboard reaches the API server.
 	ClientConnection ClientConnection `json:"clientConnection"`
-	// Ledgers is how claims are kept and released.
+	// Ledgers is how allocations are kept and released.
 	Ledgers Ledgers `json:"ledgers"`
 	// Requeue is how fast Outboard makes kube-scheduler retry pending pods that fit again.
 	Requeue Requeue `json:"requeue"`
@@ -160,10 +160,10 @@ type ClientConnection struct {
 	Burst int `json:"burst" limits:"1..100000"`
 }
 
-// Ledgers configures claims, for policies that allocate resources.
+// Ledgers configures allocations, for policies that allocate resources.
 type Ledgers struct {
-	// ReclaimAfter is how long a pod that is not bound keeps its claim. Set it longer than
-	// the slowest response of the API server: a claim released earlier makes the pod's Binding
+	// ReclaimAfter is how long a pod that is not bound keeps its allocation. Set it longer than
+	// the slowest response of the API server: an allocation released earlier makes the pod's Binding
 	// fail, and kube-scheduler retries the pod. Default 5m.
 	ReclaimAfter time.Duration `json:"reclaimAfter" limits:"1s..24h"`
 }
@@ -268,7 +268,7 @@ type Policy struct {
 	Name string `json:"name"`
 	// Weight multiplies the policy's scores, 0..100. With 0 the policy only filters. Default 1.
 	Weight int64 `json:"weight" limits:"0..100"`
-	// FailurePolicy is what happens when the policy fails to evaluate a pod. Default Fail. A policy that claims
+	// FailurePolicy is what happens when the policy fails to evaluate a pod. Default Fail. A policy that allocates
 	// resources cannot be ignored: without it, filter passes nodes to which bind cannot bind the pod.
 	FailurePolicy policy.FailurePolicy `json:"failurePolicy" values:"Fail,Ignore"`
 	// Config is the policy's own configuration, with its defaults. It is
@@ -317,8 +317,8 @@ func (p *Profile) Pods() string {
 	return "pods that request " + strings.Join(names, " or ")
 }
 
-// Claimer returns the name of a policy of the profile that claims resources; "" if none does.
-func (p *Profile) Claimer() string {
+// Allocator returns the name of a policy of the profile that allocates resources; "" if none does.
+func (p *Profile) Allocator() string {
 	for _, q := range p.Policies {
 		if _, ok := q.Policy.(policy.Reserver); ok {
 			return q.Name
@@ -359,7 +359,7 @@ func (p *Profile) ExtenderWeight() (sum int64) {
 // NeedsFilter reports whether kube-scheduler's extender for the profile needs filterVerb: if filter rejects nodes, if pods are to stay
 // pending while Outboard does not respond, or if there is nothing else to call.
 func (p *Profile) NeedsFilter() bool {
-	return len(p.ManagedResources) > 0 || p.Claimer() != "" || p.Shortlist != nil || p.ExtenderWeight() == 0 || len(p.Filters()) > 0
+	return len(p.ManagedResources) > 0 || p.Allocator() != "" || p.Shortlist != nil || p.ExtenderWeight() == 0 || len(p.Filters()) > 0
 }
 
 // SetDefaults fills in the defaults that do not depend on other fields.

@@ -47,8 +47,8 @@ func (a allocator) Inputs() policy.Inputs {
 
 func (allocator) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) { return nil, nil }
 
-func (allocator) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	return policy.Claim{}, policy.Verdict{}
+func (allocator) Reserve(policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
+	return policy.Allocation{}, policy.Verdict{}
 }
 
 type gpuMemory struct {

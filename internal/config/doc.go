@@ -17,7 +17,7 @@
 //     different names.
 //   - managedResources, if there are any, include what the profile's policies allocate. Without the field, they follow from the policies.
 //   - With verb, path must not be /. shortlist is for filter; schedulerNames is for bind; shortlist and verb: Prioritize need a policy with a
-//     weight. verb: Bind and policies that make claims need a cluster. A policy that makes claims
+//     weight. verb: Bind and policies that make allocations need a cluster. A policy that makes allocations
 //     cannot have failurePolicy: Ignore, except with verb: Prioritize.
 //
 // # Errors

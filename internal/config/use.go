@@ -63,14 +63,14 @@ func (p *Profile) lists(resource corev1.ResourceName) bool {
 	return slices.ContainsFunc(p.ManagedResources, func(m ManagedResource) bool { return m.Name == string(resource) })
 }
 
-// validateReserver checks a policy that claims resources.
+// validateReserver checks a policy that allocates resources.
 func (c *Config) validateReserver(at *field.Path, profile *Profile, p *Policy) field.ErrorList {
 	var errs field.ErrorList
 	if !c.ClientConnection.Enabled {
-		errs = append(errs, field.Forbidden(at.Child("type"), p.Type+" claims resources in ledgers of the API server, but clientConnection.enabled is false"))
+		errs = append(errs, field.Forbidden(at.Child("type"), p.Type+" allocates resources in ledgers of the API server, but clientConnection.enabled is false"))
 	}
 	if p.FailurePolicy == policy.Ignore && profile.OnlyVerb() != decision.Prioritize {
-		errs = append(errs, field.Invalid(at.Child("failurePolicy"), string(p.FailurePolicy), "must be Fail, because "+p.Type+" claims resources: without it, filter passes nodes to which bind cannot bind the pod"))
+		errs = append(errs, field.Invalid(at.Child("failurePolicy"), string(p.FailurePolicy), "must be Fail, because "+p.Type+" allocates resources: without it, filter passes nodes to which bind cannot bind the pod"))
 	}
 	return errs
 }
@@ -83,7 +83,7 @@ func (p *Profile) validateResources(at *field.Path) field.ErrorList {
 	}
 	for _, r := range p.AllocatedResources() {
 		if !p.lists(r.Name) {
-			errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: without it, kube-scheduler does not call for pods that request only %[1]s, and binds them without a claim", r.Name, r.Policy)))
+			errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: without it, kube-scheduler does not call for pods that request only %[1]s, and binds them without an allocation", r.Name, r.Policy)))
 		}
 	}
 	return errs
@@ -116,7 +116,7 @@ func (c *Config) warnManaged() field.ErrorList {
 			case inputs.Devices:
 				text = "%s has no effect for a pod that has ResourceClaims and requests none of managedResources, because the profile is not for the pod: put it into a profile of its own, without managedResources"
 			case allocates && len(inputs.Resources) == 0:
-				text = "%s allocates no resource, so pods request from it in another way, such as an annotation: kube-scheduler does not call for a pod that requests none of managedResources, and binds it without a claim. Remove managedResources, or put %[1]s into a profile without"
+				text = "%s allocates no resource, so pods request from it in another way, such as an annotation: kube-scheduler does not call for a pod that requests none of managedResources, and binds it without an allocation. Remove managedResources, or put %[1]s into a profile without"
 			default:
 				continue
 			}

@@ -43,7 +43,7 @@ func TestList(t *testing.T) {
 	scored := decision.ScoredNode{Node: "n1", Total: 200, Scores: []decision.Score{{Policy: "Cost", Score: 100, Weight: 2}}}
 	var out strings.Builder
 	err := decision.List(&out, []*decision.Record{
-		{Verb: decision.Bind, Pod: decision.Pod{Namespace: "ns", Name: "a"}, Profile: "/", Bound: "n1", Replica: "outboard-1", Claims: []decision.Claim{{"licenses/a", "pool", 1}, {"gpu-mem", "0", 24}, {"gpu-mem", "1", 6}}, Summary: "1 of 3 nodes fit"},
+		{Verb: decision.Bind, Pod: decision.Pod{Namespace: "ns", Name: "a"}, Profile: "/", Bound: "n1", Replica: "outboard-1", Allocations: []decision.Allocation{{"licenses/a", "pool", 1}, {"gpu-mem", "0", 24}, {"gpu-mem", "1", 6}}, Summary: "1 of 3 nodes fit"},
 		{Verb: decision.Bind, Pod: decision.Pod{Namespace: "ns", Name: "a"}, Profile: "/", Bound: "n1"},
 		{Verb: decision.Filter, Pod: decision.Pod{Namespace: "ns", Name: "b"}, Profile: "/gpu", Nodes: 3, Fit: 1, Returned: 1, Rejections: []decision.Rejection{{Text: "too full", Nodes: 2}}},
 		{Verb: decision.Filter, Pod: decision.Pod{Namespace: "ns", Name: "c"}, Profile: "/", Error: "no\nview"},
@@ -53,7 +53,7 @@ func TestList(t *testing.T) {
 	})
 	const want = `
 TIME                  POD   VERB    DECISION            PROFILE  REPLICA     WHY
-0001-01-01T00:00:00Z  ns/a  bind    bound to n1         /        outboard-1  claimed 1 of licenses/a, unit pool and 24 of gpu-mem, unit 0 and 6 of gpu-mem, unit 1; 1 of 3 nodes fit
+0001-01-01T00:00:00Z  ns/a  bind    bound to n1         /        outboard-1  allocated 1 of licenses/a, unit pool and 24 of gpu-mem, unit 0 and 6 of gpu-mem, unit 1; 1 of 3 nodes fit
 0001-01-01T00:00:00Z  ns/a  bind    bound to n1         /        –
 0001-01-01T00:00:00Z  ns/b  filter  1 of 3 nodes fit    /gpu     –           2 too full
 0001-01-01T00:00:00Z  ns/c  filter  failed              /        –           no; view

@@ -195,16 +195,16 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// A node has the maximum total if the pod holds a claim there, and only then.
-func TestChosenHoldsClaim(t *testing.T) {
-	for _, claimed := range []bool{false, true} {
+// A node has the maximum total if the pod holds an allocation there, and only then.
+func TestChosenHoldsAllocation(t *testing.T) {
+	for _, allocated := range []bool{false, true} {
 		for node, total := range map[string]int32{"full": 300, "less": 299} {
 			log := decision.NewLog(0)
-			log.Add(scoredRecord(1), &decision.Scores{Nodes: []string{node}, Totals: []int32{total}, Claimed: claimed})
+			log.Add(scoredRecord(1), &decision.Scores{Nodes: []string{node}, Totals: []int32{total}, Allocated: allocated})
 			q := everything
 			q.Node = node
-			if got := log.Find(q)[0].Chosen; got.HoldsClaim != (claimed && total == 300) {
-				t.Errorf("%s, claims %t: %+v", node, claimed, got)
+			if got := log.Find(q)[0].Chosen; got.HoldsAllocation != (allocated && total == 300) {
+				t.Errorf("%s, allocations %t: %+v", node, allocated, got)
 			}
 		}
 	}

@@ -71,10 +71,10 @@ type Record struct {
 	PreemptionsLeftOut int          `json:"preemptionsLeftOut,omitempty"`
 	// Bound is the node of a bind call.
 	Bound string `json:"bound,omitempty"`
-	// Claims are those with which a bind call bound the pod, and Summary is why it is on the node, as
+	// Allocations are those with which a bind call bound the pod, and Summary is why it is on the node, as
 	// in its annotation [Annotation]. A call about a pod that is already bound has neither.
-	Claims  []Claim `json:"claims,omitempty"`
-	Summary string  `json:"summary,omitempty"`
+	Allocations []Allocation `json:"allocations,omitempty"`
+	Summary     string       `json:"summary,omitempty"`
 
 	// Error is why the call failed; "" if it did not.
 	Error string `json:"error,omitempty"`
@@ -141,12 +141,12 @@ type Miss struct {
 // ScoredNode is a node with its total and the scores behind it.
 type ScoredNode struct {
 	Node string `json:"node"`
-	// Total is the sum of Weight × Score over the policies, unless HoldsClaim is true.
+	// Total is the sum of Weight × Score over the policies, unless HoldsAllocation is true.
 	Total int64 `json:"total"`
-	// HoldsClaim is true if the pod holds a claim on the node from an earlier attempt to bind it;
+	// HoldsAllocation is true if the pod holds an allocation on the node from an earlier attempt to bind it;
 	// then Total is MaxTotal.
-	HoldsClaim bool    `json:"holdsClaim,omitempty"`
-	Scores     []Score `json:"scores,omitempty"`
+	HoldsAllocation bool    `json:"holdsAllocation,omitempty"`
+	Scores          []Score `json:"scores,omitempty"`
 }
 
 // ChosenNode is the chosen node, and how its total compares with those of the other scored nodes.
@@ -165,8 +165,8 @@ type Score struct {
 	Weight int64 `json:"weight"`
 }
 
-// Claim is what the pod holds of one unit, such as a GPU, in the resource's unit.
-type Claim struct {
+// Allocation is what the pod holds of one unit, such as a GPU, in the resource's unit.
+type Allocation struct {
 	Resource string `json:"resource"`
 	Unit     string `json:"unit"`
 	Amount   int64  `json:"amount"`
@@ -187,7 +187,7 @@ type Preemption struct {
 const (
 	maxPreemptions = 100
 	maxAdded       = 20
-	maxClaims      = 100
+	maxAllocations = 100
 	maxRejections  = 100
 	maxUnknown     = 20
 	maxText        = 1024
@@ -197,7 +197,7 @@ const (
 func (r *Record) bound() {
 	r.Error = cut(r.Error)
 	r.Summary = cut(r.Summary)
-	r.Claims = first(r.Claims, maxClaims)
+	r.Allocations = first(r.Allocations, maxAllocations)
 	r.UnknownClaims = first(r.UnknownClaims, maxUnknown)
 	for i := range r.UnknownClaims {
 		r.UnknownClaims[i] = cut(r.UnknownClaims[i])

@@ -106,10 +106,10 @@ func TestText(t *testing.T) {
 			Verb: "filter", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Nodes: 1, Policies: policies,
 			Error: `policy GPUMemory: annotation "x": "ten" is not a number`,
 		},
-		"claimed": {
+		"allocated": {
 			Verb: "prioritize", Profile: "/", Time: arrived, Duration: time.Millisecond, Pod: web, Generation: 17, Nodes: 2, Fit: 2, Returned: 2,
 			MaxTotal: 100, Top: []decision.ScoredNode{
-				{Node: "node-a", Total: 100, HoldsClaim: true, Scores: []decision.Score{{Policy: "P", Score: 5, Weight: 1}}},
+				{Node: "node-a", Total: 100, HoldsAllocation: true, Scores: []decision.Score{{Policy: "P", Score: 5, Weight: 1}}},
 				{Node: "node-b", Total: 70, Scores: []decision.Score{{Policy: "P", Score: 70, Weight: 1}}},
 			},
 		},

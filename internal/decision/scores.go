@@ -11,9 +11,9 @@ type Scores struct {
 	// each of them.
 	Policies []Policy
 	Parts    []uint8
-	// Claimed is true if the nodes with the largest possible total have it because the pod holds a
-	// claim there, and no other node has it.
-	Claimed bool
+	// Allocated is true if the nodes with the largest possible total have it because the pod holds an
+	// allocation there, and no other node has it.
+	Allocated bool
 }
 
 // size returns the memory of the Scores, without the names themselves, in bytes.
@@ -29,7 +29,7 @@ func (s *Scores) chosen(node string, maxTotal int64) *ChosenNode {
 			continue
 		}
 		total := s.Totals[i]
-		c := &ChosenNode{ScoredNode: ScoredNode{Node: node, Total: int64(total), HoldsClaim: s.Claimed && int64(total) == maxTotal}}
+		c := &ChosenNode{ScoredNode: ScoredNode{Node: node, Total: int64(total), HoldsAllocation: s.Allocated && int64(total) == maxTotal}}
 		for at, p := range s.Policies {
 			c.Scores = append(c.Scores, Score{Policy: p.Name, Score: int64(s.Parts[at*len(s.Nodes)+i]), Weight: p.Weight})
 		}

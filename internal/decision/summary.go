@@ -11,7 +11,7 @@ import (
 const Annotation = "outboard.dev/decision"
 
 // maxWhy bounds the annotation, because the API server bounds all annotations of a pod together,
-// and those of claims must be among them.
+// and those of allocations must be among them.
 const maxWhy = 4 << 10
 
 // Summary describes in one line why a pod is on the node, from the latest records about it, latest
@@ -60,8 +60,8 @@ func (n *ScoredNode) text(maxTotal int64) string {
 	for _, s := range n.Scores {
 		scores = append(scores, fmt.Sprintf("%s %d×%d", s.Policy, s.Score, s.Weight))
 	}
-	if n.HoldsClaim {
-		scores = append(scores, "holds a claim of the pod")
+	if n.HoldsAllocation {
+		scores = append(scores, "holds an allocation of the pod")
 	}
 	return fmt.Sprintf("scored %d of %d (%s)", n.Total, maxTotal, strings.Join(scores, ", "))
 }

@@ -19,8 +19,8 @@ func TestSummary(t *testing.T) {
 	older := &decision.Record{Verb: "filter", Nodes: 1, Fit: 1}
 	shortlisted := &decision.Record{Verb: "filter", Nodes: 2, Fit: 2, Returned: 1, MaxTotal: 700, Top: scored}
 	prioritize := &decision.Record{Verb: "prioritize", Nodes: 2, MaxTotal: 700, Top: scored}
-	claimed := &decision.Record{Verb: "prioritize", MaxTotal: 700, Top: []decision.ScoredNode{
-		{Node: "node-a", Total: 700, HoldsClaim: true, Scores: []decision.Score{{Policy: "GPUMemory", Score: 60, Weight: 5}}},
+	allocated := &decision.Record{Verb: "prioritize", MaxTotal: 700, Top: []decision.ScoredNode{
+		{Node: "node-a", Total: 700, HoldsAllocation: true, Scores: []decision.Score{{Policy: "GPUMemory", Score: 60, Weight: 5}}},
 	}}
 	chosen := func(node string, better, equal int) *decision.Record {
 		return &decision.Record{Verb: "prioritize", Nodes: 63, MaxTotal: 700, Ties: 1, Top: scored, Chosen: &decision.ChosenNode{
@@ -50,7 +50,7 @@ func TestSummary(t *testing.T) {
 			"scored 640 of 700 (GPUMemory 100×5, Utilization 70×2); 1 of 1 node fit",
 		},
 		{"a shortlist", []*decision.Record{bind, shortlisted, filter}, "node-with-a-long-name", "scored 7 of 700 (GPUMemory 1×5, Utilization 1×2); 2 of 2 nodes fit"},
-		{"a node with a claim", []*decision.Record{claimed}, "node-a", "scored 700 of 700 (GPUMemory 60×5, holds a claim of the pod)"},
+		{"a node with an allocation", []*decision.Record{allocated}, "node-a", "scored 700 of 700 (GPUMemory 60×5, holds an allocation of the pod)"},
 		{"not among the best", []*decision.Record{chosen("node-z", 12, 0)}, "node-z", "scored 300 of 700 (GPUMemory 60×5), less than 12 other nodes"},
 		{"one of many as good", []*decision.Record{chosen("node-z", 0, 62)}, "node-z", "scored 300 of 700 (GPUMemory 60×5), as much as 62 other nodes"},
 		{"both", []*decision.Record{chosen("node-z", 1, 1)}, "node-z", "scored 300 of 700 (GPUMemory 60×5), less than 1 other node, as much as 1 other node"},

@@ -18,8 +18,8 @@ func (r *Record) Text(w io.Writer) error {
 	if r.Error != "" {
 		fmt.Fprintf(&b, "  error: %s\n", Plain(r.Error))
 	}
-	if len(r.Claims) > 0 {
-		fmt.Fprintf(&b, "  claimed %s\n", r.claimed())
+	if len(r.Allocations) > 0 {
+		fmt.Fprintf(&b, "  allocated %s\n", r.allocated())
 	}
 	if r.Unmanaged {
 		b.WriteString("  the pod requests none of the profile's managedResources, so no policy evaluated it\n")
@@ -86,10 +86,10 @@ func (r *Record) outcome() string {
 	return fmt.Sprintf("%d of %s fit", r.Fit, count(r.Nodes, "node"))
 }
 
-// claimed returns the claims of the pod, such as "6 of aliyun.com/gpu-mem, unit 1".
-func (r *Record) claimed() string {
-	all := make([]string, len(r.Claims))
-	for i, c := range r.Claims {
+// allocated returns the allocations of the pod, such as "6 of aliyun.com/gpu-mem, unit 1".
+func (r *Record) allocated() string {
+	all := make([]string, len(r.Allocations))
+	for i, c := range r.Allocations {
 		all[i] = fmt.Sprintf("%d of %s, unit %s", c.Amount, Plain(c.Resource), Plain(c.Unit))
 	}
 	return strings.Join(all, " and ")
@@ -109,7 +109,7 @@ func (r *Record) unknownClaims() string {
 
 // List writes the records as a table with one line for each. The last column has the error, the
 // reasons for which nodes were rejected, the scores of the chosen node, or of the best ones if that
-// is unknown, or the claims and the reason of a bind call. The error is that of w.
+// is unknown, or the allocations and the reason of a bind call. The error is that of w.
 func List(w io.Writer, records []*Record) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TIME\tPOD\tVERB\tDECISION\tPROFILE\tREPLICA\tWHY")
@@ -124,8 +124,8 @@ func List(w io.Writer, records []*Record) error {
 }
 
 // why returns the error, the reasons for which nodes were rejected, each with its number of nodes,
-// the scores of the chosen node, or of the best ones if that is unknown, or the claims and the
-// reason of a bind call; and which claims no score counts.
+// the scores of the chosen node, or of the best ones if that is unknown, or the allocations and the
+// reason of a bind call; and which allocations no score counts.
 func (r *Record) why() (all []string) {
 	switch {
 	case r.Error != "":
@@ -134,10 +134,10 @@ func (r *Record) why() (all []string) {
 		all = []string{Plain(r.Chosen.Node) + " " + r.scored(r.Chosen.Node)}
 	case r.Verb == Prioritize && len(r.Top) > 0:
 		all = []string{r.scored("")}
-	case r.Verb == Bind && len(r.Claims) > 0 && r.Summary != "":
-		all = []string{"claimed " + r.claimed() + "; " + Plain(r.Summary)}
-	case r.Verb == Bind && len(r.Claims) > 0:
-		all = []string{"claimed " + r.claimed()}
+	case r.Verb == Bind && len(r.Allocations) > 0 && r.Summary != "":
+		all = []string{"allocated " + r.allocated() + "; " + Plain(r.Summary)}
+	case r.Verb == Bind && len(r.Allocations) > 0:
+		all = []string{"allocated " + r.allocated()}
 	case r.Verb == Bind && r.Summary != "":
 		all = []string{Plain(r.Summary)}
 	default:
@@ -225,8 +225,8 @@ func (n *ScoredNode) cells(chosen bool) []string {
 	if chosen {
 		cells[0] += " (chosen)"
 	}
-	if n.HoldsClaim {
-		cells[1] += " (holds a claim)"
+	if n.HoldsAllocation {
+		cells[1] += " (holds an allocation)"
 	}
 	for _, s := range n.Scores {
 		cells = append(cells, strconv.FormatInt(s.Score, 10))

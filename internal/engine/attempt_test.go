@@ -27,7 +27,7 @@ func numberOf(n *snapshot.Node) (number int64) {
 	return number
 }
 
-// Nodes can differ in their totals if a policy scores, or if the pod may have a claim on one of
+// Nodes can differ in their totals if a policy scores, or if the pod may have an allocation on one of
 // them.
 func TestAttemptScores(t *testing.T) {
 	pass := func(*snapshot.Node) policy.Verdict { return policy.Verdict{} }

@@ -344,7 +344,7 @@ func (c *Cycle) whole(code func() error) error {
 }
 
 // maxTotal returns the largest total that a node can have for the pod: from the policies that
-// score it, or from all policies if none does, so that a claim still counts.
+// score it, or from all policies if none does, so that an allocation still counts.
 func (c *Cycle) maxTotal() int64 {
 	var total int64
 	for _, m := range c.scoring {

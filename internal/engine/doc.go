@@ -7,7 +7,7 @@
 //
 // A column is what one policy says about the nodes that all policies before it let pass. The first
 // policy that rejects a node gives the reason, as in kube-scheduler. An unknown node (nil in
-// [Request.Nodes]) is rejected with [NodeUnknown], and a node for which a policy would claim
+// [Request.Nodes]) is rejected with [NodeUnknown], and a node for which a policy would allocate
 // something from a ledger that can hold no further pod with [LedgerFull].
 //
 // # Score
@@ -18,9 +18,9 @@
 // request, and no others. A score that is [policy.NoOpinion] after that counts as the mean of the
 // policy's scores for the other known nodes.
 //
-// A node on which the pod holds a claim of an earlier attempt to bind it has MaxTotal, and all
-// others have less, so that a pod that is retried does not hold claims on several nodes. Without
-// weights there are no totals, and claims have no effect.
+// A node on which the pod holds an allocation of an earlier attempt to bind it has MaxTotal, and all
+// others have less, so that a pod that is retried does not hold allocations on several nodes. Without
+// weights there are no totals, and allocations have no effect.
 //
 // kube-scheduler expects whole numbers from 0 to 10. [ScaleScores] converts totals to these: ⌊10 ×
 // total ÷ MaxTotal⌋, except that the best nodes get the next higher level if they would share

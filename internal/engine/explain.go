@@ -31,13 +31,13 @@ type Explanation struct {
 	Node  string `json:"node"`
 	Fits  bool   `json:"fits"`
 	Total int64  `json:"total"`
-	// HoldsClaim is true if the pod holds a claim on the node from an earlier attempt to bind it;
+	// HoldsAllocation is true if the pod holds an allocation on the node from an earlier attempt to bind it;
 	// then Total is MaxTotal.
-	HoldsClaim bool            `json:"holdsClaim,omitempty"`
-	Policies   []PolicyOpinion `json:"policies"`
-	// Gets is what the pod would get on the node, if it fits there and needs a claim: see
+	HoldsAllocation bool            `json:"holdsAllocation,omitempty"`
+	Policies        []PolicyOpinion `json:"policies"`
+	// Gets is what the pod would get on the node, if it fits there and needs an allocation: see
 	// [Engine.Holdings].
-	Gets []decision.Claim `json:"gets,omitempty"`
+	Gets []decision.Allocation `json:"gets,omitempty"`
 	// Nominated are the names (namespace/name) of the pods that are nominated to the node and count
 	// there.
 	Nominated []string `json:"nominated,omitempty"`
@@ -75,7 +75,7 @@ func (e *Engine) Explain(ctx context.Context, req Request) (all Explanations, er
 		indices := make([]int32, len(known))
 		for j, n := range known {
 			indices[j] = int32(j)
-			all.Nodes[j] = Explanation{Node: n.Name, Fits: true, HoldsClaim: c.holdsClaim(c.nodes[j]), Nominated: added(c.nodes[j], n)}
+			all.Nodes[j] = Explanation{Node: n.Name, Fits: true, HoldsAllocation: c.holdsAllocation(c.nodes[j]), Nominated: added(c.nodes[j], n)}
 			for _, m := range e.members[1:] {
 				all.Nodes[j].Policies = append(all.Nodes[j].Policies, PolicyOpinion{Policy: m.Name, Weight: m.Weight})
 			}

@@ -19,15 +19,15 @@ import (
 )
 
 // unitPolicy allocates one of a few units of each node: a pod that has one there already always
-// fits, and no other pod counts its claim.
+// fits, and no other pod counts its allocation.
 type unitPolicy struct{ prepares }
 
 func (unitPolicy) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey, error) {
 	return []snapshot.LedgerKey{{Resource: "units", Node: n.Name}}, nil
 }
 
-func (unitPolicy) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	return policy.Claim{}, policy.Verdict{}
+func (unitPolicy) Reserve(policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
+	return policy.Allocation{}, policy.Verdict{}
 }
 
 var noUnit = &policy.Reason{Code: "NoUnit", Text: "no unit is free"}
@@ -143,10 +143,10 @@ func relativePolicies(which int) (policies []engine.WeightedPolicy) {
 
 var evenRow = policy.Reason{Code: "EvenRow", Text: "the row is even"}
 
-// Whatever the policies, pods with claims among them, an engine that has seen former Views chooses
+// Whatever the policies, pods with allocations among them, an engine that has seen former Views chooses
 // as a new one without caches, which calls Filter and Score for all nodes; and its cache says of no
 // node that a pod fits there that does not.
-func TestBestWithRelativeScoresAndClaims(t *testing.T) {
+func TestBestWithRelativeScoresAndAllocations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		which := rapid.IntRange(1, 31).Draw(t, "policies")
 		newEngine := func() *engine.Engine {
@@ -175,7 +175,7 @@ func TestBestWithRelativeScoresAndClaims(t *testing.T) {
 				b.DeleteNode(name(nodes))
 			case 3, 4:
 				b.SetLedger(&snapshot.Ledger{Resource: "units", Node: node, Pods: []snapshot.LedgerPod{{UID: some}}, Units: []snapshot.LedgerUnit{
-					{Name: "0", Capacity: 2, Claims: []snapshot.LedgerClaim{{Pod: some, Amount: 1}}},
+					{Name: "0", Capacity: 2, Allocations: []snapshot.LedgerAllocation{{Pod: some, Amount: 1}}},
 				}})
 			case 5:
 				b.DeleteLedger(snapshot.LedgerKey{Resource: "units", Node: node})
@@ -195,7 +195,7 @@ func TestBestWithRelativeScoresAndClaims(t *testing.T) {
 			}
 			c.First = rapid.IntRange(0, len(c.Rows)-1).Draw(t, "first")
 			pods++
-			pod := podOf(string(some), fmt.Sprint(pods)) // it may hold a claim, be on a node, or be nominated to one
+			pod := podOf(string(some), fmt.Sprint(pods)) // it may hold an allocation, be on a node, or be nominated to one
 			if rapid.Bool().Draw(t, "new") {
 				pod = podOf(fmt.Sprint("new", pods), "1")
 			}
@@ -246,7 +246,7 @@ func TestBestWithRelativeScoresAndClaims(t *testing.T) {
 
 // Filter with a shortlist and Score give the same results with policies that score rows together as
 // with those that score each node alone: beside nominated pods, for nodes of the request alone, and
-// for pods with claims, for which they must not score rows.
+// for pods with allocations, for which they must not score rows.
 func TestScoreTogether(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		newEngine := func(together bool, shortlist int) *engine.Engine {
@@ -295,7 +295,7 @@ func TestScoreTogether(t *testing.T) {
 				b.SetPod(&bound)
 			}
 			view := b.View()
-			pod := some // it may hold a claim or be on a node
+			pod := some // it may hold an allocation or be on a node
 			if rapid.Bool().Draw(t, "new") {
 				pod = podOf(fmt.Sprint("new", step), "1")
 			}
@@ -340,7 +340,7 @@ func TestBestEvaluatesChangedNodesOnly(t *testing.T) {
 		b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%03d", i), Generation: int64(i)}})
 	}
 	for i, want := range []int{300, 3, 3} {
-		if i > 0 { // another pod has a claim
+		if i > 0 { // another pod has an allocation
 			b.SetLedger(&snapshot.Ledger{Resource: "units", Node: fmt.Sprintf("n%03d", i), Pods: []snapshot.LedgerPod{{UID: types.UID(fmt.Sprint(i - 1))}}})
 		}
 		view := b.View()

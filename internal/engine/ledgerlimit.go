@@ -11,12 +11,12 @@ import (
 )
 
 // LedgerFull is the reason for a node if the ledger of a resource that a policy would allocate to
-// the pod there has as many pods as a ledger can hold ([snapshot.MaxLedgerPods]): the claim of
+// the pod there has as many pods as a ledger can hold ([snapshot.MaxLedgerPods]): the allocation of
 // another pod would fail. So no policy needs to know the limit.
 var LedgerFull = &policy.Reason{
 	Code: "LedgerFull",
-	Text: "512 pods have claims of a resource that the pod requests, the limit of a ledger",
-	Unit: "claims",
+	Text: "512 pods have allocations of a resource that the pod requests, the limit of a ledger",
+	Unit: "allocations",
 }
 
 // ledgerLimit is the Filter of a policy that allocates, which also rejects with LedgerFull, for one
@@ -47,7 +47,7 @@ func (l *ledgerLimit) Filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{}
 }
 
-// full returns the ledger that cannot hold a claim of the pod for the node; nil: there is none.
+// full returns the ledger that cannot hold an allocation of the pod for the node; nil: there is none.
 func (l *ledgerLimit) full(n *snapshot.Node) *snapshot.Ledger {
 	for _, ledger := range n.Ledgers {
 		if len(ledger.Pods) >= snapshot.MaxLedgerPods && l.needs(n, ledger) {
@@ -62,16 +62,16 @@ func (l *ledgerLimit) full(n *snapshot.Node) *snapshot.Ledger {
 	return nil
 }
 
-// needs reports whether the pod would have to get a claim in the ledger.
+// needs reports whether the pod would have to get an allocation in the ledger.
 func (l *ledgerLimit) needs(n *snapshot.Node, ledger *snapshot.Ledger) bool {
 	if ledger.Pod(l.pod.UID) != nil {
 		return false
 	}
-	keys, err := l.reserver.Ledgers(l.pod, n) // with an error, the claim has it, too
+	keys, err := l.reserver.Ledgers(l.pod, n) // with an error, the allocation has it, too
 	return err == nil && slices.Contains(keys, ledger.Key())
 }
 
-// leaving returns how many pods with claims in the pool the View has on the node, and n has not:
+// leaving returns how many pods with allocations in the pool the View has on the node, and n has not:
 // preemption evicts them.
 func (l *ledgerLimit) leaving(n *snapshot.Node, pool *snapshot.Ledger) int {
 	was, sum := l.view.Node(n.Name), 0
@@ -92,7 +92,7 @@ func (l *ledgerLimit) Explain(n *snapshot.Node) (lines []string) {
 		return lines
 	}
 	if full := l.full(n); full != nil {
-		lines = append(lines, fmt.Sprintf("claims of %s: %d pods have some, the limit of a ledger", full.Resource, len(full.Pods)))
+		lines = append(lines, fmt.Sprintf("allocations of %s: %d pods have some, the limit of a ledger", full.Resource, len(full.Pods)))
 	}
 	return lines
 }

@@ -12,9 +12,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Planned returns the pod with the annotations that it would get on the node at this time. claims
-// is false if it needs no claim. If it cannot get what it needs, its claims fail later.
-func (e *Engine) Planned(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) (planned *corev1.Pod, claims bool) {
+// Planned returns the pod with the annotations that it would get on the node at this time. allocations
+// is false if it needs no allocation. If it cannot get what it needs, its allocations fail later.
+func (e *Engine) Planned(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) (planned *corev1.Pod, allocations bool) {
 	r, _, err := e.dryRun(view, pod, node, at)
 	if err != nil {
 		return pod, true
@@ -23,8 +23,8 @@ func (e *Engine) Planned(view *snapshot.View, pod *corev1.Pod, node *snapshot.No
 }
 
 // Holdings returns what the pod would get on the node at this time, which is not later than any
-// claim in the view; nil if it needs no further claim, or cannot get what it needs.
-func (e *Engine) Holdings(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) []decision.Claim {
+// allocation in the view; nil if it needs no further allocation, or cannot get what it needs.
+func (e *Engine) Holdings(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) []decision.Allocation {
 	r, fits, err := e.dryRun(view, pod, node, at)
 	if err != nil || !fits {
 		return nil
@@ -34,14 +34,14 @@ func (e *Engine) Holdings(view *snapshot.View, pod *corev1.Pod, node *snapshot.N
 
 // HeldBy returns what the pod holds by the ledgers of the view: of units of its node, and of pools.
 // The node may be nil.
-func HeldBy(view *snapshot.View, pod types.UID, node *snapshot.Node) (all []decision.Claim) {
+func HeldBy(view *snapshot.View, pod types.UID, node *snapshot.Node) (all []decision.Allocation) {
 	if node != nil {
 		for _, l := range node.Ledgers {
-			all = appendClaims(all, l.Resource, amounts(l, pod))
+			all = appendAllocations(all, l.Resource, amounts(l, pod))
 		}
 	}
 	for l := range view.Pools() {
-		all = appendClaims(all, l.Resource, amounts(l, pod))
+		all = appendAllocations(all, l.Resource, amounts(l, pod))
 	}
 	return all
 }
@@ -59,20 +59,20 @@ func (e *Engine) plannedOn(node *snapshot.Node, pod *corev1.Pod) (planned *corev
 
 var noView = new(snapshot.View)
 
-// dryRun makes the claims of the pod, and changes no ledger. Without a view, it leaves out those in
+// dryRun makes the allocations of the pod, and changes no ledger. Without a view, it leaves out those in
 // ledgers that nodes share. fits is false if a policy rejects the pod.
 func (e *Engine) dryRun(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) (r Reservation, fits bool, err error) {
-	claims, err := e.Claims(cmp.Or(view, noView), pod, node)
+	allocations, err := e.Allocations(cmp.Or(view, noView), pod, node)
 	fits = true
-	for i := 0; i < len(claims) && err == nil; i++ {
-		held, key := HeldClaim{Claim: claims[i]}, claims[i].Key
+	for i := 0; i < len(allocations) && err == nil; i++ {
+		held, key := HeldAllocation{Allocation: allocations[i]}, allocations[i].Key
 		if view != nil || key.Node == node.Name {
 			l := node.Ledger(key.Resource)
 			if view != nil {
 				l = view.Ledger(key)
 			}
 			var failed error
-			held, failed = claims[i].dryRun(cmp.Or(l, &snapshot.Ledger{Resource: key.Resource, Node: key.Node}), at)
+			held, failed = allocations[i].dryRun(cmp.Or(l, &snapshot.Ledger{Resource: key.Resource, Node: key.Node}), at)
 			fits = fits && failed == nil
 		}
 		r, err = r.With(held)
@@ -80,18 +80,18 @@ func (e *Engine) dryRun(view *snapshot.View, pod *corev1.Pod, node *snapshot.Nod
 	return r, fits, err
 }
 
-// dryRun returns the claim as it would be made in the ledger. Of an existing claim of the pod that
+// dryRun returns the allocation as it would be made in the ledger. Of an existing allocation of the pod that
 // the policy can use, it returns no amounts; it replaces any other.
-func (c Claim) dryRun(l *snapshot.Ledger, at time.Time) (HeldClaim, error) {
+func (c Allocation) dryRun(l *snapshot.Ledger, at time.Time) (HeldAllocation, error) {
 	pod := c.request.Pod.UID
 	if existing := l.Pod(pod); existing != nil {
 		if _, err := c.choose(l, existing.At); err == nil {
-			return HeldClaim{Claim: c, Pod: *existing}, nil
+			return HeldAllocation{Allocation: c, Pod: *existing}, nil
 		}
 		l = l.Without(func(uid types.UID) bool { return uid == pod })
 	}
-	claim, err := c.choose(l, at)
-	return HeldClaim{Claim: c, Pod: snapshot.LedgerPod{Annotations: claim.Annotations}, Amounts: claim.Amounts}, err
+	allocation, err := c.choose(l, at)
+	return HeldAllocation{Allocation: c, Pod: snapshot.LedgerPod{Annotations: allocation.Annotations}, Amounts: allocation.Amounts}, err
 }
 
 // WithAnnotations returns a copy of the pod with the annotations added. It does not change the pod.

@@ -15,7 +15,7 @@ import (
 )
 
 // firstUnit allocates the first of the units 0 and 1 of a node that no pod there has by its
-// annotation, and none by a claim.
+// annotation, and none by an allocation.
 type firstUnit struct{}
 
 func (firstUnit) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle, error) {
@@ -26,14 +26,14 @@ func (firstUnit) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey,
 	return []snapshot.LedgerKey{{Resource: "unit", Node: n.Name}}, nil
 }
 
-func (firstUnit) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+func (firstUnit) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
 	for _, unit := range []string{"0", "1"} {
 		taken := func(p *corev1.Pod) bool { return p.Annotations["unit"] == unit }
 		if !slices.ContainsFunc(ask.Node.Pods, taken) && ask.Ledger.Unit(unit).Used() == 0 {
-			return policy.Claim{Annotations: map[string]string{"unit": unit}}, policy.Verdict{}
+			return policy.Allocation{Annotations: map[string]string{"unit": unit}}, policy.Verdict{}
 		}
 	}
-	return policy.Claim{}, policy.Verdict{Reason: &policy.Reason{Code: "Full", Text: "full"}}
+	return policy.Allocation{}, policy.Verdict{Reason: &policy.Reason{Code: "Full", Text: "full"}}
 }
 
 // A nominated pod is planned to get what the pods have that terminate; if none does yet, it could
@@ -70,17 +70,17 @@ func TestNominatedPodIsPlannedInPlaceOfItsVictims(t *testing.T) {
 	}
 }
 
-// A nominated pod is planned beside claims of pods that are not on the node yet. Other pods, and
+// A nominated pod is planned beside allocations of pods that are not on the node yet. Other pods, and
 // pods on other nodes, are not planned.
-func TestNominatedPodIsPlannedBesideClaims(t *testing.T) {
+func TestNominatedPodIsPlannedBesideAllocations(t *testing.T) {
 	e := newEngine(t, engine.WeightedPolicy{Name: "P", Policy: firstUnit{}})
 	var b snapshot.Builder
 	b.SetNode(object("a"))
 	b.SetNode(object("b"))
-	claims := []snapshot.LedgerClaim{{Pod: "coming", Amount: 1}}
+	allocations := []snapshot.LedgerAllocation{{Pod: "coming", Amount: 1}}
 	b.SetLedger(&snapshot.Ledger{
 		Resource: "unit", Node: "a", Pods: []snapshot.LedgerPod{{UID: "coming"}},
-		Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 1, Claims: claims}},
+		Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 1, Allocations: allocations}},
 	})
 	b.SetPod(nominee("high", 10, "a"))
 	view := b.View()

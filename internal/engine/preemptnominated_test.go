@@ -94,7 +94,7 @@ func drawCrowded(t *testing.T, r *rand.Rand, e *engine.Engine) (w *crowded, pod 
 		w.nodes = append(w.nodes, n)
 	}
 	for i := range 2 + r.IntN(6) {
-		pod := drawClaimant(r, fmt.Sprintf("p%d", i), 4)
+		pod := drawAllocatedPod(r, fmt.Sprintf("p%d", i), 4)
 		node := w.nodes[r.IntN(len(w.nodes))].Name
 		view := w.view()
 		if fits, err := e.FitsAny(t.Context(), asking(pod, view, node)); !fits || err != nil {
@@ -109,11 +109,11 @@ func drawCrowded(t *testing.T, r *rand.Rand, e *engine.Engine) (w *crowded, pod 
 		w.pods = append(w.pods, pod)
 	}
 	for i := range 1 + r.IntN(2) {
-		pod := drawClaimant(r, fmt.Sprintf("nominated%d", i), 5)
+		pod := drawAllocatedPod(r, fmt.Sprintf("nominated%d", i), 5)
 		pod.Status.NominatedNodeName = w.nodes[0].Name
 		w.nominated = append(w.nominated, pod)
 	}
-	pod = drawClaimant(r, "incoming", 8)
+	pod = drawAllocatedPod(r, "incoming", 8)
 	return w, pod, w.below(r, pod)
 }
 
@@ -127,7 +127,7 @@ func (w *crowded) below(r *rand.Rand, pod *corev1.Pod) (some []types.UID) {
 	return some
 }
 
-func drawClaimant(r *rand.Rand, name string, most int64) *corev1.Pod {
+func drawAllocatedPod(r *rand.Rand, name string, most int64) *corev1.Pod {
 	priority := int32(10 * r.IntN(4))
 	pod := nominee(name, priority, "")
 	pod.Labels = map[string]string{}

@@ -71,12 +71,12 @@ func (c *Cycle) totals(ctx context.Context, indices []int32, result *Result) ([]
 		result.Scores = &decision.Scores{}
 	}
 	c.copyScores(indices, &result.scratch, result.Scores)
-	result.Scores.Claimed = result.Record.Top[0].HoldsClaim
+	result.Scores.Allocated = result.Record.Top[0].HoldsAllocation
 	return totals, nil
 }
 
 // sum returns Σ weight × score for the nodes with the given indices, in their order: the sum of the
-// complete columns. It puts nodes on which the pod holds a claim first. The nodes are known. The
+// complete columns. It puts nodes on which the pod holds an allocation first. The nodes are known. The
 // slice is scratch memory.
 func (c *Cycle) sum(ctx context.Context, indices []int32, result *Result) ([]int64, error) {
 	s := &result.scratch
@@ -106,7 +106,7 @@ func (c *Cycle) sum(ctx context.Context, indices []int32, result *Result) ([]int
 		}
 	}
 	c.scoring = slices.DeleteFunc(c.scoring, func(m int) bool { return c.policies[m].ignored.Load() != nil })
-	c.preferClaimed(indices, s.totals)
+	c.preferAllocated(indices, s.totals)
 	return s.totals, nil
 }
 
@@ -218,7 +218,7 @@ func (c *Cycle) noteTop(indices, best []int32, result *Result) {
 			scores = append(scores, decision.Score{Policy: member.Name, Score: s.scores[m][j], Weight: member.Weight})
 		}
 		result.Record.Top = append(result.Record.Top, decision.ScoredNode{
-			Node: c.nameOf(i), Total: s.totals[j], HoldsClaim: c.holdsClaim(c.nodes[i]), Scores: slices.Clip(scores[first:]),
+			Node: c.nameOf(i), Total: s.totals[j], HoldsAllocation: c.holdsAllocation(c.nodes[i]), Scores: slices.Clip(scores[first:]),
 		})
 	}
 	for _, total := range s.totals {

@@ -57,7 +57,7 @@ type Document struct {
 	// Node is the node of the pod; "" if it is not bound, or unknown.
 	Node string `json:"node,omitempty"`
 	// Holds is what the pod holds, by the ledgers.
-	Holds []decision.Claim `json:"holds,omitempty"`
+	Holds []decision.Allocation `json:"holds,omitempty"`
 	// Annotation is the value of the pod's [decision.Annotation]; "" if it has none.
 	Annotation string `json:"annotation,omitempty"`
 	// Created and Bound are when the pod was created, and when it was bound to its node; zero if unknown.

@@ -179,8 +179,8 @@ func (p *Profile) table(b *strings.Builder) {
 		if !x.Fits {
 			row[1], row[2] = "no", "–"
 		}
-		if x.HoldsClaim {
-			row[1] += ", holds a claim"
+		if x.HoldsAllocation {
+			row[1] += ", holds an allocation"
 		}
 		for _, o := range x.Policies {
 			row = append(row, opinion(o))
@@ -249,7 +249,7 @@ func (p *Profile) notes(b *strings.Builder) {
 }
 
 // holdings lists amounts of units.
-func holdings(all []decision.Claim) string {
+func holdings(all []decision.Allocation) string {
 	var parts []string
 	for _, h := range all {
 		parts = append(parts, fmt.Sprintf("%d of %s, unit %s", h.Amount, h.Resource, h.Unit))

@@ -262,8 +262,8 @@ func (o *oneUnit) Filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{}
 }
 
-// For a while, a pod that is being bound has no claim in the view: until then it counts with its planned claim.
-func TestFilterCountsWhatPodsOnTheirWayWillClaim(t *testing.T) {
+// For a while, a pod that is being bound has no allocation in the view: until then it counts with its planned allocation.
+func TestFilterCountsWhatPodsOnTheirWayWillAllocation(t *testing.T) {
 	second := somePod()
 	second.Name, second.UID = "q", "u2"
 	arrived, proceed := make(chan struct{}), make(chan error)
@@ -287,32 +287,32 @@ func TestFilterCountsWhatPodsOnTheirWayWillClaim(t *testing.T) {
 	if answer := <-answered; answer != `{"Error":""}` {
 		t.Errorf("the first pod: %s", answer)
 	}
-	if units.claimed != 1 {
-		t.Errorf("got %d claims, want that of the first pod", units.claimed)
+	if units.allocated != 1 {
+		t.Errorf("got %d allocations, want that of the first pod", units.allocated)
 	}
 }
 
-// shop is a policy that allocates one unit, and the ledgers with its claims.
+// shop is a policy that allocates one unit, and the ledgers with its allocations.
 type shop struct {
 	labels
-	claimed int
+	allocated int
 }
 
 func (s *shop) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) {
 	return []snapshot.LedgerKey{{Resource: "shop/unit"}}, nil
 }
 
-func (s *shop) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	return policy.Claim{Annotations: map[string]string{"shop/unit": "7"}}, policy.Verdict{}
+func (s *shop) Reserve(policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
+	return policy.Allocation{Annotations: map[string]string{"shop/unit": "7"}}, policy.Verdict{}
 }
 
-func (s *shop) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
-	claim, err := choose(&snapshot.Ledger{Resource: key.Resource}, time.Unix(1, 0))
+func (s *shop) Allocate(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+	allocation, err := choose(&snapshot.Ledger{Resource: key.Resource}, time.Unix(1, 0))
 	if err != nil {
 		return snapshot.LedgerPod{}, err
 	}
-	s.claimed++
-	return snapshot.LedgerPod{UID: pod.UID, Node: node, Annotations: claim.Annotations}, nil
+	s.allocated++
+	return snapshot.LedgerPod{UID: pod.UID, Node: node, Annotations: allocation.Annotations}, nil
 }
 
 func (s *shop) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error {

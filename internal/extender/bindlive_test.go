@@ -83,7 +83,7 @@ func TestBindReadsALargePod(t *testing.T) {
 	})
 }
 
-// A pod that is being deleted is not bound: no policy is asked, and nothing is claimed.
+// A pod that is being deleted is not bound: no policy is asked, and nothing is allocated.
 func TestPodThatIsBeingDeletedIsNotBound(t *testing.T) {
 	leaving := terminating(sharing("leaving", 0, 10))
 	g := serveGPUProfile(t, nil, leaving)

@@ -34,12 +34,12 @@
 // # Bind
 //
 // A bind call binds pods of the profile only, and only where kube-scheduler would let them run. It
-// filters again, makes the claims, waits briefly for pods that should be bound first, and writes
-// the Binding. The outcome of the Binding decides about the claim:
+// filters again, makes the allocations, waits briefly for pods that should be bound first, and writes
+// the Binding. The outcome of the Binding decides about the allocation:
 //
-//   - Bound: the claim stays.
-//   - Rejected, or not sent: the claim is released.
+//   - Bound: the allocation stays.
+//   - Rejected, or not sent: the allocation is released.
 //   - Unknown: the pod is changed, so that the API server rejects the Binding, which has an earlier
-//     resourceVersion. If the pod is not bound then, the claim is released. If the pod cannot be
-//     changed, the claim stays until a replica reclaims it.
+//     resourceVersion. If the pod is not bound then, the allocation is released. If the pod cannot be
+//     changed, the allocation stays until a replica reclaims it.
 package extender

@@ -62,7 +62,7 @@ type Options struct {
 	ManagedResources []string
 	// SchedulerNames are the schedulers whose pods bind accepts; none: any.
 	SchedulerNames []string
-	// Ledgers stores claims. It may be nil if no policy of the profile allocates resources.
+	// Ledgers stores allocations. It may be nil if no policy of the profile allocates resources.
 	Ledgers engine.Ledgers
 	// Filtered is called with the result of each successful filter call, before the response is sent.
 	// fits is true if the pod fits on a node. If it fits on none, unknown are the names of the

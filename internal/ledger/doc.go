@@ -1,4 +1,4 @@
-// Package ledger keeps the claims of pods on units in objects of the API server, safely for many
-// replicas: a [Keeper] writes and releases claims by compare-and-swap. docs/claims.md describes the
+// Package ledger keeps the allocations of pods on units in objects of the API server, safely for many
+// replicas: a [Keeper] writes and releases allocations by compare-and-swap. docs/allocations.md describes the
 // protocol.
 package ledger

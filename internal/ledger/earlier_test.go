@@ -15,7 +15,7 @@ import (
 
 // The files in testdata/earlier are ledgers that earlier builds wrote, as the API server returned
 // them; their names are the date and commit of the build. This build finds them under their names,
-// counts the same claims, and adds one without a change of the others. A change of format that
+// counts the same allocations, and adds one without a change of the others. A change of format that
 // fails this test also breaks an upgrade.
 func TestLedgersOfEarlierBuilds(t *testing.T) {
 	files, err := filepath.Glob("testdata/earlier/*.json")
@@ -31,18 +31,18 @@ func TestLedgersOfEarlierBuilds(t *testing.T) {
 		if err := json.Unmarshal(data, &list); err != nil {
 			t.Fatal(file, err)
 		}
-		claims := 0
+		allocations := 0
 		for i := range list.Items {
 			o := &list.Items[i]
 			w := newWorld(t, 1)
-			claims += len(o.Spec.Pods)
+			allocations += len(o.Spec.Pods)
 			key, before := o.Spec.Key(), o.DeepCopyObject().(*ledger.Object).Spec
 			if o.Name != ledger.Name(key) {
 				t.Errorf("%s: the ledger of %v has the name %s, and this build reads %s", file, key, o.Name, ledger.Name(key))
 				continue
 			}
 			w.server.ledgers[o.Name] = o
-			for _, p := range o.Spec.Pods { // they run, so their claims stay
+			for _, p := range o.Spec.Pods { // they run, so their allocations stay
 				w.server.addPod(p.UID)
 				w.server.pods[p.UID].Spec.NodeName = p.Node
 			}
@@ -53,19 +53,19 @@ func TestLedgersOfEarlierBuilds(t *testing.T) {
 				units = append(units, policy.Capacity{Unit: u.Name, Capacity: u.Capacity})
 			}
 			if s := o.Summary; s.Used != used || s.Capacity != capacity || used == 0 {
-				t.Errorf("%s: %s: claims of %d of %d, and its summary is %+v", file, o.Name, used, capacity, s)
+				t.Errorf("%s: %s: allocations of %d of %d, and its summary is %+v", file, o.Name, used, capacity, s)
 			}
-			if _, err := w.replicas[0].keeper.Claim(t.Context(), key, w.server.addPod("new"), key.Node, choose(units, 1)); err != nil {
+			if _, err := w.replicas[0].keeper.Allocate(t.Context(), key, w.server.addPod("new"), key.Node, choose(units, 1)); err != nil {
 				t.Errorf("%s: %s: %v", file, o.Name, err)
 				continue
 			}
 			after := w.server.ledgers[o.Name].Spec
 			if without := *after.Without(func(uid types.UID) bool { return uid == "new" }); !sameJSON(t, without.Units, before.Units) || !sameJSON(t, without.Pods, before.Pods) {
-				t.Errorf("%s: %s: before %+v, with a further claim %+v", file, o.Name, before, after)
+				t.Errorf("%s: %s: before %+v, with a further allocation %+v", file, o.Name, before, after)
 			}
 		}
-		if claims == 0 {
-			t.Errorf("%s has no claims", file)
+		if allocations == 0 {
+			t.Errorf("%s has no allocations", file)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (k *Keeper) Busy(key snapshot.LedgerKey) bool {
 	return b != nil && b.writing && len(b.pending) == 0
 }
 
-// Sweeper lets tests control when unneeded claims are removed.
+// Sweeper lets tests control when unneeded allocations are removed.
 type Sweeper struct{ s *sweeper }
 
 // NewSweeper returns the sweeper that Run would use.

@@ -60,7 +60,7 @@ func (r *remote) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Objec
 	return stored, err
 }
 
-// hold makes claims at that rate per second, keeps each for a moment, and returns how long they
+// hold makes allocations at that rate per second, keeps each for a moment, and returns how long they
 // took to be written, in order.
 func (r *remote) hold(t *testing.T, k *ledger.Keeper, replica, count, rate int) []time.Duration {
 	key := snapshot.LedgerKey{Resource: "example.com/license"}
@@ -69,13 +69,13 @@ func (r *remote) hold(t *testing.T, k *ledger.Keeper, replica, count, rate int) 
 		capacity = append(capacity, policy.Capacity{Unit: fmt.Sprint(unit), Capacity: snapshot.MaxLedgerPods})
 	}
 	waits := make([]time.Duration, count)
-	var claims sync.WaitGroup
+	var allocations sync.WaitGroup
 	for i := range waits {
 		time.Sleep(r.between(rate))
 		pod := r.addPod(types.UID(fmt.Sprintf("%d-%d", replica, i)))
-		claims.Go(func() {
+		allocations.Go(func() {
 			began := time.Now()
-			held, err := k.Claim(t.Context(), key, pod, "a", choose(capacity, 1))
+			held, err := k.Allocate(t.Context(), key, pod, "a", choose(capacity, 1))
 			waits[i] = time.Since(began)
 			if err != nil {
 				t.Error(err)
@@ -87,32 +87,32 @@ func (r *remote) hold(t *testing.T, k *ledger.Keeper, replica, count, rate int) 
 			}
 		})
 	}
-	claims.Wait()
+	allocations.Wait()
 	slices.Sort(waits)
 	return waits
 }
 
-// Replicas that write one ledger all the time take turns: no claim waits for many writes of another
+// Replicas that write one ledger all the time take turns: no allocation waits for many writes of another
 // replica.
 func TestWritersOfALedgerTakeTurns(t *testing.T) {
 	for replicas := 1; replicas <= 3; replicas++ {
 		for _, rate := range []int{50, 100} {
-			t.Run(fmt.Sprintf("%d replicas make %d claims per second each", replicas, rate), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d replicas make %d allocations per second each", replicas, rate), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					api := &remote{server: newServer(), random: rand.New(rand.NewPCG(uint64(replicas), uint64(rate)))}
 					waits := make([][]time.Duration, replicas)
-					var claims sync.WaitGroup
+					var allocations sync.WaitGroup
 					for i := range waits {
 						api.caches = append(api.caches, newCache(api.server))
 						k := ledger.New(ledger.Options{API: api, Cache: api.caches[i]})
-						claims.Go(func() { waits[i] = api.hold(t, k, i, 5*rate, rate) })
+						allocations.Go(func() { waits[i] = api.hold(t, k, i, 5*rate, rate) })
 					}
-					claims.Wait()
+					allocations.Wait()
 					for i, w := range waits {
 						n := len(w)
-						t.Logf("replica %d: half of its claims waited up to %v, 99%% up to %v, all up to %v", i, w[n/2], w[n*99/100], w[n-1])
+						t.Logf("replica %d: half of its allocations waited up to %v, 99%% up to %v, all up to %v", i, w[n/2], w[n*99/100], w[n-1])
 						if p99 := w[n*99/100]; p99 > 40*roundTrip {
-							t.Errorf("1%% of the claims of replica %d waited longer than %v, which is more than 40 times as long as the API server takes to respond", i, p99)
+							t.Errorf("1%% of the allocations of replica %d waited longer than %v, which is more than 40 times as long as the API server takes to respond", i, p99)
 						}
 					}
 				})

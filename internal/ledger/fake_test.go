@@ -40,7 +40,7 @@ type server struct {
 	late    []func() // writes in flight
 	faults  []fault  // of the next writes; then none
 	puts    int
-	limit   int64         // if not 0, the largest claim that the server accepts
+	limit   int64         // if not 0, the largest allocation that the server accepts
 	block   chan struct{} // if not nil, writes wait for it
 }
 
@@ -110,7 +110,7 @@ func (s *server) put(o *ledger.Object) (*ledger.Object, error) {
 	}
 	for i := range o.Spec.Units {
 		u := &o.Spec.Units[i]
-		for _, c := range u.Claims {
+		for _, c := range u.Allocations {
 			if s.limit > 0 && c.Amount > s.limit {
 				return nil, apierrors.NewInvalid(ledger.Kind.GroupKind(), o.Name, nil)
 			}

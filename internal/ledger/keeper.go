@@ -57,13 +57,13 @@ type Cache interface {
 type Options struct {
 	API   API
 	Cache Cache
-	// ReclaimAfter is how long a claim of a pod that is not bound stays, at least. It must be
+	// ReclaimAfter is how long an allocation of a pod that is not bound stays, at least. It must be
 	// longer than the API server takes to respond. Default 5 min.
 	ReclaimAfter time.Duration
 	// RetryPause is the pause before the first retry if the API server does not respond. It doubles
 	// with each retry. Default 20 ms.
 	RetryPause time.Duration
-	// Now is the time of claims: the API server's time, which all replicas share, or a later time
+	// Now is the time of allocations: the API server's time, which all replicas share, or a later time
 	// (see Clock.Latest). time.Now if nil.
 	Now func() time.Time
 	// Logger is slog.Default() if nil.
@@ -72,7 +72,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Keeper writes claims into ledgers. Any number of Keepers, in any number of processes, may write
+// Keeper writes allocations into ledgers. Any number of Keepers, in any number of processes, may write
 // the same ledgers. Its methods are safe for concurrent use.
 type Keeper struct {
 	options Options
@@ -95,30 +95,30 @@ func New(o Options) *Keeper {
 	return &Keeper{options: o, metrics: newMetrics(o.Registerer), queues: map[string]*Queue{}}
 }
 
-// Claim makes sure that the ledger holds a claim of the pod for the node, and returns it: the
-// existing one, or else the one that choose returns. choose is pure; Claim calls it with the
-// current ledger, and again if another writer was faster. If the ledger holds a claim of the pod,
-// made at the time passed to choose, choose decides whether this claim can be used, and Claim
-// ignores the other results of choose. If choose returns an error, Claim returns it, together with
-// the existing claim, if any, and changes nothing. The same holds for ErrNotServed. After any other
-// error, a claim may have been written, but no caller may rely on it: it is released when the API
+// Allocate makes sure that the ledger holds an allocation of the pod for the node, and returns it: the
+// existing one, or else the one that choose returns. choose is pure; Allocate calls it with the
+// current ledger, and again if another writer was faster. If the ledger holds an allocation of the pod,
+// made at the time passed to choose, choose decides whether this allocation can be used, and Allocate
+// ignores the other results of choose. If choose returns an error, Allocate returns it, together with
+// the existing allocation, if any, and changes nothing. The same holds for ErrNotServed. After any other
+// error, an allocation may have been written, but no caller may rely on it: it is released when the API
 // server responds, or by Run.
-func (k *Keeper) Claim(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose func(l *snapshot.Ledger, at time.Time) (policy.Claim, error)) (snapshot.LedgerPod, error) {
-	result, err := k.submit(ctx, key, ClaimFor(pod, node, rand.Text(), choose))
-	k.metrics.claim(result.Err, err)
+func (k *Keeper) Allocate(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose func(l *snapshot.Ledger, at time.Time) (policy.Allocation, error)) (snapshot.LedgerPod, error) {
+	result, err := k.submit(ctx, key, AllocationFor(pod, node, rand.Text(), choose))
+	k.metrics.allocation(result.Err, err)
 	if err != nil {
 		return snapshot.LedgerPod{}, fmt.Errorf("ledger %s: %w", Name(key), err)
 	}
 	return result.Held, result.Err
 }
 
-// Release releases a claim that only the caller relies on; a claim that others rely on, too, stays.
+// Release releases an allocation that only the caller relies on; an allocation that others rely on, too, stays.
 // Call it only when the caller's Binding certainly has, and will have, no effect.
 func (k *Keeper) Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	return k.release(ctx, key, ReleaseOf(held, false))
 }
 
-// Revoke removes a claim, unless another attempt has relied on it since held was returned. Call it
+// Revoke removes an allocation, unless another attempt has relied on it since held was returned. Call it
 // only when the pod was changed after that and is not bound: Bindings sent before, by any replica,
 // fail from then on.
 func (k *Keeper) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
@@ -168,7 +168,7 @@ func (k *Keeper) change(key snapshot.LedgerKey, f func(q *Queue)) {
 }
 
 const (
-	// sweepInterval is the time between two sweeps for claims that no pod needs.
+	// sweepInterval is the time between two sweeps for allocations that no pod needs.
 	sweepInterval = 5 * time.Second
 	// writeTimeout bounds the time of one change of a ledger, all attempts together.
 	writeTimeout = 20 * time.Second
@@ -215,9 +215,9 @@ func (k *Keeper) write(w Writing) Writing {
 		switch w.Request.Kind {
 		case ReadLedger:
 			r.Object, r.Err = k.options.API.GetLedger(ctx, name)
-		case ExamineClaims:
-			r.Claims = slices.Clone(w.Request.Claims)
-			k.examine(ctx, r.Claims)
+		case ExamineAllocations:
+			r.Allocations = slices.Clone(w.Request.Allocations)
+			k.examine(ctx, r.Allocations)
 		case PutLedger:
 			started := time.Now()
 			r.Object, r.Err = k.options.API.PutLedger(ctx, w.Request.Object)
@@ -239,19 +239,19 @@ func (k *Keeper) write(w Writing) Writing {
 	return w
 }
 
-// examine reads and changes the pods of claims until each examination has ended.
-func (k *Keeper) examine(ctx context.Context, claims []Examination) {
-	inParallel(len(claims), func(i int) {
-		for e := &claims[i]; e.Err == nil; {
+// examine reads and changes the pods of allocations until each examination has ended.
+func (k *Keeper) examine(ctx context.Context, allocations []Examination) {
+	inParallel(len(allocations), func(i int) {
+		for e := &allocations[i]; e.Err == nil; {
 			var pod *corev1.Pod
 			var err error
 			switch e.Request {
 			case ReadCachedPod:
-				pod = k.options.Cache.PodByUID(e.Claim.UID)
+				pod = k.options.Cache.PodByUID(e.Allocation.UID)
 			case ReadPod:
-				pod, err = k.options.API.LivePod(ctx, e.Claim.Namespace, e.Claim.Name, e.Claim.UID)
+				pod, err = k.options.API.LivePod(ctx, e.Allocation.Namespace, e.Allocation.Name, e.Allocation.UID)
 			case TouchPod:
-				pod, err = k.options.API.TouchPod(ctx, e.Claim.Namespace, e.Claim.Name, e.Claim.UID)
+				pod, err = k.options.API.TouchPod(ctx, e.Allocation.Namespace, e.Allocation.Name, e.Allocation.UID)
 			default:
 				return
 			}

@@ -20,22 +20,22 @@ import (
 
 var gpuOnA = snapshot.LedgerKey{Resource: "gpu", Node: "a"}
 
-// For many pods and replicas, and one node on which some of the pods fit: as many pods get a claim
+// For many pods and replicas, and one node on which some of the pods fit: as many pods get an allocation
 // as fit, whatever requests are lost. With -race it also checks that no data is shared without a
 // lock.
-func TestManyClaimsAtOnce(t *testing.T) {
+func TestManyAllocationsAtOnce(t *testing.T) {
 	w := newWorld(t, 4)
 	for i := range 40 {
 		w.server.faults = append(w.server.faults, fault(i%5))
 	}
-	var claims sync.WaitGroup
+	var allocations sync.WaitGroup
 	var mu sync.Mutex
 	held := 0
 	for i := range 60 {
 		pod := w.server.addPod(types.UID(fmt.Sprint(i)))
 		replica := w.replicas[i%len(w.replicas)]
-		claims.Go(func() {
-			_, err := replica.keeper.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 1))
+		allocations.Go(func() {
+			_, err := replica.keeper.Allocate(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 1))
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -46,32 +46,32 @@ func TestManyClaimsAtOnce(t *testing.T) {
 			}
 		})
 	}
-	claims.Wait()
+	allocations.Wait()
 	w.server.deliver(func(int) int { return 0 })
 	spec := w.server.ledgers[ledger.Name(gpuOnA)].Spec
 	if held != 20 || len(spec.Pods) != 20 || spec.Units[0].Used() != 10 || spec.Units[1].Used() != 10 {
-		t.Errorf("%d Claim calls succeeded, the ledger has %d claims, of %d and %d; want 20, of 10 and 10", held, len(spec.Pods), spec.Units[0].Used(), spec.Units[1].Used())
+		t.Errorf("%d calls of Allocate succeeded, the ledger has %d allocations, of %d and %d; want 20, of 10 and 10", held, len(spec.Pods), spec.Units[0].Used(), spec.Units[1].Used())
 	}
 }
 
-func TestClaimErrors(t *testing.T) {
+func TestAllocationErrors(t *testing.T) {
 	w := newWorld(t, 1)
 	k := w.replicas[0].keeper
 	pod := w.server.addPod("p")
 	units := []policy.Capacity{{Unit: "0", Capacity: 4}}
 	for name, tc := range map[string]struct {
-		claim policy.Claim
-		want  string
+		allocation policy.Allocation
+		want       string
 	}{
-		"of nothing":        {policy.Claim{Units: units}, "the claim has no amounts"},
-		"of no unit":        {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "1", Amount: 1}}}, `the claim names unit "1", which does not exist`},
-		"of 0":              {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0"}}}, "a claim of 0 of unit"},
-		"of less":           {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: -1}}}, "a claim of -1 of unit"},
-		"of one unit twice": {policy.Claim{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: 1}, {Unit: "0", Amount: 1}}}, "a second claim of unit"},
+		"of nothing":        {policy.Allocation{Units: units}, "the allocation has no amounts"},
+		"of no unit":        {policy.Allocation{Units: units, Amounts: []policy.Amount{{Unit: "1", Amount: 1}}}, `the allocation names unit "1", which does not exist`},
+		"of 0":              {policy.Allocation{Units: units, Amounts: []policy.Amount{{Unit: "0"}}}, "an allocation of 0 of unit"},
+		"of less":           {policy.Allocation{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: -1}}}, "an allocation of -1 of unit"},
+		"of one unit twice": {policy.Allocation{Units: units, Amounts: []policy.Amount{{Unit: "0", Amount: 1}, {Unit: "0", Amount: 1}}}, "a second allocation of unit"},
 	} {
-		_, err := k.Claim(t.Context(), gpuOnA, pod, "a", func(*snapshot.Ledger, time.Time) (policy.Claim, error) { return tc.claim, nil })
+		_, err := k.Allocate(t.Context(), gpuOnA, pod, "a", func(*snapshot.Ledger, time.Time) (policy.Allocation, error) { return tc.allocation, nil })
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("a claim %s: %v, want %s", name, err, tc.want)
+			t.Errorf("an allocation %s: %v, want %s", name, err, tc.want)
 		}
 	}
 	if len(w.server.ledgers) != 0 {
@@ -79,51 +79,51 @@ func TestClaimErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := k.Claim(ctx, gpuOnA, pod, "a", choose(units, 1)); !errors.Is(err, context.Canceled) {
+	if _, err := k.Allocate(ctx, gpuOnA, pod, "a", choose(units, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("a request that has ended: %v", err)
 	}
 }
 
 // The units of a pod that is gone are free immediately, before any sweep, and no other pod loses
-// its claim.
-func TestClaimsOfPodsThatAreGoneMakeRoom(t *testing.T) {
+// its allocation.
+func TestAllocationsOfPodsThatAreGoneMakeRoom(t *testing.T) {
 	w := newWorld(t, 1)
 	r := w.replicas[0]
 	units := []policy.Capacity{{Unit: "0", Capacity: 10}}
-	claim := func(uid types.UID, amount int64) error {
-		_, err := r.keeper.Claim(t.Context(), gpuOnA, w.server.pods[uid], "a", choose(units, amount))
+	allocation := func(uid types.UID, amount int64) error {
+		_, err := r.keeper.Allocate(t.Context(), gpuOnA, w.server.pods[uid], "a", choose(units, amount))
 		return err
 	}
 	for _, uid := range []types.UID{"ended", "deleted", "runs", "new"} {
 		w.server.addPod(uid)
 	}
 	for _, uid := range []types.UID{"ended", "deleted", "runs"} {
-		if err := claim(uid, 3); err != nil {
+		if err := allocation(uid, 3); err != nil {
 			t.Fatal(err)
 		}
 		w.server.pods[uid].Spec.NodeName = "a"
 	}
-	if err := claim("new", 4); !errors.Is(err, errNoRoom) {
+	if err := allocation("new", 4); !errors.Is(err, errNoRoom) {
 		t.Errorf("all run: %v", err)
 	}
 	w.server.pods["ended"].Status.Phase = corev1.PodSucceeded
 	delete(w.server.pods, "deleted")
-	if err := claim("new", 7); err != nil {
+	if err := allocation("new", 7); err != nil {
 		t.Errorf("two are gone: %v", err)
 	}
 	spec := w.server.ledgers[ledger.Name(gpuOnA)].Spec
 	if spec.Pod("runs") == nil || spec.Pod("ended") != nil || spec.Pod("deleted") != nil {
-		t.Errorf("remaining claims: %v", spec.Pods)
+		t.Errorf("remaining allocations: %v", spec.Pods)
 	}
 }
 
-// The ledger of a node that has not existed for a long time is deleted once it has no claims, and
+// The ledger of a node that has not existed for a long time is deleted once it has no allocations, and
 // not before.
 func TestLedgersOfNodesThatAreGone(t *testing.T) {
 	w := newWorld(t, 1)
 	r := w.replicas[0]
 	pod := w.server.addPod("p")
-	if _, err := r.keeper.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 3)); err != nil {
+	if _, err := r.keeper.Allocate(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 3)); err != nil {
 		t.Fatal(err)
 	}
 	w.server.pods["p"].Spec.NodeName = "a"

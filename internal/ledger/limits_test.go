@@ -13,7 +13,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// A ledger takes as many units, pods and annotations of a claim as its limits say. One more is an
+// A ledger takes as many units, pods and annotations of an allocation as its limits say. One more is an
 // error that names the limit, and nothing is written.
 func TestLedgerIsLimited(t *testing.T) {
 	units := func(n int, capacity int64) (all []policy.Capacity) {
@@ -29,24 +29,24 @@ func TestLedgerIsLimited(t *testing.T) {
 		}
 		return all
 	}
-	// on returns a claim of one of a unit.
-	on := func(unit int, of []policy.Capacity, annotations map[string]string) policy.Claim {
-		return policy.Claim{Units: of, Amounts: []policy.Amount{{Unit: fmt.Sprint("u", unit), Amount: 1}}, Annotations: annotations}
+	// on returns an allocation of one of a unit.
+	on := func(unit int, of []policy.Capacity, annotations map[string]string) policy.Allocation {
+		return policy.Allocation{Units: of, Amounts: []policy.Amount{{Unit: fmt.Sprint("u", unit), Amount: 1}}, Annotations: annotations}
 	}
 	for name, tc := range map[string]struct {
-		pods  int                              // that have claims
-		claim func(pod, over int) policy.Claim // of the pod; over is 1 for the one beyond the limit
-		want  string
+		pods       int                                   // that have allocations
+		allocation func(pod, over int) policy.Allocation // of the pod; over is 1 for the one beyond the limit
+		want       string
 	}{
-		"units":       {0, func(_, over int) policy.Claim { return on(0, units(64+over, 9), nil) }, "65 units, the limit of a ledger is 64"},
-		"pods":        {511, func(int, int) policy.Claim { return on(0, units(2, 1000), nil) }, "512 pods have claims, the limit of a ledger"},
-		"annotations": {0, func(_, over int) policy.Claim { return on(0, units(1, 9), annotations(16+over)) }, "a claim with 17 annotations, the limit is 16"},
+		"units":       {0, func(_, over int) policy.Allocation { return on(0, units(64+over, 9), nil) }, "65 units, the limit of a ledger is 64"},
+		"pods":        {511, func(int, int) policy.Allocation { return on(0, units(2, 1000), nil) }, "512 pods have allocations, the limit of a ledger"},
+		"annotations": {0, func(_, over int) policy.Allocation { return on(0, units(1, 9), annotations(16+over)) }, "an allocation with 17 annotations, the limit is 16"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := snapshot.Ledger{Resource: "example.com/d", Node: "n"}
 			add := func(pod, over int) (snapshot.Ledger, error) {
-				next, _, err := ledger.Claim(l, snapshot.LedgerPod{UID: types.UID(fmt.Sprint("p", pod)), Token: "t"}, func(*snapshot.Ledger, time.Time) (policy.Claim, error) {
-					return tc.claim(pod, over), nil
+				next, _, err := ledger.Allocate(l, snapshot.LedgerPod{UID: types.UID(fmt.Sprint("p", pod)), Token: "t"}, func(*snapshot.Ledger, time.Time) (policy.Allocation, error) {
+					return tc.allocation(pod, over), nil
 				}, time.Unix(1e9, 0))
 				return next, err
 			}

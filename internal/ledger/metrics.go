@@ -7,14 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Why claims are released in the background, in metrics.
+// Why allocations are released in the background, in metrics.
 const (
 	finished  = "finished"  // the pod is deleted, has ended, or is bound to another node
 	reclaimed = "reclaimed" // the pod was not bound in time
 )
 
 type metrics struct {
-	claims        *prometheus.CounterVec
+	allocations   *prometheus.CounterVec
 	writes        *prometheus.HistogramVec
 	released      *prometheus.CounterVec
 	overcommitted prometheus.Gauge
@@ -24,21 +24,21 @@ type metrics struct {
 func newMetrics(registerer prometheus.Registerer) *metrics {
 	auto := promauto.With(registerer)
 	m := &metrics{
-		claims: auto.NewCounterVec(prometheus.CounterOpts{
-			Name: "outboard_ledger_claims_total", Help: "Attempts to claim resources, by outcome (success, rejected, error).",
+		allocations: auto.NewCounterVec(prometheus.CounterOpts{
+			Name: "outboard_ledger_allocations_total", Help: "Attempts to allocate resources, by outcome (success, rejected, error).",
 		}, []string{"outcome"}),
 		writes: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "outboard_ledger_write_duration_seconds", Help: "Duration of ledger writes, by outcome (success, conflict: another writer was faster, error).",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
 		}, []string{"outcome"}),
 		released: auto.NewCounterVec(prometheus.CounterOpts{
-			Name: "outboard_ledger_released_claims_total", Help: "Claims released in the background, by reason (finished, reclaimed).",
+			Name: "outboard_ledger_released_allocations_total", Help: "Allocations released in the background, by reason (finished, reclaimed).",
 		}, []string{"reason"}),
 		overcommitted: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "outboard_ledger_overcommitted_units", Help: "Units whose claims exceed their capacity, because hardware was removed.",
+			Name: "outboard_ledger_overcommitted_units", Help: "Units whose allocations exceed their capacity, because hardware was removed.",
 		}),
 		missing: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "outboard_ledger_forbidden_deletions", Help: "Unneeded claims and ledgers that cannot be deleted because a permission is missing.",
+			Name: "outboard_ledger_forbidden_deletions", Help: "Unneeded allocations and ledgers that cannot be deleted because a permission is missing.",
 		}),
 	}
 	for _, outcome := range []string{"success", "conflict", "error"} {
@@ -47,8 +47,8 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 	return m
 }
 
-// claim counts a claim that the policy rejected, that failed, or that was made.
-func (m *metrics) claim(refused, failed error) {
+// allocation counts an allocation that the policy rejected, that failed, or that was made.
+func (m *metrics) allocation(refused, failed error) {
 	outcome := "success"
 	switch {
 	case failed != nil:
@@ -56,7 +56,7 @@ func (m *metrics) claim(refused, failed error) {
 	case refused != nil:
 		outcome = "rejected"
 	}
-	m.claims.WithLabelValues(outcome).Inc()
+	m.allocations.WithLabelValues(outcome).Inc()
 }
 
 // write counts a write; outdated: another writer was faster.

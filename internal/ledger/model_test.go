@@ -37,12 +37,12 @@ type replica struct {
 	sweeper ledger.Sweeper
 }
 
-// attempt is one bind call between its claim and its Binding. The process may be suspended there
+// attempt is one bind call between its allocation and its Binding. The process may be suspended there
 // for any time.
 type attempt struct {
 	replica *replica
 	key     snapshot.LedgerKey
-	version string // of the pod, as read before the claim
+	version string // of the pod, as read before the allocation
 	held    snapshot.LedgerPod
 }
 
@@ -69,12 +69,12 @@ func (w *world) newReplica() *replica {
 	return r
 }
 
-// choose claims from the unit with the least free capacity that suffices. It accepts any claim that
+// choose allocates from the unit with the least free capacity that suffices. It accepts any allocation that
 // the pod holds.
-func choose(units []policy.Capacity, amount int64) func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
-	return func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
+func choose(units []policy.Capacity, amount int64) func(l *snapshot.Ledger, at time.Time) (policy.Allocation, error) {
+	return func(l *snapshot.Ledger, at time.Time) (policy.Allocation, error) {
 		if slices.ContainsFunc(l.Pods, func(p snapshot.LedgerPod) bool { return p.At.Equal(at) }) {
-			return policy.Claim{}, nil
+			return policy.Allocation{}, nil
 		}
 		best, least := "", int64(0)
 		for _, u := range units {
@@ -83,9 +83,9 @@ func choose(units []policy.Capacity, amount int64) func(l *snapshot.Ledger, at t
 			}
 		}
 		if best == "" {
-			return policy.Claim{}, errNoRoom
+			return policy.Allocation{}, errNoRoom
 		}
-		return policy.Claim{
+		return policy.Allocation{
 			Units: units, Amounts: []policy.Amount{{Unit: best, Amount: amount}},
 			Annotations: map[string]string{"unit": best, "amount": fmt.Sprint(amount), "at": at.Format(time.RFC3339Nano)},
 		}, nil
@@ -98,7 +98,7 @@ var errNoRoom = fmt.Errorf("no room")
 func amountOf(uid types.UID) int64 { return int64(len(uid)%4) + 3 }
 
 // check checks the invariants: bound pods never use more of a device than its capacity, no two
-// claims of a ledger have the same time, and every bound pod has a claim for what it uses.
+// allocations of a ledger have the same time, and every bound pod has an allocation for what it uses.
 func (w *world) check(t *rapid.T) {
 	used := map[string]int64{}
 	for uid, p := range w.server.pods {
@@ -109,7 +109,7 @@ func (w *world) check(t *rapid.T) {
 		used[p.Spec.NodeName+"/"+p.Annotations["unit"]] += amountOf(uid)
 		o := w.server.ledgers[ledger.Name(key)]
 		if o == nil || o.Spec.Unit(p.Annotations["unit"]).Amount(uid) != amountOf(uid) {
-			t.Fatalf("pod %s is bound to %s without a claim of unit %s", uid, p.Spec.NodeName, p.Annotations["unit"])
+			t.Fatalf("pod %s is bound to %s without an allocation of unit %s", uid, p.Spec.NodeName, p.Annotations["unit"])
 		}
 	}
 	for device, sum := range used {
@@ -121,7 +121,7 @@ func (w *world) check(t *rapid.T) {
 		last := time.Time{}
 		for _, p := range o.Spec.Pods {
 			if !p.At.After(last) {
-				t.Fatalf("ledger %s: a claim at %s follows one at %s", o.Name, p.At, last)
+				t.Fatalf("ledger %s: an allocation at %s follows one at %s", o.Name, p.At, last)
 			}
 			last = p.At
 		}
@@ -154,7 +154,7 @@ func runWorld(t *testing.T, rt *rapid.T) {
 		}
 		pod := r.cache.pods[rapid.SampledFrom(waiting).Draw(rt, "pod")]
 		key := snapshot.LedgerKey{Resource: "gpu", Node: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "node")}
-		held, err := r.keeper.Claim(ctx, key, pod, key.Node, choose(w.capacity[key], amountOf(pod.UID)))
+		held, err := r.keeper.Allocate(ctx, key, pod, key.Node, choose(w.capacity[key], amountOf(pod.UID)))
 		if err == nil {
 			w.attempts = append(w.attempts, &attempt{r, key, pod.ResourceVersion, held})
 		}
@@ -201,7 +201,7 @@ func runWorld(t *testing.T, rt *rapid.T) {
 			w.server.faults = faults.Draw(rt, "faults")
 			anyReplica(rt).sweeper.Sweep(ctx, w.now)
 		},
-		"long pause": func(rt *rapid.T) { // long enough for the removal of claims
+		"long pause": func(rt *rapid.T) { // long enough for the removal of allocations
 			w.server.faults = faults.Draw(rt, "faults")
 			r := anyReplica(rt)
 			r.cache.look()
@@ -241,7 +241,7 @@ func runWorld(t *testing.T, rt *rapid.T) {
 	for _, o := range w.server.ledgers {
 		for _, p := range o.Spec.Pods {
 			if pod := w.server.pods[p.UID]; pod == nil || pod.Spec.NodeName != o.Spec.Node {
-				rt.Fatalf("ledger %s still has a claim of pod %s: %v", o.Name, p.UID, pod)
+				rt.Fatalf("ledger %s still has an allocation of pod %s: %v", o.Name, p.UID, pod)
 			}
 		}
 	}

@@ -31,13 +31,13 @@ type Object struct {
 	Summary Summary `json:"summary"`
 }
 
-// Summary is what kubectl get shows. It counts claims only, and not pods without claims that
+// Summary is what kubectl get shows. It counts allocations only, and not pods without allocations that
 // another tool has bound or whose ledger was deleted.
 type Summary struct {
 	Capacity int64 `json:"capacity"`
-	// Used is the sum of all claims.
+	// Used is the sum of all allocations.
 	Used int64 `json:"used"`
-	// Free is the sum of what is unclaimed of each unit; an overcommitted unit counts 0.
+	// Free is the sum of what is unallocated of each unit; an overcommitted unit counts 0.
 	Free int64 `json:"free"`
 }
 
@@ -123,7 +123,7 @@ func (l *ObjectList) DeepCopyObject() runtime.Object {
 func clone(l snapshot.Ledger) snapshot.Ledger {
 	l.Units = slices.Clone(l.Units)
 	for i := range l.Units {
-		l.Units[i].Claims = slices.Clone(l.Units[i].Claims)
+		l.Units[i].Allocations = slices.Clone(l.Units[i].Allocations)
 	}
 	l.Pods = slices.Clone(l.Pods)
 	for i := range l.Pods {

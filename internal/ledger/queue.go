@@ -31,16 +31,16 @@ func (q *Queue) Add(s *Submission) { q.pending = append(slices.Clip(q.pending), 
 
 // Withdraw withdraws an operation whose caller no longer waits, or learned that its write failed.
 // It returns what is known about the write. Unless nothing was written, the next write releases the
-// claim, on which no caller relies.
+// allocation, on which no caller relies.
 func (q *Queue) Withdraw(s *Submission) error {
 	if i := slices.Index(q.pending, s); i >= 0 {
 		q.pending = slices.Concat(q.pending[:i], q.pending[i+1:])
-		return errors.New("the claim was not written: it was still queued behind other writes")
+		return errors.New("the allocation was not written: it was still queued behind other writes")
 	}
 	if s.choose != nil {
 		q.Add(&Submission{ReleaseOf(s.pod, false), make(chan Outcome, 1)})
 	}
-	return errors.New("it is unknown whether the claim was written")
+	return errors.New("it is unknown whether the allocation was written")
 }
 
 // Take takes all pending operations as a batch, and returns how to write it. The queue is being

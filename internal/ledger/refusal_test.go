@@ -91,8 +91,8 @@ func keep(t *testing.T, api ledger.API, s *server, change ...func(*ledger.Option
 	return k
 }
 
-// If the permission to remove a claim or a ledger is missing, the log has it once, and a metric and
-// a warning show it until the permission is granted. Then the claim is removed.
+// If the permission to remove an allocation or a ledger is missing, the log has it once, and a metric and
+// a warning show it until the permission is granted. Then the allocation is removed.
 func TestReclaimsThatAreRefused(t *testing.T) {
 	for _, tc := range []struct {
 		without string
@@ -109,7 +109,7 @@ func TestReclaimsThatAreRefused(t *testing.T) {
 			api := &guarded{server: w.server}
 			k := keep(t, api, w.server)
 			pod := w.server.addPod("p")
-			if _, err := k.Claim(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 3)); err != nil {
+			if _, err := k.Allocate(t.Context(), gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 3)); err != nil {
 				t.Fatal(err)
 			}
 			if tc.deleted {
@@ -131,7 +131,7 @@ func TestReclaimsThatAreRefused(t *testing.T) {
 				if got := strings.Join(k.Warnings(), "\n"); !strings.HasPrefix(got, warnings) || (got == "") != (warnings == "") {
 					t.Errorf("got warnings %q, want %q", got, warnings)
 				}
-				expected := "# HELP outboard_ledger_forbidden_deletions Unneeded claims and ledgers that cannot be deleted because a permission is missing.\n" +
+				expected := "# HELP outboard_ledger_forbidden_deletions Unneeded allocations and ledgers that cannot be deleted because a permission is missing.\n" +
 					"# TYPE outboard_ledger_forbidden_deletions gauge\noutboard_ledger_forbidden_deletions " + count + "\n"
 				if err := testutil.GatherAndCompare(k.metrics, strings.NewReader(expected), "outboard_ledger_forbidden_deletions"); err != nil {
 					t.Error(err)
@@ -140,7 +140,7 @@ func TestReclaimsThatAreRefused(t *testing.T) {
 			stand("0", 0, "")
 			api.without = tc.without
 			sweeps(10)
-			stand("1", 1, "ledgers: cannot delete unneeded claims or ledgers (1): grant the permission \""+tc.without+"\": ")
+			stand("1", 1, "ledgers: cannot delete unneeded allocations or ledgers (1): grant the permission \""+tc.without+"\": ")
 			if w.server.ledgers[ledger.Name(gpuOnA)] == nil {
 				t.Fatal("the ledger does not exist")
 			}
@@ -154,9 +154,9 @@ func TestReclaimsThatAreRefused(t *testing.T) {
 			if tc.deleted {
 				reason = "finished"
 			}
-			expected := "# HELP outboard_ledger_released_claims_total Claims released in the background, by reason (finished, reclaimed).\n" +
-				"# TYPE outboard_ledger_released_claims_total counter\noutboard_ledger_released_claims_total{reason=\"" + reason + "\"} 1\n"
-			if err := testutil.GatherAndCompare(k.metrics, strings.NewReader(expected), "outboard_ledger_released_claims_total"); err != nil {
+			expected := "# HELP outboard_ledger_released_allocations_total Allocations released in the background, by reason (finished, reclaimed).\n" +
+				"# TYPE outboard_ledger_released_allocations_total counter\noutboard_ledger_released_allocations_total{reason=\"" + reason + "\"} 1\n"
+			if err := testutil.GatherAndCompare(k.metrics, strings.NewReader(expected), "outboard_ledger_released_allocations_total"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -189,9 +189,9 @@ func (u *unserved) PutLedger(ctx context.Context, o *ledger.Object) (*ledger.Obj
 	return u.server.PutLedger(ctx, o)
 }
 
-// While the API server does not have the resource, a claim fails immediately and for certain, with
-// an error that names the solution; when it has the resource again, claims succeed.
-func TestClaimsWithoutTheResource(t *testing.T) {
+// While the API server does not have the resource, an allocation fails immediately and for certain, with
+// an error that names the solution; when it has the resource again, allocations succeed.
+func TestAllocationsWithoutTheResource(t *testing.T) {
 	nowhere := apierrors.NewGenericServerResponse(http.StatusNotFound, "post", ledger.Resource.GroupResource(), "", "404 page not found", 0, true)
 	for name, api := range map[string]*unserved{
 		"nothing is served there":      {read: nowhere, created: nowhere},
@@ -202,25 +202,25 @@ func TestClaimsWithoutTheResource(t *testing.T) {
 			w := newWorld(t, 1)
 			api.server = w.server
 			k := keep(t, api, w.server)
-			claim := func(uid types.UID) error {
-				_, err := k.Claim(t.Context(), gpuOnA, w.server.addPod(uid), "a", choose(w.capacity[gpuOnA], 3))
+			allocation := func(uid types.UID) error {
+				_, err := k.Allocate(t.Context(), gpuOnA, w.server.addPod(uid), "a", choose(w.capacity[gpuOnA], 3))
 				return err
 			}
-			if err := claim("before"); err != nil { // so that the Keeper has a version of the ledger
+			if err := allocation("before"); err != nil { // so that the Keeper has a version of the ledger
 				t.Fatal(err)
 			}
 			clear(w.server.ledgers)
 			api.gone = true
 			api.asked.Store(0)
-			err := claim("during")
+			err := allocation("during")
 			if !errors.Is(err, ledger.ErrNotServed) || !strings.Contains(err.Error(), "kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml") || strings.Contains(err.Error(), "not known") {
 				t.Errorf("got error %v", err)
 			}
 			if asked := api.asked.Load(); asked > 3 {
-				t.Errorf("got %d requests for one claim", asked)
+				t.Errorf("got %d requests for one allocation", asked)
 			}
 			api.gone = false
-			if err := claim("after"); err != nil {
+			if err := allocation("after"); err != nil {
 				t.Errorf("when the resource is back: %v", err)
 			}
 			if held := w.server.ledgers[ledger.Name(gpuOnA)].Spec.Pods; len(held) != 1 || held[0].UID != "after" {
@@ -235,7 +235,7 @@ func TestClaimsWithoutTheResource(t *testing.T) {
 func TestDeletedLedgersAreForgotten(t *testing.T) {
 	w := newWorld(t, 2)
 	r := w.replicas[0]
-	if _, err := r.keeper.Claim(t.Context(), gpuOnA, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3)); err != nil {
+	if _, err := r.keeper.Allocate(t.Context(), gpuOnA, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3)); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
@@ -262,31 +262,31 @@ func TestDeletedLedgersAreForgotten(t *testing.T) {
 	}
 }
 
-// notBefore chooses as choose does, for a claim that is later than the time.
-func notBefore(choose func(*snapshot.Ledger, time.Time) (policy.Claim, error), at time.Time) func(*snapshot.Ledger, time.Time) (policy.Claim, error) {
-	return func(l *snapshot.Ledger, now time.Time) (policy.Claim, error) {
+// notBefore chooses as choose does, for an allocation that is later than the time.
+func notBefore(choose func(*snapshot.Ledger, time.Time) (policy.Allocation, error), at time.Time) func(*snapshot.Ledger, time.Time) (policy.Allocation, error) {
+	return func(l *snapshot.Ledger, now time.Time) (policy.Allocation, error) {
 		c, err := choose(l, now)
 		c.NotBefore = at
 		return c, err
 	}
 }
 
-// A claim is never earlier than its pod, nor than the time that choose returns, whatever this
+// An allocation is never earlier than its pod, nor than the time that choose returns, whatever this
 // process's clock shows.
-func TestClaimsOfAClockThatIsBehind(t *testing.T) {
+func TestAllocationsOfAClockThatIsBehind(t *testing.T) {
 	w := newWorld(t, 1)
 	created := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	k := keep(t, w.server, w.server, func(o *ledger.Options) { o.Now = func() time.Time { return created.Add(-time.Hour) } })
 	for i, tc := range []struct{ created, notBefore, want time.Time }{
 		{created, time.Time{}, created},
-		{created.Add(-time.Hour), time.Time{}, created.Add(time.Microsecond)}, // the previous claim has the time created
+		{created.Add(-time.Hour), time.Time{}, created.Add(time.Microsecond)}, // the previous allocation has the time created
 		{created, created.Add(time.Minute), created.Add(time.Minute + time.Microsecond)},
 	} {
 		pod := w.server.addPod(types.UID(rune('a' + i)))
 		pod.CreationTimestamp = metav1.Time{Time: tc.created}
-		held, err := k.Claim(t.Context(), gpuOnA, pod, "a", notBefore(choose(w.capacity[gpuOnA], 1), tc.notBefore))
+		held, err := k.Allocate(t.Context(), gpuOnA, pod, "a", notBefore(choose(w.capacity[gpuOnA], 1), tc.notBefore))
 		if err != nil || !held.At.Equal(tc.want) {
-			t.Errorf("claim %d has time %v, want %v (%v)", i, held.At, tc.want, err)
+			t.Errorf("allocation %d has time %v, want %v (%v)", i, held.At, tc.want, err)
 		}
 	}
 }

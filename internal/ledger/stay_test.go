@@ -29,7 +29,7 @@ func TestQueueThatIsWrittenStays(t *testing.T) {
 	}
 }
 
-// The ledger of a node that exists stays without claims, and so does that of a pool.
+// The ledger of a node that exists stays without allocations, and so does that of a pool.
 func TestEmptyLedgersStay(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
@@ -37,7 +37,7 @@ func TestEmptyLedgersStay(t *testing.T) {
 		w := newWorld(t, 1)
 		r, now := w.replicas[0], time.Now()
 		r.cache.view = b.View()
-		if _, err := r.keeper.Claim(t.Context(), key, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3)); err != nil {
+		if _, err := r.keeper.Allocate(t.Context(), key, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3)); err != nil {
 			t.Fatal(err)
 		}
 		delete(w.server.pods, "p")

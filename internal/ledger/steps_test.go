@@ -56,21 +56,21 @@ func nameOf(err error) string {
 	return err.Error()
 }
 
-// chooseAmount claims from the only unit, which has a capacity of 10.
-func chooseAmount(amount int64) func(*snapshot.Ledger, time.Time) (policy.Claim, error) {
-	return func(l *snapshot.Ledger, at time.Time) (policy.Claim, error) {
+// chooseAmount allocates from the only unit, which has a capacity of 10.
+func chooseAmount(amount int64) func(*snapshot.Ledger, time.Time) (policy.Allocation, error) {
+	return func(l *snapshot.Ledger, at time.Time) (policy.Allocation, error) {
 		held := slices.ContainsFunc(l.Pods, func(p snapshot.LedgerPod) bool { return p.At.Equal(at) })
 		switch {
 		case held && amount == 0:
-			return policy.Claim{}, errors.New("unhealthy")
+			return policy.Allocation{}, errors.New("unhealthy")
 		case !held && l.Unit("0").Used()+amount > 10:
-			return policy.Claim{}, errors.New("no room")
+			return policy.Allocation{}, errors.New("no room")
 		}
-		return policy.Claim{Units: []policy.Capacity{{Unit: "0", Capacity: 10}}, Amounts: []policy.Amount{{Unit: "0", Amount: amount}}}, nil
+		return policy.Allocation{Units: []policy.Capacity{{Unit: "0", Capacity: 10}}, Amounts: []policy.Amount{{Unit: "0", Amount: amount}}}, nil
 	}
 }
 
-func claimOf(pod, token string, amount int64) Operation {
+func allocationOf(pod, token string, amount int64) Operation {
 	return Operation{pod: snapshot.LedgerPod{UID: types.UID(pod), Name: pod, Node: "a", Token: token}, choose: chooseAmount(amount)}
 }
 
@@ -101,7 +101,7 @@ func parseLedger(t *testing.T, text string) *Object {
 		if m[3] == "" {
 			m[3] = m[1]
 		}
-		o.Spec, _ = apply(o.Spec, []Operation{claimOf(m[1], m[3], amount)}, time.Unix(0, 0))
+		o.Spec, _ = apply(o.Spec, []Operation{allocationOf(m[1], m[3], amount)}, time.Unix(0, 0))
 		o.Spec.Pods[len(o.Spec.Pods)-1].Shared = m[4] != ""
 	}
 	o.summarize()
@@ -147,18 +147,18 @@ func (h *history) step(t *testing.T, line string) string {
 	verb, rest, _ := strings.Cut(line, " ")
 	words := strings.Fields(rest)
 	switch verb {
-	case "claim", "release", "revoke":
+	case "allocation", "release", "revoke":
 		token := words[0]
 		if len(words) == 4 {
 			token = words[3]
 		}
 		s := &Submission{Operation: ReleaseOf(snapshot.LedgerPod{UID: types.UID(words[0]), Token: words[len(words)-1]}, verb == "revoke")}
-		if verb == "claim" {
+		if verb == "allocation" {
 			amount, err := strconv.ParseInt(words[1], 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Operation = claimOf(words[0], token, amount)
+			s.Operation = allocationOf(words[0], token, amount)
 		}
 		h.submissions[token] = s
 		h.queue.Add(s)
@@ -186,9 +186,9 @@ func (h *history) step(t *testing.T, line string) string {
 		r.Object = h.writing.Request.Object.DeepCopyObject().(*Object)
 		r.Object.ResourceVersion = strings.TrimPrefix(rest, "v")
 		r.Object.Generation++
-	case verb == "examineClaims":
-		for i, e := range h.writing.Request.Claims {
-			pod, words := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: e.Claim.UID}}, strings.Fields(rest)
+	case verb == "examineAllocations":
+		for i, e := range h.writing.Request.Allocations {
+			pod, words := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: e.Allocation.UID}}, strings.Fields(rest)
 			_, state, _ := strings.Cut(words[i], "=")
 			switch e = e.Next(nil, nil); state {
 			case "gone":
@@ -198,7 +198,7 @@ func (h *history) step(t *testing.T, line string) string {
 			default:
 				e = e.Next(nil, testErrors[state])
 			}
-			r.Claims = append(r.Claims, e)
+			r.Allocations = append(r.Allocations, e)
 		}
 	}
 	h.writing = h.writing.Next(r)
@@ -216,7 +216,7 @@ func (h *history) step(t *testing.T, line string) string {
 		case o.Err != nil:
 			text = o.Err.Error()
 		case s.choose != nil:
-			text = "claimed"
+			text = "allocated"
 		}
 		name := "release"
 		if o := h.batch[i].Operation; o.choose != nil {
@@ -252,10 +252,10 @@ func (h *history) request() string {
 		return "readCache"
 	case PutLedger:
 		return "putLedger " + formatLedger(q.Object)
-	case ExamineClaims:
-		text := "examineClaims"
-		for _, e := range q.Claims {
-			text += " " + string(e.Claim.UID)
+	case ExamineAllocations:
+		text := "examineAllocations"
+		for _, e := range q.Allocations {
+			text += " " + string(e.Allocation.UID)
 		}
 		return text
 	default:
@@ -306,7 +306,7 @@ func TestWritingHistories(t *testing.T) {
 }
 
 func TestExaminationHistories(t *testing.T) {
-	requests := map[PodRequest]string{ReadCachedPod: "readCachedPod", ReadPod: "readPod", TouchPod: "touchPod", KeepClaim: "keepClaim", ReleaseClaim: "releaseClaim"}
+	requests := map[PodRequest]string{ReadCachedPod: "readCachedPod", ReadPod: "readPod", TouchPod: "touchPod", KeepAllocation: "keepAllocation", ReleaseAllocation: "releaseAllocation"}
 	pods := map[string]*corev1.Pod{
 		"none":      nil,
 		"other":     {ObjectMeta: metav1.ObjectMeta{UID: "another"}},
@@ -320,13 +320,13 @@ func TestExaminationHistories(t *testing.T) {
 		return func(t *testing.T, line string) string {
 			t.Helper()
 			words := strings.Fields(line)
-			if words[0] == "claim" {
+			if words[0] == "allocation" {
 				age, err := time.ParseDuration(words[1])
 				if err != nil {
 					t.Fatal(err)
 				}
 				o := parseLedger(t, "v1 p=4")
-				e = Examination{Ledger: &o.Spec, Claim: &o.Spec.Pods[0], Age: age, Limit: 5 * time.Minute}
+				e = Examination{Ledger: &o.Spec, Allocation: &o.Spec.Pods[0], Age: age, Limit: 5 * time.Minute}
 				switch words[2] {
 				case "pool":
 					o.Spec.Node = ""
@@ -341,7 +341,7 @@ func TestExaminationHistories(t *testing.T) {
 				t.Fatalf("%q responds to no request: the request is %q", line, requests[e.Request])
 			}
 			if e = e.Next(pod, err); e.Err != nil {
-				return "keepClaim, which needs the permission to " + string(e.Request) + ": " + nameOf(e.Err)
+				return "keepAllocation, which needs the permission to " + string(e.Request) + ": " + nameOf(e.Err)
 			}
 			return strings.TrimSpace(requests[e.Request] + " " + e.reason)
 		}
@@ -353,7 +353,7 @@ func TestStepsChangeNoEarlierState(t *testing.T) {
 	base, now := parseLedger(t, "v1 q=3 r=2"), time.Unix(100, 0)
 	w := Writing{key: testKey, Object: base}
 	for i := range 5 {
-		w.operations = append(w.operations, claimOf(fmt.Sprint(i), fmt.Sprint(i), 1))
+		w.operations = append(w.operations, allocationOf(fmt.Sprint(i), fmt.Sprint(i), 1))
 	}
 	invalid := Response{Now: now, Err: testErrors["invalid"]}
 	w = w.Next(Response{Now: now}).Next(invalid).Next(Response{Now: now, Object: base}).Next(invalid)

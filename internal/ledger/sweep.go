@@ -14,9 +14,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Run releases claims that are no longer needed, until ctx ends: those of pods that are deleted,
+// Run releases allocations that are no longer needed, until ctx ends: those of pods that are deleted,
 // have ended, or are bound to another node, and of pods that are not bound in time. It deletes the
-// ledgers of deleted nodes that have no claims.
+// ledgers of deleted nodes that have no allocations.
 func (k *Keeper) Run(ctx context.Context) {
 	s := sweeper{keeper: k}
 	ticker := time.NewTicker(sweepInterval)
@@ -38,29 +38,29 @@ func (k *Keeper) Warnings() []string {
 	var lines []string
 	for _, permission := range slices.Sorted(maps.Keys(k.missing)) {
 		r := k.missing[permission]
-		lines = append(lines, fmt.Sprintf("ledgers: cannot delete unneeded claims or ledgers (%d): grant the permission %q: %v", r.count, permission, r.err))
+		lines = append(lines, fmt.Sprintf("ledgers: cannot delete unneeded allocations or ledgers (%d): grant the permission %q: %v", r.count, permission, r.err))
 	}
 	return lines
 }
 
-// sweeper holds since when it has seen each claim. It measures ages by this process's own clock, so
-// that clocks that differ, or are changed, cannot make a claim old.
+// sweeper holds since when it has seen each allocation. It measures ages by this process's own clock, so
+// that clocks that differ, or are changed, cannot make an allocation old.
 type sweeper struct {
 	keeper *Keeper
-	seen   map[claimID]time.Time // also each ledger without claims whose node is gone, without a token
+	seen   map[allocationID]time.Time // also each ledger without allocations whose node is gone, without a token
 	// missing are the permissions that the current sweep lacks.
 	missing missing
 }
 
-type claimID struct {
+type allocationID struct {
 	ledger, token string
 	uid           types.UID
 }
 
 // sweep checks all ledgers once. If ctx ends, it stops and reports nothing.
 func (s *sweeper) sweep(ctx context.Context, now time.Time) {
-	k, seen, overcommitted := s.keeper, map[claimID]time.Time{}, 0
-	age := func(id claimID) time.Duration {
+	k, seen, overcommitted := s.keeper, map[allocationID]time.Time{}, 0
+	age := func(id allocationID) time.Duration {
 		since, known := s.seen[id]
 		if !known {
 			since = now
@@ -78,13 +78,13 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 		}
 		for i := range o.Spec.Pods {
 			p := &o.Spec.Pods[i]
-			e := Examination{Ledger: &o.Spec, Claim: p, Age: age(claimID{o.Name, p.Token, p.UID}), Limit: k.options.ReclaimAfter}
-			if e = e.Next(k.options.Cache.PodByUID(p.UID), nil); e.Request != KeepClaim {
+			e := Examination{Ledger: &o.Spec, Allocation: p, Age: age(allocationID{o.Name, p.Token, p.UID}), Limit: k.options.ReclaimAfter}
+			if e = e.Next(k.options.Cache.PodByUID(p.UID), nil); e.Request != KeepAllocation {
 				suspects = append(suspects, e)
 			}
 		}
 		if o.Spec.Node != "" && len(o.Spec.Pods) == 0 && k.options.Cache.View().Node(o.Spec.Node) == nil &&
-			age(claimID{ledger: o.Name, uid: o.UID}) >= k.options.ReclaimAfter {
+			age(allocationID{ledger: o.Name, uid: o.UID}) >= k.options.ReclaimAfter {
 			unused = append(unused, o)
 		}
 	}
@@ -102,13 +102,13 @@ func (s *sweeper) sweep(ctx context.Context, now time.Time) {
 	maps.DeleteFunc(k.queues, func(_ string, q *Queue) bool { return q.Forget() })
 }
 
-// reclaim releases the claims that are no longer needed by the API server.
+// reclaim releases the allocations that are no longer needed by the API server.
 func (s *sweeper) reclaim(ctx context.Context, suspects []Examination) {
 	k := s.keeper
 	k.examine(ctx, suspects)
 	byLedger := map[*snapshot.Ledger][]*Examination{}
 	for i := range suspects {
-		if e := &suspects[i]; e.Request == ReleaseClaim {
+		if e := &suspects[i]; e.Request == ReleaseAllocation {
 			byLedger[e.Ledger] = append(byLedger[e.Ledger], e)
 		}
 	}
@@ -127,18 +127,18 @@ func (s *sweeper) reclaim(ctx context.Context, suspects []Examination) {
 	}
 }
 
-// account counts and logs what became of the claim. What could not be read or written is tried
+// account counts and logs what became of the allocation. What could not be read or written is tried
 // again in the next sweep.
 func (s *sweeper) account(e *Examination) {
-	k, pod := s.keeper, e.Claim.Namespace+"/"+e.Claim.Name
+	k, pod := s.keeper, e.Allocation.Namespace+"/"+e.Allocation.Name
 	switch {
 	case e.Err != nil && s.missing.add(string(e.Request), e.Err), e.reason == "":
 	case e.Err != nil:
-		k.options.Logger.Warn("cannot release a claim that is no longer needed; trying again", "ledger", Name(e.Ledger.Key()), "pod", pod, "error", e.Err)
+		k.options.Logger.Warn("cannot release an allocation that is no longer needed; trying again", "ledger", Name(e.Ledger.Key()), "pod", pod, "error", e.Err)
 	default:
 		k.metrics.released.WithLabelValues(e.reason).Inc()
 		if e.reason == reclaimed {
-			k.options.Logger.Info("released the claim of a pod that was not bound", "ledger", Name(e.Ledger.Key()), "pod", pod, "for", e.Age)
+			k.options.Logger.Info("released the allocation of a pod that was not bound", "ledger", Name(e.Ledger.Key()), "pod", pod, "for", e.Age)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func (s *sweeper) delete(ctx context.Context, ledgers []*Object) {
 
 // missing are the permissions that a sweep lacked.
 type missing map[string]struct {
-	count int // how many claims and ledgers stay because of it
+	count int // how many allocations and ledgers stay because of it
 	err   error
 }
 
@@ -183,7 +183,7 @@ func (k *Keeper) report(missing missing) {
 	for permission, r := range missing {
 		count += r.count
 		if _, known := before[permission]; !known {
-			k.options.Logger.Warn("cannot delete unneeded claims or ledgers: a permission is missing", "permission", permission, "count", r.count, "error", r.err)
+			k.options.Logger.Warn("cannot delete unneeded allocations or ledgers: a permission is missing", "permission", permission, "count", r.count, "error", r.err)
 		}
 	}
 	k.metrics.missing.Set(float64(count))

@@ -58,9 +58,9 @@ func (s *slow) TouchPod(ctx context.Context, namespace, name string, uid types.U
 	return s.server.TouchPod(ctx, namespace, name, uid)
 }
 
-// claims gives each of 100 pods a claim of a tenth of a unit, in the ledgers of that many nodes,
+// allocations gives each of 100 pods an allocation of a tenth of a unit, in the ledgers of that many nodes,
 // and shows everything to the replica.
-func (w *world) claims(t *testing.T, nodes int) {
+func (w *world) allocations(t *testing.T, nodes int) {
 	t.Helper()
 	r := w.replicas[0]
 	for i := range 100 {
@@ -70,14 +70,14 @@ func (w *world) claims(t *testing.T, nodes int) {
 			units = append(units, policy.Capacity{Unit: fmt.Sprint(unit), Capacity: 10})
 		}
 		pod := w.server.addPod(types.UID(fmt.Sprint(i)))
-		if _, err := r.keeper.Claim(t.Context(), key, pod, key.Node, choose(units, 1)); err != nil {
+		if _, err := r.keeper.Allocate(t.Context(), key, pod, key.Node, choose(units, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	r.cache.look()
 }
 
-// A sweep of 100 claims takes a fraction of the time of 100 requests to a slow API server, and few
+// A sweep of 100 allocations takes a fraction of the time of 100 requests to a slow API server, and few
 // writes for each ledger. The time is that of the synctest bubble.
 func TestSweepOfASlowAPIServer(t *testing.T) {
 	for _, tt := range []struct {
@@ -97,15 +97,15 @@ func TestSweepOfASlowAPIServer(t *testing.T) {
 				api := &slow{server: w.server}
 				w.api = api
 				w.replicas = append(w.replicas, w.newReplica())
-				w.claims(t, tt.nodes)
+				w.allocations(t, tt.nodes)
 				now, r := time.Now(), w.replicas[0]
 				if tt.deleted {
 					clear(w.server.pods)
 					r.cache.look()
 				}
-				r.sweeper.Sweep(t.Context(), now) // it sees the claims for the first time
+				r.sweeper.Sweep(t.Context(), now) // it sees the allocations for the first time
 				if w.count() != 100 {
-					t.Fatalf("after the first sweep there are %d claims, want 100", w.count())
+					t.Fatalf("after the first sweep there are %d allocations, want 100", w.count())
 				}
 				w.server.puts, api.most = 0, 0
 				began := time.Now()
@@ -113,7 +113,7 @@ func TestSweepOfASlowAPIServer(t *testing.T) {
 				took := time.Since(began)
 				t.Logf("%v, with %d writes and at most %d requests at the same time", took, w.server.puts, api.most)
 				if w.count() != 0 || took > tt.limit || w.server.puts > tt.writes || api.most > 8 {
-					t.Errorf("%d claims are left after %v, %d writes, and up to %d requests at the same time; want none after %v, %d and 8", w.count(), took, w.server.puts, api.most, tt.limit, tt.writes)
+					t.Errorf("%d allocations are left after %v, %d writes, and up to %d requests at the same time; want none after %v, %d and 8", w.count(), took, w.server.puts, api.most, tt.limit, tt.writes)
 				}
 				r.cache.look()
 				r.sweeper.Sweep(t.Context(), now.Add(2*reclaimAfter)) // sees empty ledgers of nodes that do not exist
@@ -127,7 +127,7 @@ func TestSweepOfASlowAPIServer(t *testing.T) {
 	}
 }
 
-// count returns the number of claims in all ledgers.
+// count returns the number of allocations in all ledgers.
 func (w *world) count() int {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()

@@ -23,9 +23,9 @@ const maxRejections = 3
 //	ReadCache     ── the operations succeed on the latest known ledger ───► PutLedger
 //	              ── one fails, or nothing changes: it may be stale ──────► ReadLedger
 //	ReadLedger    ── the operations succeed ──────────────────────────────► PutLedger
-//	              ── one fails: other claims may be no longer needed ─────► ExamineClaims
+//	              ── one fails: other allocations may be no longer needed ─────► ExamineAllocations
 //	              ── nothing changes ─────────────────────────────────────► end; if an earlier request may be late ──► PutLedger
-//	ExamineClaims ── these claims are released, and the rest is written ──► PutLedger
+//	ExamineAllocations ── these allocations are released, and the rest is written ──► PutLedger
 //	              ── nothing changes ─────────────────────────────────────► end
 //	PutLedger     ── written ─────────────────────────────────────────────► end
 //	              ── another writer was faster: the cache is newer ───────► as after ReadCache
@@ -36,14 +36,14 @@ const maxRejections = 3
 //
 // The API server accepts a change only if the version that it was made from is current. So if the
 // response to an attempt is lost, the write is repeated after reading: either the first attempt was
-// written, and its claims are in the ledger; or it was not, and if it arrives later, the API server
+// written, and its allocations are in the ledger; or it was not, and if it arrives later, the API server
 // rejects it. If the time of the write ends first, the next write changes the ledger in any case,
 // so that the API server rejects what is late.
 //
 // What always holds:
 //   - A ledger is put only if all operations were applied to exactly the version that it replaces.
 //   - An operation is rejected only by a ledger that was read during this write, after all of its
-//     claims were examined.
+//     allocations were examined.
 //   - The end has one outcome for each operation, in their order.
 //   - While late is set, the API server may still write it, and no outcome relies on a version
 //     that it can replace.
@@ -65,30 +65,30 @@ type Writing struct {
 
 // Request is what a Writing needs next.
 type Request struct {
-	Kind   RequestKind
-	Object *Object       // PutLedger: the changed ledger
-	Claims []Examination // ExamineClaims
+	Kind        RequestKind
+	Object      *Object       // PutLedger: the changed ledger
+	Allocations []Examination // ExamineAllocations
 }
 
 type RequestKind string
 
 const (
-	ReadCache     RequestKind = "" // only the time and the cached ledger
-	ReadLedger    RequestKind = "readLedger"
-	ExamineClaims RequestKind = "examineClaims"
-	PutLedger     RequestKind = "putLedger"
-	Pause         RequestKind = "pause"
-	Written       RequestKind = "written" // the end: there is an outcome for each operation
+	ReadCache          RequestKind = "" // only the time and the cached ledger
+	ReadLedger         RequestKind = "readLedger"
+	ExamineAllocations RequestKind = "examineAllocations"
+	PutLedger          RequestKind = "putLedger"
+	Pause              RequestKind = "pause"
+	Written            RequestKind = "written" // the end: there is an outcome for each operation
 )
 
 // Response is the response to a request.
 type Response struct {
-	Now    time.Time
-	Cached *Object       // the ledger in the cache; nil: none
-	Ended  bool          // the time of the write has ended
-	Object *Object       // as read or put
-	Claims []Examination // which have ended
-	Err    error         // from the API server
+	Now         time.Time
+	Cached      *Object       // the ledger in the cache; nil: none
+	Ended       bool          // the time of the write has ended
+	Object      *Object       // as read or put
+	Allocations []Examination // which have ended
+	Err         error         // from the API server
 }
 
 // Next returns the state after the response to the request.
@@ -114,7 +114,7 @@ func (w Writing) Next(r Response) Writing {
 		case r.Object.Spec.Key() != w.key:
 			return w.giveUp(fmt.Errorf("the object with the ledger's name is for another resource or node: resource %q on node %q", r.Object.Spec.Resource, r.Object.Spec.Node))
 		}
-	case ExamineClaims:
+	case ExamineAllocations:
 	case PutLedger:
 		newer := newest(r.Cached, w.Object)
 		switch {
@@ -140,19 +140,19 @@ func (w Writing) Next(r Response) Writing {
 
 // propose applies the operations to the ledger, and asks for what the result needs.
 func (w Writing) propose(r Response) Writing {
-	releases, unknown := unneeded(r.Claims)
+	releases, unknown := unneeded(r.Allocations)
 	next, outcomes := apply(w.Object.Spec, slices.Concat(releases, w.operations), r.Now)
 	outcomes = outcomes[len(releases):]
 	rejected := slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Err != nil })
 	unchanged := reflect.DeepEqual(next, clone(w.Object.Spec))
 	if unchanged && w.read && w.late != nil { // now the API server rejects the late request
-		next.LastAt, unchanged = timeOfClaim(&next, time.Time{}, r.Now), false
+		next.LastAt, unchanged = timeOfAllocation(&next, time.Time{}, r.Now), false
 	}
 	switch {
 	case (rejected || unchanged) && !w.read: // the ledger may be stale
 		return w.reread()
-	case rejected && w.Request.Kind != ExamineClaims: // it may have claims that are not needed
-		return w.examineClaims()
+	case rejected && w.Request.Kind != ExamineAllocations: // it may have allocations that are not needed
+		return w.examineAllocations()
 	case rejected && unknown != nil:
 		return w.fail(r, unknown)
 	case unchanged:
@@ -165,29 +165,29 @@ func (w Writing) propose(r Response) Writing {
 	return w
 }
 
-// unneeded returns the releases of the claims that turned out to be unneeded, and why another claim
-// may be, too: its pod could not be read. If the permission is missing, the claim stays, and sweeps
+// unneeded returns the releases of the allocations that turned out to be unneeded, and why another allocation
+// may be, too: its pod could not be read. If the permission is missing, the allocation stays, and sweeps
 // report it.
 func unneeded(examined []Examination) (releases []Operation, unknown error) {
 	for _, e := range examined {
 		switch {
-		case e.Request == ReleaseClaim:
+		case e.Request == ReleaseAllocation:
 			releases = append(releases, e.Release())
 		case e.Err != nil && !apierrors.IsForbidden(e.Err):
-			unknown = fmt.Errorf("reading pod %s/%s, which has a claim: %w", e.Claim.Namespace, e.Claim.Name, e.Err)
+			unknown = fmt.Errorf("reading pod %s/%s, which has an allocation: %w", e.Allocation.Namespace, e.Allocation.Name, e.Err)
 		}
 	}
 	return releases, unknown
 }
 
-// examineClaims examines claims of any age, but releases only those of pods that cannot be bound
+// examineAllocations examines allocations of any age, but releases only those of pods that cannot be bound
 // anymore.
-func (w Writing) examineClaims() Writing {
-	w.Request = Request{Kind: ExamineClaims}
+func (w Writing) examineAllocations() Writing {
+	w.Request = Request{Kind: ExamineAllocations}
 	spec := &w.Object.Spec
 	for i := range spec.Pods {
-		e := Examination{Ledger: spec, Claim: &spec.Pods[i], Age: cacheDelay, Limit: math.MaxInt64}
-		w.Request.Claims = append(w.Request.Claims, e)
+		e := Examination{Ledger: spec, Allocation: &spec.Pods[i], Age: cacheDelay, Limit: math.MaxInt64}
+		w.Request.Allocations = append(w.Request.Allocations, e)
 	}
 	return w
 }

@@ -34,8 +34,8 @@ const (
 	OtherScheduler = "other_scheduler"
 	// Other: kube-scheduler, another extender or another replica rejected the nodes.
 	Other = "other"
-	// Unclaimed: the pod is on a node without a claim that its profile requires.
-	Unclaimed = "unclaimed"
+	// Unallocated: the pod is on a node without an allocation that its profile requires.
+	Unallocated = "unallocated"
 )
 
 var titles = map[string]string{
@@ -207,8 +207,8 @@ func (s *Source) bound(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool)
 		return r, false
 	}
 	EachLacking(c, view, n, pod, func(resource string) {
-		r.Code = Unclaimed
-		r.Text = fmt.Sprintf("bound by %s without a claim of %s", pod.Spec.SchedulerName, resource)
+		r.Code = Unallocated
+		r.Text = fmt.Sprintf("bound by %s without an allocation of %s", pod.Spec.SchedulerName, resource)
 	})
 	for _, p := range s.Profiles(c, pod) {
 		if r.Code != "" && s.stranger(p, pod) {
@@ -240,7 +240,7 @@ func (s *Source) Uncalled(pod *corev1.Pod) (end string) {
 	return end
 }
 
-// EachLacking calls visit for each claim that the pod on the node must have and lacks, with its
+// EachLacking calls visit for each allocation that the pod on the node must have and lacks, with its
 // resource.
 func EachLacking(
 	c *config.Config, view *snapshot.View, n *snapshot.Node, pod *corev1.Pod, visit func(resource string),
@@ -248,7 +248,7 @@ func EachLacking(
 	if pod.Spec.NodeName == "" {
 		return // it is being bound
 	}
-	c.EachClaim(n, pod, func(key snapshot.LedgerKey) {
+	c.EachAllocation(n, pod, func(key snapshot.LedgerKey) {
 		if view.Ledger(key).Pod(pod.UID) == nil {
 			visit(key.Resource)
 		}

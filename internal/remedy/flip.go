@@ -68,7 +68,7 @@ func CompareNode(ctx context.Context, c Cluster, pod *corev1.Pod) (*Comparison, 
 	return result, p.compare(result)
 }
 
-// without returns the View without the pod and its claims.
+// without returns the View without the pod and its allocations.
 func without(view *snapshot.View, pod *corev1.Pod) *snapshot.View {
 	for l := range view.Pools() {
 		if l.Pod(pod.UID) != nil {
@@ -79,14 +79,14 @@ func without(view *snapshot.View, pod *corev1.Pod) *snapshot.View {
 	return view.WithNodes(n.Without(func(other *corev1.Pod) bool { return other.UID == pod.UID }))
 }
 
-// unplaced returns the pod as it was before it was placed. It has no identity, so that it holds no claim, and no evaluation of the pod
+// unplaced returns the pod as it was before it was placed. It has no identity, so that it holds no allocation, and no evaluation of the pod
 // itself is used or kept.
 func unplaced(view *snapshot.View, pod *corev1.Pod) *corev1.Pod {
 	before := *pod
 	before.UID, before.ResourceVersion, before.Spec.NodeName, before.Annotations = "", "", "", maps.Clone(pod.Annotations)
 	for _, l := range slices.AppendSeq(slices.Clone(view.Node(pod.Spec.NodeName).Ledgers), view.Pools()) {
-		if claim := l.Pod(pod.UID); claim != nil {
-			for key := range claim.Annotations {
+		if allocation := l.Pod(pod.UID); allocation != nil {
+			for key := range allocation.Annotations {
 				delete(before.Annotations, key)
 			}
 		}

@@ -100,7 +100,7 @@ profiles:
 		})
 	}
 	w := &world{nodes: []*corev1.Node{gpuNode("n0"), gpuNode("n1")}}
-	w.claim("sim", gpuPod("holder", "n0", 0, "1"), 2, 3, start)
+	w.allocation("sim", gpuPod("holder", "n0", 0, "1"), 2, 3, start)
 	for _, tt := range []struct {
 		more    string
 		pod     *corev1.Pod
@@ -155,7 +155,7 @@ func TestTexts(t *testing.T) {
 	for i, node := range []string{"n1", "n2"} {
 		pod := gpuPod("cad-"+node, node, 0, "8", licensed(1+i))
 		holders.pods = append(holders.pods, pod)
-		holders.claim("cad", pod, int64(1+i), 3, start)
+		holders.allocation("cad", pod, int64(1+i), 3, start)
 	}
 	for name, tc := range map[string]struct {
 		w    *world

@@ -10,7 +10,7 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// seats returns the fewest holders of claims in one pool without which the pod fits on some node.
+// seats returns the fewest holders of allocations in one pool without which the pod fits on some node.
 func (s *search) seats() ([]Remedy, error) {
 	var best *Remedy
 	evaluated, complete := false, true
@@ -42,17 +42,17 @@ func (s *search) seats() ([]Remedy, error) {
 	return []Remedy{*best}, nil
 }
 
-// holders returns the pods other than the waiting one that have claims in the pool, those first whose end frees the most; of these, the
+// holders returns the pods other than the waiting one that have allocations in the pool, those first whose end frees the most; of these, the
 // least important first.
 func (s *search) holders(l *snapshot.Ledger) []Holder {
 	held := map[types.UID]int64{}
 	for i := range l.Units {
-		for _, c := range l.Units[i].Claims {
+		for _, c := range l.Units[i].Allocations {
 			held[c.Pod] = snapshot.AddAmounts(held[c.Pod], c.Amount)
 		}
 	}
 	var holders []Holder
-	for _, p := range slices.Backward(l.Pods) { // the newest claim first
+	for _, p := range slices.Backward(l.Pods) { // the newest allocation first
 		if p.UID == s.pod.UID {
 			continue
 		}
@@ -193,7 +193,7 @@ func (p *pool) spare(node string) (chosen []Holder, on string, err error) {
 	return chosen, node, nil
 }
 
-// fitsWithout returns a node on which the pod fits without these holders and their claims, or "". complete is false if the budget ended
+// fitsWithout returns a node on which the pod fits without these holders and their allocations, or "". complete is false if the budget ended
 // before.
 func (p *pool) fitsWithout(set []Holder) (node string, complete bool, err error) {
 	if !p.spend(p.prepare + changedCost*len(set)) {

@@ -83,7 +83,7 @@ func (w *world) view() *snapshot.View {
 	return b.View()
 }
 
-// without returns the world in which these pods are gone, with their claims.
+// without returns the world in which these pods are gone, with their allocations.
 func (w *world) without(gone ...types.UID) *world {
 	rest := &world{nodes: w.nodes}
 	for _, pod := range w.pods {
@@ -95,9 +95,9 @@ func (w *world) without(gone ...types.UID) *world {
 		next := &snapshot.Ledger{Resource: l.Resource, LastAt: l.LastAt}
 		for _, u := range l.Units {
 			kept := snapshot.LedgerUnit{Name: u.Name, Capacity: u.Capacity}
-			for _, c := range u.Claims {
+			for _, c := range u.Allocations {
 				if !slices.Contains(gone, c.Pod) {
-					kept.Claims = append(kept.Claims, c)
+					kept.Allocations = append(kept.Allocations, c)
 				}
 			}
 			next.Units = append(next.Units, kept)
@@ -112,8 +112,8 @@ func (w *world) without(gone ...types.UID) *world {
 	return rest
 }
 
-// claim adds a claim of the pod to the pool of a license.
-func (w *world) claim(license string, pod *corev1.Pod, seats, capacity int64, at time.Time) {
+// allocation adds an allocation of the pod to the pool of a license.
+func (w *world) allocation(license string, pod *corev1.Pod, seats, capacity int64, at time.Time) {
 	resource := "licenses/" + license
 	i := slices.IndexFunc(w.pools, func(l *snapshot.Ledger) bool { return l.Resource == resource })
 	if i < 0 {
@@ -121,9 +121,9 @@ func (w *world) claim(license string, pod *corev1.Pod, seats, capacity int64, at
 		w.pools = append(w.pools, &snapshot.Ledger{Resource: resource, Units: []snapshot.LedgerUnit{{Name: "seats", Capacity: capacity}}})
 	}
 	l := w.pools[i]
-	claims := append(l.Units[0].Claims, snapshot.LedgerClaim{Pod: pod.UID, Amount: seats})
-	slices.SortFunc(claims, func(a, b snapshot.LedgerClaim) int { return compareText(string(a.Pod), string(b.Pod)) })
-	l.Units[0].Claims = claims
+	allocations := append(l.Units[0].Allocations, snapshot.LedgerAllocation{Pod: pod.UID, Amount: seats})
+	slices.SortFunc(allocations, func(a, b snapshot.LedgerAllocation) int { return compareText(string(a.Pod), string(b.Pod)) })
+	l.Units[0].Allocations = allocations
 	l.Pods = append(l.Pods, snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, At: at})
 	l.LastAt = at
 }
@@ -255,7 +255,7 @@ func random(tb testing.TB, r *rand.Rand, e *engine.Engine) (*world, *corev1.Pod)
 		w.pods = append(w.pods, pod)
 		for license, capacity := range map[string]int64{"cad": 4, "sim": 2} {
 			if seats := seatsOf(pod, license); seats > 0 && r.IntN(5) > 0 {
-				w.claim(license, pod, seats, capacity, at)
+				w.allocation(license, pod, seats, capacity, at)
 			}
 		}
 	}

@@ -2,7 +2,7 @@
 // fit.
 //
 // kube-scheduler retries a pod that an extender rejected when an event in the cluster may help it,
-// and otherwise after up to five minutes. A license that is returned, a claim that is released, a
+// and otherwise after up to five minutes. A license that is returned, an allocation that is released, a
 // new value of a signal and a GPU that becomes healthy are not events in the cluster. And
 // kube-scheduler often sees an event before Outboard does: then its retry fails, and the next one
 // may be minutes away.

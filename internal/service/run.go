@@ -54,9 +54,9 @@ func (s *Service) keepLedgers(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-s.claimed:
+	case <-s.allocated:
 	}
-	// Before, it is unknown which pods exist, and claims of existing pods must not be released.
+	// Before, it is unknown which pods exist, and allocations of existing pods must not be released.
 	if s.Cluster.WaitForSync(ctx) == nil {
 		s.Keeper.Run(ctx)
 	}

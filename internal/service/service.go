@@ -68,8 +68,8 @@ type Service struct {
 
 	options     Options
 	logger      *slog.Logger
-	claims      sync.Once     // closes claimed
-	claimed     chan struct{} // closed once a policy allocates resources
+	allocations sync.Once     // closes allocated
+	allocated   chan struct{} // closed once a policy allocates resources
 	signalViews *signalViews  // the Views without a cluster; nil with one
 	signals     *poll.Poller
 	reloads     *reloads
@@ -95,7 +95,7 @@ func (p *Profiles) Reserves() bool { return p.requirements.ledgers }
 // New returns a Service of Options.Config. It reads nothing yet.
 func New(o Options) (*Service, error) {
 	s := &Service{
-		Connection: o.Connection, options: o, logger: o.Logger, claimed: make(chan struct{}),
+		Connection: o.Connection, options: o, logger: o.Logger, allocated: make(chan struct{}),
 		Log: decision.NewLog(0), reloads: newReloads(o.Registry), activated: make(chan struct{}, 1),
 	}
 	options := poll.Options{Logger: o.Logger, Registerer: o.Registry}
@@ -194,7 +194,7 @@ func (s *Service) activate(p *Profiles) {
 		s.Cluster.KeepHistory(p.requirements.history)
 	}
 	if p.requirements.ledgers {
-		s.claims.Do(func() { close(s.claimed) })
+		s.allocations.Do(func() { close(s.allocated) })
 	}
 	s.signals.SetSignals(p.signals)
 	s.current.Store(p)

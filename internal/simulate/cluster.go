@@ -186,19 +186,19 @@ func (c *cluster) place(pod *corev1.Pod, n *node, needs []need, keys []snapshot.
 	c.builder.SetPod(pod)
 }
 
-// bind allocates devices to the pod, makes its claims on the node, as a bind call does, and adds the pod to the node.
+// bind allocates devices to the pod, makes its allocations on the node, as a bind call does, and adds the pod to the node.
 func (c *cluster) bind(ctx context.Context, extenders []Extender, pod *corev1.Pod, n *node, needs []need) error {
 	if err := c.allocate(pod, n); err != nil {
 		return err
 	}
-	claims := &claims{cluster: c}
-	for _, x := range extenders { // at most one of them claims
+	allocations := &allocations{cluster: c}
+	for _, x := range extenders { // at most one of them allocates
 		if !x.has(decision.Bind) {
 			continue
 		}
 		view := c.builder.View()
 		// What the pod is given must not be what filter leaves for pods that are nominated to the node.
-		b := binder.Binder{Engine: x.Engine, Ledgers: claims}
+		b := binder.Binder{Engine: x.Engine, Ledgers: allocations}
 		reservation, err := b.Reserve(ctx, pod, binder.Target{View: view, Node: x.Engine.CountNominated(view, pod, view.Node(n.object.Name))})
 		if err != nil {
 			return err
@@ -207,7 +207,7 @@ func (c *cluster) bind(ctx context.Context, extenders []Extender, pod *corev1.Po
 	}
 	bound := *pod // shallow: fields are replaced, not changed
 	bound.Spec.NodeName, bound.Status.Phase = n.object.Name, corev1.PodRunning
-	c.place(&bound, n, needs, claims.keys)
+	c.place(&bound, n, needs, allocations.keys)
 	return nil
 }
 
@@ -232,20 +232,20 @@ func (c *cluster) setLedger(l snapshot.Ledger) {
 	c.builder.SetLedger(&l)
 }
 
-// claims makes claims in memory, one after the other.
-type claims struct {
+// allocations makes allocations in memory, one after the other.
+type allocations struct {
 	cluster *cluster
 	keys    []snapshot.LedgerKey
 }
 
-// Claim implements engine.Ledgers.
-func (c *claims) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+// Allocate implements engine.Ledgers.
+func (c *allocations) Allocate(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
 	l, known := c.cluster.ledgers[key]
 	if !known {
 		l = snapshot.Ledger{Resource: key.Resource, Node: key.Node}
 	}
 	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: "simulated"}
-	next, held, err := ledger.Claim(l, entry, choose, c.cluster.now)
+	next, held, err := ledger.Allocate(l, entry, choose, c.cluster.now)
 	if err != nil {
 		return held, err
 	}
@@ -255,7 +255,7 @@ func (c *claims) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Po
 }
 
 // Release implements engine.Ledgers.
-func (c *claims) Release(_ context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
+func (c *allocations) Release(_ context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	l, known := c.cluster.ledgers[key]
 	if !known {
 		return fmt.Errorf("there is no ledger for %s on node %q", key.Resource, key.Node)
@@ -265,6 +265,6 @@ func (c *claims) Release(_ context.Context, key snapshot.LedgerKey, held snapsho
 }
 
 // Revoke implements engine.Ledgers.
-func (c *claims) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
+func (c *allocations) Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error {
 	return c.Release(ctx, key, held)
 }

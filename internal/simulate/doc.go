@@ -1,6 +1,6 @@
 // Package simulate schedules pods on a cluster that exists only in memory, to measure how well a
 // set of policies fills it. The engine and the policies are the same ones that answer
-// kube-scheduler, with Views from the same Builder, and claims follow the rules of ledgers.
+// kube-scheduler, with Views from the same Builder, and allocations follow the rules of ledgers.
 //
 // # The part of kube-scheduler
 //

@@ -164,7 +164,7 @@ func TestNothingToPlay(t *testing.T) {
 }
 
 // The ledgers at the end hold what was allocated, no unit exceeds its capacity, and removing the pods releases everything.
-func TestClaimsAddUp(t *testing.T) {
+func TestAllocationsAddUp(t *testing.T) {
 	w := world(t, machines(4, 3), gpumemory.LeastWaste)
 	r := w.begin(3)
 	sum := int64(0)

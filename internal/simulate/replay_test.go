@@ -47,7 +47,7 @@ func TestReplayByHand(t *testing.T) {
 }
 
 // A pod that is nominated to a node, and waits for CPU, gets the GPU that other pods have left free for it: filter leaves it
-// free, and claims must leave it free, too.
+// free, and allocations must leave it free, too.
 func TestReplayLeavesTheGPUOfANominatedPod(t *testing.T) {
 	w := world(t, machines(1, 2), policy.BinPack)
 	config := gpumemory.Defaults()

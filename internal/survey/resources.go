@@ -28,7 +28,7 @@ type resource struct {
 	unusable  float64
 
 	units   []unit
-	amounts []int64 // of the claims
+	amounts []int64 // of the allocations
 }
 
 // unit is what a ledger says of one unit.
@@ -101,13 +101,13 @@ func (r *resource) add(l *snapshot.Ledger, counted bool) {
 	for i := range l.Units {
 		u := &l.Units[i]
 		r.units = append(r.units, unit{u.Capacity, max(0, u.Capacity-u.Used())})
-		for _, claim := range u.Claims {
-			r.amounts = append(r.amounts, claim.Amount)
+		for _, allocation := range u.Allocations {
+			r.amounts = append(r.amounts, allocation.Amount)
 			if counted {
 				continue
 			}
-			if p := l.Pod(claim.Pod); p != nil {
-				r.allocate(p.Namespace, claim.Amount)
+			if p := l.Pod(allocation.Pod); p != nil {
+				r.allocate(p.Namespace, allocation.Amount)
 			}
 		}
 		if !counted {
@@ -131,8 +131,8 @@ func (r *resource) finish() {
 	}
 }
 
-// unusable returns how much of what is free a pod cannot use that is as large as one of the claims, on average over the claims, because other
-// pods on the same units have left too little. Units that are too small for a claim even when empty do not count for it.
+// unusable returns how much of what is free a pod cannot use that is as large as one of the allocations, on average over the allocations, because other
+// pods on the same units have left too little. Units that are too small for an allocation even when empty do not count for it.
 func unusable(units []unit, amounts []int64) float64 {
 	slices.Sort(amounts)
 	upTo := func(amount int64) int {

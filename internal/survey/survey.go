@@ -1,10 +1,10 @@
 // Package survey looks at the cluster as a whole, from the caches of the process, and reports as metrics what no single call shows: pods that
-// wait, pods that were bound without the claims that they need, claims that an audit finds wrong, and how full the resources are.
+// wait, pods that were bound without the allocations that they need, allocations that an audit finds wrong, and how full the resources are.
 //
-//	caches ──► waiting, unclaimed, audit, resources ──► metrics
+//	caches ──► waiting, unallocated, audit, resources ──► metrics
 //
 // It makes no request. A pass over 5,000 nodes and 30,000 pods takes 0.15 s of one processor (BenchmarkPass), and happens about once a
-// minute, at another time in each replica. The caches of nodes, pods and ledgers may be of different moments, so a pod without a claim and a
+// minute, at another time in each replica. The caches of nodes, pods and ledgers may be of different moments, so a pod without an allocation and a
 // finding of the audit count if two passes see them. The second comes soon if the first has seen something new.
 package survey
 
@@ -56,21 +56,21 @@ type Surveyor struct {
 	metrics *metrics
 	latest  atomic.Pointer[result]
 
-	waits     waits
-	unclaimed unclaimed
-	findings  []audit.Finding // of the latest pass, not confirmed
+	waits       waits
+	unallocated unallocated
+	findings    []audit.Finding // of the latest pass, not confirmed
 }
 
 // result is what a pass has found. It is immutable.
 type result struct {
-	waiting   map[string]waiting // by reason
-	bound     int                // recently
-	unclaimed map[string]int     // pods, by resource
-	findings  map[audit.Kind]int
-	confirmed []audit.Finding
-	audited   time.Time            // of the API server
-	resources map[string]*resource // by name
-	took      time.Duration
+	waiting     map[string]waiting // by reason
+	bound       int                // recently
+	unallocated map[string]int     // pods, by resource
+	findings    map[audit.Kind]int
+	confirmed   []audit.Finding
+	audited     time.Time            // of the API server
+	resources   map[string]*resource // by name
+	took        time.Duration
 }
 
 // New returns a Surveyor.
@@ -116,8 +116,8 @@ func (s *Surveyor) Pass() (unconfirmed bool) {
 	started, now := time.Now(), s.options.Now()
 	c, view, pods := s.options.Config(), s.options.Cluster.View(), s.options.Cluster.Pods()
 	r := &result{waiting: s.waits.pass(s.options, c, pods, now), bound: recentlyBound(s.options, c, pods, now), resources: resourcesOf(c, view)}
-	s.metrics.bindings.Add(float64(s.unclaimed.pass(c, view)))
-	r.unclaimed = s.unclaimed.confirmed
+	s.metrics.bindings.Add(float64(s.unallocated.pass(c, view)))
+	r.unallocated = s.unallocated.confirmed
 	found := audit.Audit(auditInput(c, view, pods, s.options.Cluster.Ledgers(), now))
 	confirmed := audit.Confirm(s.findings, found)
 	r.confirmed, r.audited = confirmed, now
@@ -125,7 +125,7 @@ func (s *Surveyor) Pass() (unconfirmed bool) {
 	for _, f := range confirmed {
 		r.findings[f.Kind]++
 	}
-	unconfirmed = s.unclaimed.unconfirmed || len(confirmed) < len(found)
+	unconfirmed = s.unallocated.unconfirmed || len(confirmed) < len(found)
 	s.findings = found
 	r.took = time.Since(started)
 	s.latest.Store(r)

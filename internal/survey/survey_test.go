@@ -116,8 +116,8 @@ func (w *world) pod(name, node string, amount int, change ...func(*corev1.Pod)) 
 	return pod
 }
 
-// claim gives the pod a claim on a GPU of its node, and the annotations of it.
-func (w *world) claim(pod *corev1.Pod, node string, gpu int, amount int64) {
+// allocation gives the pod an allocation on a GPU of its node, and the annotations of it.
+func (w *world) allocation(pod *corev1.Pod, node string, gpu int, amount int64) {
 	key := snapshot.LedgerKey{Resource: memory, Node: node}
 	next := snapshot.Ledger{Resource: memory, Node: node}
 	if o := w.ledgers[ledger.Name(key)]; o != nil {
@@ -129,8 +129,8 @@ func (w *world) claim(pod *corev1.Pod, node string, gpu int, amount int64) {
 		}
 	}
 	next.Pods = append(next.Pods, snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, At: now, Annotations: pod.Annotations})
-	claims := &next.Units[gpu].Claims
-	*claims = append(append([]snapshot.LedgerClaim(nil), *claims...), snapshot.LedgerClaim{Pod: pod.UID, Amount: amount})
+	allocations := &next.Units[gpu].Allocations
+	*allocations = append(append([]snapshot.LedgerAllocation(nil), *allocations...), snapshot.LedgerAllocation{Pod: pod.UID, Amount: amount})
 	w.ledgers[ledger.Name(key)] = &ledger.Object{ObjectMeta: metav1.ObjectMeta{Name: ledger.Name(key)}, Spec: next}
 	w.builder.SetLedger(&next)
 }
@@ -260,8 +260,8 @@ func TestRecentlyBoundPods(t *testing.T) {
 	w.expect(t, "two", 2, "outboard_recently_bound_pods")
 }
 
-// Pods that need a claim and are bound without one are a metric after two passes. Only those that were bound since the start count as new.
-func TestPodsWithoutClaims(t *testing.T) {
+// Pods that need an allocation and are bound without one are a metric after two passes. Only those that were bound since the start count as new.
+func TestPodsWithoutAllocations(t *testing.T) {
 	w := newWorld(t, profiles)
 	w.node("n")
 	step := func(name string, unconfirmed bool, pods, bindings float64) {
@@ -269,11 +269,11 @@ func TestPodsWithoutClaims(t *testing.T) {
 		if got := w.Pass(); got != unconfirmed {
 			t.Errorf("%s: unconfirmed is %v", name, got)
 		}
-		w.expect(t, name, pods, "outboard_unclaimed_pods", memory)
-		w.expect(t, name, bindings, "outboard_unclaimed_bindings_total")
+		w.expect(t, name, pods, "outboard_unallocated_pods", memory)
+		w.expect(t, name, bindings, "outboard_unallocated_bindings_total")
 	}
 	given := func(p *corev1.Pod) { p.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "0"} }
-	w.claim(w.pod("a/claimed", "n", 1, given), "n", 0, 1)
+	w.allocation(w.pod("a/allocated", "n", 1, given), "n", 0, 1)
 	w.pod("a/waits", "", 1)
 	w.pod("a/without-gpu", "n", 1, func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = nil })
 	w.pod("a/earlier", "n", 1, given)
@@ -282,8 +282,8 @@ func TestPodsWithoutClaims(t *testing.T) {
 	late := w.pod("a/late", "n", 1, given)
 	w.pod("a/past", "n", 1, given, func(p *corev1.Pod) { p.Spec.SchedulerName = "default-scheduler" })
 	step("two new ones", true, 1, 0)
-	w.claim(late, "n", 0, 1) // the watch of ledgers was behind
-	step("one has a claim", false, 2, 1)
+	w.allocation(late, "n", 0, 1) // the watch of ledgers was behind
+	step("one has an allocation", false, 2, 1)
 	step("nothing is new", false, 2, 1)
 	w.configure(t, profiles+"  shortlist: 5\n")
 	w.pod("a/then", "n", 1, given)
@@ -299,10 +299,10 @@ func TestPodsWithoutClaims(t *testing.T) {
 func TestAudit(t *testing.T) {
 	w := newWorld(t, profiles)
 	w.node("n")
-	w.claim(w.pod("a/p", "n", 1, func(p *corev1.Pod) { p.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "3"} }), "n", 3, 1)
+	w.allocation(w.pod("a/p", "n", 1, func(p *corev1.Pod) { p.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": "3"} }), "n", 3, 1)
 	w.Pass()
 	w.Pass()
-	for _, kind := range []string{"overallocated", "overcommitted", "leaked", "unannotated", "unclaimed"} {
+	for _, kind := range []string{"overallocated", "overcommitted", "leaked", "unannotated", "unallocated"} {
 		w.expect(t, "nothing is wrong", 0, "outboard_audit_findings", kind)
 	}
 	w.delete("p")
@@ -322,15 +322,15 @@ func TestAudit(t *testing.T) {
 	w.Pass()
 	w.Pass()
 	w.expect(t, "a GPU of 40", 0, "outboard_audit_findings", "overallocated")
-	w.expect(t, "a pod of another tool", 1, "outboard_audit_findings", "unclaimed")
+	w.expect(t, "a pod of another tool", 1, "outboard_audit_findings", "unallocated")
 }
 
 func TestResources(t *testing.T) {
 	w := newWorld(t, profiles)
 	w.node("n")
 	w.node("m")
-	w.claim(w.pod("a/p", "n", 12), "n", 0, 12)
-	w.claim(w.pod("b/q", "n", 8), "n", 1, 8)
+	w.allocation(w.pod("a/p", "n", 12), "n", 0, 12)
+	w.allocation(w.pod("b/q", "n", 8), "n", 1, 8)
 	w.pod("b/of-another-tool", "m", 5)
 	w.pod("c/waits", "", 5)
 	w.Pass()
@@ -338,10 +338,10 @@ func TestResources(t *testing.T) {
 	w.expect(t, "a", 12, "outboard_resource_allocated", "a", memory)
 	w.expect(t, "b", 13, "outboard_resource_allocated", "b", memory)
 	w.expect(t, "c", math.NaN(), "outboard_resource_allocated", "c", memory)
-	// GPU 0 has 4 left, too little for both claims; GPU 1 has 8 left, too little for one of them.
+	// GPU 0 has 4 left, too little for both allocations; GPU 1 has 8 left, too little for one of them.
 	w.expect(t, "fragments", 4+8./2, "outboard_resource_unusable", memory)
 
-	pool := &snapshot.Ledger{Resource: "licenses/x", Units: []snapshot.LedgerUnit{{Name: "seats", Capacity: 10, Claims: []snapshot.LedgerClaim{{Pod: "p", Amount: 3}}}},
+	pool := &snapshot.Ledger{Resource: "licenses/x", Units: []snapshot.LedgerUnit{{Name: "seats", Capacity: 10, Allocations: []snapshot.LedgerAllocation{{Pod: "p", Amount: 3}}}},
 		Pods: []snapshot.LedgerPod{{UID: "p", Namespace: "a", Name: "p"}}}
 	w.builder.SetLedger(pool)
 	for i := range 30 {
@@ -370,7 +370,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// What is unusable is what brute force finds: for each claim, the sum of what is free on units where the claim does not fit, and would if the
+// What is unusable is what brute force finds: for each allocation, the sum of what is free on units where the allocation does not fit, and would if the
 // unit were empty.
 func TestUnusableIsWhatBruteForceFinds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -384,7 +384,7 @@ func TestUnusableIsWhatBruteForceFinds(t *testing.T) {
 				free := int64(perNode / 4)
 				for p := 0; p < 3 && free > 0; p++ {
 					amount := 1 + random.Int64N(free)
-					w.claim(w.pod(fmt.Sprintf("a/%d-%d-%d", n, gpu, p), node, int(amount)), node, gpu, amount)
+					w.allocation(w.pod(fmt.Sprintf("a/%d-%d-%d", n, gpu, p), node, int(amount)), node, gpu, amount)
 					free -= amount
 					amounts = append(amounts, amount)
 				}
@@ -406,7 +406,7 @@ func TestUnusableIsWhatBruteForceFinds(t *testing.T) {
 	}
 }
 
-// A pass over a large cluster: 5,000 nodes with 4 GPUs each, 20,000 pods with claims, 5,000 with other resources and 5,000 that wait.
+// A pass over a large cluster: 5,000 nodes with 4 GPUs each, 20,000 pods with allocations, 5,000 with other resources and 5,000 that wait.
 func BenchmarkPass(b *testing.B) {
 	w := newWorld(b, profiles)
 	for i := range 5000 {
@@ -416,7 +416,7 @@ func BenchmarkPass(b *testing.B) {
 			pod := w.pod(fmt.Sprintf("team-%d/p-%d-%d", i%50, i, gpu), node, 8, func(p *corev1.Pod) {
 				p.Annotations = map[string]string{"ALIYUN_COM_GPU_MEM_IDX": fmt.Sprint(gpu), "ALIYUN_COM_GPU_MEM_POD": "8", "ALIYUN_COM_GPU_MEM_DEV": "16"}
 			})
-			w.claim(pod, node, gpu, 8)
+			w.allocation(pod, node, gpu, 8)
 		}
 		w.pod(fmt.Sprint("web/web-", i), node, 0, func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = nil })
 		w.pod(fmt.Sprint("web/waits-", i), "", 8, condition(corev1.PodReasonUnschedulable))

@@ -7,7 +7,7 @@ import (
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/histogram"
 	"outboard.dev/outboard/internal/ledger/audit"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 )
 
 // No slice in the data is nil, so that each is an array in JSON.
@@ -293,13 +293,13 @@ type HeldRow struct {
 	// and no pod on the node uses it. Then UID is "claim NAME".
 	State string    `json:"state"`
 	Since time.Time `json:"since,omitzero"` // when the pod was bound; zero if that is not known
-	// Unclaimed is true if the pod is on the node without the claim that its profile requires, because something else than Outboard bound
+	// Unallocated is true if the pod is on the node without the allocation that its profile requires, because something else than Outboard bound
 	// it. Then Unit is "", and Amount is what the pod requests.
-	Unclaimed bool `json:"unclaimed,omitempty"`
-	// Annotations are those of the pod, of the ones that its claim requires, that name the unit or the amount: "KEY: VALUE", in order. Of a
+	Unallocated bool `json:"unallocated,omitempty"`
+	// Annotations are those of the pod, of the ones that its allocation requires, that name the unit or the amount: "KEY: VALUE", in order. Of a
 	// ResourceClaim, which is in no ledger, it is the name.
 	Annotations []string `json:"annotations,omitempty"`
-	// Audit is what the latest audit says of the claim, "not audited" of a ResourceClaim, and Differs whether that is wrong.
+	// Audit is what the latest audit says of the allocation, "not audited" of a ResourceClaim, and Differs whether that is wrong.
 	Audit   string `json:"audit"`
 	Differs bool   `json:"differs,omitempty"`
 }
@@ -342,8 +342,8 @@ type DeviceClaim struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Pod is a pod on the node that uses the claim; nil if there is none.
-	Pod    *claims.Holder `json:"pod,omitempty"`
-	Amount int64          `json:"amount"`
+	Pod    *allocations.Holder `json:"pod,omitempty"`
+	Amount int64               `json:"amount"`
 }
 
 // Found are the pods and nodes whose names begin with a text, in order, at most 50 of each. A text with a slash is the namespace of pods and

@@ -59,13 +59,13 @@ func largeWorld(b *testing.B) *world {
 
 func nodeName(i int) string { return fmt.Sprintf("gpu-node-%04d", i) }
 
-// ledger writes the claims of the pods of a node.
+// ledger writes the allocations of the pods of a node.
 func (w *world) ledger(node int) {
 	l := &snapshot.Ledger{Resource: memory, Node: nodeName(node)}
 	for gpu := 0; gpu*largeNodes+node < largeBound; gpu++ {
 		p := w.pods[gpu*largeNodes+node]
 		amount := p.Spec.Containers[0].Resources.Requests[memory]
-		l.Units = append(l.Units, snapshot.LedgerUnit{Name: fmt.Sprint(gpu), Capacity: 80, Claims: []snapshot.LedgerClaim{{Pod: p.UID, Amount: amount.Value()}}})
+		l.Units = append(l.Units, snapshot.LedgerUnit{Name: fmt.Sprint(gpu), Capacity: 80, Allocations: []snapshot.LedgerAllocation{{Pod: p.UID, Amount: amount.Value()}}})
 		l.Pods = append(l.Pods, snapshot.LedgerPod{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Node: l.Node, At: noon})
 	}
 	w.builder.SetLedger(l)
@@ -178,7 +178,7 @@ func BenchmarkClaimsHeld(b *testing.B) {
 		}
 		w.builder.SetResourceSlice(s)
 	}
-	claim := func(i, round int) {
+	allocation := func(i, round int) {
 		name, node := fmt.Sprintf("train-%05d-x7k2p", i), nodeName(i%largeNodes)
 		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
 		c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{
@@ -190,7 +190,7 @@ func BenchmarkClaimsHeld(b *testing.B) {
 		}})
 	}
 	for i := range largeBound {
-		claim(i, 0)
+		allocation(i, 0)
 	}
 	w.view = w.builder.View()
 	handlers, round, took := ui.Handlers(w.source()), 0, time.Duration(0)
@@ -199,7 +199,7 @@ func BenchmarkClaimsHeld(b *testing.B) {
 		b.StopTimer()
 		round++
 		for i := range changedAtOnce {
-			claim((round*changedAtOnce+i)%largeBound, round)
+			allocation((round*changedAtOnce+i)%largeBound, round)
 		}
 		w.view = w.builder.View()
 		began := processorTime(b)

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -63,7 +63,7 @@ func devicesOf(units *policy.NodeUnits, n *snapshot.Node) NodeDevices {
 		for _, h := range u.Holders {
 			claim := DeviceClaim{Namespace: h.Claim.Namespace, Name: h.Claim.Name, Amount: h.Amount}
 			if pod := podOn(n, h.Pod); pod != nil {
-				holder := claims.HolderOf(pod)
+				holder := allocations.HolderOf(pod)
 				claim.Pod = &holder
 			}
 			d.Claims = append(d.Claims, claim)

@@ -29,9 +29,9 @@ type holders struct {
 
 // nodeHolders are the holders of one node.
 type nodeHolders struct {
-	// rows are for claims in the ledgers of the node, and for pods that lack such a claim, in the order of compareHeld.
+	// rows are for allocations in the ledgers of the node, and for pods that lack such an allocation, in the order of compareHeld.
 	rows []HeldRow
-	// inPools are the rows for claims in pools that pods of the node must have, as if they lacked them.
+	// inPools are the rows for allocations in pools that pods of the node must have, as if they lacked them.
 	inPools []HeldRow
 }
 
@@ -47,14 +47,14 @@ func holdersOf(c *config.Config, n *snapshot.Node) (h nodeHolders) {
 		if pod.Spec.NodeName == "" {
 			continue // it is being bound
 		}
-		required := map[snapshot.LedgerKey]bool{} // several profiles may require one claim
-		c.EachClaim(n, pod, func(key snapshot.LedgerKey) {
+		required := map[snapshot.LedgerKey]bool{} // several profiles may require one allocation
+		c.EachAllocation(n, pod, func(key snapshot.LedgerKey) {
 			if required[key] || key.Node != "" && n.Ledger(key.Resource).Pod(pod.UID) != nil {
 				return
 			}
 			required[key] = true
 			amount := snapshot.PodRequests(pod)[corev1.ResourceName(key.Resource)]
-			r := HeldRow{Resource: key.Resource, Node: n.Name, UID: string(pod.UID), Amount: amount.Value(), Unclaimed: true}
+			r := HeldRow{Resource: key.Resource, Node: n.Name, UID: string(pod.UID), Amount: amount.Value(), Unallocated: true}
 			r.describe(pod)
 			if key.Node == "" {
 				h.inPools = append(h.inPools, r)
@@ -204,8 +204,8 @@ func (r *HeldRow) judge(h *Held) {
 	case r.Audit != "": // not of a ledger
 	case found >= 0:
 		r.Audit, r.Differs = string(h.Findings[found].Kind), true
-	case r.Unclaimed:
-		r.Audit, r.Differs = "without a claim", true
+	case r.Unallocated:
+		r.Audit, r.Differs = "without an allocation", true
 	case h.Audited.IsZero() || r.Since.After(h.Audited):
 		r.Audit = "not yet"
 	default:
@@ -232,15 +232,15 @@ func (q *heldQuery) finds(r *HeldRow) bool {
 	return slash && strings.HasSuffix(r.Namespace, namespace) && strings.HasPrefix(r.Pod, pod)
 }
 
-// pools returns the rows for claims in pools, and for pods of these nodes that lack such a claim, in the order of compareHeld.
+// pools returns the rows for allocations in pools, and for pods of these nodes that lack such an allocation, in the order of compareHeld.
 func (h *holders) pools(view *snapshot.View, nodes []*snapshot.Node) (rows []HeldRow) {
-	claimed := map[string]map[types.UID]*snapshot.LedgerPod{} // by resource
+	allocated := map[string]map[types.UID]*snapshot.LedgerPod{} // by resource
 	for l := range view.Pools() {
 		pods := make(map[types.UID]*snapshot.LedgerPod, len(l.Pods))
 		for i := range l.Pods {
 			pods[l.Pods[i].UID] = &l.Pods[i]
 		}
-		claimed[l.Resource] = pods
+		allocated[l.Resource] = pods
 		rows = appendHeld(rows, l, func(uid types.UID) *corev1.Pod {
 			if p := pods[uid]; p != nil {
 				if n := view.Node(p.Node); n != nil {
@@ -252,7 +252,7 @@ func (h *holders) pools(view *snapshot.View, nodes []*snapshot.Node) (rows []Hel
 	}
 	for _, n := range nodes {
 		for _, r := range h.nodes.Of(n).inPools {
-			if claimed[r.Resource][types.UID(r.UID)] == nil {
+			if allocated[r.Resource][types.UID(r.UID)] == nil {
 				rows = append(rows, r)
 			}
 		}
@@ -261,7 +261,7 @@ func (h *holders) pools(view *snapshot.View, nodes []*snapshot.Node) (rows []Hel
 	return rows
 }
 
-// appendHeld appends the claims of the ledger. find returns the pod that has a claim, or nil.
+// appendHeld appends the allocations of the ledger. find returns the pod that has an allocation, or nil.
 func appendHeld(rows []HeldRow, l *snapshot.Ledger, find func(types.UID) *corev1.Pod) []HeldRow {
 	names := make(map[types.UID]*snapshot.LedgerPod, len(l.Pods))
 	for i := range l.Pods {
@@ -269,17 +269,17 @@ func appendHeld(rows []HeldRow, l *snapshot.Ledger, find func(types.UID) *corev1
 	}
 	_, pool, isPool := strings.Cut(l.Resource, "/")
 	for i := range l.Units {
-		for _, claim := range l.Units[i].Claims {
-			r := HeldRow{Resource: l.Resource, Node: l.Node, Unit: l.Units[i].Name, UID: string(claim.Pod), Amount: claim.Amount, State: "deleted"}
+		for _, allocation := range l.Units[i].Allocations {
+			r := HeldRow{Resource: l.Resource, Node: l.Node, Unit: l.Units[i].Name, UID: string(allocation.Pod), Amount: allocation.Amount, State: "deleted"}
 			if l.Node == "" && isPool {
 				r.Unit = pool // its seats are divided into units for ledgers alone
 			}
-			if p := names[claim.Pod]; p != nil {
+			if p := names[allocation.Pod]; p != nil {
 				r.Namespace, r.Pod = p.Namespace, p.Name
 			}
-			if pod := find(claim.Pod); pod != nil {
+			if pod := find(allocation.Pod); pod != nil {
 				r.describe(pod)
-				if p := names[claim.Pod]; p != nil {
+				if p := names[allocation.Pod]; p != nil {
 					r.annotate(pod, p)
 				}
 			}

@@ -38,10 +38,10 @@ func groups(rows []*HeldRow, by string) (sums []HeldGroup) {
 	return sums
 }
 
-// annotate sets the annotations of the pod that say what its claim is.
-func (r *HeldRow) annotate(pod *corev1.Pod, claim *snapshot.LedgerPod) {
+// annotate sets the annotations of the pod that say what its allocation is.
+func (r *HeldRow) annotate(pod *corev1.Pod, allocation *snapshot.LedgerPod) {
 	amount := strconv.FormatInt(r.Amount, 10)
-	for key := range claim.Annotations {
+	for key := range allocation.Annotations {
 		if value := pod.Annotations[key]; value == amount || slices.Contains(strings.Split(value, ","), r.Unit) {
 			r.Annotations = append(r.Annotations, key+": "+value)
 		}

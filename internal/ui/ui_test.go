@@ -31,7 +31,7 @@ import (
 	"outboard.dev/outboard/internal/ui"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policies/standard"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/policy/policytest"
 	"outboard.dev/outboard/snapshot"
 )
@@ -131,11 +131,11 @@ func (w *world) pod(name, node string, gib int, change ...func(*corev1.Pod)) *co
 	return p
 }
 
-// claim gives the pod a part of a GPU.
-func (w *world) claim(node string, gpu, gib int64, pods ...*corev1.Pod) {
+// allocation gives the pod a part of a GPU.
+func (w *world) allocation(node string, gpu, gib int64, pods ...*corev1.Pod) {
 	l := &snapshot.Ledger{Resource: memory, Node: node, Units: []snapshot.LedgerUnit{{Name: fmt.Sprint(gpu), Capacity: 16}}}
 	for _, p := range pods {
-		l.Units[0].Claims = append(l.Units[0].Claims, snapshot.LedgerClaim{Pod: p.UID, Amount: gib})
+		l.Units[0].Allocations = append(l.Units[0].Allocations, snapshot.LedgerAllocation{Pod: p.UID, Amount: gib})
 		l.Pods = append(l.Pods, snapshot.LedgerPod{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Node: node, At: noon})
 	}
 	w.builder.SetLedger(l)
@@ -179,8 +179,8 @@ func TestUnits(t *testing.T) {
 	w.node("n2", "T4", 2, 16)
 	w.node("n1", "H100", 4, 16)
 	w.node("n0", "T4", 1, 16)
-	w.claim("n2", 1, 6, w.pod("a", "n2", 6), w.pod("b", "n2", 6))
-	w.claim("n1", 0, 20, w.pod("big", "n1", 20))
+	w.allocation("n2", 1, 6, w.pod("a", "n2", 6), w.pod("b", "n2", 6))
+	w.allocation("n1", 0, 20, w.pod("big", "n1", 20))
 	handlers := ui.Handlers(w.source())
 	got := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource="+memory))
 	if got.Title != "GPU memory" || got.Unit != "GiB" || !slices.Equal(got.Groups, []string{"H100", "T4"}) {
@@ -388,7 +388,7 @@ func TestHeld(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1", "T4", 2, 16)
 	gone := w.pod("gone", "", 3)
-	w.claim("n1", 1, 3, w.pod("runs", "n1", 3, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }),
+	w.allocation("n1", 1, 3, w.pod("runs", "n1", 3, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }),
 		w.pod("ends", "n1", 3, func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }), gone)
 	w.findings = []audit.Finding{{Kind: audit.Leaked, Resource: memory, Node: "n1", Unit: "1", Holders: []audit.Holder{}}}
 	handlers := ui.Handlers(w.source())
@@ -411,7 +411,7 @@ func TestHeld(t *testing.T) {
 }
 
 // Devices of Dynamic Resource Allocation are units, and claims hold them. Two profiles have the same devices.
-func TestDevicesOfClaims(t *testing.T) {
+func TestDevicesOfAllocations(t *testing.T) {
 	w := newWorld(t)
 	var err error
 	w.config, err = config.Parse("f", []byte("{apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, serving: {insecure: true}, profiles: [{path: /a, policies: [{type: ResourceClaims}]}, {path: /b, policies: [{type: ResourceClaims}]}]}"), config.Types{Policies: standard.Types()})
@@ -437,8 +437,8 @@ func TestDevicesOfClaims(t *testing.T) {
   metadata: {name: left}
   status: {allocation: {devices: {results: [{request: r, driver: gpu.nvidia.com, pool: n1, device: gpu-1, shareID: s2, consumedCapacity: {memory: 2Gi}}]}}}
 `)(&w.builder)
-	claim := "used"
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n1", ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &claim}}}}
+	allocation := "used"
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{NodeName: "n1", ResourceClaims: []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &allocation}}}}
 	w.builder.SetPod(pod)
 	handlers := ui.Handlers(w.source())
 	u := decode[ui.Units](t, get(t, handlers, ui.UnitsPath+"?resource=gpu.nvidia.com"))
@@ -458,7 +458,7 @@ func TestDevicesOfClaims(t *testing.T) {
 		{Name: "gpu-0", Capacity: 16, Healthy: true, Claims: []ui.DeviceClaim{}},
 		{Name: "gpu-1", Capacity: 16, Used: 6, Healthy: true, Claims: []ui.DeviceClaim{
 			{Namespace: "default", Name: "left", Amount: 2},
-			{Namespace: "default", Name: "used", Pod: &claims.Holder{Namespace: "default", Name: "p", UID: "p"}, Amount: 4},
+			{Namespace: "default", Name: "used", Pod: &allocations.Holder{Namespace: "default", Name: "p", UID: "p"}, Amount: 4},
 		}},
 	}}}}
 	none := ui.DriverDevices{Driver: "gpu.nvidia.com", Unit: "GiB", Nodes: []ui.NodeDevices{}}
@@ -473,24 +473,24 @@ func TestDevicesOfClaims(t *testing.T) {
 	}
 }
 
-// A pod on a node without the claim that its profile requires is shown beside those with claims.
-func TestHeldWithoutAClaim(t *testing.T) {
+// A pod on a node without the allocation that its profile requires is shown beside those with allocations.
+func TestHeldWithoutAAllocation(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1", "T4", 2, 16)
-	w.claim("n1", 1, 3, w.pod("claims", "n1", 3))
+	w.allocation("n1", 1, 3, w.pod("allocations", "n1", 3))
 	w.pod("bypassed", "n1", 2)
 	w.pod("unrelated", "n1", 0)
 	h := decode[ui.Held](t, get(t, ui.Handlers(w.source()), ui.HeldPath))
 	if len(h.Rows) != 2 || h.Total != 2 {
 		t.Fatalf("%+v", h)
 	}
-	want := ui.HeldRow{Resource: memory, Node: "n1", Namespace: "team", Pod: "bypassed", UID: "bypassed", Owner: "team/Pod/bypassed", Amount: 2, State: "bound", Unclaimed: true, Audit: "without a claim", Differs: true}
-	if diff := cmp.Diff(want, h.Rows[0]); diff != "" || h.Rows[1].Unclaimed {
+	want := ui.HeldRow{Resource: memory, Node: "n1", Namespace: "team", Pod: "bypassed", UID: "bypassed", Owner: "team/Pod/bypassed", Amount: 2, State: "bound", Unallocated: true, Audit: "without an allocation", Differs: true}
+	if diff := cmp.Diff(want, h.Rows[0]); diff != "" || h.Rows[1].Unallocated {
 		t.Errorf("%+v\n%s", h.Rows, diff)
 	}
 }
 
-// The sums of all rows are by namespace or owner, and what the pod says of its claim is with the claim.
+// The sums of all rows are by namespace or owner, and what the pod says of its allocation is with the allocation.
 func TestHeldGroups(t *testing.T) {
 	w := newWorld(t)
 	w.node("n1", "T4", 2, 16)
@@ -499,7 +499,7 @@ func TestHeldGroups(t *testing.T) {
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", Controller: &yes}}
 		p.Annotations = map[string]string{"index": "0,1", "time": "7", "other": "1"}
 	}
-	w.claim("n1", 1, 3, w.pod("a", "n1", 3, of), w.pod("b", "n1", 3, of), w.pod("c", "n1", 3))
+	w.allocation("n1", 1, 3, w.pod("a", "n1", 3, of), w.pod("b", "n1", 3, of), w.pod("c", "n1", 3))
 	l := *w.builder.View().Ledger(snapshot.LedgerKey{Resource: memory, Node: "n1"})
 	l.Pods = slices.Clone(l.Pods)
 	l.Pods[0].Annotations = map[string]string{"index": "0,1", "time": "7", "lacking": "3"}
@@ -624,10 +624,10 @@ func TestETag(t *testing.T) {
 		}
 	}
 	before := get(t, handlers, ui.UnitsPath+"?resource="+memory).Header.Get("ETag")
-	w.claim("n1", 3, 5, w.pod("p", "n1", 5))
+	w.allocation("n1", 3, 5, w.pod("p", "n1", 5))
 	w.view = w.builder.View()
 	if after := get(t, handlers, ui.UnitsPath+"?resource="+memory).Header.Get("ETag"); after == before {
-		t.Error("a claim does not change the ETag of the units")
+		t.Error("an allocation does not change the ETag of the units")
 	}
 }
 

@@ -165,7 +165,7 @@ func (e *entry) writeFailure(p *page) {
 	p.comment("  ", why)
 	p.line("  httpTimeout: %s", e.HTTPTimeout.Duration)
 	if e.BindVerb != "" {
-		p.comment("  ", "With true, kube-scheduler binds pods without their claims while Outboard does not respond.")
+		p.comment("  ", "With true, kube-scheduler binds pods without their allocations while Outboard does not respond.")
 	}
 	p.line("  ignorable: %t", e.Ignorable)
 }

@@ -191,7 +191,7 @@ func (w *Wiring) entry(c *config.Config, p *config.Profile) entry {
 	for _, r := range p.ManagedResources {
 		e.ManagedResources = append(e.ManagedResources, schedulerv1.ExtenderManagedResource(r))
 	}
-	e.setVerbs(p, p.Claimer() != "" || w.options.Strict, !c.ClientConnection.Enabled)
+	e.setVerbs(p, p.Allocator() != "" || w.options.Strict, !c.ClientConnection.Enabled)
 	if e.PrioritizeVerb != "" {
 		e.Weight = p.ExtenderWeight()
 	}
@@ -255,7 +255,7 @@ func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
 	switch {
 	case len(p.ManagedResources) > 0:
 		return true, "Strict: pods that request a managed resource stay pending while Outboard does not respond."
-	case p.Claimer() != "":
+	case p.Allocator() != "":
 		return true, "Strict, and for every pod: a policy of this profile allocates resources, and the profile has no managedResources, so " + none + ". To place other pods without Outboard, list managedResources in the profile and put the policies for other pods in a second profile."
 	case p.OnlyVerb() == decision.Bind || p.OnlyVerb() == decision.Preempt:
 		return true, "Strict: a pod that another binder binds, or victims that another chooses, would be wrong."

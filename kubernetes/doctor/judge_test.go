@@ -230,7 +230,7 @@ func (j *judge) judge(name, content string, outboard *config.Config) {
 	if f.refusal == nil {
 		j.accepted++
 		for _, found := range f.findings {
-			if claims(found) {
+			if preventsStart(found) {
 				j.alarms++
 				j.disagree("(b) false alarm: "+found.Code+" "+pattern(found.Field)+": "+pattern(found.Message), f, "")
 			}

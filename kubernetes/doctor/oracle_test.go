@@ -187,8 +187,8 @@ func within(field, path string) bool {
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// claims reports whether the finding says that kube-scheduler does not start with the file.
-func claims(f doctor.Finding) bool {
+// preventsStart reports whether the finding says that kube-scheduler does not start with the file.
+func preventsStart(f doctor.Finding) bool {
 	return f.Severity == doctor.Error && (f.Code == "Syntax" || strings.Contains(f.Message+f.Why, "not start"))
 }
 

@@ -56,7 +56,7 @@ func (d draw) policies() []object {
 		{"Cost", draw.cost}, {"RemoteClusters", draw.remoteClusters},
 	}
 	var policies []object
-	first := pick(d, "first policy", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 2) // policies that make claims are more frequent
+	first := pick(d, "first policy", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 2) // policies that make allocations are more frequent
 	for i := range pick(d, "policies", 1, 1, 2, 3, 4) {
 		// Neither 3 nor a multiple of it divides 10, so each step selects another policy.
 		t := types[(first+3*i)%len(types)]
@@ -65,7 +65,7 @@ func (d draw) policies() []object {
 			"failurePolicy": pick(d, "failure policy", policy.Fail, policy.Ignore),
 		}
 		if slices.Contains([]string{"GPUMemory", "Devices", "Licenses"}, t.name) {
-			delete(q, "failurePolicy") // a policy that makes claims cannot be ignored
+			delete(q, "failurePolicy") // a policy that makes allocations cannot be ignored
 		}
 		policies = append(policies, q)
 	}

@@ -19,8 +19,8 @@ type counts struct {
 	Scored       int // several nodes had scores
 	Distinct     int // and they differ
 	Bound        int
-	Annotated    int // with annotations of claims
-	Claims       int // in ledgers
+	Annotated    int // with annotations of allocations
+	Allocations  int // in ledgers
 	NotBound     int // binding failed
 	TooLarge     int // rejected because of the size of the pod
 	Named        int // pods for which the plugin named nodes

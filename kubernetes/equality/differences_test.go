@@ -37,7 +37,7 @@ func TestSampling(t *testing.T) {
 		s.memory.engine = engineOf(d, s.profile)
 		all := s.memory.ask(s.cluster.View(), trimmed(pod), s.nodes)
 		for _, how := range []string{"by names", "by nodes"} {
-			s.wire.serve(s.profile, engineOf(d, s.profile), s.cluster, &s.claims)
+			s.wire.serve(s.profile, engineOf(d, s.profile), s.cluster, &s.allocations)
 			nodes := d.subset(s.nodes)
 			some := s.wire.ask(how, pod, nodes)
 			if some.Error != all.Error && len(nodes) > 0 {
@@ -61,7 +61,7 @@ func TestUnknownNodes(t *testing.T) {
 	known := 0
 	eachCase(t, func(d draw, s *sides, pod *corev1.Pod) {
 		s.profile.Shortlist = nil
-		s.wire.serve(s.profile, engineOf(d, s.profile), s.cluster, &s.claims)
+		s.wire.serve(s.profile, engineOf(d, s.profile), s.cluster, &s.allocations)
 		stranger := d.node(99)
 		nodes := append(slices.Clip(s.nodes), stranger)
 		got := s.wire.ask("by names", pod, nodes)

@@ -8,14 +8,14 @@
 //   - Verdicts: the nodes on which the pod fits, and for each other node the text of the
 //     reason and whether evicting pods could help.
 //   - Scores: the order of the nodes, and which of them are best.
-//   - Claims: the annotations of the Binding, and what every ledger holds afterwards; or the error, if another replica has just
-//     claimed the units.
+//   - Allocations: the annotations of the Binding, and what every ledger holds afterwards; or the error, if another replica has just
+//     allocated the units.
 //   - Places: each pod of the GPU trace of bench/openb, placed one after the other beside kube-scheduler's own plugins for
 //     resources, is bound to the same node with the same GPUs as in a simulation, or fits on no node.
 //
 // # What a process changes
 //
-// A plugin reads the API server itself, so that its claims have times and tokens of their own. It is not compared with LeastWaste,
+// A plugin reads the API server itself, so that its allocations have times and tokens of their own. It is not compared with LeastWaste,
 // which learns from the pods that a process has seen come: a plugin may decide before it has seen the latest of them. It returns
 // all nodes that fit, whatever the shortlist, and scores from 0 to 100.
 //

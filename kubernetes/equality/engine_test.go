@@ -54,9 +54,9 @@ func (m *inMemory) ask(view *snapshot.View, pod *corev1.Pod, nodes []*corev1.Nod
 	return d
 }
 
-// reserve claims the units of the pod on the node.
-func (m *inMemory) reserve(view *snapshot.View, pod *corev1.Pod, node string, claims engine.Ledgers) (map[string]string, error) {
-	b := binder.Binder{Engine: m.engine, Ledgers: claims}
+// reserve allocates the units of the pod on the node.
+func (m *inMemory) reserve(view *snapshot.View, pod *corev1.Pod, node string, allocations engine.Ledgers) (map[string]string, error) {
+	b := binder.Binder{Engine: m.engine, Ledgers: allocations}
 	reservation, err := b.Reserve(background, pod, binder.Target{View: view, Node: m.engine.CountNominated(view, pod, view.Node(node))})
 	if err != nil {
 		return nil, err

@@ -53,12 +53,12 @@ func TestMain(m *testing.M) {
 // sides are all implementations that decide about the pods of one cluster.
 type sides struct {
 	*world
-	profile *config.Profile
-	cluster *apiServer
-	wire    *wire
-	claims  keeper // the claims of the wire
-	memory  *inMemory
-	counts  *counts
+	profile     *config.Profile
+	cluster     *apiServer
+	wire        *wire
+	allocations keeper // the allocations of the wire
+	memory      *inMemory
+	counts      *counts
 }
 
 func TestExtenderAndSimulationDecideAlike(t *testing.T) {
@@ -82,7 +82,7 @@ func (s *sides) begin(d draw) {
 	text := d.configuration()
 	s.profile, s.world = &load(d, text).Profiles[0], d.world()
 	s.cluster = &apiServer{world: s.world}
-	s.wire.serve(s.profile, engineOf(d, s.profile), s.cluster, &s.claims)
+	s.wire.serve(s.profile, engineOf(d, s.profile), s.cluster, &s.allocations)
 	s.memory = &inMemory{profile: s.profile, engine: engineOf(d, &load(d, text).Profiles[0])}
 }
 
@@ -181,7 +181,7 @@ func best(scores map[string]int64) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(scores)), func(name string) bool { return scores[name] < most })
 }
 
-// bind makes each side claim the pod's units on one of the kept nodes, most often the best, and compares the claims.
+// bind makes each side allocation the pod's units on one of the kept nodes, most often the best, and compares the allocations.
 func (s *sides) bind(d draw, view *snapshot.View, pod *corev1.Pod, want decided) {
 	// kube-scheduler's calls contain only nodes that pass its own filters.
 	filters := kubescheduler.For(pod)
@@ -200,7 +200,7 @@ func (s *sides) bind(d draw, view *snapshot.View, pod *corev1.Pod, want decided)
 	expected.begin(s.world)
 	annotations, err := s.memory.reserve(view, trimmed(pod), node, &expected)
 
-	s.claims.begin(s.world)
+	s.allocations.begin(s.world)
 	s.cluster.bound = nil
 	bindErr := s.wire.bind(pick(d, "bound", "by names", "by nodes"), pod, node)
 	if text(err) != text(bindErr) {
@@ -215,15 +215,15 @@ func (s *sides) bind(d draw, view *snapshot.View, pod *corev1.Pod, want decided)
 	if s.cluster.bound.Node != node || !maps.Equal(got, annotations) {
 		d.Fatalf("pod %s is bound to node %s with %s, want node %s with %s", pod.Name, s.cluster.bound.Node, describe(got), node, describe(annotations))
 	}
-	if !reflect.DeepEqual(s.claims.all, expected.all) {
-		d.Fatalf("the ledgers hold %s, want %s", describe(s.claims.list()), describe(expected.list()))
+	if !reflect.DeepEqual(s.allocations.all, expected.all) {
+		d.Fatalf("the ledgers hold %s, want %s", describe(s.allocations.list()), describe(expected.list()))
 	}
 	s.counts.Bound++
 	s.counts.Annotated += min(1, len(annotations))
 	for key, l := range expected.all {
-		if before, known := s.claimed[key]; !known || !reflect.DeepEqual(before, l) {
+		if before, known := s.allocated[key]; !known || !reflect.DeepEqual(before, l) {
 			s.setLedger(l)
-			s.counts.Claims++
+			s.counts.Allocations++
 		}
 	}
 	s.setPod(s.world.bound(pod, node, annotations))
@@ -236,13 +236,13 @@ func (s *sides) rival(d draw, view *snapshot.View, pod *corev1.Pod, node string)
 	}
 	rival := pod.DeepCopy()
 	rival.Name, rival.UID = "rival-"+pod.Name, "rival-"+pod.UID
-	var claims keeper
-	claims.begin(s.world)
-	annotations, err := s.memory.reserve(view, trimmed(rival), node, &claims)
+	var allocations keeper
+	allocations.begin(s.world)
+	annotations, err := s.memory.reserve(view, trimmed(rival), node, &allocations)
 	if err != nil {
 		return nil
 	}
-	for _, l := range claims.list() {
+	for _, l := range allocations.list() {
 		s.setLedger(l)
 	}
 	rival = s.bound(rival, node, annotations)

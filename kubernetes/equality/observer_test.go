@@ -57,7 +57,7 @@ func (w *world) lacks(view *snapshot.View, configMaps bool, known alike) string 
 	if !samePods(view.Nominated(), want.Nominated()) { // also to nodes that do not exist
 		return "nominated pods"
 	}
-	for key, l := range w.claimed {
+	for key, l := range w.allocated {
 		if key.Node != "" && want.Node(key.Node) == nil {
 			continue
 		}

@@ -158,8 +158,8 @@ func (p *inProcess) publish() {
 			assigned = append(assigned, pod)
 		}
 	}
-	for _, key := range p.claimed.keys() {
-		p.api.setLedger(p.claimed[key])
+	for _, key := range p.allocated.keys() {
+		p.api.setLedger(p.allocated[key])
 	}
 	for _, s := range p.world.signals {
 		p.signals.set(s)
@@ -307,18 +307,18 @@ func (s *sides) placeBeside(d draw, p *inProcess, name string) {
 	}
 }
 
-// bindBeside makes the engine and the plugin claim the pod's units on the node, and compares the claims, except for their times.
+// bindBeside makes the engine and the plugin allocation the pod's units on the node, and compares the allocations, except for their times.
 func (s *sides) bindBeside(d draw, p *inProcess, state fwk.CycleState, pod *corev1.Pod, node string) {
 	view := s.builder.View()
 	if rival := s.rival(d, view, pod, node); rival != nil {
 		p.api.setPod(rival)
-		for _, key := range s.claimed.keys() {
-			p.api.setLedger(s.claimed[key])
+		for _, key := range s.allocated.keys() {
+			p.api.setLedger(s.allocated[key])
 		}
 	}
-	var claims keeper
-	claims.begin(s.world)
-	want, err := s.memory.reserve(view, trimmed(pod), node, &claims)
+	var allocations keeper
+	allocations.begin(s.world)
+	want, err := s.memory.reserve(view, trimmed(pod), node, &allocations)
 	got, status := p.bind(state, pod, node)
 	if err != nil {
 		if s.counts.NotBound++; status.IsSuccess() || !strings.Contains(oneLine(status.AsError()), oneLine(err)) {
@@ -334,22 +334,22 @@ func (s *sides) bindBeside(d draw, p *inProcess, state fwk.CycleState, pod *core
 	if want = timeless(want); !maps.Equal(timeless(got), want) {
 		d.Fatalf("the plugin binds pod %s to node %s with %s, want %s", pod.Name, node, describe(got), describe(want))
 	}
-	before := s.claimed
-	s.claimed = ledgers{}
+	before := s.allocated
+	s.allocated = ledgers{}
 	for _, l := range p.api.ledgers() {
 		s.setLedger(l)
-		s.counts.Claims += min(1, len(l.Pods)-len(before[l.Key()].Pods))
+		s.counts.Allocations += min(1, len(l.Pods)-len(before[l.Key()].Pods))
 	}
-	if got, want := s.claimed.timeless(), claims.all.timeless(); !reflect.DeepEqual(got, want) {
+	if got, want := s.allocated.timeless(), allocations.all.timeless(); !reflect.DeepEqual(got, want) {
 		d.Fatalf("the ledgers hold %s, want %s", describe(got), describe(want))
 	}
 	s.setPod(s.bound(pod, node, got))
 }
 
-// assumeTime is the annotation with the time of a claim, which comes from the API server's clock.
+// assumeTime is the annotation with the time of an allocation, which comes from the API server's clock.
 const assumeTime = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 
-// timeless returns the annotations without the time of the claim and the decision.
+// timeless returns the annotations without the time of the allocation and the decision.
 func timeless(annotations map[string]string) map[string]string {
 	annotations = maps.Clone(annotations)
 	delete(annotations, assumeTime)
@@ -368,7 +368,7 @@ func (l ledgers) timeless() []snapshot.Ledger {
 		}
 		one.Units = slices.Clone(one.Units)
 		for i := range one.Units {
-			one.Units[i].Claims = append([]snapshot.LedgerClaim{}, one.Units[i].Claims...)
+			one.Units[i].Allocations = append([]snapshot.LedgerAllocation{}, one.Units[i].Allocations...)
 		}
 		all = append(all, one)
 	}

@@ -139,10 +139,10 @@ func comparePlaces(t *testing.T, name string, pod, got, want *corev1.Pod) {
 // traced is kube-scheduler with its own plugins for resources, and either the plugin or an extender.
 type traced struct {
 	*inProcess
-	cache   cache.Cache
-	wire    *wire // nil: the plugin
-	cluster *apiServer
-	claims  keeper
+	cache       cache.Cache
+	wire        *wire // nil: the plugin
+	cluster     *apiServer
+	allocations keeper
 }
 
 func withPlugin(t *testing.T, nodes []*corev1.Node, text []byte) *traced {
@@ -159,12 +159,12 @@ func withPlugin(t *testing.T, nodes []*corev1.Node, text []byte) *traced {
 func behindWire(t *testing.T, nodes []*corev1.Node, text []byte) *traced {
 	s, profile := startTraced(t, nodes, text), &load(t, text).Profiles[0]
 	s.wire, s.cluster = newWire(t), &apiServer{world: s.world}
-	s.wire.serve(profile, engineOf(t, profile), s.cluster, &s.claims)
+	s.wire.serve(profile, engineOf(t, profile), s.cluster, &s.allocations)
 	return s
 }
 
 func startTraced(t *testing.T, nodes []*corev1.Node, text []byte, more ...schedulerapi.Plugin) *traced {
-	w := &world{pods: map[types.UID]*corev1.Pod{}, claimed: ledgers{}}
+	w := &world{pods: map[types.UID]*corev1.Pod{}, allocated: ledgers{}}
 	s := &traced{cache: cache.New(t.Context(), nil, false, false)}
 	for _, node := range nodes {
 		w.setNode(node)
@@ -237,7 +237,7 @@ func (s *traced) place(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	return bound
 }
 
-// lacksPod reports whether the View lacks the pod on its node, or its claim.
+// lacksPod reports whether the View lacks the pod on its node, or its allocation.
 func lacksPod(view *snapshot.View, bound *corev1.Pod) string {
 	if !slices.ContainsFunc(view.Node(bound.Spec.NodeName).Pods, func(p *corev1.Pod) bool {
 		return p.UID == bound.UID && p.Annotations[assumeTime] == bound.Annotations[assumeTime]
@@ -249,19 +249,19 @@ func lacksPod(view *snapshot.View, bound *corev1.Pod) string {
 	}
 	l := view.Ledger(snapshot.LedgerKey{Resource: gpuMemory, Node: bound.Spec.NodeName})
 	if l == nil || !slices.ContainsFunc(l.Pods, func(p snapshot.LedgerPod) bool { return p.UID == bound.UID }) {
-		return "the claim of pod " + bound.Name
+		return "the allocation of pod " + bound.Name
 	}
 	return ""
 }
 
 func (s *traced) bindOverWire(t *testing.T, pod *corev1.Pod, node string) *corev1.Pod {
 	t.Helper()
-	s.claims.begin(s.world)
+	s.allocations.begin(s.world)
 	if err := s.wire.bind("by names", pod, node); err != nil {
 		t.Fatalf("the extender does not bind pod %s to node %s: %v", pod.Name, node, err)
 	}
 	key := snapshot.LedgerKey{Resource: gpuMemory, Node: node}
-	if l, known := s.claims.all[key]; known {
+	if l, known := s.allocations.all[key]; known {
 		s.setLedger(l)
 	}
 	bound := s.bound(pod, node, s.cluster.bound.Annotations)

@@ -21,13 +21,13 @@ import (
 
 // world is a cluster that all sides of a comparison observe in the same state.
 type world struct {
-	builder  snapshot.Builder
-	nodes    []*corev1.Node               // as the API server has them, in order of name
-	pods     map[types.UID]*corev1.Pod    // as the API server has them
-	signals  map[string]*snapshot.Signal  // by name
-	unusable map[string]map[string]string // the data of the ConfigMap of unhealthy GPUs, by node
-	claimed  ledgers
-	now      time.Time
+	builder   snapshot.Builder
+	nodes     []*corev1.Node               // as the API server has them, in order of name
+	pods      map[types.UID]*corev1.Pod    // as the API server has them
+	signals   map[string]*snapshot.Signal  // by name
+	unusable  map[string]map[string]string // the data of the ConfigMap of unhealthy GPUs, by node
+	allocated ledgers
+	now       time.Time
 }
 
 // unhealthyGPUs is where the gpushare device plugin reports unhealthy GPUs.
@@ -36,7 +36,7 @@ var unhealthyGPUs = snapshot.ConfigMapSource{Namespace: "kube-system", Prefix: "
 // world draws a cluster.
 func (d draw) world() *world {
 	w := &world{
-		pods: map[types.UID]*corev1.Pod{}, signals: map[string]*snapshot.Signal{}, unusable: map[string]map[string]string{}, claimed: ledgers{}, now: d.start,
+		pods: map[types.UID]*corev1.Pod{}, signals: map[string]*snapshot.Signal{}, unusable: map[string]map[string]string{}, allocated: ledgers{}, now: d.start,
 	}
 	for i := range pick(d, "nodes", 2, 1, 5, 8, 12, 20, 30) {
 		w.setNode(d.node(i))
@@ -110,10 +110,10 @@ func (w *world) deletePod(uid types.UID) {
 	w.release(uid)
 }
 
-// release releases all claims of the pod.
+// release releases all allocations of the pod.
 func (w *world) release(uid types.UID) {
-	for _, key := range w.claimed.keys() {
-		l := w.claimed[key]
+	for _, key := range w.allocated.keys() {
+		l := w.allocated[key]
 		w.setLedger(*l.Without(func(other types.UID) bool { return other == uid }))
 	}
 }
@@ -129,7 +129,7 @@ func (w *world) setUnhealthy(node string, data map[string]string) {
 }
 
 func (w *world) setLedger(l snapshot.Ledger) {
-	w.claimed[l.Key()] = l
+	w.allocated[l.Key()] = l
 	w.builder.SetLedger(&l)
 }
 
@@ -192,10 +192,10 @@ type keeper struct {
 }
 
 // begin resets the ledgers to the current ones of the world.
-func (k *keeper) begin(w *world) { k.all, k.now = maps.Clone(w.claimed), w.now }
+func (k *keeper) begin(w *world) { k.all, k.now = maps.Clone(w.allocated), w.now }
 
-// Claim implements engine.Ledgers.
-func (k *keeper) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+// Allocation implements engine.Ledgers.
+func (k *keeper) Allocate(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	l, known := k.all[key]
@@ -203,7 +203,7 @@ func (k *keeper) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Po
 		l = snapshot.Ledger{Resource: key.Resource, Node: key.Node}
 	}
 	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: "t"}
-	next, held, err := ledger.Claim(l, entry, choose, k.now)
+	next, held, err := ledger.Allocate(l, entry, choose, k.now)
 	if err == nil {
 		k.all[key] = next
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -47,9 +47,9 @@ func (p *devices) Inputs() policy.Inputs { return p.config.Inputs() }
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
-		Resources:     []corev1.ResourceName{corev1.ResourceName(c.Resource)},
-		ResourcesOnly: true,
-		ClaimFields:   []string{"capacityFrom", "units", "unitsFrom", "allocationMode", "sharesPerUnit"},
+		Resources:        []corev1.ResourceName{corev1.ResourceName(c.Resource)},
+		ResourcesOnly:    true,
+		AllocationFields: []string{"capacityFrom", "units", "unitsFrom", "allocationMode", "sharesPerUnit"},
 	}
 }
 
@@ -100,7 +100,7 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 		if hw.serves(ledger, c.pod) || n.Has(c.pod) {
 			return policy.Verdict{}
 		}
-		without := c.policy.usageOf(n, claims.Without(ledger, c.pod), hw)
+		without := c.policy.usageOf(n, allocations.Without(ledger, c.pod), hw)
 		u = &without
 	}
 	verdict := c.policy.evaluate(c.want, hw, u)
@@ -158,38 +158,38 @@ func (p *devices) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Ledg
 }
 
 // Reserve implements policy.Reserver.
-func (p *devices) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	others, ledger := claims.Others(ask)
+func (p *devices) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
+	others, ledger := allocations.Others(ask)
 	want, hw := p.request(ask.Pod), p.hardware.Of(ask.Node)
 	u := p.usageOf(others, ledger, hw)
 	if verdict := p.evaluate(want, hw, &u); !verdict.Fits() {
-		return policy.Claim{}, verdict
+		return policy.Allocation{}, verdict
 	}
-	claim := policy.Claim{Amounts: p.choose(want, hw, &u)}
+	allocation := policy.Allocation{Amounts: p.choose(want, hw, &u)}
 	for _, unit := range hw.units {
-		claim.Units = append(claim.Units, policy.Capacity{Unit: unit.name, Capacity: unit.capacity})
+		allocation.Units = append(allocation.Units, policy.Capacity{Unit: unit.name, Capacity: unit.capacity})
 	}
 	if p.annotation != "" {
-		names := make([]string, len(claim.Amounts))
-		for i, a := range claim.Amounts {
+		names := make([]string, len(allocation.Amounts))
+		for i, a := range allocation.Amounts {
 			names[i] = a.Unit
 		}
-		claim.Annotations = map[string]string{p.annotation: strings.Join(names, ",")}
+		allocation.Annotations = map[string]string{p.annotation: strings.Join(names, ",")}
 	}
-	return claim, policy.Verdict{}
+	return allocation, policy.Verdict{}
 }
 
-// ValidateClaim implements policy.ClaimValidator.
-func (p *devices) ValidateClaim(ask policy.ReserveRequest) (after []types.UID, verdict policy.Verdict) {
+// ValidateAllocation implements policy.AllocationValidator.
+func (p *devices) ValidateAllocation(ask policy.ReserveRequest) (after []types.UID, verdict policy.Verdict) {
 	if !p.hardware.Of(ask.Node).serves(ask.Ledger, ask.Pod.UID) {
-		return nil, policy.Verdict{Reason: unusableClaim}
+		return nil, policy.Verdict{Reason: unusableAllocation}
 	}
 	return nil, policy.Verdict{}
 }
 
-// serves reports whether the node has what the pod has claimed in the ledger, if anything.
+// serves reports whether the node has what the pod has allocated in the ledger, if anything.
 func (hw *hardware) serves(ledger *snapshot.Ledger, pod types.UID) bool {
-	return hw.problem == nil && claims.Serves(ledger, pod, func(unit string) int64 {
+	return hw.problem == nil && allocations.Serves(ledger, pod, func(unit string) int64 {
 		if at, ok := hw.index[unit]; ok {
 			return hw.units[at].capacity
 		}

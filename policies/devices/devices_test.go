@@ -64,8 +64,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestClaim: the content of the ledger and of the pod's annotation.
-func TestClaim(t *testing.T) {
+// TestAllocation: the content of the ledger and of the pod's annotation.
+func TestAllocation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		config  string
 		node    *corev1.Node
@@ -100,7 +100,7 @@ func TestClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{node: tc.node}
-			got := w.claim(t, policytest.Build(t, devices.Type(), tc.config), asking("p", tc.want))
+			got := w.allocation(t, policytest.Build(t, devices.Type(), tc.config), asking("p", tc.want))
 			if !slices.Equal(got.Units, tc.units) || !slices.Equal(got.Amounts, tc.amounts) || !maps.Equal(got.Annotations, tc.told) {
 				t.Errorf("got %+v", got)
 			}
@@ -164,7 +164,7 @@ func TestOverbooked(t *testing.T) {
 	}
 }
 
-// TestConfigurationChanges: claims made under another setting of units are subtracted from the node
+// TestConfigurationChanges: allocations made under another setting of units are subtracted from the node
 // as a whole.
 func TestConfigurationChanges(t *testing.T) {
 	node := naming("a,b,c", "")
@@ -173,7 +173,7 @@ func TestConfigurationChanges(t *testing.T) {
 		for _, after := range []string{counted, numbered, named} {
 			w := &world{node: node}
 			old := asking("old", 2)
-			w.claim(t, policytest.Build(t, devices.Type(), before), old)
+			w.allocation(t, policytest.Build(t, devices.Type(), before), old)
 			w.bind(old)
 			what := before + " to " + after
 			expect(t, what, w.filter(t, policytest.Build(t, devices.Type(), after), asking("p", 2)), "InsufficientDevices 1/2 devices")
@@ -184,13 +184,13 @@ func TestConfigurationChanges(t *testing.T) {
 	}
 }
 
-// TestLedgerBounds: Filter rejects a node if its ledger cannot hold the claim.
+// TestLedgerBounds: Filter rejects a node if its ledger cannot hold the allocation.
 func TestLedgerBounds(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), numbered)
 	expect(t, "most units", (&world{node: counting(snapshot.MaxLedgerUnits)}).filter(t, p, asking("p", snapshot.MaxLedgerUnits)), "fits")
 	expect(t, "too many units", (&world{node: counting(snapshot.MaxLedgerUnits + 1)}).filter(t, p, asking("p", 1)), "InvalidDevices!")
 
-	const annotationLength = 4096 // of a claim, as in the ledger's schema
+	const annotationLength = 4096 // of an allocation, as in the ledger's schema
 	names := make([]string, snapshot.MaxLedgerUnits)
 	for i := range names {
 		names[i] = fmt.Sprintf("%063d", i)
@@ -221,13 +221,13 @@ func BenchmarkDevices(b *testing.B) {
 	policytest.Benchmark(b, policytest.Build(b, devices.Type(), grouped), asking("p", 2), builder.View())
 }
 
-// TestResizedPodKeepsItsClaim: a resize in place changes CPU and memory, but neither the claims of
-// a pod nor the units of a pod without a claim.
-func TestResizedPodKeepsItsClaim(t *testing.T) {
+// TestResizedPodKeepsItsAllocation: a resize in place changes CPU and memory, but neither the allocations of
+// a pod nor the units of a pod without an allocation.
+func TestResizedPodKeepsItsAllocation(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), numbered)
 	w := &world{node: counting(4)}
-	w.claim(t, p, asking("claimed", 2))
-	claimed := w.bind(asking("claimed", 2))
+	w.allocation(t, p, asking("allocated", 2))
+	allocated := w.bind(asking("allocated", 2))
 	w.pods = append(w.pods, bound("foreign", 1, "-"))
 	for _, pod := range w.pods {
 		amount := func(cpu string) corev1.ResourceList {
@@ -238,7 +238,7 @@ func TestResizedPodKeepsItsClaim(t *testing.T) {
 	}
 	expect(t, "as much as is left", w.filter(t, p, asking("new", 1)), "fits")
 	expect(t, "more than is left", w.filter(t, p, asking("new", 2)), "InsufficientDevices 1/2 devices")
-	expect(t, "the pod itself", w.filter(t, p, claimed), "fits")
+	expect(t, "the pod itself", w.filter(t, p, allocated), "fits")
 	expect(t, "what the next gets", w.told(p, asking("new", 1)), "2")
 }
 

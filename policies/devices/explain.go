@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
@@ -87,21 +87,21 @@ func (c *cycle) explainPod() []string {
 	return lines
 }
 
-// unitsOf lists the units of the node that the pod holds: by its claim, or else by its annotation.
+// unitsOf lists the units of the node that the pod holds: by its allocation, or else by its annotation.
 // It is "" if units have no names.
 func (p *devices) unitsOf(pod types.UID, n *snapshot.Node) string {
 	if p.config.Units == None {
 		return ""
 	}
 	var names []string
-	for name := range claims.Of(n.Ledger(p.config.Resource), pod) { // also those that are gone
+	for name := range allocations.Of(n.Ledger(p.config.Resource), pod) { // also those that are gone
 		names = append(names, name)
 	}
 	if len(names) > 0 {
 		return strings.Join(names, ", ")
 	}
 	for i, held := range p.usage.Of(n).held {
-		if slices.ContainsFunc(held, func(h claims.Held) bool { return h.UID == pod }) {
+		if slices.ContainsFunc(held, func(h allocations.Held) bool { return h.UID == pod }) {
 			names = append(names, p.hardware.Of(n).units[i].name)
 		}
 	}
@@ -125,9 +125,9 @@ func explainUnits(hw *hardware, u *usage) []string {
 		}
 		switch pods := u.held[i]; {
 		case len(pods) > 0 && text == "in use":
-			text += " by " + claims.List(pods)
+			text += " by " + allocations.List(pods)
 		case len(pods) > 0:
-			text += "; held by " + claims.List(pods)
+			text += "; held by " + allocations.List(pods)
 		}
 		if unit.name != undivided {
 			text = fmt.Sprintf("%s (%s)", unit.name, text)
@@ -136,7 +136,7 @@ func explainUnits(hw *hardware, u *usage) []string {
 	}
 	lines := []string{"the node: " + policy.Join(listed, maxListed)}
 	if len(u.unplaced) > 0 && hw.units[0].name != undivided {
-		lines = append(lines, fmt.Sprintf("pods on unknown units: %s; %d left in total", claims.List(u.unplaced), u.left))
+		lines = append(lines, fmt.Sprintf("pods on unknown units: %s; %d left in total", allocations.List(u.unplaced), u.left))
 	}
 	return lines
 }

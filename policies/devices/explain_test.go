@@ -23,17 +23,17 @@ func (w *world) said(t *testing.T, config string, pod *corev1.Pod) string {
 
 // The explanation of a node lists which pods hold what, what is free, and what is unusable.
 func TestExplainNode(t *testing.T) {
-	claiming := func(config string, node *corev1.Node, pods ...*corev1.Pod) *world {
+	allocating := func(config string, node *corev1.Node, pods ...*corev1.Pod) *world {
 		w, p := &world{node: node}, policytest.Build(t, devices.Type(), config)
 		for _, pod := range pods {
-			w.claim(t, p, pod)
+			w.allocation(t, p, pod)
 		}
 		return w
 	}
 	mine := asking("mine", 2)
 	partly := &world{node: naming("a,b,c,d=0", ""), pods: []*corev1.Pod{bound("x", 2, "b"), bound("y", 1, "-")}}
-	held := claiming(named, naming("a,b,c", ""), mine)
-	gone := claiming(named, naming("a,b,c", ""), asking("old", 2))
+	held := allocating(named, naming("a,b,c", ""), mine)
+	gone := allocating(named, naming("a,b,c", ""), asking("old", 2))
 	gone.node = naming("b,c", "")
 	broken := &world{node: counting(3)}
 	broken.node.Status.Capacity = list(5)
@@ -44,7 +44,7 @@ func TestExplainNode(t *testing.T) {
 		names = append(names, fmt.Sprint("n", i))
 	}
 	many := &world{node: naming(strings.Join(names, ","), "")}
-	crowd := claiming(counted, counting(9), asking("a", 1), asking("b", 1), asking("c", 1), asking("d", 1), asking("e", 1))
+	crowd := allocating(counted, counting(9), asking("a", 1), asking("b", 1), asking("c", 1), asking("d", 1), asking("e", 1))
 	for _, tt := range []struct {
 		name   string
 		w      *world
@@ -53,16 +53,16 @@ func TestExplainNode(t *testing.T) {
 		want   string
 	}{
 		{"nothing in use", &world{node: naming("a,b,c", "")}, named, asking("p", 2), "the pod: would get a, b | the node: a (free), b (free), c (free)"},
-		{"claims", claiming(named, naming("a,b,c", ""), asking("x", 2)), named, asking("p", 1),
+		{"allocations", allocating(named, naming("a,b,c", ""), asking("x", 2)), named, asking("p", 1),
 			"the pod: would get c | the node: a (in use by default/x), b (in use by default/x), c (free)"},
-		{"no room", claiming(named, naming("a,b,c", ""), asking("x", 2)), named, asking("p", 2), "the node: a (in use by default/x), b (in use by default/x), c (free)"},
-		{"its own claim", held, named, mine, "the pod: already has a, b | the node: a (in use by default/mine), b (in use by default/mine), c (free)"},
-		{"bound without claims, out of use", partly, named, asking("p", 1),
+		{"no room", allocating(named, naming("a,b,c", ""), asking("x", 2)), named, asking("p", 2), "the node: a (in use by default/x), b (in use by default/x), c (free)"},
+		{"its own allocation", held, named, mine, "the pod: already has a, b | the node: a (in use by default/mine), b (in use by default/mine), c (free)"},
+		{"bound without allocations, out of use", partly, named, asking("p", 1),
 			"the node: a (free), b (in use by default/x), c (free), d (out of use) | " +
 				"pods on unknown units: default/x, default/y; 0 left in total"},
 		{"of units that are gone", gone, named, asking("p", 1),
 			"the node: b (in use by default/old), c (free) | pods on unknown units: default/old; 0 left in total"},
-		{"shares", claiming(shared, naming("a,b=2", ""), asking("x", 3), asking("y", 1)), shared, asking("p", 2),
+		{"shares", allocating(shared, naming("a,b=2", ""), asking("x", 3), asking("y", 1)), shared, asking("p", 2),
 			"the pod: would get b | the node: a (free: 0 of 4; held by default/x (3), default/y (1)), b (free: 2 of 2)"},
 		{"a pool", crowd, counted, asking("p", 1), "the node: free: 4 of 9; held by default/a, default/b, default/c, default/d, default/e"},
 		{"unhealthy", broken, numbered, asking("p", 1),
@@ -83,7 +83,7 @@ func TestExplainNode(t *testing.T) {
 // The explanation of a pod shows what it holds, and where.
 func TestExplainPod(t *testing.T) {
 	w, p, pod := &world{node: naming("a,b,c", "")}, policytest.Build(t, devices.Type(), named), asking("mine", 2)
-	w.claim(t, p, pod)
+	w.allocation(t, p, pod)
 	var b snapshot.Builder
 	b.SetNode(w.node)
 	b.SetLedger(w.ledger)

@@ -55,7 +55,7 @@ func asking(name string, n int64) *corev1.Pod {
 	}
 }
 
-// bound is a pod on node n without a claim. With units "-" it also has no annotation.
+// bound is a pod on node n without an allocation. With units "-" it also has no annotation.
 func bound(name string, n int64, units string) *corev1.Pod {
 	pod := asking(name, n)
 	pod.Spec.NodeName = "n"
@@ -84,8 +84,8 @@ func (w *world) snapshot() *snapshot.Node {
 	return b.View().Node(w.node.Name)
 }
 
-// reserve requests a claim of the pod in the current world.
-func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.Verdict) {
+// reserve requests an allocation of the pod in the current world.
+func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Allocation, policy.Verdict) {
 	if w.ledger == nil {
 		w.ledger = &snapshot.Ledger{Resource: fpga, Node: "n"}
 	}
@@ -95,39 +95,39 @@ func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.
 
 // told returns the annotation that a pod would get, or the reason for a rejection.
 func (w *world) told(p policy.Policy, pod *corev1.Pod) string {
-	claim, verdict := w.reserve(p, pod)
+	allocation, verdict := w.reserve(p, pod)
 	if !verdict.Fits() {
 		return policytest.Says(verdict)
 	}
-	return claim.Annotations[fpgaKey]
+	return allocation.Annotations[fpgaKey]
 }
 
-// claim makes the pod's claim.
-func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) policy.Claim {
+// allocation makes the pod's allocation.
+func (w *world) allocation(t testing.TB, p policy.Policy, pod *corev1.Pod) policy.Allocation {
 	t.Helper()
-	claim, verdict := w.reserve(p, pod)
+	allocation, verdict := w.reserve(p, pod)
 	if !verdict.Fits() {
-		t.Fatalf("no claim for %s: %s", pod.Name, policytest.Says(verdict))
+		t.Fatalf("no allocation for %s: %s", pod.Name, policytest.Says(verdict))
 	}
-	if err := w.write(pod, claim); err != nil {
+	if err := w.write(pod, allocation); err != nil {
 		t.Fatal(err)
 	}
-	return claim
+	return allocation
 }
 
-// write adds the claim to the ledger as its keeper does, and fails on a claim that the keeper
+// write adds the allocation to the ledger as its keeper does, and fails on an allocation that the keeper
 // rejects.
-func (w *world) write(pod *corev1.Pod, claim policy.Claim) error {
-	chosen := func(*snapshot.Ledger, time.Time) (policy.Claim, error) { return claim, nil }
+func (w *world) write(pod *corev1.Pod, allocation policy.Allocation) error {
+	chosen := func(*snapshot.Ledger, time.Time) (policy.Allocation, error) { return allocation, nil }
 	holder := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: "n"}
-	next, _, err := ledger.Claim(*w.ledger, holder, chosen, w.ledger.LastAt.Add(time.Second))
+	next, _, err := ledger.Allocate(*w.ledger, holder, chosen, w.ledger.LastAt.Add(time.Second))
 	if err == nil {
 		w.ledger = &next
 	}
 	return err
 }
 
-// bind puts a pod with a claim on the node.
+// bind puts a pod with an allocation on the node.
 func (w *world) bind(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = "n"

@@ -27,11 +27,11 @@ type model struct {
 	policy policy.Policy
 	sizes  map[string]int64  // of the units
 	groups map[string]string // of some units
-	// has is what each pod with a claim has of each unit; listed is what each other pod requests,
+	// has is what each pod with an allocation has of each unit; listed is what each other pod requests,
 	// and which units its annotation names.
 	has    map[types.UID]map[string]int64
 	listed map[types.UID]listed
-	// waiting are the pods with claims that are not on the node yet.
+	// waiting are the pods with allocations that are not on the node yet.
 	waiting []*corev1.Pod
 	next    int
 }
@@ -126,7 +126,7 @@ func (m *model) ask(t *rapid.T, want int64, keep bool) {
 	if score := cycle.Score(n); score < 0 || score > policy.MaxScore {
 		t.Fatalf("the score is %d", score)
 	}
-	claim, reserved := m.reserve(m.policy, pod)
+	allocation, reserved := m.reserve(m.policy, pod)
 	free, all := m.free()
 	fits := m.fits(want, free, all)
 	if filtered.Fits() != fits || filtered != reserved {
@@ -140,20 +140,20 @@ func (m *model) ask(t *rapid.T, want int64, keep bool) {
 		}
 		return
 	}
-	m.checkClaim(t, claim, want, free, all)
+	m.checkAllocation(t, allocation, want, free, all)
 	if keep {
-		if err := m.write(pod, claim); err != nil {
+		if err := m.write(pod, allocation); err != nil {
 			t.Fatal(err)
 		}
-		m.has[pod.UID] = amounts(claim)
+		m.has[pod.UID] = amounts(allocation)
 		m.waiting = append(m.waiting, pod)
 	}
 }
 
-func (m *model) checkClaim(t *rapid.T, claim policy.Claim, want int64, free map[string]int64, all int64) {
-	got := amounts(claim)
-	if len(got) != len(claim.Amounts) || sum(got) != want {
-		t.Fatalf("got %v, want %d", claim.Amounts, want)
+func (m *model) checkAllocation(t *rapid.T, allocation policy.Allocation, want int64, free map[string]int64, all int64) {
+	got := amounts(allocation)
+	if len(got) != len(allocation.Amounts) || sum(got) != want {
+		t.Fatalf("got %v, want %d", allocation.Amounts, want)
 	}
 	for unit, amount := range got {
 		if amount < 1 || amount > free[unit] {
@@ -171,7 +171,7 @@ func (m *model) checkClaim(t *rapid.T, claim policy.Claim, want int64, free map[
 	if strict.fits(want, free, all) && !strict.fits(want, got, want) {
 		t.Fatalf("got %v of %v in groups %v", got, free, m.groups)
 	}
-	if told := strings.Split(claim.Annotations[fpgaKey], ","); m.config.Units != devices.None {
+	if told := strings.Split(allocation.Annotations[fpgaKey], ","); m.config.Units != devices.None {
 		units := slices.Sorted(maps.Keys(got))
 		if slices.Sort(told); !slices.Equal(told, units) {
 			t.Fatalf("got %v, and the annotation names %v", units, told)
@@ -179,9 +179,9 @@ func (m *model) checkClaim(t *rapid.T, claim policy.Claim, want int64, free map[
 	}
 }
 
-func amounts(claim policy.Claim) map[string]int64 {
+func amounts(allocation policy.Allocation) map[string]int64 {
 	got := map[string]int64{}
-	for _, a := range claim.Amounts {
+	for _, a := range allocation.Amounts {
 		got[a.Unit] = a.Amount
 	}
 	return got
@@ -190,9 +190,9 @@ func amounts(claim policy.Claim) map[string]int64 {
 // again evaluates a pod that already has something.
 func (m *model) again(t *rapid.T) {
 	pods := slices.DeleteFunc(slices.Concat(m.pods, m.waiting), func(pod *corev1.Pod) bool {
-		_, claims := m.has[pod.UID]
+		_, allocations := m.has[pod.UID]
 		_, there := m.listed[pod.UID]
-		return !claims && !there // it has ended
+		return !allocations && !there // it has ended
 	})
 	if len(pods) == 0 {
 		t.Skip()
@@ -202,7 +202,7 @@ func (m *model) again(t *rapid.T) {
 	fits := prepare(t, m.policy, pod).Filter(n)
 	if n.Has(pod.UID) {
 		if !fits.Fits() {
-			t.Fatalf("the pod's own claim is counted against it: %s", policytest.Says(fits))
+			t.Fatalf("the pod's own allocation is counted against it: %s", policytest.Says(fits))
 		}
 		return
 	}
@@ -211,13 +211,13 @@ func (m *model) again(t *rapid.T) {
 		usable = usable && amount <= m.sizes[unit]
 	}
 	ask := policy.ReserveRequest{Pod: pod, Node: n, Ledger: m.ledger}
-	if _, v := m.policy.(policy.ClaimValidator).ValidateClaim(ask); v.Fits() != usable {
-		t.Fatalf("a claim of %v can be used: %v, of a node with %v", m.has[pod.UID], v.Fits(), m.sizes)
+	if _, v := m.policy.(policy.AllocationValidator).ValidateAllocation(ask); v.Fits() != usable {
+		t.Fatalf("an allocation of %v can be used: %v, of a node with %v", m.has[pod.UID], v.Fits(), m.sizes)
 	}
 	ask.Ledger = m.ledger.Without(func(u types.UID) bool { return u == pod.UID })
 	_, anew := m.policy.(policy.Reserver).Reserve(ask)
 	if want := usable || anew.Fits(); fits.Fits() != want {
-		t.Fatalf("the claim can be used: %v, a new claim: %s, Filter returned %s", usable, policytest.Says(anew), policytest.Says(fits))
+		t.Fatalf("the allocation can be used: %v, a new allocation: %s, Filter returned %s", usable, policytest.Says(anew), policytest.Says(fits))
 	}
 }
 
@@ -300,7 +300,7 @@ func configs() *rapid.Generator[devices.Config] {
 	})
 }
 
-// TestAgainstModel: after any sequence of events, claims of a unit never exceed what it has free,
+// TestAgainstModel: after any sequence of events, allocations of a unit never exceed what it has free,
 // and Filter passes a pod exactly if Reserve allocates what it requests.
 func TestAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -317,10 +317,10 @@ func TestAgainstModel(t *testing.T) {
 					m.ask(t, want+1, false)
 				}
 			},
-			"claim":    func(t *rapid.T) { m.ask(t, rapid.Int64Range(1, 4).Draw(t, "want"), true) },
-			"again":    m.again,
-			"hardware": m.hardware,
-			"foreign":  m.foreign,
+			"allocation": func(t *rapid.T) { m.ask(t, rapid.Int64Range(1, 4).Draw(t, "want"), true) },
+			"again":      m.again,
+			"hardware":   m.hardware,
+			"foreign":    m.foreign,
 			"bind": func(t *rapid.T) {
 				if len(m.waiting) == 0 {
 					t.Skip()
@@ -336,13 +336,13 @@ func TestAgainstModel(t *testing.T) {
 				m.pods[i] = m.pods[i].DeepCopy()
 				m.pods[i].DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 			},
-			"go":             m.leave,
-			"lose the claim": m.loseClaim,
+			"go":                  m.leave,
+			"lose the allocation": m.loseAllocation,
 		})
 	})
 }
 
-// leave removes a pod that is gone or has ended, with its claim.
+// leave removes a pod that is gone or has ended, with its allocation.
 func (m *model) leave(t *rapid.T) {
 	uids := slices.Sorted(maps.Keys(m.has))
 	if uids = append(uids, slices.Sorted(maps.Keys(m.listed))...); len(uids) == 0 {
@@ -371,8 +371,8 @@ func (m *model) ended(pod *corev1.Pod) {
 	}
 }
 
-// loseClaim leaves a pod on the node with only its annotation.
-func (m *model) loseClaim(t *rapid.T) {
+// loseAllocation leaves a pod on the node with only its annotation.
+func (m *model) loseAllocation(t *rapid.T) {
 	for _, pod := range m.pods {
 		if has := m.has[pod.UID]; has != nil {
 			m.ledger = m.ledger.Without(func(u types.UID) bool { return u == pod.UID })

@@ -8,14 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/snapshot"
 )
 
 const (
 	// maxUnitName bounds the name of a unit, so that the names of all the units of a
-	// node fit into one annotation of a claim.
+	// node fit into one annotation of an allocation.
 	maxUnitName = 63
 	// undivided is the single unit of a node with units: None. No other unit has this name.
 	undivided = "*"
@@ -97,17 +97,17 @@ func (p *devices) units(node *corev1.Node) ([]unit, *policy.Reason) {
 // size is the default capacity of a unit.
 func (p *devices) size() int64 { return int64(p.config.SharesPerUnit) }
 
-// count returns how much of the resource the node has, 0..claims.MaxCapacity.
+// count returns how much of the resource the node has, 0..allocations.MaxCapacity.
 func (p *devices) count(node *corev1.Node) (n int64, ok bool) {
 	if text, declared := p.config.CapacityFrom.Of(node); declared {
 		n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-		return n, err == nil && n >= 0 && n <= claims.MaxCapacity
+		return n, err == nil && n >= 0 && n <= allocations.MaxCapacity
 	}
 	capacity, n := p.reported(node)
 	if p.isDown(node) {
 		n = capacity // so that people see what the node has
 	}
-	return n, n <= claims.MaxCapacity
+	return n, n <= allocations.MaxCapacity
 }
 
 // isDown reports whether the kubelet knows the resource, and refuses all pods with it.
@@ -139,7 +139,7 @@ func (p *devices) namedBy(node *corev1.Node) ([]unit, *policy.Reason) {
 		units[i] = unit{name: strings.TrimSpace(name), capacity: p.size()}
 		if sized {
 			n, err := strconv.ParseInt(strings.TrimSpace(size), 10, 64)
-			if err != nil || n < 0 || n > claims.MaxCapacity {
+			if err != nil || n < 0 || n > allocations.MaxCapacity {
 				return nil, invalidDevices
 			}
 			if p.config.AllocationMode == WholeUnits {
@@ -195,9 +195,9 @@ func (p *devices) divide(hw *hardware, node *corev1.Node) bool {
 
 // usage is what pods hold of a node.
 type usage struct {
-	held     [][]claims.Held // of each unit
-	unplaced []claims.Held   // of units that are unknown, or not listed: on the node as a whole
-	holders  claims.Holders
+	held     [][]allocations.Held // of each unit
+	unplaced []allocations.Held   // of units that are unknown, or not listed: on the node as a whole
+	holders  allocations.Holders
 	units    []policy.Unit // each used up to its capacity
 	partFree []int64       // of each part, at the index that identifies it
 	// left is what can be allocated in total. It may be less than the units have, because of
@@ -210,10 +210,10 @@ type usage struct {
 // pod in the ledger holds what the ledger says, and any other pod on the node what it requests: of
 // the units in its annotation, if it has one.
 func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) usage {
-	u := usage{held: make([][]claims.Held, len(hw.units))}
-	claimed, unclaimed := claims.On(n, ledger)
-	for _, c := range claimed {
-		held := claims.Held{Holder: c.Holder, Amount: c.Amount}
+	u := usage{held: make([][]allocations.Held, len(hw.units))}
+	allocated, unallocated := allocations.On(n, ledger)
+	for _, c := range allocated {
+		held := allocations.Held{Holder: c.Holder, Amount: c.Amount}
 		if at, ok := hw.index[c.Unit]; ok {
 			u.held[at] = append(u.held[at], held)
 		} else {
@@ -221,22 +221,22 @@ func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 		}
 		u.holders.Add(c.UID)
 	}
-	for _, i := range unclaimed {
+	for _, i := range unallocated {
 		pod := n.Pods[i]
 		want := p.request(pod)
 		if want == 0 {
 			continue
 		}
-		holder, units, each := claims.HolderOf(pod), p.named(pod, hw), want
+		holder, units, each := allocations.HolderOf(pod), p.named(pod, hw), want
 		if p.config.AllocationMode == WholeUnits && p.config.Units != None {
 			each = 1
 		}
 		for _, at := range units { // all of each if it has shares of one unit, and names several
-			u.held[at] = append(u.held[at], claims.Held{Holder: holder, Amount: each})
+			u.held[at] = append(u.held[at], allocations.Held{Holder: holder, Amount: each})
 			want -= min(want, each)
 		}
 		if want > 0 {
-			u.unplaced = append(u.unplaced, claims.Held{Holder: holder, Amount: want})
+			u.unplaced = append(u.unplaced, allocations.Held{Holder: holder, Amount: want})
 		}
 		u.holders.Add(pod.UID)
 	}
@@ -244,7 +244,7 @@ func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 	return u
 }
 
-// named returns the units of the node that the pod has without a claim, without duplicates: those
+// named returns the units of the node that the pod has without an allocation, without duplicates: those
 // in its annotation, or the only one if units have no names.
 func (p *devices) named(pod *corev1.Pod, hw *hardware) []int {
 	if at, ok := hw.index[undivided]; ok {
@@ -262,13 +262,13 @@ func (p *devices) named(pod *corev1.Pod, hw *hardware) []int {
 func (u *usage) sum(hw *hardware) {
 	u.units, u.partFree = make([]policy.Unit, len(hw.units)), make([]int64, len(hw.units))
 	for i, unit := range hw.units {
-		used := min(unit.capacity, claims.Sum(u.held[i]))
+		used := min(unit.capacity, allocations.Sum(u.held[i]))
 		u.units[i] = policy.Unit{Name: unit.name, Capacity: unit.capacity, Used: used, Unhealthy: hw.problem != nil}
 		u.partFree[unit.part] += u.free(i)
 		u.left += u.free(i)
 		u.mostFree = max(u.mostFree, u.partFree[unit.part])
 	}
-	u.left = max(0, u.left-claims.Sum(u.unplaced))
+	u.left = max(0, u.left-allocations.Sum(u.unplaced))
 	u.mostFree = min(u.mostFree, u.left)
 }
 

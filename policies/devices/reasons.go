@@ -34,9 +34,9 @@ var (
 		Text: "node(s) do not have enough free devices",
 		Unit: "devices",
 	}
-	unusableClaim = &policy.Reason{
-		Code: "UnusableClaim",
-		Text: "a device that the pod has claimed no longer exists",
+	unusableAllocation = &policy.Reason{
+		Code: "UnusableAllocation",
+		Text: "a device that the pod has allocated no longer exists",
 	}
 )
 

@@ -17,7 +17,7 @@ import (
 func TestUnits(t *testing.T) {
 	p := policytest.Build(t, devices.Type(), shared)
 	w := world{node: naming("a,b", "")}
-	w.claim(t, p, asking("one", 3))
+	w.allocation(t, p, asking("one", 3))
 	var b snapshot.Builder
 	b.SetNode(w.node)
 	b.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "without"}})

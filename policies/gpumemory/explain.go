@@ -6,7 +6,7 @@ import (
 
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -75,12 +75,12 @@ func (c *Config) describe(gpus []GPU) string {
 	texts := make([]string, len(gpus))
 	for i := range gpus {
 		d, holders := &gpus[i], ""
-		var held []claims.Held
+		var held []allocations.Held
 		for _, pod := range d.Pods {
-			held = append(held, claims.Held{Holder: pod.Holder, Amount: pod.Amount})
+			held = append(held, allocations.Held{Holder: pod.Holder, Amount: pod.Amount})
 		}
 		if len(held) > 0 {
-			holders = "; held by " + claims.List(held)
+			holders = "; held by " + allocations.List(held)
 		}
 		texts[i] = fmt.Sprintf("GPU %d (free: %d of %d %s%s)", d.Index, d.Free(), d.Capacity, c.Unit, holders)
 		if !d.Healthy {

@@ -18,7 +18,7 @@ import (
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/internal/placement/strategy"
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -56,11 +56,11 @@ func (p *gpuMemory) Inputs() policy.Inputs { return p.config.Inputs() }
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
-		Resources:     []corev1.ResourceName{memoryResource, countResource},
-		ResourcesOnly: c.ScoringStrategy.Type != LeastWaste, // that ranks nodes for all pods, which use processors beside GPUs
-		ClaimFields:   []string{"unit", "sizesFrom"},
-		ConfigMaps:    []snapshot.ConfigMapSource{unhealthyGPUs},
-		History:       c.ScoringStrategy.Type == LeastWaste,
+		Resources:        []corev1.ResourceName{memoryResource, countResource},
+		ResourcesOnly:    c.ScoringStrategy.Type != LeastWaste, // that ranks nodes for all pods, which use processors beside GPUs
+		AllocationFields: []string{"unit", "sizesFrom"},
+		ConfigMaps:       []snapshot.ConfigMapSource{unhealthyGPUs},
+		History:          c.ScoringStrategy.Type == LeastWaste,
 	}
 }
 
@@ -111,15 +111,15 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	if c.policy.usable(ledger, c.pod, n) || n.Has(c.pod) {
 		return policy.Verdict{}
 	}
-	without := usageOf(n, claims.Without(ledger, c.pod), c.policy.hardware.Of(n), false)
+	without := usageOf(n, allocations.Without(ledger, c.pod), c.policy.hardware.Of(n), false)
 	return c.policy.evaluate(c.request, n, &without)
 }
 
-// usable reports whether the pod can use its claims in the ledger, if any: the device plugin runs, and
+// usable reports whether the pod can use its allocations in the ledger, if any: the device plugin runs, and
 // the GPUs exist, are healthy, and are large enough.
 func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.Node) bool {
 	hw, ill := p.hardware.Of(n), unhealthy(n)
-	return hw.problem == nil && claims.Serves(ledger, uid, func(unit string) int64 {
+	return hw.problem == nil && allocations.Serves(ledger, uid, func(unit string) int64 {
 		gpu, err := strconv.Atoi(unit)
 		if err != nil || gpu < 0 || ill&(1<<gpu) != 0 {
 			return 0
@@ -205,19 +205,19 @@ func (p *gpuMemory) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Le
 }
 
 // Reserve implements policy.Reserver.
-func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
 	r := p.request(ask.Pod)
 	if r == nil {
-		return policy.Claim{}, policy.Verdict{}
+		return policy.Allocation{}, policy.Verdict{}
 	}
-	others, ledger := claims.Others(ask)
+	others, ledger := allocations.Others(ask)
 	u := usageOf(others, ledger, p.hardware.Of(ask.Node), false)
 	if verdict := p.evaluate(r, ask.Node, &u); !verdict.Fits() {
-		return policy.Claim{}, verdict
+		return policy.Allocation{}, verdict
 	}
-	var claim policy.Claim
+	var allocation policy.Allocation
 	for i := range u.gpus {
-		claim.Units = append(claim.Units, policy.Capacity{Unit: strconv.Itoa(i), Capacity: u.gpus[i].Capacity})
+		allocation.Units = append(allocation.Units, policy.Capacity{Unit: strconv.Itoa(i), Capacity: u.gpus[i].Capacity})
 	}
 	var sizes []string
 	for _, i := range p.choose(r, &u, p.preferred(ask, others, &u)) {
@@ -226,26 +226,26 @@ func (p *gpuMemory) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Ver
 			amount = size
 		}
 		sizes = append(sizes, strconv.FormatInt(size, 10))
-		claim.Amounts = append(claim.Amounts, policy.Amount{Unit: strconv.Itoa(i), Amount: amount})
+		allocation.Amounts = append(allocation.Amounts, policy.Amount{Unit: strconv.Itoa(i), Amount: amount})
 	}
-	claim.Annotations = p.annotations(ask, r, claim.Amounts, sizes)
+	allocation.Annotations = p.annotations(ask, r, allocation.Amounts, sizes)
 	if !r.whole() {
-		claim.After = served(others, ask.Ledger, ask.At, claim.Amounts, r.memory)
+		allocation.After = served(others, ask.Ledger, ask.At, allocation.Amounts, r.memory)
 	}
-	return claim, policy.Verdict{}
+	return allocation, policy.Verdict{}
 }
 
-// ValidateClaim implements policy.ClaimValidator.
-func (p *gpuMemory) ValidateClaim(ask policy.ReserveRequest) (after []types.UID, verdict policy.Verdict) {
+// ValidateAllocation implements policy.AllocationValidator.
+func (p *gpuMemory) ValidateAllocation(ask policy.ReserveRequest) (after []types.UID, verdict policy.Verdict) {
 	if !p.usable(ask.Ledger, ask.Pod.UID, ask.Node) {
-		return nil, policy.Verdict{Reason: unusableClaim}
+		return nil, policy.Verdict{Reason: unusableAllocation}
 	}
 	r := p.request(ask.Pod)
 	if r == nil || r.whole() {
 		return nil, policy.Verdict{}
 	}
 	var given []policy.Amount
-	for unit, amount := range claims.Of(ask.Ledger, ask.Pod.UID) {
+	for unit, amount := range allocations.Of(ask.Ledger, ask.Pod.UID) {
 		given = append(given, policy.Amount{Unit: unit, Amount: amount})
 	}
 	return served(ask.Node, ask.Ledger, ask.At, given, r.memory), policy.Verdict{}

@@ -91,7 +91,7 @@ func TestAnnotations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{node: gpuNode("n", 3, 16), pods: []*corev1.Pod{placed("old", 8, "1")}}
-			if got := w.claim(t, build(t, tc.config), tc.pod); !maps.Equal(got, tc.want) {
+			if got := w.allocation(t, build(t, tc.config), tc.pod); !maps.Equal(got, tc.want) {
 				t.Errorf("got\n%v, want\n%v", got, tc.want)
 			}
 		})
@@ -106,7 +106,7 @@ func TestAllocationOfContainers(t *testing.T) {
 	second.Resources.Limits = list(6, 0)
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "plain"}, *second)
 	w := &world{node: gpuNode("n", 2, 16)}
-	got := w.claim(t, build(t, `{multiGPU: true, multiContainer: true}`), pod)
+	got := w.allocation(t, build(t, `{multiGPU: true, multiContainer: true}`), pod)
 	expect(t, "allocation", got["scheduler.framework.gpushare.allocation"], `{"0":{"0":2,"1":2},"2":{"0":3,"1":3}}`)
 	expect(t, "amount", got["ALIYUN_COM_GPU_MEM_POD"], "10")
 }
@@ -134,7 +134,7 @@ func TestGPUSelection(t *testing.T) {
 			pods: []*corev1.Pod{placed("p1", 10, "1"), placed("p2", 6, "2"), placed("p3", 10, "3")},
 			gpus: "4",
 		}
-		got := w.claim(t, build(t, tc.config), gpuPod("new", tc.memory, tc.count))["ALIYUN_COM_GPU_MEM_IDX"]
+		got := w.allocation(t, build(t, tc.config), gpuPod("new", tc.memory, tc.count))["ALIYUN_COM_GPU_MEM_IDX"]
 		expect(t, fmt.Sprintf("%s, %d of %d", tc.config, tc.memory, tc.count), got, tc.want)
 	}
 }
@@ -147,13 +147,13 @@ func TestEqualPodsGoTogether(t *testing.T) {
 	w := &world{node: gpuNode("n", 2, 16)}
 	first := gpuPod("first", 4, 0)
 	index := func(pod *corev1.Pod) string {
-		claim, verdict := w.reserve(p, pod)
+		allocation, verdict := w.reserve(p, pod)
 		if !verdict.Fits() {
 			t.Fatal(policytest.Says(verdict))
 		}
-		return claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"]
+		return allocation.Annotations["ALIYUN_COM_GPU_MEM_IDX"]
 	}
-	expect(t, "first", w.claim(t, p, first)["ALIYUN_COM_GPU_MEM_IDX"], "0")
+	expect(t, "first", w.allocation(t, p, first)["ALIYUN_COM_GPU_MEM_IDX"], "0")
 	expect(t, "same size while the first is not bound", index(gpuPod("second", 4, 0)), "0")
 	expect(t, "another size", index(gpuPod("second", 5, 0)), "1")
 	bound := w.bind(first)

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -30,7 +30,7 @@ func (d *GPU) Free() int64 { return max(0, d.Capacity-d.Used) }
 
 // GPUPod is what one pod holds of one GPU.
 type GPUPod struct {
-	claims.Holder
+	allocations.Holder
 	Amount   int64 `json:"amount"`
 	Reserved bool  `json:"reserved,omitempty"`
 	// Unplaced is true if the pod's annotation names no GPU, so that the pod counts in full on each
@@ -55,12 +55,12 @@ func gpusOf(n *snapshot.Node, hw *hardware) []GPU {
 	return all
 }
 
-// unannotated returns the pods of the node that request GPUs, and of which neither a claim nor an annotation says which GPUs they
+// unannotated returns the pods of the node that request GPUs, and of which neither an allocation nor an annotation says which GPUs they
 // have, in order of namespace and name. They count on no GPU. Their Amount is the memory that they request, or 0 for whole GPUs.
 func unannotated(n *snapshot.Node, hw *hardware) []GPUPod {
-	_, unclaimed := claims.On(n, n.Ledger(memoryResource))
+	_, unallocated := allocations.On(n, n.Ledger(memoryResource))
 	var pods []GPUPod
-	for _, i := range unclaimed {
+	for _, i := range unallocated {
 		pod := podStates.Of(n, i)
 		if (pod.memory > 0 || pod.count > 0) && len(annotated(nil, pod, hw)) == 0 {
 			pods = append(pods, GPUPod{Holder: pod.holder, Amount: pod.memory})

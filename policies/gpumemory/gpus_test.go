@@ -134,10 +134,10 @@ func TestUnhealthyGPUs(t *testing.T) {
 		"0,1,2":        "TooLarge! 0/16 GiB",
 	} {
 		w := &world{node: gpuNode("n", 3, 16), gpus: gpus}
-		claim, verdict := w.reserve(p, gpuPod("new", 16, 0))
+		allocation, verdict := w.reserve(p, gpuPod("new", 16, 0))
 		got := policytest.Says(verdict)
 		if verdict.Fits() {
-			got = claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"]
+			got = allocation.Annotations["ALIYUN_COM_GPU_MEM_IDX"]
 		}
 		expect(t, fmt.Sprintf("gpus: %q", gpus), got, want)
 	}
@@ -150,8 +150,8 @@ func TestUnequalGPUs(t *testing.T) {
 	node.Annotations = map[string]string{"example.com/sizes": "16, 8, 32"}
 	w := &world{node: node}
 	for memory, want := range map[int64]string{8: "1 8", 9: "0 16", 17: "2 32"} {
-		claim, verdict := w.reserve(p, gpuPod("new", memory, 0))
-		got := claim.Annotations["ALIYUN_COM_GPU_MEM_IDX"] + " " + claim.Annotations["ALIYUN_COM_GPU_MEM_DEV"]
+		allocation, verdict := w.reserve(p, gpuPod("new", memory, 0))
+		got := allocation.Annotations["ALIYUN_COM_GPU_MEM_IDX"] + " " + allocation.Annotations["ALIYUN_COM_GPU_MEM_DEV"]
 		expect(t, fmt.Sprint(memory), policytest.Says(verdict)+" "+got, "fits "+want)
 	}
 }
@@ -171,9 +171,9 @@ func TestQuantityWithSuffix(t *testing.T) {
 func TestDevices(t *testing.T) {
 	p := build(t, `{}`)
 	w := &world{node: gpuNode("n", 2, 16), gpus: "1", pods: []*corev1.Pod{placed("z", 3, "0"), placed("lost", 2, "?"), placed("swapped", 5, "4")}}
-	w.claim(t, p, gpuPod("coming", 4, 0))
+	w.allocation(t, p, gpuPod("coming", 4, 0))
 	bound := gpuPod("bound", 1, 0)
-	w.claim(t, p, bound)
+	w.allocation(t, p, bound)
 	w.bind(bound)
 	got := ""
 	for _, d := range gpumemory.GPUs(gpumemory.Defaults(), w.snapshot()) {

@@ -76,7 +76,7 @@ func (p *gpuMemory) annotations(ask policy.ReserveRequest, r *request, given []p
 	return written
 }
 
-// served returns the pods that are being bound to the node, request as much as this one, made their claims before it,
+// served returns the pods that are being bound to the node, request as much as this one, made their allocations before it,
 // and did not get the same GPUs. They must be bound first, because the device plugin serves pending pods with the same
 // request in the order of their times, for whichever pod the kubelet calls.
 func served(n *snapshot.Node, ledger *snapshot.Ledger, at time.Time, given []policy.Amount, total int64) []types.UID {
@@ -86,13 +86,13 @@ func served(n *snapshot.Node, ledger *snapshot.Ledger, at time.Time, given []pol
 		if !ledger.Pods[i].At.Before(at) {
 			break // they are in order of At
 		}
-		claimed, same := int64(0), true
+		allocated, same := int64(0), true
 		for j := range ledger.Units {
 			amount := ledger.Units[j].Amount(uid)
-			claimed = snapshot.AddAmounts(claimed, amount)
+			allocated = snapshot.AddAmounts(allocated, amount)
 			same = same && (amount > 0) == slices.ContainsFunc(given, func(g policy.Amount) bool { return g.Unit == ledger.Units[j].Name })
 		}
-		if claimed == total && !same && !slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == uid && p.Spec.NodeName != "" }) {
+		if allocated == total && !same && !slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == uid && p.Spec.NodeName != "" }) {
 			first = append(first, uid)
 		}
 	}

@@ -97,40 +97,40 @@ func filter(t policytest.T, p policy.Policy, pod *corev1.Pod, n *snapshot.Node) 
 	return policytest.Prepare[policy.Filter](t, p, pod, new(snapshot.View)).Filter(n)
 }
 
-// start is the time of a ledger's first claim.
+// start is the time of a ledger's first allocation.
 var start = time.Unix(1_700_000_000, 123)
 
-// reserve requests a claim of the pod in the current world.
-func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Claim, policy.Verdict) {
+// reserve requests an allocation of the pod in the current world.
+func (w *world) reserve(p policy.Policy, pod *corev1.Pod) (policy.Allocation, policy.Verdict) {
 	if w.ledger == nil {
 		w.ledger = &snapshot.Ledger{Resource: gpuMem, Node: w.node.Name, LastAt: start}
 	}
 	return p.(policy.Reserver).Reserve(policy.ReserveRequest{Pod: pod, Node: w.snapshot(), Ledger: w.ledger, At: w.ledger.LastAt.Add(time.Nanosecond)})
 }
 
-// claim makes the pod's claim, and returns its annotations.
-func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod) map[string]string {
+// allocation makes the pod's allocation, and returns its annotations.
+func (w *world) allocation(t testing.TB, p policy.Policy, pod *corev1.Pod) map[string]string {
 	t.Helper()
-	claim, verdict := w.reserve(p, pod)
+	allocation, verdict := w.reserve(p, pod)
 	if !verdict.Fits() {
-		t.Fatalf("no claim for %s: %s", pod.Name, policytest.Says(verdict))
+		t.Fatalf("no allocation for %s: %s", pod.Name, policytest.Says(verdict))
 	}
-	w.write(pod, claim)
-	return claim.Annotations
+	w.write(pod, allocation)
+	return allocation.Annotations
 }
 
-// write adds the claim to the ledger as its keeper does.
-func (w *world) write(pod *corev1.Pod, claim policy.Claim) {
-	chosen := func(*snapshot.Ledger, time.Time) (policy.Claim, error) { return claim, nil }
+// write adds the allocation to the ledger as its keeper does.
+func (w *world) write(pod *corev1.Pod, allocation policy.Allocation) {
+	chosen := func(*snapshot.Ledger, time.Time) (policy.Allocation, error) { return allocation, nil }
 	holder := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: w.node.Name}
-	next, _, err := ledger.Claim(*w.ledger, holder, chosen, w.ledger.LastAt.Add(time.Nanosecond))
+	next, _, err := ledger.Allocate(*w.ledger, holder, chosen, w.ledger.LastAt.Add(time.Nanosecond))
 	if err != nil {
 		panic(err)
 	}
 	w.ledger = &next
 }
 
-// bind puts a pod with a claim on the node.
+// bind puts a pod with an allocation on the node.
 func (w *world) bind(pod *corev1.Pod) *corev1.Pod {
 	bound := pod.DeepCopy()
 	bound.Spec.NodeName = w.node.Name

@@ -30,7 +30,7 @@ type model struct {
 	has    map[types.UID]map[int]int64 // what each pod has of each GPU, whether it exists or not
 	lost   map[types.UID]int64         // what each pod has of an unknown GPU
 	next   int
-	// waiting are the pods with claims that are not on the node yet.
+	// waiting are the pods with allocations that are not on the node yet.
 	waiting []*corev1.Pod
 }
 
@@ -46,7 +46,7 @@ func (m *model) used(gpu int) int64 {
 	return sum
 }
 
-// room returns how much of the GPU a new pod can claim.
+// room returns how much of the GPU a new pod can allocate.
 func (m *model) room(gpu int) int64 {
 	if m.ill[gpu] || gpu >= len(m.sizes) {
 		return 0
@@ -86,7 +86,7 @@ func (m *model) ask(t *rapid.T, keep bool) {
 	if score := cycle.(policy.Score).Score(n); score < 0 || score > policy.MaxScore {
 		t.Fatalf("the score is %d", score)
 	}
-	claim, reserved := m.reserve(m.policy, pod)
+	allocation, reserved := m.reserve(m.policy, pod)
 	fits := m.fits(memory, gpus)
 	if filtered.Fits() != fits || filtered != reserved {
 		t.Fatalf("%d of %d GPUs: Filter returned %s, Reserve %s, the model %t", memory, gpus, policytest.Says(filtered), policytest.Says(reserved), fits)
@@ -101,7 +101,7 @@ func (m *model) ask(t *rapid.T, keep bool) {
 		return
 	}
 	got := map[int]int64{}
-	for _, a := range claim.Amounts {
+	for _, a := range allocation.Amounts {
 		var gpu int
 		if _, err := fmt.Sscan(a.Unit, &gpu); err != nil || gpu < 0 || gpu >= len(m.sizes) {
 			t.Fatalf("there is no GPU %q", a.Unit)
@@ -119,13 +119,13 @@ func (m *model) ask(t *rapid.T, keep bool) {
 		t.Fatalf("got %d GPUs, want %d", len(got), gpus)
 	}
 	if keep {
-		m.write(pod, claim)
+		m.write(pod, allocation)
 		m.has[pod.UID] = got
 		m.waiting = append(m.waiting, pod)
 	}
 }
 
-// again evaluates a pod that has a claim and is not bound: the pod fits if it can use the claim, or
+// again evaluates a pod that has an allocation and is not bound: the pod fits if it can use the allocation, or
 // can make another one without it.
 func (m *model) again(t *rapid.T) {
 	if len(m.waiting) == 0 {
@@ -138,13 +138,13 @@ func (m *model) again(t *rapid.T) {
 	}
 	n := m.snapshot()
 	ask := policy.ReserveRequest{Pod: pod, Node: n, Ledger: m.ledger, At: m.ledger.Pod(pod.UID).At}
-	if _, v := m.policy.(policy.ClaimValidator).ValidateClaim(ask); v.Fits() != usable {
-		t.Fatalf("a claim of %v can be used: %v, of GPUs %v, unhealthy: %v", m.has[pod.UID], v.Fits(), m.sizes, m.ill)
+	if _, v := m.policy.(policy.AllocationValidator).ValidateAllocation(ask); v.Fits() != usable {
+		t.Fatalf("an allocation of %v can be used: %v, of GPUs %v, unhealthy: %v", m.has[pod.UID], v.Fits(), m.sizes, m.ill)
 	}
 	ask.Ledger = m.ledger.Without(func(uid types.UID) bool { return uid == pod.UID })
 	_, anew := m.policy.(policy.Reserver).Reserve(ask)
 	if got := filter(t, m.policy, pod, n); got.Fits() != (usable || anew.Fits()) {
-		t.Fatalf("the claim can be used: %v, a new claim: %s, Filter returned %s", usable, policytest.Says(anew), policytest.Says(got))
+		t.Fatalf("the allocation can be used: %v, a new allocation: %s, Filter returned %s", usable, policytest.Says(anew), policytest.Says(got))
 	}
 }
 
@@ -181,7 +181,7 @@ func (m *model) lostSum() int64 {
 	return sum
 }
 
-// TestAgainstModel: after any sequence of events, claims of a GPU never exceed its free memory, and
+// TestAgainstModel: after any sequence of events, allocations of a GPU never exceed its free memory, and
 // Filter passes a pod exactly if Reserve allocates a GPU.
 func TestAgainstModel(t *testing.T) {
 	config := gpumemory.Defaults()
@@ -196,9 +196,9 @@ func TestAgainstModel(t *testing.T) {
 		m := &model{config: config, policy: p, has: map[types.UID]map[int]int64{}, lost: map[types.UID]int64{}}
 		m.setSizes([]int64{16, 8})
 		t.Repeat(map[string]func(*rapid.T){
-			"":      m.check,
-			"ask":   func(t *rapid.T) { m.ask(t, false) },
-			"claim": func(t *rapid.T) { m.ask(t, true) },
+			"":           m.check,
+			"ask":        func(t *rapid.T) { m.ask(t, false) },
+			"allocation": func(t *rapid.T) { m.ask(t, true) },
 			"bind": func(t *rapid.T) {
 				if len(m.waiting) == 0 {
 					t.Skip()
@@ -216,8 +216,8 @@ func TestAgainstModel(t *testing.T) {
 					m.forget(rapid.SampledFrom(uids).Draw(t, "pod"))
 				}
 			},
-			"lose the claim": func(t *rapid.T) { m.loseClaim(t) },
-			"foreign":        func(t *rapid.T) { m.foreign(t) },
+			"lose the allocation": func(t *rapid.T) { m.loseAllocation(t) },
+			"foreign":             func(t *rapid.T) { m.foreign(t) },
 			"hardware": func(t *rapid.T) {
 				m.setSizes(rapid.SliceOfN(rapid.Int64Range(0, 20), 0, 4).Draw(t, "sizes"))
 			},
@@ -251,7 +251,7 @@ func (m *model) change(t *rapid.T, change func(*corev1.Pod)) {
 	change(m.pods[i])
 }
 
-// forget removes a pod, and its claim.
+// forget removes a pod, and its allocation.
 func (m *model) forget(uid types.UID) {
 	of := func(pod *corev1.Pod) bool { return pod.UID == uid }
 	m.pods = slices.DeleteFunc(m.pods, of)
@@ -261,9 +261,9 @@ func (m *model) forget(uid types.UID) {
 	delete(m.lost, uid)
 }
 
-// loseClaim leaves a pod on the node with only its annotations. The memory of a pod with whole GPUs
-// then follows from the current sizes of the GPUs, so loseClaim excludes such pods.
-func (m *model) loseClaim(t *rapid.T) {
+// loseAllocation leaves a pod on the node with only its annotations. The memory of a pod with whole GPUs
+// then follows from the current sizes of the GPUs, so loseAllocation excludes such pods.
+func (m *model) loseAllocation(t *rapid.T) {
 	for _, pod := range m.pods {
 		limits := pod.Spec.Containers[0].Resources.Limits
 		if memory := limits[gpuMem]; m.ledger.Pod(pod.UID) != nil && !memory.IsZero() {

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -121,7 +121,7 @@ type usage struct {
 	problem *policy.Reason // why no GPU can be used
 	gpus    []GPU          // of the node, by index
 	all     []GPU          // gpus, and in order of index others of which pods hold something
-	holders claims.Holders
+	holders allocations.Holders
 	// unserved are the GPUs, as bits, of pods to which the device plugin has not given them yet, by
 	// the total request of such a pod.
 	unserved map[int64]uint64
@@ -187,23 +187,23 @@ func (u *usage) enter(h *holding, withPods bool) {
 
 // holding is what one pod holds of one GPU.
 type holding struct {
-	holder   *claims.Holder
+	holder   *allocations.Holder
 	gpu      int // may be one that the node does not have, or everyGPU
 	amount   int64
 	total    int64 // the total request of the pod
 	unserved bool  // the device plugin has not given it to the pod yet
 }
 
-// holdings lists what pods hold: by the claims in the ledger, which may be nil, and for other pods
+// holdings lists what pods hold: by the allocations in the ledger, which may be nil, and for other pods
 // by their annotations. A pod holds no more whole GPUs than it requests, whatever its annotations
 // say: if they do not name them, it holds GPUs that no other pod does.
 func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding {
-	claimed, unclaimed := claims.On(n, ledger)
+	allocated, unallocated := allocations.On(n, ledger)
 	all := make([]holding, 0, len(n.Pods))
-	for _, i := range unclaimed {
+	for _, i := range unallocated {
 		all = annotated(all, podStates.Of(n, i), hw)
 	}
-	for _, c := range claimed {
+	for _, c := range allocated {
 		index, err := strconv.Atoi(c.Unit)
 		if err != nil || index < 0 {
 			index = everyGPU
@@ -227,9 +227,9 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 	return all
 }
 
-// waits reports whether the device plugin has not given the pod on the node yet what it has claimed. The entry of the ledger may be nil.
+// waits reports whether the device plugin has not given the pod on the node yet what it has allocated. The entry of the ledger may be nil.
 func waits(pod *podState, entry *snapshot.LedgerPod) bool {
-	// The claim of a pod may be known before its annotations.
+	// The allocation of a pod may be known before its annotations.
 	if !pod.marked && entry != nil {
 		return pod.pending && entry.Annotations[assignedKey] == notAssigned
 	}

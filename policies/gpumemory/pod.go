@@ -3,7 +3,7 @@ package gpumemory
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -15,12 +15,12 @@ type podState struct {
 	pending       bool
 	marked        bool // has an annotation that says whether the device plugin has given the pod its GPU
 	notAssigned   bool // and that it has not
-	holder        claims.Holder
+	holder        allocations.Holder
 }
 
 // podStates are those of the pods on each node: of the many pods on a node that a pod has come to, only that one is read.
 var podStates = snapshot.NewPodFact(func(pod *corev1.Pod) podState {
-	s := podState{holder: claims.HolderOf(pod)}
+	s := podState{holder: allocations.HolderOf(pod)}
 	if s.memory, s.count = requested(pod); s.memory > 0 {
 		s.shares = allocated(pod.Annotations[allocationKey], s.memory)
 	}

@@ -212,11 +212,11 @@ func place(t *testing.T, p *gpuMemory, view *snapshot.View, pod *corev1.Pod) (be
 	if best == nil || p.request(pod) == nil {
 		return best, ""
 	}
-	claim, verdict := p.Reserve(policy.ReserveRequest{Pod: pod, Node: best, Ledger: &snapshot.Ledger{}, View: view})
+	allocation, verdict := p.Reserve(policy.ReserveRequest{Pod: pod, Node: best, Ledger: &snapshot.Ledger{}, View: view})
 	if !verdict.Fits() {
 		t.Fatalf("pod %s: it fits on node %s, and Reserve rejects it: %s", pod.Name, best.Name, verdict.Reason.Text)
 	}
-	return best, claim.Annotations[indexKey]
+	return best, allocation.Annotations[indexKey]
 }
 
 // Pods have requested 6 and 8 of 16. A pod with 8 gets the GPU with 14, where a pod with 6 then

@@ -42,9 +42,9 @@ var (
 		Text: "node(s) do not have enough GPUs that no pod uses",
 		Unit: "GPUs",
 	}
-	unusableClaim = &policy.Reason{
-		Code: "UnusableClaim",
-		Text: "a GPU that the pod has claimed is unhealthy or no longer exists",
+	unusableAllocation = &policy.Reason{
+		Code: "UnusableAllocation",
+		Text: "a GPU that the pod has allocated is unhealthy or no longer exists",
 	}
 )
 

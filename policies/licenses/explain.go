@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -44,18 +44,18 @@ func (e *viewNeed) explainFloating() string {
 	if s.reserved > 0 {
 		fmt.Fprintf(&text, "; %d reserved", s.reserved)
 	}
-	var claimed, unclaimed []claims.Held
+	var allocated, unallocated []allocations.Held
 	for _, h := range s.holders {
-		if h.claimed {
-			claimed = append(claimed, h.Held)
+		if h.allocated {
+			allocated = append(allocated, h.Held)
 		} else {
-			unclaimed = append(unclaimed, h.Held)
+			unallocated = append(unallocated, h.Held)
 		}
 	}
-	seats := s.sum(func(h *holder) bool { return h.claimed })
-	fmt.Fprintf(&text, "; %d claimed by pods%s", seats, listed(claimed))
-	if len(unclaimed) > 0 {
-		fmt.Fprintf(&text, "; %d used by pods without a claim%s", s.held-seats, listed(unclaimed))
+	seats := s.sum(func(h *holder) bool { return h.allocated })
+	fmt.Fprintf(&text, "; %d allocated by pods%s", seats, listed(allocated))
+	if len(unallocated) > 0 {
+		fmt.Fprintf(&text, "; %d used by pods without an allocation%s", s.held-seats, listed(unallocated))
 	}
 	if s.nominated > 0 {
 		fmt.Fprintf(&text, "; %d kept for nominated pods", s.nominated)
@@ -63,11 +63,11 @@ func (e *viewNeed) explainFloating() string {
 	return text.String()
 }
 
-func listed(pods []claims.Held) string {
+func listed(pods []allocations.Held) string {
 	if len(pods) == 0 {
 		return ""
 	}
-	return ": " + claims.List(pods)
+	return ": " + allocations.List(pods)
 }
 
 func plural(seats int64) string {

@@ -10,11 +10,11 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
 
-// unknownTime is later than every claim.
+// unknownTime is later than every allocation.
 var unknownTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // floatingSeats are the floating seats of a feature.
@@ -36,15 +36,15 @@ type floatingSeats struct {
 
 // holder is a pod that holds floating seats of a feature.
 type holder struct {
-	claims.Held
-	feature *feature
-	claimed bool      // in the ledger; otherwise the pod is on a node and requests the seats
-	at      time.Time // when it claimed them, or a time before which it was bound
-	node    string    // to which it is, or will be, bound
+	allocations.Held
+	feature   *feature
+	allocated bool      // in the ledger; otherwise the pod is on a node and requests the seats
+	at        time.Time // when it allocated them, or a time before which it was bound
+	node      string    // to which it is, or will be, bound
 }
 
 // floatingSeats counts the seats of the View for the pod asking, with the ledger, which may be nil,
-// instead of the View's own. The pod's own seats count only if it has claimed them.
+// instead of the View's own. The pod's own seats count only if it has allocated them.
 func (p *licenses) floatingSeats(f *feature, view *snapshot.View, ledger *snapshot.Ledger, asking *corev1.Pod) *floatingSeats {
 	s := &floatingSeats{holders: p.holders(f, view, ledger, asking.UID), reserved: f.ReservedSeats, unknown: f.Seats == nil}
 	s.held = s.sum(func(*holder) bool { return true })
@@ -79,7 +79,7 @@ func (p *licenses) read(f *feature, signal *snapshot.Signal, s *floatingSeats) {
 // whole converts a number of seats in a signal.
 func whole(n float64) int64 { return int64(min(maxSeats, max(0, n))) }
 
-// holders counts each pod once: with its claim if it has one, and otherwise with what it requests,
+// holders counts each pod once: with its allocation if it has one, and otherwise with what it requests,
 // up to the limit of its namespace, because every user who creates pods sets their requests.
 func (p *licenses) holders(f *feature, view *snapshot.View, ledger *snapshot.Ledger, own types.UID) []holder {
 	var all, bound []holder
@@ -90,8 +90,8 @@ func (p *licenses) holders(f *feature, view *snapshot.View, ledger *snapshot.Led
 			entries[ledger.Pods[i].UID] = &ledger.Pods[i]
 		}
 		for i := range ledger.Units {
-			for _, c := range ledger.Units[i].Claims {
-				h := holder{Held: claims.Held{Holder: claims.Holder{UID: c.Pod}, Amount: c.Amount}, feature: f, claimed: true}
+			for _, c := range ledger.Units[i].Allocations {
+				h := holder{Held: allocations.Held{Holder: allocations.Holder{UID: c.Pod}, Amount: c.Amount}, feature: f, allocated: true}
 				if e := entries[c.Pod]; e != nil {
 					h.Namespace, h.Name, h.at, h.node = e.Namespace, e.Name, e.At, e.Node
 				}
@@ -137,7 +137,7 @@ func (p *licenses) boundPodsOf(n *snapshot.Node) []holder {
 		}
 		for _, need := range needs {
 			if need.feature.floating() {
-				held := claims.Held{Holder: claims.HolderOf(pod), Amount: need.seats}
+				held := allocations.Held{Holder: allocations.HolderOf(pod), Amount: need.seats}
 				bound = append(bound, holder{Held: held, feature: need.feature, at: at, node: n.Name})
 			}
 		}

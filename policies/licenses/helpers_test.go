@@ -35,7 +35,7 @@ type world struct {
 	ledgers map[snapshot.LedgerKey]*snapshot.Ledger
 	// signals are as in a scenario.
 	signals string
-	// now is the time of the next claim.
+	// now is the time of the next allocation.
 	now time.Time
 }
 
@@ -89,9 +89,9 @@ func (w *world) filter(t testing.TB, p policy.Policy, pod *corev1.Pod, node stri
 
 var errNoSeats = errors.New("there are not enough seats")
 
-// claim makes the claim that the pod needs to be bound to the node, and returns the reason if that
+// allocation makes the allocation that the pod needs to be bound to the node, and returns the reason if that
 // fails, or "fits".
-func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod, node string) string {
+func (w *world) allocation(t testing.TB, p policy.Policy, pod *corev1.Pod, node string) string {
 	t.Helper()
 	reserver, view := p.(policy.Reserver), w.view()
 	keys, err := reserver.Ledgers(pod, view.Node(node))
@@ -106,7 +106,7 @@ func (w *world) claim(t testing.TB, p policy.Policy, pod *corev1.Pod, node strin
 		w.now = w.now.Add(time.Microsecond)
 		var verdict policy.Verdict
 		holder := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node}
-		next, _, err := ledger.Claim(*l, holder, func(l *snapshot.Ledger, at time.Time) (chosen policy.Claim, err error) {
+		next, _, err := ledger.Allocate(*l, holder, func(l *snapshot.Ledger, at time.Time) (chosen policy.Allocation, err error) {
 			chosen, verdict = reserver.Reserve(policy.ReserveRequest{Pod: pod, Node: view.Node(node), Ledger: l, View: view, At: at})
 			if !verdict.Fits() {
 				err = errNoSeats
@@ -131,18 +131,18 @@ func (w *world) drop(key snapshot.LedgerKey, uid types.UID) {
 	w.ledgers[key] = w.ledgers[key].Without(func(other types.UID) bool { return other == uid })
 }
 
-// bind makes a claim, and adds the pod to the node. The claim must succeed.
+// bind makes an allocation, and adds the pod to the node. The allocation must succeed.
 func (w *world) bind(t testing.TB, p policy.Policy, pod *corev1.Pod, node string) {
 	t.Helper()
-	if got := w.claim(t, p, pod, node); got != "fits" {
-		t.Fatalf("no claim for %s: %s", pod.Name, got)
+	if got := w.allocation(t, p, pod, node); got != "fits" {
+		t.Fatalf("no allocation for %s: %s", pod.Name, got)
 	}
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = node
 	w.pods = append(w.pods, pod)
 }
 
-// end removes the pod, and all its claims.
+// end removes the pod, and all its allocations.
 func (w *world) end(uid types.UID) {
 	w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.UID == uid })
 	for key := range w.ledgers {

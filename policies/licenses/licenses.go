@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -156,7 +156,7 @@ type viewNeed struct {
 	need
 	floating *floatingSeats // nil unless the feature is floating
 	verdict  policy.Verdict // about the floating seats, on any node
-	// onNodes are the claimed seats by node; nil if enough seats are free.
+	// onNodes are the allocated seats by node; nil if enough seats are free.
 	onNodes map[string]int64
 }
 
@@ -212,7 +212,7 @@ func (c *cycle) floating(e *viewNeed, n *snapshot.Node) policy.Verdict {
 }
 
 // freed returns how many seats belong to pods that the View has on the node, and n does not. Only
-// this method looks the node up in the View: a pod whose claim n does not have may have been
+// this method looks the node up in the View: a pod whose allocation n does not have may have been
 // removed from it, or may not be on it yet.
 func (c *cycle) freed(e *viewNeed, n *snapshot.Node) int64 {
 	was := c.view.Node(n.Name)
@@ -243,33 +243,33 @@ func (p *licenses) Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.Led
 }
 
 // Reserve implements policy.Reserver.
-func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
 	needs, err := p.request(ask.Pod)
 	i := slices.IndexFunc(needs, func(n need) bool { return n.feature.ledger() == ask.Ledger.Resource })
 	if err != nil || i < 0 {
-		return policy.Claim{}, policy.Verdict{Reason: notInstalled, Unresolvable: true} // Ledgers names no such ledger
+		return policy.Allocation{}, policy.Verdict{Reason: notInstalled, Unresolvable: true} // Ledgers names no such ledger
 	}
 	need := needs[i]
 	if ask.Ledger.Node == "" {
 		s := p.floatingSeats(need.feature, ask.View, ask.Ledger, ask.Pod)
-		c, verdict := claim(ask.Ledger, s.free(), need.seats, s.evaluate(need, ask.Pod.Namespace))
+		c, verdict := allocation(ask.Ledger, s.free(), need.seats, s.evaluate(need, ask.Pod.Namespace))
 		c.NotBefore = s.reported.At // the server's count so far does not include these seats
 		return c, verdict
 	}
-	others, ledger := claims.Others(ask)
+	others, ledger := allocations.Others(ask)
 	l := p.nodeSeatsOf(need.feature, others, ledger)
-	// The seats of pods without a claim are not in the ledger, so they are not in its capacity either.
-	return claim(ask.Ledger, l.free(), need.seats, l.evaluate(need.seats))
+	// The seats of pods without an allocation are not in the ledger, so they are not in its capacity either.
+	return allocation(ask.Ledger, l.free(), need.seats, l.evaluate(need.seats))
 }
 
-// claim returns a claim of seats if the verdict permits it: then enough are free. The capacity is
-// the sum of the claims and the free seats.
-func claim(l *snapshot.Ledger, free, seats int64, verdict policy.Verdict) (policy.Claim, policy.Verdict) {
+// allocation returns an allocation of seats if the verdict permits it: then enough are free. The capacity is
+// the sum of the allocations and the free seats.
+func allocation(l *snapshot.Ledger, free, seats int64, verdict policy.Verdict) (policy.Allocation, policy.Verdict) {
 	if !verdict.Fits() {
-		return policy.Claim{}, verdict
+		return policy.Allocation{}, verdict
 	}
 	const unit = "seats"
-	return policy.Claim{
+	return policy.Allocation{
 		Units:   []policy.Capacity{{Unit: unit, Capacity: l.Unit(unit).Used() + free}},
 		Amounts: []policy.Amount{{Unit: unit, Amount: seats}},
 	}, verdict

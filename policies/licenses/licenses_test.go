@@ -65,9 +65,9 @@ func TestSeveralFeatures(t *testing.T) {
 		t.Errorf("the ledgers are %v (%v), want %v", keys, err, want)
 	}
 	w.bind(t, p, needing("x", "all", "solver=2,mesh,cad=1"), "a")
-	expect(t, "with no cad left", w.claim(t, p, needing("x", "more", "solver, cad"), "a"), "NoFreeSeat 0/1 seats")
-	expect(t, "with no mesh left on the node", w.claim(t, p, needing("x", "mesh", "mesh"), "a"), "NoFreeNodeSeat 0/1 seats")
-	expect(t, "the solver that is left", w.claim(t, p, needing("x", "more", "solver"), "a"), "fits")
+	expect(t, "with no cad left", w.allocation(t, p, needing("x", "more", "solver, cad"), "a"), "NoFreeSeat 0/1 seats")
+	expect(t, "with no mesh left on the node", w.allocation(t, p, needing("x", "mesh", "mesh"), "a"), "NoFreeNodeSeat 0/1 seats")
+	expect(t, "the solver that is left", w.allocation(t, p, needing("x", "more", "solver"), "a"), "fits")
 }
 
 func TestNamespacesHaveLimits(t *testing.T) {
@@ -75,9 +75,9 @@ func TestNamespacesHaveLimits(t *testing.T) {
 	w := newWorld("a")
 	w.bind(t, p, needing("x", "first", "solver=2"), "a")
 	expect(t, "past the limit", w.filter(t, p, needing("x", "second", "solver=2"), "a"), "NamespaceLimit! 1/2 seats")
-	expect(t, "a claim past the limit", w.claim(t, p, needing("x", "second", "solver=2"), "a"), "NamespaceLimit! 1/2 seats")
-	expect(t, "up to the limit", w.claim(t, p, needing("x", "second", "solver"), "a"), "fits")
-	expect(t, "another namespace", w.claim(t, p, needing("y", "second", "solver=3"), "a"), "fits")
+	expect(t, "an allocation past the limit", w.allocation(t, p, needing("x", "second", "solver=2"), "a"), "NamespaceLimit! 1/2 seats")
+	expect(t, "up to the limit", w.allocation(t, p, needing("x", "second", "solver"), "a"), "fits")
+	expect(t, "another namespace", w.allocation(t, p, needing("y", "second", "solver=3"), "a"), "fits")
 	none := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 10, maxPerNamespace: 0}]}`)
 	expect(t, "a limit of 0", w.filter(t, none, needing("z", "first", "solver"), "a"), "NamespaceLimit! 0/1 seats")
 }
@@ -90,7 +90,7 @@ func TestSeatsOfPodsAreCountedOnce(t *testing.T) {
 		name         string
 		includesPods bool
 		used         string
-		claimed      time.Duration // before the server's reading
+		allocated    time.Duration // before the server's reading
 		want         string
 	}{
 		{"the server excludes pods", false, "5", time.Hour, "fits"},                        // 10 - 5 - 4
@@ -100,24 +100,24 @@ func TestSeatsOfPodsAreCountedOnce(t *testing.T) {
 		{"just checked out", true, "9", 5 * time.Minute, "fits"},                           // the shortest time that suffices
 		{"not checked out yet", true, "5", 5*time.Minute - time.Microsecond, "fits"},       // 10 - 5 - 4
 		{"possibly checked out", true, "6", 5*time.Minute - time.Microsecond, "NoFreeSeat 0/1 seats"},
-		{"claimed after the server counted", true, "6", -time.Second, "NoFreeSeat 0/1 seats"},
-		{"claimed, and never checked out", true, "0", time.Hour, "fits"},
+		{"allocated after the server counted", true, "6", -time.Second, "NoFreeSeat 0/1 seats"},
+		{"allocated, and never checked out", true, "0", time.Hour, "fits"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := policytest.Build(t, licenses.Type(), fmt.Sprintf(server, tc.includesPods))
 			w := newWorld("a")
-			w.now = policytest.Now.Add(-tc.claimed).Add(-time.Microsecond)
+			w.now = policytest.Now.Add(-tc.allocated).Add(-time.Microsecond)
 			w.signals = toldAt(w.now, map[string]string{"solver/total": "10", "solver/used": "0"})
 			w.bind(t, p, needing("x", "first", "solver=4"), "a")
 			w.signals = told(map[string]string{"solver/total": "10", "solver/used": tc.used})
 			pod := needing("x", "second", "solver")
 			expect(t, "Filter", w.filter(t, p, pod, "a"), tc.want)
-			expect(t, "Reserve", strings.Replace(w.claim(t, p, pod, "a"), "!", "", 1), strings.Replace(tc.want, "!", "", 1))
+			expect(t, "Reserve", strings.Replace(w.allocation(t, p, pod, "a"), "!", "", 1), strings.Replace(tc.want, "!", "", 1))
 		})
 	}
 }
 
-// No reading causes a panic, and an invalid reading allows no claim.
+// No reading causes a panic, and an invalid reading allows no allocation.
 func TestHostileServers(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, reservedSeats: 1, server: {signal: flexnet}}]}`)
 	for values, want := range map[[2]string]string{
@@ -135,7 +135,7 @@ func TestHostileServers(t *testing.T) {
 		w.signals = told(map[string]string{"solver/total": values[0], "solver/used": values[1]})
 		pod := needing("x", "p", "solver")
 		expect(t, fmt.Sprint(values), w.filter(t, p, pod, "a"), want)
-		expect(t, fmt.Sprint(values), strings.Replace(w.claim(t, p, pod, "a"), "!", "", 1), strings.Replace(want, "!", "", 1))
+		expect(t, fmt.Sprint(values), strings.Replace(w.allocation(t, p, pod, "a"), "!", "", 1), strings.Replace(want, "!", "", 1))
 	}
 }
 
@@ -147,8 +147,8 @@ func TestSeatsThatAreGone(t *testing.T) {
 	w.signals = told(map[string]string{"solver/total": "10", "solver/used": "0"})
 	w.bind(t, p, needing("x", "first", "solver=8"), "a")
 	w.signals = told(map[string]string{"solver/total": "10", "solver/used": "6"})
-	expect(t, "over-booked", w.claim(t, p, needing("x", "second", "solver"), "a"), "NoFreeSeat 0/1 seats")
-	expect(t, "a pod that has its seats", w.claim(t, p, needing("x", "first", "solver=8"), "a"), "fits")
+	expect(t, "over-booked", w.allocation(t, p, needing("x", "second", "solver"), "a"), "NoFreeSeat 0/1 seats")
+	expect(t, "a pod that has its seats", w.allocation(t, p, needing("x", "first", "solver=8"), "a"), "fits")
 	expect(t, "eight evicted seats are six", w.filter(t, p, needing("x", "second", "solver=5"), "a"), "NoFreeSeat! 0/5 seats")
 	expect(t, "four of them are left for pods", w.filter(t, p, needing("x", "second", "solver=4"), "a"), "NoFreeSeat 0/4 seats")
 }
@@ -159,7 +159,7 @@ func TestPreemption(t *testing.T) {
 	w := newWorld("a", "b", "c")
 	w.bind(t, p, needing("x", "here", "solver=2"), "a")
 	w.bind(t, p, needing("x", "there", "solver"), "b")
-	expect(t, "the claim of a pod on its way", w.claim(t, p, needing("x", "coming", "solver"), "a"), "fits")
+	expect(t, "the allocation of a pod on its way", w.allocation(t, p, needing("x", "coming", "solver"), "a"), "fits")
 	view := w.view()
 	without := func(node, pod string) *snapshot.Node {
 		return view.Node(node).Without(func(p *corev1.Pod) bool { return p.Name == pod })
@@ -176,7 +176,7 @@ func TestPreemption(t *testing.T) {
 	expect(t, "an unknown node", policytest.Says(prepare(t, p, two, view).Filter(snapshot.NewNode(&corev1.Node{}))), "NoFreeSeat! 0/2 seats")
 }
 
-// If nodes have their own seats, pods without a claim also hold seats.
+// If nodes have their own seats, pods without an allocation also hold seats.
 func TestNodesHaveSeats(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seatsPerNode: 3, nodeLabel: {key: gpu, values: [new]}}]}`)
 	w := newWorld("a")
@@ -184,7 +184,7 @@ func TestNodesHaveSeats(t *testing.T) {
 	before := needing("x", "before", "solver=2")
 	before.Spec.NodeName = "a"
 	w.pods = append(w.pods, before)
-	expect(t, "a claim with one left", w.claim(t, p, needing("x", "pod", "solver=2"), "a"), "NoFreeNodeSeat 1/2 seats")
+	expect(t, "an allocation with one left", w.allocation(t, p, needing("x", "pod", "solver=2"), "a"), "NoFreeNodeSeat 1/2 seats")
 	expect(t, "more than there are", w.filter(t, p, needing("x", "pod", "solver=4"), "a"), "TooFewNodeSeats! 3/4 seats")
 	w.bind(t, p, needing("x", "one", "solver"), "a")
 	expect(t, "the last seat", w.filter(t, p, needing("x", "two", "solver"), "a"), "NoFreeNodeSeat 0/1 seats")
@@ -204,10 +204,10 @@ func TestExplain(t *testing.T) {
 	c := prepare(t, p, needing("x", "new", "solver=2,cad,mesh,viewer"), view)
 	said := c.Explain(nil)
 	want := []string{
-		"cad: requests 1 seat of 2; 0 claimed by pods",
-		"solver: requests 2 seats of 30; 4 used by others (signal flexnet is stale for solver/used, 4 at 2026-01-01T12:00:00Z); 1 reserved; 25 claimed by pods: " +
+		"cad: requests 1 seat of 2; 0 allocated by pods",
+		"solver: requests 2 seats of 30; 4 used by others (signal flexnet is stale for solver/used, 4 at 2026-01-01T12:00:00Z); 1 reserved; 25 allocated by pods: " +
 			"y/q (3), x/p00 (1), x/p01 (1), x/p02 (1), x/p03 (1), x/p04 (1), x/p05 (1), x/p06 (1), and 15 more",
-		"viewer: requests 1 seat of 1; unknown how many are used by others (signal flexnet has no value for viewer/used); 0 claimed by pods",
+		"viewer: requests 1 seat of 1; unknown how many are used by others (signal flexnet has no value for viewer/used); 0 allocated by pods",
 	}
 	if !slices.Equal(said, want) {
 		t.Errorf("the explanation of the pod is\n%s\nwant\n%s", strings.Join(said, "\n"), strings.Join(want, "\n"))
@@ -238,16 +238,16 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// If the caller passes a ledger that the pod does not need, the policy claims nothing of it.
+// If the caller passes a ledger that the pod does not need, the policy allocates nothing of it.
 func TestForeignLedger(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 1}, {name: cad, seats: 1}]}`)
 	view := newWorld("a").view()
 	for _, text := range []string{"solver", "", "solver=x"} {
-		claim, verdict := p.(policy.Reserver).Reserve(policy.ReserveRequest{
+		allocation, verdict := p.(policy.Reserver).Reserve(policy.ReserveRequest{
 			Pod: needing("x", "p", text), Node: view.Node("a"), View: view, Ledger: &snapshot.Ledger{Resource: "licenses/cad"},
 		})
-		if verdict.Fits() || len(claim.Amounts) > 0 {
-			t.Errorf("%q gets %v of a ledger it does not need", text, claim)
+		if verdict.Fits() || len(allocation.Amounts) > 0 {
+			t.Errorf("%q gets %v of a ledger it does not need", text, allocation)
 		}
 	}
 }

@@ -67,7 +67,7 @@ type Server struct {
 	// out. Leave it false (the default) if you do not know: then a seat may count twice, but is
 	// never allocated twice.
 	UsedIncludesPods bool `json:"usedIncludesPods"`
-	// CheckoutDelay is how long after its claim a pod is certainly in the number of the server:
+	// CheckoutDelay is how long after its allocation a pod is certainly in the number of the server:
 	// the time to pull images, to start, to check out, and, for a file, until it is written again. A
 	// longer delay is safer. Needs UsedIncludesPods. Default 5m.
 	CheckoutDelay *metav1.Duration `json:"checkoutDelay" limits:"1s..24h"`

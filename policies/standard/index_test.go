@@ -199,7 +199,7 @@ func TestIndexEqualsFilterAndScore(t *testing.T) {
 			view := d.builder.View()
 			for i := range 4 {
 				pod := d.pod(fmt.Sprintf("pod-%d-%d", step, i))
-				if d.chance(8) { // one that may hold a claim, or is on a node
+				if d.chance(8) { // one that may hold an allocation, or is on a node
 					pod.UID = d.someUID()
 				}
 				cases++
@@ -285,7 +285,7 @@ func (d *clusterDraw) change() {
 		uid := d.someUID()
 		key := rapid.SampledFrom([]string{"aliyun.com/gpu-mem", "example.com/nic", "licenses/cad", "licenses/solver"}).Draw(d.T, "resource")
 		amount := int64(rapid.IntRange(1, 4).Draw(d.T, "amount"))
-		l := &snapshot.Ledger{Resource: key, Node: name, Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 16, Claims: []snapshot.LedgerClaim{{Pod: uid, Amount: amount}}}},
+		l := &snapshot.Ledger{Resource: key, Node: name, Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 16, Allocations: []snapshot.LedgerAllocation{{Pod: uid, Amount: amount}}}},
 			Pods: []snapshot.LedgerPod{{UID: uid, Namespace: "default", Name: string(uid), Node: name, At: time.Unix(1, 0)}}}
 		if key == "licenses/solver" {
 			l.Node, l.Units[0].Name = "", "seats"

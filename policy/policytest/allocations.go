@@ -1,88 +1,229 @@
 package policytest
 
 import (
+	"bytes"
 	"context"
-	"testing"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/ledger"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
 
-// allocations calls Cycles that are prepared after the Facts of the nodes are computed: a Fact that
-// is created for each pod would be computed again. It measures all cases together, because each
-// measurement stops the world. Only if there are allocations does it measure the calls one by one.
-func (s *suite) allocations() {
-	type known struct {
-		c *testCase
-		w *world
-	}
-	var all []known
-	for _, c := range s.cases {
-		w, prep := s.fresh(c, s.policy)
-		prep.evaluate(w.nodes, forward(len(w.nodes))) // from here on the Facts are computed
-		all = append(all, known{c, w})
-	}
-	callsOf := func(cases ...known) (calls []call) {
-		for _, k := range cases {
-			prep := prepare(context.Background(), s.policy, k.c.pod.DeepCopy(), k.w.view)
-			calls = append(calls, prep.calls(k.w.nodes)...)
-		}
-		return calls
-	}
-	if allocated(func() []call { return callsOf(all...) }) == 0 {
+// goneUnit is the name of a unit that no node has.
+const goneUnit = "policytest-gone"
+
+// allocations calls the policy for a pod that holds what Reserve chose for it, and for one that holds
+// the same amount of units that no longer exist.
+func (s *suite) allocations(c *testCase) {
+	reserver, ok := s.policy.(policy.Reserver)
+	if !ok || c.pod.UID == "" || c.cluster.strangers {
 		return
 	}
-	allowed := float64(s.options.Allocates.AtMost)
-	for _, k := range all {
-		for i, made := range callsOf(k) {
-			if n := fewest(allowed, func() []call { return callsOf(k)[i : i+1] }); n > allowed {
-				s.fail("allocations", k.c.name+", "+nodeName(made.node), "%s allocates %.0f times: compute it in Prepare, or in a snapshot.Fact that is created once, with the policy (go test -bench . -memprofile shows where)", made.what, n)
+	w, prep := s.fresh(c, s.policy)
+	filter, ok := prep.cycle.(policy.Filter)
+	if !ok {
+		return
+	}
+	for _, n := range w.nodes[:w.known] {
+		if n.Has(c.pod.UID) || !filter.Filter(n).Fits() {
+			continue
+		}
+		where := c.name + ", " + nodeName(n)
+		var chosen []*snapshot.Ledger
+		if crash := guard(func() { chosen = s.allocated(reserver, c.pod, where, w.view, n) }); crash != "" {
+			s.fail("survives", where, "Reserve %s", crash)
+			return
+		}
+		var gone []*snapshot.Ledger
+		for _, l := range chosen {
+			gone = append(gone, ofGoneUnits(l, c.pod.UID))
+		}
+		s.held(c, where+", with the allocation that Reserve chose", n.Name, chosen, true)
+		s.held(c, where+", with an allocation of units that are gone", n.Name, gone, false)
+		if c.cluster.name == givenNodes {
+			s.fill(reserver, c, where, n.Name, chosen)
+		}
+	}
+}
+
+// maxFill is how many more pods fill allocations from the same ledgers.
+const maxFill = 8
+
+// fill lets equal pods allocate from the same ledgers, until Filter rejects one. Then the pod with the
+// first allocation still fits, and Reserve chooses nothing for another one, even with a View in which
+// the ledgers are empty.
+func (s *suite) fill(reserver policy.Reserver, c *testCase, where, node string, ledgers []*snapshot.Ledger) {
+	empty, _ := s.fresh(c, s.policy)
+	for i := 0; i < maxFill && len(ledgers) > 0; i++ {
+		w := c.cluster.build(s.withLedgers(ledgers))
+		pod := c.pod.DeepCopy()
+		pod.UID, pod.Name = types.UID(fmt.Sprintf("policytest-%d", i)), fmt.Sprintf("policytest-%d", i)
+		after := fmt.Sprintf("%s, after %d allocations", where, i+1)
+		full := false
+		crash := guard(func() {
+			filter, ok := prepare(context.Background(), s.policy, pod, w.view).cycle.(policy.Filter)
+			if full = !ok || !filter.Filter(w.view.Node(node)).Fits(); !full {
+				ledgers = s.allocated(reserver, pod, after, w.view, w.view.Node(node))
+				return
 			}
+			for _, l := range ledgers {
+				s.choose(reserver, after, policy.ReserveRequest{Pod: pod, Node: empty.view.Node(node), Ledger: l, View: empty.view, At: l.LastAt.Add(time.Second)})
+			}
+		})
+		if crash != "" {
+			s.fail("survives", where, "called for more pods, it %s", crash)
+			return
+		}
+		if full {
+			s.held(c, after+", of which the first is its own", node, ledgers, true)
+			return
 		}
 	}
 }
 
-// call is a call of Filter or Score for a node.
-type call struct {
-	what string
-	node *snapshot.Node
-	make func()
-}
-
-// calls returns a call of Filter and one of Score for each node.
-func (r prepared) calls(nodes []*snapshot.Node) []call {
-	var all []call
-	filter, filters := r.cycle.(policy.Filter)
-	score, scores := r.cycle.(policy.Score)
-	for _, n := range nodes {
-		if filters {
-			all = append(all, call{"Filter", n, func() { filter.Filter(n) }})
+// withLedgers returns the extension of a View with these ledgers.
+func (s *suite) withLedgers(ledgers []*snapshot.Ledger) func(*snapshot.Builder) {
+	return func(b *snapshot.Builder) {
+		if s.options.Extend != nil {
+			s.options.Extend(b)
 		}
-		if scores {
-			all = append(all, call{"Score", n, func() { score.Score(n) }})
+		for _, l := range ledgers {
+			b.SetLedger(l)
 		}
 	}
-	return all
 }
 
-// fewest returns the fewest allocations of up to 20 measurements. What other goroutines and the
-// garbage collector allocate is in some of the measurements, but not in all.
-func fewest(allowed float64, calls func() []call) float64 {
-	n := allocated(calls)
-	for i := 1; i < 20 && n > allowed; i++ {
-		n = min(n, allocated(calls))
+// choose calls Reserve, checks what it returns, and returns the ledger with the allocation, as Outboard
+// writes it; nil if it cannot be written, or the policy chooses none.
+func (s *suite) choose(reserver policy.Reserver, where string, ask policy.ReserveRequest) (*snapshot.Ledger, policy.Verdict) {
+	before, _ := json.Marshal(ask.Ledger) // it has no value that cannot be marshaled
+	allocation, verdict := reserver.Reserve(ask)
+	again, verdictAgain := reserver.Reserve(ask)
+	if !reflect.DeepEqual(allocation, again) || verdict != verdictAgain {
+		s.fail("allocations", where, "Reserve returns first %+v, %s, then %+v, %s for the same request", allocation, describe(verdict), again, describe(verdictAgain))
 	}
-	return n
+	if after, _ := json.Marshal(ask.Ledger); !bytes.Equal(before, after) {
+		s.fail("read-only", where, "Reserve changed the ledger")
+	}
+	if !verdict.Fits() {
+		return nil, verdict
+	}
+	entry := snapshot.LedgerPod{UID: ask.Pod.UID, Namespace: ask.Pod.Namespace, Name: ask.Pod.Name, Node: ask.Node.Name}
+	next, _, err := ledger.Allocate(*ask.Ledger, entry, func(*snapshot.Ledger, time.Time) (policy.Allocation, error) { return allocation, nil }, ask.At)
+	for key, value := range allocation.Annotations {
+		if len(value) > snapshot.MaxAllocationAnnotation {
+			err = fmt.Errorf("annotation %q has %d bytes, the limit is %d", key, len(value), snapshot.MaxAllocationAnnotation)
+		}
+	}
+	if err != nil {
+		s.fail("allocations", where, "Reserve chose %+v: %v", allocation, err)
+		return nil, verdict
+	}
+	return &next, verdict
 }
 
-// allocated returns the allocations of calls of new Cycles. AllocsPerRun calls the function once
-// before it measures one call, and each call has Cycles of its own.
-func allocated(calls func() []call) float64 {
-	runs := [][]call{calls(), calls()}
-	return testing.AllocsPerRun(1, func() {
-		for _, call := range runs[0] {
-			call.make()
+// allocated returns the ledgers with what the pod would allocate on the node, on which it fits; none if
+// it would not get everything.
+func (s *suite) allocated(reserver policy.Reserver, pod *corev1.Pod, where string, view *snapshot.View, n *snapshot.Node) []*snapshot.Ledger {
+	keys, err := reserver.Ledgers(pod, n)
+	if err != nil {
+		return nil
+	}
+	var ledgers []*snapshot.Ledger
+	for _, key := range keys {
+		if key.Resource == "" {
+			s.fail("allocations", where, "Ledgers returns a key without a Resource")
+			return nil
 		}
-		runs = runs[1:]
+		l := view.Ledger(key)
+		if l == nil {
+			l = &snapshot.Ledger{Resource: key.Resource, Node: key.Node}
+		}
+		next, verdict := s.choose(reserver, where, policy.ReserveRequest{Pod: pod, Node: n, Ledger: l, View: view, At: l.LastAt.Add(time.Second)})
+		if !verdict.Fits() {
+			s.fail("allocations", where, "the pod fits by Filter, but Reserve returns %s for the same ledger", describe(verdict))
+		}
+		if next == nil {
+			return nil
+		}
+		ledgers = append(ledgers, next)
+	}
+	return ledgers
+}
+
+// ofGoneUnits returns a copy of the ledger with the pod's allocations moved to a unit that does not
+// exist.
+func ofGoneUnits(l *snapshot.Ledger, uid types.UID) *snapshot.Ledger {
+	var sum int64
+	for i := range l.Units {
+		sum = snapshot.AddAmounts(sum, l.Units[i].Amount(uid))
+	}
+	moved := *l
+	moved.Units = slices.Clone(l.Without(func(other types.UID) bool { return other == uid }).Units)
+	moved.Units = append(moved.Units, snapshot.LedgerUnit{Name: goneUnit, Allocations: []snapshot.LedgerAllocation{{Pod: uid, Amount: sum}}})
+	return &moved
+}
+
+// held compares Filter's verdict about a pod with these allocations with what ValidateAllocation and Reserve
+// return.
+func (s *suite) held(c *testCase, where, node string, ledgers []*snapshot.Ledger, asChosen bool) {
+	if len(ledgers) == 0 {
+		return
+	}
+	w := c.cluster.build(s.withLedgers(ledgers))
+	n := w.view.Node(node)
+	want := true
+	crash := guard(func() {
+		for _, l := range ledgers {
+			want = s.usable(c, where, w.view, n, l, asChosen) && want
+		}
 	})
+	if crash != "" {
+		s.fail("survives", where, "called for the allocation, it %s", crash)
+		return
+	}
+	got := prepare(context.Background(), s.policy, c.pod.DeepCopy(), w.view).evaluate([]*snapshot.Node{n}, forward(1))
+	if got.panicked != "" {
+		s.fail("survives", where, "%s", got.panicked)
+		return
+	}
+	if len(got.verdicts) == 0 || got.verdicts[0].Fits() != want {
+		said := "nothing"
+		if len(got.verdicts) > 0 {
+			said = describe(got.verdicts[0])
+		}
+		s.fail("allocations", where, "the pod can be bound: %t, but Filter returns %s", want, said)
+	}
+}
+
+// usable reports whether the pod can be bound with its allocations in the ledger, or with what Reserve
+// would choose instead.
+func (s *suite) usable(c *testCase, where string, view *snapshot.View, n *snapshot.Node, l *snapshot.Ledger, asChosen bool) bool {
+	validator, ok := s.policy.(policy.AllocationValidator)
+	if !ok {
+		return true
+	}
+	ask := policy.ReserveRequest{Pod: c.pod, Node: n, Ledger: l, View: view, At: l.LastAt}
+	after, verdict := validator.ValidateAllocation(ask)
+	if slices.Contains(after, c.pod.UID) {
+		s.fail("allocations", where, "ValidateAllocation returns the pod itself as one to bind before it")
+	}
+	if verdict.Fits() {
+		return true
+	}
+	if asChosen {
+		s.fail("allocations", where, "ValidateAllocation returns %s for what Reserve has just chosen", describe(verdict))
+	}
+	s.reason(where, verdict.Reason)
+	ask.Ledger = l.Without(func(uid types.UID) bool { return uid == c.pod.UID })
+	_, verdict = s.policy.(policy.Reserver).Reserve(ask)
+	return verdict.Fits()
 }

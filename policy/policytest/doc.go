@@ -43,13 +43,13 @@
 //   - cancelled: with a canceled context, Prepare returns an error or the usual Cycle.
 //   - without: a node of the View gets the same results as an equal one of snapshot.NewNode, and
 //     those for Node.Without do not depend on the pods that the View has for the node's name.
-//   - claims: where a pod fits, Reserve chooses for it, the same for the same request, never more than the ledger of the
+//   - allocations: where a pod fits, Reserve chooses for it, the same for the same request, never more than the ledger of the
 //     request has left, even if the View is older, and no more units and annotations than a ledger can hold. A pod that holds what Reserve chose for it fits on the node, and can use it. A pod
-//     that holds a claim of units that are gone fits, unless ValidateClaim and Reserve both reject
+//     that holds an allocation of units that are gone fits, unless ValidateAllocation and Reserve both reject
 //     it.
 //   - rows: ScoreRows returns the same scores as Score for the nodes of the View.
 //   - signature: Cycles with the same Signature return the same results for a node, for any pod and View for which they
-//     were prepared, except for a pod that is on the node or has claims in its ledgers.
+//     were prepared, except for a pod that is on the node or has allocations in its ledgers.
 //   - concurrent: eight goroutines get the same results concurrently. Run the test with -race to
 //     find data races. This rule comes last, and is not checked for a policy that violates another
 //     rule.

@@ -38,7 +38,7 @@ func (s *suite) methods(what any, optional ...reflect.Type) {
 }
 
 func (s *suite) policyMethods(p policy.Policy) {
-	s.methods(p, reflect.TypeFor[policy.InputReader](), reflect.TypeFor[policy.Reserver](), reflect.TypeFor[policy.ClaimValidator]())
+	s.methods(p, reflect.TypeFor[policy.InputReader](), reflect.TypeFor[policy.Reserver](), reflect.TypeFor[policy.AllocationValidator]())
 }
 
 func (s *suite) cycleMethods(c policy.Cycle) {

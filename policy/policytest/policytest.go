@@ -202,7 +202,7 @@ func (s *suite) exercised() {
 
 func (s *suite) checkRules() {
 	rules := []func(*testCase){
-		s.verdicts, s.explanations, s.repeatable, s.readOnly, s.scoreRange, s.cancelled, s.without, s.claims, s.scoreRows,
+		s.verdicts, s.explanations, s.repeatable, s.readOnly, s.scoreRange, s.cancelled, s.without, s.allocations, s.scoreRows,
 	}
 	for _, rule := range rules {
 		for _, c := range s.cases {
@@ -210,7 +210,7 @@ func (s *suite) checkRules() {
 		}
 	}
 	s.signatures()
-	s.allocations()
+	s.allocatesNothing()
 	// A policy that writes to shared memory may crash the process when it is called concurrently,
 	// and the failures found so far would be lost.
 	if len(s.failures) > 0 {

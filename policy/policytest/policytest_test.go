@@ -96,8 +96,8 @@ func (*pointerScore) Score(*snapshot.Node) int64 { return 1 }
 // halfReserver has one of the two methods of policy.Reserver.
 type halfReserver struct{ prepareFunc }
 
-func (halfReserver) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	return policy.Claim{}, policy.Verdict{}
+func (halfReserver) Reserve(policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
+	return policy.Allocation{}, policy.Verdict{}
 }
 
 type normalizeOnly struct{}
@@ -465,7 +465,7 @@ func TestBrokenPoliciesFail(t *testing.T) {
 		},
 		{
 			name: "reserves nowhere", rule: "methods", policy: halfReserver{cycleOf(filterFunc(atMostOne)).(prepareFunc)},
-			says: "must have Ledgers(*v1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) and Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict)",
+			says: "must have Ledgers(*v1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) and Reserve(policy.ReserveRequest) (policy.Allocation, policy.Verdict)",
 		},
 		{
 			name: "signs all sizes alike", rule: "signature", says: "with other numbers in labels and annotations",

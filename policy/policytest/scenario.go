@@ -55,7 +55,7 @@ const (
 //
 // config.yaml is the policy's configuration, pods.yaml the pods on the nodes, pod.yaml the pod to
 // place; only pod.yaml is required. signals.yaml holds the signals of the View, in the form of
-// [Signals], and devices.yaml the devices and the claims of them, in the form of [Devices].
+// [Signals], and devices.yaml the devices and the allocations of them, in the form of [Devices].
 // allocates.txt permits allocations, as in "2: it boxes numbers" ([Allocates]). As in the engine,
 // nodes that do not fit get no score, the scores of the others are normalized together, and
 // NoOpinion is replaced. "!" after a verdict means that it is unresolvable. Instead of a table,

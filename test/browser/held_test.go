@@ -8,7 +8,7 @@ import (
 	"outboard.dev/outboard/internal/ui"
 )
 
-// A claim links to the unit that it holds, whatever the units are called.
+// An allocation links to the unit that it holds, whatever the units are called.
 func TestHeldLinksToUnits(t *testing.T) {
 	f := cluster()
 	b, at := browse(t, f)

@@ -227,8 +227,8 @@ func TestStates(t *testing.T) {
 		"ledgers and pods": {func(f *fixture) {
 			f.held.Findings = []ui.HeldFinding{{Finding: audit.Finding{Kind: "Orphan", Resource: gpuMemory, Node: "gpu-h100-0001", Unit: "3"}}}
 		}, "held", "found 1 difference"},
-		"never audited":         {func(f *fixture) { f.held.Audited = time.Time{} }, "held", "The first audit has not ended."},
-		"held, without a claim": {func(f *fixture) { f.held.Rows[0].Unclaimed, f.held.Rows[0].Unit = true, "" }, "held", "1 pod without a claim"},
+		"never audited":               {func(f *fixture) { f.held.Audited = time.Time{} }, "held", "The first audit has not ended."},
+		"held, without an allocation": {func(f *fixture) { f.held.Rows[0].Unallocated, f.held.Rows[0].Unit = true, "" }, "held", "1 pod without an allocation"},
 		"held, before the unit is known": {func(f *fixture) {
 			f.late, f.held.Rows[0].Amount, f.held.Rows[0].Since = true, 12345, time.Time{}
 		}, "held", "12,345 GiB"},

@@ -287,7 +287,7 @@ func (w *world) reject(pod *corev1.Pod, all, called int, excluded map[string]int
 	w.set(waits)
 }
 
-// bind claims what the pod requests on the node, and binds it. It fails if the pod does not fit.
+// bind allocates what the pod requests on the node, and binds it. It fails if the pod does not fit.
 func (w *world) bind(pod *corev1.Pod, view *snapshot.View, node *snapshot.Node) error {
 	b := binder.Binder{Engine: w.engine, Ledgers: w}
 	reserved, err := b.Reserve(context.Background(), pod, binder.Target{View: view, Node: node})
@@ -306,7 +306,7 @@ func (w *world) bind(pod *corev1.Pod, view *snapshot.View, node *snapshot.Node) 
 	return nil
 }
 
-// end removes the pod with its claims.
+// end removes the pod with its allocations.
 func (w *world) end(pod *corev1.Pod) {
 	delete(w.pods, pod.Namespace+"/"+pod.Name)
 	w.builder.DeletePod(pod.UID)
@@ -325,13 +325,13 @@ func (w *world) setLedger(key snapshot.LedgerKey, l snapshot.Ledger) {
 	w.builder.SetLedger(&l)
 }
 
-// Claim implements engine.Ledgers.
-func (w *world) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+// Allocation implements engine.Ledgers.
+func (w *world) Allocate(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
 	l, known := w.ledgers[key]
 	if !known {
 		l = snapshot.Ledger{Resource: key.Resource, Node: key.Node}
 	}
-	next, held, err := ledger.Claim(l, snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: "1"}, choose, w.now)
+	next, held, err := ledger.Allocate(l, snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: "1"}, choose, w.now)
 	if err == nil {
 		w.setLedger(key, next)
 	}

@@ -35,7 +35,7 @@ type apiServer struct {
 	trap    *trap
 	ledgers map[string]*ledger.Object // as last written by the replica
 	refused map[string]bool           // pods of which a Binding was rejected, by name
-	// forgetful: ledgers are not stored, so replicas allocate what they have not claimed.
+	// forgetful: ledgers are not stored, so replicas allocate what they have not allocated.
 	forgetful bool
 }
 
@@ -197,14 +197,14 @@ func (a *apiServer) forgets() bool {
 	return a.forgetful
 }
 
-// forgetClaims stores no ledgers from now on.
-func (a *apiServer) forgetClaims() {
+// forgetAllocations stores no ledgers from now on.
+func (a *apiServer) forgetAllocations() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.forgetful = true
 }
 
-// forget accepts a ledger, and responds with one that has no claims.
+// forget accepts a ledger, and responds with one that has no allocations.
 func forget(w http.ResponseWriter, object *ledger.Object) {
 	object.Spec.Units, object.Spec.Pods = nil, nil
 	object.UID, object.ResourceVersion = uuid.NewUUID(), object.ResourceVersion+"1"

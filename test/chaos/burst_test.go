@@ -54,7 +54,7 @@ extenders:
 const perSecond = 250
 
 // If pods are created faster than Outboard may send requests, all are bound in the end, and after the next sweep each
-// has only its own claim: if the API server does not respond to a Binding or its withdrawal, the pod may be bound to
+// has only its own allocation: if the API server does not respond to a Binding or its withdrawal, the pod may be bound to
 // another node first. An API server on a busy machine may leave the outcome of a Binding unknown; that
 // Outboard's own limit does not is tested in cluster, without real time.
 func TestBurst(t *testing.T) {
@@ -113,9 +113,9 @@ func TestBurst(t *testing.T) {
 		t.Fatal(err)
 	}
 	binds := func(outcome string) float64 { return metrics.Sum("outboard_cluster_binds_total", "outcome", outcome) }
-	t.Logf("%d pods created in %v, all bound after %v; throttled %.0f times, %.0f Bindings not sent, %.0f of unknown outcome, %.0f claims written\n%s",
+	t.Logf("%d pods created in %v, all bound after %v; throttled %.0f times, %.0f Bindings not sent, %.0f of unknown outcome, %.0f allocations written\n%s",
 		b.pods, created.Round(100*time.Millisecond), took.Round(100*time.Millisecond), binds("throttled"), binds("not_sent"), binds("unknown"),
-		metrics.Sum("outboard_ledger_claims_total", "outcome", "success"), final)
+		metrics.Sum("outboard_ledger_allocations_total", "outcome", "success"), final)
 }
 
 // create creates the pods at a steady rate, or as fast as the API server accepts them.

@@ -300,7 +300,7 @@ func TestChaos(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("%s in %v, %.1f bindings/s\n%s%d audits on the way found nothing overallocated; at the end:\n"+
-		"%d pods that nobody tried to bind again had lost a claim\n%s",
+		"%d pods that nobody tried to bind again had lost an allocation\n%s",
 		load.status(), took.Round(time.Second), float64(load.bound)/took.Seconds(), plan.report(), audits.Load(), takenBack, final)
 	c.checkGuests(load)
 }
@@ -340,11 +340,11 @@ func (c *scene) tell(ctx context.Context, started time.Time, l *load, p *plan) {
 	}
 }
 
-// awaitReleases waits until replicas have released unneeded claims: then the audit must find nothing. It
+// awaitReleases waits until replicas have released unneeded allocations: then the audit must find nothing. It
 // returns the output of the audit.
 func (c *scene) awaitReleases() string {
 	c.t.Helper()
-	// Replicas release claims of deleted pods within two checks, 5 s apart, and claims of pods that
+	// Replicas release allocations of deleted pods within two checks, 5 s apart, and allocations of pods that
 	// stay unbound a while later.
 	for until := time.Now().Add(c.scale.reclaimAfter + 3*time.Minute); ; { // much longer than it takes on a slow machine
 		findings, err := c.audit("--grace", c.scale.reclaimAfter.String())
@@ -380,13 +380,13 @@ func (c *scene) checkGuests(l *load) {
 	}
 }
 
-// The same test must fail if replicas do not see what they have claimed; otherwise it would prove
+// The same test must fail if replicas do not see what they have allocated; otherwise it would prove
 // nothing.
-func TestAuditFindsWhatUnclaimedBindingsOversell(t *testing.T) {
+func TestAuditFindsWhatUnallocatedBindingsOversell(t *testing.T) {
 	s := small
 	c := open(t, s)
 	for _, r := range c.replicas {
-		r.api.forgetClaims()
+		r.api.forgetAllocations()
 	}
 	plan := newPlan(scale{})
 	load := newLoad(c.Client, s, func() bool { return true })

@@ -204,7 +204,7 @@ func histories(records []*record, observations []observation, now time.Time) (ma
 // builder makes histories of records.
 type builder struct {
 	known   map[string]versions
-	named   map[string]map[string]bool // pods that have ever had a claim, by ledger
+	named   map[string]map[string]bool // pods that have ever had an allocation, by ledger
 	forever int64                      // after all that is known, in microseconds
 	lost    map[string]int64           // when the first write of each ledger whose outcome is unknown arrived
 	all     map[string][]porcupine.Operation
@@ -272,7 +272,7 @@ func (b *builder) add(r *record) error {
 	case binding != nil:
 		concerned, wants := 0, requestOf(b.requested, r.pod())
 		for name, versions := range b.known {
-			if wants.claims(&versions[0].Spec, binding.Target.Name) {
+			if wants.allocations(&versions[0].Spec, binding.Target.Name) {
 				b.append(name, operation{kind: bind, pod: r.pod(), annotations: binding.Annotations, unknown: r.unknown()}, sent, done)
 				concerned++
 			}
@@ -302,10 +302,10 @@ func (b *builder) write(version int64, former, next *ledger.Object, sent, done i
 		sent = min(sent, lost)
 	}
 	before, held := holders(former), holders(next)
-	op := operation{kind: write, claims: map[holding]int64{}, releases: map[holding]int64{}, held: held, planned: map[string]map[string]string{}}
+	op := operation{kind: write, allocations: map[holding]int64{}, releases: map[holding]int64{}, held: held, planned: map[string]map[string]string{}}
 	for h, amount := range held {
 		if before[h] != amount {
-			op.claims[h] = amount
+			op.allocations[h] = amount
 		}
 	}
 	for h, amount := range before {
@@ -329,7 +329,7 @@ func (b *builder) append(name string, op operation, sent, done int64) {
 	b.all[name] = append(b.all[name], porcupine.Operation{ClientId: client, Input: op, Call: sent, Return: done})
 }
 
-// holders returns who has claimed how much.
+// holders returns who has allocated how much.
 func holders(o *ledger.Object) map[holding]int64 {
 	names := map[string]string{}
 	for i := range o.Spec.Pods {
@@ -337,7 +337,7 @@ func holders(o *ledger.Object) map[holding]int64 {
 	}
 	held := map[holding]int64{}
 	for _, u := range o.Spec.Units {
-		for _, c := range u.Claims {
+		for _, c := range u.Allocations {
 			held[holding{cmp.Or(names[string(c.Pod)], string(c.Pod)), u.Name}] += c.Amount
 		}
 	}

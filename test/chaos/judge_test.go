@@ -135,17 +135,17 @@ const scriptedNode = "node-00"
 
 var scriptedLedger = ledger.Name(snapshot.LedgerKey{Resource: memoryResource, Node: scriptedNode})
 
-// ledger returns a ledger in which each pod has a claim of more than half of GPU 0.
+// ledger returns a ledger in which each pod has an allocation of more than half of GPU 0.
 func (s *script) ledger(version int, pods ...string) map[string]any {
-	var named, claims []any
+	var named, allocations []any
 	for _, p := range pods {
 		named = append(named, map[string]any{"uid": "uid-" + p, "namespace": "default", "name": p, "annotations": onGPU("0")})
-		claims = append(claims, map[string]any{"pod": "uid-" + p, "amount": 10})
+		allocations = append(allocations, map[string]any{"pod": "uid-" + p, "amount": 10})
 	}
 	return map[string]any{
 		"metadata": map[string]any{"name": scriptedLedger, "resourceVersion": strconv.Itoa(version)},
 		"spec": map[string]any{
-			"resource": memoryResource, "node": scriptedNode, "pods": named, "units": []any{map[string]any{"name": "0", "capacity": 10, "claims": claims}},
+			"resource": memoryResource, "node": scriptedNode, "pods": named, "units": []any{map[string]any{"name": "0", "capacity": 10, "allocations": allocations}},
 		},
 	}
 }
@@ -241,13 +241,13 @@ func TestJudge(t *testing.T) {
 			s.write(1, 2, "a")
 			s.write(1, 3, "b")
 		}, final: []string{"b"}},
-		{name: "a claim released before the pod is deleted", wrong: true, play: func(s *script) {
+		{name: "an allocation released before the pod is deleted", wrong: true, play: func(s *script) {
 			s.write(1, 2, "a")
 			s.bind("a", onGPU("0"))
 			s.write(2, 3)
 			s.deletePod("a", 0)
 		}},
-		{name: "a pod bound with other annotations than those of its claim", wrong: true, play: func(s *script) {
+		{name: "a pod bound with other annotations than those of its allocation", wrong: true, play: func(s *script) {
 			s.write(1, 2, "a")
 			s.bind("a", onGPU("1"))
 		}, final: []string{"a"}},

@@ -173,7 +173,7 @@ func (c *crowd) step(ctx context.Context) (done bool, err error) {
 	return !wanted && waiting == 0, err
 }
 
-// resize doubles or halves the CPU of the pod. Its claims stay as they are: they are of extended resources, and Kubernetes resizes CPU and
+// resize doubles or halves the CPU of the pod. Its allocations stay as they are: they are of extended resources, and Kubernetes resizes CPU and
 // memory only.
 func (c *crowd) resize(ctx context.Context, pod *corev1.Pod) error {
 	cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()

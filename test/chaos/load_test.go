@@ -68,7 +68,7 @@ func newLoad(client kubernetes.Interface, s scale, goOn func() bool) *load {
 const abandonedNamespace = "kube-system"
 
 // abandon creates pods whose scheduler does not wait for the response and never retries, like one
-// that crashes, until ctx ends. Replicas must release their claims when they stay unbound, while a
+// that crashes, until ctx ends. Replicas must release their allocations when they stay unbound, while a
 // Binding may still be in progress. abandon deletes each pod after a while.
 func (l *load) abandon(ctx context.Context, service string, after time.Duration) {
 	for n := 0; ; n++ {
@@ -100,7 +100,7 @@ func (l *load) abandon(ctx context.Context, service string, after time.Duration)
 	}
 }
 
-// takenBack counts the remaining abandoned pods that have lost a claim.
+// takenBack counts the remaining abandoned pods that have lost an allocation.
 func (l *load) takenBack(ctx context.Context) (n int, err error) {
 	list, err := l.client.CoreV1().Pods(abandonedNamespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

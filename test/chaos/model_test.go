@@ -7,14 +7,14 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// holding is what a pod has claimed of a unit.
+// holding is what a pod has allocated of a unit.
 type holding struct{ pod, unit string }
 
 // kind is what an operation is about.
 type kind int
 
 const (
-	write kind = iota // of the ledger: claims and releases
+	write kind = iota // of the ledger: allocations and releases
 	bind              // of a pod to the node of the ledger
 	end               // of a pod: it has ended, or is deleted
 )
@@ -22,19 +22,19 @@ const (
 // operation is one request that the API server accepted or whose outcome is unknown. Rejected requests have no effect.
 type operation struct {
 	kind kind
-	// claims and releases are how a write changes what its sender has read, and held is what the ledger contains
+	// allocations and releases are how a write changes what its sender has read, and held is what the ledger contains
 	// after it.
-	claims, releases, held map[holding]int64
-	planned                map[string]map[string]string // by a write: the annotations that each pod's Binding must have
-	pod                    string                       // of bind and end
-	annotations            map[string]string            // of bind
-	unknown                bool                         // the operation may also have no effect
+	allocations, releases, held map[holding]int64
+	planned                     map[string]map[string]string // by a write: the annotations that each pod's Binding must have
+	pod                         string                       // of bind and end
+	annotations                 map[string]string            // of bind
+	unknown                     bool                         // the operation may also have no effect
 }
 
 // state is a ledger, and what became of its pods. It is immutable.
 type state struct {
 	held  map[holding]int64
-	pods  map[string]map[string]string // with claims, and the annotations that their Bindings must have
+	pods  map[string]map[string]string // with allocations, and the annotations that their Bindings must have
 	bound map[string]bool              // pods that have not ended
 }
 
@@ -66,11 +66,11 @@ func (s state) step(op operation, capacity int64) (state, bool) {
 	case write:
 		for h, amount := range op.releases {
 			if next.held[h] != amount || s.bound[h.pod] {
-				return s, false // a pod on a node keeps its claim
+				return s, false // a pod on a node keeps its allocation
 			}
 			delete(next.held, h)
 		}
-		for h, amount := range op.claims {
+		for h, amount := range op.allocations {
 			if next.held[h] != 0 {
 				return s, false
 			}
@@ -104,7 +104,7 @@ func (op operation) String() string {
 	text := ""
 	switch op.kind {
 	case write:
-		text = fmt.Sprintf("write: claims %v, releases %v", op.claims, op.releases)
+		text = fmt.Sprintf("write: allocations %v, releases %v", op.allocations, op.releases)
 	case bind:
 		text = fmt.Sprintf("bind %s with %v", op.pod, op.annotations)
 	case end:

@@ -33,8 +33,8 @@ type request struct{ memory, whole, seats, devices int64 }
 
 func (r request) gpus() bool { return r.memory != 0 || r.whole != 0 }
 
-// claims reports whether the pod must have a claim in the ledger when it is bound to the node.
-func (r request) claims(l *snapshot.Ledger, node string) bool {
+// allocations reports whether the pod must have an allocation in the ledger when it is bound to the node.
+func (r request) allocations(l *snapshot.Ledger, node string) bool {
 	switch {
 	case l.Node == "":
 		return r.seats > 0

@@ -20,7 +20,7 @@ import (
 // points a replica changes nothing outside its process.
 var points = []string{"before-ledger-write", "after-ledger-write", "before-binding", "after-binding"}
 
-// rare points occur only if the API server rejects a Binding, or the replica releases a claim
+// rare points occur only if the API server rejects a Binding, or the replica releases an allocation
 // because its pod stays unbound.
 var rare = []string{"before-release", "after-release", "before-touch", "after-touch"}
 
@@ -143,7 +143,7 @@ type replica struct {
 	away    atomic.Bool // it is not ready, so a Service sends it no calls
 }
 
-// reachTime is the timeout for a point. If the point needs an old claim, the claim is old after the
+// reachTime is the timeout for a point. If the point needs an old allocation, the allocation is old after the
 // replica has seen it for the reclaim time, and the replica checks every 5 s.
 const reachTime = 8 * time.Second
 

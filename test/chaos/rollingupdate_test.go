@@ -251,7 +251,7 @@ func TestRollingUpdate(t *testing.T) {
 	for i := range 20 {
 		names = append(names, nodeName(i))
 		nodes = append(nodes, controlplane.NodeSpec{Name: nodeName(i), Resources: map[string]string{
-			// Large GPUs: replicas release the claims of deleted pods with a delay, and no bind call may
+			// Large GPUs: replicas release the allocations of deleted pods with a delay, and no bind call may
 			// fail for lack of room.
 			"aliyun.com/gpu-count": "8", "aliyun.com/gpu-mem": fmt.Sprint(8 * 100 * cardSize),
 		}}.Node())

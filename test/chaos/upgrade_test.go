@@ -29,7 +29,7 @@ type upgrade struct {
 }
 
 // Two replicas are upgraded one after the other, and rolled back, and each is killed in the middle
-// of binding pods. No pod loses its claim, nothing is allocated twice, and nothing is leaked.
+// of binding pods. No pod loses its allocation, nothing is allocated twice, and nothing is leaked.
 func TestUpgrade(t *testing.T) {
 	s := small
 	u := &upgrade{scene: open(t, s)}
@@ -61,11 +61,11 @@ func TestUpgrade(t *testing.T) {
 }
 
 // replace kills a replica in the middle of binding pods, and starts it with another binary. No pod
-// that was bound before changes its claim.
+// that was bound before changes its allocation.
 func (u *upgrade) replace(r, other *replica, to, point string) {
 	u.t.Helper()
-	before := u.claims()
-	reached := r.api.arm(point, 2) // pods that wait for a ledger are claimed together, so there may be no third write
+	before := u.allocations()
+	reached := r.api.arm(point, 2) // pods that wait for a ledger are allocated together, so there may be no third write
 	other.away.Store(true)         // all calls go to the replica that will be killed
 	u.service.Cut()
 	pods := u.createPods()
@@ -84,14 +84,14 @@ func (u *upgrade) replace(r, other *replica, to, point string) {
 		u.t.Fatal(err)
 	}
 	u.bound(pods)
-	after := u.claims()
-	for uid, claim := range before {
-		if after[uid] != claim {
-			u.t.Errorf("a pod had the claim %q before the replica was replaced, and has %q", claim, after[uid])
+	after := u.allocations()
+	for uid, allocation := range before {
+		if after[uid] != allocation {
+			u.t.Errorf("a pod had the allocation %q before the replica was replaced, and has %q", allocation, after[uid])
 		}
 	}
 	if len(after) != len(before)+batch {
-		u.t.Errorf("%d pods have claims, want %d and %d", len(after), len(before), batch)
+		u.t.Errorf("%d pods have allocations, want %d and %d", len(after), len(before), batch)
 	}
 }
 
@@ -152,9 +152,9 @@ func (u *upgrade) pods() []corev1.Pod {
 	return list.Items
 }
 
-// claims returns what each bound pod has claimed on its node, as text. On another node it may still have the claim of a bind call that a
+// allocations returns what each bound pod has allocated on its node, as text. On another node it may still have the allocation of a bind call that a
 // killed replica did not finish.
-func (u *upgrade) claims() map[types.UID]string {
+func (u *upgrade) allocations() map[types.UID]string {
 	u.t.Helper()
 	data, err := u.Client.Discovery().RESTClient().Get().AbsPath(ledgersPath).Do(u.ctx).Raw()
 	if err != nil {
@@ -172,7 +172,7 @@ func (u *upgrade) claims() map[types.UID]string {
 	for i := range list.Items {
 		spec := &list.Items[i].Spec
 		for _, unit := range spec.Units {
-			for _, c := range unit.Claims {
+			for _, c := range unit.Allocations {
 				if nodes[c.Pod] == spec.Node {
 					all[c.Pod] += fmt.Sprintf("%d of GPU %s on %s;", c.Amount, unit.Name, spec.Node)
 				}

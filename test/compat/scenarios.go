@@ -169,9 +169,9 @@ func (s *scene) preempt(ctx context.Context) (string, error) {
 	return passed, nil
 }
 
-// A bound pod has a claim in a ledger, and the annotation with its GPU.
+// A bound pod has an allocation in a ledger, and the annotation with its GPU.
 func (s *scene) bind(ctx context.Context) (string, error) {
-	pod, err := s.bound(ctx, gpuPod("claims", 3, ""))
+	pod, err := s.bound(ctx, gpuPod("allocations", 3, ""))
 	if err != nil {
 		return "", err
 	}
@@ -181,15 +181,15 @@ func (s *scene) bind(ctx context.Context) (string, error) {
 	}
 	for i := range ledgers {
 		for _, unit := range ledgers[i].Spec.Units {
-			for _, claim := range unit.Claims {
-				if claim.Pod == pod.UID && claim.Amount == 3 && unit.Name == pod.Annotations[gpuAnnotation] {
+			for _, allocation := range unit.Allocations {
+				if allocation.Pod == pod.UID && allocation.Amount == 3 && unit.Name == pod.Annotations[gpuAnnotation] {
 					_, err := s.command(ctx, "audit", "--kubeconfig", s.Kubeconfig(), "--recheck", "10s")
 					return passed, err
 				}
 			}
 		}
 	}
-	return "", fmt.Errorf("no claim of 3 units of GPU %q is in the ledgers", pod.Annotations[gpuAnnotation])
+	return "", fmt.Errorf("no allocation of 3 units of GPU %q is in the ledgers", pod.Annotations[gpuAnnotation])
 }
 
 // A pod waits for a license seat, and kube-scheduler does not retry it. When somebody outside the cluster returns the seat,

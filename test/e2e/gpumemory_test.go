@@ -57,7 +57,7 @@ func TestEveryContainerGetsItsGPU(t *testing.T) {
 		chosen := p.Annotations[GPUIndex]
 		used[chosen]++
 		if got := node.served[p.UID]; got != chosen {
-			t.Errorf("pod %s has a claim of GPU %s, and its container runs on %s", p.Name, chosen, got)
+			t.Errorf("pod %s has an allocation of GPU %s, and its container runs on %s", p.Name, chosen, got)
 		}
 	}
 	for card := range cards {
@@ -158,7 +158,7 @@ func TestPreemptFreesOneGPU(t *testing.T) {
 }
 
 // Outboard replaces the gpushare extender, whose pods are already on the node: another tool has
-// bound them, with the same annotations, and without claims. They count; and a GPU that the device
+// bound them, with the same annotations, and without allocations. They count; and a GPU that the device
 // plugin marks as unhealthy gets no pods until it is healthy.
 func TestTakesOverFromGPUShare(t *testing.T) {
 	th := theater.Open(t)

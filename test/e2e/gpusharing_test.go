@@ -25,7 +25,7 @@ func TestGPUSharingExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sharing, claims := readPage(th, "sharing-gpus"), readPage(th, "claims")
+	sharing, allocations := readPage(th, "sharing-gpus"), readPage(th, "allocations")
 	where := map[string]string{
 		"notebook-1": "small 0", "notebook-2": "small 0", "notebook-3": "small 1", "inference": "large 0",
 		"whole": "mixed 1", "training": "mixed 0", "too-late": " ",
@@ -61,13 +61,13 @@ func TestGPUSharingExample(t *testing.T) {
 	}
 	for line := range strings.Lines(string(ledgers)) {
 		fields := strings.Fields(line)
-		claims.shows(t, strings.Join(fields[:len(fields)-1], " ")) // without the age
+		allocations.shows(t, strings.Join(fields[:len(fields)-1], " ")) // without the age
 	}
 	audit, err := exec.CommandContext(th.Ctx, th.Binary(), "audit", "--kubeconfig", th.Kubeconfig(), "--sizes-from", "annotation=example.com/gpu-sizes", "--recheck", "0").CombinedOutput()
 	if err != nil {
 		t.Errorf("outboard audit: %v", err)
 	}
-	claims.shows(t, string(audit))
+	allocations.shows(t, string(audit))
 	// The page describes the preemption: kube-scheduler counts 30 GiB left on the node, so it finds
 	// no pod to evict, and makes no preempt call.
 	th.Priority("urgent", 1000)

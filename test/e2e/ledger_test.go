@@ -45,28 +45,28 @@ func writeLedger(th *theater.Theater, client rest.Interface, name, spec string) 
 func TestAPIServerGuardsLedgers(t *testing.T) {
 	th := theater.Open(t)
 	client := th.Client.Discovery().RESTClient()
-	unit := func(capacity int, claims string) string {
-		return fmt.Sprintf(`{"resource":"gpu","node":"n","units":[{"name":"0","capacity":%d,"claims":[%s]}]}`, capacity, claims)
+	unit := func(capacity int, allocations string) string {
+		return fmt.Sprintf(`{"resource":"gpu","node":"n","units":[{"name":"0","capacity":%d,"allocations":[%s]}]}`, capacity, allocations)
 	}
-	claim := func(pod string, amount int) string { return fmt.Sprintf(`{"pod":%q,"amount":%d}`, pod, amount) }
-	both := claim("a", 6) + "," + claim("b", 4)
-	const past = "claims may not grow past capacity"
+	allocation := func(pod string, amount int) string { return fmt.Sprintf(`{"pod":%q,"amount":%d}`, pod, amount) }
+	both := allocation("a", 6) + "," + allocation("b", 4)
+	const past = "allocations may not grow past capacity"
 	for _, step := range []struct{ name, spec, refused string }{
 		{"a new ledger that is overcommitted", unit(9, both), past},
 		{"a new ledger, used up", unit(10, both), ""},
-		{"one more claim of 1", unit(10, both+","+claim("c", 1)), past},
-		{"a claim that grows", unit(10, claim("a", 7)+","+claim("b", 4)), past},
+		{"one more allocation of 1", unit(10, both+","+allocation("c", 1)), past},
+		{"an allocation that grows", unit(10, allocation("a", 7)+","+allocation("b", 4)), past},
 		{"hardware shrinks", unit(8, both), ""},
-		{"overcommitted, one more", unit(8, both+","+claim("c", 1)), past},
-		{"overcommitted, another pod for one that leaves, more than it", unit(8, claim("a", 6)+","+claim("c", 5)), past},
-		{"overcommitted, less", unit(8, claim("a", 6)+","+claim("b", 3)), ""},
-		{"hardware is gone", unit(0, claim("a", 6)+","+claim("b", 3)), ""},
-		{"and back", unit(16, claim("a", 6)+","+claim("b", 3)), ""},
-		{"a second unit that is overcommitted", `{"resource":"gpu","node":"n","units":[{"name":"0","capacity":16},{"name":"1","capacity":1,"claims":[{"pod":"c","amount":2}]}]}`, past},
+		{"overcommitted, one more", unit(8, both+","+allocation("c", 1)), past},
+		{"overcommitted, another pod for one that leaves, more than it", unit(8, allocation("a", 6)+","+allocation("c", 5)), past},
+		{"overcommitted, less", unit(8, allocation("a", 6)+","+allocation("b", 3)), ""},
+		{"hardware is gone", unit(0, allocation("a", 6)+","+allocation("b", 3)), ""},
+		{"and back", unit(16, allocation("a", 6)+","+allocation("b", 3)), ""},
+		{"a second unit that is overcommitted", `{"resource":"gpu","node":"n","units":[{"name":"0","capacity":16},{"name":"1","capacity":1,"allocations":[{"pod":"c","amount":2}]}]}`, past},
 		{"the same unit twice", `{"resource":"gpu","node":"n","units":[{"name":"0","capacity":16},{"name":"0","capacity":16}]}`, "Duplicate value"},
-		{"the same pod twice", unit(16, claim("a", 6)+","+claim("a", 3)), "Duplicate value"},
-		{"a claim of nothing", unit(16, claim("a", 0)), "greater than or equal to 1"},
-		{"a claim of less than nothing", unit(16, claim("a", 17)+","+claim("b", -5)), "greater than or equal to 1"},
+		{"the same pod twice", unit(16, allocation("a", 6)+","+allocation("a", 3)), "Duplicate value"},
+		{"an allocation of nothing", unit(16, allocation("a", 0)), "greater than or equal to 1"},
+		{"an allocation of less than nothing", unit(16, allocation("a", 17)+","+allocation("b", -5)), "greater than or equal to 1"},
 		{"a negative capacity", unit(-1, ""), "greater than or equal to 0"},
 		{"another resource", `{"resource":"other","node":"n"}`, "cannot change its resource or node"},
 		{"another node", `{"resource":"gpu","node":"m"}`, "cannot change its resource or node"},
@@ -104,7 +104,7 @@ profiles:
 
 const installLedgers = "kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml"
 
-// Somebody deletes the CRD of ledgers, with all claims, and installs it again. Meanwhile no pod
+// Somebody deletes the CRD of ledgers, with all allocations, and installs it again. Meanwhile no pod
 // gets a seat, and the messages show the remedy. Afterwards the pod with a seat still has it, and
 // Outboard allocates only the others.
 func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
@@ -130,7 +130,7 @@ func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
 	second := th.Create(theater.Licensed("second", "solver"))
 	th.Eventually("the pod's events say what is missing", func() bool { return strings.Contains(th.Events(second), installLedgers) })
 	if podNamed(th, "second").Spec.NodeName != "" {
-		t.Error("a pod without a claim is bound")
+		t.Error("a pod without an allocation is bound")
 	}
 	if got := strings.Count(o.Log(), "does not serve a resource"); got != 1 {
 		t.Errorf("the log has it %d times", got)
@@ -142,12 +142,12 @@ func TestLedgersAreDeletedAndInstalledAgain(t *testing.T) {
 	if third := th.Placed(theater.Licensed("third", "solver")); third.Waiting == "" || !strings.Contains(third.Waiting, "not enough free seats") {
 		t.Errorf("a third pod has one of two seats, or waits: %q", third.Waiting)
 	}
-	if said := fmt.Sprint(th.ExplainPending(o, "third").Now[0].Notes); !strings.Contains(said, "1 used by pods without a claim: default/first") {
+	if said := fmt.Sprint(th.ExplainPending(o, "third").Now[0].Notes); !strings.Contains(said, "1 used by pods without an allocation: default/first") {
 		t.Errorf("the explanation is %q", said)
 	}
 }
 
-// Without the permission to change a pod its claim stays. The log shows the permission once, and
+// Without the permission to change a pod its allocation stays. The log shows the permission once, and
 // /readyz shows it until it is granted.
 func TestReclaimWithoutPermission(t *testing.T) {
 	th := theater.Open(t)
@@ -164,7 +164,7 @@ func TestReclaimWithoutPermission(t *testing.T) {
 	th.Nodes(theater.GPUs("gpu-node", 1, 16))
 	o := th.Outboard(theater.GPUShare + "ledgers: {reclaimAfter: 1s}\n")
 	abandon(th, "gpu-node")
-	const warning = `[!] ledgers: cannot delete unneeded claims or ledgers (1): grant the permission "patch pods/status": `
+	const warning = `[!] ledgers: cannot delete unneeded allocations or ledgers (1): grant the permission "patch pods/status": `
 	th.Eventually("/readyz warns", func() bool { return strings.Contains(th.Get(o.Admin+"/readyz"), warning) })
 	if ready := th.Get(o.Admin + "/readyz"); strings.Contains(ready, "[-]") {
 		t.Errorf("it is not ready:\n%s", ready)
@@ -176,8 +176,8 @@ func TestReclaimWithoutPermission(t *testing.T) {
 	if _, err := roles.Update(th.Ctx, role, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	th.Eventually("the claim is released", func() bool {
-		return th.Metric(o, `outboard_ledger_released_claims_total{reason="reclaimed"} `) == "1"
+	th.Eventually("the allocation is released", func() bool {
+		return th.Metric(o, `outboard_ledger_released_allocations_total{reason="reclaimed"} `) == "1"
 	})
 	th.Eventually("the warning is gone", func() bool { return !strings.Contains(th.Get(o.Admin+"/readyz"), "[!]") })
 	if podNamed(th, "abandoned").Annotations[cluster.ReleaseAnnotation] == "" {

@@ -69,12 +69,12 @@ profiles:
 func TestAPIServerTakesAFullPool(t *testing.T) {
 	th := theater.Open(t)
 	client := th.Client.Discovery().RESTClient()
-	pool := func(capacity, claims int) string {
+	pool := func(capacity, allocations int) string {
 		l := snapshot.Ledger{Resource: "licenses/solver", LastAt: time.Now()}
 		unit := snapshot.LedgerUnit{Name: "seats", Capacity: int64(capacity)}
-		for i := range claims {
+		for i := range allocations {
 			uid := types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i))
-			unit.Claims = append(unit.Claims, snapshot.LedgerClaim{Pod: uid, Amount: 2})
+			unit.Allocations = append(unit.Allocations, snapshot.LedgerAllocation{Pod: uid, Amount: 2})
 			l.Pods = append(l.Pods, snapshot.LedgerPod{UID: uid, Namespace: "default", Name: string(uid), Node: "n", At: l.LastAt, Token: string(uid)})
 		}
 		for u := range 8 { // of pods that share several units
@@ -89,12 +89,12 @@ func TestAPIServerTakesAFullPool(t *testing.T) {
 	}
 	name := ledger.Name(snapshot.LedgerKey{Resource: "licenses/solver"})
 	for _, step := range []struct{ what, spec, refused string }{
-		{"all claims but one", pool(2*snapshot.MaxLedgerPods, snapshot.MaxLedgerPods-1), ""},
-		{"all claims", pool(2*snapshot.MaxLedgerPods, snapshot.MaxLedgerPods), ""},
+		{"all allocations but one", pool(2*snapshot.MaxLedgerPods, snapshot.MaxLedgerPods-1), ""},
+		{"all allocations", pool(2*snapshot.MaxLedgerPods, snapshot.MaxLedgerPods), ""},
 		{"fewer seats", pool(snapshot.MaxLedgerPods, snapshot.MaxLedgerPods), ""},
-		{"fewer claims", pool(snapshot.MaxLedgerPods, snapshot.MaxLedgerPods-1), ""},
-		{"more again", pool(snapshot.MaxLedgerPods, snapshot.MaxLedgerPods), "claims may not grow past capacity"},
-		{"a claim more than it can hold", pool(4*snapshot.MaxLedgerPods, snapshot.MaxLedgerPods+1), "must have at most"},
+		{"fewer allocations", pool(snapshot.MaxLedgerPods, snapshot.MaxLedgerPods-1), ""},
+		{"more again", pool(snapshot.MaxLedgerPods, snapshot.MaxLedgerPods), "allocations may not grow past capacity"},
+		{"an allocation more than it can hold", pool(4*snapshot.MaxLedgerPods, snapshot.MaxLedgerPods+1), "must have at most"},
 	} {
 		err := writeLedger(th, client, name, step.spec)
 		if step.refused == "" && err != nil || step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)) {

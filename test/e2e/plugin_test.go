@@ -54,10 +54,10 @@ func adminOf(th *theater.Theater, s *controlplane.Scheduler) string {
 	return "http://" + found[1]
 }
 
-// Inside kube-scheduler, a pod is bound with its claims, waits for an allocated GPU and is retried
+// Inside kube-scheduler, a pod is bound with its allocations, waits for an allocated GPU and is retried
 // when it is free, and preempts others for a GPU, which no extender can do: without the plugin,
 // kube-scheduler finds that the pod fits.
-func TestPluginClaims(t *testing.T) {
+func TestPluginAllocations(t *testing.T) {
 	th := theater.Open(t)
 	th.Nodes(theater.GPUs("gpu-node", 2, 10))
 	th.Priority("urgent", 1000)

@@ -180,7 +180,7 @@ func TestAPatchIsOneAttempt(t *testing.T) {
 	}
 }
 
-// abandon creates a pod that no scheduler binds, and a claim of it for 16 of GPU 0 of the node.
+// abandon creates a pod that no scheduler binds, and an allocation of it for 16 of GPU 0 of the node.
 func abandon(th *theater.Theater, node string) {
 	th.T.Helper()
 	abandoned := theater.GPUPod("abandoned", 16)
@@ -188,7 +188,7 @@ func abandon(th *theater.Theater, node string) {
 	holder := th.Create(abandoned)
 	l := snapshot.Ledger{
 		Resource: string(theater.GPUMem), Node: node,
-		Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 16, Claims: []snapshot.LedgerClaim{{Pod: holder.UID, Amount: 16}}}},
+		Units: []snapshot.LedgerUnit{{Name: "0", Capacity: 16, Allocations: []snapshot.LedgerAllocation{{Pod: holder.UID, Amount: 16}}}},
 		Pods:  []snapshot.LedgerPod{{UID: holder.UID, Namespace: "default", Name: holder.Name, Node: node, At: time.Now(), Token: "abandoned"}},
 	}
 	spec, err := json.Marshal(l)
@@ -200,12 +200,12 @@ func abandon(th *theater.Theater, node string) {
 	}
 }
 
-// The requeuer releases the claim of a pod that stays unbound, and requeues the pod that needs the
-// GPU. It may not release the claim until the pod waits for it.
-func TestRequeueWhenAClaimIsReleased(t *testing.T) {
+// The requeuer releases the allocation of a pod that stays unbound, and requeues the pod that needs the
+// GPU. It may not release the allocation until the pod waits for it.
+func TestRequeueWhenAnAllocationIsReleased(t *testing.T) {
 	th := theater.Open(t)
 	roles := th.Client.RbacV1().ClusterRoles()
-	role, err := roles.Get(th.Ctx, "outboard-claims", metav1.GetOptions{})
+	role, err := roles.Get(th.Ctx, "outboard-allocations", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,14 +219,14 @@ func TestRequeueWhenAClaimIsReleased(t *testing.T) {
 	o := th.Outboard(theater.GPUShare + "ledgers: {reclaimAfter: 1s}\n")
 	th.Scheduler(gpushareIgnored(o))
 	abandon(th, "gpu-node")
-	th.Eventually("Outboard knows of the claim", func() bool { return strings.Contains(th.Get(o.Admin+"/inspect/gpus"), `"reserved":16`) })
+	th.Eventually("Outboard knows of the allocation", func() bool { return strings.Contains(th.Get(o.Admin+"/inspect/gpus"), `"reserved":16`) })
 	waits := th.Placed(theater.GPUPod("waits", 5))
 	if waits.Waiting == "" {
-		t.Fatal("it does not wait for the claim")
+		t.Fatal("it does not wait for the allocation")
 	}
 	tried := asleep(th, o, "waits")
 	if tried > 2 {
-		t.Fatalf("it had %d attempts while the claim existed", tried)
+		t.Fatalf("it had %d attempts while the allocation existed", tried)
 	}
 	role.Rules = rules
 	if _, err := roles.Update(th.Ctx, role, metav1.UpdateOptions{}); err != nil {
@@ -236,9 +236,9 @@ func TestRequeueWhenAClaimIsReleased(t *testing.T) {
 	if got := attempts(th, o, "waits"); got != tried+1 {
 		t.Errorf("it took %d attempts", got-tried)
 	}
-	// The metric counts the claim shortly after the watch has shown that it is gone.
+	// The metric counts the allocation shortly after the watch has shown that it is gone.
 	th.Eventually("the release is counted", func() bool {
-		return th.Metric(o, `outboard_ledger_released_claims_total{reason="reclaimed"} `) == "1"
+		return th.Metric(o, `outboard_ledger_released_allocations_total{reason="reclaimed"} `) == "1"
 	})
 }
 

@@ -115,7 +115,7 @@ func TestReload(t *testing.T) {
 	th.WillBeBound(second.Pod)
 }
 
-// A reload starts what the first policy with claims needs, once the CRD is installed.
+// A reload starts what the first policy with allocations needs, once the CRD is installed.
 func TestReloadStartsLedgers(t *testing.T) {
 	th := theater.Open(t)
 	th.Nodes(theater.GPUs("gpu-node", 2, 16))
@@ -150,12 +150,12 @@ func TestReloadStartsLedgers(t *testing.T) {
 	if pod.Annotations[GPUIndex] == "" {
 		t.Errorf("the pod has no GPU: %v", pod.Annotations)
 	}
-	claimed := false
+	allocated := false
 	for _, l := range th.Ledgers() {
-		claimed = claimed || slices.ContainsFunc(l.Spec.Pods, func(p snapshot.LedgerPod) bool { return p.UID == pod.UID })
+		allocated = allocated || slices.ContainsFunc(l.Spec.Pods, func(p snapshot.LedgerPod) bool { return p.UID == pod.UID })
 	}
-	if !claimed {
-		t.Errorf("no ledger has a claim of the pod: %+v", th.Ledgers())
+	if !allocated {
+		t.Errorf("no ledger has an allocation of the pod: %+v", th.Ledgers())
 	}
 }
 

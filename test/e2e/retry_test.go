@@ -23,7 +23,7 @@ import (
 )
 
 // A scheduler stops listening at some moment of a bind call for each of many pods, and retries, twice
-// more after a success: each pod is bound once, has the GPU of its claim, and keeps it.
+// more after a success: each pod is bound once, has the GPU of its allocation, and keeps it.
 func TestRetriedBindKeepsTheGPU(t *testing.T) {
 	th := theater.Open(t)
 	const cards, each, podsOfNode = 2, 16, 16

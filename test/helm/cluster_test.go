@@ -277,26 +277,26 @@ func waitsFor(p *corev1.Pod) string {
 	return ""
 }
 
-// audit expects that soon there are only claims of the first pods of the preset and of pods that stay, and no findings. A claim of a
+// audit expects that soon there are only allocations of the first pods of the preset and of pods that stay, and no findings. An allocation of a
 // deleted pod is a finding until Outboard has released it.
 func (u *user) audit(preset string, first int) {
 	u.t.Helper()
 	want := len(u.staying)
 	for _, o := range outcomes[preset][:first] {
-		if o.claims && !o.stays {
+		if o.allocations && !o.stays {
 			want++
 		}
 	}
 	for deadline := time.Now().Add(5 * time.Minute); ; {
 		out, err := u.sh("outboard audit --recheck 0")
-		if err == nil && strings.Contains(out, fmt.Sprintf(" claims: %d, ", want)) && strings.HasSuffix(out, "; no findings\n") {
+		if err == nil && strings.Contains(out, fmt.Sprintf(" allocations: %d, ", want)) && strings.HasSuffix(out, "; no findings\n") {
 			return
 		}
 		if time.Now().After(deadline) {
-			u.t.Errorf("%s: want %d claims and no findings: outboard audit: %v\n%s", preset, want, err, out)
+			u.t.Errorf("%s: want %d allocations and no findings: outboard audit: %v\n%s", preset, want, err, out)
 			return
 		}
-		time.Sleep(time.Second) // Outboard releases claims within about ten
+		time.Sleep(time.Second) // Outboard releases allocations within about ten
 	}
 }
 
@@ -349,7 +349,7 @@ func get(url string) (string, error) {
 	return string(body), err
 }
 
-// removed expects that of Outboard there is nothing left but what an administrator created, and the claims of pods that still run.
+// removed expects that of Outboard there is nothing left but what an administrator created, and the allocations of pods that still run.
 func (u *user) removed(namespace string) {
 	u.t.Helper()
 	const kinds = "deployments,configmaps,services,serviceaccounts,roles,rolebindings,networkpolicies,poddisruptionbudgets,resourcequotas"

@@ -27,7 +27,7 @@ var all = flag.Bool("all", false, "run all life cycles, and not only those that 
 // pool has the clusters of all tests.
 var pool = stage.Pool{Bare: true}
 
-// atOnce is how many tests run in parallel unless a flag overrides it. Most of the time they wait until Outboard releases claims.
+// atOnce is how many tests run in parallel unless a flag overrides it. Most of the time they wait until Outboard releases allocations.
 const atOnce = "4"
 
 func TestMain(m *testing.M) {

@@ -25,8 +25,8 @@ type outcome struct {
 	on, reason string
 	// gpu is the annotation with the index of its GPU.
 	gpu string
-	// claims is whether it has a claim, and stays whether it is created once, and stays when the preset is changed.
-	claims, stays bool
+	// allocations is whether it has an allocation, and stays whether it is created once, and stays when the preset is changed.
+	allocations, stays bool
 }
 
 // outcomes has, for each preset, for the policies of docs/install.md and docs/signals.md, and for what docs/emergency.md leaves, pods in the order of their creation. By another preset, or without Outboard, some of them would be placed
@@ -38,13 +38,13 @@ var outcomes = map[string][]outcome{
 		{pod: web("web-3"), on: "plain gpus"},
 	},
 	"gpu-sharing": { // in the end, 6 of 16 GiB are free on both GPUs
-		{pod: gpuMemory("gpu-stays", 10), on: "gpus", gpu: "0", claims: true, stays: true},
-		{pod: gpuMemory("gpu-1", 10), on: "gpus", gpu: "1", claims: true},
+		{pod: gpuMemory("gpu-stays", 10), on: "gpus", gpu: "0", allocations: true, stays: true},
+		{pod: gpuMemory("gpu-1", 10), on: "gpus", gpu: "1", allocations: true},
 		{pod: gpuMemory("gpu-2", 10), reason: "Insufficient GPU Memory in one device"},
 	},
 	"licenses": { // a namespace may have 4 of the 8 seats
-		{pod: solver("solver-stays", 1), on: "plain image gpus", claims: true, stays: true},
-		{pod: solver("solver-1", 3), on: "plain image gpus", claims: true},
+		{pod: solver("solver-stays", 1), on: "plain image gpus", allocations: true, stays: true},
+		{pod: solver("solver-1", 3), on: "plain image gpus", allocations: true},
 		{pod: solver("solver-2", 1), reason: "license"},
 	},
 	"own": { // three web pods per node are permitted
@@ -76,8 +76,8 @@ func init() { outcomes["plugin"] = outcomes["gpu-sharing"] }
 // early are pods that must wait while kube-scheduler has the file of the preset, and Outboard still has that of another one.
 var early = map[string]outcome{
 	"placement":   {pod: web("early"), on: "image"},
-	"gpu-sharing": {pod: gpuMemory("early", 1), on: "gpus", gpu: "0", claims: true},
-	"licenses":    {pod: solver("early", 1), on: "plain image gpus", claims: true},
+	"gpu-sharing": {pod: gpuMemory("early", 1), on: "gpus", gpu: "0", allocations: true},
+	"licenses":    {pod: solver("early", 1), on: "plain image gpus", allocations: true},
 }
 
 func web(name string) controlplane.PodSpec {

@@ -24,7 +24,7 @@ import (
 )
 
 // BenchmarkBinds is the time from the first of 40 concurrent bind calls to the last response: for
-// pods with shares of GPUs, all on one node and each on its own, and for pods without claims, each
+// pods with shares of GPUs, all on one node and each on its own, and for pods without allocations, each
 // on its own node. The arms take turns.
 func BenchmarkBinds(b *testing.B) {
 	const count = 40
@@ -83,7 +83,7 @@ func BenchmarkBinds(b *testing.B) {
 	}{
 		{"one-node", 1, func(int) string { return fmt.Sprintf("n%d", count) }, 0},
 		{"many-nodes", 1, func(i int) string { return fmt.Sprintf("n%d", i) }, 0},
-		{"no-claims", 0, func(i int) string { return fmt.Sprintf("n%d", i) }, 0},
+		{"no-allocations", 0, func(i int) string { return fmt.Sprintf("n%d", i) }, 0},
 	}
 	round := 0
 	for b.Loop() {
@@ -96,7 +96,7 @@ func BenchmarkBinds(b *testing.B) {
 		b.ReportMetric(a.took.Seconds()*1e3/float64(b.N), a.name+"-ms")
 	}
 	b.ReportMetric(float64(arms[0].took)/float64(arms[1].took), "one-node/many-nodes")
-	b.ReportMetric(float64(arms[1].took)/float64(arms[2].took), "claims/no-claims")
+	b.ReportMetric(float64(arms[1].took)/float64(arms[2].took), "allocations/no-allocations")
 	b.ReportMetric(0, "ns/op")
 }
 

@@ -215,7 +215,7 @@ func TestLicensesExample(t *testing.T) {
 	for _, n := range th.ExplainPending(play.Outboard, "sim-3").Now[0].Notes {
 		said += strings.Join(n.Notes, "\n")
 	}
-	for _, want := range []string{"matlab: requests 1 seat of 6; 3 used by others as of ", "; 1 reserved; 2 claimed by pods: default/sim-1, default/sim-2"} {
+	for _, want := range []string{"matlab: requests 1 seat of 6; 3 used by others as of ", "; 1 reserved; 2 allocated by pods: default/sim-1, default/sim-2"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the explanation of sim-3 is %q, want %q", said, want)
 		}
@@ -283,7 +283,7 @@ func TestSeveralPoliciesExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Licenses: solver: requests 1 seat of 2; 2 claimed by pods: default/simulation-1, default/simulation-2",
+		"Licenses: solver: requests 1 seat of 2; 2 allocated by pods: default/simulation-1, default/simulation-2",
 		"HardwareHealth: rule memory-errors: rejects (condition MemoryErrors is True",
 		"Utilization: CPU: 95% used of 16", "Cost: cost of the node: 0.8 USD/h",
 		"Signals:",

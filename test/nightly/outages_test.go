@@ -77,7 +77,7 @@ scrape_configs:
 	fires(th, p,
 		"OutboardAuditFindings unannotated", "OutboardBypassed", "OutboardCallerCertificateExpires kube-scheduler", "OutboardCallsNotServed filter",
 		"OutboardConfigurationsDiffer", "OutboardHandshakesFail plaintext", "OutboardHandshakesFail rejected_by_client",
-		"OutboardNotCalled", "OutboardPodsBoundWithoutClaim", "OutboardRestartRequired")
+		"OutboardNotCalled", "OutboardPodsBoundWithoutAllocation", "OutboardRestartRequired")
 
 	b.Kill()
 	firesAmongOthers(th, p, "OutboardReplicaDown")

@@ -12,7 +12,7 @@ import (
 	"outboard.dev/outboard/test/theater"
 )
 
-// A program with a custom policy, in its own module, serves the policy: pods are bound with claims,
+// A program with a custom policy, in its own module, serves the policy: pods are bound with allocations,
 // explain shows the policy's reasons, and a reload changes its configuration.
 func TestOwnPolicy(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "outboard")
@@ -53,14 +53,14 @@ func TestOwnPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	th.WillBeBound(third.Pod)
-	claims := 0
+	allocations := 0
 	for _, l := range th.Ledgers() {
 		if l.Spec.Resource == "seats/cad" {
-			claims += len(l.Spec.Pods)
+			allocations += len(l.Spec.Pods)
 		}
 	}
-	if claims != 3 {
-		t.Errorf("the ledger has %d claims, want 3: %+v", claims, th.Ledgers())
+	if allocations != 3 {
+		t.Errorf("the ledger has %d allocations, want 3: %+v", allocations, th.Ledgers())
 	}
 	th.Logs(o, "profiles[0].policies[0].config.seats")
 }

@@ -59,13 +59,13 @@ var needed = map[string]string{
 	"list poddisruptionbudgets":  "",
 	"watch poddisruptionbudgets": "following poddisruptionbudgets",
 	"create pods/binding":        "binding",
-	"get ledgers":                "claiming after somebody else",
+	"get ledgers":                "allocating after somebody else",
 	"list ledgers":               "",
 	"watch ledgers":              "following ledgers",
-	"create ledgers":             "claiming first, claiming again, claiming after somebody else, deleting a ledger",
-	"update ledgers":             "claiming again, claiming after somebody else",
+	"create ledgers":             "allocating first, allocating again, allocating after somebody else, deleting a ledger",
+	"update ledgers":             "allocating again, allocating after somebody else",
 	"delete ledgers":             "deleting a ledger",
-	"patch pods/status":          "requeuing a pod, releasing a claim",
+	"patch pods/status":          "requeuing a pod, releasing an allocation",
 	"list configmaps":            "",
 	"watch configmaps":           "following configmaps unhealthy-gpu-* in kube-system",
 	"list resourceslices":        "",
@@ -164,7 +164,7 @@ func (a *actor) fails(expected []string) string {
 	}
 	_, err := a.cluster.LivePod(a.Ctx, "default", pods[0].Name, pods[0].UID)
 	a.try("looking at a pod", err)
-	a.claim(pods)
+	a.allocation(pods)
 	_, err = a.cluster.RetryPod(a.Ctx, "default", pods[0].Name, pods[0].UID)
 	a.try("requeuing a pod", err)
 	a.takeBack(pods[1])
@@ -203,19 +203,19 @@ type forgetful struct{ *cluster.Cluster }
 
 func (forgetful) Ledger(string) *ledger.Object { return nil }
 
-// claim makes claims for the pods, and deletes the ledger.
-func (a *actor) claim(pods []*corev1.Pod) {
+// allocation makes allocations for the pods, and deletes the ledger.
+func (a *actor) allocation(pods []*corev1.Pod) {
 	key := snapshot.LedgerKey{Resource: "example.com/" + a.name}
-	choose := func(*snapshot.Ledger, time.Time) (policy.Claim, error) {
-		return policy.Claim{Units: []policy.Capacity{{Unit: "0", Capacity: 10}}, Amounts: []policy.Amount{{Unit: "0", Amount: 1}}}, nil
+	choose := func(*snapshot.Ledger, time.Time) (policy.Allocation, error) {
+		return policy.Allocation{Units: []policy.Capacity{{Unit: "0", Capacity: 10}}, Amounts: []policy.Amount{{Unit: "0", Amount: 1}}}, nil
 	}
 	first, second := a.keeper(a.cluster), a.keeper(forgetful{a.cluster})
-	_, err := first.Claim(a.Ctx, key, pods[0], "a", choose)
-	a.try("claiming first", err)
-	_, err = first.Claim(a.Ctx, key, pods[1], "a", choose)
-	a.try("claiming again", err)
-	_, err = second.Claim(a.Ctx, key, pods[2], "a", choose)
-	a.try("claiming after somebody else", err)
+	_, err := first.Allocate(a.Ctx, key, pods[0], "a", choose)
+	a.try("allocating first", err)
+	_, err = first.Allocate(a.Ctx, key, pods[1], "a", choose)
+	a.try("allocating again", err)
+	_, err = second.Allocate(a.Ctx, key, pods[2], "a", choose)
+	a.try("allocating after somebody else", err)
 	o := a.Ledgers()[ledger.Name(key)]
 	if o == nil {
 		a.failed = append(a.failed, "deleting a ledger")
@@ -231,7 +231,7 @@ func (a *actor) keeper(cache ledger.Cache) *ledger.Keeper {
 // takeBack changes the pod so that the API server rejects a Binding of the previous version.
 func (a *actor) takeBack(pod *corev1.Pod) {
 	touched, err := a.cluster.TouchPod(a.Ctx, "default", pod.Name, pod.UID)
-	if a.try("releasing a claim", err); err != nil {
+	if a.try("releasing an allocation", err); err != nil {
 		return
 	}
 	if touched.ResourceVersion == pod.ResourceVersion || touched.Annotations[cluster.ReleaseAnnotation] == "" {
@@ -306,7 +306,7 @@ func without(rules []rbacv1.PolicyRule, p permission) (rest []rbacv1.PolicyRule)
 // tested maps each file with roles to the test that removes each of their rules.
 var tested = map[string]string{
 	"outboard.yaml":       "TestEveryPermissionIsNeeded",
-	"claims.yaml":         "TestEveryPermissionIsNeeded",
+	"allocations.yaml":    "TestEveryPermissionIsNeeded",
 	"unhealthy-gpus.yaml": "TestEveryPermissionIsNeeded",
 	"devices.yaml":        "TestEveryPermissionIsNeeded",
 	"gpushare.yaml":       "TestRolesForTheSamePolicies: the rules are those for GPUMemory",
@@ -585,7 +585,7 @@ func TestEveryBindingIsNeeded(t *testing.T) {
 		try             func() error
 	}{
 		{"", "outboard", "Outboard reads nodes", func() error { _, err := outboard.CoreV1().Nodes().List(th.Ctx, list); return err }},
-		{"", "outboard-claims", "Outboard reads a ledger", func() error {
+		{"", "outboard-allocations", "Outboard reads a ledger", func() error {
 			path := "/apis/" + ledger.GroupVersion.String() + "/" + ledger.Resource.Resource
 			return outboard.Discovery().RESTClient().Get().AbsPath(path).Do(th.Ctx).Error()
 		}},

@@ -150,7 +150,7 @@ func (s *remedyScene) apply(r *remedy.Remedy, changed *corev1.Pod) {
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	if placed.Waiting != "" { // a claim of the pod before it may not be released yet
+	if placed.Waiting != "" { // an allocation of the pod before it may not be released yet
 		s.AwaitBound(placed.Pod)
 	}
 	s.applied[r.Kind]++
@@ -232,7 +232,7 @@ func (s *remedyScene) gone(key string) {
 	if err == nil {
 		err = controlplane.DeletePod(s.Ctx, s.Client, pod)
 	}
-	if err != nil && !apierrors.IsNotFound(err) { // only its claim may be left
+	if err != nil && !apierrors.IsNotFound(err) { // only its allocation may be left
 		s.T.Fatal(err)
 	}
 	s.Eventually("Outboard has seen "+name+" deleted", func() bool { return !s.Explain(s.o, name).Known })

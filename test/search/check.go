@@ -9,9 +9,9 @@ import (
 
 // Check returns which promise is broken; nil if none is:
 //
-//   - the pods that are bound to a node, and the claims in its ledger, are never above its capacity;
-//   - each pod that is bound has the annotations of its claim, and the ledger has the claim;
-//   - if nobody tries a pod any more, sweeps release each claim of which no pod is bound; if the scope says Prompt, bind calls have released
+//   - the pods that are bound to a node, and the allocations in its ledger, are never above its capacity;
+//   - each pod that is bound has the annotations of its allocation, and the ledger has the allocation;
+//   - if nobody tries a pod any more, sweeps release each allocation of which no pod is bound; if the scope says Prompt, bind calls have released
 //     it;
 //   - whoever reads from a replica sees each pod where the watch has shown it, or where the replica has decided or learned meanwhile that it is,
 //     and the room that is left, in every state, and in the end where the pod is;
@@ -33,11 +33,11 @@ func (w *World) Check() error {
 		for i := range o.Spec.Units {
 			u := &o.Spec.Units[i]
 			if used += u.Used(); u.Used() > u.Capacity && w.replacements == 0 {
-				return fmt.Errorf("the ledger of %s has claims of %d of %s, which has %d", w.scope.ledger(l), u.Used(), u.Name, u.Capacity)
+				return fmt.Errorf("the ledger of %s has allocations of %d of %s, which has %d", w.scope.ledger(l), u.Used(), u.Name, u.Capacity)
 			}
 		}
 		if has := w.scope.capacity(l); used > has && w.replacements == 0 {
-			return fmt.Errorf("the ledger of %s has claims of %d, and there is %d", w.scope.ledger(l), used, has)
+			return fmt.Errorf("the ledger of %s has allocations of %d, and there is %d", w.scope.ledger(l), used, has)
 		}
 	}
 	for i := range w.replicas {
@@ -60,7 +60,7 @@ func (w *World) checkPods() error {
 		}
 		unit, annotated := pod.Annotations[annotation]
 		if !annotated && w.scope.Request.devices() {
-			return fmt.Errorf("pod %s is bound without the annotation of its claim", w.scope.pod(p))
+			return fmt.Errorf("pod %s is bound without the annotation of its allocation", w.scope.pod(p))
 		}
 		var places []string
 		for l, o := range w.ledgers {
@@ -79,17 +79,17 @@ func (w *World) checkPods() error {
 				held = o.Spec.Pod(pod.UID)
 			}
 			if held == nil {
-				return fmt.Errorf("pod %s is bound to %s, and the ledger has no claim of it", pod.Name, pod.Spec.NodeName)
+				return fmt.Errorf("pod %s is bound to %s, and the ledger has no allocation of it", pod.Name, pod.Spec.NodeName)
 			}
 			amount := int64(0)
 			for i := range o.Spec.Units {
 				amount += o.Spec.Units[i].Amount(pod.UID)
 			}
 			if amount != 1 {
-				return fmt.Errorf("pod %s has a claim of %d in the ledger of %s, and requests 1", pod.Name, amount, w.scope.ledger(l))
+				return fmt.Errorf("pod %s has an allocation of %d in the ledger of %s, and requests 1", pod.Name, amount, w.scope.ledger(l))
 			}
 			if key.Node != "" && held.Annotations[annotation] != unit {
-				return fmt.Errorf("pod %s is bound with device %q, and its claim is of %q", pod.Name, unit, held.Annotations[annotation])
+				return fmt.Errorf("pod %s is bound with device %q, and its allocation is of %q", pod.Name, unit, held.Annotations[annotation])
 			}
 		}
 		for _, place := range places {
@@ -147,7 +147,7 @@ func (w *World) checkEnd() error {
 		}
 		for _, held := range o.Spec.Pods {
 			if pod := end.pods[w.scope.index(held.UID)]; !assumption.OnNode(pod) || o.Spec.Node != "" && pod.Spec.NodeName != held.Node {
-				return fmt.Errorf("in the end the ledger of %s has a claim of pod %s, which is not bound there", w.scope.ledger(l), held.Name)
+				return fmt.Errorf("in the end the ledger of %s has an allocation of pod %s, which is not bound there", w.scope.ledger(l), held.Name)
 			}
 		}
 	}

@@ -2,12 +2,12 @@
 // bounds.
 //
 // The search runs the shipped steps: bind calls ([binder.Protocol]), their Bindings ([cluster.Sending]), writes of ledgers ([ledger.Queue],
-// [ledger.Writing]) and sweeps ([ledger.Examination]), with claims of the policies Devices and Licenses, and for each replica the shipped
+// [ledger.Writing]) and sweeps ([ledger.Examination]), with allocations of the policies Devices and Licenses, and for each replica the shipped
 // state of the cluster with its Views ([cluster.State]). A [World] holds their values, an API server, and what is between both. A [Move]
 // is one thing that can happen next:
 //
 //   - a kube-scheduler tries a pod at a replica, whose bind call begins if the pod fits;
-//   - a replica begins to write the operations that wait for a ledger, or sweeps a claim;
+//   - a replica begins to write the operations that wait for a ledger, or sweeps an allocation;
 //   - a request arrives at the API server, and later its response at the replica: other moves come in between, so both are delayed, and
 //     what was read is stale;
 //   - a request arrives twice;

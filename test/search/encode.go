@@ -209,7 +209,7 @@ func newPlan(t reflect.Type) *plan {
 	switch {
 	case p.write != nil:
 	case skipped[t], t.Kind() == reflect.Func, t.Kind() == reflect.Chan, t.Kind() == reflect.Interface:
-		p.skip = true // policies, and what claims of them choose: the token of the claim has the view
+		p.skip = true // policies, and what allocations of them choose: the token of the allocation has the view
 	case t.Kind() == reflect.Struct:
 		for i := range t.NumField() {
 			f := field{i, newPlan(t.Field(i).Type)}
@@ -407,8 +407,8 @@ func (p *part) err(err error) {
 	for _, is := range []error{binder.ErrOutcomeUnknown, binder.ErrPodChanged, ledger.ErrNotServed} {
 		p.bool(errors.Is(err, is))
 	}
-	var unusable *engine.UnusableClaimError
+	var unusable *engine.UnusableAllocationError
 	if errors.As(err, &unusable) {
-		p.value(reflect.ValueOf(unusable).Elem(), planOf(reflect.TypeFor[engine.UnusableClaimError]()))
+		p.value(reflect.ValueOf(unusable).Elem(), planOf(reflect.TypeFor[engine.UnusableAllocationError]()))
 	}
 }

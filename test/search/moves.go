@@ -46,7 +46,7 @@ const (
 	arriveLate                       // request a, which nobody waits for, arrives
 	showPod                          // the watch shows the replica the next change of a pod
 	showLedger                       // the watch shows the replica the next change of a ledger
-	sweepClaim                       // the replica's sweep examines claim b of ledger a; c is 1 if its time has ended
+	sweepAllocation                  // the replica's sweep examines allocation b of ledger a; c is 1 if its time has ended
 	crash                            // the replica is killed, and starts again
 	createPod                        // the next pod is created
 	changePod                        // pod a is changed by somebody else
@@ -226,7 +226,7 @@ func (w *World) movesOf(moves []Move, i int8) []Move {
 			for c := range o.Spec.Pods {
 				for expired := range int8(2) {
 					if (expired == 0 || w.expiries < w.scope.Expiries) && w.suspects(r, l, c, expired) {
-						add(sweepClaim, int8(l), int8(c), expired)
+						add(sweepAllocation, int8(l), int8(c), expired)
 					}
 				}
 			}
@@ -250,21 +250,21 @@ func (r *replica) ledger(s *Scope, l int) *ledger.Object {
 	return r.cluster.Ledger(ledger.Name(s.keys[l]))
 }
 
-// examination returns the examination of a claim in the replica's cache by a sweep, after the first step.
+// examination returns the examination of an allocation in the replica's cache by a sweep, after the first step.
 func (r *replica) examination(w *World, l, c int, expired int8) ledger.Examination {
 	o := r.ledger(w.scope, l)
-	e := ledger.Examination{Ledger: &o.Spec, Claim: &o.Spec.Pods[c], Age: time.Minute, Limit: time.Hour}
+	e := ledger.Examination{Ledger: &o.Spec, Allocation: &o.Spec.Pods[c], Age: time.Minute, Limit: time.Hour}
 	if expired == 1 {
 		e.Limit = 0
 	}
-	return e.Next(r.cluster.PodByUID(e.Claim.UID), nil)
+	return e.Next(r.cluster.PodByUID(e.Allocation.UID), nil)
 }
 
-// suspects reports whether a sweep would do more than look at the caches. One of an expired claim that does the same as one of another
-// claim is no move.
+// suspects reports whether a sweep would do more than look at the caches. One of an expired allocation that does the same as one of another
+// allocation is no move.
 func (w *World) suspects(r *replica, l, c int, expired int8) bool {
-	keeps := r.examination(w, l, c, 0).Request == ledger.KeepClaim
-	return keeps == (expired == 1) && (!keeps || r.examination(w, l, c, 1).Request != ledger.KeepClaim)
+	keeps := r.examination(w, l, c, 0).Request == ledger.KeepAllocation
+	return keeps == (expired == 1) && (!keeps || r.examination(w, l, c, 1).Request != ledger.KeepAllocation)
 }
 
 // After returns the World after the move.
@@ -361,7 +361,7 @@ func (w *World) move(m Move) {
 		r.ledgerEvents = r.ledgerEvents[1:]
 		r.ledgers[l.index] = l.now
 		for p := range r.omitted {
-			if r.omits(p, l.index) && !r.claims(w.scope, p, l.index) {
+			if r.omits(p, l.index) && !r.allocations(w.scope, p, l.index) {
 				r.omitted[p] = slices.Clone(r.omitted[p]) // another World has the same
 				r.omitted[p][l.index] = false
 			}
@@ -372,10 +372,10 @@ func (w *World) move(m Move) {
 		r.nodeEvents = r.nodeEvents[1:]
 		r.nodes[n.index] = n.now
 		r.change(func(c *offline) { c.SetNode(n.now) })
-	case sweepClaim:
+	case sweepAllocation:
 		w.expiries += int(m.c)
 		r.sweep = &sweep{ledger: int(m.a)}
-		r.sweep.claim, r.sweep.request = w.examine(r, r.examination(w, int(m.a), int(m.b), m.c))
+		r.sweep.allocation, r.sweep.request = w.examine(r, r.examination(w, int(m.a), int(m.b), m.c))
 	case crash:
 		w.crash(int(m.replica))
 	case createPod:
@@ -448,7 +448,7 @@ func (w *World) showPod(r *replica) {
 	if pod == nil {
 		r.omitted[p], r.gone[p] = make([]bool, len(r.ledgers)), true
 		for l := range r.ledgers {
-			r.omitted[p][l] = r.claims(w.scope, p, l)
+			r.omitted[p][l] = r.allocations(w.scope, p, l)
 		}
 	}
 	if shown == nil {

@@ -39,7 +39,7 @@ type replica struct {
 	decided []string // the node on which a bind call for the pod that has not ended has assumed it last; "": none
 	bound   []bool   // the API server has said that the pod is bound, and the watch has shown it neither bound nor gone
 	gone    []bool   // the API server or the watch has said that the pod is gone
-	omitted [][]bool // for each pod and ledger: the watch has shown that the pod is gone while it had a claim there, which the views omit
+	omitted [][]bool // for each pod and ledger: the watch has shown that the pod is gone while it had an allocation there, which the views omit
 }
 
 // unevaluated is no freed of a View.
@@ -60,12 +60,12 @@ type shown struct {
 
 // writer is what [ledger.Keeper] knows of one ledger.
 type writer struct {
-	queue   ledger.Queue
-	writing bool
-	batch   []*ledger.Submission
-	write   ledger.Writing
-	request *request
-	claims  []ledger.Examination // while the write examines claims: those so far
+	queue       ledger.Queue
+	writing     bool
+	batch       []*ledger.Submission
+	write       ledger.Writing
+	request     *request
+	allocations []ledger.Examination // while the write examines allocations: those so far
 }
 
 // call is a bind call. It waits for a response or for the outcome of an operation. With the plugin, it begins with Reserve.
@@ -84,12 +84,12 @@ type call struct {
 	ledger   int // for which it waits
 }
 
-// sweep is the examination of one claim by a sweep.
+// sweep is the examination of one allocation by a sweep.
 type sweep struct {
-	ledger  int
-	claim   ledger.Examination
-	request *request
-	waits   *ledger.Submission
+	ledger     int
+	allocation ledger.Examination
+	request    *request
+	waits      *ledger.Submission
 }
 
 // confirm is a read of a pod that counts as bound and that the watch does not show there.
@@ -227,13 +227,13 @@ func (r *replica) unseen(p int) *corev1.Pod {
 	return nil
 }
 
-// claims reports whether the pod has a claim in the ledger, as the watch has shown it.
-func (r *replica) claims(s *Scope, p, l int) bool {
+// allocations reports whether the pod has an allocation in the ledger, as the watch has shown it.
+func (r *replica) allocations(s *Scope, p, l int) bool {
 	o := r.ledgers[l]
 	return o != nil && o.Spec.Pod(s.uid(p)) != nil
 }
 
-// omits reports whether the views omit the claim of the pod in the ledger.
+// omits reports whether the views omit the allocation of the pod in the ledger.
 func (r *replica) omits(p, l int) bool { return r.omitted[p] != nil && r.omitted[p][l] }
 
 // has reports whether a bind call for the pod has assumed it and has not ended.
@@ -241,7 +241,7 @@ func (r *replica) has(p int) bool {
 	return slices.ContainsFunc(r.calls, func(c call) bool { return c.pod == p && c.assumed })
 }
 
-// checkReader checks what everyone who reads from the replica sees: the pods in their views, the claims, and the freed that is left.
+// checkReader checks what everyone who reads from the replica sees: the pods in their views, the allocations, and the freed that is left.
 func (w *World) checkReader(i int) error {
 	r := &w.replicas[i]
 	wrong := func(format string, args ...any) error {
@@ -281,7 +281,7 @@ func (w *World) checkReader(i int) error {
 			want = holders(o.Spec.Without(func(uid types.UID) bool { return r.omits(w.scope.index(uid), l) }))
 		}
 		if got := holders(view.Ledger(w.scope.keys[l])); got != want {
-			return wrong("the view has claims in the ledger of %s of%s, want%s", w.scope.ledger(l), got, want)
+			return wrong("the view has allocations in the ledger of %s of%s, want%s", w.scope.ledger(l), got, want)
 		}
 	}
 	if err := w.checkNominations(r, view); err != nil {
@@ -373,12 +373,12 @@ func podOn(view *snapshot.View, s *Scope, n, p int) *corev1.Pod {
 	return nil
 }
 
-// holders describes the claims in a ledger.
+// holders describes the allocations in a ledger.
 func holders(l *snapshot.Ledger) string {
 	text := ""
 	if l != nil {
 		for _, u := range l.Units {
-			for _, c := range u.Claims {
+			for _, c := range u.Allocations {
 				text += fmt.Sprintf(" %s: %d of %s", c.Pod, c.Amount, u.Name)
 			}
 		}

@@ -35,7 +35,7 @@ func (w *World) fittingAs(r *replica, pod *corev1.Pod) []int {
 	return nodes
 }
 
-// vacant reports whether kube-scheduler sees that all other pods on the node are gone, and those that have claims in the view of the replica. The
+// vacant reports whether kube-scheduler sees that all other pods on the node are gone, and those that have allocations in the view of the replica. The
 // plugin evaluates nodes with the pods that kube-scheduler has there.
 func (w *World) vacant(r *replica, p, n int) bool {
 	if !w.scope.Ahead {
@@ -44,7 +44,7 @@ func (w *World) vacant(r *replica, p, n int) bool {
 	for q, pod := range w.pods {
 		holds := podOn(r.look(w.scope).view, w.scope, n, q) != nil
 		for l := range r.ledgers {
-			holds = holds || r.claims(w.scope, q, l)
+			holds = holds || r.allocations(w.scope, q, l)
 		}
 		if q != p && pod != nil && holds {
 			return false

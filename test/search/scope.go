@@ -33,7 +33,7 @@ type Scope struct {
 	Changes        int  // how often somebody else changes a pod that is on no node
 	Deletions      int  // how many pods are deleted
 	Endings        int  // how many bound pods end, and stay
-	Expiries       int  // how many sweeps find that the time of a claim has ended
+	Expiries       int  // how many sweeps find that the time of an allocation has ended
 	Replacements   int  // how many devices are replaced by others
 	Confirms       int  // how often a replica reads a pod that it counts as bound and that its watch does not show there
 	// Victims are how many of the pods are bound in the beginning, each to another node. As many of the next ones as there are Preemptors have
@@ -50,7 +50,7 @@ type Scope struct {
 	Unreduced bool
 	// Asymmetric has Worlds differ that are the same except for the order of replicas.
 	Asymmetric bool
-	// Prompt has claims released before their time ends, which holds with one fault and without crashes.
+	// Prompt has allocations released before their time ends, which holds with one fault and without crashes.
 	Prompt   bool
 	Mutation Mutation
 
@@ -79,11 +79,11 @@ type Mutation string
 const (
 	BindingWithoutVersion   Mutation = "the Binding has no resourceVersion"
 	AnnotationsAfterBinding Mutation = "the annotations are written after the Binding"
-	ReleaseWithoutTouch     Mutation = "a claim is released without changing the pod"
+	ReleaseWithoutTouch     Mutation = "an allocation is released without changing the pod"
 	NotForgotten            Mutation = "a bind call that has failed does not forget its pod"
 	DeletionNotShown        Mutation = "the watch does not show that a pod is deleted"
 	PoolWithoutVersion      Mutation = "the API server ignores the resourceVersion of a pool"
-	UnusableClaimUsed       Mutation = "a claim of a device that was replaced is used"
+	UnusableAllocationUsed  Mutation = "an allocation of a device that was replaced is used"
 	ConfirmedFromCache      Mutation = "an unconfirmed pod is read from the cache"
 	FinishedWithoutBinding  Mutation = "the plugin finishes a binding that has failed"
 	EvictedFromCache        Mutation = "evicted pods are read from the cache"

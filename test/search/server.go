@@ -69,7 +69,7 @@ func (r *request) text(s *Scope) string {
 	if holders == "" {
 		holders = " nobody"
 	}
-	return fmt.Sprintf("put the ledger of %s with claims of%s if its version is %q", s.ledger(r.object), holders, r.put.ResourceVersion)
+	return fmt.Sprintf("put the ledger of %s with allocations of%s if its version is %q", s.ledger(r.object), holders, r.put.ResourceVersion)
 }
 
 // outcome describes the response.

@@ -52,12 +52,12 @@ func (w *World) Text(m Move) string {
 		return at + "the watch shows a change of pod " + w.scope.pod(r.podEvents[0].index)
 	case showLedger:
 		return at + "the watch shows a change of the ledger of " + w.scope.ledger(r.ledgerEvents[0].index)
-	case sweepClaim:
+	case sweepAllocation:
 		what := ""
 		if m.c == 1 {
 			what = ", whose time has ended"
 		}
-		return at + "sweeps the claim of " + r.ledger(w.scope, int(m.a)).Spec.Pods[m.b].Name + what
+		return at + "sweeps the allocation of " + r.ledger(w.scope, int(m.a)).Spec.Pods[m.b].Name + what
 	case crash:
 		return at + "is killed, and starts again"
 	case showNode:

@@ -30,9 +30,9 @@ func (s *Scope) canonical(v *snapshot.View) *snapshot.View {
 	ledger := func(l *snapshot.Ledger) {
 		for i := range l.Units {
 			fmt.Fprintf(&key, "/%s %s %d", l.Resource, l.Units[i].Name, l.Units[i].Capacity)
-			for _, claim := range l.Units[i].Claims {
+			for _, allocation := range l.Units[i].Allocations {
 				key.WriteByte(' ')
-				key.WriteString(string(claim.Pod))
+				key.WriteString(string(allocation.Pod))
 			}
 		}
 		for i := range l.Pods {

@@ -30,7 +30,7 @@ type World struct {
 	replicas []replica
 	tried    []int // how often a kube-scheduler has tried each pod
 	rejected []int // the replica that has rejected each pod and will have it retried, plus 1; 0: kube-scheduler retries it
-	tokens   int   // how many claims were tried
+	tokens   int   // how many allocations were tried
 	// preemptions are what kube-schedulers do to make room for each pod.
 	preemptions []preemption
 	// What the scope bounds, so far.
@@ -121,9 +121,9 @@ func (w *World) assume(r *replica, c *call, pod *corev1.Pod) bool {
 	}
 	name := w.scope.nodes[c.node].Name
 	c.target = binder.Target{View: view, Node: w.scope.engine.CountNominated(view, pod, view.Node(name))}
-	planned, claims := w.scope.engine.Planned(view, pod, c.target.Node, epoch)
-	if w.scope.Plugin && !claims {
-		w.broken = fmt.Errorf("the plugin leaves pod %s, which requests a device or a seat, to a plugin that claims nothing", w.scope.pod(c.pod))
+	planned, allocations := w.scope.engine.Planned(view, pod, c.target.Node, epoch)
+	if w.scope.Plugin && !allocations {
+		w.broken = fmt.Errorf("the plugin leaves pod %s, which requests a device or a seat, to a plugin that allocates nothing", w.scope.pod(c.pod))
 	}
 	r.change(func(c *offline) { c.Assume(planned, name) })
 	if c.assumed = true; !r.bound[c.pod] {
@@ -196,12 +196,12 @@ func (w *World) perform(r *replica, i int) {
 	switch c.task.Action {
 	case binder.Done:
 		w.end(r, i, c.task.Err)
-	case binder.Claim:
+	case binder.Allocation:
 		w.tokens++
 		token := fmt.Sprintf("%d.%d", w.tokens, viewNumber(c.target.View))
-		c.ledger = w.scope.ledgerOf(c.task.Claim.Key)
-		_, err := c.task.Claim.Make(context.Background(), ledgersFunc(func(_ snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
-			c.waits = r.submit(c.ledger, ledger.ClaimFor(pod, node, token, choose))
+		c.ledger = w.scope.ledgerOf(c.task.Allocation.Key)
+		_, err := c.task.Allocation.Make(context.Background(), ledgersFunc(func(_ snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+			c.waits = r.submit(c.ledger, ledger.AllocationFor(pod, node, token, choose))
 			return snapshot.LedgerPod{}, errLost
 		}))
 		if c.waits == nil {
@@ -225,14 +225,14 @@ func (w *World) perform(r *replica, i int) {
 	case binder.Touch:
 		c.request = w.ask(r, touchPod, c.pod)
 	case binder.Await:
-		panic("search: claims of Devices wait for no pod")
+		panic("search: allocations of Devices wait for no pod")
 	}
 }
 
-// ledgersFunc calls a function for Claim.
+// ledgersFunc calls a function for Allocation.
 type ledgersFunc func(snapshot.LedgerKey, *corev1.Pod, string, engine.Choose) (snapshot.LedgerPod, error)
 
-func (f ledgersFunc) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+func (f ledgersFunc) Allocate(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
 	return f(key, pod, node, choose)
 }
 func (ledgersFunc) Release(context.Context, snapshot.LedgerKey, snapshot.LedgerPod) error { return nil }
@@ -244,15 +244,15 @@ func (w *World) finish(r *replica, i int, o ledger.Outcome) {
 	if o.Failure != nil {
 		_ = r.writers[c.ledger].queue.Withdraw(c.waits)
 	}
-	if c.task.Action != binder.Claim {
+	if c.task.Action != binder.Allocation {
 		w.step(r, i, binder.Result{Err: o.Failure})
 		return
 	}
-	held, err := c.task.Claim.Make(context.Background(), ledgersFunc(func(snapshot.LedgerKey, *corev1.Pod, string, engine.Choose) (snapshot.LedgerPod, error) {
+	held, err := c.task.Allocation.Make(context.Background(), ledgersFunc(func(snapshot.LedgerKey, *corev1.Pod, string, engine.Choose) (snapshot.LedgerPod, error) {
 		if o.Failure != nil {
 			return snapshot.LedgerPod{}, o.Failure
 		}
-		if w.scope.Mutation == UnusableClaimUsed && o.Held.Token != "" {
+		if w.scope.Mutation == UnusableAllocationUsed && o.Held.Token != "" {
 			return o.Held, nil
 		}
 		return o.Held, o.Err
@@ -397,8 +397,8 @@ func (w *World) next(r *replica, l int, response ledger.Response) {
 			q.request = &request{verb: getLedger, object: l}
 		case ledger.PutLedger:
 			q.request = &request{verb: putLedger, object: l, put: q.write.Request.Object}
-		case ledger.ExamineClaims:
-			q.claims = nil
+		case ledger.ExamineAllocations:
+			q.allocations = nil
 			w.examineNext(r, l)
 		case ledger.Written:
 			batch, outcomes := q.batch, q.write.Outcomes
@@ -425,29 +425,29 @@ func (w *World) deliver(r *replica, s *ledger.Submission, o ledger.Outcome) {
 	}
 }
 
-// examineNext examines the next claim for a write, and continues the write after the last one.
+// examineNext examines the next allocation for a write, and continues the write after the last one.
 func (w *World) examineNext(r *replica, l int) {
 	q := &r.writers[l]
-	for len(q.claims) < len(q.write.Request.Claims) {
-		e := q.write.Request.Claims[len(q.claims)]
+	for len(q.allocations) < len(q.write.Request.Allocations) {
+		e := q.write.Request.Allocations[len(q.allocations)]
 		if e, q.request = w.examine(r, e); q.request != nil {
-			q.claims = append(slices.Clip(q.claims), e)
+			q.allocations = append(slices.Clip(q.allocations), e)
 			return
 		}
-		q.claims = append(slices.Clip(q.claims), e)
+		q.allocations = append(slices.Clip(q.allocations), e)
 	}
-	claims := q.claims
-	q.claims = nil
-	w.next(r, l, ledger.Response{Claims: claims})
+	allocations := q.allocations
+	q.allocations = nil
+	w.next(r, l, ledger.Response{Allocations: allocations})
 }
 
 // examine continues an examination until it needs the API server, or has ended.
 func (w *World) examine(r *replica, e ledger.Examination) (ledger.Examination, *request) {
-	p := w.scope.index(e.Claim.UID)
+	p := w.scope.index(e.Allocation.UID)
 	for e.Err == nil {
 		switch e.Request {
 		case ledger.ReadCachedPod:
-			e = e.Next(r.cluster.PodByUID(e.Claim.UID), nil)
+			e = e.Next(r.cluster.PodByUID(e.Allocation.UID), nil)
 		case ledger.ReadPod:
 			return e, w.ask(r, getPod, p)
 		case ledger.TouchPod:
@@ -467,14 +467,14 @@ func (w *World) written(r *replica, l int, done *request, ended bool) {
 		return
 	}
 	w.answer(r, done)
-	last := len(q.claims) - 1
-	q.claims = slices.Clone(q.claims)
+	last := len(q.allocations) - 1
+	q.allocations = slices.Clone(q.allocations)
 	var e ledger.Examination
-	if e, q.request = w.examine(r, q.claims[last].Next(done.pod, done.err)); q.request != nil {
-		q.claims[last] = e
+	if e, q.request = w.examine(r, q.allocations[last].Next(done.pod, done.err)); q.request != nil {
+		q.allocations[last] = e
 		return
 	}
-	q.claims[last] = e
+	q.allocations[last] = e
 	w.examineNext(r, l)
 }
 
@@ -482,11 +482,11 @@ func (w *World) written(r *replica, l int, done *request, ended bool) {
 func (w *World) swept(r *replica, done *request) {
 	w.answer(r, done)
 	s := r.sweep
-	s.claim, s.request = w.examine(r, s.claim.Next(done.pod, done.err))
+	s.allocation, s.request = w.examine(r, s.allocation.Next(done.pod, done.err))
 	switch {
 	case s.request != nil:
-	case s.claim.Err == nil && s.claim.Request == ledger.ReleaseClaim:
-		s.waits = r.submit(s.ledger, s.claim.Release())
+	case s.allocation.Err == nil && s.allocation.Request == ledger.ReleaseAllocation:
+		s.waits = r.submit(s.ledger, s.allocation.Release())
 	default:
 		r.sweep = nil
 	}

@@ -118,7 +118,7 @@ func startGround(ctx context.Context, root string, o controlplane.Options) (*gro
 
 // Permissions are the manifests in deploy/ with the permissions of Outboard, whatever its policies.
 func Permissions() []string {
-	return []string{"outboard.yaml", "claims.yaml", "unhealthy-gpus.yaml", "devices.yaml"}
+	return []string{"outboard.yaml", "allocations.yaml", "unhealthy-gpus.yaml", "devices.yaml"}
 }
 
 // admit creates Outboard's identity, with all permissions that policies need.

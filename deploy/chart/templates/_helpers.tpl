@@ -60,13 +60,13 @@ serving:
 {{- end }}
 
 {{/* What the configuration needs from the API server, in addition to nodes, pods and disruption budgets. A policy that the chart does
-not know may make claims. */}}
+not know may make allocations. */}}
 {{- define "outboard.needs" -}}
 {{- $config := include "outboard.config" . | fromYaml }}
-{{- $withoutClaims := list "Cost" "HardwareHealth" "ImageLocality" "PodLimit" "RemoteClusters" "ResourceClaims" "Rules" "Utilization" }}
-{{- $needs := dict "claims" false "unhealthyGPUs" false "devices" false "metrics" false "configMaps" dict "bind" (not .Values.scheduler.enabled) }}
+{{- $withoutAllocations := list "Cost" "HardwareHealth" "ImageLocality" "PodLimit" "RemoteClusters" "ResourceClaims" "Rules" "Utilization" }}
+{{- $needs := dict "allocations" false "unhealthyGPUs" false "devices" false "metrics" false "configMaps" dict "bind" (not .Values.scheduler.enabled) }}
 {{- range get $config "profiles" }}{{ range .policies }}
-{{- if not (has .type $withoutClaims) }}{{ $_ := set $needs "claims" true }}{{ end }}
+{{- if not (has .type $withoutAllocations) }}{{ $_ := set $needs "allocations" true }}{{ end }}
 {{- if eq .type "GPUMemory" }}{{ $_ := set $needs "unhealthyGPUs" true }}{{ end }}
 {{- if eq .type "ResourceClaims" }}{{ $_ := set $needs "devices" true }}{{ end }}
 {{- end }}{{ end }}
@@ -79,7 +79,7 @@ not know may make claims. */}}
 {{- if get . "bindVerb" }}{{ $_ := set $needs "bind" true }}{{ end }}
 {{- end }}
 {{- end }}
-{{- $_ := set $needs "touch" (or $needs.claims (ne (dig "requeue" "perSecond" 20.0 $config) 0.0)) }}
+{{- $_ := set $needs "touch" (or $needs.allocations (ne (dig "requeue" "perSecond" 20.0 $config) 0.0)) }}
 {{- toYaml $needs }}
 {{- end }}
 

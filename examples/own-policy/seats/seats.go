@@ -71,11 +71,11 @@ func (s *seats) Ledgers(pod *corev1.Pod, _ *snapshot.Node) ([]snapshot.LedgerKey
 	return []snapshot.LedgerKey{s.ledger}, nil
 }
 
-func (s *seats) Reserve(ask policy.ReserveRequest) (policy.Claim, policy.Verdict) {
+func (s *seats) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
 	if verdict := s.evaluate(ask.Pod, ask.Ledger); !verdict.Fits() {
-		return policy.Claim{}, verdict
+		return policy.Allocation{}, verdict
 	}
-	return policy.Claim{
+	return policy.Allocation{
 		Units:       []policy.Capacity{{Unit: "seat", Capacity: s.config.Seats}},
 		Amounts:     []policy.Amount{{Unit: "seat", Amount: 1}},
 		Annotations: map[string]string{"example.com/seat": s.config.License},

@@ -167,7 +167,7 @@ var rules = []Rule{
 		Consequence: "Preemption fails for all nodes (\"expected at least one victim pod on node\"); with ignorable: true the node is dropped."},
 	{ID: rulePreemptKnown, Severity: SeverityError, verbs: preemptOnly, needs: "no candidate was kept",
 		Statement:   "every victim is a pod on its node, identified by UID",
-		Consequence: "Preemption fails for all nodes (\"claims to preempt pod … but the pod is not found on that node\")."},
+		Consequence: "Preemption fails for all nodes (\"allocations to preempt pod … but the pod is not found on that node\")."},
 	{ID: rulePreemptKeeps, Severity: SeverityError, verbs: preemptOnly, needs: "no candidate was kept",
 		Statement:   "a kept node keeps all its victims",
 		Consequence: "kube-scheduler has already reduced the victims to the minimum: with fewer, pods are evicted and the pending pod still does not fit."},

@@ -1,5 +1,5 @@
-// Package audit checks a cluster's claims for inconsistencies: units with more allocated than they
-// have, claims that no pod needs, and bound pods that lack the annotations of their claims. It does
+// Package audit checks a cluster's allocations for inconsistencies: units with more allocated than they
+// have, allocations that no pod needs, and bound pods that lack the annotations of their allocations. It does
 // not trust the ledgers alone: code of its own adds up what the annotations of bound pods say.
 package audit
 
@@ -21,14 +21,14 @@ import (
 
 // Input is the state of a cluster, as read from the API server. The lists may be of different
 // moments: see [Confirm]. Of a reduced pod, which has only some of its annotations, Audit does not
-// compare them with those of its claim.
+// compare them with those of its allocation.
 type Input struct {
 	Ledgers []*ledger.Object
 	Pods    []*corev1.Pod
 	Nodes   []*corev1.Node
-	// Now is the time from which the ages of claims are counted.
+	// Now is the time from which the ages of allocations are counted.
 	Now time.Time
-	// Grace is how long a pod may hold a claim without being bound.
+	// Grace is how long a pod may hold an allocation without being bound.
 	Grace time.Duration
 	// SizesFrom is where a node declares the memory of each GPU; nil if all GPUs of a node have the
 	// same size.
@@ -39,34 +39,34 @@ type Input struct {
 type Kind string
 
 const (
-	// Overallocated: more of a unit is allocated than it had when its last claim was made.
+	// Overallocated: more of a unit is allocated than it had when its last allocation was made.
 	Overallocated Kind = "overallocated"
 	// Overcommitted: more of a unit is allocated than it has now, because hardware was replaced or
 	// removed.
 	Overcommitted Kind = "overcommitted"
-	// Leaked: a ledger holds a claim that no pod needs.
+	// Leaked: a ledger holds an allocation that no pod needs.
 	Leaked Kind = "leaked"
-	// Unannotated: a bound pod lacks an annotation of its claim, or has another value.
+	// Unannotated: a bound pod lacks an annotation of its allocation, or has another value.
 	Unannotated Kind = "unannotated"
-	// Unclaimed: a bound pod has the annotations of an allocation, but no ledger holds a claim of
+	// Unallocated: a bound pod has the annotations of an allocation, but no ledger holds an allocation of
 	// it. This is a note: another tool bound it, or its ledger was deleted.
-	Unclaimed Kind = "unclaimed"
+	Unallocated Kind = "unallocated"
 )
 
 // kinds are all kinds, the most severe first.
-var kinds = []Kind{Overallocated, Overcommitted, Leaked, Unannotated, Unclaimed}
+var kinds = []Kind{Overallocated, Overcommitted, Leaked, Unannotated, Unallocated}
 
 // Kinds returns all kinds, the most severe first.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
 // Note reports whether a finding of this kind is not an error.
-func (k Kind) Note() bool { return k == Unclaimed }
+func (k Kind) Note() bool { return k == Unallocated }
 
 // CountedBy is the source of the numbers of an Overallocated or Overcommitted finding.
 type CountedBy string
 
 const (
-	Claims      CountedBy = "claims"      // claims in the ledger
+	Allocations CountedBy = "allocations" // allocations in the ledger
 	Annotations CountedBy = "annotations" // annotations of bound pods
 )
 
@@ -97,10 +97,10 @@ type Holder struct {
 // Audit returns all findings, the most severe first. It does not change the input.
 func Audit(in Input) []Finding {
 	a := &auditor{
-		Input:  in,
-		pods:   make(map[types.UID]*corev1.Pod, len(in.Pods)),
-		gpus:   make(map[string][]int64, len(in.Nodes)),
-		claims: map[claimKey]bool{},
+		Input:       in,
+		pods:        make(map[types.UID]*corev1.Pod, len(in.Pods)),
+		gpus:        make(map[string][]int64, len(in.Nodes)),
+		allocations: map[allocationKey]bool{},
 	}
 	for _, pod := range in.Pods {
 		a.pods[pod.UID] = pod
@@ -111,14 +111,14 @@ func Audit(in Input) []Finding {
 	for _, o := range in.Ledgers {
 		l := &o.Spec
 		for _, unit := range l.Units {
-			for _, c := range unit.Claims {
-				a.claims[claimKey{l.Resource, l.Node, c.Pod}] = true
+			for _, c := range unit.Allocations {
+				a.allocations[allocationKey{l.Resource, l.Node, c.Pod}] = true
 			}
 			a.auditUnit(l, &unit)
 		}
 		a.auditOrphans(l)
 		for j := range l.Pods {
-			a.auditClaim(l, &l.Pods[j])
+			a.auditAllocation(l, &l.Pods[j])
 		}
 	}
 	a.auditGPUShare()
@@ -128,7 +128,7 @@ func Audit(in Input) []Finding {
 
 // Confirm returns the findings that are certain after two audits of a running cluster, as Audit
 // returns them, second being the later one. Pods come and go while one audit lists its objects, so
-// a claim may seem to be leaked; it is if both audits report it. An Overallocated finding comes
+// an allocation may seem to be leaked; it is if both audits report it. An Overallocated finding comes
 // from a single list, and is an error even if it is gone in the second audit.
 func Confirm(first, second []Finding) []Finding {
 	var confirmed []Finding
@@ -174,13 +174,13 @@ type auditor struct {
 	Input
 	pods        map[types.UID]*corev1.Pod
 	gpus        map[string][]int64 // the memory of each GPU, by node
-	claims      map[claimKey]bool
+	allocations map[allocationKey]bool
 	findings    []Finding
 	gpuFindings int // how many of them are about what annotations say of a GPU
 }
 
-// claimKey identifies the claims of a pod in one ledger.
-type claimKey struct {
+// allocationKey identifies the allocations of a pod in one ledger.
+type allocationKey struct {
 	resource, node string
 	pod            types.UID
 }
@@ -193,13 +193,13 @@ func (a *auditor) find(f Finding) {
 // share is what one pod holds of one unit.
 type share struct {
 	Holder
-	// at is when the claim was made; zero if unknown.
+	// at is when the allocation was made; zero if unknown.
 	at time.Time
-	// size is the unit's capacity when the claim was made; 0 if unknown.
+	// size is the unit's capacity when the allocation was made; 0 if unknown.
 	size int64
 }
 
-// auditUnit compares the claims on a unit with its capacity, by the ledger and by the node.
+// auditUnit compares the allocations on a unit with its capacity, by the ledger and by the node.
 func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
 	capacity := unit.Capacity
 	if l.Resource == memoryResource && l.Node != "" {
@@ -210,24 +210,24 @@ func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
 		return
 	}
 	var shares []share
-	for _, c := range unit.Claims {
+	for _, c := range unit.Allocations {
 		s := share{Holder: Holder{UID: c.Pod, Amount: c.Amount}}
 		if p := l.Pod(c.Pod); p != nil {
 			s.Namespace, s.Name, s.at = p.Namespace, p.Name, p.At
 			if s.size = gpuSizes(p.Annotations)[unit.Name]; s.size == 0 && p.At.Equal(l.LastAt) {
-				s.size = unit.Capacity // the capacity was written together with this claim
+				s.size = unit.Capacity // the capacity was written together with this allocation
 			}
 		}
 		shares = append(shares, s)
 	}
 	a.find(Finding{
-		Kind: excess(shares), Resource: l.Resource, Node: l.Node, Unit: unit.Name, CountedBy: Claims,
+		Kind: excess(shares), Resource: l.Resource, Node: l.Node, Unit: unit.Name, CountedBy: Allocations,
 		Used: used, Capacity: capacity, Holders: holders(shares),
 	})
 }
 
 // excess returns why the shares exceed the capacity: some were allocated although too little was
-// left, or the capacity is smaller than it was. Every claim that is older than another one existed
+// left, or the capacity is smaller than it was. Every allocation that is older than another one existed
 // when that was made.
 func excess(shares []share) Kind {
 	slices.SortStableFunc(shares, func(a, b share) int { return a.at.Compare(b.at) })
@@ -248,11 +248,11 @@ func holders(shares []share) []Holder {
 	return list
 }
 
-// auditOrphans finds claims whose pod the ledger does not name. No replica releases these.
+// auditOrphans finds allocations whose pod the ledger does not name. No replica releases these.
 func (a *auditor) auditOrphans(l *snapshot.Ledger) {
 	amounts := map[types.UID]int64{}
 	for _, unit := range l.Units {
-		for _, c := range unit.Claims {
+		for _, c := range unit.Allocations {
 			if l.Pod(c.Pod) == nil {
 				amounts[c.Pod] += c.Amount
 			}
@@ -266,8 +266,8 @@ func (a *auditor) auditOrphans(l *snapshot.Ledger) {
 	}
 }
 
-// auditClaim checks whether the pod still needs its claim, and has the annotations of it.
-func (a *auditor) auditClaim(l *snapshot.Ledger, p *snapshot.LedgerPod) {
+// auditAllocation checks whether the pod still needs its allocation, and has the annotations of it.
+func (a *auditor) auditAllocation(l *snapshot.Ledger, p *snapshot.LedgerPod) {
 	holder := Holder{Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 	for i := range l.Units {
 		holder.Amount += l.Units[i].Amount(p.UID)
@@ -283,7 +283,7 @@ func (a *auditor) auditClaim(l *snapshot.Ledger, p *snapshot.LedgerPod) {
 		found(Leaked, "the pod has ended")
 	case pod.Spec.NodeName == "":
 		if age := a.Now.Sub(p.At); age > a.Grace {
-			found(Leaked, fmt.Sprintf("the pod is not bound and has held the claim for %v", age.Round(time.Second)))
+			found(Leaked, fmt.Sprintf("the pod is not bound and has held the allocation for %v", age.Round(time.Second)))
 		}
 	case l.Node != "" && pod.Spec.NodeName != l.Node:
 		found(Leaked, fmt.Sprintf("the pod is bound to node %s", pod.Spec.NodeName))
@@ -294,7 +294,7 @@ func (a *auditor) auditClaim(l *snapshot.Ledger, p *snapshot.LedgerPod) {
 	}
 }
 
-// differences returns how the pod's annotations differ from those of its claim, demanded.
+// differences returns how the pod's annotations differ from those of its allocation, demanded.
 func differences(pod *corev1.Pod, demanded map[string]string) []string {
 	var wrong []string
 	for key, want := range demanded {

@@ -59,25 +59,25 @@ func with(p corev1.Pod, change func(*corev1.Pod)) corev1.Pod {
 	return p
 }
 
-// claim is what a pod holds of a unit.
-type claim struct {
+// allocation is what a pod holds of a unit.
+type allocation struct {
 	pod, unit   string
 	amount      int64
 	age         time.Duration
 	annotations map[string]string
 }
 
-// book is a ledger in which the last claim is the latest.
-func book(resource, node string, capacity map[string]int64, claims ...claim) ledger.Object {
+// book is a ledger in which the last allocation is the latest.
+func book(resource, node string, capacity map[string]int64, allocations ...allocation) ledger.Object {
 	l := snapshot.Ledger{Resource: resource, Node: node}
 	for _, name := range []string{"0", "1", "pool"} {
 		if c, ok := capacity[name]; ok {
 			l.Units = append(l.Units, snapshot.LedgerUnit{Name: name, Capacity: c})
 		}
 	}
-	for _, c := range claims {
+	for _, c := range allocations {
 		unit := l.Unit(c.unit)
-		unit.Claims = append(unit.Claims, snapshot.LedgerClaim{Pod: types.UID(c.pod), Amount: c.amount})
+		unit.Allocations = append(unit.Allocations, snapshot.LedgerAllocation{Pod: types.UID(c.pod), Amount: c.amount})
 		if l.Pod(types.UID(c.pod)) == nil {
 			l.LastAt = now.Add(-c.age)
 			l.Pods = append(l.Pods, snapshot.LedgerPod{
@@ -110,43 +110,43 @@ func TestAudit(t *testing.T) {
 		{
 			name:    "full, and right",
 			nodes:   []corev1.Node{node("n", 2, 16)},
-			ledgers: []ledger.Object{book(memory, "n", two, claim{"a", "0", 10, time.Hour, given("0", 10, 16)}, claim{"b", "0", 6, time.Second, given("0", 6, 16)})},
+			ledgers: []ledger.Object{book(memory, "n", two, allocation{"a", "0", 10, time.Hour, given("0", 10, 16)}, allocation{"b", "0", 6, time.Second, given("0", 6, 16)})},
 			pods:    []corev1.Pod{pod("a", "n", 10, given("0", 10, 16)), pod("b", "", 6, nil)},
 		},
 		{
-			name:    "claims exceed the capacity that the latest of them was written with",
-			ledgers: []ledger.Object{book("licenses/x", "", map[string]int64{"pool": 10}, claim{"a", "pool", 6, 2 * time.Second, nil}, claim{"b", "pool", 5, time.Second, nil})},
+			name:    "allocations exceed the capacity that the latest of them was written with",
+			ledgers: []ledger.Object{book("licenses/x", "", map[string]int64{"pool": 10}, allocation{"a", "pool", 6, 2 * time.Second, nil}, allocation{"b", "pool", 5, time.Second, nil})},
 			pods:    []corev1.Pod{pod("a", "n", 0, nil), pod("b", "m", 0, nil)},
-			want:    []string{"overallocated  licenses/x pool: 11 of 10 by claims: ns/a has 6, ns/b has 5"},
+			want:    []string{"overallocated  licenses/x pool: 11 of 10 by allocations: ns/a has 6, ns/b has 5"},
 		},
 		{
-			name:    "claims exceed a capacity that shrank before the latest of another unit",
-			ledgers: []ledger.Object{book("x", "n", map[string]int64{"0": 8, "1": 8}, claim{"a", "0", 6, time.Minute, nil}, claim{"b", "0", 6, time.Minute, nil}, claim{"c", "1", 1, 0, nil})},
+			name:    "allocations exceed a capacity that shrank before the latest of another unit",
+			ledgers: []ledger.Object{book("x", "n", map[string]int64{"0": 8, "1": 8}, allocation{"a", "0", 6, time.Minute, nil}, allocation{"b", "0", 6, time.Minute, nil}, allocation{"c", "1", 1, 0, nil})},
 			pods:    []corev1.Pod{pod("a", "n", 0, nil), pod("b", "n", 0, nil), pod("c", "n", 0, nil)},
-			want:    []string{"overcommitted  x 0 on node n: 12 of 8 by claims: ns/a has 6, ns/b has 6"},
+			want:    []string{"overcommitted  x 0 on node n: 12 of 8 by allocations: ns/a has 6, ns/b has 6"},
 		},
 		{
-			name:    "claims exceed what the node has had at any time",
+			name:    "allocations exceed what the node has had at any time",
 			nodes:   []corev1.Node{node("n", 2, 16)},
-			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 32, "1": 16}, claim{"a", "0", 12, time.Hour, given("0", 12, 16)}, claim{"b", "0", 8, time.Second, given("0", 8, 16)})},
+			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 32, "1": 16}, allocation{"a", "0", 12, time.Hour, given("0", 12, 16)}, allocation{"b", "0", 8, time.Second, given("0", 8, 16)})},
 			pods:    []corev1.Pod{pod("a", "n", 12, given("0", 12, 16)), pod("b", "", 8, nil)},
-			want:    []string{memory + " 0 on node n: 20 of 16 by claims: ns/a has 12, ns/b has 8"},
+			want:    []string{memory + " 0 on node n: 20 of 16 by allocations: ns/a has 12, ns/b has 8"},
 		},
 		{
 			name:    "annotations exceed what the node has, whatever ledgers say",
 			nodes:   []corev1.Node{node("n", 2, 16)},
-			ledgers: []ledger.Object{book(memory, "n", two, claim{"a", "0", 12, time.Hour, given("0", 12, 16)})},
+			ledgers: []ledger.Object{book(memory, "n", two, allocation{"a", "0", 12, time.Hour, given("0", 12, 16)})},
 			pods:    []corev1.Pod{pod("a", "n", 12, given("0", 12, 16)), pod("b", "n", 8, given("0", 8, 16))},
 			want: []string{
 				"overallocated  " + memory + " 0 on node n: 20 of 16 by annotations: ns/a has 12, ns/b has 8",
-				"unclaimed      " + memory + " on node n: ns/b has 8: no ledger holds a claim of the pod: another tool bound it, or its ledger was deleted",
+				"unallocated    " + memory + " on node n: ns/b has 8: no ledger holds an allocation of the pod: another tool bound it, or its ledger was deleted",
 			},
 		},
 		{
 			name:  "what the pod asks for counts when its annotation says less, and not what ended pods had",
 			nodes: []corev1.Node{node("n", 1, 16)},
 			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 16},
-				claim{"a", "0", 9, time.Hour, given("0", 1, 16)}, claim{"b", "0", 7, time.Hour, given("0", 7, 16)})},
+				allocation{"a", "0", 9, time.Hour, given("0", 1, 16)}, allocation{"b", "0", 7, time.Hour, given("0", 7, 16)})},
 			pods: []corev1.Pod{
 				pod("a", "n", 9, given("0", 1, 16)), pod("b", "n", 8, given("0", 7, 16)),
 				with(pod("c", "n", 16, given("0", 16, 16)), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
@@ -157,38 +157,38 @@ func TestAudit(t *testing.T) {
 			name:  "a lie about much more than there can be does not make the sum overflow",
 			nodes: []corev1.Node{node("n", 1, 16)},
 			pods:  []corev1.Pod{pod("a", "n", 8, given("0", 9223372036854775807, 16)), pod("b", "n", 8, given("0", 9223372036854775807, 16))},
-			want:  []string{"overallocated  ", "unclaimed", "unclaimed"},
+			want:  []string{"overallocated  ", "unallocated", "unallocated"},
 		},
 		{
 			name:    "hardware shrank",
 			nodes:   []corev1.Node{node("n", 2, 8)},
-			ledgers: []ledger.Object{book(memory, "n", two, claim{"a", "1", 10, time.Hour, given("1", 10, 16)})},
+			ledgers: []ledger.Object{book(memory, "n", two, allocation{"a", "1", 10, time.Hour, given("1", 10, 16)})},
 			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16))},
 			want: []string{
+				"overcommitted  " + memory + " 1 on node n: 10 of 8 by allocations: ns/a has 10",
 				"overcommitted  " + memory + " 1 on node n: 10 of 8 by annotations: ns/a has 10",
-				"overcommitted  " + memory + " 1 on node n: 10 of 8 by claims: ns/a has 10",
 			},
 		},
 		{
 			name:    "hardware shrank, and then more was given away",
 			nodes:   []corev1.Node{node("n", 2, 8)},
-			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 8, "1": 8}, claim{"a", "1", 10, time.Hour, given("1", 10, 16)}, claim{"b", "1", 2, time.Minute, given("1", 2, 8)})},
+			ledgers: []ledger.Object{book(memory, "n", map[string]int64{"0": 8, "1": 8}, allocation{"a", "1", 10, time.Hour, given("1", 10, 16)}, allocation{"b", "1", 2, time.Minute, given("1", 2, 8)})},
 			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16)), pod("b", "", 2, nil)},
 			want: []string{
-				"overallocated  " + memory + " 1 on node n: 12 of 8 by claims: ns/a has 10, ns/b has 2",
+				"overallocated  " + memory + " 1 on node n: 12 of 8 by allocations: ns/a has 10, ns/b has 2",
 				"overcommitted  " + memory + " 1 on node n: 10 of 8 by annotations",
 			},
 		},
 		{
 			name:    "the card, or the node, is gone",
 			nodes:   []corev1.Node{node("n", 1, 16)},
-			ledgers: []ledger.Object{book(memory, "gone", two, claim{"b", "0", 4, time.Hour, given("0", 4, 16)})},
+			ledgers: []ledger.Object{book(memory, "gone", two, allocation{"b", "0", 4, time.Hour, given("0", 4, 16)})},
 			pods:    []corev1.Pod{pod("a", "n", 10, given("1", 10, 16)), pod("b", "gone", 4, given("0", 4, 16))},
 			want: []string{
+				"overcommitted  " + memory + " 0 on node gone: 4 of 0 by allocations: ns/b has 4",
 				"overcommitted  " + memory + " 0 on node gone: 4 of 0 by annotations: ns/b has 4",
-				"overcommitted  " + memory + " 0 on node gone: 4 of 0 by claims: ns/b has 4",
 				"overcommitted  " + memory + " 1 on node n: 10 of 0 by annotations: ns/a has 10",
-				"unclaimed    ",
+				"unallocated    ",
 			},
 		},
 		{
@@ -196,14 +196,14 @@ func TestAudit(t *testing.T) {
 			nodes: []corev1.Node{declares(node("n", 2, 24), "16, 32", "17_17")},
 			sizes: &fields.From{Annotation: "sizes"},
 			pods:  []corev1.Pod{pod("a", "n", 32, given("1", 32, 32)), pod("b", "n", 17, given("0", 17, 16))},
-			want:  []string{"overallocated  " + memory + " 0 on node n: 17 of 16", "unclaimed", "unclaimed"},
+			want:  []string{"overallocated  " + memory + " 0 on node n: 17 of 16", "unallocated", "unallocated"},
 		},
 		{
 			name:  "cards of different sizes by label",
 			nodes: []corev1.Node{declares(node("n", 2, 24), "17,17", "16_32")},
 			sizes: &fields.From{Label: "sizes"},
 			pods:  []corev1.Pod{pod("a", "n", 32, given("1", 32, 32)), pod("b", "n", 17, given("0", 17, 16))},
-			want:  []string{"overallocated  " + memory + " 0 on node n: 17 of 16", "unclaimed", "unclaimed"},
+			want:  []string{"overallocated  " + memory + " 0 on node n: 17 of 16", "unallocated", "unallocated"},
 		},
 		{
 			name:  "several cards: equal shares, told shares, and whole cards",
@@ -221,7 +221,7 @@ func TestAudit(t *testing.T) {
 			want: []string{
 				"overallocated  " + memory + " 0 on node n: 18 of 16 by annotations: ns/a has 6, ns/b has 12",
 				"overallocated  " + memory + " 3 on node n: 17 of 16 by annotations: ns/c has 16, ns/d has 1",
-				"unclaimed", "unclaimed", "unclaimed", "unclaimed",
+				"unallocated", "unallocated", "unallocated", "unallocated",
 			},
 		},
 		{
@@ -235,18 +235,18 @@ func TestAudit(t *testing.T) {
 			want: []string{
 				"overallocated  " + memory + " 0 on node n: 17 of 16 by annotations: ns/a has 7, ns/b has 10",
 				"overcommitted  " + memory + " 2 on node n: 24 of 16 by annotations: ns/d has 12, ns/e has 12",
-				"unclaimed", "unclaimed", "unclaimed", "unclaimed", "unclaimed",
+				"unallocated", "unallocated", "unallocated", "unallocated", "unallocated",
 			},
 		},
 		{
-			name:  "claims that are not in the order of their times, on a unit that was full once",
+			name:  "allocations that are not in the order of their times, on a unit that was full once",
 			nodes: []corev1.Node{node("n", 1, 16)},
-			ledgers: []ledger.Object{book(memory, "n", two, claim{"late", "0", 10, time.Minute, given("0", 10, 20)},
-				claim{"early", "0", 10, time.Hour, given("0", 10, 16)})},
+			ledgers: []ledger.Object{book(memory, "n", two, allocation{"late", "0", 10, time.Minute, given("0", 10, 20)},
+				allocation{"early", "0", 10, time.Hour, given("0", 10, 16)})},
 			pods: []corev1.Pod{pod("late", "n", 10, given("0", 10, 20)), pod("early", "n", 10, given("0", 10, 16))},
 			want: []string{
+				"overcommitted  " + memory + " 0 on node n: 20 of 16 by allocations: ns/early has 10, ns/late has 10",
 				"overcommitted  " + memory + " 0 on node n: 20 of 16 by annotations: ns/early has 10, ns/late has 10",
-				"overcommitted  " + memory + " 0 on node n: 20 of 16 by claims: ns/early has 10, ns/late has 10",
 			},
 		},
 		{
@@ -259,15 +259,15 @@ func TestAudit(t *testing.T) {
 			want: []string{
 				"overallocated  " + memory + " x on node n: 4 of 0 by annotations: ns/a has 4",
 				"overcommitted  " + memory + " 64 on node n: 5 of 0 by annotations: ns/b has 5",
-				"unclaimed", "unclaimed",
+				"unallocated", "unallocated",
 			},
 		},
 		{
-			name: "claims that nobody needs",
+			name: "allocations that nobody needs",
 			ledgers: []ledger.Object{
-				book("x", "n", map[string]int64{"0": 99, "1": 99}, claim{"gone", "0", 1, time.Second, nil}, claim{"ended", "0", 2, time.Second, nil}, claim{"ended", "1", 2, time.Second, nil},
-					claim{"failed", "0", 3, time.Second, nil}, claim{"elsewhere", "0", 4, time.Second, nil}, claim{"waiting", "0", 5, 61 * time.Second, nil}, claim{"young", "0", 6, 59 * time.Second, nil}),
-				book("y", "", map[string]int64{"pool": 99}, claim{"elsewhere", "pool", 1, time.Hour, nil}), // a pool is on every node
+				book("x", "n", map[string]int64{"0": 99, "1": 99}, allocation{"gone", "0", 1, time.Second, nil}, allocation{"ended", "0", 2, time.Second, nil}, allocation{"ended", "1", 2, time.Second, nil},
+					allocation{"failed", "0", 3, time.Second, nil}, allocation{"elsewhere", "0", 4, time.Second, nil}, allocation{"waiting", "0", 5, 61 * time.Second, nil}, allocation{"young", "0", 6, 59 * time.Second, nil}),
+				book("y", "", map[string]int64{"pool": 99}, allocation{"elsewhere", "pool", 1, time.Hour, nil}), // a pool is on every node
 			},
 			pods: []corev1.Pod{
 				with(pod("ended", "n", 0, nil), func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
@@ -280,13 +280,13 @@ func TestAudit(t *testing.T) {
 				"leaked         x on node n: ns/ended has 4: the pod has ended",
 				"leaked         x on node n: ns/failed has 3: the pod has ended",
 				"leaked         x on node n: ns/gone has 1: the pod is deleted",
-				"leaked         x on node n: ns/waiting has 5: the pod is not bound and has held the claim for 1m1s",
+				"leaked         x on node n: ns/waiting has 5: the pod is not bound and has held the allocation for 1m1s",
 			},
 		},
 		{
-			name: "a claim of which the ledger does not say whose it is",
+			name: "an allocation of which the ledger does not say whose it is",
 			ledgers: []ledger.Object{func() ledger.Object {
-				o := book("x", "n", two, claim{"a", "0", 1, 0, nil}, claim{"a", "1", 2, 0, nil})
+				o := book("x", "n", two, allocation{"a", "0", 1, 0, nil}, allocation{"a", "1", 2, 0, nil})
 				o.Spec.Pods = nil
 				return o
 			}()},
@@ -295,9 +295,9 @@ func TestAudit(t *testing.T) {
 		{
 			name:  "annotations that differ from those demanded",
 			nodes: []corev1.Node{node("n", 2, 16)},
-			ledgers: []ledger.Object{book(memory, "n", two, claim{"a", "0", 4, time.Hour, given("0", 4, 16)},
-				claim{"b", "0", 4, time.Hour, given("0", 4, 16)}, claim{"c", "1", 4, time.Hour, given("1", 4, 16)},
-				claim{"served", "0", 4, time.Hour, given("0", 4, 16)})},
+			ledgers: []ledger.Object{book(memory, "n", two, allocation{"a", "0", 4, time.Hour, given("0", 4, 16)},
+				allocation{"b", "0", 4, time.Hour, given("0", 4, 16)}, allocation{"c", "1", 4, time.Hour, given("1", 4, 16)},
+				allocation{"served", "0", 4, time.Hour, given("0", 4, 16)})},
 			pods: []corev1.Pod{
 				pod("a", "n", 4, given("1", 4, 16)), pod("b", "n", 4, nil), pod("c", "n", 4, given(strings.Repeat("7", 200), 4, 16)),
 				pod("served", "n", 4, with(pod("", "", 0, given("0", 4, 16)), func(p *corev1.Pod) {
@@ -450,7 +450,7 @@ func TestConfirm(t *testing.T) {
 func TestReport(t *testing.T) {
 	in := audit.Input{
 		Now: now, Nodes: []*corev1.Node{new(node("n", 1, 16))},
-		Ledgers: []*ledger.Object{new(book(memory, "n", map[string]int64{"0": 16}, claim{"gone", "0", 4, time.Hour, given("0", 4, 16)}))},
+		Ledgers: []*ledger.Object{new(book(memory, "n", map[string]int64{"0": 16}, allocation{"gone", "0", 4, time.Hour, given("0", 4, 16)}))},
 		Pods:    []*corev1.Pod{new(pod("a", "n", 4, given("0", 4, 16)))},
 	}
 	findings := audit.Audit(in)
@@ -460,7 +460,7 @@ func TestReport(t *testing.T) {
 		ok       bool
 		want     string
 	}{
-		{"clean", nil, true, "ledgers: 1, claims: 1, nodes: 1, pods: 1; no findings\n"},
+		{"clean", nil, true, "ledgers: 1, allocations: 1, nodes: 1, pods: 1; no findings\n"},
 		{"a note", findings[1:], true, "findings: 0, notes: 1\n"},
 		{"a finding and a note", findings, false, "findings: 1, notes: 1\n"},
 	} {
@@ -513,7 +513,7 @@ func TestAuditIsBounded(t *testing.T) {
 		t.Errorf("%d findings, %d of the first node, %d of the last", len(findings), perNode["n-000"], perNode["n-399"])
 	}
 	for _, f := range audit.Audit(audit.Input{
-		Ledgers: []*ledger.Object{new(book("licenses/x", "", map[string]int64{"pool": 10}, claim{"a", "pool", 1, time.Second, map[string]string{"k": strings.Repeat("x", 4<<10), "l": "1"}}))},
+		Ledgers: []*ledger.Object{new(book("licenses/x", "", map[string]int64{"pool": 10}, allocation{"a", "pool", 1, time.Second, map[string]string{"k": strings.Repeat("x", 4<<10), "l": "1"}}))},
 		Pods:    []*corev1.Pod{new(pod("a", "n", 0, map[string]string{"k": strings.Repeat("\x00", 4<<10)}))},
 	}) {
 		if len(f.Detail) > 2<<10 || !strings.HasPrefix(f.Detail, `the pod lacks annotation l: "1", the pod's`) || !strings.HasSuffix(f.Detail, `xxx" and 3896 more bytes`) {

@@ -18,7 +18,7 @@ import (
 // FuzzAudit audits a ledger, a bound pod and its node with any texts. It finds the same twice, also
 // after Confirm.
 func FuzzAudit(f *testing.F) {
-	const held = `{"spec":{"resource":"aliyun.com/gpu-mem","node":"n","units":[{"name":"0","capacity":8,"claims":[{"pod":"p","amount":9}]}],"pods":[{"uid":"p","node":"n","annotations":{"k":"0"}}]}}`
+	const held = `{"spec":{"resource":"aliyun.com/gpu-mem","node":"n","units":[{"name":"0","capacity":8,"allocations":[{"pod":"p","amount":9}]}],"pods":[{"uid":"p","node":"n","annotations":{"k":"0"}}]}}`
 	f.Add(held, `{"c":{"0":4}}`, "0", "8,8")
 	f.Add(held, `{"c":{"9":1e9}}`, "0,1", "")
 	f.Add(`{"spec":{"resource":"example.com/fpga","node":"n"}}`, "", "-1", "x")

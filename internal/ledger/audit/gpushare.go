@@ -23,7 +23,7 @@ const (
 	amountKey     = "ALIYUN_COM_GPU_MEM_POD"
 	assignedKey   = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 	timeKey       = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
-	allocationKey = "scheduler.framework.gpushare.allocation"
+	annotationKey = "scheduler.framework.gpushare.allocation"
 )
 
 // Tenants write the annotations of pods, so that what the audit counts has limits.
@@ -77,7 +77,7 @@ func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod) {
 		}
 		a.gpuFindings++
 		kind := Overallocated
-		if used <= largest { // the GPU had this size once; the order of the claims is unknown
+		if used <= largest { // the GPU had this size once; the order of the allocations is unknown
 			kind = Overcommitted
 		}
 		a.find(Finding{
@@ -87,21 +87,21 @@ func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod) {
 	}
 }
 
-// auditGPUPod checks that a bound pod that requests GPUs has a claim, or at least annotations that
+// auditGPUPod checks that a bound pod that requests GPUs has an allocation, or at least annotations that
 // name its GPUs.
 func (a *auditor) auditGPUPod(pod *corev1.Pod, says bool) {
 	memory, count := limit(pod, memoryResource), limit(pod, countResource)
-	claimed := a.claims[claimKey{memoryResource, pod.Spec.NodeName, pod.UID}]
-	if memory == 0 && count == 0 || claimed {
-		return // auditClaim checks claims
+	allocated := a.allocations[allocationKey{memoryResource, pod.Spec.NodeName, pod.UID}]
+	if memory == 0 && count == 0 || allocated {
+		return // auditAllocation checks allocations
 	}
 	f := Finding{
-		Kind: Unclaimed, Resource: memoryResource, Node: pod.Spec.NodeName,
+		Kind: Unallocated, Resource: memoryResource, Node: pod.Spec.NodeName,
 		Holders: []Holder{{pod.Namespace, pod.Name, pod.UID, memory}},
-		Detail:  "no ledger holds a claim of the pod: another tool bound it, or its ledger was deleted",
+		Detail:  "no ledger holds an allocation of the pod: another tool bound it, or its ledger was deleted",
 	}
 	if !says {
-		f.Kind, f.Detail = Unannotated, "no annotation "+indexKey+" names its GPU, and no ledger holds a claim of it"
+		f.Kind, f.Detail = Unannotated, "no annotation "+indexKey+" names its GPU, and no ledger holds an allocation of it"
 	}
 	a.find(f)
 }
@@ -128,7 +128,7 @@ func gpuShares(pod *corev1.Pod) map[string]share {
 	add := func(index string, amount int64) {
 		shares[index] = share{Holder: Holder{pod.Namespace, pod.Name, pod.UID, amount}, size: sizes[index]}
 	}
-	if parts := allocation(pod.Annotations[allocationKey], memory); parts != nil {
+	if parts := allocation(pod.Annotations[annotationKey], memory); parts != nil {
 		for index, amount := range parts {
 			add(index, amount)
 		}

@@ -10,10 +10,10 @@ import (
 // Report is the result of an audit, as text or JSON.
 type Report struct {
 	// The numbers of objects audited.
-	Ledgers int `json:"ledgers"`
-	Claims  int `json:"claims"`
-	Nodes   int `json:"nodes"`
-	Pods    int `json:"pods"`
+	Ledgers     int `json:"ledgers"`
+	Allocations int `json:"allocations"`
+	Nodes       int `json:"nodes"`
+	Pods        int `json:"pods"`
 
 	Findings []Finding `json:"findings"`
 }
@@ -22,7 +22,7 @@ type Report struct {
 func NewReport(in Input, findings []Finding) *Report {
 	r := &Report{Ledgers: len(in.Ledgers), Nodes: len(in.Nodes), Pods: len(in.Pods), Findings: findings}
 	for i := range in.Ledgers {
-		r.Claims += len(in.Ledgers[i].Spec.Pods)
+		r.Allocations += len(in.Ledgers[i].Spec.Pods)
 	}
 	return r
 }
@@ -63,7 +63,7 @@ func (r *Report) WriteText(w io.Writer) error {
 			wrong++
 		}
 	}
-	fmt.Fprintf(&text, "ledgers: %d, claims: %d, nodes: %d, pods: %d; ", r.Ledgers, r.Claims, r.Nodes, r.Pods)
+	fmt.Fprintf(&text, "ledgers: %d, allocations: %d, nodes: %d, pods: %d; ", r.Ledgers, r.Allocations, r.Nodes, r.Pods)
 	switch {
 	case wrong == 0 && notes == 0:
 		text.WriteString("no findings\n")

@@ -5,11 +5,11 @@ export default (page, route) => ({
   source: () => `/api/held?${search({ ...route.query, limit: '' })}`,
   draw(data) {
     const { query } = route, { audited, findings, groups } = data, now = page.now(), limit = Number(query.limit) || 60, all = groups ?? data.rows
-    const unclaimed = data.rows.filter(r => r.unclaimed).length, claims = data.total - unclaimed, held = r => amount(r.amount, page.unit(r.resource))
+    const unallocated = data.rows.filter(r => r.unallocated).length, allocations = data.total - unallocated, held = r => amount(r.amount, page.unit(r.resource))
     return [
       h('p.dim', audited ? marked(findings.length ? 'bad' : 'good', `The audit at ${clock(audited)} found ${findings.length ? plural(findings.length, 'difference') : 'no difference'} between ledgers and pods.`) : 'The first audit has not ended.'),
       h('div.controls', filter(route, 'Filter by pod, owner or node'),
-        choice('held-by', 'Rows', [['', 'one row for each claim'], ['owner', 'sums by owner'], ['namespace', 'sums by namespace']], query.by, by => choose(route, { by }))),
+        choice('held-by', 'Rows', [['', 'one row for each allocation'], ['owner', 'sums by owner'], ['namespace', 'sums by namespace']], query.by, by => choose(route, { by }))),
       page.resources().length > 1 && chips('Resources', [{ resource: '', title: 'All' }, ...page.resources()].map(r => [r.title, hash('held', { ...query, resource: r.resource }), (query.resource ?? '') === r.resource])),
       h('ul.plain', findings.map(f => h('li', h('b.bad', f.kind), ' ', f.text,
         f.holders?.slice(0, 8).map(p => [', ', p.name ? podLink(p.namespace, p.name) : p.uid])))),
@@ -27,7 +27,7 @@ export default (page, route) => ({
         ['Bound', r => r.since && ago(r.since, now) + ' ago', 'n'],
         ['Audit', r => marked(r.differs && 'bad', r.audit), 'label'],
       ], all.slice(0, limit), r => [r.name, r.resource, r.node, r.unit, r.uid].join(' ')),
-      h('p.dim', [claims && plural(claims, 'claim'), unclaimed && `${plural(unclaimed, 'pod')} without a claim`, all.length > limit && `${limit} rows are shown. `].filter(Boolean).join(', '),
+      h('p.dim', [allocations && plural(allocations, 'allocation'), unallocated && `${plural(unallocated, 'pod')} without an allocation`, all.length > limit && `${limit} rows are shown. `].filter(Boolean).join(', '),
         all.length > limit && link('Show more', 'held', { ...query, limit: limit * 4 })),
       !data.total && (query.find || query.resource || query.node ? empty('Nothing is selected.', link('Show all', 'held')) : empty('No pod holds anything.')),
     ]

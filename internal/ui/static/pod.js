@@ -57,7 +57,7 @@ function matrix(name, nodes, maxTotal, count, page, chosen) {
   const policies = new Map(nodes.flatMap(x => x.policies.map(o => [o.policy, o.weight])))
   return [h('h2', name), table(name, [
     ['Node', x => [nodeLink(x.node), x.gets?.length > 0 && note(`would get ${holdings(x.gets, page)}`), x.node === chosen && note('chosen by kube-scheduler')]],
-    [maxTotal ? `Total of ${number(maxTotal)}` : 'Total', x => x.fits ? [marked('name', number(x.total)), x.holdsClaim && note('holds its claim')] : '–', 'n'],
+    [maxTotal ? `Total of ${number(maxTotal)}` : 'Total', x => x.fits ? [marked('name', number(x.total)), x.holdsAllocation && note('holds its allocation')] : '–', 'n'],
     ...[...policies].map(([name, weight]) => [`${name || 'Outboard'}${weight ? ` × ${weight}` : ''}`, x => opinion(x.policies.find(o => o.policy === name)), 'n score']),
   ], nodes, x => x.node, 'matrix', x => !x.fits ? 'no' : x.node === chosen ? 'at' : ''), count > nodes.length && dim(`${plural(count - nodes.length, 'more node')}.`)]
 }

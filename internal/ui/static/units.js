@@ -101,7 +101,7 @@ export default (page, route) => {
     if (!n) return `Node ${node} has no ${unit ? unitName(data.resource, unit) : data.title}.`
     return [h('strong', full(n, i)), h('p', data.groups[n.group], ': ', describe(n.units[i])),
       !holders.rows && '…', h('ul', holding(holders.rows ?? [], n, i).map(r => h('li', r.pod ? podLink(r.namespace, r.pod) : r.uid, ` ${amount(r.amount, data.unit)}, ${r.state}`))),
-      link('All claims', 'held', { resource: data.resource, find: n.node })]
+      link('All allocations', 'held', { resource: data.resource, find: n.node })]
   }
 
   // hover shows what is at the mouse and, when it rests there, how many pods hold it.

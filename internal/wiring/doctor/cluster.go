@@ -164,15 +164,15 @@ func (c *checker) cluster() {
 	}
 }
 
-// ledgers checks that Outboard can store the claims of policies that allocate resources.
+// ledgers checks that Outboard can store the allocations of policies that allocate resources.
 func (c *checker) ledgers() {
 	if c.Config == nil || !c.Cluster.NoLedgers {
 		return
 	}
 	for i := range c.Config.Profiles {
 		p := &c.Config.Profiles[i]
-		if name := p.Claimer(); name != "" {
-			c.elsewhere(Error, "LedgersNotServed", c.ConfigFile, fmt.Sprintf("profiles[%d]", i), "the API server does not serve ledgers, in which "+name+" claims resources",
+		if name := p.Allocator(); name != "" {
+			c.elsewhere(Error, "LedgersNotServed", c.ConfigFile, fmt.Sprintf("profiles[%d]", i), "the API server does not serve ledgers, in which "+name+" allocates resources",
 				"Outboard binds no pod that gets resources from it", "kubectl apply --server-side --force-conflicts -f deploy/chart/crds/ledgers.yaml")
 			return
 		}

@@ -290,7 +290,7 @@ func (c *checker) binders(all []extenderAt) {
 		}
 		binders = append(binders, e.path)
 		matches := e.matches()
-		if e.outboard && len(matches) > 0 && !slices.ContainsFunc(matches, func(m match) bool { return m.profile.Claimer() != "" }) {
+		if e.outboard && len(matches) > 0 && !slices.ContainsFunc(matches, func(m match) bool { return m.profile.Allocator() != "" }) {
 			idle = append(idle, e.path)
 		}
 	}

@@ -48,7 +48,7 @@ func (c *checker) outboardArgs(path string, args strictyaml.Value, sets map[stri
 		c.omit("what the policies of Outboard's plugin need in "+profile+".plugins", why)
 	} else {
 		used.index = slices.IndexFunc(conf.Profiles, func(p config.Profile) bool { return p.Path == used.Path })
-		c.bindsFirst(profile, sets, used.Claimer())
+		c.bindsFirst(profile, sets, used.Allocator())
 		c.countedByFit(&used, profile, all, sets)
 		c.withoutEffect(&used, &a, args)
 		c.otherSchedulers(&used, profile)
@@ -82,17 +82,17 @@ func (c *checker) aboutUsed(u *usedProfile, severity Severity, code, field, mess
 	c.at(severity, code, u.path+"."+field, message, why, fix)
 }
 
-// bindsFirst checks that no other plugin binds pods before Outboard's does, which rejects all pods for which the policy claimer claims
+// bindsFirst checks that no other plugin binds pods before Outboard's does, which rejects all pods for which the policy allocator allocations
 // resources otherwise. "": none does.
-func (c *checker) bindsFirst(profile string, sets map[string]schedulerv1.PluginSet, claimer string) {
+func (c *checker) bindsFirst(profile string, sets map[string]schedulerv1.PluginSet, allocator string) {
 	order := inOrder(sets, "bind")
-	if claimer == "" || len(order) > 0 && order[0] == pluginName {
+	if allocator == "" || len(order) > 0 && order[0] == pluginName {
 		return
 	}
 	message, why := "plugins.bind does not list Outboard", "Outboard does not bind"
 	own, everywhere := namesOf(sets["bind"]), slices.Contains(namesOf(sets["multiPoint"])[0], pluginName)
 	if len(order) > 0 {
-		why = order[0] + " binds first, and knows no claims"
+		why = order[0] + " binds first, and knows no allocations"
 	}
 	if slices.Contains(own[0], pluginName) {
 		message = order[0] + " binds before Outboard"
@@ -104,7 +104,7 @@ func (c *checker) bindsFirst(profile string, sets map[string]schedulerv1.PluginS
 	case len(own[0])+len(own[1]) == 0:
 		fix = "set plugins.bind: {enabled: [{name: Outboard}]}"
 	}
-	c.at(Error, "PluginNotEnabled", profile+".plugins.bind", message+", and "+claimer+" claims resources", why+": Outboard rejects all pods that need a claim, and they stay pending", fix)
+	c.at(Error, "PluginNotEnabled", profile+".plugins.bind", message+", and "+allocator+" allocates resources", why+": Outboard rejects all pods that need an allocation, and they stay pending", fix)
 }
 
 // countedByFit reports resources that kube-scheduler is not to count, and that its own plugin counts: only for extenders it leaves them out.

@@ -188,9 +188,9 @@ func (c *checker) notCalled(p *config.Profile, none bool) {
 	}
 	ours := len(p.SchedulerNames) == 0 || slices.ContainsFunc(c.doc.config.schedulerNames(), func(name string) bool { return slices.Contains(p.SchedulerNames, name) })
 	// Outboard's plugin may reserve for the profile, and an extender whose urlPrefix is unknown may call it.
-	if allocates := p.Claimer(); allocates != "" && ours && !c.plugged && len(c.broken) == 0 {
+	if allocates := p.Allocator(); allocates != "" && ours && !c.plugged && len(c.broken) == 0 {
 		severity = Error
-		why += ", and " + allocates + " allocates resources: kube-scheduler binds pods without the claims and annotations by which they get their resources"
+		why += ", and " + allocates + " allocates resources: kube-scheduler binds pods without the allocations and annotations by which they get their resources"
 		fix += "; if the pods that request these resources select another scheduler, which has the extender, ignore this, or name that scheduler in schedulerNames of the profile"
 	}
 	c.at(severity, "ProfileNotCalled", extendersPath, "no extender calls the profile "+p.Path+" of "+c.ConfigFile, why, fix)
@@ -302,9 +302,9 @@ func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
 	}
 }
 
-// needed checks that kube-scheduler calls the verbs without which nodes are not rejected, or claims go wrong.
+// needed checks that kube-scheduler calls the verbs without which nodes are not rejected, or allocations go wrong.
 func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extenderAt) {
-	allocates := p.Claimer()
+	allocates := p.Allocator()
 	if called[decision.Filter] == nil {
 		e.filterNotCalled(p)
 	}
@@ -316,7 +316,7 @@ func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extende
 		if i := slices.IndexFunc(e.doc.config.Extenders, func(x extender) bool { return x.BindVerb != "" }); i >= 0 {
 			fix += fmt.Sprintf(", and run a second scheduler for extenders[%d], which binds, too: kube-scheduler accepts one", i)
 		}
-		e.report(Error, "BindNotCalled", "bindVerb", "bindVerb is not set, and "+allocates+" allocates resources", "kube-scheduler binds pods without the claims and annotations by which they get their resources", fix)
+		e.report(Error, "BindNotCalled", "bindVerb", "bindVerb is not set, and "+allocates+" allocates resources", "kube-scheduler binds pods without the allocations and annotations by which they get their resources", fix)
 	}
 	if called[decision.Preempt] == nil {
 		e.report(Warning, "PreemptNotCalled", "preemptVerb", "preemptVerb is not set, and "+allocates+" allocates resources", "kube-scheduler evicts pods that do not make the resource free", "set preemptVerb: preempt")
@@ -326,7 +326,7 @@ func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extende
 // filterNotCalled reports that kube-scheduler does not call filter, if that would have an effect.
 func (e *extenderAt) filterNotCalled(p *config.Profile) {
 	severity, message, why := Error, "", ""
-	allocates, filters := p.Claimer(), p.Filters()
+	allocates, filters := p.Allocator(), p.Filters()
 	switch {
 	case allocates != "":
 		message, why = allocates+" allocates resources", "kube-scheduler sends pods to nodes without room for them: bind fails, and the pods stay pending"
@@ -343,9 +343,9 @@ func (e *extenderAt) filterNotCalled(p *config.Profile) {
 
 // filtersOnly checks that a profile without bind allocates nothing. No extender binds.
 func (e *extenderAt) filtersOnly(p *config.Profile) {
-	if allocates := p.Claimer(); allocates != "" {
+	if allocates := p.Allocator(); allocates != "" {
 		e.report(Error, "BindNotCalled", "bindVerb", "no extender has bindVerb, and "+allocates+" of the profile "+p.Path+", which only filters, allocates resources",
-			"kube-scheduler binds pods without the claims and annotations by which they get their resources", "remove verb from the profile, and write what outboard scheduler-config prints for it")
+			"kube-scheduler binds pods without the allocations and annotations by which they get their resources", "remove verb from the profile, and write what outboard scheduler-config prints for it")
 	}
 }
 
@@ -431,14 +431,14 @@ func (e *extenderAt) allocated(p *config.Profile) {
 }
 
 // notAllocated reports managed resources that nothing allocates although the extender is there to do so: it binds pods, and no policy of
-// its profiles claims anything, or kube-scheduler leaves the resource to it. OutboardWarning reports the latter of resources that a profile lists itself.
+// its profiles allocates anything, or kube-scheduler leaves the resource to it. OutboardWarning reports the latter of resources that a profile lists itself.
 func (e *extenderAt) notAllocated(matches []match) {
 	binds := slices.ContainsFunc(matches, func(m match) bool { return slices.Contains(m.verbs, decision.Bind) })
 	var names, paths []string
 	uncounted := false
 	for _, m := range matches {
 		paths = append(paths, m.profile.Path)
-		binds = binds && m.profile.Claimer() == ""
+		binds = binds && m.profile.Allocator() == ""
 	}
 	for _, r := range e.extender.ManagedResources {
 		other := func(m match) bool { // something else is, or is said to be, wrong with the resource
@@ -452,7 +452,7 @@ func (e *extenderAt) notAllocated(matches []match) {
 	if len(names) == 0 {
 		return
 	}
-	why, fix := "Outboard binds pods that request it, without a claim and annotations", "add a policy that allocates it, such as GPUMemory or Devices, or remove bindVerb, so that kube-scheduler binds these pods"
+	why, fix := "Outboard binds pods that request it, without an allocation and annotations", "add a policy that allocates it, such as GPUMemory or Devices, or remove bindVerb, so that kube-scheduler binds these pods"
 	if uncounted {
 		why, fix = "kube-scheduler does not count it because of ignoredByScheduler, so nothing limits how much pods of a node request", "add a policy that allocates it, such as GPUMemory or Devices, or set ignoredByScheduler: false"
 	}

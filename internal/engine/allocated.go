@@ -10,19 +10,19 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// preferClaimed gives a node on which the pod already holds a claim the largest total, and every
-// other node less, because the pod would hold a second claim there.
-func (c *Cycle) preferClaimed(indices []int32, totals []int64) {
+// preferAllocated gives a node on which the pod already holds an allocation the largest total, and every
+// other node less, because the pod would hold a second allocation there.
+func (c *Cycle) preferAllocated(indices []int32, totals []int64) {
 	most := c.maxTotal()
 	if most == 0 || !c.holds() {
 		return
 	}
-	claimed := func(i int32) bool { return c.holdsClaim(c.nodes[i]) }
-	if !slices.ContainsFunc(indices, claimed) {
+	allocated := func(i int32) bool { return c.holdsAllocation(c.nodes[i]) }
+	if !slices.ContainsFunc(indices, allocated) {
 		return
 	}
 	for j, i := range indices {
-		if claimed(i) {
+		if allocated(i) {
 			totals[j] = most
 		} else {
 			totals[j] = min(totals[j], most-1)
@@ -30,8 +30,8 @@ func (c *Cycle) preferClaimed(indices []int32, totals []int64) {
 	}
 }
 
-// holdsClaim reports whether the pod holds a claim on the node from an earlier attempt to bind it.
-func (c *Cycle) holdsClaim(n *snapshot.Node) bool {
+// holdsAllocation reports whether the pod holds an allocation on the node from an earlier attempt to bind it.
+func (c *Cycle) holdsAllocation(n *snapshot.Node) bool {
 	has := func(l *snapshot.Ledger) bool { return l.Pod(c.pod.UID) != nil }
 	return c.holds() && slices.ContainsFunc(n.Ledgers, has) && !n.Has(c.pod.UID)
 }
@@ -112,8 +112,8 @@ func (h *holders) addLedgers(ledgers []*snapshot.Ledger, n int32) {
 			h.add(l.Pods[i].UID, n)
 		}
 		for i := range l.Units {
-			for _, claim := range l.Units[i].Claims { // the ledger may hold only the claims
-				h.add(claim.Pod, n)
+			for _, allocation := range l.Units[i].Allocations { // the ledger may hold only the allocations
+				h.add(allocation.Pod, n)
 			}
 		}
 	}

@@ -30,17 +30,17 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	case node == nil:
 		return nil // no policy sees the pod there
 	}
-	planned, claims := c.engine.Planned(c.view, c.pod, c.engine.CountNominated(c.view, c.pod, node), time.Now())
-	if claims {
+	planned, allocations := c.engine.Planned(c.view, c.pod, c.engine.CountNominated(c.view, c.pod, node), time.Now())
+	if allocations {
 		if err := p.checkOrder(); err != nil {
 			return fwk.AsStatus(err)
 		}
 	}
-	c.forget, c.claims = p.service.Cluster.Assume(planned, name), claims
+	c.forget, c.allocations = p.service.Cluster.Assume(planned, name), allocations
 	return nil
 }
 
-// Unreserve implements fwk.ReservePlugin. Bind has released the claims already, unless the outcome of the Binding is unknown.
+// Unreserve implements fwk.ReservePlugin. Bind has released the allocations already, unless the outcome of the Binding is unknown.
 func (p *plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
 	if c, err := cycleOf(state); err == nil && c.forget != nil {
 		c.forget()
@@ -48,11 +48,11 @@ func (p *plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Po
 	}
 }
 
-// Bind implements fwk.BindPlugin. It binds pods to which policies allocate resources, with their claims, and leaves the others to the
+// Bind implements fwk.BindPlugin. It binds pods to which policies allocate resources, with their allocations, and leaves the others to the
 // next plugin. Without a reservation, policies may allocate resources to any pod that concerns them.
 func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, name string) *fwk.Status {
 	c, err := cycleOf(state)
-	if err != nil || c.forget != nil && !c.claims || !c.engine.Reserves() {
+	if err != nil || c.forget != nil && !c.allocations || !c.engine.Reserves() {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	started, record := time.Now(), &decision.Record{Pod: decision.PodOf(pod), Bound: name}
@@ -73,9 +73,9 @@ func (p *plugin) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.P
 	}
 }
 
-// stallTimeout is longer than a claim and a Binding take before they fail. Nobody gives up in the meantime, as the caller of an extender
-// does, and to bind a pod that has failed costs the API server more than the wait: its claim is released, its status is written, and
-// another claim is made.
+// stallTimeout is longer than an allocation and a Binding take before they fail. Nobody gives up in the meantime, as the caller of an extender
+// does, and to bind a pod that has failed costs the API server more than the wait: its allocation is released, its status is written, and
+// another allocation is made.
 const stallTimeout = 30 * time.Second
 
 func (p *plugin) bind(ctx context.Context, c *cycle, name string, record *decision.Record) error {
@@ -101,6 +101,6 @@ func (p *plugin) bind(ctx context.Context, c *cycle, name string, record *decisi
 		return engine.UnknownNodeError(name)
 	}
 	held, err := b.Bind(ctx, pod, binder.Target{View: view, Node: c.engine.CountNominated(view, pod, node)})
-	record.Claims = held.Record()
+	record.Allocations = held.Record()
 	return err
 }

@@ -1,7 +1,7 @@
-// Package claims counts which pods hold which units of a node, for policies that allocate countable resources. A pod
-// with claims in the ledger holds what the ledger says. Any other pod on the node holds what its annotations or
+// Package allocations counts which pods hold which units of a node, for policies that allocate countable resources. A pod
+// with allocations in the ledger holds what the ledger says. Any other pod on the node holds what its annotations or
 // requests say, as the policy reads them. A pod that is being bound is not counted against itself.
-package claims
+package allocations
 
 import (
 	"iter"
@@ -17,40 +17,40 @@ import (
 // MaxCapacity bounds a unit, so that neither the sum over the units of a node overflows, nor a hundred times that.
 const MaxCapacity = 1 << 50
 
-// Claimant is a pod with claims in a ledger.
-type Claimant struct {
+// AllocatedPod is a pod with allocations in a ledger.
+type AllocatedPod struct {
 	Holder
-	// Entry is the pod's entry in the ledger; nil if the ledger holds only the claims.
+	// Entry is the pod's entry in the ledger; nil if the ledger holds only the allocations.
 	Entry *snapshot.LedgerPod
 	// Index is that of the pod in the Pods of the node; -1 if it is not on the node yet.
 	Index int
-	// Total is the sum of its claims over all units.
+	// Total is the sum of its allocations over all units.
 	Total int64
 }
 
-// Claimed is what a claimant holds of one unit.
-type Claimed struct {
-	*Claimant
+// Allocated is what an allocatedPod holds of one unit.
+type Allocated struct {
+	*AllocatedPod
 	Unit   string
 	Amount int64
 }
 
-// On returns what pods hold of the node by their claims in the ledger, which may be nil, in the
+// On returns what pods hold of the node by their allocations in the ledger, which may be nil, in the
 // order of the ledger, and the indices of the other pods on the node. No pod is in both.
-func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimed []Claimed, unclaimed []int) {
-	var pods map[types.UID]*Claimant
+func On(n *snapshot.Node, ledger *snapshot.Ledger) (allocated []Allocated, unallocated []int) {
+	var pods map[types.UID]*AllocatedPod
 	if ledger != nil {
-		pods = make(map[types.UID]*Claimant, len(ledger.Pods))
-		claimed = make([]Claimed, 0, len(ledger.Pods))
+		pods = make(map[types.UID]*AllocatedPod, len(ledger.Pods))
+		allocated = make([]Allocated, 0, len(ledger.Pods))
 		for i := range ledger.Units {
-			for _, c := range ledger.Units[i].Claims {
+			for _, c := range ledger.Units[i].Allocations {
 				pod := pods[c.Pod]
 				if pod == nil {
-					pod = &Claimant{Holder: Holder{UID: c.Pod}, Index: -1}
+					pod = &AllocatedPod{Holder: Holder{UID: c.Pod}, Index: -1}
 					pods[c.Pod] = pod
 				}
 				pod.Total = snapshot.AddAmounts(pod.Total, c.Amount)
-				claimed = append(claimed, Claimed{pod, ledger.Units[i].Name, c.Amount})
+				allocated = append(allocated, Allocated{pod, ledger.Units[i].Name, c.Amount})
 			}
 		}
 		for i := range ledger.Pods {
@@ -60,18 +60,18 @@ func On(n *snapshot.Node, ledger *snapshot.Ledger) (claimed []Claimed, unclaimed
 			}
 		}
 	}
-	unclaimed = make([]int, 0, len(n.Pods))
+	unallocated = make([]int, 0, len(n.Pods))
 	for i, on := range n.Pods {
 		if pod := pods[on.UID]; pod != nil {
 			pod.Index, pod.Holder = i, HolderOf(on)
 		} else {
-			unclaimed = append(unclaimed, i)
+			unallocated = append(unallocated, i)
 		}
 	}
-	return claimed, unclaimed
+	return allocated, unallocated
 }
 
-// Of yields the units on which the pod has claims, and the amounts. It yields nothing if the ledger is nil or does not
+// Of yields the units on which the pod has allocations, and the amounts. It yields nothing if the ledger is nil or does not
 // list the pod.
 func Of(ledger *snapshot.Ledger, pod types.UID) iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
@@ -87,7 +87,7 @@ func Of(ledger *snapshot.Ledger, pod types.UID) iter.Seq2[string, int64] {
 	}
 }
 
-// Serves reports whether the units have what the pod has claimed of them in the ledger, if anything.
+// Serves reports whether the units have what the pod has allocated of them in the ledger, if anything.
 // capacity returns that of a unit, and 0 for one that cannot be used.
 func Serves(ledger *snapshot.Ledger, pod types.UID, capacity func(unit string) int64) bool {
 	for unit, amount := range Of(ledger, pod) {
@@ -99,14 +99,14 @@ func Serves(ledger *snapshot.Ledger, pod types.UID, capacity func(unit string) i
 }
 
 // Others returns the node and the ledger of a request without the pod that is to be bound: the pod
-// may be on the node already, or hold claims of an earlier attempt.
+// may be on the node already, or hold allocations of an earlier attempt.
 func Others(ask policy.ReserveRequest) (*snapshot.Node, *snapshot.Ledger) {
 	own := func(uid types.UID) bool { return uid == ask.Pod.UID && uid != "" }
 	return ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) }), ask.Ledger.Without(own)
 }
 
-// Without returns a copy of the ledger without the claims of the pod. A Filter computes the usage of a node with the copy if the pod
-// cannot use what it has claimed there: the claim will be released. This is rare enough to compute the usage again.
+// Without returns a copy of the ledger without the allocations of the pod. A Filter computes the usage of a node with the copy if the pod
+// cannot use what it has allocated there: the allocation will be released. This is rare enough to compute the usage again.
 func Without(ledger *snapshot.Ledger, pod types.UID) *snapshot.Ledger {
 	return ledger.Without(func(uid types.UID) bool { return uid == pod })
 }

@@ -19,7 +19,7 @@ func boundAt(pod *corev1.Pod, at time.Time) {
 
 // The ledgers are deleted, as when somebody reinstalls their CRD, or another tool has bound the
 // pods: pods on nodes still hold their seats, and each pod once.
-func TestSeatsOfPodsWithoutAClaim(t *testing.T) {
+func TestSeatsOfPodsWithoutAAllocation(t *testing.T) {
 	const config = `{features: [{name: solver, seats: 8, maxPerNamespace: 6, resource: example.com/solver}, {name: cad, seatsPerNode: 2}]}`
 	p := policytest.Build(t, licenses.Type(), config)
 	start := func(t *testing.T) *world {
@@ -35,11 +35,11 @@ func TestSeatsOfPodsWithoutAClaim(t *testing.T) {
 		pod    *corev1.Pod
 		want   string
 	}{
-		{"with claims", func(*world) {}, needing("z", "new", "solver=2"), "NoFreeSeat 1/2 seats"},
+		{"with allocations", func(*world) {}, needing("z", "new", "solver=2"), "NoFreeSeat 1/2 seats"},
 		{"all ledgers deleted", func(w *world) { clear(w.ledgers) }, needing("z", "new", "solver=2"), "NoFreeSeat 1/2 seats"},
 		{"what is left", func(w *world) { clear(w.ledgers) }, needing("z", "new", "solver"), "fits"},
 		{"seats of the node", func(w *world) { clear(w.ledgers) }, needing("z", "new", "cad"), "NoFreeNodeSeat 0/1 seats"},
-		{"one claim is lost", func(w *world) { w.drop(pool("solver"), "uid-x-first") }, needing("z", "new", "solver=2"), "NoFreeSeat 1/2 seats"},
+		{"one allocation is lost", func(w *world) { w.drop(pool("solver"), "uid-x-first") }, needing("z", "new", "solver=2"), "NoFreeSeat 1/2 seats"},
 		{"the namespace's limit", func(w *world) { clear(w.ledgers) }, needing("x", "new", "solver=2"), "NamespaceLimit 1/2 seats"},
 		{"a pod has ended", func(w *world) { clear(w.ledgers); w.end("uid-x-first") }, needing("z", "new", "solver=6"), "fits"},
 		{"by a resource", func(w *world) {
@@ -52,18 +52,18 @@ func TestSeatsOfPodsWithoutAClaim(t *testing.T) {
 			w.drop(pool("solver"), "uid-x-first")
 			w.pods[0].Annotations[annotation] = "solver=1000000"
 		}, needing("z", "new", "solver"), "NoFreeSeat 0/1 seats"}, // 8 - 6 - 2
-		{"beside what it has claimed", func(w *world) {
+		{"beside what it has allocated", func(w *world) {
 			more := needing("x", "more", "solver=1000000")
 			more.Spec.NodeName = "b"
 			w.pods = append(w.pods, more)
 		}, needing("z", "new", "solver"), "NoFreeSeat 0/1 seats"}, // 8 - 5 - 2 - 1
-		{"a claim of less than the annotation says now", func(w *world) { w.pods[0].Annotations[annotation] = "solver=8" }, needing("z", "new", "solver"), "fits"},
+		{"an allocation of less than the annotation says now", func(w *world) { w.pods[0].Annotations[annotation] = "solver=8" }, needing("z", "new", "solver"), "fits"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := start(t)
 			tc.change(w)
 			expect(t, "Filter", hard(w.filter(t, p, tc.pod, "a")), tc.want)
-			expect(t, "Reserve", hard(w.claim(t, p, tc.pod, "a")), tc.want)
+			expect(t, "Reserve", hard(w.allocation(t, p, tc.pod, "a")), tc.want)
 		})
 	}
 }
@@ -73,22 +73,22 @@ func hard(verdict string) string {
 	return string(slices.DeleteFunc([]byte(verdict), func(b byte) bool { return b == '!' }))
 }
 
-// If a pod is on its node and its claim is lost, the pod's own seats are not counted against it.
-func TestAPodWithoutItsClaimHasItsSeats(t *testing.T) {
+// If a pod is on its node and its allocation is lost, the pod's own seats are not counted against it.
+func TestAPodWithoutItsAllocationHasItsSeats(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 2}]}`)
 	w := newWorld("a")
 	pod := needing("x", "first", "solver=2")
 	w.bind(t, p, pod, "a")
 	clear(w.ledgers)
 	expect(t, "Filter", w.filter(t, p, pod, "a"), "fits")
-	expect(t, "Reserve", w.claim(t, p, pod, "a"), "fits")
-	expect(t, "of another pod", w.claim(t, p, needing("x", "second", "solver"), "a"), "NoFreeSeat 0/1 seats")
+	expect(t, "Reserve", w.allocation(t, p, pod, "a"), "fits")
+	expect(t, "of another pod", w.allocation(t, p, needing("x", "second", "solver"), "a"), "NoFreeSeat 0/1 seats")
 }
 
-// If the used seats include those of pods, the server also counts pods without a claim that have
+// If the used seats include those of pods, the server also counts pods without an allocation that have
 // checked out their seats, so the policy does not count those twice. The time of a pod's binding
 // limits when it checks out its seats.
-func TestPodsWithoutAClaimAreNotCountedTwice(t *testing.T) {
+func TestPodsWithoutAAllocationAreNotCountedTwice(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, server: {signal: flexnet, usedIncludesPods: true}}]}`)
 	for name, tc := range map[string]struct {
 		bound time.Time
@@ -109,26 +109,26 @@ func TestPodsWithoutAClaimAreNotCountedTwice(t *testing.T) {
 			}
 			w.pods = append(w.pods, pod)
 			expect(t, "Filter", hard(w.filter(t, p, needing("x", "new", "solver=3"), "a")), tc.want)
-			expect(t, "Reserve", hard(w.claim(t, p, needing("x", "new", "solver=3"), "a")), tc.want)
+			expect(t, "Reserve", hard(w.allocation(t, p, needing("x", "new", "solver=3"), "a")), tc.want)
 		})
 	}
 }
 
-func TestExplainPodsWithoutAClaim(t *testing.T) {
+func TestExplainPodsWithoutAAllocation(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 9}]}`)
 	w := newWorld("a")
 	w.bind(t, p, needing("x", "lost", "solver=3"), "a")
 	clear(w.ledgers)
 	w.bind(t, p, needing("x", "held", "solver"), "a")
 	said := prepare(t, p, needing("x", "new", "solver=2"), w.view()).Explain(nil)
-	want := []string{"solver: requests 2 seats of 9; 1 claimed by pods: x/held; 3 used by pods without a claim: x/lost (3)"}
+	want := []string{"solver: requests 2 seats of 9; 1 allocated by pods: x/held; 3 used by pods without an allocation: x/lost (3)"}
 	if !slices.Equal(said, want) {
 		t.Errorf("the explanation is %q, want %q", said, want)
 	}
 }
 
 // kube-scheduler evicts pods for an important one that also needs seats. The policy reserves the
-// seats for that pod on every node until it has claimed them.
+// seats for that pod on every node until it has allocated them.
 func TestSeatsAreKeptForNominatedPods(t *testing.T) {
 	p := policytest.Build(t, licenses.Type(), `{features: [{name: solver, seats: 8}]}`)
 	important := func(pod *corev1.Pod, priority int32) *corev1.Pod {
@@ -154,7 +154,7 @@ func TestSeatsAreKeptForNominatedPods(t *testing.T) {
 		{"as important", func(*world) {}, important(needing("z", "new", "solver=2"), 10), "NoFreeSeat 1/2 seats"},
 		{"more important", func(*world) {}, important(needing("z", "new", "solver=5"), 11), "fits"},
 		{"itself", func(*world) {}, nominated, "fits"},
-		{"has claimed them", func(w *world) { w.claim(t, p, nominated, "b") }, needing("z", "new", "solver"), "fits"},
+		{"has allocated them", func(w *world) { w.allocation(t, p, nominated, "b") }, needing("z", "new", "solver"), "fits"},
 		{"needs more than there is", func(w *world) {
 			greedy := important(needing("y", "nominated", "solver=9"), 10)
 			greedy.Status.NominatedNodeName = "b"
@@ -165,7 +165,7 @@ func TestSeatsAreKeptForNominatedPods(t *testing.T) {
 			w := start(t)
 			tc.change(w)
 			expect(t, "Filter", hard(w.filter(t, p, tc.pod, "a")), tc.want)
-			expect(t, "Reserve", hard(w.claim(t, p, tc.pod, "a")), tc.want)
+			expect(t, "Reserve", hard(w.allocation(t, p, tc.pod, "a")), tc.want)
 		})
 	}
 }

@@ -33,14 +33,14 @@ func (r *reserver) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKe
 	return keys, nil
 }
 
-func (r *reserver) Reserve(policy.ReserveRequest) (policy.Claim, policy.Verdict) {
-	return policy.Claim{}, policy.Verdict{}
+func (r *reserver) Reserve(policy.ReserveRequest) (policy.Allocation, policy.Verdict) {
+	return policy.Allocation{}, policy.Verdict{}
 }
 
-// A node on which the pod holds a claim of an earlier attempt is better than all others, also in
+// A node on which the pod holds an allocation of an earlier attempt is better than all others, also in
 // levels and in a shortlist.
-func TestNodeWithAClaimScoresBest(t *testing.T) {
-	claimed := func(node string, uids ...types.UID) *snapshot.Ledger {
+func TestNodeWithAAllocationScoresBest(t *testing.T) {
+	allocated := func(node string, uids ...types.UID) *snapshot.Ledger {
 		l := &snapshot.Ledger{Resource: "gpu", Node: node}
 		for _, uid := range uids {
 			l.Pods = append(l.Pods, snapshot.LedgerPod{UID: uid, Node: node})
@@ -59,12 +59,12 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 		kept    string // with a shortlist of 1
 	}{
 		{"none", []engine.WeightedPolicy{reserves, scores}, nil, "", "[200 2 198]", "[10 0 9]", "a"},
-		{"of other pods", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "other")}, "", "[200 2 198]", "[10 0 9]", "a"},
-		{"one", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "other", "u")}, "", "[199 200 198]", "[9 10 9]", "b"},
-		{"two", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "u"), claimed("c", "u")}, "", "[199 200 200]", "[9 10 10]", "b"},
-		{"of a pool", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("", "u")}, "", "[200 2 198]", "[10 0 9]", "a"},
-		{"of a pod that is bound", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{claimed("b", "u")}, "b", "[200 2 198]", "[10 0 9]", "a"},
-		{"no policy hands anything out", []engine.WeightedPolicy{scores}, []*snapshot.Ledger{claimed("b", "u")}, "", "[200 2 198]", "[10 0 9]", "a"},
+		{"of other pods", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{allocated("b", "other")}, "", "[200 2 198]", "[10 0 9]", "a"},
+		{"one", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{allocated("b", "other", "u")}, "", "[199 200 198]", "[9 10 9]", "b"},
+		{"two", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{allocated("b", "u"), allocated("c", "u")}, "", "[199 200 200]", "[9 10 10]", "b"},
+		{"of a pool", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{allocated("", "u")}, "", "[200 2 198]", "[10 0 9]", "a"},
+		{"of a pod that is bound", []engine.WeightedPolicy{reserves, scores}, []*snapshot.Ledger{allocated("b", "u")}, "b", "[200 2 198]", "[10 0 9]", "a"},
+		{"no policy hands anything out", []engine.WeightedPolicy{scores}, []*snapshot.Ledger{allocated("b", "u")}, "", "[200 2 198]", "[10 0 9]", "a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b snapshot.Builder
@@ -91,7 +91,7 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 			}
 			var holding []string
 			for _, n := range result.Record.Top {
-				if n.HoldsClaim {
+				if n.HoldsAllocation {
 					holding = append(holding, n.Node)
 				}
 			}
@@ -100,12 +100,12 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, x := range explained.Nodes {
-				if x.Total != result.Totals[i] || x.HoldsClaim != slices.Contains(holding, x.Node) {
-					t.Errorf("Explain returns total %d and HoldsClaim %v, Score %d and %q", x.Total, x.HoldsClaim, result.Totals[i], holding)
+				if x.Total != result.Totals[i] || x.HoldsAllocation != slices.Contains(holding, x.Node) {
+					t.Errorf("Explain returns total %d and HoldsAllocation %v, Score %d and %q", x.Total, x.HoldsAllocation, result.Totals[i], holding)
 				}
 			}
 			if got, want := strings.Join(holding, " "), map[string]string{"one": "b", "two": "b c"}[tt.name]; got != want {
-				t.Errorf("the record says that the pod holds a claim on %q, want %q", got, want)
+				t.Errorf("the record says that the pod holds an allocation on %q, want %q", got, want)
 			}
 			engine.ScaleScores(result.Totals, result.Record.MaxTotal, engine.MaxExtenderScore)
 			if got := fmt.Sprint(result.Totals); got != tt.levels {
@@ -121,8 +121,8 @@ func TestNodeWithAClaimScoresBest(t *testing.T) {
 	}
 }
 
-// Without weights there are no totals, even if the pod holds a claim.
-func TestNodeWithAClaimWithoutWeights(t *testing.T) {
+// Without weights there are no totals, even if the pod holds an allocation.
+func TestNodeWithAAllocationWithoutWeights(t *testing.T) {
 	var b snapshot.Builder
 	b.SetNode(object("a"))
 	b.SetLedger(&snapshot.Ledger{Resource: "gpu", Node: "a", Pods: []snapshot.LedgerPod{{UID: "u"}}})
@@ -154,10 +154,10 @@ func TestFullLedger(t *testing.T) {
 		note     string
 		victims  string
 	}{
-		{"of a node", full("gpu", "a"), true, "u", "a:LedgerFull", "claims of gpu: 512 pods have some, the limit of a ledger", "[p0]"},
+		{"of a node", full("gpu", "a"), true, "u", "a:LedgerFull", "allocations of gpu: 512 pods have some, the limit of a ledger", "[p0]"},
 		{"of another resource", full("fpga", "a"), true, "u", "", "", "[]"},
 		{"with the pod", full("gpu", "a"), true, "p7", "", "", "[]"},
-		{"of a pool", full("gpu", ""), false, "u", "a:LedgerFull b!:LedgerFull", "claims of gpu: 512 pods have some, the limit of a ledger", "[p0]"},
+		{"of a pool", full("gpu", ""), false, "u", "a:LedgerFull b!:LedgerFull", "allocations of gpu: 512 pods have some, the limit of a ledger", "[p0]"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var b snapshot.Builder

@@ -1,4 +1,4 @@
-package claims_test
+package allocations_test
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/policy/claims"
+	"outboard.dev/outboard/policy/allocations"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -32,23 +32,23 @@ func nodeWith(uids ...types.UID) *snapshot.Node {
 
 var ledger = &snapshot.Ledger{
 	Units: []snapshot.LedgerUnit{
-		{Name: "0", Capacity: 9, Claims: []snapshot.LedgerClaim{{Pod: "bound", Amount: 2}, {Pod: "coming", Amount: 3}}},
-		{Name: "1", Capacity: 9, Claims: []snapshot.LedgerClaim{{Pod: "bound", Amount: 4}, {Pod: "huge", Amount: math.MaxInt64}}},
-		{Name: "2", Capacity: 9, Claims: []snapshot.LedgerClaim{{Pod: "huge", Amount: 1}}},
+		{Name: "0", Capacity: 9, Allocations: []snapshot.LedgerAllocation{{Pod: "bound", Amount: 2}, {Pod: "coming", Amount: 3}}},
+		{Name: "1", Capacity: 9, Allocations: []snapshot.LedgerAllocation{{Pod: "bound", Amount: 4}, {Pod: "huge", Amount: math.MaxInt64}}},
+		{Name: "2", Capacity: 9, Allocations: []snapshot.LedgerAllocation{{Pod: "huge", Amount: 1}}},
 	},
 	Pods: []snapshot.LedgerPod{{UID: "bound", Name: "pod-bound"}, {UID: "coming", Name: "pod-coming"}, {UID: "nothing"}},
 }
 
-// Pods with claims in the ledger hold these, whether they are on the node or only the ledger has
-// their names; all other pods are unclaimed, also one in the ledger without amounts.
+// Pods with allocations in the ledger hold these, whether they are on the node or only the ledger has
+// their names; all other pods are unallocated, also one in the ledger without amounts.
 func TestOn(t *testing.T) {
 	end := &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)}
 	n := nodeWith("other", "bound", "", "nothing")
 	n.Pods[slices.IndexFunc(n.Pods, func(p *corev1.Pod) bool { return p.UID == "bound" })].DeletionTimestamp = end
-	claimed, unclaimed := claims.On(n, ledger)
+	allocated, unallocated := allocations.On(n, ledger)
 	got := ""
-	for _, c := range claimed {
-		got += fmt.Sprintf("%s of %s (%d in total), entry %t, pod %t\n", claims.Held{Holder: c.Holder, Amount: c.Amount}, c.Unit, c.Total,
+	for _, c := range allocated {
+		got += fmt.Sprintf("%s of %s (%d in total), entry %t, pod %t\n", allocations.Held{Holder: c.Holder, Amount: c.Amount}, c.Unit, c.Total,
 			c.Entry != nil && c.Entry.UID == c.UID, c.Index >= 0 && n.Pods[c.Index].UID == c.UID)
 	}
 	const all = math.MaxInt64
@@ -58,32 +58,32 @@ func TestOn(t *testing.T) {
 pod huge (%d) of 1 (%d in total), entry false, pod false
 pod huge (1) of 2 (%d in total), entry false, pod false
 `, all, all, all); got != want {
-		t.Errorf("claimed:\n%s, want\n%s", got, want)
+		t.Errorf("allocated:\n%s, want\n%s", got, want)
 	}
 	names := ""
-	for _, i := range unclaimed {
+	for _, i := range unallocated {
 		names += n.Pods[i].Name + " "
 	}
 	if names != "pod- pod-nothing pod-other " {
-		t.Errorf("unclaimed: %s", names)
+		t.Errorf("unallocated: %s", names)
 	}
 	for _, empty := range []*snapshot.Ledger{nil, {}} {
-		if claimed, unclaimed := claims.On(nodeWith("other"), empty); len(claimed) != 0 || len(unclaimed) != 1 {
-			t.Errorf("without claims: %v, %v", claimed, unclaimed)
+		if allocated, unallocated := allocations.On(nodeWith("other"), empty); len(allocated) != 0 || len(unallocated) != 1 {
+			t.Errorf("without allocations: %v, %v", allocated, unallocated)
 		}
 	}
 }
 
 func TestOf(t *testing.T) {
 	for uid, want := range map[types.UID]string{"bound": "map[0:2 1:4]", "huge": "map[]", "nothing": "map[]", "": "map[]"} {
-		if got := fmt.Sprint(maps.Collect(claims.Of(ledger, uid))); got != want {
+		if got := fmt.Sprint(maps.Collect(allocations.Of(ledger, uid))); got != want {
 			t.Errorf("%q has %s, want %s", uid, got, want)
 		}
 	}
-	if got := maps.Collect(claims.Of(nil, "bound")); len(got) != 0 {
+	if got := maps.Collect(allocations.Of(nil, "bound")); len(got) != 0 {
 		t.Errorf("without a ledger: %v", got)
 	}
-	for unit := range claims.Of(ledger, "bound") {
+	for unit := range allocations.Of(ledger, "bound") {
 		if unit != "0" {
 			t.Error("the iteration continues after a break")
 		}
@@ -91,18 +91,18 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// The requesting pod is not counted against itself; a pod without a UID matches no claim.
+// The requesting pod is not counted against itself; a pod without a UID matches no allocation.
 func TestOthers(t *testing.T) {
 	ask := policy.ReserveRequest{Pod: pod("bound"), Node: nodeWith("bound", "other"), Ledger: ledger}
-	n, l := claims.Others(ask)
+	n, l := allocations.Others(ask)
 	if n.Has("bound") || !n.Has("other") || l.Pod("bound") != nil || l.Unit("0").Used() != 3 || ledger.Unit("0").Used() != 5 {
 		t.Errorf("got remaining %v and %v", n.Pods, l)
 	}
 	ask.Pod, ask.Node = pod(""), nodeWith("", "other")
-	if n, l := claims.Others(ask); n != ask.Node || l != ledger {
+	if n, l := allocations.Others(ask); n != ask.Node || l != ledger {
 		t.Error("a pod without a UID removes other pods")
 	}
-	if l := claims.Without(ledger, "coming"); l.Unit("0").Used() != 2 || l.Unit("1").Amount("bound") != 4 {
+	if l := allocations.Without(ledger, "coming"); l.Unit("0").Used() != 2 || l.Unit("1").Amount("bound") != 4 {
 		t.Errorf("without a pod: %v", l)
 	}
 }
@@ -111,7 +111,7 @@ func TestOthers(t *testing.T) {
 func TestHolders(t *testing.T) {
 	uids := rapid.SliceOfN(rapid.StringMatching(`[ab]{0,3}`), 0, 8)
 	rapid.Check(t, func(t *rapid.T) {
-		var h claims.Holders
+		var h allocations.Holders
 		all := map[types.UID]bool{}
 		for _, uid := range uids.Draw(t, "uids") {
 			h.Add(types.UID(uid))
@@ -123,7 +123,7 @@ func TestHolders(t *testing.T) {
 			}
 		}
 	})
-	var h claims.Holders
+	var h allocations.Holders
 	h.Add("a")
 	if n := testing.AllocsPerRun(100, func() { h.Has("b") }); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -13,8 +13,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// claimOf is the pod's claim in the ledger of gpuOnA, or nil.
-func (w *world) claimOf(uid types.UID) *snapshot.LedgerPod {
+// allocationOf is the pod's allocation in the ledger of gpuOnA, or nil.
+func (w *world) allocationOf(uid types.UID) *snapshot.LedgerPod {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
 	o := w.server.ledgers[ledger.Name(gpuOnA)]
@@ -24,26 +24,26 @@ func (w *world) claimOf(uid types.UID) *snapshot.LedgerPod {
 	return o.Spec.Pod(uid)
 }
 
-// A claim whose write failed with an unknown outcome is released even if the cache does not show it
+// An allocation whose write failed with an unknown outcome is released even if the cache does not show it
 // yet.
-func TestClaimWhoseWriteFailedIsReleased(t *testing.T) {
+func TestAllocationWhoseWriteFailedIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 0)
 		k := keep(t, w.server, w.server, func(o *ledger.Options) { o.RetryPause = time.Hour })
 		w.server.faults = []fault{lostAfter}
-		if _, err := k.Claim(t.Context(), gpuOnA, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3)); !errors.Is(err, errLost) {
+		if _, err := k.Allocate(t.Context(), gpuOnA, w.server.addPod("p"), "a", choose(w.capacity[gpuOnA], 3)); !errors.Is(err, errLost) {
 			t.Fatalf("got error %v, want that of the lost response", err)
 		}
 		synctest.Wait()
-		if left := w.claimOf("p"); left != nil {
+		if left := w.allocationOf("p"); left != nil {
 			t.Errorf("the ledger has %+v, on which no attempt relies", *left)
 		}
 	})
 }
 
-// A request that ends while its claim waits, or is being written, leaves no claim, because no
+// A request that ends while its allocation waits, or is being written, leaves no allocation, because no
 // attempt relies on it.
-func TestClaimGivenUpLeavesNothing(t *testing.T) {
+func TestAllocationGivenUpLeavesNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	k := w.replicas[0].keeper
 	w.server.block = make(chan struct{})
@@ -55,7 +55,7 @@ func TestClaimGivenUpLeavesNothing(t *testing.T) {
 		answered[name], cancels[name] = make(chan error, 1), cancel
 		pod := w.server.addPod(types.UID(name))
 		go func() {
-			_, err := k.Claim(ctx, gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 1))
+			_, err := k.Allocate(ctx, gpuOnA, pod, "a", choose(w.capacity[gpuOnA], 1))
 			answered[name] <- err
 		}()
 		for name == "writing" && !k.Busy(gpuOnA) || name == "waiting" && k.Waiting(gpuOnA) < 1 || name == "stays" && k.Waiting(gpuOnA) < 2 {
@@ -77,8 +77,8 @@ func TestClaimGivenUpLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[types.UID]bool{"writing": false, "waiting": false, "stays": true} {
-		if got := w.claimOf(name) != nil; got != want {
-			t.Errorf("%s: the ledger holds a claim: %v, want %v", name, got, want)
+		if got := w.allocationOf(name) != nil; got != want {
+			t.Errorf("%s: the ledger holds an allocation: %v, want %v", name, got, want)
 		}
 	}
 }

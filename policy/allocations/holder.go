@@ -1,4 +1,4 @@
-package claims
+package allocations
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 // maxHeld is how many pods a text from [List] names.
 const maxHeld = 8
 
-// Holder identifies a pod. Namespace and Name are "" if only its claim is known.
+// Holder identifies a pod. Namespace and Name are "" if only its allocation is known.
 type Holder struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`

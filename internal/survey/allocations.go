@@ -14,8 +14,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// unclaimed are the pods on nodes that lack a claim that their profile requires: something else than Outboard bound them.
-type unclaimed struct {
+// unallocated are the pods on nodes that lack an allocation that their profile requires: something else than Outboard bound them.
+type unallocated struct {
 	config      *config.Config       // with which the pods were found
 	seen        map[types.UID]string // the resource of each, in the latest pass
 	known       map[types.UID]bool   // those that are not new
@@ -24,9 +24,9 @@ type unclaimed struct {
 }
 
 // pass finds the pods of the view. It returns how many of them two passes have now seen, and none before. The pods of the first pass,
-// and of the first with another configuration, do not count: nobody knows when they were bound, or whether they needed a claim then.
-func (u *unclaimed) pass(c *config.Config, view *snapshot.View) (bindings int) {
-	now, first := withoutClaim(c, view), u.config != c
+// and of the first with another configuration, do not count: nobody knows when they were bound, or whether they needed an allocation then.
+func (u *unallocated) pass(c *config.Config, view *snapshot.View) (bindings int) {
+	now, first := withoutAllocation(c, view), u.config != c
 	confirmed, known := map[string]int{}, map[types.UID]bool{}
 	for resource := range u.confirmed {
 		confirmed[resource] = 0
@@ -48,8 +48,8 @@ func (u *unclaimed) pass(c *config.Config, view *snapshot.View) (bindings int) {
 	return bindings
 }
 
-// withoutClaim returns the bound pods that lack a claim, with its resource.
-func withoutClaim(c *config.Config, view *snapshot.View) map[types.UID]string {
+// withoutAllocation returns the bound pods that lack an allocation, with its resource.
+func withoutAllocation(c *config.Config, view *snapshot.View) map[types.UID]string {
 	lacking := map[types.UID]string{}
 	for n := range view.All() {
 		for _, pod := range n.Pods {

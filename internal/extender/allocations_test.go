@@ -24,25 +24,25 @@ import (
 
 // ledgerStore holds the ledgers of several nodes, in memory.
 type ledgerStore struct {
-	mu      sync.Mutex
-	ledgers map[snapshot.LedgerKey]snapshot.Ledger
-	claims  int // number of claims written
+	mu          sync.Mutex
+	ledgers     map[snapshot.LedgerKey]snapshot.Ledger
+	allocations int // number of allocations written
 }
 
 func newLedgerStore() *ledgerStore {
 	return &ledgerStore{ledgers: map[snapshot.LedgerKey]snapshot.Ledger{}}
 }
 
-func (b *ledgerStore) Claim(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
+func (b *ledgerStore) Allocate(_ context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose engine.Choose) (snapshot.LedgerPod, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l, ok := b.ledgers[key]
 	if !ok {
 		l = snapshot.Ledger{Resource: key.Resource, Node: key.Node}
 	}
-	b.claims++
-	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: fmt.Sprint(b.claims)}
-	next, held, err := ledger.Claim(l, entry, choose, time.Now())
+	b.allocations++
+	entry := snapshot.LedgerPod{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Node: node, Token: fmt.Sprint(b.allocations)}
+	next, held, err := ledger.Allocate(l, entry, choose, time.Now())
 	if err == nil {
 		b.ledgers[key] = next
 	}
@@ -65,7 +65,7 @@ func (b *ledgerStore) Revoke(_ context.Context, key snapshot.LedgerKey, held sna
 	return nil
 }
 
-// holders are the nodes on which the pod holds a claim.
+// holders are the nodes on which the pod holds an allocation.
 func (b *ledgerStore) holders(uid types.UID) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,9 +123,9 @@ func bindTo(t *testing.T, s server, pod, node string) string {
 	return decode[extenderv1.ExtenderBindingResult](t, s.post(t, "bind", encode(t, args))).Error
 }
 
-// While the outcome of every Binding is unknown, a pod that is tried on one node after the other holds no claim; or, while the
-// API server rejects changes of the pod, only the node where it holds a claim has the best score.
-func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
+// While the outcome of every Binding is unknown, a pod that is tried on one node after the other holds no allocation; or, while the
+// API server rejects changes of the pod, only the node where it holds an allocation has the best score.
+func TestPodWithUnknownOutcomesDoesNotCollectAllocations(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n1", 1), gpuNode("n2", 1), gpuNode("n3", 1)}
 	asked := names("n1", "n2", "n3")
 	t.Run("the pod can be changed", func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 				t.Errorf("bind to %s: %s", node, got)
 			}
 			if held := b.holders("p"); len(held) > 0 {
-				t.Errorf("after the bind to %s the pod holds claims on %q", node, held)
+				t.Errorf("after the bind to %s the pod holds allocations on %q", node, held)
 			}
 			cluster.view = b.view(nodes, "")
 		}
@@ -151,7 +151,7 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 			s := serveGPUMemory(t, cluster, b, func(e *engine.Options, _ *extender.Options) { e.Shortlist = shortlist })
 			next := "n2"
 			for range 3 {
-				if got := bindTo(t, s, "p", next); !strings.Contains(got, "its claims stay for now: changing pod default/p: no answer") {
+				if got := bindTo(t, s, "p", next); !strings.Contains(got, "its allocations stay for now: changing pod default/p: no answer") {
 					t.Errorf("bind to %s: %s", next, got)
 				}
 				cluster.view = b.view(nodes, "")
@@ -171,13 +171,13 @@ func TestPodWithUnknownOutcomesDoesNotCollectClaims(t *testing.T) {
 				next = best.Host
 			}
 			if held := b.holders("p"); !slices.Equal(held, []string{"n2"}) {
-				t.Errorf("with shortlist %d the pod holds claims on %q", shortlist, held)
+				t.Errorf("with shortlist %d the pod holds allocations on %q", shortlist, held)
 			}
 		}
 	})
 }
 
-// The GPU of a pod fails between two attempts to bind it. The second attempt claims another GPU, but only after the Binding of
+// The GPU of a pod fails between two attempts to bind it. The second attempt allocates another GPU, but only after the Binding of
 // the first, which may still be in flight, is certain to be rejected.
 func TestRetryIsNotBoundToAnUnhealthyGPU(t *testing.T) {
 	nodes := []*corev1.Node{gpuNode("n", 2)}
@@ -190,9 +190,9 @@ func TestRetryIsNotBoundToAnUnhealthyGPU(t *testing.T) {
 	first := cluster.bindings[0]
 	cluster.view, cluster.bindErr = b.view(nodes, first.Annotations[gpuIndex]), nil
 
-	want := "node n: the existing claim of the pod cannot be used any more: a GPU that the pod has claimed is unhealthy or no longer exists: changing pod default/p: no answer"
+	want := "node n: the existing allocation of the pod cannot be used any more: a GPU that the pod has allocated is unhealthy or no longer exists: changing pod default/p: no answer"
 	if got := bindTo(t, s, "p", "n"); got != want || len(cluster.bindings) != 1 || len(b.holders("p")) != 1 {
-		t.Errorf("while the pod cannot be changed: %q, %d Bindings, claims on %q", got, len(cluster.bindings), b.holders("p"))
+		t.Errorf("while the pod cannot be changed: %q, %d Bindings, allocations on %q", got, len(cluster.bindings), b.holders("p"))
 	}
 	cluster.touchErr = nil
 	if got := bindTo(t, s, "p", "n"); got != "" {
