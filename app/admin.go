@@ -40,7 +40,8 @@ func (a *adminAddress) url() string {
 	return address
 }
 
-// failure returns the error of a request to the address, without the query. It says what to do if nothing listens there.
+// failure returns the error of a request to the address, without the query. It says what to do if
+// nothing listens there.
 func (a *adminAddress) failure(err error) error {
 	request := (*url.Error)(nil)
 	if !errors.As(err, &request) || request.Op == "parse" {

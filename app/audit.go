@@ -105,7 +105,8 @@ func (o *auditOptions) run(ctx context.Context, types config.Types) (*audit.Repo
 	return audit.NewReport(in, audit.Confirm(findings, audit.Audit(in))), nil
 }
 
-// from returns where --config or --sizes-from says that nodes declare the memory of their GPUs; nil: nowhere.
+// from returns where --config or --sizes-from says that nodes declare the memory of their GPUs;
+// nil: nowhere.
 func (o *auditOptions) from(types config.Types) (*fields.From, error) {
 	kind, key, _ := strings.Cut(o.sizesFrom, "=")
 	switch {
@@ -128,7 +129,8 @@ func (o *auditOptions) from(types config.Types) (*fields.From, error) {
 	return nil, fmt.Errorf("--sizes-from=%q: must be annotation=KEY or label=KEY", o.sizesFrom)
 }
 
-// read lists the objects: allocations before the pods that hold them. Each list is of the moment at which it was read.
+// read lists the objects: allocations before the pods that hold them. Each list is of the moment at
+// which it was read.
 func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface, sizesFrom *fields.From) (audit.Input, error) {
 	in := audit.Input{Grace: o.grace, SizesFrom: sizesFrom}
 	listLedgers := func(ctx context.Context, opts metav1.ListOptions) (*ledger.ObjectList, error) {
@@ -160,7 +162,8 @@ func (o *auditOptions) read(ctx context.Context, api kubernetes.Interface, sizes
 	})
 }
 
-// requestTimeout bounds each request of a command that reads the cluster once, such as a page of a list.
+// requestTimeout bounds each request of a command that reads the cluster once, such as a page of a
+// list.
 const requestTimeout = 30 * time.Second
 
 // readingClient returns a client for a command that reads the cluster once.

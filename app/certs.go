@@ -108,7 +108,8 @@ and after --renew, also restart kube-scheduler, which reads ca.crt only when it 
 	return cmd
 }
 
-// run changes the files according to the flags, and reports its changes and when each certificate expires.
+// run changes the files according to the flags, and reports its changes and when each certificate
+// expires.
 func (o certsOptions) run() (*certs.Set, *certsReport, error) {
 	if o.lifetime < time.Hour || o.lifetime > longestLifetime {
 		return nil, nil, fmt.Errorf("--lifetime=%s: must be between 1h and %.0fh, for which a new CA is valid", o.lifetime, longestLifetime.Hours())
@@ -167,7 +168,8 @@ func (o certsOptions) run() (*certs.Set, *certsReport, error) {
 func (o certsOptions) file(name string) string { return filepath.Join(o.dir, name) }
 
 func addCA(set *certs.Set) error {
-	// The name differs from that of the former CA, so that messages about certificates identify the CA.
+	// The name differs from that of the former CA, so that messages about certificates identify the
+	// CA.
 	now := strings.Replace(time.Now().UTC().Format("20060102150405.000000000"), ".", "-", 1)
 	authority, err := certs.NewAuthority(certs.AuthorityOptions{CommonName: "outboard-ca-" + now})
 	if err != nil {
@@ -211,7 +213,8 @@ func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
 	return true, err
 }
 
-// moved returns the name of the Service in another namespace than --outboard-namespace if the certificate has it instead; "" otherwise.
+// moved returns the name of the Service in another namespace than --outboard-namespace if the
+// certificate has it instead; "" otherwise.
 func (o certsOptions) moved(cert *x509.Certificate) string {
 	if !o.changedNamespace || o.changedNames || cert.VerifyHostname(wiring.ServiceName(o.namespace)) == nil {
 		return ""

@@ -74,7 +74,8 @@ or changes that require a restart.`,
 	return cmd
 }
 
-// check loads the file, or standard input if the file is "-", and makes the engines of its profiles. name is what errors call it.
+// check loads the file, or standard input if the file is "-", and makes the engines of its
+// profiles. name is what errors call it.
 func check(file string, stdin io.Reader, types config.Types) (name string, c *config.Config, err error) {
 	name, data, err := readInput(file, stdin)
 	if err != nil {
@@ -100,7 +101,8 @@ type checked struct {
 	Profiles          []checkedProfile `json:"profiles,omitempty"`
 	Signals           []checkedSignal  `json:"signals,omitempty"`
 	config.Comparison                  // with --against
-	// SeveralSchedulers says why no kube-scheduler accepts extenders for all profiles, and what to do. "": one does.
+	// SeveralSchedulers says why no kube-scheduler accepts extenders for all profiles, and what to
+	// do. "": one does.
 	SeveralSchedulers string `json:"severalSchedulers,omitempty"`
 	// NotChecked is what only a process that serves the configuration can check.
 	NotChecked []doctor.Omission `json:"notChecked,omitempty"`
@@ -112,10 +114,11 @@ type checked struct {
 type checkedProfile struct {
 	Path     string   `json:"path"`
 	Policies []string `json:"policies"`
-	// ManagedResources are the names of the resources of which a pod requests one if the profile is for the pod. None: it is for every pod.
+	// ManagedResources are the names of the resources of which a pod requests one if the profile is
+	// for the pod. None: it is for every pod.
 	ManagedResources []string `json:"managedResources,omitempty"`
-	// Strict is true if the pods stay pending while Outboard does not respond, with the extender of scheduler-config. StrictForEveryPod is
-	// true if that is so for all pods.
+	// Strict is true if the pods stay pending while Outboard does not respond, with the extender of
+	// scheduler-config. StrictForEveryPod is true if that is so for all pods.
 	Strict            bool `json:"strict"`
 	StrictForEveryPod bool `json:"strictForEveryPod,omitempty"`
 

@@ -24,13 +24,14 @@ func (c *clusterFlags) register(cmd *cobra.Command) {
 // given reports whether a flag names the cluster.
 func (c *clusterFlags) given() bool { return c.Kubeconfig != "" || c.Context != "" }
 
-// outboardNamespaceFlag adds the flag for the namespace of Outboard, which is never that of the pods that --namespace names. purpose follows
-// in its description.
+// outboardNamespaceFlag adds the flag for the namespace of Outboard, which is never that of the
+// pods that --namespace names. purpose follows in its description.
 func outboardNamespaceFlag(cmd *cobra.Command, namespace *string, value, purpose string) {
 	cmd.Flags().StringVar(namespace, "outboard-namespace", value, "the namespace of Outboard"+purpose)
 }
 
-// namespaceFlags are the flags with which a command selects the namespaces of pods, as kubectl has them.
+// namespaceFlags are the flags with which a command selects the namespaces of pods, as kubectl has
+// them.
 type namespaceFlags struct {
 	namespace string
 	all       bool

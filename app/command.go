@@ -20,14 +20,15 @@ const (
 	statusFailed   = 2
 )
 
-// errFindings is the error of a command that did its work, and has printed findings. Any other error means that the command could not do
-// its work.
+// errFindings is the error of a command that did its work, and has printed findings. Any other
+// error means that the command could not do its work.
 var errFindings = errors.New("the command has findings")
 
-// Run executes the command until it ends, or until the process gets SIGINT or SIGTERM, prints its error, if any, and returns the
-// exit status. A program kubectl-outboard is a plugin of kubectl, and kubectl_complete-outboard completes the plugin's command lines for
-// kubectl. A second signal kills the process, unless it has PID 1: reading a terminal or a named pipe does not end with the context, and a
-// service serves for a while.
+// Run executes the command until it ends, or until the process gets SIGINT or SIGTERM, prints its
+// error, if any, and returns the exit status. A program kubectl-outboard is a plugin of kubectl,
+// and kubectl_complete-outboard completes the plugin's command lines for kubectl. A second signal
+// kills the process, unless it has PID 1: reading a terminal or a named pipe does not end with the
+// context, and a service serves for a while.
 func Run(cmd *cobra.Command) int {
 	switch program := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); program {
 	case "kubectl-" + cmd.Name():

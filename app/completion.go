@@ -31,7 +31,8 @@ func complete(cmd *cobra.Command, flag string, completion cobra.CompletionFunc) 
 	_ = cmd.RegisterFlagCompletionFunc(flag, completion) // fails only without the flag
 }
 
-// fromCluster completes the names of the objects that list returns, each after prefix. If the cluster cannot be read, there is no completion.
+// fromCluster completes the names of the objects that list returns, each after prefix. If the
+// cluster cannot be read, there is no completion.
 func fromCluster(cluster *clusterFlags, list func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, typed string) (objects runtime.Object, prefix string, err error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		api, err := readingClient(cluster.ClientConnection)
@@ -55,7 +56,8 @@ func fromCluster(cluster *clusterFlags, list func(ctx context.Context, api kuber
 	}
 }
 
-// completePods completes the names of pods in the namespace of the flags, or in that of NAMESPACE/POD.
+// completePods completes the names of pods in the namespace of the flags, or in that of
+// NAMESPACE/POD.
 func completePods(cluster *clusterFlags, namespaces *namespaceFlags) cobra.CompletionFunc {
 	return completePodsWith(cluster, namespaces, "")
 }
@@ -117,7 +119,8 @@ func completeServedProfiles(service *serviceFlags) cobra.CompletionFunc {
 	}
 }
 
-// completeConfiguredProfiles completes the paths of the profiles of configuration files, of which "" is none.
+// completeConfiguredProfiles completes the paths of the profiles of configuration files, of which
+// "" is none.
 func completeConfiguredProfiles(types config.Types, files func() []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		var paths []string
@@ -150,14 +153,16 @@ the same program under another name:
 The scripts of the following commands complete kubectl-outboard, with a hyphen.
 `
 
-// asPlugin makes the root command that of a plugin of kubectl: users type "kubectl outboard", and shells complete the program kubectl-outboard.
+// asPlugin makes the root command that of a plugin of kubectl: users type "kubectl outboard", and
+// shells complete the program kubectl-outboard.
 func asPlugin(root *cobra.Command) {
 	name := root.Name()
 	root.Use = "kubectl-" + name
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl " + name}
 }
 
-// completionCommand adds cobra's command completion, which reports a missing or unknown shell as other commands report arguments.
+// completionCommand adds cobra's command completion, which reports a missing or unknown shell as
+// other commands report arguments.
 func completionCommand(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	commands := root.Commands()

@@ -21,11 +21,13 @@ const (
 	maxConfigz = 4 << 20
 )
 
-// configz requests /configz of kube-scheduler in a pod, through a port-forward: kube-scheduler of kubeadm listens on the loopback address
-// of its node, and the proxy of the API server passes no credentials on.
+// configz requests /configz of kube-scheduler in a pod, through a port-forward: kube-scheduler of
+// kubeadm listens on the loopback address of its node, and the proxy of the API server passes no
+// credentials on.
 //
-// kube-scheduler has a certificate that nobody can verify, so the request has no token, which the pod could use elsewhere. It has
-// the client certificate of the kubeconfig, if there is one: its key stays here.
+// kube-scheduler has a certificate that nobody can verify, so the request has no token, which the
+// pod could use elsewhere. It has the client certificate of the kubeconfig, if there is one: its
+// key stays here.
 func configz(ctx context.Context, client *rest.Config, api kubernetes.Interface, namespace, pod string, port int) ([]byte, error) {
 	config, err := rest.TLSConfigFor(client)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package app is the command outboard as a library, with all its subcommands. A program with its own policies calls it as
-// cmd/outboard does:
+// Package app is the command outboard as a library, with all its subcommands. A program with its
+// own policies calls it as cmd/outboard does:
 //
 //	func main() {
 //		policies := append(standard.Types(), mine.Type())

@@ -140,7 +140,8 @@ func count(findings []doctor.Finding, severity doctor.Severity) (n int) {
 	return n
 }
 
-// diagnosis writes the findings as text, how many there are, and what is not checked. Inherent ones, which a right file has too, have no line.
+// diagnosis writes the findings as text, how many there are, and what is not checked. Inherent
+// ones, which a right file has too, have no line.
 func diagnosis(w io.Writer, findings []doctor.Finding, omissions []doctor.Omission) error {
 	var b strings.Builder
 	var inherent []string

@@ -18,8 +18,8 @@ import (
 	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
-// readForDoctor reads the objects of the cluster that outboard doctor checks. A list that the user may not read is in Unlisted. It
-// reads the Deployments of the namespace, if it is not "".
+// readForDoctor reads the objects of the cluster that outboard doctor checks. A list that the user
+// may not read is in Unlisted. It reads the Deployments of the namespace, if it is not "".
 func readForDoctor(ctx context.Context, connection config.ClientConnection, namespace string) (*doctor.Cluster, error) {
 	api, err := readingClient(connection)
 	if err != nil {
@@ -85,7 +85,8 @@ func readForDoctor(ctx context.Context, connection config.ClientConnection, name
 	return c, err
 }
 
-// served returns the error of a list, or nil if the API server does not serve the resource: then there are no such objects.
+// served returns the error of a list, or nil if the API server does not serve the resource: then
+// there are no such objects.
 func served(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -93,7 +94,8 @@ func served(err error) error {
 	return err
 }
 
-// once returns a function that calls read once for each key, since several checks need the same object.
+// once returns a function that calls read once for each key, since several checks need the same
+// object.
 func once[K comparable, T any](read func(K) (T, error)) func(K) (T, error) {
 	results := map[K]func() (T, error){}
 	return func(key K) (T, error) {

@@ -27,7 +27,8 @@ func codes() (all []string) {
 	return all
 }
 
-// explainCode returns the section of [doctor.Codes] about the code of a finding, as plain text, or the codes of all findings.
+// explainCode returns the section of [doctor.Codes] about the code of a finding, as plain text, or
+// the codes of all findings.
 func explainCode(code string) (string, error) {
 	var near []string
 	for _, m := range codeHeading.FindAllStringSubmatchIndex(doctor.Codes, -1) {
@@ -75,7 +76,8 @@ func listOfCodes() string {
 	return b.String()
 }
 
-// withoutLink returns a link as plain text: with the address if it is on the web, with the path in the repository if it is a page.
+// withoutLink returns a link as plain text: with the address if it is on the web, with the path in
+// the repository if it is a page.
 func withoutLink(text string) string {
 	m := link.FindStringSubmatch(text)
 	page, _, _ := strings.Cut(m[2], "#")

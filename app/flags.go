@@ -32,7 +32,8 @@ func alternatives(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// number is the value of a flag between two numbers, inclusive. Another one is an error before the command does anything.
+// number is the value of a flag between two numbers, inclusive. Another one is an error before the
+// command does anything.
 type number struct {
 	value     *int
 	low, high int
@@ -56,12 +57,14 @@ func (n number) Set(text string) error {
 
 func (n number) Type() string { return "int" }
 
-// limitFlag adds a flag for the maximum number of what the command shows. low is the least: 0 leaves out a part of what it shows.
+// limitFlag adds a flag for the maximum number of what the command shows. low is the least: 0
+// leaves out a part of what it shows.
 func limitFlag(cmd *cobra.Command, value *int, low int, name, things string) {
 	cmd.Flags().Var(number{value, low, explain.MaxLimit}, name, "maximum number of "+things+" to show")
 }
 
-// wrongFlag words the error about a flag as the commands word theirs, with the usage of the command if there is no such flag.
+// wrongFlag words the error about a flag as the commands word theirs, with the usage of the command
+// if there is no such flag.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
 		err = wrong.Unwrap()
@@ -76,7 +79,8 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w: usage: %s", err, cmd.UseLine())
 }
 
-// positional requires one argument for each name: an optional one is in brackets, as in the command's Use.
+// positional requires one argument for each name: an optional one is in brackets, as in the
+// command's Use.
 func positional(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > len(names) {
@@ -96,7 +100,8 @@ func missing(cmd *cobra.Command, flag string) error {
 	return fmt.Errorf("--%s is missing: usage: %s", flag, cmd.UseLine())
 }
 
-// certificateFlags adds the flags for the certificates with which a client calls an extender. Each of more ends the description of one.
+// certificateFlags adds the flags for the certificates with which a client calls an extender. Each
+// of more ends the description of one.
 func certificateFlags(cmd *cobra.Command, ca, cert, key *string, more [3]string) {
 	flags := cmd.Flags()
 	flags.StringVar(ca, "ca", "", "the file with the CA of the extender's certificate"+more[0])
@@ -113,8 +118,8 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// readConfig reads a configuration of Outboard, which may be in a ConfigMap, for a command that needs it for its work. So it is no
-// finding that it is not valid.
+// readConfig reads a configuration of Outboard, which may be in a ConfigMap, for a command that
+// needs it for its work. So it is no finding that it is not valid.
 func readConfig(file string, types config.Types) (c *config.Config, data []byte, err error) {
 	if data, err = os.ReadFile(file); err != nil {
 		return nil, nil, fmt.Errorf("configuration file: %w", err)

@@ -21,8 +21,8 @@ import (
 	"outboard.dev/outboard/policy/allocations"
 )
 
-// gpusReport is what gpus shows: the GPUs of device plugins, and the devices of ResourceClaims. Without a profile with GPUMemory, Unit is "".
-// Error is why there are neither.
+// gpusReport is what gpus shows: the GPUs of device plugins, and the devices of ResourceClaims.
+// Without a profile with GPUMemory, Unit is "". Error is why there are neither.
 type gpusReport struct {
 	gpumemory.Report
 	Drivers []ui.DriverDevices `json:"drivers"`
@@ -80,7 +80,8 @@ neither GPUs nor devices, and 2 if no replica responds.`,
 	return cmd
 }
 
-// fetchGPUs reads the GPUs and devices of the node, or of all nodes in the order of their names if that is "".
+// fetchGPUs reads the GPUs and devices of the node, or of all nodes in the order of their names if
+// that is "".
 func fetchGPUs(ctx context.Context, client *http.Client, admin, node string) (*gpusReport, error) {
 	path := service.InspectPath + "/gpus"
 	if node != "" {
@@ -121,7 +122,8 @@ func readIfFound[T any](ctx context.Context, client *http.Client, admin, path st
 	return err == nil, err
 }
 
-// text writes a table of the GPUs, and one for each driver, or why there are none. Of several tables, those without nodes are left out.
+// text writes a table of the GPUs, and one for each driver, or why there are none. Of several
+// tables, those without nodes are left out.
 func (r *gpusReport) text(w io.Writer) error {
 	if r.Error != "" {
 		_, err := fmt.Fprintln(w, r.Error)
@@ -214,7 +216,8 @@ func deviceTable(w io.Writer, driver *ui.DriverDevices) error {
 	return table.Flush()
 }
 
-// claimList returns the pods that have the claims. A claim that no pod on the node uses has its own name.
+// claimList returns the pods that have the claims. A claim that no pod on the node uses has its own
+// name.
 func claimList(all []ui.DeviceClaim) string {
 	list := make([]string, len(all))
 	for i, c := range all {

@@ -11,9 +11,10 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// collectGarbage makes the garbage collector run when the heap has grown by half, instead of doubled, unless the
-// environment sets its limits. Most of the heap is the cluster, and most garbage comes from decoding watch events, which
-// takes a third more processor time with this setting. Calls allocate almost nothing.
+// collectGarbage makes the garbage collector run when the heap has grown by half, instead of
+// doubled, unless the environment sets its limits. Most of the heap is the cluster, and most
+// garbage comes from decoding watch events, which takes a third more processor time with this
+// setting. Calls allocate almost nothing.
 func collectGarbage() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetGCPercent(50)
@@ -26,10 +27,11 @@ const (
 	often          = 2 // collections
 )
 
-// relaxCollector makes the garbage collector run less often while callers produce much garbage: with two processors, each collection delays
-// requests by milliseconds. If it ran often within a second, the heap may grow by relaxedPercent, until it has run less often than that
-// within relaxedFor. Without a memory limit relaxCollector changes nothing, as the heap could take all memory. It returns when ctx ends.
-// collections returns how often the collector has run.
+// relaxCollector makes the garbage collector run less often while callers produce much garbage:
+// with two processors, each collection delays requests by milliseconds. If it ran often within a
+// second, the heap may grow by relaxedPercent, until it has run less often than that within
+// relaxedFor. Without a memory limit relaxCollector changes nothing, as the heap could take all
+// memory. It returns when ctx ends. collections returns how often the collector has run.
 func relaxCollector(ctx context.Context, collections func() uint64) {
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		return
@@ -75,9 +77,10 @@ func collections() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// limitMemory sets the memory limit of the Go runtime to nine tenths of the limit of the cgroup, above which the kernel
-// kills the process. The rest is for memory outside the Go runtime, such as the buffers of sockets. A limit in the
-// environment takes precedence. limitMemory returns the limit that it has set; 0 is none.
+// limitMemory sets the memory limit of the Go runtime to nine tenths of the limit of the cgroup,
+// above which the kernel kills the process. The rest is for memory outside the Go runtime, such as
+// the buffers of sockets. A limit in the environment takes precedence. limitMemory returns the
+// limit that it has set; 0 is none.
 func limitMemory(ofCgroup memlimit.Provider) int64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return 0

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// visible writes control characters, other than the ends of lines and tabs, as JSON escapes them: names and messages of a cluster may have
-// them, and a terminal would obey. JSON remains the same.
+// visible writes control characters, other than the ends of lines and tabs, as JSON escapes them:
+// names and messages of a cluster may have them, and a terminal would obey. JSON remains the same.
 type visible struct{ io.Writer }
 
 var control = regexp.MustCompile(`[^\P{Cc}\n\t]|[\x{202a}-\x{202e}\x{2066}-\x{2069}]`)
@@ -75,7 +75,8 @@ func writeJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// choice adds a flag whose value is one of the words, the first of which is the default. Shells complete the words.
+// choice adds a flag whose value is one of the words, the first of which is the default. Shells
+// complete the words.
 func choice(cmd *cobra.Command, value *string, name, short, usage string, words ...string) {
 	cmd.Flags().StringVarP(value, name, short, words[0], usage)
 	complete(cmd, name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))

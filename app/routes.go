@@ -101,8 +101,8 @@ func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, fmt.Sprintf("nothing is served at %q; the verbs are at: %s", r.URL.Path, strings.Join(p.urls(), ", ")), http.StatusNotFound)
 }
 
-// refused writes the response for a caller with a valid certificate that is not allowed, so that the pod's events have the
-// reason.
+// refused writes the response for a caller with a valid certificate that is not allowed, so that
+// the pod's events have the reason.
 func (s *serving) refused(w http.ResponseWriter, r *http.Request, err error) bool {
 	verb, ok := s.routes.Load().verbs[r.URL.Path]
 	if ok = ok && r.Method == http.MethodPost; ok {

@@ -118,7 +118,8 @@ func (o *schedulerConfigOptions) checkFlags(changed func(flag string) bool) erro
 	return nil
 }
 
-// print writes the configuration for kube-scheduler to out, or to the directory, and to notes what the user still has to do.
+// print writes the configuration for kube-scheduler to out, or to the directory, and to notes what
+// the user still has to do.
 func (o *schedulerConfigOptions) print(out, notes io.Writer, types config.Types) error {
 	if o.topology != "" {
 		if err := oneOf("for", o.topology, topologies()...); err != nil {
@@ -176,7 +177,8 @@ func (o *schedulerConfigOptions) write(out io.Writer, files []wiring.File) error
 	return nil
 }
 
-// migrate writes the converted Policy to out, and notes about fields without an equivalent to notes.
+// migrate writes the converted Policy to out, and notes about fields without an equivalent to
+// notes.
 func (o *schedulerConfigOptions) migrate(in io.Reader, out, notes io.Writer) error {
 	name, data, err := readInput(o.from, in)
 	if err != nil {

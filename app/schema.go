@@ -47,8 +47,8 @@ func descriptionKey(structure reflect.Type, field string) string {
 	return strings.TrimSuffix(structure.PkgPath()+"."+structure.Name()+"."+field, ".")
 }
 
-// swaggerDoc returns the description of a field, or of the type if field is "", from the method SwaggerDoc that types of
-// Kubernetes have.
+// swaggerDoc returns the description of a field, or of the type if field is "", from the method
+// SwaggerDoc that types of Kubernetes have.
 func swaggerDoc(structure reflect.Type, field string) string {
 	documented, ok := reflect.Zero(structure).Interface().(interface{ SwaggerDoc() map[string]string })
 	if !ok {

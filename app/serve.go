@@ -92,8 +92,8 @@ func serve(ctx context.Context, file string, c *config.Config, types config.Type
 	return run(ctx, srv, s, watcher)
 }
 
-// run follows the cluster, the signals and the configuration file as long as the server responds to calls, which is longer
-// than ctx.
+// run follows the cluster, the signals and the configuration file as long as the server responds to
+// calls, which is longer than ctx.
 func run(ctx context.Context, srv *server.Server, s *serving, watcher *filewatch.Watcher) error {
 	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -133,8 +133,8 @@ func connect(c *config.Config, registry *prometheus.Registry, logger *slog.Logge
 	return service.Connect(c, cluster.Options{Config: client}, registry, logger)
 }
 
-// clientConfig returns the client configuration from the kubeconfig that is set, or else from the pod that this process runs
-// in, or else from the kubeconfig of kubectl.
+// clientConfig returns the client configuration from the kubeconfig that is set, or else from the
+// pod that this process runs in, or else from the kubeconfig of kubectl.
 func clientConfig(c config.ClientConnection) (*rest.Config, error) {
 	if c.Kubeconfig == "" && c.Context == "" {
 		inCluster, err := rest.InClusterConfig()
@@ -156,7 +156,8 @@ func clientConfig(c config.ClientConnection) (*rest.Config, error) {
 	return named(found), nil
 }
 
-// without says why there is no cluster in the files, which are those of the environment variable KUBECONFIG, or that of kubectl.
+// without says why there is no cluster in the files, which are those of the environment variable
+// KUBECONFIG, or that of kubectl.
 func without(files []string) string {
 	var why []string
 	for _, file := range files {

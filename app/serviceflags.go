@@ -11,7 +11,8 @@ import (
 	"outboard.dev/outboard/internal/replicas"
 )
 
-// serviceFlags are the flags with which a command reaches the running service: all its replicas in the cluster, or one admin address.
+// serviceFlags are the flags with which a command reaches the running service: all its replicas in
+// the cluster, or one admin address.
 type serviceFlags struct {
 	cluster   clusterFlags
 	namespace string
@@ -27,13 +28,15 @@ func (s *serviceFlags) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar((*string)(&s.admin), "admin", os.Getenv(adminVariable), "read from this admin address only, instead of all replicas (default "+adminVariable+" of the environment; in a pod of Outboard, "+defaultAdmin+")")
 }
 
-// inReplica reports whether the replica in the same pod is read if it responds: its ServiceAccount may not forward ports to the others.
+// inReplica reports whether the replica in the same pod is read if it responds: its ServiceAccount
+// may not forward ports to the others.
 func (s *serviceFlags) inReplica(cmd *cobra.Command) bool {
 	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" && !s.cluster.given() && !cmd.Flags().Changed("outboard-namespace")
 }
 
-// read reads from all replicas, or from the admin address. It returns the responses, of which there is at least one, and writes to
-// standard error which replicas did not respond, and why. The replica of an admin address is "".
+// read reads from all replicas, or from the admin address. It returns the responses, of which there
+// is at least one, and writes to standard error which replicas did not respond, and why. The
+// replica of an admin address is "".
 func read[T any](cmd *cobra.Command, s *serviceFlags, fetch replicas.Fetch[T]) ([]replicas.Response[T], error) {
 	if s.admin != "" {
 		value, err := fetch(cmd.Context(), adminClient(), s.admin.url())

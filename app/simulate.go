@@ -182,8 +182,8 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	return o.report(cmd, s, arms)
 }
 
-// compare returns an error if the figures of the configurations are relative to different capacities, and adds a note if pods count in
-// units in some of them and by node in others.
+// compare returns an error if the figures of the configurations are relative to different
+// capacities, and adds a note if pods count in units in some of them and by node in others.
 func (o *simulateOptions) compare(s *stage, worlds []simulate.World, names []string) error {
 	var inUnits, byNode []string
 	for i := range worlds {
@@ -204,7 +204,8 @@ func (o *simulateOptions) compare(s *stage, worlds []simulate.World, names []str
 	return nil
 }
 
-// namesOf returns a unique name for each configuration: that of its file, with as many folders as needed.
+// namesOf returns a unique name for each configuration: that of its file, with as many folders as
+// needed.
 func namesOf(files []string) []string {
 	names := make([]string, len(files))
 	for i, file := range files {
@@ -344,8 +345,8 @@ func (o *simulateOptions) measurable(s *stage) error {
 	return nil
 }
 
-// configure sets the extenders of the world, and the policies that allocate resources, to those of the configuration. It returns notes about
-// what in the configuration is not simulated.
+// configure sets the extenders of the world, and the policies that allocate resources, to those of
+// the configuration. It returns notes about what in the configuration is not simulated.
 func (o *simulateOptions) configure(w *simulate.World, file string) (notes []string, err error) {
 	if file == "" {
 		return nil, nil

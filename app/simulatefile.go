@@ -40,7 +40,8 @@ func readNamed(name string) (*simulate.File, error) {
 	return f, nil
 }
 
-// missingClaims describes which claims and templates of the pods are in no file, and so why these pods fit on no node.
+// missingClaims describes which claims and templates of the pods are in no file, and so why these
+// pods fit on no node.
 func missingClaims(devices *simulate.Devices, jobs []simulate.Job) (notes []string) {
 	pods := map[string]int{}
 	for _, j := range jobs {

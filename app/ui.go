@@ -54,7 +54,8 @@ from one service with --admin. The service has the same page at its admin addres
 	return cmd
 }
 
-// usualPort is the port of the page unless another program has it, so that bookmarks and open pages remain right.
+// usualPort is the port of the page unless another program has it, so that bookmarks and open pages
+// remain right.
 const usualPort = 8082
 
 // serveUI serves the page and its data until the command is interrupted.
@@ -113,7 +114,8 @@ func openBrowser(address string) error {
 	return exec.Command(program[0], append(program[1:], address)...).Start()
 }
 
-// pageData returns the handler of what the page reads: from one admin address, or merged from all replicas.
+// pageData returns the handler of what the page reads: from one admin address, or merged from all
+// replicas.
 func pageData(cmd *cobra.Command, from *serviceFlags) (http.Handler, error) {
 	if from.admin != "" {
 		admin, err := url.Parse(from.admin.url())
@@ -228,7 +230,8 @@ func (m *merger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// noData responds with why there is no data, and what somebody can do about that. The page ends the sentence.
+// noData responds with why there is no data, and what somebody can do about that. The page ends the
+// sentence.
 func noData(w http.ResponseWriter, why string) {
 	if advice := ui.Advice(why); advice != "" {
 		why += ". " + strings.TrimSuffix(advice, ".")

@@ -46,10 +46,12 @@ func versionLine() string {
 
 // version is what a binary was built from.
 type version struct {
-	// module is the version of the module as the go command names it, such as v1.2.3, or a pseudo-version of the commit. It ends with
-	// +dirty if the checkout had changes. It is "(devel)" if the go command found no repository.
+	// module is the version of the module as the go command names it, such as v1.2.3, or a
+	// pseudo-version of the commit. It ends with +dirty if the checkout had changes. It is
+	// "(devel)" if the go command found no repository.
 	module string
-	// commit is the commit of the checkout; "(unknown)" outside of a checkout, as for go install of a version.
+	// commit is the commit of the checkout; "(unknown)" outside of a checkout, as for go install of
+	// a version.
 	commit string
 }
 

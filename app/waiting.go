@@ -71,8 +71,8 @@ replicas through the API server, as kubectl port-forward does, or from one servi
 	return cmd
 }
 
-// nothingWaits says that none of the waiting pods is selected, as kubectl get does, and for which reasons pods wait if none waits for the
-// reason.
+// nothingWaits says that none of the waiting pods is selected, as kubectl get does, and for which
+// reasons pods wait if none waits for the reason.
 func nothingWaits(w io.Writer, waiting *ui.Waiting, reason string) {
 	if waiting.Pods == 0 {
 		fmt.Fprintln(w, "No pod waits.")
@@ -89,7 +89,8 @@ func nothingWaits(w io.Writer, waiting *ui.Waiting, reason string) {
 	fmt.Fprintf(w, "None of the waiting pods is selected (pods that wait: %d): --all-namespaces selects those of all namespaces.\n", waiting.Pods)
 }
 
-// waitingTable writes one line for each owner, or for each pod of one owner; nothing if no pod is selected.
+// waitingTable writes one line for each owner, or for each pod of one owner; nothing if no pod is
+// selected.
 func waitingTable(w io.Writer, waiting *ui.Waiting, now time.Time) error {
 	if waiting.Shown == 0 {
 		return nil

@@ -72,14 +72,14 @@
 //
 // # Allocating resources
 //
-// A [Reserver] names the ledgers in which a pod must have an allocation before it is bound, and chooses
-// what to allocate, as a pure function of the [ReserveRequest]. The caller writes the ledger, calls
-// again if another replica was faster, adds the allocation's annotations to the Binding, and releases
-// allocations that no pod needs. The ledgers that Filter sees ([snapshot.Node.Ledger],
-// [snapshot.View.Ledger]) may be slightly outdated; Reserve gets the ledger to which the allocation is
-// written. A pod that holds an allocation fits, unless an [AllocationValidator] rejects the allocation. Package
-// allocations counts which pods hold which units of a node, from the ledger and from pods without
-// allocations.
+// A [Reserver] names the ledgers in which a pod must have an allocation before it is bound, and
+// chooses what to allocate, as a pure function of the [ReserveRequest]. The caller writes the
+// ledger, calls again if another replica was faster, adds the allocation's annotations to the
+// Binding, and releases allocations that no pod needs. The ledgers that Filter sees
+// ([snapshot.Node.Ledger], [snapshot.View.Ledger]) may be slightly outdated; Reserve gets the
+// ledger to which the allocation is written. A pod that holds an allocation fits, unless an
+// [AllocationValidator] rejects the allocation. Package allocations counts which pods hold which
+// units of a node, from the ledger and from pods without allocations.
 //
 // # Reasons
 //

@@ -61,15 +61,15 @@ type NormalizeScore interface {
 // Explainer is implemented by a Cycle that can explain its verdicts and scores: the numbers behind
 // them and their age, which pods hold what, what a choice protects.
 type Explainer interface {
-	// Explain returns lines about the node, or about the pod as a whole if node is nil; none if there
-	// is nothing to add. It is pure, and may allocate. Every line has the form
+	// Explain returns lines about the node, or about the pod as a whole if node is nil; none if
+	// there is nothing to add. It is pure, and may allocate. Every line has the form
 	//
 	//	<what>: <value>[; <value>]
 	//
-	// <what> is what the line is about, in a few words without a colon: the pod, the node, a rule, a
-	// resource, a part of the score. The cause or source of a value follows the value in parentheses.
-	// A line has no full stop at its end. A value that cannot be computed is unknown, and
-	// [snapshot.Value.Missing] says so of a signal:
+	// <what> is what the line is about, in a few words without a colon: the pod, the node, a rule,
+	// a resource, a part of the score. The cause or source of a value follows the value in
+	// parentheses. A line has no full stop at its end. A value that cannot be computed is unknown,
+	// and [snapshot.Value.Missing] says so of a signal:
 	//
 	//	CPU: 95% used of 16 at 2026-01-01T12:00:00Z; scores 5
 	//	rule hot: rejects (signal temperature was 91, above 85, at 2026-01-01T12:00:00Z)
@@ -83,8 +83,8 @@ type Explainer interface {
 // Cycle reads of the pod and of the View, such as the [snapshot.Signal.Version] of a signal. The
 // engine does not call such a Cycle again for a node that has not changed.
 //
-// The results may differ for a pod that is on the Node or holds allocations there: the engine does not
-// use the signature of a pod that is on any node of the View, or in the ledger of one.
+// The results may differ for a pod that is on the Node or holds allocations there: the engine does
+// not use the signature of a pod that is on any node of the View, or in the ledger of one.
 type Signature interface {
 	// Signature returns the same string for all pods with the same Verdicts and scores, before
 	// NormalizeScore. It need not contain the policy's configuration. It is called once after each
@@ -97,8 +97,8 @@ type Signature interface {
 // scores.
 type ScoreRows interface {
 	// ScoreRows sets scores[i] to what Score returns for the node at rows[i] of the View, which has
-	// such a node. It is pure, and safe for concurrent use. It is only called for a pod that is on no
-	// node of the View, nor in the ledger of one.
+	// such a node. It is pure, and safe for concurrent use. It is only called for a pod that is on
+	// no node of the View, nor in the ledger of one.
 	ScoreRows(rows []int32, scores []int64)
 }
 
@@ -120,8 +120,8 @@ func (v Verdict) Fits() bool { return v.Reason == nil }
 // Reason is a cause of rejection, identified by its Code. Reasons are package-level variables of
 // the policy, or created with it; a request never creates one.
 type Reason struct {
-	// Code names the reason in metrics, unique in its policy. It is in CamelCase, or a name that the
-	// configuration gives, such as no-spot.
+	// Code names the reason in metrics, unique in its policy. It is in CamelCase, or a name that
+	// the configuration gives, such as no-spot.
 	Code string
 	// Text is the text in the pod's events. It is constant: no names, no numbers.
 	Text string
@@ -131,30 +131,31 @@ type Reason struct {
 
 // Reserver is implemented by a Policy that allocates countable resources: memory of a node's GPUs,
 // seats of a license. It chooses what to allocate in which ledger when a pod is bound. Its caller
-// writes the allocations, and keeps, repeats and releases them as a ledger requires. Its methods are
-// pure and safe for concurrent use.
+// writes the allocations, and keeps, repeats and releases them as a ledger requires. Its methods
+// are pure and safe for concurrent use.
 type Reserver interface {
-	// Ledgers returns the ledgers in which the pod must have an allocation before it is bound to the
-	// node, in the order of allocating; none if it needs nothing.
+	// Ledgers returns the ledgers in which the pod must have an allocation before it is bound to
+	// the node, in the order of allocating; none if it needs nothing.
 	Ledgers(pod *corev1.Pod, node *snapshot.Node) ([]snapshot.LedgerKey, error)
 	// Reserve chooses what the pod gets from one of these ledgers. It is called again with the new
 	// state of the ledger if another replica was faster. It is not called if the ledger already
-	// holds an allocation of the pod: see [AllocationValidator]. A Verdict that does not fit means that not
-	// enough is left. It is also called without allocating anything, to find the annotations with
-	// which a pod that is being bound counts; then the Node has the pods whose bind calls came
-	// before.
+	// holds an allocation of the pod: see [AllocationValidator]. A Verdict that does not fit means
+	// that not enough is left. It is also called without allocating anything, to find the
+	// annotations with which a pod that is being bound counts; then the Node has the pods whose
+	// bind calls came before.
 	Reserve(ReserveRequest) (Allocation, Verdict)
 }
 
-// AllocationValidator is implemented by a Reserver whose units can fail, or whose pods must be bound in
-// order. Without it, every existing allocation can be used.
+// AllocationValidator is implemented by a Reserver whose units can fail, or whose pods must be
+// bound in order. Without it, every existing allocation can be used.
 type AllocationValidator interface {
-	// ValidateAllocation is called when a pod is to be bound with the allocation of an earlier attempt.
-	// ReserveRequest.Ledger holds this allocation, made at ReserveRequest.At. after is as in [Allocation]. A
-	// Verdict that does not fit means that the allocation cannot be used any more, because a unit is
-	// unhealthy or gone: then the allocation is released, and Reserve chooses again. Filter must be
-	// consistent with it: a pod fits on a node where it holds a usable allocation, and on any other if
-	// Reserve would find enough without that allocation. ValidateAllocation is pure.
+	// ValidateAllocation is called when a pod is to be bound with the allocation of an earlier
+	// attempt. ReserveRequest.Ledger holds this allocation, made at ReserveRequest.At. after is as
+	// in [Allocation]. A Verdict that does not fit means that the allocation cannot be used any
+	// more, because a unit is unhealthy or gone: then the allocation is released, and Reserve
+	// chooses again. Filter must be consistent with it: a pod fits on a node where it holds a
+	// usable allocation, and on any other if Reserve would find enough without that allocation.
+	// ValidateAllocation is pure.
 	ValidateAllocation(ReserveRequest) (after []types.UID, verdict Verdict)
 }
 
@@ -164,12 +165,13 @@ type ReserveRequest struct {
 	// Node is the node to bind the pod to, as in the View. Its own ledgers may be older than
 	// Ledger.
 	Node *snapshot.Node
-	// Ledger is the current state of the ledger to allocate from; empty, but never nil, if it has no
-	// allocations.
+	// Ledger is the current state of the ledger to allocate from; empty, but never nil, if it has
+	// no allocations.
 	Ledger *snapshot.Ledger
 	// View is the state of the cluster, with signals; it may be older than Ledger.
 	View *snapshot.View
-	// At is the time of the allocation. It is later than the times of all earlier allocations in the ledger.
+	// At is the time of the allocation. It is later than the times of all earlier allocations in
+	// the ledger.
 	At time.Time
 }
 
@@ -231,15 +233,15 @@ type Precomputer interface {
 // Inspector is implemented by a Policy that shows its state to people and their tools.
 type Inspector interface {
 	// Inspect returns the value at a path below that of the profile, such as "inspect/node-1",
-	// which is then encoded as JSON. found is false if the path does not exist. Inspect is pure. The
-	// View has the pods that are being bound.
+	// which is then encoded as JSON. found is false if the path does not exist. Inspect is pure.
+	// The View has the pods that are being bound.
 	Inspect(view *snapshot.View, path string) (value any, found bool)
 }
 
 // Warner is implemented by a Policy that can have a valid configuration that is probably a mistake.
 type Warner interface {
-	// Warnings returns what is probably a mistake. The paths begin at the configuration of the policy,
-	// as those of errors of [Type.New] do.
+	// Warnings returns what is probably a mistake. The paths begin at the configuration of the
+	// policy, as those of errors of [Type.New] do.
 	Warnings() field.ErrorList
 }
 
@@ -256,38 +258,41 @@ type InputReader interface {
 // policy allocates.
 type Inputs struct {
 	// Resources are the extended resources that the policy allocates to pods. A profile with
-	// managedResources must list them, because kube-scheduler calls only for pods with those. A policy that reads their names from its
-	// configuration checks them with fields.ExtendedResource.
+	// managedResources must list them, because kube-scheduler calls only for pods with those. A
+	// policy that reads their names from its configuration checks them with
+	// fields.ExtendedResource.
 	Resources []corev1.ResourceName
-	// ResourcesOnly is true if the policy concerns only pods that request one of Resources: for any other pod, Prepare returns a nil
-	// Cycle. The managedResources of a profile with only such policies are their Resources, unless its configuration lists others.
+	// ResourcesOnly is true if the policy concerns only pods that request one of Resources: for any
+	// other pod, Prepare returns a nil Cycle. The managedResources of a profile with only such
+	// policies are their Resources, unless its configuration lists others.
 	ResourcesOnly bool
-	// AllocationFields are the fields of the policy's configuration by which it counts allocations that pods already hold, such as "sizesFrom".
-	// A change of one of them is reported as a risk while there are allocations.
+	// AllocationFields are the fields of the policy's configuration by which it counts allocations
+	// that pods already hold, such as "sizesFrom". A change of one of them is reported as a risk
+	// while there are allocations.
 	AllocationFields []string
-	// Unreported are those of Resources that the policy counts for the whole cluster: usually no node reports them, and kube-scheduler
-	// must not count them.
+	// Unreported are those of Resources that the policy counts for the whole cluster: usually no
+	// node reports them, and kube-scheduler must not count them.
 	Unreported []corev1.ResourceName
 	// Signals are those the policy reads: see [snapshot.View.Signal].
 	Signals []Signal
 	// ConfigMaps are the families of ConfigMaps that the policy reads: see
 	// [snapshot.Node.ConfigMap].
 	ConfigMaps []snapshot.ConfigMapSource
-	// Devices is true if the policy reads what Dynamic Resource Allocation allocates: see [snapshot.Node.DevicePools],
-	// [snapshot.View.ResourceClaim] and [snapshot.View.DeviceClass].
+	// Devices is true if the policy reads what Dynamic Resource Allocation allocates: see
+	// [snapshot.Node.DevicePools], [snapshot.View.ResourceClaim] and [snapshot.View.DeviceClass].
 	Devices bool
-	// CountsPods is true if a Filter depends on which pods are on the node, and the policy is no [Reserver]. Then a filter
-	// call waits up to half a second until the View counts the pods that earlier calls have let pass, so that pods in quick
-	// succession exceed no limit.
+	// CountsPods is true if a Filter depends on which pods are on the node, and the policy is no
+	// [Reserver]. Then a filter call waits up to half a second until the View counts the pods that
+	// earlier calls have let pass, so that pods in quick succession exceed no limit.
 	CountsPods bool
 	// History is true if the policy learns from which pods have come and gone: see
 	// [snapshot.View.History].
 	History bool
-	// ScoreOnly is true if no Cycle is a [Filter], whatever the pod: then kube-scheduler need not call
-	// filter for the policy.
+	// ScoreOnly is true if no Cycle is a [Filter], whatever the pod: then kube-scheduler need not
+	// call filter for the policy.
 	ScoreOnly bool
-	// FilterOnly is true if no Cycle is a [Score], whatever the pod: then its weight does not count, and kube-scheduler need not call
-	// prioritize for the policy.
+	// FilterOnly is true if no Cycle is a [Score], whatever the pod: then its weight does not
+	// count, and kube-scheduler need not call prioritize for the policy.
 	FilterOnly bool
 }
 
@@ -314,20 +319,21 @@ const (
 // Allocation is what a pod is to get.
 type Allocation struct {
 	// Units are all units of the ledger, whether the pod gets some of them or not, at most
-	// [snapshot.MaxLedgerUnits]. Units of the ledger that are not listed are gone: their allocations stay,
-	// and their capacity is 0. A policy need not count the pods with allocations: for a ledger with
-	// [snapshot.MaxLedgerPods], the engine rejects the node.
+	// [snapshot.MaxLedgerUnits]. Units of the ledger that are not listed are gone: their
+	// allocations stay, and their capacity is 0. A policy need not count the pods with allocations:
+	// for a ledger with [snapshot.MaxLedgerPods], the engine rejects the node.
 	Units []Capacity
 	// Amounts is what the pod gets, at least one amount, and at most one of each unit.
 	Amounts []Amount
 	// Annotations are written to the pod in the transaction that binds it: at most
-	// [snapshot.MaxAllocationAnnotations], with values of at most [snapshot.MaxAllocationAnnotation] bytes.
+	// [snapshot.MaxAllocationAnnotations], with values of at most
+	// [snapshot.MaxAllocationAnnotation] bytes.
 	Annotations map[string]string
-	// After are pods with earlier allocations in the ledger whose Bindings should come before this one,
-	// if they come soon. It is for device plugins that identify pods by their order.
+	// After are pods with earlier allocations in the ledger whose Bindings should come before this
+	// one, if they come soon. It is for device plugins that identify pods by their order.
 	After []types.UID
-	// NotBefore is the earliest permitted time of the allocation, for policies that compare the times of
-	// allocations with those of signals. Zero: any time.
+	// NotBefore is the earliest permitted time of the allocation, for policies that compare the
+	// times of allocations with those of signals. Zero: any time.
 	NotBefore time.Time
 }
 

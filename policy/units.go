@@ -10,8 +10,8 @@ import (
 // UnitLister is implemented by a Policy that allocates units, such as GPUs or seats, so that people
 // can look at all of them.
 type UnitLister interface {
-	// Units returns the units in the View. It is called about once for each View that somebody looks
-	// at, so it takes what belongs to one node from a snapshot.Fact.
+	// Units returns the units in the View. It is called about once for each View that somebody
+	// looks at, so it takes what belongs to one node from a snapshot.Fact.
 	Units(view *snapshot.View) UnitList
 }
 
@@ -20,19 +20,19 @@ type UnitList struct {
 	// Resource is the extended resource, or the prefix of the resources of ledgers that pools have,
 	// without a slash at the end.
 	Resource corev1.ResourceName
-	// Title is what people call the resource, such as "GPU memory", and Unit the unit of the amounts,
-	// such as "GiB"; "" if they have none.
+	// Title is what people call the resource, such as "GPU memory", and Unit the unit of the
+	// amounts, such as "GiB"; "" if they have none.
 	Title, Unit string
-	// Nodes have units, in any order; their Units are shared, and not changed. A pool that belongs to
-	// no node has its own name as Node, and one unit of that name.
+	// Nodes have units, in any order; their Units are shared, and not changed. A pool that belongs
+	// to no node has its own name as Node, and one unit of that name.
 	Nodes []NodeUnits
 }
 
 // NodeUnits are the units of one node.
 type NodeUnits struct {
 	Node string
-	// Group is what similar nodes are shown under, such as the model of their GPUs; "" if that is not
-	// known.
+	// Group is what similar nodes are shown under, such as the model of their GPUs; "" if that is
+	// not known.
 	Group string
 	Units []Unit
 }
@@ -40,8 +40,8 @@ type NodeUnits struct {
 // Unit is one GPU, device or pool.
 type Unit struct {
 	Name string
-	// Capacity is how much there is, Used how much of that pods hold, which may be more, and Reserved
-	// the part of Used that is not in use yet.
+	// Capacity is how much there is, Used how much of that pods hold, which may be more, and
+	// Reserved the part of Used that is not in use yet.
 	Capacity, Used, Reserved int64
 	// Unhealthy units are not given to pods. A unit that is Gone does not exist any more, but a pod
 	// holds some of it.

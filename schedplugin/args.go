@@ -16,7 +16,8 @@ const argsName = "pluginConfig[" + Name + "].args"
 // arguments are those of the plugin.
 type arguments = config.PluginArguments
 
-// parseArguments returns the arguments in the configuration of kube-scheduler, with the configuration unless ConfigFile has it.
+// parseArguments returns the arguments in the configuration of kube-scheduler, with the
+// configuration unless ConfigFile has it.
 func parseArguments(args runtime.Object, types config.Types) (arguments, *config.Config, error) {
 	unknown, ok := args.(*runtime.Unknown)
 	if args == nil || ok && len(unknown.Raw) == 0 {

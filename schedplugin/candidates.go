@@ -16,8 +16,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// candidates returns the best nodes for the pod, at most as many as the arguments say, on which the filters of all plugins let it pass;
-// or nil if kube-scheduler must look at the nodes itself. The framework rejects the pod on every other node.
+// candidates returns the best nodes for the pod, at most as many as the arguments say, on which the
+// filters of all plugins let it pass; or nil if kube-scheduler must look at the nodes itself. The
+// framework rejects the pod on every other node.
 func (p *plugin) candidates(ctx context.Context, state fwk.CycleState, a *attempt, pod *corev1.Pod) *fwk.PreFilterResult {
 	if p.Candidates == 0 {
 		return nil
@@ -82,8 +83,9 @@ func (p *plugin) name(ctx context.Context, state fwk.CycleState, a *attempt, pod
 	return names, callmetrics.Named
 }
 
-// eligible reports whether nodes may be named for the pod. A pod that is nominated may have to go to its node, and one that names nodes,
-// as a pod of a DaemonSet does, to one of those. DynamicResources allocates devices in Filter.
+// eligible reports whether nodes may be named for the pod. A pod that is nominated may have to go
+// to its node, and one that names nodes, as a pod of a DaemonSet does, to one of those.
+// DynamicResources allocates devices in Filter.
 func eligible(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName != "" || pod.Status.NominatedNodeName != "" || len(pod.Spec.ResourceClaims) > 0 {
 		return false
@@ -100,7 +102,8 @@ func eligible(pod *corev1.Pod) bool {
 	return true
 }
 
-// extended reports whether an extender may reject nodes for the pod, which it does after all plugins.
+// extended reports whether an extender may reject nodes for the pod, which it does after all
+// plugins.
 func (p *plugin) extended(pod *corev1.Pod) bool {
 	for _, e := range p.handle.Extenders() {
 		if e.IsFilter() && e.IsInterested(pod) {
@@ -110,9 +113,9 @@ func (p *plugin) extended(pod *corev1.Pod) bool {
 	return false
 }
 
-// prefilter returns a function that rejects most nodes without enough room for the pod, in much less
-// time than the filters take. A node that it rejects by mistake, because a plugin is disabled, is
-// only not named.
+// prefilter returns a function that rejects most nodes without enough room for the pod, in much
+// less time than the filters take. A node that it rejects by mistake, because a plugin is disabled,
+// is only not named.
 func prefilter(pod *corev1.Pod) func(fwk.NodeInfo) bool {
 	filters, requests := kubescheduler.For(pod), snapshot.PodRequests(pod)
 	cpu, memory, ephemeral := requests.Cpu().MilliValue(), requests.Memory().Value(), requests.StorageEphemeral().Value()
@@ -130,8 +133,9 @@ func prefilter(pod *corev1.Pod) func(fwk.NodeInfo) bool {
 // exist.
 const mostFailed = 1000
 
-// retryWithAll handles that no named node was usable after all, because a plugin in inertPlugins is not inert: kube-scheduler retries the
-// pod at once, with all nodes. The status keeps the plugins after this one from evicting pods for it.
+// retryWithAll handles that no named node was usable after all, because a plugin in inertPlugins is
+// not inert: kube-scheduler retries the pod at once, with all nodes. The status keeps the plugins
+// after this one from evicting pods for it.
 func (p *plugin) retryWithAll(ctx context.Context, c *cycle, pod *corev1.Pod) *fwk.Status {
 	c.fails()
 	p.naming.Rejected(c.profile)
@@ -140,8 +144,9 @@ func (p *plugin) retryWithAll(ctx context.Context, c *cycle, pod *corev1.Pod) *f
 		p.failed = map[types.UID]bool{}
 	}
 	p.failed[pod.UID] = true
-	// The pod is still being scheduled. So it will go to the backoff queue, from which kube-scheduler
-	// takes it at once only if no other pod waits. The next attempt activates it again.
+	// The pod is still being scheduled. So it will go to the backoff queue, from which
+	// kube-scheduler takes it at once only if no other pod waits. The next attempt activates it
+	// again.
 	p.waiting = append(p.waiting, pod)
 	p.mu.Unlock()
 	p.activate(ctx, []*corev1.Pod{pod})

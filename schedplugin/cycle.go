@@ -31,19 +31,23 @@ type attempt struct {
 	others   map[string]int64
 	recorded atomic.Bool // whether the verdicts of Filter are recorded
 	// Between Reserve and Unreserve or PostBind, which one goroutine after the other calls, forget
-	// ends that the pod counts on its node. allocations says whether policies allocate resources to it.
+	// ends that the pod counts on its node. allocations says whether policies allocate resources to
+	// it.
 	forget      func()
 	allocations bool
-	// named is the decision by which PreFilter has named nodes; nil: the framework evaluates all nodes.
+	// named is the decision by which PreFilter has named nodes; nil: the framework evaluates all
+	// nodes.
 	named *decision.Record
 	// probing is true while PreFilter runs the filters of all plugins: Filter records nothing.
 	probing bool
 }
 
-// cycle is an attempt in a state of the framework. The framework may assume other pods on a node than run there.
+// cycle is an attempt in a state of the framework. The framework may assume other pods on a node
+// than run there.
 type cycle struct {
 	*attempt
-	// dryRun is true for a copy of the state: its NodeInfo has pods that are nominated to the node, or lacks pods that preemption would evict.
+	// dryRun is true for a copy of the state: its NodeInfo has pods that are nominated to the node,
+	// or lacks pods that preemption would evict.
 	dryRun bool
 }
 
@@ -63,7 +67,8 @@ func cycleOf(state fwk.CycleState) (*cycle, error) {
 	return c, nil
 }
 
-// PreFilter implements fwk.PreFilterPlugin. It prepares the policies, and names the best nodes if there are candidates in the arguments.
+// PreFilter implements fwk.PreFilterPlugin. It prepares the policies, and names the best nodes if
+// there are candidates in the arguments.
 func (p *plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, infos []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	p.finishLatest()
 	p.mu.Lock()
@@ -101,8 +106,9 @@ func (p *plugin) AddPod(context.Context, fwk.CycleState, *corev1.Pod, fwk.PodInf
 	return nil
 }
 
-// RemovePod implements fwk.PreFilterExtensions. The NodeInfo in the call of Filter does not have the pod. A policy counts the pod's
-// share of a pool as free, because the View has the pod on the node and the evaluated node does not.
+// RemovePod implements fwk.PreFilterExtensions. The NodeInfo in the call of Filter does not have
+// the pod. A policy counts the pod's share of a pool as free, because the View has the pod on the
+// node and the evaluated node does not.
 func (p *plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
 	c, err := cycleOf(state)
 	if err != nil {

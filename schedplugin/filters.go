@@ -8,9 +8,10 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// filterStates are kube-scheduler's own plugins with PreFilter, each with the key of what PreFilter leaves for Filter in the state of the
-// attempt. If it leaves nothing, it has told the framework to skip Filter, which does not work then. "": Filter works in any case. These
-// may change with a minor version of Kubernetes.
+// filterStates are kube-scheduler's own plugins with PreFilter, each with the key of what PreFilter
+// leaves for Filter in the state of the attempt. If it leaves nothing, it has told the framework to
+// skip Filter, which does not work then. "": Filter works in any case. These may change with a
+// minor version of Kubernetes.
 var filterStates = map[string]fwk.StateKey{
 	"DeferredPodScheduling": "",
 	"DynamicResources":      "",
@@ -29,7 +30,8 @@ var filterStates = map[string]fwk.StateKey{
 	"VolumeZone":            "",
 }
 
-// volumeBinding skips Filter for pods without allocations of volumes, although it leaves something in the state.
+// volumeBinding skips Filter for pods without allocations of volumes, although it leaves something
+// in the state.
 const volumeBinding = "VolumeBinding"
 
 // filters says how to run the filters of all plugins in PreFilter.
@@ -38,8 +40,9 @@ type filters struct {
 	state []string // those of filterStates with a key
 }
 
-// filtersOf returns an error that says what to change if the filters cannot be run in PreFilter, or if a pod for which PreFilter has named
-// nodes that all reject the pod could cause the eviction of other pods. inert are plugins to ignore.
+// filtersOf returns an error that says what to change if the filters cannot be run in PreFilter, or
+// if a pod for which PreFilter has named nodes that all reject the pod could cause the eviction of
+// other pods. inert are plugins to ignore.
 func filtersOf(handle any, inert []string) (*filters, error) {
 	after, err := listed(handle, "PostFilter")
 	if err != nil {

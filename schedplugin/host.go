@@ -27,10 +27,11 @@ import (
 	signals "outboard.dev/outboard/signal/standard"
 )
 
-// New returns the factory of the plugin, for the registry of kube-scheduler. Configurations can use these types of policies and of sources
-// of signals; a nil list stands for the built-in ones. The plugins of one factory, one for each profile of kube-scheduler, share one
-// configuration and all background work, which ends with the ctx of the first of them. A plugin that is made after that begins anew.
-// Plugins of different factories share nothing.
+// New returns the factory of the plugin, for the registry of kube-scheduler. Configurations can use
+// these types of policies and of sources of signals; a nil list stands for the built-in ones. The
+// plugins of one factory, one for each profile of kube-scheduler, share one configuration and all
+// background work, which ends with the ctx of the first of them. A plugin that is made after that
+// begins anew. Plugins of different factories share nothing.
 func New(policyTypes []policy.Type, signalTypes []signal.Type) func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	if policyTypes == nil {
 		policyTypes = policies.Types()
@@ -72,7 +73,8 @@ func newProcess(o service.Options) (*process, error) {
 	return p, err
 }
 
-// schedules reports whether a profile of kube-scheduler with this name runs the policies of Outboard's profile.
+// schedules reports whether a profile of kube-scheduler with this name runs the policies of
+// Outboard's profile.
 func (p *process) schedules(profile, schedulerName string) bool {
 	p.adding.Lock()
 	defer p.adding.Unlock()
@@ -81,7 +83,8 @@ func (p *process) schedules(profile, schedulerName string) bool {
 	})
 }
 
-// plugin makes the plugin of one profile of kube-scheduler. What runs in the background ends with ctx.
+// plugin makes the plugin of one profile of kube-scheduler. What runs in the background ends with
+// ctx.
 func (h *host) plugin(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	a, c, err := parseArguments(args, h.types)
 	if err != nil {
@@ -161,8 +164,9 @@ func (h *host) start(ctx context.Context, a arguments, c *config.Config, handle 
 	return p, nil
 }
 
-// options returns those of the cluster. The rate limits are kube-scheduler's. A pod that is rejected because of them costs more requests
-// than the Binding for which it may as well wait: nobody gives up in the meantime, as the caller of an extender does.
+// options returns those of the cluster. The rate limits are kube-scheduler's. A pod that is
+// rejected because of them costs more requests than the Binding for which it may as well wait:
+// nobody gives up in the meantime, as the caller of an extender does.
 func options(handle fwk.Handle) cluster.Options {
 	client := handle.KubeConfig()
 	return cluster.Options{Config: client, QPS: client.QPS, Burst: client.Burst, ThrottleTimeout: -1, Informers: handle.SharedInformerFactory()}

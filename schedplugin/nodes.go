@@ -11,25 +11,27 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// infoTable finds the NodeInfos of kube-scheduler's snapshot, which keeps the NodeInfo of a node for as long as the node exists: finding
-// a node by its name takes several times as long. It may be used concurrently for different NodeInfos.
+// infoTable finds the NodeInfos of kube-scheduler's snapshot, which keeps the NodeInfo of a node
+// for as long as the node exists: finding a node by its name takes several times as long. It may be
+// used concurrently for different NodeInfos.
 type infoTable struct {
 	index *snapshot.NodeIndex
-	// slots are in the order of the snapshot, in which the framework evaluates the nodes, so that most of them are in the processor's
-	// caches before they are needed.
+	// slots are in the order of the snapshot, in which the framework evaluates the nodes, so that
+	// most of them are in the processor's caches before they are needed.
 	slots []infoSlot
 	rows  []int32 // of the slots
-	// homes is an open-addressing table by the address of the NodeInfo. It has the position in slots plus 1, or 0. Its size is a power
-	// of two, and at least half of it is free.
+	// homes is an open-addressing table by the address of the NodeInfo. It has the position in
+	// slots plus 1, or 0. Its size is a power of two, and at least half of it is free.
 	homes []int32
 	infos []fwk.NodeInfo // of the snapshot
 }
 
-// infoSlot holds a NodeInfo and the row of its node. It caches the node for the latest state of the NodeInfo.
+// infoSlot holds a NodeInfo and the row of its node. It caches the node for the latest state of the
+// NodeInfo.
 type infoSlot struct {
 	info fwk.NodeInfo
-	// node has the pods of the NodeInfo with the generation, which changes whenever the NodeInfo does, and is made from the node of the
-	// View with the version; nil: none yet.
+	// node has the pods of the NodeInfo with the generation, which changes whenever the NodeInfo
+	// does, and is made from the node of the View with the version; nil: none yet.
 	node       *snapshot.Node
 	generation int64
 	version    uint64
@@ -38,8 +40,9 @@ type infoSlot struct {
 	same       bool  // node is that of the View
 }
 
-// with returns a table of all NodeInfos of the snapshot: the receiver, which may be nil, while no node is added or deleted. kube-scheduler
-// makes another list when it adds or deletes a node, which may be before or after the View does.
+// with returns a table of all NodeInfos of the snapshot: the receiver, which may be nil, while no
+// node is added or deleted. kube-scheduler makes another list when it adds or deletes a node, which
+// may be before or after the View does.
 func (t *infoTable) with(view *snapshot.View, infos []fwk.NodeInfo) *infoTable {
 	if t != nil && t.index == view.NodeIndex() && startsWith(t.infos, infos) {
 		return t
@@ -76,7 +79,8 @@ func startsWith(whole, part []fwk.NodeInfo) bool {
 	return len(part) == 0 || len(part) <= len(whole) && &part[0] == &whole[0]
 }
 
-// slot returns the slot of the NodeInfo, or nil: the framework also evaluates copies, and nodes that the View does not have yet.
+// slot returns the slot of the NodeInfo, or nil: the framework also evaluates copies, and nodes
+// that the View does not have yet.
 func (t *infoTable) slot(info fwk.NodeInfo) *infoSlot {
 	at, ok := t.home(info)
 	for ; ok && t.homes[at] != 0; at = t.after(at) {
@@ -99,12 +103,14 @@ func (t *infoTable) home(info fwk.NodeInfo) (position int, ok bool) {
 
 func (t *infoTable) after(position int) int { return (position + 1) & (len(t.homes) - 1) }
 
-// isLatest reports whether neither the NodeInfo nor the View's node has changed since the slot cached the node.
+// isLatest reports whether neither the NodeInfo nor the View's node has changed since the slot
+// cached the node.
 func (s *infoSlot) isLatest(view *snapshot.View) bool {
 	return s.node != nil && s.generation == s.info.GetGeneration() && s.version == view.Version(int(s.row))
 }
 
-// nodeOf returns the node with the pods of the NodeInfo, and everything else as in the View. slot is that of the NodeInfo, or nil.
+// nodeOf returns the node with the pods of the NodeInfo, and everything else as in the View. slot
+// is that of the NodeInfo, or nil.
 func nodeOf(e *engine.Engine, view *snapshot.View, slot *infoSlot, info fwk.NodeInfo) *snapshot.Node {
 	var base *snapshot.Node
 	if slot != nil {
@@ -131,8 +137,8 @@ func nodeOf(e *engine.Engine, view *snapshot.View, slot *infoSlot, info fwk.Node
 	return node
 }
 
-// withPodsOf returns the node with the pods of the NodeInfo: the base itself if it has the same. other returns
-// the trimmed pod for a pod that the base does not have.
+// withPodsOf returns the node with the pods of the NodeInfo: the base itself if it has the same.
+// other returns the trimmed pod for a pod that the base does not have.
 func withPodsOf(base *snapshot.Node, info fwk.NodeInfo, other func(*corev1.Pod) *corev1.Pod) *snapshot.Node {
 	leaving := make(map[types.UID]bool, len(base.Pods))
 	for _, pod := range base.Pods {

@@ -6,8 +6,9 @@ import (
 	"reflect"
 )
 
-// listed returns the plugins of the profile at an extension point, such as Bind, in the order in which kube-scheduler runs them. Its type
-// for that is not one that others can import, and may change with a minor version of Kubernetes.
+// listed returns the plugins of the profile at an extension point, such as Bind, in the order in
+// which kube-scheduler runs them. Its type for that is not one that others can import, and may
+// change with a minor version of Kubernetes.
 func listed(handle any, point string) ([]string, error) {
 	list := reflect.ValueOf(handle).MethodByName("ListPlugins")
 	if !list.IsValid() || list.Type().NumIn() != 0 || list.Type().NumOut() != 1 {
@@ -21,8 +22,8 @@ func listed(handle any, point string) ([]string, error) {
 	return names, nil
 }
 
-// bindsFirst returns an error unless the plugin is the first that binds pods: the default plugin would bind a pod without the
-// annotations of its allocations.
+// bindsFirst returns an error unless the plugin is the first that binds pods: the default plugin
+// would bind a pod without the annotations of its allocations.
 func bindsFirst(handle any) error {
 	const advice = "plugins.bind.enabled of the profile must have " + Name + " beside plugins.multiPoint.enabled, so that it runs before DefaultBinder"
 	names, err := listed(handle, "Bind")

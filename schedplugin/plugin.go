@@ -20,8 +20,8 @@ import (
 // Name is the name of the plugin in configurations of kube-scheduler.
 const Name = "Outboard"
 
-// syncTimeout is how long the first pod waits until everything has been read from the API server: what kube-scheduler itself reads
-// has been read by then. All other pods wait behind it.
+// syncTimeout is how long the first pod waits until everything has been read from the API server:
+// what kube-scheduler itself reads has been read by then. All other pods wait behind it.
 const syncTimeout = 5 * time.Second
 
 // plugin runs the policies of one profile for one profile of kube-scheduler.
@@ -40,7 +40,8 @@ type plugin struct {
 
 	mu    sync.Mutex
 	infos *infoTable // of the latest attempt; nil: none yet
-	// Memory of the latest attempt that was scored, used again: a profile schedules one pod at a time.
+	// Memory of the latest attempt that was scored, used again: a profile schedules one pod at a
+	// time.
 	result engine.Result
 	next   int // index of the slot after the latest node that PreFilter has named: so it names each of equally good nodes in turn
 	// failed are the pods of which other plugins have rejected all named nodes. Such a pod gets all
@@ -85,7 +86,8 @@ func newPlugin(p *process, a arguments, handle fwk.Handle) *plugin {
 // Name implements fwk.Plugin.
 func (p *plugin) Name() string { return Name }
 
-// profile returns the profile and its engine as they are now; a reload may have removed the profile.
+// profile returns the profile and its engine as they are now; a reload may have removed the
+// profile.
 func (p *plugin) profile() (*config.Profile, *engine.Engine, error) {
 	current := p.service.Current()
 	profile, err := choose(p.arguments, current.Config)
@@ -95,7 +97,8 @@ func (p *plugin) profile() (*config.Profile, *engine.Engine, error) {
 	return profile, current.Engines[profile.Path], nil
 }
 
-// view returns the latest View for the evaluation of the pod by the engine. The first call waits until there is a View.
+// view returns the latest View for the evaluation of the pod by the engine. The first call waits
+// until there is a View.
 func (p *plugin) view(ctx context.Context, e *engine.Engine, pod *corev1.Pod) (*snapshot.View, error) {
 	cluster := p.service.Cluster
 	if cluster.Synced() != nil {
@@ -122,7 +125,8 @@ func (p *plugin) trimmed(pod *corev1.Pod) *corev1.Pod {
 	return snapshot.TrimmedPod(pod)
 }
 
-// begin prepares the policies for the pod. The attempt is nil if no policy is concerned with the pod.
+// begin prepares the policies for the pod. The attempt is nil if no policy is concerned with the
+// pod.
 func (p *plugin) begin(ctx context.Context, pod *corev1.Pod) (*attempt, error) {
 	started := time.Now()
 	profile, e, err := p.profile()

@@ -12,10 +12,12 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// EventsToRegister implements fwk.EnqueueExtensions. An event queues a pod only if it changes the pod itself, adds a node on which the pod
-// fits, or if package internal/requeue does not track the pod. That package has kube-scheduler retry the pods that it tracks once they fit:
-// whatever can make one fit publishes a new View with more room, and it evaluates them again then. That includes what is no event of
-// kube-scheduler: changes of ledgers, ConfigMaps and signals, and a reservation that is reverted.
+// EventsToRegister implements fwk.EnqueueExtensions. An event queues a pod only if it changes the
+// pod itself, adds a node on which the pod fits, or if package internal/requeue does not track the
+// pod. That package has kube-scheduler retry the pods that it tracks once they fit: whatever can
+// make one fit publishes a new View with more room, and it evaluates them again then. That includes
+// what is no event of kube-scheduler: changes of ledgers, ConfigMaps and signals, and a reservation
+// that is reverted.
 func (p *plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	event := func(resource fwk.EventResource, action fwk.ActionType, hint fwk.QueueingHintFn) fwk.ClusterEventWithHint {
 		return fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: resource, ActionType: action}, QueueingHintFn: hint}
@@ -53,18 +55,21 @@ func (p *plugin) untracked(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.Queuei
 }
 
 const (
-	// mostKeys is the number of labels and annotations above which a hint does not evaluate a pod, and mostBytes the size.
+	// mostKeys is the number of labels and annotations above which a hint does not evaluate a pod,
+	// and mostBytes the size.
 	mostKeys  = 100
 	mostBytes = 32 << 10
 )
 
-// ordinary reports whether the evaluation of the pod surely takes microseconds: the cost of an expression grows with the pod.
+// ordinary reports whether the evaluation of the pod surely takes microseconds: the cost of an
+// expression grows with the pod.
 func ordinary(pod *corev1.Pod) bool {
 	return len(pod.Labels)+len(pod.Annotations) <= mostKeys && pod.Size() <= mostBytes
 }
 
-// fitsNewNode queues the pod if it fits on the node, which has no pods yet. kube-scheduler holds the lock of its queue meanwhile, and calls
-// for each pending pod: a pod that is not ordinary is queued without evaluation.
+// fitsNewNode queues the pod if it fits on the node, which has no pods yet. kube-scheduler holds
+// the lock of its queue meanwhile, and calls for each pending pod: a pod that is not ordinary is
+// queued without evaluation.
 func (p *plugin) fitsNewNode(_ klog.Logger, pod *corev1.Pod, _, newObj any) (fwk.QueueingHint, error) {
 	object, ok := newObj.(*corev1.Node)
 	_, e, err := p.profile()
@@ -79,8 +84,9 @@ func (p *plugin) fitsNewNode(_ klog.Logger, pod *corev1.Pod, _, newObj any) (fwk
 	return fwk.QueueSkip, nil
 }
 
-// SignPod implements fwk.SignPlugin: pods with the same signature get the same verdicts and scores on the same nodes. With candidates, no pod
-// has one: kube-scheduler would place all pods with the same signature on the few nodes that PreFilter has named for one of them.
+// SignPod implements fwk.SignPlugin: pods with the same signature get the same verdicts and scores
+// on the same nodes. With candidates, no pod has one: kube-scheduler would place all pods with the
+// same signature on the few nodes that PreFilter has named for one of them.
 func (p *plugin) SignPod(ctx context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if p.Candidates > 0 {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "the candidates of a pod are not those of other pods")

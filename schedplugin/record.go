@@ -11,8 +11,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// evaluateSupposed evaluates a node with the pods that the framework assumes. Before the attempt fails, these include the pods that
-// are nominated to the node: a rejection is recorded, and after a pass the framework calls again without them.
+// evaluateSupposed evaluates a node with the pods that the framework assumes. Before the attempt
+// fails, these include the pods that are nominated to the node: a rejection is recorded, and after
+// a pass the framework calls again without them.
 func (a *attempt) evaluateSupposed(n *snapshot.Node) (policy.Verdict, error) {
 	verdict, err := a.Cycle.Verdict(n)
 	if err == nil && !verdict.Fits() && !a.recorded.Load() {
@@ -21,8 +22,8 @@ func (a *attempt) evaluateSupposed(n *snapshot.Node) (policy.Verdict, error) {
 	return verdict, err
 }
 
-// finishLatest ends the latest attempt, and records it if it ended without PreScore or PostFilter: the framework gave up before it
-// looked for pods to evict.
+// finishLatest ends the latest attempt, and records it if it ended without PreScore or PostFilter:
+// the framework gave up before it looked for pods to evict.
 func (p *plugin) finishLatest() {
 	if last := p.latest.Swap(nil); last != nil {
 		last.ReturnNodeCache()
@@ -41,7 +42,8 @@ func (a *attempt) succeeds(fit int) {
 	}
 }
 
-// fails records that no node fits, so that the pod is requeued when it fits on a node that a policy has rejected.
+// fails records that no node fits, so that the pod is requeued when it fits on a node that a policy
+// has rejected.
 func (a *attempt) fails() {
 	if a.recorded.Swap(true) {
 		return

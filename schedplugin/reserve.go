@@ -12,8 +12,9 @@ import (
 	"outboard.dev/outboard/internal/engine"
 )
 
-// Reserve implements fwk.ReservePlugin. From now on the pod counts on the node, with the annotations that it will probably get.
-// Nothing is written: the framework may revert what it has reserved.
+// Reserve implements fwk.ReservePlugin. From now on the pod counts on the node, with the
+// annotations that it will probably get. Nothing is written: the framework may revert what it has
+// reserved.
 func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, name string) *fwk.Status {
 	c, err := cycleOf(state)
 	if err != nil {
@@ -40,7 +41,8 @@ func (p *plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	return nil
 }
 
-// Unreserve implements fwk.ReservePlugin. Bind has released the allocations already, unless the outcome of the Binding is unknown.
+// Unreserve implements fwk.ReservePlugin. Bind has released the allocations already, unless the
+// outcome of the Binding is unknown.
 func (p *plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
 	if c, err := cycleOf(state); err == nil && c.forget != nil {
 		c.forget()
@@ -48,8 +50,9 @@ func (p *plugin) Unreserve(_ context.Context, state fwk.CycleState, _ *corev1.Po
 	}
 }
 
-// Bind implements fwk.BindPlugin. It binds pods to which policies allocate resources, with their allocations, and leaves the others to the
-// next plugin. Without a reservation, policies may allocate resources to any pod that concerns them.
+// Bind implements fwk.BindPlugin. It binds pods to which policies allocate resources, with their
+// allocations, and leaves the others to the next plugin. Without a reservation, policies may
+// allocate resources to any pod that concerns them.
 func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, name string) *fwk.Status {
 	c, err := cycleOf(state)
 	if err != nil || c.forget != nil && !c.allocations || !c.engine.Reserves() {
@@ -64,7 +67,8 @@ func (p *plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	return nil
 }
 
-// PostBind implements fwk.PostBindPlugin. The pod counts on the node until the watch shows it there.
+// PostBind implements fwk.PostBindPlugin. The pod counts on the node until the watch shows it
+// there.
 func (p *plugin) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
 	if c, err := cycleOf(state); err == nil && c.forget != nil {
 		p.service.Cluster.FinishBinding(pod.UID)
@@ -73,9 +77,10 @@ func (p *plugin) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.P
 	}
 }
 
-// stallTimeout is longer than an allocation and a Binding take before they fail. Nobody gives up in the meantime, as the caller of an extender
-// does, and to bind a pod that has failed costs the API server more than the wait: its allocation is released, its status is written, and
-// another allocation is made.
+// stallTimeout is longer than an allocation and a Binding take before they fail. Nobody gives up in
+// the meantime, as the caller of an extender does, and to bind a pod that has failed costs the API
+// server more than the wait: its allocation is released, its status is written, and another
+// allocation is made.
 const stallTimeout = 30 * time.Second
 
 func (p *plugin) bind(ctx context.Context, c *cycle, name string, record *decision.Record) error {

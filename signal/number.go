@@ -14,8 +14,9 @@ var suffixes = map[string]float64{
 	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60,
 }
 
-// ParseNumber returns the number in a text that a source reports, between white space: a decimal number ("0.25", "1e9"), also with a
-// suffix of Kubernetes quantities ("500m" is 0.5, "16Gi" is 17179869184). NaN and Inf are numbers.
+// ParseNumber returns the number in a text that a source reports, between white space: a decimal
+// number ("0.25", "1e9"), also with a suffix of Kubernetes quantities ("500m" is 0.5, "16Gi" is
+// 17179869184). NaN and Inf are numbers.
 func ParseNumber(text string) (float64, error) {
 	text = strings.TrimSpace(text)
 	n, err := strconv.ParseFloat(text, 64)

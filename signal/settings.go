@@ -14,15 +14,16 @@ type Settings struct {
 	// Name is the name that policies use: lower-case letters, digits and -, at most 63. Required,
 	// and unique.
 	Name string `json:"name" required:"must be the name that policies use" form:"name"`
-	// Interval is the longest pause between two reads. The pauses vary by a fifth, so that replicas do not read at the
-	// same time. Default 30s.
+	// Interval is the longest pause between two reads. The pauses vary by a fifth, so that replicas
+	// do not read at the same time. Default 30s.
 	Interval time.Duration `json:"interval" limits:"1s..1h"`
 	// Timeout bounds one read; some types of sources need more than others. Default 10s.
 	Timeout time.Duration `json:"timeout" limits:"100ms..5m"`
-	// MaxAge is the age at which a number becomes stale, at least interval + 2 × timeout: until then, the next
-	// reading has ended. Default 5m.
+	// MaxAge is the age at which a number becomes stale, at least interval + 2 × timeout: until
+	// then, the next reading has ended. Default 5m.
 	MaxAge time.Duration `json:"maxAge" limits:"1s..24h"`
-	// Hysteresis converts the numbers to states; without it (the default), the numbers stay as they are.
+	// Hysteresis converts the numbers to states; without it (the default), the numbers stay as they
+	// are.
 	Hysteresis *Hysteresis `json:"hysteresis"`
 }
 
@@ -38,7 +39,8 @@ func (s *Settings) Validate(at *field.Path, shortest time.Duration) field.ErrorL
 	if s.Timeout < shortest {
 		errs = append(errs, field.Invalid(at.Child("timeout"), s.Timeout.String(), "must be at least "+shortest.String()+" for this source"))
 	}
-	// A number is as old as the start of its reading. The next reading ends after both have taken up to a timeout, with a pause in between.
+	// A number is as old as the start of its reading. The next reading ends after both have taken
+	// up to a timeout, with a pause in between.
 	if least := s.Interval + 2*s.Timeout; len(errs) == 0 && s.MaxAge < least {
 		errs = append(errs, field.Invalid(at.Child("maxAge"), s.MaxAge.String(), fmt.Sprintf(
 			"must be at least %s, which is interval (%s) + 2 × timeout (%s): numbers would become stale before the next reading ends", least, s.Interval, s.Timeout)))
@@ -62,9 +64,11 @@ type Hysteresis struct {
 	// ClearAbove is the threshold above which the state becomes 0 again, at least Below. Without it
 	// (the default), it is Below.
 	ClearAbove *float64 `json:"clearAbove"`
-	// For is how long all numbers must be beyond Above or Below, by the times of the numbers. Default 0s: the first number is enough.
+	// For is how long all numbers must be beyond Above or Below, by the times of the numbers.
+	// Default 0s: the first number is enough.
 	For time.Duration `json:"for" limits:"0s..24h"`
-	// ClearAfter is how long all numbers must be beyond ClearBelow or ClearAbove. Default 0s: the first number is enough.
+	// ClearAfter is how long all numbers must be beyond ClearBelow or ClearAbove. Default 0s: the
+	// first number is enough.
 	ClearAfter time.Duration `json:"clearAfter" limits:"0s..24h"`
 }
 

@@ -32,7 +32,8 @@ type Limits struct {
 	Bytes int64
 }
 
-// Reader returns the document that r reads. If it has more than Bytes, Read returns [ErrTooLong] without its end.
+// Reader returns the document that r reads. If it has more than Bytes, Read returns [ErrTooLong]
+// without its end.
 func (l Limits) Reader(r io.Reader) io.Reader { return &boundedReader{r, l.Bytes} }
 
 // boundedReader reads at most left bytes.

@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxBudget is how much memory one budget takes, in bytes: tens of times that of a usual one, because
-// tenants write PodDisruptionBudgets. A larger one counts as one that selects every pod and allows
-// no disruption. That is safe: a budget is only a preference in preemption, so such a pod is still
-// evicted if nothing else helps.
+// maxBudget is how much memory one budget takes, in bytes: tens of times that of a usual one,
+// because tenants write PodDisruptionBudgets. A larger one counts as one that selects every pod and
+// allows no disruption. That is safe: a budget is only a preference in preemption, so such a pod is
+// still evicted if nothing else helps.
 const maxBudget = 16 << 10
 
 // DisruptionBudget is what preemption reads of a PodDisruptionBudget. It is immutable.

@@ -26,8 +26,8 @@ type LedgerKey struct {
 }
 
 // Ledger holds which pods have allocated how much of one countable resource: of the units of one
-// node, or of a pool. It holds the allocations that Outboard made, not what other tools have allocated.
-// A nil *Ledger is empty.
+// node, or of a pool. It holds the allocations that Outboard made, not what other tools have
+// allocated. A nil *Ledger is empty.
 //
 // In a View it is the latest known state; the API server has the current one. It is immutable.
 type Ledger struct {
@@ -66,11 +66,11 @@ type LedgerPod struct {
 	Node string `json:"node"`
 	// At is when the allocation was made. It increases from allocation to allocation in one ledger.
 	At time.Time `json:"at"`
-	// Token changes whenever a bind attempt relies on the allocation, so that no other replica releases
-	// it at the same moment.
+	// Token changes whenever a bind attempt relies on the allocation, so that no other replica
+	// releases it at the same moment.
 	Token string `json:"token"`
-	// Shared is true if several attempts to bind the pod have relied on the allocation, so that none of
-	// them alone may release it.
+	// Shared is true if several attempts to bind the pod have relied on the allocation, so that
+	// none of them alone may release it.
 	Shared bool `json:"shared,omitempty"`
 	// Annotations are those that the Binding must have.
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -137,8 +137,8 @@ func (u *LedgerUnit) Amount(uid types.UID) int64 {
 	return 0
 }
 
-// Without returns a copy of the ledger without the allocations of the pods for which leaving is true. It
-// returns the receiver itself if no pod leaves.
+// Without returns a copy of the ledger without the allocations of the pods for which leaving is
+// true. It returns the receiver itself if no pod leaves.
 func (l *Ledger) Without(leaving func(types.UID) bool) *Ledger {
 	if l == nil || !slices.ContainsFunc(l.Pods, func(p LedgerPod) bool { return leaving(p.UID) }) {
 		return l

@@ -23,8 +23,8 @@ type Node struct {
 	// deletionTimestamp is still listed: what it holds is free only when it is gone. Neither the
 	// slice nor the pods may be changed.
 	Pods []*corev1.Pod
-	// Ledgers hold the allocations on the node's units, in order of resource, including allocations of pods
-	// that are not on the node yet. They are immutable.
+	// Ledgers hold the allocations on the node's units, in order of resource, including allocations
+	// of pods that are not on the node yet. They are immutable.
 	Ledgers []*Ledger
 
 	configMaps  map[ConfigMapSource]map[string]string // nil: none

@@ -21,12 +21,14 @@ const (
 	refName = "org.opencontainers.image.ref.name"
 	// rootsPath is where Go programs look for CA certificates.
 	rootsPath = "etc/ssl/certs/ca-certificates.crt"
-	// searchPath is the environment in which a manifest can name the program without its path, as those of kube-scheduler do.
+	// searchPath is the environment in which a manifest can name the program without its path, as
+	// those of kube-scheduler do.
 	searchPath = "PATH=/usr/local/bin:/"
 	sbomPath   = "usr/share/doc/outboard/sbom.spdx.json"
 )
 
-// file is a file in a layer or an archive. Its owner is root, and in a layer its time is 1970, so that equal content is an equal layer.
+// file is a file in a layer or an archive. Its owner is root, and in a layer its time is 1970, so
+// that equal content is an equal layer.
 type file struct {
 	path    string
 	mode    int64

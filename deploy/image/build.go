@@ -25,8 +25,9 @@ type program struct {
 // The user is a number, because the kubelet must see that it is not root.
 var outboard = program{name: "outboard", path: "outboard", user: "65532:65532", module: "."}
 
-// scheduler is kube-scheduler with Outboard as a plugin. Its path and user are those of kube-scheduler in its own image, so that it also
-// runs in a static pod of kubeadm, whose files only root can read.
+// scheduler is kube-scheduler with Outboard as a plugin. Its path and user are those of
+// kube-scheduler in its own image, so that it also runs in a static pod of kubeadm, whose files
+// only root can read.
 var scheduler = program{name: "kube-scheduler-outboard", path: "usr/local/bin/kube-scheduler", module: "kubernetes"}
 
 // A binary is a program for one platform.
@@ -76,7 +77,8 @@ func (b binary) setting(key string) string {
 	return ""
 }
 
-// created is the time of the commit, so that it is the same for each build of a commit. Without a repository, it is 1970.
+// created is the time of the commit, so that it is the same for each build of a commit. Without a
+// repository, it is 1970.
 func (b binary) created() time.Time {
 	t, err := time.Parse(time.RFC3339, b.setting("vcs.time"))
 	if err != nil {

@@ -1,7 +1,8 @@
-// Command image writes the container image of Outboard for several platforms as an OCI layout, without a container
-// runtime. The image has the static binary, the CA certificates of Mozilla, and a list of the Go modules in the binary
-// (SBOM), and nothing else. The same commit always gives the same digest. With -scheduler, the binary is kube-scheduler with Outboard
-// as a plugin. With -release, the command writes all files of a release.
+// Command image writes the container image of Outboard for several platforms as an OCI layout,
+// without a container runtime. The image has the static binary, the CA certificates of Mozilla, and
+// a list of the Go modules in the binary (SBOM), and nothing else. The same commit always gives the
+// same digest. With -scheduler, the binary is kube-scheduler with Outboard as a plugin. With
+// -release, the command writes all files of a release.
 package main
 
 import (
@@ -104,7 +105,8 @@ func (o options) compile(ctx context.Context, dir string, version string) (binar
 // result is what replace puts in the place of the output, in the directory that it makes.
 const result = "result"
 
-// replace makes a directory with an empty directory result in it, and puts the latter in the place of output if fill succeeds.
+// replace makes a directory with an empty directory result in it, and puts the latter in the place
+// of output if fill succeeds.
 func replace(output string, fill func(dir string) error) error {
 	parent := filepath.Dir(output)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
@@ -127,7 +129,8 @@ func replace(output string, fill func(dir string) error) error {
 	return os.Rename(filepath.Join(dir, result), output)
 }
 
-// writeLayout writes an OCI layout with an image of the binaries, and returns the digest of the image index.
+// writeLayout writes an OCI layout with an image of the binaries, and returns the digest of the
+// image index.
 func writeLayout(dir, name string, binaries []binary) (digest string, err error) {
 	index, err := assemble(binaries)
 	if err != nil {

@@ -28,7 +28,8 @@ type release struct {
 	downloads string // the URL below which the files of the release are published
 }
 
-// write replaces the directory with all files of the release. Two releases of a commit by the same version of Go have the same bytes.
+// write replaces the directory with all files of the release. Two releases of a commit by the same
+// version of Go have the same bytes.
 func (r release) write(ctx context.Context) error {
 	return replace(r.output, func(dir string) error {
 		binaries, err := r.compile(ctx, dir, r.version)
@@ -97,7 +98,8 @@ func (b binary) executable() string {
 	return "outboard"
 }
 
-// archive has the binary and its license, in the format that the platform can open without other programs.
+// archive has the binary and its license, in the format that the platform can open without other
+// programs.
 func (r release) archive(b binary) (file, error) {
 	contents := []file{{b.executable(), 0o755, b.content}}
 	for _, name := range []string{"LICENSE", "README.md"} {
@@ -156,7 +158,8 @@ func (r release) chart(binaries []binary) (file, error) {
 	return file{path: "outboard-" + version + ".tgz", content: content}, err
 }
 
-// manifests are those of deploy/ and the Ledger CRD, with the image of the release, at the paths that the documentation names.
+// manifests are those of deploy/ and the Ledger CRD, with the image of the release, at the paths
+// that the documentation names.
 func (r release) manifests(binaries []binary) (file, error) {
 	contents, err := below(filepath.Join(r.root, "deploy"), "deploy")
 	if err != nil {
@@ -173,7 +176,8 @@ func (r release) manifests(binaries []binary) (file, error) {
 	return file{path: "outboard_" + r.version + "_manifests.tar.gz", content: content}, err
 }
 
-// plugin is the manifest by which krew installs the program as kubectl-outboard, the plugin of kubectl.
+// plugin is the manifest by which krew installs the program as kubectl-outboard, the plugin of
+// kubectl.
 var plugin = template.Must(template.New("outboard.yaml").Parse(`apiVersion: krew.googlecontainertools.github.com/v1alpha2
 kind: Plugin
 metadata:

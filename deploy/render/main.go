@@ -1,5 +1,6 @@
-// Command render renders the chart of Outboard, as helm template does. Without -o it prints the manifests; with -o it
-// writes one file for each template, with everything on that the chart can create, which are the manifests in deploy/.
+// Command render renders the chart of Outboard, as helm template does. Without -o it prints the
+// manifests; with -o it writes one file for each template, with everything on that the chart can
+// create, which are the manifests in deploy/.
 package main
 
 import (
@@ -70,7 +71,8 @@ func run(chart, set, namespace, version, output string) error {
 	return nil
 }
 
-// manifests returns the generated files of deploy/ by name: those of the default preset, and permissions that only other presets need.
+// manifests returns the generated files of deploy/ by name: those of the default preset, and
+// permissions that only other presets need.
 func manifests(chart, version string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, set := range append([]string{everything}, more...) {

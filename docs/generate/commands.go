@@ -91,7 +91,8 @@ func flag(f *pflag.Flag) []string {
 	return []string{code(name), byDefault, plain(usage)}
 }
 
-// prose writes the paragraphs of a help text. Indented lines become the items of a list: the first word of each is code.
+// prose writes the paragraphs of a help text. Indented lines become the items of a list: the first
+// word of each is code.
 func prose(d *document, text string) {
 	for paragraph := range strings.SplitSeq(text, "\n\n") {
 		mark, block := "", ""

@@ -108,8 +108,8 @@ func (p *configurationPage) contents(policy string, s *schema) {
 	}
 }
 
-// below returns the path and schema of the object that a field with this path has, or whose items it has; "" if it has none, or
-// one that may have any fields.
+// below returns the path and schema of the object that a field with this path has, or whose items
+// it has; "" if it has none, or one that may have any fields.
 func below(path string, s *schema) (string, *schema) {
 	for s.Items != nil {
 		s, path = s.Items, path+"[]"
@@ -120,8 +120,8 @@ func below(path string, s *schema) (string, *schema) {
 	return path, s
 }
 
-// object writes the section about the object at path, and those about objects in it. policy says that it is the configuration of a
-// policy.
+// object writes the section about the object at path, and those about objects in it. policy says
+// that it is the configuration of a policy.
 func (p *configurationPage) object(path, heading string, policy bool, s *schema) {
 	if p.anchors[anchor(heading)] {
 		p.err = fmt.Errorf("two headings have the anchor #%s", anchor(heading))
@@ -267,7 +267,8 @@ func (s *schema) scalar() string {
 	return "depends on `type`"
 }
 
-// limits returns the limits of a number, a duration or a size, except those that all numbers of its Go type have.
+// limits returns the limits of a number, a duration or a size, except those that all numbers of its
+// Go type have.
 func (s *schema) limits() string {
 	if s.Pattern != "" {
 		m := saysLimits.FindStringSubmatch(s.Description)

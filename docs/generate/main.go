@@ -1,6 +1,7 @@
-// Command generate writes the reference pages in docs/reference from the code: from the schema of configuration files, the
-// registered metrics, the reasons of policies, the codes of findings and the command line. It also writes the tables of fields in the
-// READMEs of policies. Run it in the root of the repository.
+// Command generate writes the reference pages in docs/reference from the code: from the schema of
+// configuration files, the registered metrics, the reasons of policies, the codes of findings and
+// the command line. It also writes the tables of fields in the READMEs of policies. Run it in the
+// root of the repository.
 package main
 
 import (

@@ -83,8 +83,9 @@ var describedMetric = regexp.MustCompile(`^Desc\{fqName: ("outboard_[^"]+"), hel
 
 var metricInCode = regexp.MustCompile(`(?i)(counter|gauge|histogram)\w*\((?:prometheus\.\w+\{\s*Name:\s*)?"(outboard_\w+)"`)
 
-// kindsInCode returns the types of metrics by name, as far as a metric's name is the first argument or option of a function whose name
-// says the type. Prometheus says the type only of metrics that have a value.
+// kindsInCode returns the types of metrics by name, as far as a metric's name is the first argument
+// or option of a function whose name says the type. Prometheus says the type only of metrics that
+// have a value.
 func kindsInCode(root string) (map[string]string, error) {
 	kinds := map[string]string{}
 	for _, folder := range []string{"app", "internal", "signal"} {
@@ -105,7 +106,8 @@ func kindsInCode(root string) (map[string]string, error) {
 	return kinds, nil
 }
 
-// metricRows returns the rows of the metrics in the registry, in order of name. kinds has the types of those without a value.
+// metricRows returns the rows of the metrics in the registry, in order of name. kinds has the types
+// of those without a value.
 func metricRows(registry *prometheus.Registry, kinds map[string]string) ([][]string, error) {
 	families, err := registry.Gather()
 	if err != nil {
@@ -143,7 +145,8 @@ func metricRows(registry *prometheus.Registry, kinds map[string]string) ([][]str
 	return rows, problem
 }
 
-// labels returns the labels of a metric as code. constant has NAME="VALUE" for each label with a constant value.
+// labels returns the labels of a metric as code. constant has NAME="VALUE" for each label with a
+// constant value.
 func labels(constant, variable string) []string {
 	var all []string
 	for _, label := range slices.Concat(strings.Split(constant, ","), strings.Split(variable, ",")) {

@@ -16,7 +16,8 @@ const (
 	tableEnd   = "<!-- End of the generated table. -->"
 )
 
-// readmes returns the READMEs of the policies. Between two lines of each is the table of the fields of its configuration.
+// readmes returns the READMEs of the policies. Between two lines of each is the table of the fields
+// of its configuration.
 func readmes() []page {
 	var all []page
 	for _, kind := range standard.Types() {
@@ -57,7 +58,8 @@ func fieldsOf(policy string) (string, error) {
 	return "", fmt.Errorf("the schema has no policy %s", policy)
 }
 
-// fieldRows returns a row for each field of the object at prefix, each followed by those of the fields in it.
+// fieldRows returns a row for each field of the object at prefix, each followed by those of the
+// fields in it.
 func fieldRows(prefix string, s *schema) [][]string {
 	var rows [][]string
 	for _, name := range s.names() {

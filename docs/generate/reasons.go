@@ -22,7 +22,8 @@ const aboutReasons = "A policy gives a reason for each node that it rejects. The
 // reasonHeader is the header of the tables of reasons, here and in the READMEs of policies.
 var reasonHeader = []string{"Code", "Text", "Have / want", "Evicting pods", "What to do"}
 
-// reasons returns the page about reasons and errors: the reasons of policies, and what is in the file below them.
+// reasons returns the page about reasons and errors: the reasons of policies, and what is in the
+// file below them.
 func reasons(root string) (string, error) {
 	d := newDocument("Reasons and errors", "the reasons in the code and in the READMEs of policies")
 	d.paragraph(aboutReasons)

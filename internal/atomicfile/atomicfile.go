@@ -1,5 +1,5 @@
-// Package atomicfile replaces files in one step: a reader, also after a crash, finds either the former content or the new
-// one, each complete.
+// Package atomicfile replaces files in one step: a reader, also after a crash, finds either the
+// former content or the new one, each complete.
 package atomicfile
 
 import (
@@ -10,12 +10,14 @@ import (
 	"path/filepath"
 )
 
-// Write makes data the content of the file at path, with the permissions of mode. The directory must exist, the file need not.
+// Write makes data the content of the file at path, with the permissions of mode. The directory
+// must exist, the file need not.
 //
-// It writes a temporary file in the same directory, flushes it to the disk, and renames it over the former file. The new file keeps
-// the owner and the group of the former one if the process may set them. If path is a symbolic link, Write replaces the file
-// that the link leads to, and the link stays. Other hard links to the former file keep the former content. After an error, the
-// file is unchanged.
+// It writes a temporary file in the same directory, flushes it to the disk, and renames it over the
+// former file. The new file keeps the owner and the group of the former one if the process may set
+// them. If path is a symbolic link, Write replaces the file that the link leads to, and the link
+// stays. Other hard links to the former file keep the former content. After an error, the file is
+// unchanged.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	target, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {

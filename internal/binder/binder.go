@@ -57,8 +57,8 @@ type Binding struct {
 }
 
 var (
-	// ErrPodChanged means that a Binding was rejected because the pod has another resourceVersion than
-	// the Binding.
+	// ErrPodChanged means that a Binding was rejected because the pod has another resourceVersion
+	// than the Binding.
 	ErrPodChanged = errors.New("the pod has changed")
 	// ErrOutcomeUnknown means that the pod may or may not be bound to the node, now or later.
 	ErrOutcomeUnknown = errors.New("it is not known whether the pod was bound")
@@ -73,9 +73,9 @@ type Binder struct {
 	// Why returns the summary of the decisions about the pod, for its annotation
 	// [decision.Annotation]; "": none.
 	Why func(pod *corev1.Pod, node string) string
-	// StallTimeout is how long a pod waits for pods that this process binds to the node before it, if
-	// none of them gets bound: then it is not bound either, and kube-scheduler retries it. 0: 2 s,
-	// which is below the usual httpTimeout, so that a caller of the extender learns the cause.
+	// StallTimeout is how long a pod waits for pods that this process binds to the node before it,
+	// if none of them gets bound: then it is not bound either, and kube-scheduler retries it. 0: 2
+	// s, which is below the usual httpTimeout, so that a caller of the extender learns the cause.
 	StallTimeout time.Duration
 }
 
@@ -115,9 +115,9 @@ func AlreadyBound(namespace, name string, uid types.UID, node string, pod *corev
 }
 
 // Resolve ends an earlier decision to bind the pod to another node, whose Binding may be on its
-// way: it changes the pod, so that the API server rejects that Binding if it has allocations. It returns
-// the current pod, and an error if the pod is bound or gone, or the API server does not respond in
-// time. Call it before the pod is assumed on the node.
+// way: it changes the pod, so that the API server rejects that Binding if it has allocations. It
+// returns the current pod, and an error if the pod is bound or gone, or the API server does not
+// respond in time. Call it before the pod is assumed on the node.
 func (b *Binder) Resolve(ctx context.Context, pod *corev1.Pod, node string) (*corev1.Pod, error) {
 	former := b.Cluster.Assumed(pod.UID)
 	if former == "" || former == node {
@@ -141,8 +141,8 @@ const (
 )
 
 // Bind binds the pod, which is trimmed, to the target, and returns the allocations with which it is
-// bound. It retries if the pod has changed, or holds an allocation that must be withdrawn first. What
-// undoes an earlier step does not stop when ctx ends.
+// bound. It retries if the pod has changed, or holds an allocation that must be withdrawn first.
+// What undoes an earlier step does not stop when ctx ends.
 func (b *Binder) Bind(ctx context.Context, pod *corev1.Pod, target Target) (engine.Reservation, error) {
 	ctx, err := b.Cluster.Throttle(ctx) // before anything is allocated
 	if err != nil {
@@ -159,8 +159,8 @@ func (b *Binder) Bind(ctx context.Context, pod *corev1.Pod, target Target) (engi
 	return p.held, nil
 }
 
-// Reserve makes the allocations of the pod on the target in ledgers that are not in the API server, and
-// does not bind the pod.
+// Reserve makes the allocations of the pod on the target in ledgers that are not in the API server,
+// and does not bind the pod.
 func (b *Binder) Reserve(ctx context.Context, pod *corev1.Pod, target Target) (engine.Reservation, error) {
 	p, next := Begin(b.Engine, target, pod)
 	for next.Action == Allocation || next.Action == Release {

@@ -13,9 +13,10 @@ import (
 // maxTries is how often a pod that changes meanwhile is tried to be bound.
 const maxTries = 4
 
-// Protocol binds one pod with its allocations, as pure steps: Begin and Step return what to do next, and
-// the caller of Step passes what came of it. A protocol is a value that contains no clock, client
-// or goroutine: the process may be stopped for any time, or killed, between two steps.
+// Protocol binds one pod with its allocations, as pure steps: Begin and Step return what to do
+// next, and the caller of Step passes what came of it. A protocol is a value that contains no
+// clock, client or goroutine: the process may be stopped for any time, or killed, between two
+// steps.
 //
 //	           what went wrong: release … ─▶ done, or if the pod has changed: read ─▶ begin again
 //	             ▲          ▲           ▲
@@ -26,11 +27,11 @@ const maxTries = 4
 //	             ▼ the pod holds an allocation that cannot be used any more
 //	           release … ─▶ touch ─▶ revoke ─▶ begin again
 //
-// Allocations that no bind call relies on any more are released after a while, by any replica. Therefore
-// the pod is changed ("touch") before an allocation is removed that an earlier Binding may rely on, and
-// the Binding of a pod with allocations has the resourceVersion that was read before the allocations were
-// made: either the Binding comes first and the allocations stay, or the API server rejects the Binding,
-// and the protocol begins again.
+// Allocations that no bind call relies on any more are released after a while, by any replica.
+// Therefore the pod is changed ("touch") before an allocation is removed that an earlier Binding
+// may rely on, and the Binding of a pod with allocations has the resourceVersion that was read
+// before the allocations were made: either the Binding comes first and the allocations stay, or the
+// API server rejects the Binding, and the protocol begins again.
 type Protocol struct {
 	engine      *engine.Engine
 	target      Target
@@ -161,7 +162,8 @@ func (p Protocol) bind() (Protocol, Task) {
 	return p.do(Task{Action: Bind, Binding: b})
 }
 
-// giveUp releases the allocations of this try, on which no Binding relies that may still have an effect.
+// giveUp releases the allocations of this try, on which no Binding relies that may still have an
+// effect.
 func (p Protocol) giveUp(cause error) (Protocol, Task) {
 	p.cause, p.undo = cause, p.held.Held
 	return p.undoNext(Release)
@@ -188,8 +190,8 @@ func (p Protocol) undoNext(how Action) (Protocol, Task) {
 	return p.end(p.cause)
 }
 
-// unusable returns the allocation of an earlier try that cannot be used any more, nil if that is not the
-// cause.
+// unusable returns the allocation of an earlier try that cannot be used any more, nil if that is
+// not the cause.
 func (p Protocol) unusable() *engine.UnusableAllocationError {
 	var unusable *engine.UnusableAllocationError
 	errors.As(p.cause, &unusable)

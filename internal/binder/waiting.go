@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// awaitTimeout bounds the wait for a pod that should be bound first and that this process does not
-	// bind, and for a ResourceClaim. It runs once for each of them, not once for each pod that waits.
-	// It must be well below kube-scheduler's httpTimeout, which is not in the request. A Binding takes
-	// some milliseconds; if another replica takes longer, its Binding may never come.
+	// awaitTimeout bounds the wait for a pod that should be bound first and that this process does
+	// not bind, and for a ResourceClaim. It runs once for each of them, not once for each pod that
+	// waits. It must be well below kube-scheduler's httpTimeout, which is not in the request. A
+	// Binding takes some milliseconds; if another replica takes longer, its Binding may never come.
 	awaitTimeout = 500 * time.Millisecond
 	// defaultStallTimeout is that of a Binder without another one.
 	defaultStallTimeout = 2 * time.Second

@@ -1,4 +1,5 @@
-// Package callmetrics counts and measures the calls of kube-scheduler, or of its plugin, by profile and verb.
+// Package callmetrics counts and measures the calls of kube-scheduler, or of its plugin, by profile
+// and verb.
 package callmetrics
 
 import (

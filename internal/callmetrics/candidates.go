@@ -16,7 +16,8 @@ const (
 	Failed     Naming = "error" // a policy failed
 )
 
-// Candidates counts the attempts in which the plugin could name candidates. It is safe for concurrent use.
+// Candidates counts the attempts in which the plugin could name candidates. It is safe for
+// concurrent use.
 type Candidates struct{ attempts, rejected *prometheus.CounterVec }
 
 // NewCandidates registers the metrics.

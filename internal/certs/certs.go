@@ -19,8 +19,8 @@ import (
 	"outboard.dev/outboard/internal/atomicfile"
 )
 
-// backdate is how far in the past a certificate becomes valid, so that hosts whose clocks differ a little accept it
-// immediately.
+// backdate is how far in the past a certificate becomes valid, so that hosts whose clocks differ a
+// little accept it immediately.
 const backdate = 5 * time.Minute
 
 // dnsName matches host names of DNS, also with a wildcard for the first label.
@@ -32,8 +32,8 @@ type Pair struct {
 	Key  []byte // EC PRIVATE KEY, or the argument of LoadAuthority
 }
 
-// WriteFiles writes both files, each in one step as atomicfile.Write does, the key readable by its owner only. The key
-// is written first: a reader that sees the new certificate finds its key there.
+// WriteFiles writes both files, each in one step as atomicfile.Write does, the key readable by its
+// owner only. The key is written first: a reader that sees the new certificate finds its key there.
 func (p Pair) WriteFiles(certFile, keyFile string) error {
 	if err := atomicfile.Write(keyFile, p.Key, 0o600); err != nil {
 		return err
@@ -57,7 +57,8 @@ type Authority struct {
 	key  any
 }
 
-// NewAuthority creates an authority that signs its own certificate and may sign leaf certificates only.
+// NewAuthority creates an authority that signs its own certificate and may sign leaf certificates
+// only.
 func NewAuthority(opts AuthorityOptions) (*Authority, error) {
 	if opts.CommonName == "" {
 		opts.CommonName = "outboard-ca"
@@ -82,8 +83,8 @@ func NewAuthority(opts AuthorityOptions) (*Authority, error) {
 	return LoadAuthority(pair)
 }
 
-// LoadAuthority returns the authority with this certificate and key. It fails if they do not belong together,
-// or if the certificate is not that of an authority.
+// LoadAuthority returns the authority with this certificate and key. It fails if they do not belong
+// together, or if the certificate is not that of an authority.
 func LoadAuthority(pair Pair) (*Authority, error) {
 	parsed, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
@@ -95,7 +96,8 @@ func LoadAuthority(pair Pair) (*Authority, error) {
 	return &Authority{pair: pair, cert: parsed.Leaf, key: parsed.PrivateKey}, nil
 }
 
-// Pair returns the authority's own certificate, for clients and servers that trust it, and its key, for LoadAuthority.
+// Pair returns the authority's own certificate, for clients and servers that trust it, and its key,
+// for LoadAuthority.
 func (a *Authority) Pair() Pair { return a.pair }
 
 // Request describes one certificate to issue.
@@ -103,10 +105,12 @@ type Request struct {
 	// CommonName is the subject's name: for a client, the name by which its server identifies it.
 	CommonName string
 
-	// Organizations are the subject's organizations, which Kubernetes reads as groups. Default: none.
+	// Organizations are the subject's organizations, which Kubernetes reads as groups. Default:
+	// none.
 	Organizations []string
 
-	// Hosts are the IP addresses and DNS names the certificate is valid for. A server needs at least one.
+	// Hosts are the IP addresses and DNS names the certificate is valid for. A server needs at
+	// least one.
 	Hosts []string
 
 	// URIs are further names, such as SPIFFE identities. Default: none.
@@ -115,12 +119,13 @@ type Request struct {
 	// Server and Client are the permitted uses of the certificate. At least one is required.
 	Server, Client bool
 
-	// NotBefore and NotAfter bound the validity. Default: from five minutes ago, for one year, but no longer than the
-	// authority's own.
+	// NotBefore and NotAfter bound the validity. Default: from five minutes ago, for one year, but
+	// no longer than the authority's own.
 	NotBefore, NotAfter time.Time
 
-	// Former, if it is a valid pair, has the key that the new certificate is for. Programs that read the certificate and the key one
-	// after the other then find a matching pair at any moment of the replacement. Default: a new key.
+	// Former, if it is a valid pair, has the key that the new certificate is for. Programs that
+	// read the certificate and the key one after the other then find a matching pair at any moment
+	// of the replacement. Default: a new key.
 	Former Pair
 }
 
@@ -227,7 +232,8 @@ func validity(notBefore, notAfter time.Time, years int) (time.Time, time.Time, e
 	return notBefore, notAfter, nil
 }
 
-// signNew creates a key and a certificate for it; without a parent, one that is signed with its own key.
+// signNew creates a key and a certificate for it; without a parent, one that is signed with its own
+// key.
 func signNew(template, parent *x509.Certificate, parentKey any) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -22,8 +22,9 @@ const (
 	clientName = "client"
 )
 
-// A Set is a CA with one server and one client certificate, as files of one directory: ca.crt, ca.key, server.crt,
-// server.key, client.crt and client.key. While a CA is replaced, ca.crt has the certificates of both CAs.
+// A Set is a CA with one server and one client certificate, as files of one directory: ca.crt,
+// ca.key, server.crt, server.key, client.crt and client.key. While a CA is replaced, ca.crt has the
+// certificates of both CAs.
 type Set struct {
 	// Authority signs certificates. Nil in an empty set.
 	Authority *Authority
@@ -35,9 +36,9 @@ type Set struct {
 	Server, Client Pair
 }
 
-// ReadSet reads the files of a directory. Without a directory or without files, the set is empty. It is an error if
-// ca.crt exists without the key of one of its CAs in ca.key, or the key without the certificate, because certificates
-// of another CA would not be trusted.
+// ReadSet reads the files of a directory. Without a directory or without files, the set is empty.
+// It is an error if ca.crt exists without the key of one of its CAs in ca.key, or the key without
+// the certificate, because certificates of another CA would not be trusted.
 func ReadSet(dir string) (*Set, error) {
 	s := &Set{}
 	ca, err := readPair(dir, caName)
@@ -115,8 +116,9 @@ func without(file []byte, a *Authority) (others []byte) {
 // Rotating reports whether ca.crt has a CA that no longer signs.
 func (s *Set) Rotating() bool { return s.Authority != nil && len(without(s.CAs, s.Authority)) > 0 }
 
-// AddAuthority makes a the CA that signs, and keeps the certificate of the former one, if any, as trusted. It fails
-// if the certificate of an earlier CA is still trusted: complete that rotation first.
+// AddAuthority makes a the CA that signs, and keeps the certificate of the former one, if any, as
+// trusted. It fails if the certificate of an earlier CA is still trusted: complete that rotation
+// first.
 func (s *Set) AddAuthority(a *Authority) error {
 	if s.Rotating() {
 		return errors.New("the former CA is still trusted: renew the certificates and remove it first")
@@ -125,7 +127,8 @@ func (s *Set) AddAuthority(a *Authority) error {
 	return nil
 }
 
-// RemoveOldAuthorities keeps only the CA that signs. It fails if that CA has not signed both certificates.
+// RemoveOldAuthorities keeps only the CA that signs. It fails if that CA has not signed both
+// certificates.
 func (s *Set) RemoveOldAuthorities() error {
 	alone := &Set{Authority: s.Authority, CAs: s.Authority.pair.Cert}
 	if _, err := alone.Check(s.Server, x509.ExtKeyUsageServerAuth); err != nil {
@@ -138,8 +141,8 @@ func (s *Set) RemoveOldAuthorities() error {
 	return nil
 }
 
-// Check returns the certificate of a pair. It fails unless the key belongs to it, a trusted CA has signed it for the
-// usage, and it is valid now.
+// Check returns the certificate of a pair. It fails unless the key belongs to it, a trusted CA has
+// signed it for the usage, and it is valid now.
 func (s *Set) Check(p Pair, usage x509.ExtKeyUsage) (*x509.Certificate, error) {
 	if p.Key == nil {
 		return nil, errors.New("its key does not exist")
@@ -161,7 +164,8 @@ func (s *Set) WriteFiles(dir string) error {
 		return err
 	}
 	path := func(name string) string { return filepath.Join(dir, name) }
-	// The certificates before the key: if writing ends between them, the former CA continues to sign.
+	// The certificates before the key: if writing ends between them, the former CA continues to
+	// sign.
 	if err := atomicfile.Write(path(caName+".crt"), s.CAs, 0o644); err != nil {
 		return err
 	}

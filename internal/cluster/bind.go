@@ -18,10 +18,10 @@ import (
 )
 
 // BindError is the error of [Cluster.Bind]. errors.Is finds [binder.ErrOutcomeUnknown] in it if the
-// pod may or may not be bound to the node, now or later, so that its allocation must be kept. If not,
-// this call has not bound the pod and will not; an earlier call whose outcome was unknown still may.
-// errors.Is finds [binder.ErrPodChanged] if the resourceVersion of the pod is another one than that
-// of the Binding.
+// pod may or may not be bound to the node, now or later, so that its allocation must be kept. If
+// not, this call has not bound the pod and will not; an earlier call whose outcome was unknown
+// still may. errors.Is finds [binder.ErrPodChanged] if the resourceVersion of the pod is another
+// one than that of the Binding.
 type BindError struct {
 	Outcome string // as in the metric
 	changed bool

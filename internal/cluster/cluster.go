@@ -31,10 +31,10 @@ type Options struct {
 	// Config is the connection to the API server. New copies it, and replaces its rate limits and
 	// content type.
 	Config *rest.Config
-	// QPS and Burst limit the Bindings and, on their own, the requests about Ledgers, to protect the
-	// API server from a scheduler that binds too many pods. Each has its own limit, so that allocations
-	// can be released while Bindings wait. Other requests are few: nothing is read in a loop.
-	// Defaults: 200 and 400. A negative QPS means no limit.
+	// QPS and Burst limit the Bindings and, on their own, the requests about Ledgers, to protect
+	// the API server from a scheduler that binds too many pods. Each has its own limit, so that
+	// allocations can be released while Bindings wait. Other requests are few: nothing is read in a
+	// loop. Defaults: 200 and 400. A negative QPS means no limit.
 	QPS   float32
 	Burst int
 	// Client replaces Config in tests. Only with Config does the Cluster detect that the API server

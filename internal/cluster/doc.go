@@ -40,8 +40,8 @@
 //
 // # Binding
 //
-// [Cluster.Throttle] waits for the rate limit before the pod's allocations are made, so that its Binding
-// does not wait.
+// [Cluster.Throttle] waits for the rate limit before the pod's allocations are made, so that its
+// Binding does not wait.
 //
 // [Cluster.Assume] counts a pod on its node in every View from the decision on; package assumption
 // has the states of such a pod.

@@ -21,9 +21,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// ReleaseAnnotation is set on a pod before its allocation is released because the pod stayed unbound,
-// the outcome of its Binding is unknown, or the allocation cannot be used any more; its value is the
-// time. If a Binding arrived before, the pod has the annotation and keeps its allocation.
+// ReleaseAnnotation is set on a pod before its allocation is released because the pod stayed
+// unbound, the outcome of its Binding is unknown, or the allocation cannot be used any more; its
+// value is the time. If a Binding arrived before, the pod has the annotation and keeps its
+// allocation.
 const ReleaseAnnotation = "outboard.dev/allocation-release-started"
 
 // ledgerClient reads and writes Ledgers.
@@ -52,8 +53,8 @@ func (c *Cluster) ledgerFeed() *feed {
 }
 
 // setLedger handles a Ledger shown by the watch. One that somebody has made with another name than
-// that of its key is as if it did not exist: Outboard writes no allocations to it, and it would take the
-// place of the other one.
+// that of its key is as if it did not exist: Outboard writes no allocations to it, and it would
+// take the place of the other one.
 func (c *Cluster) setLedger(o *ledger.Object) {
 	if name := ledger.Name(o.Spec.Key()); o.Name != name {
 		c.warnings.Log(c.options.Logger, slog.LevelWarn, "ledger", "ignoring a ledger whose name is not that of its resource and node", "ledger", o.Name, "expected", name)
@@ -163,9 +164,9 @@ func (s *State) RemoveLedger(o *ledger.Object) {
 	s.requestPublish()
 }
 
-// replaceAllocations replaces the pods of the ledger with the name in the index of allocations. A pod that is
-// gone and loses its allocation may get another one, by a bind call that comes late. That one counts
-// until a sweep releases it.
+// replaceAllocations replaces the pods of the ledger with the name in the index of allocations. A
+// pod that is gone and loses its allocation may get another one, by a bind call that comes late.
+// That one counts until a sweep releases it.
 func (s *State) replaceAllocations(name string, old, pods []snapshot.LedgerPod) {
 	this := func(other string) bool { return other == name }
 	for i := range old {
@@ -187,16 +188,16 @@ func (s *State) replaceAllocations(name string, old, pods []snapshot.LedgerPod) 
 	}
 }
 
-// showLedger sets the ledger in the View, without the allocations of pods that the watch has shown to be
-// gone. These allocations are in the Ledger for some seconds more, but a pod that needs the units is
-// retried now.
+// showLedger sets the ledger in the View, without the allocations of pods that the watch has shown
+// to be gone. These allocations are in the Ledger for some seconds more, but a pod that needs the
+// units is retried now.
 func (s *State) showLedger(o *ledger.Object) {
 	s.builder.SetLedger(o.Spec.Without(func(uid types.UID) bool { return slices.Contains(s.gone[uid], o.Name) }))
 	s.requestPublish()
 }
 
-// allocationsEnd handles an event of the watch that a pod is gone, or, after a restore of etcd, exists
-// again.
+// allocationsEnd handles an event of the watch that a pod is gone, or, after a restore of etcd,
+// exists again.
 func (s *State) allocationsEnd(uid types.UID, gone bool) {
 	if _, was := s.gone[uid]; was == gone {
 		return

@@ -18,10 +18,10 @@ type permitKey struct{}
 func permitted(ctx context.Context) bool { return ctx.Value(permitKey{}) != nil }
 
 // Throttle waits until the rate limit permits binding one more pod, and returns the context for
-// that. Call it before making allocations for the pod: if a Binding waits until its caller gives up, its
-// allocations must be released. If the wait would be longer than [Options.ThrottleTimeout] or the
-// deadline of the context, Throttle fails immediately with [ErrThrottled]. With a context that
-// Throttle has returned, it does not wait.
+// that. Call it before making allocations for the pod: if a Binding waits until its caller gives
+// up, its allocations must be released. If the wait would be longer than [Options.ThrottleTimeout]
+// or the deadline of the context, Throttle fails immediately with [ErrThrottled]. With a context
+// that Throttle has returned, it does not wait.
 func (c *Cluster) Throttle(ctx context.Context) (context.Context, error) {
 	if permitted(ctx) {
 		return ctx, nil

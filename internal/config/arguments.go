@@ -10,17 +10,19 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// PluginArguments are the arguments of the plugin in kube-scheduler other than the configuration, which can be beside them.
+// PluginArguments are the arguments of the plugin in kube-scheduler other than the configuration,
+// which can be beside them.
 type PluginArguments struct {
 	// ConfigFile is the configuration file; "": the configuration is in the arguments.
 	ConfigFile string `json:"configFile"`
 	// Profile is the path of the profile whose policies run; "": the only one.
 	Profile string `json:"profile"`
-	// Candidates is how many nodes PreFilter names at most, 0..99; 0: it names none, and kube-scheduler evaluates as many nodes
-	// as without the plugin. (With 100 nodes or more, kube-scheduler evaluates a sample of those that PreFilter names.)
+	// Candidates is how many nodes PreFilter names at most, 0..99; 0: it names none, and
+	// kube-scheduler evaluates as many nodes as without the plugin. (With 100 nodes or more,
+	// kube-scheduler evaluates a sample of those that PreFilter names.)
 	Candidates int `json:"candidates" limits:"0..99"`
-	// InertPlugins are the names of plugins that are neither Outboard nor kube-scheduler's own, and that reject and name no nodes for the
-	// pods for which PreFilter names nodes.
+	// InertPlugins are the names of plugins that are neither Outboard nor kube-scheduler's own, and
+	// that reject and name no nodes for the pods for which PreFilter names nodes.
 	InertPlugins []string `json:"inertPlugins" items:"must not be empty"`
 }
 
@@ -30,8 +32,9 @@ type pluginDocument struct {
 	*document
 }
 
-// ParseArguments parses arguments of the plugin. file is what errors call them. The configuration is nil if it is in ConfigFile, and if it has
-// errors itself. All errors are of type [Errors]; the arguments then have the values that could be decoded.
+// ParseArguments parses arguments of the plugin. file is what errors call them. The configuration
+// is nil if it is in ConfigFile, and if it has errors itself. All errors are of type [Errors]; the
+// arguments then have the values that could be decoded.
 func ParseArguments(file string, data []byte, types Types) (PluginArguments, *Config, error) {
 	var a PluginArguments
 	root, err := strictyaml.Parse(file, data)

@@ -20,25 +20,29 @@ type Change = strictyaml.Change
 
 // Comparison has the differences between two valid configurations.
 type Comparison struct {
-	// Changes are the fields that differ. Profiles are compared by path, and policies and signals by name; those that then have no
-	// counterpart are compared in order. Indexes are those of the new configuration. Of a policy with another type only the type is a
-	// change.
+	// Changes are the fields that differ. Profiles are compared by path, and policies and signals
+	// by name; those that then have no counterpart are compared in order. Indexes are those of the
+	// new configuration. Of a policy with another type only the type is a change.
 	Changes []Change `json:"changes,omitempty"`
-	// Risks has a line for each change that makes calls fail, or lets kube-scheduler place pods without the new configuration, because
-	// kube-scheduler reads its own only when it starts; and for each change of Process, which has no effect until Outboard is restarted:
-	// what it exposes to more callers, or else that it requires the restart.
+	// Risks has a line for each change that makes calls fail, or lets kube-scheduler place pods
+	// without the new configuration, because kube-scheduler reads its own only when it starts; and
+	// for each change of Process, which has no effect until Outboard is restarted: what it exposes
+	// to more callers, or else that it requires the restart.
 	Risks []string `json:"risks,omitempty"`
 	// Restart is true if a change has no effect until Outboard is restarted.
 	Restart bool `json:"-"`
 }
 
-// Observed is what a running process knows about its cluster and its callers. The zero value is that nothing is known.
+// Observed is what a running process knows about its cluster and its callers. The zero value is
+// that nothing is known.
 type Observed struct {
 	// View has the pods and their allocations; nil if they are not known.
 	View *snapshot.View
-	// SchedulerNames returns the schedulers that called the profile with the path; nil if they are not known.
+	// SchedulerNames returns the schedulers that called the profile with the path; nil if they are
+	// not known.
 	SchedulerNames func(path string) []string
-	// Plugin says that the process is kube-scheduler, with the plugin: no extender calls the profiles.
+	// Plugin says that the process is kube-scheduler, with the plugin: no extender calls the
+	// profiles.
 	Plugin bool
 }
 
@@ -64,7 +68,8 @@ func Compare(old, new *Config, seen Observed) Comparison {
 	return c
 }
 
-// ReadAtStart returns the names of the fields that are read only when the process starts: those of Process.
+// ReadAtStart returns the names of the fields that are read only when the process starts: those of
+// Process.
 func ReadAtStart() []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Process]()) {
@@ -118,8 +123,8 @@ func profileChanges(path string, old, new *Profile) []Change {
 	})...)
 }
 
-// listChanges returns the changes of the list at path, whose items have these names. each returns those of item i of the old list, which
-// is item j of the new one.
+// listChanges returns the changes of the list at path, whose items have these names. each returns
+// those of item i of the old list, which is item j of the new one.
 func listChanges(path string, old, new []string, each func(path string, i, j int) []Change) []Change {
 	var changes []Change
 	left := make([]bool, len(old)) // the items without a counterpart
@@ -157,7 +162,8 @@ func paths(c *Config) (paths []string) {
 // restarted is how kube-scheduler reads a configuration for the new file.
 const restarted = "is restarted with what outboard scheduler-config --config FILE prints"
 
-// risks returns the risks of changes of profiles. A risk that an operator can look into or end names the command.
+// risks returns the risks of changes of profiles. A risk that an operator can look into or end
+// names the command.
 func risks(old, new *Config, seen Observed) []string {
 	if seen.Plugin {
 		return append(countingRisks(old, new, seen.View), allocationRisks(old, new, seen.View)...)
@@ -205,8 +211,9 @@ func addedRisks(old, new *Config) (risks []string) {
 	return risks
 }
 
-// goneRisk is the risk of routes of the profile that nothing serves any more. No other profile takes their place: kube-scheduler calls the
-// URLs of its own configuration, and only an extender that is ignorable, or that only scores, may fail.
+// goneRisk is the risk of routes of the profile that nothing serves any more. No other profile
+// takes their place: kube-scheduler calls the URLs of its own configuration, and only an extender
+// that is ignorable, or that only scores, may fail.
 func (p *Profile) goneRisk(gone []Route) string {
 	var urls []string
 	scoresOnly := true
@@ -292,7 +299,8 @@ func managedRisks(old, new *Profile) (risks []string) {
 	return risks
 }
 
-// excludedRisk is the risk for the schedulers whose pods bind accepted before, and does not any more; "" if there are none.
+// excludedRisk is the risk for the schedulers whose pods bind accepted before, and does not any
+// more; "" if there are none.
 func excludedRisk(old, new *Profile, seen Observed) string {
 	excluded := func(name string) bool { return !slices.Contains(new.SchedulerNames, name) }
 	without, whose := "and were not limited before", "all other schedulers"
@@ -317,8 +325,9 @@ func excludedRisk(old, new *Profile, seen Observed) string {
 	return risk
 }
 
-// allocationRisks returns the risks of allocations for which no policy of the new configuration is responsible. When the next pods are bound depends on
-// what kube-scheduler calls until it is restarted, which the other risks say.
+// allocationRisks returns the risks of allocations for which no policy of the new configuration is
+// responsible. When the next pods are bound depends on what kube-scheduler calls until it is
+// restarted, which the other risks say.
 func allocationRisks(old, new *Config, view *snapshot.View) []string {
 	const consequence = "Outboard does not count them, and pods that are bound from then on have none: kubectl get ledgers lists them"
 	if view != nil {
@@ -363,7 +372,8 @@ func allocationRisks(old, new *Config, view *snapshot.View) []string {
 	return risks
 }
 
-// countingRisks returns the risks of allocations that a policy of both configurations counts in another way than before.
+// countingRisks returns the risks of allocations that a policy of both configurations counts in
+// another way than before.
 func countingRisks(old, new *Config, view *snapshot.View) (risks []string) {
 	for i := range old.Profiles {
 		p := &old.Profiles[i]
@@ -418,7 +428,8 @@ func (p *Profile) holders(q *Policy, view *snapshot.View) (sum int) {
 	return sum
 }
 
-// eachAllocation calls visit for each ledger in which the pod must have an allocation of the policy to be bound to the node.
+// eachAllocation calls visit for each ledger in which the pod must have an allocation of the policy
+// to be bound to the node.
 func (p *Profile) eachAllocation(q *Policy, n *snapshot.Node, pod *corev1.Pod, visit func(snapshot.LedgerKey)) {
 	reserver, ok := q.Policy.(policy.Reserver)
 	if !ok || !p.Manages(pod) {
@@ -433,7 +444,8 @@ func (p *Profile) eachAllocation(q *Policy, n *snapshot.Node, pod *corev1.Pod, v
 	}
 }
 
-// EachAllocation calls visit for each ledger in which the pod must have an allocation to be bound to the node.
+// EachAllocation calls visit for each ledger in which the pod must have an allocation to be bound
+// to the node.
 func (c *Config) EachAllocation(n *snapshot.Node, pod *corev1.Pod, visit func(snapshot.LedgerKey)) {
 	for i := range c.Profiles {
 		p := &c.Profiles[i]
@@ -443,8 +455,8 @@ func (c *Config) EachAllocation(n *snapshot.Node, pod *corev1.Pod, visit func(sn
 	}
 }
 
-// orphanedAllocations returns how many pods of the view hold allocations for which a policy of the old configuration is responsible, and none of
-// the new one, by resource.
+// orphanedAllocations returns how many pods of the view hold allocations for which a policy of the
+// old configuration is responsible, and none of the new one, by resource.
 func orphanedAllocations(old, new *Config, view *snapshot.View) map[string]int {
 	orphaned := map[string]int{}
 	for n := range view.All() {

@@ -44,8 +44,8 @@ type Types struct {
 	Policies []policy.Type
 	// Signals are the types of the sources of signals.
 	Signals []signal.Type
-	// Unserved is true for a program that evaluates the policies and serves no calls, such as the plugin and a simulation: the file need
-	// not say how callers are authenticated.
+	// Unserved is true for a program that evaluates the policies and serves no calls, such as the
+	// plugin and a simulation: the file need not say how callers are authenticated.
 	Unserved bool
 }
 
@@ -92,8 +92,8 @@ type Serving struct {
 	TLS *TLS `json:"tls"`
 	// MaxBodyBytes is the maximum length of a request. Default 128Mi.
 	MaxBodyBytes Bytes `json:"maxBodyBytes" limits:"1Ki..1Gi"`
-	// MaxInFlightBytes bounds the memory of the bodies of all requests longer than 96Ki together. It is
-	// at least maxBodyBytes. Default 256Mi.
+	// MaxInFlightBytes bounds the memory of the bodies of all requests longer than 96Ki together.
+	// It is at least maxBodyBytes. Default 256Mi.
 	MaxInFlightBytes Bytes `json:"maxInFlightBytes" limits:"1Ki..16Gi"`
 	// ShutdownDelay is how long Outboard continues to serve after it is stopped, and reports that
 	// it is not ready. Default 10s, and 0s on a loopback address.
@@ -102,7 +102,8 @@ type Serving struct {
 	DrainTimeout time.Duration `json:"drainTimeout" limits:"1s..10m"`
 }
 
-// SchedulerClient is the name of kube-scheduler in its client certificate, unless allowedClients lists others.
+// SchedulerClient is the name of kube-scheduler in its client certificate, unless allowedClients
+// lists others.
 const SchedulerClient = "system:kube-scheduler"
 
 // TLS configures TLS on the serving address. The files are PEM.
@@ -146,7 +147,8 @@ const (
 
 // ClientConnection configures the connection to the API server.
 type ClientConnection struct {
-	// Enabled connects to the API server. With false, Outboard uses only the requests. Default true.
+	// Enabled connects to the API server. With false, Outboard uses only the requests. Default
+	// true.
 	Enabled bool `json:"enabled"`
 	// Kubeconfig is the path of a kubeconfig file; "" (the default) uses the in-cluster
 	// configuration, or else that of the environment variable KUBECONFIG, or else ~/.kube/config.
@@ -162,8 +164,8 @@ type ClientConnection struct {
 
 // Ledgers configures allocations, for policies that allocate resources.
 type Ledgers struct {
-	// ReclaimAfter is how long a pod that is not bound keeps its allocation. Set it longer than
-	// the slowest response of the API server: an allocation released earlier makes the pod's Binding
+	// ReclaimAfter is how long a pod that is not bound keeps its allocation. Set it longer than the
+	// slowest response of the API server: an allocation released earlier makes the pod's Binding
 	// fail, and kube-scheduler retries the pod. Default 5m.
 	ReclaimAfter time.Duration `json:"reclaimAfter" limits:"1s..24h"`
 }
@@ -183,8 +185,9 @@ type Log struct {
 	Level string `json:"level" values:"Debug,Info,Warn,Error"`
 	// Format is the format of each line: Text (key=value) or JSON. Default Text.
 	Format string `json:"format" values:"Text,JSON"`
-	// Decisions is a file to which decisions are appended as one line of JSON each, or /dev/stdout: all bind, prioritize and preempt calls,
-	// and filter calls that fail or that no node passes, with the reasons. What cannot be written in time is dropped, and counted in
+	// Decisions is a file to which decisions are appended as one line of JSON each, or /dev/stdout:
+	// all bind, prioritize and preempt calls, and filter calls that fail or that no node passes,
+	// with the reasons. What cannot be written in time is dropped, and counted in
 	// outboard_decision_log_dropped_total. Outboard does not rotate the file. Default: none.
 	Decisions string `json:"decisions"`
 }
@@ -194,14 +197,15 @@ type Profile struct {
 	// Path is the path at which the profile is served, and its name in metrics and explanations. It
 	// starts with / and is unique. Default "/". With several profiles, each needs its own.
 	Path string `json:"path" required:"-"`
-	// Verb is the only verb to serve, at the path itself. Without it (the default), all four are served, at
-	// path/filter, path/prioritize, path/preempt and path/bind. It serves a verb at a URL that kube-scheduler's configuration
-	// has already, and that does not end so.
+	// Verb is the only verb to serve, at the path itself. Without it (the default), all four are
+	// served, at path/filter, path/prioritize, path/preempt and path/bind. It serves a verb at a
+	// URL that kube-scheduler's configuration has already, and that does not end so.
 	Verb *Verb `json:"verb" values:"Filter,Prioritize,Preempt,Bind"`
 	// ManagedResources are the extended resources of which a pod must request at least one to be
-	// evaluated by the profile; kube-scheduler does not call for other pods. They must include those that its policies allocate. [] is
-	// every pod. Default: the resources that the policies allocate, if all of them are for pods that request these
-	// (Devices, and GPUMemory except with LeastWaste), or else every pod. No resource may be in two profiles.
+	// evaluated by the profile; kube-scheduler does not call for other pods. They must include
+	// those that its policies allocate. [] is every pod. Default: the resources that the policies
+	// allocate, if all of them are for pods that request these (Devices, and GPUMemory except with
+	// LeastWaste), or else every pod. No resource may be in two profiles.
 	ManagedResources []ManagedResource `json:"managedResources"`
 	// SchedulerNames are the schedulers (spec.schedulerName) whose pods bind accepts.
 	// None (the default): any. Without effect in the plugin.
@@ -263,13 +267,15 @@ type ManagedResource struct {
 type Policy struct {
 	// Type is the type of policy. Required.
 	Type string `json:"type" required:"-"`
-	// Name is the policy's name in metrics and explanations, unique in its profile. Default: Type, so it may have
-	// capital letters: it is letters, digits and ._-, at most 63, with a letter or digit first and last.
+	// Name is the policy's name in metrics and explanations, unique in its profile. Default: Type,
+	// so it may have capital letters: it is letters, digits and ._-, at most 63, with a letter or
+	// digit first and last.
 	Name string `json:"name"`
 	// Weight multiplies the policy's scores, 0..100. With 0 the policy only filters. Default 1.
 	Weight int64 `json:"weight" limits:"0..100"`
-	// FailurePolicy is what happens when the policy fails to evaluate a pod. Default Fail. A policy that allocates
-	// resources cannot be ignored: without it, filter passes nodes to which bind cannot bind the pod.
+	// FailurePolicy is what happens when the policy fails to evaluate a pod. Default Fail. A policy
+	// that allocates resources cannot be ignored: without it, filter passes nodes to which bind
+	// cannot bind the pod.
 	FailurePolicy policy.FailurePolicy `json:"failurePolicy" values:"Fail,Ignore"`
 	// Config is the policy's own configuration, with its defaults. It is
 	// empty if the policy has none.
@@ -281,7 +287,8 @@ type Policy struct {
 	declared policy.InputReader // the decoded configuration, if Policy could not be built
 }
 
-// Inputs returns what the policy reads and allocates. If the policy could not be built, the result is what its configuration declares.
+// Inputs returns what the policy reads and allocates. If the policy could not be built, the result
+// is what its configuration declares.
 func (p *Policy) Inputs() policy.Inputs {
 	if reader, ok := p.Policy.(policy.InputReader); ok {
 		return reader.Inputs()
@@ -299,8 +306,8 @@ func (p *Profile) Manages(pod *corev1.Pod) bool {
 	})
 }
 
-// Places reports whether pods like this one are placed with the profile: those that it is for, of its SchedulerNames. The plugin places those
-// of kube-scheduler's profiles instead.
+// Places reports whether pods like this one are placed with the profile: those that it is for, of
+// its SchedulerNames. The plugin places those of kube-scheduler's profiles instead.
 func (p *Profile) Places(pod *corev1.Pod) bool {
 	return (len(p.SchedulerNames) == 0 || slices.Contains(p.SchedulerNames, pod.Spec.SchedulerName)) && p.Manages(pod)
 }
@@ -327,8 +334,8 @@ func (p *Profile) Allocator() string {
 	return ""
 }
 
-// ForEveryPod returns the name of the first policy of the profile that is for pods that request none of its resources, too; "" if there is
-// none.
+// ForEveryPod returns the name of the first policy of the profile that is for pods that request
+// none of its resources, too; "" if there is none.
 func (p *Profile) ForEveryPod() string {
 	if i := slices.IndexFunc(p.Policies, func(q Policy) bool { return !q.Inputs().ResourcesOnly }); i >= 0 {
 		return p.Policies[i].Name
@@ -346,7 +353,8 @@ func (p *Profile) Filters() (names []string) {
 	return names
 }
 
-// ExtenderWeight returns the weight of kube-scheduler's extender for the profile: the sum of the weights of the policies that can score.
+// ExtenderWeight returns the weight of kube-scheduler's extender for the profile: the sum of the
+// weights of the policies that can score.
 func (p *Profile) ExtenderWeight() (sum int64) {
 	for i := range p.Policies {
 		if q := &p.Policies[i]; !q.Inputs().FilterOnly {
@@ -356,8 +364,9 @@ func (p *Profile) ExtenderWeight() (sum int64) {
 	return sum
 }
 
-// NeedsFilter reports whether kube-scheduler's extender for the profile needs filterVerb: if filter rejects nodes, if pods are to stay
-// pending while Outboard does not respond, or if there is nothing else to call.
+// NeedsFilter reports whether kube-scheduler's extender for the profile needs filterVerb: if filter
+// rejects nodes, if pods are to stay pending while Outboard does not respond, or if there is
+// nothing else to call.
 func (p *Profile) NeedsFilter() bool {
 	return len(p.ManagedResources) > 0 || p.Allocator() != "" || p.Shortlist != nil || p.ExtenderWeight() == 0 || len(p.Filters()) > 0
 }
@@ -433,8 +442,9 @@ func (c *Config) document() document {
 	return d
 }
 
-// Digest returns a short text that is the same for configurations with the same signals and profiles, however they are written: two
-// replicas with different digests decide differently. Process is no part of it, as two replicas may have other addresses and files.
+// Digest returns a short text that is the same for configurations with the same signals and
+// profiles, however they are written: two replicas with different digests decide differently.
+// Process is no part of it, as two replicas may have other addresses and files.
 func (c *Config) Digest() (string, error) {
 	d := c.document()
 	text, err := strictyaml.Marshal(struct {

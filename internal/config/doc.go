@@ -3,9 +3,11 @@
 //
 // # The file
 //
-// One YAML (or JSON) document. docs/configuring.md has examples, and docs/reference/configuration.md all fields with their defaults. Only
-// profiles and serving are required. Relative paths of files are relative to the directory of the configuration file. null is the same as an absent
-// field. The types of this package describe the fields; package strictyaml describes how text is read.
+// One YAML (or JSON) document. docs/configuring.md has examples, and
+// docs/reference/configuration.md all fields with their defaults. Only profiles and serving are
+// required. Relative paths of files are relative to the directory of the configuration file. null
+// is the same as an absent field. The types of this package describe the fields; package strictyaml
+// describes how text is read.
 //
 // # Rules across fields
 //
@@ -32,15 +34,15 @@
 //
 // # Schema
 //
-// [Schema] returns the JSON Schema of the file, for editors. It has the types and defaults of
-// the Go types, the rules in the tags of their fields, which package policy/fields checks. It omits rules that depend on other fields.
-// TestSchema compares it with the loader, on generated files.
+// [Schema] returns the JSON Schema of the file, for editors. It has the types and defaults of the
+// Go types, the rules in the tags of their fields, which package policy/fields checks. It omits
+// rules that depend on other fields. TestSchema compares it with the loader, on generated files.
 //
 // # Reloading
 //
-// A file is decoded over the defaults and validated, and its policies are built; the result is
-// one immutable [Config]. A reload creates a new one and replaces the old one as a whole; if it
-// fails, the old one stays in use. Profiles and signals are replaced while serving. The fields
-// of [Process] are read once. [Compare] returns what changes, and the consequences of dangerous changes. [Config.YAML] returns the
-// current configuration.
+// A file is decoded over the defaults and validated, and its policies are built; the result is one
+// immutable [Config]. A reload creates a new one and replaces the old one as a whole; if it fails,
+// the old one stays in use. Profiles and signals are replaced while serving. The fields of
+// [Process] are read once. [Compare] returns what changes, and the consequences of dangerous
+// changes. [Config.YAML] returns the current configuration.
 package config

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// exposure is a change of Process with which more callers can bind pods, or read what Outboard knows.
+// exposure is a change of Process with which more callers can bind pods, or read what Outboard
+// knows.
 type exposure struct {
 	field string   // which makes it so
 	how   string   // what is the case with the field now
@@ -22,7 +23,8 @@ func (e exposure) explains(c Change) bool {
 	return c.Path == e.field || slices.Contains(e.with, c.Path)
 }
 
-// exposures returns what the new configuration exposes, and the old one does not. The plugin serves the admin address only.
+// exposures returns what the new configuration exposes, and the old one does not. The plugin serves
+// the admin address only.
 func exposures(old, new *Process, plugin bool) (all []exposure) {
 	if !plugin {
 		all = servingExposures(&old.Serving, &new.Serving)
@@ -30,7 +32,8 @@ func exposures(old, new *Process, plugin bool) (all []exposure) {
 	return append(all, adminExposures(&old.Admin, &new.Admin)...)
 }
 
-// servingExposures compares who can bind pods. A CA in another file is not known to admit more callers.
+// servingExposures compares who can bind pods. A CA in another file is not known to admit more
+// callers.
 func servingExposures(old, new *Serving) (all []exposure) {
 	authenticates := func(s *Serving) bool { return s.TLS != nil && s.TLS.ClientCAFile != "" }
 	who := "every client that reaches " + new.Address + " can bind pods"
@@ -86,7 +89,8 @@ func adminExposures(old, new *Admin) (all []exposure) {
 	return all
 }
 
-// widened says what makes more clients reach the new address than the old one; "" if that is not known.
+// widened says what makes more clients reach the new address than the old one; "" if that is not
+// known.
 func widened(old, new string) string {
 	before, _ := parseAddress(nil, old)
 	after, _ := parseAddress(nil, new)

@@ -272,8 +272,8 @@ func build[T any](l *loader, at *field.Path, written strictyaml.Value, create fu
 	return built, effective
 }
 
-// require turns the errors about values of fields that are not written, and have no default, into errors about missing fields. root is the
-// path of written.
+// require turns the errors about values of fields that are not written, and have no default, into
+// errors about missing fields. root is the path of written.
 func require(written strictyaml.Value, root string, errs Errors) {
 	for _, e := range errs {
 		inner, ok := strings.CutPrefix(e.Path, root+".")

@@ -8,10 +8,12 @@ import (
 	"outboard.dev/outboard/internal/config/strictyaml"
 )
 
-// holds matches a text that is meant to be a configuration of Outboard, and none that contains one, such as that of a plugin.
+// holds matches a text that is meant to be a configuration of Outboard, and none that contains one,
+// such as that of a plugin.
 var holds = regexp.MustCompile(`(?m)^(?:\{?\s*")?(?:apiVersion"?\s*:\s*["']?outboard\.dev/|kind"?\s*:\s*["']?` + Kind + `\b)`)
 
-// ParseManifest is like [Parse], and also reads the configuration in a ConfigMap, in a file with any other objects.
+// ParseManifest is like [Parse], and also reads the configuration in a ConfigMap, in a file with
+// any other objects.
 func ParseManifest(file string, data []byte, types Types) (*Config, error) {
 	whole := manifest.Text{Data: data}
 	documents := whole.Documents()

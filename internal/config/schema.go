@@ -10,8 +10,9 @@ import (
 )
 
 // Schema returns the JSON Schema of configuration files with policies and signals of the given
-// types, for a program that serves calls. Fields, their types and their defaults are those of the Go types, and the other rules those of their tags (see
-// package policy/fields). A file that loads is valid by the schema. Not every file that is valid by the schema loads.
+// types, for a program that serves calls. Fields, their types and their defaults are those of the
+// Go types, and the other rules those of their tags (see package policy/fields). A file that loads
+// is valid by the schema. Not every file that is valid by the schema loads.
 //
 // describe documents the fields; nil omits descriptions.
 func Schema(types Types, describe strictyaml.Describe) *strictyaml.Schema {

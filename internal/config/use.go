@@ -75,7 +75,8 @@ func (c *Config) validateReserver(at *field.Path, profile *Profile, p *Policy) f
 	return errs
 }
 
-// validateResources checks that managedResources, if there are any, lists everything that policies allocate.
+// validateResources checks that managedResources, if there are any, lists everything that policies
+// allocate.
 func (p *Profile) validateResources(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(p.ManagedResources) == 0 {
@@ -104,7 +105,8 @@ func (c *Config) warnUnused() field.ErrorList {
 	return warnings
 }
 
-// warnManaged warns about policies in profiles with managedResources that are for pods that request none of these.
+// warnManaged warns about policies in profiles with managedResources that are for pods that request
+// none of these.
 func (c *Config) warnManaged() field.ErrorList {
 	var warnings field.ErrorList
 	for i := range c.Profiles {
@@ -161,8 +163,9 @@ func (c *Config) warnUncounted() field.ErrorList {
 	return warnings
 }
 
-// warnUnreported warns about resources that kube-scheduler counts, although probably no node reports them. Another policy that
-// allocates such a resource means that nodes report it, as for a license of each device.
+// warnUnreported warns about resources that kube-scheduler counts, although probably no node
+// reports them. Another policy that allocates such a resource means that nodes report it, as for a
+// license of each device.
 func (c *Config) warnUnreported() field.ErrorList {
 	var warnings field.ErrorList
 	ignored := c.IgnoredByScheduler()
@@ -195,7 +198,8 @@ type AllocatedResource struct {
 	Policy string
 }
 
-// AllocatedResources returns the resources that the policies of the profile allocate, in the order of the policies.
+// AllocatedResources returns the resources that the policies of the profile allocate, in the order
+// of the policies.
 func (p *Profile) AllocatedResources() []AllocatedResource {
 	var all []AllocatedResource
 	for i := range p.Policies {

@@ -73,7 +73,8 @@ func (s *Serving) validate(at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateCallers checks that the file says how callers are authenticated. This matters to programs that serve calls alone.
+// validateCallers checks that the file says how callers are authenticated. This matters to programs
+// that serve calls alone.
 func (s *Serving) validateCallers(at *field.Path) field.ErrorList {
 	if s.TLS != nil || s.Insecure {
 		return nil
@@ -110,8 +111,8 @@ func (a *Admin) validate(at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validatePorts checks that both listeners can exist. The error is about the address in the file: that of admin, or that of serving if
-// adminWritten is false.
+// validatePorts checks that both listeners can exist. The error is about the address in the file:
+// that of admin, or that of serving if adminWritten is false.
 func (c *Config) validatePorts(adminWritten bool) field.ErrorList {
 	at, other := field.NewPath("admin", "address"), field.NewPath("serving", "address")
 	admin, wrong := parseAddress(at, c.Admin.Address)

@@ -13,18 +13,19 @@ import (
 type Document struct {
 	// Format is JSON, YAML, CSV or LMStat. Default YAML, which includes JSON.
 	Format Format `json:"format" values:"JSON,YAML,CSV,LMStat"`
-	// About is what the keys of the numbers are: names of Nodes (the default), or other Keys. Not for
-	// LMStat, which has keys.
+	// About is what the keys of the numbers are: names of Nodes (the default), or other Keys. Not
+	// for LMStat, which has keys.
 	About *policy.SignalAbout `json:"about" values:"Nodes,Keys"`
-	// Items is the JSONPath of the items of a document in JSON or YAML, such as {.hosts[*]}. Without
-	// Items, the document is a mapping of keys to numbers, or, with Value alone, has one number. Not
-	// for CSV and LMStat.
+	// Items is the JSONPath of the items of a document in JSON or YAML, such as {.hosts[*]}.
+	// Without Items, the document is a mapping of keys to numbers, or, with Value alone, has one
+	// number. Not for CSV and LMStat.
 	Items string `json:"items"`
 	// Key selects the key of each item: in JSON and YAML, a JSONPath inside the item, such as
 	// {.name}; in CSV, the name of a column. Not for LMStat.
 	Key string `json:"key"`
 	// Value selects the number of each item: in JSON and YAML, a JSONPath inside the item, such as
-	// {.load}, or, without Items, inside the document; in CSV, the name of a column. Not for LMStat.
+	// {.load}, or, without Items, inside the document; in CSV, the name of a column. Not for
+	// LMStat.
 	Value string `json:"value"`
 	// IgnoreHosts are patterns (*.cluster.example.com) of hosts whose seats do not count as used.
 	// For LMStat.

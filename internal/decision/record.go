@@ -39,8 +39,8 @@ type Record struct {
 	// policy evaluated it: all nodes fit, and all scores are equal.
 	Unmanaged bool `json:"unmanaged,omitempty"`
 
-	// UnknownClaims are the ResourceClaims of the pod that Outboard's watch had not shown, so that no
-	// score counts them.
+	// UnknownClaims are the ResourceClaims of the pod that Outboard's watch had not shown, so that
+	// no score counts them.
 	UnknownClaims []string `json:"unknownClaims,omitempty"`
 
 	// Nodes is the number of nodes in the call, Fit how many of them passed every filter, and
@@ -71,8 +71,9 @@ type Record struct {
 	PreemptionsLeftOut int          `json:"preemptionsLeftOut,omitempty"`
 	// Bound is the node of a bind call.
 	Bound string `json:"bound,omitempty"`
-	// Allocations are those with which a bind call bound the pod, and Summary is why it is on the node, as
-	// in its annotation [Annotation]. A call about a pod that is already bound has neither.
+	// Allocations are those with which a bind call bound the pod, and Summary is why it is on the
+	// node, as in its annotation [Annotation]. A call about a pod that is already bound has
+	// neither.
 	Allocations []Allocation `json:"allocations,omitempty"`
 	Summary     string       `json:"summary,omitempty"`
 
@@ -143,8 +144,8 @@ type ScoredNode struct {
 	Node string `json:"node"`
 	// Total is the sum of Weight × Score over the policies, unless HoldsAllocation is true.
 	Total int64 `json:"total"`
-	// HoldsAllocation is true if the pod holds an allocation on the node from an earlier attempt to bind it;
-	// then Total is MaxTotal.
+	// HoldsAllocation is true if the pod holds an allocation on the node from an earlier attempt to
+	// bind it; then Total is MaxTotal.
 	HoldsAllocation bool    `json:"holdsAllocation,omitempty"`
 	Scores          []Score `json:"scores,omitempty"`
 }

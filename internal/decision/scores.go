@@ -7,12 +7,12 @@ type Scores struct {
 	// Nodes are the names of the nodes, in any order, and Totals their totals.
 	Nodes  []string
 	Totals []int32
-	// Policies are the policies that score, with their weights, and Parts the scores of all nodes for
-	// each of them.
+	// Policies are the policies that score, with their weights, and Parts the scores of all nodes
+	// for each of them.
 	Policies []Policy
 	Parts    []uint8
-	// Allocated is true if the nodes with the largest possible total have it because the pod holds an
-	// allocation there, and no other node has it.
+	// Allocated is true if the nodes with the largest possible total have it because the pod holds
+	// an allocation there, and no other node has it.
 	Allocated bool
 }
 

@@ -10,8 +10,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// preferAllocated gives a node on which the pod already holds an allocation the largest total, and every
-// other node less, because the pod would hold a second allocation there.
+// preferAllocated gives a node on which the pod already holds an allocation the largest total, and
+// every other node less, because the pod would hold a second allocation there.
 func (c *Cycle) preferAllocated(indices []int32, totals []int64) {
 	most := c.maxTotal()
 	if most == 0 || !c.holds() {
@@ -30,7 +30,8 @@ func (c *Cycle) preferAllocated(indices []int32, totals []int64) {
 	}
 }
 
-// holdsAllocation reports whether the pod holds an allocation on the node from an earlier attempt to bind it.
+// holdsAllocation reports whether the pod holds an allocation on the node from an earlier attempt
+// to bind it.
 func (c *Cycle) holdsAllocation(n *snapshot.Node) bool {
 	has := func(l *snapshot.Ledger) bool { return l.Pod(c.pod.UID) != nil }
 	return c.holds() && slices.ContainsFunc(n.Ledgers, has) && !n.Has(c.pod.UID)

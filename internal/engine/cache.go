@@ -55,8 +55,8 @@ const unknownScore = math.MinInt32
 
 // TakeNodeCache gives the Cycle the cache for its signature, with all rows of its View. Until
 // ReturnNodeCache, no other Cycle uses it. It does nothing if the results are those of this pod
-// alone: for a pod without a signature, or for which a node has something already, by an allocation or
-// because the pod is there.
+// alone: for a pod without a signature, or for which a node has something already, by an allocation
+// or because the pod is there.
 func (c *Cycle) TakeNodeCache() {
 	alike := len(c.signature) > 0 && len(c.signature) <= maxSignature && c.pod.Spec.NodeName == "" && !c.holds()
 	if alike {

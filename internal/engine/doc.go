@@ -18,9 +18,9 @@
 // request, and no others. A score that is [policy.NoOpinion] after that counts as the mean of the
 // policy's scores for the other known nodes.
 //
-// A node on which the pod holds an allocation of an earlier attempt to bind it has MaxTotal, and all
-// others have less, so that a pod that is retried does not hold allocations on several nodes. Without
-// weights there are no totals, and allocations have no effect.
+// A node on which the pod holds an allocation of an earlier attempt to bind it has MaxTotal, and
+// all others have less, so that a pod that is retried does not hold allocations on several nodes.
+// Without weights there are no totals, and allocations have no effect.
 //
 // kube-scheduler expects whole numbers from 0 to 10. [ScaleScores] converts totals to these: ⌊10 ×
 // total ÷ MaxTotal⌋, except that the best nodes get the next higher level if they would share

@@ -31,8 +31,8 @@ type Explanation struct {
 	Node  string `json:"node"`
 	Fits  bool   `json:"fits"`
 	Total int64  `json:"total"`
-	// HoldsAllocation is true if the pod holds an allocation on the node from an earlier attempt to bind it;
-	// then Total is MaxTotal.
+	// HoldsAllocation is true if the pod holds an allocation on the node from an earlier attempt to
+	// bind it; then Total is MaxTotal.
 	HoldsAllocation bool            `json:"holdsAllocation,omitempty"`
 	Policies        []PolicyOpinion `json:"policies"`
 	// Gets is what the pod would get on the node, if it fits there and needs an allocation: see

@@ -47,7 +47,8 @@ func (l *ledgerLimit) Filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{}
 }
 
-// full returns the ledger that cannot hold an allocation of the pod for the node; nil: there is none.
+// full returns the ledger that cannot hold an allocation of the pod for the node; nil: there is
+// none.
 func (l *ledgerLimit) full(n *snapshot.Node) *snapshot.Ledger {
 	for _, ledger := range n.Ledgers {
 		if len(ledger.Pods) >= snapshot.MaxLedgerPods && l.needs(n, ledger) {
@@ -71,8 +72,8 @@ func (l *ledgerLimit) needs(n *snapshot.Node, ledger *snapshot.Ledger) bool {
 	return err == nil && slices.Contains(keys, ledger.Key())
 }
 
-// leaving returns how many pods with allocations in the pool the View has on the node, and n has not:
-// preemption evicts them.
+// leaving returns how many pods with allocations in the pool the View has on the node, and n has
+// not: preemption evicts them.
 func (l *ledgerLimit) leaving(n *snapshot.Node, pool *snapshot.Ledger) int {
 	was, sum := l.view.Node(n.Name), 0
 	for i := range pool.Pods {

@@ -12,8 +12,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Planned returns the pod with the annotations that it would get on the node at this time. allocations
-// is false if it needs no allocation. If it cannot get what it needs, its allocations fail later.
+// Planned returns the pod with the annotations that it would get on the node at this time.
+// allocations is false if it needs no allocation. If it cannot get what it needs, its allocations
+// fail later.
 func (e *Engine) Planned(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) (planned *corev1.Pod, allocations bool) {
 	r, _, err := e.dryRun(view, pod, node, at)
 	if err != nil {
@@ -59,8 +60,8 @@ func (e *Engine) plannedOn(node *snapshot.Node, pod *corev1.Pod) (planned *corev
 
 var noView = new(snapshot.View)
 
-// dryRun makes the allocations of the pod, and changes no ledger. Without a view, it leaves out those in
-// ledgers that nodes share. fits is false if a policy rejects the pod.
+// dryRun makes the allocations of the pod, and changes no ledger. Without a view, it leaves out
+// those in ledgers that nodes share. fits is false if a policy rejects the pod.
 func (e *Engine) dryRun(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node, at time.Time) (r Reservation, fits bool, err error) {
 	allocations, err := e.Allocations(cmp.Or(view, noView), pod, node)
 	fits = true
@@ -80,8 +81,8 @@ func (e *Engine) dryRun(view *snapshot.View, pod *corev1.Pod, node *snapshot.Nod
 	return r, fits, err
 }
 
-// dryRun returns the allocation as it would be made in the ledger. Of an existing allocation of the pod that
-// the policy can use, it returns no amounts; it replaces any other.
+// dryRun returns the allocation as it would be made in the ledger. Of an existing allocation of the
+// pod that the policy can use, it returns no amounts; it replaces any other.
 func (c Allocation) dryRun(l *snapshot.Ledger, at time.Time) (HeldAllocation, error) {
 	pod := c.request.Pod.UID
 	if existing := l.Pod(pod); existing != nil {

@@ -16,26 +16,28 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Ledgers stores allocations. All replicas see the same allocations, which survive the end of any replica.
+// Ledgers stores allocations. All replicas see the same allocations, which survive the end of any
+// replica.
 type Ledgers interface {
-	// Allocate makes sure that the ledger holds an allocation of the pod for the node, and returns it: the
-	// existing one, or else the one that choose returns. Allocate calls choose with the current
-	// ledger, and again if another writer was faster. If choose returns an error, Allocate returns it
-	// and allocates nothing. If the ledger already holds an allocation of the pod, choose decides whether it
-	// can be used; if it cannot, Allocate returns it together with the error. After any other error, an
-	// allocation may have been written, but no caller may rely on it.
+	// Allocate makes sure that the ledger holds an allocation of the pod for the node, and returns
+	// it: the existing one, or else the one that choose returns. Allocate calls choose with the
+	// current ledger, and again if another writer was faster. If choose returns an error, Allocate
+	// returns it and allocates nothing. If the ledger already holds an allocation of the pod,
+	// choose decides whether it can be used; if it cannot, Allocate returns it together with the
+	// error. After any other error, an allocation may have been written, but no caller may rely on
+	// it.
 	Allocate(ctx context.Context, key snapshot.LedgerKey, pod *corev1.Pod, node string, choose Choose) (snapshot.LedgerPod, error)
-	// Release removes an allocation, unless another caller relies on it. Call it only when it is certain
-	// that the caller that made the allocation does not bind the pod.
+	// Release removes an allocation, unless another caller relies on it. Call it only when it is
+	// certain that the caller that made the allocation does not bind the pod.
 	Release(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error
-	// Revoke removes an allocation, unless another caller has relied on it since Allocate returned it. Call
-	// it only when the pod was changed after that, which invalidates all Bindings sent before, and
-	// is not bound.
+	// Revoke removes an allocation, unless another caller has relied on it since Allocate returned
+	// it. Call it only when the pod was changed after that, which invalidates all Bindings sent
+	// before, and is not bound.
 	Revoke(ctx context.Context, key snapshot.LedgerKey, held snapshot.LedgerPod) error
 }
 
-// Choose chooses what to allocate from a ledger, or checks the existing allocation of the pod, made at the
-// given time. It is pure.
+// Choose chooses what to allocate from a ledger, or checks the existing allocation of the pod, made
+// at the given time. It is pure.
 type Choose = func(l *snapshot.Ledger, at time.Time) (policy.Allocation, error)
 
 // Allocation is what one policy allocates to a pod on a node from one ledger. It is immutable.
@@ -64,8 +66,8 @@ type Reservation struct {
 	Annotations map[string]string
 }
 
-// UnusableAllocationError is the error of an allocation if the pod holds one of an earlier attempt that its
-// policy cannot use any more.
+// UnusableAllocationError is the error of an allocation if the pod holds one of an earlier attempt
+// that its policy cannot use any more.
 type UnusableAllocationError struct {
 	Reason     string // why the policy cannot use it
 	Allocation HeldAllocation
@@ -79,9 +81,9 @@ func (e *UnusableAllocationError) Error() string {
 // ledgers.
 func (e *Engine) Reserves() bool { return e.reserves }
 
-// Allocations returns what the policies allocate to the pod on the node, in the order of the profile.
-// Nothing is written before [Allocation.Make]. Policies get view as ReserveRequest.View; it may be older
-// than the ledgers.
+// Allocations returns what the policies allocate to the pod on the node, in the order of the
+// profile. Nothing is written before [Allocation.Make]. Policies get view as ReserveRequest.View;
+// it may be older than the ledgers.
 func (e *Engine) Allocations(view *snapshot.View, pod *corev1.Pod, node *snapshot.Node) ([]Allocation, error) {
 	var allocations []Allocation
 	for _, m := range e.members {
@@ -109,8 +111,8 @@ func (e *Engine) Allocations(view *snapshot.View, pod *corev1.Pod, node *snapsho
 	return allocations, nil
 }
 
-// Make makes the allocation in the ledger; ledgers may be nil if no policy reserves. The error wraps an
-// *[UnusableAllocationError] if an existing allocation of the pod must be revoked first.
+// Make makes the allocation in the ledger; ledgers may be nil if no policy reserves. The error
+// wraps an *[UnusableAllocationError] if an existing allocation of the pod must be revoked first.
 func (c Allocation) Make(ctx context.Context, ledgers Ledgers) (HeldAllocation, error) {
 	if ledgers == nil {
 		return HeldAllocation{}, &PolicyError{Policy: c.Policy, Err: errors.New("it allocates resources, but there are no ledgers for its allocations")}
@@ -143,9 +145,9 @@ func amounts(l *snapshot.Ledger, uid types.UID) []policy.Amount {
 	return all
 }
 
-// choose returns what to allocate from the ledger. If the pod holds an allocation already, made at that
-// time, choose checks it, and the result says only what the pod holds, and which pods come before
-// it.
+// choose returns what to allocate from the ledger. If the pod holds an allocation already, made at
+// that time, choose checks it, and the result says only what the pod holds, and which pods come
+// before it.
 func (c Allocation) choose(l *snapshot.Ledger, at time.Time) (allocation policy.Allocation, err error) {
 	ask := c.request
 	ask.Ledger, ask.At = l, at
@@ -172,8 +174,8 @@ func (c Allocation) choose(l *snapshot.Ledger, at time.Time) (allocation policy.
 }
 
 // With returns the reservation with one more allocation. The error says that two policies set an
-// annotation to different values; the reservation has the allocation nevertheless, so that it can be
-// released.
+// annotation to different values; the reservation has the allocation nevertheless, so that it can
+// be released.
 func (r Reservation) With(held HeldAllocation) (Reservation, error) {
 	next := Reservation{Held: append(slices.Clip(r.Held), held), Annotations: maps.Clone(r.Annotations)}
 	for _, key := range slices.Sorted(maps.Keys(held.Pod.Annotations)) {

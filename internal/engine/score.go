@@ -76,8 +76,8 @@ func (c *Cycle) totals(ctx context.Context, indices []int32, result *Result) ([]
 }
 
 // sum returns Σ weight × score for the nodes with the given indices, in their order: the sum of the
-// complete columns. It puts nodes on which the pod holds an allocation first. The nodes are known. The
-// slice is scratch memory.
+// complete columns. It puts nodes on which the pod holds an allocation first. The nodes are known.
+// The slice is scratch memory.
 func (c *Cycle) sum(ctx context.Context, indices []int32, result *Result) ([]int64, error) {
 	s := &result.scratch
 	s.totals = slices.Grow(s.totals[:0], len(indices))[:len(indices)]

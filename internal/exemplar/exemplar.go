@@ -1,5 +1,5 @@
-// Package exemplar counts events with the time and an example of the latest one, so that the page can say when and what it was.
-// Prometheus does not read them.
+// Package exemplar counts events with the time and an example of the latest one, so that the page
+// can say when and what it was. Prometheus does not read them.
 package exemplar
 
 import (
@@ -10,8 +10,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// label is the name of the label that has the example, and maxText how long an example may be: together at most
-// prometheus.ExemplarMaxRunes.
+// label is the name of the label that has the example, and maxText how long an example may be:
+// together at most prometheus.ExemplarMaxRunes.
 const (
 	label   = "example"
 	maxText = 100

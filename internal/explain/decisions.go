@@ -15,8 +15,8 @@ const DecisionsPath = "/decisions"
 // DefaultLatest is the default number of decisions about all pods.
 const DefaultLatest = 20
 
-// DecisionsHandler serves GET requests with the query parameters namespace and profile, of which an absent one selects all, and limit.
-// The response is a list of the latest decisions, latest first.
+// DecisionsHandler serves GET requests with the query parameters namespace and profile, of which an
+// absent one selects all, and limit. The response is a list of the latest decisions, latest first.
 func DecisionsHandler(log *decision.Log) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -33,7 +33,8 @@ func DecisionsHandler(log *decision.Log) http.Handler {
 	})
 }
 
-// FetchDecisions reads the latest decisions from a running service. query holds the parameters of DecisionsHandler.
+// FetchDecisions reads the latest decisions from a running service. query holds the parameters of
+// DecisionsHandler.
 func FetchDecisions(ctx context.Context, client *http.Client, admin string, query url.Values) (records []*decision.Record, err error) {
 	return records, read(ctx, client, admin, DecisionsPath, query, &records)
 }

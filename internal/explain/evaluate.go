@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// maxEvaluation bounds how long the policies and the search for remedies may take for one request.
+	// maxEvaluation bounds how long the policies and the search for remedies may take for one
+	// request.
 	maxEvaluation = 2 * time.Second
 	// maxKept is how many evaluations are kept, and maxKeptNodes about how many nodes each may be.
 	maxKept      = 64
@@ -56,8 +57,8 @@ func (e *evaluation) isOf(pod *corev1.Pod, view *snapshot.View, engines map[stri
 	return same && e.view == weak.Make(view) && maps.Equal(e.engines, engines)
 }
 
-// evaluator evaluates one pod at a time, because each may take as long as many calls of kube-scheduler, and keeps what it found until the
-// View, the pod or the engines change.
+// evaluator evaluates one pod at a time, because each may take as long as many calls of
+// kube-scheduler, and keeps what it found until the View, the pod or the engines change.
 type evaluator struct {
 	source Source
 	turn   chan struct{} // capacity 1
@@ -112,7 +113,8 @@ func (v *evaluator) evaluate(ctx context.Context, engines map[string]*engine.Eng
 	return e, nil
 }
 
-// add adds to the document what the engines say about the pod now, and what is known of it without them. The error is that of ctx.
+// add adds to the document what the engines say about the pod now, and what is known of it without
+// them. The error is that of ctx.
 func (v *evaluator) add(ctx context.Context, doc *Document, engines map[string]*engine.Engine, pod *corev1.Pod, q question) error {
 	e, err := v.evaluate(ctx, engines, pod, q)
 	if err != nil {
@@ -144,7 +146,8 @@ func (v *evaluator) keep(key keptKey, e *evaluation) {
 	v.kept[key] = e
 }
 
-// remedies adds to the evaluation what would make the waiting pod fit, or how its node compares with others.
+// remedies adds to the evaluation what would make the waiting pod fit, or how its node compares
+// with others.
 func (s Source) remedies(ctx context.Context, e *evaluation, view *snapshot.View, only string) {
 	c := remedy.Cluster{View: view}
 	c.Ignored, _ = s.ignored(e.pod)

@@ -40,7 +40,8 @@ const (
 	MaxLimit = 10000
 	// maxExamples is how many of the nodes that kube-scheduler excludes for one reason are listed.
 	maxExamples = 3
-	// skew is by how much the clocks of the API server and of a replica may differ. It serves no calls while it starts.
+	// skew is by how much the clocks of the API server and of a replica may differ. It serves no
+	// calls while it starts.
 	skew = time.Minute
 )
 
@@ -60,12 +61,15 @@ type Document struct {
 	Holds []decision.Allocation `json:"holds,omitempty"`
 	// Annotation is the value of the pod's [decision.Annotation]; "" if it has none.
 	Annotation string `json:"annotation,omitempty"`
-	// Created and Bound are when the pod was created, and when it was bound to its node; zero if unknown.
+	// Created and Bound are when the pod was created, and when it was bound to its node; zero if
+	// unknown.
 	Created time.Time `json:"created,omitzero"`
 	Bound   time.Time `json:"bound,omitzero"`
-	// Reason is why the pod waits, or what is wrong with its binding; nil if nothing is, or the pod is unknown.
+	// Reason is why the pod waits, or what is wrong with its binding; nil if nothing is, or the pod
+	// is unknown.
 	Reason *pending.Reason `json:"reason,omitempty"`
-	// Uncalled says so, and what to do, if the replica has all records since before the pod was bound, and none is about it.
+	// Uncalled says so, and what to do, if the replica has all records since before the pod was
+	// bound, and none is about it.
 	Uncalled string `json:"uncalled,omitempty"`
 	// Verdict is all that in one sentence.
 	Verdict string `json:"verdict"`
@@ -75,8 +79,9 @@ type Document struct {
 	Fits *Fits `json:"fits,omitempty"`
 	// Remedies are changes with which the pod would fit, if it fits on no node; see [remedy.Find].
 	Remedies []remedy.Remedy `json:"remedies,omitempty"`
-	// Unschedulable is what kube-scheduler has last said of the pod in its condition PodScheduled, with the reasons of its own plugins
-	// and of all extenders; "" if the pod is bound or gated, or has not been tried.
+	// Unschedulable is what kube-scheduler has last said of the pod in its condition PodScheduled,
+	// with the reasons of its own plugins and of all extenders; "" if the pod is bound or gated, or
+	// has not been tried.
 	Unschedulable string `json:"unschedulable,omitempty"`
 	// Decisions are the latest decisions about the pod, latest first.
 	Decisions []*decision.Record `json:"decisions"`
@@ -85,11 +90,13 @@ type Document struct {
 	Now []Profile `json:"now,omitempty"`
 	// Change is the first of Remedies in words, or why there is none.
 	Change string `json:"change,omitempty"`
-	// Placed is how the node of the pod compares with the others now, by each profile; nil if the pod is not bound.
+	// Placed is how the node of the pod compares with the others now, by each profile; nil if the
+	// pod is not bound.
 	Placed []Placed `json:"placed,omitempty"`
 	// Signals are the current signals, by name.
 	Signals []Signal `json:"signals,omitempty"`
-	// Replicas are the replicas whose explanations are merged in this one; nil if one service was asked.
+	// Replicas are the replicas whose explanations are merged in this one; nil if one service was
+	// asked.
 	Replicas []string `json:"replicas,omitempty"`
 	// Error says that the requested node does not exist; "" if it does, or none is requested.
 	Error string `json:"error,omitempty"`
@@ -110,8 +117,8 @@ type Signal struct {
 // Profile holds the current results of the policies of one profile.
 type Profile struct {
 	Profile string `json:"profile"`
-	// Unmanaged is true if the pod requests none of the profile's managedResources, so that kube-scheduler does not call the profile
-	// for it. Then all other fields are zero.
+	// Unmanaged is true if the pod requests none of the profile's managedResources, so that
+	// kube-scheduler does not call the profile for it. Then all other fields are zero.
 	Unmanaged bool `json:"unmanaged,omitempty"`
 	// Nodes is for how many nodes kube-scheduler would call, and Fit how many of them fit.
 	Fit   int `json:"fit"`
@@ -125,7 +132,8 @@ type Profile struct {
 	Explanations []engine.Explanation `json:"explanations"`
 	// Notes are the notes of policies about the pod as a whole.
 	Notes []engine.PolicyNotes `json:"notes,omitempty"`
-	// Refused is why a bind call of the profile would refuse the pod on any node; "" if it would not.
+	// Refused is why a bind call of the profile would refuse the pod on any node; "" if it would
+	// not.
 	Refused string `json:"refused,omitempty"`
 	// Meant is true if Refused is because of a mistake in the schedulerName of the pod.
 	Meant bool `json:"-"`
@@ -133,7 +141,8 @@ type Profile struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Placed is how the node of a pod compares with the others by a profile, and which weights would have changed the choice if the pod were placed now.
+// Placed is how the node of a pod compares with the others by a profile, and which weights would
+// have changed the choice if the pod were placed now.
 type Placed struct {
 	Profile string `json:"profile"`
 	Text    string `json:"text"` // the comparison, as what follows a colon
@@ -170,18 +179,22 @@ type Source struct {
 	Log *decision.Log
 	// Engines returns the engines by profile path.
 	Engines func() map[string]*engine.Engine
-	// View returns the View in which policies would evaluate the pod. View and Pod are nil when Outboard runs without a cluster.
+	// View returns the View in which policies would evaluate the pod. View and Pod are nil when
+	// Outboard runs without a cluster.
 	View func(pod types.UID) *snapshot.View
-	// Pod returns the pod in its latest known state, or nil if there is no such pod. With an error, it returns only a part of the pod,
-	// which policies cannot evaluate.
+	// Pod returns the pod in its latest known state, or nil if there is no such pod. With an error,
+	// it returns only a part of the pod, which policies cannot evaluate.
 	Pod func(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Manages reports whether the profile manages the pod. Nil: every profile manages every pod.
 	Manages func(profile string, pod *corev1.Pod) bool
-	// Reason returns why the pod waits, or what is wrong with its binding; ok is false if nothing is. Nil: that is not known.
+	// Reason returns why the pod waits, or what is wrong with its binding; ok is false if nothing
+	// is. Nil: that is not known.
 	Reason func(view *snapshot.View, pod *corev1.Pod) (reason pending.Reason, ok bool)
-	// Uncalled returns the end of the verdict about a bound pod of which no call is recorded, or "". Nil: that is not known.
+	// Uncalled returns the end of the verdict about a bound pod of which no call is recorded, or
+	// "". Nil: that is not known.
 	Uncalled func(pod *corev1.Pod) string
-	// Refuses returns why a bind call of the profile would refuse the pod on any node, or nil. Nil: it refuses no pod.
+	// Refuses returns why a bind call of the profile would refuse the pod on any node, or nil. Nil:
+	// it refuses no pod.
 	Refuses func(profile string, pod *corev1.Pod) error
 	// Ignored returns the resources with ignoredByScheduler; nil: none.
 	Ignored func() []corev1.ResourceName
@@ -191,8 +204,8 @@ type Source struct {
 
 // Handler serves GET requests with the query parameters namespace, pod (required), profile, node,
 // decisions and nodes. The response has an ETag. What the engines say about the pod is kept until
-// the View, the pod or the engines change. If there is no such profile, the status is 404, and the response lists the
-// profiles.
+// the View, the pod or the engines change. If there is no such profile, the status is 404, and the
+// response lists the profiles.
 func Handler(s Source) http.Handler {
 	evaluator := newEvaluator(s)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -260,7 +273,8 @@ func Handler(s Source) http.Handler {
 	})
 }
 
-// Unstamped returns a copy without what changes although nothing else does: the Views in which remedies were evaluated.
+// Unstamped returns a copy without what changes although nothing else does: the Views in which
+// remedies were evaluated.
 func (d *Document) Unstamped() Document {
 	u := *d
 	u.Remedies = slices.Clone(d.Remedies)
@@ -380,8 +394,8 @@ func (s Source) callNodes(view *snapshot.View, pod *corev1.Pod, first string) (n
 	return nodes, excluded
 }
 
-// noneAllocatable adds to a reason such as "Insufficient example.com/gpu" that nothing of what the node reports is allocatable, because its
-// device plugin does not run.
+// noneAllocatable adds to a reason such as "Insufficient example.com/gpu" that nothing of what the
+// node reports is allocatable, because its device plugin does not run.
 func noneAllocatable(n *corev1.Node, reason string) string {
 	name, _ := strings.CutPrefix(reason, "Insufficient ")
 	capacity, allocatable := n.Status.Capacity[corev1.ResourceName(name)], n.Status.Allocatable[corev1.ResourceName(name)]

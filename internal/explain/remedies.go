@@ -26,7 +26,8 @@ func (d *Document) remedies(b *strings.Builder) {
 	}
 }
 
-// change returns the smallest change with which the pod would fit, or why there is none; "" if no profile was asked.
+// change returns the smallest change with which the pod would fit, or why there is none; "" if no
+// profile was asked.
 func (d *Document) change(by string) string {
 	failure := d.failure()
 	switch {

@@ -223,7 +223,8 @@ func (p *Profile) reasons(b *strings.Builder) {
 	}
 }
 
-// notes writes, below the table, which nominated pods count on each node, and the notes of policies.
+// notes writes, below the table, which nominated pods count on each node, and the notes of
+// policies.
 func (p *Profile) notes(b *strings.Builder) {
 	for _, x := range p.Explanations {
 		named := len(x.Nominated)+len(x.Gets) > 0

@@ -130,8 +130,8 @@ func TryHandler(s Source) http.Handler {
 	})
 }
 
-// podsIn returns the pods of a manifest as the API server would make them, not bound, without a UID,
-// and with the Kind of the object that has their template, and what it has without them.
+// podsIn returns the pods of a manifest as the API server would make them, not bound, without a
+// UID, and with the Kind of the object that has their template, and what it has without them.
 func podsIn(data []byte) (pods []*corev1.Pod, others Tried, err error) {
 	refuse := func(err error) { others.Refused = append(others.Refused, err.Error()) }
 	file := manifest.Text{Data: data}

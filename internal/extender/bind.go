@@ -107,9 +107,9 @@ func (c *call) bindingArgs() (args extenderv1.ExtenderBindingArgs, err error) {
 }
 
 // admit filters the node again, and assumes the pod on it, with the annotations that it will
-// probably get: until its allocations are made, they show which units of the node it takes. It admits
-// one pod at a time, so that two pods do not get the same units. forget must be called once the pod
-// is bound, or will not be.
+// probably get: until its allocations are made, they show which units of the node it takes. It
+// admits one pod at a time, so that two pods do not get the same units. forget must be called once
+// the pod is bound, or will not be.
 func (h *Handler) admit(ctx context.Context, c *call, pod *corev1.Pod, name string) (target binder.Target, forget func(), err error) {
 	select {
 	case h.InFlight.admission <- struct{}{}:

@@ -34,8 +34,8 @@
 // # Bind
 //
 // A bind call binds pods of the profile only, and only where kube-scheduler would let them run. It
-// filters again, makes the allocations, waits briefly for pods that should be bound first, and writes
-// the Binding. The outcome of the Binding decides about the allocation:
+// filters again, makes the allocations, waits briefly for pods that should be bound first, and
+// writes the Binding. The outcome of the Binding decides about the allocation:
 //
 //   - Bound: the allocation stays.
 //   - Rejected, or not sent: the allocation is released.

@@ -35,14 +35,14 @@ type Cluster interface {
 	// ViewFor returns the latest view for the evaluation of the pod, which does not count against
 	// itself.
 	ViewFor(pod types.UID) *snapshot.View
-	// Assume counts the pod on the node, with these annotations, in all views from now on. forget must
-	// be called once the pod is bound, or will not be.
+	// Assume counts the pod on the node, with these annotations, in all views from now on. forget
+	// must be called once the pod is bound, or will not be.
 	Assume(pod *corev1.Pod, node string) (forget func())
 	// Pod returns the trimmed pod with exactly this UID and resourceVersion, or
 	// nil.
 	Pod(uid types.UID, resourceVersion string) *corev1.Pod
-	// LatestPod returns the trimmed pod in its latest known state, including what Bind has bound, or
-	// nil.
+	// LatestPod returns the trimmed pod in its latest known state, including what Bind has bound,
+	// or nil.
 	LatestPod(uid types.UID) *corev1.Pod
 }
 
@@ -64,17 +64,17 @@ type Options struct {
 	SchedulerNames []string
 	// Ledgers stores allocations. It may be nil if no policy of the profile allocates resources.
 	Ledgers engine.Ledgers
-	// Filtered is called with the result of each successful filter call, before the response is sent.
-	// fits is true if the pod fits on a node. If it fits on none, unknown are the names of the
-	// requested nodes that are nil in the request, at most 64, and why is the reason for which most
-	// nodes were rejected; nil if there is none, because the pod makes a policy fail. Filtered must
-	// not keep the request's Nodes. It is not called if no node of the call is in the View, or the pod
-	// fits only on nodes that are not: they may be nodes that a cluster autoscaler could add. Nil: not
-	// called.
+	// Filtered is called with the result of each successful filter call, before the response is
+	// sent. fits is true if the pod fits on a node. If it fits on none, unknown are the names of
+	// the requested nodes that are nil in the request, at most 64, and why is the reason for which
+	// most nodes were rejected; nil if there is none, because the pod makes a policy fail. Filtered
+	// must not keep the request's Nodes. It is not called if no node of the call is in the View, or
+	// the pod fits only on nodes that are not: they may be nodes that a cluster autoscaler could
+	// add. Nil: not called.
 	Filtered func(req engine.Request, fits bool, unknown []string, why *decision.Rejection)
 	// ReserveMemory adds bytes to the memory that the request with this context holds until its
-	// response; it may wait or fail. It is called once for a request, before its body is decoded. Nil:
-	// memory is not bounded.
+	// response; it may wait or fail. It is called once for a request, before its body is decoded.
+	// Nil: memory is not bounded.
 	ReserveMemory func(ctx context.Context, bytes int64) error
 	// InFlight is the same for all Handlers of the process. Nil: the Handler has its own.
 	InFlight *InFlight
@@ -151,8 +151,8 @@ func (h *Handler) serve(r *http.Request, c *call, verb func(*Handler, context.Co
 		switch {
 		case err == nil:
 		case c.verb == decision.Filter && causedByPod(err):
-			// kube-scheduler ignores the error of an ignorable extender, and a pod must not choose to be
-			// placed without the policies.
+			// kube-scheduler ignores the error of an ignorable extender, and a pod must not choose
+			// to be placed without the policies.
 			c.response.Reset()
 			c.rejectAll(oneLine(err))
 		default:

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// unseenTimeout is how long a filter call waits for a pod, once for each pod. It is well below the
-	// httpTimeout of a soft extender. A Binding and its watch event take some milliseconds. A pod for
-	// which kube-scheduler waits before the Binding is nominated (from Kubernetes 1.35 on).
+	// unseenTimeout is how long a filter call waits for a pod, once for each pod. It is well below
+	// the httpTimeout of a soft extender. A Binding and its watch event take some milliseconds. A
+	// pod for which kube-scheduler waits before the Binding is nominated (from Kubernetes 1.35 on).
 	unseenTimeout = 500 * time.Millisecond
 	// unseenInterval is how often a waiting call looks for what changes no View: a pod that
 	// kube-scheduler could not place, or that is gone.
@@ -51,8 +51,8 @@ type unseen struct {
 }
 
 type unseenPod struct {
-	// versions are the resourceVersions of the pod that kube-scheduler and the watch had at the filter
-	// call: what the watch shows with another one is newer.
+	// versions are the resourceVersions of the pod that kube-scheduler and the watch had at the
+	// filter call: what the watch shows with another one is newer.
 	versions [2]string
 	group    string // the PodGroup, namespace/name; "" if it has none
 	until    time.Time

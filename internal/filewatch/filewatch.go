@@ -22,29 +22,32 @@ type Options struct {
 	// Paths are the files of the set. At least one; duplicates count once.
 	Paths []string
 
-	// OnChange is called from within Run, one call at a time, with the contents of all files by the path in Paths,
-	// whenever any of them differs from the last call (or from what New read). The map and its bytes must not be
-	// changed. The callee checks whether the contents are valid: a file that is written in place may be incomplete, and
-	// another call follows. Nil: only Contents shows changes.
+	// OnChange is called from within Run, one call at a time, with the contents of all files by the
+	// path in Paths, whenever any of them differs from the last call (or from what New read). The
+	// map and its bytes must not be changed. The callee checks whether the contents are valid: a
+	// file that is written in place may be incomplete, and another call follows. Nil: only Contents
+	// shows changes.
 	OnChange func(contents map[string][]byte)
 
-	// OnError is called from within Run when a file cannot be read, once while the error stays the same. The previous
-	// contents stay in use. It is also called with an error that wraps ErrNoNotifications if there are none. Nil:
-	// logged as a warning with [slog.Default].
+	// OnError is called from within Run when a file cannot be read, once while the error stays the
+	// same. The previous contents stay in use. It is also called with an error that wraps
+	// ErrNoNotifications if there are none. Nil: logged as a warning with [slog.Default].
 	OnError func(err error)
 
-	// Interval is the time between two polls, for file systems whose notifications do not arrive. Default: 10 s.
+	// Interval is the time between two polls, for file systems whose notifications do not arrive.
+	// Default: 10 s.
 	Interval time.Duration
 
-	// Delay is how long after a notification the files are read, so that a burst of notifications causes one read.
-	// Default: 100 ms.
+	// Delay is how long after a notification the files are read, so that a burst of notifications
+	// causes one read. Default: 100 ms.
 	Delay time.Duration
 
 	// MaxFileBytes is the maximum size of a file; a larger one is an error. Default: 4 MiB.
 	MaxFileBytes int64
 }
 
-// ErrNoNotifications means that the system provides no file notifications, and only polling detects changes.
+// ErrNoNotifications means that the system provides no file notifications, and only polling detects
+// changes.
 var ErrNoNotifications = errors.New("no file notifications, only polling")
 
 func (o Options) withDefaults() Options {
@@ -74,8 +77,8 @@ type Watcher struct {
 	lastError string // used by Run alone
 }
 
-// New reads the files and returns a Watcher with their contents. It opens no resources before Run. The error names the
-// file that could not be read.
+// New reads the files and returns a Watcher with their contents. It opens no resources before Run.
+// The error names the file that could not be read.
 func New(opts Options) (*Watcher, error) {
 	opts = opts.withDefaults()
 	if len(opts.Paths) == 0 {
@@ -90,7 +93,8 @@ func New(opts Options) (*Watcher, error) {
 	return w, nil
 }
 
-// Contents returns the contents last read, by path. They must not be modified. Safe for concurrent use.
+// Contents returns the contents last read, by path. They must not be modified. Safe for concurrent
+// use.
 func (w *Watcher) Contents() map[string][]byte { return *w.contents.Load() }
 
 // Run watches until ctx ends, and calls the callbacks. Call it once.
@@ -127,7 +131,8 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// check reads the files and reports changes. It returns errUnstable if the files changed while they were read.
+// check reads the files and reports changes. It returns errUnstable if the files changed while they
+// were read.
 func (w *Watcher) check() error {
 	if haveContents(w.Contents()) {
 		w.lastError = ""
@@ -166,8 +171,8 @@ func readStable(paths []string, maxBytes int64) (contents map[string][]byte, err
 	return nil, fmt.Errorf("read %q: %w", paths, err)
 }
 
-// readTwice reads all files twice and fails with errUnstable when the readings differ. A set that is swapped as a whole
-// between two reads of the first pass cannot look the same in the second.
+// readTwice reads all files twice and fails with errUnstable when the readings differ. A set that
+// is swapped as a whole between two reads of the first pass cannot look the same in the second.
 func readTwice(paths []string, maxBytes int64) (map[string][]byte, error) {
 	first, err := readAll(paths, maxBytes)
 	if err != nil {
@@ -179,7 +184,8 @@ func readTwice(paths []string, maxBytes int64) (map[string][]byte, error) {
 	return first, nil
 }
 
-// haveContents reports whether all files can be read and have the contents. It takes little memory, however large they are.
+// haveContents reports whether all files can be read and have the contents. It takes little memory,
+// however large they are.
 func haveContents(contents map[string][]byte) bool {
 	part := make([]byte, 32<<10)
 	for path, want := range contents {
@@ -272,7 +278,8 @@ func newNotifier(paths []string, onError func(error)) *notifier {
 	return n
 }
 
-// forward signals every notification, and every error too: an overflow means that a change was lost.
+// forward signals every notification, and every error too: an overflow means that a change was
+// lost.
 func (n *notifier) forward() {
 	defer close(n.done)
 	for {
@@ -293,9 +300,10 @@ func (n *notifier) forward() {
 	}
 }
 
-// update watches the directories in which the files are now: the one of the path, where links are swapped, and the one
-// of the file it leads to, where the file is written. Directories are watched rather than files, since a watch on a
-// file ends when the file is replaced. What cannot be watched is left to the poll.
+// update watches the directories in which the files are now: the one of the path, where links are
+// swapped, and the one of the file it leads to, where the file is written. Directories are watched
+// rather than files, since a watch on a file ends when the file is replaced. What cannot be watched
+// is left to the poll.
 func (n *notifier) update(paths []string) {
 	if n.watcher == nil {
 		return

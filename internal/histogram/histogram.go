@@ -1,4 +1,5 @@
-// Package histogram reads histograms of durations: their sums, what was observed between two readings, and quantiles.
+// Package histogram reads histograms of durations: their sums, what was observed between two
+// readings, and quantiles.
 package histogram
 
 import (
@@ -8,7 +9,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Histogram counts durations. The bounds of two histograms of one metric are the same. Nil counts nothing.
+// Histogram counts durations. The bounds of two histograms of one metric are the same. Nil counts
+// nothing.
 type Histogram []Bucket
 
 // Bucket counts the durations of at most so many seconds, including the shorter ones.
@@ -17,7 +19,8 @@ type Bucket struct {
 	Count   int64   `json:"count"`
 }
 
-// Of returns the histogram of a metric, without the bucket for all durations that the text format has.
+// Of returns the histogram of a metric, without the bucket for all durations that the text format
+// has.
 func Of(metric *dto.Histogram) (h Histogram) {
 	for _, b := range metric.GetBucket() {
 		if !math.IsInf(b.GetUpperBound(), 1) {
@@ -44,8 +47,8 @@ func (h Histogram) plus(other Histogram, sign int64) Histogram {
 	return sum
 }
 
-// Quantile estimates a quantile of so many durations in seconds, as Prometheus does: linear within its bucket, and the last bound if it is
-// beyond that; 0 without durations.
+// Quantile estimates a quantile of so many durations in seconds, as Prometheus does: linear within
+// its bucket, and the last bound if it is beyond that; 0 without durations.
 func (h Histogram) Quantile(q float64, count int64) float64 {
 	rank, low := q*float64(count), Bucket{}
 	for _, b := range h {

@@ -24,7 +24,8 @@ const (
 	maxHeader = 256 << 10
 	// maxSecret bounds the length of a token or a password.
 	maxSecret = 64 << 10
-	// maxStart bounds the part of a response that may be quoted, in bytes: a secret in it is hidden as a whole.
+	// maxStart bounds the part of a response that may be quoted, in bytes: a secret in it is hidden
+	// as a whole.
 	maxStart = maxSecret
 	// maxExcerpt bounds the part of a response in an error, in bytes.
 	maxExcerpt = 200
@@ -39,14 +40,16 @@ func New(c Config) *Client { return &Client{c} }
 // Response is the response of a server.
 type Response struct {
 	Response *http.Response
-	// Body is the decompressed content. It has at most the bytes of the limits, and ends with the context of the request.
+	// Body is the decompressed content. It has at most the bytes of the limits, and ends with the
+	// context of the request.
 	Body io.Reader
 
 	start   []byte // of what was read
 	secrets []string
 }
 
-// Do sends the request. It returns the response whatever its status. The caller reads its Body, and closes it.
+// Do sends the request. It returns the response whatever its status. The caller reads its Body, and
+// closes it.
 func (c *Client) Do(ctx context.Context, req *http.Request, limits signal.Limits) (*Response, error) {
 	who, err := c.credentials()
 	if err != nil {

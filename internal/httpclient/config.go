@@ -58,7 +58,8 @@ func (c *Config) Validate(address string) field.ErrorList {
 	return errs
 }
 
-// ValidateURL returns the errors of the URL of a server, none if there is none. rule describes what the URL must be.
+// ValidateURL returns the errors of the URL of a server, none if there is none. rule describes what
+// the URL must be.
 func ValidateURL(at *field.Path, text, rule string) field.ErrorList {
 	if text == "" {
 		return nil

@@ -1,4 +1,5 @@
-// Package jsonstream reads JSON documents of sources value by value, so that the size of a document does not determine the use of memory.
+// Package jsonstream reads JSON documents of sources value by value, so that the size of a document
+// does not determine the use of memory.
 package jsonstream
 
 import (
@@ -9,13 +10,15 @@ import (
 )
 
 const (
-	// maxToken bounds one text or number, in bytes: much more than a key, a label or a number needs.
+	// maxToken bounds one text or number, in bytes: much more than a key, a label or a number
+	// needs.
 	maxToken = 64 << 10
 	// maxDepth bounds how deep objects and arrays are nested.
 	maxDepth = 64
 )
 
-// Reader reads one document. Its memory is a small multiple of that of the longest token, which has a limit.
+// Reader reads one document. Its memory is a small multiple of that of the longest token, which has
+// a limit.
 type Reader struct {
 	decoder       *json.Decoder
 	from          io.Reader
@@ -43,7 +46,8 @@ func (r *tokenReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Token returns the next token, as json.Decoder does. The end of the document is io.ErrUnexpectedEOF.
+// Token returns the next token, as json.Decoder does. The end of the document is
+// io.ErrUnexpectedEOF.
 func (r *Reader) Token() (json.Token, error) {
 	r.allowed = r.decoder.InputOffset() + maxToken
 	token, err := r.decoder.Token()
@@ -67,7 +71,8 @@ func (r *Reader) more() bool {
 	return r.decoder.More()
 }
 
-// Value reads a value, and returns its first token. It reads an object with Fields, and an array with Items.
+// Value reads a value, and returns its first token. It reads an object with Fields, and an array
+// with Items.
 func (r *Reader) Value(field func(name string) error, item func() error) (first json.Token, err error) {
 	switch first, err = r.Token(); first {
 	case json.Delim('{'):
@@ -91,7 +96,8 @@ func (r *Reader) Skip() error {
 	return err
 }
 
-// Fields reads an object after its first token: it calls field for each field, to read its value; if it is nil, Fields skips that.
+// Fields reads an object after its first token: it calls field for each field, to read its value;
+// if it is nil, Fields skips that.
 func (r *Reader) Fields(field func(name string) error) error {
 	return r.Items(func() error {
 		token, err := r.Token()
@@ -109,7 +115,8 @@ func (r *Reader) Fields(field func(name string) error) error {
 	})
 }
 
-// Items reads an array after its first token: it calls item for each item, to read it; if it is nil, Items skips that.
+// Items reads an array after its first token: it calls item for each item, to read it; if it is
+// nil, Items skips that.
 func (r *Reader) Items(item func() error) error {
 	if item == nil {
 		item = r.Skip

@@ -137,8 +137,8 @@ func (f *Filters) LacksWithout(n *snapshot.Node, gone ...*corev1.Pod) string {
 	return ""
 }
 
-// Unsure reports whether nodes for which Lacks gives the reason may have enough, because a DeviceClass
-// may serve the extended resource: no class is known, and no node reports the resource.
+// Unsure reports whether nodes for which Lacks gives the reason may have enough, because a
+// DeviceClass may serve the extended resource: no class is known, and no node reports the resource.
 func Unsure(reason string, view *snapshot.View) bool {
 	name, unsure := strings.CutPrefix(reason, insufficientStart)
 	unsure = unsure && strings.Contains(name, "/")
@@ -172,7 +172,8 @@ func (r *remaining) left(name corev1.ResourceName) resource.Quantity {
 	return resource.Quantity{}
 }
 
-// free is the room on a node. A node keeps it, so that only changed nodes cost the sum over their pods.
+// free is the room on a node. A node keeps it, so that only changed nodes cost the sum over their
+// pods.
 var free = snapshot.NewFact(func(n *snapshot.Node) remaining {
 	left := maps.Clone(n.Object.Status.Allocatable)
 	if left == nil {

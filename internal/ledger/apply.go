@@ -15,8 +15,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Operation is one change of a ledger: it ensures that a pod has an allocation, or, if choose is nil,
-// releases the allocation of the pod, if it still has the token.
+// Operation is one change of a ledger: it ensures that a pod has an allocation, or, if choose is
+// nil, releases the allocation of the pod, if it still has the token.
 type Operation struct {
 	pod    snapshot.LedgerPod // without At and Annotations; of a release only UID and Token
 	choose func(l *snapshot.Ledger, at time.Time) (policy.Allocation, error)
@@ -33,8 +33,8 @@ func AllocationFor(pod *corev1.Pod, node, token string, choose func(l *snapshot.
 	return Operation{pod: entry, choose: choose, created: pod.CreationTimestamp.Time}
 }
 
-// ReleaseOf returns the operation that releases the allocation, or, if revoke is true, revokes it; see
-// [Keeper.Release] and [Keeper.Revoke].
+// ReleaseOf returns the operation that releases the allocation, or, if revoke is true, revokes it;
+// see [Keeper.Release] and [Keeper.Revoke].
 func ReleaseOf(held snapshot.LedgerPod, revoke bool) Operation {
 	return Operation{pod: snapshot.LedgerPod{UID: held.UID, Token: held.Token}, shared: revoke}
 }
@@ -46,10 +46,10 @@ type Outcome struct {
 	Failure error              // why nothing could be written, as opposed to what choose returned
 }
 
-// Allocate returns the ledger with an allocation of the pod, as a Keeper would write it at that time, for
-// callers that do not keep ledgers in the API server. It is pure. If choose fails, Allocate returns
-// its error, together with the existing allocation of the pod, if any. Any other error means that the
-// ledger cannot hold what choose returned.
+// Allocate returns the ledger with an allocation of the pod, as a Keeper would write it at that
+// time, for callers that do not keep ledgers in the API server. It is pure. If choose fails,
+// Allocate returns its error, together with the existing allocation of the pod, if any. Any other
+// error means that the ledger cannot hold what choose returned.
 func Allocate(l snapshot.Ledger, pod snapshot.LedgerPod, choose func(l *snapshot.Ledger, at time.Time) (policy.Allocation, error), now time.Time) (snapshot.Ledger, snapshot.LedgerPod, error) {
 	next, outcomes := apply(l, []Operation{{pod: pod, choose: choose}}, now)
 	return next, outcomes[0].Held, outcomes[0].Err
@@ -116,12 +116,12 @@ func allocation(l *snapshot.Ledger, o Operation, now time.Time) (snapshot.Ledger
 // minStep is the minimum time between two allocations of a ledger.
 const minStep = time.Microsecond
 
-// maxAhead is by how much the latest allocation of a pool may be in the future. A later time is from a
-// clock that was wrong once.
+// maxAhead is by how much the latest allocation of a pool may be in the future. A later time is
+// from a clock that was wrong once.
 const maxAhead = time.Hour
 
-// timeOfAllocation returns the time of a new allocation, which is later than all others. Allocations of a pool,
-// which have no order, do not follow a clock that was wrong.
+// timeOfAllocation returns the time of a new allocation, which is later than all others.
+// Allocations of a pool, which have no order, do not follow a clock that was wrong.
 func timeOfAllocation(l *snapshot.Ledger, created, now time.Time) time.Time {
 	at := now.UTC().Truncate(minStep)
 	for _, earliest := range [...]time.Time{l.LastAt.Add(minStep), created.UTC()} {
@@ -132,8 +132,8 @@ func timeOfAllocation(l *snapshot.Ledger, created, now time.Time) time.Time {
 	return at
 }
 
-// addAllocation adds an allocation to the ledger, or returns why it is invalid. After an error, l must not be
-// used.
+// addAllocation adds an allocation to the ledger, or returns why it is invalid. After an error, l
+// must not be used.
 func addAllocation(l *snapshot.Ledger, held snapshot.LedgerPod, chosen policy.Allocation) error {
 	setCapacity(l, chosen.Units)
 	if len(chosen.Amounts) == 0 {

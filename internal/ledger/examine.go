@@ -8,14 +8,14 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// cacheDelay is the minimum age of an allocation before a sweep reads its pod from the API server if the
-// cache lacks it: usually the cache has it a moment later.
+// cacheDelay is the minimum age of an allocation before a sweep reads its pod from the API server
+// if the cache lacks it: usually the cache has it a moment later.
 const cacheDelay = 2 * time.Second
 
-// Examination decides whether an allocation is released. It is a value: Next returns the following state,
-// and a Keeper performs the request of each state. The cache, which may be stale, only saves
-// requests: the API server decides. From each state the allocation may also stay, because its pod needs
-// it, or because the API server did not respond (KeepAllocation).
+// Examination decides whether an allocation is released. It is a value: Next returns the following
+// state, and a Keeper performs the request of each state. The cache, which may be stale, only saves
+// requests: the API server decides. From each state the allocation may also stay, because its pod
+// needs it, or because the API server did not respond (KeepAllocation).
 //
 //	ReadCachedPod ── the pod is not in the cache, or does not need the allocation ──► ReadPod
 //	ReadPod       ── the pod never needs the allocation again ──────────────────────► ReleaseAllocation
@@ -59,8 +59,8 @@ func (e Examination) Next(pod *corev1.Pod, err error) Examination {
 	case asked == ReadPod && n == finishedWith:
 		e.Request, e.reason = ReleaseAllocation, finished
 	case asked == ReadPod && expired:
-		// Whoever made the allocation may still send the Binding, for this version of the pod. After
-		// this, the API server rejects it.
+		// Whoever made the allocation may still send the Binding, for this version of the pod.
+		// After this, the API server rejects it.
 		e.Request = TouchPod
 	case asked == TouchPod && n != needed:
 		e.Request, e.reason = ReleaseAllocation, reclaimed

@@ -31,8 +31,8 @@ type Object struct {
 	Summary Summary `json:"summary"`
 }
 
-// Summary is what kubectl get shows. It counts allocations only, and not pods without allocations that
-// another tool has bound or whose ledger was deleted.
+// Summary is what kubectl get shows. It counts allocations only, and not pods without allocations
+// that another tool has bound or whose ledger was deleted.
 type Summary struct {
 	Capacity int64 `json:"capacity"`
 	// Used is the sum of all allocations.

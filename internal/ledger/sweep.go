@@ -14,9 +14,9 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Run releases allocations that are no longer needed, until ctx ends: those of pods that are deleted,
-// have ended, or are bound to another node, and of pods that are not bound in time. It deletes the
-// ledgers of deleted nodes that have no allocations.
+// Run releases allocations that are no longer needed, until ctx ends: those of pods that are
+// deleted, have ended, or are bound to another node, and of pods that are not bound in time. It
+// deletes the ledgers of deleted nodes that have no allocations.
 func (k *Keeper) Run(ctx context.Context) {
 	s := sweeper{keeper: k}
 	ticker := time.NewTicker(sweepInterval)
@@ -43,8 +43,8 @@ func (k *Keeper) Warnings() []string {
 	return lines
 }
 
-// sweeper holds since when it has seen each allocation. It measures ages by this process's own clock, so
-// that clocks that differ, or are changed, cannot make an allocation old.
+// sweeper holds since when it has seen each allocation. It measures ages by this process's own
+// clock, so that clocks that differ, or are changed, cannot make an allocation old.
 type sweeper struct {
 	keeper *Keeper
 	seen   map[allocationID]time.Time // also each ledger without allocations whose node is gone, without a token

@@ -36,9 +36,9 @@ const maxRejections = 3
 //
 // The API server accepts a change only if the version that it was made from is current. So if the
 // response to an attempt is lost, the write is repeated after reading: either the first attempt was
-// written, and its allocations are in the ledger; or it was not, and if it arrives later, the API server
-// rejects it. If the time of the write ends first, the next write changes the ledger in any case,
-// so that the API server rejects what is late.
+// written, and its allocations are in the ledger; or it was not, and if it arrives later, the API
+// server rejects it. If the time of the write ends first, the next write changes the ledger in any
+// case, so that the API server rejects what is late.
 //
 // What always holds:
 //   - A ledger is put only if all operations were applied to exactly the version that it replaces.
@@ -165,9 +165,9 @@ func (w Writing) propose(r Response) Writing {
 	return w
 }
 
-// unneeded returns the releases of the allocations that turned out to be unneeded, and why another allocation
-// may be, too: its pod could not be read. If the permission is missing, the allocation stays, and sweeps
-// report it.
+// unneeded returns the releases of the allocations that turned out to be unneeded, and why another
+// allocation may be, too: its pod could not be read. If the permission is missing, the allocation
+// stays, and sweeps report it.
 func unneeded(examined []Examination) (releases []Operation, unknown error) {
 	for _, e := range examined {
 		switch {
@@ -180,8 +180,8 @@ func unneeded(examined []Examination) (releases []Operation, unknown error) {
 	return releases, unknown
 }
 
-// examineAllocations examines allocations of any age, but releases only those of pods that cannot be bound
-// anymore.
+// examineAllocations examines allocations of any age, but releases only those of pods that cannot
+// be bound anymore.
 func (w Writing) examineAllocations() Writing {
 	w.Request = Request{Kind: ExamineAllocations}
 	spec := &w.Object.Spec

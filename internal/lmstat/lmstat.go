@@ -170,7 +170,8 @@ func (p *parser) begin(line string) error {
 
 // user parses a line below a feature.
 func (p *parser) user(line string) {
-	// user host [display ...] (version) (server/port handle), start Fri 9/25 11:44[, 5 licenses][, PID: 1][ (linger: 60)]
+	// user host [display ...] (version) (server/port handle), start Fri 9/25 11:44[, 5 licenses][,
+	// PID: 1][ (linger: 60)]
 	at := strings.LastIndex(line, "), start ")
 	if at < 0 {
 		return // a reservation, a waiting user, or the kind of license

@@ -62,7 +62,8 @@ type Reason struct {
 	Code string `json:"code"`
 	// Text is what follows "the pod waits:", or where it is.
 	Text string `json:"text"`
-	// Unserved is the profile that manages what the pod requests, if it serves other schedulers; or "".
+	// Unserved is the profile that manages what the pod requests, if it serves other schedulers; or
+	// "".
 	Unserved string `json:"-"`
 
 	// Profile is the one of those that reject the pod which kube-scheduler asked last, about so
@@ -240,8 +241,8 @@ func (s *Source) Uncalled(pod *corev1.Pod) (end string) {
 	return end
 }
 
-// EachLacking calls visit for each allocation that the pod on the node must have and lacks, with its
-// resource.
+// EachLacking calls visit for each allocation that the pod on the node must have and lacks, with
+// its resource.
 func EachLacking(
 	c *config.Config, view *snapshot.View, n *snapshot.Node, pod *corev1.Pod, visit func(resource string),
 ) {

@@ -168,8 +168,8 @@ func (r *reader) take(got result) time.Duration {
 	return vary(r.Settings.Interval)
 }
 
-// vary returns a random pause up to d, so that replicas do not read at the same time. The smallest maxAge that
-// [signal.Settings.Validate] accepts depends on the longest pause.
+// vary returns a random pause up to d, so that replicas do not read at the same time. The smallest
+// maxAge that [signal.Settings.Validate] accepts depends on the longest pause.
 func vary(d time.Duration) time.Duration { return d - rand.N(d/5+1) }
 
 // publish publishes the signal, and sets the timer to when the next value becomes stale.

@@ -53,8 +53,9 @@ func accept(samples []signal.Sample, began, now time.Time, dropped func(why stri
 	return r
 }
 
-// known returns the values about nodes of the view, by name, and the keys of the others in order. A key
-// that is no name may be the InternalIP of one node: byIP has such keys, by the name of the node.
+// known returns the values about nodes of the view, by name, and the keys of the others in order. A
+// key that is no name may be the InternalIP of one node: byIP has such keys, by the name of the
+// node.
 func (r reading) known(view *snapshot.View) (kept reading, byIP map[string]string, unknown []string) {
 	kept, byIP = make(reading, len(r)), map[string]string{}
 	for key, v := range r {

@@ -1,5 +1,6 @@
-// Package portforward sends HTTP requests to a port on the loopback address of a pod, through the API server and the kubelet, as
-// kubectl port-forward does. It opens no local port, which other users of this machine could use.
+// Package portforward sends HTTP requests to a port on the loopback address of a pod, through the
+// API server and the kubelet, as kubectl port-forward does. It opens no local port, which other
+// users of this machine could use.
 package portforward
 
 import (
@@ -22,8 +23,8 @@ import (
 // protocol is that of kubectl port-forward.
 const protocol = "portforward.k8s.io"
 
-// Transport is an http.RoundTripper to one port of a pod. Each request has a connection of its own, which ends with the body of the
-// response or with the context of the request.
+// Transport is an http.RoundTripper to one port of a pod. Each request has a connection of its own,
+// which ends with the body of the response or with the context of the request.
 type Transport struct {
 	// Config is the client configuration of the cluster, and API the client of its core/v1 API.
 	Config *rest.Config
@@ -35,8 +36,8 @@ type Transport struct {
 	TLS *tls.Config
 }
 
-// RoundTrip implements http.RoundTripper. The request arrives at a loopback address of the pod, so its Host is localhost. If the kubelet
-// cannot connect to the port, the error has its message.
+// RoundTrip implements http.RoundTripper. The request arrives at a loopback address of the pod, so
+// its Host is localhost. If the kubelet cannot connect to the port, the error has its message.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	forwarded, err := t.connect(req.Context())
 	if err != nil {

@@ -12,15 +12,17 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// predictor is what kube-scheduler allocates. It keeps compiled selectors, and what it needs to know of each node.
+// predictor is what kube-scheduler allocates. It keeps compiled selectors, and what it needs to
+// know of each node.
 var predictor = firstfit.New()
 
 // allocateCost is that of a prediction for one node.
 const allocateCost = 50
 
-// FindClaims returns, for each capacity in each request of the pod's ResourceClaims, the largest amount with which kube-scheduler can
-// allocate all of them on a node where the pod fits otherwise. It returns nil if they can be allocated as they are, and if that is not
-// known. The error is as for [Find].
+// FindClaims returns, for each capacity in each request of the pod's ResourceClaims, the largest
+// amount with which kube-scheduler can allocate all of them on a node where the pod fits otherwise.
+// It returns nil if they can be allocated as they are, and if that is not known. The error is as
+// for [Find].
 func FindClaims(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, error) {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil, nil
@@ -91,8 +93,8 @@ func (a *amountOf) with(amount resource.Quantity) (*firstfit.Request, error) {
 	return a.of.WithClaim(a.claim, claim)
 }
 
-// lessOf tries what is free of the capacity on some device, the largest amount first: with any amount between two of them, the same
-// devices have enough.
+// lessOf tries what is free of the capacity on some device, the largest amount first: with any
+// amount between two of them, the same devices have enough.
 func (s *search) lessOf(a amountOf, nodes []*snapshot.Node) (*Remedy, error) {
 	claim := a.of.Claims()[a.claim]
 	exactly := a.exactly(claim)
@@ -139,7 +141,8 @@ func (s *search) lessOf(a amountOf, nodes []*snapshot.Node) (*Remedy, error) {
 	return nil, nil
 }
 
-// allocates returns the first of the nodes on which the request can be allocated, or "". complete is false if the budget ended before.
+// allocates returns the first of the nodes on which the request can be allocated, or "". complete
+// is false if the budget ended before.
 func (s *search) allocates(r *firstfit.Request, nodes []*snapshot.Node) (node string, complete bool) {
 	for _, n := range nodes {
 		if !s.spend(allocateCost) {
@@ -152,7 +155,8 @@ func (s *search) allocates(r *firstfit.Request, nodes []*snapshot.Node) (node st
 	return "", true
 }
 
-// freeOf returns how much of the capacity each device of the node has that is not allocated as a whole.
+// freeOf returns how much of the capacity each device of the node has that is not allocated as a
+// whole.
 func freeOf(n *snapshot.Node, name resourcev1.QualifiedName) (free []resource.Quantity) {
 	for _, pool := range n.DevicePools() {
 		for _, s := range pool.Slices {

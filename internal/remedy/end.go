@@ -15,7 +15,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// nearest is how many of the nodes that come closest to fitting are compared with each other if the pods that end are equally many.
+// nearest is how many of the nodes that come closest to fitting are compared with each other if the
+// pods that end are equally many.
 const nearest = 20
 
 // ending is a set of pods of one node.
@@ -24,8 +25,9 @@ type ending struct {
 	pods []*corev1.Pod
 }
 
-// ends returns the fewest pods of one node without which the pod fits there. First it takes all pods of a node and spares one after the
-// other, on the nodes that come closest to fitting; then it tries all smaller sets on all nodes.
+// ends returns the fewest pods of one node without which the pod fits there. First it takes all
+// pods of a node and spares one after the other, on the nodes that come closest to fitting; then it
+// tries all smaller sets on all nodes.
 func (s *search) ends() ([]Remedy, error) {
 	var best *ending
 	compared, complete := 0, true
@@ -76,7 +78,8 @@ func (s *search) ends() ([]Remedy, error) {
 	return []Remedy{remedy}, nil
 }
 
-// byDistance returns the nodes that have pods that may end, those first that fewer checks reject, and of these those that come closest to fitting.
+// byDistance returns the nodes that have pods that may end, those first that fewer checks reject,
+// and of these those that come closest to fitting.
 func (s *search) byDistance() []*snapshot.Node {
 	var order []int
 	for i, n := range s.selected {
@@ -92,7 +95,8 @@ func (s *search) byDistance() []*snapshot.Node {
 	return nodes
 }
 
-// mayEnd returns the pods of the node whose end makes room. Those of a DaemonSet come back at once, and static pods do not end.
+// mayEnd returns the pods of the node whose end makes room. Those of a DaemonSet come back at once,
+// and static pods do not end.
 func mayEnd(n *snapshot.Node) []*corev1.Pod {
 	stays := func(pod *corev1.Pod) bool {
 		return slices.ContainsFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" || o.Kind == "Node" })
@@ -123,7 +127,8 @@ func (b *blocked) distance() uint64 {
 	return uint64(o.Have) - uint64(o.Want)
 }
 
-// fitsWithout reports whether the pod fits on the node without these pods. enough is false if the budget has ended.
+// fitsWithout reports whether the pod fits on the node without these pods. enough is false if the
+// budget has ended.
 func (s *search) fitsWithout(n *snapshot.Node, pods []*corev1.Pod) (fits, enough bool, err error) {
 	if !s.spend(changedCost + s.each) {
 		return false, false, nil
@@ -132,8 +137,8 @@ func (s *search) fitsWithout(n *snapshot.Node, pods []*corev1.Pod) (fits, enough
 	return fits, true, err
 }
 
-// spare returns pods of the node of which none can be spared. The pod fits without all that may end. The most important pods are
-// spared first.
+// spare returns pods of the node of which none can be spared. The pod fits without all that may
+// end. The most important pods are spared first.
 func (s *search) spare(n *snapshot.Node) (*ending, error) {
 	set := &ending{node: n, pods: slices.SortedStableFunc(slices.Values(mayEnd(n)), compareImportance)}
 	for i := len(set.pods) - 1; i >= 0; i-- {
@@ -152,8 +157,8 @@ func (s *search) spare(n *snapshot.Node) (*ending, error) {
 	return set, nil
 }
 
-// ofSize returns the best set with this many pods of one of the nodes, or nil. complete is false if the budget ended before, and then it
-// returns the best one so far.
+// ofSize returns the best set with this many pods of one of the nodes, or nil. complete is false if
+// the budget ended before, and then it returns the best one so far.
 func (s *search) ofSize(nodes []*snapshot.Node, size int) (best *ending, complete bool, err error) {
 	compared := 0
 	for _, n := range nodes {
@@ -196,8 +201,8 @@ func subsets[T any](all []T, size int) iter.Seq[[]T] {
 	}
 }
 
-// compare is less than 0 if it is better that the first set ends: it has fewer pods, more of them are ending already, or they have lower
-// priorities, or started later.
+// compare is less than 0 if it is better that the first set ends: it has fewer pods, more of them
+// are ending already, or they have lower priorities, or started later.
 func (e *ending) compare(other *ending) int {
 	return cmp.Or(
 		cmp.Compare(len(e.pods), len(other.pods)), cmp.Compare(len(e.running()), len(other.running())),
@@ -220,7 +225,8 @@ func (e *ending) oldest() time.Time {
 	return first
 }
 
-// compareImportance is [engine.CompareImportance], except that pods that are ending already are the least important.
+// compareImportance is [engine.CompareImportance], except that pods that are ending already are the
+// least important.
 func compareImportance(a, b *corev1.Pod) int {
 	switch ending, other := a.DeletionTimestamp != nil, b.DeletionTimestamp != nil; {
 	case ending && !other:

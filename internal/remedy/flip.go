@@ -19,19 +19,22 @@ type Comparison struct {
 	// Fits is true if the pod would fit on its node; otherwise all that follows is zero.
 	Fits  bool  `json:"fits"`
 	Total int64 `json:"total"`
-	// Best is a node with the largest total, BestTotal; "" if no node has a larger one than the node of the pod.
+	// Best is a node with the largest total, BestTotal; "" if no node has a larger one than the
+	// node of the pod.
 	Best      string `json:"best,omitempty"`
 	BestTotal int64  `json:"bestTotal,omitempty"`
-	// Next is a node with the largest total of the other nodes, NextTotal, if the node of the pod is the best: the margin is the difference.
-	// "" if the pod fits on no other node.
+	// Next is a node with the largest total of the other nodes, NextTotal, if the node of the pod
+	// is the best: the margin is the difference. "" if the pod fits on no other node.
 	Next      string `json:"next,omitempty"`
 	NextTotal int64  `json:"nextTotal,omitempty"`
-	// Flips are the smallest changes of one weight with which another node is better than that of the pod, at most one for each policy,
-	// the smallest change first. There are none if another node is better anyway.
+	// Flips are the smallest changes of one weight with which another node is better than that of
+	// the pod, at most one for each policy, the smallest change first. There are none if another
+	// node is better anyway.
 	Flips []Flip `json:"flips,omitempty"`
 }
 
-// Flip is the smallest change of the weight of one policy with which another node is better than that of the pod.
+// Flip is the smallest change of the weight of one policy with which another node is better than
+// that of the pod.
 type Flip struct {
 	Policy string `json:"policy"`
 	From   int64  `json:"from"`
@@ -40,7 +43,8 @@ type Flip struct {
 	Node string `json:"node"`
 }
 
-// CompareNode compares the node of the pod with the others. It returns nil if the View does not have the node. The error is as for [engine.Engine.Score].
+// CompareNode compares the node of the pod with the others. It returns nil if the View does not
+// have the node. The error is as for [engine.Engine.Score].
 func CompareNode(ctx context.Context, c Cluster, pod *corev1.Pod) (*Comparison, error) {
 	at := c.View.Node(pod.Spec.NodeName)
 	if at == nil {
@@ -79,8 +83,8 @@ func without(view *snapshot.View, pod *corev1.Pod) *snapshot.View {
 	return view.WithNodes(n.Without(func(other *corev1.Pod) bool { return other.UID == pod.UID }))
 }
 
-// unplaced returns the pod as it was before it was placed. It has no identity, so that it holds no allocation, and no evaluation of the pod
-// itself is used or kept.
+// unplaced returns the pod as it was before it was placed. It has no identity, so that it holds no
+// allocation, and no evaluation of the pod itself is used or kept.
 func unplaced(view *snapshot.View, pod *corev1.Pod) *corev1.Pod {
 	before := *pod
 	before.UID, before.ResourceVersion, before.Spec.NodeName, before.Annotations = "", "", "", maps.Clone(pod.Annotations)
@@ -162,7 +166,8 @@ func (f *Flip) change() int64 { return max(f.To-f.From, f.From-f.To) }
 // first returns the index of the first of the largest totals.
 func first(totals []int64) int { return slices.Index(totals, slices.Max(totals)) }
 
-// next returns the index of the first of the largest totals other than that of the chosen node, or -1.
+// next returns the index of the first of the largest totals other than that of the chosen node, or
+// -1.
 func (p *comparing) next(totals []int64) int {
 	best := -1
 	for i, total := range totals {
@@ -173,8 +178,8 @@ func (p *comparing) next(totals []int64) int {
 	return best
 }
 
-// flipped returns the weight nearest to the present one with which a node has a larger total than the chosen one. A total is a linear
-// function of the weight.
+// flipped returns the weight nearest to the present one with which a node has a larger total than
+// the chosen one. A total is a linear function of the weight.
 func (p *comparing) flipped(weight int64, totals []int64, scores []uint8) (to int64, ok bool) {
 	for i := range totals {
 		behind, steps := totals[p.chosen]-totals[i], int64(scores[i])-int64(scores[p.chosen])

@@ -17,7 +17,8 @@ import (
 // Change is one change of what kube-scheduler excludes nodes for.
 type Change struct {
 	Type ChangeType `json:"type"`
-	// Of is the taint (key=value:effect), the selector (key=value), the requirement of the node affinity, or the resources; "" for Uncordon.
+	// Of is the taint (key=value:effect), the selector (key=value), the requirement of the node
+	// affinity, or the resources; "" for Uncordon.
 	Of string `json:"of,omitempty"`
 }
 
@@ -33,7 +34,8 @@ const (
 	DropAffinity ChangeType = "DropAffinity"
 	// Uncordon means that a node is not cordoned.
 	Uncordon ChangeType = "Uncordon"
-	// IgnoreResources means that kube-scheduler does not count resources that a policy counts for the whole cluster.
+	// IgnoreResources means that kube-scheduler does not count resources that a policy counts for
+	// the whole cluster.
 	IgnoreResources ChangeType = "IgnoreResources"
 )
 
@@ -45,7 +47,8 @@ type alternative struct {
 	ignored []corev1.ResourceName // in addition
 }
 
-// excluded returns the change that lets the pod run on the most nodes that kube-scheduler excludes for that alone.
+// excluded returns the change that lets the pod run on the most nodes that kube-scheduler excludes
+// for that alone.
 func (s *search) excluded() ([]Remedy, error) {
 	var best *Remedy
 	complete := true
@@ -65,7 +68,8 @@ func (s *search) excluded() ([]Remedy, error) {
 	return []Remedy{*best}, nil
 }
 
-// count returns on how many nodes the pod fits with the change, and the first of them. complete is false if the budget ended before.
+// count returns on how many nodes the pod fits with the change, and the first of them. complete is
+// false if the budget ended before.
 func (s *search) count(a alternative) (count int, first string, complete bool, err error) {
 	t, cost := s.trial, changedCost+s.each
 	if a.change != nil {
@@ -119,8 +123,9 @@ func (s *search) alternatives() []alternative {
 	return all
 }
 
-// unreported returns the change that kube-scheduler ignores the resources of the pod that a policy counts for the whole cluster, which nodes
-// usually do not report, unless another policy allocates what nodes have of them.
+// unreported returns the change that kube-scheduler ignores the resources of the pod that a policy
+// counts for the whole cluster, which nodes usually do not report, unless another policy allocates
+// what nodes have of them.
 func (s *search) unreported() []alternative {
 	var names []string
 	a := alternative{change: func(*corev1.PodSpec) {}, nodes: s.selected}
@@ -148,7 +153,8 @@ func (s *search) unreported() []alternative {
 	return []alternative{a}
 }
 
-// tolerations returns a change for each taint of the excluded nodes that the pod does not tolerate, except that of cordoned nodes.
+// tolerations returns a change for each taint of the excluded nodes that the pod does not tolerate,
+// except that of cordoned nodes.
 func (s *search) tolerations() []alternative {
 	byTaint := map[corev1.Taint][]*snapshot.Node{}
 	for _, n := range s.others {

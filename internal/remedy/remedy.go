@@ -18,28 +18,34 @@ import (
 type Kind string
 
 const (
-	// Request is less of one resource in the one container that requests it. The smallest change leaves the largest amount.
+	// Request is less of one resource in the one container that requests it. The smallest change
+	// leaves the largest amount.
 	Request Kind = "Request"
-	// End is the end of pods on one node, other than those of DaemonSets and static pods. The smallest change ends the fewest pods.
+	// End is the end of pods on one node, other than those of DaemonSets and static pods. The
+	// smallest change ends the fewest pods.
 	End Kind = "End"
-	// Seats is the end of pods that hold claims in one pool of the whole cluster, such as the seats of a floating license. The smallest
-	// change ends the fewest pods.
+	// Seats is the end of pods that hold claims in one pool of the whole cluster, such as the seats
+	// of a floating license. The smallest change ends the fewest pods.
 	Seats Kind = "Seats"
-	// Nodes is one toleration, selector or affinity term of the pod, the end of a cordon, or resources that kube-scheduler does not count. The
-	// smallest change is the one that lets the pod run on the most nodes.
+	// Nodes is one toleration, selector or affinity term of the pod, the end of a cordon, or
+	// resources that kube-scheduler does not count. The smallest change is the one that lets the
+	// pod run on the most nodes.
 	Nodes Kind = "Nodes"
-	// Claim is less of one capacity in one request of a ResourceClaim. The smallest change leaves the largest amount.
+	// Claim is less of one capacity in one request of a ResourceClaim. The smallest change leaves
+	// the largest amount.
 	Claim Kind = "Claim"
 )
 
 // Remedy is one change with which the pod fits.
 type Remedy struct {
 	Kind Kind `json:"kind"`
-	// Node is a node on which the pod fits then, and Nodes is on how many it does if that was counted: for Nodes.
+	// Node is a node on which the pod fits then, and Nodes is on how many it does if that was
+	// counted: for Nodes.
 	Node  string `json:"node"`
 	Nodes int    `json:"nodes,omitempty"`
 
-	// Resource is requested by Container; the pod fits with To of it instead of From, and does not fit with Next, the next larger amount.
+	// Resource is requested by Container; the pod fits with To of it instead of From, and does not
+	// fit with Next, the next larger amount.
 	Resource  corev1.ResourceName `json:"resource,omitempty"`
 	Container string              `json:"container,omitempty"`
 	From      *resource.Quantity  `json:"from,omitempty"`
@@ -76,7 +82,8 @@ type Holder struct {
 	Priority  int32  `json:"priority"`
 	// Seats is what the pod holds of the pool.
 	Seats int64 `json:"seats,omitempty"`
-	// TerminatingUntil is when the grace period of the pod ends, if it is terminating already; nil otherwise.
+	// TerminatingUntil is when the grace period of the pod ends, if it is terminating already; nil
+	// otherwise.
 	TerminatingUntil *metav1.Time `json:"terminatingUntil,omitempty"`
 }
 
@@ -92,13 +99,15 @@ const (
 	PriorityNotLower Preemption = "PriorityNotLower"
 	// NeverPreempts means that the pod has preemptionPolicy: Never.
 	NeverPreempts Preemption = "NeverPreempts"
-	// ViolatesBudget means that kube-scheduler would violate a PodDisruptionBudget, which it does only if nothing else helps.
+	// ViolatesBudget means that kube-scheduler would violate a PodDisruptionBudget, which it does
+	// only if nothing else helps.
 	ViolatesBudget Preemption = "ViolatesBudget"
-	// NotConsidered means that kube-scheduler does not consider the node, because a policy says that preemption would not help there, or
-	// that the policies do not keep these pods as victims.
+	// NotConsidered means that kube-scheduler does not consider the node, because a policy says
+	// that preemption would not help there, or that the policies do not keep these pods as victims.
 	NotConsidered Preemption = "NotConsidered"
-	// LacksNothing means that kube-scheduler 1.37 and earlier evicts no pod on the node, because it finds enough there of all resources that
-	// it counts, which are those without ignoredByScheduler. Only policies reject the node.
+	// LacksNothing means that kube-scheduler 1.37 and earlier evicts no pod on the node, because it
+	// finds enough there of all resources that it counts, which are those without
+	// ignoredByScheduler. Only policies reject the node.
 	LacksNothing Preemption = "LacksNothing"
 )
 
@@ -117,16 +126,17 @@ type Cluster struct {
 
 // What takes longer than to evaluate a node of the View counts as several evaluations.
 const (
-	// prepareCost is that of a small pod or View that is prepared. Each preparedBytes of a pod cost one more, and each matchedBytes of what
-	// is compared with nodes cost one more for each node.
+	// prepareCost is that of a small pod or View that is prepared. Each preparedBytes of a pod cost
+	// one more, and each matchedBytes of what is compared with nodes cost one more for each node.
 	prepareCost, preparedBytes, matchedBytes = 50, 8, 128
-	// changedCost is that of a node with other pods than in the View, of which policies compute anew what they need to know.
+	// changedCost is that of a node with other pods than in the View, of which policies compute
+	// anew what they need to know.
 	changedCost = 80
 )
 
-// Find returns the smallest change of each kind that makes the pod fit, in the order of the kinds, or nil if it fits already. There
-// may be several of the kind Request, one for each resource, and none of any kind. The error is as for [engine.Engine.Filter]; with an
-// error there are no changes.
+// Find returns the smallest change of each kind that makes the pod fit, in the order of the kinds,
+// or nil if it fits already. There may be several of the kind Request, one for each resource, and
+// none of any kind. The error is as for [engine.Engine.Filter]; with an error there are no changes.
 func Find(ctx context.Context, c Cluster, pod *corev1.Pod) ([]Remedy, error) {
 	s, err := newSearch(ctx, c, pod)
 	if err != nil || s.fitsNow {
@@ -199,8 +209,9 @@ func newSearch(ctx context.Context, c Cluster, pod *corev1.Pod) (*search, error)
 	return s, nil
 }
 
-// spend takes n evaluations from the budget, and reports whether it had as many, and the context has not ended. Each step of each loop
-// spends before it begins, because whoever creates pods determines how many there are.
+// spend takes n evaluations from the budget, and reports whether it had as many, and the context
+// has not ended. Each step of each loop spends before it begins, because whoever creates pods
+// determines how many there are.
 func (s *search) spend(n int) bool {
 	s.left -= n
 	return s.left >= 0 && s.ctx.Err() == nil
@@ -222,8 +233,8 @@ func (s *search) try(e *engine.Engine, pod *corev1.Pod, view *snapshot.View) (*t
 	return &trial{s.ctx, kubescheduler.For(pod, s.Ignored...).In(view), cycle}, nil
 }
 
-// fits reports whether the pod fits on the node, with and without the pods nominated to it, unless kube-scheduler excludes the node
-// whatever pods are there.
+// fits reports whether the pod fits on the node, with and without the pods nominated to it, unless
+// kube-scheduler excludes the node whatever pods are there.
 func (t *trial) fits(n *snapshot.Node) (bool, error) {
 	if t.ctx.Err() != nil {
 		return false, context.Cause(t.ctx)
@@ -251,7 +262,8 @@ func (t *trial) fitsWithout(n *snapshot.Node, gone []*corev1.Pod) (bool, error) 
 	return t.fits(n.Without(func(pod *corev1.Pod) bool { return slices.Contains(gone, pod) }))
 }
 
-// blocked returns why the pod does not fit on the node: with the pods nominated to it or, if it fits then, without.
+// blocked returns why the pod does not fit on the node: with the pods nominated to it or, if it
+// fits then, without.
 func (t *trial) blocked(n *snapshot.Node) (blocked, error) {
 	counting := t.cycle.CountNominated(n)
 	b := blocked{lacks: t.filters.Lacks(counting)}
@@ -263,7 +275,8 @@ func (t *trial) blocked(n *snapshot.Node) (blocked, error) {
 	return b, err
 }
 
-// fitsAny returns the first of the nodes on which the pod fits, or nil. complete is false if the budget ended before.
+// fitsAny returns the first of the nodes on which the pod fits, or nil. complete is false if the
+// budget ended before.
 func (s *search) fitsAny(t *trial, nodes []*snapshot.Node) (first *snapshot.Node, complete bool, err error) {
 	for _, n := range nodes {
 		if !s.spend(s.each) {

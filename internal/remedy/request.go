@@ -15,8 +15,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// requests returns, for each resource that one container alone requests, the largest amount with which the pod fits. It evaluates no
-// amount of 0: such a pod would not use the resource.
+// requests returns, for each resource that one container alone requests, the largest amount with
+// which the pod fits. It evaluates no amount of 0: such a pod would not use the resource.
 func (s *search) requests() ([]Remedy, error) {
 	var all []Remedy
 	names := requested(s.pod)
@@ -57,7 +57,8 @@ func requested(pod *corev1.Pod) []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// soleContainer returns the container that requests the resource. ok is false if several do, or the pod as a whole.
+// soleContainer returns the container that requests the resource. ok is false if several do, or the
+// pod as a whole.
 func soleContainer(pod *corev1.Pod, name corev1.ResourceName) (c *corev1.Container, ok bool) {
 	if pod.Spec.Resources != nil {
 		return nil, false
@@ -85,8 +86,8 @@ type request struct {
 	from      int64 // in units, rounded up
 }
 
-// unitOf returns the step between two amounts: 1m of CPU, 1Mi of memory and storage, one huge page, and one of any other resource; 0 for
-// huge pages of other sizes than those of amd64.
+// unitOf returns the step between two amounts: 1m of CPU, 1Mi of memory and storage, one huge page,
+// and one of any other resource; 0 for huge pages of other sizes than those of amd64.
 func unitOf(name corev1.ResourceName) int64 {
 	switch {
 	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage:
@@ -101,7 +102,8 @@ func unitOf(name corev1.ResourceName) int64 {
 	return 1
 }
 
-// requestOf returns how much of the resource the container requests. One that sets only a limit requests as much.
+// requestOf returns how much of the resource the container requests. One that sets only a limit
+// requests as much.
 func requestOf(c *corev1.Container, name corev1.ResourceName) resource.Quantity {
 	if amount, ok := c.Resources.Requests[name]; ok {
 		return amount
@@ -131,8 +133,8 @@ func (r *request) quantity(units int64) *resource.Quantity {
 	return resource.NewQuantity(units, resource.DecimalSI)
 }
 
-// with returns the pod with this amount in the requests of the container, and in its limits if they have the resource and it is not one
-// of which a container may request less than its limit.
+// with returns the pod with this amount in the requests of the container, and in its limits if they
+// have the resource and it is not one of which a container may request less than its limit.
 func (r *request) with(units int64) *corev1.Pod {
 	pod := r.pod.DeepCopy()
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -158,8 +160,8 @@ func overcommits(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage
 }
 
-// largest bisects between an amount that fits and one that does not, and then tries the larger amounts, because policies need not
-// accept less of everything that they accept.
+// largest bisects between an amount that fits and one that does not, and then tries the larger
+// amounts, because policies need not accept less of everything that they accept.
 func (r *request) largest() (*Remedy, error) {
 	fits, node, err := r.someAmount()
 	if err != nil {
@@ -196,8 +198,9 @@ func (r *request) someAmount() (units int64, node string, err error) {
 	return 0, "", nil
 }
 
-// above tries the amounts above cannot, the largest one first, if there are not too many. The pod fits with the amount fits, unless it
-// is 0. It leaves out nodes that lack the resource already with the amount cannot.
+// above tries the amounts above cannot, the largest one first, if there are not too many. The pod
+// fits with the amount fits, unless it is 0. It leaves out nodes that lack the resource already
+// with the amount cannot.
 func (r *request) above(fits int64, node string, cannot int64) (*Remedy, error) {
 	if !r.spend(r.prepare + r.each*len(r.selected)) {
 		return r.remedy(fits, node, cannot, false), nil
@@ -226,7 +229,8 @@ func (r *request) above(fits int64, node string, cannot int64) (*Remedy, error) 
 	return r.remedy(fits, node, cannot, true), nil
 }
 
-// fitsWith returns the first of the nodes on which the pod fits with this amount, or "". complete is false if the budget ended before.
+// fitsWith returns the first of the nodes on which the pod fits with this amount, or "". complete
+// is false if the budget ended before.
 func (r *request) fitsWith(units int64, nodes []*snapshot.Node) (first string, complete bool, err error) {
 	if !r.spend(r.prepare) {
 		return "", false, nil
@@ -242,7 +246,8 @@ func (r *request) fitsWith(units int64, nodes []*snapshot.Node) (first string, c
 	return n.Name, true, nil
 }
 
-// remedy returns the remedy with this amount, or nil if it is 0. It does not fit with the amount cannot; 0: unknown.
+// remedy returns the remedy with this amount, or nil if it is 0. It does not fit with the amount
+// cannot; 0: unknown.
 func (r *request) remedy(fits int64, node string, cannot int64, smallest bool) *Remedy {
 	if fits == 0 {
 		return nil
@@ -260,7 +265,8 @@ func (r *request) remedy(fits int64, node string, cannot int64, smallest bool) *
 	return found
 }
 
-// UnitOf returns what the amounts of the resource count by a policy that allocates it, such as GiB, or "".
+// UnitOf returns what the amounts of the resource count by a policy that allocates it, such as GiB,
+// or "".
 func UnitOf(e *engine.Engine, name corev1.ResourceName) string {
 	var none snapshot.Builder
 	for _, p := range e.Policies() {

@@ -10,7 +10,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// seats returns the fewest holders of allocations in one pool without which the pod fits on some node.
+// seats returns the fewest holders of allocations in one pool without which the pod fits on some
+// node.
 func (s *search) seats() ([]Remedy, error) {
 	var best *Remedy
 	evaluated, complete := false, true
@@ -30,7 +31,8 @@ func (s *search) seats() ([]Remedy, error) {
 		}
 	}
 	if evaluated {
-		// Policies may keep sums over the nodes of the latest View that they have seen: this one is no changed copy.
+		// Policies may keep sums over the nodes of the latest View that they have seen: this one is
+		// no changed copy.
 		if _, err := s.try(s.Engine, s.pod, s.View); err != nil {
 			return nil, err
 		}
@@ -42,8 +44,8 @@ func (s *search) seats() ([]Remedy, error) {
 	return []Remedy{*best}, nil
 }
 
-// holders returns the pods other than the waiting one that have allocations in the pool, those first whose end frees the most; of these, the
-// least important first.
+// holders returns the pods other than the waiting one that have allocations in the pool, those
+// first whose end frees the most; of these, the least important first.
 func (s *search) holders(l *snapshot.Ledger) []Holder {
 	held := map[types.UID]int64{}
 	for i := range l.Units {
@@ -96,8 +98,9 @@ type pool struct {
 	holders []Holder
 }
 
-// fewest takes all holders and spares as many as possible; then it tries all smaller sets, and better ones of the same size. complete is
-// false if the budget ended before no smaller set was left.
+// fewest takes all holders and spares as many as possible; then it tries all smaller sets, and
+// better ones of the same size. complete is false if the budget ended before no smaller set was
+// left.
 func (p *pool) fewest() (found *Remedy, complete bool, err error) {
 	node, complete, err := p.fitsWithout(p.holders)
 	if err != nil || node == "" {
@@ -122,8 +125,8 @@ func (p *pool) fewest() (found *Remedy, complete bool, err error) {
 	return p.remedy(best, node), true, nil
 }
 
-// ofSize returns the best set of this size without which the pod fits on the node, or nil if none is better than the given one. complete
-// is false if the budget ended before.
+// ofSize returns the best set of this size without which the pod fits on the node, or nil if none
+// is better than the given one. complete is false if the budget ended before.
 func (p *pool) ofSize(size int, than []Holder) (best []Holder, complete bool, node string, err error) {
 	for set := range subsets(p.holders, size) {
 		if !p.spend(1) {
@@ -146,7 +149,8 @@ func (p *pool) ofSize(size int, than []Holder) (best []Holder, complete bool, no
 	return best, true, node, nil
 }
 
-// compareHolders is less than 0 if it is better that the first set ends: it has fewer pods, or fewer seats, or their priorities are lower.
+// compareHolders is less than 0 if it is better that the first set ends: it has fewer pods, or
+// fewer seats, or their priorities are lower.
 func compareHolders(a, b []Holder) int {
 	highest := func(set []Holder) int32 {
 		return slices.MaxFunc(set, func(a, b Holder) int { return cmp.Compare(a.Priority, b.Priority) }).Priority
@@ -166,8 +170,9 @@ func seatsOf(set []Holder) int64 {
 	return sum
 }
 
-// spare returns holders of which none can be spared, and a node on which the pod fits without them. Without all of them, it fits on the
-// given node. It spares those first whose end frees the least, several at a time.
+// spare returns holders of which none can be spared, and a node on which the pod fits without them.
+// Without all of them, it fits on the given node. It spares those first whose end frees the least,
+// several at a time.
 func (p *pool) spare(node string) (chosen []Holder, on string, err error) {
 	for end := len(p.holders); end > 0; {
 		can, cannot := 0, end+1 // a number of holders that can be spared, and one that is too large
@@ -193,8 +198,8 @@ func (p *pool) spare(node string) (chosen []Holder, on string, err error) {
 	return chosen, node, nil
 }
 
-// fitsWithout returns a node on which the pod fits without these holders and their allocations, or "". complete is false if the budget ended
-// before.
+// fitsWithout returns a node on which the pod fits without these holders and their allocations, or
+// "". complete is false if the budget ended before.
 func (p *pool) fitsWithout(set []Holder) (node string, complete bool, err error) {
 	if !p.spend(p.prepare + changedCost*len(set)) {
 		return "", false, nil

@@ -10,8 +10,8 @@ import (
 // maxKept is how many responses a Cache keeps.
 const maxKept = 64
 
-// Cache keeps the latest responses that have an ETag, so that a replica sends again only what has changed. The zero value is empty and
-// ready. It is safe for concurrent use.
+// Cache keeps the latest responses that have an ETag, so that a replica sends again only what has
+// changed. The zero value is empty and ready. It is safe for concurrent use.
 type Cache struct {
 	mu   sync.Mutex
 	kept map[string]keptResponse // by name of the replica and request URI
@@ -24,7 +24,8 @@ type keptResponse struct {
 	body   []byte
 }
 
-// For returns the replicas, read through the cache. Requests with their own If-None-Match or Accept-Encoding are not.
+// For returns the replicas, read through the cache. Requests with their own If-None-Match or
+// Accept-Encoding are not.
 func (c *Cache) For(all []Replica) []Replica {
 	cached := make([]Replica, len(all))
 	for i, r := range all {

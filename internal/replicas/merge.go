@@ -9,7 +9,8 @@ import (
 	"outboard.dev/outboard/internal/explain"
 )
 
-// Decisions returns the latest decisions of all replicas, latest first, at most limit. Each has the name of its replica.
+// Decisions returns the latest decisions of all replicas, latest first, at most limit. Each has the
+// name of its replica.
 func Decisions(responses []Response[[]*decision.Record], limit int) []*decision.Record {
 	all := []*decision.Record{}
 	for _, r := range responses {
@@ -22,9 +23,11 @@ func Decisions(responses []Response[[]*decision.Record], limit int) []*decision.
 	return all[:min(limit, len(all))]
 }
 
-// Explanation merges explanations of one pod, of which there is at least one: the latest decisions of all replicas, at most limit, and
-// the rest of the replica that knows most about the pod. All replicas read the same cluster, so the rest differs only for a moment, or if
-// a replica cannot read it, except that each replica requeues the pods that it rejected itself, and reads signals itself.
+// Explanation merges explanations of one pod, of which there is at least one: the latest decisions
+// of all replicas, at most limit, and the rest of the replica that knows most about the pod. All
+// replicas read the same cluster, so the rest differs only for a moment, or if a replica cannot
+// read it, except that each replica requeues the pods that it rejected itself, and reads signals
+// itself.
 func Explanation(responses []Response[*explain.Document], limit int) *explain.Document {
 	best := slices.MaxFunc(responses, func(a, b Response[*explain.Document]) int { return cmp.Compare(knows(a.Value), knows(b.Value)) }).Value
 	merged := *best
@@ -61,8 +64,8 @@ func knows(d *explain.Document) int {
 	return 0
 }
 
-// worst returns the signal as the replica reads it whose reading fails, or else has the most stale values. The error has the name of
-// the replica.
+// worst returns the signal as the replica reads it whose reading fails, or else has the most stale
+// values. The error has the name of the replica.
 func worst(responses []Response[*explain.Document], name string) explain.Signal {
 	var all []explain.Signal
 	for _, r := range responses {
@@ -84,8 +87,8 @@ func worst(responses []Response[*explain.Document], name string) explain.Signal 
 	})
 }
 
-// MostCommon returns the value that most replicas respond, of which there is at least one, and the names of the replicas that respond
-// another one.
+// MostCommon returns the value that most replicas respond, of which there is at least one, and the
+// names of the replicas that respond another one.
 func MostCommon[T any](responses []Response[T]) (value T, differing []string) {
 	others := func(than T) (names []string) {
 		for _, r := range responses {

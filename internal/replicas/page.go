@@ -7,7 +7,8 @@ import (
 	"outboard.dev/outboard/internal/ui"
 )
 
-// Overview puts the replicas side by side, with the names and the errors of those that do not respond. At least one responds.
+// Overview puts the replicas side by side, with the names and the errors of those that do not
+// respond. At least one responds.
 func Overview(responses []Response[*ui.Overview], context string) *ui.Overview {
 	merged := &ui.Overview{Context: context, Resources: []ui.Resource{}}
 	for _, r := range responses {
@@ -30,9 +31,9 @@ func Overview(responses []Response[*ui.Overview], context string) *ui.Overview {
 	return merged
 }
 
-// Waiting unites the pods that wait, by all replicas: each has a row for each pod. Of a pod that several replicas know, the row of the
-// replica counts that kube-scheduler asked last; they have requeued it as often as all of them together, and since the first of them
-// rejected it.
+// Waiting unites the pods that wait, by all replicas: each has a row for each pod. Of a pod that
+// several replicas know, the row of the replica counts that kube-scheduler asked last; they have
+// requeued it as often as all of them together, and since the first of them rejected it.
 func Waiting(responses []Response[[]*ui.WaitingRow], q ui.Query) ui.Waiting {
 	at := map[string]int{}
 	var pods []*ui.WaitingRow
@@ -60,8 +61,8 @@ func Waiting(responses []Response[[]*ui.WaitingRow], q ui.Query) ui.Waiting {
 	return ui.Group(pods, q)
 }
 
-// Ready returns the replicas that are ready by the overview, those that are not after them, and those that do not respond last, each in
-// the order of all.
+// Ready returns the replicas that are ready by the overview, those that are not after them, and
+// those that do not respond last, each in the order of all.
 func Ready(all []Replica, o *ui.Overview) []Replica {
 	if o == nil {
 		return all

@@ -1,7 +1,8 @@
-// Package replicas finds the replicas of Outboard in a cluster, reaches the admin address of each of them through the API server, and
-// merges their responses.
+// Package replicas finds the replicas of Outboard in a cluster, reaches the admin address of each
+// of them through the API server, and merges their responses.
 //
-// The user needs the permissions to list pods and to create pods/portforward in the namespace of Outboard.
+// The user needs the permissions to list pods and to create pods/portforward in the namespace of
+// Outboard.
 package replicas
 
 import (
@@ -27,7 +28,8 @@ const (
 	Namespace = "outboard-system"
 	// Selector selects the pods of Outboard by the label that the chart and the manifests set.
 	Selector = "app.kubernetes.io/name=outboard"
-	// PortName is the name of the container port of the admin address in the chart and the manifests.
+	// PortName is the name of the container port of the admin address in the chart and the
+	// manifests.
 	PortName = "metrics"
 	// Timeout bounds one request to one replica, together with the connection to it.
 	Timeout = 10 * time.Second
@@ -42,7 +44,8 @@ type Replica struct {
 	down error
 }
 
-// Find lists the pods of Outboard in the namespace, by name, except those that have ended. It is an error if there is none.
+// Find lists the pods of Outboard in the namespace, by name, except those that have ended. It is an
+// error if there is none.
 func Find(ctx context.Context, config *rest.Config, namespace string) ([]Replica, error) {
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -103,8 +106,8 @@ type Response[T any] struct {
 	Err error
 }
 
-// FetchAll reads from all replicas concurrently, and returns their responses in the order of the replicas. Each replica has the time
-// Timeout.
+// FetchAll reads from all replicas concurrently, and returns their responses in the order of the
+// replicas. Each replica has the time Timeout.
 func FetchAll[T any](ctx context.Context, all []Replica, fetch Fetch[T]) []Response[T] {
 	responses := make([]Response[T], len(all))
 	var group sync.WaitGroup
@@ -143,8 +146,8 @@ func Reason(err error) string {
 	return err.Error()
 }
 
-// RoundTrip sends a request to the replica, for its path and query; the rest of the URL does not matter. The caller closes the body of the
-// response.
+// RoundTrip sends a request to the replica, for its path and query; the rest of the URL does not
+// matter. The caller closes the body of the response.
 func (r *Replica) RoundTrip(req *http.Request) (*http.Response, error) {
 	if r.down != nil {
 		return nil, r.down

@@ -12,8 +12,8 @@ import (
 	"outboard.dev/outboard/internal/ui"
 )
 
-// Waits follows the pods that wait: it reads from each replica only what has changed since it last did. The zero value is ready. It is
-// safe for concurrent use.
+// Waits follows the pods that wait: it reads from each replica only what has changed since it last
+// did. The zero value is ready. It is safe for concurrent use.
 type Waits struct {
 	mu       sync.Mutex
 	replicas map[string]*follower // by the URL of the admin address
@@ -26,7 +26,8 @@ type follower struct {
 	rows   map[string]*ui.WaitingRow // by UID
 }
 
-// maxFollowed is how many replicas Waits follows: those of rollouts that have ended are dropped some time.
+// maxFollowed is how many replicas Waits follows: those of rollouts that have ended are dropped
+// some time.
 const maxFollowed = 64
 
 // Fetch is a [Fetch] of a row for each pod that waits, in no particular order. The rows are shared.
@@ -69,7 +70,8 @@ func (f *follower) apply(w *ui.WaitingChanges) {
 	}
 }
 
-// FetchJSON returns a function that reads the JSON at the path of a replica, which may have a query.
+// FetchJSON returns a function that reads the JSON at the path of a replica, which may have a
+// query.
 func FetchJSON[T any](path string) Fetch[T] {
 	return func(ctx context.Context, client *http.Client, admin string) (value T, err error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, admin+path, nil)

@@ -2,10 +2,10 @@
 // fit.
 //
 // kube-scheduler retries a pod that an extender rejected when an event in the cluster may help it,
-// and otherwise after up to five minutes. A license that is returned, an allocation that is released, a
-// new value of a signal and a GPU that becomes healthy are not events in the cluster. And
-// kube-scheduler often sees an event before Outboard does: then its retry fails, and the next one
-// may be minutes away.
+// and otherwise after up to five minutes. A license that is returned, an allocation that is
+// released, a new value of a signal and a GPU that becomes healthy are not events in the cluster.
+// And kube-scheduler often sees an event before Outboard does: then its retry fails, and the next
+// one may be minutes away.
 //
 //	filter: no node fits ──► pending ──► new View: fits on a node? ──► annotation on the pod ──► kube-scheduler retries it
 //

@@ -109,8 +109,8 @@ type requeuedPod struct {
 }
 
 // queue holds the pending pods, and the one being requeued. It has no clock; its owner synchronizes
-// access. What always holds: by its last evaluation, a pending pod fits on none of its nodes; and at
-// most one pod is being requeued.
+// access. What always holds: by its last evaluation, a pending pod fits on none of its nodes; and
+// at most one pod is being requeued.
 type queue struct {
 	pods    map[id]*pendingPod
 	current *requeuedPod

@@ -33,8 +33,8 @@ type Cluster interface {
 type Options struct {
 	// Cluster is required.
 	Cluster Cluster
-	// PerSecond is the maximum number of pods requeued per second. 0: none; the pods and why they wait
-	// are known all the same.
+	// PerSecond is the maximum number of pods requeued per second. 0: none; the pods and why they
+	// wait are known all the same.
 	PerSecond int
 	// Logger is slog.Default() if nil.
 	Logger *slog.Logger
@@ -43,15 +43,16 @@ type Options struct {
 }
 
 const (
-	// pauseFactor is how long the Requeuer pauses, relative to the time it has spent evaluating pods.
+	// pauseFactor is how long the Requeuer pauses, relative to the time it has spent evaluating
+	// pods.
 	pauseFactor = 4
 	// idleInterval is how often it removes deleted pods while nothing else happens.
 	idleInterval = time.Minute
-	// unseenInterval is how often it looks for a pod that the watch does not show yet: that the watch
-	// shows the pod changes no View.
+	// unseenInterval is how often it looks for a pod that the watch does not show yet: that the
+	// watch shows the pod changes no View.
 	unseenInterval = time.Second
-	// errorPause and forbiddenPause are how long it writes nothing after the API server has failed, or
-	// denied a write.
+	// errorPause and forbiddenPause are how long it writes nothing after the API server has failed,
+	// or denied a write.
 	errorPause     = time.Second
 	forbiddenPause = 5 * time.Minute
 )

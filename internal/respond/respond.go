@@ -1,4 +1,5 @@
-// Package respond writes JSON responses that clients poll: compressed, with an ETag, and without a body if the client has the same.
+// Package respond writes JSON responses that clients poll: compressed, with an ETag, and without a
+// body if the client has the same.
 package respond
 
 import (
@@ -19,8 +20,9 @@ type Response struct {
 	zipped func() []byte // nil: the body is short
 }
 
-// New encodes the value. The ETag changes exactly when the JSON of unstamped does, which is the value without what changes by itself, such
-// as the time; nil if the value has nothing of that kind.
+// New encodes the value. The ETag changes exactly when the JSON of unstamped does, which is the
+// value without what changes by itself, such as the time; nil if the value has nothing of that
+// kind.
 func New(value, unstamped any) (r Response, err error) {
 	if r.body, err = json.Marshal(value); err != nil {
 		return r, err

@@ -70,9 +70,9 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// TLSOptions configure TLS on the serving listener. Package config checks that they agree. The server watches the files: if their bytes
-// change and the new set is valid as a whole, the next handshake uses it. Otherwise the previous
-// set stays in use.
+// TLSOptions configure TLS on the serving listener. Package config checks that they agree. The
+// server watches the files: if their bytes change and the new set is valid as a whole, the next
+// handshake uses it. Otherwise the previous set stays in use.
 type TLSOptions struct {
 	// CertFile and KeyFile hold the certificate chain and its key as PEM. Required.
 	CertFile, KeyFile string

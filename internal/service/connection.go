@@ -19,8 +19,8 @@ type Connection struct {
 	Keeper *ledger.Keeper
 }
 
-// Connect returns the Connection of the configuration. options has what the configuration does not determine, or what replaces its rate
-// limits; its Config is required. Connect makes no request.
+// Connect returns the Connection of the configuration. options has what the configuration does not
+// determine, or what replaces its rate limits; its Config is required. Connect makes no request.
 func Connect(c *config.Config, options cluster.Options, registry *prometheus.Registry, logger *slog.Logger) (to Connection, err error) {
 	needed := requirementsOf(c)
 	if options.QPS == 0 {

@@ -12,8 +12,9 @@ import (
 // InspectPath is the path at the admin address for each [policy.Inspector] of all profiles.
 const InspectPath = "/inspect"
 
-// Inspect writes the response of the [policy.Inspector] of a profile, if the request is for a path below that of the profile. Tools of
-// gpushare expect it there. It returns false, and writes nothing, if no policy has the path.
+// Inspect writes the response of the [policy.Inspector] of a profile, if the request is for a path
+// below that of the profile. Tools of gpushare expect it there. It returns false, and writes
+// nothing, if no policy has the path.
 func (s *Service) Inspect(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false
@@ -27,7 +28,8 @@ func (s *Service) Inspect(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// InspectAny writes the response of the first [policy.Inspector] that has the path below InspectPath.
+// InspectAny writes the response of the first [policy.Inspector] that has the path below
+// InspectPath.
 func (s *Service) InspectAny(w http.ResponseWriter, r *http.Request) {
 	c := s.current.Load().Config
 	for i := range c.Profiles {

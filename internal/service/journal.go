@@ -12,7 +12,8 @@ import (
 	"outboard.dev/outboard/internal/throttle"
 )
 
-// openJournal opens the file for decisions, if the configuration names one, and registers the metric. It returns nil without a file.
+// openJournal opens the file for decisions, if the configuration names one, and registers the
+// metric. It returns nil without a file.
 func openJournal(file string, log *decision.Log, registry *prometheus.Registry, logger *slog.Logger) (journal *decision.Journal, err error) {
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "outboard_decision_log_dropped_total", Help: "Decisions that are missing in the file log.decisions, because it could not be written, or not fast enough.",
@@ -40,7 +41,8 @@ func openJournal(file string, log *decision.Log, registry *prometheus.Registry, 
 	}), nil
 }
 
-// torn reports whether the last line of a file does not end, because a process has ended while it wrote it.
+// torn reports whether the last line of a file does not end, because a process has ended while it
+// wrote it.
 func torn(file string) bool {
 	info, err := os.Stat(file)
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// readTimeout is how long a reload waits until the objects that the new policies read are in the cache.
+	// readTimeout is how long a reload waits until the objects that the new policies read are in
+	// the cache.
 	readTimeout = 15 * time.Second
 	// retryReloadEvery is the time between two attempts to apply the same file.
 	retryReloadEvery = 10 * time.Second
@@ -67,7 +68,8 @@ func newReloads(registry *prometheus.Registry) *reloads {
 	return r
 }
 
-// loaded records that a configuration was applied. restart: a part of it was not, until the process is restarted.
+// loaded records that a configuration was applied. restart: a part of it was not, until the process
+// is restarted.
 func (r *reloads) loaded(c *config.Config, restart bool) {
 	if digest, err := c.Digest(); err == nil { // otherwise there is none, and nothing else is wrong
 		r.info.Reset()
@@ -89,7 +91,8 @@ func (r *reloads) failed(err error) {
 	r.total.WithLabelValues(reloadError).Inc()
 }
 
-// warnings returns a line if the last reload failed. Other hosts may read it, so it has no values of the file, which may be secret.
+// warnings returns a line if the last reload failed. Other hosts may read it, so it has no values
+// of the file, which may be secret.
 func (r *reloads) warnings() []string {
 	err := r.failure.Load()
 	if err == nil {
@@ -141,7 +144,8 @@ func (s *Service) reloadLocked(data []byte) {
 	s.logger.Info("reloaded the configuration", "changes", len(compared.Changes))
 }
 
-// compare compares the configuration in use with c. The part that is read when the process starts is in use until it is restarted.
+// compare compares the configuration in use with c. The part that is read when the process starts
+// is in use until it is restarted.
 func (s *Service) compare(c *config.Config) config.Comparison {
 	used := *s.Current().Config
 	used.Process = s.options.Config.Process
@@ -152,8 +156,8 @@ func (s *Service) compare(c *config.Config) config.Comparison {
 	return config.Compare(&used, c, seen)
 }
 
-// retryReloads retries, until ctx ends, to apply a valid configuration that failed for a reason outside the file, such as a
-// missing permission.
+// retryReloads retries, until ctx ends, to apply a valid configuration that failed for a reason
+// outside the file, such as a missing permission.
 func (s *Service) retryReloads(ctx context.Context) {
 	ticker := time.NewTicker(retryReloadEvery)
 	defer ticker.Stop()

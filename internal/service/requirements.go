@@ -8,7 +8,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// requirements are what the policies of a configuration read from the cluster in addition to nodes, pods and disruption budgets.
+// requirements are what the policies of a configuration read from the cluster in addition to nodes,
+// pods and disruption budgets.
 type requirements struct {
 	ledgers    bool
 	devices    bool // of Dynamic Resource Allocation

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Run follows the cluster and the signals, maintains ledgers, requeues pods, and lets policies precompute, until ctx ends. It may be
-// called once.
+// Run follows the cluster and the signals, maintains ledgers, requeues pods, and lets policies
+// precompute, until ctx ends. It may be called once.
 func (s *Service) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	run := func(f func(context.Context)) {
@@ -40,8 +40,9 @@ func (s *Service) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// readSignals waits for the first state of the cluster, and reads signals until ctx ends. Readings are dated with the API server's
-// time. It is unknown before, so a later reading could get an earlier time.
+// readSignals waits for the first state of the cluster, and reads signals until ctx ends. Readings
+// are dated with the API server's time. It is unknown before, so a later reading could get an
+// earlier time.
 func (s *Service) readSignals(ctx context.Context) {
 	if s.Cluster != nil {
 		_ = s.Cluster.WaitForSync(ctx) // otherwise ctx has ended
@@ -56,7 +57,8 @@ func (s *Service) keepLedgers(ctx context.Context) {
 		return
 	case <-s.allocated:
 	}
-	// Before, it is unknown which pods exist, and allocations of existing pods must not be released.
+	// Before, it is unknown which pods exist, and allocations of existing pods must not be
+	// released.
 	if s.Cluster.WaitForSync(ctx) == nil {
 		s.Keeper.Run(ctx)
 	}
@@ -69,8 +71,8 @@ func (s *Service) survey(ctx context.Context) {
 	}
 }
 
-// precomputePause is the time between a new View, or new profiles, and Engine.Precompute. Calls need the result about a hundred
-// pods later.
+// precomputePause is the time between a new View, or new profiles, and Engine.Precompute. Calls
+// need the result about a hundred pods later.
 const precomputePause = 200 * time.Millisecond
 
 // precompute lets policies compute in advance what later requests need, until ctx ends.

@@ -35,31 +35,36 @@ import (
 type Options struct {
 	// File is the configuration file, for reloads.
 	File string
-	// Config is the configuration with which the process starts, and Types are the policies and signals that it can name.
+	// Config is the configuration with which the process starts, and Types are the policies and
+	// signals that it can name.
 	Config *config.Config
 	Types  config.Types
-	// Connection is to the API server. With the zero value, policies see only the nodes in requests.
+	// Connection is to the API server. With the zero value, policies see only the nodes in
+	// requests.
 	Connection
-	// Retry makes kube-scheduler retry a pod, of which only namespace, name and UID are set. If it is nil, the Requeuer writes to
-	// the pod instead.
+	// Retry makes kube-scheduler retry a pod, of which only namespace, name and UID are set. If it
+	// is nil, the Requeuer writes to the pod instead.
 	Retry func(pod *corev1.Pod)
-	// Schedules reports whether the pods with the schedulerName are placed with the profile. If it is nil, the profile's SchedulerNames say
-	// which are, and its bind calls refuse all others.
+	// Schedules reports whether the pods with the schedulerName are placed with the profile. If it
+	// is nil, the profile's SchedulerNames say which are, and its bind calls refuse all others.
 	Schedules func(profile, schedulerName string) bool
-	// OnActivate, if not nil, is called with the profiles that the Service uses from now on: by New, and after each reload.
+	// OnActivate, if not nil, is called with the profiles that the Service uses from now on: by
+	// New, and after each reload.
 	OnActivate func(*Service, *Profiles)
 
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
 }
 
-// Service has the signals, ledgers, requeuing, reloads, records and explanations for the policies of a configuration. A reload
-// replaces the [Profiles] as a whole. Its methods may be called concurrently.
+// Service has the signals, ledgers, requeuing, reloads, records and explanations for the policies
+// of a configuration. A reload replaces the [Profiles] as a whole. Its methods may be called
+// concurrently.
 type Service struct {
 	Connection
 	// Log has the latest decisions. The caller adds them.
 	Log *decision.Log
-	// Requeuer knows the pods that Outboard has rejected, and requeues them. It is nil without a cluster.
+	// Requeuer knows the pods that Outboard has rejected, and requeues them. It is nil without a
+	// cluster.
 	Requeuer *requeue.Requeuer
 
 	surveyor *survey.Surveyor  // nil without a cluster
@@ -125,7 +130,8 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
-// retriesPerSecond is how many pods the Requeuer requeues per second with Options.Retry, which writes nothing.
+// retriesPerSecond is how many pods the Requeuer requeues per second with Options.Retry, which
+// writes nothing.
 const retriesPerSecond = 1000
 
 func (s *Service) requeueOptions() requeue.Options {
@@ -210,7 +216,8 @@ func (s *Service) activate(p *Profiles) {
 	}
 }
 
-// provision makes the engines and opens the sources of the configuration. The Service does not use them yet.
+// provision makes the engines and opens the sources of the configuration. The Service does not use
+// them yet.
 func (s *Service) provision(c *config.Config) (*Profiles, error) {
 	p := &Profiles{Config: c, requirements: requirementsOf(c), Engines: map[string]*engine.Engine{}}
 	for i := range c.Profiles {
@@ -293,8 +300,8 @@ func (s *Service) Source() explain.Source {
 	return source
 }
 
-// wholePod returns the pod in its latest known state, or nil if there is none. It reads a pod of which the cache has only a part. With
-// an error, it returns this part.
+// wholePod returns the pod in its latest known state, or nil if there is none. It reads a pod of
+// which the cache has only a part. With an error, it returns this part.
 func (s *Service) wholePod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	pod := s.Cluster.PodByName(namespace, name)
 	if pod == nil || !snapshot.IsReduced(pod) {

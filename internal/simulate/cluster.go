@@ -74,8 +74,8 @@ const (
 	podsResource
 )
 
-// newCluster returns a cluster with the nodes, their devices, and those of the pods that are bound. Claims of these pods that are not
-// allocated yet get devices, if there are any.
+// newCluster returns a cluster with the nodes, their devices, and those of the pods that are bound.
+// Claims of these pods that are not allocated yet get devices, if there are any.
 func newCluster(nodes []*corev1.Node, pods []*corev1.Pod, devices *Devices, ignored []corev1.ResourceName, start time.Time) *cluster {
 	c := &cluster{
 		byName:    map[string]*node{},
@@ -186,7 +186,8 @@ func (c *cluster) place(pod *corev1.Pod, n *node, needs []need, keys []snapshot.
 	c.builder.SetPod(pod)
 }
 
-// bind allocates devices to the pod, makes its allocations on the node, as a bind call does, and adds the pod to the node.
+// bind allocates devices to the pod, makes its allocations on the node, as a bind call does, and
+// adds the pod to the node.
 func (c *cluster) bind(ctx context.Context, extenders []Extender, pod *corev1.Pod, n *node, needs []need) error {
 	if err := c.allocate(pod, n); err != nil {
 		return err
@@ -197,7 +198,8 @@ func (c *cluster) bind(ctx context.Context, extenders []Extender, pod *corev1.Po
 			continue
 		}
 		view := c.builder.View()
-		// What the pod is given must not be what filter leaves for pods that are nominated to the node.
+		// What the pod is given must not be what filter leaves for pods that are nominated to the
+		// node.
 		b := binder.Binder{Engine: x.Engine, Ledgers: allocations}
 		reservation, err := b.Reserve(ctx, pod, binder.Target{View: view, Node: x.Engine.CountNominated(view, pod, view.Node(n.object.Name))})
 		if err != nil {

@@ -50,7 +50,8 @@ func (d *Devices) add(version, kind string, raw json.RawMessage) error {
 	return nil
 }
 
-// check fills in what an API server would add, removes what no allocation depends on, and returns an error for invalid objects.
+// check fills in what an API server would add, removes what no allocation depends on, and returns
+// an error for invalid objects.
 func (d *Devices) check() error {
 	known := map[string]bool{}
 	identify := func(kind string, namespaced bool, meta *metav1.ObjectMeta) error {
@@ -129,8 +130,8 @@ func setDefaults(spec *resourcev1.ResourceClaimSpec) {
 	}
 }
 
-// release takes the claims from the pods, which leave their nodes: it removes claims that were made for one of them, and deallocates
-// those that no other pod has.
+// release takes the claims from the pods, which leave their nodes: it removes claims that were made
+// for one of them, and deallocates those that no other pod has.
 func (d *Devices) release(pods []*corev1.Pod) {
 	leaving := map[types.UID]bool{}
 	for _, pod := range pods {

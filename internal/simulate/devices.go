@@ -85,8 +85,9 @@ func (c *cluster) setDevices(d *Devices) {
 	}
 }
 
-// createClaims creates the claims of the pod that are made from templates, as kube-controller-manager does. The pod has their names then.
-// It creates none for which there is no template.
+// createClaims creates the claims of the pod that are made from templates, as
+// kube-controller-manager does. The pod has their names then. It creates none for which there is no
+// template.
 func (c *cluster) createClaims(pod *corev1.Pod) {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return
@@ -162,7 +163,8 @@ func (c *cluster) claimFilter(pod *corev1.Pod) *claimFilter {
 	return f
 }
 
-// excludes returns why the pod cannot run on the node of the View, or "". A nil filter excludes nothing.
+// excludes returns why the pod cannot run on the node of the View, or "". A nil filter excludes
+// nothing.
 func (f *claimFilter) excludes(view *snapshot.View, name string) string {
 	if f == nil {
 		return ""
@@ -189,7 +191,8 @@ func (f *claimFilter) excludes(view *snapshot.View, name string) string {
 	return ""
 }
 
-// allocate allocates devices of the node to the claims of the pod that have none, and reserves all of its claims for it.
+// allocate allocates devices of the node to the claims of the pod that have none, and reserves all
+// of its claims for it.
 func (c *cluster) allocate(pod *corev1.Pod, n *node) error {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil
@@ -227,8 +230,8 @@ func reserved(claim *resourcev1.ResourceClaim, uid types.UID) bool {
 	return slices.ContainsFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == uid })
 }
 
-// release ends the reservations of the pod. Claims that were made for it are deleted, and others without a reservation that is left are
-// deallocated, as kube-controller-manager does.
+// release ends the reservations of the pod. Claims that were made for it are deleted, and others
+// without a reservation that is left are deallocated, as kube-controller-manager does.
 func (c *cluster) release(pod *corev1.Pod) {
 	for _, claim := range c.claimsOf(pod) {
 		if metav1.IsControlledBy(claim, pod) {
@@ -239,8 +242,8 @@ func (c *cluster) release(pod *corev1.Pod) {
 	}
 }
 
-// without returns the claim without the reservations of the pods that leave, and without devices if none is left; the claim itself if
-// none of them leaves.
+// without returns the claim without the reservations of the pods that leave, and without devices if
+// none is left; the claim itself if none of them leaves.
 func without(claim *resourcev1.ResourceClaim, leaving func(types.UID) bool) *resourcev1.ResourceClaim {
 	left := slices.DeleteFunc(slices.Clone(claim.Status.ReservedFor), func(r resourcev1.ResourceClaimConsumerReference) bool { return leaving(r.UID) })
 	if len(left) == len(claim.Status.ReservedFor) {

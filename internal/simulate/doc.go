@@ -19,9 +19,10 @@
 //   - Equal nodes: one of them at random, or the first.
 //
 // It does not simulate ports, volumes, affinity between pods, topology spread, image locality,
-// preferred node affinity, preemption, pod groups, and scheduling gates: pods are scheduled as if they
-// had none. Devices that several nodes share, and extended resources that devices serve, do not exist. Pods are scheduled one after the other, each bound before the
-// next, and nodes are always ready.
+// preferred node affinity, preemption, pod groups, and scheduling gates: pods are scheduled as if
+// they had none. Devices that several nodes share, and extended resources that devices serve, do
+// not exist. Pods are scheduled one after the other, each bound before the next, and nodes are
+// always ready.
 //
 // # Time
 //

@@ -36,14 +36,16 @@ type World struct {
 	Extenders []Extender
 	// Resource is the resource whose allocation is measured.
 	Resource corev1.ResourceName
-	// Allocators are policies that allocate Resource. A node then has no more of it than each of them can allocate there: what a node
-	// reports may be more, such as the memory of the largest GPU for each GPU.
+	// Allocators are policies that allocate Resource. A node then has no more of it than each of
+	// them can allocate there: what a node reports may be more, such as the memory of the largest
+	// GPU for each GPU.
 	Allocators []policy.Reserver
 	// Pending are pods that are pending at the start: they come before all others, once each.
 	Pending []Job
 	// Known are pods that came and ended before the start. Policies may learn from them.
 	Known []Job
-	// Bound is called with each pod that a simulation binds, as it is on its node, one after the other; nil: not called.
+	// Bound is called with each pod that a simulation binds, as it is on its node, one after the
+	// other; nil: not called.
 	Bound func(*corev1.Pod)
 }
 
@@ -93,7 +95,8 @@ func demand(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return amount(name, quantity.MilliValue(), quantity.Value())
 }
 
-// Capacity returns how much of the resource can be allocated on the nodes: CPU in thousandths, all else in whole units.
+// Capacity returns how much of the resource can be allocated on the nodes: CPU in thousandths, all
+// else in whole units.
 func (w *World) Capacity() int64 {
 	sum := int64(0)
 	for _, n := range w.Nodes {
@@ -109,8 +112,8 @@ func (w *World) Capacity() int64 {
 	return sum
 }
 
-// AllocatesUnits reports whether a policy allocates the resource on a node in units, such as GPUs. Otherwise a pod fits if the node has
-// enough of it in total.
+// AllocatesUnits reports whether a policy allocates the resource on a node in units, such as GPUs.
+// Otherwise a pod fits if the node has enough of it in total.
 func (w *World) AllocatesUnits() bool {
 	for _, n := range w.Nodes {
 		for _, allocator := range w.Allocators {
@@ -122,8 +125,8 @@ func (w *World) AllocatesUnits() bool {
 	return false
 }
 
-// unitsOf returns how much of the resource the policy can allocate on an empty node; ok is false if it does not allocate the resource
-// there.
+// unitsOf returns how much of the resource the policy can allocate on an empty node; ok is false if
+// it does not allocate the resource there.
 func unitsOf(allocator policy.Reserver, object *corev1.Node, name corev1.ResourceName) (sum int64, ok bool) {
 	one := corev1.ResourceList{name: *resource.NewQuantity(1, resource.DecimalSI)}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: one, Limits: one}}}}}
@@ -153,7 +156,8 @@ func unitsOf(allocator policy.Reserver, object *corev1.Node, name corev1.Resourc
 	return 0, false
 }
 
-// Filled is the result of filling up a cluster. All shares are relative to the capacity for the resource.
+// Filled is the result of filling up a cluster. All shares are relative to the capacity for the
+// resource.
 type Filled struct {
 	// Curve is what was allocated, by what had arrived.
 	Curve []Point
@@ -301,7 +305,8 @@ func (r *run) units() []float64 {
 	return used
 }
 
-// HowMany returns how many pods like the given one fit, one after the other, up to most, and why the next one does not fit.
+// HowMany returns how many pods like the given one fit, one after the other, up to most, and why
+// the next one does not fit.
 func (w *World) HowMany(ctx context.Context, like *corev1.Pod, most int, seed uint64) (int, []Reason, error) {
 	r := w.begin(seed)
 	for i := range most {

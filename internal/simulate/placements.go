@@ -45,8 +45,8 @@ type PlacedUnit struct {
 	Amount   int64  `json:"amount"`
 }
 
-// Place schedules the pods of the jobs once each, in this order. Each stays, and keeps its name, which no
-// running pod may have.
+// Place schedules the pods of the jobs once each, in this order. Each stays, and keeps its name,
+// which no running pod may have.
 func (w *World) Place(ctx context.Context, jobs []Job, seed uint64) ([]Placement, error) {
 	r := w.begin(seed)
 	var placements []Placement

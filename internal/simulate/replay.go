@@ -66,8 +66,9 @@ const warmUp = 0.25
 
 // Replayed is the result for a stream of pods that come and go, without the warm-up.
 type Replayed struct {
-	// Requested is what running and waiting pods requested, relative to the capacity, and Served is what was
-	// allocated, relative to the lower one of that and the capacity. Both are averages over time.
+	// Requested is what running and waiting pods requested, relative to the capacity, and Served is
+	// what was allocated, relative to the lower one of that and the capacity. Both are averages
+	// over time.
 	Requested, Served float64
 	// Pods is how many pods came, Delayed how many of them were not scheduled immediately, and
 	// Waited how long pods were pending on average, including those that were not delayed, and

@@ -270,8 +270,8 @@ func (c *column) over(seeds int) string {
 	return text + c.unit
 }
 
-// Progress writes the results of simulations, and on a terminal also the progress of each, at most once every Every. It rewrites the line
-// of a terminal.
+// Progress writes the results of simulations, and on a terminal also the progress of each, at most
+// once every Every. It rewrites the line of a terminal.
 type Progress struct {
 	W        io.Writer
 	Terminal bool // whether W is one

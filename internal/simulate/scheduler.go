@@ -32,7 +32,8 @@ type Scheduler struct {
 	PercentageOfNodesToScore int
 	// ResourceScore is LeastAllocated or MostAllocated.
 	ResourceScore ResourceScore
-	// FirstOfEqual chooses the first of several equal nodes, in order of name, instead of a random one.
+	// FirstOfEqual chooses the first of several equal nodes, in order of name, instead of a random
+	// one.
 	FirstOfEqual bool
 	// Ties changes the choice among equal nodes for the same seed, while the same pods come.
 	Ties uint64
@@ -56,7 +57,8 @@ type Extender struct {
 	Verb decision.Verb
 	// Weight is the weight of its scores, 1 or more if it scores.
 	Weight int64
-	// KeepScores keeps scores as they are, as the scheduler plugin does, instead of converting them to 0..10.
+	// KeepScores keeps scores as they are, as the scheduler plugin does, instead of converting them
+	// to 0..10.
 	KeepScores bool
 	// Managed are the managedResources of the extender; none: it is called for every pod.
 	Managed []corev1.ResourceName
@@ -210,7 +212,8 @@ type Reason struct {
 	Nodes int    `json:"nodes"`
 }
 
-// reasons returns why the pod, which was the latest to be scheduled, fits on no node, most frequent first.
+// reasons returns why the pod, which was the latest to be scheduled, fits on no node, most frequent
+// first.
 func (r *run) reasons(pod *corev1.Pod) []Reason {
 	nodes := map[string]int{}
 	filters, claims, view := kubescheduler.For(pod, r.ignored...), r.claimFilter(pod), r.builder.View()

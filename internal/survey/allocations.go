@@ -14,7 +14,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// unallocated are the pods on nodes that lack an allocation that their profile requires: something else than Outboard bound them.
+// unallocated are the pods on nodes that lack an allocation that their profile requires: something
+// else than Outboard bound them.
 type unallocated struct {
 	config      *config.Config       // with which the pods were found
 	seen        map[types.UID]string // the resource of each, in the latest pass
@@ -23,8 +24,9 @@ type unallocated struct {
 	unconfirmed bool                 // the latest pass has seen pods that the one before has not
 }
 
-// pass finds the pods of the view. It returns how many of them two passes have now seen, and none before. The pods of the first pass,
-// and of the first with another configuration, do not count: nobody knows when they were bound, or whether they needed an allocation then.
+// pass finds the pods of the view. It returns how many of them two passes have now seen, and none
+// before. The pods of the first pass, and of the first with another configuration, do not count:
+// nobody knows when they were bound, or whether they needed an allocation then.
 func (u *unallocated) pass(c *config.Config, view *snapshot.View) (bindings int) {
 	now, first := withoutAllocation(c, view), u.config != c
 	confirmed, known := map[string]int{}, map[types.UID]bool{}
@@ -68,8 +70,9 @@ func auditInput(c *config.Config, view *snapshot.View, pods []*corev1.Pod, ledge
 	return in
 }
 
-// SizesFrom returns where nodes declare the memory of their GPUs, by the first policy that says so; nil: none does. The audit, which
-// shares no code with policies, needs it to know the sizes of GPUs.
+// SizesFrom returns where nodes declare the memory of their GPUs, by the first policy that says so;
+// nil: none does. The audit, which shares no code with policies, needs it to know the sizes of
+// GPUs.
 func SizesFrom(c *config.Config) *fields.From {
 	for i := range c.Profiles {
 		for _, q := range c.Profiles[i].Policies {

@@ -13,8 +13,9 @@ import (
 // recent is how long a pod counts as bound recently.
 const recent = 15 * time.Minute
 
-// recentlyBound returns how many pods of the profiles were bound recently, whatever bound them. It does not count pods of DaemonSets, which
-// fit on one node, so that kube-scheduler does not call for their scores, and static pods, which nobody schedules.
+// recentlyBound returns how many pods of the profiles were bound recently, whatever bound them. It
+// does not count pods of DaemonSets, which fit on one node, so that kube-scheduler does not call
+// for their scores, and static pods, which nobody schedules.
 func recentlyBound(o Options, c *config.Config, pods []*corev1.Pod, now time.Time) (count int) {
 	for _, pod := range pods {
 		if pod.Spec.NodeName == "" || now.Sub(boundAt(pod)) > recent || fixed(pod) {

@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// maxNamespaces is how many namespaces the metrics name for each resource. The others are one, which no namespace can be named.
+	// maxNamespaces is how many namespaces the metrics name for each resource. The others are one,
+	// which no namespace can be named.
 	maxNamespaces   = 20
 	otherNamespaces = "(other)"
 	// maxResources bounds the resources: whoever may create ledgers chooses their names.
 	maxResources = 100
 )
 
-// resource is how much there is of a resource, who has it, and how much of the rest is too little for a pod. The amounts are in the
-// resource's unit.
+// resource is how much there is of a resource, who has it, and how much of the rest is too little
+// for a pod. The amounts are in the resource's unit.
 type resource struct {
 	capacity  int64
 	allocated map[string]int64 // by namespace
@@ -131,8 +132,9 @@ func (r *resource) finish() {
 	}
 }
 
-// unusable returns how much of what is free a pod cannot use that is as large as one of the allocations, on average over the allocations, because other
-// pods on the same units have left too little. Units that are too small for an allocation even when empty do not count for it.
+// unusable returns how much of what is free a pod cannot use that is as large as one of the
+// allocations, on average over the allocations, because other pods on the same units have left too
+// little. Units that are too small for an allocation even when empty do not count for it.
 func unusable(units []unit, amounts []int64) float64 {
 	slices.Sort(amounts)
 	upTo := func(amount int64) int {

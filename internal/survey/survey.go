@@ -1,11 +1,14 @@
-// Package survey looks at the cluster as a whole, from the caches of the process, and reports as metrics what no single call shows: pods that
-// wait, pods that were bound without the allocations that they need, allocations that an audit finds wrong, and how full the resources are.
+// Package survey looks at the cluster as a whole, from the caches of the process, and reports as
+// metrics what no single call shows: pods that wait, pods that were bound without the allocations
+// that they need, allocations that an audit finds wrong, and how full the resources are.
 //
 //	caches ──► waiting, unallocated, audit, resources ──► metrics
 //
-// It makes no request. A pass over 5,000 nodes and 30,000 pods takes 0.15 s of one processor (BenchmarkPass), and happens about once a
-// minute, at another time in each replica. The caches of nodes, pods and ledgers may be of different moments, so a pod without an allocation and a
-// finding of the audit count if two passes see them. The second comes soon if the first has seen something new.
+// It makes no request. A pass over 5,000 nodes and 30,000 pods takes 0.15 s of one processor
+// (BenchmarkPass), and happens about once a minute, at another time in each replica. The caches of
+// nodes, pods and ledgers may be of different moments, so a pod without an allocation and a finding
+// of the audit count if two passes see them. The second comes soon if the first has seen something
+// new.
 package survey
 
 import (
@@ -25,7 +28,8 @@ import (
 )
 
 const (
-	// interval is the mean time between two passes, and soon that before a pass that confirms what the last one saw for the first time.
+	// interval is the mean time between two passes, and soon that before a pass that confirms what
+	// the last one saw for the first time.
 	interval = time.Minute
 	soon     = 10 * time.Second
 )
@@ -88,7 +92,8 @@ func New(o Options) (*Surveyor, error) {
 	return s, nil
 }
 
-// Audit returns what the audit of the latest pass found, and when that was; zero before the first pass. The findings are shared.
+// Audit returns what the audit of the latest pass found, and when that was; zero before the first
+// pass. The findings are shared.
 func (s *Surveyor) Audit() (at time.Time, findings []audit.Finding) {
 	if r := s.latest.Load(); r != nil {
 		return r.audited, r.confirmed

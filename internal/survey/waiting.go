@@ -16,7 +16,8 @@ type waiting struct {
 	longest time.Duration
 }
 
-// waits remembers when it last saw pods with scheduling gates: their wait begins when the gates are removed.
+// waits remembers when it last saw pods with scheduling gates: their wait begins when the gates are
+// removed.
 type waits struct {
 	gated map[types.UID]time.Time
 }

@@ -9,15 +9,16 @@ import (
 )
 
 const (
-	// Burst is how many records of one kind a Log writes in a Period. If it suppresses more, one record at the end of the
-	// Period has their number.
+	// Burst is how many records of one kind a Log writes in a Period. If it suppresses more, one
+	// record at the end of the Period has their number.
 	Burst  = 10
 	Period = 10 * time.Second
 	// maxKinds bounds the kinds at a time. Records of further kinds count as one kind.
 	maxKinds = 100
 )
 
-// Log writes records to a slog.Logger. The zero value is ready. Its methods may be called concurrently.
+// Log writes records to a slog.Logger. The zero value is ready. Its methods may be called
+// concurrently.
 type Log struct {
 	mu      sync.Mutex
 	records map[string]int // of each kind in its current Period, which begins with the first of them
@@ -30,7 +31,8 @@ func (l *Log) Log(logger *slog.Logger, level slog.Level, of, msg string, args ..
 	}
 }
 
-// admit reports whether to write the record. The first record of a kind schedules the end of its Period.
+// admit reports whether to write the record. The first record of a kind schedules the end of its
+// Period.
 func (l *Log) admit(logger *slog.Logger, level slog.Level, of, msg string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,16 +28,20 @@ const (
 
 // Overview says what runs, and whether it is well.
 type Overview struct {
-	// Context is the context of the kubeconfig through which several replicas were read; "" from a replica itself.
+	// Context is the context of the kubeconfig through which several replicas were read; "" from a
+	// replica itself.
 	Context string `json:"context,omitempty"`
-	// Replicas has one entry for each replica, in order of name; those that do not respond have only Name and Error.
+	// Replicas has one entry for each replica, in order of name; those that do not respond have
+	// only Name and Error.
 	Replicas []Replica `json:"replicas"`
 	// Resources are what policies allocate in units, in order of name.
 	Resources []Resource `json:"resources"`
-	// Profiles are those of all replicas with their calls together, and Over is when those were, except Total: "in the last minute".
+	// Profiles are those of all replicas with their calls together, and Over is when those were,
+	// except Total: "in the last minute".
 	Profiles []Profile `json:"profiles"`
 	Over     string    `json:"over"`
-	// Troubles are what is not well, by all replicas, and Problem is why there is no data; "" if there is. See Judge.
+	// Troubles are what is not well, by all replicas, and Problem is why there is no data; "" if
+	// there is. See Judge.
 	Troubles []Trouble `json:"troubles"`
 	Problem  string    `json:"problem,omitempty"`
 	// Example is a manifest of a pod that requests one of the resources.
@@ -49,7 +53,8 @@ type Trouble struct {
 	Text string `json:"text"`
 	// Incomplete is true if the other data may lack something because of it.
 	Incomplete bool `json:"incomplete,omitempty"`
-	// Last is when it last happened; zero if it lasts. Remedy is what to do; "" if the text says it.
+	// Last is when it last happened; zero if it lasts. Remedy is what to do; "" if the text says
+	// it.
 	Last   time.Time `json:"last,omitzero"`
 	Remedy string    `json:"remedy,omitempty"`
 }
@@ -64,7 +69,8 @@ type Replica struct {
 	Started time.Time `json:"started,omitzero"`
 	// Now is the time at the replica.
 	Now time.Time `json:"now,omitzero"`
-	// Configuration is a short digest of the configuration in use: replicas with different digests decide differently.
+	// Configuration is a short digest of the configuration in use: replicas with different digests
+	// decide differently.
 	Configuration string `json:"configuration,omitempty"`
 	// Differs is true if most replicas have another configuration.
 	Differs bool `json:"differs,omitempty"`
@@ -78,7 +84,8 @@ type Replica struct {
 	Warnings     []string      `json:"warnings,omitempty"`
 	Certificates []Certificate `json:"certificates,omitempty"`
 	Profiles     []Profile     `json:"profiles,omitempty"`
-	// Unserved are the calls that no profile serves. Those that were refused by former certificates do not count.
+	// Unserved are the calls that no profile serves. Those that were refused by former certificates
+	// do not count.
 	Unserved []Unserved `json:"unserved,omitempty"`
 	// Seconds is how much of the last minute Profiles count.
 	Seconds int `json:"seconds"`
@@ -89,7 +96,8 @@ type Replica struct {
 // Unserved are calls for one reason that no profile serves.
 type Unserved struct {
 	Reason string `json:"reason"` // a key of unserved in troubles.go
-	// Calls is how many there were since the start of the replica, Last when the latest one was, and Example its path or its caller.
+	// Calls is how many there were since the start of the replica, Last when the latest one was,
+	// and Example its path or its caller.
 	Calls   int64     `json:"calls"`
 	Last    time.Time `json:"last"`
 	Example string    `json:"example"`
@@ -108,7 +116,8 @@ type Certificate struct {
 	NotAfter time.Time `json:"notAfter"`
 	// Renewal is when the certificate should have been replaced.
 	Renewal time.Time `json:"renewal"`
-	// Left is how long NotAfter is from now, such as "61 days left", and Level is "bad" from Renewal on. See Judge.
+	// Left is how long NotAfter is from now, such as "61 days left", and Level is "bad" from
+	// Renewal on. See Judge.
 	Left  string `json:"left"`
 	Level string `json:"level,omitempty"`
 }
@@ -136,16 +145,19 @@ type Calls struct {
 	Total  int64 `json:"total"`
 	Calls  int64 `json:"calls"`
 	Failed int64 `json:"failed"`
-	// Last is when the latest call arrived; zero if there was none, or so long ago that its record is gone.
+	// Last is when the latest call arrived; zero if there was none, or so long ago that its record
+	// is gone.
 	Last time.Time `json:"last,omitzero"`
 	// Durations counts the calls by duration.
 	Durations histogram.Histogram `json:"durations,omitempty"`
-	// P50 and P99 are quantiles of the calls of all replicas, such as "1.3 ms"; "" if there are none.
+	// P50 and P99 are quantiles of the calls of all replicas, such as "1.3 ms"; "" if there are
+	// none.
 	P50 string `json:"p50,omitempty"`
 	P99 string `json:"p99,omitempty"`
 }
 
-// Resource is something that a policy allocates in units: memory of GPUs, whole devices, seats of licenses.
+// Resource is something that a policy allocates in units: memory of GPUs, whole devices, seats of
+// licenses.
 type Resource struct {
 	Resource string `json:"resource"`
 	// Title is what people call it, such as "GPU memory".
@@ -154,20 +166,22 @@ type Resource struct {
 	Unit string `json:"unit,omitempty"`
 }
 
-// Units are all units of one resource: a table with one column for each field, because a response has tens of thousands of units, most of them
-// alike. Runs are pairs of a value and how many times it follows.
+// Units are all units of one resource: a table with one column for each field, because a response
+// has tens of thousands of units, most of them alike. Runs are pairs of a value and how many times
+// it follows.
 type Units struct {
 	Resource
 	// Noun is what people call one unit: "GPU", "unit", or "pool" if it belongs to no node.
 	Noun string `json:"noun"`
 	// Groups are what units of one kind are shown under, such as models of GPUs.
 	Groups []string `json:"groups"`
-	// Nodes are the names of the nodes, Group their indexes in Groups as runs, and Count how many units each has as runs. A pool that belongs to
-	// no node is shown as one.
+	// Nodes are the names of the nodes, Group their indexes in Groups as runs, and Count how many
+	// units each has as runs. A pool that belongs to no node is shown as one.
 	Nodes []string `json:"nodes"`
 	Group []int64  `json:"group"`
 	Count []int64  `json:"count"`
-	// Names has the names of the units of each node, in order of Nodes; those of a node without names are 0, 1, 2, …. Nil: no node has names.
+	// Names has the names of the units of each node, in order of Nodes; those of a node without
+	// names are 0, 1, 2, …. Nil: no node has names.
 	Names [][]string `json:"names,omitempty"`
 	// Used has a number for each unit; the others are runs. Reserved is a part of it.
 	Capacity []int64 `json:"capacity"`
@@ -184,23 +198,26 @@ const (
 
 // Waiting are the pods that wait for a node, by owner.
 type Waiting struct {
-	// Pods is how many pods wait, Owners of how many owners, and Shown how many pods the query selects.
+	// Pods is how many pods wait, Owners of how many owners, and Shown how many pods the query
+	// selects.
 	Pods   int `json:"pods"`
 	Owners int `json:"owners"`
 	Shown  int `json:"shown"`
 	// Reasons are why pods wait, the most frequent first, of all pods.
 	Reasons []Reason `json:"reasons"`
-	// Since is when the one of them began to wait that waits longest; zero if the query selects none.
+	// Since is when the one of them began to wait that waits longest; zero if the query selects
+	// none.
 	Since time.Time `json:"since,omitzero"`
-	// Total is how many rows the query selects: the owners, or the pods of the owner in the query. Rows are the first of them in the order
-	// of the query, at most as many as it allows.
+	// Total is how many rows the query selects: the owners, or the pods of the owner in the query.
+	// Rows are the first of them in the order of the query, at most as many as it allows.
 	Total int          `json:"total"`
 	Rows  []WaitingRow `json:"rows"`
 }
 
 // Reason is why pods wait.
 type Reason struct {
-	// Code is that of the rejection with its policy ("GPUMemory.InsufficientMemory"), or one of package pending.
+	// Code is that of the rejection with its policy ("GPUMemory.InsufficientMemory"), or one of
+	// package pending.
 	Code string `json:"code"`
 	// Title is the reason in a few words.
 	Title string `json:"title"`
@@ -209,7 +226,8 @@ type Reason struct {
 
 // WaitingRow is one owner with its waiting pods, or one pod.
 type WaitingRow struct {
-	// Owner is the controller of the pods as namespace/kind/name; a pod without one is its own owner.
+	// Owner is the controller of the pods as namespace/kind/name; a pod without one is its own
+	// owner.
 	Owner string `json:"owner"`
 	Pods  int    `json:"pods"`
 	// Pod is the one that waits longest, as namespace/name.
@@ -228,17 +246,20 @@ type WaitingRow struct {
 	// Nearest is the node that comes closest; nil if that is not known.
 	Nearest *decision.Miss `json:"nearest,omitempty"`
 	Unit    string         `json:"unit,omitempty"` // of Nearest
-	// Requeues is how often Outboard made kube-scheduler try again, and LastCall when kube-scheduler last called.
+	// Requeues is how often Outboard made kube-scheduler try again, and LastCall when
+	// kube-scheduler last called.
 	Requeues int       `json:"requeues"`
 	LastCall time.Time `json:"lastCall,omitzero"`
 }
 
-// WaitingChanges are what has changed in the waiting pods since another response, to merge them with those of other replicas.
+// WaitingChanges are what has changed in the waiting pods since another response, to merge them
+// with those of other replicas.
 type WaitingChanges struct {
-	// Cursor is the query parameter after for the next changes; without one, all pods that wait are changes.
+	// Cursor is the query parameter after for the next changes; without one, all pods that wait are
+	// changes.
 	Cursor string `json:"cursor"`
-	// Reset is true if the changes are not those after the cursor of the request, but all pods that wait. Those that the reader knows are
-	// obsolete.
+	// Reset is true if the changes are not those after the cursor of the request, but all pods that
+	// wait. Those that the reader knows are obsolete.
 	Reset bool `json:"reset,omitempty"`
 	// More is true if there are more changes now.
 	More    bool            `json:"more,omitempty"`
@@ -251,7 +272,8 @@ type WaitingChange struct {
 	Row *WaitingRow `json:"row,omitempty"` // for this pod alone; nil: it waits no longer
 }
 
-// Held says who holds what, by the ledgers and ResourceClaims, and where the audit finds that ledgers and pods disagree.
+// Held says who holds what, by the ledgers and ResourceClaims, and where the audit finds that
+// ledgers and pods disagree.
 type Held struct {
 	// Audited is when the latest audit ended; zero if none has. Findings are its differences.
 	Audited  time.Time     `json:"audited,omitzero"`
@@ -259,12 +281,13 @@ type Held struct {
 	// Total is how many rows the query selects; Rows are at most 500 of them.
 	Total int       `json:"total"`
 	Rows  []HeldRow `json:"rows"`
-	// Groups are the sums of all selected rows by namespace or owner, the largest first, at most 500, if the query asks for them. Then there
-	// are no Rows.
+	// Groups are the sums of all selected rows by namespace or owner, the largest first, at most
+	// 500, if the query asks for them. Then there are no Rows.
 	Groups []HeldGroup `json:"groups,omitempty"`
 }
 
-// HeldFinding is a difference, and what it is about: the text of outboard audit without the kind and the pods.
+// HeldFinding is a difference, and what it is about: the text of outboard audit without the kind
+// and the pods.
 type HeldFinding struct {
 	audit.Finding
 	Text string `json:"text"`
@@ -289,22 +312,27 @@ type HeldRow struct {
 	UID       string `json:"uid"`
 	Owner     string `json:"owner,omitempty"`
 	Amount    int64  `json:"amount"`
-	// State is that of the pod: "pending", "bound", "running", "terminating", "ended" or "deleted"; or "unknown" if a ResourceClaim has devices
-	// and no pod on the node uses it. Then UID is "claim NAME".
+	// State is that of the pod: "pending", "bound", "running", "terminating", "ended" or "deleted";
+	// or "unknown" if a ResourceClaim has devices and no pod on the node uses it. Then UID is
+	// "claim NAME".
 	State string    `json:"state"`
 	Since time.Time `json:"since,omitzero"` // when the pod was bound; zero if that is not known
-	// Unallocated is true if the pod is on the node without the allocation that its profile requires, because something else than Outboard bound
-	// it. Then Unit is "", and Amount is what the pod requests.
+	// Unallocated is true if the pod is on the node without the allocation that its profile
+	// requires, because something else than Outboard bound it. Then Unit is "", and Amount is what
+	// the pod requests.
 	Unallocated bool `json:"unallocated,omitempty"`
-	// Annotations are those of the pod, of the ones that its allocation requires, that name the unit or the amount: "KEY: VALUE", in order. Of a
-	// ResourceClaim, which is in no ledger, it is the name.
+	// Annotations are those of the pod, of the ones that its allocation requires, that name the
+	// unit or the amount: "KEY: VALUE", in order. Of a ResourceClaim, which is in no ledger, it is
+	// the name.
 	Annotations []string `json:"annotations,omitempty"`
-	// Audit is what the latest audit says of the allocation, "not audited" of a ResourceClaim, and Differs whether that is wrong.
+	// Audit is what the latest audit says of the allocation, "not audited" of a ResourceClaim, and
+	// Differs whether that is wrong.
 	Audit   string `json:"audit"`
 	Differs bool   `json:"differs,omitempty"`
 }
 
-// Devices are the devices of ResourceClaims, with who has them: of Units, those that are in no ledger.
+// Devices are the devices of ResourceClaims, with who has them: of Units, those that are in no
+// ledger.
 type Devices struct {
 	// Drivers has one entry for each driver that a policy names.
 	Drivers []DriverDevices `json:"drivers"`
@@ -329,7 +357,8 @@ type NodeDevices struct {
 // Device is one device, or the set of counters from which partitions are cut.
 type Device struct {
 	Name string `json:"name"`
-	// Capacity is its memory, and Used how much of that claims have. A device without memory has the capacity 1.
+	// Capacity is its memory, and Used how much of that claims have. A device without memory has
+	// the capacity 1.
 	Capacity int64 `json:"capacity"`
 	Used     int64 `json:"used"`
 	// Healthy is false if the device has a taint, so that pods do not get it.
@@ -346,8 +375,8 @@ type DeviceClaim struct {
 	Amount int64               `json:"amount"`
 }
 
-// Found are the pods and nodes whose names begin with a text, in order, at most 50 of each. A text with a slash is the namespace of pods and
-// the beginning of their names.
+// Found are the pods and nodes whose names begin with a text, in order, at most 50 of each. A text
+// with a slash is the namespace of pods and the beginning of their names.
 type Found struct {
 	Pods  []FoundPod `json:"pods"`
 	Nodes []string   `json:"nodes"`

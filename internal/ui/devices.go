@@ -11,7 +11,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// devices returns the devices of the node, or of all nodes if that is "", with who has them, by driver in the order of the configuration.
+// devices returns the devices of the node, or of all nodes if that is "", with who has them, by
+// driver in the order of the configuration.
 func (s *Source) devices(node string) Devices {
 	d := Devices{Drivers: []DriverDevices{}}
 	view, known := s.View(), map[string]bool{}
@@ -49,7 +50,8 @@ func (s *Source) devices(node string) Devices {
 	return d
 }
 
-// listsDevices reports whether the units of the policy are devices that ResourceClaims hold, of which no ledger says who has them.
+// listsDevices reports whether the units of the policy are devices that ResourceClaims hold, of
+// which no ledger says who has them.
 func listsDevices(lister policy.UnitLister) bool {
 	reader, ok := lister.(policy.InputReader)
 	return ok && reader.Inputs().Devices

@@ -29,9 +29,11 @@ type holders struct {
 
 // nodeHolders are the holders of one node.
 type nodeHolders struct {
-	// rows are for allocations in the ledgers of the node, and for pods that lack such an allocation, in the order of compareHeld.
+	// rows are for allocations in the ledgers of the node, and for pods that lack such an
+	// allocation, in the order of compareHeld.
 	rows []HeldRow
-	// inPools are the rows for allocations in pools that pods of the node must have, as if they lacked them.
+	// inPools are the rows for allocations in pools that pods of the node must have, as if they
+	// lacked them.
 	inPools []HeldRow
 }
 
@@ -82,7 +84,8 @@ func compareHeld(a, b HeldRow) int {
 	return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Unit, b.Unit), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.UID, b.UID))
 }
 
-// held returns who holds what, by the ledgers. It makes only what belongs to the node in the query, or to changed nodes.
+// held returns who holds what, by the ledgers. It makes only what belongs to the node in the query,
+// or to changed nodes.
 func (h *holders) held(s *Source, q url.Values) Held {
 	all := Held{Findings: []HeldFinding{}, Rows: []HeldRow{}}
 	if s.Audit != nil {
@@ -132,7 +135,8 @@ func (h *holders) held(s *Source, q url.Values) Held {
 	return all
 }
 
-// deviceRows are the rows for the ResourceClaims of a node with these units. A changed node has other units.
+// deviceRows are the rows for the ResourceClaims of a node with these units. A changed node has
+// other units.
 type deviceRows struct {
 	units *policy.Unit // the first one
 	rows  []HeldRow
@@ -141,7 +145,8 @@ type deviceRows struct {
 // unitsKey identifies the units of one resource on one node.
 type unitsKey struct{ resource, node string }
 
-// devices yields the rows for ResourceClaims, node by node: of the node, or of all if that is "". These claims are in no ledger.
+// devices yields the rows for ResourceClaims, node by node: of the node, or of all if that is "".
+// These claims are in no ledger.
 func (h *holders) devices(view *snapshot.View, node string) iter.Seq[[]HeldRow] {
 	return func(yield func([]HeldRow) bool) {
 		h.mu.Lock()
@@ -216,14 +221,16 @@ func (r *HeldRow) judge(h *Held) {
 // heldQuery selects rows.
 type heldQuery struct{ resource, node, find string }
 
-// selects reports whether the query selects the row. There are many rows, and a request looks at all of them, so it makes no text.
+// selects reports whether the query selects the row. There are many rows, and a request looks at
+// all of them, so it makes no text.
 func (q *heldQuery) selects(r *HeldRow) bool {
 	return (q.resource == "" || r.Resource == q.resource || strings.HasPrefix(r.Resource, q.resource) && r.Resource[len(q.resource)] == '/') &&
 		(q.node == "" || r.Node == q.node || r.Node == "" && r.Unit == q.node) &&
 		(q.find == "" || q.finds(r))
 }
 
-// finds reports whether the name of the pod with or without its namespace, its owner, the node or the unit has the text that is searched for.
+// finds reports whether the name of the pod with or without its namespace, its owner, the node or
+// the unit has the text that is searched for.
 func (q *heldQuery) finds(r *HeldRow) bool {
 	if strings.Contains(r.Node, q.find) || strings.Contains(r.Pod, q.find) || strings.Contains(r.Owner, q.find) || strings.Contains(r.Namespace, q.find) || strings.Contains(r.Unit, q.find) {
 		return true
@@ -232,7 +239,8 @@ func (q *heldQuery) finds(r *HeldRow) bool {
 	return slash && strings.HasSuffix(r.Namespace, namespace) && strings.HasPrefix(r.Pod, pod)
 }
 
-// pools returns the rows for allocations in pools, and for pods of these nodes that lack such an allocation, in the order of compareHeld.
+// pools returns the rows for allocations in pools, and for pods of these nodes that lack such an
+// allocation, in the order of compareHeld.
 func (h *holders) pools(view *snapshot.View, nodes []*snapshot.Node) (rows []HeldRow) {
 	allocated := map[string]map[types.UID]*snapshot.LedgerPod{} // by resource
 	for l := range view.Pools() {
@@ -261,7 +269,8 @@ func (h *holders) pools(view *snapshot.View, nodes []*snapshot.Node) (rows []Hel
 	return rows
 }
 
-// appendHeld appends the allocations of the ledger. find returns the pod that has an allocation, or nil.
+// appendHeld appends the allocations of the ledger. find returns the pod that has an allocation, or
+// nil.
 func appendHeld(rows []HeldRow, l *snapshot.Ledger, find func(types.UID) *corev1.Pod) []HeldRow {
 	names := make(map[types.UID]*snapshot.LedgerPod, len(l.Pods))
 	for i := range l.Pods {

@@ -11,7 +11,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// groups returns the sums of the rows, which are of one resource, by namespace or owner, the largest first.
+// groups returns the sums of the rows, which are of one resource, by namespace or owner, the
+// largest first.
 func groups(rows []*HeldRow, by string) (sums []HeldGroup) {
 	type pod struct{ name, uid string }
 	byName, counted := map[string]*HeldGroup{}, map[pod]bool{}

@@ -26,7 +26,8 @@ type verbOf struct {
 	verb    decision.Verb
 }
 
-// subtract makes the counts of the replica, except Total, those of the last minute, or since the start.
+// subtract makes the counts of the replica, except Total, those of the last minute, or since the
+// start.
 func (l *lately) subtract(r *Replica) {
 	now := counted{r.Now, map[verbOf]Calls{}}
 	for _, p := range r.Profiles {

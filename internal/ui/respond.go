@@ -23,7 +23,8 @@ type response struct {
 	state any // what it was made of
 }
 
-// handler responds with the JSON of what the function returns. What has the same state, if it is not nil, is made once.
+// handler responds with the JSON of what the function returns. What has the same state, if it is
+// not nil, is made once.
 func (s *responses) handler(state func() any, of func(*http.Request) (value, unstamped any)) http.Handler {
 	return Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.of(r, state(), of)

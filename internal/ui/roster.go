@@ -19,8 +19,9 @@ import (
 // maxChanges bounds the pods of one response with changes, so that each takes little time.
 const maxChanges = 1000
 
-// roster has a row for each pod that waits. It makes a row again only when the pod or its rejection has changed, and remembers the order
-// of the changes, so that a reader can follow them. It is safe for concurrent use.
+// roster has a row for each pod that waits. It makes a row again only when the pod or its rejection
+// has changed, and remembers the order of the changes, so that a reader can follow them. It is safe
+// for concurrent use.
 type roster struct {
 	source *Source
 	epoch  string // of this roster, in cursors
@@ -76,7 +77,8 @@ func (r *roster) state() waitingState {
 	return waitingState{r.source.Config(), r.source.Version()}
 }
 
-// rows returns a row for each pod that waits now, those that wait longest first. The rows are shared.
+// rows returns a row for each pod that waits now, those that wait longest first. The rows are
+// shared.
 func (r *roster) rows() []*WaitingRow {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +132,8 @@ func (r *roster) update() {
 	}
 }
 
-// found makes the row of the pod, unless it is as it was. again is true if the profiles may be others.
+// found makes the row of the pod, unless it is as it was. again is true if the profiles may be
+// others.
 func (r *roster) found(pod *corev1.Pod, again bool, hints func(*corev1.Pod) []string) {
 	p := r.pods[pod.UID]
 	if p == nil {
@@ -179,8 +182,8 @@ func (r *roster) changed(p *waitingPod) {
 	r.changes = append(r.changes, change{r.seq, p})
 }
 
-// since returns the changes after the cursor of an earlier response. A cursor has the latest change when its reader began with all pods,
-// and the latest one that the reader has read.
+// since returns the changes after the cursor of an earlier response. A cursor has the latest change
+// when its reader began with all pods, and the latest one that the reader has read.
 func (r *roster) since(cursor string) WaitingChanges {
 	r.mu.Lock()
 	defer r.mu.Unlock()

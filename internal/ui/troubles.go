@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// unservedFor is how long calls that no profile serves are a trouble: kube-scheduler may call rarely, and a retry can take minutes.
+// unservedFor is how long calls that no profile serves are a trouble: kube-scheduler may call
+// rarely, and a retry can take minutes.
 const unservedFor = 10 * time.Minute
 
 const checkCertificate = "Compare tlsConfig in kube-scheduler's configuration with serving.tls of Outboard."
 
-// unserved says what happens to calls that no profile serves, with an example, and what to do, by the reason: the values of the label reason
-// of the metrics of package server, and "path".
+// unserved says what happens to calls that no profile serves, with an example, and what to do, by
+// the reason: the values of the label reason of the metrics of package server, and "path".
 var unserved = map[string]struct{ what, remedy string }{
 	"path":                {"Nothing is served at the path of calls, such as %s", "Correct urlPrefix or the verb in kube-scheduler's configuration; outboard doctor finds what is wrong."},
 	"plaintext":           {"Calls come without TLS, such as from %s", "Begin urlPrefix in kube-scheduler's configuration with https://."},
@@ -27,7 +28,8 @@ var unserved = map[string]struct{ what, remedy string }{
 	"name_not_allowed":    {"Callers whose name is not allowed are refused, such as %s", "Add the name to serving.tls.allowedClients."},
 }
 
-// Judge sets what is not well, and which replicas have another configuration than most, from the rest of the overview.
+// Judge sets what is not well, and which replicas have another configuration than most, from the
+// rest of the overview.
 func (o *Overview) Judge() {
 	o.Troubles, o.Problem = []Trouble{}, ""
 	o.compareConfigurations()
@@ -52,11 +54,13 @@ func (o *Overview) Judge() {
 	}
 }
 
-// measuredFor is how long the troubles of a replica use the same metrics: other hosts may ask for them as often as they want.
+// measuredFor is how long the troubles of a replica use the same metrics: other hosts may ask for
+// them as often as they want.
 const measuredFor = time.Second
 
-// Troubles returns a function that returns what is not well with the replica, except its checks and calls that a profile has served: the lines
-// of /readyz, in the words of the page. It is safe for concurrent use.
+// Troubles returns a function that returns what is not well with the replica, except its checks and
+// calls that a profile has served: the lines of /readyz, in the words of the page. It is safe for
+// concurrent use.
 func Troubles(s Source) func() []string {
 	var mu sync.Mutex
 	var measured Replica
@@ -140,7 +144,8 @@ spec:
 ` + limits
 }
 
-// Advice returns what somebody can do about an error of the API server, as a sentence; "" if the error is another one.
+// Advice returns what somebody can do about an error of the API server, as a sentence; "" if the
+// error is another one.
 func Advice(problem string) string {
 	switch {
 	case strings.Contains(problem, " is forbidden: "):
@@ -151,7 +156,8 @@ func Advice(problem string) string {
 	return ""
 }
 
-// judgeUnserved adds the calls that no profile serves, of all replicas together: a kube-scheduler may call any of them.
+// judgeUnserved adds the calls that no profile serves, of all replicas together: a kube-scheduler
+// may call any of them.
 func (o *Overview) judgeUnserved() {
 	sums, now, ended := map[string]Unserved{}, time.Time{}, false
 	for i := range o.Replicas {
@@ -195,8 +201,8 @@ func (o *Overview) add(t Trouble) {
 	}
 }
 
-// compareConfigurations marks the replicas whose configuration is not the most frequent one; of several such, that of the first replica
-// counts.
+// compareConfigurations marks the replicas whose configuration is not the most frequent one; of
+// several such, that of the first replica counts.
 func (o *Overview) compareConfigurations() {
 	count, most := map[string]int{}, ""
 	for i := range o.Replicas {

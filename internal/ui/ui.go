@@ -12,12 +12,13 @@ const Path = "/ui/"
 //go:embed static
 var static embed.FS
 
-// contentSecurityPolicy lets the page use only what its own address serves. Styles that scripts set on elements are not style
-// attributes, so they need no exception.
+// contentSecurityPolicy lets the page use only what its own address serves. Styles that scripts set
+// on elements are not style attributes, so they need no exception.
 const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Handler serves the files of the page below Path, and redirects "/" there. It does not serve the data.
+// Handler serves the files of the page below Path, and redirects "/" there. It does not serve the
+// data.
 func Handler() http.Handler {
 	files, err := fs.Sub(static, "static")
 	if err != nil {

@@ -34,7 +34,8 @@ type resources struct {
 	by map[string][]policy.UnitLister
 }
 
-// resources returns those of the configuration in use. It lists the units only once, because there are many.
+// resources returns those of the configuration in use. It lists the units only once, because there
+// are many.
 func (s *Source) resources(latest *atomic.Pointer[resources]) *resources {
 	c := s.Config()
 	if r := latest.Load(); r != nil && r.config == c {
@@ -53,7 +54,8 @@ func (s *Source) resources(latest *atomic.Pointer[resources]) *resources {
 	return r
 }
 
-// units returns all units of the resource. It asks only the policies that allocate it, because each looks at all nodes.
+// units returns all units of the resource. It asks only the policies that allocate it, because each
+// looks at all nodes.
 func (s *Source) units(resource string, known *resources) *Units {
 	c := newUnits(Resource{Resource: resource, Title: resource}) // nobody may allocate it any more
 	groups, count := map[string][]*policy.NodeUnits{}, 0
@@ -135,7 +137,8 @@ func newUnits(r Resource) *Units {
 	return &Units{Resource: r, Groups: []string{}, Nodes: []string{}, Group: none, Count: none, Capacity: none, Used: none, Reserved: none, Flags: none}
 }
 
-// addNode adds a node, whose units follow. names are those of its units; nil if they are 0, 1, 2, ….
+// addNode adds a node, whose units follow. names are those of its units; nil if they are 0, 1, 2,
+// ….
 func (c *Units) addNode(node string, group int, names []string, units int) {
 	if names != nil && c.Names == nil {
 		c.Names = [][]string{}

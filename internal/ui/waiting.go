@@ -22,7 +22,8 @@ const maxRows = 500
 
 // Query selects waiting pods.
 type Query struct {
-	// Find is a part of the name of the pod or of the owner, Reason the code, and Owner the owner; "" selects any.
+	// Find is a part of the name of the pod or of the owner, Reason the code, and Owner the owner;
+	// "" selects any.
 	Find, Reason, Owner string
 	// Namespace is the namespace of the pods; "" is all.
 	Namespace string
@@ -98,14 +99,15 @@ type group struct {
 	pods  int
 }
 
-// orders are the orders of rows, by their names in queries. Of equal rows, those that wait longest come first.
+// orders are the orders of rows, by their names in queries. Of equal rows, those that wait longest
+// come first.
 var orders = map[string]func(a, b group) int{
 	"pods":   func(a, b group) int { return cmp.Compare(b.pods, a.pods) },
 	"reason": func(a, b group) int { return cmp.Compare(a.first.Reason, b.first.Reason) },
 }
 
-// Group returns what the query selects of rows of one pod each: the owners, or the pods of one owner. It changes neither the slice nor the
-// rows.
+// Group returns what the query selects of rows of one pod each: the owners, or the pods of one
+// owner. It changes neither the slice nor the rows.
 func Group(pods []*WaitingRow, q Query) Waiting {
 	w := Waiting{Pods: len(pods), Reasons: []Reason{}, Rows: []WaitingRow{}}
 	if !slices.IsSortedFunc(pods, longest) {

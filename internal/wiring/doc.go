@@ -11,7 +11,7 @@
 //
 // Each profile is called by one extender, which is strict or soft. A strict extender is not
 // ignorable: while it does not respond, its pods stay pending. It is for profiles with
-// managedResources, for profiles whose policies allocate resources, for a profile that serves bind or
-// preempt alone, and for all others if [Options].Strict is set. A soft extender is ignorable, and is
-// called for filter and prioritize only.
+// managedResources, for profiles whose policies allocate resources, for a profile that serves bind
+// or preempt alone, and for all others if [Options].Strict is set. A soft extender is ignorable,
+// and is called for filter and prioritize only.
 package wiring

@@ -64,7 +64,8 @@ type legacyExtender struct {
 	Ignorable        bool                                  `json:"ignorable"`
 }
 
-// InAnyCase says that kube-scheduler 1.22 and earlier reads the fields of an extender in any case, such as BindVerb and CAFile.
+// InAnyCase says that kube-scheduler 1.22 and earlier reads the fields of an extender in any case,
+// such as BindVerb and CAFile.
 func (*legacyExtender) InAnyCase() {}
 
 // legacyTLS has PEM data in base64, as in the file.

@@ -17,10 +17,11 @@ import (
 )
 
 // Migrate converts a Policy of kube-scheduler 1.22 and earlier, as JSON or YAML, alone or in a
-// ConfigMap, to a KubeSchedulerConfiguration. If the file also has the configuration that named the Policy, the result has its
-// scheduler name and lease. notes name the fields that have no equivalent or work in another
-// way; they are in the comments of the result, too. file is the name of the file in them. Of the options, SchedulerName and
-// LeaseNamespace count: with a name, the result is for a second scheduler with a lease of its own.
+// ConfigMap, to a KubeSchedulerConfiguration. If the file also has the configuration that named the
+// Policy, the result has its scheduler name and lease. notes name the fields that have no
+// equivalent or work in another way; they are in the comments of the result, too. file is the name
+// of the file in them. Of the options, SchedulerName and LeaseNamespace count: with a name, the
+// result is for a second scheduler with a lease of its own.
 func Migrate(file string, data []byte, o Options) (result []byte, notes []string, err error) {
 	root, former, err := policyIn(file, data)
 	if err != nil {
@@ -60,7 +61,8 @@ func Migrate(file string, data []byte, o Options) (result []byte, notes []string
 	return m.write(), m.notes, nil
 }
 
-// formerScheduler is what a KubeSchedulerConfiguration of kube-scheduler 1.18 and earlier says about the scheduler with a Policy.
+// formerScheduler is what a KubeSchedulerConfiguration of kube-scheduler 1.18 and earlier says
+// about the scheduler with a Policy.
 type formerScheduler struct {
 	Kind            string `json:"kind"`
 	APIVersion      string `json:"apiVersion"`
@@ -85,8 +87,8 @@ type lease struct {
 	Name      string `json:"lockObjectName"`
 }
 
-// policyIn returns the Policy in a file, which is one itself, or has one in a ConfigMap, and the configuration that named the Policy, if
-// it is in the same file.
+// policyIn returns the Policy in a file, which is one itself, or has one in a ConfigMap, and the
+// configuration that named the Policy, if it is in the same file.
 func policyIn(file string, data []byte) (policy strictyaml.Value, former formerScheduler, err error) {
 	whole := manifest.Text{Data: data}
 	kind := ""
@@ -96,7 +98,8 @@ func policyIn(file string, data []byte) (policy strictyaml.Value, former formerS
 			texts = []manifest.Text{document}
 		}
 		for _, t := range texts {
-			// As many lines as in the file are above it, so that every note has the line of the file.
+			// As many lines as in the file are above it, so that every note has the line of the
+			// file.
 			root, wrong := strictyaml.Parse(file, slices.Concat(bytes.Repeat([]byte("\n"), t.Line(1)-1), t.Data))
 			var header formerScheduler
 			_ = root.Decode(&header) // the other fields are those of the kind

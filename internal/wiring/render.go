@@ -42,7 +42,8 @@ func (p *page) comment(indent, text string) {
 	}
 }
 
-// printable replaces characters that a comment cannot contain: names in a Policy can have any characters.
+// printable replaces characters that a comment cannot contain: names in a Policy can have any
+// characters.
 func printable(r rune) rune {
 	if r == '\uFEFF' || !unicode.IsGraphic(r) && !unicode.IsSpace(r) {
 		return '?'

@@ -54,7 +54,8 @@ const (
 // ServiceName is the DNS name of Outboard's Service in a namespace.
 func ServiceName(namespace string) string { return "outboard." + namespace + ".svc" }
 
-// ServerNames are the hosts for which Outboard's certificate is unless others are given: its Service in a namespace, and loopback.
+// ServerNames are the hosts for which Outboard's certificate is unless others are given: its
+// Service in a namespace, and loopback.
 func ServerNames(namespace string) []string {
 	return []string{ServiceName(namespace), "localhost", "127.0.0.1", "::1"}
 }
@@ -62,7 +63,8 @@ func ServerNames(namespace string) []string {
 // Certificates are the files of certificates as kube-scheduler sees them.
 type Certificates struct{ CA, Cert, Key string }
 
-// CertificateNames returns the names of the files of certificates. mounted is true for a kube-scheduler in a pod that mounts a Secret.
+// CertificateNames returns the names of the files of certificates. mounted is true for a
+// kube-scheduler in a pod that mounts a Secret.
 func CertificateNames(mounted bool) Certificates {
 	if mounted {
 		return Certificates{CA: "ca.crt", Cert: "tls.crt", Key: "tls.key"} // as in a Secret of type kubernetes.io/tls
@@ -82,7 +84,8 @@ func (o *Options) certificates() Certificates {
 	return Certificates{CA: at(o.Certificates.CA, names.CA), Cert: at(o.Certificates.Cert, names.Cert), Key: at(o.Certificates.Key, names.Key)}
 }
 
-// second says whether the topology always has a kube-scheduler beside the cluster's own, in a pod with a mounted Secret.
+// second says whether the topology always has a kube-scheduler beside the cluster's own, in a pod
+// with a mounted Secret.
 func (t Topology) second() bool { return t == Sidecar || t == Service }
 
 // url returns where kube-scheduler reaches Outboard in the topology. namespace is Outboard's.
@@ -123,9 +126,10 @@ func (o *Options) remote() bool {
 	return err == nil && !isLoopback(u.Hostname()) // checkURL reports the error
 }
 
-// ownHostOnly is about an Outboard that listens at a loopback address, which this kube-scheduler does not reach. It returns an error if no
-// call can arrive, and a note if something else may set the address or forward the calls: the chart does the former with any file, and
-// a file with serving.tls is not meant for the chart alone.
+// ownHostOnly is about an Outboard that listens at a loopback address, which this kube-scheduler
+// does not reach. It returns an error if no call can arrive, and a note if something else may set
+// the address or forward the calls: the chart does the former with any file, and a file with
+// serving.tls is not meant for the chart alone.
 func (o *Options) ownHostOnly(s *config.Serving) (note string, err error) {
 	host, _, invalid := net.SplitHostPort(s.Address)
 	if invalid != nil || !isLoopback(host) || !o.remote() {
@@ -142,7 +146,8 @@ func (o *Options) ownHostOnly(s *config.Serving) (note string, err error) {
 	return problem + fix + " with serving.tls, unless the Helm chart installs the file: the chart sets both", nil
 }
 
-// ofCluster says whether kube-scheduler calls a Service of Outboard, by its name or at a port of a node.
+// ofCluster says whether kube-scheduler calls a Service of Outboard, by its name or at a port of a
+// node.
 func (t Topology) ofCluster() bool { return t == Service || t == NodePort }
 
 // isLoopback says whether only callers on the same machine reach the host.
@@ -151,8 +156,9 @@ func isLoopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
 }
 
-// serverName returns the name in Outboard's certificate if the URL has an IP address that is not in it: certificates are issued for the
-// name of the Service, which does not change with its ClusterIP. A NodePort is on loopback, but not all certificates have that.
+// serverName returns the name in Outboard's certificate if the URL has an IP address that is not in
+// it: certificates are issued for the name of the Service, which does not change with its
+// ClusterIP. A NodePort is on loopback, but not all certificates have that.
 func (t Topology) serverName(prefix, namespace string) string {
 	u, err := url.Parse(prefix)
 	if err != nil {
@@ -165,7 +171,8 @@ func (t Topology) serverName(prefix, namespace string) string {
 	return ServiceName(namespace)
 }
 
-// checkURL returns an error unless text is a URL of a host without a path. Its errors are those of the flag --url.
+// checkURL returns an error unless text is a URL of a host without a path. Its errors are those of
+// the flag --url.
 func checkURL(text string, s *config.Serving) error {
 	u, err := url.Parse(text)
 	rule := ""
@@ -194,7 +201,8 @@ func checkURL(text string, s *config.Serving) error {
 	return nil
 }
 
-// portRule returns the rule that port breaks. "" if it breaks none, or is "", the port of the scheme.
+// portRule returns the rule that port breaks. "" if it breaks none, or is "", the port of the
+// scheme.
 func portRule(port string) string {
 	number, _ := strconv.Atoi(port) // 0 is not valid either
 	if msgs := validation.IsValidPortNum(number); port != "" && len(msgs) > 0 {
@@ -203,7 +211,8 @@ func portRule(port string) string {
 	return ""
 }
 
-// hostRule returns the rule that host breaks: it must be a DNS name or an IP address. "" if it breaks none.
+// hostRule returns the rule that host breaks: it must be a DNS name or an IP address. "" if it
+// breaks none.
 func hostRule(host string) string {
 	if strings.Contains(host, ":") || host != "" && strings.Trim(host, "0123456789.") == "" {
 		if errs := validation.IsValidIP(nil, host); len(errs) > 0 {

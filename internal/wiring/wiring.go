@@ -20,7 +20,8 @@ import (
 // Timeouts of the extenders that are written. kube-scheduler places one pod at a time and waits for
 // every call.
 const (
-	// StrictTimeout leaves time for preemption, for which Outboard evaluates candidates for up to 1.5 s.
+	// StrictTimeout leaves time for preemption, for which Outboard evaluates candidates for up to
+	// 1.5 s.
 	StrictTimeout = 3 * time.Second
 	// SoftTimeout is short: when it ends, the pod is placed without Outboard.
 	SoftTimeout = time.Second
@@ -31,26 +32,31 @@ const (
 type Options struct {
 	// For is where kube-scheduler runs.
 	For Topology
-	// URL is where kube-scheduler reaches Outboard: scheme, host and perhaps port. Default: by topology and
-	// serving.address.
+	// URL is where kube-scheduler reaches Outboard: scheme, host and perhaps port. Default: by
+	// topology and serving.address.
 	URL string
-	// ServerName is the name in Outboard's certificate, a DNS name or an IP address, if URL does not have it. Default: by topology.
+	// ServerName is the name in Outboard's certificate, a DNS name or an IP address, if URL does
+	// not have it. Default: by topology.
 	ServerName string
 	// Namespace is the namespace of Outboard and of its Service. Default [Namespace].
 	Namespace string
-	// LeaseNamespace is the namespace of a second scheduler's lease, leaderElection.resourceNamespace. Default: Namespace.
+	// LeaseNamespace is the namespace of a second scheduler's lease,
+	// leaderElection.resourceNamespace. Default: Namespace.
 	LeaseNamespace string
 	// CertificateDir is the directory in which kube-scheduler finds the certificates. Default
 	// [Directory].
 	CertificateDir string
-	// Certificates are the files of certificates, absolute or in CertificateDir. Default: those of a mounted Secret of type
-	// kubernetes.io/tls for [Sidecar] and [Service], and those of outboard certs for the other topologies.
+	// Certificates are the files of certificates, absolute or in CertificateDir. Default: those of
+	// a mounted Secret of type kubernetes.io/tls for [Sidecar] and [Service], and those of outboard
+	// certs for the other topologies.
 	Certificates Certificates
-	// SchedulerKubeconfig is the kubeconfig of kube-scheduler, an absolute path. Default for [Kubeadm]: that of kubeadm; otherwise none:
-	// the configuration of the pod in which kube-scheduler runs.
+	// SchedulerKubeconfig is the kubeconfig of kube-scheduler, an absolute path. Default for
+	// [Kubeadm]: that of kubeadm; otherwise none: the configuration of the pod in which
+	// kube-scheduler runs.
 	SchedulerKubeconfig string
-	// SchedulerName is the name of a second scheduler, not for [Kubeadm]. Default for [Sidecar] and [Service]: what a profile names
-	// first in schedulerNames, or else outboard-scheduler. Without a name, [SameHost] and [NodePort] are the cluster's own scheduler.
+	// SchedulerName is the name of a second scheduler, not for [Kubeadm]. Default for [Sidecar] and
+	// [Service]: what a profile names first in schedulerNames, or else outboard-scheduler. Without
+	// a name, [SameHost] and [NodePort] are the cluster's own scheduler.
 	SchedulerName string
 	// Profiles are the paths of the profiles to call. Default: all.
 	Profiles []string
@@ -58,7 +64,8 @@ type Options struct {
 	Strict bool
 }
 
-// Wiring is the part of kube-scheduler's configuration that makes it call the profiles of a configuration.
+// Wiring is the part of kube-scheduler's configuration that makes it call the profiles of a
+// configuration.
 type Wiring struct {
 	entries    []entry
 	schedulers []string // names of kube-scheduler's profiles; none is the default one
@@ -84,7 +91,8 @@ func New(c *config.Config, o Options) (*Wiring, error) {
 		return nil, err
 	}
 	if o.remote() && c.Serving.TLS == nil {
-		// A file that serves its own host only is not yet what this kube-scheduler calls. The chart serves it with TLS.
+		// A file that serves its own host only is not yet what this kube-scheduler calls. The chart
+		// serves it with TLS.
 		served := *c
 		served.Serving.TLS = &config.TLS{ClientCAFile: "ca.crt"}
 		c = &served
@@ -161,8 +169,8 @@ func selected(c *config.Config, paths []string) ([]*config.Profile, error) {
 	return profiles, nil
 }
 
-// OneScheduler returns why no kube-scheduler accepts the extenders of all profiles together, so that [New] fails without
-// Options.Profiles; nil if one does.
+// OneScheduler returns why no kube-scheduler accepts the extenders of all profiles together, so
+// that [New] fails without Options.Profiles; nil if one does.
 func OneScheduler(c *config.Config) error {
 	w := &Wiring{}
 	all, _ := selected(c, nil)
@@ -217,7 +225,8 @@ func (e *entry) setVerbs(p *config.Profile, bind, noCluster bool) {
 		*VerbField(&e.Extender, p.OnlyVerb()) = path.Base(p.Path)
 		return
 	}
-	// Without filter, kube-scheduler places pods although the extender does not respond, and there is no shortlist.
+	// Without filter, kube-scheduler places pods although the extender does not respond, and there
+	// is no shortlist.
 	if e.strict || p.NeedsFilter() {
 		e.FilterVerb = string(decision.Filter)
 	}
@@ -315,7 +324,8 @@ func (w *Wiring) nameSchedulers(profiles []*config.Profile) error {
 	return w.bindable()
 }
 
-// bindable returns an error if all pods of a scheduler would stay pending because no bind call accepts them.
+// bindable returns an error if all pods of a scheduler would stay pending because no bind call
+// accepts them.
 func (w *Wiring) bindable() error {
 	for i := range w.entries {
 		e := &w.entries[i]
@@ -328,7 +338,8 @@ func (w *Wiring) bindable() error {
 	return nil
 }
 
-// refused returns the schedulers for whose pods kube-scheduler calls bind of an entry, which refuses them.
+// refused returns the schedulers for whose pods kube-scheduler calls bind of an entry, which
+// refuses them.
 func (w *Wiring) refused(e *entry) (names []string) {
 	if e.BindVerb == "" || len(e.profile.SchedulerNames) == 0 {
 		return nil

@@ -1,6 +1,7 @@
-// Package doctor holds tests that compare what package wiring/doctor says about configuration files of kube-scheduler with what
-// kube-scheduler does with them: it loads, defaults and validates a file, and creates a scheduler with its profiles, plugins and
-// extenders. kube-scheduler runs as a library, which a test compares with the program kube-scheduler.
+// Package doctor holds tests that compare what package wiring/doctor says about configuration files
+// of kube-scheduler with what kube-scheduler does with them: it loads, defaults and validates a
+// file, and creates a scheduler with its profiles, plugins and extenders. kube-scheduler runs as a
+// library, which a test compares with the program kube-scheduler.
 //
 // # The files
 //
@@ -20,5 +21,6 @@
 //
 // Known exceptions are in a table, with the reason.
 //
-// The flag -files generates more files, -sample prints more of each kind of disagreement, and -only judges one file.
+// The flag -files generates more files, -sample prints more of each kind of disagreement, and -only
+// judges one file.
 package doctor

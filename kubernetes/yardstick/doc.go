@@ -12,6 +12,6 @@
 // The random pods have what these read, and nothing that other plugins of the default profile
 // look at, which run, too, unless a test names those that do.
 //
-// A benchmark compares what the framework needs to choose a node without Outboard's plugin, with a plugin that does nothing, and
-// with Outboard's.
+// A benchmark compares what the framework needs to choose a node without Outboard's plugin, with a
+// plugin that does nothing, and with Outboard's.
 package yardstick

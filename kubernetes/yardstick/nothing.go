@@ -12,9 +12,10 @@ import (
 	"outboard.dev/outboard/schedplugin"
 )
 
-// NewNothing returns a plugin that does nothing, which is the bound for any plugin: all nodes pass, with the same score. It has the
-// name of Outboard's plugin. With candidates in the arguments, it names that many nodes in turn, which is the bound for any plugin that
-// names nodes. It ignores all other arguments.
+// NewNothing returns a plugin that does nothing, which is the bound for any plugin: all nodes pass,
+// with the same score. It has the name of Outboard's plugin. With candidates in the arguments, it
+// names that many nodes in turn, which is the bound for any plugin that names nodes. It ignores all
+// other arguments.
 func NewNothing(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
 	var a struct{ Candidates int }
 	if raw, ok := args.(*runtime.Unknown); ok {

@@ -87,8 +87,9 @@ type cycle struct {
 	requests []amount           // in order of resource; at least one, all positive
 }
 
-// Signature implements policy.Signature: whether the pod may run on spot nodes, the values of the signals and, if the pod's share of a node
-// counts, its requests. The rest is the node's, and NormalizeScore reads only scores.
+// Signature implements policy.Signature: whether the pod may run on spot nodes, the values of the
+// signals and, if the pod's share of a node counts, its requests. The rest is the node's, and
+// NormalizeScore reads only scores.
 func (c *cycle) Signature() string {
 	text := []byte{0}
 	if c.refusal != "" {

@@ -20,7 +20,8 @@ type amount struct {
 	n        float64
 }
 
-// request returns what the pod requests, including one pod, in order of resource; all amounts are positive.
+// request returns what the pod requests, including one pod, in order of resource; all amounts are
+// positive.
 func request(pod *corev1.Pod) []amount {
 	requests := []amount{{corev1.ResourcePods, 1}}
 	for name, quantity := range resources.PodRequests(pod, resources.PodResourcesOptions{}) {

@@ -60,16 +60,18 @@ const (
 	OnDemand CapacityType = "OnDemand"
 )
 
-// maxPrice bounds the prices that are believed, as the tags of prices do, so that no product of them overflows.
+// maxPrice bounds the prices that are believed, as the tags of prices do, so that no product of
+// them overflows.
 const maxPrice = 1e9
 
 // ScoringStrategy is the cost by which nodes are compared. The lowest is best.
 type ScoringStrategy struct {
 	// Type says which cost counts: that of the part of the node that the pod takes (PodCost, the
-	// default), that of the whole node (NodeCost), or that of one unit of a resource (ResourceCost).
+	// default), that of the whole node (NodeCost), or that of one unit of a resource
+	// (ResourceCost).
 	Type ScoringStrategyType `json:"type" values:"PodCost,NodeCost,ResourceCost"`
-	// Resource is the resource whose unit cost counts: cpu, memory or an extended resource. Required
-	// for ResourceCost, and for that only.
+	// Resource is the resource whose unit cost counts: cpu, memory or an extended resource.
+	// Required for ResourceCost, and for that only.
 	Resource corev1.ResourceName `json:"resource"`
 	// SunkCost makes an empty node count with its whole price, so that nodes in use are
 	// filled first. For PodCost only. Default false.
@@ -81,8 +83,8 @@ type Source struct {
 	// Signal is the name of a signal with prices: about nodes, or with KeyLabels
 	// about keys.
 	Signal string `json:"signal" oneOf:"source"`
-	// KeyLabels are the keys of node labels whose values, joined by /, are the key
-	// of the node's price in the signal. A node without one of these labels has no price in the signal.
+	// KeyLabels are the keys of node labels whose values, joined by /, are the key of the node's
+	// price in the signal. A node without one of these labels has no price in the signal.
 	KeyLabels []string `json:"keyLabels" items:"must not be empty" form:"key"`
 	// PriceFrom is where a node declares its price, such as 0.096.
 	PriceFrom *fields.From `json:"priceFrom" oneOf:"source"`
@@ -107,8 +109,8 @@ type Row struct {
 
 // SpotConfig says which nodes are spot nodes, and which pods may run on them.
 type SpotConfig struct {
-	// NodeLabels are those of spot nodes; a node that matches one of them is a spot node. Default: the
-	// labels of Karpenter, EKS, GKE and AKS.
+	// NodeLabels are those of spot nodes; a node that matches one of them is a spot node. Default:
+	// the labels of Karpenter, EKS, GKE and AKS.
 	NodeLabels []fields.Match `json:"nodeLabels"`
 	// RiskFactor multiplies the cost of a spot node, for the work that is lost when
 	// the node is reclaimed. Default 1.

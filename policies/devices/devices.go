@@ -86,8 +86,9 @@ type cycle struct {
 	none   *policy.Reason // why a node without units does not fit
 }
 
-// Signature implements policy.Signature: how much the pod requests, and the reason for nodes without units. Everything else that Filter and
-// Score read is the node's, with its ledger, except for which pod asks: that matters only where the pod has units already.
+// Signature implements policy.Signature: how much the pod requests, and the reason for nodes
+// without units. Everything else that Filter and Score read is the node's, with its ledger, except
+// for which pod asks: that matters only where the pod has units already.
 func (c *cycle) Signature() string {
 	return strconv.FormatInt(c.want, 10) + c.none.Code
 }
@@ -197,8 +198,8 @@ func (hw *hardware) serves(ledger *snapshot.Ledger, pod types.UID) bool {
 	})
 }
 
-// Units implements policy.UnitLister. What pods hold of unknown units is subtracted from the node as a whole, so units may look freer than
-// they are.
+// Units implements policy.UnitLister. What pods hold of unknown units is subtracted from the node
+// as a whole, so units may look freer than they are.
 func (p *devices) Units(view *snapshot.View) policy.UnitList {
 	list := policy.UnitList{Resource: corev1.ResourceName(p.config.Resource), Title: p.config.Resource}
 	for n := range view.All() {

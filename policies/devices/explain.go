@@ -87,8 +87,8 @@ func (c *cycle) explainPod() []string {
 	return lines
 }
 
-// unitsOf lists the units of the node that the pod holds: by its allocation, or else by its annotation.
-// It is "" if units have no names.
+// unitsOf lists the units of the node that the pod holds: by its allocation, or else by its
+// annotation. It is "" if units have no names.
 func (p *devices) unitsOf(pod types.UID, n *snapshot.Node) string {
 	if p.config.Units == None {
 		return ""

@@ -116,8 +116,8 @@ func (p *devices) isDown(node *corev1.Node) bool {
 	return capacity > 0 && allocatable == 0 && node.Status.Allocatable != nil
 }
 
-// reported returns how much of the resource the node reports, and how much of it a pod can get: the rest is unhealthy, and it is not known
-// which units these are.
+// reported returns how much of the resource the node reports, and how much of it a pod can get: the
+// rest is unhealthy, and it is not known which units these are.
 func (p *devices) reported(node *corev1.Node) (capacity, allocatable int64) {
 	c, a := node.Status.Capacity[corev1.ResourceName(p.config.Resource)], node.Status.Allocatable[corev1.ResourceName(p.config.Resource)]
 	return c.Value(), max(0, a.Value())
@@ -244,8 +244,8 @@ func (p *devices) usageOf(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardwar
 	return u
 }
 
-// named returns the units of the node that the pod has without an allocation, without duplicates: those
-// in its annotation, or the only one if units have no names.
+// named returns the units of the node that the pod has without an allocation, without duplicates:
+// those in its annotation, or the only one if units have no names.
 func (p *devices) named(pod *corev1.Pod, hw *hardware) []int {
 	if at, ok := hw.index[undivided]; ok {
 		return []int{at}

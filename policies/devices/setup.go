@@ -11,11 +11,11 @@ import (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Resource is the extended resource that pods request. Required. For several resources, list the
-	// policy several times, each with its own name.
+	// Resource is the extended resource that pods request. Required. For several resources, list
+	// the policy several times, each with its own name.
 	Resource string `json:"resource" required:"-"`
-	// CapacityFrom is where a node declares how much of the resource it has, as a whole number. Nodes that
-	// declare nothing have what status.allocatable reports. Not for Named units.
+	// CapacityFrom is where a node declares how much of the resource it has, as a whole number.
+	// Nodes that declare nothing have what status.allocatable reports. Not for Named units.
 	CapacityFrom *fields.From `json:"capacityFrom"`
 	// Units says how the units of a node are identified: None (the default), only their
 	// number counts; Numbered, from 0; or Named, by UnitsFrom.

@@ -1,10 +1,11 @@
 // Package gpumemory is the policy GPUMemory: shares of the memory of single GPUs, in
 // the protocol of gpushare. README.md in this folder is its documentation.
 //
-// The policy has two halves. The first counts the GPUs of a node (node.go, gpushare.go) and says whether a pod fits there and
-// which GPUs the pod gets (this file, choose.go). The second, ranking.go, ranks nodes and GPUs by what the pods that usually
-// arrive can still use: it exists only with the scoring strategy LeastWaste, and also for pods without GPUs. gpus.go and
-// inspect.go show the state of the GPUs to people and tools.
+// The policy has two halves. The first counts the GPUs of a node (node.go, gpushare.go) and says
+// whether a pod fits there and which GPUs the pod gets (this file, choose.go). The second,
+// ranking.go, ranks nodes and GPUs by what the pods that usually arrive can still use: it exists
+// only with the scoring strategy LeastWaste, and also for pods without GPUs. gpus.go and inspect.go
+// show the state of the GPUs to people and tools.
 package gpumemory
 
 import (
@@ -96,8 +97,9 @@ type cycle struct {
 	request *request
 }
 
-// Signature implements policy.Signature: what the pod requests. Everything else that Filter and Score read is the node's, with its
-// ledger and its ConfigMap, except for which pod asks: that matters only where the pod has GPUs already.
+// Signature implements policy.Signature: what the pod requests. Everything else that Filter and
+// Score read is the node's, with its ledger and its ConfigMap, except for which pod asks: that
+// matters only where the pod has GPUs already.
 func (c *cycle) Signature() string { return c.request.signature() }
 
 // Filter implements policy.Filter.
@@ -115,8 +117,8 @@ func (c *cycle) Filter(n *snapshot.Node) policy.Verdict {
 	return c.policy.evaluate(c.request, n, &without)
 }
 
-// usable reports whether the pod can use its allocations in the ledger, if any: the device plugin runs, and
-// the GPUs exist, are healthy, and are large enough.
+// usable reports whether the pod can use its allocations in the ledger, if any: the device plugin
+// runs, and the GPUs exist, are healthy, and are large enough.
 func (p *gpuMemory) usable(ledger *snapshot.Ledger, uid types.UID, n *snapshot.Node) bool {
 	hw, ill := p.hardware.Of(n), unhealthy(n)
 	return hw.problem == nil && allocations.Serves(ledger, uid, func(unit string) int64 {

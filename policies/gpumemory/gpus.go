@@ -14,7 +14,8 @@ type GPU struct {
 	// Capacity is 0 if the node does not have the GPU, or no longer has it, and a pod still holds
 	// some of it.
 	Capacity int64 `json:"capacity"`
-	// Used may exceed Capacity, because hardware was replaced or another tool has overcommitted the GPU.
+	// Used may exceed Capacity, because hardware was replaced or another tool has overcommitted the
+	// GPU.
 	Used int64 `json:"used"`
 	// Reserved is the part of Used that is not in use yet: of pods that are not bound, or to which
 	// the device plugin has not given the GPU.
@@ -55,8 +56,9 @@ func gpusOf(n *snapshot.Node, hw *hardware) []GPU {
 	return all
 }
 
-// unannotated returns the pods of the node that request GPUs, and of which neither an allocation nor an annotation says which GPUs they
-// have, in order of namespace and name. They count on no GPU. Their Amount is the memory that they request, or 0 for whole GPUs.
+// unannotated returns the pods of the node that request GPUs, and of which neither an allocation
+// nor an annotation says which GPUs they have, in order of namespace and name. They count on no
+// GPU. Their Amount is the memory that they request, or 0 for whole GPUs.
 func unannotated(n *snapshot.Node, hw *hardware) []GPUPod {
 	_, unallocated := allocations.On(n, n.Ledger(memoryResource))
 	var pods []GPUPod

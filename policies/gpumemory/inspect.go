@@ -20,12 +20,14 @@ type Report struct {
 // NodeReport lists every GPU of one node.
 type NodeReport struct {
 	Name string `json:"name"`
-	// Problem is the code of the reason for which no pod gets any of the GPUs, and Reported what the node reports; "" if there is none.
+	// Problem is the code of the reason for which no pod gets any of the GPUs, and Reported what
+	// the node reports; "" if there is none.
 	Problem  string `json:"problem,omitempty"`
 	Reported string `json:"reported,omitempty"`
 	GPUs     []GPU  `json:"gpus"`
-	// Unannotated are the pods of which nothing says which GPUs they have, in order of namespace and name. They count on no GPU.
-	// Their Amount is the memory that they request, or 0 for whole GPUs.
+	// Unannotated are the pods of which nothing says which GPUs they have, in order of namespace
+	// and name. They count on no GPU. Their Amount is the memory that they request, or 0 for whole
+	// GPUs.
 	Unannotated []GPUPod `json:"unannotated,omitempty"`
 }
 

@@ -18,7 +18,8 @@ const (
 	maxGPUs = snapshot.MaxLedgerUnits
 	// everyGPU is the index of an unknown GPU: a part of it counts on each.
 	everyGPU = -1
-	// anyGPU is the index of an unknown GPU that a pod holds whole: holdings replaces it with one that no other pod holds.
+	// anyGPU is the index of an unknown GPU that a pod holds whole: holdings replaces it with one
+	// that no other pod holds.
 	anyGPU = -2
 )
 
@@ -82,7 +83,8 @@ func sizesOf(node *corev1.Node, c *Config, memory int64) (sizes []int64, wrong s
 	return slices.Repeat([]int64{memory / count}, int(count)), ""
 }
 
-// implausible returns which unit a size is probably in that no GPU has in this unit, or "". A GPU that is not used may have size 0.
+// implausible returns which unit a size is probably in that no GPU has in this unit, or "". A GPU
+// that is not used may have size 0.
 func (u Unit) implausible(size int64) (hint string) {
 	switch {
 	case u == MiB && size > 0 && size < 512:
@@ -194,9 +196,9 @@ type holding struct {
 	unserved bool  // the device plugin has not given it to the pod yet
 }
 
-// holdings lists what pods hold: by the allocations in the ledger, which may be nil, and for other pods
-// by their annotations. A pod holds no more whole GPUs than it requests, whatever its annotations
-// say: if they do not name them, it holds GPUs that no other pod does.
+// holdings lists what pods hold: by the allocations in the ledger, which may be nil, and for other
+// pods by their annotations. A pod holds no more whole GPUs than it requests, whatever its
+// annotations say: if they do not name them, it holds GPUs that no other pod does.
 func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding {
 	allocated, unallocated := allocations.On(n, ledger)
 	all := make([]holding, 0, len(n.Pods))
@@ -227,7 +229,8 @@ func holdings(n *snapshot.Node, ledger *snapshot.Ledger, hw *hardware) []holding
 	return all
 }
 
-// waits reports whether the device plugin has not given the pod on the node yet what it has allocated. The entry of the ledger may be nil.
+// waits reports whether the device plugin has not given the pod on the node yet what it has
+// allocated. The entry of the ledger may be nil.
 func waits(pod *podState, entry *snapshot.LedgerPod) bool {
 	// The allocation of a pod may be known before its annotations.
 	if !pod.marked && entry != nil {

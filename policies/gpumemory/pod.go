@@ -18,7 +18,8 @@ type podState struct {
 	holder        allocations.Holder
 }
 
-// podStates are those of the pods on each node: of the many pods on a node that a pod has come to, only that one is read.
+// podStates are those of the pods on each node: of the many pods on a node that a pod has come to,
+// only that one is read.
 var podStates = snapshot.NewPodFact(func(pod *corev1.Pod) podState {
 	s := podState{holder: allocations.HolderOf(pod)}
 	if s.memory, s.count = requested(pod); s.memory > 0 {

@@ -11,9 +11,10 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// This file is the second half of the policy: the scores, and the choice of a GPU, by a strategy that compares all nodes
-// (scoringStrategy.type: LeastWaste). It describes nodes and pods for the strategy in internal/placement/strategy, which has
-// the arithmetic, and uses its ranking. Whether a pod fits does not depend on it.
+// This file is the second half of the policy: the scores, and the choice of a GPU, by a strategy
+// that compares all nodes (scoringStrategy.type: LeastWaste). It describes nodes and pods for the
+// strategy in internal/placement/strategy, which has the arithmetic, and uses its ranking. Whether
+// a pod fits does not depend on it.
 
 // ranking is the Cycle of a pod without GPUs where nodes are ranked by a strategy.
 type ranking struct {
@@ -28,7 +29,8 @@ type rankingCycle struct {
 	ranking
 }
 
-// Signature implements policy.Signature. It need not cover the scores, which ScoreRows computes for each View, and there are no verdicts.
+// Signature implements policy.Signature. It need not cover the scores, which ScoreRows computes for
+// each View, and there are no verdicts.
 func (r *ranking) Signature() string { return "" }
 
 // Signature implements policy.Signature: that of the verdicts.

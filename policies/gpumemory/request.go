@@ -21,7 +21,8 @@ type request struct {
 	models  []string       // permitted models, in order; empty: any
 }
 
-// signature is the same for requests that get the same verdicts and amounts: gpus and share determine each other for the same memory.
+// signature is the same for requests that get the same verdicts and amounts: gpus and share
+// determine each other for the same memory.
 func (r *request) signature() string {
 	text := binary.AppendVarint(nil, r.memory)
 	text = binary.AppendVarint(text, r.gpus)
@@ -83,8 +84,8 @@ func (p *gpuMemory) request(pod *corev1.Pod) *request {
 	return r
 }
 
-// models returns the models that the pod permits, in order and without duplicates: an annotation has room for
-// thousands.
+// models returns the models that the pod permits, in order and without duplicates: an annotation
+// has room for thousands.
 func (p *gpuMemory) models(pod *corev1.Pod) []string {
 	var models []string
 	for model := range fields.List(pod.Annotations[p.config.ModelAnnotation], ",") {
@@ -96,7 +97,8 @@ func (p *gpuMemory) models(pod *corev1.Pod) []string {
 	return slices.Compact(models)
 }
 
-// requested returns what the pod's containers request. Init containers do not count, as in gpushare.
+// requested returns what the pod's containers request. Init containers do not count, as in
+// gpushare.
 func requested(pod *corev1.Pod) (memory, count int64) {
 	for i := range pod.Spec.Containers {
 		memory = snapshot.AddAmounts(memory, limit(&pod.Spec.Containers[i], memoryResource))

@@ -13,9 +13,9 @@ import (
 // Config is the configuration of the policy.
 type Config struct {
 	// Unit is the unit in which the device plugin counts memory (its flag --memory-unit): GiB (the
-	// default) or MiB. The numbers are the plugin's: reasons, explanations and outboard gpus print the
-	// unit beside them. A node with a size that no GPU has in this unit is InvalidGPUs: its plugin
-	// counts in the other one.
+	// default) or MiB. The numbers are the plugin's: reasons, explanations and outboard gpus print
+	// the unit beside them. A node with a size that no GPU has in this unit is InvalidGPUs: its
+	// plugin counts in the other one.
 	Unit Unit `json:"unit" values:"GiB,MiB"`
 	// GPUSelection says which GPU of a node a pod gets: BinPack (the default), the one with
 	// the least free memory that is enough, or Spread, the one with the most. Of equal
@@ -26,16 +26,17 @@ type Config struct {
 	// SizesFrom is where a node declares the memory of each GPU in order of index: "16,16,32" in an
 	// annotation, "16_16_32" in a label. Nodes that declare nothing have GPUs of one size.
 	SizesFrom *fields.From `json:"sizesFrom"`
-	// ModelLabel is the key of the node label that names the model of its GPUs. On nodes of gpushare, the
-	// label may be aliyun.accelerator/nvidia_name.
+	// ModelLabel is the key of the node label that names the model of its GPUs. On nodes of
+	// gpushare, the label may be aliyun.accelerator/nvidia_name.
 	ModelLabel string `json:"modelLabel" required:"must not be empty" form:"key"`
 	// ModelAnnotation is the key of a pod annotation with the GPU models that the pod allows,
-	// separated by commas, spelled as in the label. Pods without it, or with an empty one, allow any.
+	// separated by commas, spelled as in the label. Pods without it, or with an empty one, allow
+	// any.
 	ModelAnnotation string `json:"modelAnnotation" required:"must not be empty" form:"key"`
-	// MultiGPU says that the device plugin supports shares of several GPUs for one pod: pods that request
-	// them get an equal share of each GPU, and all pods get the annotation
-	// scheduler.framework.gpushare.allocation with the shares of each container. The gpushare device
-	// plugin does not.
+	// MultiGPU says that the device plugin supports shares of several GPUs for one pod: pods that
+	// request them get an equal share of each GPU, and all pods get the annotation
+	// scheduler.framework.gpushare.allocation with the shares of each container. The gpushare
+	// device plugin does not.
 	MultiGPU bool `json:"multiGPU"`
 	// MultiContainer says that the device plugin supports pods in which several containers
 	// request GPU memory. The gpushare device plugin does not.

@@ -102,7 +102,8 @@ func (p *hardwareHealth) Prepare(_ context.Context, pod *corev1.Pod, view *snaps
 	return both{scoring{c}}, nil
 }
 
-// filtering, scoring and both are cycles of policies that reject nodes, lower their scores, or do both.
+// filtering, scoring and both are cycles of policies that reject nodes, lower their scores, or do
+// both.
 type (
 	filtering struct{ *cycle }
 	scoring   struct{ *cycle }
@@ -148,8 +149,8 @@ func (r *appliedRule) evaluate(n *snapshot.Node, objects []bool) state {
 	return healthy
 }
 
-// Signature implements policy.Signature: the rules that apply to the pod, and the values of their signals. Of the pod, nothing else is read,
-// and everything else is the Node object's.
+// Signature implements policy.Signature: the rules that apply to the pod, and the values of their
+// signals. Of the pod, nothing else is read, and everything else is the Node object's.
 func (c *cycle) Signature() string {
 	text := make([]byte, 0, 4*len(c.rules))
 	for i := range c.rules {

@@ -20,8 +20,8 @@ const maxRules = 100
 type Config struct {
 	// Rules say which hardware is degraded, 1..100. All rules that match a node count.
 	Rules []Rule `json:"rules" required:"says what degraded hardware is"`
-	// TolerationAnnotation is the key of the pod annotation with the names of the rules that the pod
-	// tolerates, separated by commas; * is all. Without it (the default), pods tolerate none.
+	// TolerationAnnotation is the key of the pod annotation with the names of the rules that the
+	// pod tolerates, separated by commas; * is all. Without it (the default), pods tolerate none.
 	TolerationAnnotation string `json:"tolerationAnnotation" form:"key"`
 	// WhenStale says what happens to a node for which the signal of a rule is missing or
 	// stale: Neutral (the default) or Reject.

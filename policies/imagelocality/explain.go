@@ -13,8 +13,8 @@ import (
 // maxListed is how many images are listed one by one.
 const maxListed = 16
 
-// Explain implements policy.Explainer: it lists which of the pod's images the node has, with the size that the node reports, and
-// which it has to pull.
+// Explain implements policy.Explainer: it lists which of the pod's images the node has, with the
+// size that the node reports, and which it has to pull.
 func (c *cycle) Explain(n *snapshot.Node) []string {
 	if n == nil {
 		return nil
@@ -52,7 +52,8 @@ func (p *imageLocality) sizes(n *corev1.Node) map[image]int64 {
 	return sizes
 }
 
-// printable returns the name, quoted if it would not be one line of text: the API server accepts any name in a pod.
+// printable returns the name, quoted if it would not be one line of text: the API server accepts
+// any name in a pod.
 func printable(name string) string {
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
 		return quoted

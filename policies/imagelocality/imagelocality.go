@@ -104,7 +104,8 @@ type cycle struct {
 	policy *imageLocality
 	wanted []wantedImage // not empty
 	total  uint64        // the sum of their weights, not 0
-	// weights are those of wanted, by name, because a pod may have thousands of containers. Nil if it has few images.
+	// weights are those of wanted, by name, because a pod may have thousands of containers. Nil if
+	// it has few images.
 	weights map[image]uint64
 }
 

@@ -13,9 +13,10 @@ import (
 // sizes count as this.
 const maxSize = 1 << 40
 
-// image is the hash of a normalized image name. Nodes have a hundred names each, which often differ: hashes take a
-// third of the memory of a map, and the garbage collector does not scan them. Different names practically never have
-// the same hash, and an attacker cannot find such names, because the seed is random.
+// image is the hash of a normalized image name. Nodes have a hundred names each, which often
+// differ: hashes take a third of the memory of a map, and the garbage collector does not scan them.
+// Different names practically never have the same hash, and an attacker cannot find such names,
+// because the seed is random.
 type image uint64
 
 func (p *imageLocality) image(name string) image {
@@ -56,8 +57,8 @@ func (p *imageLocality) imagesOf(n *corev1.Node) images {
 	return on
 }
 
-// find returns the index of the image, or -1. Hashes are evenly distributed, so the search starts near the expected
-// index.
+// find returns the index of the image, or -1. Hashes are evenly distributed, so the search starts
+// near the expected index.
 func (on *images) find(name image) int {
 	at, _ := bits.Mul64(uint64(name), uint64(len(on.names)))
 	i := int(at)

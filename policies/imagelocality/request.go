@@ -12,8 +12,8 @@ type wantedImage struct {
 	weight uint64
 }
 
-// request returns the images that must be on a node before all containers of the pod can start, of containers and of volumes,
-// without duplicates and with weight 1.
+// request returns the images that must be on a node before all containers of the pod can start, of
+// containers and of volumes, without duplicates and with weight 1.
 func (p *imageLocality) request(pod *corev1.Pod) []wantedImage {
 	names := make([]string, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	add := func(name string) {

@@ -79,8 +79,9 @@ func (p *licenses) read(f *feature, signal *snapshot.Signal, s *floatingSeats) {
 // whole converts a number of seats in a signal.
 func whole(n float64) int64 { return int64(min(maxSeats, max(0, n))) }
 
-// holders counts each pod once: with its allocation if it has one, and otherwise with what it requests,
-// up to the limit of its namespace, because every user who creates pods sets their requests.
+// holders counts each pod once: with its allocation if it has one, and otherwise with what it
+// requests, up to the limit of its namespace, because every user who creates pods sets their
+// requests.
 func (p *licenses) holders(f *feature, view *snapshot.View, ledger *snapshot.Ledger, own types.UID) []holder {
 	var all, bound []holder
 	entries := map[types.UID]*snapshot.LedgerPod{own: nil} // of pods that are not counted again

@@ -122,9 +122,10 @@ type signed struct {
 // Signature implements policy.Signature.
 func (s *signed) Signature() string { return s.signature }
 
-// sign returns a signature: what the pod needs, and the verdicts about floating seats, which are the same for all nodes. ok is false if too
-// few of these are free: then it matters which pods hold them where. The rest is the node's, with its ledger, except for which pod asks:
-// that matters only where the pod has seats already.
+// sign returns a signature: what the pod needs, and the verdicts about floating seats, which are
+// the same for all nodes. ok is false if too few of these are free: then it matters which pods hold
+// them where. The rest is the node's, with its ledger, except for which pod asks: that matters only
+// where the pod has seats already.
 func (c *cycle) sign() (signature string, ok bool) {
 	var text []byte
 	for i := range c.needs {
@@ -258,12 +259,13 @@ func (p *licenses) Reserve(ask policy.ReserveRequest) (policy.Allocation, policy
 	}
 	others, ledger := allocations.Others(ask)
 	l := p.nodeSeatsOf(need.feature, others, ledger)
-	// The seats of pods without an allocation are not in the ledger, so they are not in its capacity either.
+	// The seats of pods without an allocation are not in the ledger, so they are not in its
+	// capacity either.
 	return allocation(ask.Ledger, l.free(), need.seats, l.evaluate(need.seats))
 }
 
-// allocation returns an allocation of seats if the verdict permits it: then enough are free. The capacity is
-// the sum of the allocations and the free seats.
+// allocation returns an allocation of seats if the verdict permits it: then enough are free. The
+// capacity is the sum of the allocations and the free seats.
 func allocation(l *snapshot.Ledger, free, seats int64, verdict policy.Verdict) (policy.Allocation, policy.Verdict) {
 	if !verdict.Fits() {
 		return policy.Allocation{}, verdict

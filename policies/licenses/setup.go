@@ -21,12 +21,12 @@ const (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// RequestAnnotation is the key of the pod annotation that requests seats: "matlab=1,simulink=2".
-	// Default outboard.dev/licenses.
+	// RequestAnnotation is the key of the pod annotation that requests seats:
+	// "matlab=1,simulink=2". Default outboard.dev/licenses.
 	RequestAnnotation string `json:"requestAnnotation" required:"must not be empty" form:"key"`
 	// WhenStale says what happens when the numbers of a server are stale: with Neutral (the
-	// default) the last ones count, or else the seats of the feature; with Reject no pod gets a floating
-	// seat.
+	// default) the last ones count, or else the seats of the feature; with Reject no pod gets a
+	// floating seat.
 	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 	// Features are what pods can request. At least one.
 	Features []Feature `json:"features" required:"says what pods can request"`
@@ -50,7 +50,8 @@ type Feature struct {
 	// MaxPerNamespace is how many floating seats the pods of one namespace may have
 	// together. Default: no limit.
 	MaxPerNamespace *int64 `json:"maxPerNamespace" limits:"0..1000000000"`
-	// NodeLabel is a label of the nodes that have the feature. Without it (the default), all nodes have the feature.
+	// NodeLabel is a label of the nodes that have the feature. Without it (the default), all nodes
+	// have the feature.
 	NodeLabel *fields.Match `json:"nodeLabel"`
 	// SeatsPerNode is how many node-locked seats each of these nodes has.
 	SeatsPerNode *int64 `json:"seatsPerNode" limits:"0..1000000000"`
@@ -58,8 +59,8 @@ type Feature struct {
 
 // Server is a signal about a feature.
 type Server struct {
-	// Signal is the name of the signal. Its keys are FEATURE/total, which may be missing if the feature has
-	// seats, and FEATURE/used. Required.
+	// Signal is the name of the signal. Its keys are FEATURE/total, which may be missing if the
+	// feature has seats, and FEATURE/used. Required.
 	Signal string `json:"signal" required:"names a signal"`
 	// Feature is the server's name of the feature; "" is the name that pods use.
 	Feature string `json:"feature"`
@@ -67,9 +68,9 @@ type Server struct {
 	// out. Leave it false (the default) if you do not know: then a seat may count twice, but is
 	// never allocated twice.
 	UsedIncludesPods bool `json:"usedIncludesPods"`
-	// CheckoutDelay is how long after its allocation a pod is certainly in the number of the server:
-	// the time to pull images, to start, to check out, and, for a file, until it is written again. A
-	// longer delay is safer. Needs UsedIncludesPods. Default 5m.
+	// CheckoutDelay is how long after its allocation a pod is certainly in the number of the
+	// server: the time to pull images, to start, to check out, and, for a file, until it is written
+	// again. A longer delay is safer. Needs UsedIncludesPods. Default 5m.
 	CheckoutDelay *metav1.Duration `json:"checkoutDelay" limits:"1s..24h"`
 }
 

@@ -6,7 +6,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// Explain implements policy.Explainer: it says how many matching pods the node has, and which limit it has from where.
+// Explain implements policy.Explainer: it says how many matching pods the node has, and which limit
+// it has from where.
 func (c *cycle) Explain(n *snapshot.Node) []string {
 	if n == nil {
 		return nil

@@ -30,7 +30,8 @@ type remoteClusters struct {
 	remote    atomic.Pointer[remoteNodes] // of the latest View
 }
 
-// remoteNodes are the rows of the nodes that represent clusters. They depend on the Node objects alone.
+// remoteNodes are the rows of the nodes that represent clusters. They depend on the Node objects
+// alone.
 type remoteNodes struct {
 	objects *snapshot.NodeObjects
 	rows    []int
@@ -68,7 +69,8 @@ func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{Signals: signals}
 }
 
-// Prepare implements policy.Policy. It reads every node that represents a cluster, because pods on any of them count.
+// Prepare implements policy.Policy. It reads every node that represents a cluster, because pods on
+// any of them count.
 func (p *remoteClusters) Prepare(_ context.Context, pod *corev1.Pod, view *snapshot.View) (policy.Cycle, error) {
 	c := &cycle{policy: p, requests: request(pod), states: make([]clusterState, len(p.config.Clusters))}
 	for i := range c.states {

@@ -30,8 +30,8 @@ type Config struct {
 
 // ScoringStrategy says which clusters are better.
 type ScoringStrategy struct {
-	// Type is BinPack, which prefers clusters with less free, or Spread (the default), which prefers
-	// those with more.
+	// Type is BinPack, which prefers clusters with less free, or Spread (the default), which
+	// prefers those with more.
 	Type policy.ScoringStrategyType `json:"type" values:"BinPack,Spread"`
 	// LocalScore is the score of local nodes, 0..100. Default 100: pods go to other clusters
 	// only if they fit on no local node.
@@ -47,11 +47,11 @@ const (
 type Cluster struct {
 	// Name is a value of the label. Required, and unique.
 	Name string `json:"name" required:"must be the value of the label"`
-	// Signal is the name of the signal with the free resources of the cluster. The signal is about keys.
-	// Required, and unique.
+	// Signal is the name of the signal with the free resources of the cluster. The signal is about
+	// keys. Required, and unique.
 	Signal string `json:"signal" required:"says what the cluster has left"`
-	// Weight is how much the cluster is preferred to others, 0..100. With 0 the nodes that represent it
-	// score 0. Default 1.
+	// Weight is how much the cluster is preferred to others, 0..100. With 0 the nodes that
+	// represent it score 0. Default 1.
 	Weight *int32 `json:"weight" limits:"0..100"`
 }
 

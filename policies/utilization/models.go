@@ -5,7 +5,8 @@ import "math"
 // rounding absorbs what arithmetic adds to a fraction: 0.3+0.1 is not more than 0.4.
 const rounding = 1e-9
 
-// leastDeviation is the deviation below which the Beta distribution counts as a step: a thousandth of a node.
+// leastDeviation is the deviation below which the Beta distribution counts as a step: a thousandth
+// of a node.
 const leastDeviation = 0.001
 
 // score returns how good a node with this load is for the pod, 0..100. All strategies but one are

@@ -29,9 +29,9 @@ func (p *utilization) boundPodsOf(n *snapshot.Node) boundPods {
 	return all
 }
 
-// unmeasured returns what pods use that a mean over the window before the time does not include, and
-// how many pods that is: pods bound since count as a whole, and of those bound in the window, the
-// part of the window before they were bound.
+// unmeasured returns what pods use that a mean over the window before the time does not include,
+// and how many pods that is: pods bound since count as a whole, and of those bound in the window,
+// the part of the window before they were bound.
 func (b *boundPods) unmeasured(k kind, at time.Time, window time.Duration) (uses float64, pods int) {
 	whole, begin := b.Since(at), at.Add(-window)
 	uses = b.uses[whole][k]

@@ -15,8 +15,8 @@ import (
 
 // Config is the configuration of the policy. Percentages are whole numbers.
 type Config struct {
-	// CPU says how much of their CPUs nodes use. Without it, the CPUs do not matter. At least one of
-	// CPU and Memory is required.
+	// CPU says how much of their CPUs nodes use. Without it, the CPUs do not matter. At least one
+	// of CPU and Memory is required.
 	CPU *Use `json:"cpu"`
 	// Memory says how much of their memory nodes use. Without it, the memory does not matter.
 	Memory *Use `json:"memory"`
@@ -64,7 +64,8 @@ func (t ScoringStrategyType) needsDeviation() bool {
 	return t == LoadVariationRisk || t == RiskOfOverload
 }
 
-// ScoringStrategy is how utilization becomes a score. RiskOfOverload filters, too. Each parameter belongs to one type.
+// ScoringStrategy is how utilization becomes a score. RiskOfOverload filters, too. Each parameter
+// belongs to one type.
 type ScoringStrategy struct {
 	// Type is LeastUsed (the default), TargetLoadPacking, LoadVariationRisk or RiskOfOverload.
 	Type ScoringStrategyType `json:"type" values:"LeastUsed,TargetLoadPacking,LoadVariationRisk,RiskOfOverload"`
@@ -91,8 +92,9 @@ type Use struct {
 	// Unit is the unit of all signals here: Fraction or Percent of what is allocatable, or
 	// Absolute, in cores or bytes. Required.
 	Unit Unit `json:"unit" required:"Fraction, Percent, or Absolute (cores or bytes)" values:"Fraction,Percent,Absolute"`
-	// Window is the time over which the signal is a mean, such as 5m for a rate over [5m]. In a mean,
-	// the use of a new pod rises in proportion to time. Default 0s: the signal is the current use.
+	// Window is the time over which the signal is a mean, such as 5m for a rate over [5m]. In a
+	// mean, the use of a new pod rises in proportion to time. Default 0s: the signal is the current
+	// use.
 	Window metav1.Duration `json:"window" limits:"0s..168h"`
 	// DeviationSignal is the name of a signal with the standard deviation of what each node uses.
 	// Required for LoadVariationRisk and RiskOfOverload, and for these only.
@@ -110,8 +112,8 @@ type Prediction struct {
 	// CPU is the predicted use of CPUs of a container with neither a limit nor a request for them.
 	// Default 1.
 	CPU *resource.Quantity `json:"cpu"`
-	// Memory is the predicted use of memory of a container with neither a limit nor a request for it.
-	// Default 200Mi.
+	// Memory is the predicted use of memory of a container with neither a limit nor a request for
+	// it. Default 200Mi.
 	Memory *resource.Quantity `json:"memory"`
 }
 

@@ -147,8 +147,8 @@ func (c *cycle) load(r *reading, n *snapshot.Node) (l load, ok bool) {
 	return l, true
 }
 
-// isOn reports whether the pod is on the node, where it counts already. Only explanations of a pod that is on its node
-// need this.
+// isOn reports whether the pod is on the node, where it counts already. Only explanations of a pod
+// that is on its node need this.
 func (c *cycle) isOn(n *snapshot.Node) bool {
 	if c.pod.Spec.NodeName == "" {
 		return false
@@ -170,8 +170,8 @@ func (r *reading) fraction(number, capacity float64) float64 {
 	return max(0, min(number, maxFraction))
 }
 
-// Signature implements policy.Signature: what the pod will use, and the values of the signals. The rest is the node's. Which pod asks
-// matters only on the node where the pod is.
+// Signature implements policy.Signature: what the pod will use, and the values of the signals. The
+// rest is the node's. Which pod asks matters only on the node where the pod is.
 func (c *cycle) Signature() string {
 	var text []byte
 	for _, n := range c.needs {
@@ -202,8 +202,8 @@ func (c filtering) Filter(n *snapshot.Node) policy.Verdict {
 	return policy.Verdict{}
 }
 
-// evaluate returns the verdict on whether the load is within bounds. Removing pods changes the measurement too
-// late for this pod: only evicting pods that are not measured yet helps.
+// evaluate returns the verdict on whether the load is within bounds. Removing pods changes the
+// measurement too late for this pod: only evicting pods that are not measured yet helps.
 func (c *cycle) evaluate(r *reading, l load) policy.Verdict {
 	measured := l
 	measured.unmeasuredUse = 0

@@ -1,6 +1,7 @@
-// Package allocations counts which pods hold which units of a node, for policies that allocate countable resources. A pod
-// with allocations in the ledger holds what the ledger says. Any other pod on the node holds what its annotations or
-// requests say, as the policy reads them. A pod that is being bound is not counted against itself.
+// Package allocations counts which pods hold which units of a node, for policies that allocate
+// countable resources. A pod with allocations in the ledger holds what the ledger says. Any other
+// pod on the node holds what its annotations or requests say, as the policy reads them. A pod that
+// is being bound is not counted against itself.
 package allocations
 
 import (
@@ -14,7 +15,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// MaxCapacity bounds a unit, so that neither the sum over the units of a node overflows, nor a hundred times that.
+// MaxCapacity bounds a unit, so that neither the sum over the units of a node overflows, nor a
+// hundred times that.
 const MaxCapacity = 1 << 50
 
 // AllocatedPod is a pod with allocations in a ledger.
@@ -35,8 +37,8 @@ type Allocated struct {
 	Amount int64
 }
 
-// On returns what pods hold of the node by their allocations in the ledger, which may be nil, in the
-// order of the ledger, and the indices of the other pods on the node. No pod is in both.
+// On returns what pods hold of the node by their allocations in the ledger, which may be nil, in
+// the order of the ledger, and the indices of the other pods on the node. No pod is in both.
 func On(n *snapshot.Node, ledger *snapshot.Ledger) (allocated []Allocated, unallocated []int) {
 	var pods map[types.UID]*AllocatedPod
 	if ledger != nil {
@@ -71,8 +73,8 @@ func On(n *snapshot.Node, ledger *snapshot.Ledger) (allocated []Allocated, unall
 	return allocated, unallocated
 }
 
-// Of yields the units on which the pod has allocations, and the amounts. It yields nothing if the ledger is nil or does not
-// list the pod.
+// Of yields the units on which the pod has allocations, and the amounts. It yields nothing if the
+// ledger is nil or does not list the pod.
 func Of(ledger *snapshot.Ledger, pod types.UID) iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		if ledger.Pod(pod) == nil {
@@ -87,8 +89,8 @@ func Of(ledger *snapshot.Ledger, pod types.UID) iter.Seq2[string, int64] {
 	}
 }
 
-// Serves reports whether the units have what the pod has allocated of them in the ledger, if anything.
-// capacity returns that of a unit, and 0 for one that cannot be used.
+// Serves reports whether the units have what the pod has allocated of them in the ledger, if
+// anything. capacity returns that of a unit, and 0 for one that cannot be used.
 func Serves(ledger *snapshot.Ledger, pod types.UID, capacity func(unit string) int64) bool {
 	for unit, amount := range Of(ledger, pod) {
 		if amount > capacity(unit) {
@@ -105,8 +107,9 @@ func Others(ask policy.ReserveRequest) (*snapshot.Node, *snapshot.Ledger) {
 	return ask.Node.Without(func(pod *corev1.Pod) bool { return own(pod.UID) }), ask.Ledger.Without(own)
 }
 
-// Without returns a copy of the ledger without the allocations of the pod. A Filter computes the usage of a node with the copy if the pod
-// cannot use what it has allocated there: the allocation will be released. This is rare enough to compute the usage again.
+// Without returns a copy of the ledger without the allocations of the pod. A Filter computes the
+// usage of a node with the copy if the pod cannot use what it has allocated there: the allocation
+// will be released. This is rare enough to compute the usage again.
 func Without(ledger *snapshot.Ledger, pod types.UID) *snapshot.Ledger {
 	return ledger.Without(func(uid types.UID) bool { return uid == pod })
 }

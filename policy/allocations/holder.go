@@ -22,7 +22,8 @@ type Holder struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
-	// TerminatingUntil is when the grace period of the pod ends, if it is terminating; nil otherwise.
+	// TerminatingUntil is when the grace period of the pod ends, if it is terminating; nil
+	// otherwise.
 	TerminatingUntil *metav1.Time `json:"terminatingUntil,omitempty"`
 }
 
@@ -45,7 +46,8 @@ type Held struct {
 	Amount int64
 }
 
-// String returns the pod, the amount and when the pod ends: "ml/train (40, terminating until 2026-01-01T12:00:30Z)".
+// String returns the pod, the amount and when the pod ends: "ml/train (40, terminating until
+// 2026-01-01T12:00:30Z)".
 func (h Held) String() string { return h.text(true) }
 
 func (h *Held) text(amount bool) string {
@@ -72,8 +74,9 @@ func Sum(held []Held) (sum int64) {
 	return sum
 }
 
-// List returns the pods for an explanation: "ml/train (40), ml/eval (4), and 3 more". The pods that hold most come first,
-// and of equal ones the first by name. If all hold 1, the text has no amounts.
+// List returns the pods for an explanation: "ml/train (40), ml/eval (4), and 3 more". The pods that
+// hold most come first, and of equal ones the first by name. If all hold 1, the text has no
+// amounts.
 func List(held []Held) string {
 	sorted := slices.SortedFunc(slices.Values(held), func(a, b Held) int {
 		return cmp.Or(cmp.Compare(b.Amount, a.Amount), cmp.Compare(a.name(), b.name()))

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Check requires what the tags of the fields of a configuration say, also of those inside. The configuration is a struct or a pointer
-// to one, and at its path, which may be nil.
+// Check requires what the tags of the fields of a configuration say, also of those inside. The
+// configuration is a struct or a pointer to one, and at its path, which may be nil.
 //
 //	Max  int32 `json:"max" limits:"1..110"`     // a number from 1 to 110
 //	Size int32 `json:"size" limits:"1.."`       // at least 1
@@ -32,8 +32,9 @@ import (
 //	Label *Key `json:"label" oneOf:"source"`                 // exactly one field of the struct with this tag is set
 //	Above *float64 `json:"above" oneOf:"threshold?"`         // at most one
 //
-// The form and items of a list are those of each item. With required:"-", the caller reports that the field is empty. The JSON Schema of configuration files has
-// the same rules, except the length of a key's prefix.
+// The form and items of a list are those of each item. With required:"-", the caller reports that
+// the field is empty. The JSON Schema of configuration files has the same rules, except the length
+// of a key's prefix.
 func Check(at *field.Path, config any) field.ErrorList { return check(at, reflect.ValueOf(config)) }
 
 func check(at *field.Path, v reflect.Value) (errs field.ErrorList) {
@@ -114,8 +115,8 @@ func blank(v reflect.Value) bool {
 	return unset(v) || v.Kind() == reflect.String && strings.TrimSpace(v.String()) == ""
 }
 
-// Pattern returns the regular expression of the texts with a form, the value of the tag; "" if there is none. It is wider than the form
-// where that limits the length of the prefix of a key.
+// Pattern returns the regular expression of the texts with a form, the value of the tag; "" if
+// there is none. It is wider than the form where that limits the length of the prefix of a key.
 func Pattern(form string) string {
 	const (
 		subdomain = `[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*`
@@ -137,7 +138,8 @@ func unset(v reflect.Value) bool {
 	return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
 
-// Missing reports whether a file must set the field, because its tags do not allow the value that it has otherwise.
+// Missing reports whether a file must set the field, because its tags do not allow the value that
+// it has otherwise.
 func Missing(f reflect.StructField, v reflect.Value) bool {
 	_, required := f.Tag.Lookup("required")
 	return required && unset(v) || len(checkField(nil, f, v)) > 0
@@ -256,7 +258,8 @@ func (l *Limits) Rule() string {
 	return fmt.Sprintf("must be between %s and %s", l.text[0], l.text[1])
 }
 
-// ValuesOf returns the values in the tag of a field with a string, and whether it may be empty; nil if any string is allowed.
+// ValuesOf returns the values in the tag of a field with a string, and whether it may be empty; nil
+// if any string is allowed.
 func ValuesOf(f reflect.StructField) (values []string, empty bool) {
 	tag, ok := f.Tag.Lookup("values")
 	if !ok {

@@ -18,7 +18,8 @@ func Valid(at *field.Path, value string, rule func(string) []string) field.Error
 	return errs
 }
 
-// Key requires a valid key of a label or annotation, or "". Names of resources and of conditions have the same form.
+// Key requires a valid key of a label or annotation, or "". Names of resources and of conditions
+// have the same form.
 func Key(at *field.Path, key string) field.ErrorList {
 	if key == "" {
 		return nil

@@ -28,8 +28,8 @@ func (f *From) Of(object metav1.Object) (text string, declared bool) {
 	return text, declared
 }
 
-// Items returns the items of a list that an object declares, as List does. Commas separate them in an annotation, and underscores in a
-// label, in which Kubernetes allows no commas.
+// Items returns the items of a list that an object declares, as List does. Commas separate them in
+// an annotation, and underscores in a label, in which Kubernetes allows no commas.
 func (f *From) Items(text string) iter.Seq[string] {
 	if f.Annotation != "" {
 		return List(text, ",")

@@ -6,8 +6,9 @@ import (
 )
 
 // Nearest returns the known name that is most similar to name: with the fewest letters added,
-// dropped, changed or swapped with their neighbor, ignoring case; the first of several. If all differ in more than two letters, the
-// longest that begins with name or with which name begins comes first, such as max for maximum. Nearest returns "" if none is similar.
+// dropped, changed or swapped with their neighbor, ignoring case; the first of several. If all
+// differ in more than two letters, the longest that begins with name or with which name begins
+// comes first, such as max for maximum. Nearest returns "" if none is similar.
 func Nearest(name string, known []string) string {
 	const longest = 64 // longer than any real name; bounds the work
 	if len(name) > longest {

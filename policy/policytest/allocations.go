@@ -20,8 +20,8 @@ import (
 // goneUnit is the name of a unit that no node has.
 const goneUnit = "policytest-gone"
 
-// allocations calls the policy for a pod that holds what Reserve chose for it, and for one that holds
-// the same amount of units that no longer exist.
+// allocations calls the policy for a pod that holds what Reserve chose for it, and for one that
+// holds the same amount of units that no longer exist.
 func (s *suite) allocations(c *testCase) {
 	reserver, ok := s.policy.(policy.Reserver)
 	if !ok || c.pod.UID == "" || c.cluster.strangers {
@@ -57,9 +57,9 @@ func (s *suite) allocations(c *testCase) {
 // maxFill is how many more pods fill allocations from the same ledgers.
 const maxFill = 8
 
-// fill lets equal pods allocate from the same ledgers, until Filter rejects one. Then the pod with the
-// first allocation still fits, and Reserve chooses nothing for another one, even with a View in which
-// the ledgers are empty.
+// fill lets equal pods allocate from the same ledgers, until Filter rejects one. Then the pod with
+// the first allocation still fits, and Reserve chooses nothing for another one, even with a View in
+// which the ledgers are empty.
 func (s *suite) fill(reserver policy.Reserver, c *testCase, where, node string, ledgers []*snapshot.Ledger) {
 	empty, _ := s.fresh(c, s.policy)
 	for i := 0; i < maxFill && len(ledgers) > 0; i++ {
@@ -101,8 +101,8 @@ func (s *suite) withLedgers(ledgers []*snapshot.Ledger) func(*snapshot.Builder) 
 	}
 }
 
-// choose calls Reserve, checks what it returns, and returns the ledger with the allocation, as Outboard
-// writes it; nil if it cannot be written, or the policy chooses none.
+// choose calls Reserve, checks what it returns, and returns the ledger with the allocation, as
+// Outboard writes it; nil if it cannot be written, or the policy chooses none.
 func (s *suite) choose(reserver policy.Reserver, where string, ask policy.ReserveRequest) (*snapshot.Ledger, policy.Verdict) {
 	before, _ := json.Marshal(ask.Ledger) // it has no value that cannot be marshaled
 	allocation, verdict := reserver.Reserve(ask)
@@ -130,8 +130,8 @@ func (s *suite) choose(reserver policy.Reserver, where string, ask policy.Reserv
 	return &next, verdict
 }
 
-// allocated returns the ledgers with what the pod would allocate on the node, on which it fits; none if
-// it would not get everything.
+// allocated returns the ledgers with what the pod would allocate on the node, on which it fits;
+// none if it would not get everything.
 func (s *suite) allocated(reserver policy.Reserver, pod *corev1.Pod, where string, view *snapshot.View, n *snapshot.Node) []*snapshot.Ledger {
 	keys, err := reserver.Ledgers(pod, n)
 	if err != nil {
@@ -172,8 +172,8 @@ func ofGoneUnits(l *snapshot.Ledger, uid types.UID) *snapshot.Ledger {
 	return &moved
 }
 
-// held compares Filter's verdict about a pod with these allocations with what ValidateAllocation and Reserve
-// return.
+// held compares Filter's verdict about a pod with these allocations with what ValidateAllocation
+// and Reserve return.
 func (s *suite) held(c *testCase, where, node string, ledgers []*snapshot.Ledger, asChosen bool) {
 	if len(ledgers) == 0 {
 		return
@@ -204,8 +204,8 @@ func (s *suite) held(c *testCase, where, node string, ledgers []*snapshot.Ledger
 	}
 }
 
-// usable reports whether the pod can be bound with its allocations in the ledger, or with what Reserve
-// would choose instead.
+// usable reports whether the pod can be bound with its allocations in the ledger, or with what
+// Reserve would choose instead.
 func (s *suite) usable(c *testCase, where string, view *snapshot.View, n *snapshot.Node, l *snapshot.Ledger, asChosen bool) bool {
 	validator, ok := s.policy.(policy.AllocationValidator)
 	if !ok {

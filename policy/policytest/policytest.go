@@ -33,8 +33,8 @@ type Options struct {
 	// leave it zero.
 	Allocates Allocates
 	// Extend, if not nil, adds more than nodes and pods to a View just before it is published. The
-	// rule "without" then compares no node that has all its pods, because a node outside the View has
-	// none of that.
+	// rule "without" then compares no node that has all its pods, because a node outside the View
+	// has none of that.
 	Extend func(*snapshot.Builder)
 	// Pools is for a policy that counts what all pods in the View hold, on any node. The rule
 	// "without" then omits the comparison with a node of another name: the pods removed from such a

@@ -17,8 +17,8 @@ type Config struct {
 	// License is the value of the label example.com/license of pods that need a seat.
 	// Required.
 	License string `json:"license" required:"must be the value of a label"`
-	// Seats is the number of seats, at least 1. Default 2. The policy knows no limit of its own: with as
-	// many pods as a ledger can hold, 512, Outboard rejects nodes itself.
+	// Seats is the number of seats, at least 1. Default 2. The policy knows no limit of its own:
+	// with as many pods as a ledger can hold, 512, Outboard rejects nodes itself.
 	Seats int64 `json:"seats" limits:"1.."`
 }
 

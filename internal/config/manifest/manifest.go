@@ -1,4 +1,5 @@
-// Package manifest finds texts in files of Kubernetes manifests: documents, values in ConfigMaps, and objects in other objects.
+// Package manifest finds texts in files of Kubernetes manifests: documents, values in ConfigMaps,
+// and objects in other objects.
 package manifest
 
 import (
@@ -19,14 +20,16 @@ type Text struct {
 	Data []byte
 	// Around is the text of which this is a part; nil for a file.
 	Around *Text
-	// Path is the field of the document Around with this object or text, if [Text.Embedded] has found it.
+	// Path is the field of the document Around with this object or text, if [Text.Embedded] has
+	// found it.
 	Path string
 
 	above   int  // how many lines of the file are above Data
 	oneLine bool // the value of a ConfigMap is not a block of lines, but a quoted string in line above
 }
 
-// Line returns the line of the file with line n of Data, beginning with 1; with 0, the line above Data.
+// Line returns the line of the file with line n of Data, beginning with 1; with 0, the line above
+// Data.
 func (t *Text) Line(n int) int {
 	if t.oneLine {
 		return t.above
@@ -35,7 +38,8 @@ func (t *Text) Line(n int) int {
 }
 
 var (
-	// separator is a line between documents. The content of a ConfigMap is indented, so it has none.
+	// separator is a line between documents. The content of a ConfigMap is indented, so it has
+	// none.
 	separator = regexp.MustCompile(`(?m)^---[ \t]*(?:[ \t]#.*)?\r?$\n?`)
 	content   = regexp.MustCompile(`(?m)^(?:[ \t]+[^ \t\r\n#]|[^ \t\r\n#%])`) // no comments or directives
 )
@@ -58,8 +62,8 @@ func (t *Text) Documents() (all []Text) {
 // IsJSON reports whether Kubernetes reads a text as JSON and not as YAML.
 func IsJSON(text []byte) bool { return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) }
 
-// Embedded returns the objects in a document for which is returns true, below the lines that it returns, and the texts in it that name the
-// kind, as in files for whole machines and clusters.
+// Embedded returns the objects in a document for which is returns true, below the lines that it
+// returns, and the texts in it that name the kind, as in files for whole machines and clusters.
 func (t *Text) Embedded(kind string, is func(path string, object *yaml.Node) (header string, ok bool)) (all []Text) {
 	var root yaml.Node
 	if yaml.Unmarshal(t.Data, &root) != nil {
@@ -92,7 +96,8 @@ func (t *Text) Embedded(kind string, is func(path string, object *yaml.Node) (he
 	return all
 }
 
-// object returns a mapping of the document as a text of its own below header, with its lines if it is a block of lines.
+// object returns a mapping of the document as a text of its own below header, with its lines if it
+// is a block of lines.
 func (t *Text) object(n *yaml.Node, path, header string, lines [][]byte) Text {
 	text := Text{Data: []byte(header), Around: t, Path: path, above: t.Line(n.Line - 1 - strings.Count(header, "\n")), oneLine: t.oneLine}
 	if n.Style&yaml.FlowStyle != 0 {
@@ -114,8 +119,9 @@ func (t *Text) object(n *yaml.Node, path, header string, lines [][]byte) Text {
 	return text
 }
 
-// Object returns the kind of the object in a document, and the values in it by their keys if it is a ConfigMap. A list with ConfigMaps, as
-// kubectl get prints it, counts as a ConfigMap with the values of all. The kind is "" if the document is not valid.
+// Object returns the kind of the object in a document, and the values in it by their keys if it is
+// a ConfigMap. A list with ConfigMaps, as kubectl get prints it, counts as a ConfigMap with the
+// values of all. The kind is "" if the document is not valid.
 func (t *Text) Object() (kind string, values []Text) {
 	const configMap = "ConfigMap"
 	root, err := strictyaml.Parse("", t.Data)

@@ -19,8 +19,8 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// Decode sets the value to which into, a non-nil pointer, points from v, and returns all errors as [Errors]. Fields with
-// an error keep their value. Decoding the zero Value changes nothing.
+// Decode sets the value to which into, a non-nil pointer, points from v, and returns all errors as
+// [Errors]. Fields with an error keep their value. Decoding the zero Value changes nothing.
 func (v Value) Decode(into any) error {
 	target := reflect.ValueOf(into)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
@@ -37,7 +37,8 @@ func (v Value) Decode(into any) error {
 	return Join(d.errs)
 }
 
-// inAnyCase is a struct of which fields, and those of the structs in it, can have names in any case, as with encoding/json.
+// inAnyCase is a struct of which fields, and those of the structs in it, can have names in any
+// case, as with encoding/json.
 type inAnyCase interface{ InAnyCase() }
 
 type decoder struct {
@@ -172,8 +173,9 @@ func (d *decoder) structure(at Value, n *yaml.Node, rv reflect.Value) {
 // bare matches texts that need no quotes in a flow mapping.
 var bare = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9./_-]{0,99}$`)
 
-// form returns, after a comma, the mapping that is probably meant by a text instead of the struct: with the text in the first field, such as
-// {name: cad} for cad. It is "" if the text is none that fits there.
+// form returns, after a comma, the mapping that is probably meant by a text instead of the struct:
+// with the text in the first field, such as {name: cad} for cad. It is "" if the text is none that
+// fits there.
 func (d *decoder) form(n *yaml.Node, rv reflect.Value) string {
 	known := structFields(rv.Type())
 	if n.Kind != yaml.ScalarNode || classify(n) != text || !bare.MatchString(n.Value) || len(known) == 0 {
@@ -462,7 +464,8 @@ func structFields(t reflect.Type) []structField {
 	return fields
 }
 
-// Fields returns the names of the fields that a document can set in the struct to which the pointer points; none if it points to another type.
+// Fields returns the names of the fields that a document can set in the struct to which the pointer
+// points; none if it points to another type.
 func Fields(pointer any) []string {
 	t := reflect.TypeOf(pointer)
 	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
@@ -488,8 +491,8 @@ func lookUp(fields []structField, name string) *structField {
 	return nil
 }
 
-// of returns the field of rv. If alloc is set, of allocates embedded structs behind nil pointers; otherwise ok is false for
-// their fields.
+// of returns the field of rv. If alloc is set, of allocates embedded structs behind nil pointers;
+// otherwise ok is false for their fields.
 func (f *structField) of(rv reflect.Value, alloc bool) (field reflect.Value, ok bool) {
 	for _, i := range f.index {
 		if rv.Kind() == reflect.Pointer {

@@ -58,7 +58,8 @@ func Encode(v any) (Value, error) {
 type Change struct {
 	// Path is that of the field in the new value, or in the old one if only that has the field.
 	Path string `json:"field"`
-	// Old and New are the two values as YAML in one line, clipped to the first difference; "" if the field is absent.
+	// Old and New are the two values as YAML in one line, clipped to the first difference; "" if
+	// the field is absent.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`
 }
@@ -68,8 +69,9 @@ func (c Change) String() string {
 	return c.Path + ": " + cmp.Or(redact(c.Old), "none") + " → " + cmp.Or(redact(c.New), "none")
 }
 
-// Diff returns the changes from a to b in the order of their fields, with paths below path. Where only one of them has a field or item, or
-// they are of different kinds, the change is that of the whole field or item. So is that of a list without mappings and lists.
+// Diff returns the changes from a to b in the order of their fields, with paths below path. Where
+// only one of them has a field or item, or they are of different kinds, the change is that of the
+// whole field or item. So is that of a list without mappings and lists.
 func Diff(path string, a, b Value) []Change { return diff(nil, path, a.node, b.node) }
 
 func diff(changes []Change, path string, a, b *yaml.Node) []Change {
@@ -320,8 +322,8 @@ func bareNode(text string) *yaml.Node {
 // Several lines of plain text are readable as a block; anything odder is not.
 var block = regexp.MustCompile(`^[!-~][ -~]*(?:\n[ -~]*)+$`)
 
-// stringNode returns s as a scalar that no reader takes for anything else: such as <<, which yaml.v3 takes for a merge key only when
-// it reads.
+// stringNode returns s as a scalar that no reader takes for anything else: such as <<, which
+// yaml.v3 takes for a merge key only when it reads.
 func stringNode(s string) *yaml.Node {
 	n := bareNode(s)
 	switch {

@@ -177,14 +177,16 @@ func render(value any) string {
 	return clip(printable(string(text)), 80)
 }
 
-// Where a value may have credentials: before the host of a URL, in its query, and in an Authorization header.
+// Where a value may have credentials: before the host of a URL, in its query, and in an
+// Authorization header.
 var (
 	users   = regexp.MustCompile(`(://).*@|^[^\s:/]+:[^\s/]+@`)
 	queries = regexp.MustCompile(`(://[^?]*\?).*`)
 	headers = regexp.MustCompile(`(?i)^((?:bearer|basic) ).*`)
 )
 
-// redact returns the value without what may be credentials: errors and changes of a configuration are logged.
+// redact returns the value without what may be credentials: errors and changes of a configuration
+// are logged.
 func redact(text string) string {
 	return headers.ReplaceAllString(queries.ReplaceAllString(users.ReplaceAllString(text, "$1…@"), "$1…"), "$1…")
 }

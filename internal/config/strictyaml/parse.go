@@ -52,7 +52,8 @@ type Value struct {
 // IsZero reports whether the value is absent or null.
 func (v Value) IsZero() bool { return v.node == nil || isNull(resolve(v.node)) }
 
-// Line is the value's line in its document; for an absent value, that of the innermost value around it.
+// Line is the value's line in its document; for an absent value, that of the innermost value around
+// it.
 func (v Value) Line() int { return v.line }
 
 // IsBlock reports whether the value is written as a block of lines, after | or >.
@@ -147,10 +148,12 @@ var (
 	parserErrors = regexp.MustCompile(`^did not find expected (?:<|node content|key|'-'|',')|^found undefined tag handle`)
 )
 
-// blockErrors matches errors of the YAML parser about wrong indentation. Their line is that of the beginning of the mapping or list.
+// blockErrors matches errors of the YAML parser about wrong indentation. Their line is that of the
+// beginning of the mapping or list.
 var blockErrors = regexp.MustCompile(`^did not find expected (?:key|'-' indicator)`)
 
-// firstLine returns the line that causes the error of the YAML parser: the last of the shortest beginning of data with that error.
+// firstLine returns the line that causes the error of the YAML parser: the last of the shortest
+// beginning of data with that error.
 func firstLine(data []byte, err error) int {
 	ends := []int{0}
 	for at, c := range data {

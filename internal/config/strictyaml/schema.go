@@ -63,15 +63,15 @@ func (t SchemaTypes) Has(name string) bool { return slices.Contains(t, name) }
 // type itself if field is "". It is "" if there is none.
 type Describe func(structure reflect.Type, field string) string
 
-// SchemaAmender is a type with UnmarshalJSON or UnmarshalText that restricts its schema: otherwise a value of the
-// first may be any value, and one of the second any string.
+// SchemaAmender is a type with UnmarshalJSON or UnmarshalText that restricts its schema: otherwise
+// a value of the first may be any value, and one of the second any string.
 type SchemaAmender interface {
 	AmendSchema(*Schema)
 }
 
-// SchemaOf returns the schema of the documents that [Value.Decode] decodes into the value to which the pointer
-// into points. The value has the defaults. The tags of fields restrict them: see [fields.Check]. Where a type contains itself, the schema
-// permits any value.
+// SchemaOf returns the schema of the documents that [Value.Decode] decodes into the value to which
+// the pointer into points. The value has the defaults. The tags of fields restrict them: see
+// [fields.Check]. Where a type contains itself, the schema permits any value.
 func SchemaOf(into any, describe Describe) *Schema {
 	b := schemaBuilder{describe: describe}
 	return b.schema(reflect.ValueOf(into).Elem())
@@ -88,8 +88,8 @@ func FieldName[T any](field string) string {
 	panic("type " + t.String() + " has no field " + field + " in files")
 }
 
-// RequireOne requires exactly one of the fields, or permits at most one if optional. empty has, by field, the values with which it
-// counts as absent.
+// RequireOne requires exactly one of the fields, or permits at most one if optional. empty has, by
+// field, the values with which it counts as absent.
 func (s *Schema) RequireOne(empty map[string][]any, optional bool) {
 	all := &Schema{}
 	names := slices.Sorted(maps.Keys(empty))
@@ -203,7 +203,8 @@ func labelValue() *Schema {
 	return &Schema{Type: SchemaTypes{"string"}, Pattern: fields.Pattern("value")}
 }
 
-// restrictRequirement allows only values that go with the operator of a selector: see [metav1.LabelSelectorAsSelector].
+// restrictRequirement allows only values that go with the operator of a selector: see
+// [metav1.LabelSelectorAsSelector].
 func (s *Schema) restrictRequirement() {
 	s.Properties["key"].Pattern = fields.Pattern("key")
 	operators := map[metav1.LabelSelectorOperator]*Schema{
@@ -225,13 +226,14 @@ func (s *Schema) restrictRequirement() {
 	}
 }
 
-// requiredByKubernetes reports whether the type with the field is one of Kubernetes that requires the field.
+// requiredByKubernetes reports whether the type with the field is one of Kubernetes that requires
+// the field.
 func requiredByKubernetes(owner reflect.Type, f reflect.StructField) bool {
 	return strings.HasPrefix(owner.PkgPath(), "k8s.io/") && !strings.Contains(f.Tag.Get("json"), ",omitempty")
 }
 
-// SetDescription sets the description: the documentation without the name in Go, and the verb after it, with which it begins. name is the
-// name in files.
+// SetDescription sets the description: the documentation without the name in Go, and the verb after
+// it, with which it begins. name is the name in files.
 func (s *Schema) SetDescription(documentation, goName, name string) {
 	rest, ok := strings.CutPrefix(documentation, goName+" ")
 	if !ok { // as Kubernetes begins
@@ -394,8 +396,8 @@ func (b *schemaBuilder) structure(rv reflect.Value) *Schema {
 
 var word = regexp.MustCompile(`\b[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*\b`) // no acronym
 
-// namesInFiles returns the documentation of a field of a struct type, with the names that its fields have in files in place of
-// those in Go.
+// namesInFiles returns the documentation of a field of a struct type, with the names that its
+// fields have in files in place of those in Go.
 func namesInFiles(t reflect.Type, documentation string) string {
 	if first, rest, _ := strings.Cut(documentation, " "); strings.HasPrefix(rest, "and ") { // of several fields, also if it is an acronym
 		if f, ok := t.FieldByName(first); ok {

@@ -136,7 +136,8 @@ func generic(node *corev1.Node) (value any) {
 	return value
 }
 
-// firstDifference compares decoded JSON. It returns the path of the first difference, without values.
+// firstDifference compares decoded JSON. It returns the path of the first difference, without
+// values.
 func firstDifference(sent, got any, path string) string {
 	if reflect.DeepEqual(sent, got) {
 		return ""

@@ -122,7 +122,8 @@ func (c *client) ask(ctx context.Context, q *request) response {
 			c.refused.Store(true)
 		}
 	}
-	// With TLS 1.3, the client's handshake ends before the server checks the client certificate: the first read fails if the server refuses.
+	// With TLS 1.3, the client's handshake ends before the server checks the client certificate:
+	// the first read fails if the server refuses.
 	if a.newConn && (a.failure != noReply || request.URL.Scheme != "https") {
 		c.connections.Add(1)
 	}

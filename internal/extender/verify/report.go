@@ -79,7 +79,8 @@ type Report struct {
 	Calls       int           `json:"calls"`
 	Connections int           `json:"connections"`
 	Took        time.Duration `json:"tookNanoseconds"`
-	// Refused says that a connection was refused: nothing listens at the address, or a firewall rejects it.
+	// Refused says that a connection was refused: nothing listens at the address, or a firewall
+	// rejects it.
 	Refused bool `json:"-"`
 }
 

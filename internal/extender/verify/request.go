@@ -130,7 +130,8 @@ func askBind(path, node string) *request {
 	})}
 }
 
-// encode returns the JSON of an object that can always be encoded: one that was decoded, or made here.
+// encode returns the JSON of an object that can always be encoded: one that was decoded, or made
+// here.
 func encode(value any) []byte {
 	body, err := json.Marshal(value)
 	if err != nil {

@@ -20,8 +20,9 @@ func (r *run) security() {
 	r.clientCertificate()
 }
 
-// clientCertificate calls without a client certificate: bind if it is served, because that needs protection most. An Error
-// is a rejection if the call with a certificate gets none. bind always gets one, so there the texts must differ.
+// clientCertificate calls without a client certificate: bind if it is served, because that needs
+// protection most. An Error is a rejection if the call with a certificate gets none. bind always
+// gets one, so there the texts must differ.
 func (r *run) clientCertificate() {
 	without := r.options.unauthenticated()
 	hadOne := without.TLS.CertFile != r.options.TLS.CertFile || len(r.options.TLS.CertData) > 0

@@ -1,6 +1,7 @@
-// Package audit checks a cluster's allocations for inconsistencies: units with more allocated than they
-// have, allocations that no pod needs, and bound pods that lack the annotations of their allocations. It does
-// not trust the ledgers alone: code of its own adds up what the annotations of bound pods say.
+// Package audit checks a cluster's allocations for inconsistencies: units with more allocated than
+// they have, allocations that no pod needs, and bound pods that lack the annotations of their
+// allocations. It does not trust the ledgers alone: code of its own adds up what the annotations of
+// bound pods say.
 package audit
 
 import (
@@ -48,8 +49,8 @@ const (
 	Leaked Kind = "leaked"
 	// Unannotated: a bound pod lacks an annotation of its allocation, or has another value.
 	Unannotated Kind = "unannotated"
-	// Unallocated: a bound pod has the annotations of an allocation, but no ledger holds an allocation of
-	// it. This is a note: another tool bound it, or its ledger was deleted.
+	// Unallocated: a bound pod has the annotations of an allocation, but no ledger holds an
+	// allocation of it. This is a note: another tool bound it, or its ledger was deleted.
 	Unallocated Kind = "unallocated"
 )
 
@@ -128,8 +129,8 @@ func Audit(in Input) []Finding {
 
 // Confirm returns the findings that are certain after two audits of a running cluster, as Audit
 // returns them, second being the later one. Pods come and go while one audit lists its objects, so
-// an allocation may seem to be leaked; it is if both audits report it. An Overallocated finding comes
-// from a single list, and is an error even if it is gone in the second audit.
+// an allocation may seem to be leaked; it is if both audits report it. An Overallocated finding
+// comes from a single list, and is an error even if it is gone in the second audit.
 func Confirm(first, second []Finding) []Finding {
 	var confirmed []Finding
 	for _, f := range second {
@@ -227,8 +228,8 @@ func (a *auditor) auditUnit(l *snapshot.Ledger, unit *snapshot.LedgerUnit) {
 }
 
 // excess returns why the shares exceed the capacity: some were allocated although too little was
-// left, or the capacity is smaller than it was. Every allocation that is older than another one existed
-// when that was made.
+// left, or the capacity is smaller than it was. Every allocation that is older than another one
+// existed when that was made.
 func excess(shares []share) Kind {
 	slices.SortStableFunc(shares, func(a, b share) int { return a.at.Compare(b.at) })
 	var sum int64

@@ -87,8 +87,8 @@ func (a *auditor) auditGPUNode(node string, pods []*corev1.Pod) {
 	}
 }
 
-// auditGPUPod checks that a bound pod that requests GPUs has an allocation, or at least annotations that
-// name its GPUs.
+// auditGPUPod checks that a bound pod that requests GPUs has an allocation, or at least annotations
+// that name its GPUs.
 func (a *auditor) auditGPUPod(pod *corev1.Pod, says bool) {
 	memory, count := limit(pod, memoryResource), limit(pod, countResource)
 	allocated := a.allocations[allocationKey{memoryResource, pod.Spec.NodeName, pod.UID}]

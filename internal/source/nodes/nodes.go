@@ -14,12 +14,13 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// maxText bounds what is parsed as a number and what is kept of other text: an annotation may have 256 KiB.
+// maxText bounds what is parsed as a number and what is kept of other text: an annotation may have
+// 256 KiB.
 const maxText = 64
 
-// Source is a signal.Source. A value is what [signal.ParseNumber] accepts, except NaN and Inf. Nodes without the label, annotation or condition have no value, and neither
-// have nodes with another text there; if no node has a number and some have another text, Read
-// returns an error.
+// Source is a signal.Source. A value is what [signal.ParseNumber] accepts, except NaN and Inf.
+// Nodes without the label, annotation or condition have no value, and neither have nodes with
+// another text there; if no node has a number and some have another text, Read returns an error.
 type Source struct {
 	where   string
 	view    func() *snapshot.View

@@ -95,7 +95,8 @@ func (s *Source) ask(ctx context.Context, form url.Values, limits signal.Limits)
 	return s.client.Do(ctx, get, limits)
 }
 
-// decode returns the result of the response if the query was evaluated, with the value of the label of each series.
+// decode returns the result of the response if the query was evaluated, with the value of the label
+// of each series.
 func decode(ctx context.Context, res *httpclient.Response, label string, most int) (*response, error) {
 	said := new(response)
 	err := said.read(jsonstream.New(res.Body), label, most)

@@ -6,6 +6,6 @@
 // time of the evaluation. A series that is stale in Prometheus is not in the result. Without a
 // label the query must return one number.
 //
-// The query limits the number of series. The response is decoded while it is read: if it has more series, or is too long, it is rejected
-// there.
+// The query limits the number of series. The response is decoded while it is read: if it has more
+// series, or is too long, it is rejected there.
 package prometheus

@@ -24,7 +24,8 @@ const (
 	pageSize = 250
 	// watchTime is the requested time of a watch: the shortest possible.
 	watchTime = time.Second
-	// manyEvents is more than usually happens in a second, and less than an API server can send in one.
+	// manyEvents is more than usually happens in a second, and less than an API server can send in
+	// one.
 	manyEvents = 1000
 	// maxNodes and maxPods bound what is kept of another cluster: several times what Kubernetes
 	// supports.

@@ -1,4 +1,5 @@
-// Package remote reads the resources of another cluster, and what is left of them, from its API server.
+// Package remote reads the resources of another cluster, and what is left of them, from its API
+// server.
 package remote
 
 import (

@@ -24,8 +24,8 @@ func (e *extenderAt) prefix() (host, prefix string) {
 	return e.url().Host, strings.TrimRight(e.url().Path, "/")
 }
 
-// address returns the host and the port that the extender calls, with "loopback" for all names of this machine. The default ports of both
-// schemes are one: a wrong scheme makes no other server.
+// address returns the host and the port that the extender calls, with "loopback" for all names of
+// this machine. The default ports of both schemes are one: a wrong scheme makes no other server.
 func (e *extenderAt) address() string {
 	u, port := e.url(), portOf(e.url())
 	if other := (url.URL{Scheme: u.Scheme}); port == portOf(&other) {
@@ -59,7 +59,8 @@ func (e *extenderAt) urlOf(v decision.Verb) string {
 	return strings.TrimRight(e.extender.URLPrefix, "/") + "/" + name
 }
 
-// atServing reports whether the extender calls serving.address. Port 0 is any port: the system chooses one when Outboard starts.
+// atServing reports whether the extender calls serving.address. Port 0 is any port: the system
+// chooses one when Outboard starts.
 func (e *extenderAt) atServing() bool {
 	host, port, err := net.SplitHostPort(e.Config.Serving.Address)
 	if err != nil {
@@ -85,7 +86,8 @@ func (e *extenderAt) inCertificate() bool {
 	return len(chain) > 0 && chain[0].VerifyHostname(host) == nil
 }
 
-// port checks that a call of this machine arrives at serving.address. Ports of Services on nodes arrive there, too.
+// port checks that a call of this machine arrives at serving.address. Ports of Services on nodes
+// arrive there, too.
 func (e *extenderAt) port() {
 	u := e.url()
 	if hostOf(u.Hostname()) != "loopback" {
@@ -105,8 +107,9 @@ func (e *extenderAt) port() {
 // onNodes reports whether a port is one that Services have on nodes, by default.
 func onNodes(port int) bool { return port >= 30000 && port <= 32767 }
 
-// unreachable says what the extender calls if Outboard listens at a loopback address, and the call does not arrive there; "" if it does.
-// Without TLS, PlainHTTP and TLSNotServed report calls of other machines.
+// unreachable says what the extender calls if Outboard listens at a loopback address, and the call
+// does not arrive there; "" if it does. Without TLS, PlainHTTP and TLSNotServed report calls of
+// other machines.
 func (e *extenderAt) unreachable() string {
 	u := e.url()
 	host, port, err := net.SplitHostPort(e.Config.Serving.Address)

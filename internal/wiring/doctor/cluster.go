@@ -39,12 +39,13 @@ type Cluster struct {
 	// ConfigMap and Secret read an object that a container mounts. nil: none can be read.
 	ConfigMap func(namespace, name string) (*corev1.ConfigMap, error)
 	Secret    func(namespace, name string) (*corev1.Secret, error)
-	// Configz returns the response to a request of /configz at a port of kube-scheduler's pod: what it has loaded, as JSON. nil: it
-	// cannot be requested.
+	// Configz returns the response to a request of /configz at a port of kube-scheduler's pod: what
+	// it has loaded, as JSON. nil: it cannot be requested.
 	Configz func(namespace, pod string, port int) ([]byte, error)
 }
 
-// podPort is the port of the pods that the manifests and the chart create. Their Service has the port of https.
+// podPort is the port of the pods that the manifests and the chart create. Their Service has the
+// port of https.
 const podPort = "8443"
 
 // scheduler is a container that runs kube-scheduler.
@@ -87,7 +88,8 @@ func (s scheduler) runs() bool {
 	})
 }
 
-// reads reports whether the container may read the file: it mounts the object of that name, or a file with the same base name.
+// reads reports whether the container may read the file: it mounts the object of that name, or a
+// file with the same base name.
 func (s scheduler) reads(file string) bool {
 	name, ok := s.flag("config")
 	if !ok {
@@ -99,8 +101,8 @@ func (s scheduler) reads(file string) bool {
 	return path.Base(name) == filepath.Base(file)
 }
 
-// schedulers returns the containers that run kube-scheduler and may read the file; if there are none and the file is not from the cluster,
-// those with --config; or else all.
+// schedulers returns the containers that run kube-scheduler and may read the file; if there are
+// none and the file is not from the cluster, those with --config; or else all.
 func (in *Input) schedulers() []scheduler {
 	var all, configured, same []scheduler
 	for i := range in.Cluster.Pods {
@@ -127,8 +129,8 @@ func (in *Input) schedulers() []scheduler {
 	return all
 }
 
-// schedulerVersion is the version of the oldest kube-scheduler that may read the file, or of the API
-// server.
+// schedulerVersion is the version of the oldest kube-scheduler that may read the file, or of the
+// API server.
 func (in *Input) schedulerVersion() string {
 	oldest := 0
 	for _, s := range in.schedulers() {
@@ -251,8 +253,8 @@ func (e *extenderAt) service() {
 	}
 }
 
-// manifestService checks that the Service has the port, if it is in the manifests. A Service that is not there probably is Outboard's own, if
-// it has that name.
+// manifestService checks that the Service has the port, if it is in the manifests. A Service that
+// is not there probably is Outboard's own, if it has that name.
 func (e *extenderAt) manifestService() {
 	u := e.url()
 	if clusterName(u.Hostname()) && e.doc.config.ClientConnection.Kubeconfig == wiring.KubeadmKubeconfig {
@@ -291,16 +293,16 @@ func portOf(u *url.URL) string {
 	return "443"
 }
 
-// hasPort reports whether the Service has the port, itself or on nodes. A headless one has the ports of its pods, and one of type ExternalName
-// those of another host.
+// hasPort reports whether the Service has the port, itself or on nodes. A headless one has the
+// ports of its pods, and one of type ExternalName those of another host.
 func hasPort(s *corev1.Service, port string) bool {
 	return s.Spec.ClusterIP == corev1.ClusterIPNone || s.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool {
 		return strconv.Itoa(int(p.Port)) == port || p.NodePort != 0 && strconv.Itoa(int(p.NodePort)) == port
 	})
 }
 
-// serviceName returns the name and the namespace of the Service that has the host name, "" if it is any; named is false if other hosts can
-// have the name.
+// serviceName returns the name and the namespace of the Service that has the host name, "" if it is
+// any; named is false if other hosts can have the name.
 func (c *Cluster) serviceName(host string) (name, namespace string, named bool) {
 	labels := append(strings.Split(strings.TrimSuffix(host, ".cluster.local"), "."), "")
 	name, namespace = labels[0], labels[1]
@@ -316,7 +318,8 @@ func (c *Cluster) serviceName(host string) (name, namespace string, named bool) 
 	return name, namespace, named
 }
 
-// serviceOf returns the Service of a URL, if any; named reports whether the URL can only be that of a Service.
+// serviceOf returns the Service of a URL, if any; named reports whether the URL can only be that of
+// a Service.
 func (c *Cluster) serviceOf(u *url.URL) (service *corev1.Service, named bool) {
 	host, port := u.Hostname(), u.Port()
 	name, namespace, named := c.serviceName(host)
@@ -333,8 +336,8 @@ func (c *Cluster) serviceOf(u *url.URL) (service *corev1.Service, named bool) {
 	return nil, named
 }
 
-// resource checks that nodes report a managed resource or Outboard counts it, and that kube-scheduler calls for all pods
-// that request it.
+// resource checks that nodes report a managed resource or Outboard counts it, and that
+// kube-scheduler calls for all pods that request it.
 func (e *extenderAt) resource(at string, name corev1.ResourceName, ignored bool) {
 	if !ignored && e.listed("nodes") && !e.Cluster.reports(name) {
 		message, fix := fmt.Sprintf("no node reports %s, and ignoredByScheduler is false", name), "install a device plugin or another program that reports it; or, if a policy of Outboard counts it, set ignoredByScheduler: true in both files"
@@ -365,8 +368,8 @@ func (c *Cluster) reports(name corev1.ResourceName) bool {
 	return slices.ContainsFunc(c.Nodes, func(n corev1.Node) bool { return n.Status.Allocatable.Name(name, resource.DecimalSI).Sign() > 0 })
 }
 
-// podLevelOnly reports whether a pod names the resource only in fields that kube-scheduler ignores when it
-// decides whether to call an extender.
+// podLevelOnly reports whether a pod names the resource only in fields that kube-scheduler ignores
+// when it decides whether to call an extender.
 func podLevelOnly(spec *corev1.PodSpec, name corev1.ResourceName) bool {
 	names := func(r *corev1.ResourceRequirements) bool {
 		if r == nil {

@@ -51,7 +51,8 @@ func (c *checker) configuration() {
 	c.sampling()
 }
 
-// inPluginConfig reports extenders in the arguments of a plugin that kube-scheduler does not know, which it ignores.
+// inPluginConfig reports extenders in the arguments of a plugin that kube-scheduler does not know,
+// which it ignores.
 func (c *checker) inPluginConfig() (found bool) {
 	for i, p := range c.doc.config.Profiles {
 		for j, q := range p.PluginConfig {
@@ -155,7 +156,8 @@ func (c *checker) names() {
 	}
 }
 
-// sampling checks whether kube-scheduler may call for a sample of the nodes, all of which the extender rejects.
+// sampling checks whether kube-scheduler may call for a sample of the nodes, all of which the
+// extender rejects.
 func (c *checker) sampling() {
 	strict := -1
 	for i, e := range c.doc.config.Extenders {
@@ -172,7 +174,8 @@ func (c *checker) sampling() {
 		"set percentageOfNodesToScore: 100; or leave it, if placing many pods per second is worth more, as with a shortlist: the next attempt evaluates other nodes")
 }
 
-// lease checks whether a second scheduler uses the lease of the cluster's own, or places the same pods under another lease.
+// lease checks whether a second scheduler uses the lease of the cluster's own, or places the same
+// pods under another lease.
 func (c *checker) lease() {
 	names := c.doc.config.schedulerNames()
 	l := &c.doc.config.LeaderElection

@@ -9,7 +9,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// devices checks that no node reports devices as a resource whose driver publishes them in ResourceSlices as well.
+// devices checks that no node reports devices as a resource whose driver publishes them in
+// ResourceSlices as well.
 func (c *checker) devices() {
 	if !c.listed("nodes") || !c.listed("resourceslices") {
 		return
@@ -61,9 +62,10 @@ func driversOf(all []resourcev1.ResourceSlice) map[string]map[string]bool {
 	return drivers
 }
 
-// sameDevices reports whether the resource stands for devices of the driver, by their names: nvidia.com/gpu and nvidia.com/mig-1g.5gb
-// for those of gpu.nvidia.com, and gpu.intel.com/i915 for those of gpu.intel.com. The driver compute-domain.nvidia.com has other devices.
-// gpushare and HAMi share the GPUs of NVIDIA under names of their own.
+// sameDevices reports whether the resource stands for devices of the driver, by their names:
+// nvidia.com/gpu and nvidia.com/mig-1g.5gb for those of gpu.nvidia.com, and gpu.intel.com/i915 for
+// those of gpu.intel.com. The driver compute-domain.nvidia.com has other devices. gpushare and HAMi
+// share the GPUs of NVIDIA under names of their own.
 func sameDevices(resource, driver string) bool {
 	domain, name, _ := strings.Cut(resource, "/")
 	kind, of, _ := strings.Cut(driver, ".")

@@ -45,21 +45,24 @@ type Finding struct {
 
 // Input is the file to check, with what to compare it with. File and Data are required.
 type Input struct {
-	// File is the name of the file, and Data its content: a KubeSchedulerConfiguration, or a manifest
-	// with a ConfigMap that holds one.
+	// File is the name of the file, and Data its content: a KubeSchedulerConfiguration, or a
+	// manifest with a ConfigMap that holds one.
 	File string
 	Data []byte
-	// Config is the configuration of Outboard, from the file ConfigFile, also if arguments of Outboard's plugin name another file. nil: unknown.
+	// Config is the configuration of Outboard, from the file ConfigFile, also if arguments of
+	// Outboard's plugin name another file. nil: unknown.
 	Config     *config.Config
 	ConfigFile string
-	// Types are those that the arguments of Outboard's plugin can name. Without policies, a configuration in the arguments is not checked.
+	// Types are those that the arguments of Outboard's plugin can name. Without policies, a
+	// configuration in the arguments is not checked.
 	Types config.Types
 	// Cluster has the objects of a cluster. nil: unknown.
 	Cluster *Cluster
 	// Version is the version of kube-scheduler, such as 1.37 or v1.37.0. Default: that of the
 	// cluster, if one is known.
 	Version string
-	// ReadFile reads a file that the file to check names, and ReadConfigFile one that Config names. nil: none can be read.
+	// ReadFile reads a file that the file to check names, and ReadConfigFile one that Config names.
+	// nil: none can be read.
 	ReadFile, ReadConfigFile func(name string) ([]byte, error)
 	// Unread has what could not be read, and so is not checked.
 	Unread []Omission
@@ -74,7 +77,8 @@ type Input struct {
 	manifests      *Cluster           // the objects of FromManifests; nil: none
 }
 
-// Check returns the findings: the most severe ones first, of these those in the file first, and those by line.
+// Check returns the findings: the most severe ones first, of these those in the file first, and
+// those by line.
 func Check(in Input) ([]Finding, error) {
 	c, err := examine(in)
 	if err != nil {
@@ -83,7 +87,8 @@ func Check(in Input) ([]Finding, error) {
 	return c.ordered(), nil
 }
 
-// PluginOnly reports whether kube-scheduler uses Outboard as a plugin only, so that no extender calls what its configuration serves.
+// PluginOnly reports whether kube-scheduler uses Outboard as a plugin only, so that no extender
+// calls what its configuration serves.
 func (in Input) PluginOnly() bool {
 	c := &checker{Input: in}
 	return c.read() && len(c.doc.config.Extenders) == 0 && slices.ContainsFunc(c.doc.config.Profiles, func(p profile) bool {
@@ -203,8 +208,8 @@ func (c *checker) refuse(code, path, message, why, fix string) {
 	}
 }
 
-// meant is refuse for a finding with only one correction, such as a misspelled name. The following checks are about the corrected
-// configuration.
+// meant is refuse for a finding with only one correction, such as a misspelled name. The following
+// checks are about the corrected configuration.
 func (c *checker) meant(code, path, message, why, fix string, correct correction) {
 	c.refuse(code, path, message, why, fix)
 	correct(c.doc.tree)
@@ -215,8 +220,8 @@ func (c *checker) anyRefused() bool {
 	return slices.ContainsFunc(c.findings, func(f Finding) bool { return f.refused })
 }
 
-// unknownValue reports whether the value of the field, of one around it, or of a part of it is unknown. Extenders and profiles have
-// fields that are known nevertheless.
+// unknownValue reports whether the value of the field, of one around it, or of a part of it is
+// unknown. Extenders and profiles have fields that are known nevertheless.
 func (c *checker) unknownValue(path string) bool {
 	inside := func(path, outer string) bool {
 		rest, ok := strings.CutPrefix(path, outer)
@@ -227,7 +232,8 @@ func (c *checker) unknownValue(path string) bool {
 	})
 }
 
-// elsewhere adds a finding whose position is not in the file, once: several extenders may have the same.
+// elsewhere adds a finding whose position is not in the file, once: several extenders may have the
+// same.
 func (c *checker) elsewhere(severity Severity, code, where, field, message, why, fix string) {
 	same := func(f Finding) bool {
 		return f.Code == code && f.File == where && f.Field == field && f.Message == message
@@ -240,7 +246,8 @@ func (c *checker) elsewhere(severity Severity, code, where, field, message, why,
 	})
 }
 
-// Inherent reports whether the finding is a note that no correction removes: it is about all extenders, all with a CA, or all candidates.
+// Inherent reports whether the finding is a note that no correction removes: it is about all
+// extenders, all with a CA, or all candidates.
 func (f *Finding) Inherent() bool { return f.Code == "BatchingDisabled" || f.Code == "CANotReloaded" }
 
 // position is the file with the line.

@@ -51,7 +51,8 @@ type tlsConfig struct {
 	KeyData  string `json:"keyData"`
 }
 
-// document is the KubeSchedulerConfiguration in a file, as it is meant: misspelled and misplaced fields are corrected.
+// document is the KubeSchedulerConfiguration in a file, as it is meant: misspelled and misplaced
+// fields are corrected.
 type document struct {
 	source source
 	tree   *yaml.Node
@@ -158,7 +159,8 @@ func (c *checker) parse(text []byte) bool {
 	return false
 }
 
-// template returns the line of a key that is no scalar, which is what YAML makes of {{ … }}; 0 if there is none.
+// template returns the line of a key that is no scalar, which is what YAML makes of {{ … }}; 0 if
+// there is none.
 func template(n *yaml.Node) int {
 	for i, child := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 0 && child.Kind != yaml.ScalarNode {
@@ -189,7 +191,8 @@ func policyIs(root strictyaml.Value) bool {
 	return header.Kind == "Policy" || header.Kind == "" && (header.APIVersion == "v1" || header.APIVersion == "" && (!root.At("predicates").IsZero() || !root.At("priorities").IsZero()))
 }
 
-// isConfiguration reports whether the document is a KubeSchedulerConfiguration, or is meant to be one.
+// isConfiguration reports whether the document is a KubeSchedulerConfiguration, or is meant to be
+// one.
 func (c *checker) isConfiguration() bool {
 	const kind = ofScheduler
 	found := c.doc.config.Kind
@@ -279,7 +282,8 @@ func documents(whole *manifest.Text) (all []source) {
 	return all
 }
 
-// configurations returns the configurations in one document: itself, those in a ConfigMap, or those inside another object.
+// configurations returns the configurations in one document: itself, those in a ConfigMap, or those
+// inside another object.
 func configurations(p *source) (all []source) {
 	kind, values := p.Object()
 	another := kind != "" && fields.Nearest(kind, []string{ofScheduler, "Policy"}) == ""
@@ -308,7 +312,8 @@ func configurations(p *source) (all []source) {
 	return all
 }
 
-// embedded reports whether an object in another one is a configuration, and which lines Talos adds above it.
+// embedded reports whether an object in another one is a configuration, and which lines Talos adds
+// above it.
 func embedded(path string, object *yaml.Node) (header string, ok bool) {
 	if i := find(object, "kind"); i >= 0 || !strings.HasSuffix(path, "cluster.scheduler.config") {
 		return "", i >= 0 && object.Content[i+1].Value == ofScheduler
@@ -341,5 +346,6 @@ func minorOf(text string) (int, error) {
 	return int(v.Minor()), nil
 }
 
-// since reports whether kube-scheduler has the minor version or a later one, or its version is unknown.
+// since reports whether kube-scheduler has the minor version or a later one, or its version is
+// unknown.
 func (c *checker) since(minor int) bool { return c.minor == 0 || c.minor >= minor }

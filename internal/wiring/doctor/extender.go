@@ -20,12 +20,13 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// mostWeight is the sum of the weights of the plugins that are on by default. With a larger weight, the score of
-// an extender can exceed the sum of their scores.
+// mostWeight is the sum of the weights of the plugins that are on by default. With a larger weight,
+// the score of an extender can exceed the sum of their scores.
 const mostWeight = 12
 
-// The minimum values of httpTimeout. Below leastCall, a new connection with TLS, the names of many nodes or a pause of a busy machine takes too long
-// for any extender. A call of Outboard waits up to 500ms for its watch, and evaluates candidates for preemption for up to 1.5s.
+// The minimum values of httpTimeout. Below leastCall, a new connection with TLS, the names of many
+// nodes or a pause of a busy machine takes too long for any extender. A call of Outboard waits up
+// to 500ms for its watch, and evaluates candidates for preemption for up to 1.5s.
 const (
 	leastCall       = 50 * time.Millisecond
 	leastWait       = 600 * time.Millisecond
@@ -51,8 +52,9 @@ func (e *extenderAt) field(name string) string { return strings.TrimSuffix(e.pat
 // proxied is the path of the API server's proxy to a Service.
 var proxied = regexp.MustCompile(`^/api/v1/namespaces/([^/]+)/services/(?:(https?):)?([^/:]+)(?::([^/:]*))?/proxy(/.*)?$`)
 
-// serviceProxy reports a call through the API server's proxy, for which kube-scheduler has no credentials unless tlsConfig has
-// a client certificate. The following checks are about a call of the Service itself.
+// serviceProxy reports a call through the API server's proxy, for which kube-scheduler has no
+// credentials unless tlsConfig has a client certificate. The following checks are about a call of
+// the Service itself.
 func (e *extenderAt) serviceProxy() {
 	m, t := proxied.FindStringSubmatch(e.url().Path), e.extender.TLSConfig
 	if m == nil || t != nil && (t.CertFile != "" || t.CertData != "") {
@@ -67,8 +69,9 @@ func (e *extenderAt) serviceProxy() {
 	e.extender.URLPrefix = corrected.String()
 }
 
-// urlPrefix checks urlPrefix. If it has one right correction, the following checks are about the corrected one, so that a correction
-// reveals no new errors; otherwise nothing that depends on it is checked.
+// urlPrefix checks urlPrefix. If it has one right correction, the following checks are about the
+// corrected one, so that a correction reveals no new errors; otherwise nothing that depends on it
+// is checked.
 func (e *extenderAt) urlPrefix() {
 	text := e.extender.URLPrefix
 	if validPrefix(text) {
@@ -95,7 +98,8 @@ func validPrefix(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && validPort(u.Port())
 }
 
-// appended checks that a verb becomes the end of the path when kube-scheduler appends a slash and the verb to urlPrefix.
+// appended checks that a verb becomes the end of the path when kube-scheduler appends a slash and
+// the verb to urlPrefix.
 func (e *extenderAt) appended() {
 	if e.unknownValue(e.field("urlPrefix")) {
 		return
@@ -119,7 +123,8 @@ func (e *extenderAt) appended() {
 	}
 }
 
-// sameCalls reports extenders, other than Outboard, by which kube-scheduler makes the same call twice for a pod.
+// sameCalls reports extenders, other than Outboard, by which kube-scheduler makes the same call
+// twice for a pod.
 func (c *checker) sameCalls(all []extenderAt) {
 	for i := range all {
 		for j := range i {
@@ -194,13 +199,15 @@ func validPort(port string) bool {
 	return port == "" || err == nil && len(validation.IsValidPortNum(n)) == 0
 }
 
-// ownWeight reports whether the weight is at most the one that scheduler-config writes for a profile that the extender calls.
+// ownWeight reports whether the weight is at most the one that scheduler-config writes for a
+// profile that the extender calls.
 func (e *extenderAt) ownWeight() bool {
 	return slices.ContainsFunc(e.matches(), func(m match) bool { return e.extender.Weight <= m.profile.ExtenderWeight() })
 }
 
-// weightDiffers reports a weight with which the policies of a profile count otherwise than plugins of kube-scheduler with their weights. Weight
-// and LargeWeight report other mistakes of the same field.
+// weightDiffers reports a weight with which the policies of a profile count otherwise than plugins
+// of kube-scheduler with their weights. Weight and LargeWeight report other mistakes of the same
+// field.
 func (e *extenderAt) weightDiffers(matches []match) {
 	for _, m := range matches {
 		got, want := e.extender.Weight, m.profile.ExtenderWeight()
@@ -213,7 +220,8 @@ func (e *extenderAt) weightDiffers(matches []match) {
 	}
 }
 
-// rightWeight is the weight that scheduler-config writes for the only profile that the extender calls; else 1.
+// rightWeight is the weight that scheduler-config writes for the only profile that the extender
+// calls; else 1.
 func (e *extenderAt) rightWeight() string {
 	if all := e.matches(); e.outboard && len(all) == 1 {
 		if weight := all[0].profile.ExtenderWeight(); weight > 0 {
@@ -280,7 +288,8 @@ func (c *checker) amongExtenders(all []extenderAt) {
 	c.binders(all)
 }
 
-// binders reports several extenders that bind. Those whose profiles allocate nothing need no bindVerb.
+// binders reports several extenders that bind. Those whose profiles allocate nothing need no
+// bindVerb.
 func (c *checker) binders(all []extenderAt) {
 	var binders, idle []string
 	for i := range all {

@@ -43,7 +43,8 @@ const (
 // fieldAtTop is a field of the file as a whole, as YAML is usually written.
 var fieldAtTop = regexp.MustCompile(`(?m)^([A-Za-z]+)[ \t]*:`)
 
-// unindented reports whether the file has lost its indentation, as texts copied from pages do. Such a text need not be valid YAML.
+// unindented reports whether the file has lost its indentation, as texts copied from pages do. Such
+// a text need not be valid YAML.
 func (c *checker) unindented() bool {
 	text := c.doc.source.Data
 	var lost []string
@@ -73,7 +74,8 @@ func (c *checker) unindented() bool {
 	return true
 }
 
-// spelling decodes the configuration, corrects what is misspelled or misplaced, and returns the errors that are left.
+// spelling decodes the configuration, corrects what is misspelled or misplaced, and returns the
+// errors that are left.
 func (c *checker) spelling() (errs strictyaml.Errors) {
 	if v := c.doc.config.APIVersion; v != apiVersion && c.doc.former.IsZero() {
 		c.otherVersion(v)
@@ -238,7 +240,8 @@ func nearest(e *strictyaml.Error) string {
 	return near
 }
 
-// editable is a path that a correction can have: one without names that have a dot or another special character.
+// editable is a path that a correction can have: one without names that have a dot or another
+// special character.
 var editable = regexp.MustCompile(`^[\w.\[\]-]+$`)
 
 // corrected reports whether an unknown field has only one correction, and makes it.
@@ -290,8 +293,8 @@ func rightValue(e *strictyaml.Error) string {
 	return ""
 }
 
-// durationOf returns the duration that a text without a unit means: seconds if there are few, or the nanoseconds of a Policy. 0 is
-// unknown.
+// durationOf returns the duration that a text without a unit means: seconds if there are few, or
+// the nanoseconds of a Policy. 0 is unknown.
 func durationOf(text string) time.Duration {
 	if d, err := time.ParseDuration(strings.ReplaceAll(text, " ", "")); err == nil {
 		return d

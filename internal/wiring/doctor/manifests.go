@@ -12,8 +12,9 @@ import (
 	"outboard.dev/outboard/internal/config/manifest"
 )
 
-// FromManifests uses the objects in Data and in the file of Config, whose content is outboard: the Services, and what the Deployment
-// of each configuration mounts. ReadFile and ReadConfigFile then read the other files only.
+// FromManifests uses the objects in Data and in the file of Config, whose content is outboard: the
+// Services, and what the Deployment of each configuration mounts. ReadFile and ReadConfigFile then
+// read the other files only.
 func (in *Input) FromManifests(outboard []byte) {
 	in.manifests = objectsOf(in.Data, outboard)
 	if schedulers, _, _ := objectsOf(in.Data).configured(""); len(schedulers) == 1 {
@@ -24,7 +25,8 @@ func (in *Input) FromManifests(outboard []byte) {
 	}
 }
 
-// readFirst reads files of the container from ConfigMaps and Secrets in manifests, and the others with read.
+// readFirst reads files of the container from ConfigMaps and Secrets in manifests, and the others
+// with read.
 func (d *deployed) readFirst(manifests *Cluster, read func(string) ([]byte, error)) func(string) ([]byte, error) {
 	return func(name string) ([]byte, error) {
 		o, ok := mounted(d.deployment.Namespace, &d.deployment.Spec.Template.Spec, d.container, name)
@@ -81,7 +83,8 @@ func given[T any](objects map[string]*T, namespace, name string) (*T, error) {
 	return nil, fmt.Errorf("%s/%s is not in the manifests", namespace, name)
 }
 
-// decoded returns an object as far as it can be decoded: other commands report what is wrong with it.
+// decoded returns an object as far as it can be decoded: other commands report what is wrong with
+// it.
 func decoded[T any](text []byte) (object T) {
 	_ = yaml.Unmarshal(text, &object)
 	return object

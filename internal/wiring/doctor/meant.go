@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// correction changes the tree of a configuration to what it is meant to be, for the checks that follow. It is no error if the
-// field does not exist: an earlier correction may have removed it.
+// correction changes the tree of a configuration to what it is meant to be, for the checks that
+// follow. It is no error if the field does not exist: an earlier correction may have removed it.
 type correction func(root *yaml.Node)
 
 func rename(path, name string) correction {
@@ -20,7 +20,8 @@ func rename(path, name string) correction {
 	}
 }
 
-// move moves the value of a field, or the items of the value, to a list at the top. It wraps a scalar as the field that name names.
+// move moves the value of a field, or the items of the value, to a list at the top. It wraps a
+// scalar as the field that name names.
 func move(path, list, name string) correction {
 	return func(root *yaml.Node) {
 		parent, i := locate(root, path)
@@ -51,7 +52,8 @@ func move(path, list, name string) correction {
 	}
 }
 
-// locate returns the mapping or list around the field at path, and the index of its key or item; nil if it does not exist.
+// locate returns the mapping or list around the field at path, and the index of its key or item;
+// nil if it does not exist.
 func locate(root *yaml.Node, path string) (parent *yaml.Node, index int) {
 	value := root
 	for step := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {

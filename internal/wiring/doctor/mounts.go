@@ -27,8 +27,8 @@ func (o object) keyRef() string { return o.ref() + " " + o.key }
 // ref is the name of the whole object. A manifest need not have a namespace.
 func (o object) ref() string { return o.kind + " " + strings.TrimPrefix(o.namespace+"/"+o.name, "/") }
 
-// missingKey is the error of reading a key that an object or the items of its volume do not have, so that no file of the container has its
-// content.
+// missingKey is the error of reading a key that an object or the items of its volume do not have,
+// so that no file of the container has its content.
 type missingKey struct {
 	object object
 	keys   []string // that the object has
@@ -55,8 +55,8 @@ func missing(file string, read func(string) ([]byte, error)) *missingKey {
 	return nil
 }
 
-// mounted returns the object whose content a container has at the path of a file. It returns false if there is none: the file is on the
-// node, or in the image.
+// mounted returns the object whose content a container has at the path of a file. It returns false
+// if there is none: the file is on the node, or in the image.
 func mounted(namespace string, spec *corev1.PodSpec, container *corev1.Container, file string) (object, bool) {
 	file = absolute(container, file)
 	mounts := slices.Clone(container.VolumeMounts)

@@ -41,8 +41,9 @@ func (d *deployed) readFile(c *Cluster) func(string) ([]byte, error) {
 	}
 }
 
-// configured returns the containers of the Deployments in a namespace, or in all with "", that read a configuration of kube-scheduler or of
-// Outboard from a ConfigMap, and why others could not be read.
+// configured returns the containers of the Deployments in a namespace, or in all with "", that read
+// a configuration of kube-scheduler or of Outboard from a ConfigMap, and why others could not be
+// read.
 func (c *Cluster) configured(namespace string) (schedulers, outboards []deployed, unread []error) {
 	for i := range c.Deployments {
 		d := &c.Deployments[i]
@@ -76,8 +77,9 @@ func (c *Cluster) configured(namespace string) (schedulers, outboards []deployed
 	return schedulers, outboards, unread
 }
 
-// FromNamespace sets the file to check, and the configuration of Outboard, unless they are set: it reads them from the ConfigMaps
-// that the Deployments in the namespace mount, with the certificates that these mount. It needs a Cluster.
+// FromNamespace sets the file to check, and the configuration of Outboard, unless they are set: it
+// reads them from the ConfigMaps that the Deployments in the namespace mount, with the certificates
+// that these mount. It needs a Cluster.
 func (in *Input) FromNamespace(namespace string, types config.Types) error {
 	schedulers, outboards, unread := in.Cluster.configured(namespace)
 	if in.File == "" {
@@ -108,7 +110,8 @@ func (in *Input) FromNamespace(namespace string, types config.Types) error {
 	return nil
 }
 
-// deployedConfig reads the configuration of Outboard. Its errors and warnings name the key in the cluster.
+// deployedConfig reads the configuration of Outboard. Its errors and warnings name the key in the
+// cluster.
 func (in *Input) deployedConfig(d *deployed, types config.Types) error {
 	parsed, err := config.Parse(d.path, d.text, types) // relative paths are relative to that file
 	if errs := (strictyaml.Errors)(nil); errors.As(err, &errs) {
@@ -126,7 +129,8 @@ func (in *Input) deployedConfig(d *deployed, types config.Types) error {
 	return nil
 }
 
-// missingSecrets reports Secrets that do not exist, although Deployments with a configuration mount them.
+// missingSecrets reports Secrets that do not exist, although Deployments with a configuration mount
+// them.
 func (c *checker) missingSecrets() {
 	reported := map[string]bool{}
 	for _, d := range c.wired {
@@ -148,7 +152,8 @@ func (c *checker) missingSecrets() {
 	}
 }
 
-// requiredSecrets returns the names of the Secrets without which the kubelet does not start the pod's containers.
+// requiredSecrets returns the names of the Secrets without which the kubelet does not start the
+// pod's containers.
 func requiredSecrets(spec *corev1.PodSpec) []string {
 	var names []string
 	for i := range spec.Volumes {
@@ -168,8 +173,9 @@ func requiredSecrets(spec *corev1.PodSpec) []string {
 	return names
 }
 
-// deployedHere reports whether the host of urlPrefix is that of a Service for the Deployment from which Outboard's configuration can be
-// read. A Service that is not known belongs to it if it is in the same namespace.
+// deployedHere reports whether the host of urlPrefix is that of a Service for the Deployment from
+// which Outboard's configuration can be read. A Service that is not known belongs to it if it is in
+// the same namespace.
 func (e *extenderAt) deployedHere() bool {
 	u, d := e.url(), e.outboardHere
 	if d == nil {

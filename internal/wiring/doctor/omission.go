@@ -42,14 +42,16 @@ func OmissionsText(all []Omission) string {
 	return b.String()
 }
 
-// omit records that something is not checked. Each check that cannot run calls it. The first reason stays.
+// omit records that something is not checked. Each check that cannot run calls it. The first reason
+// stays.
 func (c *checker) omit(what, why string) {
 	if !slices.ContainsFunc(c.omissions, func(o Omission) bool { return o.What == what }) {
 		c.omissions = append(c.omissions, Omission{what, why})
 	}
 }
 
-// readOrOmit returns the content of a file that one of the configurations names; nil if it cannot be read here.
+// readOrOmit returns the content of a file that one of the configurations names; nil if it cannot
+// be read here.
 func (c *checker) readOrOmit(name string, read func(string) ([]byte, error)) []byte {
 	err := fs.ErrNotExist
 	if read != nil {
@@ -69,8 +71,9 @@ func (c *checker) readOrOmit(name string, read func(string) ([]byte, error)) []b
 	return nil
 }
 
-// notFound reports whether a file that kube-scheduler needs does not exist. This is known of files in the directory of the checked file: if
-// that directory is on this machine, kube-scheduler probably is, too.
+// notFound reports whether a file that kube-scheduler needs does not exist. This is known of files
+// in the directory of the checked file: if that directory is on this machine, kube-scheduler
+// probably is, too.
 func (c *checker) notFound(name string) bool {
 	own, err := filepath.Abs(c.File)
 	if err != nil || c.ReadFile == nil || !filepath.IsAbs(name) || filepath.Dir(own) != filepath.Dir(name) {

@@ -15,7 +15,8 @@ import (
 	"outboard.dev/outboard/policy/fields"
 )
 
-// outboardArgs checks the arguments of Outboard's plugin, which are at path, in a profile of kube-scheduler with the sets of plugins.
+// outboardArgs checks the arguments of Outboard's plugin, which are at path, in a profile of
+// kube-scheduler with the sets of plugins.
 func (c *checker) outboardArgs(path string, args strictyaml.Value, sets map[string]schedulerv1.PluginSet, profile string, all []pluginConfig) {
 	var document map[string]any
 	if args.Decode(&document) != nil {
@@ -82,8 +83,8 @@ func (c *checker) aboutUsed(u *usedProfile, severity Severity, code, field, mess
 	c.at(severity, code, u.path+"."+field, message, why, fix)
 }
 
-// bindsFirst checks that no other plugin binds pods before Outboard's does, which rejects all pods for which the policy allocator allocations
-// resources otherwise. "": none does.
+// bindsFirst checks that no other plugin binds pods before Outboard's does, which rejects all pods
+// for which the policy allocator allocations resources otherwise. "": none does.
 func (c *checker) bindsFirst(profile string, sets map[string]schedulerv1.PluginSet, allocator string) {
 	order := inOrder(sets, "bind")
 	if allocator == "" || len(order) > 0 && order[0] == pluginName {
@@ -107,7 +108,8 @@ func (c *checker) bindsFirst(profile string, sets map[string]schedulerv1.PluginS
 	c.at(Error, "PluginNotEnabled", profile+".plugins.bind", message+", and "+allocator+" allocates resources", why+": Outboard rejects all pods that need an allocation, and they stay pending", fix)
 }
 
-// countedByFit reports resources that kube-scheduler is not to count, and that its own plugin counts: only for extenders it leaves them out.
+// countedByFit reports resources that kube-scheduler is not to count, and that its own plugin
+// counts: only for extenders it leaves them out.
 func (c *checker) countedByFit(u *usedProfile, profile string, all []pluginConfig, sets map[string]schedulerv1.PluginSet) {
 	var uncounted, missing []string
 	for _, q := range all {
@@ -152,7 +154,8 @@ func (c *checker) withoutEffect(u *usedProfile, a *config.PluginArguments, args 
 		"kube-scheduler adds up the scores of all plugins on all nodes that it evaluates, so that another node than the best of the policies may win", fix)
 }
 
-// otherSchedulers reports schedulerNames without that of kube-scheduler's profile, which runs the plugin for its pods alone.
+// otherSchedulers reports schedulerNames without that of kube-scheduler's profile, which runs the
+// plugin for its pods alone.
 func (c *checker) otherSchedulers(u *usedProfile, profile string) {
 	own := ownScheduler
 	_ = c.doc.root.At(profile + ".schedulerName").Decode(&own) // an error has been reported
@@ -163,7 +166,8 @@ func (c *checker) otherSchedulers(u *usedProfile, profile string) {
 		"kube-scheduler runs the plugin for the pods of "+own+", and for those of other schedulers only if their profiles have it, too", "remove schedulerNames, or add "+own)
 }
 
-// otherClient reports settings of the connection to an API server other than kube-scheduler's own, which the plugin uses.
+// otherClient reports settings of the connection to an API server other than kube-scheduler's own,
+// which the plugin uses.
 func (c *checker) otherClient(u *usedProfile, conn *config.ClientConnection) {
 	for _, field := range []struct{ name, value, same string }{{"kubeconfig", conn.Kubeconfig, c.doc.config.ClientConnection.Kubeconfig}, {"context", conn.Context, ""}} {
 		if field.value != field.same && field.value != "" {
@@ -172,7 +176,8 @@ func (c *checker) otherClient(u *usedProfile, conn *config.ClientConnection) {
 	}
 }
 
-// inertPlugins checks the plugins that Outboard is to take for inert when it names candidates. Whether they are is in their code.
+// inertPlugins checks the plugins that Outboard is to take for inert when it names candidates.
+// Whether they are is in their code.
 func (c *checker) inertPlugins(path string, a *config.PluginArguments, sets map[string]schedulerv1.PluginSet) {
 	if len(a.InertPlugins) == 0 {
 		return
@@ -222,8 +227,8 @@ func (c *checker) unnamed(p *config.Profile) string {
 	return ""
 }
 
-// candidates checks whether the profile, if it is known, and the order of the plugins permit Outboard to name candidates, which are set at
-// the path.
+// candidates checks whether the profile, if it is known, and the order of the plugins permit
+// Outboard to name candidates, which are set at the path.
 func (c *checker) candidates(path string, sets map[string]schedulerv1.PluginSet, profile string, p *config.Profile) {
 	if c.since(35) {
 		c.at(Note, "BatchingDisabled", path, "with candidates, kube-scheduler 1.35 and later does not use OpportunisticBatching",
@@ -240,7 +245,8 @@ func (c *checker) candidates(path string, sets map[string]schedulerv1.PluginSet,
 	isMulti := func(name string) bool {
 		return slices.Contains(multiPoint[0], name) || plugins[name].on && !slices.Contains(multiPoint[1], name) && !slices.Contains(multiPoint[1], "*")
 	}
-	// kube-scheduler runs those plugins in the list of an extension point first that are also in multiPoint.
+	// kube-scheduler runs those plugins in the list of an extension point first that are also in
+	// multiPoint.
 	first := slices.DeleteFunc(namesOf(sets["postFilter"])[0], func(name string) bool { return !isMulti(name) })
 	switch {
 	case !slices.Contains(namesOf(sets["postFilter"])[0], pluginName):
@@ -256,8 +262,9 @@ func (c *checker) candidates(path string, sets map[string]schedulerv1.PluginSet,
 	}
 }
 
-// argumentFile returns the configuration in the file that arguments of Outboard's plugin name, or the one that the user names instead, and
-// its name. It reports errors of the file. nil: it cannot be read here, or has errors.
+// argumentFile returns the configuration in the file that arguments of Outboard's plugin name, or
+// the one that the user names instead, and its name. It reports errors of the file. nil: it cannot
+// be read here, or has errors.
 func (c *checker) argumentFile(path, file string, types config.Types) (conf *config.Config, name string) {
 	if m := missing(file, c.ReadFile); m != nil {
 		c.refuse("FileNotMounted", path+".configFile", file+" does not exist: "+m.Error(), "", "add the key, or name a file that the container has")
@@ -275,7 +282,8 @@ func (c *checker) argumentFile(path, file string, types config.Types) (conf *con
 	return conf, file
 }
 
-// argumentErrors reports errors of the configuration in the arguments at path, or in the file that the field names.
+// argumentErrors reports errors of the configuration in the arguments at path, or in the file that
+// the field names.
 func (c *checker) argumentErrors(path string, err error, field string) {
 	var errs config.Errors
 	if !errors.As(err, &errs) {

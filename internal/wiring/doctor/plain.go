@@ -11,8 +11,9 @@ import (
 	kubernetesyaml "sigs.k8s.io/yaml"
 )
 
-// plain returns a copy of a tree as kube-scheduler reads it: with aliases, merge keys and tags written out, and with the values that
-// YAML 1.1 gives to words such as yes and 010. The tree must not contain itself.
+// plain returns a copy of a tree as kube-scheduler reads it: with aliases, merge keys and tags
+// written out, and with the values that YAML 1.1 gives to words such as yes and 010. The tree must
+// not contain itself.
 func plain(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return plain(n.Alias)
@@ -42,7 +43,8 @@ func plain(n *yaml.Node) *yaml.Node {
 	return &fresh
 }
 
-// merge adds the fields of a mapping, or of a list of mappings, that neither the mapping n nor its copy has.
+// merge adds the fields of a mapping, or of a list of mappings, that neither the mapping n nor its
+// copy has.
 func merge(fresh, n, from *yaml.Node) {
 	if from.Kind == yaml.AliasNode {
 		from = from.Alias
@@ -92,8 +94,8 @@ func plainScalar(n *yaml.Node) {
 	n.Tag = n.ShortTag()
 }
 
-// accepted returns an error if kube-scheduler cannot decode the text. It knows the versions, fields and plugin arguments of
-// the API, and not its validation.
+// accepted returns an error if kube-scheduler cannot decode the text. It knows the versions, fields
+// and plugin arguments of the API, and not its validation.
 func accepted(text []byte) error {
 	scheme := runtime.NewScheme()
 	if err := schedulerv1.AddToScheme(scheme); err != nil {

@@ -52,7 +52,8 @@ var plugins = map[string]inTree{
 	"VolumeZone":                      {"preFilter filter", 0, true},
 }
 
-// implements reports whether a plugin implements an extension point. A plugin that kube-scheduler does not know may.
+// implements reports whether a plugin implements an extension point. A plugin that kube-scheduler
+// does not know may.
 func implements(name, point string) bool {
 	p, known := plugins[name]
 	return !known || slices.Contains(strings.Fields(p.points), point)
@@ -100,8 +101,9 @@ func namesOf(s schedulerv1.PluginSet) (names [2][]string) {
 	return names
 }
 
-// inOrder returns the plugins at an extension point in the order in which kube-scheduler runs them, without plugins of other projects in
-// multiPoint, of which it is not known whether they implement it.
+// inOrder returns the plugins at an extension point in the order in which kube-scheduler runs them,
+// without plugins of other projects in multiPoint, of which it is not known whether they implement
+// it.
 func inOrder(sets map[string]schedulerv1.PluginSet, point string) (order []string) {
 	multi, own := namesOf(sets["multiPoint"]), namesOf(sets[point])
 	var everywhere []string
@@ -220,7 +222,8 @@ func (c *checker) plugin() bool {
 	return found
 }
 
-// argsOf returns a value for the arguments of a plugin; nil if kube-scheduler knows no type for them.
+// argsOf returns a value for the arguments of a plugin; nil if kube-scheduler knows no type for
+// them.
 func argsOf(name string) runtime.Object {
 	switch name {
 	case "DefaultPreemption":

@@ -22,7 +22,8 @@ type match struct {
 	verbs   []decision.Verb // the verbs that it calls where the profile serves them
 }
 
-// matches returns the profiles that are served below urlPrefix, or at a path that the extender calls.
+// matches returns the profiles that are served below urlPrefix, or at a path that the extender
+// calls.
 func (e *extenderAt) matches() []match {
 	if e.Config == nil {
 		return nil
@@ -44,8 +45,9 @@ func (e *extenderAt) matches() []match {
 	return all
 }
 
-// findOutboard finds the extenders that call Outboard: by its address, by the names in its certificate, by its Service in the
-// namespace, by the resources of a profile, by the path of a profile that no other extender calls, or by the address of such an extender.
+// findOutboard finds the extenders that call Outboard: by its address, by the names in its
+// certificate, by its Service in the namespace, by the resources of a profile, by the path of a
+// profile that no other extender calls, or by the address of such an extender.
 func (c *checker) findOutboard(all []extenderAt) {
 	taken := map[*config.Profile]bool{}
 	for i := range all {
@@ -72,8 +74,8 @@ func (c *checker) findOutboard(all []extenderAt) {
 	}
 }
 
-// foreign reports whether the extender has nothing but the root path, which many programs serve, in common with Outboard's file: it calls another
-// port, and for other resources.
+// foreign reports whether the extender has nothing but the root path, which many programs serve, in
+// common with Outboard's file: it calls another port, and for other resources.
 func (e *extenderAt) foreign() bool {
 	_, port, _ := net.SplitHostPort(e.Config.Serving.Address)
 	resources, host, prefix := e.extender.ManagedResources, e.url().Hostname(), strings.TrimRight(e.url().Path, "/")
@@ -187,7 +189,8 @@ func (c *checker) notCalled(p *config.Profile, none bool) {
 		severity = Error
 	}
 	ours := len(p.SchedulerNames) == 0 || slices.ContainsFunc(c.doc.config.schedulerNames(), func(name string) bool { return slices.Contains(p.SchedulerNames, name) })
-	// Outboard's plugin may reserve for the profile, and an extender whose urlPrefix is unknown may call it.
+	// Outboard's plugin may reserve for the profile, and an extender whose urlPrefix is unknown may
+	// call it.
 	if allocates := p.Allocator(); allocates != "" && ours && !c.plugged && len(c.broken) == 0 {
 		severity = Error
 		why += ", and " + allocates + " allocates resources: kube-scheduler binds pods without the allocations and annotations by which they get their resources"
@@ -220,8 +223,9 @@ func (e *extenderAt) served(matches []match) {
 	}
 }
 
-// nothingServed reports an extender that calls Outboard below a path without profile. If it has one right correction, the following checks
-// are about the corrected urlPrefix, and nothingServed returns the profiles that are served below that one.
+// nothingServed reports an extender that calls Outboard below a path without profile. If it has one
+// right correction, the following checks are about the corrected urlPrefix, and nothingServed
+// returns the profiles that are served below that one.
 func (e *extenderAt) nothingServed() []match {
 	var prefixes []string
 	for _, p := range e.Config.Profiles {
@@ -244,7 +248,8 @@ func (e *extenderAt) nothingServed() []match {
 	return e.matches()
 }
 
-// routes returns where a verb is served: the names for the verb's field below urlPrefix, and the paths that are not below urlPrefix.
+// routes returns where a verb is served: the names for the verb's field below urlPrefix, and the
+// paths that are not below urlPrefix.
 func (e *extenderAt) routes(v decision.Verb) (below, others []string) {
 	_, prefix := e.prefix()
 	for i := range e.Config.Profiles {
@@ -261,7 +266,8 @@ func (e *extenderAt) routes(v decision.Verb) (below, others []string) {
 	return below, others
 }
 
-// callsOf reports whether the extender calls the verb of the profile, or a path for it that no profile serves, which served corrects.
+// callsOf reports whether the extender calls the verb of the profile, or a path for it that no
+// profile serves, which served corrects.
 func (e *extenderAt) callsOf(p *config.Profile, v decision.Verb) bool {
 	route := config.Route{Verb: v, Path: e.called(v)}
 	if p.Verb != nil || route.Path == "" || slices.Contains(p.Routes(), route) {
@@ -270,7 +276,8 @@ func (e *extenderAt) callsOf(p *config.Profile, v decision.Verb) bool {
 	return !slices.ContainsFunc(e.Config.Profiles, func(other config.Profile) bool { return slices.Contains(other.Routes(), route) })
 }
 
-// callersOf checks the extenders that call a profile: together they call all verbs that it needs, each of them once.
+// callersOf checks the extenders that call a profile: together they call all verbs that it needs,
+// each of them once.
 func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
 	first := map[decision.Verb]*extenderAt{}
 	for _, e := range callers {
@@ -302,7 +309,8 @@ func (c *checker) callersOf(p *config.Profile, callers []*extenderAt) {
 	}
 }
 
-// needed checks that kube-scheduler calls the verbs without which nodes are not rejected, or allocations go wrong.
+// needed checks that kube-scheduler calls the verbs without which nodes are not rejected, or
+// allocations go wrong.
 func (e *extenderAt) needed(p *config.Profile, called map[decision.Verb]*extenderAt) {
 	allocates := p.Allocator()
 	if called[decision.Filter] == nil {
@@ -410,8 +418,8 @@ func (e *extenderAt) managed(p *config.Profile) {
 	}
 }
 
-// allocated checks an extender of a profile for all pods: it may be limited to some pods, if these include all
-// that request the resources that a policy allocates.
+// allocated checks an extender of a profile for all pods: it may be limited to some pods, if these
+// include all that request the resources that a policy allocates.
 func (e *extenderAt) allocated(p *config.Profile) {
 	if len(e.extender.ManagedResources) == 0 {
 		return
@@ -430,8 +438,9 @@ func (e *extenderAt) allocated(p *config.Profile) {
 	}
 }
 
-// notAllocated reports managed resources that nothing allocates although the extender is there to do so: it binds pods, and no policy of
-// its profiles allocates anything, or kube-scheduler leaves the resource to it. OutboardWarning reports the latter of resources that a profile lists itself.
+// notAllocated reports managed resources that nothing allocates although the extender is there to
+// do so: it binds pods, and no policy of its profiles allocates anything, or kube-scheduler leaves
+// the resource to it. OutboardWarning reports the latter of resources that a profile lists itself.
 func (e *extenderAt) notAllocated(matches []match) {
 	binds := slices.ContainsFunc(matches, func(m match) bool { return slices.Contains(m.verbs, decision.Bind) })
 	var names, paths []string
@@ -459,8 +468,9 @@ func (e *extenderAt) notAllocated(matches []match) {
 	e.report(Warning, "ResourceNotAllocated", "managedResources", fmt.Sprintf("no policy of the profile %s allocates %s", strings.Join(paths, " and "), strings.Join(names, " and ")), why, fix)
 }
 
-// claimsNotCalled reports managed resources of an extender whose profile scores nodes for pods with ResourceClaims: kube-scheduler compares
-// only the requests and limits of containers with the list. OutboardWarning reports resources that the profile lists itself.
+// claimsNotCalled reports managed resources of an extender whose profile scores nodes for pods with
+// ResourceClaims: kube-scheduler compares only the requests and limits of containers with the list.
+// OutboardWarning reports resources that the profile lists itself.
 func (e *extenderAt) claimsNotCalled(matches []match) {
 	if len(e.extender.ManagedResources) == 0 || !e.since(claimsSince) {
 		return
@@ -477,11 +487,12 @@ func (e *extenderAt) claimsNotCalled(matches []match) {
 	}
 }
 
-// claimsSince is the minor version of Kubernetes that first serves ResourceClaims in the version of the API that policies read, and that
-// first allocates devices without a feature gate.
+// claimsSince is the minor version of Kubernetes that first serves ResourceClaims in the version of
+// the API that policies read, and that first allocates devices without a feature gate.
 const claimsSince = 34
 
-// claimsNotAllocated reports policies for pods with ResourceClaims with a kube-scheduler that allocates no devices.
+// claimsNotAllocated reports policies for pods with ResourceClaims with a kube-scheduler that
+// allocates no devices.
 func (c *checker) claimsNotAllocated() {
 	if c.since(claimsSince) {
 		return

@@ -24,8 +24,8 @@ const (
 	mostDifferences = 5
 )
 
-// running compares the file with what a running kube-scheduler has loaded. kube-scheduler reads the file, and the CAs that it names, only
-// when it starts.
+// running compares the file with what a running kube-scheduler has loaded. kube-scheduler reads the
+// file, and the CAs that it names, only when it starts.
 func (c *checker) running(s scheduler) {
 	what := "what kube-scheduler of " + s.name() + " has loaded"
 	started, ok := s.started()
@@ -61,7 +61,8 @@ func (c *checker) running(s scheduler) {
 	}
 }
 
-// sameScheduler reports whether the loaded configuration and the file have a profile for the same schedulerName.
+// sameScheduler reports whether the loaded configuration and the file have a profile for the same
+// schedulerName.
 func (c *checker) sameScheduler(loaded *configuration) bool {
 	theirs := loaded.schedulerNames()
 	return slices.ContainsFunc(c.doc.config.schedulerNames(), func(name string) bool { return slices.Contains(theirs, name) })
@@ -114,8 +115,8 @@ func (c *checker) loaded(s scheduler) (*configuration, error) {
 	return nil, fmt.Errorf("/configz has no KubeSchedulerConfiguration")
 }
 
-// differences returns how the configuration that kube-scheduler has loaded differs from the file, one text for each field, which begins with
-// the path of the field.
+// differences returns how the configuration that kube-scheduler has loaded differs from the file,
+// one text for each field, which begins with the path of the field.
 func (c *checker) differences(loaded *configuration) []string {
 	if loaded == nil {
 		return nil
@@ -157,7 +158,8 @@ func called(conf *configuration) strictyaml.Value {
 	return value
 }
 
-// changedSince reports whether the ConfigMap or Secret with the file of the container has changed since it started; this is a finding.
+// changedSince reports whether the ConfigMap or Secret with the file of the container has changed
+// since it started; this is a finding.
 func (c *checker) changedSince(s scheduler, started time.Time) bool {
 	name, ok := s.flag("config")
 	if !ok {
@@ -219,8 +221,8 @@ func (c *checker) authoritiesSince(s scheduler, file string, started time.Time) 
 
 func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// changed returns when the data of a ConfigMap or Secret last changed: the latest time of those who wrote data. A change of
-// labels by one of them counts, too.
+// changed returns when the data of a ConfigMap or Secret last changed: the latest time of those who
+// wrote data. A change of labels by one of them counts, too.
 func changed(meta *metav1.ObjectMeta) time.Time {
 	last := meta.CreationTimestamp.Time
 	for _, entry := range meta.ManagedFields {

@@ -9,8 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// strictForAllPods checks whether the extender must respond before kube-scheduler places any pod, also a pod in which the extender runs.
-// There is no finding if something else places these pods. Without a cluster, it assumes that the default scheduler does.
+// strictForAllPods checks whether the extender must respond before kube-scheduler places any pod,
+// also a pod in which the extender runs. There is no finding if something else places these pods.
+// Without a cluster, it assumes that the default scheduler does.
 func (e *extenderAt) strictForAllPods() {
 	x := e.extender
 	if x.Ignorable || len(x.ManagedResources) > 0 || x.FilterVerb == "" && x.BindVerb == "" {
@@ -57,7 +58,8 @@ func (c *configuration) schedulerNames() []string {
 	return names
 }
 
-// ownPods returns the pods of the Service that urlPrefix calls; none if the cluster or the Service is unknown.
+// ownPods returns the pods of the Service that urlPrefix calls; none if the cluster or the Service
+// is unknown.
 func (e *extenderAt) ownPods() (pods []*corev1.Pod) {
 	if e.Cluster == nil {
 		return nil

@@ -43,7 +43,8 @@ func (e *extenderAt) tls() {
 	e.client(t)
 }
 
-// scheme checks http:// and https://. It returns false if nothing else about TLS is worth a finding.
+// scheme checks http:// and https://. It returns false if nothing else about TLS is worth a
+// finding.
 func (e *extenderAt) scheme() bool {
 	x := e.extender
 	u := e.url()
@@ -77,8 +78,9 @@ func (e *extenderAt) scheme() bool {
 	return true
 }
 
-// chartServes reports whether the call may arrive because the Helm chart installs Outboard's file, which serves its own host only: the chart
-// sets serving.address and serving.tls. A file from the cluster is as the chart has written it.
+// chartServes reports whether the call may arrive because the Helm chart installs Outboard's file,
+// which serves its own host only: the chart sets serving.address and serving.tls. A file from the
+// cluster is as the chart has written it.
 func (e *extenderAt) chartServes() bool {
 	port, _ := strconv.Atoi(portOf(e.url()))
 	return !e.configDeployed && e.Config.Serving.TLS == nil && (hostOf(e.url().Hostname()) != "loopback" || onNodes(port))
@@ -112,7 +114,8 @@ func (e *extenderAt) verification(t *tlsConfig) {
 	}
 }
 
-// verified is what the correction of a missing CA needs in addition: kube-scheduler refuses a CA with insecure: true.
+// verified is what the correction of a missing CA needs in addition: kube-scheduler refuses a CA
+// with insecure: true.
 func (t *tlsConfig) verified() string {
 	if t != nil && t.Insecure {
 		return ", and remove tlsConfig.insecure"
@@ -120,7 +123,8 @@ func (t *tlsConfig) verified() string {
 	return ""
 }
 
-// folder returns the folder of a file beside which others are to be; without a file, the one that scheduler-config writes.
+// folder returns the folder of a file beside which others are to be; without a file, the one that
+// scheduler-config writes.
 func folder(file string) string {
 	if path.IsAbs(file) {
 		return path.Dir(file)
@@ -128,8 +132,8 @@ func folder(file string) string {
 	return wiring.Directory
 }
 
-// inside reports whether the host of urlPrefix has a name or an address inside the cluster, for which public authorities sign no
-// certificates.
+// inside reports whether the host of urlPrefix has a name or an address inside the cluster, for
+// which public authorities sign no certificates.
 func (e *extenderAt) inside() bool {
 	host := e.url().Hostname()
 	ip := net.ParseIP(host)
@@ -187,8 +191,8 @@ func (e *extenderAt) files(t *tlsConfig) {
 	}
 }
 
-// exchanged reports a key in the place of the certificate, or the reverse, if not both can be read here. If neither can, the names of the
-// files say what they are.
+// exchanged reports a key in the place of the certificate, or the reverse, if not both can be read
+// here. If neither can, the names of the files say what they are.
 func (e *extenderAt) exchanged(t *tlsConfig, cert, private []byte) {
 	ends := func(file string, suffixes ...string) bool { return slices.Contains(suffixes, path.Ext(file)) }
 	isKey := func(text []byte) bool { return bytes.Contains(text, []byte("PRIVATE KEY-----")) }
@@ -246,7 +250,8 @@ func (e *extenderAt) authorities(t *tlsConfig) {
 	}
 }
 
-// server checks the certificate of Outboard, if the extender calls Outboard and its file can be read here.
+// server checks the certificate of Outboard, if the extender calls Outboard and its file can be
+// read here.
 func (e *extenderAt) server(t *tlsConfig) {
 	if !e.outboard || e.Config.Serving.TLS == nil {
 		return
@@ -269,7 +274,8 @@ func (e *extenderAt) server(t *tlsConfig) {
 	}
 }
 
-// unknownTo reports whether there are CAs, and none of them signed the first certificate of the chain.
+// unknownTo reports whether there are CAs, and none of them signed the first certificate of the
+// chain.
 func (c *checker) unknownTo(cas, chain []*x509.Certificate) bool {
 	roots, intermediates := x509.NewCertPool(), x509.NewCertPool()
 	for _, ca := range cas {
@@ -328,7 +334,8 @@ func (e *extenderAt) renewal(cas []*x509.Certificate) string {
 
 func (e *extenderAt) expired(cert *x509.Certificate) bool { return cert.NotAfter.Before(e.Now) }
 
-// ending reports whether a certificate expires soon, or has expired, which is an error: then every call fails.
+// ending reports whether a certificate expires soon, or has expired, which is an error: then every
+// call fails.
 func (e *extenderAt) ending(cert *x509.Certificate) (severity Severity, soon bool) {
 	if e.expired(cert) {
 		return Error, true

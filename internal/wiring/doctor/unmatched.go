@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// unmatched reports labels and annotations in which policies expect something of nodes and which no node has, and selectors that match no
-// pod.
+// unmatched reports labels and annotations in which policies expect something of nodes and which no
+// node has, and selectors that match no pod.
 func (c *checker) unmatched() {
 	if c.Config == nil || !c.listed("nodes") || !c.listed("pods") {
 		return

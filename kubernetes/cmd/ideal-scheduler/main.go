@@ -1,5 +1,5 @@
-// Command ideal-scheduler is kube-scheduler with a plugin that does nothing, in place of Outboard's. make bench-scheduler measures
-// it as the bound for any plugin.
+// Command ideal-scheduler is kube-scheduler with a plugin that does nothing, in place of
+// Outboard's. make bench-scheduler measures it as the bound for any plugin.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Command kube-scheduler-outboard is kube-scheduler with the policies of Outboard as a plugin: see package schedplugin of Outboard.
+// Command kube-scheduler-outboard is kube-scheduler with the policies of Outboard as a plugin: see
+// package schedplugin of Outboard.
 package main
 
 import (
