@@ -129,11 +129,10 @@ test-harness: control-plane ### test what starts control planes for tests
 	$(GO) $(ONCE) ./test/controlplane ./test/stage ./test/compat
 
 # Skipped are tests of allocations, because the detector allocates, too; what the extender and its engine retain, because other tests
-# make the same calls; scenarios, and what rules cost and compute, which have no concurrency; and the 80 broken extenders of verify, which
-# run the same code as other extenders.
+# make the same calls; and scenarios, and what rules cost and compute, which have no concurrency.
 race: ### run the tests of concurrent packages under the race detector
 	@echo 'compiling and running the tests of concurrent packages under the race detector'
-	CGO_ENABLED=1 $(GO) test -vet=off -race -skip 'Allocat|^TestMemory|Scenarios|CostsTooMuch|EachBrokenExtender' -timeout 30m $(RACE)
+	CGO_ENABLED=1 $(GO) test -vet=off -race -skip 'Allocat|^TestMemory|Scenarios|CostsTooMuch' -timeout 30m $(RACE)
 
 FUZZTIME ?= 1000000x
 
@@ -224,6 +223,10 @@ bench-page: ### measure the page in Chromium, and what it costs a replica, with 
 	$(GO) test -vet=off -run '^$$' -bench '^Benchmark(Request|ClaimsHeld)$$' -benchtime 50x -count 1 ./internal/ui
 	@echo 'a search for what would make a pod fit, with 40,000 pods: at most 50 processor-ms'
 	$(GO) test -vet=off -run '^$$' -bench '^BenchmarkFind$$' -benchtime 20x -count 1 ./internal/remedy
+
+# For example: make verify URL=https://127.0.0.1:8443 VERIFY='-ca ca.crt -cert client.crt -key client.key'
+verify: ### check whether the extender at URL follows kube-scheduler's contract (test/verify/README.md)
+	@$(GO) run ./test/verify $(VERIFY) $(or $(URL),$(error set URL to the urlPrefix of a running extender))
 
 # For example: make upgrade FROM=v0.1.0. The configuration of the test must be valid for that commit.
 upgrade: control-plane ### upgrade from commit FROM to this checkout and back, while pods with allocations are bound

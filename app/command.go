@@ -73,7 +73,7 @@ The exit status means the same for every command:
      Outboard does not know, a service that is not ready
   2  the command could not do its work: wrong usage, a file that cannot be read, a
      configuration that it needs and that is not valid, no API server, no running
-     service or extender`,
+     service`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,7 +86,7 @@ The exit status means the same for every command:
 		commands []*cobra.Command
 	}{
 		{"Run", []*cobra.Command{serveCommand(types), probeCommand()}},
-		{"Check", []*cobra.Command{checkCommand(types), doctorCommand(types), auditCommand(types), verifyCommand()}},
+		{"Check", []*cobra.Command{checkCommand(types), doctorCommand(types), auditCommand(types)}},
 		{"Explain", []*cobra.Command{uiCommand(), waitingCommand(), explainCommand(), decisionsCommand(), gpusCommand()}},
 		{"Set up", []*cobra.Command{schedulerConfigCommand(types), certsCommand(), schemaCommand(types)}},
 		{"Simulate", []*cobra.Command{simulateCommand(types)}},

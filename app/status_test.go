@@ -2,9 +2,6 @@ package app
 
 import (
 	"bytes"
-	"crypto/tls"
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -65,19 +62,8 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		_, _ = w.Write([]byte(`{"cursor": "a-0-1", "changes": [{"uid": "1", "row": {"owner": "ns/Pod/web-1", "pod": "ns/web-1", "pods": 1}}]}`))
 	}))
 	defer waiting.Close()
-	// An extender to which all nodes are equal, and one that has no paths.
-	equal := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`[]`))
-	}))
-	defer equal.Close()
 	noPaths := httptest.NewServer(http.NotFoundHandler())
 	defer noPaths.Close()
-	known := httptest.NewUnstartedServer(http.NotFoundHandler()) // to which only known clients connect
-	known.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert}
-	known.Config.ErrorLog = log.New(io.Discard, "", 0)
-	known.StartTLS()
-	defer known.Close()
 	const ledgers, pods, noNodes = "/apis/outboard.dev/v1alpha1/ledgers", "/api/v1/pods", "/api/v1/nodes"
 	kubeconfig := func(name string, objects map[string][]string) string {
 		api := httptest.NewServer(&apiLists{looks: []map[string][]string{objects}})
@@ -112,13 +98,9 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 			good:   []string{"--config " + good, "--from " + old},
 			failed: []string{"", "--config " + bad, "--config /nowhere.yaml", "--from " + good, "--config " + good + " --for moon"},
 		},
-		"outboard schema":   {good: []string{""}},
-		"outboard serve":    {good: []string{"--print-config --config " + good}, failed: []string{"", "--config " + bad, "--config /nowhere.yaml"}},
-		"outboard simulate": {good: []string{"--nodes " + nodes}, failed: []string{"", "--nodes /nowhere.yaml", "--nodes " + nodes + " --config " + bad}},
-		"outboard verify": {
-			good: []string{equal.URL + " --prioritize p --mode names"}, findings: []string{noPaths.URL},
-			failed: []string{"", "127.0.0.1:80", nowhere, nowhere + " -o json", known.URL, equal.URL + " --pod /nowhere.yaml", equal.URL + " --cluster --kubeconfig /nowhere"},
-		},
+		"outboard schema":                {good: []string{""}},
+		"outboard serve":                 {good: []string{"--print-config --config " + good}, failed: []string{"", "--config " + bad, "--config /nowhere.yaml"}},
+		"outboard simulate":              {good: []string{"--nodes " + nodes}, failed: []string{"", "--nodes /nowhere.yaml", "--nodes " + nodes + " --config " + bad}},
 		"outboard version":               {good: []string{""}},
 		"outboard help":                  {good: []string{"", "check"}, failed: []string{"nonsense"}},
 		"outboard completion":            {good: []string{"--help"}, failed: []string{"", "nonsense"}},

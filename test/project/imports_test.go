@@ -77,7 +77,7 @@ var only = []struct {
 	imported string
 	by       []string
 }{
-	{"k8s.io/kube-scheduler/extender/...", []string{"internal/extender", "internal/extender/..."}},
+	{"k8s.io/kube-scheduler/extender/...", []string{"internal/extender", "internal/extender/...", "test/verify"}},
 	{"k8s.io/client-go/kubernetes/...", []string{"internal/cluster", "internal/source/remote", "internal/source/configmap", "app", "internal/replicas", "test/..."}},
 	{module + "/internal/placement/strategy", []string{"policies/gpumemory", "policies/resourceclaims"}},
 	{"k8s.io/kube-scheduler/framework", []string{"schedplugin"}},

@@ -91,7 +91,7 @@ var readers = map[string]string{
 
 // ofOperator are the packages that only commands use, on the files and servers that their user names, or that only read the configuration.
 var ofOperator = []string{
-	"app", "internal/certs", "internal/config", "internal/config/manifest", "internal/extender/verify", "internal/replicas", "internal/simulate", "internal/wiring/...", "policy/policytest",
+	"app", "internal/certs", "internal/config", "internal/config/manifest", "internal/replicas", "internal/simulate", "internal/wiring/...", "policy/policytest",
 }
 
 // Texts of others are parsed in bounded time, and each parser has a limit.

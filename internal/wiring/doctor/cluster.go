@@ -232,7 +232,7 @@ func (e *extenderAt) service() {
 		if named {
 			e.report(Error, "NoEndpoints", "urlPrefix", "there is no Service for "+u.Host, "every call fails", "apply the Service, or correct urlPrefix")
 		} else {
-			e.omit("whether an extender listens at "+u.Host, "outboard verify calls it")
+			e.omit("whether an extender listens at "+u.Host, "doctor calls no extender")
 		}
 		return
 	}

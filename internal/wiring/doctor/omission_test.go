@@ -62,7 +62,7 @@ not checked: the cluster (--cluster reads it)
 		{"a cluster without kube-scheduler", doctor.Input{Data: []byte(scheduler), Config: parseConfig(t, []byte(outboard)), Cluster: &doctor.Cluster{Version: "v1.37.0"}, ReadFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist }},
 			`not checked: /tls/server.crt, /tls/ca.crt, /tls/client.crt, /tls/client.key (not on this machine)
 not checked: the running kube-scheduler (no pod of the cluster runs it with this file)
-not checked: whether an extender listens at 192.0.2.1:8443 (outboard verify calls it)
+not checked: whether an extender listens at 192.0.2.1:8443 (doctor calls no extender)
 `},
 		{"a cluster", doctor.Input{Data: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"), Config: parseConfig(t, []byte(outboard)),
 			Cluster: &doctor.Cluster{Version: "v1.37.0", Pods: []corev1.Pod{kubeScheduler}}}, "not checked: what kube-scheduler of pod kube-system/kube-scheduler-a has loaded (it is not running)\n"},

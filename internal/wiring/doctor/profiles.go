@@ -114,7 +114,7 @@ func (c *checker) profiles(all []extenderAt) {
 		}
 		if !e.outboard {
 			e.report(Note, "ForeignExtender", "urlPrefix", "this extender is not Outboard, as far as "+e.ConfigFile+" says",
-				"kube-scheduler drops the text of responses with another status than 200, and pods get events without a reason; outboard verify checks what any extender responds", "")
+				"kube-scheduler drops the text of responses with another status than 200, and pods get events without a reason", "")
 			continue
 		}
 		e.port()

@@ -1,4 +1,4 @@
-package verify
+package main
 
 import "outboard.dev/outboard/internal/decision"
 
@@ -17,14 +17,13 @@ const (
 
 // Rule is one rule of the wire contract.
 type Rule struct {
-	// ID is stable between versions.
-	ID string `json:"id"`
+	ID string
 	// Severity is that of a violation.
-	Severity Severity `json:"severity"`
+	Severity Severity
 	// Statement is the rule, in one line.
-	Statement string `json:"statement"`
+	Statement string
 	// Consequence is the effect of a violation in kube-scheduler.
-	Consequence string `json:"consequence"`
+	Consequence string
 
 	verbs []decision.Verb // the verbs it applies to; nil: all
 	needs string          // what was missing when it could not be checked
@@ -141,7 +140,7 @@ var rules = []Rule{
 		Consequence: "kube-scheduler continues with the returned objects: dropped or changed parts (labels, taints, fields newer than the extender's libraries) affect every later plugin."},
 
 	{ID: ruleScoreRange, Severity: SeverityError, verbs: prioritizeOnly, needs: "no response with a score",
-		Statement:   "scores are between 0 and 10, or --max-score",
+		Statement:   "scores are between 0 and 10",
 		Consequence: "Scores are not clamped: the score is multiplied by the weight and by 10, so 100 outweighs all of kube-scheduler's own scores, and a very large one overflows."},
 	{ID: ruleScoreKnown, Severity: SeverityWarning, verbs: prioritizeOnly, needs: "no response with a score",
 		Statement:   "only nodes of the request are scored",

@@ -1,4 +1,4 @@
-package verify_test
+package main
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/engine"
 	outboard "outboard.dev/outboard/internal/extender"
-	"outboard.dev/outboard/internal/extender/verify"
 	"outboard.dev/outboard/policies/imagelocality"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/policytest"
@@ -94,14 +93,14 @@ func TestOutboardKeepsEveryRule(t *testing.T) {
 		mux.Handle("/"+string(verb), handler.Verb(verb))
 	}
 	o := allVerbs(serve(t, mux))
-	o.NodeNames, o.Pods, o.Sizes = names, pods, []int{50, 100}
-	report := run(t, o)
+	o.Nodes, o.Pods, o.Sizes = nodesNamed(names...), pods, []int{50, 100}
+	report := mustRun(t, o)
 	// The responses stay short.
 	if ids := broken(report); !slices.Equal(ids, []string{"score-all"}) || !report.OK() {
 		t.Errorf("fails %v\n%s", ids, text(t, report))
 	}
 	for _, id := range []string{"order", "reasons", "nodes-unchanged", "preempt-untrimmed", "connection-reuse", "large-request", "survives"} {
-		if r := result(t, report, id); r.Outcome != verify.Passed {
+		if r := resultOf(t, report, id); r.Outcome != Passed {
 			t.Errorf("%s: %s (%s)", id, r.Outcome, r.Why)
 		}
 	}
@@ -119,9 +118,9 @@ func TestImaginaryNodesAreNotKnown(t *testing.T) {
 		Profile: "/", Engine: profile, Cluster: stillCluster{builder.View()}, Log: decision.NewLog(16),
 		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 	})
-	report := run(t, quick(verify.Options{URL: serve(t, handler.Verb(decision.Prioritize)), Verbs: map[decision.Verb]string{"prioritize": "prioritize"}}))
+	report := mustRun(t, quick(Options{URL: serve(t, handler.Verb(decision.Prioritize)), Verbs: map[decision.Verb]string{"prioritize": "prioritize"}}))
 	notes := strings.Join(report.Notes, "\n")
-	if !slices.Equal(report.Modes, []verify.Mode{verify.ModeNodes}) || !strings.Contains(notes, "name nodes that the extender knows") || strings.Contains(notes, "nodeCacheCapable: false") {
+	if !slices.Equal(report.Modes, []Mode{ModeNodes}) || !strings.Contains(notes, "give nodes that the extender knows with --objects") || strings.Contains(notes, "nodeCacheCapable: false") {
 		t.Errorf("modes %v, notes:\n%s", report.Modes, notes)
 	}
 }
@@ -136,9 +135,9 @@ func TestImaginaryNodesGetDifferentScores(t *testing.T) {
 		Profile: "/", Engine: profile, Log: decision.NewLog(16),
 		Metrics: callmetrics.New(prometheus.NewRegistry()), Logger: slog.New(slog.DiscardHandler),
 	})
-	report := run(t, quick(verify.Options{URL: serve(t, handler.Verb(decision.Prioritize)), Verbs: map[decision.Verb]string{"prioritize": "prioritize"}, Mode: verify.ModeNodes}))
+	report := mustRun(t, quick(Options{URL: serve(t, handler.Verb(decision.Prioritize)), Verbs: map[decision.Verb]string{"prioritize": "prioritize"}, Mode: ModeNodes}))
 	for _, id := range []string{"score-range", "score-known", "score-once"} {
-		if r := result(t, report, id); r.Outcome != verify.Passed {
+		if r := resultOf(t, report, id); r.Outcome != Passed {
 			t.Errorf("%s: %s (%s)", id, r.Outcome, r.Why)
 		}
 	}

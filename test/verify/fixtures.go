@@ -1,4 +1,4 @@
-package verify
+package main
 
 import (
 	"encoding/json"
@@ -23,8 +23,7 @@ type fixtures struct {
 	nodes      []*corev1.Node // those of the caller first, then imaginary ones
 	knownNodes int            // how many of nodes are the caller's; 0: all are imaginary
 	// pods are the pods on each node, by UID. nil: the caller did not say.
-	pods     map[string][]*corev1.Pod
-	maxScore int64
+	pods map[string][]*corev1.Pod
 }
 
 const (
@@ -39,7 +38,7 @@ const (
 // newFixtures returns what the options give, and enough imaginary nodes for the
 // largest request.
 func newFixtures(o Options) (*fixtures, error) {
-	c := &fixtures{pod: imaginaryPod(), maxScore: o.MaxScore}
+	c := &fixtures{pod: imaginaryPod()}
 	if o.Pod != nil {
 		c.pod = o.Pod.DeepCopy()
 	}
@@ -48,7 +47,6 @@ func newFixtures(o Options) (*fixtures, error) {
 	c.pod.UID = orDefault(c.pod.UID, imaginaryUID)
 	c.pod.ManagedFields = nil
 	c.pod.Spec.NodeName = ""
-	addRequests(c.pod, o.Resources)
 
 	names := make(map[string]bool)
 	add := func(node *corev1.Node) {
@@ -62,13 +60,8 @@ func newFixtures(o Options) (*fixtures, error) {
 		}
 		add(node)
 	}
-	template := imaginaryNodeObject()
-	for _, name := range o.NodeNames {
-		if !names[name] {
-			add(named(template, name))
-		}
-	}
 	c.knownNodes = len(c.nodes)
+	template := imaginaryNodeObject()
 	enough := slices.Max(append([]int{sampleSize}, o.Sizes...))
 	templates := []*corev1.Node{template, withImages(template, c.pod)} // so that a node can be better than another
 	for i := 0; len(c.nodes) < enough; i++ {

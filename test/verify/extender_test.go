@@ -1,4 +1,4 @@
-package verify_test
+package main
 
 import (
 	"encoding/json"
@@ -16,7 +16,6 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/internal/extender/verify"
 )
 
 // extender passes every rule, except for what its hooks change. It rejects nodes
@@ -186,6 +185,15 @@ func (e *extender) answerBind(body []byte) any {
 	return result
 }
 
+// nodesNamed returns nodes of real size with the names.
+func nodesNamed(names ...string) (nodes []corev1.Node) {
+	template := imaginaryNodeObject()
+	for _, name := range names {
+		nodes = append(nodes, *named(template, name))
+	}
+	return nodes
+}
+
 // serve starts the handler on loopback until the test ends.
 func serve(t *testing.T, handler http.Handler) string {
 	t.Helper()
@@ -196,9 +204,8 @@ func serve(t *testing.T, handler http.Handler) string {
 }
 
 // quick makes requests small and few, and sets timeouts that are long enough for a busy machine.
-func quick(o verify.Options) verify.Options {
+func quick(o Options) Options {
 	o.Sizes = []int{20, 50}
-	o.TimedCalls = 2
 	o.ImaginaryPods = 6
 	if o.HTTPTimeout == 0 {
 		o.HTTPTimeout = 10 * time.Minute
@@ -207,15 +214,15 @@ func quick(o verify.Options) verify.Options {
 	return o
 }
 
-func allVerbs(url string) verify.Options {
-	return quick(verify.Options{
-		URL: url, Verbs: map[decision.Verb]string{"filter": "filter", "prioritize": "prioritize", "preempt": "preempt", "bind": "bind"}, Mode: verify.ModeBoth,
+func allVerbs(url string) Options {
+	return quick(Options{
+		URL: url, Verbs: map[decision.Verb]string{"filter": "filter", "prioritize": "prioritize", "preempt": "preempt", "bind": "bind"}, Mode: ModeBoth,
 	})
 }
 
-func run(t *testing.T, o verify.Options) *verify.Report {
+func mustRun(t *testing.T, o Options) *Report {
 	t.Helper()
-	report, err := verify.Run(t.Context(), o)
+	report, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,25 +231,25 @@ func run(t *testing.T, o verify.Options) *verify.Report {
 
 // broken returns the ids of the broken rules, in the order of the report. It omits encrypted, because most tests serve plain
 // HTTP.
-func broken(report *verify.Report) (ids []string) {
+func broken(report *Report) (ids []string) {
 	for _, result := range report.Results {
-		if result.Outcome == verify.Failed && result.ID != "encrypted" {
+		if result.Outcome == Failed && result.ID != "encrypted" {
 			ids = append(ids, result.ID)
 		}
 	}
 	return ids
 }
 
-func result(t *testing.T, report *verify.Report, id string) verify.Result {
+func resultOf(t *testing.T, report *Report, id string) Result {
 	t.Helper()
-	i := slices.IndexFunc(report.Results, func(r verify.Result) bool { return r.ID == id })
+	i := slices.IndexFunc(report.Results, func(r Result) bool { return r.ID == id })
 	if i < 0 {
 		t.Fatalf("no rule %q", id)
 	}
 	return report.Results[i]
 }
 
-func text(t *testing.T, report *verify.Report) string {
+func text(t *testing.T, report *Report) string {
 	t.Helper()
 	var b strings.Builder
 	if err := report.WriteText(&b); err != nil {

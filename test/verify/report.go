@@ -1,7 +1,6 @@
-package verify
+package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -23,65 +22,36 @@ const (
 
 // Finding is one response that violates a rule.
 type Finding struct {
-	Sent   string `json:"sent"`   // a description of the request, without contents of the pod
-	Got    string `json:"got"`    // status, size and the beginning of the response
-	Detail string `json:"detail"` // the violation
+	Sent   string // a description of the request, without contents of the pod
+	Got    string // status, size and the beginning of the response
+	Detail string // the violation
 }
 
 // Result is the outcome of one rule.
 type Result struct {
 	Rule
-	Outcome Outcome `json:"outcome"`
+	Outcome Outcome
 	// Why is the reason that the rule is not applicable.
-	Why string `json:"why,omitempty"`
+	Why string
 	// Findings are the first responses that violate the rule in different ways; Violations
 	// counts all of them, and Checked the responses that the rule was checked on.
-	Findings   []Finding `json:"findings,omitempty"`
-	Violations int       `json:"violations"`
-	Checked    int       `json:"checked"`
-}
-
-// Latency is how long kube-scheduler would wait for one kind of request: from
-// sending it to the last byte of the response. Echo is the same request to a server
-// in this process that reads it and responds, from memory, that all nodes fit.
-type Latency struct {
-	Verb      decision.Verb `json:"verb"`
-	Mode      Mode          `json:"mode"`
-	Nodes     int           `json:"nodes"`
-	Imaginary int           `json:"imaginary"` // of Nodes, those the extender does not know
-	Calls     int           `json:"calls"`
-
-	P50     time.Duration `json:"p50Nanoseconds"`
-	P99     time.Duration `json:"p99Nanoseconds"`
-	EchoP50 time.Duration `json:"echoP50Nanoseconds"`
-	EchoP99 time.Duration `json:"echoP99Nanoseconds"`
-}
-
-// Ratios returns the latencies relative to the echo server's, 0 when that was not
-// measured.
-func (l Latency) Ratios() (p50, p99 float64) {
-	if l.EchoP50 <= 0 || l.EchoP99 <= 0 {
-		return 0, 0
-	}
-	return float64(l.P50) / float64(l.EchoP50), float64(l.P99) / float64(l.EchoP99)
+	Findings   []Finding
+	Violations int
+	Checked    int
 }
 
 // Report is the result of Run.
 type Report struct {
-	URL   string          `json:"url"`
-	Verbs []decision.Verb `json:"verbs"`
-	Modes []Mode          `json:"modes"`
+	URL   string
+	Verbs []decision.Verb
+	Modes []Mode
 	// Results has one entry for each of Rules, in that order.
-	Results   []Result  `json:"results"`
-	Latencies []Latency `json:"latencies,omitempty"`
+	Results []Result
 	// Notes are for the reader, for example about calls that were not made.
-	Notes       []string      `json:"notes,omitempty"`
-	Calls       int           `json:"calls"`
-	Connections int           `json:"connections"`
-	Took        time.Duration `json:"tookNanoseconds"`
-	// Refused says that a connection was refused: nothing listens at the address, or a firewall
-	// rejects it.
-	Refused bool `json:"-"`
+	Notes       []string
+	Calls       int
+	Connections int
+	Took        time.Duration
 }
 
 // OK reports whether no rule of severity error failed.
@@ -91,20 +61,9 @@ func (r *Report) OK() bool {
 	})
 }
 
-// WriteJSON writes the report as one JSON object, with "ok" beside its fields.
-func (r *Report) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(struct {
-		OK bool `json:"ok"`
-		*Report
-	}{r.OK(), r})
-}
-
 var marks = map[Outcome]string{Passed: "✓", Failed: "✗", NotApplicable: "–"}
 
-// WriteText writes a table of all rules, the latencies, and then for each failed
+// WriteText writes a table of all rules, and then for each failed
 // rule its findings and the consequence. If no rule passed, because nothing
 // responds, the table has no rules that are not applicable.
 func (r *Report) WriteText(w io.Writer) error {
@@ -125,7 +84,6 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(table, "%s %s\t%s\t%s\n", marks[result.Outcome], result.ID, result.Severity, statement)
 	}
 	table.Flush()
-	r.writeLatencies(&text)
 	for _, result := range r.Results {
 		if result.Outcome == Failed {
 			result.write(&text)
@@ -140,28 +98,6 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintf(&text, "\n%s\n", r.summary())
 	_, err := io.WriteString(w, text.String())
 	return err
-}
-
-func (r *Report) writeLatencies(w io.Writer) {
-	if len(r.Latencies) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "\nLatency as kube-scheduler sees it, and relative to a no-op server in this process:\n")
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "verb\tmode\tnodes\tcalls\tp50\tp99\tp50 ×\tp99 ×\t\n")
-	for _, l := range r.Latencies {
-		p50, p99 := l.Ratios()
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", l.Verb, l.Mode, l.Nodes, l.Calls,
-			l.P50.Round(time.Microsecond), l.P99.Round(time.Microsecond), multiple(p50), multiple(p99))
-	}
-	table.Flush()
-}
-
-func multiple(ratio float64) string {
-	if ratio == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.1f", ratio)
 }
 
 func (r Result) write(w io.Writer) {

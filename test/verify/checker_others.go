@@ -1,4 +1,4 @@
-package verify
+package main
 
 import (
 	"maps"
@@ -7,14 +7,14 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 )
 
-func (j *checker) scores(q *request, a *response, r scoreResult, c *fixtures) {
+func (j *checker) scores(q *request, a *response, r scoreResult) {
 	if len(r) == 0 {
 		return
 	}
 	asked := positions(q.names)
 	known := func(s extenderv1.HostPriority) bool { _, known := asked[s.Host]; return known }
-	wild, found := firstOf(r, func(s extenderv1.HostPriority) bool { return s.Score < 0 || s.Score > c.maxScore })
-	j.check(ruleScoreRange, !found, q, a, "%s has score %d, which is not between 0 and %d", wild.Host, wild.Score, c.maxScore)
+	wild, found := firstOf(r, func(s extenderv1.HostPriority) bool { return s.Score < 0 || s.Score > extenderv1.MaxExtenderPriority })
+	j.check(ruleScoreRange, !found, q, a, "%s has score %d, which is not between 0 and %d", wild.Host, wild.Score, extenderv1.MaxExtenderPriority)
 	stranger, found := firstOf(r, func(s extenderv1.HostPriority) bool { return !known(s) })
 	j.check(ruleScoreKnown, !found, q, a, "%q is scored and is not in the request", stranger.Host)
 

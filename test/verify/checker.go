@@ -1,4 +1,4 @@
-package verify
+package main
 
 import (
 	"fmt"
@@ -74,7 +74,7 @@ func (j *checker) response(q *request, a *response, c *fixtures) bool {
 	case *filterResult:
 		return j.filter(q, a, r, c)
 	case *scoreResult:
-		j.scores(q, a, *r, c)
+		j.scores(q, a, *r)
 	case *preemptResult:
 		return j.preempt(q, a, r, c)
 	case *bindResult:

@@ -1,21 +1,10 @@
-package verify
+package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"math"
-	"net"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
-
-	extenderv1 "k8s.io/kube-scheduler/extender/v1"
-
-	"outboard.dev/outboard/internal/decision"
 )
 
 // reuse counts the connections that consecutive calls open. The responses are so long
@@ -97,7 +86,7 @@ func (r *run) concurrency(t *target) {
 	}
 }
 
-// size makes calls with many nodes, and measures their latency.
+// size makes calls with many nodes.
 func (r *run) size(t *target) {
 	if !t.reads() {
 		return
@@ -113,21 +102,6 @@ func (r *run) size(t *target) {
 		if !r.large(t, q, &a, imaginary) {
 			return
 		}
-		timed := *q
-		timed.timed = true
-		l := Latency{Verb: t.verb, Mode: t.mode, Nodes: size, Imaginary: imaginary}
-		durations, failed := r.time(&timed, r.ask)
-		if failed != nil {
-			r.checker.reply(&timed, failed)
-		}
-		if len(durations) == 0 {
-			return
-		}
-		l.Calls, l.P50, l.P99 = len(durations), quantile(durations, 0.5), quantile(durations, 0.99)
-		if echo := r.echo(&timed); len(echo) > 0 {
-			l.EchoP50, l.EchoP99 = quantile(echo, 0.5), quantile(echo, 0.99)
-		}
-		r.latencies = append(r.latencies, l)
 	}
 }
 
@@ -145,7 +119,7 @@ func (r *run) large(t *target, q *request, a *response, imaginary int) bool {
 	}
 	if text := a.result.rejection(); text != "" {
 		if r.fixtures.knownNodes > 0 && imaginary > 0 && q.mode == ModeNames {
-			r.note("%s with %d nodes, %d of them imaginary, gets an error (%q): its latency at this size is unknown", t.verb, len(q.names), imaginary, shorten(text))
+			r.note("%s with %d nodes, %d of them imaginary, gets an error (%q)", t.verb, len(q.names), imaginary, shorten(text))
 			return false
 		}
 		detail := "the same request with %d nodes succeeds"
@@ -157,72 +131,4 @@ func (r *run) large(t *target, q *request, a *response, imaginary int) bool {
 	}
 	r.checker.check(ruleLarge, true, q, a, "")
 	return r.checker.response(q, a, r.fixtures)
-}
-
-// time repeats the request, for at most three seconds, and returns
-// the latencies in ascending order, and the call that failed, if any.
-func (r *run) time(q *request, ask func(*request) response) (durations []time.Duration, failed *response) {
-	for end := time.Now().Add(3 * time.Second); len(durations) < r.options.TimedCalls; {
-		a := ask(q)
-		if a.failure != responded {
-			failed = &a
-			break
-		}
-		if durations = append(durations, a.took); time.Now().After(end) {
-			break
-		}
-	}
-	slices.Sort(durations)
-	return durations, failed
-}
-
-// quantile of sorted durations: the smallest that at least this share does not exceed.
-func quantile(sorted []time.Duration, share float64) time.Duration {
-	return sorted[int(math.Ceil(share*float64(len(sorted))))-1]
-}
-
-// echo times the request against a server in this process; nil if that cannot listen.
-func (r *run) echo(q *request) []time.Duration {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		r.note("not compared with a no-op server: %v", err)
-		return nil
-	}
-	reply := everythingFits(q)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		_, _ = io.Copy(io.Discard, request.Body)
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", strconv.Itoa(len(reply)))
-		_, _ = w.Write(reply)
-	})}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) })
-	defer serving.Wait()
-	defer server.Close()
-
-	o := r.options.unauthenticated()
-	caller, err := newClient("http://"+listener.Addr().String(), false, o.TLS, o.HTTPTimeout)
-	if err != nil {
-		return nil
-	}
-	defer caller.close()
-	caller.ask(r.ctx, q) // opens the connection, as the extender's already is
-	durations, _ := r.time(q, func(q *request) response { return caller.ask(r.ctx, q) })
-	return durations
-}
-
-// everythingFits is the shortest correct response of an extender that accepts all nodes.
-func everythingFits(q *request) []byte {
-	if q.verb == decision.Prioritize {
-		list := make(extenderv1.HostPriorityList, len(q.names))
-		for i, name := range q.names {
-			list[i] = extenderv1.HostPriority{Host: name, Score: int64(i % 11)}
-		}
-		return encode(list)
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(q.body, &fields); err != nil {
-		return []byte("{}")
-	}
-	return object(fields, []string{"Nodes", "NodeNames"}, func(key string) string { return key })
 }

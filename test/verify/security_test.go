@@ -1,4 +1,4 @@
-package verify_test
+package main
 
 import (
 	"crypto/ecdsa"
@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/internal/extender/verify"
 )
 
 // authority signs certificates for the tests.
@@ -78,21 +77,21 @@ var securityCases = []struct {
 	wrongCA    bool
 	noCert     bool
 	want       []string
-	severity   verify.Severity // of client-certificate
+	severity   Severity // of client-certificate
 }{
-	{name: "all is well", clientAuth: tls.RequireAndVerifyClientCert, severity: verify.SeverityNote},
-	{name: "all is well, with bind", clientAuth: tls.RequireAndVerifyClientCert, bind: true, severity: verify.SeverityWarning},
-	{name: "refused with Error", clientAuth: tls.VerifyClientCertIfGiven, open: true, severity: verify.SeverityNote},
-	{name: "bind refused with Error", clientAuth: tls.VerifyClientCertIfGiven, open: true, bind: true, severity: verify.SeverityWarning},
-	{name: "no CA", clientAuth: tls.RequireAndVerifyClientCert, noCA: true, want: []string{"server-verified"}, severity: verify.SeverityNote},
-	{name: "another CA", clientAuth: tls.RequireAndVerifyClientCert, wrongCA: true, want: []string{"responses"}, severity: verify.SeverityNote},
-	{name: "certificate missing", clientAuth: tls.RequireAndVerifyClientCert, noCert: true, want: []string{"responses"}, severity: verify.SeverityNote},
-	{name: "certificate missing, with TLS 1.2", clientAuth: tls.RequireAndVerifyClientCert, version: tls.VersionTLS12, noCert: true, want: []string{"responses"}, severity: verify.SeverityNote},
-	{name: "certificate missing, with HTTP/2", clientAuth: tls.RequireAndVerifyClientCert, http2: true, noCert: true, want: []string{"responses"}, severity: verify.SeverityNote},
-	{name: "certificates not asked for", clientAuth: tls.NoClientCert, want: []string{"client-certificate"}, severity: verify.SeverityNote},
-	{name: "certificates not asked for, with bind", clientAuth: tls.NoClientCert, bind: true, want: []string{"client-certificate"}, severity: verify.SeverityWarning},
-	{name: "certificates not needed", clientAuth: tls.VerifyClientCertIfGiven, noCert: true, want: []string{"client-certificate"}, severity: verify.SeverityNote},
-	{name: "HTTP/2", clientAuth: tls.RequireAndVerifyClientCert, http2: true, want: []string{"http1"}, severity: verify.SeverityNote},
+	{name: "all is well", clientAuth: tls.RequireAndVerifyClientCert, severity: SeverityNote},
+	{name: "all is well, with bind", clientAuth: tls.RequireAndVerifyClientCert, bind: true, severity: SeverityWarning},
+	{name: "refused with Error", clientAuth: tls.VerifyClientCertIfGiven, open: true, severity: SeverityNote},
+	{name: "bind refused with Error", clientAuth: tls.VerifyClientCertIfGiven, open: true, bind: true, severity: SeverityWarning},
+	{name: "no CA", clientAuth: tls.RequireAndVerifyClientCert, noCA: true, want: []string{"server-verified"}, severity: SeverityNote},
+	{name: "another CA", clientAuth: tls.RequireAndVerifyClientCert, wrongCA: true, want: []string{"responses"}, severity: SeverityNote},
+	{name: "certificate missing", clientAuth: tls.RequireAndVerifyClientCert, noCert: true, want: []string{"responses"}, severity: SeverityNote},
+	{name: "certificate missing, with TLS 1.2", clientAuth: tls.RequireAndVerifyClientCert, version: tls.VersionTLS12, noCert: true, want: []string{"responses"}, severity: SeverityNote},
+	{name: "certificate missing, with HTTP/2", clientAuth: tls.RequireAndVerifyClientCert, http2: true, noCert: true, want: []string{"responses"}, severity: SeverityNote},
+	{name: "certificates not asked for", clientAuth: tls.NoClientCert, want: []string{"client-certificate"}, severity: SeverityNote},
+	{name: "certificates not asked for, with bind", clientAuth: tls.NoClientCert, bind: true, want: []string{"client-certificate"}, severity: SeverityWarning},
+	{name: "certificates not needed", clientAuth: tls.VerifyClientCertIfGiven, noCert: true, want: []string{"client-certificate"}, severity: SeverityNote},
+	{name: "HTTP/2", clientAuth: tls.RequireAndVerifyClientCert, http2: true, want: []string{"http1"}, severity: SeverityNote},
 }
 
 func TestSecurityOfTheConnection(t *testing.T) {
@@ -126,7 +125,7 @@ func TestSecurityOfTheConnection(t *testing.T) {
 			server.StartTLS()
 			t.Cleanup(server.Close)
 
-			o := quick(verify.Options{URL: server.URL, TLS: rest.TLSClientConfig{CAData: ca.pem, CertData: clientCert, KeyData: clientKey}})
+			o := quick(Options{URL: server.URL, TLS: rest.TLSClientConfig{CAData: ca.pem, CertData: clientCert, KeyData: clientKey}})
 			filterNames(&o)
 			if test.bind {
 				o.Verbs[decision.Bind] = "bind"
@@ -140,18 +139,18 @@ func TestSecurityOfTheConnection(t *testing.T) {
 			if test.noCert {
 				o.TLS.CertData, o.TLS.KeyData = nil, nil
 			}
-			report := run(t, o)
+			report := mustRun(t, o)
 			if diff := cmp.Diff(test.want, broken(report)); diff != "" {
 				t.Errorf("broken rules, - want + got:\n%s\n%s", diff, text(t, report))
 			}
-			r := result(t, report, "client-certificate")
-			if responded := !slices.Contains(test.want, "responses"); responded && (r.Outcome == verify.NotApplicable || r.Severity != test.severity) {
+			r := resultOf(t, report, "client-certificate")
+			if responded := !slices.Contains(test.want, "responses"); responded && (r.Outcome == NotApplicable || r.Severity != test.severity) {
 				t.Errorf("client-certificate is %s, %s (%s)", r.Severity, r.Outcome, r.Why)
 			}
 			if refused := slices.Contains(test.want, "responses"); refused != (report.Connections == 0) {
 				t.Errorf("%d connections succeeded", report.Connections)
 			}
-			if result(t, report, "encrypted").Outcome == verify.Failed {
+			if resultOf(t, report, "encrypted").Outcome == Failed {
 				t.Error("the report describes https as plain http")
 			}
 		})
@@ -159,26 +158,26 @@ func TestSecurityOfTheConnection(t *testing.T) {
 }
 
 func TestPlainHTTPIsAWarning(t *testing.T) {
-	o := quick(verify.Options{URL: serve(t, &extender{})})
+	o := quick(Options{URL: serve(t, &extender{})})
 	filterNames(&o)
-	report := run(t, o)
-	if r := result(t, report, "encrypted"); r.Outcome != verify.Failed || !report.OK() {
+	report := mustRun(t, o)
+	if r := resultOf(t, report, "encrypted"); r.Outcome != Failed || !report.OK() {
 		t.Errorf("encrypted: %s, OK() = %t", r.Outcome, report.OK())
 	}
 	for _, id := range []string{"server-verified", "client-certificate", "http1"} {
-		if r := result(t, report, id); r.Outcome != verify.NotApplicable {
+		if r := resultOf(t, report, id); r.Outcome != NotApplicable {
 			t.Errorf("%s: %s", id, r.Outcome)
 		}
 	}
 }
 
 func TestTLSMistakesAreErrors(t *testing.T) {
-	o := verify.Options{URL: "https://127.0.0.1:1", TLS: rest.TLSClientConfig{CAFile: "/no/such/file"}}
-	if _, err := verify.Run(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "tls: ") {
+	o := Options{URL: "https://127.0.0.1:1", TLS: rest.TLSClientConfig{CAFile: "/no/such/file"}}
+	if _, err := Run(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "tls: ") {
 		t.Errorf("a missing CA file returns %v", err)
 	}
 	o.TLS = rest.TLSClientConfig{CAData: []byte("x"), Insecure: true}
-	if _, err := verify.Run(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "tls: ") {
+	if _, err := Run(t.Context(), o); err == nil || !strings.HasPrefix(err.Error(), "tls: ") {
 		t.Errorf("a CA together with insecure returns %v", err)
 	}
 }

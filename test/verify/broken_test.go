@@ -1,4 +1,4 @@
-package verify_test
+package main
 
 import (
 	"bytes"
@@ -20,14 +20,13 @@ import (
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"outboard.dev/outboard/internal/decision"
-	"outboard.dev/outboard/internal/extender/verify"
 )
 
 // Each extender violates one rule; the report must name only this rule.
 var brokenExtenders = []struct {
 	rule    string
 	how     string
-	options func(*verify.Options) // default: filter alone, in names mode
+	options func(*Options) // default: filter alone, in names mode
 	make    func() http.Handler
 	detail  string // in the report
 }{
@@ -89,7 +88,7 @@ var brokenExtenders = []struct {
 	{rule: "json", how: "answers with scores as text", options: prioritize, make: func() http.Handler {
 		return &extender{reply: func(w http.ResponseWriter, _ []byte) { writeExactly(w, []byte(`[{"Host":"a","Score":"7"}]`)) }}
 	}},
-	{rule: "no-error", how: "does not know its nodes", options: func(o *verify.Options) { o.NodeNames = []string{"a", "b"} }, make: func() http.Handler {
+	{rule: "no-error", how: "does not know its nodes", options: func(o *Options) { o.Nodes = nodesNamed("a", "b") }, make: func() http.Handler {
 		return &extender{filter: func(_ *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
 			*r = extenderv1.ExtenderFilterResult{Error: `node "a" not found`}
 		}}
@@ -259,7 +258,7 @@ var brokenExtenders = []struct {
 		}}
 	}},
 
-	{rule: "connection-reuse", how: "sends answers in chunks", options: func(o *verify.Options) { filterNames(o); o.Sizes = []int{500} }, make: func() http.Handler {
+	{rule: "connection-reuse", how: "sends answers in chunks", options: func(o *Options) { filterNames(o); o.Sizes = []int{500} }, make: func() http.Handler {
 		return &extender{reply: func(w http.ResponseWriter, body []byte) {
 			_, _ = w.Write(body)
 			_ = http.NewResponseController(w).Flush()
@@ -307,7 +306,7 @@ var brokenExtenders = []struct {
 				*r = extenderv1.ExtenderFilterResult{Error: "too many nodes"}
 			}
 		}}
-	}, options: func(o *verify.Options) { filterNames(o); o.Sizes = []int{20, 100}; o.NodeNames = manyNames(100) }},
+	}, options: func(o *Options) { filterNames(o); o.Sizes = []int{20, 100}; o.Nodes = nodesNamed(manyNames(100)...) }},
 
 	{rule: "large-request", how: "is busy with long lists", detail: "the extender is busy; the same request with ", make: func() http.Handler {
 		return &extender{filter: func(args *extenderv1.ExtenderArgs, r *extenderv1.ExtenderFilterResult) {
@@ -315,7 +314,7 @@ var brokenExtenders = []struct {
 				*r = extenderv1.ExtenderFilterResult{Error: "server busy: requests hold the memory"}
 			}
 		}}
-	}, options: func(o *verify.Options) { filterNames(o); o.Sizes = []int{20, 100}; o.NodeNames = manyNames(100) }},
+	}, options: func(o *Options) { filterNames(o); o.Sizes = []int{20, 100}; o.Nodes = nodesNamed(manyNames(100)...) }},
 
 	{rule: "json-forms", how: "looks for keys as kube-scheduler writes them", make: func() http.Handler {
 		return &extender{first: func(w http.ResponseWriter, r *http.Request) bool {
@@ -425,18 +424,18 @@ var brokenExtenders = []struct {
 }
 
 // only returns the options with this verb only.
-func only(verb decision.Verb) func(*verify.Options) {
-	return func(o *verify.Options) {
-		o.Verbs, o.Mode = map[decision.Verb]string{verb: string(verb)}, verify.ModeNames
+func only(verb decision.Verb) func(*Options) {
+	return func(o *Options) {
+		o.Verbs, o.Mode = map[decision.Verb]string{verb: string(verb)}, ModeNames
 	}
 }
 
-func filterNames(o *verify.Options) { only(decision.Filter)(o) }
-func impatient(o *verify.Options)   { filterNames(o); o.HTTPTimeout = 50 * time.Millisecond }
-func nodes(o *verify.Options)       { filterNames(o); o.Mode = verify.ModeNodes }
-func prioritize(o *verify.Options)  { only(decision.Prioritize)(o) }
-func preempt(o *verify.Options)     { only(decision.Preempt)(o) }
-func bind(o *verify.Options)        { only(decision.Bind)(o) }
+func filterNames(o *Options) { only(decision.Filter)(o) }
+func impatient(o *Options)   { filterNames(o); o.HTTPTimeout = 50 * time.Millisecond }
+func nodes(o *Options)       { filterNames(o); o.Mode = ModeNodes }
+func prioritize(o *Options)  { only(decision.Prioritize)(o) }
+func preempt(o *Options)     { only(decision.Preempt)(o) }
+func bind(o *Options)        { only(decision.Bind)(o) }
 
 func manyNames(n int) (names []string) {
 	for i := range n {
@@ -503,19 +502,19 @@ func TestEachBrokenExtenderIsReportedForItsRule(t *testing.T) {
 	for _, test := range brokenExtenders {
 		t.Run(test.rule+"/"+strings.ReplaceAll(test.how, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			o := quick(verify.Options{URL: serve(t, test.make())})
+			o := quick(Options{URL: serve(t, test.make())})
 			filterNames(&o)
 			if test.options != nil {
 				test.options(&o)
 			}
-			report := run(t, o)
+			report := mustRun(t, o)
 			if diff := cmp.Diff([]string{test.rule}, broken(report)); diff != "" {
 				t.Errorf("broken rules, - want + got:\n%s\n%s", diff, text(t, report))
 			}
 			if out := text(t, report); !strings.Contains(out, test.detail) {
 				t.Errorf("got\n%s\nwant %q", out, test.detail)
 			}
-			if want := result(t, report, test.rule).Severity != verify.SeverityError; report.OK() != want {
+			if want := resultOf(t, report, test.rule).Severity != SeverityError; report.OK() != want {
 				t.Errorf("OK() = %t", report.OK())
 			}
 		})

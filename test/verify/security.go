@@ -1,4 +1,4 @@
-package verify
+package main
 
 import "outboard.dev/outboard/internal/decision"
 

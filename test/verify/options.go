@@ -1,4 +1,4 @@
-package verify
+package main
 
 import (
 	"errors"
@@ -40,7 +40,7 @@ type Options struct {
 	// and prioritize, at these names.
 	Verbs map[decision.Verb]string
 
-	// Mode defaults to ModeAuto.
+	// Mode defaults to ModeAuto, the only one with which the command runs.
 	Mode Mode
 
 	// TLS is read as kube-scheduler reads the extender's tlsConfig with
@@ -51,12 +51,9 @@ type Options struct {
 	// HTTPTimeout bounds each request. 0 means 5 s, as in kube-scheduler.
 	HTTPTimeout time.Duration
 
-	// Nodes are nodes the extender knows. NodeNames are names of such nodes; they
-	// need not repeat those of Nodes. An extender with a cache evaluates only nodes
-	// that it knows, so give one of the two for a live cluster. With neither,
-	// imaginary nodes are used.
-	Nodes     []corev1.Node
-	NodeNames []string
+	// Nodes are nodes the extender knows. An extender with a cache evaluates only nodes
+	// that it knows. Without any, imaginary nodes are used.
+	Nodes []corev1.Node
 
 	// Pods are the pods on Nodes, by spec.nodeName. Calls of preempt have them
 	// as victims, but nothing evicts them. nil means imaginary pods.
@@ -66,23 +63,10 @@ type Options struct {
 	// nil means an imaginary one. It may be asked about under other names and UIDs.
 	Pod *corev1.Pod
 
-	// Resources are added to the requests and limits of the pod's first container:
-	// name here one of the extender's managedResources, as kube-scheduler asks only
-	// about pods that do.
-	Resources corev1.ResourceList
-
-	// MaxScore is the highest score allowed. 0 means 10, the contract's.
-	MaxScore int64
-
-	// Sizes are the numbers of nodes in the timed requests; the largest is also
-	// what must be accepted at all. nil means 500 and 5,000: what kube-scheduler
+	// Sizes are the numbers of nodes in large requests. nil means 500 and 5,000: what kube-scheduler
 	// sends in a cluster of 5,000 nodes by default, and at percentageOfNodesToScore:
 	// 100. Where fewer nodes are known the rest is imaginary.
 	Sizes []int
-
-	// TimedCalls is the number of calls timed for each size. 0 means 50. Fewer are
-	// made when they take longer than 3 s together.
-	TimedCalls int
 
 	// ImaginaryPods is the number of pods asked about to see whether asking has an
 	// effect. 0 means 32; a negative number leaves the check out.
@@ -99,8 +83,6 @@ func (o Options) withDefaults() (Options, error) {
 		o.Verbs = map[decision.Verb]string{decision.Filter: "filter", decision.Prioritize: "prioritize"}
 	}
 	o.HTTPTimeout = orDefault(o.HTTPTimeout, 5*time.Second)
-	o.MaxScore = orDefault(o.MaxScore, 10)
-	o.TimedCalls = orDefault(o.TimedCalls, 50)
 	o.ImaginaryPods = orDefault(o.ImaginaryPods, 32)
 	o.Budget = orDefault(o.Budget, 3*time.Minute)
 	if o.Sizes == nil {
@@ -122,8 +104,8 @@ func (o Options) validate() error {
 	if !slices.Contains([]Mode{ModeAuto, ModeNames, ModeNodes, ModeBoth}, o.Mode) {
 		bad("mode: %q: must be names, nodes or both, or left out", o.Mode)
 	}
-	if o.HTTPTimeout < 0 || o.Budget < 0 || o.TimedCalls < 0 || o.MaxScore < 0 {
-		bad("timeout, budget, timed calls and highest score must not be negative")
+	if o.HTTPTimeout < 0 || o.Budget < 0 {
+		bad("timeout and budget must not be negative")
 	}
 	for _, size := range o.Sizes {
 		if size < 1 || size > maxSize {
@@ -131,15 +113,6 @@ func (o Options) validate() error {
 		}
 	}
 	names := make(map[string]bool)
-	for _, name := range o.NodeNames {
-		if name == "" {
-			bad("node names: a name is empty")
-		} else if names[name] {
-			bad("node names: %q is given twice", name)
-		}
-		names[name] = true
-	}
-	clear(names)
 	for i := range o.Nodes {
 		if name := o.Nodes[i].Name; name == "" {
 			bad("nodes: a node has no name")

@@ -1,4 +1,4 @@
-package verify_test
+package main
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestAGoodExtenderKeepsEveryRule(t *testing.T) {
-	report := run(t, allVerbs(serve(t, &extender{})))
+	report := mustRun(t, allVerbs(serve(t, &extender{})))
 	if ids := broken(report); len(ids) > 0 {
 		t.Errorf("fails %v\n%s", ids, text(t, report))
 	}

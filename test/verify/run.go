@@ -1,4 +1,4 @@
-package verify
+package main
 
 import (
 	"context"
@@ -43,9 +43,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	return &Report{
 		URL: redacted(o.URL), Verbs: r.verbs(), Modes: r.modes, Results: r.checker.finish(r.verbs()),
-		Latencies: r.latencies, Notes: r.notes,
+		Notes: r.notes,
 		Calls: int(asker.calls.Load()), Connections: int(asker.connections.Load()), Took: time.Since(start),
-		Refused: asker.refused.Load(),
 	}, nil
 }
 
@@ -58,12 +57,11 @@ type run struct {
 	client   *client
 	checker  *checker
 
-	modes     []Mode
-	targets   []*target
-	latencies []Latency
-	notes     []string
-	timeouts  map[string]int // by verb and mode
-	dead      bool           // a malformed request ended it
+	modes    []Mode
+	targets  []*target
+	notes    []string
+	timeouts map[string]int // by verb and mode
+	dead     bool           // a malformed request ended it
 }
 
 // target is one verb in one mode. base is its ordinary request; ok says that it
@@ -179,7 +177,7 @@ func (r *run) findModes() []Mode {
 	case len(modes) == 1 && modes[0] == ModeNames:
 		r.note("whole nodes get no result (%s): set nodeCacheCapable: true in kube-scheduler's configuration", got[ModeNodes])
 	case len(modes) == 1 && r.fixtures.knownNodes == 0:
-		r.note("names of imaginary nodes get no result (%s), so only whole nodes are checked: name nodes that the extender knows", got[ModeNames])
+		r.note("names of imaginary nodes get no result (%s), so only whole nodes are checked: give nodes that the extender knows with --objects", got[ModeNames])
 	case len(modes) == 1:
 		r.note("node names get no result (%s): set nodeCacheCapable: false in kube-scheduler's configuration, which makes calls much slower", got[ModeNames])
 	}
@@ -271,7 +269,7 @@ func (r *run) explainNoPasses() {
 	for _, t := range r.targets {
 		if f, isFilter := t.first.result.(*filterResult); isFilter {
 			if names, _ := f.passed(t.mode); len(names) == 0 && r.fixtures.knownNodes == 0 {
-				r.note("filter (%s mode) passed no imaginary node, so few rules could be checked: name nodes that the extender knows, and a resource that it manages", t.mode)
+				r.note("filter (%s mode) passed no imaginary node, so few rules could be checked: give nodes that the extender knows, and a pod that it manages, with --objects", t.mode)
 			}
 		}
 	}

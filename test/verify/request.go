@@ -1,4 +1,4 @@
-package verify
+package main
 
 import (
 	"bytes"
@@ -25,7 +25,6 @@ type request struct {
 	method string // "" is POST
 	what   string // the request in words; never what is in the pod
 	body   []byte
-	timed  bool // only the time matters: the response is not decoded
 
 	names   []string                       // the nodes asked about, in order
 	nodes   map[string]*corev1.Node        // what was sent of them; nil: the response's objects are not kept
