@@ -42,9 +42,8 @@ Without it, kube-scheduler calls serving.address.
 --scheduler-name makes the file one for a second scheduler with that name and a lease of its
 own, wherever it runs.
 
---from converts a Policy of kube-scheduler 1.22 and earlier instead, and reports what has no
-equivalent. If the file also has the configuration that names the Policy, the result has its name
-and its lease. --legacy-policy prints such a Policy.`,
+--from converts the extenders of a Policy of kube-scheduler 1.22 and earlier instead, and reports
+what it leaves out. --legacy-policy prints such a Policy.`,
 		Example: `  outboard scheduler-config --config outboard.yaml
   outboard scheduler-config --config outboard.yaml --for kubeadm --url https://10.96.0.20 --dir wiring
   outboard scheduler-config --from policy.json > scheduler.yaml
@@ -177,8 +176,7 @@ func (o *schedulerConfigOptions) write(out io.Writer, files []wiring.File) error
 	return nil
 }
 
-// migrate writes the converted Policy to out, and notes about fields without an equivalent to
-// notes.
+// migrate writes the converted Policy to out, and notes about what is left out to notes.
 func (o *schedulerConfigOptions) migrate(in io.Reader, out, notes io.Writer) error {
 	name, data, err := readInput(o.from, in)
 	if err != nil {

@@ -30,7 +30,7 @@ func TestSchedulerConfig(t *testing.T) {
 		{"a Service before a loopback address", []string{"--config", secure, "--for", "service"},
 			[]string{"serving.address is 127.0.0.1:8443, a loopback address, which only callers on the same machine or in the same pod reach: set serving.address: 0.0.0.0:8443"}},
 		{"a Policy", []string{"--config", config, "--legacy-policy"}, []string{`"enableHttps": false`, `"httpTimeout": 3000000000`}},
-		{"converted, with notes", []string{"--from", policy}, []string{"alwaysCheckAllPredicates: no equivalent", "enableHTTPS: true\n"}},
+		{"converted, with notes", []string{"--from", policy}, []string{"alwaysCheckAllPredicates: left out", "enableHTTPS: true\n"}},
 		{"a Policy has no name of a scheduler", []string{"--config", config, "--legacy-policy", "--scheduler-name", "a"}, []string{"a Policy has no name of a scheduler: leave out --scheduler-name"}},
 		{"a Policy has no lease", []string{"--config", config, "--legacy-policy", "--for", "service", "--leader-elect-resource-namespace", "a"}, []string{"leave out --leader-elect-resource-namespace"}},
 		{"a Policy has no kubeconfig", []string{"--config", config, "--legacy-policy", "--scheduler-kubeconfig", "/a"}, []string{"leave out --scheduler-kubeconfig"}},
@@ -57,8 +57,6 @@ func TestSchedulerConfig(t *testing.T) {
 		{"several files", []string{"--config", config, "--for", "kubeadm"}, []string{"give a directory with --dir"}},
 		{"an invalid configuration", []string{"--config", file(t, header)}, []string{"the configuration is not valid:\n", "profiles"}},
 		{"an invalid Policy", []string{"--from", file(t, "kind: Policy\nextenders: x\n")}, []string{"the Policy is not valid:\n", ":2: extenders: Invalid value"}},
-		{"a KubeSchedulerConfiguration", []string{"--from", file(t, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")},
-			[]string{"of version kubescheduler.config.k8s.io/v1 and no Policy: outboard doctor says what to change"}},
 		{"no Policy", []string{"--from", filepath.Join(t.TempDir(), "none")}, []string{"no such file"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,45 +7,13 @@ import (
 )
 
 // legacyPolicy is the file that kube-scheduler 1.22 and earlier reads with --policy-config-file.
+// [Migrate] converts only its extenders.
 type legacyPolicy struct {
-	Kind       string            `json:"kind"`
-	APIVersion string            `json:"apiVersion"`
-	Predicates []legacyPredicate `json:"predicates,omitempty"`
-	// Priorities that are nil are the default ones; an empty list has none.
-	Priorities []legacyPriority `json:"priorities,omitempty"`
+	Kind       string           `json:"kind"`
+	APIVersion string           `json:"apiVersion"`
 	Extenders  []legacyExtender `json:"extenders"`
 	// Extender is another spelling of extenders in some files. kube-scheduler does not read it.
-	Extender                       *legacyExtender `json:"extender,omitempty"`
-	HardPodAffinitySymmetricWeight *int32          `json:"hardPodAffinitySymmetricWeight,omitempty"`
-	AlwaysCheckAllPredicates       bool            `json:"alwaysCheckAllPredicates,omitempty"`
-}
-
-type legacyPredicate struct {
-	Name     string         `json:"name"`
-	Argument map[string]any `json:"argument,omitempty"`
-}
-
-type legacyPriority struct {
-	Name     string          `json:"name"`
-	Weight   int64           `json:"weight"`
-	Argument *legacyArgument `json:"argument,omitempty"`
-}
-
-type legacyArgument struct {
-	RequestedToCapacityRatio *legacyRatio   `json:"requestedToCapacityRatioArguments,omitempty"`
-	ServiceAntiAffinity      map[string]any `json:"serviceAntiAffinity,omitempty"`
-	LabelPreference          map[string]any `json:"labelPreference,omitempty"`
-}
-
-type legacyRatio struct {
-	Shape []struct {
-		Utilization int32 `json:"utilization"`
-		Score       int32 `json:"score"`
-	} `json:"shape"`
-	Resources []struct {
-		Name   string `json:"name"`
-		Weight int64  `json:"weight"`
-	} `json:"resources,omitempty"`
+	Extender *legacyExtender `json:"extender,omitempty"`
 }
 
 // legacyExtender has enableHttps in another case than later files, and a time in nanoseconds.

@@ -16,282 +16,174 @@ import (
 	"outboard.dev/outboard/internal/gpushare"
 )
 
-// Migrate converts a Policy of kube-scheduler 1.22 and earlier, as JSON or YAML, alone or in a
-// ConfigMap, to a KubeSchedulerConfiguration. If the file also has the configuration that named the
-// Policy, the result has its scheduler name and lease. notes name the fields that have no
-// equivalent or work in another way; they are in the comments of the result, too. file is the name
-// of the file in them. Of the options, SchedulerName and LeaseNamespace count: with a name, the
-// result is for a second scheduler with a lease of its own.
+// Migrate converts the extenders of a Policy of kube-scheduler 1.22 and earlier, as JSON or YAML,
+// alone or in a ConfigMap, to a KubeSchedulerConfiguration. It leaves out the rest, such as
+// predicates and priorities: kube-scheduler's plugins have their defaults. notes name what is left
+// out or works in another way; they are in the comments of the result, too. file is the name of the
+// file in them. Of the options, SchedulerName and LeaseNamespace count: with a name, the result is
+// for a second scheduler with a lease of its own.
 func Migrate(file string, data []byte, o Options) (result []byte, notes []string, err error) {
-	root, former, err := policyIn(file, data)
+	root, err := policyIn(file, data)
 	if err != nil {
 		return nil, nil, err
 	}
-	m := migration{root: root, file: file, name: o.SchedulerName, lease: former.LeaderElection}
-	if o.SchedulerName == "" && former.SchedulerName != defaultScheduler {
-		m.name = former.SchedulerName
-	}
-	m.lease.Namespace = cmp.Or(o.LeaseNamespace, m.lease.Namespace)
-	if m.name != former.SchedulerName || m.lease.Name == "" {
-		m.lease.Name = m.name
-	}
-	o.SchedulerName = m.name
+	l := lease{o.LeaseNamespace, o.SchedulerName}
 	if err := o.completeNamespaces(); err != nil {
 		return nil, nil, err
 	}
-	if m.name != "" {
-		if err := checkSchedulerName(m.name); err != nil {
+	if o.SchedulerName != "" {
+		if err := checkSchedulerName(o.SchedulerName); err != nil {
 			return nil, nil, err
 		}
 	}
-	unknown, err := m.decode()
+	extenders, notes, err := legacyExtenders(file, root)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, e := range unknown {
-		rule := ""
-		if strings.HasPrefix(e.Rule, "did you mean") {
-			rule = ": " + e.Rule
+	var p page
+	p.comment("", "Converted from "+file+". This is a file for the flag --config of kube-scheduler and not an API object: kubectl cannot apply it. outboard doctor reports what to improve.")
+	if len(notes) > 0 {
+		p.line("#")
+		p.comment("", "What is left out, or works in another way:")
+		for _, note := range notes {
+			p.comment("", "- "+note)
 		}
-		m.note(e.Line, "%s: left out: kube-scheduler has never read this field%s", e.Path, rule)
 	}
-	m.predicates()
-	m.priorities()
-	m.others()
-	return m.write(), m.notes, nil
+	p.line("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration")
+	if l.Name != "" {
+		p.lease(l)
+		p.line("profiles:\n- schedulerName: %s", Quoted(l.Name))
+	}
+	p.line("extenders:")
+	for i := range extenders {
+		extenders[i].write(&p)
+	}
+	return p.Bytes(), notes, nil
 }
 
-// formerScheduler is what a KubeSchedulerConfiguration of kube-scheduler 1.18 and earlier says
-// about the scheduler with a Policy.
-type formerScheduler struct {
-	Kind            string `json:"kind"`
-	APIVersion      string `json:"apiVersion"`
-	SchedulerName   string `json:"schedulerName"`
-	LeaderElection  lease  `json:"leaderElection"`
-	AlgorithmSource struct {
-		Policy struct {
-			File struct {
-				Path string `json:"path"`
-			} `json:"file"`
-			ConfigMap struct {
-				Name      string `json:"name"`
-				Namespace string `json:"namespace"`
-			} `json:"configMap"`
-		} `json:"policy"`
-	} `json:"algorithmSource"`
+// lease is that of a second scheduler.
+type lease struct{ Namespace, Name string }
+
+// IsPolicy reports whether the document is a Policy, which had no kind in the first versions.
+func IsPolicy(root strictyaml.Value) bool {
+	var kind string
+	_ = root.At("kind").Decode(&kind)
+	return kind == "Policy" || kind == "" && slices.ContainsFunc([]string{"extender", "predicates", "priorities"}, func(name string) bool { return !root.At(name).IsZero() })
 }
 
-// lease has the former names of resourceNamespace and resourceName.
-type lease struct {
-	Namespace string `json:"lockObjectNamespace"`
-	Name      string `json:"lockObjectName"`
-}
-
-// policyIn returns the Policy in a file, which is one itself, or has one in a ConfigMap, and the
-// configuration that named the Policy, if it is in the same file.
-func policyIn(file string, data []byte) (policy strictyaml.Value, former formerScheduler, err error) {
+// policyIn returns the Policy in a file, which is one itself, or has one in a ConfigMap.
+func policyIn(file string, data []byte) (policy strictyaml.Value, err error) {
 	whole := manifest.Text{Data: data}
-	kind := ""
 	for _, document := range whole.Documents() {
-		var texts []manifest.Text
-		if kind, texts = document.Object(); kind != "ConfigMap" {
+		kind, texts := document.Object()
+		if kind != "ConfigMap" {
 			texts = []manifest.Text{document}
 		}
 		for _, t := range texts {
 			// As many lines as in the file are above it, so that every note has the line of the
 			// file.
 			root, wrong := strictyaml.Parse(file, slices.Concat(bytes.Repeat([]byte("\n"), t.Line(1)-1), t.Data))
-			var header formerScheduler
-			_ = root.Decode(&header) // the other fields are those of the kind
 			switch {
 			case wrong != nil:
 				err = cmp.Or(err, wrong)
-			case header.Kind == "KubeSchedulerConfiguration":
-				former = header
-			case policy.IsZero() && (header.Kind == "Policy" || header.Kind == "" && slices.ContainsFunc([]string{"extenders", "extender", "predicates", "priorities"}, func(name string) bool { return !root.At(name).IsZero() })):
-				policy = root
+			case IsPolicy(root) || root.At("kind").IsZero() && !root.At("extenders").IsZero():
+				return root, nil
 			}
 		}
 	}
-	source := former.AlgorithmSource.Policy
-	switch {
-	case !policy.IsZero():
-		return policy, former, nil
-	case err != nil:
-		return policy, former, err
-	case source.File.Path != "":
-		err = fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s, whose Policy is the file %s: give that file", file, former.APIVersion, source.File.Path)
-	case source.ConfigMap.Name != "":
-		err = fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s, whose Policy is in the ConfigMap %s/%s: give that ConfigMap, or both in one file", file, former.APIVersion, source.ConfigMap.Namespace, source.ConfigMap.Name)
-	case former.Kind != "":
-		err = fmt.Errorf("%s: this is a KubeSchedulerConfiguration of version %s and no Policy: outboard doctor says what to change", file, former.APIVersion)
-	case kind == "ConfigMap":
-		err = fmt.Errorf("%s: no key of the ConfigMap holds a Policy", file)
-	case kind == "":
-		err = fmt.Errorf("%s: %s", file, notPolicy)
-	default:
-		err = fmt.Errorf("%s: kind is %s: must be Policy", file, kind)
-	}
-	return policy, former, err
+	return policy, cmp.Or(err, fmt.Errorf("%s: there is no Policy of kube-scheduler 1.22 and earlier", file))
 }
 
-const notPolicy = "this is not a Policy: it has neither extenders nor predicates nor priorities"
-
-// migration converts one Policy.
-type migration struct {
-	root   strictyaml.Value
-	file   string
-	name   string // of the second scheduler; "" is the cluster's own
-	lease  lease  // Name "": that of the cluster's own
-	policy legacyPolicy
-	notes  []string
-
-	scores   []score // in the order of the Policy
-	strategy string  // of NodeResourcesFit; "" is the default
-	ratio    *legacyRatio
-}
-
-// score is a plugin that scores.
-type score struct {
-	plugin string
-	weight int64
-}
-
-func (m *migration) note(line int, format string, args ...any) {
-	where := m.file
-	if line > 0 {
-		where = fmt.Sprintf("%s:%d", m.file, line)
-	}
-	m.notes = append(m.notes, where+": "+fmt.Sprintf(format, args...))
-}
-
-// noteAt is note for the field at a path.
-func (m *migration) noteAt(path, format string, args ...any) {
-	located := m.root.At(path).Locate(errors.New(""))
-	m.note(located[0].Line, path+": "+format, args...)
-}
-
-// decode reads the Policy. It returns unknown fields separately from other errors.
-func (m *migration) decode() (unknown strictyaml.Errors, err error) {
+// legacyExtenders returns the extenders of a Policy, and notes about the rest.
+func legacyExtenders(file string, root strictyaml.Value) (extenders []legacyExtender, notes []string, err error) {
+	var policy legacyPolicy
 	var all, wrong strictyaml.Errors
-	if errors.As(m.root.Decode(&m.policy), &all) {
-		for _, e := range all {
-			if e.Kind == "Unknown field" {
-				unknown = append(unknown, e)
-			} else {
-				wrong = append(wrong, e)
-			}
+	_ = errors.As(root.Decode(&policy), &all)
+	var others []string
+	note := func(line int, format string, args ...any) {
+		notes = append(notes, fmt.Sprintf("%s:%d: ", file, line)+fmt.Sprintf(format, args...))
+	}
+	for _, e := range all {
+		switch {
+		case e.Kind != "Unknown field":
+			wrong = append(wrong, e)
+		case strings.HasPrefix(e.Path, "extender"):
+			note(e.Line, "%s: left out: kube-scheduler has never read this field", e.Path)
+		default:
+			others = append(others, e.Path)
 		}
+	}
+	if len(others) > 0 {
+		notes = append(notes, fmt.Sprintf("%s: %s: left out: only extenders are converted, and the plugins of kube-scheduler have their defaults", file, strings.Join(others, ", ")))
 	}
 	if len(wrong) > 0 {
-		return nil, wrong
+		return nil, nil, wrong
 	}
-	if m.policy.Extender != nil {
-		m.noteAt("extender", "kube-scheduler reads extenders only, so it did not call this one: it is now in the list")
-		m.policy.Extenders = append(m.policy.Extenders, *m.policy.Extender)
+	if policy.Extender != nil {
+		note(root.At("extender").Line(), "extender: kube-scheduler reads extenders only, so it did not call this one: it is now in the list")
+		policy.Extenders = append(policy.Extenders, *policy.Extender)
 	}
-	p := &m.policy
-	if len(p.Extenders) == 0 && p.Predicates == nil && p.Priorities == nil {
-		return nil, fmt.Errorf("%s: %s", m.file, notPolicy)
+	if len(policy.Extenders) == 0 {
+		return nil, nil, fmt.Errorf("%s: the Policy has no extenders", file)
 	}
-	return unknown, nil
-}
-
-// predicates notes what is different for the predicates: all plugins that filter are on.
-func (m *migration) predicates() {
-	if m.policy.Predicates == nil {
-		return
-	}
-	filters := slices.Clone(mandatoryPlugins)
-	for i, p := range m.policy.Predicates {
-		at := fmt.Sprintf("predicates[%d]", i)
-		plugins, known := predicatePlugins[p.Name]
-		filters = append(filters, plugins...)
-		switch {
-		case p.Argument["serviceAffinity"] != nil:
-			m.noteAt(at, "%s: no equivalent: use pod affinity with a topologyKey in the pods", p.Name)
-		case p.Argument["labelsPresence"] != nil:
-			m.noteAt(at, "%s: no equivalent: use node affinity in the pods, or taints on the nodes", p.Name)
-		case !known:
-			m.noteAt(at, "%s: no equivalent", p.Name)
-		}
-	}
-	var off []string
-	for _, plugin := range defaultFilters {
-		if !slices.Contains(filters, plugin) {
-			off = append(off, plugin)
-		}
-	}
-	if len(off) > 0 {
-		m.noteAt("predicates", "the Policy does not list predicates for %s: these plugins are on now. To turn one off, list it in plugins.filter.disabled", strings.Join(off, ", "))
-	}
-}
-
-// priorities turns the priorities into plugins with weights.
-func (m *migration) priorities() {
-	for i, p := range m.policy.Priorities {
-		at := fmt.Sprintf("priorities[%d]", i)
-		target, known := priorityPlugins[p.Name]
-		switch a := p.Argument; {
-		case a != nil && a.RequestedToCapacityRatio != nil:
-			target, known = priorityPlugins["RequestedToCapacityRatioPriority"], true
-			m.ratio = a.RequestedToCapacityRatio
-		case a != nil && a.ServiceAntiAffinity != nil:
-			m.noteAt(at, "%s: no equivalent: use topologySpreadConstraints in the pods", p.Name)
-			continue
-		case a != nil && a.LabelPreference != nil:
-			m.noteAt(at, "%s: no equivalent: use preferred node affinity in the pods", p.Name)
-			continue
-		}
-		if !known {
-			note, noted := priorityNotes[p.Name]
-			if !noted {
-				note = "no equivalent"
-			}
-			m.noteAt(at, "%s: %s", p.Name, note)
-			continue
-		}
-		if target.note != "" {
-			m.noteAt(at, "%s: %s", p.Name, target.note)
-		}
-		if target.strategy != "" && m.strategy != "" && target.strategy != m.strategy {
-			m.noteAt(at, "%s: left out: NodeResourcesFit has one strategy, and an earlier priority says %s", p.Name, m.strategy)
-			continue
-		}
-		if target.strategy != "" {
-			m.strategy = target.strategy
-		}
-		m.add(target.plugin, p.Weight)
-	}
-}
-
-// add adds the weight of a plugin.
-func (m *migration) add(plugin string, weight int64) {
-	for i := range m.scores {
-		if m.scores[i].plugin == plugin {
-			m.scores[i].weight += weight
-			return
-		}
-	}
-	m.scores = append(m.scores, score{plugin, weight})
-}
-
-// others converts the remaining fields, and adds notes about them.
-func (m *migration) others() {
-	if m.policy.AlwaysCheckAllPredicates {
-		m.noteAt("alwaysCheckAllPredicates", "no equivalent: a node is rejected for the reason of the first plugin that rejects it")
-	}
-	for i := range m.policy.Extenders {
-		e := &m.policy.Extenders[i]
+	for i := range policy.Extenders {
+		e := &policy.Extenders[i]
 		named := func(name string) int {
 			return slices.IndexFunc(e.ManagedResources, func(r schedulerv1.ExtenderManagedResource) bool { return r.Name == name })
 		}
 		if shared := named(gpushare.Memory); shared >= 0 && named(gpushare.Count) < 0 {
-			m.noteAt(fmt.Sprintf("extenders[%d].managedResources", i), "%s is now in the list: a pod can request GPUs by it alone, and kube-scheduler would bind such a pod without a call, to GPUs that may be in use", gpushare.Count)
+			at := fmt.Sprintf("extenders[%d].managedResources", i)
+			note(root.At(at).Line(), "%s: %s is now in the list: a pod can request GPUs by it alone, and kube-scheduler would bind such a pod without a call, to GPUs that may be in use", at, gpushare.Count)
 			e.ManagedResources = append(e.ManagedResources, schedulerv1.ExtenderManagedResource{Name: gpushare.Count, IgnoredByScheduler: e.ManagedResources[shared].IgnoredByScheduler})
 		}
-		if e.HTTPTimeout != 0 && e.HTTPTimeout < int64(time.Millisecond) {
-			m.noteAt(fmt.Sprintf("extenders[%d].httpTimeout", i), "%d is a number of nanoseconds, so every call fails: write a duration such as 5s", e.HTTPTimeout)
+	}
+	return policy.Extenders, notes, nil
+}
+
+// write writes the extender without the fields that are not set.
+func (e *legacyExtender) write(p *page) {
+	p.line("- urlPrefix: %s", Quoted(e.URLPrefix))
+	for _, f := range []struct{ name, value string }{
+		{"filterVerb", e.FilterVerb}, {"prioritizeVerb", e.PrioritizeVerb}, {"preemptVerb", e.PreemptVerb}, {"bindVerb", e.BindVerb},
+	} {
+		if f.value != "" {
+			p.line("  %s: %s", f.name, Quoted(f.value))
 		}
+	}
+	if e.Weight != 0 {
+		p.line("  weight: %d", e.Weight)
+	}
+	p.line("  nodeCacheCapable: %t", e.NodeCacheCapable)
+	if e.HTTPTimeout != 0 {
+		p.line("  httpTimeout: %s", time.Duration(e.HTTPTimeout))
+	}
+	p.line("  ignorable: %t", e.Ignorable)
+	if len(e.ManagedResources) > 0 {
+		p.line("  managedResources:")
+	}
+	for _, r := range e.ManagedResources {
+		p.line("  - name: %s\n    ignoredByScheduler: %t", Quoted(r.Name), r.IgnoredByScheduler)
+	}
+	p.line("  enableHTTPS: %t", e.EnableHTTPS)
+	if t := e.TLSConfig; t != nil {
+		t.write(p)
+	}
+}
+
+func (t *legacyTLS) write(p *page) {
+	var lines []string
+	if t.Insecure {
+		lines = append(lines, "    insecure: true")
+	}
+	for _, f := range []struct{ name, value string }{
+		{"serverName", t.ServerName}, {"caFile", t.CAFile}, {"certFile", t.CertFile}, {"keyFile", t.KeyFile},
+		{"caData", t.CAData}, {"certData", t.CertData}, {"keyData", t.KeyData},
+	} {
+		if f.value != "" {
+			lines = append(lines, "    "+f.name+": "+Quoted(f.value))
+		}
+	}
+	if len(lines) > 0 {
+		p.line("  tlsConfig:\n%s", strings.Join(lines, "\n"))
 	}
 }
