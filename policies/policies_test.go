@@ -26,7 +26,7 @@ import (
 )
 
 // sections are the headings of a README, in order, below the policy's name.
-var sections = []string{"## What it does", "## Configuration", "## Example", "## Reasons", "## Notes"}
+var sections = []string{"## What it does", "## Example", "## Notes"}
 
 // folders are the names of the policies' folders.
 func folders(t *testing.T) []string {
@@ -149,29 +149,6 @@ func TestReadmeExampleIsAConfiguration(t *testing.T) {
 		}
 		if blocks == 0 {
 			t.Error("the section Example has no block of YAML")
-		}
-	})
-}
-
-func TestReadmeHasEveryReason(t *testing.T) {
-	eachPolicy(t, func(t *testing.T, folder string, kind policy.Type) {
-		text := section(readme(t, folder), "## Reasons")
-		codes := map[string]bool{}
-		for _, r := range reasonsIn(t, folder) {
-			if codes[r.Code] {
-				t.Errorf("two reasons have the code %q", r.Code)
-			}
-			codes[r.Code] = true
-			if !strings.Contains(text, "\n| `"+r.Code+"` | "+r.Text+" |") {
-				t.Errorf("the table of reasons has no row `%s` with the text %q", r.Code, r.Text)
-			}
-		}
-		for line := range strings.Lines(text) {
-			if code, ok := strings.CutPrefix(line, "| `"); ok {
-				if code, _, _ = strings.Cut(code, "`"); !codes[code] {
-					t.Errorf("the table of reasons has %q, which is not in the code", code)
-				}
-			}
 		}
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -53,23 +54,34 @@ func configuration(string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	p := configurationPage{document: newDocument("Configuration", "the comments, types and defaults of configurations, by outboard schema"), anchors: map[string]bool{}}
-	p.paragraph(introduction)
-	p.table([]string{"type", "form"}, forms)
-	p.paragraph("`null` is the same as an absent field. A file has no other fields than these.")
-	p.line("## Contents\n")
-	p.contents("", root)
-	policies := policiesOf(root)
-	for _, one := range policies {
-		p.contents(one.If.Properties["type"].Const, one.Then.Properties["config"])
+	d := newDocument("Configuration", "the comments, types and defaults of configurations, by outboard schema")
+	atOnce := slices.DeleteFunc(slices.Sorted(maps.Keys(root.Properties)), func(name string) bool {
+		return slices.Contains(config.ReadAtStart(), name)
+	})
+	d.paragraph(introduction, strings.Join(atOnce, "` or `"))
+	d.table([]string{"type", "form"}, forms)
+	d.line("## OutboardConfiguration\n")
+	var rows [][]string
+	for _, name := range root.names() {
+		f := root.Properties[name]
+		kind := typeOf(f)
+		if path, inner := below(name, f); inner != nil {
+			kind = "[" + kind + "](#" + anchor(path) + ")"
+		}
+		rows = append(rows, []string{code(name), kind, defaultOf(f, slices.Contains(root.Required, name)), plain(f.description())})
 	}
-	p.line("")
-	p.object("", "OutboardConfiguration", false, root)
-	for _, one := range policies {
-		name := one.If.Properties["type"].Const
-		p.object(name, name, true, one.Then.Properties["config"])
+	d.table(fieldHeader, rows)
+	for _, name := range slices.Sorted(maps.Keys(root.Properties)) {
+		if path, inner := below(name, root.Properties[name]); inner != nil {
+			section(d, path, inner, "")
+		}
 	}
-	return strings.TrimSuffix(p.String(), "\n"), p.err
+	for _, one := range policiesOf(root) {
+		name, s := one.If.Properties["type"].Const, one.Then.Properties["config"]
+		text := strings.TrimSpace(strings.TrimPrefix(s.Description, "The configuration of the policy."))
+		section(d, name, s, fmt.Sprintf("[%s](../../policies/%s/README.md). %s", name, strings.ToLower(name), plain(text)))
+	}
+	return strings.TrimSuffix(d.String(), "\n"), nil
 }
 
 // policiesOf returns the rules of the schema about the configuration of each policy.
@@ -77,35 +89,33 @@ func policiesOf(root *schema) []*schema {
 	return root.Properties["profiles"].Items.Properties["policies"].Items.AllOf
 }
 
-const introduction = "Fields of the configuration file of Outboard, and of each policy and signal source that comes with it. `outboard schema` prints the\n" +
-	"same for editors, and `outboard check` reports all errors of a file. A section describes one object by its path: `[]` is an item of a\n" +
-	"list. The sections that begin with the name of a policy are its `profiles[].policies[].config`."
+const introduction = "The fields of Outboard's configuration file, with those of each policy and source of signals. `[]` is an item of a list. The\n" +
+	"sections with the name of a policy are its `profiles[].policies[].config`. `null` is the same as an absent field.\n\n" +
+	"A change of `%s` takes effect at once, by a reload, and one of another field after a restart. `outboard check` reports all errors of a file."
+
+var fieldHeader = []string{"field", "type", "default", "description"}
 
 // forms are the forms of types that have a name of their own.
 var forms = [][]string{
 	{"duration", "a number with a unit, such as `500ms`, `30s`, `5m` or `1h30m`"},
 	{"size", "a number of bytes, such as `64Ki`, `128Mi` or `1Gi`"},
 	{"quantity", "a quantity of Kubernetes, such as `500m`, `1.5` or `200Mi`"},
+	{"label selector", "`matchLabels` and `matchExpressions`, as in Kubernetes"},
+	{"source", "the key of either an `annotation` or a `label`"},
+	{"match", "a `key`, and the `values` that match; without `values`, any value matches"},
 }
 
-type configurationPage struct {
-	*document
-	anchors map[string]bool
-	err     error
-}
-
-// contents writes a line for each object directly below s, or, for a policy, for its configuration.
-func (p *configurationPage) contents(policy string, s *schema) {
-	if policy != "" {
-		p.line("* [`%s`](#%s), a policy", policy, anchor(policy))
-		return
+// formOf returns the name of the object's form, by its fields; "" if it has none.
+func (s *schema) formOf() string {
+	switch strings.Join(slices.Sorted(maps.Keys(s.Properties)), " ") {
+	case "matchExpressions matchLabels":
+		return "label selector"
+	case "annotation label":
+		return "source"
+	case "key values":
+		return "match"
 	}
-	p.line("* [`OutboardConfiguration`](#outboardconfiguration), the file")
-	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		if path, _ := below(name, s.Properties[name]); path != "" {
-			p.line("* [`%s`](#%s)", path, anchor(path))
-		}
-	}
+	return ""
 }
 
 // below returns the path and schema of the object that a field with this path has, or whose items
@@ -120,55 +130,40 @@ func below(path string, s *schema) (string, *schema) {
 	return path, s
 }
 
-// object writes the section about the object at path, and those about objects in it. policy says
-// that it is the configuration of a policy.
-func (p *configurationPage) object(path, heading string, policy bool, s *schema) {
-	if p.anchors[anchor(heading)] {
-		p.err = fmt.Errorf("two headings have the anchor #%s", anchor(heading))
+// section writes the section about the fields of an object, with those of the objects in it.
+func section(d *document, heading string, s *schema, text string) {
+	d.line("## %s\n", heading)
+	if text = strings.TrimSpace(text + " " + s.alternatives()); text != "" {
+		d.paragraph("%s", text)
 	}
-	p.anchors[anchor(heading)] = true
-	p.line("## %s\n", heading)
-	if policy {
-		p.paragraph("The `config` of a policy with `type: %s`: [README](../../policies/%s/README.md).", path, strings.ToLower(path))
-	}
-	if text := strings.TrimSpace(strings.TrimPrefix(s.Description, "The configuration of the policy.")); text != "" {
-		p.paragraph("%s", plain(text))
-	}
-	whole, _, _ := strings.Cut(path, ".")
-	if !policy && slices.Contains(config.ReadAtStart(), whole) {
-		p.line("A change takes effect after a restart.\n")
-	}
-	prefix := ""
-	if path != "" {
-		prefix = path + "."
-	}
-	names := s.names()
+	d.table(fieldHeader, fieldRows("", s, map[string]string{}))
+}
+
+// fieldRows returns a row for each field of the object at prefix, each followed by those of the
+// fields in it. Fields that are equal are described once: seen has their paths.
+func fieldRows(prefix string, s *schema, seen map[string]string) [][]string {
 	var rows [][]string
-	for _, name := range names {
+	for _, name := range s.names() {
 		f := s.Properties[name]
-		row := []string{code(name), typeOf(prefix+name, f), defaultOf(f, slices.Contains(s.Required, name)), plain(f.description())}
-		if path == "" {
-			row = append(row, takesEffect(name, f))
+		path, inner := below(prefix+name, f)
+		text := plain(f.description())
+		key := fmt.Sprint(name, text, typeOf(f), len(f.Properties))
+		if first := seen[key]; first != "" && len(text) > 20 {
+			text, inner = "As "+code(first)+".", nil
+		} else {
+			seen[key] = prefix + name
 		}
-		rows = append(rows, row)
-	}
-	header := []string{"field", "type", "default", "description"}
-	if path == "" {
-		header = append(header, "a change takes effect")
-	}
-	if len(rows) > 0 {
-		p.table(header, rows)
-	} else {
-		p.line("It has no fields.\n")
-	}
-	for _, text := range s.alternatives() {
-		p.paragraph("%s", text)
-	}
-	for _, name := range names {
-		if path, inner := below(prefix+name, s.Properties[name]); path != "" {
-			p.object(path, path, false, inner)
+		if inner != nil && inner.formOf() != "" {
+			inner = nil
+		} else if inner != nil {
+			text = strings.TrimSpace(text + " " + inner.alternatives())
+		}
+		rows = append(rows, []string{code(prefix + name), typeOf(f), defaultOf(f, slices.Contains(s.Required, name)), text})
+		if inner != nil {
+			rows = append(rows, fieldRows(path+".", inner, seen)...)
 		}
 	}
+	return rows
 }
 
 // names returns the names of the object's fields, those that are required first.
@@ -185,7 +180,7 @@ func (s *schema) names() []string {
 }
 
 // alternatives says which fields of the object exclude each other.
-func (s *schema) alternatives() []string {
+func (s *schema) alternatives() string {
 	var all []string
 	for _, rule := range s.AllOf {
 		switch {
@@ -198,37 +193,27 @@ func (s *schema) alternatives() []string {
 					fields = append(fields, "`"+alternative.Required[0]+"`")
 				}
 			}
-			all = append(all, fmt.Sprintf("Exactly one is required of %s.", strings.Join(fields, ", ")))
+			all = append(all, fmt.Sprintf("Exactly one of %s is required.", strings.Join(fields, ", ")))
 		}
 	}
-	return all
+	return strings.Join(all, " ")
 }
 
-// takesEffect says when a change of a field of the file takes effect.
-func takesEffect(name string, s *schema) string {
-	if len(s.Enum) == 1 { // no change is valid
-		return ""
-	}
-	if slices.Contains(config.ReadAtStart(), name) {
-		return "after a restart"
-	}
-	return "at once, by a reload"
-}
-
-// typeOf returns the type of the field at path, with its values and limits.
-func typeOf(path string, s *schema) string {
+// typeOf returns the type of a field, with its values and limits.
+func typeOf(s *schema) string {
 	if s.Items != nil {
-		if name, inner := below(path, s); inner != nil {
-			return "list of [objects](#" + anchor(name) + ")"
+		kind := typeOf(s.Items)
+		for _, one := range []string{"string", "object", "match"} {
+			kind = strings.Replace(kind, one, one+"s", 1)
 		}
-		return "list of " + strings.Replace(typeOf(path, s.Items), "string", "strings", 1)
+		return "list of " + strings.Replace(kind, "matchs", "matches", 1)
 	}
 	if len(s.Properties) > 0 {
-		link := "[object](#" + anchor(path) + ")"
+		kind := cmp.Or(s.formOf(), "object")
 		if word := strings.Trim(s.Pattern, "^$"); word != "" {
-			link += " or `" + word + "`"
+			kind += " or `" + word + "`"
 		}
-		return link
+		return kind
 	}
 	if s.Enum != nil {
 		var values []string

@@ -1,7 +1,6 @@
 // Command generate writes the reference pages in docs/reference from the code: from the schema of
-// configuration files, the registered metrics, the reasons of policies, the codes of findings and
-// the command line. It also writes the tables of fields in the READMEs of policies. Run it in the
-// root of the repository.
+// configuration files, the registered metrics, the codes of findings and the command line. Run it
+// in the root of the repository.
 package main
 
 import (
@@ -16,13 +15,12 @@ type page struct {
 	write func(root string) (string, error)
 }
 
-var pages = append([]page{
+var pages = []page{
 	{"docs/reference/commands.md", commands},
 	{"docs/reference/configuration.md", configuration},
 	{"docs/reference/findings.md", findings},
 	{"docs/reference/metrics.md", metrics},
-	{reasonsPath, reasons},
-}, readmes()...)
+}
 
 func main() {
 	if err := run("."); err != nil {

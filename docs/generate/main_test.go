@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/tools/txtar"
 )
 
 const root = "../.."
@@ -219,45 +217,5 @@ func TestMetricKinds(t *testing.T) {
 	}
 	if checked["counter"] < 5 || checked["gauge"] < 5 {
 		t.Errorf("only these metrics have values: %v", checked)
-	}
-}
-
-var rejected = regexp.MustCompile(`(?m)^\S+ +([A-Z][A-Za-z]+)(!?) .*$`)
-
-// In the scenarios of a policy, evicting pods can help on nodes rejected with a reason exactly if
-// the policy's README says so.
-func TestEvictingPodsAsInScenarios(t *testing.T) {
-	archives, err := filepath.Glob(filepath.Join(root, "policies", "*", "testdata", "*.txtar"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]bool{}
-	for _, name := range archives {
-		rows, err := policyRows(root, filepath.Join("policies", filepath.Base(filepath.Dir(filepath.Dir(name)))))
-		if err != nil {
-			t.Fatal(err)
-		}
-		archive, err := txtar.ParseFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want.txt" })
-		if i < 0 || !bytes.HasPrefix(archive.Files[i].Data, []byte("node ")) {
-			continue
-		}
-		for _, m := range rejected.FindAllSubmatch(archive.Files[i].Data, -1) {
-			row := slices.IndexFunc(rows, func(row []string) bool { return row[0] == code(string(m[1])) })
-			if row < 0 {
-				continue // a rule of a configuration
-			}
-			helps := rows[row][3]
-			seen[helps] = true
-			if unresolvable := len(m[2]) > 0; unresolvable && helps == "can help" || !unresolvable && helps == "no" {
-				t.Errorf("%s: %q, but in the README, evicting pods: %s", name, m[0], helps)
-			}
-		}
-	}
-	if !seen["no"] || !seen["can help"] {
-		t.Errorf("the scenarios have only reasons for which evicting pods is: %v", seen)
 	}
 }

@@ -1,11 +1,11 @@
-package main
+package docs
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -13,31 +13,105 @@ import (
 	"strings"
 	"testing"
 
-	"outboard.dev/outboard/policies/standard"
+	"golang.org/x/tools/txtar"
+
+	policies "outboard.dev/outboard/policies/standard"
 	"outboard.dev/outboard/policy"
 )
 
-// The README of a policy has a row for each reason in its code, with the unit of its numbers.
-func TestReasonsAreInTheREADMEs(t *testing.T) {
-	checked := 0
-	for _, kind := range standard.Types() {
-		folder := filepath.Join("policies", strings.ToLower(kind.Name))
-		rows, err := policyRows(root, folder)
-		if err != nil {
-			t.Fatal(err)
+const reasonsPath = "docs/reference/reasons.md"
+
+// reasonRows returns the rows of the reasons in a section of the page.
+func reasonRows(t *testing.T, heading string) (rows [][]string) {
+	t.Helper()
+	_, text, _ := strings.Cut(read(t, reasonsPath), "\n## "+heading+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	for line := range strings.Lines(text) {
+		if row := cells(line); len(row) == 4 && row[0] != "Code" && !strings.HasPrefix(row[0], "---") {
+			rows = append(rows, row)
 		}
-		for _, r := range reasonsIn(t, filepath.Join(root, folder)) {
-			checked++
-			row := slices.IndexFunc(rows, func(row []string) bool { return row[0] == code(r.Code) })
-			if row < 0 {
-				t.Errorf("%s has no row for the reason %s", folder, r.Code)
-			} else if !strings.Contains(rows[row][2], r.Unit) {
-				t.Errorf("%s: the row of %s does not have the unit %s", folder, r.Code, r.Unit)
+	}
+	return rows
+}
+
+// cells returns the cells of a row of a table, and none of another line.
+func cells(line string) []string {
+	inner, ok := strings.CutPrefix(strings.TrimSpace(line), "|")
+	if !ok {
+		return nil
+	}
+	all := strings.Split(strings.TrimSuffix(inner, "|"), "|")
+	for i := range all {
+		all[i] = strings.TrimSpace(all[i])
+	}
+	return all
+}
+
+// The page has a row for each reason of a policy, and for no other.
+func TestReasonsOfPoliciesAreOnThePage(t *testing.T) {
+	checked := 0
+	for _, kind := range policies.Types() {
+		want := map[string]string{}
+		for _, r := range reasonsIn(t, filepath.Join(Root, "policies", strings.ToLower(kind.Name))) {
+			if want["`"+r.Code+"`"] != "" {
+				t.Errorf("%s: two reasons have the code %s", kind.Name, r.Code)
 			}
+			want["`"+r.Code+"`"] = r.Text
+			checked++
+		}
+		for _, row := range reasonRows(t, kind.Name) {
+			if strings.HasPrefix(row[0], "`") && want[row[0]] != row[1] {
+				t.Errorf("%s: the page has %s with the text %q, and the code %q", kind.Name, row[0], row[1], want[row[0]])
+			}
+			delete(want, row[0])
+		}
+		for code := range want {
+			t.Errorf("%s: the page has no row for %s", kind.Name, code)
 		}
 	}
 	if checked < 30 {
 		t.Errorf("only %d reasons are in the code", checked)
+	}
+}
+
+var rejected = regexp.MustCompile(`(?m)^\S+ +([A-Z][A-Za-z]+)(!?) .*$`)
+
+// In the scenarios of a policy, evicting pods can help on nodes rejected with a reason exactly if
+// the page says so.
+func TestEvictingPodsAsInScenarios(t *testing.T) {
+	archives, err := filepath.Glob(filepath.Join(Root, "policies", "*", "testdata", "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sectionOf := map[string]string{}
+	for _, kind := range policies.Types() {
+		sectionOf[strings.ToLower(kind.Name)] = kind.Name
+	}
+	seen := map[string]bool{}
+	for _, name := range archives {
+		rows := reasonRows(t, sectionOf[filepath.Base(filepath.Dir(filepath.Dir(name)))])
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "want.txt" })
+		if i < 0 || !bytes.HasPrefix(archive.Files[i].Data, []byte("node ")) {
+			continue
+		}
+		for _, m := range rejected.FindAllSubmatch(archive.Files[i].Data, -1) {
+			row := slices.IndexFunc(rows, func(row []string) bool { return row[0] == "`"+string(m[1])+"`" })
+			if row < 0 {
+				continue // a rule of a configuration
+			}
+			helps := rows[row][2]
+			seen[helps] = true
+			if unresolvable := len(m[2]) > 0; unresolvable && helps == "can help" || !unresolvable && helps == "no" {
+				t.Errorf("%s: %q, but on the page, evicting pods: %s", name, m[0], helps)
+			}
+		}
+	}
+	if !seen["no"] || !seen["can help"] {
+		t.Errorf("the scenarios have only reasons for which evicting pods is: %v", seen)
 	}
 }
 
@@ -61,16 +135,10 @@ func TestErrorsAreInTheCode(t *testing.T) {
 // errorRows returns the errors on the page with the regular expressions of their texts in the code.
 func errorRows(t *testing.T) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, reasonsPath))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(page), byHand)
-	_, errors, _ := strings.Cut(rest, "\n## Errors")
+	_, errors, _ := strings.Cut(read(t, reasonsPath), "\n## Errors")
 	all := map[string]string{}
 	for line := range strings.Lines(errors) {
-		inner, ok := strings.CutPrefix(line, "| ")
-		if row := cells(strings.TrimSpace(inner)); ok && row[0] != "Error" {
+		if row := cells(line); len(row) == 2 && row[0] != "Error" && !strings.HasPrefix(row[0], "---") {
 			shape := placeholder.ReplaceAllStringFunc(regexp.QuoteMeta(row[0]), func(name string) string { return `(?:` + name + `|"?%[a-z]"?)` })
 			all[row[0]] = strings.ReplaceAll(shape, `ledgers\.outboard\.dev`, `%s`)
 		}
@@ -80,13 +148,10 @@ func errorRows(t *testing.T) map[string]string {
 
 // The reasons of every profile are on the page.
 func TestReasonsOfEveryProfileAreOnThePage(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, reasonsPath))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := append(reasonsIn(t, filepath.Join(root, "internal", "engine")), reasonsIn(t, filepath.Join(root, "schedplugin"))...)
+	page := read(t, reasonsPath)
+	found := append(reasonsIn(t, filepath.Join(Root, "internal", "engine")), reasonsIn(t, filepath.Join(Root, "schedplugin"))...)
 	for _, r := range found {
-		if row := "| " + code(r.Code) + " | " + r.Text + " |"; !strings.Contains(string(page), row) {
+		if row := "| `" + r.Code + "` | " + r.Text + " |"; !strings.Contains(page, row) {
 			t.Errorf("the page does not have %s", row)
 		}
 	}
@@ -133,7 +198,7 @@ func TestErrorsAreOnThePage(t *testing.T) {
 	}
 	found := 0
 	for _, pattern := range callCode {
-		for _, text := range errorsIn(t, filepath.Join(root, filepath.FromSlash(pattern))) {
+		for _, text := range errorsIn(t, filepath.Join(Root, filepath.FromSlash(pattern))) {
 			found++
 			if _, excepted := known[text]; excepted {
 				known[text] = false
@@ -191,7 +256,7 @@ func errorsIn(t *testing.T, pattern string) (texts []string) {
 // textsIn returns the string literals below a folder of the repository.
 func textsIn(t *testing.T, folder string) (all []string) {
 	t.Helper()
-	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(Root, folder), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
