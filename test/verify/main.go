@@ -99,8 +99,8 @@ func parseVerbs(text string) (map[decision.Verb]string, error) {
 	return verbs, nil
 }
 
-// readObjects reads the nodes and pods of a file. The first pod that is on no node is the one to ask
-// about.
+// readObjects reads the nodes and pods of a file. The first pod that is on no node is the one to
+// ask about.
 func (o *Options) readObjects(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
