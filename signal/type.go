@@ -6,14 +6,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/policy"
-	"outboard.dev/outboard/snapshot"
 )
 
 // Type is a type of source in configuration files.
 type Type struct {
 	// Name is the field of a signal with the configuration of its source, in camelCase.
 	Name string
-	// NeedsCluster is true if its sources read the cluster for which Outboard schedules.
+	// NeedsCluster is true if its sources read the API server of the cluster for which Outboard
+	// schedules.
 	NeedsCluster bool
 	// MinTimeout is the minimum timeout of a read. 0: any.
 	MinTimeout time.Duration
@@ -33,16 +33,10 @@ type FileReader interface {
 type Spec struct {
 	// About is what the keys of its numbers are.
 	About policy.SignalAbout
-	// Open returns a new source, which reads nothing before Read is called.
-	Open func(Cluster) (Source, error)
-}
-
-// Cluster is the cluster for which Outboard schedules; the zero value means none.
-type Cluster struct {
-	// View returns the latest view.
-	View func() *snapshot.View
-	// Client is the client configuration for its API server. It is read-only.
-	Client *rest.Config
+	// Open returns a new source, which reads nothing before Read is called. client is the
+	// read-only client configuration for the API server of the cluster for which Outboard
+	// schedules; nil if there is none.
+	Open func(client *rest.Config) (Source, error)
 }
 
 // TypeOf returns the Type with this name. defaults returns the default configuration, and build

@@ -134,7 +134,7 @@ func TestInvalidConfig(t *testing.T) {
 		"profiles: [{policies: [{type: PodLimit, config: {maximum: 1}}]}]":                                          "profiles[0].policies[0].config.maximum: unknown field; there are each, max",
 		"profiles: [{policies: [{type: PodLimit, config: {max: many}}]}]":                                           "profiles[0].policies[0].config.max: must be integer",
 		"profiles: [{policies: [{type: ImageLocality, weight: 101}]}]":                                              "profiles[0].policies[0].weight: 101 is out of range",
-		"signals: [{name: a, file: {path: a}, nodes: {label: a}}]\nprofiles: [{policies: [{type: ImageLocality}]}]": "signals[0]: must have exactly one of",
+		"signals: [{name: a, file: {path: a}, metrics: {resource: cpu}}]\nprofiles: [{policies: [{type: ImageLocality}]}]": "signals[0]: must have exactly one of",
 		"profiles: []":            "profiles: must have at least 1",
 		"requeue: {perSecond: 5}": "profiles: required",
 		"apiVersion: v1\nprofiles: [{policies: [{type: ImageLocality}]}]":           `apiVersion: "v1" is not one of outboard.dev/v1alpha1`,

@@ -166,15 +166,6 @@ func TestPermissions(t *testing.T) {
 		{"no requeuing", own("requeue: {perSecond: 0}\nprofiles: [{policies: [{type: ImageLocality}]}]"), reads + bind},
 		{"no requeuing, with allocations", own("requeue: {perSecond: 0}\nprofiles: [{policies: [{type: Licenses, config: {features: [{name: a, seats: 1}]}}]}]"), reads + bind + touch + allocations},
 		{"devices", own("profiles: [{policies: [{type: ResourceClaims}]}]"), reads + bind + touch + devices},
-		{"signals", own(`
-signals:
-- {name: a, configMap: {namespace: default, name: prices, dataKey: a}}
-- {name: b, configMap: {namespace: default, name: power, dataKey: b}}
-- {name: c, configMap: {namespace: default, name: prices, dataKey: c}}
-- {name: d, configMap: {namespace: other, name: hosts, dataKey: d}}
-- {name: e, metrics: {resource: cpu}}
-profiles: [{policies: [{type: ImageLocality}]}]
-`), reads + bind + touch + metrics + ", get configmaps power prices in default, get configmaps hosts in other"},
 	} {
 		var got []string
 		all := objectsOf(t, tt.values, "outboard-system", "v1.37.0")

@@ -1,3 +1,3 @@
-// Package poll reads the sources of signals repeatedly, drops numbers that do not count, applies
-// hysteresis, marks numbers that are stale, and publishes the result as signals of the View.
+// Package poll reads the sources of signals repeatedly, drops numbers that do not count,
+// marks numbers that are stale, and publishes the result as signals of the View.
 package poll

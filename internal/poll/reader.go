@@ -36,7 +36,6 @@ type reader struct {
 	// Only run uses these.
 	reading  reading   // nil: not read yet
 	began    time.Time // of the reading
-	states   states    // of hysteresis; nil without
 	counting bool      // values of the reading for unknown nodes are not counted yet
 	failures int       // in a row
 	noNode   error     // the last reading has values, and none of them is about a node
@@ -160,10 +159,6 @@ func (r *reader) take(got result) time.Duration {
 	now := r.now()
 	r.began = got.began
 	r.reading = accept(got.samples, got.began, now, func(why string) { r.metrics.dropped(r.Settings.Name, why, 1) })
-	if h := r.Settings.Hysteresis; h != nil {
-		r.states = r.states.step(r.reading, h, r.Settings.MaxAge, signal.MaxValues, now)
-		r.reading = r.states.reading()
-	}
 	r.counting = true
 	return vary(r.Settings.Interval)
 }
@@ -178,12 +173,11 @@ func (r *reader) publish(expiry *time.Timer) {
 		return
 	}
 	known := r.reading
-	var byIP map[string]string
 	var noNode error // some values about other machines are usual
 	view := r.publisher.View()
 	if r.About == policy.AboutNodes && view.Len() > 0 {
 		var unknown []string
-		if known, byIP, unknown = r.reading.known(view); r.counting {
+		if known, unknown = r.reading.known(view); r.counting {
 			r.metrics.dropped(r.Settings.Name, unknownNode, len(unknown))
 			r.counting = false
 		}
@@ -201,9 +195,6 @@ func (r *reader) publish(expiry *time.Timer) {
 	values, stale, expires := known.aged(now, r.Settings.MaxAge)
 	if !expires.IsZero() {
 		expiry.Reset(expires.Sub(now))
-	}
-	if r.states != nil {
-		r.states.date(values, byIP)
 	}
 	r.publisher.SetSignal(snapshot.NewSignal(r.Settings.Name, values))
 	r.mu.Lock()

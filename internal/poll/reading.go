@@ -54,10 +54,9 @@ func accept(samples []signal.Sample, began, now time.Time, dropped func(why stri
 }
 
 // known returns the values about nodes of the view, by name, and the keys of the others in order. A
-// key that is no name may be the InternalIP of one node: byIP has such keys, by the name of the
-// node.
-func (r reading) known(view *snapshot.View) (kept reading, byIP map[string]string, unknown []string) {
-	kept, byIP = make(reading, len(r)), map[string]string{}
+// key that is no name may be the InternalIP of one node.
+func (r reading) known(view *snapshot.View) (kept reading, unknown []string) {
+	kept = make(reading, len(r))
 	for key, v := range r {
 		if view.Node(key) != nil {
 			kept[key] = v
@@ -73,10 +72,10 @@ func (r reading) known(view *snapshot.View) (kept reading, byIP map[string]strin
 		if _, has := kept[name]; name == "" || has {
 			return false
 		}
-		kept[name], byIP[name] = r[key], key
+		kept[name] = r[key]
 		return true
 	})
-	return kept, byIP, unknown
+	return kept, unknown
 }
 
 // namesByIP returns the names of nodes by InternalIP; "" if several have it.

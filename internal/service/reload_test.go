@@ -213,7 +213,7 @@ func TestReloadCannotConnect(t *testing.T) {
 	r := newReloading(t, alone+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	for _, text := range []string{
 		header + "profiles:\n- policies: [{type: GPUMemory}]\n",
-		header + "signals: [{name: a, nodes: {label: a}}]\nprofiles:\n- policies: [{type: ImageLocality}]\n",
+		header + "signals: [{name: a, metrics: {resource: cpu}}]\nprofiles:\n- policies: [{type: ImageLocality}]\n",
 	} {
 		r.says(text, "started with clientConnection: {enabled: false}: restart it")
 	}

@@ -27,7 +27,6 @@ import (
 	"outboard.dev/outboard/internal/server"
 	"outboard.dev/outboard/internal/survey"
 	"outboard.dev/outboard/internal/ui"
-	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
 
@@ -228,7 +227,7 @@ func (s *Service) provision(c *config.Config) (*Profiles, error) {
 		p.Engines[c.Profiles[i].Path] = e
 	}
 	var err error
-	p.signals, err = openSignals(c, s.signalCluster())
+	p.signals, err = openSignals(c, s.Client)
 	return p, err
 }
 
@@ -247,14 +246,6 @@ func EngineOf(profile *config.Profile, clock func() time.Time) (*engine.Engine, 
 		return nil, fmt.Errorf("profile %s: %w", profile.Path, err)
 	}
 	return e, nil
-}
-
-// signalCluster returns the cluster for sources of signals.
-func (s *Service) signalCluster() signal.Cluster {
-	if s.Cluster == nil {
-		return signal.Cluster{}
-	}
-	return signal.Cluster{View: s.Cluster.View, Client: s.Client}
 }
 
 // Warnings returns lines about problems that do not make calls fail.

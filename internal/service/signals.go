@@ -7,19 +7,20 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/client-go/rest"
+
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/poll"
-	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
 )
 
 // openSignals opens the sources of the configuration. They read nothing yet.
-func openSignals(c *config.Config, cluster signal.Cluster) ([]poll.Signal, error) {
+func openSignals(c *config.Config, client *rest.Config) ([]poll.Signal, error) {
 	var all []poll.Signal
 	for _, s := range c.Signals {
-		f, err := openSignal(s, cluster)
+		f, err := openSignal(s, client)
 		if err != nil {
 			closeSources(all)
 			return nil, fmt.Errorf("signal %s: %w", s.Name, err)
@@ -30,15 +31,15 @@ func openSignals(c *config.Config, cluster signal.Cluster) ([]poll.Signal, error
 }
 
 // openSignal opens the source of one signal.
-func openSignal(s config.Signal, cluster signal.Cluster) (poll.Signal, error) {
-	if s.Type.NeedsCluster && cluster.Client == nil {
+func openSignal(s config.Signal, client *rest.Config) (poll.Signal, error) {
+	if s.Type.NeedsCluster && client == nil {
 		return poll.Signal{}, errors.New("it needs an API server, and the process was started with clientConnection: {enabled: false}: restart it")
 	}
 	text, err := strictyaml.Marshal(s.Config)
 	if err != nil {
 		return poll.Signal{}, err
 	}
-	source, err := s.Open(cluster)
+	source, err := s.Open(client)
 	return poll.Signal{Settings: s.Settings, About: s.About, Config: s.Type.Name + ":\n" + string(text), Source: source}, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/internal/cluster"
 	"outboard.dev/outboard/policy"
@@ -37,7 +38,7 @@ func TestSignalsAreReadWhenTheClusterHasBeenRead(t *testing.T) {
 	types := standardTypes()
 	types.Signals = append(types.Signals, signal.TypeOf("watchful", func() struct{} { return struct{}{} },
 		func(struct{}) (signal.Spec, error) {
-			return signal.Spec{About: policy.AboutKeys, Open: func(signal.Cluster) (signal.Source, error) { return source, nil }}, nil
+			return signal.Spec{About: policy.AboutKeys, Open: func(*rest.Config) (signal.Source, error) { return source, nil }}, nil
 		}))
 	s := newService(t, "test", header+"signals: [{name: s, watchful: {}}]\nprofiles: [{policies: [{type: ImageLocality}]}]\n", types, Connection{Cluster: live}, new(bytes.Buffer))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/signal"
 	"outboard.dev/outboard/snapshot"
@@ -35,7 +37,7 @@ func (f *feeds) source() signal.Type {
 		About  policy.SignalAbout `json:"about"`
 	}
 	return signal.TypeOf("world", func() settings { return settings{} }, func(s settings) (signal.Spec, error) {
-		return signal.Spec{About: s.About, Open: func(signal.Cluster) (signal.Source, error) { return f.of(s.Signal), nil }}, nil
+		return signal.Spec{About: s.About, Open: func(*rest.Config) (signal.Source, error) { return f.of(s.Signal), nil }}, nil
 	})
 }
 

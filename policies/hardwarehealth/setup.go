@@ -59,7 +59,7 @@ type Condition struct {
 }
 
 // Signal is a number about a node, with at most one threshold. Without one, any number
-// but 0 indicates degraded hardware: that is for states, as hysteresis makes them.
+// but 0 indicates degraded hardware.
 type Signal struct {
 	// Name is the name of the signal. Required.
 	Name string `json:"name" required:"must be the name of a signal"`

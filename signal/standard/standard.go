@@ -3,11 +3,9 @@
 package standard
 
 import (
-	"outboard.dev/outboard/internal/source/configmap"
 	"outboard.dev/outboard/internal/source/file"
 	"outboard.dev/outboard/internal/source/httpdoc"
 	"outboard.dev/outboard/internal/source/metricsapi"
-	"outboard.dev/outboard/internal/source/nodes"
 	"outboard.dev/outboard/internal/source/prometheus"
 	"outboard.dev/outboard/internal/source/remote"
 	"outboard.dev/outboard/signal"
@@ -20,8 +18,6 @@ func Types() []signal.Type {
 		metricsapi.Type(),
 		httpdoc.Type(),
 		file.Type(),
-		configmap.Type(),
-		nodes.Type(),
 		remote.Type(),
 	}
 }

@@ -143,7 +143,7 @@ func TestDegradedHardwareExample(t *testing.T) {
 	gated(th, play.Outboard, controlplane.PodSpec{Name: "gated"})
 	for _, test := range []struct{ pod, node, want string }{
 		{"train-large", "gpu-1", "rule xid: rejects (condition XidCriticalError is True, Xid79)"},
-		{"train-large", "gpu-2", "rule hot: rejects (signal gpu-hot is 1 since "},
+		{"train-large", "gpu-2", "rule hot: rejects (signal gpu-temperature was 91, above 85, at "},
 		{"gated", "cpu-1", "rule deadlock: rejects (condition KernelDeadlock is True, DockerHung)"},
 		{"gated", "cpu-2", `rule suspect: subtracts 50 points (label example.com/suspect is "")`},
 	} {

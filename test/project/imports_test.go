@@ -49,14 +49,12 @@ var rules = []struct {
 	{"requeue", []string{"snapshot", "policy", "decision", "engine"}, "requeuing depends on what rejects pods, and on no client"},
 	{"pending", []string{"snapshot", "policy", "policy/fields", "decision", "engine", "requeue", "config", "config/manifest", "config/strictyaml", "signal"}, "why a pod waits depends on what is recorded, and on no request"},
 	{"survey", []string{"snapshot", "policy", "policy/fields", "decision", "engine", "pending", "requeue", "ledger", "ledger/audit", "config", "config/manifest", "config/strictyaml", "signal"}, "the survey reads caches, and makes no request"},
-	{"source/nodes", []string{"signal", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
 	{"source/metricsapi", []string{"signal", "jsonstream", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
 	{"source/remote", []string{"signal", "snapshot", "policy", "policy/fields"}, "another cluster is a source of numbers, not of views"},
 	{"content", []string{"signal", "jsonstream", "lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "documents are bytes, wherever they come from"},
 	{"httpclient", []string{"signal", "snapshot", "policy", "policy/fields"}, "requests know nothing of what is asked"},
 	{"source/prometheus", []string{"signal", "httpclient", "jsonstream", "snapshot", "policy", "policy/fields"}, "a source knows what it reads"},
 	{"source/httpdoc", []string{"signal", "httpclient", "content", "jsonstream", "lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "a source knows what it reads"},
-	{"source/configmap", []string{"signal", "content", "jsonstream", "lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml"}, "a source knows what it reads"},
 	{"source/file", []string{"signal", "content", "jsonstream", "lmstat", "snapshot", "policy", "policy/fields", "config/strictyaml", "filewatch"}, "a source knows what it reads"},
 	{"jsonstream", nil, "documents only"},
 	{"portforward", nil, "connections to pods only"},
@@ -78,7 +76,7 @@ var only = []struct {
 	by       []string
 }{
 	{"k8s.io/kube-scheduler/extender/...", []string{"internal/extender", "internal/extender/...", "test/verify"}},
-	{"k8s.io/client-go/kubernetes/...", []string{"internal/cluster", "internal/source/remote", "internal/source/configmap", "app", "internal/replicas", "test/..."}},
+	{"k8s.io/client-go/kubernetes/...", []string{"internal/cluster", "internal/source/remote", "app", "internal/replicas", "test/..."}},
 	{module + "/internal/placement/strategy", []string{"policies/gpumemory", "policies/resourceclaims"}},
 	{"k8s.io/kube-scheduler/framework", []string{"schedplugin"}},
 	{"k8s.io/kubernetes/...", nil},

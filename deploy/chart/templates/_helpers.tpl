@@ -64,7 +64,7 @@ not know may make allocations. */}}
 {{- define "outboard.needs" -}}
 {{- $config := include "outboard.config" . | fromYaml }}
 {{- $withoutAllocations := list "Cost" "HardwareHealth" "ImageLocality" "PodLimit" "RemoteClusters" "ResourceClaims" "Rules" "Utilization" }}
-{{- $needs := dict "allocations" false "unhealthyGPUs" false "devices" false "metrics" false "configMaps" dict "bind" (not .Values.scheduler.enabled) }}
+{{- $needs := dict "allocations" false "unhealthyGPUs" false "devices" false "metrics" false "bind" (not .Values.scheduler.enabled) }}
 {{- range get $config "profiles" }}{{ range .policies }}
 {{- if not (has .type $withoutAllocations) }}{{ $_ := set $needs "allocations" true }}{{ end }}
 {{- if eq .type "GPUMemory" }}{{ $_ := set $needs "unhealthyGPUs" true }}{{ end }}
@@ -72,7 +72,6 @@ not know may make allocations. */}}
 {{- end }}{{ end }}
 {{- range default list (get $config "signals") }}
 {{- if get . "metrics" }}{{ $_ := set $needs "metrics" true }}{{ end }}
-{{- with get . "configMap" }}{{ $_ := set $needs.configMaps .namespace (append (default list (get $needs.configMaps .namespace)) .name) }}{{ end }}
 {{- end }}
 {{- if .Values.scheduler.enabled }}
 {{- range default list (get (include "outboard.scheduler" . | fromYaml) "extenders") }}

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"k8s.io/client-go/rest"
 	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
@@ -25,6 +26,6 @@ func (c *Config) Files() map[string]*string { return map[string]*string{"path": 
 
 func spec(c Config) (signal.Spec, error) {
 	errs := append(fields.Check(nil, &c), c.Validate()...)
-	open := func(signal.Cluster) (signal.Source, error) { return New(c) }
+	open := func(*rest.Config) (signal.Source, error) { return New(c) }
 	return signal.Spec{About: c.NumbersAbout(), Open: open}, errs.ToAggregate()
 }

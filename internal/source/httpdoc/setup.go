@@ -2,6 +2,7 @@ package httpdoc
 
 import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
 
 	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/internal/httpclient"
@@ -29,7 +30,7 @@ func Defaults() Config { return Config{Document: content.Defaults()} }
 func (c *Config) Files() map[string]*string { return c.Client.Files() }
 
 func spec(c Config) (signal.Spec, error) {
-	open := func(signal.Cluster) (signal.Source, error) { return New(c) }
+	open := func(*rest.Config) (signal.Source, error) { return New(c) }
 	return signal.Spec{About: c.NumbersAbout(), Open: open}, c.validate().ToAggregate()
 }
 

@@ -1,6 +1,8 @@
 package metricsapi
 
 import (
+	"k8s.io/client-go/rest"
+
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/policy/fields"
 	"outboard.dev/outboard/signal"
@@ -24,7 +26,7 @@ func Type() signal.Type {
 func Defaults() Config { return Config{} }
 
 func spec(c Config) (signal.Spec, error) {
-	open := func(cluster signal.Cluster) (signal.Source, error) { return New(c, cluster.Client) }
+	open := func(client *rest.Config) (signal.Source, error) { return New(c, client) }
 	errs := fields.Check(nil, &c)
 	return signal.Spec{About: policy.AboutNodes, Open: open}, errs.ToAggregate()
 }

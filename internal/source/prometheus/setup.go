@@ -1,6 +1,7 @@
 package prometheus
 
 import (
+	"k8s.io/client-go/rest"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -41,7 +42,7 @@ func spec(c Config) (signal.Spec, error) {
 	if c.NodeNameLabel != "" {
 		about = policy.AboutNodes
 	}
-	open := func(signal.Cluster) (signal.Source, error) { return New(c) }
+	open := func(*rest.Config) (signal.Source, error) { return New(c) }
 	return signal.Spec{About: about, Open: open}, c.validate().ToAggregate()
 }
 

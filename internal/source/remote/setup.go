@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"k8s.io/client-go/rest"
 	"time"
 
 	"outboard.dev/outboard/policy"
@@ -33,6 +34,6 @@ func Defaults() Config { return Config{} }
 func (c *Config) Files() map[string]*string { return map[string]*string{"kubeconfig": &c.Kubeconfig} }
 
 func spec(c Config) (signal.Spec, error) {
-	open := func(signal.Cluster) (signal.Source, error) { return New(c), nil }
+	open := func(*rest.Config) (signal.Source, error) { return New(c), nil }
 	return signal.Spec{About: policy.AboutKeys, Open: open}, fields.Check(nil, &c).ToAggregate()
 }
