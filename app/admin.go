@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -57,41 +55,4 @@ func (a *adminAddress) failure(err error) error {
 func adminClient() *http.Client {
 	// No proxy: the admin address is on this host or forwarded to it.
 	return &http.Client{Timeout: adminTimeout, Transport: &http.Transport{}}
-}
-
-func probeCommand() *cobra.Command {
-	var admin adminAddress
-	cmd := &cobra.Command{
-		Use:   "probe healthz|readyz",
-		Short: "Check by exit status whether the running service is alive or ready",
-		Long: `Get /healthz or /readyz from the admin address of the running service. Use it in exec probes:
-the admin address is on loopback, where HTTP probes of the kubelet cannot reach it. The exit
-status is 1 if the service responds that it is not alive or not ready, and 2 if it does not
-respond.`,
-		Args:      positional("healthz or readyz"),
-		ValidArgs: []string{"healthz", "readyz"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(cmd.ValidArgs, args[0]) {
-				return fmt.Errorf("%q: must be healthz or readyz", args[0])
-			}
-			req, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, admin.url()+"/"+args[0], nil)
-			if err != nil {
-				return fmt.Errorf("admin address %q: %w", admin, err)
-			}
-			res, err := adminClient().Do(req)
-			if err != nil {
-				return admin.failure(err)
-			}
-			defer res.Body.Close()
-			if _, err := io.Copy(cmd.OutOrStdout(), io.LimitReader(res.Body, 1<<20)); err != nil {
-				return fmt.Errorf("reading the response of the service: %w", err)
-			}
-			if res.StatusCode != http.StatusOK {
-				return errFindings
-			}
-			return nil
-		},
-	}
-	admin.flag(cmd)
-	return cmd
 }

@@ -70,7 +70,7 @@ func NewCommand(options ...Option) *cobra.Command {
 The exit status means the same for every command:
   0  the command did its work and has no findings
   1  the command did its work and has findings: an error in what it checks, a pod that
-     Outboard does not know, a service that is not ready
+     Outboard does not know
   2  the command could not do its work: wrong usage, a file that cannot be read, a
      configuration that it needs and that is not valid, no API server, no running
      service`,
@@ -85,7 +85,7 @@ The exit status means the same for every command:
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Run", []*cobra.Command{serveCommand(types), probeCommand()}},
+		{"Run", []*cobra.Command{serveCommand(types)}},
 		{"Check", []*cobra.Command{checkCommand(types), doctorCommand(types), auditCommand(types)}},
 		{"Explain", []*cobra.Command{uiCommand(), waitingCommand(), explainCommand(), decisionsCommand(), gpusCommand()}},
 		{"Set up", []*cobra.Command{schedulerConfigCommand(types), certsCommand(), schemaCommand(types)}},

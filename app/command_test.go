@@ -76,8 +76,6 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"all errors at once", []string{"serve", "--config", wrong}, []string{":5: profiles[0].policies[0].wieght", `did you mean "weight"?`, ":6: profiles[0].shortlist"}},
 		{"no service", []string{"explain", "p", "--admin", "http://127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused: --admin must be", "kubectl port-forward"}},
 		{"output", []string{"explain", "p", "-o", "xml"}, []string{`--output="xml": must be text, json or yaml`}},
-		{"probe of what", []string{"probe", "health"}, []string{`"health": must be healthz or readyz`}},
-		{"probe of no service", []string{"probe", "readyz", "--admin", "127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: ", "--admin must be"}},
 		{"no such pod name", []string{"explain", "a/b/c"}, []string{`"a/b/c": must be [NAMESPACE/]POD`}},
 		{"no decisions", []string{"decisions", "--limit", "0"}, []string{`--limit="0": must be a number between 1 and `}},
 		{"no waiting pods", []string{"waiting", "--limit", "0"}, []string{`--limit="0": must be a number between 1 and `}},

@@ -73,7 +73,6 @@ func TestCompletion(t *testing.T) {
 		"decisions --namespace w": "web",
 		"decisions -o ":           "text json yaml",
 		"simulate -o ":            "text json yaml csv markdown",
-		"probe ":                  "healthz readyz",
 		"scheduler-config --for ": "kubeadm sidecar service nodeport",
 		"waiting w":               "web-2",
 		"waiting --namespace te":  "team test",
@@ -161,12 +160,12 @@ func TestCompletionOfAnUnknownShell(t *testing.T) {
 func TestCompletionByKubectl(t *testing.T) {
 	own := os.Args
 	defer func() { os.Args = own }()
-	os.Args = []string{"/bin/kubectl_complete-outboard", "probe", "re"}
+	os.Args = []string{"/bin/kubectl_complete-outboard", "decisions", "--output", ""}
 	var out bytes.Buffer
 	cmd := NewCommand()
 	cmd.SetOut(&out)
 	cmd.SetErr(io.Discard)
-	if status := Run(cmd); status != statusGood || out.String() != "readyz\n:4\n" {
+	if status := Run(cmd); status != statusGood || out.String() != "text\njson\nyaml\n:4\n" {
 		t.Errorf("status %d:\n%s", status, &out)
 	}
 }
@@ -186,8 +185,8 @@ func TestOutputFormats(t *testing.T) {
 			t.Errorf("%s --output: %s", cmd.CommandPath(), f.Usage)
 		}
 	})
-	// These print a file in a format that others define, or what a service responds, or serve: any other command prints facts.
-	if want := []string{"outboard", "outboard probe", "outboard scheduler-config", "outboard schema", "outboard serve", "outboard ui"}; !slices.Equal(without, want) {
+	// These print a file in a format that others define, or serve: any other command prints facts.
+	if want := []string{"outboard", "outboard scheduler-config", "outboard schema", "outboard serve", "outboard ui"}; !slices.Equal(without, want) {
 		t.Errorf("the commands without --output are %q, want %q", without, want)
 	}
 	valid := file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n")

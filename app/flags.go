@@ -100,15 +100,6 @@ func missing(cmd *cobra.Command, flag string) error {
 	return fmt.Errorf("--%s is missing: usage: %s", flag, cmd.UseLine())
 }
 
-// certificateFlags adds the flags for the certificates with which a client calls an extender. Each
-// of more ends the description of one.
-func certificateFlags(cmd *cobra.Command, ca, cert, key *string, more [3]string) {
-	flags := cmd.Flags()
-	flags.StringVar(ca, "ca", "", "the file with the CA of the extender's certificate"+more[0])
-	flags.StringVar(cert, "cert", "", "the file with the client certificate"+more[1])
-	flags.StringVar(key, "key", "", "the file with the client certificate's key"+more[2])
-}
-
 // standardInput is what errors call standard input.
 const standardInput = "standard input"
 

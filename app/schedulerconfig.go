@@ -70,11 +70,9 @@ what it leaves out. --legacy-policy prints such a Policy.`,
 	flags.StringVar(&o.LeaseNamespace, "leader-elect-resource-namespace", "", "the namespace of the lease of a second scheduler (default with --config: that of Outboard)")
 	flags.StringVar(&o.CertificateDir, "certificate-dir", "", "where kube-scheduler finds the certificates (default "+wiring.Directory+")")
 	const in = ", in --certificate-dir or absolute"
-	certificateFlags(cmd, &o.Certificates.CA, &o.Certificates.Cert, &o.Certificates.Key, [3]string{
-		in + " (default ca.crt)",
-		in + " (default client.crt, as outboard certs writes it; with --for service and sidecar tls.crt, as in a Secret)",
-		in + " (default client.key; with --for service and sidecar tls.key)",
-	})
+	flags.StringVar(&o.Certificates.CA, "ca", "", "the file with the CA of the extender's certificate"+in+" (default ca.crt)")
+	flags.StringVar(&o.Certificates.Cert, "cert", "", "the file with the client certificate"+in+" (default client.crt, as outboard certs writes it; with --for service and sidecar tls.crt, as in a Secret)")
+	flags.StringVar(&o.Certificates.Key, "key", "", "the file with the client certificate's key"+in+" (default client.key; with --for service and sidecar tls.key)")
 	flags.StringVar(&o.SchedulerKubeconfig, "scheduler-kubeconfig", "", "the kubeconfig of kube-scheduler (default with --for kubeadm: /etc/kubernetes/scheduler.conf; otherwise none, for a scheduler in a pod)")
 	flags.StringVar(&o.SchedulerName, "scheduler-name", "", "the name of a second scheduler (default with --for service and sidecar: what a profile lists in schedulerNames, or outboard-scheduler)")
 	flags.StringSliceVar(&o.Profiles, "profile", nil, "the paths of the profiles to call (default all)")

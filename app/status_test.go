@@ -90,10 +90,6 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		"outboard gpus":      {good: []string{"--admin " + admin.URL}, findings: []string{"typo --admin " + admin.URL, "typo -o json --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
 		"outboard waiting":   {good: []string{"-A --admin " + waiting.URL, "web -n ns --admin " + waiting.URL, "--owner ns/Pod/web-1 --admin " + waiting.URL, "-A --admin " + admin.URL, "-A zebra --admin " + waiting.URL, "-n other --admin " + waiting.URL, "-n other --owner ns/Pod/web-1 --admin " + waiting.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
 		"outboard ui":        {failed: []string{"--kubeconfig /nowhere", "more", "--port -1 --admin " + admin.URL}},
-		"outboard probe": {
-			good: []string{"healthz --admin " + admin.URL}, findings: []string{"readyz --admin " + admin.URL},
-			failed: []string{"", "health", "healthz --admin " + nowhere},
-		},
 		"outboard scheduler-config": {
 			good:   []string{"--config " + good, "--from " + old},
 			failed: []string{"", "--config " + bad, "--config /nowhere.yaml", "--from " + good, "--config " + good + " --for moon"},

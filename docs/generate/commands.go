@@ -17,7 +17,7 @@ func commands(string) (string, error) {
 	root := app.NewCommand()
 	_, text, _ := strings.Cut(root.Long, "\n\n")
 	prose(d, text)
-	d.paragraph("Every command that prints facts has `--output`. `scheduler-config` and `schema` print one file each, whose format others define; `serve` and `ui` serve, and `probe` prints what the service responds.")
+	d.paragraph("Every command that prints facts has `--output`. `scheduler-config` and `schema` print one file each, whose format others define, and `serve` and `ui` serve.")
 	var rows [][]string
 	for _, group := range append(root.Groups(), &cobra.Group{ID: ""}) {
 		each(root, func(cmd *cobra.Command) {

@@ -127,7 +127,7 @@ func execute(command []string) error {
 	}
 	args := command[1:]
 	named := slices.Contains(args, "--admin") // an outboard that the page starts
-	if !named && len(args) > 0 && slices.Contains([]string{"explain", "decisions", "gpus", "probe"}, args[0]) {
+	if !named && len(args) > 0 && slices.Contains([]string{"explain", "decisions", "gpus"}, args[0]) {
 		args = append(args, "--admin", os.Getenv(outboardAdmin))
 	}
 	return syscall.Exec(os.Getenv(outboardPath), append([]string{"outboard"}, args...), os.Environ())

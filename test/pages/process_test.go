@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,8 +89,11 @@ func checkStaticPod(t *testing.T, pod corev1.Pod, stop time.Duration) {
 		t.Errorf("the pod refers to other objects, or has not one container: %+v", pod.Spec)
 	}
 	checkCommand(t, c.Command)
-	checkCommand(t, c.ReadinessProbe.Exec.Command)
-	checkCommand(t, c.LivenessProbe.Exec.Command)
+	if ready, alive := c.ReadinessProbe.HTTPGet, c.LivenessProbe.HTTPGet; !pod.Spec.HostNetwork ||
+		ready.Host != "127.0.0.1" || ready.Path != "/readyz" || alive.Host != ready.Host ||
+		alive.Port != ready.Port || alive.Path != "/healthz" {
+		t.Errorf("the kubelet cannot probe the loopback address: %v, %v", ready, alive)
+	}
 	if grace := time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second; grace <= stop {
 		t.Errorf("terminationGracePeriodSeconds is %v, and Outboard may take %v to stop", grace, stop)
 	}
@@ -104,7 +106,7 @@ func checkCommand(t *testing.T, command []string) {
 		t.Fatalf("%q is no command of outboard", command)
 	}
 	cmd, rest, err := app.NewCommand().Find(command[1:])
-	if err != nil || !slices.Contains([]string{"serve", "probe"}, cmd.Name()) {
+	if err != nil || cmd.Name() != "serve" {
 		t.Fatalf("%q: %v", command, err)
 	}
 	if err := cmd.ParseFlags(rest); err != nil {
