@@ -35,9 +35,23 @@ func find(v *snapshot.View, names [][]byte) []*snapshot.Node {
 	return nodes
 }
 
+// Also nodes whose hashes collide are found, and names that no node has are not.
+func TestFindManyNames(t *testing.T) {
+	_, v := viewOf(3000)
+	var asked [][]byte
+	for i := range 6000 {
+		asked = append(asked, fmt.Appendf(nil, "node-%04d", i))
+	}
+	for i, n := range find(v, asked) {
+		if name := string(asked[i]); n != v.Node(name) || (n != nil) != (i < 3000) || n != nil && n.Name != name {
+			t.Fatalf("found %v for %s", n, name)
+		}
+	}
+}
+
 func TestRequestPathAllocatesNothing(t *testing.T) {
 	_, v := viewOf(500)
-	all, unknown := names(v), []byte("not-a-node")
+	all, unknown := names(v), []byte("not-a-node, and too long for a buffer on the stack")
 	rows := make([]int32, 2*len(all))
 	name := func(i int) []byte {
 		if i%2 == 0 {

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"hash/maphash"
 	"iter"
 	"maps"
 	"slices"
@@ -81,25 +82,18 @@ func (v *View) Node(name string) *Node {
 	if v.index == nil {
 		return nil
 	}
-	row, ok := v.index.rows[name]
-	if !ok {
-		return nil
-	}
-	return v.At(int(row))
+	return v.At(int(rowOf(v.index, name, maphash.String(v.index.seed, name))))
 }
 
 // Find sets rows[i] to the row of the node named name(i), or to -1 if there is none. It does not
 // allocate and does not keep the names.
 func (v *View) Find(rows []int32, name func(i int) []byte) {
-	var known map[string]int32
 	if v.index != nil {
-		known = v.index.rows
+		v.index.find(rows, name)
+		return
 	}
 	for i := range rows {
 		rows[i] = -1
-		if row, ok := known[string(name(i))]; ok {
-			rows[i] = row
-		}
 	}
 }
 

@@ -1,9 +1,10 @@
 package engine
 
 import (
-	"fmt"
+	"encoding/binary"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 
 	"outboard.dev/outboard/policy"
@@ -125,8 +126,12 @@ func appendSignature(to []byte, member int, cycle policy.Cycle) ([]byte, bool) {
 	_, scores := cycle.(policy.Score)
 	_, normalizes := cycle.(policy.NormalizeScore)
 	_, together := cycle.(policy.ScoreRows)
+	to = binary.AppendUvarint(to, uint64(member))
+	for _, has := range [...]bool{filters, scores, normalizes, together} {
+		to = strconv.AppendBool(to, has)
+	}
 	text := s.Signature()
-	return fmt.Appendf(to, "%d %t %t %t %t %d:%s", member, filters, scores, normalizes, together, len(text), text), true
+	return append(binary.AppendUvarint(to, uint64(len(text))), text...), true
 }
 
 // take removes the cache for the signature from the caches, or makes one, and returns it with this

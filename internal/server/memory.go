@@ -88,14 +88,16 @@ type lease struct {
 // take waits until it holds so much of the limit, or all of it if that is less.
 func (l *lease) take(ctx context.Context, of limit, bytes int64) error {
 	bytes = min(bytes, of.size)
-	waiting, cancel := context.WithTimeout(ctx, l.memory.patience)
-	defer cancel()
-	if of.Acquire(waiting, bytes) != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	if !of.TryAcquire(bytes) { // usually there is enough, and no timer is needed
+		waiting, cancel := context.WithTimeout(ctx, l.memory.patience)
+		defer cancel()
+		if of.Acquire(waiting, bytes) != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("%w: requests hold the %d %s, and %d more did not become free within %s",
+				ErrBusy, of.size, of.use, bytes, l.memory.patience)
 		}
-		return fmt.Errorf("%w: requests hold the %d %s, and %d more did not become free within %s",
-			ErrBusy, of.size, of.use, bytes, l.memory.patience)
 	}
 	l.memory.reserved.Add(float64(bytes))
 	l.releases = append(l.releases, func() {
