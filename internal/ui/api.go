@@ -21,6 +21,7 @@ const (
 	DevicesPath  = "/api/devices"  // ?node=N: Devices
 	FindPath     = "/api/find"     // ?text=T: Found
 	SignalsPath  = "/api/signals"  // Signals
+	HistoryPath  = "/api/history"  // History
 	TryPath      = explain.TryPath // ?profile=P, POST of a manifest: explain.Tried
 
 	ChangesPath = "/api/waiting/changes" // ?after=CURSOR: WaitingChanges
@@ -91,6 +92,8 @@ type Replica struct {
 	Seconds int `json:"seconds"`
 	// Requeues is how often Outboard made kube-scheduler try a pod again.
 	Requeues int64 `json:"requeues"`
+
+	used map[string]*used // by resource
 }
 
 // Unserved are calls for one reason that no profile serves.
@@ -154,6 +157,21 @@ type Calls struct {
 	// none.
 	P50 string `json:"p50,omitempty"`
 	P99 string `json:"p99,omitempty"`
+}
+
+// History is how numbers of one replica have changed in the last 24 hours, or since its start.
+type History struct {
+	Replica string `json:"replica"`
+	// Seconds lie between two points, and Last is when the latest one began.
+	Seconds int       `json:"seconds"`
+	Last    time.Time `json:"last"`
+	Series  []Series  `json:"series"`
+}
+
+// Series is one number, by time. A point is -1 where it is not known.
+type Series struct {
+	Title  string    `json:"title"`
+	Points []float64 `json:"points"`
 }
 
 // Resource is something that a policy allocates in units: memory of GPUs, whole devices, seats of

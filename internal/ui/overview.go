@@ -15,7 +15,7 @@ import (
 )
 
 // overview returns what one replica says about itself.
-func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster, calls *lately) Overview {
+func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster, calls *lately, past *history) Overview {
 	r := Replica{Name: s.Name, Now: s.Now(), Checks: s.Checks(), Warnings: s.Warnings(), Certificates: []Certificate{}, Profiles: s.profiles()}
 	r.Generation = s.View().Generation()
 	r.Nodes = s.View().Len()
@@ -28,6 +28,7 @@ func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster, ca
 		return cmp.Or(cmp.Compare(b.Use, a.Use), cmp.Compare(a.Subject, b.Subject))
 	})
 	r.called(s.Log)
+	past.add(&r)
 	calls.subtract(&r)
 	o := Overview{Replicas: []Replica{r}, Resources: s.resources(latest).all}
 	o.Judge()
@@ -89,6 +90,12 @@ func (r *Replica) read(f *dto.MetricFamily, reloaded *time.Time) {
 			if label("outcome") == "success" {
 				*reloaded, _ = exemplar.Latest(m.GetCounter())
 			}
+		case "outboard_resource_capacity":
+			r.use(label("resource")).capacity = m.GetGauge().GetValue()
+		case "outboard_resource_allocated":
+			r.use(label("resource")).allocated += m.GetGauge().GetValue()
+		case "outboard_resource_unusable":
+			r.use(label("resource")).unusable = m.GetGauge().GetValue()
 		case "outboard_requeue_pods_total":
 			r.Requeues += int64(m.GetCounter().GetValue())
 		}
@@ -103,6 +110,20 @@ func (r *Replica) certificate(use, subject string) *Certificate {
 		r.Certificates = append(r.Certificates, Certificate{Use: use, Subject: subject})
 	}
 	return &r.Certificates[i]
+}
+
+// used is how much there is of a resource, how much of that pods have, and how much of the rest is
+// too little for a pod.
+type used struct{ capacity, allocated, unusable float64 }
+
+func (r *Replica) use(resource string) *used {
+	if r.used == nil {
+		r.used = map[string]*used{}
+	}
+	if r.used[resource] == nil {
+		r.used[resource] = &used{}
+	}
+	return r.used[resource]
 }
 
 func (r *Replica) calls(profile string, verb decision.Verb) *Calls {

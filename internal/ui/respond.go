@@ -65,12 +65,13 @@ func Handlers(s Source) map[string]http.Handler {
 	var holding atomic.Pointer[holders]
 	var counting sync.Mutex
 	var calls lately
+	var past history
 	waiting := newRoster(&s)
 	page := Handler()
 	overview := func() Overview {
 		counting.Lock()
 		defer counting.Unlock()
-		return s.overview(&latest, waiting, &calls)
+		return s.overview(&latest, waiting, &calls, &past)
 	}
 	if s.Repeat != nil {
 		s.Repeat(func() { overview() })
@@ -99,6 +100,11 @@ func Handlers(s Source) map[string]http.Handler {
 		}),
 		"GET " + DevicesPath: kept.handler(s.viewed, func(r *http.Request) (any, any) { return s.devices(r.URL.Query().Get("node")), nil }),
 		"GET " + FindPath:    kept.handler(always, func(r *http.Request) (any, any) { return s.find(r.URL.Query().Get("text")), nil }),
+		"GET " + HistoryPath: kept.handler(always, func(*http.Request) (any, any) {
+			counting.Lock()
+			defer counting.Unlock()
+			return past.of(s.Name), nil
+		}),
 		"GET " + SignalsPath: kept.handler(always, func(*http.Request) (any, any) { return s.signals(), nil }),
 	}
 }

@@ -517,6 +517,51 @@ func TestHeldGroups(t *testing.T) {
 	}
 }
 
+// A replica keeps numbers of each two minutes, whether or not somebody looks. A number that is not known yet is -1, and so is each one of a
+// time for which the replica slept. The oldest point is of a day ago.
+func TestHistory(t *testing.T) {
+	w := newWorld(t)
+	capacity := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "outboard_resource_capacity"}, []string{"resource"})
+	allocated := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "outboard_resource_allocated"}, []string{"resource", "namespace"})
+	w.registry.MustRegister(capacity, allocated)
+	calls := callmetrics.New(w.registry)
+	source, sample := w.source(), func() {}
+	source.Repeat = func(f func()) { sample = f }
+	handlers := ui.Handlers(source)
+	after := func(d time.Duration) { w.now = w.now.Add(d); sample() }
+	after(0)
+	calls.Observe("/", decision.Filter, time.Millisecond, nil, nil)
+	calls.Observe("/", decision.Filter, time.Millisecond, nil, fmt.Errorf("failed"))
+	after(time.Minute)
+	w.pod("waits", "", 1)
+	w.version[0]++
+	capacity.WithLabelValues(memory).Set(32)
+	allocated.WithLabelValues(memory, "a").Set(4)
+	allocated.WithLabelValues(memory, "b").Set(4)
+	after(time.Minute)
+	after(4 * time.Minute)
+	want := ui.History{Replica: "a", Seconds: 120, Last: noon.Add(6 * time.Minute), Series: []ui.Series{
+		{Title: "Calls", Points: []float64{0, 2, -1, 0}},
+		{Title: "Failed calls", Points: []float64{0, 1, -1, 0}},
+		{Title: "Waiting pods", Points: []float64{0, 1, -1, 1}},
+		{Title: memory + ": % allocated", Points: []float64{-1, 25, -1, 25}},
+		{Title: memory + ": % free and too little", Points: []float64{-1, 0, -1, 0}},
+	}}
+	if diff := cmp.Diff(want, decode[ui.History](t, get(t, handlers, ui.HistoryPath))); diff != "" {
+		t.Error(diff)
+	}
+	for range 800 {
+		after(2 * time.Minute)
+	}
+	if h := decode[ui.History](t, get(t, handlers, ui.HistoryPath)); len(h.Series[0].Points) != 720 {
+		t.Errorf("%d points, want those of a day", len(h.Series[0].Points))
+	}
+	after(-time.Hour) // to another clock
+	if h := decode[ui.History](t, get(t, handlers, ui.HistoryPath)); len(h.Series[0].Points) != 1 {
+		t.Errorf("%d points after the clock has gone back", len(h.Series[0].Points))
+	}
+}
+
 // Pods are found in all namespaces by the beginnings of their names, and nodes, too.
 func TestFind(t *testing.T) {
 	w := newWorld(t)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -128,6 +129,8 @@ func (f *fixture) data(r *http.Request) any {
 		return held
 	case ui.SignalsPath:
 		return f.signals
+	case ui.HistoryPath:
+		return f.history()
 	case explain.Path:
 		pod := q.Get("namespace") + "/" + q.Get("pod")
 		if doc, ok := f.explain[pod]; ok {
@@ -139,6 +142,26 @@ func (f *fixture) data(r *http.Request) any {
 		return replicas.Explanation([]replicas.Response[*explain.Document]{{Replica: replicaNames[0], Value: &doc}, {Replica: replicaNames[1], Value: &explain.Document{Pod: doc.Pod}}}, 20)
 	}
 	return nil
+}
+
+// history returns 20 hours in which GPUs fill up and pods wait for two hours.
+func (f *fixture) history() ui.History {
+	h := ui.History{Replica: replicaNames[0], Seconds: 120, Last: f.overview.Replicas[0].Now}
+	for title, of := range map[string]func(hour float64) float64{
+		"Calls":                           func(hour float64) float64 { return 400 + 300*math.Sin(hour/3) },
+		"Failed calls":                    func(hour float64) float64 { return 0 },
+		"Waiting pods":                    func(hour float64) float64 { return max(0, 40-20*math.Abs(hour-15)) },
+		"aliyun.com/gpu-mem: % allocated": func(hour float64) float64 { return min(97, 40+4*hour) },
+		"aliyun.com/gpu-mem: % free and too little": func(hour float64) float64 { return min(2.5, hour/4) },
+	} {
+		s := ui.Series{Title: title, Points: make([]float64, 600)}
+		for i := range s.Points {
+			s.Points[i] = of(float64(i) / 30)
+		}
+		h.Series = append(h.Series, s)
+	}
+	slices.SortFunc(h.Series, func(a, b ui.Series) int { return strings.Compare(a.Title, b.Title) })
+	return h
 }
 
 // fetch returns the data that the handler responds.

@@ -22,6 +22,14 @@ export function h(tag, ...children) {
   return e
 }
 
+// svg returns an element of a picture.
+export function svg(tag, attributes, children = []) {
+  const e = document.createElementNS('http://www.w3.org/2000/svg', tag)
+  for (const [name, v] of Object.entries(attributes)) e.setAttribute(name, v)
+  e.append(...children)
+  return e
+}
+
 // show makes the children of the parent like those given, and keeps elements that it has, with their listeners and the focus.
 export function show(parent, ...children) {
   const focus = document.activeElement
