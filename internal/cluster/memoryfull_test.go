@@ -42,7 +42,7 @@ func everything(b *testing.B) string {
 	}
 	return fmt.Sprintf(`
 signals:
-- {name: prices, file: {path: %q, format: JSON, about: Keys}}
+- {name: prices, file: {path: %q, about: Keys}}
 profiles:
 - policies:
   - {type: ImageLocality}

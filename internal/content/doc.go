@@ -1,8 +1,8 @@
-// Package content reads numbers from documents: JSON, YAML, CSV, and the output of lmstat.
+// Package content reads numbers from documents in YAML or JSON.
 //
-// A JSON or YAML document is a mapping of keys to numbers, or has one number somewhere, or items
-// with a key and a number each. JSONPath expressions (kubectl's dialect, without range and without
-// ..) select these. In CSV the first line names the columns.
+// A document is a mapping of keys to numbers, or has one number somewhere, or items with a key and
+// a number each. JSONPath expressions (kubectl's dialect, without range and without ..) select
+// these.
 //
 // A number is a JSON number, true (1) or false (0), or a string that [signal.ParseNumber] accepts.
 // NaN and Inf are passed on. Items without a number (null, "", no such field) or without a key are

@@ -21,17 +21,13 @@ func number(value any) (n float64, ok bool, err error) {
 	case float64:
 		return v, true, nil
 	case string:
-		return numberIn(v)
+		if strings.TrimSpace(v) == "" {
+			return 0, false, nil
+		}
+		n, err = signal.ParseNumber(v)
+		return n, err == nil, err
 	}
 	return 0, false, fmt.Errorf("%s is not a number", kind(value))
-}
-
-func numberIn(text string) (n float64, ok bool, err error) {
-	if strings.TrimSpace(text) == "" {
-		return 0, false, nil
-	}
-	n, err = signal.ParseNumber(text)
-	return n, err == nil, err
 }
 
 // keyOf converts a value of a document to a key; "" if the value is empty.

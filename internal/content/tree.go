@@ -1,7 +1,6 @@
 package content
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -17,9 +16,8 @@ import (
 // maxValues bounds the memory of the values of a JSON document, with its length.
 const maxValues = 1_000_000
 
-// decodeTree decodes JSON and YAML.
-func (d *Decoder) decodeTree(r io.Reader, into *collector) error {
-	root, err := d.parse(withoutMark(r))
+func (d *Decoder) decode(r io.Reader, into *collector) error {
+	root, err := parse(r)
 	if err != nil {
 		return err
 	}
@@ -32,26 +30,13 @@ func (d *Decoder) decodeTree(r io.Reader, into *collector) error {
 	return mapping(root, into)
 }
 
-// withoutMark skips a byte order mark.
-func withoutMark(r io.Reader) io.Reader {
-	b := bufio.NewReader(r)
-	if start, err := b.Peek(len(byteOrderMark)); err == nil && string(start) == byteOrderMark {
-		_, _ = b.Discard(len(byteOrderMark)) // they are in the buffer
-	}
-	return b
-}
-
-const byteOrderMark = "\uFEFF"
-
 // parse returns a tree of map[string]any, []any, float64, string, bool and nil.
-func (d *Decoder) parse(r io.Reader) (any, error) {
-	if d.format == JSON {
-		return parseJSON(r)
-	}
+func parse(r io.Reader) (any, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
 	}
+	data = bytes.TrimPrefix(data, []byte("\uFEFF")) // a byte order mark
 	root, err := parseJSON(bytes.NewReader(data))
 	if err == nil {
 		return root, nil

@@ -17,7 +17,6 @@ import (
 	"outboard.dev/outboard/internal/config/strictyaml"
 	"outboard.dev/outboard/internal/content"
 	"outboard.dev/outboard/internal/ledger/audit"
-	"outboard.dev/outboard/internal/lmstat"
 	"outboard.dev/outboard/internal/source/metricsapi"
 	"outboard.dev/outboard/internal/source/prometheus"
 	"outboard.dev/outboard/policies/cost"
@@ -134,7 +133,6 @@ func parsers(t *testing.T) []parser {
 	all := []parser{
 		{"signal.ParseNumber", annotation, 8, func(text string) { _, _ = signal.ParseNumber(text) }, 0},
 		{"fields.ParseQuantity", annotation, 1, func(text string) { _, _ = fields.ParseQuantity(text) }, 0},
-		{"lmstat.Parse", document, 64, func(text string) { _, _ = lmstat.Parse(strings.NewReader(text), nil) }, 0},
 		{"strictyaml.Parse and Decode", document / 4, 1024, func(text string) {
 			if v, err := strictyaml.Parse("document", []byte(text)); err == nil {
 				var into any
@@ -142,19 +140,13 @@ func parsers(t *testing.T) []parser {
 			}
 		}, expansion},
 	}
-	for _, format := range []content.Format{content.JSON, content.YAML, content.CSV, content.Lmstat} {
-		decoder, err := content.New(content.Document{Format: format, About: new(policy.AboutKeys)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		longest, expanded := document, 0
-		if format == content.YAML {
-			longest, expanded = document/4, expansion
-		}
-		all = append(all, parser{"a document in " + string(format), longest, 1024, func(text string) {
-			_, _ = decoder.Decode(strings.NewReader(text), limits)
-		}, expanded})
+	decoder, err := content.New(content.Document{About: new(policy.AboutKeys)})
+	if err != nil {
+		t.Fatal(err)
 	}
+	all = append(all, parser{"content.Decode", document / 4, 1024, func(text string) {
+		_, _ = decoder.Decode(strings.NewReader(text), limits)
+	}, expansion})
 	return append(append(append(all, responses(t)...), annotations(t)...), audits())
 }
 

@@ -125,7 +125,7 @@ const licenseServer = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {insecure: true}
-signals: [{name: flexnet, file: {path: lmstat.txt, format: LMStat}}]
+signals: [{name: flexnet, file: {path: seats.yaml, about: Keys}}]
 profiles:
 - policies: [{type: Licenses, config: {features: [{name: solver, server: {signal: flexnet}}]}}]
 `
@@ -185,8 +185,8 @@ func (a *requeueArm) set(b *testing.B) {
 
 // used sets how many seats people use.
 func (a *requeueArm) used(b *testing.B, seats int) {
-	text := fmt.Sprintf("Users of solver:  (Total of 1 licenses issued;  Total of %d licenses in use)\n", seats)
-	if err := a.stage.WriteFile("lmstat.txt", []byte(text)); err != nil {
+	text := fmt.Sprintf("solver/total: 1\nsolver/used: %d\n", seats)
+	if err := a.stage.WriteFile("seats.yaml", []byte(text)); err != nil {
 		b.Fatal(err)
 	}
 }

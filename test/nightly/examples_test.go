@@ -25,8 +25,8 @@ func TestCheapestNodeExample(t *testing.T) {
 	play := th.PlayExample("cheapest-node")
 	placeAll(th, play, map[string]string{"batch-1": "general-spot", "batch-2": "general-spot", "payments": "own", "cache": "own", "database": "memory"})
 	// With the old list, the next small pod would join the others on the spot node.
-	list := strings.Replace(string(play.Example.Data["prices.csv"]), "spot,0.17", "spot,1.7", 1)
-	rewrite(th, play.Outboard, "prices.csv", list, "price-list")
+	list := strings.Replace(string(play.Example.Data["prices.yaml"]), "spot: 0.17", "spot: 1.7", 1)
+	rewrite(th, play.Outboard, "prices.yaml", list, "price-list")
 	if next := th.Bound(controlplane.PodSpec{Name: "batch-3", CPU: "2", Memory: "4Gi"}); next.Spec.NodeName != "own" {
 		t.Errorf("with an expensive spot node batch-3 is on %s, want own", next.Spec.NodeName)
 	}
@@ -220,11 +220,8 @@ func TestLicensesExample(t *testing.T) {
 			t.Errorf("the explanation of sim-3 is %q, want %q", said, want)
 		}
 	}
-	// Ben returns both of his.
-	before, rest, _ := strings.Cut(string(play.Example.Data["lmstat.txt"]), "    ben ")
-	_, after, _ := strings.Cut(rest, "\n")
-	text := strings.Replace(before+after, "Total of 4 licenses in use", "Total of 2 licenses in use", 1)
-	rewrite(th, play.Outboard, "lmstat.txt", text, "flexnet")
+	// People return two.
+	rewrite(th, play.Outboard, "seats.yaml", "MATLAB/total: 6\nMATLAB/used: 1\n", "flexnet")
 	th.AwaitBound(pods["sim-3"])
 	th.Finish(pods["cad-1"])
 	if bound := th.AwaitBound(pods["cad-2"]); bound.Spec.NodeName != "cad" {

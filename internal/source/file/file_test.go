@@ -89,7 +89,7 @@ func TestFileIsFollowed(t *testing.T) {
 	must(t, os.WriteFile(path, []byte("n1: 1"), 0o600))
 	await(t, s, oneIs1)
 	must(t, os.WriteFile(path, []byte("n1: [1]"), 0o600))
-	await(t, s, `error: file `+path+`: YAML: "n1": a list is not a number`)
+	await(t, s, `error: file `+path+`: "n1": a list is not a number`)
 }
 
 // TestMountedConfigMap: the kubelet replaces a link above the file.

@@ -11,7 +11,7 @@ import (
 type Config struct {
 	// Path is the path of the document, relative to the configuration file. Required.
 	Path string `json:"path" required:"must name a file"`
-	// The contents of the document.
+	// The form of the document.
 	content.Document
 }
 
@@ -19,7 +19,7 @@ type Config struct {
 func Type() signal.Type { return signal.TypeOf("file", Defaults, spec) }
 
 // Defaults is the default configuration, without the required fields.
-func Defaults() Config { return Config{Document: content.Defaults()} }
+func Defaults() Config { return Config{} }
 
 // Files implements signal.FileReader.
 func (c *Config) Files() map[string]*string { return map[string]*string{"path": &c.Path} }

@@ -10,12 +10,6 @@ import (
 	"outboard.dev/outboard/signal"
 )
 
-// accept is for servers that offer a document in several formats.
-var accept = map[content.Format]string{
-	content.JSON: "application/json",
-	content.CSV:  "text/csv",
-}
-
 // Source is a [signal.Source].
 type Source struct {
 	request *http.Request
@@ -34,9 +28,7 @@ func New(c Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind := accept[c.Format]; kind != "" {
-		request.Header.Set("Accept", kind+", */*;q=0.1")
-	}
+	request.Header.Set("Accept", "application/json, */*;q=0.1") // from a server with several formats
 	return &Source{request, httpclient.Address(request.URL), httpclient.New(c.Client), decoder}, nil
 }
 

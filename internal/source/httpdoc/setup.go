@@ -14,7 +14,7 @@ import (
 type Config struct {
 	// URL is the http or https address of the document. Required.
 	URL string `json:"url" required:"must be an http or https URL"`
-	// The contents of the document.
+	// The form of the document.
 	content.Document
 	// Client is how to reach the server.
 	Client httpclient.Config `json:"client"`
@@ -24,7 +24,7 @@ type Config struct {
 func Type() signal.Type { return signal.TypeOf("http", Defaults, spec) }
 
 // Defaults is the default configuration, without the required fields.
-func Defaults() Config { return Config{Document: content.Defaults()} }
+func Defaults() Config { return Config{} }
 
 // Files implements signal.FileReader.
 func (c *Config) Files() map[string]*string { return c.Client.Files() }
