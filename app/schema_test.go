@@ -136,7 +136,7 @@ func TestSchemaHasDescriptions(t *testing.T) {
 	}
 	for _, want := range []string{
 		`"description": "How many there are."`, `"description": "Settings of Own."`,
-		`"description": "The maximum average rate of Bindings`, `"description": "A map of {key,value} pairs.`,
+		`"description": "The average rate of Bindings`, `"description": "A map of {key,value} pairs.`,
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%s is missing", want)

@@ -14,13 +14,12 @@ type Settings struct {
 	// Name is the name that policies use: lower-case letters, digits and -, at most 63. Required,
 	// and unique.
 	Name string `json:"name" required:"must be the name that policies use" form:"name"`
-	// Interval is the longest pause between two reads. The pauses vary by a fifth, so that replicas
-	// do not read at the same time. Default 30s.
+	// Interval is the longest pause between two reads. Default 30s.
 	Interval time.Duration `json:"interval" limits:"1s..1h"`
-	// Timeout bounds one read; some types of sources need more than others. Default 10s.
+	// Timeout bounds one read. Default 10s.
 	Timeout time.Duration `json:"timeout" limits:"100ms..5m"`
-	// MaxAge is the age at which a number becomes stale, at least interval + 2 × timeout: until
-	// then, the next reading has ended. Default 5m.
+	// MaxAge is the age at which a number becomes stale, at least interval + 2 × timeout. Default
+	// 5m.
 	MaxAge time.Duration `json:"maxAge" limits:"1s..24h"`
 }
 

@@ -136,34 +136,38 @@ func section(d *document, heading string, s *schema, text string) {
 	if text = strings.TrimSpace(text + " " + s.alternatives()); text != "" {
 		d.paragraph("%s", text)
 	}
-	d.table(fieldHeader, fieldRows("", s, map[string]string{}))
+	rows, _ := fieldRows("", s, map[string]string{})
+	d.table(fieldHeader, rows)
 }
 
 // fieldRows returns a row for each field of the object at prefix, each followed by those of the
-// fields in it. Fields that are equal are described once: seen has their paths.
-func fieldRows(prefix string, s *schema, seen map[string]string) [][]string {
-	var rows [][]string
+// fields in it. Equal fields of several objects have one row: the text says where those without are,
+// and seen has the paths of the others.
+func fieldRows(prefix string, s *schema, seen map[string]string) (rows [][]string, same string) {
+	elsewhere := map[string][]string{}
 	for _, name := range s.names() {
 		f := s.Properties[name]
 		path, inner := below(prefix+name, f)
 		text := plain(f.description())
 		key := fmt.Sprint(name, text, typeOf(f), len(f.Properties))
 		if first := seen[key]; first != "" && len(text) > 20 {
-			text, inner = "As "+code(first)+".", nil
-		} else {
-			seen[key] = prefix + name
+			elsewhere[first] = append(elsewhere[first], code(name))
+			continue
 		}
-		if inner != nil && inner.formOf() != "" {
-			inner = nil
-		} else if inner != nil {
-			text = strings.TrimSpace(text + " " + inner.alternatives())
+		seen[key] = strings.TrimSuffix(prefix, ".")
+		at := len(rows)
+		rows = append(rows, []string{code(prefix + name), typeOf(f), defaultOf(f, slices.Contains(s.Required, name)), ""})
+		if inner != nil && inner.formOf() == "" {
+			below, same := fieldRows(path+".", inner, seen)
+			rows = append(rows, below...)
+			text += " " + inner.alternatives() + same
 		}
-		rows = append(rows, []string{code(prefix + name), typeOf(f), defaultOf(f, slices.Contains(s.Required, name)), text})
-		if inner != nil {
-			rows = append(rows, fieldRows(path+".", inner, seen)...)
-		}
+		rows[at][3] = strings.Join(strings.Fields(text), " ")
 	}
-	return rows
+	for _, object := range slices.Sorted(maps.Keys(elsewhere)) {
+		same += fmt.Sprintf(" %s as in %s.", strings.Join(elsewhere[object], ", "), code(object))
+	}
+	return rows, same
 }
 
 // names returns the names of the object's fields, those that are required first.

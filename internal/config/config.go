@@ -80,23 +80,21 @@ type document struct {
 
 // Serving configures the listener that kube-scheduler calls.
 type Serving struct {
-	// Address is IP:port, localhost:port, or :port for all addresses of the host; port 0 takes a
-	// free one. Default 127.0.0.1:8443 with tls, 127.0.0.1:8888 without.
+	// Address is IP:port, localhost:port, or :port for all addresses. Default 127.0.0.1:8443 with
+	// tls, 127.0.0.1:8888 without.
 	Address string `json:"address"`
-	// Insecure accepts callers without authentication: plain HTTP on a loopback address, or TLS
-	// without clientCAFile on any address. Every client that reaches the address can then bind
-	// pods. Required without tls. Default false.
+	// Insecure accepts callers without authentication, who can then bind pods: plain HTTP on a
+	// loopback address, or TLS without clientCAFile. Required without tls. Default false.
 	Insecure bool `json:"insecure"`
-	// TLS enables TLS. Without it (the default), Outboard serves plain HTTP, which needs insecure
-	// and a loopback address.
+	// TLS enables TLS; without it (the default), plain HTTP needs insecure and a loopback address.
 	TLS *TLS `json:"tls"`
 	// MaxBodyBytes is the maximum length of a request. Default 128Mi.
 	MaxBodyBytes Bytes `json:"maxBodyBytes" limits:"1Ki..1Gi"`
-	// MaxInFlightBytes bounds the memory of the bodies of all requests longer than 96Ki together.
-	// It is at least maxBodyBytes. Default 256Mi.
+	// MaxInFlightBytes bounds the memory of all request bodies longer than 96Ki together. At least
+	// maxBodyBytes. Default 256Mi.
 	MaxInFlightBytes Bytes `json:"maxInFlightBytes" limits:"1Ki..16Gi"`
-	// ShutdownDelay is how long Outboard continues to serve after it is stopped, and reports that
-	// it is not ready. Default 10s, and 0s on a loopback address.
+	// ShutdownDelay is how long Outboard still serves after it is stopped and is not ready. Default
+	// 10s, and 0s on a loopback address.
 	ShutdownDelay time.Duration `json:"shutdownDelay" limits:"0s..10m"`
 	// DrainTimeout is how long requests may take to complete after ShutdownDelay. Default 20s.
 	DrainTimeout time.Duration `json:"drainTimeout" limits:"1s..10m"`
@@ -108,28 +106,24 @@ const SchedulerClient = "system:kube-scheduler"
 
 // TLS configures TLS on the serving address. The files are PEM.
 type TLS struct {
-	// CertFile is the path of Outboard's certificate with its chain. Required.
+	// CertFile is the path of the certificate with its chain. Required.
 	CertFile string `json:"certFile" required:"TLS needs a certificate"`
-	// KeyFile is the path of the key of the certificate. Required.
+	// KeyFile is the path of its key. Required.
 	KeyFile string `json:"keyFile" required:"TLS needs a key"`
-	// ClientCAFile holds the CAs that sign the certificates of callers. "" (the default) requires
-	// no certificate.
+	// ClientCAFile has the CAs of callers' certificates; "" (the default) requires none.
 	ClientCAFile string `json:"clientCAFile"`
-	// AllowedClients are the names (common name, DNS or URI name) of allowed callers; an empty list
-	// allows every caller with a certificate. Needs clientCAFile. Default [system:kube-scheduler]
-	// with clientCAFile, otherwise none.
+	// AllowedClients are the names (common name, DNS or URI name) of allowed callers; none allows
+	// every caller with a certificate. Default [system:kube-scheduler] with clientCAFile.
 	AllowedClients []string `json:"allowedClients" items:"must not be empty"`
 }
 
 // Admin configures the listener for metrics, health, explanations and the dashboard. It is plain
 // HTTP without authentication.
 type Admin struct {
-	// Address is IP:port, localhost:port, or :port for all addresses of the host; port 0 takes a
-	// free one. It cannot be disabled: a graceful shutdown needs readiness probes. Default
-	// "127.0.0.1:8081".
+	// Address is IP:port, localhost:port, or :port for all addresses. Default "127.0.0.1:8081".
 	Address string `json:"address" required:"-"`
-	// Expose is what other hosts can read: None requires a loopback address, Metrics opens only
-	// /metrics, /healthz and /readyz, and All opens everything. Default None.
+	// Expose is what other hosts can read: Metrics is /metrics, /healthz and /readyz, and None
+	// requires a loopback address. Default None.
 	Expose Expose `json:"expose" values:"None,Metrics,All"`
 	// Pprof adds /debug/pprof/, only on a loopback address. Default false.
 	Pprof bool `json:"pprof"`
@@ -147,71 +141,63 @@ const (
 
 // ClientConnection configures the connection to the API server.
 type ClientConnection struct {
-	// Enabled connects to the API server. With false, Outboard uses only the requests. Default
+	// Enabled connects to the API server; if false, Outboard knows only what requests have. Default
 	// true.
 	Enabled bool `json:"enabled"`
-	// Kubeconfig is the path of a kubeconfig file; "" (the default) uses the in-cluster
-	// configuration, or else that of the environment variable KUBECONFIG, or else ~/.kube/config.
+	// Kubeconfig is the path of a kubeconfig file; "" (the default) is the in-cluster
+	// configuration, or that of KUBECONFIG, or ~/.kube/config.
 	Kubeconfig string `json:"kubeconfig"`
-	// Context is the context in the kubeconfig; "" (the default) is its current context.
+	// Context is a context of the kubeconfig; "" (the default) is its current one.
 	Context string `json:"context"`
-	// QPS is the maximum average rate of Bindings, and of requests about ledgers, per second.
-	// Default 100.
+	// QPS is the average rate of Bindings, and of requests about ledgers, per second. Default 100.
 	QPS int `json:"qps" limits:"1..10000"`
-	// Burst is the maximum number of each of them in a burst, qps..100000. Default 200.
+	// Burst is the number of each in a burst, at least qps. Default 200.
 	Burst int `json:"burst" limits:"1..100000"`
 }
 
 // Ledgers configures allocations, for policies that allocate resources.
 type Ledgers struct {
-	// ReclaimAfter is how long a pod that is not bound keeps its allocation. Set it longer than the
-	// slowest response of the API server: an allocation released earlier makes the pod's Binding
-	// fail, and kube-scheduler retries the pod. Default 5m.
+	// ReclaimAfter is how long a pod that is not bound keeps its allocation. If it is shorter than
+	// a response of the API server, the Binding can fail and is retried. Default 5m.
 	ReclaimAfter time.Duration `json:"reclaimAfter" limits:"1s..24h"`
 }
 
 // Requeue configures the requeuing of pending pods: kube-scheduler retries pods that Outboard
 // rejected, when they fit.
 type Requeue struct {
-	// PerSecond is the maximum number of pods requeued per second, 0..1000. Each one takes a write
-	// of the pod, which needs the permission to patch pods/status. 0 disables requeuing. Default
-	// 20.
+	// PerSecond is the number of pods requeued per second, each by a patch of pods/status, 0..1000.
+	// 0 disables requeuing. Default 20.
 	PerSecond int `json:"perSecond" limits:"0..1000"`
 }
 
 // Log configures the log on standard error.
 type Log struct {
-	// Level is the lowest level that is logged: Debug, Info, Warn or Error. Default Info.
+	// Level is the lowest level that is logged. Default Info.
 	Level string `json:"level" values:"Debug,Info,Warn,Error"`
-	// Format is the format of each line: Text (key=value) or JSON. Default Text.
+	// Format is Text (key=value) or JSON. Default Text.
 	Format string `json:"format" values:"Text,JSON"`
-	// Decisions is a file to which decisions are appended as one line of JSON each, or /dev/stdout:
-	// all bind, prioritize and preempt calls, and filter calls that fail or that no node passes,
-	// with the reasons. What cannot be written in time is dropped, and counted in
-	// outboard_decision_log_dropped_total. Outboard does not rotate the file. Default: none.
+	// Decisions is a file to which decisions are appended as lines of JSON, or /dev/stdout: all
+	// except filter calls that some node passes. Outboard does not rotate it. Default: none.
 	Decisions string `json:"decisions"`
 }
 
 // Profile is a set of policies that one call evaluates.
 type Profile struct {
-	// Path is the path at which the profile is served, and its name in metrics and explanations. It
-	// starts with / and is unique. Default "/". With several profiles, each needs its own.
+	// Path is the path of the URLs, and the name of the profile in metrics and explanations.
+	// Unique. Default "/".
 	Path string `json:"path" required:"-"`
-	// Verb is the only verb to serve, at the path itself. Without it (the default), all four are
-	// served, at path/filter, path/prioritize, path/preempt and path/bind. It serves a verb at a
-	// URL that kube-scheduler's configuration has already, and that does not end so.
+	// Verb is the only verb to serve, at path itself. Without it (the default), all four are
+	// served, at path/filter, path/prioritize, path/preempt and path/bind.
 	Verb *Verb `json:"verb" values:"Filter,Prioritize,Preempt,Bind"`
-	// ManagedResources are the extended resources of which a pod must request at least one to be
-	// evaluated by the profile; kube-scheduler does not call for other pods. They must include
-	// those that its policies allocate. [] is every pod. Default: the resources that the policies
-	// allocate, if all of them are for pods that request these (Devices, and GPUMemory except with
-	// LeastWaste), or else every pod. No resource may be in two profiles.
+	// ManagedResources are the extended resources of which a pod must request one for the profile
+	// to apply, with all that its policies allocate; [] is every pod. Default: what the policies
+	// allocate, if all of them are for such pods, or else every pod. No resource may be in two
+	// profiles.
 	ManagedResources []ManagedResource `json:"managedResources"`
-	// SchedulerNames are the schedulers (spec.schedulerName) whose pods bind accepts.
-	// None (the default): any. Without effect in the plugin.
+	// SchedulerNames are the schedulers whose pods bind accepts. Default: any.
 	SchedulerNames []string `json:"schedulerNames" items:"must not be empty"`
-	// Shortlist makes filter return only this many of the nodes that fit, those with the best
-	// scores, 1..1000. Without it (the default), filter returns all.
+	// Shortlist makes filter return only this many nodes, those with the best scores, 1..1000.
+	// Without it (the default), filter returns all that fit.
 	Shortlist *int `json:"shortlist" limits:"1..1000"`
 	// Policies are evaluated in this order. 1..100.
 	Policies []Policy `json:"policies" required:"must have at least one policy"`
@@ -256,10 +242,10 @@ func (p *Profile) Routes() []Route {
 
 // ManagedResource is an extended resource that a profile manages.
 type ManagedResource struct {
-	// Name is a qualified extended resource name such as example.com/gpu-memory.
+	// Name is an extended resource such as example.com/gpu-memory.
 	Name string `json:"name" required:"-"`
-	// IgnoredByScheduler is true if kube-scheduler does not count the resource itself, by its
-	// configuration: then only policies do. Default false.
+	// IgnoredByScheduler says that only policies count the resource, and kube-scheduler does not.
+	// Default false.
 	IgnoredByScheduler bool `json:"ignoredByScheduler"`
 }
 
@@ -267,18 +253,15 @@ type ManagedResource struct {
 type Policy struct {
 	// Type is the type of policy. Required.
 	Type string `json:"type" required:"-"`
-	// Name is the policy's name in metrics and explanations, unique in its profile. Default: Type,
-	// so it may have capital letters: it is letters, digits and ._-, at most 63, with a letter or
-	// digit first and last.
+	// Name is the policy's name in metrics and explanations, unique in its profile: letters, digits
+	// and ._-, at most 63. Default: Type.
 	Name string `json:"name"`
 	// Weight multiplies the policy's scores, 0..100. With 0 the policy only filters. Default 1.
 	Weight int64 `json:"weight" limits:"0..100"`
 	// FailurePolicy is what happens when the policy fails to evaluate a pod. Default Fail. A policy
-	// that allocates resources cannot be ignored: without it, filter passes nodes to which bind
-	// cannot bind the pod.
+	// that allocates resources cannot be ignored.
 	FailurePolicy policy.FailurePolicy `json:"failurePolicy" values:"Fail,Ignore"`
-	// Config is the policy's own configuration, with its defaults. It is
-	// empty if the policy has none.
+	// Config is the policy's own configuration.
 	Config strictyaml.Value `json:"config"`
 
 	// Policy is the policy, built from Config.

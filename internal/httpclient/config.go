@@ -9,17 +9,16 @@ import (
 // Config is how to reach and authenticate to an HTTP server. It is part of the configuration of a
 // source, in the field "client".
 type Config struct {
-	// CAFile holds the CAs that sign the server's certificate; "" (the default) uses those of the
-	// system.
+	// CAFile has the CAs of the server's certificate; "" (the default) uses those of the system.
 	CAFile string `json:"caFile"`
 	// CertFile is the path of the client certificate. Needs keyFile.
 	CertFile string `json:"certFile"`
 	// KeyFile is the path of the key of the client certificate. Needs certFile.
 	KeyFile string `json:"keyFile"`
-	// ServerName is the name expected in the server's certificate; "" (the default) is the host of
-	// the address.
+	// ServerName is the name in the server's certificate; "" (the default) is the host of the
+	// address.
 	ServerName string `json:"serverName"`
-	// BearerTokenFile holds a token. It is read for each request.
+	// BearerTokenFile has a token. It is read for each request.
 	BearerTokenFile string `json:"bearerTokenFile" oneOf:"credentials?"`
 	// Username is the name for basic authentication. Needs passwordFile.
 	Username string `json:"username" oneOf:"credentials?"`

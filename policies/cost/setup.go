@@ -13,27 +13,22 @@ import (
 // Config is the configuration of the policy. All prices are in one currency and for one period,
 // such as an hour.
 type Config struct {
-	// Prices are the sources of node prices. The first source with a price for the node
-	// counts. At least one.
+	// Prices are the sources of node prices. The first with a price for the node counts.
 	Prices []Source `json:"prices" required:"says where the prices of nodes are found"`
-	// Surcharge is added to the price of every node, for agents and licenses that are
-	// billed per host. Default 0.
+	// Surcharge is added to the price of every node, for what is billed per host. Default 0.
 	Surcharge float64 `json:"surcharge" limits:"0..1e+09"`
 	// ScoringStrategy is the cost by which nodes are compared.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
-	// MaxPrice is the highest cost at which a node fits, of the type that
-	// ScoringStrategy names, without the effect of sunkCost. With 0, only nodes without a cost fit.
-	// Default: no limit.
+	// MaxPrice is the highest cost at which a node fits, without the effect of sunkCost. Default:
+	// no limit.
 	MaxPrice *float64 `json:"maxPrice" limits:"0..1e+09"`
 	// Currency is the unit of prices in explanations, such as USD/h.
 	Currency string `json:"currency"`
-	// Spot says which nodes are spot nodes, and how their cost and pods differ.
+	// Spot says which nodes are spot nodes, and what that changes.
 	Spot SpotConfig `json:"spot"`
-	// WhenUnknown says what happens to a node for which no source has a price: Neutral (the
-	// default) or Reject.
+	// WhenUnknown says what happens to a node without a price. Default Neutral.
 	WhenUnknown policy.UnknownAction `json:"whenUnknown" values:"Neutral,Reject"`
-	// WhenStale says what happens to a node whose only price is from a stale signal: Neutral
-	// (the default) or Reject.
+	// WhenStale says what happens to a node whose only price is stale. Default Neutral.
 	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 }
 
@@ -66,15 +61,14 @@ const maxPrice = 1e9
 
 // ScoringStrategy is the cost by which nodes are compared. The lowest is best.
 type ScoringStrategy struct {
-	// Type says which cost counts: that of the part of the node that the pod takes (PodCost, the
-	// default), that of the whole node (NodeCost), or that of one unit of a resource
-	// (ResourceCost).
+	// Type says whose cost counts: that of the part of the node that the pod takes (PodCost, the
+	// default), of the whole node, or of one unit of a resource.
 	Type ScoringStrategyType `json:"type" values:"PodCost,NodeCost,ResourceCost"`
-	// Resource is the resource whose unit cost counts: cpu, memory or an extended resource.
-	// Required for ResourceCost, and for that only.
+	// Resource is the resource whose unit cost counts. Required for ResourceCost, and for that
+	// only.
 	Resource corev1.ResourceName `json:"resource"`
-	// SunkCost makes an empty node count with its whole price, so that nodes in use are
-	// filled first. For PodCost only. Default false.
+	// SunkCost makes an empty node count with its whole price, so that nodes in use are filled
+	// first. For PodCost only. Default false.
 	SunkCost *bool `json:"sunkCost"`
 }
 
@@ -84,7 +78,7 @@ type Source struct {
 	// about keys.
 	Signal string `json:"signal" oneOf:"source"`
 	// KeyLabels are the keys of node labels whose values, joined by /, are the key of the node's
-	// price in the signal. A node without one of these labels has no price in the signal.
+	// price in the signal.
 	KeyLabels []string `json:"keyLabels" items:"must not be empty" form:"key"`
 	// PriceFrom is where a node declares its price, such as 0.096.
 	PriceFrom *fields.From `json:"priceFrom" oneOf:"source"`
@@ -109,17 +103,15 @@ type Row struct {
 
 // SpotConfig says which nodes are spot nodes, and which pods may run on them.
 type SpotConfig struct {
-	// NodeLabels are those of spot nodes; a node that matches one of them is a spot node. Default:
-	// the labels of Karpenter, EKS, GKE and AKS.
+	// NodeLabels are those of spot nodes, of which one must match. Default: the labels of
+	// Karpenter, EKS, GKE and AKS.
 	NodeLabels []fields.Match `json:"nodeLabels"`
-	// RiskFactor multiplies the cost of a spot node, for the work that is lost when
-	// the node is reclaimed. Default 1.
+	// RiskFactor multiplies the cost of a spot node, for work lost when it is reclaimed. Default 1.
 	RiskFactor float64 `json:"riskFactor" limits:"1..100"`
-	// FromPriority keeps pods of this priority and higher off spot nodes; without
-	// it (the default), none.
+	// FromPriority keeps pods of this priority and higher off spot nodes. Default: none.
 	FromPriority *int32 `json:"fromPriority"`
 	// ChoiceAnnotation is the key of the pod annotation that says "never" or "allowed", whatever
-	// the pod's priority. Without it (the default), pods cannot choose.
+	// the pod's priority. Default: none.
 	ChoiceAnnotation string `json:"choiceAnnotation" form:"key"`
 }
 

@@ -11,38 +11,33 @@ import (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Resource is the extended resource that pods request. Required. For several resources, list
-	// the policy several times, each with its own name.
+	// Resource is the extended resource that pods request. Required. For several, list the policy
+	// several times, with different names.
 	Resource string `json:"resource" required:"-"`
-	// CapacityFrom is where a node declares how much of the resource it has, as a whole number.
-	// Nodes that declare nothing have what status.allocatable reports. Not for Named units.
+	// CapacityFrom is where a node declares how much of the resource it has. Default:
+	// status.allocatable. Not for Named units.
 	CapacityFrom *fields.From `json:"capacityFrom"`
-	// Units says how the units of a node are identified: None (the default), only their
-	// number counts; Numbered, from 0; or Named, by UnitsFrom.
+	// Units says how units are identified: only counted (None, the default), Numbered from 0, or
+	// Named by UnitsFrom.
 	Units Units `json:"units" values:"None,Numbered,Named"`
-	// UnitsFrom is where a node declares the names of its units: in an annotation "fpga0,fpga1", or
-	// with the number of shares of each, "fpga0=4,fpga1=2"; in a label "fpga0_fpga1". Nodes
-	// that declare nothing have no units. Required for Named units, and for these only.
+	// UnitsFrom is where a node declares the names of its units: "fpga0,fpga1", or with shares
+	// "fpga0=4,fpga1=2"; in a label "fpga0_fpga1". For Named units.
 	UnitsFrom *fields.From `json:"unitsFrom"`
-	// AllocationMode says what a pod that requests n gets: n units with WholeUnits (the
-	// default), or n shares of one unit with Shares.
+	// AllocationMode says what a pod that requests n gets: n units with WholeUnits (the default),
+	// or n shares of one unit.
 	AllocationMode AllocationMode `json:"allocationMode" values:"WholeUnits,Shares"`
-	// SharesPerUnit is how many shares a unit has if its node does not report it. For Shares
-	// only.
+	// SharesPerUnit is how many shares a unit has if its node does not report it.
 	SharesPerUnit int32 `json:"sharesPerUnit" limits:"1.."`
-	// ResultAnnotation is the key of the annotation with the units of a pod, separated by commas.
-	// Default: outboard.dev/ and the name of the resource, with a dot instead of its slash, such as
-	// outboard.dev/example.com.fpga.
+	// ResultAnnotation is the key of the annotation with the units of a pod. Default: outboard.dev/
+	// and the name of the resource with a dot instead of its slash.
 	ResultAnnotation string `json:"resultAnnotation" form:"key"`
-	// GroupsFrom is where a node declares the groups of its units: in an annotation,
-	// "fpga0,fpga1;fpga2,fpga3". A unit that is in none is a group of its own. Default: groups do
-	// not matter. For WholeUnits only.
+	// GroupsFrom is where a node declares the groups of its units: "fpga0,fpga1;fpga2,fpga3". For
+	// WholeUnits only. Default: none.
 	GroupsFrom *GroupsFrom `json:"groupsFrom"`
-	// SameGroup says whether the units of one pod must be in one group (Required), or need not but
-	// should be (Preferred, the default).
+	// SameGroup says whether the units of one pod must or should be in one group. Default
+	// Preferred.
 	SameGroup SameGroup `json:"sameGroup" values:"Required,Preferred"`
-	// ScoringStrategy says which nodes are better, and which groups and shared units of a
-	// node.
+	// ScoringStrategy says which nodes, groups and shared units are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
 }
 
@@ -80,8 +75,7 @@ const (
 
 // ScoringStrategy is which nodes are better, and on a node which units and groups.
 type ScoringStrategy struct {
-	// Type is BinPack (the default), which prefers those with less free, or Spread, which
-	// prefers those with more.
+	// Type is BinPack (the default), which prefers those with less free, or Spread.
 	Type policy.ScoringStrategyType `json:"type" values:"BinPack,Spread"`
 }
 

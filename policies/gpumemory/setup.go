@@ -12,34 +12,28 @@ import (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// Unit is the unit in which the device plugin counts memory (its flag --memory-unit): GiB (the
-	// default) or MiB. The numbers are the plugin's: reasons, explanations and outboard gpus print
-	// the unit beside them. A node with a size that no GPU has in this unit is InvalidGPUs: its
-	// plugin counts in the other one.
+	// Unit is the unit in which the device plugin counts memory, its flag --memory-unit. Default
+	// GiB.
 	Unit Unit `json:"unit" values:"GiB,MiB"`
-	// GPUSelection says which GPU of a node a pod gets: BinPack (the default), the one with
-	// the least free memory that is enough, or Spread, the one with the most. Of equal
-	// GPUs, it gets the one with the lowest index.
+	// GPUSelection says which GPU of a node a pod gets: the one with the least free memory that is
+	// enough (BinPack, the default), or the one with the most.
 	GPUSelection policy.ScoringStrategyType `json:"gpuSelection" values:"BinPack,Spread"`
 	// ScoringStrategy says which nodes are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
-	// SizesFrom is where a node declares the memory of each GPU in order of index: "16,16,32" in an
-	// annotation, "16_16_32" in a label. Nodes that declare nothing have GPUs of one size.
+	// SizesFrom is where a node declares the memory of each GPU by index: "16,16,32", in a label
+	// "16_16_32". Default: GPUs of one size.
 	SizesFrom *fields.From `json:"sizesFrom"`
-	// ModelLabel is the key of the node label that names the model of its GPUs. On nodes of
-	// gpushare, the label may be aliyun.accelerator/nvidia_name.
+	// ModelLabel is the key of the node label with the model of its GPUs; on nodes of gpushare,
+	// maybe aliyun.accelerator/nvidia_name.
 	ModelLabel string `json:"modelLabel" required:"must not be empty" form:"key"`
-	// ModelAnnotation is the key of a pod annotation with the GPU models that the pod allows,
-	// separated by commas, spelled as in the label. Pods without it, or with an empty one, allow
-	// any.
+	// ModelAnnotation is the key of a pod annotation with the allowed GPU models, separated by
+	// commas. Pods without it allow any.
 	ModelAnnotation string `json:"modelAnnotation" required:"must not be empty" form:"key"`
-	// MultiGPU says that the device plugin supports shares of several GPUs for one pod: pods that
-	// request them get an equal share of each GPU, and all pods get the annotation
-	// scheduler.framework.gpushare.allocation with the shares of each container. The gpushare
-	// device plugin does not.
+	// MultiGPU says that the device plugin supports equal shares of several GPUs for one pod, with
+	// the annotation scheduler.framework.gpushare.allocation. That of gpushare does not.
 	MultiGPU bool `json:"multiGPU"`
-	// MultiContainer says that the device plugin supports pods in which several containers
-	// request GPU memory. The gpushare device plugin does not.
+	// MultiContainer says that the device plugin supports several containers with GPU memory in a
+	// pod. That of gpushare does not.
 	MultiContainer bool `json:"multiContainer"`
 }
 
@@ -54,9 +48,8 @@ const (
 
 // ScoringStrategy is which nodes are better.
 type ScoringStrategy struct {
-	// Type is BinPack (the default), which prefers nodes with less free GPU memory; Spread,
-	// which prefers nodes with more; or LeastWaste, which ranks nodes by what
-	// the pods that usually arrive can still use, and selects the GPU as well.
+	// Type says which nodes are better: BinPack (the default), with less free GPU memory; Spread,
+	// with more; LeastWaste, where the pods that usually arrive can still use most.
 	Type policy.ScoringStrategyType `json:"type" values:"BinPack,Spread,LeastWaste"`
 }
 

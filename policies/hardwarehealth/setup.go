@@ -20,19 +20,18 @@ const maxRules = 100
 type Config struct {
 	// Rules say which hardware is degraded, 1..100. All rules that match a node count.
 	Rules []Rule `json:"rules" required:"says what degraded hardware is"`
-	// TolerationAnnotation is the key of the pod annotation with the names of the rules that the
-	// pod tolerates, separated by commas; * is all. Without it (the default), pods tolerate none.
+	// TolerationAnnotation is the key of the pod annotation with the names of rules that the pod
+	// tolerates, separated by commas; * is all. Default: none.
 	TolerationAnnotation string `json:"tolerationAnnotation" form:"key"`
-	// WhenStale says what happens to a node for which the signal of a rule is missing or
-	// stale: Neutral (the default) or Reject.
+	// WhenStale says what happens to a node without a current signal of a rule. Default Neutral.
 	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 }
 
 // Rule is one sign of degraded hardware, and what follows from it. It has exactly one of
 // NodeCondition, NodeLabel, NodeAnnotation and Signal, and exactly one of Reject and Penalty.
 type Rule struct {
-	// Name is the name of the rule in explanations and in the pod annotation: lower-case
-	// letters, digits and -. Required, and unique.
+	// Name is the name of the rule in explanations and in the pod annotation: lower-case letters,
+	// digits and -. Required, and unique.
 	Name string `json:"name" required:"must name the rule" form:"name"`
 	// NodeCondition is a condition of the node.
 	NodeCondition *Condition `json:"nodeCondition" oneOf:"sign"`
@@ -71,10 +70,9 @@ type Signal struct {
 
 // Pods are the pods that have certain labels and request certain resources.
 type Pods struct {
-	// Resources are those of which a pod requests at least one. None (the default)
-	// selects all pods.
+	// Resources are those of which a pod requests at least one. Default: all pods.
 	Resources []corev1.ResourceName `json:"resources" items:"must not be empty" form:"key"`
-	// Selector selects pods by their labels; without it (the default), or with {}, all pods.
+	// Selector selects pods by their labels. Default: all.
 	Selector *metav1.LabelSelector `json:"selector"`
 }
 

@@ -15,8 +15,8 @@ type Config struct {
 
 // ScoringStrategy says which nodes are better.
 type ScoringStrategy struct {
-	// Type says what scores are proportional to: the number of the pod's images on the node (Count,
-	// the default), or their size in bytes (Size).
+	// Type says what scores are proportional to: the Count (the default) of the pod's images on the
+	// node, or their Size.
 	Type ScoringStrategyType `json:"type" values:"Count,Size"`
 }
 

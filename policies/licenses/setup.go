@@ -24,9 +24,8 @@ type Config struct {
 	// RequestAnnotation is the key of the pod annotation that requests seats:
 	// "matlab=1,simulink=2". Default outboard.dev/licenses.
 	RequestAnnotation string `json:"requestAnnotation" required:"must not be empty" form:"key"`
-	// WhenStale says what happens when the numbers of a server are stale: with Neutral (the
-	// default) the last ones count, or else the seats of the feature; with Reject no pod gets a
-	// floating seat.
+	// WhenStale says what happens when the numbers of a server are stale: the last ones count, or
+	// else the seats of the feature (Neutral, the default), or no pod gets a floating seat.
 	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 	// Features are what pods can request. At least one.
 	Features []Feature `json:"features" required:"says what pods can request"`
@@ -35,23 +34,21 @@ type Config struct {
 // Feature is something that takes a license. It is floating if Seats or Server is
 // given, and bound to nodes if NodeLabel or SeatsPerNode is; it may be both.
 type Feature struct {
-	// Name is the name that pods use. License servers name features, so it is no DNS name: letters,
-	// digits and _.-, at most 63, with a letter or digit first. Required, and unique.
+	// Name is the name that pods use: letters, digits and _.-, at most 63, with a letter or digit
+	// first. Required, and unique.
 	Name string `json:"name" required:"is the name that pods use"`
-	// Resource is an extended resource by which pods can also request the feature, such as
-	// example.com/matlab.
+	// Resource is an extended resource by which pods can also request the feature.
 	Resource string `json:"resource"`
 	// Seats is the number of floating seats if the server does not report it.
 	Seats *int64 `json:"seats" limits:"0..1000000000"`
 	// Server reports how many floating seats there are, and how many are used.
 	Server *Server `json:"server"`
-	// ReservedSeats is how many floating seats are reserved for people: pods never get them.
+	// ReservedSeats is how many floating seats pods never get.
 	ReservedSeats int64 `json:"reservedSeats" limits:"0..1000000000"`
-	// MaxPerNamespace is how many floating seats the pods of one namespace may have
-	// together. Default: no limit.
+	// MaxPerNamespace is how many floating seats the pods of one namespace may have. Default: no
+	// limit.
 	MaxPerNamespace *int64 `json:"maxPerNamespace" limits:"0..1000000000"`
-	// NodeLabel is a label of the nodes that have the feature. Without it (the default), all nodes
-	// have the feature.
+	// NodeLabel is a label of the nodes that have the feature. Default: all nodes.
 	NodeLabel *fields.Match `json:"nodeLabel"`
 	// SeatsPerNode is how many node-locked seats each of these nodes has.
 	SeatsPerNode *int64 `json:"seatsPerNode" limits:"0..1000000000"`
@@ -59,18 +56,16 @@ type Feature struct {
 
 // Server is a signal about a feature.
 type Server struct {
-	// Signal is the name of the signal. Its keys are FEATURE/total, which may be missing if the
-	// feature has seats, and FEATURE/used. Required.
+	// Signal is the name of the signal, with the keys FEATURE/used and, unless the feature has
+	// seats, FEATURE/total. Required.
 	Signal string `json:"signal" required:"names a signal"`
 	// Feature is the server's name of the feature; "" is the name that pods use.
 	Feature string `json:"feature"`
-	// UsedIncludesPods says that FEATURE/used includes the seats that pods have checked
-	// out. Leave it false (the default) if you do not know: then a seat may count twice, but is
-	// never allocated twice.
+	// UsedIncludesPods says that FEATURE/used includes the seats of pods. If false (the default) is
+	// wrong, a seat counts twice, but is never allocated twice.
 	UsedIncludesPods bool `json:"usedIncludesPods"`
 	// CheckoutDelay is how long after its allocation a pod is certainly in the number of the
-	// server: the time to pull images, to start, to check out, and, for a file, until it is written
-	// again. A longer delay is safer. Needs UsedIncludesPods. Default 5m.
+	// server. Longer is safer. Needs UsedIncludesPods. Default 5m.
 	CheckoutDelay *metav1.Duration `json:"checkoutDelay" limits:"1s..24h"`
 }
 

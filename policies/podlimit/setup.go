@@ -17,21 +17,19 @@ const allNamespaces = "*"
 type Config struct {
 	// Max is how many matching pods one node may run.
 	Max int32 `json:"max" limits:"1.."`
-	// MaxFrom is where a node declares its own Max, a whole number; with 0, the node gets no
-	// matching pods. Nodes that declare nothing have Max.
+	// MaxFrom is where a node declares its own Max, from 0.
 	MaxFrom *fields.From `json:"maxFrom"`
-	// MaxFromPod is where a pod declares how many pods of its kind, with it, a node may run at
-	// most: a whole number from 1. The limit of the node applies if it is less, and if the pod
-	// declares nothing.
+	// MaxFromPod is where a pod declares how many pods of its kind, with it, a node may run, from
+	// 1. The lower limit applies.
 	MaxFromPod *fields.From `json:"maxFromPod"`
 	// Selector selects by labels the pods that are limited and counted. Required; {} selects
 	// every pod.
 	Selector *metav1.LabelSelector `json:"selector" required:"says which pods are limited; {} selects every pod"`
-	// Namespaces are those that share one limit; pods in other namespaces are not limited. "*"
-	// alone is all namespaces. If empty, each namespace has its own limit.
+	// Namespaces are those that share one limit; "*" is all, and others are not limited. Default:
+	// each namespace has its own.
 	Namespaces []string `json:"namespaces" items:"must not be empty"`
-	// Each gives the pods with each value of a label their own limit, such as those of each
-	// Deployment. Pods without the label are not limited.
+	// Each gives the pods with each value of a label their own limit. Pods without the label are
+	// not limited.
 	Each *Each `json:"each"`
 }
 

@@ -13,28 +13,27 @@ import (
 
 // Config is the configuration of the policy.
 type Config struct {
-	// ClusterLabel is the key of the node label whose value is the name of the cluster that
-	// the node represents. Nodes without it are local. Required.
+	// ClusterLabel is the key of the node label with the name of the cluster that the node
+	// represents. Nodes without it are local. Required.
 	ClusterLabel string `json:"clusterLabel" required:"must not be empty" form:"key"`
 	// Clusters are the remote clusters, at least one.
 	Clusters []Cluster `json:"clusters" required:"must name at least one cluster"`
 	// ScoringStrategy says which clusters are better.
 	ScoringStrategy ScoringStrategy `json:"scoringStrategy"`
-	// MetricDelay is how long it takes until the cluster that a node represents counts a
-	// pod bound to the node. Default 10s.
+	// MetricDelay is how long a cluster takes to count a pod that is bound to its node. Default
+	// 10s.
 	MetricDelay metav1.Duration `json:"metricDelay" limits:"0s..1h"`
-	// WhenStale says what happens to a node whose cluster has a missing or stale signal, or is
-	// not configured: Reject (the default) or Neutral.
+	// WhenStale says what happens to a node whose cluster has no current signal, or is not
+	// configured. Default Reject.
 	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 }
 
 // ScoringStrategy says which clusters are better.
 type ScoringStrategy struct {
-	// Type is BinPack, which prefers clusters with less free, or Spread (the default), which
-	// prefers those with more.
+	// Type is Spread (the default), which prefers clusters with more free, or BinPack.
 	Type policy.ScoringStrategyType `json:"type" values:"BinPack,Spread"`
-	// LocalScore is the score of local nodes, 0..100. Default 100: pods go to other clusters
-	// only if they fit on no local node.
+	// LocalScore is the score of local nodes, 0..100. With 100, pods go to other clusters only if
+	// they fit on no local node. Default 100.
 	LocalScore int32 `json:"localScore" limits:"0..100"`
 }
 
@@ -47,11 +46,10 @@ const (
 type Cluster struct {
 	// Name is a value of the label. Required, and unique.
 	Name string `json:"name" required:"must be the value of the label"`
-	// Signal is the name of the signal with the free resources of the cluster. The signal is about
-	// keys. Required, and unique.
+	// Signal is the name of the signal with the free resources of the cluster. Required, and
+	// unique.
 	Signal string `json:"signal" required:"says what the cluster has left"`
-	// Weight is how much the cluster is preferred to others, 0..100. With 0 the nodes that
-	// represent it score 0. Default 1.
+	// Weight is how much the cluster is preferred to others, 0..100. Default 1.
 	Weight *int32 `json:"weight" limits:"0..100"`
 }
 

@@ -13,13 +13,12 @@ type Config struct {
 
 // ScoringStrategy says which nodes are better.
 type ScoringStrategy struct {
-	// Type is BinPack (the default), which prefers nodes whose devices are used more once the pod
-	// has its devices; Spread, which prefers nodes whose devices are used less; or LeastWaste,
-	// which ranks nodes by what the pods that usually arrive can still use.
+	// Type says which nodes are better: BinPack (the default), whose devices are used more; Spread,
+	// less; LeastWaste, where the pods that usually arrive can still use most.
 	Type policy.ScoringStrategyType `json:"type" values:"BinPack,Spread,LeastWaste"`
-	// Driver is the driver of the devices that LeastWaste ranks by, and that the page shows.
+	// Driver is the driver of the devices for LeastWaste and the page.
 	Driver string `json:"driver" required:"must not be empty"`
-	// ModelAttribute is the attribute of these devices that names their model, for LeastWaste.
+	// ModelAttribute is the attribute of these devices with their model, for LeastWaste.
 	ModelAttribute string `json:"modelAttribute" required:"must not be empty"`
 }
 

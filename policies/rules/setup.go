@@ -16,8 +16,8 @@ import (
 
 // Config is the configuration of the policy. At least one rule must be given.
 type Config struct {
-	// WhenStale says what happens to a node if a filter reads a signal that is missing or
-	// stale: Neutral (the default), the rule is ignored, or Reject.
+	// WhenStale says what happens to a node if a filter reads a missing or stale signal: the rule
+	// is ignored (Neutral, the default), or the node is rejected.
 	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
 	// Filters are rules that say which nodes fit.
 	Filters []FilterRule `json:"filters"`
@@ -29,39 +29,34 @@ type Config struct {
 type FilterRule struct {
 	// Name is a DNS label such as no-spot, and unique in the policy. It is the code of the reason.
 	Name string `json:"name" required:"identifies the rule in reasons and explanations" form:"name"`
-	// MatchConditions say which pods the rule applies to: those for which all of them are true, at
-	// most 64. Without any, the rule applies to all pods.
+	// MatchConditions say which pods the rule applies to: those for which all are true, at most 64.
+	// Default: all pods.
 	MatchConditions []MatchCondition `json:"matchConditions"`
 	// Expression is true for nodes on which the pod may run. Required.
 	Expression string `json:"expression" required:"-"`
-	// Message is the event text for nodes on which the pod does not fit: one line of at most 200
-	// bytes, without numbers, because events count equal messages. "" is "node(s) do not satisfy
-	// rule" and the name.
+	// Message is the event text: one line of at most 200 bytes, without numbers, because events
+	// count equal messages. Default: "node(s) do not satisfy rule" and the name.
 	Message string `json:"message"`
-	// Resolvable says whether preemption can help: the pod may fit when other pods are gone.
-	// kube-scheduler's status of a rejected node is Unschedulable if it can, and
-	// UnschedulableAndUnresolvable if not. By default, it can if the expression reads usage.
+	// Resolvable says whether the pod may fit when other pods are gone, so that preemption can
+	// help. Default: if the expression reads usage.
 	Resolvable *bool `json:"resolvable"`
-	// FailurePolicy says what happens if an evaluation fails, because a key is missing, a text is
-	// not a version, or it exceeds its cost limit. Fail (the default) rejects the node if it is
-	// Expression, and rejects every node if it is one of MatchConditions. Ignore ignores the rule.
+	// FailurePolicy says what happens if an evaluation fails: Fail (the default) rejects the node,
+	// or every node if it is one of MatchConditions; Ignore ignores the rule.
 	FailurePolicy *policy.FailurePolicy `json:"failurePolicy" values:"Fail,Ignore"`
 }
 
 // ScoreRule says how good a node is.
 type ScoreRule struct {
-	// Name is a DNS label such as new-nodes, and unique in the policy. It names the rule in
-	// explanations.
+	// Name is a DNS label such as new-nodes, and unique in the policy.
 	Name string `json:"name" required:"identifies the rule in reasons and explanations" form:"name"`
-	// MatchConditions say which pods the rule applies to, as those of a filter rule do.
+	// MatchConditions say which pods the rule applies to, as in a filter rule.
 	MatchConditions []MatchCondition `json:"matchConditions"`
 	// Expression is a number: 0 (and less) is worst, 100 (and more) best. Required.
 	Expression string `json:"expression" required:"-"`
-	// Weight is the weight of the rule among the score rules of the policy, 0..100. With 0 the
-	// rule is checked and not evaluated. Default 1.
+	// Weight is the weight of the rule among the score rules, 0..100. Default 1.
 	Weight *int32 `json:"weight" limits:"0..100"`
-	// FailurePolicy says what happens if an evaluation of one of MatchConditions fails: Fail (the
-	// default) rejects every node, and Ignore ignores the rule.
+	// FailurePolicy says what happens if one of MatchConditions fails: Fail (the default) rejects
+	// every node, and Ignore ignores the rule.
 	FailurePolicy *policy.FailurePolicy `json:"failurePolicy" values:"Fail,Ignore"`
 }
 

@@ -15,16 +15,13 @@ import (
 
 // Config is the configuration of the policy. Percentages are whole numbers.
 type Config struct {
-	// CPU says how much of their CPUs nodes use. Without it, the CPUs do not matter. At least one
-	// of CPU and Memory is required.
+	// CPU says how much of their CPUs nodes use. At least one of CPU and Memory is required.
 	CPU *Use `json:"cpu"`
-	// Memory says how much of their memory nodes use. Without it, the memory does not matter.
+	// Memory says how much of their memory nodes use.
 	Memory *Use `json:"memory"`
-	// WhenStale says what happens to a node if a signal is missing or stale: Neutral (the
-	// default) or Reject.
+	// WhenStale says what happens to a node if a signal is missing or stale. Default Neutral.
 	WhenStale policy.UnknownAction `json:"whenStale" values:"Neutral,Reject"`
-	// MetricDelay is how long it takes until the signals begin to include what a pod uses once it
-	// is bound. Default 1m.
+	// MetricDelay is how long the signals take to include what a bound pod uses. Default 1m.
 	MetricDelay metav1.Duration `json:"metricDelay" limits:"0s..24h"`
 	// Prediction says what pods are predicted to use.
 	Prediction Prediction `json:"prediction"`
@@ -69,8 +66,7 @@ func (t ScoringStrategyType) needsDeviation() bool {
 type ScoringStrategy struct {
 	// Type is LeastUsed (the default), TargetLoadPacking, LoadVariationRisk or RiskOfOverload.
 	Type ScoringStrategyType `json:"type" values:"LeastUsed,TargetLoadPacking,LoadVariationRisk,RiskOfOverload"`
-	// TargetUtilization is the utilization up to which TargetLoadPacking fills a node, in
-	// percent. Default 40.
+	// TargetUtilization is the percentage up to which TargetLoadPacking fills a node. Default 40.
 	TargetUtilization *int64 `json:"targetUtilization" limits:"1..99"`
 	// Margin multiplies the deviation in LoadVariationRisk. Default 1.
 	Margin *float64 `json:"margin" limits:"0..10"`
@@ -89,12 +85,11 @@ type ScoringStrategy struct {
 type Use struct {
 	// Signal is the name of a signal with what each node uses. Required.
 	Signal string `json:"signal" required:"says what nodes use"`
-	// Unit is the unit of all signals here: Fraction or Percent of what is allocatable, or
-	// Absolute, in cores or bytes. Required.
+	// Unit is the unit of the signals: Fraction or Percent of what is allocatable, or Absolute
+	// (cores or bytes). Required.
 	Unit Unit `json:"unit" required:"Fraction, Percent, or Absolute (cores or bytes)" values:"Fraction,Percent,Absolute"`
-	// Window is the time over which the signal is a mean, such as 5m for a rate over [5m]. In a
-	// mean, the use of a new pod rises in proportion to time. Default 0s: the signal is the current
-	// use.
+	// Window is the time over which the signal is a mean, such as 5m for a rate over [5m]. Default
+	// 0s: the signal is the current use.
 	Window metav1.Duration `json:"window" limits:"0s..168h"`
 	// DeviationSignal is the name of a signal with the standard deviation of what each node uses.
 	// Required for LoadVariationRisk and RiskOfOverload, and for these only.
@@ -106,14 +101,13 @@ type Use struct {
 // Prediction is what a container will use: its limit, else RequestFactor times its
 // request, else what is said here.
 type Prediction struct {
-	// RequestFactor is what the request of a container without a limit is multiplied by.
-	// Default 1.5.
+	// RequestFactor multiplies the request of a container without a limit. Default 1.5.
 	RequestFactor float64 `json:"requestFactor" limits:"0..100"`
-	// CPU is the predicted use of CPUs of a container with neither a limit nor a request for them.
-	// Default 1.
+	// CPU is the predicted use of a container with neither a limit nor a request for CPUs. Default
+	// 1.
 	CPU *resource.Quantity `json:"cpu"`
-	// Memory is the predicted use of memory of a container with neither a limit nor a request for
-	// it. Default 200Mi.
+	// Memory is the predicted use of a container with neither a limit nor a request for memory.
+	// Default 200Mi.
 	Memory *resource.Quantity `json:"memory"`
 }
 

@@ -8,8 +8,7 @@ import (
 	"outboard.dev/outboard/signal"
 )
 
-// Config is the resource usage of nodes, from the metrics API (metrics.k8s.io), which
-// metrics-server or an adapter serves.
+// Config is the resource usage of nodes, from the metrics API, such as metrics-server.
 type Config struct {
 	// Resource is cpu (in cores) or memory (in bytes). Required.
 	Resource string `json:"resource" values:"cpu,memory"`

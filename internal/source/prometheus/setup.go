@@ -18,11 +18,11 @@ type Config struct {
 	Address string `json:"address" required:"must be the server's URL, such as http://prometheus:9090"`
 	// Query is a PromQL query that returns a vector or a scalar. Required.
 	Query string `json:"query" required:"-"`
-	// NodeNameLabel is the label with the name of the node, or with its InternalIP if no other node
-	// has it. A port at the end of its value is removed.
+	// NodeNameLabel is the label with the name of the node, or with its InternalIP, each with or
+	// without a port.
 	NodeNameLabel string `json:"nodeNameLabel" oneOf:"label?"`
-	// KeyLabel is the label with the key, for numbers that are not about nodes. At most one of
-	// NodeNameLabel and KeyLabel may be set; without both, the query must return one number.
+	// KeyLabel is the label with the key, for numbers that are not about nodes. Without both
+	// labels, the query must return one number.
 	KeyLabel string `json:"keyLabel" oneOf:"label?"`
 	// Client is how to reach the server.
 	Client httpclient.Config `json:"client"`

@@ -16,7 +16,7 @@ const minTimeout = 3 * time.Second
 type Config struct {
 	// Kubeconfig is the path of a kubeconfig file of the other cluster. Required.
 	Kubeconfig string `json:"kubeconfig" required:"must be the kubeconfig of the other cluster"`
-	// Context is the context in the kubeconfig; "" (the default) is its current context.
+	// Context is a context of the kubeconfig; "" (the default) is its current one.
 	Context string `json:"context"`
 }
 
