@@ -84,13 +84,10 @@ func TestAudit(t *testing.T) {
 		{"no Ledger CRD", []map[string][]string{{pods: nil, nodes: nil}}, nil, 0, "ledgers: 0, allocations: 0, nodes: 0, pods: 0; no findings"},
 		{"no pods", []map[string][]string{{ledgers: nil}}, nil, 2, "listing pods"},
 		{"no nodes the second time", []map[string][]string{leak, {ledgers: nil, pods: nil}}, []string{quick}, 2, "listing nodes"},
-		{"a wrong flag", nil, []string{"--garce=1s"}, 2, "unknown flag"},
-		{"a wrong value", nil, []string{"--grace=-1s"}, 2, "must not be negative"},
+		{"a wrong value", nil, []string{"--recheck=-1s"}, 2, "must not be negative"},
 		{"sizes of a configuration", []map[string][]string{small}, []string{never, "--config", sized}, 1, "overcommitted  aliyun.com/gpu-mem 1 on node n: 12 of 8 by annotations"},
-		{"sizes of both", nil, []string{"--config", sized, "--sizes-from=label=a"}, 2, "--config and --sizes-from exclude each other"},
-		{"sizes from nowhere", nil, []string{"--sizes-from=example.com/sizes"}, 2, `--sizes-from="example.com/sizes": must be annotation=KEY or label=KEY`},
 		{"a wrong output", nil, []string{"-o", "xml"}, 2, `--output="xml"`},
-		{"an argument", nil, []string{"x"}, 2, `"x"`},
+		{"a node", nil, []string{"x"}, 2, "leave out NODE and --admin"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			api := httptest.NewServer(&apiLists{looks: tt.looks})
@@ -100,7 +97,7 @@ func TestAudit(t *testing.T) {
 			if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			out, err := execute(t, append([]string{"audit", "--kubeconfig", kubeconfig}, tt.args...)...)
+			out, err := execute(t, append([]string{"gpus", "--audit", "--kubeconfig", kubeconfig}, tt.args...)...)
 			if err != nil {
 				out += err.Error()
 			}

@@ -16,36 +16,73 @@ import (
 
 func checkCommand(types config.Types) *cobra.Command {
 	var output outputFlag
-	var file, against string
+	var against, explain string
+	var schema bool
+	var wiring wiringOptions
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Check a configuration file",
+		Short: "Check a configuration file, kube-scheduler's configuration, and the cluster",
 		Long: `Load a configuration file with its policies and signals, as serve does, and report all
 errors. For each profile of a valid file, print its policies, for which pods they are, and what
-happens to these pods while Outboard does not respond. --config names the file, too. FILE may
-also be a manifest with a ConfigMap that holds the configuration. The command reads only
-the files that you name, and makes no requests, so it ends with what it did not check: the
-sources of signals, and certificates. FILE - is standard input. The exit status is 1 if the
-file is not valid.
+happens to these pods while Outboard does not respond. FILE may also be a manifest with a
+ConfigMap that holds the configuration, and - is standard input.
 
 --against compares the file with the one that is in use: it prints the changes and the risks
-that serve logs when it reloads the file. The exit status is then also 1 if there are risks,
-or changes that require a restart.`,
+that serve logs when it reloads the file.
+
+--scheduler reads kube-scheduler's configuration instead, and reports what kube-scheduler
+rejects, what it silently does otherwise than one expects, and, with FILE, what does not go with
+the configuration of Outboard. --cluster also reads nodes, pods, ResourceSlices, Services and
+endpoints, and the flags of kube-scheduler's pods. Without --scheduler, it reads both
+configurations and their certificates from the ConfigMaps and Secrets that the Deployments in
+--outboard-namespace mount. The command changes nothing: each finding says what to write, and
+setup scheduler prints a whole file. --explain prints what the documentation says about the code
+of a finding.
+
+The command ends with what it did not check. The exit status is 1 if FILE is not valid, if
+--against finds risks or changes that require a restart, or if there are findings of severity
+ERROR.`,
 		Example: `  outboard check outboard.yaml
-  outboard check -o json outboard.yaml
   outboard check outboard.yaml --against running.yaml
-  kubectl -n outboard-system get configmap outboard -o yaml | outboard check -`,
+  outboard check outboard.yaml --scheduler scheduler.yaml
+  outboard check --cluster -o json
+  outboard check --explain IgnorableBinder
+  outboard check --schema > outboard.schema.json`,
 		Args: positional("[FILE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := output.check(); err != nil {
 				return err
 			}
-			if len(args)+len(file) == 0 || len(args) > 0 && file != "" {
-				return fmt.Errorf("name one FILE, also as --config FILE: usage: %s", cmd.UseLine())
+			file := strings.Join(args, "")
+			stdin := 0
+			for _, name := range []string{file, against, wiring.scheduler} {
+				if name == "-" {
+					stdin++
+				}
 			}
-			file = strings.Join(append(args, file), "")
-			if file == "-" && against == "-" {
-				return errors.New("FILE and --against cannot both be standard input")
+			judges := wiring.given(cmd)
+			switch {
+			case explain != "":
+				text, err := explainCode(explain)
+				if err != nil {
+					return err
+				}
+				_, err = io.WriteString(cmd.OutOrStdout(), text)
+				return err
+			case schema:
+				return writeSchema(cmd.OutOrStdout(), types)
+			case file == "" && (against != "" || !judges):
+				return fmt.Errorf("FILE is missing: usage: %s", cmd.UseLine())
+			case stdin > 1:
+				return errors.New("only one of FILE, --against and --scheduler can be standard input")
+			case judges && against != "":
+				return errors.New("--against compares FILE only: leave it out with --scheduler and --cluster")
+			case judges:
+				in, err := wiring.input(cmd.Context(), file, cmd.InOrStdin(), types)
+				if err != nil {
+					return err
+				}
+				return judge(in, &output, cmd.OutOrStdout())
 			}
 			name, c, err := check(file, cmd.InOrStdin(), types)
 			report := checked{Valid: err == nil, file: name, against: against}
@@ -68,9 +105,15 @@ or changes that require a restart.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&file, "config", "", "the configuration file of Outboard, in place of FILE")
-	cmd.Flags().StringVar(&against, "against", "", "the configuration file in use, to compare FILE with; - is standard input")
+	wiring.register(cmd)
 	output.register(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&against, "against", "", "the configuration file in use, to compare FILE with; - is standard input")
+	flags.BoolVar(&schema, "schema", false, "print the JSON Schema of configuration files, with which editors complete and check them")
+	flags.StringVar(&explain, "explain", "", "print what a code of findings means, and check nothing; "+allCodes+" prints all codes")
+	complete(cmd, "explain", func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return startingWith(typed, append(codes(), allCodes)), cobra.ShellCompDirectiveNoFileComp
+	})
 	return cmd
 }
 
@@ -118,7 +161,7 @@ type checkedProfile struct {
 	// for the pod. None: it is for every pod.
 	ManagedResources []string `json:"managedResources,omitempty"`
 	// Strict is true if the pods stay pending while Outboard does not respond, with the extender of
-	// scheduler-config. StrictForEveryPod is true if that is so for all pods.
+	// setup scheduler. StrictForEveryPod is true if that is so for all pods.
 	Strict            bool `json:"strict"`
 	StrictForEveryPod bool `json:"strictForEveryPod,omitempty"`
 
@@ -153,7 +196,7 @@ func (r *checked) list(c *config.Config) {
 		r.NotChecked = append(r.NotChecked, doctor.Omission{What: "the source of the signal " + c.Signals[i].Name, Why: "outboard serve reads it: /readyz and the page show whether it can"})
 	}
 	if c.Serving.TLS != nil {
-		r.NotChecked = append(r.NotChecked, doctor.Omission{What: "the files of serving.tls", Why: "outboard serve does not start without them; outboard doctor --config checks them with those of kube-scheduler"})
+		r.NotChecked = append(r.NotChecked, doctor.Omission{What: "the files of serving.tls", Why: "outboard serve does not start without them; outboard check --scheduler checks them with those of kube-scheduler"})
 	}
 }
 

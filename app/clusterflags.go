@@ -40,10 +40,6 @@ type namespaceFlags struct {
 func (n *namespaceFlags) register(cmd *cobra.Command, cluster *clusterFlags) {
 	cmd.Flags().StringVarP(&n.namespace, "namespace", "n", "", "the namespace of pods (default that of the kubeconfig's context)")
 	complete(cmd, "namespace", completeNamespaces(cluster))
-}
-
-// registerAll adds the flag for all namespaces.
-func (n *namespaceFlags) registerAll(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&n.all, "all-namespaces", "A", false, "pods of all namespaces")
 }
 

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"outboard.dev/outboard/internal/config"
 )
 
 // The exit statuses of every command.
@@ -86,9 +88,8 @@ The exit status means the same for every command:
 		commands []*cobra.Command
 	}{
 		{"Run", []*cobra.Command{serveCommand(types)}},
-		{"Check", []*cobra.Command{checkCommand(types), doctorCommand(types), auditCommand(types)}},
-		{"Explain", []*cobra.Command{uiCommand(), waitingCommand(), explainCommand(), decisionsCommand(), gpusCommand()}},
-		{"Set up", []*cobra.Command{schedulerConfigCommand(types), certsCommand(), schemaCommand(types)}},
+		{"Set up", []*cobra.Command{setupCommand(types), checkCommand(types)}},
+		{"Explain", []*cobra.Command{explainCommand(), gpusCommand(types), uiCommand()}},
 		{"Simulate", []*cobra.Command{simulateCommand(types)}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
@@ -108,4 +109,31 @@ The exit status means the same for every command:
 		}
 	}
 	return root
+}
+
+// setupCommand has a command for each side of the connection.
+func setupCommand(types config.Types) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Print kube-scheduler's configuration, and create certificates",
+	}
+	cmd.AddCommand(setupSchedulerCommand(types), setupCertsCommand())
+	requireSubcommand(cmd, "COMMAND")
+	return cmd
+}
+
+// requireSubcommand makes the command, which does nothing itself, report a missing or unknown
+// subcommand. what is what errors call it.
+func requireSubcommand(cmd *cobra.Command, what string) {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return errors.Join(cmd.Help(), fmt.Errorf("%s is missing: must be %s", what, alternatives(names)))
+		}
+		return fmt.Errorf("%q: must be %s", args[0], alternatives(names))
+	}
 }

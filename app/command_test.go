@@ -77,18 +77,21 @@ func TestErrorsOfAnOperator(t *testing.T) {
 		{"no service", []string{"explain", "p", "--admin", "http://127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused: --admin must be", "kubectl port-forward"}},
 		{"output", []string{"explain", "p", "-o", "xml"}, []string{`--output="xml": must be text, json or yaml`}},
 		{"no such pod name", []string{"explain", "a/b/c"}, []string{`"a/b/c": must be [NAMESPACE/]POD`}},
-		{"no decisions", []string{"decisions", "--limit", "0"}, []string{`--limit="0": must be a number between 1 and `}},
-		{"no waiting pods", []string{"waiting", "--limit", "0"}, []string{`--limit="0": must be a number between 1 and `}},
+		{"no decisions", []string{"explain", "--latest", "--limit", "0"}, []string{`--limit="0": must be a number between 1 and `}},
 		{"an address of another service, for gpus", []string{"gpus", "--admin", other.URL}, []string{"the service at " + other.URL + " shows no GPUs (status 404)", "GPUMemory", "--admin"}},
 		{"an address of another service, for explain", []string{"explain", "p", "--admin", other.URL}, []string{"the service at " + other.URL + " explains nothing (status 404)", "admin address of outboard serve"}},
-		{"no directory", []string{"certs"}, []string{"--dir is missing: usage: outboard certs --dir DIRECTORY"}},
+		{"no directory", []string{"setup", "certs"}, []string{"--dir is missing: usage: outboard setup certs --dir DIRECTORY"}},
 		{"unknown command", []string{"srve"}, []string{`"srve"`, "Did you mean this?", "serve"}},
-		{"no pod", []string{"explain"}, []string{"POD is missing: usage: outboard explain [NAMESPACE/]POD | --file FILE"}},
-		{"no file to check", []string{"check"}, []string{"name one FILE"}},
+		{"decisions about a pod", []string{"explain", "p", "--latest"}, []string{"leave it out with POD"}},
+		{"a node of no pod", []string{"explain", "--node", "n"}, []string{"--node needs POD"}},
+		{"a pod of all namespaces", []string{"explain", "p", "-A"}, []string{"name one as NAMESPACE/POD"}},
+		{"nothing to set up", []string{"setup"}, []string{"COMMAND is missing: must be certs or scheduler"}},
+		{"set up what", []string{"setup", "tls"}, []string{`"tls": must be certs or scheduler`}},
+		{"no file to check", []string{"check"}, []string{"FILE is missing: usage: outboard check [FILE]"}},
 		{"too many", []string{"gpus", "a", "b"}, []string{`takes no argument "b"`, "gpus [NODE]"}},
 		{"two namespaces", []string{"explain", "a/b", "-n", "c"}, []string{"--namespace=c does not go with a/b"}},
 		{"address without a scheme", []string{"gpus", "--admin", "127.0.0.1:1"}, []string{"calling the service at http://127.0.0.1:1: ", "refused", "--admin must be"}},
-		{"no cluster to audit", []string{"audit", "--context", "none"}, []string{"set --kubeconfig"}},
+		{"no cluster to audit", []string{"gpus", "--audit", "--context", "none"}, []string{"set --kubeconfig"}},
 		{"check", []string{"check", wrong, "-o", "xml"}, []string{"--output"}},
 		{"allocations without a cluster", []string{"serve", "--config", file(t, plain+"clientConnection: {enabled: false}\nprofiles:\n- policies: [{type: GPUMemory}]\n")},
 			[]string{":6: profiles[0].policies[0].type: Forbidden: GPUMemory allocates", "clientConnection.enabled is false"}},
@@ -139,7 +142,7 @@ func TestOwnSignals(t *testing.T) {
 			t.Errorf("%s: %v, want %q", wheel, err, want)
 		}
 	}
-	schema, err := executeWith(t, []Option{option}, "schema")
+	schema, err := executeWith(t, []Option{option}, "check", "--schema")
 	if want := `"turns":{"type":["integer","null"],"default":3,"minimum":1}`; err != nil || !strings.Contains(strings.Join(strings.Fields(schema), ""), want) {
 		t.Errorf("the schema: %v\n%s", err, schema)
 	}
@@ -232,13 +235,13 @@ func TestStandardInput(t *testing.T) {
 		{"check " + running + " --against -", all, 0, "change: profiles[0].policies[0].failurePolicy: Fail → Ignore\n"},
 		{"check -", strings.Replace(all, "type: ImageLocality", "type: ImageLocalty", 1), 1, "standard input:12: profiles[0].policies[0].type"},
 		{"check -", "apiVersion: v1\nkind: List\nitems: []\n", 1, "standard input:2: kind: Unsupported value: \"List\": must be OutboardConfiguration"},
-		{"doctor -", schedulers, 1, "standard input:13: [ERROR IgnorableBinder]"},
+		{"check --scheduler -", schedulers, 1, "standard input:13: [ERROR IgnorableBinder]"},
 		{"check -", plain + "profiles:\n- policies: [{type: ImageLocality}]\n", 0, "standard input is valid.\nprofile /: ImageLocality; for every pod\n"},
-		{"check --config -", plain + "profiles:\n- policies: [{type: GPUMemory}]\n", 0, "Strict: pods that request a managed resource stay pending while Outboard does not respond.\n"},
+		{"check -", plain + "profiles:\n- policies: [{type: GPUMemory}]\n", 0, "Strict: pods that request a managed resource stay pending while Outboard does not respond.\n"},
 		{"check -", header, 1, "standard input:1: profiles: Required value"},
 		{"check -", "apiVersion: v1\nkind: ConfigMap\ndata: {}\n", 1, "must be OutboardConfiguration; the configuration is a value in the data of a ConfigMap"},
-		{"scheduler-config --from -", `{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}]}`, 0, "# Converted from standard input."},
-		{"doctor -", "kind: Policy\n", 1, "standard input:1: [ERROR LegacyPolicy]"},
+		{"setup scheduler --from -", `{"kind": "Policy", "extenders": [{"urlPrefix": "http://a", "filterVerb": "filter"}]}`, 0, "# Converted from standard input."},
+		{"check --scheduler -", "kind: Policy\n", 1, "standard input:1: [ERROR LegacyPolicy]"},
 	} {
 		var out bytes.Buffer
 		cmd := NewCommand()
@@ -284,7 +287,6 @@ func TestExplainPod(t *testing.T) {
 		{"web-1 -n team", 0, "Pod team/web-1 is on node n."},
 		{"web-1", 1, "Pod default/web-1 is not known"},
 		{"web-1 -o json", 1, `"known": false`},
-		{"team/web-1 --profile /gpus", 2, `there is no profile "/gpus": the profiles are /gpu`},
 	} {
 		out, err := execute(t, append([]string{"explain", "--admin", admin}, strings.Fields(tt.args)...)...)
 		if err != nil {
@@ -333,11 +335,12 @@ func TestPrintConfigPrintsWhatLoads(t *testing.T) {
 	}
 }
 
-// --namespace is the namespace of pods and --outboard-namespace that of Outboard, in every command that has the flag.
+// --namespace is the namespace of pods and --outboard-namespace that of Outboard, in every command
+// that has the flag.
 func TestNamespacesHaveOneMeaning(t *testing.T) {
 	meanings := map[string]string{"namespace": "the namespace of pods", "outboard-namespace": "the namespace of Outboard"}
 	count := map[string]int{}
-	for _, cmd := range NewCommand().Commands() {
+	every(NewCommand(), func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if strings.Contains(f.Name, "namespace") && meanings[f.Name] == "" && f.Name != "all-namespaces" && f.Name != "leader-elect-resource-namespace" {
 				t.Errorf("%s has the flag --%s", cmd.Name(), f.Name)
@@ -347,8 +350,8 @@ func TestNamespacesHaveOneMeaning(t *testing.T) {
 			}
 			count[f.Name]++
 		})
-	}
-	if count["namespace"] < 2 || count["outboard-namespace"] < 6 {
+	})
+	if count["namespace"] < 1 || count["outboard-namespace"] < 6 {
 		t.Errorf("the commands have the flags %v", count)
 	}
 }

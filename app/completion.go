@@ -2,8 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/replicas"
-	"outboard.dev/outboard/internal/ui"
 )
 
 const (
@@ -59,15 +55,6 @@ func fromCluster(cluster *clusterFlags, list func(ctx context.Context, api kuber
 // completePods completes the names of pods in the namespace of the flags, or in that of
 // NAMESPACE/POD.
 func completePods(cluster *clusterFlags, namespaces *namespaceFlags) cobra.CompletionFunc {
-	return completePodsWith(cluster, namespaces, "")
-}
-
-// completeWaitingPods is completePods for pods without a node.
-func completeWaitingPods(cluster *clusterFlags, namespaces *namespaceFlags) cobra.CompletionFunc {
-	return completePodsWith(cluster, namespaces, "spec.nodeName=")
-}
-
-func completePodsWith(cluster *clusterFlags, namespaces *namespaceFlags, fieldSelector string) cobra.CompletionFunc {
 	return onlyFirst(fromCluster(cluster, func(ctx context.Context, api kubernetes.Interface, opts metav1.ListOptions, typed string) (pods runtime.Object, prefix string, err error) {
 		namespace, _, qualified := strings.Cut(typed, "/")
 		if qualified {
@@ -75,7 +62,6 @@ func completePodsWith(cluster *clusterFlags, namespaces *namespaceFlags, fieldSe
 		} else if namespace, err = namespaces.in(cluster); err != nil {
 			return nil, "", err
 		}
-		opts.FieldSelector = fieldSelector
 		pods, err = api.CoreV1().Pods(namespace).List(ctx, opts)
 		return pods, prefix, err
 	}))
@@ -95,28 +81,6 @@ func completeNamespaces(cluster *clusterFlags) cobra.CompletionFunc {
 		namespaces, err = api.CoreV1().Namespaces().List(ctx, opts)
 		return namespaces, "", err
 	})
-}
-
-// completeServedProfiles completes the paths of the profiles of the running service.
-func completeServedProfiles(service *serviceFlags) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
-		cmd.SetContext(ctx)
-		responses, err := read(cmd, service, replicas.FetchJSON[*ui.Overview](ui.OverviewPath))
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var paths []string
-		for _, r := range responses {
-			for _, replica := range r.Value.Replicas {
-				for _, p := range replica.Profiles {
-					paths = append(paths, p.Path)
-				}
-			}
-		}
-		return startingWith(typed, paths), cobra.ShellCompDirectiveNoFileComp
-	}
 }
 
 // completeConfiguredProfiles completes the paths of the profiles of configuration files, of which
@@ -170,17 +134,8 @@ func completionCommand(root *cobra.Command) {
 	if i < 0 {
 		return // the caller wants none
 	}
-	cmd, shells := commands[i], []string{}
-	for _, shell := range cmd.Commands() {
-		shells = append(shells, shell.Name())
-	}
-	cmd.Args = cobra.ArbitraryArgs
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return errors.Join(cmd.Help(), errors.New("SHELL is missing: must be "+alternatives(shells)))
-		}
-		return fmt.Errorf("%q: must be %s", args[0], alternatives(shells))
-	}
+	cmd := commands[i]
+	requireSubcommand(cmd, "SHELL")
 	if root.Annotations[cobra.CommandDisplayNameAnnotation] != "" {
 		cmd.Long = completionOfPlugin
 	}

@@ -13,28 +13,22 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"outboard.dev/outboard/internal/ui"
 )
 
-// Shells complete the names of pods, nodes and namespaces from the cluster, and the values of flags.
+// Shells complete the names of pods, nodes and namespaces from the cluster, and the values of
+// flags.
 func TestCompletion(t *testing.T) {
 	lists := map[string]struct {
 		kind  string
 		names []string
 	}{
-		"/api/v1/namespaces":                             {"NamespaceList", []string{"team", "test", "web"}},
-		"/api/v1/namespaces/default/pods":                {"PodList", []string{"web-1", "web-2", "job-1"}},
-		"/api/v1/namespaces/team/pods":                   {"PodList", []string{"train-1"}},
-		"/api/v1/nodes":                                  {"NodeList", []string{"gpu-1", "cpu-1"}},
-		"/api/v1/namespaces/default/pods?spec.nodeName=": {"PodList", []string{"web-2"}},
+		"/api/v1/namespaces":              {"NamespaceList", []string{"team", "test", "web"}},
+		"/api/v1/namespaces/default/pods": {"PodList", []string{"web-1", "web-2", "job-1"}},
+		"/api/v1/namespaces/team/pods":    {"PodList", []string{"train-1"}},
+		"/api/v1/nodes":                   {"NodeList", []string{"gpu-1", "cpu-1"}},
 	}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		path := r.URL.Path
-		if selector := r.URL.Query().Get("fieldSelector"); selector != "" {
-			path += "?" + selector
-		}
-		list, ok := lists[path]
+		list, ok := lists[r.URL.Path]
 		if !ok {
 			http.NotFound(w, r)
 			return
@@ -51,52 +45,33 @@ func TestCompletion(t *testing.T) {
 	if err := os.WriteFile(kubeconfig, []byte("{current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "+api.URL+"}}]}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != ui.OverviewPath {
-			http.NotFound(w, r)
-			return
-		}
-		_, _ = w.Write([]byte(`{"replicas": [{"profiles": [{"path": "/gpu"}, {"path": "/images"}]}]}`))
-	}))
-	defer admin.Close()
 	config := file(t, plain+"profiles:\n- {path: /gpu, policies: [{type: GPUMemory}]}\n- {path: /images, policies: [{type: ImageLocality}]}\n")
 	for line, want := range map[string]string{
-		"explain web":             "web-1 web-2",
-		"explain -n team t":       "train-1",
-		"explain team/t":          "team/train-1",
-		"explain -n none t":       "",
-		"explain web-1 w":         "",
-		"explain web-1 --node g":  "gpu-1",
-		"explain --namespace te":  "team test",
-		"gpus ":                   "gpu-1 cpu-1",
-		"gpus gpu-1 c":            "",
-		"decisions --namespace w": "web",
-		"decisions -o ":           "text json yaml",
-		"simulate -o ":            "text json yaml csv markdown",
-		"scheduler-config --for ": "kubeadm sidecar service nodeport",
-		"waiting w":               "web-2",
-		"waiting --namespace te":  "team test",
-		"doctor --explain NoE":    "NoEffectInPlugin NoEndpoints NoExtenders",
-		"doctor --explain li":     "list",
-		"audit --sizes-from ":     "annotation= label=",
-		"explain --admin " + admin.URL + " --profile /":                        "/gpu /images",
-		"decisions --admin " + admin.URL + " --profile /g":                     "/gpu",
-		"explain --admin http://127.0.0.1:1 --profile /":                       "",
-		"scheduler-config --config " + config + " --profile /i":                "/images",
-		"scheduler-config --config /nowhere --profile /i":                      "",
+		"explain web":            "web-1 web-2",
+		"explain -n team t":      "train-1",
+		"explain team/t":         "team/train-1",
+		"explain -n none t":      "",
+		"explain web-1 w":        "",
+		"explain web-1 --node g": "gpu-1",
+		"explain --namespace te": "team test",
+		"gpus ":                  "gpu-1 cpu-1",
+		"gpus gpu-1 c":           "",
+		"explain -o ":            "text json yaml",
+		"simulate -o ":           "text json yaml csv markdown",
+		"setup scheduler --for ": "kubeadm sidecar service nodeport",
+		"check --explain NoE":    "NoEffectInPlugin NoEndpoints NoExtenders",
+		"check --explain li":     "list",
+		"setup scheduler --config " + config + " --profile /i":                 "/images",
+		"setup scheduler --config /nowhere --profile /i":                       "",
 		"simulate --config " + config + " --config " + config + " --profile /": "/gpu /images",
 	} {
 		command, typed := line[:strings.LastIndex(line, " ")], line[strings.LastIndex(line, " ")+1:]
 		args := strings.Fields(command)
-		if cluster := args[0] == "explain" || args[0] == "gpus" || args[0] == "decisions" || args[0] == "waiting"; cluster {
+		if cluster := args[0] == "explain" || args[0] == "gpus"; cluster {
 			args = append(args[:1:1], append([]string{"--kubeconfig", kubeconfig}, args[1:]...)...)
 		}
 		out, err := execute(t, append([]string{"__complete"}, append(args, typed)...)...)
-		directive := ":4\n" // no names of files
-		if strings.Contains(line, "--sizes-from") {
-			directive = ":6\n" // and no space, because a key follows
-		}
-		got, _, _ := strings.Cut(out, directive)
+		got, _, _ := strings.Cut(out, ":4\n") // no names of files
 		if strings.Join(strings.Fields(got), " ") != want || err != nil {
 			t.Errorf("%s: %v\n%swant %q", line, err, out, want)
 		}
@@ -116,9 +91,9 @@ func TestGroups(t *testing.T) {
 func TestPluginOfKubectl(t *testing.T) {
 	own := os.Args
 	defer func() { os.Args = own }()
-	for program, want := range map[string]string{"/bin/outboard": "usage: outboard explain", "/bin/kubectl-outboard": "usage: kubectl outboard explain"} {
+	for program, want := range map[string]string{"/bin/outboard": "usage: outboard gpus", "/bin/kubectl-outboard": "usage: kubectl outboard gpus"} {
 		os.Args = []string{program}
-		if _, out := statusOf(t, "explain"); !strings.Contains(out, want) {
+		if _, out := statusOf(t, "gpus a b"); !strings.Contains(out, want) {
 			t.Errorf("%s: %q is not in %s", program, want, out)
 		}
 	}
@@ -156,11 +131,12 @@ func TestCompletionOfAnUnknownShell(t *testing.T) {
 	}
 }
 
-// kubectl runs kubectl_complete-outboard with the arguments of a command line, the last of which is incomplete.
+// kubectl runs kubectl_complete-outboard with the arguments of a command line, the last of which is
+// incomplete.
 func TestCompletionByKubectl(t *testing.T) {
 	own := os.Args
 	defer func() { os.Args = own }()
-	os.Args = []string{"/bin/kubectl_complete-outboard", "decisions", "--output", ""}
+	os.Args = []string{"/bin/kubectl_complete-outboard", "explain", "--output", ""}
 	var out bytes.Buffer
 	cmd := NewCommand()
 	cmd.SetOut(&out)
@@ -185,8 +161,9 @@ func TestOutputFormats(t *testing.T) {
 			t.Errorf("%s --output: %s", cmd.CommandPath(), f.Usage)
 		}
 	})
-	// These print a file in a format that others define, or serve: any other command prints facts.
-	if want := []string{"outboard", "outboard scheduler-config", "outboard schema", "outboard serve", "outboard ui"}; !slices.Equal(without, want) {
+	// These print a file in a format that others define, or serve: any
+	// other command prints facts.
+	if want := []string{"outboard", "outboard serve", "outboard setup", "outboard setup scheduler", "outboard ui"}; !slices.Equal(without, want) {
 		t.Errorf("the commands without --output are %q, want %q", without, want)
 	}
 	valid := file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n")

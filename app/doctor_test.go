@@ -47,16 +47,16 @@ func TestDoctor(t *testing.T) {
 		want  []string
 		not   string
 	}{
-		{name: "errors", args: []string{wrong}, fails: true, want: []string{wrong + ":8: [ERROR IgnorableBinder] extenders[0].ignorable: ", "    Why: ", "    Fix: ", "    See: outboard doctor --explain IgnorableBinder\n", "errors: 1, warnings: 0, notes: 1 (BatchingDisabled: outboard doctor --explain CODE)\nnot checked: Outboard's configuration (--config names it)\nnot checked: the cluster (--cluster reads it)\n"}},
-		{name: "no errors", args: []string{right}, want: []string{"errors: 0, warnings: 0, notes: 1 (BatchingDisabled: outboard doctor --explain CODE)\n"}, not: right},
-		{name: "every note, as JSON", args: []string{right, "-o", "json"}, want: []string{"\"code\": \"BatchingDisabled\""}},
-		{name: "a version", args: []string{right, "--kubernetes-version", "1.34"}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}},
-		{name: "with Outboard's configuration", args: []string{right, "--config", outboard}, want: []string{"errors: 0"}},
-		{name: "the configuration of a plugin", args: []string{plugin}, want: []string{"not checked: /etc/none.yaml (not on this machine)\nnot checked: what the policies of Outboard's plugin need in profiles[0].plugins (its configuration is not known: --config names it)\n"}, not: "PluginNotEnabled"},
-		{name: "a configuration without serving for a plugin", args: []string{plugin, "--config", file(t, header+"profiles: [{policies: [{type: GPUMemory}]}]\n")}, fails: true,
+		{name: "errors", args: []string{"--scheduler", wrong}, fails: true, want: []string{wrong + ":8: [ERROR IgnorableBinder] extenders[0].ignorable: ", "    Why: ", "    Fix: ", "    See: outboard check --explain IgnorableBinder\n", "errors: 1, warnings: 0, notes: 1 (BatchingDisabled: outboard check --explain CODE)\nnot checked: Outboard's configuration (FILE names it)\nnot checked: the cluster (--cluster reads it)\n"}},
+		{name: "no errors", args: []string{"--scheduler", right}, want: []string{"errors: 0, warnings: 0, notes: 1 (BatchingDisabled: outboard check --explain CODE)\n"}, not: right},
+		{name: "every note, as JSON", args: []string{"--scheduler", right, "-o", "json"}, want: []string{"\"code\": \"BatchingDisabled\""}},
+		{name: "a version", args: []string{"--scheduler", right, "--kubernetes-version", "1.34"}, want: []string{"errors: 0, warnings: 0, notes: 0\n"}},
+		{name: "with Outboard's configuration", args: []string{"--scheduler", right, outboard}, want: []string{"errors: 0"}},
+		{name: "the configuration of a plugin", args: []string{"--scheduler", plugin}, want: []string{"not checked: /etc/none.yaml (not on this machine)\nnot checked: what the policies of Outboard's plugin need in profiles[0].plugins (its configuration is not known: FILE names it)\n"}, not: "PluginNotEnabled"},
+		{name: "a configuration without serving for a plugin", args: []string{"--scheduler", plugin, file(t, header+"profiles: [{policies: [{type: GPUMemory}]}]\n")}, fails: true,
 			want: []string{"[ERROR PluginNotEnabled] profiles[0].plugins.bind: plugins.bind does not list Outboard, and GPUMemory allocates resources\n"}, not: "none.yaml"},
-		{name: "a configuration for a plugin that allocates nothing", args: []string{plugin, "--config", outboard}, not: "PluginNotEnabled"},
-		{name: "manifests", args: []string{"../deploy/scheduler.yaml", "--config", "../deploy/outboard.yaml"}, want: []string{"errors: 0", "not checked: the cluster"}, not: "not checked: Outboard's configuration"},
+		{name: "a configuration for a plugin that allocates nothing", args: []string{"--scheduler", plugin, outboard}, not: "PluginNotEnabled"},
+		{name: "manifests", args: []string{"--scheduler", "../deploy/scheduler.yaml", "../deploy/outboard.yaml"}, want: []string{"errors: 0", "not checked: the cluster"}, not: "not checked: Outboard's configuration"},
 		{name: "a code", args: []string{"--explain", "IgnorableBinder"}, want: []string{"IgnorableBinder\n\nIf an extender that binds is ignorable, "}, not: "SeveralBinders"},
 		{name: "the last code", args: []string{"--explain", "podlevelresources"}, want: []string{"PodLevelResources\n\n"}},
 		{name: "a code with links", args: []string{"--explain", "StrictForAllPods"}, want: []string{"Outboard? (docs/wiring.md)"}, not: "]("},
@@ -65,16 +65,16 @@ func TestDoctor(t *testing.T) {
 		{name: "a part of codes", args: []string{"--explain", "verb"}, fails: true, want: []string{"did you mean NoVerb or VerbNotServed? --explain list prints all codes"}},
 		{name: "no such code", args: []string{"--explain", "Nope"}, fails: true, want: []string{`"Nope": no finding has this code: --explain list prints all codes`}, not: "Syntax"},
 		{name: "all codes", args: []string{"--explain", "list"}, want: []string{"Syntax                    The file is not valid YAML, has a key twice, or holds no configuration.\nIndentation  ", "\nPodLevelResources  "}},
-		{name: "neither file nor code", fails: true, want: []string{"FILE is missing: name kube-scheduler's configuration, or --outboard-namespace"}},
+		{name: "neither file nor code", fails: true, want: []string{"FILE is missing: usage: outboard check [FILE]"}},
 		{name: "a namespace without a cluster", args: []string{"--outboard-namespace", "ns", "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
-		{name: "no file", args: []string{filepath.Join(t.TempDir(), "none")}, fails: true, want: []string{"no such file"}},
-		{name: "no version", args: []string{right, "--kubernetes-version", "x"}, fails: true, want: []string{`version "x": must be such as 1.37`}},
-		{name: "output", args: []string{right, "-o", "xml"}, fails: true, want: []string{"--output"}},
-		{name: "an invalid configuration", args: []string{right, "--config", file(t, header)}, fails: true, want: []string{"the configuration is not valid"}},
-		{name: "no cluster", args: []string{right, "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
+		{name: "no file", args: []string{"--scheduler", filepath.Join(t.TempDir(), "none")}, fails: true, want: []string{"no such file"}},
+		{name: "no version", args: []string{"--scheduler", right, "--kubernetes-version", "x"}, fails: true, want: []string{`version "x": must be such as 1.37`}},
+		{name: "output", args: []string{"--scheduler", right, "-o", "xml"}, fails: true, want: []string{"--output"}},
+		{name: "an invalid configuration", args: []string{"--scheduler", right, file(t, header)}, fails: true, want: []string{"the configuration is not valid"}},
+		{name: "no cluster", args: []string{"--scheduler", right, "--context", "none"}, fails: true, want: []string{"set --kubeconfig"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			out, err := execute(t, append([]string{"doctor"}, tt.args...)...)
+			out, err := execute(t, append([]string{"check"}, tt.args...)...)
 			if (err != nil) != tt.fails {
 				t.Errorf("the error is %v", err)
 			}
@@ -119,15 +119,15 @@ func TestDoctorReadsCluster(t *testing.T) {
 	}{
 		{[]string{"--outboard-namespace", "gone"}, 2, "there is no namespace gone", "no Deployment"},
 		{[]string{"--outboard-namespace", "empty"}, 2, "no Deployment in empty runs kube-scheduler", "no namespace"},
-		{[]string{scheduler, "--outboard-namespace", "gone"}, 2, "there is no namespace gone", "ERROR"},
-		{[]string{scheduler, "--config", allocates}, 1, "[ERROR LedgersNotServed] profiles[0]: ", "no namespace"},
+		{[]string{"--scheduler", scheduler, "--outboard-namespace", "gone"}, 2, "there is no namespace gone", "ERROR"},
+		{[]string{"--scheduler", scheduler, allocates}, 1, "[ERROR LedgersNotServed] profiles[0]: ", "no namespace"},
 	} {
-		out, err := execute(t, append([]string{"doctor", "--kubeconfig", kubeconfig}, tt.args...)...)
+		out, err := execute(t, append([]string{"check", "--kubeconfig", kubeconfig}, tt.args...)...)
 		if err != nil {
 			out += err.Error()
 		}
 		if got := exitStatus(err); got != tt.status || !strings.Contains(out, tt.want) || strings.Contains(out, tt.not) {
-			t.Errorf("doctor %v: exit status %d, want %d, %q and not %q:\n%s", tt.args, got, tt.status, tt.want, tt.not, out)
+			t.Errorf("check %v: exit status %d, want %d, %q and not %q:\n%s", tt.args, got, tt.status, tt.want, tt.not, out)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestDoctorExplainsFindings(t *testing.T) {
 }
 
 func TestDoctorJSON(t *testing.T) {
-	out, err := execute(t, "doctor", "-o", "json", schedulerFile(t, ignorableBinder))
+	out, err := execute(t, "check", "-o", "json", "--scheduler", schedulerFile(t, ignorableBinder))
 	if err == nil {
 		t.Error("no error")
 	}

@@ -18,8 +18,8 @@ import (
 	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
-// readForDoctor reads the objects of the cluster that outboard doctor checks. A list that the user
-// may not read is in Unlisted. It reads the Deployments of the namespace, if it is not "".
+// readForDoctor reads the objects of the cluster that outboard check --cluster checks. A list that
+// the user may not read is in Unlisted. It reads the Deployments of the namespace, if it is not "".
 func readForDoctor(ctx context.Context, connection config.ClientConnection, namespace string) (*doctor.Cluster, error) {
 	api, err := readingClient(connection)
 	if err != nil {

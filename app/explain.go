@@ -7,101 +7,128 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
+	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/replicas"
+	"outboard.dev/outboard/internal/ui"
 )
 
+type explainOptions struct {
+	service    serviceFlags
+	namespaces namespaceFlags
+	output     outputFlag
+	file, node string
+	latest     bool
+	limit      int
+}
+
 func explainCommand() *cobra.Command {
-	var service serviceFlags
-	var namespaces namespaceFlags
-	var output outputFlag
-	var profile, node, file string
-	decisions, nodes := explain.DefaultDecisions, explain.DefaultNodes
+	o := explainOptions{limit: explain.DefaultNodes}
 	cmd := &cobra.Command{
-		Use:   "explain [NAMESPACE/]POD | --file FILE",
-		Short: "Explain why a pod is pending, or on its node",
-		Long: `Show the latest decisions of all replicas about a pod and, while the pod is pending, the
-result of every policy for every node now. If it fits on no node, the smallest changes are
-shown with which it would fit: less of a resource, pods that end, a toleration, and others.
-For a pod on a node, the smallest changes of weights are shown with which another node would
-be better. The command reads from all replicas through the API server, as kubectl
-port-forward does, or from one service with --admin. If a replica does not respond, the
-command says why, and shows what the others know.
+		Use:   "explain [[NAMESPACE/]POD]",
+		Short: "Explain why pods wait, and where they would fit",
+		Long: `Without POD, list the pods of a namespace that wait for a node and that a profile places,
+grouped by owner, those that wait longest first: why the most nodes were rejected, and the node
+that comes closest; or what else keeps a pod waiting. With --latest, list the latest decisions
+instead.
+
+With POD, show the latest decisions about the pod and, while it is pending, the result of every
+policy for every node now. If it fits on no node, the smallest changes are shown with which it
+would fit: less of a resource, pods that end, a toleration, and others. For a pod on a node, the
+smallest changes of weights are shown with which another node would be better.
 
 With --file, the pod need not exist: the command shows where each pod of the manifest would
 fit by itself, and what it would get. The manifest can have several documents and any object
 with a template of pods; the command names the other objects, and says why the API server
-would refuse one. Nothing is created. The exit status is 1 if a pod fits nowhere, or an object
-is refused.
+would refuse one. Nothing is created.
 
-The exit status is 1 if no replica knows the pod: there is none, it has ended, or Outboard
-has no connection to the API server. Decisions about a former pod of that name are shown
-only then. The exit status is also 1 if there is no node --node, and 2 if no replica
-responds.`,
-		Example: `  outboard explain web-1
-  outboard explain web-1 --namespace team --node gpu-1 --output json
-  outboard explain team/web-1 --admin 127.0.0.1:8081
-  outboard explain --file pod.yaml`,
+The command reads from all replicas through the API server, as kubectl port-forward does, or
+from one service with --admin. If a replica does not respond, the command says why, and shows
+what the others know.
+
+The exit status is 1 if no replica knows the pod (there is none, it has ended, or Outboard has
+no connection to the API server), if there is no node --node, or if a pod of --file fits
+nowhere or an object is refused. It is 2 if no replica responds.`,
+		Example: `  outboard explain --all-namespaces
+  outboard explain web-1
+  outboard explain team/web-1 --node gpu-1 --output json
+  outboard explain --file pod.yaml
+  outboard explain --latest --limit 100`,
 		Args: positional("[POD]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := output.check(); err != nil {
+			if err := o.check(args); err != nil {
 				return err
 			}
-			if file != "" {
-				if len(args) > 0 {
-					return errors.New("--file names the pod, so POD must not be given")
-				}
-				return try(cmd, &service, &output, file, url.Values{"profile": {profile}, "nodes": {strconv.Itoa(nodes)}})
+			switch {
+			case o.file != "":
+				return o.try(cmd)
+			case len(args) > 0:
+				return o.pod(cmd, args[0])
+			case o.latest:
+				return o.decisions(cmd)
 			}
-			if len(args) == 0 {
-				return fmt.Errorf("POD is missing: usage: %s", cmd.UseLine())
-			}
-			namespace, pod, err := podOf(args[0], &namespaces, &service.cluster)
-			if err != nil {
-				return err
-			}
-			query := url.Values{
-				"namespace": {namespace}, "pod": {pod}, "profile": {profile}, "node": {node},
-				"decisions": {strconv.Itoa(decisions)}, "nodes": {strconv.Itoa(nodes)},
-			}
-			responses, err := read(cmd, &service, func(ctx context.Context, client *http.Client, admin string) (*explain.Document, error) {
-				return explain.Fetch(ctx, client, admin, query)
-			})
-			if err != nil {
-				return err
-			}
-			doc := responses[0].Value
-			if responses[0].Replica != "" {
-				doc = replicas.Explanation(responses, decisions)
-			}
-			if err := output.write(cmd.OutOrStdout(), inJSON(doc), doc.Text); err != nil {
-				return err
-			}
-			if !doc.Known || doc.Error != "" {
-				return errFindings
-			}
-			return nil
+			return o.waiting(cmd)
 		},
 	}
-	cmd.ValidArgsFunction = completePods(&service.cluster, &namespaces)
-	service.register(cmd)
-	namespaces.register(cmd, &service.cluster)
-	output.register(cmd)
+	cmd.ValidArgsFunction = completePods(&o.service.cluster, &o.namespaces)
+	o.service.register(cmd)
+	o.namespaces.register(cmd, &o.service.cluster)
+	o.output.register(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&file, "file", "f", "", "explain where the pods of this manifest would fit, or of its workloads' templates, although they do not exist; - is standard input")
-	flags.StringVar(&profile, "profile", "", "show only the profile with this path")
-	flags.StringVar(&node, "node", "", "show only this node in the current results")
-	complete(cmd, "profile", completeServedProfiles(&service))
-	complete(cmd, "node", completeNodes(&service.cluster))
-	limitFlag(cmd, &decisions, 0, "limit-decisions", "decisions")
-	limitFlag(cmd, &nodes, 0, "limit-nodes", "nodes")
+	flags.StringVarP(&o.file, "file", "f", "", "explain where the pods of this manifest would fit, or of its workloads' templates, although they do not exist; - is standard input")
+	flags.BoolVar(&o.latest, "latest", false, "list the latest decisions about pods, latest first")
+	flags.StringVar(&o.node, "node", "", "with POD: show only this node in the current results")
+	complete(cmd, "node", completeNodes(&o.service.cluster))
+	flags.Var(number{&o.limit, 1, explain.MaxLimit}, "limit", "maximum number of rows to show: owners, decisions, or nodes of a pod")
 	return cmd
+}
+
+// check returns an error if flags and arguments do not go together.
+func (o *explainOptions) check(args []string) error {
+	switch {
+	case o.file != "" && len(args) > 0:
+		return errors.New("--file names the pod, so POD must not be given")
+	case o.latest && len(args)+len(o.file) > 0:
+		return errors.New("--latest lists decisions about all pods: leave it out with POD, which shows those about one")
+	case o.node != "" && len(args) == 0:
+		return errors.New("--node needs POD")
+	case o.namespaces.all && len(args) > 0:
+		return errors.New("--all-namespaces lists pods: name one as NAMESPACE/POD")
+	}
+	return o.output.check()
+}
+
+// pod explains the pod that is named as POD or NAMESPACE/POD.
+func (o *explainOptions) pod(cmd *cobra.Command, arg string) error {
+	namespace, pod, err := podOf(arg, &o.namespaces, &o.service.cluster)
+	if err != nil {
+		return err
+	}
+	query := url.Values{"namespace": {namespace}, "pod": {pod}, "node": {o.node}, "nodes": {strconv.Itoa(o.limit)}}
+	responses, err := read(cmd, &o.service, func(ctx context.Context, client *http.Client, admin string) (*explain.Document, error) {
+		return explain.Fetch(ctx, client, admin, query)
+	})
+	if err != nil {
+		return err
+	}
+	doc := responses[0].Value
+	if responses[0].Replica != "" {
+		doc = replicas.Explanation(responses, explain.DefaultDecisions)
+	}
+	if err := o.output.write(cmd.OutOrStdout(), inJSON(doc), doc.Text); err != nil {
+		return err
+	}
+	if !doc.Known || doc.Error != "" {
+		return errFindings
+	}
+	return nil
 }
 
 // podOf returns the namespace and the name of the pod that is named as POD or NAMESPACE/POD.
@@ -119,30 +146,95 @@ func podOf(arg string, namespaces *namespaceFlags, cluster *clusterFlags) (names
 	return before, after, nil
 }
 
-// try shows where the pod of a manifest would fit.
-func try(cmd *cobra.Command, from *serviceFlags, output *outputFlag, file string, query url.Values) error {
-	var manifest []byte
-	var err error
-	if file == "-" {
-		manifest, err = io.ReadAll(cmd.InOrStdin())
-	} else {
-		manifest, err = os.ReadFile(file)
-	}
+// try shows where the pods of a manifest would fit.
+func (o *explainOptions) try(cmd *cobra.Command) error {
+	_, manifest, err := readInput(o.file, cmd.InOrStdin())
 	if err != nil {
 		return err
 	}
-	responses, err := read(cmd, from, func(ctx context.Context, client *http.Client, admin string) (*explain.Tried, error) {
+	query := url.Values{"nodes": {strconv.Itoa(o.limit)}}
+	responses, err := read(cmd, &o.service, func(ctx context.Context, client *http.Client, admin string) (*explain.Tried, error) {
 		return explain.Try(ctx, client, admin, manifest, query)
 	})
 	if err != nil {
 		return err
 	}
 	tried := responses[0].Value
-	if err := output.write(cmd.OutOrStdout(), inJSON(tried), tried.Text); err != nil {
+	if err := o.output.write(cmd.OutOrStdout(), inJSON(tried), tried.Text); err != nil {
 		return err
 	}
 	if !tried.Fits() {
 		return errFindings
 	}
 	return nil
+}
+
+// decisions lists the latest decisions.
+func (o *explainOptions) decisions(cmd *cobra.Command) error {
+	namespace, err := o.namespaces.in(&o.service.cluster)
+	if err != nil {
+		return err
+	}
+	query := url.Values{"namespace": {namespace}, "limit": {strconv.Itoa(o.limit)}}
+	responses, err := read(cmd, &o.service, func(ctx context.Context, client *http.Client, admin string) ([]*decision.Record, error) {
+		return explain.FetchDecisions(ctx, client, admin, query)
+	})
+	if err != nil {
+		return err
+	}
+	records := replicas.Decisions(responses, o.limit)
+	if len(records) == 0 {
+		none(cmd.ErrOrStderr(), "No decisions found", namespace)
+	}
+	return o.output.write(cmd.OutOrStdout(), inJSON(records), func(w io.Writer) error { return decision.List(w, records) })
+}
+
+// waiting lists the pods that wait.
+func (o *explainOptions) waiting(cmd *cobra.Command) error {
+	namespace, err := o.namespaces.in(&o.service.cluster)
+	if err != nil {
+		return err
+	}
+	responses, err := read(cmd, &o.service, new(replicas.Waits).Fetch)
+	if err != nil {
+		return err
+	}
+	waiting := replicas.Waiting(responses, ui.Query{Namespace: namespace, Limit: o.limit})
+	if waiting.Shown == 0 {
+		none(cmd.ErrOrStderr(), "No pod waits", namespace)
+	}
+	return o.output.write(cmd.OutOrStdout(), inJSON(waiting), func(w io.Writer) error { return waitingTable(w, &waiting, time.Now()) })
+}
+
+// none says where nothing was found, as kubectl get does.
+func none(w io.Writer, what, namespace string) {
+	if namespace == "" {
+		fmt.Fprintf(w, "%s.\n", what)
+		return
+	}
+	fmt.Fprintf(w, "%s in the namespace %s: --all-namespaces lists those of all namespaces.\n", what, namespace)
+}
+
+// waitingTable writes one line for each owner; nothing if no pod waits.
+func waitingTable(w io.Writer, waiting *ui.Waiting, now time.Time) error {
+	if waiting.Shown == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "OWNER\tPODS\tWAITS\tREASON\tPOD\tWHY")
+	shown := 0
+	for i := range waiting.Rows {
+		r := &waiting.Rows[i]
+		why := decision.Plain(r.Text)
+		if r.Nearest != nil {
+			why = strings.TrimRight(fmt.Sprintf("%s: %d of %d %s", r.Nearest.Node, r.Nearest.Have, r.Nearest.Want, r.Unit), " ")
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", r.Owner, r.Pods, now.Sub(r.Since).Truncate(time.Second), r.Reason, r.Pod, why)
+		shown += r.Pods
+	}
+	if err := table.Flush(); err != nil || shown == waiting.Shown {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%d of %d pods are shown; --limit shows more.\n", shown, waiting.Shown)
+	return err
 }

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/term"
 
 	"outboard.dev/outboard/internal/config"
-	"outboard.dev/outboard/internal/explain"
 	"outboard.dev/outboard/internal/service"
 )
 
@@ -56,12 +55,6 @@ func (n number) Set(text string) error {
 }
 
 func (n number) Type() string { return "int" }
-
-// limitFlag adds a flag for the maximum number of what the command shows. low is the least: 0
-// leaves out a part of what it shows.
-func limitFlag(cmd *cobra.Command, value *int, low int, name, things string) {
-	cmd.Flags().Var(number{value, low, explain.MaxLimit}, name, "maximum number of "+things+" to show")
-}
 
 // wrongFlag words the error about a flag as the commands word theirs, with the usage of the command
 // if there is no such flag.

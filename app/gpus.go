@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/replicas"
 	"outboard.dev/outboard/internal/respond"
 	"outboard.dev/outboard/internal/service"
@@ -28,8 +29,10 @@ type gpusReport struct {
 	Drivers []ui.DriverDevices `json:"drivers"`
 }
 
-func gpusCommand() *cobra.Command {
+func gpusCommand(types config.Types) *cobra.Command {
 	var from serviceFlags
+	var auditing bool
+	var audit auditOptions
 	var output outputFlag
 	cmd := &cobra.Command{
 		Use:   "gpus [NODE]",
@@ -44,18 +47,38 @@ there is no flag for a namespace: the pods are those of all namespaces.
 The command reads from all replicas through the API server, as kubectl port-forward does, or
 from one service with --admin. All replicas read the same allocations, so they differ only for a
 moment, or if one cannot read the API server: then the command shows what most of them
-respond, and names the others. The exit status is 1 if there is no such node, or it has
-neither GPUs nor devices, and 2 if no replica responds.`,
+respond, and names the others.
+
+--audit checks instead that nothing is allocated twice, or leaked. It reads ledgers, pods and
+nodes from the API server, needs no running Outboard, and changes nothing. It reports units of
+which more is allocated than there is, allocations that no pod needs, and bound pods that lack
+the annotations of their allocations. GPUs are counted twice: by the allocations in ledgers,
+and by the annotations of gpushare on bound pods.
+
+The exit status is 1 if there is no such node, if it has neither GPUs nor devices, or if the
+audit has findings other than notes. It is 2 if no replica responds.`,
 		Example: `  outboard gpus
-  outboard gpus gpu-1 -o json`,
+  outboard gpus gpu-1 -o json
+  outboard gpus --audit --config outboard.yaml`,
 		Args: positional("[NODE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := output.check(); err != nil {
 				return err
 			}
-			node := ""
-			if len(args) > 0 {
-				node = args[0]
+			node := strings.Join(args, "")
+			if auditing {
+				if node != "" || from.admin != "" {
+					return errors.New("--audit reads the API server, and all nodes: leave out NODE and --admin")
+				}
+				report, err := audit.run(cmd.Context(), from.cluster.ClientConnection, types)
+				if err != nil {
+					return err
+				}
+				err = output.write(cmd.OutOrStdout(), report.WriteJSON, report.WriteText)
+				if err == nil && !report.OK() {
+					return errFindings
+				}
+				return err
 			}
 			responses, err := read(cmd, &from, func(ctx context.Context, client *http.Client, admin string) (*gpusReport, error) {
 				return fetchGPUs(ctx, client, admin, node)
@@ -77,6 +100,8 @@ neither GPUs nor devices, and 2 if no replica responds.`,
 	cmd.ValidArgsFunction = onlyFirst(completeNodes(&from.cluster))
 	from.register(cmd)
 	output.register(cmd)
+	cmd.Flags().BoolVar(&auditing, "audit", false, "check that nothing is allocated twice, or leaked")
+	audit.register(cmd)
 	return cmd
 }
 

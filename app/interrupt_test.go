@@ -18,9 +18,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Commands that read the cluster end when they are interrupted, even if the API server does not respond.
+// Commands that read the cluster end when they are interrupted, even if the API server does not
+// respond.
 func TestInterruptedWhileTheAPIServerHangs(t *testing.T) {
-	for _, args := range []string{"doctor " + schedulerFile(t, ignorableBinder), "audit"} {
+	for _, args := range []string{"check --scheduler " + schedulerFile(t, ignorableBinder), "gpus --audit"} {
 		name, _, _ := strings.Cut(args, " ")
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +45,8 @@ func TestInterruptedWhileTheAPIServerHangs(t *testing.T) {
 	}
 }
 
-// The first signal ends the context, and the second kills a process that does not end with it. The process is this test, started again.
+// The first signal ends the context, and the second kills a process that does not end with it. The
+// process is this test, started again.
 func TestSecondInterruptKills(t *testing.T) {
 	const variable = "OUTBOARD_TEST_INTERRUPTED"
 	if os.Getenv(variable) != "" {

@@ -96,7 +96,7 @@ func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.unserved.Count(r.URL.Path)
 		// kube-scheduler drops the text of the response.
 		s.unknown.Log(s.options.Logger, slog.LevelWarn, "", "nothing is served at the path of a call", "path", r.URL.Path, "remote", r.RemoteAddr,
-			"hint", "outboard doctor checks urlPrefix and the verbs in kube-scheduler's configuration")
+			"hint", "outboard check --cluster checks urlPrefix and the verbs in kube-scheduler's configuration")
 	}
 	http.Error(w, fmt.Sprintf("nothing is served at %q; the verbs are at: %s", r.URL.Path, strings.Join(p.urls(), ", ")), http.StatusNotFound)
 }

@@ -3,37 +3,25 @@ package app
 import (
 	_ "embed"
 	"encoding/json"
+	"io"
 	"reflect"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"outboard.dev/outboard/internal/config"
 )
 
-func schemaCommand(types config.Types) *cobra.Command {
-	return &cobra.Command{
-		Use:   "schema",
-		Short: "Print the JSON Schema of configuration files",
-		Long: `Print the JSON Schema (draft 7) of configuration files, with which editors complete and
-check them. It has all policies and signals of this program. A file that serve accepts is
-valid by the schema. The schema does not express everything: to find all errors, use
-check.`,
-		Example: `  outboard schema > outboard.schema.json`,
-		Args:    positional(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var texts map[string]string
-			if err := json.Unmarshal(descriptions, &texts); err != nil {
-				return err
-			}
-			return writeJSON(cmd.OutOrStdout(), config.Schema(types, func(structure reflect.Type, field string) string {
-				if text, ok := texts[descriptionKey(structure, field)]; ok {
-					return text
-				}
-				return swaggerDoc(structure, field)
-			}))
-		},
+// writeSchema writes the JSON Schema of configuration files.
+func writeSchema(w io.Writer, types config.Types) error {
+	var texts map[string]string
+	if err := json.Unmarshal(descriptions, &texts); err != nil {
+		return err
 	}
+	return writeJSON(w, config.Schema(types, func(structure reflect.Type, field string) string {
+		if text, ok := texts[descriptionKey(structure, field)]; ok {
+			return text
+		}
+		return swaggerDoc(structure, field)
+	}))
 }
 
 // descriptions are the comments of the types of configurations that come with Outboard, by

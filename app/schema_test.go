@@ -130,7 +130,7 @@ func (documented) SwaggerDoc() map[string]string {
 // and those of custom policies that have descriptions.
 func TestSchemaHasDescriptions(t *testing.T) {
 	own := policy.TypeOf("Own", func() documented { return documented{} }, func(documented) (policy.Policy, error) { return nil, nil })
-	out, err := executeWith(t, []Option{WithPolicies(own, podlimit.Type())}, "schema")
+	out, err := executeWith(t, []Option{WithPolicies(own, podlimit.Type())}, "check", "--schema")
 	if err != nil {
 		t.Fatal(err)
 	}

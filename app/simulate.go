@@ -110,7 +110,7 @@ The same input and seed give the same result.`,
 	flags.DurationVar(&o.minLifetime, "min-lifetime", time.Minute, "with --mean-requested: minimum lifetime of a pod; shorter ones are raised to it")
 	flags.DurationVar(&o.maxLifetime, "max-lifetime", 6*time.Hour, "with --mean-requested: maximum lifetime of a pod; longer ones are cut to it, and pods without a known lifetime get it")
 	flags.IntVar(&o.percentage, "percentage-of-nodes-to-score", 0, "kube-scheduler's percentageOfNodesToScore; 0 is its adaptive default")
-	flags.Int64Var(&o.extenderWeight, "extender-weight", 0, "the weight of each extender in kube-scheduler's configuration; 0: as scheduler-config writes it, the sum of the weights of its policies")
+	flags.Int64Var(&o.extenderWeight, "extender-weight", 0, "the weight of each extender in kube-scheduler's configuration; 0: as setup scheduler writes it, the sum of the weights of its policies")
 	flags.BoolVar(&o.mostAllocated, "most-allocated", false, "kube-scheduler's NodeResourcesFit prefers full nodes (MostAllocated)")
 	flags.BoolVar(&o.tiesByName, "break-ties-by-name", false, "a tie goes to the first node by name, instead of a random one")
 	flags.StringVar(&o.countFitting, "count-fitting", "", "the manifest of one pod: count how many more pods like it fit")

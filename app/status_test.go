@@ -24,8 +24,8 @@ func statusOf(t *testing.T, line string) (status int, output string) {
 	return Run(cmd), out.String()
 }
 
-// Every command ends with 0 if all is good, 1 if it has findings, and 2 if it could not do its work. A command without an entry here
-// fails the test.
+// Every command ends with 0 if all is good, 1 if it has findings, and 2 if it could not do its
+// work. A command without an entry here fails the test.
 func TestExitStatusOfEveryCommand(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -78,23 +78,32 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 	type lines struct{ good, findings, failed []string }
 	statuses := map[string]lines{
 		"outboard": {good: []string{"--help"}, failed: []string{"nonsense", "--version"}},
-		"outboard audit": {
-			good: []string{"--recheck=0 --kubeconfig " + clean}, findings: []string{"--recheck=0 --kubeconfig " + leak},
-			failed: []string{"--kubeconfig /nowhere", "--grace=-1s"},
+		"outboard check": {
+			good: []string{good, "--scheduler " + wired, "--explain list", "--schema"}, findings: []string{bad, "--scheduler " + bad},
+			failed: []string{"", "/nowhere.yaml", dir, good + " -o xml", "--scheduler /nowhere.yaml", bad + " --scheduler " + wired, "--scheduler " + wired + " --kubeconfig /nowhere", "--against " + good, good + " --against " + good + " --scheduler " + wired},
 		},
-		"outboard certs":     {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --lifetime 200000h"}},
-		"outboard check":     {good: []string{good}, findings: []string{bad}, failed: []string{"", "/nowhere.yaml", dir, good + " -o xml"}},
-		"outboard doctor":    {good: []string{wired}, findings: []string{bad}, failed: []string{"/nowhere.yaml", wired + " --config " + bad, wired + " --kubeconfig /nowhere"}},
-		"outboard decisions": {good: []string{"--admin " + admin.URL, "-A -o yaml --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL, "", "--kubeconfig /nowhere", "-o xml"}},
-		"outboard explain":   {good: []string{"known --admin " + admin.URL}, findings: []string{"unknown --admin " + admin.URL, "gone --admin " + admin.URL, "known --node typo --admin " + admin.URL, "--file " + good + " --admin " + admin.URL}, failed: []string{"", "known --file " + good, "--file /nowhere --admin " + admin.URL, "known --admin " + nowhere, "known --admin " + noPaths.URL}},
-		"outboard gpus":      {good: []string{"--admin " + admin.URL}, findings: []string{"typo --admin " + admin.URL, "typo -o json --admin " + admin.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
-		"outboard waiting":   {good: []string{"-A --admin " + waiting.URL, "web -n ns --admin " + waiting.URL, "--owner ns/Pod/web-1 --admin " + waiting.URL, "-A --admin " + admin.URL, "-A zebra --admin " + waiting.URL, "-n other --admin " + waiting.URL, "-n other --owner ns/Pod/web-1 --admin " + waiting.URL}, failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL}},
-		"outboard ui":        {failed: []string{"--kubeconfig /nowhere", "more", "--port -1 --admin " + admin.URL}},
-		"outboard scheduler-config": {
+		"outboard explain": {
+			good: []string{
+				"known --admin " + admin.URL, "--latest --admin " + admin.URL, "--latest -A -o yaml --admin " + admin.URL,
+				"-A --admin " + waiting.URL, "-n ns --admin " + waiting.URL, "-A --admin " + admin.URL, "-n other --admin " + waiting.URL,
+			},
+			findings: []string{"unknown --admin " + admin.URL, "gone --admin " + admin.URL, "known --node typo --admin " + admin.URL, "--file " + good + " --admin " + admin.URL},
+			failed: []string{
+				"", "known --file " + good, "--file /nowhere --admin " + admin.URL, "known --admin " + nowhere, "known --admin " + noPaths.URL, "--admin " + nowhere, "--admin " + noPaths.URL,
+				"--latest --admin " + noPaths.URL, "--latest --kubeconfig /nowhere", "--latest -o xml",
+			},
+		},
+		"outboard gpus": {
+			good: []string{"--admin " + admin.URL, "--audit --recheck=0 --kubeconfig " + clean}, findings: []string{"typo --admin " + admin.URL, "typo -o json --admin " + admin.URL, "--audit --recheck=0 --kubeconfig " + leak},
+			failed: []string{"--admin " + nowhere, "--admin " + noPaths.URL, "--audit --kubeconfig /nowhere", "--audit --recheck=-1s"},
+		},
+		"outboard ui":          {failed: []string{"--kubeconfig /nowhere", "more", "--port -1 --admin " + admin.URL}},
+		"outboard setup":       {good: []string{"--help"}, failed: []string{"", "nonsense"}},
+		"outboard setup certs": {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --lifetime 200000h"}},
+		"outboard setup scheduler": {
 			good:   []string{"--config " + good, "--from " + old},
 			failed: []string{"", "--config " + bad, "--config /nowhere.yaml", "--from " + good, "--config " + good + " --for moon"},
 		},
-		"outboard schema":                {good: []string{""}},
 		"outboard serve":                 {good: []string{"--print-config --config " + good}, failed: []string{"", "--config " + bad, "--config /nowhere.yaml"}},
 		"outboard simulate":              {good: []string{"--nodes " + nodes}, failed: []string{"", "--nodes /nowhere.yaml", "--nodes " + nodes + " --config " + bad}},
 		"outboard version":               {good: []string{""}},
@@ -134,25 +143,22 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 	}
 }
 
-// A number that a flag cannot have is an error before the command reads anything, and an unknown flag shows the usage.
+// A number that a flag cannot have is an error before the command reads anything, and an unknown
+// flag shows the usage.
 func TestWrongFlags(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere")
 	for line, want := range map[string]string{
-		"decisions --limit -1":                `outboard: --limit="-1": must be a number between 1 and 10000`,
-		"waiting --limit=-1":                  `outboard: --limit="-1": must be a number between 1 and 10000`,
-		"waiting --limit many":                `outboard: --limit="many": must be a number between 1 and 10000`,
-		"explain web-1 --limit-nodes -1":      `outboard: --limit-nodes="-1": must be a number between 0 and 10000`,
-		"explain x --limit-decisions 9999999": `outboard: --limit-decisions="9999999": must be a number between 0 and 10000`,
-		"simulate --seeds many":               `outboard: --seeds="many": must be a number`,
-		"doctor --cluster=perhaps":            `outboard: --cluster="perhaps": must be true or false`,
-		"ui here":                             `outboard: outboard ui takes no argument "here": usage: outboard ui [flags]`,
-		"waiting --owner web-1":               `outboard: --owner="web-1": must be NAMESPACE/KIND/NAME`,
-		"check - --against -":                 "outboard: FILE and --against cannot both be standard input",
-		"ui --port -1":                        `outboard: --port="-1": must be a number between 0 and 65535`,
-		"check":                               "outboard: name one FILE, also as --config FILE: usage: outboard check [FILE] [flags]",
-		"check a.yaml --config b.yaml":        "outboard: name one FILE, also as --config FILE: usage: outboard check [FILE] [flags]",
-		"check --configs outboard.yaml":       "outboard: unknown flag: --configs: usage: outboard check [FILE] [flags]",
-		"gpus -A":                             "outboard: unknown shorthand flag: 'A' in -A: usage: outboard gpus [NODE] [flags]",
+		"explain --latest --limit -1":   `outboard: --limit="-1": must be a number between 1 and 10000`,
+		"explain --limit many":          `outboard: --limit="many": must be a number between 1 and 10000`,
+		"explain x --limit 9999999":     `outboard: --limit="9999999": must be a number between 1 and 10000`,
+		"simulate --seeds many":         `outboard: --seeds="many": must be a number`,
+		"check --cluster=perhaps":       `outboard: --cluster="perhaps": must be true or false`,
+		"ui here":                       `outboard: outboard ui takes no argument "here": usage: outboard ui [flags]`,
+		"check - --against -":           "outboard: only one of FILE, --against and --scheduler can be standard input",
+		"ui --port -1":                  `outboard: --port="-1": must be a number between 0 and 65535`,
+		"check":                         "outboard: FILE is missing: usage: outboard check [FILE] [flags]",
+		"check --configs outboard.yaml": "outboard: unknown flag: --configs: usage: outboard check [FILE] [flags]",
+		"gpus -A":                       "outboard: unknown shorthand flag: 'A' in -A: usage: outboard gpus [NODE] [flags]",
 	} {
 		if status, output := statusOf(t, line); status != statusFailed || output != want+"\n" {
 			t.Errorf("outboard %s: exit status %d, want 2:\n%swant %q", line, status, output, want)

@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +26,7 @@ import (
 
 func uiCommand() *cobra.Command {
 	var from serviceFlags
-	port, open := 0, false
+	port := 0
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Serve a page that shows waiting pods, GPUs, allocations, and the health of all replicas",
@@ -38,19 +36,19 @@ be placed, how old signals are, and whether all replicas are well. The page chan
 
 The command reads from all replicas through the API server, as kubectl port-forward does, or
 from one service with --admin. The service has the same page at its admin address.`,
-		Example: `  outboard ui --open`,
-		Args:    positional(),
+		Example: `  outboard ui
+  outboard ui --admin 127.0.0.1:8081`,
+		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := pageData(cmd, &from)
 			if err != nil {
 				return err
 			}
-			return serveUI(cmd, data, port, open)
+			return serveUI(cmd, data, port)
 		},
 	}
 	from.register(cmd)
 	cmd.Flags().Var(number{&port, 0, 65535}, "port", "the port of the page (default 8082 or, if that is in use, any free port)")
-	cmd.Flags().BoolVar(&open, "open", false, "open the page in a browser")
 	return cmd
 }
 
@@ -59,7 +57,7 @@ from one service with --admin. The service has the same page at its admin addres
 const usualPort = 8082
 
 // serveUI serves the page and its data until the command is interrupted.
-func serveUI(cmd *cobra.Command, data http.Handler, port int, open bool) error {
+func serveUI(cmd *cobra.Command, data http.Handler, port int) error {
 	listen := func(port int) (net.Listener, error) {
 		return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	}
@@ -72,11 +70,6 @@ func serveUI(cmd *cobra.Command, data http.Handler, port int, open bool) error {
 	}
 	address := "http://" + listener.Addr().String() + ui.Path
 	fmt.Fprintf(cmd.OutOrStdout(), "The page is at %s until Ctrl-C.\n", address)
-	if open {
-		if err := openBrowser(address); err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: cannot open a browser: %v\n", cmd.Root().Name(), err)
-		}
-	}
 	srv := &http.Server{Handler: pageHandler(data), ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(cmd.Context(), func() { srv.Close() })
 	defer stop()
@@ -103,15 +96,6 @@ func pageHandler(data http.Handler) http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	})
-}
-
-// openBrowser opens the address with the program that the system has for it.
-func openBrowser(address string) error {
-	program := map[string][]string{"darwin": {"open"}, "windows": {"rundll32", "url.dll,FileProtocolHandler"}}[runtime.GOOS]
-	if program == nil {
-		program = []string{"xdg-open"}
-	}
-	return exec.Command(program[0], append(program[1:], address)...).Start()
 }
 
 // pageData returns the handler of what the page reads: from one admin address, or merged from all

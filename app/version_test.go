@@ -19,7 +19,7 @@ func TestVersionAsJSON(t *testing.T) {
 func TestKubeconfigThatDoesNotExist(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "config")
 	t.Setenv("KUBECONFIG", missing)
-	for _, args := range [][]string{{"audit"}, {"waiting"}, {"audit", "--kubeconfig", missing}} {
+	for _, args := range [][]string{{"gpus", "--audit"}, {"explain"}, {"gpus", "--audit", "--kubeconfig", missing}} {
 		if _, err := execute(t, args...); err == nil || !strings.Contains(err.Error(), "no API server is configured: stat "+missing+": no such file or directory") {
 			t.Errorf("%v: %v", args, err)
 		}

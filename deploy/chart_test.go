@@ -42,7 +42,8 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-// Each preset is valid, and the configuration of kube-scheduler beside it is what outboard scheduler-config prints.
+// Each preset is valid, and the configuration of kube-scheduler beside it is what outboard setup
+// scheduler prints.
 func TestPresets(t *testing.T) {
 	paths, err := filepath.Glob("chart/presets/*.yaml")
 	if err != nil {
@@ -102,7 +103,8 @@ func TestValuesAreDocumented(t *testing.T) {
 	if err := errors.Join(yaml.Unmarshal(read(t, "chart/values.yaml"), &values), json.Unmarshal(read(t, "chart/values.schema.json"), &schema)); err != nil {
 		t.Fatal(err)
 	}
-	// A group of values has a field for each of them in the schema; what is in a value itself is up to Kubernetes.
+	// A group of values has a field for each of them in the schema; what is in a value itself is up
+	// to Kubernetes.
 	var names func(schema, values map[string]any, prefix string) []string
 	names = func(schema, values map[string]any, prefix string) (all []string) {
 		for name, s := range schema {
@@ -143,7 +145,8 @@ func TestValuesAreDocumented(t *testing.T) {
 	}
 }
 
-// The chart knows which policies make allocations, and which read ConfigMaps or devices: it grants the permissions for these.
+// The chart knows which policies make allocations, and which read ConfigMaps or devices: it grants
+// the permissions for these.
 func TestChartKnowsWhatPoliciesNeed(t *testing.T) {
 	helpers := string(read(t, "chart/templates/_helpers.tpl"))
 	list := regexp.MustCompile(`\$withoutAllocations := list (.*) }}`).FindStringSubmatch(helpers)

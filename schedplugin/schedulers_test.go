@@ -13,8 +13,8 @@ import (
 	"outboard.dev/outboard/internal/ui"
 )
 
-// The pods that the plugin places are those of its kube-scheduler's profiles, whatever schedulerNames says: explain, the page and the metrics
-// have these, and no others.
+// The pods that the plugin places are those of its kube-scheduler's profiles, whatever
+// schedulerNames says: explain, the page and the metrics have these, and no others.
 func TestPodsOfTheProfilesAreShown(t *testing.T) {
 	of := func(name, scheduler string) *corev1.Pod {
 		pod := podNamed(name, web)
@@ -45,7 +45,7 @@ func TestPodsOfTheProfilesAreShown(t *testing.T) {
 			return n == 1 && err == nil
 		})
 		if err := testutil.GatherAndCompare(s.registry, strings.NewReader(`
-# HELP outboard_waiting_pods Pods that wait for a node, as outboard waiting shows them, by reason: POLICY.REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.
+# HELP outboard_waiting_pods Pods that wait for a node, as outboard explain shows them, by reason: POLICY.REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.
 # TYPE outboard_waiting_pods gauge
 outboard_waiting_pods{reason="not_tried"} 1
 `), "outboard_waiting_pods"); err != nil {

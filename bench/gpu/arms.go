@@ -20,7 +20,8 @@ type arm struct {
 	shortlist int
 	// prioritize makes kube-scheduler ask for scores, which decide.
 	prioritize bool
-	// claims is the policy for pods with ResourceClaims, and alone kube-scheduler without Outboard; the other fields are ignored then.
+	// claims is the policy for pods with ResourceClaims, and alone kube-scheduler without Outboard;
+	// the other fields are ignored then.
 	claims, alone bool
 }
 
@@ -81,7 +82,8 @@ func claimsConfig() resourceclaims.Config {
 	return c
 }
 
-// scheduler is the configuration of kube-scheduler: its defaults, and the extender. For claims, users get the extender from outboard scheduler-config.
+// scheduler is the configuration of kube-scheduler: its defaults, and the extender. For claims,
+// users get the extender from outboard setup scheduler.
 func (a *arm) scheduler() string {
 	if a.alone || a.claims {
 		return fmt.Sprintf(`

@@ -76,10 +76,10 @@ func failures(log string) map[string]int {
 	return counted
 }
 
-// audit runs `outboard audit`, and returns what it says if something is wrong. Nothing is
+// audit runs `outboard gpus --audit`, and returns what it says if something is wrong. Nothing is
 // under way, so nothing may be held for a pod that is not bound.
 func (p *play) audit(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, p.Binary(), "audit", "--kubeconfig", p.Kubeconfig(), "--recheck=0", "--grace=0s")
+	cmd := exec.CommandContext(ctx, p.Binary(), "gpus", "--audit", "--kubeconfig", p.Kubeconfig(), "--recheck=0")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -119,7 +119,8 @@ func (p *play) setUp(ctx context.Context, o *options, a *arm) error {
 	return err
 }
 
-// startOutboard starts Outboard for the arm, and returns the configuration of kube-scheduler with it.
+// startOutboard starts Outboard for the arm, and returns the configuration of kube-scheduler with
+// it.
 func (p *play) startOutboard(ctx context.Context, a *arm) (string, error) {
 	scheduler := a.scheduler()
 	if a.alone {
@@ -133,10 +134,11 @@ func (p *play) startOutboard(ctx context.Context, a *arm) (string, error) {
 		return "", err
 	}
 	if a.claims {
-		// The entry is the one that users get, except that kube-scheduler waits as long as with the other arms: this machine may be busy.
-		entry, err := exec.CommandContext(ctx, p.Binary(), "scheduler-config", "--config", p.outboard.ConfigFile).Output()
+		// The entry is the one that users get, except that kube-scheduler waits as long as with the
+		// other arms: this machine may be busy.
+		entry, err := exec.CommandContext(ctx, p.Binary(), "setup", "scheduler", "--config", p.outboard.ConfigFile).Output()
 		if err != nil {
-			return "", fmt.Errorf("scheduler-config: %w", err)
+			return "", fmt.Errorf("setup scheduler: %w", err)
 		}
 		_, extenders, _ := strings.Cut(string(entry), "\nextenders:")
 		scheduler += "extenders:" + strings.Replace(extenders, "httpTimeout: 1s", "httpTimeout: 10s", 1)

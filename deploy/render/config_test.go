@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// own renders the chart with a configuration of the user, for the cluster's own kube-scheduler, and returns the file in the ConfigMap.
+// own renders the chart with a configuration of the user, for the cluster's own kube-scheduler, and
+// returns the file in the ConfigMap.
 func own(t *testing.T, config string) (map[string]any, error) {
 	t.Helper()
 	values := map[string]any{"config": config, "scheduler": map[string]any{"enabled": false}}
@@ -71,8 +72,8 @@ var chartSets = map[string]any{
 	"tls":     map[string]any{"certFile": "/etc/outboard/tls/tls.crt", "keyFile": "/etc/outboard/tls/tls.key", "clientCAFile": "/etc/outboard/tls/ca.crt"},
 }
 
-// The file that outboard check accepts is the value config, without changes: the chart replaces what depends on its objects, and
-// keeps everything else.
+// The file that outboard check accepts is the value config, without changes: the chart replaces
+// what depends on its objects, and keeps everything else.
 func TestConfigIsACompleteFile(t *testing.T) {
 	for name, text := range examples(t) {
 		got, err := own(t, text)
@@ -181,7 +182,7 @@ extenders:
 	if got := all["Role outboard-scheduler-lease"].Rules[1].ResourceNames; !slices.Equal(got, []string{"my-scheduler"}) {
 		t.Errorf("the Role for the Lease is for %s", got)
 	}
-	if _, err := render("../chart", map[string]any{"config": config}, "elsewhere", "v1.37.0"); err == nil || !strings.Contains(err.Error(), "outboard scheduler-config --for service") {
+	if _, err := render("../chart", map[string]any{"config": config}, "elsewhere", "v1.37.0"); err == nil || !strings.Contains(err.Error(), "outboard setup scheduler --for service") {
 		t.Errorf("without scheduler.config: %v", err)
 	}
 	for from, to := range map[string]string{
@@ -196,7 +197,7 @@ extenders:
 		"elsewhere, resourceName: my-scheduler": "elsewhere",
 		"resourceNamespace: elsewhere":          "resourceNamespace: kube-system",
 	} {
-		if _, err := render("../chart", values(from, to), "elsewhere", "v1.37.0"); err == nil || !strings.Contains(err.Error(), "print it with outboard scheduler-config --for service --outboard-namespace elsewhere") {
+		if _, err := render("../chart", values(from, to), "elsewhere", "v1.37.0"); err == nil || !strings.Contains(err.Error(), "print it with outboard setup scheduler --for service --outboard-namespace elsewhere") {
 			t.Errorf("with %q instead of %q: %v", to, from, err)
 		}
 	}

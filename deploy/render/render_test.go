@@ -139,7 +139,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// Outboard may do what its configuration needs, and nothing else: with a preset, and with a configuration of a user.
+// Outboard may do what its configuration needs, and nothing else: with a preset, and with a
+// configuration of a user.
 func TestPermissions(t *testing.T) {
 	const (
 		reads       = "list nodes, watch nodes, get pods, list pods, watch pods, list poddisruptionbudgets, watch poddisruptionbudgets"
@@ -282,7 +283,8 @@ func TestChangesThatStartNewPods(t *testing.T) {
 		{own, strings.Replace(own, "kind:", "parallelism: 4\nkind:", 1), false, true},
 		{"", "replicas=3", false, false},
 	}
-	// What Outboard watches in addition, and would go on watching without the permission if it did not start again.
+	// What Outboard watches in addition, and would go on watching without the permission if it did
+	// not start again.
 	needs := map[string]string{"placement": "", "gpu-sharing": "allocations and ConfigMaps", "licenses": "allocations", "utilization": ""}
 	for from := range needs {
 		for to := range needs {
@@ -298,7 +300,8 @@ func TestChangesThatStartNewPods(t *testing.T) {
 	}
 }
 
-// Only with the second kube-scheduler does a preset bind pods of that one alone: the cluster's own has another name.
+// Only with the second kube-scheduler does a preset bind pods of that one alone: the cluster's own
+// has another name.
 func TestPresetsNameTheSchedulerThatTheChartInstalls(t *testing.T) {
 	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
 		for enabled, want := range map[string][]string{"true": {"outboard-scheduler"}, "false": nil} {
@@ -322,7 +325,8 @@ func TestPresetsNameTheSchedulerThatTheChartInstalls(t *testing.T) {
 	}
 }
 
-// No preset serves what the kube-scheduler of another preset calls: until both have the new configuration, pods stay pending.
+// No preset serves what the kube-scheduler of another preset calls: until both have the new
+// configuration, pods stay pending.
 func TestPresetsHaveDifferentPaths(t *testing.T) {
 	path := map[string]string{}
 	for _, preset := range []string{"placement", "gpu-sharing", "licenses", "utilization"} {
@@ -385,8 +389,8 @@ func TestNotes(t *testing.T) {
 		want   []string
 		absent string
 	}{
-		{set: "", want: []string{"outboard certs --dir tls --outboard-namespace elsewhere --secrets | kubectl apply -f -", "outboard doctor --outboard-namespace elsewhere\n", "v1.33.5.", "No registry has the image outboard:dev:"}},
-		{set: "scheduler.enabled=false", want: []string{"outboard doctor scheduler.yaml --outboard-namespace elsewhere\n"}},
+		{set: "", want: []string{"outboard setup certs --dir tls --outboard-namespace elsewhere --secrets | kubectl apply -f -", "outboard check --outboard-namespace elsewhere\n", "v1.33.5.", "No registry has the image outboard:dev:"}},
+		{set: "scheduler.enabled=false", want: []string{"outboard check --scheduler scheduler.yaml --outboard-namespace elsewhere\n"}},
 		{set: "image.repository=registry.example/outboard", absent: "No registry"},
 	} {
 		files, err := render("../chart", parse(t, tt.set), "elsewhere", "v1.33.5-eks-1")
@@ -413,7 +417,8 @@ func TestServiceAccountAnnotations(t *testing.T) {
 	}
 }
 
-// kubectl apply -k creates the objects that the chart creates with the same values, and so deletes the same.
+// kubectl apply -k creates the objects that the chart creates with the same values, and so deletes
+// the same.
 func TestKustomization(t *testing.T) {
 	var k struct{ Resources []string }
 	read := func(file string, into any) []string {

@@ -17,11 +17,11 @@ func commands(string) (string, error) {
 	root := app.NewCommand()
 	_, text, _ := strings.Cut(root.Long, "\n\n")
 	prose(d, text)
-	d.paragraph("Every command that prints facts has `--output`. `scheduler-config` and `schema` print one file each, whose format others define, and `serve` and `ui` serve.")
+	d.paragraph("Every command that prints facts has `--output`. `setup scheduler` prints files for kube-scheduler; `serve` and `ui` serve.")
 	var rows [][]string
 	for _, group := range append(root.Groups(), &cobra.Group{ID: ""}) {
 		each(root, func(cmd *cobra.Command) {
-			if cmd.GroupID == group.ID {
+			if groupOf(cmd) == group.ID {
 				rows = append(rows, []string{group.ID, "[`" + cmd.CommandPath() + "`](#" + anchor(cmd.CommandPath()) + ")", plain(cmd.Short)})
 			}
 		})
@@ -34,11 +34,19 @@ func commands(string) (string, error) {
 // each visits the commands below cmd that users can run, in order of name.
 func each(cmd *cobra.Command, visit func(*cobra.Command)) {
 	for _, sub := range cmd.Commands() {
-		if sub.Runnable() && sub.IsAvailableCommand() {
+		if sub.Runnable() && sub.IsAvailableCommand() && !sub.HasSubCommands() {
 			visit(sub)
 		}
 		each(sub, visit)
 	}
+}
+
+// groupOf returns the group of the command, or of the one above it.
+func groupOf(cmd *cobra.Command) string {
+	if cmd.GroupID == "" && cmd.HasParent() {
+		return groupOf(cmd.Parent())
+	}
+	return cmd.GroupID
 }
 
 func command(d *document, cmd *cobra.Command) {

@@ -37,7 +37,7 @@ type schema struct {
 func readSchema() (*schema, error) {
 	var out bytes.Buffer
 	cmd := app.NewCommand()
-	cmd.SetArgs([]string{"schema"})
+	cmd.SetArgs([]string{"check", "--schema"})
 	cmd.SetOut(&out)
 	if err := cmd.Execute(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func configuration(string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d := newDocument("Configuration", "the comments, types and defaults of configurations, by outboard schema")
+	d := newDocument("Configuration", "the comments, types and defaults of configurations, by outboard check --schema")
 	atOnce := slices.DeleteFunc(slices.Sorted(maps.Keys(root.Properties)), func(name string) bool {
 		return slices.Contains(config.ReadAtStart(), name)
 	})

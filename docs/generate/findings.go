@@ -16,10 +16,10 @@ var (
 	sentenceEnd = regexp.MustCompile(`\.(\s+([^a-z]|kube)|$)`)
 )
 
-// findings returns the page about the findings of outboard doctor: the first sentence about each.
+// findings returns the page about the findings of outboard check: the first sentence about each.
 func findings(string) (string, error) {
-	d := newDocument("Findings of outboard doctor", codesPath)
-	d.paragraph("[`outboard doctor`](../doctor.md) reports each finding with its code. `outboard doctor --explain CODE` says more about it, as the link of the code does.")
+	d := newDocument("Findings of outboard check", codesPath)
+	d.paragraph("[`outboard check`](../doctor.md) reports each finding with its code. `outboard check --explain CODE` says more about it, as the link of the code does.")
 	toPage := strings.NewReplacer("](../../../docs/", "](../", "](../../../", "](../../", "](#", "](../../"+codesPath+"#")
 	var rows [][]string
 	for _, m := range codeHeading.FindAllStringSubmatchIndex(doctor.Codes, -1) {

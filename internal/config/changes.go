@@ -160,7 +160,7 @@ func paths(c *Config) (paths []string) {
 }
 
 // restarted is how kube-scheduler reads a configuration for the new file.
-const restarted = "is restarted with what outboard scheduler-config --config FILE prints"
+const restarted = "is restarted with what outboard setup scheduler --config FILE prints"
 
 // risks returns the risks of changes of profiles. A risk that an operator can look into or end
 // names the command.

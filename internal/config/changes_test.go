@@ -15,7 +15,8 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// The pods with allocations are counted for which no policy is responsible after a change, and no others.
+// The pods with allocations are counted for which no policy is responsible after a change, and no
+// others.
 func TestRisksCountPodsWithAllocations(t *testing.T) {
 	const gpus = "- path: /gpu\n  managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  policies: [{type: GPUMemory}]\n"
 	const fpgas = "- path: /fpga\n  policies: [{type: Devices, config: {resource: example.com/fpga}}]\n"
@@ -93,10 +94,11 @@ func TestRisksCountPodsWithAllocations(t *testing.T) {
 	}
 }
 
-// A removed URL has one risk, which says what kube-scheduler does with the pods until it is restarted.
+// A removed URL has one risk, which says what kube-scheduler does with the pods until it is
+// restarted.
 func TestRiskOfARemovedURL(t *testing.T) {
 	const other = "- path: /other\n  policies: [{type: PodLimit, config: {max: 1, selector: {}}}]\n"
-	const restart = " any more: calls of kube-scheduler fail with status 404 until it is restarted with what outboard scheduler-config --config FILE prints. Until then, "
+	const restart = " any more: calls of kube-scheduler fail with status 404 until it is restarted with what outboard setup scheduler --config FILE prints. Until then, "
 	const pending = " stay pending, or are placed without the profile if its extender has ignorable: true or only prioritizeVerb"
 	for _, tt := range []struct{ name, old, new, want string }{
 		{"with allocations", "- path: /gpu\n  policies: [{type: GPUMemory}]\n", "", "profile /gpu: nothing serves /gpu/filter, /gpu/prioritize, /gpu/preempt, /gpu/bind" + restart + "pods that request aliyun.com/gpu-mem or aliyun.com/gpu-count" + pending},
@@ -126,7 +128,8 @@ func TestRiskOfARemovedURL(t *testing.T) {
 	}
 }
 
-// The risk names the schedulers that schedulerNames excludes, as the finding SchedulerNotAccepted of doctor does.
+// The risk names the schedulers that schedulerNames excludes, as the finding SchedulerNotAccepted
+// of doctor does.
 func TestRiskNamesExcludedSchedulers(t *testing.T) {
 	const consequence, listed = " fail, and these pods stay pending (kubectl get pods --all-namespaces --field-selector ", ",status.phase=Pending lists them)"
 	for _, tt := range []struct{ old, new, want string }{
@@ -152,7 +155,8 @@ func TestRiskNamesExcludedSchedulers(t *testing.T) {
 	}
 }
 
-// LeastWaste learns from all pods, so a profile with it is for every pod unless the profile has managedResources.
+// LeastWaste learns from all pods, so a profile with it is for every pod unless the profile has
+// managedResources.
 func TestRiskOfAProfileForEveryPod(t *testing.T) {
 	const before, after = "- path: /gpu\n  policies: [{type: GPUMemory}]\n", "- path: /gpu\n  %spolicies: [{type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}]\n"
 	for managed, want := range map[string]string{

@@ -106,7 +106,7 @@ func (h *hinter) hints(pod *corev1.Pod) (hints []string) {
 	ignored, counted := h.source.ignored(pod)
 	for _, name := range counted {
 		hints = append(hints, fmt.Sprintf("kube-scheduler counts %s, although Outboard's configuration has "+
-			"ignoredByScheduler: true; outboard doctor finds what to correct, and with the plugin, "+
+			"ignoredByScheduler: true; outboard check --cluster finds what to correct, and with the plugin, "+
 			"ignoredResources of NodeResourcesFit must have it", name))
 	}
 	for _, name := range slices.Sorted(maps.Keys(requests)) {

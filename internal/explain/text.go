@@ -149,7 +149,7 @@ func (p *Profile) text(b *strings.Builder, reason *pending.Reason) {
 	if len(p.Explanations) > 0 {
 		p.table(b)
 		if rest := p.Nodes - len(p.Explanations); rest > 0 {
-			fmt.Fprintf(b, "  … and %d more (--limit-nodes N shows more nodes, --node NAME one)\n", rest)
+			fmt.Fprintf(b, "  … and %d more (--limit N shows more nodes, --node NAME one)\n", rest)
 		}
 		p.reasons(b)
 		p.notes(b)

@@ -9,7 +9,7 @@ import (
 // failures are the causes of failed calls, by what kube-scheduler's message contains; the first one
 // counts. These are texts of Go's libraries and of kube-scheduler's client for extenders.
 var failures = []struct{ contains, cause string }{
-	{"certificate has expired", "Outboard's certificate has expired: renew it with outboard certs --renew"},
+	{"certificate has expired", "Outboard's certificate has expired: renew it with outboard setup certs --renew"},
 	{"x509: ", "kube-scheduler does not accept Outboard's certificate, by its tlsConfig.caFile"},
 	{"remote error: tls: ", "Outboard refuses kube-scheduler's certificate: it has expired, or is of another CA"},
 	{"connection refused", "nothing listens there"},
@@ -28,7 +28,7 @@ func failure(message string) string {
 	url := anyURL.FindString(message)
 	for _, f := range failures {
 		if url != "" && strings.Contains(message, f.contains) {
-			return fmt.Sprintf("kube-scheduler's call of %s fails: %s; outboard doctor finds what to correct",
+			return fmt.Sprintf("kube-scheduler's call of %s fails: %s; outboard check --cluster finds what to correct",
 				strings.TrimRight(url, ":"), f.cause)
 		}
 	}

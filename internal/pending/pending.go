@@ -218,7 +218,7 @@ func (s *Source) bound(view *snapshot.View, pod *corev1.Pod) (r Reason, ok bool)
 		}
 	}
 	if r.Code != "" {
-		r.Text += "; outboard doctor finds why Outboard was not called"
+		r.Text += "; outboard check --cluster finds why Outboard was not called"
 	}
 	return r, r.Code != ""
 }
@@ -232,7 +232,7 @@ func (s *Source) Uncalled(pod *corev1.Pod) (end string) {
 	c := s.Config()
 	for i := range c.Profiles {
 		if p := &c.Profiles[i]; s.Places(p, pod) && (end == "" || p.NeedsFilter()) {
-			end = "bound by " + pod.Spec.SchedulerName + " without a call to Outboard that is recorded; outboard doctor finds why"
+			end = "bound by " + pod.Spec.SchedulerName + " without a call to Outboard that is recorded; outboard check --cluster finds why"
 			if !p.NeedsFilter() {
 				end += ", unless only one node was left"
 			}

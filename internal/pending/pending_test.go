@@ -34,7 +34,7 @@ profiles:
 	}
 	const ours, call = "outboard-scheduler", `Post "https://127.0.0.1:18443/gpu/filter": `
 	fails := func(cause string) string {
-		return "kube-scheduler's call of https://127.0.0.1:18443/gpu/filter fails: " + cause + "; outboard doctor finds what to correct"
+		return "kube-scheduler's call of https://127.0.0.1:18443/gpu/filter fails: " + cause + "; outboard check --cluster finds what to correct"
 	}
 	for name, tt := range map[string]struct {
 		scheduler, node, reason, message string
@@ -47,14 +47,14 @@ profiles:
 		"no scheduler runs":           {ours, "", "", "", true, "", pending.NotTried, "no scheduler named outboard-scheduler has tried it; is it running (docs/troubleshooting.md, The second kube-scheduler)?"},
 		"forgotten":                   {"default-scheduler", "", corev1.PodReasonUnschedulable, "0/1 nodes are available", true, "", pending.OtherScheduler, "its schedulerName is default-scheduler; Outboard serves outboard-scheduler"},
 		"bound past Outboard":         {"default-scheduler", "n", "", "", true, "", pending.Unallocated, "bound by default-scheduler without an allocation of aliyun.com/gpu-mem; Outboard serves outboard-scheduler"},
-		"not called to bind":          {ours, "n", "", "", true, "", pending.Unallocated, "bound by outboard-scheduler without an allocation of aliyun.com/gpu-mem; outboard doctor finds why Outboard was not called"},
+		"not called to bind":          {ours, "n", "", "", true, "", pending.Unallocated, "bound by outboard-scheduler without an allocation of aliyun.com/gpu-mem; outboard check --cluster finds why Outboard was not called"},
 		"bound":                       {"default-scheduler", "n", "", "", false, "", "", ""},
 		"rejected by kube-scheduler":  {ours, "", corev1.PodReasonUnschedulable, "0/1 nodes are available", true, "", pending.Other, "0/1 nodes are available"},
 		"rejected by the second":      {ours, "", corev1.PodReasonUnschedulable, "0/1 nodes are available", true, "/all", "PodLimit.LimitReached", "full"},
 		"rejected, and not yet said":  {ours, "", "", "", true, "/gpu", "PodLimit.LimitReached", "full"},
 		"rejected, and then failed":   {ours, "", corev1.PodReasonSchedulerError, call + "EOF", true, "/gpu", pending.Failed, "kube-scheduler's attempt failed: " + call + "EOF"},
 		"wrong port":                  {ours, "", corev1.PodReasonSchedulerError, call + "dial tcp 127.0.0.1:18443: connect: connection refused", true, "", pending.Failed, fails("nothing listens there")},
-		"expired serving certificate": {ours, "", corev1.PodReasonSchedulerError, call + "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time", true, "", pending.Failed, fails("Outboard's certificate has expired: renew it with outboard certs --renew")},
+		"expired serving certificate": {ours, "", corev1.PodReasonSchedulerError, call + "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time", true, "", pending.Failed, fails("Outboard's certificate has expired: renew it with outboard setup certs --renew")},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"}, Spec: corev1.PodSpec{SchedulerName: tt.scheduler, NodeName: tt.node, Containers: []corev1.Container{{}}}}
 		if tt.gpu {
@@ -79,7 +79,7 @@ profiles:
 
 // kube-scheduler calls for the pods of a profile, by the verbs that the profile needs.
 func TestUncalled(t *testing.T) {
-	const end = "bound by s without a call to Outboard that is recorded; outboard doctor finds why"
+	const end = "bound by s without a call to Outboard that is recorded; outboard check --cluster finds why"
 	for profile, want := range map[string]string{
 		"{policies: [{type: ImageLocality}]}":                                                   end + ", unless only one node was left",
 		"{policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}": end,

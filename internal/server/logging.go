@@ -40,7 +40,7 @@ func (n *netLog) handshakeFailed(remote, cause string) {
 	case cause == "client sent an HTTP request to an HTTPS server":
 		exemplar.Count(handshakes.WithLabelValues(handshakePlaintext), hostOf(remote))
 		n.lines.Log(n.logger, slog.LevelWarn, handshakePlaintext, "a call without TLS", "remote", remote,
-			"hint", "urlPrefix in kube-scheduler's configuration must begin with https://; outboard doctor checks it")
+			"hint", "urlPrefix in kube-scheduler's configuration must begin with https://; outboard check --cluster checks it")
 	case strings.HasPrefix(cause, "remote error: tls: "):
 		exemplar.Count(handshakes.WithLabelValues(handshakeRejected), hostOf(remote))
 		hint := "the client does not accept Outboard's certificate: kube-scheduler reads caFile only when it starts"

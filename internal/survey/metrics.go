@@ -9,11 +9,11 @@ import (
 )
 
 var (
-	waitingDesc     = gaugeDesc("outboard_waiting_pods", "Pods that wait for a node, as outboard waiting shows them, by reason: POLICY.REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.", "reason")
+	waitingDesc     = gaugeDesc("outboard_waiting_pods", "Pods that wait for a node, as outboard explain shows them, by reason: POLICY.REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.", "reason")
 	longestDesc     = gaugeDesc("outboard_waiting_pods_longest_seconds", "How long the pod has waited that has waited longest, by reason.", "reason")
 	boundDesc       = gaugeDesc("outboard_recently_bound_pods", "Pods of the profiles that were bound in the last 15 minutes, whatever bound them, without those of DaemonSets and static pods.")
 	unallocatedDesc = gaugeDesc("outboard_unallocated_pods", "Bound pods that lack an allocation that their profile requires, because Outboard did not bind them, by resource.", "resource")
-	findingsDesc    = gaugeDesc("outboard_audit_findings", "What an audit of ledgers, pods and nodes finds wrong, as outboard audit does, by kind (overallocated, overcommitted, leaked, unannotated, unallocated).", "finding")
+	findingsDesc    = gaugeDesc("outboard_audit_findings", "What an audit of ledgers, pods and nodes finds wrong, as outboard gpus --audit does, by kind (overallocated, overcommitted, leaked, unannotated, unallocated).", "finding")
 	capacityDesc    = gaugeDesc("outboard_resource_capacity", "Capacity of the resource: of all nodes, or of the ledgers if nodes do not have the resource.", "resource")
 	allocatedDesc   = gaugeDesc("outboard_resource_allocated", "How much of the resource pods have, by namespace: the 20 that have most, and (other).", "resource", "namespace")
 	unusableDesc    = gaugeDesc("outboard_resource_unusable", "How much is free and too little on its unit for a pod, on average over pods as large as the current allocations.", "resource")

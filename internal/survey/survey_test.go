@@ -199,7 +199,7 @@ func TestWaitingPods(t *testing.T) {
 	}
 	w.Pass()
 	const want = `
-# HELP outboard_waiting_pods Pods that wait for a node, as outboard waiting shows them, by reason: POLICY.REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.
+# HELP outboard_waiting_pods Pods that wait for a node, as outboard explain shows them, by reason: POLICY.REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.
 # TYPE outboard_waiting_pods gauge
 outboard_waiting_pods{reason="GPUMemory.InsufficientMemory"} 2
 outboard_waiting_pods{reason="gated"} 1
@@ -260,7 +260,8 @@ func TestRecentlyBoundPods(t *testing.T) {
 	w.expect(t, "two", 2, "outboard_recently_bound_pods")
 }
 
-// Pods that need an allocation and are bound without one are a metric after two passes. Only those that were bound since the start count as new.
+// Pods that need an allocation and are bound without one are a metric after two passes. Only those
+// that were bound since the start count as new.
 func TestPodsWithoutAllocations(t *testing.T) {
 	w := newWorld(t, profiles)
 	w.node("n")
@@ -295,7 +296,8 @@ func TestPodsWithoutAllocations(t *testing.T) {
 	step("gone", false, 0, 1)
 }
 
-// What an audit finds is a metric after two passes, and the audit knows the sizes of GPUs from the policy.
+// What an audit finds is a metric after two passes, and the audit knows the sizes of GPUs from the
+// policy.
 func TestAudit(t *testing.T) {
 	w := newWorld(t, profiles)
 	w.node("n")
@@ -338,7 +340,8 @@ func TestResources(t *testing.T) {
 	w.expect(t, "a", 12, "outboard_resource_allocated", "a", memory)
 	w.expect(t, "b", 13, "outboard_resource_allocated", "b", memory)
 	w.expect(t, "c", math.NaN(), "outboard_resource_allocated", "c", memory)
-	// GPU 0 has 4 left, too little for both allocations; GPU 1 has 8 left, too little for one of them.
+	// GPU 0 has 4 left, too little for both allocations; GPU 1 has 8 left, too little for one of
+	// them.
 	w.expect(t, "fragments", 4+8./2, "outboard_resource_unusable", memory)
 
 	pool := &snapshot.Ledger{Resource: "licenses/x", Units: []snapshot.LedgerUnit{{Name: "seats", Capacity: 10, Allocations: []snapshot.LedgerAllocation{{Pod: "p", Amount: 3}}}},
@@ -370,8 +373,8 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// What is unusable is what brute force finds: for each allocation, the sum of what is free on units where the allocation does not fit, and would if the
-// unit were empty.
+// What is unusable is what brute force finds: for each allocation, the sum of what is free on units
+// where the allocation does not fit, and would if the unit were empty.
 func TestUnusableIsWhatBruteForceFinds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
@@ -406,7 +409,8 @@ func TestUnusableIsWhatBruteForceFinds(t *testing.T) {
 	}
 }
 
-// A pass over a large cluster: 5,000 nodes with 4 GPUs each, 20,000 pods with allocations, 5,000 with other resources and 5,000 that wait.
+// A pass over a large cluster: 5,000 nodes with 4 GPUs each, 20,000 pods with allocations, 5,000
+// with other resources and 5,000 that wait.
 func BenchmarkPass(b *testing.B) {
 	w := newWorld(b, profiles)
 	for i := range 5000 {
@@ -427,7 +431,8 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
-// Whoever may create ledgers chooses the resources in them. There are no more than a hundred in the metrics.
+// Whoever may create ledgers chooses the resources in them. There are no more than a hundred in the
+// metrics.
 func TestResourcesAreBounded(t *testing.T) {
 	w := newWorld(t, profiles)
 	w.builder.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})

@@ -304,8 +304,8 @@ type Held struct {
 	Groups []HeldGroup `json:"groups,omitempty"`
 }
 
-// HeldFinding is a difference, and what it is about: the text of outboard audit without the kind
-// and the pods.
+// HeldFinding is a difference, and what it is about: the text of outboard gpus --audit without the
+// kind and the pods.
 type HeldFinding struct {
 	audit.Finding
 	Text string `json:"text"`

@@ -18,7 +18,7 @@ const checkCertificate = "Compare tlsConfig in kube-scheduler's configuration wi
 // unserved says what happens to calls that no profile serves, with an example, and what to do, by
 // the reason: the values of the label reason of the metrics of package server, and "path".
 var unserved = map[string]struct{ what, remedy string }{
-	"path":                {"Nothing is served at the path of calls, such as %s", "Correct urlPrefix or the verb in kube-scheduler's configuration; outboard doctor finds what is wrong."},
+	"path":                {"Nothing is served at the path of calls, such as %s", "Correct urlPrefix or the verb in kube-scheduler's configuration; outboard check --cluster finds what is wrong."},
 	"plaintext":           {"Calls come without TLS, such as from %s", "Begin urlPrefix in kube-scheduler's configuration with https://."},
 	"rejected_by_client":  {"Clients such as %s do not accept Outboard's certificate", "Set caFile in kube-scheduler's configuration to the CA of the certificate, and restart kube-scheduler, which reads it only when it starts."},
 	"no_certificate":      {"Callers without a client certificate are refused, such as %s", "Set certFile and keyFile of tlsConfig in kube-scheduler's configuration."},

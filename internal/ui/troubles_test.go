@@ -105,7 +105,7 @@ func TestUnservedCallsAreTroubles(t *testing.T) {
 	exemplar.Count(refused.WithLabelValues("name_not_allowed"), "kube-scheduler")
 	want := []string{
 		"Callers whose name is not allowed are refused, such as kube-scheduler: 1 call so far. Add the name to serving.tls.allowedClients.",
-		"Nothing is served at the path of calls, such as /outbord/filter: 2 calls so far. Correct urlPrefix or the verb in kube-scheduler's configuration; outboard doctor finds what is wrong.",
+		"Nothing is served at the path of calls, such as /outbord/filter: 2 calls so far. Correct urlPrefix or the verb in kube-scheduler's configuration; outboard check --cluster finds what is wrong.",
 		"Calls come without TLS, such as from 10.0.0.7: 1 call so far. Begin urlPrefix in kube-scheduler's configuration with https://.",
 		"Clients such as 10.0.0.8 do not accept Outboard's certificate: 1 call so far. Set caFile in kube-scheduler's configuration to the CA of the certificate, and restart kube-scheduler, which reads it only when it starts.",
 	}

@@ -41,7 +41,7 @@ func Migrate(file string, data []byte, o Options) (result []byte, notes []string
 		return nil, nil, err
 	}
 	var p page
-	p.comment("", "Converted from "+file+". This is a file for the flag --config of kube-scheduler and not an API object: kubectl cannot apply it. outboard doctor reports what to improve.")
+	p.comment("", "Converted from "+file+". This is a file for the flag --config of kube-scheduler and not an API object: kubectl cannot apply it. outboard check --scheduler reports what to improve.")
 	if len(notes) > 0 {
 		p.line("#")
 		p.comment("", "What is left out, or works in another way:")

@@ -69,7 +69,7 @@ func CertificateNames(mounted bool) Certificates {
 	if mounted {
 		return Certificates{CA: "ca.crt", Cert: "tls.crt", Key: "tls.key"} // as in a Secret of type kubernetes.io/tls
 	}
-	return Certificates{CA: "ca.crt", Cert: "client.crt", Key: "client.key"} // as outboard certs writes them
+	return Certificates{CA: "ca.crt", Cert: "client.crt", Key: "client.key"} // as outboard setup certs writes them
 }
 
 // certificates returns the absolute paths of the certificates.

@@ -48,7 +48,7 @@ type Options struct {
 	CertificateDir string
 	// Certificates are the files of certificates, absolute or in CertificateDir. Default: those of
 	// a mounted Secret of type kubernetes.io/tls for [Sidecar] and [Service], and those of outboard
-	// certs for the other topologies.
+	// setup certs for the other topologies.
 	Certificates Certificates
 	// SchedulerKubeconfig is the kubeconfig of kube-scheduler, an absolute path. Default for
 	// [Kubeadm]: that of kubeadm; otherwise none: the configuration of the pod in which
@@ -285,7 +285,7 @@ func (w *Wiring) oneBinder() error {
 	if len(binders) < 2 {
 		return nil
 	}
-	return fmt.Errorf("kube-scheduler accepts one extender with bind, and the profiles %s need it: put their policies in one profile, or write a file for each with outboard scheduler-config --profile, and run a scheduler for each", strings.Join(binders, ", "))
+	return fmt.Errorf("kube-scheduler accepts one extender with bind, and the profiles %s need it: put their policies in one profile, or write a file for each with outboard setup scheduler --profile, and run a scheduler for each", strings.Join(binders, ", "))
 }
 
 // nameSchedulers decides on kube-scheduler's own profiles.

@@ -1,7 +1,7 @@
 // Package chaos holds tests with many concurrent faults: replicas are killed at the worst moments,
 // stop and continue, see the cluster late and lose responses, and the API server restarts, while
-// several kube-schedulers bind pods that share GPUs. The findings of `outboard audit` must be
-// correct at the end and at all times.
+// several kube-schedulers bind pods that share GPUs. The findings of `outboard gpus --audit` must
+// be correct at the end and at all times.
 package chaos
 
 import (
@@ -191,9 +191,9 @@ func (c *scene) ready() []string {
 	return addresses
 }
 
-// audit runs `outboard audit`.
+// audit runs `outboard gpus --audit`.
 func (c *scene) audit(args ...string) ([]audit.Finding, error) {
-	args = append([]string{"audit", "--kubeconfig", c.Kubeconfig(), "--recheck=0", "-o=json"}, args...)
+	args = append([]string{"gpus", "--audit", "--kubeconfig", c.Kubeconfig(), "--recheck=0", "-o=json"}, args...)
 	cmd := exec.CommandContext(c.ctx, c.Binary(), args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -340,17 +340,17 @@ func (c *scene) tell(ctx context.Context, started time.Time, l *load, p *plan) {
 	}
 }
 
-// awaitReleases waits until replicas have released unneeded allocations: then the audit must find nothing. It
-// returns the output of the audit.
+// awaitReleases waits until replicas have released unneeded allocations: then the audit must find
+// nothing. It returns the output of the audit.
 func (c *scene) awaitReleases() string {
 	c.t.Helper()
-	// Replicas release allocations of deleted pods within two checks, 5 s apart, and allocations of pods that
-	// stay unbound a while later.
+	// Replicas release allocations of deleted pods within two checks, 5 s apart, and allocations of
+	// pods that stay unbound a while later.
 	for until := time.Now().Add(c.scale.reclaimAfter + 3*time.Minute); ; { // much longer than it takes on a slow machine
-		findings, err := c.audit("--grace", c.scale.reclaimAfter.String())
+		findings, err := c.audit()
 		switch {
 		case err == nil && len(findings) == 0:
-			cmd := exec.CommandContext(c.ctx, c.Binary(), "audit", "--kubeconfig", c.Kubeconfig())
+			cmd := exec.CommandContext(c.ctx, c.Binary(), "gpus", "--audit", "--kubeconfig", c.Kubeconfig())
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				c.t.Errorf("%v: %s", err, out)

@@ -17,7 +17,8 @@ import (
 // tutorials are the examples with the files of others.
 const tutorials = "examples/from-the-tutorials"
 
-// policyScenario is what a kube-scheduler that reads a Policy does together with Outboard, in a new cluster. It returns its outcome.
+// policyScenario is what a kube-scheduler that reads a Policy does together with Outboard, in a new
+// cluster. It returns its outcome.
 type policyScenario struct {
 	name string
 	play func(*policyScene, context.Context) (string, error)
@@ -78,8 +79,8 @@ func (s *policyScene) alone(ctx context.Context) (string, error) {
 	}
 }
 
-// example places the pods of an example with the Policy of its document, which kube-scheduler reads from the original file unless another
-// one is given. Each pod must be where the README says.
+// example places the pods of an example with the Policy of its document, which kube-scheduler reads
+// from the original file unless another one is given. Each pod must be where the README says.
 func (s *policyScene) example(ctx context.Context, folder string, policy []byte) (string, error) {
 	dir := filepath.Join(s.Root, tutorials, folder)
 	example, err := stage.ReadExample(dir)
@@ -127,7 +128,8 @@ func (s *policyScene) example(ctx context.Context, folder string, policy []byte)
 	return passed, errors.Join(errs...)
 }
 
-// design plays the example of the design document. kube-scheduler refuses the document's Policy, because it has no kind.
+// design plays the example of the design document. kube-scheduler refuses the document's Policy,
+// because it has no kind.
 func (s *policyScene) design(ctx context.Context) (string, error) {
 	const folder = "design-1.4"
 	file := filepath.Join(s.Root, tutorials, folder, "original", "policy.json")
@@ -193,7 +195,8 @@ func (s *policyScene) schedule(run policyRun) (*controlplane.Process, error) {
 	return s.StartProcess(controlplane.Command{Name: "kube-scheduler-with-policy", Path: s.tested.schedulerPath, Args: args})
 }
 
-// besidePolicy is the configuration file that kube-scheduler 1.22 needs in addition to a Policy, with a kubeconfig file.
+// besidePolicy is the configuration file that kube-scheduler 1.22 needs in addition to a Policy,
+// with a kubeconfig file.
 const besidePolicy = `
 apiVersion: kubescheduler.config.k8s.io/v1beta1
 kind: KubeSchedulerConfiguration
@@ -206,7 +209,8 @@ func (s *policyScene) write(name string, data []byte) (string, error) {
 	return path, os.WriteFile(path, data, 0o600)
 }
 
-// playPolicies runs all scenarios with a kube-scheduler that reads a Policy. What fails in a scenario is in the row.
+// playPolicies runs all scenarios with a kube-scheduler that reads a Policy. What fails in a
+// scenario is in the row.
 func (o *options) playPolicies(ctx context.Context, p pair, progress io.Writer) (result row, _ error) {
 	result = row{pair: p}
 	dir, err := os.MkdirTemp("", "compat-")
@@ -238,7 +242,8 @@ func playPolicy(ctx context.Context, options stage.Options, p pair, sc policySce
 	return sc.play(&policyScene{Stage: set, tested: p}, ctx)
 }
 
-// playPrinted runs the scenarios with the Policy that Outboard prints. The error is about the start of the cluster.
+// playPrinted runs the scenarios with the Policy that Outboard prints. The error is about the start
+// of the cluster.
 func (o *options) playPrinted(ctx context.Context, options stage.Options, result *row, progress io.Writer) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -247,7 +252,7 @@ func (o *options) playPrinted(ctx context.Context, options stage.Options, result
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	printed, err := s.command(ctx, "scheduler-config", "--config", s.outboard.ConfigFile, "--url", s.outboard.URL,
+	printed, err := s.command(ctx, "setup", "scheduler", "--config", s.outboard.ConfigFile, "--url", s.outboard.URL,
 		"--certificate-dir", filepath.Dir(s.outboard.CAFile), "--legacy-policy")
 	if err != nil {
 		return err

@@ -17,7 +17,8 @@ import (
 	"outboard.dev/outboard/test/measure"
 )
 
-// patience bounds one scenario, and the deletion of its pods: much longer than either takes on a slow machine.
+// patience bounds one scenario, and the deletion of its pods: much longer than either takes on a
+// slow machine.
 const patience = 3 * time.Minute
 
 // scenario is what a kube-scheduler does together with Outboard. It returns its outcome.
@@ -26,8 +27,8 @@ type scenario struct {
 	play func(*scene, context.Context) (string, error)
 }
 
-// scenarios run one after the other. The second one starts the kube-scheduler of those that follow, preempt needs GPUs that were never
-// allocated, and the last one ends Outboard.
+// scenarios run one after the other. The second one starts the kube-scheduler of those that follow,
+// preempt needs GPUs that were never allocated, and the last one ends Outboard.
 var scenarios = []scenario{
 	{"mutual TLS", (*scene).mutualTLS},
 	{"configuration", (*scene).configuration},
@@ -66,8 +67,8 @@ func (s *scene) mutualTLS(ctx context.Context) (string, error) {
 	return passed, err
 }
 
-// kube-scheduler starts with the printed configuration, in which the doctor finds no errors but, with whole nodes, the one of
-// the scenario about kube-scheduler's own scores.
+// kube-scheduler starts with the printed configuration, in which the doctor finds no errors but,
+// with whole nodes, the one of the scenario about kube-scheduler's own scores.
 func (s *scene) configuration(ctx context.Context) (string, error) {
 	codes, err := s.doctor(ctx, s.printed)
 	if err != nil {
@@ -81,7 +82,8 @@ func (s *scene) configuration(ctx context.Context) (string, error) {
 	return passed, s.schedule(ctx, s.printed)
 }
 
-// Each pod gets the only node that a policy does not reject. The event of a pod for which it rejects all three nodes has its reason.
+// Each pod gets the only node that a policy does not reject. The event of a pod for which it
+// rejects all three nodes has its reason.
 func (s *scene) filter(ctx context.Context) (string, error) {
 	accepts := func(node string) controlplane.PodSpec {
 		return controlplane.PodSpec{Name: "accepts-" + node, Annotations: map[string]string{"example.com/accepts": node}}
@@ -126,8 +128,9 @@ func gpuPod(name string, units int, class string) controlplane.PodSpec {
 	return controlplane.PodSpec{Name: name, PriorityClass: class, Resources: map[string]string{"aliyun.com/gpu-mem": fmt.Sprint(units)}}
 }
 
-// Each of two GPUs has a pod of low and one of middle priority. A pod that needs a whole GPU evicts both pods of one of them, and the
-// pod of low priority of the other, which is what kube-scheduler counts.
+// Each of two GPUs has a pod of low and one of middle priority. A pod that needs a whole GPU evicts
+// both pods of one of them, and the pod of low priority of the other, which is what kube-scheduler
+// counts.
 func (s *scene) preempt(ctx context.Context) (string, error) {
 	var middle []*corev1.Pod
 	for _, gpu := range []string{"first", "second"} {
@@ -183,7 +186,7 @@ func (s *scene) bind(ctx context.Context) (string, error) {
 		for _, unit := range ledgers[i].Spec.Units {
 			for _, allocation := range unit.Allocations {
 				if allocation.Pod == pod.UID && allocation.Amount == 3 && unit.Name == pod.Annotations[gpuAnnotation] {
-					_, err := s.command(ctx, "audit", "--kubeconfig", s.Kubeconfig(), "--recheck", "10s")
+					_, err := s.command(ctx, "gpus", "--audit", "--kubeconfig", s.Kubeconfig(), "--recheck", "10s")
 					return passed, err
 				}
 			}
@@ -192,8 +195,8 @@ func (s *scene) bind(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no allocation of 3 units of GPU %q is in the ledgers", pod.Annotations[gpuAnnotation])
 }
 
-// A pod waits for a license seat, and kube-scheduler does not retry it. When somebody outside the cluster returns the seat,
-// Outboard makes kube-scheduler retry it.
+// A pod waits for a license seat, and kube-scheduler does not retry it. When somebody outside the
+// cluster returns the seat, Outboard makes kube-scheduler retry it.
 func (s *scene) requeue(ctx context.Context) (string, error) {
 	pod, reason, err := s.rejected(ctx, controlplane.PodSpec{Name: "waits", Resources: map[string]string{"example.com/cad": "1"}})
 	if err != nil {
@@ -232,8 +235,9 @@ extenders:
 - {urlPrefix: https://127.0.0.1/placement, filterVerb: filter, nodeCacheCapable: true, httpTimeout: 30s}
 `
 
-// After a call of filter, kube-scheduler's own plugins score nodes by the pods that run on them, or have lost them, in which case
-// the doctor says so. The busy node is larger, so that its free part is larger if its pods do not count.
+// After a call of filter, kube-scheduler's own plugins score nodes by the pods that run on them, or
+// have lost them, in which case the doctor says so. The busy node is larger, so that its free part
+// is larger if its pods do not count.
 func (s *scene) ownScores(ctx context.Context) (string, error) {
 	pool := map[string]string{"pool": "own-scores"}
 	busy := controlplane.NodeSpec{Name: "busy", CPU: "16", Memory: "64Gi", Labels: pool}
@@ -270,8 +274,8 @@ func (s *scene) ownScores(ctx context.Context) (string, error) {
 	return outcome, nil
 }
 
-// While an ignorable extender that binds pods does not respond, kube-scheduler binds them itself, without what the extender allocates to
-// them, or not at all.
+// While an ignorable extender that binds pods does not respond, kube-scheduler binds them itself,
+// without what the extender allocates to them, or not at all.
 func (s *scene) ignorableBinder(ctx context.Context) (string, error) {
 	config, err := edited(s.printed, func(extender map[string]any) { extender["ignorable"] = true })
 	if err != nil {

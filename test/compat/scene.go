@@ -36,8 +36,8 @@ type mode struct {
 
 var modes = []mode{{"names", true}, {"whole nodes", false}}
 
-// outboardConfig has a profile that allocates resources, which is called for the pods that request them, and one that is called
-// for all pods. All calls are over mutual TLS.
+// outboardConfig has a profile that allocates resources, which is called for the pods that request
+// them, and one that is called for all pods. All calls are over mutual TLS.
 const outboardConfig = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
@@ -86,13 +86,13 @@ type scene struct {
 	outboard *stage.Outboard
 	mode     mode
 	tested   pair
-	// printed is the configuration that outboard scheduler-config prints, in the mode.
+	// printed is the configuration that outboard setup scheduler prints, in the mode.
 	printed string
 	running *controlplane.Scheduler // nil if none runs
 }
 
-// newScene creates the cluster, with three equal nodes of which the first has two GPUs with 8 units of memory each. When ctx ends, so does
-// what it starts in the background. Stop the scene.
+// newScene creates the cluster, with three equal nodes of which the first has two GPUs with 8 units
+// of memory each. When ctx ends, so does what it starts in the background. Stop the scene.
 func newScene(ctx context.Context, o stage.Options, tested pair, m mode) (*scene, error) {
 	set, err := stage.Set(ctx, o)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *scene) prepare(ctx context.Context) error {
 	if s.outboard, err = s.StartOutboard(ctx, outboardConfig); err != nil {
 		return err
 	}
-	printed, err := s.command(ctx, "scheduler-config", "--config", s.outboard.ConfigFile, "--url", s.outboard.URL, "--certificate-dir", filepath.Dir(s.outboard.CAFile))
+	printed, err := s.command(ctx, "setup", "scheduler", "--config", s.outboard.ConfigFile, "--url", s.outboard.URL, "--certificate-dir", filepath.Dir(s.outboard.CAFile))
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,8 @@ func (s *scene) play(ctx context.Context, sc scenario) (outcome string, err erro
 	return outcome, err
 }
 
-// inTurn calls the functions one after the other, also if one of them fails, each with a context that ends after the limit.
+// inTurn calls the functions one after the other, also if one of them fails, each with a context
+// that ends after the limit.
 func inTurn(ctx context.Context, limit time.Duration, functions ...func(context.Context) error) error {
 	var errs []error
 	for _, f := range functions {
@@ -214,14 +215,15 @@ func (s *scene) command(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// doctor returns the codes of the errors that outboard doctor finds in the configuration for this kube-scheduler.
+// doctor returns the codes of the errors that outboard check finds in the configuration for this
+// kube-scheduler.
 func (s *scene) doctor(ctx context.Context, config string) ([]string, error) {
 	file := filepath.Join(s.Dir(), "examined.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err
 	}
 	// It fails if there are errors in the file, too.
-	out, failure := s.command(ctx, "doctor", file, "--config", s.outboard.ConfigFile, "--certificate-dir", filepath.Dir(s.outboard.CAFile),
+	out, failure := s.command(ctx, "check", s.outboard.ConfigFile, "--scheduler", file,
 		"--kubernetes-version", s.tested.scheduler, "-o", "json")
 	var report struct{ Findings []doctor.Finding }
 	if err := json.Unmarshal(out, &report); err != nil {
@@ -236,7 +238,8 @@ func (s *scene) doctor(ctx context.Context, config string) ([]string, error) {
 	return codes, nil
 }
 
-// bound creates the pod, waits until it is bound, although it may be rejected at first, and returns it when Outboard knows its node.
+// bound creates the pod, waits until it is bound, although it may be rejected at first, and returns
+// it when Outboard knows its node.
 func (s *scene) bound(ctx context.Context, spec controlplane.PodSpec) (*corev1.Pod, error) {
 	placed, err := s.Place(ctx, spec.Pod())
 	if err != nil {

@@ -31,10 +31,12 @@ import (
 	"outboard.dev/outboard/test/stage"
 )
 
-// patience limits the start, and the placing of each pod, far above what they take on a slow machine.
+// patience limits the start, and the placing of each pod, far above what they take on a slow
+// machine.
 const patience = 3 * time.Minute
 
-// lag limits how long Outboard may show an earlier state of the pods; without a cluster, it shows none.
+// lag limits how long Outboard may show an earlier state of the pods; without a cluster, it shows
+// none.
 const lag = 5 * time.Second
 
 func main() {
@@ -118,8 +120,8 @@ func place(ctx context.Context, s *stage.Stage, pod *corev1.Pod) (*corev1.Pod, e
 	return outcome.Pod, err
 }
 
-// keepLogs copies the logs of etcd, kube-apiserver, kube-scheduler and Outboard, which end with the stage, to a folder in place of those of the
-// run before. It returns the pattern of their names.
+// keepLogs copies the logs of etcd, kube-apiserver, kube-scheduler and Outboard, which end with the
+// stage, to a folder in place of those of the run before. It returns the pattern of their names.
 func keepLogs(s *stage.Stage) (pattern string, err error) {
 	dir := filepath.Join(s.Root, "bin", "demo-logs")
 	pattern = filepath.Join(relative(dir), "*.log")
@@ -212,8 +214,8 @@ func (o *outcome) interest() int {
 	return 2
 }
 
-// show writes on which node each pod is and why, and explains one of them, which it returns; nil if there
-// are no pods.
+// show writes on which node each pod is and why, and explains one of them, which it returns; nil if
+// there are no pods.
 func show(w io.Writer, play *stage.Play, outcomes []outcome) (*corev1.Pod, error) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "POD\tNODE\tWHY")
@@ -229,7 +231,7 @@ func show(w io.Writer, play *stage.Play, outcomes []outcome) (*corev1.Pod, error
 		return shown.pod, nil
 	}
 	shown.says.Decisions = shown.says.Decisions[:min(2, len(shown.says.Decisions))]
-	fmt.Fprintf(w, "\n$ outboard explain %s --limit-nodes 3 --limit-decisions 2\n", podName(shown.pod))
+	fmt.Fprintf(w, "\n$ outboard explain %s --limit 3\n", podName(shown.pod))
 	return shown.pod, shown.says.Text(w)
 }
 
@@ -270,7 +272,8 @@ The logs of etcd, kube-apiserver, kube-scheduler and Outboard:
 	<-ctx.Done()
 }
 
-// word returns the path as one word of a shell command: the folder of envtest's programs may have a space in its name.
+// word returns the path as one word of a shell command: the folder of envtest's programs may have a
+// space in its name.
 func word(path string) string {
 	if strings.ContainsAny(path, " ()&;$") {
 		return "'" + path + "'"

@@ -33,7 +33,7 @@ func TestDeploy(t *testing.T) {
 	)
 	deploy := filepath.Join(th.Root, "deploy")
 	th.Install()
-	th.Apply([]byte(th.Command("certs", "--dir", t.TempDir(), "--secrets")), "-f", "-")
+	th.Apply([]byte(th.Command("setup", "certs", "--dir", t.TempDir(), "--secrets")), "-f", "-")
 
 	readByDoctor(th)
 
@@ -72,7 +72,8 @@ leaderElection: {leaderElect: true, resourceNamespace: outboard-system, resource
 	}
 }
 
-// With kubectl apply -k, too, a changed file of kube-scheduler changes the template of its pods, and nothing else does.
+// With kubectl apply -k, too, a changed file of kube-scheduler changes the template of its pods,
+// and nothing else does.
 func TestKustomizationStartsNewPods(t *testing.T) {
 	th := theater.Open(t)
 	deploy := filepath.Join(t.TempDir(), "deploy")
@@ -136,8 +137,8 @@ func TestKustomizationStartsNewPods(t *testing.T) {
 	}
 }
 
-// readByDoctor checks that outboard doctor reads both configurations and all certificates of the manifests from the cluster, without a
-// finding but that no pod of Outboard runs.
+// readByDoctor checks that outboard check --cluster reads both configurations and all certificates
+// of the manifests from the cluster, without a finding but that no pod of Outboard runs.
 func readByDoctor(th *theater.Theater) {
 	th.T.Helper()
 	r := th.InNamespace(th.Kubeconfig())

@@ -63,9 +63,9 @@ func TestGPUSharingExample(t *testing.T) {
 		fields := strings.Fields(line)
 		allocations.shows(t, strings.Join(fields[:len(fields)-1], " ")) // without the age
 	}
-	audit, err := exec.CommandContext(th.Ctx, th.Binary(), "audit", "--kubeconfig", th.Kubeconfig(), "--sizes-from", "annotation=example.com/gpu-sizes", "--recheck", "0").CombinedOutput()
+	audit, err := exec.CommandContext(th.Ctx, th.Binary(), "gpus", "--audit", "--kubeconfig", th.Kubeconfig(), "--config", play.Outboard.ConfigFile, "--recheck", "0").CombinedOutput()
 	if err != nil {
-		t.Errorf("outboard audit: %v", err)
+		t.Errorf("outboard gpus --audit: %v", err)
 	}
 	allocations.shows(t, string(audit))
 	// The page describes the preemption: kube-scheduler counts 30 GiB left on the node, so it finds
@@ -99,8 +99,8 @@ func (p page) shows(t *testing.T, text string) {
 	}
 }
 
-// excerpt fails the test unless the lines after the command in a page are lines of the output, in this order, except those that
-// mark omissions.
+// excerpt fails the test unless the lines after the command in a page are lines of the output, in
+// this order, except those that mark omissions.
 func excerpt(th *theater.Theater, page, command, output string) {
 	th.T.Helper()
 	text, err := os.ReadFile(filepath.Join(th.Root, page))

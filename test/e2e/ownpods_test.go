@@ -102,7 +102,7 @@ func TestOwnPodsWaitForAStrictEntryForAllPods(t *testing.T) {
 func withNobodyAt(th *theater.Theater, address, config string) string {
 	th.T.Helper()
 	dir := th.T.TempDir()
-	th.Command("certs", "--dir", dir)
+	th.Command("setup", "certs", "--dir", dir)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	nobody := &stage.Outboard{URL: "https://" + address, CAFile: file("ca.crt"), CertFile: file("client.crt"), KeyFile: file("client.key")}
 	config, err := nobody.SchedulerConfig(config)

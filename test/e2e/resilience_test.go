@@ -46,7 +46,8 @@ profiles:
 		t.Errorf("both is on %s, the image on b", pod.Spec.NodeName)
 	}
 
-	// kube-scheduler ignores the errors of an ignorable extender. A pod that causes one is not placed without the policies nevertheless.
+	// kube-scheduler ignores the errors of an ignorable extender. A pod that causes one is not
+	// placed without the policies nevertheless.
 	if odd := th.Placed(controlplane.PodSpec{Name: "odd"}); !strings.Contains(odd.Waiting, "policy Rules: ") {
 		t.Errorf("odd is on %q, and waits because of %q", odd.Pod.Spec.NodeName, odd.Waiting)
 	}
@@ -167,7 +168,7 @@ func TestDoctorIgnorableBinder(t *testing.T) {
 	o := th.Outboard(theater.GPUShare)
 	right := theater.GPUShareScheduler(o)
 	config := strings.ReplaceAll(right, "ignorable: false", "ignorable: true")
-	th.Diagnosed("IgnorableBinder", config, right, "--config", o.ConfigFile)
+	th.Diagnosed("IgnorableBinder", config, right, o.ConfigFile)
 
 	scheduler := th.Scheduler(config)
 	if with := th.Bound(theater.GPUPod("with", 2)); with.Annotations["ALIYUN_COM_GPU_MEM_IDX"] != "0" {

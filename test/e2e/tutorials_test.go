@@ -127,7 +127,8 @@ func courseCounts(th *theater.Theater, play *stage.Play) {
 	}
 }
 
-// The tutorial's extender responds with 0, 0 and 1 for its three nodes. Outboard responds with 0, 0 and 10, as the README shows.
+// The tutorial's extender responds with 0, 0 and 1 for its three nodes. Outboard responds with 0, 0
+// and 10, as the README shows.
 func imageScoreResponds(th *theater.Theater, play *stage.Play) {
 	url := play.Outboard.URL + "/my_scheduler_extension/my_new_priorities/image_score"
 	got := postJSON(th, url, arguments(th, "nginx:1.7.9"))
@@ -169,7 +170,8 @@ func gpushareAnnotates(th *theater.Theater, play *stage.Play) {
 	th.Audited()
 }
 
-// A pod with a high priority waits, too: kube-scheduler does not call preempt for a resource that it ignores.
+// A pod with a high priority waits, too: kube-scheduler does not call preempt for a resource that
+// it ignores.
 func gotchasDoNotPreempt(th *theater.Theater, play *stage.Play) {
 	neverCalled(th, play.Outboard, "plain")
 	th.Audited()
@@ -215,9 +217,9 @@ func TestTutorialsAreConverted(t *testing.T) {
 			var printed string
 			switch folder {
 			case "image-score":
-				printed = printedBy(t, "scheduler-config", "--from", original("policy.json"), "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system")
+				printed = printedBy(t, "setup", "scheduler", "--from", original("policy.json"), "--scheduler-name", "extended-scheduler", "--leader-elect-resource-namespace", "kube-system")
 			default:
-				printed = printedBy(t, "scheduler-config", "--from", original("policy.json"))
+				printed = printedBy(t, "setup", "scheduler", "--from", original("policy.json"))
 			}
 			file, err := os.ReadFile(filepath.Join(tutorials, folder, "scheduler.yaml"))
 			if err != nil {

@@ -98,12 +98,12 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: lease}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "system:kube-scheduler"}]
 `), "-f", "-")
 	o := th.Outboard(gpusAndImages)
-	th.Scheduler(th.Command("scheduler-config", "--config", o.ConfigFile, "--for", "sidecar", "--url", o.URL, "--certificate-dir", certificatesAs(t, o, "tls.crt", "tls.key")))
+	th.Scheduler(th.Command("setup", "scheduler", "--config", o.ConfigFile, "--for", "sidecar", "--url", o.URL, "--certificate-dir", certificatesAs(t, o, "tls.crt", "tls.key")))
 	callVerbs(th, o, "outboard-scheduler")
 }
 
-// staticPod patches the static pod of kubeadm as kubeadm does, and starts the program with its command, in which here replaces paths. It
-// returns the pod.
+// staticPod patches the static pod of kubeadm as kubeadm does, and starts the program with its
+// command, in which here replaces paths. It returns the pod.
 func staticPod(th *theater.Theater, patch, program string, here *strings.Replacer) *corev1.Pod {
 	th.T.Helper()
 	patched, err := th.Kubectl(th.Ctx, "patch", "--local", "-f", filepath.Join("testdata", "kubeadm-scheduler.yaml"),
@@ -155,7 +155,7 @@ func TestSchedulerConfigOfKubeadm(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	th.Command("scheduler-config", "--config", o.ConfigFile, "--for", "kubeadm", "--url", o.URL, "--dir", dir)
+	th.Command("setup", "scheduler", "--config", o.ConfigFile, "--for", "kubeadm", "--url", o.URL, "--dir", dir)
 	config, err := os.ReadFile(filepath.Join(dir, "scheduler.yaml"))
 	if err != nil {
 		t.Fatal(err)

@@ -98,7 +98,8 @@ func tool(pkg string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// sh runs a command line as the user types it, in a directory with the folder deploy of the checkout, and returns what it prints.
+// sh runs a command line as the user types it, in a directory with the folder deploy of the
+// checkout, and returns what it prints.
 func (u *user) sh(line string) (string, error) {
 	cmd := exec.CommandContext(u.ctx, "bash", "-euo", "pipefail", "-c", line)
 	cmd.Dir = u.dir
@@ -127,7 +128,8 @@ func (u *user) settle(helm, outboard string) error {
 	return errors.Join(errs...)
 }
 
-// types is sh for a command that must succeed. Meanwhile, rollouts end, for which kubectl rollout status waits.
+// types is sh for a command that must succeed. Meanwhile, rollouts end, for which kubectl rollout
+// status waits.
 func (u *user) types(line string) string {
 	u.t.Helper()
 	ctx, cancel := context.WithCancel(u.ctx)
@@ -142,7 +144,8 @@ func (u *user) types(line string) string {
 	return out
 }
 
-// places creates the pods of the preset, expects what must become of them, audits, and deletes those that do not stay.
+// places creates the pods of the preset, expects what must become of them, audits, and deletes
+// those that do not stay.
 func (u *user) places(preset, schedulerName string) {
 	u.t.Helper()
 	var created []*corev1.Pod
@@ -170,7 +173,8 @@ func (u *user) places(preset, schedulerName string) {
 
 var followed = regexp.MustCompile(`(?m)^outboard_cluster_unreadable\{resource="([a-z]+)`)
 
-// permits expects that each Outboard may read what it follows. A watch goes on for minutes after its permission is gone.
+// permits expects that each Outboard may read what it follows. A watch goes on for minutes after
+// its permission is gone.
 func (u *user) permits() {
 	u.t.Helper()
 	for name, p := range u.pods {
@@ -207,8 +211,9 @@ func (u *user) permits() {
 // groups are the API groups of resources outside the core group.
 var groups = map[string]string{"poddisruptionbudgets": "policy", "ledgers": "outboard.dev"}
 
-// applied makes the processes those that the cluster describes, Outboard's later than kube-scheduler, and returns the names of the
-// Deployments of new ones. If a pod must wait until both have the configuration of the preset, it creates that pod before.
+// applied makes the processes those that the cluster describes, Outboard's later than
+// kube-scheduler, and returns the names of the Deployments of new ones. If a pod must wait until
+// both have the configuration of the preset, it creates that pod before.
 func (u *user) applied(preset string) (started []string) {
 	u.t.Helper()
 	if u.sync(scheduler) {
@@ -277,8 +282,9 @@ func waitsFor(p *corev1.Pod) string {
 	return ""
 }
 
-// audit expects that soon there are only allocations of the first pods of the preset and of pods that stay, and no findings. An allocation of a
-// deleted pod is a finding until Outboard has released it.
+// audit expects that soon there are only allocations of the first pods of the preset and of pods
+// that stay, and no findings. An allocation of a deleted pod is a finding until Outboard has
+// released it.
 func (u *user) audit(preset string, first int) {
 	u.t.Helper()
 	want := len(u.staying)
@@ -288,12 +294,12 @@ func (u *user) audit(preset string, first int) {
 		}
 	}
 	for deadline := time.Now().Add(5 * time.Minute); ; {
-		out, err := u.sh("outboard audit --recheck 0")
+		out, err := u.sh("outboard gpus --audit --recheck 0")
 		if err == nil && strings.Contains(out, fmt.Sprintf(" allocations: %d, ", want)) && strings.HasSuffix(out, "; no findings\n") {
 			return
 		}
 		if time.Now().After(deadline) {
-			u.t.Errorf("%s: want %d allocations and no findings: outboard audit: %v\n%s", preset, want, err, out)
+			u.t.Errorf("%s: want %d allocations and no findings: outboard gpus --audit: %v\n%s", preset, want, err, out)
 			return
 		}
 		time.Sleep(time.Second) // Outboard releases allocations within about ten
@@ -349,7 +355,8 @@ func get(url string) (string, error) {
 	return string(body), err
 }
 
-// removed expects that of Outboard there is nothing left but what an administrator created, and the allocations of pods that still run.
+// removed expects that of Outboard there is nothing left but what an administrator created, and the
+// allocations of pods that still run.
 func (u *user) removed(namespace string) {
 	u.t.Helper()
 	const kinds = "deployments,configmaps,services,serviceaccounts,roles,rolebindings,networkpolicies,poddisruptionbudgets,resourcequotas"

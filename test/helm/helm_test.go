@@ -1,5 +1,5 @@
-// Package helm holds tests in which real helm commands install, upgrade and remove the chart in a real cluster, and pods are placed by what
-// is then in the cluster.
+// Package helm holds tests in which real helm commands install, upgrade and remove the chart in a
+// real cluster, and pods are placed by what is then in the cluster.
 package helm
 
 import (
@@ -27,7 +27,8 @@ var all = flag.Bool("all", false, "run all life cycles, and not only those that 
 // pool has the clusters of all tests.
 var pool = stage.Pool{Bare: true}
 
-// atOnce is how many tests run in parallel unless a flag overrides it. Most of the time they wait until Outboard releases allocations.
+// atOnce is how many tests run in parallel unless a flag overrides it. Most of the time they wait
+// until Outboard releases allocations.
 const atOnce = "4"
 
 func TestMain(m *testing.M) {
@@ -78,9 +79,10 @@ var (
 )
 
 const prepare = `kubectl create namespace outboard-system
-outboard certs --dir tls --secrets | kubectl apply -f -`
+outboard setup certs --dir tls --secrets | kubectl apply -f -`
 
-// listen creates what the controllers of a cluster create for the Service of Outboard when a pod is ready.
+// listen creates what the controllers of a cluster create for the Service of Outboard when a pod is
+// ready.
 const listen = `kubectl create -f - <<'END'
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -90,11 +92,12 @@ endpoints: [{addresses: [10.0.0.1], conditions: {ready: true}}]
 ports: [{name: https, port: 8443}, {name: metrics, port: 8081}]
 END`
 
-// watches are what Outboard watches by a preset, in addition to nodes, pods and disruption budgets. Where that differs, its permissions do,
-// so it starts again.
+// watches are what Outboard watches by a preset, in addition to nodes, pods and disruption budgets.
+// Where that differs, its permissions do, so it starts again.
 var watches = map[string]string{"gpu-sharing": "ledgers and ConfigMaps", "licenses": "ledgers"}
 
-// installAndUpgrade returns the installation of the first preset, and the upgrades to the others, one after the other.
+// installAndUpgrade returns the installation of the first preset, and the upgrades to the others,
+// one after the other.
 func installAndUpgrade(presets []string) []step {
 	from := presets[0]
 	steps := []step{{line: prepare}, {"helm install outboard deploy/chart --namespace outboard-system --set preset=" + from, from, both}}
@@ -132,8 +135,9 @@ type lifecycle struct {
 	steps                 []step
 }
 
-// ofChange are the life cycles that a change of the chart must pass: with them, both versions of Helm and kubectl install, each preset is the
-// former and the next one of an upgrade, and a release is rolled back and removed.
+// ofChange are the life cycles that a change of the chart must pass: with them, both versions of
+// Helm and kubectl install, each preset is the former and the next one of an upgrade, and a release
+// is rolled back and removed.
 var ofChange = []string{"v4 utilization and each preset before", "v3 roll back, uninstall and install again", "v3 the page on installing with kubectl", "v4 the page on installing"}
 
 // everyPair are upgrades from each preset to each other one. Helm 3 merges, and Helm 4 applies.
@@ -189,9 +193,9 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 	{"the page on installing", "v4", "outboard-system", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
 		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
-		{line: listen}, {line: documented("docs/install.md", "outboard doctor --outboard-namespace")},
+		{line: listen}, {line: documented("docs/install.md", "outboard check --cluster")},
 		{documented("docs/install.md", "helm upgrade"), "own", both},
-		{line: documented("docs/install.md", "outboard doctor --outboard-namespace")},
+		{line: documented("docs/install.md", "outboard check --cluster")},
 	}},
 	{"the page on upgrading", "v3", "outboard-system", []step{
 		{documented("docs/install.md", "helm install"), "gpu-sharing", both},
@@ -220,7 +224,7 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 	}},
 	{"the guide to sharing GPUs", "v3", "outboard-system", []step{
 		{documented("examples/gpu-sharing/README.md", "helm install"), "gpu-sharing", both},
-		{line: listen}, {line: documented("examples/gpu-sharing/README.md", "outboard doctor --outboard-namespace")},
+		{line: listen}, {line: documented("examples/gpu-sharing/README.md", "outboard check --cluster")},
 	}},
 }...)
 
@@ -280,7 +284,8 @@ func documented(page, text string) string {
 	panic(fmt.Sprintf("no commands in %s contain %s", page, text))
 }
 
-// After each step, the processes that the cluster describes place pods as the preset says, and nothing is allocated twice or leaked.
+// After each step, the processes that the cluster describes place pods as the preset says, and
+// nothing is allocated twice or leaked.
 func TestLifecycles(t *testing.T) {
 	ran := 0
 	for _, tt := range lifecycles {
@@ -315,8 +320,8 @@ func TestLifecycles(t *testing.T) {
 	}
 }
 
-// The cluster's own kube-scheduler calls Outboard, as docs/install.md describes for kubeadm. Neither Helm nor kubectl needs the files of
-// another section of the page.
+// The cluster's own kube-scheduler calls Outboard, as docs/install.md describes for kubeadm.
+// Neither Helm nor kubectl needs the files of another section of the page.
 func TestWithoutSecondScheduler(t *testing.T) {
 	for with, install := range map[string]string{"helm": withoutSecondScheduler, "kubectl": documented("docs/install.md", "patches: # no second kube-scheduler")} {
 		t.Run(with, func(t *testing.T) { ownScheduler(t, install) })

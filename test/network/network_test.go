@@ -26,7 +26,8 @@ import (
 
 var full = flag.Bool("full", false, "with more pods, and faults that last longer")
 
-// atOnce is how many scenes run in parallel unless a flag overrides it. Most of the time they wait for a timeout or a backoff.
+// atOnce is how many scenes run in parallel unless a flag overrides it. Most of the time they wait
+// for a timeout or a backoff.
 const atOnce = "4"
 
 // patience bounds a scene. On a quiet machine, it takes seconds.
@@ -190,8 +191,8 @@ func (s *scene) kubeconfig() string {
 	return user.Kubeconfig
 }
 
-// each is how many pods there are of each kind: created during the fault, and after it. Where the bandwidth is low, the watch would show
-// more changes of more pods than it can transfer.
+// each is how many pods there are of each kind: created during the fault, and after it. Where the
+// bandwidth is low, the watch would show more changes of more pods than it can transfer.
 func (s *scene) each() int {
 	if *full && s.fault != "low bandwidth" {
 		return 20
@@ -278,7 +279,8 @@ func (s *scene) checkFault(during []*corev1.Pod) {
 	}
 }
 
-// readyzWarns returns an error unless /readyz says that the replica is ready, and that the API server does not respond.
+// readyzWarns returns an error unless /readyz says that the replica is ready, and that the API
+// server does not respond.
 func (s *scene) readyzWarns() error {
 	text, status := s.get(http.DefaultClient, s.outboard.Admin+"/readyz")
 	if status != http.StatusOK || !strings.Contains(text, "the API server does not respond") {
@@ -288,7 +290,7 @@ func (s *scene) readyzWarns() error {
 }
 
 func (s *scene) audit() error {
-	out, err := exec.CommandContext(s.ctx, s.Binary(), "audit", "--kubeconfig", s.Kubeconfig()).CombinedOutput()
+	out, err := exec.CommandContext(s.ctx, s.Binary(), "gpus", "--audit", "--kubeconfig", s.Kubeconfig()).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -351,7 +353,8 @@ func (s *scene) checkCapacity() {
 	}
 }
 
-// late reports whether a call for the pod took longer than httpTimeout. Then the pod may be bound and kube-scheduler does not report it.
+// late reports whether a call for the pod took longer than httpTimeout. Then the pod may be bound
+// and kube-scheduler does not report it.
 func (s *scene) late(pod *corev1.Pod) bool {
 	s.t.Helper()
 	return slices.ContainsFunc(s.events(pod), func(event string) bool { return strings.Contains(event, "exceeded") })

@@ -82,7 +82,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	th := theater.Open(t)
 	th.Nodes(controlplane.NodeSpec{Name: "a"})
 	dir := t.TempDir()
-	th.Command("certs", "--dir", dir)
+	th.Command("setup", "certs", "--dir", dir)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	o := th.Outboard(fmt.Sprintf(`
 apiVersion: outboard.dev/v1alpha1
@@ -90,7 +90,7 @@ kind: OutboardConfiguration
 serving: {tls: {certFile: %q, keyFile: %q, clientCAFile: %q}}
 profiles: [{policies: [{type: PodLimit, config: {max: 100, selector: {}}}]}]
 `, file("server.crt"), file("server.key"), file("ca.crt")))
-	config := th.Command("scheduler-config", "--config", o.ConfigFile, "--url", o.URL, "--certificate-dir", dir, "--strict")
+	config := th.Command("setup", "scheduler", "--config", o.ConfigFile, "--url", o.URL, "--certificate-dir", dir, "--strict")
 	scheduler, calls := th.Scheduler(config), &load{Theater: th, outboard: o, failed: make(chan error, 1)}
 	calls.start(4)
 	t.Cleanup(func() { calls.stop() })
@@ -118,7 +118,7 @@ profiles: [{policies: [{type: PodLimit, config: {max: 100, selector: {}}}]}]
 		t.Helper()
 		reloads := func() string { return th.Metric(o, `outboard_server_tls_reloads_total{outcome="success"} `) }
 		before := reloads()
-		th.Command("certs", "--dir", dir, flag)
+		th.Command("setup", "certs", "--dir", dir, flag)
 		th.Eventually("the files are reloaded", func() bool { return reloads() != before })
 	}
 

@@ -73,8 +73,8 @@ const leastAllocated = `profiles:
       enabled: [{name: NodeResourcesFit, weight: 1}]
 `
 
-// After a filter call with whole nodes, kube-scheduler counts a busy node as idle. With the
-// file that the doctor asks for, it does not. The busy node is the larger one, so it has the larger free
+// After a filter call with whole nodes, kube-scheduler counts a busy node as idle. With the file
+// that the doctor asks for, it does not. The busy node is the larger one, so it has the larger free
 // part if it is idle.
 func TestDoctorEmptyNodeInfos(t *testing.T) {
 	th := theater.Open(t)
@@ -83,7 +83,7 @@ func TestDoctorEmptyNodeInfos(t *testing.T) {
 	th.Create(controlplane.PodSpec{Name: "hog", NodeName: "busy", CPU: "12", Memory: "48Gi"})
 	config := theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter", Nodes: true}) + leastAllocated
 	right := theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "filter"}) + leastAllocated
-	th.Diagnosed("EmptyNodeInfos", config, right, "--config", o.ConfigFile)
+	th.Diagnosed("EmptyNodeInfos", config, right, o.ConfigFile)
 
 	pod := controlplane.PodSpec{Name: "whole-nodes", CPU: "1", Memory: "1Gi"}
 	scheduler := th.Scheduler(config)
@@ -135,8 +135,8 @@ func TestDoctorConsequences(t *testing.T) {
 			code: "NoClientCertificate", o: secret, pod: controlplane.PodSpec{Name: "certificate"},
 			config:    strings.Replace(theater.SchedulerConfig(theater.Extender{Outboard: secret, Verbs: "filter"}), ", certFile: "+secret.CertFile+", keyFile: "+secret.KeyFile, "", 1),
 			corrected: theater.SchedulerConfig(theater.Extender{Outboard: secret, Verbs: "filter"}),
-			// kube-scheduler has sent its request when Outboard refuses it. It may report that the connection is closed instead of
-			// the reason, which Outboard counts.
+			// kube-scheduler has sent its request when Outboard refuses it. It may report that the
+			// connection is closed instead of the reason, which Outboard counts.
 			wrong: func(p stage.Outcome) bool {
 				refused := th.Metric(secret, `outboard_server_refused_callers_total{reason="no_certificate"} `)
 				return p.Waiting != "" && refused != "" && refused != "0"
@@ -150,7 +150,7 @@ func TestDoctorConsequences(t *testing.T) {
 			wrong:     func(p stage.Outcome) bool { return strings.Contains(p.Waiting, "only node names") }, right: placed,
 		},
 	} {
-		th.Diagnosed(tt.code, tt.config, tt.corrected, "--config", tt.o.ConfigFile)
+		th.Diagnosed(tt.code, tt.config, tt.corrected, tt.o.ConfigFile)
 		for which, config := range map[string]string{"wrong": tt.config, "right": tt.corrected} {
 			pod := tt.pod
 			pod.Name += "-" + which

@@ -25,8 +25,8 @@ import (
 	"outboard.dev/outboard/test/theater"
 )
 
-// kubelet serves port-forwards to the loopback address of this machine, as a kubelet does for pods on the network of its host, and
-// nothing else. It returns its port.
+// kubelet serves port-forwards to the loopback address of this machine, as a kubelet does for pods
+// on the network of its host, and nothing else. It returns its port.
 func kubelet(t *testing.T) int32 {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/portForward/outboard-system/") {
@@ -109,7 +109,8 @@ spec:
       volumes: [{name: config, configMap: {name: scheduler-5g7h}}]
 `
 
-// schedulerPod creates the Deployment whose pod runs the scheduler, and the pod, which started at a time, in place of a former one.
+// schedulerPod creates the Deployment whose pod runs the scheduler, and the pod, which started at a
+// time, in place of a former one.
 func schedulerPod(th *theater.Theater, node, port string, started time.Time) {
 	th.T.Helper()
 	if out, err := th.Kubectl(th.Ctx, "-n", "outboard-system", "delete", "pod", "outboard-scheduler-6d5f-x1", "--ignore-not-found", "--force").CombinedOutput(); err != nil {
@@ -136,7 +137,8 @@ func schedulerPod(th *theater.Theater, node, port string, started time.Time) {
 // fileLine is a line of tlsConfig with the name of a file.
 var fileLine = regexp.MustCompile(`(?m)^(\s+)(ca|cert|key)File: (.*)$`)
 
-// withData returns the configuration with the content of certificates and keys instead of the names of files, and the keys.
+// withData returns the configuration with the content of certificates and keys instead of the names
+// of files, and the keys.
 func withData(t *testing.T, config string) (_ string, keys []string) {
 	return fileLine.ReplaceAllStringFunc(config, func(line string) string {
 		m := fileLine.FindStringSubmatch(line)
@@ -152,7 +154,8 @@ func withData(t *testing.T, config string) (_ string, keys []string) {
 	}), keys
 }
 
-// notRestarted returns the finding about a kube-scheduler that must be restarted, as text; "" if there is none.
+// notRestarted returns the finding about a kube-scheduler that must be restarted, as text; "" if
+// there is none.
 func notRestarted(r theater.DoctorsReport) string {
 	for _, f := range r.Findings {
 		if f.Code == "SchedulerNotRestarted" {
@@ -172,8 +175,9 @@ func notLoaded(r theater.DoctorsReport) string {
 	return ""
 }
 
-// The ConfigMap of a real kube-scheduler changes to another preset, and nobody restarts it. outboard doctor reads what it has loaded,
-// through a port-forward of the real API server.
+// The ConfigMap of a real kube-scheduler changes to another preset, and nobody restarts it.
+// outboard check --scheduler reads what it has loaded, through a port-forward of the real API
+// server.
 func TestDoctorFindsASchedulerThatWasNotRestarted(t *testing.T) {
 	th := theater.Open(t)
 	th.Nodes(theater.GPUs("n1", 2, 16))

@@ -28,7 +28,8 @@ import (
 	"outboard.dev/outboard/test/theater"
 )
 
-// replica creates a pod of Outboard as the manifests have it, with the admin address of a process on this machine.
+// replica creates a pod of Outboard as the manifests have it, with the admin address of a process
+// on this machine.
 func replica(th *theater.Theater, name, node, admin string, phase corev1.PodPhase) {
 	th.T.Helper()
 	address, err := url.Parse(admin)
@@ -105,8 +106,8 @@ func deaf(t *testing.T) string {
 	return "http://" + listener.Addr().String()
 }
 
-// explain, decisions and gpus read from all replicas through the real API server and the streaming side of a kubelet. They need two
-// permissions, and say which replicas do not respond, and why.
+// explain, decisions and gpus read from all replicas through the real API server and the streaming
+// side of a kubelet. They need two permissions, and say which replicas do not respond, and why.
 func TestCommandsReadFromAllReplicas(t *testing.T) {
 	th := theater.Open(t)
 	th.Nodes(theater.GPUs("n1", 2, 16))
@@ -168,9 +169,9 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: operator}]
 		into any
 	}{
 		{[]string{"explain", "web-1", "-o", "json"}, new(explain.Document)},
-		{[]string{"decisions", "-o", "json"}, new([]*decision.Record)},
+		{[]string{"explain", "--latest", "-o", "json"}, new([]*decision.Record)},
 		{[]string{"gpus", "-o", "json"}, new(gpumemory.Report)},
-		{[]string{"waiting", "-o", "json"}, new(ui.Waiting)},
+		{[]string{"explain", "-o", "json"}, new(ui.Waiting)},
 	} {
 		status, stdout, stderr := run(th, user.Kubeconfig, tt.args...)
 		if status != 0 {
@@ -210,10 +211,10 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: operator}]
 			}
 		}
 	}
-	if _, stdout, _ := run(th, user.Kubeconfig, "decisions", "-n", "other", "-o", "json"); strings.TrimSpace(stdout) != "[]" {
+	if _, stdout, _ := run(th, user.Kubeconfig, "explain", "--latest", "-n", "other", "-o", "json"); strings.TrimSpace(stdout) != "[]" {
 		t.Errorf("decisions about pods of another namespace: %s", stdout)
 	}
-	if _, stdout, _ := run(th, user.Kubeconfig, "decisions", "-A"); strings.Count(stdout, "default/web-1") != 2 {
+	if _, stdout, _ := run(th, user.Kubeconfig, "explain", "--latest", "-A"); strings.Count(stdout, "default/web-1") != 2 {
 		t.Errorf("decisions of all namespaces:\n%s", stdout)
 	}
 	browse(th, user.Kubeconfig)
@@ -274,8 +275,8 @@ func request(th *theater.Theater, method, address, body string) *http.Request {
 	return req
 }
 
-// browse checks what outboard ui serves: the page, and the data of all replicas, of which outboard-1 and outboard-2 respond and know the
-// waiting pod web-1.
+// browse checks what outboard ui serves: the page, and the data of all replicas, of which
+// outboard-1 and outboard-2 respond and know the waiting pod web-1.
 func browse(th *theater.Theater, kubeconfig string) {
 	th.T.Helper()
 	t, at := th.T, served(th, kubeconfig)

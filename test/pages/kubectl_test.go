@@ -17,7 +17,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// The variables from which the test binary, started as kubectl, knows the real kubectl and the outboard that the test runs.
+// The variables from which the test binary, started as kubectl, knows the real kubectl and the
+// outboard that the test runs.
 const (
 	realKubectl   = "DOCS_KUBECTL"
 	outboardPath  = "DOCS_OUTBOARD"
@@ -25,14 +26,17 @@ const (
 	outboardLog   = "DOCS_LOG"
 )
 
-// TestMain makes the test binary kubectl if it is started by that name. No kubelet runs in the test, so no container runs, and the
-// API server can neither execute commands in one nor forward its ports. For `kubectl exec`, `port-forward` and `logs`, the test
-// binary checks with the real kubectl that the object exists, and then uses the outboard that the test runs. For `kubectl rollout
-// status`, it first reports in the status of the Deployment, as the Deployment controller would, that all replicas are updated.
-// Everything else is the real kubectl. Started as outboard, it is the real outboard, but the commands that read from all replicas read
-// from the outboard that the test runs: a test in test/nightly has a kubelet that forwards ports. Started as the plugin of kubectl, it is the
-// real outboard. Started as sleep, it sleeps for a second: the documented pauses wait for kubelets, which do not run here, but kubectl
-// refuses to restart a Deployment twice in the same second.
+// TestMain makes the test binary kubectl if it is started by that name. No kubelet runs in the
+// test, so no container runs, and the API server can neither execute commands in one nor forward
+// its ports. For `kubectl exec`, `port-forward` and `logs`, the test binary checks with the real
+// kubectl that the object exists, and then uses the outboard that the test runs. For `kubectl
+// rollout status`, it first reports in the status of the Deployment, as the Deployment controller
+// would, that all replicas are updated. Everything else is the real kubectl. Started as outboard,
+// it is the real outboard, but the commands that read from all replicas read from the outboard that
+// the test runs: a test in test/nightly has a kubelet that forwards ports. Started as the plugin of
+// kubectl, it is the real outboard. Started as sleep, it sleeps for a second: the documented pauses
+// wait for kubelets, which do not run here, but kubectl refuses to restart a Deployment twice in
+// the same second.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "sleep":
@@ -120,20 +124,22 @@ func rollOut(deployment []string) error {
 	return nil
 }
 
-// execute becomes a command of the container, so that a signal for this process reaches the command.
+// execute becomes a command of the container, so that a signal for this process reaches the
+// command.
 func execute(command []string) error {
 	if len(command) == 0 || command[0] != "/outboard" {
 		return fmt.Errorf("exec: the container has no command %q", command)
 	}
 	args := command[1:]
-	named := slices.Contains(args, "--admin") // an outboard that the page starts
-	if !named && len(args) > 0 && slices.Contains([]string{"explain", "decisions", "gpus"}, args[0]) {
+	named := slices.Contains(args, "--admin") || slices.Contains(args, "--audit") // an outboard that the page starts, or the API server
+	if !named && len(args) > 0 && slices.Contains([]string{"explain", "gpus"}, args[0]) {
 		args = append(args, "--admin", os.Getenv(outboardAdmin))
 	}
 	return syscall.Exec(os.Getenv(outboardPath), append([]string{"outboard"}, args...), os.Environ())
 }
 
-// forward accepts connections on the first of the ports LOCAL:REMOTE, and connects them to the admin address.
+// forward accepts connections on the first of the ports LOCAL:REMOTE, and connects them to the
+// admin address.
 func forward(ports string) error {
 	local, remote, _ := strings.Cut(ports, ":")
 	if remote != "8081" {

@@ -62,12 +62,12 @@ func (th *Theater) Finish(pod *corev1.Pod) {
 	}
 }
 
-// Audited fails the test if `outboard audit` finds anything.
+// Audited fails the test if `outboard gpus --audit` finds anything.
 func (th *Theater) Audited() {
 	th.T.Helper()
-	out, err := exec.CommandContext(th.Ctx, th.Binary(), "audit", "--kubeconfig", th.Kubeconfig()).CombinedOutput()
+	out, err := exec.CommandContext(th.Ctx, th.Binary(), "gpus", "--audit", "--kubeconfig", th.Kubeconfig()).CombinedOutput()
 	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "no findings") {
-		th.T.Errorf("outboard audit: %v\n%s", err, out)
+		th.T.Errorf("outboard gpus --audit: %v\n%s", err, out)
 	}
 }
 

@@ -10,7 +10,7 @@
 {{- first $documents | toYaml }}
 {{- end }}
 
-{{/* What is wrong with a value by a JSON Schema, each on its own line. It has the keywords that outboard schema uses. at is
+{{/* What is wrong with a value by a JSON Schema, each on its own line. It has the keywords that outboard check --schema uses. at is
 the path of the value. */}}
 {{- define "outboard.errors" -}}
 {{- $schema := .schema }}{{ $value := .value }}{{ $at := .at }}
@@ -83,7 +83,7 @@ the path of the value. */}}
 {{- define "outboard.checkScheduler" -}}
 {{- $namespace := .Release.Namespace }}
 {{- $scheduler := include "outboard.parsed" (dict "name" "scheduler.config" "text" (include "outboard.scheduler" .)) | fromYaml }}
-{{- $print := printf "print it with outboard scheduler-config --for service --outboard-namespace %s" $namespace }}
+{{- $print := printf "print it with outboard setup scheduler --for service --outboard-namespace %s" $namespace }}
 {{- if ne (toString (get $scheduler "kind")) "KubeSchedulerConfiguration" }}{{ fail (printf "scheduler.config is not a KubeSchedulerConfiguration: %s" $print) }}{{ end }}
 {{- $election := default dict (get $scheduler "leaderElection") }}
 {{- if and (ne (toString (get $election "leaderElect")) "false") (or (ne (toString (get $election "resourceNamespace")) $namespace) (not (get $election "resourceName"))) }}

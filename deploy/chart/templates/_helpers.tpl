@@ -54,7 +54,7 @@ serving:
 {{/* The configuration file of kube-scheduler. */}}
 {{- define "outboard.scheduler" -}}
 {{- if .Values.scheduler.config }}{{ .Values.scheduler.config }}
-{{- else if .Values.config }}{{ fail "scheduler.config is required with config: print it with outboard scheduler-config --for service" }}
+{{- else if .Values.config }}{{ fail "scheduler.config is required with config: print it with outboard setup scheduler --for service" }}
 {{- else }}{{ .Files.Get (printf "presets/%s-scheduler.yaml" .Values.preset) | replace "outboard-system" .Release.Namespace }}
 {{- end }}
 {{- end }}

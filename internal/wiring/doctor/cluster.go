@@ -183,11 +183,11 @@ func (c *checker) ledgers() {
 
 func (c *checker) scheduler(s scheduler) {
 	if _, ok := s.flag("config"); !ok {
-		c.elsewhere(Warning, "SchedulerWithoutConfig", s.name(), "", "kube-scheduler has no flag --config", "it does not read the file, and calls no extender", "start it with --config; outboard scheduler-config --for kubeadm writes the patches for a static pod")
+		c.elsewhere(Warning, "SchedulerWithoutConfig", s.name(), "", "kube-scheduler has no flag --config", "it does not read the file, and calls no extender", "start it with --config; outboard setup scheduler --for kubeadm writes the patches for a static pod")
 	}
 	for _, old := range []string{"policy-config-file", "policy-configmap"} {
 		if _, ok := s.flag(old); ok {
-			c.elsewhere(Error, "PolicyFlag", s.name(), "", "kube-scheduler has the flag --"+old, "kube-scheduler 1.23 and later does not know it, and does not start", "convert the Policy with outboard scheduler-config --from, and set --config")
+			c.elsewhere(Error, "PolicyFlag", s.name(), "", "kube-scheduler has the flag --"+old, "kube-scheduler 1.23 and later does not know it, and does not start", "convert the Policy with outboard setup scheduler --from, and set --config")
 		}
 	}
 	server, err := minorOf(c.Cluster.Version)

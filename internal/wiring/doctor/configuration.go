@@ -19,7 +19,7 @@ const (
 	extendersPath = "extenders"
 	noObject      = "it is a file and not an API object, and kubectl apply fails with \"no matches for kind\""
 	configMap     = "ConfigMap"
-	startHere     = "name the file that kube-scheduler has as --config; outboard scheduler-config prints one for a configuration of Outboard"
+	startHere     = "name the file that kube-scheduler has as --config; outboard setup scheduler prints one for a configuration of Outboard"
 	timeoutFormat = "it is a duration with a unit; only in the Policy of 1.22 and earlier, it is a number of nanoseconds"
 )
 
@@ -32,7 +32,7 @@ func (c *checker) configuration() {
 	c.plugged = c.plugin()
 	if len(conf.Extenders) == 0 {
 		if c.doc.root.At(extendersPath).IsZero() && !c.plugged && !c.anyRefused() && !c.inPluginConfig() {
-			c.at(Error, "NoExtenders", "", "there are no extenders", "kube-scheduler calls no extender", "outboard scheduler-config prints them")
+			c.at(Error, "NoExtenders", "", "there are no extenders", "kube-scheduler calls no extender", "outboard setup scheduler prints them")
 		}
 		return
 	}

@@ -164,7 +164,7 @@ func (c *checker) checkAll() {
 	if c.Config != nil {
 		c.profiles(all)
 	} else if len(all) > 0 || !c.plugged { // the plugin's configuration is in its arguments, or they name it
-		c.omit("Outboard's configuration", "--config names it")
+		c.omit("Outboard's configuration", "FILE names it")
 	}
 	if c.Cluster != nil {
 		c.cluster()
@@ -273,6 +273,6 @@ func (f *Finding) Text() string {
 	if f.Fix != "" {
 		fmt.Fprintf(&b, "    Fix: %s.\n", f.Fix)
 	}
-	fmt.Fprintf(&b, "    See: outboard doctor --explain %s\n", f.Code)
+	fmt.Fprintf(&b, "    See: outboard check --explain %s\n", f.Code)
 	return b.String()
 }

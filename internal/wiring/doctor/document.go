@@ -95,11 +95,11 @@ func (c *checker) read() bool {
 		former := c.doc.root
 		c.at(Error, "LegacyPolicy", "kind", "this is a Policy of kube-scheduler 1.22 and earlier",
 			"kube-scheduler 1.23 and later has no flag for a Policy, and does not start with one as --config; kubectl apply fails with \"no matches for kind\"",
-			"outboard scheduler-config --from "+c.File+" converts it")
+			"outboard setup scheduler --from "+c.File+" converts it")
 		c.findings[len(c.findings)-1].refused = true
 		converted, _, err := wiring.Migrate(c.File, c.doc.source.Data, wiring.Options{})
 		if err != nil {
-			c.findings[len(c.findings)-1].Fix = "correct it, and then convert it with outboard scheduler-config --from " + c.File + ": " + err.Error()
+			c.findings[len(c.findings)-1].Fix = "correct it, and then convert it with outboard setup scheduler --from " + c.File + ": " + err.Error()
 			return false
 		}
 		if !c.parse(converted) {
@@ -148,7 +148,7 @@ func (c *checker) parse(text []byte) bool {
 			line = c.doc.source.whole.Line(line)
 		}
 		if c.doc.refusal == nil {
-			c.at(Warning, "Syntax", "", e.Rule, "kube-scheduler reads the file, and outboard doctor cannot check it", "")
+			c.at(Warning, "Syntax", "", e.Rule, "kube-scheduler reads the file, and outboard check --scheduler cannot check it", "")
 		} else {
 			c.refuse("Syntax", "", e.Rule, "", "")
 		}
@@ -201,7 +201,7 @@ func (c *checker) isConfiguration() bool {
 		return true
 	case found == config.Kind:
 		c.refuse("Kind", "kind", "this is a configuration of Outboard", "kube-scheduler reads a KubeSchedulerConfiguration only",
-			"outboard check "+c.File+" checks this file; name kube-scheduler's file, and this one with --config")
+			"outboard check "+c.File+" checks this file; name kube-scheduler's file with --scheduler")
 		return false
 	case strings.HasPrefix(c.doc.config.APIVersion, "kubescheduler.config.k8s.io/"), strings.EqualFold(found, kind):
 		c.refuse("Kind", "kind", fmt.Sprintf("kind is %q", found), "kube-scheduler reads a KubeSchedulerConfiguration only", "set kind: "+kind)
@@ -210,7 +210,7 @@ func (c *checker) isConfiguration() bool {
 	message, fix := fmt.Sprintf("kind is %q", found), "name kube-scheduler's file"
 	switch {
 	case !c.doc.root.At("urlPrefix").IsZero():
-		c.refuse("MisplacedExtenders", "kind", "this is one extender, and no configuration", "kube-scheduler reads a KubeSchedulerConfiguration only", "put it into the list extenders of kube-scheduler's file, or of the one that outboard scheduler-config prints")
+		c.refuse("MisplacedExtenders", "kind", "this is one extender, and no configuration", "kube-scheduler reads a KubeSchedulerConfiguration only", "put it into the list extenders of kube-scheduler's file, or of the one that outboard setup scheduler prints")
 		return false
 	case found == "" && slices.ContainsFunc(strictyaml.Fields(&configuration{}), func(name string) bool { return !c.doc.root.At(name).IsZero() }):
 		fix = "set kind: " + kind
@@ -258,7 +258,7 @@ func (c *checker) locate() bool {
 		c.findings[0].Line = all[0].Line(1)
 	}
 	for _, other := range all[1:] {
-		c.at(Warning, "IgnoredDocument", "", "another configuration begins here", "kube-scheduler reads the first document of a file only, and outboard doctor has not checked this one", "move it into a file of its own, or remove it")
+		c.at(Warning, "IgnoredDocument", "", "another configuration begins here", "kube-scheduler reads the first document of a file only, and outboard check --scheduler has not checked this one", "move it into a file of its own, or remove it")
 		c.findings[len(c.findings)-1].Line = other.Line(1)
 	}
 	return true

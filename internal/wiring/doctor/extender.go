@@ -199,7 +199,7 @@ func validPort(port string) bool {
 	return port == "" || err == nil && len(validation.IsValidPortNum(n)) == 0
 }
 
-// ownWeight reports whether the weight is at most the one that scheduler-config writes for a
+// ownWeight reports whether the weight is at most the one that setup scheduler writes for a
 // profile that the extender calls.
 func (e *extenderAt) ownWeight() bool {
 	return slices.ContainsFunc(e.matches(), func(m match) bool { return e.extender.Weight <= m.profile.ExtenderWeight() })
@@ -216,11 +216,11 @@ func (e *extenderAt) weightDiffers(matches []match) {
 		}
 		e.report(Warning, "WeightDiffers", "weight", fmt.Sprintf("weight is %d, and the weights of the policies of the profile %s add up to %d", got, m.profile.Path, want),
 			fmt.Sprintf("a policy has %.2g times the influence of a plugin of kube-scheduler with the same weight", float64(got)/float64(want)),
-			fmt.Sprintf("write weight: %d, as scheduler-config prints; ignore this if the influence is intended", want))
+			fmt.Sprintf("write weight: %d, as setup scheduler prints; ignore this if the influence is intended", want))
 	}
 }
 
-// rightWeight is the weight that scheduler-config writes for the only profile that the extender
+// rightWeight is the weight that setup scheduler writes for the only profile that the extender
 // calls; else 1.
 func (e *extenderAt) rightWeight() string {
 	if all := e.matches(); e.outboard && len(all) == 1 {

@@ -69,7 +69,7 @@ func (c *checker) unindented() bool {
 		which += " and other fields"
 	}
 	c.refuse("Indentation", lost[0], "not indented: "+which, "these are fields of profiles or extenders, and without indentation fields of the file as a whole",
-		"indent the lines as outboard scheduler-config prints them")
+		"indent the lines as outboard setup scheduler prints them")
 	c.findings[len(c.findings)-1].Line = first
 	return true
 }
@@ -111,7 +111,7 @@ func (c *checker) decode() strictyaml.Errors {
 func (c *checker) otherVersion(v string) {
 	why, fix := "kube-scheduler 1.29 and later reads "+apiVersion+" only", "set "+apiVersion
 	if !c.doc.root.At("algorithmSource").IsZero() {
-		c.refuse("APIVersion", "apiVersion", fmt.Sprintf("apiVersion is %q, of kube-scheduler 1.18 and earlier", v), why, "outboard scheduler-config --from converts the Policy that algorithmSource names")
+		c.refuse("APIVersion", "apiVersion", fmt.Sprintf("apiVersion is %q, of kube-scheduler 1.18 and earlier", v), why, "outboard setup scheduler --from converts the Policy that algorithmSource names")
 		return
 	}
 	c.refuse("APIVersion", "apiVersion", fmt.Sprintf("apiVersion is %q", v), why, fix)
@@ -121,7 +121,7 @@ func (c *checker) otherVersion(v string) {
 func (c *checker) fields(errs strictyaml.Errors) {
 	if c.doc.config.APIVersion == apiVersion && !c.since(25) {
 		c.refuse("APIVersion", "apiVersion", fmt.Sprintf("kube-scheduler 1.%d does not read %s", c.minor, apiVersion), "only 1.25 and later reads it",
-			"use kube-scheduler 1.25 or later, or outboard scheduler-config --legacy-policy with 1.22 and earlier")
+			"use kube-scheduler 1.25 or later, or outboard setup scheduler --legacy-policy with 1.22 and earlier")
 	}
 	if c.doc.refusal == nil {
 		return // whatever strictyaml does not read
@@ -137,7 +137,7 @@ func (c *checker) fields(errs strictyaml.Errors) {
 		case e.Kind == "Unknown field" && (e.Path == "healthzBindAddress" || e.Path == "metricsBindAddress"):
 			c.refuse("UnknownField", e.Path, "kube-scheduler 1.25 and later does not know this field", "", "remove it: the flags --bind-address and --secure-port replace it")
 		case e.Kind == "Unknown field" && e.Path == "algorithmSource":
-			c.refuse("UnknownField", e.Path, "kube-scheduler 1.19 and later has no such field", "", "outboard scheduler-config --from converts the Policy that it names")
+			c.refuse("UnknownField", e.Path, "kube-scheduler 1.19 and later has no such field", "", "outboard setup scheduler --from converts the Policy that it names")
 		case e.Kind == "Unknown field":
 			if owner := nested[e.Path]; owner != "" {
 				fix = "indent it, as a field of " + owner

@@ -41,7 +41,8 @@ func anyConfig(t *rapid.T) string {
 	return b.String()
 }
 
-// What scheduler-config prints has neither errors nor warnings, except about the entry of which its comment warns, too.
+// What setup scheduler prints has neither errors nor warnings, except about the entry of which its
+// comment warns, too.
 func TestGeneratedConfigurationIsRight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := anyConfig(t)
@@ -109,7 +110,8 @@ func checked(tb failer, data []byte) {
 	}
 }
 
-// mutated draws a file of the test data with lines that are missing, twice, moved or indented otherwise, or with another one's.
+// mutated draws a file of the test data with lines that are missing, twice, moved or indented
+// otherwise, or with another one's.
 func mutated(t *rapid.T, files [][]byte) []byte {
 	lines := func() []string {
 		return strings.SplitAfter(string(rapid.SampledFrom(files).Draw(t, "file")), "\n")

@@ -95,9 +95,9 @@ func (in *Input) FromNamespace(namespace string, types config.Types) error {
 	}
 	if in.Config == nil {
 		if len(outboards) != 1 {
-			why := "no Deployment in " + namespace + " runs it with a configuration from a ConfigMap: --config names it"
+			why := "no Deployment in " + namespace + " runs it with a configuration from a ConfigMap: FILE names it"
 			if len(outboards) > 1 {
-				why = "several Deployments in " + namespace + " run it: --config names its configuration"
+				why = "several Deployments in " + namespace + " run it: FILE names its configuration"
 			}
 			if len(unread) > 0 {
 				why = strings.ReplaceAll(errors.Join(unread...).Error(), "\n", "; ")
@@ -143,7 +143,7 @@ func (c *checker) missingSecrets() {
 				continue
 			}
 			reported[ref] = true
-			command := "outboard certs --dir tls --secrets"
+			command := "outboard setup certs --dir tls --secrets"
 			if d.deployment.Namespace != wiring.Namespace {
 				command += " --outboard-namespace " + d.deployment.Namespace
 			}
@@ -197,7 +197,7 @@ func (in *Input) noScheduler(namespace string, found []deployed) error {
 		for _, d := range found {
 			names = append(names, d.object.keyRef())
 		}
-		return fmt.Errorf("%s has several configurations of kube-scheduler: write one of them to a FILE, and name it: %s", namespace, strings.Join(names, ", "))
+		return fmt.Errorf("%s has several configurations of kube-scheduler: write one of them to a FILE, and name it with --scheduler: %s", namespace, strings.Join(names, ", "))
 	}
 	var files []string
 	for _, s := range in.schedulers() {
@@ -206,5 +206,5 @@ func (in *Input) noScheduler(namespace string, found []deployed) error {
 		}
 	}
 	slices.Sort(files)
-	return errors.New(strings.Join(append([]string{"no Deployment in " + namespace + " runs kube-scheduler with a configuration from a ConfigMap: copy kube-scheduler's configuration to a FILE, and name it"}, files...), "; "))
+	return errors.New(strings.Join(append([]string{"no Deployment in " + namespace + " runs kube-scheduler with a configuration from a ConfigMap: copy kube-scheduler's configuration to a FILE, and name it with --scheduler"}, files...), "; "))
 }

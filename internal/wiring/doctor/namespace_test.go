@@ -265,7 +265,7 @@ func TestFromNamespaceFails(t *testing.T) {
 // Without a ConfigMap of Outboard, the rest is checked.
 func TestFromNamespaceWithoutOutboard(t *testing.T) {
 	_, _, omissions := fromNamespace(t, doctor.Input{Cluster: namespace(t, schedulerDeployment)})
-	if want := "not checked: Outboard's configuration (no Deployment in ns runs it with a configuration from a ConfigMap: --config names it)\n"; !strings.HasPrefix(omissions, want) {
+	if want := "not checked: Outboard's configuration (no Deployment in ns runs it with a configuration from a ConfigMap: FILE names it)\n"; !strings.HasPrefix(omissions, want) {
 		t.Errorf("got %s\nwant %s", omissions, want)
 	}
 	c := namespace(t, schedulerDeployment, outboardDeployment)

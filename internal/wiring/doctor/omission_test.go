@@ -44,7 +44,7 @@ profiles:
 		want string
 	}{
 		{"the file alone", doctor.Input{Data: []byte(scheduler)}, `not checked: /tls/ca.crt, /tls/client.crt, /tls/client.key (not on this machine)
-not checked: Outboard's configuration (--config names it)
+not checked: Outboard's configuration (FILE names it)
 not checked: the cluster (--cluster reads it)
 not checked: what differs between versions of kube-scheduler (--kubernetes-version names the version)
 `},
@@ -69,16 +69,16 @@ not checked: whether an extender listens at 192.0.2.1:8443 (doctor calls no exte
 		{"a manifest without the Secret", doctor.Input{Version: "1.37", Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: scheduler-7k8f, namespace: ns}\ndata:\n  wiring: |\n" +
 			indented(inNamespace) + "---\napiVersion: apps/v1\nkind: Deployment" + schedulerDeployment)},
 			`not checked: /etc/scheduler/tls/ca.crt, /etc/scheduler/tls/tls.crt, /etc/scheduler/tls/tls.key (not on this machine)
-not checked: Outboard's configuration (--config names it)
+not checked: Outboard's configuration (FILE names it)
 not checked: the cluster (--cluster reads it)
 `},
 		{"the plugin", doctor.Input{Version: "1.37", Data: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" +
 			"- plugins: {multiPoint: {enabled: [{name: Outboard}]}, bind: {enabled: [{name: Outboard}]}}\n  pluginConfig: [{name: Outboard, args: {configFile: /etc/outboard.yaml}}]\n")},
-			"not checked: /etc/outboard.yaml (not on this machine)\nnot checked: what the policies of Outboard's plugin need in profiles[0].plugins (its configuration is not known: --config names it)\nnot checked: the cluster (--cluster reads it)\n"},
+			"not checked: /etc/outboard.yaml (not on this machine)\nnot checked: what the policies of Outboard's plugin need in profiles[0].plugins (its configuration is not known: FILE names it)\nnot checked: the cluster (--cluster reads it)\n"},
 		{"inert plugins", doctor.Input{Version: "1.37", Types: types, Data: []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" +
 			"- plugins: {multiPoint: {enabled: [{name: Quota}, {name: Outboard}]}, postFilter: {enabled: [{name: Outboard}]}}\n  pluginConfig:\n  - name: Outboard\n" +
 			"    args: {apiVersion: outboard.dev/v1alpha1, kind: OutboardConfiguration, candidates: 8, inertPlugins: [Quota, Typo], profiles: [{policies: [{type: ImageLocality}]}]}\n")},
-			"not checked: whether the plugin Quota is inert (outboard doctor does not run plugins: outboard_candidates_rejected_total counts how often one is not)\nnot checked: the cluster (--cluster reads it)\n"},
+			"not checked: whether the plugin Quota is inert (outboard check --scheduler does not run plugins: outboard_candidates_rejected_total counts how often one is not)\nnot checked: the cluster (--cluster reads it)\n"},
 		{"another document", doctor.Input{Data: []byte("kind: Pod"), Version: "1.37"}, "not checked: the fields of the file (it must be readable first)\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -44,7 +44,7 @@ func (c *checker) outboardArgs(path string, args strictyaml.Value, sets map[stri
 	if used.Profile == nil {
 		why := "its arguments have errors"
 		if err == nil && conf == nil {
-			why = "its configuration is not known: --config names it"
+			why = "its configuration is not known: FILE names it"
 		}
 		c.omit("what the policies of Outboard's plugin need in "+profile+".plugins", why)
 	} else {
@@ -198,7 +198,7 @@ func (c *checker) inertPlugins(path string, a *config.PluginArguments, sets map[
 	slices.Sort(enabled)
 	for i, name := range a.InertPlugins {
 		if slices.Contains(enabled, name) {
-			c.omit("whether the plugin "+name+" is inert", "outboard doctor does not run plugins: outboard_candidates_rejected_total counts how often one is not")
+			c.omit("whether the plugin "+name+" is inert", "outboard check --scheduler does not run plugins: outboard_candidates_rejected_total counts how often one is not")
 			continue
 		}
 		at, fix := fmt.Sprintf("%s.inertPlugins[%d]", path, i), "write the name of a plugin of the profile, or remove it"

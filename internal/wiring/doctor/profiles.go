@@ -184,7 +184,7 @@ func (c *checker) profiles(all []extenderAt) {
 
 // notCalled reports a profile that no extender calls. none says that no extender calls any profile.
 func (c *checker) notCalled(p *config.Profile, none bool) {
-	severity, why, fix := Warning, "its policies are not used", "outboard scheduler-config prints the extender for it"
+	severity, why, fix := Warning, "its policies are not used", "outboard setup scheduler prints the extender for it"
 	if none {
 		severity = Error
 	}
@@ -353,7 +353,7 @@ func (e *extenderAt) filterNotCalled(p *config.Profile) {
 func (e *extenderAt) filtersOnly(p *config.Profile) {
 	if allocates := p.Allocator(); allocates != "" {
 		e.report(Error, "BindNotCalled", "bindVerb", "no extender has bindVerb, and "+allocates+" of the profile "+p.Path+", which only filters, allocates resources",
-			"kube-scheduler binds pods without the allocations and annotations by which they get their resources", "remove verb from the profile, and write what outboard scheduler-config prints for it")
+			"kube-scheduler binds pods without the allocations and annotations by which they get their resources", "remove verb from the profile, and write what outboard setup scheduler prints for it")
 	}
 }
 
@@ -382,7 +382,7 @@ func (e *extenderAt) accepts(p *config.Profile) {
 		names := strings.Join(refused, ", ")
 		e.report(Error, "SchedulerNotAccepted", "bindVerb", message, "the extender is called for every pod, and Outboard refuses to bind those of "+names+": all of them stay pending",
 			"list managedResources here and in the profile, or remove "+names+" from the profiles of this kube-scheduler, or add it to schedulerNames of Outboard's profile")
-	default: // a warning, although it may be meant: outboard check calls the change to it a risk, and scheduler-config comments on it
+	default: // a warning, although it may be meant: outboard check calls the change to it a risk, and setup scheduler comments on it
 		names := strings.Join(refused, " and ")
 		e.report(Warning, "SchedulerNotAccepted", "bindVerb", message, "Outboard refuses to bind the pods of "+names+" for which kube-scheduler calls it, and they stay pending",
 			"have these pods select the scheduler "+strings.Join(p.SchedulerNames, " or ")+", or add "+names+" to schedulerNames of Outboard's profile")

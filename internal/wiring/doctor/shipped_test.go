@@ -14,8 +14,9 @@ import (
 	"outboard.dev/outboard/internal/wiring/doctor"
 )
 
-// The configurations of kube-scheduler in the repository have no findings other than notes, except those whose code a comment in the file or
-// the README beside it explains. Those in folders "original" are by other authors.
+// The configurations of kube-scheduler in the repository have no findings other than notes, except
+// those whose code a comment in the file or the README beside it explains. Those in folders
+// "original" are by other authors.
 func TestShippedConfigurations(t *testing.T) {
 	schedulers := regexp.MustCompile(`(?m)^ *kind: KubeSchedulerConfiguration$`)
 	comments := regexp.MustCompile(`(?m)#.*$`)
@@ -46,7 +47,7 @@ func TestShippedConfigurations(t *testing.T) {
 					return err
 				}
 				if tls := in.Config.Serving.TLS; tls != nil && !slices.Contains(tls.AllowedClients, config.SchedulerClient) {
-					t.Errorf("%s does not allow the certificate that outboard certs creates", beside)
+					t.Errorf("%s does not allow the certificate that outboard setup certs creates", beside)
 				}
 			}
 			in.FromManifests(outboard)
@@ -85,7 +86,8 @@ func documented(t *testing.T, page, heading string) *config.Config {
 	return parseConfig(t, []byte(file))
 }
 
-// The file of the page about the installation, which Helm and kubectl install, has no findings except notes.
+// The file of the page about the installation, which Helm and kubectl install, has no findings
+// except notes.
 func TestFileOfTheInstallation(t *testing.T) {
 	c := documented(t, "install.md", "### Your own policies")
 	w, err := wiring.New(c, wiring.Options{For: wiring.Service, Strict: true})
@@ -100,8 +102,8 @@ func TestFileOfTheInstallation(t *testing.T) {
 	}
 }
 
-// Files that Helm installs may serve their own host only: the chart serves them with TLS. With the output of scheduler-config for them, they
-// have no errors.
+// Files that Helm installs may serve their own host only: the chart serves them with TLS. With the
+// output of setup scheduler for them, they have no errors.
 func TestFilesForTheChart(t *testing.T) {
 	c := documented(t, "signals.md", "### Documents")
 	for _, o := range []wiring.Options{{For: wiring.Service}, {For: wiring.NodePort}, {URL: "https://10.96.0.20"}} {

@@ -124,7 +124,7 @@ func (t *tlsConfig) verified() string {
 }
 
 // folder returns the folder of a file beside which others are to be; without a file, the one that
-// scheduler-config writes.
+// setup scheduler writes.
 func folder(file string) string {
 	if path.IsAbs(file) {
 		return path.Dir(file)
@@ -182,7 +182,7 @@ func (e *extenderAt) files(t *tlsConfig) {
 	}
 	if _, err := tls.X509KeyPair(cert, private); err != nil {
 		at, message := dataOrFile("tlsConfig.cert", t.CertData), strings.TrimPrefix(err.Error(), "tls: ")
-		fix := "write one pair in " + pair + ", such as client.crt and client.key of one folder of outboard certs"
+		fix := "write one pair in " + pair + ", such as client.crt and client.key of one folder of outboard setup certs"
 		if t.CertData+t.KeyData != "" {
 			e.refuse("ClientKey", e.field(at), message, "", fix)
 			return
@@ -241,9 +241,9 @@ func (e *extenderAt) authorities(t *tlsConfig) {
 	}
 	for _, cert := range e.certificates(t.CAFile, t.CAData) {
 		if cert.NotAfter.Sub(e.Now) < expiring {
-			fix := "make another CA, as with outboard certs --dir DIR --add-ca, and restart kube-scheduler with both before that day"
+			fix := "make another CA, as with outboard setup certs --dir DIR --add-ca, and restart kube-scheduler with both before that day"
 			if e.expired(cert) {
-				fix = "make another CA with certificates, as with outboard certs and another directory, and restart kube-scheduler"
+				fix = "make another CA with certificates, as with outboard setup certs and another directory, and restart kube-scheduler"
 			}
 			e.report(Warning, "CAExpires", at, fmt.Sprintf("the CA %q %s", cert.Subject.CommonName, e.ends(cert)), "every call fails from then on", fix)
 		}
@@ -263,7 +263,7 @@ func (e *extenderAt) server(t *tlsConfig) {
 	name, cert := cmp.Or(t.ServerName, e.url().Hostname()), chain[0]
 	if err := cert.VerifyHostname(name); err != nil {
 		e.report(Error, "ServerName", "tlsConfig.serverName", fmt.Sprintf("the certificate of Outboard is for %s, and not for %s", strings.Join(certs.Hosts(cert), ", "), name),
-			"every call fails, because kube-scheduler does not accept the certificate", "set tlsConfig.serverName to a name in the certificate, or make a certificate with the name, as with outboard certs --dir DIR --renew --server-name and all names")
+			"every call fails, because kube-scheduler does not accept the certificate", "set tlsConfig.serverName to a name in the certificate, or make a certificate with the name, as with outboard setup certs --dir DIR --renew --server-name and all names")
 	}
 	if e.unknownTo(e.certificates(t.CAFile, t.CAData), chain) {
 		e.report(Error, "UnknownAuthority", "tlsConfig", "the CA did not sign the certificate of Outboard", "every call fails, because kube-scheduler does not accept the certificate", "use the CA that signed it")
@@ -311,7 +311,7 @@ func (e *extenderAt) client(t *tlsConfig) {
 	}
 	if len(allowed) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(allowed, name) }) {
 		e.report(Error, "ClientNotAllowed", "tlsConfig.certFile", fmt.Sprintf("the certificate is for %q, and allowedClients has %s", names[0], strings.Join(allowed, ", ")),
-			"Outboard refuses every call with an Error", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name, as with outboard certs --dir DIR --renew --client-name")
+			"Outboard refuses every call with an Error", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name, as with outboard setup certs --dir DIR --renew --client-name")
 	}
 	cas := certificates(e.readOrOmit(e.Config.Serving.TLS.ClientCAFile, e.ReadConfigFile))
 	if e.unknownTo(cas, chain) {
@@ -329,7 +329,7 @@ func (e *extenderAt) renewal(cas []*x509.Certificate) string {
 	if len(cas) > 0 && !slices.ContainsFunc(cas, func(ca *x509.Certificate) bool { return !e.expired(ca) }) {
 		return "make it with another CA: this one has expired, too"
 	}
-	return "renew it, as with outboard certs --dir DIR --renew"
+	return "renew it, as with outboard setup certs --dir DIR --renew"
 }
 
 func (e *extenderAt) expired(cert *x509.Certificate) bool { return cert.NotAfter.Before(e.Now) }

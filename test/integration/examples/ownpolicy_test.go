@@ -79,7 +79,7 @@ func TestOwnPolicy(t *testing.T) {
 			`:9: profiles[0].policies[0].config.seats: Invalid value: 0: must be at least 1 (policy Seats)`,
 			`:10: profiles[0].policies[1].type: Unsupported value: "Seat": did you mean "Seats"?`,
 		}},
-		{"schema", 0, []string{`"const": "Seats"`, `"license"`, `"default": 2`}},
+		{"check --schema", 0, []string{`"const": "Seats"`, `"license"`, `"default": 2`}},
 		{"serve --print-config --config " + good, 0, []string{"license: cad\n", "seats: 2\n"}},
 		{"simulate --resource cpu --nodes " + nodes + " --config " + good + " --count-fitting " + pod, 0, []string{"good: 2 more pods like default/new fit"}},
 		{"simulate --resource cpu --nodes " + nodes + " --config " + wrong + " --count-fitting " + pod, 2, []string{"did you mean"}},

@@ -44,7 +44,7 @@ type certsOptions struct {
 	changedClient    bool // --client-name is set
 }
 
-func certsCommand() *cobra.Command {
+func setupCertsCommand() *cobra.Command {
 	o := certsOptions{}
 	var output outputFlag
 	cmd := &cobra.Command{
@@ -64,9 +64,9 @@ kube-scheduler opens in that moment may fail.
 --add-ca, --renew and --remove-old-cas, in this order, replace the CA without a refused call.
 After each of the three, distribute the files, and wait until Outboard has them. After --add-ca
 and after --renew, also restart kube-scheduler, which reads ca.crt only when it starts.`,
-		Example: `  outboard certs --dir tls
-  outboard certs --dir tls --secrets | kubectl apply -f -
-  outboard certs --dir tls --renew`,
+		Example: `  outboard setup certs --dir tls
+  outboard setup certs --dir tls --secrets | kubectl apply -f -
+  outboard setup certs --dir tls --renew`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := output.check(); err != nil {
@@ -115,7 +115,7 @@ func (o certsOptions) run() (*certs.Set, *certsReport, error) {
 		return nil, nil, fmt.Errorf("--lifetime=%s: must be between 1h and %.0fh, for which a new CA is valid", o.lifetime, longestLifetime.Hours())
 	}
 	if o.renew && o.addCA || o.renew && o.removeOldCAs || o.addCA && o.removeOldCAs {
-		return nil, nil, errors.New("--add-ca, --renew and --remove-old-cas are three steps, with others in between: use one of them, as outboard certs --help describes")
+		return nil, nil, errors.New("--add-ca, --renew and --remove-old-cas are three steps, with others in between: use one of them, as outboard setup certs --help describes")
 	}
 	if o.client == "" {
 		return nil, nil, errors.New("--client-name must not be empty: serving.tls.allowedClients of Outboard lists it")
@@ -196,7 +196,7 @@ func (o certsOptions) server(set *certs.Set) (issued bool, err error) {
 		if others := namesBeyond(leaf, wanted); len(others) > 0 {
 			remedy := "replace it with --renew"
 			if o.changedNames { // which replaces all names
-				remedy = fmt.Sprintf("to add to its names, run outboard certs --dir %s --renew --server-name %s", o.dir, strings.Join(append(hosts, others...), ","))
+				remedy = fmt.Sprintf("to add to its names, run outboard setup certs --dir %s --renew --server-name %s", o.dir, strings.Join(append(hosts, others...), ","))
 			}
 			return false, fmt.Errorf("the certificate is for %s, not for %s: %s", strings.Join(hosts, ", "), strings.Join(others, ", "), remedy)
 		}

@@ -21,10 +21,10 @@ type schedulerConfigOptions struct {
 	legacy                      bool
 }
 
-func schedulerConfigCommand(types config.Types) *cobra.Command {
+func setupSchedulerCommand(types config.Types) *cobra.Command {
 	var o schedulerConfigOptions
 	cmd := &cobra.Command{
-		Use:   "scheduler-config",
+		Use:   "scheduler",
 		Short: "Print kube-scheduler's configuration for a configuration file",
 		Long: `Print the KubeSchedulerConfiguration by which kube-scheduler calls the profiles of a
 configuration file, with comments. Profiles with managed resources, and profiles whose policies
@@ -44,10 +44,10 @@ own, wherever it runs.
 
 --from converts the extenders of a Policy of kube-scheduler 1.22 and earlier instead, and reports
 what it leaves out. --legacy-policy prints such a Policy.`,
-		Example: `  outboard scheduler-config --config outboard.yaml
-  outboard scheduler-config --config outboard.yaml --for kubeadm --url https://10.96.0.20 --dir wiring
-  outboard scheduler-config --from policy.json > scheduler.yaml
-  outboard scheduler-config --from policy.json --scheduler-name extended-scheduler > scheduler.yaml`,
+		Example: `  outboard setup scheduler --config outboard.yaml
+  outboard setup scheduler --config outboard.yaml --for kubeadm --url https://10.96.0.20 --dir wiring
+  outboard setup scheduler --from policy.json > scheduler.yaml
+  outboard setup scheduler --from policy.json --scheduler-name extended-scheduler > scheduler.yaml`,
 		Args: positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.checkFlags(cmd.Flags().Changed); err != nil {
@@ -71,7 +71,7 @@ what it leaves out. --legacy-policy prints such a Policy.`,
 	flags.StringVar(&o.CertificateDir, "certificate-dir", "", "where kube-scheduler finds the certificates (default "+wiring.Directory+")")
 	const in = ", in --certificate-dir or absolute"
 	flags.StringVar(&o.Certificates.CA, "ca", "", "the file with the CA of the extender's certificate"+in+" (default ca.crt)")
-	flags.StringVar(&o.Certificates.Cert, "cert", "", "the file with the client certificate"+in+" (default client.crt, as outboard certs writes it; with --for service and sidecar tls.crt, as in a Secret)")
+	flags.StringVar(&o.Certificates.Cert, "cert", "", "the file with the client certificate"+in+" (default client.crt, as outboard setup certs writes it; with --for service and sidecar tls.crt, as in a Secret)")
 	flags.StringVar(&o.Certificates.Key, "key", "", "the file with the client certificate's key"+in+" (default client.key; with --for service and sidecar tls.key)")
 	flags.StringVar(&o.SchedulerKubeconfig, "scheduler-kubeconfig", "", "the kubeconfig of kube-scheduler (default with --for kubeadm: /etc/kubernetes/scheduler.conf; otherwise none, for a scheduler in a pod)")
 	flags.StringVar(&o.SchedulerName, "scheduler-name", "", "the name of a second scheduler (default with --for service and sidecar: what a profile lists in schedulerNames, or outboard-scheduler)")

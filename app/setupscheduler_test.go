@@ -60,7 +60,7 @@ func TestSchedulerConfig(t *testing.T) {
 		{"no Policy", []string{"--from", filepath.Join(t.TempDir(), "none")}, []string{"no such file"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			out, err := execute(t, append([]string{"scheduler-config"}, tt.args...)...)
+			out, err := execute(t, append([]string{"setup", "scheduler"}, tt.args...)...)
 			if err != nil {
 				out = err.Error()
 			}
@@ -76,7 +76,7 @@ func TestSchedulerConfig(t *testing.T) {
 func TestSchedulerConfigWritesFiles(t *testing.T) {
 	config := file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n")
 	dir := filepath.Join(t.TempDir(), "wiring")
-	out, err := execute(t, "scheduler-config", "--config", config, "--for", "kubeadm", "--dir", dir)
+	out, err := execute(t, "setup", "scheduler", "--config", config, "--for", "kubeadm", "--dir", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,10 +91,10 @@ func TestSchedulerConfigWritesFiles(t *testing.T) {
 	}
 }
 
-// Whatever kube-scheduler calls, the certificate that outboard certs creates is for it, or for the name that it expects.
+// Whatever kube-scheduler calls, the certificate that outboard setup certs creates is for it, or for the name that it expects.
 func TestSchedulerConfigFitsTheCertificate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tls")
-	if _, err := execute(t, "certs", "--dir", dir, "--outboard-namespace", "sched"); err != nil {
+	if _, err := execute(t, "setup", "certs", "--dir", dir, "--outboard-namespace", "sched"); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "server.crt"))
@@ -119,7 +119,7 @@ func TestSchedulerConfigFitsTheCertificate(t *testing.T) {
 		{"--config", anywhere, "--for", "service", "--url", "https://10.96.0.20"},
 		{"--config", anywhere, "--for", "sidecar"},
 	} {
-		out, err := execute(t, append([]string{"scheduler-config", "--outboard-namespace", "sched"}, args...)...)
+		out, err := execute(t, append([]string{"setup", "scheduler", "--outboard-namespace", "sched"}, args...)...)
 		if err != nil {
 			t.Errorf("%q: %v", args, err)
 			continue

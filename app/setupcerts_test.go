@@ -27,7 +27,7 @@ import (
 // certsDir runs the command and returns the files of the directory by name.
 func certsDir(t *testing.T, dir string, flags ...string) map[string]string {
 	t.Helper()
-	if _, err := execute(t, append([]string{"certs", "--dir", dir}, flags...)...); err != nil {
+	if _, err := execute(t, append([]string{"setup", "certs", "--dir", dir}, flags...)...); err != nil {
 		t.Fatal(err)
 	}
 	return filesOf(t, dir)
@@ -86,7 +86,7 @@ func TestCertsKeepsWhatExists(t *testing.T) {
 }
 
 // With the default names, kube-scheduler calls and verifies Outboard by the configuration that
-// scheduler-config prints, and Outboard permits the client by default.
+// setup scheduler prints, and Outboard permits the client by default.
 func TestCertsFitEveryTopology(t *testing.T) {
 	files := certsDir(t, t.TempDir())
 	server, client := leafOf(t, files["server.crt"], files["server.key"]), leafOf(t, files["client.crt"], files["client.key"])
@@ -151,11 +151,11 @@ func TestCertsOptions(t *testing.T) {
 // The report has the same facts in each format.
 func TestCertsReport(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tls")
-	text, err := execute(t, "certs", "--dir", dir, "--lifetime", "24h")
+	text, err := execute(t, "setup", "certs", "--dir", dir, "--lifetime", "24h")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := execute(t, "certs", "--dir", dir, "-o", "json")
+	out, err := execute(t, "setup", "certs", "--dir", dir, "-o", "json")
 	var report certsReport
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &report)
@@ -203,14 +203,14 @@ func TestCertsListsLostNames(t *testing.T) {
 	dir := t.TempDir()
 	certsDir(t, dir)
 	const lost = "server.crt is no longer for outboard.outboard-system.svc, localhost, ::1: "
-	out, err := execute(t, "certs", "--dir", dir, "--renew", "--server-name", "127.0.0.1,outboard.example")
+	out, err := execute(t, "setup", "certs", "--dir", dir, "--renew", "--server-name", "127.0.0.1,outboard.example")
 	if err != nil || !strings.Contains(out, lost) {
 		t.Errorf("%q is not in the output: %v\n%s", lost, err, out)
 	}
 	_, names, _ := strings.Cut(out, " --server-name ")
 	names, _, _ = strings.Cut(names, ".\n")
 	for _, want := range []string{names, "*.example,outboard.example", "more.example,outboard.example,*.example"} {
-		out, err = execute(t, "certs", "--dir", dir, "--renew", "--server-name", want)
+		out, err = execute(t, "setup", "certs", "--dir", dir, "--renew", "--server-name", want)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestCertsListsLostNames(t *testing.T) {
 	if strings.Contains(out, "no longer") {
 		t.Errorf("all names are kept:\n%s", out)
 	}
-	out, err = execute(t, "certs", "--dir", dir, "--renew", "--server-name", "*.example")
+	out, err = execute(t, "setup", "certs", "--dir", dir, "--renew", "--server-name", "*.example")
 	if err != nil || strings.Contains(out, "no longer") {
 		t.Errorf("*.example is for all names: %v\n%s", err, out)
 	}
@@ -233,7 +233,7 @@ func TestCertsListsLostNames(t *testing.T) {
 func TestCertsSaysHowToAddNames(t *testing.T) {
 	dir := t.TempDir()
 	certsDir(t, dir)
-	_, err := execute(t, "certs", "--dir", dir, "--server-name", "outboard.example,localhost,10.0.0.1")
+	_, err := execute(t, "setup", "certs", "--dir", dir, "--server-name", "outboard.example,localhost,10.0.0.1")
 	if err == nil {
 		t.Fatal("a certificate without the name is kept")
 	}
@@ -280,7 +280,7 @@ func TestCertsRotatesTheCA(t *testing.T) {
 	if got := strings.Count(steps[1]["ca.crt"], "BEGIN"); got != 2 {
 		t.Errorf("ca.crt has %d certificates during the rotation", got)
 	}
-	if _, err := execute(t, "certs", "--dir", dir, "--remove-old-cas"); err != nil {
+	if _, err := execute(t, "setup", "certs", "--dir", dir, "--remove-old-cas"); err != nil {
 		t.Errorf("repeated: %v", err)
 	}
 }
@@ -292,7 +292,7 @@ func TestCertsRenewDuringARotation(t *testing.T) {
 		flags   []string
 		reminds bool
 	}{{nil, false}, {[]string{"--renew"}, false}, {[]string{"--add-ca"}, false}, {[]string{"--renew"}, true}, {[]string{"--remove-old-cas"}, false}, {[]string{"--renew"}, false}} {
-		out, err := execute(t, append([]string{"certs", "--dir", dir}, step.flags...)...)
+		out, err := execute(t, append([]string{"setup", "certs", "--dir", dir}, step.flags...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -341,7 +341,7 @@ func TestCertsAfterAnInterruptedRotation(t *testing.T) {
 
 func TestCertsSecrets(t *testing.T) {
 	dir := t.TempDir()
-	out, err := execute(t, "certs", "--dir", dir, "--secrets", "--outboard-namespace", "somewhere")
+	out, err := execute(t, "setup", "certs", "--dir", dir, "--secrets", "--outboard-namespace", "somewhere")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +419,7 @@ func TestCertsErrors(t *testing.T) {
 		{"a key of another certificate", nil, func(dir string) error {
 			return os.Rename(filepath.Join(dir, "client.key"), filepath.Join(dir, "server.key"))
 		}, "private key does not match public key: replace it with --renew"},
-		{"another server name", []string{"--server-name", "other.example"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for other.example: to add to its names, run outboard certs --dir "},
+		{"another server name", []string{"--server-name", "other.example"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for other.example: to add to its names, run outboard setup certs --dir "},
 		{"another namespace", []string{"--outboard-namespace", "other", "--secrets"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for outboard.other.svc: replace it with --renew"},
 		{"not a namespace", []string{"--outboard-namespace", "Not one"}, nil, `--outboard-namespace="Not one": a lowercase RFC 1123 label must`},
 		{"no certificate in the file", nil, func(dir string) error { return os.WriteFile(filepath.Join(dir, "server.crt"), []byte("other"), 0o600) },
@@ -444,7 +444,7 @@ func TestCertsErrors(t *testing.T) {
 				}
 			}
 			before := filesOf(t, dir)
-			_, err := execute(t, append([]string{"certs", "--dir", dir}, tt.flags...)...)
+			_, err := execute(t, append([]string{"setup", "certs", "--dir", dir}, tt.flags...)...)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("the error is %v, want %q", err, tt.want)
 			}
@@ -455,7 +455,7 @@ func TestCertsErrors(t *testing.T) {
 			}
 		})
 	}
-	if _, err := execute(t, "certs", "--dir", t.TempDir(), "--renew"); err == nil || !strings.Contains(err.Error(), "no certificates yet") {
+	if _, err := execute(t, "setup", "certs", "--dir", t.TempDir(), "--renew"); err == nil || !strings.Contains(err.Error(), "no certificates yet") {
 		t.Errorf("renewing nothing: %v", err)
 	}
 }
