@@ -57,7 +57,7 @@ func TestCompletion(t *testing.T) {
 		"gpus ":                  "gpu-1 cpu-1",
 		"gpus gpu-1 c":           "",
 		"explain -o ":            "text json yaml",
-		"simulate -o ":           "text json yaml csv markdown",
+		"simulate -o ":           "text json yaml",
 		"setup scheduler --for ": "kubeadm sidecar service nodeport",
 		"check --explain NoE":    "NoEffectInPlugin NoEndpoints NoExtenders",
 		"check --explain li":     "list",
@@ -171,7 +171,7 @@ func TestOutputFormats(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	nodes := file(t, simulatedCluster)
-	if out, err := execute(t, "simulate", "-o", "yaml", "--seeds", "1", "--nodes", nodes); err != nil || !strings.Contains(out, "\nconfigurations:\n- name: ") {
+	if out, err := execute(t, "simulate", "-o", "yaml", "--seeds", "1", nodes); err != nil || !strings.Contains(out, "\nconfigurations:\n- name: ") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"outboard.dev/outboard/internal/config"
 	"outboard.dev/outboard/internal/service"
@@ -95,12 +94,6 @@ func missing(cmd *cobra.Command, flag string) error {
 
 // standardInput is what errors call standard input.
 const standardInput = "standard input"
-
-// isTerminal reports whether a person sees what is written, and lines can be rewritten.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
 
 // readConfig reads a configuration of Outboard, which may be in a ConfigMap, for a command that
 // needs it for its work. So it is no finding that it is not valid.

@@ -26,7 +26,7 @@ func (v visible) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// formats are the formats of every command that has the flag --output; simulate has more.
+// formats are the formats of every command that has the flag --output.
 var formats = []string{"text", "json", "yaml"}
 
 // outputFlag is the flag for the format of what a command prints.

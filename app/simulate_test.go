@@ -26,64 +26,27 @@ const onePod = `{kind: Pod, apiVersion: v1, metadata: {name: new}, spec: {contai
 func TestSimulate(t *testing.T) {
 	nodes, pod := file(t, simulatedCluster), file(t, onePod)
 	binpack := file(t, header+"profiles:\n- shortlist: 1\n  policies: [{type: GPUMemory}]\n")
-	picture := filepath.Join(t.TempDir(), "fill.svg")
-	out, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--seeds", "2", "--svg", picture)
+	out, err := execute(t, "simulate", nodes, "--config", binpack, "--seeds", "2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Three GPUs fit one pod with 10 each, beside the running pod: 40 of 64.
-	if strings.Contains(out, "\r") {
-		t.Errorf("lines are rewritten, and this is no terminal: %q", out)
-	}
 	for _, want := range []string{"outboard, seed 43: 62.50 % allocated", "62.50±0.00", "unallocated GPUs", "1.5±0.0"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("got\n%swant %q", out, want)
 		}
 	}
-	if svg, err := os.ReadFile(picture); err != nil || !strings.HasPrefix(string(svg), "<svg") {
-		t.Errorf("the image is %.20q (%v)", svg, err)
-	}
-	again, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--seeds", "2", "--start-empty")
+	again, err := execute(t, "simulate", nodes, "--config", binpack, "--seeds", "2", "--start-empty")
 	if err != nil || !strings.Contains(again, "62.50±0.00") {
 		t.Errorf("with an empty cluster: %s (%v)", again, err)
 	}
-	if more, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--count-fitting", pod); err != nil || more != "outboard: 3 more pods like default/new fit\n  the next one fits on no node: 2 Insufficient GPU Memory in one device\n" {
+	if more, err := execute(t, "simulate", nodes, "--config", binpack, "--count-fitting", pod); err != nil || more != "outboard: 3 more pods like default/new fit\n  the next one fits on no node: 2 Insufficient GPU Memory in one device\n" {
 		t.Errorf("how many more: %q (%v)", more, err)
 	}
 	// kube-scheduler alone compares the sum of each node: one node fits one or two more pods with
 	// 10, and another node a third one.
-	if more, err := execute(t, "simulate", "--nodes", nodes, "--count-fitting", pod); err != nil || more != "kube-scheduler alone: 5 more pods like default/new fit\n  the next one fits on no node: 2 Insufficient aliyun.com/gpu-mem\n" {
+	if more, err := execute(t, "simulate", nodes, "--count-fitting", pod); err != nil || more != "kube-scheduler alone: 5 more pods like default/new fit\n  the next one fits on no node: 2 Insufficient aliyun.com/gpu-mem\n" {
 		t.Errorf("how many more without Outboard: %q (%v)", more, err)
-	}
-	const short = "increase --hours to 8, or reduce --max-lifetime"
-	if warned, err := execute(t, "simulate", "--nodes", nodes, "--mean-requested", "0.5", "--hours", "7", "--max-lifetime", "2h"); err != nil || !strings.Contains(warned, short) {
-		t.Errorf("with a short warm-up: %s (%v)", warned, err)
-	}
-	if quiet, err := execute(t, "simulate", "--nodes", nodes, "--mean-requested", "0.5", "--hours", "8", "--max-lifetime", "2h"); err != nil || strings.Contains(quiet, "--max-lifetime") {
-		t.Errorf("with a warm-up that is long enough: %s (%v)", quiet, err)
-	}
-	if replayed, err := execute(t, "simulate", "--nodes", nodes, "--config", binpack, "--mean-requested", "0.5", "--hours", "24", "--max-lifetime", "1h"); err != nil || !strings.Contains(replayed, "waiting at the end") {
-		t.Errorf("replayed: %s (%v)", replayed, err)
-	}
-}
-
-// Only lines of a terminal are rewritten.
-func TestTerminal(t *testing.T) {
-	file, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if isTerminal(new(strings.Builder)) || isTerminal(file) {
-		t.Error("a buffer or a file is a terminal")
-	}
-	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer terminal.Close()
-	if !isTerminal(terminal) {
-		t.Error("/dev/ptmx is no terminal")
 	}
 }
 
@@ -95,14 +58,9 @@ func TestSimulateFullCluster(t *testing.T) {
 {kind: Pod, apiVersion: v1, metadata: {name: p}, spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu-mem: 24}, requests: {aliyun.com/gpu-mem: 24}}}]}}
 `)
 	sized := file(t, header+"profiles:\n- policies: [{type: GPUMemory, config: {sizesFrom: {annotation: example.com/gpu-sizes}}}]\n")
-	for load, want := range map[string]string{
-		"": `"allocatedPercentAt130": 100,`,
-		"--mean-requested 10 --hours 24 --min-lifetime 10h --max-lifetime 20h": `"servedPercent": 100,`,
-	} {
-		args := append([]string{"simulate", "--nodes", nodes, "--config", sized, "--seeds", "1", "-o", "json"}, strings.Fields(load)...)
-		if out, err := execute(t, args...); err != nil || !strings.Contains(out, want) {
-			t.Errorf("%s: %v\n%swant %s", args, err, out, want)
-		}
+	const want = `"allocatedPercentAt130": 100,`
+	if out, err := execute(t, "simulate", nodes, "--config", sized, "--seeds", "1", "-o", "json"); err != nil || !strings.Contains(out, want) {
+		t.Errorf("%v\n%swant %s", err, out, want)
 	}
 }
 
@@ -129,7 +87,7 @@ func TestSimulateComparesWhatIsComparable(t *testing.T) {
 		{"another resource", sized, none, "cpu", ""},
 		{"the same sizes", sized, sized, "aliyun.com/gpu-mem", ""},
 	} {
-		out, err := execute(t, "simulate", "--nodes", nodes, "--resource", tt.resource, "--seeds", "1", "--config", tt.a, "--config", tt.b)
+		out, err := execute(t, "simulate", nodes, "--resource", tt.resource, "--seeds", "1", "--config", tt.a, "--config", tt.b)
 		if err != nil {
 			out = err.Error()
 		}
@@ -146,27 +104,14 @@ func TestSimulateNeedsSense(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "--nodes"},
-		{[]string{"--nodes", "/nowhere.yaml"}, "/nowhere.yaml"},
-		{[]string{"--nodes", file(t, onePod)}, "no nodes"},
-		{[]string{"--nodes", nodes, "--seeds", "0"}, "--seeds=0"},
-		{[]string{"--nodes", nodes, "--max-requested", "NaN"}, "--max-requested=NaN"},
-		{[]string{"--nodes", nodes, "--mean-requested", "-1"}, "--mean-requested=-1"},
-		{[]string{"--nodes", nodes, "--mean-requested", "90"}, "where 1 is the whole capacity"},
-		{[]string{"--nodes", nodes, "--mean-requested", "1", "--hours", "0"}, "--hours=0"},
-		{[]string{"--nodes", nodes, "--hours", "5"}, "--hours goes with --mean-requested"},
-		{[]string{"--nodes", nodes, "--max-lifetime", "5h"}, "--max-lifetime goes with --mean-requested"},
-		{[]string{"--nodes", nodes, "--mean-requested", "1", "--max-requested", "2"}, "--max-requested does not go with --mean-requested"},
-		{[]string{"--nodes", nodes, "--count-fitting", twoPods, "--mean-requested", "1"}, "--mean-requested does not go with --count-fitting"},
-		{[]string{"--nodes", nodes, "--percentage-of-nodes-to-score", "101"}, "101"},
-		{[]string{"--nodes", nodes, "--extender-weight", "-1"}, "--extender-weight=-1"},
-		{[]string{"--nodes", nodes, "--mean-requested", "1", "--min-lifetime", "2h", "--max-lifetime", "1h"}, "2h"},
-		{[]string{"--nodes", nodes, "--mean-requested", "1", "--svg", "x.svg"}, "--svg"},
-		{[]string{"--nodes", "/nowhere.yaml", "--svg", "/nope/x.svg"}, "--svg: "},
-		{[]string{"--nodes", nodes, "--resource", "example.com/none"}, "example.com/none"},
-		{[]string{"--nodes", nodes, "--config", two}, "--profile"},
-		{[]string{"--nodes", nodes, "--config", two, "--profile", "/c"}, `"/c"`},
-		{[]string{"--nodes", nodes, "--count-fitting", twoPods}, "2 pods"},
+		{nil, "FILE is missing"},
+		{[]string{"/nowhere.yaml"}, "/nowhere.yaml"},
+		{[]string{file(t, onePod)}, "no nodes"},
+		{[]string{nodes, "--seeds", "0"}, "--seeds"},
+		{[]string{nodes, "--resource", "example.com/none"}, "example.com/none"},
+		{[]string{nodes, "--config", two}, "--profile"},
+		{[]string{nodes, "--config", two, "--profile", "/c"}, `"/c"`},
+		{[]string{nodes, "--count-fitting", twoPods}, "2 pods"},
 	} {
 		if _, err := execute(t, append([]string{"simulate"}, tt.args...)...); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v: %v, want %q", tt.args, err, tt.want)
@@ -178,8 +123,8 @@ func TestSimulateNeedsSense(t *testing.T) {
 func TestGPUStrategiesExample(t *testing.T) {
 	folder := filepath.Join("..", "examples", "gpu-strategies")
 	in := func(name string) string { return filepath.Join(folder, name) }
-	out, err := execute(t, "simulate", "--nodes", in("nodes.yaml"), "--pods", in("pods.yaml"), "--max-requested", "1.1", "--seeds", "5",
-		"--config", in("binpack.yaml"), "--config", in("least-waste.yaml"), "--svg", filepath.Join(t.TempDir(), "fill.svg"))
+	out, err := execute(t, "simulate", in("nodes.yaml"), in("pods.yaml"), "--seeds", "5",
+		"--config", in("binpack.yaml"), "--config", in("least-waste.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,10 +151,10 @@ items:
 
 func TestSimulateARealCluster(t *testing.T) {
 	nodes := file(t, dumpedCluster)
-	if _, err := execute(t, "simulate", "--nodes", nodes); err == nil || !strings.Contains(err.Error(), "no node has any aliyun.com/gpu-mem: set --resource") || !strings.Contains(err.Error(), "cpu, memory") {
+	if _, err := execute(t, "simulate", nodes); err == nil || !strings.Contains(err.Error(), "no node has any aliyun.com/gpu-mem: set --resource") || !strings.Contains(err.Error(), "cpu, memory") {
 		t.Errorf("without GPUs: %v", err)
 	}
-	out, err := execute(t, "simulate", "--nodes", nodes, "--resource", "cpu", "--seeds", "1")
+	out, err := execute(t, "simulate", nodes, "--resource", "cpu", "--seeds", "1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,10 +164,7 @@ func TestSimulateARealCluster(t *testing.T) {
 			t.Errorf("got\n%swant %q", out, want)
 		}
 	}
-	if out, err := execute(t, "simulate", "--nodes", nodes, "--resource", "cpu", "--seeds", "1", "-o", "csv"); err != nil || !strings.Contains(out, "\nconfiguration,seed,") || !strings.Contains(out, "\nkube-scheduler alone,42,") {
-		t.Errorf("as CSV: %s (%v)", out, err)
-	}
-	if _, err := execute(t, "simulate", "--nodes", nodes, "--resource", "cpu", "-o", "xml"); err == nil || !strings.Contains(err.Error(), "markdown") {
+	if _, err := execute(t, "simulate", nodes, "--resource", "cpu", "-o", "xml"); err == nil || !strings.Contains(err.Error(), "text, json or yaml") {
 		t.Errorf("in an unknown format: %v", err)
 	}
 }
@@ -235,7 +177,7 @@ signals:
 profiles:
 - policies: [{type: ImageLocality}]
 `)
-	out, err := execute(t, "simulate", "--nodes", file(t, dumpedCluster), "--resource", "cpu", "--seeds", "1", "--config", uses)
+	out, err := execute(t, "simulate", file(t, dumpedCluster), "--resource", "cpu", "--seeds", "1", "--config", uses)
 	if err != nil || !strings.Contains(out, "outboard: signals are not read (nodes)") {
 		t.Errorf("%s (%v)", out, err)
 	}
@@ -254,7 +196,7 @@ func TestSimulateSaysWhyNoMoreFit(t *testing.T) {
 	big := file(t, strings.Replace(onePod, "gpu-mem: 10", "gpu-mem: 20", 1))
 	const want = "outboard: 0 more pods like default/new fit\n" +
 		"  the next one fits on no node: 3 Insufficient cpu, 2 no healthy GPU has that much memory in total, 1 Insufficient aliyun.com/gpu-mem, 1 node(s) were unschedulable\n"
-	if out, err := execute(t, "simulate", "--nodes", nodes, "--config", config, "--count-fitting", big); err != nil || out != want {
+	if out, err := execute(t, "simulate", nodes, "--config", config, "--count-fitting", big); err != nil || out != want {
 		t.Errorf("got\n%s(%v), want\n%s", out, err, want)
 	}
 }
@@ -268,7 +210,7 @@ profiles:
 - {path: /more, policies: [{type: ImageLocality}]}
 `)
 	single := file(t, header+"profiles:\n- {path: /gpu, policies: [{type: GPUMemory}]}\n")
-	simulation := []string{"simulate", "--nodes", file(t, simulatedCluster), "--seeds", "1", "--profile", "/gpu", "--config"}
+	simulation := []string{"simulate", file(t, simulatedCluster), "--seeds", "1", "--profile", "/gpu", "--config"}
 	if out, err := execute(t, append(simulation, several)...); err != nil || !strings.Contains(out, left) {
 		t.Errorf("several profiles: %s (%v)\nwant %s", out, err, left)
 	}
@@ -280,7 +222,7 @@ profiles:
 func TestSimulateWarnsOfMissingAllocations(t *testing.T) {
 	allocating := file(t, "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: gpu, resourceClaimName: gpu}], containers: [{name: main}]}}")
 	nodes := file(t, simulatedCluster)
-	out, err := execute(t, "simulate", "--nodes", nodes, "--count-fitting", allocating)
+	out, err := execute(t, "simulate", nodes, "--count-fitting", allocating)
 	if want := "there is no ResourceClaim default/gpu in the files, so 1 pod fits on no node"; err != nil || !strings.Contains(out, want) || !strings.Contains(out, "0 more pods") {
 		t.Errorf("%s (%v)\nwant %s", out, err, want)
 	}
@@ -291,8 +233,8 @@ func TestListPods(t *testing.T) {
 	pods := file(t, "{apiVersion: v1, kind: Pod, metadata: {name: new}, spec: {containers: [{name: main, resources: {limits: {aliyun.com/gpu-mem: 6}}}]}}\n---\n"+
 		"{apiVersion: v1, kind: Pod, metadata: {name: large}, spec: {containers: [{name: main, resources: {limits: {aliyun.com/gpu-mem: 60}}}]}}")
 	config := file(t, header+"profiles:\n- {path: /gpu, policies: [{type: GPUMemory}]}\n")
-	simulation := []string{"simulate", "--nodes", file(t, simulatedCluster), "--list-pods", "--break-ties-by-name"}
-	out, err := execute(t, append(simulation, "--pods", pods, "--config", config)...)
+	simulation := []string{"simulate", file(t, simulatedCluster), "--list-pods"}
+	out, err := execute(t, append(simulation, pods, "--config", config)...)
 	want := `POD            NODE  DEVICES
 default/new    a     0 (6 of its aliyun.com/gpu-mem)
 default/large  none  2 Insufficient aliyun.com/gpu-mem
@@ -300,7 +242,7 @@ default/large  none  2 Insufficient aliyun.com/gpu-mem
 	if err != nil || !strings.HasSuffix(out, want) {
 		t.Errorf("%s (%v)\nwant\n%s", out, err, want)
 	}
-	for _, flag := range []string{"--seeds=2", "--max-requested=1", "--mean-requested=1", "--count-fitting=" + pods, "--svg=x", "--resource=cpu", "--output=csv"} {
+	for _, flag := range []string{"--seeds=2", "--count-fitting=" + pods, "--resource=cpu"} {
 		if out, err := execute(t, append(simulation, flag)...); err == nil || !strings.Contains(err.Error(), "--list-pods") {
 			t.Errorf("%s: %s (%v)", flag, out, err)
 		}
@@ -318,7 +260,7 @@ profiles:
 - {path: /gpu, policies: [{type: GPUMemory}]}
 - {path: /rank, verb: Prioritize, policies: [{type: PodLimit, config: {max: 1, selector: {matchLabels: {app: web}}}}]}
 `)
-	simulation := []string{"simulate", "--nodes", file(t, simulatedCluster), "--list-pods", "--break-ties-by-name", "--config", config, "--pods", pods}
+	simulation := []string{"simulate", file(t, simulatedCluster), "--list-pods", "--config", config, pods}
 	out, err := execute(t, simulation...)
 	const want = `POD             NODE  DEVICES
 default/first   a     0 (6 of its aliyun.com/gpu-mem)
@@ -334,12 +276,8 @@ default/fifth   none  2 node(s) have reached their limit of matching pods
 
 func TestNamesOfConfigurations(t *testing.T) {
 	for _, tt := range []struct{ files, want []string }{
-		{[]string{""}, []string{"kube-scheduler alone"}},
 		{[]string{"a/binpack.yaml", "b/fgd.yaml"}, []string{"binpack", "fgd"}},
-		{[]string{"now/outboard.yaml", "next/outboard.yaml", "x.yaml"}, []string{"now/outboard", "next/outboard", "x"}},
-		{[]string{"outboard.yaml", "next/outboard.yaml"}, []string{"outboard", "next/outboard"}},
-		{[]string{"a.yaml", "a.yaml"}, []string{"a.yaml (1)", "a.yaml (2)"}},
-		{[]string{"a.yaml", "a.yml"}, []string{"a.yaml (1)", "a.yml (2)"}},
+		{[]string{"now/outboard.yaml", "next/outboard.yaml"}, []string{"now/outboard.yaml", "next/outboard.yaml"}},
 	} {
 		if got := namesOf(tt.files); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %v, want %v", tt.files, got, tt.want)

@@ -34,9 +34,9 @@ func (t *trace) useClaims() error {
 		t.devices.Slices = append(t.devices.Slices, publish(n, random)...)
 	}
 	templates := map[string]*resourcev1.ResourceClaimTemplate{}
-	t.jobs = slices.Clone(t.jobs)
-	for i := range t.jobs {
-		pod := t.jobs[i].Pod
+	t.mix = slices.Clone(t.mix)
+	for i := range t.mix {
+		pod := t.mix[i]
 		if demand(pod) == 0 {
 			continue
 		}
@@ -55,7 +55,7 @@ func (t *trace) useClaims() error {
 		pod = pod.DeepCopy()
 		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: &template.Name}}
 		pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu"}}
-		t.jobs[i].Pod = pod
+		t.mix[i] = pod
 	}
 	return nil
 }

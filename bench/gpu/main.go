@@ -60,9 +60,11 @@ type options struct {
 }
 
 func (o *options) read(dir string, nodes int) (err error) {
-	if o.nodes, o.jobs, err = openb.Read(dir, openb.Pods); err != nil {
+	all, jobs, err := openb.Read(dir, openb.Pods)
+	if err != nil {
 		return err
 	}
+	o.nodes, o.mix = all, openb.PodsOf(jobs)
 	if nodes > 0 && nodes < len(o.nodes) {
 		o.nodes = o.nodes[:nodes]
 	}

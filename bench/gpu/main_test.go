@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/bench/trials"
-	"outboard.dev/outboard/internal/simulate"
 	"outboard.dev/outboard/test/stage"
 )
 
@@ -45,7 +44,7 @@ func small() trace {
 		{6, 1, 1000, 6, "V100"}, {7, 2, 1000, 16, ""}, {5, 4, 1000, 32, ""}, {5, 8, 1000, 64, ""}, {30, 0, 0, 4, ""},
 	} {
 		for range kind.weight {
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "trace", Name: fmt.Sprintf("job-%03d", len(t.jobs))}}
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "trace", Name: fmt.Sprintf("job-%03d", len(t.mix))}}
 			p.UID = types.UID(p.Name)
 			if kind.gpus > 1 {
 				p.Labels = map[string]string{"aliyun.com/gpu-count": fmt.Sprint(kind.gpus)}
@@ -55,7 +54,7 @@ func small() trace {
 			}
 			asked := resources(kind.cpu, "8Gi", kind.gpus*kind.milli)
 			p.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: asked, Limits: asked}}}
-			t.jobs = append(t.jobs, simulate.Job{Pod: p})
+			t.mix = append(t.mix, p)
 		}
 	}
 	return t

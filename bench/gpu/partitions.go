@@ -64,7 +64,7 @@ func partitioned(count int, seed uint64) trace {
 		pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}, Claims: []corev1.ResourceClaim{{Name: "gpu"}},
 		}}}
-		t.jobs = append(t.jobs, simulate.Job{Pod: pod})
+		t.mix = append(t.mix, pod)
 	}
 	return t
 }
@@ -99,9 +99,7 @@ func (o *options) comparePartitions(ctx context.Context, count int, out, progres
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
 	p := &play{Stage: s, devices: o.devices}
-	for _, j := range o.jobs {
-		p.pods = append(p.pods, j.Pod)
-	}
+	p.pods = append(p.pods, o.mix...)
 	if err := p.setUp(ctx, o, a); err != nil {
 		return err
 	}
@@ -156,7 +154,7 @@ func (o *options) simulatePartitions(ctx context.Context, p *play, a *arm) (_ []
 	for i := range nodes.Items {
 		w.Nodes = append(w.Nodes, &nodes.Items[i])
 	}
-	return w.Place(ctx, o.jobs, o.seed)
+	return w.Place(ctx, o.mix, o.seed)
 }
 
 func describePlacement(p *simulate.Placement) string {

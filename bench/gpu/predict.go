@@ -46,7 +46,7 @@ func (o *options) predict(ctx context.Context, a *arm) (prediction, error) {
 			}
 			w.Scheduler.Ties, w.Scheduler.PercentageOfNodesToScore = uint64(i), o.percentage
 			w.Nodes = withUIDs(o.nodes, uint64(i))
-			filled[i], err = w.FillUp(ctx, o.jobs, o.seed, o.until, nil)
+			filled[i], err = w.FillUp(ctx, o.mix, o.seed, o.until)
 			return err
 		})
 	}

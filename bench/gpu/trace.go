@@ -12,7 +12,7 @@ import (
 // trace is a cluster, and the pods that arrive.
 type trace struct {
 	nodes []*corev1.Node
-	jobs  []simulate.Job
+	mix   []*corev1.Pod
 	seed  uint64  // of the order in which pods come
 	until float64 // the sum of their requests, relative to the capacity
 	// percentage is kube-scheduler's percentageOfNodesToScore; 0: its default.
@@ -32,7 +32,7 @@ func (t *trace) world() *simulate.World {
 }
 
 // order returns the pods in the order of their creation.
-func (t *trace) order() ([]*corev1.Pod, error) { return t.world().Order(t.jobs, t.seed, t.until) }
+func (t *trace) order() ([]*corev1.Pod, error) { return t.world().Order(t.mix, t.seed, t.until) }
 
 // capacity is how much GPU memory there is on nodes.
 func capacity(nodes []corev1.Node) int64 {

@@ -13,6 +13,7 @@ import (
 	"outboard.dev/outboard/bench/trials"
 	"outboard.dev/outboard/internal/placement"
 	"outboard.dev/outboard/internal/simulate"
+	"outboard.dev/outboard/test/openb"
 )
 
 // This file measures the time of a decision in a cluster that stays nearly full, while pods are
@@ -53,7 +54,7 @@ type decider interface {
 // held is a cluster with a constant use.
 type held struct {
 	world   *simulate.World
-	jobs    []simulate.Job
+	jobs    []openb.Job
 	shapes  []placement.Shape // of the jobs
 	nodes   []*placement.Node
 	objects []*corev1.Node // of the nodes
@@ -71,7 +72,7 @@ type placed struct {
 }
 
 // newHeld returns a cluster that first fit has filled.
-func newHeld(w *simulate.World, jobs []simulate.Job, size int) *held {
+func newHeld(w *simulate.World, jobs []openb.Job, size int) *held {
 	h := &held{world: w, jobs: jobs, random: rand.New(rand.NewPCG(firstSeed, uint64(size)))}
 	for i := range size {
 		object := w.Nodes[i%len(w.Nodes)].DeepCopy()

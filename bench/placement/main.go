@@ -46,12 +46,12 @@ type options struct {
 }
 
 const (
-	resource  = "aliyun.com/gpu-mem"
+	gpuMemory = "aliyun.com/gpu-mem"
 	firstSeed = 42
 	pictures  = "bin" // the folder
 	hours     = 16    // for which pods come and go
 	until     = 1.3
-	load      = 0.95
+	offered   = 0.95 // the load
 	// fewSeeds are enough where differences are large.
 	fewSeeds = 3
 	// replaySeeds are enough for runs that take long, and differ.
@@ -184,14 +184,14 @@ func run(ctx context.Context, o *options, out, progress io.Writer) error {
 type bench struct {
 	*options
 	world         *simulate.World
-	jobs          []simulate.Job
+	jobs          []openb.Job
 	out, progress io.Writer
 }
 
 // read returns the cluster and the pods of the trace.
-func read(o *options) (*simulate.World, []simulate.Job, error) {
-	w := &simulate.World{Resource: resource, Scheduler: simulate.Scheduler{ResourceScore: simulate.LeastAllocated}}
-	var jobs []simulate.Job
+func read(o *options) (*simulate.World, []openb.Job, error) {
+	w := &simulate.World{Resource: gpuMemory, Scheduler: simulate.Scheduler{ResourceScore: simulate.LeastAllocated}}
+	var jobs []openb.Job
 	var err error
 	if w.Nodes, jobs, err = openb.Read(o.data, o.pods); err != nil {
 		return nil, nil, err
@@ -219,13 +219,13 @@ func extender(c contender) (simulate.Extender, error) {
 }
 
 // worldOf returns the cluster as the contender finds it.
-func (b *bench) worldOf(c contender, jobs []simulate.Job, percentage int) (*simulate.World, error) {
+func (b *bench) worldOf(c contender, jobs []openb.Job, percentage int) (*simulate.World, error) {
 	w := *b.world
 	w.Scheduler.PercentageOfNodesToScore = percentage
 	w.Scheduler.ResourceScore = cmp.Or(c.score, w.Scheduler.ResourceScore)
 	w.Scheduler.NoPrioritize = c.strategy == strategies.ScoreNone // all its scores are equal
 	if c.known {
-		w.Known = jobs
+		w.Known = openb.PodsOf(jobs)
 	}
 	x, err := extender(c)
 	w.Extenders = []simulate.Extender{x}
@@ -251,7 +251,7 @@ func (b *bench) fill(ctx context.Context, f filling) error {
 				if err != nil {
 					return "", err
 				}
-				if results[i], err = w.FillUp(ctx, jobs, uint64(firstSeed+i), until, nil); err != nil {
+				if results[i], err = w.FillUp(ctx, openb.PodsOf(jobs), uint64(firstSeed+i), until); err != nil {
 					return "", err
 				}
 				return fmt.Sprintf("%.2f %% allocated", 100*results[i].At(until)), nil
@@ -262,8 +262,9 @@ func (b *bench) fill(ctx context.Context, f filling) error {
 		return err
 	}
 	fmt.Fprintf(b.out, "\nFilling %d nodes, %d seeds; %s:\n", len(b.world.Nodes), seeds, f.title)
-	gpus, unit := simulate.Count(b.world.Nodes, resource)
-	if err := simulate.FilledReport(arms, until, gpus, unit).Write(b.out, simulate.Text); err != nil || f.picture == "" {
+	gpus, unit := simulate.Count(b.world.Nodes, gpuMemory)
+	report := &simulate.Report{Arms: arms, Amount: gpus, Unit: unit}
+	if err := report.WriteText(b.out); err != nil || f.picture == "" {
 		return err
 	}
 	return b.draw(f.picture, arms)
@@ -279,8 +280,8 @@ func (b *bench) draw(name string, arms []simulate.Arm) error {
 	if err != nil {
 		return err
 	}
-	gpus, unit := simulate.Count(b.world.Nodes, resource)
-	p := &simulate.Picture{Arms: arms, Until: until, Resource: resource, Amount: gpus, Unit: unit, Nodes: len(b.world.Nodes), FirstSeed: firstSeed}
+	gpus, unit := simulate.Count(b.world.Nodes, gpuMemory)
+	p := &picture{Arms: arms, Until: until, Resource: gpuMemory, Amount: gpus, Unit: unit, Nodes: len(b.world.Nodes), FirstSeed: firstSeed}
 	err = p.Write(f)
 	fmt.Fprintln(b.out, "picture:", name)
 	return errors.Join(err, f.Close())
@@ -289,11 +290,12 @@ func (b *bench) draw(name string, arms []simulate.Arm) error {
 // comeAndGo compares contenders while pods are created and deleted.
 func (b *bench) comeAndGo(ctx context.Context) error {
 	seeds, end := min(b.seeds, replaySeeds), time.Duration(hours*time.Hour)
-	var arms []simulate.Arm
+	var names []string
+	var results [][]*replayed
 	var tasks []task
 	for _, c := range []contender{bestFit, fgdKnown, leastWasteLearned, leastAllocatedFirst, leastWasteFirst} {
-		results := make([]*simulate.Replayed, seeds)
-		arms = append(arms, simulate.Arm{Name: c.name, Replayed: results})
+		of := make([]*replayed, seeds)
+		names, results = append(names, c.name), append(results, of)
 		for i := range seeds {
 			seed := uint64(firstSeed + i)
 			tasks = append(tasks, task{fmt.Sprintf("pods come and go: %s, seed %d", c.name, seed), func(ctx context.Context) (string, error) {
@@ -301,22 +303,22 @@ func (b *bench) comeAndGo(ctx context.Context) error {
 				if err != nil {
 					return "", err
 				}
-				arrivals, err := w.Arrivals(b.jobs, simulate.Load{Offered: load, For: end, MinLifetime: time.Minute, MaxLifetime: 6 * time.Hour}, seed)
+				jobs, err := arrivals(w, b.jobs, load{Offered: offered, For: end, MinLifetime: time.Minute, MaxLifetime: 6 * time.Hour}, seed)
 				if err != nil {
 					return "", err
 				}
-				if results[i], err = w.Replay(ctx, arrivals, seed, end, nil); err != nil {
+				if of[i], err = replay(ctx, w, jobs, seed, end); err != nil {
 					return "", err
 				}
-				return fmt.Sprintf("%.2f %% served, mean wait %.1f s", 100*results[i].Served, results[i].Waited.Seconds()), nil
+				return fmt.Sprintf("%.2f %% served, mean wait %.1f s", 100*of[i].Served, of[i].Waited.Seconds()), nil
 			}})
 		}
 	}
 	if err := playAll(ctx, tasks, b.progress); err != nil {
 		return err
 	}
-	fmt.Fprintf(b.out, "\nPods that come and go, load %.2f, %d hours, %d seeds:\n", load, hours, seeds)
-	return simulate.ReplayedReport(arms).Write(b.out, simulate.Text)
+	fmt.Fprintf(b.out, "\nPods that come and go, load %.2f, %d hours, %d seeds:\n", offered, hours, seeds)
+	return report(b.out, names, results)
 }
 
 // playAll plays as many tasks at once as there are cores, and stops at the first error.

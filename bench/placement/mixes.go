@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outboard.dev/outboard/internal/simulate"
+	"outboard.dev/outboard/test/openb"
 )
 
 // This file draws mixes of pods that differ from the trace, to measure strategies with other pods.
@@ -63,22 +63,22 @@ func classOf(pod *corev1.Pod) class {
 }
 
 func gpuUnits(pod *corev1.Pod) int64 {
-	quantity := pod.Spec.Containers[0].Resources.Requests[resource]
+	quantity := pod.Spec.Containers[0].Resources.Requests[gpuMemory]
 	return quantity.Value()
 }
 
 // draw draws the same number of pods, with the additional ones among them.
-func (m mix) draw(jobs []simulate.Job, nodes []*corev1.Node) []simulate.Job {
+func (m mix) draw(jobs []openb.Job, nodes []*corev1.Node) []openb.Job {
 	rng := rand.New(rand.NewPCG(mixSeed, 0))
 	weights := m.weights(jobs)
 	total := 0.0
 	for _, j := range jobs {
 		total += weights[classOf(j.Pod)]
 	}
-	drawn := make([]simulate.Job, 0, len(jobs))
+	drawn := make([]openb.Job, 0, len(jobs))
 	for range jobs {
 		at := rng.Float64() * total
-		i := slices.IndexFunc(jobs, func(j simulate.Job) bool {
+		i := slices.IndexFunc(jobs, func(j openb.Job) bool {
 			at -= weights[classOf(j.Pod)]
 			return at < 0
 		})
@@ -92,7 +92,7 @@ func (m mix) draw(jobs []simulate.Job, nodes []*corev1.Node) []simulate.Job {
 }
 
 // weights are the factors by which pods of a class are more frequent than in the trace.
-func (m mix) weights(jobs []simulate.Job) [classes]float64 {
+func (m mix) weights(jobs []openb.Job) [classes]float64 {
 	var asked [classes]float64
 	for _, j := range jobs {
 		asked[classOf(j.Pod)] += float64(gpuUnits(j.Pod))
@@ -127,7 +127,7 @@ func (m mix) weights(jobs []simulate.Job) [classes]float64 {
 func restrict(pod *corev1.Pod, nodes []*corev1.Node, rng *rand.Rand) *corev1.Pod {
 	for {
 		n := nodes[rng.IntN(len(nodes))]
-		capacity := n.Status.Capacity[resource]
+		capacity := n.Status.Capacity[gpuMemory]
 		if capacity.Value() >= gpuUnits(pod) {
 			pod = pod.DeepCopy()
 			pod.Annotations = map[string]string{modelAnnotation: n.Labels[modelLabel]}

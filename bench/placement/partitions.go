@@ -290,13 +290,9 @@ func listed(startMajor bool) string {
 
 // percent formats the mean and the standard deviation.
 func percent(shares []float64) string {
-	sum, squares := 0.0, 0.0
-	for _, x := range shares {
-		sum += 100 * x
+	values := make([]float64, len(shares))
+	for i, x := range shares {
+		values[i] = 100 * x
 	}
-	mean := sum / float64(len(shares))
-	for _, x := range shares {
-		squares += (100*x - mean) * (100*x - mean)
-	}
-	return fmt.Sprintf("%.2f±%.2f", mean, math.Sqrt(squares/float64(max(1, len(shares)-1))))
+	return figure(2, values)
 }

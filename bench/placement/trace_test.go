@@ -18,7 +18,7 @@ func fill(t *testing.T, c contender, nodes, percentage int) *simulate.Filled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := w.FillUp(t.Context(), jobs, firstSeed, until, nil)
+	f, err := w.FillUp(t.Context(), openb.PodsOf(jobs), firstSeed, until)
 	if err != nil {
 		t.Fatal(err)
 	}

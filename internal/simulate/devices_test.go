@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -59,13 +58,13 @@ const (
 )
 
 // dra returns the world of the manifests, and the pods that arrive.
-func dra(t *testing.T, manifests string, empty bool) (*World, []Job) {
+func dra(t *testing.T, manifests string, empty bool) (*World, []*corev1.Pod) {
 	t.Helper()
 	objects, err := ReadManifests(strings.NewReader(manifests))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := NewPlan([]File{{Objects: *objects}}, empty)
+	p := NewPlan([]*Objects{objects}, empty)
 	w := &World{Nodes: p.Nodes, Devices: p.Devices, Running: p.Running, Resource: corev1.ResourceCPU, Scheduler: Scheduler{ResourceScore: LeastAllocated, FirstOfEqual: true}}
 	if p.Again && !empty {
 		return w, p.Pending
@@ -73,7 +72,7 @@ func dra(t *testing.T, manifests string, empty bool) (*World, []Job) {
 	return w, slices.Concat(p.Pending, p.Mix)
 }
 
-func placements(t *testing.T, w *World, jobs []Job) string {
+func placements(t *testing.T, w *World, jobs []*corev1.Pod) string {
 	t.Helper()
 	all, err := w.Place(t.Context(), jobs, 1)
 	if err != nil {
@@ -157,7 +156,7 @@ status:
 // A pod that ends leaves its devices to the next one; a claim that pods share keeps them until the last of its pods has ended.
 func TestDevicesOfPodsThatEnd(t *testing.T) {
 	w, _ := dra(t, twoNodes, false)
-	r := w.begin(1)
+	r := w.Begin(1)
 	var without []*corev1.Pod
 	start := func(name, claim string) (*corev1.Pod, bool) {
 		objects, err := ReadManifests(strings.NewReader(claiming(name, "", claim)))
@@ -166,7 +165,7 @@ func TestDevicesOfPodsThatEnd(t *testing.T) {
 		}
 		pod := instance(objects.Pods[0], "0", r.now)
 		r.arrive(pod)
-		if err := r.schedule(t.Context(), pod); err != nil {
+		if err := r.Schedule(t.Context(), pod); err != nil {
 			r.leave(pod)
 			without = append(without, pod)
 			return pod, false
@@ -228,27 +227,6 @@ func TestClaimsThatCannotBeUsed(t *testing.T) {
 		if missing := w.Devices.Missing(objects.Pods[0]); (len(missing) == 1) != strings.HasSuffix(claim, "missing") {
 			t.Errorf("%s: missing is %v", claim, missing)
 		}
-	}
-}
-
-// Devices limit pods that come and go, and the same seed gives the same result.
-func TestReplayWithDevices(t *testing.T) {
-	w, jobs := dra(t, twoNodes+claiming("p", "", fromTemplate), false)
-	var results []Replayed
-	for range 2 {
-		arrivals, err := w.Arrivals(jobs, Load{Offered: 0.5, For: 10 * time.Hour, MinLifetime: time.Hour, MaxLifetime: time.Hour}, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := w.Replay(t.Context(), arrivals, 3, 10*time.Hour, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		results = append(results, *r)
-	}
-	// 4 devices of 24 cores' worth of pods with one core each: half the cores are requested, and a sixth can be used.
-	if r := results[0]; r.Waiting == 0 || r.Served > 0.45 || r != results[1] {
-		t.Errorf("%+v", results)
 	}
 }
 

@@ -13,16 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outboard.dev/outboard/internal/gpushare"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
 )
-
-// Job is a pod with its times.
-type Job struct {
-	Pod *corev1.Pod // not bound
-	// Created is when the pod comes, and Lifetime how long it runs then; 0 means forever.
-	Created, Lifetime time.Duration
-}
 
 // World is a cluster with its scheduler, before a simulation.
 type World struct {
@@ -41,9 +35,9 @@ type World struct {
 	// GPU for each GPU.
 	Allocators []policy.Reserver
 	// Pending are pods that are pending at the start: they come before all others, once each.
-	Pending []Job
+	Pending []*corev1.Pod
 	// Known are pods that came and ended before the start. Policies may learn from them.
-	Known []Job
+	Known []*corev1.Pod
 	// Bound is called with each pod that a simulation binds, as it is on its node, one after the
 	// other; nil: not called.
 	Bound func(*corev1.Pod)
@@ -55,22 +49,34 @@ var start = time.Unix(0, 0).UTC()
 // Each use of a seed has a stream of its own, so that the same pods come whatever is drawn from
 // other streams.
 const (
-	orderStream = iota // the order in which pods fill a cluster up
-	loadStream         // when pods come in a load
-	tieStream          // which of several equal nodes is chosen; Scheduler.Ties adds to this
+	orderStream = 0 // the order in which pods fill a cluster up
+	tieStream   = 2 // which of several equal nodes is chosen; Scheduler.Ties adds to this
 )
 
-func (w *World) begin(seed uint64) *run {
-	r := &run{
+// Begin returns a simulation whose caller decides which pods arrive and end, and when.
+func (w *World) Begin(seed uint64) *Run {
+	r := &Run{
 		cluster: newCluster(w.Nodes, w.Running, &w.Devices, w.Scheduler.Ignored, start), scheduler: w.Scheduler, extenders: w.Extenders,
 		onBound: w.Bound, random: rand.New(rand.NewPCG(seed, tieStream+w.Scheduler.Ties)),
 	}
-	for i, j := range w.Known {
-		pod := instance(j.Pod, fmt.Sprintf("known-%d", i), start)
-		r.arrive(pod)
-		r.leave(pod)
+	for i, like := range w.Known {
+		r.leave(r.Arrive(like, fmt.Sprintf("known-%d", i), 0))
 	}
 	return r
+}
+
+// Arrive adds a copy of the pod with its own name and UID, which comes at the time after the start.
+func (r *Run) Arrive(like *corev1.Pod, suffix string, at time.Duration) *corev1.Pod {
+	r.now = start.Add(at)
+	pod := instance(like, suffix, r.now)
+	r.arrive(pod)
+	return pod
+}
+
+// End removes a pod that is on a node at the time after the start.
+func (r *Run) End(uid types.UID, at time.Duration) {
+	r.now = start.Add(at)
+	r.remove(uid)
 }
 
 // instance returns a copy of the pod with its own name and UID.
@@ -89,8 +95,8 @@ func renamed(like *corev1.Pod, name string, created time.Time) *corev1.Pod {
 	return &pod
 }
 
-// demand returns what the pod requests of the resource.
-func demand(pod *corev1.Pod, name corev1.ResourceName) int64 {
+// Demand returns what the pod requests of the resource.
+func Demand(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	quantity := snapshot.PodRequests(pod)[name]
 	return amount(name, quantity.MilliValue(), quantity.Value())
 }
@@ -192,78 +198,77 @@ func (f *Filled) At(arrived float64) float64 {
 const curveSteps = 200
 
 // Order returns the pods that fill a cluster up by the protocol of the FGD paper, in the order in
-// which they come, one each second: the pending ones, then those of the jobs, both shuffled by the
-// seed, then copies of random jobs, until the pods request until times the capacity. Each has a
-// unique name and UID.
-func (w *World) Order(jobs []Job, seed uint64, until float64) ([]*corev1.Pod, error) {
+// which they come, one each second: the pending ones, then those of the mix, both shuffled by the
+// seed, then copies of random pods of the mix, until the pods request until times the capacity. Each
+// has a unique name and UID.
+func (w *World) Order(mix []*corev1.Pod, seed uint64, until float64) ([]*corev1.Pod, error) {
 	capacity := w.Capacity()
 	if capacity <= 0 {
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
 	}
-	if requested(jobs, w.Resource) <= 0 {
+	if requested(mix, w.Resource) <= 0 {
 		return nil, fmt.Errorf("no pod requests %s", w.Resource)
 	}
 	random := rand.New(rand.NewPCG(seed, orderStream))
 	first := shuffled(random, w.Pending)
-	first = append(first, shuffled(random, jobs)...)
+	first = append(first, shuffled(random, mix)...)
 	var pods []*corev1.Pod
 	for arrived := int64(0); float64(arrived) < until*float64(capacity); {
 		i, like := len(pods), (*corev1.Pod)(nil)
 		if i < len(first) {
-			like = first[i].Pod
+			like = first[i]
 		} else {
-			like = jobs[random.IntN(len(jobs))].Pod
+			like = mix[random.IntN(len(mix))]
 		}
 		pod := instance(like, fmt.Sprint(i), start.Add(time.Duration(i+1)*time.Second))
 		pods = append(pods, pod)
-		arrived += demand(pod, w.Resource)
+		arrived += Demand(pod, w.Resource)
 	}
 	return pods, nil
 }
 
-// requested returns the sum of the requests of all jobs.
-func requested(jobs []Job, name corev1.ResourceName) int64 {
+// requested returns the sum of the requests of all pods.
+func requested(pods []*corev1.Pod, name corev1.ResourceName) int64 {
 	sum := int64(0)
-	for _, j := range jobs {
-		sum += demand(j.Pod, name)
+	for _, pod := range pods {
+		sum += Demand(pod, name)
 	}
 	return sum
 }
 
-func shuffled(random *rand.Rand, jobs []Job) []Job {
-	if len(jobs) == 0 {
+func shuffled(random *rand.Rand, pods []*corev1.Pod) []*corev1.Pod {
+	if len(pods) == 0 {
 		return nil // and draw nothing
 	}
-	all := make([]Job, len(jobs))
-	for i, which := range random.Perm(len(jobs)) {
-		all[i] = jobs[which]
+	all := make([]*corev1.Pod, len(pods))
+	for i, which := range random.Perm(len(pods)) {
+		all[i] = pods[which]
 	}
 	return all
 }
 
-// FillUp schedules the pods of Order. Each is tried once, and stays. FillUp sometimes calls
-// progress with the completed part, 0..1; progress may be nil.
-func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float64, progress func(float64)) (*Filled, error) {
-	pods, err := w.Order(jobs, seed, until)
+// FillUp schedules the pods of Order. Each is tried once, and stays.
+func (w *World) FillUp(ctx context.Context, mix []*corev1.Pod, seed uint64, until float64) (*Filled, error) {
+	pods, err := w.Order(mix, seed, until)
 	if err != nil {
 		return nil, err
 	}
-	r := w.begin(seed)
+	r := w.Begin(seed)
 	capacity := w.Capacity()
 	arrived, allocated := int64(0), int64(0)
 	for _, pod := range w.Running {
-		allocated += demand(pod, w.Resource)
+		allocated += Demand(pod, w.Resource)
 	}
 	f := &Filled{Curve: []Point{{0, float64(allocated) / float64(capacity)}}, Pods: len(pods)}
 	for _, pod := range pods {
 		r.now = pod.CreationTimestamp.Time
-		requested := demand(pod, w.Resource)
+		requested := Demand(pod, w.Resource)
 		arrived += requested
 		r.arrive(pod)
-		switch err := r.schedule(ctx, pod); {
+		switch err := r.Schedule(ctx, pod); {
 		case err == nil:
 			allocated += requested
-		case errors.Is(err, errNowhere):
+		case errors.Is(err, ErrNowhere):
 			r.leave(pod)
 			f.Rejected++
 			if requested > 0 && f.FirstRejected == 0 {
@@ -275,9 +280,6 @@ func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float
 		at := Point{float64(arrived) / float64(capacity), float64(allocated) / float64(capacity)}
 		if at.Arrived-f.Curve[len(f.Curve)-1].Arrived >= 1.0/curveSteps {
 			f.Curve = append(f.Curve, at)
-			if progress != nil {
-				progress(at.Arrived / until)
-			}
 		}
 	}
 	if last := (Point{float64(arrived) / float64(capacity), float64(allocated) / float64(capacity)}); last.Arrived > f.Curve[len(f.Curve)-1].Arrived {
@@ -289,11 +291,11 @@ func (w *World) FillUp(ctx context.Context, jobs []Job, seed uint64, until float
 
 // units returns the used share, 0..1, of every unit of every node with a ledger, and 0 for each GPU
 // of a node without claims.
-func (r *run) units() []float64 {
+func (r *Run) units() []float64 {
 	var used []float64
 	for _, n := range r.nodes {
 		if len(r.builder.View().Node(n.object.Name).Ledgers) == 0 {
-			gpus := n.object.Status.Capacity[gpuCount]
+			gpus := n.object.Status.Capacity[gpushare.Count]
 			used = append(used, make([]float64, max(0, min(snapshot.MaxLedgerUnits, gpus.Value())))...)
 		}
 		for _, l := range r.builder.View().Node(n.object.Name).Ledgers {
@@ -308,13 +310,11 @@ func (r *run) units() []float64 {
 // HowMany returns how many pods like the given one fit, one after the other, up to most, and why
 // the next one does not fit.
 func (w *World) HowMany(ctx context.Context, like *corev1.Pod, most int, seed uint64) (int, []Reason, error) {
-	r := w.begin(seed)
+	r := w.Begin(seed)
 	for i := range most {
-		r.now = r.now.Add(time.Second)
-		pod := instance(like, fmt.Sprint(i), r.now)
-		r.arrive(pod)
-		switch err := r.schedule(ctx, pod); {
-		case errors.Is(err, errNowhere):
+		pod := r.Arrive(like, fmt.Sprint(i), time.Duration(i+1)*time.Second)
+		switch err := r.Schedule(ctx, pod); {
+		case errors.Is(err, ErrNowhere):
 			return i, r.reasons(pod), nil
 		case err != nil:
 			return i, nil, fmt.Errorf("pod %s: %w", pod.Name, err)
@@ -325,10 +325,9 @@ func (w *World) HowMany(ctx context.Context, like *corev1.Pod, most int, seed ui
 
 // Next returns the pod as it would be bound if it came now, or an error if it fits on no node.
 func (w *World) Next(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
-	r := w.begin(0)
-	next := instance(pod, "next", start)
-	r.arrive(next)
-	if err := r.schedule(ctx, next); err != nil {
+	r := w.Begin(0)
+	next := r.Arrive(pod, "next", 0)
+	if err := r.Schedule(ctx, next); err != nil {
 		return nil, err
 	}
 	return r.builder.Pod(next.UID), nil

@@ -3,7 +3,6 @@ package simulate
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outboard.dev/outboard/internal/engine"
+	"outboard.dev/outboard/internal/gpushare"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policy"
 )
@@ -28,7 +28,7 @@ func machine(name string, gpus int) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 	n.Status.Allocatable = list("cpu", 32, "memory", "64Gi", "pods", 110)
 	if gpus > 0 {
-		n.Status.Allocatable[gpuMemory], n.Status.Allocatable[gpuCount] = *resource.NewQuantity(int64(16*gpus), resource.DecimalSI), *resource.NewQuantity(int64(gpus), resource.DecimalSI)
+		n.Status.Allocatable[gpushare.Memory], n.Status.Allocatable[gpushare.Count] = *resource.NewQuantity(int64(16*gpus), resource.DecimalSI), *resource.NewQuantity(int64(gpus), resource.DecimalSI)
 	}
 	n.Status.Capacity = n.Status.Allocatable
 	return n
@@ -42,16 +42,16 @@ func machines(count, gpus int) []*corev1.Node {
 	return all
 }
 
-// job requests this many units of one GPU, and runs this long.
-func job(name string, units int, lifetime time.Duration) Job {
+// podOf requests this many units of one GPU.
+func podOf(name string, units int) *corev1.Pod {
 	requested := list("cpu", "1", "memory", "1Gi")
 	if units > 0 {
-		requested[gpuMemory] = *resource.NewQuantity(int64(units), resource.DecimalSI)
+		requested[gpushare.Memory] = *resource.NewQuantity(int64(units), resource.DecimalSI)
 	}
-	return Job{Lifetime: lifetime, Pod: &corev1.Pod{
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: requested, Limits: requested}}}},
-	}}
+	}
 }
 
 // gpuEngine runs only GPUMemory.
@@ -72,7 +72,7 @@ func gpuEngine(t testing.TB, strategy policy.ScoringStrategyType, shortlist int)
 
 func world(t testing.TB, nodes []*corev1.Node, strategy policy.ScoringStrategyType) *World {
 	return &World{
-		Nodes: nodes, Resource: gpuMemory, Scheduler: Scheduler{ResourceScore: LeastAllocated},
+		Nodes: nodes, Resource: gpushare.Memory, Scheduler: Scheduler{ResourceScore: LeastAllocated},
 		Extenders: []Extender{{Engine: gpuEngine(t, strategy, 1), Weight: 1}},
 	}
 }

@@ -114,14 +114,14 @@ func (o *Objects) check() error {
 	return o.Devices.check()
 }
 
-// Again returns jobs like the pods, but not bound. Annotations of claims are set again when the
-// jobs are bound.
-func Again(pods []*corev1.Pod) []Job {
-	jobs := make([]Job, len(pods))
+// Again returns copies of the pods that are not bound. Annotations of allocations are set again when
+// the copies are bound.
+func Again(pods []*corev1.Pod) []*corev1.Pod {
+	pending := make([]*corev1.Pod, len(pods))
 	for i, like := range pods {
 		p := *like // shallow: fields are replaced, not changed
 		p.Spec.NodeName, p.Status = "", corev1.PodStatus{Phase: corev1.PodPending}
-		jobs[i] = Job{Pod: &p}
+		pending[i] = &p
 	}
-	return jobs
+	return pending
 }

@@ -45,20 +45,20 @@ type PlacedUnit struct {
 	Amount   int64  `json:"amount"`
 }
 
-// Place schedules the pods of the jobs once each, in this order. Each stays, and keeps its name,
+// Place schedules the pods once each, in this order. Each stays, and keeps its name,
 // which no running pod may have.
-func (w *World) Place(ctx context.Context, jobs []Job, seed uint64) ([]Placement, error) {
-	r := w.begin(seed)
+func (w *World) Place(ctx context.Context, pods []*corev1.Pod, seed uint64) ([]Placement, error) {
+	r := w.Begin(seed)
 	var placements []Placement
-	for _, j := range jobs {
-		pod := renamed(j.Pod, j.Pod.Name, r.now)
+	for _, pending := range pods {
+		pod := renamed(pending, pending.Name, r.now)
 		r.arrive(pod)
 		placement := Placement{Namespace: pod.Namespace, Name: pod.Name}
-		switch err := r.schedule(ctx, pod); {
+		switch err := r.Schedule(ctx, pod); {
 		case err == nil:
 			placed := r.bound[pod.UID]
 			placement.Node, placement.Devices, placement.Units = placed.node.object.Name, r.devicesOf(pod), r.unitsOf(pod, placed)
-		case errors.Is(err, errNowhere):
+		case errors.Is(err, ErrNowhere):
 			placement.Reasons = r.reasons(pod)
 			r.leave(pod)
 		default:

@@ -11,12 +11,6 @@ import (
 	"outboard.dev/outboard/snapshot"
 )
 
-// File is the contents of one file: objects, and jobs of a trace.
-type File struct {
-	Objects
-	Jobs []Job
-}
-
 // Plan defines which pods of some files are simulated, and how.
 //
 // A file with running pods counts as a dump of a cluster: its pending pods arrive first, once each,
@@ -29,9 +23,9 @@ type Plan struct {
 	// Running stay on their nodes.
 	Running []*corev1.Pod
 	// Pending come first, once each.
-	Pending []Job
+	Pending []*corev1.Pod
 	// Mix come next, each once, and then copies of them.
-	Mix []Job
+	Mix []*corev1.Pod
 	// OfNodes is how many of Running belong to their nodes, and LeftOut how many pending pods of
 	// DaemonSets are not simulated.
 	OfNodes, LeftOut int
@@ -41,13 +35,12 @@ type Plan struct {
 
 // NewPlan makes a plan from the files. With empty, it removes running pods from their nodes, except
 // those that belong to their nodes.
-func NewPlan(files []File, empty bool) *Plan {
+func NewPlan(files []*Objects, empty bool) *Plan {
 	p := &Plan{}
 	var workload, pending []*corev1.Pod
 	for _, f := range files {
 		p.Nodes = append(p.Nodes, f.Nodes...)
 		p.Devices.Add(&f.Devices)
-		p.Mix = append(p.Mix, f.Jobs...)
 		running, waiting := f.divide()
 		for _, pod := range running {
 			if belongsToNode(pod) {
@@ -63,7 +56,7 @@ func NewPlan(files []File, empty bool) *Plan {
 			case len(running) > 0:
 				pending = append(pending, pod)
 			default:
-				p.Mix = append(p.Mix, Job{Pod: pod})
+				p.Mix = append(p.Mix, pod)
 			}
 		}
 	}

@@ -1,13 +1,14 @@
 package simulate
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"outboard.dev/outboard/internal/gpushare"
 )
 
 // somePod is on the node, or on none for "", and belongs to an object of the kind, or to none for "".
@@ -19,10 +20,10 @@ func somePod(name, node, owner string) *corev1.Pod {
 	return p
 }
 
-func podNames(jobs []Job) string {
+func podNames(pods []*corev1.Pod) string {
 	var names []string
-	for _, j := range jobs {
-		names = append(names, j.Pod.Name)
+	for _, j := range pods {
+		names = append(names, j.Name)
 	}
 	return strings.Join(names, " ")
 }
@@ -32,48 +33,41 @@ func TestPlan(t *testing.T) {
 	pending, waitingDaemon, other := somePod("waits", "", ""), somePod("proxy-2", "", "DaemonSet"), somePod("other", "", "")
 	ended := somePod("done", "n", "Job")
 	ended.Status.Phase = corev1.PodSucceeded
-	file := func(pods ...*corev1.Pod) File {
-		return File{Objects: Objects{Pods: pods, Nodes: []*corev1.Node{{}}}}
-	}
+	file := func(pods ...*corev1.Pod) *Objects { return &Objects{Pods: pods, Nodes: []*corev1.Node{{}}} }
 	for _, tt := range []struct {
 		name                  string
-		files                 []File
+		files                 []*Objects
 		empty                 bool
 		running, pending, mix string
 		text                  string
 	}{
 		{
-			"a dump", []File{file(running, daemon, static, pending, waitingDaemon, ended)}, false,
+			"a dump", []*Objects{file(running, daemon, static, pending, waitingDaemon, ended)}, false,
 			"proxy etcd runs", "waits", "runs",
 			"1 node; 3 pods stay, 2 of them of DaemonSets or static. 1 pending pod arrives first. Pods like the 1 pod that runs arrive in turn. Pods that stay do not count as arrived. 1 pending pod of a DaemonSet is left out.",
 		},
 		{
-			"a dump, emptied", []File{file(running, daemon, pending)}, true,
+			"a dump, emptied", []*Objects{file(running, daemon, pending)}, true,
 			"proxy", "waits", "runs",
 			"1 node; 1 pod stays, 1 of them of DaemonSets or static. 1 pending pod arrives first. Pods like the 1 pod that runs arrive in turn. Pods that stay do not count as arrived.",
 		},
 		{
-			"what is to come, by itself", []File{file(pending, other)}, false,
+			"what is to come, by itself", []*Objects{file(pending, other)}, false,
 			"", "", "waits other",
 			"1 node; no pod stays. Pods like the 2 pods of the files arrive in turn.",
 		},
 		{
-			"what is to come, beside a dump", []File{file(running, pending), file(other)}, false,
+			"what is to come, beside a dump", []*Objects{file(running, pending), file(other)}, false,
 			"runs", "waits", "other",
 			"2 nodes; 1 pod stays. 1 pending pod arrives first. Pods like the 1 pod of the files arrive in turn. Pods that stay do not count as arrived.",
 		},
 		{
-			"a trace", []File{{Jobs: []Job{{Pod: other}}}}, false,
-			"", "", "other",
-			"0 nodes; no pod stays. Pods like the 1 pod of the files arrive in turn.",
-		},
-		{
-			"a new cluster", []File{file(daemon, pending)}, false,
+			"a new cluster", []*Objects{file(daemon, pending)}, false,
 			"proxy", "", "waits",
 			"1 node; 1 pod stays, 1 of them of DaemonSets or static. Pods like the 1 pod of the files arrive in turn. Pods that stay do not count as arrived.",
 		},
 		{
-			"nodes alone", []File{file()}, false,
+			"nodes alone", []*Objects{file()}, false,
 			"", "", "",
 			"1 node; no pod stays.",
 		},
@@ -90,8 +84,8 @@ func TestPlan(t *testing.T) {
 
 // Pending pods come before all others, and once.
 func TestPendingPodsComeFirst(t *testing.T) {
-	w := &World{Nodes: machines(1, 4), Resource: gpuMemory, Pending: []Job{job("pending-a", 1, 0), job("pending-b", 1, 0)}}
-	pods, err := w.Order([]Job{job("mix-a", 2, 0), job("mix-b", 2, 0)}, 3, 1)
+	w := &World{Nodes: machines(1, 4), Resource: gpushare.Memory, Pending: []*corev1.Pod{podOf("pending-a", 1), podOf("pending-b", 1)}}
+	pods, err := w.Order([]*corev1.Pod{podOf("mix-a", 2), podOf("mix-b", 2)}, 3, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,13 +96,5 @@ func TestPendingPodsComeFirst(t *testing.T) {
 	}
 	if len(pods) != 33 {
 		t.Errorf("got %d pods", len(pods))
-	}
-	arrivals, err := w.Arrivals([]Job{job("mix", 2, 0)}, Load{Offered: 0.5, For: 3600e9, MinLifetime: 1e9, MaxLifetime: 60e9}, 1)
-	if err != nil || len(arrivals) < 10 {
-		t.Fatalf("got %d arrivals, %v", len(arrivals), err)
-	}
-	pending := slices.IndexFunc(arrivals, func(j Job) bool { return !strings.HasPrefix(j.Pod.Name, "pending") })
-	if pending != 2 || arrivals[0].Created != 0 || arrivals[1].Lifetime != 60e9 {
-		t.Errorf("%d pending pods come first: %+v", pending, arrivals[:2])
 	}
 }

@@ -1,210 +1,119 @@
 package simulate
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
-)
 
-// Arm is one set of policies, simulated with several seeds.
-type Arm struct {
-	Name     string
-	Filled   []*Filled
-	Replayed []*Replayed
-}
+	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/internal/gpushare"
+)
 
 // Marks are the arrived amounts, relative to the capacity, for which a report has the allocation.
 var Marks = []float64{.80, .90, .95, 1, 1.10, 1.20, 1.30}
 
-// Format is the format of a Report.
-type Format string
-
-const (
-	Text     Format = "text"
-	CSV      Format = "csv" // one line for each configuration and seed
-	JSON     Format = "json"
-	Markdown Format = "markdown"
-)
-
-// Report is a table with the figures of each arm: text and Markdown have the mean over the seeds
-// with the standard deviation, CSV and JSON each value.
-type Report struct {
-	// Notes describe the simulation; they are part of all formats except CSV.
-	Notes []string
-	// Title is the header of the column with the names of the arms.
-	Title     string
-	FirstSeed uint64
-	columns   []column
-	rows      []row
+// Arm is one set of policies, with the result of each seed.
+type Arm struct {
+	Name   string
+	Filled []*Filled
 }
 
-// column is a figure.
-type column struct {
+// Report is how each arm fills the cluster up.
+type Report struct {
+	// Notes describe the simulation.
+	Notes     []string
+	FirstSeed uint64
+	Arms      []Arm
+	// Amount is the capacity for the resource, in Unit, which is also the unit of the unallocated
+	// amount.
+	Amount float64
+	Unit   string
+}
+
+// figure is a column of a report.
+type figure struct {
 	title, key string
 	digits     int
-	unit       string
-	value      func(seed int) float64 // NaN: no value
+	value      func(*Filled) float64 // NaN: no value
 }
 
-type row struct {
-	name    string
-	seeds   int
-	columns []column // with the values of this row
-}
-
-// FilledReport reports how clusters filled up. amount is the capacity for the resource, in unit,
-// which is also the unit of the unallocated amount.
-func FilledReport(arms []Arm, until, amount float64, unit string) *Report {
-	r := &Report{Title: "allocated % at arrived %"}
-	for _, arm := range arms {
-		of := func(value func(*Filled) float64) func(int) float64 {
-			return func(seed int) float64 { return value(arm.Filled[seed]) }
-		}
-		var columns []column
-		for _, mark := range Marks {
-			if mark <= until {
-				percent := fmt.Sprintf("%.0f", 100*mark)
-				columns = append(columns, column{percent, "allocatedPercentAt" + percent, 2, "", of(func(f *Filled) float64 { return 100 * f.At(mark) })})
+func (r *Report) figures() []figure {
+	var figures []figure
+	for _, mark := range Marks {
+		percent := fmt.Sprintf("%.0f", 100*mark)
+		figures = append(figures, figure{percent, "allocatedPercentAt" + percent, 2, func(f *Filled) float64 { return 100 * f.At(mark) }})
+	}
+	return append(
+		figures,
+		figure{"first rejected at %", "firstRejectedAtPercent", 2, func(f *Filled) float64 {
+			if f.FirstRejected == 0 {
+				return math.NaN()
 			}
-		}
-		r.add(arm.Name, len(arm.Filled), append(
-			columns,
-			column{"first rejected at %", "firstRejectedAtPercent", 2, "", of(func(f *Filled) float64 {
-				if f.FirstRejected == 0 {
-					return math.NaN()
-				}
-				return 100 * f.FirstRejected
-			})},
-			column{"unallocated " + unit, "unallocated", 1, "", of(func(f *Filled) float64 { return amount * (1 - f.Curve[len(f.Curve)-1].Allocated) })},
-			column{"rejected pods", "rejectedPods", 0, "", of(func(f *Filled) float64 { return float64(f.Rejected) })},
-		))
-	}
-	return r
+			return 100 * f.FirstRejected
+		}},
+		figure{"unallocated " + r.Unit, "unallocated", 1, func(f *Filled) float64 {
+			return r.Amount * (1 - f.Curve[len(f.Curve)-1].Allocated)
+		}},
+		figure{"rejected pods", "rejectedPods", 0, func(f *Filled) float64 { return float64(f.Rejected) }},
+	)
 }
 
-// ReplayedReport reports how pods that come and go were served.
-func ReplayedReport(arms []Arm) *Report {
-	r := &Report{}
-	for _, arm := range arms {
-		of := func(value func(*Replayed) float64) func(int) float64 {
-			return func(seed int) float64 { return value(arm.Replayed[seed]) }
-		}
-		r.add(arm.Name, len(arm.Replayed), []column{
-			{"requested %", "requestedPercent", 2, "", of(func(r *Replayed) float64 { return 100 * r.Requested })},
-			{"served %", "servedPercent", 2, "", of(func(r *Replayed) float64 { return 100 * r.Served })},
-			{"pods", "pods", 0, "", of(func(r *Replayed) float64 { return float64(r.Pods) })},
-			{"delayed %", "delayedPercent", 2, "", of(func(r *Replayed) float64 { return 100 * float64(r.Delayed) / math.Max(1, float64(r.Pods)) })},
-			{"mean wait", "meanWaitSeconds", 2, " s", of(func(r *Replayed) float64 { return r.Waited.Seconds() })},
-			{"waiting at the end", "waitingAtTheEnd", 1, "", of(func(r *Replayed) float64 { return float64(r.Waiting) })},
-		})
-	}
-	return r
-}
-
-func (r *Report) add(name string, seeds int, columns []column) {
-	r.columns = columns // of any row: all have the same titles
-	r.rows = append(r.rows, row{name, seeds, columns})
-}
-
-// Write writes the report.
-func (r *Report) Write(w io.Writer, format Format) error {
-	switch format {
-	case CSV:
-		return r.writeCSV(w)
-	case JSON:
-		return r.writeJSON(w)
-	case Markdown:
-		return r.writeMarkdown(w)
-	}
-	return r.writeText(w)
-}
-
-// cells returns the title and the figures of a row.
-func (r *row) cells() []string {
-	cells := []string{r.name}
-	for _, c := range r.columns {
-		cells = append(cells, c.over(r.seeds))
-	}
-	return cells
-}
-
-func (r *Report) titles() []string {
-	titles := []string{r.Title}
-	for _, c := range r.columns {
-		titles = append(titles, c.title)
-	}
-	return titles
-}
-
-func (r *Report) writeText(w io.Writer) error {
+// WriteText writes the notes, and a table with the mean of each figure over the seeds and its
+// standard deviation.
+func (r *Report) WriteText(w io.Writer) error {
 	for _, note := range r.Notes {
 		if _, err := fmt.Fprintln(w, note); err != nil {
 			return err
 		}
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, strings.Join(r.titles(), "\t"))
-	for i := range r.rows {
-		fmt.Fprintln(table, strings.Join(r.rows[i].cells(), "\t"))
+	cells := []string{"allocated % at arrived %"}
+	for _, f := range r.figures() {
+		cells = append(cells, f.title)
+	}
+	fmt.Fprintln(table, strings.Join(cells, "\t"))
+	for _, arm := range r.Arms {
+		cells = []string{arm.Name}
+		for _, f := range r.figures() {
+			cells = append(cells, f.over(arm.Filled))
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
 	return table.Flush()
 }
 
-func (r *Report) writeMarkdown(w io.Writer) error {
-	var b strings.Builder
-	if len(r.Notes) > 0 {
-		fmt.Fprintf(&b, "%s\n\n", strings.Join(r.Notes, " "))
-	}
-	line := func(cells []string) {
-		for _, cell := range cells {
-			fmt.Fprintf(&b, "| %s ", strings.ReplaceAll(cell, "|", `\|`))
-		}
-		b.WriteString("|\n")
-	}
-	line(r.titles())
-	b.WriteString("|---|" + strings.Repeat("---:|", len(r.columns)) + "\n")
-	for i := range r.rows {
-		line(r.rows[i].cells())
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func (r *Report) writeCSV(w io.Writer) error {
-	table := csv.NewWriter(w)
-	titles := []string{"configuration", "seed"}
-	for _, c := range r.columns {
-		titles = append(titles, c.key)
-	}
-	if err := table.Write(titles); err != nil {
-		return err
-	}
-	for _, row := range r.rows {
-		for seed := range row.seeds {
-			line := []string{row.name, strconv.FormatUint(r.FirstSeed+uint64(seed), 10)}
-			for _, c := range row.columns {
-				value := ""
-				if v := c.rounded(seed); v != nil {
-					value = strconv.FormatFloat(*v, 'f', -1, 64)
-				}
-				line = append(line, value)
-			}
-			if err := table.Write(line); err != nil {
-				return err
-			}
+// over returns the mean as text, and the standard deviation if there are several values.
+func (f *figure) over(seeds []*Filled) string {
+	var values []float64
+	sum, squares := 0.0, 0.0
+	for _, filled := range seeds {
+		if v := f.value(filled); !math.IsNaN(v) {
+			values, sum = append(values, v), sum+v
 		}
 	}
-	table.Flush()
-	return table.Error()
+	if len(values) == 0 {
+		return "none"
+	}
+	mean := sum / float64(len(values))
+	text := fmt.Sprintf("%.*f", f.digits, mean)
+	if len(values) > 1 {
+		for _, v := range values {
+			squares += (v - mean) * (v - mean)
+		}
+		text += fmt.Sprintf("±%.*f", f.digits, math.Sqrt(squares/float64(len(values)-1)))
+	}
+	if len(values) < len(seeds) {
+		text += fmt.Sprintf(" (in %d of %d)", len(values), len(seeds))
+	}
+	return text
 }
 
-func (r *Report) writeJSON(w io.Writer) error {
+// WriteJSON writes the notes, and the figures of each seed.
+func (r *Report) WriteJSON(w io.Writer) error {
 	type seed struct {
 		Seed uint64 `json:"seed"`
 		// Figures are by key; null means no value.
@@ -219,12 +128,15 @@ func (r *Report) writeJSON(w io.Writer) error {
 		Configurations []configuration `json:"configurations"`
 	}
 	document.Notes = r.Notes
-	for _, row := range r.rows {
-		c := configuration{Name: row.name}
-		for i := range row.seeds {
+	for _, arm := range r.Arms {
+		c := configuration{Name: arm.Name}
+		for i, filled := range arm.Filled {
 			s := seed{r.FirstSeed + uint64(i), map[string]*float64{}}
-			for _, column := range row.columns {
-				s.Figures[column.key] = column.rounded(i)
+			for _, f := range r.figures() {
+				s.Figures[f.key] = nil
+				if v := math.Round(f.value(filled)*1e6) / 1e6; !math.IsNaN(v) {
+					s.Figures[f.key] = &v
+				}
 			}
 			c.Seeds = append(c.Seeds, s)
 		}
@@ -235,67 +147,16 @@ func (r *Report) writeJSON(w io.Writer) error {
 	return encoder.Encode(document)
 }
 
-// rounded returns the value with six decimals, or nil if there is none.
-func (c *column) rounded(seed int) *float64 {
-	v := math.Round(c.value(seed)*1e6) / 1e6
-	if math.IsNaN(v) {
-		return nil
+// Count returns how much of the resource the nodes have, with its unit: GPUs for GPU memory, if the
+// nodes report how many GPUs they have.
+func Count(nodes []*corev1.Node, name corev1.ResourceName) (float64, string) {
+	sum, gpus := int64(0), int64(0)
+	for _, n := range nodes {
+		all, count := n.Status.Allocatable[name], n.Status.Capacity[gpushare.Count]
+		sum, gpus = sum+all.Value(), gpus+count.Value()
 	}
-	return &v
-}
-
-// over returns the mean as text, and the standard deviation if there are several values.
-func (c *column) over(seeds int) string {
-	var values []float64
-	sum, squares := 0.0, 0.0
-	for seed := range seeds {
-		if v := c.value(seed); !math.IsNaN(v) {
-			values, sum = append(values, v), sum+v
-		}
+	if name == gpushare.Memory && gpus > 0 {
+		return float64(gpus), "GPUs"
 	}
-	if len(values) == 0 {
-		return "none"
-	}
-	mean := sum / float64(len(values))
-	text := fmt.Sprintf("%.*f", c.digits, mean)
-	if len(values) > 1 {
-		for _, v := range values {
-			squares += (v - mean) * (v - mean)
-		}
-		text += fmt.Sprintf("±%.*f", c.digits, math.Sqrt(squares/float64(len(values)-1)))
-	}
-	if len(values) < seeds {
-		text += fmt.Sprintf(" (in %d of %d)", len(values), seeds)
-	}
-	return text + c.unit
-}
-
-// Progress writes the results of simulations, and on a terminal also the progress of each, at most
-// once every Every. It rewrites the line of a terminal.
-type Progress struct {
-	W        io.Writer
-	Terminal bool // whether W is one
-	// Every is the minimum time between two lines, by Now.
-	Every time.Duration
-	Now   func() time.Time
-	last  time.Time
-}
-
-// Of returns a function that reports the progress of the simulation with the name.
-func (p *Progress) Of(name string) func(part float64) {
-	return func(part float64) {
-		if now := p.Now(); p.Terminal && now.Sub(p.last) >= p.Every {
-			p.last = now
-			fmt.Fprintf(p.W, "\r%s: %3.0f %%   ", name, 100*math.Min(1, part))
-		}
-	}
-}
-
-// Done writes the result of the simulation with the name.
-func (p *Progress) Done(name, result string) {
-	if !p.Terminal {
-		fmt.Fprintf(p.W, "%s: %s\n", name, result)
-		return
-	}
-	fmt.Fprintf(p.W, "\r%s: %s%s\n", name, result, strings.Repeat(" ", 12))
+	return float64(sum), string(name)
 }

@@ -66,11 +66,11 @@ type Extender struct {
 
 func (x *Extender) has(v decision.Verb) bool { return x.Verb == "" || x.Verb == v }
 
-// errNowhere means that the pod fits on no node.
-var errNowhere = errors.New("the pod fits on no node")
+// ErrNowhere means that the pod fits on no node.
+var ErrNowhere = errors.New("the pod fits on no node")
 
 // run schedules pods one after the other.
-type run struct {
+type Run struct {
 	*cluster
 	scheduler Scheduler
 	extenders []Extender
@@ -85,8 +85,8 @@ type run struct {
 	scores    []int64
 }
 
-// schedule finds a node for the pod and binds it there; the error is errNowhere if there is none.
-func (r *run) schedule(ctx context.Context, pod *corev1.Pod) error {
+// Schedule finds a node for the pod and binds it there; the error is ErrNowhere if there is none.
+func (r *Run) Schedule(ctx context.Context, pod *corev1.Pod) error {
 	if ctx.Err() != nil { // without a configuration, no policy looks at the context
 		return context.Cause(ctx)
 	}
@@ -103,7 +103,7 @@ func (r *run) schedule(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // interested returns the extenders that kube-scheduler calls for the pod.
-func (r *run) interested(pod *corev1.Pod) (all []Extender) {
+func (r *Run) interested(pod *corev1.Pod) (all []Extender) {
 	requested := func(name corev1.ResourceName) bool { return snapshot.NamesResource(pod, name) }
 	for _, x := range r.extenders {
 		if len(x.Managed) == 0 || slices.ContainsFunc(x.Managed, requested) {
@@ -114,7 +114,7 @@ func (r *run) interested(pod *corev1.Pod) (all []Extender) {
 }
 
 // choose returns the node to which to bind the pod.
-func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node, error) {
+func (r *Run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node, error) {
 	r.filter(pod, needs)
 	r.rejected = nil
 	extenders := r.interested(pod)
@@ -127,7 +127,7 @@ func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node,
 	}
 	switch len(r.found) {
 	case 0:
-		return nil, errNowhere
+		return nil, ErrNowhere
 	case 1:
 		return r.found[0], nil
 	}
@@ -154,7 +154,7 @@ func (r *run) choose(ctx context.Context, pod *corev1.Pod, needs []need) (*node,
 
 // filter sets r.found to nodes on which the pod fits, up to the number that kube-scheduler looks
 // for.
-func (r *run) filter(pod *corev1.Pod, needs []need) {
+func (r *Run) filter(pod *corev1.Pod, needs []need) {
 	filters, claims := kubescheduler.For(pod), r.claimFilter(pod)
 	view := r.builder.View()
 	r.found, r.excluded = r.found[:0], r.excluded[:0]
@@ -186,7 +186,7 @@ func NodesToFind(all, percentage int) int {
 }
 
 // request returns the engine's request for the nodes found.
-func (r *run) request(pod *corev1.Pod) engine.Request {
+func (r *Run) request(pod *corev1.Pod) engine.Request {
 	view := r.builder.View()
 	r.viewNodes = r.viewNodes[:0]
 	for _, n := range r.found {
@@ -195,7 +195,7 @@ func (r *run) request(pod *corev1.Pod) engine.Request {
 	return engine.Request{Pod: pod, View: view, Nodes: r.viewNodes}
 }
 
-func (r *run) callFilter(ctx context.Context, x *Extender, pod *corev1.Pod) error {
+func (r *Run) callFilter(ctx context.Context, x *Extender, pod *corev1.Pod) error {
 	if err := x.Engine.Filter(ctx, r.request(pod), &r.result); err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ type Reason struct {
 
 // reasons returns why the pod, which was the latest to be scheduled, fits on no node, most frequent
 // first.
-func (r *run) reasons(pod *corev1.Pod) []Reason {
+func (r *Run) reasons(pod *corev1.Pod) []Reason {
 	nodes := map[string]int{}
 	filters, claims, view := kubescheduler.For(pod, r.ignored...), r.claimFilter(pod), r.builder.View()
 	for _, n := range r.excluded {
@@ -231,7 +231,7 @@ func (r *run) reasons(pod *corev1.Pod) []Reason {
 	return reasons
 }
 
-func (r *run) callPrioritize(ctx context.Context, x *Extender, pod *corev1.Pod) error {
+func (r *Run) callPrioritize(ctx context.Context, x *Extender, pod *corev1.Pod) error {
 	if err := x.Engine.Score(ctx, r.request(pod), &r.result); err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (r *run) callPrioritize(ctx context.Context, x *Extender, pod *corev1.Pod) 
 }
 
 // score sets r.scores to the scores of kube-scheduler's own plugins for the nodes found.
-func (r *run) score(pod *corev1.Pod, needs []need) {
+func (r *Run) score(pod *corev1.Pod, needs []need) {
 	var requested [podsResource]int64
 	for _, want := range needs {
 		if want.resource < podsResource {

@@ -20,6 +20,7 @@ import (
 	"outboard.dev/outboard/internal/callmetrics"
 	"outboard.dev/outboard/internal/decision"
 	"outboard.dev/outboard/internal/extender"
+	"outboard.dev/outboard/internal/gpushare"
 	"outboard.dev/outboard/policies/gpumemory"
 	"outboard.dev/outboard/policy"
 	"outboard.dev/outboard/snapshot"
@@ -27,7 +28,7 @@ import (
 
 // seen is the simulated cluster as the extender observes a real one.
 type seen struct {
-	run *run
+	run *Run
 	pod *corev1.Pod
 }
 
@@ -57,7 +58,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 			t.Run(fmt.Sprintf("%s shortlist %d", strategy, shortlist), func(t *testing.T) {
 				w := world(t, append(machines(8, 3), machine("plain", 0)), strategy)
 				w.Extenders[0].Engine = gpuEngine(t, strategy, shortlist)
-				r := w.begin(11)
+				r := w.Begin(11)
 				cluster := &seen{run: r}
 				handler := extender.New(extender.Options{
 					Engine: gpuEngine(t, strategy, shortlist), Cluster: cluster,
@@ -66,7 +67,7 @@ func TestDecisionsAreTheExtenders(t *testing.T) {
 				shapes := []int{3, 7, 10, 16, 0, 5}
 				compared := 0
 				for i := range 120 {
-					pod := instance(job("p", shapes[r.random.IntN(len(shapes))], 0).Pod, fmt.Sprint(i), r.now)
+					pod := instance(podOf("p", shapes[r.random.IntN(len(shapes))]), fmt.Sprint(i), r.now)
 					r.arrive(pod)
 					cluster.pod = pod
 					needs := r.needs(pod)
@@ -143,7 +144,7 @@ func TestFilters(t *testing.T) {
 	labelled.Labels = map[string]string{"zone": "a"}
 	small.Status.Allocatable = list("cpu", 1, "memory", "1Gi", "pods", 1)
 	w := &World{Nodes: []*corev1.Node{tainted, cordoned, labelled, small}}
-	full := job("full", 0, 0).Pod
+	full := podOf("full", 0)
 	full.Spec.NodeName = "labelled"
 	for _, tt := range []struct {
 		name   string
@@ -162,29 +163,29 @@ func TestFilters(t *testing.T) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		}, []string{"cordoned", "labelled", "small", "tainted"}},
 	} {
-		r := w.begin(1)
-		pod := job("p", 0, 0).Pod
+		r := w.Begin(1)
+		pod := podOf("p", 0)
 		tt.change(pod)
 		r.filter(pod, r.needs(pod))
 		if got := names(r.found); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	resized := job("resized", 0, 0).Pod
+	resized := podOf("resized", 0)
 	resized.Spec.NodeName = "labelled"
 	resized.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: list("cpu", 31), Resources: &corev1.ResourceRequirements{Requests: list("cpu", 31)}}}
 	pods := &World{Nodes: w.Nodes, Running: []*corev1.Pod{resized}}
-	r, two := pods.begin(1), job("two", 0, 0).Pod
+	r, two := pods.Begin(1), podOf("two", 0)
 	two.Spec.Containers[0].Resources.Requests = list("cpu", 2)
 	if r.filter(two, r.needs(two)); len(r.found) > 0 {
 		t.Errorf("with a pod on labelled that holds 31 of 32 cores, regardless of its requests: %v", names(r.found))
 	}
-	r = w.begin(1) // the number of pods is limited, too
-	first := instance(job("p", 0, 0).Pod, "1", r.now)
+	r = w.Begin(1) // the number of pods is limited, too
+	first := instance(podOf("p", 0), "1", r.now)
 	if err := r.bind(t.Context(), nil, first, r.byName["small"], r.needs(first)); err != nil {
 		t.Fatal(err)
 	}
-	tiny := job("tiny", 0, 0).Pod
+	tiny := podOf("tiny", 0)
 	tiny.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
 	if r.filter(tiny, r.needs(tiny)); !slices.Equal(names(r.found), []string{"labelled"}) {
 		t.Errorf("with one pod on small, which has capacity for one: %v", names(r.found))
@@ -195,14 +196,14 @@ func TestSampling(t *testing.T) {
 	for _, tt := range []struct{ nodes, percentage, want int }{
 		{50, 0, 50}, {50, 10, 50}, {1213, 0, 497}, {1213, 100, 1213}, {1213, 10, 121}, {1213, 1, 100}, {5000, 0, 500}, {10000, 0, 500},
 	} {
-		r := &run{cluster: &cluster{nodes: make([]*node, tt.nodes)}, scheduler: Scheduler{PercentageOfNodesToScore: tt.percentage}}
+		r := &Run{cluster: &cluster{nodes: make([]*node, tt.nodes)}, scheduler: Scheduler{PercentageOfNodesToScore: tt.percentage}}
 		if got := NodesToFind(len(r.nodes), r.scheduler.PercentageOfNodesToScore); got != tt.want {
 			t.Errorf("%d nodes, %d %%: %d, want %d", tt.nodes, tt.percentage, got, tt.want)
 		}
 	}
 	w := &World{Nodes: machines(250, 0), Scheduler: Scheduler{PercentageOfNodesToScore: 40}}
-	r := w.begin(1)
-	pod := job("p", 0, 0).Pod
+	r := w.Begin(1)
+	pod := podOf("p", 0)
 	for _, want := range []string{"n00", "n189", "n29"} { // in order of name; then from where the previous search ended
 		if r.filter(pod, r.needs(pod)); len(r.found) != 100 {
 			t.Fatalf("got %d nodes", len(r.found))
@@ -238,13 +239,13 @@ func TestScores(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := &World{Nodes: machines(2, 0), Scheduler: Scheduler{ResourceScore: tt.kind}}
 			if tt.used != nil {
-				running := job("running", 0, 0).Pod
+				running := podOf("running", 0)
 				running.Spec.NodeName = "n00"
 				running.Spec.Containers[0].Resources.Requests = tt.used
 				w.Running = append(w.Running, running)
 			}
-			r := w.begin(1)
-			pod := job("p", 0, 0).Pod
+			r := w.Begin(1)
+			pod := podOf("p", 0)
 			pod.Spec.Containers[0].Resources.Requests = tt.requested
 			r.filter(pod, r.needs(pod))
 			if r.score(pod, r.needs(pod)); r.scores[0] != tt.want {
@@ -258,13 +259,13 @@ func TestScores(t *testing.T) {
 func TestScoresOfWhatIsMissing(t *testing.T) {
 	node := machine("n00", 0)
 	delete(node.Status.Allocatable, corev1.ResourceMemory)
-	pod := job("p", 0, 0).Pod
+	pod := podOf("p", 0)
 	pod.Spec.Containers[0].Resources.Requests = nil
 	for range 31 {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{})
 	}
 	for kind, want := range map[ResourceScore]int64{LeastAllocated: 90, MostAllocated: 10} { // 32 × 100m of 32 cores
-		r := (&World{Nodes: []*corev1.Node{node}, Scheduler: Scheduler{ResourceScore: kind}}).begin(1)
+		r := (&World{Nodes: []*corev1.Node{node}, Scheduler: Scheduler{ResourceScore: kind}}).Begin(1)
 		r.filter(pod, r.needs(pod))
 		if r.score(pod, r.needs(pod)); !slices.Equal(r.scores, []int64{want}) {
 			t.Errorf("%s: got scores %d, want %d", kind, r.scores, want)
@@ -277,8 +278,8 @@ func TestEqualNodes(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		w := &World{Nodes: machines(4, 0), Scheduler: Scheduler{FirstOfEqual: first}}
 		for seed := range uint64(100) {
-			r := w.begin(seed)
-			pod := job("p", 0, 0).Pod
+			r := w.Begin(seed)
+			pod := podOf("p", 0)
 			n, err := r.choose(t.Context(), pod, r.needs(pod))
 			if err != nil {
 				t.Fatal(err)
@@ -295,13 +296,13 @@ func TestEqualNodes(t *testing.T) {
 
 func TestPodsThatAreNotManaged(t *testing.T) {
 	w := world(t, machines(2, 1), policy.BinPack)
-	w.Extenders[0].Managed = []corev1.ResourceName{gpuMemory}
-	r := w.begin(1)
-	if len(r.interested(job("none", 0, 0).Pod)) > 0 || len(r.interested(job("some", 1, 0).Pod)) == 0 {
+	w.Extenders[0].Managed = []corev1.ResourceName{gpushare.Memory}
+	r := w.Begin(1)
+	if len(r.interested(podOf("none", 0))) > 0 || len(r.interested(podOf("some", 1))) == 0 {
 		t.Error("the extender gets calls for the wrong pods")
 	}
-	inits := job("none", 0, 0).Pod
-	inits.Spec.InitContainers = job("some", 1, 0).Pod.Spec.Containers
+	inits := podOf("none", 0)
+	inits.Spec.InitContainers = podOf("some", 1).Spec.Containers
 	if len(r.interested(inits)) == 0 {
 		t.Error("the extender gets no call for a pod whose init container requests the resource")
 	}
@@ -309,16 +310,16 @@ func TestPodsThatAreNotManaged(t *testing.T) {
 
 // Resources that kube-scheduler is configured to ignore do not count, for running pods and for new pods.
 func TestIgnoredResources(t *testing.T) {
-	running := job("runs", 10, 0).Pod
+	running := podOf("runs", 10)
 	running.Spec.NodeName = "n00"
 	w := &World{Nodes: machines(1, 1), Running: []*corev1.Pod{running}}
-	pod := job("p", 7, 0).Pod
-	r := w.begin(1)
+	pod := podOf("p", 7)
+	r := w.Begin(1)
 	if r.filter(pod, r.needs(pod)); len(r.found) > 0 {
 		t.Error("a node with 6 of 16 units left has room for 7")
 	}
-	w.Scheduler.Ignored = []corev1.ResourceName{gpuMemory}
-	r = w.begin(1)
+	w.Scheduler.Ignored = []corev1.ResourceName{gpushare.Memory}
+	r = w.Begin(1)
 	if r.filter(pod, r.needs(pod)); len(r.found) != 1 {
 		t.Error("an ignored resource counts")
 	}

@@ -47,14 +47,14 @@ func TestTraceIsPlacedAlike(t *testing.T) {
 		plugin bool
 	}{{"BinPack", true}, {"Spread", true}, {"LeastWaste", false}} {
 		t.Run(c.strategy, func(t *testing.T) {
-			w, jobs := readTrace(t)
+			w, mix := readTrace(t)
 			text := traceConfiguration(c.strategy)
 			profile := &load(t, text).Profiles[0]
 			fill := func(fine bool) map[types.UID]*corev1.Pod {
 				w.Extenders = []simulate.Extender{{Engine: engineOf(t, profile), Weight: 1, KeepScores: fine}}
 				bound := map[types.UID]*corev1.Pod{}
 				w.Bound = func(pod *corev1.Pod) { bound[pod.UID] = pod }
-				filled, err := w.FillUp(t.Context(), jobs, traceSeed, traceUntil, nil)
+				filled, err := w.FillUp(t.Context(), mix, traceSeed, traceUntil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -63,7 +63,7 @@ func TestTraceIsPlacedAlike(t *testing.T) {
 				}
 				return bound
 			}
-			pods, err := w.Order(jobs, traceSeed, traceUntil)
+			pods, err := w.Order(mix, traceSeed, traceUntil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +90,7 @@ func TestTraceIsPlacedAlike(t *testing.T) {
 }
 
 // readTrace returns a part of the trace's nodes, of all kinds, and all its pods.
-func readTrace(t *testing.T) (*simulate.World, []simulate.Job) {
+func readTrace(t *testing.T) (*simulate.World, []*corev1.Pod) {
 	nodes, jobs, err := openb.Read("../../bench/openb", openb.Pods)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func readTrace(t *testing.T) (*simulate.World, []simulate.Job) {
 			w.Nodes = append(w.Nodes, node)
 		}
 	}
-	return w, jobs
+	return w, openb.PodsOf(jobs)
 }
 
 func traceConfiguration(strategy string) []byte {

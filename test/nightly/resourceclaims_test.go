@@ -69,7 +69,7 @@ func TestSimulatedDevicesAreAllocated(t *testing.T) {
 	th.DeviceNode("a", "8", "40Gi", "40Gi") // of different sizes, so that no two nodes have the same score
 	th.DeviceNode("b", "16", "40Gi", "40Gi", "40Gi")
 	th.DeviceNode("c", "23", "80Gi", "20Gi")
-	config := "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- policies:\n  - {type: ResourceClaims}\n" + theater.PlainHTTP
+	config := "apiVersion: outboard.dev/v1alpha1\nkind: OutboardConfiguration\nprofiles:\n- policies:\n  - {type: ResourceClaims, weight: 10}\n" + theater.PlainHTTP
 	o := th.Outboard(config)
 	th.Scheduler(theater.SchedulerConfig(theater.Extender{Outboard: o, Verbs: "prioritize", Ignorable: true}))
 	waiting, used := 0, map[string]bool{}
@@ -130,7 +130,7 @@ func simulated(th *theater.Theater, config string, pod *corev1.Pod) simulate.Pla
 			th.T.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(th.Ctx, th.Binary(), "simulate", "--nodes", "now.yaml", "--pods", "pod.yaml", "--config", "outboard.yaml", "--extender-weight", "10", "--list-pods", "-o", "json")
+	cmd := exec.CommandContext(th.Ctx, th.Binary(), "simulate", "now.yaml", "pod.yaml", "--config", "outboard.yaml", "--list-pods", "-o", "json")
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {

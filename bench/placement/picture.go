@@ -1,4 +1,4 @@
-package simulate
+package main
 
 import (
 	"fmt"
@@ -6,11 +6,13 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"outboard.dev/outboard/internal/simulate"
 )
 
-// Picture shows how clusters filled up.
-type Picture struct {
-	Arms  []Arm
+// picture shows how clusters filled up.
+type picture struct {
+	Arms  []simulate.Arm
 	Until float64
 	// Resource is the measured resource, Amount the capacity for it, in Unit, and Nodes the number
 	// of nodes.
@@ -52,7 +54,7 @@ func (s *scale) y(allocated float64) float64 {
 
 // scale returns a scale that shows the differences between the arms. A cluster that is empty at
 // first allocates everything that comes for a long time; the chart shows only the end of that.
-func (p *Picture) scale() scale {
+func (p *picture) scale() scale {
 	s := scale{0, p.Until, 0.95, 1}
 	began := false
 	for _, arm := range p.Arms {
@@ -75,13 +77,10 @@ func (p *Picture) scale() scale {
 // Write draws, as SVG, one line for each arm, the mean over the seeds with their range, and below
 // the final state of each cluster, one square for each GPU: black if it is full, and brighter the
 // more of it is free. That is the cluster of the seed nearest to the mean.
-func (p *Picture) Write(w io.Writer) error {
+func (p *picture) Write(w io.Writer) error {
 	var b strings.Builder
 	panels := panelsHeight(p.Arms)
 	height := panelsTop + panels
-	if panels == 0 {
-		height = chartTop + chartHeight + 56
-	}
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="sans-serif" font-size="13">`+"\n", pictureWidth, height)
 	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" fill="white"/>`+"\n", pictureWidth, height)
 	p.titles(&b)
@@ -91,9 +90,7 @@ func (p *Picture) Write(w io.Writer) error {
 		p.line(&b, &s, i)
 	}
 	p.legend(&b)
-	if panels > 0 {
-		fmt.Fprintf(&b, `<text x="%.0f" y="%.0f">The GPUs at the end: black is full; the brighter, the more of the GPU is free.</text>`+"\n", chartLeft-36, panelsTop-10)
-	}
+	fmt.Fprintf(&b, `<text x="%.0f" y="%.0f">The GPUs at the end: black is full; the brighter, the more of the GPU is free.</text>`+"\n", chartLeft-36, panelsTop-10)
 	y := panelsTop
 	for i := range p.Arms {
 		if i%2 == 0 && i > 0 {
@@ -106,9 +103,9 @@ func (p *Picture) Write(w io.Writer) error {
 	return err
 }
 
-func (p *Picture) titles(b *strings.Builder) {
+func (p *picture) titles(b *strings.Builder) {
 	fmt.Fprintf(b, `<text x="%.0f" y="22" font-size="16" font-weight="bold">Allocation of %s as pods arrive</text>`+"\n", chartLeft, html.EscapeString(p.Resource))
-	subtitle := fmt.Sprintf("%s, %.0f %s; ", count(p.Nodes, "node", "nodes"), p.Amount, p.Unit)
+	subtitle := fmt.Sprintf("%d nodes, %.0f %s; ", p.Nodes, p.Amount, p.Unit)
 	if seeds := len(p.Arms[0].Filled); seeds > 1 {
 		subtitle += fmt.Sprintf("lines are means over the seeds %d to %d, shades show the range", p.FirstSeed, p.FirstSeed+uint64(seeds)-1)
 	} else {
@@ -155,7 +152,7 @@ func axes(b *strings.Builder, s *scale) {
 }
 
 // spread returns the mean and the range of values.
-func spread(all []*Filled, value func(*Filled) float64) (mean, least, most float64) {
+func spread(all []*simulate.Filled, value func(*simulate.Filled) float64) (mean, least, most float64) {
 	least, most = math.Inf(1), math.Inf(-1)
 	for _, f := range all {
 		v := value(f)
@@ -165,14 +162,14 @@ func spread(all []*Filled, value func(*Filled) float64) (mean, least, most float
 	return mean, least, most
 }
 
-func atEnd(f *Filled) float64 { return f.Curve[len(f.Curve)-1].Allocated }
+func atEnd(f *simulate.Filled) float64 { return f.Curve[len(f.Curve)-1].Allocated }
 
-func (p *Picture) line(b *strings.Builder, s *scale, i int) {
+func (p *picture) line(b *strings.Builder, s *scale, i int) {
 	var upper, lower []string
 	var line strings.Builder
 	for at := range curvePoints + 1 {
 		arrived := s.fromX + (s.toX-s.fromX)*float64(at)/curvePoints
-		mean, least, most := spread(p.Arms[i].Filled, func(f *Filled) float64 { return f.At(arrived) })
+		mean, least, most := spread(p.Arms[i].Filled, func(f *simulate.Filled) float64 { return f.At(arrived) })
 		x := s.x(arrived)
 		fmt.Fprintf(&line, "%.1f,%.1f ", x, s.y(mean))
 		upper = append(upper, fmt.Sprintf("%.1f,%.1f", x, s.y(most)))
@@ -186,7 +183,7 @@ func (p *Picture) line(b *strings.Builder, s *scale, i int) {
 }
 
 // legend names the lines, and the values at their ends.
-func (p *Picture) legend(b *strings.Builder) {
+func (p *picture) legend(b *strings.Builder) {
 	const lineHeight = 20.0
 	longest := 0
 	texts := make([]string, len(p.Arms))
@@ -209,7 +206,7 @@ func (p *Picture) legend(b *strings.Builder) {
 }
 
 // typical returns the index of the seed that is nearest to the mean at the end.
-func typical(all []*Filled) int {
+func typical(all []*simulate.Filled) int {
 	mean, _, _ := spread(all, atEnd)
 	best := 0
 	for i, f := range all {
@@ -227,7 +224,7 @@ func squares(gpus int) (side float64, columns int) {
 }
 
 // rowHeight returns the height of the panels of two arms beside each other, from the index on.
-func rowHeight(arms []Arm, from int) float64 {
+func rowHeight(arms []simulate.Arm, from int) float64 {
 	height := 0.0
 	for _, arm := range arms[from:min(from+2, len(arms))] {
 		gpus := len(arm.Filled[0].GPUs)
@@ -237,28 +234,19 @@ func rowHeight(arms []Arm, from int) float64 {
 	return height
 }
 
-// panelsHeight returns the height of all panels; 0 if there are no GPUs.
-func panelsHeight(arms []Arm) float64 {
-	height, any := 0.0, false
-	for i, arm := range arms {
-		any = any || len(arm.Filled[0].GPUs) > 0
-		if i%2 == 0 {
-			height += rowHeight(arms, i)
-		}
-	}
-	if !any {
-		return 0
+// panelsHeight returns the height of all panels.
+func panelsHeight(arms []simulate.Arm) float64 {
+	height := 0.0
+	for i := 0; i < len(arms); i += 2 {
+		height += rowHeight(arms, i)
 	}
 	return height
 }
 
-// panel draws the GPUs of one arm, if there are any.
-func (p *Picture) panel(b *strings.Builder, i int, x, y float64) {
+// panel draws the GPUs of one arm.
+func (p *picture) panel(b *strings.Builder, i int, x, y float64) {
 	which := typical(p.Arms[i].Filled)
 	gpus, pieces, free := p.Arms[i].Filled[which].GPUs, 0, 0.0
-	if len(gpus) == 0 {
-		return
-	}
 	for _, used := range gpus {
 		if used < 1 {
 			pieces++

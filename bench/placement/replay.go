@@ -1,4 +1,4 @@
-package simulate
+package main
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -14,10 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outboard.dev/outboard/bench/trials"
+	"outboard.dev/outboard/internal/simulate"
+	"outboard.dev/outboard/test/openb"
 )
 
-// Load defines when jobs come.
-type Load struct {
+// load defines when jobs come.
+type load struct {
 	// Offered is how much of the resource the running jobs would request on average, relative to
 	// the capacity; more than 0.
 	Offered float64
@@ -27,10 +32,18 @@ type Load struct {
 	MinLifetime, MaxLifetime time.Duration
 }
 
-// Arrivals draws jobs at random, with their lifetimes, in a Poisson process. Pending jobs come at
-// the start.
-func (w *World) Arrivals(jobs []Job, load Load, seed uint64) ([]Job, error) {
-	clip := func(j Job) time.Duration {
+// loadStream is the stream of a seed that decides when pods come; package simulate uses 0 and 2.
+const loadStream = 1
+
+// arrival is a job that comes at a time.
+type arrival struct {
+	openb.Job
+	at time.Duration
+}
+
+// arrivals draws jobs at random, with their lifetimes, in a Poisson process.
+func arrivals(w *simulate.World, jobs []openb.Job, load load, seed uint64) ([]arrival, error) {
+	clip := func(j openb.Job) time.Duration {
 		if j.Lifetime <= 0 {
 			return load.MaxLifetime
 		}
@@ -38,7 +51,7 @@ func (w *World) Arrivals(jobs []Job, load Load, seed uint64) ([]Job, error) {
 	}
 	work := 0.0 // average of a job: resource × seconds
 	for _, j := range jobs {
-		work += float64(demand(j.Pod, w.Resource)) * clip(j).Seconds() / float64(len(jobs))
+		work += float64(simulate.Demand(j.Pod, w.Resource)) * clip(j).Seconds() / float64(len(jobs))
 	}
 	capacity := float64(w.Capacity())
 	if work <= 0 || capacity <= 0 || load.Offered <= 0 || load.For <= 0 {
@@ -46,26 +59,22 @@ func (w *World) Arrivals(jobs []Job, load Load, seed uint64) ([]Job, error) {
 	}
 	random := rand.New(rand.NewPCG(seed, loadStream))
 	between := work / (load.Offered * capacity) // seconds
-	var arrivals []Job
-	for _, j := range w.Pending {
-		j.Lifetime, j.Created = clip(j), 0
-		arrivals = append(arrivals, j)
-	}
+	var all []arrival
 	for at := 0.0; ; {
 		if at += random.ExpFloat64() * between; at >= load.For.Seconds() {
-			return arrivals, nil
+			return all, nil
 		}
 		j := jobs[random.IntN(len(jobs))]
-		j.Lifetime, j.Created = clip(j), time.Duration(at*float64(time.Second))
-		arrivals = append(arrivals, j)
+		j.Lifetime = clip(j)
+		all = append(all, arrival{j, time.Duration(at * float64(time.Second))})
 	}
 }
 
 // warmUp is the part of the time that is not measured, because the cluster is still filling up.
 const warmUp = 0.25
 
-// Replayed is the result for a stream of pods that come and go, without the warm-up.
-type Replayed struct {
+// replayed is the result for a stream of pods that come and go, without the warm-up.
+type replayed struct {
 	// Requested is what running and waiting pods requested, relative to the capacity, and Served is
 	// what was allocated, relative to the lower one of that and the capacity. Both are averages
 	// over time.
@@ -93,13 +102,13 @@ func (d departure) compare(other departure) int {
 // waiter is a pending pod.
 type waiter struct {
 	pod   *corev1.Pod
-	job   Job
+	job   openb.Job
 	kind  int           // equal for pods that differ only in their names
 	ready time.Duration // when it came
 }
 
 // kindsOf numbers the pods of the jobs: pods that differ only in their names have the same number.
-func kindsOf(jobs []Job) (map[*corev1.Pod]int, error) {
+func kindsOf(jobs []arrival) (map[*corev1.Pod]int, error) {
 	kinds, byText := map[*corev1.Pod]int{}, map[string]int{}
 	for _, j := range jobs {
 		if _, known := kinds[j.Pod]; known {
@@ -119,10 +128,10 @@ func kindsOf(jobs []Job) (map[*corev1.Pod]int, error) {
 	return kinds, nil
 }
 
-// replay is the state of a World while pods come and go.
-type replay struct {
-	*run
-	world                     *World
+// replaying is the state of a cluster while pods come and go.
+type replaying struct {
+	run                       *simulate.Run
+	world                     *simulate.World
 	capacity                  float64
 	ends                      []departure // in order
 	queue                     []waiter
@@ -130,38 +139,37 @@ type replay struct {
 	allocated, requested      int64
 	servedTime, requestedTime float64 // integrals over the measured time, relative to the capacity
 	counts                    time.Duration
-	result                    Replayed
+	result                    replayed
 	waited                    time.Duration
 }
 
-// Replay simulates pods that come at their times and end after their lifetimes, until the given
+// replay simulates pods that come at their times and end after their lifetimes, until the given
 // time. Pods that fit on no node stay pending, and are retried in the order in which they came,
 // whenever a pod has ended.
-func (w *World) Replay(ctx context.Context, jobs []Job, seed uint64, until time.Duration, progress func(float64)) (*Replayed, error) {
+func replay(ctx context.Context, w *simulate.World, jobs []arrival, seed uint64, until time.Duration) (*replayed, error) {
 	capacity := w.Capacity()
 	if capacity <= 0 {
 		return nil, fmt.Errorf("no node has any %s", w.Resource)
 	}
-	jobs = slices.SortedStableFunc(slices.Values(jobs), func(a, b Job) int { return cmp.Compare(a.Created, b.Created) })
+	jobs = slices.SortedStableFunc(slices.Values(jobs), func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
 	kinds, err := kindsOf(jobs)
 	if err != nil {
 		return nil, err
 	}
-	r := &replay{run: w.begin(seed), world: w, capacity: float64(capacity), counts: time.Duration(warmUp * float64(until))}
+	r := &replaying{run: w.Begin(seed), world: w, capacity: float64(capacity), counts: time.Duration(warmUp * float64(until))}
 	for i, j := range jobs {
-		if j.Created >= until {
+		if j.at >= until {
 			break
 		}
-		if err := r.advance(ctx, j.Created); err != nil {
+		if err := r.advance(ctx, j.at); err != nil {
 			return nil, err
 		}
-		pod := instance(j.Pod, fmt.Sprint(i), r.now)
-		r.requested += demand(pod, w.Resource)
-		r.arrive(pod)
-		if j.Created >= r.counts {
+		pod := r.run.Arrive(j.Pod, fmt.Sprint(i), j.at)
+		r.requested += simulate.Demand(pod, w.Resource)
+		if j.at >= r.counts {
 			r.result.Pods++
 		}
-		waiting := waiter{pod, j, kinds[j.Pod], r.at}
+		waiting := waiter{pod, j.Job, kinds[j.Pod], r.at}
 		placed, err := r.try(ctx, waiting)
 		if err != nil {
 			return nil, err
@@ -172,9 +180,6 @@ func (w *World) Replay(ctx context.Context, jobs []Job, seed uint64, until time.
 				r.result.Delayed++
 			}
 		}
-		if progress != nil && i%100 == 0 {
-			progress(float64(r.at) / float64(until))
-		}
 	}
 	if err := r.advance(ctx, until); err != nil {
 		return nil, err
@@ -182,7 +187,7 @@ func (w *World) Replay(ctx context.Context, jobs []Job, seed uint64, until time.
 	return r.finish(until), nil
 }
 
-func (r *replay) finish(until time.Duration) *Replayed {
+func (r *replaying) finish(until time.Duration) *replayed {
 	for _, waiting := range r.queue {
 		r.waits(waiting)
 	}
@@ -199,14 +204,14 @@ func (r *replay) finish(until time.Duration) *Replayed {
 }
 
 // advance ends pods up to the time, and retries pending ones.
-func (r *replay) advance(ctx context.Context, to time.Duration) error {
+func (r *replaying) advance(ctx context.Context, to time.Duration) error {
 	for len(r.ends) > 0 && r.ends[0].at <= to {
 		end := r.ends[0]
 		r.ends = r.ends[1:]
 		r.pass(end.at)
 		r.allocated -= end.amount
 		r.requested -= end.amount
-		r.remove(end.uid)
+		r.run.End(end.uid, end.at)
 		if err := r.retry(ctx); err != nil {
 			return err
 		}
@@ -216,7 +221,7 @@ func (r *replay) advance(ctx context.Context, to time.Duration) error {
 }
 
 // pass advances the time without events.
-func (r *replay) pass(to time.Duration) {
+func (r *replaying) pass(to time.Duration) {
 	if from := max(r.at, r.counts); to > from {
 		seconds := (to - from).Seconds()
 		r.requestedTime += seconds * float64(r.requested) / r.capacity
@@ -227,11 +232,10 @@ func (r *replay) pass(to time.Duration) {
 		}
 	}
 	r.at = to
-	r.now = start.Add(to)
 }
 
 // retry retries all pending pods. If one fits on no node, it skips others like it.
-func (r *replay) retry(ctx context.Context) error {
+func (r *replaying) retry(ctx context.Context) error {
 	full := map[int]bool{}
 	kept := r.queue[:0]
 	for i, waiting := range r.queue {
@@ -255,21 +259,21 @@ func (r *replay) retry(ctx context.Context) error {
 }
 
 // waits adds the time for which a pod was pending.
-func (r *replay) waits(w waiter) {
+func (r *replaying) waits(w waiter) {
 	if w.ready >= r.counts {
 		r.waited += r.at - w.ready
 	}
 }
 
 // try schedules the pod if it fits.
-func (r *replay) try(ctx context.Context, w waiter) (placed bool, err error) {
-	switch err := r.schedule(ctx, w.pod); {
-	case errors.Is(err, errNowhere):
+func (r *replaying) try(ctx context.Context, w waiter) (placed bool, err error) {
+	switch err := r.run.Schedule(ctx, w.pod); {
+	case errors.Is(err, simulate.ErrNowhere):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("pod %s: %w", w.pod.Name, err)
 	}
-	requested := demand(w.pod, r.world.Resource)
+	requested := simulate.Demand(w.pod, r.world.Resource)
 	r.allocated += requested
 	if w.job.Lifetime > 0 {
 		end := departure{r.at + w.job.Lifetime, w.pod.UID, requested}
@@ -277,4 +281,39 @@ func (r *replay) try(ctx context.Context, w waiter) (placed bool, err error) {
 		r.ends = slices.Insert(r.ends, i, end)
 	}
 	return true, nil
+}
+
+// report writes how pods that come and go were served by each contender, with all seeds.
+func report(w io.Writer, names []string, results [][]*replayed) error {
+	table := trials.NewTable(w, "", "requested %", "served %", "pods", "delayed %", "mean wait, s", "waiting at the end")
+	for i, name := range names {
+		of := func(digits int, value func(*replayed) float64) string {
+			var values []float64
+			for _, r := range results[i] {
+				values = append(values, value(r))
+			}
+			return figure(digits, values)
+		}
+		table.Row(name,
+			of(2, func(r *replayed) float64 { return 100 * r.Requested }),
+			of(2, func(r *replayed) float64 { return 100 * r.Served }),
+			of(0, func(r *replayed) float64 { return float64(r.Pods) }),
+			of(2, func(r *replayed) float64 { return 100 * float64(r.Delayed) / float64(max(1, r.Pods)) }),
+			of(2, func(r *replayed) float64 { return r.Waited.Seconds() }),
+			of(1, func(r *replayed) float64 { return float64(r.Waiting) }))
+	}
+	return table.Flush()
+}
+
+// figure formats the mean and the standard deviation.
+func figure(digits int, values []float64) string {
+	sum, squares := 0.0, 0.0
+	for _, x := range values {
+		sum += x
+	}
+	mean := sum / float64(len(values))
+	for _, x := range values {
+		squares += (x - mean) * (x - mean)
+	}
+	return fmt.Sprintf("%.*f±%.*f", digits, mean, digits, math.Sqrt(squares/float64(max(1, len(values)-1))))
 }
