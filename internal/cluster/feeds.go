@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -14,49 +15,30 @@ import (
 // and sharing other parts would keep objects of the informers in memory.
 
 func (c *Cluster) nodeFeed() *feed {
-	var machines templates[nodeKey, *corev1.Node]
-	var images templates[string, []string]
+	machines, images := lru.New(maxTemplates), lru.New(maxImages)
 	return newFeed(c, corev1.SchemeGroupVersion.WithResource("nodes"), "", c.client.CoreV1().Nodes(), store[*corev1.Node]{
 		trim: snapshot.TrimNode, trimmed: snapshot.TrimmedNode,
 		intern: func(node *corev1.Node) {
-			internImages(&images, node)
-			images.sweep(c.images)
+			internImages(images, node)
 			if c.options.Informers != nil {
 				return
 			}
-			if like := machines.swap(nodeKeyOf(node), node); like != nil {
-				internNode(node, like)
+			key := nodeKeyOf(node)
+			if like, ok := machines.Get(key); ok {
+				internNode(node, like.(*corev1.Node))
 			}
+			machines.Add(key, node)
 			if before := c.View().Node(node.Name); before != nil {
 				internNode(node, before.Object)
 			}
-			machines.sweep(c.machines)
 		},
 		set:    func(node *corev1.Node) { c.SetNode(node) },
 		remove: func(node *corev1.Node) { c.RemoveNode(node) },
 	})
 }
 
-func (c *Cluster) images(yield func(string, []string) bool) {
-	for node := range c.View().All() {
-		for _, image := range node.Object.Status.Images {
-			if len(image.Names) > 0 && !yield(image.Names[0], image.Names) {
-				return
-			}
-		}
-	}
-}
-
-func (c *Cluster) machines(yield func(nodeKey, *corev1.Node) bool) {
-	for node := range c.View().All() {
-		if !yield(nodeKeyOf(node.Object), node.Object) {
-			return
-		}
-	}
-}
-
 func (c *Cluster) podFeed() *feed {
-	var pods templates[podKey, *corev1.Pod]
+	pods := lru.New(maxTemplates)
 	running := "status.phase!=Succeeded,status.phase!=Failed"
 	return newFeed(c, corev1.SchemeGroupVersion.WithResource("pods"), running, c.client.CoreV1().Pods(""), store[*corev1.Pod]{
 		trim: c.trimCached, trimmed: trimmedPod,
@@ -64,13 +46,14 @@ func (c *Cluster) podFeed() *feed {
 			if c.options.Informers != nil {
 				return
 			}
-			if like := pods.swap(podKeyOf(pod), pod); like != nil {
-				internPod(pod, like)
+			key := podKeyOf(pod)
+			if like, ok := pods.Get(key); ok {
+				internPod(pod, like.(*corev1.Pod))
 			}
+			pods.Add(key, pod)
 			if before := c.PodByUID(pod.UID); before != nil {
 				internPod(pod, before) // cheap: parts that are shared already are not compared
 			}
-			pods.sweep(c.podTemplates)
 		},
 		set: c.SetPod, remove: c.RemovePod,
 	})
@@ -83,14 +66,6 @@ func (c *Cluster) trimCached(pod *corev1.Pod) {
 		c.warnings.Log(c.options.Logger, slog.LevelWarn, "pod",
 			"a pod is so large that decisions about other pods do not see all of its annotations, labels and requests",
 			"pod", pod.Namespace+"/"+pod.Name)
-	}
-}
-
-func (c *Cluster) podTemplates(yield func(podKey, *corev1.Pod) bool) {
-	for _, pod := range c.Pods() {
-		if !yield(podKeyOf(pod), pod) {
-			return
-		}
 	}
 }
 

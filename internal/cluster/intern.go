@@ -1,44 +1,23 @@
 package cluster
 
 import (
-	"iter"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/lru"
 )
 
-// templates remembers the last object of each key. The next one with the key is probably similar,
-// so the two can share memory. A wrong guess only costs memory. The zero value is empty.
-//
-// It belongs to one goroutine.
-type templates[K comparable, T any] struct {
-	seen  map[K]T
-	swept int // length of seen after the last sweep
-}
-
-// swap returns the last object with the key, and replaces it with this one. It returns the zero
-// value for the first object.
-func (t *templates[K, T]) swap(key K, object T) T {
-	last := t.seen[key]
-	if t.seen == nil {
-		t.seen = map[K]T{}
-	}
-	t.seen[key] = object
-	return last
-}
-
-// sweep removes objects that are not similar to a live one, when there may be many. While nothing
-// is live, all objects are still being read, and sweep removes nothing.
-func (t *templates[K, T]) sweep(live iter.Seq2[K, T]) {
-	if len(t.seen) < 2*t.swept+1000 {
-		return
-	}
-	if used := maps.Collect(live); len(used) > 0 {
-		t.seen, t.swept = used, len(used)
-	}
-}
+// Objects share memory with the latest one that was made from the same template, as far as they are
+// equal: 5,000 nodes and 30,000 pods take 120 MiB instead of 360 MiB. A template that an lru.Cache
+// has dropped only costs memory: nothing needs to be invalidated.
+const (
+	// maxTemplates is how many templates of pods, or of nodes, are remembered, with at most 8 or
+	// 32 KiB each. Lists are in order of name, so pods of one template are near each other.
+	maxTemplates = 1 << 12
+	maxImages    = 1 << 14
+)
 
 // podKey is the same for pods made from the same template.
 type podKey struct{ namespace, container, image string }
@@ -139,15 +118,16 @@ func internMap(part *map[string]string, like map[string]string) {
 }
 
 // internImages makes the images of a node use the names of equal images of other nodes.
-func internImages(known *templates[string, []string], node *corev1.Node) {
+func internImages(known *lru.Cache, node *corev1.Node) {
 	for i := range node.Status.Images {
 		image := &node.Status.Images[i]
 		if len(image.Names) == 0 {
 			continue
 		}
-		if last := known.swap(image.Names[0], image.Names); slices.Equal(last, image.Names) {
-			known.swap(last[0], last)
-			image.Names = last
+		if last, ok := known.Get(image.Names[0]); ok && slices.Equal(last.([]string), image.Names) {
+			image.Names = last.([]string)
+		} else {
+			known.Add(image.Names[0], image.Names)
 		}
 	}
 }

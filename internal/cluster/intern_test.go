@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/lru"
 
 	"outboard.dev/outboard/snapshot"
 )
@@ -64,28 +65,6 @@ func TestVersionsOfAPodAreShared(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatal(err)
-	}
-}
-
-func TestTemplatesAreForgotten(t *testing.T) {
-	var known templates[int, *corev1.Pod]
-	live := &corev1.Pod{}
-	for i := range 5000 {
-		known.swap(i, &corev1.Pod{})
-		known.sweep(func(func(int, *corev1.Pod) bool) {})
-	}
-	if len(known.seen) != 5000 {
-		t.Errorf("the cache has %d of 5000 pods while they are being read", len(known.seen))
-	}
-	for i := range 5000 {
-		known.swap(i, &corev1.Pod{})
-		known.sweep(func(yield func(int, *corev1.Pod) bool) { yield(0, live) })
-	}
-	if len(known.seen) > 1100 {
-		t.Errorf("the cache has %d pods for one pod", len(known.seen))
-	}
-	if known.swap(0, nil) != live {
-		t.Error("the cache does not have the remaining pod")
 	}
 }
 
@@ -155,12 +134,12 @@ func TestInternResizedPod(t *testing.T) {
 }
 
 func TestInternNode(t *testing.T) {
-	var images templates[string, []string]
+	images := lru.New(maxImages)
 	read := func(i int) *corev1.Node {
 		node := exampleNode(i)
 		snapshot.TrimNode(node)
 		before := node.DeepCopy()
-		internImages(&images, node)
+		internImages(images, node)
 		if diff := cmp.Diff(before, node); diff != "" {
 			t.Errorf("node %d changed (-before +after):\n%s", i, diff)
 		}
