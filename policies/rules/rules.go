@@ -35,7 +35,6 @@ type rules struct {
 	ofObject *snapshot.ObjectFact[[]ref.Val]
 	ofUsage  *snapshot.Fact[[]ref.Val]
 	pool     sync.Pool
-	numbers  sync.Map // the latest keyedSignal of each signal about keys, by its name
 }
 
 // rule is a filter or a score.

