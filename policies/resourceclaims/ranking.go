@@ -16,7 +16,7 @@ import (
 
 // This file describes pods for the strategy LeastWaste: a shape is what kube-scheduler would
 // allocate on an empty node of each kind, so that selectors, classes, defaults and rounding count
-// as they do there. room.go describes nodes.
+// as they do there. free.go describes nodes.
 
 // ranking is the Cycle of a pod for which nodes are ranked.
 type ranking struct {
@@ -147,7 +147,7 @@ func (s *shapes) describe(request *firstfit.Request) (of *placement.Shape) {
 	return of
 }
 
-// room is a node with the devices, and any number of processors.
+// free returns a node with the devices, and any number of processors.
 func (d *described) free() *placement.Node {
 	return &placement.Node{Model: d.model, GPUs: d.gpus, Parts: d.parts, FirstFit: true}
 }

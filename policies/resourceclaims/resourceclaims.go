@@ -3,7 +3,7 @@
 //
 // A node is scored alone, by what is used of its devices (node.go) once the pod has the predicted
 // ones (prediction.go). With LeastWaste, nodes are ranked with a strategy instead (ranking.go), for
-// which room.go describes the devices of a node, and parts.go GPUs that are divided into
+// which free.go describes the devices of a node, and parts.go GPUs that are divided into
 // partitions. units.go lists the devices and who has them, for the page and outboard gpus.
 package resourceclaims
 
