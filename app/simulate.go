@@ -260,15 +260,9 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (notes []str
 	}
 	w.Scheduler.Ignored = c.IgnoredByScheduler()
 	var soft []simulate.Extender
-	var others []string // with their policies
 	for i := range c.Profiles {
 		p := &c.Profiles[i]
 		if o.profile != "" && p.Path != o.profile {
-			var policies []string
-			for _, q := range p.Policies {
-				policies = append(policies, q.Name)
-			}
-			others = append(others, fmt.Sprintf("%s with %s", p.Path, strings.Join(policies, ", ")))
 			continue
 		}
 		x := simulate.Extender{Verb: p.OnlyVerb(), Weight: p.ExtenderWeight()}
@@ -292,9 +286,6 @@ func (o *simulateOptions) configure(w *simulate.World, file string) (notes []str
 	if w.Extenders = append(w.Extenders, soft...); len(w.Extenders) == 0 {
 		return nil, fmt.Errorf("%s has no profile at %q", file, o.profile)
 	}
-	if len(others) > 0 {
-		notes = append(notes, fmt.Sprintf("other profiles are not simulated (%s): pods are placed as if kube-scheduler called only %s", strings.Join(others, "; "), o.profile))
-	}
 	var signals []string
 	for i := range c.Signals {
 		signals = append(signals, c.Signals[i].Name)
@@ -310,9 +301,8 @@ func (o *simulateOptions) fill(cmd *cobra.Command, s *stage, worlds []simulate.W
 	if err := o.measurable(s, worlds, names); err != nil {
 		return err
 	}
-	amount, unit := simulate.Count(s.world.Nodes, s.world.Resource)
 	arriving := fmt.Sprintf("until the pods that have arrived request %.4g %% of the %s", 100*untilRequested, o.resource)
-	report := &simulate.Report{FirstSeed: firstSeed, Amount: amount, Unit: unit, Notes: append(s.plan.Text(arriving), s.notes...)}
+	report := &simulate.Report{FirstSeed: firstSeed, Notes: append(s.plan.Text(arriving), s.notes...)}
 	for i := range worlds {
 		arm := simulate.Arm{Name: names[i]}
 		for seed := range uint64(o.seeds) {
@@ -333,7 +323,7 @@ func (o *simulateOptions) fill(cmd *cobra.Command, s *stage, worlds []simulate.W
 // of them and by node in others.
 func (o *simulateOptions) measurable(s *stage, worlds []simulate.World, names []string) error {
 	if s.world.Capacity() == 0 {
-		return fmt.Errorf("no node has any %s: set --resource to a resource of the nodes (%s)", o.resource, simulate.Resources(s.world.Nodes))
+		return fmt.Errorf("no node has any %s: set --resource to a resource of the nodes, such as cpu", o.resource)
 	}
 	if s.plan.Demand(s.world.Resource) == 0 {
 		return fmt.Errorf("no pod of the simulation requests %s: set --resource to another resource, or add a FILE with other pods (%s)",

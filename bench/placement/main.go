@@ -262,8 +262,7 @@ func (b *bench) fill(ctx context.Context, f filling) error {
 		return err
 	}
 	fmt.Fprintf(b.out, "\nFilling %d nodes, %d seeds; %s:\n", len(b.world.Nodes), seeds, f.title)
-	gpus, unit := simulate.Count(b.world.Nodes, gpuMemory)
-	report := &simulate.Report{Arms: arms, Amount: gpus, Unit: unit}
+	report := &simulate.Report{Arms: arms}
 	if err := report.WriteText(b.out); err != nil || f.picture == "" {
 		return err
 	}
@@ -280,8 +279,7 @@ func (b *bench) draw(name string, arms []simulate.Arm) error {
 	if err != nil {
 		return err
 	}
-	gpus, unit := simulate.Count(b.world.Nodes, gpuMemory)
-	p := &picture{Arms: arms, Until: until, Resource: gpuMemory, Amount: gpus, Unit: unit, Nodes: len(b.world.Nodes), FirstSeed: firstSeed}
+	p := &picture{Arms: arms, Until: until, Resource: gpuMemory, Nodes: len(b.world.Nodes), FirstSeed: firstSeed}
 	err = p.Write(f)
 	fmt.Fprintln(b.out, "picture:", name)
 	return errors.Join(err, f.Close())

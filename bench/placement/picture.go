@@ -14,11 +14,8 @@ import (
 type picture struct {
 	Arms  []simulate.Arm
 	Until float64
-	// Resource is the measured resource, Amount the capacity for it, in Unit, and Nodes the number
-	// of nodes.
+	// Resource is the measured resource, and Nodes the number of nodes.
 	Resource string
-	Amount   float64
-	Unit     string
 	Nodes    int
 	// FirstSeed is the first seed; the others are the numbers after it.
 	FirstSeed uint64
@@ -105,7 +102,7 @@ func (p *picture) Write(w io.Writer) error {
 
 func (p *picture) titles(b *strings.Builder) {
 	fmt.Fprintf(b, `<text x="%.0f" y="22" font-size="16" font-weight="bold">Allocation of %s as pods arrive</text>`+"\n", chartLeft, html.EscapeString(p.Resource))
-	subtitle := fmt.Sprintf("%d nodes, %.0f %s; ", p.Nodes, p.Amount, p.Unit)
+	subtitle := fmt.Sprintf("%d nodes, %d GPUs; ", p.Nodes, len(p.Arms[0].Filled[0].GPUs))
 	if seeds := len(p.Arms[0].Filled); seeds > 1 {
 		subtitle += fmt.Sprintf("lines are means over the seeds %d to %d, shades show the range", p.FirstSeed, p.FirstSeed+uint64(seeds)-1)
 	} else {

@@ -60,7 +60,7 @@ func TestPicture(t *testing.T) {
 			{Name: "a<b", Filled: []*simulate.Filled{ends(0.9, 1, 0.2), ends(0.95, 1, 0.5), ends(1, 1, 1)}},
 			{Name: "c", Filled: []*simulate.Filled{ends(1, 1, 1), ends(1, 1, 1), ends(1, 1, 1)}},
 		},
-		Until: 1.3, Resource: "example.com/gpu-mem", Amount: 2, Unit: "GPUs", Nodes: 1, FirstSeed: 42,
+		Until: 1.3, Resource: "example.com/gpu-mem", Nodes: 1, FirstSeed: 42,
 	}
 	contains(t, drawn(t, p),
 		"Allocation of example.com/gpu-mem as pods arrive", "1 nodes, 2 GPUs; lines are means over the seeds 42 to 44",

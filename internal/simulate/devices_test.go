@@ -163,7 +163,7 @@ func TestDevicesOfPodsThatEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pod := instance(objects.Pods[0], "0", r.now)
+		pod := instance(objects.Pods[0], objects.Pods[0].Name+"-0", r.now)
 		r.arrive(pod)
 		if err := r.Schedule(t.Context(), pod); err != nil {
 			r.leave(pod)

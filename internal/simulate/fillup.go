@@ -68,7 +68,7 @@ func (w *World) Begin(seed uint64) *Run {
 // Arrive adds a copy of the pod with its own name and UID, which comes at the time after the start.
 func (r *Run) Arrive(like *corev1.Pod, suffix string, at time.Duration) *corev1.Pod {
 	r.now = start.Add(at)
-	pod := instance(like, suffix, r.now)
+	pod := instance(like, like.Name+"-"+suffix, r.now)
 	r.arrive(pod)
 	return pod
 }
@@ -79,12 +79,8 @@ func (r *Run) End(uid types.UID, at time.Duration) {
 	r.remove(uid)
 }
 
-// instance returns a copy of the pod with its own name and UID.
-func instance(like *corev1.Pod, suffix string, created time.Time) *corev1.Pod {
-	return renamed(like, like.Name+"-"+suffix, created)
-}
-
-func renamed(like *corev1.Pod, name string, created time.Time) *corev1.Pod {
+// instance returns a copy of the pod with the name and a UID of its own.
+func instance(like *corev1.Pod, name string, created time.Time) *corev1.Pod {
 	pod := *like // shallow: shared parts are not changed
 	pod.Name = name
 	pod.UID = types.UID(pod.Namespace + "/" + pod.Name)
@@ -220,7 +216,7 @@ func (w *World) Order(mix []*corev1.Pod, seed uint64, until float64) ([]*corev1.
 		} else {
 			like = mix[random.IntN(len(mix))]
 		}
-		pod := instance(like, fmt.Sprint(i), start.Add(time.Duration(i+1)*time.Second))
+		pod := instance(like, fmt.Sprintf("%s-%d", like.Name, i), start.Add(time.Duration(i+1)*time.Second))
 		pods = append(pods, pod)
 		arrived += Demand(pod, w.Resource)
 	}
@@ -321,14 +317,4 @@ func (w *World) HowMany(ctx context.Context, like *corev1.Pod, most int, seed ui
 		}
 	}
 	return most, nil, nil
-}
-
-// Next returns the pod as it would be bound if it came now, or an error if it fits on no node.
-func (w *World) Next(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
-	r := w.Begin(0)
-	next := r.Arrive(pod, "next", 0)
-	if err := r.Schedule(ctx, next); err != nil {
-		return nil, err
-	}
-	return r.builder.Pod(next.UID), nil
 }

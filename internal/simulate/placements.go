@@ -51,7 +51,7 @@ func (w *World) Place(ctx context.Context, pods []*corev1.Pod, seed uint64) ([]P
 	r := w.Begin(seed)
 	var placements []Placement
 	for _, pending := range pods {
-		pod := renamed(pending, pending.Name, r.now)
+		pod := instance(pending, pending.Name, r.now)
 		r.arrive(pod)
 		placement := Placement{Namespace: pod.Namespace, Name: pod.Name}
 		switch err := r.Schedule(ctx, pod); {

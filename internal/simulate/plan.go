@@ -3,7 +3,6 @@ package simulate
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -131,18 +130,4 @@ func count(n int, one, many string) string {
 		one = many
 	}
 	return fmt.Sprintf("%d %s", n, one)
-}
-
-// Resources lists the resources of the nodes, in order, except the number of pods.
-func Resources(nodes []*corev1.Node) string {
-	var names []string
-	for _, n := range nodes {
-		for name, quantity := range n.Status.Allocatable {
-			if name != corev1.ResourcePods && quantity.Sign() > 0 && !slices.Contains(names, string(name)) {
-				names = append(names, string(name))
-			}
-		}
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
 }

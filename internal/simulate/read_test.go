@@ -68,13 +68,13 @@ func TestReport(t *testing.T) {
 	one := &Filled{Curve: []Point{{0, 0}, {1, 0.9}, {1.3, 0.9}}, FirstRejected: 0.8, Rejected: 7}
 	two := &Filled{Curve: []Point{{0, 0}, {1, 1}, {1.3, 1}}}
 	r := &Report{
-		Notes: []string{"2 nodes."}, FirstSeed: 42, Amount: 100, Unit: "GPUs",
+		Notes: []string{"2 nodes."}, FirstSeed: 42,
 		Arms: []Arm{{Name: "a<b", Filled: []*Filled{one, two}}, {Name: "c", Filled: []*Filled{two}}},
 	}
 	const table = "2 nodes.\n" +
-		"allocated % at arrived %  80          90          95          100         110         120         130         first rejected at %  unallocated GPUs  rejected pods\n" +
-		"a<b                       76.00±5.66  85.50±6.36  90.25±6.72  95.00±7.07  95.00±7.07  95.00±7.07  95.00±7.07  80.00 (in 1 of 2)    5.0±7.1           4±5\n" +
-		"c                         80.00       90.00       95.00       100.00      100.00      100.00      100.00      none                 0.0               0\n"
+		"allocated % at arrived %  80          90          95          100         110         120         130         first rejected at %  rejected pods\n" +
+		"a<b                       76.00±5.66  85.50±6.36  90.25±6.72  95.00±7.07  95.00±7.07  95.00±7.07  95.00±7.07  80.00 (in 1 of 2)    4±5\n" +
+		"c                         80.00       90.00       95.00       100.00      100.00      100.00      100.00      none                 0\n"
 	var b strings.Builder
 	if err := r.WriteText(&b); err != nil || b.String() != table {
 		t.Errorf("got\n%s(%v), want\n%s", b.String(), err, table)
@@ -85,7 +85,7 @@ func TestReport(t *testing.T) {
 	}
 	const want = `{"seed":43,"figures":{"allocatedPercentAt100":100,"allocatedPercentAt110":100,"allocatedPercentAt120":100,` +
 		`"allocatedPercentAt130":100,"allocatedPercentAt80":80,"allocatedPercentAt90":90,"allocatedPercentAt95":95,` +
-		`"firstRejectedAtPercent":null,"rejectedPods":0,"unallocated":0}}`
+		`"firstRejectedAtPercent":null,"rejectedPods":0}}`
 	if got := compact.String(); !strings.HasPrefix(got, `{"notes":["2 nodes."],"configurations":[{"name":"a\u003cb","seeds":[{"seed":42,`) || !strings.Contains(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

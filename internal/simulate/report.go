@@ -7,10 +7,6 @@ import (
 	"math"
 	"strings"
 	"text/tabwriter"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"outboard.dev/outboard/internal/gpushare"
 )
 
 // Marks are the arrived amounts, relative to the capacity, for which a report has the allocation.
@@ -28,10 +24,6 @@ type Report struct {
 	Notes     []string
 	FirstSeed uint64
 	Arms      []Arm
-	// Amount is the capacity for the resource, in Unit, which is also the unit of the unallocated
-	// amount.
-	Amount float64
-	Unit   string
 }
 
 // figure is a column of a report.
@@ -41,7 +33,7 @@ type figure struct {
 	value      func(*Filled) float64 // NaN: no value
 }
 
-func (r *Report) figures() []figure {
+func figures() []figure {
 	var figures []figure
 	for _, mark := range Marks {
 		percent := fmt.Sprintf("%.0f", 100*mark)
@@ -54,9 +46,6 @@ func (r *Report) figures() []figure {
 				return math.NaN()
 			}
 			return 100 * f.FirstRejected
-		}},
-		figure{"unallocated " + r.Unit, "unallocated", 1, func(f *Filled) float64 {
-			return r.Amount * (1 - f.Curve[len(f.Curve)-1].Allocated)
 		}},
 		figure{"rejected pods", "rejectedPods", 0, func(f *Filled) float64 { return float64(f.Rejected) }},
 	)
@@ -72,13 +61,13 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	cells := []string{"allocated % at arrived %"}
-	for _, f := range r.figures() {
+	for _, f := range figures() {
 		cells = append(cells, f.title)
 	}
 	fmt.Fprintln(table, strings.Join(cells, "\t"))
 	for _, arm := range r.Arms {
 		cells = []string{arm.Name}
-		for _, f := range r.figures() {
+		for _, f := range figures() {
 			cells = append(cells, f.over(arm.Filled))
 		}
 		fmt.Fprintln(table, strings.Join(cells, "\t"))
@@ -132,7 +121,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 		c := configuration{Name: arm.Name}
 		for i, filled := range arm.Filled {
 			s := seed{r.FirstSeed + uint64(i), map[string]*float64{}}
-			for _, f := range r.figures() {
+			for _, f := range figures() {
 				s.Figures[f.key] = nil
 				if v := math.Round(f.value(filled)*1e6) / 1e6; !math.IsNaN(v) {
 					s.Figures[f.key] = &v
@@ -145,18 +134,4 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(document)
-}
-
-// Count returns how much of the resource the nodes have, with its unit: GPUs for GPU memory, if the
-// nodes report how many GPUs they have.
-func Count(nodes []*corev1.Node, name corev1.ResourceName) (float64, string) {
-	sum, gpus := int64(0), int64(0)
-	for _, n := range nodes {
-		all, count := n.Status.Allocatable[name], n.Status.Capacity[gpushare.Count]
-		sum, gpus = sum+all.Value(), gpus+count.Value()
-	}
-	if name == gpushare.Memory && gpus > 0 {
-		return float64(gpus), "GPUs"
-	}
-	return float64(sum), string(name)
 }

@@ -26,7 +26,7 @@ const (
 	MostAllocated ResourceScore = "MostAllocated"
 )
 
-// Scheduler configures the part of kube-scheduler; see the package documentation.
+// Scheduler configures kube-scheduler's part.
 type Scheduler struct {
 	// PercentageOfNodesToScore is kube-scheduler's field, 0..100; 0 is its adaptive default.
 	PercentageOfNodesToScore int
