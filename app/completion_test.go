@@ -163,7 +163,7 @@ func TestOutputFormats(t *testing.T) {
 	})
 	// These print a file in a format that others define, or serve: any
 	// other command prints facts.
-	if want := []string{"outboard", "outboard serve", "outboard setup", "outboard setup scheduler", "outboard ui"}; !slices.Equal(without, want) {
+	if want := []string{"outboard", "outboard serve", "outboard setup", "outboard setup certs", "outboard setup scheduler", "outboard ui"}; !slices.Equal(without, want) {
 		t.Errorf("the commands without --output are %q, want %q", without, want)
 	}
 	valid := file(t, plain+"profiles:\n- policies: [{type: ImageLocality}]\n")

@@ -4,16 +4,13 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -127,129 +124,51 @@ profiles: [{policies: [{type: ImageLocality}]}]
 	}
 }
 
-func TestCertsOptions(t *testing.T) {
-	files := certsDir(t, t.TempDir(), "--server-name", "outboard.example,10.0.0.1", "--client-name", "scheduler", "--lifetime", "24h")
-	server, client := leafOf(t, files["server.crt"], files["server.key"]), leafOf(t, files["client.crt"], files["client.key"])
-	if len(server.DNSNames) != 1 || server.DNSNames[0] != "outboard.example" || len(server.IPAddresses) != 1 || !server.IPAddresses[0].Equal(net.IPv4(10, 0, 0, 1)) {
-		t.Errorf("the server has the names %v and %v", server.DNSNames, server.IPAddresses)
-	}
-	if client.Subject.CommonName != "scheduler" {
-		t.Errorf("the client is %q", client.Subject.CommonName)
-	}
-	for name, cert := range map[string]*x509.Certificate{"server": server, "client": client} {
-		if left := time.Until(cert.NotAfter); left < 23*time.Hour || left > 25*time.Hour {
-			t.Errorf("the %s certificate expires in %s", name, left)
-		}
-		if cert.SerialNumber.BitLen() < 64 {
-			t.Errorf("the serial number of the %s certificate has %d bits", name, cert.SerialNumber.BitLen())
-		}
-	}
-}
-
-// Renewing keeps the CA, the names and the keys, and replaces the certificates, so that the key fits both the former and the new
-// certificate.
-// The report has the same facts in each format.
-func TestCertsReport(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "tls")
-	text, err := execute(t, "setup", "certs", "--dir", dir, "--lifetime", "24h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := execute(t, "setup", "certs", "--dir", dir, "-o", "json")
-	var report certsReport
-	if err == nil {
-		err = json.Unmarshal([]byte(out), &report)
-	}
-	if err != nil || len(report.Certificates) != 3 {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for i, c := range report.Certificates {
-		line := strings.Split(text, "\n")[i]
-		if !strings.HasPrefix(line, c.File) || !strings.Contains(line, c.NotAfter.Format(time.RFC3339)) || !strings.Contains(line, strings.Join(c.Names, ", ")) || c.ExpiresSoon != strings.HasSuffix(line, "(expires soon)") || c.ExpiresSoon != (i > 0) {
-			t.Errorf("%+v, and as text %q", c, line)
+// Names are added, on the first run and when the certificate is renewed, and never removed.
+func TestCertsNames(t *testing.T) {
+	dir := t.TempDir()
+	for _, step := range []struct {
+		flags []string
+		want  []string
+	}{
+		{[]string{"--server-name", "outboard.example,10.0.0.1"}, []string{"outboard.outboard-system.svc", "localhost", "outboard.example", "127.0.0.1", "::1", "10.0.0.1"}},
+		{[]string{"--renew"}, []string{"outboard.outboard-system.svc", "localhost", "outboard.example", "127.0.0.1", "::1", "10.0.0.1"}},
+		{[]string{"--renew", "--server-name", "*.example", "--outboard-namespace", "other"},
+			[]string{"outboard.outboard-system.svc", "localhost", "outboard.example", "outboard.other.svc", "*.example", "127.0.0.1", "::1", "10.0.0.1"}},
+		{[]string{"--outboard-namespace", "other", "--server-name", "more.example"},
+			[]string{"outboard.outboard-system.svc", "localhost", "outboard.example", "outboard.other.svc", "*.example", "127.0.0.1", "::1", "10.0.0.1"}},
+	} {
+		files := certsDir(t, dir, step.flags...)
+		if got := certs.Hosts(leafOf(t, files["server.crt"], files["server.key"])); !slices.Equal(got, step.want) {
+			t.Errorf("%v: the server has the names %v, want %v", step.flags, got, step.want)
 		}
 	}
 }
 
+// Renewing keeps the CA, the names and the keys, and replaces the certificates, so that the key
+// fits both the former and the new certificate. A key that was deleted is replaced.
 func TestCertsRenew(t *testing.T) {
 	dir := t.TempDir()
-	before := certsDir(t, dir, "--server-name", "outboard.example", "--client-name", "scheduler")
+	before := certsDir(t, dir)
 	after := certsDir(t, dir, "--renew")
 	for name := range before {
 		if kept := before[name] == after[name]; kept == slices.Contains([]string{"server.crt", "client.crt"}, name) {
 			t.Errorf("%s is kept: %t", name, kept)
 		}
 	}
-	server, client := leafOf(t, after["server.crt"], after["server.key"]), leafOf(t, after["client.crt"], after["client.key"])
-	if err := verifies(server, before["ca.crt"], "outboard.example", x509.ExtKeyUsageServerAuth); err != nil {
+	if err := os.Remove(filepath.Join(dir, "server.key")); err != nil {
+		t.Fatal(err)
+	}
+	last := certsDir(t, dir, "--renew")
+	if last["server.key"] == after["server.key"] || last["client.key"] != after["client.key"] {
+		t.Error("the wrong keys are replaced")
+	}
+	server, client := leafOf(t, last["server.crt"], last["server.key"]), leafOf(t, last["client.crt"], last["client.key"])
+	if err := verifies(server, before["ca.crt"], "outboard.outboard-system.svc", x509.ExtKeyUsageServerAuth); err != nil {
 		t.Error(err)
 	}
-	if client.Subject.CommonName != "scheduler" {
-		t.Errorf("the client is %q", client.Subject.CommonName)
-	}
-	other := certsDir(t, dir, "--renew", "--new-keys", "--server-name", "other.example")
-	for _, name := range []string{"server.key", "client.key"} {
-		if other[name] == after[name] {
-			t.Errorf("--new-keys keeps %s", name)
-		}
-	}
-	if err := leafOf(t, other["server.crt"], other["server.key"]).VerifyHostname("other.example"); err != nil {
+	if err := verifies(client, before["ca.crt"], "", x509.ExtKeyUsageClientAuth); err != nil {
 		t.Error(err)
-	}
-}
-
-// --server-name replaces the names, so the command lists those that are gone, and how to keep them.
-func TestCertsListsLostNames(t *testing.T) {
-	dir := t.TempDir()
-	certsDir(t, dir)
-	const lost = "server.crt is no longer for outboard.outboard-system.svc, localhost, ::1: "
-	out, err := execute(t, "setup", "certs", "--dir", dir, "--renew", "--server-name", "127.0.0.1,outboard.example")
-	if err != nil || !strings.Contains(out, lost) {
-		t.Errorf("%q is not in the output: %v\n%s", lost, err, out)
-	}
-	_, names, _ := strings.Cut(out, " --server-name ")
-	names, _, _ = strings.Cut(names, ".\n")
-	for _, want := range []string{names, "*.example,outboard.example", "more.example,outboard.example,*.example"} {
-		out, err = execute(t, "setup", "certs", "--dir", dir, "--renew", "--server-name", want)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if strings.Contains(out, "no longer") {
-		t.Errorf("all names are kept:\n%s", out)
-	}
-	out, err = execute(t, "setup", "certs", "--dir", dir, "--renew", "--server-name", "*.example")
-	if err != nil || strings.Contains(out, "no longer") {
-		t.Errorf("*.example is for all names: %v\n%s", err, out)
-	}
-	certsDir(t, dir, "--renew", "--server-name", names)
-	files := filesOf(t, dir)
-	if got := leafOf(t, files["server.crt"], files["server.key"]).DNSNames; !slices.Contains(got, "outboard.outboard-system.svc") || !slices.Contains(got, "outboard.example") {
-		t.Errorf("with the names of the message, the certificate is for %v", got)
-	}
-}
-
-// The error for a new name has the command that adds the name and keeps the others.
-func TestCertsSaysHowToAddNames(t *testing.T) {
-	dir := t.TempDir()
-	certsDir(t, dir)
-	_, err := execute(t, "setup", "certs", "--dir", dir, "--server-name", "outboard.example,localhost,10.0.0.1")
-	if err == nil {
-		t.Fatal("a certificate without the name is kept")
-	}
-	_, command, found := strings.Cut(err.Error(), "run outboard ")
-	if !found {
-		t.Fatalf("the error has no command: %v", err)
-	}
-	out, err := execute(t, strings.Fields(command)...)
-	if err != nil || strings.Contains(out, "no longer") {
-		t.Errorf("%s: %v\n%s", command, err, out)
-	}
-	files := filesOf(t, dir)
-	leaf := leafOf(t, files["server.crt"], files["server.key"])
-	want := []string{"outboard.outboard-system.svc", "localhost", "outboard.example", "127.0.0.1", "::1", "10.0.0.1"}
-	if got := certs.Hosts(leaf); !slices.Equal(got, want) {
-		t.Errorf("after %s, the certificate is for %v, want %v", command, got, want)
 	}
 }
 
@@ -379,23 +298,6 @@ func TestCertsSecrets(t *testing.T) {
 	}
 }
 
-// --outboard-namespace replaces the name of the Service in another namespace, and no other name.
-func TestCertsOfAnotherNamespace(t *testing.T) {
-	dir := t.TempDir()
-	certsDir(t, dir)
-	files := certsDir(t, dir, "--outboard-namespace", "other", "--renew")
-	if got := certs.Hosts(leafOf(t, files["server.crt"], files["server.key"])); !slices.Equal(got, []string{"outboard.other.svc", "localhost", "127.0.0.1", "::1"}) {
-		t.Errorf("the server has the names %v", got)
-	}
-	dir = t.TempDir()
-	certsDir(t, dir, "--server-name", "outboard.example", "--outboard-namespace", "other")
-	certsDir(t, dir, "--outboard-namespace", "other")
-	files = certsDir(t, dir, "--outboard-namespace", "other", "--renew")
-	if got := certs.Hosts(leafOf(t, files["server.crt"], files["server.key"])); !slices.Equal(got, []string{"outboard.example"}) {
-		t.Errorf("the server has the names %v", got)
-	}
-}
-
 func TestCertsErrors(t *testing.T) {
 	remove := func(name string) func(string) error {
 		return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
@@ -419,21 +321,16 @@ func TestCertsErrors(t *testing.T) {
 		{"a key of another certificate", nil, func(dir string) error {
 			return os.Rename(filepath.Join(dir, "client.key"), filepath.Join(dir, "server.key"))
 		}, "private key does not match public key: replace it with --renew"},
-		{"another server name", []string{"--server-name", "other.example"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for other.example: to add to its names, run outboard setup certs --dir "},
+		{"another server name", []string{"--server-name", "other.example"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for other.example: replace it with --renew"},
 		{"another namespace", []string{"--outboard-namespace", "other", "--secrets"}, nil, "the certificate is for outboard.outboard-system.svc, localhost, 127.0.0.1, ::1, not for outboard.other.svc: replace it with --renew"},
 		{"not a namespace", []string{"--outboard-namespace", "Not one"}, nil, `--outboard-namespace="Not one": a lowercase RFC 1123 label must`},
 		{"no certificate in the file", nil, func(dir string) error { return os.WriteFile(filepath.Join(dir, "server.crt"), []byte("other"), 0o600) },
 			"server.crt: tls: failed to find any PEM data in certificate input: replace it with --renew"},
 		{"no key of a certificate", nil, remove("client.key"), "client.crt: its key does not exist: replace it with --renew"},
-		{"another client name", []string{"--client-name", "other"}, nil, `the certificate is for "system:kube-scheduler", not for "other": replace it with --renew`},
 		{"not a name", []string{"--renew", "--server-name", "not a name"}, nil, `host "not a name" is neither an IP address nor a DNS name`},
-		{"new keys for the same certificates", []string{"--new-keys"}, nil, "--new-keys needs --renew"},
 		{"two steps", []string{"--renew", "--add-ca"}, nil, "--add-ca, --renew and --remove-old-cas are three steps"},
-		{"no client name", []string{"--client-name", ""}, nil, "--client-name must not be empty"},
-		{"lifetime", []string{"--lifetime", "1s"}, nil, "--lifetime=1s: must be between 1h and 87600h"},
-		{"lifetime beyond that of a CA", []string{"--renew", "--lifetime", "87601h"}, nil, "--lifetime=87601h0m0s: must be between 1h and 87600h, for which a new CA is valid"},
 		{"a rotation during a rotation", []string{"--add-ca"}, addCAIn, "the former CA is still trusted"},
-		{"removing too early", []string{"--remove-old-cas"}, addCAIn, "server certificate: x509: certificate signed by unknown authority"},
+		{"removing too early", []string{"--remove-old-cas"}, addCAIn, "server.crt: x509: certificate signed by unknown authority: replace it with --renew first"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -463,7 +360,7 @@ func TestCertsErrors(t *testing.T) {
 func addCAIn(dir string) error {
 	set, err := certs.ReadSet(dir)
 	if err == nil {
-		err = addCA(set)
+		err = set.AddAuthority()
 	}
 	if err == nil {
 		err = set.WriteFiles(dir)

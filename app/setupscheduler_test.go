@@ -10,6 +10,8 @@ import (
 
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
+
+	"outboard.dev/outboard/internal/certs"
 )
 
 func TestSchedulerConfig(t *testing.T) {
@@ -101,7 +103,11 @@ func TestSchedulerConfigFitsTheCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert := parsed(text)
+	all, err := certs.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := all[0]
 	anywhere := file(t, header+"serving: {address: ':8443', tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
 	address := file(t, header+"serving: {address: '10.0.0.5:8443', tls: {certFile: a, keyFile: b, clientCAFile: c}}\nprofiles: [{policies: [{type: ImageLocality}]}]\n")
 	for _, args := range [][]string{

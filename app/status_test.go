@@ -99,7 +99,7 @@ func TestExitStatusOfEveryCommand(t *testing.T) {
 		},
 		"outboard ui":          {failed: []string{"--kubeconfig /nowhere", "more", "--port -1 --admin " + admin.URL}},
 		"outboard setup":       {good: []string{"--help"}, failed: []string{"", "nonsense"}},
-		"outboard setup certs": {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --lifetime 200000h"}},
+		"outboard setup certs": {good: []string{"--dir " + filepath.Join(dir, "tls")}, failed: []string{"", "--dir " + good, "--dir " + dir + " --renew --add-ca"}},
 		"outboard setup scheduler": {
 			good:   []string{"--config " + good, "--from " + old},
 			failed: []string{"", "--config " + bad, "--config /nowhere.yaml", "--from " + good, "--config " + good + " --for moon"},

@@ -19,7 +19,7 @@ var (
 // findings returns the page about the findings of outboard check: the first sentence about each.
 func findings(string) (string, error) {
 	d := newDocument("Findings of outboard check", codesPath)
-	d.paragraph("[`outboard check`](../doctor.md) reports each finding with its code. `outboard check --explain CODE` says more about it, as the link of the code does.")
+	d.paragraph("[`outboard check`](../check.md) reports each finding with its code. `outboard check --explain CODE` says more about it, as the link of the code does.")
 	toPage := strings.NewReplacer("](../../../docs/", "](../", "](../../../", "](../../", "](#", "](../../"+codesPath+"#")
 	var rows [][]string
 	for _, m := range codeHeading.FindAllStringSubmatchIndex(doctor.Codes, -1) {

@@ -11,6 +11,9 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"outboard.dev/outboard/internal/atomicfile"
 )
@@ -55,10 +58,12 @@ func ReadSet(dir string) (*Set, error) {
 	switch {
 	case ca.Cert == nil && ca.Key == nil && s.Server.Cert == nil && s.Client.Cert == nil:
 		return s, nil
-	case ca.Key == nil:
-		return nil, fmt.Errorf("%s.key does not exist: restore it, or use another directory and replace the CA everywhere", file)
-	case ca.Cert == nil:
-		return nil, fmt.Errorf("%s.crt does not exist: restore it, or use another directory and replace the CA everywhere", file)
+	case ca.Key == nil || ca.Cert == nil:
+		missing := ".crt"
+		if ca.Key == nil {
+			missing = ".key"
+		}
+		return nil, fmt.Errorf("%s does not exist: restore it, or use another directory and replace the CA everywhere", file+missing)
 	}
 	s.Authority, err = signer(ca)
 	if err != nil {
@@ -116,15 +121,69 @@ func without(file []byte, a *Authority) (others []byte) {
 // Rotating reports whether ca.crt has a CA that no longer signs.
 func (s *Set) Rotating() bool { return s.Authority != nil && len(without(s.CAs, s.Authority)) > 0 }
 
-// AddAuthority makes a the CA that signs, and keeps the certificate of the former one, if any, as
-// trusted. It fails if the certificate of an earlier CA is still trusted: complete that rotation
-// first.
-func (s *Set) AddAuthority(a *Authority) error {
+// AddAuthority creates the CA that signs from now on, and keeps the certificate of the former one, if
+// any, as trusted. It fails if the certificate of an earlier CA is still trusted: complete that
+// rotation first.
+func (s *Set) AddAuthority() error {
 	if s.Rotating() {
 		return errors.New("the former CA is still trusted: renew the certificates and remove it first")
 	}
-	s.Authority, s.CAs = a, append(bytes.Clone(a.pair.Cert), s.CAs...)
+	// The name differs from that of the former CA, so that messages about certificates identify the
+	// CA.
+	now := strings.Replace(time.Now().UTC().Format("20060102150405.000000000"), ".", "-", 1)
+	a, err := NewAuthority(AuthorityOptions{CommonName: "outboard-ca-" + now})
+	if err == nil {
+		s.Authority, s.CAs = a, append(bytes.Clone(a.pair.Cert), s.CAs...)
+	}
+	return err
+}
+
+// Issue issues the server's certificate for the hosts, and the client's for the name, if they do not
+// exist or if renew is true. A renewed certificate keeps its key, and its hosts beside the given
+// ones. Issue fails if a certificate that it keeps is not valid, or not for one of the hosts.
+func (s *Set) Issue(hosts []string, client string, renew bool) error {
+	for _, c := range []struct {
+		file    string
+		pair    *Pair
+		usage   x509.ExtKeyUsage
+		request Request
+	}{
+		{"server.crt", &s.Server, x509.ExtKeyUsageServerAuth, Request{CommonName: "outboard", Hosts: hosts, Server: true}},
+		{"client.crt", &s.Client, x509.ExtKeyUsageClientAuth, Request{CommonName: client, Client: true}},
+	} {
+		var err error
+		if c.pair.Cert == nil || renew {
+			c.request.Former = *c.pair
+			if former, _ := Parse(c.pair.Cert); len(former) > 0 && c.request.Server {
+				c.request.Hosts = append(Hosts(former[0]), beyond(former[0], hosts)...)
+			}
+			*c.pair, err = s.Authority.Issue(c.request)
+		} else {
+			var leaf *x509.Certificate
+			if leaf, err = s.Check(*c.pair, c.usage); err == nil {
+				if others := beyond(leaf, c.request.Hosts); len(others) > 0 {
+					err = fmt.Errorf("the certificate is for %s, not for %s", strings.Join(Hosts(leaf), ", "), strings.Join(others, ", "))
+				}
+			}
+			if err != nil {
+				err = fmt.Errorf("%w: replace it with --renew", err)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.file, err)
+		}
+	}
 	return nil
+}
+
+// beyond returns those of the hosts for which the certificate is not.
+func beyond(cert *x509.Certificate, hosts []string) (others []string) {
+	for _, host := range hosts {
+		if !slices.Contains(Hosts(cert), host) && cert.VerifyHostname(host) != nil {
+			others = append(others, host)
+		}
+	}
+	return others
 }
 
 // RemoveOldAuthorities keeps only the CA that signs. It fails if that CA has not signed both
@@ -132,10 +191,10 @@ func (s *Set) AddAuthority(a *Authority) error {
 func (s *Set) RemoveOldAuthorities() error {
 	alone := &Set{Authority: s.Authority, CAs: s.Authority.pair.Cert}
 	if _, err := alone.Check(s.Server, x509.ExtKeyUsageServerAuth); err != nil {
-		return fmt.Errorf("server certificate: %w", err)
+		return fmt.Errorf("server.crt: %w: replace it with --renew first", err)
 	}
 	if _, err := alone.Check(s.Client, x509.ExtKeyUsageClientAuth); err != nil {
-		return fmt.Errorf("client certificate: %w", err)
+		return fmt.Errorf("client.crt: %w: replace it with --renew first", err)
 	}
 	s.CAs = alone.CAs
 	return nil

@@ -73,8 +73,8 @@ func corpus(tb testing.TB) []sampleFile {
 			all = append(all, sampleFile{"examples/" + filepath.Base(dir), read(name), read(filepath.Join(dir, "outboard.yaml"))})
 		}
 	}
-	for i, m := range block.FindAllStringSubmatch(read(filepath.Join(root, "docs", "doctor.md")), -1) {
-		all = append(all, sampleFile{fmt.Sprintf("docs/doctor.md/%d", i), m[1], ""})
+	for i, m := range block.FindAllStringSubmatch(read(filepath.Join(root, "docs", "check.md")), -1) {
+		all = append(all, sampleFile{fmt.Sprintf("docs/check.md/%d", i), m[1], ""})
 	}
 	return all
 }

@@ -8,7 +8,7 @@
 //   - testdata/mistakes.txtar: a correct file, and 71 files with one mistake each.
 //   - testdata/yaml.txtar: YAML and JSON as people write them.
 //   - testdata/tutorials.txtar: the file of one tutorial in more of the indentations that its readers may try.
-//   - The files of five tutorials and the other examples, docs/doctor.md, and the test data of wiring/doctor.
+//   - The files of five tutorials and the other examples, docs/check.md, and the test data of wiring/doctor.
 //   - Generated files, which combine mistakes with ways to write YAML. The seed of a file determines it.
 //
 // The file testdata/kube-scheduler.txt says what kube-scheduler does with each file of the corpus.

@@ -311,7 +311,7 @@ func (e *extenderAt) client(t *tlsConfig) {
 	}
 	if len(allowed) > 0 && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(allowed, name) }) {
 		e.report(Error, "ClientNotAllowed", "tlsConfig.certFile", fmt.Sprintf("the certificate is for %q, and allowedClients has %s", names[0], strings.Join(allowed, ", ")),
-			"Outboard refuses every call with an Error", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name, as with outboard setup certs --dir DIR --renew --client-name")
+			"Outboard refuses every call with an Error", "add the name to serving.tls.allowedClients of Outboard, or make a certificate with an allowed name")
 	}
 	cas := certificates(e.readOrOmit(e.Config.Serving.TLS.ClientCAFile, e.ReadConfigFile))
 	if e.unknownTo(cas, chain) {
