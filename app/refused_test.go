@@ -56,7 +56,7 @@ func TestCallsOfUnknownPathsAreLoggedAndCounted(t *testing.T) {
 		}
 	}
 	const want = `
-# HELP outboard_server_unserved_requests_total Calls of paths at which nothing is served, by the verb in which the path ends (filter, prioritize, preempt, bind, other).
+# HELP outboard_server_unserved_requests_total Calls of paths at which nothing is served, by the verb at the end of the path (or other).
 # TYPE outboard_server_unserved_requests_total counter
 outboard_server_unserved_requests_total{verb="bind"} 0
 outboard_server_unserved_requests_total{verb="filter"} 1

@@ -38,18 +38,20 @@ func metrics(root string) (string, error) {
 		return "", err
 	}
 	d := newDocument("Metrics", "the registered metrics")
-	d.paragraph("Outboard serves its metrics at `/metrics` of the admin address, in addition to those of Go (`go_…`) and of the process (`process_…`).\n" +
-		"[What does an alert mean, and what do I do?](../alerts.md) says which of them to watch. A histogram\n" +
-		"with the name `N` is served as `N_bucket`, `N_sum` and `N_count`.")
+	d.paragraph("`/metrics` of the admin address has these, and those of Go and the process. [Alerts](../alerts.md) says which to watch. Times are\n" +
+		"Unix seconds.")
 	for _, part := range []struct {
 		heading, text string
 		registry      *prometheus.Registry
 	}{
-		{"Metrics of the extender and the plugin", "`outboard serve` and the plugin inside kube-scheduler have these metrics.", shared},
-		{"Metrics of the extender only", "The plugin serves no calls over the network, and has none of these metrics.", own},
-		{"Metrics of the plugin only", "They are about [candidates](../extender-or-plugin.md#let-the-plugin-name-the-candidates).", plugin},
+		{"Extender and plugin", "", shared},
+		{"Extender only", "", own},
+		{"Plugin only", "About [candidates](../extender-or-plugin.md#let-the-plugin-name-the-candidates).", plugin},
 	} {
-		d.line("## %s\n\n%s\n", part.heading, part.text)
+		d.line("## %s\n", part.heading)
+		if part.text != "" {
+			d.paragraph("%s", part.text)
+		}
 		rows, err := metricRows(part.registry, kinds)
 		if err != nil {
 			return "", err

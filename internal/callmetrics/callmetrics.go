@@ -25,25 +25,25 @@ func New(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_request_duration_seconds",
-			Help:    "Duration of calls, by profile, verb and outcome (success, error).",
+			Help:    "Duration of calls (success, error).",
 			Buckets: prometheus.ExponentialBuckets(0.000025, 2, 18),
 		}, []string{"profile", "verb", "outcome"}),
 		nodes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_request_nodes",
-			Help:    "Nodes in a call, by profile and verb.",
+			Help:    "Nodes in a call.",
 			Buckets: []float64{1, 10, 50, 100, 250, 500, 1000, 2500, 5000, 10000},
 		}, []string{"profile", "verb"}),
 		rejections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_rejected_nodes_total",
-			Help: "Nodes rejected, by profile, policy and reason.",
+			Help: "Nodes rejected.",
 		}, []string{"profile", "policy", "reason"}),
 		ignored: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_policy_ignored_errors_total",
-			Help: "Calls in which a policy failed and was ignored (failurePolicy: Ignore), by profile and policy.",
+			Help: "Calls in which a policy failed and was ignored.",
 		}, []string{"profile", "policy"}),
 		policyDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_policy_duration_seconds",
-			Help:    "Duration of policies in a call, by profile, policy and verb.",
+			Help:    "Duration of policies in a call.",
 			Buckets: prometheus.ExponentialBuckets(0.000001, 4, 12),
 		}, []string{"profile", "policy", "verb"}),
 	}

@@ -25,12 +25,12 @@ func NewCandidates(r prometheus.Registerer) *Candidates {
 	c := &Candidates{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_candidates_attempts_total",
-			Help: "Attempts to schedule a pod that concerns a policy, with candidates set, by outcome (named, or why kube-scheduler evaluated the nodes as without candidates: " +
-				"not_scored, ineligible: the pod needs all nodes, as one of a DaemonSet does, disallowed: by the plugins of the profile or their order, suspended: after candidates were rejected, none_usable, error).",
+			Help: "Attempts with candidates set (named, or why not: not_scored, ineligible: the pod needs all " +
+				"nodes, disallowed: by the plugins, suspended: after a rejection, none_usable, error).",
 		}, []string{"profile", "outcome"}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_candidates_rejected_total",
-			Help: "Attempts in which other plugins rejected all candidates, so that the pod was retried with all nodes.",
+			Help: "Attempts in which other plugins rejected all candidates.",
 		}, []string{"profile"}),
 	}
 	r.MustRegister(c.attempts, c.rejected)

@@ -20,7 +20,7 @@ type Unserved struct{ calls *prometheus.CounterVec }
 func NewUnserved(r prometheus.Registerer) *Unserved {
 	u := &Unserved{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "outboard_server_unserved_requests_total",
-		Help: "Calls of paths at which nothing is served, by the verb in which the path ends (filter, prioritize, preempt, bind, other).",
+		Help: "Calls of paths at which nothing is served, by the verb at the end of the path (or other).",
 	}, []string{"verb"})}
 	for _, verb := range decision.Verbs() {
 		u.calls.WithLabelValues(string(verb)) // so that a rate includes the first call

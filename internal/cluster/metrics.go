@@ -22,7 +22,7 @@ func newMetrics() *metrics {
 		registry: registry,
 		watchErrors: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_cluster_watch_errors_total",
-			Help: "Failed list and watch requests, by resource.",
+			Help: "Failed list and watch requests.",
 		}, []string{"resource"}),
 		binds: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_cluster_binds_total",
@@ -30,7 +30,7 @@ func newMetrics() *metrics {
 		}, []string{"outcome"}),
 		bindSeconds: auto.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outboard_cluster_bind_duration_seconds",
-			Help:    "Duration of bind calls, by outcome.",
+			Help:    "Duration of bind calls.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14), // 1 ms to 8 s
 		}, []string{"outcome"}),
 	}
@@ -66,7 +66,7 @@ func feedDesc(name, help string) *prometheus.Desc {
 var (
 	syncedDesc     = feedDesc("outboard_cluster_synced", "1 after the resource was listed completely once.")
 	unreadableDesc = feedDesc("outboard_cluster_unreadable", "1 while the last request to list or watch the resource failed.")
-	lastEventDesc  = feedDesc("outboard_cluster_last_event_age_seconds", "Time since the last watch event of the resource. The API server sends a bookmark about once a minute: after more than two minutes, it does not respond. As a plugin, Outboard has it only for ledgers and ConfigMaps.")
+	lastEventDesc  = feedDesc("outboard_cluster_last_event_age_seconds", "Time since the last watch event of the resource; after more than two minutes, the API server does not respond.")
 )
 
 // Describe implements prometheus.Collector.

@@ -35,10 +35,10 @@ func newMetrics(registerer prometheus.Registerer) *metrics {
 			Name: "outboard_ledger_released_allocations_total", Help: "Allocations released in the background, by reason (finished, reclaimed).",
 		}, []string{"reason"}),
 		overcommitted: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "outboard_ledger_overcommitted_units", Help: "Units whose allocations exceed their capacity, because hardware was removed.",
+			Name: "outboard_ledger_overcommitted_units", Help: "Units whose allocations exceed their capacity.",
 		}),
 		missing: auto.NewGauge(prometheus.GaugeOpts{
-			Name: "outboard_ledger_forbidden_deletions", Help: "Unneeded allocations and ledgers that cannot be deleted because a permission is missing.",
+			Name: "outboard_ledger_forbidden_deletions", Help: "Unneeded allocations and ledgers that a missing permission keeps.",
 		}),
 	}
 	for _, outcome := range []string{"success", "conflict", "error"} {

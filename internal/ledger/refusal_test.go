@@ -131,7 +131,7 @@ func TestReclaimsThatAreRefused(t *testing.T) {
 				if got := strings.Join(k.Warnings(), "\n"); !strings.HasPrefix(got, warnings) || (got == "") != (warnings == "") {
 					t.Errorf("got warnings %q, want %q", got, warnings)
 				}
-				expected := "# HELP outboard_ledger_forbidden_deletions Unneeded allocations and ledgers that cannot be deleted because a permission is missing.\n" +
+				expected := "# HELP outboard_ledger_forbidden_deletions Unneeded allocations and ledgers that a missing permission keeps.\n" +
 					"# TYPE outboard_ledger_forbidden_deletions gauge\noutboard_ledger_forbidden_deletions " + count + "\n"
 				if err := testutil.GatherAndCompare(k.metrics, strings.NewReader(expected), "outboard_ledger_forbidden_deletions"); err != nil {
 					t.Error(err)

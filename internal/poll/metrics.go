@@ -35,7 +35,7 @@ func newMetrics() *metrics {
 		duration: gauge("outboard_signal_last_reading_duration_seconds", "Duration of the last reading of the signal."),
 		values:   gauge("outboard_signal_values", "Current and stale values."),
 		stale:    gauge("outboard_signal_stale_values", "Stale values."),
-		newest:   gauge("outboard_signal_newest_value_timestamp_seconds", "Time of the newest value of the signal, in Unix seconds."),
+		newest:   gauge("outboard_signal_newest_value_timestamp_seconds", "Time of the newest value of the signal."),
 	}
 }
 

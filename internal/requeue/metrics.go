@@ -24,7 +24,7 @@ type metrics struct {
 func newMetrics(registerer prometheus.Registerer, pending func() float64) *metrics {
 	auto := promauto.With(registerer)
 	auto.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "outboard_requeue_pending_pods", Help: "Pending pods for which Outboard rejected every node that kube-scheduler asked about.",
+		Name: "outboard_requeue_pending_pods", Help: "Pending pods for which Outboard rejected every node of a call.",
 	}, pending)
 	m := &metrics{
 		requeues: auto.NewCounterVec(prometheus.CounterOpts{

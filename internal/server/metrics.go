@@ -66,41 +66,37 @@ func newMetrics() *metrics {
 	return &metrics{
 		Collector: registry,
 		refusedCallers: counters("outboard_server_refused_callers_total",
-			"Handshakes and requests refused because of the identity of the caller, by reason (no_certificate, "+
-				"unknown_authority, expired, invalid_certificate, name_not_allowed).", "reason",
+			"Refused callers (no_certificate, unknown_authority, expired, invalid_certificate, "+
+				"name_not_allowed).", "reason",
 			refusedNoCertificate, refusedAuthority, refusedExpired, refusedInvalid, refusedName),
 		handshakes: counters("outboard_server_failed_handshakes_total",
-			"Handshakes that failed, except those of refused callers, by reason (plaintext: a call without TLS, "+
-				"rejected_by_client: the client does not accept the certificate or the protocol, "+
-				"other: port scans and broken connections).", "reason",
+			"Failed handshakes, except of refused callers (plaintext: without TLS, rejected_by_client: "+
+				"the client refuses the certificate or protocol, other: port scans).", "reason",
 			handshakePlaintext, handshakeRejected, handshakeOther),
 		reloads: counters("outboard_server_tls_reloads_total",
-			"Reloads of the certificate files, by outcome (success, error).", "outcome", reloadOK, reloadError),
+			"Reloads of the certificate files (success, error).", "outcome", reloadOK, reloadError),
 		certificates: certificateTimes{
 			expiry: gauges("outboard_server_certificate_expiry_timestamp_seconds",
-				"Expiry of the certificate in use (serving, client_ca), in Unix seconds; "+
-					"of several CAs, the one that expires first.", "certificate"),
+				"Expiry of the certificate in use; of several CAs, of the first to expire.", "certificate"),
 			renewal: gauges("outboard_server_certificate_renewal_timestamp_seconds",
-				"When the certificate in use (serving, client_ca) should have been replaced: 14 days before its expiry, "+
-					"or with a quarter of its lifetime left if that is later, in Unix seconds.", "certificate"),
+				"When the certificate in use should have been replaced: 14 days before its expiry, "+
+					"or with a quarter of its lifetime left if that is later.", "certificate"),
 		},
 		callers: callers{seen: map[string]time.Time{}, certificateTimes: certificateTimes{
 			expiry: gauges("outboard_server_caller_certificate_expiry_timestamp_seconds",
-				"Expiry of the client certificate with which the caller connected last, in Unix seconds, "+
-					"for the callers of the last day, at most 32.", "caller"),
+				"Expiry of the last client certificate of each caller of the last day, at most 32.", "caller"),
 			renewal: gauges("outboard_server_caller_certificate_renewal_timestamp_seconds",
-				"When the client certificate with which the caller connected last should have been replaced, "+
+				"When that certificate should have been replaced, "+
 					"as for outboard_server_certificate_renewal_timestamp_seconds.", "caller"),
 		}},
 		connections: counters("outboard_server_connections_total",
-			"Connections to the serving listener, by outcome (accepted, evicted: closed to admit another, "+
-				"refused: too many).", "outcome", connAccepted, connEvicted, connRefused),
+			"Connections (accepted, evicted: closed to admit another, refused: too many).", "outcome", connAccepted, connEvicted, connRefused),
 		reservedBytes: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_server_reserved_bytes",
-			Help: "Memory reserved by requests, for bodies of more than 96 KiB and for decoding them.",
+			Help: "Memory reserved for bodies of more than 96 KiB and for decoding them.",
 		}),
 		bodyRefusals: counters("outboard_server_refused_bodies_total",
-			"Request bodies refused, by reason (too_large, busy, timeout, encoding).", "reason",
+			"Refused request bodies (too_large, busy, timeout, encoding).", "reason",
 			bodyTooLarge, bodyBusy, bodyTimeout, bodyEncoding),
 		panics: auto.NewCounter(prometheus.CounterOpts{
 			Name: "outboard_server_panics_total", Help: "Panics in handlers; each fails one call.",

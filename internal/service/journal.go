@@ -16,7 +16,7 @@ import (
 // metric. It returns nil without a file.
 func openJournal(file string, log *decision.Log, registry *prometheus.Registry, logger *slog.Logger) (journal *decision.Journal, err error) {
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "outboard_decision_log_dropped_total", Help: "Decisions that are missing in the file log.decisions, because it could not be written, or not fast enough.",
+		Name: "outboard_decision_log_dropped_total", Help: "Decisions that are missing in the file log.decisions.",
 	}, func() float64 {
 		if journal == nil {
 			return 0

@@ -42,7 +42,7 @@ func newReloads(registry *prometheus.Registry) *reloads {
 	r := &reloads{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outboard_config_reloads_total",
-			Help: "Reloads of the configuration file, by outcome (success, error).",
+			Help: "Reloads of the configuration file (success, error).",
 		}, []string{"outcome"}),
 		successful: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_config_last_reload_successful",
@@ -50,15 +50,15 @@ func newReloads(registry *prometheus.Registry) *reloads {
 		}),
 		succeeded: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_config_last_reload_success_timestamp_seconds",
-			Help: "Time when the active configuration was loaded, in Unix seconds.",
+			Help: "Time when the active configuration was loaded.",
 		}),
 		restart: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "outboard_config_restart_required",
-			Help: "1 if a field of the configuration file has changed that has no effect until Outboard is restarted.",
+			Help: "1 if a change of the configuration file has no effect until a restart.",
 		}),
 		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outboard_config_info",
-			Help: "1, with a digest of the active signals and profiles as label: replicas with different digests decide differently.",
+			Help: "1, with a digest of the active signals and profiles as label.",
 		}, []string{"digest"}),
 	}
 	for _, outcome := range []string{reloadSuccess, reloadError} {

@@ -9,15 +9,15 @@ import (
 )
 
 var (
-	waitingDesc     = gaugeDesc("outboard_waiting_pods", "Pods that wait for a node, as outboard explain shows them, by reason: POLICY.REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.", "reason")
-	longestDesc     = gaugeDesc("outboard_waiting_pods_longest_seconds", "How long the pod has waited that has waited longest, by reason.", "reason")
-	boundDesc       = gaugeDesc("outboard_recently_bound_pods", "Pods of the profiles that were bound in the last 15 minutes, whatever bound them, without those of DaemonSets and static pods.")
-	unallocatedDesc = gaugeDesc("outboard_unallocated_pods", "Bound pods that lack an allocation that their profile requires, because Outboard did not bind them, by resource.", "resource")
-	findingsDesc    = gaugeDesc("outboard_audit_findings", "What an audit of ledgers, pods and nodes finds wrong, as outboard gpus --audit does, by kind (overallocated, overcommitted, leaked, unannotated, unallocated).", "finding")
+	waitingDesc     = gaugeDesc("outboard_waiting_pods", "Pods that wait for a node, by reason: POLICY.REASON of the most nodes if Outboard rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.", "reason")
+	longestDesc     = gaugeDesc("outboard_waiting_pods_longest_seconds", "How long the pod waits that waits longest.", "reason")
+	boundDesc       = gaugeDesc("outboard_recently_bound_pods", "Pods of the profiles that were bound in the last 15 minutes, without those of DaemonSets and static pods.")
+	unallocatedDesc = gaugeDesc("outboard_unallocated_pods", "Bound pods without a required allocation, because Outboard did not bind them.", "resource")
+	findingsDesc    = gaugeDesc("outboard_audit_findings", "What outboard gpus --audit finds (overallocated, overcommitted, leaked, unannotated, unallocated).", "finding")
 	capacityDesc    = gaugeDesc("outboard_resource_capacity", "Capacity of the resource: of all nodes, or of the ledgers if nodes do not have the resource.", "resource")
-	allocatedDesc   = gaugeDesc("outboard_resource_allocated", "How much of the resource pods have, by namespace: the 20 that have most, and (other).", "resource", "namespace")
-	unusableDesc    = gaugeDesc("outboard_resource_unusable", "How much is free and too little on its unit for a pod, on average over pods as large as the current allocations.", "resource")
-	durationDesc    = gaugeDesc("outboard_survey_duration_seconds", "Duration of the latest pass over all nodes and pods, which computes these metrics about once a minute.")
+	allocatedDesc   = gaugeDesc("outboard_resource_allocated", "How much of the resource pods have, in the 20 namespaces that have most, and (other).", "resource", "namespace")
+	unusableDesc    = gaugeDesc("outboard_resource_unusable", "How much is free on units that have too little for a pod, on average over pods as the current ones.", "resource")
+	durationDesc    = gaugeDesc("outboard_survey_duration_seconds", "Duration of the latest pass over all nodes and pods, about once a minute.")
 )
 
 func gaugeDesc(name, help string, labels ...string) *prometheus.Desc {
@@ -33,7 +33,7 @@ type metrics struct {
 func newMetrics(latest *atomic.Pointer[result]) *metrics {
 	return &metrics{latest: latest, bindings: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "outboard_unallocated_bindings_total",
-		Help: "Pods that were bound without an allocation that their profile requires while this process ran.",
+		Help: "Pods bound without a required allocation while this process ran.",
 	})}
 }
 

@@ -199,14 +199,14 @@ func TestWaitingPods(t *testing.T) {
 	}
 	w.Pass()
 	const want = `
-# HELP outboard_waiting_pods Pods that wait for a node, as outboard explain shows them, by reason: POLICY.REASON of the most nodes if this replica rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.
+# HELP outboard_waiting_pods Pods that wait for a node, by reason: POLICY.REASON of the most nodes if Outboard rejected them all, or gated, not_tried, scheduler_error, other_scheduler or other.
 # TYPE outboard_waiting_pods gauge
 outboard_waiting_pods{reason="GPUMemory.InsufficientMemory"} 2
 outboard_waiting_pods{reason="gated"} 1
 outboard_waiting_pods{reason="not_tried"} 2
 outboard_waiting_pods{reason="other"} 2
 outboard_waiting_pods{reason="scheduler_error"} 1
-# HELP outboard_waiting_pods_longest_seconds How long the pod has waited that has waited longest, by reason.
+# HELP outboard_waiting_pods_longest_seconds How long the pod waits that waits longest.
 # TYPE outboard_waiting_pods_longest_seconds gauge
 outboard_waiting_pods_longest_seconds{reason="GPUMemory.InsufficientMemory"} 7200
 outboard_waiting_pods_longest_seconds{reason="gated"} 60
