@@ -1,7 +1,9 @@
 package main
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,26 +12,59 @@ import (
 	"outboard.dev/outboard/app"
 )
 
-// commands returns the page about the command line.
+// commands returns the page about the command line: what each command does, and its flags.
+// --help says the rest.
 func commands(string) (string, error) {
 	d := newDocument("Commands", "the commands in app/")
-	d.paragraph("`outboard COMMAND --help` prints the same. Named `kubectl-outboard`, the program is a kubectl plugin: `kubectl outboard COMMAND`.")
 	root := app.NewCommand()
 	_, text, _ := strings.Cut(root.Long, "\n\n")
 	prose(d, text)
-	d.paragraph("Every command that prints facts has `--output`. `setup scheduler` prints files for kube-scheduler; `serve` and `ui` serve.")
+	d.paragraph("`outboard COMMAND --help` says more. Named `kubectl-outboard`, the program is a kubectl plugin: `kubectl outboard COMMAND`.")
 	var rows [][]string
+	uses := map[string]int{}
 	for _, group := range append(root.Groups(), &cobra.Group{ID: ""}) {
 		each(root, func(cmd *cobra.Command) {
-			if groupOf(cmd) == group.ID {
-				rows = append(rows, []string{group.ID, "[`" + cmd.CommandPath() + "`](#" + anchor(cmd.CommandPath()) + ")", plain(cmd.Short)})
+			if cmd.GroupID != group.ID {
+				return
+			}
+			rows = append(rows, []string{"[`" + cmd.CommandPath() + "`](#" + anchor(cmd.CommandPath()) + ")", plain(cmd.Short)})
+			for _, row := range flags(cmd) {
+				uses[strings.Join(row, "|")]++
 			}
 		})
 	}
-	d.table([]string{"group", "command", "what it does"}, rows)
-	each(root, func(cmd *cobra.Command) { command(d, cmd) })
+	d.table([]string{"command", "what it does"}, rows)
+	shared := map[string][]string{}
+	each(root, func(cmd *cobra.Command) {
+		d.line("## %s\n", cmd.CommandPath())
+		d.line("`%s`\n", cmd.UseLine())
+		var own [][]string
+		var also []string
+		for _, row := range flags(cmd) {
+			if key := strings.Join(row, "|"); uses[key] > 1 {
+				shared[key] = row
+				also = append(also, row[0])
+				continue
+			}
+			own = append(own, row)
+		}
+		if len(own) > 0 {
+			d.table(flagHeader, own)
+		}
+		if len(also) > 0 {
+			d.paragraph("[Also](#flags-of-several-commands) %s.", strings.Join(also, ", "))
+		}
+	})
+	d.line("## Flags of several commands\n")
+	rows = nil
+	for _, key := range slices.Sorted(maps.Keys(shared)) {
+		rows = append(rows, shared[key])
+	}
+	d.table(flagHeader, rows)
 	return strings.TrimSuffix(d.String(), "\n"), nil
 }
+
+var flagHeader = []string{"flag", "default", "description"}
 
 // each visits the commands below cmd that users can run, in order of name.
 func each(cmd *cobra.Command, visit func(*cobra.Command)) {
@@ -49,30 +84,14 @@ func groupOf(cmd *cobra.Command) string {
 	return cmd.GroupID
 }
 
-func command(d *document, cmd *cobra.Command) {
-	d.line("## %s\n", cmd.CommandPath())
-	d.line("`%s`\n", cmd.UseLine())
-	text := cmd.Long
-	if text == "" {
-		text = cmd.Short + "."
-	}
-	prose(d, text)
-	if cmd.Example != "" {
-		d.line("<!-- not run: the files and addresses are yours -->\n```sh")
-		for line := range strings.Lines(cmd.Example) {
-			d.line("%s", strings.TrimSpace(line))
-		}
-		d.line("```\n")
-	}
-	var rows [][]string
+// flags returns the rows of the flags of a command.
+func flags(cmd *cobra.Command) (rows [][]string) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			rows = append(rows, flag(f))
 		}
 	})
-	if len(rows) > 0 {
-		d.table([]string{"flag", "default", "description"}, rows)
-	}
+	return rows
 }
 
 // saysOwnDefault matches the description of a flag whose default is not its value.
