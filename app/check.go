@@ -161,9 +161,8 @@ type checkedProfile struct {
 	// for the pod. None: it is for every pod.
 	ManagedResources []string `json:"managedResources,omitempty"`
 	// Strict is true if the pods stay pending while Outboard does not respond, with the extender of
-	// setup scheduler. StrictForEveryPod is true if that is so for all pods.
-	Strict            bool `json:"strict"`
-	StrictForEveryPod bool `json:"strictForEveryPod,omitempty"`
+	// setup scheduler.
+	Strict bool `json:"strict"`
 
 	pods string // for which pods the profile is
 	why  string // why it is strict or not
@@ -186,7 +185,7 @@ func (r *checked) list(c *config.Config) {
 			resources = append(resources, resource.Name)
 		}
 		strict, why := wiring.Strictness(&p)
-		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources, strict, strict && len(resources) == 0, p.Pods(), why})
+		r.Profiles = append(r.Profiles, checkedProfile{p.Path, names, resources, strict, p.Pods(), why})
 	}
 	if err := wiring.OneScheduler(c); err != nil {
 		r.SeveralSchedulers = err.Error()

@@ -30,7 +30,7 @@
 //	reuse results for similar pods            Signature
 //	explain verdicts and scores               Explainer
 //	allocate a resource                                       Reserver        Resources
-//	 … and nothing else                                                       ResourcesOnly
+//	 … for pods that do not name one                                          AnyPod
 //	 … that no node reports                                                   Unreported
 //	 … whose units can fail, or in order                      AllocationValidator
 //	 … counted by fields of the configuration                                 AllocationFields

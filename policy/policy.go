@@ -257,15 +257,14 @@ type InputReader interface {
 // Inputs are the parts of a View that exist only if a policy reads them, and the resources that a
 // policy allocates.
 type Inputs struct {
-	// Resources are the extended resources that the policy allocates to pods. A profile with
-	// managedResources must list them, because kube-scheduler calls only for pods with those. A
-	// policy that reads their names from its configuration checks them with
-	// fields.ExtendedResource.
+	// Resources are the extended resources that the policy allocates to pods. Its profile manages
+	// them: kube-scheduler calls only for pods that request one. A policy that reads their names
+	// from its configuration checks them with fields.ExtendedResource.
 	Resources []corev1.ResourceName
-	// ResourcesOnly is true if the policy concerns only pods that request one of Resources: for any
-	// other pod, Prepare returns a nil Cycle. The managedResources of a profile with only such
-	// policies are their Resources, unless its configuration lists others.
-	ResourcesOnly bool
+	// AnyPod is true if a pod can also request an allocation in another way, such as in an
+	// annotation: the profile is then for every pod, unless its configuration lists
+	// managedResources.
+	AnyPod bool
 	// AllocationFields are the fields of the policy's configuration by which it counts allocations
 	// that pods already hold, such as "sizesFrom". A change of one of them is reported as a risk
 	// while there are allocations.

@@ -240,11 +240,7 @@ func profileRisks(old, new *Profile, seen Observed) []string {
 		risks = append(risks, risk)
 	}
 	if len(old.ManagedResources) > 0 && len(new.ManagedResources) == 0 && new.Allocator() != "" {
-		cause := ""
-		if name := new.ForEveryPod(); name != "" {
-			cause = ", because " + name + " evaluates every pod, and there are no managedResources"
-		}
-		risks = append(risks, fmt.Sprintf("profile %s: is now for every pod%s: with a new configuration, kube-scheduler places no pod while Outboard does not respond", new.Path, cause))
+		risks = append(risks, fmt.Sprintf("profile %s: is now for every pod: with a new configuration, kube-scheduler places no pod while Outboard does not respond", new.Path))
 	} else {
 		risks = append(risks, managedRisks(old, new)...)
 	}

@@ -155,12 +155,10 @@ func TestRiskNamesExcludedSchedulers(t *testing.T) {
 	}
 }
 
-// LeastWaste learns from all pods, so a profile with it is for every pod unless the profile has
-// managedResources.
 func TestRiskOfAProfileForEveryPod(t *testing.T) {
 	const before, after = "- path: /gpu\n  policies: [{type: GPUMemory}]\n", "- path: /gpu\n  %spolicies: [{type: GPUMemory, config: {scoringStrategy: {type: LeastWaste}}}]\n"
 	for managed, want := range map[string]string{
-		"": "profile /gpu: is now for every pod, because GPUMemory evaluates every pod, and there are no managedResources: with a new configuration, ",
+		"managedResources: []\n  ": "profile /gpu: is now for every pod: with a new configuration, ",
 		"managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}, {name: example.com/other}]\n  ": "profile /gpu: managedResources differ: ",
 		"managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]\n  ":                            "",
 	} {

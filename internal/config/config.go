@@ -191,8 +191,8 @@ type Profile struct {
 	Verb *Verb `json:"verb" values:"Filter,Prioritize,Preempt,Bind"`
 	// ManagedResources are the extended resources of which a pod must request one for the profile
 	// to apply, with all that its policies allocate; [] is every pod. Default: what the policies
-	// allocate, if all of them are for such pods, or else every pod. No resource may be in two
-	// profiles.
+	// allocate; every pod if that is nothing, or if a pod may request it in an annotation, as with
+	// Licenses. No resource may be in two profiles.
 	ManagedResources []ManagedResource `json:"managedResources"`
 	// SchedulerNames are the schedulers whose pods bind accepts. Default: any.
 	SchedulerNames []string `json:"schedulerNames" items:"must not be empty"`
@@ -313,15 +313,6 @@ func (p *Profile) Allocator() string {
 		if _, ok := q.Policy.(policy.Reserver); ok {
 			return q.Name
 		}
-	}
-	return ""
-}
-
-// ForEveryPod returns the name of the first policy of the profile that is for pods that request
-// none of its resources, too; "" if there is none.
-func (p *Profile) ForEveryPod() string {
-	if i := slices.IndexFunc(p.Policies, func(q Policy) bool { return !q.Inputs().ResourcesOnly }); i >= 0 {
-		return p.Policies[i].Name
 	}
 	return ""
 }

@@ -38,11 +38,11 @@ func (fake) Prepare(context.Context, *corev1.Pod, *snapshot.View) (policy.Cycle,
 type allocator struct {
 	fake
 	Resources []corev1.ResourceName `json:"resources"`
-	Only      bool                  `json:"only"`
+	AnyPod    bool                  `json:"anyPod"`
 }
 
 func (a allocator) Inputs() policy.Inputs {
-	return policy.Inputs{Resources: a.Resources, ResourcesOnly: a.Only}
+	return policy.Inputs{Resources: a.Resources, AnyPod: a.AnyPod}
 }
 
 func (allocator) Ledgers(*corev1.Pod, *snapshot.Node) ([]snapshot.LedgerKey, error) { return nil, nil }

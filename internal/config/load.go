@@ -124,7 +124,7 @@ func (l *loader) causes(cause, e *Error) bool {
 	if within(e.Path, cause.Path) {
 		return true
 	}
-	if e.Kind == "Required value" && (strings.HasPrefix(e.Rule, "must set one of ") || strings.HasPrefix(e.Rule, "must list ")) && within(cause.Path, e.Path) {
+	if e.Kind == "Required value" && strings.HasPrefix(e.Rule, "must set one of ") && within(cause.Path, e.Path) {
 		return true // it is set, but not decoded
 	}
 	meant := ""

@@ -24,22 +24,22 @@ func (c *Config) validateUse() field.ErrorList {
 			}
 			errs = append(errs, c.validateSignalUse(at.Child("config"), p.Inputs().Signals)...)
 		}
-		at := field.NewPath("profiles").Index(i).Child("managedResources")
-		errs = append(errs, c.Profiles[i].validateResources(at)...)
 	}
 	return errs
 }
 
-// completeManagedResources fills in the managedResources of profiles that do not give them.
+// completeManagedResources adds what the policies of each profile allocate to its managedResources,
+// except to [].
 func (c *Config) completeManagedResources() field.ErrorList {
 	var errs field.ErrorList
 	for i := range c.Profiles {
 		p := &c.Profiles[i]
-		if p.ManagedResources != nil {
-			continue
+		every := p.ManagedResources != nil && len(p.ManagedResources) == 0
+		if p.ManagedResources == nil {
+			p.ManagedResources = []ManagedResource{}
+			every = slices.ContainsFunc(p.Policies, func(q Policy) bool { return q.Inputs().AnyPod || q.allocatesUnnamed() })
 		}
-		p.ManagedResources = []ManagedResource{}
-		if slices.ContainsFunc(p.Policies, func(q Policy) bool { return !q.Inputs().ResourcesOnly }) {
+		if every {
 			continue
 		}
 		for _, r := range p.AllocatedResources() {
@@ -48,7 +48,6 @@ func (c *Config) completeManagedResources() field.ErrorList {
 			}
 			other := slices.IndexFunc(c.Profiles, func(o Profile) bool { return o.lists(r.Name) })
 			if other >= 0 {
-				p.ManagedResources = nil
 				errs = append(errs, field.Required(field.NewPath("profiles").Index(i).Child("managedResources"), fmt.Sprintf(
 					"%s allocates %s, which is in the managedResources of profiles[%d], too: give the profile the resources that are its own, or [] for every pod", r.Policy, r.Name, other)))
 				break
@@ -57,6 +56,12 @@ func (c *Config) completeManagedResources() field.ErrorList {
 		}
 	}
 	return errs
+}
+
+// allocatesUnnamed reports whether the policy allocates, and pods request that without a resource.
+func (p *Policy) allocatesUnnamed() bool {
+	_, allocates := p.Policy.(policy.Reserver)
+	return allocates && len(p.Inputs().Resources) == 0
 }
 
 func (p *Profile) lists(resource corev1.ResourceName) bool {
@@ -71,21 +76,6 @@ func (c *Config) validateReserver(at *field.Path, profile *Profile, p *Policy) f
 	}
 	if p.FailurePolicy == policy.Ignore && profile.OnlyVerb() != decision.Prioritize {
 		errs = append(errs, field.Invalid(at.Child("failurePolicy"), string(p.FailurePolicy), "must be Fail, because "+p.Type+" allocates resources: without it, filter passes nodes to which bind cannot bind the pod"))
-	}
-	return errs
-}
-
-// validateResources checks that managedResources, if there are any, lists everything that policies
-// allocate.
-func (p *Profile) validateResources(at *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(p.ManagedResources) == 0 {
-		return nil
-	}
-	for _, r := range p.AllocatedResources() {
-		if !p.lists(r.Name) {
-			errs = append(errs, field.Required(at, fmt.Sprintf("must list %s, which %s allocates: without it, kube-scheduler does not call for pods that request only %[1]s, and binds them without an allocation", r.Name, r.Policy)))
-		}
 	}
 	return errs
 }
@@ -113,11 +103,10 @@ func (c *Config) warnManaged() field.ErrorList {
 		p := &c.Profiles[i]
 		for j := 0; j < len(p.Policies) && len(p.ManagedResources) > 0; j++ {
 			q, text := &p.Policies[j], ""
-			_, allocates := q.Policy.(policy.Reserver)
-			switch inputs := q.Inputs(); {
-			case inputs.Devices:
+			switch {
+			case q.Inputs().Devices:
 				text = "%s has no effect for a pod that has ResourceClaims and requests none of managedResources, because the profile is not for the pod: put it into a profile of its own, without managedResources"
-			case allocates && len(inputs.Resources) == 0:
+			case q.allocatesUnnamed():
 				text = "%s allocates no resource, so pods request from it in another way, such as an annotation: kube-scheduler does not call for a pod that requests none of managedResources, and binds it without an allocation. Remove managedResources, or put %[1]s into a profile without"
 			default:
 				continue

@@ -257,19 +257,19 @@ func VerbField(e *schedulerv1.Extender, v decision.Verb) *string {
 
 // strictness says whether the extender of a profile is strict, and why.
 func (w *Wiring) strictness(p *config.Profile) (strict bool, why string) {
-	none := "no pod is placed while Outboard does not respond"
+	every := "Strict, and for every pod: no pod is placed while Outboard does not respond"
 	if !w.options.second() {
-		none += ", not even Outboard's own if this kube-scheduler is to place them"
+		every += ", not even Outboard's own if this kube-scheduler is to place them"
 	}
 	switch {
 	case len(p.ManagedResources) > 0:
 		return true, "Strict: pods that request a managed resource stay pending while Outboard does not respond."
 	case p.Allocator() != "":
-		return true, "Strict, and for every pod: a policy of this profile allocates resources, and the profile has no managedResources, so " + none + ". To place other pods without Outboard, list managedResources in the profile and put the policies for other pods in a second profile."
+		return true, every + "."
 	case p.OnlyVerb() == decision.Bind || p.OnlyVerb() == decision.Preempt:
 		return true, "Strict: a pod that another binder binds, or victims that another chooses, would be wrong."
 	case w.options.Strict:
-		return true, "Strict, and for every pod: " + none + "."
+		return true, every + "."
 	}
 	return false, "Soft: pods are placed without Outboard while it does not respond."
 }

@@ -24,6 +24,8 @@ func (d draw) configuration() []byte {
 	}
 	if d.chance(20, "managed resources") {
 		profile["managedResources"] = []object{{"name": gpuMemory}, {"name": gpuCount}, {"name": fpga}, {"name": seat}}
+	} else if d.chance(80, "every pod") {
+		profile["managedResources"] = []object{}
 	}
 	if first := profile["policies"].([]object)[1]; profile["shortlist"] != nil && first["weight"] == 0 {
 		first["weight"] = 1 // without scores all nodes are equal

@@ -48,7 +48,6 @@ func (p *devices) Inputs() policy.Inputs { return p.config.Inputs() }
 func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
 		Resources:        []corev1.ResourceName{corev1.ResourceName(c.Resource)},
-		ResourcesOnly:    true,
 		AllocationFields: []string{"capacityFrom", "units", "unitsFrom", "allocationMode", "sharesPerUnit"},
 	}
 }

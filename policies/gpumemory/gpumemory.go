@@ -58,7 +58,6 @@ func (p *gpuMemory) Inputs() policy.Inputs { return p.config.Inputs() }
 func (c *Config) Inputs() policy.Inputs {
 	return policy.Inputs{
 		Resources:        []corev1.ResourceName{memoryResource, countResource},
-		ResourcesOnly:    c.ScoringStrategy.Type != LeastWaste, // that ranks nodes for all pods, which use processors beside GPUs
 		AllocationFields: []string{"unit", "sizesFrom"},
 		ConfigMaps:       []snapshot.ConfigMapSource{unhealthyGPUs},
 		History:          c.ScoringStrategy.Type == LeastWaste,

@@ -70,7 +70,7 @@ func (p *licenses) Inputs() policy.Inputs { return p.inputs }
 
 // Inputs implements policy.InputReader.
 func (c *Config) Inputs() policy.Inputs {
-	inputs := policy.Inputs{FilterOnly: true}
+	inputs := policy.Inputs{FilterOnly: true, AnyPod: true} // by the annotation
 	for i, f := range c.Features {
 		if f.Server != nil {
 			inputs.Signals = append(inputs.Signals, policy.Signal{

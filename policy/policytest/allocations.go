@@ -137,6 +137,10 @@ func (s *suite) allocated(reserver policy.Reserver, pod *corev1.Pod, where strin
 	if err != nil {
 		return nil
 	}
+	requested := func(r corev1.ResourceName) bool { return snapshot.NamesResource(pod, r) }
+	if in := s.inputs(); len(keys)*len(in.Resources) > 0 && !in.AnyPod && !slices.ContainsFunc(in.Resources, requested) {
+		s.fail("allocations", where, "the pod requests none of Inputs().Resources, and Inputs().AnyPod is false: kube-scheduler does not call for the pod")
+	}
 	var ledgers []*snapshot.Ledger
 	for _, key := range keys {
 		if key.Resource == "" {

@@ -22,7 +22,9 @@ var brokenUnit = &policy.Reason{Code: "BrokenUnit", Text: "the unit that the pod
 // not nil, changes what Reserve returns.
 type one struct {
 	forgetful, trusting, selfish, strict bool
-	reserve                              func(policy.ReserveRequest, *policy.Allocation, *policy.Verdict)
+
+	resources []corev1.ResourceName
+	reserve   func(policy.ReserveRequest, *policy.Allocation, *policy.Verdict)
 }
 
 func (o one) evaluate(l *snapshot.Ledger, uid types.UID) policy.Verdict {
@@ -46,6 +48,8 @@ func (o one) Prepare(_ context.Context, pod *corev1.Pod, _ *snapshot.View) (poli
 		return o.evaluate(l, pod.UID)
 	}), nil
 }
+
+func (o one) Inputs() policy.Inputs { return policy.Inputs{Resources: o.resources} }
 
 func (o one) Ledgers(_ *corev1.Pod, n *snapshot.Node) ([]snapshot.LedgerKey, error) {
 	return []snapshot.LedgerKey{{Resource: "units", Node: n.Name}}, nil
@@ -82,6 +86,7 @@ func TestAllocationsRule(t *testing.T) {
 		{"Filter rejects for an allocation that will be replaced", one{trusting: true}, "units that are gone: the pod can be bound: true, but Filter returns TooMany"},
 		{"a pod waits for itself", one{selfish: true}, "returns the pod itself as one to bind before it"},
 		{"no allocation is good enough", one{strict: true}, "ValidateAllocation returns BrokenUnit, have 0, want 0 for what Reserve has just chosen"},
+		{"for a pod without a call", one{resources: []corev1.ResourceName{"example.com/fpga"}}, "the pod requests none of Inputs().Resources, and Inputs().AnyPod is false"},
 		{"an allocation of nothing", one{reserve: func(_ policy.ReserveRequest, c *policy.Allocation, _ *policy.Verdict) { c.Amounts = nil }}, "the allocation has no amounts"},
 		{"more units than a ledger holds", one{reserve: func(_ policy.ReserveRequest, c *policy.Allocation, _ *policy.Verdict) {
 			c.Units = slices.Repeat(c.Units, 65)

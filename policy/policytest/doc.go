@@ -26,8 +26,7 @@
 //     that method: it would never be called otherwise.
 //   - cycle: a Cycle that is not nil implements Filter or Score, NormalizeScore
 //     only beside Score, and is not a nil pointer. It implements Filter only without
-//     Inputs.ScoreOnly, and Score only without Inputs.FilterOnly. With
-//     Inputs.ResourcesOnly, the Cycle is nil for pods that request none of Inputs.Resources.
+//     Inputs.ScoreOnly, and Score only without Inputs.FilterOnly.
 //   - verdict: only a Verdict with a Reason is Unresolvable.
 //   - reasons: a Reason has a Code in CamelCase, or that is a name in the configuration, and a constant one-line Text without
 //     numbers; one Code belongs to one Reason.

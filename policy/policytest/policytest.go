@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -175,12 +174,8 @@ func (s *suite) resources() {
 // kube-scheduler would not call for it.
 func (s *suite) declared(c *testCase, cycle policy.Cycle) {
 	in := s.inputs()
-	requests := func(r corev1.ResourceName) bool { return snapshot.NamesResource(c.pod, r) }
 	_, filters := cycle.(policy.Filter)
 	_, scores := cycle.(policy.Score)
-	if in.ResourcesOnly && cycle != nil && !slices.ContainsFunc(in.Resources, requests) {
-		s.fail("cycle", c.name, "there is a Cycle, and Inputs().ResourcesOnly is true, but the pod requests none of Inputs().Resources: kube-scheduler does not call for the pod")
-	}
 	if filters && in.ScoreOnly {
 		s.fail("cycle", c.name, "the Cycle (%T) implements Filter, and Inputs().ScoreOnly is true: kube-scheduler does not call filter for the policy", cycle)
 	}

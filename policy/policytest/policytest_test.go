@@ -199,13 +199,6 @@ func broken(errs []error) []string {
 	return slices.Sorted(maps.Keys(rules))
 }
 
-// resourcesOnly says that a policy concerns only pods that request a resource.
-type resourcesOnly struct{ policy.Policy }
-
-func (resourcesOnly) Inputs() policy.Inputs {
-	return policy.Inputs{Resources: []corev1.ResourceName{"example.com/fpga"}, ResourcesOnly: true}
-}
-
 // cpu says that a policy allocates something that is no extended resource.
 type cpu struct{ policy.Policy }
 
@@ -284,10 +277,6 @@ func TestBrokenPoliciesFail(t *testing.T) {
 		{
 			name: "a Cycle that scores, of a policy that says that it only filters", rule: "cycle", says: "implements Score, and Inputs().FilterOnly is true",
 			policy: filterOnly{cycleOf(scoreFunc(func(*snapshot.Node) int64 { return 1 }))},
-		},
-		{
-			name: "a Cycle for a pod that requests no resource of the policy", rule: "cycle", says: "the pod requests none of Inputs().Resources",
-			policy: resourcesOnly{cycleOf(filterFunc(atMostOne))},
 		},
 		{
 			name: "a resource for which kube-scheduler cannot call", rule: "cycle", says: `Inputs().Resources[0]: Invalid value: "cpu": must be an extended resource`,

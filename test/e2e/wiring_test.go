@@ -16,11 +16,11 @@ import (
 	"outboard.dev/outboard/test/theater"
 )
 
-// gpusAndImages has a profile for GPUs and one for all pods.
+// gpusAndImages has a profile for pods that request GPUs, by the policy that allocates them, and one
+// for all pods.
 const gpusAndImages = theater.OutboardHeader + theater.TLSOfOutboard + `profiles:
 - path: /gpu
-  managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
-  policies: [{type: GPUMemory, weight: 5}]
+  policies: [{type: GPUMemory, weight: 5}, {type: PodLimit, config: {max: 9, selector: {}}}]
 - path: /images
   policies: [{type: ImageLocality, weight: 2}]
 `
