@@ -92,8 +92,6 @@ type Replica struct {
 	Seconds int `json:"seconds"`
 	// Requeues is how often Outboard made kube-scheduler try a pod again.
 	Requeues int64 `json:"requeues"`
-
-	used map[string]*used // by resource
 }
 
 // Unserved are calls for one reason that no profile serves.

@@ -20,9 +20,9 @@ type history struct {
 	counted [2]int64             // calls and failed calls since the start
 }
 
-// add adds the numbers of the replica, whose calls are counted since its start, unless the step has
-// numbers already.
-func (h *history) add(r *Replica) {
+// add adds the numbers of the replica, whose calls are counted since its start, and of the resources,
+// unless the step has numbers already.
+func (h *history) add(r *Replica, all map[string]*used) {
 	at := r.Now.Truncate(historyStep)
 	switch missed := int(at.Sub(h.last)/historyStep) - 1; {
 	case at.Equal(h.last):
@@ -45,9 +45,9 @@ func (h *history) add(r *Replica) {
 		"Calls":        float64(h.counted[0] - was[0]),
 		"Failed calls": float64(h.counted[1] - was[1]),
 	}
-	names := slices.Sorted(maps.Keys(r.used))
+	names := slices.Sorted(maps.Keys(all))
 	for _, name := range names[:min(len(names), maxCharts)] {
-		if u := r.used[name]; u.capacity > 0 {
+		if u := all[name]; u.capacity > 0 {
 			now[name+": % allocated"] = 100 * u.allocated / u.capacity
 			now[name+": % free and too little"] = 100 * u.unusable / u.capacity
 		}

@@ -23,28 +23,31 @@ func (s *Source) overview(latest *atomic.Pointer[resources], waiting *roster, ca
 		r.Pods = s.CountPods()
 	}
 	r.Waiting = waiting.count()
-	r.readAll(s.Metrics)
+	used := r.readAll(s.Metrics)
 	slices.SortFunc(r.Certificates, func(a, b Certificate) int {
 		return cmp.Or(cmp.Compare(b.Use, a.Use), cmp.Compare(a.Subject, b.Subject))
 	})
 	r.called(s.Log)
-	past.add(&r)
+	past.add(&r, used)
 	calls.subtract(&r)
 	o := Overview{Replicas: []Replica{r}, Resources: s.resources(latest).all}
 	o.Judge()
 	return o
 }
 
-// readAll takes what the page shows from the metrics of the process.
-func (r *Replica) readAll(metrics prometheus.Gatherer) {
+// readAll takes what the page shows from the metrics of the process, and returns how much is used
+// of each resource.
+func (r *Replica) readAll(metrics prometheus.Gatherer) map[string]*used {
 	families, _ := metrics.Gather() // those without an error
 	var reloaded time.Time          // when the certificates in use were loaded; zero at the start
+	all := map[string]*used{}
 	for _, f := range families {
-		r.read(f, &reloaded)
+		r.read(f, &reloaded, all)
 	}
 	r.Unserved = slices.DeleteFunc(r.Unserved, func(u Unserved) bool {
 		return u.Last.Before(reloaded) && u.Reason != "path" && u.Reason != "plaintext"
 	})
+	return all
 }
 
 // use names certificates, by the label of their metric.
@@ -54,7 +57,7 @@ var use = map[string]string{"serving": serving, "client_ca": "client CA"}
 const serving = "serving"
 
 // read takes what the page shows from a metric of the process.
-func (r *Replica) read(f *dto.MetricFamily, reloaded *time.Time) {
+func (r *Replica) read(f *dto.MetricFamily, reloaded *time.Time, all map[string]*used) {
 	for _, m := range f.GetMetric() {
 		label := func(name string) string {
 			for _, l := range m.GetLabel() {
@@ -63,6 +66,13 @@ func (r *Replica) read(f *dto.MetricFamily, reloaded *time.Time) {
 				}
 			}
 			return ""
+		}
+		of := func() *used {
+			resource := label("resource")
+			if all[resource] == nil {
+				all[resource] = &used{}
+			}
+			return all[resource]
 		}
 		seconds := func() time.Time { return time.Unix(int64(m.GetGauge().GetValue()), 0).UTC() }
 		switch f.GetName() {
@@ -91,11 +101,11 @@ func (r *Replica) read(f *dto.MetricFamily, reloaded *time.Time) {
 				*reloaded, _ = exemplar.Latest(m.GetCounter())
 			}
 		case "outboard_resource_capacity":
-			r.use(label("resource")).capacity = m.GetGauge().GetValue()
+			of().capacity = m.GetGauge().GetValue()
 		case "outboard_resource_allocated":
-			r.use(label("resource")).allocated += m.GetGauge().GetValue()
+			of().allocated += m.GetGauge().GetValue()
 		case "outboard_resource_unusable":
-			r.use(label("resource")).unusable = m.GetGauge().GetValue()
+			of().unusable = m.GetGauge().GetValue()
 		case "outboard_requeue_pods_total":
 			r.Requeues += int64(m.GetCounter().GetValue())
 		}
@@ -115,16 +125,6 @@ func (r *Replica) certificate(use, subject string) *Certificate {
 // used is how much there is of a resource, how much of that pods have, and how much of the rest is
 // too little for a pod.
 type used struct{ capacity, allocated, unusable float64 }
-
-func (r *Replica) use(resource string) *used {
-	if r.used == nil {
-		r.used = map[string]*used{}
-	}
-	if r.used[resource] == nil {
-		r.used[resource] = &used{}
-	}
-	return r.used[resource]
-}
 
 func (r *Replica) calls(profile string, verb decision.Verb) *Calls {
 	for i := range r.Profiles {
