@@ -243,7 +243,7 @@ scheduler-image: ### write the image of kube-scheduler with Outboard as a plugin
 # For example: make release VERSION=v0.1.0, where that is the tag of the commit.
 DOWNLOADS ?= https://outboard.dev/releases
 
-release: ## write all files of the release with the tag VERSION to dist (docs/releasing.md)
+release: ## write all files of the release with the tag VERSION to dist (docs/upgrading.md)
 	$(GO) -C deploy/image run . -release $(or $(VERSION),$(error set VERSION to the tag of the commit)) -downloads $(DOWNLOADS) -o ../../dist
 
 screenshots: ### write the screenshots of the page in the documentation

@@ -135,16 +135,16 @@ func tool(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// documented are the commands of docs/releasing.md by which a user checks a download.
+// documented are the commands of docs/upgrading.md by which a user checks a download.
 var documented = regexp.MustCompile("(?s)## Check a download\n.*?```sh\n(.*?)```")
 
 // commands runs the documented commands in the directory, as a user who has downloaded the files.
 func commands(t *testing.T, dist string) {
 	t.Helper()
-	page := content(t, "../../docs", "releasing.md")
+	page := content(t, "../../docs", "upgrading.md")
 	text := documented.FindSubmatch(page)
 	if text == nil {
-		t.Fatal("docs/releasing.md has no commands by which a user checks a download")
+		t.Fatal("docs/upgrading.md has no commands by which a user checks a download")
 	}
 	script := strings.NewReplacer("v0.1.0", tag, "amd64", runtime.GOARCH).Replace(string(text[1]))
 	dir := t.TempDir()

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -84,20 +85,33 @@ func (r *report) tables() []table {
 	return []table{configured, policies}
 }
 
-// text returns the table in Markdown, and what failed.
+// text returns the table in Markdown, with the columns in which rows differ, and what failed.
 func (t *table) text(day string) string {
 	var b strings.Builder
+	var columns, same []string
+	shown := make([][]string, len(t.rows))
+	for i, column := range t.columns {
+		if !slices.ContainsFunc(t.rows, func(r row) bool { return r.outcomes[i] != passed }) {
+			same = append(same, column)
+			continue
+		}
+		columns = append(columns, column)
+		for j, r := range t.rows {
+			shown[j] = append(shown[j], r.outcomes[i])
+		}
+	}
 	mode := func(text string) string {
 		if t.name == "policies" {
 			return ""
 		}
 		return " " + text + " |"
 	}
-	fmt.Fprintf(&b, "Run on %s:\n\n| kube-apiserver | kube-scheduler |%s %s |\n", day, mode("calls with"), strings.Join(t.columns, " | "))
-	b.WriteString("|" + strings.Repeat("---|", strings.Count(mode("-"), "|")+2+len(t.columns)) + "\n")
+	fmt.Fprintf(&b, "Run on %s. Passed in all rows:\n%s.\n\n", day, strings.Join(same, ", "))
+	fmt.Fprintf(&b, "| kube-apiserver | kube-scheduler |%s %s |\n", mode("calls with"), strings.Join(columns, " | "))
+	b.WriteString("|" + strings.Repeat("---|", strings.Count(mode("-"), "|")+2+max(1, len(columns))) + "\n")
 	var failures []string
-	for _, row := range t.rows {
-		fmt.Fprintf(&b, "| %s | %s |%s %s |\n", row.server, row.scheduler, mode(row.mode), strings.Join(row.outcomes, " | "))
+	for i, row := range t.rows {
+		fmt.Fprintf(&b, "| %s | %s |%s %s |\n", row.server, row.scheduler, mode(row.mode), strings.Join(shown[i], " | "))
 		for _, e := range row.errors {
 			failures = append(failures, fmt.Sprintf("* %s: %s\n", &row, strings.Join(strings.Fields(e), " ")))
 		}

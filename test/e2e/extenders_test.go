@@ -85,10 +85,10 @@ func TestOrderOfExtenders(t *testing.T) {
 	}
 }
 
-// With the weights in docs/scores.md, the smallest weight of an extender counts less than a plugin; with kube-scheduler's own, as much.
+// With the weights in docs/verbs.md, the smallest weight of an extender counts less than a plugin; with kube-scheduler's own, as much.
 func TestLessInfluenceThanAPlugin(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/scores.md")
+	page, err := os.ReadFile("../../docs/verbs.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestLessInfluenceThanAPlugin(t *testing.T) {
 	_, block, fenced := strings.Cut(block, "```yaml\n")
 	block, _, closed := strings.Cut(block, "```\n")
 	if !found || !fenced || !closed {
-		t.Fatal("docs/scores.md has no weights")
+		t.Fatal("docs/verbs.md has no weights")
 	}
 	var defaults map[string]any
 	if err := yaml.Unmarshal([]byte(block), &defaults); err != nil {

@@ -80,7 +80,7 @@ const (
 	gpuIndex  = "ALIYUN_COM_GPU_MEM_IDX"
 )
 
-// TestNetworkFaults compares what happens with docs/network.md.
+// TestNetworkFaults compares what happens with docs/operations.md.
 func TestNetworkFaults(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
 	t.Cleanup(cancel)

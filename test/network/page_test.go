@@ -38,10 +38,10 @@ var (
 	alertLink = regexp.MustCompile(`\(alerts\.md#([a-z]+)\)`)
 )
 
-// readPage returns the rows of the tables in docs/network.md, which must have one for each fault on each path.
+// readPage returns the rows of the tables in docs/operations.md, which must have one for each fault on each path.
 func readPage(t *testing.T, root string) []row {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "network.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func readPage(t *testing.T, root string) []row {
 		section, _, _ = strings.Cut(section, "\n## ")
 		_, table, found := strings.Cut(section, tableHeader)
 		if !found {
-			t.Fatalf("the section %q of docs/network.md has no table %q", path, tableHeader)
+			t.Fatalf("the section %q of docs/operations.md has no table %q", path, tableHeader)
 		}
 		var has []string
 		for line := range strings.Lines(table) {
@@ -64,7 +64,7 @@ func readPage(t *testing.T, root string) []row {
 		}
 		slices.Sort(has)
 		if want := slices.Sorted(maps.Keys(faults)); !slices.Equal(has, want) {
-			t.Fatalf("the section %q of docs/network.md has the faults %q, want %q", path, has, want)
+			t.Fatalf("the section %q of docs/operations.md has the faults %q, want %q", path, has, want)
 		}
 	}
 	return rows
@@ -74,7 +74,7 @@ func readRow(t *testing.T, path, line string) row {
 	t.Helper()
 	cells := strings.Split(strings.Trim(line, "| "), " | ")
 	if len(cells) != 4 {
-		t.Fatalf("docs/network.md: the row has %d cells: %s", len(cells), line)
+		t.Fatalf("docs/operations.md: the row has %d cells: %s", len(cells), line)
 	}
 	r := row{path: path, fault: cells[0], events: matches(code, cells[2]), metrics: matches(code, cells[3]), alerts: matches(alertLink, cells[3])}
 	switch cells[1] {
@@ -82,10 +82,10 @@ func readRow(t *testing.T, path, line string) row {
 		r.waits = true
 	case "They are bound.":
 	default:
-		t.Fatalf("docs/network.md: what happens to pods is %q", cells[1])
+		t.Fatalf("docs/operations.md: what happens to pods is %q", cells[1])
 	}
 	if len(r.events) == 0 || len(r.metrics) == 0 || r.waits != (len(r.alerts) > 0) {
-		t.Fatalf("docs/network.md: the row lacks an event, a metric, or an alert for pods that wait: %s", line)
+		t.Fatalf("docs/operations.md: the row lacks an event, a metric, or an alert for pods that wait: %s", line)
 	}
 	return r
 }
