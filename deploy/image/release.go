@@ -167,7 +167,7 @@ func (r release) manifests(binaries []binary) (file, error) {
 	}
 	contents = slices.DeleteFunc(contents, func(f file) bool {
 		dir := path.Dir(f.path)
-		return path.Ext(f.path) != ".yaml" || dir != "deploy" && dir != "deploy/chart/crds"
+		return path.Ext(f.path) != ".yaml" || dir != "deploy" && dir != "deploy/chart/crds" && path.Dir(dir) != "deploy/presets"
 	})
 	for i, f := range contents {
 		contents[i].content = bytes.ReplaceAll(f.content, []byte(`"outboard:dev"`), []byte(`"outboard:`+r.version+`"`))

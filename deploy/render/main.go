@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/strvals"
+	"sigs.k8s.io/yaml"
 )
 
 // everything are the values of the manifests in deploy/.
@@ -49,7 +51,8 @@ func run(chart, set, namespace, version, output string) error {
 			return err
 		}
 		for name, text := range files {
-			if err := os.WriteFile(filepath.Join(output, name), []byte(text), 0o644); err != nil {
+			path := filepath.Join(output, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 				return err
 			}
 		}
@@ -71,10 +74,13 @@ func run(chart, set, namespace, version, output string) error {
 	return nil
 }
 
-// manifests returns the generated files of deploy/ by name: those of the default preset, and
-// permissions that only other presets need.
+// manifests returns the generated files of deploy/ by name: those of the default preset,
+// permissions that only other presets need, and the components.
 func manifests(chart, version string) (map[string]string, error) {
-	all := map[string]string{}
+	all, err := components(chart, version)
+	if err != nil {
+		return nil, err
+	}
 	for _, set := range append([]string{everything}, more...) {
 		values, err := strvals.Parse(set)
 		if err != nil {
@@ -92,6 +98,73 @@ func manifests(chart, version string) (map[string]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// components returns deploy/presets: for each preset except the default one, a component for
+// overlays, with its configurations and permissions.
+func components(chart, version string) (map[string]string, error) {
+	base, err := render(chart, nil, "outboard-system", version)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := filepath.Glob(filepath.Join(chart, "presets", "*-scheduler.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, path := range paths {
+		preset := strings.TrimSuffix(filepath.Base(path), "-scheduler.yaml")
+		files, err := render(chart, map[string]any{"preset": preset}, "outboard-system", version)
+		if err != nil {
+			return nil, err
+		}
+		if maps.Equal(files, base) {
+			continue
+		}
+		folder := "presets/" + preset + "/"
+		var resources []string
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			if _, ok := base[name]; !ok {
+				resources = append(resources, name)
+				all[folder+name] = header + files[name]
+			}
+		}
+		for _, name := range []string{"outboard", "outboard-scheduler"} {
+			file := strings.TrimPrefix(name, "outboard-") + ".yaml"
+			text, err := configuration(files[file], name, file)
+			if err != nil {
+				return nil, err
+			}
+			all[folder+file] = header + text
+		}
+		all[folder+"kustomization.yaml"] = fmt.Sprintf(`%sapiVersion: kustomize.config.k8s.io/v1alpha1
+kind: Component
+resources: [%s]
+configMapGenerator:
+- {name: outboard, namespace: outboard-system, behavior: replace, files: [outboard.yaml]}
+- {name: outboard-scheduler, namespace: outboard-system, behavior: replace, files: [scheduler.yaml]}
+- {name: outboard-scheduler-checksum, namespace: outboard-system, behavior: replace, files: [scheduler.yaml]}
+`, header, strings.Join(resources, ", "))
+	}
+	return all, nil
+}
+
+// configuration returns a file in a ConfigMap of a manifest.
+func configuration(manifest, configMap, file string) (string, error) {
+	for doc := range strings.SplitSeq(manifest, "\n---\n") {
+		var o struct {
+			Kind     string
+			Metadata struct{ Name string }
+			Data     map[string]string
+		}
+		if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+			return "", err
+		}
+		if text, ok := o.Data[file]; ok && o.Kind == "ConfigMap" && o.Metadata.Name == configMap {
+			return text, nil
+		}
+	}
+	return "", fmt.Errorf("the chart renders no ConfigMap %s with %s", configMap, file)
 }
 
 // render returns what the templates render to, by file name, without those that are empty.

@@ -95,17 +95,19 @@ func TestManifestsAreCurrent(t *testing.T) {
 			t.Errorf("deploy/%s differs from the output of the chart (%v): make generate", name, err)
 		}
 	}
-	paths, err := filepath.Glob("../*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
+	for _, pattern := range []string{"../*.yaml", "../presets/*/*.yaml"} {
+		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, generated := files[filepath.Base(path)]; !generated && strings.HasPrefix(string(data), header) {
-			t.Errorf("%s claims to be generated, and is not", path)
+		for _, path := range paths {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, generated := files[strings.TrimPrefix(path, "../")]; !generated && strings.HasPrefix(string(data), header) {
+				t.Errorf("%s claims to be generated, and is not", path)
+			}
 		}
 	}
 }

@@ -177,8 +177,8 @@ grep 'the release outboard in the namespace gpu-team serves this cluster' refuse
 		{line: documented("docs/install.md", "--for service --strict > scheduler.yaml")},
 		{ownPolicies, "own", one},
 		{"sed -i 's|/spread|/wide|' my-outboard/outboard.yaml\n" + documented("docs/install.md", "--config my-outboard/outboard.yaml"), "own", one},
-		{line: documented("docs/install.md", "presets/gpu-sharing.yaml")},
-		{"cp outboard.yaml scheduler.yaml my-outboard\nkubectl apply --server-side --force-conflicts -k my-outboard", "gpu-sharing", one},
+		{"sed -i '/^configMapGenerator/,$d' my-outboard/kustomization.yaml\necho 'components: [../deploy/presets/gpu-sharing]' >> my-outboard/kustomization.yaml\n" +
+			"kubectl apply --server-side --force-conflicts -k my-outboard", "gpu-sharing", one},
 		{line: documented("docs/install.md", "kubectl delete --ignore-not-found -k my-outboard")},
 		{line: "! kubectl --namespace outboard-system get deployments,services,configmaps --output name | grep outboard | grep -v /outboard-scheduler-checksum-"},
 	}},
