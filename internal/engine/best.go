@@ -130,7 +130,8 @@ func (c *Choice) spread(best []int32, result *Result, zones *zones) {
 }
 
 // zones are numbers for the zones of nodes: the same for as long as no Node object changes. They
-// are immutable.
+// are immutable. To read the zones of 5,000 equally good nodes takes more than twice as long as
+// Best itself.
 type zones struct {
 	objects *snapshot.NodeObjects
 	ofRow   []int32

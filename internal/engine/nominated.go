@@ -68,8 +68,9 @@ func (ns *nominations) beside(nodes []*snapshot.Node, pod *corev1.Pod, s *scratc
 }
 
 // nominations returns the nodes of the view that have nominated pods, or nil if there are none. It
-// keeps those of the latest View for later calls: a View that was changed for an evaluation has the
-// Generation of the original, and is not kept.
+// keeps those of the latest View for later calls, because to plan 100 pods takes half as long as a
+// call: a View that was changed for an evaluation has the Generation of the original, and is not
+// kept.
 func (e *Engine) nominations(view *snapshot.View) *nominations {
 	last := e.nominated.Load()
 	if last != nil && last.view == view {
