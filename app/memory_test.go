@@ -15,7 +15,6 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"outboard.dev/outboard/internal/config"
 )
 
 func TestLimitMemory(t *testing.T) {
@@ -100,7 +99,7 @@ func percent() int {
 // cached and once while they are decoded.
 func TestManifestsLeaveRoomForRequests(t *testing.T) {
 	const mib = 1 << 20
-	needed := 255*mib + int64(config.Default().Serving.MaxInFlightBytes) + 1024*96<<10 + 64*mib + 64*mib + 2*88*mib
+	needed := int64(255*mib + 256*mib + 1024*96<<10 + 64*mib + 64*mib + 2*88*mib)
 	for _, name := range []string{"outboard.yaml", "gpushare-extender.yaml"} {
 		manifest, err := os.ReadFile("../deploy/" + name)
 		if err != nil {

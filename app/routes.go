@@ -113,15 +113,13 @@ func (s *serving) refused(w http.ResponseWriter, r *http.Request, err error) boo
 
 func (s *serving) serverOptions(c *config.Config) server.Options {
 	options := server.Options{
-		Address:          c.Serving.Address,
-		Handler:          s,
-		MaxBodyBytes:     int64(c.Serving.MaxBodyBytes),
-		MaxInFlightBytes: int64(c.Serving.MaxInFlightBytes),
-		ShutdownDelay:    c.Serving.ShutdownDelay,
-		DrainTimeout:     c.Serving.DrainTimeout,
-		Logger:           s.options.Logger,
-		Registerer:       s.options.Registry,
-		Admin:            s.AdminOptions(),
+		Address:       c.Serving.Address,
+		Handler:       s,
+		MaxBodyBytes:  int64(c.Serving.MaxBodyBytes),
+		ShutdownDelay: c.Serving.ShutdownDelay,
+		Logger:        s.options.Logger,
+		Registerer:    s.options.Registry,
+		Admin:         s.AdminOptions(),
 	}
 	if options.ShutdownDelay == 0 {
 		options.ShutdownDelay = -1 // no delay; 0 would be the default

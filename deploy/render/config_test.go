@@ -130,11 +130,11 @@ profiles: [{policies: [{type: GPUMemory}]}]
 // A mistake in config fails when the chart is rendered, with the field.
 func TestInvalidConfig(t *testing.T) {
 	for config, want := range map[string]string{
-		"profiles: [{policies: [{type: GPUMemoryy}]}]":                                                              `profiles[0].policies[0].type: "GPUMemoryy" is not one of Cost, Devices, GPUMemory`,
-		"profiles: [{policies: [{type: PodLimit, wieght: 2, config: {max: 1}}]}]":                                   "profiles[0].policies[0].wieght: unknown field",
-		"profiles: [{policies: [{type: PodLimit, config: {maximum: 1}}]}]":                                          "profiles[0].policies[0].config.maximum: unknown field; there are each, max",
-		"profiles: [{policies: [{type: PodLimit, config: {max: many}}]}]":                                           "profiles[0].policies[0].config.max: must be integer",
-		"profiles: [{policies: [{type: ImageLocality, weight: 101}]}]":                                              "profiles[0].policies[0].weight: 101 is out of range",
+		"profiles: [{policies: [{type: GPUMemoryy}]}]":                                                                     `profiles[0].policies[0].type: "GPUMemoryy" is not one of Cost, Devices, GPUMemory`,
+		"profiles: [{policies: [{type: PodLimit, wieght: 2, config: {max: 1}}]}]":                                          "profiles[0].policies[0].wieght: unknown field",
+		"profiles: [{policies: [{type: PodLimit, config: {maximum: 1}}]}]":                                                 "profiles[0].policies[0].config.maximum: unknown field; there are each, max",
+		"profiles: [{policies: [{type: PodLimit, config: {max: many}}]}]":                                                  "profiles[0].policies[0].config.max: must be integer",
+		"profiles: [{policies: [{type: ImageLocality, weight: 101}]}]":                                                     "profiles[0].policies[0].weight: 101 is out of range",
 		"signals: [{name: a, file: {path: a}, metrics: {resource: cpu}}]\nprofiles: [{policies: [{type: ImageLocality}]}]": "signals[0]: must have exactly one of",
 		"profiles: []":            "profiles: must have at least 1",
 		"requeue: {perSecond: 5}": "profiles: required",

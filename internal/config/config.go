@@ -88,16 +88,12 @@ type Serving struct {
 	Insecure bool `json:"insecure"`
 	// TLS enables TLS; without it (the default), plain HTTP needs insecure and a loopback address.
 	TLS *TLS `json:"tls"`
-	// MaxBodyBytes is the maximum length of a request. Default 128Mi.
+	// MaxBodyBytes is the maximum length of a request. Larger ones than 96Ki share 256Mi, or
+	// MaxBodyBytes if it is more. Default 128Mi.
 	MaxBodyBytes Bytes `json:"maxBodyBytes" limits:"1Ki..1Gi"`
-	// MaxInFlightBytes bounds the memory of all request bodies longer than 96Ki together. At least
-	// maxBodyBytes. Default 256Mi.
-	MaxInFlightBytes Bytes `json:"maxInFlightBytes" limits:"1Ki..16Gi"`
-	// ShutdownDelay is how long Outboard still serves after it is stopped and is not ready. Default
-	// 10s, and 0s on a loopback address.
+	// ShutdownDelay is how long Outboard still serves after it is stopped and is not ready. Calls
+	// then have 20s to end. Default 10s, and 0s on a loopback address.
 	ShutdownDelay time.Duration `json:"shutdownDelay" limits:"0s..10m"`
-	// DrainTimeout is how long requests may take to complete after ShutdownDelay. Default 20s.
-	DrainTimeout time.Duration `json:"drainTimeout" limits:"1s..10m"`
 }
 
 // SchedulerClient is the name of kube-scheduler in its client certificate, unless allowedClients
@@ -149,10 +145,9 @@ type ClientConnection struct {
 	Kubeconfig string `json:"kubeconfig"`
 	// Context is a context of the kubeconfig; "" (the default) is its current one.
 	Context string `json:"context"`
-	// QPS is the average rate of Bindings, and of requests about ledgers, per second. Default 100.
+	// QPS is the average rate of Bindings, and of requests about ledgers, per second; twice as many
+	// in a burst. Default 100.
 	QPS int `json:"qps" limits:"1..10000"`
-	// Burst is the number of each in a burst, at least qps. Default 200.
-	Burst int `json:"burst" limits:"1..100000"`
 }
 
 // Ledgers configures allocations, for policies that allocate resources.
@@ -391,13 +386,11 @@ func (b Bytes) String() string {
 func Default() *Config {
 	return &Config{Process: Process{
 		Serving: Serving{
-			MaxBodyBytes:     128 << 20,
-			MaxInFlightBytes: 256 << 20,
-			ShutdownDelay:    10 * time.Second,
-			DrainTimeout:     20 * time.Second,
+			MaxBodyBytes:  128 << 20,
+			ShutdownDelay: 10 * time.Second,
 		},
 		Admin:            Admin{Address: "127.0.0.1:8081", Expose: ExposeNone},
-		ClientConnection: ClientConnection{Enabled: true, QPS: 100, Burst: 200},
+		ClientConnection: ClientConnection{Enabled: true, QPS: 100},
 		Ledgers:          Ledgers{ReclaimAfter: 5 * time.Minute},
 		Requeue:          Requeue{PerSecond: 20},
 		Log:              Log{Level: "Info", Format: "Text"},

@@ -124,8 +124,8 @@ type inexpressibleRule struct {
 // inexpressible are the errors that the schema need not find.
 var inexpressible = []inexpressibleRule{
 	{"a field does not go with others", regexp.MustCompile(`^Forbidden|: (needs|is for|scoringStrategy.type: LeastWaste) `)},
-	{"a field is required because of others", regexp.MustCompile(`^Required value: (or |goes with|says where|selects the|names the column|names the ConfigMap|says what nodes use|.* is not a loopback|must list|allowedClients|the resource's name|names the resource whose|scoringStrategy.type: |Fraction, )`)},
-	{"the limit is another field's", regexp.MustCompile(`must be (less than seats|at least serving.maxBodyBytes|at least qps|at least interval)|: (serving|admin).address is |not a loopback address|: serves `)},
+	{"a field is required because of others", regexp.MustCompile(`^Required value: (or |goes with|says where|selects the|says what nodes use|.* is not a loopback|must list|allowedClients|the resource's name|names the resource whose|scoringStrategy.type: |Fraction, )`)},
+	{"the limit is another field's", regexp.MustCompile(`must be (less than seats|at least interval)|: (serving|admin).address is |not a loopback address|: serves `)},
 	{"values are compared with each other", regexp.MustCompile(`^Duplicate (value|field)|stands for all namespaces|which is in the managedResources of`)},
 	{"the limit is a duration, a number of bytes or a quantity", regexp.MustCompile(`must be (at most 292 years|between [0-9.]+[a-zA-Z]+ and|between [0-9]+ and [0-9]+[A-Z]|at least [0-9a-z]+ for this source|0 or more)|^Too long: `)},
 	{"1e9 is a whole number to others", regexp.MustCompile(`^Invalid value: 1e9:`)},

@@ -44,7 +44,7 @@ func (c *Config) validateHeader() field.ErrorList {
 func (c *Config) validate() field.ErrorList {
 	errs := c.Serving.validate(field.NewPath("serving"))
 	errs = append(errs, c.Admin.validate(field.NewPath("admin"))...)
-	errs = append(errs, c.ClientConnection.validate(field.NewPath("clientConnection"))...)
+	errs = append(errs, fields.Check(field.NewPath("clientConnection"), &c.ClientConnection)...)
 	errs = append(errs, fields.Check(field.NewPath("ledgers"), &c.Ledgers)...)
 	errs = append(errs, fields.Check(field.NewPath("requeue"), &c.Requeue)...)
 	errs = append(errs, fields.Check(field.NewPath("log"), &c.Log)...)
@@ -65,12 +65,7 @@ func (s *Serving) validate(at *field.Path) field.ErrorList {
 		errs = append(errs, field.Required(at.Child("tls"),
 			s.Address+" is not a loopback address, and plain HTTP must not leave the host: every client that reaches the address could bind pods"))
 	}
-	errs = append(errs, fields.Check(at, s)...)
-	if s.MaxInFlightBytes < s.MaxBodyBytes {
-		errs = append(errs, field.Invalid(at.Child("maxInFlightBytes"), s.MaxInFlightBytes,
-			fmt.Sprintf("must be at least serving.maxBodyBytes, %s", s.MaxBodyBytes)))
-	}
-	return errs
+	return append(errs, fields.Check(at, s)...)
 }
 
 // validateCallers checks that the file says how callers are authenticated. This matters to programs
@@ -124,14 +119,6 @@ func (c *Config) validatePorts(adminWritten bool) field.ErrorList {
 		return field.ErrorList{field.Invalid(at, c.Admin.Address, "serving.address is "+c.Serving.Address+": they cannot use the same port")}
 	}
 	return field.ErrorList{field.Invalid(other, c.Serving.Address, "admin.address is "+c.Admin.Address+" by default: they cannot use the same port")}
-}
-
-func (c *ClientConnection) validate(at *field.Path) field.ErrorList {
-	errs := fields.Check(at, c)
-	if len(errs) == 0 && c.Burst < c.QPS {
-		errs = append(errs, field.Invalid(at.Child("burst"), c.Burst, fmt.Sprintf("must be at least qps, %d", c.QPS)))
-	}
-	return errs
 }
 
 // address is an address to listen on.

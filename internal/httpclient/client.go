@@ -180,7 +180,7 @@ func hide(text string, secrets []string) string {
 }
 
 func (c *Client) transport() (*http.Transport, error) {
-	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.config.ServerName}
+	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.config.CAFile != "" {
 		pem, err := os.ReadFile(c.config.CAFile)
 		if err != nil {

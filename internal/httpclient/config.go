@@ -15,9 +15,6 @@ type Config struct {
 	CertFile string `json:"certFile"`
 	// KeyFile is the path of the key of the client certificate. Needs certFile.
 	KeyFile string `json:"keyFile"`
-	// ServerName is the name in the server's certificate; "" (the default) is the host of the
-	// address.
-	ServerName string `json:"serverName"`
 	// BearerTokenFile has a token. It is read for each request.
 	BearerTokenFile string `json:"bearerTokenFile" oneOf:"credentials?"`
 	// Username is the name for basic authentication. Needs passwordFile.
@@ -48,7 +45,7 @@ func (c *Config) Validate(address string) field.ErrorList {
 	together("username", "passwordFile", c.Username, c.PasswordFile)
 	together("passwordFile", "username", c.PasswordFile, c.Username)
 	if u, err := url.Parse(address); err == nil && u.Scheme == "http" {
-		for _, f := range []struct{ name, value string }{{"caFile", c.CAFile}, {"certFile", c.CertFile}, {"serverName", c.ServerName}} {
+		for _, f := range []struct{ name, value string }{{"caFile", c.CAFile}, {"certFile", c.CertFile}} {
 			if f.value != "" {
 				errs = append(errs, field.Forbidden(at.Child(f.name), "needs https, but the address is "+Address(u)))
 			}

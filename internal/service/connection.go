@@ -24,7 +24,7 @@ type Connection struct {
 func Connect(c *config.Config, options cluster.Options, registry *prometheus.Registry, logger *slog.Logger) (to Connection, err error) {
 	needed := requirementsOf(c)
 	if options.QPS == 0 {
-		options.QPS, options.Burst = float32(c.ClientConnection.QPS), c.ClientConnection.Burst
+		options.QPS, options.Burst = float32(c.ClientConnection.QPS), 2*c.ClientConnection.QPS
 	}
 	options.Ledgers, options.Devices, options.ConfigMaps = needed.ledgers, needed.devices, needed.configMaps
 	options.Logger, options.Registerer = logger, registry

@@ -38,7 +38,7 @@ profiles:
 const burstScheduler = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-clientConnection: {qps: 2000, burst: 4000}
+clientConnection: {qps: 2000}
 extenders:
 - urlPrefix: http://outboard
   filterVerb: filter
@@ -58,7 +58,7 @@ const perSecond = 250
 // another node first. An API server on a busy machine may leave the outcome of a Binding unknown; that
 // Outboard's own limit does not is tested in cluster, without real time.
 func TestBurst(t *testing.T) {
-	b := burst{nodes: 12, cards: 4, pods: 300, limits: "clientConnection: {qps: 30, burst: 60}", patience: 10 * time.Minute}
+	b := burst{nodes: 12, cards: 4, pods: 300, limits: "clientConnection: {qps: 30}", patience: 10 * time.Minute}
 	if *full {
 		b = burst{nodes: 50, cards: 8, pods: 2000, patience: 15 * time.Minute} // with the default limits
 	}

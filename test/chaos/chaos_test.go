@@ -81,7 +81,7 @@ const outboardConfig = `
 apiVersion: outboard.dev/v1alpha1
 kind: OutboardConfiguration
 serving: {shutdownDelay: 0s, insecure: true}
-clientConnection: {kubeconfig: %q, qps: 1000, burst: 2000}
+clientConnection: {kubeconfig: %q, qps: 1000}
 ledgers: {reclaimAfter: %s}
 log: {level: Info}
 profiles:
@@ -92,7 +92,7 @@ profiles:
 const schedulerConfig = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-clientConnection: {qps: 1000, burst: 2000}
+clientConnection: {qps: 1000}
 podInitialBackoffSeconds: 1
 podMaxBackoffSeconds: 2
 profiles: [{schedulerName: %s}]

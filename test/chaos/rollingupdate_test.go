@@ -39,7 +39,7 @@ kind: OutboardConfiguration
 serving:
   shutdownDelay: %s
   tls: {certFile: x, keyFile: x, clientCAFile: x}
-clientConnection: {qps: 1000, burst: 2000}
+clientConnection: {qps: 1000}
 profiles:
 - managedResources: [{name: aliyun.com/gpu-mem}, {name: aliyun.com/gpu-count}]
   policies: [{type: GPUMemory}]

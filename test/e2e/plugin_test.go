@@ -121,7 +121,7 @@ func TestPluginBindsManyPodsAtOnce(t *testing.T) {
 	for i := range 60 {
 		pods = append(pods, th.Create(theater.GPUPod(fmt.Sprint("share-", i), 1)))
 	}
-	th.Plugin("clientConnection: {qps: 1, burst: 1}\nprofiles:\n- policies: [{type: GPUMemory}]\n")
+	th.Plugin("clientConnection: {qps: 1}\nprofiles:\n- policies: [{type: GPUMemory}]\n")
 	for _, pod := range pods {
 		th.WillBeBound(pod)
 		if events := th.Events(pod); strings.Contains(events, "too many pods") {

@@ -33,7 +33,7 @@ func TestRetriedBindKeepsTheGPU(t *testing.T) {
 		specs[i] = fmt.Sprintf("n%d", i)
 		th.Nodes(theater.GPUs(specs[i], cards, each))
 	}
-	o := th.Outboard(theater.GPUShare + "clientConnection: {qps: 1000, burst: 2000}\n")
+	o := th.Outboard(theater.GPUShare + "clientConnection: {qps: 1000}\n")
 	group, ctx := errgroup.WithContext(th.Ctx)
 	group.SetLimit(16)
 	for i := range *pods {

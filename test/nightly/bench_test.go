@@ -41,7 +41,7 @@ func BenchmarkBinds(b *testing.B) {
 	if err := controlplane.CreateNodes(ctx, s.Client, nodes...); err != nil {
 		b.Fatal(err)
 	}
-	o, err := s.StartOutboard(ctx, theater.GPUShare+"clientConnection: {qps: 1000, burst: 2000}\n")
+	o, err := s.StartOutboard(ctx, theater.GPUShare+"clientConnection: {qps: 1000}\n")
 	if err != nil {
 		b.Fatal(err)
 	}

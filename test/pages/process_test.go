@@ -23,8 +23,7 @@ func TestServices(t *testing.T) {
 	if len(units) != 1 || len(pods) != 1 {
 		t.Fatalf("%s has %d units and %d static pods, want one of each", page, len(units), len(pods))
 	}
-	defaults := config.Default().Serving
-	stop := defaults.ShutdownDelay + defaults.DrainTimeout
+	stop := config.Default().Serving.ShutdownDelay + 20*time.Second
 	_, unit, _ := strings.Cut(units[0], begin)
 	unit, _, _ = strings.Cut(unit, "END\n")
 	checkUnit(t, unit, stop)

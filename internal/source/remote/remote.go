@@ -79,8 +79,7 @@ func (s *Source) connect() error {
 	if s.kubeconfig != nil && bytes.Equal(kubeconfig, s.kubeconfig) {
 		return nil
 	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: s.config.Kubeconfig}
-	server, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: s.config.Context}).ClientConfig()
+	server, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.config.Kubeconfig, err)
 	}

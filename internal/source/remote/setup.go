@@ -14,10 +14,9 @@ const minTimeout = 3 * time.Second
 
 // Config is another cluster: the amount of each resource, and what is left of it.
 type Config struct {
-	// Kubeconfig is the path of a kubeconfig file of the other cluster. Required.
+	// Kubeconfig is the path of a kubeconfig file whose current context is the other cluster.
+	// Required.
 	Kubeconfig string `json:"kubeconfig" required:"must be the kubeconfig of the other cluster"`
-	// Context is a context of the kubeconfig; "" (the default) is its current one.
-	Context string `json:"context"`
 }
 
 // Type is the type of source in configuration files.
