@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"sync"
+
+	"outboard.dev/outboard/internal/respond"
 )
 
 // maxKept is how many responses a Cache keeps.
@@ -61,7 +63,7 @@ func (t *throughCache) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer res.Body.Close()
 	if !ok || res.StatusCode != http.StatusNotModified {
 		kept = keptResponse{code: res.StatusCode, status: res.Status, header: res.Header}
-		if kept.body, err = io.ReadAll(res.Body); err != nil {
+		if kept.body, err = io.ReadAll(io.LimitReader(res.Body, respond.MaxBody)); err != nil {
 			return nil, err
 		}
 		t.cache.put(key, kept)

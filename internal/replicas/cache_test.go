@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"outboard.dev/outboard/internal/replicas"
+	"outboard.dev/outboard/internal/respond"
 	"outboard.dev/outboard/internal/ui"
 )
 
@@ -110,6 +111,29 @@ func TestWaits(t *testing.T) {
 		slices.Sort(pods)
 		if got := strings.Join(pods, " "); got != want || response.Err != nil {
 			t.Errorf("got %q, %v, want %q", got, response.Err, want)
+		}
+	}
+}
+
+// zeros counts what is read of it.
+type zeros struct{ read int }
+
+func (z *zeros) Read(p []byte) (int, error) {
+	z.read += len(p)
+	return len(p), nil
+}
+
+// A response that is too large takes bounded memory, with an ETag as without.
+func TestLargeResponses(t *testing.T) {
+	for _, etag := range []string{`"1"`, ""} {
+		body := new(zeros)
+		replica := replicas.At("a", &http.Client{Transport: responder(func(*http.Request) *http.Response {
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Etag": {etag}}, Body: io.NopCloser(io.LimitReader(body, 4*respond.MaxBody))}
+		})})
+		var cache replicas.Cache
+		got := replicas.FetchAll(t.Context(), cache.For([]replicas.Replica{replica}), replicas.FetchJSON[string]("/x"))
+		if got[0].Err == nil || body.read > 2*respond.MaxBody {
+			t.Errorf("ETag %s: read %d bytes, error %v", etag, body.read, got[0].Err)
 		}
 	}
 }

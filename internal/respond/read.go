@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// maxBody bounds a response that is read.
-const maxBody = 64 << 20
+// MaxBody bounds a response that is read.
+const MaxBody = 64 << 20
 
 // Refused is the error of Read for another status than 200.
 type Refused struct {
@@ -30,7 +30,7 @@ func Read(client *http.Client, req *http.Request, into any) error {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, 4<<10))
 		return &Refused{res.StatusCode, res.Status, strings.TrimSpace(string(text))}
 	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxBody)).Decode(into); err != nil {
+	if err := json.NewDecoder(io.LimitReader(res.Body, MaxBody)).Decode(into); err != nil {
 		return fmt.Errorf("reading the response of the service: %w", err)
 	}
 	return nil
